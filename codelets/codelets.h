@@ -235,6 +235,8 @@ struct sgrad_op {
     /* Checks attributes and inputs, fills y, p, s, keep, part, stat. Errors name s->layer and the shapes. Attributes
      * that are 0 may be replaced by their default here: ATTRS is the node's own copy. */
     int (*infer)(struct sgrad_signature *s, void *attrs);
+    /* Of an operation that needs to know which part of a sample a rank has: completes ATTRS for RANK of the mesh. NULL: none. */
+    void (*place)(const struct sgrad_signature *s, int rank, void *attrs);
     void (*describe)(const void *attrs, char *text, size_t size);   /* "3x3 stride 2 pad 1"; NULL: nothing to say */
     struct sgrad_patches (*patches)(const void *attrs);     /* of such a layer; NULL: it is none */
     /* Writes what the layer is as nodes of ONNX, opset SGRAD_ONNX_OPSET, in ONNX's text syntax, one a line, "y = Relu (x)":

@@ -7,6 +7,7 @@
 struct chances {
     const struct sgrad_step *step;
     int64_t first; /* sample of the step */
+    uint32_t begin, run, row; /* a part's first element in the whole sample, elements in a row of the part and of the whole */
     uint32_t layer;
     float p;
 };
@@ -15,7 +16,7 @@ struct chances {
 template <typename P> static __global__ void drop(uint32_t n, struct chances s, uint32_t size, const P *from, P *to, bool add) {
     const uint32_t i = sgrad__thread();
     if (i >= n) return;
-    const uint32_t element = i % size * P::size;
+    const uint32_t own = i % size * P::size, element = s.begin + own / s.run * s.row + own % s.run;
     const struct sgrad_random draw = 
         sgrad__dropout_draw(s.step->seed, s.step->number, s.layer, s.step->first + s.first + i / size, element / 4);
     float v[P::size];
@@ -27,8 +28,11 @@ template <typename P> static __global__ void drop(uint32_t n, struct chances s, 
 static void submit(const struct sgrad_args *a, bool add) {
     const struct sgrad_dropout *attrs = (const struct sgrad_dropout *)a->attrs;
     const int64_t n = sgrad_shape_count(&a->view[0].shape), size = n / a->view[0].shape.dim[0];
-    const struct chances s = { a->step, a->first, attrs->stream, attrs->p };
-    sgrad__with_pack(a->view[0].dtype, size, [=](auto pack) {
+    const int64_t width = a->view[0].shape.dim[a->view[0].shape.rank - 1], run = attrs->row > width ? width : size;
+    const struct chances s = { a->step, a->first, (uint32_t)attrs->first, (uint32_t)run, (uint32_t)attrs->row, attrs->stream,
+                               attrs->p };
+    const int64_t row = run < size ? attrs->row : 0;
+    sgrad__with_pack(a->view[0].dtype, run | row | attrs->first, [=](auto pack) { /* a pack is of one draw */
         using P = decltype(pack);
         sgrad__launch(drop<P>, n / P::size, s, (uint32_t)(size / P::size), a->data[0], a->data[1], add);
     });

@@ -86,7 +86,11 @@ int sgrad_graph_refuse(struct sgrad_graph *g, const char *format, ...) {
 
 /* ---- ranks ---- */
 
-void sgrad__graph_set_mesh(struct sgrad_graph *g, const struct sgrad_mesh *mesh) { g->mesh = *mesh; }
+void sgrad__graph_set_mesh(struct sgrad_graph *g, const struct sgrad_mesh *mesh) {
+    g->mesh = *mesh;
+    for (struct sgrad__node *n = g->node; n < g->node + g->node_count; n++)
+        if (n->op->place) n->op->place(&n->is, g->rank, n->attrs);
+}
 
 int sgrad_graph_ranks(const struct sgrad_graph *g, const char *name) {
     const struct sgrad_axis *axis = sgrad_mesh_axis(&g->mesh, name);

@@ -43,8 +43,8 @@
  * Along axis "pipe" ranks have different layers, some one after another each. The network says nothing of that: where it is cut
  * is chosen by cost, and what is a value of one stage and taken in another is sent.
  *
- * Limits: values move in F32. They are cut for 8 ranks at most along an axis. Ranks of one place on "data" drop the same
- * elements of their parts (dropout). Batch norm, LARS and LAMB take whole channels and parameters, and refuse parts.
+ * Limits: values move in F32. They are cut for 8 ranks at most along an axis. Dropout of a part has to name the axes along which
+ * it is one (.rows, .features). Batch norm, LARS and LAMB take whole channels and parameters, and refuse parts.
  *
  * What is made of it, a training step, is for graphs/programs/programs.h. */
 #ifndef SGRAD_NETWORKS_H

@@ -200,6 +200,37 @@ static void dropout(void **state) {
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
 
+/* Each of J ranks along axis rows, and of K along axis features, has a part of a sample (ROWS,WIDE). */
+static void dropout_of_parts(void **state) {
+    (void)state;
+    enum { ROWS = 12, WIDE = 10, COUNT = ROWS * WIDE };
+    static const struct { int j, k; } meshes[] = { { 2, 1 }, { 1, 2 }, { 4, 1 }, { 2, 2 }, { 3, 5 } };
+    const struct sgrad_op *op = &sgrad_dropout_op;
+    const struct sgrad_step step = { .seed = 3, .number = 1, .training = true };
+    double x[2 * COUNT], whole[2 * COUNT];
+    for (int i = 0; i < 2 * COUNT; i++) x[i] = 3;
+    struct sgrad_view view = { SGRAD_F32, { 3, { 2, ROWS, WIDE } } };
+    run_kernel(&op->forward[0].kernel, &(struct sgrad_dropout){ .p = 0.25f, .stream = 1 }, &step, 5,
+               (struct operand[]){ { view, SGRAD_R, x }, { view, SGRAD_W, whole } }, 2);
+    for (size_t m = 0; m < sizeof meshes / sizeof *meshes; m++) {
+        const int j = meshes[m].j, k = meshes[m].k;
+        const struct sgrad_mesh mesh = { 2, { { .name = "rows", .ranks = j }, { .name = "features", .ranks = k } } };
+        view = (struct sgrad_view){ SGRAD_F32, { 3, { 2, ROWS / j, WIDE / k } } };
+        for (int rank = 0; rank < j * k; rank++) {
+            struct sgrad_dropout attrs = { .p = 0.25f, .stream = 1, .rows = "rows", .features = "features" };
+            double y[2 * COUNT];
+            op->place(&(struct sgrad_signature){ .mesh = &mesh, .x = { view } }, rank, &attrs);
+            run_kernel(&op->forward[0].kernel, &attrs, &step, 5,
+                       (struct operand[]){ { view, SGRAD_R, x }, { view, SGRAD_W, y } }, 2);
+            for (int i = 0; i < 2 * COUNT / (j * k); i++) {
+                const int sample = i / (COUNT / (j * k)), row = i / (WIDE / k) % (ROWS / j), column = i % (WIDE / k);
+                const int at = sample * COUNT + (rank / k * (ROWS / j) + row) * WIDE + rank % k * (WIDE / k) + column;
+                if (y[i] != whole[at]) fail_msg("%d x %d, rank %d: element %d is %g, not %g", j, k, rank, i, y[i], whole[at]);
+            }
+        }
+    }
+}
+
 /* ---- rows of bf16 ---- */
 
 /* To the bit, wherever a row begins, however long it is, and nothing beside it. */
@@ -235,6 +266,7 @@ int main(int argc, char **argv) {
         sentence("the squared norm of a tensor is the sum of its squares", squared_norm),
         sentence("clipping scales a gradient as PyTorch does", clipping),
         sentence("dropout drops the documented share, the same again in backward and in any micro-batch", dropout),
+        sentence("dropout of a rank's part drops what dropout of the whole sample drops", dropout_of_parts),
         sentence("a histogram counts every finite number in its bucket", histogram),
     };
     return run_on_devices(argc, argv, tests);

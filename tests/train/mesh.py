@@ -35,8 +35,8 @@ def test_gradients():
 
 
 def test_training():
-    """With clipped gradients, and other samples along data."""
-    words = (*GPT, "--optimizer", "adamw", "--clip-norm", 1, "--no-decay-1d", "--steps", 5, "--checkpoint-every", 0)
+    """With clipped gradients, dropout, and other samples along data."""
+    words = ("train", "--model", f"{MODEL},dropout=0.1", *GPT[3:], "--optimizer", "adamw", "--clip-norm", 1, "--no-decay-1d", "--steps", 5, "--checkpoint-every", 0)
     one = folder("trained")
     stargrad(*words, "--out", one)
     for count, mesh in (*(row[:2] for row in MESHES), (8, "data=2,tensor=2d:2")):
@@ -77,12 +77,12 @@ def test_recomputed_on_a_cube():
 
 
 def test_images():
-    """A vision transformer, too."""
-    words = ("train", "--model", "vit_tiny:layers=2,heads=4,width=16", "--data", "synthetic:8x8x3,10,64", "--batch", 8, "--micro-batch", 2,
+    """A vision transformer, too; ranks drop the elements of their parts that one rank drops."""
+    words = ("train", "--model", "vit_tiny:layers=2,heads=4,width=16,dropout=0.1", "--data", "synthetic:8x8x3,10,64", "--batch", 8, "--micro-batch", 2,
              "--steps", 3, "--checkpoint-every", 0)
     one = folder("images")
     stargrad(*words, "--out", one)
-    for count, mesh, _ in MESHES:
+    for count, mesh, _ in (*MESHES, (2, "tensor=1d:2", ())):
         out = folder(f"images-{mesh}")
         ranks(count, *words, "--mesh", mesh, "--out", out)
         close(one, out, mesh)

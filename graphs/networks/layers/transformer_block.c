@@ -10,7 +10,7 @@ static struct sgrad_linear linear(const struct sgrad__transformer *is, int featu
 }
 
 static int drop(struct sgrad_graph *g, const char *name, int x, float p) {
-    return p > 0 ? sgrad_layer(g, dropout, name, (x), .p = p) : x;
+    return p > 0 ? sgrad_layer(g, dropout, name, (x), .p = p, .rows = SGRAD__TENSOR, .features = SGRAD__FEATURES) : x;
 }
 
 int sgrad__transformer_block(struct sgrad_graph *g, const char *name, int x, const struct sgrad__transformer *is) {

@@ -53,7 +53,7 @@ static int build(struct sgrad_graph *g, int x, int classes) {
     x = sgrad_layer(g, position_embedding, "transformer.wpe", (x), .context = context, .deviation = DEVIATION,
                     .cached = sgrad_graph_cached(g));
     const float p = (float)sgrad_graph_option(g, "dropout");
-    if (p > 0) x = sgrad_layer(g, dropout, "transformer.drop", (x), .p = p);
+    if (p > 0) x = sgrad_layer(g, dropout, "transformer.drop", (x), .p = p, .features = SGRAD__FEATURES);
     if (sgrad_graph_ranks(g, SGRAD__TENSOR) > 1)
         x = sgrad_layer(g, take, "transformer.rows", (x), .axis = SGRAD__TENSOR, .dimension = 1);
     x = sgrad_graph_block(g, x);
