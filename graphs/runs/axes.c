@@ -191,6 +191,7 @@ int sgrad__run_choose_mesh(struct sgrad__run *r, int (*build)(struct sgrad__run 
     const struct sgrad_context *x = r->context;
     if (!sgrad__run_mesh_is_open(r)) return 0;
     r->options.mesh = NULL;
+    r->auto_mesh = true;
     if (x->ranks == 1) return 0;
     struct sgrad_mesh_question q = { .ranks = x->ranks, .network = x->network, .batch = r->options.batch };
     struct sgrad_mesh_choice c;

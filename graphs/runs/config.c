@@ -145,6 +145,7 @@ static void set_circumstances(json_t *object, const struct sgrad__config *c) {
     json_object_set_new(object, "ranks", json_integer(c->ranks));
     json_object_set_new(object, "micro_batch", json_integer(c->micro_batch));
     if (c->group) json_object_set_new(object, "bn_group", json_integer(c->group));
+    if (c->auto_mesh) json_object_set_new(object, "auto_mesh", json_true());
     json_object_set_new(object, "devices", text(c->devices));
     json_object_set_new(object, "environment", environment_object());
     json_object_set_new(object, "versions", versions_object());

@@ -34,6 +34,7 @@ struct sgrad__config {
     int64_t micro_batch;                            /* as chosen */
     int64_t group;                                  /* samples of batch norm's groups; 0: it has none */
     int64_t tests;                                  /* samples of the test set */
+    bool auto_mesh;                                 /* --mesh auto chose options->mesh */
     const char *devices;
 };
 int sgrad__config_write(const char *folder, const struct sgrad__config *config);

@@ -156,6 +156,7 @@ void sgrad__run_describe(const struct sgrad__run *r, struct sgrad__config *confi
         .fingerprint = r->fingerprint, .metric = r->metric, .metrics = r->result.metrics, .ranks = r->context->ranks,
         .samples = sgrad__run_samples(r), .channels = sgrad_dataset_channels(r->train),
         .micro_batch = r->micro, .group = sgrad__has_groups(r->graph) ? r->group : 0, .tests = r->test->count,
+        .auto_mesh = r->auto_mesh,
         .devices = sgrad_devices_text(r->context, devices, size),
     };
     memcpy(config->mean, r->mean, sizeof r->mean);

@@ -46,11 +46,11 @@ static int take_options(const char *path, const json_t *config, struct sgrad_tra
 /* ---- a run goes on ------------------------------------------------------------------------------------------------ */
 
 /* A layout of ranks is no part of the run: what does not go with RANKS is chosen anew, and with a layout micro-batches are. */
-static void fit_ranks(struct sgrad_train_options *o, int before, int ranks) {
+static void fit_ranks(struct sgrad_train_options *o, int before, int ranks, bool auto_mesh) {
     const struct sgrad_train_options defaults = sgrad_train_defaults();
     const bool split = o->mesh;
     if (before == ranks) return;
-    o->mesh = NULL;
+    o->mesh = auto_mesh ? "auto" : NULL;
     if (ranks == 1) o->partition = false;
     if (split || o->batch % ranks || (o->micro_batch && o->batch / ranks % o->micro_batch)) o->micro_batch = 0;
     if (o->servers > ranks) o->servers = defaults.servers;
@@ -65,6 +65,18 @@ static int ranks_of(const json_t *config) {
     return (int)json_integer_value(later ? later : ranks);
 }
 
+/* Did --mesh auto choose the mesh that the run has now? */
+static bool is_auto_mesh(const json_t *config) {
+    const json_t *entry;
+    bool is = json_is_true(json_object_get(config, "auto_mesh"));
+    size_t i;
+    json_array_foreach((json_t *)json_object_get(config, "continued"), i, entry) {
+        if (json_object_get(json_object_get(entry, "options"), "mesh")) is = false;
+        is |= json_is_true(json_object_get(entry, "auto_mesh"));
+    }
+    return is;
+}
+
 int sgrad_run_continue(const char *folder, enum sgrad_continuation how, struct sgrad_train_options *options, bool *goes_on) {
     char *path = NULL;
     json_t *config = NULL;
@@ -75,7 +87,7 @@ int sgrad_run_continue(const char *folder, enum sgrad_continuation how, struct s
     if (!error) error = sgrad__config_read(folder, &path, &config);
     if (!error && config) error = take_options(path, config, &o);
     if (!error && config && sgrad_launched_rank() == 0) warn_of_plugins(path, config);
-    if (!error && config) fit_ranks(&o, ranks_of(config), sgrad_launched_ranks());
+    if (!error && config) fit_ranks(&o, ranks_of(config), sgrad_launched_ranks(), is_auto_mesh(config));
     if (!error) *options = o;
     json_decref(config);
     free(path);

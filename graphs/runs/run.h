@@ -74,6 +74,7 @@ struct sgrad__run {
     const struct sgrad_collective *allreduce;   /* of gradients; NULL: the cheapest */
     const struct sgrad_strategy *strategy;
     struct sgrad_mesh mesh;
+    bool auto_mesh;                             /* --mesh auto was asked for */
     char *chosen, *choice;                      /* by --mesh auto: its text; of others, too, why; NULL: none was */
     int parts, part;                            /* the batch's, each of other samples; this rank's */
     int copies;                                 /* ranks that have the same samples */

@@ -39,6 +39,20 @@ def test_runs():
     assert len(events(out)) == 2
 
 
+def test_resume():
+    """--resume chooses again on another number of ranks, from one rank on, too, and keeps the mesh on the same number and a mesh that is named."""
+    out, chosen = folder("resumed"), "chosen as the cheapest by cost"
+    words = ("train", "--out", out, "--resume", "--steps")
+    assert chosen in ranks(2, *GPT, "--mesh", "auto", "--steps", 1, "--out", out)
+    assert chosen not in ranks(2, *words, 2)
+    assert chosen in ranks(4, *words, 3)
+    stargrad(*words, 4, "--cpus", 1)
+    assert chosen in ranks(2, *words, 5)
+    ranks(4, *words, 6, "--mesh", "pipe=2")
+    assert chosen not in ranks(2, *words, 7)
+    assert len(events(out)) == 7
+
+
 def test_plan():
     machine = os.path.join(SOURCE, "machines", "h100-8.json")
     words = ("plan", *GPT[1:], "--mesh", "auto", "--machine", machine, "--nodes", "1-2")
