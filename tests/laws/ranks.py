@@ -7,17 +7,29 @@ from law import Broken, differ
 from run import FOLDER, content, events, folder, losses
 from split import tensors
 
+# The words; whether there is batch norm; whether there are ReLUs.
 NETWORKS = (
-    (("--model", "mlp", "--data", "digits"), False),
-    (("--model", "convnet", "--data", "digits"), True),
-    (("--model", "convnet", "--data", "synthetic:9x7x3,5,160"), True),
-    (("--model", "resnet20", "--data", "synthetic:8x8x3,10,128", "--augment", "crop:2,flip"), True),
-    (("--model", "vit_tiny:layers=2,heads=2,width=16,dropout=0.1", "--data", "synthetic:8x8x3,10,128"), False),
-    (("--model", "gpt:layers=2,heads=2,width=32,context=16,vocabulary=256", "--data", "tokens"), False),
+    (("--model", "mlp", "--data", "digits"), False, True),
+    (("--model", "convnet", "--data", "digits"), True, True),
+    (("--model", "convnet", "--data", "synthetic:9x7x3,5,160"), True, True),
+    (("--model", "resnet20", "--data", "synthetic:8x8x3,10,128", "--augment", "crop:2,flip"), True, True),
+    (("--model", "vit_tiny:layers=2,heads=2,width=16,dropout=0.1", "--data", "synthetic:8x8x3,10,128"), False, False),
+    (("--model", "gpt:layers=2,heads=2,width=32,context=16,vocabulary=256", "--data", "tokens"), False, False),
 )
 RATES = {"sgd": 0.02, "adam": 1e-3, "adamw": 1e-3, "kfac": 0.01, "lars": 0.1, "lamb": 1e-3, "muon": 5e-3}
-# Their steps do not shrink with the gradient, so that a rounding error of a small gradient is one of the weight.
+# These divide a gradient by its own size, and K-FAC by its curvature, so that they would turn the rounding error of a gradient near zero
+# into a step of full length. With a larger term in the denominator they do not, and the limits need not depend on the optimizer.
 NORMALISED = ("adam", "adamw", "lamb", "*.bias=adamw")
+DENOMINATOR = ("--eps", 1e-3)
+DAMPING = ("--kfac-damping", 0.3)
+
+# How far losses, relative to the largest, and weights, relative to the parameter's largest, may be from one rank's. Measured over 250
+# seeds: up to 2e-7 and 3e-5.
+ROUNDING = 1e-5, 1e-4
+# Where a ReLU's input is zero to rounding, its gradient is there on one number of ranks and not on another: measured up to 6e-5 and 0.12,
+# in 3 % of the runs. With another seed, thus other weights and samples, that is unlikely to happen again, and a fault is certain to.
+KINK = 1e-3, 0.3
+ATTEMPTS = 3
 
 OPTIONS = (
     (0.3, ("--micro-batch", 4), ("--micro-batch", 6), ("--micro-batch", 12)),
@@ -65,13 +77,15 @@ def tokens():
 
 
 def check(draw):
-    network, norms = draw.choice(NETWORKS)
+    network, norms, kinks = draw.choice(NETWORKS)
     network = [tokens() if word == "tokens" else word for word in network]
     optimizer, ranks, deterministic = draw.choice(RATES), draw.choice((2, 2, 3, 4)), draw.chance(0.4)
     words = ["train", *network, "--batch", draw.choice((12, 24, 48)), "--steps", 3, "--evaluate-last", "--optimizer", optimizer,
              "--lr", RATES[optimizer], "--stall-timeout", 60, "--cpus", 1, *draw.options(OPTIONS)]
     if optimizer == "kfac":
-        words += ["--kfac-factor-every", 1, "--kfac-eigen-every", 2, "--kfac-lag", draw.choice((0, 1))]
+        words += ["--kfac-factor-every", 1, "--kfac-eigen-every", 2, "--kfac-lag", draw.choice((0, 1)), *DAMPING]
+    if any(word in NORMALISED for word in words):
+        words += DENOMINATOR
     if norms:
         words += ["--bn-group", draw.choice(("global", "global", 12))]
     if deterministic:
@@ -83,27 +97,38 @@ def check(draw):
     on_ranks = [*draw.options(ON_RANKS), *placed]
     if network[1].startswith("gpt") and "partition" in on_ranks:     # which keeps text's windows where they are: other samples
         on_ranks[on_ranks.index("partition")] = "replicate"
-    one, some = folder("one"), folder("some")
-    draw.run([*words, *on_ranks, "--out", some], ranks, refusable=True)
-    draw.run([*words, "--out", one])
-    compare(one, some, exact, 0.1 if any(word in NORMALISED for word in words) else 1e-3)
-
-
-def compare(one, some, exact, limit):
-    if exact:
-        if losses(one) != losses(some) or content(one) != content(some):
+    for attempt in range(ATTEMPTS if kinks and not exact else 1):
+        one, some = folder("one"), folder("some")
+        again = ["--seed", 1000 + attempt] if attempt else []
+        draw.run([*words, *on_ranks, *again, "--out", some], ranks, refusable=not attempt)
+        draw.run([*words, *again, "--out", one])
+        if exact and (losses(one) != losses(some) or content(one) != content(some)):
             raise Broken(f"other bits: losses {losses(one)} and {losses(some)}")
-        return
-    for what, of in (("losses", losses), ("test losses", lambda out: [e["test_loss"] for e in events(out, "epoch")])):
-        if differ(of(one), of(some), 1e-4):
-            raise Broken(f"{what} {of(one)} and {of(some)}")
+        far = deviation(one, some, ROUNDING)
+        if not far:
+            return
+        if kinks and deviation(one, some, KINK):
+            raise Broken(deviation(one, some, KINK))
+        print(f"attempt {attempt}: {far}")
+    raise Broken(far)
+
+
+def deviation(one, some, limits):
+    """What is farther apart than LIMITS of losses and weights, in words; "" if nothing is. Both runs begin with the same weights, so that the
+    first loss is the same to rounding in any case."""
+    tests = [[e["test_loss"] for e in events(out, "epoch")] for out in (one, some)]
+    for what, a, b, limit in (("first losses", losses(one)[:1], losses(some)[:1], ROUNDING[0]),
+                              ("losses", losses(one), losses(some), limits[0]), ("test losses", *tests, limits[0])):
+        if differ(a, b, limit):
+            return f"{what} {a} and {b}"
     whole, other = tensors(one), tensors(some)
     if whole.keys() != other.keys():
-        raise Broken(f"other parameters: {whole.keys() ^ other.keys()}")
+        return f"other parameters: {whole.keys() ^ other.keys()}"
     for name, (shape, values) in whole.items():
-        far = differ(values, other[name][1], limit)
+        far = differ(values, other[name][1], limits[1])
         if far or shape != other[name][0]:
-            raise Broken(f"{name} differs by {far}")
+            return f"{name} differs by {far}"
+    return ""
 
 
 @law.seeds(10, 250)
