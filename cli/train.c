@@ -106,6 +106,8 @@ static const struct sgrad__option options[] = {
       &sgrad__choice, SGRAD__FIELD(precision) },
     { "cpus", "N", "CPU workers", &sgrad__workers, SGRAD__FIELD(cpus), 0, 4096 },
     { "gpus", "N", "CUDA devices", &sgrad__workers, SGRAD__FIELD(gpus), 0, 4096 },
+    { "cpus-share", "auto|none", "samples of a batch that CPUs compute beside GPUs; auto: by their rates, if a tenth or more",
+      &sgrad__choice, SGRAD__FIELD(gpus_only) },
     { "scheduler", "NAME", "StarPU's scheduler; chosen if not given", &sgrad__text, SGRAD__FIELD(scheduler) },
     { "window", "N", "steps in flight", &sgrad__whole, SGRAD__FIELD(window), 1, 8 },
     { "recompute", NULL, "blocks compute what they made again in backward: less memory, more work", &sgrad__flag,

@@ -87,11 +87,16 @@ static void shape_text(const struct sgrad__convolution_key *key, char *text, siz
              sgrad_dtype_name((enum sgrad_dtype)key->dtype));
 }
 
-static void do_without(struct plan *plan) {
+/* STATUS: what cuDNN answered, CUDNN_STATUS_SUCCESS where it only has no algorithm that will do. */
+static void do_without(struct plan *plan, cudnnStatus_t status) {
     char shape[160];
     shape_text(&plan->key, shape, sizeof shape);
     plan->direct = true;
-    sgrad_warn("convolution: cuDNN does not support %s here; it is computed without, slowly", shape);
+    if (status == CUDNN_STATUS_SUCCESS || CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED)
+        sgrad_warn("convolution: cuDNN does not support %s here; it is computed without, slowly", shape);
+    else
+        sgrad_warn("convolution: cuDNN fails to choose an algorithm for %s: %s; it is computed without, slowly", shape,
+                   cudnnGetErrorString(status));
 }
 
 /* Whether cuDNN supports what it answered with STATUS. It does where it ran before, so that what it will not do while it is
@@ -122,39 +127,35 @@ struct operands {
     const void *x, *weight, *y;
     void *out, *room; /* OUT is written over; NULL: guess */
 };
-/* A search may fail, for lack of memory for one. A guess may say that the convolution is not supported. */
-static bool found_any(const struct operands &o, cudnnStatus_t status) {
-    if (!o.out && CUDNN_STATUS_CATEGORY(status) != CUDNN_STATUS_NOT_SUPPORTED) SGRAD_CUDA(status);
-    return status == CUDNN_STATUS_SUCCESS;
-}
 
-/* False: there is no algorithm that will do. */
-static bool find(struct plan *p, const struct operands &o) {
+/* False: there is no algorithm that will do. STATUS: cuDNN's answer. A search may fail, for lack of memory for one; a guess may
+ * fail for anything, and the simple kernels compute what it does not know. */
+static bool find(struct plan *p, const struct operands &o, cudnnStatus_t *status) {
     const cudnnHandle_t h = sgrad_cudnn();
     const size_t size = p->key.room;
     int n;
     describe_math(p);
     if (p->key.pass == SGRAD__FORWARD) {
         cudnnConvolutionFwdAlgoPerf_t found[ALGORITHMS];
-        const cudnnStatus_t status =
+        *status =
             o.out ? cudnnFindConvolutionForwardAlgorithmEx(h, p->x, o.x, p->w, o.weight, p->convolution, p->y, o.out, ALGORITHMS,
                                                            &n, found, o.room, size)
                   : cudnnGetConvolutionForwardAlgorithm_v7(h, p->x, p->w, p->convolution, p->y, ALGORITHMS, &n, found);
-        return found_any(o, status) && choose(p, found, n);
+        return !*status && choose(p, found, n);
     } else if (p->key.pass == SGRAD__BACKWARD_DATA) {
         cudnnConvolutionBwdDataAlgoPerf_t found[ALGORITHMS];
-        const cudnnStatus_t status =
+        *status =
             o.out ? cudnnFindConvolutionBackwardDataAlgorithmEx(h, p->w, o.weight, p->y, o.y, p->convolution, p->x, o.out,
                                                                 ALGORITHMS, &n, found, o.room, size)
                   : cudnnGetConvolutionBackwardDataAlgorithm_v7(h, p->w, p->y, p->convolution, p->x, ALGORITHMS, &n, found);
-        return found_any(o, status) && choose(p, found, n);
+        return !*status && choose(p, found, n);
     } else {
         cudnnConvolutionBwdFilterAlgoPerf_t found[ALGORITHMS];
-        const cudnnStatus_t status =
+        *status =
             o.out ? cudnnFindConvolutionBackwardFilterAlgorithmEx(h, p->x, o.x, p->y, o.y, p->convolution, p->w, o.out,
                                                                   ALGORITHMS, &n, found, o.room, size)
                   : cudnnGetConvolutionBackwardFilterAlgorithm_v7(h, p->x, p->y, p->convolution, p->w, ALGORITHMS, &n, found);
-        return found_any(o, status) && choose(p, found, n);
+        return !*status && choose(p, found, n);
     }
 }
 
@@ -196,7 +197,8 @@ static const char *measure(struct plan *plan, struct operands o, size_t size) {
     sgrad_status("measuring cuDNN's algorithms, once for each kind of GPU and shape");
     const cudaError_t status = cudaMalloc(&o.out, size);
     if (status != cudaSuccess) return cudaGetLastError(), cudaGetErrorString(status);
-    const bool found = find(plan, o);
+    cudnnStatus_t answer;
+    const bool found = find(plan, o, &answer);
     cudaGetLastError();
     SGRAD_CUDA(cudaFree(o.out));
     return found ? NULL : "none ran";
@@ -224,8 +226,9 @@ static void search(struct plan *plan, struct operands o, size_t size) {
     pthread_mutex_unlock(&lock);
     if (!why) return;
     shape_text(&plan->key, shape, sizeof shape);
-    if (!find(plan, o))
-        do_without(plan);
+    cudnnStatus_t answer;
+    if (!find(plan, o, &answer))
+        do_without(plan, answer);
     else if (*why)
         sgrad_warn("convolution: cuDNN's algorithms for %s could not be measured with %zu MB of their own and %zu MB to write "
                    "to: %s; this run takes its guess", shape, plan->key.room >> 20, size >> 20, why);
@@ -337,7 +340,7 @@ static bool convolve(const struct sgrad__convolution *t, const struct sgrad_view
     if (p->direct) return false;
     if (t->aside && !p->aside && !(p->aside = !supported(run(&one, out)))) return true;
     if (!supported(run(&zero, t->aside ? t->aside : out))) {
-        do_without(p);
+        do_without(p, CUDNN_STATUS_NOT_SUPPORTED);
         return false;
     }
     if (t->aside) sgrad__move(view, t->aside, out, true);

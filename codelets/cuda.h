@@ -68,7 +68,15 @@ template <typename F> static inline void sgrad__with_wide_pack(enum sgrad_dtype 
     dtype == SGRAD_BF16 && count % 8 == 0 ? f(sgrad__pack<__nv_bfloat16, 8>()) : sgrad__with_pack(dtype, count, f);
 }
 
+/* A pack moves in one instruction, which faults where it does not lie at a multiple of its size: the emulator checks that. */
+#ifdef SGRAD_EMULATOR_H
+#define SGRAD_ALIGNED(pack) emulator::aligned(pack)
+#else
+#define SGRAD_ALIGNED(pack)
+#endif
+
 template <typename P> static __device__ inline void sgrad__load(const P *from, float *v) {
+    SGRAD_ALIGNED(from);
     const P p = *from;
     for (int j = 0; j < P::size; j++) v[j] = p.at[j];
 }
@@ -76,6 +84,7 @@ template <typename P> static __device__ inline void sgrad__load(const P *from, f
 /* *to = v, or, with ADD, *to += v. */
 template <typename P> static __device__ inline void sgrad__store(P *to, const float *v, bool add = false) {
     P p;
+    SGRAD_ALIGNED(to);
     if (add) p = *to;
     for (int j = 0; j < P::size; j++) p.at[j] = add ? (float)p.at[j] + v[j] : v[j];
     *to = p;

@@ -1,10 +1,12 @@
 /* cudnn_graph_cuda.cu: which way a convolution goes, kernel by kernel or as a graph of cuDNN's (cudnn_draw_cuda.cu).
  *
- * Operations are a graph; cuDNN's heuristics answer with configurations of engines, the likely fastest first; an engine becomes a
- * plan, which is given addresses and runs. Some plans are compiled for the GPU when they are made, in every run, which takes a
- * second or so: only who wants graphs gets them, and of those the first alone is tried. Engines may say that they round to what
- * tensor cores take, F32 to TF32, for one: they are left out where that was not asked for. So are those that do not give the same
- * bits every time, though who wants these bits does not come here.
+ * Operations are a graph; cuDNN's heuristics answer, once for each graph, with configurations of engines, the likely fastest
+ * first, and, asked again where none of these will do, with others that support more; an engine becomes a plan, which is given
+ * addresses and runs. A plan that takes more than twice as long as the best so far is left after one timed run. Some plans are
+ * compiled for the GPU when they are made, in every run, which takes a second or so: only who wants graphs gets them, and of
+ * those the first alone is tried. Engines may say that they round to what tensor cores take, F32 to TF32, for one: they are left
+ * out where that was not asked for. So are those that do not give the same bits every time, though who wants these bits does not
+ * come here.
  *
  *     STARGRAD_CUDNN=measured      whichever is faster, of those that need not be compiled; if not set
  *     STARGRAD_CUDNN=graph         a graph wherever cuDNN has one that runs
@@ -28,25 +30,36 @@ typedef cudnnBackendDescriptor_t descriptor;
 
 enum { CONFIGURATIONS = 8, NOTES = 32 };
 
-/* What the heuristics answer; at most CONFIGURATIONS. */
-std::vector<descriptor> configurations(descriptors &all, descriptor graph) {
-    std::vector<descriptor> found;
-    for (cudnnBackendHeurMode_t mode : { CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK }) {
-        descriptors attempt; /* a mode may have nothing to say, which is no failure of the other */
-        const descriptor heuristics = attempt.make(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
-        attempt.set(heuristics, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
-        attempt.set(heuristics, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
-        attempt.finish(heuristics);
-        const size_t before = found.size();
-        int64_t count = 0;
-        while (found.size() < before + CONFIGURATIONS && all.good())
-            found.push_back(all.make(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR));
-        if (attempt.good())
-            attempt.good_is(cudnnBackendGetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                                                     CONFIGURATIONS, &count, found.data() + before));
-        found.resize(before + (attempt.good() ? (size_t)std::min(count, (int64_t)CONFIGURATIONS) : 0));
-    }
-    return found;
+/* A graph, its operands, and what the heuristics have answered of it, each mode at most once. Plans keep it alive. */
+struct query {
+    descriptors all;
+    descriptor graph = NULL;
+    std::vector<int64_t> used;
+    bool asked[2] = {};
+    std::vector<descriptor> found[2];
+
+    explicit query(const struct sgrad__graph_key &key) { graph = sgrad__graph_draw(all, key, &used); }
+    const std::vector<descriptor> &configurations(int mode);
+};
+
+/* At most CONFIGURATIONS; none where the heuristics fail. MODE: 0 the likely fastest, 1 those that support more. */
+const std::vector<descriptor> &query::configurations(int mode) {
+    static const cudnnBackendHeurMode_t modes[] = { CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK };
+    std::vector<descriptor> &list = found[mode];
+    if (asked[mode]) return list;
+    asked[mode] = true;
+    descriptors attempt; /* a mode may have nothing to say, which is no failure of the other */
+    const descriptor heuristics = attempt.make(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+    attempt.set(heuristics, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
+    attempt.set(heuristics, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &modes[mode]);
+    attempt.finish(heuristics);
+    int64_t count = 0;
+    while (list.size() < CONFIGURATIONS && all.good()) list.push_back(all.make(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR));
+    if (attempt.good())
+        attempt.good_is(cudnnBackendGetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                                 CONFIGURATIONS, &count, list.data()));
+    list.resize(attempt.good() && all.good() ? (size_t)std::min(count, (int64_t)CONFIGURATIONS) : 0);
+    return list;
 }
 
 struct engine {
@@ -81,9 +94,9 @@ bool engine_of(descriptor configuration, struct engine *engine) {
 /* ---- a plan that runs, and which of the two ways is taken --------------------------------------------------------- */
 
 struct plan {
+    std::shared_ptr<struct query> query;
     descriptors all;
     descriptor runs = NULL;
-    std::vector<int64_t> used; /* operands */
 };
 struct choice {
     struct sgrad__graph_key key;
@@ -91,20 +104,24 @@ struct choice {
 };
 void choice_free(void *value) { delete ((struct choice *)value)->plan; }
 
-/* Configuration NUMBER as a plan, and the engine it is of; NULL: it will not do, or would have to be compiled and COMPILED is
- * false. */
-std::unique_ptr<struct plan> plan_of(const struct sgrad__graph_key &key, int number, bool compiled, struct engine *engine) {
+/* Configuration NUMBER of QUERY, of mode 1 from CONFIGURATIONS on, as a plan, and the engine it is of; NULL: there is none, it
+ * will not do, or would have to be compiled and COMPILED is false. */
+std::unique_ptr<struct plan> plan_of(const struct sgrad__graph_key &key, const std::shared_ptr<struct query> &query, int number,
+                                     bool compiled, struct engine *engine) {
     std::unique_ptr<struct plan> plan(new struct plan);
     descriptors &all = plan->all;
-    const std::vector<descriptor> found = configurations(all, sgrad__graph_draw(all, key, &plan->used));
-    if (!all.good() || number >= (int)found.size() || !engine_of(found[number], engine)) return nullptr;
+    plan->query = query;
+    if (!query->all.good() || number < 0 || number >= 2 * CONFIGURATIONS) return nullptr;
+    const std::vector<descriptor> &list = query->configurations(number / CONFIGURATIONS);
+    number %= CONFIGURATIONS;
+    if (number >= (int)list.size() || !engine_of(list[number], engine)) return nullptr;
     if ((engine->tensor_cores && key.dtype == SGRAD_F32 && !key.tf32) || engine->changing || engine->short_sums) return nullptr;
     if (engine->compiled && !compiled) return nullptr;
     const cudnnHandle_t handle = sgrad_cudnn();
     const descriptor d = all.make(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
     int64_t count, room = 0;
     all.set(d, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
-    all.set(d, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, found[number]);
+    all.set(d, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, list[number]);
     all.finish(d);
     if (all.good())
         all.good_is(cudnnBackendGetAttribute(d, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count, &room));
@@ -116,7 +133,7 @@ std::unique_ptr<struct plan> plan_of(const struct sgrad__graph_key &key, int num
 cudnnStatus_t execute(const struct plan &plan, const struct sgrad__graph_data &o) {
     std::vector<int64_t> uid;
     std::vector<const void *> data;
-    for (int64_t number : plan.used) uid.push_back(sgrad__graph_uid(number)), data.push_back(o.at[number]);
+    for (int64_t number : plan.query->used) uid.push_back(sgrad__graph_uid(number)), data.push_back(o.at[number]);
     descriptors own;
     const descriptor pack = own.make(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
     own.set(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, (int64_t)uid.size(), uid.data());
@@ -127,8 +144,9 @@ cudnnStatus_t execute(const struct plan &plan, const struct sgrad__graph_data &o
     return own.status;
 }
 
-/* Milliseconds that WORK takes at best, after a first time; infinite where it fails. */
-double time_of(const std::function<cudnnStatus_t()> &work) {
+/* Milliseconds that WORK takes at best, after a first time, when it is loaded; infinite where it fails. Once only, where that was
+ * more than twice LEAST. */
+double time_of(const std::function<cudnnStatus_t()> &work, double least) {
     enum { TURNS = 4 };
     double best = INFINITY;
     cudaEvent_t begin, end;
@@ -147,6 +165,7 @@ double time_of(const std::function<cudnnStatus_t()> &work) {
         SGRAD_CUDA(status);
         SGRAD_CUDA(cudaEventElapsedTime(&took, begin, end));
         if (turn > 0) best = std::min(best, (double)took);
+        if (best < INFINITY && best > 2 * least) break;
     }
     SGRAD_CUDA(cudaEventDestroy(begin));
     SGRAD_CUDA(cudaEventDestroy(end));
@@ -166,19 +185,23 @@ enum wanted wanted(void) {
     return way && !strcmp(way, "graph") ? GRAPH : way && !strcmp(way, "algorithms") ? ALGORITHMS : MEASURED;
 }
 
-/* The fastest plan, if it is faster than apart; NUMBER and ENGINE become its. */
+/* The fastest plan, if it is faster than apart; NUMBER and ENGINE become its. Plans of mode 1 are slow, and tried only where no
+ * other runs. */
 std::unique_ptr<struct plan> measure(const struct sgrad__graph_key &key, const struct sgrad__graph_data &o,
                                      const struct sgrad__graph_ways &ways, int *number, int64_t *engine) {
     std::unique_ptr<struct plan> best;
-    double least = wanted() == GRAPH ? INFINITY : time_of([&] { return ways.apart(), CUDNN_STATUS_SUCCESS; });
-    bool compiled = wanted() == GRAPH; /* the first of those may be tried */
+    const auto apart = [&] { return ways.apart(), CUDNN_STATUS_SUCCESS; };
+    double least = wanted() == GRAPH ? INFINITY : time_of(apart, INFINITY);
+    bool compiled = wanted() == GRAPH, ran = false; /* the first of those that are compiled may be tried */
+    const auto query = std::make_shared<struct query>(key);
     sgrad_status("measuring cuDNN's graphs, once for each kind of GPU and shape");
-    for (int i = 0; i < 2 * CONFIGURATIONS; i++) {
+    for (int i = 0; i < 2 * CONFIGURATIONS && !(i == CONFIGURATIONS && ran); i++) {
         struct engine is;
-        std::unique_ptr<struct plan> plan = plan_of(key, i, compiled, &is);
+        std::unique_ptr<struct plan> plan = plan_of(key, query, i, compiled, &is);
         if (!plan) continue;
-        const double took = time_of([&] { return as_graph(*plan, o, ways); });
+        const double took = time_of([&] { return as_graph(*plan, o, ways); }, least);
         compiled &= !is.compiled;
+        ran |= took < INFINITY;
         if (!(took < least)) continue;
         least = took, best = std::move(plan), *number = i, *engine = is.number;
     }
@@ -197,7 +220,7 @@ void choose(struct choice *c, const struct sgrad__graph_data &o, const struct sg
     if (wanted() == MEASURED && sgrad_memo_find(topic, name.c_str(), value, sizeof value) &&
         sscanf(value, "%d %lld", &number, &engine) == 2) {
         std::unique_ptr<struct plan> plan;
-        if (number >= 0) plan = plan_of(c->key, number, false, &is);
+        if (number >= 0) plan = plan_of(c->key, std::make_shared<struct query>(c->key), number, false, &is);
         c->plan = plan && is.number == engine ? plan.release() : NULL;
     } else {
         int64_t found = -1;

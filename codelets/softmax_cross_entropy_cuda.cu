@@ -48,8 +48,9 @@ struct target {
  * (4), those among the best five are third.
  * Warp w takes samples w, w + 32, …; warp 0 adds up. */
 template <typename T>
-static __global__ void forward(int N, int C, const T *x, const int *label, const int *other, const float *share,
-                               double smoothed, bool many, const struct sgrad_step *step, double *stat) {
+static __global__ void __launch_bounds__(32 * WARPS)
+    forward(int N, int C, const T *x, const int *label, const int *other, const float *share, double smoothed, bool many,
+            const struct sgrad_step *step, double *stat) {
     const double smoothing = step->training ? smoothed : 0;
     double loss = 0, correct = 0, near = 0;
     for (int s = threadIdx.y; s < N; s += WARPS) {

@@ -23,7 +23,8 @@ template <typename T> static __global__ void normalize(uint32_t rows, int C, con
 /* One block: stat, Σ loss, twice, with BYTES Σ loss / log 2; rows. A target below 0 is left out, one that is no class makes
  * NaN. */
 template <typename T>
-static __global__ void add_up(int rows, int C, const T *x, const int *target, const float *keep, bool bytes, double *stat) {
+static __global__ void __launch_bounds__(32 * WARPS)
+    add_up(int rows, int C, const T *x, const int *target, const float *keep, bool bytes, double *stat) {
     __shared__ double part[2][WARPS];
     double loss = 0, count = 0;
     for (int row = threadIdx.y * 32 + threadIdx.x; row < rows; row += 32 * WARPS) {

@@ -14,7 +14,7 @@
 #include <cuda_runtime.h>
 #include <cudnn.h>
 #include <starpu_cuda.h>
-#include <starpu_expert.h>
+#include <time.h>
 #endif
 
 _Static_assert(STARPU_NMAXWORKERS <= SGRAD_MAX_WORKERS, "StarPU was built for more workers than SGRAD_MAX_WORKERS of runtime.h");
@@ -113,50 +113,106 @@ const struct sgrad_step *sgrad__cuda_step(const struct sgrad_step *step) {
 /* ---- faults --------------------------------------------------------------------------------------------------------
  *
  * A kernel's comes to light after its task has begun others, and a StarPU that was built to be fast takes it for "not ready" for
- * ever. So a CUDA worker looks for itself, while it waits for a kernel's end. */
+ * ever. So a thread of its own, the watchdog, looks at every device now and then:
+ *
+ *     worker     task a ── task b ── (waits for b) ·······································
+ *     watchdog       looks          looks          looks: the device has failed ─> names b and a, ends the program
+ *
+ * A device that has failed answers every call with its error, so the watchdog asks a stream of its own there. It must not ask the
+ * workers' streams: that would spoil what they record as graphs. */
 
 enum { IN_FLIGHT = 2 };     /* tasks that a worker has begun and that have not ended (STARPU_CUDA_PIPELINE) */
-static const double every = 0.1;    /* seconds */
+static const long every = 100 * 1000 * 1000;    /* nanoseconds between two looks */
 static struct begun {
+    pthread_mutex_t lock;
     char name[IN_FLIGHT][96];       /* the last first */
-    double looked;
 } begun[SGRAD_MAX_WORKERS + 1];
-static int hook = -1;
+static struct {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool runs, ends;
+} watchdog = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
 
 void sgrad__cuda_begin(const char *name) {
     struct begun *b = &begun[sgrad__worker()];
+    pthread_mutex_lock(&b->lock);
     memmove(b->name[1], b->name[0], sizeof b->name[0] * (IN_FLIGHT - 1));
     snprintf(b->name[0], sizeof b->name[0], "%s", name);
+    pthread_mutex_unlock(&b->lock);
 }
 
-void sgrad_cuda_fail(const char *why, const char *where) {
-    const struct begun *b = &begun[sgrad__worker()];
+/* Ends the program; WORKER had begun the tasks that are named. */
+static void fail_in(int worker, const char *why, const char *where) __attribute__((noreturn));
+static void fail_in(int worker, const char *why, const char *where) {
+    struct begun *b = &begun[worker];
+    pthread_mutex_lock(&b->lock);
     sgrad_fail(SGRAD_EDEVICE, "CUDA: %s, in %s, task %s%s%s%s", why, where, *b->name[0] ? b->name[0] : "(none)",
                *b->name[1] ? " or, before it, " : "", b->name[1],
                *b->name[1] ? "; CUDA_LAUNCH_BLOCKING=1 STARPU_CUDA_PIPELINE=0 tells which" : "");
     abort();
 }
 
-/* Of StarPU's: whether the worker may sleep. */
-static unsigned look(void *arg) {
-    const int worker = starpu_worker_get_id();
-    struct begun *b = &begun[sgrad__worker()];
+void sgrad_cuda_fail(const char *why, const char *where) { fail_in(sgrad__worker(), why, where); }
+
+/* A stream of the watchdog's on each worker's device; NULL: none can be made there. */
+static void open_streams(cudaStream_t *stream, int workers) {
+    for (int i = 0; i < workers; i++) {
+        const int worker = starpu_worker_get_by_type(STARPU_CUDA_WORKER, i);
+        stream[i] = NULL;
+        if (cudaSetDevice(starpu_worker_get_devid(worker)) == cudaSuccess)
+            cudaStreamCreateWithFlags(&stream[i], cudaStreamNonBlocking);
+    }
+}
+
+static void look(const cudaStream_t *stream, int workers) {
+    for (int i = 0; i < workers; i++) {
+        const int worker = starpu_worker_get_by_type(STARPU_CUDA_WORKER, i);
+        if (!stream[i]) continue;
+        cudaSetDevice(starpu_worker_get_devid(worker));
+        const cudaError_t status = cudaStreamQuery(stream[i]);
+        if (status != cudaSuccess && status != cudaErrorNotReady) fail_in(worker, cudaGetErrorString(status), "a kernel");
+    }
+}
+
+/* False: the watchdog is to end. */
+static bool wait_to_look(void) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += every;
+    until.tv_sec += until.tv_nsec / 1000000000, until.tv_nsec %= 1000000000;
+    pthread_mutex_lock(&watchdog.lock);
+    while (!watchdog.ends && pthread_cond_timedwait(&watchdog.changed, &watchdog.lock, &until) == 0) continue;
+    const bool goes_on = !watchdog.ends;
+    pthread_mutex_unlock(&watchdog.lock);
+    return goes_on;
+}
+
+static void *watch(void *arg) {
+    cudaStream_t stream[STARPU_NMAXWORKERS];
+    const int workers = (int)starpu_cuda_worker_get_count();
     (void)arg;
-    if (worker < 0 || starpu_worker_get_type(worker) != STARPU_CUDA_WORKER || sgrad_now() < b->looked + every) return 1;
-    b->looked = sgrad_now();
-    const cudaError_t status = cudaStreamQuery(sgrad_cuda_stream());
-    if (status != cudaSuccess && status != cudaErrorNotReady) sgrad_cuda_fail(cudaGetErrorString(status), "a kernel");
-    return 1;
+    open_streams(stream, workers);
+    while (wait_to_look()) look(stream, workers);
+    for (int i = 0; i < workers; i++)
+        if (stream[i]) cudaStreamDestroy(stream[i]);
+    return NULL;
 }
 
 void sgrad__devices_open(void) {
-    memset(begun, 0, sizeof begun);
-    if (starpu_cuda_worker_get_count() > 0) hook = starpu_progression_hook_register(look, NULL);
+    for (int w = 0; w <= SGRAD_MAX_WORKERS; w++) begun[w] = (struct begun){ .lock = PTHREAD_MUTEX_INITIALIZER };
+    watchdog.ends = false;
+    watchdog.runs = starpu_cuda_worker_get_count() > 0 && pthread_create(&watchdog.thread, NULL, watch, NULL) == 0;
 }
 
 static void stop_looking(void) {
-    if (hook >= 0) starpu_progression_hook_deregister(hook);
-    hook = -1;
+    if (!watchdog.runs) return;
+    pthread_mutex_lock(&watchdog.lock);
+    watchdog.ends = true;
+    pthread_cond_signal(&watchdog.changed);
+    pthread_mutex_unlock(&watchdog.lock);
+    pthread_join(watchdog.thread, NULL);
+    watchdog.runs = false;
 }
 
 /* Handles are of one device, which has to be the thread's when they go. */

@@ -1,5 +1,6 @@
 /* primitive.c: how long a call takes on each worker when it has nothing else to do: the limit of what scheduling can reach. */
 #include "config.h"
+#include "runtime/handles.h"
 #include "runtime/internal.h"
 #include "runtime/runtime.h"
 
@@ -19,6 +20,11 @@ struct trial {
     const struct sgrad_call *call;
     const struct sgrad_step *step;
     double *seconds;
+};
+
+/* What a kernel took: on the host's clock, and, on a GPU, between two events on its stream, which know of no launch. */
+struct took {
+    double host, device;
 };
 
 /* Numbers of ordinary size: kernels take other paths where there are zeros, and longer where numbers are denormal. */
@@ -64,24 +70,45 @@ static void *put_packed(const struct sgrad_call *c, unsigned node, size_t *bytes
     return to;
 }
 
-static double run_once(void (*kernel)(const struct sgrad_args *args), const struct sgrad_args *args, bool cuda) {
-    const double start = starpu_timing_now();
-    kernel(args);
 #ifdef SGRAD_HAVE_CUDA
-    if (cuda) cudaStreamSynchronize(starpu_cuda_get_local_stream());
+static struct took run_on_gpu(void (*kernel)(const struct sgrad_args *args), const struct sgrad_args *args) {
+    const double start = starpu_timing_now();
+    cudaStream_t stream = starpu_cuda_get_local_stream();
+    cudaEvent_t begin = NULL, end = NULL;
+    float ms = 0;
+    cudaError_t status = cudaEventCreateWithFlags(&begin, cudaEventDefault);
+    if (!status) status = cudaEventCreateWithFlags(&end, cudaEventDefault);
+    if (!status) status = cudaEventRecord(begin, stream);
+    if (!status) kernel(args);
+    if (!status) status = cudaEventRecord(end, stream);
+    if (!status) status = cudaEventSynchronize(end);
+    if (!status) status = cudaEventElapsedTime(&ms, begin, end);
+    if (status) sgrad_cuda_fail(cudaGetErrorString(status), "a measurement");
+    cudaEventDestroy(begin);
+    cudaEventDestroy(end);
+    return (struct took){ 1e-6 * (starpu_timing_now() - start), 1e-3 * ms };
+}
+#endif
+
+static struct took run_once(void (*kernel)(const struct sgrad_args *args), const struct sgrad_args *args, bool cuda) {
+#ifdef SGRAD_HAVE_CUDA
+    if (cuda) return run_on_gpu(kernel, args);
 #else
     (void)cuda;
 #endif
-    return 1e-6 * (starpu_timing_now() - start);
+    const double start = starpu_timing_now();
+    kernel(args);
+    const double took = 1e-6 * (starpu_timing_now() - start);
+    return (struct took){ took, took };
 }
 
 static double least_of_many(void (*kernel)(const struct sgrad_args *args), const struct sgrad_args *args, bool cuda) {
     double least = INFINITY, all = 0;
     run_once(kernel, args, cuda);       /* caches of primitives are filled */
     for (int i = 0; i < MOST_TIMES && (i < LEAST_TIMES || all < ENOUGH); i++) {
-        const double took = run_once(kernel, args, cuda);
-        least = fmin(least, took);
-        all += took;
+        const struct took took = run_once(kernel, args, cuda);
+        least = fmin(least, took.device);
+        all += took.host;
     }
     return least;
 }
@@ -114,9 +141,16 @@ static void measure(void *arg) {
 }
 
 int sgrad_call_time(const struct sgrad_call *call, const struct sgrad_step *step, double *seconds) {
+    return sgrad_call_time_on(call, step, SGRAD_ANY_WORKER, seconds);
+}
+
+int sgrad_call_time_on(const struct sgrad_call *call, const struct sgrad_step *step, enum sgrad_workers workers,
+                       double *seconds) {
+    static const uint32_t where[] = { [SGRAD_ANY_WORKER] = STARPU_CPU | STARPU_CUDA,
+                                      [SGRAD_CPU_WORKERS] = STARPU_CPU, [SGRAD_GPU_WORKERS] = STARPU_CUDA };
     struct trial trial = { call, step, seconds };
     SGRAD_TRY(sgrad_wait_all());
-    starpu_execute_on_each_worker(measure, &trial, STARPU_CPU | STARPU_CUDA);
+    starpu_execute_on_each_worker(measure, &trial, where[workers]);
     return sgrad_wait_all();
 }
 

@@ -12,9 +12,11 @@
 #include "runtime/internal.h"
 #include "runtime/runtime.h"
 
+#include <dlfcn.h>
 #include <mpi.h>
 #include <signal.h>
 #include <starpu_mpi.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -75,9 +77,30 @@ static void share_cores(int cores, struct starpu_conf *conf) {
     if (thread_works) setenv("STARPU_MPI_DRIVER_TASK_FREQUENCY", TASKS_BETWEEN_LOOKS, 0);
 }
 
+/* Open MPI ends a process whose components it does not find, in opal_init, without a word of use. Where its library was packed
+ * (tests/gpu/run), the file stargrad-pack lies beside it and names the directory of its components, which were not packed. */
+static int check_components(void) {
+    Dl_info library;
+    char components[4096] = "";
+    if (getenv("OPAL_PREFIX") || !dladdr((void *)MPI_Init_thread, &library) || !library.dli_fname) return 0;
+    const char *end = strrchr(library.dli_fname, '/');
+    char *path = sgrad_format("%.*s/stargrad-pack", end ? (int)(end - library.dli_fname) : 1, end ? library.dli_fname : ".");
+    FILE *file = fopen(path, "r");
+    free(path);
+    if (!file) return 0;
+    if (fgets(components, sizeof components, file)) components[strcspn(components, "\n")] = 0;
+    fclose(file);
+    if (*components && access(components, R_OK) == 0) return 0;
+    return sgrad_fail(SGRAD_EDEVICE,
+                      "several ranks cannot start from a pack here: its Open MPI looks for components in %s, which is not there: "
+                      "install the Open MPI it was built with, name its place by OPAL_PREFIX, or start one process alone",
+                      *components ? components : "its installation");
+}
+
 /* MPI starts on all ranks, with ERROR on this one. Returns 0, or the error of a rank, and then MPI has ended. */
 static int start_mpi(int error) {
-    int level, worst = error;
+    int level, worst = error, packed = check_components();
+    if (packed) return error ? error : packed;
     set_up();
     MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level);
     if (!error && level < MPI_THREAD_MULTIPLE)

@@ -393,8 +393,10 @@ bool sgrad_worker_is_cuda(int i);
 int sgrad_worker_here(void);    /* which of them runs this; -1: none */
 double sgrad_call_expected(const struct sgrad_call *call, int worker);     /* seconds, as StarPU has measured; NAN: never */
 /* Waits for all tasks, runs CALL, as a part of STEP, on memory of its own, on every worker at once, again and again, and leaves
- * the least time each took: SECONDS[sgrad_workers()]; infinite where a worker has no kernel for it, or no memory. */
+ * the least time each took: SECONDS[sgrad_workers()]; infinite where a worker has no kernel for it, or no memory. A GPU's is what
+ * passes between two events on its stream. _on: on WORKERS alone; the others' SECONDS stay. 0, or a former task's error. */
 int sgrad_call_time(const struct sgrad_call *call, const struct sgrad_step *step, double *seconds);
+int sgrad_call_time_on(const struct sgrad_call *call, const struct sgrad_step *step, enum sgrad_workers who, double *seconds);
 
 /* "2 CPU cores (AVX-512), 1 NVIDIA H200"; where there are more workers than sgrad_cpus(), "8 CPU workers". */
 const char *sgrad_devices_text(const struct sgrad_context *context, char *text, size_t size);

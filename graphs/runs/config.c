@@ -198,8 +198,8 @@ char *sgrad__config_identity(const struct sgrad__config *config) {
 }
 
 /* What may differ from node to node: where things lie, what a node has. */
-static const char *const own[] = { "cpus", "gpus",  "scheduler",   "data",       "exclude",    "init",
-                                   "out",  "trace", "tensorboard", "histograms", "prometheus" };
+static const char *const own[] = { "cpus", "gpus",  "gpus_only",   "scheduler",  "data",       "exclude",
+                                   "init", "out",   "trace",       "tensorboard", "histograms", "prometheus" };
 
 char *sgrad__config_shared(const struct sgrad__config *config) {
     json_t *object = versions_object(), *options = sgrad__options_json(config->options);

@@ -40,7 +40,8 @@ static const struct field {
     FIELD(INTEGER, staleness),
     FIELD(INTEGER, backup), FIELD(TEXT, allreduce), FIELD(REAL, bucket), FIELD(TEXT, network), FIELD(TEXT, trace),
     FIELD(FLAG, tensorboard), FIELD(INTEGER, histograms), FIELD(INTEGER, prometheus), FIELD(INTEGER, window),
-    FIELD(REAL, stall_timeout), FIELD(INTEGER, cpus), FIELD(INTEGER, gpus), FIELD(TEXT, scheduler),
+    FIELD(REAL, stall_timeout), FIELD(INTEGER, cpus), FIELD(INTEGER, gpus),
+    FIELD(FLAG, gpus_only), FIELD(TEXT, scheduler),
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
 

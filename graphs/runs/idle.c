@@ -107,6 +107,10 @@ static char *nothing_is_recorded(const struct sgrad__run *r) {
     return r->context->cudas ? NULL : sgrad_format("CUDA graphs are of GPUs, and this run has none");
 }
 
+static char *no_gpus(const struct sgrad__run *r) {
+    return r->context->cudas ? NULL : sgrad_format("this run has no GPUs");
+}
+
 static char *staleness_says(const struct sgrad__run *r) {
     if (!r->strategy->served || !r->options.staleness) return NULL;
     return sgrad_format("--staleness says how many steps are in flight");
@@ -151,6 +155,7 @@ static const struct row rows[] = {
     { "bn-group", no_groups },
     { "bucket", one_rank },
     { "class-weights", no_voxels },
+    { "cpus-share", no_gpus },
     { "data-placement", not_shared },
     { "deviation", no_images },
     { "dice", no_voxels },

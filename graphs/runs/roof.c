@@ -1,28 +1,39 @@
-/* roof.c: the most that each worker can do: arithmetic, by a matrix product that stays in its caches, and memory, by a sum of
- * arrays that do not fit into any. Every worker is busy with the same at once. Source: Williams, Waterman, Patterson, "Roofline:
- * An Insightful Visual Performance Model for Multicore Architectures", Communications of the ACM 52(4), 2009. */
+/* roof.c: the most that each worker can do: arithmetic, by a matrix product that stays in a core's caches, and memory, by a sum
+ * of arrays that do not fit into any. Every worker is busy with the same at once. A product of 512 rows is over before a large
+ * GPU has begun on all of its multiprocessors, so GPUs then have larger ones, of up to 4096 rows, while these take less than a
+ * second. Source: Williams, Waterman, Patterson, "Roofline: An Insightful Visual Performance Model for Multicore Architectures",
+ * Communications of the ACM 52(4), 2009. */
 #include "graphs/runs/run.h"
 #include "codelets/ops/linear.h"
 
 #include <errno.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { SIDE = 512, ELEMENTS = 16 << 20 };
+enum { SIDE = 512, GPU_SIDE = 4096, ELEMENTS = 16 << 20 };
+static const double PATIENCE = 1;   /* seconds */
 
-static struct sgrad_call product(enum sgrad_dtype dtype) {
-    static const struct sgrad_batch batch = { SIDE, SIDE, SIDE };
-    static const struct sgrad_linear attrs = { .features = SIDE };
-    struct sgrad_call c = {
-        .kernel = &sgrad_linear_op.forward[0].kernel, .attrs = &attrs, .operands = 4, .batch = &batch
+/* Its shape rule asks BATCH and ATTRS, which have to live as long. */
+struct product {
+    struct sgrad_batch batch;
+    struct sgrad_linear attrs;
+    struct sgrad_call call;
+};
+static void make_product(struct product *p, enum sgrad_dtype dtype, int side) {
+    struct sgrad_call *c = &p->call;
+    p->batch = (struct sgrad_batch){ side, side, side };
+    p->attrs = (struct sgrad_linear){ .features = side };
+    *c = (struct sgrad_call){
+        .kernel = &sgrad_linear_op.forward[0].kernel, .attrs = &p->attrs, .operands = 4, .batch = &p->batch
     };
-    for (int i = 0; i < c.operands; i++) {
-        c.view[i] = (struct sgrad_view){ i == 1 ? SGRAD_F32 : dtype, sgrad_shape(2, SIDE, SIDE) };
-        c.access[i] = i < 3 ? SGRAD_R : SGRAD_W;
+    for (int i = 0; i < c->operands; i++) {
+        c->view[i] = (struct sgrad_view){ i == 1 ? SGRAD_F32 : dtype, sgrad_shape(2, side, side) };
+        c->access[i] = i < 3 ? SGRAD_R : SGRAD_W;
     }
-    c.view[2].shape.rank = -1;      /* no bias */
-    return c;
+    c->view[2].shape.rank = -1;     /* no bias */
+    sgrad_call_prepare(c);
 }
 
 static struct sgrad_call addition(void) {
@@ -35,17 +46,41 @@ static struct sgrad_call addition(void) {
     return c;
 }
 
-int sgrad__roof_measure(enum sgrad_precision precision, struct sgrad__roof *roof) {
-    struct sgrad_call call[] = { product(precision == SGRAD_PRECISION_BF16 ? SGRAD_BF16 : SGRAD_F32), addition() };
-    double *result[] = { roof->flops, roof->bytes };
-    roof->workers = sgrad_workers();
-    for (int i = 0; i < 2; i++) {
-        sgrad_call_prepare(&call[i]);
-        SGRAD_TRY(sgrad_call_time(&call[i], &(struct sgrad_step){ .training = true }, result[i]));
-        const double amount = 1e-9 * (i ? call[i].bytes : call[i].flops);
-        for (int w = 0; w < roof->workers; w++) result[i][w] = amount / result[i][w];
+/* RATE: 1e9 a second of each of WORKERS, of a CALL of so much. */
+static int measure(const struct sgrad_call *call, double amount, enum sgrad_workers workers, double *rate) {
+    double seconds[SGRAD_MAX_WORKERS];
+    SGRAD_TRY(sgrad_call_time_on(call, &(struct sgrad_step){ .training = true }, workers, seconds));
+    for (int w = 0; w < sgrad_workers(); w++)
+        if (workers == SGRAD_ANY_WORKER || sgrad_worker_is_cuda(w)) rate[w] = 1e-9 * amount / seconds[w];
+    return 0;
+}
+
+/* Eight times the work a size, so that the next one's time is known. */
+static int measure_gpus(enum sgrad_dtype dtype, double *rate) {
+    struct product p;
+    double took = 0;
+    for (int side = SIDE; side <= GPU_SIDE && 8 * took < PATIENCE; side *= 2) {
+        double larger[SGRAD_MAX_WORKERS];
+        make_product(&p, dtype, side);
+        const double start = sgrad_now();
+        SGRAD_TRY(measure(&p.call, p.call.flops, SGRAD_GPU_WORKERS, larger));
+        took = sgrad_now() - start;
+        for (int w = 0; w < sgrad_workers(); w++)
+            if (sgrad_worker_is_cuda(w)) rate[w] = fmax(rate[w], larger[w]);
     }
     return 0;
+}
+
+int sgrad__roof_measure(enum sgrad_precision precision, struct sgrad__roof *roof) {
+    const enum sgrad_dtype dtype = precision == SGRAD_PRECISION_BF16 ? SGRAD_BF16 : SGRAD_F32;
+    struct sgrad_call sum = addition();
+    struct product p;
+    roof->workers = sgrad_workers();
+    make_product(&p, dtype, SIDE);
+    SGRAD_TRY(measure(&p.call, p.call.flops, SGRAD_ANY_WORKER, roof->flops));
+    if (sgrad_cuda_workers()) SGRAD_TRY(measure_gpus(dtype, roof->flops));
+    sgrad_call_prepare(&sum);
+    return measure(&sum, sum.bytes, SGRAD_ANY_WORKER, roof->bytes);
 }
 
 int sgrad__roof_write(const struct sgrad__run *r) {

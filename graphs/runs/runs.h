@@ -133,6 +133,7 @@ struct sgrad_train_options {
     int window;                                 /* steps in flight */
     double stall_timeout;                       /* seconds for which nothing happens before a rank gives up; 0: it never does */
     int cpus, gpus;                             /* workers: 0 all, -1 none */
+    bool gpus_only;                             /* beside GPUs, CPU workers have no samples of a batch; false: by their rates */
     const char *scheduler;                      /* StarPU's name; NULL: chosen */
     int image_size;                             /* folder data: 0 as the images are */
     const char *command;            /* which has these as options: "stargrad train"; for messages; NULL: none */

@@ -180,10 +180,11 @@ static int part_of_cpus(const struct sgrad__run *r, double *part) {
 
 static int64_t groups_here(const struct sgrad__run *r) { return r->options.batch / r->parts / r->unit; }
 
-/* Of each group CPUs have PART, but for a sample; GPUs have all where a core would have less than one. */
+/* Of each group CPUs have PART, but for a sample. GPUs have all where a core would have less than one, or the CPUs together less
+ * than a tenth: batch norm would wait for them, and more than they do cannot be won. */
 static int64_t rest_by(const struct sgrad__run *r, double part) {
     const int64_t rest = llround((double)r->unit * part), most = r->unit - 1;
-    return groups_here(r) * rest < r->context->cpus ? 0 : rest < most ? rest : most;
+    return groups_here(r) * rest < r->context->cpus || 10 * rest < r->unit ? 0 : rest < most ? rest : most;
 }
 
 /* Of each group CPUs have REST samples, GPUs the others, cut as each likes its tasks. Of several groups each is one GPU's. */
@@ -197,14 +198,21 @@ static void cut(struct sgrad__run *r, int64_t rest) {
     if (rest && r->micro > good) r->micro = good;
 }
 
-/* GPUs and CPUs have shares by their rates. Where bits must not depend on these, or groups are not as many for each GPU, whoever
- * is free takes what there is. */
+/* GPUs and CPUs have shares by their rates, or GPUs have all. Where bits must not depend on rates, or groups are not as many for
+ * each GPU, whoever is free takes what there is. With deterministic, tasks that GPUs have kernels for are theirs in any case. */
 static int share_out(struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
     const int gpus = r->context->cudas;
     const bool uneven = gpus && groups_here(r) > 1 && groups_here(r) % gpus;
+    const bool given = o->micro_batch || r->copies > 1 || o->bn_group == SGRAD_GROUP_MICRO;
     double part;
-    if (!r->context->cpus || !gpus || o->deterministic || o->micro_batch || r->copies > 1 || uneven) return 0;
+    if (!gpus || o->deterministic) return 0;
+    if (o->gpus_only && given) {
+        r->gpu_samples = o->batch / r->parts, r->gpu_micro = r->micro;
+        return 0;
+    }
+    if (o->gpus_only) return cut(r, 0), 0;
+    if (!r->context->cpus || given || uneven) return 0;
     SGRAD_TRY(part_of_cpus(r, &part));
     cut(r, rest_by(r, part));
     return 0;
@@ -284,5 +292,5 @@ int sgrad__run_choose_micro_batch(struct sgrad__run *r) {
     }
     SGRAD_TRY(check_statistics(r));
     if (r->graph->stages > 1) SGRAD_TRY(check_pipe(r));
-    return r->options.bn_group == SGRAD_GROUP_MICRO ? 0 : share_out(r);
+    return share_out(r);
 }

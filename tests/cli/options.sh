@@ -165,6 +165,7 @@ idle image-size 'the images of digits are 8x8' --image-size 32
 idle epochs '--steps says how long' --epochs 3 --steps 2
 idle precision 'tf32 is for GPUs' --precision tf32 --gpus 0
 idle no-cuda-graphs 'CUDA graphs are of GPUs' --no-cuda-graphs --gpus 0
+idle cpus-share 'this run has no GPUs' --cpus-share none --gpus 0
 idle keep '--checkpoint-every 0 writes no' --keep 2 --checkpoint-every 0
 idle best '--evaluate-last evaluates once' --evaluate-last --best
 idle patience '--evaluate-last evaluates once' --evaluate-last --patience 2

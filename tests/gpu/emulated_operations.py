@@ -47,6 +47,56 @@ def test_which_graphs():
         assert one in graphs_of, (one, graphs_of)
 
 
+def counted(*arguments, env):
+    """Questions to the heuristics of cuDNN's graphs, and runs of plans that are slow on purpose, of one run."""
+    needs("stargrad")
+    words = [run.STARGRAD, "train", *map(str, arguments), *map(str, CUDA), "--out", folder("counted")]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=600,
+                          env={**os.environ, "STARGRAD_EMULATED_GPUS": "1", "STARGRAD_EMULATED_COUNT": "1", **env})
+    assert done.returncode == 0, done.stdout + done.stderr
+    return map(int, re.search(r"(\d+) questions to heuristics of graphs, (\d+) runs of slow plans", done.stderr).groups())
+
+
+def test_choices_are_quick():
+    """The heuristics are asked once for each graph, and once more where no plan of the first answer runs; a plan that is more than twice too
+    slow runs twice, of which the second is timed. Another run asks only for graphs that it takes, and times nothing."""
+    home = {"STARPU_HOME": new_home()}
+    arguments = (*reference("lenet", "idx", 0.01), "--precision", "bf16", *SHARED)
+    questions, slow = counted(*arguments, env=home)
+    found = [os.path.join(where, "cudnn") for where, _, files in os.walk(home["STARPU_HOME"]) if "cudnn" in files]
+    with open(found[0]) as file:
+        graphs = [line for line in file if " graph of " in line]
+    taken = [line for line in graphs if not line.split("\t")[1].startswith("-1")]
+    assert taken and len(graphs) <= questions <= 2 * len(graphs), (questions, len(graphs))
+    assert 0 < slow <= 2 * len(graphs), (slow, len(graphs))
+    questions, slow = counted(*arguments, env=home)
+    assert (questions, slow) == (len(taken), 0)
+
+
+def test_heuristics_that_fail():
+    """Where cuDNN's heuristics fail, our own kernels compute, after a warning with the error, and the run goes on."""
+    arguments = (*reference("lenet", "idx", 0.01), *SHARED)
+    cpu = losses(train("cpu", *arguments, *CPU))
+    out = folder("heuristics")
+    words = [run.STARGRAD, "train", *map(str, arguments), "--deterministic", *map(str, CUDA), "--out", out]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=600,
+                          env={**os.environ, "STARGRAD_EMULATED_GPUS": "1", "STARGRAD_EMULATED_HEURISTICS": "0"})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search("cuDNN fails to choose an algorithm for forward .*: CUDNN_STATUS_INTERNAL_ERROR; it is computed without", done.stderr), done.stderr
+    assert max(abs(a - b) / b for a, b in zip(losses(out), cpu, strict=True)) <= 1e-3
+
+
+def test_launch_bounds():
+    """Kernels whose blocks have 1,024 threads say so to the compiler, which otherwise may give each more registers than there are."""
+    codelets = os.path.join(run.SOURCE, "codelets")
+    for folder_, _, files in os.walk(codelets):
+        for name in (name for name in files if name.endswith("_cuda.cu")):
+            with open(os.path.join(folder_, name)) as file:
+                text = file.read()
+            large = len(re.findall(r"dim3\(32, WARPS\)", text)) if re.search(r"#define WARPS +32\b", text) else 0
+            assert large == len(re.findall(r"__launch_bounds__\(32 \* WARPS\)", text)), name
+
+
 def test_graphs_that_do_not_run():
     """Of what cuDNN will not run, whether it did before or not, a line says so, and all goes on without, as near as ever."""
     arguments = (*reference("resnet20", "cifar10", 0.002), "--recompute", "--precision", "bf16", *SHARED)

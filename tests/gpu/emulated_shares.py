@@ -2,8 +2,15 @@
 import os
 import re
 
+import pytest
 from emulation import CPU, CUDA, SHARED, TWO, agree, needs, new_home, train
 from run import folder, losses, main, stargrad
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch):
+    """Rates of emulated GPUs are those of the CPU that they run on."""
+    monkeypatch.setenv("STARGRAD_EMULATED_CLOCK", "1")
 
 
 def test_shares():
@@ -44,6 +51,8 @@ def test_shares_are_corrected():
     with open(rates[1], "w") as file:
         file.write(f"{network}\t7 1\n")
     out = folder("second")
+    said = stargrad("train", *arguments, *CUDA, "--print", "--cpus-share", "none", env=env[1])
+    assert re.search(r"^training step of 128 samples: 1 micro-batch of 128 on GPUs(,|$)", said, re.M), said
     said = stargrad("train", *arguments, *CUDA, "--out", out, env=env[1])
     assert re.search(r"^batch .* 112 on GPUs, 16 on CPUs", said, re.M), said
     corrected = re.search(r"^shares +from step 17 on, by what tasks have taken: micro-batches of (\d+).* on GPUs, ", said, re.M)
@@ -69,6 +78,33 @@ def test_groups_of_gpus():
     for more, group in groups.items():
         said = stargrad("train", *arguments, *more, *TWO, "--print", env={"STARGRAD_EMULATED_GPUS": "2"})
         assert re.search(f"^batch .*; batch norm over {group} samples$", said, re.M), (more, said)
+
+
+def test_no_share_below_a_tenth():
+    """Cores that would have less than a tenth of a batch have nothing of it."""
+    arguments = ("--model", "convnet", "--data", "synthetic:8x8x3,10,256", "--batch", 128, "--lr", 0.01, *CUDA)
+    needs("stargrad")
+    env = {"STARGRAD_EMULATED_GPUS": "1", "STARPU_HISTORY_MAX_ERROR": "1000000", "STARPU_HOME": new_home()}
+    stargrad("train", *arguments, "--steps", 32, "--out", folder("first"), env=env)
+    rates = os.path.join(env["STARPU_HOME"], ".starpu", "stargrad", "shares")
+    with open(rates) as file:
+        network = file.readline().split("\t")[0]
+    for gpu, text in ((8, "114 on GPUs, 14 on CPUs"), (12, "1 micro-batch of 128 on GPUs")):
+        with open(rates, "w") as file:
+            file.write(f"{network}\t{gpu} 1\n")
+        said = stargrad("train", *arguments, "--print", env=env)
+        assert re.search(rf"^training step of 128 samples: .*\b{text}(,|$)", said, re.M), said
+
+
+def test_cpus_share_none():
+    """GPUs compute all samples, however micro-batches are cut; it is the same batch."""
+    arguments = ("--model", "convnet", "--data", "synthetic:8x8x3,10,256", "--batch", 64, "--lr", 0.05, "--steps", 4, "--cpus-share", "none")
+    needs("stargrad")
+    for more in ((), ("--micro-batch", 16), ("--bn-group", 32), ("--bn-group", "micro", "--micro-batch", 16)):
+        said = stargrad("train", *arguments, *more, *CUDA, "--print", env={"STARGRAD_EMULATED_GPUS": "1"})
+        assert re.search(r"^training step of 64 samples: \d+ micro-batch(es)? of \d+ on GPUs(,|$)", said, re.M), said
+    agree(arguments, 1e-4)
+    agree((*arguments, "--micro-batch", 16, "--bn-group", "rank"), 1e-4, TWO)
 
 
 def test_every_gpu_has_a_micro_batch():

@@ -5,7 +5,9 @@
  *     heuristics answer with engines     7   what tensor cores take: F32 is rounded; compiled
  *                                        9   not the same bits every time
  *                                        5   exact; it has no sums, and nothing before the convolution
- *                                       11   likewise; refuses to run what has a dilation, which shows only then
+ *                                       13   likewise; as slow as six others
+ *                                       11   likewise; refuses to run what has a dilation, which shows only then; the heuristics
+ *                                            give it only to who asks for what supports more
  *
  * Graphs of volumes, and of one channel a group, have no engine, nor has what real cuDNN does not take: what is before a
  * backward pass, or behind backward-weight; factors of different types; a channel's value as the first of two; groups with what
@@ -266,7 +268,8 @@ struct engine {
     bool tensor_cores, changing, compiled;
 };
 const struct engine engines[] = {
-    { 7, 4096, true, false, true }, { 9, 0, false, true, false }, { 5, 512, false, false, false }, { 11, 0, false, false, false }
+    { 7, 4096, true, false, true },   { 9, 0, false, true, false },  { 5, 512, false, false, false },
+    { 13, 0, false, false, false }, { 11, 0, false, false, false }
 };
 
 /* Does cuDNN know such a graph, whose convolution is number AT? */
@@ -359,6 +362,8 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const of, cudnnB
     const struct descriptor *d = (const struct descriptor *)of;
     if (!d->finished) return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
     if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS) {
+        emulator::count(HEURISTICS);
+        if (heuristics_fail()) return CUDNN_STATUS_INTERNAL_ERROR;
         const struct descriptor *graph = d->part(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
         const bool likely = d->one<cudnnBackendHeurMode_t>(CUDNN_ATTR_ENGINEHEUR_MODE) == CUDNN_HEUR_MODE_A;
         *count = 0;
@@ -435,6 +440,8 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t h, cudnnBackendDescriptor_t what
         };
         void *room = runs.room ? memory_of(stream, given_room, (size_t)runs.room, "cuDNN") : NULL;
         count_work(LIBRARY_CALLS);
+        if (runs.number == 13) count(SLOW_PLANS);
+        for (int i = 0; i < 5 && runs.number == 13; i++) enqueue(stream, [] {});
         enqueue(stream, [=, from = found(input), to = found(output)] {
             values all;
             if (room) memset(room, 0xff, (size_t)runs.room);

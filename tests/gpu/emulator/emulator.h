@@ -15,6 +15,9 @@
  *     STARGRAD_EMULATED_CAPTURE=0  what a stream is given cannot be captured as a graph; 2: cuDNN's convolutions are not
  *                                  supported then
  *     STARGRAD_EMULATED_REFUSAL=N  cuDNN runs the first N - 1 of its graphs, and none from then on
+ *     STARGRAD_EMULATED_HEURISTICS=0  cuDNN's heuristics fail: they neither choose an algorithm nor an engine
+ *     STARGRAD_EMULATED_CLOCK=1    events measure the time that passes; otherwise 1 ms for each thing that the stream has done,
+ *                                  so that who measures finds the same every time
  *     STARGRAD_EMULATED_COUNT=1    what was done in all is told at the end
  *
  * Every stream is a thread with a queue, so what nobody waited for is not there yet, as on a GPU. A device's address is one that
@@ -23,8 +26,14 @@
  *     cudaMalloc   0x7e0000000100   of pages without access: a CPU that touches it ends the program, as it must not on a GPU
  *     a kernel     0x5581c02a3300   of the heap, as NaNs at first: a sanitizer sees kernels that leave their operands
  *
- * A kernel or a library that is given host memory, or another device's, ends the program, and so does an exchange that not all
- * lanes of a warp reach.
+ * A kernel or a library that is given host memory, or another device's, ends the program, and so do an exchange that not all
+ * lanes of a warp reach, a stream, event, graph or handle that does not exist (any more), a handle whose stream is on another
+ * device, and a load or store of a pack at an address that is no multiple of its size.
+ *
+ * While a thread captures a stream, these calls of it are refused, and the capture is lost with them, as by the driver in the
+ * mode cudaStreamCaptureModeThreadLocal: allocation and its end, of host memory, too; synchronous copies; whatever waits or
+ * asks, of streams, events and devices; work for the default stream; a wait for an event of outside. Work that another thread
+ * gives to the default stream meanwhile ends the program, if the captured stream is one that waits for that.
  *
  * Limits: this checks logic. It says nothing of speed, of races between the warps of a block or between blocks, which run one
  * after another, nor of what nvcc, cuDNN and cuBLAS themselves do. */
@@ -64,7 +73,11 @@ void wait_for(cudaStream_t stream);
 
 /* What is counted: kernels and calls of libraries that compute, launches of graphs, in which some of these were; bytes copied,
  * from and to the same devices, too. */
-enum counted { KERNELS, LIBRARY_CALLS, GRAPHS, IN_GRAPHS, TO_DEVICES, FROM_DEVICES, ON_DEVICES, COUNTED };
+enum counted {
+    KERNELS, LIBRARY_CALLS, GRAPHS, IN_GRAPHS, TO_DEVICES, FROM_DEVICES, ON_DEVICES,
+    HEURISTICS, SLOW_PLANS, /* questions to those of cuDNN's graphs; runs of plans that are slow on purpose */
+    COUNTED
+};
 void count(enum counted what, size_t by = 1);
 void count_work(enum counted what);
 
@@ -74,6 +87,10 @@ bool captures(cudaStream_t stream, std::function<void()> submit);
 
 /* Whether this thread captures, for what it may not do then: the capture is over with that. */
 bool disturbs();
+/* The same, if STREAM is the default one. Ends the program where the capture is another thread's and would be disturbed. */
+bool disturbs_by_default_stream(cudaStream_t stream);
+/* Do cuDNN's heuristics fail? */
+bool heuristics_fail();
 /* Whether it captures, and cuDNN is to refuse that. */
 bool refuses();
 /* Does cuDNN refuse to run the graph that it is asked to run now? */
@@ -92,6 +109,12 @@ void *memory_of(cudaStream_t stream, const void *address, size_t bytes, const ch
 
 /* Every device's address in a parameter, which may be a structure, becomes where that lies. */
 void find_memory(void *parameter, size_t bytes);
+
+/* Of a kernel's thread, before it loads or stores a T at P in one instruction. */
+template <typename T> static inline void aligned(const T *p) {
+    if ((uintptr_t)p % alignof(T) == 0) return;
+    fail("%zu bytes at once at %p, which is no multiple of %zu", sizeof(T), (const void *)p, alignof(T));
+}
 
 template <typename T> static T in_memory(cudaStream_t stream, T value) {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -116,6 +139,7 @@ static cudaError_t launch(const cudaLaunchConfig_t *config, void (*kernel)(Param
         return cudaErrorInvalidConfiguration;
     static_assert((sizeof value + ...) <= 4096, "more parameters than a kernel can have");
     if (faulted(current)) return cudaErrorIllegalAddress;
+    if (disturbs_by_default_stream(config->stream)) return cudaErrorStreamCaptureImplicit;
     if (captures(config->stream, [=, own = *config] {
             if (launch(&own, kernel, value...) != cudaSuccess) fail("a captured kernel cannot be launched");
         }))
@@ -149,6 +173,8 @@ template <typename T> T exchange_any(unsigned mask, T value, unsigned lanes) {
 #define cudaLaunchKernelEx emulator::launch
 
 /* Blocks of one stream run one after another, so a stream's thread can have one of each. */
+#undef __launch_bounds__
+#define __launch_bounds__(...) /* registers, which nobody has here */
 #undef __shared__
 #define __shared__ static thread_local
 

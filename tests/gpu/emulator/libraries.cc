@@ -9,12 +9,44 @@
 
 #include <algorithm>
 #include <atomic>
+#include <mutex>
+#include <set>
 #include <vector>
 
 #include <cblas.h>
 #include <cublas_v2.h>
 
 using namespace emulator;
+
+/* ---- handles ----------------------------------------------------------------------------------------------------- */
+
+static std::mutex &handles_mutex = *new std::mutex();
+static std::set<const struct handle *> &handles = *new std::set<const struct handle *>();
+
+handle::handle() {
+    cudaGetDevice(&device);
+    std::lock_guard<std::mutex> lock(handles_mutex);
+    handles.insert(this);
+}
+handle::~handle() {
+    std::lock_guard<std::mutex> lock(handles_mutex);
+    handles.erase(this);
+}
+void handle::exists() const {
+    {
+        std::lock_guard<std::mutex> lock(handles_mutex);
+        if (!handles.count(this)) fail("%p is no handle, or one that was destroyed", (const void *)this);
+    }
+    int current;
+    cudaGetDevice(&current);
+    if (current != device) fail("a handle of device %d is used while device %d is current", device, current);
+}
+void handle::check() const {
+    exists();
+    const int other = device_of_stream(stream);
+    if (other != device) fail("a handle of device %d has a stream of device %d", device, other);
+    if (disturbs_by_default_stream(stream)) fail("a handle has the default stream while another is captured");
+}
 
 /* y += a · x */
 static inline void axpy(int n, float a, const float *x, float *y) {
@@ -66,8 +98,10 @@ template <typename Handle> static cudnnStatus_t destroy(Handle handle) {
 
 extern "C" {
 cudnnStatus_t cudnnCreate(cudnnHandle_t *h) { return create(h); }
-cudnnStatus_t cudnnDestroy(cudnnHandle_t h) { return h->check(), destroy(h); }
-cudnnStatus_t cudnnSetStream(cudnnHandle_t h, cudaStream_t stream) { return h->stream = stream, CUDNN_STATUS_SUCCESS; }
+cudnnStatus_t cudnnDestroy(cudnnHandle_t h) { return h->exists(), destroy(h); }
+cudnnStatus_t cudnnSetStream(cudnnHandle_t h, cudaStream_t stream) {
+    return h->stream = stream, h->check(), CUDNN_STATUS_SUCCESS;
+}
 cudnnStatus_t cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t *d) { return create(d); }
 cudnnStatus_t cudnnDestroyTensorDescriptor(cudnnTensorDescriptor_t d) { return destroy(d); }
 cudnnStatus_t cudnnCreateFilterDescriptor(cudnnFilterDescriptor_t *d) { return create(d); }
@@ -339,6 +373,11 @@ static cudnnStatus_t room_of(const struct convolution &v, int number, size_t *si
     return CUDNN_STATUS_BAD_PARAM;
 }
 
+/* What heuristics answer. */
+template <typename Found> static cudnnStatus_t guess(const struct convolution &v, int wanted, int *count, Found *found) {
+    return heuristics_fail() ? CUDNN_STATUS_INTERNAL_ERROR : list(v, wanted, count, found);
+}
+
 /* V with its operands. */
 static struct convolution with(struct convolution v, const void *x, const void *w, const void *y) {
     v.x.data = (void *)x, v.w.data = (void *)w, v.y.data = (void *)y;
@@ -358,17 +397,17 @@ extern "C" {
 cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(cudnnHandle_t, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
                                                      cudnnConvolutionDescriptor_t how, cudnnTensorDescriptor_t y, int wanted,
                                                      int *count, cudnnConvolutionFwdAlgoPerf_t *found) {
-    return described(FORWARD, x, w, how, y, [&](const struct convolution &v) { return list(v, wanted, count, found); });
+    return described(FORWARD, x, w, how, y, [&](const struct convolution &v) { return guess(v, wanted, count, found); });
 }
 cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(cudnnHandle_t, cudnnFilterDescriptor_t w, cudnnTensorDescriptor_t y,
                                                           cudnnConvolutionDescriptor_t how, cudnnTensorDescriptor_t x, int wanted,
                                                           int *count, cudnnConvolutionBwdDataAlgoPerf_t *found) {
-    return described(BACKWARD_DATA, x, w, how, y, [&](const struct convolution &v) { return list(v, wanted, count, found); });
+    return described(BACKWARD_DATA, x, w, how, y, [&](const struct convolution &v) { return guess(v, wanted, count, found); });
 }
 cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(cudnnHandle_t, cudnnTensorDescriptor_t x, cudnnTensorDescriptor_t y,
                                                             cudnnConvolutionDescriptor_t how, cudnnFilterDescriptor_t w,
                                                             int wanted, int *count, cudnnConvolutionBwdFilterAlgoPerf_t *found) {
-    return described(BACKWARD_FILTER, x, w, how, y, [&](const struct convolution &v) { return list(v, wanted, count, found); });
+    return described(BACKWARD_FILTER, x, w, how, y, [&](const struct convolution &v) { return guess(v, wanted, count, found); });
 }
 
 cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(cudnnHandle_t, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
@@ -486,9 +525,9 @@ static void multiply(std::vector<float> &x, std::vector<float> &y, int K, bool t
 
 extern "C" {
 cublasStatus_t cublasCreate_v2(cublasHandle_t *h) { return *h = new struct cublasContext(), CUBLAS_STATUS_SUCCESS; }
-cublasStatus_t cublasDestroy_v2(cublasHandle_t h) { return h->check(), delete h, CUBLAS_STATUS_SUCCESS; }
+cublasStatus_t cublasDestroy_v2(cublasHandle_t h) { return h->exists(), delete h, CUBLAS_STATUS_SUCCESS; }
 cublasStatus_t cublasSetStream_v2(cublasHandle_t h, cudaStream_t stream) {
-    return h->stream = stream, h->room = NULL, CUBLAS_STATUS_SUCCESS;
+    return h->stream = stream, h->room = NULL, h->check(), CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t h, void *room, size_t) { return h->room = room, CUBLAS_STATUS_SUCCESS; }
 

@@ -27,16 +27,14 @@ static inline float to_tf32(float value) {
     return value;
 }
 
-/* Of the device that is current when they are made, and has to be when they are used. */
+/* Of the device that is current when they are made, and has to be when they are used, as its stream's has to be. */
 struct handle {
     int device;
     cudaStream_t stream = NULL;
-    handle() { cudaGetDevice(&device); }
-    void check() const {
-        int current;
-        cudaGetDevice(&current);
-        if (current != device) emulator::fail("a handle of device %d is used while device %d is current", device, current);
-    }
+    handle();
+    ~handle();
+    void exists() const; /* ends the program where it was destroyed, or is not made at all, or another device is current */
+    void check() const;  /* the same, and of its stream */
 };
 
 struct cudnnContext : handle {};

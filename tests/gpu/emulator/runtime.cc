@@ -3,6 +3,7 @@
 #include "tests/gpu/emulator/emulator.h"
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <csignal>
 #include <cstdarg>
@@ -12,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <sys/mman.h>
 #include <thread>
 #include <unistd.h>
@@ -19,6 +21,7 @@
 
 struct CUstream_st {
     int device = 0;
+    bool blocking = true; /* it waits for the default stream, and that for it */
     std::mutex mutex;
     std::condition_variable changed;
     std::deque<std::function<void()>> work; /* what is being done stays in front until it is done */
@@ -36,9 +39,11 @@ struct CUgraphExec_st : CUgraph_st {};
 struct event {
     std::atomic<unsigned> recorded, reached;
     std::atomic<int> done{ 0 }; /* what its stream had done when that was */
+    std::atomic<double> when{ 0 };  /* ms */
 };
 struct CUevent_st {
     std::shared_ptr<struct event> event; /* which outlives the handle that the program destroys */
+    int device;                          /* where it was made, and where alone it may be recorded */
 };
 
 namespace emulator {
@@ -73,9 +78,10 @@ static std::atomic<size_t> counts[COUNTED];
 static void tell_counts() {
     fprintf(stderr,
             "emulated GPUs: %zu kernels, %zu calls of libraries, %zu of these in %zu launches of graphs, bytes copied: "
-            "%zu to devices, %zu from them, %zu on them\n",
+            "%zu to devices, %zu from them, %zu on them; %zu questions to heuristics of graphs, %zu runs of slow plans\n",
             counts[KERNELS].load(), counts[LIBRARY_CALLS].load(), counts[IN_GRAPHS].load(), counts[GRAPHS].load(),
-            counts[TO_DEVICES].load(), counts[FROM_DEVICES].load(), counts[ON_DEVICES].load());
+            counts[TO_DEVICES].load(), counts[FROM_DEVICES].load(), counts[ON_DEVICES].load(), counts[HEURISTICS].load(),
+            counts[SLOW_PLANS].load());
 }
 void count(enum counted what, size_t by) {
     static const bool told = setting("STARGRAD_EMULATED_COUNT", 0) && atexit(tell_counts) == 0;
@@ -96,6 +102,20 @@ bool captures(cudaStream_t stream, std::function<void()> submit) {
 bool disturbs() {
     if (capture) capture->valid = false;
     return capture;
+}
+
+/* Captures under way of streams that wait for the default one. */
+static std::atomic<int> blocking_captures;
+bool disturbs_by_default_stream(cudaStream_t stream) {
+    if (stream) return false;
+    if (capture) return disturbs();
+    if (blocking_captures) fail("the default stream is given work while a stream that waits for it is captured");
+    return false;
+}
+
+bool heuristics_fail() {
+    static const bool fail = setting("STARGRAD_EMULATED_HEURISTICS", 1) == 0;
+    return fail;
 }
 
 bool refuses() {
@@ -138,9 +158,10 @@ static void work_off(cudaStream_t s) {
     }
 }
 
-static cudaStream_t new_stream(int device) {
+static cudaStream_t new_stream(int device, bool blocking) {
     cudaStream_t s = new CUstream_st();
     s->device = device;
+    s->blocking = blocking;
     s->thread = std::thread(work_off, s);
     return s;
 }
@@ -151,11 +172,42 @@ static std::map<cudaStream_t, int> &streams = *new std::map<cudaStream_t, int>()
 static cudaStream_t default_stream(int device) {
     static cudaStream_t stream[MOST_DEVICES];
     std::lock_guard<std::mutex> lock(streams_mutex);
-    if (!stream[device]) streams[stream[device] = new_stream(device)] = device;
+    if (!stream[device]) streams[stream[device] = new_stream(device, true)] = device;
     return stream[device];
 }
 
-static cudaStream_t named(cudaStream_t stream) { return stream ? stream : default_stream(current); }
+/* STREAM, the default one where it is NULL. Ends the program if there is none (any more). */
+static cudaStream_t named(cudaStream_t stream) {
+    if (!stream) return default_stream(current);
+    std::lock_guard<std::mutex> lock(streams_mutex);
+    if (!streams.count(stream)) fail("%p is no stream, or one that was destroyed", (void *)stream);
+    return stream;
+}
+
+/* Of one kind of thing that the program makes and destroys: those that exist. */
+template <typename T> class living {
+    std::mutex mutex;
+    std::set<T> all;
+    const char *what;
+
+  public:
+    explicit living(const char *name) : what(name) {}
+    void add(T one) {
+        std::lock_guard<std::mutex> lock(mutex);
+        all.insert(one);
+    }
+    void check(T one) {
+        std::lock_guard<std::mutex> lock(mutex);
+        if (!all.count(one)) fail("%p is no %s, or one that was destroyed", (void *)one, what);
+    }
+    void remove(T one) {
+        check(one);
+        std::lock_guard<std::mutex> lock(mutex);
+        all.erase(one);
+    }
+};
+static living<cudaEvent_t> &events = *new living<cudaEvent_t>("event");
+static living<cudaGraphExec_t> &graphs = *new living<cudaGraphExec_t>("graph");
 
 int device_of_stream(cudaStream_t stream) { return named(stream)->device; }
 
@@ -167,11 +219,11 @@ void enqueue(cudaStream_t stream, std::function<void()> work) {
     s->changed.notify_all();
 }
 
-void wait_for(cudaStream_t stream) {
-    cudaStream_t s = named(stream);
+static void drain(cudaStream_t s) {
     std::unique_lock<std::mutex> lock(s->mutex);
     s->changed.wait(lock, [=] { return s->work.empty(); });
 }
+void wait_for(cudaStream_t stream) { drain(named(stream)); }
 
 static bool is_done(cudaStream_t stream) {
     cudaStream_t s = named(stream);
@@ -182,7 +234,7 @@ static bool is_done(cudaStream_t stream) {
 static void wait_for_device(int device) {
     std::lock_guard<std::mutex> lock(streams_mutex);
     for (auto [stream, own] : streams)
-        if (own == device) wait_for(stream);
+        if (own == device) drain(stream);
 }
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
@@ -371,25 +423,29 @@ cudaError_t cudaMemGetInfo(size_t *available, size_t *total) {
 }
 
 cudaError_t cudaHostAlloc(void **pointer, size_t bytes, unsigned) {
+    if (disturbs()) return cudaErrorStreamCaptureUnsupported;
     return posix_memalign(pointer, 4096, bytes + !bytes) ? cudaErrorMemoryAllocation : cudaSuccess;
 }
 cudaError_t cudaFreeHost(void *pointer) {
+    if (disturbs()) return cudaErrorStreamCaptureUnsupported;
     free(pointer);
     return cudaSuccess;
 }
-cudaError_t cudaHostRegister(void *, size_t, unsigned) { return cudaSuccess; }
-cudaError_t cudaHostUnregister(void *) { return cudaSuccess; }
+cudaError_t cudaHostRegister(void *, size_t, unsigned) { return disturbs() ? cudaErrorStreamCaptureUnsupported : cudaSuccess; }
+cudaError_t cudaHostUnregister(void *) { return disturbs() ? cudaErrorStreamCaptureUnsupported : cudaSuccess; }
 
 /* ---- streams and events ------------------------------------------------------------------------------------------ */
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned) {
-    *stream = new_stream(current);
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags) {
+    *stream = new_stream(current, !(flags & cudaStreamNonBlocking));
     std::lock_guard<std::mutex> lock(streams_mutex);
     streams[*stream] = current;
     return cudaSuccess;
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+    if (disturbs()) return cudaErrorStreamCaptureUnsupported;
+    named(stream);
     {
         std::lock_guard<std::mutex> lock(streams_mutex);
         streams.erase(stream);
@@ -417,40 +473,69 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned) {
-    *event = new CUevent_st{ std::make_shared<struct event>() };
+    *event = new CUevent_st{ std::make_shared<struct event>(), current };
+    events.add(*event);
     return cudaSuccess;
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
+    events.remove(event);
     delete event;
     return cudaSuccess;
 }
 
+static double now_ms() {
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+    events.check(event);
     if (disturbs()) return cudaErrorStreamCaptureUnsupported;
+    if (disturbs_by_default_stream(stream)) return cudaErrorStreamCaptureImplicit;
+    if (event->device != device_of_stream(stream)) return cudaErrorInvalidResourceHandle;
     const unsigned number = ++event->event->recorded;
     enqueue(stream, [=, kept = event->event] {
         kept->done = done;
+        kept->when = now_ms();
         kept->reached = number;
     });
     return cudaSuccess;
 }
 
+/* What STREAM is given from now on waits for what EVENT was recorded behind. No event is captured, so all are of outside. */
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+    events.check(event);
+    if (disturbs()) return cudaErrorStreamCaptureIsolation;
+    if (disturbs_by_default_stream(stream)) return cudaErrorStreamCaptureImplicit;
+    enqueue(stream, [number = event->event->recorded.load(), kept = event->event] {
+        while ((int)(kept->reached - number) < 0) usleep(10);
+    });
+    return cudaSuccess;
+}
+
 cudaError_t cudaEventQuery(cudaEvent_t event) {
+    events.check(event);
+    if (disturbs()) return cudaErrorStreamCaptureUnsupported;
     if (event->event->reached == event->event->recorded) return cudaSuccess;
-    if (faulted(current)) return cudaErrorIllegalAddress;
+    if (faulted(event->device)) return cudaErrorIllegalAddress;
     std::this_thread::yield(); /* the CPU that asks is the one that works */
     return cudaErrorNotReady;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-    while (cudaEventQuery(event) == cudaErrorNotReady) usleep(10);
-    return cudaSuccess;
+    cudaError_t status;
+    while ((status = cudaEventQuery(event)) == cudaErrorNotReady) usleep(10);
+    return status;
 }
 
-/* One for each thing that was done, so that who measures finds the same every time. */
 cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t from, cudaEvent_t to) {
-    *milliseconds = (float)(to->event->done - from->event->done);
+    static const bool clock = setting("STARGRAD_EMULATED_CLOCK", 0);
+    for (cudaEvent_t event : { from, to }) {
+        events.check(event);
+        if (!event->event->recorded) return cudaErrorInvalidResourceHandle;
+        if (event->event->reached != event->event->recorded) return cudaErrorNotReady;
+    }
+    *milliseconds = clock ? (float)(to->event->when - from->event->when) : (float)(to->event->done - from->event->done);
     return cudaSuccess;
 }
 
@@ -459,6 +544,7 @@ cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t from, cudaEven
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode) {
     if (!stream || mode != cudaStreamCaptureModeThreadLocal) return cudaErrorStreamCaptureUnsupported;
     if (capture) return cudaErrorIllegalState;
+    if (named(stream)->blocking) blocking_captures++;
     capture = new CUgraph_st{ stream, true, {} };
     return cudaSuccess;
 }
@@ -466,6 +552,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMo
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
     static const bool possible = setting("STARGRAD_EMULATED_CAPTURE", 1);
     if (!capture || capture->stream != stream) return cudaErrorStreamCaptureUnmatched;
+    if (stream->blocking) blocking_captures--;
     *graph = possible && capture->valid ? capture : NULL;
     if (!*graph) delete capture;
     capture = NULL;
@@ -474,10 +561,12 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *made, cudaGraph_t graph, unsigned long long) {
     *made = new CUgraphExec_st{ *graph };
+    graphs.add(*made);
     return cudaSuccess;
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
+    graphs.check(graph);
     if (disturbs()) return cudaErrorStreamCaptureUnsupported;
     if (faulted(current)) return cudaErrorIllegalAddress;
     if (graph->stream != stream) fail("a graph is launched on another stream than it was captured on");
@@ -493,6 +582,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
     return cudaSuccess;
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
+    graphs.remove(graph);
     delete graph;
     return cudaSuccess;
 }
@@ -500,6 +590,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
 /* ---- copies ------------------------------------------------------------------------------------------------------ */
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream) {
+    if (disturbs_by_default_stream(stream)) return cudaErrorStreamCaptureImplicit;
     if (captures(stream, [=] { cudaMemcpyAsync(to, from, bytes, kind, stream); })) return cudaSuccess;
     check_copy(to, from, bytes, kind);
     count(kind == cudaMemcpyHostToDevice ? TO_DEVICES : kind == cudaMemcpyDeviceToHost ? FROM_DEVICES : ON_DEVICES, bytes);
@@ -507,6 +598,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
     return cudaSuccess;
 }
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind) {
+    if (disturbs()) return cudaErrorStreamCaptureUnsupported;
     cudaMemcpyAsync(to, from, bytes, kind, NULL);
     return cudaStreamSynchronize(NULL);
 }
@@ -514,15 +606,18 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpy
 cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int from_device, size_t bytes, cudaStream_t stream) {
     if (device_of(to, bytes) != to_device || device_of(from, bytes) != from_device)
         fail("a copy between devices %d and %d is not", from_device, to_device);
+    if (disturbs()) return cudaErrorStreamCaptureUnsupported;
     enqueue(stream, [=, to = home(to, bytes), from = home(from, bytes)] { memcpy(to, from, bytes); });
     return cudaSuccess;
 }
 cudaError_t cudaMemcpyPeer(void *to, int to_device, const void *from, int from_device, size_t bytes) {
+    if (disturbs()) return cudaErrorStreamCaptureUnsupported;
     cudaMemcpyPeerAsync(to, to_device, from, from_device, bytes, NULL);
     return cudaStreamSynchronize(NULL);
 }
 
 cudaError_t cudaMemset(void *to, int value, size_t bytes) {
+    if (disturbs_by_default_stream(NULL)) return cudaErrorStreamCaptureUnsupported;
     enqueue(NULL, [=, to = home(to, bytes)] { memset(to, value, bytes); });
     return cudaStreamSynchronize(NULL);
 }
