@@ -21,8 +21,11 @@ KEEP = {"MALLOC_MMAP_THRESHOLD_": "2000000000", "MALLOC_TRIM_THRESHOLD_": "40000
 HUGE = KEEP | {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 
 
-def find_torch(program):
-    """Installs PyTorch where it is looked for, if it is not there; what there is already is taken before."""
+def find_torch(program, install=True):
+    """Installs PyTorch where it is looked for, if it is not there and may be; what there is already is taken before. Without: ends
+    the program with a message."""
+    if not PYTHON.exists() and not install:
+        sys.exit(f"{program}: there is no PyTorch in {sys.executable}, nor in {VENV}")
     if not PYTHON.exists():
         print(f"{program}: installing PyTorch into {VENV}", file=sys.stderr)
         subprocess.run([sys.executable, "-m", "venv", VENV], check=True)

@@ -1,19 +1,23 @@
-"""What tests/gpu/run does on a GPU, part by part: kernels against CPU kernels, losses against training on CPUs, the same bits
-twice, a trace, how fast. Each part has so many seconds; one that fails, or has none left, is a row that says so, and the next one
-begins.
+"""What tests/gpu/run does on a GPU, part by part, in this order: kernels against CPU kernels, losses against training on CPUs, speed
+beside PyTorch, a trace, a batch that CPU and GPU share, the same bits twice. The plan comes first, with each part's seconds. A part
+ends at its time in the plan at the latest, so what an earlier part has left over is a later one's, and no part takes another's
+time. One that fails, or has no time, is a row that says so, and the next one begins.
 
     tests/gpu/run                        starts this with what it needs
+    tests/gpu/parts.py --plan            only prints the plan
     tests/gpu/parts.py --emulated        on CPU threads in place of a GPU, smaller: tests the parts, measures nothing
     tests/gpu/parts.py --part WORD…      only parts whose names have one of these words
 
-Rows are printed as they come, and kept in a table: $GPU_TABLE, or gpu.md (bench/table.py). Exit status: 0 all that ran agrees and
-nothing failed, 1 otherwise."""
+Rows are printed as they come, and kept in a table: $GPU_TABLE, or gpu.md (bench/table.py). $GPU_OUT, or the current directory, gets
+the trace (trace/) and what each part's programs printed (logs/). While losses are compared, which needs no quiet machine, PyTorch
+compiles its networks. Exit status: 0 all that ran agrees and nothing failed, 1 otherwise."""
 import argparse
 import json
 import os
+import pathlib
 import re
 import shutil
-import statistics
+import signal
 import subprocess
 import sys
 import time
@@ -23,19 +27,21 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path[:0] = [os.path.join(ROOT, "tests", "train"), os.path.join(ROOT, "bench")]
 PARSER = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 PARSER.add_argument("--emulated", action="store_true")
+PARSER.add_argument("--plan", action="store_true")
 PARSER.add_argument("--part", nargs="+", default=[""])
-PARSER.add_argument("--minutes", type=float, default=9.5, help="for everything (default %(default)s)")
+PARSER.add_argument("--minutes", type=float, help="for everything (default 8, 40 with --emulated)")
 OPTIONS = PARSER.parse_args()
-BUILD = os.path.join(os.environ.get("builddir", os.path.join(ROOT, "build")))
-OPERATIONS = os.path.join(BUILD, "tests", "codelets", "operations")
-if OPTIONS.emulated:
-    BUILD = os.path.join(BUILD, "tests", "gpu", "emulator")
-    OPERATIONS = os.path.join(BUILD, "operations")
-os.environ["STARGRAD"] = os.path.join(BUILD, "stargrad")
+MINUTES = OPTIONS.minutes or (40 if OPTIONS.emulated else 8)
+OUT = pathlib.Path(os.environ.get("GPU_OUT", "."))
+BUILD = os.environ.get("builddir", os.path.join(ROOT, "build"))
+PROGRAMS = os.environ.get("GPU_PROGRAMS", os.path.join(BUILD, "tests/gpu/emulator") if OPTIONS.emulated else BUILD)
+OPERATIONS = [path for path in (os.path.join(PROGRAMS, "operations"), os.path.join(BUILD, "tests/codelets/operations"))
+              if os.path.exists(path)][:1] or ["operations"]
+os.environ["STARGRAD"] = os.path.join(PROGRAMS, "stargrad")
 os.environ.setdefault("srcdir", ROOT)
 if OPTIONS.emulated:
     os.environ.setdefault("STARGRAD_EMULATED_GPUS", "1")
-from run import FOLDER, REFERENCE, command, content, events, folder, losses  # noqa: E402
+from run import FOLDER, REFERENCE, command, content, folder, losses  # noqa: E402
 from table import Table  # noqa: E402
 
 # Reading samples is work for a CPU, so one stays.
@@ -50,46 +56,66 @@ class Failed(Exception):
     pass
 
 
-class Clock:
-    """Until when the part that runs now may go on."""
-    end = None
+class Now:
+    """The part that runs: until when it may go on, and its log."""
+    end, log = None, None
 
     @classmethod
     def left(cls):
         return max(1, cls.end - time.monotonic())
 
 
-def run(words, env=None):
+def stop(process):
+    """With all that it has started."""
     try:
-        done = subprocess.run(list(map(str, words)), capture_output=True, text=True, env={**os.environ, **(env or {})},
-                              timeout=Clock.left())
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
+
+
+def run(words, env=None, statuses=(0,)):
+    """Standard output, and both outputs; in the log of the part, too. The exit status has to be one of STATUSES."""
+    words = list(map(str, words))
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **(env or {})},
+                               start_new_session=True)
+    try:
+        out, errors = process.communicate(timeout=Now.left())
+        late = False
     except subprocess.TimeoutExpired:
-        raise Failed("out of time") from None
-    said = done.stdout + done.stderr
-    if done.returncode:
-        print(f"{' '.join(done.args)}: exit status {done.returncode}\n{said}", file=sys.stderr)
-        lines = [line for line in said.splitlines() if line.strip()] or [f"exit status {done.returncode}"]
+        stop(process)
+        out, errors = process.communicate()
+        late = True
+    except BaseException:
+        stop(process)
+        raise
+    with open(Now.log, "a") as log:
+        print(f"$ {' '.join(words)}\n{out}{errors}exit status {'none: out of time' if late else process.returncode}\n", file=log)
+    if late:
+        raise Failed("out of time")
+    if process.returncode not in statuses:
+        lines = [line for line in (out + errors).splitlines() if line.strip()] or [f"exit status {process.returncode}"]
         why = [line for line in lines if "stargrad: " in line or "FAILED" in line] or lines[-1:]
         raise Failed("; ".join(why[:5]))
-    return said
+    return out, out + errors
 
 
 def train(name, *arguments, count_tasks=False):
     """Runs the program; returns the run's folder and, if told to count, the share of its tasks that a CUDA worker ran."""
     out = folder(name)
     counting = {"STARPU_PROFILING": "1", "STARPU_WORKER_STATS": "1"} if count_tasks else {}
-    said = run(command("train", *arguments, "--out", out), counting)
+    _, said = run(command("train", *arguments, "--out", out), counting)
     tasks = {"CPU": 0, "CUDA": 0}
     for kind, count in re.findall(r"^(CPU|CUDA) .*\n\t(\d+) task", said, re.M):
         tasks[kind] += int(count)
     return out, tasks["CUDA"] / max(1, sum(tasks.values()))
 
 
-# ---- parts: each returns what the row says of CPUs, of GPUs, and as a whole ------------------------------------------------
+# ---- parts: each returns what the row says of the reference, of GPUs, and as a whole ---------------------------------------
 
 
 def operations():
-    said = run([OPERATIONS, "on a GPU"])
+    _, said = run([*OPERATIONS, "on a GPU"])
     if "OK ] every operation on a GPU equals the CPU" not in said:
         raise Failed("no CUDA kernel was compared")
     return "", f"{len(re.findall(r'computed without', said))} convolutions without cuDNN", "agree"
@@ -133,86 +159,147 @@ def traced():
     batch, steps, of = (16, 6, "4-5") if OPTIONS.emulated else (1024, 40, "31-35")
     out, _ = train("trace", "--model", "resnet20", "--data", f"synthetic:{size}", "--batch", batch, "--steps", steps,
                    "--precision", "bf16", "--no-augment", "--trace", of, *EAGER, *CUDA)
-    trace = json.loads(run(command("report", "--json", out)))["trace"]
+    shutil.rmtree(OUT / "trace", ignore_errors=True)
+    shutil.copytree(out, OUT / "trace", ignore=shutil.ignore_patterns("*.safetensors", "checkpoints"))
+    trace = json.loads(run(command("report", "--json", out))[0])["trace"]
     copies = trace.get("copies", {}).get("all", {})
     if not trace["tasks"] or not copies.get("to_devices_mb"):
         raise Failed("the trace has no task, or no copy to the GPU")
     work = ("forward", "backward", "reduction", "update")
     busy = [100 * sum(worker["ms"].get(kind, 0) for kind in work) / trace["ms"] for worker in trace["workers"]]
-    keep = os.path.join(os.path.dirname(os.path.abspath(os.environ.get("GPU_TABLE", "gpu.md"))), "gpu-trace")
-    shutil.rmtree(keep, ignore_errors=True)
-    shutil.copytree(out, keep, ignore=shutil.ignore_patterns("*.safetensors", "checkpoints"))
     steps = trace["steps"]
     says = (f"{trace['ms'] / steps:.1f} ms a step, {trace['tasks'] / steps:.0f} tasks, "
             f"{copies['to_devices_mb'] / steps:.1f} MB to it")
     return f"busiest worker {max(busy):.0f} %", says, trace["findings"][0] if trace["findings"] else "no finding"
 
 
-def speed(model, shape, batch, steps, precision):
-    """Samples a second by the median of the later half's steps."""
-    if OPTIONS.emulated:
-        batch, steps, shape = 2, 4, re.sub(r"^\d+x\d+", "32x32", shape)
-    text = model.startswith("gpt")
-    data = f"{TEXT},{shape}" if text else f"synthetic:{shape},{4 * batch}"
-    out, _ = train("speed", "--model", model, "--data", data, "--batch", batch, "--steps", steps, "--precision", precision,
-                   *(("--optimizer", "adamw") if text else ("--no-augment",)), "--gpus", 1)
-    rates = [event["samples_per_second"] for event in events(out)]
-    late = rates[len(rates) // 2:]
-    return "", f"{statistics.median(late):.0f} samples/s", f"batch {batch}, median of {len(late)} steps"
-
-
 def several():
     if OPTIONS.emulated:
         os.environ["STARGRAD_EMULATED_GPUS"] = "2"
-    elif len(run(["nvidia-smi", "-L"]).splitlines()) < 2:
+    elif len(run(["nvidia-smi", "-L"])[0].splitlines()) < 2:
         return "", "", "left out: one GPU"
     return same_losses([*reference(*RESNET), "--bn-group", "rank"], "f32", TWO)
 
 
-# (name, seconds at most, what)
-GPT_SIZE = "gpt:layers=2,heads=2,width=64,context=64" if OPTIONS.emulated else "gpt:layers=12,heads=12,width=768,context=512"
+# ---- beside PyTorch: bench/gpu, which keeps a section of the table for each network ----------------------------------------
+
+BENCHES = {"resnet50": ["resnet50"], "gpt": ["gpt"], "resnet20": ["resnet20"]}
+
+
+def bench_words(*more):
+    emulated = ("--device", "emulated", "--precision", "bf16", "--rounds", 1) if OPTIONS.emulated else ()
+    return [sys.executable, os.path.join(ROOT, "bench", "gpu"), "--no-install", "--stargrad", os.environ["STARGRAD"], *emulated, *more]
+
+
+def bench(model):
+    END = 8       # seconds to end in
+    out, _ = run(bench_words("--model", *BENCHES[model], "--minutes", f"{max(0, Now.left() - END) / 60:.2f}", "--json"),
+                 statuses=(0, 1))
+    rows = json.loads(out)["results"]
+    speeds = {who: [f"{row['precision']} {best['images_per_second']:.0f}" for row in rows if row["precision"] and
+                    (best := row["stargrad"] if who == "stargrad" else (row["pytorch"] or [None])[0])]
+              for who in ("stargrad", "pytorch")}
+    ratios = [f"{row['precision']} {row['of_best_pytorch']:.2f}" for row in rows if row["of_best_pytorch"]]
+    if not speeds["stargrad"]:
+        raise Failed(f"Stargrad was not measured: {'; '.join(json.loads(out)['notes'])}")
+    return (f"PyTorch {', '.join(speeds['pytorch']) or 'not measured'}", f"{', '.join(speeds['stargrad'])} samples/s",
+            f"Stargrad over PyTorch: {', '.join(ratios)}" if ratios else "measured")
+
+
+class Compilation:
+    """PyTorch's networks are compiled beside the parts that measure no time, into its cache on disk (TORCHINDUCTOR_CACHE_DIR)."""
+    process = None
+
+    @classmethod
+    def begin(cls, parts):
+        models = [model for part in parts for model in BENCHES if part[2] == BENCH[model]]
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(FOLDER, "inductor"))
+        if OPTIONS.emulated or not models:
+            return
+        with open(OUT / "logs" / "compilation.log", "w") as log:
+            words = bench_words("--compile-only", "--model", *models)
+            cls.process = subprocess.Popen(list(map(str, words)), stdout=log, stderr=log, start_new_session=True)
+
+    @classmethod
+    def end(cls):
+        if cls.process:
+            stop(cls.process)
+        cls.process = None
+
+
+# (name, seconds of the plan, what)
+BENCH = {model: (lambda model=model: bench(model)) for model in BENCHES}
 PARTS = [
-    ("operations: CUDA kernels against CPU kernels, every test shape", 200, operations),
-    *((f"{case[0]} {precision}: loss of step {LATER}", 60, lambda case=case, p=precision: same_losses(reference(*case), p))
-      for case in (LENET, RESNET) for precision in WITHIN),
-    *((f"gpt {precision}: loss of step {LATER}", 60, lambda p=precision: same_losses(GPT, p)) for precision in ("f32", "bf16")),
-    ("CPU and GPU, one batch: loss", 60, lambda: same_losses(SHARED, "f32", ("--cpus", 2, "--gpus", 1))),
-    ("two GPUs: loss", 60, several),
-    ("resnet20 --deterministic, twice", 60, bits),
-    ("resnet20 bf16: trace of GPU workers", 60, traced),
-    *((f"{model.partition(':')[0]} {precision}: speed", 60, lambda a=(model, shape, batch, steps, precision): speed(*a))
-      for model, shape, batch, steps in (
-          ("resnet20", "32x32x3,10", 128, 200), ("resnet44", "32x32x3,10", 128, 150), ("resnet50", "224x224x3,1000", 256, 30),
-          (GPT_SIZE, "64" if OPTIONS.emulated else "512", 8, 40))
-      for precision in ("bf16", "f32")),
+    ("operations: CUDA kernels against CPU kernels, every test shape", 75, operations),
+    *((f"{case[0]} {precision}: loss of step {LATER}", seconds, lambda case=case, p=precision: same_losses(reference(*case), p))
+      for case, seconds in ((LENET, 12), (RESNET, 15)) for precision in WITHIN),
+    *((f"gpt {precision}: loss of step {LATER}", 12, lambda p=precision: same_losses(GPT, p)) for precision in ("f32", "bf16")),
+    ("resnet50 against PyTorch", 100, BENCH["resnet50"]),
+    ("gpt against PyTorch", 75, BENCH["gpt"]),
+    ("resnet20 against PyTorch", 60, BENCH["resnet20"]),
+    ("resnet20 bf16: trace of GPU workers", 25, traced),
+    ("CPU and GPU, one batch: loss", 15, lambda: same_losses(SHARED, "f32", ("--cpus", 2, "--gpus", 1))),
+    ("resnet20 --deterministic, twice", 15, bits),
+    ("two GPUs: loss", 10, several),
 ]
+assert sum(seconds for _, seconds, _ in PARTS) <= 480, "the plan takes at most 8 minutes"
+
+
+def plan():
+    """(name, second of the end, what) of the parts that are asked for. Prints them."""
+    chosen = [part for part in PARTS if any(word in part[0] for word in OPTIONS.part)]
+    stretch = 60 * MINUTES / sum(seconds for _, seconds, _ in PARTS)
+    at, found = 0, []
+    print(f"{'part':<64} {'from s':>7} {'to s':>6}")
+    for name, seconds, what in chosen:
+        print(f"{name:<64} {at:>7.0f} {at + stretch * seconds:>6.0f}")
+        at += stretch * seconds
+        found.append((name, at, what))
+    print(f"in all at most {at:.0f} s = {at / 60:.1f} minutes", flush=True)
+    return found
+
+
+def do(name, part):
+    """The row of a part that has time."""
+    try:
+        return part()
+    except (Failed, OSError, ValueError, KeyError, IndexError, TypeError) as failure:
+        return "", "", f"FAILED: {failure}"
 
 
 def main():
+    parts, good = plan(), True
+    if OPTIONS.plan:
+        return 0
+    (OUT / "logs").mkdir(parents=True, exist_ok=True)
     version = subprocess.run(command("--version"), capture_output=True, text=True).stdout.strip()
-    table = Table("tests/gpu/run", ["part", "CPU", "GPU", "result", "s"], version)
-    end, good = time.monotonic() + 60 * OPTIONS.minutes, True
-    for name, limit, part in PARTS:
-        if not any(word in name for word in OPTIONS.part):
-            continue
+    table = Table("tests/gpu/run", ["part", "reference", "GPU", "result", "s"], version)
+    begun = time.monotonic()
+    Compilation.begin(parts)
+    for number, (name, end, part) in enumerate(parts):
         started = time.monotonic()
-        if started > end - 5:
-            row, good = ("", "", "left out: no time left"), False
-        else:
-            Clock.end = min(started + limit, end)
-            try:
-                row = part()
-            except (Failed, OSError, ValueError, KeyError, IndexError) as failure:
-                row = "", "", f"FAILED: {failure}"
-            good &= not row[2].startswith(("FAILED", "DISAGREE"))
+        if part in BENCH.values():
+            Compilation.end()
+        Now.end, Now.log = begun + end, OUT / "logs" / f"{number + 1:02}-{re.sub('[^a-z0-9]+', '-', name.lower())[:40]}.log"
+        row = do(name, part) if started < Now.end - 1 else ("", "", "FAILED: no time left")
+        good &= not row[2].startswith(("FAILED", "DISAGREE"))
         print(f"{name:<64} {row[0]:>12} {row[1]:>14}   {row[2]}", flush=True)
         table.add(name, *row, f"{time.monotonic() - started:.0f}")
     print(f"the table: {os.environ.get('GPU_TABLE', 'gpu.md')}")
     return 0 if good else 1
 
 
+def interrupted(*_):
+    raise KeyboardInterrupt
+
+
+signal.signal(signal.SIGTERM, interrupted)
 try:
     status = main()
+except KeyboardInterrupt:
+    print("interrupted; the table has what was done before", file=sys.stderr)
+    status = 1
 finally:
+    Compilation.end()
     shutil.rmtree(FOLDER, ignore_errors=True)
 sys.exit(status)
