@@ -2,7 +2,7 @@
 hwloc's plug-ins, CUDA, xz or a compiler; CUDA's libraries are Python packages; a script stands in for nvidia-smi. There is no device, so the
 programs for GPUs must get as far as that, and no further; then the emulated GPU's programs go through the parts.
 
-Needs root, debootstrap, pip and a network. STARGRAD_REHEARSAL names a directory for the Debian and the packages (1.5 GB), which stays, so that
+Needs root, debootstrap, pip and a network. STARGRAD_REHEARSAL names a directory for the Debian and the packages (2 GB), which stays, so that
 the next rehearsal need not fetch them."""
 import glob
 import os
@@ -17,7 +17,8 @@ from emulation import PROGRAMS, needs
 from run import SOURCE, Skip, folder, main
 
 RUN = os.path.join(SOURCE, "tests", "gpu", "run")
-PACKAGES = ("nvidia-cudnn-cu13", "nvidia-cublas", "nvidia-cuda-runtime", "nvidia-nccl-cu13")
+PACKAGES = ("nvidia-cudnn-cu13", "nvidia-cublas", "nvidia-cuda-runtime", "nvidia-cusolver", "nvidia-cusparse", "nvidia-nccl-cu13",
+            "nvidia-nvjitlink")     # all of which PyTorch brings; StarPU links two of them
 SMI = """#!/bin/sh
 case "$*" in
 -L) echo 'GPU 0: stand-in (UUID: GPU-0)' ;;
@@ -57,8 +58,9 @@ def root():
     if len(glob.glob(os.path.join(wheels, "*.whl"))) < len(PACKAGES):
         call(sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", wheels, *PACKAGES)
     packages = os.path.join(place, "usr/lib/python3/dist-packages")
-    if not os.path.exists(os.path.join(packages, "nvidia")):
-        for wheel in glob.glob(os.path.join(wheels, "*.whl")):
+    for wheel in glob.glob(os.path.join(wheels, "*.whl")):
+        name, version = os.path.basename(wheel).split("-")[:2]
+        if not os.path.exists(os.path.join(packages, f"{name}-{version}.dist-info")):
             with zipfile.ZipFile(wheel) as archive:
                 archive.extractall(packages)
     with open(os.path.join(place, "usr/local/bin/nvidia-smi"), "w") as file:
