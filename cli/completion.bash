@@ -2,7 +2,7 @@
 _stargrad_names() { "$1" list "$2" 2>/dev/null | cut -d ' ' -f 1; }
 
 _stargrad() {
-	local program=${1/#\~/$HOME} word=$2 previous=$3 command=${COMP_WORDS[1]} choices files=no
+	local program=${1/#\~/${HOME-}} word=$2 previous=$3 command=${COMP_WORDS[1]} choices files=no
 	[ "$word" = = ] && word='' # --model=con is three words to bash
 	[ "$previous" = = ] && previous=${COMP_WORDS[COMP_CWORD - 2]}
 	[[ $word == -* ]] && previous=option

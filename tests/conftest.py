@@ -3,6 +3,7 @@ import os
 import shlex
 import signal
 import sys
+import zlib
 
 import pytest
 
@@ -24,6 +25,23 @@ def pytest_collection_modifyitems(config, items):
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = [item for item in items if item not in left]
+
+
+def pytest_assertrepr_compare(op, left, right):
+    """Files of megabytes: pytest takes minutes to show how their bytes differ."""
+    def large(value):
+        return isinstance(value, bytes) and len(value) > 1000 or isinstance(value, (tuple, list)) and any(map(large, value))
+
+    if op == "==" and large(left) and large(right):
+        return [f"{short(left)} == {short(right)}"]
+
+
+def short(value):
+    if isinstance(value, bytes):
+        return f"{len(value)} bytes of CRC {zlib.crc32(value):08x}"
+    if isinstance(value, (tuple, list)):
+        return f"({', '.join(map(short, value))})"
+    return repr(value)
 
 
 def repeat(item):

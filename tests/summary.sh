@@ -31,7 +31,7 @@ reasons() {
 failed=$(ended FAIL XPASS ERROR)
 if [ ${#tests[@]} -gt 0 ]; then
 	times=$(for test in "${tests[@]}"; do
-		sed -n "s|^seconds: \([0-9.]*\), of processors: \([0-9.]*\) + \([0-9.]*\)\$|\1 \2 \3 $test|p" "$test.log" | tail -n 1
+		sed -n "s/\([0-9]\),\([0-9]\)/\1.\2/g; s|^seconds: \([0-9.]*\), of processors: \([0-9.]*\) + \([0-9.]*\)\$|\1 \2 \3 $test|p" "$test.log" | tail -n 1
 	done | sort -nr | awk '{ printf "  %6.1f %6.1f  %s\n", $1, $2 + $3, $4 }')
 	printf 'slowest tests: seconds, of processors\n%s\n' "$(head -n 10 <<<"$times")"
 	if [ -n "${STARGRAD_MOST_SECONDS:-}" ]; then

@@ -54,6 +54,7 @@ says '^folder  .*; grey ones are not augmented; letters and digits want no flip 
 refuses 2 "list: no list 'model'; did you mean models?" list model
 
 # complete WORD…: what Bash would offer for the last of these words, sorted.
+unset HOME      # as in a container
 . "$srcdir/cli/completion.bash"
 complete_words() {
 	COMP_WORDS=(stargrad "$@") COMP_CWORD=$# COMPREPLY=()

@@ -3,7 +3,7 @@ import json
 import os
 import re
 
-from run import REFERENCE, content, folder, losses, main, ranks, stargrad
+from run import REFERENCE, content, folder, long, losses, main, ranks, stargrad
 
 RUN = ("train", "--model", "convnet", "--data", "synthetic:16x16x3,10,512", "--augment", "crop:4,flip", "--batch", 64, "--epochs", 1,
        "--deterministic", "--lr", 0.05)
@@ -76,10 +76,8 @@ def test_dropout():
     assert all(abs(a - b) <= 1e-5 * b for a, b in zip(*got)), got
 
 
-def test_fused():
-    """Operations do the same as one task, a few samples at a time and in shared memory, and as a task each."""
-    for model, batch, micro, *more in (("resnet20", 64, 32), ("nin", 32, 32), ("lenet", 64, 32), ("nin", 48, 4), ("resnet20", 61, 0),
-                                       ("nin", 61, 0), ("resnet20", 64, 4, "--bn-group", 8)):
+def fused(*rows):
+    for model, batch, micro, *more in rows:
         run = ("train", "--model", model, "--data", "synthetic:32x32x3,10,128", "--batch", batch, *(("--micro-batch", micro) if micro else ()), *more,
                "--steps", 3, "--lr", 0.01, "--deterministic")
         got = []
@@ -90,12 +88,18 @@ def test_fused():
         assert all(abs(a - b) <= 1e-5 * b for a, b in zip(*got)), (run, got)
 
 
-def test_recompute():
-    """What is computed again in backward has the bits that it had, as one task and as many, whether ways are measured or go by rule:
-    batch norm over all samples and over a few; shortcuts of both kinds; dropout and pools."""
-    for model, size, *more in (("resnet20", 32, "--micro-batch", 32), ("resnet20", 32, "--bn-group", 16, "--micro-batch", 4, "--deterministic"),
-                               ("resnet20", 16, "--no-fuse", "--window", 1), ("resnet18", 32, "--deterministic"),
-                               ("nin", 32, "--micro-batch", 8), ("vgg11", 32, "--precision", "bf16")):
+def test_fused():
+    """Operations do the same as one task, a few samples at a time and in shared memory, and as a task each."""
+    fused(("lenet", 64, 32), ("nin", 48, 4), ("resnet20", 61, 0), ("resnet20", 64, 4, "--bn-group", 8))
+
+
+@long
+def test_fused_in_other_sizes():
+    fused(("resnet20", 64, 32), ("nin", 32, 32), ("nin", 61, 0))
+
+
+def recompute(*rows):
+    for model, size, *more in rows:
         run = ("train", "--model", model, "--data", f"synthetic:{size}x{size}x3,10,128", "--augment", "crop:4,flip", "--batch", 64, *more,
                "--steps", 2, "--lr", 0.01)
         got = []
@@ -105,6 +109,18 @@ def test_recompute():
             assert bool(re.search(r"^recompute  [1-9][0-9]* of [0-9]+ layers", said, re.M)) == bool(how), said
             got.append((losses(out), content(out)))
         assert got[0] == got[1], (run, got[0][0], got[1][0])
+
+
+def test_recompute():
+    """What is computed again in backward has the bits that it had, as one task and as many, whether kernels are measured or chosen by rule:
+    batch norm over all samples and over a few; shortcuts; dropout and pools."""
+    recompute(("resnet20", 32, "--bn-group", 16, "--micro-batch", 4, "--deterministic"), ("resnet20", 16, "--no-fuse", "--window", 1),
+              ("nin", 32, "--micro-batch", 8))
+
+
+@long
+def test_recompute_of_larger_networks():
+    recompute(("resnet20", 32, "--micro-batch", 32), ("resnet18", 32, "--deterministic"), ("vgg11", 32, "--precision", "bf16"))
 
 
 def test_recompute_takes_less_memory():

@@ -5,7 +5,7 @@ each floor is four standard deviations or more below the mean of 16 to 24 seeds 
 import json
 import os
 
-from run import DATA, Skip, events, folder, main, stargrad
+from run import DATA, Skip, events, folder, long, main, stargrad
 
 
 def accuracy(*arguments):
@@ -32,6 +32,7 @@ def test_every_optimizer_has_a_rate_to_learn_with():
         assert top1 >= 0.9, (line, top1)
 
 
+@long
 def test_digits_large_batch():
     """A batch is a third of the training set; two steps an epoch."""
     large = "--model", "convnet", "--data", "digits", "--batch", 512, "--schedule", "poly:2", "--deterministic"

@@ -5,7 +5,7 @@ import os
 import shutil
 import struct
 
-from run import FOLDER, SOURCE, Skip, content, events, folder, losses, main, ranks, stargrad
+from run import FOLDER, SOURCE, Skip, content, events, folder, long, losses, main, ranks, stargrad
 
 RUN = ("train", "--model", "convnet", "--data", "digits", "--batch", 64, "--bn-group", "global", "--deterministic")
 RECORD = ("train", "--config", os.path.join(SOURCE, "examples/airbench94.json"), "--data", "synthetic:16x16x3,4,640", "--batch", 64,
@@ -76,11 +76,10 @@ def test_weight_decay_of():
         assert "--weight-decay-of" in stargrad(*words, "--weight-decay-of", wrong, "--out", folder("wrong"), status=2), wrong
 
 
-def test_resumed():
-    """Before and after parameters freeze, at a step back and between two, at the last."""
+def resumed(*steps):
     whole = folder("whole")
     stargrad(*RECORD, "--checkpoint-every", "1s", "--keep", 40, "--out", whole)
-    for step in (7, 15, 21, 30):
+    for step in steps:
         cut = folder("cut")
         shutil.copytree(whole, cut)
         for name in ["model.safetensors"] + [f"checkpoint-{later}.safetensors" for later in range(step + 1, 31)]:
@@ -88,6 +87,16 @@ def test_resumed():
         stargrad(*RECORD, "--checkpoint-every", "1s", "--keep", 40, "--out", cut, "--resume")
         assert losses(whole) == losses(cut) and content(whole) == content(cut), step
         assert [(e["step"], e["test_loss"]) for e in events(whole, "epoch")] == [(e["step"], e["test_loss"]) for e in events(cut, "epoch")]
+
+
+def test_resumed():
+    resumed(15)
+
+
+@long
+def test_resumed_at_other_steps():
+    """Before parameters freeze, between two steps back of the slow weights, at the last step."""
+    resumed(7, 21, 30)
 
 
 def test_whitening():
