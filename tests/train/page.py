@@ -2,6 +2,7 @@
 index.html: pictures are there, and the slider takes groups apart."""
 import json
 import os
+import pathlib
 import re
 import shutil
 import subprocess
@@ -24,7 +25,7 @@ def browser(path, size):
         options.add_argument(word)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     page = webdriver.Chrome(service=Service(shutil.which("chromedriver")), options=options)
-    page.get("file://" + path)
+    page.get(pathlib.Path(path).as_uri())
     return page
 
 
@@ -64,7 +65,7 @@ def test_timeline():
         page = browser(path, size)
         try:
             assert page.get_log("browser") == [], "the console has errors"
-            assert requests(page) == ["file://" + path], "something was fetched"
+            assert requests(page) == [pathlib.Path(path).as_uri()], "something was fetched"
             assert page.execute_script("return document.documentElement.scrollWidth <= window.innerWidth"), f"wider than {size}"
             assert [step for step, ms in page.execute_script("return data.timeline.steps")] == [3, 4], "no mark where steps end"
             canvas, tip = page.find_element(By.CSS_SELECTOR, "#gantt canvas"), page.find_element(By.ID, "tip")
@@ -163,7 +164,7 @@ def test_duplicates():
             shown = lambda: len(page.find_elements(By.TAG_NAME, "figure"))
             says = lambda: page.find_element(By.ID, "told").text
             assert page.get_log("browser") == [], "the console has errors"
-            assert {url for url in requests(page) if not url.startswith("data:")} == {"file://" + path}, "something was fetched"
+            assert {url for url in requests(page) if not url.startswith("data:")} == {pathlib.Path(path).as_uri()}, "something was fetched"
             assert page.execute_script("return document.documentElement.scrollWidth <= window.innerWidth"), f"wider than {size}"
             assert page.execute_script("""return Promise.all([...document.images].map(image => {
                 image.loading = "eager";
