@@ -4,6 +4,7 @@ import os
 import random
 import re
 import resource
+import shlex
 import signal
 import struct
 import subprocess
@@ -373,7 +374,8 @@ def test_ranks_that_do_not_see_the_folder():
     stargrad(*SHORT, "--steps", 2, "--lr", 0.03, "--out", out)
     nowhere = folder("nowhere")
     os.makedirs(nowhere)
-    one = ["sh", "-c", f'if [ "$OMPI_COMM_WORLD_RANK" = 0 ]; then cd {os.path.dirname(out)}; else cd {nowhere}; fi; exec "$@"', "sh"]
+    there, elsewhere = shlex.quote(os.path.dirname(out)), shlex.quote(nowhere)
+    one = ["sh", "-c", f'if [ "$OMPI_COMM_WORLD_RANK" = 0 ]; then cd {there}; else cd {elsewhere}; fi; exec "$@"', "sh"]
     said = mpirun(2, [*one, os.path.abspath(command()[0]), "train", "--out", os.path.basename(out), "--resume", "--steps", "4"], status=None)
     assert "rank 1: apart: there is no run to continue" in said and len(events(out)) == 2, said
     assert os.listdir(nowhere) == []
@@ -466,7 +468,7 @@ def test_a_loss_that_is_no_number_stops_the_run():
 def test_the_last_good_checkpoint_is_good():
     model, data = ("--model", "lenet"), ("--data", "synthetic:28x28x1,10,512")
     said = stargrad("train", *model, *data, "--batch", 64, "--lr", 100, "--checkpoint-every", "1s", "--out", folder("diverged"), status=1)
-    good = re.search("the last good checkpoint is (\\S*)", said).group(1)
+    good = re.search(r"the last good checkpoint is (.*\.safetensors)", said).group(1)
     assert json.loads(stargrad("eval", *model, *data, "--weights", good, "--json"))["test_loss"] is not None
 
 
