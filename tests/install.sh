@@ -6,6 +6,9 @@ srcdir=$(cd "${srcdir:-$(dirname "$0")/..}" && pwd)
 builddir=$(cd "${builddir:-$srcdir/build}" && pwd)
 work=$(mktemp -d) || exit 99
 trap 'rm -rf "$work"' EXIT
+case $work in
+*[[:space:]]*) echo "skipped: make cannot install in a folder with spaces in its name, as TMPDIR has" && exit 77 ;;
+esac
 cd "$work" || exit 99
 unset DESTDIR MAKEFLAGS MFLAGS "${!STARPU_@}"
 export STARPU_HOME=$work STARPU_NCPU=2
