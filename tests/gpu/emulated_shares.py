@@ -24,17 +24,19 @@ def test_shares():
 
 
 def test_shares_follow_rates():
-    """A second run shares by what the first has measured: the slower a GPU, the less it has; and it is the same batch."""
+    """A run shares by the rates that an earlier one has left: the slower a GPU, the less it has."""
     arguments = ("--model", "convnet", "--data", "synthetic:8x8x3,10,256", "--batch", 128, "--lr", 0.05)
-    of_gpu = []
     needs("stargrad")
-    for delay in (0, 3000):
-        env = {"STARGRAD_EMULATED_GPUS": "1", "STARGRAD_EMULATED_DELAY": str(delay), "STARPU_HOME": new_home(),
-               "STARPU_HISTORY_MAX_ERROR": "1000000"}     # %: StarPU forgets times that differ by more, as threads' do on a busy machine
-        stargrad("train", *arguments, "--steps", 16, *CUDA, "--out", folder("first"), env=env)
-        said = stargrad("train", *arguments, *CUDA, "--print", env=env)
-        of_gpu.append(int(re.search(r"micro-batch(?:es)? of (\d+) on GPUs", said)[1]))
-    assert of_gpu[0] > of_gpu[1], of_gpu
+    env = {"STARGRAD_EMULATED_GPUS": "1", "STARPU_HOME": new_home(), "STARPU_HISTORY_MAX_ERROR": "1000000"}
+    rates = os.path.join(env["STARPU_HOME"], ".starpu", "stargrad", "shares")
+    stargrad("train", *arguments, "--steps", 16, *CUDA, "--out", folder("first"), env=env)
+    with open(rates) as file:
+        network = file.readline().split("\t")[0]
+    for ratio, of_gpus, of_cpus in (("7 1", 112, 16), ("1 1", 64, 64), ("1 3", 32, 48)):       # 2 of 48
+        with open(rates, "w") as file:
+            file.write(f"{network}\t{ratio}\n")
+        said = stargrad("train", *arguments, *CUDA, "--steps", 1, "--out", folder("second"), env=env)
+        assert re.search(rf"^batch .* {of_gpus} on GPUs, {of_cpus} on CPUs", said, re.M), (ratio, said)
 
 
 def test_shares_are_corrected():
