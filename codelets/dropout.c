@@ -2,7 +2,8 @@
  * Whether an element is dropped follows from (seed, step, layer, sample, element), see draw.h: the backward pass draws
  * again what the forward pass drew, and no mask is kept.
  *
- * Where ranks have parts of a sample (T,C), the element is its index in the whole sample, so that ranks drop what one rank drops.
+ * Where ranks have parts of a sample (T,C), an element is numbered by its index in the whole sample. Ranks then drop the same
+ * elements as one rank.
  * J = 2 ranks along axis .rows have (T/J,C) each, K = 2 along axis .features (…,C/K); elements of T = 4, C = 4:
  *
  *     place on rows, features     0, 0           0, 1           1, 0               1, 1

@@ -99,8 +99,8 @@ int sgrad__check_gradients(const struct sgrad_op *op, const struct sgrad_test *t
     return op->not_differentiable ? 0 : with_instance(op, test, check_all_differences);
 }
 
-/* TENSOR holds twice what it held ONCE, to the rounding of its largest value: each is a sum, of which two orders differ by that
- * of its largest terms. */
+/* TENSOR holds twice the values ONCE. The tolerance is relative to the largest value: elements are sums, and the rounding of a
+ * sum grows with its largest terms. */
 static int check_doubled(const struct instance *t, const char *what, const double *once, struct sgrad_tensor *tensor) {
     double *twice = instance_read(tensor), largest = 1;
     int error = 0;

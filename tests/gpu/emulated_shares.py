@@ -13,6 +13,23 @@ def clock(monkeypatch):
     monkeypatch.setenv("STARGRAD_EMULATED_CLOCK", "1")
 
 
+def rates_of(env):
+    """The file in which runs with this environment keep the rates of GPUs and CPUs."""
+    return os.path.join(env["STARPU_HOME"], ".starpu", "stargrad", "shares")
+
+
+def network_in(env):
+    """The name under which the first network in that file has its rates."""
+    with open(rates_of(env)) as file:
+        return file.readline().split("\t")[0]
+
+
+def set_rates(env, network, rates):
+    os.makedirs(os.path.dirname(rates_of(env)), exist_ok=True)
+    with open(rates_of(env), "w") as file:
+        file.write(f"{network}\t{rates}\n")
+
+
 def test_shares():
     """A GPU and a core have shares of a batch, cut as each likes its tasks: it is the same batch."""
     arguments = ("--model", "convnet", "--data", "synthetic:8x8x3,10,256", "--batch", 64, "--lr", 0.05, "--steps", 6)
@@ -28,13 +45,10 @@ def test_shares_follow_rates():
     arguments = ("--model", "convnet", "--data", "synthetic:8x8x3,10,256", "--batch", 128, "--lr", 0.05)
     needs("stargrad")
     env = {"STARGRAD_EMULATED_GPUS": "1", "STARPU_HOME": new_home(), "STARPU_HISTORY_MAX_ERROR": "1000000"}
-    rates = os.path.join(env["STARPU_HOME"], ".starpu", "stargrad", "shares")
     stargrad("train", *arguments, "--steps", 16, *CUDA, "--out", folder("first"), env=env)
-    with open(rates) as file:
-        network = file.readline().split("\t")[0]
+    network = network_in(env)
     for ratio, of_gpus, of_cpus in (("7 1", 112, 16), ("1 1", 64, 64), ("1 3", 32, 48)):       # 2 of 48
-        with open(rates, "w") as file:
-            file.write(f"{network}\t{ratio}\n")
+        set_rates(env, network, ratio)
         said = stargrad("train", *arguments, *CUDA, "--steps", 1, "--out", folder("second"), env=env)
         assert re.search(rf"^batch .* {of_gpus} on GPUs, {of_cpus} on CPUs", said, re.M), (ratio, said)
 
@@ -45,13 +59,8 @@ def test_shares_are_corrected():
     needs("stargrad")
     env = [{"STARGRAD_EMULATED_GPUS": "1", "STARGRAD_EMULATED_DELAY": "3000", "STARPU_HISTORY_MAX_ERROR": "1000000",
             "STARPU_HOME": new_home()} for _ in range(2)]
-    rates = [os.path.join(e["STARPU_HOME"], ".starpu", "stargrad", "shares") for e in env]
     stargrad("train", *arguments, *CUDA, "--out", folder("first"), env=env[0])
-    with open(rates[0]) as file:
-        network = file.readline().split("\t")[0]
-    os.makedirs(os.path.dirname(rates[1]))
-    with open(rates[1], "w") as file:
-        file.write(f"{network}\t7 1\n")
+    set_rates(env[1], network_in(env[0]), "7 1")
     out = folder("second")
     said = stargrad("train", *arguments, *CUDA, "--print", "--cpus-share", "none", env=env[1])
     assert re.search(r"^training step of 128 samples: 1 micro-batch of 128 on GPUs(,|$)", said, re.M), said
@@ -88,12 +97,9 @@ def test_no_share_below_a_tenth():
     needs("stargrad")
     env = {"STARGRAD_EMULATED_GPUS": "1", "STARPU_HISTORY_MAX_ERROR": "1000000", "STARPU_HOME": new_home()}
     stargrad("train", *arguments, "--steps", 32, "--out", folder("first"), env=env)
-    rates = os.path.join(env["STARPU_HOME"], ".starpu", "stargrad", "shares")
-    with open(rates) as file:
-        network = file.readline().split("\t")[0]
+    network = network_in(env)
     for gpu, text in ((8, "114 on GPUs, 14 on CPUs"), (12, "1 micro-batch of 128 on GPUs")):
-        with open(rates, "w") as file:
-            file.write(f"{network}\t{gpu} 1\n")
+        set_rates(env, network, f"{gpu} 1")
         said = stargrad("train", *arguments, "--print", env=env)
         assert re.search(rf"^training step of 128 samples: .*\b{text}(,|$)", said, re.M), said
 
