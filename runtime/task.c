@@ -16,6 +16,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <starpu.h>
 
 _Static_assert(STARPU_NMAXBUFS > SGRAD_FEW_OPERANDS,
@@ -34,9 +35,9 @@ struct argument {
 
 /* ---- gates ---- */
 
-enum { OPEN, SHUT, CANCELLED };
+enum { OPEN, SHUT, HELD, CANCELLED };
 
-/* The state that an open gate has from here on, unless it is shut or its step cancelled: then that. */
+/* The state that an open gate has from here on; one that is not open keeps its own. */
 static int gate_turn(struct sgrad_gate *gate, int to) {
     int is = OPEN;
     if (__atomic_compare_exchange_n(&gate->state, &is, to, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) is = to;
@@ -46,10 +47,18 @@ static int gate_turn(struct sgrad_gate *gate, int to) {
 void sgrad_gate_open(struct sgrad_gate *gate) { __atomic_store_n(&gate->state, OPEN, __ATOMIC_SEQ_CST); }
 bool sgrad_gate_cancel(struct sgrad_gate *gate) { return gate_turn(gate, CANCELLED) == CANCELLED; }
 
-/* Does the task take place? One that STAYS shuts the gate. */
+bool sgrad_gate_hold(struct sgrad_gate *gate) { return gate_turn(gate, HELD) == HELD; }
+void sgrad_gate_release(struct sgrad_gate *gate, bool cancel) {
+    __atomic_store_n(&gate->state, cancel ? CANCELLED : OPEN, __ATOMIC_SEQ_CST);
+}
+
+/* Does the task take place? One that STAYS shuts the gate. It waits at a held one, for as long as ranks need to agree. */
 static bool passes(struct sgrad_gate *gate, bool stays) {
     if (!gate) return true;
-    return (stays ? gate_turn(gate, SHUT) : __atomic_load_n(&gate->state, __ATOMIC_SEQ_CST)) != CANCELLED;
+    if (!stays) return __atomic_load_n(&gate->state, __ATOMIC_SEQ_CST) != CANCELLED;
+    int is;
+    while ((is = gate_turn(gate, SHUT)) == HELD) nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+    return is != CANCELLED;
 }
 
 /* ---- running ---- */

@@ -79,7 +79,7 @@ void sgrad__add_statistics(struct sgrad__builder *b) {
             sgrad__bucket_put(bucket, local, sgrad__doubles(b->g->node[n].is.stat[i]), &b->total[at], -1, b->g->node[n].name);
         }
     int votes = sgrad__add_buffer(b, sgrad_format("vote"), ballot);
-    vote.operands = workers && loss >= 0 ? 2 : 1;
+    vote.operands = loss >= 0 ? 2 : 1;      /* late: a rank may be asked to end while the step computes */
     sgrad__add_instruction(b, sgrad__add_call(b, vote), (int[]){ votes, loss }, 0, SGRAD__PRIORITY_UPDATE,
                            sgrad_format("vote"));
     sgrad__bucket_put(bucket, votes, ballot, &votes, -1, "votes");

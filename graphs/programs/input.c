@@ -33,7 +33,9 @@ struct sgrad__source sgrad__source_of_views(const struct sgrad__seen *seen) {
 /* out (1 + workers of all ranks): attributes say which these are; without, there are none */
 static void vote(const struct sgrad_args *a) {
     double *out = a->data[0];
-    *out = a->step->stop;
+    float stop;
+    __atomic_load(&a->step->stop, &stop, __ATOMIC_RELAXED);
+    *out = stop;
     if (a->attrs) sgrad__workers_busy(a->attrs, out + 1);
 }
 

@@ -34,10 +34,12 @@ struct sgrad__runner *sgrad__runner_create(struct sgrad__program *program, struc
     struct sgrad__runner *r = sgrad_alloc(1, sizeof *r);
     r->program = program;
     r->stays = sgrad_alloc((size_t)program->instruction_count + 1, sizeof *r->stays);
-    r->can_cancel = program->training;
+    r->can_cancel = r->alone = program->training;
     for (int i = 0; i < program->instruction_count; i++) {
+        const bool is_message = sgrad__is_message(program->instruction[i].call);
         r->stays[i] = changes_lent(program, &program->instruction[i]);
-        r->can_cancel &= !program->instruction[i].outlives && !sgrad__is_message(program->instruction[i].call);
+        r->can_cancel &= !program->instruction[i].outlives && !(is_message && r->stays[i]);
+        r->alone &= !is_message;
     }
     r->monitor = sgrad_monitor_create();
     r->listener = listener;
@@ -259,13 +261,42 @@ void sgrad__runner_tell_stall(const struct sgrad__runner *r) {
     if (r->finished < r->submitted && !sgrad__runner_is_ready(r)) tell_stall(r, &r->slot[r->finished % r->program->window]);
 }
 
+static struct sgrad__slot *in_flight(struct sgrad__runner *r, long step) { return &r->slot[step % r->program->window]; }
+
 /* The newest first: a step changes nothing before the one before it has. */
-void sgrad__runner_cancel(struct sgrad__runner *r) {
-    for (long i = r->submitted - 1; r->can_cancel && i >= r->finished; i--) {
-        struct sgrad__slot *slot = &r->slot[i % r->program->window];
+static void cancel(struct sgrad__runner *r) {
+    for (long i = r->submitted - 1; i >= r->finished; i--) {
+        struct sgrad__slot *slot = in_flight(r, i);
         if (!slot->finished) slot->cancelled = sgrad_gate_cancel(&slot->gate);
         if (!slot->cancelled) return;
     }
+}
+
+int sgrad__runner_hold(struct sgrad__runner *r) {
+    long end = r->submitted;
+    sgrad_monitor_enter(r->monitor);
+    while (r->can_cancel && end > r->finished && !in_flight(r, end - 1)->finished &&
+           sgrad_gate_hold(&in_flight(r, end - 1)->gate))
+        end--;
+    sgrad_monitor_leave(r->monitor);
+    return (int)(end - r->finished);
+}
+
+void sgrad__runner_release(struct sgrad__runner *r, int kept) {
+    for (long i = r->finished; i < r->submitted; i++) {
+        struct sgrad__slot *slot = in_flight(r, i);
+        slot->cancelled = i >= r->finished + kept;
+        if (r->can_cancel && sgrad_gate_hold(&slot->gate)) sgrad_gate_release(&slot->gate, slot->cancelled);
+    }
+}
+
+/* The run is to end. One rank cancels at once; several vote, in the oldest step that has not done so (sgrad__vote_kernel). */
+static void hear(struct sgrad__runner *r) {
+    static const float yes = 1;
+    if (r->alone && r->can_cancel) cancel(r);
+    else if (!r->alone)
+        for (long i = r->finished; i < r->submitted; i++)
+            __atomic_store(&in_flight(r, i)->step.stop, &yes, __ATOMIC_RELAXED);
 }
 
 int sgrad__runner_wait(struct sgrad__runner *r, const struct sgrad__slot **done) {
@@ -274,7 +305,7 @@ int sgrad__runner_wait(struct sgrad__runner *r, const struct sgrad__slot **done)
     struct sgrad__idle idle = { .before = -1 };
     sgrad_monitor_enter(r->monitor);
     while (!slot->finished) {
-        if (r->asked && r->asked(r->asked_arg)) sgrad__runner_cancel(r);
+        if (r->asked && r->asked(r->asked_arg)) hear(r);
         if (sgrad__nap(r->monitor, atomic_load(&slot->pending), &idle) && !slot->finished) tell_stall(r, slot);
     }
     r->finished++;

@@ -42,12 +42,16 @@ struct sgrad__runner {
     struct sgrad_monitor *monitor;
     struct sgrad_monitor *listener;     /* told, too, when a step has ended; NULL: nobody waits for several runners */
     bool *stays;                        /* by instruction: what it changes outlives the step */
-    bool can_cancel;                    /* steps are this rank's alone, and none of their instructions outlives them */
-    bool (*asked)(const void *arg);     /* while a wait goes on: are steps in flight to be cancelled? NULL: they never are */
+    bool can_cancel;                    /* no instruction outlives its step, or sends what another rank's next step begins with */
+    bool alone;                         /* steps are this rank's alone */
+    bool (*asked)(const void *arg);     /* while a wait goes on: is the run to end? NULL: it never is */
     const void *asked_arg;
 };
-/* Cancels the steps in flight that have changed nothing so far: the newest ones. */
-void sgrad__runner_cancel(struct sgrad__runner *runner);
+/* Ranks cancel the steps in flight of which no rank has changed anything that outlives them: the newest ones. All ranks call hold
+ * when the same step has ended, agree on the most of what it returns, and call release with that, before the next wait. Between
+ * the two calls no step in flight changes anything. */
+int sgrad__runner_hold(struct sgrad__runner *runner);               /* returns how many steps in flight take place on this rank */
+void sgrad__runner_release(struct sgrad__runner *runner, int kept); /* the oldest KEPT take place, the others are cancelled */
 /* The content of an output that is doubles; NULL where there is no such output (-1). */
 static inline const double *sgrad__slot_doubles(const struct sgrad__slot *slot, int output) {
     return output < 0 ? NULL : slot->output[output];

@@ -176,9 +176,18 @@ static void tell_step(struct sgrad__run *r, const struct sgrad__slot *slot, long
     if (error) r->unwritten = error;
 }
 
+/* All ranks do this after the same step. The steps in flight that some rank has begun to take place on all. */
+static void end_together(struct sgrad__run *r) {
+    if (!r->stopping && !r->server) {
+        const int here = sgrad__runner_hold(r->runner);
+        sgrad__runner_release(r->runner, -sgrad_ranks_least(-here));
+    }
+    r->stopping = true;
+}
+
 /* Turns steps until the next stop. *DONE counts the steps that have ended. All ranks end after the same one: they see that one
  * was asked to end, or a loss that is no number, after the same step, and turn those that are promised by then. So they do where
- * rank 0 wants a checkpoint by the clock. One rank alone cancels the steps in flight that have changed nothing.
+ * rank 0 wants a checkpoint by the clock. Asked to end, they cancel the steps in flight that have changed nothing.
  *
  * A rank may push the gradients of a step when all others have begun the one WINDOW before, whose own WINDOW before has ended:
  * twice as many are promised to servers. */
@@ -212,7 +221,7 @@ static int turn(struct sgrad__run *r, long *done) {
         ++*done;
         if (error) continue;
         tell_step(r, slot, *done, loss);
-        if (votes && *votes >= 1) r->stopping = true;
+        if (votes && *votes >= 1) end_together(r);
         else if (votes && *votes > 0) r->pausing = true;
         if (isfinite(loss)) r->good_checkpoint = r->last_checkpoint;
         else if (!r->options.nan_ok) r->stopping = true, error = stop_for_nan(r, *done, loss);

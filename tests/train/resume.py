@@ -17,8 +17,9 @@ RUN = ("train", "--model", "convnet", "--data", "synthetic:16x16x3,10,512", "--a
        "--deterministic", "--lr", 0.05, "--checkpoint-every", "3s")
 
 
-def start(*arguments):
-    return subprocess.Popen(command(*arguments), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+def start(*arguments, ranks=1):
+    launch = ["mpirun", "-n", str(ranks)] if ranks > 1 else []
+    return subprocess.Popen([*launch, *command(*arguments)], env={**os.environ, **(RANKS if ranks > 1 else {})}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
 
 def whole():
@@ -87,6 +88,24 @@ def test_a_stop_cancels_steps_in_flight():
     process.send_signal(signal.SIGTERM)
     said = process.communicate()[1]
     assert "stopped after step" in said and len(losses(out)) <= 2, (said, len(losses(out)))
+
+
+def test_two_ranks_cancel_steps_in_flight():
+    """The same ones. Of four in flight none takes place, or those that a rank has begun; and nothing of the cancelled ones is left."""
+    run = ("train", "--model", "mlp", "--data", "digits", "--batch", 64, "--epochs", 100000, "--window", 8, "--deterministic", "--optimizer", "adam",
+           "--checkpoint-every", "1h", "--cpus", 1)
+    whole = folder("whole")
+    mpirun(2, command(*run, "--steps", 3000, "--checkpoint-every", 3000, "--out", whole))
+    for steps in (1, 40, 200):
+        out = folder("cancelled")
+        process = start(*run, "--out", out, ranks=2)
+        wait_for_steps(out, steps, process)
+        process.send_signal(signal.SIGUSR1)
+        said = process.communicate()[1]
+        done = int(re.search(r"stopped after step (\d+)", said)[1])
+        assert done == len(losses(out)) and losses(out) == losses(whole)[:done], (said, done)
+        stargrad("train", "--out", out, "--resume", "--steps", done + 20)
+        assert losses(out) == losses(whole)[:done + 20], done
 
 
 def test_by_the_clock():
