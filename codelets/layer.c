@@ -82,6 +82,9 @@ size_t sgrad__layer_bytes(const struct sgrad__layer *l, enum sgrad__side part) {
 }
 
 const struct sgrad__level *sgrad__level(void) {
-    if (!SGRAD_LEVELS) return &sgrad__level_avx2;       /* as the compiler puts it */
+#if SGRAD_LEVELS
     return sgrad_isa() >= SGRAD_AVX512 ? &sgrad__level_avx512 : sgrad_isa() >= SGRAD_AVX2 ? &sgrad__level_avx2 : NULL;
+#else
+    return &sgrad__level_avx2;      /* compiled for the baseline */
+#endif
 }

@@ -1,7 +1,9 @@
 /* level_avx512.c: 32 registers of sixteen floats: 24 sums, and two vectors and a word that they are made of; words that are
  * pairs of bf16 where the processor has instructions for them. */
 #include "config.h"
+#include "codelets/kernels.h"
 
+#if SGRAD_LEVELS
 enum { LANES = 16, ROWS = 12 };
 #define STAGE SGRAD_FOR_AVX512 static void
 #include "codelets/winograd_vectors.h"
@@ -73,3 +75,4 @@ const struct sgrad__level sgrad__level_avx512 = {
     .widen = widen,
     .narrow = narrow_row,
 };
+#endif

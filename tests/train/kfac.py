@@ -7,7 +7,7 @@ import re
 import struct
 import sys
 
-from run import FOLDER, REFERENCE, content, events, folder, losses, main, ranks, stargrad
+from run import FOLDER, REFERENCE, content, events, folder, long, losses, main, ranks, stargrad
 
 sys.path.insert(0, REFERENCE)
 import weights  # noqa: E402
@@ -142,10 +142,9 @@ def test_messages():
     assert len(messages("--kfac-variant", 0.5)) > len(plain)
 
 
-def test_resume():
-    """Where a decomposition has begun and is not used yet: factors, what is used and what is next are in the checkpoint."""
+def resumed(*cases):
     whole = train("whole")
-    for before, variant, count in ((1, "opt", 1), (1, "opt", 2), (4, "lw", 1), (2, "lw", 4)):
+    for before, variant, count in cases:
         out = folder("parted")
         words = (*SMALL, "--kfac-variant", variant, "--steps", 9, "--checkpoint-every", "6s", "--out", out)
         ranks(before, *words) if before > 1 else stargrad(*words)
@@ -156,6 +155,16 @@ def test_resume():
         words = (*SMALL, "--steps", 9, "--out", out, "--resume")
         ranks(count, *words) if count > 1 else stargrad(*words)
         assert (losses(out), content(out)) == whole, f"{before} ranks, {variant}, resumed on {count} ranks"
+
+
+def test_resume():
+    """While a decomposition has begun and is not used yet: the factors, the decomposition in use and the next one are in the checkpoint."""
+    resumed((1, "opt", 2), (4, "lw", 1))
+
+
+@long
+def test_resume_on_other_ranks():
+    resumed((1, "opt", 1), (2, "lw", 4))
 
 
 def states(*options):
