@@ -123,6 +123,15 @@ static int check_count(const char *name, int most, const char *what) {
                                     "unset it", name, text, most, what);
 }
 
+/* What the variable asks for is done, and warned of. */
+static void compare_workers(const char *name) {
+    const char *text = getenv(name);
+    const int workers = text ? atoi(text) : 0, cpus = sgrad_cpus();
+    if (workers > cpus)
+        sgrad_warn("%s=%s: %d workers take turns on the %d %s here, and are no faster than %d", name, text, workers, cpus,
+                   sgrad_plural(cpus, "CPU", "CPUs"), cpus);
+}
+
 static int check_place(const char *name, hwloc_obj_type_t type, const char *what) {
     const char *text = getenv(name);
     char *end;
@@ -142,6 +151,7 @@ static int check_numbers(const struct sgrad_context_options *options) {
     SGRAD_TRY(check_place("STARPU_MAIN_THREAD_COREID", HWLOC_OBJ_CORE, "core"));
     SGRAD_TRY(check_place("STARPU_MPI_THREAD_CPUID", HWLOC_OBJ_PU, "CPU"));
     SGRAD_TRY(check_place("STARPU_MPI_THREAD_COREID", HWLOC_OBJ_CORE, "core"));
+    if (options->cpus <= 0) compare_workers(getenv("STARPU_NCPU") ? "STARPU_NCPU" : "STARPU_NCPUS");
     if (options->cpus <= STARPU_MAXCPUS) return 0;
     const int cpus = sgrad_cpus();
     return sgrad_fail(SGRAD_EINVAL, "%d CPU workers were asked for (--cpus): StarPU was built for %d at most, and there %s %d %s "

@@ -159,8 +159,6 @@ int sgrad__ranks_start(struct sgrad_context *context, const char *file) {
     return 0;
 }
 
-void sgrad__early_flush(void) {}
-void sgrad__early_compare(struct ompi_communicator_t *comm) { (void)comm; }
 void sgrad_early_close(void) {}
 
 void sgrad__ranks_stop(void) { starpu_mpi_shutdown(); }

@@ -37,10 +37,11 @@ includes() {
 }
 
 # What each file's object defines and uses: file, symbol, type.
+# Of the build in folder $1.
 symbols() {
 	local object file
-	cd "${builddir:-build}" 2>/dev/null && compgen -G 'runtime/.libs/*.o' >/dev/null ||
-		{ echo 'no circles and namesakes are looked for: nothing is built' >&2 && return; }
+	cd "$1" 2>/dev/null && compgen -G 'runtime/*.lo' >/dev/null ||
+		{ echo "no circles and namesakes are looked for in $1: nothing is built there" >&2 && return; }
 	for file in "${sources[@]}"; do
 		object=${file%/*}/.libs/$(basename "${file%.*}").o
 		[ -e "$object" ] || object=${file%.*}.o
@@ -129,9 +130,11 @@ sizes() {
 
 findings=$(
 	includes
-	table=$(symbols)
-	circles
-	namesakes
+	for build in "${builddir:-build}" "${builddir:-build}/simulate"; do
+		table=$(symbols "$build")
+		circles
+		namesakes
+	done
 	lines
 	words
 	plans

@@ -34,6 +34,7 @@ for variable in STARPU_NCPU STARPU_NCPUS STARPU_NCUDA; do
 		(export $variable=$value && refuses 2 "$variable=$value is not a whole number from 0 to [0-9]*, .*: unset it" "${train[@]}") || exit 1
 	done
 done
+(export STARPU_NCPU=64 && warns 1 "STARPU_NCPU=64: 64 workers take turns on the $(nproc) CPUs\\? here" "${train[@]}") || exit 1
 for variable in STARPU_MAIN_THREAD_CPUID STARPU_MAIN_THREAD_COREID STARPU_MPI_THREAD_CPUID STARPU_MPI_THREAD_COREID; do
 	for value in 4096 x; do
 		(export $variable=$value && refuses 2 "$variable=$value names no [a-zA-Z]* of this machine, which are 0 to " "${train[@]}") || exit 1

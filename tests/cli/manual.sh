@@ -11,6 +11,7 @@ grep -q "^\.TH .*\"$version\"" manual || wrong "the manual page is not about $ve
 for command in train launch eval predict export sample find-lr bench plan search dedup segment queue report check list doctor; do
 	grep -q "^\.B $command$" manual || wrong "the manual page does not know the command $command"
 	passes "$command" --help
+	! grep -E '(\[[^]]*\]) *\1' out || wrong "the help of $command has a default twice"
 	sed -n 's/^ *\(-., \)\{0,1\}\(--[a-z0-9-]*\).*/\2/p' out | sort >known
 	cat known >>options
 	COMP_WORDS=(stargrad "$command" --) COMP_CWORD=2 COMPREPLY=()

@@ -198,5 +198,6 @@ says '^optimizer  sgd, learning rate 0,'
 if [ -w /dev/full ]; then
 	"$STARGRAD" list ops >/dev/full 2>err
 	[ $? = 1 ] || wrong 'a full disk goes unnoticed'
+	grep -q 'No space left on device' err || wrong "a full disk is reported as: $(cat err)"
 fi
 exit 0

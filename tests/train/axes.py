@@ -30,6 +30,16 @@ def test_refused_ones():
     assert "data alone: --precision bf16 goes with nothing else" in said and "pipe" not in said, said
 
 
+def test_what_a_mesh_must_hold():
+    """The slow weights of --lookahead count as memory, and an optimizer of some parameters that cannot be split excludes what would split them."""
+    memory = re.compile(r"^ {11}(data=4|pipe=4) .* ([\d.]+) GB$", re.M)
+    words = (*GPT[:2], "gpt:layers=4,heads=4,width=256,context=24", *GPT[3:], "--mesh", "auto", "--print")
+    plain, slow = (dict(memory.findall(ranks(4, *words, *more))) for more in ((), ("--lookahead", 5)))
+    assert plain and plain.keys() == slow.keys() and all(float(slow[mesh]) > float(plain[mesh]) for mesh in plain), (plain, slow)
+    said = ranks(4, *GPT, "--mesh", "auto", "--print", "--optimizer-of", "transformer.h.*=lamb")
+    assert re.search(r"^ {11}tensor=1d:4 +not: ", said, re.M), said
+
+
 def test_runs():
     out = folder("auto")
     ranks(2, *GPT, "--mesh", "auto", "--steps", 2, "--out", out)

@@ -139,11 +139,12 @@ def test_unusual():
     write(f"{place}/train/a/3-good.png", good)
     write(f"{place}/train/a/4-deep.png", png(smooth(1, depth=16), depth=16))
     write(f"{place}/train/a/5-moves.png", png(smooth(2), animated=True))
+    os.symlink("nowhere", f"{place}/train/a/6-gone.png")
     args = ("dedup", "--data", f"folder:{place}", "--out", out, "--no-test")
     told = json.loads(stargrad(*args, "--json"))
-    assert (told["damaged"], told["deep"], told["animated"], told["within"]["pairs"], told["dropped"]) == (3, 1, 1, 1, 1), told
+    assert (told["damaged"], told["deep"], told["animated"], told["within"]["pairs"], told["dropped"]) == (4, 1, 1, 1, 1), told
     assert lines(f"{out}/unusual.txt") == ["train/a/0-empty.png\tdamaged", "train/a/1-short.png\tdamaged", "train/a/2-text.jpg\tdamaged",
-                                           "train/a/4-deep.png\t16 bits ", "train/a/5-moves.png\tanimated "]
+                                           "train/a/4-deep.png\t16 bits ", "train/a/5-moves.png\tanimated ", "train/a/6-gone.png\tdamaged"]
     assert lines(f"{out}/keep.txt") == ["train/a/3-good.png", "train/a/5-moves.png"]
     assert dedup(f"folder:{place}", out, "--no-test")["known"] == 3        # the damaged are looked at, and named, again
     dedup(f"folder:{place}", out, "--no-test", "--odd", "skip")
@@ -153,7 +154,7 @@ def test_unusual():
     write(f"{place}/val/a/0.png", good)
     said = stargrad(*train, status=1)
     assert said.count("\n") == 1 and "0-empty.png" in said, said
-    assert "1 training and 1 test sample; 5 left out" in stargrad(*train, "--exclude", f"{out}/drop.txt")
+    assert "1 training and 1 test sample; 6 left out" in stargrad(*train, "--exclude", f"{out}/drop.txt")
     assert "0-empty.png" in stargrad(*args, "--damaged", "refuse", status=1)
     assert "4-deep.png: has more than 8 bits" in stargrad(*args, "--odd", "refuse", "--cpus", 1, status=1)
 

@@ -31,7 +31,8 @@ def read(path):
 def write(path, tensors):
     header, end = {}, 0
     for name, (shape, values) in tensors.items():
-        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [end, end := end + 4 * len(values)]}
+        dtype = "F32" if values.typecode == "f" else "BOOL"
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [end, end := end + values.itemsize * len(values)]}
     text = json.dumps(header).encode()
     with open(path, "wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
@@ -121,12 +122,12 @@ def test_metrics():
 
 
 def test_names():
-    """Without the prefix, with masks and the head that is the embedding; another head is refused."""
+    """Without the prefix, with masks of booleans and the head that is the embedding; another head is refused, and so are weights of booleans."""
     _, words = reference("small")
     at = words.index("--init") + 1
     tensors = read(words[at])
     bare = {name.removeprefix("transformer."): value for name, value in tensors.items()}
-    bare["h.0.attn.bias"] = ([1, 1, 24, 24], array.array("f", bytes(4 * 24 * 24)))
+    bare["h.0.attn.bias"] = ([1, 1, 24, 24], array.array("B", bytes(24 * 24)))
     bare["lm_head.weight"] = bare["wte.weight"]
     other = os.path.join(FOLDER, "bare.safetensors")
     write(other, bare)
@@ -144,6 +145,11 @@ def test_names():
     write(other, bare)
     said = stargrad(*words[:at], other, *words[at + 1:], "--out", folder("names-2"), status=1)
     assert "lm_head.weight is not transformer.wte.weight" in said, said
+    del bare["lm_head.weight"]
+    bare["ln_f.bias"] = (bare["ln_f.bias"][0], array.array("B", bytes(len(bare["ln_f.bias"][1]))))
+    write(other, bare)
+    said = stargrad(*words[:at], other, *words[at + 1:], "--out", folder("names-3"), status=1)
+    assert "ln_f.bias" in said and "BOOL" in said, said
 
 
 def learn():

@@ -4,7 +4,7 @@ import json
 import os
 import struct
 
-from run import FOLDER, content, events, folder, losses, main, mpirun, ranks, stargrad
+from run import FOLDER, REFERENCE, content, events, folder, losses, main, mpirun, ranks, stargrad
 
 AGREEMENT = os.path.join(os.environ.get("builddir", "build"), "tests/graphs/runs/agreement")
 
@@ -81,6 +81,19 @@ def test_long_messages_are_cut():
         ranks(2, *mlp, *words, "--out", whole)
         ranks(2, *mlp, *words, "--out", cut, env={"STARGRAD_MESSAGE_LIMIT": "30000"})
         assert losses(whole) == losses(cut) and content(whole) == content(cut), words
+
+
+def test_long_messages_of_other_layouts_are_cut():
+    """Split layers, parameter servers, factors of K-FAC, samples that move."""
+    gpt = ("train", "--model", "gpt:layers=1,heads=4,width=64,context=24", "--data", f"text:{os.path.join(REFERENCE, 'text.txt')},20", "--batch", 8,
+           "--steps", 3, *WAITS)
+    mlp = ("train", "--model", "mlp", "--data", "digits", "--batch", 64, "--steps", 3, *WAITS)
+    for count, words in ((2, (*gpt, "--mesh", "tensor=1d:2")), (4, (*gpt, "--mesh", "tensor=2d:2")), (2, (*mlp, "--strategy", "ps")),
+                         (2, (*mlp, "--optimizer", "kfac")), (2, (*mlp, "--data-placement", "partition"))):
+        whole, cut = folder("whole"), folder("cut")
+        ranks(count, *words, "--out", whole)
+        ranks(count, *words, "--out", cut, env={"STARGRAD_MESSAGE_LIMIT": "10000"})
+        near(losses(whole), losses(cut))
 
 
 def test_candidates_move_in_pieces():

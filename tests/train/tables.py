@@ -92,6 +92,23 @@ def test_numbers():
     assert "all training samples are of one class" in said and said.count("\n") == 1, said
 
 
+def test_one_class():
+    """A warning, whatever the data are."""
+    path = folder("one_class")
+    for part in ("train", "test"):
+        images = f"{path}/images/{'train' if part == 'train' else 'val'}/only"
+        os.makedirs(images)
+        for i in range(4):
+            with open(f"{images}/{i}.pgm", "wb") as f:
+                f.write(b"P5 8 8 255\n" + bytes((i * 40 + j) % 256 for j in range(64)))
+        for name, kind, shape, data in (("x", "|u1", "(8, 4)", bytes(range(32))), ("y", "<i4", "(8,)", bytes(32))):
+            with open(f"{path}/{name}_{part}.npy", "wb") as f:
+                f.write(array(kind, shape, data))
+    for data, model in ((f"folder:{path}/images", "convnet"), (f"npy:{path}", "mlp")):
+        said = told("train", "--model", model, "--data", data, "--batch", 4, "--print")[1]
+        assert "all training samples are of one class" in said, (data, said)
+
+
 def test_arrays():
     """Numbers in arrays are what the same table is."""
     rows = [[f"{(i * 37) % 11}", f"{i * i % 70 * 1000}", "7", str(i % 3)] for i in range(100)]
@@ -108,6 +125,8 @@ def test_arrays():
         stargrad("train", "--model", "mlp", "--data", data, "--batch", 16, "--steps", 9, "--lr", .05, "--deterministic", "--cpus", 1, "--out", run)
         out[data[:3]] = losses(run), stargrad("predict", run, "--cpus", 1)
     assert out["npy"] == out["csv"]
+    said = stargrad("train", "--model", "mlp", "--data", f"npy:{path}", "--batch", 16, "--print")
+    assert "y is classes" in said, said
     os.remove(f"{path}/y_test.npy")
     assert stargrad("predict", run, "--data", f"npy:{path}", "--cpus", 1) == out["npy"][1]
 

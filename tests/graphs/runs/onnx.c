@@ -304,15 +304,79 @@ static void sparse(Onnx__Model *m) {
     m->graph->n_sparse_initializer = 1;
 }
 
-static int read_back(const void *data, size_t size) {
+static void by_the_batch(Onnx__Model *m) { set_int(node_of(m, "BatchNormalization"), "training_mode", 1); }
+static void batch_mean(Onnx__Model *m) { add_output(node_of(m, "BatchNormalization"), "mean"); }
+static void extremes(Onnx__Model *m) {
+    Onnx__Node *norm = node_of(m, "BatchNormalization");
+    norm->n_attribute = 0;
+    set_float(norm, "epsilon", 0);
+    set_float(norm, "momentum", 1);
+}
+static void by_pixels(Onnx__Model *m) { set_int(node_of(m, "BatchNormalization"), "spatial", 0); }
+
+/* Of images of SIDE squared; *EPS and *SHARE, if not NULL: of the first batch norm, and how
+ * much of its running statistics is a batch's. */
+static int read_images(const void *data, size_t size, int side, float *eps, float *share) {
     struct sgrad__onnx *file;
     SGRAD_TRY(sgrad__onnx_parse("a.onnx", data, size, &file));
     struct sgrad_graph *g = sgrad_graph_create(SGRAD_F32);
-    sgrad__onnx_build(file, g, sgrad_graph_input(g, "images", SGRAD_F32, sgrad_shape(3, 28, 28, 1)), 10);
+    sgrad__onnx_build(file, g, sgrad_graph_input(g, "images", SGRAD_F32, sgrad_shape(3, side, side, 1)), 10);
     const int error = sgrad_graph_error(g);
+    for (int i = 0; i < g->node_count && eps && !error; i++) {
+        if (g->node[i].op != &sgrad_batchnorm_op) continue;
+        const struct sgrad_batchnorm *norm = g->node[i].attrs;
+        *eps = norm->eps, *share = norm->momentum;
+        break;
+    }
     sgrad_graph_destroy(g);
     sgrad__onnx_close(file);
     return error;
+}
+static int read_back(const void *data, size_t size) { return read_images(data, size, 28, NULL, NULL); }
+
+/* The file after a CHANGE. */
+static int read_changed(const char *data, size_t size, int side, void (*change)(Onnx__Model *m), float *eps, float *share) {
+    Onnx__Model *m = onnx__model__unpack(NULL, size, (const uint8_t *)data);
+    change(m);
+    uint8_t *changed = sgrad_alloc(1, onnx__model__get_packed_size(m));
+    const int error = read_images(changed, onnx__model__pack(m, changed), side, eps, share);
+    onnx__model__free_unpacked(m, NULL);
+    free(changed);
+    return error;
+}
+
+/* A file of MODEL, which takes images of SIDE squared and one channel. Free it. */
+static char *file_of(const char *model, int side, size_t *size) {
+    struct sgrad_context *context;
+    const struct sgrad_context_options how = { .cpus = 1 };
+    assert_done(sgrad_context_open(&how, &context));
+    struct sgrad_graph *g = make(model, side, 1, 3);
+    assert_done(sgrad__onnx_write(g, FILE_1));
+    sgrad_graph_destroy(g);
+    sgrad_context_close(context);
+    return read_file(FILE_1, size);
+}
+
+static void norms(void **state) {
+    (void)state;
+    static const struct {
+        void (*change)(Onnx__Model *m);
+        const char *text;
+    } is[] = { { by_the_batch, "(BatchNormalization): training_mode is 1: model.eval() before the export" },
+               { batch_mean, "(BatchNormalization): has output 1, 'mean', and so normalises by the batch" },
+               { by_pixels, "(BatchNormalization): spatial is 0" } };
+    size_t size;
+    float eps = 0, share = 0;
+    char *data = file_of("convnet", 8, &size);
+    assert_done(read_images(data, size, 8, &eps, &share));
+    assert_near(eps, 1e-5, 1e-9);
+    assert_near(share, 0.1, 1e-6);
+    for (size_t i = 0; i < sizeof is / sizeof *is; i++)
+        assert_fails(read_changed(data, size, 8, is[i].change, NULL, NULL), SGRAD_EFORMAT, is[i].text);
+    assert_done(read_changed(data, size, 8, extremes, &eps, &share));
+    assert_near(eps, 0, 1e-30);
+    assert_near(share, 0, 1e-30);
+    free(data);
 }
 
 static void refusals(void **state) {
@@ -357,35 +421,14 @@ static void refusals(void **state) {
         { wrong_field, SGRAD_EFORMAT, "tensor 'conv1.weight' is of type 11, whose numbers are in raw_data or double_data" },
         { two_fields, SGRAD_EFORMAT, "tensor 'conv1.weight' has numbers in raw_data and in fields of their own" },
     };
-    struct sgrad_context *context;
-    const struct sgrad_context_options how = { .cpus = 1 };
-    assert_done(sgrad_context_open(&how, &context));
-    struct sgrad_graph *g = make("lenet", 28, 1, 3);
-    assert_done(sgrad__onnx_write(g, FILE_1));
-    sgrad_graph_destroy(g);
-    sgrad_context_close(context);
     size_t size;
-    char *data = read_file(FILE_1, &size);
+    char *data = file_of("lenet", 28, &size);
     assert_done(read_back(data, size));
-    for (size_t i = 0; i < sizeof is / sizeof *is; i++) {
-        Onnx__Model *m = onnx__model__unpack(NULL, size, (const uint8_t *)data);
-        is[i].change(m);
-        uint8_t *changed = sgrad_alloc(1, onnx__model__get_packed_size(m));
-        const size_t changed_size = onnx__model__pack(m, changed);
-        assert_fails(read_back(changed, changed_size), is[i].error, is[i].text);
-        onnx__model__free_unpacked(m, NULL);
-        free(changed);
-    }
+    for (size_t i = 0; i < sizeof is / sizeof *is; i++)
+        assert_fails(read_changed(data, size, 28, is[i].change, NULL, NULL), is[i].error, is[i].text);
     void (*const same[])(Onnx__Model *m) = { softmax, log_softmax, usual_softmax, old_softmax, unused_indices, ceil_of_even,
                                              same_as_float, flatten_from_the_end, by_valid };
-    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
-        Onnx__Model *m = onnx__model__unpack(NULL, size, (const uint8_t *)data);
-        same[i](m);
-        uint8_t *changed = sgrad_alloc(1, onnx__model__get_packed_size(m));
-        assert_done(read_back(changed, onnx__model__pack(m, changed)));
-        onnx__model__free_unpacked(m, NULL);
-        free(changed);
-    }
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) assert_done(read_changed(data, size, 28, same[i], NULL, NULL));
     for (size_t end = 0; end < size; end += end < 4000 ? 97 : 40009) assert_false(survives(read_back(data, end)));
     assert_fails(read_back("hello, this is text", 19), SGRAD_EFORMAT, "a.onnx: is no ONNX file, or a damaged one");
     free(data);
@@ -447,6 +490,7 @@ int main(int argc, char **argv) {
         sentence("a network exported to ONNX, read and exported again has the same bytes", round_trips),
         sentence("logits of ONNX files that PyTorch exported equal those of PyTorch", pytorch),
         sentence("a malformed or unsupported ONNX file is refused with its reason", refusals),
+        sentence("batch norm that normalises by the batch is refused; epsilon 0 and momentum 1 are taken as they are", norms),
         sentence("a layer that ONNX cannot express is refused by its name", no_form),
         sentence("a table of positions with a leading dimension of one is read", positions),
         sentence("a run exported to ONNX predicts the same and can be trained on", a_run),
