@@ -20,12 +20,12 @@ for level in baseline avx2 avx512 avx512_bf16; do
 		continue
 	fi
 	last=$used
-	for test in kernels operations packed reference winograd; do
-		if [ $test = winograd ] && [ $level = baseline ]; then
+	for test in codelets/{kernels,operations,packed,reference,winograd} duplicates/hashes; do
+		if [ $test = codelets/winograd ] && [ $level = baseline ]; then
 			echo "skipped  winograd, $level: has no vectors for it"
 			continue
 		fi
-		if STARGRAD_MAX_ISA=$level tests/codelets/$test >"$work/out" 2>&1; then
+		if STARGRAD_MAX_ISA=$level tests/$test >"$work/out" 2>&1; then
 			echo "ok       $test, $level ($used)"
 		else
 			cat "$work/out" && echo "FAIL     $test, $level ($used)" && status=1

@@ -9,7 +9,7 @@ import sys
 import time
 
 from emulation import HOME, PROGRAMS, needs
-from run import SOURCE, folder, main
+from run import FOLDER, SOURCE, folder, main
 
 RUN = os.path.join(SOURCE, "tests", "gpu", "run")
 BENCH = os.path.join(SOURCE, "bench", "gpu")
@@ -83,7 +83,7 @@ def test_pack():
     assert "lib/stargrad-pack" in names and "build/tests/gpu/emulator/stargrad" in names, names
     assert not re.search(r"lib(nccl|cudart|cudnn|cublas)", names), names
     script(os.path.join(tools, "xz"), "#!/bin/sh\nexit 1\n")
-    env = {"PATH": f"{tools}:{os.environ['PATH']}", "builddir": "/nonexistent"}
+    env = {"PATH": f"{tools}:{os.environ['PATH']}", "builddir": os.path.join(FOLDER, "nowhere")}
     said = call(RUN, "--emulated", "--out", out, pack, "--part", "lenet f32", "trace", env=env)
     assert sorted(os.listdir(out)) == ["gpu.md", "logs", "trace"], said
     assert len(rows(os.path.join(out, "gpu.md"))) == 2 and "FAILED" not in said, said
@@ -163,7 +163,8 @@ def test_ranks_from_a_pack():
     mpi = re.search(r"(libmpi\.so\S*) => (\S+)", call("ldd", program))
     shutil.copy(mpi[2], os.path.join(libraries, mpi[1]))
     rank = {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0", "OPAL_PREFIX": None, "LD_LIBRARY_PATH": libraries}
-    for components, why in (("/nowhere/openmpi", "looks for components in /nowhere/openmpi, which is not there"),
+    nowhere = os.path.join(FOLDER, "nowhere")
+    for components, why in ((nowhere, f"looks for components in {nowhere}, which is not there"),
                             ("", "looks for components in its installation")):
         with open(os.path.join(libraries, "stargrad-pack"), "w") as file:
             file.write(components + "\n")

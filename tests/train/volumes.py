@@ -12,7 +12,7 @@ import struct
 import subprocess
 import time
 
-from run import STARGRAD, folder, main
+from run import REFERENCE, STARGRAD, folder, main
 
 LONG = "STARGRAD_LONG" in os.environ      # make check-long
 KILLS, WORKERS, SIDES = (100, 4, [64, 256, 300]) if LONG else (6, 2, [40, 140, 150])
@@ -107,6 +107,11 @@ def test_volumes_in_a_run_and_in_a_queue():
     assert "more than --memory 0.05" in big and not (work / "big.zarr").exists(), big
     for line in ("stage ", "compute ", "wait ", "worker ", "cpu0 ", "main "):
         assert f"\n{line}" in told, (line, told)
+
+    # Channels are not taken for slices.
+    for name in ("imagej-channels.tif", "channels.ome.tif"):
+        said = stargrad(*plain[:6], os.path.join(REFERENCE, "volumes", name), "--out", work / "channels.zarr", status=1)
+        assert f"{name}: has 2 channels" in said and not (work / "channels.zarr").exists(), said
 
     # Weights that are damaged are told of, and where the network's output is no finite number, nothing is written.
     whole = (work / "run/model.safetensors").read_bytes()

@@ -210,7 +210,8 @@ static const char *put_set(const char *path, const char *source) {
 /* A data set of another file's, which is there, or not: beside it, beside what it is a link to, below HDF5_VDS_PREFIX. */
 static void virtual_sets(void **state) {
     (void)state;
-    static const char *const sources[] = { "source.h5", "/gone/source.h5", "below.h5", "/gone/below.h5" };
+    char *gone[] = { sgrad_format("%s", scratch_path("gone/source.h5")), sgrad_format("%s", scratch_path("gone/below.h5")) };
+    const char *const sources[] = { "source.h5", gone[0], "below.h5", gone[1] };
     char *link = sgrad_format("%s", scratch_path("links/virtual.h5"));
     mkdir(scratch_path("links"), 0777);
     mkdir(scratch_path("apart"), 0777);
@@ -228,6 +229,8 @@ static void virtual_sets(void **state) {
         put_set(scratch_path("apart/below.h5"), NULL);
     }
     free(link);
+    free(gone[0]);
+    free(gone[1]);
 }
 
 /* ---- TIFF and PNG ---- */
