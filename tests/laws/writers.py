@@ -221,9 +221,8 @@ class Volume(Kind):
 
     def write(self, draw, content, folder, drawn):
         size, wide, image, label = content
-        self.how = ""
+        self.how, full = "", drawn and draw.chance(0.3)         # labels 0 and 255, in both parts
         for part in ("train", "val"):
-            full = drawn and draw.chance(0.3)       # labels 0 and 255
             labels = [255 * v for v in label] if full else label
             self.how += f" {part}: {self.stack(draw, f'{folder}/{part}/label', size, drawn and draw.chance(0.4), labels, drawn)} of {max(labels)}"
             self.how += f" {self.stack(draw, f'{folder}/{part}/image', size, wide, image, drawn)}"
