@@ -12,7 +12,7 @@ static const struct sgrad__option options[] = {
     { "no-test", NULL, "look at the training part alone", &sgrad__flag, SGRAD__PLACE(dedup.no_test) },
     { "damaged", "skip|stop|refuse", "images that cannot be read: name and leave out, or end with an error (refuse means stop)",
       &sgrad__choice, SGRAD__PLACE(dedup.refuse_damaged) },
-    { "odd", "take|skip|refuse", "images of more than 8 bits a channel (upper bits are hashed), or animated (the first is)",
+    { "odd", "take|skip|refuse", "images of more than 8 bits a channel (rounded to 8), or animated (the first is hashed)",
       &sgrad__choice, SGRAD__PLACE(dedup.odd) },
 
     { .help = "What is near" },

@@ -31,7 +31,7 @@ static int read_file(const struct sgrad_dataset *dataset, int64_t index, struct 
     sgrad_map_close(&map);
     if (!error && image->animated) sgrad_warn("%s: has further pages or frames: the first is read", path);
     if (!error && image->deep && !is_deep(dataset))
-        sgrad_warn("%s: has more than 8 bits a channel, of which the upper 8 are read, as of the training's images", path);
+        sgrad_warn("%s: has more than 8 bits a channel, which are rounded to 8, as of the training's images", path);
     return error;
 }
 

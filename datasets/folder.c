@@ -304,7 +304,7 @@ static void tell_unread(struct folder *folder, int64_t i, const struct sgrad__im
         sgrad_warn("folder: %s/%s: has further pages or frames, of which the first is read, as of others like it", folder->path,
                    folder->file[i]);
     if (image->deep && !folder->deep && !atomic_exchange(&folder->told_deep, true))
-        sgrad_warn("folder: %s/%s: has more than 8 bits a channel, of which the upper 8 are read, as of others like it: the "
+        sgrad_warn("folder: %s/%s: has more than 8 bits a channel, which are rounded to 8, as of others like it: the "
                    "images that were sampled, which decide, have not", folder->path, folder->file[i]);
 }
 

@@ -7,6 +7,8 @@ import struct
 import zipfile
 import zlib
 
+from pictures import png, tiff
+
 
 class Kind:
     words, of_weights, how = (), False, ""
@@ -88,20 +90,45 @@ class Table(Kind):
     words = ("--model", "mlp")
 
     def draw(self, draw):
-        names = draw.choice((("ant", "bee"), ("a b", 'say "x"', "c, d"), ("Äpfel", "b")))
-        return [[f"{draw.random.uniform(-9, 9):.3f}", str(draw.random.randrange(100)), draw.choice(names)] for _ in range(40)]
+        names = draw.choice((("ant", "bee"), ("a b", 'say "x"', "c, d"), ("Äpfel", "b"), ("p; q", "r\ts"), None))
+        return [[f"{draw.random.uniform(-9, 9):.3f}", str(draw.random.randrange(100)), draw.choice(names) if names else f"{draw.random.gauss(5, 2):.2f}"]
+                for _ in range(40)]
 
     def write(self, draw, content, folder, drawn):
-        end, bom, quotes, last = ("\r\n" if draw.chance(0.5) else "\n", draw.chance(0.3), draw.choice((0, 0.3, 1)), draw.chance(0.7)) if drawn else \
-            ("\n", False, 0, True)
-        self.how = f"csv, lines end with {end!r}, BOM {bom}, quotes {quotes}, end at the end {last}"
+        titles, numbers = ["x", "a long title", "kind"], all("." in row[2] for row in content)
+        plain = {"end": "\n", "separator": ",", "mark": "", "quotes": 0, "last": True, "stated": False, "blanks": 0, "order": (0, 1, 2), "spread": 0}
+        names, text = {"table": content}, dict(plain)
+        if drawn and draw.chance(0.4):
+            names = {"train": [row for i, row in enumerate(content) if i % 5 != 4], "test": content[4::5]}
+        place = draw.random.randrange(3) if drawn else 2        # of the target
+        self.how = f"csv {' '.join(names)}"
+        for name, rows in names.items():
+            order = [0, 1]
+            order.insert(place, 2)
+            if drawn:
+                end, mark = draw.choice(("\n", "\r\n", "\r")), draw.choice(("", "", "utf-8-sig", "latin-1"))
+                text = {"end": end, "separator": draw.choice(",;\t"), "mark": mark, "quotes": draw.choice((0, 0.3, 1)), "last": draw.chance(0.7),
+                        "stated": draw.chance(0.1), "blanks": draw.choice((0, 0, 0.3)), "spread": draw.choice((0, 0, 0.3)),
+                        "order": draw.random.sample(order, 3) if name == "test" else order}
+            self.how += f"; {text}"
+            put(folder, f"{name}.csv", table(draw, [titles, *rows], **text))
+        column = draw.choice(("kind", str(place + 1))) if place < 2 or (drawn and draw.chance(0.3)) else ""
+        words = ([column] if column else []) + (["numbers" if numbers else "classes"] if drawn and draw.chance(0.3) else [])
+        return ",".join(["csv:" + (folder if "train" in names else f"{folder}/table.csv"), *words])
 
-        def cell(text):
-            return '"' + text.replace('"', '""') + '"' if any(c in text for c in ',"\n') or draw.random.random() < quotes else text
 
-        rows = [["x", "a long title", "kind"], *content]
-        text = end.join(",".join(cell(c) for c in row) for row in rows) + (end if last else "")
-        return "csv:" + put(folder, "table.csv", (b"\xef\xbb\xbf" if bom else b"") + text.encode())
+def table(draw, rows, end, separator, mark, quotes, last, stated, blanks, order, spread):
+    """QUOTES, BLANKS around cells, numbers written otherwise (SPREAD): by these chances."""
+    def cell(row, column):
+        text = row[column]
+        if row is not rows[0] and column < 2 and draw.chance(spread):
+            text = draw.choice(("+" + text if text[0] != "-" else text, text + ("0" if "." in text else ".0"), text + "e0", f"{text}E+00"))
+        if any(c in text for c in separator + '"\n\t') or draw.chance(quotes):
+            text = '"' + text.replace('"', '""') + '"'
+        return " " * draw.random.randrange(3) + text + " " * draw.random.randrange(3) if draw.chance(blanks) else text
+
+    text = end.join(separator.join(cell(row, column) for column in order) for row in rows) + (end if last else "")
+    return ((f"sep={separator}{end}" if stated else "") + text).encode(mark or "utf-8")
 
 
 # ---- MNIST's files, and tokens ----
@@ -128,178 +155,59 @@ class Idx(Kind):
 
 
 class Tokens(Kind):
-    words = ("--model", "gpt:layers=1,heads=2,width=8,context=8,vocabulary=300")
-
     def draw(self, draw):
-        return {part: [draw.random.randrange(300) for _ in range(n)] for part, n in (("train", 200), ("val", 90))}
+        self.most = draw.choice((300, 300, 70000))      # the latter of 32 bits alone
+        self.words = ("--model", f"gpt:layers=1,heads=2,width=4,context=8,vocabulary={self.most}")
+        return {part: [draw.random.randrange(self.most) for _ in range(n)] for part, n in (("train", 200), ("val", 90))}
 
     def write(self, draw, content, folder, drawn):
-        self.how = "tokens"
+        self.how, bare = "tokens", 32 if self.most > 65536 or (drawn and draw.chance(0.5)) else 16     # of a file without a header
         for part, tokens in content.items():
             headed = drawn and draw.chance(0.7)
-            header = struct.pack("<3I", 20240520, 1, len(tokens)).ljust(1024, b"\0") if headed else b""
-            self.how += f" {part} {'with' if headed else 'without'} llm.c's header"
-            put(folder, f"{part}.bin", header + struct.pack(f"<{len(tokens)}H", *tokens))
-        return f"tokens:{folder},8"
+            bits = draw.choice((16, 32)) if headed and self.most < 65536 else bare
+            magic, version = (20240520, 1) if bits == 16 else (20240801, 7)
+            header = struct.pack("<3I", magic, version, len(tokens)).ljust(1024, b"\0") if headed else b""
+            self.how += f" {part} of {bits} bits {'with' if headed else 'without'} llm.c's header"
+            put(folder, f"{part}.bin", header + struct.pack(f"<{len(tokens)}{'H' if bits == 16 else 'I'}", *tokens))
+        return f"tokens:{folder},8" + (f",{bare}" if bare == 32 or (drawn and draw.chance(0.5)) else "")
 
 
-# ---- PNG ----
-
-def samples(values, depth):
-    """A row of numbers of DEPTH bits, packed."""
-    if depth == 8:
-        return bytes(values)
-    if depth == 16:
-        return b"".join(bytes((v, v)) for v in values)
-    bits = "".join(f"{v:0{depth}b}" for v in values)
-    bits += "0" * (-len(bits) % 8)
-    return bytes(int(bits[i:i + 8], 2) for i in range(0, len(bits), 8))
-
-
-def filtered(rows, width, draw, drawn):
-    """Each row by a filter of its own; WIDTH: bytes of a pixel, at least 1."""
-    out, before = b"", bytes(len(rows[0]) if rows else 0)
-    for row in rows:
-        kind = draw.random.randrange(5) if drawn else 0
-        line = bytearray()
-        for i, x in enumerate(row):
-            a, b, c = row[i - width] if i >= width else 0, before[i], before[i - width] if i >= width else 0
-            p = a + b - c
-            paeth = min((abs(p - a), 0, a), (abs(p - b), 1, b), (abs(p - c), 2, c))[2]
-            line.append((x - (0, a, b, (a + b) // 2, paeth)[kind]) & 255)
-        out += bytes((kind,)) + bytes(line)
-        before = row
-    return out
-
-
-PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
-
-
-def png(draw, width, height, pixels, drawn):
-    """PIXELS: (r,g,b) of each, or grey numbers, of which the fewest bits are known by the levels that there are."""
-    grey = not isinstance(pixels[0], tuple)
-    form = "grey" if grey else "colour"
-    depth, table = 8, None
-    if drawn and grey:
-        depth = draw.choice([d for d in (1, 2, 4, 8) if all(v * (2 ** d - 1) % 255 == 0 for v in pixels)])
-        values = [(v * (2 ** depth - 1) // 255,) for v in pixels]
-    else:
-        values = [(v,) for v in pixels] if grey else pixels
-    if drawn and not grey:
-        colours = sorted(set(pixels))
-        form = draw.choice(["colour", "alpha"] + (["palette"] if len(colours) <= 256 else []))
-        if form == "alpha":
-            values = [(*v, 255) for v in pixels]
-        if form == "palette":
-            draw.random.shuffle(colours)
-            table = colours
-            depth = draw.choice([d for d in (1, 2, 4, 8) if len(colours) <= 2 ** d])
-            values = [(colours.index(v),) for v in pixels]
-    interlaced = drawn and draw.chance(0.4)
-    bytes_of = max(1, len(values[0]) * depth // 8)
-    data = b""
-    for x0, y0, dx, dy in PASSES if interlaced else ((0, 0, 1, 1),):
-        if x0 < width and y0 < height:
-            rows = [samples([n for x in range(x0, width, dx) for n in values[y * width + x]], depth) for y in range(y0, height, dy)]
-            data += filtered(rows, bytes_of, draw, drawn)
-    packed = zlib.compress(data, draw.choice((0, 1, 9)))
-
-    def chunk(kind, body):
-        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-
-    kind = {"grey": 0, "colour": 2, "palette": 3, "alpha": 6}[form]
-    cut = draw.random.randrange(len(packed)) if drawn else len(packed)
-    parts = [chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, kind, 0, 0, int(interlaced)))]
-    parts += [chunk(b"tEXt", b"Comment\0x")] if drawn and draw.chance(0.3) else []
-    parts += [chunk(b"PLTE", b"".join(map(bytes, table)))] if table else []
-    parts += [chunk(b"IDAT", part) for part in (packed[:cut], packed[cut:]) if part] + [chunk(b"IEND", b"")]
-    return b"\x89PNG\r\n\x1a\n" + b"".join(parts), f"PNG {form}, {depth} bits{', interlaced' if interlaced else ''}"
-
-
-# ---- TIFF ----
-
-def packbits(data):
-    return b"".join(bytes((len(data[i:i + 128]) - 1,)) + data[i:i + 128] for i in range(0, len(data), 128))
-
-
-def tiff(draw, width, height, pixels, drawn):
-    grey = not isinstance(pixels[0], tuple)
-    n = 1 if grey else 3
-    values = [(v,) for v in pixels] if grey else pixels
-    order, big, tiled, planar, form, predictor = "<", False, False, False, 1, False
-    if drawn:
-        order, big, tiled, planar = draw.choice("<>"), draw.chance(0.3), draw.chance(0.4), n > 1 and draw.chance(0.3)
-        form = draw.choice((1, 8, 32773, 32946))
-        predictor = form in (8, 32946) and draw.chance(0.5)
-    across, down = (16 * draw.choice((1, 2)), 16) if tiled else (width, draw.random.randrange(1, height + 1) if drawn else height)
-    planes = [[(v[c],) for v in values] for c in range(n)] if planar else [values]
-    blocks = []
-    for plane in planes:
-        m = len(plane[0])
-        for y0 in range(0, height, down):
-            for x0 in range(0, width, across):
-                data = bytearray()
-                for y in range(y0, y0 + down if tiled else min(height, y0 + down)):
-                    row = [c for x in range(x0, x0 + across) for c in (plane[y * width + x] if x < width and y < height else (0,) * m)]
-                    data += bytes((row[i] - (row[i - m] if i >= m else 0)) & 255 for i in range(len(row))) if predictor else bytes(row)
-                data = bytes(data)
-                if form == 32773:       # each row by itself
-                    size = across * m
-                    data = b"".join(packbits(data[i:i + size]) for i in range(0, len(data), size))
-                blocks.append(zlib.compress(data) if form in (8, 32946) else data)
-    head = 16 if big else 8
-    body, offsets = b"", []
-    for block in blocks:
-        offsets.append(head + len(body))
-        body += block + b"\0" * (len(block) % 2)
-    word = "Q" if big else "I"
-    tags = [(256, "I", [width]), (257, "I", [height]), (258, "H", [8] * n), (259, "H", [form]), (262, "H", [1 if grey else 2]), (277, "H", [n]),
-            (284, "H", [2 if planar else 1]), (317, "H", [2 if predictor else 1])]
-    tags += [(322, "I", [across]), (323, "I", [down]), (324, word, offsets), (325, word, [len(b) for b in blocks])] if tiled else \
-        [(273, word, offsets), (278, "I", [down]), (279, word, [len(b) for b in blocks])]
-    entries, extra, at = b"", b"", head + len(body)
-    table = (8 + 20 * len(tags) + 8) if big else (2 + 12 * len(tags) + 4)
-    for tag, kind, numbers in sorted(tags):
-        data = struct.pack(f"{order}{len(numbers)}{kind}", *numbers)
-        code = {"H": 3, "I": 4, "Q": 16}[kind]
-        room = 8 if big else 4
-        if len(data) > room:
-            place, extra = at + table + len(extra), extra + data + b"\0" * (len(data) % 2)
-            data = struct.pack(order + word, place)
-        entries += struct.pack(f"{order}HH{word}", tag, code, len(numbers)) + data.ljust(room, b"\0")
-    mark = b"II" if order == "<" else b"MM"
-    start = mark + (struct.pack(order + "HHHQ", 43, 8, 0, at) if big else struct.pack(order + "HI", 42, at))
-    count = struct.pack(order + ("Q" if big else "H"), len(tags))
-    how = f"TIFF {order}{' big' if big else ''}{' tiles' if tiled else f' strips of {down}'}{' planes' if planar else ''}, compression {form}"
-    return start + body + count + entries + struct.pack(order + word, 0) + extra, how + (", predicted" if predictor else "")
-
+# ---- pictures ----
 
 class Pictures(Kind):
     words = ("--model", "mlp")
 
-    def __init__(self, encode, ending):
-        self.encode, self.ending = encode, ending
+    def __init__(self, ending):
+        self.ending = ending
 
     def draw(self, draw):
         width, height, grey, levels = draw.choice((5, 9, 18)), draw.choice((6, 17)), draw.chance(0.4), draw.choice((2, 4, 16, 256))
-        level = [i * 255 // (levels - 1) for i in range(levels)]
+        depth = draw.choice((8, 8, 16))
+        level = [i * (2 ** depth - 1) // (levels - 1) for i in range(levels)]
 
         def picture():
-            return [draw.choice(level) if grey else (draw.choice(level), draw.choice(level), draw.choice(level)) for _ in range(width * height)]
+            own = level if depth == 8 or draw.chance(0.4) else range(65536)
+            return [draw.choice(own) if grey else (draw.choice(own), draw.choice(own), draw.choice(own)) for _ in range(width * height)]
 
-        return width, height, {f"{part}/{c}/{i}": picture() for part, n in (("train", 6), ("val", 3)) for c in "ab" for i in range(n)}
+        return width, height, depth, {f"{part}/{c}/{i}": picture() for part, n in (("train", 6), ("val", 3)) for c in "ab" for i in range(n)}
 
     def write(self, draw, content, folder, drawn):
-        width, height, pictures = content
+        width, height, depth, pictures = content
         self.how = ""
         for name, pixels in pictures.items():
-            data, how = self.encode(draw, width, height, pixels, drawn)
+            least = 16 if depth == 16 and name == "train/a/0" else 1        # one picture of 16 bits, by which all have them
+            how = {"least": least, "loose": name.startswith("val")}         # deeper ones in val lose bits
+            if self.ending == "tif":
+                pages = [pixels] * (2 if drawn and draw.chance(0.1) else 1)
+                data, what = tiff(draw, width, height, pages, depth, drawn, **how)
+            else:
+                data, what = png(draw, width, height, pixels, depth, drawn, **how)
             put(folder, f"{name}.{self.ending}", data)
-            self.how += f" {name}: {how};"
+            self.how += f" {name}: {what};"
         return f"folder:{folder}"
 
 
-# ---- Zarr ----
+# ---- volumes ----
 
 class Volume(Kind):
     words = ("--model", "unet2d:width=2,levels=1")
@@ -313,10 +221,27 @@ class Volume(Kind):
 
     def write(self, draw, content, folder, drawn):
         size, wide, image, label = content
+        self.how, full = "", drawn and draw.chance(0.3)         # labels 0 and 255, in both parts
         for part in ("train", "val"):
-            zarr(draw, f"{folder}/{part}/label.zarr", size, drawn and draw.chance(0.4), label, drawn)
-            self.how = zarr(draw, f"{folder}/{part}/image.zarr", size, wide, image, drawn)
+            labels = [255 * v for v in label] if full else label
+            self.how += f" {part}: {self.stack(draw, f'{folder}/{part}/label', size, drawn and draw.chance(0.4), labels, drawn)} of {max(labels)}"
+            self.how += f" {self.stack(draw, f'{folder}/{part}/image', size, wide, image, drawn)}"
         return f"volume:{folder},1x16x16"
+
+    def stack(self, draw, path, size, wide, values, drawn):
+        form, area, depth = draw.choice(("zarr", "zarr", "tiff", "png")) if drawn else "zarr", size[1] * size[2], 16 if wide else 8
+        if form == "zarr":
+            return zarr(draw, f"{path}.zarr", size, wide, values, drawn)
+        slices = [values[z * area:(z + 1) * area] for z in range(size[0])]
+        if form == "tiff":
+            data, how = tiff(draw, size[2], size[1], slices, depth, drawn, voxels=True)
+            put(os.path.dirname(path), f"{os.path.basename(path)}{draw.choice(('.tif', '.tiff'))}", data)
+            return how
+        first = draw.choice((0, 8))
+        for z, pixels in enumerate(slices):
+            data, how = png(draw, size[2], size[1], pixels, depth, drawn, voxels=True)
+            put(path, f"slice{first + z}.png", data)
+        return f"{how}, from {first} on"
 
 
 def zarr(draw, folder, size, wide, values, drawn):
@@ -470,6 +395,6 @@ class Onnx(Kind):
 
 
 CONTENTS = {
-    "arrays": Arrays(), "table": Table(), "idx": Idx(), "tokens": Tokens(), "png": Pictures(png, "png"), "tiff": Pictures(tiff, "tif"),
+    "arrays": Arrays(), "table": Table(), "idx": Idx(), "tokens": Tokens(), "png": Pictures("png"), "tiff": Pictures("tif"),
     "volume": Volume(), "safetensors": Safetensors(), "onnx": Onnx(),
 }
