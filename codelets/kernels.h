@@ -55,12 +55,14 @@ void sgrad_simulated_kernel(const struct sgrad_args *args);     /* stands for th
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define SGRAD_FOR_AVX2 __attribute__((target("arch=x86-64-v3")))
 #define SGRAD_FOR_AVX512 __attribute__((target("arch=x86-64-v4")))
+#if !SGRAD_SIMULATED
+#define SGRAD_LEVELS 1
+#endif
 #else
 #define SGRAD_FOR_AVX2
 #define SGRAD_FOR_AVX512
 #endif
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !SGRAD_SIMULATED
-#define SGRAD_LEVELS 1
+#ifdef SGRAD_LEVELS
 #define SGRAD_VECTOR(name)                                                                                                       \
     SGRAD_ALWAYS_INLINE void name##_at_any_level(const struct sgrad_args *);                                                     \
     SGRAD_FOR_AVX512 static void name##_avx512(const struct sgrad_args *a) { name##_at_any_level(a); }                           \

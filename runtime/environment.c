@@ -113,6 +113,13 @@ int sgrad_cpus(void) {
     return sched_getaffinity(0, sizeof own, &own) ? (int)sysconf(_SC_NPROCESSORS_ONLN) : CPU_COUNT(&own);
 }
 
+char *sgrad_crowding_text(int workers) {
+    const int cpus = sgrad_cpus();
+    if (workers <= cpus) return NULL;
+    return sgrad_format("%d workers take turns on the %d %s here, and are no faster than %d", workers, cpus,
+                        sgrad_plural(cpus, "CPU", "CPUs"), cpus);
+}
+
 static int check_count(const char *name, int most, const char *what) {
     const char *text = getenv(name);
     char *end;
@@ -123,13 +130,12 @@ static int check_count(const char *name, int most, const char *what) {
                                     "unset it", name, text, most, what);
 }
 
-/* What the variable asks for is done, and warned of. */
+/* More workers than CPUs are possible, so that this is a warning. */
 static void compare_workers(const char *name) {
-    const char *text = getenv(name);
-    const int workers = text ? atoi(text) : 0, cpus = sgrad_cpus();
-    if (workers > cpus)
-        sgrad_warn("%s=%s: %d workers take turns on the %d %s here, and are no faster than %d", name, text, workers, cpus,
-                   sgrad_plural(cpus, "CPU", "CPUs"), cpus);
+    const char *value = getenv(name);
+    char *crowding = value ? sgrad_crowding_text(atoi(value)) : NULL;
+    if (crowding) sgrad_warn("%s=%s: %s", name, value, crowding);
+    free(crowding);
 }
 
 static int check_place(const char *name, hwloc_obj_type_t type, const char *what) {

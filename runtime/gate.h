@@ -4,8 +4,8 @@
  *     gate       open      open      open       shut       shut
  *     cancelled  from here on no task of the step does anything; behind the first update the step takes place
  *
- * Ranks that cancel a step must all do so. Each holds its gate; if one rank's was shut before, all release theirs open, else
- * cancelled. Meanwhile tasks before the first update go on, and this update waits. */
+ * All ranks must cancel the same steps. Each rank holds a step's gate. If a rank's gate was already shut, all release theirs
+ * open, else cancelled. While a gate is held, the tasks before the step's first update run, and that update waits. */
 #ifndef SGRAD_GATE_H
 #define SGRAD_GATE_H
 
@@ -16,8 +16,7 @@ struct sgrad_gate {
     int state;
 };
 void sgrad_gate_open(struct sgrad_gate *gate);          /* once more, for another step, when no task of the one before is left */
-bool sgrad_gate_cancel(struct sgrad_gate *gate);        /* is the step cancelled, by now or before? */
-bool sgrad_gate_hold(struct sgrad_gate *gate);          /* is the gate held, by now or before? */
-void sgrad_gate_release(struct sgrad_gate *gate, bool cancel);      /* a held one */
+bool sgrad_gate_hold(struct sgrad_gate *gate);          /* returns false if the gate is shut, or the step cancelled */
+void sgrad_gate_release(struct sgrad_gate *gate, bool cancel);      /* a held one: its step takes place, or is cancelled */
 
 #endif

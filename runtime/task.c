@@ -45,7 +45,6 @@ static int gate_turn(struct sgrad_gate *gate, int to) {
 }
 
 void sgrad_gate_open(struct sgrad_gate *gate) { __atomic_store_n(&gate->state, OPEN, __ATOMIC_SEQ_CST); }
-bool sgrad_gate_cancel(struct sgrad_gate *gate) { return gate_turn(gate, CANCELLED) == CANCELLED; }
 
 bool sgrad_gate_hold(struct sgrad_gate *gate) { return gate_turn(gate, HELD) == HELD; }
 void sgrad_gate_release(struct sgrad_gate *gate, bool cancel) {

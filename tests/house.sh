@@ -36,8 +36,7 @@ includes() {
 	}' "${sources[@]}"
 }
 
-# What each file's object defines and uses: file, symbol, type.
-# Of the build in folder $1.
+# Of the build in folder $1: the symbols that each file's object defines and uses, as file, symbol, type.
 symbols() {
 	local object file
 	cd "$1" 2>/dev/null && compgen -G 'runtime/*.lo' >/dev/null ||

@@ -6,6 +6,7 @@
 #include "config.h"
 #include "datasets/datasets.h"
 #include "graphs/runs/run.h"
+#include "runtime/environment.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -193,10 +194,10 @@ static char *nothing_to_cut(const struct sgrad__run *r) {
 }
 
 static char *fewer_cpus(const struct sgrad__run *r) {
-    const int cpus = sgrad_cpus();
-    if (r->options.cpus <= cpus) return NULL;
-    return sgrad_format("%d: %d workers take turns on the %d %s here, and are no faster than %d", r->options.cpus,
-                        r->options.cpus, cpus, sgrad_plural(cpus, "CPU", "CPUs"), cpus);
+    char *crowding = sgrad_crowding_text(r->options.cpus);
+    char *text = crowding ? sgrad_format("%d: %s", r->options.cpus, crowding) : NULL;
+    free(crowding);
+    return text;
 }
 
 static char *warms_up_to_the_end(const struct sgrad__run *r) {

@@ -263,23 +263,23 @@ void sgrad__runner_tell_stall(const struct sgrad__runner *r) {
 
 static struct sgrad__slot *in_flight(struct sgrad__runner *r, long step) { return &r->slot[step % r->program->window]; }
 
-/* The newest first: a step changes nothing before the one before it has. */
-static void cancel(struct sgrad__runner *r) {
-    for (long i = r->submitted - 1; i >= r->finished; i--) {
-        struct sgrad__slot *slot = in_flight(r, i);
-        if (!slot->finished) slot->cancelled = sgrad_gate_cancel(&slot->gate);
-        if (!slot->cancelled) return;
-    }
+/* May its step still be cancelled, or is it already? Called within the monitor. */
+static bool is_held(struct sgrad__slot *slot) {
+    return slot->cancelled || (!slot->finished && sgrad_gate_hold(&slot->gate));
+}
+
+/* The newest first: a step changes nothing before the one before it has. Called within the monitor. */
+static int hold(struct sgrad__runner *r) {
+    long end = r->submitted;
+    while (r->can_cancel && end > r->finished && is_held(in_flight(r, end - 1))) end--;
+    return (int)(end - r->finished);
 }
 
 int sgrad__runner_hold(struct sgrad__runner *r) {
-    long end = r->submitted;
     sgrad_monitor_enter(r->monitor);
-    while (r->can_cancel && end > r->finished && !in_flight(r, end - 1)->finished &&
-           sgrad_gate_hold(&in_flight(r, end - 1)->gate))
-        end--;
+    const int kept = hold(r);
     sgrad_monitor_leave(r->monitor);
-    return (int)(end - r->finished);
+    return kept;
 }
 
 void sgrad__runner_release(struct sgrad__runner *r, int kept) {
@@ -290,11 +290,12 @@ void sgrad__runner_release(struct sgrad__runner *r, int kept) {
     }
 }
 
-/* The run is to end. One rank cancels at once; several vote, in the oldest step that has not done so (sgrad__vote_kernel). */
+/* The run is to end. One rank cancels at once; several vote, in the oldest step that has not voted (sgrad__vote_kernel). Called
+ * within the monitor. */
 static void hear(struct sgrad__runner *r) {
     static const float yes = 1;
-    if (r->alone && r->can_cancel) cancel(r);
-    else if (!r->alone)
+    if (r->alone) sgrad__runner_release(r, hold(r));
+    else
         for (long i = r->finished; i < r->submitted; i++)
             __atomic_store(&in_flight(r, i)->step.stop, &yes, __ATOMIC_RELAXED);
 }

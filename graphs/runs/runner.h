@@ -42,14 +42,14 @@ struct sgrad__runner {
     struct sgrad_monitor *monitor;
     struct sgrad_monitor *listener;     /* told, too, when a step has ended; NULL: nobody waits for several runners */
     bool *stays;                        /* by instruction: what it changes outlives the step */
-    bool can_cancel;                    /* no instruction outlives its step, or sends what another rank's next step begins with */
+    bool can_cancel;                    /* no instruction outlives its step, and no message changes weights or states */
     bool alone;                         /* steps are this rank's alone */
     bool (*asked)(const void *arg);     /* while a wait goes on: is the run to end? NULL: it never is */
     const void *asked_arg;
 };
-/* Ranks cancel the steps in flight of which no rank has changed anything that outlives them: the newest ones. All ranks call hold
- * when the same step has ended, agree on the most of what it returns, and call release with that, before the next wait. Between
- * the two calls no step in flight changes anything. */
+/* Ranks cancel the steps in flight that have changed no weight or state on any rank: the newest ones. After the same step, all
+ * ranks call hold, compute the maximum of the numbers that it returns, and call release with that maximum before the next wait.
+ * Between the two calls the steps that hold does not count change nothing. */
 int sgrad__runner_hold(struct sgrad__runner *runner);               /* returns how many steps in flight take place on this rank */
 void sgrad__runner_release(struct sgrad__runner *runner, int kept); /* the oldest KEPT take place, the others are cancelled */
 /* The content of an output that is doubles; NULL where there is no such output (-1). */

@@ -6,7 +6,7 @@ import re
 import signal
 import subprocess
 
-from run import RANKS, REFERENCE, Skip, by_rank, command, content, events, folder, losses, main, ranks, resuming, stargrad, wait_for_steps
+from run import RANKS, REFERENCE, Skip, by_rank, children_of, command, content, events, folder, losses, main, ranks, resuming, stargrad, wait_for_steps
 
 RUN = ("train", "--model", "convnet", "--data", "synthetic:16x16x3,10,512", "--batch", 64, "--epochs", 3, "--lr", 0.05, "--bn-group", "global",
        "--deterministic", "--checkpoint-every", "3s", "--cpus", 1)
@@ -175,11 +175,6 @@ def test_launch_leaves_out_a_host_that_is_gone():
         for name in agents:
             del os.environ[name]
     assert status == 0 and "on 2 ranks" in said and "not reached: gone.invalid" in said, said      # 3 do not share 64
-
-
-def children_of(parent):
-    with open(f"/proc/{parent}/task/{parent}/children") as f:
-        return [int(child) for child in f.read().split()]
 
 
 def test_launch_ends_when_told():

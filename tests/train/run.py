@@ -54,6 +54,12 @@ def by_rank(*commands):
     return ["sh", "-c", f"case $OMPI_COMM_WORLD_RANK in {cases} esac"]
 
 
+def children_of(parent):
+    """The processes that PARENT has started, in their order."""
+    with open(f"/proc/{parent}/task/{parent}/children") as f:
+        return [int(child) for child in f.read().split()]
+
+
 def mpirun(count, words, status=0, env=None):
     """The words as a command, on COUNT ranks; STATUS None: which may end as it likes, and all that it says."""
     if not shutil.which("mpirun"):

@@ -8,7 +8,7 @@ import struct
 import time
 
 from resume import RUN, SHORT, history, options, start, whole
-from run import command, content, events, folder, losses, main, mpirun, resuming, stargrad, wait_for_steps, wait_until
+from run import children_of, command, content, events, folder, losses, main, mpirun, resuming, stargrad, wait_for_steps, wait_until
 
 
 def test_signals_end_with_a_checkpoint():
@@ -38,17 +38,8 @@ def test_a_stop_cancels_steps_in_flight():
 
 
 def catching(process, number):
-    """Of a process, or of its children that are named stargrad, one that has a handler of the signal; None: there is none yet."""
-    found = []
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{pid}/stat") as f:
-                name, rest = f.read().rsplit(")", 1)
-        except OSError:
-            continue
-        if rest.split()[1] == str(process.pid) and name.endswith("(stargrad"):
-            found.append(int(pid))
-    for pid in found or [process.pid]:
+    """Of a process and its children, one that runs stargrad and has a handler for the signal; None if there is none yet."""
+    for pid in [process.pid, *children_of(process.pid)]:
         try:
             with open(f"/proc/{pid}/status") as f:
                 said = f.read()

@@ -95,8 +95,8 @@ def test_numbers():
 def test_one_class():
     """A warning, whatever the data are."""
     path = folder("one_class")
-    for part in ("train", "test"):
-        images = f"{path}/images/{'train' if part == 'train' else 'val'}/only"
+    for part, folder_part in (("train", "train"), ("test", "val")):
+        images = f"{path}/images/{folder_part}/only"
         os.makedirs(images)
         for i in range(4):
             with open(f"{images}/{i}.pgm", "wb") as f:
