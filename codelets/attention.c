@@ -102,6 +102,14 @@ static size_t workspace(const struct sgrad_args *a, bool backward) {
 static size_t forward_workspace(const struct sgrad_args *a) { return workspace(a, false); }
 static size_t backward_workspace(const struct sgrad_args *a) { return workspace(a, true); }
 
+/* On a GPU: y·dy of each row of each head. */
+static size_t backward_gpu_workspace(const struct sgrad_args *a) {
+    const struct sgrad_attention *attrs = a->attrs;
+    const int64_t *x = a->view[0].shape.dim;
+    return SGRAD_LINE + (size_t)(x[0] * attrs->heads * x[1]) * sizeof(float);
+}
+static size_t no_workspace(const struct sgrad_args *a) { return (void)a, 0; }
+
 /* COUNT rows of SIZE numbers, STRIDE apart from FROM on, times SCALE: to rows TO_ROW apart. */
 SGRAD_ALWAYS_INLINE void gather(enum sgrad_dtype type, const void *data, int64_t from, int64_t stride, int64_t count,
                                 int64_t size, float scale, float *to, int64_t to_row) {
@@ -441,15 +449,15 @@ const struct sgrad_op sgrad_attention_op = {
     .onnx = onnx,
     .forward = { { { .name = "attention forward", .kind = &sgrad_forward_kind, .cpu = forward,
                      .cuda = SGRAD_ON_CUDA(sgrad__attention_forward_cuda), .workspace = forward_workspace,
-                     .flops = forward_flops },
+                     .gpu_workspace = no_workspace, .flops = forward_flops },
                    { SGRAD_IN(X, 0), SGRAD_OUT(Y, 0), SGRAD_OUT(KEEP, 0) } } },
     .inference = { { { .name = "attention inference", .kind = &sgrad_forward_kind, .cpu = inference,
                      .cuda = SGRAD_ON_CUDA(sgrad__attention_inference_cuda),
-                       .workspace = forward_workspace, .flops = forward_flops },
+                       .workspace = forward_workspace, .gpu_workspace = no_workspace, .flops = forward_flops },
                      { SGRAD_IN(X, 0), SGRAD_OUT(Y, 0), SGRAD_OUT(KEEP, 0), SGRAD_INOUT(S, 0) } } },
     .backward = { { { .name = "attention backward", .kind = &sgrad_backward_kind, .cpu = backward,
                      .cuda = SGRAD_ON_CUDA(sgrad__attention_backward_cuda),
-                      .workspace = backward_workspace, .flops = backward_flops },
+                      .workspace = backward_workspace, .gpu_workspace = backward_gpu_workspace, .flops = backward_flops },
                     { SGRAD_IN(X, 0), SGRAD_IN(Y, 0), SGRAD_IN(DY, 0), SGRAD_IN(KEEP, 0), SGRAD_OUT(DX, 0) } } },
     .tests = {
         { "one row, one head", { { 3, { 1, 1, 12 } } }, &(struct sgrad_attention){ .heads = 1, .causal = true } },
@@ -457,5 +465,8 @@ const struct sgrad_op sgrad_attention_op = {
         { "3 heads of 16", { { 3, { 2, 9, 144 } } }, &(struct sgrad_attention){ .heads = 3 } },
         { "two blocks, causal", { { 3, { 1, 67, 48 } } }, &(struct sgrad_attention){ .heads = 1, .causal = true } },
         { "three blocks", { { 3, { 1, 130, 24 } } }, &(struct sgrad_attention){ .heads = 2 } },
+        { "2 heads of 64, causal", { { 3, { 1, 75, 384 } } }, &(struct sgrad_attention){ .heads = 2, .causal = true } },
+        { "a head of 100", { { 3, { 1, 40, 300 } } }, &(struct sgrad_attention){ .heads = 1 } },
+        { "a head of 136, causal", { { 3, { 1, 5, 408 } } }, &(struct sgrad_attention){ .heads = 1, .causal = true } },
     },
 };

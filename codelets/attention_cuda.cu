@@ -1,145 +1,307 @@
-/* attention_cuda.cu: attention.c on CUDA devices. A warp looks after a query, and passes along its keys with a running maximum;
- * its threads share a head's columns. Backward, a warp looks after a query for dq, and after a key for dk and dv, so that nobody
- * adds to what another writes. Scores are never written.
+/* attention_cuda.cu: attention.c on CUDA devices: scores and products on tensor cores, block by block, and never written.
  *
- * Limits: no tensor cores. */
+ *     forward             a block has 64 queries and passes along the keys      s = q kᵀ, p = exp(s - max), y = y·shrink + p v
+ *     backward, queries   likewise                                              ds = p (dy vᵀ - y·dy), dq += ds k
+ *     backward, keys      a block has 64 keys and passes along the queries      dv += pᵀ dy, dk += dsᵀ q
+ *
+ * A warp has 16 rows of its block, as left factors and as sums, in registers; the other side's rows come as tiles to shared
+ * memory. Backward computes p twice, so that no two blocks add to one number: the bits are the same each time.
+ *
+ * Heads of more than 128 numbers, which are rare, and a row a step have attention_rows.h.
+ *
+ * Source: T. Dao, FlashAttention-2: faster attention with better parallelism and work partitioning, 2023. */
 #include <cmath>
 
-#include "codelets/cuda.h"
+#include "codelets/attention_rows.h"
 #include "codelets/ops/attention.h"
+#include "codelets/tensor_cores.h"
 
-#define COLUMNS 16 /* of a head, at most, that a thread has: SGRAD_ROW / 32 */
+/* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
-/* A head's matrix: element (t,c) is at[t * stride + c]. What threads have of a row they have of all: columns 32 apart. */
-template <typename T> struct matrix {
-    const T *at;
-    int64_t stride;
-    __device__ void load(int t, int size, float *v, float scale = 1) const {
-        for (int c = threadIdx.x, k = 0; c < size; c += 32, k++) v[k] = (float)at[t * stride + c] * scale;
+#define WARPS 4
+#define ROWS  (16 * WARPS) /* of a block */
+#define LOG2E 1.44269504f
+
+/* Of arithmetic A and heads of at most DIM numbers; what is there beyond a head's size, and beyond the last row, is 0. A tile has
+ * as many ROWS, and factors are HELD in registers, as registers suffice for: SUMS of 16 × DIM numbers are in them, too. */
+template <typename A, int DIM, int SUMS> struct tiling {
+    typedef typename A::type type;
+    static constexpr int bytes = DIM * sizeof(type) * (SUMS > 1 ? 2 : 1);
+    static constexpr int rows = bytes <= 128 && A::depth == 16 ? 64 : bytes <= 512 ? 32 : 16;
+    static constexpr int steps = DIM / A::depth, columns = DIM / 8, scores = rows / 8, wide = DIM + A::spare;
+    static constexpr int stages = 4 * rows * wide * sizeof(type) <= 48 << 10 ? 2 : 1; /* tiles of the next turn are under way */
+    typedef type pair[2][rows * wide];
+};
+
+/* 16 rows as left factors. Where registers are short they are not HELD, but loaded again. */
+template <typename A, int DIM, bool HELD> struct left_rows {
+    typedef typename A::type type;
+    struct matrix<type> from;
+    int first, count, size;
+    sgrad__left held[HELD ? DIM / A::depth : 1];
+
+    __device__ left_rows(struct matrix<type> m, int row, const struct sizes &s) : from(m), first(row), count(s.T), size(s.size) {
+        if constexpr (HELD)
+            for (int j = 0; j < DIM / A::depth; j++) held[j] = load(j);
     }
-    __device__ float times(int t, int size, const float *v) const {
-        float sum = 0;
-        for (int c = threadIdx.x, k = 0; c < size; c += 32, k++) sum += (float)at[t * stride + c] * v[k];
-        return sgrad__warp_sum(sum);
+    __device__ sgrad__left load(int j) const {
+        const int row = first + threadIdx.x / 4;
+        const type *low = from.at + (int64_t)row * from.stride, *high = low + 8 * from.stride;
+        if (size == DIM && first + 16 <= count) return A::left_at(low, high, j * A::depth);
+        return A::left_from(row, j * A::depth,
+                            [=](int r, int c) { return r < count && c < size ? (float)from.at[r * from.stride + c] : 0.0f; });
     }
-    __device__ void add_to(float *sum, int t, int size, float factor) const {
-        for (int c = threadIdx.x, k = 0; c < size; c += 32, k++) sum[k] += (float)at[t * stride + c] * factor;
+    __device__ sgrad__left operator[](int j) const {
+        if constexpr (HELD)
+            return held[j];
+        else
+            return load(j);
     }
 };
 
-struct sizes {
-    int T, width, heads, size; /* rows of a sample; C; heads; C / heads */
-    bool causal;
-};
-
-/* Of keys and values 0 … COUNT - 1: y = Σ p v. Returns log Σ exp. */
-template <typename K, typename T>
-static __device__ inline float attend(const float *q, struct matrix<K> keys, struct matrix<K> values, int count, int size, T *y) {
-    float sum[COLUMNS] = {}, most = -INFINITY, total = 0;
-    for (int j = 0; j < count; j++) {
-        const float score = keys.times(j, size, q), before = most;
-        most = score > most || score != score ? score : most;
-        const float shrink = before == most ? 1 : expf(before - most), p = expf(score - most);
-        total = total * shrink + p;
-        for (float &e : sum) e *= shrink;
-        values.add_to(sum, j, size, p);
+/* Rows FROM … of M to a tile, by all threads of the block. */
+template <typename A, int DIM, typename t>
+static __device__ void load_tile(typename A::type *tile, struct matrix<typename A::type> m, int from, const struct sizes &s) {
+    constexpr int most = 16 / sizeof(typename A::type);
+    typedef sgrad__pack<typename A::type, most> pack;
+    for (int i = threadIdx.y * 32 + threadIdx.x; i < t::rows * DIM / most; i += 32 * WARPS) {
+        const int row = i / (DIM / most), column = i % (DIM / most) * most;
+        const typename A::type *x = m.at + (int64_t)(from + row) * m.stride + column;
+        typename A::type *to = tile + row * t::wide + column;
+        if (from + row < s.T && s.size == DIM) {
+            copy_later(to, x);
+            continue;
+        }
+        pack p = {};
+        for (int j = 0; j < most && from + row < s.T; j++)
+            if (column + j < s.size) p.at[j] = x[j];
+        *(pack *)to = p;
     }
-    for (int c = threadIdx.x, k = 0; c < size; c += 32, k++) y[c] = sum[k] / total;
-    return most + logf(total);
 }
 
-/* Row ROW of all N·heads·T: its place in the sample, and where its head's matrices begin. */
-template <typename T> struct head {
-    int t;
-    int64_t in, out; /* of (N,T,3C) and of (N,T,C) */
-    struct matrix<T> q, k, v;
-    __device__ head(const struct sizes &s, uint32_t row, const T *x) {
-        const int64_t number = row / s.T, first = number / s.heads * s.T * s.width, column = number % s.heads * s.size;
-        t = (int)(row % s.T), in = 3 * first + column, out = first + column;
-        q = { x + in, 3 * s.width }, k = { q.at + s.width, q.stride }, v = { k.at + s.width, q.stride };
+/* Passes along rows BEGIN … END - 1 of A and B: WORK(from, stage, tile of a, tile of b). BESIDE(from, stage) loads what else a
+ * turn needs. */
+template <typename A, int DIM, typename t, typename Beside, typename Work>
+static __device__ void pass(typename t::pair *tile, struct matrix<typename A::type> a, struct matrix<typename A::type> b,
+                            int begin, int end, const struct sizes &s, Beside beside, Work work) {
+    const auto load = [&](int from, int stage) {
+        load_tile<A, DIM, t>(tile[stage][0], a, from, s);
+        load_tile<A, DIM, t>(tile[stage][1], b, from, s);
+        beside(from, stage);
+        end_copies();
+    };
+    load(begin, 0);
+    for (int from = begin, stage = 0; from < end; from += t::rows) {
+        const int next = from + t::rows;
+        if (t::stages == 2 && next < end) {
+            load(next, 1 - stage);
+            wait_for_copies<1>();
+        } else {
+            wait_for_copies<0>();
+        }
+        __syncthreads();
+        work(from, stage, tile[stage][0], tile[stage][1]);
+        __syncthreads();
+        if (t::stages == 2)
+            stage = 1 - stage;
+        else if (next < end)
+            load(next, 0);
     }
-};
-
-/* x (N,T,3C), y (N,T,C), keep (N,heads,T) */
-template <typename T> static __global__ void forward(uint32_t rows, struct sizes s, const T *x, T *y, float *keep) {
-    const uint32_t row = sgrad__warp();
-    if (row >= rows) return;
-    const struct head<T> h(s, row, x);
-    float q[COLUMNS];
-    h.q.load(h.t, s.size, q, 1 / sqrtf((float)s.size));
-    const float log_sum = attend(q, h.k, h.v, s.causal ? h.t + 1 : s.T, s.size, y + h.out + (int64_t)h.t * s.width);
-    if (threadIdx.x == 0) keep[row] = log_sum;
 }
 
-/* dq of dx (N,T,3C), from x (N,T,3C), y, dy (N,T,C), keep (N,heads,T) */
-template <typename T>
-static __global__ void backward_queries(uint32_t rows, struct sizes s, const T *x, const T *y, const T *dy, const float *keep,
-                                        T *dx, bool add) {
-    const uint32_t row = sgrad__warp();
-    if (row >= rows) return;
-    const struct head<T> h(s, row, x);
-    const struct matrix<T> of_y = { y + h.out, s.width }, of_dy = { dy + h.out, s.width };
+/* sum (16 × rows of the tile) = left · tileᵀ */
+template <typename A, typename t, typename Left>
+static __device__ void multiply_along(sgrad__tile_sum *sum, const Left &left, const typename A::type *tile) {
+    for (int n = 0; n < t::scores; n++) sum[n] = {};
+    _Pragma("unroll") for (int j = 0; j < t::steps; j++) {
+        const sgrad__left l = left[j];
+        _Pragma("unroll") for (int n = 0; n < t::scores; n += 2) {
+            sgrad__right r[2];
+            A::right_along(r, tile, t::wide, 8 * n, j * A::depth);
+            A::multiply(&sum[n], l, r[0]), A::multiply(&sum[n + 1], l, r[1]);
+        }
+    }
+}
+
+/* sum (16 × DIM) += p · tile, p (16 × rows of the tile) */
+template <typename A, typename t>
+static __device__ void multiply_across(sgrad__tile_sum *sum, const sgrad__tile_sum *p, const typename A::type *tile) {
+    _Pragma("unroll") for (int j = 0; j < t::rows / A::depth; j++) {
+        const sgrad__left l = A::left_of(p, j);
+        _Pragma("unroll") for (int n = 0; n < t::columns; n += 2) {
+            sgrad__right r[2];
+            A::right_across(r, tile, t::wide, 8 * n, j * A::depth);
+            A::multiply(&sum[n], l, r[0]), A::multiply(&sum[n + 1], l, r[1]);
+        }
+    }
+}
+
+/* What the four threads that share a row have. */
+static __device__ inline float sum_of_four(float x) {
+    x += __shfl_xor_sync(~0u, x, 1);
+    return x + __shfl_xor_sync(~0u, x, 2);
+}
+static __device__ inline float most_of_four(float x) {
+    x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
+    return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
+}
+
+/* A warp's rows of sums, those that there are, times FACTOR, to TO (rows, STRIDE), which may be added to. FACTOR is of rows g,
+ * g+8. */
+template <typename A, int DIM>
+static __device__ void store_rows(const sgrad__tile_sum *sum, const float *factor, typename A::type *to, int64_t stride,
+                                  int first, const struct sizes &s, bool add) {
+    _Pragma("unroll") for (int n = 0; n < DIM / 8; n++) for (int e = 0; e < 4; e++) {
+        const int row = first + threadIdx.x / 4 + 8 * (e / 2), c = 8 * n + 2 * (threadIdx.x % 4) + e % 2;
+        if (row >= s.T || c >= s.size) continue;
+        typename A::type *y = to + row * stride + c;
+        *y = (add ? (float)*y : 0) + sum[n].at[e] * factor[e / 2];
+    }
+}
+
+/* Which block of which head this is. Of a causal head those with the most keys come first. */
+struct part {
+    int64_t number;
+    int first;
+    __device__ part(const struct sizes &s, bool backwards) {
+        const uint32_t blocks = (uint32_t)sgrad__ceil(s.T, ROWS), block = blockIdx.x % blocks;
+        number = blockIdx.x / blocks;
+        first = (int)(backwards ? blocks - 1 - block : block) * ROWS;
+    }
+    __device__ int of_warp() const { return first + 16 * threadIdx.y; }
+};
+
+/* Does query ROW see key COLUMN? */
+static __device__ inline bool sees(const struct sizes &s, int row, int column) {
+    return row < s.T && column < s.T && (!s.causal || column <= row);
+}
+
+/* x (N,T,3C), y (N,T,C), keep (N,heads,T): log Σ exp of each row of scores */
+template <typename A, int DIM>
+static __global__ void __launch_bounds__(32 * WARPS)
+    forward(struct sizes s, const typename A::type *x, typename A::type *y, float *keep) {
+    using t = tiling<A, DIM, 1>;
+    alignas(16) __shared__ typename t::pair tile[t::stages];
+    const struct part part(s, s.causal);
+    const struct head<typename A::type> h(s, part.number, x);
+    const left_rows<A, DIM, (t::bytes <= 256)> q(h.q, part.of_warp(), s);
     const float scale = 1 / sqrtf((float)s.size);
-    float q[COLUMNS], d[COLUMNS], dq[COLUMNS] = {};
-    h.q.load(h.t, s.size, q, scale);
-    of_dy.load(h.t, s.size, d);
-    const float own = of_y.times(h.t, s.size, d);
-    for (int j = 0; j < (s.causal ? h.t + 1 : s.T); j++) {
-        const float p = expf(h.k.times(j, s.size, q) - keep[row]);
-        h.k.add_to(dq, j, s.size, p * (h.v.times(j, s.size, d) - own));
+    sgrad__tile_sum sum[t::columns], p[t::scores];
+    float most[2] = { -INFINITY, -INFINITY }, total[2] = {};
+    const int end = s.causal ? min(s.T, part.first + ROWS) : s.T;
+    const auto turn = [&](int from, int, const typename A::type *keys, const typename A::type *values) {
+        const bool all = from + t::rows <= s.T && (!s.causal || from + t::rows <= part.of_warp() + 1);
+        multiply_along<A, t>(p, q, keys);
+        for (int i = 0; i < 2; i++) {
+            const int row = part.of_warp() + threadIdx.x / 4 + 8 * i;
+            float here = most[i], added = 0;
+            _Pragma("unroll") for (int n = 0; n < t::scores; n++) for (int e = 2 * i; e < 2 * i + 2; e++) {
+                const int column = from + 8 * n + 2 * (threadIdx.x % 4) + e % 2;
+                if (!all && (column >= s.T || (s.causal && column > row))) p[n].at[e] = -INFINITY;
+                here = fmaxf(here, p[n].at[e]);
+            }
+            here = most_of_four(here);
+            const float zero = here == -INFINITY ? 0 : here * scale * LOG2E, shrink = power_of_2(most[i] * scale * LOG2E - zero);
+            _Pragma("unroll") for (int n = 0; n < t::scores; n++) for (int e = 2 * i; e < 2 * i + 2; e++) {
+                p[n].at[e] = power_of_2(p[n].at[e] * scale * LOG2E - zero);
+                added += p[n].at[e];
+            }
+            total[i] = total[i] * shrink + added;
+            most[i] = here;
+            _Pragma("unroll") for (int n = 0; n < t::columns; n++) sum[n].at[2 * i] *= shrink, sum[n].at[2 * i + 1] *= shrink;
+        }
+        multiply_across<A, t>(sum, p, values);
+    };
+    pass<A, DIM, t>(
+        tile, h.k, h.v, 0, end, s, [](int, int) {}, turn);
+    float factor[2];
+    for (int i = 0; i < 2; i++) {
+        const int row = part.of_warp() + threadIdx.x / 4 + 8 * i;
+        total[i] = sum_of_four(total[i]);
+        factor[i] = 1 / total[i];
+        if (row < s.T && threadIdx.x % 4 == 0) keep[part.number * s.T + row] = most[i] * scale + logf(total[i]);
     }
-    dx += h.in + (int64_t)h.t * 3 * s.width;
-    for (int c = threadIdx.x, k = 0; c < s.size; c += 32, k++) dx[c] = (add ? (float)dx[c] : 0) + dq[k] * scale;
+    store_rows<A, DIM>(sum, factor, y + h.out, s.width, part.of_warp(), s, false);
+}
+
+/* dq of dx (N,T,3C), and own (N,heads,T), each row's y·dy; from x (N,T,3C), y, dy (N,T,C), keep (N,heads,T) */
+template <typename A, int DIM>
+static __global__ void __launch_bounds__(32 * WARPS)
+    backward_queries(struct sizes s, const typename A::type *x, const typename A::type *y, const typename A::type *dy,
+                     const float *keep, float *own, typename A::type *dx, bool add) {
+    using t = tiling<A, DIM, 1>;
+    alignas(16) __shared__ typename t::pair tile[t::stages];
+    const struct part part(s, s.causal);
+    const struct head<typename A::type> h(s, part.number, x);
+    const left_rows<A, DIM, (t::bytes <= 128)> q(h.q, part.of_warp(), s), d({ dy + h.out, s.width }, part.of_warp(), s);
+    const left_rows<A, DIM, false> of_y({ y + h.out, s.width }, part.of_warp(), s);
+    const float scale = 1 / sqrtf((float)s.size);
+    float log_sum[2], product[2] = {};
+    _Pragma("unroll") for (int j = 0; j < t::steps; j++) A::dot(product, of_y[j], d[j]);
+    for (int i = 0; i < 2; i++) {
+        const int row = part.of_warp() + threadIdx.x / 4 + 8 * i;
+        product[i] = sum_of_four(product[i]);
+        log_sum[i] = row < s.T ? keep[part.number * s.T + row] * LOG2E : 0;
+        if (row < s.T && threadIdx.x % 4 == 0) own[part.number * s.T + row] = product[i];
+    }
+    sgrad__tile_sum dq[t::columns], p[t::scores], ds[t::scores];
+    const int end = s.causal ? min(s.T, part.first + ROWS) : s.T;
+    const auto turn = [&](int from, int, const typename A::type *keys, const typename A::type *values) {
+        const bool all =
+            part.of_warp() + 16 <= s.T && from + t::rows <= s.T && (!s.causal || from + t::rows <= part.of_warp() + 1);
+        multiply_along<A, t>(p, q, keys);
+        multiply_along<A, t>(ds, d, values);
+        _Pragma("unroll") for (int n = 0; n < t::scores; n++) for (int e = 0; e < 4; e++) {
+            const int row = part.of_warp() + threadIdx.x / 4 + 8 * (e / 2);
+            const int column = from + 8 * n + 2 * (threadIdx.x % 4) + e % 2;
+            const float share = all || sees(s, row, column) ? power_of_2(p[n].at[e] * scale * LOG2E - log_sum[e / 2]) : 0;
+            ds[n].at[e] = share * (ds[n].at[e] - product[e / 2]);
+        }
+        multiply_across<A, t>(dq, ds, keys);
+    };
+    pass<A, DIM, t>(
+        tile, h.k, h.v, 0, end, s, [](int, int) {}, turn);
+    const float factor[2] = { scale, scale };
+    store_rows<A, DIM>(dq, factor, dx + h.in, 3 * s.width, part.of_warp(), s, add);
 }
 
 /* dk and dv of dx */
-template <typename T>
-static __global__ void backward_keys(uint32_t rows, struct sizes s, const T *x, const T *y, const T *dy, const float *keep, T *dx,
-                                     bool add) {
-    const uint32_t row = sgrad__warp();
-    if (row >= rows) return;
-    const struct head<T> h(s, row, x);
-    const struct matrix<T> of_y = { y + h.out, s.width }, of_dy = { dy + h.out, s.width };
+template <typename A, int DIM>
+static __global__ void __launch_bounds__(32 * WARPS)
+    backward_keys(struct sizes s, const typename A::type *x, const typename A::type *dy, const float *keep, const float *own,
+                  typename A::type *dx, bool add) {
+    using t = tiling<A, DIM, 2>;
+    alignas(16) __shared__ typename t::pair tile[t::stages];
+    __shared__ float log_sum[t::stages][t::rows], product[t::stages][t::rows];
+    const struct part part(s, false);
+    const struct head<typename A::type> h(s, part.number, x);
+    const struct matrix<typename A::type> of_dy = { dy + h.out, s.width };
+    const left_rows<A, DIM, (t::bytes <= 256)> k(h.k, part.of_warp(), s), v(h.v, part.of_warp(), s);
     const float scale = 1 / sqrtf((float)s.size);
-    float key[COLUMNS], value[COLUMNS], d[COLUMNS], dk[COLUMNS] = {}, dv[COLUMNS] = {};
-    h.k.load(h.t, s.size, key, scale);
-    h.v.load(h.t, s.size, value);
-    for (int i = s.causal ? h.t : 0; i < s.T; i++) {
-        of_dy.load(i, s.size, d);
-        const float p = expf(h.q.times(i, s.size, key) - keep[row - h.t + i]);
-        of_dy.add_to(dv, i, s.size, p);
-        h.q.add_to(dk, i, s.size, p * (of_dy.times(i, s.size, value) - of_y.times(i, s.size, d)) * scale);
-    }
-    dx += h.in + (int64_t)h.t * 3 * s.width + s.width;
-    for (int c = threadIdx.x, k = 0; c < s.size; c += 32, k++) {
-        dx[c] = (add ? (float)dx[c] : 0) + dk[k];
-        dx[s.width + c] = (add ? (float)dx[s.width + c] : 0) + dv[k];
-    }
-}
-
-/* ---- a row a step ------------------------------------------------------------------------------------------------ */
-
-/* x (1,1,3C), cache (2,places,C): the keys and values of the step's place */
-template <typename T>
-static __global__ void remember(uint32_t n, const struct sgrad_step *step, int places, const T *x, float *cache) {
-    const uint32_t i = sgrad__thread();
-    if (i >= n) return;
-    const int place = (int)step->number - 1;
-    cache[(int64_t)place * n + i] = (float)x[n + i];
-    cache[((int64_t)places + place) * n + i] = (float)x[2 * n + i];
-}
-
-template <typename T>
-static __global__ void attend_to_cache(uint32_t heads, struct sizes s, const struct sgrad_step *step, int places, const T *x,
-                                       const float *cache, T *y) {
-    const uint32_t number = sgrad__warp();
-    if (number >= heads) return;
-    const struct matrix<T> queries = { x + number * s.size, 0 };
-    const struct matrix<float> keys = { cache + number * s.size, s.width };
-    const struct matrix<float> values = { keys.at + (int64_t)places * s.width, s.width };
-    float q[COLUMNS];
-    queries.load(0, s.size, q, 1 / sqrtf((float)s.size));
-    attend(q, keys, values, (int)step->number, s.size, y + number * s.size);
+    sgrad__tile_sum dk[t::columns], dv[t::columns], p[t::scores], ds[t::scores];
+    const auto beside = [&](int from, int stage) {
+        for (int i = threadIdx.y * 32 + threadIdx.x; i < t::rows; i += 32 * WARPS) {
+            const int64_t row = part.number * s.T + from + i;
+            log_sum[stage][i] = from + i < s.T ? keep[row] * LOG2E : 0, product[stage][i] = from + i < s.T ? own[row] : 0;
+        }
+    };
+    const auto turn = [&](int from, int stage, const typename A::type *queries, const typename A::type *slopes) {
+        const bool all = part.of_warp() + 16 <= s.T && from + t::rows <= s.T && (!s.causal || from >= part.of_warp() + 15);
+        multiply_along<A, t>(p, k, queries);
+        multiply_along<A, t>(ds, v, slopes);
+        _Pragma("unroll") for (int n = 0; n < t::scores; n++) for (int e = 0; e < 4; e++) {
+            const int row = part.of_warp() + threadIdx.x / 4 + 8 * (e / 2), i = 8 * n + 2 * (threadIdx.x % 4) + e % 2;
+            const bool seen = all || sees(s, from + i, row);
+            p[n].at[e] = seen ? power_of_2(p[n].at[e] * scale * LOG2E - log_sum[stage][i]) : 0;
+            ds[n].at[e] = p[n].at[e] * (ds[n].at[e] - product[stage][i]);
+        }
+        multiply_across<A, t>(dv, p, slopes);
+        multiply_across<A, t>(dk, ds, queries);
+    };
+    pass<A, DIM, t>(tile, h.q, of_dy, s.causal ? part.first : 0, s.T, s, beside, turn);
+    const float factor[2] = { scale, scale }, one[2] = { 1, 1 };
+    store_rows<A, DIM>(dk, factor, dx + h.in + s.width, 3 * s.width, part.of_warp(), s, add);
+    store_rows<A, DIM>(dv, one, dx + h.in + 2 * s.width, 3 * s.width, part.of_warp(), s, add);
 }
 
 /* ---- tasks ------------------------------------------------------------------------------------------------------- */
@@ -151,14 +313,36 @@ static struct sizes sizes_of(const struct sgrad_args *a) {
     return { (int)x[1], width, attrs->heads, width / attrs->heads, attrs->causal };
 }
 
-static int64_t rows_of(const struct sgrad_args *a, const struct sizes &s) { return a->view[0].shape.dim[0] * s.heads * s.T; }
+static int64_t heads_of(const struct sgrad_args *a, const struct sizes &s) { return a->view[0].shape.dim[0] * s.heads; }
+
+/* Calls blocks(arithmetic, dim, grid), or rows(element) where a head is too large for blocks. */
+template <typename Blocks, typename Rows>
+static void with_shape(const struct sgrad_args *a, const struct sizes &s, Blocks blocks, Rows rows) {
+    const int64_t grid = heads_of(a, s) * sgrad__ceil(s.T, ROWS);
+    if (s.size > 128) return sgrad__with_type(a->view[0].dtype, rows);
+    if (grid > INT32_MAX) sgrad_cuda_fail("operand too large", "a launch");
+    sgrad__with_arithmetic(a->view[0].dtype, a->tf32, [=](auto arithmetic) {
+        if (s.size <= 32)
+            blocks(arithmetic, std::integral_constant<int, 32>(), dim3((unsigned)grid));
+        else if (s.size <= 64)
+            blocks(arithmetic, std::integral_constant<int, 64>(), dim3((unsigned)grid));
+        else
+            blocks(arithmetic, std::integral_constant<int, 128>(), dim3((unsigned)grid));
+    });
+}
 
 /* x (N,T,3C), y (N,T,C), keep (N,heads,T) */
 extern "C" void sgrad__attention_forward_cuda(const struct sgrad_args *a) {
     const struct sizes s = sizes_of(a);
-    sgrad__with_type(a->view[0].dtype, [=](auto type) {
-        sgrad__launch_warps(forward<decltype(type)>, rows_of(a, s), s, a->data[0], a->data[1], a->data[2]);
-    });
+    with_shape(
+        a, s,
+        [=](auto arithmetic, auto dim, dim3 grid) {
+            sgrad__launch_grid(forward<decltype(arithmetic), dim.value>, grid, dim3(32, WARPS), s, a->data[0], a->data[1],
+                               a->data[2]);
+        },
+        [=](auto type) {
+            sgrad__launch_warps(forward_rows<decltype(type)>, heads_of(a, s) * s.T, s, a->data[0], a->data[1], a->data[2]);
+        });
 }
 
 /* x (N,T,3C), y (N,T,C), keep (N,heads,T), cache (2,places,C) or absent */
@@ -173,14 +357,25 @@ extern "C" void sgrad__attention_inference_cuda(const struct sgrad_args *a) {
     });
 }
 
-/* x (N,T,3C), y, dy (N,T,C), keep (N,heads,T), dx (N,T,3C) */
+/* x (N,T,3C), y, dy (N,T,C), keep (N,heads,T), dx (N,T,3C); workspace: own (N,heads,T) */
 extern "C" void sgrad__attention_backward_cuda(const struct sgrad_args *a) {
     const struct sizes s = sizes_of(a);
     const bool add = sgrad_adds(a, 4);
-    sgrad__with_type(a->view[0].dtype, [=](auto type) {
-        using T = decltype(type);
-        sgrad__launch_warps(backward_queries<T>, rows_of(a, s), s, a->data[0], a->data[1], a->data[2], a->data[3], a->data[4],
-                            add);
-        sgrad__launch_warps(backward_keys<T>, rows_of(a, s), s, a->data[0], a->data[1], a->data[2], a->data[3], a->data[4], add);
-    });
+    void *own = (void *)sgrad_aligned((size_t)a->workspace);
+    with_shape(
+        a, s,
+        [=](auto arithmetic, auto dim, dim3 grid) {
+            using A = decltype(arithmetic);
+            sgrad__launch_grid(backward_queries<A, dim.value>, grid, dim3(32, WARPS), s, a->data[0], a->data[1], a->data[2],
+                               a->data[3], own, a->data[4], add);
+            sgrad__launch_grid(backward_keys<A, dim.value>, grid, dim3(32, WARPS), s, a->data[0], a->data[2], a->data[3], own,
+                               a->data[4], add);
+        },
+        [=](auto type) {
+            using T = decltype(type);
+            sgrad__launch_warps(backward_query_rows<T>, heads_of(a, s) * s.T, s, a->data[0], a->data[1], a->data[2], a->data[3],
+                                a->data[4], add);
+            sgrad__launch_warps(backward_key_rows<T>, heads_of(a, s) * s.T, s, a->data[0], a->data[1], a->data[2], a->data[3],
+                                a->data[4], add);
+        });
 }

@@ -26,12 +26,15 @@ ENDS = {
     "cuBLAS's handle with another device's stream": "a handle of device 1 has a stream of device 0",
     "load that is not aligned": "16 bytes at once at",
     "store that is not aligned": "16 bytes at once at",
+    "copy that is not waited for": "a thread ends without waiting for its copies",
+    "copy that is not aligned": "which are no multiples of 16",
+    "lanes apart": "lanes of a warp wait for different instructions",
 }
 RETURNS = {
     "event of another device": "cudaErrorInvalidResourceHandle", "event without an end": "cudaErrorInvalidResourceHandle",
     "launch on another device's stream": "cudaErrorInvalidResourceHandle",
 }
-KEPT = ["none", "aligned"]
+KEPT = ["none", "aligned", "copy that is waited for"]
 
 
 def rule(name):
@@ -59,7 +62,7 @@ def test_returns(name):
 
 def test_kept():
     assert rule("none").stdout == "cudaSuccess\ncapture: cudaSuccess\nend\n"
-    assert rule("aligned").stdout == "end\n"
+    assert rule("aligned").stdout == rule("copy that is waited for").stdout == "end\n"
 
 
 def test_all_are_tested():

@@ -5,6 +5,7 @@
  *
  *     threads.cc     the threads of a block, barriers, exchanges in a warp
  *     runtime.cc     the functions of the CUDA runtime that StarPU and Stargrad call: devices, memory, streams, events, copies
+ *     matrices.cc    products of matrices by a warp
  *     libraries.cc   the functions of cuDNN and cuBLAS that Stargrad calls
  *
  * A program's own functions come before those of shared libraries, so StarPU's library, too, calls these.
@@ -63,6 +64,22 @@ void barrier();
 
 /* Of a kernel's thread: hands VALUE to the lanes of its warp, and takes that of lane (its own ^ LANES). */
 uint64_t exchange(uint64_t value, unsigned lanes);
+
+/* Of a kernel's thread: WORK, once, when all lanes of its warp have come for it; data[i] is what lane i brought. */
+void together(void (*work)(void *const data[32]), void *data);
+
+/* Matrix instructions (matrices.cc): codelets/tensor_cores.h. */
+void multiply_bf16(float *sum, const uint32_t *left, const uint32_t *right);
+void multiply_tf32(float *sum, const uint32_t *left, const uint32_t *right);
+uint32_t round_to_tf32(float x);
+void load_matrices(uint32_t *to, const void *row);
+void load_turned_matrices(uint32_t *to, const void *row);
+
+/* Copies of 16 bytes that are under way until they are waited for: as NaN till then. */
+void copy_later(void *to, const void *from);
+void end_copies();
+void wait_for(int left);
+template <int LEFT> void wait_for_copies() { wait_for(LEFT); }
 
 /* The device that STREAM is on. */
 int device_of_stream(cudaStream_t stream);

@@ -7,7 +7,7 @@
 #include <cublas_v2.h>
 #include <thread>
 
-#include "codelets/cuda.h"
+#include "codelets/tensor_cores.h"
 
 /* What the library has for these; no task runs here. */
 extern "C" void sgrad_cuda_fail(const char *why, const char *where) {
@@ -58,6 +58,28 @@ void add_at(size_t from, size_t to) {
     char *memory = (char *)new_memory();
     sgrad__launch(add_packs, 1, (void *)(memory + from), (void *)(memory + to));
     SGRAD_CUDA(cudaStreamSynchronize(stream));
+}
+
+/* A warp that copies 16 bytes to shared memory and takes them from there, as a row of matrices, SHIFTED bytes further on. */
+__global__ void through_shared(uint32_t, const char *from, char *to, int shifted, bool waits) {
+    alignas(16) __shared__ char there[32];
+    uint32_t word[4];
+    copy_later(there + shifted, from);
+    end_copies();
+    if (waits) wait_for_copies<0>();
+    load_matrices(word, there + shifted);
+    if (threadIdx.x == 0) memcpy(to, word, sizeof word);
+}
+void copy_through(int shifted, bool waits) {
+    char *memory = (char *)new_memory();
+    SGRAD_CUDA(cudaMemset(memory, 0, 1024));
+    sgrad__launch_warps(through_shared, 1, (void *)memory, (void *)(memory + 512), shifted, waits);
+    SGRAD_CUDA(cudaStreamSynchronize(stream));
+}
+
+__global__ void meet(uint32_t, float *to) {
+    if (threadIdx.x % 2) to[threadIdx.x] = sgrad__warp_sum(1.0f);
+    else multiply_tf32(to, (const uint32_t *)to, (const uint32_t *)to);
 }
 
 cudnnHandle_t new_cudnn() {
@@ -166,6 +188,13 @@ const struct rule {
     { "aligned", [] { add_at(16, 32); } },
     { "load that is not aligned", [] { add_at(8, 32); } },
     { "store that is not aligned", [] { add_at(16, 36); } },
+    { "copy that is waited for", [] { copy_through(0, true); } },
+    { "copy that is not waited for", [] { copy_through(0, false); } },
+    { "copy that is not aligned", [] { copy_through(8, true); } },
+    { "lanes apart", [] {
+         sgrad__launch_warps(meet, 1, new_memory());
+         SGRAD_CUDA(cudaStreamSynchronize(stream));
+     } },
 };
 
 } // namespace

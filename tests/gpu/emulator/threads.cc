@@ -25,7 +25,7 @@ namespace emulator {
 __thread struct place here;
 
 enum state { RUNS, BARRIER, EXCHANGE, ENDED };
-enum { MOST_THREADS = 1024, WARP = 32, STACK = 256 << 10 };
+enum { MOST_THREADS = 1024, WARP = 32, COPY = 16, STACK = 256 << 10 };
 
 struct fiber {
     ucontext_t first;
@@ -36,6 +36,13 @@ struct fiber {
     std::unique_ptr<char[]> stack;
 };
 
+/* A copy to shared memory that was not waited for, and the group it is of. */
+struct copy {
+    void *to;
+    const void *from;
+    int group;
+};
+
 /* What one CPU thread needs to run a block. */
 struct block {
     const std::function<void()> *kernel;
@@ -43,6 +50,10 @@ struct block {
     enum state state[MOST_THREADS];
     uint64_t given[MOST_THREADS], taken[MOST_THREADS];
     unsigned lanes[MOST_THREADS];
+    void (*work[MOST_THREADS])(void *const data[WARP]);
+    void *data[MOST_THREADS];
+    std::vector<struct copy> copies[MOST_THREADS];
+    int groups[MOST_THREADS]; /* that have ended */
     jmp_buf scheduler;
     void *fake;
     const void *stack; /* the scheduler's */
@@ -88,6 +99,8 @@ static void fiber_main() {
             place_thread(own->thread);
             block.state[own->thread] = RUNS;
             (*block.kernel)();
+            if (!block.copies[own->thread].empty()) fail("a thread ends without waiting for its copies");
+            block.groups[own->thread] = 0;
             block.state[own->thread] = ENDED;
         }
 }
@@ -130,6 +143,9 @@ static void open_gates() {
         for (unsigned t = first; t < first + WARP; t++) lanes += block.state[t] == EXCHANGE;
         if (lanes < WARP) continue;
         opened++;
+        for (unsigned t = first; t < first + WARP; t++)
+            if (block.work[t] != block.work[first]) fail("lanes of a warp wait for different instructions");
+        if (block.work[first]) block.work[first](block.data + first);
         for (unsigned t = first; t < first + WARP; t++) {
             block.taken[t] = block.given[first + ((t - first) ^ block.lanes[t])];
             block.state[t] = RUNS;
@@ -183,7 +199,36 @@ uint64_t exchange(uint64_t value, unsigned lanes) {
     const unsigned own = block.running->thread;
     block.given[own] = value;
     block.lanes[own] = lanes;
+    block.work[own] = NULL;
     wait_as(EXCHANGE);
     return block.taken[own];
+}
+
+void copy_later(void *to, const void *from) {
+    const unsigned own = block.running->thread;
+    if ((uintptr_t)to % COPY || (uintptr_t)from % COPY)
+        fail("a copy from %p to %p, which are no multiples of %d", from, to, COPY);
+    memset(to, 0xff, COPY);
+    block.copies[own].push_back({ to, from, block.groups[own] });
+}
+
+void end_copies() { block.groups[block.running->thread]++; }
+
+void wait_for(int left) {
+    const unsigned own = block.running->thread;
+    std::vector<struct copy> still;
+    for (const struct copy &c : block.copies[own])
+        if (c.group < block.groups[own] - left)
+            memcpy(c.to, c.from, COPY);
+        else
+            still.push_back(c);
+    block.copies[own].swap(still);
+}
+
+void together(void (*work)(void *const data[WARP]), void *data) {
+    const unsigned own = block.running->thread;
+    block.work[own] = work;
+    block.data[own] = data;
+    wait_as(EXCHANGE);
 }
 } // namespace emulator
