@@ -108,5 +108,6 @@ const struct sgrad_op sgrad_embedding_op = {
         { "3 samples of 4, 11 rows", { { 2, { 3, 4 } } }, &(struct sgrad_embedding){ .count = 11, .features = 16 } },
         { "longer than a row", { { 2, { 2, 3 } } }, &(struct sgrad_embedding){ .count = 5, .features = 515 } },
         { "a number a sample", { { 1, { 4 } } }, &(struct sgrad_embedding){ .count = 6, .features = 8 } },
+        { "1,100 of a number", { { 2, { 1, 1100 } } }, &(struct sgrad_embedding){ .count = 1, .features = 4 } },
     },
 };

@@ -6,6 +6,7 @@
 #include "codelets/ops/embedding.h"
 
 #define THREADS 256
+#define LIST    1024 /* rows of a number that are added at a time */
 
 /* One thread for each pack of y (rows,C); C in packs. */
 template <typename P> static __global__ void forward(uint32_t n, int C, int count, const int *x, const float *weight, P *y) {
@@ -23,30 +24,52 @@ static __global__ void clear(uint32_t n, float *dweight) {
     if (i < n) dweight[i] = 0;
 }
 
-/* A block for each row of dy (rows,C). */
-template <typename T> static __global__ void backward(int rows, int C, int count, const int *x, const T *dy, float *dweight) {
-    __shared__ bool is[THREADS];
+/* Of x (rows), in order, those numbers that are the FIRST-th, … of NUMBER's, LIST of them at most: where they are. Each thread
+ * looks through its own stretch, from BEGIN to END, before which are BEFORE of them. */
+static __device__ void find(const int *x, int number, int begin, int end, int before, int first, int *where) {
+    for (int i = begin, n = before - first; i < end && n < LIST; i++)
+        if (x[i] == number && n++ >= 0) where[n - 1] = i;
+}
+
+/* A block for each row of dy (rows,C); C in packs. That of a number's first row adds up all of them. */
+template <typename P> static __global__ void backward(int rows, int C, int count, const int *x, const P *dy, float *dweight) {
+    __shared__ int before[THREADS + 1], where[LIST];
     __shared__ bool any;
     const int row = blockIdx.x, number = x[row], me = threadIdx.x;
+    if (number < 0 || number >= count) return;
     if (me == 0) any = false;
     __syncthreads();
     for (int i = me; i < row; i += THREADS)
         if (x[i] == number) any = true;
     __syncthreads();
-    if (any || number < 0 || number >= count) return;
-    for (int first = 0; first < C; first += THREADS) {
-        float sum = 0;
-        for (int from = row / THREADS * THREADS; from < rows; from += THREADS) {
-            __syncthreads();
-            if (me == 0) any = false;
-            is[me] = from + me >= row && from + me < rows && x[from + me] == number;
-            __syncthreads();
-            if (is[me]) any = true;
-            __syncthreads();
-            for (int i = 0; any && i < THREADS; i++)
-                if (is[i] && first + me < C) sum += (float)dy[(int64_t)(from + i) * C + first + me];
+    if (any) return;
+    const int stretch = (int)sgrad__ceil(rows - row, THREADS), begin = min(rows, row + me * stretch),
+              end = min(rows, begin + stretch);
+    int own = 0;
+    for (int i = begin; i < end; i++) own += x[i] == number;
+    before[me + 1] = own;
+    if (me == 0) before[0] = 0;
+    for (int from = 1; from <= THREADS; from *= 2) {
+        __syncthreads();
+        const int more = me + 1 > from ? before[me + 1 - from] : 0;
+        __syncthreads();
+        before[me + 1] += more;
+    }
+    __syncthreads();
+    const int all = before[THREADS];
+    for (int first = 0; first < all; first += LIST) {
+        const int there = min(LIST, all - first);
+        __syncthreads();
+        find(x, number, begin, end, before[me], first, where);
+        __syncthreads();
+        for (int c = me; c < C; c += THREADS) {
+            float *to = dweight + ((int64_t)number * C + c) * P::size, v[P::size], sum[P::size] = {};
+            _Pragma("unroll 4") for (int i = 0; i < there; i++) {
+                sgrad__load(dy + (int64_t)where[i] * C + c, v);
+                for (int j = 0; j < P::size; j++) sum[j] += v[j];
+            }
+            for (int j = 0; j < P::size; j++) to[j] = first ? to[j] + sum[j] : sum[j];
         }
-        if (first + me < C) dweight[(int64_t)number * C + first + me] = sum;
     }
 }
 
@@ -65,8 +88,9 @@ extern "C" void sgrad__embedding_backward_cuda(const struct sgrad_args *a) {
     const struct sgrad_embedding *attrs = (const struct sgrad_embedding *)a->attrs;
     const int64_t rows = sgrad_shape_count(&a->view[0].shape);
     sgrad__launch(clear, sgrad_shape_count(&a->view[2].shape), a->data[2]);
-    sgrad__with_type(a->view[1].dtype, [=](auto type) {
-        sgrad__launch_grid(backward<decltype(type)>, dim3((unsigned)rows), dim3(THREADS), (int)rows, attrs->features,
-                           attrs->count, a->data[0], a->data[1], a->data[2]);
+    sgrad__with_pack(a->view[1].dtype, attrs->features, [=](auto pack) {
+        using P = decltype(pack);
+        sgrad__launch_grid(backward<P>, dim3((unsigned)rows), dim3(THREADS), (int)rows, attrs->features / P::size, attrs->count,
+                           a->data[0], a->data[1], a->data[2]);
     });
 }

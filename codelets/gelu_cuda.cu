@@ -42,7 +42,7 @@ static bool is_approximate(const struct sgrad_args *a) { return ((const struct s
 /* x, y of any shape */
 extern "C" void sgrad__gelu_forward_cuda(const struct sgrad_args *a) {
     const int64_t n = sgrad_shape_count(&a->view[0].shape);
-    sgrad__with_pack(a->view[0].dtype, n, [=](auto pack) {
+    sgrad__with_wide_pack(a->view[0].dtype, n, [=](auto pack) {
         using P = decltype(pack);
         sgrad__launch(forward<P>, n / P::size, is_approximate(a), a->data[0], a->data[1]);
     });
@@ -51,7 +51,7 @@ extern "C" void sgrad__gelu_forward_cuda(const struct sgrad_args *a) {
 /* x, dy, dx of any shape */
 extern "C" void sgrad__gelu_backward_cuda(const struct sgrad_args *a) {
     const int64_t n = sgrad_shape_count(&a->view[0].shape);
-    sgrad__with_pack(a->view[0].dtype, n, [=](auto pack) {
+    sgrad__with_wide_pack(a->view[0].dtype, n, [=](auto pack) {
         using P = decltype(pack);
         sgrad__launch(backward<P>, n / P::size, is_approximate(a), a->data[0], a->data[1], a->data[2], sgrad_adds(a, 2));
     });

@@ -120,5 +120,7 @@ const struct sgrad_op sgrad_layer_norm_op = {
         { "3 samples of 4 rows of 17", { { 3, { 3, 4, 17 } } } },
         { "rows of 64, eps 0.1", { { 3, { 2, 3, 64 } } }, &(struct sgrad_layer_norm){ .eps = 0.1f } },
         { "longer than a row", { { 2, { 3, 531 } } } },
+        { "rows of 768", { { 2, { 2, 768 } } } },
+        { "rows of 1,032", { { 2, { 2, 1032 } } } },
     },
 };

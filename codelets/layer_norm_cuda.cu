@@ -1,39 +1,113 @@
-/* layer_norm_cuda.cu: layer_norm.c on CUDA devices. A warp looks after a row. */
+/* layer_norm_cuda.cu: layer_norm.c on CUDA devices. A warp looks after a row, whose packs its threads take by turns; of rows that
+ * are not too long each is read once, and kept in registers. */
 #include "codelets/cuda.h"
 #include "codelets/ops/layer_norm.h"
 
-template <typename T>
-static __global__ void forward(uint32_t rows, int C, float eps, const T *x, const float *weight, const float *bias, T *y,
+/* What a thread has of a row: packs threadIdx.x + 32·k, N of them at most in registers; N 0: they are read whenever they are
+ * used. */
+template <typename P, int N> struct part {
+    const P *row;
+    float held[N ? N : 1][P::size];
+
+    __device__ part(const P *x, int packs) : row(x) {
+        _Pragma("unroll") for (int k = 0; k < N; k++) if ((int)threadIdx.x + 32 * k < packs)
+            sgrad__load(row + threadIdx.x + 32 * k, held[k]);
+    }
+    __device__ void get(int k, float *v) const {
+        if constexpr (N == 0)
+            sgrad__load(row + threadIdx.x + 32 * k, v);
+        else
+            for (int j = 0; j < P::size; j++) v[j] = held[k][j];
+    }
+};
+
+/* f(k, i) for each pack I of the thread's. */
+template <int N, typename F> static __device__ inline void each(int packs, F f) {
+    if constexpr (N == 0) {
+        for (int k = 0, i = threadIdx.x; i < packs; k++, i += 32) f(k, i);
+    } else {
+        _Pragma("unroll") for (int k = 0; k < N; k++) if ((int)threadIdx.x + 32 * k < packs) f(k, (int)threadIdx.x + 32 * k);
+    }
+}
+
+/* As many floats as pack I has elements. */
+template <typename P> static __device__ inline void load_floats(const float *from, int i, float *v) {
+    if constexpr (P::size % 4 == 0)
+        for (int j = 0; j < P::size / 4; j++) sgrad__load((const sgrad__pack<float, 4> *)from + i * (P::size / 4) + j, v + 4 * j);
+    else
+        for (int j = 0; j < P::size; j++) v[j] = from[i * P::size + j];
+}
+
+/* Rows of so many PACKS. */
+template <typename P, int N>
+static __global__ void forward(uint32_t rows, int packs, float eps, const P *x, const float *weight, const float *bias, P *y,
                                float *keep) {
     const uint32_t row = sgrad__warp();
     if (row >= rows) return;
-    x += (int64_t)row * C, y += (int64_t)row * C;
+    const int C = packs * P::size;
+    const part<P, N> of_x(x + (int64_t)row * packs, packs);
     float sum = 0, squares = 0;
-    for (int c = threadIdx.x; c < C; c += 32) sum += (float)x[c];
+    each<N>(packs, [&](int k, int) {
+        float v[P::size];
+        of_x.get(k, v);
+        for (float e : v) sum += e;
+    });
     const float mean = sgrad__warp_sum(sum) / C;
-    for (int c = threadIdx.x; c < C; c += 32) squares += ((float)x[c] - mean) * ((float)x[c] - mean);
+    each<N>(packs, [&](int k, int) {
+        float v[P::size];
+        of_x.get(k, v);
+        for (float e : v) squares += (e - mean) * (e - mean);
+    });
     const float scale = 1 / sqrtf(sgrad__warp_sum(squares) / C + eps);
-    for (int c = threadIdx.x; c < C; c += 32) y[c] = ((float)x[c] - mean) * scale * weight[c] + bias[c];
+    each<N>(packs, [&](int k, int i) {
+        float v[P::size], w[P::size], b[P::size];
+        of_x.get(k, v);
+        load_floats<P>(weight, i, w);
+        load_floats<P>(bias, i, b);
+        for (int j = 0; j < P::size; j++) v[j] = (v[j] - mean) * scale * w[j] + b[j];
+        sgrad__store(y + (int64_t)row * packs + i, v);
+    });
     if (threadIdx.x == 0) keep[2 * row] = mean, keep[2 * row + 1] = scale;
 }
 
-template <typename T>
-static __global__ void backward(uint32_t rows, int C, const T *x, const T *dy, const float *weight, const float *keep, T *dx,
+template <typename P, int N>
+static __global__ void backward(uint32_t rows, int packs, const P *x, const P *dy, const float *weight, const float *keep, P *dx,
                                 bool add) {
     const uint32_t row = sgrad__warp();
     if (row >= rows) return;
-    x += (int64_t)row * C, dy += (int64_t)row * C, dx += (int64_t)row * C;
+    const int C = packs * P::size;
+    const part<P, N> of_x(x + (int64_t)row * packs, packs), of_dy(dy + (int64_t)row * packs, packs);
     const float mean = keep[2 * row], scale = keep[2 * row + 1];
     float sum = 0, product = 0;
-    for (int c = threadIdx.x; c < C; c += 32) {
-        const float g = weight[c] * (float)dy[c];
-        sum += g, product += g * ((float)x[c] - mean) * scale;
-    }
+    each<N>(packs, [&](int k, int i) {
+        float v[P::size], d[P::size], w[P::size];
+        of_x.get(k, v), of_dy.get(k, d);
+        load_floats<P>(weight, i, w);
+        for (int j = 0; j < P::size; j++) sum += w[j] * d[j], product += w[j] * d[j] * (v[j] - mean) * scale;
+    });
     const float first = sgrad__warp_sum(sum) / C, second = sgrad__warp_sum(product) / C;
-    for (int c = threadIdx.x; c < C; c += 32) {
-        const float d = scale * (weight[c] * (float)dy[c] - first - ((float)x[c] - mean) * scale * second);
-        dx[c] = (add ? (float)dx[c] : 0) + d;
-    }
+    each<N>(packs, [&](int k, int i) {
+        float v[P::size], d[P::size], w[P::size];
+        of_x.get(k, v), of_dy.get(k, d);
+        load_floats<P>(weight, i, w);
+        for (int j = 0; j < P::size; j++) d[j] = scale * (w[j] * d[j] - first - (v[j] - mean) * scale * second);
+        sgrad__store(dx + (int64_t)row * packs + i, d, add);
+    });
+}
+
+/* Calls f with a pack, and with as many of them as a thread has of a row of C, if registers are enough, or 0. */
+template <typename F> static void with_rows(enum sgrad_dtype dtype, int C, F f) {
+    sgrad__with_wide_pack(dtype, C, [=](auto pack) {
+        const int64_t each = sgrad__ceil(C / pack.size, 32);
+        if constexpr (decltype(pack)::size == 1)
+            f(pack, std::integral_constant<int, 0>());
+        else if (each > 4)
+            f(pack, std::integral_constant<int, 0>());
+        else if (each > 2)
+            f(pack, std::integral_constant<int, 4>());
+        else
+            f(pack, std::integral_constant<int, 2>());
+    });
 }
 
 /* dweight (C) = Σ dy·(x - mean)·scale */
@@ -57,8 +131,9 @@ static int features_of(const struct sgrad_view *x) { return (int)x->shape.dim[x-
 extern "C" void sgrad__layer_norm_forward_cuda(const struct sgrad_args *a) {
     const int C = features_of(&a->view[0]);
     const float eps = ((const struct sgrad_layer_norm *)a->attrs)->eps;
-    sgrad__with_type(a->view[0].dtype, [=](auto type) {
-        sgrad__launch_warps(forward<decltype(type)>, sgrad_shape_count(&a->view[0].shape) / C, C, eps, a->data[0], a->data[1],
+    const int64_t rows = sgrad_shape_count(&a->view[0].shape) / C;
+    with_rows(a->view[0].dtype, C, [=](auto pack, auto held) {
+        sgrad__launch_warps(forward<decltype(pack), held.value>, rows, (int)(C / pack.size), eps, a->data[0], a->data[1],
                             a->data[2], a->data[3], a->data[4]);
     });
 }
@@ -68,9 +143,9 @@ extern "C" void sgrad__layer_norm_backward_cuda(const struct sgrad_args *a) {
     const int C = features_of(&a->view[0]);
     const int64_t rows = sgrad_shape_count(&a->view[0].shape) / C;
     if (a->data[4])
-        sgrad__with_type(a->view[0].dtype, [=](auto type) {
-            sgrad__launch_warps(backward<decltype(type)>, rows, C, a->data[0], a->data[1], a->data[2], a->data[3], a->data[4],
-                                sgrad_adds(a, 4));
+        with_rows(a->view[0].dtype, C, [=](auto pack, auto held) {
+            sgrad__launch_warps(backward<decltype(pack), held.value>, rows, (int)(C / pack.size), a->data[0], a->data[1],
+                                a->data[2], a->data[3], a->data[4], sgrad_adds(a, 4));
         });
     sgrad__with_pack(a->view[0].dtype, C, [=](auto pack) {
         using P = decltype(pack);
