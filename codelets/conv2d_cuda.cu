@@ -9,15 +9,19 @@
  *
  * Where cuDNN cannot add to what is there, it writes beside it, and what it wrote is added.
  *
- * A *plan* holds descriptors and an algorithm of cuDNN; it is made by the first task of a shape on a worker. Algorithms are
- * measured once and remembered from run to run. What cuDNN does not support is computed by simple, slow kernels, after a
- * warning. Whether a task goes so, or as a graph with others, says conv2d_graph_cuda.cu. */
+ * A *plan* holds descriptors and an algorithm of cuDNN; it is made by the first task of a shape on a worker. Of the algorithms
+ * that cuDNN's heuristics name, the first few are measured, once, and the fastest is remembered from run to run. What cuDNN does
+ * not support is computed by simple, slow kernels, after a warning. Whether a task goes so, or as a graph with others, says
+ * conv2d_graph_cuda.cu. */
+#include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <vector>
 
 #include <pthread.h>
 
 #include "codelets/convolution.h"
+#include "codelets/cudnn_graph.h"
 #include "codelets/ops/conv2d.h"
 
 /* ---- plans ------------------------------------------------------------------------------------------------------- */
@@ -73,7 +77,7 @@ static void describe(struct plan *plan) {
 }
 
 /* What products may be rounded to. */
-static void describe_math(struct plan *plan) {
+static void describe_math(const struct plan *plan) {
     SGRAD_CUDA(cudnnSetConvolutionMathType(plan->convolution, plan->key.dtype == SGRAD_BF16 ? CUDNN_TENSOR_OP_MATH
                                                               : plan->key.tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH));
 }
@@ -108,63 +112,74 @@ static bool supported(cudnnStatus_t status) {
     return true;
 }
 
-/* Takes the first, so the fastest, of those found that fits in its room, is deterministic where that was asked for, and does
- * not round F32 to TF32 where that was not. False: there is none. */
-template <typename Found> static bool choose(struct plan *plan, const Found *found, int count) {
+struct candidate {
+    int algorithm;
+    cudnnMathType_t math;
+};
+
+/* Of those that cuDNN's heuristics have FOUND, the likely fastest first, those that fit in its room, are deterministic where that
+ * was asked for, and do not round F32 to TF32 where that was not. */
+template <typename Found> static std::vector<candidate> usable(const struct plan *plan, const Found *found, int count) {
+    std::vector<candidate> list;
     for (int i = 0; i < count; i++) {
         if (found[i].status != CUDNN_STATUS_SUCCESS || found[i].memory > plan->key.room) continue;
         if (plan->key.deterministic && found[i].determinism != CUDNN_DETERMINISTIC) continue;
         if (plan->key.dtype == SGRAD_F32 && !plan->key.tf32 && found[i].mathType != CUDNN_FMA_MATH) continue;
-        SGRAD_CUDA(cudnnSetConvolutionMathType(plan->convolution, plan->math = found[i].mathType));
-        plan->algorithm = found[i].algo;
-        return true;
+        list.push_back({ (int)found[i].algo, found[i].mathType });
     }
-    return false;
+    return list;
 }
 
-/* Of a pass: how cuDNN guesses which algorithms are fast, and how it measures them. */
-struct operands {
-    const void *x, *weight, *y;
-    void *out, *room; /* OUT is written over; NULL: guess */
-};
-
-/* False: there is no algorithm that will do. STATUS: cuDNN's answer. A search may fail, for lack of memory for one; a guess may
- * fail for anything, and the simple kernels compute what it does not know. */
-static bool find(struct plan *p, const struct operands &o, cudnnStatus_t *status) {
+/* None: there is no algorithm that will do. STATUS: cuDNN's answer, which may fail for anything; the simple kernels compute what
+ * it does not know. */
+static std::vector<candidate> candidates(const struct plan *p, cudnnStatus_t *status) {
     const cudnnHandle_t h = sgrad_cudnn();
-    const size_t size = p->key.room;
-    int n;
+    int n = 0;
     describe_math(p);
     if (p->key.pass == SGRAD__FORWARD) {
         cudnnConvolutionFwdAlgoPerf_t found[ALGORITHMS];
-        *status =
-            o.out ? cudnnFindConvolutionForwardAlgorithmEx(h, p->x, o.x, p->w, o.weight, p->convolution, p->y, o.out, ALGORITHMS,
-                                                           &n, found, o.room, size)
-                  : cudnnGetConvolutionForwardAlgorithm_v7(h, p->x, p->w, p->convolution, p->y, ALGORITHMS, &n, found);
-        return !*status && choose(p, found, n);
+        *status = cudnnGetConvolutionForwardAlgorithm_v7(h, p->x, p->w, p->convolution, p->y, ALGORITHMS, &n, found);
+        return usable(p, found, *status ? 0 : n);
     } else if (p->key.pass == SGRAD__BACKWARD_DATA) {
         cudnnConvolutionBwdDataAlgoPerf_t found[ALGORITHMS];
-        *status =
-            o.out ? cudnnFindConvolutionBackwardDataAlgorithmEx(h, p->w, o.weight, p->y, o.y, p->convolution, p->x, o.out,
-                                                                ALGORITHMS, &n, found, o.room, size)
-                  : cudnnGetConvolutionBackwardDataAlgorithm_v7(h, p->w, p->y, p->convolution, p->x, ALGORITHMS, &n, found);
-        return !*status && choose(p, found, n);
+        *status = cudnnGetConvolutionBackwardDataAlgorithm_v7(h, p->w, p->y, p->convolution, p->x, ALGORITHMS, &n, found);
+        return usable(p, found, *status ? 0 : n);
     } else {
         cudnnConvolutionBwdFilterAlgoPerf_t found[ALGORITHMS];
-        *status =
-            o.out ? cudnnFindConvolutionBackwardFilterAlgorithmEx(h, p->x, o.x, p->y, o.y, p->convolution, p->w, o.out,
-                                                                  ALGORITHMS, &n, found, o.room, size)
-                  : cudnnGetConvolutionBackwardFilterAlgorithm_v7(h, p->x, p->y, p->convolution, p->w, ALGORITHMS, &n, found);
-        return !*status && choose(p, found, n);
+        *status = cudnnGetConvolutionBackwardFilterAlgorithm_v7(h, p->x, p->y, p->convolution, p->w, ALGORITHMS, &n, found);
+        return usable(p, found, *status ? 0 : n);
     }
+}
+
+static cudnnStatus_t take(struct plan *plan, const candidate &c) {
+    plan->algorithm = c.algorithm, plan->math = c.math;
+    return cudnnSetConvolutionMathType(plan->convolution, c.math);
+}
+
+/* The pass of PLAN, by its algorithm. OUT is what it writes: y, dx or dw. */
+struct operands {
+    const void *x, *weight, *y;
+    void *out, *room;
+};
+static cudnnStatus_t compute(const struct plan *p, const struct operands &o, const float *beta) {
+    static const float one = 1;
+    const cudnnHandle_t h = sgrad_cudnn();
+    const size_t size = p->key.room;
+    if (p->key.pass == SGRAD__FORWARD)
+        return cudnnConvolutionForward(h, &one, p->x, o.x, p->w, o.weight, p->convolution,
+                                       (cudnnConvolutionFwdAlgo_t)p->algorithm, o.room, size, beta, p->y, o.out);
+    if (p->key.pass == SGRAD__BACKWARD_DATA)
+        return cudnnConvolutionBackwardData(h, &one, p->w, o.weight, p->y, o.y, p->convolution,
+                                            (cudnnConvolutionBwdDataAlgo_t)p->algorithm, o.room, size, beta, p->x, o.out);
+    return cudnnConvolutionBackwardFilter(h, &one, p->x, o.x, p->y, o.y, p->convolution,
+                                          (cudnnConvolutionBwdFilterAlgo_t)p->algorithm, o.room, size, beta, p->w, o.out);
 }
 
 /* Whether the plan can go as a memo says, which anybody may have written. */
 static bool follow(struct plan *p, int algorithm, int math) {
     const cudnnHandle_t h = sgrad_cudnn();
     size_t size;
-    if (cudnnSetConvolutionMathType(p->convolution, p->math = (cudnnMathType_t)math) != CUDNN_STATUS_SUCCESS) return false;
-    p->algorithm = algorithm;
+    if (take(p, { algorithm, (cudnnMathType_t)math }) != CUDNN_STATUS_SUCCESS) return false;
     const cudnnStatus_t status =
         p->key.pass == SGRAD__FORWARD ? cudnnGetConvolutionForwardWorkspaceSize(h, p->x, p->w, p->convolution, p->y,
                                                                          (cudnnConvolutionFwdAlgo_t)algorithm, &size)
@@ -191,17 +206,27 @@ std::string sgrad__convolution_memo(const struct sgrad__convolution_key *k) {
     return memo;
 }
 
-/* NULL, or why nothing was measured. SIZE: bytes of what the pass writes; the search writes to memory of its own, which StarPU
- * does not count, as the pass may add to its output, and reads a bf16 weight that is not there yet. */
-static const char *measure(struct plan *plan, struct operands o, size_t size) {
+/* Takes the fastest of the first few in LIST. Returns NULL, or why nothing was measured. SIZE: bytes of what the pass writes; it
+ * is written to memory of its own, which StarPU does not count, as the pass may add to its output. A bf16 weight that is read
+ * need not be there yet. */
+static const char *measure(struct plan *plan, const std::vector<candidate> &list, struct operands o, size_t size) {
+    enum { TRIED = 4 };
+    const float zero = 0;
+    double least = INFINITY;
+    candidate best = {};
     sgrad_status("measuring cuDNN's algorithms, once for each kind of GPU and shape");
     const cudaError_t status = cudaMalloc(&o.out, size);
     if (status != cudaSuccess) return cudaGetLastError(), cudaGetErrorString(status);
-    cudnnStatus_t answer;
-    const bool found = find(plan, o, &answer);
+    for (size_t i = 0; i < list.size() && i < TRIED; i++) {
+        if (take(plan, list[i]) != CUDNN_STATUS_SUCCESS) continue;
+        const double took = sgrad__time_of([&] { return compute(plan, o, &zero); }, least);
+        if (took < least) least = took, best = list[i];
+    }
     cudaGetLastError();
     SGRAD_CUDA(cudaFree(o.out));
-    return found ? NULL : "none ran";
+    if (least == INFINITY) return "none ran";
+    SGRAD_CUDA(take(plan, best));
+    return NULL;
 }
 
 /* The fastest algorithm is found by measurement, once for each kind of GPU and shape, and kept for later runs. Bits must not
@@ -209,29 +234,29 @@ static const char *measure(struct plan *plan, struct operands o, size_t size) {
 static void search(struct plan *plan, struct operands o, size_t size) {
     static const char topic[] = "cudnn";
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of equal GPUs' workers the first measures, others find its memo */
-    const char *why = "";
     char value[32], shape[160];
     int algorithm, math;
+    const std::string memo = plan->key.deterministic ? "" : sgrad__convolution_memo(&plan->key);
     pthread_mutex_lock(&lock);
-    if (!plan->key.deterministic) {
-        const std::string memo = sgrad__convolution_memo(&plan->key);
-        if (sgrad_memo_find(topic, memo.c_str(), value, sizeof value) && sscanf(value, "%d %d", &algorithm, &math) == 2 &&
-            follow(plan, algorithm, math)) {
-            why = NULL;
-        } else if (!(why = measure(plan, o, size))) {
+    if (plan->key.deterministic || !sgrad_memo_find(topic, memo.c_str(), value, sizeof value) ||
+        sscanf(value, "%d %d", &algorithm, &math) != 2 || !follow(plan, algorithm, math)) {
+        cudnnStatus_t status;
+        const std::vector<candidate> list = candidates(plan, &status);
+        const char *why = list.empty() || plan->key.deterministic ? NULL : measure(plan, list, o, size);
+        if (list.empty()) {
+            do_without(plan, status);
+        } else if (plan->key.deterministic || why) {
+            SGRAD_CUDA(take(plan, list[0]));
+        } else {
             snprintf(value, sizeof value, "%d %d", plan->algorithm, plan->math);
             sgrad_memo_add(topic, memo.c_str(), value);
         }
+        shape_text(&plan->key, shape, sizeof shape);
+        if (why)
+            sgrad_warn("convolution: cuDNN's algorithms for %s could not be measured with %zu MB of their own and %zu MB to "
+                       "write to: %s; this run takes its guess", shape, plan->key.room >> 20, size >> 20, why);
     }
     pthread_mutex_unlock(&lock);
-    if (!why) return;
-    shape_text(&plan->key, shape, sizeof shape);
-    cudnnStatus_t answer;
-    if (!find(plan, o, &answer))
-        do_without(plan, answer);
-    else if (*why)
-        sgrad_warn("convolution: cuDNN's algorithms for %s could not be measured with %zu MB of their own and %zu MB to write "
-                   "to: %s; this run takes its guess", shape, plan->key.room >> 20, size >> 20, why);
 }
 
 /* ---- a task: its plan, and how its workspace is cut ---------------------------------------------------------------- */
@@ -359,8 +384,7 @@ static void forward_apart(const struct sgrad__convolution *t, const struct sgrad
     const struct plan *p = t->plan;
     const bool done = convolve(t, &a->view[3], a->data[3], [&](const float *beta, void *y) {
         sgrad__convolution_round(t);
-        return cudnnConvolutionForward(sgrad_cudnn(), &one, p->x, a->data[0], p->w, sgrad__convolution_weight(t), p->convolution,
-                                       (cudnnConvolutionFwdAlgo_t)p->algorithm, t->room, t->key.room, beta, p->y, y);
+        return compute(p, { a->data[0], sgrad__convolution_weight(t), NULL, y, t->room }, beta);
     });
     if (!done)
         with_types(a, [=](auto type, auto weight) {
@@ -376,9 +400,7 @@ static void backward_data_apart(const struct sgrad__convolution *t, const struct
     const struct plan *p = t->plan;
     const bool done = convolve(t, &a->view[2], a->data[2], [&](const float *beta, void *dx) {
         sgrad__convolution_round(t);
-        return cudnnConvolutionBackwardData(sgrad_cudnn(), &one, p->w, sgrad__convolution_weight(t), p->y, a->data[0],
-                                            p->convolution, (cudnnConvolutionBwdDataAlgo_t)p->algorithm, t->room, t->key.room,
-                                            beta, p->x, dx);
+        return compute(p, { NULL, sgrad__convolution_weight(t), a->data[0], dx, t->room }, beta);
     });
     if (!done)
         with_types(a, [=](auto type, auto weight) {
@@ -393,9 +415,7 @@ static void backward_weight_apart(const struct sgrad__convolution *t, const stru
     const int64_t n = sgrad_shape_count(&a->view[2].shape);
     const struct plan *p = t->plan;
     const bool done = convolve(t, &a->view[2], t->weight ? t->weight : a->data[2], [&](const float *beta, void *dw) {
-        return cudnnConvolutionBackwardFilter(sgrad_cudnn(), &one, p->x, a->data[0], p->y, a->data[1], p->convolution,
-                                              (cudnnConvolutionBwdFilterAlgo_t)p->algorithm, t->room, t->key.room, beta, p->w,
-                                              dw);
+        return compute(p, { a->data[0], NULL, a->data[1], dw, t->room }, beta);
     });
     if (!done)
         sgrad__with_type(a->view[0].dtype, [=](auto type) {

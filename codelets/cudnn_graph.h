@@ -51,6 +51,10 @@ struct sgrad__graph_ways {
 void sgrad__graph_do(const struct sgrad__graph_key *key, const struct sgrad__graph_data *data,
                      const struct sgrad__graph_ways *ways);
 
+/* Milliseconds that WORK, which enqueues on the worker's stream, takes at best, after a first time, when it is loaded; infinite
+ * where it fails. What takes more than twice LEAST is timed once only. */
+double sgrad__time_of(const std::function<cudnnStatus_t()> &work, double least);
+
 /* Whether a graph may be taken at all: STARGRAD_CUDNN is not "algorithms". */
 bool sgrad__graph_wanted(void);
 
