@@ -189,7 +189,7 @@ size_t sgrad_tensors_most(void);
 
 /* ---- kernels and tasks --------------------------------------------------------------------------------------- */
 
-enum { SGRAD_MAX_OPERANDS = 31, SGRAD_FEW_OPERANDS = 15 };     /* StarPU is built for 16 a task, and can do more */
+enum { SGRAD_MAX_OPERANDS = 63, SGRAD_FEW_OPERANDS = 15 };     /* StarPU is built for 16 a task, and can do more */
 
 enum sgrad_access { SGRAD_R = 1, SGRAD_W = 2, SGRAD_RW = 3 };
 

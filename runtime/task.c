@@ -29,7 +29,7 @@ struct argument {
     int64_t first;
     struct sgrad_failure *failure;
     struct sgrad_gate *gate;
-    uint32_t present;       /* bit i: operand i was given */
+    uint64_t present;       /* bit i: operand i was given */
     bool has_workspace, stays;
 };
 
@@ -75,7 +75,7 @@ static void run(void *buffers[], void *cl_arg, bool cuda) {
     if (!passes(argument->gate, argument->stays)) return;
     for (int i = 0; i < call->operands; i++)
         data[i] = argument->present >> i & 1 ? (void *)STARPU_VARIABLE_GET_PTR(buffers[buffer++]) : NULL;
-    if (argument->present != (1u << call->operands) - 1) {
+    if (argument->present != (UINT64_C(1) << call->operands) - 1) {
         memcpy(absent, call->view, sizeof *absent * (size_t)call->operands);
         for (int i = 0; i < call->operands; i++)
             if (!data[i]) absent[i].shape.rank = -1;
@@ -255,7 +255,7 @@ int sgrad_task_submit(const struct sgrad_submission *submission) {
     for (int i = 0; i < call->operands; i++) {
         struct sgrad_tensor *tensor = submission->operand[i];
         if (!tensor) continue;
-        argument->present |= 1u << i;
+        argument->present |= UINT64_C(1) << i;
         handle[buffer] = tensor->handle;
         mode[buffer++] = modes[call->access[i]];
     }

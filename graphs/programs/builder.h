@@ -96,6 +96,11 @@ static inline bool sgrad__on_gpus(const struct sgrad__builder *b, enum sgrad_wor
     return b->o->cudas && workers != SGRAD_CPU_WORKERS;
 }
 
+/* Do GPUs have all micro-batches? Then sums and updates are theirs, too: they would wait while a core fetches what these take. */
+static inline bool sgrad__is_gpus_alone(const struct sgrad__builder *b) {
+    return b->o->gpu_samples && b->o->gpu_samples >= b->p->share;
+}
+
 /* ---- micros.c ---- */
 
 /* The program's share is cut: no micro-batch has more samples than the options say, or reaches beyond a unit of UNIT. */

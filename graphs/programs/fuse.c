@@ -49,7 +49,7 @@
 static const int64_t CACHE = 1536 << 10;
 enum { LEAST = 4 };                 /* samples: fewer are not worth an operation's beginning and end */
 static const double TINY = 2e7;     /* flops: some 100 us, worth ten times what a task costs */
-static const double SMALL_UPDATE = 2e5, WHOLE = 4e9; /* flops of a CPU's task of updates, of a GPU's task: each some 100 us */
+static const double SMALL_UPDATE = 2e5, WHOLE = 4e10; /* flops of a CPU's task of updates, of a GPU's task: each some 100 us */
 
 /* ---- which operations join -------------------------------------------------------------------------------------- */
 
@@ -409,7 +409,7 @@ static void fuse(struct fuser *f, const struct chain *c, struct sgrad__instructi
             f->p->buffer[t->buffer].copies = 0;
             continue;
         }
-        if (is_own(f, t, t->times)) wanted.own |= 1u << call.operands;
+        if (is_own(f, t, t->times)) wanted.own |= UINT64_C(1) << call.operands;
         slot[i] = call.operands;
         operand[call.operands] = t->buffer;
         wanted.row[call.operands] = t->rows ? (size_t)row_bytes(f, t->buffer) : 0;

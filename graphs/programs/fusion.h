@@ -5,7 +5,7 @@
 #include "graphs/programs/program.h"
 
 /* Of a task, at most: its operations, on CPUs and on GPUs, and what they use. */
-enum { SGRAD__LINKS = 12, SGRAD__GPU_LINKS = 48, SGRAD__BUFFERS = SGRAD_MAX_OPERANDS + SGRAD__LINKS };
+enum { SGRAD__LINKS = 12, SGRAD__GPU_LINKS = 96, SGRAD__BUFFERS = SGRAD_MAX_OPERANDS + SGRAD__LINKS };
 
 /* Operations, one after another, for each slice of the samples: a call's attributes. */
 struct sgrad__fusion {
@@ -17,7 +17,7 @@ struct sgrad__fusion {
     int inner;                                      /* buffers in the workspace, each for one slice */
     size_t room[SGRAD__BUFFERS + 1];                /* where they begin; then the links' own workspace */
     size_t row[SGRAD_MAX_OPERANDS];                 /* of the task's operands: bytes of a sample; 0: they have none */
-    unsigned own;                                   /* bit i: nobody else uses operand i, whatever it held before */
+    uint64_t own;                                   /* bit i: nobody else uses operand i, whatever it held before */
     struct sgrad__link {
         const struct sgrad_call *whole;             /* on all samples */
         const struct sgrad_call *slice[2][2];       /* on a larger slice, a smaller one; each the first one, and later, where sums

@@ -42,8 +42,8 @@ void sgrad__mark_last_uses(struct sgrad__program *p) {
             if (!u || u->ended || p->buffer[in->operand[j]].lifetime != SGRAD_TRANSIENT) continue;
             u->ended = same(u->when, in->when);
             assert(u->ended || !u->seen || same(u->later, in->when));
-            if (!u->seen) in->last |= 1u << j;
-            else if (u->ended) in->else_last |= 1u << j, in->unless = u->later;
+            if (!u->seen) in->last |= UINT64_C(1) << j;
+            else if (u->ended) in->else_last |= UINT64_C(1) << j, in->unless = u->later;
             if (!u->seen && !u->ended) u->later = in->when;
             u->seen = true;
         }
@@ -160,7 +160,7 @@ void sgrad__share_memory(struct sgrad__program *p, int apart, bool little, bool 
             const size_t bytes = sgrad_view_bytes(&buffer->view);
             if (!buffer->rows && bytes > SMALL && !for_good) continue;
             const bool ends = in->last >> j & 1;
-            in->last &= ~(1u << j), in->else_last &= ~(1u << j);
+            in->last &= ~(UINT64_C(1) << j), in->else_last &= ~(UINT64_C(1) << j);
             if (!ends) continue;
             if (!buffer->rows || buffer->copies > 1 || kept[in->operand[j]]) continue;
             const int home = buffer->follows < 0 ? in->operand[j] : buffer->follows;

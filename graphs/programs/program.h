@@ -64,8 +64,8 @@ struct sgrad__instruction {
     int again;                                          /* the instruction that this one repeats, as they are numbered before
                                                            fusing; -1: none */
     bool passing;                                       /* one of forward's, made again in passing by backward's tasks */
-    uint32_t last;                                      /* bit i: nobody uses the content of operand i after this */
-    uint32_t else_last;                                 /* bit i: nobody does but in the steps UNLESS */
+    uint64_t last;                                      /* bit i: nobody uses the content of operand i after this */
+    uint64_t else_last;                                 /* bit i: nobody does but in the steps UNLESS */
     struct sgrad__when unless;
 };
 

@@ -136,7 +136,7 @@ static int submit_at(const struct sgrad__program *p, int index, const struct sgr
         operand[j] = i->operand[j] < 0 ? NULL : tensor_of(&p->buffer[i->operand[j]], copy);
     }
     SGRAD_TRY(submit_call(p, i, operand, step, gate, stays, done, arg));
-    const uint32_t last = i->last | (i->else_last && !sgrad__takes_part(i->unless, step->number) ? i->else_last : 0);
+    const uint64_t last = i->last | (i->else_last && !sgrad__takes_part(i->unless, step->number) ? i->else_last : 0);
     for (int j = 0; j < i->call->operands; j++)
         if (last >> j & 1) sgrad_tensor_forget(operand[j]);
     return 0;

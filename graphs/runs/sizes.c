@@ -119,6 +119,17 @@ static int64_t good_samples(const struct sgrad__run *r) {
     return by_tiles || 32 * bytes < caches ? 64 : 32;
 }
 
+/* A GPU does as much at once as it can: fewer tasks, and nothing to join. cuDNN counts elements in 32 bits. */
+static int64_t most_of_gpu(const struct sgrad__run *r) {
+    const int64_t elements = (int64_t)1 << 30;
+    int64_t largest = 1;
+    for (int i = 0; i < r->graph->value_count; i++) {
+        const int64_t count = sgrad_shape_count(&r->graph->value[i].view.shape);
+        if (count > largest) largest = count;
+    }
+    return largest < elements ? elements / largest : 1;
+}
+
 /* Seconds that a step in MICROS micro-batches takes at least: one thread submits the tasks, some of each layer and
  * micro-batch, and no more workers compute than there are micro-batches (a model to compare by: rates of a usual core). */
 static double least_seconds(const struct sgrad__run *r, int64_t micros) {
@@ -148,7 +159,7 @@ static int64_t good_unit(const struct sgrad__run *r) {
 static int64_t good_micro_batch(const struct sgrad__run *r) {
     enum { IN_A_PIPE = 4 };
     const int64_t units = r->options.batch / r->parts / r->unit;
-    const int64_t good = r->options.deterministic ? 32 : r->context->cudas ? 256 : good_samples(r);
+    const int64_t good = r->options.deterministic ? 32 : r->context->cudas ? most_of_gpu(r) : good_samples(r);
     int64_t pieces = sgrad__micros(r->unit, good);
     while (r->graph->stages > 1 && units * pieces < IN_A_PIPE * r->graph->stages && pieces < r->unit) pieces++;
     const int gpus = r->context->cudas, workers = gpus ? gpus : r->context->cpus;
@@ -189,9 +200,8 @@ static int64_t rest_by(const struct sgrad__run *r, double part) {
 
 /* Of each group CPUs have REST samples, GPUs the others, cut as each likes its tasks. Of several groups each is one GPU's. */
 static void cut(struct sgrad__run *r, int64_t rest) {
-    enum { GPU_TASK = 256 };
     const int64_t groups = groups_here(r), of_gpus = r->unit - rest, good = good_samples(r);
-    const int tasks = sgrad__micros(of_gpus, GPU_TASK), takers = groups > 1 ? 1 : r->context->cudas;
+    const int tasks = sgrad__micros(of_gpus, most_of_gpu(r)), takers = groups > 1 ? 1 : r->context->cudas;
     r->gpu_samples = groups * of_gpus;
     r->gpu_micro = sgrad__micros(of_gpus, tasks > takers ? tasks : takers);
     r->micro = rest ? sgrad__micros(groups * rest, r->context->cpus) : r->gpu_micro;
