@@ -12,7 +12,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
-VENV = pathlib.Path(os.environ.get("BENCH_VENV", ROOT / "build/bench-venv"))
+VENV = pathlib.Path(os.environ.get("BENCH_VENV") or ROOT / "build/bench-venv")
 BARE = not VENV.exists() and importlib.util.find_spec("torch")      # this Python has PyTorch already
 PYTHON = pathlib.Path(sys.executable) if BARE else VENV / "bin/python"
 

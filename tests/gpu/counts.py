@@ -2,7 +2,7 @@
 
 For each network, in bf16: StarPU's tasks of a step, kernels, calls of cuDNN and cuBLAS, launches, of which one is that of a whole
 CUDA graph, and bytes that kernels move, at so many samples on one GPU: all; those of batch norm's passes. Tasks and bytes come from
-what train --print says; launches are those of a run of six steps less one of five, when all is recorded, on one sample of 32x32, for
+what train --print says; launches are those of a run of six steps less one of five, when all is recorded, on two samples of 32x32, for
 they do not depend on the samples. OPTIONS that begin with -- are train's."""
 import os
 import re
@@ -38,7 +38,7 @@ def printed(model, shape, batch, *arguments):
 
 def launched(model, steps):
     with tempfile.TemporaryDirectory() as out:
-        _, said = stargrad("--model", model, "--data", "synthetic:32x32x3,10,8", "--batch", 1, "--steps", steps,
+        _, said = stargrad("--model", model, "--data", "synthetic:32x32x3,10,16", "--batch", 2, "--steps", steps,
                            "--out", os.path.join(out, "run"))
     counted = re.search(r"emulated GPUs: (\d+) kernels, (\d+) calls of libraries, (\d+) of these in (\d+) launches of graphs", said)
     kernels, calls, within, graphs = map(int, counted.groups())

@@ -67,6 +67,16 @@ def test_python():
     assert not os.path.exists(used)
 
 
+def test_torch():
+    """Without BENCH_VENV, or with an empty one: the PyTorch of the Python that runs bench/gpu."""
+    where = folder("torch")
+    script(os.path.join(where, "torch.py"), "")
+    for venv in (None, ""):
+        env = {"PYTHONPATH": where, "BENCH_VENV": venv, "PYTHONDONTWRITEBYTECODE": "1"}
+        said = call(sys.executable, "-c", f"import sys; sys.path.insert(0, {os.path.dirname(BENCH)!r}); import machine; print(machine.PYTHON)", env=env)
+        assert said.strip() == sys.executable or os.path.exists(os.path.join(SOURCE, "build", "bench-venv")), said
+
+
 def test_no_gpu():
     tools = folder("tools")
     script(os.path.join(tools, "nvidia-smi"), "#!/bin/sh\nexit 9\n")
