@@ -94,7 +94,7 @@ def test_launch_bounds():
             with open(os.path.join(folder_, name)) as file:
                 text = file.read()
             large = len(re.findall(r"dim3\(32, WARPS\)", text)) if re.search(r"#define WARPS +32\b", text) else 0
-            assert large == len(re.findall(r"__launch_bounds__\(32 \* WARPS\)", text)), name
+            assert large <= len(re.findall(r"__launch_bounds__\(32 \* WARPS\)", text)), name
 
 
 def test_graphs_that_do_not_run():
