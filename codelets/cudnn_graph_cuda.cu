@@ -204,8 +204,8 @@ void choose(struct choice *c, const struct sgrad__graph_data &o, const struct sg
 
 } // namespace
 
-/* What is far slower than the best so far is left at once; a first time may include that a kernel is loaded. */
-static const double LOADING = 100; /* ms */
+/* A first time includes that kernels are loaded; what takes even longer than that is left at once. */
+static const double LOADING = 1000; /* ms */
 
 double sgrad__time_of(const std::function<cudnnStatus_t()> &work, double least) {
     enum { TURNS = 4 };

@@ -50,12 +50,12 @@ using emulator::wait_for_copies;
 static inline float power_of_2(float x) { return exp2f(x); }
 #else
 static __device__ inline void multiply_bf16(float *sum, const uint32_t *left, const uint32_t *right) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
         : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
         : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right[0]), "r"(right[1]));
 }
 static __device__ inline void multiply_tf32(float *sum, const uint32_t *left, const uint32_t *right) {
-    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
         : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
         : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right[0]), "r"(right[1]));
 }
@@ -141,6 +141,8 @@ struct sgrad__bf16 {
     /* The same where the elements of row g begin at LOW, those of row g+8 at HIGH. */
     static __device__ sgrad__left left_at(const type *low, const type *high, int column) {
         const int c = column + 2 * (threadIdx.x % 4);
+        SGRAD_ALIGNED((const uint32_t *)(low + c));
+        SGRAD_ALIGNED((const uint32_t *)(high + c));
         return { { *(const uint32_t *)(low + c), *(const uint32_t *)(high + c), *(const uint32_t *)(low + c + 8),
                    *(const uint32_t *)(high + c + 8) } };
     }
@@ -188,12 +190,16 @@ struct sgrad__tf32 {
     }
     static __device__ sgrad__left left_at(const type *low, const type *high, int column) {
         const int c = column + 2 * (threadIdx.x % 4);
+        SGRAD_ALIGNED((const float2 *)(low + c));
+        SGRAD_ALIGNED((const float2 *)(high + c));
         const float2 a = *(const float2 *)(low + c), b = *(const float2 *)(high + c);
         return { { sgrad__bits(a.x), sgrad__bits(b.x), sgrad__bits(a.y), sgrad__bits(b.y) } };
     }
     static __device__ void right_along(sgrad__right *to, const type *tile, int wide, int first, int from) {
         for (int k = 0; k < 2; k++) {
-            const float2 pair = *(const float2 *)(tile + (first + 8 * k + threadIdx.x / 4) * wide + from + 2 * (threadIdx.x % 4));
+            const type *at = tile + (first + 8 * k + threadIdx.x / 4) * wide + from + 2 * (threadIdx.x % 4);
+            SGRAD_ALIGNED((const float2 *)at);
+            const float2 pair = *(const float2 *)at;
             to[k] = { { sgrad__bits(pair.x), sgrad__bits(pair.y) } };
         }
     }

@@ -209,7 +209,7 @@ struct sgrad_args {
     const struct sgrad_step *step;  /* on a GPU, where it lies there: for what runs there, and not for the CPU that launches it */
     const struct sgrad_batch *batch;
     int64_t first;                  /* where the rows of these operands begin, among the step's */
-    unsigned accumulate;            /* bit i: operand i is added to, else overwritten */
+    uint64_t accumulate;            /* bit i: operand i is added to, else overwritten */
     int packing;                    /* how the kernel's factor lies, as .packing told, whatever its view says; 0: as that says */
     bool deterministic;             /* same input, same bits */
     bool tf32;                      /* products of F32 may be rounded to TF32, where a device has it */
@@ -248,7 +248,7 @@ struct sgrad_call {
     struct sgrad_view view[SGRAD_MAX_OPERANDS];
     enum sgrad_access access[SGRAD_MAX_OPERANDS];
     const struct sgrad_batch *batch;
-    unsigned accumulate, rows;      /* bit i of rows: operand i has them (dimension 0), and the kernel does each by itself */
+    uint64_t accumulate, rows;      /* bit i of rows: operand i has them (dimension 0), and the kernel does each by itself */
     bool deterministic, tf32, recorded; /* recorded: on GPUs, as a CUDA graph for the same memory (recording.c) */
     size_t workspace, gpu_workspace;    /* filled by sgrad_call_prepare: on a CPU, on a GPU */
     double flops, bytes;            /* filled by sgrad_call_prepare */

@@ -49,7 +49,7 @@
 static const int64_t CACHE = 1536 << 10;
 enum { LEAST = 4 };                 /* samples: fewer are not worth an operation's beginning and end */
 static const double TINY = 2e7;     /* flops: some 100 us, worth ten times what a task costs */
-static const double SMALL_UPDATE = 2e5, WHOLE = 4e10; /* flops of a CPU's task of updates, of a GPU's task: each some 100 us */
+static const double SMALL_UPDATE = 2e5, WHOLE = 4e10; /* flops of a CPU's task of updates, some 100 us, and of a GPU's, as in bf16 */
 
 /* ---- which operations join -------------------------------------------------------------------------------------- */
 
@@ -346,7 +346,7 @@ static const struct sgrad_call *slice_call(struct fuser *f, const struct sgrad_c
     for (int i = 0; i < call->operands; i++) {
         if (call->view[i].shape.rank < 0) continue;
         if (rows(call, i)) call->view[i].shape.dim[0] = samples;
-        else if (writes(call, i) && later) call->accumulate |= 1u << i;
+        else if (writes(call, i) && later) call->accumulate |= UINT64_C(1) << i;
     }
     sgrad_call_prepare(call);
     return call;

@@ -221,12 +221,12 @@ static void add_task(struct sgrad__builder *b, int n, enum phase phase, int inde
         if (i >= call.operands && !wanted) return;      /* before anything is computed again for it */
         const int at = leaf_of(b, task, use, m);
         if (adds(b, n, use, at)) {
-            call.accumulate |= 1u << j;
+            call.accumulate |= UINT64_C(1) << j;
             use.access = SGRAD_RW;
             lane = use.role == SGRAD_DP;
         }
         operand[j] = resolve(b, n, phase, use, at, &call.view[j]);
-        if (task->scope == SGRAD_MICRO && has_rows(use.role)) call.rows |= 1u << j;
+        if (task->scope == SGRAD_MICRO && has_rows(use.role)) call.rows |= UINT64_C(1) << j;
         if (operand[j] >= 0 && has_rows(use.role)) b->p->buffer[operand[j]].rows = true;
         call.access[j] = use.access;
         wanted |= use.access != SGRAD_R && operand[j] >= 0;

@@ -38,7 +38,7 @@ static double element(const struct trial *r, void *const *data, int j, int64_t i
 }
 
 /* In the child: 0, what it writes is as it was with all operands; else 1. */
-static int run_without(const struct trial *r, unsigned absent) {
+static int run_without(const struct trial *r, uint64_t absent) {
     const int64_t samples = r->t->is.x[0].shape.dim[0];
     const struct sgrad_batch batch = { samples, samples, samples };
     struct sgrad_view view[SGRAD_MAX_OPERANDS];
@@ -62,7 +62,7 @@ static int run_without(const struct trial *r, unsigned absent) {
     return 0;
 }
 
-static int check_without(const struct trial *r, unsigned absent, const char *what) {
+static int check_without(const struct trial *r, uint64_t absent, const char *what) {
     enum { LONG = 60 };     /* seconds */
     int status = 0;
     const pid_t child = fork();
@@ -84,16 +84,16 @@ static int check_without(const struct trial *r, unsigned absent, const char *wha
 
 /* Each gradient of an input alone, then all: some output has to be left. */
 static int check_task(const struct trial *r) {
-    unsigned written = 0, gradients = 0;
+    uint64_t written = 0, gradients = 0;
     for (int j = 0; j < r->operands; j++) {
         if (r->view[j].shape.rank < 0 || r->task->use[j].access == SGRAD_R) continue;
-        written |= 1u << j;
-        if (is_gradient(&r->task->use[j])) gradients |= 1u << j;
+        written |= UINT64_C(1) << j;
+        if (is_gradient(&r->task->use[j])) gradients |= UINT64_C(1) << j;
     }
     for (int j = 0; j < r->operands; j++) {
         char what[64];
         snprintf(what, sizeof what, "a gradient for input %d", r->task->use[j].index);
-        if (gradients >> j & 1 && written != 1u << j) SGRAD_TRY(check_without(r, 1u << j, what));
+        if (gradients >> j & 1 && written != UINT64_C(1) << j) SGRAD_TRY(check_without(r, UINT64_C(1) << j, what));
     }
     return gradients && gradients != written ? check_without(r, gradients, "gradients for its inputs") : 0;
 }

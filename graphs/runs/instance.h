@@ -94,7 +94,7 @@ static inline int instance_run(struct instance *t, const struct sgrad_task *task
             call.view[j] = operand[j] ? operand[j]->view : (struct sgrad_view){ .shape.rank = -1 };
             if (use.access != SGRAD_R && added >> use.role & 1) {
                 use.access = SGRAD_RW;
-                call.accumulate |= 1u << j;
+                call.accumulate |= UINT64_C(1) << j;
             }
             call.access[j] = use.access;
         }

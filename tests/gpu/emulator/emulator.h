@@ -27,9 +27,10 @@
  *     cudaMalloc   0x7e0000000100   of pages without access: a CPU that touches it ends the program, as it must not on a GPU
  *     a kernel     0x5581c02a3300   of the heap, as NaNs at first: a sanitizer sees kernels that leave their operands
  *
- * A kernel or a library that is given host memory, or another device's, ends the program, and so do an exchange that not all
- * lanes of a warp reach, a stream, event, graph or handle that does not exist (any more), a handle whose stream is on another
- * device, and a load or store of a pack at an address that is no multiple of its size.
+ * These end the program: a kernel or a library that is given host memory, or another device's; an exchange or a matrix
+ * instruction that not all lanes of a warp reach; a copy to shared memory that nobody waits for, or at an address that is no
+ * multiple of 16; a load or store of a pack at an address that is no multiple of its size; a stream, event, graph or handle that
+ * does not exist (any more); a handle whose stream is on another device.
  *
  * While a thread captures a stream, these calls of it are refused, and the capture is lost with them, as by the driver in the
  * mode cudaStreamCaptureModeThreadLocal: allocation and its end, of host memory, too; synchronous copies; whatever waits or
