@@ -49,7 +49,7 @@
 static const int64_t CACHE = 1536 << 10;
 enum { LEAST = 4 };                 /* samples: fewer are not worth an operation's beginning and end */
 static const double TINY = 2e7;     /* flops: some 100 us, worth ten times what a task costs */
-static const double SMALL_UPDATE = 2e5, WHOLE = 4e10; /* flops of a CPU's task of updates, some 100 us, and of a GPU's, as in bf16 */
+static const double SMALL_UPDATE = 2e5, WHOLE = 4e10; /* flops of a CPU's task of updates, and of a GPU's in bf16: each 100 us */
 
 /* ---- which operations join -------------------------------------------------------------------------------------- */
 
