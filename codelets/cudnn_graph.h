@@ -52,7 +52,8 @@ void sgrad__graph_do(const struct sgrad__graph_key *key, const struct sgrad__gra
                      const struct sgrad__graph_ways *ways);
 
 /* Milliseconds that WORK, which enqueues on the worker's stream, takes at best, after a first time, when it is loaded; infinite
- * where it fails. What takes more than twice LEAST is timed once only, or not at all, where it takes a second longer at first. */
+ * where it fails. What takes more than twice LEAST is timed only once; if its first time is a second longer, it does not run
+ * again. */
 double sgrad__time_of(const std::function<cudnnStatus_t()> &work, double least);
 
 /* Whether a graph may be taken at all: STARGRAD_CUDNN is not "algorithms". */

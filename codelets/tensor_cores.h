@@ -51,13 +51,13 @@ static inline float power_of_2(float x) { return exp2f(x); }
 #else
 static __device__ inline void multiply_bf16(float *sum, const uint32_t *left, const uint32_t *right) {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-        : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right[0]), "r"(right[1]));
+                 : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+                 : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right[0]), "r"(right[1]));
 }
 static __device__ inline void multiply_tf32(float *sum, const uint32_t *left, const uint32_t *right) {
     asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-        : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right[0]), "r"(right[1]));
+                 : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+                 : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right[0]), "r"(right[1]));
 }
 static __device__ inline uint32_t round_to_tf32(float x) {
     uint32_t bits;
@@ -98,7 +98,7 @@ static __device__ inline float power_of_2(float x) {
 }
 #endif
 
-/* ---- arithmetic: each kind has its type, depth, and what follows from its places -------------------------------------- */
+/* ---- arithmetic: type, depth and loads of each kind ------------------------------------------------------------------- */
 
 static __device__ inline uint32_t sgrad__bits(float x) {
     uint32_t bits;

@@ -96,8 +96,8 @@ static inline bool sgrad__on_gpus(const struct sgrad__builder *b, enum sgrad_wor
     return b->o->cudas && workers != SGRAD_CPU_WORKERS;
 }
 
-/* Do GPUs have all micro-batches? Then sums and updates are theirs, too: they would wait while a core fetches what these take. */
-static inline bool sgrad__is_gpus_alone(const struct sgrad__builder *b) {
+/* Whether GPUs have all micro-batches. Then sums and updates run there, too: a CPU would need copies of their operands. */
+static inline bool sgrad__gpus_have_all(const struct sgrad__builder *b) {
     return b->o->gpu_samples && b->o->gpu_samples >= b->p->share;
 }
 

@@ -97,7 +97,7 @@ struct sgrad__instruction *sgrad__add_instruction(struct sgrad__builder *b, cons
     p->instruction = sgrad_grow(p->instruction, p->instruction_count, sizeof *p->instruction);
     struct sgrad__instruction *i = &p->instruction[p->instruction_count++];
     *i = (struct sgrad__instruction){ .call = call, .micro = micro, .when = b->when, .outlives = b->outlive, .name = name,
-                                      .again = -1, .workers = sgrad__is_gpus_alone(b) ? SGRAD_GPU_WORKERS : SGRAD_ANY_WORKER };
+                                      .again = -1, .workers = sgrad__gpus_have_all(b) ? SGRAD_GPU_WORKERS : SGRAD_ANY_WORKER };
     i->priority = b->o->yields ? priority - SGRAD__PRIORITIES : priority;
     memset(i->operand, 0xff, sizeof i->operand);    /* -1: absent */
     memcpy(i->operand, operand, (size_t)call->operands * sizeof *operand);

@@ -69,12 +69,12 @@ def test_python():
 
 def test_torch():
     """Without BENCH_VENV, or with an empty one: the PyTorch of the Python that runs bench/gpu."""
-    where = folder("torch")
+    where, own = folder("torch"), os.path.join(SOURCE, "build", "bench-venv")
     script(os.path.join(where, "torch.py"), "")
     for venv in (None, ""):
         env = {"PYTHONPATH": where, "BENCH_VENV": venv, "PYTHONDONTWRITEBYTECODE": "1"}
         said = call(sys.executable, "-c", f"import sys; sys.path.insert(0, {os.path.dirname(BENCH)!r}); import machine; print(machine.PYTHON)", env=env)
-        assert said.strip() == sys.executable or os.path.exists(os.path.join(SOURCE, "build", "bench-venv")), said
+        assert said.strip() == (os.path.join(own, "bin", "python") if os.path.exists(own) else sys.executable), said
 
 
 def test_no_gpu():
