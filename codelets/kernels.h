@@ -51,7 +51,7 @@ void sgrad_simulated_kernel(const struct sgrad_args *args);     /* stands for th
 
 /* A kernel that begins with SGRAD_VECTOR is compiled for AVX-512, AVX2 and the baseline; each call runs the one for sgrad_isa().
  * Its body is plain C, which the compiler vectorises. Functions that it calls should be SGRAD_ALWAYS_INLINE: others are compiled
- * for the baseline. Simulated machines run no kernels, so there is only the baseline for them. */
+ * for the baseline. Simulated machines run no kernels, and sanitizers check the plain C: for both there is only the baseline. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define SGRAD_FOR_AVX2 __attribute__((target("arch=x86-64-v3")))
 #define SGRAD_FOR_AVX512 __attribute__((target("arch=x86-64-v4")))
@@ -62,7 +62,10 @@ void sgrad_simulated_kernel(const struct sgrad_args *args);     /* stands for th
 #define SGRAD_FOR_AVX2
 #define SGRAD_FOR_AVX512
 #endif
-#ifdef SGRAD_LEVELS
+#ifndef SGRAD_LEVELS
+#define SGRAD_LEVELS 0
+#endif
+#if SGRAD_LEVELS && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define SGRAD_VECTOR(name)                                                                                                       \
     SGRAD_ALWAYS_INLINE void name##_at_any_level(const struct sgrad_args *);                                                     \
     SGRAD_FOR_AVX512 static void name##_avx512(const struct sgrad_args *a) { name##_at_any_level(a); }                           \
@@ -76,7 +79,6 @@ void sgrad_simulated_kernel(const struct sgrad_args *args);     /* stands for th
     }                                                                                                                            \
     SGRAD_ALWAYS_INLINE void name##_at_any_level
 #else
-#define SGRAD_LEVELS 0
 #define SGRAD_VECTOR(name) static void name
 #endif
 

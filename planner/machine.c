@@ -141,6 +141,12 @@ static int find_switch(const json_t *list, const char *name) {
     return -1;
 }
 
+/* The switch at HERE has more nodes, NODES, than the switch below it; 0: the topmost switch states no number. */
+static int check_size(const struct place *here, const struct sgrad_machine *m, double nodes) {
+    const double below = m->network.levels ? m->network.level[m->network.levels - 1].nodes : 0;
+    return below > 0 && nodes > 0 && nodes <= below ? wrong(here, "nodes", "are not more than those of the switch below") : 0;
+}
+
 /* Nodes hang on the first switch of the list; from each the way leads to the one above it, until one has none above. */
 static int read_switches(const struct place *from, struct sgrad_machine *m) {
     static const char *const keys[] = { "name", "nodes", "uplink", "above", NULL };
@@ -161,9 +167,7 @@ static int read_switches(const struct place *from, struct sgrad_machine *m) {
         if (!error && above) error = read_figure(&here, "nodes", NEEDED | WHOLE, 1e9, &level->nodes);
         if (!error && above) error = read_figure(&here, "uplink", NEEDED, ANY, &level->uplink);
         if (!error && !above) error = read_figure(&here, "nodes", WHOLE, 1e9, &m->network.most);
-        const double below = m->network.levels ? level[-1].nodes : 0, most = above ? level->nodes : m->network.most;
-        if (!error && below > 0 && (above || most > 0) && most <= below)
-            error = wrong(&here, "nodes", "are not more than those of the switch below");
+        if (!error) error = check_size(&here, m, above ? level->nodes : m->network.most);
         m->network.levels += above != NULL;
         free(called);
         SGRAD_TRY(error);

@@ -31,6 +31,12 @@
 /* Ends what a failure would leave undone; NULL: nothing. */
 static void (*asserts_recover)(void);
 
+/* A sanitizer ends the program with its report, which may be in a file that stands in for stderr. */
+void __sanitizer_set_death_callback(void (*callback)(void)) __attribute__((weak));
+static inline void asserts_dies(void) {
+    if (asserts_recover) asserts_recover();
+}
+
 static inline void asserts_fail(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
 static inline void asserts_fail(const char *file, int line, const char *format, ...) {
     va_list list;
@@ -182,6 +188,7 @@ static inline int asserts_run_those(const char *group, const char *program, cons
         return 1;
     }
     asserts_now = -1;
+    if (__sanitizer_set_death_callback) __sanitizer_set_death_callback(asserts_dies);
     sgrad_listen(asserts_hear);
     const int failed = _cmocka_run_group_tests(group, run, (size_t)chosen, setup, teardown);
     sgrad_listen(NULL);

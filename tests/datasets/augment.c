@@ -4,8 +4,10 @@
 
 #include "datasets/datasets.h"
 #include "tests/scratch.h"
+#include "volumes/volumes.h"
 
 #include <math.h>
+#include <sys/stat.h>
 
 static void texts(void **state) {
     (void)state;
@@ -322,6 +324,65 @@ static void mixed(void **state) {
     sgrad_dataset_close(d);
 }
 
+/* ---- patches of volumes ---- */
+
+enum { PATCH = 32, PLANE = 256, CHUNK = 4 };
+
+/* Bytes that this process has read. */
+static long long bytes_read(void) {
+    char line[64];
+    long long bytes = -1;
+    FILE *f = fopen("/proc/self/io", "r");
+    while (f && fgets(line, sizeof line, f) && sscanf(line, "rchar: %lld", &bytes) != 1) continue;
+    if (f) fclose(f);
+    return bytes;
+}
+
+/* A volume of one plane in chunks of 4 x 4: NAME below the scratch folder. */
+static void write_plane(const char *name) {
+    const int64_t dim[] = { 1, 1, PLANE, PLANE }, chunk[] = { 1, 1, CHUNK, CHUNK };
+    const struct sgrad_box all = { { 0 }, { 1, 1, PLANE, PLANE } };
+    uint8_t *voxel = sgrad_alloc(PLANE * PLANE, 1);
+    struct sgrad_volume *v;
+    for (int i = 0; i < PLANE * PLANE; i++) voxel[i] = (uint8_t)(i % 2);
+    assert_done(sgrad_volume_create(scratch_path(name), SGRAD_VOXEL_U8, dim, chunk, &v));
+    assert_done(sgrad_volume_write(v, &all, SGRAD_VOXEL_U8, voxel));
+    assert_done(sgrad_volume_finish(v));
+    sgrad_volume_close(v);
+    free(voxel);
+}
+
+/* The surroundings of a rotated patch of 32 x 32: its half diagonal, 23, and a margin of 16 on each side. */
+static void rotated_patches(void **state) {
+    (void)state;
+    enum { SURROUNDINGS = 2 * (23 + 16), CHUNKS = SURROUNDINGS / CHUNK + 2, AT_MOST = 2 * CHUNKS * CHUNKS * CHUNK * CHUNK };
+    for (int i = 0; i < 2; i++) {
+        const char *part = i ? "rotated/val" : "rotated/train";
+        if (!i) mkdir(scratch_path("rotated"), 0777);
+        mkdir(scratch_path(part), 0777);
+        char *image = sgrad_format("%s/image.zarr", part), *label = sgrad_format("%s/label.zarr", part);
+        write_plane(image);
+        write_plane(label);
+        free(image);
+        free(label);
+    }
+    char *text = sgrad_format("volume:%s,1x%dx%d", scratch_path("rotated"), PATCH, PATCH);
+    struct sgrad_dataset *d;
+    assert_done(sgrad_dataset_open(text, SGRAD_TRAIN, NULL, &d));
+    struct sgrad_drawing how = { .seed = 1 };
+    assert_done(sgrad_augmentations_parse("rotate:45", PATCH, PATCH, &how.augmentations));
+    for (int64_t n = 0; n < 8; n++) {
+        uint8_t pixels[PATCH * PATCH];
+        int32_t label[PATCH * PATCH];
+        const long long before = bytes_read();
+        assert_done(sgrad_dataset_draw(d, &n, 1, &how, (void *[]){ pixels, label }));
+        const long long bytes = bytes_read() - before;
+        if (bytes > AT_MOST + 4096) fail_msg("patch %d: %lld bytes were read, not %d at most", (int)n, bytes, AT_MOST);
+    }
+    sgrad_dataset_close(d);
+    free(text);
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         sentence("a list of augmentations is put in order, and a wrong one is refused", texts),
@@ -333,6 +394,7 @@ int main(int argc, char **argv) {
         sentence("altflip flips each image in every second epoch, and translate draws each shift equally often", alternates),
         sentence("labels of pixels move with a reflecting shift", reflected_labels),
         sentence("the views of an evaluation have the documented images and weights", several_views),
+        sentence("a rotated patch of a volume reads its surroundings alone", rotated_patches),
     };
     return run_sentences(argc, argv, tests, scratch_open, scratch_close);
 }

@@ -175,6 +175,17 @@ def test_auto():
     assert told["auto"] and told["threshold"] == told["auto_threshold"] >= 0 and told["false_rate"] < 1e-4
 
 
+def test_no_threshold_is_rare_enough():
+    """Where unrelated pictures are as near as copies, the summary has no threshold, not one of -1."""
+    place = folder("near")
+    for n in range(20):
+        for label in "ab":
+            write(f"{place}/train/{label}/{n:02}.png", png(smooth(1)))
+            write(f"{place}/val/{label}/{n:02}.png", png(smooth(1)))
+    told = stargrad("dedup", "--data", f"folder:{place}", "--out", folder("near-out"), "--threshold", 0)
+    assert "; at no threshold below 0.01 %" in told and "-1" not in told, told
+
+
 def test_sweep():
     out = folder("sweep")
     words = ("dedup", "--data", "digits", "--sweep", "0-3", "--model", "convnet", "--steps", 20, "--out", out, "--threshold", 3, "--epsilon", 1)

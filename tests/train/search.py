@@ -139,6 +139,14 @@ def test_killed_at_any_moment():
         same(reference, out)
 
 
+def test_counts_in_words():
+    """One visit, one slot, one candidate: each noun agrees with its number."""
+    for partitions, together, words_said in ((1, 1, "1 candidate by random: 1 visit in 1 slot,"), (2, 1, "2 visits in 2 slots,")):
+        path = write("words.json", {"model": "mlp", "epochs": 1, "partitions": partitions, "candidates": [{}]})
+        said = stargrad(*words(path, folder("words"), "--together", together))
+        assert words_said in said, said
+
+
 def test_changes_on_the_way():
     """What freezes within a visit stays as it is, other parameters train on; several views of an image at the end; all to the same bits alone."""
     out = folder("changes")

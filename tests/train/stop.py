@@ -8,7 +8,7 @@ import struct
 import time
 
 from resume import RUN, SHORT, history, options, start, whole
-from run import children_of, command, content, events, folder, losses, main, mpirun, resuming, stargrad, wait_for_steps, wait_until
+from run import children_of, command, content, events, folder, long, losses, main, mpirun, resuming, stargrad, wait_for_steps, wait_until
 
 
 def test_signals_end_with_a_checkpoint():
@@ -35,6 +35,28 @@ def test_a_stop_cancels_steps_in_flight():
     process.send_signal(signal.SIGTERM)
     said = process.communicate()[1]
     assert "stopped after step" in said and len(losses(out)) <= 2, (said, len(losses(out)))
+
+
+@long
+def test_a_signal_after_thirty_seconds_ends_a_run_that_hangs():
+    """A rank waits for another one, which stands still, so it cannot end in order. Signals of the first 30 seconds repeat the first."""
+    out = folder("hangs")
+    process = start(*SHORT, "--epochs", 100000, "--checkpoint-every", "1h", "--stall-timeout", 600, "--out", out, ranks=2)
+    wait_for_steps(out, 10, process)
+    running, still = [pid for pid in children_of(process.pid) if catching(process, signal.SIGUSR1)]
+    os.kill(still, signal.SIGSTOP)
+    began = time.monotonic()
+    os.kill(running, signal.SIGTERM)
+    for second in (1, 10, 25):
+        wait_until(lambda: time.monotonic() > began + second, process)
+        os.kill(running, signal.SIGTERM)
+    wait_until(lambda: time.monotonic() > began + 31.5, process)
+    assert process.poll() is None, "a repeated signal ended the run"
+    os.kill(running, signal.SIGTERM)
+    wait_until(lambda: running not in children_of(process.pid), process, limit=20)
+    os.kill(still, signal.SIGCONT)
+    process.communicate(timeout=60)
+    assert process.returncode != 0
 
 
 def catching(process, number):
