@@ -13,7 +13,7 @@
 
 struct files {
     const char *const *name;
-    void **pixels;              /* of each, once it is read and; NULL: it is not kept */
+    _Atomic(void *) *pixels;    /* of each, once it is read and; NULL: it is not kept */
     _Atomic int64_t room;       /* bytes that may still be kept */
 };
 
