@@ -19,7 +19,12 @@
 #ifndef SGRAD_CODELETS_KERNELS_H
 #define SGRAD_CODELETS_KERNELS_H
 
-#if defined(__GNUC__) && !defined(__clang__)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SGRAD_SANITIZED 1
+#else
+#define SGRAD_SANITIZED 0
+#endif
+#if defined(__GNUC__) && !defined(__clang__) && !SGRAD_SANITIZED
 #pragma GCC optimize("O3")
 #endif
 
@@ -65,7 +70,7 @@ void sgrad_simulated_kernel(const struct sgrad_args *args);     /* stands for th
 #ifndef SGRAD_LEVELS
 #define SGRAD_LEVELS 0
 #endif
-#if SGRAD_LEVELS && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if SGRAD_LEVELS && !SGRAD_SANITIZED
 #define SGRAD_VECTOR(name)                                                                                                       \
     SGRAD_ALWAYS_INLINE void name##_at_any_level(const struct sgrad_args *);                                                     \
     SGRAD_FOR_AVX512 static void name##_avx512(const struct sgrad_args *a) { name##_at_any_level(a); }                           \

@@ -43,6 +43,12 @@ SGRAD_ALWAYS_INLINE wide wide_choose(wide asked, wide limit, wide y, wide x) {
     return wide_either(below & number, y, x);
 }
 
+/* The smaller one of X and LIMIT, a number; NaN where X is. */
+SGRAD_ALWAYS_INLINE wide wide_at_most(wide x, wide limit) {
+    const wide_bits number = (((wide_bits)x & 0x7fffffff) - 0x7f800001) >> 31, above = (wide_bits)(limit - x) >> 31;
+    return wide_either(above & number, limit, x);
+}
+
 SGRAD_ALWAYS_INLINE float wide_sum(wide x) {
     for (int half = WIDE / 2; half > 0; half /= 2)
         for (int i = 0; i < half; i++) x[i] += x[i + half];
@@ -71,11 +77,10 @@ SGRAD_ALWAYS_INLINE wide wide_exp_within(wide x) {
     return y * (wide)power;
 }
 
-/* The same of any X, no more than 2¹²⁷. */
+/* The same of any X, no more than 2¹²⁷; NaN where X is. */
 SGRAD_ALWAYS_INLINE wide wide_exp(wide x) {
-    const wide lowest = wide_of(-88), highest = wide_of(88);
-    const wide at = wide_choose(x, lowest, lowest, x);
-    return wide_exp_within(wide_choose(highest, at, highest, at));
+    const wide lowest = wide_of(-88);
+    return wide_exp_within(wide_at_most(wide_choose(x, lowest, lowest, x), wide_of(88)));
 }
 
 /* Σ (x - mean)ⁿ of the COUNT elements from FROM on, n 1 or 2 */

@@ -15,9 +15,10 @@ static int read_picture(const struct sgrad_dataset *dataset, int64_t index, stru
     for (int f = error ? 0 : 1; dataset->field[f].name; f++) free(data[f]);
     if (error) return error;
     const float scale = 255 / dataset->full_scale;
-    uint8_t *pixels = data[0];
-    for (int64_t i = 0; dataset->full_scale != 255 && i < dim[0] * dim[1] * dim[2]; i++)
-        pixels[i] = (uint8_t)((float)pixels[i] * scale);
+    const bool wide = dataset->field[0].dtype == SGRAD_U16;
+    uint8_t *pixels = data[0];      /* a wide one becomes a byte where it lies: it is read before its byte is written */
+    for (int64_t i = 0; (wide || dataset->full_scale != 255) && i < dim[0] * dim[1] * dim[2]; i++)
+        pixels[i] = (uint8_t)((float)(wide ? ((const uint16_t *)data[0])[i] : pixels[i]) * scale);
     *picture = (struct sgrad_picture){ .height = (int)dim[0], .width = (int)dim[1], .channels = (int)dim[2], .pixels = pixels };
     return 0;
 }

@@ -272,6 +272,7 @@ int sgrad_queue_open(const char *folder, const char *work, int64_t count, double
     if (!error) error = compare_work(q, work);
     q->next_shard = count ? getpid() % ((count + SHARD - 1) / SHARD) : 0;
     q->beats = !error && !pthread_create(&q->heart, NULL, beat, q);
+    if (!error && !q->beats) error = sgrad_fail(SGRAD_EIO, "%s: no thread can be started that renews leases", q->folder);
     if (error) sgrad_queue_close(q);
     else *queue = q;
     return error;

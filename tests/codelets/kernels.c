@@ -3,6 +3,7 @@
 #include "codelets/kernels.h"
 #include "codelets/ops/dropout.h"
 #include "codelets/updates.h"
+#include "codelets/wide.h"
 #include "tests/codelets/check.h"
 
 #include <float.h>
@@ -234,6 +235,26 @@ static void dropout_of_parts(void **state) {
 /* ---- rows of bf16 ---- */
 
 /* To the bit, wherever a row begins, however long it is, and nothing beside it. */
+/* ---- the exponential ---- */
+
+SGRAD_VECTOR(exponentials)(const struct sgrad_args *a) {
+    wide_store(a->data[0], WIDE, wide_exp(wide_load(a->data[0], WIDE, 0)));
+}
+
+static void exponential_of_everything(void **state) {
+    (void)state;
+    static const float x[] = { NAN, -NAN, INFINITY, -INFINITY, 89, -89, 88, -88, 0, -0.0f, 1, -1, 1e-30f, FLT_MAX, -FLT_MAX, 0.5f };
+    float y[WIDE];
+    struct sgrad_args a = { .data = (void *[]){ y } };
+    memcpy(y, x, sizeof y);
+    exponentials(&a);
+    assert_true(isnan(y[0]) && isnan(y[1]));
+    for (int i = 2; i < WIDE; i++) {
+        const double right = exp(fmin((double)x[i], 88));
+        assert_near(y[i], right < FLT_MIN ? 0 : right, 4e-7 * right + FLT_MIN);
+    }
+}
+
 static void rows_are_narrowed(void **state) {
     (void)state;
     enum { MOST = 300, BEFORE = 3 };
@@ -261,6 +282,7 @@ static void rows_are_narrowed(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
+        sentence("the exponential of NaN is NaN, and that of a large number finite", exponential_of_everything),
         sentence("rows are rounded to bf16 as single numbers are", rows_are_narrowed),
         sentence("sums are added in a fixed tree", sums_are_trees),
         sentence("the squared norm of a tensor is the sum of its squares", squared_norm),

@@ -338,37 +338,48 @@ static long long bytes_read(void) {
     return bytes;
 }
 
-/* A volume of one plane in chunks of 4 x 4: NAME below the scratch folder. */
-static void write_plane(const char *name) {
+/* A volume of one plane in chunks of 4 x 4, of bytes or of 16 bits: NAME below the scratch folder. */
+static void write_plane(const char *name, bool wide) {
     const int64_t dim[] = { 1, 1, PLANE, PLANE }, chunk[] = { 1, 1, CHUNK, CHUNK };
     const struct sgrad_box all = { { 0 }, { 1, 1, PLANE, PLANE } };
-    uint8_t *voxel = sgrad_alloc(PLANE * PLANE, 1);
+    const enum sgrad_voxel type = wide ? SGRAD_VOXEL_U16 : SGRAD_VOXEL_U8;
+    uint8_t *voxel = sgrad_alloc(PLANE * PLANE, 2);
     struct sgrad_volume *v;
-    for (int i = 0; i < PLANE * PLANE; i++) voxel[i] = (uint8_t)(i % 2);
-    assert_done(sgrad_volume_create(scratch_path(name), SGRAD_VOXEL_U8, dim, chunk, &v));
-    assert_done(sgrad_volume_write(v, &all, SGRAD_VOXEL_U8, voxel));
+    for (int i = 0; i < PLANE * PLANE; i++)
+        if (wide) ((uint16_t *)voxel)[i] = (uint16_t)(257 * (i % 200));
+        else voxel[i] = (uint8_t)(i % 2);
+    assert_done(sgrad_volume_create(scratch_path(name), type, dim, chunk, &v));
+    assert_done(sgrad_volume_write(v, &all, type, voxel));
     assert_done(sgrad_volume_finish(v));
     sgrad_volume_close(v);
     free(voxel);
+}
+
+static struct sgrad_dataset *open_patches(const char *folder, bool wide) {
+    static const char *const parts[] = { "train", "val" };
+    struct sgrad_dataset *d;
+    mkdir(scratch_path(folder), 0777);
+    for (int i = 0; i < 2; i++) {
+        char *part = sgrad_format("%s/%s", folder, parts[i]), *image = sgrad_format("%s/image.zarr", part);
+        char *label = sgrad_format("%s/label.zarr", part);
+        mkdir(scratch_path(part), 0777);
+        write_plane(image, wide);
+        write_plane(label, false);
+        free(part);
+        free(image);
+        free(label);
+    }
+    char *text = sgrad_format("volume:%s,1x%dx%d", scratch_path(folder), PATCH, PATCH);
+    assert_done(sgrad_dataset_open(text, SGRAD_TRAIN, NULL, &d));
+    free(text);
+    return d;
 }
 
 /* The surroundings of a rotated patch of 32 x 32: its half diagonal, 23, and a margin of 16 on each side. */
 static void rotated_patches(void **state) {
     (void)state;
     enum { SURROUNDINGS = 2 * (23 + 16), CHUNKS = SURROUNDINGS / CHUNK + 2, AT_MOST = 2 * CHUNKS * CHUNKS * CHUNK * CHUNK };
-    for (int i = 0; i < 2; i++) {
-        const char *part = i ? "rotated/val" : "rotated/train";
-        if (!i) mkdir(scratch_path("rotated"), 0777);
-        mkdir(scratch_path(part), 0777);
-        char *image = sgrad_format("%s/image.zarr", part), *label = sgrad_format("%s/label.zarr", part);
-        write_plane(image);
-        write_plane(label);
-        free(image);
-        free(label);
-    }
-    char *text = sgrad_format("volume:%s,1x%dx%d", scratch_path("rotated"), PATCH, PATCH);
-    struct sgrad_dataset *d;
-    assert_done(sgrad_dataset_open(text, SGRAD_TRAIN, NULL, &d));
+    struct sgrad_dataset *d = open_patches("rotated", false);
     struct sgrad_drawing how = { .seed = 1 };
     assert_done(sgrad_augmentations_parse("rotate:45", PATCH, PATCH, &how.augmentations));
     for (int64_t n = 0; n < 8; n++) {
@@ -380,7 +391,19 @@ static void rotated_patches(void **state) {
         if (bytes > AT_MOST + 4096) fail_msg("patch %d: %lld bytes were read, not %d at most", (int)n, bytes, AT_MOST);
     }
     sgrad_dataset_close(d);
-    free(text);
+}
+
+static void wide_patches(void **state) {
+    (void)state;
+    struct sgrad_dataset *d = open_patches("wide", true);
+    struct sgrad_picture picture;
+    assert_done(sgrad_dataset_picture(d, 9, &picture));         /* of the second row of patches the second */
+    assert_true(picture.height == PATCH && picture.width == PATCH && picture.channels == 1);
+    for (int y = 0; y < PATCH; y++)
+        for (int x = 0; x < PATCH; x++)
+            assert_equal(picture.pixels[y * PATCH + x], ((y + PATCH) * PLANE + x + PATCH) % 200);
+    free(picture.pixels);
+    sgrad_dataset_close(d);
 }
 
 int main(int argc, char **argv) {
@@ -395,6 +418,7 @@ int main(int argc, char **argv) {
         sentence("labels of pixels move with a reflecting shift", reflected_labels),
         sentence("the views of an evaluation have the documented images and weights", several_views),
         sentence("a rotated patch of a volume reads its surroundings alone", rotated_patches),
+        sentence("a patch of 16 bits is shown as bytes", wide_patches),
     };
     return run_sentences(argc, argv, tests, scratch_open, scratch_close);
 }

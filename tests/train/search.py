@@ -141,7 +141,7 @@ def test_killed_at_any_moment():
 
 def test_counts_in_words():
     """One visit, one slot, one candidate: each noun agrees with its number."""
-    for partitions, together, words_said in ((1, 1, "1 candidate by random: 1 visit in 1 slot,"), (2, 1, "2 visits in 2 slots,")):
+    for partitions, together, words_said in ((1, 1, "1 candidate: staggered, 1 visit in 1 slot,"), (2, 1, "2 visits in 2 slots,")):
         path = write("words.json", {"model": "mlp", "epochs": 1, "partitions": partitions, "candidates": [{}]})
         said = stargrad(*words(path, folder("words"), "--together", together))
         assert words_said in said, said
