@@ -1,4 +1,4 @@
-/* answer.c: how every command answers: one line on standard error, an exit status, JSON. */
+/* answer.c: output that all commands have in common: a line on standard error, an exit status, JSON. */
 #include "cli/cli.h"
 
 #include <stdarg.h>
@@ -11,12 +11,12 @@ int sgrad__wrong(const char *format, ...) {
     va_start(list, format);
     vsnprintf(text, sizeof text, format, list);
     va_end(list);
-    sgrad_fail(SGRAD_EINVAL, "%s", text);
+    sgrad_log_error(SGRAD_EINVAL, "%s", text);
     return SGRAD__USAGE;
 }
 
 int sgrad__no_such(const char *command, const char *what, const char *word, const char *const *names, const char *dashes) {
-    const char *nearest = sgrad_nearest(word + (*dashes ? strspn(word, "-") : 0), names);
+    const char *nearest = sgrad_suggest(word + (*dashes ? strspn(word, "-") : 0), names);
     const char *begin = *command ? ": " : "", *gap = *command ? " " : "";
     if (nearest) return sgrad__wrong("%s%sno %s '%s'; did you mean %s%s?", command, begin, what, word, dashes, nearest);
     return sgrad__wrong("%s%sno %s '%s'; see stargrad %s%s--help", command, begin, what, word, command, gap);
@@ -31,7 +31,7 @@ json_t *sgrad__json_text(const char *text) {
     static const char unknown[] = "\xef\xbf\xbd";      /* U+FFFD */
     json_t *string = text ? json_string(text) : json_null();
     if (string) return string;
-    char *valid = sgrad_alloc(strlen(text) + 1, sizeof unknown), *to = valid;
+    char *valid = sgrad_xcalloc(strlen(text) + 1, sizeof unknown), *to = valid;
     for (const char *c = text; *c; c++)
         if (*c & 0x80) to = stpcpy(to, unknown);
         else *to++ = *c;

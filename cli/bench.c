@@ -1,5 +1,6 @@
-/* bench.c: stargrad bench: how near training comes to the limit of its kernels on this machine. */
+/* bench.c: stargrad bench: compares training with the limit of its kernels on this machine. */
 #include "cli/limits.h"
+#include "graphs/api/bench.h"
 
 #include <stdlib.h>
 
@@ -24,7 +25,7 @@ static const struct sgrad__option options[] = {
     { "cpus", "N", "CPU workers", &sgrad__workers, SGRAD__FIELD(cpus), 0, 4096 },
     { "gpus", "N", "CUDA devices", &sgrad__workers, SGRAD__FIELD(gpus), 0, 4096 },
     { "scheduler", "NAME", "StarPU's scheduler; chosen if not given", &sgrad__text, SGRAD__FIELD(scheduler) },
-    { "window", "N", "steps in flight", &sgrad__whole, SGRAD__FIELD(window), 1, 8 },
+    { "window", "N", "steps in flight", &sgrad__whole, SGRAD__FIELD(steps_in_flight), 1, 8 },
     { "json", NULL, "print the result as one JSON object", &sgrad__flag, SGRAD__FIELD(json) },
     { 0 },
 };

@@ -1,13 +1,14 @@
-/* candidates.c: the file of a search: options that hold for all, by train's long names, and candidates: given, every combination
- * of a grid, or drawn.
+/* candidates.c: reads the file of a search: options for all candidates, by the long names of train's options, and the candidates:
+ * a list, all combinations of a grid, or random samples.
  *
  *     {"model": "lenet", "epochs": 3, "candidates": [{"lr": 0.01}, {"lr": 0.1, "model": "mlp"}]}
  *     {"model": "lenet", "epochs": 3, "grid": {"lr": [0.01, 0.1], "batch": [32, 64]}}                        four of them
  *     {"model": "lenet", "epochs": 9, "random": {"count": 20, "lr": {"log": [1e-3, 1]}, "batch": [32, 64]},
  *      "stop": {"rule": "halving", "first": 1, "factor": 3}}
  *
- * Every option is read as the command line's is, by its row of train's table. */
+ * Every option is parsed as on the command line, by its row of train's table. */
 #include "cli/candidates.h"
+#include "graphs/api/search.h"
 
 #include "runtime/philox.h"
 
@@ -15,9 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LARGEST = 16 << 20, MOST = 10000 };      /* bytes of the file; candidates */
+enum { LARGEST = 16 << 20, MOST = 10000 };      /* bytes of the file; number of candidates */
 
-/* Where a value stands, for messages: "FILE: candidates[1]". */
+/* The position of a value, for messages: "FILE: candidates[1]". */
 struct place {
     const char *file, *in;
     struct sgrad__candidates *all;
@@ -28,7 +29,7 @@ static bool is_one_of(const char *word, const char *const *words) {
     return *words;
 }
 
-/* Options that are the search's, or make no sense beside others. */
+/* Options that the search sets itself, or that it does not support. */
 static const char *const refused[] = {
     "data", "out", "resume", "steps", "deterministic", "data-placement", "shard",
     "strategy", "servers", "group", "backup",
@@ -36,7 +37,7 @@ static const char *const refused[] = {
     "stop-before", "keep", "evaluate-last", "evaluate-every", "best", "patience", "show-batch",
     "trace", "tensorboard", "histograms", "prometheus", "print", "json", "quiet", NULL
 };
-/* Those that all candidates have in common. */
+/* Options that must be the same for all candidates. */
 static const char *const common_only[] = { "epochs", "exclude", "image-size", "mean", "deviation", NULL };
 static const char *const own_words[] = { "candidates", "grid", "random", "stop", "partitions", "order", NULL };
 
@@ -48,12 +49,12 @@ static int no_such_option(const struct place *p, const char *name, bool top) {
     for (const struct sgrad__option *o = sgrad__train_command.options; o->help && count < 200; o++)
         if (o->name && !is_one_of(o->name, refused)) names[count++] = o->name;
     for (int i = 0; top && own_words[i]; i++) names[count++] = own_words[i];
-    const char *near = sgrad_nearest(name, names);
+    const char *near = sgrad_suggest(name, names);
     return sgrad__wrong("%s: %s: no option '%s'%s%s%s", p->file, p->in, name, near ? "; did you mean " : "", near ? near : "",
                         near ? "?" : " of stargrad train (see stargrad train --help)");
 }
 
-/* A string that lives as long as the candidates. */
+/* Returns a copy of TEXT that is valid as long as the candidates; frees TEXT. */
 static const char *keep_text(struct sgrad__candidates *all, char *text) {
     json_t *kept = json_string(text);
     free(text);
@@ -61,7 +62,7 @@ static const char *keep_text(struct sgrad__candidates *all, char *text) {
     return json_string_value(kept);
 }
 
-/* As it would be typed; NULL: it is a list, an object or nothing. */
+/* Returns VALUE as it is written on the command line; NULL: it is a list, an object, a boolean or null. */
 static const char *typed(struct sgrad__candidates *all, const json_t *value) {
     if (json_is_string(value)) return json_string_value(value);
     if (json_is_integer(value)) return keep_text(all, sgrad_format("%lld", (long long)json_integer_value(value)));
@@ -121,7 +122,7 @@ static int check_name(const struct place *p, const json_t *name) {
     return SGRAD__DONE;
 }
 
-/* One more, that is asked for OPTIONS, an object of this file's or one that is made. */
+/* Adds a candidate with OPTIONS, an object of the file or a generated one. */
 static int add_candidate(const struct place *p, const json_t *options) {
     struct sgrad__candidates *all = p->all;
     struct sgrad__request request = { .train = all->options.common };
@@ -131,15 +132,15 @@ static int add_candidate(const struct place *p, const json_t *options) {
     for (int i = 0; !status && common_only[i]; i++)
         if (json_object_get(given, common_only[i]))
             status = sgrad__wrong("%s: %s: %s holds for all candidates: beside \"candidates\"", p->file, p->in, common_only[i]);
-    json_array_append_new(all->text, given);        /* its strings are options' */
+    json_array_append_new(all->text, given);        /* owns the strings of the options */
     if (!status) status = set_options(p, given, &request);
     if (!status && !request.train.model) status = sgrad__wrong("%s: %s: has no model", p->file, p->in);
     if (!status && all->options.candidates == MOST) status = sgrad__wrong("%s: more than %d candidates", p->file, MOST);
     if (!status) {
-        all->candidate = sgrad_grow(all->candidate, all->options.candidates, sizeof *all->candidate);
+        all->candidate = sgrad_array_grow(all->candidate, all->options.candidates, sizeof *all->candidate);
         all->candidate[all->options.candidates++] = (struct sgrad_candidate){
             .name = name ? keep_text(all, sgrad_format("%s", json_string_value(name))) : NULL,
-            .given = keep_text(all, json_dumps(given, JSON_COMPACT | JSON_REAL_PRECISION(15))), .options = request.train
+            .options_json = keep_text(all, json_dumps(given, JSON_COMPACT | JSON_REAL_PRECISION(15))), .options = request.train
         };
     }
     json_decref(name);
@@ -158,7 +159,7 @@ static int add_given(struct place p, const json_t *list) {
     return status;
 }
 
-/* Every combination; the last key's values change fastest. */
+/* Adds every combination. The values of the last key change fastest. */
 static int add_grid(const struct place *p, json_t *grid) {
     const char *key;
     json_t *values, *list = json_array();
@@ -184,16 +185,16 @@ static int add_grid(const struct place *p, json_t *grid) {
     return status;
 }
 
-/* ---- drawn ones --------------------------------------------------------------------------------------------------- */
+/* ---- random candidates ---------------------------------------------------------------------------------------------- */
 
-/* A number of three digits or more, so that it can be read. */
+/* Rounds X to four significant digits, for readability. */
 static json_t *rounded(double x) {
     char text[32];
     snprintf(text, sizeof text, "%.4g", x);
     return json_real(strtod(text, NULL));
 }
 
-/* U in [0,1) as a value of SPEC: a list, or {"log"|"uniform"|"whole": [A, B]}; NULL: it is neither. */
+/* Maps U in [0,1) to a value of SPEC: a list, or {"log"|"uniform"|"whole": [A, B]}; NULL: it is neither. */
 static json_t *value_at(const json_t *spec, double u) {
     static const char *const ways[] = { "uniform", "log", "whole" };
     if (json_array_size(spec)) return json_incref(json_array_get(spec, (size_t)(u * (double)json_array_size(spec))));
@@ -283,7 +284,7 @@ static int read_stop(struct place p, json_t *stop, struct sgrad_stop *to) {
     return status ? status : take_whole(&p, stop, "factor", 2, &to->factor);
 }
 
-/* What is no word of the file's own is an option for all. */
+/* Keys that are not in own_words are options for all candidates. */
 static int read_common(struct place p, json_t *file) {
     struct sgrad__candidates *all = p.all;
     struct sgrad_search_options *o = &all->options;
@@ -295,7 +296,7 @@ static int read_common(struct place p, json_t *file) {
     if (!status && (request.train.epochs < 1 || request.train.epochs != floor(request.train.epochs)))
         status = sgrad__wrong("%s: epochs: takes a whole number of 1 or more", p.file);
     o->common = request.train;
-    o->given = keep_text(all, json_dumps(common, JSON_COMPACT | JSON_REAL_PRECISION(15)));
+    o->options_json = keep_text(all, json_dumps(common, JSON_COMPACT | JSON_REAL_PRECISION(15)));
     json_decref(common);
     return status;
 }
@@ -319,7 +320,7 @@ static int read_search(struct place p, json_t *file) {
 
 static int load(const char *path, json_t **file) {
     const int error = sgrad_json_read(path, LARGEST, file);
-    return error == SGRAD_EFORMAT ? SGRAD__USAGE : sgrad__status(error);     /* the words of the user, in a file */
+    return error == SGRAD_EFORMAT ? SGRAD__USAGE : sgrad__status(error);     /* user input, like the command line */
 }
 
 static struct place open_candidates(const char *path, const struct sgrad_train_options *train, struct sgrad__candidates *all) {
@@ -335,7 +336,7 @@ int sgrad__candidates_read(const char *path, const struct sgrad_train_options *t
     return status;
 }
 
-/* What DIR/search.json says of it. */
+/* Adds the candidate NAME of DIR/search.json. */
 static int find(struct place p, const char *name, const struct sgrad_train_options *train) {
     struct sgrad__candidates *all = p.all;
     json_t *list = json_object_get(all->file, "candidates"), *one;

@@ -1,5 +1,6 @@
-/* check.c: stargrad check: whether operations, collectives and optimizers are right, one's own in a plug-in above all. */
+/* check.c: stargrad check: tests whether operations, collectives and optimizers are correct, mainly custom ones of plug-ins. */
 #include "cli/cli.h"
+#include "graphs/api/check.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +24,7 @@ static const struct sgrad_optimizer *optimizer(const char *name) {
     return NULL;
 }
 
-/* The I-th collective of that name: one for each kind. NULL: there are not so many. */
+/* Returns the I-th collective with this name, at most one of each kind; NULL: not found. */
 static const struct sgrad_collective *collective(const char *name, int i) {
     for (int k = 0; sgrad_collectives[k]; k++)
         if (!strcmp(sgrad_collectives[k]->name, name) && !i--) return sgrad_collectives[k];
@@ -36,7 +37,8 @@ static bool is_operation(const char *name) {
     return false;
 }
 
-/* What is right of NAME, "right on 3 shapes, …", or NULL, and how many shapes that is. Free it. */
+/* Tests NAME and sets *COUNT to the number of shapes. Returns "right on 3 shapes, …", which the caller must free; NULL: a test
+ * failed. */
 static char *check_name(const char *name, int *count) {
     char *is = NULL;
     *count = 0;
@@ -76,9 +78,10 @@ static int check(const struct sgrad__request *request) {
 
 static int run(const struct sgrad__request *request) {
     struct sgrad_context *context;
-    const struct sgrad_context_options how = { .cpus = request->train.cpus, .cudas = -1, .scheduler = "eager" };
+    const struct sgrad_context_options how = { .cpus = request->train.cpus, .gpus = -1, .scheduler = "eager" };
     for (char **word = request->words; *word; word++)
-        if (!optimizer(*word) && !collective(*word, 0) && !sgrad_record_find("operation", *word, sgrad_ops)) return SGRAD__USAGE;
+        if (!optimizer(*word) && !collective(*word, 0) && !sgrad_registry_find("operation", *word, sgrad_ops))
+            return SGRAD__USAGE;
     if (sgrad_context_open(&how, &context)) return SGRAD__FAILED;
     const int status = check(request);
     sgrad_context_close(context);

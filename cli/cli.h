@@ -1,29 +1,32 @@
-/* cli.h: what the files of the command share. A subcommand is a record at the end of its own file and a line of cli.def; an
- * option is a row of the record's table, from which parsing, messages, help and completion grow. */
+/* cli.h: declarations that the files of the command stargrad use. A subcommand is a record at the end of its source file, and a
+ * line in cli.def. An option is a row of the table in that record, from which parsing, messages, help and completion are
+ * derived. */
 #ifndef SGRAD_CLI_CLI_H
 #define SGRAD_CLI_CLI_H
 
 #include "config.h"
-#include "graphs/runs/runs.h"
+#include "graphs/api/inference.h"
+#include "graphs/api/segment.h"
+#include "graphs/api/train.h"
 
 #include <jansson.h>
 
-enum { SGRAD__DONE = 0, SGRAD__FAILED = 1, SGRAD__USAGE = 2 };     /* exit status */
+enum { SGRAD__DONE = 0, SGRAD__FAILED = 1, SGRAD__USAGE = 2 };     /* exit status: success, failure, wrong command line */
 
-/* A command line, understood. */
+/* A parsed command line. */
 struct sgrad__request {
     const struct sgrad__command *command;
-    const char *argument;                   /* the word that is no option, or NULL */
-    char **words;                           /* that word and all after it, where a command takes them; NULL ends */
+    const char *argument;                   /* the first word that is not an option; NULL: none */
+    char **words;                           /* all arguments, or with .takes_words all words from the first; NULL-terminated */
     struct sgrad_train_options train;
-    char **given;                           /* the words that this is, after the command's name; NULL ends */
-    const char *asked[128];                 /* the long names of the options that were given; NULL ends: train.asked */
-    const char *config;                     /* a file of options, which come first; NULL: none */
-    const char *like;                       /* a run's folder, whose options hold where none is given; NULL: none */
-    enum sgrad_continuation resume;         /* of train */
-    bool begins;                            /* --resume auto has found no run */
+    char **given;                           /* the unparsed words after the command's name; NULL-terminated */
+    const char *asked[128]; /* long names of the options that are set, NULL-terminated; as train.explicit_options */
+    const char *config;                     /* a file of options, which the command line overrides; NULL: none */
+    const char *like;                       /* a run's folder, whose options are the defaults; NULL: none */
+    enum sgrad_continuation resume;         /* --resume of train */
+    bool begins;                            /* --resume auto has found no run to continue */
     struct {
-        int top;                            /* classes of each sample */
+        int top;                            /* number of predicted classes per sample */
     } predict;
     struct {
         bool details;
@@ -40,14 +43,14 @@ struct sgrad__request {
     } launch;
     struct {
         const char *hash, *threshold, *sweep;
-        int bits, odd;                      /* 0: 64, 1: 256; enum sgrad_treatment */
-        int seeds;                          /* of a sweep's runs, at each threshold */
-        int memory;                         /* of the search, MiB; 0: by the machine's */
-        double epsilon;                     /* accuracy that a sweep may lose */
+        int bits, odd;                      /* 0: 64 bits, 1: 256 bits; enum sgrad_treatment */
+        int seeds;                          /* number of runs of a sweep at each threshold */
+        int memory;                         /* of the search, in MiB; 0: half of the machine's */
+        double epsilon;                     /* maximum loss of accuracy of the best point of a sweep */
         bool across, refuse_damaged, no_test;
     } dedup;
     struct {
-        double from, to;                    /* learning rates */
+        double from, to;                    /* the learning rate of the first step; the limit of the last */
     } find_lr;
     struct {
         const char *replay;
@@ -57,35 +60,35 @@ struct sgrad__request {
     struct {
         const char *machine, *nodes, *mini_batch;
         bool no_overlap, own_workspaces, simulate, every_node, limits;
-        double efficiency, room;            /* that is sought, 0: none; bytes of workspaces, in MB */
+        double efficiency, room;            /* target, 0: none; MB for workspaces, 0: the remaining memory of the device */
     } plan;
 };
 
 struct sgrad__command {
     const char *name, *summary;
-    const char *argument;                   /* the one word it takes besides options: "RUN-DIR", or "[RUN-DIR]" where it may be
-                                               left out; NULL: none */
-    bool of_run;                            /* that word is a run's folder: request.like */
-    bool repeats;                           /* it may come several times: words has all */
-    bool takes_words;                       /* that word ends its options, and all after it are another command's */
-    const char *notes;                      /* end of the help, or NULL */
+    const char *argument;                   /* the word that is not an option: "RUN-DIR", or "[RUN-DIR]" if it is optional;
+                                               NULL: none */
+    bool of_run;                            /* the argument is a run's folder: request.like */
+    bool repeats;                           /* the argument may occur several times: request.words */
+    bool takes_words;                       /* the argument ends the options; it and all later words belong to another command */
+    const char *notes;                      /* end of the help; NULL: none */
     const struct sgrad__option *options;    /* ends with a row of zeros */
-    const struct sgrad__command *also;      /* whose options it takes, too, after its own; NULL: nobody's */
-    void (*defaults)(struct sgrad__request *request);   /* of its own options, besides those of a training; NULL: zeros */
+    const struct sgrad__command *also;      /* a command whose options are accepted as well, after these; NULL: none */
+    void (*defaults)(struct sgrad__request *request);   /* sets the defaults of the options outside request.train; NULL: zeros */
     int (*run)(const struct sgrad__request *request);   /* returns the exit status */
 };
-extern const struct sgrad__command sgrad__train_command;    /* of cli.def's, the one that another starts: launch */
+extern const struct sgrad__command sgrad__train_command;    /* declared here because launch starts it */
 
 /* ---- options.c, types.c ---- */
 
-/* A row without name is a heading. */
+/* An option. A row without a name is a heading in the help. */
 struct sgrad__option {
     const char *name;                   /* without the dashes */
-    const char *value;                  /* what it takes, for the help: "N"; "[STEPS]" may be left out; NULL: a flag */
+    const char *value;                  /* its value in the help: "N"; optional: "[STEPS]"; NULL: a flag */
     const char *help;
     const struct sgrad__type *type;
-    size_t field, size;                 /* in struct sgrad__request: where the value goes */
-    double low, high;                   /* of numbers */
+    size_t field, size;                 /* offset and size of the value in struct sgrad__request */
+    double low, high;                   /* range of a number */
     bool required;
     char letter;                        /* -n; 0: no short form */
 };
@@ -93,48 +96,54 @@ struct sgrad__option {
     .field = offsetof(struct sgrad__request, member), .size = sizeof(((struct sgrad__request *)0)->member)
 #define SGRAD__FIELD(name) SGRAD__PLACE(train.name)
 
-/* How a word becomes a value. */
+/* The type of an option's value. read converts TEXT and stores the value in REQUEST; false: invalid. takes returns a description
+ * of the valid values, "a whole number from 1 to 8"; without takes, read logs the error. show returns the value in REQUEST as
+ * text, for the help; NULL: none. The caller must free both texts. */
 struct sgrad__type {
-    bool (*read)(const struct sgrad__option *option, const char *text, struct sgrad__request *request);   /* false: refused */
-    char *(*takes)(const struct sgrad__option *option);         /* "a whole number from 1 to 8"; free it */
-    char *(*show)(const struct sgrad__option *option, const struct sgrad__request *request);    /* a default; NULL: none */
+    bool (*read)(const struct sgrad__option *option, const char *text, struct sgrad__request *request);
+    char *(*takes)(const struct sgrad__option *option);
+    char *(*show)(const struct sgrad__option *option, const struct sgrad__request *request);
 };
 extern const struct sgrad__type sgrad__flag, sgrad__whole, sgrad__real, sgrad__text, sgrad__file, sgrad__folder, sgrad__choice,
     sgrad__schedule, sgrad__views, sgrad__augmentation, sgrad__none, sgrad__group, sgrad__period, sgrad__workers, sgrad__range,
     sgrad__plugin, sgrad__resume, sgrad__time;
 
-/* Of every command that looks for records. */
+/* The option of all commands that search for records, such as models and data sets. */
 #define SGRAD__PLUGIN_OPTION \
     { "plugin", "FILE", "a shared object with records of one's own; may come several times", &sgrad__plugin, SGRAD__PLACE(train) }
 
-bool *sgrad__option_flag(const struct sgrad__option *option, struct sgrad__request *request);      /* where a flag's value is */
-bool sgrad__is_file(const char *path);      /* and no folder */
+bool *sgrad__option_flag(const struct sgrad__option *option, struct sgrad__request *request);   /* address of a flag's value */
+bool sgrad__is_file(const char *path);      /* returns true if PATH exists and is not a folder */
 
-/* What switches flag NAME off: "no-best" of "best", "shuffle" of "no-shuffle"; free it. */
+/* Returns the name of the option that disables the flag NAME: "no-best" for "best", "shuffle" for "no-shuffle". The caller must
+ * free it. */
 char *sgrad__option_opposite(const char *name);
 
-/* The option NAME, without its dashes, of COMMAND's own; NULL: it has none such. */
+/* Returns the option NAME, without dashes, in command->options; NULL: not found. */
 const struct sgrad__option *sgrad__option_find(const struct sgrad__command *command, const char *name);
 
-/* Fills REQUEST from the words after the command's name. Returns true to go on; else *STATUS is the exit status: help was
- * printed, or one line on standard error says what is wrong. */
+/* Sets REQUEST, which has the defaults, from the command line. ARGV[0] is the name of COMMAND. Returns true if the command must
+ * run. Else *STATUS is the exit status, and the help was printed, or an error was logged as one line on standard error. */
 bool sgrad__options_parse(const struct sgrad__command *command, int argc, char **argv, struct sgrad__request *request,
                           int *status);
 
 /* ---- config.c ---- */
 
-/* The words of the options in the file PATH, between ARGV's first word and the others: *COUNT of them, that live as long as the
- * program. Returns the exit status: 0, or one line on standard error says what is wrong. */
+/* Sets *ALL to the words of ARGV with the options of the JSON file PATH inserted after the first word, and *COUNT to their
+ * number. They are never freed. Returns the exit status; errors are logged as one line on standard error. */
 int sgrad__config_words(const struct sgrad__command *command, const char *path, int argc, char **argv, char ***all, int *count);
 
-bool sgrad__is_asked(const struct sgrad__request *request, const char *option);     /* was it given? */
+/* Returns true if OPTION was set on the command line or in a file of options. */
+bool sgrad__is_asked(const struct sgrad__request *request, const char *option);
 
-/* ---- past.c: of the run that is the command's argument, where one is named ---- */
+/* ---- history.c: data of the run that is the command's argument, if there is one ---- */
 
-/* Its final weights, where neither others nor another network, which may bring its own, is asked for. */
+/* Sets options->init to the final weights of the run, unless --weights or --model is set: another model may contain weights.
+ * Clears options->tta, unless --tta is set. */
 void sgrad__weights_of_run(const struct sgrad__request *request, struct sgrad_train_options *options);
 
-/* What COUNT classes are called, by the run or by the data set; free it, whether they were found or not. */
+/* Sets CLASSES to the names of COUNT classes, from the run, or without one from the data set. A class without a name gets its
+ * number. The caller must free CLASSES, also after an error. Returns 0 or a negative SGRAD_E… code. */
 struct sgrad__classes {
     int count;
     char **name;
@@ -145,19 +154,21 @@ void sgrad__classes_free(struct sgrad__classes *classes);
 
 /* ---- answer.c ---- */
 
-/* One line on standard error: what is wrong with the command line. Returns SGRAD__USAGE. */
+/* Logs an error in the command line as one line on standard error. Returns SGRAD__USAGE. */
 int sgrad__wrong(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* "COMMAND: no WHAT 'WORD'", and the nearest of NAMES, after DASHES, or where to look. COMMAND "": stargrad itself. */
+/* Logs "COMMAND: no WHAT 'WORD'" with the most similar of NAMES, after DASHES, or with a reference to --help. COMMAND "":
+ * stargrad without a command. Returns SGRAD__USAGE. */
 int sgrad__no_such(const char *command, const char *what, const char *word, const char *const *names, const char *dashes);
 
-/* The exit status of a library function that returned ERROR. */
+/* Returns the exit status for ERROR, the result of a library function: SGRAD__USAGE for SGRAD_ENAME and SGRAD_EINVAL. */
 int sgrad__status(int error);
 
-/* A string; null for NULL. JSON is UTF-8: where TEXT is not (a file's name), each byte above 127 becomes U+FFFD. */
+/* Returns TEXT as a new JSON string; null for NULL. JSON is UTF-8: if TEXT is not (for example a file name), each byte above 127
+ * is replaced by U+FFFD. */
 json_t *sgrad__json_text(const char *text);
 
-/* Prints and frees RESULT, as one line on standard output. */
+/* Prints RESULT as one line on standard output and releases it (json_decref). */
 void sgrad__print_json(json_t *result);
 
 #endif

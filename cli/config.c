@@ -1,9 +1,9 @@
-/* config.c: a file of options: a JSON object, by their long names.
+/* config.c: reads a file of options: a JSON object, by the long names of the options.
  *
- *     { "model": "resnet20", "batch": 64, "no-shuffle": true }      as if these words came first:
- *     --model=resnet20 --batch=64 --no-shuffle                      so what is given besides holds instead
+ *     { "model": "resnet20", "batch": 64, "no-shuffle": true }      is inserted before the words of the command line,
+ *     --model=resnet20 --batch=64 --no-shuffle                      so that options on the command line override it
  *
- * false switches a flag off that a run's options have (--like, --resume). */
+ * false disables a flag that is set in the options of a run (--like, --resume). */
 #include "cli/cli.h"
 
 #include <stdlib.h>
@@ -17,7 +17,7 @@ const struct sgrad__option *sgrad__option_find(const struct sgrad__command *comm
 
 #define FILE_LIMIT ((size_t)1 << 20)
 
-/* The word of option O with VALUE; "" where it says nothing; NULL: it is of no use. */
+/* Returns the word of option O with VALUE; "" if it has no effect; NULL: VALUE is invalid. The caller must free it. */
 static char *word_of(const struct sgrad__option *o, const json_t *value) {
     const bool leaves = !o->value || *o->value == '[';
     if (json_is_false(value) && o->type == &sgrad__flag) {
@@ -52,11 +52,11 @@ int sgrad__config_words(const struct sgrad__command *command, const char *path, 
     json_t *object;
     if (sgrad_json_read(path, FILE_LIMIT, &object)) return SGRAD__FAILED;
     if (!json_is_object(object)) {
-        sgrad_fail(SGRAD_EFORMAT, "%s: is no JSON object of options", path);
+        sgrad_log_error(SGRAD_EFORMAT, "%s: is no JSON object of options", path);
         json_decref(object);
         return SGRAD__FAILED;
     }
-    char **word = sgrad_alloc((size_t)argc + json_object_size(object) + 1, sizeof *word);
+    char **word = sgrad_xcalloc((size_t)argc + json_object_size(object) + 1, sizeof *word);
     int words = 1;
     word[0] = argv[0];
     const int status = take(command, path, object, word, &words);

@@ -1,4 +1,5 @@
-/* dedup.c: stargrad dedup: near-duplicate images of a data set: counted, listed, shown; and what training without them costs. */
+/* dedup.c: stargrad dedup: counts, lists and shows near-duplicate images of a data set, and measures the effect of training
+ * without them. */
 #include "cli/dedup.h"
 
 #include <stdlib.h>
@@ -51,13 +52,13 @@ static const struct sgrad__option options[] = {
     { 0 },
 };
 
-/* What a search has come to. */
+/* The results of a search. */
 struct answer {
     struct sgrad_dataset *part[2];
     struct sgrad_hashes hashes;
     struct sgrad_guide guide;
     struct sgrad_duplicates found;
-    int64_t state[8];           /* images: damaged, of more than 8 bits, animated, each at its bit */
+    int64_t state[8];           /* number of images by state; not used */
     double hashing, searching;  /* seconds */
     bool automatic;
 };
@@ -68,18 +69,18 @@ static int64_t images_in_state(const struct sgrad_hashes *h, int state) {
     return count;
 }
 
-/* ---- before ------------------------------------------------------------------------------------------------------- */
+/* ---- preparation -------------------------------------------------------------------------------------------------- */
 
 static int open_parts(const struct sgrad__request *request, struct sgrad_dataset *part[2]) {
     const struct sgrad_train_options *o = &request->train;
     const struct sgrad_dataset_options how = { .seed = o->seed, .pictures = true };
     SGRAD_TRY(sgrad_dataset_open(o->data, SGRAD_TRAIN, &how, &part[0]));
     if (!sgrad_dataset_image(part[0]) || sgrad_dataset_image(part[0])->shape.rank != 3)
-        return sgrad_fail(SGRAD_EINVAL, "dedup: --data %s has no images", o->data);
+        return sgrad_log_error(SGRAD_EINVAL, "dedup: --data %s has no images", o->data);
     return request->dedup.no_test ? 0 : sgrad_dataset_open(o->data, SGRAD_TEST, &how, &part[1]);
 }
 
-/* The threshold that was asked for; -1: auto, -2: none such. */
+/* Returns the requested threshold; -1: auto; -2: invalid. */
 static int read_threshold(const struct sgrad__request *request) {
     const int bits = request->dedup.bits ? 256 : 64;
     const char *text = request->dedup.threshold;
@@ -94,18 +95,18 @@ static int read_threshold(const struct sgrad__request *request) {
 
 static int hash_images(const struct sgrad__request *request, const struct sgrad_context *context, struct answer *a) {
     char *file = sgrad_format("%s/hashes.bin", request->train.out);
-    const struct sgrad_hash_options how = { .kind = sgrad_record_find("hash", request->dedup.hash, sgrad_hash_kinds),
+    const struct sgrad_hash_options how = { .kind = sgrad_registry_find("hash", request->dedup.hash, sgrad_hash_kinds),
                                             .bits = request->dedup.bits ? 256 : 64, .file = file,
                                             .damaged = request->dedup.refuse_damaged ? SGRAD_REFUSE : SGRAD_SKIP,
                                             .odd = (enum sgrad_treatment)request->dedup.odd };
-    const double begin = sgrad_now();
+    const double begin = sgrad_time_monotonic();
     int error = sgrad_hashes_make(context, a->part, &how, &a->hashes);
-    a->hashing = sgrad_now() - begin;
+    a->hashing = sgrad_time_monotonic() - begin;
     free(file);
     return error;
 }
 
-/* Names of images that are not as the others: "train/cat/1.jpg  damaged". */
+/* Writes the names of images with a state: "train/cat/1.jpg  damaged". */
 static int write_unusual(const char *folder, const struct answer *a) {
     struct sgrad_file file;
     char *path = sgrad_format("%s/unusual.txt", folder);
@@ -125,39 +126,40 @@ static int write_unusual(const char *folder, const struct answer *a) {
     return error ? error < 0 ? error : 0 : sgrad_file_commit(&file);
 }
 
-/* Bytes. */
+/* Returns the memory of the search in bytes. */
 static int64_t search_memory(const struct sgrad__request *request) {
     if (request->dedup.memory) return (int64_t)request->dedup.memory << 20;
     return (int64_t)sysconf(_SC_PHYS_PAGES) / 2 * (int64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Rank 0's part. */
+/* The work of rank 0: finds the duplicates, and writes the lists and the page. */
 static int find(const struct sgrad__request *request, struct answer *a) {
     const char *folder = request->train.out;
     int threshold = read_threshold(request), from = 0, to = 0;
     SGRAD_TRY(sgrad_guide_sample(a->part[0], &a->hashes, 1, &a->guide));
     a->automatic = threshold < 0;
     if (a->automatic && a->guide.automatic < 0)
-        sgrad_warn("--threshold auto: even equal hashes are shared by more than %g of unrelated pairs of a class: 0 it is",
-                   SGRAD_FALSE_RATE);
+        sgrad_log_warning("--threshold auto: even equal hashes are shared by more than %g of unrelated pairs of a class: 0 it is",
+                          SGRAD_FALSE_RATE);
     if (a->automatic) threshold = a->guide.automatic < 0 ? 0 : a->guide.automatic;
     if (request->dedup.sweep && sgrad__sweep_parse(request->dedup.sweep, &from, &to) && threshold < to) {
-        sgrad_warn("--sweep %s: lists and figures are those of threshold %d, not of %d", request->dedup.sweep, to, threshold);
+        sgrad_log_warning("--sweep %s: lists and figures are those of threshold %d, not of %d", request->dedup.sweep, to,
+                          threshold);
         threshold = to;
         a->automatic = false;
     }
-    const double begin = sgrad_now();
+    const double begin = sgrad_time_monotonic();
     SGRAD_TRY(sgrad_duplicates_find(a->part, &a->hashes,
                                     &(struct sgrad_duplicates_options){ .threshold = threshold, .across = request->dedup.across,
                                                                         .folder = folder, .memory = search_memory(request),
                                                                         .pairs_kept = 2000000 }, &a->found));
-    a->searching = sgrad_now() - begin;
+    a->searching = sgrad_time_monotonic() - begin;
     SGRAD_TRY(sgrad_duplicates_write(a->part, &a->hashes, &a->found, folder));
     SGRAD_TRY(write_unusual(folder, a));
     return sgrad_duplicates_page(a->part, &a->hashes, &a->found, &a->guide, request->train.data, folder);
 }
 
-/* ---- the answer --------------------------------------------------------------------------------------------------- */
+/* ---- output ------------------------------------------------------------------------------------------------------- */
 
 static double share(int64_t count, int64_t of) { return of ? (double)count / (double)of : 0; }
 
@@ -229,7 +231,7 @@ static json_t *as_json(const struct sgrad__request *request, const struct answer
 
 static int check(const struct sgrad__request *request) {
     int from, to;
-    if (!sgrad_record_find("hash", request->dedup.hash, sgrad_hash_kinds)) return SGRAD__USAGE;
+    if (!sgrad_registry_find("hash", request->dedup.hash, sgrad_hash_kinds)) return SGRAD__USAGE;
     if (read_threshold(request) == -2)
         return sgrad__wrong("dedup: --threshold: '%s' is not auto or a whole number from 0 to %d", request->dedup.threshold,
                             request->dedup.bits ? 256 : 64);
@@ -240,15 +242,15 @@ static int check(const struct sgrad__request *request) {
     return request->train.model ? SGRAD__DONE : sgrad__wrong("dedup: --sweep needs --model NAME, and takes train's options");
 }
 
-/* With the context that hashing and searching need; a sweep's trainings have their own. */
+/* Opens a context only for hashing and searching; each training of a sweep opens another. */
 static int work(const struct sgrad__request *request, struct answer *a) {
     struct sgrad_context *context;
     SGRAD_TRY(open_parts(request, a->part));
     SGRAD_TRY(sgrad_folder_make(request->train.out));
-    SGRAD_TRY(sgrad_context_open(&(struct sgrad_context_options){ .cpus = request->train.cpus, .cudas = -1 }, &context));
+    SGRAD_TRY(sgrad_context_open(&(struct sgrad_context_options){ .cpus = request->train.cpus, .gpus = -1 }, &context));
     int error = 0;
     if (context->ranks > 1 && request->dedup.sweep)
-        error = context->rank ? SGRAD_EINVAL : sgrad_fail(SGRAD_EINVAL, "--sweep trains on one rank: without mpirun");
+        error = context->rank ? SGRAD_EINVAL : sgrad_log_error(SGRAD_EINVAL, "--sweep trains on one rank: without mpirun");
     if (!error) error = hash_images(request, context, a);
     if (!error)
         error = sgrad_ranks_await(context->rank ? 0 : find(request, a), "for rank 0, which searches");

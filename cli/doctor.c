@@ -1,7 +1,9 @@
-/* doctor.c: stargrad doctor: what this machine offers, what is misconfigured, what to do about it.
+/* doctor.c: stargrad doctor: reports the capabilities of this machine, misconfigurations, and remedies.
  *
- * Whatever may hang or crash (StarPU, MPI, CUDA, hwloc's plugins) runs in a child process, a probe, with a time limit. */
+ * Libraries that may hang or crash (StarPU, MPI, CUDA, hwloc's plugins) are called in a child process, a probe, with a time
+ * limit. */
 #include "cli/cli.h"
+#include "graphs/api/bench.h"
 #include "cli/limits.h"
 #include "cli/machine.h"
 #include "runtime/environment.h"
@@ -30,7 +32,7 @@
 #define NCCL ""
 #endif
 
-/* What the probes found. */
+/* The results of the probes. */
 struct machine {
     struct {
         int cores, threads, numa, gpus, located_gpus;
@@ -50,7 +52,7 @@ struct machine {
             int major, minor;
         } gpu[16];
     } cuda;
-    bool seen, started, joined, asked; /* hwloc, starpu, mpi, cuda: whether the probe came to its end */
+    bool seen, started, joined, asked; /* hwloc, starpu, mpi, cuda: the probe completed */
 };
 
 struct doctor {
@@ -64,7 +66,7 @@ struct doctor {
 enum level { OK, NOTE, WARNING, FATAL };
 static const char *const level_name[] = { "ok", "note", "warning", "error" };
 
-/* Adds a finding; ADVICE says what to do, NULL: nothing. */
+/* Adds a finding; ADVICE: a remedy, NULL: none. */
 __attribute__((format(printf, 5, 6))) static void find(struct doctor *d, enum level level, const char *about, const char *advice,
                                                        const char *format, ...) {
     char text[512];
@@ -79,7 +81,8 @@ __attribute__((format(printf, 5, 6))) static void find(struct doctor *d, enum le
 
 /* ---- probes ---- */
 
-/* Runs FUNCTION in a silent child that shares MACHINE. Returns whether it came to its end within LIMIT seconds. */
+/* Runs FUNCTION in a child without output. MACHINE must be shared memory. Returns true if FUNCTION completed within LIMIT
+ * seconds. */
 static bool probe(void (*function)(struct machine *machine), struct machine *machine, double limit) {
     pid_t child = fork();
     if (child == 0) {
@@ -89,9 +92,9 @@ static bool probe(void (*function)(struct machine *machine), struct machine *mac
         _exit(0);
     }
     int status;
-    for (double end = sgrad_now() + limit; child > 0; sgrad_sleep(5e-3)) {
+    for (double end = sgrad_time_monotonic() + limit; child > 0; sgrad_sleep(5e-3)) {
         if (waitpid(child, &status, WNOHANG) == child) return status == 0;
-        if (sgrad_now() < end) continue;
+        if (sgrad_time_monotonic() < end) continue;
         kill(-child, SIGKILL);
         waitpid(child, &status, 0);
         break;
@@ -127,7 +130,7 @@ static void start_starpu(struct machine *m) {
     m->starpu.error = sgrad_context_open(&(struct sgrad_context_options){ 0 }, &context);
     if (m->starpu.error) return;
     m->starpu.cpus = context->cpus;
-    m->starpu.cudas = context->cudas;
+    m->starpu.cudas = context->gpus;
     FILE *list = tmpfile();
     if (list) {
         starpu_perfmodel_list(list);
@@ -179,7 +182,7 @@ static void check_versions(struct doctor *d) {
          major, minor, release, dnnl->major, dnnl->minor, dnnl->patch, text, hwloc >> 16, hwloc >> 8 & 0xff, cuda);
 }
 
-/* The instructions that kernels use. */
+/* Reports the cores and the instruction set that kernels use. */
 static void check_cpu(struct doctor *d) {
     struct machine *m = d->machine;
     const bool bf16 = sgrad_isa() >= SGRAD_AVX512_BF16;
@@ -322,7 +325,7 @@ static void check_environment(struct doctor *d) {
         { "CUDA_LAUNCH_BLOCKING", WARNING, "nothing overlaps on GPUs: unset it" },
         { "STARGRAD_MAX_ISA", WARNING, "kernels may be kept from the best instructions: unset it" },
         { "STARGRAD_CUDNN", WARNING, "convolutions on GPUs may be kept from the fastest way of computing them: unset it" },
-        { "STARGRAD_WAYS", WARNING, "layers may be kept from the fastest way of computing them: unset it" },
+        { "STARGRAD_CPU_ALGORITHM", WARNING, "layers may be kept from the fastest way of computing them: unset it" },
         { "STARPU_NCPU", NOTE, "the number of CPU workers; --cpus goes before it" },
         { "STARPU_NCUDA", NOTE, "the number of CUDA workers; --gpus goes before it" },
         { "STARPU_SCHED", NOTE, "the scheduler; --scheduler goes before it" },
@@ -358,13 +361,14 @@ static void (*const checks[])(struct doctor *doctor) = {
 
 /* ---- limits ---- */
 
-/* Where a step's limit lies, by the request's network. Steps that take far longer than what takes longest wait for something. */
+/* Measures the lower bounds of a step of the request's network. A step that takes far longer than the largest bound is limited by
+ * something else. */
 static int find_limits(struct doctor *d, const struct sgrad__request *request) {
     static const double far = 1.5;
     struct sgrad_train_options options = request->train;
     struct sgrad_bench_result r;
     struct sgrad__limit limit[SGRAD__LIMITS];
-    options.json = true;        /* nothing of the run is printed */
+    options.json = true;        /* disables the output of the run */
     SGRAD_TRY(sgrad_bench(&options, &r));
     const int limits = sgrad__limits_of(&r, limit);
     const struct sgrad__limit *longest = sgrad__limits_longest(limit, limits);
@@ -394,7 +398,7 @@ static void print(const struct doctor *d) {
 static int run(const struct sgrad__request *request) {
     if (request->plan.machine) return sgrad__machine_measure(request);
     struct machine *m = mmap(NULL, sizeof *m, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (m == MAP_FAILED) return sgrad_fail(SGRAD_ENOMEM, "doctor: no memory to share with probes"), SGRAD__FAILED;
+    if (m == MAP_FAILED) return sgrad_log_error(SGRAD_ENOMEM, "doctor: no memory to share with probes"), SGRAD__FAILED;
     m->asked = probe(ask_cuda, m, 20);
     m->started = probe(start_starpu, m, 60);
     m->joined = probe(join_mpi, m, 20);

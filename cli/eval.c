@@ -1,5 +1,6 @@
-/* eval.c: stargrad eval: accuracy and loss of saved weights. */
+/* eval.c: stargrad eval: computes accuracy and loss of saved weights. */
 #include "cli/cli.h"
+#include "graphs/api/inference.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,7 @@ static const struct sgrad__option options[] = {
     SGRAD__PLUGIN_OPTION,
     { "mean", "X,X,X", "mean of each channel, instead of the run's or the training set's", &sgrad__text, SGRAD__FIELD(mean) },
     { "deviation", "X,X,X", "standard deviation of each channel, instead of the run's or the training set's", &sgrad__text,
-      SGRAD__FIELD(deviation) },
+      SGRAD__FIELD(std) },
     { "damaged", "stop|skip", "a sample of --data that cannot be read: end with an error, or name it and leave it out",
       &sgrad__choice, SGRAD__FIELD(skip_damaged) },
     { "image-size", "N", "scale images of a folder to NxN", &sgrad__whole, SGRAD__FIELD(image_size), 1, 4096 },
@@ -32,14 +33,14 @@ static const struct sgrad__option options[] = {
 };
 
 static json_t *as_json(const struct sgrad_train_options *o, const struct sgrad_train_result *result) {
-    const char *file = strncmp(o->model, "onnx:", 5) ? NULL : o->model + 5;      /* which has weights, too */
+    const char *file = strncmp(o->model, "onnx:", 5) ? NULL : o->model + 5;      /* it also contains weights */
     json_t *json = json_pack("{s:o, s:o, s:o}", "weights", sgrad__json_text(o->init ? o->init : file), "model",
                              sgrad__json_text(o->model), "data", sgrad__json_text(o->data));
     sgrad_result_tests(json, result);
     return json;
 }
 
-/* The loss comes last. */
+/* Prints the metrics; the loss is the last. */
 static void print(const struct sgrad_train_result *result) {
     char text[SGRAD_NUMBER_TEXT];
     printf("test ");
@@ -48,7 +49,7 @@ static void print(const struct sgrad_train_result *result) {
     printf("loss %s\n", sgrad_number_text(result->test[0], text));
 }
 
-/* ---- of classes ---- */
+/* ---- classes ---- */
 
 static int64_t samples_of(const struct sgrad_classification *c, int class) {
     int64_t count = c->unsure[class];
@@ -56,12 +57,12 @@ static int64_t samples_of(const struct sgrad_classification *c, int class) {
     return count;
 }
 
-/* NAN: there are none of it. */
+/* NAN: the class has no samples. */
 static double accuracy_of(const struct sgrad_classification *c, int class) {
     return (double)c->confusion[class * c->classes + class] / (double)samples_of(c, class);
 }
 
-/* Of five classes each is one of the five likeliest. */
+/* With five classes or fewer, the top-5 accuracy is always 1. */
 static bool has_top5(const struct sgrad_classification *c) { return c->classes > 5; }
 
 static void add_details(json_t *json, const struct sgrad_classification *c, const struct sgrad__classes *names) {
@@ -85,7 +86,7 @@ static void add_details(json_t *json, const struct sgrad_classification *c, cons
     json_object_set_new(json, "calibration", calibration);
 }
 
-/* Of each class its accuracy, and what it is taken for most often. The whole matrix fits a page of few classes. */
+/* Prints for each class its accuracy and the most frequent wrong prediction; with at most FEW classes, also the matrix. */
 static void print_details(const struct sgrad_classification *c, const struct sgrad__classes *names) {
     enum { FEW = 20 };
     if (has_top5(c)) printf("top-5 %.2f %%, ", 100 * c->top5);
@@ -109,7 +110,7 @@ static void print_details(const struct sgrad_classification *c, const struct sgr
     }
 }
 
-/* Where stargrad report finds it. A folder that cannot be written to is told, and no more than that. */
+/* Writes details.json for stargrad report. If the folder cannot be written, only an error is logged. */
 static void keep_details(const char *folder, json_t *json) {
     enum { DIGITS = 9 };
     char *path = sgrad_format("%s/details.json", folder);
@@ -118,16 +119,16 @@ static void keep_details(const char *folder, json_t *json) {
 }
 
 static int tell(const struct sgrad__request *request, const struct sgrad_train_options *o,
-                const struct sgrad_train_result *result, const struct sgrad_answers *answers) {
+                const struct sgrad_train_result *result, const struct sgrad_predictions *answers) {
     struct sgrad_classification c = { 0 };
     struct sgrad__classes names = { 0 };
     if (request->eval.details) {
-        if (answers->labels != 1) return sgrad__wrong("eval: --details: %s has no classes, one for each sample", o->data);
-        if (sgrad__classes_find(request, o, (int)answers->numbers, &names)) return SGRAD__FAILED;
+        if (answers->label_rows != 1) return sgrad__wrong("eval: --details: %s has no classes, one for each sample", o->data);
+        if (sgrad__classes_find(request, o, (int)answers->width, &names)) return SGRAD__FAILED;
         c = sgrad_classify(answers);
         if (c.all_unsure)
-            sgrad_warn("eval: %lld of %lld samples have logits that are not finite: they count as wrong", (long long)c.all_unsure,
-                       (long long)answers->samples);
+            sgrad_log_warning("eval: %lld of %lld samples have logits that are not finite: they count as wrong",
+                              (long long)c.all_unsure, (long long)answers->samples);
     }
     json_t *json = as_json(o, result);
     if (c.classes) add_details(json, &c, &names);
@@ -144,14 +145,14 @@ static int tell(const struct sgrad__request *request, const struct sgrad_train_o
 static int run(const struct sgrad__request *request) {
     struct sgrad_train_options o = request->train;
     struct sgrad_train_result result = { 0 };
-    struct sgrad_answers answers = { 0 };
+    struct sgrad_predictions answers = { 0 };
     sgrad__weights_of_run(request, &o);
     if (!request->argument) sgrad_run_take_seed(&o);
     if (!o.init && strncmp(o.model, "onnx:", 5)) return sgrad__wrong("eval: --weights FILE is missing");
     int error = sgrad_predict(&o, &result, request->eval.details ? &answers : NULL);
     if (error) return sgrad__status(error);
-    const int status = result.rank > 0 ? SGRAD__DONE : tell(request, &o, &result, &answers);    /* rank 0 tells */
-    sgrad_answers_free(&answers);
+    const int status = result.rank > 0 ? SGRAD__DONE : tell(request, &o, &result, &answers);    /* rank 0 prints */
+    sgrad_predictions_free(&answers);
     return status;
 }
 

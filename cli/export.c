@@ -1,5 +1,6 @@
-/* export.c: stargrad export: a run's network and weights as an ONNX file. */
+/* export.c: stargrad export: writes the network and the weights of a run to an ONNX file. */
 #include "cli/cli.h"
+#include "graphs/api/inference.h"
 #include "datasets/datasets.h"
 
 #include <string.h>
@@ -16,7 +17,7 @@ static int run(const struct sgrad__request *request) {
     struct sgrad_dataset *dataset = NULL;
     const char *end = word[1] ? strrchr(word[1], '.') : NULL;
     if (!word[1] || word[2]) return sgrad__wrong("export: takes a run's folder and one FILE.onnx");
-    if (!end || strcmp(end, ".onnx"))       /* a run's own files have other names */
+    if (!end || strcmp(end, ".onnx"))       /* avoids overwriting files of the run */
         return sgrad__wrong("export: FILE must end with .onnx, not '%s'", word[1]);
     sgrad__weights_of_run(request, &o);
     int error = sgrad_run_samples(request->argument, &o, &dataset);

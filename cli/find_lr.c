@@ -1,4 +1,4 @@
-/* find_lr.c: stargrad find-lr: which learning rate to begin with, from a short training whose rate grows. */
+/* find_lr.c: stargrad find-lr: suggests an initial learning rate, by a short training with increasing learning rate. */
 #include "cli/cli.h"
 #include "report/report.h"
 
@@ -19,7 +19,7 @@ static void defaults(struct sgrad__request *request) {
     request->find_lr.to = 10;
 }
 
-/* Of train's options those that a training of a schedule, or one that is kept, has a use for. */
+/* Options of train without effect on a range test: they concern schedules, or the results of a run. */
 static const char *const idle[] = { "epochs", "lr", "lr-scale-base", "schedule", "warmup", "ema", "lookahead",
                                     "freeze-after", "tta", "resume", "evaluate-every", "evaluate-last", "checkpoint-every",
                                     "stop-before", "keep", "best", "patience", "trace", "tensorboard", "histograms", "prometheus",
@@ -31,18 +31,18 @@ static bool is_idle(const char *option) {
     return *name;
 }
 
-/* Tells of those that were asked for; ASKED, of the training, becomes the others. */
+/* Warns of the options in idle that are set. Stores the others in ASKED, for the training. */
 static void tell_idle(const struct sgrad__request *request, const char **asked) {
     int count = 0;
     for (const char *const *option = request->asked; *option; option++)
         if (!is_idle(*option)) asked[count++] = *option;
-        else if (sgrad_launched_rank() == 0) sgrad_warn("find-lr: --%s has no effect on a range test", *option);
+        else if (sgrad_launched_rank() == 0) sgrad_log_warning("find-lr: --%s has no effect on a range test", *option);
     asked[count] = NULL;
 }
 
-/* ---- what it leaves ---- */
+/* ---- files ---- */
 
-static int write_points(const char *folder, const struct sgrad_rate_test *t) {
+static int write_points(const char *folder, const struct sgrad_lr_test *t) {
     char *path = sgrad_format("%s/find-lr.csv", folder);
     struct sgrad_file file;
     int error = sgrad_file_begin(path, &file);
@@ -56,8 +56,8 @@ static int write_points(const char *folder, const struct sgrad_rate_test *t) {
     return error;
 }
 
-/* *DRAWN: there is a picture. */
-static int write_files(const struct sgrad_train_options *o, const struct sgrad_rate_test *t, bool *drawn) {
+/* Sets *DRAWN to true if the plot was drawn. */
+static int write_files(const struct sgrad_train_options *o, const struct sgrad_lr_test *t, bool *drawn) {
     SGRAD_TRY(write_points(o->out, t));
     char *title = sgrad_format("%s on %s", o->model, o->data);
     *drawn = t->count > 1 && sgrad_report_rates(o->out, "find-lr", &(struct sgrad_rates){ title, t->count, t->rate, t->loss,
@@ -66,9 +66,9 @@ static int write_files(const struct sgrad_train_options *o, const struct sgrad_r
     return 0;
 }
 
-/* ---- what is told ---- */
+/* ---- output ---- */
 
-static json_t *as_json(const struct sgrad_rate_test *t) {
+static json_t *as_json(const struct sgrad_lr_test *t) {
     json_t *points = json_array();
     for (int i = 0; i < t->count; i++)
         json_array_append_new(points, json_pack("{s:i, s:f, s:f, s:f}", "step", i + 1, "lr", t->rate[i], "loss", t->loss[i],
@@ -77,13 +77,13 @@ static json_t *as_json(const struct sgrad_rate_test *t) {
                      "least", t->rate[t->least], "diverged", t->diverged, "points", points);
 }
 
-static void print_point(const struct sgrad_rate_test *t, int point, const char *what) {
+static void print_point(const struct sgrad_lr_test *t, int point, const char *what) {
     char text[SGRAD_NUMBER_TEXT];
     printf("%-10s rate %.2g, step %d: smoothed loss %s\n", what, t->rate[point], point + 1,
            sgrad_number_text(t->smoothed[point], text));
 }
 
-static void print(const struct sgrad_rate_test *t, const struct sgrad_train_options *o, bool drawn) {
+static void print(const struct sgrad_lr_test *t, const struct sgrad_train_options *o, bool drawn) {
     if (isnan(t->suggested)) {
         printf("no rate made the loss fall; it began at %.4g\n", t->count ? t->loss[0] : NAN);
     } else {
@@ -95,35 +95,36 @@ static void print(const struct sgrad_rate_test *t, const struct sgrad_train_opti
     if (o->out) printf("%s: find-lr.csv%s\n", o->out, drawn ? ", find-lr.svg, find-lr.png" : "");
 }
 
-static int tell(const struct sgrad__request *request, const struct sgrad_rate_test *t) {
+static int tell(const struct sgrad__request *request, const struct sgrad_lr_test *t) {
     const struct sgrad_train_options *o = &request->train;
     bool drawn = false;
-    if (!t->count) return sgrad__status(sgrad_fail(SGRAD_ENAN, "find-lr: the first step's loss is no number already"));
+    if (!t->count) return sgrad__status(sgrad_log_error(SGRAD_ENAN, "find-lr: the first step's loss is no number already"));
     if (o->out) SGRAD_TRY(write_files(o, t, &drawn));
     if (o->json) sgrad__print_json(as_json(t));
     else print(t, o, drawn);
-    if (isnan(t->suggested)) sgrad_warn("find-lr: no rate is to be suggested: a lower --from, or more --steps, may tell more");
+    if (isnan(t->suggested))
+        sgrad_log_warning("find-lr: no rate is to be suggested: a lower --from, or more --steps, may tell more");
     else if (!t->diverged && t->least > t->count * 9 / 10)
-        sgrad_warn("find-lr: the loss still falls at the end: a higher --to tells more");
+        sgrad_log_warning("find-lr: the loss still falls at the end: a higher --to tells more");
     return SGRAD__DONE;
 }
 
 static int run(const struct sgrad__request *request) {
     struct sgrad_train_options o = request->train;
-    struct sgrad_rate_test test;
+    struct sgrad_lr_test test;
     if (request->find_lr.from >= request->find_lr.to)
         return sgrad__wrong("find-lr: --from %g is not below --to %g", request->find_lr.from, request->find_lr.to);
     const char *asked[sizeof request->asked / sizeof *request->asked];
     tell_idle(request, asked);
-    o.asked = asked;
-    if (!sgrad__is_asked(request, "steps")) o.steps = 0;    /* not those of --like */
+    o.explicit_options = asked;
+    if (!sgrad__is_asked(request, "steps")) o.steps = 0;    /* ignore the steps of --like */
     const bool makes = o.out && sgrad_launched_rank() == 0 && access(o.out, F_OK);
     int error = makes ? sgrad_folder_make(o.out) : 0;
     if (!error) error = sgrad_find_lr(&o, request->find_lr.from, request->find_lr.to, &test);
     if (error && makes) rmdir(o.out);
     if (error) return sgrad__status(error);
     const int status = test.rank > 0 ? SGRAD__DONE : tell(request, &test);
-    sgrad_rate_test_free(&test);
+    sgrad_lr_test_free(&test);
     return status < 0 ? sgrad__status(status) : status;
 }
 

@@ -1,10 +1,11 @@
-/* launch.c: stargrad launch: trains on several ranks, by mpirun, and starts again when a rank or a host dies.
+/* launch.c: stargrad launch: trains on several ranks with mpirun, and restarts when a rank or a host fails.
  *
- *     mpirun -n N stargrad train …  ──>  done; or a wrong command line, a loss that is no number, a signal to launch: it ends
- *                ^               └──>  anything else
- *                └── --resume, if a run has begun, at most R times, without the hosts that cannot be reached
+ *     mpirun -n N stargrad train …  ──>  end: success, a wrong command line, a loss that is not finite, a signal to launch
+ *                ^               └──>  any other failure
+ *                └── --resume, if a run exists, at most R times, without the hosts that cannot be reached
  */
 #include "cli/launch.h"
+#include "graphs/api/inference.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -25,7 +26,7 @@ static const struct sgrad__option options[] = {
 /* ---- hosts ------------------------------------------------------------------------------------------------------ */
 
 struct host {
-    char *name, *entry;     /* "A"; "A:2", or its line of the file */
+    char *name, *entry;     /* "A"; "A:2", or a line of the file */
     pid_t probe;
     bool gone;
 };
@@ -38,7 +39,7 @@ struct hosts {
 static void add_host(struct hosts *hosts, const char *entry, size_t length, const char *end_of_name) {
     size_t name = strcspn(entry, end_of_name);
     if (!length || *entry == '#') return;
-    hosts->host = sgrad_grow(hosts->host, hosts->count, sizeof *hosts->host);
+    hosts->host = sgrad_array_grow(hosts->host, hosts->count, sizeof *hosts->host);
     hosts->host[hosts->count++] = (struct host){ .name = sgrad_format("%.*s", (int)(name < length ? name : length), entry),
                                                  .entry = sgrad_format("%.*s", (int)length, entry) };
 }
@@ -52,7 +53,7 @@ static int read_hosts(const struct sgrad__request *request, struct hosts *hosts)
     }
     if (!path) return 0;
     FILE *file = fopen(path, "re");
-    if (!file) return sgrad_fail(SGRAD_EIO, "%s: %s", path, strerror(errno));
+    if (!file) return sgrad_log_error(SGRAD_EIO, "%s: %s", path, strerror(errno));
     hosts->file = true;
     char *line = NULL;
     for (size_t room = 0; getline(&line, &room, file) > 0;) {
@@ -72,7 +73,7 @@ static void free_hosts(struct hosts *hosts) {
     free(hosts->host);
 }
 
-/* The entries (else names) of those that are gone, or not; free it. */
+/* Returns the entries, or the names, of the hosts that are unreachable (GONE) or reachable; the caller must free the text. */
 static char *list_hosts(const struct hosts *hosts, bool gone, bool entries, const char *between) {
     char *text = NULL;
     size_t size;
@@ -91,11 +92,11 @@ static const char *mpirun(void) { return access(SGRAD_MPIRUN, X_OK) ? "mpirun" :
 
 struct words {
     int count;
-    char **word;    /* NULL ends */
+    char **word;    /* NULL-terminated */
 };
 
 static void add(struct words *w, const char *word) {
-    w->word = sgrad_grow(w->word, w->count, sizeof *w->word);
+    w->word = sgrad_array_grow(w->word, w->count, sizeof *w->word);
     w->word[w->count++] = word ? sgrad_format("%s", word) : NULL;
 }
 
@@ -104,7 +105,7 @@ static void free_words(struct words *w) {
     free(w->word);
 }
 
-/* Asks mpirun to start something on each host, so that it is reached in whatever way runs are. */
+/* Starts a program on each host with mpirun, so that the hosts are reached in the same manner as for a run. */
 static void probe(struct hosts *hosts) {
     hosts->gone = 0;
     for (int i = 0; i < hosts->count; i++)
@@ -118,11 +119,11 @@ static void probe(struct hosts *hosts) {
     }
 }
 
-/* Those that are left of a file of hosts go into a file of their own, which is the caller's to remove. */
+/* Writes the reachable hosts to a new temporary file, which the caller must remove. */
 static int write_hosts(const struct hosts *hosts, char *path) {
     char *text = list_hosts(hosts, false, true, "\n");
     int fd = mkstemp(path), error = 0;
-    if (fd < 0 || dprintf(fd, "%s\n", text) < 0) error = sgrad_fail(SGRAD_EIO, "launch: %s: %s", path, strerror(errno));
+    if (fd < 0 || dprintf(fd, "%s\n", text) < 0) error = sgrad_log_error(SGRAD_EIO, "launch: %s: %s", path, strerror(errno));
     if (fd >= 0) close(fd);
     free(text);
     return error;
@@ -136,7 +137,7 @@ static void add_hosts(struct words *w, const struct sgrad__request *request, con
     free(list);
 }
 
-/* One run on RANKS ranks; its exit status. */
+/* Runs a training on RANKS ranks; returns its exit status. */
 static int run_once(const struct sgrad__request *request, const struct hosts *hosts, int ranks, bool resume, int *told) {
     struct words w = { 0 };
     char number[16], self[4096] = { 0 }, path[] = "/tmp/stargrad-hosts-XXXXXX";
@@ -156,9 +157,9 @@ static int run_once(const struct sgrad__request *request, const struct hosts *ho
     return status;
 }
 
-/* ---- again and again -------------------------------------------------------------------------------------------- */
+/* ---- restarts ----------------------------------------------------------------------------------------------------- */
 
-/* Ended the run with a loss that is no number? It would again. */
+/* Returns true if the run ended with a loss that is not finite; a restart would end likewise. */
 static bool diverged(const struct sgrad_train_options *o) {
     char *path = sgrad_format("%s/metrics.jsonl", o->out), *line = NULL, *last = NULL;
     FILE *file = o->nan_ok ? NULL : fopen(path, "re");
@@ -186,29 +187,29 @@ static const char *ending(int status, char text[64]) {
     return text;
 }
 
-/* As many ranks for each host as before, and no more than share the batch. */
+/* Returns the number of ranks: the same number for each host as before, and a divisor of the batch. */
 static int ranks_left(int ranks, const struct hosts *hosts, long batch) {
     if (hosts->gone) ranks = (int)((long)ranks * (hosts->count - hosts->gone) / hosts->count);
     while (ranks > 1 && batch % ranks) ranks--;
     return ranks > 1 ? ranks : 1;
 }
 
-/* Waits a little longer each time, for what is broken to come back, then looks for the hosts. False: it ends here. */
+/* Waits, longer at each retry, so that transient failures can end; then probes the hosts. False: launch must end. */
 static bool prepare(struct hosts *hosts, int retry) {
     if (!sgrad__children_pause(1 << (retry < 7 ? retry - 1 : 6))) return false;
     probe(hosts);
     if (!sgrad__children_pause(0)) return false;
     if (!hosts->count || hosts->gone < hosts->count) return true;
-    sgrad_fail(SGRAD_EIO, "launch: none of the hosts can be reached");
+    sgrad_log_error(SGRAD_EIO, "launch: none of the hosts can be reached");
     return false;
 }
 
 static void tell_retry(const struct sgrad__request *request, const char *out, bool resume, const struct hosts *hosts, int ranks,
                        int retry, int status) {
     char text[64], *gone = list_hosts(hosts, true, false, ", ");
-    sgrad_warn("launch: %s; retry %d of %d, on %d %s, from the %s %s%s%s", ending(status, text), retry,
-               request->launch.retries, ranks, sgrad_plural(ranks, "rank", "ranks"),
-               resume ? "newest checkpoint in" : "beginning, in", out, *gone ? "; not reached: " : "", gone);
+    sgrad_log_warning("launch: %s; retry %d of %d, on %d %s, from the %s %s%s%s", ending(status, text), retry,
+                      request->launch.retries, ranks, sgrad_plural(ranks, "rank", "ranks"),
+                      resume ? "newest checkpoint in" : "beginning, in", out, *gone ? "; not reached: " : "", gone);
     free(gone);
 }
 
@@ -231,7 +232,7 @@ static int launch(const struct sgrad__request *request, const struct sgrad__requ
         if (status == SGRAD__DONE || status == SGRAD__USAGE) return status;
         if (told || status == SGRAD__NOT_FOUND || (o->out && diverged(o))) return SGRAD__FAILED;
     }
-    sgrad_fail(SGRAD_EDEVICE, "launch: %s%s", ending(status, text), retries ? "; there are no more retries" : "");
+    sgrad_log_error(SGRAD_EDEVICE, "launch: %s%s", ending(status, text), retries ? "; there are no more retries" : "");
     return SGRAD__FAILED;
 }
 

@@ -1,4 +1,4 @@
-/* launch.h: what stargrad launch asks of mpirun.c. Private to the two. */
+/* launch.h: child processes of stargrad launch (mpirun.c), for launch.c. Private to these two files. */
 #ifndef SGRAD_CLI_LAUNCH_H
 #define SGRAD_CLI_LAUNCH_H
 
@@ -6,17 +6,18 @@
 
 #include <sys/types.h>
 
-/* Exit status, as shells and mpirun have it; to SGRAD__KILLED the number of a signal is added. */
-enum { SGRAD__NOT_FOUND = 127, SGRAD__KILLED = 128, SGRAD__STALLED = 1000 /* our own: mpirun had to be ended */ };
+/* Exit status of a child, as in shells and mpirun: command not found; SGRAD__KILLED plus the number of the signal. */
+enum { SGRAD__NOT_FOUND = 127, SGRAD__KILLED = 128, SGRAD__STALLED = 1000 /* mpirun hung and was killed */ };
 
-/* From now on SIGINT, SIGTERM, SIGHUP and SIGUSR1 are handed to the children that run attends to. */
+/* Starts the forwarding of SIGINT, SIGTERM, SIGHUP and SIGUSR1, unless they are ignored, to the child of sgrad__children_run. */
 void sgrad__children_open(void);
-/* Sleeps. False: one of these came. */
+/* Sleeps for SECONDS. Returns false as soon as one of these signals arrives. */
 bool sgrad__children_pause(int seconds);
 
-/* A child that nobody hears. WORD ends with NULL, as below. */
+/* Starts a child without input and output, and does not wait for it. WORD: its command line, NULL-terminated. */
 pid_t sgrad__children_start_silent(const char *const *word);
-/* Runs mpirun to its end, or ends it when it hangs. *TOLD counts the signals that came meanwhile, and were handed on. */
+/* Runs mpirun with the command line WORD and waits for its end. Kills it if it hangs after a rank has reported a stall. Adds to
+ * *TOLD the number of forwarded signals. Returns the exit status; SGRAD__FAILED: no pipe. */
 int sgrad__children_run(const char *const *word, int *told);
 
 #endif

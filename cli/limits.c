@@ -1,11 +1,12 @@
-/* limits.c: what a step cannot be faster than, each by itself: which is the longest says what to change.
+/* limits.c: lower bounds of the duration of a step, each on its own. The largest one shows where to improve:
  *
- *     arithmetic   its operations at the rate of a matrix product that stays in caches
- *     kernels      each operation alone, in its best time: what is above arithmetic is theirs
- *     memory       what tasks leave each other there, at what it gives all workers at once
- *     submission   one thread hands StarPU all tasks, however many workers there are
- *     tasks        the same tasks, computing nothing: submission, dependencies, the scheduler with these workers */
+ *     arithmetic   the operations of a step, at the rate of a matrix product that stays in caches
+ *     kernels      the best time of each operation on its own; the excess over arithmetic is the loss of the kernels
+ *     memory       the data that tasks pass to each other in memory, at the bandwidth of all workers together
+ *     submission   one thread submits all tasks to StarPU, for any number of workers
+ *     tasks        the same tasks without computation: submission, dependencies, and the scheduler with these workers */
 #include "cli/limits.h"
+#include "graphs/api/bench.h"
 
 __attribute__((format(printf, 5, 6))) static void add(struct sgrad__limit *limit, const char *name, double ms, const char *advice,
                                                       const char *format, ...) {

@@ -1,4 +1,4 @@
-/* list.c: stargrad list: what this build knows. */
+/* list.c: stargrad list: lists the models, operations, data sets, … of this build. */
 #include "cli/cli.h"
 #include "datasets/datasets.h"
 #include "duplicates/duplicates.h"
@@ -17,10 +17,10 @@ static void add(json_t *list, const char *name, const char *summary) {
     json_array_append_new(list, json_pack("{s:s, s:s}", "name", name, "summary", summary));
 }
 
-/* Each list is an array of records of its own type, that ends with NULL; all have a name and a summary. */
+/* Each list is a NULL-terminated array of records of one type; all types have a name and a summary. */
 #define EACH(array)                                                                                                              \
     for (size_t i = 0; (array)[i]; i++) add(list, (array)[i]->name, (array)[i]->summary)
-/* " (gpt:layers=6,heads=6)", with what holds where nothing is told; "" of a model without options. Free it. */
+/* Returns " (gpt:layers=6,heads=6)" with the default values, or "" for a model without options; the caller must free it. */
 static char *model_options(const struct sgrad_model *model) {
     char *text = sgrad_format("%s", "");
     for (const struct sgrad_model_option *o = model->options; o && o->name; o++) {
@@ -35,7 +35,7 @@ static char *model_options(const struct sgrad_model *model) {
 
 static void models(json_t *list) {
     for (const struct sgrad_model *const *m = sgrad_models; *m; m++) {
-        const int least = (*m)->least_side;
+        const int least = (*m)->min_image_side;
         char *summary = sgrad_format(least ? "%s (images of %dx%d or more)" : "%s", (*m)->summary, least, least);
         char *told = model_options(*m), *both = sgrad_format("%s%s", summary, told);
         add(list, (*m)->name, both);
@@ -48,7 +48,7 @@ static void layers(json_t *list) { EACH(sgrad_composites); }
 static void ops(json_t *list) { EACH(sgrad_ops); }
 static void optimizers(json_t *list) {
     for (const struct sgrad_optimizer *const *o = sgrad_optimizers; *o; o++) {
-        char *summary = sgrad_format("%s (--lr %g)", (*o)->summary, (*o)->rate);
+        char *summary = sgrad_format("%s (--lr %g)", (*o)->summary, (*o)->default_lr);
         add(list, (*o)->name, summary);
         free(summary);
     }
@@ -88,7 +88,7 @@ static void augmentations(json_t *list) {
 static const struct {
     const char *name;
     void (*fill)(json_t *list);
-    const char *empty;      /* what this build then has */
+    const char *empty;      /* message for an empty list */
 } lists[] = {
     { "models", models, "no network" },
     { "layers", layers, "no layer composed of operations" },

@@ -1,7 +1,8 @@
-/* machine.c: this machine as a file for stargrad plan: what its kernels reach, its memory, what one network makes of it, and,
- * where several ranks look, its network; and what each task of the one network took in steps. Each figure says that it was
- * measured, and by what; what could not be is told as assumed. Limits: CPUs alone. */
+/* machine.c: measures this machine and writes its description for stargrad plan: the rates of its kernels, its memory, the rate
+ * of one network and the time of each of its tasks, and, with several ranks, the communication network. The source of each figure
+ * states how it was measured; figures that could not be measured are marked as assumed. Limit: CPUs only. */
 #include "cli/machine.h"
+#include "graphs/api/bench.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -10,7 +11,7 @@
 
 static json_t *figure(double value, const char *source) { return json_pack("{s:f, s:s}", "value", value, "source", source); }
 
-/* What the kernels of operation NAME reach of all that the workers can; above 0 where a step has any that compute. */
+/* Returns the fraction of the workers' peak that the kernels of operation NAME reach; 0: the step has no such kernel. */
 static double share_of(const struct sgrad_bench_result *r, const char *name) {
     double gflop = 0, ms = 0;
     for (int i = 0; i < r->kernels; i++)
@@ -29,7 +30,8 @@ static json_t *device(const struct sgrad_bench_result *r, const char *how) {
                              "all cores of a node together");
     json_object_set_new(json, "memory", figure(memory, "the system"));
     json_object_set_new(json, "bandwidth", figure(1e9 * r->gbytes, "measured: sums of arrays that fit no cache, on all cores"));
-    json_object_set_new(json, "launch", figure(r->beside / r->workers, "measured: what a task costs StarPU, of all cores"));
+    json_object_set_new(json, "launch",
+                        figure(r->task_overhead / r->workers, "measured: what a task costs StarPU, of all cores"));
     json_t *gflops = figure(1e9 * r->gflops, "measured: matrix products, on all cores");
     json_object_set_new(json, "flops", json_pack("{s:o}", "f32", gflops));
     json_object_set_new(json, "workers", figure(r->workers, "StarPU's, of this rank"));
@@ -42,14 +44,14 @@ static json_t *network(double latency, double bandwidth, const char *source) {
     return json_pack("{s:o, s:o}", "latency", figure(latency, source), "bandwidth", figure(bandwidth, source));
 }
 
-/* Between ranks that were there to ask. */
+/* The network, as measured between the ranks. */
 static json_t *links(const struct sgrad_bench_result *r, const char *how) {
     json_t *json = network(r->latency, r->bandwidth, "measured: messages between ranks");
-    json_object_set_new(json, "carrying", figure(r->carrying, how));
+    json_object_set_new(json, "cpu_seconds_per_byte", figure(r->seconds_per_byte, how));
     return json;
 }
 
-/* By kernel and hash, as the simulated trainer knows its own. */
+/* The tasks by kernel and hash, by which the simulated trainer finds them. */
 static json_t *calls(const struct sgrad_bench_result *r, const char *how) {
     json_t *list = json_array();
     for (const struct sgrad_bench_call *c = r->call; c < r->call + r->calls; c++)
@@ -64,7 +66,7 @@ static json_t *machine(const struct sgrad__request *request, const struct sgrad_
     const bool joined = r->bandwidth > 0;
     char host[256] = "this machine";
     gethostname(host, sizeof host - 1);
-    const double batch = (double)r->batch / r->ranks;       /* a rank's */
+    const double batch = (double)r->batch / r->ranks;       /* of a rank */
     char *how = joined ? sgrad_format("measured: %s on %s, batch %g, by each of %d ranks that exchange by %s", o->model, o->data,
                                       batch, r->ranks, o->strategy)
                        : sgrad_format("measured: %s on %s, batch %g", o->model, o->data, batch);
@@ -84,7 +86,7 @@ static json_t *machine(const struct sgrad__request *request, const struct sgrad_
 int sgrad__machine_measure(const struct sgrad__request *request) {
     struct sgrad_train_options options = request->train;
     struct sgrad_bench_result result;
-    options.json = true;        /* nothing of the run is printed */
+    options.json = true;        /* disables the output of the run */
     options.gpus = -1;
     int error = sgrad_bench(&options, &result);
     if (error) return sgrad__status(error);

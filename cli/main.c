@@ -1,8 +1,8 @@
-/* main.c: stargrad COMMAND: finds the command, reads its options, runs it. */
+/* main.c: stargrad COMMAND: finds the command, parses its options, and runs it. */
 #include "cli/simulate.h"
-#include "runtime/early.h"
+#include "runtime/ranks/early.h"
 #include "runtime/environment.h"
-#include "runtime/streams.h"
+#include "runtime/files/streams.h"
 
 #if SGRAD_SIMULATED
 #include <starpu.h>     /* gives main another name: each rank comes to it by StarPU's own */
@@ -55,7 +55,8 @@ static int dispatch(int argc, char **argv) {
     return unknown(argv[1]);
 }
 
-/* The first file opened would take the number of a standard stream that the caller closed, and get what is printed. */
+/* Opens /dev/null for standard streams that the caller has closed. Otherwise the first opened file would get the descriptor of
+ * one, and the output would be written to it. */
 static void keep_standard_streams(void) {
     int fd;
     do fd = open("/dev/null", O_RDONLY);
@@ -63,12 +64,12 @@ static void keep_standard_streams(void) {
     if (fd >= 0) close(fd);
 }
 
-/* UCX, which Open MPI may bring along, catches SIGHUP as it is loaded. Where nohup had it ignored it stays so: asked before any
- * library begins. */
+/* UCX, which Open MPI may load, installs a handler for SIGHUP when it is loaded. If nohup set the signal to be ignored, it must
+ * remain ignored; therefore it is queried before any library is initialised. */
 static bool hangup_is_ignored;
 
-/* Likewise OpenMP's library, as it is loaded, binds this process to one core where OMP_PROC_BIND or GOMP_CPU_AFFINITY says so. It
- * gets back the cores that it had before, for StarPU's workers. */
+/* Likewise OpenMP's library binds this process to one core when it is loaded, if OMP_PROC_BIND or GOMP_CPU_AFFINITY is set. The
+ * previous set of cores is restored, for StarPU's workers. */
 static cpu_set_t cpus;
 static bool cpus_are_known;
 
@@ -88,7 +89,7 @@ static void unbind(void) {
     free(bound);
 }
 
-/* Of the process; what its ranks have in common they print once. */
+/* Runs the process. Output that is the same on all ranks is printed once. */
 static int begin(int argc, char **argv) {
 #if SGRAD_SIMULATED
     (void)argc, (void)argv;
@@ -108,7 +109,7 @@ int main(int argc, char **argv) {
     int status = begin(argc, argv);
     const int lost = sgrad_stream_error(stdout);
     if (lost && status == SGRAD__DONE) {
-        sgrad_fail(SGRAD_EIO, "standard output: the result could not be written: %s", strerror(lost));
+        sgrad_log_error(SGRAD_EIO, "standard output: the result could not be written: %s", strerror(lost));
         status = SGRAD__FAILED;
     }
     return status;

@@ -1,16 +1,17 @@
-/* meshes.c: stargrad plan --mesh: what each way to split a network over ranks would cost, or one, on more and more of them. */
+/* meshes.c: stargrad plan --mesh: estimates the cost of the cheapest mesh of each kind, or of one mesh, by number of nodes. */
 #include "cli/meshes.h"
+#include "graphs/api/costs.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Ways, each the cheapest of its kind; with ranks along data, too, where these are cheaper. */
+/* Kinds of meshes. The cheapest mesh of each is printed; it may also have the axis data, if that is cheaper. */
 static const struct way { const char *name, *has, *lacks; } ways[] = {
     { "data", "data", "pipe" }, { "pipe", "pipe", "tensor" },      { "1d", "tensor=1d", "pipe" }, { "2d", "tensor=2d", "pipe" },
     { "3d", "tensor=3d", "pipe" }, { "pipe and tensor", "pipe", NULL },
 };
 enum { WAYS = sizeof ways / sizeof *ways };
-static const struct way asked = { "asked for", "", "?" };      /* any */
+static const struct way asked = { "asked for", "", "?" };      /* every mesh */
 
 static bool is_of(const char *mesh, const struct way *way) {
     if (!strcmp(way->name, "data") && strstr(mesh, "tensor")) return false;
@@ -18,24 +19,24 @@ static bool is_of(const char *mesh, const struct way *way) {
     return strstr(mesh, way->has) && !(way->lacks && strstr(mesh, way->lacks));
 }
 
-static const struct sgrad_mesh_price *best_of(const struct sgrad_mesh_choice *c, const struct way *way) {
-    const struct sgrad_mesh_price *best = NULL;
-    for (const struct sgrad_mesh_price *p = c->price; p < c->price + c->prices; p++)
-        if (!p->why && is_of(p->mesh, way) && (!best || p->step < best->step)) best = p;
+static const struct sgrad_mesh_cost *best_of(const struct sgrad_mesh_result *c, const struct way *way) {
+    const struct sgrad_mesh_cost *best = NULL;
+    for (const struct sgrad_mesh_cost *p = c->price; p < c->price + c->prices; p++)
+        if (!p->error && is_of(p->mesh, way) && (!best || p->step < best->step)) best = p;
     return best;
 }
 
-/* Why none of its kind goes: what the first says. */
-static const char *why_not(const struct sgrad_mesh_choice *c, const struct way *way) {
-    for (const struct sgrad_mesh_price *p = c->price; p < c->price + c->prices; p++)
-        if (p->why && is_of(p->mesh, way)) return p->why;
+/* Returns the reason why no mesh of the kind can be used, from the first such mesh. */
+static const char *why_not(const struct sgrad_mesh_result *c, const struct way *way) {
+    for (const struct sgrad_mesh_cost *p = c->price; p < c->price + c->prices; p++)
+        if (p->error && is_of(p->mesh, way)) return p->error;
     return "no mesh of so many ranks is of that kind";
 }
 
-static json_t *point(const struct sgrad_mesh_choice *c, const struct way *way, int count, int ranks, double alone, bool json) {
+static json_t *point(const struct sgrad_mesh_result *c, const struct way *way, int count, int ranks, double alone, bool json) {
     json_t *list = json_array();
     for (const struct way *end = way + count; way < end; way++) {
-        const struct sgrad_mesh_price *p = best_of(c, way);
+        const struct sgrad_mesh_cost *p = best_of(c, way);
         if (p)
             json_array_append_new(list, json_pack("{s:s, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:b}", "kind", way->name, "mesh",
                                                   p->mesh, "step_seconds", p->step, "computing_seconds", p->computing,
@@ -75,10 +76,10 @@ int sgrad__plan_meshes(const struct sgrad__request *r, const struct sgrad_machin
                only ? "this mesh" : "the cheapest mesh of each kind", "ranks", "kind",
                "mesh", "step", "computing", "sending", "waiting", "GB each", "speed-up");
     for (int nodes = from; !error; nodes = nodes * 2 > to && nodes < to ? to : nodes * 2) {
-        for (int first = alone > 0; first < 2 && !error; first++) {        /* one rank, to compare with, then all */
+        for (int first = alone > 0; first < 2 && !error; first++) {        /* one rank, for comparison, then all */
             struct sgrad_network net = sgrad_machine_network(m, nodes);
-            struct sgrad_mesh_choice c;
-            const struct sgrad_mesh_question q = { .ranks = first ? net.ranks : 1, .workers = 1, .mesh = first ? only : NULL,
+            struct sgrad_mesh_result c;
+            const struct sgrad_mesh_query q = { .ranks = first ? net.ranks : 1, .workers = 1, .mesh = first ? only : NULL,
                                                    .network = &net,
                                                    .batch = r->train.batch, .flops = rate(m, r->train.precision),
                                                    .bandwidth = m->device.bandwidth * m->device.traffic_share,
@@ -88,7 +89,7 @@ int sgrad__plan_meshes(const struct sgrad__request *r, const struct sgrad_machin
             json_t *kinds = error || !first ? NULL : point(&c, only ? &asked : ways, only ? 1 : WAYS, net.ranks, alone, json);
             if (kinds)
                 json_array_append_new(points, json_pack("{s:i, s:i, s:o}", "nodes", nodes, "ranks", net.ranks, "kinds", kinds));
-            sgrad_mesh_choice_free(&c);
+            sgrad_mesh_result_free(&c);
             free((void *)net.host);
         }
         if (nodes >= to) break;

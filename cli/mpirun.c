@@ -1,17 +1,18 @@
-/* mpirun.c: a child process that is mpirun.
+/* mpirun.c: runs mpirun as a child process.
  *
  *     terminal, batch system ──SIGINT, SIGTERM, SIGHUP, SIGUSR1──> launch ──SIGUSR1, then SIGINT──> mpirun ──> ranks
  *                standard error <──────────────────────────────── launch <────────────────── standard error
  *
- * It has a process group of its own, so that a signal to the terminal's or the job's group comes to launch alone. The first is
- * handed on as SIGUSR1, which mpirun gives to all ranks, and they end with a checkpoint. Those of the next 30 seconds repeat it,
- * and are left out; a later one ends mpirun, and with it the ranks, by SIGINT.
+ * The child has its own process group, so that a signal to the group of the terminal or of the job is delivered only to launch.
+ * The first signal is forwarded as SIGUSR1, which mpirun sends to all ranks; they end with a checkpoint. Signals of the next 30
+ * seconds are ignored as repetitions. A later one ends mpirun, and with it the ranks, by SIGINT.
  *
- * A batch system sends SIGTERM to each process of the job, mpirun among them. Open MPI 4's hands it on, and kills the ranks a
- * second later, before a checkpoint is written. So mpirun is started with SIGTERM blocked; it unblocks the signal in the ranks.
+ * A batch system sends SIGTERM to each process of the job, including mpirun. Open MPI 4 forwards it, and kills the ranks a
+ * second later, before a checkpoint is written. Therefore mpirun is started with SIGTERM blocked; it unblocks the signal in the
+ * ranks.
  *
- * A host that falls silent is noticed by the ranks (--stall-timeout), but mpirun would wait for it for a quarter of an hour:
- * launch reads along, and kills an mpirun that is still there some time after a rank has said that all stand still. */
+ * If a host no longer responds, the ranks detect that (--stall-timeout), but mpirun would wait for the host for a quarter of an
+ * hour. Therefore launch reads standard error, and kills mpirun if it runs TIME_TO_END after a rank has reported a stall. */
 #include "cli/launch.h"
 
 #include <errno.h>
@@ -28,20 +29,20 @@
 enum { TIME_TO_END = 15 };     /* seconds */
 
 static sigset_t watched;
-static int signals;     /* descriptor */
+static int signals;     /* file descriptor */
 
 void sgrad__children_open(void) {
     static const int ends[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1 };
     struct sigaction is;
     sigemptyset(&watched);
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)     /* one that was ignored, by nohup say, stays so */
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)     /* ignored signals, for example with nohup, remain ignored */
         if (sigaction(ends[i], NULL, &is) == 0 && is.sa_handler != SIG_IGN) sigaddset(&watched, ends[i]);
     sigaddset(&watched, SIGCHLD);
     sigprocmask(SIG_BLOCK, &watched, NULL);
     signals = signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* Did a signal come that asks to end? */
+/* Returns true if a signal to end has arrived. */
 static bool asked(void) {
     struct signalfd_siginfo signal;
     bool is = false;
@@ -50,22 +51,22 @@ static bool asked(void) {
 }
 
 bool sgrad__children_pause(int seconds) {
-    for (double end = sgrad_now() + seconds; !asked();) {
-        const double left = end - sgrad_now();
+    for (double end = sgrad_time_monotonic() + seconds; !asked();) {
+        const double left = end - sgrad_time_monotonic();
         if (left <= 0) return true;
         poll(&(struct pollfd){ .fd = signals, .events = POLLIN }, 1, (int)(1000 * left) + 1);
     }
     return false;
 }
 
-/* What ends launch ends the child. */
+/* Starts a child. If launch ends, the child is ended by SIGINT. */
 static pid_t start(const char *const *word, int out, int error) {
     sigset_t blocked;
     pid_t child = fork();
     if (child) return child;
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGINT);
-    dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);    /* another process group may not read from the terminal */
+    dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);    /* other process groups may not read from the terminal */
     dup2(out, STDOUT_FILENO);
     dup2(error, STDERR_FILENO);
     sigprocmask(SIG_UNBLOCK, &watched, NULL);
@@ -73,7 +74,7 @@ static pid_t start(const char *const *word, int out, int error) {
     sigaddset(&blocked, SIGTERM);
     sigprocmask(SIG_BLOCK, &blocked, NULL);
     execvp(*word, (char *const *)word);
-    sgrad_fail(SGRAD_EIO, "launch: %s: %s", *word, strerror(errno));
+    sgrad_log_error(SGRAD_EIO, "launch: %s: %s", *word, strerror(errno));
     _exit(SGRAD__NOT_FOUND);
 }
 
@@ -84,16 +85,16 @@ pid_t sgrad__children_start_silent(const char *const *word) {
     return child;
 }
 
-/* ---- reading along ---------------------------------------------------------------------------------------------- */
+/* ---- standard error of the child ---------------------------------------------------------------------------------- */
 
 struct ear {
-    int from;           /* -1: at its end */
-    char line[64];      /* its beginning, so far */
+    int from;           /* file descriptor; -1: end of file */
+    char line[64];      /* beginning of the current line */
     size_t length;
-    bool stalled;       /* a rank has said so */
+    bool stalled;       /* a rank has reported a stall */
 };
 
-/* Open MPI 5 ends what it says itself by a byte 0, and our line may be the next. */
+/* Open MPI 5 ends its own messages with a byte 0, which a line of a rank may follow directly. */
 static void listen_to(struct ear *ear, char c) {
     static const char says[] = "stargrad: " SGRAD_STALL_SAYS;
     if (c == '\n') ear->length = 0;
@@ -119,7 +120,7 @@ int sgrad__children_run(const char *const *word, int *told) {
     int ends[2], status;
     double end = 0, told_at = 0;
     bool hangs = false;
-    if (pipe2(ends, O_CLOEXEC)) return sgrad_fail(SGRAD_EIO, "launch: no pipe: %s", strerror(errno)), SGRAD__FAILED;
+    if (pipe2(ends, O_CLOEXEC)) return sgrad_log_error(SGRAD_EIO, "launch: no pipe: %s", strerror(errno)), SGRAD__FAILED;
     fcntl(ends[0], F_SETFL, O_NONBLOCK);
     pid_t child = start(word, STDOUT_FILENO, ends[1]);
     close(ends[1]);
@@ -127,12 +128,12 @@ int sgrad__children_run(const char *const *word, int *told) {
     while (waitpid(child, &status, WNOHANG) == 0) {
         poll((struct pollfd[]){ { signals, POLLIN, 0 }, { ear.from, POLLIN, 0 } }, 2, 1000);
         if (ear.from >= 0) pass_on(&ear);
-        if (asked() && (!*told || sgrad_now() >= told_at + SGRAD_STOP_GRACE)) {
+        if (asked() && (!*told || sgrad_time_monotonic() >= told_at + SGRAD_STOP_GRACE)) {
             kill(child, (*told)++ ? SIGINT : SIGUSR1);
-            told_at = sgrad_now();
+            told_at = sgrad_time_monotonic();
         }
-        if (ear.stalled && !end) end = sgrad_now() + TIME_TO_END;
-        hangs = end && sgrad_now() >= end;
+        if (ear.stalled && !end) end = sgrad_time_monotonic() + TIME_TO_END;
+        hangs = end && sgrad_time_monotonic() >= end;
         if (hangs) kill(-child, SIGKILL);
     }
     if (ear.from >= 0) pass_on(&ear);

@@ -1,5 +1,6 @@
-/* options.c: from the words of the command line to the fields of a request. */
+/* options.c: parses the command line into a request. */
 #include "cli/cli.h"
+#include "graphs/api/inference.h"
 
 #include <argp.h>
 #include <assert.h>
@@ -10,7 +11,7 @@
 
 /* ---- the command line ---- */
 
-enum { HELP = 'h', FIRST_KEY = 0x100, OPPOSITES = 0x1000 }; /* keys that are no character have no short form */
+enum { HELP = 'h', FIRST_KEY = 0x100, OPPOSITES = 0x1000 }; /* a key outside the characters: no short form */
 
 static int key_of(const struct sgrad__option *o, int row) { return o->letter ? o->letter : FIRST_KEY + row; }
 
@@ -19,18 +20,19 @@ struct parsing {
     struct sgrad__request *request;
     struct argp argp;
     int rows, status;
-    int words, asked;           /* of the request, so far */
-    bool *given;                /* by row */
-    const char *file;           /* whose options are the first words; NULL: there are none of a file */
-    int file_words;             /* so many */
+    int words, asked;           /* numbers so far, in the request */
+    bool *given;                /* by row: the option is set */
+    const char *file;           /* file of the first words; NULL: none */
+    int file_words;             /* number of words of FILE */
 };
 
-/* FILE: of the option; NULL: it was typed. */
+/* Logs an invalid value. FILE: contains the option; NULL: the command line does. */
 static int wrong_value(const struct parsing *p, const struct sgrad__option *o, const char *text, const char *file) {
     const char *command = p->command->name, *in = file ? file : "", *colon = file ? ": " : "";
     if (!o->type->takes) return SGRAD__USAGE;
     if (o->type == &sgrad__file)
-        return sgrad__status(sgrad_fail(SGRAD_EIO, "%s: %s%s--%s %s: %s", command, in, colon, o->name, text, strerror(errno)));
+        return sgrad__status(
+            sgrad_log_error(SGRAD_EIO, "%s: %s%s--%s %s: %s", command, in, colon, o->name, text, strerror(errno)));
     char *takes = o->type->takes(o);
     sgrad__wrong("%s: %s%s--%s: '%s' is not %s", command, in, colon, o->name, text, takes);
     free(takes);
@@ -38,7 +40,7 @@ static int wrong_value(const struct parsing *p, const struct sgrad__option *o, c
 }
 
 static int no_such_option(const struct parsing *p, const char *word, size_t length) {
-    const char **names = sgrad_alloc((size_t)p->rows + 2, sizeof *names);
+    const char **names = sgrad_xcalloc((size_t)p->rows + 2, sizeof *names);
     char *name = sgrad_format("%.*s", (int)length, word);
     int count = 0;
     names[count++] = "help";
@@ -50,7 +52,7 @@ static int no_such_option(const struct parsing *p, const char *word, size_t leng
     return status;
 }
 
-/* getopt refused WORD: why? */
+/* Finds and logs the reason why getopt has refused WORD. */
 static int wrong_option(const struct parsing *p, const char *word) {
     const char *command = p->command->name, *match = NULL;
     size_t length = strcspn(word, "=");
@@ -71,8 +73,8 @@ static int wrong_option(const struct parsing *p, const char *word) {
     return no_such_option(p, word, length);
 }
 
-/* A value that may be left out is the next word when that begins with a digit: --trace 5-10, --trace --json; or is auto:
- * --resume auto. */
+/* Returns the optional value of an option. It is the next word if that begins with a digit (--trace 5-10, but not --trace
+ * --json), or is "auto" (--resume auto). */
 static const char *optional_value(const struct sgrad__option *o, struct argp_state *state) {
     const char *next = state->next < state->argc ? state->argv[state->next] : "";
     if (o->type == &sgrad__resume ? strcmp(next, "auto") : !isdigit((unsigned char)*next)) return "";
@@ -110,7 +112,7 @@ static error_t parse(int key, char *text, struct argp_state *state) {
         if (p->command->takes_words)
             return p->request->argument = text, p->request->words = &state->argv[state->next - 1], state->next = state->argc, 0;
         if (p->command->repeats) {
-            if (!p->words) p->request->words = sgrad_alloc((size_t)state->argc + 1, sizeof *p->request->words);
+            if (!p->words) p->request->words = sgrad_xcalloc((size_t)state->argc + 1, sizeof *p->request->words);
             p->request->words[p->words++] = text;
             p->request->argument = p->request->words[0];
             return 0;
@@ -156,7 +158,7 @@ static int count_rows(const struct sgrad__option *options) {
     return count;
 }
 
-/* What switches the flags off, which helps where a run's options or a file's have them on; the help does not have it. */
+/* Adds options that disable flags, for flags that are set by the options of a run or by a file. The help does not list them. */
 static void add_opposites(const struct sgrad__command *command, int rows, struct argp_option *to) {
     for (int i = 0; i < rows; i++) {
         const struct sgrad__option *o = &command->options[i];
@@ -167,11 +169,11 @@ static void add_opposites(const struct sgrad__command *command, int rows, struct
     }
 }
 
-/* The rows as argp wants them, with their defaults; free each doc, then the table. */
+/* Converts the rows for argp, with the defaults in the help. The caller must free each doc, then the table. */
 static struct argp_option *table(const struct sgrad__command *command, const struct sgrad__request *defaults, int *rows) {
     const int count = count_rows(command->options);
     int group = 0;
-    struct argp_option *table = sgrad_alloc(2 * (size_t)count + 2, sizeof *table);
+    struct argp_option *table = sgrad_xcalloc(2 * (size_t)count + 2, sizeof *table);
     for (int i = 0; i < count; i++) {
         const struct sgrad__option *o = &command->options[i];
         group += !o->name;
@@ -191,10 +193,10 @@ static struct argp_option *table(const struct sgrad__command *command, const str
     return table;
 }
 
-/* A command's own rows, then those of the one whose options it takes as well; free it. */
+/* Returns the rows of a command, then those of the command whose options it accepts as well; the caller must free the array. */
 static struct sgrad__option *join_rows(const struct sgrad__command *command) {
     const int own = count_rows(command->options), others = command->also ? count_rows(command->also->options) : 0;
-    struct sgrad__option *rows = sgrad_alloc((size_t)(own + others) + 1, sizeof *rows);
+    struct sgrad__option *rows = sgrad_xcalloc((size_t)(own + others) + 1, sizeof *rows);
     memcpy(rows, command->options, (size_t)own * sizeof *rows);
     if (others) memcpy(rows + own, command->also->options, (size_t)others * sizeof *rows);
     return rows;
@@ -206,15 +208,15 @@ bool sgrad__is_asked(const struct sgrad__request *request, const char *option) {
     return false;
 }
 
-/* Reads the words into the request, whose options are what holds where none is given. The first FILE_WORDS are of FILE, if that
- * is not NULL. */
+/* Parses the words into the request, which contains the defaults. The first FILE_WORDS words are from FILE, if that is not
+ * NULL. */
 static bool parse_words(const struct sgrad__command *command, const char *file, int file_words, int argc, char **argv,
                         struct sgrad__request *request, int *status) {
     struct parsing p = { .command = command, .request = request, .status = -1, .file = file, .file_words = file_words };
     struct argp_option *options = table(command, request, &p.rows);
     assert(p.rows < (int)(sizeof request->asked / sizeof *request->asked));
-    request->train.asked = request->asked;
-    p.given = sgrad_alloc((size_t)p.rows + 1, sizeof *p.given);
+    request->train.explicit_options = request->asked;
+    p.given = sgrad_xcalloc((size_t)p.rows + 1, sizeof *p.given);
     char *doc = sgrad_format("%s\v%s", command->summary, command->notes ? command->notes : "");
     p.argp = (struct argp){ .options = options, .parser = parse, .args_doc = command->argument, .doc = doc };
     error_t error = argp_parse(&p.argp, argc, argv, ARGP_NO_ERRS | ARGP_NO_HELP | ARGP_NO_EXIT | ARGP_IN_ORDER, NULL, &p);
@@ -227,7 +229,7 @@ static bool parse_words(const struct sgrad__command *command, const char *file, 
     return !error;
 }
 
-/* The options that hold where REQUEST has none: those of the run that goes on, or of another. */
+/* Sets BEFORE, the values of options that REQUEST does not set, from the run to be continued, or from another run. */
 static int inherit(const struct sgrad__command *command, const struct sgrad__request *request, struct sgrad__request *before) {
     const bool trains = !strcmp(command->name, "train");
     bool goes_on = false;
@@ -239,7 +241,7 @@ static int inherit(const struct sgrad__command *command, const struct sgrad__req
     }
     before->begins = request->resume && !goes_on;
     if (request->like && goes_on && sgrad_launched_rank() == 0)
-        sgrad_warn("--like has no effect: the run in %s goes on with its own options", request->train.out);
+        sgrad_log_warning("--like has no effect: the run in %s goes on with its own options", request->train.out);
     if (request->like && !goes_on) {
         const int error = sgrad_run_options(request->like, &before->train);
         if (error) return sgrad__status(error);
@@ -248,7 +250,7 @@ static int inherit(const struct sgrad__command *command, const struct sgrad__req
     return SGRAD__DONE;
 }
 
-/* Where another run's options hold, or a file's, the words are read once more, over these. */
+/* Parses the words. If the defaults are from a run or from a file, the words are parsed again, to override them. */
 static bool read_words(const struct sgrad__command *command, int argc, char **argv, struct sgrad__request *request, int *status) {
     struct sgrad__request before = *request;
     const int given = argc;

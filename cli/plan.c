@@ -1,5 +1,6 @@
-/* plan.c: stargrad plan: what machines that one does not have would make of a training. */
+/* plan.c: stargrad plan: estimates training on machines that are described in files. */
 #include "cli/meshes.h"
+#include "graphs/api/costs.h"
 #include "cli/simulate.h"
 #include "planner/planner.h"
 #include "report/report.h"
@@ -10,7 +11,7 @@
 
 enum { MOST_NODES = 8192 };
 
-/* "8", or "1-64". */
+/* Parses "8" or "1-64". */
 static bool parse_range(const char *text, long most, int *from, int *to) {
     char *end;
     if (*text < '0' || *text > '9') return false;
@@ -22,9 +23,9 @@ static bool parse_range(const char *text, long most, int *from, int *to) {
     return true;
 }
 
-/* ---- a forecast, told ---- */
+/* ---- output of a forecast ---- */
 
-/* "2:13" hours, or "4.2 days"; TEXT has room for 32. */
+/* Returns "12.3 min", "2.2 h" or "4.2 days" in TEXT, which has 32 bytes. */
 static const char *time_text(double hours, char *text) {
     if (hours >= 48) snprintf(text, 32, "%.1f days", hours / 24);
     else if (hours >= 1) snprintf(text, 32, "%.1f h", hours);
@@ -32,7 +33,7 @@ static const char *time_text(double hours, char *text) {
     return text;
 }
 
-static void print_points(const struct sgrad_question *q, const struct sgrad_forecast *f) {
+static void print_points(const struct sgrad_plan_query *q, const struct sgrad_forecast *f) {
     const struct sgrad_machine *m = q->machine;
     const bool priced = m->price > 0, simulated = f->point->formula > 0;
     printf("%6s %6s %8s %10s %12s %9s %6s %10s %6s %8s %-4s %10s", "nodes", m->device.is_gpu ? "GPUs" : "CPUs", "batch",
@@ -40,7 +41,7 @@ static void print_points(const struct sgrad_question *q, const struct sgrad_fore
     if (priced) printf(" %11s", "cost");
     if (simulated) printf(" %10s %6s", "formula ms", "off");
     printf(" %-13s %9s %7s  %s\n", "collective", "bucket MB", "servers", "limit");
-    for (const struct sgrad_point *p = f->point; p < f->point + f->points; p++) {
+    for (const struct sgrad_plan_row *p = f->point; p < f->point + f->points; p++) {
         char hours[32];
         printf("%6d %6d %8.0f %10.2f %12.1f %9.2f %5.1f%% %10.2f %5.1f%% %8.2f %-4s %10s", p->nodes, p->devices, p->batch,
                1e3 * p->step, p->samples_per_second, p->speedup, 100 * p->efficiency, 1e3 * p->exposed,
@@ -52,9 +53,9 @@ static void print_points(const struct sgrad_question *q, const struct sgrad_fore
     }
 }
 
-/* What would make it fit, where it does not. */
-static void print_advice(const struct sgrad_question *q, const struct sgrad_forecast *f) {
-    const struct sgrad_point *p = &f->point[f->points - 1];
+/* Prints the largest local batch that fits, if the last row does not fit into memory. */
+static void print_advice(const struct sgrad_plan_query *q, const struct sgrad_forecast *f) {
+    const struct sgrad_plan_row *p = &f->point[f->points - 1];
     if (p->memory <= p->room) return;
     if (p->most >= 1)
         printf("\n%.2f GB are wanted of %.2f: %.0f samples a device fit", 1e-9 * p->memory, 1e-9 * p->room, p->most);
@@ -63,7 +64,7 @@ static void print_advice(const struct sgrad_question *q, const struct sgrad_fore
     printf("%s\n", q->train->recompute ? "" : "; --recompute makes more fit");
 }
 
-static void print(const struct sgrad_question *q, const struct sgrad_forecast *f) {
+static void print(const struct sgrad_plan_query *q, const struct sgrad_forecast *f) {
     const struct sgrad_machine *m = q->machine;
     char text[SGRAD_AMOUNT_TEXT];
     printf("%s: %s\n", m->name, m->summary);
@@ -86,7 +87,7 @@ static void print(const struct sgrad_question *q, const struct sgrad_forecast *f
     printf(", %s by the table's formulas\n", isfinite(f->devices) ? sgrad_amount_text(f->devices, text) : "more than 4096 nodes");
 }
 
-static json_t *point_json(const struct sgrad_question *q, const struct sgrad_point *p) {
+static json_t *point_json(const struct sgrad_plan_query *q, const struct sgrad_plan_row *p) {
     json_t *json = json_pack("{s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:b, s:s}", "nodes", p->nodes, "gpus",
                              p->devices, "batch", p->batch, "step_seconds", p->step, "samples_per_second", p->samples_per_second,
                              "speedup", p->speedup, "efficiency", p->efficiency, "exposed_seconds", p->exposed,
@@ -101,7 +102,7 @@ static json_t *point_json(const struct sgrad_question *q, const struct sgrad_poi
     return json;
 }
 
-static void print_json(const struct sgrad_question *q, const struct sgrad_forecast *f) {
+static void print_json(const struct sgrad_plan_query *q, const struct sgrad_forecast *f) {
     json_t *points = json_array();
     for (int i = 0; i < f->points; i++) json_array_append_new(points, point_json(q, &f->point[i]));
     json_t *json = json_pack("{s:s, s:s, s:s, s:f, s:o, s:o, s:o}", "machine", q->machine->name, "model", q->work->model,
@@ -115,18 +116,18 @@ static void print_json(const struct sgrad_question *q, const struct sgrad_foreca
     sgrad__print_json(json);
 }
 
-/* The picture of the points, as they are and as they would be with and without overlap. */
-static int draw(const struct sgrad_question *question, const char *folder) {
+/* Draws the speed-ups of all rows, with and without overlap. */
+static int draw(const struct sgrad_plan_query *question, const char *folder) {
     struct sgrad_forecast f[2];
     struct sgrad_scaling_series series[2] = { { .title = "messages beside computing" }, { .title = "messages after computing" } };
     double *devices[2], *speedup[2];
-    struct sgrad_question q = *question;
+    struct sgrad_plan_query q = *question;
     for (int i = 0; i < 2; i++) {
         q.no_overlap = i, q.efficiency = 0;
         SGRAD_TRY(sgrad_forecast_make(&q, &f[i]));
         series[i].count = f[i].points;
-        series[i].devices = devices[i] = sgrad_alloc((size_t)f[i].points, sizeof **devices);
-        series[i].speedup = speedup[i] = sgrad_alloc((size_t)f[i].points, sizeof **speedup);
+        series[i].devices = devices[i] = sgrad_xcalloc((size_t)f[i].points, sizeof **devices);
+        series[i].speedup = speedup[i] = sgrad_xcalloc((size_t)f[i].points, sizeof **speedup);
         for (int j = 0; j < f[i].points; j++) {
             devices[i][j] = f[i].point[j].devices;
             speedup[i][j] = f[i].point[j].speedup;
@@ -140,22 +141,22 @@ static int draw(const struct sgrad_question *question, const char *folder) {
     return 0;
 }
 
-/* ---- ways of computing layers, by mini-batch ---- */
+/* ---- algorithms of layers, by mini-batch ---- */
 
-/* Of the layers measured in a step of SAMPLES; JSON NULL: prints a line. */
-static int choose_ways(const struct sgrad__request *r, const struct sgrad_question *q, int samples, json_t *json) {
-    const struct sgrad_work *w = q->work;
+/* Chooses algorithms for the layers, measured in a step of SAMPLES. JSON NULL: prints a line. */
+static int choose_ways(const struct sgrad__request *r, const struct sgrad_plan_query *q, int samples, json_t *json) {
+    const struct sgrad_step_cost *w = q->work;
     const bool own = r->plan.own_workspaces;
-    struct sgrad_ways ways;
-    struct sgrad_choice choice;
-    int used[SGRAD_MAX_WAYS] = { 0 };
+    struct sgrad_layer_algorithms ways;
+    struct sgrad_algorithm_plan choice;
+    int used[SGRAD_MAX_ALGORITHMS] = { 0 };
     const double else_there = w->kept_bytes + w->peak_bytes.fixed + w->peak_bytes.each * samples;
     const double room = r->plan.room > 0 ? 1e6 * r->plan.room : q->machine->device.memory - else_there;
-    if (room <= 0) return sgrad_fail(SGRAD_ENOMEM, "a mini-batch of %d: no memory is left for workspaces", samples);
-    SGRAD_TRY(sgrad_ways_measure(&r->train, samples, &ways));
-    struct sgrad_way *all = sgrad_alloc((size_t)(ways.layers * ways.ways), sizeof *all);
+    if (room <= 0) return sgrad_log_error(SGRAD_ENOMEM, "a mini-batch of %d: no memory is left for workspaces", samples);
+    SGRAD_TRY(sgrad_layer_algorithms_measure(&r->train, samples, &ways));
+    struct sgrad_algorithm *all = sgrad_xcalloc((size_t)(ways.layers * ways.ways), sizeof *all);
     for (int k = 0; k < ways.layers; k++) memcpy(all + k * ways.ways, ways.layer[k].way, (size_t)ways.ways * sizeof *all);
-    const int error = sgrad_choice_make(all, ways.layers, ways.ways, room, !own, &choice);
+    const int error = sgrad_algorithm_plan_make(all, ways.layers, ways.ways, room, !own, &choice);
     if (!error) {
         const double epoch = choice.seconds * (double)w->samples / samples;
         json_t *layers = json_array();
@@ -178,11 +179,11 @@ static int choose_ways(const struct sgrad__request *r, const struct sgrad_questi
         free(choice.way);
     }
     free(all);
-    sgrad_ways_free(&ways);
+    sgrad_layer_algorithms_free(&ways);
     return error;
 }
 
-static int choose_mini_batch(const struct sgrad__request *r, const struct sgrad_question *q) {
+static int choose_mini_batch(const struct sgrad__request *r, const struct sgrad_plan_query *q) {
     int from = 1, to = 1;
     if (!parse_range(r->plan.mini_batch, 1 << 20, &from, &to))
         return sgrad__wrong("plan: --mini-batch %s: takes N, or A-B", r->plan.mini_batch), SGRAD_EINVAL;
@@ -200,7 +201,7 @@ static int choose_mini_batch(const struct sgrad__request *r, const struct sgrad_
 
 /* ---- the command ---- */
 
-static int plan(const struct sgrad__request *r, struct sgrad_question *q) {
+static int plan(const struct sgrad__request *r, struct sgrad_plan_query *q) {
     struct sgrad_forecast f;
     if (r->plan.mini_batch) return choose_mini_batch(r, q);
     if (r->train.out) SGRAD_TRY(sgrad_folder_make(r->train.out));
@@ -214,10 +215,10 @@ static int plan(const struct sgrad__request *r, struct sgrad_question *q) {
 
 static int run(const struct sgrad__request *request) {
     struct sgrad_machine *machine;
-    struct sgrad_work work;
+    struct sgrad_step_cost work;
     int status = SGRAD__DONE;
     if (request->plan.simulate && (status = sgrad__simulate_check(request))) return status;
-    struct sgrad_question q = { .train = &request->train, .work = &work, .strong = sgrad__is_asked(request, "batch"),
+    struct sgrad_plan_query q = { .train = &request->train, .work = &work, .strong = sgrad__is_asked(request, "batch"),
                                 .no_overlap = request->plan.no_overlap, .efficiency = request->plan.efficiency };
     if (request->train.mesh && (request->train.out || request->plan.mini_batch))
         return sgrad__wrong("plan: --mesh goes without --%s", request->train.out ? "out" : "mini-batch");
@@ -233,10 +234,10 @@ static int run(const struct sgrad__request *request) {
         sgrad_machine_free(machine);
         return sgrad__status(error);
     }
-    error = sgrad_work_find(&request->train, &work);
+    error = sgrad_step_cost_find(&request->train, &work);
     if (!error) {
         error = plan(request, &q);
-        sgrad_work_free(&work);
+        sgrad_step_cost_free(&work);
     }
     sgrad_machine_free(machine);
     return sgrad__status(error);

@@ -1,5 +1,6 @@
-/* predict.c: stargrad predict: what a trained network says of images, or of a data set's test part. */
+/* predict.c: stargrad predict: prints the predictions of a trained network for images, or for the test split of a data set. */
 #include "cli/cli.h"
+#include "graphs/api/inference.h"
 #include "datasets/datasets.h"
 
 #include <math.h>
@@ -35,11 +36,11 @@ struct files {
 };
 
 static void add(struct files *files, char *name) {
-    files->name = sgrad_grow(files->name, files->count, sizeof *files->name);
+    files->name = sgrad_array_grow(files->name, files->count, sizeof *files->name);
     files->name[files->count++] = name;
 }
 
-/* A folder stands for the images in it and in its folders, in sgrad_walk's order. */
+/* Adds PATH. A folder is replaced by the images in it and in its subfolders, in the order of sgrad_walk. */
 static int add_path(struct files *files, const char *path) {
     struct stat status;
     struct sgrad_walk walk = { 0 };
@@ -47,17 +48,17 @@ static int add_path(struct files *files, const char *path) {
     int error = sgrad_walk(path, &walk);
     for (int64_t i = 0; i < walk.count && !error; i++) add(files, sgrad_format("%s/%s", path, walk.image[i].name));
     char *others = error ? NULL : sgrad_walk_others(&walk), *endings = sgrad_image_endings();
-    if (!error && !walk.count) error = sgrad_fail(SGRAD_EIO, "%s: has no image (%s)", path, endings);
-    else if (others && sgrad_launched_rank() == 0) sgrad_warn("%s: %s", path, others);
+    if (!error && !walk.count) error = sgrad_log_error(SGRAD_EIO, "%s: has no image (%s)", path, endings);
+    else if (others && sgrad_launched_rank() == 0) sgrad_log_warning("%s: %s", path, others);
     free(others);
     free(endings);
     sgrad_walk_free(&walk);
     return error;
 }
 
-/* ---- what is said ---- */
+/* ---- output ---- */
 
-/* RFC 4180: a text with commas, quotes or lines in it stands in quotes. */
+/* RFC 4180: a text with commas, quotes or line breaks must be quoted. */
 static void print_csv(const char *text) {
     if (!text[strcspn(text, ",\"\r\n")]) {
         fputs(text, stdout);
@@ -81,7 +82,7 @@ static int by_probability(const void *a, const void *b) {
     return (one->class > other->class) - (one->class < other->class);
 }
 
-/* Its logits are not finite: it has no class. */
+/* Prints a sample without a predicted class, because its logits are not finite. */
 static void tell_unsure(const char *sample, const char *label, bool json) {
     if (json) {
         sgrad__print_json(json_pack("{s:o, s:o*, s:[]}", "sample", sgrad__json_text(sample), "label",
@@ -92,7 +93,7 @@ static void tell_unsure(const char *sample, const char *label, bool json) {
     puts(",,nan");
 }
 
-/* Of one sample, the likeliest classes first. LABEL: the right one; NULL: nobody knows. */
+/* Prints the most probable classes of a sample, in descending order. LABEL: the true class; NULL: unknown. */
 static void tell_classes(const char *sample, const char *label, const struct ranked *ranked, int top,
                          const struct sgrad__classes *names, bool json) {
     json_t *list = json ? json_array() : NULL;
@@ -122,17 +123,17 @@ static void tell_numbers(const char *sample, const float *number, int64_t count,
     else putchar('\n');
 }
 
-/* The line above all others; a table's target has a title. */
-static void print_titles(const struct sgrad_dataset *dataset, const struct sgrad_answers *a) {
+/* Prints the header line. The target of a table has a title. */
+static void print_titles(const struct sgrad_dataset *dataset, const struct sgrad_predictions *a) {
     const struct sgrad_origin *origin = dataset->origin;
-    if (a->labels == 1) {
+    if (a->label_rows == 1) {
         puts("sample,class,probability");
         return;
     }
     fputs("sample", stdout);
-    for (int64_t k = 0; k < a->numbers; k++) {
-        if (a->numbers > 1) printf(",number %lld", (long long)k + 1);
-        else putchar(','), print_csv(!a->labels && origin && origin->target ? origin->target : "number");
+    for (int64_t k = 0; k < a->width; k++) {
+        if (a->width > 1) printf(",number %lld", (long long)k + 1);
+        else putchar(','), print_csv(!a->label_rows && origin && origin->target ? origin->target : "number");
     }
     putchar('\n');
 }
@@ -143,30 +144,30 @@ static bool are_finite(const float *number, int64_t count) {
     return true;
 }
 
-static void tell_all(const struct sgrad__request *request, const struct sgrad_dataset *dataset, const struct sgrad_answers *a,
+static void tell_all(const struct sgrad__request *request, const struct sgrad_dataset *dataset, const struct sgrad_predictions *a,
                      const struct sgrad__classes *names) {
     const int classes = names->count, top = request->predict.top < classes ? request->predict.top : classes;
-    struct ranked *ranked = sgrad_alloc((size_t)a->numbers + 1, sizeof *ranked);
-    double *probability = sgrad_alloc((size_t)a->numbers + 1, sizeof *probability);
+    struct ranked *ranked = sgrad_xcalloc((size_t)a->width + 1, sizeof *ranked);
+    double *probability = sgrad_xcalloc((size_t)a->width + 1, sizeof *probability);
     int64_t unsure = 0;
     if (!request->train.json) print_titles(dataset, a);
     for (int64_t i = 0; i < a->samples; i++) {
-        const float *said = a->said + i * a->numbers;
+        const float *said = a->logits + i * a->width;
         char *sample = sgrad_dataset_sample_name(dataset, i);
         if (classes) sgrad_probabilities(said, classes, probability);
         for (int c = 0; c < classes; c++) ranked[c] = (struct ranked){ probability[c], c };
         if (classes) qsort(ranked, (size_t)classes, sizeof *ranked, by_probability);
         const char *label = classes && !request->words[1] && !dataset->unlabelled ? names->name[a->label[i]] : NULL;
-        const bool sure = classes ? sgrad_is_sure(said, classes) : are_finite(said, a->numbers);
+        const bool sure = classes ? sgrad_is_sure(said, classes) : are_finite(said, a->width);
         unsure += !sure;
         if (!sure && classes) tell_unsure(sample, label, request->train.json);
         else if (classes) tell_classes(sample, label, ranked, top, names, request->train.json);
-        else tell_numbers(sample, said, a->numbers, request->train.json);
+        else tell_numbers(sample, said, a->width, request->train.json);
         free(sample);
     }
     if (unsure)
-        sgrad_warn("predict: %lld of %lld samples have %s", (long long)unsure, (long long)a->samples,
-                   classes ? "logits that are not finite, and so no class" : "numbers that are not finite");
+        sgrad_log_warning("predict: %lld of %lld samples have %s", (long long)unsure, (long long)a->samples,
+                          classes ? "logits that are not finite, and so no class" : "numbers that are not finite");
     free(ranked);
     free(probability);
 }
@@ -175,15 +176,15 @@ static void tell_all(const struct sgrad__request *request, const struct sgrad_da
 
 static int predict(const struct sgrad__request *request, struct sgrad_train_options *o, struct sgrad_dataset *dataset) {
     struct sgrad_train_result result = { 0 };
-    struct sgrad_answers answers;
+    struct sgrad_predictions answers;
     struct sgrad__classes names = { 0 };
     o->custom_dataset[SGRAD_TEST] = dataset;
     SGRAD_TRY(sgrad_predict(o, &result, &answers));
     int error = 0;
-    if (result.rank == 0 && answers.labels == 1) error = sgrad__classes_find(request, o, (int)answers.numbers, &names);
+    if (result.rank == 0 && answers.label_rows == 1) error = sgrad__classes_find(request, o, (int)answers.width, &names);
     if (result.rank == 0 && !error) tell_all(request, dataset, &answers, &names);
     sgrad__classes_free(&names);
-    sgrad_answers_free(&answers);
+    sgrad_predictions_free(&answers);
     return error;
 }
 
@@ -205,10 +206,10 @@ static int run(const struct sgrad__request *request) {
     int error = request->words[1] ? open_files(request, &files, &dataset)
                                   : sgrad_run_open_samples(&o, sgrad__is_asked(request, "data"), &dataset);
     if (!error) error = predict(request, &o, dataset);
-    if (!error && request->words[1] && dataset->damaged) {     /* the others were predicted */
+    if (!error && request->words[1] && dataset->damaged) {     /* the other files have predictions */
         error = SGRAD_EFORMAT;
         if (sgrad_launched_rank() == 0)
-            sgrad_warn("%lld of %d files cannot be read and have no prediction", (long long)dataset->damaged, files.count);
+            sgrad_log_warning("%lld of %d files cannot be read and have no prediction", (long long)dataset->damaged, files.count);
     }
     sgrad_dataset_close(dataset);
     for (int i = 0; i < files.count; i++) free(files.name[i]);

@@ -1,6 +1,6 @@
-/* queue.c: stargrad queue: how far the work in a queue is. */
+/* queue.c: stargrad queue: prints the progress of the tasks in a queue. */
 #include "cli/cli.h"
-#include "runtime/queue.h"
+#include "runtime/files/queue.h"
 
 #include <string.h>
 #include <time.h>
@@ -10,7 +10,7 @@ static const struct sgrad__option options[] = {
     { 0 },
 };
 
-/* A process's tasks a minute; 0: not known. */
+/* Returns the tasks per minute of a process; 0: unknown. */
 static double speed_of(const struct sgrad_queue_worker *w) {
     return w->done > 1 && w->last > w->first ? 60 * (double)w->done / (w->last - w->first) : 0;
 }

@@ -1,4 +1,4 @@
-/* report.c: stargrad report: what happened in a run, from the files in its folder. */
+/* report.c: stargrad report: reports on a run, from the files in its folder. */
 #include "cli/cli.h"
 #include "report/report.h"
 

@@ -1,5 +1,6 @@
-/* sample.c: stargrad sample: what a language model says next. */
+/* sample.c: stargrad sample: generates text with a language model. */
 #include "cli/cli.h"
+#include "graphs/api/inference.h"
 #include "cli/tokenizer.h"
 
 #include <stdlib.h>
@@ -33,11 +34,11 @@ static void defaults(struct sgrad__request *request) {
     request->sample.temperature = 1;
 }
 
-/* What is said, as it comes: the prompt first. */
+/* The output, printed as tokens are generated; the prompt is the first. */
 struct speech {
-    const char *prompt;                     /* NULL: it has been said */
+    const char *prompt;                     /* NULL: already printed */
     const struct sgrad__tokenizer *tokenizer;
-    bool bytes;                             /* tokens are bytes; else, without a tokenizer, their numbers are told */
+    bool bytes;                             /* tokens are bytes; false, without a tokenizer: print numbers */
 };
 
 static void take(void *arg, int token) {
@@ -53,15 +54,15 @@ static void take(void *arg, int token) {
     fflush(stdout);
 }
 
-/* Does the network take bytes? Its options say so. */
+/* Returns true if the tokens of the network are bytes, by the options of the model. */
 static bool takes_bytes(const char *model) {
     const char *vocabulary = strstr(model, "vocabulary=");
     return vocabulary ? atoi(vocabulary + strlen("vocabulary=")) == 256 : strncmp(model, "gpt2", strlen("gpt2")) != 0;
 }
 
-/* "464 2068": numbers of tokens, with blanks or commas between. */
+/* Parses "464 2068": numbers of tokens, separated by blanks or commas. */
 static int read_numbers(const char *text, int32_t **tokens, int *count) {
-    int32_t *number = sgrad_alloc(strlen(text) + 1, sizeof *number);
+    int32_t *number = sgrad_xcalloc(strlen(text) + 1, sizeof *number);
     char *end;
     *count = 0;
     for (text += strspn(text, " ,\n"); *text; text = end + strspn(end, " ,\n")) {
@@ -76,7 +77,7 @@ static int read_numbers(const char *text, int32_t **tokens, int *count) {
     return SGRAD__DONE;
 }
 
-/* The one that was named, or that lies in the run's folder; *TOKENIZER NULL: there is none. */
+/* Opens the specified tokenizer, or the one in the run's folder. *TOKENIZER is unchanged if there is none. */
 static int open_tokenizer(const struct sgrad__request *request, struct sgrad__tokenizer **tokenizer) {
     if (request->sample.tokenizer) return sgrad__tokenizer_open(request->sample.tokenizer, tokenizer);
     if (!request->argument) return 0;
@@ -94,14 +95,14 @@ static int run(const struct sgrad__request *request) {
     int count = (int)strlen(prompt), status = SGRAD__DONE;
     sgrad__weights_of_run(request, &options);
     if (!options.init) return sgrad__wrong("sample: --weights FILE is missing");
-    options.mesh = NULL;        /* of the run: one rank samples */
+    options.mesh = NULL;        /* of the run; sampling uses one rank */
     const bool bytes = takes_bytes(options.model);
     const int error = open_tokenizer(request, &tokenizer);
     if (error) return sgrad__status(error);
     if (tokenizer) {
         token = sgrad__tokenizer_encode(tokenizer, prompt, &count);
     } else if (bytes) {
-        token = sgrad_alloc((size_t)count + 1, sizeof *token);
+        token = sgrad_xcalloc((size_t)count + 1, sizeof *token);
         for (int i = 0; i < count; i++) token[i] = (unsigned char)prompt[i];
     } else status = read_numbers(prompt, &token, &count);
     if (!status && !count) status = sgrad__wrong("sample: --prompt: is empty: the network goes on from one token at least");

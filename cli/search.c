@@ -1,5 +1,6 @@
-/* search.c: stargrad search: many candidates over data that stays where it is. */
+/* search.c: stargrad search: trains many candidates on data that is not moved. */
 #include "cli/candidates.h"
+#include "graphs/api/search.h"
 #include "report/report.h"
 
 #include <stdlib.h>
@@ -50,7 +51,8 @@ static void tell_replay(const struct sgrad__request *request, const struct sgrad
     else if (result->same)
         printf("%s: trained alone, the same losses and weights, to the bit: %s\n", request->search.replay, result->folder);
     else
-        sgrad_fail(SGRAD_EINVAL, "%s: trained alone in %s, it comes to something else", request->search.replay, result->folder);
+        sgrad_log_error(SGRAD_EINVAL, "%s: trained alone in %s, it comes to something else", request->search.replay,
+                        result->folder);
 }
 
 static void tell(const struct sgrad__request *request, const struct sgrad_search_result *result) {
@@ -72,7 +74,7 @@ static int run(const struct sgrad__request *request) {
     struct sgrad__candidates all;
     struct sgrad_search_result result = { 0 };
     int status = read_candidates(request, &all);
-    all.options.together = request->search.together;
+    all.options.concurrent = request->search.together;
     if (!status) status = sgrad__status(sgrad_search(&all.options, &result));
     if (!status && result.rank == 0 && all.options.replay) {
         tell_replay(request, &result);
@@ -80,7 +82,7 @@ static int run(const struct sgrad__request *request) {
     } else if (!status && result.rank == 0) {
         tell(request, &result);
         if (!result.best) {
-            sgrad_fail(SGRAD_ENAN, "%s: every candidate has failed", result.folder);
+            sgrad_log_error(SGRAD_ENAN, "%s: every candidate has failed", result.folder);
             status = SGRAD__FAILED;
         }
     }

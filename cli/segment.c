@@ -1,11 +1,12 @@
-/* segment.c: stargrad segment: a network run over a volume of any size. */
+/* segment.c: stargrad segment: applies a network to a volume of any size. */
 #include "cli/cli.h"
+#include "graphs/api/segment.h"
 #include "runtime/terminal.h"
 
 #include <string.h>
 #include <unistd.h>
 
-/* "ZxYxX": three whole numbers. */
+/* Parses "ZxYxX", three integers. */
 static bool read_sizes(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
     int64_t *size = (int64_t *)((char *)r + o->field);
     long long z, y, x;
@@ -58,11 +59,11 @@ static void set_defaults(struct sgrad__request *r) {
     };
 }
 
-/* At first what will be done; then, on a terminal, how far it is. */
+/* The first call prints the work to be done; later ones show the progress, on a terminal. */
 static void tell(const struct sgrad_segment_options *o, const struct sgrad_segment_result *r) {
     static double began;
     if (!r->chunks && !r->skipped) {
-        began = sgrad_now();
+        began = sgrad_time_monotonic();
         printf("%lld %s of %lldx%lldx%lld, in blocks of %lldx%lldx%lld; each voxel is shown %.2f times, by patches of "
                "%lldx%lldx%lld; %.3g GB\n", (long long)r->all_chunks, sgrad_plural(r->all_chunks, "chunk", "chunks"),
                (long long)r->chunk[0], (long long)r->chunk[1], (long long)r->chunk[2], (long long)r->block[0],
@@ -70,16 +71,16 @@ static void tell(const struct sgrad_segment_options *o, const struct sgrad_segme
                (long long)o->patch[0], (long long)o->patch[1], (long long)o->patch[2], r->memory / 1e9);
         fflush(stdout);
     } else if (sgrad_terminal(STDERR_FILENO)) {
-        const double seconds = sgrad_now() - began, each = r->chunks > 1 ? seconds / (double)(r->chunks - 1) : 0;
+        const double seconds = sgrad_time_monotonic() - began, each = r->chunks > 1 ? seconds / (double)(r->chunks - 1) : 0;
         char *text = sgrad_format("chunk %lld of %lld, %lld there already; %.0f s left", (long long)(r->chunks + r->skipped),
                                   (long long)r->all_chunks, (long long)r->skipped,
                                   each * (double)(r->all_chunks - r->chunks - r->skipped + 1));
-        sgrad_status(text);
+        sgrad_log_progress(text);
         free(text);
     }
 }
 
-/* Million voxels of the output in a second of all workers, if they did nothing else. */
+/* Returns 1e6 voxels of the output per second, of all workers, if they only executed this stage. */
 static double speed(const struct sgrad_segment_result *r, double seconds) {
     return seconds > 0 ? (double)r->voxels / 1e6 / seconds * r->workers : 0;
 }
@@ -138,7 +139,7 @@ static int run(const struct sgrad__request *request) {
     struct sgrad_segment_result result;
     if (!request->train.json) o.tell = tell;
     int error = sgrad_segment(&o, &result);
-    sgrad_status(NULL);
+    sgrad_log_progress(NULL);
     if (error) return sgrad__status(error);
     if (request->train.json) sgrad__print_json(as_json(&result));
     else print(request, &result);

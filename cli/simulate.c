@@ -1,12 +1,13 @@
-/* simulate.c: stargrad plan --simulate: this command, built on SimGrid (configure --enable-simulation), takes some steps on
- * machines that are described. simulated.c is the other half.
+/* simulate.c: stargrad plan --simulate: runs some training steps of this command, built with SimGrid (configure
+ * --enable-simulation), on machines that are described in files. simulated.c is the simulated program.
  *
  *     stargrad plan ── FOLDER/request.json, platform.xml, hosts, bus/ ──> smpirun ──> the simulated stargrad, once for each rank
  *                   <── FOLDER/answer.json: seconds of each step ───────────────────── rank 0 of them
  *
- * The request has the very words of the command line, so that both understand the same options, and what only the asking side
- * knows: how samples look (ranks have none), the batch, and what the machine's rates are multiplied by. */
+ * The request contains the words of the command line, so that both programs parse the same options, and values that the simulated
+ * ranks cannot compute: the fields of samples (they have no data set), the batch, and the factor of the machine's rates. */
 #include "cli/simulate.h"
+#include "graphs/api/costs.h"
 
 #include <errno.h>
 #include <libgen.h>
@@ -18,7 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define TRAINER "STARGRAD_SIMULATED"    /* the variable that names the simulated trainer's place */
+#define TRAINER "STARGRAD_SIMULATED"    /* variable: path of the simulated trainer */
 
 int sgrad__simulate_check(const struct sgrad__request *r) {
     static const char *const unknown[] = { "mesh", "plugin", "data-placement", "mini-batch", NULL };
@@ -38,7 +39,7 @@ static json_t *words_json(char *const *word) {
     return list;
 }
 
-static json_t *fields_json(const struct sgrad_work *w) {
+static json_t *fields_json(const struct sgrad_step_cost *w) {
     json_t *list = json_array();
     for (int f = 0; f < w->fields; f++) {
         const struct sgrad_view *v = &w->field[f].view;
@@ -50,17 +51,17 @@ static json_t *fields_json(const struct sgrad_work *w) {
     return list;
 }
 
-/* Where 2^k nodes do alike, message by message, two of them are simulated, and stand for all. */
+/* Returns the number of nodes to simulate. If 2^k nodes all send and receive the same messages, two represent all of them. */
 static int simulated(const struct sgrad__request *r, int nodes) {
     const struct sgrad_train_options *t = &r->train;
     const bool power = !(nodes & (nodes - 1)), sums = !strcmp(t->strategy, "sync") && !sgrad__is_asked(r, "shard");
-    const bool alike = !t->allreduce || sgrad_collective_find(SGRAD_ALLREDUCE, t->allreduce)->alike;
-    const struct sgrad_optimizer *optimizer = sgrad_record_find("optimizer", t->optimizer, sgrad_optimizers);
+    const bool alike = !t->allreduce || sgrad_collective_find(SGRAD_ALLREDUCE, t->allreduce)->symmetric;
+    const struct sgrad_optimizer *optimizer = sgrad_registry_find("optimizer", t->optimizer, sgrad_optimizers);
     return nodes > 2 && power && sums && alike && !optimizer->update_all && !r->plan.every_node ? 2 : nodes;
 }
 
-static int write_request(const struct sgrad__request *r, const struct sgrad_question *q, const struct sgrad_forecast *f,
-                         const struct sgrad_point *p, const char *folder, const char *traced) {
+static int write_request(const struct sgrad__request *r, const struct sgrad_plan_query *q, const struct sgrad_forecast *f,
+                         const struct sgrad_plan_row *p, const char *folder, const char *traced) {
     char *path = sgrad_format("%s/request.json", folder);
     json_t *json = json_pack("{s:o, s:o, s:i, s:f, s:i, s:i, s:b, s:f}", "words", words_json(r->given), "fields",
                              fields_json(q->work), "classes", q->work->classes, "batch", p->batch, "nodes", p->nodes, "devices",
@@ -72,20 +73,20 @@ static int write_request(const struct sgrad__request *r, const struct sgrad_ques
     return error;
 }
 
-/* Where the simulated trainer is: beside this command, unless the variable says. */
+/* Finds the simulated trainer: by the variable, or in the folder of this command. */
 static int find_trainer(char **trainer) {
     char self[4096] = { 0 };
     const char *said = getenv(TRAINER);
     if (!said && readlink("/proc/self/exe", self, sizeof self - 1) <= 0) *self = 0;
     *trainer = said ? sgrad_format("%s", said) : sgrad_format("%s/simulate/stargrad", dirname(self));
     if (access(*trainer, R_OK) == 0) return 0;
-    sgrad_fail(SGRAD_EIO, "%s: there is no simulated trainer (%s): ./quickstart simulate builds one; " TRAINER
+    sgrad_log_error(SGRAD_EIO, "%s: there is no simulated trainer (%s): ./quickstart simulate builds one; " TRAINER
                           " names another's place", *trainer, strerror(errno));
     free(*trainer);
     return SGRAD_EIO;
 }
 
-/* What the child, and SimGrid's and StarPU's halves of it, find in their environment. */
+/* Sets the environment of the child, for Stargrad, SimGrid and StarPU. */
 static void set_environment(const char *folder) {
     char *request = sgrad_format("%s/request.json", folder);
     setenv(SGRAD__SIMULATION, request, 1);
@@ -94,17 +95,17 @@ static void set_environment(const char *folder) {
     setenv("STARPU_SILENT", "1", 0);
     setenv("STARPU_MPI_COOP_SENDS", "0", 1);
     setenv("STARPU_MPI_NDETACHED_SEND", "2", 0);
-    setenv("STARPU_SIMGRID_CUDA_QUEUE_COST", "0", 1);       /* what a task costs at least is the machine's */
+    setenv("STARPU_SIMGRID_CUDA_QUEUE_COST", "0", 1);       /* the machine's file has the minimum time of a task */
     setenv("STARPU_SIMGRID_TASK_SUBMIT_COST", "0", 1);
     setenv("STARPU_SIMGRID_TASK_PUSH_COST", "0", 1);
     setenv("STARPU_SIMGRID_FETCHING_INPUT_COST", "0", 1);
-    setenv("STARGRAD_WAYS", "rule", 1);     /* nothing is measured */
+    setenv("STARGRAD_CPU_ALGORITHM", "rule", 1);     /* no measurements */
     unsetenv("STARPU_NCPU"), unsetenv("STARPU_NCUDA"), unsetenv("STARPU_SCHED"), unsetenv("STARPU_FXT_TRACE");
     free(request);
 }
 
-/* Links are as the platform says, and no more: SimGrid would else correct them as those of one cluster that was measured.
- * Contents longer than StarPU-MPI's own words are not copied (runtime/simulation.c). */
+/* Executes smpirun. Links have exactly the parameters of the platform: by default, SimGrid corrects them by factors measured on
+ * one cluster. Contents of messages longer than StarPU-MPI's own messages are not copied (runtime/simulation.c). */
 static void start(const char *folder, const char *trainer, int nodes) {
     char *platform = sgrad_format("%s/platform.xml", folder), *hosts = sgrad_format("%s/hosts", folder);
     char *count = sgrad_format("%d", nodes);
@@ -117,11 +118,11 @@ static void start(const char *folder, const char *trainer, int nodes) {
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     set_environment(folder);
     execvp(*word, (char *const *)word);
-    sgrad_fail(SGRAD_EIO, "%s, which SimGrid brings (libsimgrid-dev), cannot be started: %s", *word, strerror(errno));
+    sgrad_log_error(SGRAD_EIO, "%s, which SimGrid brings (libsimgrid-dev), cannot be started: %s", *word, strerror(errno));
     _exit(SGRAD__FAILED);
 }
 
-/* A child that is a group of processes, all of which end when this one is asked to. */
+/* Runs the child, a group of processes, which is killed if a signal to end arrives. */
 static int run_child(const char *folder, const char *trainer, int nodes) {
     sigset_t watched, before;
     int signal, ends = 0, status = 0;
@@ -133,7 +134,7 @@ static int run_child(const char *folder, const char *trainer, int nodes) {
         sigprocmask(SIG_SETMASK, &before, NULL);
         start(folder, trainer, nodes);
     }
-    if (child < 0) return sgrad_fail(SGRAD_EIO, "no process for the simulated trainer: %s", strerror(errno));
+    if (child < 0) return sgrad_log_error(SGRAD_EIO, "no process for the simulated trainer: %s", strerror(errno));
     while (!waitpid(child, &status, WNOHANG)) {
         sigwait(&watched, &signal);
         if (signal == SIGCHLD) continue;
@@ -141,14 +142,15 @@ static int run_child(const char *folder, const char *trainer, int nodes) {
         kill(-child, SIGKILL);
     }
     sigprocmask(SIG_SETMASK, &before, NULL);
-    if (ends) return sgrad_fail(SGRAD_EINTR, "the simulation was ended by signal %d", ends);
+    if (ends) return sgrad_log_error(SGRAD_EINTR, "the simulation was ended by signal %d", ends);
     if (!WIFEXITED(status) || WEXITSTATUS(status))
-        return sgrad_fail(SGRAD_EDEVICE, "the simulation of %d nodes failed", nodes);
+        return sgrad_log_error(SGRAD_EDEVICE, "the simulation of %d nodes failed", nodes);
     return 0;
 }
 
-/* What stargrad report wants of a run beside its trace: one that has no losses. */
-static int write_run(const char *folder, const struct sgrad_question *q, const struct sgrad_point *p, const json_t *seconds) {
+/* Writes the files that stargrad report requires in addition to the trace; the run has no losses. */
+static int write_run(const char *folder, const struct sgrad_plan_query *q, const struct sgrad_plan_row *p,
+                     const json_t *seconds) {
     char *config = sgrad_format("%s/config.json", folder), *metrics = sgrad_format("%s/metrics.jsonl", folder);
     char *begun = sgrad_format("stargrad plan --simulate: %s on %d of %s", q->work->model, p->nodes, q->machine->name);
     struct sgrad_file file;
@@ -167,12 +169,12 @@ static int write_run(const char *folder, const struct sgrad_question *q, const s
 static int read_answer(const char *folder, int nodes, double *seconds, json_t **answer) {
     char *path = sgrad_format("%s/answer.json", folder);
     json_t *json = NULL;
-    int error = access(path, R_OK) ? sgrad_fail(SGRAD_EDEVICE, "the simulation of %d nodes ended without an answer", nodes)
+    int error = access(path, R_OK) ? sgrad_log_error(SGRAD_EDEVICE, "the simulation of %d nodes ended without an answer", nodes)
                                    : sgrad_json_read(path, SGRAD__SIMULATION_LIMIT, &json);
     const json_t *list = json_object_get(json, "seconds");
     double sum = 0;
     for (size_t i = 0; i < json_array_size(list); i++) sum += json_number_value(json_array_get(list, i));
-    if (!error && !(sum > 0)) error = sgrad_fail(SGRAD_EFORMAT, "%s: has no seconds", path);
+    if (!error && !(sum > 0)) error = sgrad_log_error(SGRAD_EFORMAT, "%s: has no seconds", path);
     if (!error) *seconds = sum / (double)json_array_size(list);
     if (error) json_decref(json);
     else *answer = json;
@@ -191,7 +193,7 @@ static void remove_files(const char *folder) {
     }
 }
 
-/* DIR/nodes-N/trace, with --trace and --out DIR; NULL: not asked for. */
+/* Creates DIR/nodes-N/trace, if --trace and --out DIR are set; else sets *RUN to NULL. */
 static int make_run(const struct sgrad__request *r, int nodes, char **run) {
     *run = NULL;
     if (!r->train.trace || !r->train.out) return 0;
@@ -203,9 +205,9 @@ static int make_run(const struct sgrad__request *r, int nodes, char **run) {
     return error;
 }
 
-/* One point, in a folder of its own. */
-static int simulate(const struct sgrad__request *r, const struct sgrad_question *q, const struct sgrad_forecast *f,
-                    struct sgrad_point *p, const char *trainer, const char *folder) {
+/* Simulates one row in its own folder. */
+static int simulate(const struct sgrad__request *r, const struct sgrad_plan_query *q, const struct sgrad_forecast *f,
+                    struct sgrad_plan_row *p, const char *trainer, const char *folder) {
     const int ranks = simulated(r, p->nodes);
     json_t *answer = NULL;
     char *run;
@@ -218,21 +220,21 @@ static int simulate(const struct sgrad__request *r, const struct sgrad_question 
     if (!error) error = read_answer(folder, p->nodes, &seconds, &answer);
     if (!error && run) error = sgrad_trace_convert(trace, ranks);
     if (!error && run) error = write_run(run, q, p, json_object_get(answer, "seconds"));
-    if (!error) sgrad_point_simulated(p, seconds);
+    if (!error) sgrad_plan_row_simulated(p, seconds);
     json_decref(answer);
     free(trace);
     free(run);
     return error;
 }
 
-int sgrad__simulate(const struct sgrad__request *r, const struct sgrad_question *q, struct sgrad_forecast *f) {
+int sgrad__simulate(const struct sgrad__request *r, const struct sgrad_plan_query *q, struct sgrad_forecast *f) {
     char *trainer;
     int error = 0;
     SGRAD_TRY(find_trainer(&trainer));
     const char *place = getenv("TMPDIR");
-    for (struct sgrad_point *p = f->point; p < f->point + f->points && !error; p++) {
+    for (struct sgrad_plan_row *p = f->point; p < f->point + f->points && !error; p++) {
         char *folder = sgrad_format("%s/stargrad-simulation-XXXXXX", place ? place : "/tmp");
-        if (!mkdtemp(folder)) error = sgrad_fail(SGRAD_EIO, "%s: cannot be made: %s", folder, strerror(errno));
+        if (!mkdtemp(folder)) error = sgrad_log_error(SGRAD_EIO, "%s: cannot be made: %s", folder, strerror(errno));
         if (!error) error = simulate(r, q, f, p, trainer, folder);
         remove_files(folder);
         free(folder);

@@ -1,7 +1,8 @@
-/* simulated.c: the simulated trainer: a rank that answers what stargrad plan --simulate asks (simulate.c). Its tasks take as
- * long as was measured, or else as the planner's formulas say; when they run, and where, and how messages go, StarPU and the
- * simulated network decide. */
+/* simulated.c: a rank of the simulated trainer, started by stargrad plan --simulate (simulate.c). The duration of a task is the
+ * measured one, or the estimate of the planner's formulas. StarPU and the simulated network determine when and on which worker
+ * tasks run, and the time of messages. */
 #include "cli/simulate.h"
+#include "graphs/api/bench.h"
 #include "datasets/datasets.h"
 #include "runtime/simulation.h"
 
@@ -17,9 +18,9 @@ struct rates {
     double scale;
 };
 
-/* As was measured, or else as the formulas have it, of all workers of a CPU machine together; what reads samples does not read
- * more of them than the machine's file says. */
-static double seconds_of(const struct sgrad_call *call, const void *arg) {
+/* Returns the duration of a task: as measured, or by the formulas, for all workers of a CPU machine together. Reading tasks are
+ * limited to the input rate in the machine's file. */
+static double seconds_of(const struct sgrad_bound_kernel *call, const void *arg) {
     const struct rates *r = arg;
     const double timed = sgrad_machine_timed(r->machine, call->kernel->name, call->hash);
     const double computes =
@@ -35,10 +36,10 @@ static int read_nothing(const struct sgrad_dataset *dataset, int64_t index, void
     return 0;
 }
 
-/* Samples that look like those that are asked for, and are none: nobody reads them. */
+/* Returns a data set with the shapes of the requested samples, but without data, which is never read. */
 static struct sgrad_dataset *make_samples(const json_t *request, enum sgrad_split split, int64_t count) {
     static const struct sgrad_reader reader = { .name = "nothing", .read = read_nothing, .computes = true };
-    struct sgrad_dataset *d = sgrad_alloc(1, sizeof *d);
+    struct sgrad_dataset *d = sgrad_xcalloc(1, sizeof *d);
     const json_t *list = json_object_get(request, "fields");
     *d = (struct sgrad_dataset){ .reader = &reader, .split = split, .count = count, .full_scale = 255,
                                  .classes = (int)json_integer_value(json_object_get(request, "classes")) };
@@ -53,7 +54,7 @@ static struct sgrad_dataset *make_samples(const json_t *request, enum sgrad_spli
     return d;
 }
 
-/* What is trained, where and with what, is the request's; weights and samples are none. A GPU takes its samples at once. */
+/* Sets the options from the request, without weights, samples and output. A GPU processes its local batch at once. */
 static void set_options(struct sgrad_train_options *o, const json_t *request, const struct sgrad_machine *m) {
     const long nodes = (long)json_integer_value(json_object_get(request, "nodes"));
     const long devices = (long)json_integer_value(json_object_get(request, "devices"));
@@ -64,13 +65,13 @@ static void set_options(struct sgrad_train_options *o, const json_t *request, co
     o->custom_dataset[SGRAD_TRAIN] = make_samples(request, SGRAD_TRAIN, o->batch * (WARM + STEPS));
     o->custom_dataset[SGRAD_TEST] = make_samples(request, SGRAD_TEST, o->batch * nodes);
     o->cpus = sgrad_platform_workers(m), o->gpus = m->device.is_gpu ? m->device.count : -1;
-    o->no_fuse |= !m->timings;       /* what was measured is what tasks are there */
+    o->no_fuse |= !m->timings;       /* tasks must match the measured ones */
     o->no_shuffle = true;
     o->resume = o->best = o->tensorboard = false;
     o->histograms = o->prometheus = 0;
     o->init = o->init_skip = o->exclude = o->network = o->trace = o->show_batch = o->out = NULL;
     if (!o->augment) o->augment = "none";
-    o->asked = NULL;
+    o->explicit_options = NULL;
 }
 
 static int answer(const double *seconds) {
@@ -94,7 +95,7 @@ static int take_steps(struct sgrad__request *r, const json_t *request) {
     const struct sgrad_simulation simulation = { .seconds = seconds_of, .arg = &rates,
                                                  .gpus = machine->device.is_gpu ? machine->device.count : 0,
                                                  .latency = net.latency, .bandwidth = net.bandwidth,
-                                                 .carrying = machine->network.carrying,
+                                                 .carrying = machine->network.cpu_seconds_per_byte,
                                                  .ranks = json_is_true(json_object_get(request, "alike")) ? nodes : 0 };
     sgrad_simulation_set(&simulation);
     set_options(&r->train, request, machine);
@@ -112,7 +113,7 @@ int sgrad__simulated_rank(void) {
     int count = 1, status;
     json_t *request;
     if (!path)
-        return sgrad_fail(SGRAD_EINVAL, "this is the simulated trainer: stargrad plan --simulate starts it"), SGRAD__FAILED;
+        return sgrad_log_error(SGRAD_EINVAL, "this is the simulated trainer: stargrad plan --simulate starts it"), SGRAD__FAILED;
     if (sgrad_json_read(path, SGRAD__SIMULATION_LIMIT, &request)) return SGRAD__FAILED;
     const json_t *words = json_object_get(request, "words");
     for (size_t i = 0; i < json_array_size(words) && count < 1023; i++)

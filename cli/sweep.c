@@ -1,10 +1,10 @@
-/* sweep.c: what dropping near-duplicates costs: a training at each threshold, the ratio dropped against the accuracy left.
+/* sweep.c: measures the cost of dropping near-duplicates: a training at each threshold, accuracy by the fraction dropped.
  *
  *     OUT/sweep/none-1/     a run of all samples, by seed       OUT/sweep.json     points, and which is the best
- *     OUT/sweep/4-1/        without what threshold 4 drops      OUT/sweep.svg
- *     OUT/sweep/4.txt       which that is                       OUT/sweep/none.txt damaged ones, if there are any
+ *     OUT/sweep/4-1/        without those of threshold 4        OUT/sweep.svg
+ *     OUT/sweep/4.txt       list of those samples               OUT/sweep/none.txt damaged ones, if there are any
  *
- * Thresholds that drop the same number of samples drop the same ones, and are trained once. */
+ * Thresholds that drop the same number of samples drop the same samples, and are trained once. */
 #include "cli/dedup.h"
 
 #include <math.h>
@@ -22,7 +22,7 @@ bool sgrad__sweep_parse(const char *text, int *from, int *to) {
     return true;
 }
 
-/* One training; LIST may be NULL. */
+/* Runs one training. LIST: file of excluded samples; may be NULL. */
 static int train_once(const struct sgrad__request *request, const char *list, const char *name, int seed, double *accuracy) {
     struct sgrad_train_options o = request->train;
     struct sgrad_train_result result = { 0 };
@@ -31,9 +31,9 @@ static int train_once(const struct sgrad__request *request, const char *list, co
     o.out = out;
     o.seed += (uint64_t)seed;
     o.checkpoint_every = 0;
-    o.asked = NULL;
+    o.explicit_options = NULL;
     int error = sgrad_train(&o, &result);
-    if (!error && isnan(result.test_top1)) error = sgrad_fail(SGRAD_EINVAL, "--sweep: %s has no accuracy", o.model);
+    if (!error && isnan(result.test_top1)) error = sgrad_log_error(SGRAD_EINVAL, "--sweep: %s has no accuracy", o.model);
     *accuracy = result.test_top1;
     free(result.folder);
     free(out);
@@ -54,7 +54,7 @@ static int train_point(const struct sgrad__request *request, const char *list, c
     return 0;
 }
 
-/* ---- what it leaves ------------------------------------------------------------------------------------------------- */
+/* ---- output --------------------------------------------------------------------------------------------------------- */
 
 json_t *sgrad__sweep_json(const struct sgrad__sweep *sweep) {
     json_t *points = json_array();
@@ -74,7 +74,7 @@ static int write_json(const char *folder, const struct sgrad__sweep *sweep) {
     return error;
 }
 
-/* Ratio to the right, accuracy upwards; a bar from the least to the most of the runs; the best is filled. */
+/* Draws accuracy (y) by ratio (x), with a bar from the minimum to the maximum of the runs; the best point is filled. */
 static int write_picture(const char *folder, const struct sgrad__sweep *sweep) {
     enum { WIDTH = 640, HEIGHT = 360, LEFT = 60, BOTTOM = 40, TOP = 24, RIGHT = 20 };
     struct sgrad_file file;
@@ -131,7 +131,7 @@ static void print(const struct sgrad__sweep *sweep) {
 
 /* ---- the runs ------------------------------------------------------------------------------------------------------- */
 
-/* All samples; but what could not be hashed cannot be read by a training, either. */
+/* Trains with all samples except those that could not be hashed, because training cannot read them either. */
 static int train_whole(const struct sgrad__request *request, const struct sgrad_dataset *train, const struct sgrad_hashes *hashes,
                        const struct sgrad_duplicates *found, struct sgrad__sweep_point *p) {
     bool whole = true;
@@ -174,7 +174,7 @@ int sgrad__sweep_run(const struct sgrad__request *request, const struct sgrad_da
     char *folder = sgrad_format("%s/sweep", request->train.out);
     int error = sgrad_folder_make(folder);
     free(folder);
-    sweep->point = sgrad_alloc((size_t)(to - from + 2), sizeof *sweep->point);
+    sweep->point = sgrad_xcalloc((size_t)(to - from + 2), sizeof *sweep->point);
     if (!error) error = run_points(request, train, hashes, found, from, to, sweep);
     for (int i = 1; i < sweep->count; i++)
         if (sweep->point[i].accuracy >= sweep->point->accuracy - request->dedup.epsilon &&

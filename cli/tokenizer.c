@@ -1,11 +1,11 @@
-/* tokenizer.c: GPT-2's tokens, from its files. In them a byte is written as a character that can be seen: itself, where it is
- * one, else the next from U+0100 on: a blank is Ġ.
+/* tokenizer.c: GPT-2's tokenizer, from its files. In the files, each byte is written as a visible character: as itself, if it is
+ * one, else as the next character from U+0100 on; a blank is Ġ.
  *
- * Text is cut into words before anything is joined: a blank and letters, a blank and digits, a blank and what is neither, blanks;
- * and the endings 's 't 're 've 'm 'll 'd; by Unicode's classes (unicode_data.h). Added tokens (<|endoftext|>) are found before
- * that: at each place the longest; the normalized ones only in the text between the others.
+ * Text is first split into words: a blank and letters, a blank and digits, a blank and other characters, blanks; and the endings
+ * 's 't 're 've 'm 'll 'd; by Unicode's classes (unicode_data.h). The pairs of each word are then merged. Added tokens
+ * (<|endoftext|>) are found before the split, the longest at each position; normalized ones only in the text between the others.
  *
- * Limits: the steps of a tokenizer.json that GPT-2's has not are refused by name. */
+ * Limits: processing steps of a tokenizer.json that GPT-2 does not have are refused by name. */
 #include "cli/tokenizer.h"
 #include "cli/unicode_data.h"
 #include "runtime/runtime.h"
@@ -18,9 +18,9 @@ enum { BYTES = 256, CHARACTER = 4, SHIFTED = 0x100, MOST = 65536 };
 #define FILE_LIMIT ((size_t)1 << 28)
 
 struct sgrad__tokenizer {
-    json_t *token, *rank;               /* by a token's characters its number; by those of a pair, a blank between, its turn */
-    char character[BYTES][CHARACTER];   /* of each byte */
-    int words, own;                     /* tokens; those of the vocabulary */
+    json_t *token, *rank;               /* number, by characters of a token; merge rank, by "a b" */
+    char character[BYTES][CHARACTER];   /* by byte */
+    int words, own;                     /* number of tokens; of those in the vocabulary */
     struct word {
         char *byte;
         size_t size;
@@ -29,7 +29,7 @@ struct sgrad__tokenizer {
         char *text;
         size_t size;
         int32_t token;
-        bool lstrip, rstrip;            /* it takes the blanks before, after it */
+        bool lstrip, rstrip;            /* includes preceding, following blanks */
         bool normalized;
     } *added;
     int addeds;
@@ -50,9 +50,9 @@ static void make_characters(struct sgrad__tokenizer *t) {
         write_character(shows(byte) ? byte : SHIFTED + hidden++, t->character[byte]);
 }
 
-/* The bytes that TEXT, a token's characters, stands for; what stands for none is taken as it is (<|endoftext|>). */
+/* Returns the bytes of a token from its characters TEXT. Characters of no byte are copied as they are (<|endoftext|>). */
 static struct word word_of(const struct sgrad__tokenizer *t, const char *text) {
-    struct word word = { sgrad_alloc(strlen(text) + 1, 1), 0 };
+    struct word word = { sgrad_xcalloc(strlen(text) + 1, 1), 0 };
     while (*text) {
         int byte = 0;
         while (byte < BYTES && strncmp(text, t->character[byte], strlen(t->character[byte]))) byte++;
@@ -64,7 +64,7 @@ static struct word word_of(const struct sgrad__tokenizer *t, const char *text) {
 
 /* ---- files ------------------------------------------------------------------------------------------------------- */
 
-static int wrong(const char *file, const char *what) { return sgrad_fail(SGRAD_EFORMAT, "tokenizer: %s: %s", file, what); }
+static int wrong(const char *file, const char *what) { return sgrad_log_error(SGRAD_EFORMAT, "tokenizer: %s: %s", file, what); }
 
 static int take_vocabulary(struct sgrad__tokenizer *t, const char *file, json_t *vocabulary) {
     const char *text;
@@ -77,7 +77,7 @@ static int take_vocabulary(struct sgrad__tokenizer *t, const char *file, json_t 
         if (n < 0 || n >= MOST) return wrong(file, "its vocabulary has a token whose number is none from 0 to 65535");
         if (n >= words) words = (int)n + 1;
     }
-    t->word = sgrad_alloc((size_t)words, sizeof *t->word);
+    t->word = sgrad_xcalloc((size_t)words, sizeof *t->word);
     t->words = t->own = words;
     json_object_foreach(vocabulary, text, number) {
         struct word *word = &t->word[json_integer_value(number)];
@@ -87,13 +87,13 @@ static int take_vocabulary(struct sgrad__tokenizer *t, const char *file, json_t 
     return 0;
 }
 
-/* A token that is found before words are. */
+/* Adds a token that is found before the text is split. */
 static void add_token(struct sgrad__tokenizer *t, const char *text, int32_t token, struct added how) {
-    t->added = sgrad_grow(t->added, t->addeds, sizeof *t->added);
+    t->added = sgrad_array_grow(t->added, t->addeds, sizeof *t->added);
     how.text = sgrad_format("%s", text), how.size = strlen(text), how.token = token;
     t->added[t->addeds++] = how;
     if (token >= t->words) {
-        struct word *longer = sgrad_alloc((size_t)token + 1, sizeof *longer);
+        struct word *longer = sgrad_xcalloc((size_t)token + 1, sizeof *longer);
         memcpy(longer, t->word, (size_t)t->words * sizeof *longer);
         free(t->word);
         t->word = longer;
@@ -103,7 +103,8 @@ static void add_token(struct sgrad__tokenizer *t, const char *text, int32_t toke
     t->word[token] = (struct word){ sgrad_format("%s", text), strlen(text) };
 }
 
-/* The number that `tokenizers` gives an added token, whatever the file says: that of its vocabulary, or else the next. */
+/* Returns the number that the library `tokenizers` assigns to an added token, independently of the file: its number in the
+ * vocabulary, or the next free one. */
 static json_int_t number_of(const struct sgrad__tokenizer *t, const char *text) {
     const json_t *known = json_object_get(t->token, text);
     json_int_t next = (json_int_t)json_object_size(t->token);
@@ -125,11 +126,13 @@ static int take_added(struct sgrad__tokenizer *t, const char *file, const json_t
         if (!text || !*text || token < 0 || token >= MOST)
             return wrong(file, "an added token has no content, or a number that is none from 0 to 65535");
         if (json_is_true(json_object_get(one, "single_word")))
-            return sgrad_fail(SGRAD_EFORMAT, "tokenizer: %s: the added token '%.100s' has single_word, which is not supported",
-                              file, text);
+            return sgrad_log_error(SGRAD_EFORMAT,
+                                   "tokenizer: %s: the added token '%.100s' has single_word, which is not supported", file, text);
         if (token != number_of(t, text))
-            return sgrad_fail(SGRAD_EFORMAT, "tokenizer: %s: the added token '%.100s' has number %lld, which by the vocabulary "
-                              "and the tokens before it is %lld", file, text, (long long)token, (long long)number_of(t, text));
+            return sgrad_log_error(SGRAD_EFORMAT,
+                                   "tokenizer: %s: the added token '%.100s' has number %lld, which by the vocabulary "
+                                   "and the tokens before it is %lld",
+                                   file, text, (long long)token, (long long)number_of(t, text));
         add_token(t, text, (int32_t)token, (struct added){ .lstrip = json_is_true(json_object_get(one, "lstrip")),
                                                            .rstrip = json_is_true(json_object_get(one, "rstrip")),
                                                            .normalized = json_is_true(json_object_get(one, "normalized")) });
@@ -137,15 +140,15 @@ static int take_added(struct sgrad__tokenizer *t, const char *file, const json_t
     return 0;
 }
 
-/* ---- what GPT-2's tokenizer has not ---- */
+/* ---- features that GPT-2's tokenizer lacks ---- */
 
 static int refuse(const char *file, const char *what, const char *name) {
-    return sgrad_fail(SGRAD_EFORMAT, "tokenizer: %s: its %s %s is not supported: its %s", file, what, name,
-                      strcmp(what, "decoder") ? "tokens would be others" : "tokens' text would be another");
+    return sgrad_log_error(SGRAD_EFORMAT, "tokenizer: %s: its %s %s is not supported: its %s", file, what, name,
+                           strcmp(what, "decoder") ? "tokens would be others" : "tokens' text would be another");
 }
 
-/* A STEP of the file, null or an object with a type, which may be a Sequence of such: the first type that is not KNOWN; NULL: all
- * are. */
+/* STEP: null or an object with a type, which may be a Sequence of such objects. Returns the first type other than KNOWN; NULL:
+ * there is none. */
 static const char *other_type(const json_t *step, const char *known) {
     const char *type = json_string_value(json_object_get(step, "type"));
     size_t i;
@@ -161,7 +164,7 @@ static const char *other_type(const json_t *step, const char *known) {
     return NULL;
 }
 
-/* The one ByteLevel in STEP, or in its sequence; NULL: there are none, or several. */
+/* Returns the only ByteLevel of STEP or of its sequence; NULL: there are none, or several. */
 static const json_t *byte_level(const json_t *step) {
     const json_t *list = json_object_get(step, "pretokenizers");
     return list ? json_array_size(list) == 1 ? byte_level(json_array_get(list, 0)) : NULL : step;
@@ -200,7 +203,8 @@ static int check_model(const char *file, const json_t *model) {
     return 0;
 }
 
-/* A later equal pair replaces an earlier one. Both pieces and the joined piece must be tokens. */
+/* Adds a merge. A later equal pair replaces an earlier one. Both tokens of the pair and the merged one must be in the
+ * vocabulary. */
 static int add_pair(struct sgrad__tokenizer *t, const char *file, const char *pair) {
     const char *blank = strchr(pair, ' ');
     char *piece[3] = { sgrad_format("%.*s", (int)(blank ? blank - pair : 0), pair), sgrad_format("%s", blank ? blank + 1 : "") };
@@ -208,15 +212,15 @@ static int add_pair(struct sgrad__tokenizer *t, const char *file, const char *pa
     piece[2] = sgrad_format("%s%s", piece[0], piece[1]);
     for (int i = 0; i < 3; i++) {
         if (!error && !json_object_get(t->token, piece[i]))
-            error = sgrad_fail(SGRAD_EFORMAT, "tokenizer: %s: merge %d, '%.100s': '%.100s' is no token of the vocabulary", file,
-                               t->merges + 1, pair, piece[i]);
+            error = sgrad_log_error(SGRAD_EFORMAT, "tokenizer: %s: merge %d, '%.100s': '%.100s' is no token of the vocabulary",
+                                    file, t->merges + 1, pair, piece[i]);
         free(piece[i]);
     }
     if (!error) json_object_set_new(t->rank, pair, json_integer(t->merges++));
     return error;
 }
 
-/* "a b", or ["a","b"] */
+/* Adds merges of the form "a b" or ["a","b"]. */
 static int take_merges(struct sgrad__tokenizer *t, const char *file, const json_t *merges) {
     size_t i;
     json_t *merge;
@@ -232,7 +236,7 @@ static int take_merges(struct sgrad__tokenizer *t, const char *file, const json_
     return 0;
 }
 
-/* merges.txt: a pair a line, after one that begins with #version. */
+/* Reads merges.txt, with a pair per line after the line #version. */
 static int read_merges(struct sgrad__tokenizer *t, const char *vocabulary) {
     const char *slash = strrchr(vocabulary, '/');
     char *path = sgrad_format("%.*smerges.txt", slash ? (int)(slash + 1 - vocabulary) : 0, vocabulary);
@@ -249,7 +253,7 @@ static int read_merges(struct sgrad__tokenizer *t, const char *vocabulary) {
     return error;
 }
 
-/* What has no token becomes another, where the model has one for it. */
+/* Refuses unk_token if it could occur: if the vocabulary lacks a byte. */
 static int check_unknown(const struct sgrad__tokenizer *t, const char *file, const json_t *model) {
     if (!json_is_string(json_object_get(model, "unk_token"))) return 0;
     for (int byte = 0; byte < BYTES; byte++)
@@ -258,7 +262,7 @@ static int check_unknown(const struct sgrad__tokenizer *t, const char *file, con
     return 0;
 }
 
-/* tokenizer.json */
+/* Reads tokenizer.json. */
 static int read_whole(struct sgrad__tokenizer *t, const char *file, const json_t *object, const json_t *model) {
     SGRAD_TRY(check_model(file, model));
     SGRAD_TRY(check_steps(file, object));
@@ -268,7 +272,7 @@ static int read_whole(struct sgrad__tokenizer *t, const char *file, const json_t
     return take_added(t, file, json_object_get(object, "added_tokens"));
 }
 
-/* vocab.json, whose values are numbers alone, and merges.txt. GPT-2's added token is in its vocabulary. */
+/* Reads vocab.json, with only integers as values, and merges.txt. GPT-2's added token is in its vocabulary. */
 static int read_pair(struct sgrad__tokenizer *t, const char *file, json_t *object) {
     static const char end[] = "<|endoftext|>";
     const char *key;
@@ -288,15 +292,15 @@ static int read_files(struct sgrad__tokenizer *t, const char *file) {
     SGRAD_TRY(sgrad_map_open(file, FILE_LIMIT, &map));
     json_t *object = json_loadb((const char *)map.data, map.size, JSON_ALLOW_NUL, &problem);
     sgrad_map_close(&map);
-    if (!object) return sgrad_fail(SGRAD_EFORMAT, "tokenizer: %s: line %d: %s", file, problem.line, problem.text);
-    const json_t *model = json_object_get(object, "model");        /* which a vocabulary may have as a word, with a number */
+    if (!object) return sgrad_log_error(SGRAD_EFORMAT, "tokenizer: %s: line %d: %s", file, problem.line, problem.text);
+    const json_t *model = json_object_get(object, "model");        /* in vocab.json, "model" may be a token */
     int error = json_is_object(model) ? read_whole(t, file, object, model) : read_pair(t, file, object);
     json_decref(object);
     return error;
 }
 
 int sgrad__tokenizer_open(const char *file, struct sgrad__tokenizer **tokenizer) {
-    struct sgrad__tokenizer *t = sgrad_alloc(1, sizeof *t);
+    struct sgrad__tokenizer *t = sgrad_xcalloc(1, sizeof *t);
     t->rank = json_object();
     make_characters(t);
     int error = read_files(t, file);
@@ -318,7 +322,7 @@ void sgrad__tokenizer_close(struct sgrad__tokenizer *t) {
 
 /* ---- words ------------------------------------------------------------------------------------------------------- */
 
-/* The character at TEXT, its LENGTH in bytes; a byte that begins none is one of its own. */
+/* Returns the character at TEXT and its LENGTH in bytes. A byte that starts no valid character is a character itself. */
 static uint32_t character_at(const char *text, size_t *length) {
     const unsigned char *b = (const unsigned char *)text;
     const int bytes = b[0] >= 0xF0 ? 4 : b[0] >= 0xE0 ? 3 : b[0] >= 0xC0 ? 2 : 1;
@@ -359,7 +363,7 @@ static int kind_at(const char *text, size_t *length) {
     return is_in(c, unicode_letters, sizeof unicode_letters / sizeof *unicode_letters) ? LETTER : OTHER;
 }
 
-/* Bytes of the word that TEXT begins with. */
+/* Returns the number of bytes of the word at the beginning of TEXT. */
 static size_t word_length(const char *text) {
     static const char *const endings[] = { "'s", "'t", "'re", "'ve", "'m", "'ll", "'d" };
     size_t length, one;
@@ -369,11 +373,11 @@ static size_t word_length(const char *text) {
     const int kind = kind_at(text + blank, &one);
     size_t last = 0;
     for (length = blank; kind_at(text + length, &one) == kind; length += one) last = one;
-    /* Of blanks the last goes with the word that follows. */
+    /* The last of several blanks belongs to the word that follows. */
     return kind == BLANK && text[length] && length > last ? length - last : length;
 }
 
-/* Joins the COUNT pieces of a word, each of them its characters, while there is a pair to join; returns how many are left. */
+/* Merges the COUNT substrings of a word, written as characters, as long as a merge applies; returns the remaining number. */
 static int join(const struct sgrad__tokenizer *t, char **piece, int count) {
     for (;;) {
         int best = -1;
@@ -393,16 +397,16 @@ static int join(const struct sgrad__tokenizer *t, char **piece, int count) {
     }
 }
 
-/* Appends the tokens of TEXT, which has no added ones. A byte that has no token is left out before the others are joined. */
+/* Appends the tokens of TEXT, which contains no added tokens. Bytes without a token are skipped before the merges. */
 static void encode_plain(const struct sgrad__tokenizer *t, const char *text, int32_t *token, int *count) {
-    char **piece = sgrad_alloc(strlen(text) + 1, sizeof *piece);
+    char **piece = sgrad_xcalloc(strlen(text) + 1, sizeof *piece);
     for (size_t length; *text; text += length) {
         int pieces = 0;
         length = word_length(text);
         for (size_t i = 0; i < length; i++) {
             const char *character = t->character[(unsigned char)text[i]];
             if (json_object_get(t->token, character)) piece[pieces++] = sgrad_format("%s", character);
-            else sgrad_warn("tokenizer: '%s' is no token of its vocabulary: left out", character);
+            else sgrad_log_warning("tokenizer: '%s' is no token of its vocabulary: left out", character);
         }
         pieces = join(t, piece, pieces);
         for (int i = 0; i < pieces; i++) {
@@ -413,7 +417,8 @@ static void encode_plain(const struct sgrad__tokenizer *t, const char *text, int
     free(piece);
 }
 
-/* The first added token in TEXT, NORMALIZED or not, of several there the longest, and the bytes BEFORE it; NULL: none. */
+/* Returns the first added token in TEXT, NORMALIZED or not, the longest of several at the same position, and the number of bytes
+ * BEFORE it; NULL: none. */
 static const struct added *find_added(const struct sgrad__tokenizer *t, const char *text, bool normalized, size_t *before) {
     const struct added *found = NULL;
     *before = strlen(text);
@@ -427,7 +432,7 @@ static const struct added *find_added(const struct sgrad__tokenizer *t, const ch
     return found;
 }
 
-/* Bytes up to the last of SIZE that is no blank. */
+/* Returns SIZE without the blanks at the end of TEXT. */
 static size_t without_blanks(const char *text, size_t size) {
     size_t end = 0, length;
     for (size_t i = 0; i < size; i += length)
@@ -435,8 +440,8 @@ static size_t without_blanks(const char *text, size_t size) {
     return end < size ? end : size;
 }
 
-/* SIZE bytes of TEXT; those added tokens that are NORMALIZED, if that is true, else all. Blanks that one of them takes may be the
- * next one. */
+/* Appends the tokens of SIZE bytes of TEXT. NORMALIZED: finds only normalized added tokens; else first the others. The blanks
+ * that an added token includes may themselves be the next added token. */
 static void encode(const struct sgrad__tokenizer *t, const char *from, size_t size, bool normalized, int32_t *token,
                    int *count) {
     char *text = sgrad_format("%.*s", (int)size, from);
@@ -462,7 +467,7 @@ static void encode(const struct sgrad__tokenizer *t, const char *from, size_t si
 }
 
 int32_t *sgrad__tokenizer_encode(const struct sgrad__tokenizer *t, const char *text, int *count) {
-    int32_t *token = sgrad_alloc(strlen(text) + 1, sizeof *token);
+    int32_t *token = sgrad_xcalloc(strlen(text) + 1, sizeof *token);
     *count = 0;
     encode(t, text, strlen(text), false, token, count);
     return token;

@@ -1,8 +1,9 @@
-/* tokenizer.h: GPT-2's tokens: bytes of text that are joined, pair by pair, in the order in which pairs were found frequent.
+/* tokenizer.h: GPT-2's byte-level byte pair encoding: bytes of text are merged, pair by pair, in the order of a list of merges,
+ * which is sorted by the frequency of the pairs in the tokenizer's training text.
  *
  *     " lower"     Ġ l o w e r  →  Ġ l ow e r  →  Ġ l ow er  →  Ġ low er  →  Ġlow er        two tokens
  *
- * Source: R. Sennrich, B. Haddow, A. Birch, Neural machine translation of rare words with subword units, 2016; on bytes:
+ * Source: R. Sennrich, B. Haddow, A. Birch, Neural machine translation of rare words with subword units, 2016; applied to bytes:
  * A. Radford et al., Language models are unsupervised multitask learners, 2019. */
 #ifndef SGRAD_CLI_TOKENIZER_H
 #define SGRAD_CLI_TOKENIZER_H
@@ -12,14 +13,16 @@
 
 struct sgrad__tokenizer;
 
-/* FILE is Hugging Face's tokenizer.json, or vocab.json, with merges.txt in the same folder. */
+/* Reads FILE: tokenizer.json of Hugging Face, or vocab.json, with merges.txt in the same folder. The caller must close
+ * *TOKENIZER. SGRAD_EFORMAT: a file is malformed, or has features that GPT-2's tokenizer lacks. Other errors: as
+ * sgrad_map_open. */
 int sgrad__tokenizer_open(const char *file, struct sgrad__tokenizer **tokenizer);
-void sgrad__tokenizer_close(struct sgrad__tokenizer *tokenizer);    /* NULL is fine */
+void sgrad__tokenizer_close(struct sgrad__tokenizer *tokenizer);    /* NULL is allowed */
 
-/* The tokens of TEXT, COUNT of them; free them. A byte that no token stands for is left out, with a warning. */
+/* Returns the *COUNT tokens of TEXT, which the caller must free. A byte that has no token is skipped, with a warning. */
 int32_t *sgrad__tokenizer_encode(const struct sgrad__tokenizer *tokenizer, const char *text, int *count);
-int sgrad__tokenizer_words(const struct sgrad__tokenizer *tokenizer);      /* the highest number in its vocabulary, and 1 */
-/* The SIZE bytes of TOKEN; none of one that there is not. */
+int sgrad__tokenizer_words(const struct sgrad__tokenizer *tokenizer);      /* largest token in the vocabulary, plus 1 */
+/* Returns the bytes of TOKEN and sets *SIZE to their number; 0: no such token. The tokenizer owns them. */
 const char *sgrad__tokenizer_word(const struct sgrad__tokenizer *tokenizer, int token, size_t *size);
 
 #endif

@@ -1,4 +1,4 @@
-/* train.c: stargrad train: what a run can be told, and what is said of it at the end. */
+/* train.c: stargrad train: the options of a run, and the summary at its end. */
 #include "cli/cli.h"
 #include "report/report.h"
 
@@ -18,10 +18,10 @@ static const struct sgrad__option options[] = {
       SGRAD__FIELD(init_skip) },
     { "mean", "X,X,X", "mean of each channel, instead of the training set's", &sgrad__text, SGRAD__FIELD(mean) },
     { "deviation", "X,X,X", "standard deviation of each channel, instead of the training set's", &sgrad__text,
-      SGRAD__FIELD(deviation) },
+      SGRAD__FIELD(std) },
     { "image-size", "N", "scale images of a folder to NxN", &sgrad__whole, SGRAD__FIELD(image_size), 1, 4096 },
     { "data-placement", "replicate|partition", "each rank keeps all training samples in memory, or its share", &sgrad__choice,
-      SGRAD__FIELD(partition) },
+      SGRAD__FIELD(partition_data) },
     { "exclude", "FILE", "leave out the training samples that FILE lists, one a line, as stargrad dedup writes them",
       &sgrad__file, SGRAD__FIELD(exclude) },
     { "damaged", "stop|skip", "a sample that cannot be read: end with an error, or name it and leave it out",
@@ -109,7 +109,7 @@ static const struct sgrad__option options[] = {
     { "cpus-share", "auto|none", "samples of a batch that CPUs compute beside GPUs; auto: by their rates, if a tenth or more",
       &sgrad__choice, SGRAD__FIELD(gpus_only) },
     { "scheduler", "NAME", "StarPU's scheduler; chosen if not given", &sgrad__text, SGRAD__FIELD(scheduler) },
-    { "window", "N", "steps in flight", &sgrad__whole, SGRAD__FIELD(window), 1, 8 },
+    { "window", "N", "steps in flight", &sgrad__whole, SGRAD__FIELD(steps_in_flight), 1, 8 },
     { "recompute", NULL, "blocks compute what they made again in backward: less memory, more work", &sgrad__flag,
       SGRAD__FIELD(recompute) },
     { "no-fuse", NULL, "every operation is a task of its own", &sgrad__flag, SGRAD__FIELD(no_fuse) },
@@ -125,9 +125,9 @@ static const struct sgrad__option options[] = {
     { "servers", "N", "ranks that serve parameters, of all but sync; all if not given", &sgrad__whole,
       SGRAD__FIELD(servers), 1, 1000000 },
     { "group", "N", "ranks that keep in step, of mixed; those of a host if not given", &sgrad__whole,
-      SGRAD__FIELD(group), 1, 1000000 },
+      SGRAD__FIELD(group_ranks), 1, 1000000 },
     { "backup", "K", "gradients that an update does without, the slowest; 1 if not given", &sgrad__whole,
-      SGRAD__FIELD(backup), 0, 1000000 },
+      SGRAD__FIELD(backup_workers), 0, 1000000 },
     { "staleness", "N", "steps that a rank may run ahead of the slowest, of async, backup and mixed; 1 if not given",
       &sgrad__whole, SGRAD__FIELD(staleness), 1, 7 },
     { "allreduce", "NAME", "one of stargrad list allreduce; cheapest by cost if not given", &sgrad__text,
@@ -154,7 +154,7 @@ static const struct sgrad__option options[] = {
     { "stop-before", "TIME", "end with a checkpoint before this time: seconds from now (3600, 90min, 2h), 17:30, "
                              "2026-11-27T07:00, or slurm-5min: a time before the end of the Slurm job", &sgrad__time,
       SGRAD__FIELD(stop_before) },
-    { "keep", "N", "checkpoints to keep", &sgrad__whole, SGRAD__FIELD(keep), 1, 1000000 },
+    { "keep", "N", "checkpoints to keep", &sgrad__whole, SGRAD__FIELD(keep_checkpoints), 1, 1000000 },
     { "best", NULL, "keep the weights of the best evaluation in DIR/best.safetensors, and end with them", &sgrad__flag,
       SGRAD__FIELD(best) },
     { "patience", "N", "end after N evaluations without a better one, with the weights of the best; 0: never", &sgrad__whole,
@@ -180,13 +180,13 @@ static json_t *as_json(const struct sgrad_train_result *r, const char *curve) {
     return json;
 }
 
-/* The path of the picture of the learning curve, or NULL; free it. */
+/* Draws the learning curve. Returns the path of the plot, which the caller must free, or NULL. */
 static char *draw(const char *folder) {
     return sgrad_report_curve(folder) ? sgrad_format("%s/curve.png", folder) : NULL;
 }
 
 static void tell(const struct sgrad_train_result *result, bool json) {
-    const int main = result->metrics > 1;      /* of the test set */
+    const int main = result->metrics > 1;      /* main metric of the test set */
     char *curve = draw(result->folder), text[SGRAD_NUMBER_TEXT];
     if (json)
         sgrad__print_json(as_json(result, curve));

@@ -1,7 +1,8 @@
-/* types.c: how a word of the command line becomes a value of a request, and how values are shown. */
+/* types.c: the types of options: convert words of the command line to values of a request, and values to text. */
 #include "cli/cli.h"
+#include "graphs/api/inference.h"
 #include "datasets/datasets.h"
-#include "graphs/runs/plugin.h"
+#include "graphs/api/plugin.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -60,7 +61,7 @@ static bool read_real(const struct sgrad__option *o, const char *text, struct sg
     *(double *)field(o, r) = x;
     return true;
 }
-/* With as many digits as a limit like 0.9999999 has. */
+/* Uses enough digits for a limit such as 0.9999999. */
 static char *takes_real(const struct sgrad__option *o) { return sgrad_format("a number from %.10g to %.10g", o->low, o->high); }
 static char *show_real(const struct sgrad__option *o, const struct sgrad__request *r) {
     const double x = *(const double *)field_of(o, r);
@@ -68,7 +69,7 @@ static char *show_real(const struct sgrad__option *o, const struct sgrad__reques
 }
 const struct sgrad__type sgrad__real = { read_real, takes_real, show_real };
 
-/* An empty value empties a list that --like or --resume inherits, and makes a choice automatic again. */
+/* An empty value clears a list that --like or --resume inherits, or makes a choice automatic again. */
 static bool may_be_empty(const struct sgrad__option *o) {
     static const char *const lists[] = { "LIST", "X,X,X", "AXIS=N,...", "N[:D[:P]]" };
     static const char *const chosen[] = { "allreduce", "network", "scheduler" };
@@ -89,7 +90,7 @@ static char *show_text(const struct sgrad__option *o, const struct sgrad__reques
 }
 const struct sgrad__type sgrad__text = { read_text, takes_text, show_text };
 
-/* A file that has to be there; why it cannot be read is in errno. */
+/* A file that must exist. If it cannot be read, errno has the reason. */
 static bool read_file(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
     if (!*text && !strcmp(o->name, "exclude")) return *(const char **)field(o, r) = NULL, true;    /* it lists samples */
     return access(text, R_OK) == 0 && read_text(o, text, r);
@@ -102,7 +103,7 @@ bool sgrad__is_file(const char *path) {
     return stat(path, &status) == 0 && !S_ISDIR(status.st_mode);
 }
 
-/* A folder that is there, or is yet to be made. */
+/* A folder that exists or can be created. */
 static bool read_folder(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
     return !sgrad__is_file(text) && read_text(o, text, r);
 }
@@ -113,7 +114,7 @@ static bool read_schedule(const struct sgrad__option *o, const char *text, struc
     struct sgrad_schedule schedule;
     return sgrad_schedule_parse(text, &schedule) == 0 && read_text(o, text, r);
 }
-/* Takes NULL: whoever parses a schedule says what is wrong with it. */
+/* takes is NULL: the parser of schedules logs the error. */
 const struct sgrad__type sgrad__schedule = { .read = read_schedule, .show = show_text };
 
 static bool read_augmentation(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
@@ -130,19 +131,19 @@ static bool read_views(const struct sgrad__option *o, const char *text, struct s
 }
 const struct sgrad__type sgrad__views = { .read = read_views, .show = show_text };      /* likewise */
 
-/* A flag that says of a text that it is "none". */
+/* A flag that sets a text to "none". */
 static bool read_none(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
     return (void)text, read_text(o, "none", r);
 }
 const struct sgrad__type sgrad__none = { .read = read_none };
 
-/* Its records are there from here on: nothing is kept in the request. */
+/* Loads the plug-in at once; the request is unchanged. */
 static bool read_plugin(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
     return (void)o, (void)r, sgrad_plugin_open(text) == 0;
 }
 const struct sgrad__type sgrad__plugin = { .read = read_plugin };
 
-/* "A|B|C": their numbers, from 0, or, of two, whether it is B. */
+/* Stores the index of the word in "A|B|C", from 0; for a boolean, of two words, true for B. */
 static bool read_choice(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
     const char *word = o->value;
     for (int number = 0; *word; number++) {
@@ -158,7 +159,7 @@ static bool read_choice(const struct sgrad__option *o, const char *text, struct 
 }
 static char *takes_choice(const struct sgrad__option *o) {
     const char *last = strrchr(o->value, '|');
-    char *takes = sgrad_alloc(4 * strlen(o->value) + 1, 1), *to = takes;
+    char *takes = sgrad_xcalloc(4 * strlen(o->value) + 1, 1), *to = takes;
     for (const char *c = o->value; *c; c++)
         if (*c == '|') to = stpcpy(to, c == last ? " or " : ", ");
         else *to++ = *c;
@@ -205,7 +206,7 @@ static char *takes_period(const struct sgrad__option *o) {
 }
 const struct sgrad__type sgrad__period = { read_period, takes_period, show_whole };
 
-/* The library says 0 for all and -1 for none; the command line says nothing for all and 0 for none. */
+/* In the library, 0 is all workers and -1 none; on the command line, the default is all and 0 is none. */
 static bool read_workers(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
     if (!read_whole(o, text, r)) return false;
     int *workers = field(o, r);
@@ -217,7 +218,7 @@ static char *show_workers(const struct sgrad__option *o, const struct sgrad__req
 }
 const struct sgrad__type sgrad__workers = { read_workers, takes_whole, show_workers };
 
-/* "", "7", or "5-10": steps. */
+/* Steps: "", "7" or "5-10". */
 static bool read_range(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
     char from[32];
     const char *dash = strchr(text, '-');
@@ -232,7 +233,7 @@ static bool read_range(const struct sgrad__option *o, const char *text, struct s
 static char *takes_range(const struct sgrad__option *o) { return (void)o, sgrad_format("a step or a range of steps, like 5-10"); }
 const struct sgrad__type sgrad__range = { .read = read_range, .takes = takes_range };
 
-/* A time that has to come yet: rank 0 knows it for all. Whoever parses it says what is wrong with it. */
+/* A time in the future. Only rank 0 parses it, for all ranks; the parser logs the error. */
 static bool read_time(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
     double stop;
     *(const char **)field(o, r) = text;
@@ -240,7 +241,7 @@ static bool read_time(const struct sgrad__option *o, const char *text, struct sg
 }
 const struct sgrad__type sgrad__time = { .read = read_time, .show = show_text };
 
-/* "", "auto". */
+/* "" or "auto". */
 static bool read_resume(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
     r->resume = *text ? SGRAD_CONTINUE_OR_BEGIN : SGRAD_CONTINUE;
     *(bool *)field(o, r) = !r->begins;

@@ -1,4 +1,4 @@
-/* kinds.c: what tasks of a training program do, and how pictures show it. */
+/* kinds.c: the kinds of tasks of a training program: their names, and their colors in plots. */
 #include "config.h"
 #include "codelets/codelets.h"
 

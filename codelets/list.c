@@ -1,4 +1,4 @@
-/* list.c: every operation of codelets.def. */
+/* list.c: the table of all operations of codelets.def, and its search function. */
 #include "config.h"
 #include "codelets/kernels.h"
 #include "codelets/operations.h"

@@ -22,7 +22,7 @@ function guard(file, macro, what) {
 }
 function finish_operation(name,  file) {
 	file = new "/ops/" name ".h"
-	guard(file, "SGRAD_OPS_" toupper(name) "_H", name ".h: the attributes of codelets/" name ".c, and its record.")
+	guard(file, "SGRAD_OPS_" toupper(name) "_H", name ".h: the attributes of codelets/ops/" name ".c, and its record.")
 	print "#include \"codelets/codelets.h\"\n\nstruct sgrad_" name " {\n    " attributes "\n};" >file
 	print "#ifdef __cplusplus\nextern \"C\" {\n#endif\nextern const struct sgrad_op sgrad_" name "_op;" >file
 	print "#ifdef __cplusplus\n}\n#endif\n#endif" >file
@@ -61,7 +61,7 @@ END {
 }' "$def"
 
 for file in "$folder"/ops/*.h; do
-	[ -e "$new/ops/${file##*/}" ] || rm -f "$file"
+	[ -e "$new/ops/${file##*/}" ] || ! head -n 1 "$file" | grep -q 'Made of codelets/codelets.def' || rm -f "$file"
 done
 for file in "$new"/ops/*.h "$new"/operations.h; do
 	cmp -s "$file" "$folder/${file#"$new"/}" || mv -f "$file" "$folder/${file#"$new"/}"

@@ -1,4 +1,5 @@
-/* array.c: samples that a program has in memory, and whose answers nobody knows, as what a network was trained on. */
+/* array.c: a data set made of unlabelled samples in the caller's memory, with the fields of the data set that a network was
+ * trained on. Numeric features are normalised as in training; targets are zeros. */
 #include "datasets/datasets.h"
 #include "datasets/formats.h"
 
@@ -7,7 +8,8 @@
 
 static const struct sgrad_reader reader = { .name = "array", .summary = "samples in memory that nobody has classified" };
 
-/* A last dimension of 1 may be left out: images that are grey. Of volumes of one slice the first may be, too. */
+/* Returns true if samples of shape IS are accepted for WANTED. IS may omit a last dimension of 1 (grey images), and the first
+ * dimension of a volume of one slice. */
 static bool fits(const struct sgrad_shape *is, const struct sgrad_shape *wanted) {
     for (int first = 0; first < 2; first++)
         for (int last = 0; last < 2; last++) {
@@ -24,21 +26,21 @@ int sgrad_dataset_of_array(const struct sgrad_dataset *like, const void *data, e
                            const struct sgrad_shape *shape, struct sgrad_dataset **dataset) {
     const struct sgrad_field *from = &like->field[0], *target = sgrad_dataset_target(like);
     char is[SGRAD_SHAPE_TEXT], wanted[SGRAD_SHAPE_TEXT];
-    if (count < 1) return sgrad_fail(SGRAD_EINVAL, "an array of no samples");
+    if (count < 1) return sgrad_log_error(SGRAD_EINVAL, "an array of no samples");
     if (dtype != from->dtype || !fits(shape, &from->shape) || target != from + 1)
-        return sgrad_fail(SGRAD_ESHAPE, "an array of %s %s a sample, where the network takes %s of %s %s",
-                          sgrad_dtype_name(dtype), sgrad_shape_text(shape, is), from->name, sgrad_dtype_name(from->dtype),
-                          sgrad_shape_text(&from->shape, wanted));
-    struct sgrad_dataset *d = *dataset = sgrad_alloc(1, sizeof *d);
+        return sgrad_log_error(SGRAD_ESHAPE, "an array of %s %s a sample, where the network takes %s of %s %s",
+                               sgrad_dtype_name(dtype), sgrad_shape_text(shape, is), from->name, sgrad_dtype_name(from->dtype),
+                               sgrad_shape_text(&from->shape, wanted));
+    struct sgrad_dataset *d = *dataset = sgrad_xcalloc(1, sizeof *d);
     *d = (struct sgrad_dataset){ .reader = &reader, .split = SGRAD_TEST, .count = count, .classes = like->classes,
                                  .full_scale = like->full_scale, .field = { *from, *target } };
     const size_t bytes = sgrad_field_bytes(from);
-    void *samples = sgrad_alloc((size_t)count, bytes);
+    void *samples = sgrad_xcalloc((size_t)count, bytes);
     memcpy(samples, data, (size_t)count * bytes);
     if (like->origin && like->origin->mean && from->dtype == SGRAD_F32)
         for (int64_t i = 0, all = count * like->origin->features; i < all; i++)
             ((float *)samples)[i] = (float)sgrad__feature(like->origin, i, (double)((float *)samples)[i]);
     d->field[0].data = samples;
-    d->field[1].data = sgrad_alloc((size_t)count, sgrad_field_bytes(target));
+    d->field[1].data = sgrad_xcalloc((size_t)count, sgrad_field_bytes(target));
     return 0;
 }

@@ -1,12 +1,13 @@
-/* augment.c: what training does to images: asked for as text, and done to a sample.
+/* augment.c: the augmentations of training images: parsing their text, and applying them to a sample.
  *
  *     read      pixels ─┐                                           another sample, read and augmented likewise ─┐
  *     move              └─ crop ∘ flip ∘ rrc ∘ rotate … one map ─┐                                               │
  *     change                                                     └─ jitter, autocontrast, cutout … ─┐            │
  *     mix                                                                                           └─ mixup ────┴─ pixels
  *
- * Every chance is drawn from (seed, epoch, sample), and for each augmentation anew: what a sample becomes depends neither on its
- * place in the batch, nor on ranks, nor on what else is asked for. */
+ * All random numbers depend only on (seed, epoch, sample), and each augmentation draws them independently of the others.
+ * Therefore an augmented sample depends neither on its position in the batch nor on the number of ranks, and the random numbers
+ * of an augmentation do not depend on the other augmentations in use. */
 #include "config.h"
 #include "datasets/colours.h"
 #include "datasets/formats.h"
@@ -16,14 +17,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- as text ----------------------------------------------------------------------------------------------------- */
+/* ---- text -------------------------------------------------------------------------------------------------------- */
 
 char *sgrad_augmentation_form(const struct sgrad_augmentation *a) {
     if (!a->argument) return sgrad_format("%s", a->name);
     return sgrad_format(a->number[0].usual ? "%s[:%s]" : "%s:%s", a->name, a->argument);
 }
 
-/* "crop:N, flip, …"; free it. */
+/* Returns the syntax of all augmentations, "crop:N, flip, …". The caller must free it. */
 static char *all_of_them(void) {
     char *text = sgrad_format("%s", "");
     for (const struct sgrad_augmentation *const *a = sgrad_augmentations; *a; a++) {
@@ -37,13 +38,13 @@ static char *all_of_them(void) {
 
 static int unknown(const char *text, const char *word, size_t length) {
     char *all = all_of_them();
-    int error = sgrad_fail(SGRAD_EINVAL, "augmentation '%s': '%.*s' is neither none nor, with commas between, of %s", text,
-                           (int)length, word, all);
+    int error = sgrad_log_error(SGRAD_EINVAL, "augmentation '%s': '%.*s' is neither none nor, with commas between, of %s", text,
+                                (int)length, word, all);
     free(all);
     return error;
 }
 
-/* "rotate[:DEGREES], 0 to 180"; free it. */
+/* Returns the syntax of an augmentation and the ranges of its numbers, "rotate[:DEGREES], 0 to 180". The caller must free it. */
 static char *form_and_ranges(const struct sgrad_augmentation *a) {
     char *text = sgrad_augmentation_form(a);
     for (int i = 0; i < a->numbers; i++) {
@@ -57,12 +58,13 @@ static char *form_and_ranges(const struct sgrad_augmentation *a) {
 
 static int misused(const char *text, const struct sgrad_augmentation *is) {
     char *form = form_and_ranges(is);
-    int error = sgrad_fail(SGRAD_EINVAL, "augmentation '%s': takes %s: %s", text, form, is->summary);
+    int error = sgrad_log_error(SGRAD_EINVAL, "augmentation '%s': takes %s: %s", text, form, is->summary);
     free(form);
     return error;
 }
 
-/* "N" or "1/N"; the pixels that this is of SIDE, if SIDE is known. */
+/* Parses "N" or "1/N". *NUMBER is N, or SIDE / N rounded down, where SIDE is the shorter side of images; 0: not known. Returns
+ * the address after the text; NULL: it is malformed, or N is out of range. */
 static const char *take_pixels(const char *text, const struct sgrad_augmentation_number *is, int side, double *number) {
     const bool part = !strncmp(text, "1/", 2);
     const char *digits = part ? text + 2 : text;
@@ -82,7 +84,8 @@ static const char *take_number(const char *text, const struct sgrad_augmentation
     return end != text && *number >= is->low && *number <= is->high ? end : NULL;
 }
 
-/* What follows the name, from AT on, up to the next comma or the end; NULL: it is none of what the augmentation takes. */
+/* Parses the numbers after the name, from AT to the next comma or the end; without numbers, the defaults are used. Returns the
+ * address after them; NULL: they are not valid for the augmentation. */
 static const char *take_numbers(const char *at, int side, struct sgrad_augmenting *item) {
     const struct sgrad_augmentation *is = item->is;
     for (int i = 0; i < is->numbers; i++) item->number[i] = is->number[i].usual;
@@ -93,7 +96,7 @@ static const char *take_numbers(const char *at, int side, struct sgrad_augmentin
     return is->numbers && (!*at || *at == ',') ? at : NULL;
 }
 
-/* Adds ITEM where the list of all has it. */
+/* Inserts ITEM at its position in the order of augmentations.def. */
 static void add(struct sgrad_augmentations *to, const struct sgrad_augmenting *item) {
     int at = 0;
     for (const struct sgrad_augmentation *const *a = sgrad_augmentations; *a != item->is; a++)
@@ -103,7 +106,8 @@ static void add(struct sgrad_augmentations *to, const struct sgrad_augmenting *i
     to->count++;
 }
 
-/* Can images of HEIGHT x WIDTH be treated so? *NOTHING: it changes nothing. */
+/* Checks that numbers of pixels are below the shorter side of images of HEIGHT x WIDTH; both 0: not known. Sets *NOTHING to true
+ * if ITEM has no effect, because a number of pixels is 0. SGRAD_EINVAL. */
 static int check_item(const char *text, int height, int width, const struct sgrad_augmenting *item, bool *nothing) {
     const int side = height < width ? height : width;
     *nothing = false;
@@ -111,8 +115,8 @@ static int check_item(const char *text, int height, int width, const struct sgra
         if (!item->is->number[i].pixels) continue;
         *nothing |= item->number[i] == 0;
         if (side && item->number[i] >= side)
-            return sgrad_fail(SGRAD_EINVAL, "augmentation '%s': %s takes %d pixels at most of images of %dx%d", text,
-                              item->is->name, side - 1, height, width);
+            return sgrad_log_error(SGRAD_EINVAL, "augmentation '%s': %s takes %d pixels at most of images of %dx%d", text,
+                                   item->is->name, side - 1, height, width);
     }
     return 0;
 }
@@ -127,7 +131,7 @@ int sgrad_augmentations_parse(const char *text, int height, int width, struct sg
             if (strlen((*a)->name) == length && !strncmp((*a)->name, at, length)) item.is = *a;
         if (!item.is) return unknown(text, at, length);
         if (sgrad_augmentations_find(&all, item.is->name) || all.count == SGRAD_MAX_AUGMENTATIONS)
-            return sgrad_fail(SGRAD_EINVAL, "augmentation '%s': %s is there twice", text, item.is->name);
+            return sgrad_log_error(SGRAD_EINVAL, "augmentation '%s': %s is there twice", text, item.is->name);
         if (!(at = take_numbers(at + length, height < width ? height : width, &item))) return misused(text, item.is);
         SGRAD_TRY(check_item(text, height, width, &item, &nothing));
         if (!nothing) add(&all, &item);
@@ -154,7 +158,8 @@ char *sgrad_augmentations_text(const struct sgrad_augmentations *augmentations) 
     return text;
 }
 
-/* Block 0 is crop's and flip's. */
+/* Returns the stream of the augmentation NAME. The block of Philox is derived from the name; block 0 is reserved for crop and
+ * flip. */
 static struct sgrad_chances chances_of(const struct sgrad_drawing *how, int64_t sample, const char *name) {
     const uint32_t block = (uint32_t)sgrad_hash(name, strlen(name)) | 1u << 31;
     return (struct sgrad_chances){ .seed = how->seed, .sample = (uint64_t)sample, .epoch = how->epoch, .block = block };
@@ -164,7 +169,7 @@ static struct sgrad_chances chances_of(const struct sgrad_drawing *how, int64_t 
 
 static int within(double at, int size) { return at < 0 ? 0 : at > size - 1 ? size - 1 : (int)at; }
 
-/* The pixel at (Y,X), which may lie up to half a pixel beyond the outermost. */
+/* Writes the pixel at (Y,X) to TO, interpolated linearly from four pixels. (Y,X) may be up to half a pixel outside the image. */
 static void take_pixel(const struct sgrad_pixels *from, double y, double x, float *to) {
     const int i = within(floor(y), from->height), j = within(floor(x), from->width);
     const int below = within(floor(y) + 1, from->height), right = within(floor(x) + 1, from->width);
@@ -177,13 +182,14 @@ static void take_pixel(const struct sgrad_pixels *from, double y, double x, floa
     }
 }
 
-/* Where AT lies in an image of SIZE pixels that is reflected beyond its edges, as often as it takes. */
+/* Returns the position in an image of SIZE pixels that is shown at AT, if the image is reflected at its edges repeatedly. */
 static double reflected(double at, int size) {
     const double period = 2. * (size - 1), past = period > 0 ? fmod(fabs(at), period) : 0;
     return past > size - 1 ? period - past : past;
 }
 
-/* From FROM and OLD, each pixel from where one lies: shifted, perhaps mirrored. */
+/* Applies a map that shifts by whole pixels, and may mirror left to right, to the pixels FROM and the labels OLD. LABEL may be
+ * NULL. */
 static void shift_pixels(const struct sgrad_affine *map, const struct sgrad_pixels *from, const int32_t *old, float *to,
                          int32_t *label) {
     const int down = (int)map->y0, right = (int)map->x0, step = (int)map->xx, channels = from->channels;
@@ -199,17 +205,17 @@ static void shift_pixels(const struct sgrad_affine *map, const struct sgrad_pixe
         }
 }
 
-/* PIXELS, and the LABELs (height,width) that they have, or NULL. */
+/* Applies MAP to PIXELS, and to their labels LABEL (height,width), which may be NULL. */
 static void move_pixels(const struct sgrad_affine *map, const struct sgrad_pixels *pixels, int32_t *label) {
     const size_t count = (size_t)pixels->height * (size_t)pixels->width, values = count * (size_t)pixels->channels;
     struct sgrad_pixels from = *pixels;
-    from.value = sgrad_alloc(values, sizeof *from.value);
+    from.value = sgrad_xcalloc(values, sizeof *from.value);
     memcpy(from.value, pixels->value, values * sizeof *from.value);
-    int32_t *old = label ? sgrad_alloc(count, sizeof *old) : NULL;
+    int32_t *old = label ? sgrad_xcalloc(count, sizeof *old) : NULL;
     if (label) memcpy(old, label, count * sizeof *old);
     float *to = pixels->value;
     const bool whole = map->yx == 0 && map->xy == 0 && map->yy == 1 && fabs(map->xx) == 1 && map->y0 == rint(map->y0) &&
-                       map->x0 == rint(map->x0);        /* no pixel lies between others */
+                       map->x0 == rint(map->x0);        /* only whole pixels: no interpolation */
     if (whole) shift_pixels(map, &from, old, to, label);
     for (int h = 0; h < from.height && !whole; h++)
         for (int w = 0; w < from.width; w++, to += from.channels) {
@@ -227,16 +233,16 @@ static void move_pixels(const struct sgrad_affine *map, const struct sgrad_pixel
 
 /* ---- a sample ---------------------------------------------------------------------------------------------------- */
 
-/* An image, of a volume a slice, that begins with number FROM of DATA; its value is to be freed. */
+/* Converts the image, or the slice of a volume, that begins at number FROM of DATA. The caller must free its value. */
 static struct sgrad_pixels take_pixels_of(const struct sgrad_dataset *dataset, const void *data, int64_t from) {
     const struct sgrad_field *image = sgrad_dataset_image(dataset);
     const int64_t *dim = sgrad_field_plane(image), count = dim[0] * dim[1] * dim[2];
-    float *value = sgrad_alloc((size_t)count, sizeof *value);
+    float *value = sgrad_xcalloc((size_t)count, sizeof *value);
     sgrad__pixels_take(image, (const char *)data + from * (int64_t)sgrad_dtype_size(image->dtype), count, value);
     return (struct sgrad_pixels){ (int)dim[0], (int)dim[1], (int)dim[2], dataset->full_scale, value };
 }
 
-/* Back to where it came from. */
+/* Writes PIXELS to number FROM of DATA on, and frees their value. */
 static void give_pixels(const struct sgrad_dataset *dataset, struct sgrad_pixels *pixels, void *data, int64_t from) {
     const struct sgrad_field *image = sgrad_dataset_image(dataset);
     const int64_t count = (int64_t)pixels->height * pixels->width * pixels->channels;
@@ -244,7 +250,7 @@ static void give_pixels(const struct sgrad_dataset *dataset, struct sgrad_pixels
     free(pixels->value);
 }
 
-/* Where pixels of sample INDEX come from. False: from where they are. */
+/* Composes the maps of all augmentations that move the pixels of sample INDEX. Returns false if the result is the identity. */
 static bool draw_map(int64_t index, const struct sgrad_drawing *how, int height, int width, struct sgrad_affine *map) {
     const struct sgrad_augmentations *all = &how->augmentations;
     const struct sgrad_affine same = { .yy = 1, .xx = 1 };
@@ -292,7 +298,7 @@ void sgrad__pixels_move(const struct sgrad_dataset *dataset, const struct sgrad_
     }
 }
 
-/* Of several that mix, one, by chance. */
+/* Chooses at random one of the augmentations that mix. */
 static const struct sgrad_augmenting *one_that_mixes(const struct sgrad_augmentations *all, struct sgrad_chances *chances) {
     const struct sgrad_augmenting *found[SGRAD_MAX_AUGMENTATIONS];
     int count = 0;
@@ -301,7 +307,7 @@ static const struct sgrad_augmenting *one_that_mixes(const struct sgrad_augmenta
     return found[(int)(sgrad_chance(chances) * count)];
 }
 
-/* Sample INDEX, at AT, with any other of the set. */
+/* Mixes sample INDEX, whose fields are at AT, with a random sample of the data set. Errors: as sgrad_dataset_read. */
 static int mix(const struct sgrad_dataset *dataset, int64_t index, const struct sgrad_drawing *how, void *const *at) {
     const int own = sgrad_dataset_own_fields(dataset), label = own - 1;
     struct sgrad_chances chances = chances_of(how, index, "mix");
@@ -309,7 +315,7 @@ static int mix(const struct sgrad_dataset *dataset, int64_t index, const struct 
     const double place = (sgrad_chance(&chances) + sgrad_chance(&chances) / (1 << 24)) * (double)dataset->count;
     const int64_t other = (int64_t)place;
     void *room[SGRAD_MAX_FIELDS] = { NULL };
-    for (int f = 0; dataset->field[f].name; f++) room[f] = sgrad_alloc(1, sgrad_field_bytes(&dataset->field[f]) + 1);
+    for (int f = 0; dataset->field[f].name; f++) room[f] = sgrad_xcalloc(1, sgrad_field_bytes(&dataset->field[f]) + 1);
     int error = sgrad_dataset_read(dataset, &other, 1, room);
     if (!error) {
         sgrad_dataset_augment(dataset, other, how, room);

@@ -1,7 +1,9 @@
-/* cifar10.c: CIFAR-10, the binary version (cs.toronto.edu/~kriz/cifar.html; Krizhevsky 2009).
+/* cifar10.c: the reader of CIFAR-10, binary version (cs.toronto.edu/~kriz/cifar.html; Krizhevsky 2009).
  *
- * A file is records of 3,073 bytes:  label | 1,024 red | 1,024 green | 1,024 blue,  each plane row by row.
- * In memory:                         R G B | R G B | R G B …                        channels last. */
+ * A file consists of records of 3,073 bytes. Each plane is stored row by row; in memory, channels are last:
+ *
+ *     file      label | 1,024 red | 1,024 green | 1,024 blue
+ *     memory    R G B | R G B | R G B … */
 #include "config.h"
 #include "datasets/datasets.h"
 #include "datasets/formats.h"
@@ -24,13 +26,13 @@ static const char *const test_files[] = { "test_batch.bin", NULL };
 
 int sgrad__cifar10_parse(const char *name, const void *data, size_t size, uint8_t *pixels, int32_t *labels) {
     if (size == 0 || size % RECORD)
-        return sgrad_fail(SGRAD_EFORMAT, "cifar10: %s: byte %zu: ends within a record, after %zu whole ones of %d bytes", name,
-                          size, size / RECORD, RECORD);
+        return sgrad_log_error(SGRAD_EFORMAT, "cifar10: %s: byte %zu: ends within a record, after %zu whole ones of %d bytes",
+                               name, size, size / RECORD, RECORD);
     const uint8_t *record = data;
     for (size_t i = 0; i < size / RECORD; i++, record += RECORD, pixels += PIXELS) {
         if (record[0] >= CLASSES)
-            return sgrad_fail(SGRAD_EFORMAT, "cifar10: %s: byte %zu: record %zu has label %d, there are %d classes", name,
-                              i * RECORD, i, record[0], CLASSES);
+            return sgrad_log_error(SGRAD_EFORMAT, "cifar10: %s: byte %zu: record %zu has label %d, there are %d classes", name,
+                                   i * RECORD, i, record[0], CLASSES);
         labels[i] = record[0];
         for (int j = 0; j < PLANE; j++)
             for (int c = 0; c < 3; c++) pixels[3 * j + c] = record[1 + c * PLANE + j];
@@ -38,14 +40,14 @@ int sgrad__cifar10_parse(const char *name, const void *data, size_t size, uint8_
     return 0;
 }
 
-/* Adds the records of one file to the data set. */
+/* Appends the records of the file PATH to the data set. */
 static int append(struct sgrad_dataset *dataset, const char *path, const struct sgrad_map *map) {
     const size_t before = (size_t)dataset->count, count = before + map->size / RECORD;
     int32_t *label = realloc((void *)dataset->field[1].data, (count + 1) * sizeof *label);
     if (label) dataset->field[1].data = label;
     uint8_t *pixels = realloc((void *)dataset->field[0].data, (count + 1) * PIXELS);
     if (pixels) dataset->field[0].data = pixels;
-    if (!label || !pixels) return sgrad_fail(SGRAD_ENOMEM, "cifar10: %s: no memory for %zu images", path, count);
+    if (!label || !pixels) return sgrad_log_error(SGRAD_ENOMEM, "cifar10: %s: no memory for %zu images", path, count);
     dataset->count = (int64_t)count;
     return sgrad__cifar10_parse(path, map->data, map->size, pixels + before * PIXELS, label + before);
 }
@@ -54,7 +56,7 @@ static int open_file(struct sgrad_dataset *dataset, const char *folder, const ch
     char *path = sgrad_format("%s/%s", folder, file);
     struct sgrad_map map;
     int error = access(path, F_OK) && errno == ENOENT
-                    ? sgrad_fail(SGRAD_EIO, "data set cifar10:%s: has no %s: " WANTED, folder, file)
+                    ? sgrad_log_error(SGRAD_EIO, "data set cifar10:%s: has no %s: " WANTED, folder, file)
                     : sgrad_map_open(path, FILE_LIMIT, &map);
     if (!error) {
         error = append(dataset, path, &map);
@@ -73,7 +75,7 @@ static int open_cifar10(struct sgrad_dataset *dataset, const char *argument, con
     dataset->class_name = classes;
     dataset->full_scale = 255;
     SGRAD_TRY(sgrad__folder_check("cifar10", argument, WANTED));
-    char *inner = sgrad_format("%s/cifar-10-batches-bin", argument); /* the folder that the publisher's archive makes */
+    char *inner = sgrad_format("%s/cifar-10-batches-bin", argument); /* the folder in the publisher's archive */
     int error = 0;
     for (; *file && !error; file++) error = open_file(dataset, access(inner, F_OK) ? argument : inner, *file);
     free(inner);

@@ -1,4 +1,5 @@
-/* colours.c: changes of an image's values that several augmentations share; as Pillow's ImageEnhance and ImageOps have them. */
+/* colours.c: functions that several augmentations use: changes of the values of an image, as in Pillow's ImageEnhance and
+ * ImageOps, composition of maps, and random numbers from a beta distribution. */
 #include "config.h"
 #include "datasets/colours.h"
 
@@ -28,12 +29,12 @@ static float limited(const struct sgrad_pixels *image, double value) {
     return (float)rint(fmin(fmax(value, 0), (double)image->full_scale));
 }
 
-/* By FACTOR away from BASE; 1 is as it is. */
+/* Multiplies the difference of VALUE from BASE by FACTOR; a factor of 1 changes nothing. */
 static float away(const struct sgrad_pixels *image, double base, float value, double factor) {
     return limited(image, base + factor * (value - base));
 }
 
-/* Of red, green and blue by the eye's measure (ITU-R BT.601), else the mean of channels. */
+/* Returns the luma of an RGB pixel (ITU-R BT.601); with another number of channels, their mean. */
 static double grey_of(const struct sgrad_pixels *image, const float *pixel) {
     double sum = 0;
     if (image->channels == 3) return 0.299 * pixel[0] + 0.587 * pixel[1] + 0.114 * pixel[2];
@@ -59,10 +60,11 @@ void sgrad__saturate(struct sgrad_pixels *image, double factor) {
     }
 }
 
-/* Soft: the mean of 3x3 pixels, of which the middle one counts five times; the border stays. */
+/* The smoothed image is the mean over 3x3 pixels, in which the middle pixel counts five times. Pixels at the border are not
+ * changed. */
 void sgrad__sharpen(struct sgrad_pixels *image, double factor) {
     const size_t row = (size_t)image->width * (size_t)image->channels, size = row * (size_t)image->height;
-    float *old = sgrad_alloc(size, sizeof *old);
+    float *old = sgrad_xcalloc(size, sizeof *old);
     memcpy(old, image->value, size * sizeof *old);
     for (int h = 1; h < image->height - 1; h++)
         for (size_t at = (size_t)h * row + (size_t)image->channels; at < (size_t)(h + 1) * row - (size_t)image->channels; at++) {
@@ -86,12 +88,13 @@ void sgrad__solarize(struct sgrad_pixels *image, double from) {
         if (image->value[i] >= from * image->full_scale) image->value[i] = limited(image, image->full_scale - image->value[i]);
 }
 
-/* The largest value that there may be, in bytes or in 16 bits. */
+/* Returns the largest possible value, of 8 or of 16 bits. */
 static int largest(const struct sgrad_pixels *image) { return image->full_scale > 255 ? 65535 : 255; }
 
-/* How often channel C has each value, up to the largest there may be; free it. */
+/* Returns how often each value occurs in channel C, for all values from 0 to the largest possible one. The caller must free
+ * it. */
 static int64_t *count(const struct sgrad_pixels *image, int c) {
-    int64_t *times = sgrad_alloc((size_t)largest(image) + 1, sizeof *times);
+    int64_t *times = sgrad_xcalloc((size_t)largest(image) + 1, sizeof *times);
     for (int64_t i = c; i < values_of(image); i += image->channels) times[(int)image->value[i]]++;
     return times;
 }
@@ -101,7 +104,7 @@ static void replace(struct sgrad_pixels *image, int c, const float *by) {
 }
 
 void sgrad__autocontrast(struct sgrad_pixels *image) {
-    float *by = sgrad_alloc((size_t)largest(image) + 1, sizeof *by);
+    float *by = sgrad_xcalloc((size_t)largest(image) + 1, sizeof *by);
     for (int c = 0; c < image->channels; c++) {
         int low = 0, high = largest(image);
         int64_t *times = count(image, c);
@@ -114,9 +117,10 @@ void sgrad__autocontrast(struct sgrad_pixels *image) {
     free(by);
 }
 
-/* A value becomes the share of those below it, the largest left out of the reckoning. */
+/* Replaces a value by the fraction of the channel's values that are below it, scaled to full_scale. Values equal to the channel's
+ * maximum are not counted in the total. */
 void sgrad__equalize(struct sgrad_pixels *image) {
-    float *by = sgrad_alloc((size_t)largest(image) + 1, sizeof *by);
+    float *by = sgrad_xcalloc((size_t)largest(image) + 1, sizeof *by);
     for (int c = 0; c < image->channels; c++) {
         int high = largest(image);
         int64_t *times = count(image, c);
@@ -139,7 +143,8 @@ struct sgrad_affine sgrad__affine_after(const struct sgrad_affine *m, const stru
     };
 }
 
-/* Jöhnk's method (1964): of two powers of uniform numbers whose sum is at most 1, the share of the first. */
+/* Jöhnk's method (1964): two uniform numbers, raised to the power 1/a, are drawn until their sum is at most 1. The result is the
+ * first divided by the sum. */
 double sgrad__beta(double a, struct sgrad_chances *chances) {
     for (;;) {
         const double x = pow(sgrad_chance(chances), 1 / a), y = pow(sgrad_chance(chances), 1 / a);

@@ -1,8 +1,8 @@
-/* csv.c: lines of numbers, of which a column is the target: a number, or a class.
+/* csv.c: the reader of tables: lines of numbers. One column is the target: a number or a class.
  *
  *     length,width,species            header (csv_columns.c)
  *     5.1,3.5,setosa                  sample 0: training
- *     …                               every fifth line, from the fifth on, is the test set; of a folder, test.csv is
+ *     …                               every fifth line, from the fifth on, is for testing; of a folder, test.csv is
  *
  * Features are normalised (features.c) by the training lines. */
 #include "config.h"
@@ -20,7 +20,8 @@ static bool is_of(const struct sgrad__table *t, int split, int64_t row) {
     return !t->dealt || t->every || (row % EVERY == EVERY - 1) == (split == SGRAD_TEST);
 }
 
-/* "line 3, column 2 (width): 'x'"; free it. */
+/* Returns the position and the content of a cell, for messages: "csv: FILE: line 3, column 2 (width): 'x'". The caller must free
+ * it. */
 static char *place_of(const struct sgrad__table *t, int file, int64_t row, int column) {
     const struct sgrad__csv *csv = &t->csv[file];
     char *title = csv->headed ? sgrad_format(" (%s)", csv->cell[column]) : sgrad_format("%s", "");
@@ -31,11 +32,11 @@ static char *place_of(const struct sgrad__table *t, int file, int64_t row, int c
     return text;
 }
 
-/* WHY, unless it is a number with a decimal comma. */
+/* Logs that a cell has a decimal comma, or, if it has none, WHY the cell is refused. Returns SGRAD_EFORMAT. */
 static int refuse(const struct sgrad__table *t, int file, int64_t row, int column, const char *why) {
     char *place = place_of(t, file, row, column), *point = sgrad__csv_point(sgrad__table_cell(t, file, row, column));
-    const int error = point ? sgrad_fail(SGRAD_EFORMAT, "%s has a decimal comma: write %s", place, point)
-                            : sgrad_fail(SGRAD_EFORMAT, "%s %s", place, why);
+    const int error = point ? sgrad_log_error(SGRAD_EFORMAT, "%s has a decimal comma: write %s", place, point)
+                            : sgrad_log_error(SGRAD_EFORMAT, "%s %s", place, why);
     free(point);
     free(place);
     return error;
@@ -53,16 +54,16 @@ static int check_features(const struct sgrad__table *t, int file) {
 
 /* ---- warnings of doubtful tables ---------------------------------------------------------------------------------------- */
 
-enum { FEW = 10 };      /* lines of which nothing is concluded */
+enum { FEW = 10 };      /* minimum number of lines for most warnings */
 
 static void warn_of(const struct sgrad__table *t, int64_t row, int column, const char *what) {
     char *place = place_of(t, SGRAD_TRAIN, row, column);
-    sgrad_warn("%s %s", place, what);
+    sgrad_log_warning("%s %s", place, what);
     free(place);
 }
 
-/* The number of a line, as programs write it in front of it, says which class a line has where lines are sorted. An only feature
- * is meant. */
+/* Warns of a feature that counts the lines, which many programs write as the first column. If lines are sorted by class, it
+ * predicts the class. If it is the only feature, it is assumed to be intended. */
 static void warn_of_index(const struct sgrad__table *t) {
     const int64_t rows = t->csv[SGRAD_TRAIN].rows;
     double first = 0, number = 0;
@@ -79,7 +80,8 @@ static void warn_of_index(const struct sgrad__table *t) {
     }
 }
 
-/* Classes that are none, most likely. */
+/* Warns of cells that probably are not classes: texts for unknown values, more than one class per two lines, and a class that
+ * only line 1 has, which may be a header. */
 static void warn_of_classes(const struct sgrad__table *t, const struct sgrad_dataset *d) {
     static const char *const unknown[] = { "?", "na", "n/a", "nan", "null", "#n/a" };
     const int64_t rows = t->csv[SGRAD_TRAIN].rows;
@@ -95,13 +97,13 @@ static void warn_of_classes(const struct sgrad__table *t, const struct sgrad_dat
     if (odd >= 0) warn_of(t, odd, target, "is taken as a class: if it means 'unknown', remove these lines");
     if (rows < FEW) return;
     if (2 * d->classes > rows)
-        sgrad_warn("csv: %s: the %lld lines have %d classes: is column %d the target?", t->path[SGRAD_TRAIN], (long long)rows,
-                   d->classes, target + 1);
+        sgrad_log_warning("csv: %s: the %lld lines have %d classes: is column %d the target?", t->path[SGRAD_TRAIN],
+                          (long long)rows, d->classes, target + 1);
     else if (same == 1 && !t->csv[SGRAD_TRAIN].headed && !t->wanted.no_header)
         warn_of(t, 0, target, "is a class that no other line has: where line 1 names the columns, add ,header (or ,no-header)");
 }
 
-/* The training lines of a table, as what features are measured of. */
+/* Returns number I of the features of the training lines OF, a table, for sgrad__features_measure. */
 static double number_at(const void *of, int64_t i) {
     const struct sgrad__table *t = of;
     const int64_t sample = i / t->origin->features, row = t->dealt ? sample + sample / (EVERY - 1) : sample;
@@ -114,17 +116,18 @@ static double number_at(const void *of, int64_t i) {
 
 static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
-/* The texts of the target, each once, sorted: numbers by their value. */
+/* Compares names of classes that are numbers by their values. */
 static int by_number(const void *a, const void *b) { return sgrad__csv_order(*(char *const *)a, *(char *const *)b); }
 
 struct state {
-    char **class;       /* sorted: */
-    bool numbers;       /* by value, else as text */
+    char **class;       /* names of the classes, sorted; ends with NULL */
+    bool numbers;       /* sorted by value; false: as text */
 };
 
 static bool has_cells(const struct sgrad__table *t, int file) { return t->column[file] && t->target[file] >= 0; }
 
-/* Where the first cell is whose being a number is NUMBER; false: nowhere. */
+/* Finds the first cell of the target that is a number (NUMBER true) or is not one (NUMBER false). Returns false if there is
+ * none. */
 static bool find_cell(const struct sgrad__table *t, bool number, int *file, int64_t *row) {
     double x;
     for (*file = 0; *file < 2; ++*file)
@@ -142,7 +145,9 @@ static bool is_mostly_numbers(const struct sgrad__table *t) {
     return 2 * numbers >= all;
 }
 
-/* Is the target a class? Numbers are classes where the argument says so, or the network was trained on classes. */
+/* Decides if the target is a class. Texts are classes. Numbers are classes if the argument contains "classes", or if the network
+ * was trained on classes and the argument does not contain "numbers". Sets *NUMBERS to true if all cells are numbers.
+ * SGRAD_EFORMAT: the cells are mixed, an empty class, or texts where numbers are required. */
 static int decide(struct sgrad__table *t, const struct sgrad_origin *trained, bool *classes, bool *numbers) {
     int file, odd_file;
     int64_t row, odd;
@@ -166,7 +171,7 @@ static int decide(struct sgrad__table *t, const struct sgrad_origin *trained, bo
 }
 
 static int find_classes(struct sgrad_dataset *d, const struct sgrad__table *t, bool numbers) {
-    const char **all = sgrad_alloc((size_t)(t->csv[0].rows + t->csv[1].rows), sizeof *all);
+    const char **all = sgrad_xcalloc((size_t)(t->csv[0].rows + t->csv[1].rows), sizeof *all);
     int64_t count = 0, classes = 0;
     for (int file = 0; file < 2; file++)
         for (int64_t i = 0; has_cells(t, file) && i < t->csv[file].rows; i++)
@@ -177,11 +182,11 @@ static int find_classes(struct sgrad_dataset *d, const struct sgrad__table *t, b
         if (!classes || order(&all[classes - 1], &all[i])) all[classes++] = all[i];
     int error = 0;
     if (classes > CLASSES_LIMIT)
-        error = sgrad_fail(SGRAD_EFORMAT, "csv: %s: column %d has %lld classes", t->path[0], t->target[0] + 1,
-                           (long long)classes);
-    struct state *s = error ? NULL : sgrad_alloc(1, sizeof *s);
+        error = sgrad_log_error(SGRAD_EFORMAT, "csv: %s: column %d has %lld classes", t->path[0], t->target[0] + 1,
+                                (long long)classes);
+    struct state *s = error ? NULL : sgrad_xcalloc(1, sizeof *s);
     if (s) {
-        s->class = sgrad_alloc((size_t)classes + 1, sizeof *s->class);
+        s->class = sgrad_xcalloc((size_t)classes + 1, sizeof *s->class);
         s->numbers = numbers;
         for (int64_t i = 0; i < classes; i++) s->class[i] = sgrad_format("%s", all[i]);
         d->state = s;
@@ -198,7 +203,7 @@ static int32_t class_of(const struct sgrad_dataset *d, const char *text) {
     return (int32_t)(found - s->class);
 }
 
-/* Is the target of all samples known? It need not be where they are all to be predicted. */
+/* Returns true if the target of all samples is known. It may be unknown if all lines are read for prediction (t->every). */
 static bool has_target(const struct sgrad__table *t, int file, const struct sgrad_origin *trained) {
     const struct sgrad__csv *csv = &t->csv[file];
     const bool classes = trained && trained->classes;
@@ -208,7 +213,7 @@ static bool has_target(const struct sgrad__table *t, int file, const struct sgra
         const char *cell = sgrad__table_cell(t, file, row, t->target[file]);
         if (classes ? *cell != 0 : sgrad__csv_number(cell, &number)) continue;
         char *place = place_of(t, file, row, t->target[file]);
-        sgrad_warn("%s is no %s: the target is not compared", place, classes ? "class" : "number");
+        sgrad_log_warning("%s is no %s: the target is not compared", place, classes ? "class" : "number");
         free(place);
         return false;
     }
@@ -220,8 +225,8 @@ static bool has_target(const struct sgrad__table *t, int file, const struct sgra
 static int fill(struct sgrad_dataset *d, const struct sgrad__table *t) {
     const int file = t->dealt ? 0 : (int)d->split, features = (int)t->origin->features;
     const struct sgrad__csv *csv = &t->csv[file];
-    float *x = sgrad_alloc((size_t)csv->rows * (size_t)features, sizeof *x), *to = x;
-    void *target = sgrad_alloc((size_t)csv->rows, sizeof(float));
+    float *x = sgrad_xcalloc((size_t)csv->rows * (size_t)features, sizeof *x), *to = x;
+    void *target = sgrad_xcalloc((size_t)csv->rows, sizeof(float));
     d->field[0] = (struct sgrad_field){ "features", SGRAD_F32, sgrad_shape(1, features), x };
     d->field[1] = d->classes ? (struct sgrad_field){ "label", SGRAD_I32, { 0 }, target }
                              : (struct sgrad_field){ "target", SGRAD_F32, sgrad_shape(1, 1), target };
@@ -240,8 +245,8 @@ static int fill(struct sgrad_dataset *d, const struct sgrad__table *t) {
     if (d->classes && 2 * d->classes <= csv->rows && d->split == SGRAD_TRAIN && t->warns && !d->unlabelled && !t->every)
         sgrad__warn_of_unused("csv", t->path[file], target, d->count, d);
     if (!d->count)
-        return sgrad_fail(SGRAD_EFORMAT, "csv: %s: has %lld %s: every fifth is for testing, and there is none", t->path[0],
-                          (long long)csv->rows, sgrad_plural(csv->rows, "line", "lines"));
+        return sgrad_log_error(SGRAD_EFORMAT, "csv: %s: has %lld %s: every fifth is for testing, and there is none", t->path[0],
+                               (long long)csv->rows, sgrad_plural(csv->rows, "line", "lines"));
     return 0;
 }
 

@@ -1,6 +1,7 @@
-/* csv_cells.c: text as lines of cells. Cells are separated by semicolons, tabs or commas, whichever first cut the first two lines
- * into as many cells, and may stand in quotes (RFC 4180). Blanks around a cell do not belong to it, unless it stands in quotes.
- * Lines end with LF, CR LF or CR; blank ones are skipped. */
+/* csv_cells.c: parses text into lines of cells. Cells are separated by semicolons, tabs or commas; the first two lines, or a line
+ * "sep=X" before them, determine which (separator_of). Cells may be enclosed in quotes (RFC 4180). Blanks around a cell are
+ * ignored, except within quotes. Lines end with LF, CR LF or CR; blank lines are skipped. Text that is not UTF-8 is decoded as
+ * Latin-1. */
 #include "config.h"
 #include "datasets/formats.h"
 
@@ -10,7 +11,7 @@
 
 enum { CELLS_LIMIT = 1 << 30 };
 
-/* Where a parser is: what is read, and where its cells' text goes. */
+/* State of the parser: its position in the file, and the address to which the text of cells is written. */
 struct reading {
     const char *name;
     const unsigned char *data;
@@ -28,13 +29,13 @@ static void end_line(struct reading *r) {
     r->line++;
 }
 
-/* The next byte goes to the cell's text. */
+/* Appends the current byte to the text of the cell. */
 static void take(struct reading *r) {
     if (r->latin) r->to = sgrad__put_latin(r->data[r->at], r->to);
     else *r->to++ = (char)r->data[r->at];
 }
 
-/* "a ""b"" c": doubled quotes are one. */
+/* Reads a cell in quotes, "a ""b"" c"; a doubled quote stands for one quote. */
 static int read_quoted(struct reading *r) {
     const long begin = r->line;
     for (r->at++; r->at < r->size; r->at++) {
@@ -45,7 +46,7 @@ static int read_quoted(struct reading *r) {
         r->line += r->data[r->at] == '\n';
         take(r);
     }
-    return sgrad_fail(SGRAD_EFORMAT, "csv: %s: line %ld: a quote is not closed", r->name, begin);
+    return sgrad_log_error(SGRAD_EFORMAT, "csv: %s: line %ld: a quote is not closed", r->name, begin);
 }
 
 static bool ends_cell(const struct reading *r) { return ends_line(r) || r->data[r->at] == (unsigned char)r->separator; }
@@ -67,14 +68,14 @@ static int read_cell(struct reading *r, char **cell) {
         while (r->to > *cell && is_blank(r->to[-1])) r->to--;
     }
     if (!ends_cell(r))
-        return sgrad_fail(SGRAD_EFORMAT, "csv: %s: line %ld: goes on behind a quote", r->name, r->line);
+        return sgrad_log_error(SGRAD_EFORMAT, "csv: %s: line %ld: goes on behind a quote", r->name, r->line);
     *r->to++ = 0;
     return 0;
 }
 
 static int keep(const struct reading *r, struct sgrad__csv *csv, char *cell) {
-    if (csv->cells == CELLS_LIMIT) return sgrad_fail(SGRAD_EFORMAT, "csv: %s: line %ld: too many cells", r->name, r->line);
-    csv->cell = sgrad_grow(csv->cell, (int)csv->cells, sizeof *csv->cell);
+    if (csv->cells == CELLS_LIMIT) return sgrad_log_error(SGRAD_EFORMAT, "csv: %s: line %ld: too many cells", r->name, r->line);
+    csv->cell = sgrad_array_grow(csv->cell, (int)csv->cells, sizeof *csv->cell);
     csv->cell[csv->cells++] = cell;
     return 0;
 }
@@ -91,17 +92,18 @@ static int read_line(struct reading *r, struct sgrad__csv *csv) {
     }
     if (!csv->columns) csv->columns = columns;
     if (columns != csv->columns)
-        return sgrad_fail(SGRAD_EFORMAT, "csv: %s: line %lld: has %d %s, the first has %d%s", r->name, (long long)begin, columns,
-                          sgrad_plural(columns, "column", "columns"), csv->columns,
-                          *csv->cell[0] == '#' ? " and begins with #: remove it if it is a comment" : "");
-    csv->line = sgrad_grow(csv->line, (int)csv->rows, sizeof *csv->line);
+        return sgrad_log_error(SGRAD_EFORMAT, "csv: %s: line %lld: has %d %s, the first has %d%s", r->name, (long long)begin,
+                               columns, sgrad_plural(columns, "column", "columns"), csv->columns,
+                               *csv->cell[0] == '#' ? " and begins with #: remove it if it is a comment" : "");
+    csv->line = sgrad_array_grow(csv->line, (int)csv->rows, sizeof *csv->line);
     csv->line[csv->rows++] = begin;
     return 0;
 }
 
 enum { SEPARATORS = 3 };
 
-/* Counts each in the line from *AT on, empty ones passed over; those in quotes are text. False: there is no line. */
+/* Adds to COUNT how often each separator occurs in the first line that is not empty from *AT on, outside quotes. *AT becomes the
+ * end of the line. Returns false if there is no line. */
 static bool count_separators(const unsigned char *data, size_t size, size_t *at, const char *separators, int count[SEPARATORS]) {
     bool quoted = false;
     while (*at < size && (data[*at] == '\n' || data[*at] == '\r')) ++*at;
@@ -113,8 +115,9 @@ static bool count_separators(const unsigned char *data, size_t size, size_t *at,
     return there;
 }
 
-/* That which both lines have equally often, and of several the most frequent; but commas may belong to numbers or titles, where
- * semicolons or tabs separate. */
+/* Returns the separator that both lines contain equally often; of several, the most frequent. A comma is chosen only if neither
+ * semicolon nor tab qualifies, because numbers and titles may contain commas. If none qualifies: comma or semicolon if the first
+ * line, else if the second line contains it; else tab. */
 static char separator_of(const unsigned char *data, size_t size) {
     static const char separators[SEPARATORS + 1] = ";\t,";
     int first[SEPARATORS] = { 0 }, second[SEPARATORS] = { 0 }, best = -1;
@@ -128,7 +131,7 @@ static char separator_of(const unsigned char *data, size_t size) {
     return first[2] ? ',' : first[0] ? ';' : second[2] ? ',' : second[0] ? ';' : '\t';
 }
 
-/* strtod also accepts hexadecimal digits, inf and nan. */
+/* Checks the characters first, because strtod also accepts hexadecimal digits, inf and nan. */
 bool sgrad__csv_number(const char *text, double *number) {
     char *end;
     if (text[strspn(text, " +-.0123456789eE")]) return false;
@@ -154,12 +157,13 @@ bool sgrad__csv_comma(const char *text) {
 }
 
 int sgrad__csv_order(const char *a, const char *b) {
-    const double exact = 9007199254740992.0;            /* beyond it whole numbers become equal that are not */
+    const double exact = 9007199254740992.0;            /* 2^53: larger integers may be equal as doubles */
     const double x = strtod(a, NULL), y = strtod(b, NULL);
     return x != y ? (x > y) - (x < y) : fabs(x) >= exact ? strcmp(a, b) : 0;
 }
 
-/* Some programs end every line with a separator, or several. */
+/* Removes the last column if all its cells are empty: some programs end every line with one or more separators. Returns true if
+ * it was removed. */
 static bool cut_empty_column(struct sgrad__csv *csv) {
     if (csv->columns < 2) return false;
     for (int64_t row = 0; row < csv->rows; row++)
@@ -174,9 +178,9 @@ static bool cut_empty_column(struct sgrad__csv *csv) {
 
 int sgrad__csv_parse(const char *name, const void *data, size_t size, struct sgrad__csv *parsed) {
     struct reading r = { .name = name, .data = data, .size = size, .line = 1 };
-    struct sgrad__csv csv = { .text = sgrad_alloc(2 * size + 2, 1) };
+    struct sgrad__csv csv = { .text = sgrad_xcalloc(2 * size + 2, 1) };
     int error = 0;
-    if (size >= 3 && !memcmp(data, "\xef\xbb\xbf", 3)) r.at = 3;        /* UTF-8's mark */
+    if (size >= 3 && !memcmp(data, "\xef\xbb\xbf", 3)) r.at = 3;        /* UTF-8's byte order mark */
     r.to = csv.text;
     r.latin = csv.latin = !sgrad__is_utf8(data, size);
     const unsigned char *begin = r.data + r.at;
@@ -185,7 +189,7 @@ int sgrad__csv_parse(const char *name, const void *data, size_t size, struct sgr
     if (stated) r.at += 5, end_line(&r);
     const bool wide = size >= 2 && (!memcmp(data, "\xff\xfe", 2) || !memcmp(data, "\xfe\xff", 2));
     if (memchr(data, 0, size))
-        error = sgrad_fail(SGRAD_EFORMAT, "csv: %s: %s", name, wide ? "is text of UTF-16: save it as UTF-8"
+        error = sgrad_log_error(SGRAD_EFORMAT, "csv: %s: %s", name, wide ? "is text of UTF-16: save it as UTF-8"
                                                                     : "has a byte 0: is no text");
     while (!error && r.at < size) {
         const size_t at = r.at;
@@ -193,7 +197,7 @@ int sgrad__csv_parse(const char *name, const void *data, size_t size, struct sgr
         if (!ends_line(&r)) r.at = at, error = read_line(&r, &csv);
         if (!error) end_line(&r);
     }
-    if (!error && !csv.rows) error = sgrad_fail(SGRAD_EFORMAT, "csv: %s: has no line of numbers", name);
+    if (!error && !csv.rows) error = sgrad_log_error(SGRAD_EFORMAT, "csv: %s: has no line of numbers", name);
     if (error) return sgrad__csv_free(&csv), error;
     while (cut_empty_column(&csv)) {}
     *parsed = csv;

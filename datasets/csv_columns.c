@@ -1,10 +1,10 @@
-/* csv_columns.c: which file and column of a table is what.
+/* csv_columns.c: parses the argument of the reader, opens the files, finds headers, and matches columns with features and target.
  *
- *     length,width,species        a header: the first cell of a feature's column is text, and its other cells are numbers
+ *     length,width,species        a header: the first cell of a feature's column is text, its other cells are numbers
  *     5.1,3.5,setosa              train.csv                          species is the target
  *
- *     width,species,length        test.csv, or what a trained network is to see: columns are matched by title, where both have
- *     3.0,virginica,5.9           titles, else by place */
+ *     width,species,length        test.csv, or data for a trained network: columns are matched by title if both files have
+ *     3.0,virginica,5.9           titles, else by position */
 #include "config.h"
 #include "datasets/csv.h"
 
@@ -31,15 +31,16 @@ static bool take_keyword(struct sgrad__csv_wanted *w, const char *word) {
     return false;
 }
 
-/* Words from the end on; what is before them is FILE, which may have commas, or FILE,COLUMN. */
+/* Splits ARGUMENT into keywords, from the end on, and FILE or FILE,COLUMN. The name of an existing file may contain commas.
+ * SGRAD_EINVAL: two keywords exclude each other. */
 static int read_argument(const char *argument, struct sgrad__csv_wanted *w) {
     struct stat status;
     w->path = sgrad_format("%s", argument);
     for (char *comma; (comma = strrchr(w->path, ',')) && stat(w->path, &status) && take_keyword(w, comma + 1);) *comma = 0;
-    if (w->classes && w->numbers) return sgrad_fail(SGRAD_EINVAL, "csv:%s: classes or numbers, not both", argument);
-    if (w->header && w->no_header) return sgrad_fail(SGRAD_EINVAL, "csv:%s: header or no-header, not both", argument);
+    if (w->classes && w->numbers) return sgrad_log_error(SGRAD_EINVAL, "csv:%s: classes or numbers, not both", argument);
+    if (w->header && w->no_header) return sgrad_log_error(SGRAD_EINVAL, "csv:%s: header or no-header, not both", argument);
     char *comma = stat(w->path, &status) ? strchr(w->path, ',') : NULL;
-    while (comma) {                     /* the first after which a file's name ends */
+    while (comma) {                     /* the first comma after the name of an existing file */
         *comma = 0;
         if (!stat(w->path, &status)) break;
         *comma = ',';
@@ -52,7 +53,6 @@ static int read_argument(const char *argument, struct sgrad__csv_wanted *w) {
 
 /* ---- header and columns ---------------------------------------------------------------------------------------------- */
 
-/* What programs write where a number is unknown. */
 bool sgrad__csv_missing(const char *cell) {
     static const char *const known[] = { "", "?", "-", "na", "n/a", "nan", "null", "none", "inf", "-inf", "#n/a" };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
@@ -60,13 +60,13 @@ bool sgrad__csv_missing(const char *cell) {
     return false;
 }
 
-/* One with a decimal comma, too, which is refused later. */
+/* A number with a decimal comma counts as a number; it is refused later. */
 static bool is_number(const char *cell) {
     double number;
     return sgrad__csv_number(cell, &number) || sgrad__csv_comma(cell);
 }
 
-/* Text above numbers. */
+/* Returns true if the first cell of COLUMN is text, and more cells below it are numbers than text, or there are none. */
 static bool is_titled(const struct sgrad__csv *csv, int column) {
     int64_t numbers = 0, texts = 0;
     if (is_number(csv->cell[column]) || sgrad__csv_missing(csv->cell[column])) return false;
@@ -78,7 +78,8 @@ static bool is_titled(const struct sgrad__csv *csv, int column) {
     return numbers > texts || csv->rows == 1;
 }
 
-/* 0,1,2,… or 1,2,3,…: programs number columns without names so; or consecutive years. */
+/* Returns true if line 1 is 0,1,2,… or 1,2,3,…, as programs number columns without names, or other consecutive integers such as
+ * years. Of two columns, the first must be 0 or 1. */
 static bool counts(const struct sgrad__csv *csv) {
     double first, number;
     if (csv->columns < 2 || !sgrad__csv_number(csv->cell[0], &first)) return false;
@@ -88,7 +89,7 @@ static bool counts(const struct sgrad__csv *csv) {
     return true;
 }
 
-/* Column that TEXT numbers, from 0; -1: none. */
+/* Returns the column, from 0, whose number, from 1, is TEXT; -1: there is none. */
 static int number_of(const struct sgrad__csv *csv, const char *text) {
     char *end;
     const long number = strtol(text, &end, 10);
@@ -101,7 +102,8 @@ static int find_title(const struct sgrad__csv *csv, const char *title, int nth) 
     return -1;
 }
 
-/* Is line 1 a header? A column that is asked for by a title makes it one. */
+/* Decides if line 1 is a header, and warns of doubtful files. It is one if the argument names the target by a title of line 1.
+ * SGRAD_EFORMAT: no line is left. */
 static int find_header(const struct sgrad__table *t, const char *path, struct sgrad__csv *csv) {
     const struct sgrad__csv_wanted *w = &t->wanted;
     const int number = w->column ? number_of(csv, w->column) : csv->columns - 1;
@@ -110,12 +112,14 @@ static int find_header(const struct sgrad__table *t, const char *path, struct sg
     for (int c = 0; c < csv->columns && !csv->headed; c++) csv->headed = c != target && is_titled(csv, c);
     if (w->no_header) csv->headed = false;
     else if (!csv->headed && counts(csv) && t->warns)
-        sgrad_warn("csv: %s: line %lld is %s,%s,…: read as a sample; where it names the columns, add ,header (or ,no-header)",
-                   path, (long long)csv->line[0], csv->cell[0], csv->cell[1]);
-    if (csv->latin && t->warns) sgrad_warn("csv: %s: is no UTF-8: letters other than English ones are taken for Latin-1", path);
-    if (csv->cut && t->warns) sgrad_warn("csv: %s: every line ends with an empty cell: that column is left out", path);
+        sgrad_log_warning(
+            "csv: %s: line %lld is %s,%s,…: read as a sample; where it names the columns, add ,header (or ,no-header)", path,
+            (long long)csv->line[0], csv->cell[0], csv->cell[1]);
+    if (csv->latin && t->warns)
+        sgrad_log_warning("csv: %s: is no UTF-8: letters other than English ones are taken for Latin-1", path);
+    if (csv->cut && t->warns) sgrad_log_warning("csv: %s: every line ends with an empty cell: that column is left out", path);
     csv->rows -= csv->headed;
-    return csv->rows > 0 ? 0 : sgrad_fail(SGRAD_EFORMAT, "csv: %s: has no line of numbers", path);
+    return csv->rows > 0 ? 0 : sgrad_log_error(SGRAD_EFORMAT, "csv: %s: has no line of numbers", path);
 }
 
 static int read_file(const struct sgrad__table *t, const char *path, struct sgrad__csv *csv) {
@@ -126,40 +130,43 @@ static int read_file(const struct sgrad__table *t, const char *path, struct sgra
     return error ? error : find_header(t, path, csv);
 }
 
-/* The target's column of a file that describes itself. */
+/* Finds the target's column in FILE by the argument: a title or a number; default: the last column. SGRAD_EINVAL: there is no
+ * such column, or two have the title. SGRAD_EFORMAT: the file has one column. */
 static int find_target(struct sgrad__table *t, int file) {
     const struct sgrad__csv *csv = &t->csv[file];
     const char *column = t->wanted.column;
     int target = column && csv->headed ? find_title(csv, column, 0) : -1;
     if (target >= 0 && find_title(csv, column, 1) >= 0)
-        return sgrad_fail(SGRAD_EINVAL, "csv: %s: columns %d and %d are both called '%s': the target's number, from 1, is clear",
-                          t->path[file], target + 1, find_title(csv, column, 1) + 1, column);
+        return sgrad_log_error(SGRAD_EINVAL,
+                               "csv: %s: columns %d and %d are both called '%s': the target's number, from 1, is clear",
+                               t->path[file], target + 1, find_title(csv, column, 1) + 1, column);
     if (target < 0) target = column ? number_of(csv, column) : csv->columns - 1;
-    if (target < 0) return sgrad_fail(SGRAD_EINVAL, "csv: %s: has no column '%s'; " WANTED, t->path[file], column);
+    if (target < 0) return sgrad_log_error(SGRAD_EINVAL, "csv: %s: has no column '%s'; " WANTED, t->path[file], column);
     if (csv->columns < 2)
-        return sgrad_fail(SGRAD_EFORMAT, "csv: %s: has one column: takes features and a target, separated by commas, "
-                          "semicolons or tabs", t->path[file]);
+        return sgrad_log_error(SGRAD_EFORMAT, "csv: %s: has one column: takes features and a target, separated by commas, "
+                               "semicolons or tabs", t->path[file]);
     t->target[file] = target;
     return 0;
 }
 
-/* The file of training lines describes the columns of all. */
+/* Describes the columns of the training file in t->origin. Other files are matched with this description. */
 static int describe(struct sgrad__table *t) {
     const struct sgrad__csv *csv = &t->csv[SGRAD_TRAIN];
     SGRAD_TRY(find_target(t, SGRAD_TRAIN));
     const int target = t->target[SGRAD_TRAIN];
-    struct sgrad_origin *o = t->origin = sgrad_alloc(1, sizeof *o);
+    struct sgrad_origin *o = t->origin = sgrad_xcalloc(1, sizeof *o);
     o->features = o->groups = csv->columns - 1;
     o->target_column = target + 1;
     if (!csv->headed) return 0;
     o->target = sgrad_format("%s", csv->cell[target]);
-    o->title = sgrad_alloc((size_t)o->features + 1, sizeof *o->title);
+    o->title = sgrad_xcalloc((size_t)o->features + 1, sizeof *o->title);
     for (int c = 0, f = 0; c < csv->columns; c++)
         if (c != target) o->title[f++] = sgrad_format("%s", csv->cell[c]);
     return 0;
 }
 
-/* How many of the first COLUMNS columns are called TITLE: columns of one title are matched in their order. */
+/* Returns how many of the first COLUMNS columns that O describes have the title TITLE. Columns with the same title are matched in
+ * order. */
 static int same_title(const struct sgrad_origin *o, const char *title, int columns) {
     int same = 0;
     for (int c = 0, f = 0; c < columns; c++)
@@ -167,12 +174,13 @@ static int same_title(const struct sgrad_origin *o, const char *title, int colum
     return same;
 }
 
-/* Column of feature F in the file that ORIGIN describes. */
+/* Returns the column of feature F in the file that O describes. */
 static int column_of(const struct sgrad_origin *o, int f) { return f + (f >= o->target_column - 1); }
 
 static void list_title(FILE *to, int *count, const char *title) { fprintf(to, "%s'%.80s'", (*count)++ ? ", " : "", title); }
 
-/* "lacks the column 'a' and has the unknown column 'b'": how a FILE's titles differ; is a feature missing? */
+/* Sets *TEXT to the difference between the titles of FILE and those of the origin, "lacks the column 'a' and has the unknown
+ * column 'b'". The caller must free it. Returns true if a feature is missing. */
 static bool differ(const struct sgrad__table *t, int file, char **text) {
     const struct sgrad__csv *csv = &t->csv[file];
     char *list[2];
@@ -209,26 +217,28 @@ static int match_titles(struct sgrad__table *t, int file, bool trained) {
     for (int f = 0; f < o->features; f++)
         t->column[file][f] = find_title(csv, o->title[f], same_title(o, o->title[f], column_of(o, f)));
     if (t->target[file] < 0 && !t->every)
-        return sgrad_fail(SGRAD_EFORMAT, "csv: %s: lacks the column '%s', the target of %s", t->path[file], o->target, from);
+        return sgrad_log_error(SGRAD_EFORMAT, "csv: %s: lacks the column '%s', the target of %s", t->path[file], o->target, from);
     const bool lacking = differ(t, file, &text);
     int error = 0;
     if (lacking || (*text && !trained))
-        error = sgrad_fail(SGRAD_EFORMAT, "csv: %s: %s; its columns are to be those of %s", t->path[file], text, from);
+        error = sgrad_log_error(SGRAD_EFORMAT, "csv: %s: %s; its columns are to be those of %s", t->path[file], text, from);
     else if (*text)
-        sgrad_warn("csv: %s: %s, not used", t->path[file], text);
+        sgrad_log_warning("csv: %s: %s, not used", t->path[file], text);
     free(text);
     return error;
 }
 
-/* By place: the target's is as in the training file, or it is missing. */
+/* Matches columns by position. The target has the same column as in the training file, unless the argument names another. If all
+ * lines are read for prediction (t->every), the file may lack the target. */
 static int match_places(struct sgrad__table *t, int file, bool trained) {
     const struct sgrad__csv *csv = &t->csv[file];
     const int64_t features = t->origin->features;
     const bool without = t->every && csv->columns == features;
     if (csv->columns != features + 1 && !without)
-        return sgrad_fail(SGRAD_EFORMAT, "csv: %s: has %d %s, %s %lld %s and a target", t->path[file], csv->columns,
-                          sgrad_plural(csv->columns, "column", "columns"), trained ? "the run's data have" : t->path[SGRAD_TRAIN],
-                          (long long)features, sgrad_plural(features, "feature", "features"));
+        return sgrad_log_error(SGRAD_EFORMAT, "csv: %s: has %d %s, %s %lld %s and a target", t->path[file], csv->columns,
+                               sgrad_plural(csv->columns, "column", "columns"),
+                               trained ? "the run's data have" : t->path[SGRAD_TRAIN], (long long)features,
+                               sgrad_plural(features, "feature", "features"));
     if (t->wanted.column && !without) SGRAD_TRY(find_target(t, file));
     else t->target[file] = without ? -1 : t->origin->target_column - 1;
     for (int c = 0, f = 0; c < csv->columns; c++)
@@ -236,7 +246,7 @@ static int match_places(struct sgrad__table *t, int file, bool trained) {
     return 0;
 }
 
-/* Does line 1 have every title? Then it is a header, whatever is below it. */
+/* Makes line 1 a header if it contains the titles of all features, regardless of the cells below it. */
 static void find_titles(const struct sgrad__table *t, struct sgrad__csv *csv) {
     if (csv->headed || t->wanted.no_header || !t->origin->title || csv->rows < 2) return;
     for (int f = 0; f < t->origin->features; f++)
@@ -247,11 +257,12 @@ static void find_titles(const struct sgrad__table *t, struct sgrad__csv *csv) {
 
 static int match(struct sgrad__table *t, int file, bool trained) {
     find_titles(t, &t->csv[file]);
-    t->column[file] = sgrad_alloc((size_t)t->origin->features, sizeof *t->column[file]);
+    t->column[file] = sgrad_xcalloc((size_t)t->origin->features, sizeof *t->column[file]);
     return t->csv[file].headed && t->origin->title ? match_titles(t, file, trained) : match_places(t, file, trained);
 }
 
-/* Opens what is needed: where a run knows how features are normalised, one of a folder's two files. */
+/* Opens the file, or both files of a folder. If the normalisation of features is KNOWN, only the folder's file of SPLIT is
+ * opened. */
 static int open_files(struct sgrad__table *t, enum sgrad_split split, bool known) {
     static const char *const name[] = { [SGRAD_TRAIN] = "train.csv", [SGRAD_TEST] = "test.csv" };
     struct stat status;
@@ -265,7 +276,7 @@ static int open_files(struct sgrad__table *t, enum sgrad_split split, bool known
 
 int sgrad__table_open(struct sgrad__table *t, const char *argument, enum sgrad_split split, const struct sgrad_origin *trained) {
     const bool known = trained && trained->features && trained->mean;
-    t->warns = (split == SGRAD_TRAIN || trained) && sgrad_launched_rank() == 0;     /* of what is opened twice, once */
+    t->warns = (split == SGRAD_TRAIN || trained) && sgrad_launched_rank() == 0;     /* warns once, not for both splits */
     SGRAD_TRY(read_argument(argument, &t->wanted));
     SGRAD_TRY(open_files(t, split, known));
     if (known) t->origin = sgrad__origin_copy(trained);

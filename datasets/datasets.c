@@ -1,4 +1,4 @@
-/* datasets.c: opening a data set by its name, reading samples, closing it: the same for every kind. */
+/* datasets.c: functions for data sets of all kinds: opening by name, reading samples, closing. */
 #include "config.h"
 
 #include "datasets/datasets.h"
@@ -11,16 +11,16 @@
 static int find_reader(const char *kind, const char *argument, const struct sgrad_reader *custom,
                        const struct sgrad_reader **reader) {
     const bool own = custom && !strcmp(custom->name, kind);
-    const struct sgrad_reader *found = own ? custom : sgrad_record_find("dataset", kind, sgrad_readers);
+    const struct sgrad_reader *found = own ? custom : sgrad_registry_find("dataset", kind, sgrad_readers);
     if (!found) return SGRAD_ENAME;
     if (found->argument && !argument)
-        return sgrad_fail(SGRAD_EINVAL, "data set %s: its argument is missing: %s:%s", kind, kind, found->argument);
-    if (!found->argument && argument) return sgrad_fail(SGRAD_EINVAL, "data set %s: takes no argument", kind);
+        return sgrad_log_error(SGRAD_EINVAL, "data set %s: its argument is missing: %s:%s", kind, kind, found->argument);
+    if (!found->argument && argument) return sgrad_log_error(SGRAD_EINVAL, "data set %s: takes no argument", kind);
     *reader = found;
     return 0;
 }
 
-/* What a reader owes. */
+/* Asserts that a reader has set the members of its data set correctly. */
 static void check(const struct sgrad_dataset *dataset) {
     assert(dataset->count > 0 && sgrad_dataset_fields(dataset) >= 2);
     assert((sgrad_dataset_target(dataset)->dtype == SGRAD_I32) == (dataset->classes > 0));
@@ -43,7 +43,7 @@ int sgrad_dataset_open(const char *text, enum sgrad_split split, const struct sg
     free(kind);
     SGRAD_TRY(error);
 
-    struct sgrad_dataset *opened = sgrad_alloc(1, sizeof *opened);
+    struct sgrad_dataset *opened = sgrad_xcalloc(1, sizeof *opened);
     opened->reader = reader;
     opened->split = split;
     opened->augment = reader->augment;
@@ -87,7 +87,8 @@ size_t sgrad_dataset_sample_bytes(const struct sgrad_dataset *dataset) {
     return bytes;
 }
 
-/* Labels that are read, and not in memory, become those that the network knows. */
+/* Replaces the labels that reader->read returned by those of the network, or, if they are unknown, by 0. Negative labels
+ * remain. */
 static void relabel(const struct sgrad_dataset *dataset, int32_t *label) {
     const int64_t count = sgrad_shape_count(&sgrad_dataset_target(dataset)->shape);
     for (int64_t i = 0; i < count; i++)

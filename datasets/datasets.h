@@ -1,16 +1,16 @@
-/* datasets.h: samples in files: open them, count them, fill one batch.
+/* datasets.h: data sets: opening files of samples, counting samples, reading batches, augmenting images.
  *
- * A *reader* knows one kind of data set; `KIND:ARGUMENT` names a data set everywhere: "digits", "idx:/data/mnist",
- * "cifar10:/data/cifar", "folder:/data/pets,224", "synthetic:32x32x3,10,5000". An open *data set* is one split of it,
- * its samples numbered from 0. A sample is a list of *fields*, each with a name, a type and a shape. What a network is told comes
- * first, what it is to say comes last:
+ * A *reader* implements one kind of data set (datasets.def). The command line and this API name a data set by a string
+ * `KIND:ARGUMENT`: "digits", "idx:/data/mnist", "cifar10:/data/cifar", "folder:/data/pets,224", "synthetic:32x32x3,10,5000". An
+ * open *data set* is one split (train or test) of it. Its samples are numbered from 0. A sample is a list of *fields*, each with
+ * a name, a type and a shape. The first field is the input of the network, the last field is its target:
  *
  *     labelled images     pixels U8 (H,W,C)     label I32 ()
  *     measurements        features F32 (8)      target F32 (1)
  *     text                tokens I32 (T)        next I32 (T)
  *
- * Pixels are as they are in the files, 0 to full scale; who trains divides by the full scale and normalises with the mean and
- * deviation of the training split. Other fields are taken as they are:
+ * Pixels have the values of the files, from 0 to the full scale. The training code divides them by the full scale and normalises
+ * them with the mean and standard deviation of the train split. It uses other fields unchanged:
  *
  *     struct sgrad_dataset *train;
  *     SGRAD_TRY(sgrad_dataset_open("cifar10:/data/cifar", SGRAD_TRAIN, NULL, &train));
@@ -25,12 +25,14 @@
  *     SGRAD_TRY(sgrad_dataset_read(train, (int64_t[]){ 17, 4 }, 2, (void *[]){ pixels, labels }));
  *     sgrad_dataset_close(train);
  *
- * Files are untrusted: whatever is wrong with one is an error that names the file, the place in it and the reason, when
- * the data set is opened, or, for images that are decoded when they are asked for, when they are read. Nothing here
- * shuffles, or knows that there are other ranks. What training does to images is a list of *augmentations*, drawn by seed, epoch
- * and sample alone. */
-#ifndef SGRAD_DATASETS_H
-#define SGRAD_DATASETS_H
+ * Functions that return int return 0 or a negative error code (runtime.h), unless their comment states otherwise.
+ *
+ * Files are untrusted. An invalid file is an error, whose message names the file, the position in the file and the reason. The
+ * error is reported when the data set is opened, or, for images that are decoded on demand, when they are read. No function of
+ * this header shuffles samples or distributes them over ranks. Training transforms images by a list of *augmentations*. Their
+ * random numbers depend only on the seed, the epoch and the sample. */
+#ifndef SGRAD_DATASETS_DATASETS_H
+#define SGRAD_DATASETS_DATASETS_H
 
 #include "runtime/runtime.h"
 
@@ -38,43 +40,48 @@
 extern "C" {
 #endif
 
+/* The split of a data set. */
 enum sgrad_split { SGRAD_TRAIN, SGRAD_TEST };
 
 struct sgrad_reader;
 
-/* What samples are, apart from their numbers: how other samples are matched with those that a network was trained on. A data set
- * describes itself by one; a run's config.json keeps it. Members that are NULL or 0 are unknown. */
+/* Metadata of samples, without their values. Other samples are matched with those that a network was trained on by this metadata.
+ * A data set describes its samples by one; the config.json of a run stores it. Members that are NULL or 0 are unknown. The
+ * structure owns all that its members point to. */
 struct sgrad_origin {
-    int classes;                        /* of labels; 0: there are none */
-    char **class_name;                  /* of each; NULL: its number is its name */
-    int64_t features;                   /* numbers of a sample whose input is numbers; 0: it is something else */
-    struct sgrad_shape shape;           /* of a sample in its file; rank 0: unknown, or a line of a table */
-    char **title;                       /* of each feature's column */
-    char *target;                       /* title of the target's column */
-    int target_column;                  /* its number in the file, from 1 */
-    /* Feature i is (x - mean[i % groups]) / deviation[i % groups] of what the file has. */
-    int64_t groups;                     /* numbers in each of: */
-    double *mean, *deviation;           /* NULL: features are as in the file */
+    int classes;                        /* number of classes of the labels; 0: there are no labels */
+    char **class_name;                  /* name of each class; NULL: the name of a class is its number */
+    int64_t features;                   /* numbers per sample, if the input is numeric features; otherwise 0 */
+    struct sgrad_shape shape;           /* of a sample in its file; rank 0: unknown, or the sample is a row of a table */
+    char **title;                       /* column title of each feature */
+    char *target;                       /* column title of the target */
+    int target_column;                  /* column number of the target in the file, from 1 */
+    /* Feature i is normalised to (x - mean[i % groups]) / deviation[i % groups], where x is its value in the file. */
+    int64_t groups;                     /* length of mean and of deviation */
+    double *mean, *deviation;           /* mean, standard deviation; NULL: features are not normalised */
 };
-void sgrad_origin_free(struct sgrad_origin *origin);    /* NULL is fine */
+void sgrad_origin_free(struct sgrad_origin *origin);    /* frees ORIGIN and its members; NULL is a no-op */
 
-/* Zeros are the defaults. */
+/* Options of sgrad_dataset_open. Zeros are the defaults. */
 struct sgrad_dataset_options {
-    const struct sgrad_reader *custom;  /* a reader of one's own, besides those of datasets.def */
-    uint64_t seed;      /* of synthetic data */
-    int size;           /* side of a folder's images where its argument gives none; 0: the files' own */
-    size_t memory;      /* bytes that decoded images may be kept in; 0: 2 GiB or a quarter of the machine's, the less; 1: none */
-    bool pictures;      /* sgrad_dataset_picture alone will be asked for images, which may have any size, and be damaged */
-    bool damaged;       /* sgrad_dataset_skip_damaged follows: the shape is that of the first image that can be read */
-    const char *exclude;        /* a file that lists samples to leave out, as if they had never been there; NULL: none */
-    /* What a network was trained on: columns are matched by title, features normalised as there, labels numbered as there by the
-     * names of classes. SGRAD_EFORMAT: a column is missing, or a class is unknown there. NULL: nothing is known. */
+    const struct sgrad_reader *custom;  /* custom reader, in addition to those of datasets.def; must outlive the data set */
+    uint64_t seed;      /* seed of synthetic data */
+    int size;           /* side in pixels of the images of a folder, if its argument has none; 0: the size of the files */
+    size_t memory;      /* bytes for the cache of decoded images; 0: 2 GiB, at most a quarter of the memory; 1: no cache */
+    bool pictures;      /* images are only read by sgrad_dataset_picture: they may have any size, or be damaged */
+    bool damaged;       /* sgrad_dataset_skip_damaged will be called: the image shape is that of the first readable image */
+    const char *exclude;        /* path of a file that lists samples to leave out, see sgrad_dataset_open; NULL: none */
+    /* The samples that a network was trained on. Columns are matched by title. Features are normalised and labels are numbered as
+     * for that network; classes are matched by name. SGRAD_EFORMAT: a column is missing, or a class is unknown to the network.
+     * NULL: nothing is matched. */
     const struct sgrad_origin *origin;
-    bool every;                 /* all samples of a file that is not divided into parts; the target may be missing */
+    /* Read all samples of a file that is not divided into splits. The target may be missing. A class that the network does not
+     * know makes the data set unlabelled, with a warning instead of an error. */
+    bool every;
 };
 
-/* What training does to images, so that none is the same twice and yet of its class: by the numbers that each of these takes, in
- * the order of augmentations.def. */
+/* The augmentations of a run: random changes of training images, so that an image differs from epoch to epoch but remains a valid
+ * example of its class. Items are in the order of augmentations.def, each with the numbers that parametrise it. */
 enum { SGRAD_AUGMENTATION_NUMBERS = 2, SGRAD_MAX_AUGMENTATIONS = 32 };
 struct sgrad_augmentation;
 struct sgrad_augmentations {
@@ -85,270 +92,297 @@ struct sgrad_augmentations {
     } item[SGRAD_MAX_AUGMENTATIONS];
 };
 
+/* A field of the samples of a data set. */
 #define SGRAD_MAX_FIELDS 4
 struct sgrad_field {
     const char *name;                   /* "pixels" */
-    enum sgrad_dtype dtype;             /* U8, U16, I32 or F32; of images U8, or U16 where there is more depth */
-    struct sgrad_shape shape;           /* of one sample's; rank 0: a single number */
-    const void *data;                   /* all samples', (count,shape…); NULL: the reader reads a sample when it is asked for */
+    enum sgrad_dtype dtype;             /* U8, U16, I32 or F32; images are U8, or U16 if they have more than 8 bits per channel */
+    struct sgrad_shape shape;           /* of one sample; rank 0: a single number */
+    const void *data;                   /* of all samples, (count,shape…), from malloc; NULL: reader->read reads on demand */
 };
 
+/* An open data set: one split. */
 struct sgrad_dataset {
     const struct sgrad_reader *reader;
     enum sgrad_split split;
-    int64_t count;                      /* samples, at least 1 */
-    int64_t excluded;                   /* those that were left out, by a list */
-    int64_t damaged;                    /* those that were left out by sgrad_dataset_skip_damaged */
-    struct sgrad_field field[SGRAD_MAX_FIELDS + 1];     /* two at least; end without a name */
-    int classes;                        /* of labels, a last field of I32: they are 0 to classes - 1; 0: there are none */
-    const char *const *class_name;      /* of each class; NULL: its number is its name */
-    float full_scale;                   /* the largest value of a pixel: 255, digits 16, of U16 65535 */
-    const char *augment;                /* what training does to its images if nothing else is asked for; NULL: none */
-    const char *plain;                  /* why its images are not augmented unless that is asked for; NULL: no reason is known */
-    const char *others;                 /* files beside its samples: "3 other files: 2 .txt, 1 hidden"; NULL: there are none */
-    int64_t shifts;                     /* samples are windows, which may begin later by less than this; 0: they are none */
-    struct sgrad_origin *origin;        /* what the reader knows of features and target; NULL: they are no numbers */
-    char *note;                         /* how the file was read, for the user: "line 1 is the header"; NULL: nothing to add */
-    bool unlabelled;                    /* labels or targets are not known: they are zeros */
-    /* The reader's own. */
-    uint64_t identity;                  /* what the fingerprint takes in place of a field that is not in memory */
-    int64_t *kept;                      /* which of the reader's samples each is; NULL: none were left out */
-    int32_t *label_of;                  /* by the reader's label the label here; NULL: they are the same */
-    char **own_name;                    /* class_name, where it is not the reader's */
+    int64_t count;                      /* number of samples, at least 1 */
+    int64_t excluded;                   /* number of samples left out by options.exclude */
+    int64_t damaged;                    /* number of samples left out by sgrad_dataset_skip_damaged */
+    struct sgrad_field field[SGRAD_MAX_FIELDS + 1];     /* at least two; ends at a NULL name */
+    int classes;                        /* labels (a last field of I32) are 0 to classes - 1; 0: there are no labels */
+    const char *const *class_name;      /* name of each class; NULL: the name of a class is its number */
+    float full_scale;                   /* largest value of a pixel: 255; of digits 16; of U16 65535 */
+    const char *augment;                /* default augmentations in training, as text; NULL: none */
+    const char *plain;                  /* why images are not augmented by default; NULL: no reason is known */
+    const char *others;                 /* files that are not samples: "3 other files: 2 .txt, 1 hidden"; NULL: none */
+    int64_t shifts;                     /* samples are windows whose start may shift by less than this; 0: no windows */
+    struct sgrad_origin *origin;        /* metadata of numeric features and their target; NULL: the input is not numeric */
+    char *note;                         /* how the file was read, for the user: "line 1 is the header"; NULL: no note */
+    bool unlabelled;                    /* labels or targets are unknown: they are zeros */
+    /* Private to the readers and to the functions below. */
+    uint64_t identity;                  /* hash that the fingerprint uses for a field that is not in memory */
+    int64_t *kept;                      /* index in the reader of each sample; NULL: no sample was left out */
+    int32_t *label_of;                  /* maps a label of the reader to that of options.origin; NULL: they are equal */
+    char **own_name;                    /* class_name, if it is a copy from options.origin; ends with NULL */
     void *state;
-    /* Set by who trains. */
-    struct sgrad_augmentations drawn;   /* how samples are drawn for training */
-    bool mixed;                         /* they are of two classes: sgrad_dataset_mix */
+    /* Set by the training code. */
+    struct sgrad_augmentations drawn;   /* augmentations of training samples */
+    bool mixed;                         /* samples have the two fields that sgrad_dataset_mix adds */
 };
 
+/* Returns the number of fields. */
 static inline int sgrad_dataset_fields(const struct sgrad_dataset *dataset) {
     int fields = 0;
     while (dataset->field[fields].name) fields++;
     return fields;
 }
 
-/* Those of its reader. */
+/* Returns the number of fields of the reader, without the two that sgrad_dataset_mix adds. */
 static inline int sgrad_dataset_own_fields(const struct sgrad_dataset *dataset) {
     return sgrad_dataset_fields(dataset) - (dataset->mixed ? 2 : 0);
 }
 
-/* What a network is to say of a sample: the last field of the reader's. */
+/* Returns the target, the field that a network learns to predict: the last field of the reader. */
 static inline const struct sgrad_field *sgrad_dataset_target(const struct sgrad_dataset *dataset) {
     return &dataset->field[sgrad_dataset_own_fields(dataset) - 1];
 }
 
-/* The first field, where that is an image, (H,W,C), or a volume, (D,H,W,C), of U8 or U16; else NULL. */
+/* Returns the first field if it is an image, (H,W,C), or a volume, (D,H,W,C), of U8 or U16; otherwise NULL. */
 static inline const struct sgrad_field *sgrad_dataset_image(const struct sgrad_dataset *dataset) {
     const struct sgrad_field *first = &dataset->field[0];
     const bool whole = first->dtype == SGRAD_U8 || first->dtype == SGRAD_U16;
     return whole && (first->shape.rank == 3 || first->shape.rank == 4) ? first : NULL;
 }
 
-/* Its height, width and channels: three numbers. */
+/* Returns a pointer to three numbers in IMAGE, an image or a volume: height, width and channels. */
 static inline const int64_t *sgrad_field_plane(const struct sgrad_field *image) {
     return image->shape.dim + image->shape.rank - 3;
 }
 
-/* Channels of its images; 0: there are none. */
+/* Returns the number of channels of the images; 0: the data set has no images. */
 static inline int sgrad_dataset_channels(const struct sgrad_dataset *dataset) {
     const struct sgrad_field *image = sgrad_dataset_image(dataset);
     return image ? (int)sgrad_field_plane(image)[2] : 0;
 }
 
-/* Opens one split of the data set that TEXT, "KIND" or "KIND:ARGUMENT", names. OPTIONS may be NULL. What they exclude is listed
- * one a line, by name or by number from 0; those that stay move up. Empty lines and lines that begin with # say nothing.
- * SGRAD_ENAME: no such kind; SGRAD_EINVAL: malformed argument; SGRAD_EIO, SGRAD_EFORMAT: something is wrong with a file, or
- * a line of the list names no sample, or it leaves none. */
+/* Opens one split of the data set that TEXT, "KIND" or "KIND:ARGUMENT", names. OPTIONS may be NULL. The caller must close
+ * *DATASET. The file options.exclude has one sample per line, by name (sgrad_dataset_sample_name) or by number from 0. Empty
+ * lines and lines that begin with # are ignored. The remaining samples are renumbered without gaps.
+ * SGRAD_ENAME: KIND is unknown. SGRAD_EINVAL: the argument is malformed, missing or unexpected. SGRAD_EIO: a file cannot be read.
+ * SGRAD_EFORMAT: a file is malformed, a line of the list names no sample, or the list leaves out all samples. */
 int sgrad_dataset_open(const char *text, enum sgrad_split split, const struct sgrad_dataset_options *options,
                        struct sgrad_dataset **dataset);
-void sgrad_dataset_close(struct sgrad_dataset *dataset);        /* NULL is fine */
-/* Gives back the fields that are in memory: for who has read what is needed, since nothing can be read afterwards. */
+void sgrad_dataset_close(struct sgrad_dataset *dataset);        /* frees DATASET and its members; NULL is a no-op */
+/* Frees the fields that are in memory. For callers that have read all samples they need: later reads are not possible. */
 void sgrad_dataset_release(struct sgrad_dataset *dataset);
 
-/* Bytes of one field of a sample, and of all of them. */
+/* Returns the bytes of one field of one sample. */
 static inline size_t sgrad_field_bytes(const struct sgrad_field *field) {
     return (size_t)sgrad_shape_count(&field->shape) * sgrad_dtype_size(field->dtype);
 }
+/* Returns the bytes of all fields of one sample. */
 size_t sgrad_dataset_sample_bytes(const struct sgrad_dataset *dataset);
 
-/* Samples index[0…n-1], field by field: (n,shape…) into each one's DATA. Any number of threads may read at once. Of windows, I
- * plus S times SGRAD_SHIFT is sample I, S places later. */
+/* Reads the N samples index[0…n-1]. Field f is written to DATA[f], (n,shape…). Threads may call it concurrently. For windows, the
+ * index I + S·SGRAD_SHIFT is the window of sample I that starts S numbers later, 0 ≤ S < shifts.
+ * SGRAD_EIO, SGRAD_EFORMAT: a sample cannot be read. SGRAD_ESHAPE: an image has another size than the others. */
 #define SGRAD_SHIFT ((int64_t)1 << 40)
 int sgrad_dataset_read(const struct sgrad_dataset *dataset, const int64_t *index, int n, void *const *data);
 
-/* The same for training: drawn by their reader, where it draws (reader->draw), or read, and augmented. */
+/* Like sgrad_dataset_read, for training: draws the samples with reader->draw if the reader has it; otherwise reads and augments
+ * them. Mixes them if HOW contains an augmentation that mixes, and the samples have the fields for it (sgrad_dataset_mix). */
 struct sgrad_drawing;
 int sgrad_dataset_draw(const struct sgrad_dataset *dataset, const int64_t *index, int n, const struct sgrad_drawing *how,
                        void *const *data);
-/* Samples, from the first on, that mean and deviation are taken of: all, but of those that are computed anew whenever they are
- * asked for, and are as random as each other (synthetic ones), so many. */
+/* Returns the number of samples, from sample 0, that mean and standard deviation are computed from: all samples. If samples are
+ * recomputed on each read (synthetic data, statistically all alike): at most SGRAD_MEASURED. */
 enum { SGRAD_MEASURED = 16384 };
 int64_t sgrad_dataset_measured(const struct sgrad_dataset *dataset);
 
-/* Mean and population deviation of each channel of images over all pixels of these, divided by full scale: exact sums, so the
- * same on any machine. The deviation of a channel that never changes is given as 1, since it is there to be divided by.
- * Reads everything, with one thread a core where that means decoding. */
+/* Computes the mean and the population standard deviation of each channel, over all pixels of the sgrad_dataset_measured first
+ * samples, divided by the full scale. MEAN and DEVIATION have one number per channel. Sums are exact integers, so that the result
+ * is the same on any machine. The deviation of a constant channel is 1, because it is a divisor. Reads these samples with one
+ * thread per core. Errors: as sgrad_dataset_read. */
 int sgrad_dataset_statistics(const struct sgrad_dataset *dataset, double *mean, double *deviation);
 
-/* The same in two steps, for who reads a part: the sums over COUNT samples from FROM on, sums of parts being added; and what
- * follows from those of all. Of three who share ten samples, one takes 0 to 2, one 3 to 5, one 6 to 9. */
-struct sgrad_dataset_sums {         /* of squares what they have below 65536, and how often they have that: neither overflows */
+/* The same in two functions, for callers that each read a subset. sgrad_dataset_sums sums over COUNT samples from sample FROM on;
+ * without images it returns zeros and only checks the samples. Callers add the sums of all subsets, member by member.
+ * sgrad_dataset_moments computes the result from the sums over all sgrad_dataset_measured samples. Of three ranks that read ten
+ * samples, one reads 0 to 2, one 3 to 5, one 6 to 9. Errors: as sgrad_dataset_read. */
+struct sgrad_dataset_sums {         /* of each channel Σ x, and Σ x² as squares + 65536·more, so that neither overflows */
     uint64_t sum[SGRAD_MAX_CHANNELS], squares[SGRAD_MAX_CHANNELS], more[SGRAD_MAX_CHANNELS];
 };
 int sgrad_dataset_sums(const struct sgrad_dataset *dataset, int64_t from, int64_t count, struct sgrad_dataset_sums *sums);
 void sgrad_dataset_moments(const struct sgrad_dataset *dataset, const struct sgrad_dataset_sums *sums, double *mean,
                            double *deviation);
 
-/* Reads COUNT samples from FROM on for nothing but the error that a damaged one is, so that it comes before the training and not
- * in its midst. What lies in memory, or is computed, has nothing to be damaged: 0 at once. */
+/* Reads COUNT samples from sample FROM on and discards them, so that a damaged sample is an error before training, not during it.
+ * Returns 0 at once if the samples are in memory or computed, because these cannot be damaged. Errors: as sgrad_dataset_read. */
 int sgrad_dataset_check(const struct sgrad_dataset *dataset, int64_t from, int64_t count);
 
-/* Reads all samples, and leaves out those that cannot be read, as if they had never been there. The reasons, which name the
- * files, are warnings where TELL, as is a class that loses all its samples; they are appended to LIST, where that is not NULL,
- * a line each; the caller frees it. SGRAD_ESHAPE: an image has another size, which is no damage. SGRAD_EFORMAT: none stays. */
+/* Reads all samples and leaves out those that cannot be read. The remaining samples are renumbered without gaps. If TELL is set,
+ * the reason for each, which names the file, is logged as a warning, and so is a class that loses all its samples. If LIST is not
+ * NULL, the reasons are appended to *LIST (NULL, or from malloc), one per line; the caller frees *LIST.
+ * SGRAD_ESHAPE: an image has another size, which is not damage. SGRAD_EFORMAT: no sample remains. */
 int sgrad_dataset_skip_damaged(struct sgrad_dataset *dataset, bool tell, char **list);
 
-/* What files call a sample: "train/cat/1.jpg", below the folder's own name; "17" where it has no name. Free it. */
+/* Returns the name of a sample in files such as options.exclude: "train/cat/1.jpg", relative to the folder of the data set. If
+ * its reader has no names: its number before any sample was left out, "17". The caller frees it. */
 char *sgrad_dataset_sample_name(const struct sgrad_dataset *dataset, int64_t index);
 
-/* An image as it is, not scaled, cut or changed. */
+/* An image as in its file: not scaled, cropped or augmented. */
 struct sgrad_picture {
     int height, width, channels;
-    bool deep, animated;                /* its file has more than 8 bits a channel, these are the upper; further images */
-    uint8_t *pixels;                    /* (height,width,channels); free it */
+    bool deep, animated;                /* the file has more than 8 bits per channel, rounded to 8 here; has further images */
+    uint8_t *pixels;                    /* (height,width,channels), 0 to 255; the caller frees it */
 };
-/* The image of a sample, from any thread. SGRAD_EIO, SGRAD_EFORMAT: it cannot be read. */
+/* Decodes the image of a sample. The data set must have images, of U8 if the reader has no picture function. Threads may call it
+ * concurrently. SGRAD_EIO, SGRAD_EFORMAT: the image cannot be read. */
 int sgrad_dataset_picture(const struct sgrad_dataset *dataset, int64_t index, struct sgrad_picture *picture);
-/* A number that changes with a sample's image: a hash of its pixels, or of its file's name, size and time. */
+/* Returns a number that changes when the image of a sample changes: a hash of its pixels, or of the name, size and time of its
+ * file. The data set must have images. */
 uint64_t sgrad_dataset_stamp(const struct sgrad_dataset *dataset, int64_t index);
 
-/* A number that tells one content from another, whatever its path: a hash of shapes and fields, of a folder of its files' names
- * and sizes, of synthetic data of its recipe; and of what was left out. */
+/* Returns a hash that identifies the content of a data set, independent of its path: of the shapes and values of its fields; of
+ * the names and sizes of the files of a folder; of the parameters of synthetic data; and of the samples that were left out. */
 uint64_t sgrad_dataset_fingerprint(const struct sgrad_dataset *dataset);
 
-/* Images in FILEs, COUNT of them, that nobody has classified: what a trained network is asked about. Scaled and cut to IMAGE,
- * (H,W,C) with C of 1, grey, or 3, and pixels of FULL_SCALE; one of another size than HxW wants H = W. Their labels are 0, of
- * CLASSES. FILE has to live as long. SGRAD_EINVAL: no such images can be had. */
+/* Makes a data set of COUNT unlabelled images in the files FILE[0…count-1], as the input of a trained network. Images are scaled
+ * and cropped to IMAGE, (H,W,C), where C is 1 (grey) or 3; pixels have the range 0 to FULL_SCALE. Images of another size than HxW
+ * require H = W; otherwise reading them fails with SGRAD_EINVAL. Labels are 0, of CLASSES classes. FILE and its strings must
+ * outlive the data set. The caller closes *DATASET. SGRAD_EINVAL: IMAGE is not such a shape. */
 int sgrad_dataset_of_files(const char *const *file, int64_t count, const struct sgrad_shape *image, float full_scale, int classes,
                            struct sgrad_dataset **dataset);
 
 /* ---- files of images below a folder -------------------------------------------------------------------------- */
 
+/* The files below a folder. */
 struct sgrad_walk {
-    int64_t count;                      /* images: files whose names have an ending of a format that is known */
+    int64_t count;                      /* images: files with the extension of a known format */
     struct sgrad_walk_image {
-        char *name;                     /* below the folder: "cat/1.jpg" */
-        int64_t size;                   /* bytes; -1: the file cannot be found: a link without its target */
+        char *name;                     /* relative to the folder: "cat/1.jpg" */
+        int64_t size;                   /* bytes; -1: the file does not exist (a link without a target) */
     } *image;
-    int64_t others;                     /* files that are no images */
-    int kinds;
+    int64_t others;                     /* number of files that are not images */
+    int kinds;                          /* length of other */
     struct sgrad_walk_other {
         char *kind;                     /* ".txt", "hidden" */
         int64_t files;
     } *other;
     int64_t room;                       /* private */
 };
-/* Lists the images in FOLDER and in all folders in it, by the bytes of their folders' paths, then of their names; links are
- * followed. Files and folders whose names begin with a dot are hidden: they are counted. WALK is zero; the caller frees it, also
- * after an error. SGRAD_EIO: a folder cannot be read. */
+/* Lists the images in FOLDER and all its subfolders, ordered by the bytes of the path of their folder, then of their name. Links
+ * are followed, except to a folder that contains the link. Files and folders whose names begin with a dot are hidden: their files
+ * are only counted. WALK must be zero. The caller frees it with sgrad_walk_free, also after an error. SGRAD_EIO: a folder cannot
+ * be read. */
 int sgrad_walk(const char *folder, struct sgrad_walk *walk);
-/* Counts a file that is no image; all that MORE has counted. */
+/* Counts one file that is not an image; KIND is copied. */
 void sgrad_walk_note(struct sgrad_walk *walk, const char *kind);
+/* Adds the counts of files that are not images of MORE to WALK. */
 void sgrad_walk_add(struct sgrad_walk *walk, const struct sgrad_walk *more);
-/* "3 other files: 2 .txt, 1 hidden"; NULL: there are none. The caller frees it. */
+/* Returns "3 other files: 2 .txt, 1 hidden", and sorts walk->other by count; NULL: there are none. The caller frees it. */
 char *sgrad_walk_others(struct sgrad_walk *walk);
-void sgrad_walk_free(struct sgrad_walk *walk);
-/* The endings of images: ".jpg, .jpeg, .png, …". The caller frees it. */
+void sgrad_walk_free(struct sgrad_walk *walk);          /* frees the members of WALK, and zeroes it */
+/* Returns the extensions of image files: ".jpg, .jpeg, .png, …". The caller frees it. */
 char *sgrad_image_endings(void);
 
-/* COUNT samples of DTYPE and SHAPE each, at DATA, that nobody has classified: a copy. What a sample is, what is said of it, the
- * classes and the full scale are as of LIKE. SGRAD_ESHAPE: its samples are others, or have more than two fields. */
+/* Makes a data set of COUNT unlabelled samples at DATA, which is copied; each is of DTYPE and SHAPE. Input field, target field,
+ * classes, full scale and normalisation are those of LIKE; targets are zeros. SHAPE may omit a last dimension of 1, and the first
+ * dimension of a volume of one slice. The caller closes *DATASET.
+ * SGRAD_EINVAL: COUNT is below 1. SGRAD_ESHAPE: the samples of LIKE have another type or shape, or more than two fields. */
 int sgrad_dataset_of_array(const struct sgrad_dataset *like, const void *data, enum sgrad_dtype dtype, int64_t count,
                            const struct sgrad_shape *shape, struct sgrad_dataset **dataset);
 
 /* ---- augmentation ----------------------------------------------------------------------------------------------- */
 
-/* How samples are drawn: by these, and by their own number, alone. */
+/* How samples are drawn. A drawn sample depends only on this and on its index. */
 struct sgrad_drawing {
     uint64_t seed;
-    uint32_t epoch;                         /* 0 is the first */
+    uint32_t epoch;                         /* from 0 */
     struct sgrad_augmentations augmentations;
 };
 
-/* TEXT is "none" or names of augmentations with commas between, each with its numbers after a colon: "crop:4,randaugment:2,9".
- * The images are of HEIGHT x WIDTH, both 0: not known yet. What turns out to do nothing is left out. SGRAD_EINVAL: it is
- * something else, or leaves nothing of an image. */
+/* Parses TEXT: "none", or a comma-separated list of augmentations, each followed by a colon and its numbers:
+ * "crop:4,randaugment:2,9". Images are HEIGHT x WIDTH pixels; both 0: not known yet. Augmentations of 0 pixels, which have no
+ * effect, are omitted from the result; so is 1/N while the size is not known. SGRAD_EINVAL: TEXT is malformed, an augmentation
+ * occurs twice, or a number is out of range; pixels must be below the shorter side. */
 int sgrad_augmentations_parse(const char *text, int height, int width, struct sgrad_augmentations *augmentations);
-/* How one is asked for: "crop:N", "rrc[:A]"; free it. */
+/* Returns the syntax of an augmentation: "crop:N", "rrc[:A]". The caller frees it. */
 char *sgrad_augmentation_form(const struct sgrad_augmentation *augmentation);
-/* As text, with the numbers that it came to: "crop:4,flip"; free it. */
+/* Returns AUGMENTATIONS as text, with the parsed numbers where these are not the defaults: "crop:4,flip". The caller frees it. */
 char *sgrad_augmentations_text(const struct sgrad_augmentations *augmentations);
-/* The numbers of the one of this NAME; NULL: it is not among them. */
+/* Returns the numbers of the augmentation NAME, which point into AUGMENTATIONS; NULL: the list does not contain it. */
 const double *sgrad_augmentations_find(const struct sgrad_augmentations *augmentations, const char *name);
-/* Is any among them that mixes samples? */
+/* Returns true if the list contains an augmentation that mixes samples. */
 bool sgrad_augmentations_mix(const struct sgrad_augmentations *augmentations);
 
-/* A picture of samples as training sees them, in a file that is PNG: rows of up to 16; of volumes the middle slice; labels of
- * pixels as colours beside them. What they are goes to TEXT, a line for each row. SGRAD_EINVAL: they are no images. */
+/* Draws N samples as training does, and writes them as one PNG image to PATH: rows of up to 16 samples; of a volume its middle
+ * slice; labels of pixels as colours, to the right of the image. Writes the labels of images to TEXT, one line per row.
+ * SGRAD_EINVAL: the samples are not images. SGRAD_EIO: PATH cannot be written. Other errors: as sgrad_dataset_draw. */
 int sgrad_dataset_show(const struct sgrad_dataset *dataset, const int64_t *index, int n, const struct sgrad_drawing *how,
                        const char *path, FILE *text);
 
-/* A sample that was read, its fields at DATA, in place; but for mixing, which takes a second sample. */
+/* Augments sample INDEX by overwriting its fields, which are at DATA[f]. The data set must have images. Does not mix, because
+ * mixing needs a second sample. */
 void sgrad_dataset_augment(const struct sgrad_dataset *dataset, int64_t index, const struct sgrad_drawing *how,
                            void *const *data);
 
-/* Samples of labelled images that MIX are of two classes: they have two fields more, the class of "other" I32 () and "share"
- * F32 (), how much is of the label's class. A sample that is read has its own label as other, and a share of 1. Without MIX they
- * have them no more. */
+/* If MIX is set, adds two fields to the samples of labelled images, for samples that are mixed from two classes: "other" I32 (),
+ * the label of the second class, and "share" F32 (), the weight of the first class, 0 to 1. sgrad_dataset_read sets "other" to
+ * the label of the sample and "share" to 1. Without MIX, removes the two fields. */
 void sgrad_dataset_mix(struct sgrad_dataset *dataset, bool mix);
 
-/* An image, or a part of it, that is changed in place. */
+/* The pixels of an image, or of a slice of a volume, that an augmentation modifies. */
 struct sgrad_pixels {
     int height, width, channels;
     float full_scale;
-    float *value;                           /* (height,width,channels): whole numbers from 0 to full_scale */
+    float *value;                           /* (height,width,channels): integers from 0 to full_scale */
 };
 
-/* Where pixel (y,x) of an image comes from: (y0 + yy·y + yx·x, x0 + xy·y + xx·x). */
+/* A map of pixels: pixel (y,x) of the result is read at (y0 + yy·y + yx·x, x0 + xy·y + xx·x) of the image. */
 struct sgrad_affine {
     double y0, yy, yx, x0, xy, xx;
-    bool reflect;       /* beyond its edge the image is reflected: c b | a b c | b a; else black */
+    bool reflect;       /* outside, the image is reflected at its edges: c b | a b c | b a; else it is black */
 };
 
-/* The random numbers of an augmentation of a sample in an epoch, one after another; each augmentation has its own. */
+/* The stream of random numbers of one augmentation, sample and epoch. Augmentations have independent streams. */
 struct sgrad_chances {
     uint64_t seed, sample;
     uint32_t epoch, block, next;
 };
-double sgrad_chance(struct sgrad_chances *chances);     /* uniform, from 0 up to, but without, 1 */
+double sgrad_chance(struct sgrad_chances *chances);     /* returns the next number, uniform in [0, 1) */
 
-/* An augmentation: one file and one line of augmentations.def. Those asked for are applied in the order of that list, whatever
- * the order they are asked in; first all that move pixels, as one map, with means of four pixels where it leads between them, and
- * black, or label -1, outside, or, where one of them says so, the image reflected. Each does one of these; one that volumes alone
- * have, which their reader draws, does none. */
+/* An augmentation: one file and one line of augmentations.def. Augmentations are applied in the order of augmentations.def,
+ * regardless of their order in the text. First, all that move pixels are combined into one map. Between pixels, the map
+ * interpolates linearly from four pixels; a label is that of the nearest pixel. Outside the image, pixels are black and labels
+ * are -1; if one of the maps reflects, the image is reflected instead. Second, pixels are changed. Last, one of the augmentations
+ * that mix, chosen at random, mixes the sample with another one. An augmentation implements move, change or mix; randaugment
+ * implements move and change. One that only the reader of volumes draws implements none of them. */
 struct sgrad_augmentation {
-    const char *name, *argument;            /* "crop", "N"; NULL: takes none */
-    const char *summary, *source;           /* paper or document of the method, or NULL */
-    int numbers;                            /* that it takes: all, or none where each has a usual one */
+    const char *name, *argument;            /* "crop", "N"; argument NULL: takes no numbers */
+    const char *summary, *source;           /* source: paper or document of the method, or NULL */
+    int numbers;                            /* how many it takes: the text gives all, or, if they have defaults, none */
     struct sgrad_augmentation_number {
-        double usual, low, high;            /* usual 0: there is none */
-        bool pixels;                        /* whole, and below the shorter side, of which it may be given as 1/N */
+        double usual, low, high;            /* default (0: no default), minimum, maximum */
+        bool pixels;                        /* an integer below the shorter side of the image, or the fraction 1/N of it */
     } number[SGRAD_AUGMENTATION_NUMBERS];
-    bool volumes;                           /* readers of volumes draw it, too */
-    /* MAP comes as the identity. */
+    bool volumes;                           /* readers of volumes draw it as well */
+    /* Sets *MAP, which is the identity on entry. */
     void (*move)(const double *number, struct sgrad_chances *chances, int height, int width, struct sgrad_affine *map);
+    /* Modifies IMAGE. */
     void (*change)(const double *number, struct sgrad_chances *chances, struct sgrad_pixels *image);
-    /* Mixes with OTHER, of the same size; how much of IMAGE is still its own, 0 to 1. */
+    /* Mixes OTHER, of the same size, into IMAGE; returns the weight of the class of IMAGE, 0 to 1. */
     double (*mix)(const double *number, struct sgrad_chances *chances, const struct sgrad_pixels *other,
                   struct sgrad_pixels *image);
 };
 
-extern const struct sgrad_augmentation *const *sgrad_augmentations;     /* all of augmentations.def, and of plug-ins; ends with
-                                                                           NULL */
+/* All augmentations of augmentations.def and of plug-ins; ends with NULL. */
+extern const struct sgrad_augmentation *const *sgrad_augmentations;
 
 /* ---- views ----------------------------------------------------------------------------------------------------- */
 
-/* What a trained network is asked of each image: several views of it, whose answers are averaged by weights that add up to 1. */
+/* Test-time augmentation: a trained network predicts several views of each image, and the predictions are averaged with weights
+ * whose sum is 1. View 0 is the image itself. A map that mirrors (xx < 0) has no width in x0: sgrad_views_read adds it. */
 enum { SGRAD_MAX_VIEWS = 6 };
 struct sgrad_views {
     int count;
@@ -357,37 +391,43 @@ struct sgrad_views {
         double weight;
     } view[SGRAD_MAX_VIEWS];
 };
-/* TEXT, "flip", "translate" or both with a comma between: the image and its mirror image, half each; the image, half, and itself
- * one pixel up and left, and one down and right, reflected at its edges, a quarter each; or all that comes of both. SGRAD_EINVAL:
- * it is something else. */
+/* Parses TEXT: "flip", "translate", or both with a comma between. flip: the image and its mirror image, weight 1/2 each.
+ * translate: the image, weight 1/2; the image shifted by one pixel up and left, and down and right, reflected at its edges,
+ * weight 1/4 each. Both: all six combinations. SGRAD_EINVAL: TEXT is none of these. */
 int sgrad_views_parse(const char *text, struct sgrad_views *views);
-/* As sgrad_dataset_read, where INDEX i·count + v is view v of sample i. */
+/* Like sgrad_dataset_read; INDEX i·count + v is view v of sample i. */
 int sgrad_views_read(const struct sgrad_dataset *dataset, const struct sgrad_views *views, const int64_t *index, int n,
                      void *const *data);
 
 /* ---- readers: one file and one line of datasets.def each ------------------------------------------------------- */
 
+/* A kind of data set. INDEX is the number of a sample in the reader, before any sample is left out. For windows, the INDEX that
+ * read takes includes the shift (SGRAD_SHIFT). */
 struct sgrad_reader {
-    const char *name, *argument;        /* "cifar10", "DIR"; argument NULL: takes none */
+    const char *name, *argument;        /* "cifar10", "DIR"; argument NULL: takes no argument */
     const char *summary;
-    const char *augment;                /* that of its data sets, but where open finds that one wants another; NULL: none */
-    /* Fills DATASET, of which reader, split and augment are set and the rest is zero. ARGUMENT is what follows the colon, not
-     * empty where the reader takes one. On an error the caller closes what is there; fields' memory goes by free. */
+    const char *augment;                /* default augmentations of its data sets, unless open sets others; NULL: none */
+    /* Fills DATASET, whose members reader, split and augment are set; the others are zero. ARGUMENT is the text after the colon,
+     * not empty; NULL if the reader takes none. OPTIONS is not NULL. The data of fields must be from malloc. The caller frees
+     * DATASET with sgrad_dataset_close, also after an error: it frees the data of fields, origin and note, and state by close. */
     int (*open)(struct sgrad_dataset *dataset, const char *argument, const struct sgrad_dataset_options *options);
-    /* What samples themselves tell, once those that are left out are gone: the shape of an image. NULL: open knows all. */
+    /* Sets properties that depend on the samples, such as the shape of images, after samples were left out. Not called with
+     * options.pictures. NULL: open sets all. */
     int (*measure)(struct sgrad_dataset *dataset);
-    /* One sample: into the DATA of each field that is not in memory, from any thread. NULL: all always are. */
+    /* Reads one sample into DATA[f], for each field f that is not in memory. Threads call it concurrently. NULL: all fields are
+     * always in memory. */
     int (*read)(const struct sgrad_dataset *dataset, int64_t index, void *const *data);
-    /* The same for training, drawn anew each epoch, augmented; NULL: training reads what is there, and what is augmented is done
-     * elsewhere. */
+    /* Draws one sample for training into DATA[f], for each field f: different in each epoch, and augmented. NULL: training uses
+     * read, and the library augments. */
     int (*draw)(const struct sgrad_dataset *dataset, int64_t index, const struct sgrad_drawing *how, void *const *data);
-    void (*close)(struct sgrad_dataset *dataset);       /* frees state, where there is any; NULL: there never is */
-    /* What is said of one of the reader's samples above; NULL: they have no names, and images are those that are read. */
+    void (*close)(struct sgrad_dataset *dataset);       /* frees state; called if state is not NULL; NULL: there is no state */
+    /* Implement sgrad_dataset_sample_name, _picture and _stamp. NULL: samples have numbers instead of names; the picture is the
+     * image that is read; the stamp is a hash of its pixels, or, if it is not in memory, of identity, split and index. */
     char *(*sample_name)(const struct sgrad_dataset *dataset, int64_t index);
     int (*picture)(const struct sgrad_dataset *dataset, int64_t index, struct sgrad_picture *picture);
     uint64_t (*stamp)(const struct sgrad_dataset *dataset, int64_t index);
-    bool computes;                      /* read looks at no file: it never fails */
-    const char *resizes;                /* how to ask for images of one size: "folder:DIR,SIZE"; NULL: there is no such way */
+    bool computes;                      /* read accesses no file, and never fails */
+    const char *resizes;                /* argument syntax that scales images to one size: "folder:DIR,SIZE"; NULL: none */
 };
 
 extern const struct sgrad_reader *const *sgrad_readers;         /* all of datasets.def, and of plug-ins; ends with NULL */

@@ -1,4 +1,4 @@
-/* digits.c: handwritten digits that are part of the program, so that something trains with no download. */
+/* digits.c: the reader of handwritten digits that are built into the program, so that training is possible without a download. */
 #include "config.h"
 #include "datasets/datasets.h"
 #include "datasets/digits_data.h"
@@ -12,8 +12,8 @@ static int open_digits(struct sgrad_dataset *dataset, const char *argument, cons
     dataset->count = train ? DIGITS_TRAIN : DIGITS_TEST;
     dataset->classes = 10;
     dataset->full_scale = 16;
-    int32_t *label = sgrad_alloc((size_t)dataset->count, sizeof *label);
-    uint8_t *pixels = sgrad_alloc((size_t)dataset->count, PIXELS);
+    int32_t *label = sgrad_xcalloc((size_t)dataset->count, sizeof *label);
+    uint8_t *pixels = sgrad_xcalloc((size_t)dataset->count, PIXELS);
     dataset->field[0] = (struct sgrad_field){ "pixels", SGRAD_U8, sgrad_shape(3, SIDE, SIDE, 1), pixels };
     dataset->field[1] = (struct sgrad_field){ "label", SGRAD_I32, { 0 }, label };
     for (int64_t i = 0; i < dataset->count; i++) {

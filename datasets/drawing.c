@@ -1,4 +1,4 @@
-/* drawing.c: how samples are drawn: their chances, and what is asked for. */
+/* drawing.c: random numbers for augmentations, and queries of a list of augmentations. */
 #include "config.h"
 #include "datasets/datasets.h"
 #include "runtime/philox.h"

@@ -1,11 +1,11 @@
-/* exclude.c: samples that a list leaves out, as if they had never been there.
+/* exclude.c: leaves out samples, by a list in a file or by a mask, and renumbers the remaining samples without gaps.
  *
  *     train/cat/2.jpg          reader's samples    0 1 2 3 4 5
- *     # seen twice             left out                x   x
+ *     # seen twice             left out                x     x
  *     5                        kept                0 1   3 4
- *                              number from now on  0 1   2 3
+ *                              new numbers         0 1   2 3
  *
- * What is in memory moves up; for what is read, kept says which sample of the reader's is meant. */
+ * Fields in memory are compacted. For fields that are read on demand, dataset->kept maps a sample to its index in the reader. */
 #include "config.h"
 #include "datasets/datasets.h"
 #include "datasets/formats.h"
@@ -26,7 +26,7 @@ char *sgrad_dataset_sample_name(const struct sgrad_dataset *dataset, int64_t ind
     return dataset->reader->sample_name ? dataset->reader->sample_name(dataset, i) : sgrad_format("%lld", (long long)i);
 }
 
-/* Samples by their names, sorted. */
+/* The names of the samples, sorted by name. */
 struct named {
     char *name;
     int64_t index;
@@ -39,7 +39,7 @@ static int by_name(const void *a, const void *b) {
 
 static struct named *list_names(const struct sgrad_dataset *dataset) {
     if (!dataset->reader->sample_name) return NULL;
-    struct named *named = sgrad_alloc((size_t)dataset->count, sizeof *named);
+    struct named *named = sgrad_xcalloc((size_t)dataset->count, sizeof *named);
     for (int64_t i = 0; i < dataset->count; i++) named[i] = (struct named){ sgrad_dataset_sample_name(dataset, i), i };
     qsort(named, (size_t)dataset->count, sizeof *named, by_name);
     return named;
@@ -50,7 +50,7 @@ static void free_names(struct named *named, int64_t count) {
     free(named);
 }
 
-/* The sample that LINE names; -1: none. */
+/* Returns the sample that LINE names, by number or by name; -1: there is none. NAMED may be NULL. */
 static int64_t find(const struct sgrad_dataset *dataset, const struct named *named, char *line) {
     if (line[strspn(line, "0123456789")] == 0) {
         errno = 0;
@@ -62,7 +62,7 @@ static int64_t find(const struct sgrad_dataset *dataset, const struct named *nam
     return found ? found->index : -1;
 }
 
-/* Marks what the lines of FILE name. */
+/* Sets OUT for the samples that the lines of FILE name. SGRAD_EFORMAT: a line names no sample. */
 static int mark(const struct sgrad_dataset *dataset, const char *file, const struct sgrad_map *map, bool *out) {
     struct named *named = list_names(dataset);
     const char *at = (const char *)map->data, *end = at + map->size;
@@ -74,8 +74,9 @@ static int mark(const struct sgrad_dataset *dataset, const char *file, const str
         const int64_t sample = *line && *line != '#' ? find(dataset, named, line) : -1;
         if (sample >= 0) out[sample] = true;
         else if (*line && *line != '#')
-            error = sgrad_fail(SGRAD_EFORMAT, "%s: line %lld: '%.200s' is none of the %lld samples, by number from 0%s", file,
-                               (long long)row, line, (long long)dataset->count, named ? " or by name (train/CLASS/FILE)" : "");
+            error =
+                sgrad_log_error(SGRAD_EFORMAT, "%s: line %lld: '%.200s' is none of the %lld samples, by number from 0%s", file,
+                                (long long)row, line, (long long)dataset->count, named ? " or by name (train/CLASS/FILE)" : "");
         free(line);
         at = stop ? stop + 1 : end;
     }
@@ -83,9 +84,9 @@ static int mark(const struct sgrad_dataset *dataset, const char *file, const str
     return error;
 }
 
-/* Keeps the KEPT samples that are not OUT. */
+/* Leaves out the samples with OUT set. KEPT is the number of the others. */
 static void leave_out(struct sgrad_dataset *dataset, const bool *out, int64_t kept) {
-    int64_t *which = sgrad_alloc((size_t)kept, sizeof *which), n = 0;
+    int64_t *which = sgrad_xcalloc((size_t)kept, sizeof *which), n = 0;
     for (int64_t i = 0; i < dataset->count; i++)
         if (!out[i]) which[n++] = i;
     for (struct sgrad_field *f = dataset->field; f->name; f++) {
@@ -104,8 +105,8 @@ static void leave_out(struct sgrad_dataset *dataset, const bool *out, int64_t ke
 int sgrad__dataset_leave_out(struct sgrad_dataset *dataset, const bool *out) {
     int64_t kept = 0;
     for (int64_t i = 0; i < dataset->count; i++) kept += !out[i];
-    if (!kept) return sgrad_fail(SGRAD_EFORMAT, "%s: none of the %lld %s samples can be read", dataset->reader->name,
-                                 (long long)dataset->count, dataset->split == SGRAD_TRAIN ? "training" : "test");
+    if (!kept) return sgrad_log_error(SGRAD_EFORMAT, "%s: none of the %lld %s samples can be read", dataset->reader->name,
+                                      (long long)dataset->count, dataset->split == SGRAD_TRAIN ? "training" : "test");
     if (kept == dataset->count) return 0;
     dataset->damaged += dataset->count - kept;
     leave_out(dataset, out, kept);
@@ -115,14 +116,14 @@ int sgrad__dataset_leave_out(struct sgrad_dataset *dataset, const bool *out) {
 int sgrad__dataset_exclude(struct sgrad_dataset *dataset, const char *file) {
     struct sgrad_map map;
     struct stat status;
-    if (!stat(file, &status) && S_ISREG(status.st_mode) && status.st_size == 0) return 0; /* a list of nothing */
+    if (!stat(file, &status) && S_ISREG(status.st_mode) && status.st_size == 0) return 0; /* the list is empty */
     SGRAD_TRY(sgrad_map_open(file, FILE_LIMIT, &map));
-    bool *out = sgrad_alloc((size_t)dataset->count, sizeof *out);
+    bool *out = sgrad_xcalloc((size_t)dataset->count, sizeof *out);
     int error = mark(dataset, file, &map, out);
     sgrad_map_close(&map);
     int64_t kept = 0;
     for (int64_t i = 0; i < dataset->count; i++) kept += !out[i];
-    if (!error && !kept) error = sgrad_fail(SGRAD_EFORMAT, "%s: leaves out every sample", file);
+    if (!error && !kept) error = sgrad_log_error(SGRAD_EFORMAT, "%s: leaves out every sample", file);
     if (!error && kept < dataset->count) {
         dataset->excluded = dataset->count - kept;
         leave_out(dataset, out, kept);

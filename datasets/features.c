@@ -1,8 +1,12 @@
-/* features.c: numbers that differ in size and unit become comparable: (x - mean) / deviation of the training samples.
+/* features.c: normalises numbers of different size and unit to (x - mean) / deviation of the training samples. Which numbers have
+ * a common mean and deviation depends on the shape of a sample:
  *
- *     (8)         each of the 8 numbers by its own mean and deviation, as a table's columns
- *     (2,3)       each of the 6
- *     (H,W,C)     each of the C channels, over all places, as images of bytes */
+ *     (8)         each of the 8 numbers is normalised separately, as the columns of a table
+ *     (2,3)       each of the 6 numbers, too
+ *     (H,W,C)     each of the C channels, over all pixels, as images of bytes
+ *
+ * With more than 65,536 numbers, each index of the last dimension is normalised separately; if there are more of these, too, all
+ * numbers are normalised together. */
 #include "config.h"
 #include "datasets/datasets.h"
 #include "datasets/formats.h"
@@ -10,7 +14,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { MOST_GROUPS = 1 << 16 };         /* config.json lists them */
+enum { MOST_GROUPS = 1 << 16 };         /* config.json lists mean and deviation of each */
 
 int64_t sgrad__feature_groups(const struct sgrad_shape *shape) {
     const int64_t all = sgrad_shape_count(shape), last = shape->rank ? shape->dim[shape->rank - 1] : 1;
@@ -22,7 +26,7 @@ double sgrad__feature(const struct sgrad_origin *o, int64_t i, double number) {
     return o->mean ? (number - o->mean[i % o->groups]) / o->deviation[i % o->groups] : number;
 }
 
-/* config.json has numbers of 15 digits: by these a run's own numbers are the same afterwards. */
+/* Rounds X to 15 digits, the precision of config.json, so that training and later use of the network normalise identically. */
 static double as_written(double x) {
     char digits[32];
     snprintf(digits, sizeof digits, "%.15g", x);
@@ -32,11 +36,11 @@ static double as_written(double x) {
 void sgrad__features_measure(struct sgrad_origin *o, int64_t count, double (*number)(const void *of, int64_t i), const void *of) {
     const int64_t all = count * o->features, groups = o->groups;
     const double each = (double)(all / groups);
-    bool *changes = sgrad_alloc((size_t)groups, sizeof *changes);
-    double *first = sgrad_alloc((size_t)groups, sizeof *first);
+    bool *changes = sgrad_xcalloc((size_t)groups, sizeof *changes);
+    double *first = sgrad_xcalloc((size_t)groups, sizeof *first);
     for (int64_t g = 0; g < groups; g++) first[g] = number(of, g);
-    o->mean = sgrad_alloc((size_t)groups, sizeof *o->mean);
-    o->deviation = sgrad_alloc((size_t)groups, sizeof *o->deviation);
+    o->mean = sgrad_xcalloc((size_t)groups, sizeof *o->mean);
+    o->deviation = sgrad_xcalloc((size_t)groups, sizeof *o->deviation);
     for (int64_t i = 0; i < all; i++) {
         const double x = number(of, i);
         o->mean[i % groups] += x;

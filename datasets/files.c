@@ -1,4 +1,5 @@
-/* files.c: images in files that nobody has classified, as what a network was trained on. */
+/* files.c: a data set made of unlabelled image files, as the input of a trained network. Images are scaled and cropped to the
+ * shape of the training images. Decoded images are cached, up to 1 GiB. */
 #include "config.h"
 #include "datasets/colours.h"
 #include "datasets/formats.h"
@@ -13,8 +14,8 @@
 
 struct files {
     const char *const *name;
-    _Atomic(void *) *pixels;    /* of each, once it is read and; NULL: it is not kept */
-    _Atomic int64_t room;       /* bytes that may still be kept */
+    _Atomic(void *) *pixels;    /* cache: of each image that was read; NULL: not cached */
+    _Atomic int64_t room;       /* bytes left in the cache */
 };
 
 static const char *name_of(const struct sgrad_dataset *dataset, int64_t index) {
@@ -29,27 +30,29 @@ static int read_file(const struct sgrad_dataset *dataset, int64_t index, struct 
     SGRAD_TRY(sgrad_map_open(path, FILE_LIMIT, &map));
     int error = (is_deep(dataset) ? sgrad__image_decode_deep : sgrad__image_decode)(path, map.data, map.size, image);
     sgrad_map_close(&map);
-    if (!error && image->animated) sgrad_warn("%s: has further pages or frames: the first is read", path);
+    if (!error && image->animated) sgrad_log_warning("%s: has further pages or frames: the first is read", path);
     if (!error && image->deep && !is_deep(dataset))
-        sgrad_warn("%s: has more than 8 bits a channel, which are rounded to 8, as of the training's images", path);
+        sgrad_log_warning("%s: has more than 8 bits a channel, which are rounded to 8, as of the training's images", path);
     return error;
 }
 
-/* To (H,W,3), as training images of another size are. */
+/* Scales and crops the image to TO, (H,W,3), as the reader of folders does. SGRAD_EINVAL: the size differs, and HxW is not
+ * square. */
 static int fit(const struct sgrad_dataset *dataset, int64_t index, const struct sgrad__image *image, void *to) {
     const int64_t *dim = dataset->field[0].shape.dim;
     const void *from = is_deep(dataset) ? (const void *)image->rgb16 : image->rgb;
     if (image->height == dim[0] && image->width == dim[1])
         return memcpy(to, from, (size_t)(dim[0] * dim[1] * 3) * sgrad_dtype_size(dataset->field[0].dtype)), 0;
     if (dim[0] != dim[1])
-        return sgrad_fail(SGRAD_EINVAL, "%s: an image of %dx%d pixels, where the network was trained on %dx%d, to which, being "
-                          "no square, none is scaled", name_of(dataset, index), (int)image->height, (int)image->width,
-                          (int)dim[0], (int)dim[1]);
+        return sgrad_log_error(SGRAD_EINVAL,
+                               "%s: an image of %dx%d pixels, where the network was trained on %dx%d, to which, being "
+                               "no square, none is scaled",
+                               name_of(dataset, index), (int)image->height, (int)image->width, (int)dim[0], (int)dim[1]);
     sgrad__image_fit(image, (int)dim[0], to);
     return 0;
 }
 
-/* Of red, green and blue as much as they add to brightness (ITU-R BT.601), or all three; of the training set's scale. */
+/* Converts RGB to the channels and the full scale of the training images. One channel is the luma (ITU-R BT.601). */
 static void convert(const struct sgrad_dataset *dataset, const void *rgb, void *to) {
     const struct sgrad_field *image = &dataset->field[0];
     const int64_t *dim = image->shape.dim, channels = dim[2];
@@ -68,7 +71,7 @@ static int decode_sample(const struct sgrad_dataset *dataset, int64_t index, voi
     const int64_t *dim = dataset->field[0].shape.dim;
     struct sgrad__image image;
     SGRAD_TRY(read_file(dataset, index, &image));
-    void *rgb = sgrad_alloc((size_t)(dim[0] * dim[1]), 3 * sgrad_dtype_size(dataset->field[0].dtype));
+    void *rgb = sgrad_xcalloc((size_t)(dim[0] * dim[1]), 3 * sgrad_dtype_size(dataset->field[0].dtype));
     int error = fit(dataset, index, &image, rgb);
     if (!error) convert(dataset, rgb, to);
     free(rgb);
@@ -77,7 +80,7 @@ static int decode_sample(const struct sgrad_dataset *dataset, int64_t index, voi
     return error;
 }
 
-/* Two threads may decode the same image; one of them keeps it. */
+/* Two threads may decode the same image; only one of the results is cached. */
 static int read_sample(const struct sgrad_dataset *dataset, int64_t index, void *const *data) {
     struct files *files = dataset->state;
     const int64_t bytes = (int64_t)sgrad_field_bytes(&dataset->field[0]);
@@ -86,7 +89,7 @@ static int read_sample(const struct sgrad_dataset *dataset, int64_t index, void 
     if (kept) return memcpy(data[0], kept, (size_t)bytes), 0;
     SGRAD_TRY(decode_sample(dataset, index, data[0]));
     if (atomic_fetch_sub(&files->room, bytes) < bytes) return 0;
-    kept = sgrad_alloc(1, (size_t)bytes);
+    kept = sgrad_xcalloc(1, (size_t)bytes);
     memcpy(kept, data[0], (size_t)bytes);
     if (!atomic_compare_exchange_strong(&files->pixels[index], &none, kept)) free(kept);
     return 0;
@@ -116,15 +119,15 @@ int sgrad_dataset_of_files(const char *const *file, int64_t count, const struct 
                            struct sgrad_dataset **dataset) {
     char text[SGRAD_SHAPE_TEXT];
     if (image->rank != 3 || (image->dim[2] != 1 && image->dim[2] != 3))
-        return sgrad_fail(SGRAD_EINVAL, "files are read as images of 1 or 3 channels, and the network takes %s%s: --data "
+        return sgrad_log_error(SGRAD_EINVAL, "files are read as images of 1 or 3 channels, and the network takes %s%s: --data "
                                         "csv:FILE predicts a table's rows, --data npy:DIR those of arrays",
-                          image->rank ? "samples of " : "other samples", image->rank ? sgrad_shape_text(image, text) : "");
-    struct sgrad_dataset *d = *dataset = sgrad_alloc(1, sizeof *d);
+                               image->rank ? "samples of " : "other samples", image->rank ? sgrad_shape_text(image, text) : "");
+    struct sgrad_dataset *d = *dataset = sgrad_xcalloc(1, sizeof *d);
     *d = (struct sgrad_dataset){ .reader = &reader, .split = SGRAD_TEST, .count = count, .classes = classes,
                                  .full_scale = full_scale };
-    struct files *files = d->state = sgrad_alloc(1, sizeof *files);
+    struct files *files = d->state = sgrad_xcalloc(1, sizeof *files);
     files->name = file;
-    files->pixels = sgrad_alloc((size_t)count + 1, sizeof *files->pixels);
+    files->pixels = sgrad_xcalloc((size_t)count + 1, sizeof *files->pixels);
     files->room = KEPT_LIMIT;
     d->field[0] = (struct sgrad_field){ .name = "pixels", .dtype = full_scale > 255 ? SGRAD_U16 : SGRAD_U8, .shape = *image };
     d->field[1] = (struct sgrad_field){ .name = "label", .dtype = SGRAD_I32 };

@@ -1,11 +1,12 @@
-/* fingerprint.c: a number that tells one content of a data set from another. */
+/* fingerprint.c: a hash that identifies the content of a data set. */
 #include "config.h"
 #include "datasets/datasets.h"
 #include "datasets/formats.h"
 
 #include <string.h>
 
-/* Eight bytes at a time: xor, multiply by an odd number (2^64 over the golden ratio), fold the high half down. */
+/* Mixes eight bytes into HASH: xor, multiplication by an odd number (2^64 divided by the golden ratio), xor of the upper half
+ * into the lower half. */
 static uint64_t mix(uint64_t hash, uint64_t word) {
     hash = (hash ^ word) * 0x9E3779B97F4A7C15u;
     return hash ^ hash >> 32;

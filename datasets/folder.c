@@ -1,19 +1,20 @@
-/* folder.c: a folder of images, one folder a class, as torchvision's ImageFolder has it.
+/* folder.c: the reader of a folder of images with one subfolder per class, as torchvision's ImageFolder.
  *
- *     DIR/train/cat/1.jpg         class 0: cat, class 1: dog; classes in the order of their bytes, files as walk.c has them
- *     DIR/train/dog/old/1.jpg     folders in a class's folder belong to the class
- *     DIR/val/cat/9.png           the test split; its classes are train's, where train is there
+ *     DIR/train/cat/1.jpg         class 0: cat, class 1: dog; classes are sorted by their bytes, files as in walk.c
+ *     DIR/train/dog/old/1.jpg     subfolders of a class's folder belong to the class
+ *     DIR/val/cat/9.png           the test split; its classes are those of train, if train exists
  *
- * Images have one size, or argument or options name the side of a square that each is scaled and cut to. They are decoded
- * when they are read; where all of them together fit in memory, once.
+ * All images have the same size, or the argument or the options give the side of a square to which each image is scaled and
+ * cropped. Images are decoded when they are read. If all of them fit in memory, each is decoded only once.
  *
- * A sample of the training images (survey.c) decides for all: pixels are bytes; where one image has more than 8 bits a channel,
- * they are U16, 0 to 65535.
+ * A sample of the training images (survey.c) determines the type of all pixels: bytes, or U16, 0 to 65535, if one image of the
+ * sample has more than 8 bits per channel.
  *
- * Most are photographs, whose classes neither a small shift nor a mirror changes: padded by an eighth, as CIFAR's 32 pixels by 4
- * (He et al. 2015), cropped and flipped (Krizhevsky et al. 2012 cut 224 of 256 pixels at random, and flip). Grey ones are mostly
- * not: scans, digits, letters; where the whole sample is grey, images are left as they are, and that is printed. Digits and
- * letters, other signs in a mirror, may have colours: there the user says --augment crop:1/8. */
+ * Most images are photographs, whose class changes neither by a small shift nor in the mirror. By default they are padded by an
+ * eighth, as CIFAR's 32 pixels by 4 (He et al. 2015), cropped and flipped (Krizhevsky et al. 2012 crop 224 of 256 pixels at
+ * random, and flip). Grey images are mostly scans, digits or letters, for which this is not true: if the whole sample is grey,
+ * images are not augmented, and this is logged. Digits and letters, which are different signs in the mirror, may have colours:
+ * for these the user must set --augment crop:1/8. */
 #include "config.h"
 #include "datasets/datasets.h"
 #include "datasets/formats.h"
@@ -31,27 +32,27 @@
 #define MEMORY_LIMIT ((size_t)2 << 30)
 #define WANTED       "folder:DIR names a folder that holds images in train/CLASS/, and in val/CLASS/"
 
-enum { ABSENT, COMING, KEPT }; /* a decoded image in memory */
+enum { ABSENT, COMING, KEPT }; /* state of a cached image: not decoded, being copied, complete */
 
 struct folder {
     char *path; /* DIR/train or DIR/val */
-    char *trained; /* DIR/train, or where there is none DIR/val */
-    int side;   /* of a square; 0: images are taken as they are */
-    size_t memory; /* that decoded images may be kept in; 0: by the machine's */
+    char *trained; /* DIR/train; DIR/val if there is none */
+    int side;   /* of a square; 0: images keep their size */
+    size_t memory; /* limit of the cache in bytes; 0: set by the machine's memory */
     int classes;
-    char **class_name, **shown;     /* as folders are called; as UTF-8 */
-    char **file;   /* CLASS/NAME of each sample, FILES of them */
+    char **class_name, **shown;     /* names of the folders; the same as UTF-8 */
+    char **file;   /* (files): CLASS/NAME of each sample */
     int64_t files;
     bool deep;     /* pixels are U16 */
     bool skips;    /* images may be damaged */
-    struct sgrad_walk beside;       /* files that are no images */
-    char *plain, *others;           /* the data set's */
-    uint8_t *kept; /* (count,H,W,3), or NULL: too large */
+    struct sgrad_walk beside;       /* files that are not images */
+    char *plain, *others;           /* strings of the data set */
+    uint8_t *kept; /* cache, (files,H,W,3); NULL: too large */
     _Atomic unsigned char *state;
     _Atomic bool told_deep, told_more;
 };
 
-/* ---- what is there ------------------------------------------------------------------------------------------------ */
+/* ---- list of the images ------------------------------------------------------------------------------------------- */
 
 static int is_visible(const struct dirent *entry) { return entry->d_name[0] != '.'; }
 
@@ -62,18 +63,20 @@ static bool is_folder(const char *path) {
     return !stat(path, &status) && S_ISDIR(status.st_mode);
 }
 
-/* Names in a folder, in order; the caller frees each and the list. Negative: an error. */
+/* Lists the names in folder PATH for which WANTED returns true, sorted. The caller must free each of them, and the list. Returns
+ * their number or SGRAD_EIO. */
 static int list(const char *path, int (*wanted)(const struct dirent *), struct dirent ***entry) {
     int count = scandir(path, entry, wanted, by_name);
-    return count >= 0 ? count : sgrad_fail(SGRAD_EIO, "folder: %s: %s", path, strerror(errno));
+    return count >= 0 ? count : sgrad_log_error(SGRAD_EIO, "folder: %s: %s", path, strerror(errno));
 }
 
-/* The folders in PATH are the classes. */
+/* Lists the folders in PATH, which are the classes. The caller must free the names, also after an error. SGRAD_EFORMAT: there is
+ * none. */
 static int list_classes(const char *path, char ***name, int *classes) {
     struct dirent **entry;
     int entries = list(path, is_visible, &entry), found = 0;
     if (entries < 0) return entries;
-    *name = sgrad_alloc((size_t)entries + 1, sizeof **name);
+    *name = sgrad_xcalloc((size_t)entries + 1, sizeof **name);
     for (int i = 0; i < entries; i++) {
         char *folder = sgrad_format("%s/%s", path, entry[i]->d_name);
         if (is_folder(folder)) (*name)[found++] = sgrad_format("%s", entry[i]->d_name);
@@ -82,7 +85,7 @@ static int list_classes(const char *path, char ***name, int *classes) {
     }
     free(entry);
     *classes = found;
-    return found ? 0 : sgrad_fail(SGRAD_EFORMAT, "folder: %s: has no folders, which would be the classes: " WANTED, path);
+    return found ? 0 : sgrad_log_error(SGRAD_EFORMAT, "folder: %s: has no folders, which would be the classes: " WANTED, path);
 }
 
 static void free_names(char **name, int64_t count) {
@@ -90,7 +93,7 @@ static void free_names(char **name, int64_t count) {
     free(name);
 }
 
-/* A test class that was never trained would shift every label after it. */
+/* Checks that all classes of this split are classes of the training split; other classes would have no label. SGRAD_EFORMAT. */
 static int check_classes(const struct folder *folder) {
     char **name = NULL;
     int classes = 0, known = 0;
@@ -98,7 +101,7 @@ static int check_classes(const struct folder *folder) {
     for (int i = 0; i < classes && !error; i++) {
         while (known < folder->classes && strcmp(folder->class_name[known], name[i]) < 0) known++;
         if (known == folder->classes || strcmp(folder->class_name[known], name[i]))
-            error = sgrad_fail(SGRAD_EFORMAT, "folder: %s/%s: the training split has no such class", folder->path, name[i]);
+            error = sgrad_log_error(SGRAD_EFORMAT, "folder: %s/%s: the training split has no such class", folder->path, name[i]);
     }
     free_names(name, classes);
     return error;
@@ -106,15 +109,15 @@ static int check_classes(const struct folder *folder) {
 
 static int no_images(const char *path, const char *where) {
     char *endings = sgrad_image_endings();
-    int error = sgrad_fail(SGRAD_EFORMAT, "folder: %s: has no image (%s)%s", path, endings, where);
+    int error = sgrad_log_error(SGRAD_EFORMAT, "folder: %s: has no image (%s)%s", path, endings, where);
     free(endings);
     return error;
 }
 
-/* The images of all classes in one split, class by class. */
+/* The images of all classes in one split, ordered by class. */
 struct images {
     char **name;        /* "cat/1.jpg" */
-    int64_t *size;      /* as sgrad_walk_image has it */
+    int64_t *size;      /* bytes, as in sgrad_walk_image */
     int32_t *label;
     int64_t count;
 };
@@ -127,7 +130,7 @@ static int append(struct images *images, const char *class_name, int class, cons
     if (size) images->size = size;
     int32_t *label = realloc(images->label, count * sizeof *label);
     if (label) images->label = label;
-    if (!name || !size || !label) return sgrad_fail(SGRAD_ENOMEM, "folder: no memory for the names of its files");
+    if (!name || !size || !label) return sgrad_log_error(SGRAD_ENOMEM, "folder: no memory for the names of its files");
     for (int64_t i = 0; i < walk->count; i++) {
         const int64_t to = images->count++;
         name[to] = sgrad_format("%s/%s", class_name, walk->image[i].name);
@@ -137,8 +140,8 @@ static int append(struct images *images, const char *class_name, int class, cons
     return 0;
 }
 
-/* Lists the images of all classes in PATH, one split; what else is there is counted BESIDE them. A class without images is an
- * error where ALL have to be there. */
+/* Lists the images of all classes in PATH, the folder of one split. Other files are counted in BESIDE. With ALL, a class without
+ * images is an error. */
 static int list_images(const struct folder *folder, const char *path, bool all, struct images *images,
                        struct sgrad_walk *beside) {
     int error = 0;
@@ -161,7 +164,7 @@ static void free_images(struct images *images) {
     free(images->label);
 }
 
-/* Classes that have images for training, and none here. */
+/* Warns of classes that have no images in this split. */
 static void tell_absent(const struct folder *folder, const struct images *images) {
     enum { FEW = 5 };
     char *list = NULL;
@@ -172,11 +175,11 @@ static void tell_absent(const struct folder *folder, const struct images *images
         if (i == first) sgrad__list_name(&list, &absent, FEW, true, folder->class_name[c]);
     }
     if (absent && sgrad_launched_rank() == 0)
-        sgrad_warn("folder: %s: has no image of %d of the %d classes: %s", folder->path, absent, folder->classes, list);
+        sgrad_log_warning("folder: %s: has no image of %d of the %d classes: %s", folder->path, absent, folder->classes, list);
     free(list);
 }
 
-/* Takes the images as the data set's samples. */
+/* Makes the images the samples of the data set, which then owns them. */
 static void take_images(struct sgrad_dataset *dataset, struct images *images) {
     struct folder *folder = dataset->state;
     for (int64_t i = 0; i < images->count; i++) {
@@ -191,7 +194,7 @@ static void take_images(struct sgrad_dataset *dataset, struct images *images) {
     *images = (struct images){ 0 };
 }
 
-/* Counts what lies beside the classes' folders. */
+/* Counts the files outside the folders of the classes, and those in hidden folders. */
 static int count_beside(struct folder *folder) {
     struct dirent **entry;
     const int entries = list(folder->path, NULL, &entry);
@@ -213,7 +216,7 @@ static int count_beside(struct folder *folder) {
 
 /* ---- images -------------------------------------------------------------------------------------------------------- */
 
-/* Parses sample I's file with one of the two functions below. */
+/* Maps the file of sample I and calls PARSE, one of the three functions below. */
 static int with_file(const struct folder *folder, int64_t i,
                      int (*parse)(const char *, const struct sgrad_map *, struct sgrad__image *), struct sgrad__image *image) {
     char *path = sgrad_format("%s/%s", folder->path, folder->file[i]);
@@ -242,32 +245,33 @@ static int decode_deep(const char *path, const struct sgrad_map *map, struct sgr
 static int odd_size(const struct sgrad_dataset *dataset, int64_t i, const struct sgrad__image *image) {
     const struct folder *folder = dataset->state;
     const int64_t *dim = dataset->field[0].shape.dim;
-    return sgrad_fail(SGRAD_ESHAPE, "folder: %s/%s: is %dx%d, others are %dx%d: folder:DIR,SIZE brings all to one size",
-                      folder->path, folder->file[i], image->width, image->height, (int)dim[1], (int)dim[0]);
+    return sgrad_log_error(SGRAD_ESHAPE, "folder: %s/%s: is %dx%d, others are %dx%d: folder:DIR,SIZE brings all to one size",
+                           folder->path, folder->file[i], image->width, image->height, (int)dim[1], (int)dim[0]);
 }
 
 static int find_header(const struct sgrad_dataset *dataset, int64_t i, struct sgrad__image *image) {
     return with_file(dataset->state, sgrad__dataset_kept(dataset, i), read_header, image);
 }
 
-/* Without a size that was asked for, images have that of the first, or, where images may be damaged, of the first whose header
- * can be read. Others are refused when they are read: not every rank opens every file at every start. */
+/* Sets the size of images. If it was not specified, it is that of the first image, or, if images may be damaged, of the first
+ * image with a readable header. An image of another size is an error only when it is read, because opening every file on every
+ * rank at every start would take too long. */
 static int find_size(struct sgrad_dataset *dataset) {
     const struct folder *folder = dataset->state;
     struct sgrad__image image = { .height = folder->side, .width = folder->side };
     char reason[1024];
     int error = folder->side ? 0 : SGRAD_EFORMAT;
     for (int64_t i = 0; i < dataset->count && error && folder->skips; i++) {
-        sgrad_hush(reason, sizeof reason);
+        sgrad_log_capture(reason, sizeof reason);
         error = find_header(dataset, i, &image);
-        sgrad_hush(NULL, 0);
+        sgrad_log_capture(NULL, 0);
     }
     if (error) SGRAD_TRY(find_header(dataset, 0, &image));
     dataset->field[0].shape = sgrad_shape(3, image.height, image.width, 3);
     return 0;
 }
 
-/* Both splits look at the training images, so that they agree. */
+/* Surveys the training images, for both splits, so that the splits have the same type. */
 static int look_at_some(const struct sgrad_dataset *dataset, struct sgrad__survey *survey) {
     const struct folder *folder = dataset->state;
     struct images images = { 0 };
@@ -283,7 +287,7 @@ static int look_at_some(const struct sgrad_dataset *dataset, struct sgrad__surve
     return error;
 }
 
-/* Pixels are deep where one image is; images are grey where all are. */
+/* Sets the type of pixels: deep if one surveyed image is. Disables the default augmentation if all are grey. */
 static int find_kind(struct sgrad_dataset *dataset) {
     struct folder *folder = dataset->state;
     struct sgrad__survey survey;
@@ -298,14 +302,14 @@ static int find_kind(struct sgrad_dataset *dataset) {
     return 0;
 }
 
-/* Warns once of further frames, and once of lower bits, that are not read. */
+/* Warns once of further frames, which are not read, and once of more than 8 bits per channel, which are rounded. */
 static void tell_unread(struct folder *folder, int64_t i, const struct sgrad__image *image) {
     if (image->animated && !atomic_exchange(&folder->told_more, true))
-        sgrad_warn("folder: %s/%s: has further pages or frames, of which the first is read, as of others like it", folder->path,
-                   folder->file[i]);
+        sgrad_log_warning("folder: %s/%s: has further pages or frames, of which the first is read, as of others like it",
+                          folder->path, folder->file[i]);
     if (image->deep && !folder->deep && !atomic_exchange(&folder->told_deep, true))
-        sgrad_warn("folder: %s/%s: has more than 8 bits a channel, which are rounded to 8, as of others like it: the "
-                   "images that were sampled, which decide, have not", folder->path, folder->file[i]);
+        sgrad_log_warning("folder: %s/%s: has more than 8 bits a channel, which are rounded to 8, as of others like it: the "
+                          "images that were sampled, which decide, have not", folder->path, folder->file[i]);
 }
 
 static int decode_sample(const struct sgrad_dataset *dataset, int64_t i, uint8_t *pixels) {
@@ -326,7 +330,7 @@ static int decode_sample(const struct sgrad_dataset *dataset, int64_t i, uint8_t
     return error;
 }
 
-/* Two threads may decode the same image; one of them keeps it. */
+/* Two threads may decode the same image; only one of the results is cached. */
 static int read_sample(const struct sgrad_dataset *dataset, int64_t i, void *const *data) {
     const struct folder *folder = dataset->state;
     const size_t size = sgrad_field_bytes(&dataset->field[0]);
@@ -346,7 +350,7 @@ static int read_sample(const struct sgrad_dataset *dataset, int64_t i, void *con
     return 0;
 }
 
-/* ---- images one by one ---------------------------------------------------------------------------------------------- */
+/* ---- single images -------------------------------------------------------------------------------------------------- */
 
 static char *name_sample(const struct sgrad_dataset *dataset, int64_t i) {
     const struct folder *folder = dataset->state;
@@ -374,19 +378,20 @@ static uint64_t stamp_sample(const struct sgrad_dataset *dataset, int64_t i) {
 
 /* ---- the reader ---------------------------------------------------------------------------------------------------- */
 
-/* "DIR" or "DIR,SIZE"; a comma that no number follows belongs to the folder's name. */
+/* Parses "DIR" or "DIR,SIZE". A comma that is not followed by a number belongs to the name of the folder. Sets folder->side and
+ * *ROOT, which the caller must free. SGRAD_EINVAL: SIZE is out of range. */
 static int parse_argument(const char *argument, struct folder *folder, char **root) {
     const char *comma = strrchr(argument, ',');
     const bool sized = comma && comma[1] && comma[1 + strspn(comma + 1, "0123456789")] == 0;
     const long side = sized ? strtol(comma + 1, NULL, 10) : folder->side;
     if (side < sized || side > SIDE_LIMIT)
-        return sgrad_fail(SGRAD_EINVAL, "data set folder:%s: the size must be 1 to %d", argument, SIDE_LIMIT);
+        return sgrad_log_error(SGRAD_EINVAL, "data set folder:%s: the size must be 1 to %d", argument, SIDE_LIMIT);
     folder->side = (int)side;
     *root = sgrad_format("%.*s", (int)(sized ? (size_t)(comma - argument) : strlen(argument)), argument);
     return 0;
 }
 
-/* Room for all images, or none. */
+/* Allocates the cache for all images, unless they exceed the limit. */
 static void make_room(struct sgrad_dataset *dataset) {
     struct folder *folder = dataset->state;
     const size_t machine = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE) / 4;
@@ -394,7 +399,7 @@ static void make_room(struct sgrad_dataset *dataset) {
     const size_t size = sgrad_field_bytes(&dataset->field[0]), files = (size_t)folder->files;
     if (size > limit / files) return;
     folder->kept = malloc(files * size);
-    folder->state = sgrad_alloc(files, sizeof *folder->state);
+    folder->state = sgrad_xcalloc(files, sizeof *folder->state);
 }
 
 static int measure(struct sgrad_dataset *dataset) {
@@ -410,7 +415,7 @@ static int open_split(struct sgrad_dataset *dataset, const char *root) {
     SGRAD_TRY(sgrad__folder_check("folder", root, WANTED));
     folder->path = sgrad_format("%s/%s", root, train ? "train" : "val");
     if (!is_folder(folder->path))
-        return sgrad_fail(SGRAD_EIO, "data set folder:%s: has no folder %s: " WANTED, root, train ? "train" : "val");
+        return sgrad_log_error(SGRAD_EIO, "data set folder:%s: has no folder %s: " WANTED, root, train ? "train" : "val");
     folder->trained = sgrad_format("%s/train", root);
     if (!is_folder(folder->trained)) strcpy(folder->trained + strlen(root), "/val");
     int error = list_classes(folder->trained, &folder->class_name, &folder->classes);
@@ -427,7 +432,7 @@ static int open_split(struct sgrad_dataset *dataset, const char *root) {
 }
 
 static int open_folder(struct sgrad_dataset *dataset, const char *argument, const struct sgrad_dataset_options *options) {
-    struct folder *folder = dataset->state = sgrad_alloc(1, sizeof *folder);
+    struct folder *folder = dataset->state = sgrad_xcalloc(1, sizeof *folder);
     char *root = NULL;
     folder->side = options->size;
     folder->memory = options->memory;
@@ -439,7 +444,7 @@ static int open_folder(struct sgrad_dataset *dataset, const char *argument, cons
     free(root);
     SGRAD_TRY(error);
     dataset->classes = folder->classes;
-    folder->shown = sgrad_alloc((size_t)folder->classes, sizeof *folder->shown);
+    folder->shown = sgrad_xcalloc((size_t)folder->classes, sizeof *folder->shown);
     for (int c = 0; c < folder->classes; c++) folder->shown[c] = sgrad__utf8_of(folder->class_name[c]);
     dataset->class_name = (const char *const *)folder->shown;
     dataset->full_scale = 255;

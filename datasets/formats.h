@@ -1,6 +1,7 @@
-/* formats.h: what the readers share: parsers of files in memory. The fuzz targets call the same functions.
+/* formats.h: common functions of the readers: parsers of files in memory, and helpers. The fuzz targets call the same functions.
  *
- * NAME is the file's, for messages. Results are set only on success. */
+ * NAME is the name of a file, for messages. Functions that return int return 0 or a negative error code, SGRAD_EFORMAT for a
+ * malformed file, unless their comment states otherwise. Results are set only on success. */
 #ifndef SGRAD_DATASETS_FORMATS_H
 #define SGRAD_DATASETS_FORMATS_H
 
@@ -12,7 +13,8 @@
 
 struct sgrad_dataset;
 
-/* idx (yann.lecun.com/exdb/mnist): an array of bytes, gzipped or not. RANK is the number of dimensions it must have. */
+/* Parses an idx file (yann.lecun.com/exdb/mnist): an array of bytes, with or without gzip compression. RANK is the required
+ * number of dimensions. */
 #define SGRAD__IDX_RANK 3
 struct sgrad__idx {
     int64_t dim[SGRAD__IDX_RANK], count; /* count: product of the dimensions, at least 1 */
@@ -20,40 +22,44 @@ struct sgrad__idx {
 };
 int sgrad__idx_parse(const char *name, const void *data, size_t size, int rank, struct sgrad__idx *idx);
 
-/* CIFAR-10's binary version: records of 3,073 bytes. PIXELS is (size / 3073,32,32,3), LABELS (size / 3073). */
+/* Parses a file of CIFAR-10's binary version: records of 3,073 bytes. PIXELS, (size / 3073,32,32,3), and LABELS, (size / 3073),
+ * are the caller's arrays. */
 int sgrad__cifar10_parse(const char *name, const void *data, size_t size, uint8_t *pixels, int32_t *labels);
 
-/* Tokens, with llm.c's header or without: the byte FROM which they lie to the end. *BYTES of a token, 2 or 4, are the header's;
- * without one they stay as they are. */
+/* Parses a file of tokens, with or without llm.c's header. *FROM is set to the byte at which the tokens begin; they extend to the
+ * end of the file. *BYTES, the size of a token, 2 or 4, is set from the header; without a header it is an input. */
 int sgrad__tokens_parse(const char *name, const void *data, size_t size, size_t *from, int *bytes);
 
-/* Lines of cells, all of as many columns. */
+/* A table: lines of cells, all with the same number of columns. */
 struct sgrad__csv {
     int columns;
     int64_t rows, cells;
-    bool headed;        /* row 0 has the titles of columns: sgrad__csv_head */
-    bool latin;         /* the file is no UTF-8: its bytes above 127 are taken for Latin-1 */
-    bool cut;           /* every line ends with a separator: the empty last column is left out */
-    char **cell, *text; /* (rows,columns), into the text */
-    int64_t *line;      /* of each row the number in the file, from 1 */
+    bool headed;        /* row 0 contains the titles of columns (csv_columns.c) */
+    bool latin;         /* the file is not UTF-8: bytes above 127 are decoded as Latin-1 */
+    bool cut;           /* every line ended with a separator: the empty last column was removed */
+    char **cell, *text; /* cell: (rows,columns), pointers to the text */
+    int64_t *line;      /* number in the file of the line of each row, from 1 */
 };
+/* Parses a table, with cells separated by commas, semicolons or tabs (RFC 4180). The caller must free it with sgrad__csv_free. */
 int sgrad__csv_parse(const char *name, const void *data, size_t size, struct sgrad__csv *csv);
 void sgrad__csv_free(struct sgrad__csv *csv);
-/* Is TEXT a decimal number that a float can hold, with nothing behind it? */
+/* Returns true if all of TEXT is a decimal number that a float can represent, and sets *NUMBER. */
 bool sgrad__csv_number(const char *text, double *number);
-/* Where TEXT is such a number but for a decimal comma, that with a point, free it; else NULL. And is it? */
+/* csv_point: if TEXT is such a number but with a decimal comma, returns it with a point, which the caller must free; else NULL.
+ * csv_comma: returns true if TEXT is such a number. */
 char *sgrad__csv_point(const char *text);
 bool sgrad__csv_comma(const char *text);
-/* Orders two such texts by their numbers: "1" and "1.0" are the same. */
+/* Compares two such texts by their values, for sorting: "1" and "1.0" are equal. */
 int sgrad__csv_order(const char *a, const char *b);
 
-/* Appends NAME, in quotes if QUOTED, to *LIST, which begins as NULL and is the caller's to free; counts it in *COUNT. After FEW
- * names an ellipsis ends the list. (origin.c) */
+/* Appends NAME, quoted if QUOTED is set, to *LIST, which is initially NULL and which the caller must free, and increments *COUNT.
+ * After FEW names, the list ends with an ellipsis. (origin.c) */
 void sgrad__list_name(char **list, int *count, int few, bool quoted, const char *name);
 
 /* ---- unused.c ---- */
 
-/* Warns of the classes of D that no one of COUNT training labels is; PATH has them, of a data set of KIND. */
+/* Logs a warning with the classes of D that none of COUNT training labels has. KIND and PATH: reader and file, for the
+ * message. */
 struct sgrad_dataset;
 void sgrad__warn_of_unused(const char *kind, const char *path, const int32_t *label, int64_t count,
                            const struct sgrad_dataset *d);
@@ -61,109 +67,118 @@ void sgrad__warn_of_unused(const char *kind, const char *path, const int32_t *la
 /* ---- unicode.c ---- */
 
 bool sgrad__is_utf8(const void *data, size_t size);
-/* Are DATA UTF-8 without control characters? The last character may be cut off. */
+/* Returns true if DATA are UTF-8 without control characters, except tabs and line ends. The last character may be incomplete. */
 bool sgrad__is_text(const void *data, size_t size);
-/* Puts a letter of Latin-1 to TO, as UTF-8, of one byte or two; returns what follows it. */
+/* Writes a Latin-1 character to TO as UTF-8, in one or two bytes. Returns the address after it. */
 char *sgrad__put_latin(unsigned char byte, char *to);
-/* TEXT, if it is UTF-8, else as if it were Latin-1; free it. */
+/* Returns a copy of TEXT, converted from Latin-1 if it is not UTF-8. The caller must free it. */
 char *sgrad__utf8_of(const char *text);
 
-/* How features are normalised: ORIGIN's mean and population deviation, of COUNT samples whose number I is NUMBER(OF, I). The
- * deviation of what never changes is 1. ORIGIN has features and groups. */
+/* Computes the normalisation of features: sets mean and deviation (population standard deviation) of ORIGIN, whose features and
+ * groups must be set, from COUNT samples. NUMBER(OF, I) returns their number I, counted over all samples. The deviation of a
+ * constant number is 1. */
 struct sgrad_origin;
 struct sgrad_dataset;
 void sgrad__features_measure(struct sgrad_origin *origin, int64_t count, double (*number)(const void *of, int64_t i),
                              const void *of);
-double sgrad__feature(const struct sgrad_origin *origin, int64_t i, double number);     /* number I of a sample, normalised */
-/* Groups of features of SHAPE: each number its own; of three dimensions and more, and of very many, each channel. */
+double sgrad__feature(const struct sgrad_origin *origin, int64_t i, double number);     /* normalises number I of a sample */
+/* Returns the number of groups of features that are normalised together, for samples of SHAPE: each number is a group; with three
+ * or more dimensions, or more than 65,536 numbers, each channel is one. */
 int64_t sgrad__feature_groups(const struct sgrad_shape *shape);
 
+/* Returns a deep copy. The caller must free it with sgrad_origin_free. */
 struct sgrad_origin *sgrad__origin_copy(const struct sgrad_origin *origin);
-char *sgrad__class_name(const char *const *name, int class);        /* that, or its number; free it */
-/* Numbers the labels of DATASET, which messages call DATA, as ORIGIN does. EVERY: unknown classes make it unlabelled, with a
- * warning. */
+/* Returns the name of CLASS; its number if NAME is NULL. The caller must free it. */
+char *sgrad__class_name(const char *const *name, int class);
+/* Renumbers the labels of DATASET, DATA in messages, as ORIGIN numbers its classes. SGRAD_EFORMAT: a class is unknown to ORIGIN;
+ * with EVERY set, this is a warning and makes the data set unlabelled. */
 int sgrad__origin_match(struct sgrad_dataset *dataset, const char *data, const struct sgrad_origin *origin, bool every);
 
-/* A file of NumPy's: COUNT numbers of so many BYTES, of KIND 'u', 'i', 'b' or 'f', at DATA within the file. */
+/* A NumPy array: COUNT numbers of BYTES bytes each, of KIND 'u' (unsigned), 'i' (signed), 'b' (boolean) or 'f' (floating-point).
+ * DATA points into the file. */
 struct sgrad__npy {
     char kind;
-    bool high_first;    /* the upper byte of a number comes first */
-    bool fortran;       /* the first dimension changes fastest */
+    bool high_first;    /* big-endian */
+    bool fortran;       /* Fortran order: the first dimension changes fastest */
     int bytes;
     int64_t count;
     struct sgrad_shape shape;
     const unsigned char *data;
 };
 int sgrad__npy_parse(const char *name, const void *data, size_t size, struct sgrad__npy *npy);
-double sgrad__npy_number(const struct sgrad__npy *npy, int64_t i);      /* number I in C's order, whatever the file's */
+double sgrad__npy_number(const struct sgrad__npy *npy, int64_t i);      /* number I in C order, in either order of the file */
 
-/* The BYTES of a zip archive's MEMBER, stored or deflated, whose check sum is right; the caller frees *CONTENT. */
+/* Reads MEMBER of a zip archive, stored or deflated, and verifies its checksum. The caller must free *CONTENT, of *BYTES bytes.
+ * SGRAD_EFORMAT, SGRAD_ENOMEM. */
 int sgrad__zip_read(const char *name, const void *data, size_t size, const char *member, void **content, size_t *bytes);
-bool sgrad__zip_has(const void *data, size_t size, const char *member);     /* false where it is no archive, too */
+bool sgrad__zip_has(const void *data, size_t size, const char *member);     /* false also if it is not an archive */
 
-/* ---- images: image.c; a format is one file of datasets/images/ and one line of datasets/images.def ---------------- */
+/* ---- images: image.c. Each format is one file of datasets/images/ and one line of datasets/images.def ------------- */
 
-/* An image as RGB: grey is repeated in all three; of transparency the colour is taken as it is stored. */
+/* An RGB image. Grey is repeated in all three channels. Of transparent pixels, the stored colour is used. */
 struct sgrad__image {
     int height, width;
-    bool grey;       /* the file has no colours */
-    bool deep;       /* it has more than 8 bits a channel */
-    bool animated;   /* it has further images */
-    uint8_t *rgb;    /* (height,width,3), 0 to 255, or */
-    uint16_t *rgb16; /* 0 to 65535; the other is NULL; the caller frees both */
+    bool grey;       /* the file is greyscale */
+    bool deep;       /* the file has more than 8 bits per channel */
+    bool animated;   /* the file has further images */
+    uint8_t *rgb;    /* (height,width,3), 0 to 255; NULL if rgb16 is used; the caller frees it */
+    uint16_t *rgb16; /* (height,width,3), 0 to 65535; NULL if rgb is used; the caller frees it */
 };
 struct sgrad__image_format {
     const char *name, *endings;                         /* "JPEG", ".jpg .jpeg" */
-    bool (*is)(const unsigned char *data, size_t size); /* by the first bytes */
-    /* As deep as the file is; without PIXELS both are NULL. */
+    bool (*is)(const unsigned char *data, size_t size); /* checks the first bytes */
+    /* Decodes to rgb, or to rgb16 if the file has more than 8 bits per channel. Without PIXELS, both are NULL. */
     int (*read)(const char *name, const void *data, size_t size, bool pixels, struct sgrad__image *image);
 };
-/* Has the name of a file an ending of any format, in capital letters or small ones? */
+/* Returns true if the name of a file ends with the extension of a format, in upper or lower case. */
 bool sgrad__image_is_named(const char *name);
-/* All endings: ".jpg, .jpeg, …"; free it. */
+/* Returns all extensions: ".jpg, .jpeg, …". The caller must free it. */
 char *sgrad__image_endings(void);
-/* Finds the format by the first bytes. Without pixels; as rgb, whatever the file has; as rgb16. SGRAD_EFORMAT: the file is
- * damaged, or of no known format, or of one that this build has no library for. */
+/* These functions select the format by the first bytes. header reads no pixels; decode sets rgb, and decode_deep rgb16, for files
+ * of any depth. SGRAD_EFORMAT: the file is damaged, of an unknown format, or of one whose library this build does not have. */
 int sgrad__image_header(const char *name, const void *data, size_t size, struct sgrad__image *image);
 int sgrad__image_decode(const char *name, const void *data, size_t size, struct sgrad__image *image);
 int sgrad__image_decode_deep(const char *name, const void *data, size_t size, struct sgrad__image *image);
 
-/* raster.c: parts that formats share. */
+/* raster.c: functions that several formats use. */
 #define SGRAD__SIDE_LIMIT 65535
-/* Before anything is allocated: SGRAD_EFORMAT where sides are out of range, or the file cannot hold more than MOST pixels. */
+/* Must be called before memory for pixels is allocated. SGRAD_EFORMAT: a side or the number of pixels is out of range, or the
+ * file, which can contain at most MOST pixels, is too short. */
 int sgrad__image_check_size(const char *format, const char *name, uint64_t width, uint64_t height, uint64_t most);
-/* Turns and mirrors the image, with or without pixels, from TIFF's and EXIF's ORIENTATION, 1 to 8, to upright; others change
- * nothing. */
+/* Rotates and mirrors the image, with or without pixels, to upright, from an ORIENTATION of TIFF or EXIF, 1 to 8. Other values
+ * have no effect. */
 void sgrad__image_orient(struct sgrad__image *image, int orientation);
-/* Cyan, magenta, yellow and black, 0 to MOST, to red, green and blue of the same range, as Pillow converts CMYK. */
+/* Converts cyan, magenta, yellow and black, 0 to MOST, to red, green and blue of the same range, as Pillow converts CMYK. */
 void sgrad__image_of_inks(const uint16_t ink[4], unsigned most, uint16_t rgb[3]);
 
 /* ---- survey.c ---- */
 
 struct sgrad__survey {
-    int64_t images, coloured, deep;     /* headers that could be read; images with colours; with more than 8 bits a channel */
+    int64_t images, coloured, deep;     /* readable headers; of these, images with colours; with more than 8 bits per channel */
 };
-/* Reads headers of a sample of COUNT images, NAMEs in FOLDER: the same sample whenever the list is the same. */
+/* Reads the headers of a sample of COUNT images, NAME, in FOLDER. The sample depends only on the list of names. */
 void sgrad__survey(const char *folder, char *const *name, int64_t count, struct sgrad__survey *survey);
 
-/* Scales the image until its shorter side is SIDE, and cuts SIDE x SIDE from its centre. TO is (side,side,3), U8 or, of rgb16,
- * U16. */
+/* Scales the image until its shorter side is SIDE, and crops SIDE x SIDE pixels from its centre. TO is (side,side,3), of U8, or
+ * of U16 if the image has rgb16. */
 void sgrad__image_fit(const struct sgrad__image *image, int side, void *to);
 
-/* Is PATH, the argument of a reader of KIND, a folder that is there? Else WANTED says what it should be. */
+/* Returns 0 if PATH, the argument of reader KIND, is an existing folder. Else returns SGRAD_EIO, and logs WANTED, the expected
+ * argument. */
 int sgrad__folder_check(const char *kind, const char *path, const char *wanted);
 
-/* The number that the reader knows sample INDEX by. */
+/* Returns the index in the reader of sample INDEX. */
 int64_t sgrad__dataset_kept(const struct sgrad_dataset *dataset, int64_t index);
-/* Leaves out the samples that FILE lists. */
+/* Leaves out the samples that FILE lists. SGRAD_EIO: FILE cannot be read. SGRAD_EFORMAT: a line names no sample, or no sample
+ * would be left. */
 int sgrad__dataset_exclude(struct sgrad_dataset *dataset, const char *file);
-/* Reads all samples; REASON[i] of each that cannot be read is set to the message, which is not printed; the caller frees it.
- * Errors other than SGRAD_EIO and SGRAD_EFORMAT are errors. */
+/* Reads all samples, unless they are in memory or computed. For each sample that cannot be read, REASON[i] is set to the message,
+ * which is not logged and which the caller must free. Errors other than SGRAD_EIO and SGRAD_EFORMAT are returned. */
 int sgrad__dataset_find_damaged(const struct sgrad_dataset *dataset, char **reason);
-/* Leaves out the samples with OUT[i] set. SGRAD_EFORMAT: none would stay. */
+/* Leaves out the samples with OUT[i] set, as damaged ones. SGRAD_EFORMAT: no sample would be left. */
 int sgrad__dataset_leave_out(struct sgrad_dataset *dataset, const bool *out);
 
-/* Continues HASH over more bytes. */
+/* Returns HASH, a fingerprint, extended by SIZE bytes. */
 uint64_t sgrad__fingerprint_add(uint64_t hash, const void *data, size_t size);
 
 #endif

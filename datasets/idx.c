@@ -1,15 +1,15 @@
-/* idx.c: MNIST and everything distributed like it (yann.lecun.com/exdb/mnist).
+/* idx.c: the reader of MNIST and of other data sets in the same format (yann.lecun.com/exdb/mnist).
  *
- * A file is an array of bytes, all numbers big-endian:
+ * A file is an array of bytes. All numbers are big-endian:
  *
  *     byte 0  1  2     3     4      8                4 + 4 rank
  *          | 0  0  type rank | dim 0 | dim 1 | …     | elements, the last index fastest      type 8: unsigned byte
  *
- * DIR holds train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte, each
- * plain or with .gz; "train-images.idx3-ubyte" is understood too. Nothing in the files says how many classes there are:
- * one more than the largest label of the training split.
+ * DIR contains train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, each with or
+ * without the extension .gz. The spelling "train-images.idx3-ubyte" is accepted, too. The files do not state the number of
+ * classes: it is one more than the largest label of the training split.
  *
- * Limits: grey images; 16 GiB a file. */
+ * Limits: grey images; 16 GiB per file. */
 #include "config.h"
 #include "datasets/datasets.h"
 #include "datasets/formats.h"
@@ -22,22 +22,22 @@
 
 #define FILE_LIMIT    ((uint64_t)1 << 34)
 #define SIDE_LIMIT    65535
-#define DEFLATE_RATIO 1032 /* deflate expands a byte to at most so many (zlib.net/zlib_tech.html) */
+#define DEFLATE_RATIO 1032 /* maximum expansion by deflate (zlib.net/zlib_tech.html) */
 
-/* ---- the bytes of a file, gzipped or not ------------------------------------------------------------------------ */
+/* ---- the bytes of a file, with or without gzip ------------------------------------------------------------------ */
 
 struct source {
-    const unsigned char *next; /* in the file */
+    const unsigned char *next; /* next byte in the file */
     size_t left;
     bool gzipped, ended;
     z_stream z;
-    const char *damage; /* what is wrong with the compressed data, or NULL */
+    const char *damage; /* error in the compressed data, or NULL */
 };
 
 static int source_open(struct source *source, const char *name, const unsigned char *data, size_t size) {
     *source = (struct source){ .next = data, .left = size, .gzipped = size >= 2 && data[0] == 0x1f && data[1] == 0x8b };
     if (source->gzipped && inflateInit2(&source->z, 16 + MAX_WBITS) != Z_OK)
-        return sgrad_fail(SGRAD_ENOMEM, "idx: %s: zlib cannot start", name);
+        return sgrad_log_error(SGRAD_ENOMEM, "idx: %s: zlib cannot start", name);
     return 0;
 }
 
@@ -45,7 +45,8 @@ static void source_close(struct source *source) {
     if (source->gzipped) inflateEnd(&source->z);
 }
 
-/* zlib counts in 32 bits, so files and results are fed to it in pieces. A gzip file may have several members. */
+/* Decompresses up to N bytes. zlib counts in 32 bits, so input and output are passed in chunks. A gzip file may have several
+ * members. */
 static size_t inflate_some(struct source *source, unsigned char *to, size_t n) {
     z_stream *z = &source->z;
     size_t got = 0;
@@ -73,7 +74,7 @@ static size_t inflate_some(struct source *source, unsigned char *to, size_t n) {
     return got;
 }
 
-/* Moves up to N bytes; fewer where the file ends or is damaged. */
+/* Copies up to N bytes to TO. Returns their number, which is less than N if the file ends or is damaged. */
 static size_t source_take(struct source *source, void *to, size_t n) {
     if (source->gzipped) return inflate_some(source, to, n);
     if (n > source->left) n = source->left;
@@ -86,28 +87,30 @@ static size_t source_take(struct source *source, void *to, size_t n) {
 /* ---- the format -------------------------------------------------------------------------------------------------- */
 
 static int truncated(const struct source *source, const char *name, size_t at, uint64_t promised) {
-    if (source->damage) return sgrad_fail(SGRAD_EFORMAT, "idx: %s: byte %zu of what it unpacks to: %s", name, at, source->damage);
-    return sgrad_fail(SGRAD_EFORMAT, "idx: %s: byte %zu: ends early: %llu bytes belong there", name, at,
-                      (unsigned long long)promised);
+    if (source->damage)
+        return sgrad_log_error(SGRAD_EFORMAT, "idx: %s: byte %zu of what it unpacks to: %s", name, at, source->damage);
+    return sgrad_log_error(SGRAD_EFORMAT, "idx: %s: byte %zu: ends early: %llu bytes belong there", name, at,
+                           (unsigned long long)promised);
 }
 
-/* Leaves the source at the first element. */
+/* Parses the header. SOURCE is then at the first element. SGRAD_EFORMAT. */
 static int parse_header(struct source *source, const char *name, size_t size, int rank, struct sgrad__idx *idx) {
     unsigned char header[4 + 4 * SGRAD__IDX_RANK];
     const size_t length = 4 + 4 * (size_t)rank;
     size_t got = source_take(source, header, length);
     if (got < length) return truncated(source, name, got, length);
     if (header[0] || header[1] || header[2] != 8 || header[3] != rank)
-        return sgrad_fail(SGRAD_EFORMAT,
-                          "idx: %s: byte 0: %02x %02x %02x %02x where 00 00 08 %02x begins an array of bytes in %d %s", name,
-                          header[0], header[1], header[2], header[3], rank, rank, sgrad_plural(rank, "dimension", "dimensions"));
+        return sgrad_log_error(
+            SGRAD_EFORMAT, "idx: %s: byte 0: %02x %02x %02x %02x where 00 00 08 %02x begins an array of bytes in %d %s", name,
+            header[0], header[1], header[2], header[3], rank, rank, sgrad_plural(rank, "dimension", "dimensions"));
     uint64_t count = 1;
     for (int i = 0; i < rank; i++) {
         const unsigned char *b = header + 4 + 4 * i;
         const uint32_t dim = (uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | b[3];
         if (dim == 0 || (i > 0 && dim > SIDE_LIMIT) || __builtin_mul_overflow(count, dim, &count) || count > FILE_LIMIT)
-            return sgrad_fail(SGRAD_EFORMAT, "idx: %s: byte %d: dimension %d is %u: an image has sides of 1 to %d, a file 16 GiB",
-                              name, 4 + 4 * i, i, dim, SIDE_LIMIT);
+            return sgrad_log_error(SGRAD_EFORMAT,
+                                   "idx: %s: byte %d: dimension %d is %u: an image has sides of 1 to %d, a file 16 GiB", name,
+                                   4 + 4 * i, i, dim, SIDE_LIMIT);
         idx->dim[i] = dim;
     }
     if (count > (source->gzipped ? (uint64_t)size * DEFLATE_RATIO : source->left))
@@ -119,13 +122,13 @@ static int parse_header(struct source *source, const char *name, size_t size, in
 static int parse_elements(struct source *source, const char *name, int rank, struct sgrad__idx *idx) {
     const size_t count = (size_t)idx->count, header = 4 + 4 * (size_t)rank;
     idx->data = malloc(count);
-    if (!idx->data) return sgrad_fail(SGRAD_ENOMEM, "idx: %s: no memory for %zu bytes", name, count);
+    if (!idx->data) return sgrad_log_error(SGRAD_ENOMEM, "idx: %s: no memory for %zu bytes", name, count);
     size_t got = source_take(source, idx->data, count);
     if (got < count) return truncated(source, name, header + got, header + count);
     unsigned char more;
     if (source_take(source, &more, 1))
-        return sgrad_fail(SGRAD_EFORMAT, "idx: %s: byte %zu: goes on after its last element", name, header + count);
-    if (source->damage) return truncated(source, name, header + count, header + count); /* the check sum comes last */
+        return sgrad_log_error(SGRAD_EFORMAT, "idx: %s: byte %zu: goes on after its last element", name, header + count);
+    if (source->damage) return truncated(source, name, header + count, header + count); /* the checksum comes last */
     return 0;
 }
 
@@ -149,7 +152,8 @@ int sgrad__idx_parse(const char *name, const void *data, size_t size, int rank, 
     "idx:DIR names the folder of train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and "                  \
     "t10k-labels-idx1-ubyte"
 
-/* The path of the file of WHAT ("images", "labels"), in whichever spelling is there; NULL: in none. */
+/* Returns the path of the file of WHAT ("images", "labels") in the first spelling that exists; NULL: none exists. The caller must
+ * free it. */
 static char *find(const char *folder, enum sgrad_split split, const char *what, int rank) {
     const char *prefix = split == SGRAD_TRAIN ? "train" : "t10k";
     for (int i = 0; i < 4; i++) {
@@ -160,13 +164,13 @@ static char *find(const char *folder, enum sgrad_split split, const char *what, 
     return NULL;
 }
 
-/* Parses the file of WHAT; *path, which the caller frees, is where it was. */
+/* Parses the file of WHAT. *PATH is set to its path, which the caller must free, also after an error. */
 static int load(const char *folder, enum sgrad_split split, const char *what, int rank, struct sgrad__idx *idx, char **path) {
     struct sgrad_map map;
     *path = find(folder, split, what, rank);
     if (!*path)
-        return sgrad_fail(SGRAD_EIO, "data set idx:%s: has no %s-%s-idx%d-ubyte, plain or .gz: " WANTED, folder,
-                          split == SGRAD_TRAIN ? "train" : "t10k", what, rank);
+        return sgrad_log_error(SGRAD_EIO, "data set idx:%s: has no %s-%s-idx%d-ubyte, plain or .gz: " WANTED, folder,
+                               split == SGRAD_TRAIN ? "train" : "t10k", what, rank);
     SGRAD_TRY(sgrad_map_open(*path, FILE_LIMIT + 16, &map));
     int error = sgrad__idx_parse(*path, map.data, map.size, rank, idx);
     sgrad_map_close(&map);
@@ -180,7 +184,7 @@ static int largest(const struct sgrad__idx *idx) {
     return most;
 }
 
-/* The number of classes is the training split's word, where that is there. */
+/* Sets *CLASSES by the labels of the training split, if its file exists. */
 static int count_classes(const char *folder, int *classes) {
     char *path = find(folder, SGRAD_TRAIN, "labels", 1);
     if (!path) return 0;
@@ -195,15 +199,15 @@ static int count_classes(const char *folder, int *classes) {
 
 static int take_labels(struct sgrad_dataset *dataset, const struct sgrad__idx *labels, const char *path) {
     if (labels->count != dataset->count)
-        return sgrad_fail(SGRAD_EFORMAT, "idx: %s: byte 4: %lld %s for %lld %s", path, (long long)labels->count,
-                          sgrad_plural(labels->count, "label", "labels"), (long long)dataset->count,
-                          sgrad_plural(dataset->count, "image", "images"));
-    int32_t *label = sgrad_alloc((size_t)labels->count, sizeof *label);
+        return sgrad_log_error(SGRAD_EFORMAT, "idx: %s: byte 4: %lld %s for %lld %s", path, (long long)labels->count,
+                               sgrad_plural(labels->count, "label", "labels"), (long long)dataset->count,
+                               sgrad_plural(dataset->count, "image", "images"));
+    int32_t *label = sgrad_xcalloc((size_t)labels->count, sizeof *label);
     dataset->field[1] = (struct sgrad_field){ "label", SGRAD_I32, { 0 }, label };
     for (int64_t i = 0; i < labels->count; i++) {
         if (labels->data[i] >= dataset->classes)
-            return sgrad_fail(SGRAD_EFORMAT, "idx: %s: byte %lld: record %lld has label %d, there are %d classes", path,
-                              (long long)i + 8, (long long)i, labels->data[i], dataset->classes);
+            return sgrad_log_error(SGRAD_EFORMAT, "idx: %s: byte %lld: record %lld has label %d, there are %d classes", path,
+                                   (long long)i + 8, (long long)i, labels->data[i], dataset->classes);
         label[i] = labels->data[i];
     }
     return 0;

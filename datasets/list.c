@@ -1,4 +1,4 @@
-/* list.c: every reader of data sets and every augmentation, as datasets.def and augmentations.def list them. */
+/* list.c: tables of all readers of data sets and all augmentations, generated from datasets.def and augmentations.def. */
 #include "datasets/datasets.h"
 
 #define SGRAD_READER(name) extern const struct sgrad_reader sgrad_##name##_reader;

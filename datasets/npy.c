@@ -1,13 +1,13 @@
-/* npy.c: NumPy's arrays (npy_array.c): x_train.npy, y_train.npy, x_test.npy and y_test.npy of a folder, or
- * of an archive, as numpy.savez(FILE, x_train=…, …) makes it (zip.c).
+/* npy.c: the reader of NumPy arrays (npy_array.c): x_train.npy, y_train.npy, x_test.npy and y_test.npy in a folder, or in an
+ * archive that numpy.savez(FILE, x_train=…, …) wrote (zip.c).
  *
  *     x  uint8 (N,H,W) or (N,H,W,C)      images
  *        any other (N,…)                 features, F32 (…), normalised by the training samples (features.c)
- *     y  whole (N) or (N,1), from 0      classes
- *        (N,k), one 1 in each row        classes: one-hot rows; all else are 0
- *        whole (N,H,W) or (N,H,W,1)      of images: classes of their pixels, or 0 and 255, which are classes 0 and 1: a sample
- *                                        is a volume of one slice, (1,H,W,C) and (1,H,W)
- *        any other (N) or (N,k)          numbers to be said */
+ *     y  integers (N) or (N,1), from 0   classes
+ *        (N,k), one 1 in each row        classes: one-hot rows; all other numbers are 0
+ *        integers (N,H,W) or (N,H,W,1)   with images: classes of their pixels, or 0 and 255, which are classes 0 and 1; a sample
+ *                                        is then a volume of one slice, (1,H,W,C) and (1,H,W)
+ *        any other (N) or (N,k)          numbers to predict */
 #include "config.h"
 #include "datasets/datasets.h"
 #include "datasets/formats.h"
@@ -22,13 +22,13 @@
 #define WANTED "npy:PATH names a folder with x_train.npy, y_train.npy, x_test.npy and y_test.npy, or an .npz with these"
 enum { CLASSES_LIMIT = 1 << 20 };
 
-/* ---- where arrays are ------------------------------------------------------------------------------------------------ */
+/* ---- location of the arrays ------------------------------------------------------------------------------------------ */
 
-/* A folder, or, where there is a map, an archive's file. */
+/* A folder, or, if ARCHIVE is mapped, an archive. */
 struct place {
     char *path;
     struct sgrad_map archive;
-    bool classes, numbers;      /* as the argument wants y to be taken; neither: as it looks */
+    bool classes, numbers;      /* read y as classes, as numbers; both false: by its values */
 };
 
 static int open_place(const char *argument, struct place *place) {
@@ -55,11 +55,11 @@ static bool has_array(const struct place *place, const char *name) {
     return has;
 }
 
-/* One of them. */
+/* One array. */
 struct array {
     char *path;
-    struct sgrad_map map;       /* of its own file */
-    void *member;               /* of an archive */
+    struct sgrad_map map;       /* its file, in a folder */
+    void *member;               /* its content, in an archive */
     struct sgrad__npy is;
 };
 
@@ -81,7 +81,7 @@ static int open_file(const struct place *place, const char *name, struct array *
 static int open_array(const struct place *place, const char *name, struct array *a) {
     SGRAD_TRY(place->archive.data ? open_member(place, name, a) : open_file(place, name, a));
     if (a->is.shape.rank && a->is.shape.dim[0] > 0 && a->is.count > 0) return 0;
-    return sgrad_fail(SGRAD_EFORMAT, "npy: %s: has no samples", a->path);
+    return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: has no samples", a->path);
 }
 
 static void close_array(struct array *a) {
@@ -90,7 +90,7 @@ static void close_array(struct array *a) {
     free(a->path);
 }
 
-/* The dimensions behind the first. */
+/* Returns the shape of one sample: the dimensions after the first. */
 static struct sgrad_shape of_one(const struct sgrad_shape *shape) {
     struct sgrad_shape one = { .rank = shape->rank - 1 };
     for (int i = 0; i < one.rank; i++) one.dim[i] = shape->dim[i + 1];
@@ -112,63 +112,65 @@ static int check_features(const struct array *x) {
     for (int64_t i = 0; i < x->is.count; i++) {
         const double number = sgrad__npy_number(&x->is, i);
         if (!isfinite((float)number))
-            return sgrad_fail(SGRAD_EFORMAT, "npy: %s: sample %lld, number %lld, both from 0, is %g: features are finite numbers",
-                              x->path, (long long)(i / each), (long long)(i % each), number);
+            return sgrad_log_error(SGRAD_EFORMAT,
+                                   "npy: %s: sample %lld, number %lld, both from 0, is %g: features are finite numbers", x->path,
+                                   (long long)(i / each), (long long)(i % each), number);
     }
     return 0;
 }
 
-/* Three numbers for the colours, and then as many rows as columns: most networks elsewhere have channels first. */
+/* Warns of samples that seem to have channels first, as in many other frameworks: 1 or 3 channels, then two equal sides. */
 static void warn_of_channels(const struct sgrad_dataset *d, const struct array *x, const struct sgrad_origin *trained) {
     const struct sgrad_shape one = of_one(&x->is.shape);
     const int64_t *dim = one.dim;
     char text[SGRAD_SHAPE_TEXT];
     if (d->split == SGRAD_TRAIN && !trained && one.rank == 3 && (dim[0] == 1 || dim[0] == 3) && dim[1] == dim[2] &&
         dim[1] > dim[0] && sgrad_launched_rank() == 0)
-        sgrad_warn("npy: %s: samples of %s are taken as (height,width,channels): where channels come first, transpose them",
-                   x->path, sgrad_shape_text(&one, text));
+        sgrad_log_warning(
+            "npy: %s: samples of %s are taken as (height,width,channels): where channels come first, transpose them", x->path,
+            sgrad_shape_text(&one, text));
 }
 
-/* TRAIN: the training samples, by which features are normalised, unless TRAINED knows how. */
+/* Normalises the features of X by the training samples TRAIN, or as TRAINED describes, if it has features. */
 static int fill_features(struct sgrad_dataset *d, const struct array *x, const struct array *train,
                          const struct sgrad_origin *trained) {
     struct sgrad_shape one = of_one(&x->is.shape);
     char text[2][SGRAD_SHAPE_TEXT];
     if (!one.rank) one = sgrad_shape(1, 1);
-    if (one.rank == SGRAD_MAX_RANK) return sgrad_fail(SGRAD_EFORMAT, "npy: %s: has too many dimensions", x->path);
+    if (one.rank == SGRAD_MAX_RANK) return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: has too many dimensions", x->path);
     const int64_t features = sgrad_shape_count(&one);
     if (trained && trained->features && trained->features != features)
-        return sgrad_fail(SGRAD_EFORMAT, "npy: %s: has %lld %s a sample, the run's data have %lld", x->path, (long long)features,
-                          sgrad_plural(features, "number", "numbers"), (long long)trained->features);
+        return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: has %lld %s a sample, the run's data have %lld", x->path,
+                               (long long)features, sgrad_plural(features, "number", "numbers"), (long long)trained->features);
     if (trained && trained->shape.rank && !sgrad_shape_equal(&trained->shape, &one))
-        return sgrad_fail(SGRAD_EFORMAT, "npy: %s: has samples of %s, the run's data have samples of %s", x->path,
-                          sgrad_shape_text(&one, text[0]), sgrad_shape_text(&trained->shape, text[1]));
+        return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: has samples of %s, the run's data have samples of %s", x->path,
+                               sgrad_shape_text(&one, text[0]), sgrad_shape_text(&trained->shape, text[1]));
     SGRAD_TRY(check_features(x));
     if (trained && trained->features) d->origin = sgrad__origin_copy(trained);
     else {
         SGRAD_TRY(check_features(train));
-        d->origin = sgrad_alloc(1, sizeof *d->origin);
+        d->origin = sgrad_xcalloc(1, sizeof *d->origin);
         d->origin->features = features;
         d->origin->shape = one;
-        d->origin->groups = trained ? 0 : sgrad__feature_groups(&one);     /* an old run took them as they are */
+        d->origin->groups = trained ? 0 : sgrad__feature_groups(&one);     /* old runs did not normalise */
         if (!trained) sgrad__features_measure(d->origin, train->is.shape.dim[0], number_at, &train->is);
     }
-    float *to = sgrad_alloc((size_t)x->is.count, sizeof *to);
+    float *to = sgrad_xcalloc((size_t)x->is.count, sizeof *to);
     for (int64_t i = 0; i < x->is.count; i++) to[i] = (float)sgrad__feature(d->origin, i, sgrad__npy_number(&x->is, i));
     d->field[0] = (struct sgrad_field){ "features", SGRAD_F32, one, to };
     return 0;
 }
 
-/* With a channel, and, of images whose pixels have classes, as one slice. */
+/* Adds a dimension of one channel to (H,W), and, with masks, a dimension of one slice. */
 static int fill_images(struct sgrad_dataset *d, const struct array *x, bool masks) {
     const struct sgrad__npy *npy = &x->is;
     struct sgrad_shape one = of_one(&npy->shape);
     char text[SGRAD_SHAPE_TEXT];
     if (one.rank == 2) one.dim[one.rank++] = 1;
     if (one.dim[2] > SGRAD_MAX_CHANNELS)
-        return sgrad_fail(SGRAD_EFORMAT, "npy: %s: images of %s: takes (H,W,C) of %d channels at most, channels last", x->path,
-                          sgrad_shape_text(&one, text), SGRAD_MAX_CHANNELS);
-    uint8_t *pixels = sgrad_alloc((size_t)npy->count, 1);
+        return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: images of %s: takes (H,W,C) of %d channels at most, channels last",
+                               x->path, sgrad_shape_text(&one, text), SGRAD_MAX_CHANNELS);
+    uint8_t *pixels = sgrad_xcalloc((size_t)npy->count, 1);
     for (int64_t i = 0; i < npy->count && npy->fortran; i++) pixels[i] = (uint8_t)sgrad__npy_number(npy, i);
     if (!npy->fortran) memcpy(pixels, npy->data, (size_t)npy->count);
     if (masks) one = sgrad_shape(4, 1, (int)one.dim[0], (int)one.dim[1], (int)one.dim[2]);
@@ -181,7 +183,7 @@ static int fill_images(struct sgrad_dataset *d, const struct array *x, bool mask
 
 enum meaning { NUMBERS, CLASSES, ONE_HOT, MASKS, BINARY };
 
-/* Numbers of a row (N,k), which may be (N,1,k) or (N,k,1), too; 0: it is no row. */
+/* Returns k if a sample of Y is a row of k numbers: (N,k), (N,1,k) or (N,k,1); 0: it is not a row. */
 static int64_t columns_of(const struct sgrad__npy *y) {
     int64_t columns = 1;
     for (int d = 1; d < y->shape.rank; d++) {
@@ -191,7 +193,7 @@ static int64_t columns_of(const struct sgrad__npy *y) {
     return columns;
 }
 
-/* Has each row one 1, and otherwise 0? */
+/* Returns true if each row has one 1, and its other numbers are 0. */
 static bool is_one_hot(const struct sgrad__npy *y) {
     const int64_t columns = columns_of(y);
     bool is = columns > 1;
@@ -207,7 +209,7 @@ static bool is_one_hot(const struct sgrad__npy *y) {
     return is;
 }
 
-/* Is each pixel 0 or 255? *SOME: one is 255. */
+/* Returns true if each pixel is 0 or 255. Sets *SOME to true if one is 255. */
 static bool is_binary(const struct sgrad__npy *y, bool *some) {
     bool is = true;
     for (int64_t i = 0; i < y->count && is; i++) {
@@ -218,7 +220,7 @@ static bool is_binary(const struct sgrad__npy *y, bool *some) {
     return is;
 }
 
-/* What Y, and OTHER, the other part's, are; OTHER may have no path: it is not known. */
+/* Returns the meaning of Y, for samples without masks. OTHER is y of the other split; if it has no path, it is not known. */
 static enum meaning meaning_of(const struct place *place, const struct array *y, const struct array *other,
                                const struct sgrad_origin *trained) {
     const struct sgrad_shape one = of_one(&y->is.shape);
@@ -229,7 +231,7 @@ static enum meaning meaning_of(const struct place *place, const struct array *y,
     return NUMBERS;
 }
 
-/* Class of sample I, or, of masks, of pixel I. */
+/* Returns the class of sample I, or, with masks, of pixel I; -1: a one-hot row contains no 1. */
 static double class_at(const struct sgrad__npy *y, enum meaning meaning, int64_t i) {
     if (meaning != ONE_HOT) return sgrad__npy_number(y, i) / (meaning == BINARY ? 255 : 1);
     const int64_t columns = columns_of(y);
@@ -243,19 +245,19 @@ static int fill_classes(struct sgrad_dataset *d, const struct array *y, const st
     struct sgrad_shape one = { 0 };
     const bool masks = meaning == MASKS || meaning == BINARY;
     const int64_t count = masks ? y->is.count : y->is.shape.dim[0];
-    int32_t *to = sgrad_alloc((size_t)count, sizeof *to);
+    int32_t *to = sgrad_xcalloc((size_t)count, sizeof *to);
     if (masks) one = of_one(&y->is.shape), one = sgrad_shape(3, 1, (int)one.dim[0], (int)one.dim[1]);
     d->field[1] = (struct sgrad_field){ "label", SGRAD_I32, one, to };
     for (int64_t i = 0; i < count; i++) {
         const double number = class_at(&y->is, meaning, i);
         if (!(number >= 0 && number < CLASSES_LIMIT && number == floor(number)))
-            return sgrad_fail(SGRAD_EFORMAT, "npy: %s: number %lld is %g: classes are whole numbers, counted from 0", y->path,
-                              (long long)i, number);
+            return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: number %lld is %g: classes are whole numbers, counted from 0",
+                                   y->path, (long long)i, number);
         to[i] = (int32_t)number;
         if (number >= d->classes) d->classes = (int)number + 1;
     }
     if (meaning == ONE_HOT) d->classes = (int)columns_of(&y->is);
-    for (int64_t i = 0; other->path && meaning != ONE_HOT && i < other->is.count; i++) {    /* both parts have as many */
+    for (int64_t i = 0; other->path && meaning != ONE_HOT && i < other->is.count; i++) {    /* one-hot: equal in both splits */
         const double number = class_at(&other->is, meaning, i);
         if (number >= d->classes && number < CLASSES_LIMIT) d->classes = (int)number + 1;
     }
@@ -265,14 +267,14 @@ static int fill_classes(struct sgrad_dataset *d, const struct array *y, const st
 
 static int fill_numbers(struct sgrad_dataset *d, const struct array *y) {
     struct sgrad_shape one = of_one(&y->is.shape);
-    float *to = sgrad_alloc((size_t)y->is.count, sizeof *to);
+    float *to = sgrad_xcalloc((size_t)y->is.count, sizeof *to);
     if (!one.rank) one = sgrad_shape(1, 1);
     d->field[1] = (struct sgrad_field){ "target", SGRAD_F32, one, to };
     for (int64_t i = 0; i < y->is.count; i++) {
         to[i] = (float)sgrad__npy_number(&y->is, i);
         if (!isfinite(to[i]))
-            return sgrad_fail(SGRAD_EFORMAT, "npy: %s: number %lld is %g: targets are finite numbers", y->path, (long long)i,
-                              sgrad__npy_number(&y->is, i));
+            return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: number %lld is %g: targets are finite numbers", y->path, (long long)i,
+                                   sgrad__npy_number(&y->is, i));
     }
     return 0;
 }
@@ -288,17 +290,17 @@ static int fill_y(struct sgrad_dataset *d, const struct place *place, const stru
     char text[SGRAD_SHAPE_TEXT];
     d->note = sgrad_format("%s", note[meaning]);
     if (meaning == NUMBERS && place->classes)
-        return sgrad_fail(SGRAD_EINVAL, "npy: %s: ,classes: is %s: takes one class a sample, or one-hot rows", y->path,
-                          sgrad_shape_text(&y->is.shape, text));
+        return sgrad_log_error(SGRAD_EINVAL, "npy: %s: ,classes: is %s: takes one class a sample, or one-hot rows", y->path,
+                               sgrad_shape_text(&y->is.shape, text));
     return meaning == NUMBERS ? fill_numbers(d, y) : fill_classes(d, y, other, meaning, trained);
 }
 
-/* What the network says is not compared: zeros, of the run's kind. */
+/* Makes the data set unlabelled. Targets are zeros, of the kind that the network was trained on. */
 static void fill_nothing(struct sgrad_dataset *d, const struct sgrad_origin *trained) {
     d->unlabelled = true;
     d->classes = trained ? trained->classes : 0;
     d->note = sgrad_format("no y");
-    void *to = sgrad_alloc((size_t)d->count, sizeof(float));
+    void *to = sgrad_xcalloc((size_t)d->count, sizeof(float));
     d->field[1] = d->classes ? (struct sgrad_field){ "label", SGRAD_I32, { 0 }, to }
                              : (struct sgrad_field){ "target", SGRAD_F32, sgrad_shape(1, 1), to };
 }
@@ -306,7 +308,7 @@ static void fill_nothing(struct sgrad_dataset *d, const struct sgrad_origin *tra
 /* ---- the data set ------------------------------------------------------------------------------------------------------ */
 
 struct arrays {
-    struct array x, y, train, other;        /* of this part; the training part's x, and the other's y, where they are needed */
+    struct array x, y, train, other;        /* of this split; if needed: x of train, y of the other split */
 };
 
 static int open_arrays(struct sgrad_dataset *d, const struct place *place, const struct sgrad_dataset_options *options,
@@ -320,12 +322,13 @@ static int open_arrays(struct sgrad_dataset *d, const struct place *place, const
     if (d->split == SGRAD_TEST && !options->origin && !is_images(&a->x.is))
         SGRAD_TRY(open_array(place, name[SGRAD_TRAIN][0], &a->train));
     if (labelled && a->x.is.shape.dim[0] != a->y.is.shape.dim[0])
-        return sgrad_fail(SGRAD_EFORMAT, "npy: %s has %lld %s, %s has %lld", a->x.path, (long long)a->x.is.shape.dim[0],
-                          sgrad_plural(a->x.is.shape.dim[0], "sample", "samples"), a->y.path, (long long)a->y.is.shape.dim[0]);
+        return sgrad_log_error(SGRAD_EFORMAT, "npy: %s has %lld %s, %s has %lld", a->x.path, (long long)a->x.is.shape.dim[0],
+                               sgrad_plural(a->x.is.shape.dim[0], "sample", "samples"), a->y.path,
+                               (long long)a->y.is.shape.dim[0]);
     if (a->train.path && a->train.is.count / a->train.is.shape.dim[0] != a->x.is.count / a->x.is.shape.dim[0])
-        return sgrad_fail(SGRAD_EFORMAT, "npy: %s and %s have samples of different shapes", a->train.path, a->x.path);
+        return sgrad_log_error(SGRAD_EFORMAT, "npy: %s and %s have samples of different shapes", a->train.path, a->x.path);
     if (a->other.path && !options->origin && a->other.is.count / a->other.is.shape.dim[0] != a->y.is.count / a->y.is.shape.dim[0])
-        return sgrad_fail(SGRAD_EFORMAT, "npy: %s and %s have targets of different shapes", a->y.path, a->other.path);
+        return sgrad_log_error(SGRAD_EFORMAT, "npy: %s and %s have targets of different shapes", a->y.path, a->other.path);
     return 0;
 }
 

@@ -1,8 +1,8 @@
-/* npy_array.c: an array of NumPy's (numpy.lib.format, versions 1 to 3), in memory.
+/* npy_array.c: parses a NumPy array (numpy.lib.format, versions 1 to 3) in memory.
  *
  *     6 bytes \x93NUMPY | version | header length | {'descr': '<f4', 'fortran_order': False, 'shape': (150, 4), } | the numbers
  *
- * Either order of bytes and of dimensions. Limits: no objects, no texts, no complex numbers. */
+ * Both byte orders and both orders of dimensions are supported. Limits: no objects, no strings, no complex numbers. */
 #include "config.h"
 #include "datasets/formats.h"
 
@@ -12,7 +12,7 @@
 
 enum { HEADER_LIMIT = 1 << 16 };
 
-/* The value of KEY in the header, a Python dictionary as NumPy writes it; NULL: there is none. */
+/* Returns the address of the value of KEY in the header, a Python dictionary as NumPy writes it; NULL: there is none. */
 static const char *value_of(const char *header, const char *key) {
     const char *at = strstr(header, key);
     if (!at) return NULL;
@@ -29,13 +29,13 @@ static bool parse_shape(const char *text, struct sgrad_shape *shape) {
         const long n = strtol(text, &end, 10);
         if (end == text || n < 0 || n > INT32_MAX || shape->rank == SGRAD_MAX_RANK) return false;
         shape->dim[shape->rank++] = n;
-        text = end + (*end == 'L');             /* Python 2 wrote it behind some numbers */
+        text = end + (*end == 'L');             /* Python 2 wrote it after some numbers */
         while (*text == ',' || *text == ' ') text++;
     }
     return true;
 }
 
-/* "<f4": the order of bytes, a letter and bytes, which have to be together what can be read. */
+/* Parses a type, "<f4": byte order, kind and bytes. Returns false if it is not supported. */
 static bool parse_type(const char *text, struct sgrad__npy *npy) {
     static const char *const known[] = { "u1", "i1", "b1", "u2", "i2", "u4", "i4", "i8", "u8", "f2", "f4", "f8" };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
@@ -49,7 +49,8 @@ static bool parse_type(const char *text, struct sgrad__npy *npy) {
     return false;
 }
 
-/* Characters of the value at TEXT: a text in quotes, a list in brackets, or all up to a comma. */
+/* Returns the length of the value at TEXT, for messages: a string in quotes, a list in brackets, or all up to a comma or brace.
+ * The maximum is 60. */
 static int value_length(const char *text) {
     enum { MOST = 60 };
     const char quote = *text;
@@ -59,7 +60,7 @@ static int value_length(const char *text) {
     return length < MOST ? (int)length : MOST;
 }
 
-/* How many numbers SHAPE has; -1: more than there is room for in SIZE bytes. */
+/* Returns the number of elements of SHAPE; -1: SIZE bytes cannot contain them. */
 static int64_t count_of(const struct sgrad_shape *shape, int bytes, size_t size) {
     int64_t count = 1;
     for (int i = 0; i < shape->rank; i++)
@@ -72,41 +73,44 @@ static int64_t count_of(const struct sgrad_shape *shape, int bytes, size_t size)
 int sgrad__npy_parse(const char *name, const void *data, size_t size, struct sgrad__npy *parsed) {
     const unsigned char *byte = data;
     struct sgrad__npy npy = { .kind = 0 };
-    if (size < 12 || memcmp(data, "\x93NUMPY", 6)) return sgrad_fail(SGRAD_EFORMAT, "npy: %s: byte 0: is no NumPy array", name);
+    if (size < 12 || memcmp(data, "\x93NUMPY", 6))
+        return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: byte 0: is no NumPy array", name);
     if (byte[6] < 1 || byte[6] > 3)
-        return sgrad_fail(SGRAD_EFORMAT, "npy: %s: byte 6: is of version %d, 1 to 3 are known", name, byte[6]);
+        return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: byte 6: is of version %d, 1 to 3 are known", name, byte[6]);
     size_t length = byte[8] | (size_t)byte[9] << 8, from = 10;
     if (byte[6] > 1) length |= (size_t)byte[10] << 16 | (size_t)byte[11] << 24, from = 12;
     if (length > HEADER_LIMIT || length > size - from)
-        return sgrad_fail(SGRAD_EFORMAT, "npy: %s: byte 8: its header has %zu bytes, the file %zu", name, length, size);
+        return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: byte 8: its header has %zu bytes, the file %zu", name, length, size);
     char *header = sgrad_format("%.*s", (int)length, (const char *)byte + from);
     const char *type = value_of(header, "'descr'"), *order = value_of(header, "'fortran_order'");
     const char *shape = value_of(header, "'shape'");
     int error = 0;
     if (!type || !order || !shape)
-        error = sgrad_fail(SGRAD_EFORMAT, "npy: %s: byte %zu: its header lacks descr, fortran_order or shape", name, from);
+        error = sgrad_log_error(SGRAD_EFORMAT, "npy: %s: byte %zu: its header lacks descr, fortran_order or shape", name, from);
     else if (!parse_type(type, &npy))
-        error = sgrad_fail(SGRAD_EFORMAT, "npy: %s: byte %zu: has values of type %.*s: takes whole and real numbers of up to 8 "
-                           "bytes", name, from, value_length(type), type);
+        error = sgrad_log_error(SGRAD_EFORMAT,
+                                "npy: %s: byte %zu: has values of type %.*s: takes whole and real numbers of up to 8 "
+                                "bytes",
+                                name, from, value_length(type), type);
     else if (strncmp(order, "False", 5) && strncmp(order, "True", 4))
-        error = sgrad_fail(SGRAD_EFORMAT, "npy: %s: byte %zu: fortran_order is %.*s, neither True nor False", name, from,
-                           value_length(order), order);
+        error = sgrad_log_error(SGRAD_EFORMAT, "npy: %s: byte %zu: fortran_order is %.*s, neither True nor False", name, from,
+                                value_length(order), order);
     else if (!parse_shape(shape, &npy.shape))
-        error = sgrad_fail(SGRAD_EFORMAT, "npy: %s: byte %zu: its shape is none of up to %d dimensions", name, from,
-                           SGRAD_MAX_RANK);
+        error = sgrad_log_error(SGRAD_EFORMAT, "npy: %s: byte %zu: its shape is none of up to %d dimensions", name, from,
+                                SGRAD_MAX_RANK);
     npy.fortran = !error && *order == 'T';
     free(header);
     SGRAD_TRY(error);
     npy.count = count_of(&npy.shape, npy.bytes, size - from - length);
     if (npy.count < 0 || (size_t)npy.count * (size_t)npy.bytes != size - from - length)
-        return sgrad_fail(SGRAD_EFORMAT, "npy: %s: byte %zu: has %zu bytes of numbers, which its shape says otherwise", name,
-                          from + length, size - from - length);
+        return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: byte %zu: has %zu bytes of numbers, which its shape says otherwise", name,
+                               from + length, size - from - length);
     npy.data = byte + from + length;
     *parsed = npy;
     return 0;
 }
 
-/* IEEE 754's half precision. */
+/* Converts a number of IEEE 754's half precision. */
 static double half(uint16_t bits) {
     const int exponent = bits >> 10 & 31;
     const double mantissa = bits & 1023, sign = bits >> 15 ? -1 : 1;
@@ -114,7 +118,7 @@ static double half(uint16_t bits) {
     return sign * (exponent ? ldexp(1024 + mantissa, exponent - 25) : ldexp(mantissa, -24));
 }
 
-/* Where the number with place I in C's order is in Fortran's. */
+/* Converts index I in C order to the index in Fortran order. */
 static int64_t fortran_place(const struct sgrad_shape *shape, int64_t i) {
     int64_t stride = sgrad_shape_count(shape), place = 0;
     for (int d = shape->rank; d-- > 0; i /= shape->dim[d]) {

@@ -1,10 +1,10 @@
-/* origin.c: samples are matched with those that a network was trained on, by what they are called.
+/* origin.c: matches samples with those that a network was trained on, by the names of their classes.
  *
  *     trained on     0 cat    1 dog    2 owl
- *     read           0 dog    1 owl             labels 0 1 become 1 2; there are no cats, which is printed
+ *     read           0 dog    1 owl             labels 0 1 become 1 2; a warning lists the missing class cat
  *     read           0 cat    1 emu             refused: emu is unknown
  *
- * Labels without names are numbers, and stay as they are. */
+ * Labels without names are numbers and are not changed. */
 #include "config.h"
 #include "datasets/datasets.h"
 #include "datasets/formats.h"
@@ -13,7 +13,7 @@
 #include <string.h>
 
 static char **copy_names(char *const *name, int64_t count) {
-    char **copy = name ? sgrad_alloc((size_t)count + 1, sizeof *copy) : NULL;
+    char **copy = name ? sgrad_xcalloc((size_t)count + 1, sizeof *copy) : NULL;
     for (int64_t i = 0; name && i < count; i++) copy[i] = sgrad_format("%s", name[i]);
     return copy;
 }
@@ -24,13 +24,13 @@ static void free_names(char **name, int64_t count) {
 }
 
 static double *copy_numbers(const double *number, int64_t count) {
-    double *copy = number ? sgrad_alloc((size_t)count, sizeof *copy) : NULL;
+    double *copy = number ? sgrad_xcalloc((size_t)count, sizeof *copy) : NULL;
     if (copy) memcpy(copy, number, (size_t)count * sizeof *copy);
     return copy;
 }
 
 struct sgrad_origin *sgrad__origin_copy(const struct sgrad_origin *from) {
-    struct sgrad_origin *o = sgrad_alloc(1, sizeof *o);
+    struct sgrad_origin *o = sgrad_xcalloc(1, sizeof *o);
     *o = *from;
     o->class_name = copy_names(from->class_name, from->classes);
     o->title = copy_names(from->title, from->features);
@@ -54,13 +54,13 @@ char *sgrad__class_name(const char *const *name, int class) {
     return name ? sgrad_format("%s", name[class]) : sgrad_format("%d", class);
 }
 
-/* "1" and "1.0" are one class, as in a table. */
+/* Returns true if two names are equal, as texts or, as in a table, as numbers: "1" and "1.0" are the same class. */
 static bool is_same(const char *a, const char *b) {
     double x, y;
     return !strcmp(a, b) || (sgrad__csv_number(a, &x) && sgrad__csv_number(b, &y) && !sgrad__csv_order(a, b));
 }
 
-/* The class of ORIGIN that is called NAME; -1: none is. */
+/* Returns the class of O that is called NAME; -1: there is none. Equal texts take precedence over equal numbers. */
 static int find(const struct sgrad_origin *o, const char *name) {
     int found = -1;
     for (int c = 0; c < o->classes; c++) {
@@ -85,24 +85,25 @@ void sgrad__list_name(char **list, int *count, int few, bool quoted, const char 
 
 enum { FEW = 10 };
 
-/* Labels of no names: numbers, of which the largest is known. */
+/* Checks labels without names: the largest must be a class of the network. With EVERY, a larger one makes the data set
+ * unlabelled. SGRAD_EFORMAT. */
 static int take_numbers(struct sgrad_dataset *d, const char *data, const struct sgrad_origin *o, bool every) {
     if (d->classes <= o->classes) return 0;
     if (every) {
-        sgrad_warn("%s: has classes up to %d, the network knows %d: labels are not compared", data, d->classes - 1,
-                   o->classes);
+        sgrad_log_warning("%s: has classes up to %d, the network knows %d: labels are not compared", data, d->classes - 1,
+                          o->classes);
         d->unlabelled = true;
         return 0;
     }
-    return sgrad_fail(SGRAD_EFORMAT, "%s: has a class %d, and the network was trained on %d: 0 to %d", data,
-                      d->classes - 1, o->classes, o->classes - 1);
+    return sgrad_log_error(SGRAD_EFORMAT, "%s: has a class %d, and the network was trained on %d: 0 to %d", data,
+                           d->classes - 1, o->classes, o->classes - 1);
 }
 
 static int take_names(struct sgrad_dataset *d, const char *data, const struct sgrad_origin *o, bool every) {
     char *unknown = NULL, *missing = NULL;
-    bool *there = sgrad_alloc((size_t)o->classes, sizeof *there);
+    bool *there = sgrad_xcalloc((size_t)o->classes, sizeof *there);
     int unknowns = 0, missings = 0, error = 0;
-    d->label_of = sgrad_alloc((size_t)d->classes, sizeof *d->label_of);
+    d->label_of = sgrad_xcalloc((size_t)d->classes, sizeof *d->label_of);
     for (int c = 0; c < d->classes; c++) {
         const int label = d->label_of[c] = find(o, d->class_name[c]);
         if (label < 0) sgrad__list_name(&unknown, &unknowns, FEW, true, d->class_name[c]);
@@ -115,13 +116,15 @@ static int take_names(struct sgrad_dataset *d, const char *data, const struct sg
     }
     const char *are = sgrad_plural(unknowns, "class", "classes");
     if (unknowns && every)
-        sgrad_warn("%s: the network was not trained on the %s %s: labels are not compared", data, are, unknown);
+        sgrad_log_warning("%s: the network was not trained on the %s %s: labels are not compared", data, are, unknown);
     else if (unknowns)
-        error = sgrad_fail(SGRAD_EFORMAT, "%s: the network was not trained on the %s %s: 'stargrad predict' takes samples of "
-                           "unknown classes", data, are, unknown);
+        error = sgrad_log_error(SGRAD_EFORMAT,
+                                "%s: the network was not trained on the %s %s: 'stargrad predict' takes samples of "
+                                "unknown classes",
+                                data, are, unknown);
     if (missings && !every)
-        sgrad_warn("%s: has no sample of the %s %s, on which the network was trained", data,
-                   sgrad_plural(missings, "class", "classes"), missing);
+        sgrad_log_warning("%s: has no sample of the %s %s, on which the network was trained", data,
+                          sgrad_plural(missings, "class", "classes"), missing);
     d->unlabelled |= unknowns > 0;
     free(unknown);
     free(missing);
@@ -131,7 +134,7 @@ static int take_names(struct sgrad_dataset *d, const char *data, const struct sg
 
 int sgrad__origin_match(struct sgrad_dataset *d, const char *data, const struct sgrad_origin *o, bool every) {
     if (!d->classes || !o->classes) return 0;
-    const bool windows = d->shifts > 0;     /* their classes are the tokens that there are */
+    const bool windows = d->shifts > 0;     /* their classes are the tokens of the files */
     if (!windows && !d->unlabelled) SGRAD_TRY(d->class_name ? take_names(d, data, o, every) : take_numbers(d, data, o, every));
     if (windows) return 0;
     d->own_name = copy_names(o->class_name, o->classes);

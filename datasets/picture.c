@@ -1,4 +1,4 @@
-/* picture.c: one image as it is in its file, and what tells it from another. */
+/* picture.c: one image as in its file, and a stamp that identifies it. */
 #include "config.h"
 #include "datasets/datasets.h"
 #include "datasets/formats.h"
@@ -6,17 +6,17 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* Of a reader whose images all have one size: the sample's, read. */
+/* Reads the sample, for readers without a picture function: all their images have the same size. */
 static int read_picture(const struct sgrad_dataset *dataset, int64_t index, struct sgrad_picture *picture) {
     void *data[SGRAD_MAX_FIELDS] = { NULL };
-    for (int f = 0; dataset->field[f].name; f++) data[f] = sgrad_alloc(1, sgrad_field_bytes(&dataset->field[f]));
+    for (int f = 0; dataset->field[f].name; f++) data[f] = sgrad_xcalloc(1, sgrad_field_bytes(&dataset->field[f]));
     int error = sgrad_dataset_read(dataset, &index, 1, data);
     const int64_t *dim = sgrad_field_plane(sgrad_dataset_image(dataset));
     for (int f = error ? 0 : 1; dataset->field[f].name; f++) free(data[f]);
     if (error) return error;
     const float scale = 255 / dataset->full_scale;
     const bool wide = dataset->field[0].dtype == SGRAD_U16;
-    uint8_t *pixels = data[0];      /* a wide one becomes a byte where it lies: it is read before its byte is written */
+    uint8_t *pixels = data[0];      /* 16-bit pixels are converted in the same memory: each is read before its byte is written */
     for (int64_t i = 0; (wide || dataset->full_scale != 255) && i < dim[0] * dim[1] * dim[2]; i++)
         pixels[i] = (uint8_t)((float)(wide ? ((const uint16_t *)data[0])[i] : pixels[i]) * scale);
     *picture = (struct sgrad_picture){ .height = (int)dim[0], .width = (int)dim[1], .channels = (int)dim[2], .pixels = pixels };

@@ -1,4 +1,4 @@
-/* show.c: a picture of samples as training sees them, for who wants to look. */
+/* show.c: draws samples, as training sees them, as one PNG image, and writes their labels as text. */
 #include "config.h"
 #include "datasets/colours.h"
 
@@ -9,9 +9,9 @@
 
 enum { COLUMNS = 16, GAP = 2, LEAST_SIDE = 64 };
 
-/* A sheet of tiles, each an image and, where its pixels have labels, these beside it; a pixel is ZOOM x ZOOM. */
+/* A sheet of tiles. A tile is an image, with the labels of its pixels, if they have any, to the right. A pixel is ZOOM x ZOOM. */
 struct sheet {
-    int columns, rows, parts, zoom, height, width;      /* height, width: of an image, in its own pixels */
+    int columns, rows, parts, zoom, height, width;      /* parts: images per tile; height, width: of one, in its pixels */
     uint8_t *rgb;                                       /* (sheet_height,sheet_width,3) */
 };
 static int sheet_height(const struct sheet *s) { return s->rows * (s->height * s->zoom + GAP) + GAP; }
@@ -25,7 +25,8 @@ static void put(struct sheet *s, int tile, int part, int y, int x, const uint8_t
             memcpy(s->rgb + ((size_t)(top + i) * (size_t)sheet_width(s) + (size_t)(left + j)) * 3, rgb, 3);
 }
 
-/* One channel is grey; of more than three the first three are shown. PIXELS from AT on (height,width,channels) */
+/* Draws the image (height,width,channels) that begins at number AT of PIXELS. With one or two channels, the first is drawn as
+ * grey; of more than three, the first three are drawn. */
 static void put_image(struct sheet *s, int tile, const struct sgrad_field *image, const void *pixels, int64_t at, int channels,
                       float full_scale) {
     for (int y = 0; y < s->height; y++)
@@ -37,7 +38,7 @@ static void put_image(struct sheet *s, int tile, const struct sgrad_field *image
         }
 }
 
-/* 0 is black, what is not known grey. LABEL (height,width) */
+/* Draws LABEL (height,width): 0 is black, negative (unknown) labels are grey. */
 static void put_labels(struct sheet *s, int tile, const int32_t *label) {
     static const uint8_t colour[][3] = { { 0, 0, 0 },     { 230, 159, 0 },  { 86, 180, 233 },  { 0, 158, 115 },
                                          { 240, 228, 66 }, { 0, 114, 178 }, { 213, 94, 0 },    { 204, 121, 167 } };
@@ -46,7 +47,7 @@ static void put_labels(struct sheet *s, int tile, const int32_t *label) {
         for (int x = 0; x < s->width; x++, label++) put(s, tile, 1, y, x, *label < 0 ? unknown : colour[*label % 8]);
 }
 
-/* "3", "cat", "0.73 cat + 0.27 dog" */
+/* Write the label of a sample: "3", "cat", "0.73 cat + 0.27 dog". */
 static void tell_class(const struct sgrad_dataset *d, int32_t label, FILE *to) {
     if (d->class_name && label >= 0 && label < d->classes) fputs(d->class_name[label], to);
     else fprintf(to, "%d", label);
@@ -72,7 +73,7 @@ static int write_png(const struct sheet *s, const char *path) {
                       .height = (unsigned)sheet_height(s) };
     struct sgrad_file file;
     size_t size = PNG_IMAGE_PNG_SIZE_MAX(png);
-    uint8_t *data = sgrad_alloc(size, 1);
+    uint8_t *data = sgrad_xcalloc(size, 1);
     int error = sgrad_file_begin(path, &file);
     if (!error && png_image_write_to_memory(&png, data, &size, 0, s->rgb, 0, NULL)) fwrite(data, 1, size, file.stream);
     if (!error) error = sgrad_file_commit(&file);
@@ -84,7 +85,7 @@ static void draw_sheet(const struct sgrad_dataset *d, struct sheet *s, void *con
     const struct sgrad_field *image = sgrad_dataset_image(d), *target = sgrad_dataset_target(d);
     const size_t plane = (size_t)s->height * (size_t)s->width, channels = (size_t)sgrad_dataset_channels(d);
     const size_t middle = image->shape.rank == 4 ? (size_t)image->shape.dim[0] / 2 : 0;
-    s->rgb = sgrad_alloc((size_t)sheet_height(s) * (size_t)sheet_width(s), 3);
+    s->rgb = sgrad_xcalloc((size_t)sheet_height(s) * (size_t)sheet_width(s), 3);
     memset(s->rgb, 255, (size_t)sheet_height(s) * (size_t)sheet_width(s) * 3);
     for (int i = 0; i < n; i++) {
         const int64_t first = i * sgrad_shape_count(&image->shape);
@@ -102,7 +103,7 @@ static void draw_sheet(const struct sgrad_dataset *d, struct sheet *s, void *con
 int sgrad_dataset_show(const struct sgrad_dataset *d, const int64_t *index, int n, const struct sgrad_drawing *how,
                        const char *path, FILE *text) {
     const struct sgrad_field *image = sgrad_dataset_image(d), *target = sgrad_dataset_target(d);
-    if (!image) return sgrad_fail(SGRAD_EINVAL, "%s: cannot be drawn: samples are %s, not images", path, d->field[0].name);
+    if (!image) return sgrad_log_error(SGRAD_EINVAL, "%s: cannot be drawn: samples are %s, not images", path, d->field[0].name);
     const int64_t *dim = sgrad_field_plane(image);
     struct sheet s = { .height = (int)dim[0], .width = (int)dim[1], .columns = (int)ceil(sqrt(n)), .zoom = 1,
                        .parts = target->dtype == SGRAD_I32 && target->shape.rank == image->shape.rank - 1 ? 2 : 1 };
@@ -110,7 +111,7 @@ int sgrad_dataset_show(const struct sgrad_dataset *d, const int64_t *index, int 
     s.rows = (n + s.columns - 1) / s.columns;
     while (s.zoom * (s.height < s.width ? s.height : s.width) < LEAST_SIDE) s.zoom++;
     void *data[SGRAD_MAX_FIELDS] = { NULL };
-    for (int f = 0; d->field[f].name; f++) data[f] = sgrad_alloc((size_t)n, sgrad_field_bytes(&d->field[f]));
+    for (int f = 0; d->field[f].name; f++) data[f] = sgrad_xcalloc((size_t)n, sgrad_field_bytes(&d->field[f]));
     int error = sgrad_dataset_draw(d, index, n, how, data);
     if (!error) draw_sheet(d, &s, data, n, text);
     if (!error) error = write_png(&s, path);

@@ -1,4 +1,4 @@
-/* statistics.c: what follows from reading many samples: sums, mean and deviation, and whether all of them can be read. */
+/* statistics.c: passes over many samples: sums, mean and standard deviation, and a check that all of them can be read. */
 #include "config.h"
 #include "datasets/datasets.h"
 #include "datasets/formats.h"
@@ -10,14 +10,14 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define STRETCH 64 /* samples that a thread takes at a time */
+#define STRETCH 64 /* number of samples that a thread takes at a time */
 
 struct tally {
     const struct sgrad_dataset *dataset;
-    bool adds;            /* else samples are read and forgotten */
-    char **damaged;       /* of each sample: why it cannot be read, which is no error; NULL: it is one */
-    _Atomic int64_t next; /* sample that no thread has taken */
-    int64_t end;          /* the first that none takes */
+    bool adds;            /* sum up pixels; false: samples are only read */
+    char **damaged;       /* (count): message if a sample is damaged; NULL: it is an error */
+    _Atomic int64_t next; /* first sample that no thread has taken */
+    int64_t end;          /* end of the range of samples */
     _Atomic int error;
     _Atomic uint64_t sum[SGRAD_MAX_CHANNELS], squares[SGRAD_MAX_CHANNELS], more[SGRAD_MAX_CHANNELS];
 };
@@ -52,20 +52,21 @@ static bool in_memory(const struct sgrad_dataset *dataset) {
     return all;
 }
 
-/* A sample that cannot be read is told, or marked. */
+/* Reads sample I. If it cannot be read, stores the message in tally->damaged and returns 0, or returns the error if that is
+ * NULL. */
 static int read_one(struct tally *tally, int64_t i, void *const *room) {
     char reason[1024];
     if (!tally->damaged) return sgrad_dataset_read(tally->dataset, &i, 1, room);
-    sgrad_hush(reason, sizeof reason);
+    sgrad_log_capture(reason, sizeof reason);
     const int error = sgrad_dataset_read(tally->dataset, &i, 1, room);
-    sgrad_hush(NULL, 0);
-    if (!error && *reason) sgrad_warn("%s", reason);
-    if (error != SGRAD_EIO && error != SGRAD_EFORMAT) return error ? sgrad_fail(error, "%s", reason) : 0;
+    sgrad_log_capture(NULL, 0);
+    if (!error && *reason) sgrad_log_warning("%s", reason);
+    if (error != SGRAD_EIO && error != SGRAD_EFORMAT) return error ? sgrad_log_error(error, "%s", reason) : 0;
     tally->damaged[i] = sgrad_format("%s", reason);
     return 0;
 }
 
-/* Whole numbers: their sum does not depend on which thread took what. */
+/* The function of a thread. Sums are integers, so they do not depend on the distribution of samples over threads. */
 static void *tally_samples(void *argument) {
     struct tally *tally = argument;
     const struct sgrad_dataset *dataset = tally->dataset;
@@ -74,7 +75,7 @@ static void *tally_samples(void *argument) {
     const int channels = sgrad_dataset_channels(dataset);
     const bool reads = !in_memory(dataset);
     void *room[SGRAD_MAX_FIELDS] = { NULL };
-    for (int f = 0; dataset->field[f].name; f++) room[f] = sgrad_alloc(1, sgrad_field_bytes(&dataset->field[f]));
+    for (int f = 0; dataset->field[f].name; f++) room[f] = sgrad_xcalloc(1, sgrad_field_bytes(&dataset->field[f]));
     struct sgrad_dataset_sums sums = { { 0 }, { 0 }, { 0 } };
     for (int64_t from; !tally->error && (from = atomic_fetch_add(&tally->next, STRETCH)) < tally->end;)
         for (int64_t i = from; i < from + STRETCH && i < tally->end && !tally->error; i++) {
@@ -93,7 +94,7 @@ static void *tally_samples(void *argument) {
     return NULL;
 }
 
-/* COUNT samples from FROM on, with one thread a core. */
+/* Processes COUNT samples from FROM on, with one thread per core. */
 static int run(struct tally *tally, int64_t from, int64_t count) {
     const long cores = sysconf(_SC_NPROCESSORS_ONLN);
     pthread_t helper[64];
@@ -146,7 +147,7 @@ void sgrad_dataset_moments(const struct sgrad_dataset *dataset, const struct sgr
     const int64_t pixels = image ? sgrad_shape_count(&image->shape) / sgrad_field_plane(image)[2] : 0;
     const uint64_t n = (uint64_t)(sgrad_dataset_measured(dataset) * pixels);
     for (int c = 0; c < sgrad_dataset_channels(dataset); c++) {
-        /* n² variance = n Σx² − (Σx)², in whole numbers that need more than 64 bits. */
+        /* n² variance = n Σx² − (Σx)², in integers of more than 64 bits. */
         const unsigned __int128 sum = sums->sum[c], squares = ((unsigned __int128)sums->more[c] << 16) + sums->squares[c];
         const unsigned __int128 variance = n * squares - sum * sum;
         mean[c] = (double)sums->sum[c] / (double)n / dataset->full_scale;

@@ -15,7 +15,7 @@ static void look(const char *folder, const char *name, struct sgrad__survey *sur
     char reason[256], *path = sgrad_format("%s/%s", folder, name);
     struct sgrad__image image;
     struct sgrad_map map;
-    sgrad_hush(reason, sizeof reason);
+    sgrad_log_capture(reason, sizeof reason);
     if (!sgrad_map_open(path, FILE_LIMIT, &map)) {
         if (!sgrad__image_header(path, map.data, map.size, &image)) {
             survey->images++;
@@ -24,7 +24,7 @@ static void look(const char *folder, const char *name, struct sgrad__survey *sur
         }
         sgrad_map_close(&map);
     }
-    sgrad_hush(NULL, 0);
+    sgrad_log_capture(NULL, 0);
     free(path);
 }
 

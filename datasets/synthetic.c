@@ -1,11 +1,11 @@
-/* synthetic.c: images out of nothing, for tests and measurements; a network can learn them.
+/* synthetic.c: the reader of random images, for tests and measurements; a network can learn them.
  *
- *     class's pattern             + noise of each sample            = image, each pixel their mean
- *     4x4 cells a channel,          uniform in 0…255, drawn for
+ *     pattern of the class        + noise of each sample            = image: the mean of both, per pixel
+ *     4x4 cells per channel,        uniform in 0…255, drawn for
  *     uniform in 0…255              each pixel
  *
- * Everything is drawn from (seed, class) or (seed, split, sample, pixel), so any part can be made at any time, anywhere.
- * Sample i is of class i mod classes. The test split has a tenth as many samples, at least one of each class. */
+ * All numbers depend only on (seed, class) or (seed, split, sample, pixel), so each sample can be computed independently. Sample
+ * i is of class i mod classes. The test split has a tenth as many samples, at least one of each class. */
 #include "config.h"
 #include "datasets/datasets.h"
 #include "datasets/formats.h"
@@ -14,17 +14,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CELLS = 4, DRAW = 16 }; /* a pattern's cells each way; bytes of one draw */
+enum { CELLS = 4, DRAW = 16 }; /* cells along each side of a pattern; bytes per call of Philox */
 #define SIDE_LIMIT    8192
 #define CLASSES_LIMIT 65536
 #define COUNT_LIMIT   1000000000
-#define MEMORY_LIMIT  ((size_t)512 << 20) /* smaller sets are made once, when they are opened */
+#define MEMORY_LIMIT  ((size_t)512 << 20) /* smaller sets are computed when they are opened */
 
 struct synthetic {
     uint64_t seed;
 };
 
-/* "time" is 0 for patterns, 1 and 2 for the noise of the splits. */
+/* Fills BYTES with random bytes. TIME is 0 for patterns, 1 and 2 for the noise of the splits. */
 static void draw(uint64_t seed, uint32_t time, int64_t index, uint8_t *bytes, size_t size) {
     for (size_t i = 0; i < size; i += DRAW) {
         const struct sgrad_random random = sgrad_philox(seed, SGRAD_STREAM_DATA, time, (uint64_t)index, (uint32_t)(i / DRAW));
@@ -48,7 +48,7 @@ static int make_sample(const struct sgrad_dataset *dataset, int64_t index, void 
     return 0;
 }
 
-/* A whole number from 1 to LIMIT, then the character AFTER. */
+/* Parses an integer from 1 to LIMIT, followed by the character AFTER. Sets *TEXT to the address after that. */
 static bool take_number(const char **text, char after, int64_t limit, int64_t *number) {
     char *end;
     if (**text < '0' || **text > '9') return false;
@@ -64,10 +64,10 @@ static int parse_argument(const char *argument, struct sgrad_dataset *dataset) {
     if (!take_number(&text, 'x', SIDE_LIMIT, &height) || !take_number(&text, 'x', SIDE_LIMIT, &width) ||
         !take_number(&text, ',', SGRAD_MAX_CHANNELS, &channels) || !take_number(&text, ',', CLASSES_LIMIT, &classes) ||
         !take_number(&text, 0, COUNT_LIMIT, &count))
-        return sgrad_fail(SGRAD_EINVAL,
-                          "data set synthetic:%s: is not HxWxC,CLASSES,COUNT with sides to %d, %d channels, %d classes, "
-                          "%d samples at most",
-                          argument, SIDE_LIMIT, SGRAD_MAX_CHANNELS, CLASSES_LIMIT, COUNT_LIMIT);
+        return sgrad_log_error(SGRAD_EINVAL,
+                               "data set synthetic:%s: is not HxWxC,CLASSES,COUNT with sides to %d, %d channels, %d classes, "
+                               "%d samples at most",
+                               argument, SIDE_LIMIT, SGRAD_MAX_CHANNELS, CLASSES_LIMIT, COUNT_LIMIT);
     dataset->field[0] = (struct sgrad_field){ "pixels", SGRAD_U8, { 3, { height, width, channels } }, NULL };
     dataset->classes = (int)classes;
     if (dataset->split == SGRAD_TEST) count = count / 10 > classes ? count / 10 : classes;
@@ -76,18 +76,18 @@ static int parse_argument(const char *argument, struct sgrad_dataset *dataset) {
 }
 
 static int open_synthetic(struct sgrad_dataset *dataset, const char *argument, const struct sgrad_dataset_options *options) {
-    struct synthetic *synthetic = dataset->state = sgrad_alloc(1, sizeof *synthetic);
+    struct synthetic *synthetic = dataset->state = sgrad_xcalloc(1, sizeof *synthetic);
     SGRAD_TRY(parse_argument(argument, dataset));
     synthetic->seed = options->seed;
     dataset->full_scale = 255;
     dataset->identity = sgrad__fingerprint_add((uint64_t)dataset->split, &options->seed, sizeof options->seed);
-    int32_t *label = sgrad_alloc((size_t)dataset->count, sizeof *label);
+    int32_t *label = sgrad_xcalloc((size_t)dataset->count, sizeof *label);
     dataset->field[1] = (struct sgrad_field){ "label", SGRAD_I32, { 0 }, label };
     for (int64_t i = 0; i < dataset->count; i++) label[i] = (int32_t)(i % dataset->classes);
 
     const size_t size = sgrad_field_bytes(&dataset->field[0]);
     if (size > MEMORY_LIMIT / (size_t)dataset->count) return 0;
-    uint8_t *pixels = sgrad_alloc((size_t)dataset->count, size);
+    uint8_t *pixels = sgrad_xcalloc((size_t)dataset->count, size);
     for (int64_t i = 0; i < dataset->count; i++) make_sample(dataset, i, (void *[]){ pixels + (size_t)i * size });
     dataset->field[0].data = pixels;
     return 0;

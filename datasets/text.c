@@ -1,8 +1,9 @@
-/* text.c: a file's bytes, to be guessed one after the other; the last tenth is the test set. */
+/* text.c: the reader of a file's bytes as tokens: a network learns to predict each byte. The last tenth of the file is the test
+ * set. */
 #include "config.h"
 #include "datasets/formats.h"
 #include "datasets/windows.h"
-#include "runtime/contents.h"
+#include "runtime/files/contents.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,14 +11,15 @@
 enum { BYTES = 256 };
 #define FILE_LIMIT ((size_t)1 << 40)
 
-/* Any bytes can be learned; a file that stands for others, or holds them packed, is hardly meant. */
+/* Warns of a file that is not text, or that is a Git LFS pointer. Any bytes can be learned, but such a file is probably a
+ * mistake. */
 static void warn_of_others(const char *path, const struct sgrad_map *map) {
     enum { FIRST = 512 };
     const size_t size = map->size < FIRST ? map->size : FIRST;
     const struct sgrad_contents *is = sgrad_contents(map->data, size);
     if (sgrad_launched_rank() || !is || (sgrad__is_text(map->data, size) && !strstr(is->name, "LFS"))) return;
-    sgrad_warn("text: %s: is %s, whose bytes are read as they are%s%s", path, is->name, is->way_out ? ": " : "",
-               is->way_out ? is->way_out : "");
+    sgrad_log_warning("text: %s: is %s, whose bytes are read as they are%s%s", path, is->name, is->way_out ? ": " : "",
+                      is->way_out ? is->way_out : "");
 }
 
 static int open_text(struct sgrad_dataset *dataset, const char *argument, const struct sgrad_dataset_options *options) {

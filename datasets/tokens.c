@@ -1,12 +1,12 @@
-/* tokens.c: numbers of 16 or 32 bits, the lower byte first, train.bin and val.bin: as nanoGPT writes them, without a header, or
- * llm.c, with one of 256 numbers of 32 bits:
+/* tokens.c: the reader of tokens, little-endian integers of 16 or 32 bits, in train.bin and val.bin. The files have no header, as
+ * written by nanoGPT, or a header of 256 integers of 32 bits, as written by llm.c:
  *
- *     20240520   1   how many tokens follow   0 …      tokens of 16 bits (GPT-2's)
- *     20240801   7   how many tokens follow   0 …      tokens of 32 bits (Llama 3's) */
+ *     20240520   1   number of tokens that follow   0 …      tokens of 16 bits (GPT-2's)
+ *     20240801   7   number of tokens that follow   0 …      tokens of 32 bits (Llama 3's) */
 #include "config.h"
 #include "datasets/formats.h"
 #include "datasets/windows.h"
-#include "runtime/contents.h"
+#include "runtime/files/contents.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +32,7 @@ static const struct format *find_format(const void *data, size_t size) {
     return NULL;
 }
 
-/* A few numbers and then zeros alone: a header, whosever it is. */
+/* Returns true if the file begins with a header of any kind: a few numbers, then only zeros. */
 static bool has_header(const void *data, size_t size) {
     if (size <= HEADER || !word(data, 0)) return false;
     for (size_t i = USED; i < WORDS; i++)
@@ -40,14 +40,14 @@ static bool has_header(const void *data, size_t size) {
     return true;
 }
 
-/* What cannot be tokens: kinds of files whose first bytes are so many that no tokens are these by chance. */
+/* Refuses files that cannot contain tokens: kinds whose signature is too long to occur in tokens by chance. SGRAD_EFORMAT. */
 static int refuse_others(const char *name, const void *data, size_t size) {
     static const char *const sure[] = { "LFS", "NumPy", "HTML", "HDF5", "Parquet", "Arrow", "safetensors", "zip archive" };
     const struct sgrad_contents *is = sgrad_contents(data, size < 512 ? size : 512);
     for (size_t i = 0; is && i < sizeof sure / sizeof *sure; i++)
         if (strstr(is->name, sure[i]))
-            return sgrad_fail(SGRAD_EFORMAT, "tokens: %s: is %s, not tokens%s%s", name, is->name, is->way_out ? ": " : "",
-                              is->way_out ? is->way_out : "");
+            return sgrad_log_error(SGRAD_EFORMAT, "tokens: %s: is %s, not tokens%s%s", name, is->name, is->way_out ? ": " : "",
+                                   is->way_out ? is->way_out : "");
     return 0;
 }
 
@@ -55,19 +55,21 @@ int sgrad__tokens_parse(const char *name, const void *data, size_t size, size_t 
     const struct format *format = find_format(data, size);
     SGRAD_TRY(refuse_others(name, data, size));
     if (!format && has_header(data, size))
-        return sgrad_fail(SGRAD_EFORMAT, "tokens: %s: byte 0: begins with a header that is not known: its first number is %u, "
-                          "llm.c's are %u (16 bits) and %u (32 bits)", name, word(data, 0), formats[0].magic, formats[1].magic);
+        return sgrad_log_error(SGRAD_EFORMAT,
+                               "tokens: %s: byte 0: begins with a header that is not known: its first number is %u, "
+                               "llm.c's are %u (16 bits) and %u (32 bits)",
+                               name, word(data, 0), formats[0].magic, formats[1].magic);
     if (format && word(data, 1) != format->version)
-        return sgrad_fail(SGRAD_EFORMAT, "tokens: %s: byte 4: has version %u of llm.c's format %u, %u is known", name,
-                          word(data, 1), format->magic, format->version);
+        return sgrad_log_error(SGRAD_EFORMAT, "tokens: %s: byte 4: has version %u of llm.c's format %u, %u is known", name,
+                               word(data, 1), format->magic, format->version);
     const size_t begin = format ? HEADER : 0;
     const int width = format ? format->bytes : *bytes;
     if (size % (size_t)width)
-        return sgrad_fail(SGRAD_EFORMAT, "tokens: %s: has %zu bytes, no whole number of tokens of %d bits", name, size,
-                          8 * width);
+        return sgrad_log_error(SGRAD_EFORMAT, "tokens: %s: has %zu bytes, no whole number of tokens of %d bits", name, size,
+                               8 * width);
     if (format && (size - begin) / (size_t)width != word(data, 2))
-        return sgrad_fail(SGRAD_EFORMAT, "tokens: %s: byte 8: its header says %u tokens, and it has %zu", name, word(data, 2),
-                          (size - begin) / (size_t)width);
+        return sgrad_log_error(SGRAD_EFORMAT, "tokens: %s: byte 8: its header says %u tokens, and it has %zu", name,
+                               word(data, 2), (size - begin) / (size_t)width);
     *from = begin;
     *bytes = width;
     return 0;
@@ -87,7 +89,7 @@ static uint32_t token_at(const struct file *f, size_t i) {
 
 static size_t tokens_of(const struct file *f) { return (f->map.size - f->from) / (size_t)f->bytes; }
 
-/* Is of every COUNT numbers all but the first 0, or nearly, as where wider ones are taken apart? */
+/* Returns true if tokens seem to be wider integers: in each group of COUNT, all except the first are 0, or nearly always 0. */
 static bool is_apart(const struct file *f, size_t count) {
     enum { LEAST = 64, MOST = 1 << 20, SMALL = 3 };
     const size_t groups = tokens_of(f) / count < MOST ? tokens_of(f) / count : MOST, others = groups * (count - 1);
@@ -102,21 +104,23 @@ static bool is_apart(const struct file *f, size_t count) {
     return groups >= LEAST && small * 100 >= others * 98 && zeros * 2 > others && lower * 2 < groups;
 }
 
-/* ASKED: the argument says how wide tokens are. Did it warn? */
+/* Warns of tokens that seem to be wider integers. ASKED: the argument specifies the width. Returns true if it warned. */
 static bool warn_of_wider(const char *path, const struct file *f, bool asked) {
     const int parts = 8 / f->bytes;
     const bool long_ones = is_apart(f, (size_t)parts), wide = !asked && f->bytes == 2 && is_apart(f, 2);
     if (f->from || !(long_ones || wide)) return false;
     if (long_ones)
-        sgrad_warn("tokens: %s: looks like int64 (%d of every %d values %s 0): write it as uint16 or uint32", path, parts - 1,
-                   parts, sgrad_plural(parts - 1, "is", "are"));
+        sgrad_log_warning("tokens: %s: looks like int64 (%d of every %d values %s 0): write it as uint16 or uint32", path,
+                          parts - 1, parts, sgrad_plural(parts - 1, "is", "are"));
     else
-        sgrad_warn("tokens: %s: looks like 32-bit tokens (every second value is 0): tokens:DIR,T,32 reads 32 bits (,16 is sure "
-                   "of 16)", path);
+        sgrad_log_warning(
+            "tokens: %s: looks like 32-bit tokens (every second value is 0): tokens:DIR,T,32 reads 32 bits (,16 is sure "
+            "of 16)",
+            path);
     return true;
 }
 
-/* What is hardly tokens: text, and kinds of files that three bytes or more tell. */
+/* Refuses files that probably do not contain tokens: text, and kinds with a signature of at least three bytes. SGRAD_EFORMAT. */
 static int refuse_likely(const char *path, const struct file *f) {
     static const char *const likely[] = { "gzip", "xz", "Zstandard", "bzip2", "7-Zip", "tar", "GGUF", "PyTorch", "pickle",
                                          "PNG" };
@@ -126,12 +130,13 @@ static int refuse_likely(const char *path, const struct file *f) {
     bool known = text;
     for (size_t i = 0; is && i < sizeof likely / sizeof *likely; i++) known |= strstr(is->name, likely[i]) != NULL;
     if (f->from || !known) return 0;
-    return sgrad_fail(SGRAD_EFORMAT, "tokens: %s: is %s, not tokens%s%s (tokens:DIR,T,16 reads it as such)", path,
-                      is ? is->name : "text", is && !is->way_out ? "" : ": ",
-                      !is ? "text:FILE,T reads a text" : is->way_out ? is->way_out : "");
+    return sgrad_log_error(SGRAD_EFORMAT, "tokens: %s: is %s, not tokens%s%s (tokens:DIR,T,16 reads it as such)", path,
+                           is ? is->name : "text", is && !is->way_out ? "" : ": ",
+                           !is ? "text:FILE,T reads a text" : is->way_out ? is->way_out : "");
 }
 
-/* Opens FILE of FOLDER, of tokens of f->bytes unless its header says otherwise; more than LARGEST becomes that. *WARNS, once. */
+/* Opens FILE of FOLDER. Tokens have f->bytes bytes, unless the header states otherwise. *LARGEST becomes the largest token, if it
+ * is larger. If *WARNS is true, may warn once, and then clears it. */
 static int open_file(const char *folder, const char *file, bool asked, bool *warns, struct file *f, int *largest) {
     char *path = sgrad_format("%s/%s", folder, file);
     int error = sgrad_map_open(path, FILE_LIMIT, &f->map);
@@ -140,7 +145,7 @@ static int open_file(const char *folder, const char *file, bool asked, bool *war
     for (size_t i = 0; !error && i < tokens_of(f); i++) {
         const uint32_t token = token_at(f, i);
         if (token >= INT32_MAX)
-            error = sgrad_fail(SGRAD_EFORMAT, "tokens: %s: token %zu is %u: takes less than %d", path, i, token, INT32_MAX);
+            error = sgrad_log_error(SGRAD_EFORMAT, "tokens: %s: token %zu is %u: takes less than %d", path, i, token, INT32_MAX);
         else if ((int)token > *largest) *largest = (int)token;
     }
     if (!error && *warns) *warns = !warn_of_wider(path, f, asked);
@@ -149,7 +154,7 @@ static int open_file(const char *folder, const char *file, bool asked, bool *war
     return error;
 }
 
-/* "DIR,T", or that and ",16" or ",32": *BYTES, 0 where it is not given. */
+/* Parses "DIR,T", "DIR,T,16" or "DIR,T,32". *BYTES becomes 2 or 4; 0: not specified. */
 static int read_argument(const char *argument, char **folder, int64_t *length, int *bytes) {
     char *text = sgrad_format("%s", argument), *last = strrchr(text, ',');
     const bool width = last && (!strcmp(last, ",16") || !strcmp(last, ",32"));
@@ -157,7 +162,7 @@ static int read_argument(const char *argument, char **folder, int64_t *length, i
     *bytes = 0;
     if (width && memchr(text, ',', (size_t)(last - text))) {
         *last = 0;
-        if (stat(text, &status)) *bytes = last[1] == '3' ? 4 : 2;       /* else a folder whose name has a comma */
+        if (stat(text, &status)) *bytes = last[1] == '3' ? 4 : 2;       /* else it is T, and DIR contains a comma */
         else *last = ',';
     }
     const int error = sgrad__windows_argument("tokens", text, folder, length);
@@ -165,14 +170,14 @@ static int read_argument(const char *argument, char **folder, int64_t *length, i
     return error;
 }
 
-/* Both files say how many tokens there are. */
+/* The number of classes is determined by the tokens of both files. */
 static int open_tokens(struct sgrad_dataset *dataset, const char *argument, const struct sgrad_dataset_options *options) {
     static const char *const name[] = { [SGRAD_TRAIN] = "train.bin", [SGRAD_TEST] = "val.bin" };
     struct file own, other;
     int largest = 0, asked;
     char *folder;
     int64_t length;
-    const bool first = dataset->split == SGRAD_TRAIN || options->origin;       /* of what is opened twice */
+    const bool first = dataset->split == SGRAD_TRAIN || options->origin;       /* warns once, not for both splits */
     bool warns = first && sgrad_launched_rank() == 0;
     SGRAD_TRY(read_argument(argument, &folder, &length, &asked));
     own = other = (struct file){ .bytes = asked ? asked : 2 };

@@ -1,16 +1,17 @@
-/* unicode.c: names of classes and columns as UTF-8, which config.json and other files are matched by. */
+/* unicode.c: checks of UTF-8 and conversion from Latin-1, for the names of classes and columns: config.json and other files match
+ * them as UTF-8. */
 #include "config.h"
 #include "datasets/formats.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes that a letter has behind its first byte; -1: none begins so. */
+/* Returns the number of bytes that follow the first byte of a character; -1: FIRST cannot be a first byte. */
 static int more_of(unsigned char first) {
     return first < 0x80 ? 0 : first < 0xc2 ? -1 : first < 0xe0 ? 1 : first < 0xf0 ? 2 : first < 0xf5 ? 3 : -1;
 }
 
-/* TEXT: control characters are none, and the last letter may be cut off. */
+/* TEXT: refuses control characters, and allows an incomplete last character. */
 static bool is_utf8(const unsigned char *at, const unsigned char *end, bool text) {
     while (at < end) {
         const unsigned char first = *at++;
@@ -34,7 +35,7 @@ char *sgrad__put_latin(unsigned char byte, char *to) {
 
 char *sgrad__utf8_of(const char *text) {
     if (sgrad__is_utf8(text, strlen(text))) return sgrad_format("%s", text);
-    char *copy = sgrad_alloc(2 * strlen(text) + 1, 1), *to = copy;
+    char *copy = sgrad_xcalloc(2 * strlen(text) + 1, 1), *to = copy;
     for (; *text; text++) to = sgrad__put_latin((unsigned char)*text, to);
     *to = 0;
     return copy;

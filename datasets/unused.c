@@ -1,4 +1,4 @@
-/* unused.c: classes of which no training sample is: labels that are counted from 1, or a class that only test samples have. */
+/* unused.c: warns of classes without training samples: labels may be counted from 1, or only test samples have a class. */
 #include "config.h"
 #include "datasets/datasets.h"
 #include "datasets/formats.h"
@@ -8,7 +8,7 @@
 void sgrad__warn_of_unused(const char *kind, const char *path, const int32_t *label, int64_t count,
                            const struct sgrad_dataset *d) {
     enum { FEW = 5 };
-    bool *used = sgrad_alloc((size_t)d->classes, sizeof *used);
+    bool *used = sgrad_xcalloc((size_t)d->classes, sizeof *used);
     char *list = NULL;
     int unused = 0;
     for (int64_t i = 0; i < count; i++)
@@ -20,8 +20,8 @@ void sgrad__warn_of_unused(const char *kind, const char *path, const int32_t *la
         free(name);
     }
     if (unused && sgrad_launched_rank() == 0)
-        sgrad_warn("%s: %s: %d classes, of which these have no training sample: %s%s", kind, path, d->classes, list,
-                   d->class_name ? "" : ": classes are counted from 0");
+        sgrad_log_warning("%s: %s: %d classes, of which these have no training sample: %s%s", kind, path, d->classes, list,
+                          d->class_name ? "" : ": classes are counted from 0");
     free(list);
     free(used);
 }

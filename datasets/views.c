@@ -1,15 +1,15 @@
-/* views.c: several views of an image, for a network that is asked of all of them:
+/* views.c: several views of an image, whose predictions are averaged (test-time augmentation). The views and their weights:
  *
- *     flip              image 1/2    mirror 1/2
+ *     flip              image 1/2    mirror image 1/2
  *     translate         image 1/2    up and left 1/4    down and right 1/4
- *     flip,translate    image 1/4    up and left 1/8    down and right 1/8    mirror 1/4    … of it 1/8    … 1/8 */
+ *     flip,translate    image 1/4    up and left 1/8    down and right 1/8    mirror image 1/4    of that 1/8    1/8 */
 #include "config.h"
 #include "datasets/colours.h"
 #include "datasets/datasets.h"
 
 #include <string.h>
 
-/* Each of them becomes COUNT views, which share its weight: what MAP leads to, seen as the view has it. */
+/* Replaces each view by COUNT views: view i applies MAP[i] in addition to the view's map, and has WEIGHT[i] of its weight. */
 static void multiply(struct sgrad_views *views, const struct sgrad_affine *map, const double *weight, int count) {
     const struct sgrad_views old = *views;
     views->count = 0;
@@ -21,14 +21,14 @@ static void multiply(struct sgrad_views *views, const struct sgrad_affine *map, 
 }
 
 int sgrad_views_parse(const char *text, struct sgrad_views *views) {
-    const struct sgrad_affine mirrored[] = { { .yy = 1, .xx = 1 }, { .yy = 1, .xx = -1 } };     /* its x0 is the width's */
+    const struct sgrad_affine mirrored[] = { { .yy = 1, .xx = 1 }, { .yy = 1, .xx = -1 } };     /* width not yet in x0 */
     const struct sgrad_affine shifted[] = { { .yy = 1, .xx = 1 },
                                             { .y0 = -1, .yy = 1, .x0 = -1, .xx = 1, .reflect = true },
                                             { .y0 = 1, .yy = 1, .x0 = 1, .xx = 1, .reflect = true } };
     struct sgrad_views v = { .count = 1, .view = { { mirrored[0], 1 } } };
     const bool both = !strcmp(text, "flip,translate") || !strcmp(text, "translate,flip");
     const bool flip = both || !strcmp(text, "flip"), translate = both || !strcmp(text, "translate");
-    if (!flip && !translate) return sgrad_fail(SGRAD_EINVAL, "--tta '%s': takes flip, translate, or flip,translate", text);
+    if (!flip && !translate) return sgrad_log_error(SGRAD_EINVAL, "--tta '%s': takes flip, translate, or flip,translate", text);
     if (flip) multiply(&v, mirrored, (const double[]){ 0.5, 0.5 }, 2);
     if (translate) multiply(&v, shifted, (const double[]){ 0.5, 0.25, 0.25 }, 3);
     *views = v;

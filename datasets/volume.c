@@ -1,20 +1,20 @@
-/* volume.c: patches of a volume whose voxels have labels, as those of electron microscopy.
+/* volume.c: the reader of patches of a volume whose voxels have labels, such as volumes of electron microscopy.
  *
  *     DIR/train/image.*  DIR/train/label.*  DIR/val/image.*  DIR/val/label.*      files of volumes.h, or folders, (Z,Y,X)
  *     DIR/train-volume-idx3-ubyte.gz  DIR/train-labels-idx3-ubyte.gz              one stack, whose last fifth is val
  *
- * Samples are the patches of a grid, which at the volume's ends reach beyond it: there the image is mirrored, and the label is
- * -1, which no loss counts. For training a patch is drawn anew each time, by (seed, epoch, sample) alone: anywhere inside, and
- * then as the augmentation says,
+ * Samples are the patches of a grid. At the ends of the volume they may extend beyond it: there the image is mirrored, and the
+ * label is -1, which losses ignore. For training, each patch is at a random position inside the volume, which depends only on
+ * (seed, epoch, sample), and is augmented:
  *
- *     flip         each axis, one time in two; y and x exchanged, one time in two
- *     rotate       by any angle in the plane
- *     elastic      moved by a smooth field in the plane, of 4 pixels' deviation on a grid of 32
- *     brightness   p·(1 + a) + b, with a to 0.2 and b to 0.1 of full scale
+ *     flip         each axis with probability 1/2; y and x of a square exchanged with probability 1/2
+ *     rotate       by a random angle in the plane
+ *     elastic      displaced by a smooth field in the plane: standard deviation 4 pixels, on a grid of 32
+ *     brightness   p·(1 + a) + b, with |a| up to 0.2 and |b| up to 0.1 of full scale
  *
- * which for rotated and moved pixels takes the linear mean of the four around, and for labels the nearest. (Ronneberger et al.,
- * U-Net, 2015; Lee et al., Superhuman accuracy on the SNEMI3D connectomics challenge, 2017.) Labels 0 and 255 are classes 0
- * and 1; labels of -1 count as little as what lies beyond the ends. Images other than of bytes are of 16 bits here (volumes.h).
+ * Rotated and displaced pixels are interpolated linearly from four pixels; labels are those of the nearest pixel. (Ronneberger et
+ * al., U-Net, 2015; Lee et al., Superhuman accuracy on the SNEMI3D connectomics challenge, 2017.) Labels 0 and 255 are classes 0
+ * and 1; labels of -1 in a file are ignored, too. Images of other types than uint8 have 16 bits here (volumes.h).
  *
  * Limits: one channel; 8 classes. */
 #include "config.h"
@@ -33,11 +33,11 @@
 enum { SIDE_LIMIT = 4096, CLASSES = 8, GRID = 32, MARGIN = 16 };
 #define FILE_LIMIT ((size_t)1 << 31)
 
-/* A part's image or labels: a volume, or, of an idx file, slices in memory. */
+/* The image or the labels of a split: a volume, or slices of an idx file in memory. */
 struct stack {
     struct sgrad_volume *volume;
-    uint8_t *memory;            /* of all slices */
-    int64_t first, dim[3];      /* slice; (Z,Y,X) of the part */
+    uint8_t *memory;            /* all slices of the file */
+    int64_t first, dim[3];      /* index of the first slice; (Z,Y,X) of the split */
 };
 struct state {
     struct stack image, label;
@@ -57,7 +57,7 @@ static int read_stack(const struct stack *s, const int64_t from[3], const int64_
     return 0;
 }
 
-/* Pixels, those of bytes too, as 16 bits. */
+/* Reads pixels as 16-bit integers; pixels of 8 bits keep their values. */
 static int read_pixels(const struct state *s, const int64_t from[3], const int64_t size[3], uint16_t *to) {
     const struct sgrad_box box = { { 0, from[0], from[1], from[2] }, { 1, size[0], size[1], size[2] } };
     const int64_t count = sgrad_box_count(&box);
@@ -69,25 +69,25 @@ static int read_pixels(const struct state *s, const int64_t from[3], const int64
 
 /* ---- a patch ------------------------------------------------------------------------------------------------------ */
 
-/* Which voxel of SIZE stands at X: beyond the ends they come again as in a mirror. */
+/* Returns the voxel at position X along an axis of SIZE voxels, where the volume is mirrored beyond its ends. */
 static int64_t mirrored(int64_t x, int64_t size) {
     const int64_t period = size > 1 ? 2 * (size - 1) : 1, at = ((x % period) + period) % period;
     return at < size ? at : period - at;
 }
 
-/* What of a stack a patch is made of, in memory. */
+/* The voxels of a stack that a patch is computed from, in memory. */
 struct window {
     int64_t from[3], size[3];
     uint16_t *image;
     int32_t *label;
 };
 
-/* FROM and SIZE, which may reach beyond the volume, held to it. */
+/* Reads the voxels of a box, which may extend beyond the volume. The window is limited to the volume. */
 static int open_window(const struct state *s, const int64_t from[3], const int64_t size[3], struct window *w) {
     int64_t count = 1;
     for (int d = 0; d < 3; d++) {
         const int64_t dim = s->image.dim[d];
-        /* What mirrors show of the ends is there, too. */
+        /* The window contains the voxels that are mirrored. */
         int64_t first = from[d], end = from[d] + size[d];
         if (first < 0) end = end > -first + 1 ? end : -first + 1, first = 0;
         if (end > dim) first = first < 2 * dim - 1 - end ? first : 2 * dim - 1 - end, end = dim;
@@ -95,8 +95,8 @@ static int open_window(const struct state *s, const int64_t from[3], const int64
         w->size[d] = (end < dim ? end : dim) - w->from[d];
         count *= w->size[d];
     }
-    w->image = sgrad_alloc((size_t)count, sizeof *w->image);
-    w->label = sgrad_alloc((size_t)count, sizeof *w->label);
+    w->image = sgrad_xcalloc((size_t)count, sizeof *w->image);
+    w->label = sgrad_xcalloc((size_t)count, sizeof *w->label);
     SGRAD_TRY(read_pixels(s, w->from, w->size, w->image));
     return read_stack(&s->label, w->from, w->size, SGRAD_VOXEL_I32, w->label);
 }
@@ -124,7 +124,8 @@ static int32_t class_at(const struct state *s, const struct window *w, int64_t z
     return s->binary && label > 0 ? 1 : label;
 }
 
-/* Where the voxels of a patch come from: of the plane a map, the same for all slices, or one of its own. */
+/* The random parameters of a patch: its position, flips, and, if BENDS is set, a rotation and a displacement of pixels in the
+ * plane; the same for all slices. */
 struct draw {
     int64_t from[3];
     bool flip[3], exchange, bends;
@@ -181,7 +182,7 @@ static int take_patch(const struct state *s, const struct draw *d, void *const *
     struct window w = { .image = NULL };
     const int64_t reach = (int64_t)ceil(hypot((double)s->patch[1], (double)s->patch[2]) / 2) + MARGIN;
     for (int axis = 0; axis < 3; axis++) from[axis] = d->from[axis], size[axis] = s->patch[axis];
-    for (int axis = 1; axis < 3 && d->bends; axis++) {      /* turned, its corners come to lie elsewhere */
+    for (int axis = 1; axis < 3 && d->bends; axis++) {      /* rotated corners are outside of the patch */
         from[axis] += s->patch[axis] / 2 - reach;
         size[axis] = 2 * reach;
     }
@@ -201,9 +202,9 @@ static int read_sample(const struct sgrad_dataset *dataset, int64_t index, void 
     return take_patch(s, &d, data);
 }
 
-/* ---- drawn -------------------------------------------------------------------------------------------------------- */
+/* ---- random patches ----------------------------------------------------------------------------------------------- */
 
-/* Random numbers one after another: those of a sample in an epoch. */
+/* The stream of random numbers of a sample in an epoch. */
 struct chances {
     uint64_t seed;
     uint32_t epoch, next;
@@ -222,7 +223,7 @@ static int draw_sample(const struct sgrad_dataset *dataset, int64_t index, const
     const bool flip = sgrad_augmentations_find(a, "flip"), elastic = sgrad_augmentations_find(a, "elastic");
     const bool brightness = sgrad_augmentations_find(a, "brightness");
     struct chances c = { how->seed, how->epoch, 0, index };
-    struct draw *d = sgrad_alloc(1, sizeof *d);
+    struct draw *d = sgrad_xcalloc(1, sizeof *d);
     for (int axis = 0; axis < 3; axis++) {
         const int64_t room = s->image.dim[axis] - s->patch[axis];
         d->from[axis] = room > 0 ? (int64_t)(chance(&c) * (double)(room + 1)) : 0;
@@ -250,8 +251,9 @@ static int draw_sample(const struct sgrad_dataset *dataset, int64_t index, const
     "or folders image and label of PNG files, or "                                                                        \
     "with train-volume-idx3-ubyte.gz and train-labels-idx3-ubyte.gz"
 
-/* How likely PATH is the volume that is meant: by its whole ENDING 2, else 1, as an array in "image.zarr.bak", or "image.2.tif";
- * 0: it is none. Bare voxels are none, as nothing says their shape. */
+/* Returns how likely PATH is the volume that is meant: 2 if its whole ENDING is known; 1 if it is a volume with another ending,
+ * such as an array "image.zarr.bak" or "image.2.tif"; 0: not a volume. Raw voxels are not accepted, because nothing states their
+ * shape. */
 static int likely(const char *path, const char *ending) {
     static const char *const known[] = { "", ".zarr", ".h5", ".hdf5", ".hdf", ".tif", ".tiff" };
     bool is = false;
@@ -262,7 +264,8 @@ static int likely(const char *path, const char *ending) {
     return is;
 }
 
-/* The likeliest file FOLDER/PART/NAME.*, or the folder NAME, in *FOUND, free it; NULL: there is none. */
+/* Finds the most likely file FOLDER/PART/NAME.*, or folder NAME. The caller must free *FOUND; NULL: there is none. SGRAD_EFORMAT:
+ * two are equally likely. */
 static int find_file(const char *folder, const char *part, const char *name, char **found) {
     char *inner = sgrad_format("%s/%s", folder, part), *other = NULL;
     int best = 0;
@@ -288,8 +291,8 @@ static int find_file(const char *folder, const char *part, const char *name, cha
     }
     if (dir) closedir(dir);
     if (other)
-        error = sgrad_fail(SGRAD_EFORMAT, "data set volume:%s: has both %s and %s: one of them is to be the %s %s", folder,
-                           *found, other, part, name);
+        error = sgrad_log_error(SGRAD_EFORMAT, "data set volume:%s: has both %s and %s: one of them is to be the %s %s", folder,
+                                *found, other, part, name);
     free(other);
     free(inner);
     return error;
@@ -298,16 +301,17 @@ static int find_file(const char *folder, const char *part, const char *name, cha
 static int open_volume(const char *folder, const char *part, const char *name, struct stack *s) {
     char *path;
     int error = find_file(folder, part, name, &path);
-    if (!error && !path) return sgrad_fail(SGRAD_EIO, "data set volume:%s: has no %s/%s.*: " WANTED, folder, part, name);
+    if (!error && !path) return sgrad_log_error(SGRAD_EIO, "data set volume:%s: has no %s/%s.*: " WANTED, folder, part, name);
     if (!error) error = sgrad_volume_open(path, &s->volume);
     if (!error && s->volume->dim[0] != 1)
-        error = sgrad_fail(SGRAD_EFORMAT, "%s: has %lld channels: takes one", path, (long long)s->volume->dim[0]);
+        error = sgrad_log_error(SGRAD_EFORMAT, "%s: has %lld channels: takes one", path, (long long)s->volume->dim[0]);
     if (!error) memcpy(s->dim, s->volume->dim + 1, sizeof s->dim);
     free(path);
     return error;
 }
 
-/* Of the stack in an idx file the first slices are for training, the last fifth, at least one, is val. */
+/* Opens the slices of SPLIT in an idx file: the last fifth, at least one, is the test split, the others are the training
+ * split. */
 static int open_slices(const char *folder, const char *name, enum sgrad_split split, struct stack *s) {
     char *path = sgrad_format("%s/train-%s-idx3-ubyte.gz", folder, name);
     struct sgrad_map map;
@@ -322,7 +326,7 @@ static int open_slices(const char *folder, const char *name, enum sgrad_split sp
         *s = (struct stack){ .memory = idx.data, .first = split == SGRAD_TEST ? train : 0,
                              .dim = { split == SGRAD_TEST ? last : train, idx.dim[1], idx.dim[2] } };
         if (train < 1)
-            error = sgrad_fail(SGRAD_EFORMAT, "%s: has one slice: one for training and one for val are the least", path);
+            error = sgrad_log_error(SGRAD_EFORMAT, "%s: has one slice: one for training and one for val are the least", path);
     }
     free(path);
     return error;
@@ -341,38 +345,40 @@ static int open_stacks(const char *folder, enum sgrad_split split, struct stack 
     SGRAD_TRY(slices ? open_slices(folder, "volume", split, image) : open_volume(folder, part, "image", image));
     SGRAD_TRY(slices ? open_slices(folder, "labels", split, label) : open_volume(folder, part, "label", label));
     if (!memcmp(image->dim, label->dim, sizeof image->dim)) return 0;
-    return sgrad_fail(SGRAD_EFORMAT, "data set volume:%s: the %s image is %lldx%lldx%lld, its labels %lldx%lldx%lld", folder,
-                      part, (long long)image->dim[0], (long long)image->dim[1], (long long)image->dim[2],
-                      (long long)label->dim[0], (long long)label->dim[1], (long long)label->dim[2]);
+    return sgrad_log_error(SGRAD_EFORMAT, "data set volume:%s: the %s image is %lldx%lldx%lld, its labels %lldx%lldx%lld", folder,
+                           part, (long long)image->dim[0], (long long)image->dim[1], (long long)image->dim[2],
+                           (long long)label->dim[0], (long long)label->dim[1], (long long)label->dim[2]);
 }
 
-/* How many voxels have each label, slice by slice. */
+/* Counts the voxels of each label, slice by slice. SGRAD_EFORMAT: a label is not an integer from -1 to 255. */
 static int count_labels(const char *folder, const struct stack *s, uint64_t count[256]) {
     const int64_t area = s->dim[1] * s->dim[2], size[3] = { 1, s->dim[1], s->dim[2] };
-    double *slice = sgrad_alloc((size_t)area, sizeof *slice);
+    double *slice = sgrad_xcalloc((size_t)area, sizeof *slice);
     int error = 0;
     for (int64_t z = 0; z < s->dim[0] && !error; z++) {
         error = read_stack(s, (const int64_t[]){ z, 0, 0 }, size, SGRAD_VOXEL_F64, slice);
         for (int64_t i = 0; i < area && !error; i++)
             if (slice[i] >= 0 && slice[i] <= 255 && slice[i] == rint(slice[i])) count[(int)slice[i]]++;
             else if (slice[i] != -1)
-                error = sgrad_fail(SGRAD_EFORMAT, "data set volume:%s: slice %lld has label %g: takes classes from 0 to %d, or 0 "
-                                   "and 255, and -1 where none is known", folder, (long long)z, slice[i], CLASSES - 1);
+                error = sgrad_log_error(SGRAD_EFORMAT,
+                                        "data set volume:%s: slice %lld has label %g: takes classes from 0 to %d, or 0 "
+                                        "and 255, and -1 where none is known",
+                                        folder, (long long)z, slice[i], CLASSES - 1);
     }
     free(slice);
     return error;
 }
 
-/* Labels that are skipped, or all the same, are mostly the wrong ones. */
+/* Warns of classes without voxels: if labels are skipped, or all are equal, they are mostly the wrong ones. */
 static void warn_of_unused(const char *folder, const uint64_t count[256], bool binary, int classes) {
     char list[4 * CLASSES] = "";
     for (int c = 0; c < classes; c++)
         if (!count[binary && c ? 255 : c]) sprintf(list + strlen(list), "%s%d", *list ? ", " : "", c);
     if (*list && sgrad_launched_rank() == 0)
-        sgrad_warn("data set volume:%s: %d classes, of which these have no voxel in train: %s", folder, classes, list);
+        sgrad_log_warning("data set volume:%s: %d classes, of which these have no voxel in train: %s", folder, classes, list);
 }
 
-/* The classes, which are those of the training part. */
+/* Determines the classes by the labels of the training split. SGRAD_EFORMAT: labels are out of range. */
 static int find_classes(const char *folder, struct sgrad_dataset *dataset, const struct stack *train) {
     struct state *s = dataset->state;
     uint64_t count[256] = { 0 };
@@ -383,13 +389,13 @@ static int find_classes(const char *folder, struct sgrad_dataset *dataset, const
     s->binary = most == 255;
     for (int i = CLASSES; i < 255; i++)
         if (count[i])
-            return sgrad_fail(SGRAD_EFORMAT, "data set volume:%s: has label %d: takes classes from 0 to %d, or 0 and 255", folder,
-                              i, CLASSES - 1);
+            return sgrad_log_error(SGRAD_EFORMAT, "data set volume:%s: has label %d: takes classes from 0 to %d, or 0 and 255",
+                                   folder, i, CLASSES - 1);
     for (int i = 1; i < CLASSES && s->binary; i++)
         if (count[i])
-            return sgrad_fail(SGRAD_EFORMAT,
-                              "data set volume:%s: has labels %d and 255: takes classes from 0 to %d, or 0 and 255", folder, i,
-                              CLASSES - 1);
+            return sgrad_log_error(SGRAD_EFORMAT,
+                                   "data set volume:%s: has labels %d and 255: takes classes from 0 to %d, or 0 and 255", folder,
+                                   i, CLASSES - 1);
     dataset->classes = s->binary ? 2 : most + 1;
     if (dataset->split == SGRAD_TRAIN) warn_of_unused(folder, count, s->binary, dataset->classes);
     dataset->identity = sgrad__fingerprint_add((uint64_t)dataset->split, count, sizeof count);
@@ -397,18 +403,18 @@ static int find_classes(const char *folder, struct sgrad_dataset *dataset, const
     return 0;
 }
 
-/* Those of val are among them. */
+/* Checks that the labels of the test split are classes of the training split. */
 static int check_val(const char *folder, const struct sgrad_dataset *dataset) {
     const struct state *s = dataset->state;
     uint64_t count[256] = { 0 };
     SGRAD_TRY(count_labels(folder, &s->label, count));
     for (int i = 0; i < 256; i++)
         if (count[i] && !s->binary && i >= dataset->classes)
-            return sgrad_fail(SGRAD_EFORMAT, "data set volume:%s: val has label %d, which is none of train's", folder, i);
+            return sgrad_log_error(SGRAD_EFORMAT, "data set volume:%s: val has label %d, which is none of train's", folder, i);
     return 0;
 }
 
-/* "DIR" or "DIR,ZxYxX"; free what is returned. */
+/* Parses "DIR" or "DIR,ZxYxX". Returns DIR, which the caller must free. PATCH defaults to 16x128x128. */
 static char *parse_argument(const char *argument, int64_t patch[3]) {
     const char *comma = strrchr(argument, ',');
     long long z, y, x;
@@ -432,8 +438,8 @@ static int open_parts(struct sgrad_dataset *dataset, const char *folder) {
     SGRAD_TRY(sgrad__folder_check("volume", folder, WANTED));
     for (int d = 0; d < 3; d++)
         if (s->patch[d] < 1 || s->patch[d] > SIDE_LIMIT)
-            return sgrad_fail(SGRAD_EINVAL, "data set volume:%s: a patch of %lldx%lldx%lld: takes ZxYxX of 1 to %d each", folder,
-                              (long long)s->patch[0], (long long)s->patch[1], (long long)s->patch[2], SIDE_LIMIT);
+            return sgrad_log_error(SGRAD_EINVAL, "data set volume:%s: a patch of %lldx%lldx%lld: takes ZxYxX of 1 to %d each",
+                                   folder, (long long)s->patch[0], (long long)s->patch[1], (long long)s->patch[2], SIDE_LIMIT);
     SGRAD_TRY(open_stacks(folder, dataset->split, &s->image, &s->label));
     SGRAD_TRY(find_pixel(&s->image, &s->pixel));
     if (dataset->split == SGRAD_TRAIN) return find_classes(folder, dataset, &s->label);
@@ -441,8 +447,8 @@ static int open_parts(struct sgrad_dataset *dataset, const char *folder) {
     int error = open_stacks(folder, SGRAD_TRAIN, &image, &label);
     if (!error) error = find_pixel(&image, &trained);
     if (!error && trained != s->pixel)
-        error = sgrad_fail(SGRAD_EFORMAT, "data set volume:%s: of the images of train and val one is of uint8, one is not",
-                           folder);
+        error = sgrad_log_error(SGRAD_EFORMAT, "data set volume:%s: of the images of train and val one is of uint8, one is not",
+                                folder);
     if (!error) error = find_classes(folder, dataset, &label);
     if (!error) error = check_val(folder, dataset);
     close_stack(&image);
@@ -451,7 +457,7 @@ static int open_parts(struct sgrad_dataset *dataset, const char *folder) {
 }
 
 static int open_dataset(struct sgrad_dataset *dataset, const char *argument, const struct sgrad_dataset_options *options) {
-    struct state *s = dataset->state = sgrad_alloc(1, sizeof *s);
+    struct state *s = dataset->state = sgrad_xcalloc(1, sizeof *s);
     char *folder = parse_argument(argument, s->patch);
     (void)options;
     int error = open_parts(dataset, folder);

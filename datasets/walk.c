@@ -1,12 +1,11 @@
-/* walk.c: the images below a folder, and what else is there.
+/* walk.c: lists the images in a folder and its subfolders, and counts the other files.
  *
- *     cat/1.jpg              images of a folder come in the order of their bytes, before those of its folders:
+ *     cat/1.jpg              images of a folder are sorted by their bytes, and precede those of its subfolders:
  *     cat/9.png              the order of torchvision's ImageFolder
  *     cat/notes.txt          counted: 1 .txt
  *     cat/old/2.jpg
  *     cat/old/.cache/3.jpg   counted: 1 hidden
- *     cat/old/up -> ..       a link to a folder that it lies in is not followed: counted: 1 circular link
- */
+ *     cat/old/up -> ..       a link to a folder that contains it is not followed; counted: 1 circular link */
 #include "config.h"
 #include "datasets/datasets.h"
 #include "datasets/formats.h"
@@ -18,7 +17,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* A folder on the way down. */
+/* A folder on the path from the root to the current one. */
 struct level {
     dev_t device;
     ino_t inode;
@@ -35,7 +34,7 @@ static void add(struct sgrad_walk *walk, const char *kind, int64_t files) {
     int i = 0;
     while (i < walk->kinds && strcmp(walk->other[i].kind, kind)) i++;
     if (i == walk->kinds) {
-        walk->other = sgrad_grow(walk->other, walk->kinds, sizeof *walk->other);
+        walk->other = sgrad_array_grow(walk->other, walk->kinds, sizeof *walk->other);
         walk->other[walk->kinds++] = (struct sgrad_walk_other){ sgrad_format("%s", kind), 0 };
     }
     walk->other[i].files += files;
@@ -48,7 +47,7 @@ void sgrad_walk_add(struct sgrad_walk *walk, const struct sgrad_walk *more) {
     for (int i = 0; i < more->kinds; i++) add(walk, more->other[i].kind, more->other[i].files);
 }
 
-/* A file that is no image, by its ending. */
+/* Counts a file that is not an image, by its extension. */
 static void note_file(struct sgrad_walk *walk, const char *name) {
     const char *dot = strrchr(name, '.');
     char *ending = sgrad_format("%s", dot && dot[1] ? dot : "without ending");
@@ -69,7 +68,7 @@ static void add_image(struct sgrad_walk *walk, const char *path, int64_t size) {
 
 static int walk_folder(struct sgrad_walk *walk, const char *root, const char *below, bool hidden, const struct level *above);
 
-/* ENTRY of the folder BELOW the root. */
+/* Adds ENTRY of the folder BELOW, a path relative to ROOT. */
 static int add_entry(struct sgrad_walk *walk, const char *root, const char *below, const char *entry, bool hidden,
                      const struct level *level) {
     struct stat status = { 0 };
@@ -92,15 +91,15 @@ static int walk_folder(struct sgrad_walk *walk, const char *root, const char *be
     struct stat status;
     char *path = sgrad_format("%s%s%s", root, *below ? "/" : "", below);
     DIR *folder = stat(path, &status) ? NULL : opendir(path);
-    const bool skips = !folder && hidden;       /* a desktop's .Trash may be somebody else's */
-    int error = folder || skips ? 0 : sgrad_fail(SGRAD_EIO, "%s: %s", path, strerror(errno));
+    const bool skips = !folder && hidden;       /* a hidden folder, such as a desktop's .Trash, may be private */
+    int error = folder || skips ? 0 : sgrad_log_error(SGRAD_EIO, "%s: %s", path, strerror(errno));
     const struct level level = { status.st_dev, status.st_ino, above };
     const struct dirent *entry;
     if (skips) sgrad_walk_note(walk, "hidden");
     while (folder && (errno = 0, entry = readdir(folder)) && !error)
         if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, ".."))
             error = add_entry(walk, root, below, entry->d_name, hidden, &level);
-    if (folder && !error && errno) error = sgrad_fail(SGRAD_EIO, "%s: %s", path, strerror(errno));
+    if (folder && !error && errno) error = sgrad_log_error(SGRAD_EIO, "%s: %s", path, strerror(errno));
     if (folder) closedir(folder);
     free(path);
     return error;
@@ -111,7 +110,7 @@ static size_t folder_length(const char *path) {
     return slash ? (size_t)(slash - path) : 0;
 }
 
-/* By the bytes of the folder's path, then of the file's name. */
+/* Compares by the bytes of the folder's path, then of the file's name. */
 static int by_place(const void *a, const void *b) {
     const char *one = ((const struct sgrad_walk_image *)a)->name, *other = ((const struct sgrad_walk_image *)b)->name;
     const size_t first = folder_length(one), second = folder_length(other);

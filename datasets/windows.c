@@ -1,10 +1,10 @@
-/* windows.c: a long row of numbers as samples: window i is the T of them from i·T on, and, as what is to be said, the one after
- * each. T = 4, ten numbers, and the same shifted by 1:
+/* windows.c: samples from a long sequence of numbers. Window i consists of the T numbers from i·T on; its target is the number
+ * after each of them. With T = 4 and ten numbers, not shifted, and shifted by 1:
  *
  *     t h e   c a t   s a            window 0   t h e _ │ h e _ c        window 1   c a t _ │ a t _ s
  *     └─────┘ └─────┘                shifted    h e _ c │ e _ c a                   a t _ s │ t _ s a
  *
- * A shifted window that would reach beyond the end begins earlier: the last two then share numbers. */
+ * A shifted window that would extend beyond the end begins earlier, so the last two windows may overlap. */
 #include "config.h"
 #include "datasets/windows.h"
 #include "datasets/formats.h"
@@ -14,9 +14,9 @@
 
 struct windows {
     struct sgrad_map map;
-    const unsigned char *first;     /* the row's first number */
-    int64_t count, length;          /* numbers of the row, of a window */
-    int bytes;                      /* of a number: 1, 2 or 4, the lower first */
+    const unsigned char *first;     /* first number of the sequence */
+    int64_t count, length;          /* numbers of the sequence; of a window */
+    int bytes;                      /* of a number: 1, 2 or 4, little-endian */
 };
 
 int sgrad__windows_argument(const char *what, const char *argument, char **path, int64_t *length) {
@@ -25,9 +25,9 @@ int sgrad__windows_argument(const char *what, const char *argument, char **path,
     char *end = NULL;
     const long long number = comma ? strtoll(comma + 1, &end, 10) : 0;
     if (!comma || comma == argument || comma[1] < '0' || comma[1] > '9' || *end || number < 1 || number > MOST)
-        return sgrad_fail(SGRAD_EINVAL,
-                          "data set %s:%s: does not end with ,T: the length of a sample, a whole number from 1 to %d", what,
-                          argument, MOST);
+        return sgrad_log_error(SGRAD_EINVAL,
+                               "data set %s:%s: does not end with ,T: the length of a sample, a whole number from 1 to %d", what,
+                               argument, MOST);
     *path = sgrad_format("%.*s", (int)(comma - argument), argument);
     *length = number;
     return 0;
@@ -37,11 +37,11 @@ int sgrad__windows_open(struct sgrad_dataset *dataset, struct sgrad_map map, con
                         int bytes, int64_t length) {
     if (count <= length) {
         sgrad_map_close(&map);
-        return sgrad_fail(SGRAD_EFORMAT, "%s: the %s part has %lld %s, a sample of %lld and the one after it need %lld", name,
-                          dataset->split == SGRAD_TRAIN ? "training" : "test", (long long)count,
-                          bytes == 1 ? "bytes" : "tokens", (long long)length, (long long)length + 1);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: the %s part has %lld %s, a sample of %lld and the one after it need %lld",
+                               name, dataset->split == SGRAD_TRAIN ? "training" : "test", (long long)count,
+                               bytes == 1 ? "bytes" : "tokens", (long long)length, (long long)length + 1);
     }
-    struct windows *w = dataset->state = sgrad_alloc(1, sizeof *w);
+    struct windows *w = dataset->state = sgrad_xcalloc(1, sizeof *w);
     *w = (struct windows){ map, map.data + from, count, length, bytes };
     dataset->field[0] = (struct sgrad_field){ "tokens", SGRAD_I32, { 1, { length } }, NULL };
     dataset->field[1] = (struct sgrad_field){ "next", SGRAD_I32, { 1, { length } }, NULL };

@@ -1,13 +1,13 @@
-/* zip.c: a member of a zip archive in memory, as numpy.savez writes them, by libzip. What the archive's directory promises is not
- * believed before there is memory for it.
+/* zip.c: reads a member of a zip archive in memory, as numpy.savez writes it, with libzip. The sizes in the archive's directory
+ * are checked for plausibility before memory is allocated.
  *
- * Limits: nothing is encrypted; the methods are those of numpy.savez, stored, and savez_compressed, deflated. */
+ * Limits: no encryption; only the methods of numpy.savez (stored) and savez_compressed (deflated). */
 #include "datasets/formats.h"
 
 #include <stdlib.h>
 #include <zip.h>
 
-#define DEFLATE_RATIO 1032 /* deflate expands a byte to at most so many (zlib.net/zlib_tech.html) */
+#define DEFLATE_RATIO 1032 /* maximum expansion by deflate (zlib.net/zlib_tech.html) */
 
 struct member {
     const char *archive, *name;
@@ -16,13 +16,13 @@ struct member {
 };
 
 static int refused(const char *archive, zip_error_t *why) {
-    const int error = sgrad_fail(zip_error_code_zip(why) == ZIP_ER_MEMORY ? SGRAD_ENOMEM : SGRAD_EFORMAT, "zip: %s: %s", archive,
-                                 zip_error_strerror(why));
+    const int error = sgrad_log_error(zip_error_code_zip(why) == ZIP_ER_MEMORY ? SGRAD_ENOMEM : SGRAD_EFORMAT, "zip: %s: %s",
+                                      archive, zip_error_strerror(why));
     zip_error_fini(why);
     return error;
 }
 
-/* Source and error are libzip's where it succeeds, ours where it does not. */
+/* On success, libzip owns the source and the error; on failure, they are freed here. */
 static int open_archive(struct member *m, const void *data, size_t size) {
     zip_error_t why;
     zip_error_init(&why);
@@ -37,23 +37,23 @@ static int open_archive(struct member *m, const void *data, size_t size) {
 static int find_member(struct member *m, size_t archive_size) {
     const zip_uint64_t wanted = ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE | ZIP_STAT_COMP_METHOD | ZIP_STAT_ENCRYPTION_METHOD;
     if (zip_stat(m->zip, m->name, ZIP_FL_ENC_RAW, &m->is) || (m->is.valid & wanted) != wanted)
-        return sgrad_fail(SGRAD_EFORMAT, "zip: %s: has no %s", m->archive, m->name);
+        return sgrad_log_error(SGRAD_EFORMAT, "zip: %s: has no %s", m->archive, m->name);
     const bool stored = m->is.comp_method == ZIP_CM_STORE, encrypted = m->is.encryption_method != ZIP_EM_NONE;
     if (encrypted || (!stored && m->is.comp_method != ZIP_CM_DEFLATE))
-        return sgrad_fail(SGRAD_EFORMAT, "zip: %s: %s is %s: takes what is stored or deflated", m->archive, m->name,
-                          encrypted ? "encrypted" : "packed by another method");
-    if (m->is.comp_size > archive_size) return sgrad_fail(SGRAD_EFORMAT, "zip: %s: %s ends early", m->archive, m->name);
+        return sgrad_log_error(SGRAD_EFORMAT, "zip: %s: %s is %s: takes what is stored or deflated", m->archive, m->name,
+                               encrypted ? "encrypted" : "packed by another method");
+    if (m->is.comp_size > archive_size) return sgrad_log_error(SGRAD_EFORMAT, "zip: %s: %s ends early", m->archive, m->name);
     if (stored ? m->is.size != m->is.comp_size : m->is.size / DEFLATE_RATIO > m->is.comp_size)
-        return sgrad_fail(SGRAD_EFORMAT, "zip: %s: %s cannot have as many bytes as the directory says", m->archive, m->name);
+        return sgrad_log_error(SGRAD_EFORMAT, "zip: %s: %s cannot have as many bytes as the directory says", m->archive, m->name);
     return 0;
 }
 
-/* All of it and what is behind it, which is nothing: libzip looks at the check sum when it comes there. */
+/* Reads the member, and tries to read one more byte: libzip verifies the checksum only at the end of the member. */
 static int read_member(const struct member *m, unsigned char *to) {
     zip_file_t *file = zip_fopen_index(m->zip, m->is.index, 0);
     if (!file)
-        return sgrad_fail(SGRAD_EFORMAT, "zip: %s: %s is damaged: %s", m->archive, m->name,
-                          zip_error_strerror(zip_get_error(m->zip)));
+        return sgrad_log_error(SGRAD_EFORMAT, "zip: %s: %s is damaged: %s", m->archive, m->name,
+                               zip_error_strerror(zip_get_error(m->zip)));
     zip_uint64_t done = 0;
     zip_int64_t more = 1;
     while (more > 0 && done <= m->is.size) {
@@ -62,10 +62,11 @@ static int read_member(const struct member *m, unsigned char *to) {
     }
     int error = 0;
     if (more < 0)
-        error = sgrad_fail(SGRAD_EFORMAT, "zip: %s: %s is damaged: %s", m->archive, m->name,
-                           zip_error_strerror(zip_file_get_error(file)));
+        error = sgrad_log_error(SGRAD_EFORMAT, "zip: %s: %s is damaged: %s", m->archive, m->name,
+                                zip_error_strerror(zip_file_get_error(file)));
     else if (done != m->is.size)
-        error = sgrad_fail(SGRAD_EFORMAT, "zip: %s: %s is damaged: is not as long as the directory says", m->archive, m->name);
+        error =
+            sgrad_log_error(SGRAD_EFORMAT, "zip: %s: %s is damaged: is not as long as the directory says", m->archive, m->name);
     zip_fclose(file);
     return error;
 }
@@ -76,8 +77,8 @@ int sgrad__zip_read(const char *name, const void *data, size_t size, const char 
     SGRAD_TRY(open_archive(&m, data, size));
     int error = find_member(&m, size);
     if (!error && !(to = malloc(m.is.size + 1)))
-        error = sgrad_fail(SGRAD_ENOMEM, "zip: %s: no memory for the %llu bytes of %s", name, (unsigned long long)m.is.size,
-                           member);
+        error = sgrad_log_error(SGRAD_ENOMEM, "zip: %s: no memory for the %llu bytes of %s", name, (unsigned long long)m.is.size,
+                                member);
     if (!error) error = read_member(&m, to);
     zip_discard(m.zip);
     if (error) return free(to), error;

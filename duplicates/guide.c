@@ -1,11 +1,11 @@
-/* guide.c: how far apart the hashes of unrelated images are, from pairs drawn at random.
+/* guide.c: estimates how far apart the hashes of unrelated images are, from random pairs.
  *
  *     distance           0 … 10 … 20 … 32 … 64
- *     pairs of a class         .  ::  ::: :          the share up to a threshold is how often it takes strangers for
- *     pairs of two             .   :  ::: ::         duplicates, in the worst class at least so often
+ *     pairs of a class         .  ::  ::: :          the fraction of pairs up to a threshold is the rate of false duplicates;
+ *     pairs of two             .   :  ::: ::         the maximum over the classes is used
  *
- * A pair drawn at random hardly ever belongs together: of n images with d duplicates each it does once in n/d. Where a set
- * consists of duplicates these count as strangers, so that the estimate is too high, never too low. */
+ * A random pair is rarely a pair of duplicates: in a set of n images with d duplicates each, with probability d/n. If a set
+ * consists of duplicates, these count as unrelated images, so the estimate is too high, never too low. */
 #include "codelets/kernels.h"
 #include "duplicates/internal.h"
 #include "runtime/philox.h"
@@ -15,7 +15,7 @@
 enum { DRAWS = 2000000, CLASS_LEAST = 20000, CLASS_MOST = 400000, SMALL = 450, ACROSS = 10, SHARE = DRAWS / 2 / ACROSS };
 enum { LENGTH = 64 * SGRAD_HASH_WORDS + 1 };
 
-/* The training images of each class that have hashes: of class k those from start[k] to start[k + 1]. */
+/* The training images that have hashes, by class: those of class k are image[start[k]] to image[start[k + 1] - 1]. */
 struct classes {
     int count;
     int64_t *start, *image;
@@ -24,8 +24,8 @@ struct classes {
 static struct classes sort_classes(const struct sgrad_dataset *train, const struct sgrad_hashes *h) {
     const int32_t *label = train->classes ? sgrad_dataset_target(train)->data : NULL;
     struct classes c = { .count = label ? train->classes : 1 };
-    c.start = sgrad_alloc((size_t)c.count + 2, sizeof *c.start);
-    c.image = sgrad_alloc((size_t)h->train + 1, sizeof *c.image);
+    c.start = sgrad_xcalloc((size_t)c.count + 2, sizeof *c.start);
+    c.image = sgrad_xcalloc((size_t)h->train + 1, sizeof *c.image);
     for (int64_t i = 0; i < h->train; i++)
         if (sgrad_hashes_has(h, i)) c.start[(label ? label[i] : 0) + 2]++;
     for (int k = 2; k <= c.count + 1; k++) c.start[k] += c.start[k - 1];
@@ -34,7 +34,8 @@ static struct classes sort_classes(const struct sgrad_dataset *train, const stru
     return c;
 }
 
-/* A task for each class, and ACROSS more for pairs of two classes; each counts pairs by distance for itself. */
+/* The work is divided into one task per class, and ACROSS tasks for pairs of two classes. Each task counts its pairs by
+ * distance. */
 struct draws {
     const struct sgrad_hashes *hashes;
     const struct classes *classes;
@@ -43,14 +44,15 @@ struct draws {
     int64_t (*distance)[LENGTH];        /* (classes + ACROSS) */
 };
 
-/* Two different numbers below N. */
+/* Draws two different numbers below N. */
 SGRAD_ALWAYS_INLINE void draw(const uint32_t word[2], int64_t n, int64_t *a, int64_t *b) {
     *a = (int64_t)((uint64_t)word[0] * (uint64_t)n >> 32);
     *b = (int64_t)((uint64_t)word[1] * (uint64_t)(n - 1) >> 32);
     *b += *b >= *a;
 }
 
-/* Draws FROM to TO, of N images from the FIRST on: two from four random words. */
+/* Draws pairs FROM to TO - 1 of the N images from index FIRST on. One call of Philox gives two pairs. With ACROSS, pairs of one
+ * class are skipped. */
 SGRAD_ALWAYS_INLINE void sample(const struct draws *d, int64_t first, int64_t n, uint32_t stream, uint32_t from, uint32_t to,
                                 bool across, int64_t *distance) {
     const int64_t *image = d->classes->image + first;
@@ -83,10 +85,10 @@ static int sample_all(const struct draws *d) {
     static const struct sgrad_kernel kernel = {
         .name = "sample", .cpu = sample_unit, .flops = sgrad_no_flops, .bytes = no_bytes
     };
-    struct sgrad_call call = { .kernel = &kernel, .attrs = d };
+    struct sgrad_bound_kernel call = { .kernel = &kernel, .attrs = d };
     const int units = d->classes->count + (d->classes->count > 1 ? ACROSS : 0);
     int error = 0;
-    sgrad_call_prepare(&call);
+    sgrad_bound_kernel_prepare(&call);
     for (int u = 0; u < units && !error; u++)
         error = sgrad_task_submit(&(struct sgrad_submission){ .call = &call, .first = u, .name = "sample" });
     const int failed = sgrad_wait_all();
@@ -99,7 +101,7 @@ static int64_t add(int64_t *to, const int64_t *from) {
     return all;
 }
 
-/* The share of pairs up to each distance, if it is the worst so far. */
+/* Updates the maximum over the classes of the fraction of pairs up to each distance, and the sums. */
 static void take_worst(const int64_t *distance, struct sgrad_guide *g) {
     const int64_t all = add(g->distance[0], distance);
     int64_t sum = 0;
@@ -111,7 +113,7 @@ static void take_worst(const int64_t *distance, struct sgrad_guide *g) {
     g->pairs[0] += all;
 }
 
-/* Classes of so few images that one pair of duplicates weighs too much count as one. */
+/* Adds up all tasks. Classes with so few images that one pair of duplicates weighs too much count as one class. */
 static void add_up(const struct draws *draws, struct sgrad_guide *g) {
     const struct classes *c = draws->classes;
     int64_t few[LENGTH] = { 0 };
@@ -127,7 +129,7 @@ int sgrad_guide_sample(const struct sgrad_dataset *train, const struct sgrad_has
     struct classes c = sort_classes(train, hashes);
     struct draws draws = { hashes, &c, sgrad_dataset_target(train)->data, seed, NULL };
     struct sgrad_guide g = { .automatic = -1 };
-    draws.distance = sgrad_alloc((size_t)c.count + ACROSS, sizeof *draws.distance);
+    draws.distance = sgrad_xcalloc((size_t)c.count + ACROSS, sizeof *draws.distance);
     int error = sample_all(&draws);
     add_up(&draws, &g);
     while (g.pairs[0] && g.automatic < hashes->bits && g.worst[g.automatic + 1] < SGRAD_FALSE_RATE) g.automatic++;

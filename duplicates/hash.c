@@ -1,11 +1,11 @@
-/* hash.c: the hashes of a data set's images: blocks of images are tasks, ranks have a share of the blocks each.
+/* hash.c: computes the hashes of a data set's images. A block of images is a task; the blocks are distributed over the ranks.
  *
  *     images     0 … 255 | 256 … 511 | 512 … 767 | 768 … 999       of the training set, then of the test set
  *     rank       0         0           1           1
- *     then every rank hands its share to all
+ *     then every rank broadcasts its hashes
  *
- * An image that cannot be read has been told in a line by whoever decoded it; here it is counted, or ends the work. What the file
- * of hashes knows by an image's stamp is not decoded again. */
+ * The reader logs an image that cannot be read; here it is marked as damaged, or its error is returned. Images whose stamp is in
+ * the cache file of hashes are not decoded again. */
 #include "duplicates/internal.h"
 
 #include <stdlib.h>
@@ -18,7 +18,7 @@ struct job {
     const struct sgrad_hash_options *options;
     struct sgrad_hashes *hashes;
     struct sgrad__store store;
-    int64_t begin, end;         /* this rank's images */
+    int64_t begin, end;         /* images of this rank */
     _Atomic int64_t known;
 };
 
@@ -37,7 +37,7 @@ void sgrad__hash(const struct sgrad_hash_kind *kind, int side, const struct sgra
 
 void sgrad_hash_picture(const struct sgrad_hash_kind *kind, int side, const struct sgrad_picture *picture, uint64_t *word) {
     struct sgrad__scaler scaler = { 0 };
-    uint8_t *grey = sgrad_alloc(SGRAD__GREY_MOST, 1);
+    uint8_t *grey = sgrad_xcalloc(SGRAD__GREY_MOST, 1);
     sgrad__hash(kind, side, picture, &scaler, grey, word);
     sgrad__scaler_free(&scaler);
     free(grey);
@@ -45,13 +45,14 @@ void sgrad_hash_picture(const struct sgrad_hash_kind *kind, int side, const stru
 
 static int refuse_odd(const struct job *job, int64_t i, int state) {
     char *name = sgrad__image_name(job->part, job->hashes, i);
-    int error = sgrad_fail(SGRAD_EFORMAT, "%s: %s; --odd take or skip goes on", name,
-                           state & SGRAD_IMAGE_DEEP ? "has more than 8 bits a channel" : "is animated");
+    int error = sgrad_log_error(SGRAD_EFORMAT, "%s: %s; --odd take or skip goes on", name,
+                                state & SGRAD_IMAGE_DEEP ? "has more than 8 bits a channel" : "is animated");
     free(name);
     return error;
 }
 
-/* What is known of image I is taken over; damaged ones are looked at again, so that each run names them. */
+/* Copies the hash of image I from the cache. Returns false if there is none. Damaged images are decoded again, so that every run
+ * reports them. */
 static bool is_known(struct job *job, int64_t i) {
     struct sgrad_hashes *h = job->hashes;
     const struct sgrad__record *r = sgrad__store_find(&job->store, h->stamp[i]);
@@ -81,11 +82,11 @@ static int hash_one(struct job *job, int64_t i, struct sgrad__scaler *scaler, ui
     return 0;
 }
 
-/* The images from args->first on; a task that fails lets those that follow do nothing. */
+/* Hashes the block that begins with image args->first. After a failed task, the tasks that follow do nothing. */
 static void hash_block(const struct sgrad_args *args) {
     struct job *job = (struct job *)args->attrs;
     struct sgrad__scaler scaler = { 0 };
-    uint8_t *grey = sgrad_alloc(SGRAD__GREY_MOST, 1);
+    uint8_t *grey = sgrad_xcalloc(SGRAD__GREY_MOST, 1);
     int error = 0;
     for (int64_t i = args->first; i < args->first + BLOCK && i < job->end && !error; i++) error = hash_one(job, i, &scaler, grey);
     if (error) sgrad_task_fail(error);
@@ -97,16 +98,16 @@ static double no_bytes(const struct sgrad_args *args) { return (void)args, 0; }
 
 static int hash_share(struct job *job) {
     static const struct sgrad_kernel kernel = { .name = "hash", .cpu = hash_block, .flops = sgrad_no_flops, .bytes = no_bytes };
-    struct sgrad_call call = { .kernel = &kernel, .attrs = job };
+    struct sgrad_bound_kernel call = { .kernel = &kernel, .attrs = job };
     int error = 0;
-    sgrad_call_prepare(&call);
+    sgrad_bound_kernel_prepare(&call);
     for (int64_t i = job->begin; i < job->end && !error; i += BLOCK)
         error = sgrad_task_submit(&(struct sgrad_submission){ .call = &call, .first = i, .name = "hash" });
     const int failed = sgrad_wait_all();
     return error ? error : failed;
 }
 
-/* Where RANK's share begins: at a block. */
+/* Returns the first image of RANK, at the beginning of a block. */
 static int64_t share_first(int64_t count, int rank, int ranks) {
     const int64_t first = (count + BLOCK - 1) / BLOCK * rank / ranks * BLOCK;
     return first < count ? first : count;
@@ -125,7 +126,7 @@ static void hand_out(struct sgrad_hashes *h, const struct sgrad_context *context
     h->known = (int64_t)known;
 }
 
-/* Rank 0's file, for all ranks. */
+/* Reads the cache file on rank 0 and broadcasts its records to all ranks. */
 static int open_store(struct job *job, const struct sgrad_context *context) {
     struct sgrad__store *store = &job->store;
     int error = 0;
@@ -133,7 +134,7 @@ static int open_store(struct job *job, const struct sgrad_context *context) {
         error = sgrad__store_open(job->options->file, job->options->kind, job->options->bits, store);
     SGRAD_TRY(sgrad_ranks_agree(error));
     sgrad_ranks_broadcast(&store->count, sizeof store->count, 0);
-    if (context->rank) store->record = sgrad_alloc((size_t)store->count + 1, sizeof *store->record);
+    if (context->rank) store->record = sgrad_xcalloc((size_t)store->count + 1, sizeof *store->record);
     sgrad_ranks_broadcast(store->record, (size_t)store->count * sizeof *store->record, 0);
     return 0;
 }
@@ -141,9 +142,9 @@ static int open_store(struct job *job, const struct sgrad_context *context) {
 static struct sgrad_hashes hashes_create(struct sgrad_dataset *const part[2], const struct sgrad_hash_options *options) {
     struct sgrad_hashes h = { .kind = options->kind, .bits = options->bits, .words = options->bits / 64, .train = part[0]->count,
                               .count = part[0]->count + (part[1] ? part[1]->count : 0) };
-    h.word = sgrad_alloc((size_t)(h.count * h.words), sizeof *h.word);
-    h.stamp = sgrad_alloc((size_t)h.count, sizeof *h.stamp);
-    h.state = sgrad_alloc((size_t)h.count, 1);
+    h.word = sgrad_xcalloc((size_t)(h.count * h.words), sizeof *h.word);
+    h.stamp = sgrad_xcalloc((size_t)h.count, sizeof *h.stamp);
+    h.state = sgrad_xcalloc((size_t)h.count, 1);
     return h;
 }
 

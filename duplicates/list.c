@@ -1,4 +1,4 @@
-/* list.c: every kind of hash, as hashes.def lists them. */
+/* list.c: the table of all kinds of hashes, generated from hashes.def. */
 #include "duplicates/duplicates.h"
 
 const struct sgrad_hash_kind *const sgrad_hash_kinds[] = {

@@ -1,9 +1,10 @@
-/* page.c: index.html, what was found as pictures: page.html with the figures and small pictures put in where it says so.
+/* page.c: writes index.html, which shows the duplicates: page.html, with the data and small images inserted at its mark.
  *
- *     pairs kept     (0,3) within  (3,9) within  (5,8) across  (7,t2) leak       groups: who is near whom, over others, too
- *     groups         {0,3,9} within              {5,8} across  {7,t2} leak       a group is of the worst relation in it
+ *     pairs kept     (0,3) within  (3,9) within  (5,8) across  (7,t2) leak       groups: images connected by near pairs
+ *     groups         {0,3,9} within              {5,8} across  {7,t2} leak       a group has the worst relation of its pairs
  *
- * Of each relation some groups are shown, taken evenly from all. The slider takes them apart again: pairs have distances. */
+ * Of each relation at most GROUPS groups are shown, at equal intervals among all groups. The slider of the page separates groups
+ * again, because each pair has its distance. */
 #include "duplicates/internal.h"
 
 #include <jansson.h>
@@ -21,10 +22,10 @@ static const char page[] =
 
 struct groups {
     int64_t images;
-    uint32_t *leader;       /* of each image: any of its group, in the end the same for all of it */
-    uint8_t *relation;      /* of each leader: the worst in its group, and one; 0: it has no group */
-    int32_t *shown;         /* of each image: its place on the page; -1: none */
-    uint32_t *image;        /* by that place */
+    uint32_t *leader;       /* of each image: an image of its group; finally the same for all of the group */
+    uint8_t *relation;      /* of each leader: worst relation in its group, plus one; 0: no group */
+    int32_t *shown;         /* of each image: its index on the page; -1: not shown */
+    uint32_t *image;        /* by index on the page */
     int count;
 };
 
@@ -49,9 +50,10 @@ static void join(struct groups *g, struct sgrad_dataset *const part[2], const st
     g->relation[a < b ? a : b] = worst;
 }
 
-/* Which leaders' groups are shown: of each relation GROUPS, evenly. */
+/* Selects the groups to show, by their leaders: of each relation at most GROUPS, at equal intervals. The caller must free the
+ * result. */
 static bool *choose_groups(const struct groups *g) {
-    bool *chosen = sgrad_alloc((size_t)g->images, 1);
+    bool *chosen = sgrad_xcalloc((size_t)g->images, 1);
     for (int r = 1; r <= SGRAD_RELATIONS; r++) {
         int64_t all = 0, n = 0;
         for (int64_t i = 0; i < g->images; i++) all += g->leader[i] == i && g->relation[i] == r;
@@ -67,15 +69,15 @@ static bool *choose_groups(const struct groups *g) {
 static struct groups make_groups(struct sgrad_dataset *const part[2], const struct sgrad_hashes *h,
                                  const struct sgrad_duplicates *d) {
     struct groups g = { .images = h->count };
-    g.leader = sgrad_alloc((size_t)g.images, sizeof *g.leader);
-    g.relation = sgrad_alloc((size_t)g.images, 1);
-    g.shown = sgrad_alloc((size_t)g.images, sizeof *g.shown);
-    g.image = sgrad_alloc(SGRAD_RELATIONS * GROUPS * GROUP_MOST, sizeof *g.image);
+    g.leader = sgrad_xcalloc((size_t)g.images, sizeof *g.leader);
+    g.relation = sgrad_xcalloc((size_t)g.images, 1);
+    g.shown = sgrad_xcalloc((size_t)g.images, sizeof *g.shown);
+    g.image = sgrad_xcalloc(SGRAD_RELATIONS * GROUPS * GROUP_MOST, sizeof *g.image);
     for (int64_t i = 0; i < g.images; i++) g.leader[i] = (uint32_t)i, g.shown[i] = -1;
     for (int64_t i = 0; i < d->kept; i++) join(&g, part, h, &d->pair[i]);
     bool *chosen = choose_groups(&g);
-    uint8_t *members = sgrad_alloc((size_t)g.images, 1);
-    for (int64_t i = g.images; i-- > 0;) { /* test images first: a leak shows both sides */
+    uint8_t *members = sgrad_xcalloc((size_t)g.images, 1);
+    for (int64_t i = g.images; i-- > 0;) { /* test images first: a leak shows images of both splits */
         const uint32_t leader = leader_of(&g, (uint32_t)i);
         if (!chosen[leader] || members[leader] == GROUP_MOST - (i != leader)) continue;
         members[leader]++;
@@ -94,14 +96,14 @@ static void free_groups(struct groups *g) {
     free(g->image);
 }
 
-/* ---- pictures ------------------------------------------------------------------------------------------------------- */
+/* ---- images --------------------------------------------------------------------------------------------------------- */
 
-/* Means of blocks, so that no side is above SIDE; three colours. */
+/* Shrinks an image to RGB, by means of blocks, so that no side exceeds SIDE. The caller must free the result. */
 static uint8_t *shrink(const struct sgrad_picture *p, int *width, int *height) {
     const int longer = p->width > p->height ? p->width : p->height, by = (longer + SIDE - 1) / SIDE;
     *width = (p->width + by - 1) / by;
     *height = (p->height + by - 1) / by;
-    uint8_t *small = sgrad_alloc((size_t)(*width * *height), 3);
+    uint8_t *small = sgrad_xcalloc((size_t)(*width * *height), 3);
     for (int y = 0; y < *height; y++)
         for (int x = 0; x < *width; x++)
             for (int c = 0; c < 3; c++) {
@@ -115,11 +117,11 @@ static uint8_t *shrink(const struct sgrad_picture *p, int *width, int *height) {
     return small;
 }
 
-/* "data:image/png;base64,…"; free it. */
+/* Returns a PNG file as "data:image/png;base64,…". The caller must free it. */
 static char *as_url(const uint8_t *data, size_t size) {
     static const char digit[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     static const char head[] = "data:image/png;base64,";
-    char *url = sgrad_alloc(sizeof head + (size + 2) / 3 * 4, 1), *to = stpcpy(url, head);
+    char *url = sgrad_xcalloc(sizeof head + (size + 2) / 3 * 4, 1), *to = stpcpy(url, head);
     for (size_t i = 0; i < size; i += 3) {
         uint32_t three = (uint32_t)data[i] << 16;
         if (i + 1 < size) three |= (uint32_t)data[i + 1] << 8;
@@ -129,7 +131,7 @@ static char *as_url(const uint8_t *data, size_t size) {
     return url;
 }
 
-/* A sample's image as text of the page; free it. NULL: it can no longer be read. */
+/* Returns a sample's image as a URL with its data; NULL: it can no longer be read. The caller must free it. */
 static char *picture_url(const struct sgrad_dataset *dataset, int64_t index) {
     struct sgrad_picture picture;
     png_image png = { .version = PNG_IMAGE_VERSION, .format = PNG_FORMAT_RGB };
@@ -139,7 +141,7 @@ static char *picture_url(const struct sgrad_dataset *dataset, int64_t index) {
     free(picture.pixels);
     png.width = (unsigned)width, png.height = (unsigned)height;
     size_t size = PNG_IMAGE_PNG_SIZE_MAX(png);
-    uint8_t *data = sgrad_alloc(size, 1);
+    uint8_t *data = sgrad_xcalloc(size, 1);
     char *url = png_image_write_to_memory(&png, data, &size, 0, small, 0, NULL) ? as_url(data, size) : NULL;
     free(data);
     free(small);
@@ -208,7 +210,7 @@ int sgrad_duplicates_page(struct sgrad_dataset *const part[2], const struct sgra
     SGRAD_TRY(error);
     json_t *data = page_as_json(part, hashes, found, guide, title);
     fwrite(page, 1, (size_t)(rest - page), file.stream);
-    json_dumpf(data, file.stream, JSON_COMPACT | JSON_ESCAPE_SLASH | JSON_REAL_PRECISION(6)); /* no </script> can be in it */
+    json_dumpf(data, file.stream, JSON_COMPACT | JSON_ESCAPE_SLASH | JSON_REAL_PRECISION(6)); /* escapes </script> */
     fputs(rest + strlen(mark), file.stream);
     json_decref(data);
     return sgrad_file_commit(&file);

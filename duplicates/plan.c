@@ -1,5 +1,5 @@
-/* plan.c: how a search goes: into how many parts hashes are cut, in how many bits of each near ones differ, or whether they are
- * told apart by the number of their ones. The cheapest is chosen by what it is expected to compare. */
+/* plan.c: chooses the algorithm of a search and its parameters by the estimated number of comparisons: multi-index hashing, with
+ * the number of segments and the radius of each, or comparison of hashes with similar numbers of ones. */
 #include "duplicates/internal.h"
 
 #include <math.h>
@@ -24,7 +24,7 @@ static struct sgrad__plan plan_parts(int bits, int threshold, int parts, double 
         struct sgrad__part *part = &plan.part[p];
         *part = (struct sgrad__part){ first, bits / parts + (p < bits % parts), threshold / parts - (p > threshold % parts) };
         first += part->bits;
-        if (part->bits > BITS_MOST) part->bits = BITS_MOST; /* what it leaves out is looked at on comparison */
+        if (part->bits > BITS_MOST) part->bits = BITS_MOST; /* further bits are not indexed; comparison checks them */
         if (part->radius < 0) continue;
         const double lists = (double)(1u << part->bits), visits = sgrad__plan_lists(part->bits, part->radius);
         plan.cost += visits * (10 * lists + n * n / lists / 2) + 20 * n;

@@ -1,12 +1,13 @@
-/* scale.c: an image to another size with Lanczos's filter of three lobes, then to grey, by the arithmetic of Pillow: weights are
- * whole numbers over 2^22, columns come before rows, and each is rounded to 8 bits. Whose bits hashes are compared with.
+/* scale.c: scales an image with Lanczos's filter of three lobes and converts it to grey, with the arithmetic of Pillow: weights
+ * are integers over 2^22, columns are scaled before rows, and results are rounded to 8 bits. Hashes therefore have the same bits
+ * as those of images that Pillow scaled.
  *
- *     height x width x 3      a strip of 32 rows,          columns weighed,         turned back, and           in grey
- *                             turned: pixels of a column   a plane a colour         rows weighed
- *     RGBRGBRGB…              lie side by side:            rr… rr… gg… gg… bb…      rrrr gggg bbbb            llll
+ *     height x width x 3      a strip of 32 rows,          columns weighted,        transposed back,          in grey
+ *                             transposed: pixels of a      one plane per colour     rows weighted
+ *     RGBRGBRGB…              column are contiguous:       rr… rr… gg… gg… bb…      rrrr gggg bbbb            llll
  *                             rr… gg… bb…                  (3,to,32)                (to,3,to)                 (to,to)
  *
- * So every loop that costs something runs over neighbours in memory. */
+ * So every expensive loop runs over contiguous memory. */
 #include "codelets/kernels.h"
 #include "duplicates/internal.h"
 
@@ -32,10 +33,10 @@ static void taps_make(struct sgrad__taps *taps, int from, int to) {
     taps_free(taps);
     const double scale = (double)from / to, wide = scale < 1 ? 1 : scale, reach = LOBES * wide;
     *taps = (struct sgrad__taps){ .from = from, .to = to, .most = 2 * (int)ceil(reach) + 1 };
-    taps->first = sgrad_alloc((size_t)to, sizeof *taps->first);
-    taps->count = sgrad_alloc((size_t)to, sizeof *taps->count);
-    taps->weight = sgrad_alloc((size_t)to * (size_t)taps->most, sizeof *taps->weight);
-    double *weight = sgrad_alloc((size_t)taps->most, sizeof *weight);
+    taps->first = sgrad_xcalloc((size_t)to, sizeof *taps->first);
+    taps->count = sgrad_xcalloc((size_t)to, sizeof *taps->count);
+    taps->weight = sgrad_xcalloc((size_t)to * (size_t)taps->most, sizeof *taps->weight);
+    double *weight = sgrad_xcalloc((size_t)taps->most, sizeof *weight);
     for (int i = 0; i < to; i++) {
         const double centre = (i + 0.5) * scale;
         int first = from == to ? i : (int)(centre - reach + 0.5), end = from == to ? i + 1 : (int)(centre + reach + 0.5);
@@ -56,18 +57,18 @@ static void taps_make(struct sgrad__taps *taps, int from, int to) {
 struct work {
     const struct sgrad_picture *picture;
     const struct sgrad__taps *columns, *rows;
-    int planes;             /* 3 of colours, 1 of grey */
+    int planes;             /* 3 for colours, 1 for grey */
     uint8_t *strip;         /* (width,channels,STRIP) */
-    uint8_t *narrow;        /* (height,planes,to), a row in LINE bytes; to whole strips */
+    uint8_t *narrow;        /* (height,planes,to), a row in LINE bytes; height rounded up to strips */
     size_t line;
     uint8_t *grey;
 };
 
-/* ---- turning -------------------------------------------------------------------------------------------------------- */
+/* ---- transposition -------------------------------------------------------------------------------------------------- */
 
 typedef uint8_t sixteen __attribute__((vector_size(16)));
 
-/* Two halves of a pack of cards: where byte C of row R lies, at 16 R + C, rotates by a bit. */
+/* A perfect shuffle, one step of a transposition: the position of byte C of row R, 16 R + C, is rotated by one bit. */
 SGRAD_ALWAYS_INLINE void shuffle(const sixteen from[16], sixteen to[16]) {
     for (int i = 0; i < 8; i++) {
         const sixteen a = from[i], b = from[i + 8];
@@ -76,7 +77,8 @@ SGRAD_ALWAYS_INLINE void shuffle(const sixteen from[16], sixteen to[16]) {
     }
 }
 
-/* 16 bytes of each of 16 rows, STRIDE apart, to their columns, TO_STRIDE apart. Of fewer ROWS the last stands for the rest. */
+/* Transposes 16 x 16 bytes: rows are STRIDE bytes apart, resulting rows TO_STRIDE. If ROWS is below 16, the last row is
+ * repeated. */
 SGRAD_ALWAYS_INLINE void turn(const uint8_t *from, size_t stride, int rows, uint8_t *to, size_t to_stride) {
     sixteen one[16], other[16];
     for (int i = 0; i < 16; i++) memcpy(&one[i], from + (size_t)(i < rows ? i : rows - 1) * stride, sizeof *one);
@@ -87,7 +89,7 @@ SGRAD_ALWAYS_INLINE void turn(const uint8_t *from, size_t stride, int rows, uint
     for (int i = 0; i < 16; i++) memcpy(to + (size_t)i * to_stride, &one[i], sizeof *one);
 }
 
-/* ROWS rows of COUNT bytes to (COUNT,STRIP). */
+/* Transposes ROWS rows of COUNT bytes to (COUNT,STRIP). */
 SGRAD_ALWAYS_INLINE void turn_strip(const uint8_t *from, int count, int rows, uint8_t *strip) {
     for (int y = 0; y < rows; y += 16) {
         const uint8_t *row = from + (size_t)y * (size_t)count;
@@ -98,7 +100,7 @@ SGRAD_ALWAYS_INLINE void turn_strip(const uint8_t *from, int count, int rows, ui
     }
 }
 
-/* ---- weighing ------------------------------------------------------------------------------------------------------- */
+/* ---- weighted sums -------------------------------------------------------------------------------------------------- */
 
 SGRAD_ALWAYS_INLINE uint8_t clip(int32_t sum) {
     int32_t x = sum >> PRECISION;
@@ -106,7 +108,7 @@ SGRAD_ALWAYS_INLINE uint8_t clip(int32_t sum) {
     return (uint8_t)(x > 255 ? 255 : x);
 }
 
-/* Sums COUNT neighbours, a multiple of LANES, over TAPS rows that lie STRIDE bytes apart; LANES sums stay in registers. */
+/* Computes COUNT adjacent sums, a multiple of LANES, over TAPS rows that are STRIDE bytes apart. LANES sums stay in registers. */
 SGRAD_ALWAYS_INLINE void weigh(const uint8_t *from, size_t stride, int count, const int32_t *weight, int taps, uint8_t *to) {
     for (int at = 0; at < count; at += LANES, from += LANES, to += LANES) {
         int32_t sum[LANES];
@@ -158,7 +160,7 @@ SGRAD_VECTOR(scale)(const struct sgrad_args *args) {
 static uint8_t *room(uint8_t *old, size_t *have, size_t want) {
     if (*have >= want) return old;
     free(old);
-    return sgrad_alloc(*have = want, 1);
+    return sgrad_xcalloc(*have = want, 1);
 }
 
 void sgrad__scale(struct sgrad__scaler *scaler, const struct sgrad_picture *picture, int width, int height, uint8_t *grey) {

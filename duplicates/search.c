@@ -1,28 +1,30 @@
-/* search.c: all pairs of hashes at a distance of at most the threshold, exactly, without comparing each with each.
+/* search.c: finds all pairs of hashes with a distance of at most the threshold, exactly, without comparing all pairs.
  *
- * By *parts* (M. Norouzi, A. Punjani, D. J. Fleet, "Fast exact search in Hamming space with multi-index hashing", 2014): a hash
- * is cut into m parts. Of T differing bits some part has at most T/m, so for each part there is a table in which hashes with
- * like parts lie together, and a hash is compared with those alone whose part differs in so few bits. T = 10, m = 4:
+ * *Multi-index hashing* (M. Norouzi, A. Punjani, D. J. Fleet, "Fast exact search in Hamming space with multi-index hashing",
+ * 2014): a hash is divided into m segments. If at most T bits differ, at most T/m bits differ in some segment. Therefore each
+ * segment has a table with lists of the hashes that are equal in this segment, and a hash is compared only with hashes whose
+ * segment differs in at most that many bits. T = 10, m = 4:
  *
- *     10 = 4·2 + 2       parts 0, 1, 2 differ in 2 bits at most, or part 3 in 1 (else there were 3+3+3+2 = 11)
+ *     10 = 4·2 + 2       segments 0, 1, 2 differ in at most 2 bits, or segment 3 in at most 1 (else 3+3+3+2 = 11 differ)
  *
- *     table of part 0    0…00 | 0…01 | 0…10 | 0…11 | …            a list each: hashes by that part, each list in order of images
- *     list 0…01 is compared with itself and the lists whose numbers differ from 0…01 in up to 2 bits
+ *     table of segment 0     0…00 | 0…01 | 0…10 | 0…11 | …            one list per value of the segment, in order of images
+ *     list 0…01 is compared with itself and with the lists whose values differ from 0…01 in up to 2 bits
  *
- * By *weights*, for large thresholds: one table, of how many ones a hash has; lists so far apart that nobody is near are not
- * compared.
+ * *Comparison by weights*, for large thresholds: one table with a list per number of ones in a hash. Lists whose numbers differ
+ * by more than the threshold are not compared.
  *
- * Both are the same walk over a table: its lists, and which list is compared with which. A pair that several parts find counts
- * for the first of them. Before it is cut a hash's bits change places, so that neighbours, which are mostly alike, come to lie
- * in different parts. Which way is taken is plan.c's.
+ * Both algorithms use the same code: the lists of a table, and which lists are compared. A pair that several segments find counts
+ * for the first of them. Before a hash is divided, its bits are permuted, so that neighbours, which are mostly equal, are in
+ * different segments. plan.c chooses the algorithm.
  *
- * Pairs come in order of their first image. There is room for some; where they are more, the images are searched in stretches:
- * each stretch's with those behind them.
+ * Pairs are reported in order of their first image. The memory for pairs is limited. If it is too small, the images are searched
+ * in ranges: the images of each range are compared with those after them.
  *
- * Where memory is bounded hashes lie in a file, and a part's table holds two shards of it at a time, lists whose numbers begin
- * alike; of four shards and two bits that differ at most, all but none have to meet, of radius 1:
+ * If memory is limited, hashes are in a temporary file, and a table contains two shards of a segment's lists at a time. A shard
+ * has the lists whose values begin with the same bits. Only shards whose numbers differ in at most as many bits as the radius are
+ * compared. Four shards, radius 1:
  *
- *     shards      00  01  10  11          met     00+00  00+01  00+10  01+01  01+11  10+10  10+11  11+11 */
+ *     shards      00  01  10  11          compared     00+00  00+01  00+10  01+01  01+11  10+10  10+11  11+11 */
 #include "codelets/kernels.h"
 #include "duplicates/internal.h"
 
@@ -35,41 +37,41 @@
 
 enum { TILE = 2048, UNITS = 32, UNIT_LEAST = 256, SHARDS_MOST = 64, PAIRS_LEAST = 1024 };
 
-/* Positions in a table are hashes, sorted by list, then by image. */
+/* A table: hashes, sorted by list, then by image. A position is an index in this order. */
 struct table {
     int lists;
-    uint32_t *size;             /* (lists): hashes, in the table or not */
-    uint32_t *start;            /* (lists + 1) */
-    uint32_t *image;            /* by position */
+    uint32_t *size;             /* (lists): hashes, including those that are not in the table */
+    uint32_t *start;            /* (lists + 1): position of the first hash of each list */
+    uint32_t *image;            /* of each position */
     uint64_t *word;             /* (position,words) */
 };
 
 struct found {
     struct sgrad_pair *pair;
     int64_t count, room;
-    int64_t told;               /* of count: those that the walk's sum has */
+    int64_t told;               /* of count: pairs that are included in pairs of struct walk */
 };
 
 struct walk {
     const struct sgrad_search *search;
     const struct sgrad__plan *plan;
-    int current;                /* part */
+    int current;                /* segment */
     int words;
-    int64_t images;             /* hashes that are there */
-    uint64_t *word;             /* (images,words) with their bits in other places */
-    uint32_t *image;            /* which each is: ascending */
-    bool disk;                  /* word and image are pages of a file */
+    int64_t images;             /* number of hashes */
+    uint64_t *word;             /* (images,words), with permuted bits */
+    uint32_t *image;            /* image of each hash, ascending */
+    bool disk;                  /* word and image are mapped from a file */
     struct table table;
-    int64_t room;               /* hashes that a table may have */
-    int shift;                  /* the number of a list's shard are the bits above */
+    int64_t room;               /* maximum number of hashes in a table */
+    int shift;                  /* list number >> shift is the number of its shard */
     uint32_t one, other;        /* shards in the table */
-    uint32_t *mask;             /* what the numbers of two lists that are compared differ in */
+    uint32_t *mask;             /* values in which two lists that are compared may differ (xor) */
     int masks;
-    uint32_t from, to;          /* the stretch: images */
+    uint32_t from, to;          /* the range of images */
     uint32_t queries;
-    bool whole;                 /* the stretch is all there is: each two lists are compared once, in whatever order of images */
-    struct found *found;        /* of each unit */
-    int units, tasks, busy;     /* at most; for the table that is there; the most for one of the stretch's */
+    bool whole;                 /* the range is all images: each two lists are compared once, in any order */
+    struct found *found;        /* of each task */
+    int units, tasks, busy;     /* tasks: at most; for the current table; most in the range */
     int64_t most;
     _Atomic int64_t pairs;
 };
@@ -94,22 +96,22 @@ static uint32_t list_of(const struct walk *w, int64_t i) {
 static void count_lists(struct walk *w) {
     struct table *t = &w->table;
     t->lists = w->plan->weights ? 64 * w->words + 1 : 1 << w->plan->part[w->current].bits;
-    t->size = sgrad_alloc((size_t)t->lists, sizeof *t->size);
+    t->size = sgrad_xcalloc((size_t)t->lists, sizeof *t->size);
     for (int64_t i = 0; i < w->images; i++) t->size[list_of(w, i)]++;
 }
 
-/* With the lists of shards one and other. */
+/* Fills the table with the lists of the shards w->one and w->other. */
 static void table_make(struct walk *w) {
     struct table *t = &w->table;
     uint32_t all = 0;
-    t->start = sgrad_alloc((size_t)t->lists + 2, sizeof *t->start);
+    t->start = sgrad_xcalloc((size_t)t->lists + 2, sizeof *t->start);
     for (uint32_t l = 0; l < (uint32_t)t->lists; l++) {
         t->start[l + 1] = all;
         if (l >> w->shift == w->one || l >> w->shift == w->other) all += t->size[l];
     }
     t->start[t->lists + 1] = all;
-    t->image = sgrad_alloc((size_t)all + 1, sizeof *t->image);
-    t->word = sgrad_alloc(((size_t)all + 1) * (size_t)w->words, sizeof *t->word);
+    t->image = sgrad_xcalloc((size_t)all + 1, sizeof *t->image);
+    t->word = sgrad_xcalloc(((size_t)all + 1) * (size_t)w->words, sizeof *t->word);
     for (int64_t i = 0; i < w->images; i++) {
         const uint32_t list = list_of(w, i);
         if (list >> w->shift != w->one && list >> w->shift != w->other) continue;
@@ -139,29 +141,29 @@ static int64_t largest_shard(const struct walk *w) {
     return largest;
 }
 
-/* As few as there is room for two of, SHARDS_MOST at most. */
+/* Chooses the smallest number of shards, at most SHARDS_MOST, of which two fit in a table. */
 static void choose_shards(struct walk *w) {
     for (w->shift = 0; shards(w) > 1;) w->shift++;
     if (w->images <= w->room) return;
     while (2 * shards(w) <= SHARDS_MOST && w->shift > 0 && 2 * largest_shard(w) > w->room) w->shift--;
 }
 
-/* Is some list of one shard compared with one of the other? */
+/* Returns true if a list of one shard is compared with a list of the other. */
 static bool shards_meet(const struct walk *w) {
     const uint32_t apart = w->other - w->one;
     if (!w->plan->weights) return __builtin_popcount(w->one ^ w->other) <= w->plan->part[w->current].radius;
     return apart == 0 || ((apart - 1) << w->shift) + 1 <= (uint32_t)w->search->threshold;
 }
 
-/* All numbers of BITS bits of which at most RADIUS are 1. */
+/* Sets w->mask to all numbers of the segment's width in which at most radius bits are 1. */
 static void masks_make(struct walk *w) {
     const struct sgrad__part *part = &w->plan->part[w->current];
     w->masks = 0;
     if (w->plan->weights) return;
     const int count = (int)sgrad__plan_lists(part->bits, part->radius);
-    w->mask = sgrad_alloc((size_t)count, sizeof *w->mask);
+    w->mask = sgrad_xcalloc((size_t)count, sizeof *w->mask);
     for (int ones = 0; ones <= part->radius && ones <= part->bits; ones++) {
-        uint32_t x = (1u << ones) - 1; /* the next larger with as many ones: HAKMEM 175 */
+        uint32_t x = (1u << ones) - 1; /* then the next larger number with as many ones: HAKMEM 175 */
         do {
             w->mask[w->masks++] = x;
             const uint32_t low = x & -x, ripple = x + low;
@@ -170,9 +172,9 @@ static void masks_make(struct walk *w) {
     }
 }
 
-/* ---- the walk ------------------------------------------------------------------------------------------------------ */
+/* ---- comparison ---------------------------------------------------------------------------------------------------- */
 
-/* The first of positions LOW to HIGH whose image is above IMAGE. */
+/* Returns the first of the positions LOW to HIGH - 1 whose image is above THAN; HIGH: there is none. */
 SGRAD_ALWAYS_INLINE uint32_t above(const uint32_t *image, uint32_t low, uint32_t high, uint32_t than) {
     while (low < high) {
         const uint32_t middle = low + (high - low) / 2;
@@ -182,7 +184,7 @@ SGRAD_ALWAYS_INLINE uint32_t above(const uint32_t *image, uint32_t low, uint32_t
     return low;
 }
 
-/* Has an earlier part found this pair? */
+/* Returns true if an earlier segment has found this pair. */
 static bool is_old(const struct walk *w, const uint64_t *a, const uint64_t *b) {
     uint64_t differ[SGRAD_HASH_WORDS];
     for (int i = 0; i < w->words; i++) differ[i] = a[i] ^ b[i];
@@ -208,7 +210,8 @@ static void note(struct walk *w, struct found *found, const uint64_t *a, uint32_
     found->told = found->count;
 }
 
-/* Hashes at positions FROM to TO with all in LIST, or, where they are in it themselves (OWN), those behind them. */
+/* Compares the hashes at positions FROM to TO - 1 with all of LIST, or, if they are in LIST themselves (OWN), with those after
+ * them. */
 SGRAD_ALWAYS_INLINE void compare_all(struct walk *w, struct found *found, uint32_t from, uint32_t to, uint32_t list, bool own,
                                      int words) {
     const struct table *t = &w->table;
@@ -225,7 +228,7 @@ SGRAD_ALWAYS_INLINE void compare_all(struct walk *w, struct found *found, uint32
     }
 }
 
-/* Hashes at positions FROM to TO with those of later images in LIST. */
+/* Compares the hashes at positions FROM to TO - 1 with those of later images in LIST. */
 SGRAD_ALWAYS_INLINE void compare(struct walk *w, struct found *found, uint32_t from, uint32_t to, uint32_t list, int words) {
     const struct table *t = &w->table;
     const uint32_t *image = t->image;
@@ -234,7 +237,7 @@ SGRAD_ALWAYS_INLINE void compare(struct walk *w, struct found *found, uint32_t f
         stop = t->start[list + 1] - tile > TILE ? tile + TILE : t->start[list + 1];
         for (uint32_t i = from; i < to; i++) {
             const uint64_t *a = t->word + (size_t)i * (size_t)words;
-            if (image[stop - 1] <= image[i] || w->pairs > w->most) break; /* those that follow are later still */
+            if (image[stop - 1] <= image[i] || w->pairs > w->most) break; /* hashes after this one have later images */
             for (uint32_t j = image[tile] > image[i] ? tile : above(image, tile, stop, image[i]); j < stop; j++) {
                 const int distance = sgrad_hash_distance(a, t->word + (size_t)j * (size_t)words, words);
                 if (distance <= threshold) note(w, found, a, j, image[i], distance);
@@ -245,7 +248,7 @@ SGRAD_ALWAYS_INLINE void compare(struct walk *w, struct found *found, uint32_t f
 
 SGRAD_ALWAYS_INLINE void compare_list(struct walk *w, struct found *found, uint32_t list, uint32_t from, uint32_t to,
                                       uint32_t other, int words) {
-    if ((list >> w->shift != other >> w->shift) != (w->one != w->other)) return; /* when each meets itself */
+    if ((list >> w->shift != other >> w->shift) != (w->one != w->other)) return; /* lists of one shard meet if one == other */
     if (!w->whole) compare(w, found, from, to, other, words);
     else if (other >= list) compare_all(w, found, from, to, other, other == list, words);
 }
@@ -260,7 +263,8 @@ SGRAD_ALWAYS_INLINE void walk_list(struct walk *w, struct found *found, uint32_t
         for (int m = 0; m < w->masks; m++) compare_list(w, found, list, from, to, list ^ w->mask[m], words);
 }
 
-/* Of the table's positions, one of as many parts as there are tasks; of its lists those images that belong to the stretch. */
+/* Compares the hashes of one task. The tasks divide the positions of the table equally; of each list, the images of the range
+ * count. */
 SGRAD_VECTOR(walk_unit)(const struct sgrad_args *args) {
     struct walk *w = (struct walk *)args->attrs;
     const struct table *t = &w->table;
@@ -268,7 +272,7 @@ SGRAD_VECTOR(walk_unit)(const struct sgrad_args *args) {
     const int64_t all = t->start[t->lists];
     const uint32_t begin = (uint32_t)(all * args->first / w->tasks), end = (uint32_t)(all * (args->first + 1) / w->tasks);
     uint32_t list = 0, high = (uint32_t)t->lists;
-    while (high - list > 1) /* the last list that begins at BEGIN or before */
+    while (high - list > 1) /* finds the last list that begins at BEGIN or before */
         if (t->start[(list + high) / 2] <= begin) list = (list + high) / 2;
         else high = (list + high) / 2;
     for (uint32_t at = begin; at < end; list++) {
@@ -296,9 +300,9 @@ static void sort_unit(const struct sgrad_args *args) {
 }
 
 static int run_units(struct walk *w, const struct sgrad_kernel *kernel, int units) {
-    struct sgrad_call call = { .kernel = kernel, .attrs = w };
+    struct sgrad_bound_kernel call = { .kernel = kernel, .attrs = w };
     int error = 0;
-    sgrad_call_prepare(&call);
+    sgrad_bound_kernel_prepare(&call);
     for (int u = 0; u < units && !error; u++)
         error = sgrad_task_submit(&(struct sgrad_submission){ .call = &call, .first = u, .name = kernel->name });
     const int failed = sgrad_wait_all();
@@ -313,9 +317,10 @@ static int walk_table(struct walk *w) {
     return run_units(w, &kernel, w->tasks);
 }
 
-/* ---- what was found, in order --------------------------------------------------------------------------------------- */
+/* ---- the pairs in order --------------------------------------------------------------------------------------------- */
 
-/* The next image's pairs, of all units, whose own are in order; AT is how far each is. The number of pairs. */
+/* Collects the pairs of the next image in NEXT, from the sorted pairs of all tasks. AT has the position in each. Returns the
+ * number of pairs; 0: there are no more. */
 static int64_t next_image(const struct walk *w, int64_t *at, struct found *next) {
     uint32_t image = UINT32_MAX;
     next->count = 0;
@@ -324,7 +329,7 @@ static int64_t next_image(const struct walk *w, int64_t *at, struct found *next)
     for (int u = 0; u < w->busy; u++)
         for (; at[u] < w->found[u].count && w->found[u].pair[at[u]].a == image; at[u]++) {
             if (next->count == next->room) {
-                struct sgrad_pair *more = sgrad_alloc((size_t)(next->room = 2 * next->room + 64), sizeof *more);
+                struct sgrad_pair *more = sgrad_xcalloc((size_t)(next->room = 2 * next->room + 64), sizeof *more);
                 if (next->count) memcpy(more, next->pair, (size_t)next->count * sizeof *more);
                 free(next->pair);
                 next->pair = more;
@@ -335,12 +340,12 @@ static int64_t next_image(const struct walk *w, int64_t *at, struct found *next)
     return next->count;
 }
 
-/* All units' pairs by their first image, told image by image. */
+/* Sorts the pairs of all tasks by their first image and passes them to search->see, image by image. */
 static int tell(struct walk *w) {
     static const struct sgrad_kernel kernel = { .name = "sort", .cpu = sort_unit, .flops = sgrad_no_flops, .bytes = no_bytes };
     struct found next = { 0 };
     SGRAD_TRY(run_units(w, &kernel, w->busy));
-    int64_t *at = sgrad_alloc((size_t)w->units, sizeof *at);
+    int64_t *at = sgrad_xcalloc((size_t)w->units, sizeof *at);
     int error = 0;
     while (!error && next_image(w, at, &next)) error = w->search->see(w->search->arg, next.pair, next.count);
     free(next.pair);
@@ -348,7 +353,7 @@ static int tell(struct walk *w) {
     return error;
 }
 
-/* One part: each two shards that may have near ones. */
+/* Searches one segment: each two shards that may have near hashes. */
 static int search_part(struct walk *w) {
     int error = 0;
     count_lists(w);
@@ -367,7 +372,7 @@ static int search_part(struct walk *w) {
     return error;
 }
 
-/* One stretch: every part's table. *WHOLE is false where there was no room for all pairs. */
+/* Searches one range, with the tables of all segments. *WHOLE is false if there was no memory for all pairs. */
 static int search_stretch(struct walk *w, bool *whole) {
     int error = 0;
     w->pairs = w->busy = 0;
@@ -382,7 +387,7 @@ static int search_stretch(struct walk *w, bool *whole) {
     return error;
 }
 
-/* As many images at once as there is room for the pairs of; one image's alone always have it. */
+/* Searches ranges of as many images as there is memory for their pairs. A range of one image has no limit. */
 static int search_all(struct walk *w) {
     const int64_t most = w->most;
     const uint32_t queries = w->queries;
@@ -401,7 +406,7 @@ static int search_all(struct walk *w) {
     return 0;
 }
 
-/* Bit I goes where neighbours, I + 1 and I + a row's length, are far away: times an odd number. */
+/* Permutes the bits: bit I goes to 27·I modulo their number, far from its neighbours, I + 1 and I + the length of a row. */
 static void shuffle(const uint64_t *from, uint64_t *to, int words) {
     const unsigned bits = (unsigned)words * 64;
     for (int w = 0; w < words; w++) to[w] = 0;
@@ -411,9 +416,9 @@ static void shuffle(const uint64_t *from, uint64_t *to, int words) {
     }
 }
 
-/* BYTES of memory, or of a file that has lost its name: the system keeps as much of it in memory as there is place for. */
+/* Allocates BYTES of memory, or maps an unlinked file, of which the system caches as much as fits in memory. SGRAD_EIO. */
 static int take_room(const struct walk *w, size_t bytes, void **room) {
-    if (!w->disk) return *room = sgrad_alloc(bytes, 1), 0;
+    if (!w->disk) return *room = sgrad_xcalloc(bytes, 1), 0;
     const char *folder = w->search->folder ? w->search->folder : P_tmpdir;
     char *path = sgrad_format("%s/search.XXXXXX", folder);
     const int fd = mkstemp(path);
@@ -424,7 +429,8 @@ static int take_room(const struct walk *w, size_t bytes, void **room) {
     if (!failed && data == MAP_FAILED) failed = errno;
     if (fd >= 0) close(fd);
     free(path);
-    if (failed) return sgrad_fail(SGRAD_EIO, "%s: no room for the %zu bytes of a search: %s", folder, bytes, strerror(failed));
+    if (failed)
+        return sgrad_log_error(SGRAD_EIO, "%s: no room for the %zu bytes of a search: %s", folder, bytes, strerror(failed));
     *room = data;
     return 0;
 }
@@ -442,7 +448,7 @@ static void take_hashes(struct walk *w, const struct sgrad_hashes *h) {
     }
 }
 
-/* Half of the memory is for hashes, or, where they are on the disk, for a table; half for pairs, whose room doubles. */
+/* Half of the memory is for hashes, or, if these are on disk, for a table. The other half is for pairs, in arrays that double. */
 static void divide_memory(struct walk *w, int64_t count) {
     const int64_t hash = (int64_t)sizeof *w->image + w->words * (int64_t)sizeof *w->word;
     const int64_t half = w->search->memory / 2, pairs = half / (3 * (int64_t)sizeof(struct sgrad_pair));
@@ -457,7 +463,7 @@ static void divide_memory(struct walk *w, int64_t count) {
 int sgrad_hashes_search(const struct sgrad_hashes *hashes, const struct sgrad_search *search) {
     const size_t count = (size_t)hashes->count + 1, words = count * (size_t)hashes->words * sizeof *hashes->word;
     if (hashes->count >= UINT32_MAX)
-        return sgrad_fail(SGRAD_EINVAL, "%lld images: a search takes less than 2^32", (long long)hashes->count);
+        return sgrad_log_error(SGRAD_EINVAL, "%lld images: a search takes less than 2^32", (long long)hashes->count);
     struct walk w = { .search = search, .words = hashes->words, .units = UNITS * sgrad_workers() };
     void *word = NULL, *image = NULL;
     divide_memory(&w, hashes->count);
@@ -467,7 +473,7 @@ int sgrad_hashes_search(const struct sgrad_hashes *hashes, const struct sgrad_se
     if (!error) take_hashes(&w, hashes);
     const struct sgrad__plan plan = sgrad__plan_make(hashes->bits, search, w.images);
     w.plan = &plan;
-    w.found = sgrad_alloc((size_t)w.units, sizeof *w.found);
+    w.found = sgrad_xcalloc((size_t)w.units, sizeof *w.found);
     w.queries = (uint32_t)(search->queries ? search->queries : hashes->count);
     if (!error && w.images > 1) error = search_all(&w);
     free(w.found);

@@ -1,13 +1,13 @@
-/* store.c: hashes.bin, hashes by what tells images apart, so that a set that has grown costs what is new.
+/* store.c: hashes.bin, a cache of hashes by the stamps of their images, so that of a larger data set only new images are hashed.
  *
- *     byte  0   "SGRADHSH"                      whole numbers are little-endian
- *           8   version 1, bits a hash          32 bits each
- *          16   name of the hash                16 bytes, zeros behind it
+ *     byte  0   "SGRADHSH"                      integers are little-endian
+ *           8   version 1, bits per hash        32 bits each
+ *          16   name of the hash                16 bytes, padded with zeros
  *          32   number of records               64 bits
- *          40   records: stamp 64 bits, state 64 bits, hash: as many bits as it has
- *        last   FNV-1a of all before            64 bits
+ *          40   records: stamp 64 bits, state 64 bits, hash 64 or 256 bits
+ *        last   FNV-1a of all bytes before      64 bits
  *
- * Limits: whole in memory, 24 bytes an image in the file (48 of 256 bits). */
+ * Limits: the file is read into memory as a whole; it has 24 bytes per image (48 with hashes of 256 bits). */
 #include "duplicates/internal.h"
 
 #include <errno.h>
@@ -37,20 +37,20 @@ static int by_stamp(const void *a, const void *b) {
 
 static int check(const char *name, const unsigned char *data, size_t size) {
     if (size < HEADER + SUM)
-        return sgrad_fail(SGRAD_EFORMAT, "%s: byte %zu: ends within its first %d bytes" AGAIN, name, size, HEADER + SUM);
-    if (memcmp(data, MAGIC, 8)) return sgrad_fail(SGRAD_EFORMAT, "%s: byte 0: is no file of hashes" AGAIN, name);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: byte %zu: ends within its first %d bytes" AGAIN, name, size, HEADER + SUM);
+    if (memcmp(data, MAGIC, 8)) return sgrad_log_error(SGRAD_EFORMAT, "%s: byte 0: is no file of hashes" AGAIN, name);
     if (get(data + 8, 4) != FORMAT)
-        return sgrad_fail(SGRAD_EFORMAT, "%s: byte 8: version %llu, known is %d" AGAIN, name,
-                          (unsigned long long)get(data + 8, 4), FORMAT);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: byte 8: version %llu, known is %d" AGAIN, name,
+                               (unsigned long long)get(data + 8, 4), FORMAT);
     const uint64_t bits = get(data + 12, 4), count = get(data + 32, 8), record = 16 + bits / 8, body = size - HEADER - SUM;
     if (bits != 64 && bits != 256)
-        return sgrad_fail(SGRAD_EFORMAT, "%s: byte 12: hashes of %llu bits" AGAIN, name, (unsigned long long)bits);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: byte 12: hashes of %llu bits" AGAIN, name, (unsigned long long)bits);
     if (body % record || body / record != count)
-        return sgrad_fail(SGRAD_EFORMAT, "%s: byte 32: promises %llu records of %llu bytes, there are %llu bytes" AGAIN, name,
-                          (unsigned long long)count, (unsigned long long)record, (unsigned long long)body);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: byte 32: promises %llu records of %llu bytes, there are %llu bytes" AGAIN,
+                               name, (unsigned long long)count, (unsigned long long)record, (unsigned long long)body);
     if (get(data + size - SUM, SUM) != sgrad_hash(data, size - SUM))
-        return sgrad_fail(SGRAD_EFORMAT, "%s: byte %zu: the checksum is not that of what stands before it" AGAIN, name,
-                          size - SUM);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: byte %zu: the checksum is not that of what stands before it" AGAIN, name,
+                               size - SUM);
     return 0;
 }
 
@@ -61,7 +61,7 @@ int sgrad__store_parse(const char *name, const void *data, size_t size, const st
     struct sgrad__store s = { .count = (int64_t)get(header + 32, 8) };
     const bool others = get(header + 12, 4) != (uint64_t)bits || strncmp((const char *)header + 16, kind->name, NAME_SIZE);
     if (others) s.count = 0;
-    s.record = sgrad_alloc((size_t)s.count + 1, sizeof *s.record);
+    s.record = sgrad_xcalloc((size_t)s.count + 1, sizeof *s.record);
     for (struct sgrad__record *r = s.record; r < s.record + s.count; r++, at += 16 + bits / 8) {
         r->stamp = get(at, 8);
         r->state = (uint8_t)get(at + 8, 8);
@@ -89,7 +89,7 @@ const struct sgrad__record *sgrad__store_find(const struct sgrad__store *store, 
 int sgrad__store_write(const char *path, const struct sgrad_hashes *h) {
     const size_t record = 16 + (size_t)h->bits / 8, size = HEADER + (size_t)h->count * record + SUM;
     struct sgrad_file file;
-    unsigned char *data = sgrad_alloc(size, 1), *at = data + HEADER;
+    unsigned char *data = sgrad_xcalloc(size, 1), *at = data + HEADER;
     memcpy(data, MAGIC, 8);
     put(data + 8, 4, FORMAT);
     put(data + 12, 4, (uint64_t)h->bits);

@@ -1,11 +1,11 @@
-/* verdict.c: what pairs of near images come to: how many there are of each relation, who is dropped, and the lists of both.
+/* verdict.c: evaluates the pairs of near images: counts them by relation, decides which images are dropped, and writes the lists.
  *
  *     pairs of image 0, 1, 2, …, in this order       (0,3) 2 bits    (0,4) 7 bits    (3,4) 1 bit
- *     threshold 2                                    0 drops 3                       3 is dropped: it drops nobody
+ *     threshold 2                                    0 drops 3                       3 is dropped, so it drops no image
  *     threshold 7                                    0 drops 3       0 drops 4
  *
- * Every threshold up to the one asked for is judged in the same pass: a bit each in an image's word, so that a sweep and the
- * page's slider need no other search. */
+ * All thresholds up to options.threshold, at most 64, are evaluated in the same pass, with one bit each in a word per image. So a
+ * sweep, and the slider of the page, need no further search. */
 #include "duplicates/internal.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@ struct judge {
     const struct sgrad_duplicates_options *options;
     struct sgrad_duplicates *found;
     struct sgrad_file file;         /* pairs.jsonl */
-    int64_t write;                  /* pairs that it has room for */
+    int64_t write;                  /* maximum number of pairs to write */
 };
 
 char *sgrad__image_name(struct sgrad_dataset *const part[2], const struct sgrad_hashes *hashes, int64_t i) {
@@ -43,7 +43,7 @@ static enum sgrad_relation relation_of(const struct judge *j, const struct sgrad
     return same ? SGRAD_WITHIN : SGRAD_ACROSS;
 }
 
-/* The levels at which images so far apart are near. */
+/* Returns the levels, as bits, whose thresholds are at least DISTANCE. */
 static uint64_t levels_of(const struct sgrad_duplicates *d, uint32_t distance) {
     const int level = (int)distance > d->first ? (int)distance - d->first : 0;
     return d->levels == 64 ? ~0ull << level : ((1ull << d->levels) - 1) & ~0ull << level;
@@ -60,7 +60,7 @@ static void count(struct judge *j, const struct sgrad_pair *p, enum sgrad_relati
     if (d->kept < j->options->pairs_kept) d->pair[d->kept++] = *p;
 }
 
-/* "train/cat/1.jpg" in quotes and safe for JSON; numbers as they are. */
+/* Writes the name of image I as a JSON string, "train/cat/1.jpg", or as a number. */
 static void put_name(struct judge *j, int64_t i) {
     char *name = sgrad__image_name(j->part, j->hashes, i);
     const bool number = name[strspn(name, "0123456789")] == 0;
@@ -82,7 +82,8 @@ static void write_pair(struct judge *j, const struct sgrad_pair *p) {
     j->found->written++;
 }
 
-/* All pairs of one image, in the order of images. Who is near a test sample is dropped before it could drop others. */
+/* Evaluates all pairs of one image; called in the order of images. With options.across, an image near a test sample is dropped
+ * before it could drop others. */
 static int judge_image(void *arg, const struct sgrad_pair *pair, int64_t pairs) {
     struct judge *j = arg;
     struct sgrad_duplicates *d = j->found;
@@ -99,11 +100,12 @@ static int judge_image(void *arg, const struct sgrad_pair *pair, int64_t pairs) 
     return 0;
 }
 
-/* Images of two classes hardly ever are duplicates: how often they are near is how often unrelated ones are. */
+/* Estimates the number of near pairs within classes that are not duplicates. Images of two classes are rarely duplicates, so the
+ * fraction of them that is near is that of unrelated images. */
 static double expect_by_chance(const struct judge *j) {
     const bool known = j->hashes->train > 0 && sgrad__image_class(j->part, j->hashes, 0) >= 0;
     const int classes = known ? j->part[0]->classes : 1;
-    double *images = sgrad_alloc((size_t)classes, sizeof *images), all = 0, within = 0;
+    double *images = sgrad_xcalloc((size_t)classes, sizeof *images), all = 0, within = 0;
     for (int64_t i = 0; i < j->hashes->train; i++)
         if (sgrad_hashes_has(j->hashes, i)) images[known ? sgrad__image_class(j->part, j->hashes, i) : 0]++;
     for (int k = 0; k < classes; k++) all += images[k], within += images[k] * (images[k] - 1) / 2;
@@ -139,9 +141,9 @@ int sgrad_duplicates_find(struct sgrad_dataset *const part[2], const struct sgra
     int error = path ? sgrad_file_begin(path, &j.file) : 0;
     free(path);
     SGRAD_TRY(error);
-    d.drop = sgrad_alloc((size_t)hashes->train, sizeof *d.drop);
-    d.relation = sgrad_alloc((size_t)hashes->count, 1);
-    d.pair = sgrad_alloc((size_t)options->pairs_kept + 1, sizeof *d.pair);
+    d.drop = sgrad_xcalloc((size_t)hashes->train, sizeof *d.drop);
+    d.relation = sgrad_xcalloc((size_t)hashes->count, 1);
+    d.pair = sgrad_xcalloc((size_t)options->pairs_kept + 1, sizeof *d.pair);
     error = sgrad_hashes_search(hashes, &search);
     if (error && options->folder) sgrad_file_abort(&j.file);
     if (!error && options->folder) error = sgrad_file_commit(&j.file);
@@ -159,11 +161,11 @@ void sgrad_duplicates_free(struct sgrad_duplicates *found) {
 
 /* ---- lists ---------------------------------------------------------------------------------------------------------- */
 
-/* Which training samples a list has. */
+/* Selects the training samples of a list. */
 struct wanted {
     const struct sgrad_hashes *hashes;
     const struct sgrad_duplicates *found;
-    int level;          /* -1: drops nothing */
+    int level;          /* -1: nothing is dropped */
 };
 static bool is_dropped(const struct wanted *w, int64_t i) {
     return !sgrad_hashes_has(w->hashes, i) || (w->level >= 0 && w->found->drop[i] >> w->level & 1);
@@ -178,7 +180,7 @@ static int write_list(const struct sgrad_dataset *train, const struct wanted *w,
     for (int64_t i = 0; i < train->count; i++) {
         if (!has(w, i)) continue;
         char *name = sgrad_dataset_sample_name(train, i);
-        if (strchr(name, '\n')) sgrad_warn("%s: a file's name has a line break, and is left out", path);
+        if (strchr(name, '\n')) sgrad_log_warning("%s: a file's name has a line break, and is left out", path);
         else fprintf(file.stream, "%s\n", name);
         free(name);
     }

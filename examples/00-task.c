@@ -41,12 +41,12 @@ static int run(void) {
     SGRAD_TRY(sgrad_tensor_write(x, values));
 
     /* How each operand is accessed is all that StarPU needs to know about order. A call must live until its tasks are done. */
-    struct sgrad_call square_call = { .kernel = &square_kernel, .operands = 2, .view = { x->view, y[0]->view },
+    struct sgrad_bound_kernel square_call = { .kernel = &square_kernel, .operands = 2, .view = { x->view, y[0]->view },
                                       .access = { SGRAD_R, SGRAD_W } };
-    struct sgrad_call add_call = { .kernel = &add_kernel, .operands = 2, .view = { y[1]->view, y[0]->view },
+    struct sgrad_bound_kernel add_call = { .kernel = &add_kernel, .operands = 2, .view = { y[1]->view, y[0]->view },
                                    .access = { SGRAD_R, SGRAD_RW } };
-    sgrad_call_prepare(&square_call);
-    sgrad_call_prepare(&add_call);
+    sgrad_bound_kernel_prepare(&square_call);
+    sgrad_bound_kernel_prepare(&add_call);
     for (int i = 0; i < 2; i++)
         SGRAD_TRY(sgrad_task_submit(&(struct sgrad_submission){ .call = &square_call,
                                                                 .operand = (struct sgrad_tensor *[]){ x, y[i] } }));
@@ -64,7 +64,7 @@ static int run(void) {
 
 int main(void) {
     struct sgrad_context *context;
-    if (sgrad_context_open(&(struct sgrad_context_options){ .cudas = -1 }, &context)) return 1;
+    if (sgrad_context_open(&(struct sgrad_context_options){ .gpus = -1 }, &context)) return 1;
     char devices[256];
     printf("on %s\n", sgrad_devices_text(context, devices, sizeof devices));
     int error = run();

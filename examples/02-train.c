@@ -3,7 +3,7 @@
  *     02-train            trains it for five epochs on the digits that come with Stargrad
  *     02-train --print    prints the network, and every task of a training step in the order of submission; runs nothing
  *
- * Each option of the command `stargrad train` is a field of struct sgrad_train_options (graphs/runs/runs.h). The run's folder
+ * Each option of the command `stargrad train` is a field of struct sgrad_train_options (graphs/api/train.h). The run's folder
  * holds its options (config.json), a line for each step and each evaluation (metrics.jsonl), checkpoints, and the final weights
  * (model.safetensors). `stargrad report FOLDER` shows it.
  *

@@ -15,7 +15,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* ---- the operation: this part is what codelets/gelu.c would hold ---- */
+/* ---- the operation: this part is what codelets/ops/gelu.c would hold ---- */
 
 struct sgrad_own_gelu {     /* its attributes: none */
     char none;

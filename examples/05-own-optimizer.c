@@ -28,7 +28,7 @@ static void novograd(const struct sgrad_args *a) {
     const float scale = clip / (sqrtf(*v) + h->eps);
     for (int64_t i = 0; i < n; i++) {
         m[i] = h->beta1 * m[i] + scale * dw[i] + h->weight_decay * w[i];
-        w[i] -= sgrad_rate(a) * m[i];
+        w[i] -= sgrad_lr(a) * m[i];
     }
 }
 static const struct sgrad_kernel kernel = { .name = "novograd", .kind = &sgrad_update_kind, .cpu = novograd };
@@ -42,7 +42,7 @@ static const struct sgrad_optimizer optimizer = {
     .name = "novograd",
     .summary = "layer-wise adaptive moments",
     .source = "Ginsburg et al., Stochastic gradient methods with layer-wise adaptive moments, 2019",
-    .rate = 0.01,
+    .default_lr = 0.01,
     .options = (const char *const[]){ "beta1", "beta2", "eps", NULL },
     .update = &kernel,
     .states = (const struct sgrad_state[]){ { .name = "exp_avg" }, { .name = "norm_avg", .shape = one_number }, { 0 } },

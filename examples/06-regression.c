@@ -28,8 +28,8 @@ static float friedman(const float *u) {
 static int open_friedman(struct sgrad_dataset *data, const char *argument, const struct sgrad_dataset_options *options) {
     (void)argument;
     data->count = data->split == SGRAD_TRAIN ? TRAINING : TEST;
-    float *features = sgrad_alloc((size_t)data->count, FEATURES * sizeof *features);
-    float *target = sgrad_alloc((size_t)data->count, sizeof *target);
+    float *features = sgrad_xcalloc((size_t)data->count, FEATURES * sizeof *features);
+    float *target = sgrad_xcalloc((size_t)data->count, sizeof *target);
     data->field[0] = (struct sgrad_field){ "features", SGRAD_F32, sgrad_shape(1, FEATURES), features };
     data->field[1] = (struct sgrad_field){ "target", SGRAD_F32, sgrad_shape(1, 1), target };
     for (int64_t i = 0; i < data->count; i++) {

@@ -29,12 +29,12 @@ static int build(struct sgrad_graph *g, int x, int classes) {
     x = sgrad_layer(g, flatten, "flatten", (x));
     x = sgrad_layer(g, linear, "first", (x), .features = 64, .bias = true);
 
-    sgrad_graph_split(g, "up.weight", "tensor", 0);
-    sgrad_graph_split(g, "up.bias", "tensor", 0);
+    sgrad_graph_partition(g, "up.weight", "tensor", 0);
+    sgrad_graph_partition(g, "up.bias", "tensor", 0);
     x = sgrad_layer(g, linear, "up", (x), .features = HIDDEN / sgrad_graph_ranks(g, "tensor"), .bias = true);
     x = sgrad_layer(g, relu, "up_relu", (x));
 
-    sgrad_graph_split(g, "down.weight", "tensor", 1);
+    sgrad_graph_partition(g, "down.weight", "tensor", 1);
     x = sgrad_layer(g, linear, "down", (x), .features = 64);    /* a bias here would be added by every rank */
     x = sgrad_layer(g, all_reduce, "down_sum", (x), .axis = "tensor");
     x = sgrad_layer(g, relu, "down_relu", (x));

@@ -39,7 +39,7 @@ static int find(const char *data, int threshold) {
     struct sgrad_duplicates found = { 0 };
     int error = sgrad_dataset_open(data, SGRAD_TRAIN, &how, &part[0]);
     if (!error) error = sgrad_dataset_open(data, SGRAD_TEST, &how, &part[1]);
-    if (!error) error = sgrad_context_open(&(struct sgrad_context_options){ .cudas = -1 }, &context);
+    if (!error) error = sgrad_context_open(&(struct sgrad_context_options){ .gpus = -1 }, &context);
     if (!error) error = sgrad_hashes_make(context, part, &hashing, &hashes);
     if (!error)
         error = sgrad_duplicates_find(part, &hashes,

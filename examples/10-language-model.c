@@ -25,7 +25,7 @@ static void take(void *arg, int token) {
 static int go_on(const char *folder, const char *beginning) {
     struct sgrad_train_options options = sgrad_train_defaults();
     char *weights = sgrad_format("%s/model.safetensors", folder);
-    int32_t *token = sgrad_alloc(strlen(beginning) + 1, sizeof *token);
+    int32_t *token = sgrad_xcalloc(strlen(beginning) + 1, sizeof *token);
     for (size_t i = 0; i < strlen(beginning); i++) token[i] = (unsigned char)beginning[i];
     options.model = MODEL;
     options.init = weights;

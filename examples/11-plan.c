@@ -14,7 +14,7 @@
 
 static void show(const struct sgrad_machine *machine, const struct sgrad_forecast *forecast) {
     printf("%s\n%6s %10s %12s %9s  %s\n", machine->summary, "nodes", "step ms", "samples/s", "speed-up", "limit");
-    for (const struct sgrad_point *p = forecast->point; p < forecast->point + forecast->points; p++)
+    for (const struct sgrad_plan_row *p = forecast->point; p < forecast->point + forecast->points; p++)
         printf("%6d %10.2f %12.1f %9.2f  %s\n", p->nodes, 1e3 * p->step, p->samples_per_second, p->speedup,
                sgrad_limit_name[p->limit]);
 }
@@ -25,20 +25,20 @@ int main(int argc, char **argv) {
     options.data = "synthetic:32x32x3,10,50000";
     options.batch = 1024;               /* of all devices together: strong scaling */
     struct sgrad_machine *machine;
-    struct sgrad_work work;
+    struct sgrad_step_cost work;
     struct sgrad_forecast forecast;
 
     if (sgrad_machine_read(argc > 1 ? argv[1] : "machines/titan.json", &machine)) return 1;
-    if (sgrad_work_find(&options, &work)) return 1;
+    if (sgrad_step_cost_find(&options, &work)) return 1;
     for (int without = 0; without < 2; without++) {
-        struct sgrad_question question = { .train = &options, .machine = machine, .work = &work, .from = 1, .to = 64,
+        struct sgrad_plan_query question = { .train = &options, .machine = machine, .work = &work, .from = 1, .to = 64,
                                            .strong = true, .no_overlap = without };
         if (sgrad_forecast_make(&question, &forecast)) return 1;
         printf("%smessages %s computing: ", without ? "\n" : "", without ? "after" : "beside");
         show(machine, &forecast);
         sgrad_forecast_free(&forecast);
     }
-    sgrad_work_free(&work);
+    sgrad_step_cost_free(&work);
     sgrad_machine_free(machine);
     return 0;
 }

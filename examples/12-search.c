@@ -31,7 +31,7 @@ int main(int argc, char **argv) {
     for (int i = 0; i < CANDIDATES; i++) {
         snprintf(name[i], sizeof name[i], "lr-%g", rates[i]);           /* its folder */
         snprintf(given[i], sizeof given[i], "{\"lr\": %g}", rates[i]);   /* what tables tell of it */
-        candidate[i] = (struct sgrad_candidate){ .name = name[i], .given = given[i], .options = sgrad_train_defaults() };
+        candidate[i] = (struct sgrad_candidate){ .name = name[i], .options_json = given[i], .options = sgrad_train_defaults() };
         candidate[i].options.model = "convnet";
         candidate[i].options.batch = 64;
         candidate[i].options.lr = rates[i];

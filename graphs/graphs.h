@@ -1,23 +1,30 @@
-/* graphs.h: networks, and training them: three rooms, one above the other, for those who want all of them.
+/* graphs.h: all public headers of graphs/, and every operation. For programs outside the library; files of the library include
+ * only the headers that they use.
  *
- *     networks/   what is computed: graph, parameters, layers, models
- *     programs/   in which order, on which memory, on which rank: autograd, sums, passes, optimizers, strategies
- *     runs/       turning it: steps in flight, training, evaluation, checkpoints, metrics
+ *     networks/networks.h   graphs of layers, parameters, models
+ *     compiler/compiler.h   from a graph to the tasks of one step; records of optimizers and strategies
+ *     api/                  training, inference, search, segmentation, benchmarks, plug-ins, checks
+ *     json/json_calls.h     the same by JSON, for other languages
  *
- * Each has its header, with an essay and an example; runs.h shows the whole way from a network to a trained one. This one, which
- * has every operation besides, is for programs outside: what the library itself includes is what it uses.
+ * Each header begins with an overview and an example; api/train.h shows the whole way from a network to a trained one.
  *
  * A program is compiled by `cc program.c $(pkg-config --cflags --libs stargrad)` (docs/install.md). In C++, from C++20 on, all is
  * written as in C, sgrad_layer and records too; but a list of named fields has them in the order of their declaration, and
  * g++ -Wextra warns of those that a record leaves out. */
-#ifndef SGRAD_GRAPHS_H
-#define SGRAD_GRAPHS_H
+#ifndef SGRAD_GRAPHS_GRAPHS_H
+#define SGRAD_GRAPHS_GRAPHS_H
 
 #include "codelets/operations.h"
+#include "graphs/api/bench.h"
+#include "graphs/api/check.h"
+#include "graphs/api/costs.h"
+#include "graphs/api/inference.h"
+#include "graphs/api/plugin.h"
+#include "graphs/api/search.h"
+#include "graphs/api/segment.h"
+#include "graphs/api/train.h"
+#include "graphs/compiler/compiler.h"
+#include "graphs/json/json_calls.h"
 #include "graphs/networks/networks.h"
-#include "graphs/programs/programs.h"
-#include "graphs/runs/calls.h"
-#include "graphs/runs/plugin.h"
-#include "graphs/runs/runs.h"
 
 #endif

@@ -1,8 +1,10 @@
-/* choice.c: a way of computing each layer, so that all are fast and their workspaces fit (Zou et al., arXiv:1709.06622): an
- * integer program, solved by GLPK.
+/* choice.c: chooses an algorithm for each layer, so that the total time is the shortest and the workspaces fit (Zou et al.,
+ * arXiv:1709.06622): an integer program, solved by GLPK.
  *
- *     x[k,l] in {0, 1}: layer k goes way l       minimise Σ x[k,l] T[k,l]
- *     Σ_l x[k,l] = 1 for each k                  Σ x[k,l] M[k,l] ≤ bound, or, of a shared workspace, each M[k,l] ≤ bound     */
+ *     x[k,l] in {0, 1}: layer k uses algorithm l   minimise Σ x[k,l] T[k,l]
+ *     Σ_l x[k,l] = 1 for each k                    Σ x[k,l] M[k,l] ≤ bound, or, of a shared workspace, each M[k,l] ≤ bound
+ *
+ * T: seconds; M: bytes of the workspace. */
 #include "config.h"
 #include "planner/planner.h"
 
@@ -10,15 +12,16 @@
 #include <math.h>
 #include <stdlib.h>
 
-static bool open_way(const struct sgrad_way *way, double bound) { return isfinite(way->seconds) && way->bytes <= bound; }
+static bool open_way(const struct sgrad_algorithm *way, double bound) { return isfinite(way->seconds) && way->bytes <= bound; }
 
-/* Rows 1 to LAYERS: one way each; the next: bytes. A column for each way of each layer, those that are none fixed at 0. */
-static glp_prob *state(const struct sgrad_way *way, int layers, int ways, double bound, bool share) {
+/* Rows 1 to LAYERS: each layer uses one algorithm. The next row: bytes of all workspaces. Each algorithm of each layer has a
+ * column; the columns of algorithms that do not apply, or do not fit, are fixed at 0. */
+static glp_prob *state(const struct sgrad_algorithm *way, int layers, int ways, double bound, bool share) {
     glp_prob *p = glp_create_prob();
     const int columns = layers * ways;
     const size_t most = 2 * (size_t)columns + 1;        /* GLPK counts from 1 */
-    int *row = sgrad_alloc(most, sizeof *row), *column = sgrad_alloc(most, sizeof *column);
-    double *value = sgrad_alloc(most, sizeof *value), least = INFINITY;
+    int *row = sgrad_xcalloc(most, sizeof *row), *column = sgrad_xcalloc(most, sizeof *column);
+    double *value = sgrad_xcalloc(most, sizeof *value), least = INFINITY;
     int count = 0;
     for (int i = 0; i < columns; i++)
         if (open_way(&way[i], bound)) least = fmin(least, way[i].seconds);
@@ -31,7 +34,7 @@ static glp_prob *state(const struct sgrad_way *way, int layers, int ways, double
         const bool is_open = open_way(&way[i], bound);
         glp_set_col_kind(p, i + 1, GLP_BV);
         if (!is_open) glp_set_col_bnds(p, i + 1, GLP_FX, 0, 0);
-        glp_set_obj_coef(p, i + 1, is_open ? way[i].seconds / least : 0);   /* numbers near 1, as solvers like them */
+        glp_set_obj_coef(p, i + 1, is_open ? way[i].seconds / least : 0);   /* scaled near 1, for numerical stability */
         row[++count] = i / ways + 1, column[count] = i + 1, value[count] = 1;
         if (is_open && way[i].bytes > 0)
             row[++count] = layers + 1, column[count] = i + 1, value[count] = way[i].bytes / bound;
@@ -43,8 +46,9 @@ static glp_prob *state(const struct sgrad_way *way, int layers, int ways, double
     return p;
 }
 
-static void read_choice(glp_prob *p, const struct sgrad_way *way, int layers, int ways, bool share, struct sgrad_choice *choice) {
-    *choice = (struct sgrad_choice){ .way = sgrad_alloc((size_t)layers, sizeof *choice->way) };
+static void read_choice(glp_prob *p, const struct sgrad_algorithm *way, int layers, int ways, bool share,
+                        struct sgrad_algorithm_plan *choice) {
+    *choice = (struct sgrad_algorithm_plan){ .way = sgrad_xcalloc((size_t)layers, sizeof *choice->way) };
     for (int i = 0; i < layers * ways; i++) {
         if (glp_mip_col_val(p, i + 1) < 0.5) continue;
         choice->way[i / ways] = i % ways;
@@ -53,7 +57,8 @@ static void read_choice(glp_prob *p, const struct sgrad_way *way, int layers, in
     }
 }
 
-int sgrad_choice_make(const struct sgrad_way *way, int layers, int ways, double bound, bool share, struct sgrad_choice *choice) {
+int sgrad_algorithm_plan_make(const struct sgrad_algorithm *way, int layers, int ways, double bound, bool share,
+                              struct sgrad_algorithm_plan *choice) {
     glp_iocp how;
     glp_prob *p = state(way, layers, ways, bound, share);
     glp_init_iocp(&how);
@@ -63,6 +68,6 @@ int sgrad_choice_make(const struct sgrad_way *way, int layers, int ways, double 
     if (!failed && is == GLP_OPT) read_choice(p, way, layers, ways, share, choice);
     glp_delete_prob(p);
     if (!failed && is == GLP_OPT) return 0;
-    return sgrad_fail(SGRAD_ENOMEM, "no way of computing all %d %s has workspaces of at most %.0f bytes", layers,
-                      sgrad_plural(layers, "layer", "layers"), bound);
+    return sgrad_log_error(SGRAD_ENOMEM, "no way of computing all %d %s has workspaces of at most %.0f bytes", layers,
+                           sgrad_plural(layers, "layer", "layers"), bound);
 }

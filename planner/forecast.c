@@ -1,12 +1,15 @@
-/* forecast.c: what each number of nodes makes of a training: step, speed-up, memory, time, cost.
+/* forecast.c: estimates a training run on each number of nodes: step, speed-up, memory, time, cost.
  *
- * Strategies of ranks: sync sums by a collective; ps reduces to servers and broadcasts from them; what servers answer to whoever
- * comes first (async, mixed, backup) is each node's push and pull, of which a server takes one after another.
+ * Strategies: sync sums the gradients with a collective; ps reduces them to servers, which broadcast the result. In the
+ * asynchronous strategies (async, mixed, backup) each node pushes to the servers and pulls from them, and a server handles these
+ * requests one after another.
  *
- * Second order: what ranks deal out among them is done when the one that has most of it is done; how often each part comes, and
- * how many ranks precondition a layer, is as in training (graphs/programs/curvature.h), the cheapest being so by these rates. */
+ * Second order: work that is distributed over the ranks takes as long as the busiest rank. The intervals of its tasks, and the
+ * number of ranks that precondition a layer, are as in training (graphs/compiler/curvature.h). If training chooses the cheapest
+ * number of ranks, it is computed here with the rates of the machine's file. */
 #include "config.h"
-#include "graphs/programs/programs.h"
+#include "graphs/api/costs.h"
+#include "graphs/compiler/compiler.h"
 #include "planner/planner.h"
 
 #include <math.h>
@@ -15,21 +18,22 @@
 
 const char *const sgrad_limit_name[] = { "compute", "network", "bus", "input", "memory" };
 
-/* What is asked, and what holds for every point. */
+/* The query, and values that are common to all rows. */
 struct study {
-    const struct sgrad_question *q;
+    const struct sgrad_plan_query *q;
     const struct sgrad_strategy *strategy;
     const struct sgrad_collective *allreduce;   /* NULL: the cheapest */
     double scale;
-    double *end;                                /* of each task, seconds from the step's begin; room for them */
+    double *end;                                /* scratch: end of each task, in seconds from the start of the step */
     double bytes;                               /* of all gradients */
-    double *dealt;                              /* room for seconds by task, and by rank; */
-    int *rank;                                  /* and for a rank by task */
+    double *dealt;                              /* scratch: seconds by task, then by rank */
+    int *rank;                                  /* scratch: rank by task */
 };
 
-static double at(struct sgrad_growth g, double samples) { return g.fixed + g.each * samples; }
+static double at(struct sgrad_linear_cost g, double samples) { return g.fixed + g.each * samples; }
 
-/* The share of the peak that a kernel's operation reaches, its name's first word; else "other"'s, or all. */
+/* Returns the fraction of the peak that a kernel reaches. The first word of its name is the operation. An operation that the
+ * machine's file does not list has the fraction of "other"; default: 1. */
 static double share_of(const struct sgrad_machine *m, const char *kernel) {
     const size_t length = strcspn(kernel, " ");
     double other = 1;
@@ -48,13 +52,13 @@ double sgrad_machine_seconds(const struct sgrad_machine *m, enum sgrad_precision
     return fmax(arithmetic, traffic) + m->device.launch;
 }
 
-static double task_seconds(const struct study *s, const struct sgrad_work_task *t, double samples) {
+static double task_seconds(const struct study *s, const struct sgrad_step_cost_task *t, double samples) {
     return (t->curvature ? 1 : s->scale) * t->often *
            sgrad_machine_seconds(s->q->machine, s->q->train->precision, t->kernel, at(t->flops, samples), at(t->bytes, samples));
 }
 
-/* Of the rank that has most, where tasks of a PART are dealt out to RANKS. */
-static double deal_out(const struct study *s, enum sgrad_work_part part, double samples, int ranks) {
+/* Returns the seconds of the busiest rank, if the tasks of PART are distributed over RANKS. */
+static double deal_out(const struct study *s, enum sgrad_step_cost_part part, double samples, int ranks) {
     double *seconds = s->dealt, *load = s->dealt + s->q->work->tasks, most = 0;
     int count = 0;
     for (int i = 0; i < s->q->work->tasks; i++)
@@ -62,37 +66,39 @@ static double deal_out(const struct study *s, enum sgrad_work_part part, double 
     const int used = ranks < count ? ranks : count;
     memset(load, 0, (size_t)used * sizeof *load);
     memset(s->rank, 0, (size_t)count * sizeof *s->rank);
-    sgrad_deal_out(seconds, count, s->rank, 1, used, load);
+    sgrad_lpt_assign(seconds, count, s->rank, 1, used, load);
     for (int r = 0; r < used; r++) most = fmax(most, load[r]);
     return most;
 }
 
-/* Of one device's tasks in a step: all; what comes behind the last gradient, but for what may be late. */
+/* Seconds of one device's tasks in a step: all of them; those after the last gradient, except decompositions, which later steps
+ * may use. */
 struct computed {
     double all, behind;
 };
 
-/* Of SAMPLES, of one of so many ranks, of which ROWS precondition a layer; and when each task ends. */
+/* Computes the times of one of RANKS ranks with SAMPLES samples, if ROWS ranks precondition each layer. Sets the end of each
+ * task. */
 static struct computed compute(const struct study *s, double samples, int ranks, int rows) {
-    const struct sgrad_work *w = s->q->work;
+    const struct sgrad_step_cost *w = s->q->work;
     const int last = w->gradients ? w->gradient[w->gradients - 1].made : w->tasks;
     struct computed is = { 0, 0 };
     for (int i = 0; i < w->tasks; i++) {
-        const struct sgrad_work_task *t = &w->task[i];
-        const double seconds = t->part < SGRAD_WORK_DEALT ? task_seconds(s, t, samples) : 0;
+        const struct sgrad_step_cost_task *t = &w->task[i];
+        const double seconds = t->part < SGRAD_COST_ASSIGNED ? task_seconds(s, t, samples) : 0;
         is.all += seconds;
         is.behind += i > last ? seconds : 0;
         s->end[i] = is.all;
     }
-    const double conditioned = deal_out(s, SGRAD_WORK_DEALT_BY_LAYER, samples, ranks / rows);
-    is.all += deal_out(s, SGRAD_WORK_DEALT, samples, ranks) + conditioned;
+    const double conditioned = deal_out(s, SGRAD_COST_ASSIGNED_BY_LAYER, samples, ranks / rows);
+    is.all += deal_out(s, SGRAD_COST_ASSIGNED, samples, ranks) + conditioned;
     is.behind += conditioned;
     return is;
 }
 
 /* ---- messages ---- */
 
-/* Of BYTES at once over all ranks of NET. */
+/* The algorithm and the seconds of an exchange of BYTES bytes between all ranks of NET. */
 struct exchange {
     const char *name;
     double seconds;
@@ -107,13 +113,13 @@ static struct exchange by_kind(enum sgrad_collective_kind kind, const struct sgr
 }
 
 static struct exchange exchange(const struct study *s, double bytes, int nodes, const struct sgrad_network *net) {
-    if (!s->strategy->sharded) return by_kind(SGRAD_ALLREDUCE, s->allreduce, bytes, net);
-    if (!s->strategy->served) {
+    if (!s->strategy->uses_servers) return by_kind(SGRAD_ALLREDUCE, s->allreduce, bytes, net);
+    if (!s->strategy->asynchronous) {
         const struct exchange up = by_kind(SGRAD_REDUCE, NULL, bytes, net), down = by_kind(SGRAD_BROADCAST, NULL, bytes, net);
         return (struct exchange){ up.name, up.seconds + down.seconds };
     }
     const struct sgrad_train_options *o = s->q->train;
-    const int workers = nodes / (o->group && o->group < nodes ? o->group : 1);
+    const int workers = nodes / (o->group_ranks && o->group_ranks < nodes ? o->group_ranks : 1);
     const int servers = o->servers && o->servers < nodes ? o->servers : nodes;
     struct sgrad_network node = *net;
     node.ranks = s->q->machine->device.count;
@@ -122,26 +128,28 @@ static struct exchange exchange(const struct study *s, double bytes, int nodes, 
     return (struct exchange){ "servers", inside + between };
 }
 
-/* Of second order, a step on average: factors that are summed, what others get of decompositions, and of gradients. */
+/* Messages of second-order training, per step on average: factors to be summed, results of decompositions, preconditioned
+ * gradients. */
 struct curvature {
-    double late, now;           /* seconds: beside other steps; between a gradient and its update */
+    double late, now;           /* seconds: concurrent with later steps; between a gradient and its update */
 };
 
 static struct curvature send_curvature(const struct study *s, int rows, const struct sgrad_network *net) {
     struct sgrad_network column = *net, row = *net;
     struct curvature is = { 0, 0 };
     column.ranks = rows, row.ranks = net->ranks / rows;
-    for (const struct sgrad_work_task *t = s->q->work->task; t < s->q->work->task + s->q->work->tasks; t++) {
+    for (const struct sgrad_step_cost_task *t = s->q->work->task; t < s->q->work->task + s->q->work->tasks; t++) {
         if (t->sent <= 0) continue;
-        if (t->part == SGRAD_WORK_SUMMED) is.late += t->often * by_kind(SGRAD_ALLREDUCE, s->allreduce, t->sent, net).seconds;
-        if (t->part == SGRAD_WORK_DEALT) is.late += t->often * by_kind(SGRAD_BROADCAST, NULL, t->sent, &column).seconds;
-        if (t->part == SGRAD_WORK_DEALT_BY_LAYER)
+        if (t->part == SGRAD_COST_SUMMED) is.late += t->often * by_kind(SGRAD_ALLREDUCE, s->allreduce, t->sent, net).seconds;
+        if (t->part == SGRAD_COST_ASSIGNED) is.late += t->often * by_kind(SGRAD_BROADCAST, NULL, t->sent, &column).seconds;
+        if (t->part == SGRAD_COST_ASSIGNED_BY_LAYER)
             is.now += t->often * by_kind(SGRAD_BROADCAST, NULL, t->sent, &row).seconds;
     }
     return is;
 }
 
-/* The ranks that precondition a layer, of all: as asked for, as near as can be, or the cheapest. */
+/* Returns the number of ranks that precondition a layer, a divisor of all ranks: the nearest one to the setting, or the
+ * cheapest. */
 static int find_rows(const struct study *s, double samples, const struct sgrad_network *net) {
     const double wanted = s->q->work->rows * net->ranks;
     const bool cheapest = s->q->work->rows < 0;
@@ -156,14 +164,14 @@ static int find_rows(const struct study *s, double samples, const struct sgrad_n
     return best;
 }
 
-/* Gradients fill buckets in the order in which they are made; one that is larger than a bucket goes in several. */
+/* Gradients fill buckets in the order in which they are computed. A gradient larger than a bucket is sent in several messages. */
 struct messages {
-    double seconds, way;        /* of all; the longest from where a weight is needed to its next value */
-    double last;                /* when the last of them is through */
+    double seconds, way;        /* total; longest time from the first use of a weight to its next value */
+    double last;                /* when the last message has arrived */
 };
 
 static struct messages send_all(const struct study *s, double bucket, int nodes, const struct sgrad_network *net) {
-    const struct sgrad_work *w = s->q->work;
+    const struct sgrad_step_cost *w = s->q->work;
     struct messages all = { 0, 0, 0 };
     double filled = 0, known = 0, cost = 0, wire = 0;
     for (int i = 0, first = 0; i < w->gradients; i++) {
@@ -183,42 +191,42 @@ static struct messages send_all(const struct study *s, double bucket, int nodes,
     return all;
 }
 
-/* ---- a point ---- */
+/* ---- a row ---- */
 
-static double memory(const struct sgrad_work *w, double samples, int devices) {
-    const double summed = devices > 1 ? 2 * w->parameters * sizeof(float) : 0;      /* a bucket's copy, and its sum */
+static double memory(const struct sgrad_step_cost *w, double samples, int devices) {
+    const double summed = devices > 1 ? 2 * w->parameters * sizeof(float) : 0;      /* a copy of a bucket, and its sum */
     return w->kept_bytes + at(w->peak_bytes, samples) + summed;
 }
 
-static void find_limit(struct sgrad_point *p, double bus, double input) {
+static void find_limit(struct sgrad_plan_row *p, double bus, double input) {
     p->limit = p->step > 1.02 * p->compute ? SGRAD_BY_NETWORK : SGRAD_BY_COMPUTE;
     if (p->step <= bus) p->limit = SGRAD_BY_BUS;
     if (p->step <= input) p->limit = SGRAD_BY_INPUT;
     if (p->memory > p->room) p->limit = SGRAD_BY_MEMORY;
 }
 
-static void find_money(const struct study *s, struct sgrad_point *p) {
-    const struct sgrad_work *w = s->q->work;
+static void find_money(const struct study *s, struct sgrad_plan_row *p) {
+    const struct sgrad_step_cost *w = s->q->work;
     p->hours = w->epochs * (double)w->samples / p->samples_per_second / 3600;
     p->cost = p->hours * p->nodes * s->q->machine->price;
 }
 
-/* One device with SAMPLES, of which it reads the bytes over the bus, or from wherever a node reads. */
+/* Returns the step of a single device with SAMPLES samples, which it reads over the bus, at the node's input rate at most. */
 static double alone(const struct study *s, double samples) {
     const struct sgrad_machine *m = s->q->machine;
     const double input = m->input > 0 ? samples / m->input : 0;
     return fmax(compute(s, samples, 1, 1).all, fmax(input, at(s->q->work->input_bytes, samples) / m->bus_bandwidth));
 }
 
-/* A device's batch, where it is kept: its micro-batch, as a device takes its samples at once. */
+/* The local batch of a device, if it is constant: the micro-batch, which is the number of samples that it processes at once. */
 static long own_batch(const struct sgrad_train_options *o) { return o->micro_batch ? o->micro_batch : o->batch; }
 
-static void find_point(const struct study *s, int nodes, struct sgrad_point *p) {
-    const struct sgrad_question *q = s->q;
+static void find_point(const struct study *s, int nodes, struct sgrad_plan_row *p) {
+    const struct sgrad_plan_query *q = s->q;
     const struct sgrad_machine *m = q->machine;
     const int devices = nodes * m->device.count;
     const double share = q->strong ? ceil((double)q->train->batch / devices) : (double)own_batch(q->train);
-    *p = (struct sgrad_point){ .nodes = nodes, .devices = devices };
+    *p = (struct sgrad_plan_row){ .nodes = nodes, .devices = devices };
     p->batch = q->strong ? (double)q->train->batch : share * devices;
     const double one = alone(s, q->strong ? p->batch : share);
     const struct sgrad_network net = sgrad_machine_network(m, nodes);
@@ -227,7 +235,7 @@ static void find_point(const struct study *s, int nodes, struct sgrad_point *p) 
     const struct curvature curved = send_curvature(s, rows, &net);
     p->compute = own.all;
     p->bucket = q->train->bucket > 0 ? fmin(q->train->bucket * 1e6, s->bytes)
-                : q->no_overlap || devices == 1 ? s->bytes : sgrad_work_bucket(s->bytes, &net, s->allreduce);
+                : q->no_overlap || devices == 1 ? s->bytes : sgrad_step_cost_bucket(s->bytes, &net, s->allreduce);
     const struct messages sent = send_all(s, p->bucket, nodes, &net);
     const double input = m->input > 0 ? share * m->device.count / m->input : 0;
     const double bus = at(q->work->input_bytes, share) / m->bus_bandwidth;
@@ -235,7 +243,7 @@ static void find_point(const struct study *s, int nodes, struct sgrad_point *p) 
     p->collective = exchange(s, p->bucket, nodes, &net).name;
     const double way = !q->work->joint ? sent.way : sent.last + own.behind + curved.now;
     p->step = q->no_overlap ? p->compute + p->communication : fmax(p->compute, p->communication);
-    if (!q->no_overlap && !s->strategy->served) p->step = fmax(p->step, devices > 1 ? way : 0);
+    if (!q->no_overlap && !s->strategy->asynchronous) p->step = fmax(p->step, devices > 1 ? way : 0);
     p->step = fmax(p->step, fmax(input, bus));
     p->exposed = p->step - p->compute;
     p->samples_per_second = p->batch / p->step;
@@ -250,15 +258,16 @@ static void find_point(const struct study *s, int nodes, struct sgrad_point *p) 
     free((int *)net.host);
 }
 
-/* ---- all of them ---- */
+/* ---- all rows ---- */
 
-/* What the tasks are multiplied by so that one device is as fast as was measured. */
+/* Finds the factor of all tasks except those of K-FAC, with which one device is as fast as it was measured. Returns 0 if the
+ * machine's file has no measurement of this network at this precision; the factor is then 1. */
 static double find_scale(struct study *s) {
     const struct sgrad_machine *m = s->q->machine;
     s->scale = 1;
     for (int i = 0; i < m->measurements; i++) {
         const struct sgrad_measured *is = &m->measured[i];
-        if (!sgrad_model_same(is->model, s->q->work->model) || is->precision != s->q->train->precision) continue;
+        if (!sgrad_model_equal(is->model, s->q->work->model) || is->precision != s->q->train->precision) continue;
         double plain = 0;
         for (int j = 0; j < s->q->work->tasks; j++)
             if (!s->q->work->task[j].curvature) plain += task_seconds(s, &s->q->work->task[j], is->batch);
@@ -267,28 +276,29 @@ static double find_scale(struct study *s) {
     return 0;
 }
 
-static int open_study(const struct sgrad_question *q, struct study *s) {
+static int open_study(const struct sgrad_plan_query *q, struct study *s) {
     const struct sgrad_train_options *o = q->train;
     const char *strategy = o->strategy ? o->strategy : "sync";
     *s = (struct study){ .q = q };
     if (q->machine->device.flops[o->precision] <= 0)
-        return sgrad_fail(SGRAD_EINVAL, "%s: device.flops has no %s, which --precision asks for", q->machine->path,
-                          sgrad_precision_name(o->precision));
-    if (!(s->strategy = sgrad_record_find("strategy", strategy, sgrad_strategies))) return SGRAD_ENAME;
+        return sgrad_log_error(SGRAD_EINVAL, "%s: device.flops has no %s, which --precision asks for", q->machine->path,
+                               sgrad_precision_name(o->precision));
+    if (!(s->strategy = sgrad_registry_find("strategy", strategy, sgrad_strategies))) return SGRAD_ENAME;
     if (o->allreduce && !(s->allreduce = sgrad_collective_find(SGRAD_ALLREDUCE, o->allreduce))) return SGRAD_ENAME;
-    if (o->allreduce && s->strategy->sharded)
-        return sgrad_fail(SGRAD_EINVAL, "--allreduce goes with --strategy sync, not with %s", strategy);
+    if (o->allreduce && s->strategy->uses_servers)
+        return sgrad_log_error(SGRAD_EINVAL, "--allreduce goes with --strategy sync, not with %s", strategy);
     for (int i = 0; i < q->work->gradients; i++) s->bytes += q->work->gradient[i].bytes;
-    s->end = sgrad_alloc((size_t)q->work->tasks, sizeof *s->end);
-    s->dealt = sgrad_alloc(2 * (size_t)q->work->tasks, sizeof *s->dealt);
-    s->rank = sgrad_alloc((size_t)q->work->tasks, sizeof *s->rank);
+    s->end = sgrad_xcalloc((size_t)q->work->tasks, sizeof *s->end);
+    s->dealt = sgrad_xcalloc(2 * (size_t)q->work->tasks, sizeof *s->dealt);
+    s->rank = sgrad_xcalloc((size_t)q->work->tasks, sizeof *s->rank);
     return 0;
 }
 
-/* The most devices that reach the efficiency: doubling, then halving what is between. */
+/* Returns the largest number of devices that reach the efficiency, by doubling and then bisection of the number of nodes.
+ * INFINITY: more than MOST nodes reach it. */
 static double find_devices(const struct study *s, double efficiency) {
     enum { MOST = 4096 };
-    struct sgrad_point p;
+    struct sgrad_plan_row p;
     int good = 0, bad = 1;
     for (; bad <= MOST; bad *= 2) {
         find_point(s, bad, &p);
@@ -305,9 +315,9 @@ static double find_devices(const struct study *s, double efficiency) {
     return good ? (double)good * s->q->machine->device.count : 1;
 }
 
-/* The overhead that makes the last point what it is; of one device alone, two nodes. */
+/* Finds the overhead that explains the speed-up of the last row; if that row has a single device, of two nodes. */
 static void find_lemma(const struct study *s, struct sgrad_forecast *f) {
-    struct sgrad_point p = f->point[f->points - 1];
+    struct sgrad_plan_row p = f->point[f->points - 1];
     f->overhead = NAN;
     if (p.devices == 1) find_point(s, 2, &p);
     if (p.speedup > 1) f->overhead = sgrad_lemma_overhead(p.devices, p.speedup);
@@ -318,14 +328,16 @@ static void find_lemma(const struct study *s, struct sgrad_forecast *f) {
 
 int sgrad_forecast_nodes(const struct sgrad_machine *m, int nodes) {
     if (!m->network.most || nodes <= m->network.most) return 0;
-    return sgrad_fail(SGRAD_EINVAL,
-                      "%s: its highest switch has room for %.0f nodes, and there are to be %d: --nodes up to %.0f, or another "
-                      "switch above", m->path, m->network.most, nodes, m->network.most);
+    return sgrad_log_error(
+        SGRAD_EINVAL,
+        "%s: its highest switch has room for %.0f nodes, and there are to be %d: --nodes up to %.0f, or another "
+        "switch above",
+        m->path, m->network.most, nodes, m->network.most);
 }
 
-/* A batch that the nodes cannot share equally is none that train takes. */
+/* Omits numbers of nodes that do not divide the batch: training refuses them. */
 static int make_points(const struct study *s, struct sgrad_forecast *f) {
-    const struct sgrad_question *q = s->q;
+    const struct sgrad_plan_query *q = s->q;
     char *out = NULL;
     for (int nodes = q->from; nodes <= q->to; nodes = nodes * 2 > q->to && nodes < q->to ? q->to : nodes * 2) {
         if (q->strong && q->train->batch % nodes) {
@@ -334,19 +346,22 @@ static int make_points(const struct study *s, struct sgrad_forecast *f) {
             free(before);
             continue;
         }
-        f->point = sgrad_grow(f->point, f->points, sizeof *f->point);
+        f->point = sgrad_array_grow(f->point, f->points, sizeof *f->point);
         find_point(s, nodes, &f->point[f->points++]);
     }
     int error = 0;
     if (!f->points)
-        error = sgrad_fail(SGRAD_EINVAL, "--batch %ld: %s nodes cannot share it equally, so train refuses it; a multiple of the "
-                                         "nodes can be shared", q->train->batch, out);
-    else if (out) sgrad_warn("--batch %ld: is left out with %s nodes, which cannot share it equally", q->train->batch, out);
+        error = sgrad_log_error(SGRAD_EINVAL,
+                                "--batch %ld: %s nodes cannot share it equally, so train refuses it; a multiple of the "
+                                "nodes can be shared",
+                                q->train->batch, out);
+    else if (out)
+        sgrad_log_warning("--batch %ld: is left out with %s nodes, which cannot share it equally", q->train->batch, out);
     free(out);
     return error;
 }
 
-int sgrad_forecast_make(const struct sgrad_question *q, struct sgrad_forecast *f) {
+int sgrad_forecast_make(const struct sgrad_plan_query *q, struct sgrad_forecast *f) {
     struct study s;
     SGRAD_TRY(sgrad_forecast_nodes(q->machine, q->to));
     SGRAD_TRY(open_study(q, &s));
@@ -359,7 +374,7 @@ int sgrad_forecast_make(const struct sgrad_question *q, struct sgrad_forecast *f
     return error;
 }
 
-void sgrad_point_simulated(struct sgrad_point *p, double seconds) {
+void sgrad_plan_row_simulated(struct sgrad_plan_row *p, double seconds) {
     const double slower = seconds / p->step;
     p->formula = p->step;
     p->step = seconds;

@@ -1,6 +1,7 @@
-/* lemmas.c: how many devices for an efficiency, how many servers to hide their traffic (Zou et al., arXiv:1709.06622).
+/* lemmas.c: the number of devices for an efficiency, and the number of servers that hide their traffic (Zou et al.,
+ * arXiv:1709.06622).
  *
- * With overhead R = T_O / T_C of one device, G of them share the computing and none of the overhead:
+ * The overhead of one device is R = T_O / T_C. G devices divide the computation among them, but not the overhead:
  *
  *     speed-up(G) = G (1 + R) / (1 + G R)      efficiency(G) = (1 + R) / (1 + G R)                                  */
 #include "config.h"

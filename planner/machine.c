@@ -1,16 +1,17 @@
-/* machine.c: a machine, read from its file and checked: every figure has a source, and none is what no machine can have.
+/* machine.c: reads the description of a machine from its file, and checks it: every figure must have a source and a possible
+ * value.
  *
  *     { "name": "titan", "summary": "…",
  *       "device": { "kind": "gpu", "name": "K20x", "count": F, "memory": F, "bandwidth": F, "launch": F,
  *                   "flops": { "f32": F, "tf32": F, "bf16": F }, "share": { "conv2d": F, "linear": F, "traffic": F } },
  *       "bus": { "latency": F, "bandwidth": F },
- *       "network": { "latency": F, "bandwidth": F, "carrying": F, "hop": F, "torus": 3,
+ *       "network": { "latency": F, "bandwidth": F, "cpu_seconds_per_byte": F, "hop": F, "torus": 3,
  *                    "switches": [ { "name": "leaf", "nodes": F, "uplink": F, "above": "spine" }, { "name": "spine" } ] },
  *       "input": F, "price": F, "currency": "$",
  *       "measured": [ { "model": "nin", "batch": 32, "precision": "f32", "samples_per_second": F } ],
  *       "calls": [ { "kernel": "conv2d forward", "hash": 3735928559, "seconds": F } ] }
  *
- * where F is a figure, { "value": 3.9e12, "source": "…" }, in seconds, bytes, operations, and those a second. */
+ * F is a figure: { "value": 3.9e12, "source": "…" }. Units: seconds, bytes, operations; bytes and operations per second. */
 #include "config.h"
 #include "planner/planner.h"
 
@@ -19,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An object of the file, and what it is called there: "device.flops". */
+/* An object of the file, and its path in the file: "device.flops". */
 struct place {
     const char *path, *name;
     const json_t *object;
@@ -27,17 +28,17 @@ struct place {
 
 static int wrong(const struct place *at, const char *key, const char *what) {
     const char *dot = *at->name && *key ? "." : "";
-    return sgrad_fail(SGRAD_EFORMAT, "%s: %s%s%s: %s", at->path, at->name, dot, key, what);
+    return sgrad_log_error(SGRAD_EFORMAT, "%s: %s%s%s: %s", at->path, at->name, dot, key, what);
 }
 
-/* No other keys than KNOWN, which ends with NULL: a misspelt one would be left out silently. */
+/* Refuses keys that are not in KNOWN, which ends with NULL. Otherwise a misspelt key would be ignored silently. */
 static int check_keys(const struct place *at, const char *const *known) {
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)at->object, key, value) {
         int i = 0;
         while (known[i] && strcmp(known[i], key)) i++;
-        const char *nearest = known[i] ? NULL : sgrad_nearest(key, known);
+        const char *nearest = known[i] ? NULL : sgrad_suggest(key, known);
         char *what = nearest ? sgrad_format("is no field; did you mean %s?", nearest) : sgrad_format("is no field of a machine");
         const int error = known[i] ? 0 : wrong(at, key, what);
         free(what);
@@ -53,7 +54,7 @@ static int read_text(const struct place *at, const char *key, char **text) {
     return 0;
 }
 
-enum { NEEDED = 1, ZERO = 2, WHOLE = 4 };   /* a figure has to be there; may be 0; has to be whole */
+enum { NEEDED = 1, ZERO = 2, WHOLE = 4 };   /* must be present; may be 0; must be an integer */
 
 static int read_figure(const struct place *at, const char *key, int rules, double most, double *figure) {
     const json_t *object = json_object_get(at->object, key), *value = json_object_get(object, "value");
@@ -112,7 +113,8 @@ static int read_device(const struct place *from, struct sgrad_machine *m) {
     return 0;
 }
 
-/* Shares of what the device can do at most; every operation that is not named does what "other" says, or all. */
+/* Reads the fractions of the peak that operations reach ("traffic": of the memory bandwidth). Operations that are not listed
+ * have the fraction of "other"; default: 1. */
 static int read_shares(const struct place *from, struct sgrad_machine *m) {
     struct place at = { from->path, "device.share", json_object_get(json_object_get(from->object, "device"), "share") };
     const char *key;
@@ -126,13 +128,13 @@ static int read_shares(const struct place *from, struct sgrad_machine *m) {
             m->device.traffic_share = share;
             continue;
         }
-        m->device.efficiency = sgrad_grow(m->device.efficiency, m->device.efficiencies, sizeof *m->device.efficiency);
+        m->device.efficiency = sgrad_array_grow(m->device.efficiency, m->device.efficiencies, sizeof *m->device.efficiency);
         m->device.efficiency[m->device.efficiencies++] = (struct sgrad_efficiency){ sgrad_format("%s", key), share };
     }
     return 0;
 }
 
-/* The number of the switch called NAME; -1: there is none. */
+/* Returns the index of the switch NAME; -1: there is none. */
 static int find_switch(const json_t *list, const char *name) {
     for (size_t i = 0; i < json_array_size(list); i++) {
         const char *is = json_string_value(json_object_get(json_array_get(list, i), "name"));
@@ -141,24 +143,24 @@ static int find_switch(const json_t *list, const char *name) {
     return -1;
 }
 
-/* The switch at HERE has more nodes, NODES, than the switch below it; 0: the topmost switch states no number. */
+/* The switch at HERE must have more nodes, NODES, than the switch below it. 0: the topmost switch states no number. */
 static int check_size(const struct place *here, const struct sgrad_machine *m, double nodes) {
     const double below = m->network.levels ? m->network.level[m->network.levels - 1].nodes : 0;
     return below > 0 && nodes > 0 && nodes <= below ? wrong(here, "nodes", "are not more than those of the switch below") : 0;
 }
 
-/* Nodes hang on the first switch of the list; from each the way leads to the one above it, until one has none above. */
+/* The nodes are connected to the first switch of the list. Each switch names the one above it; the topmost names none. */
 static int read_switches(const struct place *from, struct sgrad_machine *m) {
     static const char *const keys[] = { "name", "nodes", "uplink", "above", NULL };
     const json_t *list = json_object_get(from->object, "switches");
     if (!list) return 0;
     if (!json_is_array(list) || !json_array_size(list)) return wrong(from, "switches", "is no list of switches");
-    m->network.level = sgrad_alloc(json_array_size(list), sizeof *m->network.level);
+    m->network.level = sgrad_xcalloc(json_array_size(list), sizeof *m->network.level);
     for (int at = 0; at >= 0;) {
         char *called = sgrad_format("network.switches[%d]", at);
         const struct place here = { from->path, called, json_array_get(list, (size_t)at) };
         const char *above = json_string_value(json_object_get(here.object, "above"));
-        struct sgrad_switch *level = &m->network.level[m->network.levels];
+        struct sgrad_switch_level *level = &m->network.level[m->network.levels];
         int error = json_is_object(here.object) ? check_keys(&here, keys) : wrong(&here, "", "is no object");
         if (!error && above && m->network.levels == (int)json_array_size(list))
             error = wrong(&here, "above", "leads round in a circle");
@@ -177,7 +179,8 @@ static int read_switches(const struct place *from, struct sgrad_machine *m) {
 
 static int read_network(const struct place *from, struct sgrad_machine *m) {
     static const char *const bus[] = { "latency", "bandwidth", NULL };
-    static const char *const network[] = { "latency", "bandwidth", "carrying", "hop", "torus", "switches", NULL };
+    static const char *const network[] = { "latency", "bandwidth", "cpu_seconds_per_byte", "carrying", "hop", "torus", "switches",
+                                          NULL };
     struct place at;
     double dimensions = 0;
     SGRAD_TRY(enter(from, "bus", true, bus, &at));
@@ -186,7 +189,9 @@ static int read_network(const struct place *from, struct sgrad_machine *m) {
     SGRAD_TRY(enter(from, "network", true, network, &at));
     SGRAD_TRY(read_figure(&at, "latency", NEEDED | ZERO, 1, &m->network.latency));
     SGRAD_TRY(read_figure(&at, "bandwidth", NEEDED, ANY, &m->network.bandwidth));
-    SGRAD_TRY(read_figure(&at, "carrying", ZERO, 1, &m->network.carrying));
+    SGRAD_TRY(read_figure(&at, "cpu_seconds_per_byte", ZERO, 1, &m->network.cpu_seconds_per_byte));
+    if (m->network.cpu_seconds_per_byte == 0)       /* key of version 0.1.0 */
+        SGRAD_TRY(read_figure(&at, "carrying", ZERO, 1, &m->network.cpu_seconds_per_byte));
     SGRAD_TRY(read_figure(&at, "hop", ZERO, 1, &m->network.hop));
     SGRAD_TRY(read_figure(&at, "torus", WHOLE, 6, &dimensions));
     m->network.dimensions = (int)dimensions;
@@ -194,12 +199,12 @@ static int read_network(const struct place *from, struct sgrad_machine *m) {
     return dimensions && m->network.levels ? wrong(&at, "torus", "has no switches: one of the two") : 0;
 }
 
-/* It may be none that this program has, but not one of these with options that there are not. */
+/* The model may be unknown to this program. The options of a known model must exist. */
 static int check_model(const struct place *at, const char *model) {
     char why[256];
-    sgrad_hush(why, sizeof why);
-    const bool good = sgrad_model_same(model, model);
-    sgrad_hush(NULL, 0);
+    sgrad_log_capture(why, sizeof why);
+    const bool good = sgrad_model_equal(model, model);
+    sgrad_log_capture(NULL, 0);
     return good ? 0 : wrong(at, "model", why);
 }
 
@@ -223,7 +228,7 @@ static int read_measured(const struct place *from, struct sgrad_machine *m) {
         if (!error && precision && strcmp(precision, sgrad_precision_name(is.precision)))
             error = wrong(&at, "precision", "is none of f32, tf32, bf16");
         free(called);
-        m->measured = sgrad_grow(m->measured, m->measurements, sizeof *m->measured);
+        m->measured = sgrad_array_grow(m->measured, m->measurements, sizeof *m->measured);
         m->measured[m->measurements++] = is;
         SGRAD_TRY(error);
     }
@@ -231,7 +236,7 @@ static int read_measured(const struct place *from, struct sgrad_machine *m) {
 }
 
 static int by_hash(const void *one, const void *other) {
-    const struct sgrad_timed *a = one, *b = other;
+    const struct sgrad_task_timing *a = one, *b = other;
     return a->hash != b->hash ? (a->hash > b->hash) - (a->hash < b->hash) : strcmp(a->kernel, b->kernel);
 }
 
@@ -239,12 +244,12 @@ static int read_timed(const struct place *from, struct sgrad_machine *m) {
     static const char *const keys[] = { "kernel", "hash", "seconds", NULL };
     const json_t *list = json_object_get(from->object, "calls");
     if (list && !json_is_array(list)) return wrong(from, "calls", "is no list");
-    m->timed = sgrad_alloc(json_array_size(list) + 1, sizeof *m->timed);
+    m->timed = sgrad_xcalloc(json_array_size(list) + 1, sizeof *m->timed);
     for (size_t i = 0; i < json_array_size(list); i++) {
         char *called = sgrad_format("calls[%zu]", i);
         const struct place at = { from->path, called, json_array_get(list, i) };
         const json_t *hash = json_object_get(at.object, "hash");
-        struct sgrad_timed *is = &m->timed[m->timings++];
+        struct sgrad_task_timing *is = &m->timed[m->timings++];
         int error = json_is_object(at.object) ? check_keys(&at, keys) : wrong(&at, "", "is no object");
         if (!error) error = read_text(&at, "kernel", &is->kernel);
         if (!error) error = read_figure(&at, "seconds", NEEDED, 1e6, &is->seconds);
@@ -258,8 +263,8 @@ static int read_timed(const struct place *from, struct sgrad_machine *m) {
 }
 
 double sgrad_machine_timed(const struct sgrad_machine *m, const char *kernel, uint32_t hash) {
-    const struct sgrad_timed wanted = { .kernel = (char *)kernel, .hash = hash };
-    const struct sgrad_timed *found = bsearch(&wanted, m->timed, (size_t)m->timings, sizeof wanted, by_hash);
+    const struct sgrad_task_timing wanted = { .kernel = (char *)kernel, .hash = hash };
+    const struct sgrad_task_timing *found = bsearch(&wanted, m->timed, (size_t)m->timings, sizeof wanted, by_hash);
     return found ? found->seconds : NAN;
 }
 
@@ -283,9 +288,9 @@ static int read_all(const struct place *at, struct sgrad_machine *m) {
 int sgrad_machine_read(const char *path, struct sgrad_machine **machine) {
     json_error_t problem;
     json_t *file = json_load_file(path, JSON_REJECT_DUPLICATES, &problem);
-    if (!file && problem.line < 0) return sgrad_fail(SGRAD_EIO, "%s: %s", path, problem.text);
-    if (!file) return sgrad_fail(SGRAD_EFORMAT, "%s: line %d: %s", path, problem.line, problem.text);
-    struct sgrad_machine *m = sgrad_alloc(1, sizeof *m);
+    if (!file && problem.line < 0) return sgrad_log_error(SGRAD_EIO, "%s: %s", path, problem.text);
+    if (!file) return sgrad_log_error(SGRAD_EFORMAT, "%s: line %d: %s", path, problem.line, problem.text);
+    struct sgrad_machine *m = sgrad_xcalloc(1, sizeof *m);
     m->path = sgrad_format("%s", path);
     const struct place at = { m->path, "", file };
     const int error = read_all(&at, m);
@@ -312,8 +317,9 @@ void sgrad_machine_free(struct sgrad_machine *m) {
     free(m);
 }
 
-/* A node's part of what the switches above it let through, where there are more nodes than one of them has below it; and the way
- * between two nodes: through switches up and down, or the mean of a torus of so many nodes, a quarter of each side. */
+/* The bandwidth of a node is limited by each level of switches that its messages pass: the uplinks of a switch are divided
+ * equally among the nodes below it. The latency includes the further hops between two nodes: up and down through the levels, or
+ * the mean distance in a torus, a quarter of the length of each dimension. */
 struct sgrad_network sgrad_machine_network(const struct sgrad_machine *m, int nodes) {
     struct sgrad_network net = { .ranks = nodes * m->device.count, .latency = m->network.latency,
                                  .bandwidth = m->network.bandwidth, .host_latency = m->bus_latency,
@@ -324,7 +330,7 @@ struct sgrad_network sgrad_machine_network(const struct sgrad_machine *m, int no
     }
     if (m->network.dimensions)
         net.latency += m->network.hop * m->network.dimensions * pow(nodes, 1.0 / m->network.dimensions) / 4;
-    int *host = sgrad_alloc((size_t)net.ranks, sizeof *host);
+    int *host = sgrad_xcalloc((size_t)net.ranks, sizeof *host);
     for (int r = 0; r < net.ranks; r++) host[r] = r / m->device.count;
     net.host = host;
     return net;

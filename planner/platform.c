@@ -1,11 +1,11 @@
-/* platform.c: a machine as SimGrid and StarPU want to read it.
+/* platform.c: writes the description of a machine in the formats of SimGrid and StarPU.
  *
- *     node-0 ──┐ a link each, both ways          StarPU-MPI0:  RAM ── CUDA0     what rank 0 runs on: its cores, its devices,
- *     node-1 ──┼── as fast as the file says                     │ ╲    │        and the bus between them
- *     node-2 ──┘                                               CUDA1 ──┘
- *     what a node sends to itself goes over its bus
+ *     node-0 ──┐ each node has one full-duplex   StarPU-MPI0:  RAM ── CUDA0     zone of rank 0: its cores, its devices, and the
+ *     node-1 ──┼── link, with the bandwidth                     │ ╲    │        bus between them
+ *     node-2 ──┘   of the machine's file                       CUDA1 ──┘
+ *     messages of a node to itself use the bus
  *
- * Ranks talk from node to node, tasks run on hosts of the rank's own zone; no route leads from the one to the other. */
+ * Ranks communicate from node to node; tasks run on hosts of the rank's zone. No route connects a node with such a zone. */
 #include "config.h"
 #include "planner/planner.h"
 
@@ -14,12 +14,14 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* StarPU has a worker for each of a node's, if it was built for so many; else one that is as fast as all. */
+/* StarPU simulates each worker of a node if it was built for that number of workers. Otherwise one worker is simulated, which is
+ * as fast as all together. */
 int sgrad_platform_workers(const struct sgrad_machine *m) {
     return m->device.is_gpu || m->device.workers > SGRAD_PLATFORM_WORKERS ? 1 : m->device.workers;
 }
 
-/* Each GPU has a core that drives it; then one for messages, and those that read, or do all of it. */
+/* A core to drive each GPU, one for messages, and those of the CPU workers. On nodes with GPUs, the CPU worker reads the input;
+ * on others, CPU workers run all tasks. */
 static int cores(const struct sgrad_machine *m, int gpus) { return gpus + 1 + sgrad_platform_workers(m); }
 
 static void print_link(FILE *to, int rank, const char *from, const char *towards, double bandwidth, double latency) {
@@ -32,13 +34,13 @@ static void print_route(FILE *to, int rank, const char *from, const char *toward
                 "</route>\n", rank, from, rank, towards, rank, from, towards);
 }
 
-/* Memory, then GPUs, in StarPU's words. */
+/* StarPU's name of a memory node: main memory is number 0, the GPUs follow. */
 static const char *place(int i, char name[16]) {
     snprintf(name, 16, i ? "CUDA%d" : "RAM", i - 1);
     return name;
 }
 
-/* What a rank has: links first, then the ways over them. */
+/* The zone of a rank: its hosts, then the links, then the routes over them. */
 static void print_rank(FILE *to, const struct sgrad_machine *m, int rank, int gpus) {
     char a[16], b[16];
     fprintf(to, "<zone id=\"StarPU-MPI%d\" routing=\"Full\">\n <host id=\"StarPU-MPI%d-MAIN\" speed=\"1Gf\"/>\n"
@@ -86,7 +88,8 @@ static int write_hosts(int nodes, const char *folder) {
     return sgrad_file_commit(&file);
 }
 
-/* VALUE between any two of a rank's memories. StarPU does not take the last number of a line: each has one more. */
+/* Writes a matrix with VALUE between any two memory nodes of a rank. Each line has one number more, because StarPU ignores the
+ * last number of a line. */
 static int write_matrix(const char *folder, const char *name, int gpus, double value) {
     struct sgrad_file file;
     SGRAD_TRY(open_file(folder, name, &file));
@@ -108,11 +111,11 @@ static int write_empty(const char *folder, const char *name) {
 int sgrad_platform_write(const struct sgrad_machine *m, int nodes, int simulated, const char *folder) {
     const int gpus = m->device.is_gpu ? m->device.count : 0;
     if (gpus > SGRAD_PLATFORM_GPUS)
-        return sgrad_fail(SGRAD_EINVAL, "%s: a node has %d GPUs, and a simulated one %d at most", m->path, gpus,
-                          SGRAD_PLATFORM_GPUS);
+        return sgrad_log_error(SGRAD_EINVAL, "%s: a node has %d GPUs, and a simulated one %d at most", m->path, gpus,
+                               SGRAD_PLATFORM_GPUS);
     char *bus = sgrad_format("%s/bus", folder);
     const int error = mkdir(bus, 0777) && errno != EEXIST ? errno : 0;
-    if (error) sgrad_fail(SGRAD_EIO, "%s: cannot be made: %s", bus, strerror(error));
+    if (error) sgrad_log_error(SGRAD_EIO, "%s: cannot be made: %s", bus, strerror(error));
     free(bus);
     if (error) return SGRAD_EIO;
     SGRAD_TRY(write_platform(m, nodes, simulated, gpus, folder));

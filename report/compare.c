@@ -1,4 +1,4 @@
-/* compare.c: stargrad report A B …: runs side by side: what was set otherwise, how fast, how good, where the time went. */
+/* compare.c: stargrad report A B …: compares runs in columns: settings that differ, speed, quality, and the use of time. */
 #include "report/overlap.h"
 #include "report/pictures.h"
 #include "report/report.h"
@@ -9,7 +9,7 @@
 #include <string.h>
 
 struct run {
-    const char *folder, *name; /* the name is the folder's, from where it differs from others' */
+    const char *folder, *name; /* name: the folder without the parents that all runs have in common */
     int width;                 /* of its column */
     struct sgrad__history history;
     struct sgrad__timeline timeline;
@@ -17,28 +17,28 @@ struct run {
     bool traced;
 };
 struct runs {
-    int count, left; /* left: width of what the rows are called */
+    int count, left; /* width of the labels of the rows */
     struct run *run;
 };
 
-enum { LEFT = 24, COLUMN = 12 }; /* widths, at least */
+enum { LEFT = 24, COLUMN = 12 }; /* smallest widths */
 
 /* ---- settings ---- */
 
-/* Options and variables of the environment have no name in common. */
+/* Options and environment variables; no name occurs in both. */
 enum { OPTIONS, ENVIRONMENT, PARTS };
 static const json_t *part_of(const struct run *r, int part) {
     return part == OPTIONS ? r->history.options : json_object_get(r->history.config, "environment");
 }
 
-/* NULL: this run has none. */
+/* NULL: this run does not have the setting. */
 static const json_t *setting(const struct run *r, const char *key) {
     const json_t *value = NULL;
     for (int p = 0; p < PARTS && !value; p++) value = json_object_get(part_of(r, p), key);
     return value;
 }
 
-/* Free it. */
+/* The caller must free the result. */
 static char *value_of(const struct run *r, const char *key) {
     const json_t *value = setting(r, key);
     return value ? json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6)) : strdup("-");
@@ -56,7 +56,7 @@ static bool differs(const struct runs *runs, const char *key) {
     return !same;
 }
 
-/* {key: [value of each run]} of the settings that differ, but for the folder's own name. */
+/* Returns {key: [value of each run]} of the settings that differ, except the output folder. */
 static json_t *find_differences(const struct runs *runs) {
     json_t *all = json_object(), *found = json_object(), *value;
     const char *key;
@@ -92,14 +92,14 @@ static void print_differences(const struct runs *runs) {
     json_decref(found);
 }
 
-/* ---- columns: nothing that stands in them is cut ---- */
+/* ---- columns: wide enough for all of their texts ---- */
 
-/* How much of all folders' names the folders that they are in have in common. */
+/* Returns the length of the parent directories that all folders have in common. */
 static size_t shared_length(const struct runs *runs) {
     const char *first = runs->run[0].folder;
     size_t shared = 0;
     for (size_t at = 0; first[at]; at++) {
-        bool begins = first[at] == '/'; /* a name, in every run */
+        bool begins = first[at] == '/'; /* a path component starts after this slash in every run */
         for (int i = 0; i < runs->count; i++) {
             const char *folder = runs->run[i].folder;
             if (folder[at] != first[at]) return shared;
@@ -134,9 +134,9 @@ static void set_columns(struct runs *runs) {
 /* ---- figures ---- */
 
 struct figure {
-    const char *name;                       /* %s: what the first run calls its samples, or its main metric */
-    int digits;                             /* after the point; -1: as many as a loss has */
-    double (*of)(const struct run *r);     /* NAN: this run has none */
+    const char *name;                       /* %s: the first run's name for samples, or for its main metric */
+    int digits;                             /* after the decimal point; -1: the format of losses */
+    double (*of)(const struct run *r);     /* NAN: this run has no such figure */
 };
 
 static double steps(const struct run *r) { return r->history.step[r->history.steps - 1].step; }
@@ -165,7 +165,7 @@ static const struct sgrad__history_metric *main_metric(const struct runs *runs) 
     return &h->metric[h->main];
 }
 
-/* Free it. */
+/* The caller must free the result. */
 static char *figure_name(const struct runs *runs, const struct figure *f) {
     const struct sgrad__history_metric *m = main_metric(runs);
     if (f->of == speed) return sgrad_format(f->name, runs->run[0].history.samples);
@@ -176,7 +176,7 @@ static char *figure_name(const struct runs *runs, const struct figure *f) {
     return share;
 }
 
-/* Mean over the workers, in % of the traced time. NAN: the run was not traced, or knows no such kind of task. */
+/* Mean over the workers, in % of the traced time. NAN: the run was not traced, or has no such kind of task. */
 static double share(const struct run *r, const char *name) {
     const struct sgrad__timeline *t = &r->timeline;
     double sum = 0;
@@ -188,7 +188,7 @@ static double share(const struct run *r, const char *name) {
     return 100 * sum / (t->length * t->rows);
 }
 
-/* The names of what all runs spent time in: the kinds of task of each, in order, then what is no task. */
+/* Names of all kinds of time of all runs: the kinds of task of each run, in order, then those outside tasks. */
 static json_t *share_names(const struct runs *runs) {
     json_t *names = json_array(), *known = json_object(), *ends = json_array();
     for (int i = 0; i < runs->count; i++) {
@@ -244,7 +244,7 @@ static void print(struct runs *runs) {
     print_differences(runs);
 }
 
-static json_t *number(double x) { return json_pack("o?", json_real(x)); }   /* null where X is none */
+static json_t *number(double x) { return json_pack("o?", json_real(x)); }   /* null if X is NaN or infinite */
 
 static json_t *as_json(const struct runs *runs) {
     json_t *list = json_array(), *names = share_names(runs), *name;
@@ -269,7 +269,8 @@ static json_t *as_json(const struct runs *runs) {
 
 /* ---- curves ---- */
 
-/* Runs have colours and dashes of their own, and later ones are thinner: one that lies on another leaves its rims in sight. */
+/* Each run has a colour and dashes, and later runs have thinner lines: if a line lies on an earlier one, the edges of the latter
+ * remain visible. */
 static void write_line(FILE *to, const struct runs *runs, int i) {
     static const char *const colors[] = {
         "#2b5c8a", "#e08a2e", "#2f7d5b", "#b5374f", "#8e5bb5", "#3aa6c4", "#7d5a33", "#777777"
@@ -311,7 +312,7 @@ static void write_tests(FILE *to, const struct runs *runs) {
 static void write_curves(FILE *to, const void *of) {
     const struct runs *runs = of;
     bool evaluated = false;
-    double top = 0;     /* one run that has diverged leaves the others in sight */
+    double top = 0;     /* bounded for each run: a run that has diverged must not flatten the others */
     for (int i = 0; i < runs->count; i++) {
         const struct sgrad__history *h = &runs->run[i].history;
         const double first = h->step[0].loss;
@@ -335,7 +336,7 @@ bool sgrad__curves_draw(const char *to, char *const *folder) {
     struct runs runs = { 0 };
     bool read = true;
     for (; folder[runs.count] && read; runs.count++) {
-        runs.run = sgrad_grow(runs.run, runs.count, sizeof *runs.run);
+        runs.run = sgrad_array_grow(runs.run, runs.count, sizeof *runs.run);
         runs.run[runs.count] = (struct run){ .folder = folder[runs.count] };
         read = sgrad__history_read(folder[runs.count], &runs.run[runs.count].history) == 0;
     }
@@ -347,7 +348,7 @@ bool sgrad__curves_draw(const char *to, char *const *folder) {
     return drawn;
 }
 
-/* ---- all of it ---- */
+/* ---- entry point ---- */
 
 static int read_run(const char *folder, struct run *r) {
     r->folder = folder;
@@ -361,7 +362,7 @@ int sgrad_report_compare(char *const *folder, json_t **json) {
     struct runs runs = { 0 };
     int error = 0;
     for (; folder[runs.count] && !error; runs.count++) {
-        runs.run = sgrad_grow(runs.run, runs.count, sizeof *runs.run);
+        runs.run = sgrad_array_grow(runs.run, runs.count, sizeof *runs.run);
         runs.run[runs.count] = (struct run){ 0 };
         error = read_run(folder[runs.count], &runs.run[runs.count]);
     }

@@ -1,5 +1,5 @@
-/* copies.c: what went between memory nodes, over PCIe: in all, and of which tensors most. Node 0 is main memory, the others are
- * devices'. A tensor's copies for several micro-batches ("images#0", "images#1") are told as one. */
+/* copies.c: sums the copies between memory nodes, over PCIe: in total, and by tensor. Node 0 is main memory, the others belong to
+ * devices. The copies of a tensor for several micro-batches ("images#0", "images#1") are one entry. */
 #include "report/trace.h"
 #include "runtime/runtime.h"
 
@@ -9,7 +9,7 @@
 enum { TO_DEVICES, TO_HOST, BETWEEN, WAYS, SHOWN = 10 };
 
 struct sum {
-    const char *name;                   /* LENGTH characters of it */
+    const char *name;                   /* its first LENGTH characters */
     int length, copies;
     double megabytes[WAYS];
 };
@@ -41,7 +41,7 @@ json_t *sgrad__copies_as_json(const struct sgrad__timeline *t) {
         const int length = (int)strcspn(copy->name, "#"), known = names.count;
         const int n = sgrad__number(&names, copy->name, (size_t)length);
         if (n == known) {
-            sums = sgrad_grow(sums, n, sizeof *sums);
+            sums = sgrad_array_grow(sums, n, sizeof *sums);
             sums[n] = (struct sum){ .name = copy->name, .length = length };
         }
         add(&total, copy);

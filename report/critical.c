@@ -1,9 +1,9 @@
-/* critical.c: the longest chain of a traced stretch: what would be left if there were workers without number.
+/* critical.c: the longest chain of dependencies of a trace: the time that would remain with an unlimited number of workers.
  *
  *     read ─ conv1 forward ─ … ─ conv1 backward ─ bucket 9 ══message══ sum ─ update ─ conv1 forward ─ …
  *
- * A task counts as long as it ran; a message as long as its bytes take at the best rate that any message reached, since it may
- * have waited for others. */
+ * A task counts with the time that it ran. A message may have waited for others; it counts with the time that its bytes take at
+ * the highest rate that any message reached. */
 #include "report/trace.h"
 #include "runtime/runtime.h"
 
@@ -11,19 +11,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LARGE = 1 << 14 };       /* bytes: what a smaller message takes says nothing of the rate */
+enum { LARGE = 1 << 14 };       /* bytes; the time of smaller messages is no measure of the rate */
 
 struct node {
-    double ms;                  /* of the longest chain that ends here, once it is settled */
-    int before;                 /* on it; -1: this is its first */
-    int seen;                   /* of what it waits for: so many are entered */
+    double ms;                  /* length of the longest chain that ends here, valid once settled is set */
+    int before;                 /* previous job of that chain; -1: none */
+    int seen;                   /* number of its predecessors that the search has visited */
     bool entered, settled;
 };
 struct search {
     const struct sgrad__timeline *t;
     struct node *node;          /* by job */
-    int *message;               /* by job: the one that it receives; -1: none */
-    double rate;                /* bytes a ms */
+    int *message;               /* by job: the message that it receives; -1: none */
+    double rate;                /* bytes per ms */
 };
 
 static int find_job(const struct sgrad__timeline *t, int64_t id) {
@@ -38,7 +38,7 @@ static int find_job(const struct sgrad__timeline *t, int64_t id) {
 
 static double wire(const struct search *s, int message) { return message < 0 ? 0 : s->t->message[message].bytes / s->rate; }
 
-/* The N-th job that J waits for: its dependencies, then what the sender of its message waited for; -1: before the trace. */
+/* Returns the N-th predecessor of J: first its dependencies, then the job that sends its message; -1: it is not in the trace. */
 static int before(const struct search *s, int j, int n) {
     const struct sgrad__timeline_job *job = &s->t->job[j];
     return find_job(s->t, n < job->count ? s->t->before[job->first + n] : s->t->message[s->message[j]].sends);
@@ -46,13 +46,13 @@ static int before(const struct search *s, int j, int n) {
 
 static int befores(const struct search *s, int j) { return s->t->job[j].count + (s->message[j] >= 0); }
 
-/* All that J waits for is known. */
+/* Finds the longest chain to J from those of its predecessors, which must be settled. */
 static void settle(struct search *s, int j) {
     double most = 0;
     int longest = -1;
     for (int n = 0; n < befores(s, j); n++) {
         const int b = before(s, j, n);
-        if (b < 0 || !s->node[b].settled) continue;     /* of a damaged trace, in which jobs wait for each other */
+        if (b < 0 || !s->node[b].settled) continue;     /* in a damaged trace, jobs may wait for each other */
         const double ms = s->node[b].ms + (n == s->t->job[j].count ? wire(s, s->message[j]) : 0);
         if (ms > most) most = ms, longest = b;
     }
@@ -61,7 +61,7 @@ static void settle(struct search *s, int j) {
     s->node[j].settled = true;
 }
 
-/* Depth first, on a stack of its own: a chain may have a million jobs. */
+/* Depth-first search with an explicit stack, because a chain may have a million jobs. */
 static void visit(struct search *s, int *stack, int from) {
     int depth = 0;
     stack[depth++] = from;
@@ -95,8 +95,8 @@ static void find_messages(struct search *s) {
 }
 
 static double find_work(const struct sgrad__timeline *t) {
-    double most = 0, *ms = sgrad_alloc((size_t)t->ranks, sizeof *ms);
-    int *workers = sgrad_alloc((size_t)t->ranks, sizeof *workers);
+    double most = 0, *ms = sgrad_xcalloc((size_t)t->ranks, sizeof *ms);
+    int *workers = sgrad_xcalloc((size_t)t->ranks, sizeof *workers);
     for (int i = 0; i < t->rows; i++) workers[t->row[i].rank]++;
     for (int i = 0; i < t->tasks; i++) ms[t->row[t->task[i].worker].rank] += t->task[i].end - t->task[i].begin;
     for (int r = 0; r < t->ranks; r++)
@@ -106,16 +106,17 @@ static double find_work(const struct sgrad__timeline *t) {
     return most;
 }
 
-/* StarPU has a bound of its own (starpu_bound_compute: tasks of each kind shared out among workers of each kind). On workers that
- * are alike it is the work for each, in times of its performance models instead of those measured: the mean of all runs less a
- * standard deviation, which says more of the noise than of the order (docs/read-a-trace.md). */
+/* Returns a lower bound of the time: the critical path, or the work of a worker. StarPU also computes a bound
+ * (starpu_bound_compute: tasks of each kind distributed over workers of each kind). With identical workers, that bound is the
+ * work of a worker, but in times of StarPU's performance models instead of measured ones: the mean of all runs minus a standard
+ * deviation, which depends more on the noise than on the order (docs/read-a-trace.md). */
 double sgrad__critical_bound(const struct sgrad__critical *c) { return fmax(c->ms, c->work); }
 
 void sgrad__critical_find(const struct sgrad__timeline *t, struct sgrad__critical *c) {
     struct search s = { .t = t,
-                        .node = sgrad_alloc((size_t)t->jobs + 1, sizeof *s.node),
-                        .message = sgrad_alloc((size_t)t->jobs + 1, sizeof *s.message) };
-    int *stack = sgrad_alloc((size_t)t->jobs + 1, sizeof *stack), last = -1;
+                        .node = sgrad_xcalloc((size_t)t->jobs + 1, sizeof *s.node),
+                        .message = sgrad_xcalloc((size_t)t->jobs + 1, sizeof *s.message) };
+    int *stack = sgrad_xcalloc((size_t)t->jobs + 1, sizeof *stack), last = -1;
     *c = (struct sgrad__critical){ .work = find_work(t) };
     find_messages(&s);
     for (int j = 0; j < t->jobs; j++) {

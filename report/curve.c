@@ -1,4 +1,4 @@
-/* curve.c: the picture of a learning curve: losses by step on the left, the test set's main metric by epoch on the right. */
+/* curve.c: draws a learning curve: losses by step on the left, the main metric of the test set by epoch on the right. */
 #include "report/pictures.h"
 #include "runtime/runtime.h"
 
@@ -31,7 +31,7 @@ double sgrad__curve_losses(FILE *to, const char *name, const struct sgrad__histo
     return top;
 }
 
-/* Epoch, main metric, step, loss, main metric of training. Returns the largest loss. */
+/* Writes epoch, main metric, step, loss, main metric of training. Returns the largest loss. */
 static double write_tests(FILE *to, const struct sgrad__history *h) {
     double top = 0;
     fputs("$test << END\n", to);
@@ -46,7 +46,7 @@ static double write_tests(FILE *to, const struct sgrad__history *h) {
     return top;
 }
 
-/* A network's first test losses may be far out; training's stay in sight. */
+/* The first test losses of a network may be very large; the range is limited so that the training losses remain visible. */
 static void write_loss_panel(FILE *to, double top, double test_top) {
     fputs("set xlabel 'step'\nset title 'loss'\nset format y '%g'\nset xrange [*:*]\nset xtics auto\nset key top right\n", to);
     fprintf(to, "set yrange [0:%g]\n", 1.15 * fmax(top, fmin(test_top, 2 * top)));
@@ -73,7 +73,7 @@ static void write_metric_panel(FILE *to, const struct sgrad__history *h, const s
     fputs("\nunset key\n", to);
 }
 
-/* A run whose loss was never a number has no left panel, one without evaluation no right one. */
+/* Omits the left panel if no loss of the run is a number, and the right one if the run has no evaluation. */
 static void write_panels(FILE *to, const struct sgrad__history *h, double top, double test_top) {
     const struct sgrad__history_epoch *best = sgrad__history_best(h);
     fprintf(to, "set multiplot layout 1,%d\n", (top > 0) + (best != NULL) > 1 ? 2 : 1);

@@ -1,7 +1,7 @@
-/* details.c: what eval --details has left, read, told, and drawn:
+/* details.c: reads, prints and draws the results of eval --details:
  *
- *     confusion: a row for each class,        accuracy         reliability: of samples whose likeliest class has
- *     a column for what it is taken for       of each class    about this probability, the share that is right  */
+ *     confusion: a row for each class,        accuracy         reliability: accuracy of the samples whose most
+ *     a column for each predicted class       of each class    probable class has about this probability  */
 #include "report/details.h"
 
 #include "report/pictures.h"
@@ -12,9 +12,8 @@
 #include <unistd.h>
 
 enum { FILE_LIMIT = 1 << 28 };
-enum { MATRIX = 100, NAMES = 40, COLUMNS = 20, COUNTS = 12 };   /* classes at most: of a matrix, with names, below it, too, with
-                                                                   counts in it */
-enum { WIDTH = 1240, HEIGHT = 430, ROW = 16, FRAME = 90 };  /* points; a name's; what is above and below the names */
+enum { MATRIX = 100, NAMES = 40, COLUMNS = 20, COUNTS = 12 };   /* maximum classes: matrix, row names, column names, counts */
+enum { WIDTH = 1240, HEIGHT = 430, ROW = 16, FRAME = 90 };  /* points; height of a name; height above and below the names */
 #define RIGHT 0x2b5c8a
 #define WRONG 0xc0392b
 
@@ -36,7 +35,7 @@ static bool is_bin(const json_t *bin) {
            is_share(json_object_get(bin, "accuracy"));
 }
 
-/* Are all of LIST as IS says? COUNT: how many there have to be; 0: one at least. */
+/* Returns true if IS is true for all elements of LIST. COUNT: the required number of elements; 0: at least one. */
 static bool are(const json_t *list, size_t count, bool (*is)(const json_t *value)) {
     const size_t size = json_array_size(list);
     if (!json_is_array(list) || !size || (count && size != count)) return false;
@@ -47,7 +46,7 @@ static bool are(const json_t *list, size_t count, bool (*is)(const json_t *value
 
 static bool is_whole(const json_t *details) {
     const json_t *classes = json_object_get(details, "classes"), *confusion = json_object_get(details, "confusion");
-    const json_t *top5 = json_object_get(details, "top5");      /* NULL: there are five classes or less */
+    const json_t *top5 = json_object_get(details, "top5");      /* NULL: there are five classes or fewer */
     const size_t count = json_array_size(classes);
     bool whole = are(classes, 0, is_class) && json_array_size(confusion) == count &&
                  are(json_object_get(details, "calibration"), 0, is_bin) && (!top5 || is_share(top5)) &&
@@ -62,7 +61,7 @@ int sgrad__details_read(const char *folder, json_t **details) {
     json_t *json = NULL;
     int error = access(path, F_OK) ? 0 : sgrad_json_read(path, FILE_LIMIT, &json);
     if (json && !is_whole(json)) {
-        error = sgrad_fail(SGRAD_EFORMAT, "%s: is not as stargrad eval --details writes it: run that again", path);
+        error = sgrad_log_error(SGRAD_EFORMAT, "%s: is not as stargrad eval --details writes it: run that again", path);
         json_decref(json);
     }
     if (!error) *details = json;
@@ -70,7 +69,7 @@ int sgrad__details_read(const char *folder, json_t **details) {
     return error;
 }
 
-/* ---- telling --------------------------------------------------------------------------------------------------------- */
+/* ---- printing -------------------------------------------------------------------------------------------------------- */
 
 static double number(const json_t *object, const char *key) {
     const json_t *value = json_object_get(object, key);
@@ -109,7 +108,7 @@ static void write_classes(FILE *to, const json_t *classes, bool named) {
     }
 }
 
-/* Between white and COLOR. */
+/* Mixes white and COLOR; SHARE: the fraction of COLOR. */
 static unsigned tint(double share, unsigned color) {
     unsigned mixed = 0;
     for (int shift = 0; shift < 24; shift += 8)
@@ -117,7 +116,7 @@ static unsigned tint(double share, unsigned color) {
     return mixed;
 }
 
-/* Cells that are not empty: colours by the share of their row; a little is to be seen. */
+/* Writes the cells that are not empty. The colour shows the fraction of the row's samples; small fractions remain visible. */
 static void write_matrix(FILE *to, const json_t *details) {
     const json_t *classes = json_object_get(details, "classes"), *confusion = json_object_get(details, "confusion");
     const size_t count = json_array_size(classes);
@@ -153,7 +152,7 @@ static void write_accuracies(FILE *to, const json_t *classes) {
           "plot $class using 2:1:(0):2:($1-.4):($1+.4) with boxxyerror lc rgb '#2b5c8a'\nset format x '%g'\n", to);
 }
 
-/* Guo et al., 2017, figure 1: bars below the line are too sure of themselves. */
+/* Guo et al., 2017, figure 1: bars below the diagonal are overconfident. */
 static void write_reliability(FILE *to, const json_t *details) {
     const json_t *bins = json_object_get(details, "calibration");
     const double width = 1 / (double)json_array_size(bins);

@@ -1,16 +1,15 @@
-/* details.h: what eval --details has left in a run's folder: of each class its accuracy and what it is taken for, and how far
- * probabilities are to be believed. */
+/* details.h: the result of stargrad eval --details in a run's folder: accuracy of each class, confusion matrix, calibration. */
 #ifndef SGRAD_REPORT_DETAILS_H
 #define SGRAD_REPORT_DETAILS_H
 
 #include <jansson.h>
 #include <stdbool.h>
 
-/* *DETAILS: what FOLDER/details.json has, or NULL, where there is none; the caller's. SGRAD_EFORMAT: eval has not written
- * that. */
+/* Reads FOLDER/details.json into *DETAILS, which the caller must json_decref. NULL: the file does not exist. SGRAD_EFORMAT: it
+ * was not written by eval --details. Other errors: as sgrad_json_read. */
 int sgrad__details_read(const char *folder, json_t **details);
-void sgrad__details_print(const json_t *details);
-/* Draws FOLDER/details.svg and .png; as those of pictures.h. */
+void sgrad__details_print(const json_t *details);       /* prints a summary as one line on standard output */
+/* Draws FOLDER/details.svg and .png. Returns false on failure, after logging the reason. */
 bool sgrad__details_draw(const char *folder, const json_t *details);
 
 #endif

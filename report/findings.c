@@ -1,12 +1,15 @@
-/* findings.c: what stands out in a trace, and what to try. The limits below are where a change is worth trying, not more.
+/* findings.c: finds conspicuous losses of time in a trace, and suggests changes. The thresholds below are the sizes from which a
+ * change is worth trying; they have no other meaning.
  *
- * A moment without work has one reason. While a slower rank works the others have nothing to do, or wait with messages under way:
+ * Each moment without work is attributed to one cause. While a slower rank works, the others are idle or wait with messages in
+ * progress:
  *
- *     rank 0   ██████████····▒▒▒▒▒▒▒··██████████     · no message under way: idle     ▒ one is: exposed
+ *     rank 0   ██████████····▒▒▒▒▒▒▒··██████████     · no message in progress: idle   ▒ messages in progress: exposed
  *     rank 1   █████████████████▒▒▒▒··██████████…
  *
- * As much as it works longer is the slower rank's, of both kinds in proportion. What is left of the time with messages is theirs,
- * and of idle time, where there are several workers to share tasks, the micro-batch's. */
+ * The additional working time of the slower rank is attributed to that rank, and is subtracted from both kinds in proportion. The
+ * remaining exposed time is attributed to the messages, the remaining idle time to the micro-batch, if a rank has several workers
+ * to divide the tasks among. */
 #include "report/trace.h"
 #include "runtime/runtime.h"
 
@@ -15,13 +18,13 @@
 #include <string.h>
 
 enum { SHOWN = 3 };
-static const double part = 0.05, slower = 1.15, small = 0.1;   /* of the time; than the fastest rank; ms a task */
+static const double part = 0.05, slower = 1.15, small = 0.1;   /* fraction of the time; factor to the fastest rank; ms per task */
 
 struct finding {
-    double weight;          /* ms that it costs */
+    double weight;          /* its cost in ms */
     char *text;
 };
-/* Of a rank's workers, their mean, ms: in tasks; and what no finding has explained yet. */
+/* Means over the workers of a rank, in ms: in tasks; and the time that no finding has explained yet. */
 struct left {
     double work, idle, exposed;
 };
@@ -30,13 +33,13 @@ struct search {
     const struct sgrad__overlap *o;
     double steps;
     struct left *rank;
-    int slowest; /* -1: all ranks work about as long */
+    int slowest; /* -1: all ranks work for about the same time */
     int count;
     struct finding *finding;
 };
 
 static void add(struct search *s, double weight, char *text) {
-    s->finding = sgrad_grow(s->finding, s->count, sizeof *s->finding);
+    s->finding = sgrad_array_grow(s->finding, s->count, sizeof *s->finding);
     s->finding[s->count++] = (struct finding){ weight, text };
 }
 
@@ -60,7 +63,7 @@ static void sum_ranks(struct search *s) {
     }
 }
 
-/* A step is as long as the slowest rank's. */
+/* The slowest rank determines the length of a step. */
 static void find_slow_rank(struct search *s) {
     int most = 0, least = 0;
     for (int r = 0; r < s->t->ranks; r++) {
@@ -102,7 +105,7 @@ static void find_exposed(struct search *s) {
     free(parcel);
 }
 
-/* A worker alone has a task whenever there is one: more of them at once are of no use to it. */
+/* A rank's only worker is never idle while a task is ready; more concurrent tasks do not help it. */
 static void find_starved(struct search *s) {
     double idle = 0;
     for (int r = 0; r < s->t->ranks; r++)
@@ -113,7 +116,7 @@ static void find_starved(struct search *s) {
                          idle / s->steps, s->slowest < 0 ? "" : " besides what they wait for the slower rank"));
 }
 
-/* StarPU needs about 0.01 ms a task; where it is far more, and tasks are not small, the worker was not alone on its core. */
+/* StarPU needs about 0.01 ms per task. If the tasks are not small and it takes far longer, other processes used the core. */
 static void find_scheduling(struct search *s) {
     const struct sgrad__timeline *t = s->t;
     double sum = 0, scheduling = 0;
@@ -136,7 +139,9 @@ static int by_weight(const void *one, const void *other) {
 }
 
 json_t *sgrad__findings(const struct sgrad__timeline *t, const struct sgrad__overlap *o) {
-    struct search s = { .t = t, .o = o, .steps = t->steps ? t->steps : 1, .rank = sgrad_alloc((size_t)t->ranks, sizeof *s.rank) };
+    struct search s = {
+        .t = t, .o = o, .steps = t->steps ? t->steps : 1, .rank = sgrad_xcalloc((size_t)t->ranks, sizeof *s.rank)
+    };
     json_t *texts = json_array();
     sum_ranks(&s);
     find_slow_rank(&s);

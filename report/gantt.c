@@ -1,7 +1,7 @@
-/* gantt.c: the picture of a traced stretch: a row for each worker, coloured by kind of task, and one for each rank's messages;
- * a dashed line where a step ends.
+/* gantt.c: draws the timeline of a trace: a row for each worker, coloured by kind of task, and one for each rank's messages; a
+ * dashed line at the end of each step.
  *
- * Tasks of one kind that leave less than a pixel between them are drawn as one, and so are messages. */
+ * Tasks of one kind with gaps of less than a pixel are drawn as one; likewise messages. */
 #include "report/lines.h"
 #include "report/pictures.h"
 #include "report/spans.h"
@@ -10,7 +10,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { WIDTH = 1400, ROW = 34, MANY = 64, LOW_ROW = 17, ROUND = 110 };  /* points: a row, where there are many, around the rows */
+enum { WIDTH = 1400, ROW = 34, MANY = 64, LOW_ROW = 17, ROUND = 110 };  /* points; LOW_ROW: above MANY lines; ROUND: margins */
 static const char *const dashes = "nohead front dashtype 2 lc '#333333'";
 
 struct picture {
@@ -18,7 +18,7 @@ struct picture {
     struct sgrad__lines lines;
 };
 
-/* Lines go down, gnuplot's axis up. */
+/* Lines are numbered downwards, gnuplot's axis points upwards. */
 static void write_box(FILE *to, double begin, double end, int line, double half, unsigned color) {
     fprintf(to, "%.4f %d %.4f %.4f %.3f %.3f %u\n", begin, -line, begin, end, -line - half, -line + half, color);
 }
@@ -56,7 +56,7 @@ static int by_line(const void *one, const void *other) {
 static void write_messages(FILE *to, const struct picture *p) {
     const struct sgrad__timeline *t = p->timeline;
     const double pixel = t->length / WIDTH;
-    struct arrow *arrow = sgrad_alloc((size_t)t->messages + 1, sizeof *arrow);
+    struct arrow *arrow = sgrad_xcalloc((size_t)t->messages + 1, sizeof *arrow);
     int count = 0;
     for (int i = 0; i < t->messages; i++) {
         const struct sgrad__timeline_message *m = &t->message[i];
@@ -74,7 +74,7 @@ static void write_messages(FILE *to, const struct picture *p) {
     free(arrow);
 }
 
-/* ---- all of it ---- */
+/* ---- the plot ---- */
 
 static void write_names(FILE *to, const struct picture *p) {
     for (int i = 0; i < p->lines.count; i++) {

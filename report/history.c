@@ -1,4 +1,4 @@
-/* history.c: reads what a run left in its folder: config.json, and metrics.jsonl, one object a line. */
+/* history.c: reads config.json and metrics.jsonl, with one object per line, from the folder of a run. */
 #include "report/history.h"
 #include "runtime/runtime.h"
 
@@ -15,10 +15,10 @@ struct place {
 };
 
 static int malformed(const struct place *at, const char *reason) {
-    return sgrad_fail(SGRAD_EFORMAT, "%s: line %ld: %s", at->path, at->line, reason);
+    return sgrad_log_error(SGRAD_EFORMAT, "%s: line %ld: %s", at->path, at->line, reason);
 }
 
-/* The number that ROW has under KEY; null, which is how a loss that is none is written, is NaN. */
+/* Reads the number KEY of ROW. Losses that are not finite are written as null, which is read as NaN. */
 static int number(const struct place *at, const json_t *row, const char *key, double *value) {
     const json_t *is = json_object_get(row, key);
     char reason[64];
@@ -28,7 +28,7 @@ static int number(const struct place *at, const json_t *row, const char *key, do
     return 0;
 }
 
-/* Likewise a number of steps. */
+/* Reads the integer KEY of ROW, at least 0: a number of steps. */
 static int whole(const struct place *at, const json_t *row, const char *key, double *value) {
     const json_t *is = json_object_get(row, key);
     char reason[64];
@@ -43,7 +43,7 @@ static int add_step(const struct place *at, const json_t *row, struct sgrad__his
     SGRAD_TRY(whole(at, row, "step", &s.step));
     SGRAD_TRY(number(at, row, "loss", &s.loss));
     SGRAD_TRY(number(at, row, "samples_per_second", &s.rate));
-    h->step = sgrad_grow(h->step, h->steps, sizeof s);
+    h->step = sgrad_array_grow(h->step, h->steps, sizeof s);
     h->step[h->steps++] = s;
     return 0;
 }
@@ -64,7 +64,7 @@ static int add_epoch(const struct place *at, const json_t *row, struct sgrad__hi
         SGRAD_TRY(number(at, row, key, &e.test[i]));
     }
     SGRAD_TRY(number(at, row, "seconds", &e.seconds));
-    h->epoch = sgrad_grow(h->epoch, h->epochs, sizeof e);
+    h->epoch = sgrad_array_grow(h->epoch, h->epochs, sizeof e);
     h->epoch[h->epochs++] = e;
     return 0;
 }
@@ -82,7 +82,7 @@ static int add_line(const struct place *at, const char *line, size_t length, str
     return result;
 }
 
-/* A last line without end is left out: the run is being written, or was killed. */
+/* Ignores a last line without a newline: the run is in progress, or was killed. */
 static int read_lines(const char *path, struct sgrad__history *h) {
     struct sgrad_map map;
     struct place at = { path, 0 };
@@ -95,14 +95,14 @@ static int read_lines(const char *path, struct sgrad__history *h) {
             next - line > LONGEST_LINE ? malformed(&at, "too long for a metric") : add_line(&at, line, (size_t)(next - line), h);
     }
     if (!error && !h->steps)
-        error = sgrad_fail(SGRAD_EFORMAT, "%s: no step in it: the run has not begun, or this is another kind of file", path);
+        error = sgrad_log_error(SGRAD_EFORMAT, "%s: no step in it: the run has not begun, or this is another kind of file", path);
     sgrad_map_close(&map);
     return error;
 }
 
 static int read_config(const char *path, json_t **config) {
     SGRAD_TRY(sgrad_json_read(path, largest_file, config));
-    if (!json_is_object(*config)) return sgrad_fail(SGRAD_EFORMAT, "%s: not a JSON object", path);
+    if (!json_is_object(*config)) return sgrad_log_error(SGRAD_EFORMAT, "%s: not a JSON object", path);
     return 0;
 }
 
@@ -117,7 +117,7 @@ static json_t *options_by_now(const json_t *config) {
 
 static bool is_name(const char *text) { return text && *text && strlen(text) <= LONGEST_NAME; }
 
-/* The list "metrics". Runs of before there was one are classifications. */
+/* Reads the list "metrics". Runs without this list are older, and are classifications. */
 static int read_metrics(const char *path, struct sgrad__history *h) {
     static const struct sgrad__history_metric classification[] = { { "loss", "loss", false }, { "top1", "accuracy", true } };
     const json_t *list = json_object_get(h->config, "metrics"), *is;
@@ -136,8 +136,8 @@ static int read_metrics(const char *path, struct sgrad__history *h) {
     }
     h->main = h->metrics > 1;
     if (good && strcmp(h->metric[0].name, "loss") == 0) return 0;
-    return sgrad_fail(SGRAD_EFORMAT, "%s: metrics: are not 1 to %d, each with a name and a title, the first the loss", path,
-                      SGRAD__MOST_METRICS);
+    return sgrad_log_error(SGRAD_EFORMAT, "%s: metrics: are not 1 to %d, each with a name and a title, the first the loss", path,
+                           SGRAD__MOST_METRICS);
 }
 
 int sgrad__history_read(const char *folder, struct sgrad__history *history) {
@@ -189,7 +189,7 @@ static int ascending(const void *a, const void *b) {
 }
 
 double sgrad__history_median_rate(const struct sgrad__history *h) {
-    double *rate = sgrad_alloc((size_t)h->steps, sizeof *rate);
+    double *rate = sgrad_xcalloc((size_t)h->steps, sizeof *rate);
     for (int i = 0; i < h->steps; i++) rate[i] = h->step[i].rate;
     qsort(rate, (size_t)h->steps, sizeof *rate, ascending);
     double median = (rate[(h->steps - 1) / 2] + rate[h->steps / 2]) / 2;

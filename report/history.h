@@ -1,4 +1,4 @@
-/* history.h: a run's steps and epochs, read. */
+/* history.h: the steps and epochs of a run, as read from its folder. */
 #ifndef SGRAD_REPORT_HISTORY_H
 #define SGRAD_REPORT_HISTORY_H
 
@@ -7,37 +7,38 @@
 #include <jansson.h>
 
 struct sgrad__history_step {
-    double step, loss, rate;            /* rate: samples per second */
+    double step, loss, rate;            /* number; training loss, NAN if it is not finite; samples per second */
 };
-/* What the run's loss tells of the test set, as config.json lists it: the loss itself, then perhaps more. */
-enum { SGRAD__MOST_METRICS = 8 };
+/* The metrics of an evaluation, as listed in config.json. The first is the loss. */
+enum { SGRAD__MOST_METRICS = 8 };       /* maximum number of metrics */
 struct sgrad__history_metric {
     const char *name, *title;           /* "top1", "accuracy" */
-    bool share;                         /* of all: shown in %, and the more the better; else the less the better */
+    bool share;                         /* a fraction, displayed in %; the larger, the better; else the smaller, the better */
 };
 struct sgrad__history_epoch {
-    double epoch, step; /* after which it was evaluated */
-    double train_loss, test[SGRAD__MOST_METRICS], seconds;      /* test: by metric */
-    double train;       /* the main metric of training; NAN: the run did not tell it */
+    double epoch, step; /* the epoch and the step after which the network was evaluated */
+    double train_loss, test[SGRAD__MOST_METRICS], seconds;      /* test: on the test split, by metric; seconds: of training */
+    double train;       /* the main metric on the training split; NAN: not recorded */
 };
 struct sgrad__history {
-    json_t *config;
-    json_t *options;                    /* by now: what began the run, with what continuations changed */
-    const char *samples;                /* what the data set has: "images" */
-    int metrics, main;                  /* main: the one that tells how good the network is */
+    json_t *config;                     /* config.json */
+    json_t *options;                    /* the options at the start of the run, updated by those of its continuations */
+    const char *samples;                /* noun for the samples of the data set: "images" */
+    int metrics, main;                  /* number of metrics; index of the main metric, by which epochs are compared */
     struct sgrad__history_metric metric[SGRAD__MOST_METRICS];
-    int steps, epochs;                  /* how many of each */
+    int steps, epochs;                  /* numbers of recorded steps and evaluations */
     struct sgrad__history_step *step;
     struct sgrad__history_epoch *epoch;
 };
-/* Reads FOLDER/config.json and metrics.jsonl; at least one step is there. */
+/* Reads FOLDER/config.json and FOLDER/metrics.jsonl. On success the caller must free *HISTORY. SGRAD_EFORMAT: a file is
+ * malformed, or contains no step. Other errors: as sgrad_map_open. */
 int sgrad__history_read(const char *folder, struct sgrad__history *history);
 void sgrad__history_free(struct sgrad__history *history);
-/* That of the best main metric. NULL: none was evaluated. */
+/* Returns the epoch with the best main metric. NULL: no evaluation has a finite value. */
 const struct sgrad__history_epoch *sgrad__history_best(const struct sgrad__history *history);
-/* A metric's value as it is shown, a share in %; and as text: "97.25 %", "0.5321". */
+/* The value of a metric as displayed: as a number, a fraction in %; as text, "97.25 %" or "0.5321". text returns TEXT. */
 double sgrad__history_shown(const struct sgrad__history_metric *metric, double value);
 const char *sgrad__history_text(const struct sgrad__history_metric *metric, double value, char text[SGRAD_NUMBER_TEXT]);
-double sgrad__history_median_rate(const struct sgrad__history *history);
+double sgrad__history_median_rate(const struct sgrad__history *history);    /* of all steps, in samples per second */
 
 #endif

@@ -1,8 +1,9 @@
-/* kinds.c: reads kernels.json, which a traced run leaves (runtime/trace.c): StarPU's files name a task's kernel, not its kind.
+/* kinds.c: reads kernels.json, which a traced run writes (runtime/trace.c), because StarPU's files name the kernel of a task, but
+ * not its kind.
  *
  *     {"kinds": [{"name": "forward", "color": "#3b82c4"}, …], "kernels": {"stargrad_relu_forward": "forward", …}}
  *
- * Older runs left what is now "kernels" alone; theirs were five kinds. */
+ * The file of older runs is only the object that is now "kernels"; their kinds are the five of old_kinds. */
 #include "report/kinds.h"
 #include "runtime/runtime.h"
 
@@ -27,10 +28,10 @@ int sgrad__kinds_of(const struct sgrad__kinds *k, const char *model) {
 }
 
 static int refuse(const char *path, const char *why) {
-    return sgrad_fail(SGRAD_EFORMAT, "%s: %s; trace the run again", path, why);
+    return sgrad_log_error(SGRAD_EFORMAT, "%s: %s; trace the run again", path, why);
 }
 
-/* "#3b82c4". */
+/* Reads a colour such as "#3b82c4". */
 static bool read_color(const char *text, unsigned *color) {
     if (!text || text[0] != '#' || strlen(text) != 7 || strspn(text + 1, "0123456789abcdefABCDEF") != 6) return false;
     *color = (unsigned)strtoul(text + 1, NULL, 16);
@@ -42,8 +43,8 @@ static int read_kinds(const char *path, const json_t *list, struct sgrad__kinds 
     size_t i;
     if (!json_array_size(list)) return refuse(path, "no kind of task in it");
     if (json_array_size(list) > SGRAD__KINDS)
-        return sgrad_fail(SGRAD_EFORMAT, "%s: %zu kinds of task, where a report has at most %d", path, json_array_size(list),
-                          SGRAD__KINDS);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: %zu kinds of task, where a report has at most %d", path, json_array_size(list),
+                               SGRAD__KINDS);
     json_array_foreach(list, i, kind) {
         const char *name = json_string_value(json_object_get(kind, "name"));
         if (!name || !*name || sgrad__kinds_find(k, name) >= 0) return refuse(path, "a kind of task without a name of its own");
@@ -61,7 +62,7 @@ static int read_kernels(const char *path, struct sgrad__kinds *k) {
     if (!json_is_object(k->kernels)) return refuse(path, "no kernels in it");
     json_object_foreach((json_t *)k->kernels, model, kind)
         if (!json_is_string(kind) || sgrad__kinds_find(k, json_string_value(kind)) < 0)
-            return sgrad_fail(SGRAD_EFORMAT, "%s: kernel %s is of none of its kinds; trace the run again", path, model);
+            return sgrad_log_error(SGRAD_EFORMAT, "%s: kernel %s is of none of its kinds; trace the run again", path, model);
     return 0;
 }
 

@@ -1,4 +1,4 @@
-/* layers.c: how long each layer's tasks took, on all workers, and what they would take at the workers' roofs. */
+/* layers.c: the time of each layer's tasks, on all workers, and the minimum time by the workers' rooflines. */
 #include "report/overlap.h"
 #include "runtime/runtime.h"
 
@@ -11,7 +11,7 @@ static int by_time(const void *one, const void *other) {
     return (a->ms < b->ms) - (a->ms > b->ms);
 }
 
-/* Williams et al. 2009: a task takes at least as long as its arithmetic, and as its operands' way from memory and back. */
+/* Williams et al. 2009: a task takes at least as long as its arithmetic, and as the memory traffic of its operands. */
 static double roof_ms(const struct sgrad__timeline_task *task, const struct sgrad__timeline_row *row) {
     return row->gflops > 0 && row->gbytes > 0 ? 1e3 * fmax(task->gflop / row->gflops, task->gbyte / row->gbytes) : 0;
 }
@@ -24,7 +24,7 @@ int sgrad__layers_find(const struct sgrad__timeline *t, struct sgrad__overlap_la
         const int length = (int)strcspn(task->name, " "), known = names.count;
         const int n = sgrad__number(&names, task->name, (size_t)length);
         if (n == known) {
-            found = sgrad_grow(found, n, sizeof *found);
+            found = sgrad_array_grow(found, n, sizeof *found);
             found[n] = (struct sgrad__overlap_layer){ .name = task->name, .length = length };
         }
         found[n].ms += task->end - task->begin;

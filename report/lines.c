@@ -1,4 +1,4 @@
-/* lines.c: which workers and ranks a picture shows, and in which line. */
+/* lines.c: chooses the workers and ranks that a plot shows, and the line of each. */
 #include "report/lines.h"
 #include "runtime/runtime.h"
 
@@ -14,10 +14,10 @@ static int by_work(const void *one, const void *other) {
     return a->ms != b->ms ? (a->ms < b->ms) - (a->ms > b->ms) : a->row - b->row;
 }
 
-/* Marks the MOST workers of a rank that work most. */
+/* Marks the MOST busiest workers of a rank. */
 static void mark_busiest(const struct sgrad__timeline *t, int rank, int most, bool *shown) {
     const int first = t->first_row[rank], count = t->first_row[rank + 1] - first;
-    struct worker *worker = sgrad_alloc((size_t)count + 1, sizeof *worker);
+    struct worker *worker = sgrad_xcalloc((size_t)count + 1, sizeof *worker);
     for (int i = 0; i < count; i++) {
         const struct sgrad__timeline_row *row = &t->row[first + i];
         worker[i].row = first + i;
@@ -35,7 +35,7 @@ static void add_line(struct sgrad__lines *l, int row, int rank) {
     l->rank[l->count++] = rank;
 }
 
-/* "The picture has of each rank the busiest worker, 128 of 8192." */
+/* Returns "The picture has of each rank the busiest worker, 128 of 8192."; the caller must free it. */
 static char *sentence(const struct sgrad__timeline *t, const struct sgrad__lines *l, int ranks, int each) {
     char *some = ranks < t->ranks ? sgrad_format("each of the first %d of %d ranks", ranks, t->ranks) : sgrad_format("each rank");
     char *busiest = each == 1 ? sgrad_format("busiest worker") : sgrad_format("%d busiest workers", each);
@@ -49,11 +49,11 @@ void sgrad__lines_pick(const struct sgrad__timeline *t, struct sgrad__lines *l) 
     const int receives = t->ranks > 1, all = t->rows + receives * t->ranks;
     const int room = all < SGRAD__LINES ? all : SGRAD__LINES, ranks = t->ranks <= SGRAD__LINES / 2 ? t->ranks : SGRAD__LINES / 2;
     const int each = all <= SGRAD__LINES ? t->rows : SGRAD__LINES / ranks - receives;
-    bool *shown = sgrad_alloc((size_t)t->rows, sizeof *shown);
-    *l = (struct sgrad__lines){ .row = sgrad_alloc((size_t)room, sizeof *l->row),
-                                .rank = sgrad_alloc((size_t)room, sizeof *l->rank),
-                                .of_row = sgrad_alloc((size_t)t->rows, sizeof *l->of_row),
-                                .of_rank = sgrad_alloc((size_t)t->ranks, sizeof *l->of_rank) };
+    bool *shown = sgrad_xcalloc((size_t)t->rows, sizeof *shown);
+    *l = (struct sgrad__lines){ .row = sgrad_xcalloc((size_t)room, sizeof *l->row),
+                                .rank = sgrad_xcalloc((size_t)room, sizeof *l->rank),
+                                .of_row = sgrad_xcalloc((size_t)t->rows, sizeof *l->of_row),
+                                .of_rank = sgrad_xcalloc((size_t)t->ranks, sizeof *l->of_rank) };
     for (int i = 0; i < t->rows; i++) l->of_row[i] = -1;
     for (int r = 0; r < t->ranks; r++) l->of_rank[r] = -1;
     for (int r = 0; r < ranks; r++) {

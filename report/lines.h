@@ -1,20 +1,21 @@
-/* lines.h: the lines of a picture of a timeline, from the top: each rank's workers, below them, where there are several ranks,
- * what it receives. Of a large run a picture has a part: the workers that work most. */
+/* lines.h: the lines of a plot of a timeline, from top to bottom: for each rank its workers, then, with several ranks, a line for
+ * the messages that it receives. The plot of a large run shows only the busiest workers. */
 #ifndef SGRAD_REPORT_LINES_H
 #define SGRAD_REPORT_LINES_H
 
 #include "report/timeline.h"
 
-enum { SGRAD__LINES = 256 };            /* of a picture, at most */
+enum { SGRAD__LINES = 256 };            /* maximum number of lines of a plot */
 
 struct sgrad__lines {
-    int count, workers;                 /* lines; of them, workers' */
-    int *row, *rank;                    /* of each line: the timeline's row, or -1, where it is what a rank receives; the rank */
-    int *of_row, *of_rank;              /* the line of a row, and of what a rank receives; -1: the picture does not have it */
-    char *left_out;                     /* a sentence on what the picture does not have; NULL: it has all */
+    int count, workers;                 /* number of lines; number of lines for workers */
+    int *row, *rank;                    /* per line: row of the timeline, -1 for received messages; the rank */
+    int *of_row, *of_rank;              /* per row of the timeline: its line; per rank: its line of messages; -1: not shown */
+    char *left_out;                     /* a sentence about the rows that are not shown; NULL: all are shown */
 };
-void sgrad__lines_pick(const struct sgrad__timeline *timeline, struct sgrad__lines *lines);
+void sgrad__lines_pick(const struct sgrad__timeline *timeline, struct sgrad__lines *lines);     /* the caller must free LINES */
 void sgrad__lines_free(struct sgrad__lines *lines);
-char *sgrad__lines_name(const struct sgrad__timeline *timeline, const struct sgrad__lines *lines, int line);    /* free it */
+/* Returns the label of a line: "rank 0 worker 1" or "rank 0 receives". The caller must free it. */
+char *sgrad__lines_name(const struct sgrad__timeline *timeline, const struct sgrad__lines *lines, int line);
 
 #endif

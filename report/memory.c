@@ -1,5 +1,5 @@
-/* memory.c: how much of each memory node was in use through a traced stretch: what StarPU has allocated for tensors. Its course
- * is cut in equal slots of time, of each of which the most is told: a trace has thousands of changes, a curve a few hundred. */
+/* memory.c: the use of each memory node during a trace: the bytes that StarPU has allocated for tensors. The trace is divided
+ * into equal slots of time, and the maximum of each is reported: a trace has thousands of changes, a plot some hundred points. */
 #include "report/trace.h"
 #include "runtime/runtime.h"
 
@@ -12,7 +12,7 @@ static int slot_of(const struct sgrad__timeline *t, double ms) {
     return ms <= 0 ? 0 : ms >= t->length ? SLOTS - 1 : (int)(SLOTS * ms / t->length);
 }
 
-/* Of COUNT changes of one node; NULL: nothing is known of it. */
+/* COUNT: the changes of one node. Returns NULL if the trace has no memory use of the node. */
 static json_t *node_as_json(const struct sgrad__timeline *t, const struct sgrad__timeline_memory *const *change, int count) {
     double most[SLOTS] = { 0 }, now = 0, max = 0;
     int slot = 0;
@@ -20,8 +20,8 @@ static json_t *node_as_json(const struct sgrad__timeline *t, const struct sgrad_
     for (int i = 0; i < count; i++) {
         const struct sgrad__timeline_memory *m = change[i];
         if (m->ms > t->length) continue;
-        if (!known && m->megabytes <= 0) continue;     /* what the trace begins with: nothing is known yet */
-        if (!known) most[0] = now = m->megabytes;      /* a rank may begin later than the others */
+        if (!known && m->megabytes <= 0) continue;     /* initial entries of the trace: not known yet */
+        if (!known) most[0] = now = m->megabytes;      /* a rank may start later than the others */
         known = true;
         for (const int at = slot_of(t, m->ms); slot < at;) most[++slot] = now;
         now = m->megabytes;
@@ -37,7 +37,7 @@ static json_t *node_as_json(const struct sgrad__timeline *t, const struct sgrad_
     return json_pack("{s:i, s:i, s:f, s:o}", "rank", change[0]->rank, "node", change[0]->node, "max_mb", max, "curve", curve);
 }
 
-/* The file has them by time. */
+/* The file is sorted by time. */
 static int by_node(const void *one, const void *other) {
     const struct sgrad__timeline_memory *a = *(const struct sgrad__timeline_memory *const *)one,
                                         *b = *(const struct sgrad__timeline_memory *const *)other;
@@ -45,7 +45,7 @@ static int by_node(const void *one, const void *other) {
 }
 
 json_t *sgrad__memory_as_json(const struct sgrad__timeline *t) {
-    const struct sgrad__timeline_memory **change = sgrad_alloc((size_t)t->memories + 1, sizeof *change);
+    const struct sgrad__timeline_memory **change = sgrad_xcalloc((size_t)t->memories + 1, sizeof *change);
     json_t *memory = json_array();
     for (int i = 0; i < t->memories; i++) change[i] = &t->memory[i];
     if (t->memories) qsort(change, (size_t)t->memories, sizeof *change, by_node);

@@ -1,4 +1,4 @@
-/* messages.c: reads comms.rec, a record for each message from rank to rank. */
+/* messages.c: reads comms.rec, with a record for each message between ranks. */
 #include "report/records.h"
 #include "report/timeline.h"
 #include "runtime/runtime.h"
@@ -23,8 +23,8 @@ static void add_message(struct sgrad__timeline *t, struct sgrad__records *r) {
     if (r->value[SEND_HANDLE]) m.sent = strtoull(r->value[SEND_HANDLE], NULL, 16);
     if (r->value[RECEIVE_HANDLE]) m.received = strtoull(r->value[RECEIVE_HANDLE], NULL, 16);
     if (m.from < 0 || m.to < 0 || m.from >= t->ranks || m.to >= t->ranks || !isfinite(m.end - m.begin)) return;
-    if (m.end < m.begin) m.end = m.begin;       /* clocks are not aligned better */
-    t->message = sgrad_grow(t->message, t->messages, sizeof m);
+    if (m.end < m.begin) m.end = m.begin;       /* limited accuracy of the clock alignment */
+    t->message = sgrad_array_grow(t->message, t->messages, sizeof m);
     t->message[t->messages++] = m;
 }
 

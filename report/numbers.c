@@ -1,4 +1,4 @@
-/* numbers.c: a hash table with open addressing, from bytes to the order in which they were first seen. */
+/* numbers.c: a hash table with open addressing: maps byte strings to numbers, in the order of their first occurrence. */
 #include "report/numbers.h"
 #include "runtime/runtime.h"
 
@@ -9,7 +9,7 @@ enum { FIRST_SLOTS = 64 };
 
 static size_t begin_of(const struct sgrad__numbers *n, int number) { return number ? n->end[number - 1] : 0; }
 
-/* The slot that holds the key, or else the free one where it belongs. */
+/* Returns the slot that contains the key, or else the free slot into which it must be inserted. */
 static int *slot_of(const struct sgrad__numbers *n, uint64_t hash, const void *key, size_t size) {
     for (uint64_t i = hash;; i++) {
         int *slot = &n->slot[i & (uint64_t)(n->slots - 1)];
@@ -20,12 +20,12 @@ static int *slot_of(const struct sgrad__numbers *n, uint64_t hash, const void *k
     }
 }
 
-/* Half of the slots stay free, so that few steps find a key. */
+/* Doubles the table when half of the slots are used, so that a look-up takes few steps. */
 static void make_room(struct sgrad__numbers *n) {
     if (2 * n->count < n->slots) return;
     free(n->slot);
     n->slots = n->slots ? 2 * n->slots : FIRST_SLOTS;
-    n->slot = sgrad_alloc((size_t)n->slots, sizeof *n->slot);
+    n->slot = sgrad_xcalloc((size_t)n->slots, sizeof *n->slot);
     for (int i = 0; i < n->count; i++) *slot_of(n, n->hash[i], n->bytes + begin_of(n, i), n->end[i] - begin_of(n, i)) = i + 1;
 }
 
@@ -33,16 +33,16 @@ static void keep(struct sgrad__numbers *n, uint64_t hash, const void *key, size_
     const size_t begin = begin_of(n, n->count);
     if (begin + size > n->room) {
         const size_t room = 2 * (begin + size);
-        char *bytes = sgrad_alloc(room, 1);
+        char *bytes = sgrad_xcalloc(room, 1);
         if (begin) memcpy(bytes, n->bytes, begin);
         free(n->bytes);
         n->bytes = bytes;
         n->room = room;
     }
     if (size) memcpy(n->bytes + begin, key, size);
-    n->hash = sgrad_grow(n->hash, n->count, sizeof *n->hash);
+    n->hash = sgrad_array_grow(n->hash, n->count, sizeof *n->hash);
     n->hash[n->count] = hash;
-    n->end = sgrad_grow(n->end, n->count, sizeof *n->end);
+    n->end = sgrad_array_grow(n->end, n->count, sizeof *n->end);
     n->end[n->count++] = begin + size;
 }
 

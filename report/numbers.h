@@ -1,4 +1,4 @@
-/* numbers.h: numbers for things that are told apart by their bytes: a name, a pair of ints. The first that is seen is 0. */
+/* numbers.h: assigns numbers to keys, which are byte strings such as a name or a pair of ints, from 0 in order of first use. */
 #ifndef SGRAD_REPORT_NUMBERS_H
 #define SGRAD_REPORT_NUMBERS_H
 
@@ -6,15 +6,15 @@
 #include <stdint.h>
 
 struct sgrad__numbers {
-    int count;                          /* how many are known */
-    int slots, *slot;                   /* a hash table of numbers, each plus 1; 0: free */
-    uint64_t *hash;                     /* by number, as is END: where its bytes end, and the next one's begin */
-    size_t *end, room;
-    char *bytes;
+    int count;                          /* number of keys */
+    int slots, *slot;                   /* hash table: the number of a key plus 1; 0: empty */
+    uint64_t *hash;                     /* per key */
+    size_t *end, room;                  /* per key: offset of its end in bytes; capacity of bytes */
+    char *bytes;                        /* all keys, one after the other */
 };
-/* The number of a thing; when it is seen for the first time that is what COUNT was. */
+/* Returns the number of KEY, of SIZE bytes. A new key gets the number of keys before it. NUMBERS must initially be zeroed. */
 int sgrad__number(struct sgrad__numbers *numbers, const void *key, size_t size);
-int sgrad__number_find(const struct sgrad__numbers *numbers, const void *key, size_t size);     /* -1: never seen */
+int sgrad__number_find(const struct sgrad__numbers *numbers, const void *key, size_t size);     /* -1: unknown key */
 void sgrad__numbers_free(struct sgrad__numbers *numbers);
 
 #endif

@@ -1,14 +1,14 @@
-/* overlap.c: where the time of a traced stretch went: for each worker by kind of task, for each rank how much of its
- * communication was hidden.
+/* overlap.c: the use of time in a trace: for each worker by kind of task, for each rank the hidden fraction of communication.
  *
  *     messages     ├──────────┤      ├────┤          communication: their union
- *     worker 0   ██████·   ██████████·   ████        · scheduling, fetching: in no task, but in StarPU
- *                       ‾‾‾           ‾‾‾            waiting: in neither, while a message is under way
+ *     worker 0   ██████·   ██████████·   ████        · scheduling, fetching: outside tasks, in StarPU
+ *                       ‾‾‾           ‾‾‾            waiting: in neither, while a message is in progress
  *
- * Hidden is communication less the workers' mean of waiting. That a worker waits while a message is under way does not prove
- * that it waits for this one. Where several are, the moment counts for the one that arrives first: the wire is its.
+ * Hidden is communication minus the workers' mean waiting time. A worker that waits while a message is in progress does not
+ * necessarily wait for that message. While several messages are in progress, the time is attributed to the one that arrives
+ * first, since it occupies the link.
  *
- * Every list is sorted once and walked once: a thousand times the tasks take about a thousand times as long. */
+ * Every list is sorted once and traversed once, so that the time grows almost linearly with the number of tasks. */
 #include "report/overlap.h"
 #include "report/spans.h"
 #include "runtime/runtime.h"
@@ -17,26 +17,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A stretch of a rank's communication, and the parcel of the message that is the next to arrive. */
+/* An interval of a rank's communication, and the parcel of the message that arrives next. */
 struct head {
     double begin, end;
     int parcel;
 };
-/* At this moment so many of a rank's workers more are in a task, or in StarPU. */
+/* The change, at this time, of the number of a rank's workers that are in a task or in StarPU. */
 struct edge {
     double ms;
     int more;
 };
 struct search {
     const struct sgrad__timeline *t;
-    const struct sgrad__timeline_message **mail;    /* of the rank at hand, by end */
+    const struct sgrad__timeline_message **mail;    /* messages of the current rank, by end */
     int mails, heads, edges;
-    struct sgrad__spans wire;           /* when they are under way */
+    struct sgrad__spans wire;           /* intervals with messages in progress */
     struct head *head;
     struct edge *edge;
-    struct sgrad__span *busy;           /* of the row at hand */
-    int *awaits;                        /* by task: the number of its name without the micro-batch */
-    double *awaited;                    /* by such a number: ms of the row at hand; 0 between rows */
+    struct sgrad__span *busy;           /* of the current row */
+    int *awaits;                        /* by task: number of its name without the micro-batch */
+    double *awaited;                    /* by that number: ms of the current row; 0 between rows */
 };
 
 /* ---- messages of a rank ---- */
@@ -47,11 +47,12 @@ static int by_end(const void *one, const void *other) {
     return a->end != b->end ? (a->end > b->end) - (a->end < b->end) : (a > b) - (a < b);
 }
 
-/* All messages, by rank, then by end: one of a rank to another stands in both. FIRST[r]: where those of rank r begin. */
+/* Returns all messages, by rank, then by end; a message occurs in the lists of both of its ranks. FIRST[r]: index of the first
+ * message of rank r. */
 static const struct sgrad__timeline_message **sort_mail(const struct sgrad__timeline *t, int *first) {
-    const struct sgrad__timeline_message **all = sgrad_alloc((size_t)t->messages + 1, sizeof *all),
-                                         **mail = sgrad_alloc(2 * (size_t)t->messages + 1, sizeof *mail);
-    int *next = sgrad_alloc((size_t)t->ranks + 1, sizeof *next);
+    const struct sgrad__timeline_message **all = sgrad_xcalloc((size_t)t->messages + 1, sizeof *all),
+                                         **mail = sgrad_xcalloc(2 * (size_t)t->messages + 1, sizeof *mail);
+    int *next = sgrad_xcalloc((size_t)t->ranks + 1, sizeof *next);
     for (int i = 0; i < t->messages; i++) {
         all[i] = &t->message[i];
         first[all[i]->from + 1]++;
@@ -68,7 +69,7 @@ static const struct sgrad__timeline_message **sort_mail(const struct sgrad__time
     return mail;
 }
 
-/* What is under way within the stretch. */
+/* Finds the intervals within the trace in which messages are in progress. */
 static void find_wire(struct search *s, int rank, double *megabytes) {
     s->wire.count = 0;
     for (int i = 0; i < s->mails; i++) {
@@ -85,10 +86,10 @@ static int by_begin(const void *one, const void *other) {
     return (a->begin > b->begin) - (a->begin < b->begin);
 }
 
-/* In the order of their ends, each message takes what those that arrive before it have left of its time. TAKEN is what they have
- * taken, and ends before it does. */
+/* In the order of their ends, each message is attributed the time within its interval that no earlier message has taken. TAKEN
+ * is a stack of the taken intervals, sorted by end. An interval includes those that it has replaced. */
 static void find_heads(struct search *s) {
-    struct sgrad__span *taken = sgrad_alloc((size_t)s->mails + 1, sizeof *taken);
+    struct sgrad__span *taken = sgrad_xcalloc((size_t)s->mails + 1, sizeof *taken);
     int depth = 0;
     s->heads = 0;
     for (int i = 0; i < s->mails; i++) {
@@ -111,7 +112,7 @@ static void find_heads(struct search *s) {
 
 /* ---- workers of a rank ---- */
 
-/* Returns how long the COUNT spans, which become disjoint, are in all. */
+/* Merges the COUNT spans into disjoint ones, and returns their total length. */
 static double unite(struct sgrad__span *busy, int *count) {
     double sum = 0;
     *count = sgrad__spans_unite(busy, *count);
@@ -119,7 +120,7 @@ static double unite(struct sgrad__span *busy, int *count) {
     return sum;
 }
 
-/* To COUNT disjoint spans of BUSY come those in which the row was in the state; returns how long they are then. */
+/* Adds the spans in which the row was in STATE to the COUNT disjoint spans of BUSY. Returns the new total length. */
 static double add_state(const struct search *s, const struct sgrad__timeline_row *row, enum sgrad__state state, int *count) {
     for (int i = row->first_span; i < row->first_span + row->spans; i++) {
         const struct sgrad__timeline_span *span = &s->t->span[i];
@@ -150,7 +151,8 @@ static void find_row(struct search *s, const struct sgrad__timeline_row *row, st
     found->idle = s->t->length - fetched - found->waiting;
 }
 
-/* Which task, by its name without the micro-batch, a worker waited before, while messages were under way, and for how long. */
+/* Finds the task, by its name without the micro-batch, before which a worker waited longest while messages were in progress, and
+ * this time. */
 static void find_awaited(struct search *s, const struct sgrad__timeline_row *row, struct sgrad__overlap_rank *rank) {
     double end = 0;
     for (int i = row->first; i < row->first + row->tasks; i++) {
@@ -168,7 +170,7 @@ static void number_names(struct search *s) {
     struct sgrad__numbers names = { 0 };
     for (int i = 0; i < s->t->tasks; i++)
         s->awaits[i] = sgrad__number(&names, s->t->task[i].name, strcspn(s->t->task[i].name, "#"));
-    s->awaited = sgrad_alloc((size_t)names.count, sizeof *s->awaited);
+    s->awaited = sgrad_xcalloc((size_t)names.count, sizeof *s->awaited);
     sgrad__numbers_free(&names);
 }
 
@@ -177,7 +179,7 @@ static int by_time(const void *one, const void *other) {
     return (a->ms > b->ms) - (a->ms < b->ms);
 }
 
-/* What of the mean of WORKERS' waiting each parcel is the reason for: EXPOSED[parcel * ranks]. */
+/* Distributes the mean waiting time of WORKERS over the parcels that cause it: EXPOSED[parcel * ranks]. */
 static void share_waits(struct search *s, int workers, double *exposed) {
     int working = 0, next = 0;
     if (s->edges) qsort(s->edge, (size_t)s->edges, sizeof *s->edge, by_time);
@@ -192,7 +194,7 @@ static void share_waits(struct search *s, int workers, double *exposed) {
     }
 }
 
-/* ---- all of it ---- */
+/* ---- entry points ---- */
 
 static void find_rank(struct search *s, int r, struct sgrad__overlap *o) {
     const struct sgrad__timeline *t = s->t;
@@ -214,18 +216,18 @@ static void find_rank(struct search *s, int r, struct sgrad__overlap *o) {
 
 void sgrad__overlap_find(const struct sgrad__timeline *t, struct sgrad__overlap *o) {
     const size_t mails = 2 * (size_t)t->messages + 1, busy = (size_t)t->tasks + (size_t)t->spans + 1;
-    int *first = sgrad_alloc((size_t)t->ranks + 1, sizeof *first);
+    int *first = sgrad_xcalloc((size_t)t->ranks + 1, sizeof *first);
     const struct sgrad__timeline_message **mail = sort_mail(t, first);
     struct search s = { .t = t,
-                        .head = sgrad_alloc(2 * mails, sizeof *s.head),
-                        .edge = sgrad_alloc(2 * busy, sizeof *s.edge),
-                        .wire = { .span = sgrad_alloc(mails, sizeof *s.wire.span),
-                                  .before = sgrad_alloc(mails + 1, sizeof *s.wire.before) },
-                        .busy = sgrad_alloc(busy, sizeof *s.busy),
-                        .awaits = sgrad_alloc((size_t)t->tasks, sizeof *s.awaits) };
-    *o = (struct sgrad__overlap){ .row = sgrad_alloc((size_t)t->rows, sizeof *o->row),
-                                  .rank = sgrad_alloc((size_t)t->ranks, sizeof *o->rank),
-                                  .exposed = sgrad_alloc((size_t)t->parcels * (size_t)t->ranks + 1, sizeof *o->exposed) };
+                        .head = sgrad_xcalloc(2 * mails, sizeof *s.head),
+                        .edge = sgrad_xcalloc(2 * busy, sizeof *s.edge),
+                        .wire = { .span = sgrad_xcalloc(mails, sizeof *s.wire.span),
+                                  .before = sgrad_xcalloc(mails + 1, sizeof *s.wire.before) },
+                        .busy = sgrad_xcalloc(busy, sizeof *s.busy),
+                        .awaits = sgrad_xcalloc((size_t)t->tasks, sizeof *s.awaits) };
+    *o = (struct sgrad__overlap){ .row = sgrad_xcalloc((size_t)t->rows, sizeof *o->row),
+                                  .rank = sgrad_xcalloc((size_t)t->ranks, sizeof *o->rank),
+                                  .exposed = sgrad_xcalloc((size_t)t->parcels * (size_t)t->ranks + 1, sizeof *o->exposed) };
     number_names(&s);
     for (int r = 0; r < t->ranks; r++) {
         s.mail = mail + first[r];
@@ -252,7 +254,7 @@ void sgrad__overlap_free(struct sgrad__overlap *o) {
     *o = (struct sgrad__overlap){ 0 };
 }
 
-/* ---- shares ---- */
+/* ---- fractions of the time ---- */
 
 static const char *const others[] = { "scheduling", "fetching data", "waiting for messages", "idle" };
 enum { OTHERS = sizeof others / sizeof *others };

@@ -1,5 +1,5 @@
-/* page.c: report.html, a page that needs nothing but a browser: page.html with the figures, the learning curve and the library
- * that zooms (d3 of version 3, Debian's libjs-d3) put in where it says so. */
+/* page.c: writes report.html, a page that needs only a browser. It is page.html, with the figures, the plots and the library for
+ * zooming (d3, version 3, from Debian's libjs-d3) inserted at its markers. */
 #include "config.h"
 #include "report/lines.h"
 #include "report/pictures.h"
@@ -31,7 +31,7 @@ static json_t *names_as_json(const struct sgrad__timeline *t, const struct sgrad
 }
 
 static void add_messages(const struct sgrad__timeline *t, const struct sgrad__lines *lines, json_t *boxes) {
-    char **text = sgrad_alloc((size_t)t->parcels + 1, sizeof *text);
+    char **text = sgrad_xcalloc((size_t)t->parcels + 1, sizeof *text);
     for (int i = 0; i < t->parcels; i++) text[i] = sgrad__timeline_parcel_text(&t->parcel[i]);
     for (int i = 0; i < t->messages; i++) {
         const struct sgrad__timeline_message *m = &t->message[i];
@@ -45,7 +45,7 @@ static void add_messages(const struct sgrad__timeline *t, const struct sgrad__li
     free(text);
 }
 
-/* [step, ms]: where each ends. */
+/* Returns [step, ms] of the end of each step. */
 static json_t *steps_as_json(const struct sgrad__timeline *t) {
     json_t *steps = json_array();
     for (int i = 0; i < t->steps; i++) json_array_append_new(steps, json_pack("[i, f]", t->first_step + i, t->step_end[i]));
@@ -74,7 +74,7 @@ static json_t *timeline_as_json(const struct sgrad__timeline *t) {
 
 /* ---- the page ---- */
 
-/* Puts a file in, from START on where that occurs in it; false: there is none. */
+/* Inserts a file, from the first occurrence of START; NULL: from its beginning. Returns false if the file cannot be read. */
 static bool put_file(FILE *to, const char *path, const char *start) {
     struct sgrad_map map;
     FILE *there = fopen(path, "re");
@@ -93,7 +93,7 @@ static void put_picture(FILE *to, const char *folder, const char *name) {
     free(path);
 }
 
-/* Everything up to MARK; returns what comes after it. */
+/* Writes the text up to MARK; returns the text after it. */
 static const char *put_until(FILE *to, const char *from, const char *mark) {
     const char *end = strstr(from, mark);
     fwrite(from, 1, (size_t)(end - from), to);
@@ -107,9 +107,9 @@ static void write_page(FILE *to, const char *folder, json_t *data, bool curve) {
     if (json_object_get(data, "details_picture")) put_picture(to, folder, "details");
     rest = put_until(to, rest, "<!--D3-->");
     if (json_object_get(data, "trace") && !put_file(to, SGRAD_D3, NULL))
-        sgrad_warn("%s: not found, so the page has no timeline to zoom (Debian, Ubuntu: apt install libjs-d3)", SGRAD_D3);
+        sgrad_log_warning("%s: not found, so the page has no timeline to zoom (Debian, Ubuntu: apt install libjs-d3)", SGRAD_D3);
     rest = put_until(to, rest, "<!--DATA-->");
-    json_dumpf(data, to, JSON_COMPACT | JSON_ESCAPE_SLASH | JSON_REAL_PRECISION(9));   /* no </script> can be in it */
+    json_dumpf(data, to, JSON_COMPACT | JSON_ESCAPE_SLASH | JSON_REAL_PRECISION(9));   /* it cannot contain </script> */
     fputs(rest, to);
 }
 

@@ -1,11 +1,12 @@
-/* paje.c: reads what paje.trace alone knows. Fields end with a tab; times are in ms, of StarPU's clock:
+/* paje.c: reads worker states, memory use and copies, which only paje.trace contains. Its fields are separated by tabs; times are
+ * in ms of StarPU's clock:
  *
- *     10 time worker WS "state"                      a worker's state from here on: a task's name, or one of StarPU's
+ *     10 time worker WS "state"                      new state of a worker: the name of a task, or a state of StarPU
  *     20 time worker WS "name" …                     the same, with more on the task
- *     11 time worker WS state, 12 time worker WS     a state within it, and back
- *     13 time node use MiB                           how much of a memory node is in use from here on
+ *     11 time worker WS state, 12 time worker WS     start and end of a state nested in it
+ *     13 time node use MiB                           new use of a memory node
  *     24 time kind rank bytes node com_N handle "name" X Y     a copy leaves its memory node
- *     19 time kind rank bytes node com_N                       and has come to another
+ *     19 time kind rank bytes node com_N                       and arrives at another
  */
 #include "report/timeline.h"
 #include "runtime/runtime.h"
@@ -15,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIELDS = 12, DEPTH = 16, MOST = 1 << 12 };   /* of a line; of states within states; workers or memory nodes of a rank */
+enum { FIELDS = 12, DEPTH = 16, MOST = 1 << 12 };   /* of a line; of nested states; workers or memory nodes of a rank */
 
 struct line {
     int count;
@@ -23,7 +24,7 @@ struct line {
     double ms;
 };
 
-/* What a worker is in while a trace is read. */
+/* The state of a worker while a trace is read. */
 struct now {
     enum sgrad__state state;
     double since;
@@ -33,8 +34,8 @@ struct now {
 struct search {
     struct sgrad__timeline *t;
     struct now *now;                    /* by row */
-    struct sgrad__numbers copies;       /* of {rank, number}, two longs */
-    int *copy;                          /* by such a number: the timeline's */
+    struct sgrad__numbers copies;       /* keys {rank, number}, two longs */
+    int *copy;                          /* by the key's number: index in the timeline */
 };
 
 /* ---- lines ---- */
@@ -49,7 +50,7 @@ static void split(char *text, struct line *line) {
     if (line->count > 1) line->ms = atof(line->field[1]);
 }
 
-/* "3_w1" is KIND "w", number 1, of rank 3; of a rank alone it is "w1". */
+/* Parses "3_w1": KIND "w", number 1, of rank 3. With a single rank it is "w1". */
 static bool place(const char *text, const char *kind, int *rank, int *number) {
     char *end;
     *rank = 0;
@@ -81,7 +82,7 @@ static void change(struct search *s, int row, double ms, enum sgrad__state state
     struct sgrad__timeline *t = s->t;
     if (state == now->state) return;
     if (now->state != SGRAD__NOTHING && ms > now->since) {
-        t->span = sgrad_grow(t->span, t->spans, sizeof *t->span);
+        t->span = sgrad_array_grow(t->span, t->spans, sizeof *t->span);
         t->span[t->spans++] = (struct sgrad__timeline_span){ row, now->state, now->since - t->start, ms - t->start };
     }
     now->state = state;
@@ -111,7 +112,7 @@ static void see_memory(struct search *s, const struct line *line) {
     struct sgrad__timeline_memory memory = { .ms = line->ms - t->start };
     if (line->count < 5 || strcmp(line->field[3], "use") != 0 || !place(line->field[2], "mm", &memory.rank, &memory.node)) return;
     memory.megabytes = 1.048576 * atof(line->field[4]);
-    t->memory = sgrad_grow(t->memory, t->memories, sizeof memory);
+    t->memory = sgrad_array_grow(t->memory, t->memories, sizeof memory);
     t->memory[t->memories++] = memory;
 }
 
@@ -126,9 +127,9 @@ static void see_departure(struct search *s, const struct line *line) {
     copy.bytes = atof(line->field[4]);
     copy.name = sgrad_format("%s", line->field[8]);
     const int known = s->copies.count, n = sgrad__number(&s->copies, (long[]){ copy.rank, copy.number }, sizeof(long[2]));
-    if (n == known) s->copy = sgrad_grow(s->copy, n, sizeof *s->copy);
+    if (n == known) s->copy = sgrad_array_grow(s->copy, n, sizeof *s->copy);
     s->copy[n] = t->copies;
-    t->copy = sgrad_grow(t->copy, t->copies, sizeof copy);
+    t->copy = sgrad_array_grow(t->copy, t->copies, sizeof copy);
     t->copy[t->copies++] = copy;
 }
 
@@ -160,13 +161,14 @@ static int read_lines(FILE *file, const char *path, struct search *s) {
     long number = 0;
     for (ssize_t length; !error && (length = getline(&text, &room, file)) > 0;) {
         const bool whole = text[length - 1] == '\n';
-        if (!number++ && text[0] != '%') error = sgrad_fail(SGRAD_EFORMAT, "%s: not a Paje trace; trace the run again", path);
+        if (!number++ && text[0] != '%')
+            error = sgrad_log_error(SGRAD_EFORMAT, "%s: not a Paje trace; trace the run again", path);
         else if (!whole)
-            error = sgrad_fail(SGRAD_EFORMAT, "%s: line %ld: the file ends within it; trace the run again", path, number);
+            error = sgrad_log_error(SGRAD_EFORMAT, "%s: line %ld: the file ends within it; trace the run again", path, number);
         if (whole) text[length - 1] = 0;
         if (!error && isdigit((unsigned char)text[0])) split(text, &line), see(s, &line);
     }
-    if (!error && !number) error = sgrad_fail(SGRAD_EFORMAT, "%s: not a Paje trace; trace the run again", path);
+    if (!error && !number) error = sgrad_log_error(SGRAD_EFORMAT, "%s: not a Paje trace; trace the run again", path);
     free(text);
     return error;
 }
@@ -184,9 +186,9 @@ static void put_in_order(struct sgrad__timeline *t) {
 
 int sgrad__timeline_read_paje(const char *folder, struct sgrad__timeline *t) {
     char *path = sgrad_format("%s/trace/paje.trace", folder);
-    struct search s = { .t = t, .now = sgrad_alloc((size_t)t->rows, sizeof *s.now) };
+    struct search s = { .t = t, .now = sgrad_xcalloc((size_t)t->rows, sizeof *s.now) };
     FILE *file = fopen(path, "re");
-    int error = file ? read_lines(file, path, &s) : sgrad_fail(SGRAD_EIO, "%s: %s", path, strerror(errno));
+    int error = file ? read_lines(file, path, &s) : sgrad_log_error(SGRAD_EIO, "%s: %s", path, strerror(errno));
     for (int i = 0; i < t->rows && !error; i++) change(&s, i, t->start + t->length, SGRAD__NOTHING);
     put_in_order(t);
     if (file) fclose(file);

@@ -1,4 +1,4 @@
-/* plot.c: pictures, drawn by gnuplot: NAME.svg and NAME.png in a run's folder, both whole or neither. */
+/* plot.c: draws plots with gnuplot: NAME.svg and NAME.png in the folder of a run; both are complete, or neither is written. */
 #include "report/pictures.h"
 #include "runtime/runtime.h"
 
@@ -38,12 +38,12 @@ static void write_script(FILE *to, const char *folder, const struct sgrad__plot 
     }
 }
 
-/* Pictures that are whole get their name; others go. */
+/* Renames complete plots to their final names, and removes incomplete ones. */
 static bool settle(const char *folder, const struct sgrad__plot *plot, bool whole) {
     for (int i = 0; i < PICTURES; i++) {
         char *path = sgrad_format("%s/%s.%s", folder, plot->name, pictures[i].ending), *part = sgrad_format("%s.part", path);
         if (whole && rename(part, path)) {
-            sgrad_warn("%s: no %s was drawn: %s", path, plot->what, strerror(errno));
+            sgrad_log_warning("%s: no %s was drawn: %s", path, plot->what, strerror(errno));
             whole = false;
         }
         if (!whole) remove(part);
@@ -57,7 +57,7 @@ bool sgrad__plot_draw(const char *folder, const struct sgrad__plot *plot) {
     const char *pictures = getenv("STARGRAD_PICTURES");
     if (pictures && strcmp(pictures, "no") == 0) return false;
     if (system("command -v gnuplot >/dev/null 2>&1")) {
-        sgrad_warn("no %s was drawn: gnuplot is not installed (Debian, Ubuntu: apt install gnuplot-nox)", plot->what);
+        sgrad_log_warning("no %s was drawn: gnuplot is not installed (Debian, Ubuntu: apt install gnuplot-nox)", plot->what);
         return false;
     }
     void (*before)(int) = signal(SIGPIPE, SIG_IGN); /* gnuplot may end before it has read everything */
@@ -68,6 +68,6 @@ bool sgrad__plot_draw(const char *folder, const struct sgrad__plot *plot) {
         status = pclose(gnuplot);
     }
     signal(SIGPIPE, before);
-    if (status) sgrad_warn("%s: no %s was drawn: gnuplot failed", folder, plot->what);
+    if (status) sgrad_log_warning("%s: no %s was drawn: gnuplot failed", folder, plot->what);
     return settle(folder, plot, status == 0);
 }

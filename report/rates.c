@@ -1,4 +1,4 @@
-/* rates.c: the picture of a learning-rate range test: the loss by the rate. */
+/* rates.c: draws the plot of a learning-rate range test: the loss by the learning rate. */
 #include "report/pictures.h"
 #include "report/report.h"
 

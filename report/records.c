@@ -1,4 +1,4 @@
-/* records.c: reads files of records. */
+/* records.c: reads files of records: lines "Key: value", with an empty line after each record. */
 #include "report/records.h"
 #include "runtime/runtime.h"
 
@@ -10,7 +10,7 @@ int sgrad__records_open(const char *folder, const char *name, const char *const 
     *r = (struct sgrad__records){ .key = key, .path = sgrad_format("%s/trace/%s", folder, name) };
     r->file = fopen(r->path, "re");
     if (r->file) return 0;
-    int error = sgrad_fail(SGRAD_EIO, "%s: %s", r->path, strerror(errno));
+    int error = sgrad_log_error(SGRAD_EIO, "%s: %s", r->path, strerror(errno));
     free(r->path);
     return error;
 }
@@ -20,7 +20,7 @@ static void forget(struct sgrad__records *r) {
 }
 
 static bool refuse(const struct sgrad__records *r, const char *why, int *error) {
-    *error = sgrad_fail(SGRAD_EFORMAT, "%s: line %ld: %s; trace the run again", r->path, r->number, why);
+    *error = sgrad_log_error(SGRAD_EFORMAT, "%s: line %ld: %s; trace the run again", r->path, r->number, why);
     return false;
 }
 

@@ -1,4 +1,5 @@
-/* report.c: a run's report: its folder read, what follows worked out once, then printed, given as JSON, or drawn. */
+/* report.c: the report of a run: reads its folder, computes the results once, and prints them, returns them as JSON, or plots
+ * them. */
 #include "report/report.h"
 
 #include "report/details.h"
@@ -16,17 +17,17 @@
 struct sgrad_report {
     const char *folder;
     struct sgrad__history history;
-    json_t *details;                    /* of classes; NULL: eval --details was not run */
-    bool traced;                        /* else the next three are empty */
+    json_t *details;                    /* results of eval --details, by class; NULL: it was not run */
+    bool traced;                        /* false: the next three are empty */
     struct sgrad__timeline timeline;
     struct sgrad__overlap overlap;
     struct sgrad__critical critical;
     json_t *json;
 };
 
-/* ---- JSON; what is no number is null there ---- */
+/* ---- JSON; numbers that are not finite are null ---- */
 
-/* Every metric of the test set, or the main one alone, as "test_top1". */
+/* Adds the metrics FROM to END - 1 of the test set, as "test_top1". */
 static void add_tests(json_t *to, const struct sgrad__history *h, const struct sgrad__history_epoch *e, int from, int end) {
     for (int i = from; i < end; i++) {
         char *key = sgrad_format("test_%s", h->metric[i].name);
@@ -86,7 +87,7 @@ static const char *text_of(const json_t *object, const char *key) {
     return text ? text : "?";
 }
 
-/* What began the run and, where it was continued, what changed then, in the words of who continued it. */
+/* Prints the texts on the start of the run and on the changes of each continuation, as recorded in config.json. */
 static void print_settings(const struct sgrad__history *h) {
     const char *begun = json_string_value(json_object_get(h->config, "begun"));
     json_t *entry;
@@ -103,7 +104,7 @@ static void print_settings(const struct sgrad__history *h) {
 
 #define METRIC(metric, x) sgrad__history_text(metric, x, (char[SGRAD_NUMBER_TEXT]){ 0 })
 
-/* A table; a metric's column is as wide as its title. */
+/* Prints a table; a metric's column is as wide as its title. */
 static void print_epochs(const struct sgrad__history *h) {
     const int loss = 11, end = (int)strlen("test ") + 1;
     const bool trained = h->epochs && isfinite(h->epoch[h->epochs - 1].train);
@@ -150,7 +151,7 @@ void sgrad_report_print(const struct sgrad_report *r) {
     if (json_object_get(r->json, "page")) printf("all of it as a page: %s/report.html\n", folder);
 }
 
-/* ---- pictures ---- */
+/* ---- plots ---- */
 
 static void note_picture(struct sgrad_report *r, const char *key, const char *name) {
     json_object_set_new(
@@ -176,7 +177,7 @@ bool sgrad_report_curve(const char *folder) {
     return drawn;
 }
 
-/* ---- all of it ---- */
+/* ---- entry points ---- */
 
 static int read_folder(struct sgrad_report *r) {
     SGRAD_TRY(sgrad__history_read(r->folder, &r->history));
@@ -191,7 +192,7 @@ static int read_folder(struct sgrad_report *r) {
 }
 
 int sgrad_report_open(const char *folder, struct sgrad_report **report) {
-    struct sgrad_report *r = sgrad_alloc(1, sizeof *r);
+    struct sgrad_report *r = sgrad_xcalloc(1, sizeof *r);
     r->folder = folder;
     const int error = read_folder(r);
     if (error) sgrad_report_close(r);

@@ -1,5 +1,5 @@
-/* report.h: the room that tells what happened in a run, from the files that the run left in its folder. It trains nothing, needs
- * no network and no device, and may look at a run that goes on.
+/* report.h: the module that reports on a run, from the files in its folder. It does not train, needs neither the neural network
+ * nor a device, and also works while the run is in progress.
  *
  *     config.json, metrics.jsonl ──history──┬─> curve.svg
  *     details.json (eval --details) ────────┼─> details.svg
@@ -7,76 +7,80 @@
  *     trace/ ─────────────────────timeline──┼─> gantt.svg
  *                                    └─ overlap, critical path, memory, copies, findings
  *
- * A *history* is the steps and epochs of a run; a *timeline*, where the run was traced, is which worker ran which task when, and
- * which messages were under way. The rest is worked out of these two, told as text or as JSON (the same figures), and drawn.
+ * The *history* consists of the steps and epochs of a run. The *timeline*, if the run was traced, records which worker ran which
+ * task at which time, and which messages were in progress. All other results are computed from these two, output as text or as
+ * JSON with the same figures, and plotted.
  *
  *     #include "report/report.h"
  *
  *     int main(void) {
  *         struct sgrad_report *report;
- *         if (sgrad_report_open("run", &report)) return 1;         // one line has said what is wrong with which file
+ *         if (sgrad_report_open("run", &report)) return 1;         // the error and the file have been logged as one line
  *         sgrad_report_draw(report);                               // run/curve.svg, run/gantt.svg, run/report.html
  *         sgrad_report_print(report);
  *         sgrad_report_close(report);
  *         return 0;
  *     }
  *
- * Functions return 0 or a negative SGRAD_E…, as everywhere. What cannot be drawn (there is no gnuplot) is a warning in one line.
- */
-#ifndef SGRAD_REPORT_H
-#define SGRAD_REPORT_H
+ * Functions that return int return 0 or a negative SGRAD_E… code, after logging the error. A plot that cannot be drawn (gnuplot
+ * is not installed) causes only a warning. */
+#ifndef SGRAD_REPORT_REPORT_H
+#define SGRAD_REPORT_REPORT_H
 
 #include <jansson.h>
 #include <stdbool.h>
 
 struct sgrad_report;
 
-/* Reads FOLDER, a name that has to stay as long as the report, and works out what is told of it. SGRAD_EIO, SGRAD_EFORMAT: a
- * file is not there or not whole. */
+/* Reads the files in FOLDER and computes all results. The string FOLDER must outlive the report. The caller must close *REPORT.
+ * SGRAD_EIO, SGRAD_EFORMAT: a file is missing, incomplete or malformed. */
 int sgrad_report_open(const char *folder, struct sgrad_report **report);
-void sgrad_report_close(struct sgrad_report *report);
+void sgrad_report_close(struct sgrad_report *report);               /* NULL is not allowed */
 
-/* Draws curve.svg, details.svg, gantt.svg and their .png, and writes report.html, into the folder; printed is then where they
- * are. */
+/* Draws curve.svg, details.svg, gantt.svg and their .png, and writes report.html, to the folder. print and json then also output
+ * the names of these files. */
 void sgrad_report_draw(struct sgrad_report *report);
 
 void sgrad_report_print(const struct sgrad_report *report);         /* on standard output */
-json_t *sgrad_report_json(const struct sgrad_report *report);       /* all of it; json_decref is the caller's */
+json_t *sgrad_report_json(const struct sgrad_report *report);       /* all results; the caller must json_decref the object */
 
-/* Lays the runs in these folders, a list that ends with NULL, side by side, and draws compare.svg into the first. JSON NULL:
- * prints on standard output; else *JSON is the same, and the caller's. */
+/* Compares the runs in the folders FOLDER, a NULL-terminated list, and draws compare.svg and .png in the first. JSON NULL: prints
+ * the comparison on standard output; else stores it in *JSON, which the caller must json_decref. SGRAD_EIO, SGRAD_EFORMAT: as
+ * sgrad_report_open. */
 int sgrad_report_compare(char *const *folder, json_t **json);
 
-/* Is FOLDER a search's: has it a leaderboard.json? */
+/* Returns true if FOLDER is the folder of a search: it contains leaderboard.json. */
 bool sgrad_report_is_search(const char *folder);
-/* Draws all candidates' learning curves, curves.svg and .png, and writes report.html with them and the leaderboard. false: it
- * could not, and has said why in one line. LEADERBOARD, unless NULL, becomes what leaderboard.json has, or NULL; the caller's. */
+/* Draws the learning curves of all candidates, curves.svg and .png, and writes report.html with them and the leaderboard. Returns
+ * false if it cannot write report.html, after logging the reason as one line. If LEADERBOARD is not NULL, *LEADERBOARD is set to
+ * the content of leaderboard.json, or to NULL; the caller must json_decref it. */
 bool sgrad_report_search(const char *folder, json_t **leaderboard);
 
-/* Draws the learning curve alone: FOLDER/curve.svg and .png. false: it could not, and has said why in one line. */
+/* Draws only the learning curve, FOLDER/curve.svg and .png. Returns false on failure, after logging the reason as one line. */
 bool sgrad_report_curve(const char *folder);
 
-/* Speed-ups by number of devices. */
+/* Speed-ups by number of devices, and the plot of several such series. */
 struct sgrad_scaling_series {
     const char *title;
-    int count;
-    const double *devices, *speedup;
+    int count;                              /* number of points */
+    const double *devices, *speedup;        /* (count) */
 };
 struct sgrad_scaling {
     const char *title;
     int count;
     const struct sgrad_scaling_series *series;
 };
-/* Draws FOLDER/NAME.svg and .png. false: it could not, and has said why in one line. */
+/* Draws FOLDER/NAME.svg and .png. Returns false on failure, after logging the reason as one line. */
 bool sgrad_report_scaling(const char *folder, const char *name, const struct sgrad_scaling *scaling);
 
-/* A learning-rate range test's points: their rates, losses, and losses smoothed. */
+/* The points of a learning-rate range test. */
 struct sgrad_rates {
     const char *title;
-    int count;
-    const double *rate, *loss, *smoothed;
-    double suggested;       /* NAN: none is */
+    int count;                              /* number of points, at least 1 */
+    const double *rate, *loss, *smoothed;   /* (count): learning rates, losses, smoothed losses */
+    double suggested;                       /* the suggested learning rate; NAN: none */
 };
-bool sgrad_report_rates(const char *folder, const char *name, const struct sgrad_rates *rates);     /* likewise */
+/* Draws FOLDER/NAME.svg and .png. Returns false on failure, after logging the reason as one line. */
+bool sgrad_report_rates(const char *folder, const char *name, const struct sgrad_rates *rates);
 
 #endif

@@ -1,4 +1,4 @@
-/* scaling.c: the picture of a scaling study: speed-up by devices, beside the straight line that nothing can pass. */
+/* scaling.c: draws the plot of a scaling study: speed-up by devices, with the straight line of linear speed-up. */
 #include "report/pictures.h"
 #include "report/report.h"
 

@@ -1,4 +1,4 @@
-/* search.c: a search's report: all candidates' learning curves in one picture, and a page with it and the leaderboard. */
+/* search.c: the report of a search: a plot of all candidates' learning curves, and a page with the plot and the leaderboard. */
 #include "config.h"
 #include "report/pictures.h"
 #include "report/report.h"
@@ -30,7 +30,7 @@ static json_t *read_leaderboard(const char *folder) {
     json_error_t problem;
     json_t *list = json_load_file(path, 0, &problem);
     if (!json_is_array(list)) {
-        sgrad_fail(SGRAD_EFORMAT, "%s: %s", path, list ? "is no list" : problem.text);
+        sgrad_log_error(SGRAD_EFORMAT, "%s: %s", path, list ? "is no list" : problem.text);
         json_decref(list);
         list = NULL;
     }
@@ -43,7 +43,7 @@ static const char *name_of(const json_t *candidate) {
     return name ? name : "";
 }
 
-/* Has it done a step? */
+/* Returns true if the candidate has completed a step. */
 static bool has_begun(const char *folder, const char *name) {
     char *path = sgrad_format("%s/%s/metrics.jsonl", folder, name), line[64] = "";
     FILE *file = fopen(path, "re");
@@ -55,7 +55,7 @@ static bool has_begun(const char *folder, const char *name) {
 
 static bool draw(const char *folder, const json_t *leaderboard) {
     const size_t count = json_array_size(leaderboard);
-    char **run = sgrad_alloc(count + 1, sizeof *run);
+    char **run = sgrad_xcalloc(count + 1, sizeof *run);
     int begun = 0;
     for (size_t i = 0; i < count; i++) {
         const char *name = name_of(json_array_get(leaderboard, i));
@@ -76,7 +76,7 @@ static void put_text(FILE *to, const char *text) {
         else putc(*text, to);
 }
 
-/* What the first candidate that has some is judged by. */
+/* An empty cell if VALUE is not a number. */
 static void put_number(FILE *to, const json_t *value, bool share) {
     char text[SGRAD_NUMBER_TEXT] = "";
     if (json_is_number(value) && share) snprintf(text, sizeof text, "%.2f %%", 100 * json_number_value(value));

@@ -1,4 +1,4 @@
-/* spans.c: stretches of time as lists that are united once and then searched by halving. */
+/* spans.c: lists of time spans, which are merged once and then searched by bisection. */
 #include "report/spans.h"
 
 #include <math.h>
@@ -26,7 +26,7 @@ void sgrad__spans_settle(struct sgrad__spans *s) {
 }
 
 double sgrad__spans_before(const struct sgrad__spans *s, double ms) {
-    int low = 0, high = s->count;       /* the spans before LOW begin before MS, those from HIGH on do not */
+    int low = 0, high = s->count;       /* spans before LOW begin before MS, those from HIGH on do not */
     while (low < high) {
         const int middle = low + (high - low) / 2;
         if (s->span[middle].begin < ms) low = middle + 1;

@@ -1,22 +1,22 @@
-/* spans.h: stretches of time, and how much of them lies where. */
+/* spans.h: time intervals, and the total time that they cover. */
 #ifndef SGRAD_REPORT_SPANS_H
 #define SGRAD_REPORT_SPANS_H
 
 struct sgrad__span {
     double begin, end;                  /* ms */
 };
-/* Makes the spans disjoint, in order of time. Returns how many are left. */
+/* Sorts the spans by time and merges those that overlap, in SPAN. Returns the number of remaining spans. */
 int sgrad__spans_unite(struct sgrad__span *span, int count);
 
-/* Disjoint spans in order of time, that can be asked how much of them lies before a moment. */
+/* Disjoint spans, sorted by time, with cumulative lengths. */
 struct sgrad__spans {
     int count;
     struct sgrad__span *span;
-    double *before;                     /* [count + 1]: ms of the spans before each, and of all */
+    double *before;                     /* [count + 1]: total ms of the spans before each span; the last element: of all spans */
 };
-/* Unites what is in SPANS->span, of which there is room for BEFORE, too. */
+/* Merges SPANS->span and sets SPANS->count and SPANS->before, which the caller must allocate for one element more than spans. */
 void sgrad__spans_settle(struct sgrad__spans *spans);
-double sgrad__spans_before(const struct sgrad__spans *spans, double ms);
-double sgrad__spans_length(const struct sgrad__spans *spans);
+double sgrad__spans_before(const struct sgrad__spans *spans, double ms);    /* ms that the spans cover before the time MS */
+double sgrad__spans_length(const struct sgrad__spans *spans);               /* ms that the spans cover */
 
 #endif

@@ -1,4 +1,5 @@
-/* tasks.c: reads tasks.rec: a record for everything that tasks depend on; a task of ours has a name, a worker and times. */
+/* tasks.c: reads tasks.rec, with a record for each node of the dependency graph. Records of Stargrad's tasks have a name, a
+ * worker and times. */
 #include "report/records.h"
 #include "report/timeline.h"
 #include "runtime/runtime.h"
@@ -20,24 +21,24 @@ static void add_job(struct sgrad__timeline *t, const struct sgrad__records *r, d
     for (const char *at = r->value[BEFORE] ? r->value[BEFORE] : ""; *at; at = end + (*end == ' ')) {
         const int64_t before = sgrad__records_job(at, &end);
         if (!before) break;
-        t->before = sgrad_grow(t->before, t->befores, sizeof *t->before);
+        t->before = sgrad_array_grow(t->before, t->befores, sizeof *t->before);
         t->before[t->befores++] = before;
         job.count++;
     }
-    t->job = sgrad_grow(t->job, t->jobs, sizeof job);
+    t->job = sgrad_array_grow(t->job, t->jobs, sizeof job);
     t->job[t->jobs++] = job;
 }
 
 static int row_of(struct sgrad__timeline *t, int rank, int worker) {
     const int row = sgrad__number(&t->workers, (int[]){ rank, worker }, sizeof(int[2]));
     if (row < t->rows) return row;
-    t->row = sgrad_grow(t->row, row, sizeof *t->row);
+    t->row = sgrad_array_grow(t->row, row, sizeof *t->row);
     t->row[t->rows++] = (struct sgrad__timeline_row){ .rank = rank, .worker = worker };
     if (rank >= t->ranks) t->ranks = rank + 1;
     return row;
 }
 
-/* Operands are read or written once each; a workspace (S) stays in the caches. */
+/* Counts each operand once. A workspace (S) does not count, because it stays in the caches. */
 static double operand_gbytes(const char *sizes, const char *modes) {
     double bytes = 0;
     while (sizes && modes && *sizes && *modes) {
@@ -63,7 +64,7 @@ static bool add_task(struct sgrad__timeline *t, struct sgrad__records *r) {
                                          .gbyte = operand_gbytes(r->value[SIZES], r->value[MODES]) };
     if (!(task.end >= task.begin) || !isfinite(task.end - task.begin) || rank >= 1 << 16) return false;
     task.worker = row_of(t, rank < 0 ? 0 : rank, atoi(r->value[WORKER]));
-    t->task = sgrad_grow(t->task, t->tasks, sizeof task);
+    t->task = sgrad_array_grow(t->task, t->tasks, sizeof task);
     t->task[t->tasks++] = task;
     add_job(t, r, task.end - task.begin, task.kind);
     r->value[NAME] = NULL;
@@ -76,8 +77,8 @@ int sgrad__timeline_read_tasks(const char *folder, struct sgrad__timeline *t) {
     SGRAD_TRY(sgrad__records_open(folder, "tasks.rec", task_keys, &records));
     while (!error && sgrad__records_next(&records, &error))
         if (!add_task(t, &records))
-            error = sgrad_fail(SGRAD_EFORMAT, "%s: line %ld: a task with impossible times", records.path, records.number);
-    if (!error && !t->tasks) error = sgrad_fail(SGRAD_EFORMAT, "%s: no task in it; trace the run again", records.path);
+            error = sgrad_log_error(SGRAD_EFORMAT, "%s: line %ld: a task with impossible times", records.path, records.number);
+    if (!error && !t->tasks) error = sgrad_log_error(SGRAD_EFORMAT, "%s: no task in it; trace the run again", records.path);
     sgrad__records_close(&records);
     return error;
 }

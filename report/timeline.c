@@ -1,4 +1,4 @@
-/* timeline.c: reads what StarPU's trace tool left in a run's folder, and puts it in order: by rank and worker, by time. */
+/* timeline.c: reads the output of StarPU's trace tool from the folder of a run, and sorts it by rank and worker, then by time. */
 #include "report/timeline.h"
 #include "runtime/runtime.h"
 
@@ -23,7 +23,7 @@ static int by_id(const void *one, const void *other) {
     return (a->id > b->id) - (a->id < b->id);
 }
 
-/* A step ends when the last of its tasks does. */
+/* A step ends with the last of its tasks. */
 static void find_steps(struct sgrad__timeline *t) {
     int first = -1, last = -1;
     for (int i = 0; i < t->tasks; i++) {
@@ -34,20 +34,20 @@ static void find_steps(struct sgrad__timeline *t) {
     }
     t->first_step = first;
     t->steps = first < 0 || last - first >= t->tasks ? 0 : last - first + 1;
-    t->step_end = sgrad_alloc((size_t)t->steps + 1, sizeof *t->step_end);
+    t->step_end = sgrad_xcalloc((size_t)t->steps + 1, sizeof *t->step_end);
     for (int i = 0; i < t->tasks && t->steps; i++)
         if (t->task[i].step >= 0)
             t->step_end[t->task[i].step - first] = fmax(t->step_end[t->task[i].step - first], t->task[i].end);
 }
 
-/* Rows in the order of ranks and workers, tasks in that of rows and time. */
+/* Sorts rows by rank and worker, tasks by row and time. */
 static void put_in_order(struct sgrad__timeline *t) {
-    struct sgrad__timeline_row *found = sgrad_alloc((size_t)t->rows, sizeof *found);
+    struct sgrad__timeline_row *found = sgrad_xcalloc((size_t)t->rows, sizeof *found);
     memcpy(found, t->row, (size_t)t->rows * sizeof *found);
     qsort(t->row, (size_t)t->rows, sizeof *t->row, by_rank);
     sgrad__numbers_free(&t->workers);
     for (int i = 0; i < t->rows; i++) sgrad__number(&t->workers, (int[]){ t->row[i].rank, t->row[i].worker }, sizeof(int[2]));
-    t->first_row = sgrad_alloc((size_t)t->ranks + 1, sizeof *t->first_row);
+    t->first_row = sgrad_xcalloc((size_t)t->ranks + 1, sizeof *t->first_row);
     for (int i = 0, r = 0; r <= t->ranks; t->first_row[r++] = i)
         while (i < t->rows && t->row[i].rank < r) i++;
     for (int i = 0; i < t->tasks; i++) {
@@ -61,7 +61,7 @@ static void put_in_order(struct sgrad__timeline *t) {
     free(found);
 }
 
-/* Time begins with the first task. */
+/* Subtracts the start of the first task from all times. */
 static void set_clock(struct sgrad__timeline *t) {
     t->start = t->task[0].begin;
     for (int i = 0; i < t->tasks; i++) t->start = fmin(t->start, t->task[i].begin);
@@ -76,7 +76,7 @@ static void set_clock(struct sgrad__timeline *t) {
     }
 }
 
-/* What the run measured of its workers (graphs/runs/roof.c), where it got so far. */
+/* Reads the peaks of the workers, which the run measured (graphs/costs/roof.c); the file may be missing. */
 static void read_roof(const char *folder, struct sgrad__timeline *t) {
     char *path = sgrad_format("%s/trace/roof.json", folder);
     json_t *roof = json_load_file(path, 0, NULL), *worker;

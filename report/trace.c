@@ -1,4 +1,4 @@
-/* trace.c: what stargrad report says of a run's trace, as text and as JSON. */
+/* trace.c: outputs the analyses of a run's trace, as text and as JSON. */
 #include "report/trace.h"
 #include "runtime/runtime.h"
 
@@ -67,13 +67,13 @@ json_t *sgrad__trace_as_json(const struct sgrad__timeline *t, const struct sgrad
 
 static double percent(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
 
-enum { LAYERS = 10, PARCELS = 5, WORKERS = 256 };      /* told, at most; of more workers their ranks' means */
+enum { LAYERS = 10, PARCELS = 5, WORKERS = 256 };      /* printed at most; with more workers, the means of ranks are printed */
 
 static void print_rest(int count, int shown) {
     if (count > shown) printf("and %d more (--json has all)\n", count - shown);
 }
 
-/* The mean of the rows from FIRST to before END. */
+/* Prints the mean of the rows FIRST to END - 1. */
 static void print_mean(const struct sgrad__timeline *t, const struct sgrad__overlap *o, int first, int end) {
     for (int j = 0; j < sgrad__shares(t); j++) {
         double sum = 0;
@@ -117,7 +117,7 @@ static void print_ranks(const struct sgrad__timeline *t, const struct sgrad__ove
 
 struct exposed {
     int parcel;
-    double ms;                          /* on the rank where it is most */
+    double ms;                          /* on the rank where it is longest */
 };
 
 static int by_ms(const void *one, const void *other) {
@@ -125,9 +125,9 @@ static int by_ms(const void *one, const void *other) {
     return a->ms != b->ms ? (a->ms < b->ms) - (a->ms > b->ms) : a->parcel - b->parcel;
 }
 
-/* The parcels that are exposed most, on any rank. */
+/* Prints the parcels that are exposed longest, on any rank. */
 static void print_traffic(const struct sgrad__timeline *t, const struct sgrad__overlap *o) {
-    struct exposed *exposed = sgrad_alloc((size_t)t->parcels + 1, sizeof *exposed);
+    struct exposed *exposed = sgrad_xcalloc((size_t)t->parcels + 1, sizeof *exposed);
     for (int p = 0; p < t->parcels; p++) {
         exposed[p].parcel = p;
         for (int r = 0; r < t->ranks; r++) exposed[p].ms = fmax(exposed[p].ms, o->exposed[p * t->ranks + r]);

@@ -1,4 +1,4 @@
-/* trace.h: what is told of a trace: of the critical path, of memory and copies, of what stands out. */
+/* trace.h: results from a trace: critical path, memory, copies, findings; their output as text and as JSON. */
 #ifndef SGRAD_REPORT_TRACE_H
 #define SGRAD_REPORT_TRACE_H
 
@@ -6,42 +6,43 @@
 
 #include <jansson.h>
 
-enum { SGRAD__TOLD = 32 };              /* lines of a list of ranks that text has, at most */
+enum { SGRAD__TOLD = 32 };              /* maximum number of lines of a list of ranks in the text output */
 
-/* ---- critical.c: what no number of workers, and what no order, would make shorter ---- */
+/* ---- critical.c: lower bounds of the duration, for any number of workers and for any order of the tasks ---- */
 
 struct sgrad__critical {
-    double ms;                          /* of the longest chain of tasks and messages, each waiting for the one before it */
-    double kind[SGRAD__KINDS];          /* of these, in tasks of a kind */
-    double messages;                    /* and in messages */
-    double work;                        /* ms of tasks for each worker of a rank, the busiest rank's */
+    double ms;                          /* of the critical path: the longest chain of dependent tasks and messages */
+    double kind[SGRAD__KINDS];          /* of these, ms in tasks of each kind */
+    double messages;                    /* of these, ms in messages */
+    double work;                        /* total ms of the tasks of a rank, divided by its workers; maximum over the ranks */
 };
-/* ms: no order of these tasks on these workers is shorter, as long as tasks take what they took. */
+/* Returns the lower bound in ms for any order of these tasks on these workers, if the duration of each task is unchanged. */
 double sgrad__critical_bound(const struct sgrad__critical *critical);
 void sgrad__critical_find(const struct sgrad__timeline *timeline, struct sgrad__critical *critical);
 
-/* ---- memory.c: how much memory was in use, when ---- */
+/* ---- memory.c: memory in use over time ---- */
 
-/* For each memory node of each rank its maximum and its course. */
+/* Returns an array with the maximum and the curve over time for each memory node of each rank; the caller must json_decref it. */
 json_t *sgrad__memory_as_json(const struct sgrad__timeline *timeline);
 void sgrad__memory_print(const json_t *memory);
 
-/* ---- copies.c: what went between memory nodes ---- */
+/* ---- copies.c: copies between memory nodes ---- */
 
-/* NULL: nothing did. */
+/* Returns an object with the total and the sum per tensor, the largest first; the caller must json_decref it. NULL: no copies. */
 json_t *sgrad__copies_as_json(const struct sgrad__timeline *timeline);
 void sgrad__copies_print(const json_t *copies);
 
-/* ---- findings.c: what stands out, in plain sentences ---- */
+/* ---- findings.c: probable causes of lost time, with advice, as sentences ---- */
 
-/* An array of strings, the weightiest first; empty when nothing stands out. */
+/* Returns an array of at most three strings, the most expensive cause first; may be empty. The caller must json_decref it. */
 json_t *sgrad__findings(const struct sgrad__timeline *timeline, const struct sgrad__overlap *overlap);
 
-/* ---- trace.c: all of this, told ---- */
+/* ---- trace.c: output of all results ---- */
 
+/* Returns all results as an object; the caller must json_decref it. */
 json_t *sgrad__trace_as_json(const struct sgrad__timeline *timeline, const struct sgrad__overlap *overlap,
                              const struct sgrad__critical *critical);
-/* FOUND: what as_json made of the same. */
+/* Prints all results on standard output. FOUND: the result of sgrad__trace_as_json for the same trace. */
 void sgrad__trace_print(const struct sgrad__timeline *timeline, const struct sgrad__overlap *overlap,
                         const struct sgrad__critical *critical, const json_t *found);
 

@@ -1,9 +1,11 @@
-/* traffic.c: what messages are of. comms.rec knows a message's handles, data.rec their names, tasks.rec what they hold:
+/* traffic.c: finds the content of messages. comms.rec contains a message's handles, data.rec their names, and tasks.rec the
+ * tensors from which they were assembled:
  *
  *     layer3.0.conv2.weight sum ───────┐
  *     layer3.0.bn1.weight gradient#0 ──┴─ task "bucket 3" ─> bucket 3 ══message══> bucket 3 from 1 ─ sum ─> bucket 3 reduced ═> …
  *
- * Both ends bear the name of what is sent, but a server calls all that it receives "push" and all that it sends "weights". */
+ * Sender and receiver use the name of the content, except a server, which uses "push" for all that it receives and "weights" for
+ * all that it sends. */
 #include "report/records.h"
 #include "report/timeline.h"
 #include "runtime/runtime.h"
@@ -28,7 +30,7 @@ static int by_handle(const void *one, const void *other) {
     return a->rank != b->rank ? a->rank - b->rank : (a->is > b->is) - (a->is < b->is);
 }
 
-/* Names without what tells the copies of one thing apart: "bucket 3 from 1" and "bucket 3 reduced" are of bucket 3. */
+/* Removes suffixes that distinguish copies of the same data: "bucket 3 from 1" and "bucket 3 reduced" become "bucket 3". */
 static void shorten(char *name) {
     static const char *const ends[] = { " from ", " reduced", " sum" };
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
@@ -46,7 +48,7 @@ static int read_handles(const char *folder, struct handles *h) {
     SGRAD_TRY(sgrad__records_open(folder, "data.rec", handle_keys, &r));
     while (!error && sgrad__records_next(&r, &error)) {
         if (!r.value[HANDLE] || !r.value[NAME]) continue;
-        h->handle = sgrad_grow(h->handle, h->count, sizeof *h->handle);
+        h->handle = sgrad_array_grow(h->handle, h->count, sizeof *h->handle);
         h->handle[h->count++] =
             (struct handle){ r.value[RANK] ? atoi(r.value[RANK]) : 0, strtoull(r.value[HANDLE], NULL, 16), r.value[NAME] };
         shorten(r.value[NAME]);
@@ -73,40 +75,40 @@ static void forget_handles(struct handles *h) {
 struct search {
     struct sgrad__timeline *t;
     struct handles handles;
-    struct sgrad__numbers parcels;      /* by name: of the timeline's */
-    struct sgrad__numbers parts;        /* of the number of a parcel in four bytes, and a part's name */
+    struct sgrad__numbers parcels;      /* by name: index in timeline.parcel */
+    struct sgrad__numbers parts;        /* keys: index of a parcel in four bytes, then a tensor's name */
 };
 
 static int parcel_of(struct search *s, const char *name) {
     struct sgrad__timeline *t = s->t;
     const int i = sgrad__number(&s->parcels, name, strlen(name));
     if (i < t->parcels) return i;
-    t->parcel = sgrad_grow(t->parcel, i, sizeof *t->parcel);
+    t->parcel = sgrad_array_grow(t->parcel, i, sizeof *t->parcel);
     t->parcel[i] = (struct sgrad__timeline_parcel){ .name = sgrad_format("%s", name) };
     return t->parcels++;
 }
 
-/* A part's name is a word: "layer3.0.conv2.weight gradient#0" is of layer3.0.conv2.weight. A parcel's chunks have the same
- * parts. */
+/* Adds a tensor to a parcel. The first word of NAME is the tensor: "layer3.0.conv2.weight" of "layer3.0.conv2.weight gradient#0".
+ * The chunks of a parcel consist of the same tensors. */
 static void add_part(struct search *s, int parcel, const char *name, double bytes) {
     struct sgrad__timeline_parcel *p = &s->t->parcel[parcel];
     const size_t length = strcspn(name, " ");
-    char *key = sgrad_alloc(sizeof parcel + length, 1);
+    char *key = sgrad_xcalloc(sizeof parcel + length, 1);
     memcpy(key, &parcel, sizeof parcel);
     memcpy(key + sizeof parcel, name, length);
     const int known = s->parts.count;
     if (sgrad__number(&s->parts, key, sizeof parcel + length) == known) {
-        p->part = sgrad_grow(p->part, p->parts, sizeof *p->part);
+        p->part = sgrad_array_grow(p->part, p->parts, sizeof *p->part);
         p->part[p->parts++] = (struct sgrad__timeline_part){ sgrad_format("%.*s", (int)length, name), bytes };
     }
     free(key);
 }
 
-/* Of tasks.rec. */
+/* Fields of tasks.rec. */
 enum { TASK, HANDLES, MODES, SIZES, TASK_RANK };
 static const char *const part_keys[] = { "Name", "Handles", "Modes", "Sizes", "MPIRank", NULL };
 
-/* A task with the parcel's name puts it together from what it reads. */
+/* Adds the operands that the task with the parcel's name reads, from which it assembles the parcel. */
 static void add_parts(struct search *s, int parcel, const struct sgrad__records *r) {
     const int rank = r->value[TASK_RANK] ? atoi(r->value[TASK_RANK]) : 0;
     char *handle, *mode, *size, *rest[3] = { 0 };
@@ -137,7 +139,7 @@ static int by_size(const void *one, const void *other) {
     return a->bytes != b->bytes ? (a->bytes < b->bytes) - (a->bytes > b->bytes) : strcmp(a->name, b->name);
 }
 
-/* Of a message's two names the one of which more is known, and less is meant. */
+/* Chooses between the names of a message's two ends: the one with known tensors; if both have, the one with fewer tensors. */
 static bool better(const struct sgrad__timeline_parcel *p, const struct sgrad__timeline_parcel *than) {
     return p->parts && (!than->parts || p->parts < than->parts);
 }

@@ -1,4 +1,5 @@
-/* cache.c: per worker, what a kernel makes once per shape. Workers never share an entry, so look-ups take no lock. */
+/* cache.c: per-worker caches of objects that a kernel creates once per shape. Each entry belongs to one worker, so look-ups do
+ * not need a lock. */
 #include "config.h"
 #include "runtime/internal.h"
 #include "runtime/runtime.h"
@@ -12,14 +13,14 @@ struct entry {
     struct entry *next;
     unsigned char bytes[];      /* the key, padded to 16 bytes, then the value */
 };
-struct sgrad__cache_table {
+struct sgrad_cache_table {
     struct entry *bucket[BUCKETS];
 };
 
 static struct sgrad_cache *caches;
 static pthread_mutex_t caches_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static struct sgrad__cache_table *open_table(struct sgrad_cache *cache, int worker) {
+static struct sgrad_cache_table *open_table(struct sgrad_cache *cache, int worker) {
     pthread_mutex_lock(&caches_lock);
     if (!cache->known) {
         cache->known = true;
@@ -27,20 +28,20 @@ static struct sgrad__cache_table *open_table(struct sgrad_cache *cache, int work
         caches = cache;
     }
     pthread_mutex_unlock(&caches_lock);
-    return cache->worker[worker] = sgrad_alloc(1, sizeof(struct sgrad__cache_table));
+    return cache->worker[worker] = sgrad_xcalloc(1, sizeof(struct sgrad_cache_table));
 }
 
 static size_t value_offset(const struct sgrad_cache *cache) { return (cache->key_size + 15) & ~(size_t)15; }
 
 void *sgrad_cache_get(struct sgrad_cache *cache, const void *key, bool *fresh) {
     int worker = sgrad__worker();
-    struct sgrad__cache_table *table = cache->worker[worker] ? cache->worker[worker] : open_table(cache, worker);
+    struct sgrad_cache_table *table = cache->worker[worker] ? cache->worker[worker] : open_table(cache, worker);
     struct entry **bucket = &table->bucket[sgrad_hash(key, cache->key_size) % BUCKETS];
     struct entry *entry = *bucket;
     while (entry && memcmp(entry->bytes, key, cache->key_size) != 0) entry = entry->next;
     *fresh = !entry;
     if (!entry) {
-        entry = sgrad_alloc(1, sizeof *entry + value_offset(cache) + cache->value_size);
+        entry = sgrad_xcalloc(1, sizeof *entry + value_offset(cache) + cache->value_size);
         memcpy(entry->bytes, key, cache->key_size);
         entry->next = *bucket;
         *bucket = entry;
@@ -48,7 +49,7 @@ void *sgrad_cache_get(struct sgrad_cache *cache, const void *key, bool *fresh) {
     return entry->bytes + value_offset(cache);
 }
 
-static void clear_table(struct sgrad_cache *cache, struct sgrad__cache_table *table) {
+static void clear_table(struct sgrad_cache *cache, struct sgrad_cache_table *table) {
     for (int b = 0; b < BUCKETS; b++)
         for (struct entry *entry = table->bucket[b], *next; entry; entry = next) {
             next = entry->next;

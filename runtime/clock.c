@@ -1,6 +1,6 @@
-/* clock.c: the one clock that everything asks, and the one way to wait: for some time, for each other, for a thread to end.
+/* clock.c: the clock of the whole program, and all waiting: for a duration, on a monitor, and for the end of a thread.
  *
- * All goes through StarPU, whose threads and time are simulated ones in its build for SimGrid. */
+ * All functions use StarPU, whose threads and time are simulated in its build for SimGrid. */
 #include "config.h"
 #include "runtime/runtime.h"
 
@@ -15,8 +15,8 @@ static double seconds(clockid_t clock) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-double sgrad_now(void) { return seconds(CLOCK_MONOTONIC); }
-double sgrad_thread_now(void) { return seconds(CLOCK_THREAD_CPUTIME_ID); }
+double sgrad_time_monotonic(void) { return seconds(CLOCK_MONOTONIC); }
+double sgrad_time_thread_cpu(void) { return seconds(CLOCK_THREAD_CPUTIME_ID); }
 
 void sgrad_sleep(double seconds) {
     if (SGRAD_SIMULATED) return starpu_sleep((float)seconds);
@@ -29,11 +29,11 @@ void sgrad_sleep(double seconds) {
 struct sgrad_monitor {
     starpu_pthread_mutex_t lock;
     starpu_pthread_cond_t told;
-    long times;                     /* that it was told */
+    long times;                     /* number of notifications */
 };
 
 struct sgrad_monitor *sgrad_monitor_create(void) {
-    struct sgrad_monitor *m = sgrad_alloc(1, sizeof *m);
+    struct sgrad_monitor *m = sgrad_xcalloc(1, sizeof *m);
     starpu_pthread_mutex_init(&m->lock, NULL);
     starpu_pthread_cond_init(&m->told, NULL);
     return m;
@@ -46,21 +46,21 @@ void sgrad_monitor_destroy(struct sgrad_monitor *m) {
     free(m);
 }
 
-void sgrad_monitor_enter(struct sgrad_monitor *m) { starpu_pthread_mutex_lock(&m->lock); }
-void sgrad_monitor_leave(struct sgrad_monitor *m) { starpu_pthread_mutex_unlock(&m->lock); }
-long sgrad_monitor_told(const struct sgrad_monitor *m) { return m->times; }
-void sgrad_monitor_tell(struct sgrad_monitor *m) {
+void sgrad_monitor_lock(struct sgrad_monitor *m) { starpu_pthread_mutex_lock(&m->lock); }
+void sgrad_monitor_unlock(struct sgrad_monitor *m) { starpu_pthread_mutex_unlock(&m->lock); }
+long sgrad_monitor_generation(const struct sgrad_monitor *m) { return m->times; }
+void sgrad_monitor_notify(struct sgrad_monitor *m) {
     m->times++;
     starpu_pthread_cond_broadcast(&m->told);
 }
 
 void sgrad_monitor_wait(struct sgrad_monitor *m, double seconds) {
     struct timespec until;
-    if (seconds <= 0 || SGRAD_SIMULATED) {      /* simulated threads are always told */
+    if (seconds <= 0 || SGRAD_SIMULATED) {      /* a simulated thread is always notified */
         starpu_pthread_cond_wait(&m->told, &m->lock);
         return;
     }
-    clock_gettime(CLOCK_REALTIME, &until);      /* the clock of conditions */
+    clock_gettime(CLOCK_REALTIME, &until);      /* the clock of condition variables */
     const double end = (double)until.tv_nsec * 1e-9 + seconds;
     until.tv_sec += (time_t)end;
     until.tv_nsec = (long)(1e9 * (end - (double)(time_t)end));
@@ -74,7 +74,7 @@ struct sgrad_thread {
 };
 
 struct sgrad_thread *sgrad_thread_start(void *(*what)(void *arg), void *arg) {
-    struct sgrad_thread *t = sgrad_alloc(1, sizeof *t);
+    struct sgrad_thread *t = sgrad_xcalloc(1, sizeof *t);
     if (starpu_pthread_create(&t->thread, NULL, what, arg)) {
         free(t);
         return NULL;
@@ -82,7 +82,7 @@ struct sgrad_thread *sgrad_thread_start(void *(*what)(void *arg), void *arg) {
     return t;
 }
 
-void sgrad_thread_end(struct sgrad_thread *t) {
+void sgrad_thread_join(struct sgrad_thread *t) {
     if (!t) return;
     starpu_pthread_join(t->thread, NULL);
     free(t);

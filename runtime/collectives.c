@@ -1,4 +1,4 @@
-/* collectives.c: the list of methods, and the choice of the cheapest. */
+/* collectives.c: the list of collective algorithms, and the choice of the cheapest. */
 #include "config.h"
 #include "runtime/collectives/internal.h"
 #include "runtime/runtime.h"
@@ -28,20 +28,22 @@ const char *sgrad_collective_kind_name(enum sgrad_collective_kind kind) {
 const struct sgrad_collective *sgrad_collective_find(enum sgrad_collective_kind kind, const char *name) {
     int all = 0, count = 0;
     while (sgrad_collectives[all]) all++;
-    const struct sgrad_collective **of_kind = sgrad_alloc((size_t)all + 1, sizeof *of_kind);
+    const struct sgrad_collective **of_kind = sgrad_xcalloc((size_t)all + 1, sizeof *of_kind);
     for (int i = 0; i < all; i++)
         if (sgrad_collectives[i]->kind == kind) of_kind[count++] = sgrad_collectives[i];
-    const struct sgrad_collective *found = sgrad_record_find(sgrad_collective_kind_name(kind), name, of_kind);
+    const struct sgrad_collective *found = sgrad_registry_find(sgrad_collective_kind_name(kind), name, of_kind);
     free(of_kind);
     return found;
 }
 
-/* What a library does is its own to know, its cost a guess, and nothing in it overlaps: it is taken by its name only. */
+/* Returns true if METHOD may be chosen automatically. Algorithms of libraries are only used if selected by name: their cost is an
+ * estimate, and their transfers do not overlap. HALVING: additions must follow the binary tree. */
 static bool chooses(const struct sgrad_collective *method, enum sgrad_collective_kind kind, bool halving) {
-    return method->kind == kind && !method->library && (method->halving || !halving);
+    return method->kind == kind && !method->library && (method->tree_order || !halving);
 }
 
-/* With HALVING, where no method that keeps to the tree serves so many ranks, one that does not will do: there is no tree then. */
+/* Returns NULL if no algorithm qualifies. If HALVING excludes all of them for this number of ranks, the caller tries again
+ * without it. */
 static const struct sgrad_collective *cheapest(enum sgrad_collective_kind kind, const struct sgrad_exchange *what, bool halving,
                                                const struct sgrad_network *net) {
     const struct sgrad_collective *best = NULL;

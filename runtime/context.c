@@ -1,4 +1,4 @@
-/* context.c: starts and stops MPI and StarPU. */
+/* context.c: opens and closes a context: starts and stops MPI and StarPU. */
 #include "config.h"
 #include "runtime/internal.h"
 #include "runtime/runtime.h"
@@ -12,8 +12,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Activations come and go with every step. Given back to the system, each would be paged in anew; kept, they are warm.
- * (mmap is left out because glibc refuses thresholds above 32 MiB.) */
+/* Configures malloc to retain freed memory. Activations are allocated and freed in every step; if their memory were returned to
+ * the system, each allocation would cause page faults again. mmap is disabled completely, because glibc does not accept a
+ * threshold above 32 MiB. */
 static void keep_freed_memory(void) {
     mallopt(M_MMAP_MAX, 0);
     mallopt(M_TRIM_THRESHOLD, -1);     /* never */
@@ -21,9 +22,9 @@ static void keep_freed_memory(void) {
     mallopt(M_ARENA_MAX, 1);
 }
 
-/* The pages where tensors will be are of 2 MiB, where Linux gives such to who asks: a step walks through hundreds of megabytes,
- * more than the processor's table of 4 KiB pages has in view. Room is asked for and given back: untouched, it costs nothing, but
- * where room itself is counted, or malloc is told to write on what it gives out. */
+/* Requests pages of 2 MiB for the memory of future tensors, if Linux provides them on request: a step accesses hundreds of
+ * megabytes, more than the processor's TLB covers with 4 KiB pages. The memory is allocated, marked, and freed. Because it is not
+ * touched, this costs nothing, except if address space is limited or malloc is configured to fill memory; then it is omitted. */
 static void want_large_pages(void) {
 #ifndef __SANITIZE_ADDRESS__
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), quarter = (size_t)sysconf(_SC_PHYS_PAGES) / 4 * page;
@@ -39,7 +40,7 @@ static void want_large_pages(void) {
 #endif
 }
 
-/* oneDNN is built on OpenMP: inside a worker it must not start threads of its own. */
+/* oneDNN uses OpenMP: within a worker it must not start additional threads. */
 static void one_thread(void *arg) {
     (void)arg;
     omp_set_num_threads(1);
@@ -52,29 +53,30 @@ static int check_scheduler(const char *name) {
         names[i] = policy[i]->policy_name;
         if (strcmp(names[i], name) == 0) return 0;
     }
-    const char *near = sgrad_nearest(name, names);
-    return sgrad_fail(SGRAD_ENAME, "StarPU has no scheduler '%s'%s%s%s (STARPU_SCHED=help lists them)", name,
-                      near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
+    const char *near = sgrad_suggest(name, names);
+    return sgrad_log_error(SGRAD_ENAME, "StarPU has no scheduler '%s'%s%s%s (STARPU_SCHED=help lists them)", name,
+                           near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
 static int start(struct starpu_conf *conf, const struct sgrad_context_options *options) {
     int error = sgrad__ranks_init(conf);
     if (error == -ENODEV)
-        return sgrad_fail(SGRAD_EDEVICE, "StarPU found no worker: neither a CPU core nor a CUDA device is left to use");
-    if (error) return sgrad_fail(SGRAD_EDEVICE, "StarPU does not start: %s", strerror(-error));
+        return sgrad_log_error(SGRAD_EDEVICE, "StarPU found no worker: neither a CPU core nor a CUDA device is left to use");
+    if (error) return sgrad_log_error(SGRAD_EDEVICE, "StarPU does not start: %s", strerror(-error));
     starpu_malloc_set_align(SGRAD_LINE);
     int found = (int)starpu_cuda_worker_get_count();
-    if (found >= options->cudas) return 0;
+    if (found >= options->gpus) return 0;
     starpu_shutdown();
-    return sgrad_fail(SGRAD_EDEVICE, "%d CUDA devices were asked for, and %d found; see stargrad doctor", options->cudas, found);
+    return sgrad_log_error(SGRAD_EDEVICE, "%d CUDA devices were asked for, and %d found; see stargrad doctor", options->gpus,
+                           found);
 }
 
-/* Unless a user says which, or a launcher leaves each rank to see its own alone. */
+/* Selects the GPUs of this rank, unless the user has selected them or the launcher makes only one visible to each rank. */
 static void claim_gpus(struct starpu_conf *conf) {
     const int all = sgrad__cuda_devices(), ranks = sgrad__world.ranks_here;
     if (SGRAD_SIMULATED || ranks < 2 || all < 2 || conf->ncuda == 0 || getenv("STARPU_WORKERS_CUDAID")) return;
     const int own = sgrad__gpus_share(all, conf->ncuda, ranks, sgrad__world.rank_here, conf->workers_cuda_gpuid);
-    if (!own) return;   /* StarPU finds too few, and that is told */
+    if (!own) return;   /* StarPU then finds too few, which start() reports */
     conf->use_explicit_workers_cuda_gpuid = 1;
     conf->ncuda = own;
 }
@@ -92,7 +94,7 @@ int sgrad_context_open(const struct sgrad_context_options *options, struct sgrad
     starpu_conf_init(&conf);
     conf.precedence_over_environment_variables = 1;
     if (options->cpus) conf.ncpus = options->cpus > 0 ? options->cpus : 0;
-    if (options->cudas) conf.ncuda = options->cudas > 0 ? options->cudas : 0;
+    if (options->gpus) conf.ncuda = options->gpus > 0 ? options->gpus : 0;
     conf.nopencl = 0;
     conf.catch_signals = 0;
     const char *scheduler = options->scheduler ? options->scheduler : getenv("STARPU_SCHED");
@@ -100,8 +102,8 @@ int sgrad_context_open(const struct sgrad_context_options *options, struct sgrad
     SGRAD_TRY(check_scheduler(scheduler));
     SGRAD_TRY(sgrad__isa_check());
     conf.sched_policy_name = scheduler;
-    ctx = sgrad_alloc(1, sizeof *ctx);
-    ctx->patience = options->patience;
+    ctx = sgrad_xcalloc(1, sizeof *ctx);
+    ctx->timeout = options->timeout;
     int error = sgrad__ranks_open(ctx, &conf);
     claim_gpus(&conf);
     if (!error) error = start(&conf, options);
@@ -113,7 +115,7 @@ int sgrad_context_open(const struct sgrad_context_options *options, struct sgrad
     }
     sgrad__devices_open();
     ctx->cpus = (int)starpu_cpu_worker_get_count();
-    ctx->cudas = (int)starpu_cuda_worker_get_count();
+    ctx->gpus = (int)starpu_cuda_worker_get_count();
     snprintf(ctx->scheduler, sizeof ctx->scheduler, "%s", scheduler);
     omp_set_num_threads(1);
     if (ctx->cpus) starpu_execute_on_each_worker(one_thread, NULL, STARPU_CPU);
@@ -142,7 +144,7 @@ const char *sgrad_devices_text(const struct sgrad_context *context, char *text, 
     int used = snprintf(text, size, "%d CPU %s (%s)", context->cpus,
                         context->cpus > sgrad_cpus() ? "workers" : sgrad_plural(context->cpus, "core", "cores"),
                         sgrad_isa_title(sgrad_isa()));
-    for (int i = 0; i < context->cudas && used < (int)size; i++) {
+    for (int i = 0; i < context->gpus && used < (int)size; i++) {
         char name[128];
         starpu_worker_get_name(starpu_worker_get_by_type(STARPU_CUDA_WORKER, i), name, sizeof name);
         used += snprintf(text + used, size - (size_t)used, ", %s", name);

@@ -1,4 +1,4 @@
-/* devices.c: the library handles of each worker: oneDNN, CUDA, cuDNN, cuBLAS. Made on a worker's first use of them. */
+/* devices.c: the library handles of each worker: oneDNN, CUDA, cuDNN, cuBLAS. Each is created on the worker's first use. */
 #include "config.h"
 #include "runtime/handles.h"
 #include "runtime/internal.h"
@@ -24,9 +24,9 @@ struct handles {
 #ifdef SGRAD_HAVE_CUDA
     cudnnHandle_t cudnn;
     cublasHandle_t cublas;
-    void *room;                                 /* cuBLAS's */
-    struct sgrad_step *step;                    /* in the device's memory */
-    unsigned char (*sent)[SGRAD_STEP_BYTES];    /* copies on their way there, by turns; pinned: none waits for the stream */
+    void *room;                                 /* the workspace of cuBLAS */
+    struct sgrad_step *step;                    /* in device memory */
+    unsigned char (*sent)[SGRAD_STEP_BYTES];    /* ring of sources for copies to it; pinned: asynchronous */
     unsigned copies;
 #endif
 };
@@ -39,15 +39,15 @@ int sgrad__worker(void) {
     return worker < 0 ? SGRAD_MAX_WORKERS : worker;
 }
 
-/* Kernels cannot do without them. */
+/* Aborts the program unless MADE, because kernels require these handles. */
 static void must(bool made, const char *what, const char *why) {
     if (made) return;
-    sgrad_fail(SGRAD_EDEVICE, "%s cannot be made: %s; see stargrad doctor", what, why);
+    sgrad_log_error(SGRAD_EDEVICE, "%s cannot be made: %s; see stargrad doctor", what, why);
     abort();
 }
 
 static void make_engine(void) {
-    sgrad_isa();    /* before oneDNN's first use, after which it cannot be limited any more */
+    sgrad_isa();    /* must precede the first use of oneDNN, which cannot be limited afterwards */
     must(dnnl_engine_create(&engine, dnnl_cpu, 0) == dnnl_success, "oneDNN's engine", "no memory, or no CPU that it knows");
 }
 
@@ -65,7 +65,7 @@ struct dnnl_stream *sgrad_dnnl_stream(void) {
 }
 
 #ifdef SGRAD_HAVE_CUDA
-enum { CUBLAS_ROOM = 32 << 20 };    /* bytes: what cuBLAS takes itself on a Hopper; elsewhere it is 4 MiB */
+enum { CUBLAS_ROOM = 32 << 20 };    /* bytes: the default of cuBLAS on Hopper GPUs; on others it is 4 MiB */
 
 int sgrad__cuda_devices(void) {
     int count = 0;
@@ -88,15 +88,15 @@ struct cublasContext *sgrad_cublas(void) {
     if (h->cublas) return h->cublas;
     cublasStatus_t status = cublasCreate(&h->cublas);
     if (!status) status = cublasSetStream(h->cublas, sgrad_cuda_stream());
-    /* Its own would become a part of every recording (cuBLAS, "CUDA Graphs Support"). */
+    /* The internal workspace would be included in every recording (cuBLAS, "CUDA Graphs Support"). */
     if (!status && cudaMalloc(&h->room, CUBLAS_ROOM) == cudaSuccess) status = cublasSetWorkspace(h->cublas, h->room, CUBLAS_ROOM);
     must(!status, "cuBLAS's handle", cublasGetStatusString(status));
     return h->cublas;
 }
 
-/* A copy is over with the task that asked for it, so only those of the few that a worker has begun are under way. */
+/* A copy ends before the task that needs it, so at most as many copies are in progress as a worker has started tasks. */
 const struct sgrad_step *sgrad__cuda_step(const struct sgrad_step *step) {
-    enum { TURNS = 16 };    /* StarPU has a worker begin four tasks at most */
+    enum { TURNS = 16 };    /* a worker of StarPU has at most four started tasks */
     struct handles *h = &handles[sgrad__worker()];
     cudaError_t status = cudaSuccess;
     if (!step) return NULL;
@@ -112,20 +112,20 @@ const struct sgrad_step *sgrad__cuda_step(const struct sgrad_step *step) {
 
 /* ---- faults --------------------------------------------------------------------------------------------------------
  *
- * A kernel's comes to light after its task has begun others, and a StarPU that was built to be fast takes it for "not ready" for
- * ever. So a thread of its own, the watchdog, looks at every device now and then:
+ * A fault of a kernel becomes visible only after its worker has started other tasks. A StarPU that was built without debugging
+ * takes it for "not ready" and waits forever. Therefore a separate thread, the watchdog, checks every device periodically:
  *
  *     worker     task a ── task b ── (waits for b) ·······································
- *     watchdog       looks          looks          looks: the device has failed ─> names b and a, ends the program
+ *     watchdog       checks         checks         checks: the device has failed ─> logs b and a, ends the program
  *
- * A device that has failed answers every call with its error, so the watchdog asks a stream of its own there. It must not ask the
- * workers' streams: that would spoil what they record as graphs. */
+ * A device that has failed returns its error from every call, so the watchdog queries a separate stream on it. It must not query
+ * the streams of the workers, because that would invalidate graphs that they record. */
 
-enum { IN_FLIGHT = 2 };     /* tasks that a worker has begun and that have not ended (STARPU_CUDA_PIPELINE) */
-static const long every = 100 * 1000 * 1000;    /* nanoseconds between two looks */
+enum { IN_FLIGHT = 2 };     /* started tasks of a worker that have not ended (STARPU_CUDA_PIPELINE) */
+static const long every = 100 * 1000 * 1000;    /* nanoseconds between two checks */
 static struct begun {
     pthread_mutex_t lock;
-    char name[IN_FLIGHT][96];       /* the last first */
+    char name[IN_FLIGHT][96];       /* the most recent first */
 } begun[SGRAD_MAX_WORKERS + 1];
 static struct {
     pthread_t thread;
@@ -142,20 +142,20 @@ void sgrad__cuda_begin(const char *name) {
     pthread_mutex_unlock(&b->lock);
 }
 
-/* Ends the program; WORKER had begun the tasks that are named. */
+/* Ends the program with an error that names the tasks that WORKER had started. */
 static void fail_in(int worker, const char *why, const char *where) __attribute__((noreturn));
 static void fail_in(int worker, const char *why, const char *where) {
     struct begun *b = &begun[worker];
     pthread_mutex_lock(&b->lock);
-    sgrad_fail(SGRAD_EDEVICE, "CUDA: %s, in %s, task %s%s%s%s", why, where, *b->name[0] ? b->name[0] : "(none)",
-               *b->name[1] ? " or, before it, " : "", b->name[1],
-               *b->name[1] ? "; CUDA_LAUNCH_BLOCKING=1 STARPU_CUDA_PIPELINE=0 tells which" : "");
+    sgrad_log_error(SGRAD_EDEVICE, "CUDA: %s, in %s, task %s%s%s%s", why, where, *b->name[0] ? b->name[0] : "(none)",
+                    *b->name[1] ? " or, before it, " : "", b->name[1],
+                    *b->name[1] ? "; CUDA_LAUNCH_BLOCKING=1 STARPU_CUDA_PIPELINE=0 tells which" : "");
     abort();
 }
 
 void sgrad_cuda_fail(const char *why, const char *where) { fail_in(sgrad__worker(), why, where); }
 
-/* A stream of the watchdog's on each worker's device; NULL: none can be made there. */
+/* Creates a stream for the watchdog on the device of each CUDA worker; NULL: that failed. */
 static void open_streams(cudaStream_t *stream, int workers) {
     for (int i = 0; i < workers; i++) {
         const int worker = starpu_worker_get_by_type(STARPU_CUDA_WORKER, i);
@@ -175,7 +175,7 @@ static void look(const cudaStream_t *stream, int workers) {
     }
 }
 
-/* False: the watchdog is to end. */
+/* Waits until the next check. Returns false if the watchdog must end. */
 static bool wait_to_look(void) {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
@@ -215,7 +215,7 @@ static void stop_looking(void) {
     watchdog.runs = false;
 }
 
-/* Handles are of one device, which has to be the thread's when they go. */
+/* Destroys the handles. Their device must be the current one of the thread. */
 static void close_cuda(struct handles *h, int worker) {
     if (h->cudnn || h->cublas || h->step) starpu_cuda_set_device((unsigned)starpu_worker_get_devid(worker));
     if (h->cudnn) cudnnDestroy(h->cudnn);

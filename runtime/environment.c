@@ -1,9 +1,9 @@
-/* environment.c: what is checked of the environment before StarPU starts, which would abort, or do something else than was meant:
+/* environment.c: checks the environment before StarPU starts, which would otherwise abort or ignore the user's intention:
  *
- *     a home that cannot be written       measured times go to a folder in $TMPDIR, with a warning
- *     a number that StarPU cannot use     an error
- *     OpenMP has bound this process       a warning
- *     a small stack                       threads get 8 MiB */
+ *     home folder not writable            measured times are stored in a folder in $TMPDIR, with a warning
+ *     number that StarPU cannot use       error
+ *     OpenMP has bound this process       warning
+ *     small stack                         threads get 8 MiB */
 #include "config.h"
 #include "runtime/environment.h"
 #include "runtime/internal.h"
@@ -19,7 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { STACK = 8 << 20 };   /* bytes of a worker's stack, if it has less: kernels have arrays there */
+enum { STACK = 8 << 20 };   /* minimum bytes of a worker's stack: kernels have local arrays */
 
 /* ---- home ------------------------------------------------------------------------------------------------------- */
 
@@ -30,7 +30,7 @@ static const char *home_variable(void) {
     return NULL;
 }
 
-/* Makes the missing folders of PATH, from AT on. 0, or errno. */
+/* Creates the missing folders of PATH, beginning after position AT. Returns 0 or errno. */
 static int make_folders(char *path, char *at) {
     for (char *slash = at; (slash = strchr(slash + 1, '/'));) {
         *slash = 0;
@@ -40,7 +40,7 @@ static int make_folders(char *path, char *at) {
     return mkdir(path, 0777) && errno != EEXIST ? errno : 0;
 }
 
-/* 0, or errno: why StarPU cannot write below HOME. A user's own home is not made. */
+/* Returns 0 if StarPU can write below HOME, else errno. MAKE: create HOME if it is missing; must be false for the user's home. */
 static int try_home(const char *home, bool make) {
     static const char *const parts[] = { "", "/bus", "/codelets", "/codelets/45" };
     struct stat status;
@@ -62,7 +62,8 @@ char *sgrad_home_trouble(void) {
     return error ? sgrad_format("%s=%s: %s", name, getenv(name), strerror(error)) : NULL;
 }
 
-/* A folder of this user's in $TMPDIR, to free; NULL: there is none. Another user's folder of that name is not taken. */
+/* Creates a folder of this user in $TMPDIR. Returns its path, which the caller must free; NULL: failed. A folder of the same name
+ * that belongs to another user is not used. */
 static char *make_home(void) {
     const char *folder = getenv("TMPDIR");
     struct stat status;
@@ -85,10 +86,12 @@ static int settle_home(void) {
     char *home = make_home();
     int error = 0;
     if (!home)
-        error = sgrad_fail(SGRAD_EIO, "%s: StarPU has no folder for measured times, and TMPDIR cannot be written either: set "
-                                      "STARPU_HOME to a folder that can", trouble);
+        error = sgrad_log_error(SGRAD_EIO,
+                                "%s: StarPU has no folder for measured times, and TMPDIR cannot be written either: set "
+                                "STARPU_HOME to a folder that can",
+                                trouble);
     else {
-        sgrad_warn("%s: measured times of tasks are kept in %s; STARPU_HOME names another folder", trouble, home);
+        sgrad_log_warning("%s: measured times of tasks are kept in %s; STARPU_HOME names another folder", trouble, home);
         setenv("STARPU_HOME", home, 1);
         if (getenv("XDG_CACHE_HOME")) setenv("XDG_CACHE_HOME", home, 1);
     }
@@ -126,15 +129,15 @@ static int check_count(const char *name, int most, const char *what) {
     if (!text || !*text) return 0;
     const long number = strtol(text, &end, 10);
     if (end != text && !*end && number >= -1 && number <= most) return 0;
-    return sgrad_fail(SGRAD_EINVAL, "%s=%s is not a whole number from 0 to %d, which is how many %s StarPU was built for: "
+    return sgrad_log_error(SGRAD_EINVAL, "%s=%s is not a whole number from 0 to %d, which is how many %s StarPU was built for: "
                                     "unset it", name, text, most, what);
 }
 
-/* More workers than CPUs are possible, so that this is a warning. */
+/* Only warns, because it is possible to have more workers than CPUs. */
 static void compare_workers(const char *name) {
     const char *value = getenv(name);
     char *crowding = value ? sgrad_crowding_text(atoi(value)) : NULL;
-    if (crowding) sgrad_warn("%s=%s: %s", name, value, crowding);
+    if (crowding) sgrad_log_warning("%s=%s: %s", name, value, crowding);
     free(crowding);
 }
 
@@ -145,8 +148,8 @@ static int check_place(const char *name, hwloc_obj_type_t type, const char *what
     const int count = count_objects(type);
     const long number = strtol(text, &end, 10);
     if (end != text && !*end && number >= -1 && (number < count || count < 1)) return 0;
-    return sgrad_fail(SGRAD_EINVAL, "%s=%s names no %s of this machine, which are 0 to %d: unset it", name, text, what,
-                      count - 1);
+    return sgrad_log_error(SGRAD_EINVAL, "%s=%s names no %s of this machine, which are 0 to %d: unset it", name, text, what,
+                           count - 1);
 }
 
 static int check_numbers(const struct sgrad_context_options *options) {
@@ -160,9 +163,11 @@ static int check_numbers(const struct sgrad_context_options *options) {
     if (options->cpus <= 0) compare_workers(getenv("STARPU_NCPU") ? "STARPU_NCPU" : "STARPU_NCPUS");
     if (options->cpus <= STARPU_MAXCPUS) return 0;
     const int cpus = sgrad_cpus();
-    return sgrad_fail(SGRAD_EINVAL, "%d CPU workers were asked for (--cpus): StarPU was built for %d at most, and there %s %d %s "
-                                    "here", options->cpus, STARPU_MAXCPUS, sgrad_plural(cpus, "is", "are"), cpus,
-                      sgrad_plural(cpus, "CPU", "CPUs"));
+    return sgrad_log_error(SGRAD_EINVAL,
+                           "%d CPU workers were asked for (--cpus): StarPU was built for %d at most, and there %s %d %s "
+                           "here",
+                           options->cpus, STARPU_MAXCPUS, sgrad_plural(cpus, "is", "are"), cpus,
+                           sgrad_plural(cpus, "CPU", "CPUs"));
 }
 
 /* ---- threads ---------------------------------------------------------------------------------------------------- */
@@ -179,11 +184,11 @@ char *sgrad_binding_variable(void) {
 static void look_at_binding(void) {
     const int all = (int)sysconf(_SC_NPROCESSORS_ONLN), own = sgrad_cpus();
     char *set = own < all ? sgrad_binding_variable() : NULL;
-    if (set) sgrad_warn("%s leaves this process %d of %d CPUs: unset it", set, own, all);
+    if (set) sgrad_log_warning("%s leaves this process %d of %d CPUs: unset it", set, own, all);
     free(set);
 }
 
-/* Threads that are made from here on. */
+/* Sets the stack size of all threads created from now on. */
 static void widen_stacks(void) {
     pthread_attr_t attributes;
     size_t size = 0;
@@ -206,8 +211,8 @@ int sgrad__environment_settle(const struct sgrad_context_options *options) {
 
 #define OWN_MPIRUN "start them by the mpirun of the Open MPI that Stargrad was built with"
 static const struct {
-    const char *size, *place;       /* how many processes there are; which this one is */
-    const char *unless;             /* does not count where this is set, too; NULL: counts */
+    const char *size, *place;       /* variables: number of processes; number of this process */
+    const char *unless;             /* ignore this launcher if this variable is also set; NULL: never */
     const char *launcher, *help;
 } launchers[] = {
     { "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", NULL, "mpirun", OWN_MPIRUN },
@@ -224,10 +229,10 @@ int sgrad_launcher_check(int ranks) {
         const char *size = getenv(launchers[i].size);
         if (!size || atoi(size) <= ranks || (launchers[i].unless && getenv(launchers[i].unless))) continue;
         const char *place = getenv(launchers[i].place);
-        if (place && atoi(place) > 0) return SGRAD_EINVAL;      /* the first process says it for all */
-        return sgrad_fail(SGRAD_EINVAL, "%s has started %d processes (%s), and MPI has %d %s: each would train alone; %s; "
+        if (place && atoi(place) > 0) return SGRAD_EINVAL;      /* process 0 logs the error for all */
+        return sgrad_log_error(SGRAD_EINVAL, "%s has started %d processes (%s), and MPI has %d %s: each would train alone; %s; "
                                         "for runs of their own, unset %s", launchers[i].launcher, atoi(size), launchers[i].size,
-                          ranks, sgrad_plural(ranks, "rank", "ranks"), launchers[i].help, launchers[i].size);
+                               ranks, sgrad_plural(ranks, "rank", "ranks"), launchers[i].help, launchers[i].size);
     }
     return 0;
 }

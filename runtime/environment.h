@@ -4,19 +4,21 @@
 
 #include "runtime/runtime.h"
 
-/* StarPU keeps measured times in the folder .starpu of $XDG_CACHE_HOME, else $STARPU_HOME, else $HOME. Returns why it cannot, as
- * "HOME=/x: Permission denied", to free, or NULL. Makes missing folders. */
+/* Checks the folder for StarPU's time measurements: .starpu in $XDG_CACHE_HOME, else $STARPU_HOME, else $HOME. Creates missing
+ * folders, except $HOME. Returns NULL if StarPU can write there, else the reason, "HOME=/x: Permission denied", which the caller
+ * must free. */
 char *sgrad_home_trouble(void);
 
-/* The variable that is set of those that bind an OpenMP program's first thread to one core: "NAME=value", to free; NULL: none. */
+/* Returns the variable that makes OpenMP bind the first thread of the program to one core, as "NAME=value"; the caller must free
+ * it. NULL: no such variable is set. */
 char *sgrad_binding_variable(void);
 
-/* "8 workers take turns on the 2 CPUs here, and are no faster than 2". The caller frees it. NULL: there are CPUs enough. */
+/* Returns a sentence that warns of more WORKERS than CPUs (sgrad_cpus); the caller must free it. NULL: there are enough CPUs. */
 char *sgrad_crowding_text(int workers);
 
-/* A launcher that has started more processes than the RANKS of this run has started copies that know nothing of each other: an
- * error that names the launcher's variable and the way out. RANKS 0: MPI has not started; then only a process that will not start
- * it is judged. For commands whose processes are ranks of one run. */
+/* Checks that the launcher has not started more processes than the run has RANKS. SGRAD_EINVAL: it has, so that each process
+ * would train independently; the first one logs the launcher's variable and a remedy. RANKS must be 0 before MPI starts; then
+ * only a process that will not start MPI is checked. For commands whose processes are the ranks of one run. */
 int sgrad_launcher_check(int ranks);
 
 #endif

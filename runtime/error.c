@@ -1,4 +1,4 @@
-/* error.c: one line for each thing that goes wrong. */
+/* error.c: error messages and warnings, one line each; memory allocation, text formatting, and look-up of names. */
 #include "config.h"
 #include "runtime/runtime.h"
 #include "runtime/terminal.h"
@@ -22,10 +22,10 @@ const char *sgrad_strerror(int error) {
     return error < 0 && error >= -SGRAD_ERRORS ? messages[-1 - error] : "unknown error";
 }
 
-static _Thread_local char *kept;        /* where this thread's lines go instead; NULL: they are said */
+static _Thread_local char *kept;        /* receives the lines of this thread; NULL: they are printed */
 static _Thread_local size_t room;
 
-void sgrad_hush(char *text, size_t size) {
+void sgrad_log_capture(char *text, size_t size) {
     kept = text;
     room = size;
     if (text) *text = 0;
@@ -34,8 +34,8 @@ void sgrad_hush(char *text, size_t size) {
 static pthread_mutex_t hearing = PTHREAD_MUTEX_INITIALIZER;
 static void (*hears)(const char *line);
 
-/* One write per line, so that lines of several threads and ranks stay whole. On a terminal it takes the place of a progress
- * bar. */
+/* Writes each line with one call, so that lines of several threads and ranks are not mixed. On a terminal, it replaces a progress
+ * line. */
 static void say(const char *prefix, const char *format, va_list list) {
     char line[2048];
     if (kept) {
@@ -46,7 +46,7 @@ static void say(const char *prefix, const char *format, va_list list) {
     int more = vsnprintf(line + used, sizeof line - (size_t)used - 1, format, list);
     size_t end = (size_t)used + (more > 0 ? (size_t)more : 0);
     if (end > sizeof line - 2) end = sizeof line - 2;
-    for (size_t i = (size_t)used; i < end; i++)     /* names from files may hold anything */
+    for (size_t i = (size_t)used; i < end; i++)     /* names from files may contain any bytes */
         if ((unsigned char)line[i] < ' ') line[i] = '?';
     line[end] = '\n';
     line[end + 1] = 0;
@@ -56,13 +56,13 @@ static void say(const char *prefix, const char *format, va_list list) {
     pthread_mutex_unlock(&hearing);
 }
 
-void sgrad_listen(void (*hear)(const char *line)) {
+void sgrad_log_set_callback(void (*hear)(const char *line)) {
     pthread_mutex_lock(&hearing);
     hears = hear;
     pthread_mutex_unlock(&hearing);
 }
 
-int sgrad_fail(int error, const char *format, ...) {
+int sgrad_log_error(int error, const char *format, ...) {
     va_list list;
     va_start(list, format);
     say("", format, list);
@@ -70,14 +70,14 @@ int sgrad_fail(int error, const char *format, ...) {
     return error;
 }
 
-void sgrad_warn(const char *format, ...) {
+void sgrad_log_warning(const char *format, ...) {
     va_list list;
     va_start(list, format);
     say("warning: ", format, list);
     va_end(list);
 }
 
-void sgrad_status(const char *doing) {
+void sgrad_log_progress(const char *doing) {
     if (!sgrad_terminal(STDERR_FILENO)) return;
     fprintf(stderr, "\r\033[K%.*s", sgrad_terminal_columns(STDERR_FILENO) - 1, doing ? doing : "");
 }
@@ -87,13 +87,13 @@ static _Noreturn void out_of_memory(void) {
     exit(1);
 }
 
-void *sgrad_alloc(size_t count, size_t size) {
+void *sgrad_xcalloc(size_t count, size_t size) {
     void *memory = calloc(count ? count : 1, size ? size : 1);
     if (!memory) out_of_memory();
     return memory;
 }
 
-void *sgrad_grow(void *array, int count, size_t size) {
+void *sgrad_array_grow(void *array, int count, size_t size) {
     if (count & (count - 1)) return array;
     array = realloc(array, (size_t)(count ? 2 * count : 1) * size);
     if (!array) out_of_memory();
@@ -117,7 +117,7 @@ const char *sgrad_number_text(double number, char text[SGRAD_NUMBER_TEXT]) {
 
 const char *sgrad_plural(int64_t count, const char *one, const char *many) { return count == 1 ? one : many; }
 
-/* Two decimals; of less than one, three digits. */
+/* Two decimals; three significant digits if the amount is less than 1. */
 const char *sgrad_amount_text(double amount, char text[SGRAD_AMOUNT_TEXT]) {
     snprintf(text, SGRAD_AMOUNT_TEXT, "%.*g", fabs(amount) < 1 ? 3 : 12, fabs(amount) < 1 ? amount : round(100 * amount) / 100);
     return text;
@@ -132,7 +132,7 @@ uint64_t sgrad_hash(const void *data, size_t size) {
 
 static bool same(char a, char b) { return tolower((unsigned char)a) == tolower((unsigned char)b); }
 
-/* Levenshtein's distance, in which two letters that have changed places are one error; capitals are no difference. */
+/* Levenshtein distance, in which the transposition of two adjacent letters is one error; case is ignored. */
 static size_t distance(const char *a, const char *b) {
     size_t m = strlen(a), n = strlen(b);
     size_t row[3][64];
@@ -153,8 +153,8 @@ static size_t distance(const char *a, const char *b) {
     return row[m % 3][n];
 }
 
-/* As many errors as half of a short word has letters, or a third of a longer one. */
-const char *sgrad_nearest(const char *word, const char *const *names) {
+/* The maximum number of errors is half the letters of a word of less than six, a third of those of a longer word. */
+const char *sgrad_suggest(const char *word, const char *const *names) {
     const char *nearest = NULL;
     const size_t length = strlen(word);
     size_t least = (length < 6 ? length / 2 : length / 3) + 1;
@@ -168,7 +168,7 @@ const char *sgrad_nearest(const char *word, const char *const *names) {
     return nearest;
 }
 
-/* What stargrad list calls the records of a kind; NULL: it has no such list. */
+/* Returns the argument of "stargrad list" for the records of a kind; NULL: there is none. */
 static const char *list_of(const char *what) {
     static const char *const lists[][2] = {
         { "model", "models" }, { "operation", "ops" }, { "optimizer", "optimizers" }, { "dataset", "datasets" },
@@ -179,17 +179,17 @@ static const char *list_of(const char *what) {
     return NULL;
 }
 
-const void *sgrad_record_find(const char *what, const char *name, const void *records) {
+const void *sgrad_registry_find(const char *what, const char *name, const void *records) {
     const char *const *const *record = records;     /* a record's first member is its name */
     int count = 0;
     for (; record[count]; count++)
         if (strcmp(*record[count], name) == 0) return record[count];
-    const char **names = sgrad_alloc((size_t)count + 1, sizeof *names);
+    const char **names = sgrad_xcalloc((size_t)count + 1, sizeof *names);
     for (int i = 0; i < count; i++) names[i] = *record[i];
-    const char *near = sgrad_nearest(name, names), *list = list_of(what);
-    if (near) sgrad_fail(SGRAD_ENAME, "no %s is called '%s': did you mean '%s'?", what, name, near);
-    else if (list) sgrad_fail(SGRAD_ENAME, "no %s is called '%s'; 'stargrad list %s' names them", what, name, list);
-    else sgrad_fail(SGRAD_ENAME, "no %s is called '%s'", what, name);
+    const char *near = sgrad_suggest(name, names), *list = list_of(what);
+    if (near) sgrad_log_error(SGRAD_ENAME, "no %s is called '%s': did you mean '%s'?", what, name, near);
+    else if (list) sgrad_log_error(SGRAD_ENAME, "no %s is called '%s'; 'stargrad list %s' names them", what, name, list);
+    else sgrad_log_error(SGRAD_ENAME, "no %s is called '%s'", what, name);
     free(names);
     return NULL;
 }

@@ -1,4 +1,4 @@
-/* failure.c: the first error that a kernel reports stops those tasks that belong together and have not started. */
+/* failure.c: stores the first error of a set of tasks. After it, the tasks of the set that have not started do not run. */
 #include "config.h"
 #include "runtime/internal.h"
 #include "runtime/runtime.h"
@@ -10,10 +10,10 @@ struct sgrad_failure {
     _Atomic int error;
 };
 
-/* Of tasks that say nothing of whom they belong to: until a wait has returned it. */
+/* The error of tasks without a set; cleared when a wait returns it. */
 static struct sgrad_failure others;
 
-struct sgrad_failure *sgrad_failure_create(void) { return sgrad_alloc(1, sizeof(struct sgrad_failure)); }
+struct sgrad_failure *sgrad_failure_create(void) { return sgrad_xcalloc(1, sizeof(struct sgrad_failure)); }
 void sgrad_failure_destroy(struct sgrad_failure *failure) { free(failure); }
 
 int sgrad_failure_error(const struct sgrad_failure *failure) { return atomic_load(&failure->error); }

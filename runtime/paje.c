@@ -1,4 +1,5 @@
-/* paje.c: mends what StarPU's tool writes and ViTE takes otherwise, in a Paje file (the Paje trace format, Schnorr 2016). */
+/* paje.c: corrects a Paje file of StarPU's tool for ViTE, which interprets some of it differently (the Paje trace format, Schnorr
+ * 2016). */
 #include "config.h"
 #include "runtime/internal.h"
 #include "runtime/runtime.h"
@@ -6,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Colours of tasks go from 0 to 255, where Paje's go from 0 to 1, and names have spaces and a # without quotes, where a comment
- * begins: all tasks would be black.
+/* Writes the definition of a task's name and colour. StarPU's colours range from 0 to 255, those of Paje from 0 to 1. Names
+ * contain spaces and "#", which starts a comment outside quotes. Without the correction, all tasks would be black.
  *
  *     6  conv1 forward #3  Ctx0  conv1 forward #3  "59 130 196"
  *     6  "conv1 forward #3"  Ctx0  "conv1 forward #3"  "0.231373 0.509804 0.768627" */
@@ -24,8 +25,8 @@ static void write_value(FILE *to, char *line) {
             (int)(color - name - 1), name + 1, red / scale, green / scale, blue / scale);
 }
 
-/* With 11 to 99 ranks, the thread of rank 7 that messages begin and end at is called "07_mpict", but their two ends "7_mpict":
- * they would be left out. */
+/* Writes the start or end of a message. With 11 to 99 ranks, the MPI thread of rank 7 is defined as "07_mpict", but messages
+ * refer to it as "7_mpict". Without the correction, they would be missing. */
 static void write_ends(FILE *to, char *line) {
     for (char *tab; (tab = strchr(line, '\t')); line = tab + 1) {
         fwrite(line, 1, (size_t)(tab + 1 - line), to);
@@ -41,16 +42,16 @@ static bool has_ends(const char *line) {
     return false;
 }
 
-/* Of "8 time container …": containers are called "3_w0" where there are several ranks, "w0" where there is one. */
+/* Returns the rank in "8 time container …". Containers are called "3_w0" if there are several ranks, "w0" if there is one. */
 static int rank_of(const char *line) {
     const char *container = strchr(line + 2, '\t');
     return container && container[1] >= '0' && container[1] <= '9' ? atoi(container + 1) : 0;
 }
 
-/* The last that a rank leaves is the end of its threads: events without it were cut short. */
+/* The last events of a rank are the ends of its threads. If they are missing, the events of the rank are truncated. */
 void sgrad__paje_mend(const char *folder, int ranks) {
     struct sgrad_file file;
-    bool *ended = sgrad_alloc((size_t)ranks, sizeof *ended);
+    bool *ended = sgrad_xcalloc((size_t)ranks, sizeof *ended);
     char *path = sgrad_format("%spaje.trace", folder), *line = NULL;
     size_t room = 0;
     FILE *from = fopen(path, "re");
@@ -66,7 +67,7 @@ void sgrad__paje_mend(const char *folder, int ranks) {
     }
     for (int r = 0; r < ranks; r++)
         if (!ended[r])
-            sgrad_warn("%s: the events of rank %d end too soon, so the trace is not whole; is a disk full?", folder, r);
+            sgrad_log_warning("%s: the events of rank %d end too soon, so the trace is not whole; is a disk full?", folder, r);
     if (from) fclose(from);
     free(ended);
     free(line);

@@ -1,10 +1,11 @@
-/* philox.h: random numbers that depend on where they are used and on nothing else.
+/* philox.h: a counter-based random number generator, whose numbers depend only on its arguments.
  *
- * Philox4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC11): 128 bits of counter
- * and 64 of key give 128 random bits. The key is the run's seed; the counter says who asks: a stream (below), a time
- * (whatever counts), an index, a block. Any worker, on any rank, in any order, draws the same number. Usable in CUDA kernels. */
-#ifndef SGRAD_PHILOX_H
-#define SGRAD_PHILOX_H
+ * Philox4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC11): 128 bits of counter and 64
+ * bits of key give 128 random bits. The key is the seed of the run. The counter consists of a stream (below), a time (any
+ * counter, for example of steps), an index and a block. Every worker, on every rank, in any order, draws the same number for the
+ * same arguments. Usable in CUDA kernels. */
+#ifndef SGRAD_RUNTIME_PHILOX_H
+#define SGRAD_RUNTIME_PHILOX_H
 
 #include <stdint.h>
 
@@ -14,15 +15,17 @@
 #define SGRAD_BOTH
 #endif
 
-/* Who draws: no two uses share a stream. */
+/* The purposes of random numbers. Each has a separate stream: initial parameters, order of samples, augmentation, dropout,
+ * synthetic data, pairs of images (duplicates), sampled tokens, drawn options of a search. */
 enum sgrad_stream { SGRAD_STREAM_INIT, SGRAD_STREAM_SHUFFLE, SGRAD_STREAM_AUGMENT, SGRAD_STREAM_DROPOUT, SGRAD_STREAM_DATA,
                     SGRAD_STREAM_PAIRS, SGRAD_STREAM_TOKEN, SGRAD_STREAM_SEARCH };
 
 struct sgrad_random {
-    uint32_t word[4];
+    uint32_t word[4];       /* uniformly distributed bits */
 };
 
-/* stream (below 16), time (below 2^28), index (below 2^64), block (below 2^32; four words each) */
+/* Returns four random words. STREAM must be below 16, TIME below 2^28; INDEX and BLOCK may be any. A use that needs more than
+ * four words numbers them by BLOCK. */
 static inline SGRAD_BOTH struct sgrad_random sgrad_philox(uint64_t seed, uint32_t stream, uint32_t time, uint64_t index,
                                                           uint32_t block) {
     uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
@@ -38,7 +41,7 @@ static inline SGRAD_BOTH struct sgrad_random sgrad_philox(uint64_t seed, uint32_
     return c;
 }
 
-/* A float in [0,1), 24 bits. */
+/* Converts a random word to a float, uniform in [0,1), with 24 bits. */
 static inline SGRAD_BOTH float sgrad_uniform(uint32_t word) {
     return (float)(word >> 8) * (1.0f / 16777216.0f);
 }

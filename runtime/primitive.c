@@ -1,4 +1,4 @@
-/* primitive.c: how long a call takes on each worker when it has nothing else to do: the limit of what scheduling can reach. */
+/* primitive.c: measures the time of a call on each worker without other load, which is a lower bound for any schedule. */
 #include "config.h"
 #include "runtime/handles.h"
 #include "runtime/internal.h"
@@ -17,17 +17,18 @@ enum { LEAST_TIMES = 4, MOST_TIMES = 400 };
 static const double ENOUGH = 15e-3;     /* seconds */
 
 struct trial {
-    const struct sgrad_call *call;
+    const struct sgrad_bound_kernel *call;
     const struct sgrad_step *step;
     double *seconds;
 };
 
-/* What a kernel took: on the host's clock, and, on a GPU, between two events on its stream, which know of no launch. */
+/* The time of a kernel in seconds: by the clock of the host; and, on a GPU, between two events on its stream, which excludes the
+ * launch. On a CPU both are equal. */
 struct took {
     double host, device;
 };
 
-/* Numbers of ordinary size: kernels take other paths where there are zeros, and longer where numbers are denormal. */
+/* Fills DATA with numbers of normal size, because kernels may skip zeros, and are slower with denormal numbers. */
 static void fill(void *data, const struct sgrad_view *view) {
     const int64_t count = sgrad_shape_count(&view->shape);
     memset(data, 0, sgrad_view_bytes(view));
@@ -50,7 +51,7 @@ static void *put(const struct sgrad_view *view, unsigned node) {
         return data;
     }
 #ifdef SGRAD_HAVE_CUDA
-    void *host = sgrad_alloc(bytes, 1);
+    void *host = sgrad_xcalloc(bytes, 1);
     fill(host, view);
     cudaMemcpy(data, host, bytes, cudaMemcpyHostToDevice);
     free(host);
@@ -58,12 +59,12 @@ static void *put(const struct sgrad_view *view, unsigned node) {
     return data;
 }
 
-/* The operand of C that its kernel takes packed, and its size. */
-static void *put_packed(const struct sgrad_call *c, unsigned node, size_t *bytes) {
-    const struct sgrad_args args = sgrad_call_args(c);
-    const struct sgrad_view *view = &c->view[c->kernel->factor];
+/* Allocates and fills the packed operand of C. Sets *BYTES to its size. NULL: no memory. */
+static void *put_packed(const struct sgrad_bound_kernel *c, unsigned node, size_t *bytes) {
+    const struct sgrad_args args = sgrad_bound_kernel_args(c);
+    const struct sgrad_view *view = &c->view[c->kernel->weight_operand];
     void *from = put(view, node), *to = NULL;
-    c->kernel->packing(&args, bytes);
+    c->kernel->pack_layout(&args, bytes);
     if (from) to = (void *)starpu_malloc_on_node(node, *bytes);
     if (to) c->kernel->pack(&args, from, to);
     if (from) starpu_free_on_node(node, (uintptr_t)from, sgrad_view_bytes(view));
@@ -104,7 +105,7 @@ static struct took run_once(void (*kernel)(const struct sgrad_args *args), const
 
 static double least_of_many(void (*kernel)(const struct sgrad_args *args), const struct sgrad_args *args, bool cuda) {
     double least = INFINITY, all = 0;
-    run_once(kernel, args, cuda);       /* caches of primitives are filled */
+    run_once(kernel, args, cuda);       /* fills the caches of primitives */
     for (int i = 0; i < MOST_TIMES && (i < LEAST_TIMES || all < ENOUGH); i++) {
         const struct took took = run_once(kernel, args, cuda);
         least = fmin(least, took.device);
@@ -115,7 +116,7 @@ static double least_of_many(void (*kernel)(const struct sgrad_args *args), const
 
 static void measure(void *arg) {
     const struct trial *t = arg;
-    const struct sgrad_call *c = t->call;
+    const struct sgrad_bound_kernel *c = t->call;
     const int worker = starpu_worker_get_id();
     const unsigned node = starpu_worker_get_memory_node((unsigned)worker);
     const bool cuda = starpu_worker_get_type(worker) == STARPU_CUDA_WORKER;
@@ -125,11 +126,11 @@ static void measure(void *arg) {
     bool room = kernel != NULL;
     for (int i = 0; i < c->operands && room; i++) {
         if (c->view[i].shape.rank < 0) continue;
-        const bool packed = !cuda && c->packing && i == c->kernel->factor;
+        const bool packed = !cuda && c->packing && i == c->kernel->weight_operand;
         size[i] = sgrad_view_bytes(&c->view[i]);
         room = (data[i] = packed ? put_packed(c, node, &size[i]) : put(&c->view[i], node)) != NULL;
     }
-    struct sgrad_args args = sgrad_call_args(c);
+    struct sgrad_args args = sgrad_bound_kernel_args(c);
     args.data = data;
     args.step = cuda ? sgrad__cuda_step(t->step) : t->step;
     const size_t bytes = args.workspace_size = cuda ? c->gpu_workspace : c->workspace;
@@ -140,12 +141,12 @@ static void measure(void *arg) {
         if (data[i]) starpu_free_on_node(node, (uintptr_t)data[i], size[i]);
 }
 
-int sgrad_call_time(const struct sgrad_call *call, const struct sgrad_step *step, double *seconds) {
-    return sgrad_call_time_on(call, step, SGRAD_ANY_WORKER, seconds);
+int sgrad_bound_kernel_time(const struct sgrad_bound_kernel *call, const struct sgrad_step *step, double *seconds) {
+    return sgrad_bound_kernel_time_on(call, step, SGRAD_ANY_WORKER, seconds);
 }
 
-int sgrad_call_time_on(const struct sgrad_call *call, const struct sgrad_step *step, enum sgrad_workers workers,
-                       double *seconds) {
+int sgrad_bound_kernel_time_on(const struct sgrad_bound_kernel *call, const struct sgrad_step *step, enum sgrad_workers workers,
+                               double *seconds) {
     static const uint32_t where[] = { [SGRAD_ANY_WORKER] = STARPU_CPU | STARPU_CUDA,
                                       [SGRAD_CPU_WORKERS] = STARPU_CPU, [SGRAD_GPU_WORKERS] = STARPU_CUDA };
     struct trial trial = { call, step, seconds };

@@ -1,5 +1,6 @@
-/* processor.c: which instructions kernels may use: what this processor and oneDNN have, up to what STARGRAD_MAX_ISA says, so that
- * a machine shows what a lesser one gets, and runs its kernels in tests. oneDNN is limited alike. */
+/* processor.c: the instruction set that kernels may use: the best that this processor and oneDNN support, limited by the variable
+ * STARGRAD_MAX_ISA, which applies to oneDNN as well. With it, a machine can show the performance of an older one, and tests can
+ * run the kernels of all instruction sets. */
 #include "config.h"
 #include "runtime/internal.h"
 #include "runtime/runtime.h"
@@ -21,8 +22,8 @@ static const struct {
 };
 enum { LEVELS = sizeof levels / sizeof *levels };
 
-static enum sgrad_isa most;     /* of what kernels may use */
-static int refused;             /* what was wrong with STARGRAD_MAX_ISA */
+static enum sgrad_isa most;     /* the best instruction set that kernels may use */
+static int refused;             /* the error of STARGRAD_MAX_ISA; 0: none */
 
 static int limit(void) {
     static const char variable[] = "STARGRAD_MAX_ISA";
@@ -31,10 +32,13 @@ static int limit(void) {
     if (!asked || !*asked) return 0;
     while (level < LEVELS && strcmp(levels[level].name, asked) != 0) level++;
     if (level == LEVELS)
-        return sgrad_fail(SGRAD_EINVAL, "%s=%s is none of baseline, avx2, avx512, avx512_bf16, amx", variable, asked);
-    if (dnnl_set_max_cpu_isa(levels[level].onednn) != dnnl_success)
-        return sgrad_fail(SGRAD_EDEVICE, "%s=%s: oneDNN cannot be limited: it is in use already, or was built so",
-                          variable, asked);
+        return sgrad_log_error(SGRAD_EINVAL, "%s=%s is none of baseline, avx2, avx512, avx512_bf16, amx", variable, asked);
+    /* In a simulation a process has several ranks: oneDNN refuses a second limit, and has the first. */
+    const bool limited = dnnl_set_max_cpu_isa(levels[level].onednn) == dnnl_success ||
+                         !((unsigned)dnnl_get_effective_cpu_isa() & ~(unsigned)levels[level].onednn);
+    if (!limited)
+        return sgrad_log_error(SGRAD_EDEVICE, "%s=%s: oneDNN cannot be limited: it is in use already, or was built so",
+                               variable, asked);
     return 0;
 }
 

@@ -1,20 +1,20 @@
-/* recording.c: what a task launches on a GPU, recorded once as a CUDA graph and launched as a whole from then on.
+/* recording.c: records the GPU kernels of a task as a CUDA graph, and launches the graph instead from then on.
  *
- * A recording holds for the memory that the task had: it is looked for by the addresses of its operands. Such that come for the
- * first time may never come again, so the task launches what it launches, one by one, and makes on the way what it keeps (plans,
- * workspaces); the second time it is recorded, and every other time that is replayed:
+ * A recording is valid only for the addresses of the operands and the workspace with which it was made, so these are its key.
+ * When addresses occur for the first time, they may not occur again. The task then launches its kernels one by one, and creates
+ * the objects that it caches (plans, workspaces). The second time it is recorded, and after that the recording is launched:
  *
  *     step 1   x at 0x7e00…, w at 0x7e40…   launched: conv2d, stats, apply, conv2d, …
  *     step 2   the same                     recorded: conv2d, stats, apply, conv2d, …, and launched as one
  *     step 3   the same                     launched as one
  *     step 4   x elsewhere                  launched: conv2d, stats, apply, conv2d, …
  *
- * What differs from step to step, kernels read from a copy of the step in the device's memory. A worker has one such copy, and a
- * stream, which brings it up to date before the first task of another step.
+ * Values that change from step to step are read by the kernels from a copy of the step in device memory. Each worker has one such
+ * copy, and updates it on its stream before the first task of another step.
  *
- * What cannot be recorded is launched one by one, after a warning. (CUDA programming guide, "Creating a graph using stream
- * capture": a capture that other threads cannot disturb, since it is of the stream of one thread, which does not synchronise with
- * the default one.) */
+ * If a recording fails, the kernels are launched one by one, after a warning. Source: CUDA programming guide, "Creating a graph
+ * using stream capture". Other threads cannot disturb the capture, because it is limited to the stream of one thread, which does
+ * not synchronise with the default stream. */
 #include "config.h"
 #include "runtime/handles.h"
 #include "runtime/internal.h"
@@ -26,9 +26,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST = 256 };    /* recordings of a call that a worker keeps: one call may be many tasks' */
+enum { MOST = 256 };    /* recordings per call and worker: many tasks may have the same call */
 
-/* Where a task's operands lie, its workspace, and the first of its samples. */
+/* The key of a recording: the addresses of the operands and the workspace, and the index of the first sample. */
 struct place {
     const void *data[SGRAD_MAX_OPERANDS], *workspace;
     int64_t first;
@@ -36,22 +36,22 @@ struct place {
 
 struct recording {
     struct place place;
-    cudaGraphExec_t graph;      /* NULL: the place was seen once */
-    long used;                  /* when: the number of the task */
+    cudaGraphExec_t graph;      /* NULL: the key has occurred once */
+    long used;                  /* number of the last task that used it */
 };
 
-/* Of one worker. */
+/* The recordings of a call on one worker. */
 struct reel {
     struct recording *recording;
     int count;
     long tasks;
-    bool off;                   /* recording has failed */
+    bool off;                   /* a recording has failed */
 };
 struct sgrad_recordings {
     struct reel *reel[SGRAD_MAX_WORKERS + 1];
 };
 
-struct sgrad_recordings *sgrad__recordings_create(void) { return sgrad_alloc(1, sizeof(struct sgrad_recordings)); }
+struct sgrad_recordings *sgrad__recordings_create(void) { return sgrad_xcalloc(1, sizeof(struct sgrad_recordings)); }
 
 void sgrad__recordings_destroy(struct sgrad_recordings *r) {
     if (!r) return;
@@ -64,10 +64,10 @@ void sgrad__recordings_destroy(struct sgrad_recordings *r) {
     free(r);
 }
 
-/* ---- what goes wrong meanwhile ------------------------------------------------------------------------------------- */
+/* ---- errors during a recording ------------------------------------------------------------------------------------- */
 
 static _Thread_local bool records;
-static _Thread_local char excuse[200];     /* the first; "": there is none */
+static _Thread_local char excuse[200];     /* the first error; "": none */
 
 bool sgrad_cuda_excuses(const char *why, const char *where) {
     if (records && !*excuse) snprintf(excuse, sizeof excuse, "%s, in %s", why, where);
@@ -81,8 +81,8 @@ static bool went(cudaError_t status, const char *what) {
     return status == cudaSuccess;
 }
 
-/* NULL, with an excuse. */
-static cudaGraphExec_t record(const struct sgrad_call *call, const struct sgrad_args *args) {
+/* Returns the recording of a task; NULL, with EXCUSE set, if that fails. */
+static cudaGraphExec_t record(const struct sgrad_bound_kernel *call, const struct sgrad_args *args) {
     const cudaStream_t stream = sgrad_cuda_stream();
     cudaGraph_t graph = NULL;
     cudaGraphExec_t made = NULL;
@@ -96,28 +96,31 @@ static cudaGraphExec_t record(const struct sgrad_call *call, const struct sgrad_
     return made;
 }
 
-/* Where all is lost the launches themselves say so. */
-static void give_up(struct reel *reel, const struct sgrad_call *call, const struct sgrad_args *args) {
+/* Disables recordings of CALL on this worker, and launches the kernels one by one. If the device has failed, these launches
+ * report it. */
+static void give_up(struct reel *reel, const struct sgrad_bound_kernel *call, const struct sgrad_args *args) {
     static atomic_flag warned = ATOMIC_FLAG_INIT;
-    cudaGetLastError();     /* which is dealt with */
+    cudaGetLastError();     /* clears the error */
     reel->off = true;
     call->kernel->cuda(args);
     if (!atomic_flag_test_and_set(&warned))
-        sgrad_warn("CUDA graphs: %s cannot be recorded: %s; what such tasks launch goes one by one", call->kernel->name, excuse);
+        sgrad_log_warning("CUDA graphs: %s cannot be recorded: %s; what such tasks launch goes one by one", call->kernel->name,
+                          excuse);
 }
 
-/* The recording of PLACE; NULL: it was not seen before. */
+/* Returns the recording with key PLACE; NULL: the key has not occurred before. */
 static struct recording *find(struct reel *reel, const struct place *place) {
     for (struct recording *r = reel->recording; r < reel->recording + reel->count; r++)
         if (memcmp(&r->place, place, sizeof *place) == 0) return r;
     return NULL;
 }
 
-/* In the place of nobody, or of the one seen once that is the longest ago. Graphs stay, which may be under way. */
+/* Adds the key PLACE without a graph. If the table is full, it replaces the least recently used key without a graph. Graphs are
+ * never replaced, because they may still be executing; if all keys have one, PLACE is not added. */
 static void remember(struct reel *reel, const struct place *place) {
     struct recording *oldest = NULL;
     if (reel->count < MOST) {
-        reel->recording = sgrad_grow(reel->recording, reel->count, sizeof *reel->recording);
+        reel->recording = sgrad_array_grow(reel->recording, reel->count, sizeof *reel->recording);
         oldest = &reel->recording[reel->count++];
     } else
         for (struct recording *r = reel->recording; r < reel->recording + MOST; r++)
@@ -125,9 +128,9 @@ static void remember(struct reel *reel, const struct place *place) {
     if (oldest) *oldest = (struct recording){ *place, NULL, reel->tasks };
 }
 
-void sgrad__cuda_run(const struct sgrad_call *call, const struct sgrad_args *args) {
+void sgrad__cuda_run(const struct sgrad_bound_kernel *call, const struct sgrad_args *args) {
     struct reel **own = call->recordings ? &call->recordings->reel[sgrad__worker()] : NULL;
-    if (own && !*own) *own = sgrad_alloc(1, sizeof **own);
+    if (own && !*own) *own = sgrad_xcalloc(1, sizeof **own);
     struct reel *reel = own ? *own : NULL;
     if (!reel || reel->off) {
         call->kernel->cuda(args);
@@ -148,5 +151,5 @@ void sgrad__cuda_run(const struct sgrad_call *call, const struct sgrad_args *arg
 #else
 struct sgrad_recordings *sgrad__recordings_create(void) { return NULL; }
 void sgrad__recordings_destroy(struct sgrad_recordings *recordings) { (void)recordings; }
-void sgrad__cuda_run(const struct sgrad_call *call, const struct sgrad_args *args) { call->kernel->cuda(args); }
+void sgrad__cuda_run(const struct sgrad_bound_kernel *call, const struct sgrad_args *args) { call->kernel->cuda(args); }
 #endif

@@ -1,15 +1,15 @@
-/* simulation.c: ranks, decisions and durations of a simulated trainer, in place of what really does it (allreduce.c, cores.c,
- * decisions.c, network.c, ranks.c, stall.c).
+/* simulation.c: ranks, decisions and durations of a simulated trainer; replaces allreduce.c, cores.c, decisions.c, network.c,
+ * ranks.c and watchdog.c.
  *
- * MPI is SimGrid's, and its messages are received for the actor alone that it has started: StarPU-MPI's. The main program is
- * another actor, so it calls no MPI: all ranks run the same program with the same options, and nothing that is computed decides
- * anything, so what they would tell each other is what each knows.
+ * MPI is that of SimGrid, which delivers messages only to the actor that it has started: the thread of StarPU-MPI. The main
+ * program is a different actor and therefore must not call MPI. It does not need to: all ranks run the same program with the same
+ * options, and no decision depends on computed values, so each rank already has the values that it would receive.
  *
- * Limits: what differs from rank to rank (files that only one can read) is not seen; nobody loses patience. */
+ * Limits: differences between ranks (for example files that only one rank can read) are not simulated. There are no timeouts. */
 #include "config.h"
 #include "runtime/simulation.h"
 #include "runtime/collectives.h"
-#include "runtime/early.h"
+#include "runtime/ranks/early.h"
 #include "runtime/internal.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@
 
 static struct sgrad__world *const world = &sgrad__world;
 static const struct sgrad_simulation *simulation;
-static const struct sgrad_call *(*call_of)(const struct starpu_task *task);
+static const struct sgrad_bound_kernel *(*call_of)(const struct starpu_task *task);
 static int *number;
 static struct sgrad_network network;
 static struct sgrad_group all;
@@ -36,16 +36,17 @@ const struct sgrad_kind sgrad__simulated_reduction = { "reduction", 0x8e5bb5 };
 const struct sgrad_kernel sgrad__simulated_carry = { .name = "carry", .kind = &sgrad__simulated_reduction,
                                                      .cpu = sgrad_simulated_kernel };
 
-/* In StarPU's microseconds; a task of no time at all would be one that StarPU knows nothing of. */
+/* Returns the duration of a task in microseconds, as StarPU requires. It is never 0, because StarPU takes 0 for unknown. */
 static double length(struct starpu_task *task, struct starpu_perfmodel_arch *arch, unsigned implementation) {
     (void)arch, (void)implementation;
-    const struct sgrad_call *call = call_of(task);
+    const struct sgrad_bound_kernel *call = call_of(task);
     const double seconds = call->kernel == &sgrad__simulated_carry ? call->bytes * simulation->carrying
                                                          : simulation->seconds(call, simulation->arg);
     return seconds > 1e-9 ? 1e6 * seconds : 1e-3;
 }
 
-void sgrad__simulation_model(struct starpu_perfmodel *model, const struct sgrad_call *(*of)(const struct starpu_task *task)) {
+void sgrad__simulation_model(struct starpu_perfmodel *model,
+                             const struct sgrad_bound_kernel *(*of)(const struct starpu_task *task)) {
     call_of = of;
     model->type = STARPU_PER_ARCH;
     model->arch_cost_function = length;
@@ -54,18 +55,19 @@ void sgrad__simulation_model(struct starpu_perfmodel *model, const struct sgrad_
 int sgrad__simulation_gpus(void) { return simulation ? simulation->gpus : 0; }
 double sgrad__simulation_carrying(void) { return simulation->carrying; }
 
-/* What goes to several ranks, for which one stands, is told apart there by the distance, which both ends have in common. */
+/* One simulated rank represents several ranks, so messages to different ranks have the same destination. The XOR of the two
+ * ranks in the tag distinguishes them; it is equal at both ends. */
 struct sgrad_message sgrad__simulation_message(struct sgrad_message m) {
     if (!simulation->ranks) return m;
-    m.tag += (int64_t)(world->rank ^ m.peer) << 7;      /* room for the few messages of a plan between two ranks */
+    m.tag += (int64_t)(world->rank ^ m.peer) << 7;      /* below it, 7 bits for the messages of a plan between two ranks */
     m.peer = !world->rank;
     return m;
 }
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-/* Places without memory, but where StarPU-MPI's shortest messages are taken from and put. A rank has room for more than it ever
- * has at once; what comes later is where something else was. */
+/* Allocates addresses for tensors. Memory is only used for those pages that the short messages of StarPU-MPI access. The address
+ * range of a rank is larger than all its tensors at one time. When it is exhausted, allocation restarts at its beginning. */
 static int give_place(unsigned node, void **place, size_t bytes, int flags) {
     static const size_t room = (size_t)64 << 30;
     static size_t used;
@@ -86,7 +88,8 @@ static int take_back(unsigned node, void *place, size_t bytes, int flags) {
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
-/* SimGrid's hook for contents: StarPU-MPI's own words are short, and read; tensors have none. */
+/* SimGrid's hook that copies the content of messages. Internal messages of StarPU-MPI are short and must be copied; tensors have
+ * no content. */
 enum { LONGEST_WORD = 512 };
 extern void (*smpi_comm_copy_data_callback)(void *message, void *buffer, size_t bytes);
 static void (*copy)(void *message, void *buffer, size_t bytes);
@@ -100,7 +103,7 @@ static void leave_contents(void) {
     smpi_comm_copy_data_callback = copy_words;
 }
 
-/* Actors take turns: whatever StarPU-MPI asks of threads it has. */
+/* SimGrid runs one actor at a time, so every level of thread support that StarPU-MPI requests is available. */
 int __real_MPI_Init_thread(int *, char ***, int, int *);
 int __wrap_MPI_Init_thread(int *count, char ***words, int wanted, int *level) {
     const int error = __real_MPI_Init_thread(count, words, wanted, level);
@@ -108,8 +111,8 @@ int __wrap_MPI_Init_thread(int *count, char ***words, int wanted, int *level) {
     return error;
 }
 
-/* StarPU-MPI sends derived types, of which SimGrid would make copies. Every tensor is plain bytes; the linker leads the library's
- * calls here. */
+/* StarPU-MPI sends derived types, which SimGrid would copy. Every tensor consists of plain bytes, so these functions, to which
+ * the linker redirects the calls of the library, send bytes. */
 int __real_MPI_Isend(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
 int __real_MPI_Irecv(void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
 
@@ -126,7 +129,7 @@ int __wrap_MPI_Irecv(void *data, int count, MPI_Datatype type, int from, int tag
 }
 
 int sgrad_allreduce(const struct sgrad_message *m) {
-    return sgrad_fail(SGRAD_EINVAL, "%s: a library's own sum is not simulated: --allreduce takes another", m->tensor->name);
+    return sgrad_log_error(SGRAD_EINVAL, "%s: a library's own sum is not simulated: --allreduce takes another", m->tensor->name);
 }
 int sgrad_allreduce_on_gpus(const struct sgrad_message *m) { return sgrad_allreduce(m); }
 
@@ -136,7 +139,7 @@ int sgrad__ranks_open(struct sgrad_context *context, struct starpu_conf *conf) {
     (void)conf;
     world->rank = context->rank = starpu_mpi_world_rank();
     world->ranks = context->ranks = simulation && simulation->ranks ? simulation->ranks : starpu_mpi_world_size();
-    if (!simulation) return sgrad_fail(SGRAD_EINVAL, "a simulated trainer has to be told of its machine");
+    if (!simulation) return sgrad_log_error(SGRAD_EINVAL, "a simulated trainer has to be told of its machine");
     starpu_malloc_set_hooks(give_place, take_back);
     if (world->rank == 0) leave_contents();
     return 0;
@@ -144,11 +147,11 @@ int sgrad__ranks_open(struct sgrad_context *context, struct starpu_conf *conf) {
 
 int sgrad__ranks_init(struct starpu_conf *conf) { return starpu_mpi_init_conf(NULL, NULL, 0, MPI_COMM_WORLD, conf); }
 
-/* Each rank has a host of its own. */
+/* Each rank is on a separate host. */
 int sgrad__ranks_start(struct sgrad_context *context, const char *file) {
     (void)file;
     if (world->ranks == 1) return 0;
-    number = sgrad_alloc((size_t)world->ranks, sizeof *number);
+    number = sgrad_xcalloc((size_t)world->ranks, sizeof *number);
     for (int r = 0; r < world->ranks; r++) number[r] = r;
     all = (struct sgrad_group){ world->ranks, number };
     network = (struct sgrad_network){ .ranks = world->ranks, .host = number, .latency = simulation->latency,
@@ -168,7 +171,7 @@ void sgrad__ranks_close(void) {
     number = NULL;
 }
 
-/* ---- what all ranks know ----------------------------------------------------------------------------------------- */
+/* ---- decisions of all ranks -------------------------------------------------------------------------------------- */
 
 void sgrad_ranks_sum(double *value, int count) {
     for (int i = 0; i < count; i++) value[i] *= world->ranks;
@@ -185,9 +188,9 @@ void sgrad_ranks_widen(void) {}
 
 char *sgrad__rank_deliver(int from, const void *data, size_t *bytes) {
     if (world->rank || from) return NULL;
-    char *copied = sgrad_alloc(*bytes + 1, 1);
+    char *copied = sgrad_xcalloc(*bytes + 1, 1);
     return memcpy(copied, data, *bytes);
 }
 
-bool sgrad_stall_due(double waited) { return (void)waited, false; }
-void sgrad_stall_tell(bool own, const char *what) { (void)own, (void)what; }
+bool sgrad_watchdog_expired(double waited) { return (void)waited, false; }
+void sgrad_watchdog_report(bool own, const char *what) { (void)own, (void)what; }

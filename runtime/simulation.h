@@ -1,31 +1,31 @@
-/* simulation.h: a trainer on simulated machines: the same sources on a StarPU that stands on SimGrid (configure
- * --enable-simulation). Scheduler, transfers and messages are real code; kernels are not run, and take as long as whoever
- * simulates says. Every rank is an actor of one process with variables of its own.
+/* simulation.h: training on simulated machines, with the same sources and a StarPU that runs on SimGrid (configure
+ * --enable-simulation). Scheduler, transfers and messages are the real code. Kernels do not run: struct sgrad_simulation defines
+ * their durations. Every rank is an actor of one process, with a separate copy of all global variables.
  *
- *     a task             waits for operands and worker as ever ── then time passes ── and it is done
- *     a tensor           has a size, and no memory of its own: what is written is lost, what is read is 0
- *     a message          takes wire and latency of the simulated network, and, of a worker at either end, time by its bytes;
- *                        its content stays behind
- *     what ranks agree on    each answers for all, since all do alike
+ *     task        waits for its operands and a worker as in a real run; then only simulated time passes
+ *     tensor      has a size but no separate memory: written values are lost, read values are 0
+ *     message     takes latency and bandwidth of the simulated network, and time per byte of a worker at either end; its content
+ *                 is not transferred
+ *     decision    each rank derives the result for all ranks from its value, because all ranks behave identically
  *
- * Of ranks that all do alike, two can stand for any number: whatever one of them sends to some rank it sends to the other, which
- * sends it what that rank would.
+ * If all ranks behave identically, two simulated ranks can represent any number of ranks: each of the two sends to the other
+ * every message that it would send to any rank, and receives from it every message that it would receive.
  *
- * config.h's SGRAD_SIMULATED, 0 or 1, says which of the two a program is. */
+ * SGRAD_SIMULATED in config.h is 1 in a simulated program, else 0. */
 #ifndef SGRAD_RUNTIME_SIMULATION_H
 #define SGRAD_RUNTIME_SIMULATION_H
 
 #include "runtime/runtime.h"
 
 struct sgrad_simulation {
-    double (*seconds)(const struct sgrad_call *call, const void *arg);      /* that a task takes, on whatever worker runs it */
-    const void *arg;
-    int gpus;                       /* of a rank */
-    double latency, bandwidth;      /* of the network, seconds and bytes a second: what ranks plan by */
-    double carrying;                /* seconds of a worker for a byte that goes to others or comes from them; 0: none */
-    int ranks;                      /* where all do alike, and the two that are simulated stand for so many; 0: these are all */
+    double (*seconds)(const struct sgrad_bound_kernel *call, const void *arg);  /* duration of a task of CALL on any worker */
+    const void *arg;                /* passed to seconds */
+    int gpus;                       /* GPUs per rank */
+    double latency, bandwidth;      /* of the network, in seconds and bytes per second, for the choice of collectives */
+    double carrying;                /* seconds of a CPU worker per byte sent to or received from other ranks; 0: none */
+    int ranks;                      /* number of ranks that the two simulated ranks represent; 0: all ranks are simulated */
 };
-/* Before a context is opened, on every rank. *SIMULATION lives as long as that. */
+/* Must be called on every rank before a context is opened. *SIMULATION must live until the context is closed. */
 void sgrad_simulation_set(const struct sgrad_simulation *simulation);
 
 #endif

@@ -1,10 +1,10 @@
-/* task.c: kernels become StarPU tasks.
+/* task.c: creates and submits StarPU tasks for kernels.
  *
  *     kernel ──once──> codelet          (name, colour, functions, performance model)
  *     kernel + shapes ──once──> call    (costs, workspace, hash)
  *     call + tensors ──each time──> task
  *
- * One CPU and one CUDA function serve every codelet: they lay out the record a kernel reads and call it. */
+ * All codelets use one CPU function and one CUDA function, which fill struct sgrad_args and call the kernel. */
 #include "config.h"
 #include "runtime/gate.h"
 #include "runtime/internal.h"
@@ -22,14 +22,14 @@
 _Static_assert(STARPU_NMAXBUFS > SGRAD_FEW_OPERANDS,
                "StarPU was built for too few buffers a task: configure it --enable-maxbuffers=16, as ./quickstart does");
 
-/* A task's own argument: freed by StarPU with the task. */
+/* The argument of a task; StarPU frees it with the task. */
 struct argument {
-    const struct sgrad_call *call;
+    const struct sgrad_bound_kernel *call;
     const struct sgrad_step *step;
     int64_t first;
     struct sgrad_failure *failure;
     struct sgrad_gate *gate;
-    uint64_t present;       /* bit i: operand i was given */
+    uint64_t present;       /* bit i: operand i is not NULL */
     bool has_workspace, stays;
 };
 
@@ -37,7 +37,7 @@ struct argument {
 
 enum { OPEN, SHUT, HELD, CANCELLED };
 
-/* The state that an open gate has from here on; one that is not open keeps its own. */
+/* Changes the state of an open gate to TO; a gate that is not open is unchanged. Returns the new state. */
 static int gate_turn(struct sgrad_gate *gate, int to) {
     int is = OPEN;
     if (__atomic_compare_exchange_n(&gate->state, &is, to, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) is = to;
@@ -51,7 +51,8 @@ void sgrad_gate_release(struct sgrad_gate *gate, bool cancel) {
     __atomic_store_n(&gate->state, cancel ? CANCELLED : OPEN, __ATOMIC_SEQ_CST);
 }
 
-/* Does the task take place? One that STAYS shuts the gate. It waits at a held one, for as long as ranks need to agree. */
+/* Returns false if the step is cancelled, so that the task must not run. A task that changes data outliving the step (STAYS)
+ * shuts the gate. If the gate is held, it first waits until the ranks have agreed. */
 static bool passes(struct sgrad_gate *gate, bool stays) {
     if (!gate) return true;
     if (!stays) return __atomic_load_n(&gate->state, __ATOMIC_SEQ_CST) != CANCELLED;
@@ -64,7 +65,7 @@ static bool passes(struct sgrad_gate *gate, bool stays) {
 
 static void run(void *buffers[], void *cl_arg, bool cuda) {
     const struct argument *argument = cl_arg;
-    const struct sgrad_call *call = argument->call;
+    const struct sgrad_bound_kernel *call = argument->call;
     void *data[SGRAD_MAX_OPERANDS];
     struct sgrad_view absent[SGRAD_MAX_OPERANDS];
     const struct sgrad_view *view = call->view;
@@ -81,7 +82,7 @@ static void run(void *buffers[], void *cl_arg, bool cuda) {
             if (!data[i]) absent[i].shape.rank = -1;
         view = absent;
     }
-    struct sgrad_args args = sgrad_call_args(call);
+    struct sgrad_args args = sgrad_bound_kernel_args(call);
     args.view = view;
     args.data = data;
     args.step = cuda ? sgrad__cuda_step(argument->step) : argument->step;
@@ -107,14 +108,16 @@ static void run_cuda(void *buffers[], void *cl_arg) {
     run(buffers, cl_arg, true);
 }
 
-static const struct sgrad_call *call_of(const struct starpu_task *task) { return ((const struct argument *)task->cl_arg)->call; }
+static const struct sgrad_bound_kernel *call_of(const struct starpu_task *task) {
+    return ((const struct argument *)task->cl_arg)->call;
+}
 
-/* Tells apart, in StarPU's history of measured times, calls of one kernel on the same sizes with other attributes. */
+/* The key in StarPU's history of measured times. It distinguishes calls of a kernel with equal sizes and different attributes. */
 static uint32_t footprint(struct starpu_task *task) {
     return call_of(task)->hash;
 }
 
-/* ---- codelets, one per kernel, made on first use and kept ---- */
+/* ---- codelets: one per kernel, created on first use, never freed ---- */
 
 struct codelet {
     const struct sgrad_kernel *kernel;
@@ -131,7 +134,7 @@ static struct starpu_codelet *codelet_of(const struct sgrad_kernel *kernel) {
     struct codelet *c = codelets[bucket];
     while (c && c->kernel != kernel) c = c->next;
     if (!c) {
-        c = sgrad_alloc(1, sizeof *c);
+        c = sgrad_xcalloc(1, sizeof *c);
         c->kernel = kernel;
         c->model.type = STARPU_HISTORY_BASED;
         c->model.footprint = footprint;
@@ -169,7 +172,7 @@ void sgrad__kernels_each(void (*see)(const char *model, const struct sgrad_kerne
 
 /* ---- calls ---- */
 
-struct sgrad_args sgrad_call_args(const struct sgrad_call *call) {
+struct sgrad_args sgrad_bound_kernel_args(const struct sgrad_bound_kernel *call) {
     return (struct sgrad_args){ .view = call->view, .attrs = call->attrs, .batch = call->batch, .accumulate = call->accumulate,
                                 .packing = call->packing, .deterministic = call->deterministic, .tf32 = call->tf32 };
 }
@@ -188,8 +191,8 @@ double sgrad_kernel_bytes(const struct sgrad_kernel *kernel, const struct sgrad_
     return bytes;
 }
 
-void sgrad_call_prepare(struct sgrad_call *call) {
-    struct sgrad_args args = sgrad_call_args(call);
+void sgrad_bound_kernel_prepare(struct sgrad_bound_kernel *call) {
+    struct sgrad_args args = sgrad_bound_kernel_args(call);
     call->workspace = call->kernel->workspace ? call->kernel->workspace(&args) : 0;
     call->gpu_workspace = call->kernel->gpu_workspace ? call->kernel->gpu_workspace(&args) : call->workspace;
     call->flops = sgrad_kernel_flops(call->kernel, &args);
@@ -207,24 +210,24 @@ void sgrad_call_prepare(struct sgrad_call *call) {
     call->recordings = call->recorded && !SGRAD_SIMULATED ? sgrad__recordings_create() : NULL;
 }
 
-void sgrad_call_forget(struct sgrad_call *call) {
+void sgrad_bound_kernel_release(struct sgrad_bound_kernel *call) {
     sgrad__recordings_destroy(call->recordings);
     free(call->tally);
     call->recordings = NULL;
     call->tally = NULL;
 }
 
-double sgrad_call_expected(const struct sgrad_call *call, int worker) {
+double sgrad_bound_kernel_expected(const struct sgrad_bound_kernel *call, int worker) {
     struct starpu_perfmodel_arch *arch = starpu_worker_get_perf_archtype(worker, 0);
     return 1e-6 * starpu_perfmodel_history_based_expected_perf(call->codelet->model, arch, call->hash);
 }
 
 /* ---- tasks ---- */
 
-/* StarPU asks a task for a bit for each worker, which outlives it. */
+/* Restricts TASK to GPU, counted from 1. StarPU requires a bitmap of workers, which must outlive the task. */
 static void keep_on_gpu(struct starpu_task *task, int gpu) {
     enum { BITS = 32, WORDS = (SGRAD_MAX_WORKERS + BITS - 1) / BITS };
-    static uint32_t only[SGRAD_MAX_WORKERS][WORDS];     /* bit w of only[w], once it is asked for: always the same one */
+    static uint32_t only[SGRAD_MAX_WORKERS][WORDS];     /* only[w]: bit w, set on first use, then constant */
     const int worker = starpu_worker_get_by_type(STARPU_CUDA_WORKER, gpu - 1);
     if (worker < 0) return;
     __atomic_store_n(&only[worker][worker / BITS], 1u << worker % BITS, __ATOMIC_RELAXED);
@@ -235,8 +238,8 @@ static void keep_on_gpu(struct starpu_task *task, int gpu) {
 
 int sgrad_task_submit(const struct sgrad_submission *submission) {
     static const enum starpu_data_access_mode modes[] = { [SGRAD_R] = STARPU_R, [SGRAD_W] = STARPU_W, [SGRAD_RW] = STARPU_RW };
-    const struct sgrad_call *call = submission->call;
-    struct argument *argument = sgrad_alloc(1, sizeof *argument);
+    const struct sgrad_bound_kernel *call = submission->call;
+    struct argument *argument = sgrad_xcalloc(1, sizeof *argument);
     struct starpu_task *task = starpu_task_create();
     int buffer = 0;
 
@@ -247,8 +250,8 @@ int sgrad_task_submit(const struct sgrad_submission *submission) {
     argument->gate = submission->gate;
     argument->stays = submission->stays;
     if (call->operands > SGRAD_FEW_OPERANDS) {
-        task->dyn_handles = sgrad_alloc((size_t)call->operands + 1, sizeof *task->dyn_handles);     /* StarPU frees them */
-        task->dyn_modes = sgrad_alloc((size_t)call->operands + 1, sizeof *task->dyn_modes);
+        task->dyn_handles = sgrad_xcalloc((size_t)call->operands + 1, sizeof *task->dyn_handles);   /* StarPU frees them */
+        task->dyn_modes = sgrad_xcalloc((size_t)call->operands + 1, sizeof *task->dyn_modes);
     }
     starpu_data_handle_t *handle = task->dyn_handles ? task->dyn_handles : task->handles;
     enum starpu_data_access_mode *mode = task->dyn_modes ? task->dyn_modes : task->modes;
@@ -273,8 +276,8 @@ int sgrad_task_submit(const struct sgrad_submission *submission) {
     task->priority = submission->priority;
     task->name = submission->name;
     task->flops = call->flops;
-    /* A GPU's bits are not a CPU's, so where bits matter the placement may not decide; simulated CPUs are there for what no GPU
-     * does. */
+    /* The results of a GPU and a CPU differ in their last bits, so the scheduler must not choose if results must be reproducible.
+     * Simulated CPUs only run tasks that have no GPU version. */
     if ((call->deterministic || SGRAD_SIMULATED) && call->kernel->cuda && starpu_cuda_worker_get_count() > 0)
         task->where = STARPU_CUDA;
     if (submission->workers == SGRAD_CPU_WORKERS) task->where = STARPU_CPU;
@@ -286,8 +289,8 @@ int sgrad_task_submit(const struct sgrad_submission *submission) {
     if (error) {
         task->destroy = 0;
         starpu_task_destroy(task);
-        return sgrad_fail(SGRAD_EDEVICE, "%s: no worker can run this task",
-                          submission->name ? submission->name : call->kernel->name);
+        return sgrad_log_error(SGRAD_EDEVICE, "%s: no worker can run this task",
+                               submission->name ? submission->name : call->kernel->name);
     }
     return 0;
 }
@@ -302,15 +305,15 @@ int sgrad_wait_all(void) {
     return sgrad__failure_take();
 }
 
-int sgrad_task_submit_simple(const struct sgrad_kernel *kernel, struct sgrad_tensor *const *operand,
-                             const enum sgrad_access *access, int operands) {
-    struct sgrad_call call = { .kernel = kernel, .operands = operands };
+int sgrad_task_run(const struct sgrad_kernel *kernel, struct sgrad_tensor *const *operand,
+                   const enum sgrad_access *access, int operands) {
+    struct sgrad_bound_kernel call = { .kernel = kernel, .operands = operands };
     struct sgrad_tensor *workspace = NULL;
     for (int i = 0; i < operands; i++) {
         call.view[i] = operand[i]->view;
         call.access[i] = access[i];
     }
-    sgrad_call_prepare(&call);
+    sgrad_bound_kernel_prepare(&call);
     SGRAD_TRY(sgrad_workspace_create(call.workspace, call.gpu_workspace, &workspace));
     int error = sgrad_task_submit(&(struct sgrad_submission){ .call = &call, .operand = operand, .workspace = workspace });
     if (!error) error = sgrad_wait_all();

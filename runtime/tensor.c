@@ -1,4 +1,4 @@
-/* tensor.c: shapes, and named memory that StarPU moves. */
+/* tensor.c: shapes, and tensors: named memory that StarPU transfers between devices. */
 #include "config.h"
 #include "runtime/internal.h"
 #include "runtime/runtime.h"
@@ -56,7 +56,7 @@ size_t sgrad_view_bytes(const struct sgrad_view *view) {
     return (size_t)sgrad_shape_count(&view->shape) * sgrad_dtype_size(view->dtype);
 }
 
-/* Counted, so that StarPU's limits of memory and its traces know of it. */
+/* Flags of host buffers. STARPU_MALLOC_COUNT includes them in StarPU's memory limits and traces. */
 enum { HOME = STARPU_MALLOC_PINNED | STARPU_MALLOC_COUNT };
 
 static _Atomic size_t most;
@@ -67,16 +67,16 @@ void sgrad__tensors_look(void) {
     while (now > before && !atomic_compare_exchange_weak(&most, &before, now)) {}
 }
 
-size_t sgrad_tensors_most(void) { return most; }
+size_t sgrad_tensors_peak_bytes(void) { return most; }
 
-/* What is written to a simulated tensor is lost, and what is read is 0. */
+/* Values written to a simulated tensor are lost, and values read are 0. */
 static void copy(void *to, const void *from, size_t bytes) {
     if (!SGRAD_SIMULATED) memcpy(to, from, bytes);
 }
 
 int sgrad_tensor_create(const char *name, enum sgrad_dtype dtype, struct sgrad_shape shape, enum sgrad_lifetime lifetime,
                         struct sgrad_tensor **tensor) {
-    struct sgrad_tensor *t = sgrad_alloc(1, sizeof *t);
+    struct sgrad_tensor *t = sgrad_xcalloc(1, sizeof *t);
     t->name = sgrad_format("%s", name);
     t->view = (struct sgrad_view){ dtype, shape };
     t->lifetime = lifetime;
@@ -84,7 +84,7 @@ int sgrad_tensor_create(const char *name, enum sgrad_dtype dtype, struct sgrad_s
     assert(bytes > 0);
     if (lifetime == SGRAD_PERSISTENT) {
         if (starpu_malloc_flags(&t->home, bytes, HOME) != 0) {
-            int error = sgrad_fail(SGRAD_ENOMEM, "%s: no memory for %zu bytes", name, bytes);
+            int error = sgrad_log_error(SGRAD_ENOMEM, "%s: no memory for %zu bytes", name, bytes);
             free(t->name);
             free(t);
             return error;
@@ -111,7 +111,7 @@ void sgrad_tensor_destroy(struct sgrad_tensor *t) {
     free(t);
 }
 
-/* A callback may run on a worker of a device, whose "local" memory is the device's: main memory is named wherever it is meant. */
+/* Specifies main memory explicitly, because a callback may run on a device's worker, whose "local" memory is on the device. */
 static int acquire(struct sgrad_tensor *t, enum starpu_data_access_mode mode) {
     return starpu_data_acquire_on_node(t->handle, STARPU_MAIN_RAM, mode);
 }
@@ -128,27 +128,27 @@ void *sgrad__tensor_memory(const struct sgrad_tensor *t, int node) {
 void sgrad__tensor_release(struct sgrad_tensor *t, int node) { starpu_data_release_on_node(t->handle, node); }
 
 int sgrad_tensor_read(struct sgrad_tensor *t, void *to) {
-    if (acquire(t, STARPU_R) != 0) return sgrad_fail(SGRAD_EDEVICE, "%s: cannot be read", t->name);
+    if (acquire(t, STARPU_R) != 0) return sgrad_log_error(SGRAD_EDEVICE, "%s: cannot be read", t->name);
     copy(to, sgrad__tensor_memory(t, STARPU_MAIN_RAM), sgrad_view_bytes(&t->view));
     sgrad__tensor_release(t, STARPU_MAIN_RAM);
     return sgrad_task_error();
 }
 
 int sgrad_tensor_write(struct sgrad_tensor *t, const void *from) {
-    if (acquire(t, STARPU_W) != 0) return sgrad_fail(SGRAD_EDEVICE, "%s: cannot be written", t->name);
+    if (acquire(t, STARPU_W) != 0) return sgrad_log_error(SGRAD_EDEVICE, "%s: cannot be written", t->name);
     copy(sgrad__tensor_memory(t, STARPU_MAIN_RAM), from, sgrad_view_bytes(&t->view));
     sgrad__tensor_release(t, STARPU_MAIN_RAM);
     return 0;
 }
 
-void sgrad_tensor_forget(struct sgrad_tensor *t) {
+void sgrad_tensor_invalidate(struct sgrad_tensor *t) {
     starpu_data_invalidate_submit(t->handle);
 }
 
 int sgrad_tensor_copy(struct sgrad_tensor *from, struct sgrad_tensor *to) {
     assert(sgrad_view_bytes(&from->view) == sgrad_view_bytes(&to->view));
     if (starpu_data_cpy(to->handle, from->handle, 1, NULL, NULL) == 0) return 0;
-    return sgrad_fail(SGRAD_EDEVICE, "%s: cannot be copied", from->name);
+    return sgrad_log_error(SGRAD_EDEVICE, "%s: cannot be copied", from->name);
 }
 
 struct fetch {
@@ -166,9 +166,9 @@ static void fetched(void *arg) {
 }
 
 int sgrad_tensor_fetch(struct sgrad_tensor *t, void *to, void (*done)(void *arg), void *arg) {
-    struct fetch *f = sgrad_alloc(1, sizeof *f);
+    struct fetch *f = sgrad_xcalloc(1, sizeof *f);
     *f = (struct fetch){ t, to, arg, done };
     if (sgrad__tensor_acquire(t, STARPU_MAIN_RAM, SGRAD_R, fetched, f) == 0) return 0;
     free(f);
-    return sgrad_fail(SGRAD_EDEVICE, "%s: cannot be read", t->name);
+    return sgrad_log_error(SGRAD_EDEVICE, "%s: cannot be read", t->name);
 }

@@ -1,8 +1,11 @@
-/* terminal.c: is there a terminal, and how wide is it?
+/* terminal.c: determines whether output goes to a terminal, and the width of the terminal.
  *
  *     a rank ──a terminal that mpirun made──> mpirun ──standard output──> a terminal, or a job's log
  *
- * Limits: a rank on another host than mpirun's sees its daemon, which has no terminal; rank 0 is on mpirun's as a rule. */
+ * The output of a rank goes to mpirun, so the standard output of its parent process is checked as well.
+ *
+ * Limits: on a host other than that of mpirun, the parent is a daemon of mpirun, which has no terminal. Rank 0 is usually on the
+ * host of mpirun. */
 #include "config.h"
 #include "runtime/terminal.h"
 
@@ -12,7 +15,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-/* Of the process that started this one. */
+/* Returns true if the standard output of the parent process is a terminal. */
 static bool parent_has_terminal(void) {
     char path[64];
     snprintf(path, sizeof path, "/proc/%ld/fd/%d", (long)getppid(), STDOUT_FILENO);

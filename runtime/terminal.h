@@ -1,14 +1,14 @@
-/* terminal.h: is output, such as a progress bar, shown on a terminal? */
+/* terminal.h: detection of terminals, for output such as progress bars. */
 #ifndef SGRAD_RUNTIME_TERMINAL_H
 #define SGRAD_RUNTIME_TERMINAL_H
 
 #include <stdbool.h>
 
-/* Does output to the descriptor FD appear on a terminal? mpirun gives its ranks pseudo-terminals; its own standard output then
- * decides. */
+/* Returns true if output to the descriptor FD appears on a terminal. In a rank of mpirun, which provides pseudo-terminals, the
+ * standard output of mpirun must be a terminal as well. */
 bool sgrad_terminal(int fd);
 
-/* The width of the terminal FD in columns; 80 if unknown. A line of that width or more wraps, and cannot be redrawn. */
+/* Returns the width of the terminal FD in columns; 80 if unknown. A line of that width or more wraps, and cannot be redrawn. */
 int sgrad_terminal_columns(int fd);
 
 #endif

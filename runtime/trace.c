@@ -1,4 +1,4 @@
-/* trace.c: StarPU's FxT records of what ran where and when, for chosen steps, collected from all ranks and converted. */
+/* trace.c: execution traces of selected steps, recorded by StarPU with FxT, collected from all ranks, and converted. */
 #include "config.h"
 #include "runtime/internal.h"
 #include "runtime/runtime.h"
@@ -13,7 +13,7 @@
 #include <starpu.h>
 
 static char *folder;    /* ends in '/'; NULL: this run is not traced */
-static bool ours;       /* whether it is to stay */
+static bool ours;       /* this rank's folder is the final one; else it is temporary */
 static const struct sgrad_kind *const *kinds;
 
 static char *temporary_folder(void) {
@@ -24,20 +24,21 @@ static char *temporary_folder(void) {
     return NULL;
 }
 
-/* StarPU-MPI aligns the clocks of all ranks when it starts and when it ends, so all are traced or none. Ranks above 0 may be on
- * other hosts: they write to a folder of their own, and deliver. */
+/* StarPU-MPI synchronises the clocks of all ranks when it starts and ends, so either all ranks are traced or none. Ranks above 0
+ * may be on other hosts: each writes to a temporary folder and sends its events to rank 0. */
 int sgrad__trace_prepare(const char *path, const struct sgrad_kind *const *all) {
     kinds = all;
     starpu_fxt_autostart_profiling(0);
     if (!path) return 0;
 #ifndef STARPU_USE_FXT
-    return sgrad_fail(SGRAD_EINVAL, "no traces: StarPU was built without FxT (configure it --with-fxt; ./quickstart does)");
+    return sgrad_log_error(SGRAD_EINVAL, "no traces: StarPU was built without FxT (configure it --with-fxt; ./quickstart does)");
 #endif
     ours = sgrad_launched_rank() == 0;
     char *own = ours || SGRAD_SIMULATED ? sgrad_format("%s", path) : temporary_folder();
     if (!own || (mkdir(own, 0777) != 0 && errno != EEXIST)) {
         free(own);
-        return sgrad_fail(SGRAD_EIO, "%s: cannot be made: %s", ours ? path : "a temporary folder for the trace", strerror(errno));
+        return sgrad_log_error(SGRAD_EIO, "%s: cannot be made: %s", ours ? path : "a temporary folder for the trace",
+                               strerror(errno));
     }
     folder = sgrad_format("%s/", own);
     free(own);
@@ -48,7 +49,7 @@ int sgrad__trace_prepare(const char *path, const struct sgrad_kind *const *all) 
     return 0;
 }
 
-/* StarPU notes how much of a memory node is in use when that changes: nothing is allocated, and noted. */
+/* StarPU records the memory use of a node when it changes. An allocation of 0 bytes makes it record the current value. */
 static void note_memory(void) {
     for (unsigned node = 0; node < starpu_memory_nodes_get_count(); node++)
         starpu_memory_allocate(node, 0, STARPU_MEMORY_OVERFLOW);
@@ -88,10 +89,10 @@ static void keep_events(const char *data, size_t bytes, int rank) {
     free(path);
 }
 
-/* The events of every rank come to rank 0's folder. */
+/* Transfers the events of every rank to the folder of rank 0. */
 void sgrad__trace_collect(const struct sgrad_context *context) {
     struct sgrad_map map = { 0 };
-    if (!folder || context->ranks == 1 || SGRAD_SIMULATED) return;     /* simulated ranks have one folder */
+    if (!folder || context->ranks == 1 || SGRAD_SIMULATED) return;     /* simulated ranks use the same folder */
     char *path = events_of(context->rank);
     if (!ours) sgrad_map_open(path, SIZE_MAX, &map);
     for (int r = 1; r < context->ranks; r++) {
@@ -112,7 +113,7 @@ static void note_kernel(const char *model, const struct sgrad_kernel *kernel, vo
     if (kernel->kind) json_object_set_new(kernels, model, json_string(kernel->kind->name));
 }
 
-/* StarPU's files name a task's kernel; of which kind that is they do not say. */
+/* Writes kernels.json, which maps kernels to kinds: the files of StarPU contain the kernel of a task, but not its kind. */
 static void write_kinds(void) {
     char *path = sgrad_format("%skernels.json", folder);
     json_t *kernels = json_object(), *list = json_array();
@@ -121,13 +122,13 @@ static void write_kinds(void) {
         json_array_append_new(list, json_pack("{s:s, s:o}", "name", (*k)->name, "color", json_sprintf("#%06x", (*k)->color)));
     json_t *both = json_pack("{s:o, s:o}", "kinds", list, "kernels", kernels);
     if (json_dump_file(both, path, JSON_INDENT(1) | JSON_SORT_KEYS))
-        sgrad_warn("%s: cannot be written: %s", path, strerror(errno));
+        sgrad_log_warning("%s: cannot be written: %s", path, strerror(errno));
     json_decref(both);
     free(path);
 }
 
-/* StarPU's tool ends the process, or crashes, where events are not what it expects (a full disk has cut them short), and says
- * things of its own: it gets a process of its own. */
+/* Runs StarPU's tool in a separate process, without its messages, because it exits or crashes if events are not as it expects,
+ * for example if a full disk has truncated them. */
 static bool generate(struct starpu_fxt_options *options) {
     int status = 0;
     const pid_t tool = fork();
@@ -138,11 +139,11 @@ static bool generate(struct starpu_fxt_options *options) {
     }
     while (tool > 0 && waitpid(tool, &status, 0) < 0 && errno == EINTR) continue;
     if (tool > 0 && status == 0) return true;
-    sgrad_warn("%s: no trace: StarPU's tool cannot read the events that the ranks left; is a disk full?", folder);
+    sgrad_log_warning("%s: no trace: StarPU's tool cannot read the events that the ranks left; is a disk full?", folder);
     return false;
 }
 
-/* events_0, events_1, … of this folder become paje.trace, tasks.rec and the like beside them. */
+/* Converts events_0, events_1, … to paje.trace, tasks.rec and other files in the same folder. */
 static bool convert(int ranks) {
     struct starpu_fxt_options options;
     starpu_fxt_options_init(&options);
@@ -150,12 +151,12 @@ static bool convert(int ranks) {
     options.use_task_color = 1;
     options.dir = folder;
     if (ranks > STARPU_FXT_MAX_FILES)
-        sgrad_warn("%s: StarPU's tool reads the events of %d ranks: those of %d others are not in the trace", folder,
-                   STARPU_FXT_MAX_FILES, ranks - STARPU_FXT_MAX_FILES);
+        sgrad_log_warning("%s: StarPU's tool reads the events of %d ranks: those of %d others are not in the trace", folder,
+                          STARPU_FXT_MAX_FILES, ranks - STARPU_FXT_MAX_FILES);
     for (int r = 0; r < ranks && r < STARPU_FXT_MAX_FILES; r++) {
         char *path = events_of(r);
         if (access(path, R_OK) == 0) options.filenames[options.ninputfiles++] = path;
-        else sgrad_warn("%s: rank %d left no trace", folder, r), free(path);
+        else sgrad_log_warning("%s: rank %d left no trace", folder, r), free(path);
     }
     const bool converted = options.ninputfiles && generate(&options);
     if (converted) sgrad__paje_mend(folder, ranks);
@@ -165,7 +166,8 @@ static bool convert(int ranks) {
     return converted;
 }
 
-/* kernels.json is the last. Simulated ranks do not know whether the others have written theirs: whoever began them converts. */
+/* Writes kernels.json last. Simulated ranks do not convert, because they do not know whether the others have written their
+ * events; the process that started them calls sgrad_trace_convert. */
 void sgrad__trace_convert(const struct sgrad_context *context) {
     if (!folder) return;
     if (ours && (SGRAD_SIMULATED || convert(context->ranks))) write_kinds();
@@ -178,5 +180,5 @@ int sgrad_trace_convert(const char *path, int ranks) {
     const bool converted = convert(ranks);
     free(folder);
     folder = NULL;
-    return converted ? 0 : sgrad_fail(SGRAD_EDEVICE, "%s: no trace came of the simulation", path);
+    return converted ? 0 : sgrad_log_error(SGRAD_EDEVICE, "%s: no trace came of the simulation", path);
 }

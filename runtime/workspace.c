@@ -1,5 +1,5 @@
-/* workspace.c: room that a task has while it runs, of one size on CPUs and of another on GPUs: what cuDNN takes is hundreds of
- * megabytes, which every core would hold, pinned, for nothing. To StarPU it is a variable whose size depends on the node. */
+/* workspace.c: scratch buffers of tasks, with different sizes on CPUs and GPUs: cuDNN needs hundreds of megabytes, which every
+ * CPU worker would otherwise allocate, pinned, without use. For StarPU, a workspace is a variable with a size per node. */
 #include "config.h"
 #include "runtime/internal.h"
 #include "runtime/runtime.h"
@@ -9,7 +9,7 @@
 #include <starpu.h>
 
 struct room {
-    struct starpu_variable_interface is;    /* its size: the larger of the two */
+    struct starpu_variable_interface is;    /* its size: the larger one of the two below */
     size_t of_cpus, of_gpus;
 };
 
@@ -50,7 +50,7 @@ static void make_ops(void) {
     ops.free_data_on_node = release;
     ops.compare = is_like;
     ops.interface_size = sizeof(struct room);
-    ops.interfaceid = starpu_data_interface_get_next_id();      /* its memory is never a variable's again, whatever its size */
+    ops.interfaceid = starpu_data_interface_get_next_id();      /* so its memory is never reused for a variable of equal size */
 }
 
 int sgrad_workspace_create(size_t of_cpus, size_t of_gpus, struct sgrad_tensor **tensor) {
@@ -59,7 +59,7 @@ int sgrad_workspace_create(size_t of_cpus, size_t of_gpus, struct sgrad_tensor *
     if (!room.is.elemsize) return 0;
     pthread_once(&once, make_ops);
     room.is.id = ops.interfaceid;
-    struct sgrad_tensor *t = sgrad_alloc(1, sizeof *t);
+    struct sgrad_tensor *t = sgrad_xcalloc(1, sizeof *t);
     t->name = sgrad_format("workspace");
     t->view = (struct sgrad_view){ SGRAD_U8, { 1, { (int64_t)room.is.elemsize } } };
     t->lifetime = SGRAD_SCRATCH;

@@ -189,9 +189,9 @@ static inline int asserts_run_those(const char *group, const char *program, cons
     }
     asserts_now = -1;
     if (__sanitizer_set_death_callback) __sanitizer_set_death_callback(asserts_dies);
-    sgrad_listen(asserts_hear);
+    sgrad_log_set_callback(asserts_hear);
     const int failed = _cmocka_run_group_tests(group, run, (size_t)chosen, setup, teardown);
-    sgrad_listen(NULL);
+    sgrad_log_set_callback(NULL);
     for (int i = 0; i < chosen && failed; i++)
         if (!asserts_passed[i]) asserts_repeat(program, asserts_test[i]->name);
     return failed;

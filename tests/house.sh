@@ -5,35 +5,87 @@ shopt -s globstar nullglob
 cd "${srcdir:-$(dirname "$0")/..}" || exit 99
 sources=({runtime,codelets,volumes,datasets,duplicates,graphs,planner,report,cli,examples}/**/*.{c,h,cu,def})
 
-# An #include names the folder, and leads to a room below its own, or stays there. What is for users, all of graphs/ or every
-# operation, is included by nobody inside.
-includes() {
-	awk '
-	function room(file,  part) {
-		if (file ~ /^(graphs\/graphs|codelets\/operations)\.h$/) return "all"
-		split(file, part, "/")
-		return part[1] == "graphs" ? part[1] "/" part[2] : part[1]
+# Each module and the modules that it may use. A module is a folder, or, in codelets/ and graphs/, a folder below that.
+# "public" is what programs outside include: all of graphs/, or every operation. No file of the library includes it.
+modules='
+runtime          :
+codelets         : runtime
+codelets/cuda    : runtime codelets
+codelets/cpu     : runtime codelets
+codelets/ops     : runtime codelets codelets/cpu codelets/cuda
+codelets/optimizers : runtime codelets codelets/cpu codelets/cuda
+codelets/kfac    : runtime codelets codelets/cpu codelets/cuda codelets/optimizers
+kernels          : runtime codelets codelets/ops codelets/optimizers codelets/kfac
+volumes          : runtime
+report           : runtime
+datasets         : runtime volumes
+duplicates       : datasets volumes kernels
+graphs/networks  : kernels
+graphs/compiler  : kernels graphs/networks datasets volumes
+graphs/api       : graphs/compiler
+graphs/rundir    : graphs/api
+graphs/engine    : graphs/rundir
+graphs/costs     : graphs/engine
+graphs/train     : graphs/costs
+graphs/bench     : graphs/train
+graphs/inference : graphs/train
+graphs/search    : graphs/train
+graphs/segment   : graphs/train
+graphs/json      : graphs/train graphs/inference
+public           : graphs/bench graphs/json graphs/search graphs/segment
+planner          : graphs/bench graphs/json
+cli              : planner duplicates report graphs/inference graphs/search graphs/segment
+examples         : public planner duplicates
+'
+
+# The awk function room() and the array below[]: of each module the ones that it may use, directly or by way of others.
+rooms='
+	function room(file,  part, n) {
+		if (file ~ /^(graphs\/graphs|codelets\/operations)(\.h)?$/) return "public"
+		n = split(file, part, "/")
+		return n > 2 && part[1] ~ /^(graphs|codelets)$/ ? part[1] "/" part[2] : part[1]
 	}
+	function above(a, b) { return index(below[a], " " b " ") }
 	BEGIN {
-		below["runtime"] = " "
-		below["codelets"] = below["volumes"] = below["report"] = " runtime "
-		below["datasets"] = " runtime volumes "
-		below["duplicates"] = below["codelets"] "codelets datasets "
-		below["graphs/networks"] = below["codelets"] "codelets "
-		below["graphs/programs"] = below["graphs/networks"] "volumes datasets graphs/networks "
-		below["graphs/runs"] = below["graphs/programs"] "graphs/programs "
-		below["all"] = below["graphs/runs"] "graphs/runs "
-		below["planner"] = below["all"]
-		below["cli"] = below["all"] "duplicates planner report "
-		below["examples"] = below["all"] "all duplicates planner "
-	}
+		lines = split(modules, line, "\n")
+		for (l = 1; l <= lines; l++) {
+			words = split(line[l], word, " ")
+			if (words < 2) continue
+			below[word[1]] = " "
+			for (w = 3; w <= words; w++) {
+				below[word[1]] = below[word[1]] word[w] " "
+				below[word[1]] = below[word[1]] substr(below[word[w]], 2)
+			}
+		}
+	}'
+
+# An #include names the folder, and leads to a module below its own, or stays there. The header of an operation that is made from
+# codelets.def belongs to codelets.
+includes() {
+	awk -v modules="$modules" "$rooms"'
 	/^[ \t]*#[ \t]*include[ \t]*"/ {
 		split($0, quoted, "\""); file = quoted[2]
 		here = room(FILENAME); there = room(file)
+		if (there == "codelets/ops" && (getline text <file) < 0) there = "codelets"
 		if (file == "config.h" || here == there || FILENAME == "codelets/list.c") next
-		if (!(there in below)) print FILENAME ":" FNR ": \"" file "\" names no folder of the house"
-		else if (!index(below[here], " " there " ")) print FILENAME ":" FNR ": " here " does not lie above " there ": no \"" file "\" here"
+		if (!(there in below)) print FILENAME ":" FNR ": \"" file "\" names no module"
+		else if (!above(here, there)) print FILENAME ":" FNR ": " here " may not use " there ": no \"" file "\" here"
 	}' "${sources[@]}"
+}
+
+# A symbol that an object uses is defined in its own module or in one below, in this build.
+floors() {
+	awk -v modules="$modules" "$rooms"'
+	$3 ~ /^[TDBRCVW]$/ { defines[$2] = $1 }
+	$3 == "U" { user[++uses] = $1; used[uses] = $2 }
+	END {
+		for (i = 1; i <= uses; i++) {
+			if (!(used[i] in defines)) continue
+			here = room(user[i]); there = room(defines[used[i]])
+			if (here != there && user[i] != "codelets/list" && !above(here, there))
+				print user[i] ": uses " used[i] " of " defines[used[i]] ": " here " may not use " there
+		}
+	}' <<<"$table"
 }
 
 # Of the build in folder $1: the symbols that each file's object defines and uses, as file, symbol, type.
@@ -75,10 +127,27 @@ lines() {
 	LC_ALL=C.UTF-8 grep -nE "^.{$((width + 1)),}" "${sources[@]}" tests/**/*.{c,h,cc} | sed -E "s/^([^:]*:[0-9]*):.*/\1: more than $width characters/"
 }
 
+# The include guard of a header is its path.
+guards() {
+	local file guard
+	for file in {runtime,codelets,volumes,datasets,duplicates,graphs,planner,report,cli}/**/*.h; do
+		guard=$(sed -n 's/^#ifndef \(.*_H\)$/\1/p' "$file" | head -n 1)
+		file=${file//[\/.]/_}
+		[ -z "$guard" ] || [ "$guard" = "SGRAD_${file^^}" ] || echo "${file}: its include guard is $guard, not SGRAD_${file^^}"
+	done
+}
+
+# Installed headers have no reserved names: in C++ a double underscore is.
+reserved() {
+	local headers
+	mapfile -t headers < <(awk '/^[a-z]*_HEADERS =/ { on = 1 } on { print } on && !/\\$/ { on = 0 }' Makefile.am | grep -oE '[a-z_/]+[.]h\b')
+	grep -nE '\b(sgrad|SGRAD)_?[A-Za-z0-9_]*__' "${headers[@]}" | sed 's/$/   <- a reserved name in an installed header/'
+}
+
 # What a lower room does not know, in code or comment.
 words() {
 	grep -niE 'layer|gradient|epoch' runtime/**/*.* | sed 's/$/   <- runtime\/ says neither layer nor gradient nor epoch/'
-	grep -nE 'starpu_|MPI_|sgrad_(wait_all|task_submit)|cuda[A-Za-z]*Synchronize' {codelets,volumes,datasets}/*.{c,h,cu} |
+	grep -nE 'starpu_|MPI_|sgrad_(wait_all|task_submit)|cuda[A-Za-z]*Synchronize' {codelets,volumes,datasets}/**/*.{c,h,cu} |
 		sed 's/$/   <- kernels and readers never wait, submit or send/'
 }
 
@@ -131,22 +200,25 @@ findings=$(
 	includes
 	for build in "${builddir:-build}" "${builddir:-build}/simulate"; do
 		table=$(symbols "$build")
+		floors
 		circles
 		namesakes
 	done
 	lines
+	guards
+	reserved
 	words
 	plans
 	records runtime/collectives runtime/collectives.def sgrad_collective
-	records codelets codelets/codelets.def sgrad_op
+	records codelets/ops codelets/codelets.def sgrad_op
 	records datasets datasets/datasets.def sgrad_reader
 	records datasets/augmentations datasets/augmentations.def sgrad_augmentation
 	records datasets/images datasets/images.def sgrad__image_format
 	records duplicates/hashes duplicates/hashes.def sgrad_hash_kind
 	records graphs/networks/layers graphs/networks/layers.def sgrad_composite
 	records graphs/networks/models graphs/networks/models.def sgrad_model
-	records graphs/programs/optimizers graphs/programs/optimizers.def sgrad_optimizer
-	records graphs/programs/strategies graphs/programs/strategies.def sgrad_strategy
+	records graphs/compiler/optimizers graphs/compiler/optimizers.def sgrad_optimizer
+	records graphs/compiler/strategies graphs/compiler/strategies.def sgrad_strategy
 	records cli cli/cli.def sgrad__command
 	makefile
 	names

@@ -73,7 +73,7 @@ static const struct sgrad_kernel kernel = { .name = "half", .cpu = [](const stru
                                            } };
 
 static int task() {
-    const struct sgrad_context_options options = { .cudas = -1 };
+    const struct sgrad_context_options options = { .gpus = -1 };
     struct sgrad_context *context;
     struct sgrad_tensor *x;
     const enum sgrad_access access = SGRAD_RW;
@@ -81,7 +81,7 @@ static int task() {
     SGRAD_TRY(sgrad_context_open(&options, &context));
     SGRAD_TRY(sgrad_tensor_create("x", SGRAD_F32, sgrad_shape(1, 1), SGRAD_PERSISTENT, &x));
     SGRAD_TRY(sgrad_tensor_write(x, &value));
-    SGRAD_TRY(sgrad_task_submit_simple(&kernel, &x, &access, 1));
+    SGRAD_TRY(sgrad_task_run(&kernel, &x, &access, 1));
     SGRAD_TRY(sgrad_tensor_read(x, &value));
     sgrad_tensor_destroy(x);
     sgrad_context_close(context);

@@ -89,9 +89,15 @@ grep -q '^runs/gelunet-.*: test accuracy' log || wrong 'an operation outside the
 does there/bin/stargrad list models
 
 # Plug-ins: one of each kind. What they call is the command's own, which therefore has all that the library has.
-public() { nm -D --defined-only "$1" | awk '$3 ~ /^sgrad_[^_]/ { print $3 }' | sort; }
+public() { nm -D --defined-only "$1" | awk '$3 ~ /^sgrad_[^_]/ { print $3 }' | LC_ALL=C sort; }
 [ -z "$(comm -13 <(public there/bin/stargrad) <(public there/lib/libstargrad.so))" ] ||
 	wrong "the command lacks: $(comm -13 <(public there/bin/stargrad) <(public there/lib/libstargrad.so) | xargs)"
+# The library exports the symbols that its public headers declare, and no others. (CUDA's are declared by handles.h in any build; a
+# plug-in has sgrad_plugin.)
+others=$(comm -23 <(public there/lib/libstargrad.so) "$builddir/libstargrad.sym" | xargs)
+[ -z "$others" ] || wrong "the library exports what no public header declares: $others"
+lacking=$(comm -13 <(public there/lib/libstargrad.so) "$builddir/libstargrad.sym" | grep -vE '^sgrad_(plugin|cublas|cuda_[a-z]*|cudnn)$' | xargs)
+[ -z "$lacking" ] || wrong "the library lacks what a public header declares: $lacking"
 plug_in() { # FILE NAME OPTION…
 	does "${cc[@]}" -std=gnu11 -shared -fPIC "$1" -o "lib$2.so" "${compile[@]}" "${@:3}"
 }

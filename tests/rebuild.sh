@@ -9,7 +9,7 @@ cd "${builddir:-$srcdir/build}" || exit 99
 # Those that the Makefile asks: a file that was renamed may have left an older one.
 mapfile -t notes < <(sed -n 's/^include \(.*\)\$(DEPDIR)\(.*\) # am--include-marker$/\1.deps\2/p' Makefile |
 	grep -vE '^(\./)?(tests|examples)/')
-for note in codelets/*_cuda.lo.d; do
+for note in codelets/*/*_cuda.lo.d; do
 	object=${note%.lo.d}
 	[ ! -e "$srcdir/$object.cu" ] || [ ! -e "$object.lo" ] || notes+=("$note")
 done
@@ -33,7 +33,7 @@ reached() {
 }
 
 failed=0
-for path in "$srcdir"/{codelets,datasets,graphs/networks,graphs/programs,cli}/*.def "$srcdir/runtime/collectives.def"; do
+for path in "$srcdir"/{codelets,datasets,graphs/networks,graphs/compiler,cli}/*.def "$srcdir/runtime/collectives.def"; do
 	list=${path#"$srcdir"/}
 	objects=$(reached "$list")
 	count=$(grep -c . <<<"$objects")

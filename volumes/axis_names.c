@@ -1,10 +1,11 @@
-/* axis_names.c: what a file calls the axes of its array. A volume's are channels, z, y, x, of which the first may be missing:
+/* axis_names.c: checks the names that a file gives to the axes of its array. The axes of a volume are channels, z, y, x; the
+ * first ones may be missing:
  *
  *     dimension_names ["z", "y", "x"]          Zarr, version 3
  *     _ARRAY_DIMENSIONS ["c", "z", "y", "x"]   Zarr, version 2, in .zattrs
  *     axistags, DIMENSION_LABELS               HDF5 (hdf5.c)
  *
- * A time axis may stand in the place of z. Names of another kind, and axes of length 1, state nothing. */
+ * A time axis may replace z. Unknown names, and axes of length 1, are not checked. */
 #include "config.h"
 #include "volumes/formats.h"
 
@@ -12,7 +13,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* The place of an axis from the end: x 0, y 1, z 2, channels 3; -1: its name states none. */
+/* Returns the position of an axis from the end: x 0, y 1, z 2, channels 3; -1: the name is unknown. */
 static int place_of(const char *name) {
     static const struct {
         const char *name;
@@ -33,7 +34,9 @@ int sgrad__axes_check(const char *path, int rank, const int64_t *dim, const char
         fits &= place < 0 || place == rank - 1 - d || dim[d] == 1;
         snprintf(text + used, sizeof text - used, "%s%.30s", d ? ", " : "", name[d] ? name[d] : "?");
     }
-    return fits ? 0 : sgrad_fail(SGRAD_EFORMAT, "%s: its axes are %s; a volume's are ([[c,] z,] y, x): transpose it", path, text);
+    return fits
+               ? 0
+               : sgrad_log_error(SGRAD_EFORMAT, "%s: its axes are %s; a volume's are ([[c,] z,] y, x): transpose it", path, text);
 }
 
 int sgrad__axes_check_json(const char *path, int rank, const int64_t *dim, const json_t *names) {

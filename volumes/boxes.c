@@ -1,4 +1,4 @@
-/* boxes.c: what all formats share: types of voxels, boxes, walking over chunks. */
+/* boxes.c: functions that all formats use: types of voxels, boxes, iteration over chunks, checks of shapes, temporary files. */
 #include "config.h"
 #include "volumes/formats.h"
 
@@ -115,22 +115,23 @@ int sgrad__volume_shape(struct sgrad_volume *v, int rank, const int64_t *dim, co
     size_t bytes = voxels[v->voxel].size;
     double count = (double)bytes;
     if (rank < 2 || rank > SGRAD_VOLUME_RANK)
-        return sgrad_fail(SGRAD_EFORMAT, "%s: has %d dimensions; volumes have 2 to %d: ([[C,]Z,]Y,X)", v->path, rank,
-                          SGRAD_VOLUME_RANK);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: has %d dimensions; volumes have 2 to %d: ([[C,]Z,]Y,X)", v->path, rank,
+                               SGRAD_VOLUME_RANK);
     v->rank = rank;
     for (int d = 0; d < SGRAD_VOLUME_RANK; d++) {
         const int own = d - (SGRAD_VOLUME_RANK - rank);
         v->dim[d] = own < 0 ? 1 : dim[own];
         v->chunk[d] = own < 0 ? 1 : chunk[own];
         if (v->dim[d] < 1 || v->chunk[d] < 1)
-            return sgrad_fail(SGRAD_EFORMAT, "%s: dimension %d is %lld, in chunks of %lld: takes 1 and more", v->path, own,
-                              (long long)v->dim[d], (long long)v->chunk[d]);
+            return sgrad_log_error(SGRAD_EFORMAT, "%s: dimension %d is %lld, in chunks of %lld: takes 1 and more", v->path, own,
+                                   (long long)v->dim[d], (long long)v->chunk[d]);
         if ((uint64_t)v->chunk[d] > SGRAD__CHUNK_LIMIT / bytes)
-            return sgrad_fail(SGRAD_EFORMAT, "%s: chunks of more than %zu MB are not read", v->path, SGRAD__CHUNK_LIMIT >> 20);
+            return sgrad_log_error(SGRAD_EFORMAT, "%s: chunks of more than %zu MB are not read", v->path,
+                                   SGRAD__CHUNK_LIMIT >> 20);
         bytes *= (size_t)v->chunk[d];
         count *= (double)v->dim[d];
     }
-    return count < 0x1p62 ? 0 : sgrad_fail(SGRAD_EFORMAT, "%s: has %g bytes: more than can be counted", v->path, count);
+    return count < 0x1p62 ? 0 : sgrad_log_error(SGRAD_EFORMAT, "%s: has %g bytes: more than can be counted", v->path, count);
 }
 
 /* ---- files ------------------------------------------------------------------------------------------------------- */
@@ -142,7 +143,7 @@ int sgrad__part_place(const char *part, const char *path) {
     int failed = file < 0 || fsync(file) ? errno : 0;
     if (file >= 0) close(file);
     if (!failed && !link(part, path)) return unlink(part), 0;
-    if (!failed && (errno == EEXIST || rename(part, path))) failed = errno;     /* there are disks without links */
-    if (failed == EEXIST) return sgrad_fail(SGRAD_EIO, "%s: is there already: another process was faster", path);
-    return failed ? sgrad_fail(SGRAD_EIO, "%s: cannot be written: %s", path, strerror(failed)) : 0;
+    if (!failed && (errno == EEXIST || rename(part, path))) failed = errno;     /* some file systems have no links */
+    if (failed == EEXIST) return sgrad_log_error(SGRAD_EIO, "%s: is there already: another process was faster", path);
+    return failed ? sgrad_log_error(SGRAD_EIO, "%s: cannot be written: %s", path, strerror(failed)) : 0;
 }

@@ -1,4 +1,4 @@
-/* codec.c: the compressors of chunks: zlib and gzip, Zstandard, Blosc. */
+/* codec.c: compression of chunks: zlib and gzip, Zstandard, Blosc. */
 #include "config.h"
 #include "volumes/formats.h"
 
@@ -18,7 +18,7 @@ bool sgrad__codec_find(const char *name, enum sgrad__codec *codec) {
     return false;
 }
 
-/* Both of zlib's headers are taken. Returns bytes, or SIZE_MAX. */
+/* Accepts the headers of zlib and of gzip. Returns the number of bytes; SIZE_MAX: the data are damaged. */
 static size_t inflate_all(const void *data, size_t size, void *to, size_t wanted) {
     z_stream z = { .next_in = (Bytef *)data, .avail_in = (uInt)size, .next_out = to, .avail_out = (uInt)wanted };
     if (inflateInit2(&z, MAX_WBITS + 32)) return SIZE_MAX;
@@ -43,7 +43,7 @@ int sgrad__codec_expand(enum sgrad__codec codec, const char *name, const void *d
     else if (codec == SGRAD__ZSTD) got = ZSTD_decompress(to, wanted, data, size);
     else if (codec == SGRAD__BLOSC) got = blosc_all(data, size, to, wanted);
     if (got == wanted) return 0;
-    return sgrad_fail(SGRAD_EFORMAT, "%s: its %zu bytes are no %s chunk of %zu: damaged", name, size, title[codec], wanted);
+    return sgrad_log_error(SGRAD_EFORMAT, "%s: its %zu bytes are no %s chunk of %zu: damaged", name, size, title[codec], wanted);
 }
 
 bool sgrad__codec_whole(enum sgrad__codec codec, const void *data, size_t size, size_t wanted) {
@@ -54,7 +54,7 @@ bool sgrad__codec_whole(enum sgrad__codec codec, const void *data, size_t size, 
 size_t sgrad__codec_pack(const void *data, size_t size, void **packed) {
     const size_t most = ZSTD_compressBound(size) + sizeof(uint32_t);
     ZSTD_CCtx *how = ZSTD_createCCtx();
-    *packed = sgrad_alloc(most, 1);
+    *packed = sgrad_xcalloc(most, 1);
     if (!how) return 0;
     ZSTD_CCtx_setParameter(how, ZSTD_c_compressionLevel, 1);
     ZSTD_CCtx_setParameter(how, ZSTD_c_checksumFlag, 1);

@@ -1,8 +1,8 @@
 /* hdf5.c: a data set of an HDF5 file: FILE.h5:NAME, or the only one in the file.
  *
- * The library's global state makes it one call at a time; compressors are those that it knows itself.
+ * The library has global state, so a lock serialises all calls. Supported compressors are those of the library.
  *
- * Limits: one process writes. */
+ * Limits: only one process may write a file. */
 #include "config.h"
 #include "volumes/formats.h"
 
@@ -19,12 +19,12 @@
 struct hdf5 {
     hid_t file, set;
     char *name;         /* of the data set */
-    char *part;         /* where the file is written; NULL: it is read */
+    char *part;         /* path of the temporary file that is written; NULL: reading */
 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Where the data set's name begins: behind the file's ending and a colon; at the end of NAME, if there is none. NULL: it names no
- * such file. */
+/* Returns the end of the file's name: a colon, which the name of the data set follows, or the end of NAME. NULL: NAME is not the
+ * name of an HDF5 file. */
 static const char *ending_of(const char *name) {
     static const char *const endings[] = { ".h5", ".hdf5", ".hdf" };
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
@@ -36,8 +36,8 @@ static const char *ending_of(const char *name) {
 }
 static bool is_hdf5(const char *name) { return ending_of(name) != NULL; }
 
-/* The library's own reason for what has just failed, the innermost, as one line in TEXT. Where it looked for a plug-in in vain,
- * the reason is what it needed the plug-in for. */
+/* Writes the library's reason for the last failure to TEXT as one line: the innermost error. Errors of a search for a plug-in are
+ * skipped, so that the reason is that for which the plug-in is needed. */
 enum { REASON = 400 };
 static herr_t take(unsigned number, const H5E_error2_t *error, void *text) {
     (void)number;
@@ -52,9 +52,9 @@ static const char *why(char text[REASON]) {
     return text;
 }
 
-/* Of all names in the file those of data sets, and the first that leads nowhere. */
+/* Searches the names in the file for data sets, and for the first link that leads nowhere. */
 struct search {
-    bool links;         /* soft and external links are followed, which may name a data set once more */
+    bool links;         /* follow soft and external links, which may repeat a data set */
     char *found, *list, *broken;
     int count;
     char reason[REASON];
@@ -82,7 +82,7 @@ static herr_t look(hid_t group, const char *name, const H5L_info_t *info, void *
     if (object >= 0) H5Oclose(object);
     return 0;
 }
-/* What there is in FILE; links are followed only where there is nothing else. End it by end_search. */
+/* Searches FILE. Links are followed only if there is nothing else. The caller must call end_search. */
 static void search_in(hid_t file, struct search *search) {
     *search = (struct search){ 0 };
     H5Lvisit(file, H5_INDEX_NAME, H5_ITER_INC, look, search);
@@ -95,37 +95,37 @@ static void end_search(struct search *search) {
     free(search->broken);
 }
 
-/* The data set's name, if it was not given. */
+/* Finds the name of the data set, if it was not specified. SGRAD_EFORMAT: there is none, or more than one. */
 static int find_set(const struct sgrad_volume *v, struct hdf5 *h) {
     struct search search;
     int error = 0;
     if (h->name) return 0;
     search_in(h->file, &search);
     if (search.count > 1)
-        error = sgrad_fail(SGRAD_EFORMAT, "%s: has %d data sets: name one, %s:NAME: %s", v->path, search.count, v->path,
-                           search.list);
+        error = sgrad_log_error(SGRAD_EFORMAT, "%s: has %d data sets: name one, %s:NAME: %s", v->path, search.count, v->path,
+                                search.list);
     else if (!search.count && search.broken)
-        error = sgrad_fail(SGRAD_EFORMAT, "%s: has no data set: its link %s leads nowhere: %s", v->path, search.broken,
-                           search.reason);
-    else if (!search.count) error = sgrad_fail(SGRAD_EFORMAT, "%s: has no data set", v->path);
+        error = sgrad_log_error(SGRAD_EFORMAT, "%s: has no data set: its link %s leads nowhere: %s", v->path, search.broken,
+                                search.reason);
+    else if (!search.count) error = sgrad_log_error(SGRAD_EFORMAT, "%s: has no data set", v->path);
     else h->name = sgrad_format("%s", search.found);
     end_search(&search);
     return error;
 }
 
-/* Why data set NAME was not opened, and what there is in its place. */
+/* Logs why the data set h->name cannot be opened, and which data sets exist. */
 static int no_set(const struct sgrad_volume *v, const struct hdf5 *h) {
     char reason[REASON];
     struct search search;
     why(reason);
     search_in(h->file, &search);
-    int error = sgrad_fail(SGRAD_EFORMAT, "%s: data set %s cannot be opened: %s: it has %s", v->path, h->name, reason,
-                           search.list ? search.list : "no data set");
+    int error = sgrad_log_error(SGRAD_EFORMAT, "%s: data set %s cannot be opened: %s: it has %s", v->path, h->name, reason,
+                                search.list ? search.list : "no data set");
     end_search(&search);
     return error;
 }
 
-/* Why the file was not opened. */
+/* Logs why the file cannot be opened. */
 static int no_file(const struct sgrad_volume *v) {
     char reason[REASON];
     why(reason);
@@ -133,7 +133,7 @@ static int no_file(const struct sgrad_volume *v) {
     if (strstr(reason, "lock file"))
         out = strstr(reason, strerror(EAGAIN)) ? ": another process has it open for writing: read it when it is closed"
                                                : ": HDF5_USE_FILE_LOCKING=FALSE reads it without a lock";
-    return sgrad_fail(SGRAD_EFORMAT, "%s: HDF5 cannot open it: %s%s", v->path, reason, out);
+    return sgrad_log_error(SGRAD_EFORMAT, "%s: HDF5 cannot open it: %s%s", v->path, reason, out);
 }
 
 static hid_t native_of(enum sgrad_voxel voxel) {
@@ -154,7 +154,7 @@ static int find_voxel(struct sgrad_volume *v, const struct hdf5 *h) {
         if (sgrad_voxel_size(voxel) == size && (real ? class == H5T_FLOAT : class == H5T_INTEGER && sign == is_signed))
             return v->voxel = voxel, 0;
     }
-    return sgrad_fail(SGRAD_EFORMAT, "%s:%s: voxels are neither whole nor real numbers of 8 to 64 bits", v->path, h->name);
+    return sgrad_log_error(SGRAD_EFORMAT, "%s:%s: voxels are neither whole nor real numbers of 8 to 64 bits", v->path, h->name);
 }
 
 static int find_shape(struct sgrad_volume *v, const struct hdf5 *h) {
@@ -172,7 +172,8 @@ static int find_shape(struct sgrad_volume *v, const struct hdf5 *h) {
     return sgrad__volume_shape(v, rank, dim, chunk);
 }
 
-/* The texts of attribute NAME, COUNT of them, as the library gives them out; false: there are none. */
+/* Reads attribute NAME, an array of COUNT strings, to TEXT. The caller must free the strings with H5free_memory. Returns false if
+ * there is no such attribute. */
 static bool read_texts(hid_t set, const char *name, int count, char **text) {
     if (H5Aexists(set, name) <= 0) return false;
     const hid_t attribute = H5Aopen(set, name, H5P_DEFAULT), is = H5Aget_type(attribute), space = H5Aget_space(attribute);
@@ -188,7 +189,7 @@ static bool read_texts(hid_t set, const char *name, int count, char **text) {
     return read;
 }
 
-/* The axes' names of dimension labels (HDF5's own), or of vigra's axistags (ilastik). */
+/* Checks the names of axes in HDF5's own dimension labels, or in vigra's axistags (ilastik). */
 static int check_axes(const struct sgrad_volume *v, const struct hdf5 *h) {
     char *label[SGRAD_VOLUME_RANK] = { NULL }, *tags = NULL;
     const int64_t *dim = v->dim + SGRAD_VOLUME_RANK - v->rank;
@@ -206,7 +207,7 @@ static int check_axes(const struct sgrad_volume *v, const struct hdf5 *h) {
     return error;
 }
 
-/* Is there a file NAME in FOLDER? Of an absolute name its last part. */
+/* Returns true if FOLDER contains the file NAME; of an absolute path, only the last component is used. */
 static bool is_in(const char *folder, const char *name) {
     char *path = sgrad_format("%s/%s", folder, *name == '/' ? strrchr(name, '/') + 1 : name);
     const bool there = !access(path, R_OK);
@@ -214,7 +215,8 @@ static bool is_in(const char *folder, const char *name) {
     return there;
 }
 
-/* HDF5_VDS_PREFIX is "A:B", or "${ORIGIN}/A", in FOLDER, where the file is. */
+/* Returns true if a folder of HDF5_VDS_PREFIX contains the file NAME. The variable is a list "A:B", or "${ORIGIN}/A", where
+ * FOLDER, which contains the HDF5 file, replaces ${ORIGIN}. */
 static bool is_prefixed(const char *folder, const char *name) {
     static const char origin[] = "${ORIGIN}";
     const char *list = getenv("HDF5_VDS_PREFIX");
@@ -226,7 +228,8 @@ static bool is_prefixed(const char *folder, const char *name) {
     return there;
 }
 
-/* Where the library looks for file NAME of PATH's sources: also beside the file that PATH is a link to. */
+/* Returns true if the library finds NAME, a source of the file PATH. It searches the folder of PATH, also that of the link's
+ * target if PATH is a link, the current folder and the prefix. */
 static bool is_found(const char *path, const char *name) {
     char *own = sgrad_format("%s", path), *target = realpath(path, NULL);
     const char *folder = dirname(own);
@@ -237,7 +240,7 @@ static bool is_found(const char *path, const char *name) {
     return there;
 }
 
-/* A virtual data set is made of those of other files: where one is not there, the library gives fill values. */
+/* Checks that the files of a virtual data set exist: for a missing file, the library would return fill values. SGRAD_EIO. */
 static int check_sources(const struct sgrad_volume *v, const struct hdf5 *h) {
     enum { LONGEST = 4096 };
     const hid_t how = H5Dget_create_plist(h->set);
@@ -248,7 +251,7 @@ static int check_sources(const struct sgrad_volume *v, const struct hdf5 *h) {
     for (size_t i = 0; i < sources && !error; i++) {
         if (H5Pget_virtual_filename(how, i, name, LONGEST) < 0 || strchr(name, '%') || !strcmp(name, ".")) continue;
         if (!is_found(v->path, name))
-            error = sgrad_fail(SGRAD_EIO, "%s:%s: is made of %s, which is not there", v->path, h->name, name);
+            error = sgrad_log_error(SGRAD_EIO, "%s:%s: is made of %s, which is not there", v->path, h->name, name);
     }
     H5Pclose(how);
     return error;
@@ -256,11 +259,11 @@ static int check_sources(const struct sgrad_volume *v, const struct hdf5 *h) {
 
 static int open_set(struct sgrad_volume *v) {
     const char *end = ending_of(v->path);
-    struct hdf5 *h = v->state = sgrad_alloc(1, sizeof *h);
+    struct hdf5 *h = v->state = sgrad_xcalloc(1, sizeof *h);
     h->file = h->set = -1;
     if (*end) h->name = sgrad_format("%s", end + 1);
     v->path[end - v->path] = 0;
-    if (access(v->path, R_OK)) return sgrad_fail(SGRAD_EIO, "%s: %s", v->path, strerror(errno));
+    if (access(v->path, R_OK)) return sgrad_log_error(SGRAD_EIO, "%s: %s", v->path, strerror(errno));
     if ((h->file = H5Fopen(v->path, H5F_ACC_RDONLY, H5P_DEFAULT)) < 0) return no_file(v);
     SGRAD_TRY(find_set(v, h));
     if ((h->set = H5Dopen2(h->file, h->name, H5P_DEFAULT)) < 0) return no_set(v, h);
@@ -278,18 +281,18 @@ static int open_hdf5(struct sgrad_volume *v) {
     return error;
 }
 
-/* Chunks are compressed by gzip, which every reader knows. */
+/* Chunks are compressed with gzip, which every reader supports. */
 static int create_set(struct sgrad_volume *v) {
     const char *end = ending_of(v->path);
-    struct hdf5 *h = v->state = sgrad_alloc(1, sizeof *h);
+    struct hdf5 *h = v->state = sgrad_xcalloc(1, sizeof *h);
     hsize_t dim[SGRAD_VOLUME_RANK], chunk[SGRAD_VOLUME_RANK];
     h->file = h->set = -1;
     h->name = sgrad_format("%s", *end ? end + 1 : "volume");
     v->path[end - v->path] = 0;
-    if (!access(v->path, F_OK)) return sgrad_fail(SGRAD_EIO, "%s: is there already", v->path);
+    if (!access(v->path, F_OK)) return sgrad_log_error(SGRAD_EIO, "%s: is there already", v->path);
     h->part = sgrad__part_of(v->path);
     if ((h->file = H5Fcreate(h->part, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT)) < 0)
-        return sgrad_fail(SGRAD_EIO, "%s: cannot be made", v->path);
+        return sgrad_log_error(SGRAD_EIO, "%s: cannot be made", v->path);
     for (int d = 0; d < SGRAD_VOLUME_RANK; d++)
         dim[d] = (hsize_t)v->dim[d], chunk[d] = (hsize_t)(v->chunk[d] < v->dim[d] ? v->chunk[d] : v->dim[d]);
     const hid_t space = H5Screate_simple(SGRAD_VOLUME_RANK, dim, NULL), how = H5Pcreate(H5P_DATASET_CREATE),
@@ -301,7 +304,7 @@ static int create_set(struct sgrad_volume *v) {
     H5Sclose(space);
     H5Pclose(how);
     H5Pclose(links);
-    return h->set < 0 ? sgrad_fail(SGRAD_EIO, "%s: data set %s cannot be made", v->path, h->name) : 0;
+    return h->set < 0 ? sgrad_log_error(SGRAD_EIO, "%s: data set %s cannot be made", v->path, h->name) : 0;
 }
 
 static int create_hdf5(struct sgrad_volume *v) {
@@ -312,7 +315,7 @@ static int create_hdf5(struct sgrad_volume *v) {
     return error;
 }
 
-/* BOX, as the file has it, from TO or to it. */
+/* Reads BOX to TO, or, if TO is NULL, writes it from FROM. */
 static int pass(const struct sgrad_volume *v, const struct sgrad_box *box, void *to, const void *from) {
     const struct hdf5 *h = v->state;
     hsize_t start[SGRAD_VOLUME_RANK], count[SGRAD_VOLUME_RANK];
@@ -320,7 +323,7 @@ static int pass(const struct sgrad_volume *v, const struct sgrad_box *box, void 
     char reason[REASON];
     for (int d = 0; d < v->rank; d++) start[d] = (hsize_t)box->from[first + d], count[d] = (hsize_t)box->size[first + d];
     pthread_mutex_lock(&lock);
-    H5Eset_auto2(H5E_DEFAULT, NULL, NULL);      /* each thread has its own */
+    H5Eset_auto2(H5E_DEFAULT, NULL, NULL);      /* the setting is per thread */
     const hid_t file = H5Dget_space(h->set), memory = H5Screate_simple(v->rank, count, NULL);
     herr_t status = H5Sselect_hyperslab(file, H5S_SELECT_SET, start, NULL, count, NULL);
     if (status >= 0 && to) status = H5Dread(h->set, native_of(v->voxel), memory, file, H5P_DEFAULT, to);
@@ -330,8 +333,8 @@ static int pass(const struct sgrad_volume *v, const struct sgrad_box *box, void 
     H5Sclose(memory);
     pthread_mutex_unlock(&lock);
     if (status >= 0) return 0;
-    return sgrad_fail(to ? SGRAD_EFORMAT : SGRAD_EIO, "%s:%s: cannot be %s: %s", v->path, h->name,
-                      to ? "read" : "written", reason);
+    return sgrad_log_error(to ? SGRAD_EFORMAT : SGRAD_EIO, "%s:%s: cannot be %s: %s", v->path, h->name,
+                           to ? "read" : "written", reason);
 }
 
 static int read_hdf5(const struct sgrad_volume *v, const struct sgrad_box *box, void *to) { return pass(v, box, to, NULL); }
@@ -339,7 +342,7 @@ static int write_hdf5(const struct sgrad_volume *v, const struct sgrad_box *box,
     return pass(v, box, NULL, from);
 }
 
-/* Called with the lock held. False: what is in memory still cannot be written. */
+/* Closes the file. The lock must be held. Returns false if data in memory cannot be written. */
 static bool leave(struct hdf5 *h) {
     const bool set = h->set < 0 || H5Dclose(h->set) >= 0, file = h->file < 0 || H5Fclose(h->file) >= 0;
     h->set = h->file = -1;
@@ -351,7 +354,7 @@ static int finish_hdf5(struct sgrad_volume *v) {
     pthread_mutex_lock(&lock);
     const bool written = leave(h);
     pthread_mutex_unlock(&lock);
-    if (!written) return sgrad_fail(SGRAD_EIO, "%s: cannot be written", v->path);
+    if (!written) return sgrad_log_error(SGRAD_EIO, "%s: cannot be written", v->path);
     SGRAD_TRY(sgrad__part_place(h->part, v->path));
     free(h->part);
     h->part = NULL;

@@ -1,11 +1,12 @@
-/* patches.c: where overlapping patches lie, and the weights that blend them. */
+/* patches.c: the positions of overlapping patches, and the weights that blend them. */
 #include "config.h"
 #include "volumes/patches.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* Is voxel I of a patch that begins at FROM too near to a face behind which the volume goes on? Its neighbour has it, too. */
+/* Returns true if voxel I of the patch at FROM is within RIM voxels of a face that is not at an end of the volume. Its weight is
+ * 0; the neighbouring patch contains it, too. */
 static bool is_rim(const struct sgrad_axis_patches *a, int64_t from, int64_t i, int64_t rim) {
     return (from > 0 && i < rim) || (from + a->patch < a->dim && i >= a->patch - rim);
 }
@@ -13,9 +14,9 @@ static bool is_rim(const struct sgrad_axis_patches *a, int64_t from, int64_t i, 
 static void open_axis(int64_t dim, int64_t patch, int64_t overlap, struct sgrad_axis_patches *a) {
     const int64_t stride = patch - overlap, left = dim - patch, rim = overlap / 4;
     *a = (struct sgrad_axis_patches){ .dim = dim, .patch = patch, .count = left > 0 ? (left + stride - 1) / stride + 1 : 1 };
-    a->from = sgrad_alloc((size_t)a->count, sizeof *a->from);
-    a->weight = sgrad_alloc((size_t)(a->count * patch), sizeof *a->weight);
-    double *sum = sgrad_alloc((size_t)dim, sizeof *sum), *bump = sgrad_alloc((size_t)patch, sizeof *bump);
+    a->from = sgrad_xcalloc((size_t)a->count, sizeof *a->from);
+    a->weight = sgrad_xcalloc((size_t)(a->count * patch), sizeof *a->weight);
+    double *sum = sgrad_xcalloc((size_t)dim, sizeof *sum), *bump = sgrad_xcalloc((size_t)patch, sizeof *bump);
     for (int64_t i = 0; i < patch; i++) {
         const double x = 2 * (double)(i + 1) / (double)(patch + 1) - 1;
         bump[i] = exp(-1 / (1 - x * x));
@@ -35,10 +36,10 @@ static void open_axis(int64_t dim, int64_t patch, int64_t overlap, struct sgrad_
 int sgrad_patches_open(const int64_t dim[3], const int64_t patch[3], const int64_t overlap[3], struct sgrad_patches_of *patches) {
     for (int d = 0; d < 3; d++)
         if (patch[d] < 1 || overlap[d] < 0 || overlap[d] >= patch[d])
-            return sgrad_fail(SGRAD_EINVAL,
-                              "a patch of %lldx%lldx%lld with an overlap of %lldx%lldx%lld: an overlap is less than its patch",
-                              (long long)patch[0], (long long)patch[1], (long long)patch[2], (long long)overlap[0],
-                              (long long)overlap[1], (long long)overlap[2]);
+            return sgrad_log_error(
+                SGRAD_EINVAL, "a patch of %lldx%lldx%lld with an overlap of %lldx%lldx%lld: an overlap is less than its patch",
+                (long long)patch[0], (long long)patch[1], (long long)patch[2], (long long)overlap[0], (long long)overlap[1],
+                (long long)overlap[2]);
     for (int d = 0; d < 3; d++) open_axis(dim[d], patch[d], overlap[d], &patches->axis[d]);
     return 0;
 }

@@ -1,12 +1,12 @@
-/* png.c: a folder of PNG files of one channel, each a slice, in the order of their names: slice2.png comes before slice10.png.
+/* png.c: a folder of PNG files of one channel, one slice per file, in the natural order of names: slice2.png precedes
+ * slice10.png.
  *
  *     stack/slice1.png     z 0
  *     stack/slice2.png     z 1
  *
- * A slice is decoded whole, by libpng, whatever is wanted of it; the latest are kept, up to 64 MB, as windows side by side ask
- * for the same ones.
+ * libpng always decodes a whole slice. The latest slices are cached, up to 64 MB, because adjacent windows need the same ones.
  *
- * Limits: read alone. Grey of 8 or 16 bits, fewer bits being spread to 8; colours and transparency are refused. */
+ * Limits: read-only. Grey of 8 or 16 bits; fewer bits are scaled to 8. Colours and transparency are refused. */
 #include "config.h"
 #include "volumes/formats.h"
 
@@ -28,20 +28,21 @@ static uint32_t number_at(const unsigned char *data) {
     return (uint32_t)data[0] << 24 | (uint32_t)data[1] << 16 | (uint32_t)data[2] << 8 | data[3];
 }
 
-/* Signature, then the chunk IHDR: length, name, width, height, bits, kind of colours. (W3C, PNG specification, 11.2.1.) */
+/* The file begins with the signature and the chunk IHDR: length, name, width, height, bit depth, colour type. (W3C, PNG
+ * specification, 11.2.1.) */
 int sgrad__png_header(const char *name, const void *data, size_t size, struct sgrad__png *png) {
     enum { WIDTH = 16, HEIGHT = 20, BITS = 24, COLOURS = 25, BEGIN = 26 };
     const unsigned char *at = data;
     if (size < BEGIN || png_sig_cmp(at, 0, 8) || memcmp(at + 12, "IHDR", 4))
-        return sgrad_fail(SGRAD_EFORMAT, "%s: is no PNG file", name);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: is no PNG file", name);
     const struct sgrad__png is = { .width = number_at(at + WIDTH), .height = number_at(at + HEIGHT),
                                    .voxel = at[BITS] == 16 ? SGRAD_VOXEL_U16 : SGRAD_VOXEL_U8 };
     if (at[COLOURS] != PNG_COLOR_TYPE_GRAY)
-        return sgrad_fail(SGRAD_EFORMAT, "%s: has colours or transparency: takes grey alone", name);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: has colours or transparency: takes grey alone", name);
     if (is.width < 1 || is.height < 1 || is.width > INT32_MAX || is.height > INT32_MAX ||
         (double)is.width * is.height * (double)sgrad_voxel_size(is.voxel) > (double)SGRAD__CHUNK_LIMIT)
-        return sgrad_fail(SGRAD_EFORMAT, "%s: a slice of %ux%u: takes up to %zu MB", name, is.width, is.height,
-                          SGRAD__CHUNK_LIMIT >> 20);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: a slice of %ux%u: takes up to %zu MB", name, is.width, is.height,
+                               SGRAD__CHUNK_LIMIT >> 20);
     *png = is;
     return 0;
 }
@@ -52,10 +53,10 @@ struct source {
     size_t size, at;
 };
 
-/* For errors and warnings alike: what libpng guesses is no data. */
+/* Called for errors and for warnings, because pixels that libpng guesses are not data. */
 static _Noreturn void leave(png_struct *decoder, const char *reason) {
     const struct source *source = png_get_error_ptr(decoder);
-    sgrad_fail(SGRAD_EFORMAT, "%s: byte %zu: %s", source->name, source->at, reason);
+    sgrad_log_error(SGRAD_EFORMAT, "%s: byte %zu: %s", source->name, source->at, reason);
     png_longjmp(decoder, 1);
 }
 
@@ -66,7 +67,7 @@ static void take(png_struct *decoder, png_byte *to, size_t n) {
     source->at += n;
 }
 
-/* Leaves by longjmp where the file is wrong: nothing of this function's own changes that is needed then. */
+/* A malformed file leaves by longjmp, so no local variable that is needed afterwards may change. */
 static int decode(png_struct *decoder, png_info *info, struct source *source, const struct sgrad__png *png, unsigned char *to) {
     const size_t stride = png->width * sgrad_voxel_size(png->voxel);
     if (setjmp(png_jmpbuf(decoder))) return SGRAD_EFORMAT;
@@ -76,7 +77,7 @@ static int decode(png_struct *decoder, png_info *info, struct source *source, co
     png_read_info(decoder, info);
     png_set_expand_gray_1_2_4_to_8(decoder);
     png_set_strip_alpha(decoder);
-    png_set_swap(decoder); /* of 16 bits the lower byte first */
+    png_set_swap(decoder); /* 16 bits become little-endian */
     const int passes = png_set_interlace_handling(decoder);
     png_read_update_info(decoder, info);
     if (png_get_rowbytes(decoder, info) != stride || png_get_image_height(decoder, info) != png->height)
@@ -91,7 +92,7 @@ int sgrad__png_decode(const char *name, const void *data, size_t size, const str
     struct source source = { name, data, size, 0 };
     png_struct *decoder = png_create_read_struct(PNG_LIBPNG_VER_STRING, &source, leave, leave);
     png_info *info = decoder ? png_create_info_struct(decoder) : NULL;
-    int error = info ? decode(decoder, info, &source, png, to) : sgrad_fail(SGRAD_ENOMEM, "%s: libpng cannot start", name);
+    int error = info ? decode(decoder, info, &source, png, to) : sgrad_log_error(SGRAD_ENOMEM, "%s: libpng cannot start", name);
     png_destroy_read_struct(&decoder, &info, NULL);
     return error;
 }
@@ -99,12 +100,12 @@ int sgrad__png_decode(const char *name, const void *data, size_t size, const str
 /* ---- the folder -------------------------------------------------------------------------------------------------- */
 
 struct slice {
-    int64_t number;             /* -1: none */
+    int64_t number;             /* of a cached slice; -1: empty */
     void *voxels;
 };
 struct series {
     struct dirent **file;       /* by slice */
-    int files, kept, next;      /* slices that are kept; which of them goes first */
+    int files, kept, next;      /* slices in the cache; its entry that is replaced next */
     struct slice *slice;
     pthread_mutex_t lock;
 };
@@ -114,7 +115,7 @@ static int is_slice(const struct dirent *entry) {
     return dot && entry->d_name[0] != '.' && !strcasecmp(dot, ".png");
 }
 
-/* Slices may be among the files of other kinds. */
+/* Warns of files that are not PNG: slices may be among them. */
 static void tell_others(const char *path) {
     DIR *dir = opendir(path);
     const struct dirent *entry;
@@ -126,9 +127,9 @@ static void tell_others(const char *path) {
     }
     if (dir) closedir(dir);
     if (others && sgrad_launched_rank() == 0)
-        sgrad_warn("%s: %d %s not read: %s%s", path, others,
-                   sgrad_plural(others, "file is not a PNG and was", "files are not PNGs and were"), first,
-                   others > 1 ? ", …" : "");
+        sgrad_log_warning("%s: %d %s not read: %s%s", path, others,
+                          sgrad_plural(others, "file is not a PNG and was", "files are not PNGs and were"), first,
+                          others > 1 ? ", …" : "");
     free(first);
 }
 
@@ -141,7 +142,7 @@ static bool is_png(const char *name) {
     return found;
 }
 
-/* A slice's file, which has to be like the first; its header alone, unless TO is given. */
+/* Reads the file of slice Z; without TO, only its header. SGRAD_EFORMAT: its size or type differs from the first slice. */
 static int read_slice(const struct sgrad_volume *v, int64_t z, struct sgrad__png *png, void *to) {
     const struct series *s = v->state;
     char *path = sgrad_format("%s/%s", v->path, s->file[z]->d_name);
@@ -150,9 +151,9 @@ static int read_slice(const struct sgrad_volume *v, int64_t z, struct sgrad__png
     if (!error) {
         error = sgrad__png_header(path, map.data, map.size, png);
         if (!error && v->rank && (png->width != v->dim[3] || png->height != v->dim[2] || png->voxel != v->voxel))
-            error = sgrad_fail(SGRAD_EFORMAT, "%s: is of %ux%u %s, the first of %lldx%lld %s", path, png->width, png->height,
-                               sgrad_voxel_name(png->voxel), (long long)v->dim[3], (long long)v->dim[2],
-                               sgrad_voxel_name(v->voxel));
+            error = sgrad_log_error(SGRAD_EFORMAT, "%s: is of %ux%u %s, the first of %lldx%lld %s", path, png->width, png->height,
+                                    sgrad_voxel_name(png->voxel), (long long)v->dim[3], (long long)v->dim[2],
+                                    sgrad_voxel_name(v->voxel));
         if (!error && to) error = sgrad__png_decode(path, map.data, map.size, png, to);
         sgrad_map_close(&map);
     }
@@ -161,11 +162,11 @@ static int read_slice(const struct sgrad_volume *v, int64_t z, struct sgrad__png
 }
 
 static int open_png(struct sgrad_volume *v) {
-    struct series *s = v->state = sgrad_alloc(1, sizeof *s);
+    struct series *s = v->state = sgrad_xcalloc(1, sizeof *s);
     struct sgrad__png png;
     pthread_mutex_init(&s->lock, NULL);
     s->files = scandir(v->path, &s->file, is_slice, versionsort);
-    if (s->files < 1) return sgrad_fail(SGRAD_EIO, "%s: has no PNG files, or may not be read", v->path);
+    if (s->files < 1) return sgrad_log_error(SGRAD_EIO, "%s: has no PNG files, or may not be read", v->path);
     SGRAD_TRY(read_slice(v, 0, &png, NULL));
     v->voxel = png.voxel;
     SGRAD_TRY(sgrad__volume_shape(v, 3, (int64_t[]){ s->files, png.height, png.width },
@@ -174,19 +175,19 @@ static int open_png(struct sgrad_volume *v) {
     tell_others(v->path);
     const size_t bytes = (size_t)png.width * png.height * sgrad_voxel_size(png.voxel), most = KEPT_LIMIT / bytes;
     s->kept = most < 1 ? 1 : most < (size_t)s->files ? (int)most : s->files;
-    s->slice = sgrad_alloc((size_t)s->kept, sizeof *s->slice);
+    s->slice = sgrad_xcalloc((size_t)s->kept, sizeof *s->slice);
     for (int i = 0; i < s->kept; i++) s->slice[i].number = -1;
     return 0;
 }
 
-/* Slice Z, decoded now if it is not kept. Called with the lock held. */
+/* Sets *VOXELS to slice Z, which is decoded if it is not cached. The lock must be held as long as *VOXELS is used. */
 static int find_slice(const struct sgrad_volume *v, int64_t z, const void **voxels) {
     struct series *s = v->state;
     struct sgrad__png png;
     for (int i = 0; i < s->kept; i++)
         if (s->slice[i].number == z) return *voxels = s->slice[i].voxels, 0;
     struct slice *own = &s->slice[s->next];
-    if (!own->voxels) own->voxels = sgrad_alloc((size_t)(v->dim[2] * v->dim[3]), sgrad_voxel_size(v->voxel));
+    if (!own->voxels) own->voxels = sgrad_xcalloc((size_t)(v->dim[2] * v->dim[3]), sgrad_voxel_size(v->voxel));
     own->number = -1;
     SGRAD_TRY(read_slice(v, z, &png, own->voxels));
     own->number = z;

@@ -1,11 +1,11 @@
-/* raw.c: bare voxels, little-endian, rows of x, slice after slice: what the file does not say of itself, its name does:
+/* raw.c: raw voxels, little-endian, rows of x, slice after slice. The file does not state its shape and type, so the name does:
  *
  *     stack.raw:20x512x512            (Z,Y,X) of uint8
  *     stack.raw:2x20x512x512:float32  (C,Z,Y,X)
  *
- * Written, it is named without: the shape is known then.
+ * A volume that is written is named without them, because its shape is known.
  *
- * Limits: one process writes. */
+ * Limits: only one process may write a file. */
 #include "config.h"
 #include "volumes/formats.h"
 
@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Behind the file's ending: a colon, or the end of NAME. NULL: it names no such file. */
+/* Returns the end of the extension: a colon, or the end of NAME. NULL: NAME is not the name of such a file. */
 static const char *ending_of(const char *name) {
     for (const char *at = name; (at = strstr(at, ".raw")); at++)
         if (!at[4] || at[4] == ':') return at + 4;
@@ -24,7 +24,7 @@ static const char *ending_of(const char *name) {
 }
 static bool is_raw(const char *name) { return ending_of(name) != NULL; }
 
-/* "20x512x512" or "20x512x512:uint16" */
+/* Parses "20x512x512" or "20x512x512:uint16". SGRAD_ENAME: TEXT is malformed. */
 static int parse(struct sgrad_volume *v, const char *text) {
     int64_t dim[SGRAD_VOLUME_RANK], chunk[SGRAD_VOLUME_RANK];
     int rank = 0;
@@ -38,8 +38,8 @@ static int parse(struct sgrad_volume *v, const char *text) {
     if (sized && *end)
         for (voxel = 0; voxel < SGRAD_VOXELS && strcmp(end + 1, sgrad_voxel_name(voxel)); voxel++) continue;
     if (!sized || voxel == SGRAD_VOXELS)
-        return sgrad_fail(SGRAD_ENAME, "%s: ':%s' says no shape: takes FILE.raw:ZxYxX[:TYPE], as stack.raw:20x512x512:uint16",
-                          v->path, text);
+        return sgrad_log_error(
+            SGRAD_ENAME, "%s: ':%s' says no shape: takes FILE.raw:ZxYxX[:TYPE], as stack.raw:20x512x512:uint16", v->path, text);
     v->voxel = voxel;
     for (int d = 0; d < rank; d++) chunk[d] = d < rank - 2 ? 1 : dim[d];
     return sgrad__volume_shape(v, rank, dim, chunk);
@@ -51,13 +51,13 @@ static uint64_t bytes_of(const struct sgrad_volume *v) {
 
 struct raw {
     int file;
-    char *part;         /* where it is written; NULL: it is read */
+    char *part;         /* path of the temporary file that is written; NULL: reading */
 };
 
 static int open_file(struct sgrad_volume *v, char *part, int how) {
-    struct raw *r = v->state = sgrad_alloc(1, sizeof *r);
+    struct raw *r = v->state = sgrad_xcalloc(1, sizeof *r);
     *r = (struct raw){ open(part ? part : v->path, how | O_CLOEXEC, 0666), part };
-    return r->file >= 0 ? 0 : sgrad_fail(SGRAD_EIO, "%s: cannot be opened: %s", v->path, strerror(errno));
+    return r->file >= 0 ? 0 : sgrad_log_error(SGRAD_EIO, "%s: cannot be opened: %s", v->path, strerror(errno));
 }
 
 static int open_raw(struct sgrad_volume *v) {
@@ -70,21 +70,22 @@ static int open_raw(struct sgrad_volume *v) {
     if (!error) error = open_file(v, NULL, O_RDONLY);
     SGRAD_TRY(error);
     if (fstat(((struct raw *)v->state)->file, &status) || (uint64_t)status.st_size != bytes_of(v))
-        return sgrad_fail(SGRAD_EFORMAT, "%s: has %lld bytes, where its shape and type ask for %llu", v->path,
-                          (long long)status.st_size, (unsigned long long)bytes_of(v));
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: has %lld bytes, where its shape and type ask for %llu", v->path,
+                               (long long)status.st_size, (unsigned long long)bytes_of(v));
     return 0;
 }
 
 static int create_raw(struct sgrad_volume *v) {
     if (*ending_of(v->path))
-        return sgrad_fail(SGRAD_ENAME, "%s: shape and type follow from what is written: takes FILE.raw alone", v->path);
-    if (!access(v->path, F_OK)) return sgrad_fail(SGRAD_EIO, "%s: is there already", v->path);
+        return sgrad_log_error(SGRAD_ENAME, "%s: shape and type follow from what is written: takes FILE.raw alone", v->path);
+    if (!access(v->path, F_OK)) return sgrad_log_error(SGRAD_EIO, "%s: is there already", v->path);
     SGRAD_TRY(open_file(v, sgrad__part_of(v->path), O_RDWR | O_CREAT | O_TRUNC));
     if (!ftruncate(((struct raw *)v->state)->file, (off_t)bytes_of(v))) return 0;
-    return sgrad_fail(SGRAD_EIO, "%s: %llu bytes: %s", v->path, (unsigned long long)bytes_of(v), strerror(errno));
+    return sgrad_log_error(SGRAD_EIO, "%s: %llu bytes: %s", v->path, (unsigned long long)bytes_of(v), strerror(errno));
 }
 
-/* COUNT bytes of FILE from AT on, to TO or from FROM. */
+/* Reads COUNT bytes of FILE at offset AT to TO, or, if TO is NULL, writes them from FROM. Returns false after an error, in
+ * errno. */
 static bool pass_row(int file, void *to, const void *from, size_t count, off_t at) {
     for (size_t done = 0; done < count;) {
         const off_t place = at + (off_t)done;
@@ -108,7 +109,7 @@ static int pass(const struct sgrad_volume *v, const struct sgrad_box *box, void 
                 const int64_t at = ((c * v->dim[1] + z) * v->dim[2] + y) * v->dim[3] + box->from[3];
                 if (!pass_row(file, to ? (char *)to + done : NULL, from ? (const char *)from + done : NULL, row,
                               (off_t)at * (off_t)size))
-                    return sgrad_fail(SGRAD_EIO, "%s: cannot be %s: %s", v->path, to ? "read" : "written", strerror(errno));
+                    return sgrad_log_error(SGRAD_EIO, "%s: cannot be %s: %s", v->path, to ? "read" : "written", strerror(errno));
             }
     return 0;
 }

@@ -1,13 +1,13 @@
-/* tiff.c: a stack of slices, each a page of a TIFF file; or, where the description of its first page states it (tiff_axes.c), of
- * several channels. A page with ImageDepth (of SGI) is a volume by itself, in tiles of TileDepth slices.
+/* tiff.c: a stack of slices, each a page of a TIFF file, or of several channels, if the description of the first page states this
+ * (tiff_axes.c). A page with ImageDepth (a tag of SGI) is a volume in itself, in tiles of TileDepth slices.
  *
- * What ImageJ writes beyond 4 GB, and tifffile where it is asked to, is one page, whose description states how many images lie
- * bare behind one another:
+ * ImageJ writes files of more than 4 GB with only one page, and so does tifffile on request. The description states the number of
+ * images, which are stored contiguously:
  *
  *     page     description "ImageJ=1.54f\nimages=3\n"     strip: at 8, of slice 0
  *     bytes    8: slice 0 │ slice 1 │ slice 2
  *
- * Limits: read alone. All pages have one size and type; a page's strip or tile is read whole. */
+ * Limits: read-only. All pages must have the same size and type. A strip or tile of a page is read as a whole. */
 #include "config.h"
 #include "volumes/formats.h"
 
@@ -24,11 +24,11 @@
 
 struct tiff {
     TIFF *file;
-    pthread_mutex_t lock;       /* a file has one page at a time */
-    uint64_t *page;             /* where each begins */
+    pthread_mutex_t lock;       /* libtiff has one current page per file */
+    uint64_t *page;             /* offset of each page */
     struct sgrad__tiff_axes axes;
-    bool deep;                  /* a page has all slices of a channel */
-    uint64_t bare;              /* where bare images begin; 0: there are pages */
+    bool deep;                  /* a page contains all slices of a channel */
+    uint64_t bare;              /* offset of contiguous images; 0: there are pages */
 };
 
 static bool is_tiff(const char *name) {
@@ -36,7 +36,7 @@ static bool is_tiff(const char *name) {
     return dot && (!strcasecmp(dot, ".tif") || !strcasecmp(dot, ".tiff"));
 }
 
-/* What a page says of itself. */
+/* Properties of a page. */
 struct page {
     uint32_t width, height, depth, chunk_width, chunk_height, chunk_depth;
     enum sgrad_voxel voxel;
@@ -53,8 +53,10 @@ static int read_page(const struct sgrad_volume *v, int64_t number, TIFF *file, s
     uint32_t kind = 0;
     TIFFGetFieldDefaulted(file, TIFFTAG_SUBFILETYPE, &kind);
     if (kind & FILETYPE_REDUCEDIMAGE)
-        return sgrad_fail(SGRAD_EFORMAT, "%s: page %lld is a reduced copy of another (NewSubfileType 1), and no slice: save the "
-                          "file without reduced pages", v->path, (long long)number);
+        return sgrad_log_error(SGRAD_EFORMAT,
+                               "%s: page %lld is a reduced copy of another (NewSubfileType 1), and no slice: save the "
+                               "file without reduced pages",
+                               v->path, (long long)number);
     TIFFGetFieldDefaulted(file, TIFFTAG_IMAGEDEPTH, &page->depth);
     TIFFGetField(file, TIFFTAG_IMAGEWIDTH, &page->width);
     TIFFGetField(file, TIFFTAG_IMAGELENGTH, &page->height);
@@ -65,9 +67,9 @@ static int read_page(const struct sgrad_volume *v, int64_t number, TIFF *file, s
     const bool known = format <= SAMPLEFORMAT_IEEEFP && page->voxel < SGRAD_VOXELS &&
                        (base == SGRAD_VOXEL_F32) == (page->voxel >= SGRAD_VOXEL_F32);
     if (samples != 1 || planar != PLANARCONFIG_CONTIG || !known)
-        return sgrad_fail(SGRAD_EFORMAT,
-                          "%s: page %lld has %u samples of %u bits, format %u: takes one, whole or real, of 8 to 64 bits",
-                          v->path, (long long)number, samples, bits, format);
+        return sgrad_log_error(SGRAD_EFORMAT,
+                               "%s: page %lld has %u samples of %u bits, format %u: takes one, whole or real, of 8 to 64 bits",
+                               v->path, (long long)number, samples, bits, format);
     if (TIFFIsTiled(file)) {
         TIFFGetField(file, TIFFTAG_TILEWIDTH, &page->chunk_width);
         TIFFGetField(file, TIFFTAG_TILELENGTH, &page->chunk_height);
@@ -85,26 +87,27 @@ static int read_pages(struct sgrad_volume *v, struct tiff *t, int64_t *pages, st
     struct page first = { 0 }, page;
     *pages = 0;
     for (bool more = true; more;) {
-        t->page = sgrad_grow(t->page, (int)*pages, sizeof *t->page);
+        t->page = sgrad_array_grow(t->page, (int)*pages, sizeof *t->page);
         t->page[*pages] = TIFFCurrentDirOffset(t->file);
         SGRAD_TRY(read_page(v, *pages, t->file, &page));
         if (*pages == 0) first = page;
         if (page.width != first.width || page.height != first.height || page.depth != first.depth || page.voxel != first.voxel)
-            return sgrad_fail(SGRAD_EFORMAT, "%s: page %lld is of %ux%ux%u %s, page 0 of %ux%ux%u %s", v->path, (long long)*pages,
-                              page.width, page.height, page.depth, sgrad_voxel_name(page.voxel), first.width, first.height,
-                              first.depth, sgrad_voxel_name(first.voxel));
+            return sgrad_log_error(SGRAD_EFORMAT, "%s: page %lld is of %ux%ux%u %s, page 0 of %ux%ux%u %s", v->path,
+                                   (long long)*pages, page.width, page.height, page.depth, sgrad_voxel_name(page.voxel),
+                                   first.width, first.height, first.depth, sgrad_voxel_name(first.voxel));
         ++*pages;
         more = !TIFFLastDirectory(t->file);
         if (more && !TIFFReadDirectory(t->file))
-            return sgrad_fail(SGRAD_EFORMAT, "%s: page %lld cannot be read: the file is damaged, or was cut short", v->path,
-                              (long long)*pages);
+            return sgrad_log_error(SGRAD_EFORMAT, "%s: page %lld cannot be read: the file is damaged, or was cut short", v->path,
+                                   (long long)*pages);
     }
     v->voxel = first.voxel;
     *one = first;
     return 0;
 }
 
-/* IMAGES lie bare behind one another, from where the strips of the only page begin. */
+/* Checks that the file contains IMAGES contiguous images from the first strip of its only page on, and sets t->bare.
+ * SGRAD_EFORMAT. */
 static int find_bare(const struct sgrad_volume *v, struct tiff *t, const struct page *page, int64_t images) {
     uint16_t packing = COMPRESSION_NONE;
     uint64_t *strip = NULL, *bytes = NULL;
@@ -114,17 +117,20 @@ static int find_bare(const struct sgrad_volume *v, struct tiff *t, const struct 
                 TIFFGetField(t->file, TIFFTAG_STRIPBYTECOUNTS, &bytes);
     for (uint32_t i = 1; bare && i < TIFFNumberOfStrips(t->file); i++) bare = strip[i] == strip[i - 1] + bytes[i - 1];
     if (!bare)
-        return sgrad_fail(SGRAD_EFORMAT, "%s: %s states %lld images, and there is one page: takes them bare, neither compressed "
-                          "nor in tiles nor apart", v->path, t->axes.source, (long long)images);
+        return sgrad_log_error(SGRAD_EFORMAT,
+                               "%s: %s states %lld images, and there is one page: takes them bare, neither compressed "
+                               "nor in tiles nor apart",
+                               v->path, t->axes.source, (long long)images);
     const double wanted = (double)images * (double)page->height * (double)page->width * (double)sgrad_voxel_size(v->voxel);
     t->bare = strip[0];
     if (fstat(TIFFFileno(t->file), &status) || !t->bare || (double)status.st_size < (double)t->bare + wanted)
-        return sgrad_fail(SGRAD_EFORMAT, "%s: %s states %lld images; it is too short for them: damaged", v->path, t->axes.source,
-                          (long long)images);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: %s states %lld images; it is too short for them: damaged", v->path,
+                               t->axes.source, (long long)images);
     return 0;
 }
 
-/* MetaMorph states the planes of a stack, which lie bare behind one another, as the count of a tag of its own (UIC2). */
+/* Sets *AXES from MetaMorph's private tag UIC2, whose count is the number of planes of a stack; they are stored contiguously.
+ * Returns false if there is no such tag. */
 static bool find_planes(TIFF *file, struct sgrad__tiff_axes *axes) {
     enum { UIC2 = 33629 };
     uint32_t planes = 0;
@@ -134,26 +140,27 @@ static bool find_planes(TIFF *file, struct sgrad__tiff_axes *axes) {
     return true;
 }
 
-/* How images are shown; volumes are measurements. */
+/* Warns of tags that state how images are displayed. They are ignored, because voxels are measurements. */
 static void warn_of_display(const struct sgrad_volume *v, TIFF *file) {
     uint16_t orientation = ORIENTATION_TOPLEFT, photometric = PHOTOMETRIC_MINISBLACK;
     TIFFGetFieldDefaulted(file, TIFFTAG_ORIENTATION, &orientation);
     TIFFGetField(file, TIFFTAG_PHOTOMETRIC, &photometric);
     if (sgrad_launched_rank()) return;
     if (photometric == PHOTOMETRIC_MINISWHITE)
-        sgrad_warn("%s: states that 0 is white: voxels are read as they are stored, as tifffile reads them", v->path);
+        sgrad_log_warning("%s: states that 0 is white: voxels are read as they are stored, as tifffile reads them", v->path);
     if (orientation != ORIENTATION_TOPLEFT)
-        sgrad_warn("%s: states orientation %d: voxels are read as they are stored, as tifffile reads them", v->path, orientation);
+        sgrad_log_warning("%s: states orientation %d: voxels are read as they are stored, as tifffile reads them", v->path,
+                          orientation);
 }
 
-/* Channels and slices, of PAGES alike. */
+/* Determines channels and slices of a file with PAGES pages of equal size and type. */
 static int find_axes(struct sgrad_volume *v, struct tiff *t, int64_t pages, const struct page *page) {
     const char *text = NULL;
     struct sgrad__tiff_axes *a = &t->axes;
-    if (!TIFFSetSubDirectory(t->file, t->page[0])) return sgrad_fail(SGRAD_EFORMAT, "%s: page 0 is gone", v->path);
+    if (!TIFFSetSubDirectory(t->file, t->page[0])) return sgrad_log_error(SGRAD_EFORMAT, "%s: page 0 is gone", v->path);
     TIFFGetField(t->file, TIFFTAG_IMAGEDESCRIPTION, &text);
     t->deep = page->depth > 1 && TIFFIsTiled(t->file);
-    if (page->chunk_depth > 1 && !t->deep) return sgrad_fail(SGRAD_EFORMAT, "%s: has TileDepth and no ImageDepth", v->path);
+    if (page->chunk_depth > 1 && !t->deep) return sgrad_log_error(SGRAD_EFORMAT, "%s: has TileDepth and no ImageDepth", v->path);
     if (page->depth > 1) *a = (struct sgrad__tiff_axes){ pages, page->depth, 1, !t->deep, "ImageDepth" };
     else SGRAD_TRY(sgrad__tiff_axes(v->path, text, (int64_t[]){ page->height, page->width }, a));
     if (!a->slices && !(pages == 1 && find_planes(t->file, a))) *a = (struct sgrad__tiff_axes){ 1, pages, 1, 1, NULL };
@@ -161,11 +168,11 @@ static int find_axes(struct sgrad_volume *v, struct tiff *t, int64_t pages, cons
     const int64_t images = a->channels * a->slices;
     if (!t->deep && images != pages && pages == 1) SGRAD_TRY(find_bare(v, t, page, images));
     else if (!t->deep && images != pages)
-        return sgrad_fail(SGRAD_EFORMAT, "%s: %s states %lld images, and it has %lld pages: damaged, or of several series",
-                          v->path, a->source, (long long)images, (long long)pages);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: %s states %lld images, and it has %lld pages: damaged, or of several series",
+                               v->path, a->source, (long long)images, (long long)pages);
     const int64_t high = t->bare ? page->height : page->chunk_height, wide = t->bare ? page->width : page->chunk_width;
     const int64_t dim[] = { a->channels, a->slices, page->height, page->width }, chunk[] = { 1, page->chunk_depth, high, wide };
-    const int first = a->channels == 1;     /* one channel has no axis */
+    const int first = a->channels == 1;     /* without an axis of channels if there is only one */
     return sgrad__volume_shape(v, 4 - first, dim + first, chunk + first);
 }
 
@@ -173,7 +180,7 @@ static int64_t image_of(const struct tiff *t, int64_t channel, int64_t slice) {
     return channel * t->axes.channel_step + slice * t->axes.slice_step;
 }
 
-/* libtiff only warns of JPEG data that end early, or are wrong, and guesses the voxels. */
+/* libtiff only warns of JPEG data that are damaged or incomplete, and guesses the voxels. These warnings are errors. */
 static _Thread_local bool guessed;
 static void hear_warning(const char *module, const char *format, va_list list) {
     char why[256];
@@ -187,30 +194,31 @@ static int open_tiff(struct sgrad_volume *v) {
     struct page page = { 0 };
     TIFFSetErrorHandler(NULL);
     TIFFSetWarningHandler(hear_warning);
-    if (access(v->path, R_OK)) return sgrad_fail(SGRAD_EIO, "%s: %s", v->path, strerror(errno));
+    if (access(v->path, R_OK)) return sgrad_log_error(SGRAD_EIO, "%s: %s", v->path, strerror(errno));
     TIFF *file = TIFFOpen(v->path, "r");
-    if (!file) return sgrad_fail(SGRAD_EFORMAT, "%s: is no TIFF file, or a damaged one", v->path);
-    struct tiff *t = v->state = sgrad_alloc(1, sizeof *t);
+    if (!file) return sgrad_log_error(SGRAD_EFORMAT, "%s: is no TIFF file, or a damaged one", v->path);
+    struct tiff *t = v->state = sgrad_xcalloc(1, sizeof *t);
     t->file = file;
     pthread_mutex_init(&t->lock, NULL);
     SGRAD_TRY(read_pages(v, t, &pages, &page));
     return find_axes(v, t, pages, &page);
 }
 
-/* A tile of BYTES. Of several slices libtiff decodes the first alone, unless it is given the packed bytes. */
+/* Reads a tile of BYTES bytes. Of a tile of several slices, libtiff decodes only the first, unless it receives the compressed
+ * bytes. */
 static bool read_tile(TIFF *file, uint32_t tile, const struct page *page, void *room, size_t bytes) {
     struct stat status;
     if (page->chunk_depth == 1) return TIFFReadEncodedTile(file, tile, room, (tmsize_t)bytes) > 0;
     const uint64_t packed = TIFFGetStrileByteCount(file, tile);
     if (!packed || fstat(TIFFFileno(file), &status) || packed > (uint64_t)status.st_size) return false;
-    void *data = sgrad_alloc(packed, 1);
+    void *data = sgrad_xcalloc(packed, 1);
     const bool done = TIFFReadRawTile(file, tile, data, (tmsize_t)packed) == (tmsize_t)packed &&
                       TIFFReadFromUserBuffer(file, tile, data, (tmsize_t)packed, room, (tmsize_t)bytes);
     free(data);
     return done;
 }
 
-/* A chunk as the file has it, of page NUMBER, which is set. */
+/* Reads a strip or tile of page NUMBER, which must be the current page. */
 static int read_chunk(const struct sgrad_volume *v, struct tiff *t, int64_t number, const struct sgrad__piece *piece, void *room,
                       size_t bytes) {
     const uint32_t x = (uint32_t)piece->chunk.from[3], y = (uint32_t)piece->chunk.from[2];
@@ -220,16 +228,16 @@ static int read_chunk(const struct sgrad_volume *v, struct tiff *t, int64_t numb
     const bool same = page.width == v->dim[3] && page.height == v->dim[2] && page.chunk_width == v->chunk[3] &&
                       page.chunk_height == v->chunk[2] && page.chunk_depth == v->chunk[1] && page.voxel == v->voxel;
     if (!same)
-        return sgrad_fail(SGRAD_EFORMAT, "%s: page %lld is cut otherwise than page 0, or has changed", v->path,
-                          (long long)number);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: page %lld is cut otherwise than page 0, or has changed", v->path,
+                               (long long)number);
     memset(room, 0, bytes);
     guessed = false;
     const bool done = TIFFIsTiled(t->file)
                           ? read_tile(t->file, TIFFComputeTile(t->file, x, y, z, 0), &page, room, bytes)
                           : TIFFReadEncodedStrip(t->file, TIFFComputeStrip(t->file, y, 0), room, (tmsize_t)bytes) > 0;
     if (done && !guessed) return 0;
-    return sgrad_fail(SGRAD_EFORMAT, "%s: page %lld cannot be read: damaged, or compressed in a way that is not known", v->path,
-                      (long long)number);
+    return sgrad_log_error(SGRAD_EFORMAT, "%s: page %lld cannot be read: damaged, or compressed in a way that is not known",
+                           v->path, (long long)number);
 }
 
 struct passage {
@@ -245,7 +253,7 @@ static int pass_chunk(const struct sgrad__piece *piece, void *arg) {
     pthread_mutex_lock(&t->lock);
     int error = TIFFSetSubDirectory(t->file, t->page[number])
                     ? read_chunk(p->volume, t, number, piece, p->room, p->bytes)
-                    : sgrad_fail(SGRAD_EFORMAT, "%s: page %lld is gone", p->volume->path, (long long)number);
+                    : sgrad_log_error(SGRAD_EFORMAT, "%s: page %lld is gone", p->volume->path, (long long)number);
     pthread_mutex_unlock(&t->lock);
     if (!error) sgrad_box_copy(&piece->inside, sgrad_voxel_size(p->volume->voxel), &piece->chunk, p->room, p->box, p->to);
     return error;
@@ -257,7 +265,7 @@ static void swap(void *voxels, int64_t count, size_t size) {
     if (size == 8) TIFFSwabArrayOfLong8(voxels, count);
 }
 
-/* Rows of bare images. */
+/* Reads BOX from contiguous images, row by row. */
 static int read_bare(const struct sgrad_volume *v, const struct sgrad_box *box, char *to) {
     const struct tiff *t = v->state;
     const size_t size = sgrad_voxel_size(v->voxel), row = (size_t)box->size[3] * size;
@@ -269,8 +277,8 @@ static int read_bare(const struct sgrad_volume *v, const struct sgrad_box *box, 
                 const ssize_t got = pread(TIFFFileno(t->file), to + done, row - done, (off_t)(t->bare + at + done));
                 if (got < 0 && errno == EINTR) continue;
                 if (got <= 0)
-                    return sgrad_fail(SGRAD_EIO, "%s: image %lld cannot be read: %s", v->path, (long long)z,
-                                      got ? strerror(errno) : "the file ends early");
+                    return sgrad_log_error(SGRAD_EIO, "%s: image %lld cannot be read: %s", v->path, (long long)z,
+                                           got ? strerror(errno) : "the file ends early");
                 done += (size_t)got;
             }
             if (TIFFIsByteSwapped(t->file)) swap(to, box->size[3], size);
@@ -282,7 +290,7 @@ static int read_bare(const struct sgrad_volume *v, const struct sgrad_box *box, 
 static int read_tiff(const struct sgrad_volume *v, const struct sgrad_box *box, void *to) {
     if (((const struct tiff *)v->state)->bare) return read_bare(v, box, to);
     struct passage p = { v, box, to, NULL, (size_t)(v->chunk[1] * v->chunk[2] * v->chunk[3]) * sgrad_voxel_size(v->voxel) };
-    p.room = sgrad_alloc(1, p.bytes);
+    p.room = sgrad_xcalloc(1, p.bytes);
     int error = sgrad__volume_pieces(v, box, pass_chunk, &p);
     free(p.room);
     return error;

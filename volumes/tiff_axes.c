@@ -1,10 +1,10 @@
-/* tiff_axes.c: what the description of a TIFF's first page states about its images: which are slices, which are channels.
+/* tiff_axes.c: parses the description of a TIFF file's first page, which states which images are slices and which are channels.
  *
- *     ImageJ      "ImageJ=1.54f\nimages=12\nchannels=2\nslices=6\n"                  channels are the fastest
- *     OME-XML     <Pixels DimensionOrder="XYZCT" SizeZ="6" SizeC="2" SizeT="1" …>      the first axis is the fastest
- *     tifffile    {"shape": [2, 6, 48, 64], "axes": "CZYX"}                            the last axis is the fastest
+ *     ImageJ      "ImageJ=1.54f\nimages=12\nchannels=2\nslices=6\n"                  channels change fastest
+ *     OME-XML     <Pixels DimensionOrder="XYZCT" SizeZ="6" SizeC="2" SizeT="1" …>      the first axis changes fastest
+ *     tifffile    {"shape": [2, 6, 48, 64], "axes": "CZYX"}                            the last axis changes fastest
  *
- * A time axis is taken for slices where there is no other; where there are both, no volume is stated. */
+ * A time axis is read as slices if there are no other slices; a file with both is refused. */
 #include "config.h"
 #include "volumes/formats.h"
 
@@ -13,10 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int refuse(const char *path, const char *what) { return sgrad_fail(SGRAD_EFORMAT, "%s: %s", path, what); }
+static int refuse(const char *path, const char *what) { return sgrad_log_error(SGRAD_EFORMAT, "%s: %s", path, what); }
 static const char no_time[] = "its description states more axes than channels, z, y and x: a volume has no time: save one frame";
 
-enum { MOST = 1 << 20 };        /* along an axis; what is stated of more is not true */
+enum { MOST = 1 << 20 };        /* maximum length of an axis; larger numbers are reduced to it */
 static int64_t number_at(const char *digits) {
     const long long n = strtoll(digits, NULL, 10);
     return n < 0 ? 0 : n > MOST ? MOST : n;
@@ -24,7 +24,7 @@ static int64_t number_at(const char *digits) {
 
 /* ---- ImageJ ------------------------------------------------------------------------------------------------------------ */
 
-/* The number behind KEY; 0: there is none. */
+/* Returns the number after KEY; 0: there is none. */
 static int64_t number_of(const char *text, const char *key) {
     const char *at = strstr(text, key);
     return at ? number_at(at + strlen(key)) : 0;
@@ -48,7 +48,7 @@ static int read_imagej(const char *path, const char *text, struct sgrad__tiff_ax
 
 /* ---- OME-XML ----------------------------------------------------------------------------------------------------------- */
 
-/* The next tag NAME from TEXT on, whatever its namespace's prefix; NULL: there is none. */
+/* Returns the next tag NAME from TEXT on, with any namespace prefix; NULL: there is none. */
 static const char *tag_of(const char *text, const char *name) {
     const size_t length = strlen(name);
     for (const char *at = text; (at = strstr(at, name)); at += length)
@@ -57,7 +57,7 @@ static const char *tag_of(const char *text, const char *name) {
     return NULL;
 }
 
-/* The value of attribute NAME of the tag that begins at TAG; NULL: it has none. */
+/* Returns the value of attribute NAME of the tag at TAG; NULL: it has none. */
 static const char *attribute_of(const char *tag, const char *name) {
     const size_t length = strlen(name);
     const char *end = strchr(tag, '>');
@@ -101,7 +101,8 @@ static int read_ome(const char *path, const char *text, struct sgrad__tiff_axes 
 
 /* ---- tifffile ---------------------------------------------------------------------------------------------------------- */
 
-/* RANK sizes, and their letters, or NULL: then of two before y and x the first are channels. */
+/* Determines the axes from RANK sizes and their letters. If LETTER is NULL and there are two axes before y and x, the first is
+ * channels. */
 static int read_shape(const char *path, const int64_t *size, int rank, const char *letter, const int64_t page[2],
                       struct sgrad__tiff_axes *axes) {
     int64_t channels = 1, slices = 1, slice_step = 1, channel_step = 1, all = 1;
@@ -135,7 +136,7 @@ static int read_json(const char *path, const json_t *json, const int64_t page[2]
     return read_shape(path, size, (int)rank, json_string_value(json_object_get(json, "axes")), page, axes);
 }
 
-/* As tifffile wrote it before 2018: "shape=(6, 48, 64)". */
+/* Parses the format of tifffile before 2018, "shape=(6, 48, 64)". */
 static int read_tuple(const char *path, const char *text, const int64_t page[2], struct sgrad__tiff_axes *axes) {
     int64_t size[AXES];
     int rank = 0;

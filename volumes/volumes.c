@@ -1,4 +1,4 @@
-/* volumes.c: volumes of any format: found by name, opened, read, written. */
+/* volumes.c: functions for volumes of all formats: selecting the format by the name, opening, reading, writing. */
 #include "config.h"
 #include "volumes/formats.h"
 
@@ -16,7 +16,7 @@ const struct sgrad_volume_format *const sgrad_volume_formats[] = {
 #define READ_NAMES "NAME.tif, NAME.h5[:DATASET], NAME.raw:ZxYxX[:TYPE], folders of Zarr or PNG files"
 
 static struct sgrad_volume *volume_of(const char *name) {
-    struct sgrad_volume *v = sgrad_alloc(1, sizeof *v);
+    struct sgrad_volume *v = sgrad_xcalloc(1, sizeof *v);
     v->path = sgrad_format("%s", name);
     for (int i = 0; sgrad_volume_formats[i] && !v->format; i++)
         if (sgrad_volume_formats[i]->is(name)) v->format = sgrad_volume_formats[i];
@@ -31,8 +31,8 @@ static int finish(struct sgrad_volume *v, int error, struct sgrad_volume **volum
 
 static int no_format(const char *name) {
     struct stat status;
-    if (stat(name, &status)) return sgrad_fail(SGRAD_EIO, "%s: %s", name, strerror(errno));
-    return sgrad_fail(SGRAD_ENAME, "%s: of no format that is known: takes " READ_NAMES, name);
+    if (stat(name, &status)) return sgrad_log_error(SGRAD_EIO, "%s: %s", name, strerror(errno));
+    return sgrad_log_error(SGRAD_ENAME, "%s: of no format that is known: takes " READ_NAMES, name);
 }
 
 int sgrad_volume_open(const char *name, struct sgrad_volume **volume) {
@@ -46,7 +46,8 @@ int sgrad_volume_create(const char *name, enum sgrad_voxel voxel, const int64_t 
     v->voxel = voxel;
     int error = 0;
     if (!v->format || !v->format->create)
-        error = sgrad_fail(SGRAD_ENAME, "%s: of no format that is written: takes NAME.zarr, NAME.h5[:DATASET], NAME.raw", name);
+        error =
+            sgrad_log_error(SGRAD_ENAME, "%s: of no format that is written: takes NAME.zarr, NAME.h5[:DATASET], NAME.raw", name);
     if (!error) error = sgrad__volume_shape(v, SGRAD_VOLUME_RANK, dim, chunk);
     return finish(v, error ? error : v->format->create(v), volume);
 }
@@ -72,7 +73,7 @@ int sgrad_volume_read(const struct sgrad_volume *v, const struct sgrad_box *box,
     check_box(v, box);
     if (as == v->voxel) return v->format->read(v, box, to);
     const int64_t count = sgrad_box_count(box);
-    void *room = sgrad_alloc((size_t)count, sgrad_voxel_size(v->voxel));
+    void *room = sgrad_xcalloc((size_t)count, sgrad_voxel_size(v->voxel));
     int error = v->format->read(v, box, room);
     if (!error) sgrad_voxel_convert(v->voxel, room, count, as, to);
     free(room);
@@ -86,7 +87,7 @@ int sgrad_volume_write(const struct sgrad_volume *v, const struct sgrad_box *box
                (box->from[d] + box->size[d] == v->dim[d] || (box->from[d] + box->size[d]) % v->chunk[d] == 0));
     if (is == v->voxel) return v->format->write(v, box, from);
     const int64_t count = sgrad_box_count(box);
-    void *room = sgrad_alloc((size_t)count, sgrad_voxel_size(v->voxel));
+    void *room = sgrad_xcalloc((size_t)count, sgrad_voxel_size(v->voxel));
     sgrad_voxel_convert(is, from, count, v->voxel, room);
     int error = v->format->write(v, box, room);
     free(room);
@@ -105,23 +106,24 @@ int sgrad_volume_pixels(const struct sgrad_volume *v, enum sgrad_dtype *pixel) {
     if (v->dim[0] == 1 && (v->voxel == SGRAD_VOXEL_U8 || v->voxel == SGRAD_VOXEL_U16 || real))
         return *pixel = v->voxel == SGRAD_VOXEL_U8 ? SGRAD_U8 : SGRAD_U16, 0;
     if (v->dim[0] != 1)
-        return sgrad_fail(SGRAD_EFORMAT, "%s: has %lld channels, and is read as an image of one: split its channels into files",
-                          v->path, (long long)v->dim[0]);
-    return sgrad_fail(SGRAD_EFORMAT, "%s: has pixels of %s: an image has uint8, uint16, float32 or float64: convert it", v->path,
-                      sgrad_voxel_name(v->voxel));
+        return sgrad_log_error(SGRAD_EFORMAT,
+                               "%s: has %lld channels, and is read as an image of one: split its channels into files", v->path,
+                               (long long)v->dim[0]);
+    return sgrad_log_error(SGRAD_EFORMAT, "%s: has pixels of %s: an image has uint8, uint16, float32 or float64: convert it",
+                           v->path, sgrad_voxel_name(v->voxel));
 }
 
 int sgrad_volume_read_pixels(const struct sgrad_volume *v, const struct sgrad_box *box, void *to) {
     const bool real = v->voxel == SGRAD_VOXEL_F32 || v->voxel == SGRAD_VOXEL_F64;
     if (!real) return sgrad_volume_read(v, box, v->voxel, to);
     const int64_t count = sgrad_box_count(box);
-    double *voxel = sgrad_alloc((size_t)count, sizeof *voxel);
+    double *voxel = sgrad_xcalloc((size_t)count, sizeof *voxel);
     int error = sgrad_volume_read(v, box, SGRAD_VOXEL_F64, voxel);
     for (int64_t i = 0; i < count && !error; i++)
         if (voxel[i] >= 0 && voxel[i] <= 1) voxel[i] *= 65535;
         else
-            error = sgrad_fail(SGRAD_EFORMAT, "%s: has a voxel of %g: an image's real numbers are 0 to 1: scale them first",
-                               v->path, voxel[i]);
+            error = sgrad_log_error(SGRAD_EFORMAT, "%s: has a voxel of %g: an image's real numbers are 0 to 1: scale them first",
+                                    v->path, voxel[i]);
     if (!error) sgrad_voxel_convert(SGRAD_VOXEL_F64, voxel, count, SGRAD_VOXEL_U16, to);
     free(voxel);
     return error;

@@ -1,10 +1,10 @@
-/* zarr.c: Zarr: a folder with what the array is, and a file for each of its chunks.
+/* zarr.c: Zarr arrays: a folder with the metadata of the array, and one file per chunk.
  *
  *     version 2    stack.zarr/.zarray       stack.zarr/0.3.1     or 0/3/1
  *     version 3    stack.zarr/zarr.json     stack.zarr/c/0/3/1   or c.0.3.1, 0.3.1
  *
- * A chunk that is not there holds the fill value; those at the end of a dimension are whole, beyond it, too. What is written is
- * of version 2, compressed by Zstandard. */
+ * The voxels of a missing chunk have the fill value. Chunks at the end of a dimension have full size, beyond the end. Volumes are
+ * written in version 2, compressed with Zstandard. */
 #include "config.h"
 #include "volumes/formats.h"
 
@@ -40,10 +40,11 @@ static bool is_zarr(const char *name) {
 static int open_zarr(struct sgrad_volume *v) {
     const int version = version_of(v->path);
     struct stat status;
-    if (stat(v->path, &status)) return sgrad_fail(SGRAD_EIO, "%s: %s", v->path, strerror(errno));
+    if (stat(v->path, &status)) return sgrad_log_error(SGRAD_EIO, "%s: %s", v->path, strerror(errno));
     if (!version)
-        return sgrad_fail(SGRAD_EFORMAT, "%s: has neither .zarray nor zarr.json: no array of Zarr, or a group of some", v->path);
-    struct sgrad__zarr *zarr = v->state = sgrad_alloc(1, sizeof *zarr);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: has neither .zarray nor zarr.json: no array of Zarr, or a group of some",
+                               v->path);
+    struct sgrad__zarr *zarr = v->state = sgrad_xcalloc(1, sizeof *zarr);
     struct sgrad_map map;
     char *file = metadata_of(v->path, version);
     int error = sgrad_map_open(file, METADATA_LIMIT, &map);
@@ -57,7 +58,7 @@ static int open_zarr(struct sgrad_volume *v) {
     return sgrad__volume_shape(v, zarr->rank, zarr->dim, zarr->chunk);
 }
 
-/* "FOLDER/c/0/3/1"; free it. */
+/* Returns the path of a chunk, "FOLDER/c/0/3/1". The caller must free it. */
 static char *chunk_path(const struct sgrad_volume *v, const int64_t *place) {
     const struct sgrad__zarr *zarr = v->state;
     char text[96], *to = text;
@@ -68,14 +69,14 @@ static char *chunk_path(const struct sgrad_volume *v, const int64_t *place) {
     return sgrad_format("%s/%s", v->path, text);
 }
 
-/* Is ENTRY of the folder, or a folder ENTRY in it, where chunks are whose numbers are separated by SEPARATOR? */
+/* Returns true if ENTRY is the name of a chunk, or of a folder of chunks, whose indices are separated by SEPARATOR. */
 static bool has_chunks(const struct sgrad__zarr *zarr, const char *entry, char separator) {
     const size_t length = zarr->prefixed ? *entry == 'c' : strspn(entry, "0123456789");
     const bool whole = separator == '/' || (zarr->rank == 1 && !zarr->prefixed);
     return length > 0 && entry[length] == (whole ? 0 : separator);
 }
 
-/* What of the chunks can be known by the names of FOLDER. */
+/* Detects the separator of indices, if the metadata do not state it. Warns if the folder contains no chunk. */
 static void find_chunks(struct sgrad_volume *v) {
     struct sgrad__zarr *zarr = v->state;
     const struct dirent *entry;
@@ -86,14 +87,14 @@ static void find_chunks(struct sgrad_volume *v) {
         nested |= has_chunks(zarr, entry->d_name, '/');
     }
     if (folder) closedir(folder);
-    if (!there && nested && !zarr->separated) zarr->separator = '/', there = true;  /* older libraries did not state it */
+    if (!there && nested && !zarr->separated) zarr->separator = '/', there = true;  /* old libraries did not state it */
     char *first = chunk_path(v, (const int64_t[SGRAD_VOLUME_RANK]){ 0 });
     if (!there && sgrad_launched_rank() == 0)
-        sgrad_warn("%s: has no chunk, of which the first would be %s: every voxel is the fill value", v->path, first);
+        sgrad_log_warning("%s: has no chunk, of which the first would be %s: every voxel is the fill value", v->path, first);
     free(first);
 }
 
-/* .zattrs of version 2, as xarray writes it. */
+/* Checks the names of axes in .zattrs (version 2), as xarray writes them. */
 static int check_names(const struct sgrad_volume *v) {
     char *file = sgrad_format("%s/.zattrs", v->path);
     json_t *json = access(file, F_OK) ? NULL : json_load_file(file, 0, NULL);
@@ -118,7 +119,7 @@ struct passage {
     const struct sgrad_box *box;
     void *to;
     const void *from;
-    void *room;                 /* of a chunk */
+    void *room;                 /* buffer for a chunk */
     size_t bytes;
 };
 
@@ -129,7 +130,7 @@ static void fill(const struct sgrad_volume *v, int64_t count, void *room) {
         sgrad_voxel_convert(SGRAD_VOXEL_F64, &value, 1, v->voxel, (char *)room + (size_t)i * sgrad_voxel_size(v->voxel));
 }
 
-/* Voxels of SIZE bytes with the lower byte first. */
+/* Reverses the byte order of voxels of SIZE bytes. */
 static void swap(char *voxel, int64_t count, size_t size) {
     for (; count > 0; count--, voxel += size)
         for (size_t i = 0; i < size / 2; i++) {
@@ -139,10 +140,10 @@ static void swap(char *voxel, int64_t count, size_t size) {
         }
 }
 
-/* A chunk whose first index is the fastest, with the last one so. */
+/* Transposes a chunk from order F (first index fastest) to order C (last index fastest). */
 static void turn(const int64_t *dim, size_t size, char *chunk) {
     const int64_t count = dim[0] * dim[1] * dim[2] * dim[3];
-    char *from = sgrad_alloc((size_t)count, size), *to = chunk;
+    char *from = sgrad_xcalloc((size_t)count, size), *to = chunk;
     memcpy(from, chunk, (size_t)count * size);
     for (int64_t c = 0; c < dim[0]; c++)
         for (int64_t z = 0; z < dim[1]; z++)
@@ -175,7 +176,7 @@ static int read_chunk(const struct sgrad__piece *piece, void *arg) {
 static int pass(struct passage *p, int (*work)(const struct sgrad__piece *, void *)) {
     const int64_t *chunk = p->volume->chunk;
     p->bytes = (size_t)(chunk[0] * chunk[1] * chunk[2] * chunk[3]) * sgrad_voxel_size(p->volume->voxel);
-    p->room = sgrad_alloc(1, p->bytes);
+    p->room = sgrad_xcalloc(1, p->bytes);
     int error = sgrad__volume_pieces(p->volume, p->box, work, p);
     free(p->room);
     return error;
@@ -191,7 +192,7 @@ static int write_file(const char *path, const void *data, size_t size) {
     struct sgrad_file file;
     SGRAD_TRY(sgrad_file_begin(path, &file));
     if (fwrite(data, 1, size, file.stream) == size) return sgrad_file_commit(&file);
-    int error = sgrad_fail(SGRAD_EIO, "%s: cannot be written: %s", path, strerror(errno));
+    int error = sgrad_log_error(SGRAD_EIO, "%s: cannot be written: %s", path, strerror(errno));
     sgrad_file_abort(&file);
     return error;
 }
@@ -203,7 +204,7 @@ static int write_chunk(const struct sgrad__piece *piece, void *arg) {
     memset(p->room, 0, p->bytes);
     sgrad_box_copy(&piece->inside, sgrad_voxel_size(p->volume->voxel), p->box, p->from, &piece->chunk, p->room);
     const size_t size = sgrad__codec_pack(p->room, p->bytes, &packed);
-    int error = size ? write_file(path, packed, size) : sgrad_fail(SGRAD_ENOMEM, "%s: cannot be compressed", path);
+    int error = size ? write_file(path, packed, size) : sgrad_log_error(SGRAD_ENOMEM, "%s: cannot be compressed", path);
     free(packed);
     free(path);
     return error;
@@ -212,8 +213,8 @@ static int write_chunk(const struct sgrad__piece *piece, void *arg) {
 static int write_zarr(const struct sgrad_volume *v, const struct sgrad_box *box, const void *from) {
     const struct sgrad__zarr *zarr = v->state;
     if (zarr->version != 2 || zarr->codec != SGRAD__ZSTD || zarr->separator != '.')
-        return sgrad_fail(SGRAD_EFORMAT, "%s: is Zarr of another making: what is written is of version 2, by zstd, with '.'",
-                          v->path);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: is Zarr of another making: what is written is of version 2, by zstd, with '.'",
+                               v->path);
     return pass(&(struct passage){ .volume = v, .box = box, .from = from }, write_chunk);
 }
 
@@ -237,7 +238,7 @@ static bool has_zarr(const struct sgrad_volume *v, const struct sgrad_box *box) 
     return sgrad__volume_pieces(v, box, has_chunk, &(struct passage){ .volume = v }) == 0;
 }
 
-/* One that is there has to be the same. */
+/* Opens the existing volume. SGRAD_EIO: it has another type, other dimensions or chunks. */
 static int take_over(struct sgrad_volume *v) {
     struct sgrad_volume there = { .path = v->path };
     int error = open_zarr(&there);
@@ -246,15 +247,16 @@ static int take_over(struct sgrad_volume *v) {
     if (same) v->state = there.state;
     else free(there.state);
     SGRAD_TRY(error);
-    return same ? 0 : sgrad_fail(SGRAD_EIO, "%s: is there already, with other voxels, size or chunks", v->path);
+    return same ? 0 : sgrad_log_error(SGRAD_EIO, "%s: is there already, with other voxels, size or chunks", v->path);
 }
 
 static int create_zarr(struct sgrad_volume *v) {
     static const char *const type[SGRAD_VOXELS] = { "|u1", "<u2", "<u4", "<u8", "|i1", "<i2", "<i4", "<i8", "<f4", "<f8" };
     const int64_t *d = v->dim, *c = v->chunk;
     if (version_of(v->path)) return take_over(v);
-    if (mkdir(v->path, 0777) && errno != EEXIST) return sgrad_fail(SGRAD_EIO, "%s: cannot be made: %s", v->path, strerror(errno));
-    struct sgrad__zarr *zarr = v->state = sgrad_alloc(1, sizeof *zarr);
+    if (mkdir(v->path, 0777) && errno != EEXIST)
+        return sgrad_log_error(SGRAD_EIO, "%s: cannot be made: %s", v->path, strerror(errno));
+    struct sgrad__zarr *zarr = v->state = sgrad_xcalloc(1, sizeof *zarr);
     *zarr = (struct sgrad__zarr){ .version = 2, .rank = v->rank, .voxel = v->voxel, .codec = SGRAD__ZSTD, .separator = '.' };
     memcpy(zarr->dim, d, sizeof zarr->dim);
     memcpy(zarr->chunk, c, sizeof zarr->chunk);
@@ -270,7 +272,7 @@ static int create_zarr(struct sgrad_volume *v) {
     return error;
 }
 
-/* What .zattrs of the volume says of its making, free it; NULL: nothing. */
+/* Returns the attribute made_by in .zattrs; NULL: there is none. The caller must free it. */
 static char *signature_of(const char *path) {
     struct sgrad_map map;
     char *file = sgrad_format("%s/.zattrs", path), *text = NULL;
@@ -291,8 +293,9 @@ static int sign_zarr(struct sgrad_volume *v, const char *work, bool again) {
     char *text = json_dumps(json, JSON_INDENT(1));
     int error = 0;
     if (there && strcmp(there, work) && !again)
-        error = sgrad_fail(SGRAD_EIO, "%s: is there already, and of other work: %s; this is %s: takes another name, or --redo",
-                           v->path, there, work);
+        error =
+            sgrad_log_error(SGRAD_EIO, "%s: is there already, and of other work: %s; this is %s: takes another name, or --redo",
+                            v->path, there, work);
     else if ((!there || strcmp(there, work)) && text) error = write_file(file, text, strlen(text));
     json_decref(json);
     free(text);

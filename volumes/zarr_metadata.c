@@ -1,4 +1,5 @@
-/* zarr_metadata.c: what an array's .zarray (Zarr version 2) or zarr.json (version 3) says of it, and what of that is known here.
+/* zarr_metadata.c: parses the metadata of a Zarr array, .zarray (version 2) or zarr.json (version 3), and refuses those that are
+ * not supported.
  *
  * Sources: zarr-specs.readthedocs.io, v2/v2.0 and v3/core. */
 #include "config.h"
@@ -8,9 +9,9 @@
 #include <math.h>
 #include <string.h>
 
-#define FAIL(...) sgrad_fail(SGRAD_EFORMAT, __VA_ARGS__)
+#define FAIL(...) sgrad_log_error(SGRAD_EFORMAT, __VA_ARGS__)
 
-/* "<f4", "|u1" (version 2) or "float32" (version 3). */
+/* Parses the type of voxels: "<f4", "|u1" (version 2) or "float32" (version 3). */
 static int find_voxel(const char *name, const char *text, int version, struct sgrad__zarr *zarr) {
     static const char *const short_name[SGRAD_VOXELS] = { "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f4", "f8" };
     for (enum sgrad_voxel v = 0; v < SGRAD_VOXELS && text; v++) {
@@ -34,7 +35,7 @@ static int read_sizes(const char *name, const char *what, const json_t *list, in
     return 0;
 }
 
-/* A number; null stands for 0. */
+/* Parses the fill value, a number; null becomes 0. */
 static int read_fill(const char *name, const json_t *fill, struct sgrad__zarr *zarr) {
     const char *text = json_string_value(fill);
     if (json_is_number(fill)) zarr->fill = json_number_value(fill);
@@ -74,7 +75,7 @@ static int parse2(const char *name, const json_t *json, struct sgrad__zarr *zarr
     return read_fill(name, json_object_get(json, "fill_value"), zarr);
 }
 
-/* "bytes", then a compressor or nothing. */
+/* Parses the list of codecs: "bytes", then at most one compressor. */
 static int parse3_codecs(const char *name, const json_t *codecs, struct sgrad__zarr *zarr) {
     bool bytes = false;
     for (size_t i = 0; i < json_array_size(codecs); i++) {

@@ -1,5 +1,5 @@
-/* altflip.c: left to right in every other epoch, of half the samples in even ones: in two epochs that follow each other a sample
- * is seen both ways, where flip shows half of all one way twice:
+/* altflip.c: mirrors half of the samples left to right in even epochs, and the other half in odd epochs. In any two consecutive
+ * epochs each sample is seen in both versions, whereas flip repeats the same version for half of all samples:
  *
  *     epoch      0    1    2    3
  *     sample a   a    mirror    a    mirror

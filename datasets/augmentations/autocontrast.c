@@ -1,4 +1,4 @@
-/* autocontrast.c: each channel's values spread over the full scale, one time in two. */
+/* autocontrast.c: scales the values of each channel to the full scale, with probability 1/2. */
 #include "config.h"
 #include "datasets/colours.h"
 

@@ -1,4 +1,4 @@
-/* brightness.c: contrast and brightness of volumes: volume.c. */
+/* brightness.c: contrast and brightness of volumes, implemented by volume.c. */
 #include "config.h"
 #include "datasets/datasets.h"
 

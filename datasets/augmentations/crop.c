@@ -1,10 +1,11 @@
-/* crop.c: the image, padded with black, cut at random to its size. It has the first block of a sample's random words with flip:
+/* crop.c: pads the image with black, and crops it at random to its size. Uses the first block of a sample's random words, with
+ * flip:
  *
  *     x                     . . . . .
  *     a b c    pad by 1     . a b c .    down = 1     d e f            f e d
  *     d e f       ->        . d e f .    right = 0    g h i    flip    i h g
  *     g h i                 . g h i .       ->        . . .     ->     . . .
- *                           . . . . .                                             */
+ *                           . . . . . */
 #include "config.h"
 #include "datasets/datasets.h"
 #include "runtime/philox.h"

@@ -1,11 +1,12 @@
-/* cutmix.c: a rectangle of any other image of the training set in place of the image's own, and of its class as much. */
+/* cutmix.c: replaces a rectangle of the image by that of another training image. The weight of that image's class is the fraction
+ * of the area. */
 #include "config.h"
 #include "datasets/colours.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Where a side of SIZE pixels, its middle anywhere, begins and ends within LIMIT. */
+/* Draws an interval of SIZE pixels, with its centre anywhere from 0 to LIMIT, and clips it to that range. */
 static void place(double size, int limit, struct sgrad_chances *chances, int *from, int *to) {
     const double middle = sgrad_chance(chances) * limit;
     *from = (int)fmax(rint(middle - size / 2), 0);

@@ -1,4 +1,4 @@
-/* cutout.c: a square, anywhere, whose pixels all become the image's mean. */
+/* cutout.c: sets the pixels of a square, at a random position, to the image's mean. */
 #include "config.h"
 #include "datasets/datasets.h"
 

@@ -1,4 +1,4 @@
-/* elastic.c: slices of volumes, bent as if they were of rubber: volume.c. */
+/* elastic.c: smooth random displacement of the pixels in slices of volumes, implemented by volume.c. */
 #include "config.h"
 #include "datasets/datasets.h"
 

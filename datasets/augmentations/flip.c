@@ -1,4 +1,4 @@
-/* flip.c: left to right, one time in two. It has the first block of a sample's random words with crop. */
+/* flip.c: mirrors left to right with probability 1/2. Uses the first block of a sample's random words, with crop. */
 #include "config.h"
 #include "datasets/datasets.h"
 #include "runtime/philox.h"

@@ -1,4 +1,4 @@
-/* jitter.c: brightness, contrast and saturation, each changed at random. */
+/* jitter.c: changes brightness, contrast and saturation, each by a random factor. */
 #include "config.h"
 #include "datasets/colours.h"
 

@@ -1,10 +1,10 @@
-/* mixup.c: an image and any other of the training set, in shares that their classes have, too. */
+/* mixup.c: replaces the image by a weighted mean of it and another training image. Their classes have the same weights. */
 #include "config.h"
 #include "datasets/colours.h"
 
 #include <math.h>
 
-/* Two samples mixed by S and by 1-S are one pair, met from either side: the larger share is the sample's own. */
+/* Mixing two samples with weights S and 1-S gives the same pairs as with 1-S and S, so the larger weight is the sample's own. */
 static double mix(const double *number, struct sgrad_chances *chances, const struct sgrad_pixels *other,
                   struct sgrad_pixels *image) {
     const double drawn = sgrad__beta(*number, chances), share = fmax(drawn, 1 - drawn);

@@ -1,4 +1,5 @@
-/* randaugment.c: some changes out of many, all of one strength. Those that move pixels come first, as with all augmentations. */
+/* randaugment.c: several random changes, all of the same strength. Those that move pixels come first, as with all
+ * augmentations. */
 #include "config.h"
 #include "datasets/colours.h"
 
@@ -6,7 +7,7 @@
 
 enum { STRENGTHS = 30 };
 
-/* By T, the strength, -1 to 1. */
+/* T is the strength, -1 to 1. */
 static void shear_x(double t, int height, int width, struct sgrad_affine *map) {
     (void)width;
     map->xy = 0.3 * t, map->x0 = -map->xy * (height - 1) / 2;
@@ -38,7 +39,7 @@ static void solarize(double t, struct sgrad_pixels *image) { sgrad__solarize(ima
 static void autocontrast(double t, struct sgrad_pixels *image) { (void)t, sgrad__autocontrast(image); }
 static void equalize(double t, struct sgrad_pixels *image) { (void)t, sgrad__equalize(image); }
 
-/* The first leaves the image as it is. */
+/* The first entry changes nothing. */
 static const struct one {
     void (*move)(double t, int height, int width, struct sgrad_affine *map);
     void (*change)(double t, struct sgrad_pixels *image);
@@ -48,14 +49,15 @@ static const struct one {
     { NULL, posterize }, { NULL, solarize }, { NULL, autocontrast }, { NULL, equalize },
 };
 
-/* The next of those that the sample gets, and by how much: the same for who moves and who changes. */
+/* Draws the next change of the sample, and its strength T. move and change have the same stream, so they draw the same
+ * sequence. */
 static const struct one *next(const double *number, struct sgrad_chances *chances, double *t) {
     const struct one *one = &ones[(int)(sgrad_chance(chances) * (double)(sizeof ones / sizeof *ones))];
     *t = (sgrad_chance(chances) < 0.5 ? -1 : 1) * number[1] / STRENGTHS;
     return one;
 }
 
-/* Each is applied to what those before it have made: its map leads there, and theirs on. */
+/* Each change is applied to the result of the changes before it: its map is evaluated first, then theirs. */
 static void move(const double *number, struct sgrad_chances *chances, int height, int width, struct sgrad_affine *map) {
     for (int i = 0; i < (int)number[0]; i++) {
         double t;

@@ -1,4 +1,4 @@
-/* rotate.c: turned about its middle by a random angle. */
+/* rotate.c: rotates the image about its centre by a random angle. */
 #include "config.h"
 #include "datasets/datasets.h"
 

@@ -1,4 +1,4 @@
-/* rrc.c: random resized crop: a part of the image of random area and shape, scaled to the image's size. */
+/* rrc.c: random resized crop: crops a rectangle of random area and aspect ratio, and scales it to the size of the image. */
 #include "config.h"
 #include "datasets/datasets.h"
 

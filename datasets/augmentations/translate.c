@@ -1,4 +1,4 @@
-/* translate.c: shifted, up or down, left or right, the image being reflected beyond its edges. */
+/* translate.c: shifts the image by a random number of pixels along each axis. The image is reflected at its edges. */
 #include "config.h"
 #include "datasets/datasets.h"
 

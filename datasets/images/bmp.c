@@ -1,9 +1,10 @@
-/* bmp.c: Windows bitmaps: 1, 4 and 8 bits with a palette, 16, 24 and 32 bits with colours, rows from below or from above.
+/* bmp.c: Windows bitmaps: 1, 2, 4 and 8 bits with a palette; 16, 24 and 32 bits with colours; rows from the bottom or from the
+ * top.
  *
- *     byte 0     "BM", size of the file, two words, where the pixels begin
+ *     byte 0     "BM", size of the file, two words, offset of the pixels
  *     byte 14    size of the header, width, height, planes, bits, compression, …; masks of colours; palette
  *
- * Limits: compressed ones (RLE, JPEG, PNG) are refused; alpha is dropped. */
+ * Limits: compressed files (RLE, JPEG, PNG) are refused; alpha is dropped. */
 #include "config.h"
 #include "datasets/formats.h"
 
@@ -14,11 +15,11 @@ enum { FILE_HEADER = 14, CORE_HEADER = 12, INFO_HEADER = 40, RGB = 0, BITFIELDS 
 
 struct bmp {
     const unsigned char *data;
-    size_t size, begin, stride;         /* begin: of the pixels; stride: from row to row */
-    int64_t width, height;              /* height: below 0 where the first row is the upper one */
+    size_t size, begin, stride;         /* begin: offset of the pixels; stride: bytes per row */
+    int64_t width, height;              /* height: negative if the first row is the top row */
     int bits;
-    uint32_t mask[3];                   /* of red, green and blue, of 16 and 32 bits */
-    const unsigned char *palette;       /* blue, green, red, and for all but old files a byte more: ENTRY bytes each */
+    uint32_t mask[3];                   /* of red, green and blue, with 16 and 32 bits */
+    const unsigned char *palette;       /* blue, green, red, and, except in old files, one more byte: ENTRY bytes each */
     size_t entry, colours;
 };
 
@@ -28,7 +29,7 @@ static uint32_t number(const unsigned char *at, int bytes) {
     return n;
 }
 
-static int wrong(const char *name, const char *what) { return sgrad_fail(SGRAD_EFORMAT, "bmp: %s: %s", name, what); }
+static int wrong(const char *name, const char *what) { return sgrad_log_error(SGRAD_EFORMAT, "bmp: %s: %s", name, what); }
 
 static int read_header(const char *name, struct bmp *b) {
     const unsigned char *data = b->data;
@@ -59,13 +60,13 @@ static int read_header(const char *name, struct bmp *b) {
         const size_t most = (size_t)1 << b->bits, room = (size_t)(data + b->size - b->palette) / b->entry;
         b->colours = used && used < most ? used : most;
         const size_t before = b->begin > (size_t)(b->palette - data) ? (b->begin - (size_t)(b->palette - data)) / b->entry : 0;
-        if (b->colours > before) b->colours = before;       /* the pixels follow at once */
+        if (b->colours > before) b->colours = before;       /* the pixels follow the palette */
         if (b->colours > room || !b->colours) return wrong(name, "its palette is not there");
     }
     return 0;
 }
 
-/* Where the bits of a mask are, as 0 to 255, rounded down, as Pillow has it. */
+/* Returns the bits of PIXEL in MASK, scaled to 0 to 255 and rounded down, as in Pillow. */
 static uint8_t field(uint32_t pixel, uint32_t mask) {
     if (!mask) return 0;
     const int low = __builtin_ctz(mask);
@@ -87,7 +88,7 @@ static void read_row(const struct bmp *b, const unsigned char *row, uint8_t *rgb
     }
 }
 
-/* A palette without colours makes a grey image. */
+/* Returns true if all colours of the palette are grey; false without a palette. */
 static bool is_grey(const struct bmp *b) {
     bool grey = b->bits <= 8;
     for (size_t i = 0; grey && i < b->colours; i++) {
@@ -103,10 +104,10 @@ static int read_bmp(const char *name, const void *data, size_t size, bool pixels
     const uint64_t width = b.width < 0 ? 0 : (uint64_t)b.width, height = (uint64_t)(b.height < 0 ? -b.height : b.height);
     SGRAD_TRY(sgrad__image_check_size("bmp", name, width, height, (uint64_t)size * 8));
     b.stride = (size_t)((width * (uint64_t)b.bits + 31) / 32 * 4);
-    const size_t last = (size_t)((width * (uint64_t)b.bits + 7) / 8);   /* some writers do not fill the last row up */
+    const size_t last = (size_t)((width * (uint64_t)b.bits + 7) / 8);   /* some writers do not pad the last row */
     if (b.begin > size || (height - 1) * b.stride + last > size - b.begin) return wrong(name, "the file ends early");
     struct sgrad__image is = { .height = (int)height, .width = (int)width, .grey = is_grey(&b) };
-    if (pixels) is.rgb = sgrad_alloc((size_t)(height * width), 3);
+    if (pixels) is.rgb = sgrad_xcalloc((size_t)(height * width), 3);
     for (size_t y = 0; y < height && pixels; y++)
         read_row(&b, b.data + b.begin + (b.height < 0 ? y : (size_t)height - 1 - y) * b.stride, is.rgb + y * (size_t)width * 3);
     *image = is;

@@ -1,6 +1,6 @@
-/* gif.c: the first image of a GIF file, by giflib, which a build may lack.
+/* gif.c: the first image of a GIF file, read with giflib, which is optional when building.
  *
- * What the image leaves of the file's screen has the transparent colour, or colour 0, as Pillow has it. */
+ * Pixels of the file's screen that the image does not cover have the transparent colour, or colour 0, as in Pillow. */
 #include "config.h"
 #include "datasets/formats.h"
 
@@ -14,7 +14,7 @@ struct gif {
     const unsigned char *data;
     size_t size, at;
     GifFileType *file;
-    int transparent;    /* colour; NO_TRANSPARENT_COLOR: none */
+    int transparent;    /* index of the colour; NO_TRANSPARENT_COLOR: none */
 };
 
 static int take(GifFileType *file, GifByteType *to, int count) {
@@ -27,10 +27,10 @@ static int take(GifFileType *file, GifByteType *to, int count) {
 
 static int wrong(const struct gif *g, int code) {
     const char *why = code ? GifErrorString(code) : NULL;
-    return sgrad_fail(SGRAD_EFORMAT, "gif: %s: byte %zu: %s", g->name, g->at, why ? why : "is damaged, or ends early");
+    return sgrad_log_error(SGRAD_EFORMAT, "gif: %s: byte %zu: %s", g->name, g->at, why ? why : "is damaged, or ends early");
 }
 
-/* The file is to be read from the next image on; *THERE: there is one. */
+/* Advances to the next image. Sets *THERE to true if there is one. Returns 0 or an error code of giflib. */
 static int find_image(struct gif *g, bool *there) {
     for (;;) {
         GifRecordType type;
@@ -56,15 +56,15 @@ static bool is_without_colours(const ColorMapObject *map) {
 }
 
 static void put(const ColorMapObject *map, int colour, uint8_t *rgb) {
-    if (colour >= map->ColorCount) return;      /* black */
+    if (colour >= map->ColorCount) return;      /* remains black */
     rgb[0] = map->Colors[colour].Red, rgb[1] = map->Colors[colour].Green, rgb[2] = map->Colors[colour].Blue;
 }
 
-/* The rows of an interlaced image come in four passes. */
+/* Reads the rows; those of an interlaced image are stored in four passes. Returns 0 or an error code of giflib. */
 static int read_pixels(struct gif *g, const ColorMapObject *map, struct sgrad__image *image) {
     static const int first[] = { 0, 4, 2, 1, 0 }, every[] = { 8, 8, 4, 2, 1 };
     const GifImageDesc *is = &g->file->Image;
-    GifPixelType *line = sgrad_alloc((size_t)is->Width, sizeof *line);
+    GifPixelType *line = sgrad_xcalloc((size_t)is->Width, sizeof *line);
     int code = 0;
     for (int i = 0; i < image->height * image->width; i++)
         put(map, g->transparent == NO_TRANSPARENT_COLOR ? 0 : g->transparent, image->rgb + 3 * (size_t)i);
@@ -79,7 +79,7 @@ static int read_pixels(struct gif *g, const ColorMapObject *map, struct sgrad__i
     return code;
 }
 
-/* Is there a further image? What is damaged behind the first does not matter. */
+/* Returns true if there is a further image. Damage after the first image is ignored. */
 static bool is_animated(struct gif *g) {
     GifByteType *block;
     int size;
@@ -104,7 +104,7 @@ static int read_first(struct gif *g, bool pixels, struct sgrad__image *image) {
     SGRAD_TRY(sgrad__image_check_size("gif", g->name, (uint64_t)width, (uint64_t)height, UINT64_MAX));
     struct sgrad__image found = { .height = height, .width = width, .grey = is_without_colours(map) };
     if (pixels) {
-        found.rgb = sgrad_alloc((size_t)height * (size_t)width, 3);
+        found.rgb = sgrad_xcalloc((size_t)height * (size_t)width, 3);
         if ((code = read_pixels(g, map, &found))) return free(found.rgb), wrong(g, code);
     } else {
         found.animated = is_animated(g);
@@ -124,7 +124,7 @@ static int open_and_read(struct gif *g, bool pixels, struct sgrad__image *image)
     return error;
 }
 
-/* Whether there are further images is found by a reader that passes over the first. */
+/* Searches for further images with a separate decoder, which skips the first image. */
 static int read_gif(const char *name, const void *data, size_t size, bool pixels, struct sgrad__image *image) {
     struct gif g = { .name = name, .data = data, .size = size };
     struct sgrad__image is;
@@ -140,7 +140,7 @@ static int read_gif(const char *name, const void *data, size_t size, bool pixels
 #else
 static int read_gif(const char *name, const void *data, size_t size, bool pixels, struct sgrad__image *image) {
     (void)data, (void)size, (void)pixels, (void)image;
-    return sgrad_fail(SGRAD_EFORMAT, "gif: %s: this build reads no GIF: install libgif-dev and build again", name);
+    return sgrad_log_error(SGRAD_EFORMAT, "gif: %s: this build reads no GIF: install libgif-dev and build again", name);
 }
 #endif
 

@@ -1,10 +1,10 @@
-/* jpeg.c: JPEG files, by libjpeg.
+/* jpeg.c: JPEG files, read with libjpeg.
  *
- * The library leaves by longjmp when a file is wrong. A decoder's state lives with the caller of the function that sets the
- * jump, so that nothing it changes is lost in a jump. Of its warnings those are errors that say that pixels are missing, which
- * the library then guesses; others, about markers and parameters, cost no pixel.
+ * If a file is malformed, the library leaves by longjmp. The state of a decoder belongs to the caller of the function that calls
+ * setjmp, so that a jump loses no change of it. Warnings that pixels are missing, which the library then guesses, are errors.
+ * Other warnings, about markers and parameters, do not affect pixels and are ignored.
  *
- * Limits: colour profiles and EXIF's orientation are not applied (torchvision's ImageFolder does not either). */
+ * Limits: colour profiles and the EXIF orientation are not applied, as in torchvision's ImageFolder. */
 #include "config.h"
 #include "datasets/formats.h"
 
@@ -15,8 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SCAN_LIMIT  500        /* of a progressive JPEG: each costs a pass over the whole image */
-#define JPEG_PIXELS 512        /* a byte of JPEG holds at most so many: 64 pixels take a bit or more */
+#define SCAN_LIMIT  500        /* of a progressive JPEG: each scan costs a pass over the whole image */
+#define JPEG_PIXELS 512        /* maximum pixels per byte: 64 pixels take at least one bit */
 
 struct jpeg {
     struct jpeg_decompress_struct decoder;
@@ -27,13 +27,14 @@ struct jpeg {
     const unsigned char *data;
     size_t size;
     struct sgrad__image image;
-    uint8_t *cmyk; /* a row */
+    uint8_t *cmyk; /* one row */
 };
 
 static _Noreturn void jpeg_leave(struct jpeg *jpeg, const char *reason) {
     const unsigned char *next = jpeg->decoder.src ? jpeg->decoder.src->next_input_byte : jpeg->data;
-    const bool inside = next >= jpeg->data && next < jpeg->data + jpeg->size; /* else in the library's stand-in for an end */
-    sgrad_fail(SGRAD_EFORMAT, "jpeg: %s: byte %zu: %s", jpeg->name, inside ? (size_t)(next - jpeg->data) : jpeg->size, reason);
+    const bool inside = next >= jpeg->data && next < jpeg->data + jpeg->size; /* else at the end that libjpeg substitutes */
+    sgrad_log_error(SGRAD_EFORMAT, "jpeg: %s: byte %zu: %s", jpeg->name, inside ? (size_t)(next - jpeg->data) : jpeg->size,
+                    reason);
     longjmp(jpeg->back, 1);
 }
 
@@ -43,8 +44,9 @@ static _Noreturn void jpeg_error(j_common_ptr decoder) {
     jpeg_leave(decoder->client_data, reason);
 }
 
-/* Does the file's only scan hold all pixels? Where it ends before them JWRN_HIT_MARKER follows; further scans would be missed by
- * nobody. Arithmetic coding goes on with zeros, and says nothing. */
+/* Returns true if a missing end of the file can be ignored: its only scan contains all pixels. If that scan is incomplete, the
+ * warning JWRN_HIT_MARKER follows. If there are several scans, missing ones cause no other warning. With arithmetic coding, the
+ * decoder continues with zeros and without a warning. */
 static bool is_one_scan(const struct jpeg_decompress_struct *decoder) {
     return decoder->output_height && !decoder->progressive_mode && !decoder->arith_code &&
            decoder->comps_in_scan == decoder->num_components;
@@ -64,7 +66,7 @@ static void jpeg_progress(j_common_ptr decoder) {
     if (jpeg->decoder.input_scan_number > SCAN_LIMIT) jpeg_leave(jpeg, "too many scans");
 }
 
-/* Adobe stores the ink that is absent, the standard the ink that is there. */
+/* Adobe stores inverted inks; the standard does not. */
 static void cmyk_to_rgb(const uint8_t *cmyk, bool adobe, int width, uint8_t *rgb) {
     const unsigned flip = adobe ? 255 : 0;
     for (int x = 0; x < width; x++) {
@@ -95,8 +97,8 @@ static int jpeg_run(struct jpeg *jpeg, bool pixels) {
     const size_t stride = 3 * (size_t)image->width;
     decoder->out_color_space = cmyk ? JCS_CMYK : JCS_RGB;
     jpeg_start_decompress(decoder);
-    image->rgb = sgrad_alloc((size_t)image->height, stride);
-    if (cmyk) jpeg->cmyk = sgrad_alloc((size_t)image->width, 4);
+    image->rgb = sgrad_xcalloc((size_t)image->height, stride);
+    if (cmyk) jpeg->cmyk = sgrad_xcalloc((size_t)image->width, 4);
     while (decoder->output_scanline < decoder->output_height) {
         uint8_t *to = image->rgb + decoder->output_scanline * stride, *row = cmyk ? jpeg->cmyk : to;
         jpeg_read_scanlines(decoder, &row, 1);

@@ -1,12 +1,13 @@
-/* netpbm.c: PBM, PGM and PPM files: P1 to P3 are text, P4 to P6 bytes.
+/* netpbm.c: PBM, PGM and PPM files: P1 to P3 are text, P4 to P6 are binary.
  *
- *     P6                   kind: 1, 4 black and white, 2, 5 grey, 3, 6 colours
+ *     P6                   kind: 1 and 4 black and white, 2 and 5 grey, 3 and 6 colours
  *     # comment
  *     640 480              width, height
- *     255                  the largest value, to 65535; kinds 1 and 4 have none
- *     …                    pixels, behind one blank
+ *     255                  the largest value, up to 65535; kinds 1 and 4 have none
+ *     …                    pixels, after one blank
  *
- * Above 255 a value has two bytes, the upper first. Values are scaled to 255 or, above it, to 65535. Limits: no PAM (P7). */
+ * If the largest value is above 255, a value has two bytes, big-endian, and is scaled to 65535; otherwise values are scaled to
+ * 255. Limits: no PAM (P7). */
 #include "config.h"
 #include "datasets/formats.h"
 
@@ -22,17 +23,17 @@ struct netpbm {
 };
 
 static int wrong(const struct netpbm *n, const char *what) {
-    return sgrad_fail(SGRAD_EFORMAT, "netpbm: %s: byte %zu: %s", n->name, n->at, what);
+    return sgrad_log_error(SGRAD_EFORMAT, "netpbm: %s: byte %zu: %s", n->name, n->at, what);
 }
 
-/* Passes over blanks and comments. */
+/* Skips blanks and comments. */
 static void pass_blanks(struct netpbm *n) {
     for (; n->at < n->size && (isspace(n->data[n->at]) || n->data[n->at] == '#'); n->at++)
         if (n->data[n->at] == '#')
             while (n->at + 1 < n->size && n->data[n->at] != '\n' && n->data[n->at] != '\r') n->at++;
 }
 
-/* The next number; below 0: there is none. */
+/* Returns the next number; negative: there is none. */
 static int64_t next_number(struct netpbm *n) {
     int64_t number = -1;
     pass_blanks(n);
@@ -41,20 +42,20 @@ static int64_t next_number(struct netpbm *n) {
     return number;
 }
 
-/* The next value of a text; of P1 a digit, which no blank has to follow. */
+/* Returns the next value of a text file; negative: there is none. Values of P1 are single digits, without blanks between them. */
 static int64_t next_text(struct netpbm *n, bool bits) {
     if (!bits) return next_number(n);
     pass_blanks(n);
     return n->at < n->size && (n->data[n->at] == '0' || n->data[n->at] == '1') ? n->data[n->at++] - '0' : -1;
 }
 
-/* Value I of a row: of bytes, at the place where pixels begin. */
+/* Returns value I of a row of a binary file. */
 static int64_t value_at(const unsigned char *row, size_t i, bool bits, unsigned most) {
     if (bits) return row[i / 8] >> (7 - i % 8) & 1;
     return most > 255 ? row[2 * i] << 8 | row[2 * i + 1] : row[i];
 }
 
-/* CHANNELS values of each pixel, of 0 to MOST, as RGB. */
+/* Converts CHANNELS values per pixel, 0 to MOST, to RGB. */
 static int read_pixels(struct netpbm *n, int kind, int channels, unsigned most, struct sgrad__image *image) {
     const size_t height = (size_t)image->height, values = (size_t)image->width * (size_t)channels;
     const bool bits = kind == 1 || kind == 4, text = kind <= 3;
@@ -84,7 +85,7 @@ static int read_netpbm(const char *name, const void *data, size_t size, bool pix
     SGRAD_TRY(sgrad__image_check_size("netpbm", name, (uint64_t)width, (uint64_t)height, (uint64_t)size * 8));
     struct sgrad__image is = { .height = (int)height, .width = (int)width, .grey = channels == 1, .deep = most > 255 };
     if (pixels) {
-        void *to = sgrad_alloc((size_t)(height * width), is.deep ? 6 : 3);
+        void *to = sgrad_xcalloc((size_t)(height * width), is.deep ? 6 : 3);
         if (is.deep) is.rgb16 = to;
         else is.rgb = to;
         int error = read_pixels(&n, kind, channels, (unsigned)most, &is);

@@ -1,10 +1,11 @@
-/* png.c: PNG files, by libpng.
+/* png.c: PNG files, read with libpng.
  *
- * The library leaves by longjmp when a file is wrong. A decoder's state lives with the caller of the function that sets the
- * jump, so that nothing it changes is lost in a jump. Its warnings cost no pixel: what it cannot read is an error, and so is a
- * wrong check sum of any chunk. Once all pixels are there, only those of the pixels' chunks count: a file may lack its end.
+ * If a file is malformed, the library leaves by longjmp. The state of a decoder belongs to the caller of the function that calls
+ * setjmp, so that a jump loses no change of it. Warnings do not affect pixels: content that libpng cannot read is an error, and
+ * so is a wrong checksum of any chunk. After all pixels are read, only errors in their chunks (IDAT) count: the end of a file may
+ * be missing.
  *
- * Limits: colour profiles, gamma and EXIF's orientation are not applied (torchvision's ImageFolder does not either). */
+ * Limits: colour profiles, gamma and the EXIF orientation are not applied, as in torchvision's ImageFolder. */
 #include "config.h"
 #include "datasets/formats.h"
 
@@ -13,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PNG_PIXELS (8 * 1032) /* a byte of PNG holds at most so many: a pixel takes a bit, and deflate expands to at most 1032 */
+#define PNG_PIXELS (8 * 1032) /* maximum pixels per byte: a pixel takes one bit or more, and deflate expands up to 1032 times */
 
 struct png {
     png_struct *decoder;
@@ -29,7 +30,7 @@ static _Noreturn void png_leave(png_struct *decoder, const char *reason) {
     struct png *png = png_get_error_ptr(decoder);
     if (png->whole && strncmp(reason, "IDAT", 4)) png_longjmp(decoder, 1);
     png->whole = false;
-    sgrad_fail(SGRAD_EFORMAT, "png: %s: byte %zu: %s", png->name, png->at, reason);
+    sgrad_log_error(SGRAD_EFORMAT, "png: %s: byte %zu: %s", png->name, png->at, reason);
     png_longjmp(decoder, 1);
 }
 
@@ -42,7 +43,7 @@ static void png_take(png_struct *decoder, png_byte *to, size_t n) {
     png->at += n;
 }
 
-/* A chunk acTL before the first IDAT: the other images come in chunks that libpng passes over (the APNG specification). */
+/* Returns true if the chunk acTL precedes the first IDAT (APNG specification). libpng skips the chunks of further images. */
 static bool png_is_animated(const struct png *png) {
     const unsigned char *data = png->data;
     for (size_t at = 8; at + 12 <= png->size;) {
@@ -61,7 +62,7 @@ static int png_run(struct png *png, bool pixels) {
     png_set_user_limits(decoder, SGRAD__SIDE_LIMIT, SGRAD__SIDE_LIMIT);
     png_set_crc_action(decoder, PNG_CRC_ERROR_QUIT, PNG_CRC_ERROR_QUIT);
     png_set_benign_errors(decoder, 1);
-    png_set_option(decoder, PNG_MAXIMUM_INFLATE_WINDOW, PNG_OPTION_ON);     /* a file may state one that is too small */
+    png_set_option(decoder, PNG_MAXIMUM_INFLATE_WINDOW, PNG_OPTION_ON);     /* a file may state a window that is too small */
     png_set_keep_unknown_chunks(decoder, PNG_HANDLE_CHUNK_NEVER, NULL, -1); /* texts, profiles, times … */
     png_read_info(decoder, png->info);
     struct sgrad__image *image = &png->image;
@@ -76,14 +77,14 @@ static int png_run(struct png *png, bool pixels) {
 
     const bool deep = image->deep;
     png_set_expand(decoder); /* palettes, fewer than 8 bits */
-    if (deep) png_set_swap(decoder); /* the lower byte first */
+    if (deep) png_set_swap(decoder); /* little-endian */
     png_set_gray_to_rgb(decoder);
     png_set_strip_alpha(decoder);
     const int passes = png_set_interlace_handling(decoder);
     png_read_update_info(decoder, png->info);
     const size_t stride = (deep ? 6 : 3) * (size_t)image->width;
     if (png_get_rowbytes(decoder, png->info) != stride) png_error(decoder, "pixels do not become RGB");
-    uint8_t *rows = sgrad_alloc((size_t)image->height, stride);
+    uint8_t *rows = sgrad_xcalloc((size_t)image->height, stride);
     if (deep) image->rgb16 = (uint16_t *)(void *)rows;
     else image->rgb = rows;
     for (int pass = 0; pass < passes; pass++)
@@ -97,7 +98,7 @@ static int read_png(const char *name, const void *data, size_t size, bool pixels
     struct png png = { .name = name, .data = data, .size = size };
     png.decoder = png_create_read_struct(PNG_LIBPNG_VER_STRING, &png, png_leave, png_pass);
     png.info = png.decoder ? png_create_info_struct(png.decoder) : NULL;
-    int error = png.info ? png_run(&png, pixels) : sgrad_fail(SGRAD_ENOMEM, "png: %s: libpng cannot start", name);
+    int error = png.info ? png_run(&png, pixels) : sgrad_log_error(SGRAD_ENOMEM, "png: %s: libpng cannot start", name);
     png_destroy_read_struct(&png.decoder, &png.info, NULL);
     if (error) {
         free(png.image.rgb);

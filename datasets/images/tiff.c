@@ -1,10 +1,10 @@
-/* tiff.c: the first image of a TIFF file, by libtiff.
+/* tiff.c: the first image of a TIFF file, read with libtiff.
  *
- * Samples of grey, of palettes, of RGB and of CMYK are taken as they are stored, in 1 to 8 or 16 bits, strip by strip, or tile by
- * tile. Colours that are stored times alpha are divided by it; of another alpha the colour stays. All else, YCbCr and CIELab, is
- * converted to RGB by libtiff. The image comes upright, as its tag Orientation states, whatever its depth.
+ * Samples of grey, palette, RGB and CMYK images, of 1, 2, 4, 8 or 16 bits, are read as stored, strip by strip or tile by tile.
+ * Colours that are premultiplied by alpha are divided by it; alpha of other kinds is ignored. All other images (YCbCr, CIELab)
+ * are converted to RGB by libtiff. The result is upright, as the tag Orientation states, for all depths.
  *
- * Limits: no real numbers, no signs and no 32 bits: volumes take those. */
+ * Limits: no floating-point, no signed and no 32-bit samples; volumes support these. */
 #include "config.h"
 #include "datasets/formats.h"
 
@@ -13,20 +13,20 @@
 #include <string.h>
 #include <tiffio.h>
 
-#define TIFF_PIXELS  (8 * 1032 * 16)    /* a byte of TIFF holds at most so many: deflate's most, of bits, with room to spare */
+#define TIFF_PIXELS  (8 * 1032 * 16)    /* maximum pixels per byte: deflate's expansion, one bit per pixel, and a margin */
 #define MEMORY_LIMIT ((tmsize_t)1 << 31)
 
 struct tiff {
     const char *name;
     const unsigned char *data;
     size_t size, at;
-    char why[256];                      /* the first thing that is wrong; empty: none is */
+    char why[256];                      /* the first error; empty: none */
     TIFF *file;
     uint32_t width, height;
     uint16_t bits, samples, format, planar, photometric, orientation;
-    int colours;                        /* samples of a pixel's colour: 1, 3 or 4; 0: libtiff makes RGB of them */
-    bool times_alpha;                   /* the sample that follows them is alpha, and they are multiplied by it */
-    uint16_t *map[3];                   /* of a palette */
+    int colours;                        /* samples of a pixel's colour: 1, 3 or 4; 0: libtiff converts to RGB */
+    bool times_alpha;                   /* the next sample is alpha, and colours are multiplied by it */
+    uint16_t *map[3];                   /* the palette; NULL: none */
 };
 
 /* ---- a file in memory ---- */
@@ -44,7 +44,7 @@ static toff_t seek(thandle_t handle, toff_t offset, int from) {
     t->at = (size_t)(from == SEEK_SET ? offset : from == SEEK_CUR ? t->at + offset : t->size + offset);
     return t->at;
 }
-/* Where a file is mapped, libtiff reads it in place, and some parts that it would refuse to copy. */
+/* libtiff reads a mapped file without copying; this includes some data that it would refuse to copy. */
 static int map_file(thandle_t handle, void **base, toff_t *size) {
     struct tiff *t = handle;
     *base = (void *)t->data;
@@ -62,7 +62,8 @@ static int hear_error(TIFF *file, void *arg, const char *module, const char *for
     return 1;
 }
 
-/* Most are of unknown tags, and none of ours; but decoders of JPEG and of faxes warn that pixels are missing, and guess them. */
+/* Most warnings are about unknown tags, and are ignored. Decoders of JPEG and fax only warn of missing pixels, and guess them;
+ * these warnings are errors. */
 static int hear_warning(TIFF *file, void *arg, const char *module, const char *format, va_list list) {
     char why[256];
     va_list copy;
@@ -75,7 +76,7 @@ static int hear_warning(TIFF *file, void *arg, const char *module, const char *f
 }
 
 static int wrong(const struct tiff *t, const char *what) {
-    return sgrad_fail(SGRAD_EFORMAT, "tiff: %s: %s", t->name, *t->why ? t->why : what);
+    return sgrad_log_error(SGRAD_EFORMAT, "tiff: %s: %s", t->name, *t->why ? t->why : what);
 }
 
 static bool is_grey(const struct tiff *t) {
@@ -105,7 +106,7 @@ static int open_tiff(struct tiff *t) {
     t->file = TIFFClientOpenExt(t->name, "r", t, take, refuse, seek, leave, size_of, map_file, unmap_file, how);
     TIFFOpenOptionsFree(how);
     if (!t->file) return wrong(t, "is no TIFF file, or a damaged one");
-    *t->why = 0;        /* tags that libtiff passes over, as an orientation 0 */
+    *t->why = 0;        /* invalid tags that libtiff ignores, such as an orientation of 0 */
     TIFFGetField(t->file, TIFFTAG_IMAGEWIDTH, &t->width);
     TIFFGetField(t->file, TIFFTAG_IMAGELENGTH, &t->height);
     TIFFGetFieldDefaulted(t->file, TIFFTAG_BITSPERSAMPLE, &t->bits);
@@ -121,7 +122,7 @@ static int open_tiff(struct tiff *t) {
 
 static bool is_deep(const struct tiff *t) { return t->bits == 16 && t->colours; }
 
-/* Before anything is allocated. */
+/* Must be called before memory for pixels is allocated. SGRAD_EFORMAT: the size or the kind of samples is not supported. */
 static int check(struct tiff *t) {
     SGRAD_TRY(sgrad__image_check_size("tiff", t->name, t->width, t->height, (uint64_t)t->size * TIFF_PIXELS));
     const bool whole = t->format == SAMPLEFORMAT_UINT || t->format == SAMPLEFORMAT_VOID;
@@ -136,7 +137,7 @@ static int check(struct tiff *t) {
 
 /* ---- samples as they are stored ---- */
 
-/* Where a part of the image lies, of one plane or of all samples, each row in STRIDE bytes. */
+/* A strip or tile: its position in the image, its size, the bytes per row, and its plane, if planes are stored separately. */
 struct part {
     uint32_t x, y, width, height;
     size_t stride;
@@ -149,7 +150,7 @@ static inline uint16_t sample_at(const uint8_t *row, size_t i, int bits) {
     return (uint16_t)(row[i * (size_t)bits / 8] >> (8 - bits - (int)(i * (size_t)bits % 8)) & ((1 << bits) - 1));
 }
 
-/* ROOM has the part's rows; TO (height,width,kept). */
+/* Copies the samples of strip or tile P from ROOM to TO, (height,width,kept). */
 static void place(const struct tiff *t, const struct part *p, const uint8_t *room, uint16_t *to, size_t kept) {
     const bool whole = t->planar == PLANARCONFIG_CONTIG;
     for (uint32_t h = 0; h < p->height && p->y + h < t->height; h++)
@@ -161,7 +162,7 @@ static void place(const struct tiff *t, const struct part *p, const uint8_t *roo
         }
 }
 
-/* Bytes of a row of WIDTH pixels. */
+/* Returns the bytes of a row of WIDTH pixels. */
 static tmsize_t row_bytes(const struct tiff *t, uint32_t width) {
     const uint64_t samples = t->planar == PLANARCONFIG_CONTIG ? t->samples : 1;
     return (tmsize_t)((width * samples * t->bits + 7) / 8);
@@ -173,7 +174,7 @@ static int read_strips(struct tiff *t, uint16_t plane, uint16_t *to, size_t kept
     if (rows > t->height) rows = t->height;
     const tmsize_t size = TIFFStripSize(t->file), line = TIFFScanlineSize(t->file);
     if (!rows || size <= 0 || line < row_bytes(t, t->width) || size > MEMORY_LIMIT) return wrong(t, "its strips are none");
-    uint8_t *room = sgrad_alloc(1, (size_t)size);
+    uint8_t *room = sgrad_xcalloc(1, (size_t)size);
     int error = 0;
     for (uint32_t y = 0; y < t->height && !error; y += rows) {
         const struct part part = { 0, y, t->width, rows, (size_t)line, plane };
@@ -193,7 +194,7 @@ static int read_tiles(struct tiff *t, uint16_t plane, uint16_t *to, size_t kept)
     const tmsize_t size = TIFFTileSize(t->file), line = TIFFTileRowSize(t->file);
     if (!width || !height || size <= 0 || size > MEMORY_LIMIT || line < row_bytes(t, width) || size / height < line)
         return wrong(t, "its tiles are none");
-    uint8_t *room = sgrad_alloc(1, (size_t)size);
+    uint8_t *room = sgrad_xcalloc(1, (size_t)size);
     int error = 0;
     for (uint32_t y = 0; y < t->height && !error; y += height)
         for (uint32_t x = 0; x < t->width && !error; x += width) {
@@ -206,9 +207,9 @@ static int read_tiles(struct tiff *t, uint16_t plane, uint16_t *to, size_t kept)
     return error;
 }
 
-/* ---- and their colours ---- */
+/* ---- colours -------------- */
 
-/* Sample VALUES of a pixel, 0 to MOST each, as RGB of the same range; of a palette of 0 to 65535. */
+/* Converts the samples VALUE of a pixel, 0 to MOST each, to RGB of the same range; with a palette, of 0 to 65535. */
 static void find_colour(const struct tiff *t, const uint16_t *value, unsigned most, uint16_t rgb[3]) {
     uint16_t own[4];
     for (int c = 0; c < t->colours; c++) {
@@ -221,7 +222,7 @@ static void find_colour(const struct tiff *t, const uint16_t *value, unsigned mo
     for (int c = 0; c < 3 && t->colours < 4; c++) rgb[c] = t->map[0] ? t->map[c][own[0]] : own[t->colours == 3 ? c : 0];
 }
 
-/* Some writers fill a palette with bytes. */
+/* Returns the largest value of the palette's range: some writers store bytes. */
 static unsigned palette_most(const struct tiff *t) {
     for (int i = 0; i < 3 << t->bits; i++)
         if (t->map[i % 3][i / 3] > 255) return 65535;
@@ -231,7 +232,7 @@ static unsigned palette_most(const struct tiff *t) {
 static void convert(const struct tiff *t, const uint16_t *value, size_t kept, struct sgrad__image *image) {
     const size_t count = (size_t)t->height * t->width;
     const unsigned most = (1u << t->bits) - 1, range = t->map[0] ? palette_most(t) : most;
-    void *to = sgrad_alloc(count, image->deep ? 6 : 3);
+    void *to = sgrad_xcalloc(count, image->deep ? 6 : 3);
     uint16_t rgb[3];
     for (size_t i = 0; i < count; i++, value += kept) {
         find_colour(t, value, most, rgb);
@@ -246,7 +247,7 @@ static void convert(const struct tiff *t, const uint16_t *value, size_t kept, st
 static int read_samples(struct tiff *t, struct sgrad__image *image) {
     const size_t kept = (size_t)t->colours + t->times_alpha;
     const int planes = t->planar == PLANARCONFIG_CONTIG ? 1 : (int)kept;
-    uint16_t *value = sgrad_alloc((size_t)t->height * t->width, kept * sizeof *value);
+    uint16_t *value = sgrad_xcalloc((size_t)t->height * t->width, kept * sizeof *value);
     int error = 0;
     for (int plane = 0; plane < planes && !error; plane++)
         error = (TIFFIsTiled(t->file) ? read_tiles : read_strips)(t, (uint16_t)plane, value, kept);
@@ -256,15 +257,15 @@ static int read_samples(struct tiff *t, struct sgrad__image *image) {
     return error;
 }
 
-/* By libtiff, in the order in which the pixels are stored. */
+/* Reads the pixels by libtiff's conversion to RGB, in the order in which they are stored. */
 static int read_converted(struct tiff *t, struct sgrad__image *image) {
     const size_t count = (size_t)t->height * t->width;
-    uint32_t *raster = sgrad_alloc(count, sizeof *raster);
+    uint32_t *raster = sgrad_xcalloc(count, sizeof *raster);
     if (!TIFFReadRGBAImageOriented(t->file, t->width, t->height, raster, t->orientation, 1) || *t->why) {
         free(raster);
         return wrong(t, "its pixels cannot be read");
     }
-    uint8_t *to = image->rgb = sgrad_alloc(count, 3);
+    uint8_t *to = image->rgb = sgrad_xcalloc(count, 3);
     for (size_t i = 0; i < count; i++, to += 3)
         to[0] = TIFFGetR(raster[i]), to[1] = TIFFGetG(raster[i]), to[2] = TIFFGetB(raster[i]);
     free(raster);
@@ -288,7 +289,7 @@ static int read_tiff(const char *name, const void *data, size_t size, bool pixel
     return 0;
 }
 
-/* Classic and BigTIFF, of either order of bytes. */
+/* Returns true for classic TIFF and BigTIFF, in both byte orders. */
 static bool is_tiff(const unsigned char *data, size_t size) {
     static const char *const begins[] = { "II*\0", "MM\0*", "II+\0", "MM\0+" };
     bool is = false;

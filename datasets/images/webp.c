@@ -1,4 +1,4 @@
-/* webp.c: WebP files, by libwebp, which a build may lack. Of an animation the first image is read. */
+/* webp.c: WebP files, read with libwebp, which is optional when building. Of an animation, the first image is read. */
 #include "config.h"
 #include "datasets/formats.h"
 
@@ -8,7 +8,7 @@
 #include <webp/decode.h>
 #include <webp/demux.h>
 
-static int wrong(const char *name, const char *what) { return sgrad_fail(SGRAD_EFORMAT, "webp: %s: %s", name, what); }
+static int wrong(const char *name, const char *what) { return sgrad_log_error(SGRAD_EFORMAT, "webp: %s: %s", name, what); }
 
 static bool read_still(const void *data, size_t size, struct sgrad__image *image) {
     const size_t stride = 3 * (size_t)image->width;
@@ -32,7 +32,7 @@ static int read_webp(const char *name, const void *data, size_t size, bool pixel
     if (WebPGetFeatures(data, size, &is) != VP8_STATUS_OK) return wrong(name, "is damaged, or ends early");
     SGRAD_TRY(sgrad__image_check_size("webp", name, (uint64_t)is.width, (uint64_t)is.height, UINT64_MAX));
     struct sgrad__image found = { .height = is.height, .width = is.width, .animated = is.has_animation };
-    if (pixels) found.rgb = sgrad_alloc((size_t)is.height * (size_t)is.width, 3);
+    if (pixels) found.rgb = sgrad_xcalloc((size_t)is.height * (size_t)is.width, 3);
     if (pixels && !(is.has_animation ? read_first : read_still)(data, size, &found)) {
         free(found.rgb);
         return wrong(name, "its pixels cannot be read: damaged, or it ends early");
@@ -43,7 +43,7 @@ static int read_webp(const char *name, const void *data, size_t size, bool pixel
 #else
 static int read_webp(const char *name, const void *data, size_t size, bool pixels, struct sgrad__image *image) {
     (void)data, (void)size, (void)pixels, (void)image;
-    return sgrad_fail(SGRAD_EFORMAT, "webp: %s: this build reads no WebP: install libwebp-dev and build again", name);
+    return sgrad_log_error(SGRAD_EFORMAT, "webp: %s: this build reads no WebP: install libwebp-dev and build again", name);
 }
 #endif
 

@@ -1,4 +1,5 @@
-/* ahash.c: what is brighter than the mean (N. Krawetz, "Looks like it", hackerfactor.com, 2011).
+/* ahash.c: average hash: a bit is 1 if its pixel is at least as bright as the mean (N. Krawetz, "Looks like it",
+ * hackerfactor.com, 2011).
  *
  *     side x side pixels     9 1      mean 5      1 0
  *                            2 8                  0 1 */

@@ -1,4 +1,5 @@
-/* dhash.c: what grows brighter to the right (N. Krawetz, "Kind of like that", hackerfactor.com, 2013).
+/* dhash.c: difference hash: a bit is 1 if the next pixel to the right is brighter (N. Krawetz, "Kind of like that",
+ * hackerfactor.com, 2013).
  *
  *     side + 1 by side pixels     1 5 2      1 0
  *                                 3 3 4      0 1 */

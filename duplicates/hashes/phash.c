@@ -1,12 +1,12 @@
-/* phash.c: which low frequencies are stronger than most (C. Zauner, "Implementation and benchmarking of perceptual image hash
- * functions", 2010; N. Krawetz, 2011).
+/* phash.c: perceptual hash: a bit is 1 if its low frequency is at least as strong as the median (C. Zauner, "Implementation and
+ * benchmarking of perceptual image hash functions", 2010; N. Krawetz, 2011).
  *
- *     4 side x 4 side pixels   ──cosine transform, type II──>   side x side lowest frequencies    at least their median, but for
- *                                                               0 . .                             the mean's, 0
+ *     4 side x 4 side pixels   ──cosine transform, type II──>   side x side lowest frequencies    at least the median of all
+ *                                                               0 . .                             except frequency 0, the mean
  *                                                               . . .
  *
- * Cosines are rounded to whole numbers over 2^18 and 2^15, so that all sums are exact in doubles: what is flat, or mirrors
- * itself, has frequencies of exactly 0, and its hash depends on no machine. Half of the bits are 1, so distances are even. */
+ * Cosines are rounded to integers over 2^18 and 2^15, so that all sums are exact in doubles. Flat or symmetric images therefore
+ * have frequencies of exactly 0, and a hash does not depend on the machine. Half of the bits are 1, so distances are even. */
 #include "codelets/kernels.h"
 #include "duplicates/duplicates.h"
 
@@ -15,7 +15,7 @@
 
 enum { PIXELS = 4 * SGRAD_HASH_SIDE, LANES = 8, GROUPS = SGRAD_HASH_SIDE / LANES };
 
-/* Of 4s pixels, s being 8 or 16: [s == 16][pixel][frequency] */
+/* Cosines for 4s pixels, s being 8 or 16: [s == 16][pixel][frequency] */
 static double coarse[2][PIXELS][SGRAD_HASH_SIDE], fine[2][PIXELS][SGRAD_HASH_SIDE];
 
 static void make_cosines(void) {
@@ -38,7 +38,7 @@ struct work {
 
 typedef double lanes __attribute__((vector_size(LANES * sizeof(double))));
 
-/* STRENGTH (side,side): what a row's pixels have of each frequency, then what that adds to each frequency of columns. */
+/* Computes the frequencies STRENGTH (side,side): those of each row of pixels, and from these the frequencies along columns. */
 SGRAD_ALWAYS_INLINE void transform(const uint8_t *grey, int side, double *strength) {
     const int s = side == SGRAD_HASH_SIDE, pixels = 4 * side, groups = side / LANES;
     lanes sum[SGRAD_HASH_SIDE * GROUPS] = { 0 }, cosine[GROUPS];
@@ -54,7 +54,7 @@ SGRAD_ALWAYS_INLINE void transform(const uint8_t *grey, int side, double *streng
     memcpy(strength, sum, (size_t)(side * side) * sizeof *strength);
 }
 
-/* The N-th smallest of COUNT whole numbers, from 0: N at most are below it, more are not above. */
+/* Returns the N-th smallest of COUNT integers, from 0: at most N are below it, and more than N are not above it. */
 SGRAD_ALWAYS_INLINE double find_smallest(const double *value, int count, int n) {
     int64_t whole[SGRAD_HASH_SIDE * SGRAD_HASH_SIDE];
     for (int i = 0; i < count; i++) whole[i] = (int64_t)value[i];

@@ -1,8 +1,9 @@
-/* whash.c: which parts are brighter than most (D. Petrov, "Wavelet image hash in Python", fullstackml.com, 2016).
+/* whash.c: wavelet hash: a bit is 1 if its block is at least as bright as the median (D. Petrov, "Wavelet image hash in Python",
+ * fullstackml.com, 2016).
  *
- *     256 x 256 pixels    ──Haar's wavelet, until side x side are left──>    means of 32 x 32 pixels    at least their median
+ *     256 x 256 pixels    ──Haar wavelet, until side x side are left──>    means of 32 x 32 pixels    at least the median
  *
- * What is left of Haar's wavelet are means, but for a factor: whole sums do. */
+ * The remaining coefficients of the Haar wavelet are the means of blocks, up to a factor, so sums of integers are sufficient. */
 #include "duplicates/duplicates.h"
 
 #include <stdlib.h>

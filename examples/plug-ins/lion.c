@@ -12,7 +12,7 @@
 /* w, dw, Σ g² (1) or absent, m */
 static void lion(const struct sgrad_args *a) {
     const struct sgrad_hyper *h = a->attrs;
-    const float *dw = a->data[1], clip = sgrad_clip_factor(h, a->data[2]), rate = sgrad_rate(a);
+    const float *dw = a->data[1], clip = sgrad_clip_factor(h, a->data[2]), rate = sgrad_lr(a);
     float *w = a->data[0], *m = a->data[3];
     for (int64_t i = 0, n = sgrad_shape_count(&a->view[0].shape); i < n; i++) {
         const float g = clip * dw[i], c = h->beta1 * m[i] + (1 - h->beta1) * g;
@@ -26,7 +26,7 @@ static const struct sgrad_optimizer optimizer = {
     .name = "lion",
     .summary = "steps by the sign of a moving average",
     .source = "Chen et al., Symbolic discovery of optimization algorithms, 2023",
-    .rate = 0.0003,
+    .default_lr = 0.0003,
     .options = (const char *const[]){ "beta1", "beta2", NULL },
     .update = &kernel,
     .states = (const struct sgrad_state[]){ { .name = "exp_avg" }, { 0 } },

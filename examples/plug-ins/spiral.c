@@ -12,11 +12,11 @@ static int open_spiral(struct sgrad_dataset *dataset, const char *argument, cons
     char *end;
     const long points = strtol(argument, &end, 10);
     if (*end || points < 4 || points > 100000000)
-        return sgrad_fail(SGRAD_EINVAL, "data set spiral:%s: takes a number of points from 4 to 100000000", argument);
+        return sgrad_log_error(SGRAD_EINVAL, "data set spiral:%s: takes a number of points from 4 to 100000000", argument);
     dataset->count = dataset->split == SGRAD_TRAIN ? points : points / 4;
     dataset->classes = 2;
-    float *place = sgrad_alloc((size_t)dataset->count, 2 * sizeof *place);
-    int32_t *label = sgrad_alloc((size_t)dataset->count, sizeof *label);
+    float *place = sgrad_xcalloc((size_t)dataset->count, 2 * sizeof *place);
+    int32_t *label = sgrad_xcalloc((size_t)dataset->count, sizeof *label);
     dataset->field[0] = (struct sgrad_field){ "features", SGRAD_F32, sgrad_shape(1, 2), place };
     dataset->field[1] = (struct sgrad_field){ "label", SGRAD_I32, { 0 }, label };
     for (int64_t i = 0; i < dataset->count; i++) {

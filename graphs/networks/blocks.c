@@ -1,25 +1,27 @@
-/* blocks.c: which layers keep nothing for backward.
+/* blocks.c: selects the layers that are recomputed in backward.
  *
- * A block is what lies between two values that are kept. What it makes inside is there twice, for a short time each: while
- * forward passes, and when backward comes to it.
+ * A block is the layers between two values that are saved for backward. The results inside it exist twice, for a short time each:
+ * during forward, and when backward reaches the block.
  *
  *     block        │ conv1  bn1  conv2  bn2 │ conv1  bn1  conv2  bn2 │ pool  fc  loss
- *     kept       images                    bn2                      bn2    all that follows
- *     again          conv1  bn1  conv2        conv1  bn1  conv2
+ *     saved      images                    bn2                      bn2    all that follows
+ *     recomputed     conv1  bn1  conv2        conv1  bn1  conv2
  *
- * What follows the last block is kept: backward begins with it.
+ * The results after the last block are saved, because backward begins with them.
  *
- * A network that names no blocks is cut into such as hold at most some number of bytes, the best of some numbers: fewer blocks
- * keep less between them, and need more at once. Equal layers in a row come out as about as many blocks as each has layers.
- * (T. Chen, B. Xu, C. Zhang, C. Guestrin: Training Deep Nets with Sublinear Memory Cost, arXiv:1604.06174, algorithm 3.) */
+ * A network that defines no blocks is divided into blocks of at most some number of bytes, the best of several numbers: fewer
+ * blocks save less between them, but need more memory at once. A chain of equal layers is divided into about as many blocks as
+ * each block has layers. (T. Chen, B. Xu, C. Zhang, C. Guestrin: Training Deep Nets with Sublinear Memory Cost, arXiv:1604.06174,
+ * algorithm 3.) */
 #include "graphs/networks/graph.h"
 
 #include <stdlib.h>
 
-/* One that prepares inputs leaves what is there for steps to come; and what moves between ranks moves once. */
+/* Returns true if the node is never recomputed: it prepares inputs, which are stored for later steps, or moves values between
+ * ranks. */
 static bool computes_once(const struct sgrad__node *node) { return sgrad__graph_prepares(node) || node->is.axis; }
 
-/* The layer that makes VALUE's memory; NULL: none does, or one that computes it once. */
+/* Returns the layer that computes VALUE, or the value that it is a view of; NULL: there is none, or it is never recomputed. */
 static struct sgrad__node *maker_of(struct sgrad_graph *g, int value) {
     if (g->error || value < 0 || value >= g->value_count) return NULL;
     const int maker = g->value[g->value[value].root].maker;
@@ -37,15 +39,15 @@ int sgrad_graph_block(struct sgrad_graph *g, int value) {
     return value;
 }
 
-/* What a layer leaves of a sample. */
+/* Returns the bytes that a layer stores per sample. */
 static double bytes_of(const struct sgrad__node *n) {
     double bytes = n->output < 0 || n->is.view_of_input || sgrad__graph_prepares(n) ? 0 : (double)sgrad_view_bytes(&n->is.y);
     for (int i = 0; i < SGRAD_MAX_PARAMETERS && n->is.keep[i].shape.rank; i++) bytes += (double)sgrad_view_bytes(&n->is.keep[i]);
     return bytes;
 }
 
-/* Ends a block with the first layer that would exceed BUDGET bytes inside it. Returns what is in memory at most: all ends and the
- * largest inside, that of what follows the last block among them. */
+/* Ends a block with each layer that would exceed BUDGET bytes inside it. Returns the maximum bytes in memory: the ends of all
+ * blocks and the largest inside, including that of the layers after the last block. */
 static double cut(struct sgrad_graph *g, double budget) {
     double ends = 0, inside = 0, largest = 0;
     for (int n = 0; n < g->node_count; n++) {

@@ -1,51 +1,53 @@
-/* graph.h: the graph, open, and what its parameters hold: for graphs/ alone.
+/* graph.h: the internals of a graph: values, nodes, parameters and their memory. Private to graphs/.
  *
- *     value      what a layer makes, for one sample                     node     a layer: an operation on values
- *     parameter  a tensor that outlives the step, and its optimizer's states                                        */
-#ifndef SGRAD_GRAPHS_GRAPH_H
-#define SGRAD_GRAPHS_GRAPH_H
+ *     value      an output of a layer, or an input, for one sample     node     a layer: an operation on values
+ *     parameter  a tensor that outlives the step, and its optimizer states */
+#ifndef SGRAD_GRAPHS_NETWORKS_GRAPH_H
+#define SGRAD_GRAPHS_NETWORKS_GRAPH_H
 
 #include "config.h"
 #include "graphs/networks/networks.h"
 
 struct sgrad__value {
-    char *name;                 /* of the layer that makes it */
-    struct sgrad_view view;     /* dim[0] is 1 */
-    int root;                   /* the value whose memory this one shows; itself unless its node is a view */
-    int maker;                  /* node; -1: an input */
+    char *name;                 /* of the layer that produces it, or of the input */
+    struct sgrad_view view;     /* of one sample: dim[0] is 1 */
+    int root;                   /* value whose memory it uses: itself, unless its node is a view of its input */
+    int maker;                  /* node that produces it; -1: an input */
     bool needs_gradient;
 };
 
-/* One way in which a parameter is split: over the ranks of AXIS along DIMENSION, of SECTIONS each by itself. */
+/* One split of a parameter, over the ranks of AXIS, along DIMENSION. The dimension consists of SECTIONS equal sections, each of
+ * which is split. */
 struct sgrad__cut {
     const struct sgrad_axis *axis;
     int dimension, sections;
-    bool gathered;                      /* the parts lie together again where layers use it */
+    bool gathered;                      /* layers use the gathered parameter (sgrad_graph_shard) */
 };
 #define SGRAD__CUTS 4
 
 /* A tensor that outlives the step: a parameter, or a state of an operation. */
 struct sgrad__parameter {
     char *name;                         /* "layer1.0.conv1.weight" */
-    struct sgrad_parameter is;          /* as layers use it: of one that is split this rank's part */
-    struct sgrad_shape kept_shape;      /* of what this rank keeps of it: less, where its parts are gathered for layers */
-    int cuts;                           /* 0: it is whole */
-    struct sgrad__cut cut[SGRAD__CUTS]; /* each of what those before it leave; gathered ones come last */
-    void **whole;                       /* of one that not all ranks have whole: the wholes of itself and of what is kept of it,
-                                           each NULL where this rank has neither read nor gathered it */
-    uint64_t stages;                    /* bit i: stage i uses it; 0: the network is not cut */
-    bool state;                         /* not trained */
-    bool frozen;                        /* a parameter that stays as it is */
-    bool fixed;                         /* the network says so, whoever trains it */
-    long until;                         /* it does after so many steps; 0: it does not */
-    struct sgrad_tensor *tensor;        /* NULL until sgrad__parameters_allocate, and where other stages use it */
-    const struct sgrad_kernel *update;  /* of an optimizer of its own; NULL: the run's */
-    const struct sgrad_state *states;   /* that the optimizer keeps of it; end without a name; NULL: none */
-    struct sgrad_tensor **kept;         /* these, in their order; ends with NULL */
-    struct sgrad_tensor *average;       /* its moving average, one of what the graph keeps; NULL: none is kept */
-    struct sgrad_tensor *slow;          /* its slow weights (lookahead.c), likewise */
-    struct sgrad_hyper hyper;           /* with this parameter's weight decay */
-    int dealt, owner;                   /* of so many ranks OWNER updates it for all, and has the states; 0: all do */
+    struct sgrad_parameter is;          /* as layers use it; of a split parameter, this rank's shard */
+    struct sgrad_shape kept_shape;      /* as this rank stores it: smaller than is.shape if layers use it gathered */
+    int cuts;                           /* number of splits; 0: it is whole */
+    struct sgrad__cut cut[SGRAD__CUTS]; /* each applies to the result of the previous ones; gathered ones are last */
+    /* If some ranks do not store the whole: the whole value of the parameter, then of each of its states; NULL unless this rank
+     * has read or gathered it. */
+    void **whole;
+    uint64_t stages;                    /* bit i: stage i uses it; 0: the network has no stages */
+    bool state;                         /* a state of an operation: not trained */
+    bool frozen;                        /* a parameter that is not updated */
+    bool fixed;                         /* frozen by the network (sgrad_graph_freeze), in all trainings */
+    long until;                         /* number of steps after which it is frozen; 0: never */
+    struct sgrad_tensor *tensor;        /* NULL before sgrad__parameters_allocate, and if only other stages use it */
+    const struct sgrad_kernel *update;  /* of its optimizer, if it differs from the run's; else NULL */
+    const struct sgrad_state *states;   /* the optimizer's states of it; ends at a NULL name; NULL: none */
+    struct sgrad_tensor **kept;         /* the tensors of these states, in their order; ends with NULL */
+    struct sgrad_tensor *average;       /* its moving average, owned by the graph (.kept); NULL: none */
+    struct sgrad_tensor *slow;          /* its slow weights (lookahead.c), owned by the graph (.kept); NULL: none */
+    struct sgrad_hyper hyper;           /* includes this parameter's weight decay */
+    int dealt, owner;                   /* above 0: of DEALT ranks, only rank OWNER updates it and stores its states */
 };
 
 struct sgrad__node {
@@ -54,89 +56,95 @@ struct sgrad__node {
     void *attrs;
     struct sgrad_signature is;
     int input[SGRAD_MAX_INPUTS];
-    int output;                         /* -1: none */
-    int p[SGRAD_MAX_PARAMETERS], s[SGRAD_MAX_PARAMETERS];   /* indices of parameters, which nodes may share; -1: none */
-    bool again;                         /* keeps nothing for backward: what it makes is computed again */
-    bool ends_block;
-    int stage;                          /* of the ranks that compute it (stages.c) */
+    int output;                         /* value; -1: none */
+    int p[SGRAD_MAX_PARAMETERS], s[SGRAD_MAX_PARAMETERS];   /* indices of parameters; several nodes may use one; -1: none */
+    bool again;                         /* saves nothing for backward: its results are recomputed */
+    bool ends_block;                    /* the last node of a block (sgrad_graph_block) */
+    int stage;                          /* pipeline stage that computes it (stages.c) */
 };
 
-/* A parameter that is another one. */
+/* A request to tie the parameter NAME to the parameter AS (sgrad_graph_tie). made: a layer with the parameter NAME was added. */
 struct sgrad__tie {
     char *name, *as;
     bool made;
 };
 
-/* A parameter that is split over the ranks of an axis. */
+/* A request to split a parameter over the ranks of an axis. made: a layer with the parameter was added. */
 struct sgrad__split {
     char *name, *axis;
     int dimension, sections;
     bool gathered, made;
 };
 
-/* What an optimizer keeps of a layer, F32, on all ranks or on some. */
+/* A state of the optimizer for a layer, F32, stored by all ranks or by some of them. */
 struct sgrad__kept {
-    char *name;                         /* as in files */
+    char *name;                         /* name in files */
     struct sgrad_shape shape;
-    enum sgrad_file_layout layout;      /* in files */
-    struct sgrad_tensor *tensor;        /* NULL: this rank does not have it */
-    int rank;                           /* the first that has it; -1: all have */
-    void *whole;                        /* of what not all have: where rank 0 has read it, or gathered it, else NULL */
+    enum sgrad_file_layout layout;      /* layout in files */
+    struct sgrad_tensor *tensor;        /* NULL: this rank does not store it */
+    int rank;                           /* first rank that stores it; -1: all ranks do */
+    void *whole;                        /* if some ranks do not store it: its value that rank 0 has read or gathered; else NULL */
 };
 
-/* What a network that was read from a file brings along. */
+/* Data that were imported with a network from a file. */
 struct sgrad__brought {
-    struct sgrad_safetensors weights;           /* what its parameters begin as, in memory */
-    bool softmax;                               /* at its end, left out here: the loss of classes has it */
-    int channels;                               /* that it normalises as follows; 0: others do */
-    float mean[SGRAD_MAX_CHANNELS], deviation[SGRAD_MAX_CHANNELS];
+    struct sgrad_safetensors weights;           /* initial values of its parameters, in memory */
+    bool softmax;                               /* the file ends with a softmax, which is omitted: the loss computes it */
+    int channels;                               /* channels that are normalised by the values below; 0: none */
+    float mean[SGRAD_MAX_CHANNELS], deviation[SGRAD_MAX_CHANNELS]; /* mean and standard deviation per channel */
 };
 
 struct sgrad_graph {
     enum sgrad_dtype dtype;
-    int error;
-    const struct sgrad_model *model;            /* NULL: it is of nobody's making */
-    char *file;                                 /* that the model is to be read from, or NULL */
-    struct sgrad__brought *brought;             /* NULL: nothing */
-    double option[SGRAD_MAX_MODEL_OPTIONS];     /* the model's, in its order */
-    bool cached;                                /* networks.h, sgrad_graph_cached */
+    int error;                                  /* the first error; 0: none */
+    const struct sgrad_model *model;            /* NULL: the graph is built without a model */
+    char *file;                                 /* file that the model is read from; NULL: none */
+    struct sgrad__brought *brought;             /* NULL: no imported data */
+    double option[SGRAD_MAX_MODEL_OPTIONS];     /* values of the model's options, in the model's order */
+    bool cached;                                /* see sgrad_graph_cached (networks.h) */
     struct sgrad_mesh mesh;
-    int rank;               /* on the mesh */
-    int stages, stage;      /* into which it is cut, 1: it is whole; this rank's */
-    int sharers;            /* the run's ranks, where those that have the same parameters keep shares of the states; else 0 */
-    bool apart;             /* what is listed, and so written and read, is this rank's part of all */
+    int rank;               /* this rank's number on the mesh */
+    int stages, stage;      /* number of pipeline stages, 1: no pipeline; stage of this rank */
+    int sharers;            /* number of ranks if optimizer states are sharded over those with the same parameters; else 0 */
+    bool apart;             /* lists of items, and thereby files, contain only the shards of this rank */
     int value_count, node_count, parameter_count, tie_count, split_count;
     struct sgrad__value *value;
     struct sgrad__node *node;
     struct sgrad__parameter *parameter;
     struct sgrad__tie *tie;
     struct sgrad__split *split;
-    int input[SGRAD_MAX_INPUTS], inputs;    /* values: a field of a data set each, in its order */
-    int loss;               /* node, or -1 */
-    int logits;             /* value: sgrad_graph_logits; -1: what the loss takes */
-    int kept_count;                     /* what the optimizer keeps besides, of layers */
+    int input[SGRAD_MAX_INPUTS], inputs;    /* values: one per field of the data set, in its order */
+    int loss;               /* node; -1: none yet */
+    int logits;             /* value set by sgrad_graph_logits; -1: the first input of the loss */
+    int kept_count;                     /* optimizer states of layers */
     struct sgrad__kept *kept;
 };
 
-/* The axis along which ranks have different samples and the same weights: the ranks that are left, where it is not named. */
+/* The axis along which ranks have different samples and the same weights. If a mesh does not name it, it consists of the ranks
+ * that the other axes leave. */
 #define SGRAD__DATA "data"
-/* The ranks' coordinates, before anything is added; this one's number may come later. */
+/* Sets the mesh of the run. Must be called before inputs and layers are added, and again when the number of ranks and the rank
+ * are known: then layers that depend on the rank are updated. */
 void sgrad__graph_set_mesh(struct sgrad_graph *graph, const struct sgrad_mesh *mesh);
-/* Do values move along AXIS, or is a parameter split over it? */
+/* Returns true if a layer moves values along AXIS or a parameter is split over it. */
 bool sgrad__graph_uses(const struct sgrad_graph *graph, const struct sgrad_axis *axis);
 
+/* Writes the graph to TO as text. */
 void sgrad__graph_print(const struct sgrad_graph *graph, FILE *to);
 
-/* What the network's loss tells: COUNT metrics, of whose sums STAT 0 has one each, and one number more. */
+/* Returns the metrics of the loss and sets *COUNT to their number. Statistic 0 of the loss contains a sum for each metric, then
+ * the number that these sums are divided by. */
 const struct sgrad_metric *sgrad__graph_metrics(const struct sgrad_graph *graph, int *count);
-/* The value that the network says outside training: what the loss takes, or the first part of it. */
+/* Returns the value that the network outputs outside training: that of sgrad_graph_logits, or the first input of the loss. */
 int sgrad__graph_logits(const struct sgrad_graph *graph);
-/* How pixels become activations: the attributes of the operation that does it, which may still change; NULL: there is none. */
+/* Returns the attributes of the operation that converts pixels to activations, which the caller may modify; NULL: there is no
+ * such operation. */
 struct sgrad_image *sgrad__graph_image(const struct sgrad_graph *graph);
-/* Does it prepare input, as that of pixels does, before the step before has ended? */
+/* Returns true if the node prepares inputs, for example converts pixels. Such nodes may run before the previous step has
+ * ended. */
 bool sgrad__graph_prepares(const struct sgrad__node *node);
 
-/* What a sample's forward pass computes, and how many layers are more work than what they move. */
+/* The work of the forward pass of a sample: operations; number of tasks with more operations than bytes of memory traffic. */
 struct sgrad__work {
     double flops;
     int layers;
@@ -146,38 +154,42 @@ struct sgrad__work sgrad__node_work(const struct sgrad__node *node);
 
 /* ---- patterns.c ---- */
 
-/* LIST is patterns, with commas between, as the shell has them, of parameters' or layers' names or of their beginning up to a
- * dot. NULL: none. Is NAME one of them? And where in LIST does its first pattern stand, which "=" may end? NULL: it is
- * none. */
+/* LIST is a comma-separated list of shell patterns (fnmatch) for names of parameters or layers; NULL: empty. A pattern matches a
+ * name if it matches the whole name, or its beginning up to a dot. A pattern may be followed by "=" and a value. sgrad__is_listed
+ * returns true if a pattern matches NAME. sgrad__find_listed returns a pointer to the first such pattern in LIST; NULL: none. */
 bool sgrad__is_listed(const char *list, const char *name);
 const char *sgrad__find_listed(const char *list, const char *name);
-/* An error, of --OPTION, where a pattern is no parameter's. */
+/* Returns SGRAD_EINVAL, and logs it as an error of --OPTION, if a pattern in LIST matches no parameter; else 0. */
 int sgrad__check_listed(const struct sgrad_graph *graph, const char *option, const char *list);
-/* The parameters in LIST, those that the network itself freezes, and those whose last step is DONE or before, stay as they are;
- * nothing is computed for their sake alone. */
+/* Freezes the parameters in LIST, those that the network freezes, and those whose limit (until) is at most DONE steps; all others
+ * are trained. Gradients that only frozen parameters need are not computed. */
 void sgrad__graph_freeze(struct sgrad_graph *graph, const char *list, long done);
 
 /* ---- options.c ---- */
 
-/* Of which model it will be, before it is built, with the options in TEXT, "NAME:key=value,…", or its file, or NULL.
- * SGRAD_EINVAL: it has no such option, or not of such a value. */
+/* Sets the model, before the network is built, with the options or the file in TEXT: "NAME:key=value,…" or "NAME:FILE"; NULL:
+ * default options. SGRAD_EINVAL: the model has no such option, or the value is out of range. */
 int sgrad__graph_set_model(struct sgrad_graph *graph, const struct sgrad_model *model, const char *text);
-bool sgrad__graph_own_loss(const struct sgrad_graph *graph);            /* the model has a loss of its own, as its options are */
-char *sgrad__graph_model_text(const struct sgrad_graph *graph);     /* the model and all of its options; free it */
+/* Returns true if the model, with its current options, adds the loss itself (sgrad_model.loss). */
+bool sgrad__graph_own_loss(const struct sgrad_graph *graph);
+/* Returns the name of the model with its file or the values of all its options. The caller must free it. */
+char *sgrad__graph_model_text(const struct sgrad_graph *graph);
 
-/* ---- stages.c: layers on other ranks ---- */
+/* ---- stages.c: pipeline stages ---- */
 
-/* The axis along which ranks have different layers, and the same samples. */
+/* The axis along which ranks have different layers and the same samples. */
 #define SGRAD__PIPE "pipe"
 enum { SGRAD__STAGES_MOST = 64 };
-/* Every node gets a stage, and every parameter its stages. SGRAD_EINVAL: there are too few layers. */
+/* Divides the network into stages: sets the stage of each node, and the stages that use each parameter. SGRAD_EINVAL: there are
+ * more stages than layers with parameters, or than SGRAD__STAGES_MOST. */
 int sgrad__graph_cut(struct sgrad_graph *graph, int stages);
+/* Returns the stage of RANK; 0 without a pipeline. */
 int sgrad__stage_of(const struct sgrad_graph *graph, int rank);
-/* Does a layer of STAGE take VALUE, a root? */
+/* Returns true if a layer of STAGE uses VALUE, which must be a root. */
 bool sgrad__graph_takes(const struct sgrad_graph *graph, int value, int stage);
-/* Has RANK the parameter, or a part of it? */
+/* Returns true if RANK stores the parameter or a shard of it. */
 bool sgrad__parameter_on(const struct sgrad_graph *graph, const struct sgrad__parameter *p, int rank);
-/* Its nodes, and how long a sample takes through them by the model that cuts. */
+/* A stage: its first and last node, and the seconds per sample that the cost model of sgrad__graph_cut estimates. */
 struct sgrad__stage {
     int first, last;
     double seconds;
@@ -186,47 +198,52 @@ struct sgrad__stage sgrad__stage(const struct sgrad_graph *graph, int stage);
 
 /* ---- blocks.c ---- */
 
-/* Marks all layers inside the network's blocks to be computed again; returns how many. */
+/* Marks all layers inside the network's blocks as recomputed. A network without blocks is divided into blocks that minimise
+ * memory. Returns the number of marked layers that have results. */
 int sgrad__graph_recompute_blocks(struct sgrad_graph *graph);
 
 /* ---- parameters.c ---- */
 
-/* Gives every parameter that this rank has memory and its first value (Philox: seed, the parameter's name, element), and zeros to
- * the STATES (which end without a name; or NULL) that an optimizer keeps of each trained one that has none of its own. */
+/* Allocates the parameters that this rank stores, and sets their initial values (Philox: seed, the parameter's name, element).
+ * Also allocates, as zeros, the optimizer states of trained parameters: STATES (ends at a NULL name; NULL: none), or, if .update
+ * is set, those in .states. SGRAD_ENOMEM. SGRAD_ESHAPE: a parameter is split, and a state's shape does not follow the
+ * parameter's. After an error, everything is freed. */
 int sgrad__parameters_allocate(struct sgrad_graph *graph, const struct sgrad_state *states, uint64_t seed);
 void sgrad__parameters_free(struct sgrad_graph *graph);
-int sgrad__states_of(const struct sgrad__parameter *p);     /* how many, on whatever rank */
-/* What the optimizer keeps besides, STATE of LAYER, "optimizer.factor_a.conv1" in files: on all ranks (RANK -1), or on some, of
- * which RANK is the first. Where it is kept HERE it gets memory, zeros at first. */
+int sgrad__states_of(const struct sgrad__parameter *p);     /* number of states, also of other ranks */
+/* Adds an optimizer state in addition to those of parameters: STATE of LAYER, "optimizer.factor_a.conv1" in files. RANK: first
+ * rank that stores it; -1: all ranks store it. If HERE is set, this rank stores it: it is allocated, as zeros. SGRAD_ENOMEM. */
 int sgrad__graph_keep(struct sgrad_graph *graph, const char *state, const char *layer, struct sgrad_shape shape, int rank,
                       bool here);
-/* NULL: there is none, or not here. */
+/* Returns such a state; NULL: it does not exist, or not on this rank. */
 struct sgrad_tensor *sgrad__graph_kept(const struct sgrad_graph *graph, const char *state, const char *layer);
-/* Keeps a moving average of every parameter that changes, and of every running statistic, none of which may be split,
- * "optimizer.ema.conv1.weight" in files; counters have none. */
+/* Adds a moving average of each parameter that is not frozen and of each running statistic, "optimizer.ema.conv1.weight" in
+ * files. Counters have none. SGRAD_EINVAL: a parameter is split over ranks. SGRAD_ENOMEM. */
 int sgrad__graph_average(struct sgrad_graph *graph);
-/* Keeps slow weights of the same, "optimizer.lookahead.conv1.weight"; once all parameters have their first values, the other has
- * them begin so. */
+/* sgrad__graph_keep_slow adds slow weights of the same tensors, "optimizer.lookahead.conv1.weight" in files, with the same
+ * errors. sgrad__graph_begin_slow sets them to the parameters; it must be called once all parameters have their initial values.
+ * SGRAD_EDEVICE. */
 int sgrad__graph_keep_slow(struct sgrad_graph *graph);
 int sgrad__graph_begin_slow(struct sgrad_graph *graph);
-/* Trained numbers that this rank keeps, and those of all ranks' parts. */
+/* Return the number of elements of trained parameters: stored by this rank; of the whole network. */
 int64_t sgrad__parameters_count(const struct sgrad_graph *graph);
 int64_t sgrad__parameters_whole(const struct sgrad_graph *graph);
 
-/* Everything that outlives the step, and what it is called in files: "conv1.weight", "optimizer.momentum.conv1.weight". */
+/* A tensor that outlives the step, with its name in files: "conv1.weight", "optimizer.momentum.conv1.weight". Names of optimizer
+ * states begin with SGRAD__STATES. */
 #define SGRAD__STATES "optimizer."
 struct sgrad__item {
     char *name;
-    struct sgrad_view view;             /* of the whole */
-    enum sgrad_file_layout layout;      /* in files */
-    struct sgrad_tensor *tensor;        /* where the parameter is split, this rank's part; NULL: only other ranks have it */
-    struct sgrad_tensor *average;       /* of a parameter, which a file without states has in its place; NULL: none is kept */
-    const struct sgrad__parameter *split;       /* NULL: it is whole */
-    bool shared;                        /* ranks keep shares of their parts */
-    int rank;                           /* the first that has it; -1: all have, or each a part */
-    void **whole;                       /* of what not all have whole: the place for that; else NULL */
+    struct sgrad_view view;             /* of the whole tensor */
+    enum sgrad_file_layout layout;      /* layout in files */
+    struct sgrad_tensor *tensor;        /* of a split parameter, this rank's shard; NULL: only other ranks store it */
+    struct sgrad_tensor *average;       /* of a parameter, replaces it in files without states; NULL: none */
+    const struct sgrad__parameter *split;       /* the parameter, if it is split or its states are sharded; else NULL */
+    bool shared;                        /* ranks store optimizer states of different segments of their shard */
+    int rank;                           /* first rank that stores it; -1: all ranks store it, or a shard of it */
+    void **whole;                       /* where the whole value is stored, if some ranks do not store it; else NULL */
 };
-/* What a file has of it. */
+/* Returns the tensor whose value is written to files. */
 static inline struct sgrad_tensor *sgrad__item_tensor(const struct sgrad__item *item, bool with_states) {
     return item->average && !with_states ? item->average : item->tensor;
 }
@@ -234,66 +251,76 @@ struct sgrad__items {
     int count;
     struct sgrad__item *item;
 };
+/* Returns the parameters and states of GRAPH; WITH_STATES: also the optimizer states. The caller must free them with
+ * sgrad__items_free. */
 struct sgrad__items sgrad__parameters_list(const struct sgrad_graph *graph, bool with_states);
 void sgrad__items_free(struct sgrad__items *list);
 
-/* ---- parts.c: parameters that are split over ranks ---- */
+/* ---- shards.c: parameters that are split over ranks ---- */
 
+/* Returns the shape of the whole parameter. */
 struct sgrad_shape sgrad__whole_shape(const struct sgrad__parameter *p);
-/* The set of axes (collectives.h) along which ranks have other parts of it. */
+/* Returns the set of axes (collectives.h) along which ranks store different shards of the parameter. */
 unsigned sgrad__part_axes(const struct sgrad_graph *graph, const struct sgrad__parameter *p);
-/* The ranks that have the same of it as RANK, in MEMBER, which has room for all of the mesh. */
+/* Returns the ranks that store the same shard as RANK, in the caller's array MEMBER, which must have an element for each rank of
+ * the mesh. */
 struct sgrad_group sgrad__holders(const struct sgrad_graph *graph, const struct sgrad__parameter *p, int rank, int *member);
-/* Of what RANK keeps of a parameter, the elements whose states it keeps: a share, where others have the same, all or none of one
- * that is dealt out, else all. */
+/* The elements, of the shard of a parameter that RANK stores, whose optimizer states RANK stores: a segment, if the states are
+ * sharded over the ranks with the same shard; all or none, if one rank updates the parameter for all; else all. */
 struct sgrad__share {
-    int ranks;                          /* that have a share each; 1: this one keeps all */
+    int ranks;                          /* number of ranks that store different elements; 1: this rank stores all */
     int64_t first, count;
 };
 struct sgrad__share sgrad__share_of(const struct sgrad_graph *graph, const struct sgrad__parameter *p, int rank);
-/* Of WHOLE states, as they lie in memory, RANK's share, and the way back. */
+/* Copy RANK's elements between WHOLE, the whole state, and SHARE: take from WHOLE, put to WHOLE. Both are F32, in the layout of
+ * memory. */
 void sgrad__share_take(const struct sgrad_graph *graph, const struct sgrad__parameter *p, int rank, const float *whole,
                        float *share);
 void sgrad__share_put(const struct sgrad_graph *graph, const struct sgrad__parameter *p, int rank, const float *share,
                       float *whole);
-/* Between WHOLE and the PART that RANK keeps, both F32, as they lie in memory. */
+/* The same between WHOLE and PART, the shard that RANK stores. */
 void sgrad__part_take(const struct sgrad_graph *graph, const struct sgrad__parameter *p, int rank, const float *whole,
                       float *part);
 void sgrad__part_put(const struct sgrad_graph *graph, const struct sgrad__parameter *p, int rank, const float *part,
                      float *whole);
-/* Of an item whose whole is there: what this rank has of it becomes its tensor. */
+/* Copies this rank's elements of an item from its whole value, which must exist, to its tensor. SGRAD_EDEVICE. */
 int sgrad__item_take(const struct sgrad_graph *graph, const struct sgrad__item *item);
+/* Frees the whole values of all parameters and states. */
 void sgrad__wholes_free(struct sgrad_graph *graph);
 
 /* ---- weights.c ---- */
 
-/* Loads parameters and states from an open file, PyTorch's names and layouts. A missing or extra tensor or another shape is
- * an error that names the first that disagrees and both shapes, and changes nothing. Entries that begin with
- * "optimizer." are the optimizer's; WITH_STATES asks for them. */
+/* Loads parameters and operation states from an open file with PyTorch's names and layouts; WITH_STATES: also optimizer states,
+ * whose names begin with "optimizer."; these are otherwise ignored. SKIP: patterns of tensors that are not loaded; NULL: none. A
+ * missing or extra tensor, or another type or shape, is an error, which names the first such tensor and both shapes, and nothing
+ * is changed: SGRAD_EFORMAT, SGRAD_ESHAPE. SGRAD_EIO: the file cannot be read; some tensors may be changed. */
 int sgrad__weights_load(struct sgrad_graph *graph, const struct sgrad_safetensors *file, bool with_states, const char *skip);
 
-/* The checksum of FILE's data as they are now. A warning states where it is not the one that they were written with: weights may
- * be changed by hand, and what is changed, or damaged, is taken. */
+/* Computes the checksum of the data in FILE. If the file states another one, the data were modified or damaged; this is a
+ * warning, not an error. SGRAD_EIO. */
 int sgrad__weights_checksum(const struct sgrad_safetensors *file, char checksum[SGRAD_CHECKSUM]);
-/* A copy of them, for a file; of what is split the wholes, which are there. Without the states it is of their averages, where
- * these are kept: what training is for. COPY waits for the tasks that change them; who
- * WRITEs it, once, may be another thread. */
+/* A copy of the items in host memory, for a file. sgrad__weights_copy waits for the tasks that change the items; whole values of
+ * split items must exist. Without states, moving averages are copied instead of weights, if there are any. The caller must free
+ * the copy with sgrad__weights_free. sgrad__weights_write may be called only once, on any thread. */
 struct sgrad__weights {
     struct sgrad__items items;
-    void **value;               /* of each: as it lies in memory; when it is written, in files */
+    void **value;               /* per item, in the layout of memory; once written, in that of files */
 };
 int sgrad__weights_copy(const struct sgrad_graph *graph, bool with_states, struct sgrad__weights *copy);
 int sgrad__weights_write(struct sgrad__weights *copy, const char *path, const char *const *metadata, int metadata_count);
-/* Or, of each, as it is in files, in that order; to be freed, while names and data stay the copy's. */
+/* Returns the copy as entries in the layout of files, in the order of the items. Must not be called twice or together with
+ * sgrad__weights_write. The caller must free the array; names and data belong to COPY. */
 struct sgrad_entry *sgrad__weights_entries(struct sgrad__weights *copy);
 void sgrad__weights_free(struct sgrad__weights *copy);
-/* COUNT numbers of type DTYPE, F32, F64, F16 or BF16, at any address, as floats. */
+/* Converts COUNT numbers of type DTYPE (F32, F64, F16 or BF16), at any address, to floats. */
 void sgrad__to_floats(enum sgrad_dtype dtype, const void *from, int64_t count, float *to);
+/* Frees the imported data. */
 void sgrad__brought_free(struct sgrad_graph *graph);
-/* All three. */
-/* The same of VALUE, by parameter, in their place; none of them is split. */
+/* Writes VALUE, a tensor for each parameter and operation state, instead of these; none of them may be split. Without optimizer
+ * states. Errors: as sgrad__weights_save. */
 int sgrad__weights_save_values(struct sgrad_graph *graph, struct sgrad_tensor *const *value, const char *path,
                                const char *const *metadata, int metadata_count);
+/* Copies, writes and frees. Errors: those of sgrad_tensor_read and sgrad_safetensors_write. */
 int sgrad__weights_save(struct sgrad_graph *graph, const char *path, bool with_states, const char *const *metadata,
                         int metadata_count);
 

@@ -1,4 +1,4 @@
-/* list.c: every network and composite layer, as their .def files list them; which of them is meant. */
+/* list.c: lists of all networks and composite layers, from their .def files, and search by name. */
 #include "graphs/networks/graph.h"
 
 #include <stdlib.h>
@@ -27,17 +27,17 @@ const struct sgrad_composite *const sgrad_composites[] = {
 
 const struct sgrad_model *sgrad_model_find(const char *text) {
     char *name = sgrad_format("%.*s", (int)strcspn(text, ":"), text);
-    const struct sgrad_model *model = sgrad_record_find("model", name, sgrad_models);
+    const struct sgrad_model *model = sgrad_registry_find("model", name, sgrad_models);
     free(name);
     return model;
 }
 
-bool sgrad_model_same(const char *text, const char *other) {
+bool sgrad_model_equal(const char *text, const char *other) {
     const size_t length = strcspn(text, ":");
     struct sgrad_graph one = { 0 }, two = { 0 };
     const struct sgrad_model *const *m = sgrad_models;
     while (*m && (strlen((*m)->name) != length || strncmp((*m)->name, text, length))) m++;
-    if (!*m || (*m)->of_file || strcspn(other, ":") != length || strncmp(text, other, length)) return !strcmp(text, other);
+    if (!*m || (*m)->from_file || strcspn(other, ":") != length || strncmp(text, other, length)) return !strcmp(text, other);
     return !sgrad__graph_set_model(&one, *m, text) && !sgrad__graph_set_model(&two, *m, other) &&
            !memcmp(one.option, two.option, sizeof one.option);
 }

@@ -1,4 +1,4 @@
-/* options.c: what a network may be told besides its name: "gpt:layers=6,heads=6,width=384". */
+/* options.c: parses the options of a network, which follow its name: "gpt:layers=6,heads=6,width=384". */
 #include "graphs/networks/graph.h"
 
 #include <stdlib.h>
@@ -18,10 +18,10 @@ static int no_such(const struct sgrad_model *model, const char *word) {
         free(list);
         list = longer;
     }
-    const char *nearest = sgrad_nearest(word, names);
-    if (!names[0]) sgrad_fail(SGRAD_EINVAL, "model %s: takes no options, and '%s' is one", model->name, word);
-    else if (nearest) sgrad_fail(SGRAD_EINVAL, "model %s: no option '%s'; did you mean %s?", model->name, word, nearest);
-    else sgrad_fail(SGRAD_EINVAL, "model %s: no option '%s': there are %s", model->name, word, list);
+    const char *nearest = sgrad_suggest(word, names);
+    if (!names[0]) sgrad_log_error(SGRAD_EINVAL, "model %s: takes no options, and '%s' is one", model->name, word);
+    else if (nearest) sgrad_log_error(SGRAD_EINVAL, "model %s: no option '%s'; did you mean %s?", model->name, word, nearest);
+    else sgrad_log_error(SGRAD_EINVAL, "model %s: no option '%s': there are %s", model->name, word, list);
     free(list);
     return SGRAD_EINVAL;
 }
@@ -40,8 +40,8 @@ static int take(const struct sgrad_model *model, char *word, double *value) {
         value[i] = x;
         return 0;
     }
-    return sgrad_fail(SGRAD_EINVAL, "model %s: %s=%s: takes a %s from %g to %.10g", model->name, word, equals ? equals + 1 : "",
-                      o->fraction ? "number" : "whole number", o->low, o->high);
+    return sgrad_log_error(SGRAD_EINVAL, "model %s: %s=%s: takes a %s from %g to %.10g", model->name, word,
+                           equals ? equals + 1 : "", o->fraction ? "number" : "whole number", o->low, o->high);
 }
 
 int sgrad__graph_set_model(struct sgrad_graph *g, const struct sgrad_model *model, const char *text) {
@@ -50,7 +50,7 @@ int sgrad__graph_set_model(struct sgrad_graph *g, const struct sgrad_model *mode
     g->model = model;
     for (int i = 0; i < count_options(model); i++) g->option[i] = model->options[i].value;
     if (!colon) return 0;
-    if (model->of_file) return g->file = sgrad_format("%s", colon + 1), 0;
+    if (model->from_file) return g->file = sgrad_format("%s", colon + 1), 0;
     char *words = sgrad_format("%s", colon + 1), *rest = words;
     for (char *word; !error && (word = strsep(&rest, ","));) error = take(model, word, g->option);
     free(words);

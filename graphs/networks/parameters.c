@@ -1,11 +1,11 @@
-/* parameters.c: the memory of parameters, operation states and optimizer states, and their first values. */
+/* parameters.c: memory of parameters, operation states and optimizer states, and their initial values. */
 #include "graphs/networks/graph.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- first values --------------------------------------------------------------------------------------------- */
+/* ---- initial values ------------------------------------------------------------------------------------------- */
 
 /* Uniform in (0,1). */
 static double uniform(uint32_t word) { return ((double)word + 0.5) * 0x1p-32; }
@@ -17,7 +17,7 @@ static void normal(const uint32_t word[2], double x[2]) {
     x[1] = radius * sin(angle);
 }
 
-/* Values 4·block to 4·block + 3 of a parameter. */
+/* Draws the values 4·block to 4·block + 3 of a parameter. */
 static void draw(const struct sgrad_parameter *p, struct sgrad_random r, double x[4]) {
     for (int i = 0; i < 4; i++) x[i] = p->init == SGRAD_ONES;
     if (p->init == SGRAD_UNIFORM || p->init == SGRAD_DIRAC || p->init == SGRAD_WHITENING)
@@ -29,7 +29,7 @@ static void draw(const struct sgrad_parameter *p, struct sgrad_random r, double 
     }
 }
 
-/* The first filters of VALUE (K,R,S,C), as many as there are channels, pass on a channel each. */
+/* The first filters of VALUE (K,R,S,C), one per channel, each copy one channel. */
 static void pass_on(const struct sgrad_shape *filters, float *value) {
     const int64_t *dim = filters->dim, channels = dim[3], filter = dim[1] * dim[2] * channels;
     const int64_t middle = (dim[1] / 2 * dim[2] + dim[2] / 2) * channels, count = dim[0] < channels ? dim[0] : channels;
@@ -37,13 +37,13 @@ static void pass_on(const struct sgrad_shape *filters, float *value) {
     for (int64_t k = 0; k < count; k++) value[k * filter + middle + k] = 1;
 }
 
-/* Numbers are drawn in the order of memory; of a parameter that is split those of the whole. */
+/* Values are drawn in the order of memory, for a split parameter in that of the whole one. */
 static int initialize(const struct sgrad_graph *g, const struct sgrad__parameter *p, uint64_t seed) {
-    if (p->is.init == SGRAD_ZEROS || SGRAD_SIMULATED) return 0;     /* as tensors begin, or what nobody reads */
+    if (p->is.init == SGRAD_ZEROS || SGRAD_SIMULATED) return 0;     /* tensors are zeros; simulations read no values */
     const struct sgrad_shape shape = sgrad__whole_shape(p);
     const int64_t count = sgrad_shape_count(&shape);
-    const uint64_t index = sgrad_hash(p->name, strlen(p->name));     /* each has a place of its own in the random stream */
-    float *value = sgrad_alloc((size_t)count, sizeof *value);
+    const uint64_t index = sgrad_hash(p->name, strlen(p->name));     /* each parameter has a separate random stream */
+    float *value = sgrad_xcalloc((size_t)count, sizeof *value);
     for (int64_t i = 0; i < count; i += 4) {
         double x[4];
         draw(&p->is, sgrad_philox(seed, SGRAD_STREAM_INIT, 0, index, (uint32_t)(i / 4)), x);
@@ -51,7 +51,7 @@ static int initialize(const struct sgrad_graph *g, const struct sgrad__parameter
     }
     if (p->is.init == SGRAD_DIRAC) pass_on(&shape, value);
     if (p->cuts) {
-        float *part = sgrad_alloc(1, sgrad_view_bytes(&p->tensor->view));
+        float *part = sgrad_xcalloc(1, sgrad_view_bytes(&p->tensor->view));
         sgrad__part_take(g, p, g->rank, value, part);
         free(value);
         value = part;
@@ -69,15 +69,17 @@ static char *state_name(const struct sgrad__parameter *p, int state) {
 
 static int allocate(const struct sgrad_graph *g, struct sgrad__parameter *p, uint64_t seed) {
     const int count = sgrad__states_of(p);
-    p->kept = sgrad_alloc((size_t)count + 1, sizeof *p->kept);
+    p->kept = sgrad_xcalloc((size_t)count + 1, sizeof *p->kept);
     const struct sgrad__share share = sgrad__share_of(g, p, g->rank);
     const bool here = sgrad__parameter_on(g, p, g->rank);
-    if (p->cuts || share.ranks > 1 || g->stages > 1) p->whole = sgrad_alloc((size_t)count + 1, sizeof *p->whole);
+    if (p->cuts || share.ranks > 1 || g->stages > 1) p->whole = sgrad_xcalloc((size_t)count + 1, sizeof *p->whole);
     if (here) SGRAD_TRY(sgrad_tensor_create(p->name, p->is.dtype, p->kept_shape, SGRAD_PERSISTENT, &p->tensor));
     for (int i = 0; i < count && here; i++) {
         if (p->cuts && p->states[i].shape)
-            return sgrad_fail(SGRAD_ESHAPE, "%s: is split over axis %s, and the optimizer's %s, whose shape is its own, is not: "
-                                            "another optimizer does without", p->name, p->cut[0].axis->name, p->states[i].name);
+            return sgrad_log_error(SGRAD_ESHAPE,
+                                   "%s: is split over axis %s, and the optimizer's %s, whose shape is its own, is not: "
+                                   "another optimizer does without",
+                                   p->name, p->cut[0].axis->name, p->states[i].name);
         struct sgrad_shape shape = p->states[i].shape ? p->states[i].shape(&p->is.shape) : p->kept_shape;
         if (share.ranks > 1) shape = sgrad_shape(1, share.count ? share.count : 1);
         char *name = state_name(p, i);
@@ -102,7 +104,7 @@ static char *kept_name(const char *state, const char *layer) { return sgrad_form
 
 int sgrad__graph_keep(struct sgrad_graph *g, const char *state, const char *layer, struct sgrad_shape shape, int rank,
                       bool here) {
-    g->kept = sgrad_grow(g->kept, g->kept_count, sizeof *g->kept);
+    g->kept = sgrad_array_grow(g->kept, g->kept_count, sizeof *g->kept);
     struct sgrad__kept *kept = &g->kept[g->kept_count++];
     *kept = (struct sgrad__kept){ .name = kept_name(state, layer), .shape = shape, .layout = SGRAD_AS_IS, .rank = rank };
     return here ? sgrad_tensor_create(kept->name, SGRAD_F32, shape, SGRAD_PERSISTENT, &kept->tensor) : 0;
@@ -117,19 +119,20 @@ struct sgrad_tensor *sgrad__graph_kept(const struct sgrad_graph *g, const char *
     return kept;
 }
 
-/* The first rank that has it. */
+/* Returns the first rank that stores it. */
 static int first_with(const struct sgrad_graph *g, const struct sgrad__parameter *p) {
     int rank = 0;
     while (!sgrad__parameter_on(g, p, rank)) rank++;
     return rank;
 }
 
-/* Something of the shape of each parameter that changes, for the sake of OPTION; where it is, AT in the parameter says. */
+/* Adds a state with the shape of the parameter, for each trained parameter, for OPTION. AT: offset of its pointer in the
+ * parameter. */
 static int keep_of_each(struct sgrad_graph *g, const char *option, size_t at) {
     for (struct sgrad__parameter *p = g->parameter; p < g->parameter + g->parameter_count; p++) {
         if (p->frozen || p->is.dtype != SGRAD_F32) continue;
         if (p->cuts)
-            return sgrad_fail(SGRAD_EINVAL, "--%s: %s is split over ranks, none of which has the whole", option, p->name);
+            return sgrad_log_error(SGRAD_EINVAL, "--%s: %s is split over ranks, none of which has the whole", option, p->name);
         SGRAD_TRY(sgrad__graph_keep(g, option, p->name, p->is.shape, g->stages > 1 ? first_with(g, p) : -1,
                                     sgrad__parameter_on(g, p, g->rank)));
         struct sgrad__kept *kept = &g->kept[g->kept_count - 1];
@@ -189,7 +192,8 @@ int64_t sgrad__parameters_whole(const struct sgrad_graph *g) {
     return count;
 }
 
-/* A parameter, or, of J from 0 on, a state of it. What some ranks have whole, and others not, the first that has it tells. */
+/* Returns the item of a parameter or, if J >= 0, of its state J. If the network has stages, the first rank that stores it
+ * provides it. */
 static struct sgrad__item item_of(const struct sgrad_graph *g, const struct sgrad__parameter *p, int j) {
     const bool state = j >= 0, own = state && p->states[j].shape, shared = state && sgrad__share_of(g, p, g->rank).ranks > 1;
     struct sgrad__item item = {
@@ -212,7 +216,7 @@ static struct sgrad__item item_of(const struct sgrad_graph *g, const struct sgra
 struct sgrad__items sgrad__parameters_list(const struct sgrad_graph *g, bool with_states) {
     int most = g->kept_count;
     for (int i = 0; i < g->parameter_count; i++) most += 1 + sgrad__states_of(&g->parameter[i]);
-    struct sgrad__items list = { .item = sgrad_alloc((size_t)most, sizeof *list.item) };
+    struct sgrad__items list = { .item = sgrad_xcalloc((size_t)most, sizeof *list.item) };
     for (int i = 0; i < g->parameter_count; i++) {
         const struct sgrad__parameter *p = &g->parameter[i];
         if (p->is.unsaved || (g->apart && !p->tensor)) continue;

@@ -1,11 +1,11 @@
-/* patterns.c: parameters and layers by patterns of their names, "fc.*,layer1.*". */
+/* patterns.c: matches names of parameters and layers with lists of patterns, "fc.*,layer1.*". */
 #include "graphs/networks/graph.h"
 
 #include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Is NAME, or its beginning up to some dot, what the first of LIST says? */
+/* Returns true if NAME, or its beginning up to a dot, matches the first pattern of LIST. */
 static bool matches_first(const char *list, const char *name) {
     char *pattern = sgrad_format("%.*s", (int)strcspn(list, ",="), list), *part = sgrad_format("%s", name), *dot;
     bool found = fnmatch(pattern, part, 0) == 0;
@@ -35,8 +35,9 @@ int sgrad__check_listed(const struct sgrad_graph *g, const char *option, const c
         bool found = false;
         for (int i = 0; i < g->parameter_count && !found; i++) found = matches_first(list, g->parameter[i].name);
         if (!found)
-            return sgrad_fail(SGRAD_EINVAL, "--%s: no parameter is called '%.*s', like %s for example; --print names all", option,
-                              (int)strcspn(list, ","), list, g->parameter_count ? g->parameter[0].name : "conv1.weight");
+            return sgrad_log_error(SGRAD_EINVAL, "--%s: no parameter is called '%.*s', like %s for example; --print names all",
+                                   option, (int)strcspn(list, ","), list,
+                                   g->parameter_count ? g->parameter[0].name : "conv1.weight");
     }
     return 0;
 }
@@ -48,7 +49,8 @@ void sgrad_graph_freeze(struct sgrad_graph *g, const char *name) {
         if (p->state || strcmp(p->name, name)) continue;
         p->fixed = found = true;
     }
-    if (!found && !g->error) g->error = sgrad_fail(SGRAD_ENAME, "%s: is to be frozen, and no layer has such a parameter", name);
+    if (!found && !g->error)
+        g->error = sgrad_log_error(SGRAD_ENAME, "%s: is to be frozen, and no layer has such a parameter", name);
 }
 
 void sgrad__graph_freeze(struct sgrad_graph *g, const char *list, long done) {

@@ -1,4 +1,4 @@
-/* print.c: a network as text, before anything runs. The tests keep golden copies. */
+/* print.c: prints a network as text, before it runs. The tests compare it with golden copies. */
 #include "graphs/networks/graph.h"
 
 #include <string.h>

@@ -1,19 +1,20 @@
-/* stages.c: a network cut into stages, each some layers one after another, for other ranks along axis pipe.
+/* stages.c: divides a network into stages of consecutive layers, for the ranks along axis pipe.
  *
- *     conv1  bn1  conv2  bn2 │ conv3  bn3  conv4 │ bn4  pool  fc  loss        three stages, of about as much work
+ *     conv1  bn1  conv2  bn2 │ conv3  bn3  conv4 │ bn4  pool  fc  loss        three stages, with about equal work
  *
- * Where it is cut is chosen by a model of a usual core and link, which knows no machine: a stage takes its layers' time and that
- * of sending what later stages take. No other cut leaves the slowest stage less (by dynamic programming, as cutting a chain of
- * work into runs is usually done: A. Harlap et al., PipeDream, 2018). A parameter is kept by the stages that use it.
+ * The boundaries are chosen with a cost model of a typical core and link, which does not depend on the machine. A stage costs the
+ * time of its layers, and that of sending the values that later stages use. No other division has a faster slowest stage (by
+ * dynamic programming, the usual method for dividing a chain of work into runs: A. Harlap et al., PipeDream, 2018). A parameter
+ * is stored by the stages that use it.
  *
- * Limits: 64 stages; layers keep the order in which they were added. */
+ * Limits: 64 stages; layers remain in the order in which they were added. */
 #include "graphs/networks/graph.h"
 
 #include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const double FLOPS = 5e10, BYTES = 1e10, LINK = 1e9;     /* a second: of a core, in its memory, between ranks */
+static const double FLOPS = 5e10, BYTES = 1e10, LINK = 1e9;     /* per second: flops of a core; bytes of memory; of a link */
 
 bool sgrad__graph_takes(const struct sgrad_graph *g, int value, int stage) {
     for (int n = 0; n < g->node_count; n++)
@@ -33,7 +34,7 @@ int sgrad__stage_of(const struct sgrad_graph *g, int rank) {
 
 /* ---- costs ---- */
 
-/* Seconds that a sample's forward and backward pass through a node take. */
+/* Returns the seconds for the forward and backward pass of a sample through a node. */
 static double node_seconds(const struct sgrad__node *n) {
     enum { PASSES = 3 };
     if (n->is.view_of_input) return 0;
@@ -42,7 +43,7 @@ static double node_seconds(const struct sgrad__node *n) {
     return PASSES * (sgrad__node_work(n).flops / FLOPS + bytes / BYTES);
 }
 
-/* Bytes of a sample's values that are made before a node and taken by it or behind it, for each node. */
+/* Adds, for each node, the bytes of a sample's values that earlier nodes compute and that it or later nodes use. */
 static void add_crossing(const struct sgrad_graph *g, double *crossing) {
     for (int v = 0; v < g->value_count; v++) {
         const struct sgrad__value *is = &g->value[v];
@@ -55,21 +56,21 @@ static void add_crossing(const struct sgrad_graph *g, double *crossing) {
     }
 }
 
-/* Nodes that have parameters of their own: no stage is without. */
+/* Returns true if the node has parameters. Every stage must have such a node. */
 static bool is_layer(const struct sgrad__node *n) { return n->is.p[0].name; }
 
 /* ---- cutting ---- */
 
 struct cutter {
     const struct sgrad_graph *graph;
-    int nodes, *layers;         /* layers before a node */
-    double *before, *crossing;  /* seconds of all nodes before one; bytes sent where a stage begins with it */
+    int nodes, *layers;         /* number of layers before each node */
+    double *before, *crossing;  /* by node: seconds of all nodes before it; bytes sent if a stage begins with it */
 };
 
 static struct cutter open_cutter(const struct sgrad_graph *g) {
     const size_t count = (size_t)g->node_count + 1;
-    struct cutter c = { g, g->node_count, sgrad_alloc(count, sizeof *c.layers), sgrad_alloc(count, sizeof *c.before),
-                        sgrad_alloc(count, sizeof *c.crossing) };
+    struct cutter c = { g, g->node_count, sgrad_xcalloc(count, sizeof *c.layers), sgrad_xcalloc(count, sizeof *c.before),
+                        sgrad_xcalloc(count, sizeof *c.crossing) };
     for (int n = 0; n < c.nodes; n++) {
         c.layers[n + 1] = c.layers[n] + is_layer(&g->node[n]);
         c.before[n + 1] = c.before[n] + node_seconds(&g->node[n]);
@@ -84,18 +85,19 @@ static void close_cutter(struct cutter *c) {
     free(c->crossing);
 }
 
-/* Of a stage of nodes FROM to TO - 1; infinite, where it is none. */
+/* Returns the seconds of a stage of nodes FROM to TO - 1; DBL_MAX: it has no layer with parameters. */
 static double stage_seconds(const struct cutter *c, int from, int to) {
     enum { WAYS = 2 };          /* values, and their gradients */
     if (c->layers[to] == c->layers[from]) return DBL_MAX;
     return c->before[to] - c->before[from] + WAYS * (c->crossing[from] + c->crossing[to]) / LINK;
 }
 
-/* The first node of each of STAGES stages, of which the slowest is as fast as can be, and, of such cuts, least is sent. */
+/* Sets FIRST to the first node of each of STAGES stages: the slowest one is as fast as possible and, among such divisions, the
+ * fewest bytes are sent. */
 static void cut(const struct cutter *c, int stages, int *first) {
     struct best { double slowest, sent; int from; };
     const size_t width = (size_t)c->nodes + 1;
-    struct best *best = sgrad_alloc((size_t)(stages + 1) * width, sizeof *best);
+    struct best *best = sgrad_xcalloc((size_t)(stages + 1) * width, sizeof *best);
     for (size_t i = 0; i < (size_t)(stages + 1) * width; i++) best[i] = (struct best){ DBL_MAX, 0, 0 };
     best[0].slowest = 0;
     for (int s = 1; s <= stages; s++)
@@ -114,7 +116,7 @@ static void cut(const struct cutter *c, int stages, int *first) {
     free(best);
 }
 
-/* Of a parameter which stages use it. */
+/* Sets the stages that use each parameter. */
 static void place_parameters(struct sgrad_graph *g) {
     for (struct sgrad__node *n = g->node; n < g->node + g->node_count; n++)
         for (int i = 0; i < SGRAD_MAX_PARAMETERS; i++) {
@@ -129,9 +131,9 @@ int sgrad__graph_cut(struct sgrad_graph *g, int stages) {
     int first[SGRAD__STAGES_MOST + 1];
     if (stages > most) {
         close_cutter(&c);
-        return sgrad_fail(SGRAD_EINVAL, "mesh %s=%d: %s has %d %s with parameters, for %d stages at most: %s=%d", SGRAD__PIPE,
-                          stages, g->model ? g->model->name : "the network", layers, sgrad_plural(layers, "layer", "layers"),
-                          most, SGRAD__PIPE, most);
+        return sgrad_log_error(SGRAD_EINVAL, "mesh %s=%d: %s has %d %s with parameters, for %d stages at most: %s=%d",
+                               SGRAD__PIPE, stages, g->model ? g->model->name : "the network", layers,
+                               sgrad_plural(layers, "layer", "layers"), most, SGRAD__PIPE, most);
     }
     cut(&c, stages, first);
     first[stages] = g->node_count;

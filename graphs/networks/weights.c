@@ -1,14 +1,15 @@
-/* weights.c: the way of parameters and states to and from files.
+/* weights.c: loads parameters and states from files, and saves them.
  *
- * In files tensors are named and laid out as PyTorch does; an optimizer's state is called optimizer.STATE.PARAMETER and lies as
- * its parameter does, or, with a shape of its own, as it is. A filter (K,R,S,C) of 1 map, 2x2 pixels and 3 channels:
+ * In files, tensors have the names and layouts of PyTorch. A state of the optimizer is named optimizer.STATE.PARAMETER, and has
+ * the layout of its parameter or, if it has another shape, its layout in memory. A filter (K,R,S,C) of 1 map, 2x2 pixels and 3
+ * channels:
  *
  *     memory, OHWI    a0 a1 a2  b0 b1 b2  c0 c1 c2  d0 d1 d2      pixels a b / c d, channels 0 1 2
  *     file, OIHW      a0 b0 c0 d0  a1 b1 c1 d1  a2 b2 c2 d2
  *
- * A parameter that is split over ranks is whole in files, and what only some ranks keep is there, too (parts.c).
+ * Parameters that are split over ranks are whole in files, which also contain values that only some ranks store (shards.c).
  *
- * Limits: everything that is saved is copied in main memory first, all at once. */
+ * Limits: all values to save are copied in main memory first, at once. */
 #include "graphs/networks/graph.h"
 
 #include <math.h>
@@ -17,19 +18,19 @@
 
 /* ---- layouts and types ---------------------------------------------------------------------------------------- */
 
-/* The shape that it has in files. */
+/* Returns the shape in files. */
 static struct sgrad_shape file_shape(const struct sgrad__item *item) {
     const struct sgrad_shape *memory = &item->view.shape;
     struct sgrad_shape file = *memory;
-    if (item->layout == SGRAD_TURNED) return (struct sgrad_shape){ 2, { memory->dim[1], memory->dim[0] } };
+    if (item->layout == SGRAD_TRANSPOSED) return (struct sgrad_shape){ 2, { memory->dim[1], memory->dim[0] } };
     if (item->layout != SGRAD_OIHW) return file;
     file.dim[1] = memory->dim[memory->rank - 1];
     for (int i = 2; i < memory->rank; i++) file.dim[i] = memory->dim[i - 1];
     return file;
 }
 
-/* FROM (n,rows,columns) to TO (n,columns,rows): OIHW to OHWI has I rows of H·W columns, of volumes' filters D·H·W; the way back
- * has them exchanged. */
+/* Transposes FROM (n,rows,columns) to TO (n,columns,rows). OIHW to OHWI has I rows of H·W columns (D·H·W for filters of volumes);
+ * the inverse has rows and columns exchanged. */
 static void transpose(int64_t n, int64_t rows, int64_t columns, const float *from, float *to) {
     for (; n > 0; n--, from += rows * columns, to += rows * columns)
         for (int64_t i = 0; i < rows; i++)
@@ -39,14 +40,14 @@ static void transpose(int64_t n, int64_t rows, int64_t columns, const float *fro
 static void to_file_layout(const struct sgrad__item *item, const float *memory, float *file) {
     const struct sgrad_shape *s = &item->view.shape;
     const int64_t inputs = s->dim[s->rank - 1], outputs = s->dim[0];
-    if (item->layout == SGRAD_TURNED) transpose(1, outputs, inputs, memory, file);
+    if (item->layout == SGRAD_TRANSPOSED) transpose(1, outputs, inputs, memory, file);
     else transpose(outputs, sgrad_shape_count(s) / outputs / inputs, inputs, memory, file);
 }
 
 static void to_memory_layout(const struct sgrad__item *item, const float *file, float *memory) {
     const struct sgrad_shape *s = &item->view.shape;
     const int64_t inputs = s->dim[s->rank - 1], outputs = s->dim[0];
-    if (item->layout == SGRAD_TURNED) transpose(1, inputs, outputs, file, memory);
+    if (item->layout == SGRAD_TRANSPOSED) transpose(1, inputs, outputs, file, memory);
     else transpose(outputs, inputs, sgrad_shape_count(s) / outputs / inputs, file, memory);
 }
 
@@ -76,10 +77,10 @@ void sgrad__to_floats(enum sgrad_dtype dtype, const void *from, int64_t count, f
 
 /* ---- loading -------------------------------------------------------------------------------------------------- */
 
-/* Counters of steps (num_batches_tracked) came to PyTorch late: weights without them are whole. */
+/* PyTorch added step counters (num_batches_tracked) late: weights without them are complete. */
 static bool may_be_absent(const struct sgrad__item *item) { return item->view.dtype == SGRAD_I64; }
 
-/* Names in files may do without the model's prefix. */
+/* Names in files may omit the prefix of the model. */
 static const struct sgrad_entry *find_entry(const struct sgrad_graph *g, const struct sgrad_safetensors *file, const char *name) {
     const char *prefix = g->model ? g->model->prefix : NULL;
     const struct sgrad_entry *entry = sgrad_safetensors_find(file, name);
@@ -87,35 +88,36 @@ static const struct sgrad_entry *find_entry(const struct sgrad_graph *g, const s
     return sgrad_safetensors_find(file, name + strlen(prefix));
 }
 
-/* The type of such a tensor that cannot be loaded; NULL: there is none. */
+/* Returns the type of the tensor NAME, if this type cannot be loaded; NULL: there is no such tensor. */
 static const char *find_other(const struct sgrad_graph *g, const struct sgrad_safetensors *file, const char *name) {
     const char *prefix = g->model ? g->model->prefix : NULL, *type = sgrad_safetensors_other(file, name);
     if (type || !prefix || strncmp(name, prefix, strlen(prefix))) return type;
     return sgrad_safetensors_other(file, name + strlen(prefix));
 }
 
-/* A checkpoint (WITH_STATES) is of its own network, or of no use. */
+/* Checks an item. A checkpoint (WITH_STATES) must contain all of its network. */
 static int check_item(const struct sgrad_graph *g, const struct sgrad__item *item, const struct sgrad_safetensors *file,
                       bool with_states) {
     const struct sgrad_entry *entry = find_entry(g, file, item->name);
     const char *path = file->path, *other = entry ? NULL : find_other(g, file, item->name);
     if (other)
-        return sgrad_fail(SGRAD_EFORMAT, "%s: %s is of type %s, the network takes F32, BF16, F16 or F64", path, item->name,
-                          other);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: %s is of type %s, the network takes F32, BF16, F16 or F64", path, item->name,
+                               other);
     if (!entry)
-        return may_be_absent(item) ? 0
-                                   : sgrad_fail(SGRAD_EFORMAT, "%s: has no tensor %s, which the network has", path, item->name);
+        return may_be_absent(item)
+                   ? 0
+                   : sgrad_log_error(SGRAD_EFORMAT, "%s: has no tensor %s, which the network has", path, item->name);
     const enum sgrad_dtype has = entry->view.dtype, wants = item->view.dtype;
     const bool real = has == SGRAD_F32 || has == SGRAD_BF16 || has == SGRAD_F16 || has == SGRAD_F64;
     if (wants == SGRAD_F32 ? !real : has != wants)
-        return sgrad_fail(SGRAD_EFORMAT, "%s: %s is of type %s, the network takes %s", path, item->name, sgrad_dtype_name(has),
-                          wants == SGRAD_F32 ? "F32, BF16, F16 or F64" : sgrad_dtype_name(wants));
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: %s is of type %s, the network takes %s", path, item->name,
+                               sgrad_dtype_name(has), wants == SGRAD_F32 ? "F32, BF16, F16 or F64" : sgrad_dtype_name(wants));
     const struct sgrad_shape shape = file_shape(item);
     char there[SGRAD_SHAPE_TEXT], here[SGRAD_SHAPE_TEXT];
     if (!sgrad_shape_equal(&entry->view.shape, &shape))
-        return sgrad_fail(SGRAD_ESHAPE, "%s: %s has shape %s, the network's has %s%s", path, item->name,
-                          sgrad_shape_text(&entry->view.shape, there), sgrad_shape_text(&shape, here),
-                          with_states ? "" : "; --init-skip leaves it out in training, and there alone");
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: %s has shape %s, the network's has %s%s", path, item->name,
+                               sgrad_shape_text(&entry->view.shape, there), sgrad_shape_text(&shape, here),
+                               with_states ? "" : "; --init-skip leaves it out in training, and there alone");
     return 0;
 }
 
@@ -123,11 +125,11 @@ static int by_name(const void *a, const void *b) {
     return strcmp(((const struct sgrad__item *)a)->name, ((const struct sgrad__item *)b)->name);
 }
 
-/* 0: they are equal. */
+/* Returns 0 if they are equal. */
 static int check_equal(const struct sgrad_safetensors *file, const struct sgrad_entry *a, const struct sgrad_entry *b) {
     if (!sgrad_shape_equal(&a->view.shape, &b->view.shape) || a->view.dtype != b->view.dtype) return SGRAD_EFORMAT;
     const size_t bytes = sgrad_view_bytes(&a->view);
-    void *one = sgrad_alloc(1, bytes), *other = sgrad_alloc(1, bytes);
+    void *one = sgrad_xcalloc(1, bytes), *other = sgrad_xcalloc(1, bytes);
     int error = sgrad_safetensors_read(file, a, one);
     if (!error) error = sgrad_safetensors_read(file, b, other);
     if (!error && memcmp(one, other, bytes)) error = SGRAD_EFORMAT;
@@ -136,7 +138,7 @@ static int check_equal(const struct sgrad_safetensors *file, const struct sgrad_
     return error;
 }
 
-/* A tensor that the network knows by another name, or not at all. ENTRY NULL: of a type that cannot be loaded. */
+/* Checks a tensor that the network has by another name, or does not have. ENTRY NULL: its type cannot be loaded. */
 static int check_stranger(const struct sgrad_graph *g, const struct sgrad__items *list, const struct sgrad_safetensors *file,
                           const char *tensor, const struct sgrad_entry *entry) {
     const struct sgrad_model *model = g->model;
@@ -146,16 +148,17 @@ static int check_stranger(const struct sgrad_graph *g, const struct sgrad__items
     for (int i = 0; i < g->tie_count; i++) {
         if (strcmp(g->tie[i].name, tensor)) continue;
         if (entry && !check_equal(file, entry, find_entry(g, file, g->tie[i].as))) return 0;
-        return sgrad_fail(SGRAD_EFORMAT, "%s: %s is not %s, which the network takes for both", file->path, tensor, g->tie[i].as);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: %s is not %s, which the network takes for both", file->path, tensor,
+                               g->tie[i].as);
     }
     char *name = sgrad_format("%s%s", model && model->prefix ? model->prefix : "", tensor);
     const struct sgrad__item key = { .name = name };
     const bool known = bsearch(&key, list->item, (size_t)list->count, sizeof *list->item, by_name);
     free(name);
-    return known ? 0 : sgrad_fail(SGRAD_EFORMAT, "%s: has a tensor %s, which the network has not", file->path, tensor);
+    return known ? 0 : sgrad_log_error(SGRAD_EFORMAT, "%s: has a tensor %s, which the network has not", file->path, tensor);
 }
 
-/* Sorts the list by name. */
+/* Checks a file; sorts the list by name. */
 static int check_file(const struct sgrad_graph *g, struct sgrad__items *list, const struct sgrad_safetensors *file,
                       bool with_states, const char *skip) {
     for (int i = 0; i < list->count; i++)
@@ -177,7 +180,8 @@ static int load_item(const struct sgrad_graph *g, const struct sgrad__item *item
     if (!entry) return 0;
     const int64_t count = sgrad_shape_count(&item->view.shape);
     const size_t bytes = sgrad_view_bytes(&item->view);
-    void *data = sgrad_alloc(1, sgrad_view_bytes(&entry->view)), *file = sgrad_alloc(1, bytes), *memory = sgrad_alloc(1, bytes);
+    void *data = sgrad_xcalloc(1, sgrad_view_bytes(&entry->view)), *file = sgrad_xcalloc(1, bytes),
+         *memory = sgrad_xcalloc(1, bytes);
     int error = sgrad_safetensors_read(from, entry, data);
     if (item->view.dtype == SGRAD_F32) sgrad__to_floats(entry->view.dtype, data, count, file);
     else memcpy(file, data, bytes);
@@ -185,7 +189,7 @@ static int load_item(const struct sgrad_graph *g, const struct sgrad__item *item
     if (moves) to_memory_layout(item, file, memory);
     if (!error && item->whole) {
         free(*item->whole);
-        *item->whole = memcpy(sgrad_alloc(1, bytes), moves ? memory : file, bytes);
+        *item->whole = memcpy(sgrad_xcalloc(1, bytes), moves ? memory : file, bytes);
         error = sgrad__item_take(g, item);
     } else if (!error) {
         error = sgrad_tensor_write(item->tensor, moves ? memory : file);
@@ -196,7 +200,7 @@ static int load_item(const struct sgrad_graph *g, const struct sgrad__item *item
     return error;
 }
 
-/* Those in SKIP keep their place at the end, beyond the count. Returns how many there are. */
+/* Moves items in SKIP to the end, beyond the count. Returns their number. */
 static int leave_out(struct sgrad__items *list, const char *skip) {
     int count = 0;
     for (int i = 0; i < list->count; i++) {
@@ -231,15 +235,15 @@ void sgrad__brought_free(struct sgrad_graph *g) {
 
 /* ---- saving --------------------------------------------------------------------------------------------------- */
 
-/* The list's items, in their order, or, where there is a VALUE for each, these. */
+/* Copies the items of the list, in their order or, unless VALUE is NULL, the tensors in VALUE, one per item. */
 static int copy_items(struct sgrad__items items, struct sgrad_tensor *const *value, bool with_states,
                       struct sgrad__weights *copy) {
     struct sgrad__weights w = { .items = items };
     int error = 0;
-    w.value = sgrad_alloc((size_t)w.items.count, sizeof *w.value);
+    w.value = sgrad_xcalloc((size_t)w.items.count, sizeof *w.value);
     for (int i = 0; i < w.items.count && !error; i++) {
         const struct sgrad__item *item = &w.items.item[i];
-        w.value[i] = sgrad_alloc(1, sgrad_view_bytes(&item->view));
+        w.value[i] = sgrad_xcalloc(1, sgrad_view_bytes(&item->view));
         if (item->whole) memcpy(w.value[i], *item->whole, sgrad_view_bytes(&item->view));
         else error = sgrad_tensor_read(value ? value[i] : sgrad__item_tensor(item, with_states), w.value[i]);
     }
@@ -258,11 +262,11 @@ void sgrad__weights_free(struct sgrad__weights *w) {
     sgrad__items_free(&w->items);
 }
 
-/* Lays VALUE out as in files. */
+/* Converts VALUE to the layout in files. */
 static void lay_out(const struct sgrad__item *item, void *value) {
     const size_t bytes = sgrad_view_bytes(&item->view);
     if (item->layout == SGRAD_AS_IS) return;
-    void *memory = sgrad_alloc(1, bytes);
+    void *memory = sgrad_xcalloc(1, bytes);
     memcpy(memory, value, bytes);
     to_file_layout(item, memory, value);
     free(memory);
@@ -272,17 +276,17 @@ int sgrad__weights_checksum(const struct sgrad_safetensors *file, char checksum[
     const char *written = sgrad_safetensors_metadata(file, "checksum");
     SGRAD_TRY(sgrad_safetensors_file_checksum(file, checksum));
     if (written && strcmp(written, checksum))
-        sgrad_warn("%s: its data have checksum %s, not %s as when they were written: changed since, or damaged", file->path,
-                   checksum, written);
+        sgrad_log_warning("%s: its data have checksum %s, not %s as when they were written: changed since, or damaged",
+                          file->path, checksum, written);
     return 0;
 }
 
-/* Writes what is in ENTRY, with its checksum added to the metadata. */
+/* Writes the entries, with their checksum added to the metadata. */
 static int write_entries(const struct sgrad_entry *entry, int count, const char *path, const char *const *metadata,
                          int metadata_count) {
     char checksum[SGRAD_CHECKSUM];
     sgrad_safetensors_checksum(entry, count, checksum);
-    const char **more = sgrad_alloc(2 * (size_t)(metadata_count + 1), sizeof *more);
+    const char **more = sgrad_xcalloc(2 * (size_t)(metadata_count + 1), sizeof *more);
     for (int i = 0; i < 2 * metadata_count; i++) more[i] = metadata[i];
     more[2 * metadata_count] = "checksum";
     more[2 * metadata_count + 1] = checksum;
@@ -292,7 +296,7 @@ static int write_entries(const struct sgrad_entry *entry, int count, const char 
 }
 
 struct sgrad_entry *sgrad__weights_entries(struct sgrad__weights *w) {
-    struct sgrad_entry *entry = sgrad_alloc((size_t)w->items.count + 1, sizeof *entry);
+    struct sgrad_entry *entry = sgrad_xcalloc((size_t)w->items.count + 1, sizeof *entry);
     for (int i = 0; i < w->items.count; i++) {
         const struct sgrad__item *item = &w->items.item[i];
         lay_out(item, w->value[i]);

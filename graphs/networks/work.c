@@ -1,15 +1,15 @@
-/* work.c: what a network's forward pass computes, of one sample. */
+/* work.c: computes the work of a network's forward pass, for one sample. */
 #include "graphs/networks/graph.h"
 
-/* What operand USE of a task of N is, for one sample. */
+/* Returns the view of operand USE of a task of N, for one sample. */
 static struct sgrad_view view_of(const struct sgrad__node *n, struct sgrad_use use) {
     const struct sgrad_signature *is = &n->is;
     switch (use.role) {
     case SGRAD_X: return is->x[use.index];
     case SGRAD_Y: return is->y;
     case SGRAD_P: return (struct sgrad_view){ SGRAD_F32, is->p[use.index].shape };
-    case SGRAD_KEEP: return is->keep[use.index];
-    case SGRAD_PART: return (struct sgrad_view){ SGRAD_F64, is->part[use.index] };
+    case SGRAD_SAVED: return is->keep[use.index];
+    case SGRAD_PARTIAL: return (struct sgrad_view){ SGRAD_F64, is->part[use.index] };
     default: return (struct sgrad_view){ .shape.rank = 0 };
     }
 }

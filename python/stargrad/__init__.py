@@ -23,7 +23,7 @@ __all__ = ["Error", "Run", "evaluate", "load", "names", "options", "plugin", "pr
 
 def options():
     """Every option of a training, and what holds where it is not given."""
-    return json.loads(take_text(library().sgrad_call_defaults()))
+    return json.loads(take_text(library().sgrad_json_defaults()))
 
 
 def names(kind):
@@ -47,7 +47,7 @@ def train(like=None, **options):
     """Trains, and returns the Run; what the command tells goes to standard output. LIKE: a run, or its folder, whose options hold where
     none is given. Ctrl-C ends a training as it ends the command's: a checkpoint is written, and out=…, resume=True goes on."""
     result = ctypes.c_void_p()
-    call("sgrad_call_train", _folder(like), _text(options), ctypes.byref(result))
+    call("sgrad_json_train", _folder(like), _text(options), ctypes.byref(result))
     result = json.loads(take_text(result))
     return Run(result["folder"], result)
 
@@ -55,7 +55,7 @@ def train(like=None, **options):
 def evaluate(run=None, **options):
     """Loss and metrics on a test set: of a run, or of model=…, init=WEIGHTS, data=…."""
     result = ctypes.c_void_p()
-    call("sgrad_call_predict", _folder(run), _text(options), None, ctypes.byref(result), None)
+    call("sgrad_json_predict", _folder(run), _text(options), None, ctypes.byref(result), None)
     return json.loads(take_text(result))
 
 
@@ -101,16 +101,16 @@ class Run:
         an array (samples, …) of what it was trained on: images as uint8 (n,H,W,C), numbers as float32; None: its test set."""
         answers, keeps = Answers(), []
         given = None if samples is None else _samples(samples, keeps)
-        call("sgrad_call_predict", _folder(self), _text(options), given, None, ctypes.byref(answers))
+        call("sgrad_json_predict", _folder(self), _text(options), given, None, ctypes.byref(answers))
         try:
             said = numpy.ctypeslib.as_array(answers.said, (answers.samples, answers.numbers)).copy()
         finally:
-            library().sgrad_answers_free(ctypes.byref(answers))
+            library().sgrad_predictions_free(ctypes.byref(answers))
         return said
 
     def export(self, path, **options):
         """Writes its network and weights as an ONNX file (docs/onnx.md)."""
-        call("sgrad_call_export", _folder(self), _text(options), os.fsencode(path))
+        call("sgrad_json_export", _folder(self), _text(options), os.fsencode(path))
 
 
 def probabilities(logits):
@@ -133,7 +133,7 @@ def _text(options):
 
 
 def _samples(samples, keeps):
-    """struct sgrad_call_samples; KEEPS holds what it points to."""
+    """struct sgrad_json_samples; KEEPS holds what it points to."""
     if isinstance(samples, (list, tuple)) and samples and all(isinstance(s, (str, os.PathLike)) for s in samples):
         files = (ctypes.c_char_p * len(samples))(*map(os.fsencode, samples))
         return ctypes.byref(Samples(file=files, count=len(samples)))

@@ -1,4 +1,4 @@
-"""library.py: libstargrad, loaded when it is first needed, and its functions (graphs/runs/calls.h). What it says goes to sys.stderr;
+"""library.py: libstargrad, loaded when it is first needed, and its functions (graphs/json/json_calls.h). What it says goes to sys.stderr;
 what it refuses is an Error."""
 import ctypes
 import ctypes.util
@@ -14,13 +14,13 @@ class Error(Exception):
 
 
 class Samples(ctypes.Structure):
-    """struct sgrad_call_samples"""
+    """struct sgrad_json_samples"""
     _fields_ = [("file", ctypes.POINTER(ctypes.c_char_p)), ("count", ctypes.c_int64), ("array", ctypes.c_void_p), ("type", ctypes.c_char_p),
                 ("rank", ctypes.c_int), ("dim", ctypes.POINTER(ctypes.c_int64))]
 
 
 class Answers(ctypes.Structure):
-    """struct sgrad_answers"""
+    """struct sgrad_predictions"""
     _fields_ = [("samples", ctypes.c_int64), ("numbers", ctypes.c_int64), ("said", ctypes.POINTER(ctypes.c_float)),
                 ("labels", ctypes.c_int64), ("label", ctypes.POINTER(ctypes.c_int32))]
 
@@ -59,15 +59,15 @@ def library():
     try:
         lib = ctypes.CDLL(path(), mode=ctypes.RTLD_GLOBAL)      # plug-ins, and MPI's own, look for its functions
         text, texts = ctypes.c_char_p, ctypes.POINTER(ctypes.c_void_p)
-        lib.sgrad_call_train.argtypes = [text, text, texts]
-        lib.sgrad_call_predict.argtypes = [text, text, ctypes.POINTER(Samples), texts, ctypes.POINTER(Answers)]
-        lib.sgrad_call_export.argtypes = [text, text, text]
+        lib.sgrad_json_train.argtypes = [text, text, texts]
+        lib.sgrad_json_predict.argtypes = [text, text, ctypes.POINTER(Samples), texts, ctypes.POINTER(Answers)]
+        lib.sgrad_json_export.argtypes = [text, text, text]
         lib.sgrad_plugin_open.argtypes = [text]
-        lib.sgrad_call_defaults.restype = ctypes.c_void_p
+        lib.sgrad_json_defaults.restype = ctypes.c_void_p
         lib.sgrad_strerror.restype = text
     except (OSError, AttributeError) as why:
         raise Error(f"{path()}: is no libstargrad of this module's version: {why}") from None
-    lib.sgrad_listen(_hear)
+    lib.sgrad_log_set_callback(_hear)
     return lib
 
 

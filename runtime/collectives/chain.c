@@ -1,17 +1,17 @@
-/* chain.c: from rank to rank along a chain, chunk after chunk (the pipeline of Pjesivac-Grbovic et al. 2007).
+/* chain.c: broadcast from rank to rank along a chain, pipelined in chunks (Pjesivac-Grbovic et al. 2007).
  *
  *     root ──> 1 ──> 2 ──> 3        root sends   A B C D
  *                                   1 sends        A B C D
  *                                   2 sends          A B C D
  *
- * The chain goes through the ranks of one host after the other, the root's first. Cost of p ranks and n chunks:
- * (p − 2 + n) (latency + bytes / n / bandwidth): with many chunks no method is faster.
+ * The ranks of a host are consecutive in the chain, which starts at the root. Cost of p ranks and n chunks:
+ * (p − 2 + n) (latency + bytes / n / bandwidth): with many chunks no algorithm is faster.
  *
- * Limits: one slow link slows all that is behind it. */
+ * Limits: one slow link delays all ranks after it. */
 #include "config.h"
 #include "runtime/collectives/internal.h"
 
-/* The cost does not look at the root: each message takes as long as the slowest. */
+/* The cost does not depend on the root: every message is assumed to take as long as the slowest. */
 static double price(double bytes, int chunks, const struct sgrad_network *net) {
     return (net->ranks - 2 + chunks) * sgrad__slowest(bytes / chunks, net);
 }
@@ -40,7 +40,7 @@ const struct sgrad_collective sgrad_chain_broadcast = {
     .kind = SGRAD_BROADCAST,
     .summary = "along a chain in a pipeline of chunks, for long buffers",
     .source = "Pjesivac-Grbovic et al. 2007, doi:10.1007/s10586-007-0012-0",
-    .halving = true,
+    .tree_order = true,
     .cost = cost,
     .chunks = chunks,
     .schedule = schedule,

@@ -1,12 +1,12 @@
-/* cost.c: how long messages take that are under way together.
+/* cost.c: the time that concurrent messages take.
  *
- * The model is the literature's (Hockney 1994; Thakur, Rabenseifner and Gropp 2005), with hosts that have one wire each:
+ * The cost model is the standard one (Hockney 1994; Thakur, Rabenseifner and Gropp 2005), with one network link per host:
  *
  *     rank 0 ─┐ host 0                  host 1 ┌─ rank 2        0→2, 1→3: latency + 2 bytes / bandwidth
- *             ├────────── one wire ────────────┤                0→1: host_latency + bytes / host_bandwidth
+ *             ├────────── one link ────────────┤                0→1: host_latency + bytes / host_bandwidth
  *     rank 1 ─┘                                └─ rank 3        1→2, 3→2: the sum of both, as rank 2 receives one at a time
  *
- * Limits: sums take no time; switches are never crowded. */
+ * Limits: additions take no time, and switches have no congestion. */
 #include "config.h"
 #include "runtime/collectives/internal.h"
 #include "runtime/runtime.h"
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 
 int sgrad__hosts(const struct sgrad_network *net, int *first, int *order) {
-    int hosts = 0, largest = -1;        /* number of a host so far: a larger one is new */
+    int hosts = 0, largest = -1;        /* largest number of a host so far: a larger one is new */
     for (int r = 0; r < net->ranks; r++) {
         int q = net->host && net->host[r] <= largest ? 0 : r;
         if (r && net->host && net->host[r - 1] == net->host[r]) q = first[r - 1];
@@ -32,13 +32,13 @@ int sgrad__hosts(const struct sgrad_network *net, int *first, int *order) {
 
 struct sgrad__port {
     double in, out;        /* seconds */
-    int wire_in, wire_out; /* messages that cross the wire of the host, counted at its first rank */
+    int wire_in, wire_out; /* messages over the link of the host, counted at its first rank */
 };
 
 struct sgrad__round sgrad__round_begin(const struct sgrad_network *net, double bytes) {
     struct sgrad__round round = { net, bytes, NULL, NULL };
-    round.first = sgrad_alloc((size_t)net->ranks, sizeof *round.first);
-    round.port = sgrad_alloc((size_t)net->ranks, sizeof *round.port);
+    round.first = sgrad_xcalloc((size_t)net->ranks, sizeof *round.first);
+    round.port = sgrad_xcalloc((size_t)net->ranks, sizeof *round.port);
     sgrad__hosts(net, round.first, NULL);
     return round;
 }

@@ -1,16 +1,18 @@
 /* doubling.c: recursive doubling (Thakur, Rabenseifner and Gropp 2005).
  *
- * In every step the ranks exchange all they have in pairs, at distance 1, 2, 4, …; four ranks:
+ * In every step, ranks at distance 1, 2, 4, … form pairs, which exchange their partial sums. Four ranks:
  *
  *                  rank 0       rank 1       rank 2       rank 3
  *     start        0            1            2            3
  *     distance 1   01           01           23           23          0 <-> 1   2 <-> 3
  *     distance 2   0123         0123         0123         0123        0 <-> 2   1 <-> 3
  *
- * A pair adds the same two values, each its own first: a + b and b + a have the same bits, so all ranks end with the same.
- * Cost of p = 2^k ranks: k (latency + bytes / bandwidth): no method takes fewer steps. Other numbers fold (fold.c): two more.
+ * The ranks of a pair add the same two values in opposite order: a + b and b + a have the same bits, so all ranks have the same
+ * result. Cost of p = 2^k ranks: k (latency + bytes / bandwidth): no algorithm takes fewer steps. Other numbers of ranks are
+ * folded (fold.c), which takes two more steps.
  *
- * Limits: k times the bytes; with several ranks a host all of them cross its wire in the last steps. */
+ * Limits: each rank sends k times the bytes. If a host has several ranks, the messages of all of them use its link in the last
+ * steps. */
 #include "config.h"
 #include "runtime/collectives/internal.h"
 
@@ -43,8 +45,8 @@ const struct sgrad_collective sgrad_doubling_allreduce = {
     .kind = SGRAD_ALLREDUCE,
     .summary = "recursive doubling: pairs exchange everything at distance 1, 2, 4, …: fewest steps, for short buffers",
     .source = "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
-    .halving = true,
-    .alike = true,
+    .tree_order = true,
+    .symmetric = true,
     .cost = cost,
     .chunks = chunks,
     .schedule = schedule,

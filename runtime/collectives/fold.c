@@ -1,13 +1,13 @@
-/* fold.c: any number of ranks for methods that need 2^k of them (Rabenseifner 2004).
+/* fold.c: reduces any number of ranks to 2^k, for algorithms that require 2^k ranks (Rabenseifner 2004).
  *
- * Seven ranks, four places, three extra:
+ * Seven ranks, four of which run the algorithm, and three extra ranks:
  *
  *     rank      0     1     2     3     4     5     6
- *     in        0 <── 1     2 <── 3     4 <── 5     6       odd ranks below 6 hand over their values
- *     place     0           1           2           3       the method
- *     out       0 ──> 1     2 ──> 3     4 ──> 5     6       and have the sum in the end
+ *     in        0 <── 1     2 <── 3     4 <── 5     6       odd ranks below 6 send their values
+ *     index     0           1           2           3       the algorithm
+ *     out       0 ──> 1     2 ──> 3     4 ──> 5     6       odd ranks below 6 receive the result
  *
- * Neighbours fold because they are likely to share a host. */
+ * Each extra rank is paired with the rank before it, because consecutive ranks are likely to be on the same host. */
 #include "config.h"
 #include "runtime/collectives/internal.h"
 
@@ -24,7 +24,7 @@ int sgrad__fold_place(const struct sgrad__fold *fold, int rank) {
 
 int sgrad__fold_rank(const struct sgrad__fold *fold, int place) { return place < fold->extra ? 2 * place : place + fold->extra; }
 
-/* All chunks between an extra rank, which does ODD, and the rank before it, which does EVEN. */
+/* Appends the transfer of all chunks between an extra rank, with action ODD, and the rank before it, with action EVEN. */
 static void fold_all(struct sgrad_plan *plan, const struct sgrad__fold *fold, int rank, enum sgrad_action_kind odd,
                      enum sgrad_action_kind even) {
     if (rank >= 2 * fold->extra) return;

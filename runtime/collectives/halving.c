@@ -1,8 +1,9 @@
-/* halving.c: recursive halving, and the same way back (Rabenseifner 2004): reduce-scatter, all-gather, allreduce.
+/* halving.c: recursive halving, and its reverse (Rabenseifner 2004): reduce-scatter, all-gather, allreduce.
  *
- * In every step the ranks pair at distance 1, 2, 4, …; a pair shares one set of neighbouring chunks, and each keeps and sums half
- * of them: the lower rank the first, the upper the others. Then what was kept is exchanged, the last first. Four ranks, four
- * chunks A–D, of which a rank's present set is shown; * is the sum over all:
+ * In every step, ranks at distance 1, 2, 4, … form pairs. Both ranks of a pair have the same set of consecutive chunks. Each
+ * sends one half to the other and sums the other half: the lower rank keeps the first half, the upper rank the second. Afterwards
+ * the same pairs, in reverse order, exchange their sums. Four ranks, four chunks A–D; each column shows the current set of the
+ * rank, and * is the sum over all ranks:
  *
  *                  rank 0              rank 1              rank 2              rank 3
  *     start        A0  B0  C0  D0      A1  B1  C1  D1      A2  B2  C2  D2      A3  B3  C3  D3
@@ -11,18 +12,21 @@
  *     distance 2   A*  B*                      C*  D*      A*  B*                      C*  D*        all_gather begins
  *     distance 1   A*  B*  C*  D*      A*  B*  C*  D*      A*  B*  C*  D*      A*  B*  C*  D*
  *
- * Distance 1 comes first, so every chunk is summed by the tree made by halving; usual implementations begin far apart.
- * And where hosts hold 2^i neighbouring ranks each, the longest messages stay inside them.
- * An allreduce sends a half as one message, and may have fewer chunks. A set of one cannot be halved: its pairs exchange it as in
- * doubling.c, and need no way back. So one chunk makes this recursive doubling, p chunks Rabenseifner's method; the cheapest
- * number between them is taken. (It is never p: a set of two chunks costs one message as one chunk, two messages as two, and the
- * same bytes.) Shares of reduce_scatter and all_gather are to be at the place of their number, which these halves mirror (B and C
- * change places above): a half is no run of neighbours, and goes as so many messages.
+ * Distance 1 is first, so that every chunk is summed along the binary tree ((0+1)+(2+3))+…; usual implementations start with the
+ * largest distance. In addition, if each host has 2^i consecutive ranks, the longest messages stay within hosts.
  *
- * Cost of p = 2^k ranks and 2^j chunks: k + j messages, of 1/2, 1/4, … 1/2^j of the bytes twice, and k − j more of the last.
- * Other numbers of ranks fold (fold.c) for an allreduce, and are not served for the others.
+ * An allreduce sends each half as one message, and may have fewer chunks than ranks. A set of one chunk cannot be halved: its
+ * pairs exchange it as in doubling.c, and do not need the second exchange. With one chunk the algorithm is therefore recursive
+ * doubling, with p chunks that of Rabenseifner; it uses the cheapest number of chunks from 1 to p. (That is never p: a set of two
+ * chunks costs one message as one chunk, two messages as two chunks, and the same bytes.)
  *
- * Limits: folding takes all bytes once up and once down more. */
+ * reduce_scatter and all_gather require chunk i on rank i. Halving assigns chunks to ranks in bit-reversed order (B and C are
+ * swapped above), so the chunks of a half are not consecutive, and each is a separate message.
+ *
+ * Cost of p = 2^k ranks and 2^j chunks: k + j messages: two each of 1/2, 1/4, … 1/2^j of the bytes, and k − j more of 1/2^j.
+ * For an allreduce, other numbers of ranks are folded (fold.c); reduce_scatter and all_gather require p = 2^k.
+ *
+ * Limits: folding sends all bytes two more times, once to and once from the folded ranks. */
 #include "config.h"
 #include "runtime/collectives/internal.h"
 
@@ -33,7 +37,7 @@ static double price(double bytes, int chunks, const struct sgrad_network *net) {
     const double message = bytes / chunks;
     double seconds = sgrad__fold_seconds(&fold, bytes, net);
     for (int distance = 1, set = chunks; distance < fold.places; distance *= 2) {
-        const int times = set > 1 ? 2 : 1;      /* half the set, there and back */
+        const int times = set > 1 ? 2 : 1;      /* half the set, in both exchanges */
         if (set > 1) set /= 2;
         seconds += times * sgrad__exchange_seconds(&fold, distance, set * message, net);
     }
@@ -44,7 +48,7 @@ static int chunks(double bytes, const struct sgrad_network *net) { return sgrad_
 
 static double cost(double bytes, const struct sgrad_network *net) { return price(bytes, chunks(bytes, net), net); }
 
-/* ---- shares: a chunk for each of 2^k ranks ---- */
+/* ---- costs of reduce_scatter and all_gather: one chunk per rank, 2^k ranks ---- */
 
 static int shares(double bytes, const struct sgrad_network *net) {
     (void)bytes;
@@ -62,14 +66,14 @@ static double share_cost(double bytes, const struct sgrad_network *net) {
 
 /* ---- plans ---- */
 
-/* COUNT chunks from FIRST on. */
+/* COUNT consecutive chunks, the first is FIRST. */
 struct set {
     int first, count;
 };
 
 enum { SUMS = 1, COPIES = 2, ALL = SUMS | COPIES };
 
-/* Chunk C of 2^k, with its bits the other way round. */
+/* Returns C with its k bits reversed, for 2^k chunks. */
 static int mirrored(int c, int chunks) {
     int other = 0;
     for (int bit = 1; bit < chunks; bit *= 2, c /= 2) other = 2 * other + c % 2;
@@ -82,13 +86,14 @@ static void add_set(struct sgrad_plan *plan, enum sgrad_action_kind kind, int pe
         for (int c = set.first; c < set.first + set.count; c++) sgrad_plan_add(plan, kind, peer, mirrored(c, plan->chunks));
 }
 
-/* What a place, the UPPER of its pair or the lower, keeps of the set that both share. */
+/* Returns the half of SET that a rank keeps: the second half if it is the UPPER of its pair, else the first. */
 static struct set half(struct set set, bool upper) {
     const int lower = set.count - set.count / 2;
     return upper ? (struct set){ set.first + lower, set.count / 2 } : (struct set){ set.first, lower };
 }
 
-/* From DISTANCE on, and back to it: PLACE shares SET with the place at that distance, by then of the same content. */
+/* Appends the steps of index PLACE from DISTANCE to the largest distance, and back. At that point, PLACE and its peer at DISTANCE
+ * both have SET. WHAT selects the two exchanges; with ALL, each set is one message. */
 static void add_steps(struct sgrad_plan *plan, const struct sgrad__fold *fold, int place, int distance, struct set set,
                       int what) {
     if (distance == fold->places) return;
@@ -128,8 +133,8 @@ const struct sgrad_collective sgrad_halving_reduce_scatter = {
     .kind = SGRAD_REDUCE_SCATTER,
     .summary = "recursive halving: pairs at distance 1, 2, 4, … share the sums out; for 2^k ranks",
     .source = SOURCE,
-    .halving = true,
-    .alike = true,
+    .tree_order = true,
+    .symmetric = true,
     .cost = share_cost,
     .chunks = shares,
     .schedule = scatter,
@@ -139,8 +144,8 @@ const struct sgrad_collective sgrad_halving_all_gather = {
     .kind = SGRAD_ALL_GATHER,
     .summary = "the way back of recursive halving: what a rank holds doubles in every step; for 2^k ranks",
     .source = SOURCE,
-    .halving = true,
-    .alike = true,
+    .tree_order = true,
+    .symmetric = true,
     .cost = share_cost,
     .chunks = shares,
     .schedule = gather,
@@ -150,8 +155,8 @@ const struct sgrad_collective sgrad_halving_allreduce = {
     .kind = SGRAD_ALLREDUCE,
     .summary = "recursive halving, then doubling (Rabenseifner): few bytes in few steps, for 2^k ranks",
     .source = SOURCE,
-    .halving = true,
-    .alike = true,
+    .tree_order = true,
+    .symmetric = true,
     .cost = cost,
     .chunks = chunks,
     .schedule = schedule,

@@ -1,6 +1,8 @@
-/* hierarchical.c: inside each host to its first rank, between the first ranks, and back (Jia et al. 2018).
+/* hierarchical.c: allreduce in three phases: within each host to its first rank, between the first ranks, and back within each
+ * host (Jia et al. 2018).
  *
- * Six ranks on hosts X, Y, Z, in any order and of any sizes; one wire leaves a host, and one message at a time uses it:
+ * Six ranks on hosts X, Y, Z. Ranks may be in any order, and hosts of any size. Each host has one network link, which one message
+ * uses at a time:
  *
  *     host             X           Y           Z
  *     ranks         0  2  3      1  5          4
@@ -9,11 +11,11 @@
  *     between       0 <────────> 1 <────────>  4           halving.c on 2^k hosts or of one chunk, else ring.c
  *     down          0─>2, 3      1─>5                      tree.c
  *
- * Each chunk goes its way alone: one may be between hosts while another is on its way up or down. Cost: the method between hosts,
- * and every chunk up and down one after the other. One host alone: tree.c.
+ * Chunks are independent: one may be sent between hosts while another is sent within hosts. Cost: that of the algorithm between
+ * hosts, plus that of sending all chunks up and down in sequence. With one host: tree.c.
  *
- * Limits: two storeys only. Sums keep to the tree made by halving only where hosts hold 2^k neighbouring ranks each: not
- * promised. */
+ * Limits: there are two levels only. Additions follow the binary tree ((0+1)+(2+3))+… only if each host has 2^k consecutive
+ * ranks, so .tree_order is not set. */
 #include "config.h"
 #include "runtime/collectives/internal.h"
 
@@ -43,7 +45,7 @@ static int chunks(double bytes, const struct sgrad_network *net) {
     return method_between(hosts.ranks, hosts.ranks)->chunks(bytes, &hosts);
 }
 
-/* One chunk up to the first ranks of all hosts. */
+/* Seconds for one chunk from all ranks to the first rank of their host. */
 static double up_seconds(double bytes, const struct sgrad_network *net) {
     int first[net->ranks], order[net->ranks];
     sgrad__hosts(net, first, order);
@@ -66,7 +68,7 @@ static double cost(double bytes, const struct sgrad_network *net) {
     return between + 2 * n * up_seconds(bytes / n, net);
 }
 
-/* The plan of LEADER[index] among the first ranks of all hosts, with their ranks for their numbers. */
+/* Appends the plan of rank LEADER[index] for the phase between hosts. LEADER[i] is the first rank of host i. */
 static void add_between(struct sgrad_plan *plan, int index, const int *leader, const struct sgrad_network *net) {
     const struct sgrad_network hosts = between_hosts(net);
     struct sgrad_plan between = { .chunks = plan->chunks };

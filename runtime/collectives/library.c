@@ -1,11 +1,12 @@
-/* library.c: an allreduce that a library does (mpi.c, nccl.c): its plan is one call, its cost the best of the classical formulas
- * (Thakur, Rabenseifner and Gropp 2005) of p ranks, with s = ⌊log2 p⌋ steps:
+/* library.c: an allreduce by a library (mpi.c, nccl.c). Its plan is one call. Its cost is the minimum of these formulas (Thakur,
+ * Rabenseifner and Gropp 2005) for p ranks, with s = ⌊log2 p⌋ steps:
  *
- *     doubling   s (latency + bytes / bandwidth)                              and latency + bytes / bandwidth,
- *     halving    2 s latency + 2 (p − 1) / p bytes / bandwidth                twice, where p is no power of two
+ *     doubling   s (latency + bytes / bandwidth)                              plus 2 (latency + bytes / bandwidth)
+ *     halving    2 s latency + 2 (p − 1) / p bytes / bandwidth                if p is not a power of two
  *     ring       2 (p − 1) latency + 2 (p − 1) / p bytes / bandwidth
  *
- * Limits: libraries choose by tables of their own, not by this network, and some know hosts: it is the least to expect. */
+ * Limits: libraries choose their algorithm by internal tables, not for this network, and some take hosts into account. The cost
+ * is therefore a lower bound. */
 #include "config.h"
 #include "runtime/collectives/internal.h"
 

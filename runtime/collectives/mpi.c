@@ -1,10 +1,10 @@
-/* mpi.c: MPI does it: one call of MPI_Iallreduce (MPI 4.0, section 6.12.8), to compare with.
+/* mpi.c: an allreduce by one call of MPI_Iallreduce (MPI 4.0, section 6.12.8), for comparison.
  *
  *                  rank 0     rank 1     rank 2
  *     start        A0 B0      A1 B1      A2 B2
- *     one call     A*  B*     A*  B*     A*  B*          what happens inside is the library's affair
+ *     one call     A*  B*     A*  B*     A*  B*          the algorithm is chosen by the library
  *
- * Limits: the method is taken by its name only. The order of sums is unknown, and may change with the library and the length. */
+ * Limits: it is used only if selected by name. The order of additions is unknown, and may vary with library and length. */
 #include "config.h"
 #include "runtime/collectives/internal.h"
 

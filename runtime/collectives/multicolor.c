@@ -1,8 +1,9 @@
-/* multicolor.c: k trees at once, each rank at work inside only one of them (IBM: Kumar et al. 2017).
+/* multicolor.c: allreduce along k trees concurrently; each rank is an inner node of only one (IBM: Kumar et al. 2017).
  *
- * Chunk c has colour c mod k. Each colour goes up a k-ary tree of its own and down again. The trees are one heap, numbered by
- * levels, whose places are handed to the ranks in turn: place i of colour c is rank (c m + i) mod p, where m = ⌈(p − 1) / k⌉ is
- * the number of places with children. So the ranks with children are c m … c m + m − 1 in colour c. Six ranks, k = 3, m = 2:
+ * Chunk c has colour c mod k. The chunks of each colour are summed up a separate k-ary tree and sent down again. All trees are
+ * the same heap, whose nodes are numbered level by level, and differ in the ranks: node i of colour c is rank (c m + i) mod p,
+ * where m = ⌈(p − 1) / k⌉ is the number of nodes with children. So the ranks with children in colour c are c m … c m + m − 1.
+ * Six ranks, k = 3, m = 2:
  *
  *        colour 0               colour 1               colour 2
  *
@@ -12,23 +13,23 @@
  *        ┌┴┐                    ┌┴┐                    ┌┴┐
  *        4 5                    0 1                    2 3
  *
- *     at work: 0 1               2 3                    4 5
+ *     inner:   0 1               2 3                    4 5
  *
- * Where k m > p the blocks would run into each other: the sums would still be right, but some rank would work in two trees. k is
- * the largest up to 4 for which that does not happen; 2 always is such a number.
+ * If k m > p, these blocks of ranks would overlap: the sums would still be correct, but a rank would be an inner node of two
+ * trees. k is the largest number up to 4 with k m ≤ p; 2 always satisfies this.
  *
- * Chunks of one colour follow one another as in tree.c. Cost of n chunks: the first of each colour takes 2 s messages, s being
- * those that follow one another on the way up; the others (n / k − 1) rounds of at most 2 k messages in and out of a rank; each
- * message latency + bytes / n / bandwidth. With many chunks that is 2 bytes / bandwidth.
+ * The chunks of one colour are pipelined as in tree.c. Cost of n chunks: the first of each colour takes 2 s messages in sequence,
+ * where s is the number on the path up; the others take (n / k − 1) rounds of at most 2 k messages in and out of a rank; each
+ * message takes latency + bytes / n / bandwidth. With many chunks the total approaches 2 bytes / bandwidth.
  *
- * Limits: trees know no hosts. Each colour is summed in an order of its own. */
+ * Limits: the trees do not take hosts into account. The order of additions differs between colours. */
 #include "config.h"
 #include "runtime/collectives/internal.h"
 
 #include <math.h>
 
 struct forest {
-    int ranks, k, m; /* k trees, and children of a parent; m parents a tree */
+    int ranks, k, m; /* k: number of trees, and of children of a node; m: number of inner nodes of a tree */
 };
 
 static struct forest grow(int ranks) {
@@ -43,7 +44,7 @@ static int place_of(const struct forest *f, int colour, int rank) {
     return (rank - colour * f->m % f->ranks + f->ranks) % f->ranks;
 }
 
-/* One chunk of every colour, up and down. */
+/* Seconds for one chunk of every colour, up and down, with all messages concurrent. */
 static double round_seconds(const struct forest *f, double bytes, const struct sgrad_network *net) {
     struct sgrad__round round = sgrad__round_begin(net, bytes);
     for (int colour = 0; colour < f->k; colour++)
@@ -55,7 +56,7 @@ static double round_seconds(const struct forest *f, double bytes, const struct s
     return sgrad__round_end(&round);
 }
 
-/* Messages one after the other until PLACE has all that comes up to it; the same number brings it down again. */
+/* Number of messages in sequence until node PLACE has the sum over its subtree. The path down takes the same number. */
 static int steps_up(const struct forest *f, int place) {
     int steps = 0;
     for (int child = place * f->k + f->k; child > place * f->k; child--) {
@@ -94,10 +95,11 @@ static void add_down(struct sgrad_plan *plan, int chunk, int rank, const struct 
         sgrad_plan_add(plan, SGRAD_SEND, rank_of(f, colour, child), chunk);
 }
 
-enum { LAG = 2 }; /* rounds until what went up comes down: the fewest that keep all ranks busy */
+enum { LAG = 2 }; /* rounds between the sum of a chunk and its distribution: the fewest that keep all ranks busy */
 
-/* In a round a rank sends as a leaf what waits for nobody, does its part inside its own colour, up and then down, and takes what
- * comes to it as a leaf. The colours count down from its own: of one parent's children each then begins with another parent. */
+/* In each round, a rank first sends the chunks of the colours in which it is a leaf, because these sends depend on no other rank.
+ * It then acts as an inner node of its colour, first up, then down, and finally receives the chunks of the colours in which it is
+ * a leaf. The order of colours descends from the rank's colour, so that the children of one node start with different parents. */
 static void schedule(struct sgrad_plan *plan, int rank, const struct sgrad_network *net) {
     const struct forest f = grow(net->ranks);
     const int own = rank / f.m + f.k;

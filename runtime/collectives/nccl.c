@@ -1,11 +1,12 @@
-/* nccl.c: NVIDIA's NCCL does it: one call of ncclAllReduce, on the first GPU of each rank.
+/* nccl.c: an allreduce by one call of NVIDIA's NCCL, ncclAllReduce, on the first GPU of each rank.
  *
  *                  rank 0     rank 1     rank 2
- *     start        A0 B0      A1 B1      A2 B2            each in its GPU's memory
- *     one call     A*  B*     A*  B*     A*  B*           what happens inside is the library's affair: NVLink, PCIe, networks
+ *     start        A0 B0      A1 B1      A2 B2            in the memory of each rank's GPU
+ *     one call     A*  B*     A*  B*     A*  B*           the library chooses the algorithm and the links: NVLink, PCIe, network
  *
- * Limits: all ranks or none, each with a GPU of its own; taken by its name only, since its cost, on links that are not measured,
- * is a guess: that of a library on the network that there is between ranks' main memories. The order of sums is unknown. */
+ * Limits: it includes all ranks, and each must have a different GPU. It is used only if selected by name, because its cost is an
+ * estimate: links between GPUs are not measured, so the cost assumes the network between the main memories of the ranks. The
+ * order of additions is unknown. */
 #include "config.h"
 #include "runtime/collectives/internal.h"
 

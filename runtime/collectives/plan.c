@@ -1,4 +1,4 @@
-/* plan.c: the making of one rank's plan by one method, for the places of a group; and what the method costs there. */
+/* plan.c: creates the plan of one rank by one algorithm for a group of ranks, and computes the algorithm's cost for the group. */
 #include "config.h"
 #include "runtime/collectives/internal.h"
 #include "runtime/runtime.h"
@@ -16,14 +16,14 @@ static int place_of(const struct sgrad_exchange *what, int rank) {
     return what->group ? sgrad_group_place(what->group, rank) : rank;
 }
 
-/* NET as the group sees it; *HOST holds its hosts, and is to be freed. */
+/* Returns the network of the group: its ranks are indices. The caller must free *HOST, the hosts of the members, or NULL. */
 static struct sgrad_network seen_by(const struct sgrad_group *group, const struct sgrad_network *net, int **host) {
     struct sgrad_network own = *net;
     *host = NULL;
     if (!group) return own;
     own.ranks = group->count;
     if (!net->host) return own;
-    own.host = *host = sgrad_alloc((size_t)group->count, sizeof **host);
+    own.host = *host = sgrad_xcalloc((size_t)group->count, sizeof **host);
     for (int place = 0; place < group->count; place++) (*host)[place] = net->host[group->rank[place]];
     return own;
 }
@@ -47,7 +47,7 @@ double sgrad_collective_cost(const struct sgrad_collective *method, const struct
 }
 
 void sgrad_plan_add_chunks(struct sgrad_plan *plan, enum sgrad_action_kind kind, int peer, int chunk, int count) {
-    plan->action = sgrad_grow(plan->action, plan->count, sizeof *plan->action);
+    plan->action = sgrad_array_grow(plan->action, plan->count, sizeof *plan->action);
     plan->action[plan->count++] = (struct sgrad_action){ kind, peer, chunk, count };
 }
 
@@ -56,8 +56,8 @@ void sgrad_plan_add(struct sgrad_plan *plan, enum sgrad_action_kind kind, int pe
 }
 
 void sgrad_plan_join(struct sgrad_plan *plan, int *first) {
-    int *number = sgrad_alloc((size_t)plan->chunks + 1, sizeof *number), joined = 0;
-    number[0] = number[plan->chunks] = 1;       /* first whether one begins there */
+    int *number = sgrad_xcalloc((size_t)plan->chunks + 1, sizeof *number), joined = 0;
+    number[0] = number[plan->chunks] = 1;       /* at first: 1 if a new chunk begins here */
     for (const struct sgrad_action *a = plan->action; a < plan->action + plan->count; a++)
         number[a->chunk] = number[a->chunk + a->count] = 1;
     for (int c = 0; c <= plan->chunks; c++) {
@@ -70,7 +70,7 @@ void sgrad_plan_join(struct sgrad_plan *plan, int *first) {
     free(number);
 }
 
-/* Do all methods of the kind leave chunk i at, or take it from, place i? */
+/* Returns true for the kinds in which chunk i belongs to the member with index i. */
 static bool shares(enum sgrad_collective_kind kind) { return kind == SGRAD_REDUCE_SCATTER || kind == SGRAD_ALL_GATHER; }
 
 static bool is_rooted(enum sgrad_collective_kind kind) { return kind == SGRAD_REDUCE || kind == SGRAD_BROADCAST; }

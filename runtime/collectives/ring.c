@@ -1,6 +1,6 @@
-/* ring.c: around a ring: reduce-scatter, all-gather, and one after the other as an allreduce (Patarasuk and Yuan 2009).
+/* ring.c: reduce-scatter and all-gather around a ring, and both in sequence as an allreduce (Patarasuk and Yuan 2009).
  *
- * The buffer is cut into a chunk for each rank. In every step each rank sends one chunk to the next rank of the ring.
+ * The buffer is divided into one chunk per rank. In every step, each rank sends one chunk to the next rank of the ring.
  * Three ranks, chunks A, B, C; A01 is the sum of rank 0's and rank 1's A, and * is the sum over all:
  *
  *                    rank 0             rank 1             rank 2           0 sends   1 sends   2 sends
@@ -10,10 +10,11 @@
  *     copy 1         A*   B20  C*       A*   B*   C01      A12  B*   C*        A         B         C
  *     copy 2         A*   B*   C*       A*   B*   C*       A*   B*   C*        C         A         B
  *
- * The ring goes through the ranks of one host after the other, so that one message leaves each host in a step, and one enters.
- * Cost of p ranks: (p − 1) (latency + bytes / p / bandwidth) each way: no method moves fewer bytes, none takes more steps.
+ * The ranks of a host are consecutive in the ring, so that in each step one message leaves each host and one enters it. Cost of p
+ * ranks: (p − 1) (latency + bytes / p / bandwidth) for reduce-scatter, and the same for all-gather. No algorithm sends fewer
+ * bytes, and none takes more steps.
  *
- * Limits: each chunk is summed in an order of its own, around the ring to its rank. */
+ * Limits: the order of additions differs between chunks: it follows the ring and ends at the rank of the chunk. */
 #include "config.h"
 #include "runtime/collectives/internal.h"
 
@@ -22,7 +23,7 @@ static int chunks(double bytes, const struct sgrad_network *net) {
     return net->ranks;
 }
 
-/* One of the two ways round. */
+/* Seconds of reduce-scatter or of all-gather. */
 static double half_cost(double bytes, const struct sgrad_network *net) {
     const int p = net->ranks;
     int first[p], ring[p];
@@ -34,8 +35,9 @@ static double half_cost(double bytes, const struct sgrad_network *net) {
 
 static double cost(double bytes, const struct sgrad_network *net) { return 2 * half_cost(bytes, net); }
 
-/* p - 1 steps, in each of which a chunk goes on to the next rank. The first that a rank sends is that of the rank LAG before it:
- * so sums come home with the last step, and copies leave home with the first. With fewer chunks than ranks some are not there. */
+/* Appends the p − 1 steps of one pass around the ring. In the first step a rank sends the chunk of the rank LAG positions before
+ * it. With LAG 1, each chunk reaches its rank in the last step (sums); with LAG 0, it leaves its rank in the first step (copies).
+ * With fewer chunks than ranks, the actions of the missing chunks are omitted. */
 static void add_round(struct sgrad_plan *plan, enum sgrad_action_kind receive, int lag, int rank,
                       const struct sgrad_network *net) {
     const int p = net->ranks;
@@ -79,7 +81,7 @@ const struct sgrad_collective sgrad_ring_all_gather = {
     .kind = SGRAD_ALL_GATHER,
     .summary = "each rank's chunk travels around a ring",
     .source = SOURCE,
-    .halving = true,
+    .tree_order = true,
     .cost = half_cost,
     .chunks = chunks,
     .schedule = gather,

@@ -1,39 +1,41 @@
-/* tree.c: up a binary tree, down a binary tree, and one after the other as an allreduce (FireCaffe: Iandola et al. 2016).
+/* tree.c: reduce up a binary tree, broadcast down it, and both in sequence as an allreduce (FireCaffe: Iandola et al. 2016).
  *
- * Pairs reduce at distance 1, the firsts of pairs at distance 2, and so on. Five ranks:
+ * Pairs of ranks reduce at distance 1, the first ranks of these pairs at distance 2, and so on. Five ranks:
  *
  *                  0     1     2     3     4
  *     distance 1   01 <──┘     23 <──┘     │
  *     distance 2   0123 <──────┘           │        down: the same edges backwards, the longest first
  *     distance 4   01234 <─────────────────┘
  *
- * Where another rank than the first is the root, it speaks for those that it has been paired with, in place of their first. So
- * the sums are the same whatever the root:
+ * A block of ranks is represented by its first rank, or by the root if it is in the block. So the order of additions does not
+ * depend on the root:
  *
  *     root 3       0     1     2     3     4
  *     distance 1   01 <──┘     └──> 23     │
  *     distance 2   └──────────────> 0123   │
  *     distance 4                    01234 <┘
  *
- * Chunks follow one another. In an allreduce what comes down overlaps what goes up, as a rank sends and receives at once:
+ * Chunks are pipelined. In an allreduce, the broadcast of a chunk overlaps the reduction of the next one, because a rank can send
+ * and receive concurrently:
  *
  *     rank 0 receives   A from 1, 2, 4   B from 1, 2, 4   C from 1, 2, 4
  *     rank 0 sends                       A to 4, 2, 1     B to 4, 2, 1     C to 4, 2, 1
  *
- * Cost of p ranks and n chunks: (n + 1) ⌈log2 p⌉ (latency + bytes / n / bandwidth): with one chunk twice FireCaffe's formula,
- * with many the formula itself. One way alone takes one chunk.
+ * Cost of an allreduce of p ranks and n chunks: (n + 1) ⌈log2 p⌉ (latency + bytes / n / bandwidth): with one chunk twice
+ * FireCaffe's formula, with many chunks close to that formula. reduce and broadcast use one chunk.
  *
- * Limits: the root takes in ⌈log2 p⌉ times the bytes: methods that share the sums out are faster for long buffers. */
+ * Limits: the root receives ⌈log2 p⌉ times the bytes. For long buffers, algorithms that distribute the sums over all ranks are
+ * faster. */
 #include "config.h"
 #include "runtime/collectives/internal.h"
 
 #include <stddef.h>
 
-/* The place of the first DISTANCE from BLOCK on that speaks for them. */
+/* Returns the index that represents the DISTANCE indices from BLOCK on. */
 static int speaker(int block, int distance, int root) { return root >= block && root < block + distance ? root : block; }
 
-/* Where PLACE hands over its chunk, after it has those of all that it speaks for; -1: it is the root. What it has up to then
- * comes from CHILD[0 … *children). */
+/* Returns the parent of index PLACE in the tree with this root; -1: PLACE is the root. Sets CHILD[0 … *children) to its children,
+ * in the order of their additions. */
 static int neighbours(int place, int members, int root, int child[32], int *children) {
     *children = 0;
     for (int distance = 1; distance < members; distance *= 2) {
@@ -91,7 +93,7 @@ static void down(struct sgrad_plan *plan, int rank, const struct sgrad_network *
     for (int c = 0; c < plan->chunks; c++) sgrad__tree_down(plan, c, rank, net->ranks, NULL);
 }
 
-/* The next chunk goes up while one is on its way to the root: then that comes down. */
+/* The actions for the reduction of chunk c precede those for the broadcast of chunk c − 1, so that both overlap. */
 static void schedule(struct sgrad_plan *plan, int rank, const struct sgrad_network *net) {
     for (int c = 0; c <= plan->chunks; c++) {
         if (c < plan->chunks) sgrad__tree_up(plan, c, rank, net->ranks, NULL);
@@ -106,7 +108,7 @@ const struct sgrad_collective sgrad_tree_reduce = {
     .kind = SGRAD_REDUCE,
     .summary = "up a binary tree to the root",
     .source = SOURCE,
-    .halving = true,
+    .tree_order = true,
     .cost = way_seconds,
     .chunks = one,
     .schedule = up,
@@ -116,7 +118,7 @@ const struct sgrad_collective sgrad_tree_broadcast = {
     .kind = SGRAD_BROADCAST,
     .summary = "down a binary tree from the root: fewest steps, for short buffers",
     .source = SOURCE,
-    .halving = true,
+    .tree_order = true,
     .cost = way_seconds,
     .chunks = one,
     .schedule = down,
@@ -126,7 +128,7 @@ const struct sgrad_collective sgrad_tree_allreduce = {
     .kind = SGRAD_ALLREDUCE,
     .summary = "up a binary tree to rank 0 and down again, in a pipeline of chunks (FireCaffe)",
     .source = SOURCE,
-    .halving = true,
+    .tree_order = true,
     .cost = cost,
     .chunks = chunks,
     .schedule = schedule,

@@ -57,12 +57,12 @@ optimizer() {
 static void update(const struct sgrad_args *a) {
     const struct sgrad_hyper *h = a->attrs;
     float *w = a->data[0], *s = a->data[3], *more = a->data[4];
-    const float *g = a->data[1], c = sgrad_clip_factor(h, a->data[2]), rate = sgrad_rate(a);
+    const float *g = a->data[1], c = sgrad_clip_factor(h, a->data[2]), rate = sgrad_lr(a);
     for (int64_t i = 0, n = sgrad_shape_count(&a->view[0].shape); i < n; i++) { $1 }
     (void)s, (void)more, (void)c, (void)rate;
 }
 static const struct sgrad_kernel kernel = { .name = "mine", .kind = &sgrad_update_kind, .cpu = update };
-static const struct sgrad_optimizer mine = { .name = "mine", .summary = "a test", .rate = 0.1, .update = &kernel,
+static const struct sgrad_optimizer mine = { .name = "mine", .summary = "a test", .default_lr = 0.1, .update = &kernel,
                                              .states = (const struct sgrad_state[]){ { .name = "mean" }, { 0 } } };
 SGRAD_PLUGIN(.optimizers = (const struct sgrad_optimizer *const[]){ &mine, NULL });
 END
@@ -71,7 +71,7 @@ optimizer 's[i] = h->momentum * s[i] + c * g[i]; w[i] -= rate * s[i];' | plug_in
 optimizer 's[i] += g[i]; more[i] = g[i]; w[i] -= rate * c * g[i];' | plug_in more
 optimizer 'w[i] -= rate * c * g[i];' | plug_in less
 optimizer 's[i] = c * g[i]; w[i] += rate * s[i];' | plug_in climbs
-optimizer 's[i] = c * g[i]; w[i] -= a->step->rate * s[i];' | plug_in deaf
+optimizer 's[i] = c * g[i]; w[i] -= a->step->lr * s[i];' | plug_in deaf
 optimizer 's[i] = g[i]; w[i] -= rate * g[i];' | plug_in unclipped
 optimizer 's[i] = c * g[n - 1 - i]; w[i] -= rate * (c * g[i] + .1f * s[i]);' | plug_in whole
 passes check --plugin ./right.so mine

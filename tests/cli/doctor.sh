@@ -46,7 +46,7 @@ machine = json.load(open("here.json"))
 rate, = machine["measured"]
 assert rate["batch"] == 32 and "each of 2 ranks" in rate["samples_per_second"]["source"], rate
 assert "sum" in {call["kernel"] for call in machine["calls"]}, machine["calls"]
-assert 0 < machine["device"]["launch"]["value"] < 1e-3 and 0 <= machine["network"]["carrying"]["value"] < 1e-6, machine
+assert 0 < machine["device"]["launch"]["value"] < 1e-3 and 0 <= machine["network"]["cpu_seconds_per_byte"]["value"] < 1e-6, machine
 END
 	passes plan --machine here.json --model convnet --data digits --nodes 2
 	mpirun -n 2 "$STARGRAD" doctor --machine here.json --model mlp --data digits --batch 64 --strategy ps >out 2>err || wrong 'no servers'

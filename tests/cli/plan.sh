@@ -133,7 +133,7 @@ fi
 # The same trainer on simulated machines: within a tenth of the formulas where tasks are long, on one node, and with messages.
 simulated=${STARGRAD_SIMULATED:-$(dirname "$STARGRAD")/simulate/stargrad}
 if [ -r "$simulated" ] && command -v smpirun >/dev/null; then
-	passes plan --simulate --model resnet20 --data synthetic:32x32x3,10,50000 --machine "$machines/titan.json" --nodes 1-2 --json
+	STARGRAD_MAX_ISA=avx2 passes plan --simulate --model resnet20 --data synthetic:32x32x3,10,50000 --machine "$machines/titan.json" --nodes 1-2 --json
 	python3 - <<'END' || wrong 'plan --simulate: not what the formulas say'
 import json
 points = json.load(open("out"))["points"]

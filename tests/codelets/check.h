@@ -3,7 +3,7 @@
 #ifndef SGRAD_TESTS_CHECK_H
 #define SGRAD_TESTS_CHECK_H
 
-#include "graphs/runs/instance.h"
+#include "graphs/api/instance.h"
 #include "tests/asserts.h"
 
 /* Elements may differ by TOLERANCE of the root mean square of WANTED. */
@@ -30,7 +30,7 @@ struct operand {
  * sample. */
 static inline void run_kernel(const struct sgrad_kernel *kernel, const void *attrs, const struct sgrad_step *step, int64_t first,
                               const struct operand *operand, int count) {
-    struct sgrad_call call = { .kernel = kernel, .attrs = attrs, .operands = count };
+    struct sgrad_bound_kernel call = { .kernel = kernel, .attrs = attrs, .operands = count };
     struct sgrad_tensor *tensor[SGRAD_MAX_OPERANDS] = { NULL };
     for (int i = 0; i < count; i++) {
         call.view[i] = operand[i].view;
@@ -40,7 +40,7 @@ static inline void run_kernel(const struct sgrad_kernel *kernel, const void *att
             abort();
         if (operand[i].values && operand[i].access != SGRAD_W) instance_write(tensor[i], operand[i].values);
     }
-    sgrad_call_prepare(&call);
+    sgrad_bound_kernel_prepare(&call);
     struct sgrad_tensor *workspace = NULL;
     if (sgrad_workspace_create(call.workspace, call.gpu_workspace, &workspace)) abort();
     assert_done(sgrad_task_submit(&(struct sgrad_submission){ .call = &call, .operand = tensor, .workspace = workspace,
@@ -63,7 +63,7 @@ static inline void run_kernel(const struct sgrad_kernel *kernel, const void *att
 static struct sgrad_context *check_context;
 
 static inline int check_open(int cpus, int cudas) {
-    return sgrad_context_open(&(struct sgrad_context_options){ .cpus = cpus, .cudas = cudas, .scheduler = "eager" },
+    return sgrad_context_open(&(struct sgrad_context_options){ .cpus = cpus, .gpus = cudas, .scheduler = "eager" },
                               &check_context);
 }
 static inline int check_on_cpus(void **state) {

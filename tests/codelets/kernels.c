@@ -3,7 +3,7 @@
 #include "codelets/kernels.h"
 #include "codelets/ops/dropout.h"
 #include "codelets/updates.h"
-#include "codelets/wide.h"
+#include "codelets/cpu/wide.h"
 #include "tests/codelets/check.h"
 
 #include <float.h>
@@ -16,7 +16,7 @@ SGRAD_UPDATE_KERNEL(adamw);
 /* (COUNT) numbers, the same for the same stream, as TYPE keeps them */
 static struct sgrad_view line(enum sgrad_dtype type, int64_t count) { return (struct sgrad_view){ type, { 1, { count } } }; }
 static double *normals(uint32_t stream, enum sgrad_dtype type, int64_t count) {
-    double *values = sgrad_alloc((size_t)count, sizeof *values);
+    double *values = sgrad_xcalloc((size_t)count, sizeof *values);
     for (int64_t i = 0; i < count; i++) {
         values[i] = instance_normal(stream, i);
         if (type == SGRAD_F32) values[i] = (float)values[i];
@@ -40,7 +40,8 @@ static bool halved(enum sgrad_dtype type, double *const *x, int span, int64_t i,
 static void check_sum(enum sgrad_dtype type, unsigned present, int64_t count, bool runs) {
     struct sgrad_sum attrs = { 0 };
     struct operand operand[SGRAD_SUM_INPUTS + 1] = { 0 };
-    double *x[SGRAD_SUM_INPUTS] = { 0 }, *input[SGRAD_SUM_INPUTS] = { 0 }, *sum = sgrad_alloc((size_t)count, sizeof *sum), wanted;
+    double *x[SGRAD_SUM_INPUTS] = { 0 }, *input[SGRAD_SUM_INPUTS] = { 0 }, *sum = sgrad_xcalloc((size_t)count, sizeof *sum),
+           wanted;
     for (int k = 0; k < SGRAD_SUM_INPUTS; k++) {
         if (!(present >> k & 1)) continue;
         attrs.first[k] = runs ? 3 * k : 0;
@@ -124,7 +125,7 @@ static void update(const struct sgrad_kernel *kernel, int states, float clip_nor
     const struct sgrad_hyper hyper = {
         .momentum = 0.9f, .weight_decay = 0.01f, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 0.1f, .clip_norm = clip_norm
     };
-    const struct sgrad_step step = { .number = 1, .training = true, .rate = 0.1f };
+    const struct sgrad_step step = { .number = 1, .training = true, .lr = 0.1f };
     const struct sgrad_view view = line(SGRAD_F32, WEIGHTS);
     double state[2][WEIGHTS] = { { 0 } };
     for (int i = 0; i < WEIGHTS; i++) weight[i] = i;
@@ -159,7 +160,7 @@ enum { SAMPLES = 60, FEATURES = 1111, ELEMENTS = SAMPLES * FEATURES };
 static double *dropped(const struct sgrad_task *task, const struct sgrad_dropout *attrs, uint32_t step, int64_t first,
                        int64_t samples, double *x) {
     const struct sgrad_view view = { SGRAD_F32, { 2, { samples, FEATURES } } };
-    double *y = sgrad_alloc((size_t)samples * FEATURES, sizeof *y);
+    double *y = sgrad_xcalloc((size_t)samples * FEATURES, sizeof *y);
     run_kernel(&task->kernel, attrs, &(struct sgrad_step){ .seed = 3, .number = step, .training = true }, first,
                (struct operand[]){ { view, SGRAD_R, x }, { view, SGRAD_W, y } }, 2);
     return y;
@@ -175,7 +176,7 @@ static void dropout(void **state) {
     (void)state;
     const struct sgrad_op *op = &sgrad_dropout_op;
     const struct sgrad_dropout attrs = { .p = 0.25f, .stream = 1 }, other_layer = { .p = 0.25f, .stream = 2 };
-    double *x = sgrad_alloc(ELEMENTS, sizeof *x), *y, *dx, *part, *same, *step, *layer;
+    double *x = sgrad_xcalloc(ELEMENTS, sizeof *x), *y, *dx, *part, *same, *step, *layer;
     for (int i = 0; i < ELEMENTS; i++) x[i] = 3;
     y = dropped(&op->forward[0], &attrs, 1, 0, SAMPLES, x);
     int zeros = 0;
@@ -243,7 +244,9 @@ SGRAD_VECTOR(exponentials)(const struct sgrad_args *a) {
 
 static void exponential_of_everything(void **state) {
     (void)state;
-    static const float x[] = { NAN, -NAN, INFINITY, -INFINITY, 89, -89, 88, -88, 0, -0.0f, 1, -1, 1e-30f, FLT_MAX, -FLT_MAX, 0.5f };
+    static const float x[] = {
+        NAN, -NAN, INFINITY, -INFINITY, 89, -89, 88, -88, 0, -0.0f, 1, -1, 1e-30f, FLT_MAX, -FLT_MAX, 0.5f
+    };
     float y[WIDE];
     struct sgrad_args a = { .data = (void *[]){ y } };
     memcpy(y, x, sizeof y);

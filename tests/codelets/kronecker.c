@@ -1,13 +1,13 @@
 /* kronecker.c: second-order training's kernels against plain ones in double precision: factors of odd images, strides, dilations,
  * groups; decompositions, put together again; preconditioned gradients; the step. */
-#include "codelets/kronecker.h"
+#include "codelets/kfac/kronecker.h"
 #include "codelets/updates.h"
 #include "tests/codelets/check.h"
 
 SGRAD_UPDATE_KERNEL(kfac);
 
 static double *normals(uint32_t stream, enum sgrad_dtype type, int64_t count) {
-    double *values = sgrad_alloc((size_t)count, sizeof *values);
+    double *values = sgrad_xcalloc((size_t)count, sizeof *values);
     for (int64_t i = 0; i < count; i++) {
         const float x = (float)instance_normal(stream, i);
         values[i] = type == SGRAD_BF16 ? (double)sgrad_bf16_to_f32(sgrad_f32_to_bf16(x)) : (double)x;
@@ -104,10 +104,10 @@ static void check_factor(const struct trial *t, enum sgrad_dtype type, bool adde
     for (int64_t i = 0; i < size && !added; i++) wanted[i] = 0;
     plain_factor(t, x, wanted);
     struct sgrad_kernel kernel = sgrad_kronecker_factor_kernel;
-    struct sgrad_call call = { .kernel = &kernel, .attrs = &t->how, .operands = 2, .accumulate = added ? 2 : 0,
+    struct sgrad_bound_kernel call = { .kernel = &kernel, .attrs = &t->how, .operands = 2, .accumulate = added ? 2 : 0,
                                .view = { { type, t->x }, view }, .access = { SGRAD_R, added ? SGRAD_RW : SGRAD_W } };
     struct sgrad_tensor *tensor[2], *workspace;
-    sgrad_call_prepare(&call);
+    sgrad_bound_kernel_prepare(&call);
     assert_true(call.flops > 0);
     for (int i = 0; i < 2; i++)
         assert_done(sgrad_tensor_create("operand", call.view[i].dtype, call.view[i].shape, SGRAD_PERSISTENT, &tensor[i]));
@@ -166,7 +166,7 @@ static void averages(void **state) {
 
 /* Σ over RANK vectors of length N: half positive definite, where there are as many. */
 static double *matrices(int64_t groups, int64_t n, int64_t rank) {
-    double *factor = sgrad_alloc((size_t)(groups * sgrad__triangle(n)), sizeof *factor), *to = factor;
+    double *factor = sgrad_xcalloc((size_t)(groups * sgrad__triangle(n)), sizeof *factor), *to = factor;
     for (int64_t g = 0; g < groups; g++) {
         double *x = normals((uint32_t)g + 1, SGRAD_F32, rank * n);
         for (int64_t i = 0; i < n; i++)
@@ -186,7 +186,7 @@ static struct sgrad_factor_health health = { .name = "conv1 A" };
 static double *make(const struct sgrad_kernel *kernel, int64_t groups, int64_t n, int64_t rows, double *factor) {
     const int64_t size = groups * rows * n;
     struct sgrad_factor_health *attrs = &health;
-    double *made = sgrad_alloc((size_t)size, sizeof *made);
+    double *made = sgrad_xcalloc((size_t)size, sizeof *made);
     for (int64_t i = 0; i < size; i++) made[i] = 7;
     run_kernel(kernel, &attrs, &(struct sgrad_step){ .number = 1, .damping = DAMPING }, 0,
                (struct operand[]){ { { SGRAD_F32, { 2, { groups, sgrad__triangle(n) } } }, SGRAD_R, factor },
@@ -296,7 +296,7 @@ static void no_curvature(void **state) {
 static void plain_precondition(int64_t groups, int64_t k, int64_t n, const double *gradient, const double *a, const double *g,
                                double damping, double *v) {
     for (int64_t j = 0; j < groups; j++, gradient += k * n, v += k * n, a += (n + 1) * n, g += (k + 1) * k) {
-        double *u = sgrad_alloc((size_t)(k * n), sizeof *u);
+        double *u = sgrad_xcalloc((size_t)(k * n), sizeof *u);
         for (int64_t b = 0; b < k; b++)
             for (int64_t c = 0; c < n; c++) {
                 for (int64_t i = 0; i < k; i++)
@@ -348,7 +348,7 @@ static void check_precondition(int64_t groups, int64_t k, int64_t n, bool bias, 
                                    { { SGRAD_F32, { 3, { groups, k + !inverse, k } } }, SGRAD_R, g },
                                    { of_w, SGRAD_W, v },
                                    { of_b, SGRAD_W, bias ? vb : NULL } }, 6);
-    double *all = sgrad_alloc((size_t)count, sizeof *all);
+    double *all = sgrad_xcalloc((size_t)count, sizeof *all);
     for (int64_t i = 0; i < rows; i++) {
         memcpy(all + i * n, v + i * of_weight, (size_t)of_weight * sizeof *all);
         if (bias) all[i * n + n - 1] = vb[i];
@@ -399,7 +399,7 @@ static void step(void **state) {
         double *got = normals(2, SGRAD_F32, 990), *momentum = normals(3, SGRAD_F32, 990), wanted[990];
         const double product = clipped < 3 ? products[clipped] : 0, all = 0.1 * 0.1 * fabs(product);
         const double scale = clipped < 2 ? sqrt(0.001 / all) : 1;
-        run_kernel(&sgrad_kfac_kernel, &h, &(struct sgrad_step){ .number = 1, .rate = 0.1f }, 0,
+        run_kernel(&sgrad_kfac_kernel, &h, &(struct sgrad_step){ .number = 1, .lr = 0.1f }, 0,
                    (struct operand[]){ { view, SGRAD_RW, got }, { view, SGRAD_R, v },
                                        { { SGRAD_F64, { 1, { 1 } } }, SGRAD_R, clipped < 4 ? (double[]){ product } : NULL },
                                        { view, SGRAD_RW, momentum } }, 4);

@@ -121,7 +121,7 @@ static const struct trial trials[] = {
 
 static void submit(const struct sgrad_kernel *kernel, int states, struct parameter *p, double *dw, double *squares,
                    const struct sgrad_hyper *h, double rate, int t) {
-    const struct sgrad_step step = { .number = (uint32_t)t, .training = true, .rate = (float)rate };
+    const struct sgrad_step step = { .number = (uint32_t)t, .training = true, .lr = (float)rate };
     run_kernel(kernel, h, &step, 0,
                (struct operand[]){ { p->view, SGRAD_RW, p->w },
                                    { p->view, SGRAD_R, dw },

@@ -1,16 +1,16 @@
 /* operations.c: every operation on every one of its test shapes:
  *
- *     gradients, accumulate, adds, bf16     as graphs/runs/check.c has them
+ *     gradients, accumulate, adds, bf16     as graphs/api/check.c has them
  *     CUDA         forward, inference and backward on a GPU against a CPU, and accumulate there, where there is a GPU
  *
- * A convolution and an inner product have several ways to go (codelets/ways.h): they come again for each, the others do not.
+ * A convolution and an inner product have several ways to go (algorithms.h): they come again for each, the others do not.
  *
  *     OPERATIONS=relu,conv2d build/tests/codelets/operations       these alone, and each case by its name before it begins */
 #include "codelets/ops/conv2d.h"
 #include "codelets/ops/conv3d.h"
-#include "codelets/passes.h"
-#include "codelets/ways.h"
-#include "graphs/runs/instance.h"
+#include "codelets/cpu/passes.h"
+#include "codelets/cpu/algorithms.h"
+#include "graphs/api/instance.h"
 #include "tests/asserts.h"
 
 #include <sys/wait.h>
@@ -23,7 +23,7 @@ static struct {
     const struct sgrad_op *op;
     const struct sgrad_test *test;
     const char *check, *types;
-    enum sgrad__way way;        /* of layers that have several */
+    enum sgrad__algorithm way;  /* of layers that have several */
     bool again;     /* of a round in which only layers with several ways come */
 } now;
 
@@ -42,9 +42,9 @@ static const char *case_text(void) {
         snprintf(shapes + used, sizeof shapes - used, "%s%s", i ? " " : "", sgrad_shape_text(&now.test->x[i], shape));
     }
     snprintf(text, sizeof text, "%s, %s, %s: %s, %s, on a %s%s%s", now.op->name, now.test->name, shapes, now.check, now.types,
-             context->cudas ? "GPU" : "CPU", has_ways(now.op) ? ", way: " : "",
+             context->gpus ? "GPU" : "CPU", has_ways(now.op) ? ", way: " : "",
              !has_ways(now.op)                 ? ""
-             : now.way < SGRAD__WAYS           ? sgrad__way_name[now.way]
+             : now.way < SGRAD__ALGORITHMS           ? sgrad__algorithm_name[now.way]
                                                : "the fastest");
     return text;
 }
@@ -121,7 +121,7 @@ static bool on_cuda(const struct sgrad_task tasks[SGRAD_MAX_TASKS]) {
 
 /* What has no kernels for GPUs, CPUs compute. */
 static bool runs_here(const struct sgrad_op *op) {
-    return !context->cudas || (on_cuda(op->forward) && on_cuda(op->backward) && on_cuda(op->inference) && on_cuda(op->finish));
+    return !context->gpus || (on_cuda(op->forward) && on_cuda(op->backward) && on_cuda(op->inference) && on_cuda(op->finish));
 }
 
 static bool check_accumulate(const struct sgrad_op *op, const struct sgrad_test *test) {
@@ -132,7 +132,7 @@ static bool check_adds(const struct sgrad_op *op, const struct sgrad_test *test)
 /* A convolution's training in bf16, where it may go Winograd's way, has noise. */
 static bool check_bf16(const struct sgrad_op *op, const struct sgrad_test *test) {
     const bool winograd =
-        (op == &sgrad_conv2d_op || op == &sgrad_conv3d_op) && (now.way == SGRAD__WINOGRAD || now.way == SGRAD__WAYS);
+        (op == &sgrad_conv2d_op || op == &sgrad_conv3d_op) && (now.way == SGRAD__WINOGRAD || now.way == SGRAD__ALGORITHMS);
     return passes(sgrad__check_bf16(op, test, winograd ? SGRAD__WINOGRAD_TOLERANCE : SGRAD__BF16_TOLERANCE));
 }
 
@@ -214,7 +214,7 @@ static bool for_each_dtype(const char *name, bool (*check)(const struct sgrad_op
 }
 
 static int open_with(int cpus, int cudas) {
-    return sgrad_context_open(&(struct sgrad_context_options){ .cpus = cpus, .cudas = cudas, .scheduler = "eager" }, &context);
+    return sgrad_context_open(&(struct sgrad_context_options){ .cpus = cpus, .gpus = cudas, .scheduler = "eager" }, &context);
 }
 
 static void cuda(void **state) {
@@ -256,12 +256,12 @@ static bool any_is_wanted(void) {
 }
 
 /* Why this round is there. */
-static void announce(enum sgrad__way way) {
+static void announce(enum sgrad__algorithm way) {
     if (way == SGRAD__PLAIN)
         print_message("---- every operation on CPUs; layers that have several ways go the plain one\n");
-    else if (way < SGRAD__WAYS)
+    else if (way < SGRAD__ALGORITHMS)
         print_message("---- again, layers that have several ways: the %s one where it is open, else the plain one\n",
-                      sgrad__way_name[way]);
+                      sgrad__algorithm_name[way]);
     else
         print_message("---- again, layers that have several ways: the one that is the fastest here\n");
     fflush(stdout);
@@ -278,14 +278,14 @@ int main(int argc, char **argv) {
     const bool some = count_sentences(argc, argv, every_way) > 0;
     int failed = 0;
     if (!all_are_known()) return 1;
-    for (enum sgrad__way way = SGRAD__PLAIN; way <= SGRAD__WAYS; way++) {
+    for (enum sgrad__algorithm way = SGRAD__PLAIN; way <= SGRAD__ALGORITHMS; way++) {
         now.way = way;
         now.again = way != SGRAD__PLAIN;
         if (!some || !any_is_wanted()) continue;
         announce(way);
         const pid_t child = fork();     /* plans are kept for the life of a context, and StarPU is best started once a process */
         if (child == 0) {
-            setenv("STARGRAD_WAYS", way < SGRAD__WAYS ? sgrad__way_name[way] : "measured", 1);
+            setenv("STARGRAD_CPU_ALGORITHM", way < SGRAD__ALGORITHMS ? sgrad__algorithm_name[way] : "measured", 1);
             return run_sentences_named("one way", argc, argv, every_way, open_only, teardown);
         }
         int status = -1;
@@ -296,6 +296,6 @@ int main(int argc, char **argv) {
     now.again = false;
     print_message("---- every operation on a GPU against a CPU, where there is one, in f32 and in bf16\n");
     now.way = SGRAD__PLAIN;     /* the most exact */
-    setenv("STARGRAD_WAYS", sgrad__way_name[now.way], 1);
+    setenv("STARGRAD_CPU_ALGORITHM", sgrad__algorithm_name[now.way], 1);
     return failed + run_sentences(argc, argv, devices, setup, teardown);
 }

@@ -1,13 +1,14 @@
 /* packed.c: tasks that take their factor packed leave the same bits as those that take it as it lies, and with fewer samples than
- * it was packed for; by the rule's ways, or that of STARGRAD_WAYS. */
+ * it was packed for; by the rule's ways, or that of STARGRAD_CPU_ALGORITHM. */
 #include "tests/codelets/check.h"
 
 #include <stdlib.h>
 
 /* The task of TASK on the first SAMPLES of the instance; with FOR, its factor as that call's tasks want it. */
-static void run(const struct instance *t, const struct sgrad_task *task, int64_t samples, const struct sgrad_call *packed_for) {
+static void run(const struct instance *t, const struct sgrad_task *task, int64_t samples,
+                const struct sgrad_bound_kernel *packed_for) {
     const struct sgrad_batch batch = { samples, samples, samples };
-    struct sgrad_call call = { .kernel = &task->kernel, .attrs = t->attrs, .batch = &batch }, pack;
+    struct sgrad_bound_kernel call = { .kernel = &task->kernel, .attrs = t->attrs, .batch = &batch }, pack;
     struct sgrad_tensor *operand[SGRAD_MAX_OPERANDS], *packed = NULL, *workspace = NULL;
     for (int j = 0; j < SGRAD_MAX_OPERANDS && task->use[j].role; j++, call.operands++) {
         const struct sgrad_use use = task->use[j];
@@ -18,18 +19,18 @@ static void run(const struct instance *t, const struct sgrad_task *task, int64_t
         call.access[j] = use.access;
         if (!use.factor || !packed_for) continue;
         size_t bytes;
-        const struct sgrad_args args = sgrad_call_args(packed_for);
-        call.packing = packed_for->kernel->packing(&args, &bytes);
-        pack = (struct sgrad_call){ .kernel = &sgrad_pack_kernel, .attrs = packed_for, .operands = 2,
+        const struct sgrad_args args = sgrad_bound_kernel_args(packed_for);
+        call.packing = packed_for->kernel->pack_layout(&args, &bytes);
+        pack = (struct sgrad_bound_kernel){ .kernel = &sgrad_pack_kernel, .attrs = packed_for, .operands = 2,
                                     .access = { SGRAD_R, SGRAD_W },
                                     .view = { operand[j]->view, { SGRAD_U8, { 1, { (int64_t)bytes } } } } };
         assert_done(sgrad_tensor_create("packed", SGRAD_U8, pack.view[1].shape, SGRAD_TRANSIENT, &packed));
-        sgrad_call_prepare(&pack);
+        sgrad_bound_kernel_prepare(&pack);
         struct sgrad_tensor *both[] = { operand[j], packed };
         assert_done(sgrad_task_submit(&(struct sgrad_submission){ .call = &pack, .operand = both }));
         operand[j] = packed;
     }
-    sgrad_call_prepare(&call);
+    sgrad_bound_kernel_prepare(&call);
     assert_done(sgrad_workspace_create(call.workspace, call.gpu_workspace, &workspace));
     assert_done(sgrad_task_submit(&(struct sgrad_submission){ .call = &call, .operand = operand, .workspace = workspace,
                                                               .step = &t->step, .name = task->kernel.name }));
@@ -39,23 +40,23 @@ static void run(const struct instance *t, const struct sgrad_task *task, int64_t
 }
 
 /* The call of TASK on all samples, packed as its kernel says. */
-static struct sgrad_call call_of(const struct instance *t, const struct sgrad_task *task) {
-    struct sgrad_call call = { .kernel = &task->kernel, .attrs = t->attrs };
+static struct sgrad_bound_kernel call_of(const struct instance *t, const struct sgrad_task *task) {
+    struct sgrad_bound_kernel call = { .kernel = &task->kernel, .attrs = t->attrs };
     size_t bytes = 0;
     for (int j = 0; j < SGRAD_MAX_OPERANDS && task->use[j].role; j++, call.operands++) {
         const struct sgrad_tensor *is = t->tensor[task->use[j].role][task->use[j].index];
         call.view[j] = is ? is->view : (struct sgrad_view){ .shape.rank = -1 };
     }
-    const struct sgrad_args args = sgrad_call_args(&call);
-    call.packing = task->kernel.packing(&args, &bytes);
+    const struct sgrad_args args = sgrad_bound_kernel_args(&call);
+    call.packing = task->kernel.pack_layout(&args, &bytes);
     assert_true(!call.packing == !bytes);
     return call;
 }
 
 /* Is it packed? */
 static bool check(struct instance *t, const struct sgrad_task *task) {
-    if (!task->kernel.packing) return false;
-    const struct sgrad_call call = call_of(t, task);
+    if (!task->kernel.pack_layout) return false;
+    const struct sgrad_bound_kernel call = call_of(t, task);
     struct sgrad_tensor *out = NULL;
     if (!call.packing) return false;
     for (int j = 0; task->use[j].role; j++)
@@ -96,8 +97,8 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         sentence("tasks with packed factors leave the same bits as without", the_same),
     };
-    setenv("STARGRAD_WAYS", "rule", 0);
-    if (sgrad_context_open(&(struct sgrad_context_options){ .cpus = 1, .cudas = -1 }, &context)) return 99;
+    setenv("STARGRAD_CPU_ALGORITHM", "rule", 0);
+    if (sgrad_context_open(&(struct sgrad_context_options){ .cpus = 1, .gpus = -1 }, &context)) return 99;
     const int failed = run_sentences(argc, argv, tests, NULL, NULL);
     sgrad_context_close(context);
     return failed;

@@ -210,7 +210,7 @@ static struct values values_of(const struct instance *t, bool zeros) {
         for (int i = 0; i < SGRAD_MAX_INPUTS; i++) {
             struct sgrad_tensor *tensor = t->tensor[role][i];
             if (tensor)
-                v.of[role][i] = zeros ? sgrad_alloc((size_t)instance_count(tensor), sizeof(double)) : instance_read(tensor);
+                v.of[role][i] = zeros ? sgrad_xcalloc((size_t)instance_count(tensor), sizeof(double)) : instance_read(tensor);
         }
     return v;
 }

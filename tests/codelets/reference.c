@@ -61,8 +61,8 @@ static double *values_of(const struct sgrad_entry *entry) {
     const int64_t count = sgrad_shape_count(&entry->view.shape), *dim = entry->view.shape.dim;
     const bool images = entry->view.shape.rank >= 4;
     const int64_t channels = images ? dim[1] : 1, area = images ? count / (dim[0] * dim[1]) : 1;
-    double *values = sgrad_alloc((size_t)count, sizeof *values);
-    char *data = sgrad_alloc(1, sgrad_view_bytes(&entry->view));
+    double *values = sgrad_xcalloc((size_t)count, sizeof *values);
+    char *data = sgrad_xcalloc(1, sgrad_view_bytes(&entry->view));
     assert_done(sgrad_safetensors_read(&file, entry, data));
     for (int64_t i = 0; i < count; i++) {
         const int64_t n = i / (channels * area), c = i / area % channels, pixel = i % area;
@@ -276,7 +276,7 @@ static bool run_optimizer(const char *name, const struct optimizer *o, const jso
     const struct sgrad_view view = entry_of(name, "weight")->view;
     const size_t count = (size_t)sgrad_shape_count(&view.shape);
     double *weight = values_of(entry_of(name, "weight"));
-    double *state[2] = { sgrad_alloc(count, sizeof *weight), sgrad_alloc(count, sizeof *weight) };
+    double *state[2] = { sgrad_xcalloc(count, sizeof *weight), sgrad_xcalloc(count, sizeof *weight) };
     bool good = true;
     for (uint32_t update = 1; update <= 3; update++) {
         char from[16], to[16], what[64];
@@ -284,7 +284,7 @@ static bool run_optimizer(const char *name, const struct optimizer *o, const jso
         snprintf(to, sizeof to, "weight%u", update);
         snprintf(what, sizeof what, "%s, %s", name, to);
         double *gradient = values_of(entry_of(name, from)), *wanted = values_of(entry_of(name, to));
-        const struct sgrad_step step = { .number = update, .training = true, .rate = (float)number(how, "lr") };
+        const struct sgrad_step step = { .number = update, .training = true, .lr = (float)number(how, "lr") };
         const struct operand operand[] = { { view, SGRAD_RW, weight }, { view, SGRAD_R, gradient }, { .values = NULL },
                                            { view, SGRAD_RW, state[0] }, { view, SGRAD_RW, state[1] } };
         run_kernel(o->kernel, &hyper, &step, 0, operand, 3 + o->states);

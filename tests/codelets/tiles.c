@@ -1,7 +1,7 @@
 /* tiles.c: each pass of layers that take each of its branches is, to the bit, what a sum over all taps is, written once and added
  * to what is there: the numbers have so few bits that F32 holds every sum of their products, in whatever order. And a sample's
  * results have the same bits alone. */
-#include "codelets/tiles.h"
+#include "codelets/cpu/tiles.h"
 #include "tests/codelets/check.h"
 
 static const struct sgrad__layer layers[] = {
@@ -48,7 +48,7 @@ static size_t count_of(const int32_t dim[4]) { return (size_t)dim[0] * (size_t)d
 
 /* Numbers from -1 to 1, of eight bits. */
 static void *numbers(enum sgrad_dtype dtype, size_t count) {
-    void *all = sgrad_alloc(count, sgrad_dtype_size(dtype));
+    void *all = sgrad_xcalloc(count, sgrad_dtype_size(dtype));
     for (size_t i = 0; i < count; i++) sgrad_put(dtype, all, (int64_t)i, (float)((i * 2654435761u >> 8) % 129) / 64 - 1);
     return all;
 }
@@ -88,7 +88,7 @@ struct room {
     size_t bytes;
 };
 static struct room room_of(size_t bytes) {
-    char *all = sgrad_alloc(bytes + SGRAD_LINE + BEHIND, 1);
+    char *all = sgrad_xcalloc(bytes + SGRAD_LINE + BEHIND, 1);
     memset(all, 0xff, bytes + SGRAD_LINE + BEHIND);
     return (struct room){ all, (char *)sgrad_aligned((size_t)all), bytes };
 }
@@ -142,7 +142,7 @@ static void check(int which, enum sgrad__pass pass, bool add, bool packed) {
             : pass == SGRAD__BACKWARD_DATA ? (struct out){ 2, x, SGRAD_BF16, at_x }
                                            : (struct out){ 2, w, SGRAD_F32, at_w };
     void *before = numbers(out.dtype, out.count);
-    double *wanted = sgrad_alloc(out.count, sizeof *wanted);
+    double *wanted = sgrad_xcalloc(out.count, sizeof *wanted);
     memset(wanted, 0, out.count * sizeof *wanted);
     sum(&l, &(struct sums){ pass == SGRAD__BACKWARD_DATA ? wanted : NULL, pass == SGRAD__BACKWARD_WEIGHT ? wanted : NULL, wanted,
                             at_x, at_y, at_w });
@@ -160,7 +160,7 @@ static void check(int which, enum sgrad__pass pass, bool add, bool packed) {
         }
     else if (!add) {
         const size_t samples = (size_t)l.x[0], in = (pass == SGRAD__FORWARD ? x : y) / samples, of = out.count / samples;
-        uint16_t *one = sgrad_alloc(of, sizeof *one);
+        uint16_t *one = sgrad_xcalloc(of, sizeof *one);
         l.x[0] = l.y[0] = 1;
         for (size_t n = 0; n < samples; n += samples / 2 + 1) {
             data[0] = (uint16_t *)(pass == SGRAD__FORWARD ? at_x : at_y) + n * in;

@@ -1,6 +1,6 @@
 /* whitening.c: filters that whiten, against what they are for: the second moments of what they say of patches are diagonal, and
  * are d/(d + 5e-4) for the moments' eigenvalues d, the largest first; the second half are the negatives. */
-#include "codelets/whitening.h"
+#include "codelets/ops/whitening.h"
 #include "tests/codelets/check.h"
 
 #include <math.h>

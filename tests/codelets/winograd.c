@@ -1,7 +1,7 @@
 /* winograd.c: what fused tasks build on: a sample's results have the same bits alone and among others, in blocks of tiles and
  * in chunks of channels; results are added to what is there; and a weight's gradient is the sum of those of single samples.
  * tests/codelets/operations.c checks what they are. */
-#include "codelets/winograd.h"
+#include "codelets/cpu/winograd.h"
 #include "tests/codelets/check.h"
 
 static const struct layer {
@@ -18,7 +18,7 @@ static size_t y_of(const struct layer *is) {
 
 /* COUNT numbers from -1 to 1, of few bits, so that some sums are exact. */
 static void *numbers(enum sgrad_dtype dtype, size_t count) {
-    void *all = sgrad_alloc(count, sgrad_dtype_size(dtype));
+    void *all = sgrad_xcalloc(count, sgrad_dtype_size(dtype));
     for (size_t i = 0; i < count; i++) sgrad_put(dtype, all, (int64_t)i, (float)((i * 2654435761u >> 8) % 129) / 64 - 1);
     return all;
 }
@@ -38,7 +38,7 @@ static void run(const struct layer *is, enum sgrad_dtype dtype, enum sgrad__pass
                               .w = { is->filters, is->side, is->side, is->channels },
                               .y = { samples, h, w, is->filters } };
     void *data[4] = { (void *)in, (void *)second, NULL, NULL };
-    void *room = sgrad_alloc(sgrad__winograd_workspace(&l) + SGRAD_LINE, 1);
+    void *room = sgrad_xcalloc(sgrad__winograd_workspace(&l) + SGRAD_LINE, 1);
     data[pass == SGRAD__FORWARD ? 3 : 2] = out;
     assert_true(sgrad__winograd_open(&l));
     sgrad__winograd_run(&l, data, (float *)sgrad_aligned((size_t)room));

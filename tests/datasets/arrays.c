@@ -10,7 +10,7 @@ static void put_array_in(const char *name, const char *type, const char *shape, 
                          size_t size) {
     char *header = sgrad_format("{'descr': '%s', 'fortran_order': %s, 'shape': %s, }\n", type, fortran, shape);
     const size_t length = strlen(header);
-    unsigned char *file = sgrad_alloc(10 + length + size, 1);
+    unsigned char *file = sgrad_xcalloc(10 + length + size, 1);
     memcpy(file, "\x93NUMPY\x01", 8);
     file[8] = (unsigned char)length;
     memcpy(file + 10, header, length);
@@ -129,9 +129,9 @@ static void meanings(void **state) {
                       (size_t)numbers * (whole ? 1 : sizeof(float)));
         char *data = sgrad_format("npy:%s%s", scratch_root, rows[i].more), said[512];
         struct sgrad_dataset *d = NULL;
-        sgrad_hush(said, sizeof said);
+        sgrad_log_capture(said, sizeof said);
         const int error = sgrad_dataset_open(data, SGRAD_TRAIN, NULL, &d);
-        sgrad_hush(NULL, 0);
+        sgrad_log_capture(NULL, 0);
         if (error ? rows[i].classes >= 0 || !strstr(said, rows[i].note)
                   : d->classes != rows[i].classes || strcmp(d->note, rows[i].note))
             fail_msg("row %zu: %s, %s", i, error ? said : "", error ? "" : d->note);
@@ -174,9 +174,9 @@ static void odd_labels(void **state) {
             put_array(part ? "y_test.npy" : "y_train.npy", "|u1", shape[part], rows[i].y, bytes);
         }
         struct sgrad_dataset *d = NULL;
-        sgrad_hush(said, sizeof said);
+        sgrad_log_capture(said, sizeof said);
         const int error = sgrad_dataset_open(data, SGRAD_TRAIN, NULL, &d);
-        sgrad_hush(NULL, 0);
+        sgrad_log_capture(NULL, 0);
         if (error ? rows[i].classes >= 0 : d->classes != rows[i].classes) fail_msg("row %zu: %s", i, said);
         if (rows[i].says ? !strstr(said, rows[i].says) : *said) fail_msg("row %zu: '%s'", i, said);
         for (int n = 0; !error && rows[i].classes == 2 && n < 2; n++)
@@ -188,9 +188,9 @@ static void odd_labels(void **state) {
     put_array("y_test.npy", "|u1", "(2,)", (uint8_t[]){ 0, 1 }, 2);
     put_array("x_train.npy", "|u1", "(2, 3, 4, 4)", (uint8_t[96]){ 1 }, 96);
     struct sgrad_dataset *d = NULL;
-    sgrad_hush(said, sizeof said);
+    sgrad_log_capture(said, sizeof said);
     assert_int_equal(sgrad_dataset_open(data, SGRAD_TRAIN, NULL, &d), 0);
-    sgrad_hush(NULL, 0);
+    sgrad_log_capture(NULL, 0);
     assert_non_null(strstr(said, "(3,4,4) are taken as (height,width,channels)"));
     sgrad_dataset_close(d);
     free(data);

@@ -63,14 +63,14 @@ static uint8_t pixel_of(int64_t image, int i) { return (uint8_t)(image * 31 + i 
 /* With MASKS, every pixel has a label, which its first channel tells. */
 static struct sgrad_dataset *open_images(bool masks) {
     static const struct sgrad_reader reader = { .name = "ours", .summary = "images that a test has made" };
-    uint8_t *pixels = sgrad_alloc(IMAGES, PIXELS);
-    int32_t *label = sgrad_alloc((size_t)IMAGES * HEIGHT * WIDTH, sizeof *label);
+    uint8_t *pixels = sgrad_xcalloc(IMAGES, PIXELS);
+    int32_t *label = sgrad_xcalloc((size_t)IMAGES * HEIGHT * WIDTH, sizeof *label);
     for (int64_t n = 0; n < IMAGES; n++) {
         for (int i = 0; i < PIXELS; i++) pixels[n * PIXELS + i] = pixel_of(n, i);
         if (!masks) label[n] = (int32_t)(n % CLASSES);
         for (int i = 0; masks && i < HEIGHT * WIDTH; i++) label[n * HEIGHT * WIDTH + i] = pixel_of(n, CHANNELS * i);
     }
-    struct sgrad_dataset *d = sgrad_alloc(1, sizeof *d);
+    struct sgrad_dataset *d = sgrad_xcalloc(1, sizeof *d);
     *d = (struct sgrad_dataset){ .reader = &reader, .count = IMAGES, .classes = masks ? 256 : CLASSES, .full_scale = 200,
                                  .field = { { "pixels", SGRAD_U8, sgrad_shape(3, HEIGHT, WIDTH, CHANNELS), pixels },
                                             { "label", SGRAD_I32, sgrad_shape(masks ? 2 : 0, HEIGHT, WIDTH), label } } };
@@ -90,7 +90,7 @@ struct seen {
     float share[IMAGES];
 };
 static struct seen *see(struct sgrad_dataset *d, const char *text, uint32_t epoch, int first, int stride, int count) {
-    struct seen *s = sgrad_alloc(1, sizeof *s);
+    struct seen *s = sgrad_xcalloc(1, sizeof *s);
     const struct sgrad_drawing how = drawing(text, epoch);
     int64_t index[IMAGES];
     for (int i = 0; i < count; i++) index[i] = first + (int64_t)i * stride;
@@ -343,7 +343,7 @@ static void write_plane(const char *name, bool wide) {
     const int64_t dim[] = { 1, 1, PLANE, PLANE }, chunk[] = { 1, 1, CHUNK, CHUNK };
     const struct sgrad_box all = { { 0 }, { 1, 1, PLANE, PLANE } };
     const enum sgrad_voxel type = wide ? SGRAD_VOXEL_U16 : SGRAD_VOXEL_U8;
-    uint8_t *voxel = sgrad_alloc(PLANE * PLANE, 2);
+    uint8_t *voxel = sgrad_xcalloc(PLANE * PLANE, 2);
     struct sgrad_volume *v;
     for (int i = 0; i < PLANE * PLANE; i++)
         if (wide) ((uint16_t *)voxel)[i] = (uint16_t)(257 * (i % 200));

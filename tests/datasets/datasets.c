@@ -114,7 +114,7 @@ static int read_counted(const struct sgrad_dataset *dataset, int64_t index, void
     (void)dataset;
     read_count[index]++;
     *(uint8_t *)data[0] = (uint8_t)index;
-    return index == DAMAGED ? sgrad_fail(SGRAD_EFORMAT, "sample %d is damaged", DAMAGED) : 0;
+    return index == DAMAGED ? sgrad_log_error(SGRAD_EFORMAT, "sample %d is damaged", DAMAGED) : 0;
 }
 
 /* Were the samples from FROM to before TO read, each once, and no other? */
@@ -248,7 +248,7 @@ static int read_measured(const struct sgrad_dataset *dataset, int64_t index, voi
 
 static int open_measured(struct sgrad_dataset *dataset, const char *argument, const struct sgrad_dataset_options *options) {
     (void)options;
-    int32_t *kind = sgrad_alloc(2 * MEASURED, sizeof *kind);
+    int32_t *kind = sgrad_xcalloc(2 * MEASURED, sizeof *kind);
     for (int i = 0; i < 2 * MEASURED; i++) kind[i] = 100 + i;
     dataset->field[0] = (struct sgrad_field){ "features", SGRAD_F32, sgrad_shape(1, 3), NULL };
     dataset->field[1] = (struct sgrad_field){ "kind", SGRAD_I32, sgrad_shape(1, 2), kind };

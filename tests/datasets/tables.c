@@ -105,12 +105,12 @@ static void headers(void **state) {
         sgrad_dataset_close(d);
     }
     char said[512];
-    sgrad_hush(said, sizeof said);
+    sgrad_log_capture(said, sizeof said);
     sgrad_dataset_close(open_lines(rows[6].text, "", SGRAD_TRAIN));
     assert_contains(said, "line 1 is 0,1,…: read as a sample; where it names the columns, add ,header");
     sgrad_dataset_close(open_lines(rows[9].text, "", SGRAD_TRAIN));
     assert_contains(said, "every line ends with an empty cell: that column is left out");
-    sgrad_hush(NULL, 0);
+    sgrad_log_capture(NULL, 0);
 }
 
 /* Columns by title, in test.csv and in what a network is to see later. */
@@ -155,9 +155,9 @@ static void titles(void **state) {
     char said[1024];
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char *path = written("later.csv", rows[i].text, strlen(rows[i].text)), *later = sgrad_format("csv:%s", path);
-        sgrad_hush(said, sizeof said);
+        sgrad_log_capture(said, sizeof said);
         const int error = sgrad_dataset_open(later, SGRAD_TEST, rows[i].every ? &all : &how, &d);
-        sgrad_hush(NULL, 0);
+        sgrad_log_capture(NULL, 0);
         if (rows[i].says ? !error || !strstr(said, rows[i].says) : error) fail_msg("row %zu: %s", i, said);
         if (!error) {
             assert_memory_equal(d->field[0].data, rows[i].x, 8);
@@ -207,9 +207,9 @@ static void odd_lines(void **state) {
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char said[512];
-        sgrad_hush(said, sizeof said);
+        sgrad_log_capture(said, sizeof said);
         struct sgrad_dataset *d = open_lines(rows[i].text, rows[i].more, SGRAD_TRAIN);
-        sgrad_hush(NULL, 0);
+        sgrad_log_capture(NULL, 0);
         if (!d || d->classes != rows[i].classes || d->field[0].shape.dim[0] != rows[i].features)
             fail_msg("row %zu: %d classes: %s", i, d ? d->classes : -1, said);
         if (rows[i].says ? !strstr(said, rows[i].says) : *said) fail_msg("row %zu: '%s'", i, said);

@@ -68,7 +68,7 @@ static struct sgrad_picture draw(int height, int width, int channels, int kind) 
 }
 
 static const struct sgrad_hash_kind *kind_of(const char *name) {
-    const struct sgrad_hash_kind *kind = sgrad_record_find("hash", name, sgrad_hash_kinds);
+    const struct sgrad_hash_kind *kind = sgrad_registry_find("hash", name, sgrad_hash_kinds);
     assert_non_null(kind);
     return kind;
 }

@@ -10,7 +10,7 @@ static struct sgrad_context *context;
 
 static int open_context(void **state) {
     if (scratch_open(state)) return -1;
-    return sgrad_context_open(&(struct sgrad_context_options){ .cpus = 2, .cudas = -1 }, &context);
+    return sgrad_context_open(&(struct sgrad_context_options){ .cpus = 2, .gpus = -1 }, &context);
 }
 
 static int close_context(void **state) {
@@ -68,8 +68,8 @@ static void compare(const struct sgrad_hashes *h, struct sgrad_search search) {
 /* COUNT hashes: SPREAD of them drawn, the others one of these with up to FLIPS bits changed; 0 FLIPS: as it is. */
 static struct sgrad_hashes make(int bits, int count, int spread, int flips) {
     struct sgrad_hashes h = { .bits = bits, .words = bits / 64, .train = count, .count = count };
-    h.word = sgrad_alloc((size_t)(count * h.words), sizeof *h.word);
-    h.state = sgrad_alloc((size_t)count, 1);
+    h.word = sgrad_xcalloc((size_t)(count * h.words), sizeof *h.word);
+    h.state = sgrad_xcalloc((size_t)count, 1);
     for (int i = 0; i < count; i++) {
         uint64_t *word = h.word + i * h.words;
         for (int w = 0; w < h.words; w++) {

@@ -1,6 +1,7 @@
 /* Any bytes as the config.json of a run that is continued or evaluated, and as the identity that a checkpoint holds. */
 #include "datasets/datasets.h"
-#include "graphs/runs/files.h"
+#include "graphs/api/inference.h"
+#include "graphs/rundir/rundir.h"
 #include "tests/fuzz/folder.h"
 
 #include <math.h>

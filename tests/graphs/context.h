@@ -5,7 +5,7 @@
 #include "runtime/runtime.h"
 
 static int context_open(void **state) {
-    return sgrad_context_open(&(struct sgrad_context_options){ .cpus = 1, .cudas = -1 }, (struct sgrad_context **)state);
+    return sgrad_context_open(&(struct sgrad_context_options){ .cpus = 1, .gpus = -1 }, (struct sgrad_context **)state);
 }
 
 static int context_close(void **state) {

@@ -31,7 +31,7 @@ prints convnet --model convnet --data digits --batch 64 --micro-batch 16
 prints resnet20 --model resnet20 --data synthetic:32x32x3,10,256 --augment crop:4,flip --batch 64 --micro-batch 8 --bn-group 32 --clip-norm 1 --optimizer adam --lr 0.001
 
 # A network that is split over two ranks: what moves between them are messages and tasks of the program.
-split=${STARGRAD%/*}/tests/graphs/runs/split
+split=${STARGRAD%/*}/tests/graphs/train/split
 echo '{"latency": 1e-5, "bandwidth": 1e9}' >network.json
 if [ -x "$split" ] && command -v mpirun >/dev/null; then
 	mpirun -n 2 "$split" scattered tensor=2 unused print network.json 2>err >out || wrong 'split does not print'

@@ -1,6 +1,7 @@
 /* The planner: lemmas against their formulas, the integer program against brute force, machines that cannot be, forecasts of work
  * that a person can sum up. */
 #include "config.h"
+#include "graphs/api/costs.h"
 #include "planner/planner.h"
 #include "tests/scratch.h"
 
@@ -36,12 +37,12 @@ static void lemmas(void **state) {
 enum { LAYERS = 5, WAYS = 4 };
 
 /* The least seconds of all combinations that fit; INFINITY: none does. */
-static double brute_force(const struct sgrad_way *way, double bound, bool share) {
+static double brute_force(const struct sgrad_algorithm *way, double bound, bool share) {
     double best = INFINITY;
     for (int all = 0; all < 1 << (2 * LAYERS); all++) {
         double seconds = 0, bytes = 0;
         for (int k = 0; k < LAYERS; k++) {
-            const struct sgrad_way *w = &way[k * WAYS + (all >> 2 * k & 3)];
+            const struct sgrad_algorithm *w = &way[k * WAYS + (all >> 2 * k & 3)];
             seconds += w->seconds;
             bytes = share ? fmax(bytes, w->bytes) : bytes + w->bytes;
         }
@@ -55,18 +56,19 @@ static void choices(void **state) {
     int infeasible = 0;
     srand(1);
     for (int again = 0; again < 60; again++) {
-        struct sgrad_way way[LAYERS * WAYS], *w = way;
+        struct sgrad_algorithm way[LAYERS * WAYS], *w = way;
         const bool share = again % 2;
         for (; w < way + LAYERS * WAYS; w++)
-            *w = (struct sgrad_way){ "", rand() % 7 ? 1e-3 * (1 + rand() % 1000) : INFINITY, 1e6 * (rand() % 100) };
+            *w = (struct sgrad_algorithm){ "", rand() % 7 ? 1e-3 * (1 + rand() % 1000) : INFINITY, 1e6 * (rand() % 100) };
         const double bound = 1e6 * (1 + rand() % (share ? 100 : 250)), best = brute_force(way, bound, share);
-        struct sgrad_choice choice;
+        struct sgrad_algorithm_plan choice;
         if (isinf(best)) {
-            assert_fails(sgrad_choice_make(way, LAYERS, WAYS, bound, share, &choice), SGRAD_ENOMEM, "no way of computing");
+            assert_fails(sgrad_algorithm_plan_make(way, LAYERS, WAYS, bound, share, &choice), SGRAD_ENOMEM,
+                         "no way of computing");
             infeasible++;
             continue;
         }
-        assert_done(sgrad_choice_make(way, LAYERS, WAYS, bound, share, &choice));
+        assert_done(sgrad_algorithm_plan_make(way, LAYERS, WAYS, bound, share, &choice));
         near(choice.seconds, best, 1e-9);
         assert_true(choice.bytes <= bound);
         free(choice.way);
@@ -155,15 +157,23 @@ static void topologies(void **state) {
 /* ---- forecasts ---- */
 
 /* Forward and backward of a device take half a millisecond each for a sample; one weight of 4 MB. */
-static struct sgrad_work_task tasks[] = { { "conv2d forward", { 0, 5e8 }, { 0, 0 }, .often = 1 },
+static struct sgrad_step_cost_task tasks[] = { { "conv2d forward", { 0, 5e8 }, { 0, 0 }, .often = 1 },
                                           { "conv2d backward-weight", { 0, 5e8 }, { 0, 0 }, .often = 1 },
                                           { "sgd", { 0, 0 }, { 0, 0 }, .often = 1 } };
-static struct sgrad_work_gradient gradient[] = { { 4e6, 1, 0 } };
-static struct sgrad_work work = { .model = (char *)"mine", .samples = 1000, .epochs = 2, .batch = 8, .tasks = 3, .gradients = 1,
-                                  .task = tasks, .gradient = gradient, .parameters = 1e6, .kept_bytes = 8e6,
-                                  .peak_bytes = { 1e6, 1e7 } };
+static struct sgrad_step_cost_gradient gradient[] = { { 4e6, 1, 0 } };
+static struct sgrad_step_cost work = { .model = (char *)"mine",
+                                       .samples = 1000,
+                                       .epochs = 2,
+                                       .batch = 8,
+                                       .tasks = 3,
+                                       .gradients = 1,
+                                       .task = tasks,
+                                       .gradient = gradient,
+                                       .parameters = 1e6,
+                                       .kept_bytes = 8e6,
+                                       .peak_bytes = { 1e6, 1e7 } };
 
-static struct sgrad_forecast forecast(struct sgrad_question q) {
+static struct sgrad_forecast forecast(struct sgrad_plan_query q) {
     struct sgrad_forecast f;
     assert_done(sgrad_forecast_make(&q, &f));
     return f;
@@ -177,7 +187,7 @@ static void sums_up(void **state) {
     assert_done(sgrad_machine_read(altered("device.count", F("1")), &m));
     o.batch = 96;
     o.allreduce = "ring";
-    struct sgrad_forecast f = forecast((struct sgrad_question){ &o, m, &work, 1, 6, true, true, 0.5 });
+    struct sgrad_forecast f = forecast((struct sgrad_plan_query){ &o, m, &work, 1, 6, true, true, 0.5 });
     assert_int_equal(f.points, 4);
     const int nodes[] = { 1, 2, 4, 6 };
     for (int i = 0; i < 4; i++) {
@@ -193,21 +203,21 @@ static void sums_up(void **state) {
     sgrad_forecast_free(&f);
 
     o.batch = 8;
-    f = forecast((struct sgrad_question){ &o, m, &work, 4, 4, false, false, 0 });
+    f = forecast((struct sgrad_plan_query){ &o, m, &work, 4, 4, false, false, 0 });
     near(f.point[0].batch, 32, 1e-12);
     near(f.point[0].step, 8e-3 + 6 * (1e-6 + 1e-3), 1e-6);      /* behind backward, before forward */
     sgrad_forecast_free(&f);
 
-    tasks[2] = (struct sgrad_work_task){ "conv2d backward-data", { 0, 1e9 }, { 0, 0 }, .often = 1 };     /* hides the message */
+    tasks[2] = (struct sgrad_step_cost_task){ "conv2d backward-data", { 0, 1e9 }, { 0, 0 }, .often = 1 }; /* hides the message */
     gradient[0].needed = 2;
-    f = forecast((struct sgrad_question){ &o, m, &work, 4, 4, false, false, 0 });
+    f = forecast((struct sgrad_plan_query){ &o, m, &work, 4, 4, false, false, 0 });
     near(f.point[0].step, 16e-3, 1e-6);
     near(f.point[0].communication, 6 * (1e-6 + 1e-3), 1e-6);
     assert_int_equal(f.point[0].limit, SGRAD_BY_COMPUTE);
     sgrad_forecast_free(&f);
 
     o.precision = SGRAD_PRECISION_BF16;
-    assert_fails(sgrad_forecast_make(&(struct sgrad_question){ &o, m, &work, 4, 4, false, false, 0 }, &f), SGRAD_EINVAL,
+    assert_fails(sgrad_forecast_make(&(struct sgrad_plan_query){ &o, m, &work, 4, 4, false, false, 0 }, &f), SGRAD_EINVAL,
                  "device.flops has no bf16");
     sgrad_machine_free(m);
 }
@@ -216,15 +226,15 @@ static void sums_up(void **state) {
  * the message, and for that. */
 static void second_order(void **state) {
     (void)state;
-    struct sgrad_work_task all[] = {
+    struct sgrad_step_cost_task all[] = {
         { "conv2d forward", { 0, 5e8 }, { 0, 0 }, .often = 1 },
         { "conv2d backward-weight", { 0, 5e8 }, { 0, 0 }, .often = 1 },
-        { "long", { 6e9, 0 }, { 0, 0 }, .often = .5, .curvature = true, .part = SGRAD_WORK_DEALT },
-        { "short", { 1e9, 0 }, { 0, 0 }, .often = 1, .curvature = true, .part = SGRAD_WORK_DEALT },
-        { "precondition", { 5e8, 0 }, { 0, 0 }, .often = 1, .curvature = true, .part = SGRAD_WORK_DEALT_BY_LAYER },
+        { "long", { 6e9, 0 }, { 0, 0 }, .often = .5, .curvature = true, .part = SGRAD_COST_ASSIGNED },
+        { "short", { 1e9, 0 }, { 0, 0 }, .often = 1, .curvature = true, .part = SGRAD_COST_ASSIGNED },
+        { "precondition", { 5e8, 0 }, { 0, 0 }, .often = 1, .curvature = true, .part = SGRAD_COST_ASSIGNED_BY_LAYER },
     };
-    struct sgrad_work second = work;
-    struct sgrad_work_gradient of[] = { { 1e6, 1, 0 } };
+    struct sgrad_step_cost second = work;
+    struct sgrad_step_cost_gradient of[] = { { 1e6, 1, 0 } };
     second.task = all, second.tasks = 5, second.gradient = of, second.joint = true;
     struct sgrad_train_options o = sgrad_train_defaults();
     struct sgrad_machine *m;
@@ -232,7 +242,7 @@ static void second_order(void **state) {
     o.batch = 8;
     o.allreduce = "ring";
     for (int overlap = 0; overlap < 2; overlap++) {
-        struct sgrad_forecast f = forecast((struct sgrad_question){ &o, m, &second, 1, 2, false, !overlap, 0 });
+        struct sgrad_forecast f = forecast((struct sgrad_plan_query){ &o, m, &second, 1, 2, false, !overlap, 0 });
         near(f.point[0].compute, 8e-3 + 3e-3 + 1e-3 + .5e-3, 1e-6);
         near(f.point[1].compute, 8e-3 + 3e-3 + .5e-3, 1e-6);
         const double sum = 2 * (1e-6 + .5e-3);
@@ -241,7 +251,7 @@ static void second_order(void **state) {
     }
     second.rows = 1;        /* both do what comes of the layer */
     of[0].bytes = 4e6;
-    struct sgrad_forecast f = forecast((struct sgrad_question){ &o, m, &second, 2, 2, false, false, 0 });
+    struct sgrad_forecast f = forecast((struct sgrad_plan_query){ &o, m, &second, 2, 2, false, false, 0 });
     near(f.point[0].step, 8e-3 + 2 * (1e-6 + 2e-3) + .5e-3, 1e-6);
     sgrad_forecast_free(&f);
     sgrad_machine_free(m);

@@ -279,7 +279,7 @@ def train(model, data, lr, names):
 
 
 class Rows(nn.Module):
-    """tests/graphs/runs/rows.c: linear layers on the pixels' channels, one of them used twice, a value added to itself."""
+    """tests/graphs/train/rows.c: linear layers on the pixels' channels, one of them used twice, a value added to itself."""
 
     def __init__(self, shape, classes):
         super().__init__()

@@ -14,7 +14,7 @@ static void check_results(const struct world *w, const struct sgrad_collective *
     const uint64_t all = ((uint64_t)1 << w->ranks) - 1;
     for (int c = 0; c < w->chunks; c++) {
         const int owner = method->kind == SGRAD_ALL_GATHER || method->kind == SGRAD_REDUCE_SCATTER ? c : root;
-        const bool tree = method->halving && power_of_two(w->ranks);
+        const bool tree = method->tree_order && power_of_two(w->ranks);
         const float sum = tree ? halving_sum(0, w->ranks, c) : w->value[owner * w->chunks + c];
         const float expected = is_sum(method->kind) ? sum : contribution(owner, c);
         for (int r = 0; r < w->ranks; r++) {
@@ -82,7 +82,7 @@ static void every_kind_serves_any_number(void **state) {
                 const struct sgrad_collective *best = sgrad_collective_cheapest(kind, &what, &net);
                 assert_non_null(best);
                 assert_int_equal(best->kind, kind);
-                assert_true(best->halving || !halving || !power_of_two(ranks));
+                assert_true(best->tree_order || !halving || !power_of_two(ranks));
             }
 }
 
@@ -274,10 +274,10 @@ static void costs_are_what_plans_take(void **state) {
 static const struct sgrad_collective *cheapest(double bytes, const struct sgrad_network *net, bool halving) {
     const struct sgrad_exchange what = { .bytes = bytes, .halving = halving };
     const struct sgrad_collective *best = sgrad_collective_cheapest(SGRAD_ALLREDUCE, &what, net);
-    assert_true(best->halving || !halving);
+    assert_true(best->tree_order || !halving);
     assert_false(is_whole(best));
     for (const struct sgrad_collective *const *m = sgrad_collectives; *m; m++)
-        if ((*m)->kind == SGRAD_ALLREDUCE && !is_whole(*m) && ((*m)->halving || !halving))
+        if ((*m)->kind == SGRAD_ALLREDUCE && !is_whole(*m) && ((*m)->tree_order || !halving))
             assert_true(sgrad_collective_cost(best, &what, net) <= sgrad_collective_cost(*m, &what, net));
     return best;
 }

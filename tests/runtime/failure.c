@@ -11,10 +11,10 @@ static const struct sgrad_kernel adding = { .name = "adding", .cpu = add_one }, 
 
 /* One after another, since each changes the same tensor. */
 static void submit(const struct sgrad_kernel *kernel, struct sgrad_tensor *tensor, struct sgrad_failure *failure) {
-    static struct sgrad_call call[2];
-    struct sgrad_call *c = &call[kernel == &failing];
-    *c = (struct sgrad_call){ .kernel = kernel, .operands = 1, .view = { tensor->view }, .access = { SGRAD_RW } };
-    sgrad_call_prepare(c);
+    static struct sgrad_bound_kernel call[2];
+    struct sgrad_bound_kernel *c = &call[kernel == &failing];
+    *c = (struct sgrad_bound_kernel){ .kernel = kernel, .operands = 1, .view = { tensor->view }, .access = { SGRAD_RW } };
+    sgrad_bound_kernel_prepare(c);
     const struct sgrad_submission s = { .call = c, .operand = &tensor, .failure = failure };
     assert_done(sgrad_task_submit(&s));
 }
@@ -70,7 +70,7 @@ static void until_a_wait(void **state) {
 static struct sgrad_context *context;
 static int begin(void **state) {
     (void)state;
-    return sgrad_context_open(&(struct sgrad_context_options){ .cpus = 2, .cudas = -1 }, &context) ? -1 : 0;
+    return sgrad_context_open(&(struct sgrad_context_options){ .cpus = 2, .gpus = -1 }, &context) ? -1 : 0;
 }
 static int end(void **state) {
     (void)state;

@@ -1,7 +1,7 @@
 /* Files appear whole or not at all; files that are read are regular, small enough, not empty; one process writes to a folder. */
 #include "config.h"
 #include "runtime/runtime.h"
-#include "runtime/streams.h"
+#include "runtime/files/streams.h"
 #include "tests/scratch.h"
 
 #include <dirent.h>
@@ -201,25 +201,25 @@ static void memos(void **state) {
     char value[8] = "none";
     unsetenv("XDG_CACHE_HOME");
     setenv("STARPU_HOME", scratch_root, 1);
-    assert_false(sgrad_memo_find("topic", "a key", value, sizeof value));
-    sgrad_memo_add("topic", "a key", "1 2");
-    sgrad_memo_add("topic", "a key, longer", "3");
-    assert_true(sgrad_memo_find("topic", "a key", value, sizeof value));
+    assert_false(sgrad_tuning_cache_get("topic", "a key", value, sizeof value));
+    sgrad_tuning_cache_put("topic", "a key", "1 2");
+    sgrad_tuning_cache_put("topic", "a key, longer", "3");
+    assert_true(sgrad_tuning_cache_get("topic", "a key", value, sizeof value));
     assert_string_equal(value, "1 2");
-    sgrad_memo_add("topic", "a key", "7654321");
-    assert_true(sgrad_memo_find("topic", "a key", value, sizeof value));
+    sgrad_tuning_cache_put("topic", "a key", "7654321");
+    assert_true(sgrad_tuning_cache_get("topic", "a key", value, sizeof value));
     assert_string_equal(value, "7654321");
-    sgrad_memo_add("topic", "too long", "87654321");
-    assert_false(sgrad_memo_find("topic", "too long", value, sizeof value));
-    assert_false(sgrad_memo_find("topic", "a", value, sizeof value));
-    assert_false(sgrad_memo_find("another", "a key", value, sizeof value));
+    sgrad_tuning_cache_put("topic", "too long", "87654321");
+    assert_false(sgrad_tuning_cache_get("topic", "too long", value, sizeof value));
+    assert_false(sgrad_tuning_cache_get("topic", "a", value, sizeof value));
+    assert_false(sgrad_tuning_cache_get("another", "a key", value, sizeof value));
     FILE *file = fopen(scratch_path(".starpu/stargrad/topic"), "a");
     fputs("cut off\t5", file);
     fclose(file);
-    assert_false(sgrad_memo_find("topic", "cut off", value, sizeof value));
+    assert_false(sgrad_tuning_cache_get("topic", "cut off", value, sizeof value));
     setenv("STARPU_HOME", scratch_write("file", "", 0), 1);
     scratch_listen();
-    sgrad_memo_add("topic", "a key", "1");
+    sgrad_tuning_cache_put("topic", "a key", "1");
     assert_contains(scratch_said(), "cannot be written; the next run measures again");
 }
 

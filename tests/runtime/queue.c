@@ -1,7 +1,7 @@
 /* queue.c: a queue in a folder: each task is done once, given back when its process dies or says nothing, put aside when it
  * fails. */
 #include "config.h"
-#include "runtime/queue.h"
+#include "runtime/files/queue.h"
 #include "tests/scratch.h"
 
 #include <signal.h>

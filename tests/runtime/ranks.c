@@ -26,7 +26,7 @@ static void is_summed(void *arg) { sem_post(arg); }
 
 static int sum(enum sgrad_dtype dtype, int count) {
     struct sgrad_tensor *t;
-    double *x = sgrad_alloc((size_t)count, sizeof *x);
+    double *x = sgrad_xcalloc((size_t)count, sizeof *x);
     sem_t summed;
     int wrong = 0;
     sem_init(&summed, 0, 0);
@@ -66,7 +66,7 @@ static int files(const char *pipe) {
 }
 
 static int tasks(const char *pipe) {
-    if (context->rank == 2) sgrad_stall_tell(true, "for tasks of its own");
+    if (context->rank == 2) sgrad_watchdog_report(true, "for tasks of its own");
     return files(pipe);
 }
 
@@ -95,7 +95,7 @@ int main(int argc, char **argv) {
         sentence("one rank refuses messages that are too long, and waits for nobody", one_rank),
     };
     int status = 2;
-    if (sgrad_context_open(&(struct sgrad_context_options){ .cpus = 1, .cudas = -1, .patience = 1 }, &context)) return 1;
+    if (sgrad_context_open(&(struct sgrad_context_options){ .cpus = 1, .gpus = -1, .timeout = 1 }, &context)) return 1;
     if (strcmp(name, "sums") && !pipe) status = run_sentences(argc, argv, tests, NULL, NULL);
     if (!strcmp(name, "sums")) status = sums();
     if (!strcmp(name, "files") && pipe) status = files(pipe);

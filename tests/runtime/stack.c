@@ -18,9 +18,9 @@ static void has_room(void **state) {
     struct sgrad_context *context;
     struct sgrad_tensor *tensor;
     float value = 1;
-    assert_done(sgrad_context_open(&(struct sgrad_context_options){ .cpus = 1, .cudas = -1 }, &context));
+    assert_done(sgrad_context_open(&(struct sgrad_context_options){ .cpus = 1, .gpus = -1 }, &context));
     assert_done(sgrad_tensor_create("t", SGRAD_F32, sgrad_shape(1, 1), SGRAD_PERSISTENT, &tensor));
-    assert_done(sgrad_task_submit_simple(&kernel, &tensor, (enum sgrad_access[]){ SGRAD_W }, 1));
+    assert_done(sgrad_task_run(&kernel, &tensor, (enum sgrad_access[]){ SGRAD_W }, 1));
     assert_done(sgrad_tensor_read(tensor, &value));
     assert_equal(value, 0);
     sgrad_tensor_destroy(tensor);

@@ -1,5 +1,5 @@
-"""Every collective for real: sums over 2 to 8 ranks, ragged sizes, against MPI_Allreduce (tests/graphs/runs/allreduce.c); every
-kind over groups of ranks, from every root (tests/graphs/runs/collectives.c)."""
+"""Every collective for real: sums over 2 to 8 ranks, ragged sizes, against MPI_Allreduce (tests/graphs/engine/allreduce.c); every
+kind over groups of ranks, from every root (tests/graphs/engine/collectives.c)."""
 import os
 import re
 
@@ -7,7 +7,7 @@ from run import Skip, main, mpirun, stargrad
 
 
 def program(name):
-    path = os.path.join(os.environ.get("builddir", "build"), "tests/graphs/runs", name)
+    path = os.path.join(os.environ.get("builddir", "build"), "tests/graphs/engine", name)
     if not os.path.exists(path):
         raise Skip(f"{path} is not built: cmocka is not installed")
     return path

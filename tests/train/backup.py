@@ -24,7 +24,7 @@ def test_none_is_ps():
     for name, words in (("backup", (*BACKUP, "--backup", 0)), ("ps", (*RUN, "--strategy", "ps")), ("sync", (*RUN, "--allreduce", "halving"))):
         out = folder(name)
         said = ranks(3, *words, "--batch", 96, "--micro-batch", 16, "--steps", 9, "--schedule", "cosine", "--optimizer", "adam", "--lr", 0.002,
-                     "--out", out, env={"STARGRAD_WAYS": "rule"})     # what is measured may choose other kernels in each run
+                     "--out", out, env={"STARGRAD_CPU_ALGORITHM": "rule"})     # what is measured may choose other kernels in each run
         assert not dropped(said)[0], said
         runs[name] = losses(out), content(out)
     assert runs["backup"] == runs["ps"]

@@ -163,7 +163,7 @@ def test_weights_are_packed_once_a_step():
     run = ("train", "--model", "convnet", "--data", "digits", "--batch", 64, "--micro-batch", 8, "--print")
 
     def tasks(*how):
-        said = stargrad(*run, *how, env={"STARGRAD_WAYS": "plain"})
+        said = stargrad(*run, *how, env={"STARGRAD_CPU_ALGORITHM": "plain"})
         return [line for line in said[said.index("kind "):].splitlines()[1:-1] if not line.startswith(" ")]
 
     alone = tasks("--precision", "bf16", "--no-fuse")

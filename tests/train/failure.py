@@ -11,7 +11,7 @@ from run import RANKS, REFERENCE, Skip, by_rank, children_of, command, content, 
 RUN = ("train", "--model", "convnet", "--data", "synthetic:16x16x3,10,512", "--batch", 64, "--epochs", 3, "--lr", 0.05, "--bn-group", "global",
        "--deterministic", "--checkpoint-every", "3s", "--cpus", 1)
 LONG = (*RUN, "--epochs", 1000)
-FAILING = os.path.join(os.environ.get("builddir", "build"), "tests/graphs/runs/failing")
+FAILING = os.path.join(os.environ.get("builddir", "build"), "tests/graphs/engine/failing")
 LIMIT = 600     # seconds: what has not ended by then hangs
 
 

@@ -10,7 +10,7 @@ import struct
 import subprocess
 import sys
 
-from run import FOLDER, REFERENCE, Skip, command, events, folder, losses, main, ranks, stargrad
+from run import FOLDER, REFERENCE, SOURCE, Skip, command, events, folder, losses, main, ranks, stargrad
 
 sys.path.insert(0, REFERENCE)
 import weights  # noqa: E402
@@ -179,6 +179,19 @@ def test_sample():
     assert stargrad(*say, "--seed", 2) == stargrad(*say, "--seed", 2) != stargrad(*say, "--seed", 3)
     assert "--prompt: .. is not a value" in stargrad(*say[:5], "--prompt", "", status=2).replace("''", "..")
     assert "takes text" in stargrad(*say[:4], TINY + ",vocabulary=300", "--prompt", "a", status=2)
+
+
+def test_sample_with_a_plug_in():
+    """A run that had a plug-in is sampled with it, by the run's folder; without it a warning names it."""
+    library, build = os.path.join(FOLDER, "swish.so"), os.environ.get("builddir", "build")
+    subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", f"-I{SOURCE}", f"-I{build}", os.path.join(SOURCE, "examples/plug-ins/swish.c"),
+                    "-o", library, "-lm"], check=True)
+    out = folder("plugged")
+    stargrad("train", "--plugin", library, "--model", TINY, "--data", f"text:{TEXT},24", "--steps", 2, "--batch", 8, "--out", out)
+    words = ("sample", out, "--prompt", "ab", "--tokens", 8)
+    for more, warned in ((), True), (("--plugin", library), False):
+        done = subprocess.run(command(*words, *more), capture_output=True, check=True)      # bytes: it has learned no text yet
+        assert done.stdout.startswith(b"ab") and (b"swish.so" in done.stderr) == warned, (more, done)
 
 
 def test_cache():

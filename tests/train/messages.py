@@ -6,7 +6,7 @@ import struct
 
 from run import FOLDER, REFERENCE, content, events, folder, losses, main, mpirun, ranks, stargrad
 
-AGREEMENT = os.path.join(os.environ.get("builddir", "build"), "tests/graphs/runs/agreement")
+AGREEMENT = os.path.join(os.environ.get("builddir", "build"), "tests/graphs/engine/agreement")
 
 WAITS = ("--stall-timeout", 60)
 FROZEN = ("--freeze", "conv1")

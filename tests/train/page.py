@@ -109,6 +109,7 @@ def test_configuration():
             rows = dict(row.text.split("\n") for row in page.find_elements(By.CSS_SELECTOR, "#configuration dl:first-of-type div"))
             assert rows["lr"] == "0.1" and rows["batch"] == "32" and rows["weight-decay"] == "0.0001" and rows["bn-group"] == "rank", rows
             assert "after step 5, with steps 6 (was 5), lr 0.05 (was 0.1)" in page.find_element(By.ID, "configuration").text
+            assert "lr 0.05," in page.find_element(By.ID, "settings").text, "the headline has the first learning rate"
             assert page.execute_script("return document.documentElement.scrollWidth <= window.innerWidth"), f"wider than {size}"
         finally:
             page.quit()

@@ -13,8 +13,8 @@ NETWORKS = {
     "resnet20": ("--model", "resnet20", "--data", "synthetic:16x16x3,10,256", "--augment", "crop:4,flip", "--lr", 0.02),
     "nin": ("--model", "nin", "--data", "synthetic:16x16x3,10,256", "--augment", "crop:4,flip", "--lr", 0.01),
 }
-REGULARIZED = os.path.join(os.environ.get("builddir", "build"), "tests/graphs/runs/regularized")
-FIELDS = os.path.join(os.environ.get("builddir", "build"), "tests/graphs/runs/fields")
+REGULARIZED = os.path.join(os.environ.get("builddir", "build"), "tests/graphs/train/regularized")
+FIELDS = os.path.join(os.environ.get("builddir", "build"), "tests/graphs/train/fields")
 SMALL = ("train", "--model", "convnet", "--data", "synthetic:16x16x3,10,512", "--lr", 0.05, "--bn-group", "global")
 
 
@@ -206,7 +206,7 @@ def test_what_does_not_go_together():
 
 
 def test_same_bits_with_all_at_once():
-    """Batch norm over the global batch, dropout and augmentation in one network (tests/graphs/runs/regularized.c)."""
+    """Batch norm over the global batch, dropout and augmentation in one network (tests/graphs/train/regularized.c)."""
     if not os.path.exists(REGULARIZED):
         raise Skip(f"{REGULARIZED} is not built: cmocka is not installed")
     runs = {}
@@ -219,7 +219,7 @@ def test_same_bits_with_all_at_once():
 
 
 def test_same_bits_of_numbers():
-    """Samples of three fields, none an image, and a mean squared error (tests/graphs/runs/fields.c)."""
+    """Samples of three fields, none an image, and a mean squared error (tests/graphs/train/fields.c)."""
     if not os.path.exists(FIELDS):
         raise Skip(f"{FIELDS} is not built: cmocka is not installed")
     runs = {}

@@ -6,7 +6,7 @@ import sys
 
 from run import FOLDER, REFERENCE, events, folder, losses, main, stargrad
 
-ROWS = os.path.join(os.environ.get("builddir", "build"), "tests/graphs/runs/rows")
+ROWS = os.path.join(os.environ.get("builddir", "build"), "tests/graphs/train/rows")
 sys.path.insert(0, REFERENCE)
 import weights  # noqa: E402
 

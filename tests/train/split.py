@@ -1,4 +1,4 @@
-"""A network whose layers are split over ranks (tests/graphs/runs/split.c) trains as the whole one does on one rank."""
+"""A network whose layers are split over ranks (tests/graphs/train/split.c) trains as the whole one does on one rank."""
 import json
 import os
 import re
@@ -7,7 +7,7 @@ import struct
 from array import array
 from run import Skip, content, events, folder, losses, main, mpirun
 
-SPLIT = os.path.join(os.environ.get("builddir", "build"), "tests/graphs/runs/split")
+SPLIT = os.path.join(os.environ.get("builddir", "build"), "tests/graphs/train/split")
 NETWORKS = ("reduced", "gathered", "shared", "scattered", "inner", "rooted", "shifted", "kept", "sections")
 
 

@@ -3,7 +3,8 @@
  *     x ── conv1 3×3 ── bn1 ── ReLU ── conv2 3×3 ── bn2 ── + ── ReLU
  *     └───────────────────── shortcut ─────────────────────┘
  *
- * The shortcut is x itself, or, where the shape changes, what the network makes of it. The sum and the last ReLU are bn2's. */
+ * The shortcut is x or, if the shape changes, a value that the network computes from x. bn2 computes the sum and the last
+ * ReLU. */
 #include "codelets/ops/batchnorm.h"
 #include "codelets/ops/conv2d.h"
 #include "graphs/networks/layers/layers.h"

@@ -1,11 +1,11 @@
-/* bottleneck.c: ResNet's block of three layers, the middle one narrow (He et al., "Deep residual learning for image
- * recognition", 2015):
+/* bottleneck.c: ResNet's block of three layers, the middle one narrow (He et al., "Deep residual learning for image recognition",
+ * 2015):
  *
  *     x ── conv1 1×1 ── bn1 ── ReLU ── conv2 3×3 ── bn2 ── ReLU ── conv3 1×1 ── bn3 ── + ── ReLU
  *     └──────────────────────────────────── shortcut ──────────────────────────────────┘
  *
- * The stride is conv2's, as in torchvision ("v1.5"), where the paper has conv1's: no pixel of x goes unseen. The shortcut is x
- * itself, or, where the shape changes, what the network makes of it. The sum and the last ReLU are bn3's own. */
+ * conv2 has the stride, as in torchvision ("v1.5"), so that every pixel of x is used; in the paper, conv1 has it. The shortcut is
+ * x or, if the shape changes, a value that the network computes from x. bn3 computes the sum and the last ReLU. */
 #include "codelets/ops/batchnorm.h"
 #include "codelets/ops/conv2d.h"
 #include "graphs/networks/layers/layers.h"

@@ -1,17 +1,18 @@
-/* column_linear.c: a linear layer of whose outputs each rank along axis tensor has a part: layers.h. */
+/* column_linear.c: a linear layer whose outputs are split over the ranks along axis tensor: layers.h. */
 #include "codelets/ops/all_gather.h"
 #include "codelets/ops/bias.h"
 #include "codelets/ops/reduce_scatter.h"
 #include "codelets/ops/take.h"
 #include "graphs/networks/layers/layers.h"
 
-/* Of a line of ranks, the numbers of them that would do; of others, those of what is split. */
+/* Fails with the nearest possible numbers of ranks, for 1-D tensor parallelism. For 2-D and 3-D, sgrad__check_split fails with
+ * the nearest possible values of COUNT. */
 static int refuse_line(struct sgrad_graph *g, const char *what, int count, int ranks) {
     int less = ranks, more = ranks;
     while (count % less) less--;
     while (more < count && count % more) more++;
-    return sgrad_graph_refuse(g, "%s: %d cannot be split over the %d ranks of axis " SGRAD__TENSOR ", but over %d or %d", what,
-                              count, ranks, less, more < count ? more : count);
+    return sgrad_graph_fail(g, "%s: %d cannot be split over the %d ranks of axis " SGRAD__TENSOR ", but over %d or %d", what,
+                            count, ranks, less, more < count ? more : count);
 }
 
 int sgrad__check_split(struct sgrad_graph *g, const char *what, int count, bool whole) {
@@ -20,8 +21,8 @@ int sgrad__check_split(struct sgrad_graph *g, const char *what, int count, bool 
     if (count % ranks == 0) return 0;
     if (ranks == line) return refuse_line(g, what, count, ranks);
     const int more = (count + ranks - 1) / ranks * ranks, less = more > ranks ? more - ranks : more;
-    return sgrad_graph_refuse(g, "%s: %d cannot be split over %d ranks, as " SGRAD__TENSOR "=%dd:%d has to: %d or %d could", what,
-                              count, ranks, side > 1 ? 3 : 2, line, less, more > less ? more : 2 * more);
+    return sgrad_graph_fail(g, "%s: %d cannot be split over %d ranks, as " SGRAD__TENSOR "=%dd:%d has to: %d or %d could", what,
+                            count, ranks, side > 1 ? 3 : 2, line, less, more > less ? more : 2 * more);
 }
 
 int sgrad__split_rows(struct sgrad_graph *g, const char *name, int x) {
@@ -48,8 +49,8 @@ int sgrad__column_linear(struct sgrad_graph *g, const char *name, int x, struct 
     if (outputs > 1) {
         x = sgrad_layer(g, all_gather, SGRAD__NAME("%s/gather", name), (x), .axis = SGRAD__TENSOR, .dimension = 1);
         sgrad_graph_split_sections(g, weight_name, SGRAD__TENSOR, 0, sections);
-        sgrad_graph_split(g, weight_name, SGRAD__FEATURES, 1);
-        sgrad_graph_keep_parts(g, weight_name, SGRAD__SAMPLES, 1);
+        sgrad_graph_partition(g, weight_name, SGRAD__FEATURES, 1);
+        sgrad_graph_shard(g, weight_name, SGRAD__SAMPLES, 1);
         if (bias) sgrad_graph_split_sections(g, bias_name, SGRAD__TENSOR, 0, sections);
         if (bias) sgrad_graph_split_sections(g, bias_name, SGRAD__FEATURES, 0, sections);
     }

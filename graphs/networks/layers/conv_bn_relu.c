@@ -1,4 +1,4 @@
-/* conv_bn_relu.c: relu(bn(conv(x))). The ReLU is the batch norm's own. */
+/* conv_bn_relu.c: relu(bn(conv(x))). The batch norm computes the ReLU. */
 #include "codelets/ops/batchnorm.h"
 #include "codelets/ops/conv2d.h"
 #include "graphs/networks/layers/layers.h"

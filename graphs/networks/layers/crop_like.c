@@ -1,4 +1,5 @@
-/* crop_like.c: what is a little larger than something else, cut to its size at the end of y and x: what pooling rounded up. */
+/* crop_like.c: crops a value that is slightly larger than another one, because pooling rounded up, to its size, at the ends of y
+ * and x. */
 #include "codelets/ops/crop.h"
 #include "graphs/networks/layers/layers.h"
 

@@ -1,5 +1,5 @@
-/* projection.c: ResNet's shortcut B: x itself, or, where the shape changes, a 1×1 convolution of it and batch norm. They are
- * called NAME.0 and NAME.1, as torchvision calls them. */
+/* projection.c: ResNet's shortcut B: x or, if the shape changes, a 1×1 convolution of x and batch norm. They are named NAME.0 and
+ * NAME.1, as in torchvision. */
 #include "codelets/ops/batchnorm.h"
 #include "codelets/ops/conv2d.h"
 #include "graphs/networks/layers/layers.h"

@@ -1,4 +1,4 @@
-/* row_linear.c: a linear layer of whose inputs each rank along axis tensor has a part: layers.h. */
+/* row_linear.c: a linear layer whose inputs are split over the ranks along axis tensor: layers.h. */
 #include "codelets/ops/all_gather.h"
 #include "codelets/ops/bias.h"
 #include "codelets/ops/reduce_scatter.h"
@@ -9,10 +9,10 @@ int sgrad__row_linear(struct sgrad_graph *g, const char *name, int x, struct sgr
     const bool bias = attrs.bias, split = inputs > 1;
     const char *weight = SGRAD__NAME("%s.weight", name);
     if (split) {
-        sgrad_graph_split(g, weight, SGRAD__FEATURES, 0);
-        sgrad_graph_split(g, weight, SGRAD__TENSOR, 1);
-        sgrad_graph_keep_parts(g, weight, SGRAD__SAMPLES, 1);
-        if (bias) sgrad_graph_split(g, SGRAD__NAME("%s.bias", name), SGRAD__FEATURES, 0);
+        sgrad_graph_partition(g, weight, SGRAD__FEATURES, 0);
+        sgrad_graph_partition(g, weight, SGRAD__TENSOR, 1);
+        sgrad_graph_shard(g, weight, SGRAD__SAMPLES, 1);
+        if (bias) sgrad_graph_partition(g, SGRAD__NAME("%s.bias", name), SGRAD__FEATURES, 0);
         attrs.bias = false;
     }
     if (outputs > 1)

@@ -1,7 +1,7 @@
-/* split_norm.c: layer norm of rows of which each rank along axis tensor.features has a part:
+/* split_norm.c: layer norm of rows whose features are split over the ranks along axis tensor.features:
  *
  *     x (N,T,C/K) ──┬── moments ── (N,T,2) ── gather ── (N,T,2·K) ── normalize ── (N,T,C/K)
- *                   └────────────────────────────────────────────────────┘                           */
+ *                   └────────────────────────────────────────────────────┘ */
 #include "codelets/ops/all_gather.h"
 #include "codelets/ops/layer_norm.h"
 #include "codelets/ops/moments.h"
@@ -10,8 +10,8 @@
 
 int sgrad__split_norm(struct sgrad_graph *g, const char *name, int x) {
     if (sgrad_graph_ranks(g, SGRAD__FEATURES) == 1) return sgrad_layer(g, layer_norm, name, (x), 0);
-    sgrad_graph_split(g, SGRAD__NAME("%s.weight", name), SGRAD__FEATURES, 0);
-    sgrad_graph_split(g, SGRAD__NAME("%s.bias", name), SGRAD__FEATURES, 0);
+    sgrad_graph_partition(g, SGRAD__NAME("%s.weight", name), SGRAD__FEATURES, 0);
+    sgrad_graph_partition(g, SGRAD__NAME("%s.bias", name), SGRAD__FEATURES, 0);
     int moments = sgrad_layer(g, moments, SGRAD__NAME("%s/moments", name), (x), 0);
     moments = sgrad_layer(g, all_gather, SGRAD__NAME("%s/gather", name), (moments), .axis = SGRAD__FEATURES, .dimension = 2);
     return sgrad_layer(g, normalize, name, (x, moments), 0);

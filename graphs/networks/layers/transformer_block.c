@@ -1,4 +1,4 @@
-/* transformer_block.c: what transformers are stacks of: layers.h. */
+/* transformer_block.c: the block that transformers repeat: layers.h. */
 #include "codelets/ops/add.h"
 #include "codelets/ops/attention.h"
 #include "codelets/ops/dropout.h"

@@ -1,13 +1,12 @@
-/* airbench94.c: the network of CIFAR-10's speed record: a layer that whitens, three blocks of two convolutions, of which the
- * first is pooled, a linear layer, and logits a ninth as large. Of images of 32×32:
+/* airbench94.c: the network of the CIFAR-10 speed record: a whitening layer, three blocks of two convolutions, with a pool after
+ * the first one, a linear layer, and logits divided by nine. For images of 32×32:
  *
  *     image     31×31×24    15×15×64    7×7×256    3×3×256    1×1×256    classes
  *          whiten      block1      block2     block3      pool        fc
  *
- * Whitening filters stay as they begin, and so do the scales of batch norms, which are 1. The other convolutions begin as such
- * that pass on what they get. Options take either away, to see what it gives: the first layer is trained then, and all begin as
- * convolutions do elsewhere, as He's. The last pool takes all that is left of an image, of one that is no square as much as is
- * one. */
+ * The whitening filters are not trained, nor are the scales of batch norms, which are 1. The other convolutions initially copy
+ * their input. Options disable either, to measure its effect: then the first layer is trained, and all convolutions have He's
+ * initial values. The last pool covers the rest of the image; if that is not square, one window of its shorter side. */
 #include "codelets/ops/batchnorm.h"
 #include "codelets/ops/conv2d.h"
 #include "codelets/ops/flatten.h"
@@ -56,7 +55,7 @@ const struct sgrad_model sgrad_airbench94_model = {
     .name = "airbench94",
     .summary = "CIFAR-10's speed record: whitened, six 3x3 convolutions (docs/record.md)",
     .source = "K. Jordan, 94 % on CIFAR-10 in 3.29 seconds on a single GPU, arXiv:2404.00498, 2024",
-    .least_side = 9,
+    .min_image_side = 9,
     .options = (const struct sgrad_model_option[]){
         { "no_whitening", 0, 0, 1, false }, { "no_identity", 0, 0, 1, false }, { 0 } },
     .build = build,

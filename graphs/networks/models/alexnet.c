@@ -1,5 +1,5 @@
-/* alexnet.c: AlexNet on one device, with torchvision's names and channels. Images of 224×224 end as maps of 6×6 before the
- * classifier; of other sizes the classifier takes what there is, without torchvision's adaptive pool. */
+/* alexnet.c: AlexNet on one device, with torchvision's names and channels. Images of 224×224 are maps of 6×6 before the
+ * classifier. For other sizes, the classifier takes all remaining pixels, without torchvision's adaptive pool. */
 #include "codelets/ops/conv2d.h"
 #include "codelets/ops/dropout.h"
 #include "codelets/ops/flatten.h"
@@ -43,6 +43,6 @@ const struct sgrad_model sgrad_alexnet_model = {
     .name = "alexnet",
     .summary = "AlexNet on one device, as torchvision has it",
     .source = "A. Krizhevsky, One weird trick for parallelizing convolutional neural networks, 2014",
-    .least_side = 63,
+    .min_image_side = 63,
     .build = build,
 };

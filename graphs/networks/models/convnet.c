@@ -19,6 +19,6 @@ static int build(struct sgrad_graph *g, int x, int classes) {
 const struct sgrad_model sgrad_convnet_model = {
     .name = "convnet",
     .summary = "four 3x3 convolutions with batch norm",
-    .least_side = 2,
+    .min_image_side = 2,
     .build = build,
 };

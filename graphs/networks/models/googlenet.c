@@ -1,12 +1,12 @@
-/* googlenet.c: GoogLeNet: nine modules of four branches each, whose outputs are joined.
+/* googlenet.c: GoogLeNet: nine modules of four branches each, whose outputs are concatenated.
  *
  *     x ─┬─ 1×1 ──────────────┐
  *        ├─ 1×1 ── 3×3 ───────┤
  *        ├─ 1×1 ── 3×3 or 5×5 ┼─ concat          torchvision's third branch has 3×3, the paper's 5×5
  *        └─ max pool ── 1×1 ──┘
  *
- * aux=1 adds two classifiers, whose logits stand behind the last one's, (N,3·classes), and of whose losses three tenths count in
- * training. bn=0 is the network of the paper and of Caffe: biases and local response norms in place of batch norm. */
+ * aux=1 adds two classifiers, whose logits come after those of the last one, (N,3·classes); in training, their losses have the
+ * weight 0.3. bn=0 is the network of the paper and of Caffe: biases and local response norms instead of batch norm. */
 #include "codelets/ops/auxiliary_cross_entropy.h"
 #include "codelets/ops/average_pool.h"
 #include "codelets/ops/batchnorm.h"
@@ -20,7 +20,7 @@
 #include "codelets/ops/relu.h"
 #include "graphs/networks/layers/layers.h"
 
-/* NAME.conv, and NAME.bn or a bias, and a ReLU. */
+/* Adds NAME.conv, then NAME.bn or a bias, and a ReLU. */
 static int conv(struct sgrad_graph *g, const char *name, int x, int channels, int kernel, int stride, bool bn) {
     x = sgrad_layer(g, conv2d, SGRAD__NAME("%s.conv", name), (x), .channels = channels, .kernel = kernel, .stride = stride,
                     .padding = kernel / 2, .bias = !bn, .fan_in = !bn);
@@ -47,7 +47,7 @@ static int inception(struct sgrad_graph *g, const struct module *m, int x, bool 
 #undef NAME
 }
 
-/* Logits from the middle of the network: an average of 4×4 windows, a convolution, two layers. */
+/* Adds logits from the middle of the network: an average of 4×4 windows, a convolution, two layers. */
 static int auxiliary(struct sgrad_graph *g, int number, int x, int classes, bool bn) {
     const int side = (int)sgrad_graph_shape(g, x).dim[1], stride = side / 4;
     x = sgrad_layer(g, average_pool, SGRAD__NAME("aux%d.pool", number), (x), .kernel = stride ? side - 3 * stride : 4,
@@ -74,7 +74,7 @@ static int build(struct sgrad_graph *g, int x, int classes) {
     int head[2], heads = 0;
     const int side = (int)sgrad_graph_shape(g, x).dim[1], least = 63;
     if (aux && side < least)
-        return sgrad_graph_refuse(g, "aux=1 takes images of %d pixels a side at least, and these have %d", least, side);
+        return sgrad_graph_fail(g, "aux=1 takes images of %d pixels a side at least, and these have %d", least, side);
     x = conv(g, "conv1", x, 64, 7, 2, bn);
     x = pool(g, "maxpool1", x, 3);
     if (!bn) x = sgrad_layer(g, local_response_norm, "norm1", (x));
@@ -103,7 +103,7 @@ const struct sgrad_model sgrad_googlenet_model = {
     .name = "googlenet",
     .summary = "GoogLeNet, as torchvision has it; aux=1: with its two auxiliary classifiers; bn=0: as the paper has it",
     .source = "C. Szegedy et al., Going deeper with convolutions, 2014",
-    .least_side = 31,
+    .min_image_side = 31,
     .options = (const struct sgrad_model_option[]){ { "aux", 0, 0, 1, false }, { "bn", 1, 0, 1, false }, { 0 } },
     .build = build,
     .loss = loss,

@@ -1,19 +1,19 @@
-/* gpt.c: GPT-2, a decoder of text: names and layouts of Hugging Face's GPT2LMHeadModel, and sizes as options. A block:
+/* gpt.c: GPT-2, a decoder of text, with the names and layouts of Hugging Face's GPT2LMHeadModel, and sizes as options. A block:
  *
  *     x ──┬── ln_1 ── attn.c_attn ── attention ── attn.c_proj ── + ──┬── ln_2 ── mlp.c_fc ── GELU ── mlp.c_proj ── + ──
  *         └────────────────────────────────────────────────────────┘└──────────────────────────────────────────┘
  *
- * The logits' weight is the embedding's. First values are GPT-2's: N(0, 0.02²), what ends a branch smaller by the root of how
- * many branches there are.
+ * The weight of the logits is that of the embedding. Initial values are those of GPT-2: N(0, 0.02²); those of the last layer of
+ * each branch are divided by the root of the number of branches.
  *
- * On a mesh with an axis tensor, each of its ranks has a part of the heads, of the wide layer's neurons, and, between these, of a
- * sample's rows, and of a cube's also of their features: layers.h. Of the embeddings it keeps a part of the features; it looks up
- * tokens, and computes logits, by those of its place on tensor.features, and of a part of the tokens the loss:
+ * On a mesh with an axis tensor, the heads, the neurons of the wide layer and, between these, the rows of a sample are split over
+ * its ranks, and with 3-D tensor parallelism also their features: layers.h. Each rank stores a shard of the features of the
+ * embeddings. It looks up tokens and computes logits with the features of its index on tensor.features, and the loss for its
+ * shard of the tokens:
  *
  *     x (N/I,T/J,C/K) ── weight (V,C/K) ── (N/I,T/J,V) ── sum, scatter K ── (N/I,T/(J·K),V) ── loss
  *
- *
- * Limits: dropout falls on the embedding and on what blocks add, not on attention's weights. */
+ * Limits: dropout applies to the embedding and to the outputs of the branches, not to the weights of attention. */
 #include "codelets/ops/dropout.h"
 #include "codelets/ops/embedding.h"
 #include "codelets/ops/linear.h"
@@ -28,20 +28,20 @@
 
 #define DEVIATION 0.02f
 
-/* Of a table (rows,C) a rank uses C/K features, and keeps its part of these. */
+/* A rank uses C/K features of a table (rows,C), and stores its shard of these. */
 static void keep_parts(struct sgrad_graph *g, const char *table) {
-    sgrad_graph_split(g, table, SGRAD__FEATURES, 1);
-    sgrad_graph_keep_parts(g, table, SGRAD__SAMPLES, 1);
-    sgrad_graph_keep_parts(g, table, SGRAD__TENSOR, 1);
+    sgrad_graph_partition(g, table, SGRAD__FEATURES, 1);
+    sgrad_graph_shard(g, table, SGRAD__SAMPLES, 1);
+    sgrad_graph_shard(g, table, SGRAD__TENSOR, 1);
 }
 
 static int build(struct sgrad_graph *g, int x, int classes) {
     const int width = (int)sgrad_graph_option(g, "width"), heads = (int)sgrad_graph_option(g, "heads");
     const int vocabulary = (int)sgrad_graph_option(g, "vocabulary"), context = (int)sgrad_graph_option(g, "context");
-    if (width % heads) return sgrad_graph_refuse(g, "width=%d is not divided by heads=%d", width, heads);
+    if (width % heads) return sgrad_graph_fail(g, "width=%d is not divided by heads=%d", width, heads);
     if (classes > vocabulary)
-        return sgrad_graph_refuse(g, "vocabulary=%d, and the data have tokens to %d: vocabulary=%d takes them", vocabulary,
-                                  classes - 1, classes);
+        return sgrad_graph_fail(g, "vocabulary=%d, and the data have tokens to %d: vocabulary=%d takes them", vocabulary,
+                                classes - 1, classes);
     const int features = sgrad_graph_ranks(g, SGRAD__FEATURES), tokens = (int)sgrad_graph_shape(g, x).dim[1];
     SGRAD_TRY(sgrad__check_split(g, "heads", heads, false));
     SGRAD_TRY(sgrad__check_split(g, "tokens a sample", tokens, false));
@@ -92,7 +92,7 @@ static int loss(struct sgrad_graph *g, int y, int target) {
         { "context", context, 1, 1048576, false }, { "vocabulary", vocabulary, 2, 1 << 20, false },                              \
         { "dropout", 0, 0, 0.99, true }, { 0 },                                                                                  \
     }
-/* Masks, which files of older versions hold; the whole network's names, without which the decoder's alone are saved. */
+/* Ignored: masks, which files of older versions contain. Prefix: files with the decoder only have names without it. */
 #define FILES .prefix = "transformer.", .ignored = (const char *const[]){ ".attn.bias", ".attn.masked_bias", NULL }
 
 const struct sgrad_model sgrad_gpt_model = {

@@ -26,6 +26,6 @@ const struct sgrad_model sgrad_lenet_model = {
     .name = "lenet",
     .summary = "LeNet-5 with ReLU and max pooling",
     .source = "Y. LeCun et al., Gradient-based learning applied to document recognition, 1998",
-    .least_side = 16,
+    .min_image_side = 16,
     .build = build,
 };

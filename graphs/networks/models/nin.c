@@ -1,5 +1,5 @@
-/* nin.c: network in network. Each of three parts is a spatial convolution and two 1×1 ones; the last one's maps, one a
- * class, are averaged to the logits. */
+/* nin.c: network in network: three times a spatial convolution and two 1×1 ones. The last one has a map per class, and the maps
+ * are averaged to the logits. */
 #include "codelets/ops/average_pool.h"
 #include "codelets/ops/conv2d.h"
 #include "codelets/ops/dropout.h"

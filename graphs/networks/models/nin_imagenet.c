@@ -1,5 +1,5 @@
-/* nin_imagenet.c: network in network for large images, as its authors' Caffe model has it, with its names: four spatial
- * convolutions, each with two 1×1 ones behind it; the last one's maps, one a class, are averaged to the logits. */
+/* nin_imagenet.c: network in network for large images, with the layers and names of its authors' Caffe model: four spatial
+ * convolutions, each followed by two 1×1 ones. The last one has a map per class, and the maps are averaged to the logits. */
 #include "codelets/ops/conv2d.h"
 #include "codelets/ops/dropout.h"
 #include "codelets/ops/global_average_pool.h"
@@ -13,7 +13,7 @@ static int conv(struct sgrad_graph *g, const char *name, int x, struct sgrad_con
     return sgrad_layer(g, relu, SGRAD__NAME("%s.relu", name), (x));
 }
 
-/* conv NUMBER, and the two 1×1 ones that come after it, of which the first is cccp FIRST. */
+/* Adds conv NUMBER and the two 1×1 convolutions after it, the first of which is cccp FIRST. */
 static int part(struct sgrad_graph *g, int number, int first, int x, struct sgrad_conv2d attrs, int last) {
     x = conv(g, SGRAD__NAME("conv%d", number), x, attrs);
     x = conv(g, SGRAD__NAME("cccp%d", first), x, (struct sgrad_conv2d){ .channels = attrs.channels, .kernel = 1 });
@@ -40,6 +40,6 @@ const struct sgrad_model sgrad_nin_imagenet_model = {
     .name = "nin_imagenet",
     .summary = "network in network, for large images",
     .source = "M. Lin et al., Network in network, 2013; the authors' model for Caffe",
-    .least_side = 55,
+    .min_image_side = 55,
     .build = build,
 };

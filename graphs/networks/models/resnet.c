@@ -1,10 +1,10 @@
-/* resnet.c: residual networks (He et al. 2015), the linear layer at the end counted with the convolutions.
+/* resnet.c: residual networks (He et al. 2015). The number of layers counts the convolutions and the linear layer at the end.
  *
- * Of 6n+2 layers for small images (section 4.2): a convolution, three stages of n basic blocks with 16, 32 and 64 channels.
- * Of 18 to 152 for large images (table 1): a convolution and a pool that quarter the image, four stages of basic blocks with
- * 64, 128, 256 and 512 channels, from 50 layers on of bottlenecks with four times as many, torchvision's "v1.5". Later stages
- * begin by halving the image; 224x224 is usual and ends as 7x7, but any size is taken. With small=1 small images are not
- * quartered: the first filters are 3x3, at every pixel, and there is no pool, so that 32x32 end as 4x4. */
+ * 6n+2 layers, for small images (section 4.2): a convolution, and three stages of n basic blocks with 16, 32 and 64 channels. 18
+ * to 152 layers, for large images (table 1): a convolution and a pool that quarter the image, and four stages of basic blocks
+ * with 64, 128, 256 and 512 channels; from 50 layers on, they are bottlenecks with four times as many channels, torchvision's
+ * "v1.5". Later stages begin by halving the image. 224x224 is usual and ends as 7x7, but any size is accepted. With small=1, the
+ * image is not quartered: the first filters are 3x3, at every pixel, and there is no pool, so that 32x32 ends as 4x4. */
 #include "codelets/ops/conv2d.h"
 #include "codelets/ops/global_average_pool.h"
 #include "codelets/ops/linear.h"

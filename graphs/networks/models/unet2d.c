@@ -1,13 +1,14 @@
-/* unet2d.c: U-Net (Ronneberger et al. 2015), with batch norm, a quarter of its channels, and as many pixels out as in: down four
- * times, each time half the side and twice the channels, and up again, beside what was there on the way down. With width=N enc1
- * has N channels, with levels=N it goes down N - 1 times: smaller ones are faster, and see less of what is around.
+/* unet2d.c: U-Net (Ronneberger et al. 2015), with batch norm, a quarter of its channels, and an output of the size of the input.
+ * Four levels down, each with half the side and twice the channels, then up, where each level is concatenated with the same level
+ * on the path down. With width=N, enc1 has N channels. With levels=N, it goes down N - 1 times: smaller networks are faster, but
+ * have a smaller receptive field.
  *
  *     enc1 ───────────────────────────────── concat ─ dec1 ─ out
  *       └ pool ─ enc2 ──────────── concat ─ dec2 ─ up1 ┘
  *                  └ pool ─ … enc5 ─ up4 ─ …
  *
- * Images, or the slices of volumes each by itself. Of an odd side the last pixel is pooled alone, and on the way up what is one
- * pixel too large is cropped. With groups=N group norm stands in place of batch norm. */
+ * It takes images, or volumes, whose slices are processed independently. If a side is odd, its last pixel is a window of the
+ * pool, and a value on the path up that is one pixel too large is cropped. With groups=N, group norm replaces batch norm. */
 #include "codelets/ops/concat.h"
 #include "codelets/ops/conv2d.h"
 #include "codelets/ops/conv_transpose.h"
@@ -52,7 +53,7 @@ const struct sgrad_model sgrad_unet2d_model = {
     .name = "unet2d",
     .summary = "U-Net for images or slices: classes of pixels; groups=N: group norm; width, levels: its size",
     .source = "O. Ronneberger et al., U-Net, 2015",
-    .least_side = 9,
+    .min_image_side = 9,
     .options = (const struct sgrad_model_option[]){
         { "groups", 0, 0, 64, false }, { "width", 16, 1, 256, false }, { "levels", 5, 1, MOST_LEVELS, false }, { 0 } },
     .build = build,

@@ -1,12 +1,12 @@
-/* unet3d.c: the residual symmetric U-Net of electron microscopy (Lee et al. 2017), with ReLU, and widths that are whole vectors:
- * down four times in the plane, the slices of a thin stack being few, and up again, where what was there on the way down is
- * added.
+/* unet3d.c: the residual symmetric U-Net for electron microscopy (Lee et al. 2017), with ReLU, and widths that are multiples of
+ * SIMD vectors. Four levels down, only in the plane, because a thin stack has few slices, then up, where the same level on the
+ * path down is added.
  *
  *     module     x ─ 1x3x3 ─ bn ─ ReLU ─┬─ 3x3x3 ─ bn ─ ReLU ─ 3x3x3 ─ bn ─ + ─ ReLU
  *                                       └───────────────────────────────────┘
  *
- * Of an odd side of y or x the last pixel is pooled alone, and on the way up what is one pixel too large is cropped. With
- * groups=N group norm stands in place of batch norm. */
+ * If a side of y or x is odd, its last pixel is a window of the pool, and a value on the path up that is one pixel too large is
+ * cropped. With groups=N, group norm replaces batch norm. */
 #include "codelets/ops/add.h"
 #include "codelets/ops/batchnorm.h"
 #include "codelets/ops/conv3d.h"
@@ -18,7 +18,7 @@
 enum { LEVELS = 5 };
 static const int width[LEVELS] = { 16, 32, 48, 64, 80 };
 
-/* Norm NUMBER of a module: of x, to which ADDED, if it is not below 0, is added; then ReLU. */
+/* Adds norm NUMBER of a module, of x, plus ADDED if it is not below 0; then a ReLU. */
 static int norm(struct sgrad_graph *g, const char *name, int number, int x, int added) {
     const int groups = (int)sgrad_graph_option(g, "groups");
     const char *bn = SGRAD__NAME("%s.bn%d", name, number), *gn = SGRAD__NAME("%s.gn%d", name, number);
@@ -57,7 +57,7 @@ const struct sgrad_model sgrad_unet3d_model = {
     .name = "unet3d",
     .summary = "residual symmetric U-Net for volumes: classes of voxels; groups=N: group norm",
     .source = "K. Lee et al., Superhuman accuracy on the SNEMI3D connectomics challenge, 2017",
-    .least_side = 9,
+    .min_image_side = 9,
     .options = (const struct sgrad_model_option[]){ { "groups", 0, 0, 16, false }, { 0 } },
     .volumes = true,
     .build = build,

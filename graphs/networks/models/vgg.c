@@ -1,6 +1,6 @@
-/* vgg.c: VGG's configurations A, B and D (Simonyan, Zisserman 2014) for small images: batch norm after every convolution and
- * one linear layer at the end. Layers are numbered as torchvision's vggN_bn numbers them: a convolution, its batch norm and
- * its ReLU count as three, a pool as one. Five pools: images of 32×32 or more. */
+/* vgg.c: VGG's configurations A, B and D (Simonyan, Zisserman 2014) for small images: batch norm after every convolution, and one
+ * linear layer at the end. Layers are numbered as in torchvision's vggN_bn: a convolution, its batch norm and its ReLU count as
+ * three, a pool as one. There are five pools, so images must be 32×32 or more. */
 #include "codelets/ops/conv2d.h"
 #include "codelets/ops/flatten.h"
 #include "codelets/ops/linear.h"
@@ -40,7 +40,7 @@ static int build16(struct sgrad_graph *g, int x, int classes) {
         .name = "vgg" #layers,                                                                  \
         .summary = "VGG of " #layers " layers with batch norm",                                 \
         .source = "K. Simonyan, A. Zisserman, Very deep convolutional networks, 2014",          \
-        .least_side = 32,                                                                       \
+        .min_image_side = 32,                                                                       \
         .build = build##layers,                                                                 \
     }
 VGG(11);

@@ -1,10 +1,10 @@
-/* vit_tiny.c: a vision transformer: an image's patches are rows, which a transformer's blocks let look at each other; their mean
- * says the class. Positions are learned; blocks are as timm names them.
+/* vit_tiny.c: a vision transformer: the patches of an image are rows, to which transformer blocks are applied; their mean is
+ * classified. Positions are learned. Blocks have the names of timm.
  *
  *     pixels ── patch_embed.proj, a convolution as wide as its stride ── rows ── + pos_embed ── blocks ── mean ── fc_norm ── head
  *
- * On a mesh with an axis tensor, each of its ranks has a part of the heads, of the wide layer's neurons, and of the patches, and
- * of a cube's also of their features: layers.h. */
+ * On a mesh with an axis tensor, the heads, the neurons of the wide layer and the patches are split over its ranks, and with 3-D
+ * tensor parallelism also their features: layers.h. */
 #include "codelets/ops/global_average_pool.h"
 #include "codelets/ops/layer_norm.h"
 #include "codelets/ops/position_embedding.h"
@@ -24,7 +24,7 @@ static int build(struct sgrad_graph *g, int x, int classes) {
         .last_deviation = DEVIATION,
         .dropout = (float)sgrad_graph_option(g, "dropout"),
     };
-    if (width % heads) return sgrad_graph_refuse(g, "width=%d is not divided by heads=%d", width, heads);
+    if (width % heads) return sgrad_graph_fail(g, "width=%d is not divided by heads=%d", width, heads);
     x = sgrad_layer(g, conv2d, "patch_embed.proj", (x), .channels = width, .kernel = patch, .stride = patch, .bias = true);
     x = sgrad_layer(g, rows, "patch_embed", (x), 0);
     const int patches = (int)sgrad_graph_shape(g, x).dim[1];
@@ -49,6 +49,6 @@ const struct sgrad_model sgrad_vit_tiny_model = {
         { "layers", 12, 1, 1000, false }, { "heads", 3, 1, 1000, false }, { "width", 192, 1, 65536, false },
         { "patch", 4, 1, 1024, false }, { "dropout", 0, 0, 0.99, true }, { 0 },
     },
-    .least_side = 4,
+    .min_image_side = 4,
     .build = build,
 };

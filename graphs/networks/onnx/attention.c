@@ -1,18 +1,19 @@
-/* attention.c: attention as codelets/attention.c writes it, a dozen nodes that are one layer, or by ONNX's own operator, as
- * PyTorch exports it. A thing on the way is no value of the graph; it is a place in these pictures, and knows the layer's input:
+/* attention.c: reads attention, which is one layer of the graph: a dozen nodes, as codelets/ops/attention.c writes it, or ONNX's
+ * operator, as PyTorch exports it. An intermediate result is not a value of the graph. Its thing records its state, which is its
+ * position in these drawings, and the input of the layer:
  *
  *     x (N,T,3C) ─ Reshape (0,T,3,heads,C/heads) ─ Transpose ─┬ Gather 0: query ─────────────┐
  *                                                             ├ Gather 1: key ─── Transpose ─┴ MatMul ─ Mul 1/√(C/heads) ─┐
- *                                                             └ Gather 2: worth ──────────────────────────┐               │
- *              ConstantOfShape (T,T) of -inf ─ Trilu above the diagonal: where there is one, causal ──────│────────── Add ┤
+ *                                                             └ Gather 2: value ──────────────────────────┐               │
+ *              ConstantOfShape (T,T) of -inf ─ Trilu above the diagonal: if it exists, causal ────────────│────────── Add ┤
  *     y (N,T,C) ─ Reshape (0,T,C) ─ Transpose ─────────────────────────────────────────────────── MatMul ─┴───── Softmax ─┘
  *
  *     x (N,T,3C) ─ Split ─┬ Reshape (·,T,heads,C/heads) ─ Transpose: query ─┐
  *                         ├ Reshape ─ Transpose: key ───────────────────────┼ Attention ─ Transpose ─ Reshape (·,T,C) ─ y (N,T,C)
- *                         └ Reshape ─ Transpose: worth ─────────────────────┘
+ *                         └ Reshape ─ Transpose: value ─────────────────────┘
  *
- * As PyTorch writes it where that operator is missing, query and key are both multiplied by the root of 1/√(C/heads), the key is
- * transposed as one large batch, and what is added comes of ones:
+ * Without that operator, PyTorch multiplies both query and key by the root of 1/√(C/heads), transposes the key as one large
+ * batch, and computes the mask that is added from ones:
  *
  *     key ─ Reshape (·,T,C/heads) ─ Transpose ─ Reshape (·,heads,C/heads,T) ─ Mul ─┐
  *     query ─ Mul ─────────────────────────────────────────────────────────────────┴ MatMul ─ Add ─ Softmax ─ …
@@ -24,10 +25,10 @@
 #include <math.h>
 #include <string.h>
 
-/* The places; each is named for what lies there. */
+/* The states, each named after the intermediate result. */
 enum { NOWHERE, PARTS, TURNED, QUERY, KEY, WORTH, COLUMN, PRODUCT, SCORE, SHARE, MEAN, ROWS, NEVER, LATER,
        BATCHED, BATCHED_COLUMN, ROOT_QUERY, ROOT_COLUMN, ONES, EARLIER, NOT_EARLIER,
-       THIRD, HEADS = THIRD + 3 };          /* three of each: of query, key and worth */
+       THIRD, HEADS = THIRD + 3 };          /* three of each: for query, key and value */
 
 static bool is(const Onnx__Node *n, const char *operator) { return strcmp(n->op_type, operator) == 0; }
 
@@ -44,7 +45,7 @@ bool sgrad__onnx_attends(const struct sgrad__reader *r, const Onnx__Node *n) {
     return any;
 }
 
-/* Output I of N lies at PLACE, and is of the layer that FROM is of. */
+/* Gives output I of N the state PLACE, in the layer of FROM. */
 static int go_to(struct sgrad__reader *r, const Onnx__Node *n, size_t i, const struct sgrad__thing *from, int place) {
     struct sgrad__thing *to = sgrad__onnx_thing(r, n->output[i]);
     if (!to) return sgrad__onnx_refuse(r, n, "has no output");
@@ -58,7 +59,7 @@ static int go(struct sgrad__reader *r, const Onnx__Node *n, const struct sgrad__
     return go_to(r, n, 0, from, place);
 }
 
-/* Is it one number of the file's? */
+/* Returns true if T is a tensor of the file with one number, and sets *NUMBER. */
 static bool is_one(const struct sgrad__thing *t, float *number) {
     int count;
     return t && t->tensor && sgrad__onnx_floats(t->tensor, number, 1, &count) && count == 1;
@@ -102,7 +103,7 @@ static int64_t width_of(const struct sgrad__reader *r, const struct sgrad__thing
     return sgrad_graph_shape(r->graph, t->of).dim[2] / 3;
 }
 
-/* A third of the features as heads. */
+/* Reads the Reshape of a third of the features to heads. */
 static int take_heads(struct sgrad__reader *r, const Onnx__Node *n, const struct sgrad__thing *from, const int64_t *to) {
     const int64_t width = width_of(r, from);
     if (to[1] != rows_of(r, from) || to[2] < 1 || to[3] < 1 || to[2] > width || to[3] > width || to[2] * to[3] != width)
@@ -118,7 +119,7 @@ static double features_of_head(const struct sgrad__reader *r, const struct sgrad
 
 static bool is_near(double x, double wanted) { return fabs(x - wanted) <= 1e-5 * wanted; }
 
-/* The product is scaled, or query and key are, each by the root. */
+/* Reads a scaling: of the product, or of query and key, each by the root. */
 static int scale(struct sgrad__reader *r, const Onnx__Node *n, const struct sgrad__thing *from, const struct sgrad__thing *by) {
     const bool product = from->attends == PRODUCT;
     float number;
@@ -130,7 +131,7 @@ static int scale(struct sgrad__reader *r, const Onnx__Node *n, const struct sgra
     return go(r, n, from, product ? SCORE : from->attends == QUERY ? ROOT_QUERY : ROOT_COLUMN);
 }
 
-/* Later rows are left out: what is added is as large as there are rows. */
+/* Reads the addition of the mask that leaves out later rows. Its side must be the number of rows. */
 static int leave_out(struct sgrad__reader *r, const Onnx__Node *n, const struct sgrad__thing *from,
                      const struct sgrad__thing *later) {
     if (from->attends != SCORE || from->causal || !later || later->attends != LATER || later->count != rows_of(r, from))
@@ -140,7 +141,7 @@ static int leave_out(struct sgrad__reader *r, const Onnx__Node *n, const struct 
     return 0;
 }
 
-/* All samples' heads as one batch, and back, with rows and features exchanged. */
+/* Reads the Reshape of the key to one batch with the heads of all samples, and the one back, with rows and features exchanged. */
 static int reshape_key(struct sgrad__reader *r, const Onnx__Node *n, const struct sgrad__thing *from, const int64_t *to,
                        int count) {
     const int64_t rows = rows_of(r, from), features = width_of(r, from) / from->heads;
@@ -150,7 +151,8 @@ static int reshape_key(struct sgrad__reader *r, const Onnx__Node *n, const struc
     return refuse(r, n);
 }
 
-/* Heads from features, or features from heads, which ends the layer; samples are as many as before, however that is said. */
+/* Reads a Reshape of features to heads, or of heads to features, which ends the layer. It must not change the number of samples,
+ * which may be specified in several forms. */
 static int reshape(struct sgrad__reader *r, const Onnx__Node *n, const struct sgrad__thing *from) {
     int64_t to[SGRAD__NUMBERS];
     int count;
@@ -175,7 +177,7 @@ int sgrad__onnx_attend(struct sgrad__reader *r, const Onnx__Node *n) {
     return refuse(r, n);
 }
 
-/* The first step, of rows (N,T,3C), where N's Reshape is one. */
+/* Reads N if it is the first node, a Reshape of rows (N,T,3C); otherwise returns false. */
 bool sgrad__onnx_attention_begins(struct sgrad__reader *r, const Onnx__Node *n) {
     int64_t to[SGRAD__NUMBERS];
     int count;
@@ -189,19 +191,19 @@ bool sgrad__onnx_attention_begins(struct sgrad__reader *r, const Onnx__Node *n) 
     return fits && !go(r, n, &from, PARTS);
 }
 
-/* ---- what leaves later rows out: (T,T) ---------------------------------------------------------------------------- */
+/* ---- the mask that leaves out later rows: (T,T) ----------------------------------------------------------------------- */
 
-/* Tools take the least float for -inf, too. */
+/* Some tools use the lowest float instead of -inf. */
 static bool is_never(float score) { return score <= -FLT_MAX; }
 
-/* Output 0 of N is a square at PLACE, of SIDE rows. */
+/* Makes output 0 of N a square of SIDE rows, in state PLACE. */
 static int make_square(struct sgrad__reader *r, const Onnx__Node *n, int place, int64_t side) {
     SGRAD_TRY(go(r, n, &(struct sgrad__thing){ .of = -1 }, place));
     sgrad__onnx_thing(r, n->output[0])->count = (int)side;
     return 0;
 }
 
-/* Is input I numbers of a square's shape? */
+/* Returns true if input I is the shape of a square, and sets *SIDE. */
 static bool is_square(const struct sgrad__reader *r, const Onnx__Node *n, size_t i, int64_t *side) {
     int64_t sides[SGRAD__NUMBERS];
     int count;
@@ -227,7 +229,7 @@ int sgrad__onnx_read_expand(struct sgrad__reader *r, const Onnx__Node *n) {
                ? make_square(r, n, ONES, side) : refuse(r, n);
 }
 
-/* What lies above the diagonal, or up to it. */
+/* Reads Trilu: the elements above the diagonal, or up to it. */
 int sgrad__onnx_read_trilu(struct sgrad__reader *r, const Onnx__Node *n) {
     const struct sgrad__thing *t = sgrad__onnx_input(r, n, 0);
     const bool upper = sgrad__onnx_int(n, "upper", 1);
@@ -262,7 +264,7 @@ bool sgrad__onnx_attention_shape(const struct sgrad__reader *r, const struct sgr
 
 /* ---- thirds, and the operator ------------------------------------------------------------------------------------- */
 
-/* In three along the features of rows. */
+/* Reads the Split of the features of rows in three. */
 int sgrad__onnx_read_split(struct sgrad__reader *r, const Onnx__Node *n) {
     const int x = sgrad__onnx_value(r, n, 0, false);
     if (x < 0) return r->graph->error;

@@ -1,5 +1,5 @@
-/* features.c: ONNX's operators of features: products, sums, normalisations, nonlinearities. Where two nodes are one layer here,
- * they are read together: a product and the bias behind it, a normalisation, a sum and the ReLU. */
+/* features.c: reads ONNX's operators on features: products, sums, normalisations, nonlinearities. Nodes that are one layer of the
+ * graph are read together: a product and the bias after it; a normalisation, a sum and the ReLU. */
 #include "codelets/ops/add.h"
 #include "codelets/ops/batchnorm.h"
 #include "codelets/ops/bias.h"
@@ -18,12 +18,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Is a ReLU all that follows? Then N's layer makes what it would. */
+/* Returns the ReLU after N, if it is the only consumer of N's output: then N's layer computes it. NULL: there is none. */
 static const Onnx__Node *relu_behind(const struct sgrad__reader *r, const Onnx__Node *n) {
     return sgrad__onnx_next(r, n, "Relu");
 }
 
-/* Y is what END makes, or, where it is NULL, N. */
+/* Makes Y the output of END or, if END is NULL, of N. */
 static int make_with(struct sgrad__reader *r, const Onnx__Node *n, const Onnx__Node *end, int y) {
     SGRAD_TRY(sgrad__onnx_make(r, end ? end : n, y));
     sgrad__onnx_thing(r, n->output[0])->known = true;
@@ -32,7 +32,8 @@ static int make_with(struct sgrad__reader *r, const Onnx__Node *n, const Onnx__N
 
 /* ---- products --------------------------------------------------------------------------------------------------- */
 
-/* x (N,…,C) times the weight (K,C), or, AS_TURNED, (C,K). END is the node that makes the layer's output, N or what follows it. */
+/* Reads x (N,…,C) times the weight (K,C), or (C,K) if AS_TURNED. END: the node whose output the layer computes, N or one after
+ * it. */
 static int read_product(struct sgrad__reader *r, const Onnx__Node *n, const Onnx__Node *end, int x, bool as_turned,
                         const struct sgrad__thing *bias) {
     const struct sgrad__thing *weight = sgrad__onnx_tensor(r, n, 1, 2);
@@ -66,7 +67,7 @@ int sgrad__onnx_read_gemm(struct sgrad__reader *r, const Onnx__Node *n) {
     return read_product(r, n, n, x, !sgrad__onnx_int(n, "transB", 0), bias);
 }
 
-/* With what is added to it: a vector as long as its rows. */
+/* Reads a product, together with the addition of a bias: a vector of the length of a row. */
 int sgrad__onnx_read_matmul(struct sgrad__reader *r, const Onnx__Node *n) {
     if (sgrad__onnx_attends(r, n)) return sgrad__onnx_attend(r, n);
     const int x = sgrad__onnx_value(r, n, 0, false);
@@ -99,11 +100,12 @@ int sgrad__onnx_read_embedding(struct sgrad__reader *r, const Onnx__Node *n) {
 
 /* ---- sums and shapes of values ---------------------------------------------------------------------------------- */
 
-/* A value and a tensor of the file: of rows (N,T,C), one for each position (T,C); or one number for each feature. */
+/* Adds a value and a tensor of the file. The tensor has, for rows (N,T,C), one number per position (T,C), or one number per
+ * feature. */
 static int add_tensor(struct sgrad__reader *r, const Onnx__Node *n, int x, size_t i) {
     const struct sgrad_shape shape = sgrad_graph_shape(r->graph, x);
     const struct sgrad__thing *t = sgrad__onnx_input(r, n, i);
-    int ones = 0;               /* dimensions of 1 before the others, which say nothing: (1,T,C) is (T,C) */
+    int ones = 0;               /* leading dimensions of 1, which are ignored: (1,T,C) is (T,C) */
     while (ones + 1 < (int)t->tensor->n_dims && t->tensor->dims[ones] == 1 && !t->turned) ones++;
     const int rank = (int)t->tensor->n_dims - ones;
     const int64_t *dim = t->tensor->dims + ones;
@@ -142,7 +144,7 @@ int sgrad__onnx_read_concat(struct sgrad__reader *r, const Onnx__Node *n) {
     int x[SGRAD_MAX_INPUTS];
     int64_t number[SGRAD__NUMBERS];
     int count;
-    if (sgrad__onnx_numbers(r, n, 0, number, &count)) {     /* of numbers, which a Reshape takes */
+    if (sgrad__onnx_numbers(r, n, 0, number, &count)) {     /* lists of integers, for a Reshape */
         struct sgrad__thing *to = sgrad__onnx_thing(r, n->output[0]);
         for (size_t i = 0; i < n->n_input; i++) {
             if (!sgrad__onnx_numbers(r, n, i, number, &count) || to->count + count > SGRAD__NUMBERS)
@@ -171,7 +173,7 @@ int sgrad__onnx_read_relu(struct sgrad__reader *r, const Onnx__Node *n) {
     return sgrad__onnx_make(r, n, sgrad__onnx_plain(r, n, &sgrad_relu_op, &x, 1, &(struct sgrad_relu){ 0 }));
 }
 
-/* By one number of the file, or within attention, or on the way to GELU. */
+/* Reads a multiplication by one number of the file, or one within attention or GELU. */
 int sgrad__onnx_read_mul(struct sgrad__reader *r, const Onnx__Node *n) {
     const struct sgrad__thing *by = sgrad__onnx_input(r, n, 1);
     struct sgrad_scale is;
@@ -194,7 +196,8 @@ int sgrad__onnx_read_gelu(struct sgrad__reader *r, const Onnx__Node *n) {
     return x < 0 ? r->graph->error : sgrad__onnx_make(r, n, sgrad__onnx_plain(r, n, &sgrad_gelu_op, &x, 1, &is));
 }
 
-/* The sum behind N's layer, whose output has SHAPE, where it is all that follows, and *OTHER, what is added, is there. */
+/* Returns the sum after N's layer, whose output has SHAPE, if it is the only consumer, and *OTHER, the value that is added, is
+ * known. */
 static const Onnx__Node *sum_behind(struct sgrad__reader *r, const Onnx__Node *n, const struct sgrad_shape *shape, int *other) {
     const Onnx__Node *sum = sgrad__onnx_next(r, n, "Add");
     for (size_t i = 0; sum && sum->n_input == 2 && i < 2; i++) {
@@ -290,7 +293,7 @@ int sgrad__onnx_read_dropout(struct sgrad__reader *r, const Onnx__Node *n) {
     return sgrad__onnx_make(r, n, y);
 }
 
-/* What a loss does by itself: left out at the end, and known nowhere else. */
+/* A softmax is omitted at the end, because the loss computes it, and rejected elsewhere. */
 int sgrad__onnx_read_softmax(struct sgrad__reader *r, const Onnx__Node *n) {
     if (sgrad__onnx_attends(r, n)) return sgrad__onnx_attend(r, n);
     if (sgrad__onnx_thing(r, n->output[0]) != r->last)

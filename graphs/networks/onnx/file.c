@@ -1,9 +1,9 @@
-/* file.c: an ONNX file's bytes, and what protobuf makes of them. Files are untrusted: what is taken apart may not take more
- * memory than a file of its size could mean, and every tensor is checked to have as many numbers as its dimensions say.
+/* file.c: reads an ONNX file, and decodes it with protobuf. Files are untrusted: decoding must not allocate more memory than a
+ * valid file of this size may need, and every tensor must have as many numbers as its dimensions require.
  *
- * Limits: files below 2 GiB, as protobuf has them; weights may lie in others beside it. */
+ * Limits: files below 2 GiB, as in protobuf; weights may be in other files next to this one. */
 #include "graphs/networks/onnx/reader.h"
-#include "runtime/contents.h"
+#include "runtime/files/contents.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -12,9 +12,9 @@
 
 /* ---- memory ---------------------------------------------------------------------------------------------------- */
 
-/* The dearest bytes are two that make an empty message, and one that makes a number of eight. */
+/* Maximum bytes of memory per byte of the file: an empty message is encoded in two bytes, a number of eight bytes in one. */
 enum { COST = 16, AT_LEAST = 1 << 20 };
-/* Layers are looked for by name, one after the other. */
+/* Maximum number of nodes: layers are searched linearly by name. */
 enum { MOST_NODES = 20000 };
 
 struct budget {
@@ -35,7 +35,8 @@ static void give(void *arg, void *data) {
 
 /* ---- the file -------------------------------------------------------------------------------------------------- */
 
-/* Fetches what lies in other files, and checks all tensors: initializers, and those of Constant nodes and the like. */
+/* Reads data that are in other files, for initializers and for the tensors of Constant and similar nodes. Checks initializers;
+ * other tensors are checked when their nodes are read. */
 static int check_tensors(const char *name, const char *folder, const Onnx__Graph *graph) {
     for (size_t i = 0; i < graph->n_initializer; i++) {
         SGRAD_TRY(sgrad__onnx_fetch(name, folder, graph->initializer[i]));
@@ -49,25 +50,26 @@ static int check_tensors(const char *name, const char *folder, const Onnx__Graph
 
 static int check(const char *name, const char *folder, const Onnx__Model *model) {
     if (!model->graph || !model->graph->n_node)
-        return sgrad_fail(SGRAD_EFORMAT, "%s: has no graph: it is no ONNX file, or an empty one", name);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: has no graph: it is no ONNX file, or an empty one", name);
     if (model->graph->n_node > MOST_NODES)
-        return sgrad_fail(SGRAD_EFORMAT, "%s: has %zu nodes: more than %d", name, model->graph->n_node, MOST_NODES);
-    if (model->graph->n_sparse_initializer) return sgrad_fail(SGRAD_EFORMAT, "%s: has sparse tensors, which are not known", name);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: has %zu nodes: more than %d", name, model->graph->n_node, MOST_NODES);
+    if (model->graph->n_sparse_initializer)
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: has sparse tensors, which are not known", name);
     return check_tensors(name, folder, model->graph);
 }
 
 static int refuse(const char *name, const void *data, size_t size) {
     const struct sgrad_contents *is = sgrad_contents(data, size < 512 ? size : 512);
     if (is)
-        return sgrad_fail(SGRAD_EFORMAT, "%s: is no ONNX file, but %s%s%s", name, is->name, is->way_out ? ": " : "",
-                          is->way_out ? is->way_out : "");
-    return sgrad_fail(SGRAD_EFORMAT, "%s: is no ONNX file, or a damaged one: protobuf cannot read it", name);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: is no ONNX file, but %s%s%s", name, is->name, is->way_out ? ": " : "",
+                               is->way_out ? is->way_out : "");
+    return sgrad_log_error(SGRAD_EFORMAT, "%s: is no ONNX file, or a damaged one: protobuf cannot read it", name);
 }
 
 static int parse(const char *name, const char *folder, const void *data, size_t size, struct sgrad__onnx **file) {
     struct budget budget = { COST * size + AT_LEAST };
     ProtobufCAllocator memory = { take, give, &budget };
-    struct sgrad__onnx *f = sgrad_alloc(1, sizeof *f);
+    struct sgrad__onnx *f = sgrad_xcalloc(1, sizeof *f);
     f->path = sgrad_format("%s", name);
     f->model = onnx__model__unpack(&memory, size, data);
     int error = f->model ? check(name, folder, f->model) : refuse(name, data, size);
@@ -80,18 +82,19 @@ int sgrad__onnx_parse(const char *name, const void *data, size_t size, struct sg
     return parse(name, NULL, data, size, file);
 }
 
-/* All of a file, to be freed. */
+/* Reads the whole file to *DATA, which the caller must free. */
 static int read_all(const char *path, unsigned char **data, size_t *size) {
     FILE *file = fopen(path, "rb");
     long long end = -1;
-    if (!file) return sgrad_fail(SGRAD_EIO, "%s: %s", path, strerror(errno));
+    if (!file) return sgrad_log_error(SGRAD_EIO, "%s: %s", path, strerror(errno));
     if (!fseeko(file, 0, SEEK_END)) end = ftello(file);
     int error = 0;
     if (end < 0 || end > INT_MAX || fseeko(file, 0, SEEK_SET))
-        error = sgrad_fail(SGRAD_EFORMAT, "%s: is no file below 2 GiB, as those of ONNX are", path);
-    *data = error ? NULL : sgrad_alloc(1, (size_t)end + 1);
+        error = sgrad_log_error(SGRAD_EFORMAT, "%s: is no file below 2 GiB, as those of ONNX are", path);
+    *data = error ? NULL : sgrad_xcalloc(1, (size_t)end + 1);
     if (!error && fread(*data, 1, (size_t)end, file) != (size_t)end)
-        error = sgrad_fail(SGRAD_EIO, "%s: cannot be read: %s", path, ferror(file) ? strerror(errno) : "it has become shorter");
+        error =
+            sgrad_log_error(SGRAD_EIO, "%s: cannot be read: %s", path, ferror(file) ? strerror(errno) : "it has become shorter");
     fclose(file);
     *size = (size_t)end;
     return error;

@@ -1,5 +1,5 @@
-/* gelu.c: GELU where no operator is: x (1 + erf(x/√2)) / 2, in whichever order tools multiply. A thing on the way is no value
- * of the graph; it is a place among those below, and knows the layer's input, x. */
+/* gelu.c: reads GELU without its operator: x (1 + erf(x/√2)) / 2, with the products in any order. An intermediate result is not a
+ * value of the graph. Its thing records one of the states below, and the input x of the layer. */
 #include "codelets/ops/gelu.h"
 #include "graphs/networks/onnx/reader.h"
 
@@ -18,7 +18,7 @@ static bool is_number(const struct sgrad__thing *t, float wanted) {
            fabsf(number - wanted) <= 1e-5f * wanted;
 }
 
-/* What comes of A and B, in this order. */
+/* Returns the state of the result of OPERATOR on A and B, in this order. */
 static int step(const char *operator, const struct sgrad__thing *a, const struct sgrad__thing *b) {
     const bool times = !strcmp(operator, "Mul"), x = sgrad__onnx_is_value(a);
     const int of = x ? a->value : a->of;
@@ -32,7 +32,7 @@ static int step(const char *operator, const struct sgrad__thing *a, const struct
     return a->normal == HALF && b->normal == SURE ? WHOLE : NOWHERE;
 }
 
-/* A product with a number may be a layer by itself: who takes it? */
+/* Returns true if the next node continues GELU. A product with a number may also be a separate layer. */
 static bool goes_on(const struct sgrad__reader *r, const Onnx__Node *n, int place) {
     const Onnx__Node *next = sgrad__onnx_next(r, n, place == ROOT ? "Erf" : "Mul");
     if (place != HALF || !next) return next || (place != ROOT && place != HALF);

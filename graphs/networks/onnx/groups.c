@@ -1,8 +1,9 @@
-/* groups.c: group normalisation, by ONNX's operator of opset 21, or by the nodes that tools write where it is missing:
+/* groups.c: reads group normalisation: ONNX's operator of opset 21, or the nodes that tools write without it:
  *
  *     x ─ Reshape (0,groups,-1) ─ InstanceNormalization by ones and zeros ─ Reshape (x's shape) ─ Mul weight ─ Add bias ─ y
  *
- * A thing on the way is no value of the graph; it is at one of the places below, and knows the layer's input and its groups. */
+ * An intermediate result is not a value of the graph. Its thing records one of the states below, the input of the layer, and its
+ * groups. */
 #include "codelets/ops/group_norm.h"
 #include "graphs/networks/onnx/reader.h"
 
@@ -11,7 +12,7 @@
 
 enum { NOWHERE, PARTS, NORMAL, WHOLE, SCALED };
 
-/* Output 0 of N is at PLACE of the layer that FROM is of. */
+/* Gives output 0 of N the state PLACE, in the layer of FROM. */
 static int go(struct sgrad__reader *r, const Onnx__Node *n, const struct sgrad__thing *from, int place) {
     struct sgrad__thing *to = sgrad__onnx_thing(r, n->output[0]);
     if (!to) return sgrad__onnx_refuse(r, n, "has no output");
@@ -51,10 +52,10 @@ bool sgrad__onnx_grouping_begins(struct sgrad__reader *r, const Onnx__Node *n) {
     return !go(r, n, &(struct sgrad__thing){ .of = t->value, .groups = (int)to[1] }, PARTS);
 }
 
-/* Is input I so many times NUMBER? */
+/* Returns true if input I consists of COUNT numbers that are equal to NUMBER. */
 static bool is_all(const struct sgrad__reader *r, const Onnx__Node *n, size_t i, int count, float number) {
     const struct sgrad__thing *t = sgrad__onnx_input(r, n, i);
-    float *x = sgrad_alloc((size_t)count + 1, sizeof *x);
+    float *x = sgrad_xcalloc((size_t)count + 1, sizeof *x);
     int has = 0;
     bool all = t && t->tensor && sgrad__onnx_floats(t->tensor, x, count, &has) && has == count;
     for (int k = 0; k < has && all; k++) all = x[k] == number;
@@ -71,7 +72,7 @@ int sgrad__onnx_read_instance_norm(struct sgrad__reader *r, const Onnx__Node *n)
     return go(r, n, &from, NORMAL);
 }
 
-/* Is it a number for each channel, (C,1,1) of images? */
+/* Returns true if T has one number per channel, (C,1,1) for images. */
 static bool is_of_channels(const struct sgrad__reader *r, const struct sgrad__thing *t, int value) {
     const int rank = sgrad__onnx_rank(r, value), first = t && t->tensor && (int)t->tensor->n_dims == rank ? 1 : 0;
     if (!t || !t->tensor || t->turned || sgrad__onnx_count(t->tensor) != channels_of(r, value)) return false;
@@ -94,7 +95,7 @@ static int make_layer(struct sgrad__reader *r, const Onnx__Node *n, int x, const
     return 0;
 }
 
-/* Does N's shape bring the groups back together? */
+/* Returns true if N restores the shape of VALUE. */
 static bool is_whole(const struct sgrad__reader *r, const Onnx__Node *n, int value) {
     const struct sgrad_shape shape = sgrad_graph_shape(r->graph, value);
     int64_t to[SGRAD__NUMBERS];

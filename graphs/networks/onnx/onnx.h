@@ -1,32 +1,34 @@
-/* onnx.h: networks to and from ONNX files (onnx.ai), for graphs/ alone. Nobody else knows how such a file is made.
+/* onnx.h: networks to and from ONNX files (onnx.ai). Private to graphs/. No other module depends on the format of these files.
  *
- * Writing asks each operation's record for its form (codelets.h); reading has a place for each operator of ONNX (operators.c).
- * Images are (N,C,H,W) there and (N,H,W,C) here, volumes likewise; rows and parameters are alike in files of either kind. What a
- * network makes of a field of a data set's samples is the file's first output; losses, and what else is there for training alone,
- * stay here. */
-#ifndef SGRAD_GRAPHS_ONNX_H
-#define SGRAD_GRAPHS_ONNX_H
+ * The writer obtains the ONNX form of an operation from its record (codelets.h). The reader has a function for each ONNX operator
+ * (operators.c). Images are (N,C,H,W) in files and (N,H,W,C) here, and volumes correspondingly; rows and parameters have the same
+ * layout in both. The input of a file is one field of the samples of a data set, its first output the result of the network.
+ * Losses, and other layers that only training needs, are not in files. */
+#ifndef SGRAD_GRAPHS_NETWORKS_ONNX_ONNX_H
+#define SGRAD_GRAPHS_NETWORKS_ONNX_ONNX_H
 
 #include "graphs/networks/graph.h"
 
 /* ---- write.c ---- */
 
-/* Writes the network up to what its loss takes, with the weights as they are, to the file PATH: "pixels" to "logits" of an
- * image's classes. SGRAD_EINVAL: a layer has no form in ONNX; SGRAD_ESHAPE: it is larger than such a file can be. */
+/* Writes the network up to the first input of its loss, with the current weights, to the file PATH. For images with classes, its
+ * input is "pixels" and its output "logits". SGRAD_EINVAL: a layer has no form in ONNX. SGRAD_ESHAPE: the file would exceed 2
+ * GiB. SGRAD_EIO: PATH cannot be written. */
 int sgrad__onnx_write(const struct sgrad_graph *graph, const char *path);
 
 /* ---- file.c, read.c ---- */
 
-struct sgrad__onnx;         /* a file that is read, protobuf's Onnx__Model */
+struct sgrad__onnx;         /* a file in memory: protobuf's Onnx__Model */
 
-/* SGRAD_EIO, SGRAD_EFORMAT. PARSE: the same from memory; NAME is for messages. */
+/* open reads the file PATH, and other files that contain its tensors; parse reads from memory, with NAME for messages. The caller
+ * must close *FILE. SGRAD_EIO: a file cannot be read. SGRAD_EFORMAT: it is malformed, or exceeds a limit. */
 int sgrad__onnx_open(const char *path, struct sgrad__onnx **file);
 int sgrad__onnx_parse(const char *name, const void *data, size_t size, struct sgrad__onnx **file);
 void sgrad__onnx_close(struct sgrad__onnx *file);
 
-/* Adds the file's layers: from X, activations, to the value that is returned; what it brings along becomes the graph's. A linear
- * layer or a convolution at the end gets CLASSES outputs, however many it has in the file. -1: something is not known, or wrong,
- * which was told, by its node. */
+/* Adds the layers of FILE to GRAPH, from X, activations, to the value that is returned. Imported weights and the normalisation
+ * are stored in the graph (.brought). If the last layer is linear or a convolution, it gets CLASSES outputs instead of those in
+ * the file. Returns -1 if FILE is invalid or not supported; the error is logged with the node, and stored in GRAPH. */
 int sgrad__onnx_build(struct sgrad__onnx *file, struct sgrad_graph *graph, int x, int classes);
 
 #endif

@@ -1,4 +1,4 @@
-/* operators.c: every operator of ONNX that is known, as operators.def lists them. */
+/* operators.c: list of the operators of ONNX that are supported, from operators.def. */
 #include "graphs/networks/onnx/reader.h"
 
 const struct sgrad__operator sgrad__operators[] = {

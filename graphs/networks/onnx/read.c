@@ -1,13 +1,13 @@
-/* read.c: from the nodes of an ONNX file to the layers of a graph, one by one. */
+/* read.c: builds the layers of a graph from the nodes of an ONNX file, one after another. */
 #include "codelets/ops/image.h"
 #include "graphs/networks/onnx/reader.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what there is ---------------------------------------------------------------------------------------------- */
+/* ---- contents of the file --------------------------------------------------------------------------------------- */
 
-/* The network's one input; old files list their tensors, too. */
+/* Finds the only input of the network. Old files also list their tensors as inputs. */
 static int find_input(const struct sgrad__reader *r, const Onnx__Value **input) {
     *input = NULL;
     for (size_t i = 0; i < r->is->n_input; i++) {
@@ -15,25 +15,25 @@ static int find_input(const struct sgrad__reader *r, const Onnx__Value **input) 
         const struct sgrad__thing *t = sgrad__onnx_thing(r, v->name);
         if (!*v->name || (t && t->tensor)) continue;
         if (*input)
-            return sgrad_fail(SGRAD_EFORMAT, "%s: has inputs '%s' and '%s': networks of one are known", r->path, (*input)->name,
-                              v->name);
+            return sgrad_log_error(SGRAD_EFORMAT, "%s: has inputs '%s' and '%s': networks of one are known", r->path,
+                                   (*input)->name, v->name);
         *input = v;
     }
-    return *input ? 0 : sgrad_fail(SGRAD_EFORMAT, "%s: has no input", r->path);
+    return *input ? 0 : sgrad_log_error(SGRAD_EFORMAT, "%s: has no input", r->path);
 }
 
-/* Bytes are pixels, which the network normalises; what is whole otherwise is ids, and all else is floats. TYPE 0: unknown. */
+/* Bytes are pixels, which the network normalises; other integers are ids; all other types are floats. TYPE 0: unknown. */
 static int take_type(const struct sgrad__reader *r, const char *name, int32_t type, struct sgrad__thing *thing) {
     const struct sgrad_image *image = sgrad__graph_image(r->graph);
     const bool wide = image && image->full_scale > 255;
     if (!type || sgrad__onnx_is_real(type) || r->graph->value[r->x].view.dtype == SGRAD_I32) return 0;
     thing->stage = 1;
     if (image && type == (wide ? ONNX_UINT16 : ONNX_UINT8)) return 0;
-    return sgrad_fail(SGRAD_EFORMAT, "%s: its input '%s' is of ONNX's type %d, and the data are %s", r->path, name, type,
-                      wide ? "pixels of 16 bits (type 4)" : image ? "pixels of 8 bits (type 2)" : "floats (type 1)");
+    return sgrad_log_error(SGRAD_EFORMAT, "%s: its input '%s' is of ONNX's type %d, and the data are %s", r->path, name, type,
+                           wide ? "pixels of 16 bits (type 4)" : image ? "pixels of 8 bits (type 2)" : "floats (type 1)");
 }
 
-/* The first dimension is that of samples. */
+/* Checks the input, whose first dimension is that of the samples. */
 static int take_input(struct sgrad__reader *r, const Onnx__Value *input) {
     const Onnx__TensorType *type = input->type ? input->type->tensor_type : NULL;
     const struct sgrad_shape x = sgrad_graph_shape(r->graph, r->x);
@@ -44,20 +44,20 @@ static int take_input(struct sgrad__reader *r, const Onnx__Value *input) {
     SGRAD_TRY(take_type(r, input->name, type ? type->elem_type : 0, thing));
     if (!type || !type->shape) return 0;
     if (type->shape->n_dim != (size_t)x.rank)
-        return sgrad_fail(SGRAD_ESHAPE, "%s: its input '%s' has %zu dimensions, and samples as %s make %d", r->path, input->name,
-                          type->shape->n_dim, sgrad_shape_text(&x, text), x.rank);
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: its input '%s' has %zu dimensions, and samples as %s make %d", r->path,
+                               input->name, type->shape->n_dim, sgrad_shape_text(&x, text), x.rank);
     const Onnx__Dimension *last = type->shape->dim[x.rank > 3 ? 1 : x.rank - 1];
-    const bool any = !last->has_dim_value || last->dim_value <= 0;     /* some writers have 0 or -1 */
+    const bool any = !last->has_dim_value || last->dim_value <= 0;     /* some programs write 0 or -1 */
     if (r->graph->value[r->x].view.dtype != SGRAD_I32 && !any && last->dim_value != x.dim[x.rank - 1])
-        return sgrad_fail(SGRAD_ESHAPE, "%s: its input '%s' takes %lld %s, and the data have %lld", r->path, input->name,
-                          (long long)last->dim_value, x.rank > 3 ? "channels" : "features", (long long)x.dim[x.rank - 1]);
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: its input '%s' takes %lld %s, and the data have %lld", r->path, input->name,
+                               (long long)last->dim_value, x.rank > 3 ? "channels" : "features", (long long)x.dim[x.rank - 1]);
     return 0;
 }
 
 static int list_things(struct sgrad__reader *r) {
     size_t most = 1 + r->is->n_initializer;
     for (size_t i = 0; i < r->is->n_node; i++) most += r->is->node[i]->n_output;
-    r->thing = sgrad_alloc(most, sizeof *r->thing);
+    r->thing = sgrad_xcalloc(most, sizeof *r->thing);
     for (size_t i = 0; i < r->is->n_initializer; i++)
         if (*r->is->initializer[i]->name)
             r->thing[r->things++] = (struct sgrad__thing){ .name = r->is->initializer[i]->name, .tensor = r->is->initializer[i],
@@ -73,7 +73,7 @@ static int list_things(struct sgrad__reader *r) {
     qsort(r->thing, (size_t)r->things, sizeof *r->thing, sgrad__onnx_by_name);
     for (int i = 1; i < r->things; i++)
         if (!sgrad__onnx_by_name(&r->thing[i - 1], &r->thing[i]))
-            return sgrad_fail(SGRAD_EFORMAT, "%s: '%s' is made twice", r->path, r->thing[i].name);
+            return sgrad_log_error(SGRAD_EFORMAT, "%s: '%s' is made twice", r->path, r->thing[i].name);
     return take_input(r, input);
 }
 
@@ -85,14 +85,14 @@ static bool is_needed(const struct sgrad__reader *r, const Onnx__Node *n) {
     return false;
 }
 
-/* Who needs whom, from the network's output backwards. */
+/* Marks the things that the output of the network depends on, from the output backwards. */
 static int find_needed(struct sgrad__reader *r) {
     const char *name = r->is->n_output ? r->is->output[0]->name : "";
     if (r->is->n_output > 1)
-        return sgrad_fail(SGRAD_EFORMAT, "%s: has outputs '%s' and '%s': networks of one are known: export it with one", r->path,
-                          name, r->is->output[1]->name);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: has outputs '%s' and '%s': networks of one are known: export it with one",
+                               r->path, name, r->is->output[1]->name);
     struct sgrad__thing *last = sgrad__onnx_thing(r, name);
-    if (!last) return sgrad_fail(SGRAD_EFORMAT, "%s: its output '%s' is made by no node", r->path, name);
+    if (!last) return sgrad_log_error(SGRAD_EFORMAT, "%s: its output '%s' is made by no node", r->path, name);
     last->needed = true;
     last->uses++;
     r->last = last;
@@ -110,7 +110,7 @@ static int find_needed(struct sgrad__reader *r) {
     return 0;
 }
 
-/* ---- the whole -------------------------------------------------------------------------------------------------- */
+/* ---- the whole graph -------------------------------------------------------------------------------------------- */
 
 static int check_node(struct sgrad__reader *r, const Onnx__Node *n, const struct sgrad__operator *o) {
     if (*n->domain && strcmp(n->domain, "ai.onnx"))
@@ -141,7 +141,7 @@ static int check_node(struct sgrad__reader *r, const Onnx__Node *n, const struct
 static int read_node(struct sgrad__reader *r, const Onnx__Node *n) {
     const struct sgrad__operator *o = sgrad__operators;
     const struct sgrad__thing *made = n->n_output ? sgrad__onnx_thing(r, n->output[0]) : NULL;
-    if (made && made->known) return 0;      /* with the node before */
+    if (made && made->known) return 0;      /* read together with an earlier node */
     while (o->name && strcmp(o->name, n->op_type)) o++;
     SGRAD_TRY(check_node(r, n, o));
     SGRAD_TRY(o->read(r, n));
@@ -149,16 +149,17 @@ static int read_node(struct sgrad__reader *r, const Onnx__Node *n) {
 }
 
 static int read_all(struct sgrad__reader *r) {
-    enum { LEAST = 7 };         /* before, shapes were broadcast in other ways, and batch norm meant training */
+    enum { LEAST = 7 };  /* lowest opset; earlier ones broadcast shapes differently, and their batch norm is for training */
     if (r->opset < LEAST)
-        return sgrad_fail(SGRAD_EFORMAT, "%s: is of opset %lld: %d and those after it are known (onnx.version_converter)",
-                          r->path, (long long)r->opset, LEAST);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: is of opset %lld: %d and those after it are known (onnx.version_converter)",
+                               r->path, (long long)r->opset, LEAST);
     SGRAD_TRY(list_things(r));
     SGRAD_TRY(find_needed(r));
     for (size_t i = 0; i < r->is->n_node; i++)
         if (is_needed(r, r->is->node[i])) SGRAD_TRY(read_node(r, r->is->node[i]));
     if (r->last->value < 0 || r->last->stage || r->last->columns || r->last->strides[0] || r->last->strides[1])
-        return sgrad_fail(SGRAD_EFORMAT, "%s: its output '%s' is nothing that it computes of its input", r->path, r->last->name);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: its output '%s' is nothing that it computes of its input", r->path,
+                               r->last->name);
     return 0;
 }
 
@@ -170,14 +171,14 @@ static int take_weights(struct sgrad__reader *r) {
     struct sgrad_safetensors *w = &r->brought->weights;
     w->path = sgrad_format("%s", r->path);
     w->descriptor = -1;
-    w->entry = sgrad_alloc((size_t)r->bounds + 1, sizeof *w->entry);
+    w->entry = sgrad_xcalloc((size_t)r->bounds + 1, sizeof *w->entry);
     for (int i = 0; i < r->bounds; i++) {
         if (!sgrad__onnx_entry(r->bound[i].tensor, r->bound[i].parameter, &w->entry[w->count]))
-            return sgrad_fail(SGRAD_EFORMAT, "%s: tensor '%s' is of type %d, which no weights are", r->path, r->bound[i].thing,
-                              r->bound[i].tensor->data_type);
+            return sgrad_log_error(SGRAD_EFORMAT, "%s: tensor '%s' is of type %d, which no weights are", r->path,
+                                   r->bound[i].thing, r->bound[i].tensor->data_type);
         struct sgrad_shape *shape = &w->entry[w->count++].view.shape;
         const int more = shape->rank - r->bound[i].rank;
-        if (more && r->bound[i].rank == 1) shape->dim[more] = sgrad_shape_count(shape);     /* (C,1,1), too */
+        if (more && r->bound[i].rank == 1) shape->dim[more] = sgrad_shape_count(shape);     /* (C,1,1) is a vector as well */
         for (int d = 0; d < shape->rank - more; d++) shape->dim[d] = shape->dim[d + more];
         shape->rank -= more;
     }
@@ -185,7 +186,7 @@ static int take_weights(struct sgrad__reader *r) {
     return 0;
 }
 
-/* What a file without it means is nowhere written: what is usual now. */
+/* Returns the opset of a file. The format does not define it for a file that omits it: then it is the current one. */
 static int64_t opset_of(const Onnx__Model *model) {
     for (size_t i = 0; i < model->n_opset_import; i++) {
         const Onnx__OperatorSet *set = model->opset_import[i];
@@ -199,7 +200,7 @@ int sgrad__onnx_build(struct sgrad__onnx *file, struct sgrad_graph *g, int x, in
                                .classes = classes };
     if (g->error) return -1;
     sgrad__brought_free(g);
-    r.brought = g->brought = sgrad_alloc(1, sizeof *g->brought);
+    r.brought = g->brought = sgrad_xcalloc(1, sizeof *g->brought);
     int error = read_all(&r);
     if (!error) error = take_weights(&r);
     if (!g->error) g->error = error;

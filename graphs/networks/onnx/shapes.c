@@ -1,5 +1,6 @@
-/* shapes.c: ONNX's operators that change no number: flattening, the shortcut of small residual networks, bytes as activations,
- * and what is known before anything is computed: tensors of the file, and the numbers that shapes are made of. */
+/* shapes.c: reads ONNX's operators that change no number: flattening, the shortcut of small residual networks, conversion of
+ * bytes to activations. It also reads operators whose result is known without computation: tensors of the file, and the integers
+ * of shapes. */
 #include "codelets/ops/flatten.h"
 #include "codelets/ops/image.h"
 #include "codelets/ops/rows.h"
@@ -28,14 +29,14 @@ int sgrad__onnx_read_flatten(struct sgrad__reader *r, const Onnx__Node *n) {
     return flatten(r, n);
 }
 
-/* Of images, (N,C,H·W)? */
+/* Returns true if TO is (N,C,H·W), for images. */
 static bool are_columns(const struct sgrad_shape *shape, const int64_t *to, int count) {
     return shape->rank == 4 && count == 3 && sgrad__onnx_is_batch(to[0]) && to[1] == shape->dim[3] &&
            (to[2] == shape->dim[1] * shape->dim[2] || (to[2] == -1 && to[0] != -1));
 }
 
-/* To rows of all numbers of a sample, or to images' columns: the first dimension is as many as there are samples, however that is
- * said. */
+/* Reads a Reshape to rows of all numbers of a sample, or to the columns of images. It must not change the number of samples,
+ * which may be specified in several forms. */
 int sgrad__onnx_read_reshape(struct sgrad__reader *r, const Onnx__Node *n) {
     if (sgrad__onnx_attends(r, n)) return sgrad__onnx_attend(r, n);
     if (sgrad__onnx_groups(r, n)) return sgrad__onnx_group(r, n);
@@ -60,7 +61,7 @@ int sgrad__onnx_read_reshape(struct sgrad__reader *r, const Onnx__Node *n) {
     return flatten(r, n);
 }
 
-/* Of (N,C,1,1). */
+/* Reads a Squeeze of (N,C,1,1). */
 int sgrad__onnx_read_squeeze(struct sgrad__reader *r, const Onnx__Node *n) {
     int64_t axis[SGRAD__NUMBERS];
     int count;
@@ -77,7 +78,7 @@ int sgrad__onnx_read_squeeze(struct sgrad__reader *r, const Onnx__Node *n) {
     return sgrad__onnx_make(r, n, t->value);
 }
 
-/* ---- numbers that shapes are made of ---------------------------------------------------------------------------- */
+/* ---- integers of shapes ----------------------------------------------------------------------------------------- */
 
 static int make_numbers(struct sgrad__reader *r, const Onnx__Node *n, const int64_t *number, int count) {
     struct sgrad__thing *t = sgrad__onnx_thing(r, n->output[0]);
@@ -117,7 +118,7 @@ int sgrad__onnx_read_gather(struct sgrad__reader *r, const Onnx__Node *n) {
     return make_numbers(r, n, &number[at[0] < 0 ? at[0] + count : at[0]], 1);
 }
 
-/* Are N's axes COUNT ones behind the first? */
+/* Returns true if N's axes are the dimensions from 1 on, and sets *COUNT to their number. */
 static bool is_behind(const struct sgrad__reader *r, const Onnx__Node *n, int *count) {
     int64_t axis[SGRAD__NUMBERS];
     const Onnx__Attribute *a = sgrad__onnx_attribute(n, "axes");
@@ -151,8 +152,9 @@ int sgrad__onnx_read_unsqueeze(struct sgrad__reader *r, const Onnx__Node *n) {
 
 /* ---- bytes as activations --------------------------------------------------------------------------------------- */
 
-/* As image.c has it: a byte, divided by the largest there may be, less the mean, divided by the deviation. A file that divides by
- * another number means another mean and deviation. Stages are named for what there is. */
+/* As in image.c: a byte is divided by the largest possible value, the mean is subtracted, and the result is divided by the
+ * standard deviation. A file with another divisor has another mean and standard deviation. The stages are named after the current
+ * numbers. */
 enum { BYTES = 1, NUMBERS, SHARES, DISTANCES };
 
 static int make_stage(struct sgrad__reader *r, const Onnx__Node *n, int stage) {
@@ -164,7 +166,7 @@ static int make_stage(struct sgrad__reader *r, const Onnx__Node *n, int stage) {
     return 0;
 }
 
-/* A number by channel, (1,C,1,1). */
+/* Copies the tensor of the file with one number per channel, (1,C,1,1), to NUMBER. */
 static bool take_channels(const struct sgrad__reader *r, const Onnx__Node *n, float *number) {
     const struct sgrad__thing *t = sgrad__onnx_input(r, n, 1);
     const struct sgrad_shape x = sgrad_graph_shape(r->graph, r->x);
@@ -178,7 +180,8 @@ static int stage_of(const struct sgrad__reader *r, const Onnx__Node *n) {
     return t ? t->stage : 0;
 }
 
-/* Of numbers of a shape, whole as before; of the file's tensors, to floats, or, where none are lost, not at all. */
+/* Reads a Cast of known data. Integers of shapes must remain integers; tensors of the file become floats, or remain unchanged, if
+ * no number would be lost. */
 static int cast_known(struct sgrad__reader *r, const Onnx__Node *n, const struct sgrad__thing *t, int32_t to) {
     if (t->is_numbers && (to == ONNX_INT64 || to == ONNX_INT32)) return sgrad__onnx_pass(r, n, 0);
     if (!t->tensor) return sgrad__onnx_refuse(r, n, "to type %d: whole numbers stay whole", to);
@@ -188,7 +191,7 @@ static int cast_known(struct sgrad__reader *r, const Onnx__Node *n, const struct
     if (to == from || wider) return sgrad__onnx_pass(r, n, 0);
     if (to != ONNX_FLOAT) return sgrad__onnx_refuse(r, n, "of a tensor of type %d to type %d: to floats it is known", from, to);
     SGRAD_TRY(sgrad__onnx_pass(r, n, 0));
-    r->made = sgrad_grow(r->made, r->mades, sizeof *r->made);
+    r->made = sgrad_array_grow(r->made, r->mades, sizeof *r->made);
     sgrad__onnx_thing(r, n->output[0])->tensor = r->made[r->mades++] = sgrad__onnx_as_floats(t->tensor);
     return 0;
 }
@@ -235,7 +238,7 @@ int sgrad__onnx_read_div(struct sgrad__reader *r, const Onnx__Node *n) {
 
 /* ---- shortcuts without parameters ------------------------------------------------------------------------------- */
 
-/* Of numbers, from one to before another, which a negative one counts from the end. */
+/* Reads a Slice of integers, from an index to before another one; a negative index counts from the end. */
 static int slice_numbers(struct sgrad__reader *r, const Onnx__Node *n, const struct sgrad__thing *t) {
     int64_t first[SGRAD__NUMBERS] = { 0 }, end[SGRAD__NUMBERS] = { 0 }, axis[SGRAD__NUMBERS] = { 0 };
     int count, axes = 1;
@@ -252,7 +255,7 @@ static int slice_numbers(struct sgrad__reader *r, const Onnx__Node *n, const str
     return make_numbers(r, n, t->number + at[0], (int)(at[1] - at[0]));
 }
 
-/* Every so-manieth row, or column, or both. */
+/* Reads a Slice that selects every n-th row, or column, or both. */
 int sgrad__onnx_read_slice(struct sgrad__reader *r, const Onnx__Node *n) {
     int64_t first[SGRAD__NUMBERS], end[SGRAD__NUMBERS], axis[SGRAD__NUMBERS], step[SGRAD__NUMBERS];
     int count[4] = { 0 };
@@ -276,7 +279,7 @@ int sgrad__onnx_read_slice(struct sgrad__reader *r, const Onnx__Node *n) {
     return 0;
 }
 
-/* Zeros for channels, half of them before and half behind. */
+/* Reads a Pad of channels with zeros, half of them before and half after the others. */
 int sgrad__onnx_read_pad(struct sgrad__reader *r, const Onnx__Node *n) {
     const Onnx__Attribute *mode = sgrad__onnx_attribute(n, "mode");
     const struct sgrad__thing *from = sgrad__onnx_input(r, n, 0), *zero = sgrad__onnx_input(r, n, 2);
@@ -299,23 +302,23 @@ int sgrad__onnx_read_pad(struct sgrad__reader *r, const Onnx__Node *n) {
 
 /* ---- tensors of the file ---------------------------------------------------------------------------------------- */
 
-/* What has to be freed when all is read. */
+/* Returns a new tensor, which is freed after reading. */
 static Onnx__Tensor *make_tensor(struct sgrad__reader *r, const Onnx__Attribute *a) {
     const bool many = a->type == ONNX_OF_FLOATS || a->type == ONNX_OF_INTS, whole = a->has_i || a->type == ONNX_OF_INTS;
     const size_t count = !many ? 1 : whole ? a->n_ints : a->n_floats;
     const void *from = many ? whole ? (const void *)a->ints : a->floats : whole ? (const void *)&a->i : &a->f;
     const size_t bytes = count * (whole ? sizeof(int64_t) : sizeof(float));
-    Onnx__Tensor *t = sgrad_alloc(1, sizeof *t);
+    Onnx__Tensor *t = sgrad_xcalloc(1, sizeof *t);
     onnx__tensor__init(t);
     t->has_data_type = t->has_raw_data = true;
     t->data_type = whole ? ONNX_INT64 : ONNX_FLOAT;
     t->n_dims = many;
-    t->dims = sgrad_alloc(1, sizeof *t->dims);
+    t->dims = sgrad_xcalloc(1, sizeof *t->dims);
     t->dims[0] = (int64_t)count;
     t->raw_data.len = bytes;
-    t->raw_data.data = sgrad_alloc(1, bytes + 1);
+    t->raw_data.data = sgrad_xcalloc(1, bytes + 1);
     if (bytes) memcpy(t->raw_data.data, from, bytes);
-    r->made = sgrad_grow(r->made, r->mades, sizeof *r->made);
+    r->made = sgrad_array_grow(r->made, r->mades, sizeof *r->made);
     return r->made[r->mades++] = t;
 }
 
@@ -330,7 +333,7 @@ int sgrad__onnx_read_constant(struct sgrad__reader *r, const Onnx__Node *n) {
     return 0;
 }
 
-/* A product's weight, as PyTorch has it; or images' columns, which become rows. */
+/* Reads a Transpose of a product's weight, as PyTorch writes it, or one of image columns to rows. */
 int sgrad__onnx_read_transpose(struct sgrad__reader *r, const Onnx__Node *n) {
     if (sgrad__onnx_attends(r, n)) return sgrad__onnx_attend(r, n);
     const Onnx__Attribute *a = sgrad__onnx_attribute(n, "perm");

@@ -1,18 +1,18 @@
-/* tensors.c: the numbers of an ONNX file's tensors, in each of the places where the format allows them:
+/* tensors.c: reads the numbers of an ONNX file's tensors, from each field in which the format allows them:
  *
- *     raw_data        little-endian, all types; or in another file beside this one (external_data)
+ *     raw_data        little-endian, all types; or in another file next to this one (external_data)
  *     float_data      FLOAT                       double_data     DOUBLE
- *     int32_data      INT32, and what is narrower: BOOL, UINT8, INT8, UINT16, INT16, and the bits of FLOAT16 and BFLOAT16
+ *     int32_data      INT32 and narrower types: BOOL, UINT8, INT8, UINT16, INT16, and the bits of FLOAT16 and BFLOAT16
  *     int64_data      INT64                       uint64_data     UINT64, UINT32 */
 #include "graphs/networks/onnx/reader.h"
-#include "runtime/contents.h"
+#include "runtime/files/contents.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- types and places ------------------------------------------------------------------------------------------- */
+/* ---- types and fields ------------------------------------------------------------------------------------------- */
 
 enum place { FLOATS, DOUBLES, NARROW, LONGS, UNSIGNED, PLACES };
 
@@ -21,7 +21,7 @@ static const struct type {
     size_t size;                /* bytes of a number */
     enum place place;
     bool is_real;
-    enum sgrad_dtype dtype;     /* of those that are real */
+    enum sgrad_dtype dtype;     /* of floating-point types */
 } types[] = {
     { ONNX_FLOAT, 4, FLOATS, true, SGRAD_F32 },       { ONNX_DOUBLE, 8, DOUBLES, true, SGRAD_F64 },
     { ONNX_FLOAT16, 2, NARROW, true, SGRAD_F16 },     { ONNX_BFLOAT16, 2, NARROW, true, SGRAD_BF16 },
@@ -32,7 +32,7 @@ static const struct type {
     { ONNX_UINT32, 4, UNSIGNED, false, 0 },
 };
 
-/* NULL: it is none that is known. */
+/* Returns NULL if the type is not supported. */
 static const struct type *type_of(int32_t type) {
     for (const struct type *t = types; t < types + sizeof types / sizeof *types; t++)
         if (t->type == type) return t;
@@ -49,14 +49,14 @@ static size_t count_in(const Onnx__Tensor *t, enum place place) {
     return count[place];
 }
 
-/* Numbers in fields of their own, whatever the type. */
+/* Returns the number of elements in fields other than raw_data. */
 static size_t count_typed(const Onnx__Tensor *t) {
     size_t count = 0;
     for (int place = 0; place < PLACES; place++) count += count_in(t, (enum place)place);
     return count;
 }
 
-/* An empty one beside other numbers is as if it were not there. */
+/* An empty raw_data is ignored, if other fields have numbers. */
 static bool is_raw(const Onnx__Tensor *t) { return t->has_raw_data && (t->raw_data.len || !count_typed(t)); }
 
 int64_t sgrad__onnx_count(const Onnx__Tensor *t) {
@@ -70,12 +70,12 @@ int64_t sgrad__onnx_count(const Onnx__Tensor *t) {
 static int count_dimensions(const char *path, const char *name, const Onnx__Tensor *t, size_t *count) {
     *count = 1;
     if (t->n_dims > SGRAD_MAX_RANK)
-        return sgrad_fail(SGRAD_EFORMAT, "%s: tensor '%s' has %zu dimensions: more than %d", path, name, t->n_dims,
-                          SGRAD_MAX_RANK);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: tensor '%s' has %zu dimensions: more than %d", path, name, t->n_dims,
+                               SGRAD_MAX_RANK);
     for (size_t i = 0; i < t->n_dims; i++) {
         if (t->dims[i] < 0 || t->dims[i] > INT_MAX || (*count *= (size_t)t->dims[i]) > INT_MAX)
-            return sgrad_fail(SGRAD_EFORMAT, "%s: tensor '%s': dimension %zu is %lld: out of range", path, name, i,
-                              (long long)t->dims[i]);
+            return sgrad_log_error(SGRAD_EFORMAT, "%s: tensor '%s': dimension %zu is %lld: out of range", path, name, i,
+                                   (long long)t->dims[i]);
     }
     return 0;
 }
@@ -85,21 +85,23 @@ int sgrad__onnx_check_tensor(const char *path, const char *name, const Onnx__Ten
     const struct type *type = type_of(t->data_type);
     size_t count;
     if (t->data_location)
-        return sgrad_fail(SGRAD_EFORMAT, "%s: tensor '%s' is in another file, beside one that is read from memory", path, name);
-    if (t->has_segment) return sgrad_fail(SGRAD_EFORMAT, "%s: tensor '%s' is in segments", path, name);
-    if (!type) return sgrad_fail(SGRAD_EFORMAT, "%s: tensor '%s' is of type %d, which is not known", path, name, t->data_type);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: tensor '%s' is in another file, beside one that is read from memory", path,
+                               name);
+    if (t->has_segment) return sgrad_log_error(SGRAD_EFORMAT, "%s: tensor '%s' is in segments", path, name);
+    if (!type)
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: tensor '%s' is of type %d, which is not known", path, name, t->data_type);
     SGRAD_TRY(count_dimensions(path, name, t, &count));
     if (is_raw(t) && count_typed(t))
-        return sgrad_fail(SGRAD_EFORMAT, "%s: tensor '%s' has numbers in raw_data and in fields of their own", path, name);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: tensor '%s' has numbers in raw_data and in fields of their own", path, name);
     if (is_raw(t) && t->raw_data.len != count * type->size)
-        return sgrad_fail(SGRAD_EFORMAT, "%s: tensor '%s' has %zu bytes, where its dimensions say %zu", path, name,
-                          t->raw_data.len, count * type->size);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: tensor '%s' has %zu bytes, where its dimensions say %zu", path, name,
+                               t->raw_data.len, count * type->size);
     if (is_raw(t) || (count_typed(t) == count && count_in(t, type->place) == count)) return 0;
     if (count_typed(t) != count_in(t, type->place))
-        return sgrad_fail(SGRAD_EFORMAT, "%s: tensor '%s' is of type %d, whose numbers are in raw_data or %s: it has others",
-                          path, name, t->data_type, places[type->place]);
-    return sgrad_fail(SGRAD_EFORMAT, "%s: tensor '%s' has %zu numbers in %s, where its dimensions say %zu", path, name,
-                      count_typed(t), places[type->place], count);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: tensor '%s' is of type %d, whose numbers are in raw_data or %s: it has others",
+                               path, name, t->data_type, places[type->place]);
+    return sgrad_log_error(SGRAD_EFORMAT, "%s: tensor '%s' has %zu numbers in %s, where its dimensions say %zu", path, name,
+                           count_typed(t), places[type->place], count);
 }
 
 /* ---- numbers in another file -------------------------------------------------------------------------------------- */
@@ -110,7 +112,7 @@ static const char *external(const Onnx__Tensor *t, const char *key) {
     return NULL;
 }
 
-/* A number of bytes; false: it is none. NULL: OTHERWISE. */
+/* Converts TEXT to a number of bytes; NULL: it is OTHERWISE. Returns false if TEXT is not a number. */
 static bool take_bytes(const char *text, size_t otherwise, size_t *bytes) {
     char *end;
     *bytes = otherwise;
@@ -124,11 +126,11 @@ static bool take_bytes(const char *text, size_t otherwise, size_t *bytes) {
 
 static int read_bytes(const char *path, const char *name, size_t at, size_t bytes, void *to) {
     FILE *file = fopen(path, "rb");
-    if (!file) return sgrad_fail(SGRAD_EIO, "%s, where tensor '%s' is: %s", path, name, strerror(errno));
+    if (!file) return sgrad_log_error(SGRAD_EIO, "%s, where tensor '%s' is: %s", path, name, strerror(errno));
     const bool there = !fseeko(file, (off_t)at, SEEK_SET) && fread(to, 1, bytes, file) == bytes;
     fclose(file);
-    return there ? 0 : sgrad_fail(SGRAD_EFORMAT, "%s: ends before byte %zu, where tensor '%s' does: it is truncated", path,
-                                  at + bytes, name);
+    return there ? 0 : sgrad_log_error(SGRAD_EFORMAT, "%s: ends before byte %zu, where tensor '%s' does: it is truncated", path,
+                                       at + bytes, name);
 }
 
 int sgrad__onnx_fetch(const char *path, const char *folder, Onnx__Tensor *t) {
@@ -139,14 +141,14 @@ int sgrad__onnx_fetch(const char *path, const char *folder, Onnx__Tensor *t) {
     SGRAD_TRY(count_dimensions(path, t->name, t, &count));
     const size_t bytes = count * type->size;
     if (!location || sgrad_path_leads_out(location))
-        return sgrad_fail(SGRAD_EFORMAT, "%s: tensor '%s' is in '%s', which is not a file in its folder", path, t->name,
-                          location ? location : "");
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: tensor '%s' is in '%s', which is not a file in its folder", path, t->name,
+                               location ? location : "");
     if (!take_bytes(external(t, "offset"), 0, &at) || !take_bytes(external(t, "length"), bytes, &length) || length != bytes ||
         t->has_raw_data || count_typed(t))
-        return sgrad_fail(SGRAD_EFORMAT, "%s: tensor '%s': its offset and length in '%s' are not those of %zu bytes", path,
-                          t->name, location, bytes);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: tensor '%s': its offset and length in '%s' are not those of %zu bytes", path,
+                               t->name, location, bytes);
     char *file = sgrad_format("%s%s", folder, location);
-    t->raw_data = (ProtobufCBinaryData){ bytes, sgrad_alloc(1, bytes + 1) };
+    t->raw_data = (ProtobufCBinaryData){ bytes, sgrad_xcalloc(1, bytes + 1) };
     t->has_raw_data = true;
     t->data_location = 0;
     const int error = read_bytes(file, t->name, at, bytes, t->raw_data.data);
@@ -156,12 +158,12 @@ int sgrad__onnx_fetch(const char *path, const char *folder, Onnx__Tensor *t) {
 
 /* ---- numbers ------------------------------------------------------------------------------------------------------ */
 
-/* Beside one another, each as wide as its type. */
+/* Copies the numbers without gaps, each with the width of its type. */
 static void pack(const Onnx__Tensor *t, void *to) {
     const struct type *type = type_of(t->data_type);
     const size_t count = (size_t)sgrad__onnx_count(t), bytes = count * type->size;
     const void *const from[PLACES] = { t->float_data, t->double_data, t->int32_data, t->int64_data, t->uint64_data };
-    const size_t width = type->place == NARROW ? 4 : type->place == UNSIGNED ? 8 : type->size;      /* in that place */
+    const size_t width = type->place == NARROW ? 4 : type->place == UNSIGNED ? 8 : type->size;      /* in the field */
     if (!bytes) return;
     if (is_raw(t)) memcpy(to, t->raw_data.data, bytes);
     else
@@ -207,7 +209,7 @@ bool sgrad__onnx_floats(const Onnx__Tensor *t, float *number, int most, int *cou
     const int64_t all = sgrad__onnx_count(t);
     const struct type *type = type_of(t->data_type);
     if (!type || !type->is_real || all > most) return false;
-    char *packed = sgrad_alloc((size_t)all + 1, type->size);
+    char *packed = sgrad_xcalloc((size_t)all + 1, type->size);
     pack(t, packed);
     for (int64_t i = 0; i < all; i++) number[i] = real_at(t->data_type, packed + (size_t)i * type->size);
     free(packed);
@@ -221,7 +223,7 @@ bool sgrad__onnx_entry(const Onnx__Tensor *t, const char *name, struct sgrad_ent
     if (!type || !type->is_real) return false;
     view.dtype = type->dtype;
     for (size_t d = 0; d < t->n_dims; d++) view.shape.dim[d] = t->dims[d];
-    void *data = sgrad_alloc((size_t)sgrad__onnx_count(t) + 1, type->size);
+    void *data = sgrad_xcalloc((size_t)sgrad__onnx_count(t) + 1, type->size);
     pack(t, data);
     *entry = (struct sgrad_entry){ sgrad_format("%s", name), view, data };
     return true;
@@ -229,14 +231,14 @@ bool sgrad__onnx_entry(const Onnx__Tensor *t, const char *name, struct sgrad_ent
 
 Onnx__Tensor *sgrad__onnx_as_floats(const Onnx__Tensor *t) {
     const size_t count = (size_t)sgrad__onnx_count(t), size = type_of(t->data_type)->size;
-    Onnx__Tensor *floats = sgrad_alloc(1, sizeof *floats);
+    Onnx__Tensor *floats = sgrad_xcalloc(1, sizeof *floats);
     onnx__tensor__init(floats);
     floats->has_data_type = floats->has_raw_data = true;
     floats->data_type = ONNX_FLOAT;
-    floats->dims = sgrad_alloc(t->n_dims + 1, sizeof *floats->dims);
+    floats->dims = sgrad_xcalloc(t->n_dims + 1, sizeof *floats->dims);
     for (size_t d = 0; d < t->n_dims; d++) floats->dims[floats->n_dims++] = t->dims[d];
-    char *packed = sgrad_alloc(count + 1, size);
-    floats->raw_data = (ProtobufCBinaryData){ count * sizeof(float), sgrad_alloc(count + 1, sizeof(float)) };
+    char *packed = sgrad_xcalloc(count + 1, size);
+    floats->raw_data = (ProtobufCBinaryData){ count * sizeof(float), sgrad_xcalloc(count + 1, sizeof(float)) };
     pack(t, packed);
     for (size_t i = 0; i < count; i++) ((float *)floats->raw_data.data)[i] = real_at(t->data_type, packed + i * size);
     free(packed);

@@ -1,9 +1,9 @@
-/* text.c: nodes in ONNX's text syntax (onnx/docs/Syntax.md), as operations' records write them, a line each:
+/* text.c: reads nodes in ONNX's text syntax (onnx/docs/Syntax.md), as records of operations contain them, one per line:
  *
  *     scale = Constant <value = float[1, 3] {0.5, 1, inf}> ()
  *     y = Conv <kernel_shape = [3, 3], group = 1> (x, weight)
  *
- * Limits: one output; of types of tensors float and int64. */
+ * Limits: one output; tensors of type float or int64 only. */
 #include "graphs/networks/onnx/writer.h"
 
 #include <ctype.h>
@@ -26,7 +26,7 @@ static void expect(struct text *t, char c) {
     if (!t->wrong && !is_next(t, c)) t->wrong = true;
 }
 
-/* A name, to be freed. */
+/* Returns a name, which the caller must free. */
 static char *take_word(struct text *t) {
     while (*t->at == ' ') t->at++;
     const char *from = t->at;
@@ -35,7 +35,7 @@ static char *take_word(struct text *t) {
     return sgrad_format("%.*s", (int)(t->at - from), from);
 }
 
-/* WHOLE: it is written without a point, or an exponent. */
+/* Sets *WHOLE to true if the number is written without a point and an exponent. */
 static double take_number(struct text *t, int64_t *integer, bool *whole) {
     char *end = NULL, *end_whole = NULL;
     while (*t->at == ' ') t->at++;
@@ -49,7 +49,7 @@ static double take_number(struct text *t, int64_t *integer, bool *whole) {
 
 /* "[3, 4] {…}", after its type */
 static Onnx__Tensor *take_tensor(struct text *t, bool whole) {
-    Onnx__Tensor *tensor = sgrad_alloc(1, sizeof *tensor);
+    Onnx__Tensor *tensor = sgrad_xcalloc(1, sizeof *tensor);
     int64_t integer;
     bool is_whole;
     onnx__tensor__init(tensor);
@@ -58,7 +58,7 @@ static Onnx__Tensor *take_tensor(struct text *t, bool whole) {
     if (is_next(t, '['))
         do {
             take_number(t, &integer, &is_whole);
-            tensor->dims = sgrad_grow(tensor->dims, (int)tensor->n_dims, sizeof *tensor->dims);
+            tensor->dims = sgrad_array_grow(tensor->dims, (int)tensor->n_dims, sizeof *tensor->dims);
             tensor->dims[tensor->n_dims++] = integer;
         } while (is_next(t, ','));
     if (tensor->n_dims) expect(t, ']');
@@ -67,7 +67,7 @@ static Onnx__Tensor *take_tensor(struct text *t, bool whole) {
     do {
         const float real = (float)take_number(t, &integer, &is_whole);
         const size_t size = whole ? sizeof integer : sizeof real;
-        tensor->raw_data.data = sgrad_grow(tensor->raw_data.data, count++, size);
+        tensor->raw_data.data = sgrad_array_grow(tensor->raw_data.data, count++, size);
         memcpy(tensor->raw_data.data + tensor->raw_data.len, whole ? (const void *)&integer : &real, size);
         tensor->raw_data.len += size;
     } while (!t->wrong && is_next(t, ','));
@@ -91,7 +91,7 @@ static void take_list(struct text *t, Onnx__Attribute *a) {
     a->type = ONNX_OF_INTS;
     do {
         take_number(t, &integer, &whole);
-        a->ints = sgrad_grow(a->ints, (int)a->n_ints, sizeof *a->ints);
+        a->ints = sgrad_array_grow(a->ints, (int)a->n_ints, sizeof *a->ints);
         a->ints[a->n_ints++] = integer;
         t->wrong |= !whole;
     } while (!t->wrong && is_next(t, ','));
@@ -99,7 +99,7 @@ static void take_list(struct text *t, Onnx__Attribute *a) {
 }
 
 static Onnx__Attribute *take_attribute(struct text *t) {
-    Onnx__Attribute *a = sgrad_alloc(1, sizeof *a);
+    Onnx__Attribute *a = sgrad_xcalloc(1, sizeof *a);
     onnx__attribute__init(a);
     a->name = take_word(t);
     a->has_type = true;
@@ -123,22 +123,22 @@ static Onnx__Attribute *take_attribute(struct text *t) {
 
 Onnx__Node *sgrad__onnx_take_node(const char **line) {
     struct text t = { .at = *line };
-    Onnx__Node *n = sgrad_alloc(1, sizeof *n);
+    Onnx__Node *n = sgrad_xcalloc(1, sizeof *n);
     onnx__node__init(n);
-    n->output = sgrad_alloc(1, sizeof *n->output);
+    n->output = sgrad_xcalloc(1, sizeof *n->output);
     n->output[n->n_output++] = take_word(&t);
     expect(&t, '=');
     n->op_type = take_word(&t);
     if (is_next(&t, '<')) {
         do {
-            n->attribute = sgrad_grow(n->attribute, (int)n->n_attribute, sizeof *n->attribute);
+            n->attribute = sgrad_array_grow(n->attribute, (int)n->n_attribute, sizeof *n->attribute);
             n->attribute[n->n_attribute++] = take_attribute(&t);
         } while (!t.wrong && is_next(&t, ','));
         expect(&t, '>');
     }
     expect(&t, '(');
     while (!t.wrong && !is_next(&t, ')')) {
-        n->input = sgrad_grow(n->input, (int)n->n_input, sizeof *n->input);
+        n->input = sgrad_array_grow(n->input, (int)n->n_input, sizeof *n->input);
         n->input[n->n_input++] = take_word(&t);
         if (*t.at != ')') expect(&t, ',');
     }

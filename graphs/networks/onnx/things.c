@@ -1,4 +1,5 @@
-/* things.c: what the readers of operators ask of an ONNX file, and of what was made before; and what they make. */
+/* things.c: functions for the readers of operators: access to an ONNX file and to the things that were read, and creation of
+ * layers. */
 #include "graphs/networks/onnx/reader.h"
 
 #include <float.h>
@@ -6,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Numbers that a sample may become at any place: what is beyond that is no network that somebody has made. */
+/* Maximum elements per sample of any value. No real network exceeds it. */
 #define LARGEST (INT64_C(1) << 40)
 
 static const char *name_of(const Onnx__Node *n) { return *n->name ? n->name : n->n_output ? n->output[0] : ""; }
@@ -18,7 +19,7 @@ int sgrad__onnx_refuse(struct sgrad__reader *r, const Onnx__Node *n, const char 
     vsnprintf(text, sizeof text, format, list);
     va_end(list);
     if (r->graph->error) return r->graph->error;
-    return r->graph->error = sgrad_fail(SGRAD_EFORMAT, "%s: node '%s' (%s): %s", r->path, name_of(n), n->op_type, text);
+    return r->graph->error = sgrad_log_error(SGRAD_EFORMAT, "%s: node '%s' (%s): %s", r->path, name_of(n), n->op_type, text);
 }
 
 float sgrad__onnx_given(float x) { return x == 0 ? FLT_MIN : x; }
@@ -32,7 +33,7 @@ int sgrad__onnx_axis(int64_t axis, int rank) {
     return axis >= 0 && axis < rank ? (int)axis : -1;
 }
 
-/* Before opset 13 the default is 1, and what comes after the axis is one with it. */
+/* Before opset 13, the default is 1, and the dimensions from the axis on are treated as one. */
 int sgrad__onnx_softmax_axis(const struct sgrad__reader *r, const Onnx__Node *n, int rank) {
     const int axis = sgrad__onnx_axis(sgrad__onnx_int(n, "axis", r->opset >= 13 ? -1 : 1), rank);
     return r->opset >= 13 || axis == rank - 1 ? axis : -1;
@@ -53,7 +54,7 @@ struct sgrad__thing *sgrad__onnx_input(const struct sgrad__reader *r, const Onnx
     return i < n->n_input && *n->input[i] ? sgrad__onnx_thing(r, n->input[i]) : NULL;
 }
 
-/* ---- what nodes take -------------------------------------------------------------------------------------------- */
+/* ---- inputs of nodes -------------------------------------------------------------------------------------------- */
 
 int sgrad__onnx_value(struct sgrad__reader *r, const Onnx__Node *n, size_t i, bool pixel) {
     const struct sgrad__thing *t = sgrad__onnx_input(r, n, i);
@@ -107,7 +108,7 @@ float sgrad__onnx_float(const Onnx__Node *n, const char *name, float otherwise) 
     return a && a->has_f ? a->f : otherwise;
 }
 
-/* ---- what nodes make -------------------------------------------------------------------------------------------- */
+/* ---- outputs of nodes ------------------------------------------------------------------------------------------- */
 
 int sgrad__onnx_outputs(const struct sgrad__reader *r, const Onnx__Node *n, int64_t has) {
     return r->classes > 0 && sgrad__onnx_thing(r, n->output[0]) == r->last ? r->classes : (int)has;
@@ -119,7 +120,8 @@ static bool is_layer(const struct sgrad_graph *g, const char *name) {
     return false;
 }
 
-/* "/layer1/relu/Relu" is layer1/relu, "bn1:normal" is bn1. Of what has parameters, no slash is in the name. */
+/* Returns the name of a layer: "/layer1/relu/Relu" is layer1/relu, "bn1:normal" is bn1. SLASHES: the name may contain slashes,
+ * which is not allowed for a layer with parameters. */
 static char *clean(const Onnx__Node *n, const char *text, int length, bool slashes) {
     char *name = sgrad_format("%.*s", length < 200 ? length : 200, text + strspn(text, "/"));
     name[strcspn(name, ":")] = 0;
@@ -176,13 +178,13 @@ void sgrad__onnx_bind_less(struct sgrad__reader *r, const char *name, const char
                            int ones) {
     char *whole = sgrad_format("%.*s.%s", (int)strcspn(name, "/"), name, parameter);
     const int rank = (int)thing->tensor->n_dims - ones;
-    for (int i = 0; i < r->bounds && thing->tensor->n_dims > 1; i++)    /* of vectors that are equal, tools keep one */
+    for (int i = 0; i < r->bounds && thing->tensor->n_dims > 1; i++)    /* not vectors: tools store equal ones once */
         if (r->bound[i].tensor == thing->tensor) {
             sgrad_graph_tie(r->graph, whole, r->bound[i].parameter);
             free(whole);
             return;
         }
-    r->bound = sgrad_grow(r->bound, r->bounds, sizeof *r->bound);
+    r->bound = sgrad_array_grow(r->bound, r->bounds, sizeof *r->bound);
     r->bound[r->bounds++] = (struct sgrad__bound){ whole, thing->tensor, rank, thing->name };
 }
 

@@ -1,5 +1,5 @@
-/* windows.c: ONNX's operators whose windows go over images or volumes: convolutions, pools; and means of all pixels. Windows are
- * square here, of one stride, one dilation and one padding; what is not is refused. */
+/* windows.c: reads ONNX's operators with windows over images or volumes, convolutions and pools, and means of all pixels. Windows
+ * must be square, with one stride, one dilation and one padding; others are rejected. */
 #include "codelets/ops/average_pool.h"
 #include "codelets/ops/bias.h"
 #include "codelets/ops/conv2d.h"
@@ -13,11 +13,12 @@
 #include <string.h>
 
 struct window {
-    int taps, depth_padding;            /* of volumes; TAPS 0: of images */
+    int taps, depth_padding;            /* for volumes; taps (filter depth) 0: images */
     int kernel, stride, padding, dilation;
 };
 
-/* Numbers of attribute NAME, COUNT of them, or OTHERWISE each. */
+/* Copies the COUNT numbers of attribute NAME to NUMBER; without the attribute, each is OTHERWISE. Returns false if one is
+ * invalid. */
 static bool take_numbers(const Onnx__Node *n, const char *name, size_t count, int64_t otherwise, int64_t low, int64_t *number) {
     const Onnx__Attribute *a = sgrad__onnx_attribute(n, name);
     if (a && a->n_ints != count) return false;
@@ -28,7 +29,8 @@ static bool take_numbers(const Onnx__Node *n, const char *name, size_t count, in
     return true;
 }
 
-/* As auto_pad says; X: what is padded. Where there is one sample more on one side, *WHOLE is false. */
+/* Sets the padding P that attribute auto_pad requests for X. Sets *WHOLE to false if one side needs one element more than the
+ * other. */
 static int pad_by_itself(struct sgrad__reader *r, const Onnx__Node *n, int x, int plane, const int64_t *k, const int64_t *s,
                          const int64_t *d, int64_t *p, bool *whole) {
     const Onnx__Attribute *how = sgrad__onnx_attribute(n, "auto_pad");
@@ -48,7 +50,8 @@ static int pad_by_itself(struct sgrad__reader *r, const Onnx__Node *n, int x, in
     return 0;
 }
 
-/* PLANE dimensions of X, of which the last two are square. KERNEL: of the weight, 0: the attribute alone tells. */
+/* Reads the window over PLANE dimensions of X, the last two of which must be square. KERNEL: the size of the weight's window;
+ * NULL: only the attribute specifies it. */
 static int take_window(struct sgrad__reader *r, const Onnx__Node *n, int x, int plane, const int64_t *kernel, struct window *w) {
     int64_t k[3], s[3], d[3], p[6];
     const size_t dims = (size_t)plane;
@@ -75,7 +78,7 @@ static int take_window(struct sgrad__reader *r, const Onnx__Node *n, int x, int 
     return 0;
 }
 
-/* The dimensions of images, or of volumes; 0: it is neither. */
+/* Returns the number of dimensions of images, or of volumes; 0: X is neither, and the error is logged. */
 static int plane_of(struct sgrad__reader *r, const Onnx__Node *n, int x) {
     const int rank = sgrad__onnx_rank(r, x);
     if (rank == 4 || rank == 5) return rank - 2;
@@ -83,7 +86,8 @@ static int plane_of(struct sgrad__reader *r, const Onnx__Node *n, int x) {
     return 0;
 }
 
-/* WEIGHT's window, of PLANE dimensions: where it is of volumes' slices, their one, and the filter's. */
+/* Sets KERNEL to the size of WEIGHT's window, of PLANE dimensions. A filter that is applied to each slice of a volume has depth
+ * 1. */
 static void window_of(const struct sgrad__thing *weight, int plane, int64_t *kernel) {
     const int64_t *dim = weight->tensor->dims + 2;
     for (int i = 0; i < plane; i++) kernel[i] = !weight->sliced ? dim[i] : i ? dim[i - 1] : 1;
@@ -119,7 +123,7 @@ int sgrad__onnx_read_conv(struct sgrad__reader *r, const Onnx__Node *n) {
     return sgrad__onnx_make(r, n, y);
 }
 
-/* Its bias is a layer of its own. */
+/* The bias is a separate layer. */
 int sgrad__onnx_read_conv_transpose(struct sgrad__reader *r, const Onnx__Node *n) {
     struct window w;
     const int x = sgrad__onnx_value(r, n, 0, false), plane = x < 0 ? 0 : plane_of(r, n, x);
@@ -146,8 +150,8 @@ int sgrad__onnx_read_conv_transpose(struct sgrad__reader *r, const Onnx__Node *n
     return sgrad__onnx_make(r, n, y);
 }
 
-/* Are there windows that reach beyond the end (ceil_mode)? A last one that would begin in the padding behind the end is there by
- * some programs, and not by others. */
+/* Sets *CEIL if the last windows extend beyond the end (ceil_mode). Fails if a last window would begin in the padding at the end,
+ * because programs differ in whether it exists. */
 static int take_ceil(struct sgrad__reader *r, const Onnx__Node *n, int x, int plane, bool max, const struct window *w,
                      bool *ceil) {
     const struct sgrad_shape shape = sgrad_graph_shape(r->graph, x);
@@ -181,7 +185,7 @@ static int read_pool(struct sgrad__reader *r, const Onnx__Node *n, bool max) {
 int sgrad__onnx_read_max_pool(struct sgrad__reader *r, const Onnx__Node *n) { return read_pool(r, n, true); }
 int sgrad__onnx_read_average_pool(struct sgrad__reader *r, const Onnx__Node *n) { return read_pool(r, n, false); }
 
-/* Of images, to (N,C,1,1), or, where dimensions are not kept, (N,C). */
+/* Reads a mean over images, to (N,C,1,1) or, unless KEEPS is set, (N,C). */
 static int pool_all(struct sgrad__reader *r, const Onnx__Node *n, bool keeps) {
     const int x = sgrad__onnx_value(r, n, 0, false);
     if (x < 0) return r->graph->error;
@@ -195,7 +199,7 @@ int sgrad__onnx_read_global_average_pool(struct sgrad__reader *r, const Onnx__No
     return sgrad__onnx_is_value(t) && !plane_of(r, n, t->value) ? r->graph->error : pool_all(r, n, true);
 }
 
-/* Over the pixels of images, or over a sample's rows (N,T,C). */
+/* Reads a mean over the pixels of images, or over the rows of a sample (N,T,C). */
 int sgrad__onnx_read_reduce_mean(struct sgrad__reader *r, const Onnx__Node *n) {
     const Onnx__Attribute *a = sgrad__onnx_attribute(n, "axes");
     const int x = sgrad__onnx_value(r, n, 0, false), rank = x < 0 ? 0 : sgrad__onnx_rank(r, x);

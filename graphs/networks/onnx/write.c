@@ -1,16 +1,16 @@
-/* write.c: a graph, as an ONNX file. Each operation's record says by which nodes of ONNX a layer of it is done, in ONNX's text
- * syntax, in names of its own, which become the file's:
+/* write.c: writes a graph as an ONNX file. The record of each operation provides the ONNX nodes of a layer, in ONNX's text
+ * syntax. Their local names are replaced by names in the file:
  *
  *     x, x1, x2 …     the layer's inputs          weight, running_mean …     its parameters and states
  *     y               its output                  sum                        any other: LAYER:sum
  *
- * Nodes are called as what they make. Only what the loss's first input needs is written. */
+ * Nodes are named after their output. Only the layers that the logits, the first input of the loss, depend on are written. */
 #include "graphs/networks/onnx/writer.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define IR_VERSION 9            /* that came with opset 20 */
+#define IR_VERSION 9            /* that of opset 20 */
 #define LOGITS "logits"
 
 struct writer {
@@ -27,7 +27,7 @@ static const char *value_name(const struct writer *w, int value) {
     return value == w->logits ? LOGITS : w->graph->value[value].name;
 }
 
-/* What NAME means in the form of node N; to be freed. */
+/* Returns the name in the file of NAME in the ONNX form of node N. The caller must free it. */
 static char *whole_name(struct writer *w, const struct sgrad__node *n, const char *name) {
     const struct sgrad_signature *is = &n->is;
     if (strcmp(name, "y") == 0) return sgrad_format("%s", value_name(w, n->output));
@@ -61,12 +61,12 @@ static int add_lines(struct writer *w, const struct sgrad__node *n, const char *
         const char *from = line;
         Onnx__Node *node = sgrad__onnx_take_node(&line);
         if (!node)
-            return sgrad_fail(SGRAD_EINVAL, "%s: %s: the ONNX form of its record is no node in ONNX's text syntax: %.*s", n->name,
-                              n->op->name, (int)strcspn(from, "\n"), from);
+            return sgrad_log_error(SGRAD_EINVAL, "%s: %s: the ONNX form of its record is no node in ONNX's text syntax: %.*s",
+                                   n->name, n->op->name, (int)strcspn(from, "\n"), from);
         node->name = strcmp(node->output[0], "y") ? whole_name(w, n, node->output[0]) : sgrad_format("%s", n->name);
         rename_all(w, n, node->output, node->n_output);
         rename_all(w, n, node->input, node->n_input);
-        w->to->node = sgrad_grow(w->to->node, (int)w->to->n_node, sizeof *w->to->node);
+        w->to->node = sgrad_array_grow(w->to->node, (int)w->to->n_node, sizeof *w->to->node);
         w->to->node[w->to->n_node++] = node;
     }
     return 0;
@@ -76,13 +76,13 @@ static int add_node(struct writer *w, const struct sgrad__node *n) {
     char *text = NULL;
     size_t size = 0;
     FILE *to = open_memstream(&text, &size);
-    if (!to) return sgrad_fail(SGRAD_EIO, "no memory for what %s is in ONNX", n->name);
+    if (!to) return sgrad_log_error(SGRAD_EIO, "no memory for what %s is in ONNX", n->name);
     if (n->op->onnx) n->op->onnx(&n->is, n->attrs, to);
     fclose(to);
     char shape[SGRAD_SHAPE_TEXT];
     int error = size ? add_lines(w, n, text)
-                     : sgrad_fail(SGRAD_EINVAL, "%s: %s of %s has no form in ONNX (docs/onnx.md)", n->name, n->op->name,
-                                  sgrad_shape_text(&n->is.x[0].shape, shape));
+                     : sgrad_log_error(SGRAD_EINVAL, "%s: %s of %s has no form in ONNX (docs/onnx.md)", n->name, n->op->name,
+                                       sgrad_shape_text(&n->is.x[0].shape, shape));
     free(text);
     return error;
 }
@@ -106,21 +106,21 @@ static int32_t type_of(enum sgrad_dtype type) {
     return (size_t)type < sizeof is / sizeof *is ? is[type] : 0;
 }
 
-/* (N,C,H,W) of images (N,H,W,C), whatever N. */
+/* (N,C,H,W) for images (N,H,W,C), for any N. */
 static Onnx__Value *value_of(const struct writer *w, int value, enum sgrad_dtype type) {
     const struct sgrad_shape *s = &w->graph->value[value].view.shape;
-    Onnx__Value *v = sgrad_alloc(1, sizeof *v);
+    Onnx__Value *v = sgrad_xcalloc(1, sizeof *v);
     onnx__value__init(v);
     v->name = sgrad_format("%s", value_name(w, value));
-    onnx__type__init(v->type = sgrad_alloc(1, sizeof *v->type));
-    Onnx__TensorType *t = v->type->tensor_type = sgrad_alloc(1, sizeof *t);
+    onnx__type__init(v->type = sgrad_xcalloc(1, sizeof *v->type));
+    Onnx__TensorType *t = v->type->tensor_type = sgrad_xcalloc(1, sizeof *t);
     onnx__tensor_type__init(t);
     t->has_elem_type = true;
     t->elem_type = type_of(type);
-    onnx__shape__init(t->shape = sgrad_alloc(1, sizeof *t->shape));
-    t->shape->dim = sgrad_alloc((size_t)s->rank, sizeof *t->shape->dim);
+    onnx__shape__init(t->shape = sgrad_xcalloc(1, sizeof *t->shape));
+    t->shape->dim = sgrad_xcalloc((size_t)s->rank, sizeof *t->shape->dim);
     for (int i = 0; i < s->rank; i++) {
-        Onnx__Dimension *d = t->shape->dim[t->shape->n_dim++] = sgrad_alloc(1, sizeof *d);
+        Onnx__Dimension *d = t->shape->dim[t->shape->n_dim++] = sgrad_xcalloc(1, sizeof *d);
         onnx__dimension__init(d);
         if (i == 0) d->dim_param = sgrad_format("N");
         d->has_dim_value = i > 0;
@@ -131,29 +131,29 @@ static Onnx__Value *value_of(const struct writer *w, int value, enum sgrad_dtype
 
 static void add_ends(struct writer *w) {
     const struct sgrad_graph *g = w->graph;
-    w->to->input = sgrad_alloc(SGRAD_MAX_INPUTS, sizeof *w->to->input);
+    w->to->input = sgrad_xcalloc(SGRAD_MAX_INPUTS, sizeof *w->to->input);
     for (int i = 0; i < g->inputs; i++)
         if (w->needed[g->input[i]])
             w->to->input[w->to->n_input++] = value_of(w, g->input[i], g->value[g->input[i]].view.dtype);
-    w->to->output = sgrad_alloc(1, sizeof *w->to->output);
+    w->to->output = sgrad_xcalloc(1, sizeof *w->to->output);
     w->to->output[w->to->n_output++] = value_of(w, w->logits, SGRAD_F32);
 }
 
-/* ENTRY's data stay where they are. */
+/* The tensor refers to the data of ENTRY. */
 static Onnx__Tensor *tensor_of(const struct sgrad_entry *entry) {
-    Onnx__Tensor *t = sgrad_alloc(1, sizeof *t);
+    Onnx__Tensor *t = sgrad_xcalloc(1, sizeof *t);
     onnx__tensor__init(t);
     t->name = sgrad_format("%s", entry->name);
     t->has_data_type = t->has_raw_data = true;
     t->data_type = type_of(entry->view.dtype);
-    t->dims = sgrad_alloc((size_t)entry->view.shape.rank + 1, sizeof *t->dims);
+    t->dims = sgrad_xcalloc((size_t)entry->view.shape.rank + 1, sizeof *t->dims);
     for (int i = 0; i < entry->view.shape.rank; i++) t->dims[t->n_dims++] = entry->view.shape.dim[i];
     t->raw_data = (ProtobufCBinaryData){ sgrad_view_bytes(&entry->view), (uint8_t *)entry->data };
     return t;
 }
 
 static void add_tensors(struct writer *w, const struct sgrad_entry *entry, int count) {
-    w->to->initializer = sgrad_alloc((size_t)count + 1, sizeof *w->to->initializer);
+    w->to->initializer = sgrad_xcalloc((size_t)count + 1, sizeof *w->to->initializer);
     for (int i = 0; i < count; i++)
         for (int p = 0; p < w->graph->parameter_count; p++)
             if (w->used[p] && !strcmp(w->graph->parameter[p].name, entry[i].name))
@@ -175,8 +175,8 @@ static int save(const Onnx__Model *model, const char *path) {
     const size_t size = onnx__model__get_packed_size(model);
     struct sgrad_file file;
     if (size > INT32_MAX)
-        return sgrad_fail(SGRAD_ESHAPE, "%s: would have %.1f GiB, and ONNX files have less than 2", path,
-                          (double)size / (1 << 30));
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: would have %.1f GiB, and ONNX files have less than 2", path,
+                               (double)size / (1 << 30));
     SGRAD_TRY(sgrad_file_begin(path, &file));
     struct stream stream = { .is.append = append, .to = file.stream };
     onnx__model__pack_to_buffer(model, &stream.is);
@@ -184,15 +184,15 @@ static int save(const Onnx__Model *model, const char *path) {
 }
 
 static Onnx__Model *make_model(Onnx__Graph *graph) {
-    Onnx__Model *m = sgrad_alloc(1, sizeof *m);
+    Onnx__Model *m = sgrad_xcalloc(1, sizeof *m);
     onnx__model__init(m);
     m->has_ir_version = true;
     m->ir_version = IR_VERSION;
     m->producer_name = sgrad_format("stargrad");
     m->producer_version = sgrad_format("%s", PACKAGE_VERSION);
     m->graph = graph;
-    m->opset_import = sgrad_alloc(1, sizeof *m->opset_import);
-    Onnx__OperatorSet *set = m->opset_import[m->n_opset_import++] = sgrad_alloc(1, sizeof *set);
+    m->opset_import = sgrad_xcalloc(1, sizeof *m->opset_import);
+    Onnx__OperatorSet *set = m->opset_import[m->n_opset_import++] = sgrad_xcalloc(1, sizeof *set);
     onnx__operator_set__init(set);
     set->domain = sgrad_format("%s", "");
     set->has_version = true;
@@ -210,7 +210,7 @@ static int write_graph(struct writer *w, struct sgrad__weights *copy, const char
         add_tensors(w, entry, copy->items.count);
         error = save(model, path);
     }
-    for (size_t i = 0; i < w->to->n_initializer; i++) w->to->initializer[i]->raw_data.data = NULL;     /* the copy's */
+    for (size_t i = 0; i < w->to->n_initializer; i++) w->to->initializer[i]->raw_data.data = NULL;     /* owned by the copy */
     onnx__model__free_unpacked(model, NULL);
     free(entry);
     return error;
@@ -220,9 +220,9 @@ int sgrad__onnx_write(const struct sgrad_graph *g, const char *path) {
     struct sgrad__weights copy;
     struct writer w = { .graph = g, .logits = sgrad__graph_logits(g) };
     SGRAD_TRY(sgrad__weights_copy(g, false, &copy));
-    w.needed = sgrad_alloc((size_t)g->value_count, sizeof *w.needed);
-    w.used = sgrad_alloc((size_t)g->parameter_count + 1, sizeof *w.used);
-    onnx__graph__init(w.to = sgrad_alloc(1, sizeof *w.to));
+    w.needed = sgrad_xcalloc((size_t)g->value_count, sizeof *w.needed);
+    w.used = sgrad_xcalloc((size_t)g->parameter_count + 1, sizeof *w.used);
+    onnx__graph__init(w.to = sgrad_xcalloc(1, sizeof *w.to));
     int error = write_graph(&w, &copy, path);
     sgrad__weights_free(&copy);
     free(w.needed);

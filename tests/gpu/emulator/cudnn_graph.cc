@@ -1,4 +1,4 @@
-/* cudnn_graph.cc: as much of cuDNN's backend API as codelets/cudnn_draw_cuda.cu and cudnn_graph_cuda.cu call, on the CPU. A
+/* cudnn_graph.cc: as much of cuDNN's backend API as codelets/cuda/cudnn_draw_cuda.cu and cudnn_graph_cuda.cu call, on the CPU. A
  * descriptor holds what it is given, by attribute; a graph is its operations in their order, each done on whole tensors as
  * floats; what is virtual is rounded to its type, and never written to memory.
  *

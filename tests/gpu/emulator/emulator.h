@@ -69,7 +69,7 @@ uint64_t exchange(uint64_t value, unsigned lanes);
 /* Of a kernel's thread: WORK, once, when all lanes of its warp have come for it; data[i] is what lane i brought. */
 void together(void (*work)(void *const data[32]), void *data);
 
-/* Matrix instructions (matrices.cc): codelets/tensor_cores.h. */
+/* Matrix instructions (matrices.cc): codelets/cuda/tensor_cores.h. */
 void multiply_bf16(float *sum, const uint32_t *left, const uint32_t *right);
 void multiply_tf32(float *sum, const uint32_t *left, const uint32_t *right);
 uint32_t round_to_tf32(float x);

@@ -1,5 +1,5 @@
-/* matrices.cc: the matrix instructions of a GPU, of all lanes of a warp at once, by plain loops: codelets/tensor_cores.h has what
- * they compute, and the PTX ISA which lane has what. */
+/* matrices.cc: a GPU's matrix instructions, of all lanes of a warp at once, as plain loops. codelets/cuda/tensor_cores.h defines
+ * what they compute, and the PTX ISA which lane holds which element. */
 #include "tests/gpu/emulator/emulator.h"
 
 namespace emulator {

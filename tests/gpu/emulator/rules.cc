@@ -7,7 +7,7 @@
 #include <cublas_v2.h>
 #include <thread>
 
-#include "codelets/tensor_cores.h"
+#include "codelets/cuda/tensor_cores.h"
 
 /* What the library has for these; no task runs here. */
 extern "C" void sgrad_cuda_fail(const char *why, const char *where) {

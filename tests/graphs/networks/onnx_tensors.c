@@ -70,24 +70,24 @@ static void storages(void **state) {
 
 /* A node, and a tensor (6) without numbers. */
 static Onnx__Model *make_model(void) {
-    Onnx__Model *m = sgrad_alloc(1, sizeof *m);
+    Onnx__Model *m = sgrad_xcalloc(1, sizeof *m);
     onnx__model__init(m);
-    onnx__graph__init(m->graph = sgrad_alloc(1, sizeof *m->graph));
-    m->graph->node = sgrad_alloc(1, sizeof *m->graph->node);
-    onnx__node__init(m->graph->node[m->graph->n_node++] = sgrad_alloc(1, sizeof **m->graph->node));
-    m->graph->initializer = sgrad_alloc(1, sizeof *m->graph->initializer);
-    Onnx__Tensor *t = m->graph->initializer[m->graph->n_initializer++] = sgrad_alloc(1, sizeof *t);
+    onnx__graph__init(m->graph = sgrad_xcalloc(1, sizeof *m->graph));
+    m->graph->node = sgrad_xcalloc(1, sizeof *m->graph->node);
+    onnx__node__init(m->graph->node[m->graph->n_node++] = sgrad_xcalloc(1, sizeof **m->graph->node));
+    m->graph->initializer = sgrad_xcalloc(1, sizeof *m->graph->initializer);
+    Onnx__Tensor *t = m->graph->initializer[m->graph->n_initializer++] = sgrad_xcalloc(1, sizeof *t);
     onnx__tensor__init(t);
     t->name = strdup("bias");
     t->has_data_type = true, t->data_type = ONNX_FLOAT;
-    t->dims = sgrad_alloc(1, sizeof *t->dims);
+    t->dims = sgrad_xcalloc(1, sizeof *t->dims);
     t->dims[t->n_dims++] = 6;
     return m;
 }
 
 static void set_entry(Onnx__Tensor *t, const char *key, const char *value) {
     t->external_data = realloc(t->external_data, (t->n_external_data + 1) * sizeof *t->external_data);
-    Onnx__Entry *e = t->external_data[t->n_external_data++] = sgrad_alloc(1, sizeof *e);
+    Onnx__Entry *e = t->external_data[t->n_external_data++] = sgrad_xcalloc(1, sizeof *e);
     onnx__entry__init(e);
     e->key = strdup(key), e->value = strdup(value);
 }
@@ -118,7 +118,7 @@ static void beside(void **state) {
         set_entry(t, "location", is[i].location);
         if (is[i].offset) set_entry(t, "offset", is[i].offset);
         if (is[i].length) set_entry(t, "length", is[i].length);
-        uint8_t *changed = sgrad_alloc(1, onnx__model__get_packed_size(m));
+        uint8_t *changed = sgrad_xcalloc(1, onnx__model__get_packed_size(m));
         scratch_write("outside.onnx", changed, onnx__model__pack(m, changed));
         struct sgrad__onnx *file;
         float bias[6];

@@ -23,7 +23,7 @@ static struct sgrad_graph *make(const char *model, int size, int channels, int c
     const int y = m->build(g, what_takes(g, m, size, channels), classes);
     if (sgrad__graph_own_loss(g)) {
         m->loss(g, y, sgrad_graph_input(g, "label", SGRAD_I32, (struct sgrad_shape){ 0 }));
-        assert_done(sgrad_graph_end(g));
+        assert_done(sgrad_graph_finalize(g));
         return g;
     }
     const struct sgrad_shape logits = sgrad_graph_shape(g, y);
@@ -46,8 +46,8 @@ static struct sgrad__parameter *find(const struct sgrad_graph *g, const char *na
 static void least_sides(void **state) {
     (void)state;
     for (const struct sgrad_model *const *m = sgrad_models; *m; m++) {
-        const int least = (*m)->least_side ? (*m)->least_side : 1;
-        if (((*m)->loss && !(*m)->loss_option) || (*m)->of_file) continue;      /* takes tokens; is nobody's yet */
+        const int least = (*m)->min_image_side ? (*m)->min_image_side : 1;
+        if (((*m)->loss && !(*m)->loss_option) || (*m)->from_file) continue;      /* takes tokens; is nobody's yet */
         sgrad_graph_destroy(make((*m)->name, least, 3, 10));
         if (least == 1) continue;
         struct sgrad_graph *g = sgrad_graph_create(SGRAD_F32);
@@ -79,7 +79,7 @@ static void language_models(void **state) {
         const int tokens = sgrad_graph_input(g, "tokens", SGRAD_I32, sgrad_shape(1, 16));
         const int next = sgrad_graph_input(g, "next", SGRAD_I32, sgrad_shape(1, 16));
         model->loss(g, model->build(g, tokens, 256), next);
-        assert_done(sgrad_graph_end(g));
+        assert_done(sgrad_graph_finalize(g));
         struct sgrad__items items = sgrad__parameters_list(g, false);
         assert_int_equal(sgrad__parameters_count(g), is[i].numbers);
         assert_int_equal(items.count, is[i].tensors);
@@ -90,7 +90,7 @@ static void language_models(void **state) {
 
 /* A copy of the tensor's values; free it. */
 static float *values(struct sgrad_tensor *t) {
-    float *v = sgrad_alloc(1, sgrad_view_bytes(&t->view));
+    float *v = sgrad_xcalloc(1, sgrad_view_bytes(&t->view));
     assert_done(sgrad_tensor_read(t, v));
     return v;
 }
@@ -403,7 +403,7 @@ static void refusals(void **state) {
 
 static struct sgrad_context *context;
 static int begin(void **state) {
-    return scratch_open(state) || sgrad_context_open(&(struct sgrad_context_options){ .cpus = 1, .cudas = -1 }, &context);
+    return scratch_open(state) || sgrad_context_open(&(struct sgrad_context_options){ .cpus = 1, .gpus = -1 }, &context);
 }
 static int end(void **state) {
     sgrad_context_close(context);

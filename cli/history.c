@@ -1,0 +1,41 @@
+/* history.c: reads data of an existing run for commands: its weights, the names of its classes. */
+#include "cli/cli.h"
+#include "graphs/api/inference.h"
+#include "datasets/datasets.h"
+
+#include <stdlib.h>
+
+void sgrad__weights_of_run(const struct sgrad__request *request, struct sgrad_train_options *options) {
+    if (!sgrad__is_asked(request, "tta")) options->tta = NULL;         /* of the run's final evaluation; no default here */
+    if (!request->argument || sgrad__is_asked(request, "weights") || sgrad__is_asked(request, "model")) return;
+    options->init = sgrad_run_weights(request->argument);
+}
+
+/* Sets the names to those of the data set, or to the numbers of the classes. */
+static int find_in_data(const struct sgrad_train_options *o, struct sgrad__classes *classes) {
+    struct sgrad_dataset *dataset;
+    SGRAD_TRY(sgrad_run_open_samples(o, false, &dataset));
+    for (int c = 0; c < classes->count; c++)
+        classes->name[c] = dataset->class_name && c < dataset->classes ? sgrad_format("%s", dataset->class_name[c])
+                                                                       : sgrad_format("%d", c);
+    sgrad_dataset_close(dataset);
+    return 0;
+}
+
+int sgrad__classes_find(const struct sgrad__request *request, const struct sgrad_train_options *o, int count,
+                        struct sgrad__classes *classes) {
+    struct sgrad_run_input input;
+    classes->count = count;
+    classes->name = sgrad_xcalloc((size_t)count + 1, sizeof *classes->name);
+    if (!request->argument) return find_in_data(o, classes);
+    SGRAD_TRY(sgrad_run_input(request->argument, &input));
+    for (int c = 0; c < count; c++)
+        classes->name[c] = c < input.classes ? sgrad_format("%s", input.class_name[c]) : sgrad_format("%d", c);
+    sgrad_run_input_free(&input);
+    return 0;
+}
+
+void sgrad__classes_free(struct sgrad__classes *classes) {
+    for (int c = 0; classes->name && c < classes->count; c++) free(classes->name[c]);
+    free(classes->name);
+}

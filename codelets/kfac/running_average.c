@@ -1,0 +1,34 @@
+/* running_average.c: the running average of a statistic of batches:
+ *
+ *     y = decay·y + (1 - decay)·scale·x            in the first step of a run  y = scale·x
+ *
+ * If x contains a NaN or an infinity, it is left out and a warning is logged. */
+#include "config.h"
+#include "codelets/kernels.h"
+#include "codelets/kfac/kronecker.h"
+
+/* Operands: x, y (any shape). */
+SGRAD_VECTOR(running_average)(const struct sgrad_args *a) {
+    const struct sgrad_running_average *r = a->attrs;
+    const float *restrict x = a->data[0];
+    float *restrict y = a->data[1];
+    const int64_t count = sgrad_shape_count(&a->view[0].shape);
+    const bool first = a->step->number == 1;
+    const float keep = (float)r->decay, take = (float)(first ? r->scale : (1 - r->decay) * r->scale);
+    float bad = 0;      /* NaN if an element is not finite */
+    for (int64_t i = 0; i < count; i++) bad += 0 * x[i];
+    if (bad != 0) {
+        sgrad__factor_tell(r->health, &r->health->infinite, a->step, "is not finite: left out");
+        return;
+    }
+    for (int64_t i = 0; i < count; i++) y[i] = first ? take * x[i] : keep * y[i] + take * x[i];
+}
+
+static double flops(const struct sgrad_args *a) { return 3.0 * (double)sgrad_shape_count(&a->view[0].shape); }
+
+const struct sgrad_kernel sgrad_running_average_kernel = {
+    .name = "running_average",
+    .kind = &sgrad_reduction_kind,
+    .cpu = running_average,
+    .flops = flops,
+};

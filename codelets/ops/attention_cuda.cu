@@ -1,0 +1,385 @@
+/* attention_cuda.cu: attention.c on CUDA devices. Scores and products are computed block by block on tensor cores; scores are
+ * never stored.
+ *
+ *     forward             a block has 64 queries and iterates over the keys     s = q kᵀ, p = exp(s - max), y = y·shrink + p v
+ *     backward, queries   likewise                                              ds = p (dy vᵀ - y·dy), dq += ds k
+ *     backward, keys      a block has 64 keys and iterates over the queries     dv += pᵀ dy, dk += dsᵀ q
+ *
+ * A warp has 16 rows of its block in registers, as left factors and as sums. The rows of the other side are loaded as tiles into
+ * the block's on-chip memory (__shared__). Backward computes p twice, so that no two blocks add to the same number. Therefore
+ * results are bitwise reproducible.
+ *
+ * Limits: heads of more than 128 numbers, which are rare, and one row per step with a cache use the simpler kernels of
+ * attention_rows.h.
+ *
+ * Source: T. Dao, FlashAttention-2: faster attention with better parallelism and work partitioning, 2023. */
+#include <cmath>
+
+#include "codelets/ops/attention_rows.h"
+#include "codelets/ops/attention.h"
+#include "codelets/cuda/tensor_cores.h"
+
+/* ---- blocks ------------------------------------------------------------------------------------------------------ */
+
+#define WARPS 4
+#define ROWS  (16 * WARPS) /* of a block */
+#define LOG2E 1.44269504f
+
+/* Sizes of tiles for arithmetic A and heads of at most DIM numbers. Numbers beyond the size of a head, and rows beyond the last,
+ * are 0. The number of rows of a tile is chosen so that registers suffice for the factors and for SUMS sums of 16 × DIM
+ * numbers. */
+template <typename A, int DIM, int SUMS> struct tiling {
+    typedef typename A::type type;
+    static constexpr int bytes = DIM * sizeof(type) * (SUMS > 1 ? 2 : 1);
+    static constexpr int rows = bytes <= 128 && A::depth == 16 ? 64 : bytes <= 512 ? 32 : 16;
+    static constexpr int steps = DIM / A::depth, columns = DIM / 8, scores = rows / 8, wide = DIM + A::spare;
+    static constexpr int stages = 4 * rows * wide * sizeof(type) <= 48 << 10 ? 2 : 1; /* 2: double buffering of tiles */
+    typedef type pair[2][rows * wide];
+};
+
+/* 16 rows as left factors. If HELD they stay in registers; else they are loaded at each use, to save registers. */
+template <typename A, int DIM, bool HELD> struct left_rows {
+    typedef typename A::type type;
+    struct matrix<type> from;
+    int first, count, size;
+    sgrad__left held[HELD ? DIM / A::depth : 1];
+
+    __device__ left_rows(struct matrix<type> m, int row, const struct sizes &s) : from(m), first(row), count(s.T), size(s.size) {
+        if constexpr (HELD)
+            for (int j = 0; j < DIM / A::depth; j++) held[j] = load(j);
+    }
+    __device__ sgrad__left load(int j) const {
+        const int row = first + threadIdx.x / 4;
+        const type *low = from.at + (int64_t)row * from.stride, *high = low + 8 * from.stride;
+        if (size == DIM && first + 16 <= count) return A::left_at(low, high, j * A::depth);
+        return A::left_from(row, j * A::depth,
+                            [=](int r, int c) { return r < count && c < size ? (float)from.at[r * from.stride + c] : 0.0f; });
+    }
+    __device__ sgrad__left operator[](int j) const {
+        if constexpr (HELD)
+            return held[j];
+        else
+            return load(j);
+    }
+};
+
+/* Loads rows from FROM on of M into a tile; all threads of the block must call it. */
+template <typename A, int DIM, typename t>
+static __device__ void load_tile(typename A::type *tile, struct matrix<typename A::type> m, int from, const struct sizes &s) {
+    constexpr int most = 16 / sizeof(typename A::type);
+    typedef sgrad__pack<typename A::type, most> pack;
+    for (int i = threadIdx.y * 32 + threadIdx.x; i < t::rows * DIM / most; i += 32 * WARPS) {
+        const int row = i / (DIM / most), column = i % (DIM / most) * most;
+        const typename A::type *x = m.at + (int64_t)(from + row) * m.stride + column;
+        typename A::type *to = tile + row * t::wide + column;
+        if (from + row < s.T && s.size == DIM) {
+            copy_later(to, x);
+            continue;
+        }
+        pack p = {};
+        for (int j = 0; j < most && from + row < s.T; j++)
+            if (column + j < s.size) p.at[j] = x[j];
+        *(pack *)to = p;
+    }
+}
+
+/* Iterates over rows BEGIN … END - 1 of A and B, tile by tile, and calls WORK(from, stage, tile of a, tile of b). The
+ * other callback, called with (from, stage), must load the further data that WORK needs. */
+template <typename A, int DIM, typename t, typename Beside, typename Work>
+static __device__ void pass(typename t::pair *tile, struct matrix<typename A::type> a, struct matrix<typename A::type> b,
+                            int begin, int end, const struct sizes &s, Beside beside, Work work) {
+    const auto load = [&](int from, int stage) {
+        load_tile<A, DIM, t>(tile[stage][0], a, from, s);
+        load_tile<A, DIM, t>(tile[stage][1], b, from, s);
+        beside(from, stage);
+        end_copies();
+    };
+    load(begin, 0);
+    for (int from = begin, stage = 0; from < end; from += t::rows) {
+        const int next = from + t::rows;
+        if (t::stages == 2 && next < end) {
+            load(next, 1 - stage);
+            wait_for_copies<1>();
+        } else {
+            wait_for_copies<0>();
+        }
+        __syncthreads();
+        work(from, stage, tile[stage][0], tile[stage][1]);
+        __syncthreads();
+        if (t::stages == 2)
+            stage = 1 - stage;
+        else if (next < end)
+            load(next, 0);
+    }
+}
+
+/* sum (16 × rows of the tile) = left · tileᵀ */
+template <typename A, typename t, typename Left>
+static __device__ void multiply_along(sgrad__tile_sum *sum, const Left &left, const typename A::type *tile) {
+    for (int n = 0; n < t::scores; n++) sum[n] = {};
+    _Pragma("unroll") for (int j = 0; j < t::steps; j++) {
+        const sgrad__left l = left[j];
+        _Pragma("unroll") for (int n = 0; n < t::scores; n += 2) {
+            sgrad__right r[2];
+            A::right_along(r, tile, t::wide, 8 * n, j * A::depth);
+            A::multiply(&sum[n], l, r[0]), A::multiply(&sum[n + 1], l, r[1]);
+        }
+    }
+}
+
+/* sum (16 × DIM) += p · tile, p (16 × rows of the tile) */
+template <typename A, typename t>
+static __device__ void multiply_across(sgrad__tile_sum *sum, const sgrad__tile_sum *p, const typename A::type *tile) {
+    _Pragma("unroll") for (int j = 0; j < t::rows / A::depth; j++) {
+        const sgrad__left l = A::left_of(p, j);
+        _Pragma("unroll") for (int n = 0; n < t::columns; n += 2) {
+            sgrad__right r[2];
+            A::right_across(r, tile, t::wide, 8 * n, j * A::depth);
+            A::multiply(&sum[n], l, r[0]), A::multiply(&sum[n + 1], l, r[1]);
+        }
+    }
+}
+
+/* Sum and maximum over the four threads that process a row together. */
+static __device__ inline float sum_of_four(float x) {
+    x += __shfl_xor_sync(~0u, x, 1);
+    return x + __shfl_xor_sync(~0u, x, 2);
+}
+static __device__ inline float most_of_four(float x) {
+    x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
+    return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
+}
+
+/* Writes a warp's rows of sums, times FACTOR, to TO (rows, STRIDE), or adds to it; rows after the last are skipped. FACTOR has
+ * two elements, for rows g and g+8 of a thread. */
+template <typename A, int DIM>
+static __device__ void store_rows(const sgrad__tile_sum *sum, const float *factor, typename A::type *to, int64_t stride,
+                                  int first, const struct sizes &s, bool add) {
+    _Pragma("unroll") for (int n = 0; n < DIM / 8; n++) for (int e = 0; e < 4; e++) {
+        const int row = first + threadIdx.x / 4 + 8 * (e / 2), c = 8 * n + 2 * (threadIdx.x % 4) + e % 2;
+        if (row >= s.T || c >= s.size) continue;
+        typename A::type *y = to + row * stride + c;
+        *y = (add ? (float)*y : 0) + sum[n].at[e] * factor[e / 2];
+    }
+}
+
+/* Head and rows of this thread block. In causal attention the blocks with the most keys start first. */
+struct part {
+    int64_t number;
+    int first;
+    __device__ part(const struct sizes &s, bool backwards) {
+        const uint32_t blocks = (uint32_t)sgrad__ceil(s.T, ROWS), block = blockIdx.x % blocks;
+        number = blockIdx.x / blocks;
+        first = (int)(backwards ? blocks - 1 - block : block) * ROWS;
+    }
+    __device__ int of_warp() const { return first + 16 * threadIdx.y; }
+};
+
+/* Returns whether query ROW attends to key COLUMN. */
+static __device__ inline bool sees(const struct sizes &s, int row, int column) {
+    return row < s.T && column < s.T && (!s.causal || column <= row);
+}
+
+/* x (N,T,3C), y (N,T,C), saved (N,heads,T): log Σ exp of each row of scores */
+template <typename A, int DIM>
+static __global__ void __launch_bounds__(32 * WARPS)
+    forward(struct sizes s, const typename A::type *x, typename A::type *y, float *keep) {
+    using t = tiling<A, DIM, 1>;
+    alignas(16) __shared__ typename t::pair tile[t::stages];
+    const struct part part(s, s.causal);
+    const struct head<typename A::type> h(s, part.number, x);
+    const left_rows<A, DIM, (t::bytes <= 256)> q(h.q, part.of_warp(), s);
+    const float scale = 1 / sqrtf((float)s.size);
+    sgrad__tile_sum sum[t::columns], p[t::scores];
+    float most[2] = { -INFINITY, -INFINITY }, total[2] = {};
+    const int end = s.causal ? min(s.T, part.first + ROWS) : s.T;
+    const auto turn = [&](int from, int, const typename A::type *keys, const typename A::type *values) {
+        const bool all = from + t::rows <= s.T && (!s.causal || from + t::rows <= part.of_warp() + 1);
+        multiply_along<A, t>(p, q, keys);
+        for (int i = 0; i < 2; i++) {
+            const int row = part.of_warp() + threadIdx.x / 4 + 8 * i;
+            float here = most[i], added = 0;
+            _Pragma("unroll") for (int n = 0; n < t::scores; n++) for (int e = 2 * i; e < 2 * i + 2; e++) {
+                const int column = from + 8 * n + 2 * (threadIdx.x % 4) + e % 2;
+                if (!all && (column >= s.T || (s.causal && column > row))) p[n].at[e] = -INFINITY;
+                here = fmaxf(here, p[n].at[e]);
+            }
+            here = most_of_four(here);
+            const float zero = here == -INFINITY ? 0 : here * scale * LOG2E, shrink = power_of_2(most[i] * scale * LOG2E - zero);
+            _Pragma("unroll") for (int n = 0; n < t::scores; n++) for (int e = 2 * i; e < 2 * i + 2; e++) {
+                p[n].at[e] = power_of_2(p[n].at[e] * scale * LOG2E - zero);
+                added += p[n].at[e];
+            }
+            total[i] = total[i] * shrink + added;
+            most[i] = here;
+            _Pragma("unroll") for (int n = 0; n < t::columns; n++) sum[n].at[2 * i] *= shrink, sum[n].at[2 * i + 1] *= shrink;
+        }
+        multiply_across<A, t>(sum, p, values);
+    };
+    pass<A, DIM, t>(
+        tile, h.k, h.v, 0, end, s, [](int, int) {}, turn);
+    float factor[2];
+    for (int i = 0; i < 2; i++) {
+        const int row = part.of_warp() + threadIdx.x / 4 + 8 * i;
+        total[i] = sum_of_four(total[i]);
+        factor[i] = 1 / total[i];
+        if (row < s.T && threadIdx.x % 4 == 0) keep[part.number * s.T + row] = most[i] * scale + logf(total[i]);
+    }
+    store_rows<A, DIM>(sum, factor, y + h.out, s.width, part.of_warp(), s, false);
+}
+
+/* Computes dq in dx (N,T,3C), and own (N,heads,T), y·dy of each row, from x (N,T,3C), y, dy (N,T,C), saved (N,heads,T). */
+template <typename A, int DIM>
+static __global__ void __launch_bounds__(32 * WARPS)
+    backward_queries(struct sizes s, const typename A::type *x, const typename A::type *y, const typename A::type *dy,
+                     const float *keep, float *own, typename A::type *dx, bool add) {
+    using t = tiling<A, DIM, 1>;
+    alignas(16) __shared__ typename t::pair tile[t::stages];
+    const struct part part(s, s.causal);
+    const struct head<typename A::type> h(s, part.number, x);
+    const left_rows<A, DIM, (t::bytes <= 128)> q(h.q, part.of_warp(), s), d({ dy + h.out, s.width }, part.of_warp(), s);
+    const left_rows<A, DIM, false> of_y({ y + h.out, s.width }, part.of_warp(), s);
+    const float scale = 1 / sqrtf((float)s.size);
+    float log_sum[2], product[2] = {};
+    _Pragma("unroll") for (int j = 0; j < t::steps; j++) A::dot(product, of_y[j], d[j]);
+    for (int i = 0; i < 2; i++) {
+        const int row = part.of_warp() + threadIdx.x / 4 + 8 * i;
+        product[i] = sum_of_four(product[i]);
+        log_sum[i] = row < s.T ? keep[part.number * s.T + row] * LOG2E : 0;
+        if (row < s.T && threadIdx.x % 4 == 0) own[part.number * s.T + row] = product[i];
+    }
+    sgrad__tile_sum dq[t::columns], p[t::scores], ds[t::scores];
+    const int end = s.causal ? min(s.T, part.first + ROWS) : s.T;
+    const auto turn = [&](int from, int, const typename A::type *keys, const typename A::type *values) {
+        const bool all =
+            part.of_warp() + 16 <= s.T && from + t::rows <= s.T && (!s.causal || from + t::rows <= part.of_warp() + 1);
+        multiply_along<A, t>(p, q, keys);
+        multiply_along<A, t>(ds, d, values);
+        _Pragma("unroll") for (int n = 0; n < t::scores; n++) for (int e = 0; e < 4; e++) {
+            const int row = part.of_warp() + threadIdx.x / 4 + 8 * (e / 2);
+            const int column = from + 8 * n + 2 * (threadIdx.x % 4) + e % 2;
+            const float share = all || sees(s, row, column) ? power_of_2(p[n].at[e] * scale * LOG2E - log_sum[e / 2]) : 0;
+            ds[n].at[e] = share * (ds[n].at[e] - product[e / 2]);
+        }
+        multiply_across<A, t>(dq, ds, keys);
+    };
+    pass<A, DIM, t>(
+        tile, h.k, h.v, 0, end, s, [](int, int) {}, turn);
+    const float factor[2] = { scale, scale };
+    store_rows<A, DIM>(dq, factor, dx + h.in, 3 * s.width, part.of_warp(), s, add);
+}
+
+/* Computes dk and dv in dx. */
+template <typename A, int DIM>
+static __global__ void __launch_bounds__(32 * WARPS)
+    backward_keys(struct sizes s, const typename A::type *x, const typename A::type *dy, const float *keep, const float *own,
+                  typename A::type *dx, bool add) {
+    using t = tiling<A, DIM, 2>;
+    alignas(16) __shared__ typename t::pair tile[t::stages];
+    __shared__ float log_sum[t::stages][t::rows], product[t::stages][t::rows];
+    const struct part part(s, false);
+    const struct head<typename A::type> h(s, part.number, x);
+    const struct matrix<typename A::type> of_dy = { dy + h.out, s.width };
+    const left_rows<A, DIM, (t::bytes <= 256)> k(h.k, part.of_warp(), s), v(h.v, part.of_warp(), s);
+    const float scale = 1 / sqrtf((float)s.size);
+    sgrad__tile_sum dk[t::columns], dv[t::columns], p[t::scores], ds[t::scores];
+    const auto beside = [&](int from, int stage) {
+        for (int i = threadIdx.y * 32 + threadIdx.x; i < t::rows; i += 32 * WARPS) {
+            const int64_t row = part.number * s.T + from + i;
+            log_sum[stage][i] = from + i < s.T ? keep[row] * LOG2E : 0, product[stage][i] = from + i < s.T ? own[row] : 0;
+        }
+    };
+    const auto turn = [&](int from, int stage, const typename A::type *queries, const typename A::type *slopes) {
+        const bool all = part.of_warp() + 16 <= s.T && from + t::rows <= s.T && (!s.causal || from >= part.of_warp() + 15);
+        multiply_along<A, t>(p, k, queries);
+        multiply_along<A, t>(ds, v, slopes);
+        _Pragma("unroll") for (int n = 0; n < t::scores; n++) for (int e = 0; e < 4; e++) {
+            const int row = part.of_warp() + threadIdx.x / 4 + 8 * (e / 2), i = 8 * n + 2 * (threadIdx.x % 4) + e % 2;
+            const bool seen = all || sees(s, from + i, row);
+            p[n].at[e] = seen ? power_of_2(p[n].at[e] * scale * LOG2E - log_sum[stage][i]) : 0;
+            ds[n].at[e] = p[n].at[e] * (ds[n].at[e] - product[stage][i]);
+        }
+        multiply_across<A, t>(dv, p, slopes);
+        multiply_across<A, t>(dk, ds, queries);
+    };
+    pass<A, DIM, t>(tile, h.q, of_dy, s.causal ? part.first : 0, s.T, s, beside, turn);
+    const float factor[2] = { scale, scale }, one[2] = { 1, 1 };
+    store_rows<A, DIM>(dk, factor, dx + h.in + s.width, 3 * s.width, part.of_warp(), s, add);
+    store_rows<A, DIM>(dv, one, dx + h.in + 2 * s.width, 3 * s.width, part.of_warp(), s, add);
+}
+
+/* ---- tasks ------------------------------------------------------------------------------------------------------- */
+
+static struct sizes sizes_of(const struct sgrad_args *a) {
+    const struct sgrad_attention *attrs = (const struct sgrad_attention *)a->attrs;
+    const int64_t *x = a->view[0].shape.dim;
+    const int width = (int)(x[2] / 3);
+    return { (int)x[1], width, attrs->heads, width / attrs->heads, attrs->causal };
+}
+
+static int64_t heads_of(const struct sgrad_args *a, const struct sizes &s) { return a->view[0].shape.dim[0] * s.heads; }
+
+/* Calls blocks(arithmetic, dim, grid), or rows(element) if heads are too large for blocks. */
+template <typename Blocks, typename Rows>
+static void with_shape(const struct sgrad_args *a, const struct sizes &s, Blocks blocks, Rows rows) {
+    const int64_t grid = heads_of(a, s) * sgrad__ceil(s.T, ROWS);
+    if (s.size > 128) return sgrad__with_type(a->view[0].dtype, rows);
+    if (grid > INT32_MAX) sgrad_cuda_fail("operand too large", "a launch");
+    sgrad__with_arithmetic(a->view[0].dtype, a->tf32, [=](auto arithmetic) {
+        if (s.size <= 32)
+            blocks(arithmetic, std::integral_constant<int, 32>(), dim3((unsigned)grid));
+        else if (s.size <= 64)
+            blocks(arithmetic, std::integral_constant<int, 64>(), dim3((unsigned)grid));
+        else
+            blocks(arithmetic, std::integral_constant<int, 128>(), dim3((unsigned)grid));
+    });
+}
+
+/* x (N,T,3C), y (N,T,C), saved (N,heads,T) */
+extern "C" void sgrad__attention_forward_cuda(const struct sgrad_args *a) {
+    const struct sizes s = sizes_of(a);
+    with_shape(
+        a, s,
+        [=](auto arithmetic, auto dim, dim3 grid) {
+            sgrad__launch_grid(forward<decltype(arithmetic), dim.value>, grid, dim3(32, WARPS), s, a->data[0], a->data[1],
+                               a->data[2]);
+        },
+        [=](auto type) {
+            sgrad__launch_warps(forward_rows<decltype(type)>, heads_of(a, s) * s.T, s, a->data[0], a->data[1], a->data[2]);
+        });
+}
+
+/* x (N,T,3C), y (N,T,C), saved (N,heads,T), cache (2,L,C) or absent */
+extern "C" void sgrad__attention_inference_cuda(const struct sgrad_args *a) {
+    if (!a->data[3]) return sgrad__attention_forward_cuda(a);
+    const struct sizes s = sizes_of(a);
+    const int places = (int)a->view[3].shape.dim[1];
+    sgrad__with_type(a->view[0].dtype, [=](auto type) {
+        using T = decltype(type);
+        sgrad__launch(remember<T>, s.width, a->step, places, a->data[0], a->data[3]);
+        sgrad__launch_warps(attend_to_cache<T>, s.heads, s, a->step, places, a->data[0], a->data[3], a->data[1]);
+    });
+}
+
+/* x (N,T,3C), y, dy (N,T,C), saved (N,heads,T), dx (N,T,3C); workspace: own (N,heads,T) */
+extern "C" void sgrad__attention_backward_cuda(const struct sgrad_args *a) {
+    const struct sizes s = sizes_of(a);
+    const bool add = sgrad_adds(a, 4);
+    void *own = (void *)sgrad_aligned((size_t)a->workspace);
+    with_shape(
+        a, s,
+        [=](auto arithmetic, auto dim, dim3 grid) {
+            using A = decltype(arithmetic);
+            sgrad__launch_grid(backward_queries<A, dim.value>, grid, dim3(32, WARPS), s, a->data[0], a->data[1], a->data[2],
+                               a->data[3], own, a->data[4], add);
+            sgrad__launch_grid(backward_keys<A, dim.value>, grid, dim3(32, WARPS), s, a->data[0], a->data[2], a->data[3], own,
+                               a->data[4], add);
+        },
+        [=](auto type) {
+            using T = decltype(type);
+            sgrad__launch_warps(backward_query_rows<T>, heads_of(a, s) * s.T, s, a->data[0], a->data[1], a->data[2], a->data[3],
+                                a->data[4], add);
+            sgrad__launch_warps(backward_key_rows<T>, heads_of(a, s) * s.T, s, a->data[0], a->data[1], a->data[2], a->data[3],
+                                a->data[4], add);
+        });
+}

@@ -1,0 +1,26 @@
+/* copy_cuda.cu: copy.c on CUDA devices. */
+#include "codelets/cuda/cuda.h"
+
+template <typename T> static __global__ void fill(uint32_t n, T *out) {
+    const uint32_t i = sgrad__thread();
+    if (i < n) out[i] = (T)-0.0;
+}
+
+/* in (any shape, some absent), out (any shape) */
+extern "C" void sgrad__copy_cuda(const struct sgrad_args *a) {
+    const struct sgrad_copy *attrs = (const struct sgrad_copy *)a->attrs;
+    const enum sgrad_dtype dtype = a->view[SGRAD_COPY_INPUTS].dtype;
+    const size_t size = sgrad_dtype_size(dtype);
+    for (int i = 0; i < SGRAD_COPY_INPUTS; i++) {
+        const struct sgrad_copy_piece *p = &attrs->piece[i];
+        void *to = (char *)a->data[SGRAD_COPY_INPUTS] + p->to * size;
+        if (p->count == 0) continue;
+        if (a->data[i])
+            SGRAD_CUDA(cudaMemcpyAsync(to, (const char *)a->data[i] + p->from * size, p->count * size, cudaMemcpyDeviceToDevice,
+                                       sgrad_cuda_stream()));
+        else if (dtype == SGRAD_F64)
+            sgrad__launch(fill<double>, p->count, to);
+        else
+            sgrad__launch(fill<float>, p->count, to);
+    }
+}

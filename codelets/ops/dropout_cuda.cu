@@ -1,0 +1,52 @@
+/* dropout_cuda.cu: dropout.c on CUDA devices. One draw gives four numbers for four neighbours, which are one pack. If runs of
+ * elements do not begin and end at multiples of four, a pack has one element, and a thread uses one of the numbers of its
+ * draw. */
+#include "codelets/cuda/cuda.h"
+#include "codelets/ops/draw.h"
+#include "codelets/ops/dropout.h"
+
+struct chances {
+    const struct sgrad_step *step;
+    int64_t first; /* sample, relative to the step's first */
+    uint32_t begin, run, row; /* a shard: index of its first element in the sample, length of its rows and of the sample's */
+    uint32_t layer;
+    float p;
+};
+
+/* to (N,size) = from · factor, forward and backward; SIZE in packs */
+template <typename P> static __global__ void drop(uint32_t n, struct chances s, uint32_t size, const P *from, P *to, bool add) {
+    const uint32_t i = sgrad__thread();
+    if (i >= n) return;
+    const uint32_t own = i % size * P::size, element = s.begin + own / s.run * s.row + own % s.run;
+    const struct sgrad_random draw = 
+        sgrad__dropout_draw(s.step->seed, s.step->number, s.layer, s.step->first + s.first + i / size, element / 4);
+    float v[P::size];
+    sgrad__load(from + i, v);
+    for (int j = 0; j < P::size; j++) v[j] *= sgrad__dropout_factor(draw.word[(element + j) % 4], s.p);
+    sgrad__store(to + i, v, add);
+}
+
+static void submit(const struct sgrad_args *a, bool add) {
+    const struct sgrad_dropout *attrs = (const struct sgrad_dropout *)a->attrs;
+    const int64_t n = sgrad_shape_count(&a->view[0].shape), size = n / a->view[0].shape.dim[0];
+    const int64_t width = a->view[0].shape.dim[a->view[0].shape.rank - 1], run = attrs->row > width ? width : size;
+    const struct chances s = { a->step, a->first, (uint32_t)attrs->first, (uint32_t)run, (uint32_t)attrs->row, attrs->stream,
+                               attrs->p };
+    const int64_t row = run < size ? attrs->row : 0;
+    sgrad__with_pack(a->view[0].dtype, run | row | attrs->first, [=](auto pack) { /* one draw per pack */
+        using P = decltype(pack);
+        sgrad__launch(drop<P>, n / P::size, s, (uint32_t)(size / P::size), a->data[0], a->data[1], add);
+    });
+}
+
+/* x, y of any shape */
+extern "C" void sgrad__dropout_forward_cuda(const struct sgrad_args *a) { submit(a, false); }
+
+/* dy, dx of any shape */
+extern "C" void sgrad__dropout_backward_cuda(const struct sgrad_args *a) { submit(a, sgrad_adds(a, 1)); }
+
+/* x, y of any shape; y = x */
+extern "C" void sgrad__dropout_inference_cuda(const struct sgrad_args *a) {
+    SGRAD_CUDA(
+        cudaMemcpyAsync(a->data[1], a->data[0], sgrad_view_bytes(&a->view[0]), cudaMemcpyDeviceToDevice, sgrad_cuda_stream()));
+}

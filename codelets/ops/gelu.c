@@ -1,0 +1,107 @@
+/* gelu.c: y = x·Φ(x), where Φ is the normal distribution function, or, if APPROXIMATE is set, GPT-2's approximation
+ *
+ *     Φ(x) ≈ (1 + tanh(u)) / 2 = 1 / (1 + exp(-2u)),    u = √(2/π)·(x + 0.044715 x³)
+ *
+ * The exact Φ is computed by Abramowitz, Stegun, Handbook of mathematical functions, 7.1.26, whose error is below 1.5e-7. */
+#include "config.h"
+#include "codelets/cpu/wide.h"
+#include "codelets/ops/gelu.h"
+
+void sgrad__gelu_forward_cuda(const struct sgrad_args *args);
+void sgrad__gelu_backward_cuda(const struct sgrad_args *args);
+
+#define ROOT_2_PI 0.79788456f   /* √(2/π) */
+
+/* Returns Φ(x); sets *DENSITY to its derivative. In the exact form |x| above 13 is treated as 13. For a NaN the exact form
+ * returns an arbitrary number. */
+SGRAD_ALWAYS_INLINE wide phi(bool approximate, wide x, wide *density) {
+    if (approximate) {
+        const wide u = ROOT_2_PI * (x + 0.044715f * x * x * x), p = 1 / (1 + wide_exp(-2 * u));
+        *density = p * (1 - p) * 2 * ROOT_2_PI * (1 + 3 * 0.044715f * x * x);
+        return p;
+    }
+    const wide_bits size = (wide_bits)x & 0x7fffffff, most = (wide_bits)wide_of(13), over = size - most;
+    const wide z = (wide)(most + (over & over >> 31)) * 0.70710678f, t = 1 / (1 + 0.3275911f * z), e = wide_exp_within(-z * z);
+    const wide sum = ((((1.061405429f * t - 1.453152027f) * t + 1.421413741f) * t - 0.284496736f) * t + 0.254829592f) * t;
+    const wide tail = 0.5f * sum * e;
+    *density = e * 0.39894228f;
+    return tail + (wide)((wide_bits)(1 - 2 * tail) & ~((wide_bits)x >> 31));
+}
+
+SGRAD_ALWAYS_INLINE void forward_pass(const struct sgrad_args *a, bool approximate) {
+    const enum sgrad_dtype type = a->view[0].dtype;
+    float x_room[SGRAD_ROW], y_room[SGRAD_ROW];
+    for (int64_t i = 0, n, count = sgrad_shape_count(&a->view[0].shape); (n = sgrad_piece(i, count)); i += n) {
+        const float *x = sgrad_row(type, a->data[0], i, n, x_room);
+        float *y = sgrad_row_out(type, a->data[1], i, y_room);
+        for (int64_t j = 0; j < n; j += WIDE) {
+            wide density;
+            const wide at = wide_load(x + j, n - j, 0);
+            wide_store(y + j, n - j, at * phi(approximate, at, &density));
+        }
+        sgrad_row_done(type, a->data[1], i, n, y);
+    }
+}
+
+SGRAD_ALWAYS_INLINE void backward_pass(const struct sgrad_args *a, bool approximate) {
+    const enum sgrad_dtype type = a->view[0].dtype;
+    float x_room[SGRAD_ROW], dy_room[SGRAD_ROW], dx_room[SGRAD_ROW];
+    for (int64_t i = 0, n, count = sgrad_shape_count(&a->view[0].shape); (n = sgrad_piece(i, count)); i += n) {
+        const float *x = sgrad_row(type, a->data[0], i, n, x_room);
+        const float *dy = sgrad_row(type, a->data[1], i, n, dy_room);
+        float *dx = sgrad_row_sum(type, a->data[2], i, n, sgrad_adds(a, 2), dx_room);
+        for (int64_t j = 0; j < n; j += WIDE) {
+            wide density;
+            const wide at = wide_load(x + j, n - j, 0), p = phi(approximate, at, &density);
+            wide_store(dx + j, n - j, wide_load(dx + j, n - j, 0) + wide_load(dy + j, n - j, 0) * (p + at * density));
+        }
+        sgrad_row_done(type, a->data[2], i, n, dx);
+    }
+}
+
+/* x, y of any shape */
+SGRAD_VECTOR(forward)(const struct sgrad_args *a) {
+    if (((const struct sgrad_gelu *)a->attrs)->approximate) forward_pass(a, true);
+    else forward_pass(a, false);
+}
+
+/* x, dy, dx of any shape: dy/dx = Φ(x) + x·Φ'(x) */
+SGRAD_VECTOR(backward)(const struct sgrad_args *a) {
+    if (((const struct sgrad_gelu *)a->attrs)->approximate) backward_pass(a, true);
+    else backward_pass(a, false);
+}
+
+/* the exponential counts as 20 operations */
+static double flops(const struct sgrad_args *a) { return 32.0 * (double)sgrad_shape_count(&a->view[0].shape); }
+
+static void describe(const void *attrs, char *text, size_t size) {
+    snprintf(text, size, "%s", ((const struct sgrad_gelu *)attrs)->approximate ? "tanh" : "");
+}
+
+static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
+    (void)s;
+    fprintf(to, "y = Gelu <approximate = \"%s\"> (x)", ((const struct sgrad_gelu *)attrs)->approximate ? "tanh" : "none");
+}
+
+const struct sgrad_op sgrad_gelu_op = {
+    .name = "gelu",
+    .summary = "Gaussian error linear unit: y = x times the probability of a normal variable below x",
+    .source = "D. Hendrycks, K. Gimpel, Gaussian error linear units, 2016",
+    .inputs = 1,
+    .attrs_size = sizeof(struct sgrad_gelu),
+    .infer = sgrad_infer_same,
+    .describe = describe,
+    .onnx = onnx,
+    .forward = { { { .name = "gelu forward", .kind = &sgrad_forward_kind, .cpu = forward,
+                     .cuda = SGRAD_ON_CUDA(sgrad__gelu_forward_cuda), .flops = flops },
+                   { SGRAD_IN(X, 0), SGRAD_OUT(Y, 0) } } },
+    .backward = { { { .name = "gelu backward", .kind = &sgrad_backward_kind, .cpu = backward,
+                     .cuda = SGRAD_ON_CUDA(sgrad__gelu_backward_cuda), .flops = flops },
+                    { SGRAD_IN(X, 0), SGRAD_IN(DY, 0), SGRAD_OUT(DX, 0) } } },
+    .tests = {
+        { "one image of 5x3x3", .x = { { 4, { 1, 5, 3, 3 } } } },
+        { "tanh, 7 samples of 17", .x = { { 2, { 7, 17 } } }, .attrs = &(struct sgrad_gelu){ .approximate = true } },
+        { "longer than a row", .x = { { 2, { 2, 531 } } } },
+        { "tanh, longer than a row", .x = { { 2, { 2, 531 } } }, .attrs = &(struct sgrad_gelu){ .approximate = true } },
+    },
+};

@@ -1,0 +1,90 @@
+/* global_average_pool.c: the mean of every channel over an image, or over rows: (N,…,C) to (N,C). */
+#include "config.h"
+#include "codelets/kernels.h"
+#include "codelets/ops/global_average_pool.h"
+
+void sgrad__global_average_pool_forward_cuda(const struct sgrad_args *a);
+void sgrad__global_average_pool_backward_cuda(const struct sgrad_args *a);
+
+static int infer(struct sgrad_signature *s, void *attrs) {
+    (void)attrs;
+    const struct sgrad_shape *x = &s->x[0].shape;
+    char text[SGRAD_SHAPE_TEXT];
+    if (x->rank < 3)
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: global_average_pool takes images (N,H,W,C) or rows (N,T,C), not %s", s->layer,
+                               sgrad_shape_text(x, text));
+    s->y.shape = (struct sgrad_shape){ 2, { x->dim[0], x->dim[x->rank - 1] } };
+    return 0;
+}
+
+static int64_t channels_of(const struct sgrad_shape *x) { return x->dim[x->rank - 1]; }
+static int64_t pixels_of(const struct sgrad_shape *x) { return sgrad_shape_count(x) / x->dim[0] / channels_of(x); }
+
+/* x (N,…,C), y (N,C) */
+SGRAD_VECTOR(forward)(const struct sgrad_args *a) {
+    enum sgrad_dtype type = a->view[0].dtype;
+    const struct sgrad_shape *x_is = &a->view[0].shape;
+    const int64_t pixels = pixels_of(x_is), channels = channels_of(x_is);
+    float x_room[SGRAD_ROW], sum[SGRAD_ROW], y_room[SGRAD_ROW], scale = 1.0f / (float)pixels;
+    for (int64_t s = 0; s < x_is->dim[0]; s++)
+        for (int64_t c = 0, n; (n = sgrad_piece(c, channels)); c += n) {
+            memset(sum, 0, sizeof sum);
+            for (int64_t p = 0; p < pixels; p++) {
+                const float *x = sgrad_row(type, a->data[0], (s * pixels + p) * channels + c, n, x_room);
+                for (int64_t j = 0; j < n; j++) sum[j] += x[j];
+            }
+            float *y = sgrad_row_out(type, a->data[1], s * channels + c, y_room);
+            for (int64_t j = 0; j < n; j++) y[j] = sum[j] * scale;
+            sgrad_row_done(type, a->data[1], s * channels + c, n, y);
+        }
+}
+
+/* dy (N,C), dx (N,…,C) */
+SGRAD_VECTOR(backward)(const struct sgrad_args *a) {
+    enum sgrad_dtype type = a->view[1].dtype;
+    const struct sgrad_shape *x_is = &a->view[1].shape;
+    const int64_t pixels = pixels_of(x_is), channels = channels_of(x_is);
+    float dy_room[SGRAD_ROW], dx_room[SGRAD_ROW], scale = 1.0f / (float)pixels;
+    for (int64_t s = 0; s < x_is->dim[0]; s++)
+        for (int64_t c = 0, n; (n = sgrad_piece(c, channels)); c += n) {
+            const float *dy = sgrad_row(type, a->data[0], s * channels + c, n, dy_room);
+            for (int64_t p = 0; p < pixels; p++) {
+                int64_t from = (s * pixels + p) * channels + c;
+                float *dx = sgrad_row_sum(type, a->data[1], from, n, sgrad_adds(a, 1), dx_room);
+                for (int64_t j = 0; j < n; j++) dx[j] += dy[j] * scale;
+                sgrad_row_done(type, a->data[1], from, n, dx);
+            }
+        }
+}
+
+static double backward_flops(const struct sgrad_args *a) { return (double)sgrad_shape_count(&a->view[1].shape); }
+
+/* For rows (N,T,C), the mean along T. For images, which are (N,C,H,W) in ONNX, a global average pool to (N,C,1,1), flattened. */
+static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
+    (void)attrs;
+    if (s->x[0].shape.rank > 3) fputs("pixel = GlobalAveragePool (x)\ny = Flatten <axis = 1> (pixel)", to);
+    else fputs("rows = Constant <value = int64[1] {1}> ()\ny = ReduceMean <keepdims = 0> (x, rows)", to);
+}
+
+const struct sgrad_op sgrad_global_average_pool_op = {
+    .name = "global_average_pool",
+    .summary = "mean of every channel over the image, or over rows: (N,…,C) to (N,C)",
+    .source = "Lin, Chen, Yan, Network in network, 2013",
+    .inputs = 1,
+    .attrs_size = sizeof(struct sgrad_global_average_pool),
+    .infer = infer,
+    .onnx = onnx,
+    .forward = { { { .name = "global_average_pool forward", .kind = &sgrad_forward_kind,
+                     .cpu = forward, .cuda = SGRAD_ON_CUDA(sgrad__global_average_pool_forward_cuda) },
+                   .use = { SGRAD_IN(X, 0), SGRAD_OUT(Y, 0) } } },
+    .backward = { { { .name = "global_average_pool backward", .kind = &sgrad_backward_kind,
+                      .cpu = backward, .cuda = SGRAD_ON_CUDA(sgrad__global_average_pool_backward_cuda),
+                      .flops = backward_flops },
+                    .use = { SGRAD_IN(DY, 0), SGRAD_OUT(DX, 0) } } },
+    .tests = {
+        { "one image of 5x3x17", .x = { { 4, { 1, 5, 3, 17 } } } },
+        { "3 images of 7x7x1", .x = { { 4, { 3, 7, 7, 1 } } } },
+        { "2 samples of 6 rows", .x = { { 3, { 2, 6, 19 } } } },
+        { "2 images of 1x2x515", .x = { { 4, { 2, 1, 2, 515 } } } },
+    },
+};

@@ -1,0 +1,14 @@
+/* gpu_workspace.c: the workspace that convolutions and linear layers need on a GPU. */
+#include "config.h"
+#include "codelets/cpu/passes.h"
+
+size_t sgrad__linear_workspace_cuda(const struct sgrad_args *args);
+
+size_t sgrad__pass_gpu_workspace(const struct sgrad_args *a) {
+#ifdef SGRAD_HAVE_CUDA
+    const bool matrix = a->view[1].shape.rank == 2 || a->view[2].shape.rank == 2;      /* a weight or its gradient */
+    return matrix ? sgrad__linear_workspace_cuda(a) : sgrad__conv2d_workspace_cuda(a);
+#else
+    return (void)a, 0;
+#endif
+}

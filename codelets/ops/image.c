@@ -1,0 +1,95 @@
+/* image.c: converts pixels to activations: y = (x / full_scale - mean) / deviation per channel, where deviation is the standard
+ * deviation. A byte has only 256 values, so for U8 all results are computed once per channel, in a table. */
+#include "config.h"
+#include "codelets/kernels.h"
+#include "codelets/ops/image.h"
+
+void sgrad__image_cuda(const struct sgrad_args *a);
+
+static int infer(struct sgrad_signature *s, void *attrs) {
+    struct sgrad_image *image = attrs;
+    const struct sgrad_shape *x = &s->x[0].shape;
+    char text[SGRAD_SHAPE_TEXT];
+    if ((x->rank != 4 && x->rank != 5) || x->dim[x->rank - 1] > SGRAD_MAX_CHANNELS)
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: image takes pixels (N,H,W,C) or (N,D,H,W,C) of %d channels at most, not %s",
+                               s->layer, SGRAD_MAX_CHANNELS, sgrad_shape_text(x, text));
+    if (image->full_scale == 0) image->full_scale = 1;
+    for (int c = 0; c < SGRAD_MAX_CHANNELS; c++)
+        if (image->deviation[c] == 0) image->deviation[c] = 1;
+    s->y.shape = *x;
+    return 0;
+}
+
+static float normalised(const struct sgrad_image *attrs, int64_t c, float x) {
+    return (x / attrs->full_scale - attrs->mean[c]) / attrs->deviation[c];
+}
+
+/* x (N,H,W,C) or (N,D,H,W,C) U16, y as x */
+static void forward_deep(const struct sgrad_args *a) {
+    const struct sgrad_shape *shape = &a->view[0].shape;
+    const int64_t channels = shape->dim[shape->rank - 1], count = sgrad_shape_count(shape);
+    const uint16_t *x = a->data[0];
+    for (int64_t i = 0; i < count; i += channels)
+        for (int64_t c = 0; c < channels; c++)
+            sgrad_put(a->view[1].dtype, a->data[1], i + c, normalised(a->attrs, c, x[i + c]));
+}
+
+/* x (N,H,W,C) or (N,D,H,W,C) U8 or U16, y as x */
+static void forward(const struct sgrad_args *a) {
+    if (a->view[0].dtype == SGRAD_U16) return forward_deep(a);
+    const struct sgrad_image *attrs = a->attrs;
+    const struct sgrad_shape *shape = &a->view[0].shape;
+    const int64_t channels = shape->dim[shape->rank - 1], count = sgrad_shape_count(shape);
+    const enum sgrad_dtype type = a->view[1].dtype;
+    const uint8_t *x = a->data[0];
+    float table[SGRAD_MAX_CHANNELS][256]; /* the result for value v of channel c */
+    for (int c = 0; c < channels; c++)
+        for (int v = 0; v < 256; v++) table[c][v] = normalised(attrs, c, (float)v);
+    for (int64_t i = 0; i < count; i += channels)
+        for (int64_t c = 0; c < channels; c++) sgrad_put(type, a->data[1], i + c, table[c][x[i + c]]);
+}
+
+static double flops(const struct sgrad_args *a) { return 3.0 * (double)sgrad_shape_count(&a->view[0].shape); }
+
+static void fill(const struct sgrad_test *test, int input, void *data) {
+    uint8_t *pixel = data;
+    for (int64_t i = 0; i < sgrad_shape_count(&test->x[input]); i++) pixel[i] = (uint8_t)(37 * i % 251);
+}
+
+static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
+    const struct sgrad_image *image = attrs;
+    const int rank = s->x[0].shape.rank, channels = (int)s->x[0].shape.dim[rank - 1];
+    const struct {
+        const char *name;
+        const float *value;
+    } by_channel[] = { { "mean", image->mean }, { "deviation", image->deviation } };
+    fprintf(to, "number = Cast <to = 1> (x)\nfull = Constant <value = float {%.9g}> ()\nshare = Div (number, full)\n",
+            image->full_scale);
+    for (int i = 0; i < 2; i++) {
+        fprintf(to, "%s = Constant <value = float[1, %d, 1, 1%s] {", by_channel[i].name, channels, rank == 5 ? ", 1" : "");
+        for (int c = 0; c < channels; c++) fprintf(to, "%s%.9g", c ? ", " : "", by_channel[i].value[c]);
+        fputs("}> ()\n", to);
+    }
+    fputs("distance = Sub (share, mean)\ny = Div (distance, deviation)", to);
+}
+
+const struct sgrad_op sgrad_image_op = {
+    .name = "image",
+    .summary = "pixels to activations: normalised by channel",
+    .inputs = 1,
+    .attrs_size = sizeof(struct sgrad_image),
+    .no_gradient = 1u << 0,
+    .input_dtype = { SGRAD_U8 },
+    .infer = infer,
+    .onnx = onnx,
+    .forward = { { { .name = "image", .kind = &sgrad_input_kind, .cpu = forward,
+                     .cuda = SGRAD_ON_CUDA(sgrad__image_cuda), .flops = flops },
+                   .use = { SGRAD_IN(X, 0), SGRAD_OUT(Y, 0) } } },
+    .fill = fill,
+    .tests = {
+        { "7 images of 5x4x3", .x = { { 4, { 7, 5, 4, 3 } } },
+          &(struct sgrad_image){ .full_scale = 255, .mean = { 0.5f, 0.4f, 0.3f }, .deviation = { 0.2f, 0.3f, 0.4f } } },
+        { "2 volumes of 3x5x4x2", .x = { { 5, { 2, 3, 5, 4, 2 } } },
+          &(struct sgrad_image){ .full_scale = 255, .mean = { 0.5f, 0.4f }, .deviation = { 0.2f, 0.3f } } },
+    },
+};

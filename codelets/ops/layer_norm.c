@@ -1,0 +1,126 @@
+/* layer_norm.c: normalises every row to mean 0 and standard deviation 1, then scales and shifts it per feature:
+ *
+ *     h = (x - mean) / sqrt(variance + eps)        y = weight·h + bias
+ *     g = weight·dy                                dx = (g - mean(g) - h·mean(g·h)) / sqrt(variance + eps)
+ *
+ * with x, y (N,…,C), weight, bias (C), and the population variance of a row. */
+#include "config.h"
+#include "codelets/cpu/wide.h"
+#include "codelets/ops/layer_norm.h"
+
+#include <math.h>
+
+void sgrad__layer_norm_forward_cuda(const struct sgrad_args *args);
+void sgrad__layer_norm_backward_cuda(const struct sgrad_args *args);
+
+static int infer(struct sgrad_signature *s, void *attributes) {
+    struct sgrad_layer_norm *attrs = attributes;
+    const struct sgrad_shape *x = &s->x[0].shape;
+    char text[SGRAD_SHAPE_TEXT];
+    if (x->rank < 2)
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: layer_norm takes samples of features (N,…,C), not %s", s->layer,
+                               sgrad_shape_text(x, text));
+    if (attrs->eps == 0) attrs->eps = 1e-5f;
+    const int64_t features = x->dim[x->rank - 1], rows = sgrad_shape_count(x) / features / x->dim[0];
+    s->y.shape = *x;
+    s->p[0] = (struct sgrad_parameter){ .name = "weight", .init = SGRAD_ONES, .shape = { 1, { features } } };
+    s->p[1] = (struct sgrad_parameter){ .name = "bias", .init = SGRAD_ZEROS, .shape = { 1, { features } } };
+    s->keep[0] = (struct sgrad_view){ SGRAD_F32, { 3, { x->dim[0], rows, 2 } } };
+    return 0;
+}
+
+static int64_t features_of(const struct sgrad_view *x) { return x->shape.dim[x->shape.rank - 1]; }
+
+/* x (N,…,C), weight, bias (C), y (N,…,C), saved (N,rows,2): mean and 1/sqrt(variance + eps) */
+SGRAD_VECTOR(forward)(const struct sgrad_args *a) {
+    const struct sgrad_layer_norm *attrs = a->attrs;
+    const enum sgrad_dtype type = a->view[0].dtype;
+    const int64_t features = features_of(&a->view[0]), rows = sgrad_shape_count(&a->view[0].shape) / features;
+    const float *weight = a->data[1], *bias = a->data[2];
+    float *keep = a->data[4], x_room[SGRAD_ROW], y_room[SGRAD_ROW];
+    for (int64_t r = 0; r < rows; r++) {
+        const int64_t from = r * features;
+        const float mean = wide_row_sum(type, a->data[0], from, features, 0, false) / (float)features;
+        const float variance = wide_row_sum(type, a->data[0], from, features, mean, true) / (float)features;
+        const float scale = 1 / sqrtf(variance + attrs->eps);
+        for (int64_t i = 0, n; (n = sgrad_piece(i, features)); i += n) {
+            const float *x = sgrad_row(type, a->data[0], from + i, n, x_room);
+            float *y = sgrad_row_out(type, a->data[3], from + i, y_room);
+            for (int64_t j = 0; j < n; j++) y[j] = (x[j] - mean) * scale * weight[i + j] + bias[i + j];
+            sgrad_row_done(type, a->data[3], from + i, n, y);
+        }
+        keep[2 * r] = mean;
+        keep[2 * r + 1] = scale;
+    }
+}
+
+/* x, dy (N,…,C), weight (C), saved (N,rows,2), dx (N,…,C) or absent, dweight, dbias (C) */
+SGRAD_VECTOR(backward)(const struct sgrad_args *a) {
+    const enum sgrad_dtype type = a->view[0].dtype;
+    const int64_t features = features_of(&a->view[0]), rows = sgrad_shape_count(&a->view[0].shape) / features;
+    const float *weight = a->data[2], *keep = a->data[3];
+    float *dweight = a->data[5], *dbias = a->data[6], x_room[SGRAD_ROW], dy_room[SGRAD_ROW], dx_room[SGRAD_ROW];
+    if (!sgrad_adds(a, 5)) memset(dweight, 0, sgrad_view_bytes(&a->view[5]));
+    if (!sgrad_adds(a, 6)) memset(dbias, 0, sgrad_view_bytes(&a->view[6]));
+    for (int64_t r = 0; r < rows; r++) {
+        const int64_t from = r * features;
+        const float mean = keep[2 * r], scale = keep[2 * r + 1];
+        wide sum = wide_of(0), product = wide_of(0);
+        for (int64_t i = 0, n; (n = sgrad_piece(i, features)); i += n) {
+            const float *x = sgrad_row(type, a->data[0], from + i, n, x_room);
+            const float *dy = sgrad_row(type, a->data[1], from + i, n, dy_room);
+            for (int64_t j = 0; j < n; j += WIDE) {
+                const wide d = wide_load(dy + j, n - j, 0), h = (wide_load(x + j, n - j, mean) - mean) * scale;
+                const wide g = d * wide_load(weight + i + j, n - j, 0);
+                sum += g;
+                product += g * h;
+                wide_store(dweight + i + j, n - j, wide_load(dweight + i + j, n - j, 0) + d * h);
+                wide_store(dbias + i + j, n - j, wide_load(dbias + i + j, n - j, 0) + d);
+            }
+        }
+        const float first = wide_sum(sum) / (float)features, second = wide_sum(product) / (float)features;
+        for (int64_t i = 0, n; a->data[4] && (n = sgrad_piece(i, features)); i += n) {
+            const float *x = sgrad_row(type, a->data[0], from + i, n, x_room);
+            const float *dy = sgrad_row(type, a->data[1], from + i, n, dy_room);
+            float *dx = sgrad_row_sum(type, a->data[4], from + i, n, sgrad_adds(a, 4), dx_room);
+            for (int64_t j = 0; j < n; j++)
+                dx[j] += scale * (weight[i + j] * dy[j] - first - (x[j] - mean) * scale * second);
+            sgrad_row_done(type, a->data[4], from + i, n, dx);
+        }
+    }
+}
+
+static double forward_flops(const struct sgrad_args *a) { return 8.0 * (double)sgrad_shape_count(&a->view[0].shape); }
+static double backward_flops(const struct sgrad_args *a) { return 16.0 * (double)sgrad_shape_count(&a->view[0].shape); }
+
+static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
+    if (s->x[0].shape.rank > 3) return;     /* images are (N,C,H,W) in ONNX */
+    fprintf(to, "y = LayerNormalization <axis = -1, epsilon = %.9g> (x, weight, bias)",
+            ((const struct sgrad_layer_norm *)attrs)->eps);
+}
+
+const struct sgrad_op sgrad_layer_norm_op = {
+    .name = "layer_norm",
+    .summary = "every row normalised by its own mean and variance, scaled and shifted",
+    .source = "J. Ba, J. Kiros, G. Hinton, Layer normalization, 2016",
+    .inputs = 1,
+    .attrs_size = sizeof(struct sgrad_layer_norm),
+    .infer = infer,
+    .onnx = onnx,
+    .forward = { { { .name = "layer_norm forward", .kind = &sgrad_forward_kind, .cpu = forward,
+                     .cuda = SGRAD_ON_CUDA(sgrad__layer_norm_forward_cuda), .flops = forward_flops },
+                   { SGRAD_IN(X, 0), SGRAD_IN(P, 0), SGRAD_IN(P, 1), SGRAD_OUT(Y, 0), SGRAD_OUT(SAVED, 0) } } },
+    .backward = { { { .name = "layer_norm backward", .kind = &sgrad_backward_kind, .cpu = backward,
+                     .cuda = SGRAD_ON_CUDA(sgrad__layer_norm_backward_cuda), .accumulates = true,
+                      .flops = backward_flops },
+                    { SGRAD_IN(X, 0), SGRAD_IN(DY, 0), SGRAD_IN(P, 0), SGRAD_IN(SAVED, 0), SGRAD_OUT(DX, 0), SGRAD_OUT(DP, 0),
+                      SGRAD_OUT(DP, 1) } } },
+    .tests = {
+        { "one row of 5", { { 2, { 1, 5 } } } },
+        { "3 samples of 4 rows of 17", { { 3, { 3, 4, 17 } } } },
+        { "rows of 64, eps 0.1", { { 3, { 2, 3, 64 } } }, &(struct sgrad_layer_norm){ .eps = 0.1f } },
+        { "longer than a row", { { 2, { 3, 531 } } } },
+        { "rows of 768", { { 2, { 2, 768 } } } },
+        { "rows of 1,032", { { 2, { 2, 1032 } } } },
+    },
+};

@@ -1,0 +1,158 @@
+/* layer_norm_cuda.cu: layer_norm.c on CUDA devices. A warp processes a row; its packs are distributed cyclically over the
+ * threads. A row that is not too long is read once and stays in registers. */
+#include "codelets/cuda/cuda.h"
+#include "codelets/ops/layer_norm.h"
+
+/* The packs of a row that a thread processes: threadIdx.x + 32·k. N is the maximum number of packs in registers; with N 0 packs
+ * are read at every use. */
+template <typename P, int N> struct part {
+    const P *row;
+    float held[N ? N : 1][P::size];
+
+    __device__ part(const P *x, int packs) : row(x) {
+        _Pragma("unroll") for (int k = 0; k < N; k++) if ((int)threadIdx.x + 32 * k < packs)
+            sgrad__load(row + threadIdx.x + 32 * k, held[k]);
+    }
+    __device__ void get(int k, float *v) const {
+        if constexpr (N == 0)
+            sgrad__load(row + threadIdx.x + 32 * k, v);
+        else
+            for (int j = 0; j < P::size; j++) v[j] = held[k][j];
+    }
+};
+
+/* Calls f(k, i) for each pack of the thread; I is its index in the row. */
+template <int N, typename F> static __device__ inline void each(int packs, F f) {
+    if constexpr (N == 0) {
+        for (int k = 0, i = threadIdx.x; i < packs; k++, i += 32) f(k, i);
+    } else {
+        _Pragma("unroll") for (int k = 0; k < N; k++) if ((int)threadIdx.x + 32 * k < packs) f(k, (int)threadIdx.x + 32 * k);
+    }
+}
+
+/* Loads as many floats as pack I has elements. */
+template <typename P> static __device__ inline void load_floats(const float *from, int i, float *v) {
+    if constexpr (P::size % 4 == 0)
+        for (int j = 0; j < P::size / 4; j++) sgrad__load((const sgrad__pack<float, 4> *)from + i * (P::size / 4) + j, v + 4 * j);
+    else
+        for (int j = 0; j < P::size; j++) v[j] = from[i * P::size + j];
+}
+
+/* Rows have PACKS packs. */
+template <typename P, int N>
+static __global__ void forward(uint32_t rows, int packs, float eps, const P *x, const float *weight, const float *bias, P *y,
+                               float *keep) {
+    const uint32_t row = sgrad__warp();
+    if (row >= rows) return;
+    const int C = packs * P::size;
+    const part<P, N> of_x(x + (int64_t)row * packs, packs);
+    float sum = 0, squares = 0;
+    each<N>(packs, [&](int k, int) {
+        float v[P::size];
+        of_x.get(k, v);
+        for (float e : v) sum += e;
+    });
+    const float mean = sgrad__warp_sum(sum) / C;
+    each<N>(packs, [&](int k, int) {
+        float v[P::size];
+        of_x.get(k, v);
+        for (float e : v) squares += (e - mean) * (e - mean);
+    });
+    const float scale = 1 / sqrtf(sgrad__warp_sum(squares) / C + eps);
+    each<N>(packs, [&](int k, int i) {
+        float v[P::size], w[P::size], b[P::size];
+        of_x.get(k, v);
+        load_floats<P>(weight, i, w);
+        load_floats<P>(bias, i, b);
+        for (int j = 0; j < P::size; j++) v[j] = (v[j] - mean) * scale * w[j] + b[j];
+        sgrad__store(y + (int64_t)row * packs + i, v);
+    });
+    if (threadIdx.x == 0) keep[2 * row] = mean, keep[2 * row + 1] = scale;
+}
+
+template <typename P, int N>
+static __global__ void backward(uint32_t rows, int packs, const P *x, const P *dy, const float *weight, const float *keep, P *dx,
+                                bool add) {
+    const uint32_t row = sgrad__warp();
+    if (row >= rows) return;
+    const int C = packs * P::size;
+    const part<P, N> of_x(x + (int64_t)row * packs, packs), of_dy(dy + (int64_t)row * packs, packs);
+    const float mean = keep[2 * row], scale = keep[2 * row + 1];
+    float sum = 0, product = 0;
+    each<N>(packs, [&](int k, int i) {
+        float v[P::size], d[P::size], w[P::size];
+        of_x.get(k, v), of_dy.get(k, d);
+        load_floats<P>(weight, i, w);
+        for (int j = 0; j < P::size; j++) sum += w[j] * d[j], product += w[j] * d[j] * (v[j] - mean) * scale;
+    });
+    const float first = sgrad__warp_sum(sum) / C, second = sgrad__warp_sum(product) / C;
+    each<N>(packs, [&](int k, int i) {
+        float v[P::size], d[P::size], w[P::size];
+        of_x.get(k, v), of_dy.get(k, d);
+        load_floats<P>(weight, i, w);
+        for (int j = 0; j < P::size; j++) d[j] = scale * (w[j] * d[j] - first - (v[j] - mean) * scale * second);
+        sgrad__store(dx + (int64_t)row * packs + i, d, add);
+    });
+}
+
+/* Calls f with a pack and with the maximum number of packs that a thread has of a row of C features; that number is 0 if
+ * registers do not suffice. */
+template <typename F> static void with_rows(enum sgrad_dtype dtype, int C, F f) {
+    sgrad__with_wide_pack(dtype, C, [=](auto pack) {
+        const int64_t each = sgrad__ceil(C / pack.size, 32);
+        if constexpr (decltype(pack)::size == 1)
+            f(pack, std::integral_constant<int, 0>());
+        else if (each > 4)
+            f(pack, std::integral_constant<int, 0>());
+        else if (each > 2)
+            f(pack, std::integral_constant<int, 4>());
+        else
+            f(pack, std::integral_constant<int, 2>());
+    });
+}
+
+/* dweight (C) = Σ dy·(x - mean)·scale */
+template <typename P> struct weight_term {
+    static constexpr int values = 1, size = P::size;
+    const P *x, *dy;
+    const float *keep;
+    int C;
+    __device__ void column(int) {}
+    __device__ void add(int row, int c, double (*sum)[size]) const {
+        float v[size], d[size];
+        sgrad__load(x + (int64_t)row * C + c, v);
+        sgrad__load(dy + (int64_t)row * C + c, d);
+        for (int j = 0; j < size; j++) sum[0][j] += d[j] * (v[j] - keep[2 * row]) * keep[2 * row + 1];
+    }
+};
+
+static int features_of(const struct sgrad_view *x) { return (int)x->shape.dim[x->shape.rank - 1]; }
+
+/* x (N,…,C), weight, bias (C), y (N,…,C), saved (N,rows,2) */
+extern "C" void sgrad__layer_norm_forward_cuda(const struct sgrad_args *a) {
+    const int C = features_of(&a->view[0]);
+    const float eps = ((const struct sgrad_layer_norm *)a->attrs)->eps;
+    const int64_t rows = sgrad_shape_count(&a->view[0].shape) / C;
+    with_rows(a->view[0].dtype, C, [=](auto pack, auto held) {
+        sgrad__launch_warps(forward<decltype(pack), held.value>, rows, (int)(C / pack.size), eps, a->data[0], a->data[1],
+                            a->data[2], a->data[3], a->data[4]);
+    });
+}
+
+/* x, dy (N,…,C), weight (C), saved (N,rows,2), dx (N,…,C) or absent, dweight, dbias (C) */
+extern "C" void sgrad__layer_norm_backward_cuda(const struct sgrad_args *a) {
+    const int C = features_of(&a->view[0]);
+    const int64_t rows = sgrad_shape_count(&a->view[0].shape) / C;
+    if (a->data[4])
+        with_rows(a->view[0].dtype, C, [=](auto pack, auto held) {
+            sgrad__launch_warps(backward<decltype(pack), held.value>, rows, (int)(C / pack.size), a->data[0], a->data[1],
+                                a->data[2], a->data[3], a->data[4], sgrad_adds(a, 4));
+        });
+    sgrad__with_pack(a->view[0].dtype, C, [=](auto pack) {
+        using P = decltype(pack);
+        const int columns = C / P::size;
+        const weight_term<P> term = { (const P *)a->data[0], (const P *)a->data[1], (const float *)a->data[3], columns };
+        sgrad__sum_rows(term, rows, columns, (float *)a->data[5]);
+    });
+    sgrad__sum_bias(&a->view[1], a->data[1], (float *)a->data[6]);
+}

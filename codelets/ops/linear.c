@@ -1,0 +1,88 @@
+/* linear.c: fully connected layer: y = x · weightᵀ + bias, with x (N,…,C), weight (K,C), bias (K), y (N,…,K). Any number of
+ * leading dimensions is allowed; all of their rows are treated equally. */
+#include "config.h"
+#include "codelets/cpu/passes.h"
+#include "codelets/ops/linear.h"
+
+void sgrad__linear_forward_cuda(const struct sgrad_args *args);
+void sgrad__linear_backward_data_cuda(const struct sgrad_args *args);
+void sgrad__linear_backward_weight_cuda(const struct sgrad_args *args);
+
+static int infer(struct sgrad_signature *s, void *attributes) {
+    const struct sgrad_linear *attrs = attributes;
+    const struct sgrad_shape *x = &s->x[0].shape;
+    char text[SGRAD_SHAPE_TEXT];
+    if (x->rank < 2)
+        return sgrad_log_error(SGRAD_ESHAPE, "linear: %s: input %s is not samples of features (N,…,C)", s->layer,
+                               sgrad_shape_text(x, text));
+    if (attrs->features < 1)
+        return sgrad_log_error(SGRAD_EINVAL, "linear: %s: %d features: out of range", s->layer, attrs->features);
+    const int64_t features = x->dim[x->rank - 1];
+    s->y.shape = *x;
+    s->y.shape.dim[x->rank - 1] = attrs->features;
+    s->p[0] = (struct sgrad_parameter){
+        .name = "weight",
+        .init = SGRAD_UNIFORM,
+        .fan = (double)features,
+        .shape = { 2, { attrs->features, features } },
+        .layout = attrs->turned ? SGRAD_TRANSPOSED : SGRAD_AS_IS,
+    };
+    if (attrs->bias)
+        s->p[1] = (struct sgrad_parameter){
+            .name = "bias",
+            .init = SGRAD_UNIFORM,
+            .fan = (double)features,
+            .shape = { 1, { attrs->features } },
+        };
+    if (attrs->deviation > 0) {
+        s->p[0].init = SGRAD_NORMAL;
+        s->p[0].deviation = attrs->deviation;
+        s->p[1].init = SGRAD_ZEROS;
+    }
+    return 0;
+}
+
+static struct sgrad_patches patches(const void *attributes) {
+    (void)attributes;
+    return (struct sgrad_patches){ .groups = 1 };
+}
+
+/* Writes nothing for images: they are (N,C,H,W) in ONNX, so their features are not the last dimension. */
+static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
+    const struct sgrad_linear *l = attrs;
+    const int rank = s->x[0].shape.rank;
+    if (rank == 2) fprintf(to, "y = Gemm <transB = %d> (x, weight%s)", !l->turned, l->bias ? ", bias" : "");
+    if (rank != 3) return;
+    if (!l->turned) fputs("turned = Transpose <perm = [1, 0]> (weight)\n", to);
+    fprintf(to, "%s = MatMul (x, %s)", l->bias ? "product" : "y", l->turned ? "weight" : "turned");
+    if (l->bias) fputs("\ny = Add (product, bias)", to);
+}
+
+const struct sgrad_op sgrad_linear_op = {
+    .name = "linear",
+    .summary = "fully connected layer, optionally with bias",
+    .inputs = 1,
+    .attrs_size = sizeof(struct sgrad_linear),
+    .infer = infer,
+    .onnx = onnx,
+    .patches = patches,
+    .forward = { { { SGRAD__PASS("linear forward", forward, forward, sgrad__linear_forward_cuda), SGRAD__PACKS(forward) },
+                   { SGRAD_IN(X, 0), SGRAD_IN_FACTOR(P, 0), SGRAD_IN(P, 1), SGRAD_OUT(Y, 0) } } },
+    .backward = { { { SGRAD__PASS("linear backward-data", backward, backward_data, sgrad__linear_backward_data_cuda),
+                      SGRAD__PACKS(backward_data) },
+                    { SGRAD_IN(DY, 0), SGRAD_IN_FACTOR(P, 0), SGRAD_OUT(DX, 0) } },
+                  { { .accumulates = true,
+                      SGRAD__PASS("linear backward-weight", backward, backward_weight, sgrad__linear_backward_weight_cuda) },
+                    { SGRAD_IN(X, 0), SGRAD_IN(DY, 0), SGRAD_OUT(DP, 0), SGRAD_OUT(DP, 1) } } },
+    .tests = {
+        { "64 to 10, bias", { { 2, { 8, 64 } } }, &(struct sgrad_linear){ .features = 10, .bias = true } },
+        { "odd, bias", { { 2, { 3, 17 } } }, &(struct sgrad_linear){ .features = 5, .bias = true } },
+        { "one sample, no bias", { { 2, { 1, 33 } } }, &(struct sgrad_linear){ .features = 7 } },
+        { "one feature to one", { { 2, { 5, 1 } } }, &(struct sgrad_linear){ .features = 1, .bias = true } },
+        { "rows of rows, bias", { { 3, { 2, 5, 19 } } }, &(struct sgrad_linear){ .features = 6, .bias = true } },
+        { "on an image's pixels", { { 4, { 2, 3, 4, 8 } } }, &(struct sgrad_linear){ .features = 16, .bias = true } },
+        { "many samples, 64 to 10, bias", { { 2, { 100, 64 } } }, &(struct sgrad_linear){ .features = 10, .bias = true } },
+        { "96 to 80", { { 2, { 16, 96 } } }, &(struct sgrad_linear){ .features = 80 } },
+        { "wide, bias", { { 2, { 60, 304 } } }, &(struct sgrad_linear){ .features = 288, .bias = true } },
+    },
+};

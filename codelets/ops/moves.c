@@ -1,0 +1,118 @@
+/* moves.c: shape rules of the operations that move values between ranks, and the tasks that split a value into shards and
+ * concatenate them. */
+#include "config.h"
+#include "codelets/ops/moves.h"
+#include "codelets/ops/all_gather.h"
+#include "codelets/ops/take.h"
+
+#include <string.h>
+
+int sgrad__infer_move(struct sgrad_signature *s, const char *axis) {
+    const struct sgrad_axis *over = sgrad_mesh_axis(s->mesh, axis);
+    s->y.shape = s->x[0].shape;
+    if (!*axis) return sgrad_log_error(SGRAD_EINVAL, "%s: its .axis names no axis of the mesh", s->layer);
+    if (over && !over->ranks)
+        return sgrad_log_error(SGRAD_EINVAL, "%s: how many ranks stand along axis %s has to be named: mesh %s=N", s->layer, axis,
+                               axis);
+    if (!over || over->ranks == 1) {
+        s->view_of_input = true;
+        return 0;
+    }
+    if (s->x[0].dtype == SGRAD_BF16)
+        return sgrad_log_error(SGRAD_EINVAL, "%s: values move between ranks in F32, not in %s: --precision f32", s->layer,
+                               sgrad_dtype_name(s->x[0].dtype));
+    s->axis = over;
+    return 0;
+}
+
+int sgrad__infer_rooted(struct sgrad_signature *s, const char *axis, int root) {
+    SGRAD_TRY(sgrad__infer_move(s, axis));
+    const int ranks = s->axis ? s->axis->ranks : 1;
+    if (root < 0 || root >= ranks)
+        return sgrad_log_error(SGRAD_EINVAL, "%s: root %d is none of the %d %s along axis %s", s->layer, root, ranks,
+                               sgrad_plural(ranks, "place", "places"), axis);
+    s->root = root;
+    return 0;
+}
+
+static int infer_pieces(struct sgrad_signature *s, const char *axis, int *dimension, int sections, bool gather) {
+    char text[SGRAD_SHAPE_TEXT];
+    const struct sgrad_shape *x = &s->x[0].shape;
+    SGRAD_TRY(sgrad__infer_move(s, axis));
+    if (!*dimension) *dimension = x->rank - 1;
+    if (*dimension < 1 || *dimension >= x->rank)
+        return sgrad_log_error(SGRAD_EINVAL, "%s: is split along dimension %d, which %s has not beside its samples", s->layer,
+                               *dimension, sgrad_shape_text(x, text));
+    if (!s->axis) return 0;
+    const int ranks = s->axis->ranks;
+    const int64_t units = gather ? sections : (int64_t)ranks * sections;    /* must divide the dimension */
+    int64_t *split = &s->y.shape.dim[*dimension];
+    if (ranks > SGRAD_MAX_INPUTS)
+        return sgrad_log_error(SGRAD_EINVAL, "%s: values are split over %d ranks at most, and %d stand along axis %s", s->layer,
+                               SGRAD_MAX_INPUTS, ranks, axis);
+    if (*split % units)
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: dimension %d of %s cannot be split over the %d ranks of axis %s", s->layer,
+                               *dimension, sgrad_shape_text(x, text), ranks, axis);
+    *split = gather ? *split * ranks : *split / ranks;
+    s->piece = gather ? s->x[0] : s->y;
+    return 0;
+}
+
+int sgrad__infer_cut(struct sgrad_signature *s, void *attrs) {
+    struct sgrad_take *is = attrs;
+    if (!is->sections) is->sections = 1;
+    return infer_pieces(s, is->axis, &is->dimension, is->sections, false);
+}
+
+int sgrad__infer_join(struct sgrad_signature *s, void *attrs) {
+    struct sgrad_all_gather *is = attrs;
+    if (!is->sections) is->sections = 1;
+    return infer_pieces(s, is->axis, &is->dimension, is->sections, true);
+}
+
+void sgrad__describe_pieces(const void *attrs, char *text, size_t size) {
+    const struct sgrad_take *is = attrs;
+    snprintf(text, size, "over %s, dimension %d%s", is->axis, is->dimension, is->sections > 1 ? ", by sections" : "");
+}
+
+/* Layout of a value and its shards: a value is ROWS rows, and a row is the concatenation of COUNT elements of each shard. */
+struct runs {
+    int64_t rows, count;
+};
+static struct runs runs_of(const struct sgrad_shape *whole, const struct sgrad_shape *piece, const void *attrs) {
+    const int sections = attrs ? ((const struct sgrad_take *)attrs)->sections : 1;
+    struct runs r = { 1, 1 };
+    int d = 0;
+    for (; whole->dim[d] == piece->dim[d]; d++) r.rows *= whole->dim[d];
+    for (; d < piece->rank; d++) r.count *= piece->dim[d];
+    r.rows *= sections;
+    r.count /= sections;
+    return r;
+}
+
+SGRAD_VECTOR(cut)(const struct sgrad_args *a) {
+    const struct runs r = runs_of(&a->view[0].shape, &a->view[1].shape, a->attrs);
+    int64_t from = 0;
+    for (int64_t row = 0; row < r.rows; row++)
+        for (int i = 1; i <= SGRAD_MAX_INPUTS && a->data[i]; i++, from += r.count)
+            sgrad_row_move(a->view[0].dtype, a->data[0], from, a->data[i], row * r.count, r.count, false);
+}
+
+SGRAD_VECTOR(join)(const struct sgrad_args *a) {
+    const struct runs r = runs_of(&a->view[SGRAD_MAX_INPUTS].shape, &a->view[0].shape, a->attrs);
+    int64_t to = 0;
+    for (int64_t row = 0; row < r.rows; row++)
+        for (int i = 0; i < SGRAD_MAX_INPUTS && a->data[i]; i++, to += r.count)
+            sgrad_row_move(a->view[0].dtype, a->data[i], row * r.count, a->data[SGRAD_MAX_INPUTS], to, r.count,
+                           sgrad_adds(a, SGRAD_MAX_INPUTS));
+}
+
+void sgrad__cut(const struct sgrad_args *a) { cut(a); }
+void sgrad__join(const struct sgrad_args *a) { join(a); }
+
+const struct sgrad_kernel sgrad_cut_kernel = {
+    .name = "cut", .kind = &sgrad_reduction_kind, .cpu = sgrad__cut, .flops = sgrad_no_flops
+};
+const struct sgrad_kernel sgrad_join_kernel = {
+    .name = "join", .kind = &sgrad_reduction_kind, .cpu = sgrad__join, .flops = sgrad_no_flops
+};

@@ -1,0 +1,11 @@
+/* onnx.h: the ONNX attributes of windows, common to several operations. Private to codelets/. */
+#ifndef SGRAD_CODELETS_OPS_ONNX_H
+#define SGRAD_CODELETS_OPS_ONNX_H
+
+#include <stdio.h>
+
+/* Writes the attributes of a square window to TO: "kernel_shape = [3, 3], strides = [1, 1], pads = [1, 1, 1, 1]". TAPS above
+ * 0: the window is for volumes and has TAPS slices, with stride 1 and DEPTH_PADDING on either side along D. */
+void sgrad__onnx_window(int taps, int depth_padding, int kernel, int stride, int padding, FILE *to);
+
+#endif

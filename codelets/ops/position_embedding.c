@@ -1,0 +1,94 @@
+/* position_embedding.c: adds to each row of a sample the row of a table for its position: y = x + weight[t], with x, y (N,T,C),
+ * weight (context,C), and T at most the context. With .cached, for networks with a key-value cache, the input is one row per
+ * step; its position is the step's number minus 1. */
+#include "config.h"
+#include "codelets/kernels.h"
+#include "codelets/ops/position_embedding.h"
+
+void sgrad__position_embedding_forward_cuda(const struct sgrad_args *args);
+void sgrad__position_embedding_backward_cuda(const struct sgrad_args *args);
+
+static int infer(struct sgrad_signature *s, void *attributes) {
+    struct sgrad_position_embedding *attrs = attributes;
+    const struct sgrad_shape *x = &s->x[0].shape;
+    char text[SGRAD_SHAPE_TEXT];
+    if (x->rank != 3)
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: position_embedding takes samples of rows (N,T,C), not %s", s->layer,
+                               sgrad_shape_text(x, text));
+    if (attrs->context < 1 || x->dim[1] > attrs->context)
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: samples have %lld positions, the network has context=%d", s->layer,
+                               (long long)x->dim[1], attrs->context);
+    if (attrs->deviation == 0) attrs->deviation = 1;
+    s->y.shape = *x;
+    s->p[0] = (struct sgrad_parameter){
+        .name = "weight",
+        .init = SGRAD_NORMAL,
+        .deviation = attrs->deviation,
+        .shape = { 2, { attrs->context, x->dim[2] } },
+    };
+    return 0;
+}
+
+/* x (N,T,C), weight (context,C), y (N,T,C) */
+SGRAD_VECTOR(forward)(const struct sgrad_args *a) {
+    const struct sgrad_position_embedding *attrs = a->attrs;
+    const enum sgrad_dtype type = a->view[0].dtype;
+    const int64_t *dim = a->view[0].shape.dim, rows = dim[0] * dim[1], features = dim[2];
+    const int64_t first = attrs->cached ? (int64_t)a->step->number - 1 : 0;
+    float x_room[SGRAD_ROW], y_room[SGRAD_ROW];
+    for (int64_t r = 0; r < rows; r++) {
+        const float *weight = (const float *)a->data[1] + (first + r % dim[1]) * features;
+        for (int64_t i = 0, n; (n = sgrad_piece(i, features)); i += n) {
+            const float *x = sgrad_row(type, a->data[0], r * features + i, n, x_room);
+            float *y = sgrad_row_out(type, a->data[2], r * features + i, y_room);
+            for (int64_t j = 0; j < n; j++) y[j] = x[j] + weight[i + j];
+            sgrad_row_done(type, a->data[2], r * features + i, n, y);
+        }
+    }
+}
+
+/* dy (N,T,C), dx (N,T,C) or absent, dweight (context,C) */
+SGRAD_VECTOR(backward)(const struct sgrad_args *a) {
+    const enum sgrad_dtype type = a->view[0].dtype;
+    const int64_t *dim = a->view[0].shape.dim, rows = dim[0] * dim[1], features = dim[2];
+    float room[SGRAD_ROW];
+    if (a->data[1]) sgrad_row_move(type, a->data[0], 0, a->data[1], 0, rows * features, sgrad_adds(a, 1));
+    if (!sgrad_adds(a, 2)) memset(a->data[2], 0, sgrad_view_bytes(&a->view[2]));
+    for (int64_t r = 0; r < rows; r++) {
+        float *dweight = (float *)a->data[2] + r % dim[1] * features;
+        for (int64_t i = 0, n; (n = sgrad_piece(i, features)); i += n) {
+            const float *dy = sgrad_row(type, a->data[0], r * features + i, n, room);
+            for (int64_t j = 0; j < n; j++) dweight[i + j] += dy[j];
+        }
+    }
+}
+
+static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
+    const struct sgrad_position_embedding *p = attrs;
+    const int64_t rows = s->x[0].shape.dim[1];
+    if (p->cached) return;
+    if (rows < p->context)
+        fprintf(to, "first = Constant <value = int64[1] {0}> ()\nend = Constant <value = int64[1] {%lld}> ()\n"
+                    "table = Slice (weight, first, end)\n", (long long)rows);
+    fprintf(to, "y = Add (x, %s)", rows < p->context ? "table" : "weight");
+}
+
+const struct sgrad_op sgrad_position_embedding_op = {
+    .name = "position_embedding",
+    .summary = "adds a row of a table to each position's",
+    .inputs = 1,
+    .attrs_size = sizeof(struct sgrad_position_embedding),
+    .infer = infer,
+    .onnx = onnx,
+    .forward = { { { .name = "position_embedding forward", .kind = &sgrad_forward_kind, .cpu = forward,
+                     .cuda = SGRAD_ON_CUDA(sgrad__position_embedding_forward_cuda) },
+                   { SGRAD_IN(X, 0), SGRAD_IN(P, 0), SGRAD_OUT(Y, 0) } } },
+    .backward = { { { .name = "position_embedding backward", .kind = &sgrad_backward_kind, .cpu = backward,
+                     .cuda = SGRAD_ON_CUDA(sgrad__position_embedding_backward_cuda), .accumulates = true },
+                    { SGRAD_IN(DY, 0), SGRAD_OUT(DX, 0), SGRAD_OUT(DP, 0) } } },
+    .tests = {
+        { "one sample of 5, context 5", { { 3, { 1, 5, 7 } } }, &(struct sgrad_position_embedding){ .context = 5 } },
+        { "3 samples of 4, context 9", { { 3, { 3, 4, 16 } } }, &(struct sgrad_position_embedding){ .context = 9 } },
+        { "longer than a row", { { 3, { 2, 3, 515 } } }, &(struct sgrad_position_embedding){ .context = 4 } },
+    },
+};

@@ -1,0 +1,39 @@
+/* relu_cuda.cu: relu.c on CUDA devices. */
+#include "codelets/cuda/cuda.h"
+
+template <typename P> static __global__ void forward(uint32_t n, const P *x, P *y) {
+    const uint32_t i = sgrad__thread();
+    if (i >= n) return;
+    float v[P::size];
+    sgrad__load(x + i, v);
+    for (float &e : v) e = e < 0 ? 0 : e; /* a NaN remains a NaN */
+    sgrad__store(y + i, v);
+}
+
+template <typename P> static __global__ void backward(uint32_t n, const P *y, const P *dy, P *dx, bool add) {
+    const uint32_t i = sgrad__thread();
+    if (i >= n) return;
+    float v[P::size], d[P::size];
+    sgrad__load(y + i, v);
+    sgrad__load(dy + i, d);
+    for (int j = 0; j < P::size; j++) d[j] = v[j] <= 0 ? 0 : d[j];
+    sgrad__store(dx + i, d, add);
+}
+
+/* x, y of any shape */
+extern "C" void sgrad__relu_forward_cuda(const struct sgrad_args *a) {
+    const int64_t n = sgrad_shape_count(&a->view[0].shape);
+    sgrad__with_pack(a->view[0].dtype, n, [=](auto pack) {
+        using P = decltype(pack);
+        sgrad__launch(forward<P>, n / P::size, a->data[0], a->data[1]);
+    });
+}
+
+/* y, dy, dx of any shape */
+extern "C" void sgrad__relu_backward_cuda(const struct sgrad_args *a) {
+    const int64_t n = sgrad_shape_count(&a->view[0].shape);
+    sgrad__with_pack(a->view[0].dtype, n, [=](auto pack) {
+        using P = decltype(pack);
+        sgrad__launch(backward<P>, n / P::size, a->data[0], a->data[1], a->data[2], sgrad_adds(a, 2));
+    });
+}

@@ -1,0 +1,170 @@
+/* softmax_cross_entropy.c: the loss of a classifier from logits and labels, and the number of correct predictions. A prediction
+ * is correct if the label's logit is the largest. With many classes the top-5 predictions are counted, too: those in which it is
+ * one of the five largest. Of equal logits the first counts as the larger one.
+ *
+ * With e = label_smoothing, the loss of a sample with label t is  Σ_c q_c (-log p_c),  p = softmax(x), q_c = (1-e)[c = t] + e/C;
+ * its gradient is p - q. The loss of the batch is the mean, over all rows if samples have several. Logits are evaluated as
+ * x - max(x), which cannot overflow. Outside training there is no smoothing: e is 0. A row without a finite probability counts as
+ * incorrect.
+ *
+ * A sample mixed from two classes has a second label u and a weight s of the first label: [c = t] is replaced by
+ * s[c = t] + (1-s)[c = u]. The label with the larger weight is the correct one. */
+#include "config.h"
+#include "codelets/ops/softmax_cross_entropy.h"
+#include "codelets/ops/softmax.h"
+
+void sgrad__softmax_cross_entropy_forward_cuda(const struct sgrad_args *a);
+void sgrad__softmax_cross_entropy_backward_cuda(const struct sgrad_args *a);
+
+enum { MANY = 20 }; /* minimum number of classes for which top-5 is counted */
+
+static int infer(struct sgrad_signature *s, void *attrs) {
+    const struct sgrad_softmax_cross_entropy *loss = attrs;
+    const struct sgrad_shape *x = &s->x[0].shape, *labels = &s->x[1].shape;
+    if (s->inputs == 3 || !sgrad_shape_equal(labels, &s->x[s->inputs > 2 ? 2 : 1].shape) ||
+        !sgrad_shape_equal(labels, &s->x[s->inputs > 2 ? 3 : 1].shape))
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: softmax_cross_entropy takes a second label and a share for each label",
+                               s->layer);
+    char text[2][SGRAD_SHAPE_TEXT];
+    bool fits = x->rank >= 2 && labels->rank == x->rank - 1;
+    for (int i = 0; i < labels->rank && fits; i++) fits = labels->dim[i] == x->dim[i];
+    if (!fits)
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: softmax_cross_entropy takes logits (N,…,C) and labels (N,…), not %s and %s",
+                               s->layer, sgrad_shape_text(x, text[0]), sgrad_shape_text(labels, text[1]));
+    if (!(loss->label_smoothing >= 0 && loss->label_smoothing <= 1))
+        return sgrad_log_error(SGRAD_EINVAL, "%s: label smoothing is a number from 0 to 1, not %g", s->layer,
+                               loss->label_smoothing);
+    s->stat[0] = (struct sgrad_shape){ 1, { x->dim[x->rank - 1] < MANY ? 3 : 4 } };
+    return 0;
+}
+
+/* Each index of the leading dimensions is a row with its own label. */
+static int64_t rows_of(const struct sgrad_view *labels) { return sgrad_shape_count(&labels->shape); }
+static int64_t classes_of(const struct sgrad_view *x) { return x->shape.dim[x->shape.rank - 1]; }
+
+/* Targets of a row: its label, or two labels and the weight of the first. */
+struct targets {
+    const int32_t *label, *other;
+    const float *share;
+};
+static struct targets targets_of(const struct sgrad_args *a) {
+    return (struct targets){ a->data[1], a->data[3], a->data[4] };
+}
+static float target_of(const struct targets *t, int64_t row, int64_t class) {
+    if (!t->other) return class == t->label[row] ? 1 : 0;
+    const float share = t->share[row];
+    return (class == t->label[row] ? share : 0) + (class == t->other[row] ? 1 - share : 0);
+}
+
+/* Returns whether logit T is one of the five largest of the COUNT logits from FROM on. */
+static bool in_five(enum sgrad_dtype type, const void *logits, int64_t from, int64_t count, int64_t t) {
+    const float own = sgrad_get(type, logits, from + t);
+    int larger = 0;
+    for (int64_t c = 0; c < count; c++) {
+        const float x = sgrad_get(type, logits, from + c);
+        larger += x > own || (x == own && c < t);
+    }
+    return larger < 5;
+}
+
+/* x (N,…,C), labels (N,…), stat (3 or 4), second labels and weights of the first ones (N,…) or absent. Elements of stat: Σ loss;
+ * number of correct rows; with many classes the number of top-5 correct rows; number of rows. A label that is not a class makes
+ * the loss NaN. */
+static void forward(const struct sgrad_args *a) {
+    const struct sgrad_softmax_cross_entropy *attrs = a->attrs;
+    enum sgrad_dtype type = a->view[0].dtype;
+    int64_t rows = rows_of(&a->view[1]), classes = classes_of(&a->view[0]);
+    const struct targets target = targets_of(a);
+    const bool many = classes >= MANY;
+    double *stat = a->data[2], loss = 0, correct = 0, near = 0;
+    const double smoothing = a->step->training ? attrs->label_smoothing : 0;
+    for (int64_t s = 0; s < rows; s++) {
+        const int64_t from = s * classes, t = target.label[s], u = target.other ? target.other[s] : t;
+        const double share = target.other ? target.share[s] : 1;
+        const int64_t major = share >= 0.5 ? t : u;
+        struct sgrad__normalizer r = sgrad__normalize(type, a->data[0], from, classes);
+        double log_z = r.max + r.log_sum, mean = 0;
+        if (smoothing > 0)
+            for (int64_t c = 0; c < classes; c++) mean += sgrad_get(type, a->data[0], from + c) / (double)classes;
+        double own = t >= 0 && t < classes ? sgrad_get(type, a->data[0], from + t) : NAN;
+        if (u != t) own = share * own + (1 - share) * (u >= 0 && u < classes ? sgrad_get(type, a->data[0], from + u) : NAN);
+        loss += log_z - (1 - smoothing) * own - smoothing * mean;
+        correct += sgrad__is_sure(&r) && r.argmax == major;
+        near += many && sgrad__is_sure(&r) && major >= 0 && major < classes && in_five(type, a->data[0], from, classes, major);
+    }
+    stat[0] = loss;
+    stat[1] = correct;
+    if (many) stat[2] = near;
+    stat[2 + many] = (double)rows;
+}
+
+/* x (N,…,C), labels (N,…), dx (N,…,C), second labels and weights of the first ones (N,…) or absent */
+static void backward(const struct sgrad_args *a) {
+    const struct sgrad_softmax_cross_entropy *attrs = a->attrs;
+    enum sgrad_dtype type = a->view[0].dtype;
+    int64_t rows = rows_of(&a->view[1]), classes = classes_of(&a->view[0]), per_sample = rows / a->view[1].shape.dim[0];
+    const struct targets target = targets_of(a);
+    float smooth = attrs->label_smoothing / (float)classes, scale = 1.0f / (float)(a->batch->averaged * per_sample);
+    for (int64_t s = 0; s < rows; s++) {
+        int64_t from = s * classes;
+        struct sgrad__normalizer r = sgrad__normalize(type, a->data[0], from, classes);
+        for (int64_t c = 0; c < classes; c++) {
+            float p = expf(sgrad_get(type, a->data[0], from + c) - r.max - (float)r.log_sum);
+            float q = smooth + target_of(&target, s, c) * (1 - attrs->label_smoothing);
+            float old = sgrad_adds(a, 2) ? sgrad_get(type, a->data[2], from + c) : 0;
+            sgrad_put(type, a->data[2], from + c, old + (p - q) * scale);
+        }
+    }
+}
+
+static void describe(const void *attrs, char *text, size_t size) {
+    float smoothing = ((const struct sgrad_softmax_cross_entropy *)attrs)->label_smoothing;
+    if (smoothing > 0)
+        snprintf(text, size, "label smoothing %g", smoothing);
+    else
+        snprintf(text, size, "%s", "");
+}
+
+static void fill(const struct sgrad_test *test, int input, void *data) {
+    int32_t *label = data;
+    float *share = data;
+    if (input == 0)
+        sgrad_fill_apart(test, 0, data);
+    else if (input == 3)
+        for (int64_t s = 0; s < sgrad_shape_count(&test->x[3]); s++) share[s] = 1 - 0.3f * (float)(s % 3);
+    else
+        for (int64_t s = 0; s < sgrad_shape_count(&test->x[1]); s++)
+            label[s] = (int32_t)((5 + 2 * (input - 1)) * s % test->x[0].dim[test->x[0].rank - 1]);
+}
+
+const struct sgrad_op sgrad_softmax_cross_entropy_op = {
+    .name = "softmax_cross_entropy",
+    .summary = "mean over the batch of -log softmax(x) at the labels, with label smoothing; counts the correct",
+    .source = "Szegedy et al., Rethinking the Inception architecture, 2015, section 7 (label smoothing)",
+    .inputs = 2,
+    .optional_inputs = 2,
+    .attrs_size = sizeof(struct sgrad_softmax_cross_entropy),
+    .no_gradient = 1u << 1 | 1u << 2 | 1u << 3,
+    .input_dtype = { [1] = SGRAD_I32, SGRAD_I32, SGRAD_F32 },
+    .infer = infer,
+    .describe = describe,
+    .forward = { { { .name = "softmax_cross_entropy forward", .kind = &sgrad_forward_kind,
+                     .cpu = forward, .cuda = SGRAD_ON_CUDA(sgrad__softmax_cross_entropy_forward_cuda) },
+                   .use = { SGRAD_IN(X, 0), SGRAD_IN(X, 1), SGRAD_OUT(STAT, 0), SGRAD_IN(X, 2), SGRAD_IN(X, 3) } } },
+    .backward = { { { .name = "softmax_cross_entropy backward", .kind = &sgrad_backward_kind,
+                      .cpu = backward, .cuda = SGRAD_ON_CUDA(sgrad__softmax_cross_entropy_backward_cuda) },
+                    .use = { SGRAD_IN(X, 0), SGRAD_IN(X, 1), SGRAD_OUT(DX, 0), SGRAD_IN(X, 2), SGRAD_IN(X, 3) } } },
+    .metrics = { { "loss", "loss", "loss", false }, { "top1", "top-1", "accuracy", true },
+                 { "top5", "top-5", "top-5 accuracy", true } },
+    .fill = fill,
+    .tests = {
+        { "one sample of 3", .x = { { 2, { 1, 3 } }, { 1, { 1 } } } },
+        { "3 samples of 4 rows of 5", .x = { { 3, { 3, 4, 5 } }, { 2, { 3, 4 } } } },
+        { "6 samples of 20", .x = { { 2, { 6, 20 } }, { 1, { 6 } } } },
+        { "7 samples of 17", .x = { { 2, { 7, 17 } }, { 1, { 7 } } } },
+        { "label smoothing, 5 of 1003", .x = { { 2, { 5, 1003 } }, { 1, { 5 } } },
+          &(struct sgrad_softmax_cross_entropy){ .label_smoothing = 0.1f } },
+        { "7 samples of two classes of 21", .x = { { 2, { 7, 21 } }, { 1, { 7 } }, { 1, { 7 } }, { 1, { 7 } } },
+          &(struct sgrad_softmax_cross_entropy){ .label_smoothing = 0.1f } },
+    },
+};

@@ -1,0 +1,101 @@
+/* muon.c: orthogonalized momentum (K. Jordan and others, Muon: an optimizer for hidden layers in neural networks, 2024). For a
+ * matrix, or a filter as a matrix with one row for each of its outputs:
+ *
+ *     b = momentum·b + c·dw      u = nesterov ? c·dw + momentum·b : b      X = u / (‖u‖ + 1e-7)
+ *     five times: A = X Xᵀ      X = 3.4445·X + (-4.7750·A + 2.0315·A²) X
+ *     w = (1 - rate·decay)·w - rate·√max(1, rows / columns)·X
+ *
+ * rate is the learning rate; c is the clip factor, as in sgd.c; b starts as zeros. The five steps are Newton-Schulz iterations
+ * with coefficients that were selected for speed. They bring every singular value of X near 1, to 0.7 … 1.2, so that a step
+ * changes all directions by similar amounts. Vectors (biases, batch norm) are updated as in sgd.c, except for the decay. Limits:
+ * CPUs only. */
+#include "config.h"
+#include "codelets/optimizers/norms.h"
+#include "codelets/cpu/onednn.h"
+
+#include <math.h>
+
+enum { STEPS = 5 };
+static const float linear = 3.4445f, cubic = -4.7750f, quintic = 2.0315f;
+
+SGRAD_ALWAYS_INLINE void add_momentum(const struct sgrad_args *a, int64_t count, float *restrict u) {
+    const struct sgrad_hyper *h = a->attrs;
+    float *restrict b = a->data[3];
+    const float *restrict dw = a->data[1];
+    const float c = sgrad_clip_factor(h, a->data[2]), momentum = h->momentum;
+    const bool nesterov = h->nesterov;
+    for (int64_t i = 0; i < count; i++) {
+        const float g = c * dw[i];
+        b[i] = momentum * b[i] + g;
+        u[i] = nesterov ? g + momentum * b[i] : b[i];
+    }
+}
+
+/* Scales X to norm 1, so that no singular value is larger than 1. */
+SGRAD_ALWAYS_INLINE void shorten(float *x, int64_t count) {
+    double lane[SGRAD_LANES] = { 0 };
+    sgrad__add_products(x, x, count, lane);
+    const float by = (float)(1 / (sqrt(sgrad__join_lanes(lane)) + 1e-7));
+    for (int64_t i = 0; i < count; i++) x[i] *= by;
+}
+
+/* Orthogonalizes X (rows,columns). Returns the buffer with the result, X or Y. A and B: buffers for intermediate results, each of
+ * the square of the smaller dimension. */
+static const float *orthogonal(int64_t rows, int64_t columns, float *x, float *y, float *a, float *b) {
+    const bool wide = rows <= columns;
+    const int64_t side = wide ? rows : columns, sum = wide ? columns : rows;
+    for (int i = 0; i < STEPS; i++) {
+        sgrad__onednn_multiply(!wide, wide, side, side, sum, 1, x, x, 0, a);
+        memcpy(b, a, (size_t)(side * side) * sizeof *b);
+        sgrad__onednn_multiply(false, false, side, side, side, quintic, a, a, cubic, b);
+        memcpy(y, x, (size_t)(rows * columns) * sizeof *y);
+        if (wide) sgrad__onednn_multiply(false, false, rows, columns, side, 1, b, x, linear, y);
+        else sgrad__onednn_multiply(false, false, rows, columns, side, 1, x, b, linear, y);
+        float *const new = y;
+        y = x;
+        x = new;
+    }
+    return x;
+}
+
+/* Operands: w, dw, Σ g² over all parameters (1) or absent, b. */
+SGRAD_VECTOR(muon)(const struct sgrad_args *a) {
+    const struct sgrad_hyper *h = a->attrs;
+    const struct sgrad_shape *shape = &a->view[0].shape;
+    const int64_t count = sgrad_shape_count(shape), rows = shape->dim[0], columns = count / rows;
+    const int64_t side = rows < columns ? rows : columns;
+    float *restrict w = a->data[0], *u = (float *)sgrad_aligned((size_t)a->workspace);
+    float rate = sgrad_lr(a);
+    const float keep = 1 - rate * h->weight_decay;
+    const float *restrict step = u;
+    add_momentum(a, count, u);
+    if (shape->rank > 1) {
+        float *y = u + count, *of_side = y + count;
+        shorten(u, count);
+        step = orthogonal(rows, columns, u, y, of_side, of_side + side * side);
+        if (rows > columns) rate *= sqrtf((float)rows / (float)columns);
+    }
+    for (int64_t i = 0; i < count; i++) w[i] = keep * w[i] - rate * step[i];
+}
+
+static size_t workspace(const struct sgrad_args *a) {
+    const struct sgrad_shape *shape = &a->view[0].shape;
+    const size_t count = (size_t)sgrad_shape_count(shape), rows = (size_t)shape->dim[0], columns = count / rows;
+    const size_t side = rows < columns ? rows : columns;
+    return SGRAD_LINE + (shape->rank > 1 ? 2 * (count + side * side) : count) * sizeof(float);
+}
+
+static double flops(const struct sgrad_args *a) {
+    const struct sgrad_shape *shape = &a->view[0].shape;
+    const double count = (double)sgrad_shape_count(shape), rows = (double)shape->dim[0], columns = count / rows;
+    const double side = fmin(rows, columns);
+    return 8 * count + (shape->rank > 1 ? STEPS * side * (4 * count + 2 * side * side) : 0);
+}
+
+const struct sgrad_kernel sgrad_muon_kernel = {
+    .name = "muon",
+    .kind = &sgrad_update_kind,
+    .cpu = muon,
+    .workspace = workspace,
+    .flops = flops,
+};

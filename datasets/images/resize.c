@@ -1,0 +1,99 @@
+/* resize.c: scales and crops an image to a square, as torchvision's Resize and CenterCrop do with Pillow.
+ *
+ *     h x w       columns weighted      h x side       rows weighted      side x side
+ *                                                                                        shown for w > h: the dots are
+ *     ########    ------------------>   .####.         ---------------->  .##.           columns cut off on both sides,
+ *     ########                          .####.                            .##.           never computed
+ *     ########                          .####.
+ *
+ * Each output pixel is a weighted mean of input pixels; the weights are a triangle. If the image shrinks, the triangle is two
+ * output pixels wide, to avoid aliasing. If it grows, the triangle is two input pixels wide (bilinear interpolation). The axes
+ * are processed one after the other, with rounding to integers in between. */
+#include "config.h"
+#include "datasets/formats.h"
+#include "runtime/runtime.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Output pixel i is the sum over j < count[i] of weight[i*most + j] times input pixel first[i] + j. */
+struct filter {
+    int most, *first, *count;
+    float *weight;
+};
+
+/* Creates the filter from LENGTH pixels, scaled to SCALED, to the SIDE pixels in the middle. */
+static struct filter filter_create(int length, int64_t scaled, int side) {
+    const double scale = (double)length / (double)scaled, reach = fmax(scale, 1);
+    const int64_t cut = (scaled - side) / 2 + ((scaled - side) % 4 == 3);      /* torchvision rounds halves to even */
+    struct filter filter = { .most = 2 * (int)ceil(reach) + 1 };
+    filter.first = sgrad_xcalloc((size_t)side, sizeof *filter.first);
+    filter.count = sgrad_xcalloc((size_t)side, sizeof *filter.count);
+    filter.weight = sgrad_xcalloc((size_t)side * (size_t)filter.most, sizeof *filter.weight);
+    for (int i = 0; i < side; i++) {
+        const double centre = ((double)(cut + i) + 0.5) * scale;
+        const int from = (int)fmax(centre - reach + 0.5, 0), to = (int)fmin(centre + reach + 0.5, length);
+        float *weight = filter.weight + (size_t)i * (size_t)filter.most;
+        double sum = 0;
+        for (int j = from; j < to; j++) sum += weight[j - from] = (float)fmax(1 - fabs((j + 0.5 - centre) / reach), 0);
+        for (int j = from; j < to; j++) weight[j - from] = (float)(weight[j - from] / sum);
+        filter.first[i] = from;
+        filter.count[i] = to - from;
+    }
+    return filter;
+}
+
+static void filter_destroy(struct filter *filter) {
+    free(filter->first);
+    free(filter->count);
+    free(filter->weight);
+}
+
+static inline float value_of(const void *x, size_t i, bool deep) {
+    return deep ? ((const uint16_t *)x)[i] : ((const uint8_t *)x)[i];
+}
+
+/* Computes output pixel I, numbers AT to AT + 2 of TO, from a line of pixels of FROM. The line begins at number FIRST; its pixels
+ * are STRIDE numbers apart. */
+static inline void weigh(const struct filter *filter, int i, const void *from, size_t first, size_t stride, void *to, size_t at,
+                         bool deep) {
+    const float *weight = filter->weight + (size_t)i * (size_t)filter->most, most = deep ? 65535 : 255;
+    size_t x = first + (size_t)filter->first[i] * stride;
+    float sum[3] = { 0.5f, 0.5f, 0.5f };
+    for (int j = 0; j < filter->count[i]; j++, x += stride)
+        for (size_t c = 0; c < 3; c++) sum[c] += weight[j] * value_of(from, x + c, deep);
+    for (size_t c = 0; c < 3; c++)
+        if (deep) ((uint16_t *)to)[at + c] = (uint16_t)fminf(sum[c], most);
+        else ((uint8_t *)to)[at + c] = (uint8_t)fminf(sum[c], most);
+}
+
+/* FROM is (height,width,3) and TO (side,side,3), both of 16 bits if DEEP is set, which is a constant in each call. */
+__attribute__((always_inline)) static inline void fit(const struct sgrad__image *image, const void *from, int side, void *to,
+                                                      bool deep) {
+    const int height = image->height, width = image->width, least = height < width ? height : width;
+    struct filter columns = filter_create(width, (int64_t)width * side / least, side);
+    struct filter rows = filter_create(height, (int64_t)height * side / least, side);
+    const size_t stride = 3 * (size_t)side;
+    void *narrow = sgrad_xcalloc((size_t)height, stride * (deep ? 2 : 1)); /* (height,side,3) */
+    const int top = rows.first[0], bottom = rows.first[side - 1] + rows.count[side - 1];
+    for (int y = top; y < bottom; y++)
+        for (int x = 0; x < side; x++)
+            weigh(&columns, x, from, 3 * (size_t)y * (size_t)width, 3, narrow, (size_t)y * stride + 3 * (size_t)x, deep);
+    for (int y = 0; y < side; y++)
+        for (int x = 0; x < side; x++)
+            weigh(&rows, y, narrow, 3 * (size_t)x, stride, to, (size_t)y * stride + 3 * (size_t)x, deep);
+    free(narrow);
+    filter_destroy(&columns);
+    filter_destroy(&rows);
+}
+
+void sgrad__image_fit(const struct sgrad__image *image, int side, void *to) {
+    const void *from = image->rgb16 ? (const void *)image->rgb16 : image->rgb;
+    if (image->height == side && image->width == side)
+        memcpy(to, from, 3 * (size_t)side * (size_t)side * (image->rgb16 ? 2 : 1));
+    else if (image->rgb16)
+        fit(image, from, side, to, true);
+    else
+        fit(image, from, side, to, false);
+}

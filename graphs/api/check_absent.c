@@ -1,0 +1,129 @@
+/* check_absent.c: checks that backward works without gradients that are not needed. A layer after frozen ones gets no memory for
+ * the gradient of its input, and a kernel that writes there crashes. Each backward task with several outputs is executed on
+ * copies, once without each gradient of an input and once without all of them, in a child process, because it may crash. Its
+ * other outputs must not change. */
+#include "config.h"
+#include "graphs/api/instance.h"
+#include "graphs/api/train.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct trial {
+    struct instance *t;
+    const struct sgrad_task *task;
+    int operands;
+    struct sgrad_view view[SGRAD_MAX_OPERANDS];
+    void *before[SGRAD_MAX_OPERANDS], *after[SGRAD_MAX_OPERANDS];   /* contents before and after the task */
+};
+
+static bool is_gradient(const struct sgrad_use *use) { return use->role == SGRAD_DX && use->access != SGRAD_R; }
+
+/* Copies the present contents of the operands. */
+static void copy(const struct trial *r, void **to) {
+    for (int j = 0; j < r->operands; j++) {
+        const struct sgrad_use *use = &r->task->use[j];
+        struct sgrad_tensor *tensor = r->view[j].shape.rank < 0 ? NULL : r->t->tensor[use->role][use->index];
+        to[j] = tensor ? sgrad_xcalloc(1, sgrad_view_bytes(&tensor->view)) : NULL;
+        if (tensor && sgrad_tensor_read(tensor, to[j])) abort();
+    }
+}
+
+/* Returns element I of operand J; sums and gradients have one of these types, other types are not compared. */
+static double element(const struct trial *r, void *const *data, int j, int64_t i) {
+    return r->view[j].dtype == SGRAD_F64   ? ((const double *)data[j])[i]
+           : r->view[j].dtype == SGRAD_F32 ? ((const float *)data[j])[i]
+                                           : 0;
+}
+
+/* In the child process: returns 0 if the remaining outputs are the same as with all operands, else 1. */
+static int run_without(const struct trial *r, uint64_t absent) {
+    const int64_t samples = r->t->is.x[0].shape.dim[0];
+    const struct sgrad_batch batch = { samples, samples, samples };
+    struct sgrad_view view[SGRAD_MAX_OPERANDS];
+    void *data[SGRAD_MAX_OPERANDS];
+    for (int j = 0; j < r->operands; j++) {
+        view[j] = r->view[j];
+        data[j] = r->before[j];
+        if (absent >> j & 1) data[j] = NULL, view[j].shape.rank = -1;
+    }
+    struct sgrad_args args = { .view = view, .data = data, .attrs = r->t->attrs, .step = &r->t->step, .batch = &batch };
+    args.workspace_size = r->task->kernel.workspace ? r->task->kernel.workspace(&args) : 0;
+    args.workspace = sgrad_xcalloc(args.workspace_size + 1, 1);
+    r->task->kernel.cpu(&args);
+    for (int j = 0; j < r->operands; j++) {
+        if (r->task->use[j].access == SGRAD_R || !data[j]) continue;
+        for (int64_t i = 0; i < sgrad_shape_count(&view[j].shape); i++) {
+            const double is = element(r, data, j, i), wanted = element(r, r->after, j, i);
+            if (!(fabs(is - wanted) <= 1e-5 + 1e-4 * fabs(wanted))) return 1;
+        }
+    }
+    return 0;
+}
+
+static int check_without(const struct trial *r, uint64_t absent, const char *what) {
+    enum { LONG = 60 };     /* seconds */
+    int status = 0;
+    const pid_t child = fork();
+    if (child == 0) {
+        signal(SIGSEGV, SIG_DFL), signal(SIGBUS, SIG_DFL);
+        alarm(LONG);        /* a lock of another thread is never released in the child */
+        _exit(run_without(r, absent));
+    }
+    if (child < 0 || waitpid(child, &status, 0) != child) return 0;     /* no child process: not checked */
+    if (!WIFEXITED(status))
+        return sgrad_log_error(SGRAD_EINVAL,
+                               "operation %s, %s: %s without %s ends the process: %s; what is not wanted has no memory (NULL)",
+                               r->t->op->name, r->t->test->name, r->task->kernel.name, what, strsignal(WTERMSIG(status)));
+    if (WEXITSTATUS(status))
+        return sgrad_log_error(SGRAD_EINVAL, "operation %s, %s: %s without %s leaves something else in its other operands",
+                               r->t->op->name, r->t->test->name, r->task->kernel.name, what);
+    return 0;
+}
+
+/* Omits each gradient of an input, then all of them; at least one output must remain. */
+static int check_task(const struct trial *r) {
+    uint64_t written = 0, gradients = 0;
+    for (int j = 0; j < r->operands; j++) {
+        if (r->view[j].shape.rank < 0 || r->task->use[j].access == SGRAD_R) continue;
+        written |= UINT64_C(1) << j;
+        if (is_gradient(&r->task->use[j])) gradients |= UINT64_C(1) << j;
+    }
+    for (int j = 0; j < r->operands; j++) {
+        char what[64];
+        snprintf(what, sizeof what, "a gradient for input %d", r->task->use[j].index);
+        if (gradients >> j & 1 && written != UINT64_C(1) << j) SGRAD_TRY(check_without(r, UINT64_C(1) << j, what));
+    }
+    return gradients && gradients != written ? check_without(r, gradients, "gradients for its inputs") : 0;
+}
+
+static int check(struct instance *t) {
+    instance_fill(t);
+    SGRAD_TRY(instance_run(t, t->op->forward, 0));
+    for (int k = 0; k < SGRAD_MAX_TASKS && t->op->backward[k].kernel.name; k++) {
+        const struct sgrad_task alone[2] = { t->op->backward[k] };
+        struct trial r = { .t = t, .task = &t->op->backward[k] };
+        for (; r.operands < SGRAD_MAX_OPERANDS && r.task->use[r.operands].role; r.operands++) {
+            const struct sgrad_use *use = &r.task->use[r.operands];
+            struct sgrad_tensor *tensor = use->if_recomputed ? NULL : t->tensor[use->role][use->index];
+            r.view[r.operands] = tensor ? tensor->view : (struct sgrad_view){ .shape.rank = -1 };
+        }
+        copy(&r, r.before);
+        int error = instance_run(t, alone, 0);
+        copy(&r, r.after);
+        if (!error && r.task->kernel.cpu && !r.task->move) error = check_task(&r);
+        for (int j = 0; j < r.operands; j++) free(r.before[j]), free(r.after[j]);
+        SGRAD_TRY(error);
+    }
+    return 0;
+}
+
+int sgrad__check_absent(const struct sgrad_op *op, const struct sgrad_test *test) {
+    struct instance t;
+    if (SGRAD_SIMULATED || !op->backward[0].kernel.name) return 0;
+    SGRAD_TRY(instance_open(&t, op, test, SGRAD_F32));
+    const int error = t.is.view_of_input ? 0 : check(&t);
+    instance_close(&t);
+    return error;
+}

@@ -1,0 +1,215 @@
+/* check_collective.c: checks a collective: the plans of 1 to 33 ranks are executed in this process. Every SEND must match an ADD
+ * or COPY, there must be no deadlock, every contribution must count once, and every rank must end with the result that the kind
+ * specifies.
+ *
+ * Values are sets of ranks, as bits, and sums of numbers of different magnitudes, whose bits depend on the order of additions. */
+#include "config.h"
+#include "graphs/api/check.h"
+#include "runtime/collectives.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { RANKS = 33, LAYOUTS = 3, SIZES = 2 };
+
+struct value {
+    uint64_t ranks;
+    float sum;
+};
+struct event {
+    struct sgrad_action action;
+    int place;
+    struct event *partner;      /* the other end of its message */
+    bool done;
+    struct value *sent;         /* of a SEND: values of each chunk */
+};
+struct rehearsal {
+    const struct sgrad_collective *method;
+    int places, chunks, root, events, *begin;   /* number of ranks, …; first event of each rank, and the end */
+    struct event *event;        /* sorted by rank */
+    struct value *value;        /* (ranks, chunks) */
+};
+
+#define WRONG(r, ...) wrong(r, sgrad_format(__VA_ARGS__))
+static int wrong(const struct rehearsal *r, char *what) {
+    const int error = sgrad_log_error(SGRAD_EINVAL, "collective %s, %s of %d ranks: %s", r->method->name,
+                                      sgrad_collective_kind_name(r->method->kind), r->places, what);
+    free(what);
+    return error;
+}
+
+/* Returns the host of each rank: each rank is one (NULL); pairs; all on one. */
+static const int *layout(int which, int ranks, int *host) {
+    for (int i = 0; i < ranks; i++) host[i] = which == 1 ? i / 2 : 0;
+    return which ? host : NULL;
+}
+
+static float contribution(int place, int chunk) {
+    const uint32_t x = ((uint32_t)place * 33u + (uint32_t)chunk + 1u) * 2654435761u;
+    return (float)(x >> 8) * ldexpf(1, -(int)(x % 7));
+}
+
+static float tree_sum(int first, int count, int chunk) {
+    if (count == 1) return contribution(first, chunk);
+    return tree_sum(first, count / 2, chunk) + tree_sum(first + count / 2, count / 2, chunk);
+}
+
+/* ---- plans ---- */
+
+static int check_action(const struct rehearsal *r, const struct event *e) {
+    const struct sgrad_action *a = &e->action;
+    if (a->kind != SGRAD_SEND && a->kind != SGRAD_ADD && a->kind != SGRAD_COPY)
+        return WRONG(r, "place %d has an action that is none of SEND, ADD and COPY", e->place);
+    if (a->peer < 0 || a->peer >= r->places || a->peer == e->place)
+        return WRONG(r, "place %d has an action with place %d", e->place, a->peer);
+    if (a->chunk < 0 || a->count < 1 || a->chunk + a->count > r->chunks)
+        return WRONG(r, "place %d has an action with chunks %d to %d, of %d", e->place, a->chunk, a->chunk + a->count - 1,
+                     r->chunks);
+    return 0;
+}
+
+static int make_plans(struct rehearsal *r, double bytes, const struct sgrad_network *net) {
+    const bool shares = r->method->kind == SGRAD_REDUCE_SCATTER || r->method->kind == SGRAD_ALL_GATHER;
+    r->chunks = shares || r->places == 1 ? r->places : r->method->chunks(bytes, net);
+    if (r->chunks < 1) return WRONG(r, "it wants %d chunks", r->chunks);
+    if (!shares && r->chunks > 256) r->chunks = 256;
+    for (int place = 0; place < r->places; place++) {
+        struct sgrad_plan plan = { .chunks = r->chunks, .root = r->root };
+        if (r->places > 1) r->method->schedule(&plan, place, net);
+        r->begin[place + 1] = r->events + plan.count;
+        for (int i = 0; i < plan.count; i++) {
+            r->event = sgrad_array_grow(r->event, r->events, sizeof *r->event);
+            r->event[r->events++] = (struct event){ .action = plan.action[i], .place = place };
+        }
+        free(plan.action);
+    }
+    for (int i = 0; i < r->events; i++) {
+        SGRAD_TRY(check_action(r, &r->event[i]));
+        r->event[i].sent = sgrad_xcalloc((size_t)r->event[i].action.count, sizeof *r->event[i].sent);
+    }
+    return 0;
+}
+
+/* Connects the n-th SEND from a to b with the n-th ADD or COPY at b from a. */
+static int connect(struct rehearsal *r) {
+    for (int i = 0; i < r->events; i++) {
+        struct event *e = &r->event[i];
+        if (e->action.kind == SGRAD_SEND) continue;
+        const int from = e->action.peer;
+        for (int j = r->begin[from]; j < r->begin[from + 1] && !e->partner; j++)
+            if (r->event[j].action.kind == SGRAD_SEND && r->event[j].action.peer == e->place && !r->event[j].partner)
+                e->partner = &r->event[j];
+        if (!e->partner)
+            return WRONG(r, "place %d waits for chunk %d from place %d, which does not send it", e->place, e->action.chunk, from);
+        if (e->partner->action.chunk != e->action.chunk || e->partner->action.count != e->action.count)
+            return WRONG(r, "place %d sends chunk %d to place %d, which waits for chunk %d", from, e->partner->action.chunk,
+                         e->place, e->action.chunk);
+        e->partner->partner = e;
+    }
+    for (int i = 0; i < r->events; i++)
+        if (!r->event[i].partner)
+            return WRONG(r, "place %d sends chunk %d to place %d, which does not receive it", r->event[i].place,
+                         r->event[i].action.chunk, r->event[i].action.peer);
+    return 0;
+}
+
+/* ---- execution ---- */
+
+static int perform(struct rehearsal *r, struct event *e) {
+    for (int c = 0; c < e->action.count; c++) {
+        struct value *own = &r->value[e->place * r->chunks + e->action.chunk + c];
+        const struct value *came = e->action.kind == SGRAD_SEND ? NULL : &e->partner->sent[c];
+        if (!came) e->sent[c] = *own;
+        else if (e->action.kind == SGRAD_COPY) *own = *came;
+        else if (own->ranks & came->ranks)
+            return WRONG(r, "place %d adds what place %d sends, so that some rank counts twice", e->place, e->action.peer);
+        else *own = (struct value){ own->ranks | came->ranks, own->sum + came->sum };
+    }
+    e->done = true;
+    return 0;
+}
+
+/* Executes the actions of each rank in their order; sent values are buffered. */
+static int run(struct rehearsal *r) {
+    for (int i = 0; i < r->places * r->chunks; i++)
+        r->value[i] = (struct value){ (uint64_t)1 << i / r->chunks, contribution(i / r->chunks, i % r->chunks) };
+    int *at = sgrad_xcalloc((size_t)r->places, sizeof *at), left = r->events, error = 0;
+    for (int before = -1; left && left != before && !error;) {
+        before = left;
+        for (int p = 0; p < r->places && !error; p++)
+            for (struct event *e; r->begin[p] + at[p] < r->begin[p + 1] && !error; at[p]++, left--) {
+                e = &r->event[r->begin[p] + at[p]];
+                if (e->action.kind != SGRAD_SEND && !e->partner->done) break;
+                error = perform(r, e);
+            }
+    }
+    for (int p = 0; p < r->places && left && !error; p++)
+        if (r->begin[p] + at[p] < r->begin[p + 1])
+            error = WRONG(r, "places wait for each other in a circle: %d for %d", p, r->event[r->begin[p] + at[p]].action.peer);
+    free(at);
+    return error;
+}
+
+static int lowest_missing(uint64_t ranks) {
+    int rank = 0;
+    while (ranks >> rank & 1) rank++;
+    return rank;
+}
+
+static int check_results(const struct rehearsal *r) {
+    const enum sgrad_collective_kind kind = r->method->kind;
+    const bool sums = kind != SGRAD_ALL_GATHER && kind != SGRAD_BROADCAST;
+    const bool tree = r->method->tree_order && !(r->places & (r->places - 1));
+    for (int i = 0; i < r->places * r->chunks; i++) {
+        const int place = i / r->chunks, chunk = i % r->chunks, owner = kind == SGRAD_ALL_GATHER ? chunk : r->root;
+        if ((kind == SGRAD_REDUCE_SCATTER && place != chunk) || (kind == SGRAD_REDUCE && place != r->root)) continue;
+        const struct value *is = &r->value[i], *first = &r->value[kind == SGRAD_ALLREDUCE ? chunk : i];
+        const uint64_t all = ((uint64_t)1 << r->places) - 1;
+        if (!sums && (is->ranks != (uint64_t)1 << owner || is->sum != contribution(owner, chunk)))
+            return WRONG(r, "place %d ends without what place %d has in chunk %d", place, owner, chunk);
+        if (sums && is->ranks != all)
+            return WRONG(r, "place %d ends with a sum in which rank %d does not count", place, lowest_missing(is->ranks));
+        if (sums && is->sum != first->sum) return WRONG(r, "places 0 and %d end with sums of other bits", place);
+        if (sums && tree && is->sum != tree_sum(0, r->places, chunk))
+            return WRONG(r, "place %d has added in another order than halving, which the record promises", place);
+    }
+    return 0;
+}
+
+static int rehearse(const struct sgrad_collective *method, int places, int root, double bytes, const struct sgrad_network *net) {
+    struct rehearsal r = { .method = method, .places = places, .root = root };
+    r.begin = sgrad_xcalloc((size_t)places + 1, sizeof *r.begin);
+    int error = make_plans(&r, bytes, net);
+    if (!error) error = connect(&r);
+    if (!error) {
+        r.value = sgrad_xcalloc((size_t)(places * r.chunks), sizeof *r.value);
+        error = run(&r);
+    }
+    if (!error) error = check_results(&r);
+    for (int i = 0; i < r.events; i++) free(r.event[i].sent);
+    free(r.event);
+    free(r.begin);
+    free(r.value);
+    return error;
+}
+
+int sgrad_collective_check(const struct sgrad_collective *method) {
+    const bool rooted = method->kind == SGRAD_REDUCE || method->kind == SGRAD_BROADCAST;
+    int host[RANKS], served = 0;
+    if (method->library) return 0;      /* of a library: it has no plan */
+    for (int i = 0; i < RANKS * LAYOUTS * SIZES; i++) {
+        const int ranks = i / (LAYOUTS * SIZES) + 1;
+        const double bytes = i % SIZES ? 4e6 : 64;
+        const struct sgrad_network net = { ranks, layout(i / SIZES % LAYOUTS, ranks, host), 50e-6, 1e9, 5e-6, 8e9 };
+        const double cost = ranks > 1 ? method->cost(bytes, &net) : 0;
+        if (isnan(cost) || cost < 0)
+            return sgrad_log_error(SGRAD_EINVAL, "collective %s: costs %g seconds on %d ranks", method->name, cost, ranks);
+        if (isinf(cost)) continue;      /* does not support this number of ranks */
+        served += ranks > 1;
+        SGRAD_TRY(rehearse(method, ranks, 0, bytes, &net));
+        if (rooted && ranks > 1) SGRAD_TRY(rehearse(method, ranks, ranks - 1, bytes, &net));
+    }
+    return served ? 0
+                  : sgrad_log_error(SGRAD_EINVAL, "collective %s: serves no number of ranks from 2 to %d", method->name, RANKS);
+}

@@ -1,0 +1,230 @@
+/* check_update.c: checks an optimizer. Its kernel updates parameters of some shapes, in the memory of this thread:
+ *
+ *     states     their number is that of the record: each is written, and no gradient or other operand is
+ *     a step     goes against the gradient; without gradient and decay, or with a learning rate of 0, nothing changes
+ *     rate       is that of the step times the multiplier of the parameter (--lr-of)
+ *     clipping   is applied: if half of the norm is allowed, half of the gradient is used
+ *     shards     of a parameter are updated as in the whole, unless the record requires the whole parameter */
+#include "config.h"
+#include "codelets/updates.h"
+#include "graphs/api/check.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PARAMETER, GRADIENT, NORM, STATES, MOST = SGRAD_MAX_OPERANDS, GUARD = 16 };
+static const float guard = 12345.5f;
+
+struct trial {
+    const struct sgrad_optimizer *is;
+    struct sgrad_shape shape;
+    int states;
+    struct sgrad_hyper hyper;
+    double norm;                /* Σ g²; negative: absent */
+    struct sgrad_view view[MOST];
+    /* with guards on both sides; states that the record does not have are allocated too, and must not be written */
+    float *data[MOST];
+};
+
+#define WRONG(t, ...) wrong(t, sgrad_format(__VA_ARGS__))
+static int wrong(const struct trial *t, char *what) {
+    char text[SGRAD_SHAPE_TEXT];
+    const int error = sgrad_log_error(SGRAD_EINVAL, "optimizer %s, a parameter of %s: %s", t->is->name,
+                                      sgrad_shape_text(&t->shape, text), what);
+    free(what);
+    return error;
+}
+
+static int64_t count_of(const struct trial *t, int operand) { return sgrad_shape_count(&t->view[operand].shape); }
+
+static float *guarded(int64_t count) {
+    float *data = sgrad_xcalloc((size_t)count + 2 * GUARD, sizeof *data);
+    for (int i = 0; i < GUARD; i++) data[i] = data[GUARD + count + i] = guard;
+    return data + GUARD;
+}
+
+static bool is_guarded(const struct trial *t, int operand) {
+    for (int i = 1; i <= GUARD; i++)
+        if (t->data[operand][-i] != guard || t->data[operand][count_of(t, operand) + i - 1] != guard) return false;
+    return true;
+}
+
+static float number(int64_t i, int stream) {
+    return 2 * sgrad_uniform(sgrad_philox(11, SGRAD_STREAM_DATA, (uint32_t)stream, (uint64_t)i, 0).word[0]) - 1;
+}
+
+static void open_trial(struct trial *t, const struct sgrad_optimizer *is, struct sgrad_shape shape) {
+    *t = (struct trial){ .is = is, .shape = shape, .norm = -1 };
+    t->hyper = (struct sgrad_hyper){ .momentum = 0.9f, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f, .trust = 0.001f };
+    while (is->states && is->states[t->states].name) t->states++;
+    for (int i = 0; i < MOST; i++) {
+        const struct sgrad_state *state = i >= STATES && i - STATES < t->states ? &is->states[i - STATES] : NULL;
+        t->view[i] = (struct sgrad_view){ SGRAD_F32, state && state->shape ? state->shape(&shape) : shape };
+        t->data[i] = guarded(count_of(t, i));
+        for (int64_t k = 0; k < count_of(t, i) && i < NORM; k++) t->data[i][k] = number(k, i) + (i == PARAMETER ? 2 : 0);
+        for (int64_t k = 0; k < count_of(t, i) && i >= STATES + t->states; k++) t->data[i][k] = guard;
+    }
+}
+
+static void close_trial(struct trial *t) {
+    for (int i = 0; i < MOST; i++) free(t->data[i] - GUARD);
+}
+
+/* Executes one step with learning rate RATE. */
+static void step(struct trial *t, uint32_t number, float rate) {
+    const struct sgrad_step step = { .seed = 3, .number = number, .training = true, .lr = rate };
+    const struct sgrad_batch batch = { 8, 8, 8 };
+    struct sgrad_view view[MOST];
+    void *data[MOST];
+    for (int i = 0; i < MOST; i++) view[i] = t->view[i], data[i] = t->data[i];
+    view[NORM] = (struct sgrad_view){ SGRAD_F64, { 1, { 1 } } };
+    data[NORM] = &t->norm;
+    if (t->norm < 0) data[NORM] = NULL, view[NORM].shape.rank = -1;
+    struct sgrad_args args = { .view = view, .data = data, .attrs = &t->hyper, .step = &step, .batch = &batch,
+                               .deterministic = true };
+    args.workspace_size = t->is->update->workspace ? t->is->update->workspace(&args) : 0;
+    args.workspace = sgrad_xcalloc(args.workspace_size + 1, 1);
+    t->is->update->cpu(&args);
+    free(args.workspace);
+}
+
+static void scale(struct trial *t, int operand, float by) {
+    for (int64_t i = 0; i < count_of(t, operand); i++) t->data[operand][i] *= by;
+}
+
+/* ---- checks ---- */
+
+static int check_states(struct trial *t) {
+    float *gradient = sgrad_xcalloc((size_t)count_of(t, GRADIENT), sizeof *gradient);
+    memcpy(gradient, t->data[GRADIENT], (size_t)count_of(t, GRADIENT) * sizeof *gradient);
+    for (uint32_t n = 1; n <= 3; n++) step(t, n, 0.1f);
+    const bool kept = !memcmp(gradient, t->data[GRADIENT], (size_t)count_of(t, GRADIENT) * sizeof *gradient);
+    free(gradient);
+    if (!kept) return WRONG(t, "changes the gradient, which it may only read");
+    for (int i = 0; i < MOST; i++)
+        if (i != NORM && !is_guarded(t, i)) return WRONG(t, "writes beyond the end of operand %d", i);
+    for (int i = STATES; i < MOST; i++) {
+        bool written = false;
+        const float before = i < STATES + t->states ? 0 : guard;
+        for (int64_t k = 0; k < count_of(t, i); k++) written |= t->data[i][k] != before;
+        if (!written && i < STATES + t->states)
+            return WRONG(t, "never writes its state %s", t->is->states[i - STATES].name);
+        if (written && i >= STATES + t->states)
+            return WRONG(t, "writes operand %d, and its record has %d %s, operands 3 to %d", i, t->states,
+                         sgrad_plural(t->states, "state", "states"), STATES + t->states - 1);
+    }
+    for (int64_t k = 0; k < count_of(t, PARAMETER); k++)
+        if (!isfinite(t->data[PARAMETER][k])) return WRONG(t, "element %lld becomes %g", (long long)k, t->data[PARAMETER][k]);
+    return 0;
+}
+
+/* Returns the product of the first step with the gradient: negative if the step goes against it. *MOVES: the parameter has
+ * changed. */
+static double along(struct trial *t, float rate, bool *moves) {
+    const int64_t count = count_of(t, PARAMETER);
+    float *before = sgrad_xcalloc((size_t)count, sizeof *before);
+    double sum = 0;
+    memcpy(before, t->data[PARAMETER], (size_t)count * sizeof *before);
+    step(t, 1, rate);
+    *moves = memcmp(before, t->data[PARAMETER], (size_t)count * sizeof *before) != 0;
+    for (int64_t i = 0; i < count; i++) sum += (double)(t->data[PARAMETER][i] - before[i]) * t->data[GRADIENT][i];
+    free(before);
+    return sum;
+}
+
+static int check_step(struct trial *t) {
+    bool moves;
+    if (!(along(t, 0.1f, &moves) < 0)) return WRONG(t, "its first step does not lead against the gradient");
+    return 0;
+}
+
+static int check_no_rate(struct trial *t) {
+    bool moves;
+    along(t, 0, &moves);
+    return moves ? WRONG(t, "a step with a learning rate of 0 changes it") : 0;
+}
+
+static int check_no_gradient(struct trial *t) {
+    bool moves;
+    scale(t, GRADIENT, 0);
+    along(t, 0.1f, &moves);
+    return moves ? WRONG(t, "a step without gradient and weight decay changes it") : 0;
+}
+
+/* Checks that T and OTHER have the same parameter values, to rounding, in the first COUNT elements. */
+static int check_same(const struct trial *t, const struct trial *other, int64_t count, const char *what) {
+    for (int64_t i = 0; i < count; i++) {
+        const float a = t->data[PARAMETER][i], b = other->data[PARAMETER][i];
+        if (!(fabsf(a - b) <= 1e-5f * fabsf(b)))
+            return WRONG(t, "%s: element %lld becomes %.9g, not %.9g", what, (long long)i, a, b);
+    }
+    return 0;
+}
+
+static int with(const struct sgrad_optimizer *is, struct sgrad_shape shape, int (*check)(struct trial *t)) {
+    struct trial t;
+    open_trial(&t, is, shape);
+    const int error = check(&t);
+    close_trial(&t);
+    return error;
+}
+
+/* Checks that two trials, changed by HOW in different manners, have the same result. */
+static int compare(const struct sgrad_optimizer *is, struct sgrad_shape shape, const char *what,
+                   void (*how)(struct trial *one, struct trial *other)) {
+    struct trial one, other;
+    open_trial(&one, is, shape);
+    open_trial(&other, is, shape);
+    how(&one, &other);
+    for (uint32_t n = 1; n <= 2; n++) step(&one, n, 0.1f), step(&other, n, 0.1f);
+    const int error = check_same(&one, &other, count_of(&one, PARAMETER), what);
+    close_trial(&one);
+    close_trial(&other);
+    return error;
+}
+
+static void clip(struct trial *one, struct trial *other) {
+    one->norm = 16, one->hyper.clip_norm = 2;       /* half of a norm of 4 */
+    scale(other, GRADIENT, 0.5f);
+}
+
+/* Reduces the parameter to its first half, as if a rank stored only this shard. */
+static void cut(struct trial *one, struct trial *other) {
+    (void)other;
+    for (int i = 0; i < MOST; i++) {
+        const int64_t part = (count_of(one, i) + 1) / 2;
+        if (i != NORM) one->view[i].shape = (struct sgrad_shape){ 1, { part } };
+    }
+}
+
+static int check_rate(const struct sgrad_optimizer *is, struct sgrad_shape shape) {
+    struct trial one, other;
+    open_trial(&one, is, shape);
+    open_trial(&other, is, shape);
+    one.hyper.lr_scale = 0.25f;
+    for (uint32_t n = 1; n <= 2; n++) step(&one, n, 0.4f), step(&other, n, 0.1f);
+    const int error = check_same(&one, &other, count_of(&one, PARAMETER), "a quarter of the learning rate, by --lr-of");
+    close_trial(&one);
+    close_trial(&other);
+    return error;
+}
+
+int sgrad_optimizer_check(const struct sgrad_optimizer *is) {
+    static const struct sgrad_shape shapes[] = { { 1, { 1 } }, { 1, { 7 } }, { 2, { 16, 17 } }, { 4, { 5, 3, 3, 4 } },
+                                                 { 2, { 3, 531 } } };
+    if (!is->update || !is->update->cpu) return sgrad_log_error(SGRAD_EINVAL, "optimizer %s: has no kernel for CPUs", is->name);
+    if (is->update_all) return 0;       /* updates all parameters together: only built-in ones do */
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        bool own = false;       /* a state with its own shape cannot be sharded */
+        for (const struct sgrad_state *s = is->states; s && s->name; s++) own |= s->shape != NULL;
+        SGRAD_TRY(with(is, shapes[i], check_states));
+        SGRAD_TRY(with(is, shapes[i], check_step));
+        SGRAD_TRY(with(is, shapes[i], check_no_rate));
+        SGRAD_TRY(with(is, shapes[i], check_no_gradient));
+        SGRAD_TRY(check_rate(is, shapes[i]));
+        SGRAD_TRY(compare(is, shapes[i], "clipped to half of the gradient's norm", clip));
+        if (!is->needs_full_tensor && !own) SGRAD_TRY(compare(is, shapes[i], "a part of it, updated by itself", cut));
+    }
+    return 0;
+}

@@ -1,0 +1,139 @@
+/* inference.h: use of trained weights: evaluation, predictions, generated text, ONNX; and the contents of run directories. */
+#ifndef SGRAD_GRAPHS_API_INFERENCE_H
+#define SGRAD_GRAPHS_API_INFERENCE_H
+
+#include "graphs/api/train.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct sgrad_dataset;
+
+/* ---- evaluation and prediction ------------------------------------------------------------------------------------ */
+
+/* Computes the metrics of saved weights on the test split. Every rank must call it. Uses of OPTIONS: model, data (or the custom
+ * ones), init (the weights), mesh, micro_batch, precision, tta, seed, skip_damaged, mean and standard deviation, image_size,
+ * cpus, gpus, scheduler. Without mean and standard deviation, the input is normalized as in the run's config.json, which is in
+ * the directory of the weights; without this file, by the statistics of the training split. SGRAD_EINVAL, SGRAD_ENAME,
+ * SGRAD_ESHAPE: an option is invalid. SGRAD_EIO, SGRAD_EFORMAT: a file cannot be read, or is malformed. On an error, *RESULT is
+ * unchanged. */
+int sgrad_evaluate(const struct sgrad_train_options *options, struct sgrad_train_result *result);
+
+/* The outputs of a network for samples, in the order of the samples, and the expected outputs. */
+struct sgrad_predictions {
+    int64_t samples, width;       /* numbers of a sample: logits, one per class (of each row, if it has several), or targets */
+    float *logits;                    /* (samples,numbers): the outputs */
+    int64_t label_rows;                 /* labels of a sample, one per row; 0: samples have no labels */
+    int32_t *label;                 /* (samples,labels) */
+};
+/* As sgrad_evaluate; also returns the predictions, the same on every rank, unless ANSWERS is NULL. The caller must free them
+ * (sgrad_predictions_free). On an error, *ANSWERS is unchanged. */
+int sgrad_predict(const struct sgrad_train_options *options, struct sgrad_train_result *result,
+                  struct sgrad_predictions *answers);
+void sgrad_predictions_free(struct sgrad_predictions *answers);
+
+/* Writes saved weights and their network to the ONNX file PATH (docs/onnx.md). Rank 0 writes; every rank must call it. Uses the
+ * same OPTIONS as sgrad_evaluate; the precision is always f32. SGRAD_EINVAL: a layer has no equivalent in ONNX. SGRAD_EIO: the
+ * file cannot be written. Other errors are those of sgrad_evaluate. */
+int sgrad_export(const struct sgrad_train_options *options, const char *path);
+
+/* Statistics of predictions with one label per sample. */
+enum { SGRAD_CONFIDENCES = 15 };
+struct sgrad_classification {
+    int classes;
+    int64_t *confusion;             /* (classes,classes): number of samples of class i that are predicted as class j */
+    int64_t *unsure, all_unsure;    /* (classes): samples of class i without finite probabilities; their sum over all classes.
+                                       They count as wrong, and are neither in confusion nor in confidence */
+    double top1, top5;              /* accuracy, 0 to 1; of several equal logits the first counts as the largest */
+    /* Bin i: the samples with a largest probability (the confidence) from i/SGRAD_CONFIDENCES to (i+1)/SGRAD_CONFIDENCES. Their
+     * number, their mean confidence, and their accuracy. calibration_error: the mean difference of the last two, weighted by the
+     * number of samples (expected calibration error; Guo et al., On calibration of modern neural networks, 2017). */
+    struct sgrad_confidence {
+        int64_t count;
+        double said, right;
+    } confidence[SGRAD_CONFIDENCES];
+    double calibration_error;
+};
+/* Computes these statistics. The caller must free them (sgrad_classification_free). */
+struct sgrad_classification sgrad_classify(const struct sgrad_predictions *answers);
+void sgrad_classification_free(struct sgrad_classification *c);
+/* Returns true if COUNT logits have finite probabilities; false if one of them is NaN or +infinity, or all are -infinity. */
+bool sgrad_is_sure(const float *logit, int64_t count);
+/* Writes the softmax of COUNT logits to PROBABILITY[COUNT]. */
+void sgrad_probabilities(const float *logit, int64_t count, double *probability);
+
+/* ---- language models ---------------------------------------------------------------------------------------------- */
+
+struct sgrad_sample_options {
+    const int32_t *prompt;              /* at least one token */
+    int prompt_tokens;
+    long tokens;                        /* number of tokens to generate */
+    double temperature;                 /* 0: always the most probable token */
+    int top_k;                          /* draw from the top_k most probable tokens; 0: from all */
+    void (*take)(void *arg, int token); /* called with each generated token */
+    void *arg;
+    int words;                          /* size of the tokenizer's vocabulary, at most that of the network; 0: unknown */
+};
+/* Generates text by a language model with the weights OPTIONS.init. Uses of OPTIONS: model, init, seed, precision, cpus, gpus,
+ * scheduler. SGRAD_EINVAL: the prompt contains a token outside the network's vocabulary, that vocabulary is smaller than the
+ * tokenizer's, or the model is not a language model. SGRAD_ENAME: the model does not exist. SGRAD_ENAN: the logits are NaN.
+ * SGRAD_EIO, SGRAD_EFORMAT: the weights cannot be read. */
+int sgrad_sample(const struct sgrad_train_options *options, const struct sgrad_sample_options *how);
+
+/* ---- run directories ------------------------------------------------------------------------------------------------ */
+
+/* Reads the options of the run in FOLDER from its config.json, including the changes by its continuations; out, resume and trace
+ * are reset. The run's plug-ins are not opened; a warning lists those that are not loaded. The strings remain valid until the
+ * program ends. SGRAD_EIO: there is no config.json. SGRAD_EFORMAT: it is malformed. On an error, *OPTIONS is unchanged. */
+int sgrad_run_options(const char *folder, struct sgrad_train_options *options);
+
+/* Continues a run. SGRAD_CONTINUE: FOLDER must contain one. SGRAD_CONTINUE_OR_BEGIN: a run is begun if FOLDER contains none;
+ * FOLDER may then contain only the files that batch systems write there (slurm-*.out). SGRAD_BEGIN: does nothing. If the run is
+ * continued, *OPTIONS become its options, as above, and *GOES_ON is true; otherwise *OPTIONS are unchanged. Options that depend
+ * on the number of ranks, and do not suit the present number, are chosen again. Each rank reads config.json, so all ranks must
+ * see FOLDER. SGRAD_EINVAL: there is no run to continue. SGRAD_EIO, SGRAD_EFORMAT: as above. */
+enum sgrad_continuation { SGRAD_BEGIN, SGRAD_CONTINUE, SGRAD_CONTINUE_OR_BEGIN };
+int sgrad_run_continue(const char *folder, enum sgrad_continuation how, struct sgrad_train_options *options, bool *goes_on);
+
+/* Prepares the options of another run, INHERITED, for being overridden by options of GIVEN: those with a long name in the list
+ * ASKED, which ends with NULL. Resets dependent options: another optimizer uses its default learning rate, and epochs replaces
+ * steps. */
+void sgrad_run_options_yield(struct sgrad_train_options *inherited, const struct sgrad_train_options *given,
+                             const char *const *asked);
+
+/* The input that a run was trained on: its images, and the names of its classes. */
+struct sgrad_run_input {
+    struct sgrad_shape image;       /* (H,W,C); rank 0: the input is not images */
+    float full_scale;               /* largest value of a pixel */
+    int classes;                    /* 0: the data have no classes */
+    char **class_name;              /* of each class */
+};
+/* Reads it from the config.json in FOLDER. The caller must free it (sgrad_run_input_free). SGRAD_EIO: there is no config.json.
+ * SGRAD_EFORMAT: it is malformed, or from an old version. */
+int sgrad_run_input(const char *folder, struct sgrad_run_input *input);
+void sgrad_run_input_free(struct sgrad_run_input *input);
+
+/* Opens a data set that describes the samples of the run in FOLDER with the options OPTIONS. For labelled images of 1 or 3
+ * channels, it is built from config.json and contains no samples. Otherwise, or if FOLDER is NULL, it is the test split of
+ * OPTIONS.data, which must exist. The caller must close it (sgrad_dataset_close). SGRAD_EINVAL: FOLDER and OPTIONS.data are NULL.
+ * Other errors are those of sgrad_run_input and sgrad_run_open_samples. */
+int sgrad_run_samples(const char *folder, const struct sgrad_train_options *options, struct sgrad_dataset **dataset);
+
+/* Opens the test split of OPTIONS.data for the weights OPTIONS.init. Columns and classes are matched with those in the
+ * config.json in the directory of the weights, and features are normalized as specified there (datasets.h: sgrad_origin). EVERY:
+ * all samples of a file that is not divided into splits; their targets may be missing. The caller must close the data set
+ * (sgrad_dataset_close). SGRAD_EINVAL, SGRAD_ENAME: OPTIONS.data is NULL or invalid. SGRAD_EIO: a file cannot be read.
+ * SGRAD_EFORMAT: columns or classes do not match, or a file is malformed. */
+int sgrad_run_open_samples(const struct sgrad_train_options *options, bool every, struct sgrad_dataset **dataset);
+
+/* Sets the seed of OPTIONS to that of the run that trained its weights, if they are in a run directory. Synthetic data, which
+ * depend on the seed, are then the same as in the run. */
+void sgrad_run_take_seed(struct sgrad_train_options *options);
+
+char *sgrad_run_weights(const char *folder);    /* returns the path of the run's final weights; free it */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,221 @@
+/* mesh_choice.c: chooses the mesh of --mesh auto: lists every mesh of the given number of ranks, estimates the cost of each
+ * (mesh_costs.c), and takes the cheapest one that fits into memory.
+ *
+ *     8 ranks     data=8   data=4,tensor=1d:2   data=2,tensor=2d:2   tensor=3d:2   data=4,pipe=2   data=2,pipe=2,tensor=1d:2 …
+ *
+ * The network is built for each mesh as a rank would build it. If it cannot be sharded over a mesh, this fails, and the error
+ * message is the reason why the mesh cannot be used. */
+#include "graphs/costs/mesh_costs.h"
+#include "graphs/api/costs.h"
+#include "graphs/costs/costs.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALONG_AXIS = 8 };            /* maximum number of ranks along an axis */
+
+/* ---- candidates ---- */
+
+static void add(struct sgrad_mesh_result *c, int data, int pipe, int dimensions, int side) {
+    char tensor[32] = "", stages[32] = "";
+    c->price = sgrad_array_grow(c->price, c->prices, sizeof *c->price);
+    struct sgrad_mesh_cost *price = &c->price[c->prices++];
+    if (side > 1) snprintf(tensor, sizeof tensor, ",tensor=%dd:%d", dimensions, side);
+    if (pipe > 1) snprintf(stages, sizeof stages, ",pipe=%d", pipe);
+    *price = (struct sgrad_mesh_cost){ .error = NULL };
+    snprintf(price->mesh, sizeof price->mesh, "data=%d%s%s", data, stages, tensor);
+    if (data == 1 && (pipe > 1 || side > 1)) snprintf(price->mesh, sizeof price->mesh, "%s%s", stages, tensor);
+    if (*price->mesh == ',') memmove(price->mesh, price->mesh + 1, strlen(price->mesh));
+}
+
+/* Adds the meshes: those with fewer pipeline stages and fewer shards first. */
+static void add_all(struct sgrad_mesh_result *c, int ranks, bool data_alone) {
+    for (int pipe = 1; pipe <= ranks; pipe++)
+        for (int dimensions = 1; dimensions <= 3 && ranks % pipe == 0; dimensions++)
+            for (int side = dimensions == 1 ? 1 : 2; side <= ALONG_AXIS; side++) {
+                int tensor = side;
+                for (int d = 1; d < dimensions; d++) tensor *= side;
+                if (ranks / pipe % tensor || (data_alone && (pipe > 1 || tensor > 1)) || pipe > SGRAD__STAGES_MOST) continue;
+                add(c, ranks / pipe / tensor, pipe, dimensions, side);
+            }
+}
+
+/* ---- costs ---- */
+
+static int build_on(struct sgrad__run *r, int (*build)(struct sgrad__run *r), const char *text, int ranks) {
+    sgrad_graph_destroy(r->graph);
+    free(r->model_text);
+    r->graph = NULL;
+    r->model_text = NULL;
+    SGRAD_TRY(sgrad_mesh_parse(text, SGRAD__DATA, &r->mesh));
+    SGRAD_TRY(sgrad_mesh_fit(&r->mesh, ranks));
+    return build(r);
+}
+
+static int check_batch(const struct sgrad__run *r, int64_t batch) {
+    const int parts = sgrad_mesh_ranks(&r->mesh, sgrad_mesh_sampled(&r->mesh));
+    if (batch % parts) return sgrad_log_error(SGRAD_EINVAL, "a batch of %lld is not %d ranks'", (long long)batch, parts);
+    if (batch / parts < r->graph->stages)
+        return sgrad_log_error(SGRAD_EINVAL, "%lld %s of a rank cannot keep %d stages busy", (long long)(batch / parts),
+                               sgrad_plural(batch / parts, "sample", "samples"), r->graph->stages);
+    return 0;
+}
+
+/* Returns an error if the network does not divide its work over one of the axes. */
+static int check_shared(const struct sgrad__run *r) {
+    for (const struct sgrad_axis *axis = r->mesh.axis; axis < r->mesh.axis + r->mesh.axes; axis++)
+        if (axis->ranks > 1 && strcmp(axis->name, SGRAD__DATA) && strcmp(axis->name, SGRAD__PIPE) &&
+            !sgrad__graph_uses(r->graph, axis))
+            return sgrad_log_error(SGRAD_EINVAL, "%s shares no work over it", r->model->name);
+    return 0;
+}
+
+/* Returns an error if an optimizer of the run cannot be used on this mesh. */
+static int check_optimizers(const struct sgrad__run *r) {
+    for (const struct sgrad__parameter *p = r->graph->parameter; p < r->graph->parameter + r->graph->parameter_count; p++) {
+        const struct sgrad_optimizer *is = p->state ? NULL : sgrad__run_optimizer_of(r, p->name);
+        if (is && p->cuts && is->needs_full_tensor)
+            return sgrad_log_error(SGRAD_EINVAL, "optimizer %s takes norms of whole parameters, and %s is split", is->name,
+                                   p->name);
+    }
+    return 0;
+}
+
+/* Returns the number of values stored in addition to each parameter, as a mean over all elements: optimizer states, slow
+ * weights of --lookahead, averages of --ema. */
+static double states_of(const struct sgrad__run *r) {
+    double elements = 0, states = 0;
+    for (const struct sgrad__parameter *p = r->graph->parameter; p < r->graph->parameter + r->graph->parameter_count; p++) {
+        const struct sgrad_optimizer *is = p->state ? NULL : sgrad__run_optimizer_of(r, p->name);
+        const double count = (double)sgrad_shape_count(&p->kept_shape);
+        if (!is) continue;
+        elements += count;
+        for (int i = 0; is->states && is->states[i].name; i++) states += count;
+    }
+    return (elements > 0 ? states / elements : 0) + (r->lookahead.every > 0) + (r->options.ema > 0);
+}
+
+static int price(struct sgrad__run *r, int (*build)(struct sgrad__run *r), const struct sgrad_mesh_query *q,
+                 struct sgrad_mesh_cost *price) {
+    const struct sgrad_train_options *o = &r->options;
+    SGRAD_TRY(build_on(r, build, price->mesh, q->ranks));
+    const struct sgrad_axis *pipe = sgrad_mesh_axis(&r->mesh, SGRAD__PIPE);
+    SGRAD_TRY(check_shared(r));
+    if (pipe && pipe->ranks > 1) SGRAD_TRY(sgrad__graph_cut(r->graph, pipe->ranks));
+    SGRAD_TRY(check_batch(r, q->batch));
+    SGRAD_TRY(check_optimizers(r));
+    const struct sgrad__terms terms = { .network = q->network, .batch = q->batch, .micro = o->micro_batch,
+                                        .turns = sgrad__has_groups(r->graph)
+                                                 && o->bn_group != SGRAD_GROUP_MICRO && o->bn_group <= 0,
+                                        .flops = q->flops, .bandwidth = q->bandwidth, .workers = q->workers,
+                                        .states = states_of(r),
+                                        .shares = r->strategy->shards_optimizer };
+    const struct sgrad__price is = sgrad__graph_price(r->graph, &terms);
+    price->step = is.step, price->computing = is.computing, price->sending = is.sending, price->waiting = is.waiting;
+    price->memory = is.memory;
+    return 0;
+}
+
+void sgrad__run_price_meshes(struct sgrad__run *r, int (*build)(struct sgrad__run *r), const struct sgrad_mesh_query *q,
+                             bool data_alone, struct sgrad_mesh_result *c) {
+    char why[512];
+    *c = (struct sgrad_mesh_result){ .best = -1 };
+    if (q->mesh) {
+        c->price = sgrad_array_grow(c->price, c->prices, sizeof *c->price);
+        c->price[c->prices] = (struct sgrad_mesh_cost){ .error = NULL };
+        snprintf(c->price[c->prices++].mesh, sizeof c->price->mesh, "%s", q->mesh);
+    } else add_all(c, q->ranks, data_alone);
+    for (int i = 0; i < c->prices; i++) {
+        struct sgrad_mesh_cost *p = &c->price[i];
+        sgrad_log_capture(why, sizeof why);
+        const int error = price(r, build, q, p);
+        sgrad_log_capture(NULL, 0);
+        if (error) p->error = sgrad_format("%s", why);
+        else if (q->memory > 0 && p->memory > q->memory)
+            p->error = sgrad_format("it wants %.2f GB of %.2f", 1e-9 * p->memory, 1e-9 * q->memory);
+        else if (c->best < 0 || p->step < c->price[c->best].step) c->best = i;
+    }
+}
+
+void sgrad_mesh_result_free(struct sgrad_mesh_result *c) {
+    for (int i = 0; i < c->prices; i++) free(c->price[i].error);
+    free(c->price);
+    *c = (struct sgrad_mesh_result){ .best = -1 };
+}
+
+/* ---- the mesh of a run ---- */
+
+bool sgrad__run_mesh_is_open(const struct sgrad__run *r) { return r->options.mesh && !strcmp(r->options.mesh, "auto"); }
+
+/* Returns the option that restricts the mesh to data parallelism; NULL: none is set. */
+static const char *alone(const struct sgrad__run *r) {
+    const struct sgrad_train_options *o = &r->options;
+    if (r->optimizer->keep || r->optimizer->update_all || r->optimizer->needs_full_tensor) return "--optimizer";
+    if (r->strategy->uses_servers || r->strategy->asynchronous) return "--strategy";
+    return o->precision == SGRAD_PRECISION_BF16 ? "--precision bf16"
+           : o->ema > 0                         ? "--ema"
+           : o->best                            ? "--best"
+           : o->patience                        ? "--patience"
+           : o->histograms                      ? "--histograms"
+           : o->allreduce                       ? "--allreduce"
+           : o->partition_data                       ? "--data-placement partition"
+                                                : NULL;
+}
+
+static int by_step(const void *a, const void *b) {
+    const struct sgrad_mesh_cost *x = a, *y = b;
+    if (!x->error != !y->error) return x->error ? 1 : -1;
+    return x->error ? strcmp(x->mesh, y->mesh) : (x->step > y->step) - (x->step < y->step);
+}
+
+/* Returns the table of the meshes: the cheapest first; those that cannot be used last, with the reason. The caller must free
+ * it. */
+static char *tell(const struct sgrad_mesh_result *c, const char *only) {
+    enum { TOLD = 16 };
+    struct sgrad_mesh_cost *sorted = sgrad_xcalloc((size_t)c->prices, sizeof *sorted);
+    char *text = NULL;
+    size_t size;
+    FILE *to = open_memstream(&text, &size);
+    memcpy(sorted, c->price, (size_t)c->prices * sizeof *sorted);
+    qsort(sorted, (size_t)c->prices, sizeof *sorted, by_step);
+    if (only) fprintf(to, "           data alone: %s goes with nothing else\n", only);
+    for (int i = 0; i < c->prices && i < TOLD; i++) {
+        const struct sgrad_mesh_cost *p = &sorted[i];
+        if (p->error) fprintf(to, "           %-28s not: %s\n", p->mesh, p->error);
+        else fprintf(to, "           %-28s %8.2f ms a step: %.2f computing, %.2f sending, %.2f waiting; %.3f GB\n", p->mesh,
+                     1e3 * p->step, 1e3 * p->computing, 1e3 * p->sending, 1e3 * p->waiting, 1e-9 * p->memory);
+    }
+    if (c->prices > TOLD) fprintf(to, "           and %d more\n", c->prices - TOLD);
+    fclose(to);
+    free(sorted);
+    return text;
+}
+
+int sgrad__run_choose_mesh(struct sgrad__run *r, int (*build)(struct sgrad__run *r)) {
+    const struct sgrad_context *x = r->context;
+    if (!sgrad__run_mesh_is_open(r)) return 0;
+    r->options.mesh = NULL;
+    r->auto_mesh = true;
+    if (x->ranks == 1) return 0;
+    struct sgrad_mesh_query q = { .ranks = x->ranks, .network = x->network, .batch = r->options.batch };
+    struct sgrad_mesh_result c;
+    q.workers = x->cpus;
+    struct sgrad__roof roof = { 0 };
+    SGRAD_TRY(sgrad__roof_measure(r->options.precision, &roof));
+    for (int w = 0; w < roof.workers; w++)
+        q.flops += 1e9 * roof.flops[w], q.bandwidth += 1e9 * roof.bytes[w];
+    q.memory = x->gpus ? 0 : 4 * r->room;
+    const char *only = alone(r);
+    sgrad__run_price_meshes(r, build, &q, only, &c);
+    sgrad_ranks_broadcast(&c.best, sizeof c.best, 0);       /* costs of ranks may differ: rank 0 decides */
+    if (c.best < 0) {
+        const int error = sgrad_log_error(SGRAD_EINVAL, "--mesh auto: none goes; %s: %s", c.price[0].mesh, c.price[0].error);
+        sgrad_mesh_result_free(&c);
+        return error;
+    }
+    r->chosen = sgrad_format("%s", c.price[c.best].mesh);
+    r->options.mesh = r->chosen;
+    r->choice = tell(&c, only);
+    sgrad_mesh_result_free(&c);
+    return build_on(r, build, r->chosen, x->ranks);
+}

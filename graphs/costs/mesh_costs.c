@@ -1,0 +1,192 @@
+/* mesh_costs.c: estimates the cost of a step on a mesh before anything is executed. Collectives are estimated by the same cost
+ * model that chooses their algorithms.
+ *
+ *     computing    the layers of a stage, for all its samples: the maximum of arithmetic and memory traffic; forward once,
+ *                  backward twice
+ *     sending      per micro-batch: communication of sharded layers, values between stages; once per step: gathered shards
+ *                  of weights, summed gradients; each collective by its cheapest algorithm
+ *     waiting      for other stages
+ *
+ * With M micro-batches, one computes while the values of another are sent: C of computing and S of sending take
+ * max(C, S) + min(C, S)/M. Gradients are sent concurrently with the backward pass, except for the last eighth. The model is only
+ * for comparisons of meshes: it ignores the scheduler, caches, and other jobs on the network. */
+#include "graphs/costs/mesh_costs.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { PASSES = 3, IN_A_PIPE = 4, USUAL = 32 };
+
+struct pricer {
+    const struct sgrad_graph *graph;
+    const struct sgrad__terms *is;
+    int *member;                    /* buffer for the ranks of a group */
+    int64_t share, micro, micros;   /* samples of a local batch; of a micro-batch; number of micro-batches */
+};
+
+static struct sgrad_group along(const struct pricer *p, unsigned axes, int rank) {
+    return sgrad_mesh_group(&p->graph->mesh, axes, rank, p->member);
+}
+
+/* Returns the seconds of a collective; BYTES: in all. */
+static double collective(const struct pricer *p, enum sgrad_collective_kind kind, struct sgrad_group group, double bytes) {
+    const struct sgrad_exchange what = { .bytes = bytes, .group = &group, .root = group.rank[0] };
+    if (group.count == 1 || bytes <= 0) return 0;
+    return sgrad_collective_cost(sgrad_collective_cheapest(kind, &what, p->is->network), &what, p->is->network);
+}
+
+static double message(const struct pricer *p, double bytes) {
+    return p->is->network->latency + bytes / p->is->network->bandwidth;
+}
+
+/* Returns the seconds of a communication task of a layer, for one micro-batch. */
+static double move(const struct pricer *p, const struct sgrad__node *n, const struct sgrad_task *task, int rank) {
+    static const int kind[] = {
+        [SGRAD_MOVE_ALL_REDUCE] = SGRAD_ALLREDUCE,       [SGRAD_MOVE_REDUCE_SCATTER] = SGRAD_REDUCE_SCATTER,
+        [SGRAD_MOVE_ALL_GATHER] = SGRAD_ALL_GATHER, [SGRAD_MOVE_REDUCE] = SGRAD_REDUCE,
+        [SGRAD_MOVE_BROADCAST] = SGRAD_BROADCAST,
+    };
+    const double piece = (double)sgrad_view_bytes(&n->is.piece) * (double)p->micro;
+    const bool back = task->use[0].role == SGRAD_DY || task->use[1].role == SGRAD_DY;
+    const double value = (double)sgrad_view_bytes(back ? &n->is.y : &n->is.x[0]) * (double)p->micro;
+    const bool cut = task->use[0].role == SGRAD_SHARD || task->use[1].role == SGRAD_SHARD;
+    const double bytes = cut ? piece * n->is.axis->ranks : value;
+    switch (task->move) {
+    case SGRAD_MOVE_NONE: case SGRAD_MOVE_SLICE: case SGRAD_MOVE_PAD: return 0;
+    case SGRAD_MOVE_SHIFT: case SGRAD_MOVE_UNSHIFT: return message(p, value);
+    default: break;
+    }
+    const struct sgrad_group group = along(p, sgrad_mesh_bit(&p->graph->mesh, n->is.axis), rank);
+    return collective(p, (enum sgrad_collective_kind)kind[task->move], group, bytes);
+}
+
+static double node_moves(const struct pricer *p, const struct sgrad__node *n, int rank) {
+    double seconds = 0;
+    for (int t = 0; t < SGRAD_MAX_TASKS && n->is.axis; t++) {
+        if (n->op->forward[t].move) seconds += move(p, n, &n->op->forward[t], rank);
+        if (n->op->backward[t].move) seconds += move(p, n, &n->op->backward[t], rank);
+    }
+    return (double)p->micros * seconds;
+}
+
+/* Returns the seconds of a layer, for all samples of a rank. */
+static double compute(const struct pricer *p, const struct sgrad__node *n) {
+    const struct sgrad__work work = sgrad__node_work(n);
+    double bytes = n->output < 0 ? 0 : (double)sgrad_view_bytes(&n->is.y);
+    for (int i = 0; i < n->is.inputs; i++) bytes += (double)sgrad_view_bytes(&n->is.x[i]);
+    if (n->is.view_of_input || n->is.axis) return 0;
+    return PASSES * (double)p->share * fmax(work.flops / p->is->flops, bytes / p->is->bandwidth);
+}
+
+/* Returns the seconds for the values between a stage and earlier ones, for all micro-batches: forward values and their
+ * gradients. */
+static double crossing(const struct pricer *p, int stage) {
+    double bytes = 0;
+    for (int v = 0; v < p->graph->value_count; v++) {
+        const struct sgrad__value *is = &p->graph->value[v];
+        if (is->root != v || is->maker < 0 || p->graph->node[is->maker].stage >= stage) continue;
+        if (sgrad__graph_takes(p->graph, v, stage)) bytes += (double)sgrad_view_bytes(&is->view);
+    }
+    return 2 * (double)p->micros * message(p, bytes * (double)p->micro);
+}
+
+/* ---- parameters ---- */
+
+struct kept {
+    double parts, whole;            /* bytes that a rank stores; that its layers use */
+    double gathering, summing;      /* seconds */
+};
+
+/* Sums the costs of the parameters of a stage. RANK: the first one of the stage. */
+static struct kept parameters(const struct pricer *p, int stage, int rank) {
+    const struct sgrad_graph *g = p->graph;
+    struct kept all = { 0 };
+    double bytes[1 << SGRAD_MAX_AXES] = { 0 };
+    for (const struct sgrad__parameter *w = g->parameter; w < g->parameter + g->parameter_count; w++) {
+        if (w->state || (g->stages > 1 && !(w->stages >> stage & 1))) continue;
+        const double part = (double)sgrad_shape_count(&w->kept_shape) * sizeof(float);
+        double used = part;
+        for (int c = w->cuts - 1; c >= 0 && w->cut[c].gathered; c--) {
+            used *= w->cut[c].axis->ranks;
+            const struct sgrad_group group = along(p, sgrad_mesh_bit(&g->mesh, w->cut[c].axis), rank);
+            all.gathering += collective(p, SGRAD_ALL_GATHER, group, used) + collective(p, SGRAD_REDUCE_SCATTER, group, used);
+        }
+        all.parts += part;
+        all.whole += used;
+        if (w->stages & (w->stages - 1))
+            all.summing += collective(p, SGRAD_ALLREDUCE, sgrad__holders(g, w, rank, p->member), part);
+        else bytes[sgrad__part_axes(g, w)] += part;
+    }
+    for (unsigned axes = 0; axes < 1u << g->mesh.axes; axes++) {
+        const struct sgrad_axis *pipe = sgrad_mesh_axis(&g->mesh, SGRAD__PIPE);
+        const unsigned own = axes | (pipe ? sgrad_mesh_bit(&g->mesh, pipe) : 0);
+        all.summing += collective(p, SGRAD_ALLREDUCE, along(p, sgrad_mesh_all(&g->mesh) & ~own, rank), bytes[axes]);
+    }
+    return all;
+}
+
+/* ---- memory ---- */
+
+/* Returns the bytes of parameters, optimizer states, gradient-accumulation buffers, and activations of the micro-batches in
+ * flight; the largest activation counts twice more, for gradients. */
+static double memory(const struct pricer *p, int stage, const struct kept *kept) {
+    const struct sgrad_graph *g = p->graph;
+    const int flight = sgrad__micros_in_flight(g, stage, p->is->workers);
+    const int sharers = p->is->shares ? sgrad_mesh_ranks(&g->mesh, sgrad_mesh_sampled(&g->mesh)) : 1;
+    const double in_flight = (double)(flight < p->micros && !p->is->turns ? flight : p->micros);
+    const double lanes = fmin((double)p->micros, fmax(8, (double)(1 << 30) / fmax(kept->whole, 1)));
+    double made = 0, largest = 0;
+    for (const struct sgrad__node *n = g->node; n < g->node + g->node_count; n++) {
+        if (n->stage != stage) continue;
+        const double bytes = n->output < 0 || n->is.view_of_input ? 0 : (double)sgrad_view_bytes(&n->is.y);
+        if (bytes > largest) largest = bytes;
+        made += n->again ? 0 : bytes;
+        for (int i = 0; i < SGRAD_MAX_PARAMETERS && n->is.keep[i].shape.rank; i++)
+            made += (double)sgrad_view_bytes(&n->is.keep[i]);
+    }
+    const double gathered = kept->whole > kept->parts ? kept->whole : 0;
+    return kept->parts * (1 + p->is->states / sharers) + gathered + lanes * kept->whole +
+           in_flight * (double)p->micro * (made + 2 * largest);
+}
+
+/* ---- the step ---- */
+
+static void choose_micro(struct pricer *p) {
+    const struct sgrad_graph *g = p->graph;
+    const int64_t most = g->stages > 1 ? (p->share + IN_A_PIPE * g->stages - 1) / (IN_A_PIPE * g->stages) : USUAL;
+    p->micro = p->is->micro ? p->is->micro : most < p->share ? most : p->share;
+    p->micros = (p->share + p->micro - 1) / p->micro;
+}
+
+struct sgrad__price sgrad__graph_price(const struct sgrad_graph *g, const struct sgrad__terms *terms) {
+    const int ranks = g->mesh.axes ? sgrad_mesh_ranks(&g->mesh, sgrad_mesh_all(&g->mesh)) : 1;
+    const int parts = g->mesh.axes ? sgrad_mesh_ranks(&g->mesh, sgrad_mesh_sampled(&g->mesh)) : 1;
+    struct pricer p = { g, terms, sgrad_xcalloc((size_t)ranks, sizeof(int)), terms->batch / parts, 0, 0 };
+    struct sgrad__price price = { 0 };
+    double filling = 0, slowest = 0, last = 0;
+    choose_micro(&p);
+    for (int s = 0; s < g->stages; s++) {
+        int rank = 0;
+        while (sgrad__stage_of(g, rank) != s) rank++;
+        const struct kept kept = parameters(&p, s, rank);
+        double computing = 0, sending = kept.gathering + (g->stages > 1 ? crossing(&p, s) : 0);
+        for (const struct sgrad__node *n = g->node; n < g->node + g->node_count; n++) {
+            if (n->stage != s) continue;
+            computing += compute(&p, n);
+            sending += node_moves(&p, n, rank);
+        }
+        const double update = kept.parts * (PASSES + 2 * terms->states) / terms->bandwidth;
+        const double passes = fmax(computing, sending) + fmin(computing, sending) / (double)p.micros;
+        const double behind = fmax(kept.summing - computing * 2 / PASSES, kept.summing / 8) + update;
+        filling += passes / (double)p.micros;
+        if (passes > slowest) slowest = passes, price.computing = computing + update, price.sending = sending + kept.summing;
+        if (behind > last) last = behind;
+        price.memory = fmax(price.memory, memory(&p, s, &kept));
+    }
+    const int64_t turns = terms->turns ? 1 : p.micros;
+    price.micros = p.micros;
+    price.step = last + (terms->turns ? filling * (double)p.micros : filling + (double)(turns - 1) * slowest / (double)p.micros);
+    price.waiting = fmax(0, price.step - last - slowest); /* avoids -0.00 by rounding */
+    free(p.member);
+    return price;
+}

@@ -1,0 +1,138 @@
+/* deadline.c: time limits of a run: it stops before a given time (--stop-before), and writes checkpoints at time intervals.
+ *
+ *     --stop-before slurm-5min       now        in flight, a checkpoint     job's end - 5 min
+ *                                     │──────────│────────────────────│─────│
+ *
+ * A run stops early enough for the steps in flight to end and for a checkpoint to be written. It assumes that each step in flight
+ * takes as long as the longest step so far, and that files are written at the rate of a busy disk of a cluster. */
+#include "config.h"
+#include "graphs/engine/run.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct sgrad__deadline {
+    double stop;            /* seconds since 1970; 0: no limit */
+    double margin;          /* seconds for a checkpoint */
+    double longest, last;   /* longest of the steps so far, in seconds; when the last one ended (sgrad_time_monotonic) */
+    double written;         /* when the last checkpoint was started (sgrad_time_monotonic) */
+    bool due;               /* the run must stop */
+};
+
+static double clock_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- times ------------------------------------------------------------------------------------------------------ */
+
+bool sgrad_duration_parse(const char *text, double *seconds) {
+    static const struct {
+        const char *name;
+        double seconds;
+    } units[] = { { "", 1 }, { "s", 1 }, { "min", 60 }, { "h", 3600 }, { "d", 86400 } };
+    char *end;
+    if (!isdigit((unsigned char)*text)) return false;
+    const double number = strtod(text, &end);
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (strcmp(end, units[i].name) == 0 && number > 0 && number <= 1e9) return *seconds = number * units[i].seconds, true;
+    return false;
+}
+
+/* Parses "17:30" or "17:30:15": the next such time of day in the local time zone. */
+static bool parse_clock(const char *text, double *stop) {
+    const time_t now = time(NULL);
+    struct tm is;
+    localtime_r(&now, &is);
+    is.tm_sec = 0;
+    const char *end = strptime(text, "%H:%M", &is);
+    if (end && *end == ':') end = strptime(end, ":%S", &is);
+    if (!end || *end) return false;
+    is.tm_isdst = -1;
+    *stop = (double)mktime(&is);
+    if (*stop > (double)now) return true;
+    is.tm_mday++;
+    is.tm_isdst = -1;
+    *stop = (double)mktime(&is);
+    return true;
+}
+
+/* Parses "2026-11-27T07:00", optionally with seconds, in the local time zone or in the one that follows: Z, +01:00. */
+static bool parse_iso(const char *text, double *stop) {
+    struct tm is = { .tm_isdst = -1 };
+    int hours, minutes = 0;
+    const char *end = strptime(text, "%Y-%m-%d", &is);
+    if (!end || (*end != 'T' && *end != ' ')) return false;
+    end = strptime(end + 1, "%H:%M", &is);
+    if (end && *end == ':') end = strptime(end, ":%S", &is);
+    if (!end) return false;
+    if (!*end) return *stop = (double)mktime(&is), true;
+    *stop = (double)timegm(&is);
+    if (strcmp(end, "Z") == 0) return true;
+    if ((*end != '+' && *end != '-') || !isdigit((unsigned char)end[1])) return false;
+    if (sscanf(end + 1, "%2d:%2d", &hours, &minutes) < 1) return false;
+    *stop -= (*end == '-' ? -60.0 : 60.0) * (60 * hours + minutes);
+    return true;
+}
+
+int sgrad_deadline_parse(const char *text, double *stop) {
+    const char *end = getenv("SLURM_JOB_END_TIME"), *before = strncmp(text, "slurm-", 6) ? NULL : text + 6;
+    double seconds, is;
+    if (before && !sgrad_duration_parse(before, &seconds)) before = NULL;
+    else if (before && (!end || !*end))
+        return sgrad_log_error(SGRAD_EINVAL,
+                               "--stop-before %s: SLURM_JOB_END_TIME is not set: no Slurm job, or one without a time "
+                               "limit; it may be exported as seconds since 1970, or another time given",
+                               text);
+    if (before) is = strtod(end, NULL) - seconds;
+    else if (sgrad_duration_parse(text, &seconds)) is = clock_now() + seconds;
+    else if (!parse_clock(text, &is) && !parse_iso(text, &is))
+        return sgrad_log_error(SGRAD_EINVAL,
+                               "--stop-before '%s': takes seconds from now (3600, 90min, 2h), a time of the day (17:30, "
+                               "17:30:15), a date and time (2026-11-27T07:00, with Z or +01:00 for a zone), or how long "
+                               "before the end of a Slurm job (slurm-5min)",
+                               text);
+    if (is <= clock_now()) return sgrad_log_error(SGRAD_EINVAL, "--stop-before %s: that time is over", text);
+    *stop = is;
+    return 0;
+}
+
+/* ---- a run ------------------------------------------------------------------------------------------------------ */
+
+int sgrad__deadline_open(struct sgrad__run *r) {
+    const double bytes_a_second = 1e8, now = sgrad_time_monotonic();
+    struct sgrad__deadline *d = r->deadline = sgrad_xcalloc(1, sizeof *d);
+    d->last = d->written = now;
+    d->margin = 1 + sgrad__graph_memory(r->graph) / bytes_a_second;
+    if (!r->options.stop_before || r->context->rank) return 0;      /* the clock of rank 0 decides for all ranks */
+    return sgrad_deadline_parse(r->options.stop_before, &d->stop);
+}
+
+void sgrad__deadline_step(const struct sgrad__run *r, double time) {
+    struct sgrad__deadline *d = r->deadline;
+    if (time - d->last > d->longest) d->longest = time - d->last;
+    d->last = time;
+}
+
+bool sgrad__deadline_stops(const struct sgrad__run *r) {
+    struct sgrad__deadline *d = r->deadline;
+    if (!d || !d->stop) return false;
+    const int in_flight = sgrad__run_steps_in_flight(r) + (r->context->ranks > 1);
+    if (clock_now() + d->margin + in_flight * d->longest >= d->stop) d->due = true;
+    return d->due;
+}
+
+bool sgrad__deadline_wants_checkpoint(const struct sgrad__run *r, long done) {
+    const struct sgrad__deadline *d = r->deadline;
+    const double every = r->options.checkpoint_seconds;
+    return d && every > 0 && r->context->rank == 0 && done > r->last_checkpoint && sgrad_time_monotonic() >= d->written + every;
+}
+
+void sgrad__deadline_checkpoint(const struct sgrad__run *r) {
+    if (r->deadline) r->deadline->written = sgrad_time_monotonic();
+}
+
+char *sgrad__deadline_text(const struct sgrad__run *r) { return sgrad_format("--stop-before %s", r->options.stop_before); }

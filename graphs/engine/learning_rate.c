@@ -1,0 +1,126 @@
+/* learning_rate.c: learning-rate schedules. t is 0 at the end of the warm-up, and 1 at the end of the run (the step after the
+ * last one):
+ *
+ *     warm-up    before t = 0: linear, from start to the first value of the schedule; start is 0, or, if the peak is scaled
+ *                to a large batch, the rate of the small one (Goyal et al., 2017, gradual warm-up)
+ *     constant   peak
+ *     step       peak · factor^(milestones passed); milestones are epochs of the run, warm-up included
+ *     cosine     peak · (1 + cos πt)/2 (Loshchilov, Hutter, 2017)
+ *     poly       peak · (1 - t)^power
+ *     triangle   from start·peak up to peak at t = top, down to end·peak, linear in both directions
+ *     onecycle   from peak/25 up to peak in the first 0.3, down to peak/250000 at the last step, each half a cosine wave
+ *                (Smith, Topin, 2019). As torch.optim.lr_scheduler.OneCycleLR with its defaults: with N steps the peak
+ *                is at step 0.3 N - 1, and the end at step N - 1 */
+#include "graphs/api/train.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MILESTONES ((int)(sizeof ((struct sgrad_schedule *)0)->milestone / sizeof(double)))
+
+/* Parses a positive number at *TEXT, which must be followed by END, and advances *TEXT after both. */
+static bool parse_number(const char **text, char end, double *number) {
+    if (!isdigit((unsigned char)**text) && **text != '.') return false;     /* strtod accepts blanks, signs, inf and nan */
+    char *rest;
+    *number = strtod(*text, &rest);
+    if (rest == *text || *rest != end || !isfinite(*number) || *number <= 0) return false;
+    *text = rest + (end != 0);
+    return true;
+}
+
+/* Parses E1,E2:F. */
+static bool parse_steps(const char *text, struct sgrad_schedule *s) {
+    const char *colon = strchr(text, ':');
+    if (!colon) return false;
+    do {
+        char end = memchr(text, ',', (size_t)(colon - text)) ? ',' : ':';
+        if (s->milestones == MILESTONES || !parse_number(&text, end, &s->milestone[s->milestones])) return false;
+        if (s->milestones && s->milestone[s->milestones] <= s->milestone[s->milestones - 1]) return false;
+        s->milestones++;
+    } while (text <= colon);
+    return parse_number(&text, 0, &s->factor);
+}
+
+/* Parses START,TOP,END: fractions of the peak, of the run, of the peak. */
+static bool parse_triangle(const char *text, struct sgrad_schedule *s) {
+    double *const number[] = { &s->first, &s->top, &s->last };
+    for (int i = 0; i < 3; i++) {
+        char *end;
+        if (!isdigit((unsigned char)*text) && *text != '.') return false;
+        *number[i] = strtod(text, &end);
+        if (end == text || *end != (i < 2 ? ',' : 0) || !(*number[i] <= 1)) return false;
+        text = end + 1;
+    }
+    return s->top > 0 && s->top < 1;
+}
+
+static bool parse(const char *text, struct sgrad_schedule *s) {
+    static const struct {
+        const char *name;
+        enum sgrad_schedule_kind kind;
+    } plain[] = { { "constant", SGRAD_CONSTANT }, { "cosine", SGRAD_COSINE }, { "onecycle", SGRAD_ONECYCLE } };
+    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
+        s->kind = plain[i].kind;
+        if (strcmp(text, plain[i].name) == 0) return true;
+    }
+    s->kind = SGRAD_STEPS;
+    if (strncmp(text, "step:", 5) == 0) return parse_steps(text + 5, s);
+    s->kind = SGRAD_TRIANGLE;
+    if (strncmp(text, "triangle:", 9) == 0) return parse_triangle(text + 9, s);
+    s->kind = SGRAD_POLY;
+    return strncmp(text, "poly:", 5) == 0 && (text += 5, parse_number(&text, 0, &s->power));
+}
+
+int sgrad_schedule_parse(const char *text, struct sgrad_schedule *schedule) {
+    struct sgrad_schedule s = { 0 };
+    if (!parse(text, &s))
+        return sgrad_log_error(
+            SGRAD_EINVAL,
+            "schedule '%s' is none of constant, step:E1,E2:F (at most %d epochs in ascending order and a "
+            "factor), cosine, poly:P (a power), triangle:START,TOP,END (shares of the rate, of the run, of the "
+            "rate: 0 to 1), onecycle; every other number is above 0",
+            text, MILESTONES);
+    *schedule = s;
+    return 0;
+}
+
+/* Returns half a cosine wave from A at t = 0 to B at t = 1. */
+static double wave(double a, double b, double t) {
+    return b + (a - b) * (1 + cos(M_PI * t)) / 2;
+}
+
+/* Returns the factor of the step after STEP steps of STEPS; these may be fractional, because a warm-up may end within a step. */
+static double one_cycle(double step, double steps) {
+    const double start = 1 / 25.0, end = start / 1e4, top = 0.3 * steps - 1, last = steps - 1;
+    if (step <= top) return wave(start, 1, step / top);
+    return last > top ? wave(1, end, fmin((step - top) / (last - top), 1)) : end;
+}
+
+/* Returns the factor of the peak. EPOCH: of the run. STEP of STEPS: after the warm-up. */
+static double shape(const struct sgrad_schedule *s, double epoch, double step, double steps) {
+    const double t = steps > 0 ? fmin(step / steps, 1) : 1;
+    int passed = 0;
+    switch (s->kind) {
+    case SGRAD_CONSTANT: return 1;
+    case SGRAD_STEPS:
+        while (passed < s->milestones && s->milestone[passed] <= epoch) passed++;
+        return pow(s->factor, passed);
+    case SGRAD_COSINE: return wave(1, 0, t);
+    case SGRAD_POLY: return pow(1 - t, s->power);
+    case SGRAD_TRIANGLE:
+        return t < s->top ? s->first + (1 - s->first) * t / s->top : 1 + (s->last - 1) * (t - s->top) / (1 - s->top);
+    case SGRAD_ONECYCLE: return one_cycle(step, steps);
+    }
+    return 1;
+}
+
+double sgrad_schedule_lr(const struct sgrad_schedule *s, double peak, double step, double steps, double steps_per_epoch) {
+    const double epoch = step / steps_per_epoch, before = s->warmup * steps_per_epoch, rest = steps - before;
+    if (epoch < s->warmup) {
+        const double goal = peak * shape(s, epoch, 0, rest > 0 ? rest : steps), start = fmin(s->start, goal);
+        return start + (goal - start) * epoch / s->warmup;
+    }
+    return peak * shape(s, epoch, step - before, rest);
+}

@@ -1,0 +1,355 @@
+/* placement.c: --data-placement partition: the training set is stored in the memory of all ranks together, a partition in each.
+ *
+ *                         rank 0                  rank 1
+ *     epoch e     ┌───── a b e f i ─────┐ ┌───── c d g h j ─────┐      read by the steps of epoch e
+ *     gather      a b │ e i f           │ │           c g h │ d j      in packets of at most 1 MiB
+ *     message      │  └──────── e i f ──────── c g h ──┘   │           during the epoch, a few in each step
+ *     scatter      └──── c a b g h      │ │      j e i d f ─┘
+ *     epoch e+1   └───── c a b g h ─────┘ └───── j e i d f ─────┘      read when it is complete, by data dependency
+ *
+ * Records that stay on their rank are copied without a packet. In exchange t of an epoch, a rank sends packet t / ranks to
+ * rank + t and receives such a packet from rank - t (modulo the number of ranks). This order is the same on all ranks, and each
+ * rank has a ring of packets for either direction, so that there is no deadlock. For the first epoch of a process the records are
+ * read from the files instead.
+ *
+ * Records are sent to the rank that needs them by the order of samples, so that the order of samples is exactly that of
+ * --data-placement replicate. Memory: two partitions (one with --no-shuffle) and the two rings.
+ *
+ * Source: data in memory and its shuffle by all-to-all (DIMD) of Sreedhar, Saxena, Sabharwal, Verma, Kumar: Efficient Training
+ * of Convolutional Neural Nets on Large Distributed Systems, arXiv:1711.00705. There the shuffle interrupts training every few
+ * epochs, and a rank draws from the records that it stores at that time; here it runs concurrently with training.
+ *
+ * Limits: the first step of an epoch waits for the last of its records. A rank needs eight bytes per sample of the complete
+ * training set for the order, as without placement, and twice as many more while an exchange is planned. */
+#include "graphs/engine/placement.h"
+#include "graphs/engine/runner.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALIGNED = 4 };   /* alignment of the fields in a record, bytes */
+/* tasks and messages of training have priority */
+enum { RING = 16, PACKET_BYTES = 1 << 20, PRIORITY = -1, MESSAGE_PRIORITY = INT_MIN };
+#define TAG ((int64_t)1 << 48)      /* larger than the tags of communication plans and strategies */
+
+enum { LOAD, GATHER, SCATTER, KEEP, CALLS };
+struct sgrad__placement {
+    struct sgrad__placement_options is;
+    struct sgrad__partition partition;
+    int64_t share, slots;               /* records of this rank: of a step, of all steps */
+    long steps_per_epoch;
+    int fields;
+    /* bytes: of a field; offset of a field in a record; of a record */
+    size_t field[SGRAD_MAX_FIELDS], at[SGRAD_MAX_FIELDS], record;
+    struct sgrad_tensor *records[2];    /* of even and of odd epochs; only the first one if records never move */
+
+    int64_t packet;                     /* records in a packet; the same on all ranks */
+    struct sgrad_tensor *out[RING], *in[RING];
+    int64_t outs, ins;                  /* number of packets so far */
+    struct sgrad_bound_kernel call[CALLS];
+
+    uint32_t epoch;
+    struct sgrad__exchange exchange;    /* to the next epoch; ranks is 0 if there is none */
+    int64_t turns, turn;                /* number of exchanges; of those submitted */
+    long first, last;                   /* steps over which they are distributed */
+    struct sgrad_monitor *monitor;
+    long outstanding;                   /* number of tasks submitted and not yet executed; protected by monitor */
+};
+
+/* ---- kernels; the argument `first` is the number of the exchange ------------------------------------------------- */
+
+/* Returns the slots of LIST that packet K contains. */
+static struct sgrad__slots packet_of(const struct sgrad__placement *p, const struct sgrad__slots *list, int64_t k) {
+    const int64_t left = list->count - k * p->packet;
+    if (left <= 0) return (struct sgrad__slots){ 0 };
+    return (struct sgrad__slots){ left < p->packet ? left : p->packet, list->slot + k * p->packet };
+}
+
+static int receiver(const struct sgrad__placement *p, int64_t turn) { return (int)((p->is.rank + turn) % p->is.ranks); }
+static int sender(const struct sgrad__placement *p, int64_t turn) {
+    return (int)((p->is.rank + p->is.ranks - turn % p->is.ranks) % p->is.ranks);
+}
+
+static struct sgrad__slots outgoing(const struct sgrad__placement *p, int64_t turn) {
+    return packet_of(p, &p->exchange.out[receiver(p, turn)], turn / p->is.ranks);
+}
+static struct sgrad__slots incoming(const struct sgrad__placement *p, int64_t turn) {
+    return packet_of(p, &p->exchange.in[sender(p, turn)], turn / p->is.ranks);
+}
+
+/* packet U8 (packet,bytes) (W): incoming records, read from the files */
+static void load(const struct sgrad_args *a) {
+    const struct sgrad__placement *p = a->attrs;
+    const struct sgrad__slots to = incoming(p, a->first);
+    uint8_t *record = a->data[0];
+    for (int64_t i = 0; i < to.count; i++, record += p->record) {
+        void *field[SGRAD_MAX_FIELDS];
+        for (int f = 0; f < p->fields; f++) field[f] = record + p->at[f];
+        const int64_t position = sgrad__partition_position(&p->partition, (struct sgrad__place){ p->is.rank, to.slot[i] });
+        const int64_t sample = sgrad__sampler_sample(p->is.order, p->epoch, position);
+        int error = sgrad_dataset_read(p->is.dataset, &sample, 1, field);
+        if (error) return sgrad_task_fail(error);
+    }
+}
+
+/* records U8 (slots,bytes) (R), packet (W); the unused end of an incomplete packet is set to zero */
+static void gather(const struct sgrad_args *a) {
+    const struct sgrad__placement *p = a->attrs;
+    const struct sgrad__slots from = outgoing(p, a->first);
+    const uint8_t *records = a->data[0];
+    uint8_t *packet = a->data[1];
+    for (int64_t i = 0; i < from.count; i++)
+        memcpy(packet + (size_t)i * p->record, records + (size_t)from.slot[i] * p->record, p->record);
+    memset(packet + (size_t)from.count * p->record, 0, (size_t)(p->packet - from.count) * p->record);
+}
+
+/* packet (R), records (RW) */
+static void scatter(const struct sgrad_args *a) {
+    const struct sgrad__placement *p = a->attrs;
+    const struct sgrad__slots to = incoming(p, a->first);
+    const uint8_t *packet = a->data[0];
+    uint8_t *records = a->data[1];
+    for (int64_t i = 0; i < to.count; i++)
+        memcpy(records + (size_t)to.slot[i] * p->record, packet + (size_t)i * p->record, p->record);
+}
+
+/* records of this epoch (R), of the next one (RW) */
+static void keep(const struct sgrad_args *a) {
+    const struct sgrad__placement *p = a->attrs;
+    const struct sgrad__slots from = outgoing(p, a->first), to = incoming(p, a->first);
+    const uint8_t *before = a->data[0];
+    uint8_t *after = a->data[1];
+    for (int64_t i = 0; i < to.count; i++)
+        memcpy(after + (size_t)to.slot[i] * p->record, before + (size_t)from.slot[i] * p->record, p->record);
+}
+
+static void take(const struct sgrad_args *a) {
+    const struct sgrad__placement *p = a->attrs;
+    const int64_t step = (a->step->number - 1) % p->steps_per_epoch, count = a->view[0].shape.dim[0];
+    const uint8_t *record = a->data[p->fields];
+    record += (size_t)(step * p->share + a->first) * p->record;
+    const struct sgrad_drawing how = { a->step->seed, a->step->epoch, p->is.dataset->drawn };
+    for (int64_t i = 0; i < count; i++, record += p->record) {
+        void *field[SGRAD_MAX_FIELDS];
+        for (int f = 0; f < p->fields; f++) {
+            field[f] = (uint8_t *)a->data[f] + (size_t)i * p->field[f];
+            memcpy(field[f], record + p->at[f], p->field[f]);
+        }
+        if (how.augmentations.count)
+            sgrad_dataset_augment(p->is.dataset, a->step->sample[a->first + i], &how, field);
+    }
+}
+
+static double packet_bytes(const struct sgrad_args *a) {
+    const struct sgrad__placement *p = a->attrs;
+    return 2 * (double)p->packet * (double)p->record;
+}
+static double taken_bytes(const struct sgrad_args *a) {
+    const struct sgrad__placement *p = a->attrs;
+    return 2 * (double)a->view[0].shape.dim[0] * (double)p->record;
+}
+
+static const struct sgrad_kernel kernel[CALLS] = {
+    [LOAD] = { .name = "load records", .kind = &sgrad_input_kind, .cpu = load, .flops = sgrad_no_flops, .bytes = packet_bytes },
+    [GATHER] = { .name = "gather records",
+                 .kind = &sgrad_input_kind,
+                 .cpu = gather,
+                 .flops = sgrad_no_flops,
+                 .bytes = packet_bytes },
+    [SCATTER] = { .name = "scatter records",
+                  .kind = &sgrad_input_kind,
+                  .cpu = scatter,
+                  .flops = sgrad_no_flops,
+                  .bytes = packet_bytes },
+    [KEEP] = { .name = "keep records", .kind = &sgrad_input_kind, .cpu = keep, .flops = sgrad_no_flops, .bytes = packet_bytes },
+};
+
+/* ---- creation and destruction ------------------------------------------------------------------------------------ */
+
+/* Returns the records of a packet: the mean number of records that one rank sends to another in an epoch, plus six standard
+ * deviations, divided into packets of equal size and at most PACKET_BYTES. */
+static int64_t packet_size(const struct sgrad__placement *p) {
+    const double mean = (double)p->partition.count / p->is.ranks / p->is.ranks;
+    const int64_t limit = PACKET_BYTES / (int64_t)p->record, most = (int64_t)(mean + 6 * sqrt(mean)) + 1;
+    if (limit <= 1) return 1;
+    const int64_t parts = (most + limit - 1) / limit;
+    return (most + parts - 1) / parts;
+}
+
+static struct sgrad_view bytes_of(int64_t records, size_t record) {
+    return (struct sgrad_view){ SGRAD_U8, { 2, { records, (int64_t)record } } };
+}
+
+struct sgrad_view sgrad__placement_view(const struct sgrad__placement *p) { return bytes_of(p->slots, p->record); }
+
+struct sgrad__source sgrad__placement_source(const struct sgrad__placement *p) {
+    static const struct sgrad_kernel kernel = { .name = "take", .kind = &sgrad_input_kind, .cpu = take, .flops = sgrad_no_flops,
+                                                .bytes = taken_bytes };
+    return (struct sgrad__source){ .kernel = &kernel, .attrs = p, .records = sgrad__placement_view(p) };
+}
+
+static void prepare(struct sgrad__placement *p, int call, struct sgrad_view first, struct sgrad_view second, int operands) {
+    p->call[call] =
+        (struct sgrad_bound_kernel){ .kernel = &kernel[call],
+                                     .attrs = p,
+                                     .operands = operands,
+                                     .view = { first, second },
+                                     .access = { operands == 1 ? SGRAD_W : SGRAD_R, call == GATHER ? SGRAD_W : SGRAD_RW } };
+    sgrad_bound_kernel_prepare(&p->call[call]);
+}
+
+struct sgrad__placement *sgrad__placement_create(const struct sgrad__placement_options *options) {
+    const struct sgrad_dataset *d = options->dataset;
+    struct sgrad__placement *p = sgrad_xcalloc(1, sizeof *p);
+    p->is = *options;
+    p->partition = (struct sgrad__partition){ d->count, options->batch, options->ranks };
+    p->share = options->batch / options->ranks;
+    p->slots = sgrad__partition_slots(&p->partition, options->rank);
+    p->steps_per_epoch = d->count / options->batch;
+    p->fields = sgrad_dataset_fields(d);
+    for (int f = 0; f < p->fields; f++) {
+        p->field[f] = sgrad_field_bytes(&d->field[f]);
+        p->at[f] = p->record;
+        p->record += (p->field[f] + ALIGNED - 1) / ALIGNED * ALIGNED;
+    }
+    p->packet = packet_size(p);
+    const struct sgrad_view all = sgrad__placement_view(p), packet = bytes_of(p->packet, p->record);
+    prepare(p, LOAD, packet, all, 1);
+    prepare(p, GATHER, all, packet, 2);
+    prepare(p, SCATTER, packet, all, 2);
+    prepare(p, KEEP, all, all, 2);
+    p->monitor = sgrad_monitor_create();
+    return p;
+}
+
+void sgrad__placement_destroy(struct sgrad__placement *p) {
+    if (!p) return;
+    for (int i = 0; i < RING; i++) {
+        sgrad_tensor_destroy(p->out[i]);
+        sgrad_tensor_destroy(p->in[i]);
+    }
+    for (int i = 0; i < 2; i++) sgrad_tensor_destroy(p->records[i]);
+    sgrad__exchange_free(&p->exchange);
+    sgrad_monitor_destroy(p->monitor);
+    free(p);
+}
+
+static int allocate(struct sgrad__placement *p) {
+    const struct sgrad_view all = sgrad__placement_view(p), packet = bytes_of(p->packet, p->record);
+    for (int i = 0; i < RING; i++) {
+        SGRAD_TRY(sgrad_tensor_create("records out", SGRAD_U8, packet.shape, SGRAD_TRANSIENT, &p->out[i]));
+        SGRAD_TRY(sgrad_tensor_create("records in", SGRAD_U8, packet.shape, SGRAD_TRANSIENT, &p->in[i]));
+    }
+    for (int i = 0; i < 2; i++)
+        if (i == 0 || p->is.shuffle)
+            SGRAD_TRY(sgrad_tensor_create("records", SGRAD_U8, all.shape, SGRAD_PERSISTENT, &p->records[i]));
+    return 0;
+}
+
+/* ---- exchanges --------------------------------------------------------------------------------------------------- */
+
+static struct sgrad_tensor *records(const struct sgrad__placement *p, uint32_t epoch) {
+    return p->records[p->is.shuffle ? epoch % 2 : 0];
+}
+
+static void count(struct sgrad__placement *p, long more) {
+    sgrad_monitor_lock(p->monitor);
+    p->outstanding += more;
+    sgrad_monitor_notify(p->monitor);
+    sgrad_monitor_unlock(p->monitor);
+}
+
+static void has_run(void *arg) { count(arg, -1); }
+
+static int submit(struct sgrad__placement *p, int call, struct sgrad_tensor *first, struct sgrad_tensor *second, int64_t turn) {
+    count(p, 1);
+    const int error = sgrad_task_submit(&(struct sgrad_submission){ .call = &p->call[call],
+                                                                    .operand = (struct sgrad_tensor *[]){ first, second },
+                                                                    .first = turn,
+                                                                    .priority = PRIORITY,
+                                                                    .name = kernel[call].name,
+                                                                    .done = has_run,
+                                                                    .done_arg = p });
+    if (error) count(p, -1);
+    return error;
+}
+
+/* Waits for the tasks that read the exchange. They depend on no later submissions: other ranks submit their side of it at the
+ * latest with the last step of the epoch. */
+static void come_to_rest(struct sgrad__placement *p) {
+    struct sgrad__idle idle = { .before = -1 };
+    sgrad_monitor_lock(p->monitor);
+    while (p->outstanding > 0)
+        if (sgrad__nap(p->monitor, p->outstanding, &idle)) sgrad_watchdog_report(false, "for the records of the next epoch");
+    sgrad_monitor_unlock(p->monitor);
+}
+
+static struct sgrad_message message(const struct sgrad__placement *p, struct sgrad_tensor *packet, int peer, int64_t turn) {
+    const int64_t tag = TAG + ((int64_t)(p->epoch % (1 << 16)) << 32) + turn / p->is.ranks;
+    return (struct sgrad_message){ .tensor = packet, .peer = peer, .tag = tag, .priority = MESSAGE_PRIORITY };
+}
+
+static int submit_turn(struct sgrad__placement *p, int64_t turn) {
+    struct sgrad_tensor *before = records(p, p->epoch), *after = records(p, p->epoch + 1);
+    const bool sends = outgoing(p, turn).count, receives = incoming(p, turn).count;
+    if (receiver(p, turn) == p->is.rank) return sends ? submit(p, KEEP, before, after, turn) : 0;
+    if (sends) {
+        struct sgrad_tensor *packet = p->out[p->outs++ % RING];
+        struct sgrad_message m = message(p, packet, receiver(p, turn), turn);
+        SGRAD_TRY(submit(p, GATHER, before, packet, turn));
+        SGRAD_TRY(sgrad_send(&m));
+    }
+    if (receives) {
+        struct sgrad_tensor *packet = p->in[p->ins++ % RING];
+        struct sgrad_message m = message(p, packet, sender(p, turn), turn);
+        SGRAD_TRY(sgrad_receive(&m));
+        SGRAD_TRY(submit(p, SCATTER, packet, after, turn));
+    }
+    return 0;
+}
+
+static void set_exchange(struct sgrad__placement *p, struct sgrad__exchange exchange) {
+    sgrad__exchange_free(&p->exchange);
+    p->exchange = exchange;
+    p->turn = 0;
+    p->turns = (exchange.longest + p->packet - 1) / p->packet * p->is.ranks;
+}
+
+/* ---- functions called by the training loop ----------------------------------------------------------------------- */
+
+int sgrad__placement_load(struct sgrad__placement *p, uint32_t epoch) {
+    p->epoch = epoch;
+    p->last = -1;
+    SGRAD_TRY(allocate(p));
+    sgrad__sampler_sample(p->is.order, epoch, 0);   /* creates the order here; the tasks only read it */
+    set_exchange(p, sgrad__exchange_of_files(&p->partition, p->is.rank));
+    for (; p->turn < p->turns; p->turn += p->is.ranks) {
+        struct sgrad_tensor *packet = p->in[p->ins++ % RING];
+        SGRAD_TRY(submit(p, LOAD, packet, NULL, p->turn));
+        SGRAD_TRY(submit(p, SCATTER, packet, records(p, epoch), p->turn));
+    }
+    SGRAD_TRY(sgrad_wait_all());
+    sgrad_dataset_release(p->is.dataset);
+    return 0;
+}
+
+/* Starts the exchange to the next epoch, if there is one, with STEP, the first step of an epoch. */
+static void begin(struct sgrad__placement *p, long step) {
+    come_to_rest(p);
+    p->epoch = (uint32_t)(step / p->steps_per_epoch);
+    p->first = step;
+    p->last = ((long)p->epoch + 1) * p->steps_per_epoch - 1;
+    const bool moves = p->is.shuffle && p->last + 1 < p->is.steps;
+    set_exchange(p,
+                 moves ? sgrad__exchange_plan(&p->partition, p->is.order, p->epoch, p->is.rank) : (struct sgrad__exchange){ 0 });
+}
+
+int sgrad__placement_step(struct sgrad__placement *p, long step, struct sgrad_tensor **tensor) {
+    if (step > p->last) begin(p, step);
+    const int64_t due = p->turns * (step - p->first + 1) / (p->last - p->first + 1);
+    for (; p->turn < due; p->turn++) SGRAD_TRY(submit_turn(p, p->turn));
+    *tensor = records(p, p->epoch);
+    return 0;
+}

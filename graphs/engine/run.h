@@ -1,0 +1,238 @@
+/* run.h: one run in memory, and the functions that execute its steps. Private to graphs/. */
+#ifndef SGRAD_GRAPHS_ENGINE_RUN_H
+#define SGRAD_GRAPHS_ENGINE_RUN_H
+
+#include "graphs/api/inference.h"
+#include "codelets/ops/draw_token.h"
+#include "graphs/engine/placement.h"
+#include "graphs/rundir/rundir.h"
+#include "graphs/engine/runner.h"
+
+/* A run: training, the use of saved weights (evaluation, predictions, text generation), or a trial of a hyperparameter search.
+ * Must be zero-initialized and its options set before one of the sgrad__run_open… functions (graphs/train/setup.h).
+ * sgrad__run_close frees everything that the run owns; it does not free the run itself. */
+struct sgrad__run {
+    struct sgrad_train_options options;         /* as set by the caller; unset ones are completed */
+    struct sgrad_context *context;              /* ranks and workers; owned unless the next field is set */
+    const struct sgrad__run *beside;            /* run that owns the context and the data sets; NULL: this one does */
+    struct sgrad_context some;                  /* context of a trial: only the ranks that train it; pointed to by context */
+    struct sgrad_group peers;                   /* of a trial: these ranks */
+    struct sgrad_network between;               /* of a trial: the network that connects these ranks */
+    int first, tags;                            /* its rank 0 among all ranks; offset of its message tags (SGRAD__TAGS_…) */
+    struct sgrad_monitor *listener;             /* borrowed; notified when a step has ended, also of evaluations; NULL: none */
+    struct sgrad_dataset *train, *test;         /* training and test split; train may be NULL if saved weights are used */
+    struct sgrad_predictions *answers;          /* borrowed; receives the predictions for the test set; NULL: only metrics */
+    const struct sgrad_model *model;
+    const struct sgrad_optimizer *optimizer;
+    struct sgrad_schedule schedule;             /* of the learning rate */
+    double peak;                                /* of the learning rate */
+    struct sgrad_lookahead lookahead;           /* every 0: off; steps is unused: it is replaced by the steps of the run */
+    struct sgrad_schedule damping;              /* of the damping of second-order training (K-FAC) */
+    /* K-FAC: fraction of the ranks that precondition a layer, 0: one rank, < 0: chosen by cost; bytes of a rank for it, at
+     * most */
+    double share, room;
+    const struct sgrad_draw_token *draw;        /* borrowed; draw tokens instead of computing a loss; NULL: compute the loss */
+    struct sgrad_graph *graph;                  /* owned */
+    const struct sgrad_metric *metric;          /* of the network's loss; result.metrics records */
+    struct sgrad__program *program;             /* owned; of a training step */
+    struct sgrad__runner *runner;               /* owned; executes the program */
+    struct sgrad_views views;                   /* test-time augmentation (--tta), from the next evaluation on; count 0: off */
+    struct sgrad__evaluation *evaluation;       /* owned; NULL: none has been started yet */
+    struct sgrad__epoch epoch;                  /* the last one whose steps have ended; it may still be evaluated */
+    double best;                                /* best value of metric 1 so far, of the loss if it is the only one; NAN: none */
+    int worse;                                  /* evaluations since that value */
+    bool keeps;                                 /* the weights of the best evaluation are saved as best.safetensors */
+    long kept_step;                             /* step after which these weights were evaluated; 0: none are saved yet */
+    double kept[SGRAD_MAX_METRICS];             /* metrics of these weights */
+    bool enough;                                /* early stopping: the run must end; all ranks set it after the same evaluation */
+    bool evaluates;                             /* an evaluation is in progress, concurrently with the steps that follow it */
+    int64_t micro, group;                       /* samples: of a task, at most; of a batch-normalization group */
+    int64_t unit;                               /* samples; the samples of a task never cross a multiple of it */
+    /* samples: of the local batch, computed by GPUs; of a GPU's task, at most. 0: any worker may run any task */
+    int64_t gpu_samples, gpu_micro;
+    /* steps for which the division of the batch between CPUs and GPUs is fixed; the step after which it may change, 0: never */
+    long settles, settled;
+    int lanes;                                  /* number of gradient-accumulation buffers of this rank */
+    int recomputed;                             /* number of layers that are recomputed in the backward pass */
+    int64_t evaluated;                          /* samples of a task of an evaluation, at most; the same on all ranks */
+    long steps, steps_per_epoch;                /* optimizer steps: of the whole run; of an epoch */
+    /* mean and standard deviation of the input, by channel */
+    double mean[SGRAD_MAX_CHANNELS], deviation[SGRAD_MAX_CHANNELS];
+    struct sgrad__sampler order;                /* of the training samples */
+    struct sgrad__placement *placement;         /* owned; of the training set on the ranks; NULL: every rank reads all of it */
+    struct sgrad__workers *workers;             /* owned; workers whose utilization is recorded; NULL: none */
+    struct sgrad__metrics *metrics;             /* owned; rank 0: writes metrics.jsonl and progress; other ranks: NULL */
+    uint64_t fingerprint;                       /* hash of the training set; set when the options of the ranks are compared */
+    char *model_text;                           /* name of the model, with all of its options */
+    char *folder, *identity, *augment;          /* run directory; text of sgrad__config_identity; augmentation in use */
+    char *damaged;                              /* unreadable samples that are skipped, one per line; NULL: none */
+    bool uncropped;                             /* the crop of --augment is less than a pixel, and has no effect */
+    bool unkept;                                /* the run has no directory and writes no files */
+    bool fresh;                                 /* this run has created the directory, and has not written config.json yet */
+    bool restores;                              /* weights come from a checkpoint; options on initial weights have no effect */
+    /* samples of a batch-normalization group at the start of a resumed run, if it must be preserved; 0: as the options specify */
+    int64_t kept_group;
+    char *history;                              /* text of sgrad__config_continue; NULL: the run starts here */
+    int lock;                                   /* of the run directory (sgrad_lock_take); 0: not locked */
+    struct sgrad__checkpoint *checkpoint;       /* owned; rank 0: the one that is being written; NULL: none */
+    /* steps of the newest checkpoint, and of the newest one that was followed by a finite loss; 0: none */
+    long last_checkpoint, good_checkpoint;
+    bool together;                              /* all ranks know the error that ends the run: they need not be aborted */
+    bool stopping;                              /* the run must end: no further step is started */
+    bool pausing;                               /* a checkpoint is due by the clock: no step is started before it */
+    struct sgrad__deadline *deadline;           /* owned; NULL: the run has no time limits */
+    int unwritten;                              /* error code of a failed write of metrics or best weights; 0: none */
+    const struct sgrad_collective *allreduce;   /* algorithm that sums gradients; NULL: the cheapest by cost */
+    const struct sgrad_strategy *strategy;      /* of training on several ranks */
+    struct sgrad_mesh mesh;                     /* of the ranks; no axes without --mesh */
+    bool auto_mesh;                             /* the mesh is chosen automatically (--mesh auto) */
+    /* of --mesh auto: the chosen mesh; table of the meshes with their costs, or why they cannot be used; NULL: none was chosen */
+    char *chosen, *choice;
+    int parts, part;                            /* number of local batches in the batch; index of the local batch of this rank */
+    int copies;                                 /* ranks that process the same local batch (tensor, pipeline parallelism) */
+    bool speaks;                                /* of these ranks, this one stores the predictions */
+    /* evaluations: number of ranks, or groups of ranks, over which batches are distributed round-robin; index of this one */
+    int turns, turn;
+    int servers, group_ranks;                   /* parameter servers; ranks of a group of strategy "mixed" */
+    int push_ranks;                             /* ranks whose gradients are summed before they are pushed to a server */
+    const char *trace_folder;                   /* borrowed; directory of traces; NULL: DIR/trace, if options.trace is set */
+    struct sgrad__server *server;               /* this rank's server of asynchronous training; NULL: none */
+    long trace_first, trace_last;               /* steps to trace; 0: none */
+    struct sgrad_train_result result;           /* so far */
+};
+
+/* ---- run.c ---- */
+
+/* Returns the optimizer that trains PARAMETER: that of the matching pattern of --optimizer-of, else that of the run. NULL:
+ * --optimizer-of names an unknown optimizer, which is logged. */
+const struct sgrad_optimizer *sgrad__run_optimizer_of(const struct sgrad__run *run, const char *parameter);
+
+/* implied.c.
+ * Return options that by default follow from other options. The results are not stored in the options, so that config.json
+ * contains only the values that were set. window: steps in flight, at most. backup: number of gradients that an update does not
+ * wait for. lag: steps from the start of a K-FAC decomposition to its first use. */
+int sgrad__run_steps_in_flight(const struct sgrad__run *run);
+int sgrad__run_backup(const struct sgrad__run *run);
+long sgrad__run_lag(const struct sgrad__run *run);
+
+/* Collective. Returns 0 if ERROR is 0 on every rank; otherwise an error code on all ranks; run->together is then true, and all
+ * ranks must end the run. A rank that fails without this call must abort the others (sgrad_ranks_abort). */
+int sgrad__run_agree(struct sgrad__run *run, int error);
+/* The same without a timeout, if a rank may work on files for long. WHAT: the reason for the wait, for a warning. */
+int sgrad__run_await(struct sgrad__run *run, int error, const char *what);
+/* Returns true if this rank requests the end of the run: after a signal, when --stop-before is reached, or if metrics or a
+ * checkpoint cannot be written. */
+bool sgrad__run_is_asked(const struct sgrad__run *run);
+/* Return the learning rate, and the damping of K-FAC, of the step after STEP completed steps. */
+double sgrad__run_lr(const struct sgrad__run *run, long step);
+double sgrad__run_damping(const struct sgrad__run *run, long step);
+/* Returns the options of a program of this run: a training step, or the inference of an evaluation if TRAINING is false. BATCH:
+ * samples of all ranks together, or of this rank for inference. MICRO: samples of a task, at most. The result refers to objects
+ * of the run. */
+struct sgrad_program_options sgrad__run_program_options(const struct sgrad__run *run, bool training, int64_t batch,
+                                                        int64_t micro);
+
+/* Returns the word for the samples of the training set: "images" or "samples". Static; must not be freed. */
+const char *sgrad__run_samples(const struct sgrad__run *run);
+/* Returns the result so far on this rank, including the members that are derived from the metrics (test_loss, test_top1). */
+struct sgrad_train_result sgrad__run_result(const struct sgrad__run *run);
+
+/* ---- step.c ---- */
+
+/* Returns the order of the training samples. The caller must close it (sgrad__sampler_close). */
+struct sgrad__sampler sgrad__run_sampler(const struct sgrad__run *run);
+/* Prepares the run for the step after DONE completed steps: allocates the program, creates the runner, starts the parameter
+ * server, and loads the samples of a partitioned training set. Collective, except for a trial of a search. SGRAD_EINVAL: the
+ * ranks have built different programs. Other errors are those of allocation, of tasks and of the data set. */
+int sgrad__run_open_runner(struct sgrad__run *run, long done);
+/* Rebuilds the program and the runner after DONE steps, all of which must have ended: fewer parameters may be trained, or the
+ * division of the batch between CPUs and GPUs may have changed. Must not be used with parameter servers. Errors as above. */
+int sgrad__run_reopen_program(struct sgrad__run *run, long done);
+/* Submits the step after STEP completed or submitted steps; does not wait. The caller waits for it (runner.h:
+ * sgrad__runner_wait). */
+int sgrad__run_submit(struct sgrad__run *run, long step);
+/* The same with given samples: SAMPLE contains the index in the training set of each sample of the local batch, and is copied. */
+int sgrad__run_submit_samples(struct sgrad__run *run, long step, const int64_t *sample);
+
+/* ---- evaluation.c ---- */
+
+/* Starts an evaluation on the whole test set, of the weights as the steps submitted so far leave them. When it has ended, its
+ * metrics are in run->epoch, and run->evaluates is false. At most one may be in progress. Collective: every rank of the run must
+ * call it. */
+int sgrad__evaluation_begin(struct sgrad__run *run);
+/* Continues the evaluation in progress: stores the results of completed batches and submits further ones. Does not wait. */
+int sgrad__evaluation_turn(struct sgrad__run *run);
+/* Waits for the evaluation, if one is in progress. MAY_LEAVE: if a rank requests the end of the run, batches that have not been
+ * started are omitted, unless several ranks process the same samples. run->stopping is then true, and run->epoch.evaluated false:
+ * there are no metrics. */
+int sgrad__evaluation_end(struct sgrad__run *run, bool may_leave);
+/* Frees the evaluation, none of whose steps may be in flight. No effect if there is none. */
+void sgrad__evaluation_close(struct sgrad__run *run);
+/* Returns the weights of the last evaluation, by parameter; NULL for a parameter that this rank does not have. They belong to the
+ * evaluation. */
+struct sgrad_tensor *const *sgrad__evaluation_weights(const struct sgrad__run *run);
+
+/* ---- views.c: several views of each image (--tta) ---- */
+
+/* Checks --tta against data, network and other options. The graph must be complete. SGRAD_EINVAL: it cannot be used. */
+int sgrad__run_check_views(const struct sgrad__run *run);
+/* Enables --tta, if it is set, from the next evaluation on. SGRAD_EINVAL: it is invalid. */
+int sgrad__run_see_views(struct sgrad__run *run);
+/* Returns zeroed predictions for SAMPLES samples. The caller must free them (sgrad_predictions_free). */
+struct sgrad_predictions sgrad__answers_create(const struct sgrad__run *run, int64_t samples);
+/* Returns the mean of the predictions for the views of each sample, weighted as VIEWS specifies. ALL contains the views of a
+ * sample one after another: ALL.samples = samples · VIEWS.count. The caller must free the result (sgrad_predictions_free). */
+struct sgrad_predictions sgrad__views_average(const struct sgrad_views *views, const struct sgrad_predictions *all);
+/* Computes the loss of predictions on the calling thread. Writes to SUMS one sum per metric, and then the number of rows or
+ * elements summed: run->result.metrics + 1 values. */
+void sgrad__loss_sums(const struct sgrad__run *run, const struct sgrad_predictions *said, double *sums);
+
+/* ---- signals.c ---- */
+
+/* watch: handles SIGINT, SIGTERM, SIGHUP and SIGUSR1, unless ignored, as a request to end the run; another signal
+ * SGRAD_STOP_GRACE seconds after the first ends the process. unwatch: restores the previous handlers. caught: returns the first
+ * such signal; 0: none. */
+void sgrad__signals_watch(void);
+void sgrad__signals_unwatch(void);
+int sgrad__signal_caught(void);
+
+/* ---- deadline.c: time limits of a run: --stop-before, and --checkpoint-every with a duration (10min) ---- */
+
+struct sgrad__deadline;
+/* Initializes run->deadline, which sgrad__run_close frees. The graph and its parameters must exist. SGRAD_EINVAL: --stop-before
+ * is not a time, or has passed. */
+int sgrad__deadline_open(struct sgrad__run *run);
+/* Records that a step has ended at TIME (sgrad_time_monotonic). */
+void sgrad__deadline_step(const struct sgrad__run *run, double time);
+/* Returns true if the run must stop now to end, with a checkpoint, before --stop-before. Only on rank 0; false on others. */
+bool sgrad__deadline_stops(const struct sgrad__run *run);
+/* Returns true if a checkpoint is due after DONE steps. Only on rank 0; false on others. */
+bool sgrad__deadline_wants_checkpoint(const struct sgrad__run *run, long done);
+/* Records that a checkpoint is started now. */
+void sgrad__deadline_checkpoint(const struct sgrad__run *run);
+char *sgrad__deadline_text(const struct sgrad__run *run);   /* returns "--stop-before 17:30"; free it */
+
+/* ---- server.c: parameter servers of asynchronous training. Other strategies have none: only settle has an effect then ---- */
+
+/* Starts this rank's server, if the strategy is asynchronous and there are several ranks, after FIRST completed steps.
+ * SGRAD_ENOMEM: its thread cannot be started. */
+int sgrad__server_open(struct sgrad__run *run, long first);
+void sgrad__server_close(struct sgrad__run *run);       /* stops and frees it; no effect if there is none */
+/* Returns program NUMBER of those that process pushes on this rank; NULL: there are fewer. */
+const struct sgrad__program *sgrad__server_program(const struct sgrad__server *server, int number);
+/* Announces that every rank pushes its gradients of all steps up to STEPS, counted from the start of the run. STOP: the last step
+ * before the next sgrad__server_settle; a later call may reduce it to STEPS. All ranks must call it before any rank can push the
+ * gradients of step STEPS. SERVER may be NULL. */
+void sgrad__server_expect(struct sgrad__server *server, long steps, long stop);
+/* Waits until all announced pushes have been processed; then copies the optimizer states of all servers, and the weights of
+ * asynchronous ones, to every rank. Collective; all steps must have ended. With strategy "ps" only the states are copied; without
+ * servers it has no effect. */
+int sgrad__server_settle(struct sgrad__run *run);
+/* Counts the gradients that were computed with weights i updates old, in histogram[i], over all ranks; the last element counts
+ * all older ones. Collective; SERVER may be NULL. */
+enum { SGRAD__STALENESS = 32 };
+void sgrad__server_staleness(struct sgrad__server *server, double histogram[SGRAD__STALENESS]);
+/* Counts the dropped gradients of each of RANKS ranks, over all servers, in BY_RANK. Collective; SERVER may be NULL. */
+void sgrad__server_dropped(struct sgrad__server *server, double *by_rank, int ranks);
+
+#endif

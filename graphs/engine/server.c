@@ -1,0 +1,315 @@
+/* server.c: parameter servers of asynchronous training: the server side of the strategies async, backup and mixed. A server
+ * answers pushes in the order of their arrival.
+ *
+ * Bucket i of the gradients is a *shard* of server i mod --servers, which stores the shard's master weights and optimizer states.
+ * For every worker that pushes to it, a shard has a *session*: a small program (push.c). Its first instructions, which receive a
+ * push, are submitted in advance; the others after the push has arrived. An update uses one push (async, mixed) or several
+ * (backup), which are held until all of them have arrived:
+ *
+ *     session 0   receive │ held                             │ gather weights   send
+ *     session 1   receive   │ held                           │ gather weights   send
+ *     session 2   receive        │ sum 0 1 2   spread   update │ gather weights   send
+ *     session 3   receive                                        │ dropped: gather weights   send
+ *
+ * (on the masters; StarPU executes updates and gathers in the order of submission). With the strategy backup a push is *stale*
+ * unless it was computed with the newest weights; stale pushes are dropped, and only the others are held.
+ *
+ * All ranks run the same steps. These are announced to the servers (sgrad__server_expect) early enough, so that a server expects
+ * a push before it can arrive.
+ *
+ * No push is held forever. Suppose that shard A waits for rank 1's push of step 8. Rank 1 has A's newest weights, because A waits
+ * only for ranks that have them. So rank 1 can only be waiting for another shard, B, at which its push of step 7 is held. B waits
+ * for rank 2's push of step 7; rank 2 can only be waiting for a shard at which its push of step 6 is held; and so on. Steps
+ * decrease along this chain, so that it ends at a rank that does not wait. Before sgrad__server_settle each rank pushes for a
+ * last time. An update that includes the last push of a rank is therefore the last one of the shard; later pushes are dropped.
+ * (An update by fewer gradients would not suit the learning rate.)
+ *
+ * StarPU-MPI may report the arrival of a push from within any call, so that the callback only records it. One thread, which
+ * owns the sessions, answers. */
+#include "graphs/engine/run.h"
+
+#include <stdlib.h>
+
+struct session {
+    struct sgrad__server *server;
+    struct sgrad__service is;
+    struct sgrad_step step;     /* of the latest update that this session has executed */
+    struct shard *shard;
+    int worker;
+    /* number of steps whose pushes have arrived; version of the shard when its weights were last sent */
+    long pushed, version;
+    bool open, held;            /* a push is expected, or has not been answered; it has arrived and waits for others */
+    int missing;                /* messages of the push that have not arrived */
+    struct session *next;       /* next session in the queue of arrived pushes */
+};
+struct shard {
+    struct session *session;    /* array: one per worker, by rank; NULL: the shard belongs to another rank */
+    long version;               /* number of updates */
+    long ended;                 /* last announced step before a settle after whose last update no other may follow */
+    int held;
+};
+struct sgrad__server {
+    struct sgrad__run *run;
+    struct sgrad_thread *thread;
+    struct sgrad_monitor *monitor;      /* protects the next fields; no function is called while it is locked */
+    struct session *came, **end;        /* queue of sessions whose pushes have arrived */
+    long expected, seen;                /* number of steps whose pushes are announced; of these, known to the thread */
+    long outstanding;                   /* number of instructions submitted and not yet executed */
+    long stop;                          /* last step before the next settle */
+    bool closing;
+
+    struct sgrad_tensor **master;       /* by parameter: master weights; NULL: of another rank */
+    int members, workers, sessions;     /* pushes of an update; sessions of a shard; of all shards */
+    struct session *session;
+    struct shard *shard;                /* by shard of the training program */
+    long last;                          /* copy of stop that belongs to the thread */
+    double histogram[SGRAD__STALENESS], *dropped;   /* by rank */
+};
+
+static void count(struct sgrad__server *s, long more) {
+    sgrad_monitor_lock(s->monitor);
+    s->outstanding += more;
+    sgrad_monitor_notify(s->monitor);
+    sgrad_monitor_unlock(s->monitor);
+}
+
+static void has_run(void *arg) { count(arg, -1); }
+
+/* Called when a message of a push has arrived. */
+static void push_came(void *arg) {
+    struct session *e = arg;
+    struct sgrad__server *s = e->server;
+    sgrad_monitor_lock(s->monitor);
+    if (--e->missing == 0) {
+        e->next = NULL;
+        *s->end = e;
+        s->end = &e->next;
+        sgrad_monitor_notify(s->monitor);
+    }
+    sgrad_monitor_unlock(s->monitor);
+}
+
+/* Submits the instructions from FROM to TO - 1. They are counted before they can have been executed. */
+static void submit(struct session *e, int from, int to, void (*done)(void *), void *arg) {
+    count(e->server, to - from);
+    int error = 0;
+    for (; from < to && !error; from++) error = sgrad__instruction_submit(e->is.program, from, &e->step, 0, done, arg);
+    if (!error) return;
+    count(e->server, from - 1 - to);    /* instructions that were not submitted will not be executed */
+    sgrad_task_fail(error);
+}
+
+static void expect(struct session *e) {
+    if (e->open || e->pushed >= e->server->seen) return;
+    e->open = true;
+    e->missing = e->is.chunks;
+    submit(e, 0, e->is.chunks, push_came, e);
+}
+
+/* Sends the newest weights in answer to a push. The weights that the session sent before have arrived, because the worker
+ * would not have pushed again otherwise. */
+static void reply(struct session *e) {
+    e->version = e->shard->version;
+    e->open = e->held = false;
+    submit(e, e->is.reply, e->is.program->instruction_count, has_run, e->server);
+    expect(e);
+    count(e->server, -e->is.chunks);
+}
+
+/* Updates the shard by the pushes that are held; that of E has arrived last. They are summed in the order of ranks. */
+static void update(struct session *e) {
+    struct sgrad__server *s = e->server;
+    const struct sgrad__run *r = s->run;
+    struct shard *shard = e->shard;
+    int members = 0;
+    for (struct session *m = shard->session; m < shard->session + s->workers; m++) {
+        if (!m->held) continue;
+        for (int c = 0; c < e->is.chunks; c++)
+            e->is.program->buffer[e->is.member[members * e->is.chunks + c]].tensor[0] =
+                m->is.program->buffer[m->is.push[c]].tensor[0];
+        members++;
+        if (m->pushed == s->last) shard->ended = s->last;
+    }
+    e->step = (struct sgrad_step){ .seed = r->options.seed, .number = (uint32_t)++shard->version, .training = true,
+                                   .lr = (float)sgrad__run_lr(r, e->pushed - 1) };
+    submit(e, e->is.chunks, e->is.reply, has_run, s);
+    shard->held = 0;
+    for (struct session *m = shard->session; m < shard->session + s->workers; m++)
+        if (m->held) reply(m);
+}
+
+/* Processes a push that has arrived completely. */
+static void answer(struct session *e) {
+    struct sgrad__server *s = e->server;
+    const long stale = e->shard->version - e->version;
+    s->histogram[stale < SGRAD__STALENESS - 1 ? stale : SGRAD__STALENESS - 1]++;
+    e->pushed++;
+    if (s->run->strategy->drops_stale && (stale > 0 || e->shard->ended == s->last)) {
+        s->dropped[e->worker]++;
+        reply(e);
+        return;
+    }
+    e->held = true;
+    if (++e->shard->held == s->members) update(e);
+}
+
+static void *serve(void *arg) {
+    struct sgrad__server *s = arg;
+    sgrad_monitor_lock(s->monitor);
+    while (!s->closing) {
+        struct session *came = s->came, *next;
+        const bool steps = s->seen < s->expected;
+        s->last = s->stop;
+        if (!came && !steps) {
+            sgrad_monitor_wait(s->monitor, 0);
+            continue;
+        }
+        s->came = NULL;
+        s->end = &s->came;
+        s->seen = s->expected;
+        s->outstanding++;       /* settle must not return before the sessions expect these steps */
+        sgrad_monitor_unlock(s->monitor);
+        for (; came; came = next) {
+            next = came->next;
+            answer(came);
+        }
+        for (int i = 0; i < s->sessions && steps; i++) expect(&s->session[i]);
+        count(s, -1);
+        sgrad_monitor_lock(s->monitor);
+    }
+    sgrad_monitor_unlock(s->monitor);
+    return NULL;
+}
+
+static int open_masters(struct sgrad__server *s) {
+    const struct sgrad__run *r = s->run;
+    for (int i = 0; i < r->program->shards; i++) {
+        const struct sgrad__shard *shard = &r->program->shard[i];
+        for (int j = 0; j < shard->count && shard->server == r->context->rank; j++) {
+            const struct sgrad__parameter *w = &r->graph->parameter[shard->parameter[j]];
+            void *value = sgrad_xcalloc(1, sgrad_view_bytes(&w->tensor->view));
+            int error = sgrad_tensor_create(w->name, w->is.dtype, w->is.shape, SGRAD_PERSISTENT, &s->master[shard->parameter[j]]);
+            if (!error) error = sgrad_tensor_read(w->tensor, value);
+            if (!error) error = sgrad_tensor_write(s->master[shard->parameter[j]], value);
+            free(value);
+            if (error) return error;
+        }
+    }
+    return 0;
+}
+
+/* Opens the sessions of a shard after FIRST completed steps. In each of them the shard had one update (backup), or one per
+ * push. */
+static int open_sessions(struct sgrad__server *s, int number, long first) {
+    struct sgrad__run *r = s->run;
+    const struct sgrad__shard *is = &r->program->shard[number];
+    struct shard *shard = &s->shard[number];
+    const struct sgrad_program_options options = sgrad__run_program_options(r, true, r->options.batch, r->micro);
+    if (is->server != r->context->rank) return 0;
+    *shard =
+        (struct shard){ .session = &s->session[s->sessions], .version = first * (r->strategy->drops_stale ? 1 : s->workers) };
+    for (int worker = 0; worker < r->context->ranks; worker += r->push_ranks) {
+        struct session *e = &s->session[s->sessions++];
+        *e = (struct session){ .server = s, .shard = shard, .worker = worker, .pushed = first, .version = shard->version,
+                               .is = sgrad__service_create(r->graph, &options, is, worker, s->members, s->master) };
+        SGRAD_TRY(sgrad__program_allocate(e->is.program));
+    }
+    return 0;
+}
+
+int sgrad__server_open(struct sgrad__run *r, long first) {
+    const int ranks = r->context->ranks;
+    if (!r->strategy->asynchronous || ranks == 1) return 0;
+    struct sgrad__server *s = r->server = sgrad_xcalloc(1, sizeof *s);
+    s->run = r;
+    s->expected = s->seen = first;
+    s->workers = ranks / r->push_ranks;
+    s->members = (int)(r->program->batch.averaged / r->program->share) / r->push_ranks;
+    s->monitor = sgrad_monitor_create();
+    s->end = &s->came;
+    s->master = sgrad_xcalloc((size_t)r->graph->parameter_count, sizeof(struct sgrad_tensor *));
+    s->shard = sgrad_xcalloc((size_t)r->program->shards, sizeof *s->shard);
+    s->session = sgrad_xcalloc((size_t)(r->program->shards * s->workers), sizeof *s->session);
+    s->dropped = sgrad_xcalloc((size_t)ranks, sizeof *s->dropped);
+    SGRAD_TRY(open_masters(s));
+    for (int i = 0; i < r->program->shards; i++) SGRAD_TRY(open_sessions(s, i, first));
+    s->thread = sgrad_thread_start(serve, s);
+    return s->thread ? 0 : sgrad_log_error(SGRAD_ENOMEM, "the parameter server's thread does not start");
+}
+
+const struct sgrad__program *sgrad__server_program(const struct sgrad__server *s, int number) {
+    return s && number < s->sessions ? s->session[number].is.program : NULL;
+}
+
+void sgrad__server_expect(struct sgrad__server *s, long steps, long stop) {
+    if (!s) return;
+    sgrad_monitor_lock(s->monitor);
+    s->expected = steps;
+    s->stop = stop;
+    sgrad_monitor_notify(s->monitor);
+    sgrad_monitor_unlock(s->monitor);
+}
+
+/* Copies the states of the parameters from their servers to all ranks; with asynchronous servers also the weights. */
+static int publish(struct sgrad__run *r) {
+    const struct sgrad__server *s = r->server;
+    struct sgrad__broadcast *list = NULL;
+    int count = 0;
+    for (int i = 0; i < r->program->shards; i++) {
+        const struct sgrad__shard *shard = &r->program->shard[i];
+        for (int j = 0; j < shard->count; j++) {
+            const struct sgrad__parameter *w = &r->graph->parameter[shard->parameter[j]];
+            for (int k = s ? -1 : 0; k < 0 || w->kept[k]; k++) {
+                list = sgrad_array_grow(list, count, sizeof *list);
+                if (k < 0) list[count++] = (struct sgrad__broadcast){ s->master[shard->parameter[j]], w->tensor, shard->server };
+                else list[count++] = (struct sgrad__broadcast){ w->kept[k], w->kept[k], shard->server };
+            }
+        }
+    }
+    int error = sgrad__runner_broadcast(r->context, list, count);
+    free(list);
+    return error;
+}
+
+int sgrad__server_settle(struct sgrad__run *r) {
+    struct sgrad__server *s = r->server;
+    if (s) {
+        struct sgrad__idle idle = { .before = -1 };
+        sgrad_monitor_lock(s->monitor);
+        while (s->seen < s->expected || s->outstanding > 0)
+            if (sgrad__nap(s->monitor, s->outstanding, &idle))
+                sgrad_watchdog_report(false, "for the last pushes of other ranks");
+        for (int i = 0; i < s->sessions; i++) s->session[i].version = s->session[i].shard->version;
+        sgrad_monitor_unlock(s->monitor);
+    }
+    return publish(r);
+}
+
+void sgrad__server_staleness(struct sgrad__server *s, double histogram[SGRAD__STALENESS]) {
+    for (int i = 0; i < SGRAD__STALENESS; i++) histogram[i] = s ? s->histogram[i] : 0;
+    sgrad_ranks_sum(histogram, SGRAD__STALENESS);
+}
+
+void sgrad__server_dropped(struct sgrad__server *s, double *by_rank, int ranks) {
+    for (int i = 0; i < ranks; i++) by_rank[i] = s ? s->dropped[i] : 0;
+    sgrad_ranks_sum(by_rank, ranks);
+}
+
+void sgrad__server_close(struct sgrad__run *r) {
+    struct sgrad__server *s = r->server;
+    if (!s) return;
+    sgrad_monitor_lock(s->monitor);
+    s->closing = true;
+    sgrad_monitor_notify(s->monitor);
+    sgrad_monitor_unlock(s->monitor);
+    sgrad_thread_join(s->thread);
+    sgrad_monitor_destroy(s->monitor);
+    for (int i = 0; i < s->sessions; i++) sgrad__program_destroy(s->session[i].is.program);
+    for (int i = 0; i < r->graph->parameter_count; i++) sgrad_tensor_destroy(s->master[i]);
+    free(s->master);
+    free(s->session);
+    free(s->shard);
+    free(s->dropped);
+    free(s);
+    r->server = NULL;
+}

@@ -1,0 +1,96 @@
+/* views.c: averages the predictions for several views of a sample, and computes the loss of the mean (--tta).
+ *
+ *     all      (samples·views,classes)    image 0 view 0 | image 0 view 1 | … | image 1 view 0 | …
+ *     mean     (samples,classes)          weighted mean of the logits */
+#include "datasets/datasets.h"
+#include "graphs/api/inference.h"
+#include "graphs/engine/run.h"
+
+#include <stdlib.h>
+
+/* Returns true if the loss can be computed outside of a program: by one CPU kernel that reads only logits and labels, and
+ * writes only sums. */
+static bool takes_logits(const struct sgrad_op *loss) {
+    const struct sgrad_task *task = &loss->forward[0];
+    for (int j = 0; j < SGRAD_MAX_OPERANDS && task->use[j].role; j++)
+        if (task->use[j].role != SGRAD_X && task->use[j].role != SGRAD_STAT) return false;
+    return task->kernel.cpu && !loss->forward[1].kernel.name && !loss->inference[0].kernel.name;
+}
+
+int sgrad__run_check_views(const struct sgrad__run *r) {
+    const struct sgrad_train_options *o = &r->options;
+    struct sgrad_views views;
+    if (!o->tta) return 0;
+    SGRAD_TRY(sgrad_views_parse(o->tta, &views));
+    if (!sgrad_dataset_image(r->test) || !r->test->classes || sgrad_dataset_target(r->test)->shape.rank)
+        return sgrad_log_error(SGRAD_EINVAL, "--tta: takes images that have a class each, and %s has none", o->data);
+    if (!takes_logits(r->graph->node[r->graph->loss].op))
+        return sgrad_log_error(SGRAD_EINVAL, "--tta: takes networks whose loss is that of logits and labels, not %s",
+                               r->graph->node[r->graph->loss].op->name);
+    if (r->train && (o->best || o->patience))
+        return sgrad_log_error(SGRAD_EINVAL, "--%s compares evaluations, of which --tta makes the last another",
+                               o->best ? "best" : "patience");
+    if (r->mesh.axes > 1)
+        return sgrad_log_error(SGRAD_EINVAL, "--tta: takes ranks each of which has whole samples, not --mesh %s", o->mesh);
+    return 0;
+}
+
+int sgrad__run_see_views(struct sgrad__run *r) { return r->options.tta ? sgrad_views_parse(r->options.tta, &r->views) : 0; }
+
+struct sgrad_predictions sgrad__answers_create(const struct sgrad__run *r, int64_t samples) {
+    const struct sgrad_shape said = sgrad_graph_shape(r->graph, sgrad__graph_logits(r->graph));
+    const struct sgrad_field *target = sgrad_dataset_target(r->test);
+    struct sgrad_predictions a = { .samples = samples, .width = sgrad_shape_count(&said) };
+    a.label_rows = target->dtype == SGRAD_I32 ? sgrad_shape_count(&target->shape) : 0;
+    a.logits = sgrad_xcalloc((size_t)(a.samples * a.width) + 1, sizeof *a.logits);
+    a.label = sgrad_xcalloc((size_t)(a.samples * a.label_rows) + 1, sizeof *a.label);
+    return a;
+}
+
+void sgrad_predictions_free(struct sgrad_predictions *answers) {
+    free(answers->logits);
+    free(answers->label);
+    *answers = (struct sgrad_predictions){ 0 };
+}
+
+struct sgrad_predictions sgrad__views_average(const struct sgrad_views *views, const struct sgrad_predictions *all) {
+    struct sgrad_predictions mean = { .samples = all->samples / views->count,
+                                      .width = all->width,
+                                      .label_rows = all->label_rows };
+    mean.logits = sgrad_xcalloc((size_t)(mean.samples * mean.width) + 1, sizeof *mean.logits);
+    mean.label = sgrad_xcalloc((size_t)(mean.samples * mean.label_rows) + 1, sizeof *mean.label);
+    for (int64_t i = 0; i < mean.samples; i++) {
+        const float *said = all->logits + i * views->count * mean.width;
+        for (int64_t c = 0; c < mean.width; c++) {
+            double sum = 0;
+            for (int v = 0; v < views->count; v++) sum += views->view[v].weight * (double)said[v * mean.width + c];
+            mean.logits[i * mean.width + c] = (float)sum;
+        }
+        mean.label[i] = all->label[i * views->count];
+    }
+    return mean;
+}
+
+void sgrad__loss_sums(const struct sgrad__run *r, const struct sgrad_predictions *said, double *sums) {
+    const struct sgrad__node *loss = &r->graph->node[r->graph->loss];
+    const struct sgrad_task *task = &loss->op->forward[0];
+    const struct sgrad_step evaluation = { .training = false };
+    const struct sgrad_batch batch = { said->samples, said->samples, said->samples };
+    struct sgrad_view view[SGRAD_MAX_OPERANDS];
+    void *data[SGRAD_MAX_OPERANDS] = { NULL };
+    for (int j = 0; j < SGRAD_MAX_OPERANDS && task->use[j].role; j++) {
+        const struct sgrad_use *use = &task->use[j];
+        view[j].shape.rank = -1;
+        if (use->role == SGRAD_STAT) {
+            view[j] = (struct sgrad_view){ SGRAD_F64, loss->is.stat[use->index] };
+            data[j] = sums;
+        } else if (use->index < 2) {
+            view[j] = loss->is.x[use->index];
+            view[j].shape.dim[0] = said->samples;
+            data[j] = use->index ? (void *)said->label : (void *)said->logits;
+            if (!use->index) view[j].dtype = SGRAD_F32;
+        }
+    }
+    const struct sgrad_args args = { .view = view, .data = data, .attrs = loss->attrs, .step = &evaluation, .batch = &batch };
+    task->kernel.cpu(&args);
+}

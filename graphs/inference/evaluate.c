@@ -1,0 +1,53 @@
+/* evaluate.c: evaluates saved weights on a test set: the metrics of the loss and, if requested, the predictions. */
+#include "graphs/train/setup.h"
+#include "graphs/api/inference.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Sends the predictions to all ranks. Each rank has those of its batches, and zeros elsewhere. */
+static void share_answers(struct sgrad__run *r) {
+    enum { AT_ONCE = 4096 };
+    const int64_t said = r->answers->samples * r->answers->width, all = said + r->answers->samples * r->answers->label_rows;
+    for (int64_t from = 0; from < all && r->context->ranks > 1; from += AT_ONCE) {
+        double value[AT_ONCE] = { 0 };
+        const int64_t end = from + AT_ONCE < all ? from + AT_ONCE : all;
+        for (int64_t i = from; i < end; i++) value[i - from] = i < said ? r->answers->logits[i] : r->answers->label[i - said];
+        sgrad_ranks_sum(value, AT_ONCE);
+        for (int64_t i = from; i < end; i++)
+            if (i < said) r->answers->logits[i] = (float)value[i - from];
+            else r->answers->label[i - said] = (int32_t)value[i - from];
+    }
+}
+
+static int evaluate(struct sgrad__run *r) {
+    SGRAD_TRY(sgrad__run_open_evaluation(r));
+    sgrad__run_warn_unused(r);
+    SGRAD_TRY(sgrad__run_agree(r, sgrad__run_check_views(r)));
+    SGRAD_TRY(sgrad__run_see_views(r));
+    if (r->answers) *r->answers = sgrad__answers_create(r, r->test->count);
+    SGRAD_TRY(sgrad__evaluation_begin(r));
+    SGRAD_TRY(sgrad__evaluation_end(r, true));
+    if (r->answers) share_answers(r);
+    return 0;
+}
+
+int sgrad_predict(const struct sgrad_train_options *options, struct sgrad_train_result *result,
+                  struct sgrad_predictions *answers) {
+    struct sgrad__run *r = sgrad_xcalloc(1, sizeof *r);
+    struct sgrad_predictions said = { 0 };
+    r->options = *options;
+    if (answers) r->answers = &said;
+    int error = evaluate(r);
+    if (!error) *result = sgrad__run_result(r);
+    if (error && !r->together) sgrad_ranks_abort(1);
+    sgrad__run_close(r);
+    free(r);
+    if (error) sgrad_predictions_free(&said);
+    else if (answers) *answers = said;
+    return error;
+}
+
+int sgrad_evaluate(const struct sgrad_train_options *options, struct sgrad_train_result *result) {
+    return sgrad_predict(options, result, NULL);
+}

@@ -1,0 +1,98 @@
+/* sample.c: generates text with saved weights of a language model, token by token. A program of one row, whose last layer draws
+ * the next token, is executed once for each token of the text so far, and once for each generated one:
+ *
+ *     text so far     T o   b e │            step     1   2   3   4   5   6   7
+ *     row             0 1 2 3 4 │ 5 6        draws    -   -   -   -   _   n   o       "-": the next token is known
+ *
+ * Attention saves keys and values of all earlier rows, so that a step computes only its row. When the context of the network is
+ * full, its later half is processed again as the start of a new context. */
+#include "datasets/datasets.h"
+#include "graphs/api/inference.h"
+#include "graphs/train/setup.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Opens the text as a data set whose sample i is token i. The target is not used, but data sets must have one. */
+static int open_text(struct sgrad__run *r, const struct sgrad_sample_options *o, int32_t **text) {
+    static const struct sgrad_reader reader = { .name = "text" };
+    const int64_t count = (int64_t)o->prompt_tokens + o->tokens;
+    const struct sgrad_view one = { SGRAD_I32, { 1, { 1 } } };
+    *text = sgrad_xcalloc((size_t)count + 1, sizeof **text);
+    int32_t *same = sgrad_xcalloc((size_t)count + 1, sizeof *same);
+    memcpy(*text, o->prompt, (size_t)o->prompt_tokens * sizeof **text);
+    r->test = sgrad_xcalloc(1, sizeof *r->test);
+    *r->test = (struct sgrad_dataset){ .reader = &reader, .count = count + 1, .classes = 1,
+                                       .field = { { "tokens", one.dtype, one.shape, *text },
+                                                  { "next", one.dtype, one.shape, same } } };
+    return 0;
+}
+
+static int open_program(struct sgrad__run *r) {
+    struct sgrad_program_options p = sgrad__run_program_options(r, false, 1, 1);
+    p.window = 1;
+    SGRAD_TRY(sgrad__program_build(r->graph, &p, &r->program));
+    SGRAD_TRY(sgrad__program_allocate(r->program));
+    r->runner = sgrad__runner_create(r->program, NULL);
+    return 0;
+}
+
+/* Processes token AT of the text as row ROW. *DRAWN: the token that is drawn after it. */
+static int draw(struct sgrad__run *r, int64_t at, int64_t row, double *drawn) {
+    const struct sgrad_step step = { .seed = r->options.seed, .number = (uint32_t)row + 1 };
+    const struct sgrad__slot *slot;
+    SGRAD_TRY(sgrad__runner_submit(r->runner, &step, &at));
+    SGRAD_TRY(sgrad__runner_wait(r->runner, &slot));
+    *drawn = *sgrad__slot_doubles(slot, r->program->statistics);
+    return 0;
+}
+
+/* Checks that the model is a language model: it has an option "vocabulary". NULL, a model without a name, is not checked. */
+static int check_model(const char *text) {
+    const struct sgrad_model *model = text ? sgrad_model_find(text) : NULL;
+    bool speaks = !text;
+    if (text && !model) return SGRAD_ENAME;
+    for (const struct sgrad_model_option *option = model ? model->options : NULL; option && option->name; option++)
+        speaks |= !strcmp(option->name, "vocabulary");
+    if (speaks) return 0;
+    return sgrad_log_error(SGRAD_EINVAL, "model %s is no language model: sample takes one that has a vocabulary, as gpt", text);
+}
+
+static int sample(struct sgrad__run *r, const struct sgrad_sample_options *o) {
+    int32_t *text;
+    SGRAD_TRY(check_model(r->options.model));
+    SGRAD_TRY(open_text(r, o, &text));
+    SGRAD_TRY(sgrad__run_open_sampling(r));
+    const int64_t vocabulary = (int64_t)sgrad_graph_option(r->graph, "vocabulary");
+    const int64_t context = (int64_t)sgrad_graph_option(r->graph, "context"), half = context > 1 ? context / 2 : 1;
+    if (o->words > vocabulary)
+        return sgrad_log_error(SGRAD_EINVAL, "the tokenizer has %d tokens, and the network knows %lld: the tokenizer is another "
+                               "network's", o->words, (long long)vocabulary);
+    for (int64_t i = 0; i < o->prompt_tokens; i++)
+        if (text[i] < 0 || text[i] >= vocabulary)
+            return sgrad_log_error(SGRAD_EINVAL, "the prompt's token %d: the network knows 0 to %lld", text[i],
+                                   (long long)vocabulary - 1);
+    SGRAD_TRY(open_program(r));
+    int64_t known = o->prompt_tokens, first = known > context ? known - context : 0;
+    for (int64_t at = first; known < o->prompt_tokens + o->tokens; at++) {
+        double drawn;
+        if (at - first == context) at = first = known - half;
+        SGRAD_TRY(draw(r, at, at - first, &drawn));
+        if (at + 1 < known) continue;
+        if (isnan(drawn)) return sgrad_log_error(SGRAD_ENAN, "%s: the network's logits are no numbers", r->options.init);
+        text[known++] = (int32_t)drawn;
+        o->take(o->arg, (int)drawn);
+    }
+    return 0;
+}
+
+int sgrad_sample(const struct sgrad_train_options *options, const struct sgrad_sample_options *how) {
+    struct sgrad__run *r = sgrad_xcalloc(1, sizeof *r);
+    r->options = *options;
+    r->draw = &(const struct sgrad_draw_token){ .temperature = (float)how->temperature, .top_k = how->top_k };
+    int error = sample(r, how);
+    sgrad__run_close(r);
+    free(r);
+    return error;
+}

@@ -1,0 +1,56 @@
+/* json_calls.h: training, prediction and export for languages without C's structures: options and results are JSON texts, samples
+ * and predictions are arrays. The Python module (docs/python.md) uses these functions.
+ *
+ * OPTIONS is a JSON object. Its keys are fields of struct sgrad_train_options, with names and values as in config.json:
+ *
+ *     char *result;
+ *     SGRAD_TRY(sgrad_json_train(NULL, "{\"model\": \"convnet\", \"data\": \"digits\", \"epochs\": 2}", &result));
+ *     puts(result);                           // {"folder": "runs/convnet-…", "steps": 24, …, "test_top1": 0.93, …}
+ *     free(result);
+ *
+ * RUN is a run directory, or NULL. An option that OPTIONS does not contain has its value in that run; if RUN is NULL, its default
+ * (sgrad_train_defaults). SGRAD_ENAME: an option is unknown. SGRAD_EFORMAT: OPTIONS is not a JSON object, or a value has the
+ * wrong type. All other errors are those of the corresponding functions of train.h and inference.h. Output parameters are set
+ * only on success. */
+#ifndef SGRAD_GRAPHS_JSON_JSON_CALLS_H
+#define SGRAD_GRAPHS_JSON_JSON_CALLS_H
+
+#include "graphs/api/inference.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Returns all options with their defaults, as a JSON object; the caller must free it. */
+char *sgrad_json_defaults(void);
+
+/* Trains (sgrad_train). The option resume may also be "auto": it is then true if the option out names an existing run. If a run
+ * is continued, its options are used instead of those of RUN. *RESULT is a JSON object: folder, steps, epochs, train_loss,
+ * test_loss, …, seconds, samples_per_second. The caller must free it. */
+int sgrad_json_train(const char *run, const char *options, char **result);
+
+/* COUNT samples to predict, of one of two kinds: image files, or an array. */
+struct sgrad_json_samples {
+    const char *const *file;            /* COUNT image files; NULL: use the array */
+    int64_t count;
+    const void *array;                  /* (COUNT,DIM[0],…,DIM[RANK-1]) */
+    const char *type;                   /* of the array's elements: "U8", "U16", "I32" or "F32" */
+    int rank;                           /* number of dimensions of one sample */
+    const int64_t *dim;                 /* dimensions of one sample */
+};
+/* Predicts the outputs for SAMPLES (sgrad_predict); if SAMPLES is NULL, for the test split of the data, or, if ANSWERS is not
+ * NULL and OPTIONS contains data, for all samples of a file that is not divided into splits, which may lack targets. The weights
+ * are RUN/model.safetensors, unless OPTIONS contains init or model. *RESULT: a JSON object with the metrics of the test split
+ * (test_loss, …); the caller must free it. *ANSWERS: the predictions; the caller must free them (sgrad_predictions_free). RESULT
+ * and ANSWERS may be NULL. SGRAD_EINVAL also if the type or the rank of an array is invalid. SGRAD_ESHAPE also if the samples do
+ * not have the shape that the network expects. */
+int sgrad_json_predict(const char *run, const char *options, const struct sgrad_json_samples *samples, char **result,
+                       struct sgrad_predictions *answers);
+
+/* Writes the weights, chosen as by sgrad_json_predict, and their network to the ONNX file PATH (sgrad_export). */
+int sgrad_json_export(const char *run, const char *options, const char *path);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

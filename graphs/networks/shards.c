@@ -1,0 +1,154 @@
+/* shards.c: parameters that are split over the ranks of an axis, values that only some ranks store, and the whole values of both.
+ *
+ * A parameter (4,3), split over two ranks along dimension 0, and another one (2,4), split along dimension 1:
+ *
+ *     whole   a b c           shard of rank 0   a b c        whole   a b c d       shard of rank 0   a b       of 1   c d
+ *             d e f                             d e f                e f g h                         e f              g h
+ *             g h i                   of 1      g h i
+ *             j k l                             j k l
+ *
+ * If the first one had two sections, rank 0 would store a b c and g h i. A parameter that is split several times is split by each
+ * axis after the other. If the second one were also split along dimension 0 over two other ranks, the rank with index 0 on both
+ * axes would store a b. A rank stores nothing of a parameter that only layers of other stages use (stages.c).
+ *
+ * Files contain whole values (weights.c). A whole value is in memory only after a file was read, or before one is written. */
+#include "graphs/networks/graph.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct sgrad_shape sgrad__whole_shape(const struct sgrad__parameter *p) {
+    struct sgrad_shape shape = p->kept_shape;
+    for (int c = 0; c < p->cuts; c++) shape.dim[p->cut[c].dimension] *= p->cut[c].axis->ranks;
+    return shape;
+}
+
+unsigned sgrad__part_axes(const struct sgrad_graph *g, const struct sgrad__parameter *p) {
+    unsigned axes = 0;
+    for (int c = 0; c < p->cuts; c++) axes |= sgrad_mesh_bit(&g->mesh, p->cut[c].axis);
+    return axes;
+}
+
+/* Returns the index along dimension D of the whole for index I of RANK's shard. */
+static int64_t place_in_whole(const struct sgrad_graph *g, const struct sgrad__parameter *p, int rank, int d, int64_t i) {
+    int64_t length = p->kept_shape.dim[d];
+    for (int c = p->cuts - 1; c >= 0; c--) {
+        const struct sgrad__cut *cut = &p->cut[c];
+        if (cut->dimension != d) continue;
+        const int64_t run = length / cut->sections, place = sgrad_mesh_place(&g->mesh, sgrad_mesh_bit(&g->mesh, cut->axis), rank);
+        i = i / run * run * cut->axis->ranks + place * run + i % run;
+        length *= cut->axis->ranks;
+    }
+    return i;
+}
+
+/* Calls WHAT for each row of RANK's shard: elements AT[0], AT[1], … of ROW, a row of the whole, are those of the shard, in
+ * order. */
+static void for_rows(const struct sgrad_graph *g, const struct sgrad__parameter *p, int rank, float *whole, float *part,
+                     void (*what)(float *part, const int64_t *at, int64_t count, float *row)) {
+    const struct sgrad_shape shape = sgrad__whole_shape(p), *kept = &p->kept_shape;
+    const int last = kept->rank - 1;
+    const int64_t count = kept->dim[last], rows = sgrad_shape_count(kept) / count;
+    int64_t *at = sgrad_xcalloc((size_t)count, sizeof *at);
+    for (int64_t i = 0; i < count; i++) at[i] = place_in_whole(g, p, rank, last, i);
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t row = 0, unit = shape.dim[last], rest = r;
+        for (int d = last - 1; d >= 0; d--) {
+            row += place_in_whole(g, p, rank, d, rest % kept->dim[d]) * unit;
+            rest /= kept->dim[d];
+            unit *= shape.dim[d];
+        }
+        what(part + r * count, at, count, whole + row);
+    }
+    free(at);
+}
+
+static void take(float *part, const int64_t *at, int64_t count, float *row) {
+    for (int64_t i = 0; i < count; i++) part[i] = row[at[i]];
+}
+
+static void put(float *part, const int64_t *at, int64_t count, float *row) {
+    for (int64_t i = 0; i < count; i++) row[at[i]] = part[i];
+}
+
+void sgrad__part_take(const struct sgrad_graph *g, const struct sgrad__parameter *p, int rank, const float *whole, float *part) {
+    for_rows(g, p, rank, (float *)whole, part, take);
+}
+
+void sgrad__part_put(const struct sgrad_graph *g, const struct sgrad__parameter *p, int rank, const float *part, float *whole) {
+    for_rows(g, p, rank, whole, (float *)part, put);
+}
+
+struct sgrad_group sgrad__holders(const struct sgrad_graph *g, const struct sgrad__parameter *p, int rank, int *member) {
+    struct sgrad_group all = sgrad_mesh_group(&g->mesh, sgrad_mesh_all(&g->mesh) & ~sgrad__part_axes(g, p), rank, member);
+    int count = 0;
+    for (int i = 0; i < all.count; i++)
+        if (sgrad__parameter_on(g, p, member[i])) member[count++] = member[i];
+    return (struct sgrad_group){ count, member };
+}
+
+struct sgrad__share sgrad__share_of(const struct sgrad_graph *g, const struct sgrad__parameter *p, int rank) {
+    const int64_t count = sgrad_shape_count(&p->kept_shape);
+    int ranks = g->sharers, place = rank;
+    if (p->dealt) return (struct sgrad__share){ p->dealt, 0, p->owner == rank ? count : 0 };
+    if (!g->sharers) return (struct sgrad__share){ 1, 0, count };
+    if (g->mesh.axes) {
+        int *member = sgrad_xcalloc((size_t)g->sharers, sizeof *member);
+        const struct sgrad_group group = sgrad__holders(g, p, rank, member);
+        ranks = group.count;
+        place = sgrad_group_place(&group, rank);
+        free(member);
+    }
+    if (place < 0) return (struct sgrad__share){ ranks, 0, 0 };
+    const int64_t first = count * place / ranks;
+    return (struct sgrad__share){ ranks, first, count * (place + 1) / ranks - first };
+}
+
+void sgrad__share_take(const struct sgrad_graph *g, const struct sgrad__parameter *p, int rank, const float *whole,
+                       float *share) {
+    const struct sgrad__share is = sgrad__share_of(g, p, rank);
+    float *part = sgrad_xcalloc((size_t)sgrad_shape_count(&p->kept_shape), sizeof *part);
+    sgrad__part_take(g, p, rank, whole, part);
+    memcpy(share, part + is.first, (size_t)is.count * sizeof *share);
+    free(part);
+}
+
+void sgrad__share_put(const struct sgrad_graph *g, const struct sgrad__parameter *p, int rank, const float *share,
+                      float *whole) {
+    const struct sgrad__share is = sgrad__share_of(g, p, rank);
+    float *part = sgrad_xcalloc((size_t)sgrad_shape_count(&p->kept_shape), sizeof *part);
+    sgrad__part_take(g, p, rank, whole, part);
+    memcpy(part + is.first, share, (size_t)is.count * sizeof *share);
+    sgrad__part_put(g, p, rank, part, whole);
+    free(part);
+}
+
+int sgrad__item_take(const struct sgrad_graph *g, const struct sgrad__item *item) {
+    if (!item->tensor) return 0;
+    if (!item->split) return sgrad_tensor_write(item->tensor, *item->whole);
+    float *part = sgrad_xcalloc(1, sgrad_view_bytes(&item->tensor->view));
+    (item->shared ? sgrad__share_take : sgrad__part_take)(g, item->split, g->rank, *item->whole, part);
+    int error = sgrad_tensor_write(item->tensor, part);
+    free(part);
+    return error;
+}
+
+int sgrad__states_of(const struct sgrad__parameter *p) {
+    int count = 0;
+    while (!p->state && p->states && p->states[count].name) count++;
+    return count;
+}
+
+void sgrad__wholes_free(struct sgrad_graph *g) {
+    for (int i = 0; i < g->parameter_count; i++) {
+        const struct sgrad__parameter *p = &g->parameter[i];
+        for (int j = 0; p->whole && j <= sgrad__states_of(p); j++) {
+            free(p->whole[j]);
+            p->whole[j] = NULL;
+        }
+    }
+    for (struct sgrad__kept *k = g->kept; k < g->kept + g->kept_count; k++) {
+        free(k->whole);
+        k->whole = NULL;
+    }
+}

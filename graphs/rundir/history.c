@@ -1,0 +1,251 @@
+/* history.c: reads the options and the data description of existing runs, to resume them or to use their weights. */
+#include "datasets/datasets.h"
+#include "graphs/api/inference.h"
+#include "graphs/rundir/rundir.h"
+#include "graphs/api/plugin.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The caller must free *PATH and *CONFIG, also after an error. */
+static int read_run(const char *folder, char **path, json_t **config) {
+    SGRAD_TRY(sgrad__config_read(folder, path, config));
+    return *config ? 0 : sgrad_log_error(SGRAD_EIO, "%s: there is no such file: %s is no folder of a run", *path, folder);
+}
+
+static bool is_open(const char *file) {
+    for (const char *const *plugin = sgrad_plugins; *plugin; plugin++)
+        if (!strcmp(*plugin, file)) return true;
+    return false;
+}
+
+/* Logs a warning for each plug-in of the run that is not loaded. Plug-ins are executable code and config.json may come from an
+ * untrusted source, so that they are never loaded automatically. */
+static void warn_of_plugins(const char *path, const json_t *config) {
+    const json_t *files = json_object_get(config, "plugins"), *file;
+    size_t i;
+    json_array_foreach(files, i, file) {
+        const char *name = json_string_value(file);
+        if (name && !is_open(name))
+            sgrad_log_warning("%s: the run had the plug-in %s, and here it is not loaded (--plugin)", path, name);
+    }
+}
+
+static int take_options(const char *path, const json_t *config, struct sgrad_train_options *options) {
+    struct sgrad_train_options o = sgrad_train_defaults();
+    json_t *by_now = sgrad__config_options(config);
+    const int error = sgrad__options_take(path, by_now, &o);
+    json_decref(by_now);
+    SGRAD_TRY(error);
+    o.out = o.trace = NULL;
+    o.resume = false;
+    *options = o;
+    return 0;
+}
+
+/* ---- resuming a run ----------------------------------------------------------------------------------------------- */
+
+/* Adapts options to RANKS ranks. The distribution over ranks does not belong to the run: values that do not suit the new
+ * number are reset to their defaults or chosen again. Micro-batches are chosen again if there was a mesh. */
+static void fit_ranks(struct sgrad_train_options *o, int before, int ranks, bool auto_mesh) {
+    const struct sgrad_train_options defaults = sgrad_train_defaults();
+    const bool split = o->mesh;
+    if (before == ranks) return;
+    o->mesh = auto_mesh ? "auto" : NULL;
+    if (ranks == 1) o->partition_data = false;
+    if (split || o->batch % ranks || (o->micro_batch && o->batch / ranks % o->micro_batch)) o->micro_batch = 0;
+    if (o->servers > ranks) o->servers = defaults.servers;
+    if (o->group_ranks && ranks % o->group_ranks) o->group_ranks = defaults.group_ranks;
+    if (o->backup_workers >= ranks) o->backup_workers = defaults.backup_workers;
+}
+
+/* Returns the number of ranks of the last continuation, or of the start if there was none. */
+static int ranks_of(const json_t *config) {
+    const json_t *continued = json_object_get(config, "continued"), *ranks = json_object_get(config, "ranks");
+    const json_t *last = json_array_get(continued, json_array_size(continued) - 1), *later = json_object_get(last, "ranks");
+    return (int)json_integer_value(later ? later : ranks);
+}
+
+/* Returns true if --mesh auto chose the present mesh of the run. */
+static bool is_auto_mesh(const json_t *config) {
+    const json_t *entry;
+    bool is = json_is_true(json_object_get(config, "auto_mesh"));
+    size_t i;
+    json_array_foreach((json_t *)json_object_get(config, "continued"), i, entry) {
+        if (json_object_get(json_object_get(entry, "options"), "mesh")) is = false;
+        is |= json_is_true(json_object_get(entry, "auto_mesh"));
+    }
+    return is;
+}
+
+int sgrad_run_continue(const char *folder, enum sgrad_continuation how, struct sgrad_train_options *options, bool *goes_on) {
+    char *path = NULL;
+    json_t *config = NULL;
+    struct sgrad_train_options o = *options;
+    *goes_on = how == SGRAD_CONTINUE || (how == SGRAD_CONTINUE_OR_BEGIN && sgrad_run_exists(folder));
+    if (!*goes_on) return 0;
+    int error = sgrad__run_folder_check(folder, true);
+    if (!error) error = sgrad__config_read(folder, &path, &config);
+    if (!error && config) error = take_options(path, config, &o);
+    if (!error && config && sgrad_launched_rank() == 0) warn_of_plugins(path, config);
+    if (!error && config) fit_ranks(&o, ranks_of(config), sgrad_launched_ranks(), is_auto_mesh(config));
+    if (!error) *options = o;
+    json_decref(config);
+    free(path);
+    return error;
+}
+
+static bool is_asked(const char *const *asked, const char *option) {
+    for (; asked && *asked; asked++)
+        if (!strcmp(*asked, option)) return true;
+    return false;
+}
+
+void sgrad_run_options_yield(struct sgrad_train_options *o, const struct sgrad_train_options *given, const char *const *asked) {
+    if (is_asked(asked, "epochs") && !is_asked(asked, "steps")) o->steps = 0;
+    if (is_asked(asked, "optimizer") && !is_asked(asked, "lr") &&
+        (!o->optimizer || strcmp(given->optimizer, o->optimizer)))
+        o->lr = -1;
+}
+
+int sgrad_run_options(const char *folder, struct sgrad_train_options *options) {
+    char *path = NULL;
+    json_t *config = NULL;
+    int error = read_run(folder, &path, &config);
+    if (!error) error = take_options(path, config, options);
+    if (!error) warn_of_plugins(path, config);
+    json_decref(config);
+    free(path);
+    return error;
+}
+
+static bool take_image(const json_t *input, struct sgrad_run_input *to) {
+    const json_t *image = json_object_get(input, "image");
+    if (!input) return true;
+    if (json_array_size(image) != 3) return false;
+    to->image.rank = 3;
+    for (size_t i = 0; i < 3; i++) {
+        to->image.dim[i] = json_integer_value(json_array_get(image, i));
+        if (to->image.dim[i] < 1 || to->image.dim[i] > (i < 2 ? 65535 : SGRAD_MAX_CHANNELS)) return false;
+    }
+    to->full_scale = (float)json_number_value(json_object_get(input, "full_scale"));
+    return to->full_scale > 0;
+}
+
+/* Classes without names get their numbers as names. */
+static bool take_classes(const json_t *config, struct sgrad_run_input *to) {
+    const json_t *names = json_object_get(config, "class_names");
+    const json_int_t classes = json_integer_value(json_object_get(config, "classes"));
+    if (classes < 0 || classes > 1 << 20) return false;
+    to->classes = (int)classes;
+    to->class_name = sgrad_xcalloc((size_t)classes + 1, sizeof *to->class_name);
+    for (int c = 0; c < to->classes; c++) {
+        const char *name = json_string_value(json_array_get(names, (size_t)c));
+        to->class_name[c] = name ? sgrad_format("%s", name) : sgrad_format("%d", c);
+    }
+    return true;
+}
+
+int sgrad_run_input(const char *folder, struct sgrad_run_input *input) {
+    char *path = NULL;
+    json_t *config = NULL;
+    struct sgrad_run_input is = { 0 };
+    int error = read_run(folder, &path, &config);
+    if (!error && !json_object_get(config, "classes"))
+        error = sgrad_log_error(SGRAD_EFORMAT, "%s: does not say what the run's input is: an older Stargrad wrote it", path);
+    if (!error && (!take_image(json_object_get(config, "input"), &is) || !take_classes(config, &is)))
+        error = sgrad_log_error(SGRAD_EFORMAT, "%s: its input is neither none nor images (H,W,C), or its classes are no number",
+                                path);
+    if (!error) *input = is;
+    json_decref(config);
+    free(path);
+    return error;
+}
+
+void sgrad_run_input_free(struct sgrad_run_input *input) {
+    for (int c = 0; c < input->classes; c++) free(input->class_name[c]);
+    free(input->class_name);
+    *input = (struct sgrad_run_input){ 0 };
+}
+
+/* Reads FOLDER/config.json. *ORIGIN: features and classes; NULL: there is no config.json of a run. LEARNED: the image in
+ * config.json; unchanged if there is none, rank 0 if it is malformed. */
+static int read_origin(const char *folder, struct sgrad_origin **origin, struct sgrad_run_input *learned) {
+    char *path;
+    json_t *config;
+    int error = sgrad__config_read(folder, &path, &config);
+    const bool is_run = config && json_object_get(config, "identity");
+    struct sgrad_origin *o = is_run ? sgrad__origin_of(config) : NULL;
+    if (is_run && !o) error = sgrad_log_error(SGRAD_EFORMAT, "%s: its features or classes are not as a run writes them", path);
+    if (!error) *origin = o;
+    if (config && !take_image(json_object_get(config, "input"), learned)) learned->image.rank = 0;
+    json_decref(config);
+    free(path);
+    return error;
+}
+
+/* Returns the directory of the weights in OPTIONS: of the file in --init, or of the ONNX file of the model. NULL: there is
+ * neither. The caller must free it. */
+static char *folder_of_weights(const struct sgrad_train_options *o) {
+    static const char of_file[] = "onnx:";
+    const bool has_file = o->model && !strncmp(o->model, of_file, strlen(of_file));
+    const char *weights = o->init ? o->init : has_file ? o->model + strlen(of_file) : NULL;
+    const char *slash = weights ? strrchr(weights, '/') : NULL;
+    return !weights ? NULL : slash ? sgrad_format("%.*s", (int)(slash - weights), weights) : sgrad_format(".");
+}
+
+void sgrad_run_take_seed(struct sgrad_train_options *o) {
+    char *folder = folder_of_weights(o), *path = NULL;
+    json_t *config = NULL;
+    if (folder && !sgrad__config_read(folder, &path, &config)) {
+        const char *seed = json_string_value(json_object_get(json_object_get(config, "identity"), "seed"));
+        if (seed) o->seed = strtoull(seed, NULL, 10);
+    }
+    json_decref(config);
+    free(path);
+    free(folder);
+}
+
+/* Warns if the size of the images differs from that of the training images. A network with global pooling accepts images of
+ * any size, but is rarely as accurate on other sizes. */
+static void warn_of_size(const struct sgrad_run_input *learned, const char *data, const struct sgrad_dataset *d) {
+    const struct sgrad_field *image = sgrad_dataset_image(d);
+    if (!image || image->shape.rank != 3 || learned->image.rank != 3) return;
+    const int64_t *is = image->shape.dim, *was = learned->image.dim;
+    if ((is[0] != was[0] || is[1] != was[1]) && sgrad_launched_rank() == 0)
+        sgrad_log_warning("%s: images of %lldx%lld, and the network was trained on images of %lldx%lld", data, (long long)is[1],
+                          (long long)is[0], (long long)was[1], (long long)was[0]);
+}
+
+int sgrad_run_open_samples(const struct sgrad_train_options *o, bool every, struct sgrad_dataset **dataset) {
+    struct sgrad_origin *origin = NULL;
+    if (!o->data) return sgrad_log_error(SGRAD_EINVAL, "no data set is named (options.data, --data)");
+    char *folder = folder_of_weights(o);
+    struct sgrad_run_input learned = { 0 };
+    int error = folder ? read_origin(folder, &origin, &learned) : 0;
+    free(folder);
+    const struct sgrad_dataset_options how = { .custom = o->custom_reader, .seed = o->seed, .size = o->image_size,
+                                               .origin = origin, .every = every, .damaged = o->skip_damaged };
+    struct sgrad_dataset *opened = NULL;
+    if (!error) error = sgrad_dataset_open(o->data, SGRAD_TEST, &how, &opened);
+    sgrad_origin_free(origin);
+    if (!error && o->skip_damaged) error = sgrad_dataset_skip_damaged(opened, sgrad_launched_rank() == 0, NULL);
+    if (!error) warn_of_size(&learned, o->data, opened);
+    if (error) sgrad_dataset_close(opened);
+    else *dataset = opened;
+    return error;
+}
+
+int sgrad_run_samples(const char *folder, const struct sgrad_train_options *o, struct sgrad_dataset **dataset) {
+    struct sgrad_run_input input = { 0 };
+    if (!folder && !o->data) return sgrad_log_error(SGRAD_EINVAL, "no data set is named (options.data, --data)");
+    if (folder) SGRAD_TRY(sgrad_run_input(folder, &input));
+    const bool known = input.image.rank == 3 && (input.image.dim[2] == 1 || input.image.dim[2] == 3) && input.classes;
+    const int error = known ? sgrad_dataset_of_files(NULL, 0, &input.image, input.full_scale, input.classes, dataset)
+                            : sgrad_run_open_samples(o, false, dataset);
+    sgrad_run_input_free(&input);
+    return error;
+}
+
+char *sgrad_run_weights(const char *folder) { return sgrad_format("%s/model.safetensors", folder); }

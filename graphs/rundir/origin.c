@@ -1,0 +1,123 @@
+/* origin.c: converts the description of a run's features and target to and from config.json. Samples that are used later are
+ * encoded in the same manner (datasets/origin.c).
+ *
+ *     "classes": 2, "class_names": ["no", "yes"],
+ *     "features": {"count": 2, "titles": ["a", "b"], "target": "label", "target_column": 3, "mean": […], "deviation": […]} */
+#include "datasets/datasets.h"
+#include "graphs/rundir/rundir.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- writing --------------------------------------------------------------------------------------------------------- */
+
+/* Returns the text as a JSON string; null if TEXT is NULL. A title that is not UTF-8 becomes "", which matches no title. */
+static json_t *text_of(const char *text) {
+    json_t *string = text ? json_string(text) : json_null();
+    return string ? string : json_string("");
+}
+
+static json_t *numbers_of(const double *number, int64_t count) {
+    json_t *array = json_array();
+    for (int64_t i = 0; i < count; i++) json_array_append_new(array, json_real(number[i]));
+    return array;
+}
+
+json_t *sgrad__origin_json(const struct sgrad_dataset *d) {
+    const struct sgrad_origin *o = d->origin;
+    if (!o) return NULL;
+    json_t *object = json_object();
+    json_object_set_new(object, "count", json_integer(o->features));
+    if (o->shape.rank) {
+        json_t *shape = json_array();
+        for (int i = 0; i < o->shape.rank; i++) json_array_append_new(shape, json_integer(o->shape.dim[i]));
+        json_object_set_new(object, "shape", shape);
+    }
+    if (o->title) {
+        json_t *titles = json_array();
+        for (int64_t i = 0; i < o->features; i++) json_array_append_new(titles, text_of(o->title[i]));
+        json_object_set_new(object, "titles", titles);
+    }
+    if (o->target) json_object_set_new(object, "target", text_of(o->target));
+    if (o->target_column) json_object_set_new(object, "target_column", json_integer(o->target_column));
+    if (o->mean) {
+        json_object_set_new(object, "mean", numbers_of(o->mean, o->groups));
+        json_object_set_new(object, "deviation", numbers_of(o->deviation, o->groups));
+    }
+    return object;
+}
+
+/* ---- reading --------------------------------------------------------------------------------------------------------- */
+
+/* Returns COUNT strings; NULL if COUNT is 0 or differs from the length of the array. The caller must free them. */
+static char **take_texts(const json_t *array, int64_t count) {
+    if (!count || json_array_size(array) != (size_t)count) return NULL;
+    char **text = sgrad_xcalloc((size_t)count + 1, sizeof *text);
+    for (int64_t i = 0; i < count; i++) {
+        const char *value = json_string_value(json_array_get(array, (size_t)i));
+        text[i] = sgrad_format("%s", value ? value : "");
+    }
+    return text;
+}
+
+/* Reads finite numbers of at least LOWEST. *COUNT: their number; if it is not 0 already, it must agree. An absent array is
+ * valid: *NUMBER is then unchanged. Returns false if the array is malformed. */
+static bool take_numbers(const json_t *array, double lowest, int64_t *count, double **number) {
+    const size_t size = json_array_size(array);
+    if (!array) return true;
+    if (!size || (*count && (size_t)*count != size)) return false;
+    *count = (int64_t)size;
+    *number = sgrad_xcalloc(size, sizeof **number);
+    for (size_t i = 0; i < size; i++) {
+        (*number)[i] = json_number_value(json_array_get(array, i));
+        if (!json_is_number(json_array_get(array, i)) || !((*number)[i] >= lowest) || !isfinite((*number)[i])) return false;
+    }
+    return true;
+}
+
+/* Reads a shape of COUNT elements. An absent shape is valid: SHAPE is then unchanged. Returns false if it is malformed. */
+static bool take_shape(const json_t *array, int64_t count, struct sgrad_shape *shape) {
+    if (!array) return true;
+    if (json_array_size(array) > SGRAD_MAX_RANK) return false;
+    for (size_t i = 0; i < json_array_size(array); i++) {
+        const json_int_t side = json_integer_value(json_array_get(array, i));
+        if (side < 1 || count % side) return false;
+        shape->dim[shape->rank++] = side;
+        count /= side;
+    }
+    return shape->rank > 0 && count == 1;
+}
+
+static bool take_features(const json_t *features, struct sgrad_origin *o) {
+    enum { MOST = 1 << 30 };
+    if (!features) return true;
+    const json_int_t count = json_integer_value(json_object_get(features, "count"));
+    const json_int_t column = json_integer_value(json_object_get(features, "target_column"));
+    const char *target = json_string_value(json_object_get(features, "target"));
+    if (count < 1 || count > MOST || column < 0 || column > count + 1) return false;
+    o->features = count;
+    o->target_column = (int)column;
+    if (!take_shape(json_object_get(features, "shape"), count, &o->shape)) return false;
+    o->target = target ? sgrad_format("%s", target) : NULL;
+    o->title = target ? take_texts(json_object_get(features, "titles"), count) : NULL;
+    if (!take_numbers(json_object_get(features, "mean"), -INFINITY, &o->groups, &o->mean)) return false;
+    if (!take_numbers(json_object_get(features, "deviation"), 1e-300, &o->groups, &o->deviation)) return false;
+    return !o->mean == !o->deviation && (!o->groups || count % o->groups == 0) && (!o->title || column);
+}
+
+static bool take(const json_t *config, struct sgrad_origin *o) {
+    const json_int_t classes = json_integer_value(json_object_get(config, "classes"));
+    if (classes < 0 || classes > 1 << 20) return false;
+    o->classes = (int)classes;
+    o->class_name = take_texts(json_object_get(config, "class_names"), classes);
+    return take_features(json_object_get(config, "features"), o);
+}
+
+struct sgrad_origin *sgrad__origin_of(const json_t *config) {
+    struct sgrad_origin *o = sgrad_xcalloc(1, sizeof *o);
+    if (take(config, o)) return o;
+    sgrad_origin_free(o);
+    return NULL;
+}

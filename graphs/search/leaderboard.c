@@ -1,0 +1,335 @@
+/* leaderboard.c: reports the results of the trials: a run directory for each trial, leaderboard.json, and the terminal, where a
+ * table is redrawn; if standard output is not a terminal, a line is printed for each epoch of each trial.
+ *
+ * metrics.jsonl is generated from the log of the trial. When a search is resumed, it is written again from the checkpoint. */
+#include "graphs/search/search.h"
+#include "runtime/terminal.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+struct sgrad__leaderboard {
+    FILE *terminal;
+    bool table;                 /* the terminal supports a table that is redrawn; number of lines drawn */
+    int lines;
+    double drawn;               /* when it was last drawn */
+    int lock;
+};
+
+/* ---- values ------------------------------------------------------------------------------------------------------- */
+
+/* Returns the index of the metric by which trials are compared. */
+static int main_metric(const struct sgrad__trial *e) { return e->metrics > 1; }
+
+static bool was_run(const struct sgrad__trial *e, long step) {
+    const float *told = sgrad__journal_step(e, step);
+    return told[SGRAD__STEP_SECONDS] > 0 && (isfinite(told[SGRAD__STEP_LOSS]) || e->options.nan_ok);
+}
+
+int sgrad__leaderboard_epochs(const struct sgrad__trial *e) {
+    const struct sgrad__search *s = e->search;
+    const int written = e->written / s->partitions;
+    int epochs = 0;
+    while (epochs < written && was_run(e, (epochs + 1) * e->visit_steps * s->partitions - 1)) epochs++;
+    return epochs;
+}
+
+double sgrad__leaderboard_value(const struct sgrad__trial *e, int epoch) {
+    const double x = sgrad__journal_test(e, epoch, main_metric(e));
+    return !isfinite(x) ? -INFINITY : e->metric[main_metric(e)].is_fraction ? x : -x;
+}
+
+/* Returns the status of a trial, as far as it is known. */
+static enum sgrad__trial_status fate_of(const struct sgrad__trial *e) {
+    if (e->fate != SGRAD__RUNNING) return e->fate;
+    return e->written > e->journal[SGRAD__JOURNAL_LOST] ? (enum sgrad__trial_status)e->journal[SGRAD__JOURNAL_FATE]
+                                                        : SGRAD__RUNNING;
+}
+
+static bool has_failed(const struct sgrad__trial *e) {
+    return fate_of(e) == SGRAD__BROKEN || fate_of(e) == SGRAD__DIVERGED;
+}
+
+/* Sorts failed trials last; the others by the value of their last epoch, then by the loss. */
+static int compare(const void *one, const void *other) {
+    const struct sgrad__trial *a = *(const struct sgrad__trial *const *)one;
+    const struct sgrad__trial *b = *(const struct sgrad__trial *const *)other;
+    const int epochs_a = sgrad__leaderboard_epochs(a), epochs_b = sgrad__leaderboard_epochs(b);
+    if (has_failed(a) != has_failed(b)) return has_failed(a) - has_failed(b);
+    if (!epochs_a != !epochs_b) return !epochs_a - !epochs_b;
+    if (epochs_a) {
+        const double value_a = sgrad__leaderboard_value(a, epochs_a - 1), value_b = sgrad__leaderboard_value(b, epochs_b - 1);
+        if (value_a != value_b) return value_a > value_b ? -1 : 1;
+        const double loss_a = sgrad__journal_test(a, epochs_a - 1, 0), loss_b = sgrad__journal_test(b, epochs_b - 1, 0);
+        if (loss_a != loss_b) return loss_a < loss_b ? -1 : 1;
+    }
+    return a->number - b->number;
+}
+
+/* Returns all trials, the best first. The caller must free the array. */
+static const struct sgrad__trial **ranked(const struct sgrad__search *s) {
+    const struct sgrad__trial **list = sgrad_xcalloc((size_t)s->entrants, sizeof *list);
+    for (int i = 0; i < s->entrants; i++) list[i] = &s->entrant[i];
+    qsort(list, (size_t)s->entrants, sizeof *list, compare);
+    return list;
+}
+
+const struct sgrad__trial *sgrad__leaderboard_best(const struct sgrad__search *s) {
+    const struct sgrad__trial **list = ranked(s), *best = list[0];
+    free(list);
+    return best->fate == SGRAD__FINISHED || best->fate == SGRAD__STOPPED ? best : NULL;
+}
+
+static long epoch_steps(const struct sgrad__trial *e) { return e->visit_steps * e->search->partitions; }
+
+/* Returns the sum over the steps of an epoch of a value in the log. */
+static double sum_over(const struct sgrad__trial *e, int epoch, int what) {
+    double sum = 0;
+    for (long i = epoch * epoch_steps(e); i < (epoch + 1) * epoch_steps(e); i++) sum += sgrad__journal_step(e, i)[what];
+    return sum;
+}
+static double seconds(const struct sgrad__trial *e, int epoch) { return sum_over(e, epoch, SGRAD__STEP_SECONDS); }
+static double train_loss(const struct sgrad__trial *e, int epoch) {
+    return sum_over(e, epoch, SGRAD__STEP_LOSS) / (double)epoch_steps(e);
+}
+
+/* ---- metrics.jsonl ------------------------------------------------------------------------------------------------ */
+
+static int write_epoch(struct sgrad__trial *e, struct sgrad__metrics *metrics, int epoch) {
+    const long steps = epoch_steps(e);
+    const double time = seconds(e, epoch);
+    struct sgrad__epoch event = { .step = (epoch + 1) * steps, .epoch = epoch + 1, .evaluated = true, .seconds = time,
+                                  .train_loss = train_loss(e, epoch),
+                                  .views = epoch + 1 == e->search->epochs ? e->options.tta : NULL,
+                                  .samples_per_second = (double)(steps * e->options.batch) / time };
+    for (int i = 0; i < e->metrics; i++) event.test[i] = sgrad__journal_test(e, epoch, i), event.train[i] = NAN;
+    return sgrad__metrics_epoch(metrics, &event);
+}
+
+/* Writes the steps of a visit, up to the first one whose loss is NaN or infinite. */
+static int write_visit(struct sgrad__trial *e, struct sgrad__metrics *metrics, struct sgrad__run *rates, int visit) {
+    const long first = visit * e->visit_steps;
+    for (long i = first; i < first + e->visit_steps; i++) {
+        const float *told = sgrad__journal_step(e, i);
+        if (!(told[SGRAD__STEP_SECONDS] > 0)) return 0;
+        sgrad__metrics_submitted(metrics);
+        const struct sgrad__step_event event = { .step = i + 1, .epoch = visit / e->search->partitions,
+                                                 .loss = told[SGRAD__STEP_LOSS], .rate = sgrad__run_lr(rates, i),
+                                                 .time = sgrad_time_monotonic() + told[SGRAD__STEP_SECONDS] };
+        SGRAD_TRY(sgrad__metrics_step(metrics, &event));
+        if (!was_run(e, i)) return 0;
+    }
+    return (visit + 1) % e->search->partitions ? 0 : write_epoch(e, metrics, visit / e->search->partitions);
+}
+
+/* The file is opened for each visit, because there may be more trials than files that a process may open. */
+static int write_metrics(struct sgrad__trial *e) {
+    const struct sgrad__search *s = e->search;
+    struct sgrad__run rates = { .schedule = e->rates, .peak = e->peak, .steps_per_epoch = e->visit_steps * s->partitions };
+    struct sgrad__metrics *metrics;
+    rates.steps = rates.steps_per_epoch * s->epochs;
+    const struct sgrad__metrics_options how = { .folder = e->folder, .batch = e->options.batch, .steps = rates.steps,
+                                                .epochs = s->epochs, .metric = e->metric, .metrics = e->metrics,
+                                                .samples = sgrad__run_samples(&s->ground) };
+    SGRAD_TRY(sgrad__metrics_open(&how, &metrics));
+    int error = 0;
+    while (!error && e->written < s->epochs * s->partitions && e->told[e->written])
+        error = write_visit(e, metrics, &rates, e->written++);
+    sgrad__metrics_close(metrics);
+    return error;
+}
+
+/* ---- leaderboard.json --------------------------------------------------------------------------------------------- */
+
+static const char *fate_text(const struct sgrad__trial *e) {
+    static const char *const names[] = { [SGRAD__RUNNING] = "running", [SGRAD__DIVERGED] = "diverged",
+                                         [SGRAD__BROKEN] = "failed", [SGRAD__STOPPED] = "stopped",
+                                         [SGRAD__FINISHED] = "finished" };
+    return names[fate_of(e)];
+}
+
+static json_t *standing(const struct sgrad__trial *e) {
+    const int epochs = sgrad__leaderboard_epochs(e);
+    json_t *json = json_pack("{s:s, s:s, s:i}", "name", e->name, "status", fate_text(e), "epochs", epochs);
+    for (int i = 0; i < e->metrics && epochs; i++) {
+        char *key = sgrad_format("test_%s", e->metric[i].name);
+        json_object_set_new(json, key, sgrad_json_real(sgrad__journal_test(e, epochs - 1, i)));
+        free(key);
+    }
+    if (epochs) json_object_set_new(json, "train_loss", sgrad_json_real(train_loss(e, epochs - 1)));
+    json_object_set_new(json, "options", sgrad__manifest_options(e->is->options_json));
+    return json;
+}
+
+static int write_leaderboard(const struct sgrad__search *s) {
+    if (s->options->replay) return 0;
+    char *path = sgrad_format("%s/leaderboard.json", s->folder);
+    json_t *json = json_array();
+    const struct sgrad__trial **list = ranked(s);
+    for (int i = 0; i < s->entrants; i++) json_array_append_new(json, standing(list[i]));
+    int error = sgrad_json_write(path, json, 9);
+    free(list);
+    free(path);
+    return error;
+}
+
+/* ---- the terminal ------------------------------------------------------------------------------------------------- */
+
+/* Returns "lr 0.01, batch 64", the options of the candidate. The caller must free it. */
+static char *given_text(const struct sgrad__trial *e) {
+    json_t *options = sgrad__manifest_options(e->is->options_json), *value;
+    const char *key;
+    char *text = NULL, *before;
+    json_object_foreach(options, key, value) {
+        char *is = json_is_string(value) ? sgrad_format("%s", json_string_value(value))
+                                         : json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(4));
+        before = text;
+        text = sgrad_format("%s%s%s %s", before ? before : "", before ? ", " : "", key, is);
+        free(before);
+        free(is);
+    }
+    json_decref(options);
+    return text ? text : sgrad_format("%s", "");
+}
+
+/* Returns the partition and rank that train the trial now, or its status. The caller must free it. */
+static char *where_text(const struct sgrad__trial *e) {
+    const struct sgrad__search *s = e->search;
+    for (const struct sgrad__visit *v = s->plan.visit; fate_of(e) == SGRAD__RUNNING && v < s->plan.visit + s->plan.count; v++) {
+        const int rank = sgrad__search_rank(s, v);
+        if (v->model != e->number || v->number != e->written) continue;
+        return e->ranks > 1 ? sgrad_format("partition %d, ranks %d-%d", v->partition, rank, rank + e->ranks - 1)
+                            : sgrad_format("partition %d, rank %d", v->partition, rank);
+    }
+    return sgrad_format("%s", fate_of(e) == SGRAD__RUNNING ? "waits" : fate_text(e));
+}
+
+/* Prints "  1  2/8   0.5321   91.20 %  partition 1, rank 1   lr 0.01". */
+static void print_row(const struct sgrad__trial *e, FILE *to, int width) {
+    const int epochs = sgrad__leaderboard_epochs(e);
+    char *given = given_text(e), *where = where_text(e), loss[SGRAD_NUMBER_TEXT] = "", test[SGRAD_NUMBER_TEXT] = "";
+    if (epochs) {
+        sgrad_number_text(train_loss(e, epochs - 1), loss);
+        sgrad_metric_text(&e->metric[main_metric(e)], sgrad__journal_test(e, epochs - 1, main_metric(e)), test);
+    }
+    char *row = sgrad_format("%-8s %5d/%-4d %9s %9s  %-20s  %s", e->name, epochs, e->search->epochs, loss, test, where, given);
+    fprintf(to, "%.*s\n", width, row);
+    free(row);
+    free(given);
+    free(where);
+}
+
+static void print_table(const struct sgrad__search *s, FILE *to, int rows, int width) {
+    const struct sgrad__trial **list = ranked(s), *with = list[0];
+    fprintf(to, "%-8s %10s %9s %9s  %-20s\n", "", "epoch", "loss", with->metric ? with->metric[main_metric(with)].text : "test",
+            "");
+    for (int i = 0; i < s->entrants && i < rows; i++) print_row(list[i], to, width);
+    if (s->entrants > rows) fprintf(to, "… %d more\n", s->entrants - rows);
+    free(list);
+}
+
+static void draw(struct sgrad__search *s) {
+    struct sgrad__leaderboard *b = s->board;
+    struct winsize window = { 0 };
+    if (!b->table || sgrad_time_monotonic() - b->drawn < 0.2) return;
+    ioctl(fileno(b->terminal), TIOCGWINSZ, &window);
+    const int height = window.ws_row ? window.ws_row : 24, rows = height > 6 ? height - 4 : 2;
+    if (b->lines) fprintf(b->terminal, "\033[%dA\033[J", b->lines);
+    print_table(s, b->terminal, rows, window.ws_col ? window.ws_col - 1 : 79);
+    b->lines = 1 + (s->entrants > rows ? rows + 1 : s->entrants);
+    b->drawn = sgrad_time_monotonic();
+    fflush(b->terminal);
+}
+
+static void print_epoch(const struct sgrad__trial *e, int epoch) {
+    FILE *to = e->search->board->terminal;
+    char text[SGRAD_NUMBER_TEXT];
+    fprintf(to, "%s  epoch %d/%d  loss %s", e->name, epoch + 1, e->search->epochs,
+            sgrad_number_text(train_loss(e, epoch), text));
+    for (int i = 0; i < e->metrics; i++)
+        fprintf(to, "  %s%s %s", i ? "" : "test ", e->metric[i].text,
+                sgrad_metric_text(&e->metric[i], sgrad__journal_test(e, epoch, i), text));
+    fprintf(to, "  %.1f s\n", seconds(e, epoch));
+    fflush(to);
+}
+
+/* ---- events ------------------------------------------------------------------------------------------------------- */
+
+int sgrad__leaderboard_open(struct sgrad__search *s) {
+    struct sgrad__leaderboard *b = s->board = sgrad_xcalloc(1, sizeof *b);
+    b->terminal = s->options->common.json ? stderr : stdout;
+    b->table = sgrad_terminal(fileno(b->terminal)) && !s->options->replay && !s->options->common.quiet;
+    SGRAD_TRY(sgrad_folder_make(s->folder));
+    return sgrad_lock_take(s->folder, &b->lock);
+}
+
+void sgrad__leaderboard_close(struct sgrad__search *s) {
+    if (!s->board) return;
+    if (s->board->lock > 0) sgrad_lock_release(s->board->lock);
+    free(s->board);
+}
+
+static int begin_metrics(struct sgrad__trial *e) {
+    char *path = sgrad_format("%s/metrics.jsonl", e->folder);
+    int error =
+        unlink(path) && errno != ENOENT ? sgrad_log_error(SGRAD_EIO, "%s: cannot be removed: %s", path, strerror(errno)) : 0;
+    free(path);
+    for (int i = 0; i < e->visits; i++) e->told[i] = true;
+    return error ? error : write_metrics(e);
+}
+
+int sgrad__leaderboard_enter(struct sgrad__trial *e) {
+    struct sgrad__config config;
+    char devices[256];
+    SGRAD_TRY(sgrad_folder_make(e->folder));
+    if (e->fate == SGRAD__BROKEN) return 0;
+    sgrad__run_describe(e->run, &config, devices, sizeof devices);
+    config.ranks = e->search->ranks;
+    if (!e->visits) SGRAD_TRY(sgrad__config_write(e->folder, &config));
+    return begin_metrics(e);
+}
+
+void sgrad__leaderboard_round(struct sgrad__search *s, int from, int to) {
+    FILE *terminal = s->board->terminal;
+    int running = 0;
+    for (int i = 0; i < s->entrants; i++) running += s->entrant[i].fate == SGRAD__RUNNING;
+    s->board->lines = 0;
+    fprintf(terminal, "epochs %d-%d of %d %s: %s, %d %s in %.3g %s, ranks %.0f %% busy", from + 1, to, running,
+            sgrad_plural(running, "candidate", "candidates"), s->plan.schedule, s->plan.count,
+            sgrad_plural(s->plan.count, "visit", "visits"), s->plan.makespan,
+            s->plan.makespan == 1 ? "slot" : "slots", 100 * s->busy);
+    if (s->seats > 1) fprintf(terminal, ", %d side by side", s->seats);
+    fprintf(terminal, "; %ld %s, %.3g MB\n", s->hops, sgrad_plural(s->hops, "hop", "hops"), s->bytes / 1e6);
+    fflush(terminal);
+}
+
+int sgrad__leaderboard_told(struct sgrad__trial *e) {
+    struct sgrad__search *s = e->search;
+    const int written = e->written;
+    const bool failed = has_failed(e);
+    SGRAD_TRY(write_metrics(e));
+    const int epoch = e->written / s->partitions - 1;
+    if (e->written == written) return 0;
+    if (has_failed(e) && !failed)
+        sgrad_log_warning("candidate %s %s; the others go on", e->name,
+                          fate_of(e) == SGRAD__DIVERGED ? "has diverged: its loss is no number" : "has failed");
+    draw(s);
+    if (epoch == written / s->partitions - 1 || epoch >= sgrad__leaderboard_epochs(e)) return 0;
+    if (!s->board->table && !s->options->replay) print_epoch(e, epoch);
+    return write_leaderboard(s);
+}
+
+int sgrad__leaderboard_end(struct sgrad__search *s) {
+    struct sgrad__leaderboard *b = s->board;
+    SGRAD_TRY(write_leaderboard(s));
+    if (s->options->replay) return 0;
+    if (b->lines) fprintf(b->terminal, "\033[%dA\033[J", b->lines);
+    print_table(s, b->terminal, s->entrants, 200);
+    fflush(b->terminal);
+    return 0;
+}

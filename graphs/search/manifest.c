@@ -1,0 +1,243 @@
+/* manifest.c: writes and reads the options of a search (search.json) and the order of its visits (schedule.jsonl).
+ *
+ *     search.json       {"partitions": 2, "epochs": 3, "seed": …, "candidates": [{"name": "1", "options": {"lr": 0.1}}, …], …}
+ *     schedule.jsonl    {"event": "round", "schedule": "staggered", "makespan": 24, "bytes": …, …}
+ *                       {"event": "visit", "name": "1", "epoch": 0, "partition": 1, "rank": 1, "begin": 0, "end": 1}, …      */
+#include "graphs/search/search.h"
+#include "graphs/api/search.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { LARGEST = 256 << 20 };       /* bytes of a file that can be read, at most */
+
+/* ---- search.json -------------------------------------------------------------------------------------------------- */
+
+json_t *sgrad__manifest_options(const char *given) {
+    json_t *o = given ? json_loads(given, 0, NULL) : NULL;
+    return o ? o : json_object();
+}
+
+static json_t *describe(const struct sgrad__search *s) {
+    const struct sgrad_search_options *o = s->options;
+    json_t *candidates = json_array();
+    for (int i = 0; i < s->entrants; i++)
+        json_array_append_new(candidates, json_pack("{s:s, s:o}", "name", s->entrant[i].name, "options",
+                                                    sgrad__manifest_options(o->candidate[i].options_json)));
+    json_t *stop = json_pack("{s:s, s:i, s:i}", "rule", o->stop.rule ? o->stop.rule : "none", "first", o->stop.first, "factor",
+                             o->stop.factor);
+    return json_pack("{s:s, s:o, s:i, s:i, s:o, s:s?, s:o, s:o, s:o}", "data", o->common.data, "fingerprint",
+                     json_sprintf("%016llx", (unsigned long long)s->ground.fingerprint), "partitions", s->partitions, "epochs",
+                     s->epochs, "seed", json_sprintf("%llu", (unsigned long long)o->common.seed), "schedule", o->schedule,
+                     "stop", stop, "options", sgrad__manifest_options(o->options_json), "candidates", candidates);
+}
+
+static int load(const char *folder, json_t **json) {
+    char *path = sgrad_format("%s/search.json", folder);
+    int error = sgrad_json_read(path, LARGEST, json);
+    free(path);
+    return error;
+}
+
+bool sgrad_search_exists(const char *folder) {
+    char *path = sgrad_format("%s/search.json", folder);
+    const bool exists = access(path, F_OK) == 0;
+    free(path);
+    return exists;
+}
+
+/* Checks that the search is the same as in the file. The data may have been moved; their fingerprint must agree. The number of
+ * partitions is that of the file. */
+static int check_same(const struct sgrad__search *s, const char *folder, json_t *before, int partitions) {
+    struct sgrad__search as = *s;
+    as.partitions = partitions;
+    json_t *now = describe(&as), *value;
+    const char *key;
+    int error = 0;
+    json_object_del(now, "data");
+    json_object_foreach(now, key, value) if (!error && !json_equal(value, json_object_get(before, key))) error =
+        sgrad_log_error(SGRAD_EINVAL,
+                        "%s/search.json: the search began with another \"%s\", so it cannot be continued "
+                        "with this one; choose another --out",
+                        folder, key);
+    json_decref(now);
+    return error;
+}
+
+int sgrad__manifest_read(const struct sgrad__search *s, const char *folder, int *partitions, bool *found) {
+    json_t *json;
+    *found = sgrad_search_exists(folder);
+    if (!*found) return 0;
+    SGRAD_TRY(load(folder, &json));
+    const json_int_t count = json_integer_value(json_object_get(json, "partitions"));
+    int error = count >= 1 && count <= INT_MAX ? 0 : sgrad_log_error(SGRAD_EFORMAT, "%s/search.json: has no partitions", folder);
+    if (!error && s) error = check_same(s, folder, json, (int)count);
+    if (!error) *partitions = (int)count;
+    json_decref(json);
+    return error;
+}
+
+int sgrad__manifest_write(const struct sgrad__search *s, const char *folder) {
+    char *path = sgrad_format("%s/search.json", folder);
+    int error = sgrad_json_write(path, describe(s), 15);
+    free(path);
+    return error;
+}
+
+/* ---- schedule.jsonl ----------------------------------------------------------------------------------------------- */
+
+static void write_line(FILE *to, json_t *line) {
+    json_dumpf(line, to, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    fputc('\n', to);
+    json_decref(line);
+}
+
+/* Copies the rounds before ROUND unchanged. */
+static int copy_rounds(const char *path, int round, FILE *to) {
+    FILE *from = fopen(path, "re");
+    int error = from || errno == ENOENT ? 0 : sgrad_log_error(SGRAD_EIO, "%s: %s", path, strerror(errno));
+    char *line = NULL;
+    size_t room = 0;
+    for (int rounds = 0; from && getline(&line, &room, from) > 0;) {
+        rounds += strstr(line, "\"event\":\"round\"") != NULL;
+        if (rounds > round) break;
+        fputs(line, to);
+    }
+    if (from && ferror(from)) error = sgrad_log_error(SGRAD_EIO, "%s: %s", path, strerror(errno));
+    free(line);
+    if (from) fclose(from);
+    return error;
+}
+
+int sgrad__manifest_round(const struct sgrad__search *s, const char *folder, int round) {
+    const struct sgrad__visits *plan = &s->plan;
+    char *path = sgrad_format("%s/schedule.jsonl", folder);
+    struct sgrad_file file;
+    int error = sgrad_file_begin(path, &file);
+    if (!error) {
+        error = copy_rounds(path, round, file.stream);
+        write_line(file.stream, json_pack("{s:s, s:i, s:s, s:i, s:i, s:i, s:i, s:f, s:f, s:I, s:f}", "event", "round", "round",
+                                          round, "schedule", plan->schedule, "partitions", s->partitions, "ranks", s->ranks,
+                                          "together", s->seats, "visits", plan->count, "makespan", plan->makespan,
+                                          "busy", s->busy, "hops", (json_int_t)s->hops, "bytes", s->bytes));
+        for (const struct sgrad__visit *v = plan->visit; v < plan->visit + plan->count; v++)
+            write_line(file.stream, json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:f, s:f}", "event", "visit", "name",
+                                              s->entrant[v->model].name, "epoch", v->epoch, "partition", v->partition, "rank",
+                                              sgrad__search_rank(s, v), "ranks", s->entrant[v->model].ranks, "begin", v->begin,
+                                              "end", v->end));
+        if (error) sgrad_file_abort(&file);
+        else error = sgrad_file_commit(&file);
+    }
+    free(path);
+    return error;
+}
+
+/* Stores the visit of candidate NAME in *VISIT. Returns false if LINE is something else. */
+static bool read_visit(const char *line, const char *name, struct sgrad__visit *visit) {
+    json_t *json = json_loads(line, 0, NULL);
+    const char *event = json_string_value(json_object_get(json, "event")), *of = json_string_value(json_object_get(json, "name"));
+    const bool tells = event && of && !strcmp(event, "visit") && !strcmp(of, name);
+    *visit = (struct sgrad__visit){ .epoch = (int)json_integer_value(json_object_get(json, "epoch")),
+                                    .partition = (int)json_integer_value(json_object_get(json, "partition")) };
+    json_decref(json);
+    return tells;
+}
+
+int sgrad__manifest_visits(const char *folder, const char *name, int partitions, int epochs, struct sgrad__visits *visits) {
+    char *path = sgrad_format("%s/schedule.jsonl", folder), *line = NULL;
+    FILE *from = fopen(path, "re");
+    size_t room = 0;
+    int error = from ? 0 : sgrad_log_error(SGRAD_EIO, "%s: %s", path, strerror(errno));
+    struct sgrad__visits v = { .schedule = "recorded", .visit = sgrad_xcalloc((size_t)(partitions * epochs), sizeof *v.visit) };
+    while (!error && getline(&line, &room, from) > 0) {
+        struct sgrad__visit next;
+        if (!read_visit(line, name, &next)) continue;
+        const bool fits = next.epoch == v.count / partitions && next.partition >= 0 && next.partition < partitions;
+        if (v.count == partitions * epochs || !fits)
+            error = sgrad_log_error(SGRAD_EFORMAT, "%s: the visits of %s are not %d partitions in each of %d epochs", path, name,
+                                    partitions, epochs);
+        next.number = v.count;
+        next.begin = v.count;
+        next.end = v.makespan = v.count + 1;
+        if (!error) v.visit[v.count++] = next;
+    }
+    if (!error && !v.count) error = sgrad_log_error(SGRAD_EFORMAT, "%s: has no visits of %s", path, name);
+    if (from) fclose(from);
+    free(line);
+    free(path);
+    if (error) sgrad__visits_free(&v);
+    else *visits = v;
+    return error;
+}
+
+/* ---- comparison of two runs --------------------------------------------------------------------------------------- */
+
+/* Returns the number of the next step, and its loss as text, which the caller must free. 0: end of the file. */
+static long next_step(FILE *from, char **loss) {
+    char *line = NULL;
+    size_t room = 0;
+    long step = 0;
+    *loss = NULL;
+    while (!step && getline(&line, &room, from) > 0) {
+        json_t *json = json_loads(line, 0, NULL);
+        const char *event = json_string_value(json_object_get(json, "event"));
+        if (event && strcmp(event, "step") == 0) {
+            step = (long)json_integer_value(json_object_get(json, "step"));
+            *loss = json_dumps(json_object_get(json, "loss"), JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
+        }
+        json_decref(json);
+    }
+    free(line);
+    return step;
+}
+
+static bool same_losses(const char *one, const char *other) {
+    char *path[] = { sgrad_format("%s/metrics.jsonl", one), sgrad_format("%s/metrics.jsonl", other) };
+    FILE *file[] = { fopen(path[0], "re"), fopen(path[1], "re") };
+    bool same = file[0] && file[1];
+    if (!same) sgrad_log_warning("%s: cannot be read: %s", path[file[0] != NULL], strerror(errno));
+    for (bool more = same; more && same;) {
+        char *loss[2];
+        const long step[] = { next_step(file[0], &loss[0]), next_step(file[1], &loss[1]) };
+        more = step[0] && step[1];
+        same = step[0] == step[1] && (!more || (loss[0] && loss[1] && strcmp(loss[0], loss[1]) == 0));
+        if (!same)
+            sgrad_log_warning("%s: has loss %s at step %ld, %s has %s at step %ld", path[0], loss[0] ? loss[0] : "none", step[0],
+                              path[1], loss[1] ? loss[1] : "none", step[1]);
+        free(loss[0]);
+        free(loss[1]);
+    }
+    for (int i = 0; i < 2; i++) {
+        if (file[i]) fclose(file[i]);
+        free(path[i]);
+    }
+    return same;
+}
+
+static bool same_bytes(const char *one, const char *other) {
+    struct sgrad_map a, b;
+    if (sgrad_map_open(one, SIZE_MAX, &a)) return false;
+    bool same = sgrad_map_open(other, SIZE_MAX, &b) == 0;
+    if (same) {
+        same = a.size == b.size && memcmp(a.data, b.data, a.size) == 0;
+        if (!same) sgrad_log_warning("%s: other weights than %s", one, other);
+        sgrad_map_close(&b);
+    }
+    sgrad_map_close(&a);
+    return same;
+}
+
+static bool same_weights(const char *one, const char *other) {
+    char *path[] = { sgrad_format("%s/model.safetensors", one), sgrad_format("%s/model.safetensors", other) };
+    const bool both = access(path[0], F_OK) == 0 && access(path[1], F_OK) == 0, same = !both || same_bytes(path[0], path[1]);
+    free(path[0]);
+    free(path[1]);
+    return same;
+}
+
+bool sgrad__manifest_same(const char *folder, const char *other) {
+    return same_losses(folder, other) && same_weights(folder, other);
+}

@@ -1,0 +1,233 @@
+/* visit_schedule.c: orders of visits. Models A B C D, partitions 0 1 2, one epoch and the next:
+ *
+ *     ring         0   A B C D A B C D             staggered    0   A C B D .  .             open-shop   first idle pair first
+ *                  1   . A B C D A B C D                        1   B A C . D  .
+ *                  2   . . A B C D A B C D                      2   C B A . .  D
+ *
+ * In a ring the models start one after another: max(M,K)·E + min(M,K) − 1 slots for M models, K partitions and E epochs.
+ * Staggered, K models at a time start with different partitions, so that every partition is busy from the first slot on: M·E
+ * slots if K divides M. The orders are Latin squares that are drawn again for each epoch, so that no model always visits the
+ * partitions in the same order.
+ *
+ * Times are computed from an order by simulation: a visit starts when its model is idle, and a slot of the rank that has its
+ * partition, or of each rank of its group. */
+#include "graphs/search/visit_schedule.h"
+#include "datasets/sampler.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct sgrad__visits_options options;   /* an abbreviation */
+
+static int count_of(const options *o) { return o->models * o->partitions * o->epochs; }
+static double cost_of(const options *o, int model) { return o->cost ? o->cost[model] : 1; }
+/* If the order is computed for fewer ranks than a model needs, the model needs all of them. */
+static int width_of(const options *o, int model) {
+    const int width = o->width ? o->width[model] : 1;
+    return width < o->ranks ? width : o->ranks;
+}
+static int first_of(const options *o, int model, int partition) {
+    return sgrad__visits_rank(partition, o->ranks, width_of(o, model));
+}
+
+/* ---- orders ------------------------------------------------------------------------------------------------------- */
+
+/* At slot t, partition p has the model that partition 0 had at slot t − p. */
+static void order_ring(const options *o, struct sgrad__visit *visit) {
+    const int count = count_of(o), stride = o->models > o->partitions ? o->models : o->partitions;
+    for (int slot = 0, made = 0; made < count; slot++)
+        for (int p = 0; p < o->partitions && p <= slot; p++) {
+            const int epoch = (slot - p) / stride, model = (slot - p) % stride;
+            if (epoch < o->epochs && model < o->models)
+                visit[made++] = (struct sgrad__visit){ .model = model, .epoch = o->first_epoch + epoch, .partition = p };
+        }
+}
+
+static void draw(uint64_t seed, int number, int count, int *permutation) {
+    struct sgrad__sampler order = { .seed = sgrad_hash("visits", 6) ^ seed, .count = count, .shuffle = true };
+    for (int i = 0; i < count; i++) permutation[i] = (int)sgrad__sampler_sample(&order, (uint32_t)number, i);
+    sgrad__sampler_close(&order);
+}
+
+/* Latin squares with random permutations of rows and columns; a row is the order of one model of a group. */
+static void order_staggered(const options *o, struct sgrad__visit *visit) {
+    const int k = o->partitions, groups = (o->models + k - 1) / k;
+    int *partition = sgrad_xcalloc((size_t)k, sizeof *partition), *row = sgrad_xcalloc((size_t)k, sizeof *row);
+    for (int block = 0; block < o->epochs * groups; block++) {
+        const int epoch = o->first_epoch + block / groups, first = block % groups * k;
+        draw(o->seed, 2 * (epoch * groups + block % groups), k, partition);
+        draw(o->seed, 2 * (epoch * groups + block % groups) + 1, k, row);
+        for (int slot = 0; slot < k; slot++)
+            for (int j = 0; j < k && first + j < o->models; j++)
+                *visit++ = (struct sgrad__visit){ .model = first + j, .epoch = epoch,
+                                                  .partition = partition[(row[j] + slot) % k] };
+    }
+    free(partition);
+    free(row);
+}
+
+/* The state of the simulation of an open shop. */
+struct shop {
+    const options *o;
+    double *model_free, *rank_free;
+    int *epochs;                    /* by model: epochs started, one more than completed */
+    int *left;                      /* by model: partitions not yet visited in this epoch */
+    bool *visited;                  /* (models, partitions): visited in this epoch */
+};
+
+static double work_left(const struct shop *s, int model) {
+    return cost_of(s->o, model) * (s->left[model] + (s->o->epochs - s->epochs[model]) * s->o->partitions);
+}
+
+/* Returns the time when all ranks that a visit needs are idle. */
+static double are_free(const struct shop *s, int model, int partition) {
+    const int first = first_of(s->o, model, partition);
+    double last = 0;
+    for (int r = first; r < first + width_of(s->o, model); r++) last = fmax(last, s->rank_free[r]);
+    return last;
+}
+
+/* Chooses the visit that can start first; among several, the one whose model has most work left; among these, the first one in
+ * a random order. */
+static struct sgrad__visit next_visit(const struct shop *s, const int *among) {
+    const int k = s->o->partitions;
+    struct sgrad__visit best = { .model = -1, .begin = DBL_MAX };
+    double most = 0;
+    for (int i = 0; i < s->o->models * k; i++) {
+        const int model = among[i] / k, partition = among[i] % k;
+        if (!s->left[model] || s->visited[among[i]]) continue;
+        const double begin = fmax(s->model_free[model], are_free(s, model, partition)), left = work_left(s, model);
+        if (begin > best.begin || (begin == best.begin && left <= most)) continue;
+        most = left;
+        best = (struct sgrad__visit){ .model = model, .epoch = s->o->first_epoch + s->epochs[model] - 1, .partition = partition,
+                                      .begin = begin, .end = begin + cost_of(s->o, model) };
+    }
+    return best;
+}
+
+static void note(struct shop *s, const struct sgrad__visit *v) {
+    const int k = s->o->partitions;
+    const int first = first_of(s->o, v->model, v->partition);
+    s->model_free[v->model] = v->end;
+    for (int r = first; r < first + width_of(s->o, v->model); r++) s->rank_free[r] = v->end;
+    s->visited[v->model * k + v->partition] = true;
+    if (--s->left[v->model] || s->epochs[v->model] == s->o->epochs) return;
+    s->epochs[v->model]++;
+    s->left[v->model] = k;
+    memset(s->visited + v->model * k, 0, (size_t)k * sizeof *s->visited);
+}
+
+static void order_open_shop(const options *o, struct sgrad__visit *visit) {
+    const int pairs = o->models * o->partitions, count = count_of(o);
+    int *among = sgrad_xcalloc((size_t)pairs, sizeof *among);
+    struct shop s = { .o = o,
+                      .model_free = sgrad_xcalloc((size_t)o->models, sizeof(double)),
+                      .rank_free = sgrad_xcalloc((size_t)o->ranks, sizeof(double)),
+                      .epochs = sgrad_xcalloc((size_t)o->models, sizeof(int)),
+                      .left = sgrad_xcalloc((size_t)o->models, sizeof(int)),
+                      .visited = sgrad_xcalloc((size_t)pairs, sizeof(bool)) };
+    for (int m = 0; m < o->models; m++) s.epochs[m] = 1, s.left[m] = o->partitions;
+    for (int i = 0; i < count; i++) {
+        if (i % pairs == 0) draw(o->seed, o->first_epoch + i / pairs, pairs, among);
+        visit[i] = next_visit(&s, among);
+        note(&s, &visit[i]);
+    }
+    free(among);
+    free(s.model_free);
+    free(s.rank_free);
+    free(s.epochs);
+    free(s.left);
+    free(s.visited);
+}
+
+const struct sgrad__tour sgrad__tours[] = {
+    { "staggered", "as many models as partitions at a time, each begins with another partition; drawn anew for each epoch",
+      "Latin squares", order_staggered },
+    { "ring", "models enter the first partition one after another, and go from each to the next",
+      "Chen, Lee, Xia, Lin, Suzumura and Lin 2015", order_ring },
+    { "open-shop", "whichever model and partition are free first, the model with most to do before others: for unequal models",
+      "Gonzalez and Sahni 1976; Kumar, Nakandala, Zhang, Li, Gemawat and Nagrecha 2021 (Cerebro)", order_open_shop },
+    { 0 },
+};
+
+/* ---- times -------------------------------------------------------------------------------------------------------- */
+
+static int by_begin(const void *one, const void *other) {
+    const struct sgrad__visit *a = one, *b = other;
+    if (a->begin != b->begin) return a->begin < b->begin ? -1 : 1;
+    return a->partition != b->partition ? a->partition - b->partition : a->model - b->model;
+}
+
+static double *first_free(double *seat, int seats) {
+    double *first = seat;
+    for (int i = 1; i < seats; i++)
+        if (seat[i] < *first) first = &seat[i];
+    return first;
+}
+
+void sgrad__visits_time(const options *o, struct sgrad__visits *v) {
+    v->makespan = 0;
+    const int seats = o->seats > 1 ? o->seats : 1;
+    double *model = sgrad_xcalloc((size_t)o->models, sizeof *model),
+           *seat = sgrad_xcalloc((size_t)(o->ranks * seats), sizeof *seat);
+    for (struct sgrad__visit *i = v->visit; i < v->visit + v->count; i++) {
+        const int first = first_of(o, i->model, i->partition), last = first + width_of(o, i->model);
+        i->begin = model[i->model];
+        for (int r = first; r < last; r++) i->begin = fmax(i->begin, *first_free(seat + r * seats, seats));
+        i->end = model[i->model] = i->begin + cost_of(o, i->model);
+        for (int r = first; r < last; r++) *first_free(seat + r * seats, seats) = i->end;
+        if (i->end > v->makespan) v->makespan = i->end;
+    }
+    qsort(v->visit, (size_t)v->count, sizeof *v->visit, by_begin);
+    free(model);
+    free(seat);
+}
+
+static void number_visits(const options *o, struct sgrad__visits *v) {
+    int *next = sgrad_xcalloc((size_t)o->models, sizeof *next);
+    for (int i = 0; i < v->count; i++) v->visit[i].number = o->first_epoch * o->partitions + next[v->visit[i].model]++;
+    free(next);
+}
+
+static struct sgrad__visits plan(const struct sgrad__tour *tour, const options *o) {
+    struct sgrad__visits v = { .schedule = tour->name, .count = count_of(o) };
+    v.visit = sgrad_xcalloc((size_t)v.count, sizeof *v.visit);
+    tour->order(o, v.visit);
+    sgrad__visits_time(o, &v);
+    number_visits(o, &v);
+    return v;
+}
+
+int sgrad__visits_plan(const char *name, const options *o, struct sgrad__visits *visits) {
+    const double hardly = 1 - 1e-9;
+    struct sgrad__visits best = { 0 };
+    const char *names[4] = { 0 };
+    for (int i = 0; sgrad__tours[i].name; i++) {
+        names[i] = sgrad__tours[i].name;
+        if (name && strcmp(name, sgrad__tours[i].name)) continue;
+        struct sgrad__visits v = plan(&sgrad__tours[i], o);
+        const bool better = !best.visit || v.makespan < best.makespan * hardly;
+        sgrad__visits_free(better ? &best : &v);
+        if (better) best = v;
+    }
+    if (!best.schedule) {
+        const char *near = sgrad_suggest(name, names);
+        return sgrad_log_error(SGRAD_ENAME, "no schedule '%s'; did you mean %s?", name,
+                               near ? near : "staggered, ring or open-shop");
+    }
+    *visits = best;
+    return 0;
+}
+
+void sgrad__visits_free(struct sgrad__visits *v) {
+    free(v->visit);
+    v->visit = NULL;
+}
+
+const struct sgrad__visit *sgrad__visits_next(const struct sgrad__visits *v, const struct sgrad__visit *visit) {
+    for (const struct sgrad__visit *next = visit + 1; next < v->visit + v->count; next++)
+        if (next->model == visit->model) return next;
+    return NULL;
+}

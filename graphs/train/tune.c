@@ -1,0 +1,159 @@
+/* tune.c: fine-tuning: parameters that are initialized or trained differently from the others. */
+#include "graphs/train/setup.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Returns the number after the "=" of the pattern at LIST; negative: it is missing, or not between 0 and 1e6. */
+static double number_at(const char *list) {
+    const char *equals = list + strcspn(list, "=,");
+    char *end = NULL;
+    const bool begins = *equals == '=' && (isdigit((unsigned char)equals[1]) || equals[1] == '.');
+    const double x = begins ? strtod(equals + 1, &end) : -1;
+    return x >= 0 && x <= 1e6 && (!*end || *end == ',') ? x : -1;
+}
+
+double sgrad__number_of(const char *list, const char *parameter, double otherwise) {
+    const char *at = sgrad__find_listed(list, parameter);
+    return at ? number_at(at) : otherwise;
+}
+
+/* Checks that LIST consists of patterns that match parameters, each with a number; ZERO: the number may be 0. FORM: an example
+ * for the error message. */
+static int check_numbers(const struct sgrad__run *r, const char *option, const char *list, bool zero, const char *form) {
+    for (const char *at = list; at && *at; at += strcspn(at, ","), at += *at == ',')
+        if (number_at(at) < 0 || (number_at(at) == 0 && !zero))
+            return sgrad_log_error(SGRAD_EINVAL, "--%s '%s': takes %s", option, list, form);
+    return sgrad__check_listed(r->graph, option, list);
+}
+
+/* ---- parameters with another optimizer ---- */
+
+/* Sets the optimizer of each parameter. One that processes layers (K-FAC) must train all of them, and cannot be combined with
+ * others. */
+static int set_optimizers(struct sgrad__run *r) {
+    const char *list = r->options.optimizer_of;
+    for (const char *at = list; at && *at; at += strcspn(at, ","), at += *at == ',')
+        if (at[strcspn(at, "=,")] != '=')
+            return sgrad_log_error(SGRAD_EINVAL, "--optimizer-of '%s': takes patterns and an optimizer each: *.bias=adamw,fc=sgd",
+                                   list);
+    SGRAD_TRY(sgrad__check_listed(r->graph, "optimizer-of", list));
+    for (int i = 0; i < r->graph->parameter_count && list; i++) {
+        struct sgrad__parameter *p = &r->graph->parameter[i];
+        if (p->state || !sgrad__is_listed(list, p->name)) continue;
+        const struct sgrad_optimizer *is = sgrad__run_optimizer_of(r, p->name);
+        if (!is) return SGRAD_ENAME;
+        SGRAD_TRY(sgrad__run_check_shares(r, is, "optimizer-of"));
+        if (is->keep || r->optimizer->keep)
+            return sgrad_log_error(SGRAD_EINVAL, "--optimizer-of '%s': %s trains all layers or none", list,
+                                   is->keep ? is->name : r->optimizer->name);
+        p->update = is->update;
+        p->states = is->states;
+    }
+    return 0;
+}
+
+/* ---- parameters that are trained for a limited number of epochs ---- */
+
+static long last_step_of(const struct sgrad__run *r, const char *parameter) {
+    const double epochs = sgrad__number_of(r->options.freeze_after, parameter, 0);
+    const long steps = (long)(epochs * (double)r->steps_per_epoch + 0.5);
+    return epochs > 0 && steps < 1 ? 1 : steps;
+}
+
+void sgrad__run_deal_updates(struct sgrad__run *r, const struct sgrad_program_options *how) {
+    bool *wanted = sgrad_xcalloc((size_t)r->graph->parameter_count, sizeof *wanted);
+    for (int i = 0; i < r->graph->parameter_count && r->context->ranks > 1; i++) {
+        const struct sgrad__parameter *p = &r->graph->parameter[i];
+        const struct sgrad_optimizer *is = sgrad__run_optimizer_of(r, p->name);
+        const bool shared =
+            r->strategy->shards_optimizer ? is->needs_full_tensor : r->strategy->balances_updates && is->expensive;
+        wanted[i] = shared && !p->state && !p->frozen && !p->cuts && sgrad__can_be_dealt(is);
+    }
+    sgrad__deal_updates(r->graph, how, wanted);
+    free(wanted);
+}
+
+void sgrad__run_time_freezes(struct sgrad__run *r) {
+    for (int i = 0; i < r->graph->parameter_count; i++)
+        if (!r->graph->parameter[i].state) r->graph->parameter[i].until = last_step_of(r, r->graph->parameter[i].name);
+}
+
+long sgrad__run_next_freeze(const struct sgrad__run *r, long done) {
+    long next = 0;
+    for (int i = 0; i < r->graph->parameter_count && r->options.freeze_after; i++) {
+        const struct sgrad__parameter *p = &r->graph->parameter[i];
+        if (!p->state && p->until > done && (!next || p->until < next)) next = p->until;
+    }
+    return next;
+}
+
+bool sgrad__run_freezes(const struct sgrad__run *r, long done) {
+    for (int i = 0; i < r->graph->parameter_count; i++) {
+        const struct sgrad__parameter *p = &r->graph->parameter[i];
+        if (p->until && p->until <= done && !p->frozen) return true;
+    }
+    return false;
+}
+
+/* Only the ranks that compute a gradient know that it ends. The option is therefore not available if other ranks apply the
+ * gradient, or if the optimizer stores data of layers. */
+static int check_freeze_after(const struct sgrad__run *r) {
+    if (!r->options.freeze_after) return 0;
+    if (strcmp(r->strategy->name, "sync"))
+        return sgrad_log_error(SGRAD_EINVAL, "--freeze-after goes with --strategy sync, not with %s", r->strategy->name);
+    if (r->optimizer->keep)
+        return sgrad_log_error(SGRAD_EINVAL, "--freeze-after goes with optimizers that keep nothing of layers, not with %s",
+                               r->optimizer->name);
+    return 0;
+}
+
+int sgrad__run_fine_tune(struct sgrad__run *r) {
+    const struct sgrad_train_options *o = &r->options;
+    if (o->init_skip && !o->init && !r->graph->brought)
+        return sgrad_log_error(SGRAD_EINVAL, "--init-skip: leaves nothing out without --init FILE");
+    SGRAD_TRY(check_freeze_after(r));
+    SGRAD_TRY(set_optimizers(r));
+    SGRAD_TRY(sgrad__check_listed(r->graph, "init-skip", o->init_skip));
+    SGRAD_TRY(sgrad__check_listed(r->graph, "freeze", o->freeze));
+    SGRAD_TRY(check_numbers(r, "lr-of", o->lr_of, false,
+                            "patterns and how many times the learning rate, above 0: fc=10,layer1.*=.1"));
+    SGRAD_TRY(check_numbers(r, "weight-decay-of", o->weight_decay_of, true,
+                            "patterns and how many times the weight decay, from 0 on: *.bias=0,fc=.5"));
+    SGRAD_TRY(check_numbers(r, "freeze-after", o->freeze_after, false,
+                            "patterns and after how many epochs, above 0: conv1=3,bn1=.5"));
+    sgrad__run_time_freezes(r);
+    sgrad__graph_freeze(r->graph, o->freeze, 0);
+    for (int i = 0; i < r->graph->parameter_count; i++)
+        if (!r->graph->parameter[i].state && !r->graph->parameter[i].frozen && !r->graph->parameter[i].until) return 0;
+    if (o->freeze_after)
+        return sgrad_log_error(SGRAD_EINVAL, "--freeze-after '%s': leaves no parameter to train", o->freeze_after);
+    return sgrad_log_error(SGRAD_EINVAL, "--freeze '%s': leaves no parameter to train", o->freeze);
+}
+
+void sgrad__run_print_tuning(const struct sgrad__run *r, FILE *to) {
+    const struct sgrad_train_options *o = &r->options;
+    const struct sgrad_graph *g = r->graph;
+    int left = 0, frozen = 0, fixed = 0, trained = 0;
+    for (int i = 0; i < g->parameter_count; i++) {
+        left += sgrad__is_listed(o->init_skip, g->parameter[i].name);
+        frozen += g->parameter[i].frozen;
+        fixed += g->parameter[i].fixed;
+        trained += !g->parameter[i].state;
+    }
+    const char *file = o->init ? o->init : g->brought ? g->file : NULL;
+    if (file) fprintf(to, "init       %s: %d %s taken", file, g->parameter_count - left,
+                         sgrad_plural(g->parameter_count - left, "tensor", "tensors"));
+    for (int i = 0, told = 0; i < g->parameter_count && left; i++)
+        if (sgrad__is_listed(o->init_skip, g->parameter[i].name) && told++ < 6)
+            fprintf(to, told == 1 ? "; anew %s" : ", %s", g->parameter[i].name);
+    if (left > 6) fprintf(to, " and %d more", left - 6);
+    if (file) fputc('\n', to);
+    if (frozen) fprintf(to, "frozen     %d of %d parameters: %s%s%s\n", frozen, trained, fixed ? "as the network has it" : "",
+                        fixed && o->freeze ? ", and " : "", o->freeze ? o->freeze : "");
+    if (o->freeze_after) fprintf(to, "frozen     after so many epochs: %s\n", o->freeze_after);
+    if (o->optimizer_of) fprintf(to, "optimizer  of its own: %s\n", o->optimizer_of);
+    if (o->lr_of) fprintf(to, "rates      times the learning rate: %s\n", o->lr_of);
+    if (o->weight_decay_of) fprintf(to, "decay      times the weight decay: %s\n", o->weight_decay_of);
+}

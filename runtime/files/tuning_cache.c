@@ -1,0 +1,59 @@
+/* tuning_cache.c: stores measurements on this machine for later runs, in the file .starpu/stargrad/TOPIC below the folder in
+ * which StarPU stores measured times: $XDG_CACHE_HOME, $STARPU_HOME or $HOME. A line consists of a key, a tab and a value; the
+ * last line of a key is valid. Several processes may append concurrently, so each line is one write. The cache is optional: a
+ * value that cannot be read is measured again. */
+#include "config.h"
+#include "runtime/runtime.h"
+
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Returns the path of the file of TOPIC, which the caller must free; NULL: no folder is set. MAKE: create missing folders. */
+static char *path_of(const char *topic, bool make) {
+    const char *home = getenv("XDG_CACHE_HOME");
+    if (!home) home = getenv("STARPU_HOME");
+    if (!home) home = getenv("HOME");
+    if (!home) return NULL;
+    char *path = sgrad_format("%s/.starpu/stargrad/%s", home, topic);
+    for (char *slash = path + strlen(home); make && (slash = strchr(slash + 1, '/'));) {
+        *slash = 0;
+        mkdir(path, 0777);
+        *slash = '/';
+    }
+    return path;
+}
+
+bool sgrad_tuning_cache_get(const char *topic, const char *key, char *value, size_t size) {
+    const size_t length = strlen(key);
+    char *path = path_of(topic, false), *line = NULL;
+    FILE *file = path ? fopen(path, "re") : NULL;
+    size_t room = 0;
+    bool found = false;
+    for (ssize_t got; file && (got = getline(&line, &room, file)) > 0;)
+        if (line[got - 1] == '\n' && (size_t)got - length - 2 < size && !strncmp(line, key, length) && line[length] == '\t') {
+            found = true;
+            line[got - 1] = 0;
+            strcpy(value, line + length + 1);
+        }
+    if (file) fclose(file);
+    free(line);
+    free(path);
+    return found;
+}
+
+void sgrad_tuning_cache_put(const char *topic, const char *key, const char *value) {
+    static atomic_bool warned;
+    char *path = path_of(topic, true), *line = sgrad_format("%s\t%s\n", key, value);
+    const int fd = path ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666) : -1;
+    const bool written = fd >= 0 && write(fd, line, strlen(line)) == (ssize_t)strlen(line);
+    if (!written && !atomic_exchange(&warned, true))
+        sgrad_log_warning("%s: cannot be written; the next run measures again", path ? path : "$HOME");
+    if (fd >= 0) close(fd);
+    free(line);
+    free(path);
+}

@@ -1,0 +1,38 @@
+/* partitions.h: divides a tensor into shards, which are tensors as well, so that tasks on different shards can run concurrently.
+ *
+ *     tensor    written ──────────────────────────────────┐      ┌── read
+ *     shard 0                                             ├ task ┤
+ *     shard 1                                             └ task ┘
+ *
+ * A task on the tensor waits for earlier submitted tasks on its shards if their accesses conflict, and vice versa. The same
+ * applies to sgrad_tensor_read and sgrad_tensor_write (StarPU's asynchronous partitioning). The tensor must be persistent and of
+ * type F32. */
+#ifndef SGRAD_RUNTIME_PARTITIONS_H
+#define SGRAD_RUNTIME_PARTITIONS_H
+
+#include "runtime/runtime.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Returns the maximum number of bytes of a message between ranks: INT_MAX, the limit of MPI, or, for tests, the smaller value of
+ * the variable STARGRAD_MESSAGE_LIMIT. */
+int64_t sgrad_message_most(void);
+
+/* The division of COUNT elements into PARTS shards: each has nearly the same number of whole cache lines, and the last also has
+ * the remaining elements. first returns the index of the first element of shard PART, from 0; COUNT if PART is PARTS. view
+ * returns the type and shape of shard PART: F32, one dimension. */
+int64_t sgrad_part_first(int64_t count, int parts, int part);
+struct sgrad_view sgrad_part_view(int64_t count, int parts, int part);
+
+/* Creates the PARTS shards of WHOLE in PART, which must have PARTS elements. They are one-dimensional tensors in the memory of
+ * WHOLE, and none may be empty. The caller must free them with sgrad_tensor_unpartition. */
+void sgrad_tensor_partition(struct sgrad_tensor *whole, int parts, struct sgrad_tensor **part);
+/* Frees the shards. Must be called before WHOLE is destroyed. */
+void sgrad_tensor_unpartition(struct sgrad_tensor *whole, int parts, struct sgrad_tensor **part);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,144 @@
+/* options: what a program that trains may leave out of its options, what it is told when it may not, and a model that does not
+ * end as it has to. */
+#include "config.h"
+#include "graphs/graphs.h"
+#include "tests/scratch.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+static int build(struct sgrad_graph *g, int x, int classes) {
+    x = sgrad_layer(g, flatten, "flat", (x));
+    return sgrad_layer(g, linear, "fc", (x), .features = classes, .bias = true);
+}
+static int forgets_classes(struct sgrad_graph *g, int x, int classes) { return build(g, x, classes + 1); }
+
+static const struct sgrad_model model = { .name = "one", .summary = "one layer", .build = build };
+static const struct sgrad_model wrong = { .name = "wrong", .summary = "ends with a class too many", .build = forgets_classes };
+static const struct sgrad_model nameless = { .build = build };
+
+static struct sgrad_train_options complete(void) {
+    struct sgrad_train_options options = sgrad_train_defaults();
+    options.custom_model = &model;
+    options.data = "synthetic:4x4x1,10,64";
+    options.batch = 16;
+    options.steps = 2;
+    options.cpus = 1;
+    options.out = scratch_path("run");
+    return options;
+}
+
+static int train(struct sgrad_train_options options) {
+    struct sgrad_train_result result = { 0 };
+    int error = sgrad_train(&options, &result);
+    free(result.folder);
+    return error;
+}
+
+static void what_has_no_default_is_named(void **state) {
+    (void)state;
+    struct sgrad_train_options options = complete();
+    options.data = NULL;
+    assert_fails(train(options), SGRAD_EINVAL, "no data set is named (options.data");
+    options = complete();
+    options.custom_model = NULL;
+    assert_fails(train(options), SGRAD_EINVAL, "no model is named (options.model");
+    options.custom_model = &nameless;
+    assert_fails(train(options), SGRAD_EINVAL, "options.custom_model has no name");
+    options = complete();
+    options.batch = 0;
+    assert_fails(train(options), SGRAD_EINVAL, "a batch of 0 samples");
+    options = complete();
+    options.micro_batch = -1;
+    assert_fails(train(options), SGRAD_EINVAL, "a micro-batch of -1 samples: takes 0 or more");
+}
+
+static void a_model_ends_with_a_column_for_each_class(void **state) {
+    (void)state;
+    struct sgrad_train_options options = complete();
+    options.custom_model = &wrong;
+    assert_fails(train(options), SGRAD_ESHAPE, "model wrong: ends with (1,11), where synthetic:4x4x1,10,64 has 10 classes");
+}
+
+static void names_have_defaults(void **state) {
+    (void)state;
+    struct sgrad_train_options options = complete();
+    options.optimizer = options.schedule = options.strategy = NULL;
+    options.steps_in_flight = 0;
+    assert_done(train(options));
+}
+
+/* No folder is named: two runs of one second have one each. */
+static void two_runs_begun_at_once(void **state) {
+    (void)state;
+    struct sgrad_train_options options = complete();
+    struct sgrad_train_result result[2] = { { 0 } };
+    options.out = NULL;
+    assert_int_equal(chdir(scratch_path("")), 0);
+    for (int i = 0; i < 2; i++) assert_done(sgrad_train(&options, &result[i]));
+    assert_string_not_equal(result[0].folder, result[1].folder);
+    for (int i = 0; i < 2; i++) free(result[i].folder);
+}
+
+/* Seconds from now to the time that TEXT means. */
+static double from_now(const char *text) {
+    double stop;
+    const double now = (double)time(NULL);
+    assert_done(sgrad_deadline_parse(text, &stop));
+    return stop - now;
+}
+
+static void times(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        double seconds;
+    } durations[] = { { "90", 90 }, { "90s", 90 }, { "10min", 600 }, { "1.5h", 5400 }, { "2d", 172800 } };
+    static const char *const wrong[] = { "", "s", "-3", "1e99", "3 s", "3 min", "3m", "min", "0", "inf", "nan" };
+    double seconds, stop;
+    char text[64];
+    for (size_t i = 0; i < sizeof durations / sizeof *durations; i++) {
+        assert_true(sgrad_duration_parse(durations[i].text, &seconds));
+        assert_near(seconds, durations[i].seconds, 0);
+        assert_near(from_now(durations[i].text), durations[i].seconds, 60);
+    }
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) assert_false(sgrad_duration_parse(wrong[i], &seconds));
+
+    const time_t later = time(NULL) + 7200;
+    strftime(text, sizeof text, "%H:%M:%S", localtime(&later));
+    assert_near(from_now(text), 7200, 60);
+    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", localtime(&later));
+    assert_near(from_now(text), 7200, 60);
+    strftime(text, sizeof text, "%Y-%m-%dT%H:%MZ", gmtime(&later));
+    assert_near(from_now(text), 7200, 120);
+    const time_t east = later + 5400;
+    strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S+01:30", gmtime(&east));
+    assert_near(from_now(text), 7200, 60);
+    const time_t now = time(NULL);
+    strftime(text, sizeof text, "%H:%M", localtime(&now));      /* that minute has begun: tomorrow's */
+    assert_near(from_now(text), 86400, 7200);
+
+    snprintf(text, sizeof text, "%ld", (long)later);
+    setenv("SLURM_JOB_END_TIME", text, 1);
+    assert_near(from_now("slurm-5min"), 7200 - 300, 60);
+    assert_fails(sgrad_deadline_parse("slurm-3h", &stop), SGRAD_EINVAL, "that time is over");
+    unsetenv("SLURM_JOB_END_TIME");
+    assert_fails(sgrad_deadline_parse("slurm-5min", &stop), SGRAD_EINVAL, "SLURM_JOB_END_TIME is not set");
+    assert_fails(sgrad_deadline_parse("2020-01-01T00:00", &stop), SGRAD_EINVAL, "that time is over");
+    static const char *const none[] = { "25:00",      "12:61",             "12:",   "noon", "2030-13-01T00:00",
+                                        "2030-01-01", "2030-01-01T00:00+", "slurm-" };
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+        assert_fails(sgrad_deadline_parse(none[i], &stop), SGRAD_EINVAL, "takes seconds from now");
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        sentence("options without a default are named when they are missing", what_has_no_default_is_named),
+        sentence("a model that does not end with a column for each class is refused",
+                 a_model_ends_with_a_column_for_each_class),
+        sentence("optimizer, schedule and strategy have defaults", names_have_defaults),
+        sentence("two runs that begin in one second have folders of their own", two_runs_begun_at_once),
+        sentence("durations and times of day are read, and malformed or past ones are refused", times),
+    };
+    return run_sentences(argc, argv, tests, scratch_open, scratch_close);
+}

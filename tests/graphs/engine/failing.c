@@ -1,0 +1,57 @@
+/* failing: trains a network of which one rank's kernel fails in a step, into the folder that is named; tests/train/failure.py
+ * looks at the checkpoints that are left:
+ *
+ *     mpirun -n 2 failing FOLDER              rank 1 fails in step 4; every step before it leaves a checkpoint
+ *     mpirun -n 2 failing FOLDER evaluating   … in the evaluation after step 8, beside which others run; step 8 leaves one */
+#include "config.h"
+#include "graphs/graphs.h"
+
+#include <string.h>
+
+enum { FAILS = 4 };
+static bool evaluating;
+
+/* x, y of one shape: y = x */
+static void forward(const struct sgrad_args *a) {
+    const bool here = evaluating ? !a->step->training : a->step->training && a->step->number == FAILS;
+    if (here && sgrad_launched_rank() == 1) sgrad_task_fail(SGRAD_EIO);
+    memcpy(a->data[1], a->data[0], sgrad_view_bytes(&a->view[0]));
+}
+/* dy, dx */
+static void backward(const struct sgrad_args *a) { memcpy(a->data[1], a->data[0], sgrad_view_bytes(&a->view[0])); }
+
+static const struct sgrad_op fragile = {
+    .name = "fragile",
+    .inputs = 1,
+    .infer = sgrad_infer_same,
+    .forward = { { { .name = "fragile forward", .kind = &sgrad_forward_kind, .cpu = forward },
+                   { SGRAD_IN(X, 0), SGRAD_OUT(Y, 0) } } },
+    .backward = { { { .name = "fragile backward", .kind = &sgrad_backward_kind, .cpu = backward },
+                    { SGRAD_IN(DY, 0), SGRAD_OUT(DX, 0) } } },
+};
+
+static int build(struct sgrad_graph *g, int x, int classes) {
+    x = sgrad_layer(g, flatten, "flat", (x));
+    x = sgrad_layer(g, linear, "fc1", (x), .features = 8);
+    x = sgrad_graph_apply(g, &fragile, "fragile", &x, 1, NULL);
+    return sgrad_layer(g, linear, "fc2", (x), .features = classes);
+}
+
+static const struct sgrad_model model = { .name = "failing", .summary = "fails on rank 1", .build = build };
+
+int main(int argc, char **argv) {
+    struct sgrad_train_options options = sgrad_train_defaults();
+    struct sgrad_train_result result = { 0 };
+    if (argc == 1) return 0;
+    options.custom_model = &model;
+    options.data = "synthetic:4x4x1,3,256";
+    options.batch = 32;
+    evaluating = argc > 2;
+    options.steps = evaluating ? 1000000 : 8;
+    options.checkpoint_every = 1;
+    options.checkpoint_in_steps = !evaluating;
+    options.keep_checkpoints = 100;
+    options.cpus = 1;
+    options.out = argv[1];
+    return sgrad_train(&options, &result) ? 1 : 0;
+}

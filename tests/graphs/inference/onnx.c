@@ -1,0 +1,499 @@
+/* onnx: networks to ONNX files and back; what PyTorch exported (tests/reference/export_onnx.py); files that are refused. */
+#include "config.h"
+#include "datasets/datasets.h"
+#include "graphs/graphs.h"
+#include "graphs/networks/onnx/reader.h"
+#include "tests/scratch.h"
+
+#define FILE_1 scratch_path("first.onnx")
+#define FILE_2 scratch_path("second.onnx")
+
+static char *read_file(const char *path, size_t *size) {
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    char *data = sgrad_xcalloc(1, 1 << 25);
+    *size = fread(data, 1, 1 << 25, file);
+    assert_true(*size > 0 && *size < 1 << 25);
+    fclose(file);
+    return data;
+}
+
+/* ---- there and back: the same bytes ------------------------------------------------------------------------------ */
+
+/* With weights, of SEED, where the model brings none. */
+static struct sgrad_graph *make(const char *text, int side, int channels, uint64_t seed) {
+    const struct sgrad_model *model = sgrad_model_find(text);
+    struct sgrad_graph *g = sgrad_graph_create(SGRAD_F32);
+    assert_done(sgrad__graph_set_model(g, model, text));
+    const int x = sgrad_graph_input(g, "images", SGRAD_F32, sgrad_shape(3, side, side, channels));
+    const int y = model->build(g, x, 10);
+    const struct sgrad_shape logits = sgrad_graph_shape(g, y);
+    struct sgrad_shape label = { .rank = logits.rank - 2 };
+    for (int i = 0; i < label.rank; i++) label.dim[i] = logits.dim[i + 1];
+    sgrad_graph_loss(g, y, sgrad_graph_input(g, "label", SGRAD_I32, label), 0);
+    assert_done(sgrad_graph_error(g));
+    assert_done(sgrad__parameters_allocate(g, NULL, seed));
+    if (g->brought) assert_done(sgrad__weights_load(g, &g->brought->weights, false, NULL));
+    return g;
+}
+
+static void round_trips(void **state) {
+    (void)state;
+    static const struct {
+        const char *model;
+        int side, channels;
+    } is[] = { { "convnet", 8, 1 }, { "lenet", 28, 1 }, { "mlp", 8, 3 }, { "nin", 32, 3 }, { "resnet20", 32, 3 },
+               { "unet2d", 16, 1 }, { "unet2d:groups=4", 16, 1 }, { "vit_tiny:layers=1", 16, 1 } };
+    struct sgrad_context *context;
+    const struct sgrad_context_options how = { .cpus = 1 };
+    assert_done(sgrad_context_open(&how, &context));
+    for (size_t i = 0; i < sizeof is / sizeof *is; i++) {
+        struct sgrad_graph *g = make(is[i].model, is[i].side, is[i].channels, 3);
+        assert_done(sgrad__onnx_write(g, FILE_1));
+        char *text = sgrad_format("onnx:%s", FILE_1);
+        struct sgrad_graph *again = make(text, is[i].side, is[i].channels, 4);
+        assert_done(sgrad__onnx_write(again, FILE_2));
+        assert_equal(sgrad__parameters_count(g), sgrad__parameters_count(again));
+        size_t one, other;
+        char *a = read_file(FILE_1, &one), *b = read_file(FILE_2, &other);
+        if (one != other || memcmp(a, b, one)) fail_msg("%s is another one, read and written again", is[i].model);
+        free(a);
+        free(b);
+        free(text);
+        sgrad_graph_destroy(g);
+        sgrad_graph_destroy(again);
+    }
+    sgrad_context_close(context);
+}
+
+/* ---- logits ------------------------------------------------------------------------------------------------------ */
+
+static struct sgrad_train_options options(const char *model, const char *data) {
+    struct sgrad_train_options o = sgrad_train_defaults();
+    o.model = model;
+    o.data = data;
+    o.batch = 64;
+    o.cpus = 1;
+    o.deterministic = true;
+    return o;
+}
+
+/* A run, its file, and the run that goes on from that. */
+static void a_run(void **state) {
+    (void)state;
+    struct sgrad_train_options o = options("convnet", "digits");
+    struct sgrad_train_result result;
+    struct sgrad_predictions answers, again;
+    o.steps = 2;
+    o.out = scratch_path("run");
+    o.json = true;
+    freopen("/dev/null", "w", stdout);
+    assert_done(sgrad_train(&o, &result));
+    free(result.folder);
+    o.init = scratch_path("run/model.safetensors");
+    assert_done(sgrad_export(&o, FILE_1));
+    assert_done(sgrad_predict(&o, &result, &answers));
+
+    char *text = sgrad_format("onnx:%s", FILE_1);
+    struct sgrad_train_options from_file = options(text, "digits");     /* the file's folder has no config.json: it normalises */
+    assert_done(sgrad_predict(&from_file, &result, &again));
+    assert_int_equal(answers.samples * answers.width, again.samples * again.width);
+    assert_memory_equal(answers.logits, again.logits, (size_t)(answers.samples * answers.width) * sizeof(float));
+    sgrad_predictions_free(&again);
+
+    from_file.steps = 2;
+    from_file.out = scratch_path("on");
+    from_file.json = true;
+    assert_done(sgrad_train(&from_file, &result));
+    free(result.folder);
+    from_file.init = scratch_path("on/model.safetensors");
+    assert_done(sgrad_export(&from_file, FILE_2));
+    assert_done(sgrad_predict(&from_file, &result, &again));
+    assert_memory_not_equal(answers.logits, again.logits, (size_t)(answers.samples * answers.width) * sizeof(float));
+    sgrad_predictions_free(&answers);
+    sgrad_predictions_free(&again);
+    free(text);
+}
+
+enum { SIDE = 8, IMAGES = 8, CLASSES = 10 };
+
+/* export_onnx.py's images. */
+static int open_images(struct sgrad_dataset *d, const char *argument, const struct sgrad_dataset_options *how) {
+    float *pixel = sgrad_xcalloc(IMAGES * SIDE * SIDE, sizeof *pixel);
+    (void)argument, (void)how;
+    for (int i = 0; i < IMAGES * SIDE * SIDE; i++) pixel[i] = (float)(i * 7919 % 251) / 255;
+    d->count = IMAGES;
+    d->classes = CLASSES;
+    d->field[0] = (struct sgrad_field){ "images", SGRAD_F32, sgrad_shape(3, SIDE, SIDE, 1), pixel };
+    d->field[1] = (struct sgrad_field){ "label", SGRAD_I32, { 0 }, sgrad_xcalloc(IMAGES, sizeof(int32_t)) };
+    return 0;
+}
+static const struct sgrad_reader reader = { .name = "floats", .summary = "of a test", .open = open_images };
+
+static void pytorch(void **state) {
+    (void)state;
+    const char *source = getenv("srcdir");
+    char *path = sgrad_format("%s/tests/reference/onnx.txt", source ? source : "."), name[32], last[32] = "";
+    FILE *logits = fopen(path, "r");
+    struct sgrad_predictions answers = { 0 };
+    int rows = 0;
+    assert_non_null(logits);
+    while (fscanf(logits, "%31s", name) == 1) {
+        if (strcmp(name, last)) {
+            char *model = sgrad_format("onnx:%s/tests/reference/onnx-%s.onnx", source ? source : ".", name);
+            struct sgrad_train_options o = options(model, NULL);
+            struct sgrad_train_result result;
+            o.custom_reader = &reader;
+            sgrad_predictions_free(&answers);
+            assert_done(sgrad_predict(&o, &result, &answers));
+            assert_int_equal(answers.width, CLASSES);
+            snprintf(last, sizeof last, "%s", name);
+            rows = 0;
+            free(model);
+        }
+        for (int c = 0; c < CLASSES; c++) {
+            double logit;
+            assert_int_equal(fscanf(logits, "%lf", &logit), 1);
+            assert_near(answers.logits[rows * CLASSES + c], logit, 1e-5);
+        }
+        rows++;
+    }
+    assert_int_equal(rows, IMAGES);
+    sgrad_predictions_free(&answers);
+    fclose(logits);
+    free(path);
+}
+
+/* ---- what is refused --------------------------------------------------------------------------------------------- */
+
+static Onnx__Node *node_of(Onnx__Model *m, const char *type) {
+    for (size_t i = 0; i < m->graph->n_node; i++)
+        if (!strcmp(m->graph->node[i]->op_type, type)) return m->graph->node[i];
+    fail_msg("no node is a %s", type);
+    return NULL;
+}
+
+static void put(char **text, const char *word) {
+    free(*text);
+    *text = strdup(word);
+}
+
+static void other_operator(Onnx__Model *m) { put(&node_of(m, "Conv")->op_type, "Einsum"); }
+static void other_domain(Onnx__Model *m) { node_of(m, "Conv")->domain = strdup("com.example"); }
+static void other_attribute(Onnx__Model *m) { put(&node_of(m, "Conv")->attribute[0]->name, "shape"); }
+static void no_input(Onnx__Model *m) { put(&node_of(m, "MaxPool")->input[0], "nothing"); }
+static void no_weight(Onnx__Model *m) { put(&m->graph->initializer[0]->name, "nothing"); }
+static void circle(Onnx__Model *m) { put(&node_of(m, "Conv")->input[0], "fc1"); }
+static void twice(Onnx__Model *m) { put(&node_of(m, "MaxPool")->output[0], "conv1"); }
+static void two_inputs(Onnx__Model *m) {
+    m->graph->initializer[0]->name[0] = 'C';        /* is an input now, not a tensor */
+    m->graph->input = realloc(m->graph->input, 2 * sizeof *m->graph->input);
+    Onnx__Value *v = m->graph->input[m->graph->n_input++] = sgrad_xcalloc(1, sizeof *v);
+    onnx__value__init(v);
+    v->name = strdup("mask");
+}
+static void elsewhere(Onnx__Model *m) {
+    m->graph->initializer[0]->has_data_location = true;
+    m->graph->initializer[0]->data_location = 1;
+}
+static void negative(Onnx__Model *m) { m->graph->initializer[0]->dims[0] = -6; }
+static void huge(Onnx__Model *m) { m->graph->initializer[0]->dims[0] = INT64_MAX; }
+static void too_many(Onnx__Model *m) { m->graph->initializer[0]->dims[0]++; }
+static void of_texts(Onnx__Model *m) { m->graph->initializer[0]->data_type = 8; }
+static void of_ints(Onnx__Model *m) { m->graph->initializer[0]->data_type = ONNX_INT32; }
+static void no_steps(Onnx__Model *m) { node_of(m, "Conv")->attribute[1]->ints[0] = 0; }
+static void oblong(Onnx__Model *m) { node_of(m, "MaxPool")->attribute[0]->ints[1] = 3; }
+static void wide(Onnx__Model *m) { node_of(m, "Conv")->attribute[2]->ints[0] = INT64_MAX; }
+static void scaled(Onnx__Model *m) { put(&node_of(m, "Gemm")->attribute[0]->name, "transA"); }
+static void no_output(Onnx__Model *m) { put(&m->graph->output[0]->name, "nothing"); }
+static Onnx__Attribute *add_attribute(Onnx__Node *n, const char *name) {
+    Onnx__Attribute *a = sgrad_xcalloc(1, sizeof *a);
+    onnx__attribute__init(a);
+    a->name = strdup(name);
+    n->attribute = realloc(n->attribute, (n->n_attribute + 1) * sizeof(Onnx__Attribute *));
+    return n->attribute[n->n_attribute++] = a;
+}
+static void set_int(Onnx__Node *n, const char *name, int64_t value) {
+    for (size_t i = 0; i < n->n_attribute; i++)
+        if (!strcmp(n->attribute[i]->name, name)) n->attribute[i]->name[0] = '-';
+    Onnx__Attribute *a = add_attribute(n, name);
+    a->has_i = true;
+    a->i = value;
+    for (size_t i = 0; i < n->n_attribute - 1; i++)
+        if (n->attribute[i]->name[0] == '-') n->attribute[i] = a, n->n_attribute--;
+}
+static void set_float(Onnx__Node *n, const char *name, float value) {
+    Onnx__Attribute *a = add_attribute(n, name);
+    a->has_f = true;
+    a->f = value;
+}
+static void set_text(Onnx__Node *n, const char *name, const char *value) {
+    Onnx__Attribute *a = add_attribute(n, name);
+    a->has_s = true;
+    a->s = (ProtobufCBinaryData){ strlen(value), (uint8_t *)strdup(value) };
+}
+/* A node of TYPE behind the last, which makes the output. */
+static Onnx__Node *append(Onnx__Model *m, const char *type) {
+    Onnx__Node *n = sgrad_xcalloc(1, sizeof *n);
+    onnx__node__init(n);
+    n->op_type = strdup(type);
+    n->input = sgrad_xcalloc(1, sizeof *n->input);
+    n->output = sgrad_xcalloc(1, sizeof *n->output);
+    n->input[n->n_input++] = strdup(m->graph->output[0]->name);
+    n->output[n->n_output++] = strdup("appended");
+    put(&m->graph->output[0]->name, "appended");
+    m->graph->node = realloc(m->graph->node, (m->graph->n_node + 1) * sizeof(Onnx__Node *));
+    return m->graph->node[m->graph->n_node++] = n;
+}
+static void add_output(Onnx__Node *n, const char *name) {
+    n->output = realloc(n->output, (n->n_output + 1) * sizeof *n->output);
+    n->output[n->n_output++] = strdup(name);
+}
+static void second_output(Onnx__Model *m) {
+    m->graph->output = realloc(m->graph->output, 2 * sizeof *m->graph->output);
+    Onnx__Value *v = m->graph->output[m->graph->n_output++] = sgrad_xcalloc(1, sizeof *v);
+    onnx__value__init(v);
+    v->name = strdup("fc1");
+}
+static void indices(Onnx__Model *m) {
+    add_output(node_of(m, "MaxPool"), "indices");
+    put(&node_of(m, "Flatten")->input[0], "indices");
+}
+static void half_alpha(Onnx__Model *m) { set_float(node_of(m, "Gemm"), "alpha", 0.5f); }
+static void half_beta(Onnx__Model *m) { set_float(node_of(m, "Gemm"), "beta", 0.5f); }
+static void softmax_of_samples(Onnx__Model *m) { set_int(append(m, "Softmax"), "axis", 0); }
+static void softmax_from_the_end(Onnx__Model *m) { set_int(append(m, "LogSoftmax"), "axis", -2); }
+static void old_opset(Onnx__Model *m) { m->opset_import[0]->version = 6; }
+static void same_padding(Onnx__Model *m) { set_text(node_of(m, "MaxPool"), "auto_pad", "SAME_LESS"); }
+static void dilated(Onnx__Model *m) {
+    Onnx__Attribute *a = add_attribute(node_of(m, "MaxPool"), "dilations");
+    a->ints = sgrad_xcalloc(2, sizeof *a->ints);
+    a->ints[0] = a->ints[1] = 2;
+    a->n_ints = 2;
+}
+static void flatten_later(Onnx__Model *m) { set_int(node_of(m, "Flatten"), "axis", 2); }
+static void to_half(Onnx__Model *m) { set_int(append(m, "Cast"), "to", ONNX_FLOAT16); }
+static void short_floats(Onnx__Model *m) {
+    Onnx__Tensor *t = m->graph->initializer[0];
+    t->has_raw_data = false;
+    t->float_data = sgrad_xcalloc(7, sizeof *t->float_data);
+    t->n_float_data = 7;
+}
+static void wrong_field(Onnx__Model *m) {
+    short_floats(m);
+    m->graph->initializer[0]->data_type = ONNX_DOUBLE;
+}
+static void two_fields(Onnx__Model *m) {
+    short_floats(m);
+    m->graph->initializer[0]->has_raw_data = true;
+}
+
+/* What means the same as before, and is read. */
+static void softmax(Onnx__Model *m) { set_int(append(m, "Softmax"), "axis", 1); }
+static void log_softmax(Onnx__Model *m) { set_int(append(m, "LogSoftmax"), "axis", -1); }
+static void usual_softmax(Onnx__Model *m) { append(m, "Softmax"); }
+static void old_softmax(Onnx__Model *m) { append(m, "Softmax"), m->opset_import[0]->version = 11; }
+static void unused_indices(Onnx__Model *m) { add_output(node_of(m, "MaxPool"), "indices"); }
+static void ceil_of_even(Onnx__Model *m) { set_int(node_of(m, "MaxPool"), "ceil_mode", 1); }
+static void same_as_float(Onnx__Model *m) { set_int(append(m, "Cast"), "to", ONNX_FLOAT); }
+static void flatten_from_the_end(Onnx__Model *m) { set_int(node_of(m, "Flatten"), "axis", -3); }
+static void by_valid(Onnx__Model *m) { set_text(node_of(m, "MaxPool"), "auto_pad", "VALID"); }
+
+static void sparse(Onnx__Model *m) {
+    m->graph->sparse_initializer = sgrad_xcalloc(1, sizeof *m->graph->sparse_initializer);
+    m->graph->n_sparse_initializer = 1;
+}
+
+static void by_the_batch(Onnx__Model *m) { set_int(node_of(m, "BatchNormalization"), "training_mode", 1); }
+static void batch_mean(Onnx__Model *m) { add_output(node_of(m, "BatchNormalization"), "mean"); }
+static void extremes(Onnx__Model *m) {
+    Onnx__Node *norm = node_of(m, "BatchNormalization");
+    norm->n_attribute = 0;
+    set_float(norm, "epsilon", 0);
+    set_float(norm, "momentum", 1);
+}
+static void by_pixels(Onnx__Model *m) { set_int(node_of(m, "BatchNormalization"), "spatial", 0); }
+
+/* Of images of SIDE squared; *EPS and *SHARE, if not NULL: of the first batch norm, and how
+ * much of its running statistics is a batch's. */
+static int read_images(const void *data, size_t size, int side, float *eps, float *share) {
+    struct sgrad__onnx *file;
+    SGRAD_TRY(sgrad__onnx_parse("a.onnx", data, size, &file));
+    struct sgrad_graph *g = sgrad_graph_create(SGRAD_F32);
+    sgrad__onnx_build(file, g, sgrad_graph_input(g, "images", SGRAD_F32, sgrad_shape(3, side, side, 1)), 10);
+    const int error = sgrad_graph_error(g);
+    for (int i = 0; i < g->node_count && eps && !error; i++) {
+        if (g->node[i].op != &sgrad_batchnorm_op) continue;
+        const struct sgrad_batchnorm *norm = g->node[i].attrs;
+        *eps = norm->eps, *share = norm->momentum;
+        break;
+    }
+    sgrad_graph_destroy(g);
+    sgrad__onnx_close(file);
+    return error;
+}
+static int read_back(const void *data, size_t size) { return read_images(data, size, 28, NULL, NULL); }
+
+/* The file after a CHANGE. */
+static int read_changed(const char *data, size_t size, int side, void (*change)(Onnx__Model *m), float *eps, float *share) {
+    Onnx__Model *m = onnx__model__unpack(NULL, size, (const uint8_t *)data);
+    change(m);
+    uint8_t *changed = sgrad_xcalloc(1, onnx__model__get_packed_size(m));
+    const int error = read_images(changed, onnx__model__pack(m, changed), side, eps, share);
+    onnx__model__free_unpacked(m, NULL);
+    free(changed);
+    return error;
+}
+
+/* A file of MODEL, which takes images of SIDE squared and one channel. Free it. */
+static char *file_of(const char *model, int side, size_t *size) {
+    struct sgrad_context *context;
+    const struct sgrad_context_options how = { .cpus = 1 };
+    assert_done(sgrad_context_open(&how, &context));
+    struct sgrad_graph *g = make(model, side, 1, 3);
+    assert_done(sgrad__onnx_write(g, FILE_1));
+    sgrad_graph_destroy(g);
+    sgrad_context_close(context);
+    return read_file(FILE_1, size);
+}
+
+static void norms(void **state) {
+    (void)state;
+    static const struct {
+        void (*change)(Onnx__Model *m);
+        const char *text;
+    } is[] = { { by_the_batch, "(BatchNormalization): training_mode is 1: model.eval() before the export" },
+               { batch_mean, "(BatchNormalization): has output 1, 'mean', and so normalises by the batch" },
+               { by_pixels, "(BatchNormalization): spatial is 0" } };
+    size_t size;
+    float eps = 0, share = 0;
+    char *data = file_of("convnet", 8, &size);
+    assert_done(read_images(data, size, 8, &eps, &share));
+    assert_near(eps, 1e-5, 1e-9);
+    assert_near(share, 0.1, 1e-6);
+    for (size_t i = 0; i < sizeof is / sizeof *is; i++)
+        assert_fails(read_changed(data, size, 8, is[i].change, NULL, NULL), SGRAD_EFORMAT, is[i].text);
+    assert_done(read_changed(data, size, 8, extremes, &eps, &share));
+    assert_near(eps, 0, 1e-30);
+    assert_near(share, 0, 1e-30);
+    free(data);
+}
+
+static void refusals(void **state) {
+    (void)state;
+    static const struct {
+        void (*change)(Onnx__Model *m);
+        int error;
+        const char *text;
+    } is[] = {
+        { other_operator, SGRAD_EFORMAT, "a.onnx: node 'conv1' (Einsum): the operator is not known" },
+        { other_domain, SGRAD_EFORMAT, "a.onnx: node 'conv1' (Conv): is of domain 'com.example'" },
+        { other_attribute, SGRAD_EFORMAT, "a.onnx: node 'conv1' (Conv): its attribute shape is not known" },
+        { no_input, SGRAD_EFORMAT, "a.onnx: node 'pool1' (MaxPool): takes 'nothing', which nothing before it makes" },
+        { no_weight, SGRAD_EFORMAT, "a.onnx: node 'conv1' (Conv): takes 'conv1.weight', which nothing before it makes" },
+        { circle, SGRAD_EFORMAT, "a.onnx: node 'conv1' (Conv): takes 'fc1', which nothing before it makes" },
+        { twice, SGRAD_EFORMAT, "a.onnx: 'conv1' is made twice" },
+        { two_inputs, SGRAD_EFORMAT, "a.onnx: has inputs 'images' and 'mask'" },
+        { elsewhere, SGRAD_EFORMAT, "a.onnx: tensor 'conv1.weight' is in another file" },
+        { negative, SGRAD_EFORMAT, "a.onnx: tensor 'conv1.weight': dimension 0 is -6" },
+        { huge, SGRAD_EFORMAT, "a.onnx: tensor 'conv1.weight': dimension 0 is 9223372036854775807" },
+        { too_many, SGRAD_EFORMAT, "a.onnx: tensor 'conv1.weight' has 600 bytes, where its dimensions say 700" },
+        { of_texts, SGRAD_EFORMAT, "a.onnx: tensor 'conv1.weight' is of type 8" },
+        { of_ints, SGRAD_EFORMAT, "a.onnx: tensor 'conv1.weight' is of type 6, which no weights are" },
+        { no_steps, SGRAD_EFORMAT, "a.onnx: node 'conv1' (Conv): its kernel_shape, strides, dilations or pads" },
+        { oblong, SGRAD_EFORMAT, "a.onnx: node 'pool1' (MaxPool): its window is not square" },
+        { wide, SGRAD_EFORMAT, "a.onnx: node 'conv1' (Conv): its kernel_shape, strides, dilations or pads" },
+        { scaled, SGRAD_EFORMAT, "a.onnx: node 'fc1' (Gemm): rows (N,C), transA 0" },
+        { no_output, SGRAD_EFORMAT, "a.onnx: its output 'nothing' is made by no node" },
+        { sparse, SGRAD_EFORMAT, "a.onnx: has sparse tensors" },
+        { second_output, SGRAD_EFORMAT, "a.onnx: has outputs 'logits' and 'fc1'" },
+        { indices, SGRAD_EFORMAT, "(MaxPool): its output 1, 'indices', is taken" },
+        { half_alpha, SGRAD_EFORMAT, "(Gemm): rows (N,C), transA 0, alpha 1 and beta 1 alone are known, not transA 0, alpha" },
+        { half_beta, SGRAD_EFORMAT, "and beta 0.5" },
+        { softmax_of_samples, SGRAD_EFORMAT, "(Softmax): axis 0 (of opset 20)" },
+        { softmax_from_the_end, SGRAD_EFORMAT, "(LogSoftmax): axis -2" },
+        { old_opset, SGRAD_EFORMAT, "a.onnx: is of opset 6" },
+        { same_padding, SGRAD_EFORMAT, "(MaxPool): auto_pad is 'SAME_LESS'" },
+        { dilated, SGRAD_EFORMAT, "(MaxPool): its dilations are 2" },
+        { flatten_later, SGRAD_EFORMAT, "(Flatten): axis 2" },
+        { to_half, SGRAD_EFORMAT, "(Cast): to type 10" },
+        { short_floats, SGRAD_EFORMAT, "tensor 'conv1.weight' has 7 numbers in float_data, where its dimensions say 150" },
+        { wrong_field, SGRAD_EFORMAT, "tensor 'conv1.weight' is of type 11, whose numbers are in raw_data or double_data" },
+        { two_fields, SGRAD_EFORMAT, "tensor 'conv1.weight' has numbers in raw_data and in fields of their own" },
+    };
+    size_t size;
+    char *data = file_of("lenet", 28, &size);
+    assert_done(read_back(data, size));
+    for (size_t i = 0; i < sizeof is / sizeof *is; i++)
+        assert_fails(read_changed(data, size, 28, is[i].change, NULL, NULL), is[i].error, is[i].text);
+    void (*const same[])(Onnx__Model *m) = { softmax, log_softmax, usual_softmax, old_softmax, unused_indices, ceil_of_even,
+                                             same_as_float, flatten_from_the_end, by_valid };
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) assert_done(read_changed(data, size, 28, same[i], NULL, NULL));
+    for (size_t end = 0; end < size; end += end < 4000 ? 97 : 40009) assert_false(survives(read_back(data, end)));
+    assert_fails(read_back("hello, this is text", 19), SGRAD_EFORMAT, "a.onnx: is no ONNX file, or a damaged one");
+    free(data);
+
+    struct sgrad__onnx *file;
+    assert_fails(sgrad__onnx_open(scratch_path("none.onnx"), &file), SGRAD_EIO, "none.onnx: No such file");
+    struct sgrad_train_options o = options("onnx", "digits");
+    struct sgrad_train_result result;
+    o.print = true;
+    assert_fails(sgrad_train(&o, &result), SGRAD_EINVAL, "model onnx: is the network of a file: onnx:FILE");
+}
+
+/* A table of positions (1,T,C), as vision transformers have it, is one of (T,C). */
+static void positions(void **state) {
+    (void)state;
+    const char *source = getenv("srcdir");
+    char *path = sgrad_format("%s/tests/reference/onnx-attention.onnx", source ? source : ".");
+    struct sgrad__onnx *file;
+    int found = 0;
+    assert_done(sgrad__onnx_open(path, &file));
+    for (size_t i = 0; i < file->model->graph->n_initializer; i++) {
+        Onnx__Tensor *t = file->model->graph->initializer[i];
+        if (t->n_dims != 2 || t->dims[0] != 16 || t->dims[1] != 12) continue;
+        t->dims = realloc(t->dims, 3 * sizeof *t->dims);
+        t->dims[0] = 1, t->dims[1] = 16, t->dims[2] = 12;
+        t->n_dims = 3;
+    }
+    struct sgrad_graph *g = sgrad_graph_create(SGRAD_F32);
+    sgrad__onnx_build(file, g, sgrad_graph_input(g, "images", SGRAD_F32, sgrad_shape(3, 8, 8, 1)), 10);
+    assert_done(sgrad_graph_error(g));
+    for (int i = 0; i < g->brought->weights.count; i++) {
+        const struct sgrad_shape *shape = &g->brought->weights.entry[i].view.shape;
+        found += shape->rank == 2 && shape->dim[0] == 16 && shape->dim[1] == 12;
+    }
+    assert_int_equal(found, 1);
+    sgrad_graph_destroy(g);
+    sgrad__onnx_close(file);
+    free(path);
+}
+
+/* What has no form is told by its layer. */
+static void no_form(void **state) {
+    (void)state;
+    struct sgrad_context *context;
+    const struct sgrad_context_options how = { .cpus = 1 };
+    assert_done(sgrad_context_open(&how, &context));
+    struct sgrad_graph *g = sgrad_graph_create(SGRAD_F32);
+    int x = sgrad_graph_input(g, "images", SGRAD_F32, sgrad_shape(3, 4, 4, 2));
+    x = sgrad_layer(g, linear, "pixelwise", (x), .features = 3);
+    sgrad_graph_loss(g, x, sgrad_graph_input(g, "label", SGRAD_I32, sgrad_shape(2, 4, 4)), 0);
+    assert_done(sgrad__parameters_allocate(g, NULL, 1));
+    assert_fails(sgrad__onnx_write(g, FILE_1), SGRAD_EINVAL, "pixelwise: linear of (1,4,4,2) has no form in ONNX");
+    sgrad_graph_destroy(g);
+    sgrad_context_close(context);
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        sentence("a network exported to ONNX, read and exported again has the same bytes", round_trips),
+        sentence("logits of ONNX files that PyTorch exported equal those of PyTorch", pytorch),
+        sentence("a malformed or unsupported ONNX file is refused with its reason", refusals),
+        sentence("batch norm that normalises by the batch is refused; epsilon 0 and momentum 1 are taken as they are", norms),
+        sentence("a layer that ONNX cannot express is refused by its name", no_form),
+        sentence("a table of positions with a leading dimension of one is read", positions),
+        sentence("a run exported to ONNX predicts the same and can be trained on", a_run),
+    };
+    return run_sentences(argc, argv, tests, scratch_open, scratch_close);
+}
