@@ -70,9 +70,11 @@ static int check_shared(const struct sgrad__run *r) {
     return 0;
 }
 
-/* Returns an error if an optimizer of the run cannot be used on this mesh. */
-static int check_optimizers(const struct sgrad__run *r) {
+/* Returns an error if an optimizer of the run, or --lookahead, needs whole parameters, and this mesh splits one of them. */
+static int check_whole(const struct sgrad__run *r) {
     for (const struct sgrad__parameter *p = r->graph->parameter; p < r->graph->parameter + r->graph->parameter_count; p++) {
+        if (r->lookahead.every && p->cuts)
+            return sgrad_log_error(SGRAD_EINVAL, "--lookahead needs whole parameters, and %s is split", p->name);
         const struct sgrad_optimizer *is = p->state ? NULL : sgrad__run_optimizer_of(r, p->name);
         if (is && p->cuts && is->needs_full_tensor)
             return sgrad_log_error(SGRAD_EINVAL, "optimizer %s takes norms of whole parameters, and %s is split", is->name,
@@ -103,7 +105,7 @@ static int price(struct sgrad__run *r, int (*build)(struct sgrad__run *r), const
     SGRAD_TRY(check_shared(r));
     if (pipe && pipe->ranks > 1) SGRAD_TRY(sgrad__graph_cut(r->graph, pipe->ranks));
     SGRAD_TRY(check_batch(r, q->batch));
-    SGRAD_TRY(check_optimizers(r));
+    SGRAD_TRY(check_whole(r));
     const struct sgrad__terms terms = { .network = q->network, .batch = q->batch, .micro = o->micro_batch,
                                         .turns = sgrad__has_groups(r->graph)
                                                  && o->bn_group != SGRAD_GROUP_MICRO && o->bn_group <= 0,

@@ -38,6 +38,8 @@ def test_what_a_mesh_must_hold():
     assert plain and plain.keys() == slow.keys() and all(float(slow[mesh]) > float(plain[mesh]) for mesh in plain), (plain, slow)
     said = ranks(4, *GPT, "--mesh", "auto", "--print", "--optimizer-of", "transformer.h.*=lamb")
     assert re.search(r"^ {11}tensor=1d:4 +not: ", said, re.M), said
+    said = ranks(4, *GPT, "--mesh", "auto", "--print", "--lookahead", 5)       # however fast a mesh would be that splits parameters
+    assert re.search(r"^ {11}tensor=1d:4 +not: --lookahead needs whole parameters", said, re.M), said
 
 
 def test_runs():
