@@ -58,7 +58,6 @@ struct answer {
     struct sgrad_hashes hashes;
     struct sgrad_guide guide;
     struct sgrad_duplicates found;
-    int64_t state[8];           /* number of images by state; not used */
     double hashing, searching;  /* seconds */
     bool automatic;
 };

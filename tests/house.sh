@@ -5,23 +5,24 @@ shopt -s globstar nullglob
 cd "${srcdir:-$(dirname "$0")/..}" || exit 99
 sources=({runtime,codelets,volumes,datasets,duplicates,graphs,planner,report,cli,examples}/**/*.{c,h,cu,def})
 
-# Each module and the modules that it may use. A module is a folder, or, in codelets/ and graphs/, a folder below that.
+# Each module and the modules that it may use, and with them all that those may use. A module is a folder, or, in codelets/ and graphs/,
+# a folder below that. "kernels" is all of codelets/.
 # "public" is what programs outside include: all of graphs/, or every operation. No file of the library includes it.
 modules='
 runtime          :
 codelets         : runtime
-codelets/cuda    : runtime codelets
-codelets/cpu     : runtime codelets
-codelets/ops     : runtime codelets codelets/cpu codelets/cuda
-codelets/optimizers : runtime codelets codelets/cpu codelets/cuda
-codelets/kfac    : runtime codelets codelets/cpu codelets/cuda codelets/optimizers
-kernels          : runtime codelets codelets/ops codelets/optimizers codelets/kfac
+codelets/cuda    : codelets
+codelets/cpu     : codelets
+codelets/ops     : codelets/cpu codelets/cuda
+codelets/optimizers : codelets/cpu codelets/cuda
+codelets/kfac    : codelets/optimizers
+kernels          : codelets/ops codelets/kfac
 volumes          : runtime
 report           : runtime
-datasets         : runtime volumes
-duplicates       : datasets volumes kernels
+datasets         : volumes
+duplicates       : datasets kernels
 graphs/networks  : kernels
-graphs/compiler  : kernels graphs/networks datasets volumes
+graphs/compiler  : graphs/networks datasets
 graphs/api       : graphs/compiler
 graphs/rundir    : graphs/api
 graphs/engine    : graphs/rundir
@@ -31,10 +32,10 @@ graphs/bench     : graphs/train
 graphs/inference : graphs/train
 graphs/search    : graphs/train
 graphs/segment   : graphs/train
-graphs/json      : graphs/train graphs/inference
+graphs/json      : graphs/inference
 public           : graphs/bench graphs/json graphs/search graphs/segment
 planner          : graphs/bench graphs/json
-cli              : planner duplicates report graphs/inference graphs/search graphs/segment
+cli              : planner duplicates report graphs/search graphs/segment
 examples         : public planner duplicates
 '
 
@@ -53,8 +54,7 @@ rooms='
 			if (words < 2) continue
 			below[word[1]] = " "
 			for (w = 3; w <= words; w++) {
-				below[word[1]] = below[word[1]] word[w] " "
-				below[word[1]] = below[word[1]] substr(below[word[w]], 2)
+				below[word[1]] = below[word[1]] word[w] below[word[w]]
 			}
 		}
 	}'
@@ -73,21 +73,6 @@ includes() {
 	}' "${sources[@]}"
 }
 
-# A symbol that an object uses is defined in its own module or in one below, in this build.
-floors() {
-	awk -v modules="$modules" "$rooms"'
-	$3 ~ /^[TDBRCVW]$/ { defines[$2] = $1 }
-	$3 == "U" { user[++uses] = $1; used[uses] = $2 }
-	END {
-		for (i = 1; i <= uses; i++) {
-			if (!(used[i] in defines)) continue
-			here = room(user[i]); there = room(defines[used[i]])
-			if (here != there && user[i] != "codelets/list" && !above(here, there))
-				print user[i] ": uses " used[i] " of " defines[used[i]] ": " here " may not use " there
-		}
-	}' <<<"$table"
-}
-
 # Of the build in folder $1: the symbols that each file's object defines and uses, as file, symbol, type.
 symbols() {
 	local object file
@@ -100,14 +85,25 @@ symbols() {
 	done
 }
 
-# Two files that use each other, or more in a ring, by the symbols that their objects define and use: they are one, or a third is missing.
-circles() {
+# Of that table: which file uses which other one, and the symbol.
+uses() {
 	awk '
 	$3 ~ /^[TDBRCVW]$/ { defines[$2] = $1 }
 	$3 == "U" { user[++uses] = $1; used[uses] = $2 }
-	END { for (i = 1; i <= uses; i++) if (used[i] in defines && defines[used[i]] != user[i]) print user[i], defines[used[i]] }' <<<"$table" | sort -u |
-		tsort 2>&1 >/dev/null | awk '/contains a loop/ { print ring; ring = ""; next } { ring = ring " " $2 } END { print ring }' |
-		sed -n 's/..*/a circle of files:&/p'
+	END { for (i = 1; i <= uses; i++) if (used[i] in defines && defines[used[i]] != user[i]) print user[i], defines[used[i]], used[i] }' <<<"$table"
+}
+
+# A symbol that an object uses is defined in its own module or in one below, in this build.
+floors() {
+	uses | awk -v modules="$modules" "$rooms"'
+	{ here = room($1); there = room($2) }
+	here != there && $1 != "codelets/list" && !above(here, there) { print $1 ": uses " $3 " of " $2 ": " here " may not use " there }'
+}
+
+# Two files that use each other, or more in a ring, by the symbols that their objects define and use: they are one, or a third is missing.
+circles() {
+	uses | cut -d ' ' -f 1,2 | sort -u | tsort 2>&1 >/dev/null |
+		awk '/contains a loop/ { print ring; ring = ""; next } { ring = ring " " $2 } END { print ring }' | sed -n 's/..*/a circle of files:&/p'
 }
 
 # Of two definitions of a name in two rooms the linker takes one, without a word.
@@ -129,11 +125,11 @@ lines() {
 
 # The include guard of a header is its path.
 guards() {
-	local file guard
+	local file guard wanted
 	for file in {runtime,codelets,volumes,datasets,duplicates,graphs,planner,report,cli}/**/*.h; do
 		guard=$(sed -n 's/^#ifndef \(.*_H\)$/\1/p' "$file" | head -n 1)
-		file=${file//[\/.]/_}
-		[ -z "$guard" ] || [ "$guard" = "SGRAD_${file^^}" ] || echo "${file}: its include guard is $guard, not SGRAD_${file^^}"
+		wanted=${file//[\/.]/_} wanted=SGRAD_${wanted^^}
+		[ -z "$guard" ] || [ "$guard" = "$wanted" ] || echo "$file: its include guard is $guard, not $wanted"
 	done
 }
 

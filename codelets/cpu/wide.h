@@ -46,12 +46,6 @@ SGRAD_ALWAYS_INLINE wide wide_choose(wide asked, wide limit, wide y, wide x) {
     return wide_either(below & number, y, x);
 }
 
-/* Returns the smaller one of X and LIMIT, which must be a number; NaN if X is NaN. */
-SGRAD_ALWAYS_INLINE wide wide_at_most(wide x, wide limit) {
-    const wide_bits number = (((wide_bits)x & 0x7fffffff) - 0x7f800001) >> 31, above = (wide_bits)(limit - x) >> 31;
-    return wide_either(above & number, limit, x);
-}
-
 /* Returns the sum of the lanes, added in a tree. */
 SGRAD_ALWAYS_INLINE float wide_sum(wide x) {
     for (int half = WIDE / 2; half > 0; half /= 2)
@@ -83,8 +77,8 @@ SGRAD_ALWAYS_INLINE wide wide_exp_within(wide x) {
 
 /* The same for any X, which is first limited to -88 … 88: the result is less than 2¹²⁷. It is NaN if X is NaN. */
 SGRAD_ALWAYS_INLINE wide wide_exp(wide x) {
-    const wide lowest = wide_of(-88);
-    return wide_exp_within(wide_at_most(wide_choose(x, lowest, lowest, x), wide_of(88)));
+    const wide lowest = wide_of(-88), at = wide_choose(x, lowest, lowest, x);
+    return wide_exp_within(wide_choose(-at, lowest, wide_of(88), at));
 }
 
 /* Returns Σ (x - mean), or Σ (x - mean)² (SQUARES), over COUNT elements from element FROM on. */

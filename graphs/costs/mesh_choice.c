@@ -72,9 +72,9 @@ static int check_shared(const struct sgrad__run *r) {
 
 /* Returns an error if an optimizer of the run, or --lookahead, needs whole parameters, and this mesh splits one of them. */
 static int check_whole(const struct sgrad__run *r) {
+    const struct sgrad__parameter *split = r->lookahead.every ? sgrad__graph_find_split(r->graph) : NULL;
+    if (split) return sgrad_log_error(SGRAD_EINVAL, "--lookahead needs whole parameters, and %s is split", split->name);
     for (const struct sgrad__parameter *p = r->graph->parameter; p < r->graph->parameter + r->graph->parameter_count; p++) {
-        if (r->lookahead.every && p->cuts)
-            return sgrad_log_error(SGRAD_EINVAL, "--lookahead needs whole parameters, and %s is split", p->name);
         const struct sgrad_optimizer *is = p->state ? NULL : sgrad__run_optimizer_of(r, p->name);
         if (is && p->cuts && is->needs_full_tensor)
             return sgrad_log_error(SGRAD_EINVAL, "optimizer %s takes norms of whole parameters, and %s is split", is->name,

@@ -217,6 +217,9 @@ int sgrad__graph_keep(struct sgrad_graph *graph, const char *state, const char *
                       bool here);
 /* Returns such a state; NULL: it does not exist, or not on this rank. */
 struct sgrad_tensor *sgrad__graph_kept(const struct sgrad_graph *graph, const char *state, const char *layer);
+/* Returns the first parameter that sgrad__graph_average and sgrad__graph_keep_slow refuse, since it is split over ranks; NULL:
+ * there is none. */
+const struct sgrad__parameter *sgrad__graph_find_split(const struct sgrad_graph *graph);
 /* Adds a moving average of each parameter that is not frozen and of each running statistic, "optimizer.ema.conv1.weight" in
  * files. Counters have none. SGRAD_EINVAL: a parameter is split over ranks. SGRAD_ENOMEM. */
 int sgrad__graph_average(struct sgrad_graph *graph);

@@ -126,13 +126,23 @@ static int first_with(const struct sgrad_graph *g, const struct sgrad__parameter
     return rank;
 }
 
+/* Has it an average and slow weights? */
+static bool is_followed(const struct sgrad__parameter *p) { return !p->frozen && p->is.dtype == SGRAD_F32; }
+
+const struct sgrad__parameter *sgrad__graph_find_split(const struct sgrad_graph *g) {
+    for (const struct sgrad__parameter *p = g->parameter; p < g->parameter + g->parameter_count; p++)
+        if (p->cuts && is_followed(p)) return p;
+    return NULL;
+}
+
 /* Adds a state with the shape of the parameter, for each trained parameter, for OPTION. AT: offset of its pointer in the
  * parameter. */
 static int keep_of_each(struct sgrad_graph *g, const char *option, size_t at) {
+    const struct sgrad__parameter *split = sgrad__graph_find_split(g);
+    if (split)
+        return sgrad_log_error(SGRAD_EINVAL, "--%s: %s is split over ranks, none of which has the whole", option, split->name);
     for (struct sgrad__parameter *p = g->parameter; p < g->parameter + g->parameter_count; p++) {
-        if (p->frozen || p->is.dtype != SGRAD_F32) continue;
-        if (p->cuts)
-            return sgrad_log_error(SGRAD_EINVAL, "--%s: %s is split over ranks, none of which has the whole", option, p->name);
+        if (!is_followed(p)) continue;
         SGRAD_TRY(sgrad__graph_keep(g, option, p->name, p->is.shape, g->stages > 1 ? first_with(g, p) : -1,
                                     sgrad__parameter_on(g, p, g->rank)));
         struct sgrad__kept *kept = &g->kept[g->kept_count - 1];

@@ -243,7 +243,8 @@ static int check_augmentation(const struct sgrad__run *r, const char *wanted) {
                                    name, r->options.data);
     }
     if (d->reader->draw && r->options.partition_data)
-        return sgrad_log_error(SGRAD_EINVAL, "--data-placement partition: patches of %s are drawn again in each epoch",
+        return sgrad_log_error(SGRAD_EINVAL,
+                               "--data-placement partition: patches of %s are drawn again in each epoch, and not kept",
                                r->options.data);
     return 0;
 }

@@ -80,7 +80,7 @@ static void to_next(struct sgrad_builder *b, const struct place *p, const int *f
 static void to_before(struct sgrad_builder *b, const struct place *p, const int *from, int *to) { shift(b, p, *from, to, -1); }
 
 static void add(struct sgrad_builder *b, int n, enum sgrad_move move, const int *from, int *to) {
-    static void (*const moves[])(struct sgrad_builder * b, const struct place *p, const int *from, int *to) = {
+    static void (*const moves[])(struct sgrad_builder *b, const struct place *p, const int *from, int *to) = {
         [SGRAD_MOVE_ALL_REDUCE] = add_all,
         [SGRAD_MOVE_REDUCE_SCATTER] = add_pieces,
         [SGRAD_MOVE_ALL_GATHER] = gather_pieces,
