@@ -68,21 +68,27 @@ passes plan "${small[@]}" --machine leaves.json --nodes 6
 passes plan "${small[@]}" --machine two.json
 says '^ *2 '
 
-# Meshes are priced with the optimizers that train each parameter, and with slow weights.
-split=(plan --model gpt:layers=2,heads=2,width=32,context=16,vocabulary=256 --data "text:$srcdir/tests/reference/text.txt,16" --batch 8
-	--machine "$machines/iris-v100.json" --nodes 1 --mesh tensor=1d:2 --json)
-passes "${split[@]}"
-mv out plain
-passes "${split[@]}" --lookahead 5
-mv out slow
-passes "${split[@]}" --optimizer-of 'transformer.h.*=adam'
+# Meshes are priced with the optimizers that train each parameter, and with slow weights. LAMB and slow weights need whole parameters.
+meshed=(plan --model gpt:layers=2,heads=2,width=32,context=16,vocabulary=256 --data "text:$srcdir/tests/reference/text.txt,16" --batch 8
+	--machine "$machines/iris-v100.json" --nodes 1 --json)
+passes "${meshed[@]}" --mesh tensor=1d:2
+mv out tensor
+passes "${meshed[@]}" --mesh tensor=1d:2 --optimizer-of 'transformer.h.*=adam'
 mv out adam
-passes "${split[@]}" --optimizer-of 'transformer.h.*=lamb'
+passes "${meshed[@]}" --mesh tensor=1d:2 --optimizer-of 'transformer.h.*=lamb'
+mv out lamb
+passes "${meshed[@]}" --mesh tensor=1d:2 --lookahead 5
+mv out slow_tensor
+passes "${meshed[@]}" --mesh pipe=2
+mv out pipe
+passes "${meshed[@]}" --mesh pipe=2 --lookahead 5
+mv out slow_pipe
 python3 - <<'END' || wrong 'plan: meshes are priced without --lookahead or --optimizer-of'
 import json
-kinds = {name: json.load(open(name))["points"][-1]["kinds"] for name in ("plain", "slow", "adam", "out")}
-assert kinds["slow"][0]["memory_bytes"] > kinds["plain"][0]["memory_bytes"] < kinds["adam"][0]["memory_bytes"], kinds
-assert not kinds["out"], kinds["out"]
+kinds = {name: json.load(open(name))["points"][-1]["kinds"] for name in ("tensor", "adam", "lamb", "slow_tensor", "pipe", "slow_pipe")}
+assert kinds["tensor"][0]["memory_bytes"] < kinds["adam"][0]["memory_bytes"], kinds
+assert kinds["pipe"][0]["memory_bytes"] < kinds["slow_pipe"][0]["memory_bytes"], kinds
+assert not kinds["lamb"] and not kinds["slow_tensor"], kinds
 END
 
 # FireCaffe: Iandola et al. 2016, 128 GPUs: 39 times as fast as one.
