@@ -31,8 +31,8 @@ static double seconds_of(const struct sgrad_bound_kernel *call, const void *arg)
     return fmax(computes, (double)call->view[0].shape.dim[0] / r->machine->input);
 }
 
-static int read_nothing(const struct sgrad_dataset *dataset, int64_t index, void *const *data) {
-    (void)dataset, (void)index, (void)data;
+static int read_nothing(const struct sgrad_dataset *dataset, struct sgrad_sample sample, void *const *data) {
+    (void)dataset, (void)sample, (void)data;
     return 0;
 }
 

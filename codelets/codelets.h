@@ -135,6 +135,7 @@ struct sgrad_batch {
     int64_t averaged;           /* over which a step averages the gradient; the whole batch if all ranks step synchronously */
 };
 
+struct sgrad_sample;
 /* Constants of all tasks of one step. */
 struct sgrad_step {
     uint64_t seed;
@@ -144,7 +145,7 @@ struct sgrad_step {
     float stop;                 /* 1: this rank requests the end of the run; above 0, below 1: it requests a checkpoint; else 0 */
     float lr;                 /* learning rate */
     float damping;              /* of second-order training (K-FAC) */
-    const int64_t *sample;      /* index in the data set of every sample of this rank's local batch */
+    const struct sgrad_sample *sample;  /* every sample of this rank's local batch (datasets.h); only reading needs it */
     int64_t first;              /* index in the whole batch of sample[0] */
 };
 #ifdef __cplusplus

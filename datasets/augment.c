@@ -316,7 +316,7 @@ static int mix(const struct sgrad_dataset *dataset, int64_t index, const struct 
     const int64_t other = (int64_t)place;
     void *room[SGRAD_MAX_FIELDS] = { NULL };
     for (int f = 0; dataset->field[f].name; f++) room[f] = sgrad_xcalloc(1, sgrad_field_bytes(&dataset->field[f]) + 1);
-    int error = sgrad_dataset_read(dataset, &other, 1, room);
+    int error = sgrad_dataset_read(dataset, &(struct sgrad_sample){ .index = other }, 1, room);
     if (!error) {
         sgrad_dataset_augment(dataset, other, how, room);
         struct sgrad_pixels pixels = take_pixels_of(dataset, at[0], 0), others = take_pixels_of(dataset, room[0], 0);
@@ -329,17 +329,17 @@ static int mix(const struct sgrad_dataset *dataset, int64_t index, const struct 
     return error;
 }
 
-int sgrad_dataset_draw(const struct sgrad_dataset *dataset, const int64_t *index, int n, const struct sgrad_drawing *how,
-                       void *const *data) {
+int sgrad_dataset_draw(const struct sgrad_dataset *dataset, const struct sgrad_sample *sample, int n,
+                       const struct sgrad_drawing *how, void *const *data) {
     const bool draws = dataset->reader->draw, mixes = dataset->mixed && sgrad_augmentations_mix(&how->augmentations);
     void *at[SGRAD_MAX_FIELDS];
-    if (!draws) SGRAD_TRY(sgrad_dataset_read(dataset, index, n, data));
+    if (!draws) SGRAD_TRY(sgrad_dataset_read(dataset, sample, n, data));
     if (!draws && !how->augmentations.count) return 0;
     for (int i = 0; i < n; i++) {
         for (int f = 0; dataset->field[f].name; f++) at[f] = (char *)data[f] + (size_t)i * sgrad_field_bytes(&dataset->field[f]);
-        if (draws) SGRAD_TRY(dataset->reader->draw(dataset, sgrad__dataset_kept(dataset, index[i]), how, at));
-        else sgrad_dataset_augment(dataset, index[i], how, at);
-        if (mixes) SGRAD_TRY(mix(dataset, index[i], how, at));
+        if (draws) SGRAD_TRY(dataset->reader->draw(dataset, sgrad__sample_in_reader(dataset, sample[i]), how, at));
+        else sgrad_dataset_augment(dataset, sample[i].index, how, at);
+        if (mixes) SGRAD_TRY(mix(dataset, sample[i].index, how, at));
     }
     return 0;
 }

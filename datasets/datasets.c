@@ -95,21 +95,21 @@ static void relabel(const struct sgrad_dataset *dataset, int32_t *label) {
         label[i] = dataset->unlabelled ? 0 : label[i] < 0 ? label[i] : dataset->label_of[label[i]];
 }
 
-int sgrad_dataset_read(const struct sgrad_dataset *dataset, const int64_t *index, int n, void *const *data) {
+int sgrad_dataset_read(const struct sgrad_dataset *dataset, const struct sgrad_sample *sample, int n, void *const *data) {
     const int own = sgrad_dataset_own_fields(dataset);
     void *at[SGRAD_MAX_FIELDS];
     for (int i = 0; i < n; i++) {
         bool whole = true;
-        const int64_t sample = dataset->shifts ? index[i] % SGRAD_SHIFT : index[i], shift = index[i] - sample;
-        assert(sample >= 0 && sample < dataset->count && shift / SGRAD_SHIFT <= dataset->shifts);
+        const int64_t index = sample[i].index, shift = sample[i].shift;
+        assert(index >= 0 && index < dataset->count && shift >= 0 && (!shift || shift < dataset->shifts));
         for (int f = 0; f < own; f++) {
             const struct sgrad_field *field = &dataset->field[f];
             const size_t bytes = sgrad_field_bytes(field);
             at[f] = (char *)data[f] + (size_t)i * bytes;
-            if (field->data) memcpy(at[f], (const char *)field->data + (size_t)sample * bytes, bytes);
+            if (field->data) memcpy(at[f], (const char *)field->data + (size_t)index * bytes, bytes);
             else whole = false;
         }
-        if (!whole) SGRAD_TRY(dataset->reader->read(dataset, sgrad__dataset_kept(dataset, sample) + shift, at));
+        if (!whole) SGRAD_TRY(dataset->reader->read(dataset, sgrad__sample_in_reader(dataset, sample[i]), at));
         if (dataset->label_of && !dataset->field[own - 1].data) relabel(dataset, at[own - 1]);
         if (!dataset->mixed) continue;
         ((int32_t *)data[own])[i] = *(const int32_t *)at[own - 1];

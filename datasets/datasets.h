@@ -22,7 +22,8 @@
  *
  *     uint8_t pixels[2 * 32 * 32 * 3];
  *     int32_t labels[2];
- *     SGRAD_TRY(sgrad_dataset_read(train, (int64_t[]){ 17, 4 }, 2, (void *[]){ pixels, labels }));
+ *     const struct sgrad_sample sample[] = { { .index = 17 }, { .index = 4 } };
+ *     SGRAD_TRY(sgrad_dataset_read(train, sample, 2, (void *[]){ pixels, labels }));
  *     sgrad_dataset_close(train);
  *
  * Functions that return int return 0 or a negative error code (runtime.h), unless their comment states otherwise.
@@ -183,17 +184,22 @@ static inline size_t sgrad_field_bytes(const struct sgrad_field *field) {
 /* Returns the bytes of all fields of one sample. */
 size_t sgrad_dataset_sample_bytes(const struct sgrad_dataset *dataset);
 
-/* Reads the N samples index[0…n-1]. Field f is written to DATA[f], (n,shape…). Threads may call it concurrently. For windows, the
- * index I + S·SGRAD_SHIFT is the window of sample I that starts S numbers later, 0 ≤ S < shifts.
+/* A sample to be read. Members that do not apply are 0. */
+struct sgrad_sample {
+    int64_t index;                      /* number of the sample, from 0 */
+    int64_t shift;                      /* of a window: it starts this many numbers later; below dataset->shifts */
+    int64_t view;                       /* view of the sample: see sgrad_views_read */
+};
+
+/* Reads the N samples sample[0…n-1]. Field f is written to DATA[f], (n,shape…). Threads may call it concurrently.
  * SGRAD_EIO, SGRAD_EFORMAT: a sample cannot be read. SGRAD_ESHAPE: an image has another size than the others. */
-#define SGRAD_SHIFT ((int64_t)1 << 40)
-int sgrad_dataset_read(const struct sgrad_dataset *dataset, const int64_t *index, int n, void *const *data);
+int sgrad_dataset_read(const struct sgrad_dataset *dataset, const struct sgrad_sample *sample, int n, void *const *data);
 
 /* Like sgrad_dataset_read, for training: draws the samples with reader->draw if the reader has it; otherwise reads and augments
  * them. Mixes them if HOW contains an augmentation that mixes, and the samples have the fields for it (sgrad_dataset_mix). */
 struct sgrad_drawing;
-int sgrad_dataset_draw(const struct sgrad_dataset *dataset, const int64_t *index, int n, const struct sgrad_drawing *how,
-                       void *const *data);
+int sgrad_dataset_draw(const struct sgrad_dataset *dataset, const struct sgrad_sample *sample, int n,
+                       const struct sgrad_drawing *how, void *const *data);
 /* Returns the number of samples, from sample 0, that mean and standard deviation are computed from: all samples. If samples are
  * recomputed on each read (synthetic data, statistically all alike): at most SGRAD_MEASURED. */
 enum { SGRAD_MEASURED = 16384 };
@@ -319,8 +325,8 @@ bool sgrad_augmentations_mix(const struct sgrad_augmentations *augmentations);
 /* Draws N samples as training does, and writes them as one PNG image to PATH: rows of up to 16 samples; of a volume its middle
  * slice; labels of pixels as colours, to the right of the image. Writes the labels of images to TEXT, one line per row.
  * SGRAD_EINVAL: the samples are not images. SGRAD_EIO: PATH cannot be written. Other errors: as sgrad_dataset_draw. */
-int sgrad_dataset_show(const struct sgrad_dataset *dataset, const int64_t *index, int n, const struct sgrad_drawing *how,
-                       const char *path, FILE *text);
+int sgrad_dataset_show(const struct sgrad_dataset *dataset, const struct sgrad_sample *sample, int n,
+                       const struct sgrad_drawing *how, const char *path, FILE *text);
 
 /* Augments sample INDEX by overwriting its fields, which are at DATA[f]. The data set must have images. Does not mix, because
  * mixing needs a second sample. */
@@ -395,14 +401,13 @@ struct sgrad_views {
  * translate: the image, weight 1/2; the image shifted by one pixel up and left, and down and right, reflected at its edges,
  * weight 1/4 each. Both: all six combinations. SGRAD_EINVAL: TEXT is none of these. */
 int sgrad_views_parse(const char *text, struct sgrad_views *views);
-/* Like sgrad_dataset_read; INDEX i·count + v is view v of sample i. */
-int sgrad_views_read(const struct sgrad_dataset *dataset, const struct sgrad_views *views, const int64_t *index, int n,
-                     void *const *data);
+/* Like sgrad_dataset_read, but reads view sample[i].view of each sample, 0 ≤ view < count. */
+int sgrad_views_read(const struct sgrad_dataset *dataset, const struct sgrad_views *views, const struct sgrad_sample *sample,
+                     int n, void *const *data);
 
 /* ---- readers: one file and one line of datasets.def each ------------------------------------------------------- */
 
-/* A kind of data set. INDEX is the number of a sample in the reader, before any sample is left out. For windows, the INDEX that
- * read takes includes the shift (SGRAD_SHIFT). */
+/* A kind of data set. INDEX, or sample.index, is the number of a sample in the reader, before any sample is left out. */
 struct sgrad_reader {
     const char *name, *argument;        /* "cifar10", "DIR"; argument NULL: takes no argument */
     const char *summary;
@@ -414,12 +419,14 @@ struct sgrad_reader {
     /* Sets properties that depend on the samples, such as the shape of images, after samples were left out. Not called with
      * options.pictures. NULL: open sets all. */
     int (*measure)(struct sgrad_dataset *dataset);
-    /* Reads one sample into DATA[f], for each field f that is not in memory. Threads call it concurrently. NULL: all fields are
-     * always in memory. */
-    int (*read)(const struct sgrad_dataset *dataset, int64_t index, void *const *data);
+    /* Reads one sample into DATA[f], for each field f that is not in memory. Threads call it concurrently. A reader that sets
+     * dataset->shifts must honour sample.shift. It may ignore sample.view: the library makes the views of an image. NULL: all
+     * fields are always in memory. */
+    int (*read)(const struct sgrad_dataset *dataset, struct sgrad_sample sample, void *const *data);
     /* Draws one sample for training into DATA[f], for each field f: different in each epoch, and augmented. NULL: training uses
      * read, and the library augments. */
-    int (*draw)(const struct sgrad_dataset *dataset, int64_t index, const struct sgrad_drawing *how, void *const *data);
+    int (*draw)(const struct sgrad_dataset *dataset, struct sgrad_sample sample, const struct sgrad_drawing *how,
+                void *const *data);
     void (*close)(struct sgrad_dataset *dataset);       /* frees state; called if state is not NULL; NULL: there is no state */
     /* Implement sgrad_dataset_sample_name, _picture and _stamp. NULL: samples have numbers instead of names; the picture is the
      * image that is read; the stamp is a hash of its pixels, or, if it is not in memory, of identity, split and index. */

@@ -21,6 +21,11 @@ int64_t sgrad__dataset_kept(const struct sgrad_dataset *dataset, int64_t index) 
     return dataset->kept ? dataset->kept[index] : index;
 }
 
+struct sgrad_sample sgrad__sample_in_reader(const struct sgrad_dataset *dataset, struct sgrad_sample sample) {
+    sample.index = sgrad__dataset_kept(dataset, sample.index);
+    return sample;
+}
+
 char *sgrad_dataset_sample_name(const struct sgrad_dataset *dataset, int64_t index) {
     const int64_t i = sgrad__dataset_kept(dataset, index);
     return dataset->reader->sample_name ? dataset->reader->sample_name(dataset, i) : sgrad_format("%lld", (long long)i);

@@ -81,9 +81,9 @@ static int decode_sample(const struct sgrad_dataset *dataset, int64_t index, voi
 }
 
 /* Two threads may decode the same image; only one of the results is cached. */
-static int read_sample(const struct sgrad_dataset *dataset, int64_t index, void *const *data) {
+static int read_sample(const struct sgrad_dataset *dataset, struct sgrad_sample sample, void *const *data) {
     struct files *files = dataset->state;
-    const int64_t bytes = (int64_t)sgrad_field_bytes(&dataset->field[0]);
+    const int64_t index = sample.index, bytes = (int64_t)sgrad_field_bytes(&dataset->field[0]);
     void *kept = files->pixels[index], *none = NULL;
     *(int32_t *)data[1] = 0;
     if (kept) return memcpy(data[0], kept, (size_t)bytes), 0;

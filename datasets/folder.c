@@ -331,8 +331,9 @@ static int decode_sample(const struct sgrad_dataset *dataset, int64_t i, uint8_t
 }
 
 /* Two threads may decode the same image; only one of the results is cached. */
-static int read_sample(const struct sgrad_dataset *dataset, int64_t i, void *const *data) {
+static int read_sample(const struct sgrad_dataset *dataset, struct sgrad_sample sample, void *const *data) {
     const struct folder *folder = dataset->state;
+    const int64_t i = sample.index;
     const size_t size = sgrad_field_bytes(&dataset->field[0]);
     uint8_t *pixels = data[0];
     if (!folder->kept) return decode_sample(dataset, i, pixels);

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 struct sgrad_dataset;
+struct sgrad_sample;
 
 /* Parses an idx file (yann.lecun.com/exdb/mnist): an array of bytes, with or without gzip compression. RANK is the required
  * number of dimensions. */
@@ -169,6 +170,8 @@ int sgrad__folder_check(const char *kind, const char *path, const char *wanted);
 
 /* Returns the index in the reader of sample INDEX. */
 int64_t sgrad__dataset_kept(const struct sgrad_dataset *dataset, int64_t index);
+/* Returns SAMPLE with its index in the reader. */
+struct sgrad_sample sgrad__sample_in_reader(const struct sgrad_dataset *dataset, struct sgrad_sample sample);
 /* Leaves out the samples that FILE lists. SGRAD_EIO: FILE cannot be read. SGRAD_EFORMAT: a line names no sample, or no sample
  * would be left. */
 int sgrad__dataset_exclude(struct sgrad_dataset *dataset, const char *file);

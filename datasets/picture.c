@@ -10,7 +10,7 @@
 static int read_picture(const struct sgrad_dataset *dataset, int64_t index, struct sgrad_picture *picture) {
     void *data[SGRAD_MAX_FIELDS] = { NULL };
     for (int f = 0; dataset->field[f].name; f++) data[f] = sgrad_xcalloc(1, sgrad_field_bytes(&dataset->field[f]));
-    int error = sgrad_dataset_read(dataset, &index, 1, data);
+    int error = sgrad_dataset_read(dataset, &(struct sgrad_sample){ .index = index }, 1, data);
     const int64_t *dim = sgrad_field_plane(sgrad_dataset_image(dataset));
     for (int f = error ? 0 : 1; dataset->field[f].name; f++) free(data[f]);
     if (error) return error;

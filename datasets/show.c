@@ -100,7 +100,7 @@ static void draw_sheet(const struct sgrad_dataset *d, struct sheet *s, void *con
     }
 }
 
-int sgrad_dataset_show(const struct sgrad_dataset *d, const int64_t *index, int n, const struct sgrad_drawing *how,
+int sgrad_dataset_show(const struct sgrad_dataset *d, const struct sgrad_sample *sample, int n, const struct sgrad_drawing *how,
                        const char *path, FILE *text) {
     const struct sgrad_field *image = sgrad_dataset_image(d), *target = sgrad_dataset_target(d);
     if (!image) return sgrad_log_error(SGRAD_EINVAL, "%s: cannot be drawn: samples are %s, not images", path, d->field[0].name);
@@ -112,7 +112,7 @@ int sgrad_dataset_show(const struct sgrad_dataset *d, const int64_t *index, int 
     while (s.zoom * (s.height < s.width ? s.height : s.width) < LEAST_SIDE) s.zoom++;
     void *data[SGRAD_MAX_FIELDS] = { NULL };
     for (int f = 0; d->field[f].name; f++) data[f] = sgrad_xcalloc((size_t)n, sgrad_field_bytes(&d->field[f]));
-    int error = sgrad_dataset_draw(d, index, n, how, data);
+    int error = sgrad_dataset_draw(d, sample, n, how, data);
     if (!error) draw_sheet(d, &s, data, n, text);
     if (!error) error = write_png(&s, path);
     for (int f = 0; d->field[f].name; f++) free(data[f]);

@@ -55,10 +55,11 @@ static bool in_memory(const struct sgrad_dataset *dataset) {
 /* Reads sample I. If it cannot be read, stores the message in tally->damaged and returns 0, or returns the error if that is
  * NULL. */
 static int read_one(struct tally *tally, int64_t i, void *const *room) {
+    const struct sgrad_sample sample = { .index = i };
     char reason[1024];
-    if (!tally->damaged) return sgrad_dataset_read(tally->dataset, &i, 1, room);
+    if (!tally->damaged) return sgrad_dataset_read(tally->dataset, &sample, 1, room);
     sgrad_log_capture(reason, sizeof reason);
-    const int error = sgrad_dataset_read(tally->dataset, &i, 1, room);
+    const int error = sgrad_dataset_read(tally->dataset, &sample, 1, room);
     sgrad_log_capture(NULL, 0);
     if (!error && *reason) sgrad_log_warning("%s", reason);
     if (error != SGRAD_EIO && error != SGRAD_EFORMAT) return error ? sgrad_log_error(error, "%s", reason) : 0;

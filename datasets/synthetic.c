@@ -32,14 +32,14 @@ static void draw(uint64_t seed, uint32_t time, int64_t index, uint8_t *bytes, si
     }
 }
 
-static int make_sample(const struct sgrad_dataset *dataset, int64_t index, void *const *data) {
+static int make_sample(const struct sgrad_dataset *dataset, struct sgrad_sample sample, void *const *data) {
     const uint64_t seed = ((const struct synthetic *)dataset->state)->seed;
     const struct sgrad_field *field = dataset->field;
     const int height = (int)field->shape.dim[0], width = (int)field->shape.dim[1], channels = (int)field->shape.dim[2];
     uint8_t *pixels = data[0];
     uint8_t pattern[CELLS][CELLS][SGRAD_MAX_CHANNELS];
-    draw(seed, 0, index % dataset->classes, &pattern[0][0][0], sizeof pattern);
-    draw(seed, 1 + (uint32_t)dataset->split, index, pixels, sgrad_field_bytes(field));
+    draw(seed, 0, sample.index % dataset->classes, &pattern[0][0][0], sizeof pattern);
+    draw(seed, 1 + (uint32_t)dataset->split, sample.index, pixels, sgrad_field_bytes(field));
     for (int y = 0; y < height; y++)
         for (int x = 0; x < width; x++, pixels += channels) {
             const uint8_t *cell = pattern[y * CELLS / height][x * CELLS / width];
@@ -88,7 +88,8 @@ static int open_synthetic(struct sgrad_dataset *dataset, const char *argument, c
     const size_t size = sgrad_field_bytes(&dataset->field[0]);
     if (size > MEMORY_LIMIT / (size_t)dataset->count) return 0;
     uint8_t *pixels = sgrad_xcalloc((size_t)dataset->count, size);
-    for (int64_t i = 0; i < dataset->count; i++) make_sample(dataset, i, (void *[]){ pixels + (size_t)i * size });
+    for (int64_t i = 0; i < dataset->count; i++)
+        make_sample(dataset, (struct sgrad_sample){ .index = i }, (void *[]){ pixels + (size_t)i * size });
     dataset->field[0].data = pixels;
     return 0;
 }

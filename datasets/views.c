@@ -35,17 +35,16 @@ int sgrad_views_parse(const char *text, struct sgrad_views *views) {
     return 0;
 }
 
-int sgrad_views_read(const struct sgrad_dataset *dataset, const struct sgrad_views *views, const int64_t *index, int n,
-                     void *const *data) {
+int sgrad_views_read(const struct sgrad_dataset *dataset, const struct sgrad_views *views, const struct sgrad_sample *sample,
+                     int n, void *const *data) {
     const struct sgrad_field *image = sgrad_dataset_image(dataset);
     void *at[SGRAD_MAX_FIELDS];
     for (int i = 0; i < n; i++) {
-        const int64_t sample = index[i] / views->count;
-        struct sgrad_affine map = views->view[index[i] % views->count].map;
+        struct sgrad_affine map = views->view[sample[i].view].map;
         for (int f = 0; dataset->field[f].name; f++) at[f] = (char *)data[f] + (size_t)i * sgrad_field_bytes(&dataset->field[f]);
-        SGRAD_TRY(sgrad_dataset_read(dataset, &sample, 1, at));
+        SGRAD_TRY(sgrad_dataset_read(dataset, &sample[i], 1, at));
         if (map.xx < 0) map.x0 += (double)(sgrad_field_plane(image)[1] - 1);
-        if (index[i] % views->count) sgrad__pixels_move(dataset, &map, at[0]);
+        if (sample[i].view) sgrad__pixels_move(dataset, &map, at[0]);
     }
     return 0;
 }

@@ -192,9 +192,9 @@ static int take_patch(const struct state *s, const struct draw *d, void *const *
     return error;
 }
 
-static int read_sample(const struct sgrad_dataset *dataset, int64_t index, void *const *data) {
+static int read_sample(const struct sgrad_dataset *dataset, struct sgrad_sample sample, void *const *data) {
     const struct state *s = dataset->state;
-    const int64_t *g = s->grid;
+    const int64_t *g = s->grid, index = sample.index;
     const struct draw d = { .from = { index / (g[1] * g[2]) * s->patch[0], index / g[2] % g[1] * s->patch[1],
                                       index % g[2] * s->patch[2] },
                             .gain = 1,
@@ -216,13 +216,14 @@ static double chance(struct chances *c) {
 }
 static double normal(struct chances *c) { return sqrt(-2 * log(1 - chance(c))) * cos(2 * M_PI * chance(c)); }
 
-static int draw_sample(const struct sgrad_dataset *dataset, int64_t index, const struct sgrad_drawing *how, void *const *data) {
+static int draw_sample(const struct sgrad_dataset *dataset, struct sgrad_sample sample, const struct sgrad_drawing *how,
+                       void *const *data) {
     const struct state *s = dataset->state;
     const struct sgrad_augmentations *a = &how->augmentations;
     const double *turn = sgrad_augmentations_find(a, "rotate");
     const bool flip = sgrad_augmentations_find(a, "flip"), elastic = sgrad_augmentations_find(a, "elastic");
     const bool brightness = sgrad_augmentations_find(a, "brightness");
-    struct chances c = { how->seed, how->epoch, 0, index };
+    struct chances c = { how->seed, how->epoch, 0, sample.index };
     struct draw *d = sgrad_xcalloc(1, sizeof *d);
     for (int axis = 0; axis < 3; axis++) {
         const int64_t room = s->image.dim[axis] - s->patch[axis];

@@ -51,9 +51,9 @@ int sgrad__windows_open(struct sgrad_dataset *dataset, struct sgrad_map map, con
     return 0;
 }
 
-int sgrad__windows_read(const struct sgrad_dataset *dataset, int64_t index, void *const *data) {
+int sgrad__windows_read(const struct sgrad_dataset *dataset, struct sgrad_sample sample, void *const *data) {
     const struct windows *w = dataset->state;
-    const int64_t wanted = index % SGRAD_SHIFT * w->length + index / SGRAD_SHIFT, last = w->count - 1 - w->length;
+    const int64_t wanted = sample.index * w->length + sample.shift, last = w->count - 1 - w->length;
     const unsigned char *at = w->first + (wanted < last ? wanted : last) * w->bytes;
     int32_t *tokens = data[0], *next = data[1];
     for (int64_t i = 0; i <= w->length; i++, at += w->bytes) {

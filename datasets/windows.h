@@ -14,7 +14,7 @@ int sgrad__windows_argument(const char *what, const char *argument, char **path,
  * sgrad__windows_close implement read and close of a reader. */
 int sgrad__windows_open(struct sgrad_dataset *dataset, struct sgrad_map map, const char *name, size_t from, int64_t count,
                         int bytes, int64_t length);
-int sgrad__windows_read(const struct sgrad_dataset *dataset, int64_t index, void *const *data);
+int sgrad__windows_read(const struct sgrad_dataset *dataset, struct sgrad_sample sample, void *const *data);
 void sgrad__windows_close(struct sgrad_dataset *dataset);
 
 #endif

@@ -21,7 +21,7 @@ static char shade(const struct sgrad_dataset *d, const uint8_t *pixels, int64_t 
 
 static int show(const struct sgrad_dataset *d, int64_t index, uint8_t *pixels) {
     int32_t label;
-    SGRAD_TRY(sgrad_dataset_read(d, &index, 1, (void *[]){ pixels, &label }));
+    SGRAD_TRY(sgrad_dataset_read(d, &(struct sgrad_sample){ .index = index }, 1, (void *[]){ pixels, &label }));
     if (d->class_name) printf("sample %lld: %s\n", (long long)index, d->class_name[label]);
     else printf("sample %lld: class %d\n", (long long)index, label);
     for (int64_t h = 0; h < d->field[0].shape.dim[0]; h++) {

@@ -1,6 +1,6 @@
 /* draw_token.c: draws the next token of a language model from softmax(x / temperature), restricted to the top_k largest logits x
- * (0: all of them). With temperature 0 it is the first of the largest logits. The random number is a function of (seed, sample),
- * so that drawing is reproducible.
+ * (0: all of them). With temperature 0 it is the first of the largest logits. The random number is a function of the seed and of
+ * the number of the token in the text, step->first, so that drawing is reproducible.
  *
  * The operation is used in the position of a loss, and its metric is the token that was drawn. */
 #include "config.h"
@@ -57,7 +57,7 @@ static void forward(const struct sgrad_args *a) {
         const float x = sgrad_get(type, a->data[0], i);
         total += x < least ? 0 : exp((double)(x - max) / temperature);      /* NaN if x is */
     }
-    const uint64_t place = (uint64_t)a->step->sample[0];
+    const uint64_t place = (uint64_t)a->step->first;
     const struct sgrad_random r = sgrad_philox(a->step->seed, SGRAD_STREAM_TOKEN, 0, place, 0);
     double left = attrs->temperature > 0 ? total * ((double)r.word[0] + 0.5) * 0x1p-32 : 0;
     int64_t drawn = -1;

@@ -6,6 +6,7 @@
 #define SGRAD_GRAPHS_API_INSTANCE_H
 
 #include "codelets/codelets.h"
+#include "datasets/datasets.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -19,7 +20,7 @@ struct instance {
     struct sgrad_signature is;  /* result of the shape rule */
     void *attrs;                /* attributes of the operation */
     struct sgrad_step step;     /* arguments of all tasks; training by default */
-    int64_t sample[64];         /* 0 to 63: step.sample */
+    struct sgrad_sample sample[64]; /* 0 to 63: step.sample */
     /* by role and index; NULL: no such operand; SUM is PARTIAL */
     struct sgrad_tensor *tensor[ROLES][SGRAD_MAX_INPUTS];
     bool passing;               /* y is recomputed by its consumers in backward, whose own tasks do not read Y */
@@ -46,7 +47,7 @@ static inline int instance_open(struct instance *t, const struct sgrad_op *op, c
     *t = (struct instance){ .op = op,
                             .test = test,
                             .step = { .seed = 7, .number = 3, .epoch = 1, .training = true, .lr = 0.1f, .sample = t->sample } };
-    for (int i = 0; i < 64; i++) t->sample[i] = i;
+    for (int i = 0; i < 64; i++) t->sample[i].index = i;
     t->attrs = sgrad_xcalloc(1, op->attrs_size);
     if (test->attrs) memcpy(t->attrs, test->attrs, op->attrs_size);
     t->is = (struct sgrad_signature){ .layer = test->name, .y.dtype = dtype };

@@ -20,7 +20,7 @@ struct sgrad__source sgrad__source_of(struct sgrad_dataset *dataset) {
 
 static void read_views(const struct sgrad_args *a) {
     const struct sgrad__seen *seen = a->attrs;
-    const int64_t *sample = a->step->sample + a->first;
+    const struct sgrad_sample *sample = a->step->sample + a->first;
     int error = sgrad_views_read(seen->dataset, seen->views, sample, (int)a->view[0].shape.dim[0], a->data);
     if (error) sgrad_task_fail(error);
 }

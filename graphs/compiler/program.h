@@ -239,7 +239,7 @@ struct sgrad_dataset;
 struct sgrad_views;
 /* input.c: returns the source that reads samples of DATASET; in training it draws and augments them. */
 struct sgrad__source sgrad__source_of(struct sgrad_dataset *dataset);
-/* Views of samples for test-time augmentation: the source reads sample i·views + v as view v of sample i of DATASET. */
+/* Views of samples for test-time augmentation: the source reads of each sample of DATASET the view that the sample specifies. */
 struct sgrad__seen {
     const struct sgrad_dataset *dataset;
     const struct sgrad_views *views;

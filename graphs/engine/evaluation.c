@@ -24,7 +24,7 @@
 struct part {
     struct sgrad__program *program;
     struct sgrad__runner *runner;
-    int64_t first, batch, batches;      /* first sample; index of its first batch among all batches; number of batches */
+    int64_t first, batch, batches;      /* first row (a view of a sample); index of its first batch; number of batches */
 };
 /* Every sample is evaluated once: first in batches of several micro-batches, but at least LEAST batches, so that all ranks get
  * some; then the remaining samples, in a smaller batch. */
@@ -66,8 +66,11 @@ static int open_weights(struct sgrad__run *r, struct sgrad__evaluation *e) {
     return 0;
 }
 
+/* Returns the number of views of each sample. */
+static int64_t views_of(const struct sgrad__evaluation *e) { return e->seen.views ? e->seen.views->count : 1; }
+
 static int open_batches(struct sgrad__run *r, struct sgrad__evaluation *e) {
-    const int64_t views = e->seen.views ? e->seen.views->count : 1, count = r->test->count * views;
+    const int64_t views = views_of(e), count = r->test->count * views;
     const int64_t some = count / (LEAST * r->evaluated);
     const int64_t more = (some < 1 ? 1 : some < AT_ONCE ? some : AT_ONCE) * r->evaluated;
     const int64_t most = more < views ? views : more - more % views, size[PARTS] = { most, count % most };
@@ -163,8 +166,10 @@ static int submit_batch(struct sgrad__run *r, struct sgrad__evaluation *e) {
     const struct part *p = part_of(e, e->next);
     const struct sgrad_step step = { .seed = r->options.seed, .number = 1 };
     const int64_t size = p->program->share, from = p->first + (e->next - p->batch) * size;
-    int64_t *sample = sgrad_xcalloc((size_t)size, sizeof *sample);
-    for (int64_t i = 0; i < size; i++) sample[i] = from + i;
+    const int64_t views = views_of(e);
+    struct sgrad_sample *sample = sgrad_xcalloc((size_t)size, sizeof *sample);
+    for (int64_t i = 0; i < size; i++)
+        sample[i] = (struct sgrad_sample){ .index = (from + i) / views, .view = (from + i) % views };
     int error = sgrad__runner_submit(p->runner, &step, sample);
     free(sample);
     e->next += r->turns;
@@ -213,7 +218,7 @@ static int take_batch(struct sgrad__run *r, struct sgrad__evaluation *e) {
     SGRAD_TRY(sgrad__runner_wait(p->runner, &slot));
     const double *sums = sgrad__slot_doubles(slot, p->program->statistics);
     const int64_t first = p->first + (e->done - p->batch) * p->program->share;
-    if (e->seen.views) take_views(r, p->program, slot, first / e->seen.views->count, e->value + e->done * e->sums);
+    if (e->seen.views) take_views(r, p->program, slot, first / views_of(e), e->value + e->done * e->sums);
     /* ranks with the same samples have partial or equal sums: the quotients are the same */
     else memcpy(e->value + e->done * e->sums, sums, (size_t)e->sums * sizeof *e->value);
     if (!e->seen.views && r->answers && r->speaks) take_answers(r->answers, p->program, slot, first);
@@ -222,7 +227,7 @@ static int take_batch(struct sgrad__run *r, struct sgrad__evaluation *e) {
 }
 
 static int submit_total(struct sgrad__evaluation *e) {
-    static const int64_t no_sample;
+    static const struct sgrad_sample no_sample;
     SGRAD_TRY(sgrad_tensor_write(e->shared, e->value));
     e->totals = true;
     return sgrad__runner_submit(e->total.runner, &(struct sgrad_step){ .number = 1 }, &no_sample);

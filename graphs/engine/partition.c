@@ -68,7 +68,7 @@ static void make_room(struct sgrad__slots *list, int lists) {
 /* Returns the position of each sample in EPOCH. The caller must free the array. */
 static int64_t *positions(struct sgrad__sampler *order, uint32_t epoch) {
     int64_t *position = sgrad_xcalloc((size_t)order->count, sizeof *position);
-    for (int64_t i = 0; i < order->count; i++) position[sgrad__sampler_sample(order, epoch, i)] = i;
+    for (int64_t i = 0; i < order->count; i++) position[sgrad__sampler_index(order, epoch, i)] = i;
     return position;
 }
 
@@ -87,7 +87,7 @@ struct sgrad__exchange sgrad__exchange_plan(const struct sgrad__partition *p, st
     for (int pass = 0; pass < 2; pass++) {
         if (pass) make_room(x.out, p->ranks), make_room(x.in, p->ranks);
         for (int64_t i = 0; i < p->count; i++) {
-            const struct sgrad__place from = sgrad__partition_place(p, before[sgrad__sampler_sample(&next, epoch + 1, i)]);
+            const struct sgrad__place from = sgrad__partition_place(p, before[sgrad__sampler_index(&next, epoch + 1, i)]);
             const struct sgrad__place to = sgrad__partition_place(p, i);
             if (from.rank == rank) note(&x.out[to.rank], from.slot);
             if (to.rank == rank) note(&x.in[from.rank], to.slot);

@@ -88,7 +88,7 @@ static void load(const struct sgrad_args *a) {
         void *field[SGRAD_MAX_FIELDS];
         for (int f = 0; f < p->fields; f++) field[f] = record + p->at[f];
         const int64_t position = sgrad__partition_position(&p->partition, (struct sgrad__place){ p->is.rank, to.slot[i] });
-        const int64_t sample = sgrad__sampler_sample(p->is.order, p->epoch, position);
+        const struct sgrad_sample sample = sgrad__sampler_sample(p->is.order, p->epoch, position);
         int error = sgrad_dataset_read(p->is.dataset, &sample, 1, field);
         if (error) return sgrad_task_fail(error);
     }
@@ -138,7 +138,7 @@ static void take(const struct sgrad_args *a) {
             memcpy(field[f], record + p->at[f], p->field[f]);
         }
         if (how.augmentations.count)
-            sgrad_dataset_augment(p->is.dataset, a->step->sample[a->first + i], &how, field);
+            sgrad_dataset_augment(p->is.dataset, a->step->sample[a->first + i].index, &how, field);
     }
 }
 
@@ -323,7 +323,7 @@ int sgrad__placement_load(struct sgrad__placement *p, uint32_t epoch) {
     p->epoch = epoch;
     p->last = -1;
     SGRAD_TRY(allocate(p));
-    sgrad__sampler_sample(p->is.order, epoch, 0);   /* creates the order here; the tasks only read it */
+    sgrad__sampler_index(p->is.order, epoch, 0);    /* creates the order here; the tasks only read it */
     set_exchange(p, sgrad__exchange_of_files(&p->partition, p->is.rank));
     for (; p->turn < p->turns; p->turn += p->is.ranks) {
         struct sgrad_tensor *packet = p->in[p->ins++ % RING];

@@ -139,7 +139,8 @@ struct sgrad_train_result sgrad__run_result(const struct sgrad__run *run);
 
 /* ---- step.c ---- */
 
-/* Returns the order of the training samples. The caller must close it (sgrad__sampler_close). */
+/* Returns the order of the training samples. Windows of a partitioned training set are not shifted. The caller must close it
+ * (sgrad__sampler_close). */
 struct sgrad__sampler sgrad__run_sampler(const struct sgrad__run *run);
 /* Prepares the run for the step after DONE completed steps: allocates the program, creates the runner, starts the parameter
  * server, and loads the samples of a partitioned training set. Collective, except for a trial of a search. SGRAD_EINVAL: the
@@ -151,8 +152,8 @@ int sgrad__run_reopen_program(struct sgrad__run *run, long done);
 /* Submits the step after STEP completed or submitted steps; does not wait. The caller waits for it (runner.h:
  * sgrad__runner_wait). */
 int sgrad__run_submit(struct sgrad__run *run, long step);
-/* The same with given samples: SAMPLE contains the index in the training set of each sample of the local batch, and is copied. */
-int sgrad__run_submit_samples(struct sgrad__run *run, long step, const int64_t *sample);
+/* The same with given samples: SAMPLE contains the samples of the local batch, and is copied. */
+int sgrad__run_submit_samples(struct sgrad__run *run, long step, const struct sgrad_sample *sample);
 
 /* ---- evaluation.c ---- */
 

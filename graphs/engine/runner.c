@@ -183,7 +183,7 @@ static int submit_instruction(struct sgrad__slot *slot, int i, int copy) {
     return error;
 }
 
-int sgrad__runner_submit(struct sgrad__runner *r, const struct sgrad_step *step, const int64_t *sample) {
+int sgrad__runner_submit(struct sgrad__runner *r, const struct sgrad_step *step, const struct sgrad_sample *sample) {
     struct sgrad__program *p = r->program;
     int copy = (int)(r->submitted % p->window);
     struct sgrad__slot *slot = &r->slot[copy];
@@ -323,7 +323,7 @@ int sgrad__runner_wait(struct sgrad__runner *r, const struct sgrad__slot **done)
 /* ---- programs that are executed once ----------------------------------------------------------------------------- */
 
 static int run_once(struct sgrad__program *program) {
-    static const int64_t no_sample;
+    static const struct sgrad_sample no_sample;
     const struct sgrad__slot *slot;
     SGRAD_TRY(sgrad__program_allocate(program));
     struct sgrad__runner *runner = sgrad__runner_create(program, NULL);

@@ -2,6 +2,7 @@
 #ifndef SGRAD_GRAPHS_ENGINE_RUNNER_H
 #define SGRAD_GRAPHS_ENGINE_RUNNER_H
 
+#include "datasets/datasets.h"
 #include "graphs/compiler/program.h"
 #include "runtime/gate.h"
 
@@ -25,7 +26,7 @@ struct sgrad__mark {
 /* A step in flight. The runner owns its memory. */
 struct sgrad__slot {
     struct sgrad_step step;     /* step.sample is the next field */
-    int64_t *sample;            /* index in the data set of each sample of the local batch */
+    struct sgrad_sample *sample;        /* the samples of the local batch */
     void **output;              /* host buffers of the program's outputs; valid in the steps that compute the output */
     atomic_int pending;         /* number of outstanding tasks, messages and fetches of outputs */
     struct sgrad__mark *mark;   /* by instruction, then by output */
@@ -67,9 +68,9 @@ int sgrad__instruction_submit(const struct sgrad__program *program, int index, c
  * step (sgrad__program_allocate). LISTENER: see struct sgrad__runner. destroy: all steps must have ended; NULL is allowed. */
 struct sgrad__runner *sgrad__runner_create(struct sgrad__program *program, struct sgrad_monitor *listener);
 void sgrad__runner_destroy(struct sgrad__runner *runner);
-/* Submits one step; does not wait. SAMPLE, the index in the data set of each sample of the local batch, is copied. The number of
- * steps in flight must be less than the program's window. The errors are those of sgrad__instruction_submit. */
-int sgrad__runner_submit(struct sgrad__runner *runner, const struct sgrad_step *step, const int64_t *sample);
+/* Submits one step; does not wait. SAMPLE, the samples of the local batch, is copied. The number of steps in flight must be less
+ * than the program's window. The errors are those of sgrad__instruction_submit. */
+int sgrad__runner_submit(struct sgrad__runner *runner, const struct sgrad_step *step, const struct sgrad_sample *sample);
 /* agreement.c: checks that all ranks have built the same COUNT programs, which will be in flight concurrently: each rank must
  * expect the messages that others send to it. Collective; must be called before the first message. SGRAD_EINVAL on all ranks if
  * they differ; one line with the ranks and a message is logged. */

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 
 struct sgrad__sampler sgrad__run_sampler(const struct sgrad__run *r) {
-    return (struct sgrad__sampler){ .seed = r->options.seed, .count = r->train->count, .shuffle = !r->options.no_shuffle };
+    return (struct sgrad__sampler){ .seed = r->options.seed, .count = r->train->count, .shuffle = !r->options.no_shuffle,
+                                    .shifts = r->placement ? 0 : r->train->shifts };
 }
 
 /* Compares the programs of all ranks, including those of the parameter servers. Trials of a search are not compared: they are
@@ -58,7 +59,7 @@ static float vote_of(const struct sgrad__run *r, long step) {
     return sgrad__run_is_asked(r) || r->enough ? 1 : sgrad__deadline_wants_checkpoint(r, step) ? 0.25f : 0;
 }
 
-int sgrad__run_submit_samples(struct sgrad__run *r, long step, const int64_t *sample) {
+int sgrad__run_submit_samples(struct sgrad__run *r, long step, const struct sgrad_sample *sample) {
     const struct sgrad_step s = {
         .seed = r->options.seed, .number = (uint32_t)step + 1, .epoch = (uint32_t)(step / r->steps_per_epoch), .training = true,
         .lr = (float)sgrad__run_lr(r, step), .damping = (float)sgrad__run_damping(r, step),
@@ -70,10 +71,8 @@ int sgrad__run_submit_samples(struct sgrad__run *r, long step, const int64_t *sa
 int sgrad__run_submit(struct sgrad__run *r, long step) {
     const uint32_t epoch = (uint32_t)(step / r->steps_per_epoch);
     const int64_t share = r->program->share, first = step % r->steps_per_epoch * r->options.batch + r->part * share;
-    const int64_t shift = r->placement ? 0 : SGRAD_SHIFT * sgrad__sampler_shift(&r->order, epoch, r->train->shifts);
-    int64_t *sample = sgrad_xcalloc((size_t)share, sizeof *sample);
-    for (int64_t i = 0; i < share; i++)
-        sample[i] = shift + sgrad__sampler_sample(&r->order, epoch, first + i);
+    struct sgrad_sample *sample = sgrad_xcalloc((size_t)share, sizeof *sample);
+    for (int64_t i = 0; i < share; i++) sample[i] = sgrad__sampler_sample(&r->order, epoch, first + i);
     int error = r->placement ? sgrad__placement_step(r->placement, step, &r->program->buffer[r->program->records].tensor[0]) : 0;
     if (!error) error = sgrad__run_submit_samples(r, step, sample);
     free(sample);

@@ -40,9 +40,10 @@ static int open_program(struct sgrad__run *r) {
 
 /* Processes token AT of the text as row ROW. *DRAWN: the token that is drawn after it. */
 static int draw(struct sgrad__run *r, int64_t at, int64_t row, double *drawn) {
-    const struct sgrad_step step = { .seed = r->options.seed, .number = (uint32_t)row + 1 };
+    const struct sgrad_step step = { .seed = r->options.seed, .number = (uint32_t)row + 1, .first = at };
+    const struct sgrad_sample sample = { .index = at };
     const struct sgrad__slot *slot;
-    SGRAD_TRY(sgrad__runner_submit(r->runner, &step, &at));
+    SGRAD_TRY(sgrad__runner_submit(r->runner, &step, &sample));
     SGRAD_TRY(sgrad__runner_wait(r->runner, &slot));
     *drawn = *sgrad__slot_doubles(slot, r->program->statistics);
     return 0;

@@ -132,7 +132,7 @@ static void deal_samples(struct sgrad__search *s) {
                                   .shuffle = true };
     s->partition_samples = count / s->partitions;
     s->sample = sgrad_xcalloc((size_t)count, sizeof *s->sample);
-    for (int64_t i = 0; i < count; i++) s->sample[i] = sgrad__sampler_sample(&order, 0, i);
+    for (int64_t i = 0; i < count; i++) s->sample[i] = sgrad__sampler_index(&order, 0, i);
     sgrad__sampler_close(&order);
 }
 

@@ -243,10 +243,12 @@ static int submit(struct sgrad__trial *e, const struct sgrad__visit *v, long ste
     struct sgrad__run *r = e->run;
     const long batch = r->options.batch, first = step % e->visit_steps * batch;
     const uint32_t pass = (uint32_t)(v->epoch * s->partitions + v->partition);
-    const int64_t shift = SGRAD_SHIFT * sgrad__sampler_shift(&r->order, pass, r->train->shifts);
-    int64_t *sample = sgrad_xcalloc((size_t)batch, sizeof *sample);
-    for (long i = 0; i < batch; i++)
-        sample[i] = shift + s->sample[v->partition * s->partition_samples + sgrad__sampler_sample(&r->order, pass, first + i)];
+    const int64_t *index = s->sample + v->partition * s->partition_samples;
+    struct sgrad_sample *sample = sgrad_xcalloc((size_t)batch, sizeof *sample);
+    for (long i = 0; i < batch; i++) {
+        sample[i] = sgrad__sampler_sample(&r->order, pass, first + i);
+        sample[i].index = index[sample[i].index];
+    }
     int error = sgrad__run_submit_samples(r, step, sample + r->part * r->program->share);
     free(sample);
     return error;

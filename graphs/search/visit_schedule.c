@@ -47,7 +47,7 @@ static void order_ring(const options *o, struct sgrad__visit *visit) {
 
 static void draw(uint64_t seed, int number, int count, int *permutation) {
     struct sgrad__sampler order = { .seed = sgrad_hash("visits", 6) ^ seed, .count = count, .shuffle = true };
-    for (int i = 0; i < count; i++) permutation[i] = (int)sgrad__sampler_sample(&order, (uint32_t)number, i);
+    for (int i = 0; i < count; i++) permutation[i] = (int)sgrad__sampler_index(&order, (uint32_t)number, i);
     sgrad__sampler_close(&order);
 }
 

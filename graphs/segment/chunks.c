@@ -145,7 +145,7 @@ static int wait_step(struct sgrad__segment *s) {
 /* Submits the batch, which may be incomplete. */
 static int submit(struct sgrad__segment *s) {
     if (!s->pendings) return 0;
-    while (s->pendings < s->program->share) s->pending[s->pendings++] = SGRAD__NO_SAMPLE;
+    while (s->pendings < s->program->share) s->pending[s->pendings++] = (struct sgrad_sample){ .index = SGRAD__NO_CHUNK };
     if (s->runner->submitted - s->runner->finished == SGRAD__BATCHES) SGRAD_TRY(wait_step(s));
     s->pendings = 0;
     return sgrad__runner_submit(s->runner, &(struct sgrad_step){ .number = 1 }, s->pending);
@@ -207,7 +207,7 @@ static int submit_chunk(struct sgrad__segment *s, int place) {
         if (!meets_shown(s, c, i)) continue;
         shown--;
         for (int mirror = 0; mirror < s->mirrors; mirror++) {
-            s->pending[s->pendings++] = place * SGRAD__PLACES + i * s->mirrors + mirror;
+            s->pending[s->pendings++] = (struct sgrad_sample){ .index = place, .view = i * s->mirrors + mirror };
             if (s->pendings == s->program->share) SGRAD_TRY(submit(s));
         }
     }

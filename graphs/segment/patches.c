@@ -29,7 +29,7 @@ void sgrad__segment_blame(struct sgrad__chunk *c, int error, const char *reason)
 
 /* ---- reading -------------------------------------------------------------------------------------------------------- */
 
-/* For image NUMBER of the patches of a chunk, returns along each axis the index of the patch, and whether the axis is
+/* For view NUMBER of a chunk (segment.h), returns along each axis the index of the patch, and whether the axis is
  * reversed. */
 static void place_of(const struct sgrad__segment *s, const struct sgrad__chunk *c, int64_t number, int64_t at[3],
                      bool turned[3]) {
@@ -77,15 +77,15 @@ static int read_patch(struct sgrad__segment *s, struct sgrad__chunk *c, int64_t 
     return error;
 }
 
-int sgrad__segment_read(const struct sgrad_dataset *dataset, int64_t sample, void *const *data) {
+int sgrad__segment_read(const struct sgrad_dataset *dataset, struct sgrad_sample sample, void *const *data) {
     struct sgrad__segment *s = dataset->state;
-    if (sample == SGRAD__NO_SAMPLE) return 0;
-    struct sgrad__chunk *c = &s->chunk[sample / SGRAD__PLACES];
+    if (sample.index == SGRAD__NO_CHUNK) return 0;
+    struct sgrad__chunk *c = &s->chunk[sample.index];
     if (c->error) return 0;
     const double start = sgrad_time_monotonic();
     char reason[sizeof c->reason];
     sgrad_log_capture(reason, sizeof reason);
-    int error = read_patch(s, c, sample % SGRAD__PLACES, data[0]);
+    int error = read_patch(s, c, sample.view, data[0]);
     sgrad_log_capture(NULL, 0);
     if (error) sgrad__segment_blame(c, error, reason);
     sgrad__segment_add_time(s, SGRAD__LOAD, start);
@@ -212,11 +212,11 @@ static void blend(const struct sgrad_args *a) {
     const int64_t voxels = sgrad_shape_count(shape) / shape->dim[0] / shape->dim[4];
     double *stat = a->data[1];
     for (int64_t i = 0; i < shape->dim[0]; i++) {
-        const int64_t sample = a->step->sample[a->first + i];
-        if (sample == SGRAD__NO_SAMPLE) continue;
-        struct sgrad__chunk *c = &s->chunk[sample / SGRAD__PLACES];
+        const struct sgrad_sample sample = a->step->sample[a->first + i];
+        if (sample.index == SGRAD__NO_CHUNK) continue;
+        struct sgrad__chunk *c = &s->chunk[sample.index];
         const double start = sgrad_time_monotonic();
-        if (!c->error) add_patch(s, c, sample % SGRAD__PLACES, a->view[0].dtype, a->data[0], i * voxels);
+        if (!c->error) add_patch(s, c, sample.view, a->view[0].dtype, a->data[0], i * voxels);
         sgrad__segment_add_time(s, SGRAD__BLEND, start);
         if (atomic_fetch_sub(&c->left, 1) == 1) sgrad__segment_end(s, c);
     }

@@ -68,8 +68,8 @@ static int open_network(struct sgrad__segment *s) {
         return sgrad_log_error(SGRAD_EINVAL, "segment: a patch of %lldx%lldx%lld: model %s takes multiples of %d along y and x",
                                (long long)p[0], (long long)p[1], (long long)p[2], model->name, model->side_multiple);
     s->reader = (struct sgrad_reader){ .name = "patches", .read = sgrad__segment_read };
-    s->data = (struct sgrad_dataset){ .reader = &s->reader, .count = INT64_MAX, .full_scale = s->pixel == SGRAD_U8 ? 255 : 65535,
-                                     .state = s };
+    s->data = (struct sgrad_dataset){ .reader = &s->reader, .count = SGRAD__NO_CHUNK + 1,
+                                     .full_scale = s->pixel == SGRAD_U8 ? 255 : 65535, .state = s };
     s->data.field[0] = (struct sgrad_field){ "pixels", s->pixel, { 4, { p[0], p[1], p[2], 1 } }, NULL };
     s->classes = o->classes;
     if (!o->weights) return add_layers(s, model);

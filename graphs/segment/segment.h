@@ -19,8 +19,10 @@
 #include <stdatomic.h>
 
 enum { SGRAD__CHUNKS = 3, SGRAD__BATCHES = 2 };         /* chunks and batches in flight, at most */
-#define SGRAD__PLACES    ((int64_t)1 << 40)             /* sample: index in chunk[], times this, plus the number of the patch */
-#define SGRAD__NO_SAMPLE (SGRAD__CHUNKS * SGRAD__PLACES) /* sample number that fills incomplete batches; it is not computed */
+
+/* Samples are chunks in flight: the index is that of chunk[]. Their views are the patches that overlap the chunk and, after each,
+ * its mirror images. Samples with the index SGRAD__NO_CHUNK fill incomplete batches; nothing is computed for them. */
+enum { SGRAD__NO_CHUNK = SGRAD__CHUNKS };
 
 /* A chunk in flight; its memory is freed by sgrad__segment_end. */
 struct sgrad__chunk {
@@ -53,13 +55,13 @@ struct sgrad__segment {
     /* voxels: of the volume, of a block, of a chunk; number of chunks along each axis */
     int64_t dim[3], block[3], size[3], chunks[3];
     struct sgrad_reader reader;             /* sgrad__segment_read */
-    struct sgrad_dataset data;              /* its samples are patches */
+    struct sgrad_dataset data;              /* its samples are chunk[], whose views are patches */
     struct sgrad_graph *graph;
     struct sgrad__program *program;
     struct sgrad__runner *runner;
     struct sgrad_queue *queue;              /* NULL: this process computes all chunks */
     struct sgrad__chunk chunk[SGRAD__CHUNKS];
-    int64_t *pending;                       /* samples of the next batch */
+    struct sgrad_sample *pending;           /* samples of the next batch */
     int64_t pendings, next;                 /* number of these samples; without a queue: number of the next chunk */
     _Atomic int error;                      /* error that ends the work; 0: none */
     _Atomic int64_t spent[SGRAD__STAGES][SGRAD_MAX_WORKERS + 1];   /* nanoseconds, by worker; last element: other threads */
@@ -75,7 +77,7 @@ struct sgrad__blend {
 extern const struct sgrad_op sgrad__blend_op;
 /* Reads a patch into data[0], as the read function of a data set (struct sgrad_reader). An error is recorded in the chunk;
  * returns 0. */
-int sgrad__segment_read(const struct sgrad_dataset *dataset, int64_t sample, void *const *data);
+int sgrad__segment_read(const struct sgrad_dataset *dataset, struct sgrad_sample sample, void *const *data);
 /* Writes a chunk when all of its patches have been added, or if it needs none; then frees its memory, and the record can be used
  * for another chunk. If the chunk has an error, the task is returned to the queue as failed instead; without a queue, or if
  * writing fails, SEGMENT gets the error. */

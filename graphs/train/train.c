@@ -394,7 +394,7 @@ static int show_batch(struct sgrad__run *r, FILE *terminal) {
     enum { MOST = 256 };
     const int count = r->options.batch < MOST ? (int)r->options.batch : MOST;
     const struct sgrad_drawing how = { .seed = r->options.seed, .augmentations = r->train->drawn };
-    int64_t sample[MOST];
+    struct sgrad_sample sample[MOST];
     struct sgrad__sampler order = sgrad__run_sampler(r);
     for (int i = 0; i < count; i++) sample[i] = sgrad__sampler_sample(&order, 0, i);
     sgrad__sampler_close(&order);

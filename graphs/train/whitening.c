@@ -27,7 +27,7 @@ static int add_images(const struct sgrad__run *r, struct sgrad_whitening *w) {
     int error = 0;
     for (int f = 0; d->field[f].name; f++) data[f] = sgrad_xcalloc(1, sgrad_field_bytes(&d->field[f]) + 1);
     for (int64_t i = 0; i < count && !error; i++) {
-        error = sgrad_dataset_read(d, &i, 1, data);
+        error = sgrad_dataset_read(d, &(struct sgrad_sample){ .index = i }, 1, data);
         if (error) break;
         normalise(r, data[0], numbers, image);
         sgrad_whitening_add(w, image, (int)dim[0], (int)dim[1]);

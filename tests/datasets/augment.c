@@ -92,10 +92,10 @@ struct seen {
 static struct seen *see(struct sgrad_dataset *d, const char *text, uint32_t epoch, int first, int stride, int count) {
     struct seen *s = sgrad_xcalloc(1, sizeof *s);
     const struct sgrad_drawing how = drawing(text, epoch);
-    int64_t index[IMAGES];
-    for (int i = 0; i < count; i++) index[i] = first + (int64_t)i * stride;
+    struct sgrad_sample sample[IMAGES] = { 0 };
+    for (int i = 0; i < count; i++) sample[i].index = first + (int64_t)i * stride;
     sgrad_dataset_mix(d, sgrad_augmentations_mix(&how.augmentations));
-    assert_done(sgrad_dataset_draw(d, index, count, &how, (void *[]){ s->pixels, s->label, s->other, s->share }));
+    assert_done(sgrad_dataset_draw(d, sample, count, &how, (void *[]){ s->pixels, s->label, s->other, s->share }));
     return s;
 }
 
@@ -177,9 +177,9 @@ static void reflected_labels(void **state) {
     for (int64_t n = 0; n < IMAGES; n++) {
         uint8_t pixels[PIXELS];
         int32_t label[HEIGHT * WIDTH];
-        assert_done(sgrad_dataset_draw(d, &n, 1, &how, (void *[]){ pixels, label }));
+        assert_done(sgrad_dataset_draw(d, &(struct sgrad_sample){ .index = n }, 1, &how, (void *[]){ pixels, label }));
         for (int i = 0; i < HEIGHT * WIDTH; i++) assert_int_equal(label[i], pixels[CHANNELS * i]);
-        assert_done(sgrad_dataset_draw(d, &n, 1, &turned, (void *[]){ pixels, label }));
+        assert_done(sgrad_dataset_draw(d, &(struct sgrad_sample){ .index = n }, 1, &turned, (void *[]){ pixels, label }));
         for (int i = 0; i < HEIGHT * WIDTH; i++) assert_in_range(label[i], 0, 199);
     }
     sgrad_dataset_close(d);
@@ -200,11 +200,11 @@ static void several_views(void **state) {
         for (int64_t n = 5; n < 8; n++) {
             double sum = 0;
             for (int v = 0; v < views.count; v++) {
-                const int64_t index = n * views.count + v;
+                const struct sgrad_sample sample = { .index = n, .view = v };
                 const int per = views.count == 2 ? 1 : 3, shift = v % per ? v % per * 2 - 3 : 0;
                 uint8_t pixels[PIXELS];
                 int32_t label;
-                assert_done(sgrad_views_read(d, &views, &index, 1, (void *[]){ pixels, &label }));
+                assert_done(sgrad_views_read(d, &views, &sample, 1, (void *[]){ pixels, &label }));
                 assert_true(reflects(pixels, n, shift, shift, views.count != 3 && v >= per));
                 assert_int_equal(label, n % CLASSES);
                 const double mirror = views.count == 3 ? 1 : 0.5;
@@ -259,12 +259,12 @@ static void masks(void **state) {
         uint8_t pixels[PIXELS];
         int32_t label[HEIGHT * WIDTH];
         const struct sgrad_drawing still = drawing("crop:2,flip", 0);
-        assert_done(sgrad_dataset_draw(d, &n, 1, &still, (void *[]){ pixels, label }));
+        assert_done(sgrad_dataset_draw(d, &(struct sgrad_sample){ .index = n }, 1, &still, (void *[]){ pixels, label }));
         for (int i = 0; i < HEIGHT * WIDTH; i++) {
             if (label[i] < 0) assert_true(label[i] == -1 && !pixels[CHANNELS * i] && !pixels[CHANNELS * i + 1]);
             else assert_int_equal(label[i], pixels[CHANNELS * i]);
         }
-        assert_done(sgrad_dataset_draw(d, &n, 1, &how, (void *[]){ pixels, label }));
+        assert_done(sgrad_dataset_draw(d, &(struct sgrad_sample){ .index = n }, 1, &how, (void *[]){ pixels, label }));
         for (int i = 0; i < HEIGHT * WIDTH; i++)
             if (label[i] < 0) beyond++;
             else there++, assert_in_range(label[i], 0, 199);
@@ -314,7 +314,7 @@ static void mixed(void **state) {
     int32_t label, other;
     float share;
     sgrad_dataset_mix(d, true);
-    assert_done(sgrad_dataset_read(d, (int64_t[]){ 17 }, 1, (void *[]){ pixels, &label, &other, &share }));
+    assert_done(sgrad_dataset_read(d, &(struct sgrad_sample){ .index = 17 }, 1, (void *[]){ pixels, &label, &other, &share }));
     assert_true(label == 7 && other == 7 && share == 1 && shows(pixels, 17, 1, 1, false));
     assert_ptr_equal(sgrad_dataset_target(d), &d->field[1]);
     const uint64_t fingerprint = sgrad_dataset_fingerprint(d);
@@ -386,7 +386,7 @@ static void rotated_patches(void **state) {
         uint8_t pixels[PATCH * PATCH];
         int32_t label[PATCH * PATCH];
         const long long before = bytes_read();
-        assert_done(sgrad_dataset_draw(d, &n, 1, &how, (void *[]){ pixels, label }));
+        assert_done(sgrad_dataset_draw(d, &(struct sgrad_sample){ .index = n }, 1, &how, (void *[]){ pixels, label }));
         const long long bytes = bytes_read() - before;
         if (bytes > AT_MOST + 4096) fail_msg("patch %d: %lld bytes were read, not %d at most", (int)n, bytes, AT_MOST);
     }

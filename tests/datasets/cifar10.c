@@ -42,7 +42,7 @@ static void check_good(void) {
     assert_int_equal(test->count, 4);
     assert_string_equal(train->class_name[9], "truck");
     for (int64_t i = 0; i < 11; i++) {
-        assert_done(sgrad_dataset_read(train, &i, 1, (void *[]){ pixels, &label }));
+        assert_done(sgrad_dataset_read(train, &(struct sgrad_sample){ .index = i }, 1, (void *[]){ pixels, &label }));
         assert_int_equal(label, (2 + i) % 10);
         for (int j = 0; j < PLANE; j++)
             for (int c = 0; c < 3; c++) assert_int_equal(pixels[3 * j + c], (uint8_t)((2 + i) * 31 + c * 100 + j % 89));

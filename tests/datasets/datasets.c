@@ -40,7 +40,8 @@ static void digits(void **state) {
 
     uint8_t pixels[2][64];
     int32_t labels[2];
-    assert_done(sgrad_dataset_read(train, (int64_t[]){ 1, 0 }, 2, (void *[]){ pixels[0], labels }));
+    const struct sgrad_sample sample[] = { { .index = 1 }, { .index = 0 } };
+    assert_done(sgrad_dataset_read(train, sample, 2, (void *[]){ pixels[0], labels }));
     assert_int_equal(labels[0], 1);
     assert_int_equal(labels[1], 0);
     static const uint8_t zero[64] = { 0, 0,  5, 13, 9,  1, 0,  0, 0,  0,  13, 15, 10, 15, 5, 0,  0,  3, 15, 2, 0,  11,
@@ -110,7 +111,8 @@ static void statistics(void **state) {
 /* A data set whose every reading is counted; sample 150 is damaged. */
 enum { COUNTED = 200, DAMAGED = 150 };
 static _Atomic int read_count[COUNTED];
-static int read_counted(const struct sgrad_dataset *dataset, int64_t index, void *const *data) {
+static int read_counted(const struct sgrad_dataset *dataset, struct sgrad_sample sample, void *const *data) {
+    const int64_t index = sample.index;
     (void)dataset;
     read_count[index]++;
     *(uint8_t *)data[0] = (uint8_t)index;
@@ -209,7 +211,8 @@ static void synthetic_seed_and_size(void **state) {
     assert_null(pixels_of(large));
     static uint8_t pixels[2 * 64 * 64 * 3];
     int32_t labels[2];
-    assert_done(sgrad_dataset_read(large, (int64_t[]){ 11, 99999 }, 2, (void *[]){ pixels, labels }));
+    const struct sgrad_sample sample[] = { { .index = 11 }, { .index = 99999 } };
+    assert_done(sgrad_dataset_read(large, sample, 2, (void *[]){ pixels, labels }));
     assert_memory_equal(pixels, pixels_of(small) + 11 * 64 * 64 * 3, 64 * 64 * 3);
     assert_int_equal(labels[0], 2);
     assert_true(sgrad_dataset_fingerprint(one) != sgrad_dataset_fingerprint(two));
@@ -239,7 +242,8 @@ static void synthetic_arguments(void **state) {
 
 enum { MEASURED = 5 };
 
-static int read_measured(const struct sgrad_dataset *dataset, int64_t index, void *const *data) {
+static int read_measured(const struct sgrad_dataset *dataset, struct sgrad_sample sample, void *const *data) {
+    const int64_t index = sample.index;
     assert_int_equal(dataset->split, SGRAD_TRAIN);
     for (int i = 0; i < 3; i++) ((float *)data[0])[i] = (float)(10 * index + i);
     *(float *)data[2] = (float)-index;
@@ -275,7 +279,8 @@ static void fields(void **state) {
 
     float features[2][3], target[2];
     int32_t kind[2][2];
-    assert_done(sgrad_dataset_read(a, (int64_t[]){ 4, 1 }, 2, (void *[]){ features, kind, target }));
+    const struct sgrad_sample sample[] = { { .index = 4 }, { .index = 1 } };
+    assert_done(sgrad_dataset_read(a, sample, 2, (void *[]){ features, kind, target }));
     assert_equal(features[0][0], 40);
     assert_equal(features[0][2], 42);
     assert_equal(features[1][1], 11);
@@ -361,14 +366,15 @@ static void text_windows(void **state) {
     assert_int_equal(train->classes, 256);
     assert_int_equal(train->shifts, 4);
     int32_t tokens[2][4], next[2][4];
-    assert_done(sgrad_dataset_read(train, (int64_t[]){ 3, 21 + 3 * SGRAD_SHIFT }, 2, (void *[]){ tokens, next }));
+    const struct sgrad_sample sample[] = { { .index = 3 }, { .index = 21, .shift = 3 } };
+    assert_done(sgrad_dataset_read(train, sample, 2, (void *[]){ tokens, next }));
     for (int i = 0; i < 4; i++) {
         assert_int_equal(tokens[0][i], 12 + i);
         assert_int_equal(next[0][i], 13 + i);
         assert_int_equal(tokens[1][i], 85 + i);     /* not 87, from where its target would lie beyond the end */
         assert_int_equal(next[1][i], 86 + i);
     }
-    assert_done(sgrad_dataset_read(test, (int64_t[]){ 0 }, 1, (void *[]){ tokens, next }));
+    assert_done(sgrad_dataset_read(test, &(struct sgrad_sample){ .index = 0 }, 1, (void *[]){ tokens, next }));
     assert_int_equal(tokens[0][0], 90);
     assert_true(sgrad_dataset_fingerprint(train) != sgrad_dataset_fingerprint(test));
     sgrad_dataset_close(train);

@@ -136,7 +136,7 @@ static void at_full_depth(void **state) {
     assert_done(sgrad_dataset_statistics(train, mean, deviation));
     uint16_t pixels[H * W * 3], drawn[H * W * 3];
     int32_t label;
-    assert_done(sgrad_dataset_read(train, (int64_t[]){ 2 }, 1, (void *[]){ pixels, &label }));
+    assert_done(sgrad_dataset_read(train, &(struct sgrad_sample){ .index = 2 }, 1, (void *[]){ pixels, &label }));
     for (int c = 0; c < 3; c++) {
         double sum = 0, squares = 0;
         for (int i = c; i < H * W * 3; i += 3) sum += pixels[i];
@@ -148,7 +148,7 @@ static void at_full_depth(void **state) {
     assert_done(sgrad_augmentations_parse("flip,autocontrast,cutout:4", H, W, &how.augmentations));
     bool flipped = false, spread = false;
     for (how.epoch = 0; how.epoch < 16; how.epoch++) {
-        assert_done(sgrad_dataset_draw(train, (int64_t[]){ 0 }, 1, &how, (void *[]){ drawn, &label }));
+        assert_done(sgrad_dataset_draw(train, &(struct sgrad_sample){ .index = 0 }, 1, &how, (void *[]){ drawn, &label }));
         int most = 0;
         for (int i = 0; i < H * W * 3; i++) most = drawn[i] > most ? drawn[i] : most;
         flipped |= drawn[3] == planted(0, W - 2, 0);
@@ -161,7 +161,7 @@ static void at_full_depth(void **state) {
     png_image png = { .version = PNG_IMAGE_VERSION };
     uint8_t rgb[(2 * GAP + ZOOM * H) * (2 * GAP + ZOOM * W)][3];
     how.augmentations.count = 0;
-    assert_done(sgrad_dataset_show(train, (int64_t[]){ 2 }, 1, &how, shown, stderr));
+    assert_done(sgrad_dataset_show(train, &(struct sgrad_sample){ .index = 2 }, 1, &how, shown, stderr));
     assert_true(png_image_begin_read_from_file(&png, shown) && png.width * png.height == sizeof rgb / 3);
     png.format = PNG_FORMAT_RGB;
     assert_true(png_image_finish_read(&png, NULL, rgb, 0, NULL));

@@ -22,8 +22,8 @@ static void assert_samples(const struct sgrad_dataset *less, const struct sgrad_
     assert_int_equal(less->count, n);
     for (int64_t i = 0; i < n; i++) {
         int32_t one, other;
-        assert_done(sgrad_dataset_read(less, &i, 1, (void *[]){ a, &one }));
-        assert_done(sgrad_dataset_read(whole, &which[i], 1, (void *[]){ b, &other }));
+        assert_done(sgrad_dataset_read(less, &(struct sgrad_sample){ .index = i }, 1, (void *[]){ a, &one }));
+        assert_done(sgrad_dataset_read(whole, &(struct sgrad_sample){ .index = which[i] }, 1, (void *[]){ b, &other }));
         assert_memory_equal(a, b, size);
         assert_int_equal(one, other);
         char *name = sgrad_dataset_sample_name(less, i), *old = sgrad_dataset_sample_name(whole, which[i]);

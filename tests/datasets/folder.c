@@ -111,13 +111,13 @@ static void order_and_formats(void **state) {
     assert_int_equal(test->classes, 2);
     assert_int_equal(((const int32_t *)test->field[1].data)[0], 1);
     for (int64_t i = 2; i < 7; i++) { /* 10.jpg 2.JPEG c.jpg y.PNG z.png */
-        assert_done(sgrad_dataset_read(train, &i, 1, (void *[]){ pixels, &label }));
+        assert_done(sgrad_dataset_read(train, &(struct sgrad_sample){ .index = i }, 1, (void *[]){ pixels, &label }));
         assert_int_equal(label, 1);
         assert_pixels(pixels, expected, sizeof expected, i < 5 ? 4 : 0);
     }
     const uint8_t *grey = picture(1, 30);
     for (int64_t i = 0; i < 2; i++) {
-        assert_done(sgrad_dataset_read(train, &i, 1, (void *[]){ pixels, &label }));
+        assert_done(sgrad_dataset_read(train, &(struct sgrad_sample){ .index = i }, 1, (void *[]){ pixels, &label }));
         assert_int_equal(label, 0);
         for (int j = 0; j < H * W; j++)
             assert_pixels(pixels + 3 * j, (uint8_t[]){ grey[j], grey[j], grey[j] }, 3, i == 0 ? 4 : 0);
@@ -150,11 +150,11 @@ static void sizes(void **state) {
     sgrad_dataset_close(dataset);
     assert_done(open_with(",12", SGRAD_TRAIN, (struct sgrad_dataset_options){ .size = 6 }, &dataset));
     assert_int_equal(dataset->field[0].shape.dim[0], 12);
-    assert_done(sgrad_dataset_read(dataset, (int64_t[]){ 0 }, 1, (void *[]){ pixels, labels }));
+    assert_done(sgrad_dataset_read(dataset, &(struct sgrad_sample){ .index = 0 }, 1, (void *[]){ pixels, labels }));
     const uint8_t *all = picture(3, 0);
     for (int y = 0; y < H; y++)
         assert_memory_equal(pixels + 36 * y, all + 3 * (y * W + 2), 36); /* only cut: 2 columns each side */
-    assert_done(sgrad_dataset_read(dataset, (int64_t[]){ 2 }, 1, (void *[]){ pixels, labels }));
+    assert_done(sgrad_dataset_read(dataset, &(struct sgrad_sample){ .index = 2 }, 1, (void *[]){ pixels, labels }));
     for (int i = 0; i < 12 * 12; i++) assert_memory_equal(pixels + 3 * i, all, 3);
     sgrad_dataset_close(dataset);
 }
@@ -248,7 +248,7 @@ static void *read_all(void *argument) {
     int32_t label;
     for (int n = 0; n < 3 * IMAGES; n++) {
         const int64_t i = n * visit->step % IMAGES;
-        if (sgrad_dataset_read(visit->dataset, &i, 1, (void *[]){ pixels, &label }))
+        if (sgrad_dataset_read(visit->dataset, &(struct sgrad_sample){ .index = i }, 1, (void *[]){ pixels, &label }))
             visit->errors++;
         else
             visit->seen[i] = pixels[0];
@@ -304,10 +304,10 @@ static void changed_since(void **state) {
     write_png("train/a/1.png", PNG_FORMAT_RGB, picture(3, 0), H, W);
     assert_done(open_split("", SGRAD_TRAIN, &dataset));
     write_png("train/a/1.png", PNG_FORMAT_RGB, picture(3, 0), 2, 2);
-    assert_fails(sgrad_dataset_read(dataset, (int64_t[]){ 0 }, 1, (void *[]){ pixels, &label }), SGRAD_ESHAPE,
+    assert_fails(sgrad_dataset_read(dataset, &(struct sgrad_sample){ .index = 0 }, 1, (void *[]){ pixels, &label }), SGRAD_ESHAPE,
                  "a/1.png: is 2x2, others are 16x12");
     unlink(scratch_path("train/a/1.png"));
-    assert_fails(sgrad_dataset_read(dataset, (int64_t[]){ 0 }, 1, (void *[]){ pixels, &label }), SGRAD_EIO,
+    assert_fails(sgrad_dataset_read(dataset, &(struct sgrad_sample){ .index = 0 }, 1, (void *[]){ pixels, &label }), SGRAD_EIO,
                  "a/1.png: No such file");
     sgrad_dataset_close(dataset);
 }

@@ -48,7 +48,8 @@ static void check_good(enum sgrad_split split) {
     assert_int_equal(dataset->field[0].shape.dim[0], H);
     assert_int_equal(dataset->field[0].shape.dim[1], W);
     assert_int_equal(dataset->classes, 4);
-    assert_done(sgrad_dataset_read(dataset, (int64_t[]){ 3, 0 }, 2, (void *[]){ pixels, label }));
+    const struct sgrad_sample sample[] = { { .index = 3 }, { .index = 0 } };
+    assert_done(sgrad_dataset_read(dataset, sample, 2, (void *[]){ pixels, label }));
     assert_memory_equal(pixels, images + 16 + 3 * H * W, H * W);
     assert_memory_equal(pixels + H * W, images + 16, H * W);
     assert_int_equal(label[0], 3);

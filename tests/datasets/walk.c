@@ -107,7 +107,8 @@ static void damaged(void **state) {
     assert_contains(said, "class c: none of its 1 training samples can be read");
     uint8_t pixels[2 * H * W * 3];
     int32_t label[2];
-    assert_done(sgrad_dataset_read(dataset, (int64_t[]){ 0, 1 }, 2, (void *[]){ pixels, label }));
+    const struct sgrad_sample sample[] = { { .index = 0 }, { .index = 1 } };
+    assert_done(sgrad_dataset_read(dataset, sample, 2, (void *[]){ pixels, label }));
     assert_equal(pixels[0], 1);
     assert_equal(pixels[H * W * 3], 2);
     assert_equal(label[0], 0);

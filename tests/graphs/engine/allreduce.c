@@ -105,7 +105,7 @@ static int sums_open(struct sums *s, const struct sgrad_context *ctx, const stru
 }
 
 static int run(struct sums *s) {
-    static const int64_t sample;
+    static const struct sgrad_sample sample;
     const struct sgrad__slot *slot;
     SGRAD_TRY(sgrad__runner_submit(s->runner, &(struct sgrad_step){ .number = 1, .training = true }, &sample));
     return sgrad__runner_wait(s->runner, &slot);

@@ -110,7 +110,7 @@ static bool promised(const struct job *j, int round, int chunk, int64_t i, float
 }
 
 static int check_round(struct job *j, int round, bool *wrong) {
-    static const int64_t sample;
+    static const struct sgrad_sample sample;
     const struct sgrad__slot *slot;
     float *data = sgrad_xcalloc(65537, sizeof *data), x;
     for (int c = 0; c < j->chunks; c++) {

@@ -55,7 +55,7 @@ static void deal(const struct sgrad__partition *p, struct sgrad__sampler *order,
     for (int r = 0; r < p->ranks; r++) held[r] = sgrad_xcalloc((size_t)p->count, sizeof *held[r]);
     for (int64_t i = 0; order && i < p->count; i++) {
         struct sgrad__place at = sgrad__partition_place(p, i);
-        held[at.rank][at.slot] = sgrad__sampler_sample(order, epoch, i);
+        held[at.rank][at.slot] = sgrad__sampler_index(order, epoch, i);
     }
     for (int r = 0; r < p->ranks && !order; r++)
         for (int64_t i = 0; i < p->count; i++) held[r][i] = -1;

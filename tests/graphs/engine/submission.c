@@ -30,7 +30,7 @@ static int by_size(const void *one, const void *other) {
 }
 
 static int turn(struct sgrad__program *p, int steps) {
-    static const int64_t sample[BATCH];
+    static const struct sgrad_sample sample[BATCH];
     const struct sgrad__slot *slot;
     double *ms = sgrad_xcalloc((size_t)(WARM_UP + steps), sizeof *ms);
     struct sgrad__runner *runner = sgrad__runner_create(p, NULL);

@@ -36,9 +36,9 @@ static struct sgrad_predictions ask(const struct sgrad_views *views, int v) {
     assert_done(sgrad_dataset_open("digits", SGRAD_TEST, NULL, &test));
     uint8_t *pixels = sgrad_xcalloc((size_t)test->count, PIXELS);
     for (int64_t i = 0; i < test->count; i++) {
-        const int64_t index = i * views->count + v;
+        const struct sgrad_sample sample = { .index = i, .view = v };
         int32_t label;
-        assert_done(sgrad_views_read(test, views, &index, 1, (void *[]){ pixels + i * PIXELS, &label }));
+        assert_done(sgrad_views_read(test, views, &sample, 1, (void *[]){ pixels + i * PIXELS, &label }));
     }
     assert_done(sgrad_dataset_of_array(test, pixels, SGRAD_U8, test->count, &test->field[0].shape, &seen));
     o.init = scratch_path("run/model.safetensors");

@@ -263,7 +263,7 @@ static void grid(void **state) {
     assert_int_equal(d->count, 3 * 3 * 3);
     assert_int_equal(d->classes, 2);
     for (int64_t i = 0; i < d->count; i++) {
-        assert_done(sgrad_dataset_read(d, &i, 1, (void *[]){ pixel, label }));
+        assert_done(sgrad_dataset_read(d, &(struct sgrad_sample){ .index = i }, 1, (void *[]){ pixel, label }));
         for (int j = 0; j < PATCH; j++) {
             counted += label[j] >= 0;
             ones += label[j] == 1;
@@ -345,7 +345,8 @@ static void drawn(void **state) {
         if (augmented) assert_done(sgrad_augmentations_parse(d->augment, 64, 64, &how.augmentations));
         for (int i = 0; i < 3; i++) {
             how.epoch = i == 2;
-            assert_done(sgrad_dataset_draw(d, &index, 1, &how, (void *[]){ pixel[i], label[i] }));
+            assert_done(sgrad_dataset_draw(d, &(struct sgrad_sample){ .index = index }, 1, &how,
+                                           (void *[]){ pixel[i], label[i] }));
         }
         assert_memory_equal(pixel[0], pixel[1], PATCH);
         assert_memory_equal(label[0], label[1], sizeof label[0]);
@@ -379,8 +380,8 @@ static void typed(void **state) {
     assert_equal(d->field[0].dtype, SGRAD_U16);
     assert_equal(d->classes, 2);
     assert_done(sgrad_augmentations_parse("flip,brightness", 64, 64, &how.augmentations));
-    assert_done(sgrad_dataset_draw(plain, &index, 1, &how, (void *[]){ pixel, label[0] }));
-    assert_done(sgrad_dataset_draw(d, &index, 1, &how, (void *[]){ wide, label[1] }));
+    assert_done(sgrad_dataset_draw(plain, &(struct sgrad_sample){ .index = index }, 1, &how, (void *[]){ pixel, label[0] }));
+    assert_done(sgrad_dataset_draw(d, &(struct sgrad_sample){ .index = index }, 1, &how, (void *[]){ wide, label[1] }));
     int unknown = 0;
     for (int i = 0; i < PATCH; i++) {
         assert_true(abs(wide[i] - 257 * pixel[i]) <= 129);

@@ -21,7 +21,8 @@ static float number(int64_t sample, int i) {
 static int64_t first_of(const struct sgrad_dataset *d) { return d->split == SGRAD_TRAIN ? 0 : TRAINING; }
 
 /* t = max(0, Σ (x + m)) */
-static int read_sample(const struct sgrad_dataset *d, int64_t index, void *const *data) {
+static int read_sample(const struct sgrad_dataset *d, struct sgrad_sample sample, void *const *data) {
+    const int64_t index = sample.index;
     const float *more = (const float *)d->field[1].data + index * WIDE;
     float *features = data[0], sum = 0;
     for (int i = 0; i < WIDE; i++) {

@@ -19,19 +19,19 @@ static void order(void **state) {
     int same_epoch = 0, same_seed = 0, fixed = 0;
     bool seen[COUNT] = { 0 };
     for (int i = 0; i < COUNT; i++) {
-        int64_t sample = sgrad__sampler_sample(&a, 0, i);
+        int64_t sample = sgrad__sampler_index(&a, 0, i);
         assert_in_range(sample, 0, COUNT - 1);
         assert_false(seen[sample]);
         seen[sample] = true;
         fixed += sample == i;
-        same_seed += sample == sgrad__sampler_sample(&other, 0, i);
-        assert_int_equal(sgrad__sampler_sample(&files, 5, i), i);
+        same_seed += sample == sgrad__sampler_index(&other, 0, i);
+        assert_int_equal(sgrad__sampler_index(&files, 5, i), i);
     }
     int64_t first[COUNT];
-    for (int i = 0; i < COUNT; i++) first[i] = sgrad__sampler_sample(&a, 0, i);
-    for (int i = 0; i < COUNT; i++) same_epoch += first[i] == sgrad__sampler_sample(&a, 1, i);
+    for (int i = 0; i < COUNT; i++) first[i] = sgrad__sampler_index(&a, 0, i);
+    for (int i = 0; i < COUNT; i++) same_epoch += first[i] == sgrad__sampler_index(&a, 1, i);
     for (int i = COUNT - 1; i >= 0; i--)
-        assert_int_equal(sgrad__sampler_sample(&b, 0, i), first[i]); /* whatever was asked before */
+        assert_int_equal(sgrad__sampler_index(&b, 0, i), first[i]); /* whatever was asked before */
     assert_in_range(same_epoch, 0, 9);      /* 1 on average */
     assert_in_range(same_seed, 0, 9);
     assert_in_range(fixed, 0, 9);
@@ -48,7 +48,7 @@ static void order_is_fair(void **state) {
     int times[256] = { 0 };
     for (uint32_t epoch = 0; epoch < 24000; epoch++) {
         int code = 0;
-        for (int i = 0; i < 4; i++) code = 4 * code + (int)sgrad__sampler_sample(&o, epoch, i);
+        for (int i = 0; i < 4; i++) code = 4 * code + (int)sgrad__sampler_index(&o, epoch, i);
         times[code]++;
     }
     int orders = 0;
@@ -56,7 +56,7 @@ static void order_is_fair(void **state) {
         if (times[i]) orders++, assert_in_range(times[i], 850, 1150);
     assert_int_equal(orders, 24);
     struct sgrad__sampler one = { .count = 1, .shuffle = true };
-    assert_int_equal(sgrad__sampler_sample(&one, 0, 0), 0);
+    assert_int_equal(sgrad__sampler_index(&one, 0, 0), 0);
     sgrad__sampler_close(&o);
     sgrad__sampler_close(&one);
 }
@@ -64,17 +64,20 @@ static void order_is_fair(void **state) {
 /* Of a shuffled epoch's windows: all places that there are, another one in each epoch. */
 static void shifts(void **state) {
     (void)state;
-    const struct sgrad__sampler o = { .seed = 3, .count = 4, .shuffle = true }, files = { .count = 4 };
+    struct sgrad__sampler o = { .seed = 3, .count = 4, .shuffle = true, .shifts = 8 }, files = { .count = 4, .shifts = 8 };
+    struct sgrad__sampler whole = { .seed = 3, .count = 4, .shuffle = true };
     int times[8] = { 0 };
     for (uint32_t epoch = 0; epoch < 800; epoch++) {
-        const int64_t shift = sgrad__sampler_shift(&o, epoch, 8);
+        const int64_t shift = sgrad__sampler_sample(&o, epoch, 0).shift;
         assert_in_range(shift, 0, 7);
-        assert_int_equal(shift, sgrad__sampler_shift(&o, epoch, 8));
-        assert_int_equal(sgrad__sampler_shift(&files, epoch, 8), 0);
+        assert_int_equal(shift, sgrad__sampler_sample(&o, epoch, 3).shift);
+        assert_int_equal(sgrad__sampler_sample(&files, epoch, 0).shift, 0);
         times[shift]++;
     }
     for (int i = 0; i < 8; i++) assert_in_range(times[i], 60, 140);
-    assert_int_equal(sgrad__sampler_shift(&o, 1, 0), 0);
+    assert_int_equal(sgrad__sampler_sample(&whole, 1, 0).shift, 0);
+    sgrad__sampler_close(&o);
+    sgrad__sampler_close(&whole);
 }
 
 /* ---- config ---- */
