@@ -146,7 +146,7 @@ struct sgrad_step {
     float lr;                 /* learning rate */
     float damping;              /* of second-order training (K-FAC) */
     const struct sgrad_sample *sample;  /* every sample of this rank's local batch (datasets.h); only reading needs it */
-    int64_t first;              /* index in the whole batch of sample[0] */
+    int64_t first;              /* index in the whole batch of sample[0]; in text generation: of the token in the text */
 };
 #ifdef __cplusplus
 static_assert(sizeof(struct sgrad_step) == SGRAD_STEP_BYTES, "a step's size is the runtime's");

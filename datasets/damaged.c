@@ -33,6 +33,16 @@ static char *append(char *list, const char *reason) {
     return more;
 }
 
+/* Leaves out the samples with OUT[i] set. SGRAD_EFORMAT: these are all samples. */
+static int leave_out(struct sgrad_dataset *dataset, const bool *out) {
+    const int64_t before = dataset->count, left_out = sgrad__dataset_leave_out(dataset, out);
+    if (left_out == before)
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: none of the %lld %s samples can be read", dataset->reader->name,
+                               (long long)before, dataset->split == SGRAD_TRAIN ? "training" : "test");
+    dataset->damaged += left_out;
+    return 0;
+}
+
 int sgrad_dataset_skip_damaged(struct sgrad_dataset *dataset, bool tell, char **list) {
     const int64_t count = dataset->count;
     char **reason = sgrad_xcalloc((size_t)count, sizeof *reason);
@@ -44,7 +54,7 @@ int sgrad_dataset_skip_damaged(struct sgrad_dataset *dataset, bool tell, char **
         if (reason[i] && !error && list) *list = append(*list, reason[i]);
     }
     if (!error && tell) tell_classes(dataset, out);
-    if (!error) error = sgrad__dataset_leave_out(dataset, out);
+    if (!error) error = leave_out(dataset, out);
     for (int64_t i = 0; i < count; i++) free(reason[i]);
     free(reason);
     free(out);

@@ -122,7 +122,7 @@ struct sgrad_dataset {
     bool unlabelled;                    /* labels or targets are unknown: they are zeros */
     /* Private to the readers and to the functions below. */
     uint64_t identity;                  /* hash that the fingerprint uses for a field that is not in memory */
-    int64_t *kept;                      /* index in the reader of each sample; NULL: no sample was left out */
+    int64_t *kept;                      /* index in the reader of each sample (kept.c); NULL: no sample was left out */
     int32_t *label_of;                  /* maps a label of the reader to that of options.origin; NULL: they are equal */
     char **own_name;                    /* class_name, if it is a copy from options.origin; ends with NULL */
     void *state;

@@ -1,11 +1,8 @@
-/* exclude.c: leaves out samples, by a list in a file or by a mask, and renumbers the remaining samples without gaps.
+/* exclude.c: leaves out the samples that the lines of a file name, by name or by number:
  *
- *     train/cat/2.jpg          reader's samples    0 1 2 3 4 5
- *     # seen twice             left out                x     x
- *     5                        kept                0 1   3 4
- *                              new numbers         0 1   2 3
- *
- * Fields in memory are compacted. For fields that are read on demand, dataset->kept maps a sample to its index in the reader. */
+ *     train/cat/2.jpg
+ *     # seen twice
+ *     5 */
 #include "config.h"
 #include "datasets/datasets.h"
 #include "datasets/formats.h"
@@ -17,17 +14,8 @@
 
 #define FILE_LIMIT ((size_t)1 << 33)
 
-int64_t sgrad__dataset_kept(const struct sgrad_dataset *dataset, int64_t index) {
-    return dataset->kept ? dataset->kept[index] : index;
-}
-
-struct sgrad_sample sgrad__sample_in_reader(const struct sgrad_dataset *dataset, struct sgrad_sample sample) {
-    sample.index = sgrad__dataset_kept(dataset, sample.index);
-    return sample;
-}
-
 char *sgrad_dataset_sample_name(const struct sgrad_dataset *dataset, int64_t index) {
-    const int64_t i = sgrad__dataset_kept(dataset, index);
+    const int64_t i = sgrad__index_in_reader(dataset, index);
     return dataset->reader->sample_name ? dataset->reader->sample_name(dataset, i) : sgrad_format("%lld", (long long)i);
 }
 
@@ -89,35 +77,6 @@ static int mark(const struct sgrad_dataset *dataset, const char *file, const str
     return error;
 }
 
-/* Leaves out the samples with OUT set. KEPT is the number of the others. */
-static void leave_out(struct sgrad_dataset *dataset, const bool *out, int64_t kept) {
-    int64_t *which = sgrad_xcalloc((size_t)kept, sizeof *which), n = 0;
-    for (int64_t i = 0; i < dataset->count; i++)
-        if (!out[i]) which[n++] = i;
-    for (struct sgrad_field *f = dataset->field; f->name; f++) {
-        const size_t bytes = sgrad_field_bytes(f);
-        char *data = (char *)f->data;
-        for (int64_t i = 0; data && i < kept; i++) memmove(data + (size_t)i * bytes, data + (size_t)which[i] * bytes, bytes);
-        char *less = data ? realloc(data, (size_t)kept * bytes) : NULL;
-        if (less) f->data = less;
-    }
-    for (int64_t i = 0; i < kept; i++) which[i] = sgrad__dataset_kept(dataset, which[i]);
-    free(dataset->kept);
-    dataset->kept = which;
-    dataset->count = kept;
-}
-
-int sgrad__dataset_leave_out(struct sgrad_dataset *dataset, const bool *out) {
-    int64_t kept = 0;
-    for (int64_t i = 0; i < dataset->count; i++) kept += !out[i];
-    if (!kept) return sgrad_log_error(SGRAD_EFORMAT, "%s: none of the %lld %s samples can be read", dataset->reader->name,
-                                      (long long)dataset->count, dataset->split == SGRAD_TRAIN ? "training" : "test");
-    if (kept == dataset->count) return 0;
-    dataset->damaged += dataset->count - kept;
-    leave_out(dataset, out, kept);
-    return 0;
-}
-
 int sgrad__dataset_exclude(struct sgrad_dataset *dataset, const char *file) {
     struct sgrad_map map;
     struct stat status;
@@ -126,13 +85,9 @@ int sgrad__dataset_exclude(struct sgrad_dataset *dataset, const char *file) {
     bool *out = sgrad_xcalloc((size_t)dataset->count, sizeof *out);
     int error = mark(dataset, file, &map, out);
     sgrad_map_close(&map);
-    int64_t kept = 0;
-    for (int64_t i = 0; i < dataset->count; i++) kept += !out[i];
-    if (!error && !kept) error = sgrad_log_error(SGRAD_EFORMAT, "%s: leaves out every sample", file);
-    if (!error && kept < dataset->count) {
-        dataset->excluded = dataset->count - kept;
-        leave_out(dataset, out, kept);
-    }
+    const int64_t before = dataset->count, left_out = error ? 0 : sgrad__dataset_leave_out(dataset, out);
+    if (left_out == before) error = sgrad_log_error(SGRAD_EFORMAT, "%s: leaves out every sample", file);
+    else dataset->excluded = left_out;
     free(out);
     return error;
 }

@@ -14,6 +14,7 @@
 
 struct files {
     const char *const *name;
+    int64_t count;              /* of the files, damaged ones included */
     _Atomic(void *) *pixels;    /* cache: of each image that was read; NULL: not cached */
     _Atomic int64_t room;       /* bytes left in the cache */
 };
@@ -101,8 +102,7 @@ static char *name_sample(const struct sgrad_dataset *dataset, int64_t index) {
 
 static void close_files(struct sgrad_dataset *dataset) {
     struct files *files = dataset->state;
-    const int64_t count = dataset->count + dataset->damaged;
-    for (int64_t i = 0; i < count; i++) free(files->pixels[i]);
+    for (int64_t i = 0; i < files->count; i++) free(files->pixels[i]);
     free((void *)files->pixels);
     free(files);
 }
@@ -127,6 +127,7 @@ int sgrad_dataset_of_files(const char *const *file, int64_t count, const struct 
                                  .full_scale = full_scale };
     struct files *files = d->state = sgrad_xcalloc(1, sizeof *files);
     files->name = file;
+    files->count = count;
     files->pixels = sgrad_xcalloc((size_t)count + 1, sizeof *files->pixels);
     files->room = KEPT_LIMIT;
     d->field[0] = (struct sgrad_field){ .name = "pixels", .dtype = full_scale > 255 ? SGRAD_U16 : SGRAD_U8, .shape = *image };

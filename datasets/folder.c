@@ -250,7 +250,7 @@ static int odd_size(const struct sgrad_dataset *dataset, int64_t i, const struct
 }
 
 static int find_header(const struct sgrad_dataset *dataset, int64_t i, struct sgrad__image *image) {
-    return with_file(dataset->state, sgrad__dataset_kept(dataset, i), read_header, image);
+    return with_file(dataset->state, sgrad__index_in_reader(dataset, i), read_header, image);
 }
 
 /* Sets the size of images. If it was not specified, it is that of the first image, or, if images may be damaged, of the first

@@ -168,18 +168,22 @@ void sgrad__image_fit(const struct sgrad__image *image, int side, void *to);
  * argument. */
 int sgrad__folder_check(const char *kind, const char *path, const char *wanted);
 
-/* Returns the index in the reader of sample INDEX. */
-int64_t sgrad__dataset_kept(const struct sgrad_dataset *dataset, int64_t index);
-/* Returns SAMPLE with its index in the reader. */
+/* ---- kept.c ---- */
+
+/* Return the index in the reader of sample INDEX, and SAMPLE with its index in the reader. */
+int64_t sgrad__index_in_reader(const struct sgrad_dataset *dataset, int64_t index);
 struct sgrad_sample sgrad__sample_in_reader(const struct sgrad_dataset *dataset, struct sgrad_sample sample);
+/* Leaves out the samples with OUT[i] set, unless these are all samples. Returns their number. */
+int64_t sgrad__dataset_leave_out(struct sgrad_dataset *dataset, const bool *out);
+
+/* ---- exclude.c, statistics.c, fingerprint.c ---- */
+
 /* Leaves out the samples that FILE lists. SGRAD_EIO: FILE cannot be read. SGRAD_EFORMAT: a line names no sample, or no sample
  * would be left. */
 int sgrad__dataset_exclude(struct sgrad_dataset *dataset, const char *file);
 /* Reads all samples, unless they are in memory or computed. For each sample that cannot be read, REASON[i] is set to the message,
  * which is not logged and which the caller must free. Errors other than SGRAD_EIO and SGRAD_EFORMAT are returned. */
 int sgrad__dataset_find_damaged(const struct sgrad_dataset *dataset, char **reason);
-/* Leaves out the samples with OUT[i] set, as damaged ones. SGRAD_EFORMAT: no sample would be left. */
-int sgrad__dataset_leave_out(struct sgrad_dataset *dataset, const bool *out);
 
 /* Returns HASH, a fingerprint, extended by SIZE bytes. */
 uint64_t sgrad__fingerprint_add(uint64_t hash, const void *data, size_t size);

@@ -26,14 +26,15 @@ static int read_picture(const struct sgrad_dataset *dataset, int64_t index, stru
 int sgrad_dataset_picture(const struct sgrad_dataset *dataset, int64_t index, struct sgrad_picture *picture) {
     assert(sgrad_dataset_image(dataset) && index >= 0 && index < dataset->count);
     if (!dataset->reader->picture) return read_picture(dataset, index, picture);
-    return dataset->reader->picture(dataset, sgrad__dataset_kept(dataset, index), picture);
+    return dataset->reader->picture(dataset, sgrad__index_in_reader(dataset, index), picture);
 }
 
 uint64_t sgrad_dataset_stamp(const struct sgrad_dataset *dataset, int64_t index) {
     const struct sgrad_field *image = sgrad_dataset_image(dataset);
-    if (dataset->reader->stamp) return dataset->reader->stamp(dataset, sgrad__dataset_kept(dataset, index));
+    const int64_t own = sgrad__index_in_reader(dataset, index);
+    if (dataset->reader->stamp) return dataset->reader->stamp(dataset, own);
     const size_t bytes = sgrad_field_bytes(image);
     if (image->data) return sgrad__fingerprint_add(1, (const char *)image->data + (size_t)index * bytes, bytes);
-    const int64_t number[] = { (int64_t)dataset->identity, dataset->split, sgrad__dataset_kept(dataset, index) };
+    const int64_t number[] = { (int64_t)dataset->identity, dataset->split, own };
     return sgrad__fingerprint_add(1, number, sizeof number);
 }
