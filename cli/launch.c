@@ -131,9 +131,14 @@ static int write_hosts(const struct hosts *hosts, char *path) {
 
 static void add_hosts(struct words *w, const struct sgrad__request *request, const struct hosts *hosts, const char *path) {
     if (!hosts->count) return;
+    if (hosts->file) {
+        add(w, "--hostfile");
+        add(w, hosts->gone ? path : request->launch.hostfile);
+        return;
+    }
     char *list = list_hosts(hosts, false, true, ",");
-    add(w, hosts->file ? "--hostfile" : "--host");
-    add(w, !hosts->file ? list : hosts->gone ? path : request->launch.hostfile);
+    add(w, "--host");
+    add(w, list);
     free(list);
 }
 

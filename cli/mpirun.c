@@ -138,5 +138,6 @@ int sgrad__children_run(const char *const *word, int *told) {
     }
     if (ear.from >= 0) pass_on(&ear);
     if (ear.from >= 0) close(ear.from);
-    return hangs ? SGRAD__STALLED : WIFSIGNALED(status) ? SGRAD__KILLED + WTERMSIG(status) : WEXITSTATUS(status);
+    if (hangs) return SGRAD__STALLED;
+    return WIFSIGNALED(status) ? SGRAD__KILLED + WTERMSIG(status) : WEXITSTATUS(status);
 }

@@ -278,7 +278,7 @@ SGRAD_VECTOR(walk_unit)(const struct sgrad_args *args) {
     for (uint32_t at = begin; at < end; list++) {
         const uint32_t stop = t->start[list + 1] < end ? t->start[list + 1] : end;
         if (w->pairs > w->most) return;
-        const uint32_t from = w->whole ? at : w->from ? above(t->image, at, stop, w->from - 1) : at;
+        const uint32_t from = !w->whole && w->from ? above(t->image, at, stop, w->from - 1) : at;
         const uint32_t to = w->whole ? stop : above(t->image, from, stop, w->to - 1);
         if (from < to && w->words == 1) walk_list(w, found, list, from, to, 1);
         else if (from < to) walk_list(w, found, list, from, to, SGRAD_HASH_WORDS);

@@ -221,6 +221,13 @@ static double alone(const struct study *s, double samples) {
 /* The local batch of a device, if it is constant: the micro-batch, which is the number of samples that it processes at once. */
 static long own_batch(const struct sgrad_train_options *o) { return o->micro_batch ? o->micro_batch : o->batch; }
 
+/* Returns the bytes of a bucket: those of the options; all gradients, if nothing is sent during the step; or the cheapest. */
+static double find_bucket(const struct study *s, int devices, const struct sgrad_network *net) {
+    const struct sgrad_plan_query *q = s->q;
+    if (q->train->bucket > 0) return fmin(q->train->bucket * 1e6, s->bytes);
+    return q->no_overlap || devices == 1 ? s->bytes : sgrad_step_cost_bucket(s->bytes, net, s->allreduce);
+}
+
 static void find_point(const struct study *s, int nodes, struct sgrad_plan_row *p) {
     const struct sgrad_plan_query *q = s->q;
     const struct sgrad_machine *m = q->machine;
@@ -234,8 +241,7 @@ static void find_point(const struct study *s, int nodes, struct sgrad_plan_row *
     const struct computed own = compute(s, share, devices, rows);
     const struct curvature curved = send_curvature(s, rows, &net);
     p->compute = own.all;
-    p->bucket = q->train->bucket > 0 ? fmin(q->train->bucket * 1e6, s->bytes)
-                : q->no_overlap || devices == 1 ? s->bytes : sgrad_step_cost_bucket(s->bytes, &net, s->allreduce);
+    p->bucket = find_bucket(s, devices, &net);
     const struct messages sent = send_all(s, p->bucket, nodes, &net);
     const double input = m->input > 0 ? share * m->device.count / m->input : 0;
     const double bus = at(q->work->input_bytes, share) / m->bus_bandwidth;

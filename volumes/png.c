@@ -174,7 +174,7 @@ static int open_png(struct sgrad_volume *v) {
     for (int64_t z = 1; z < s->files; z++) SGRAD_TRY(read_slice(v, z, &png, NULL));
     tell_others(v->path);
     const size_t bytes = (size_t)png.width * png.height * sgrad_voxel_size(png.voxel), most = KEPT_LIMIT / bytes;
-    s->kept = most < 1 ? 1 : most < (size_t)s->files ? (int)most : s->files;
+    s->kept = (int)sgrad_clamp((int64_t)most, 1, s->files);
     s->slice = sgrad_xcalloc((size_t)s->kept, sizeof *s->slice);
     for (int i = 0; i < s->kept; i++) s->slice[i].number = -1;
     return 0;

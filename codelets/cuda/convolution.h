@@ -31,6 +31,12 @@ struct sgrad__convolution {
 };
 enum { SGRAD__VECTORS = 6 };
 
+/* Returns the index of the operand that the task writes. */
+static inline int sgrad__convolution_output(const struct sgrad__convolution *c) {
+    if (c->key.pass == SGRAD__FORWARD) return c->y;
+    return c->key.pass == SGRAD__BACKWARD_DATA ? c->x : c->w;
+}
+
 /* Returns the task of ARGS. The first task of a shape on a worker creates the plan, and measures cuDNN's algorithms unless the
  * run is deterministic or the tuning cache has the result. The plan lives until the context closes. If the workspace is too
  * small, the program is aborted. */

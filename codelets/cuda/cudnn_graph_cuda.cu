@@ -159,7 +159,8 @@ cudnnStatus_t as_graph(const struct plan &plan, const struct sgrad__graph_data &
 enum wanted { MEASURED, GRAPH, ALGORITHMS };
 enum wanted wanted(void) {
     const char *way = getenv("STARGRAD_CUDNN");
-    return way && !strcmp(way, "graph") ? GRAPH : way && !strcmp(way, "algorithms") ? ALGORITHMS : MEASURED;
+    if (way && !strcmp(way, "graph")) return GRAPH;
+    return way && !strcmp(way, "algorithms") ? ALGORITHMS : MEASURED;
 }
 
 /* Returns the fastest plan, and sets its number and engine. NULL: separate kernels are faster, or no plan runs. Plans of mode 1

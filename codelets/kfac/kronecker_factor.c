@@ -28,10 +28,8 @@ static int64_t floats(const struct geometry *g) { return (g->channels + RIGHT - 
  * cache. */
 static int64_t pixels_at_once(const struct geometry *g) {
     const int64_t fit = CACHE / (floats(g) * (int64_t)sizeof(float)), image = g->all.height * g->all.width;
-    const int64_t most = g->all.count * image;
-    if (g->rows) return fit < most ? fit > 0 ? fit : 1 : most;
-    const int64_t images = fit / image < g->all.count ? fit / image : g->all.count;
-    return image * (images > 0 ? images : 1);
+    if (g->rows) return sgrad_clamp(fit, 1, g->all.count * image);
+    return image * sgrad_clamp(fit / image, 1, g->all.count);
 }
 
 /* ---- products ---------------------------------------------------------------------------------------------------------- */

@@ -79,8 +79,9 @@ static void describe(struct plan *plan) {
 
 /* Sets the precision to which products may be rounded. */
 static void describe_math(const struct plan *plan) {
-    SGRAD_CUDA(cudnnSetConvolutionMathType(plan->convolution, plan->key.dtype == SGRAD_BF16 ? CUDNN_TENSOR_OP_MATH
-                                                              : plan->key.tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH));
+    cudnnMathType_t math = plan->key.tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;
+    if (plan->key.dtype == SGRAD_BF16) math = CUDNN_TENSOR_OP_MATH;
+    SGRAD_CUDA(cudnnSetConvolutionMathType(plan->convolution, math));
 }
 
 static void shape_text(const struct sgrad__convolution_key *key, char *text, size_t size) {
@@ -177,21 +178,25 @@ static cudnnStatus_t compute(const struct plan *p, const struct operands &o, con
                                           (cudnnConvolutionBwdFilterAlgo_t)p->algorithm, o.room, size, beta, p->w, o.out);
 }
 
+/* Sets SIZE to the bytes of the workspace of ALGORITHM. */
+static cudnnStatus_t find_workspace(const struct plan *p, int algorithm, size_t *size) {
+    const cudnnHandle_t h = sgrad_cudnn();
+    if (p->key.pass == SGRAD__FORWARD)
+        return cudnnGetConvolutionForwardWorkspaceSize(h, p->x, p->w, p->convolution, p->y,
+                                                       (cudnnConvolutionFwdAlgo_t)algorithm, size);
+    if (p->key.pass == SGRAD__BACKWARD_DATA)
+        return cudnnGetConvolutionBackwardDataWorkspaceSize(h, p->w, p->y, p->convolution, p->x,
+                                                            (cudnnConvolutionBwdDataAlgo_t)algorithm, size);
+    return cudnnGetConvolutionBackwardFilterWorkspaceSize(h, p->x, p->y, p->convolution, p->w,
+                                                          (cudnnConvolutionBwdFilterAlgo_t)algorithm, size);
+}
+
 /* Sets the plan to an ALGORITHM and MATH mode from the tuning cache. Returns false if these do not work for it: the cache is a
  * file that anyone may have edited. */
 static bool follow(struct plan *p, int algorithm, int math) {
-    const cudnnHandle_t h = sgrad_cudnn();
     size_t size;
-    if (take(p, { algorithm, (cudnnMathType_t)math }) != CUDNN_STATUS_SUCCESS) return false;
-    const cudnnStatus_t status =
-        p->key.pass == SGRAD__FORWARD ? cudnnGetConvolutionForwardWorkspaceSize(h, p->x, p->w, p->convolution, p->y,
-                                                                         (cudnnConvolutionFwdAlgo_t)algorithm, &size)
-        : p->key.pass == SGRAD__BACKWARD_DATA
-            ? cudnnGetConvolutionBackwardDataWorkspaceSize(h, p->w, p->y, p->convolution, p->x,
-                                                           (cudnnConvolutionBwdDataAlgo_t)algorithm, &size)
-            : cudnnGetConvolutionBackwardFilterWorkspaceSize(h, p->x, p->y, p->convolution, p->w,
-                                                             (cudnnConvolutionBwdFilterAlgo_t)algorithm, &size);
-    return status == CUDNN_STATUS_SUCCESS && size <= p->key.room;
+    return take(p, { algorithm, (cudnnMathType_t)math }) == CUDNN_STATUS_SUCCESS &&
+           find_workspace(p, algorithm, &size) == CUDNN_STATUS_SUCCESS && size <= p->key.room;
 }
 
 std::string sgrad__convolution_memo(const struct sgrad__convolution_key *k) {
@@ -334,7 +339,7 @@ struct sgrad__convolution sgrad__convolution_of(enum sgrad__pass pass, const str
         t.plan->key = t.key;
         describe(t.plan);
         const struct operands operands = { a->data[x], t.weight ? t.weight : a->data[w], a->data[y], NULL, t.room };
-        search(t.plan, operands, sgrad_view_bytes(&a->view[pass == SGRAD__FORWARD ? y : pass == SGRAD__BACKWARD_DATA ? x : w]));
+        search(t.plan, operands, sgrad_view_bytes(&a->view[sgrad__convolution_output(&t)]));
     }
     t.direct = t.plan->direct;
     return t;

@@ -51,8 +51,7 @@ struct whole {
 };
 
 whole::whole(enum sgrad__pass pass, const struct sgrad_args *a) : c(sgrad__convolution_of(pass, a)), steps(0), data() {
-    const int out = pass == SGRAD__FORWARD ? c.y : pass == SGRAD__BACKWARD_DATA ? c.x : c.w;
-    may_be = sgrad__graph_wanted() && !a->deterministic && !sgrad_adds(a, out) && !c.direct;
+    may_be = sgrad__graph_wanted() && !a->deterministic && !sgrad_adds(a, sgrad__convolution_output(&c)) && !c.direct;
     data.room = c.room;
     data.at[SGRAD__AT_X] = a->data[c.x], data.at[SGRAD__AT_Y] = a->data[c.y];
     data.at[SGRAD__AT_W] = sgrad__convolution_weight(&c);
@@ -146,7 +145,8 @@ int add_backward(struct whole *g, const struct sgrad_args *a, const struct sgrad
     }
     if (next->kernel->cuda != sgrad__batchnorm_sums_cuda || !has_channels(&b->view[0], g->c.key.shape.C)) return 0;
     const float *sum = g->take(SGRAD__AT_SUM, 1), *product = g->take(SGRAD__AT_PRODUCT, 2);
-    g->steps |= SGRAD__SUMS | (!sgrad__batchnorm_has_relu(b) ? 0 : b->data[2] ? SGRAD__MASK : SGRAD__MASK_SCALED);
+    g->steps |= SGRAD__SUMS;
+    if (sgrad__batchnorm_has_relu(b)) g->steps |= b->data[2] ? SGRAD__MASK : SGRAD__MASK_SCALED;
     g->data.at[SGRAD__AT_SOURCE] = b->data[0], g->data.at[SGRAD__AT_MASK] = b->data[2];
     g->scale(b, 5, 3);
     g->after.push_back([=] { sgrad__batchnorm_sums_of(b, sum, product); });

@@ -170,7 +170,8 @@ static int32_t root_of(int32_t *parent, int32_t i) {
 }
 static void join(int32_t *parent, int32_t i, int32_t j) {
     const int32_t a = root_of(parent, i), b = root_of(parent, j);
-    parent[a > b ? a : b] = a > b ? b : a;
+    if (a > b) parent[a] = b;
+    else parent[b] = a;
 }
 
 /* Replaces the class of every voxel by the number of its segment, which is 1 + the index of the segment's first voxel. Class 0

@@ -154,14 +154,13 @@ static const char *alone(const struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
     if (r->optimizer->keep || r->optimizer->update_all || r->optimizer->needs_full_tensor) return "--optimizer";
     if (r->strategy->uses_servers || r->strategy->asynchronous) return "--strategy";
-    return o->precision == SGRAD_PRECISION_BF16 ? "--precision bf16"
-           : o->ema > 0                         ? "--ema"
-           : o->best                            ? "--best"
-           : o->patience                        ? "--patience"
-           : o->histograms                      ? "--histograms"
-           : o->allreduce                       ? "--allreduce"
-           : o->partition_data                       ? "--data-placement partition"
-                                                : NULL;
+    if (o->precision == SGRAD_PRECISION_BF16) return "--precision bf16";
+    if (o->ema > 0) return "--ema";
+    if (o->best) return "--best";
+    if (o->patience) return "--patience";
+    if (o->histograms) return "--histograms";
+    if (o->allreduce) return "--allreduce";
+    return o->partition_data ? "--data-placement partition" : NULL;
 }
 
 static int by_step(const void *a, const void *b) {

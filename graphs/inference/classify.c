@@ -51,7 +51,7 @@ struct sgrad_classification sgrad_classify(const struct sgrad_predictions *a) {
         }
         sgrad_probabilities(logit, classes, probability);
         const double sure = probability[best];
-        const int part = sure >= 1 ? SGRAD_CONFIDENCES - 1 : sure > 0 ? (int)(sure * SGRAD_CONFIDENCES) : 0;
+        const int part = (int)sgrad_clamp((int64_t)(sure * SGRAD_CONFIDENCES), 0, SGRAD_CONFIDENCES - 1);
         struct sgrad_confidence *confidence = &all.confidence[part];
         all.confusion[label * classes + best]++;
         all.top1 += best == label;

@@ -254,7 +254,9 @@ static int check_augmentation(const struct sgrad__run *r, const char *wanted) {
 int sgrad__run_add_augmentation(struct sgrad__run *r) {
     struct sgrad_dataset *d = r->train;
     const struct sgrad_field *image = sgrad_dataset_image(d);
-    const char *wanted = !image ? "none" : r->options.augment ? r->options.augment : d->augment ? d->augment : "none";
+    const char *wanted = image ? r->options.augment : NULL;
+    if (image && !wanted) wanted = d->augment;
+    if (!wanted) wanted = "none";
     if (r->options.augment) d->plain = NULL;
     const int height = image ? (int)sgrad_field_plane(image)[0] : 0, width = image ? (int)sgrad_field_plane(image)[1] : 0;
     SGRAD_TRY(sgrad_augmentations_parse(wanted, height, width, &d->drawn));

@@ -15,8 +15,9 @@
 
 static int open_context(struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
-    char *trace = r->trace_folder ? sgrad_format("%s", r->trace_folder)
-                  : o->trace && !o->print ? sgrad_format("%s/trace", r->folder ? r->folder : "") : NULL;
+    char *trace = NULL;
+    if (r->trace_folder) trace = sgrad_format("%s", r->trace_folder);
+    else if (o->trace && !o->print) trace = sgrad_format("%s/trace", r->folder ? r->folder : "");
     const struct sgrad_context_options how = { .cpus = o->cpus,
                                                .gpus = o->gpus,
                                                .scheduler = o->scheduler,

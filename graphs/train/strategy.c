@@ -87,7 +87,8 @@ int sgrad__run_choose_strategy(struct sgrad__run *r) {
     const int ranks = r->context->ranks;
     const char *words = sgrad_plural(ranks, "rank", "ranks");
     r->servers = o->servers ? o->servers : ranks;
-    r->group_ranks = o->group_ranks ? o->group_ranks : r->context->network ? host_ranks(r->context->network) : 1;
+    r->group_ranks = r->context->network ? host_ranks(r->context->network) : 1;
+    if (o->group_ranks) r->group_ranks = o->group_ranks;
     if (r->allreduce && r->allreduce->library && (r->copies > 1 || r->graph->stages > 1))
         return sgrad_log_error(SGRAD_EINVAL,
                                "--allreduce %s sums over all ranks, and mesh %s has gradients that some of them share: "

@@ -142,7 +142,8 @@ void sgrad__run_print_tuning(const struct sgrad__run *r, FILE *to) {
         fixed += g->parameter[i].fixed;
         trained += !g->parameter[i].state;
     }
-    const char *file = o->init ? o->init : g->brought ? g->file : NULL;
+    const char *file = g->brought ? g->file : NULL;
+    if (o->init) file = o->init;
     if (file) fprintf(to, "init       %s: %d %s taken", file, g->parameter_count - left,
                          sgrad_plural(g->parameter_count - left, "tensor", "tensors"));
     for (int i = 0, told = 0; i < g->parameter_count && left; i++)
