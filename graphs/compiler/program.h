@@ -46,7 +46,8 @@ static inline bool sgrad__takes_part(struct sgrad__when when, long step) {
 }
 /* Returns the mean fraction of all steps that WHEN contains; 0 for SGRAD__ONCE. */
 static inline double sgrad__share_of_steps(struct sgrad__when when) {
-    return !when.every ? 1 : when.every == SGRAD__ONCE ? 0 : 1 / (double)when.every;
+    if (!when.every) return 1;
+    return when.every == SGRAD__ONCE ? 0 : 1 / (double)when.every;
 }
 
 /* An instruction: one task or message of a step. Instructions are submitted in the order in which the program lists them. */

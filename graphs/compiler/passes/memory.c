@@ -288,7 +288,9 @@ static struct sgrad__memory find_memory(const struct sgrad__program *p, int work
     for (int b = 0; b < p->buffer_count; b++) {
         const struct sgrad__buffer *is = &p->buffer[b];
         if (!lives[b].seen || peak < lives[b].first || peak > lives[b].last) continue;
-        double *part = is->copies > 1 ? &m.inputs : lives[b].message ? &m.messages : is->rows ? &m.activations : &m.gradients;
+        double *part = is->rows ? &m.activations : &m.gradients;
+        if (is->copies > 1) part = &m.inputs;
+        else if (lives[b].message) part = &m.messages;
         *part += bytes_of(p, b);
     }
     free(lives);

@@ -9,6 +9,15 @@
 
 #include "graphs/networks/graph.h"
 
+/* Returns the dimension of channels, or of features, of a value in a file. */
+static inline int sgrad__onnx_channels(int rank) { return rank > 3 ? 1 : rank - 1; }
+
+/* Returns the index here of dimension I of a value in a file, where channels precede the plane. */
+static inline int sgrad__onnx_dimension(int rank, int i) {
+    if (rank < 4 || i == 0) return i;
+    return i == 1 ? rank - 1 : i - 1;
+}
+
 /* ---- write.c ---- */
 
 /* Writes the network up to the first input of its loss, with the current weights, to the file PATH. For images with classes, its
