@@ -253,12 +253,11 @@ static int fill(struct sgrad_dataset *d, const struct sgrad__table *t) {
 static char *note_of(const struct sgrad__table *t, const struct sgrad_dataset *d) {
     const int file = t->dealt ? 0 : (int)d->split;
     const int target = t->target[file];
-    char *what = d->unlabelled ? sgrad_format("no target") : t->csv[file].headed
-                     ? sgrad_format("target '%s'", t->csv[file].cell[target])
-                     : sgrad_format("target column %d", target + 1);
-    char *note = sgrad_format("%s, %s", t->csv[file].headed ? "line 1 is a header" : "no header", what);
-    free(what);
-    return note;
+    const bool headed = t->csv[file].headed;
+    const char *header = headed ? "line 1 is a header" : "no header";
+    if (d->unlabelled) return sgrad_format("%s, no target", header);
+    if (headed) return sgrad_format("%s, target '%s'", header, t->csv[file].cell[target]);
+    return sgrad_format("%s, target column %d", header, target + 1);
 }
 
 static int read_table(struct sgrad_dataset *d, struct sgrad__table *t, const struct sgrad_origin *trained) {

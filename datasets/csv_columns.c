@@ -107,7 +107,7 @@ static int find_title(const struct sgrad__csv *csv, const char *title, int nth) 
 static int find_header(const struct sgrad__table *t, const char *path, struct sgrad__csv *csv) {
     const struct sgrad__csv_wanted *w = &t->wanted;
     const int number = w->column ? number_of(csv, w->column) : csv->columns - 1;
-    const int target = number >= 0 ? number : w->column ? find_title(csv, w->column, 0) : -1;
+    const int titled = number < 0 && w->column ? find_title(csv, w->column, 0) : -1, target = number >= 0 ? number : titled;
     csv->headed = w->header || (number < 0 && target >= 0);
     for (int c = 0; c < csv->columns && !csv->headed; c++) csv->headed = c != target && is_titled(csv, c);
     if (w->no_header) csv->headed = false;

@@ -395,7 +395,7 @@ static int parse_argument(const char *argument, struct folder *folder, char **ro
 static void make_room(struct sgrad_dataset *dataset) {
     struct folder *folder = dataset->state;
     const size_t machine = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE) / 4;
-    const size_t limit = folder->memory ? folder->memory : machine < MEMORY_LIMIT ? machine : MEMORY_LIMIT;
+    const size_t usual = machine < MEMORY_LIMIT ? machine : MEMORY_LIMIT, limit = folder->memory ? folder->memory : usual;
     const size_t size = sgrad_field_bytes(&dataset->field[0]), files = (size_t)folder->files;
     if (size > limit / files) return;
     folder->kept = malloc(files * size);

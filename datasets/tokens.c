@@ -130,9 +130,9 @@ static int refuse_likely(const char *path, const struct file *f) {
     bool known = text;
     for (size_t i = 0; is && i < sizeof likely / sizeof *likely; i++) known |= strstr(is->name, likely[i]) != NULL;
     if (f->from || !known) return 0;
+    const char *help = is ? is->way_out : "text:FILE,T reads a text";
     return sgrad_log_error(SGRAD_EFORMAT, "tokens: %s: is %s, not tokens%s%s (tokens:DIR,T,16 reads it as such)", path,
-                           is ? is->name : "text", is && !is->way_out ? "" : ": ",
-                           !is ? "text:FILE,T reads a text" : is->way_out ? is->way_out : "");
+                           is ? is->name : "text", help ? ": " : "", help ? help : "");
 }
 
 /* Opens FILE of FOLDER. Tokens have f->bytes bytes, unless the header states otherwise. *LARGEST becomes the largest token, if it

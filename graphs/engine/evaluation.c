@@ -68,8 +68,7 @@ static int open_weights(struct sgrad__run *r, struct sgrad__evaluation *e) {
 
 static int open_batches(struct sgrad__run *r, struct sgrad__evaluation *e) {
     const int64_t views = e->seen.views ? e->seen.views->count : 1, count = r->test->count * views;
-    const int64_t some = count / (LEAST * r->evaluated);
-    const int64_t more = (some < 1 ? 1 : some < AT_ONCE ? some : AT_ONCE) * r->evaluated;
+    const int64_t more = sgrad_clamp(count / (LEAST * r->evaluated), 1, AT_ONCE) * r->evaluated;
     const int64_t most = more < views ? views : more - more % views, size[PARTS] = { most, count % most };
     for (int64_t i = 0, from = 0; i < PARTS; i++) {
         const int64_t batches = size[i] ? (count - from) / size[i] : 0;
