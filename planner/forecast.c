@@ -26,7 +26,7 @@ struct study {
     double scale;
     double *end;                                /* scratch: end of each task, in seconds from the start of the step */
     double bytes;                               /* of all gradients */
-    double *dealt;                              /* scratch: seconds by task, then by rank */
+    double *seconds;                            /* scratch: seconds by task, then by rank */
     int *rank;                                  /* scratch: rank by task */
 };
 
@@ -58,8 +58,8 @@ static double task_seconds(const struct study *s, const struct sgrad_step_cost_t
 }
 
 /* Returns the seconds of the busiest rank, if the tasks of PART are distributed over RANKS. */
-static double deal_out(const struct study *s, enum sgrad_step_cost_part part, double samples, int ranks) {
-    double *seconds = s->dealt, *load = s->dealt + s->q->work->tasks, most = 0;
+static double busiest_rank(const struct study *s, enum sgrad_step_cost_part part, double samples, int ranks) {
+    double *seconds = s->seconds, *load = s->seconds + s->q->work->tasks, most = 0;
     int count = 0;
     for (int i = 0; i < s->q->work->tasks; i++)
         if (s->q->work->task[i].part == part) seconds[count++] = task_seconds(s, &s->q->work->task[i], samples);
@@ -90,8 +90,8 @@ static struct computed compute(const struct study *s, double samples, int ranks,
         is.behind += i > last ? seconds : 0;
         s->end[i] = is.all;
     }
-    const double conditioned = deal_out(s, SGRAD_COST_ASSIGNED_BY_LAYER, samples, ranks / rows);
-    is.all += deal_out(s, SGRAD_COST_ASSIGNED, samples, ranks) + conditioned;
+    const double conditioned = busiest_rank(s, SGRAD_COST_ASSIGNED_BY_LAYER, samples, ranks / rows);
+    is.all += busiest_rank(s, SGRAD_COST_ASSIGNED, samples, ranks) + conditioned;
     is.behind += conditioned;
     return is;
 }
@@ -295,7 +295,7 @@ static int open_study(const struct sgrad_plan_query *q, struct study *s) {
         return sgrad_log_error(SGRAD_EINVAL, "--allreduce goes with --strategy sync, not with %s", strategy);
     for (int i = 0; i < q->work->gradients; i++) s->bytes += q->work->gradient[i].bytes;
     s->end = sgrad_xcalloc((size_t)q->work->tasks, sizeof *s->end);
-    s->dealt = sgrad_xcalloc(2 * (size_t)q->work->tasks, sizeof *s->dealt);
+    s->seconds = sgrad_xcalloc(2 * (size_t)q->work->tasks, sizeof *s->seconds);
     s->rank = sgrad_xcalloc((size_t)q->work->tasks, sizeof *s->rank);
     return 0;
 }
@@ -375,7 +375,7 @@ int sgrad_forecast_make(const struct sgrad_plan_query *q, struct sgrad_forecast 
     const int error = make_points(&s, f);
     if (!error) find_lemma(&s, f);
     free(s.end);
-    free(s.dealt);
+    free(s.seconds);
     free(s.rank);
     return error;
 }

@@ -65,12 +65,13 @@ void sgrad__memory_print(const json_t *memory) {
     json_t *node;
     size_t i;
     json_array_foreach(memory, i, node) {
-        if (i == SGRAD__TOLD) break;
+        if (i == SGRAD__LISTED) break;
         const int number = (int)json_integer_value(json_object_get(node, "node"));
         char *name = number ? sgrad_format("memory node %d", number) : sgrad_format("main memory");
         printf("%srank %d %s: at most %.1f MB\n", i ? "" : "\n", (int)json_integer_value(json_object_get(node, "rank")), name,
                json_real_value(json_object_get(node, "max_mb")));
         free(name);
     }
-    if (json_array_size(memory) > SGRAD__TOLD) printf("and %zu more (--json has all)\n", json_array_size(memory) - SGRAD__TOLD);
+    if (json_array_size(memory) > SGRAD__LISTED)
+        printf("and %zu more (--json has all)\n", json_array_size(memory) - SGRAD__LISTED);
 }

@@ -410,8 +410,8 @@ const char *sgrad_isa_title(enum sgrad_isa isa);        /* "AVX-512 with bf16"; 
 
 #define SGRAD_MAX_WORKERS 1024     /* the most that StarPU may be built for */
 /* A per-worker cache of objects that a kernel creates once per shape (primitive descriptors, algorithm choices). Each kernel file
- * defines one static struct. KEY is compared bytewise (clear its padding). get returns the slot of VALUE_SIZE bytes; *fresh: the
- * slot is new and zeroed. Slots never move and live until the context closes, when DESTROY is called on each. */
+ * defines one static struct. KEY is compared bytewise (clear its padding). get returns the slot of VALUE_SIZE bytes; *created:
+ * the slot is new and zeroed. Slots never move and live until the context closes, when DESTROY is called on each. */
 struct sgrad_cache {
     size_t key_size, value_size;
     void (*destroy)(void *value);       /* NULL: no destructor */
@@ -419,7 +419,7 @@ struct sgrad_cache {
     struct sgrad_cache *next;
     bool known;
 };
-void *sgrad_cache_get(struct sgrad_cache *cache, const void *key, bool *fresh);
+void *sgrad_cache_get(struct sgrad_cache *cache, const void *key, bool *created);
 
 /* On-disk cache of measurements on this machine, for later runs: maps TOPIC (a file name) and KEY to VALUE, lines of text without
  * tabs. get copies the value to VALUE, of SIZE bytes; false: no entry, or too long. A failed put is logged once, as a warning. */

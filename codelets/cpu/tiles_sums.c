@@ -293,7 +293,7 @@ FOR_AMX void go(struct pipe *pipe, int count, const struct place p[AT_ONCE], int
     int64_t tiles = 0;
     for (int64_t r = 0; r < runs; r++) tiles += run[r].tiles;
     const int64_t each = tiles_for(before->count * SIDE, tiles ? tiles : 1);
-#define GO(n, apart) sum_up(n, p, stride, step, run, runs, b, apart, before, each, o->sum)
+#define GO(n, distance) sum_up(n, p, stride, step, run, runs, b, distance, before, each, o->sum)
     switch (panel ? AT_ONCE + count : count) {
     case 1: GO(1, 0); break;
     case 2: GO(2, 0); break;

@@ -191,9 +191,9 @@ STAGE NAME(run)(const struct sgrad__layer *l, struct tiling t, void *const data[
                 if (chunks || next == t.count)
                     NAME(filters_back)(u, out.channels, in.channels, from, c, data[2], l->accumulate || (chunks && first > 0));
             } else {
-                const bool fresh = chunks || first == 0;
-                if (fresh && forward) NAME(filters)(data[1], out.channels, in.channels, from, c, u);
-                else if (fresh) NAME(filters_turned)(data[1], in.channels, out.channels, from, c, u);
+                const bool transforms = chunks || first == 0;
+                if (transforms && forward) NAME(filters)(data[1], out.channels, in.channels, from, c, u);
+                else if (transforms) NAME(filters_turned)(data[1], in.channels, out.channels, from, c, u);
                 NAME(products)(t, count, in_channels, c, v, u, m, (struct soon[]){ next_in, { out, from, c, first, count } });
                 NAME(tiles_out)(t, out, from, c, first, count, m, bias, l->accumulate);
             }

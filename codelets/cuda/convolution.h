@@ -43,7 +43,7 @@ static inline int sgrad__convolution_output(const struct sgrad__convolution *c) 
 struct sgrad__convolution sgrad__convolution_of(enum sgrad__pass pass, const struct sgrad_args *args);
 
 /* Enqueues the whole task, forward with its bias, by an algorithm of cuDNN, or by direct.h. */
-void sgrad__convolution_apart(const struct sgrad__convolution *c);
+void sgrad__convolution_unfused(const struct sgrad__convolution *c);
 
 /* sgrad__convolution_round enqueues the conversion of the weight to the type of the activations, if it has another type.
  * sgrad__convolution_weight returns the address of the weight in that type, which is filled by the conversion; in

@@ -250,9 +250,9 @@ static inline void sgrad__partials_free(void *value) { cudaFree(*(double **)valu
  * it because they run one after another on one stream. */
 static inline double *sgrad__partials(void) {
     static struct sgrad_cache cache = sgrad__cuda_cache(1, sizeof(double *), sgrad__partials_free);
-    bool fresh;
-    double **room = (double **)sgrad_cache_get(&cache, "", &fresh);
-    if (fresh) SGRAD_CUDA(cudaMalloc(room, SGRAD_PARTIALS * sizeof(double)));
+    bool created;
+    double **room = (double **)sgrad_cache_get(&cache, "", &created);
+    if (created) SGRAD_CUDA(cudaMalloc(room, SGRAD_PARTIALS * sizeof(double)));
     return *room;
 }
 

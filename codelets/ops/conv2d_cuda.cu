@@ -333,9 +333,9 @@ struct sgrad__convolution sgrad__convolution_of(enum sgrad__pass pass, const str
     t.aside = added ? aside : NULL;
     t.vectors = (float *)(aside + added), t.vector = vector_of(a);
     t.room = aside + added + vectors;
-    bool fresh;
-    t.plan = (struct plan *)sgrad_cache_get(&cache, &t.key, &fresh);
-    if (fresh) {
+    bool created;
+    t.plan = (struct plan *)sgrad_cache_get(&cache, &t.key, &created);
+    if (created) {
         t.plan->key = t.key;
         describe(t.plan);
         const struct operands operands = { a->data[x], t.weight ? t.weight : a->data[w], a->data[y], NULL, t.room };
@@ -394,7 +394,7 @@ template <typename F> static void with_types(const struct sgrad_args *a, F f) {
 }
 
 /* x (N,[D,]H,W,C), weight (K,[T,]R,S,C/groups), bias (K) or absent, y (N,[D,]P,Q,K), which is added to if it is a gradient */
-static void forward_apart(const struct sgrad__convolution *t, const struct sgrad_args *a) {
+static void forward_unfused(const struct sgrad__convolution *t, const struct sgrad_args *a) {
     const struct plan *p = t->plan;
     const bool done = convolve(t, &a->view[3], a->data[3], [&](const float *beta, void *y) {
         sgrad__convolution_round(t);
@@ -410,7 +410,7 @@ static void forward_apart(const struct sgrad__convolution *t, const struct sgrad
 }
 
 /* dy (N,[D,]P,Q,K), weight (K,[T,]R,S,C/groups), dx (N,[D,]H,W,C) */
-static void backward_data_apart(const struct sgrad__convolution *t, const struct sgrad_args *a) {
+static void backward_data_unfused(const struct sgrad__convolution *t, const struct sgrad_args *a) {
     const struct plan *p = t->plan;
     const bool done = convolve(t, &a->view[2], a->data[2], [&](const float *beta, void *dx) {
         sgrad__convolution_round(t);
@@ -425,7 +425,7 @@ static void backward_data_apart(const struct sgrad__convolution *t, const struct
 }
 
 /* x (N,[D,]H,W,C), dy (N,[D,]P,Q,K), dweight (K,[T,]R,S,C/groups) */
-static void backward_weight_apart(const struct sgrad__convolution *t, const struct sgrad_args *a) {
+static void backward_weight_unfused(const struct sgrad__convolution *t, const struct sgrad_args *a) {
     const int64_t n = sgrad_shape_count(&a->view[2].shape);
     const struct plan *p = t->plan;
     const bool done = convolve(t, &a->view[2], t->weight ? t->weight : a->data[2], [&](const float *beta, void *dw) {
@@ -439,9 +439,9 @@ static void backward_weight_apart(const struct sgrad__convolution *t, const stru
         sgrad__convert(n, (const __nv_bfloat16 *)t->weight, (float *)a->data[2]);
 }
 
-void sgrad__convolution_apart(const struct sgrad__convolution *t) {
+void sgrad__convolution_unfused(const struct sgrad__convolution *t) {
     static void (*const pass[])(const struct sgrad__convolution *, const struct sgrad_args *) = {
-        forward_apart, backward_data_apart, backward_weight_apart
+        forward_unfused, backward_data_unfused, backward_weight_unfused
     };
     pass[t->key.pass](t, t->args);
 }

@@ -172,7 +172,7 @@ static int by_step(const void *a, const void *b) {
 /* Returns the table of the meshes: the cheapest first; those that cannot be used last, with the reason. The caller must free
  * it. */
 static char *tell(const struct sgrad_mesh_result *c, const char *only) {
-    enum { TOLD = 16 };
+    enum { LISTED = 16 };
     struct sgrad_mesh_cost *sorted = sgrad_xcalloc((size_t)c->prices, sizeof *sorted);
     char *text = NULL;
     size_t size;
@@ -180,13 +180,13 @@ static char *tell(const struct sgrad_mesh_result *c, const char *only) {
     memcpy(sorted, c->price, (size_t)c->prices * sizeof *sorted);
     qsort(sorted, (size_t)c->prices, sizeof *sorted, by_step);
     if (only) fprintf(to, "           data alone: %s goes with nothing else\n", only);
-    for (int i = 0; i < c->prices && i < TOLD; i++) {
+    for (int i = 0; i < c->prices && i < LISTED; i++) {
         const struct sgrad_mesh_cost *p = &sorted[i];
         if (p->error) fprintf(to, "           %-28s not: %s\n", p->mesh, p->error);
         else fprintf(to, "           %-28s %8.2f ms a step: %.2f computing, %.2f sending, %.2f waiting; %.3f GB\n", p->mesh,
                      1e3 * p->step, 1e3 * p->computing, 1e3 * p->sending, 1e3 * p->waiting, 1e-9 * p->memory);
     }
-    if (c->prices > TOLD) fprintf(to, "           and %d more\n", c->prices - TOLD);
+    if (c->prices > LISTED) fprintf(to, "           and %d more\n", c->prices - LISTED);
     fclose(to);
     free(sorted);
     return text;
