@@ -225,12 +225,12 @@ int sgrad__weights_load(struct sgrad_graph *g, const struct sgrad_safetensors *f
     return error;
 }
 
-void sgrad__brought_free(struct sgrad_graph *g) {
-    if (!g->brought) return;
-    for (int i = 0; i < g->brought->weights.count; i++) free((void *)g->brought->weights.entry[i].data);
-    sgrad_safetensors_close(&g->brought->weights);
-    free(g->brought);
-    g->brought = NULL;
+void sgrad__imported_free(struct sgrad_graph *g) {
+    if (!g->imported) return;
+    for (int i = 0; i < g->imported->weights.count; i++) free((void *)g->imported->weights.entry[i].data);
+    sgrad_safetensors_close(&g->imported->weights);
+    free(g->imported);
+    g->imported = NULL;
 }
 
 /* ---- saving --------------------------------------------------------------------------------------------------- */

@@ -49,7 +49,7 @@ static int open_run(struct sgrad__trial *e, int place) {
         sgrad__run_time_freezes(r);
         error = sgrad__graph_keep(r->graph, JOURNAL, (struct sgrad_shape){ 1, { (int64_t)sgrad__journal_count(e) } }, -1, true);
     }
-    if (r->graph) r->graph->apart = e->ranks > 1;
+    if (r->graph) r->graph->sharded = e->ranks > 1;
     e->run = r;
     if (error) sgrad__trial_close(e);
     return error;
@@ -368,7 +368,7 @@ int sgrad__trial_turn(struct sgrad__trial *e) {
 
 static int save(struct sgrad__trial *e, const char *path) {
     struct sgrad__run *r = e->run;
-    r->graph->apart = false;
+    r->graph->sharded = false;
     int error = e->ranks > 1 ? sgrad__run_gather(r, false) : 0;
     if (!error && e->place == 0) error = sgrad__weights_save(r->graph, path, false, NULL, 0);
     sgrad__wholes_free(r->graph);

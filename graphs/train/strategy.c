@@ -35,7 +35,7 @@ void sgrad__run_measure_room(struct sgrad__run *r) {
 }
 
 int sgrad__run_check_shares(const struct sgrad__run *r, const struct sgrad_optimizer *is, const char *option) {
-    if (!r->strategy->shards_optimizer || !is->needs_full_tensor || sgrad__can_be_dealt(is)) return 0;
+    if (!r->strategy->shards_optimizer || !is->needs_full_tensor || sgrad__can_be_assigned(is)) return 0;
     return sgrad_log_error(SGRAD_EINVAL, "--%s %s takes all parameters at once, and --shard has each rank update some", option,
                            is->name);
 }

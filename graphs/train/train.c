@@ -132,9 +132,9 @@ static int stop_early(struct sgrad__run *r, long done) {
     SGRAD_TRY(failed);
     SGRAD_TRY(end_checkpoint(r));
     char *again = sgrad__run_again_text(r);
-    const int said = SAY(r, error, "%s: stopped after step %ld; checkpoint written; continue with %s", why, done, again);
+    const int status = SAY(r, error, "%s: stopped after step %ld; checkpoint written; continue with %s", why, done, again);
     free(again);
-    return said;
+    return status;
 }
 
 static bool evaluation_is_due(const struct sgrad__run *r, long done) {

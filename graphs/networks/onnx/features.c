@@ -304,7 +304,7 @@ int sgrad__onnx_read_softmax(struct sgrad__reader *r, const Onnx__Node *n) {
         return sgrad__onnx_refuse(r, n, "axis %lld (of opset %lld): the loss has it along classes, axis %d of %d",
                                   (long long)sgrad__onnx_int(n, "axis", r->opset >= 13 ? -1 : 1), (long long)r->opset,
                                   sgrad__onnx_channels(rank), rank);
-    r->brought->softmax = true;
+    r->imported->softmax = true;
     return sgrad__onnx_pass(r, n, 0);
 }
 

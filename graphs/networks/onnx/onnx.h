@@ -36,7 +36,7 @@ int sgrad__onnx_parse(const char *name, const void *data, size_t size, struct sg
 void sgrad__onnx_close(struct sgrad__onnx *file);
 
 /* Adds the layers of FILE to GRAPH, from X, activations, to the value that is returned. Imported weights and the normalisation
- * are stored in the graph (.brought). If the last layer is linear or a convolution, it gets CLASSES outputs instead of those in
+ * are stored in the graph (.imported). If the last layer is linear or a convolution, it gets CLASSES outputs instead of those in
  * the file. Returns -1 if FILE is invalid or not supported; the error is logged with the node, and stored in GRAPH. */
 int sgrad__onnx_build(struct sgrad__onnx *file, struct sgrad_graph *graph, int x, int classes);
 

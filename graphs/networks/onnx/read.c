@@ -169,7 +169,7 @@ static int by_entry(const void *a, const void *b) {
 }
 
 static int take_weights(struct sgrad__reader *r) {
-    struct sgrad_safetensors *w = &r->brought->weights;
+    struct sgrad_safetensors *w = &r->imported->weights;
     w->path = sgrad_format("%s", r->path);
     w->descriptor = -1;
     w->entry = sgrad_xcalloc((size_t)r->bounds + 1, sizeof *w->entry);
@@ -200,8 +200,8 @@ int sgrad__onnx_build(struct sgrad__onnx *file, struct sgrad_graph *g, int x, in
     struct sgrad__reader r = { .path = file->path, .is = file->model->graph, .opset = opset_of(file->model), .graph = g, .x = x,
                                .classes = classes };
     if (g->error) return -1;
-    sgrad__brought_free(g);
-    r.brought = g->brought = sgrad_xcalloc(1, sizeof *g->brought);
+    sgrad__imported_free(g);
+    r.imported = g->imported = sgrad_xcalloc(1, sizeof *g->imported);
     int error = read_all(&r);
     if (!error) error = take_weights(&r);
     if (!g->error) g->error = error;

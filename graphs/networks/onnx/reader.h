@@ -91,7 +91,7 @@ struct sgrad__reader {
     const char *path;
     const Onnx__Graph *is;
     struct sgrad_graph *graph;
-    struct sgrad__brought *brought;
+    struct sgrad__imported *imported;
     int64_t opset;                  /* version of ONNX's operators in the file */
     int64_t samples;                /* number of samples of the file's input; 0: any */
     int stages;                     /* progress of the conversion of bytes to activations */

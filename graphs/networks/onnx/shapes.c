@@ -209,7 +209,7 @@ int sgrad__onnx_read_cast(struct sgrad__reader *r, const Onnx__Node *n) {
 }
 
 int sgrad__onnx_read_sub(struct sgrad__reader *r, const Onnx__Node *n) {
-    if (stage_of(r, n) == SHARES && take_channels(r, n, r->brought->mean)) return make_stage(r, n, DISTANCES);
+    if (stage_of(r, n) == SHARES && take_channels(r, n, r->imported->mean)) return make_stage(r, n, DISTANCES);
     return sgrad__onnx_refuse(r, n, "of pixels' means, after Cast and Div, it is known");
 }
 
@@ -226,12 +226,12 @@ int sgrad__onnx_read_div(struct sgrad__reader *r, const Onnx__Node *n) {
         r->scale = image ? full / image->full_scale : 1;
         return make_stage(r, n, SHARES);
     }
-    if (stage_of(r, n) != DISTANCES || !take_channels(r, n, r->brought->deviation))
+    if (stage_of(r, n) != DISTANCES || !take_channels(r, n, r->imported->deviation))
         return sgrad__onnx_refuse(r, n, "of pixels, by full scale and by deviations, and on the way to GELU it is known");
     for (int c = 0; c < x.dim[x.rank - 1]; c++)
-        if (!(r->brought->deviation[c] > 0)) return sgrad__onnx_refuse(r, n, "deviation %d is %g", c, r->brought->deviation[c]);
-    for (int c = 0; c < x.dim[x.rank - 1]; c++) r->brought->mean[c] *= r->scale, r->brought->deviation[c] *= r->scale;
-    r->brought->channels = (int)x.dim[x.rank - 1];
+        if (!(r->imported->deviation[c] > 0)) return sgrad__onnx_refuse(r, n, "deviation %d is %g", c, r->imported->deviation[c]);
+    for (int c = 0; c < x.dim[x.rank - 1]; c++) r->imported->mean[c] *= r->scale, r->imported->deviation[c] *= r->scale;
+    r->imported->channels = (int)x.dim[x.rank - 1];
     return make_stage(r, n, 0);
 }
 
