@@ -266,10 +266,10 @@ static int match(struct sgrad__table *t, int file, bool trained) {
 static int open_files(struct sgrad__table *t, enum sgrad_split split, bool known) {
     static const char *const name[] = { [SGRAD_TRAIN] = "train.csv", [SGRAD_TEST] = "test.csv" };
     struct stat status;
-    t->dealt = stat(t->wanted.path, &status) || !S_ISDIR(status.st_mode);
+    t->one_file = stat(t->wanted.path, &status) || !S_ISDIR(status.st_mode);
     for (int i = 0; i < 2; i++) {
-        t->path[i] = t->dealt ? sgrad_format("%s", t->wanted.path) : sgrad_format("%s/%s", t->wanted.path, name[i]);
-        if (t->dealt ? i == 0 : !known || i == (int)split) SGRAD_TRY(read_file(t, t->path[i], &t->csv[i]));
+        t->path[i] = t->one_file ? sgrad_format("%s", t->wanted.path) : sgrad_format("%s/%s", t->wanted.path, name[i]);
+        if (t->one_file ? i == 0 : !known || i == (int)split) SGRAD_TRY(read_file(t, t->path[i], &t->csv[i]));
     }
     return 0;
 }

@@ -227,7 +227,9 @@ static int submit_total(struct sgrad__evaluation *e) {
     return sgrad__runner_submit(e->total.runner, &(struct sgrad_step){ .number = 1 }, &no_sample);
 }
 
-static double told(const struct sgrad_metric *metric, double mean) { return metric->transform ? metric->transform(mean) : mean; }
+static double value_of(const struct sgrad_metric *metric, double mean) {
+    return metric->transform ? metric->transform(mean) : mean;
+}
 
 /* Waits for the total. All ranks know from it whether a rank has omitted batches. */
 static int take_total(struct sgrad__run *r, struct sgrad__evaluation *e) {
@@ -240,7 +242,7 @@ static int take_total(struct sgrad__run *r, struct sgrad__evaluation *e) {
     r->epoch.evaluated = value[values] == 0;
     r->stopping |= !r->epoch.evaluated;
     for (int i = 0; i < r->result.metrics; i++) {
-        const double value = told(&r->metric[i], sum[i] / sum[r->result.metrics]);
+        const double value = value_of(&r->metric[i], sum[i] / sum[r->result.metrics]);
         r->result.test[i] = r->epoch.test[i] = r->epoch.evaluated ? value : NAN;
     }
     r->evaluates = false;
