@@ -69,11 +69,14 @@ static const char *typed(struct sgrad__candidates *all, const json_t *value) {
     return json_is_real(value) ? keep_text(all, sgrad_format("%.15g", json_real_value(value))) : NULL;
 }
 
+/* Returns the text of the values that O takes. */
+static char *values_of(const struct sgrad__option *o) {
+    if (!o->value) return sgrad_format("true or false");
+    return o->type->takes ? o->type->takes(o) : sgrad_format("a value as --%s takes it: %s", o->name, o->value);
+}
+
 static int wrong_value(const struct place *p, const struct sgrad__option *o, const json_t *value) {
-    char *is = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15));
-    char *takes = !o->value                ? sgrad_format("true or false")
-                  : o->type->takes         ? o->type->takes(o)
-                                           : sgrad_format("a value as --%s takes it: %s", o->name, o->value);
+    char *is = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15)), *takes = values_of(o);
     int status = sgrad__wrong("%s: %s: %s: %s is not %s", p->file, p->in, o->name, is, takes);
     free(takes);
     free(is);
@@ -315,7 +318,8 @@ static int read_search(struct place p, json_t *file) {
     if (!status) status = read_stop(p, json_object_get(file, "stop"), &o->stop);
     p.in = grid ? "grid" : "random";
     if (status) return status;
-    return given ? add_given(p, given) : grid ? add_grid(&p, grid) : add_random(&p, random);
+    if (given) return add_given(p, given);
+    return grid ? add_grid(&p, grid) : add_random(&p, random);
 }
 
 static int load(const char *path, json_t **file) {

@@ -122,7 +122,8 @@ static int write_unusual(const char *folder, const struct answer *a) {
         free(name);
     }
     free(path);
-    return error ? error < 0 ? error : 0 : sgrad_file_commit(&file);
+    if (!error) return sgrad_file_commit(&file);
+    return error < 0 ? error : 0;
 }
 
 /* Returns the memory of the search in bytes. */

@@ -53,7 +53,7 @@ static void print(const struct sgrad_train_result *result) {
 
 static int64_t samples_of(const struct sgrad_classification *c, int class) {
     int64_t count = c->unsure[class];
-    for (int said = 0; said < c->classes; said++) count += c->confusion[class * c->classes + said];
+    for (int predicted = 0; predicted < c->classes; predicted++) count += c->confusion[class * c->classes + predicted];
     return count;
 }
 
@@ -76,7 +76,8 @@ static void add_details(json_t *json, const struct sgrad_classification *c, cons
                                                  (json_int_t)samples_of(c, i), "accuracy", sgrad_json_real(accuracy_of(c, i))));
     }
     for (const struct sgrad_confidence *p = c->confidence; p < c->confidence + SGRAD_CONFIDENCES; p++)
-        json_array_append_new(calibration, json_pack("{s:I, s:f, s:f}", "samples", (json_int_t)p->count, "probability", p->said,
+        json_array_append_new(calibration, json_pack("{s:I, s:f, s:f}", "samples", (json_int_t)p->count,
+                                                     "probability", p->probability,
                                                      "accuracy", p->right));
     if (has_top5(c)) json_object_set_new(json, "top5", json_real(c->top5));
     json_object_set_new(json, "calibration_error", sgrad_json_real(c->calibration_error));

@@ -131,14 +131,19 @@ static int write_hosts(const struct hosts *hosts, char *path) {
 
 static void add_hosts(struct words *w, const struct sgrad__request *request, const struct hosts *hosts, const char *path) {
     if (!hosts->count) return;
+    if (hosts->file) {
+        add(w, "--hostfile");
+        add(w, hosts->gone ? path : request->launch.hostfile);
+        return;
+    }
     char *list = list_hosts(hosts, false, true, ",");
-    add(w, hosts->file ? "--hostfile" : "--host");
-    add(w, !hosts->file ? list : hosts->gone ? path : request->launch.hostfile);
+    add(w, "--host");
+    add(w, list);
     free(list);
 }
 
 /* Runs a training on RANKS ranks; returns its exit status. */
-static int run_once(const struct sgrad__request *request, const struct hosts *hosts, int ranks, bool resume, int *told) {
+static int run_once(const struct sgrad__request *request, const struct hosts *hosts, int ranks, bool resume, int *forwarded) {
     struct words w = { 0 };
     char number[16], self[4096] = { 0 }, path[] = "/tmp/stargrad-hosts-XXXXXX";
     if (hosts->file && hosts->gone && write_hosts(hosts, path)) return SGRAD__FAILED;
@@ -151,7 +156,7 @@ static int run_once(const struct sgrad__request *request, const struct hosts *ho
     for (char **word = request->words; *word; word++) add(&w, *word);
     if (resume) add(&w, "--resume");
     add(&w, NULL);
-    int status = sgrad__children_run((const char *const *)w.word, told);
+    int status = sgrad__children_run((const char *const *)w.word, forwarded);
     if (hosts->file && hosts->gone) unlink(path);
     free_words(&w);
     return status;
@@ -218,7 +223,7 @@ static int launch(const struct sgrad__request *request, const struct sgrad__requ
     const bool resumes = job->resume != SGRAD_BEGIN;
     const int retries = request->launch.retries;
     char text[64];
-    int told = 0, status = SGRAD__FAILED, ranks = request->launch.ranks;
+    int forwarded = 0, status = SGRAD__FAILED, ranks = request->launch.ranks;
     bool resume = false;
     sgrad__children_open();
     for (int retry = 0; retry <= retries; retry++) {
@@ -228,9 +233,9 @@ static int launch(const struct sgrad__request *request, const struct sgrad__requ
             resume = sgrad_run_exists(o->out);
             tell_retry(request, o->out, resume, hosts, ranks, retry, status);
         }
-        status = run_once(request, hosts, ranks, resume && !resumes, &told);
+        status = run_once(request, hosts, ranks, resume && !resumes, &forwarded);
         if (status == SGRAD__DONE || status == SGRAD__USAGE) return status;
-        if (told || status == SGRAD__NOT_FOUND || (o->out && diverged(o))) return SGRAD__FAILED;
+        if (forwarded || status == SGRAD__NOT_FOUND || (o->out && diverged(o))) return SGRAD__FAILED;
     }
     sgrad_log_error(SGRAD_EDEVICE, "launch: %s%s", ending(status, text), retries ? "; there are no more retries" : "");
     return SGRAD__FAILED;

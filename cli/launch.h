@@ -17,7 +17,7 @@ bool sgrad__children_pause(int seconds);
 /* Starts a child without input and output, and does not wait for it. WORD: its command line, NULL-terminated. */
 pid_t sgrad__children_start_silent(const char *const *word);
 /* Runs mpirun with the command line WORD and waits for its end. Kills it if it hangs after a rank has reported a stall. Adds to
- * *TOLD the number of forwarded signals. Returns the exit status; SGRAD__FAILED: no pipe. */
-int sgrad__children_run(const char *const *word, int *told);
+ * *FORWARDED the number of forwarded signals. Returns the exit status; SGRAD__FAILED: no pipe. */
+int sgrad__children_run(const char *const *word, int *forwarded);
 
 #endif

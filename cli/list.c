@@ -37,10 +37,10 @@ static void models(json_t *list) {
     for (const struct sgrad_model *const *m = sgrad_models; *m; m++) {
         const int least = (*m)->min_image_side;
         char *summary = sgrad_format(least ? "%s (images of %dx%d or more)" : "%s", (*m)->summary, least, least);
-        char *told = model_options(*m), *both = sgrad_format("%s%s", summary, told);
+        char *options = model_options(*m), *both = sgrad_format("%s%s", summary, options);
         add(list, (*m)->name, both);
         free(both);
-        free(told);
+        free(options);
         free(summary);
     }
 }

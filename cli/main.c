@@ -97,7 +97,8 @@ static int begin(int argc, char **argv) {
 #else
     sgrad_early_open();
     const int status = dispatch(argc, argv);
-    sgrad_ranks_leave(status == SGRAD__DONE ? 0 : status == SGRAD__USAGE ? SGRAD_EINVAL : SGRAD_EIO);
+    const int error = status == SGRAD__USAGE ? SGRAD_EINVAL : SGRAD_EIO;
+    sgrad_ranks_leave(status == SGRAD__DONE ? 0 : error);
     return status;
 #endif
 }

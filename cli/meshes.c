@@ -86,7 +86,8 @@ int sgrad__plan_meshes(const struct sgrad__request *r, const struct sgrad_machin
                                                    .memory = first ? m->device.memory : 0 };
             error = sgrad_mesh_choose(&r->train, &q, &c);
             if (!error && !first) alone = c.best < 0 ? 1 : c.price[c.best].step;
-            json_t *kinds = error || !first ? NULL : point(&c, only ? &asked : ways, only ? 1 : WAYS, net.ranks, alone, json);
+            json_t *kinds = NULL;
+            if (!error && first) kinds = point(&c, only ? &asked : ways, only ? 1 : WAYS, net.ranks, alone, json);
             if (kinds)
                 json_array_append_new(points, json_pack("{s:i, s:i, s:o}", "nodes", nodes, "ranks", net.ranks, "kinds", kinds));
             sgrad_mesh_result_free(&c);

@@ -116,9 +116,9 @@ static void pass_on(struct ear *ear) {
 
 /* ---- mpirun ----------------------------------------------------------------------------------------------------- */
 
-int sgrad__children_run(const char *const *word, int *told) {
+int sgrad__children_run(const char *const *word, int *forwarded) {
     int ends[2], status;
-    double end = 0, told_at = 0;
+    double end = 0, forwarded_at = 0;
     bool hangs = false;
     if (pipe2(ends, O_CLOEXEC)) return sgrad_log_error(SGRAD_EIO, "launch: no pipe: %s", strerror(errno)), SGRAD__FAILED;
     fcntl(ends[0], F_SETFL, O_NONBLOCK);
@@ -128,9 +128,9 @@ int sgrad__children_run(const char *const *word, int *told) {
     while (waitpid(child, &status, WNOHANG) == 0) {
         poll((struct pollfd[]){ { signals, POLLIN, 0 }, { ear.from, POLLIN, 0 } }, 2, 1000);
         if (ear.from >= 0) pass_on(&ear);
-        if (asked() && (!*told || sgrad_time_monotonic() >= told_at + SGRAD_STOP_GRACE)) {
-            kill(child, (*told)++ ? SIGINT : SIGUSR1);
-            told_at = sgrad_time_monotonic();
+        if (asked() && (!*forwarded || sgrad_time_monotonic() >= forwarded_at + SGRAD_STOP_GRACE)) {
+            kill(child, (*forwarded)++ ? SIGINT : SIGUSR1);
+            forwarded_at = sgrad_time_monotonic();
         }
         if (ear.stalled && !end) end = sgrad_time_monotonic() + TIME_TO_END;
         hangs = end && sgrad_time_monotonic() >= end;
@@ -138,5 +138,6 @@ int sgrad__children_run(const char *const *word, int *told) {
     }
     if (ear.from >= 0) pass_on(&ear);
     if (ear.from >= 0) close(ear.from);
-    return hangs ? SGRAD__STALLED : WIFSIGNALED(status) ? SGRAD__KILLED + WTERMSIG(status) : WEXITSTATUS(status);
+    if (hangs) return SGRAD__STALLED;
+    return WIFSIGNALED(status) ? SGRAD__KILLED + WTERMSIG(status) : WEXITSTATUS(status);
 }

@@ -152,17 +152,17 @@ static void tell_all(const struct sgrad__request *request, const struct sgrad_da
     int64_t unsure = 0;
     if (!request->train.json) print_titles(dataset, a);
     for (int64_t i = 0; i < a->samples; i++) {
-        const float *said = a->logits + i * a->width;
+        const float *logits = a->logits + i * a->width;
         char *sample = sgrad_dataset_sample_name(dataset, i);
-        if (classes) sgrad_probabilities(said, classes, probability);
+        if (classes) sgrad_probabilities(logits, classes, probability);
         for (int c = 0; c < classes; c++) ranked[c] = (struct ranked){ probability[c], c };
         if (classes) qsort(ranked, (size_t)classes, sizeof *ranked, by_probability);
         const char *label = classes && !request->words[1] && !dataset->unlabelled ? names->name[a->label[i]] : NULL;
-        const bool sure = classes ? sgrad_is_sure(said, classes) : are_finite(said, a->width);
+        const bool sure = classes ? sgrad_is_sure(logits, classes) : are_finite(logits, a->width);
         unsure += !sure;
         if (!sure && classes) tell_unsure(sample, label, request->train.json);
         else if (classes) tell_classes(sample, label, ranked, top, names, request->train.json);
-        else tell_numbers(sample, said, a->width, request->train.json);
+        else tell_numbers(sample, logits, a->width, request->train.json);
         free(sample);
     }
     if (unsure)

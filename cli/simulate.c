@@ -76,9 +76,9 @@ static int write_request(const struct sgrad__request *r, const struct sgrad_plan
 /* Finds the simulated trainer: by the variable, or in the folder of this command. */
 static int find_trainer(char **trainer) {
     char self[4096] = { 0 };
-    const char *said = getenv(TRAINER);
-    if (!said && readlink("/proc/self/exe", self, sizeof self - 1) <= 0) *self = 0;
-    *trainer = said ? sgrad_format("%s", said) : sgrad_format("%s/simulate/stargrad", dirname(self));
+    const char *path = getenv(TRAINER);
+    if (!path && readlink("/proc/self/exe", self, sizeof self - 1) <= 0) *self = 0;
+    *trainer = path ? sgrad_format("%s", path) : sgrad_format("%s/simulate/stargrad", dirname(self));
     if (access(*trainer, R_OK) == 0) return 0;
     sgrad_log_error(SGRAD_EIO, "%s: there is no simulated trainer (%s): ./quickstart simulate builds one; " TRAINER
                           " names another's place", *trainer, strerror(errno));

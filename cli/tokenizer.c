@@ -167,7 +167,8 @@ static const char *other_type(const json_t *step, const char *known) {
 /* Returns the only ByteLevel of STEP or of its sequence; NULL: there are none, or several. */
 static const json_t *byte_level(const json_t *step) {
     const json_t *list = json_object_get(step, "pretokenizers");
-    return list ? json_array_size(list) == 1 ? byte_level(json_array_get(list, 0)) : NULL : step;
+    if (!list) return step;
+    return json_array_size(list) == 1 ? byte_level(json_array_get(list, 0)) : NULL;
 }
 
 static int check_steps(const char *file, const json_t *object) {
@@ -322,10 +323,17 @@ void sgrad__tokenizer_close(struct sgrad__tokenizer *t) {
 
 /* ---- words ------------------------------------------------------------------------------------------------------- */
 
+/* Returns the length in bytes of the UTF-8 character that FIRST starts. */
+static int length_of(unsigned char first) {
+    if (first >= 0xF0) return 4;
+    if (first >= 0xE0) return 3;
+    return first >= 0xC0 ? 2 : 1;
+}
+
 /* Returns the character at TEXT and its LENGTH in bytes. A byte that starts no valid character is a character itself. */
 static uint32_t character_at(const char *text, size_t *length) {
     const unsigned char *b = (const unsigned char *)text;
-    const int bytes = b[0] >= 0xF0 ? 4 : b[0] >= 0xE0 ? 3 : b[0] >= 0xC0 ? 2 : 1;
+    const int bytes = length_of(b[0]);
     uint32_t code = bytes == 1 ? b[0] : b[0] & (0x7Fu >> bytes);
     for (int i = 1; i < bytes; i++) {
         if (b[i] >> 6 != 2) return *length = 1, 0xFFFD;

@@ -158,7 +158,7 @@ SGRAD_ALWAYS_INLINE void sgrad_put(enum sgrad_dtype dtype, void *data, int64_t i
 }
 
 /* Test values (struct sgrad_op.fill) for operations that are not differentiable at 0: F32, absolute values from 0.1 to 1.9. */
-void sgrad_fill_apart(const struct sgrad_test *test, int input, void *data);
+void sgrad_fill_nonzero(const struct sgrad_test *test, int input, void *data);
 
 #ifdef __cplusplus
 }

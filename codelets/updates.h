@@ -38,7 +38,8 @@ SGRAD_UPDATE_KERNEL(ema);
  * steps; 1 in the first step of a run. */
 static inline SGRAD_BOTH float sgrad_ema_share(double decay, const struct sgrad_step *step) {
     const double before = step->number - 1., share = (1 + before) / (10 + before);
-    return before == 0 ? 1 : (float)(1 - (share < decay ? share : decay));
+    const double kept = share < decay ? share : decay;
+    return before == 0 ? 1 : (float)(1 - kept);
 }
 
 /* Lookahead (lookahead.c; Zhang, Lucas, Hinton, Ba, arXiv:1907.08610; Jordan, arXiv:2404.00498). Attributes: this struct.

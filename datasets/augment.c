@@ -167,7 +167,10 @@ static struct sgrad_chances chances_of(const struct sgrad_drawing *how, int64_t 
 
 /* ---- moving pixels ----------------------------------------------------------------------------------------------- */
 
-static int within(double at, int size) { return at < 0 ? 0 : at > size - 1 ? size - 1 : (int)at; }
+static int within(double at, int size) {
+    if (at < 0) return 0;
+    return at > size - 1 ? size - 1 : (int)at;
+}
 
 /* Writes the pixel at (Y,X) to TO, interpolated linearly from four pixels. (Y,X) may be up to half a pixel outside the image. */
 static void take_pixel(const struct sgrad_pixels *from, double y, double x, float *to) {

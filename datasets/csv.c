@@ -17,7 +17,7 @@ enum { EVERY = 5, CLASSES_LIMIT = 1 << 16 };
 /* ---- numbers --------------------------------------------------------------------------------------------------------- */
 
 static bool is_of(const struct sgrad__table *t, int split, int64_t row) {
-    return !t->dealt || t->every || (row % EVERY == EVERY - 1) == (split == SGRAD_TEST);
+    return !t->one_file || t->every || (row % EVERY == EVERY - 1) == (split == SGRAD_TEST);
 }
 
 /* Returns the position and the content of a cell, for messages: "csv: FILE: line 3, column 2 (width): 'x'". The caller must free
@@ -106,7 +106,7 @@ static void warn_of_classes(const struct sgrad__table *t, const struct sgrad_dat
 /* Returns number I of the features of the training lines OF, a table, for sgrad__features_measure. */
 static double number_at(const void *of, int64_t i) {
     const struct sgrad__table *t = of;
-    const int64_t sample = i / t->origin->features, row = t->dealt ? sample + sample / (EVERY - 1) : sample;
+    const int64_t sample = i / t->origin->features, row = t->one_file ? sample + sample / (EVERY - 1) : sample;
     double number = 0;
     sgrad__csv_number(sgrad__table_cell(t, SGRAD_TRAIN, row, t->column[SGRAD_TRAIN][i % t->origin->features]), &number);
     return number;
@@ -223,7 +223,7 @@ static bool has_target(const struct sgrad__table *t, int file, const struct sgra
 /* ---- the data set ------------------------------------------------------------------------------------------------------ */
 
 static int fill(struct sgrad_dataset *d, const struct sgrad__table *t) {
-    const int file = t->dealt ? 0 : (int)d->split, features = (int)t->origin->features;
+    const int file = t->one_file ? 0 : (int)d->split, features = (int)t->origin->features;
     const struct sgrad__csv *csv = &t->csv[file];
     float *x = sgrad_xcalloc((size_t)csv->rows * (size_t)features, sizeof *x), *to = x;
     void *target = sgrad_xcalloc((size_t)csv->rows, sizeof(float));
@@ -251,14 +251,13 @@ static int fill(struct sgrad_dataset *d, const struct sgrad__table *t) {
 }
 
 static char *note_of(const struct sgrad__table *t, const struct sgrad_dataset *d) {
-    const int file = t->dealt ? 0 : (int)d->split;
+    const int file = t->one_file ? 0 : (int)d->split;
     const int target = t->target[file];
-    char *what = d->unlabelled ? sgrad_format("no target") : t->csv[file].headed
-                     ? sgrad_format("target '%s'", t->csv[file].cell[target])
-                     : sgrad_format("target column %d", target + 1);
-    char *note = sgrad_format("%s, %s", t->csv[file].headed ? "line 1 is a header" : "no header", what);
-    free(what);
-    return note;
+    const bool headed = t->csv[file].headed;
+    const char *header = headed ? "line 1 is a header" : "no header";
+    if (d->unlabelled) return sgrad_format("%s, no target", header);
+    if (headed) return sgrad_format("%s, target '%s'", header, t->csv[file].cell[target]);
+    return sgrad_format("%s, target column %d", header, target + 1);
 }
 
 static int read_table(struct sgrad_dataset *d, struct sgrad__table *t, const struct sgrad_origin *trained) {
@@ -266,14 +265,14 @@ static int read_table(struct sgrad_dataset *d, struct sgrad__table *t, const str
     bool classes = false, numbers = false;
     for (int file = 0; file < 2; file++)
         if (t->column[file]) SGRAD_TRY(check_features(t, file));
-    d->unlabelled = !has_target(t, t->dealt ? 0 : (int)d->split, trained);
+    d->unlabelled = !has_target(t, t->one_file ? 0 : (int)d->split, trained);
     if (d->unlabelled) d->classes = trained ? trained->classes : 0;
     else SGRAD_TRY(decide(t, trained, &classes, &numbers));
     if (classes) SGRAD_TRY(find_classes(d, t, numbers));
     if (!trained && t->warns) warn_of_index(t);
     if (!trained && t->warns && classes && !t->wanted.classes) warn_of_classes(t, d);
     const int64_t rows = t->csv[SGRAD_TRAIN].rows;
-    if (!known) sgrad__features_measure(t->origin, t->dealt ? rows - rows / EVERY : rows, number_at, t);
+    if (!known) sgrad__features_measure(t->origin, t->one_file ? rows - rows / EVERY : rows, number_at, t);
     return fill(d, t);
 }
 

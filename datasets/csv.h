@@ -17,7 +17,7 @@ struct sgrad__table {
     struct sgrad__csv_wanted wanted;
     char *path[2];
     struct sgrad__csv csv[2];
-    bool dealt, every, warns;           /* one file for both splits; use all its lines; log warnings */
+    bool one_file, every, warns;        /* one file for both splits; use all its lines; log warnings */
     struct sgrad_origin *origin;        /* titles of columns and normalisation of features */
     int *column[2];                     /* column of each feature, from 0; NULL: the file is not read */
     int target[2];                      /* column of the target; -1: none */

@@ -128,7 +128,9 @@ static char separator_of(const unsigned char *data, size_t size) {
         if (first[i] && (!several || first[i] == second[i]) && (best < 0 || (first[i] > first[best] && separators[i] != ',')))
             best = i;
     if (best >= 0) return separators[best];
-    return first[2] ? ',' : first[0] ? ';' : second[2] ? ',' : second[0] ? ';' : '\t';
+    const int *const line = first[2] || first[0] ? first : second;
+    if (line[2]) return ',';
+    return line[0] ? ';' : '\t';
 }
 
 /* Checks the characters first, because strtod also accepts hexadecimal digits, inf and nan. */
@@ -159,7 +161,8 @@ bool sgrad__csv_comma(const char *text) {
 int sgrad__csv_order(const char *a, const char *b) {
     const double exact = 9007199254740992.0;            /* 2^53: larger integers may be equal as doubles */
     const double x = strtod(a, NULL), y = strtod(b, NULL);
-    return x != y ? (x > y) - (x < y) : fabs(x) >= exact ? strcmp(a, b) : 0;
+    if (x != y) return (x > y) - (x < y);
+    return fabs(x) >= exact ? strcmp(a, b) : 0;
 }
 
 /* Removes the last column if all its cells are empty: some programs end every line with one or more separators. Returns true if

@@ -107,7 +107,7 @@ static int find_title(const struct sgrad__csv *csv, const char *title, int nth) 
 static int find_header(const struct sgrad__table *t, const char *path, struct sgrad__csv *csv) {
     const struct sgrad__csv_wanted *w = &t->wanted;
     const int number = w->column ? number_of(csv, w->column) : csv->columns - 1;
-    const int target = number >= 0 ? number : w->column ? find_title(csv, w->column, 0) : -1;
+    const int titled = number < 0 && w->column ? find_title(csv, w->column, 0) : -1, target = number >= 0 ? number : titled;
     csv->headed = w->header || (number < 0 && target >= 0);
     for (int c = 0; c < csv->columns && !csv->headed; c++) csv->headed = c != target && is_titled(csv, c);
     if (w->no_header) csv->headed = false;
@@ -266,10 +266,10 @@ static int match(struct sgrad__table *t, int file, bool trained) {
 static int open_files(struct sgrad__table *t, enum sgrad_split split, bool known) {
     static const char *const name[] = { [SGRAD_TRAIN] = "train.csv", [SGRAD_TEST] = "test.csv" };
     struct stat status;
-    t->dealt = stat(t->wanted.path, &status) || !S_ISDIR(status.st_mode);
+    t->one_file = stat(t->wanted.path, &status) || !S_ISDIR(status.st_mode);
     for (int i = 0; i < 2; i++) {
-        t->path[i] = t->dealt ? sgrad_format("%s", t->wanted.path) : sgrad_format("%s/%s", t->wanted.path, name[i]);
-        if (t->dealt ? i == 0 : !known || i == (int)split) SGRAD_TRY(read_file(t, t->path[i], &t->csv[i]));
+        t->path[i] = t->one_file ? sgrad_format("%s", t->wanted.path) : sgrad_format("%s/%s", t->wanted.path, name[i]);
+        if (t->one_file ? i == 0 : !known || i == (int)split) SGRAD_TRY(read_file(t, t->path[i], &t->csv[i]));
     }
     return 0;
 }

@@ -92,7 +92,8 @@ size_t sgrad_dataset_sample_bytes(const struct sgrad_dataset *dataset) {
 static void relabel(const struct sgrad_dataset *dataset, int32_t *label) {
     const int64_t count = sgrad_shape_count(&sgrad_dataset_target(dataset)->shape);
     for (int64_t i = 0; i < count; i++)
-        label[i] = dataset->unlabelled ? 0 : label[i] < 0 ? label[i] : dataset->label_of[label[i]];
+        if (dataset->unlabelled) label[i] = 0;
+        else if (label[i] >= 0) label[i] = dataset->label_of[label[i]];
 }
 
 int sgrad_dataset_read(const struct sgrad_dataset *dataset, const struct sgrad_sample *sample, int n, void *const *data) {

@@ -32,7 +32,7 @@
 #define MEMORY_LIMIT ((size_t)2 << 30)
 #define WANTED       "folder:DIR names a folder that holds images in train/CLASS/, and in val/CLASS/"
 
-enum { ABSENT, COMING, KEPT }; /* state of a cached image: not decoded, being copied, complete */
+enum { ABSENT, COPYING, CACHED }; /* state of a cached image: not decoded, being copied, complete */
 
 struct folder {
     char *path; /* DIR/train or DIR/val */
@@ -47,9 +47,9 @@ struct folder {
     bool skips;    /* images may be damaged */
     struct sgrad_walk beside;       /* files that are not images */
     char *plain, *others;           /* strings of the data set */
-    uint8_t *kept; /* cache, (files,H,W,3); NULL: too large */
+    uint8_t *cache; /* (files,H,W,3); NULL: too large */
     _Atomic unsigned char *state;
-    _Atomic bool told_deep, told_more;
+    _Atomic bool warned_deep, warned_animated;
 };
 
 /* ---- list of the images ------------------------------------------------------------------------------------------- */
@@ -304,10 +304,10 @@ static int find_kind(struct sgrad_dataset *dataset) {
 
 /* Warns once of further frames, which are not read, and once of more than 8 bits per channel, which are rounded. */
 static void tell_unread(struct folder *folder, int64_t i, const struct sgrad__image *image) {
-    if (image->animated && !atomic_exchange(&folder->told_more, true))
+    if (image->animated && !atomic_exchange(&folder->warned_animated, true))
         sgrad_log_warning("folder: %s/%s: has further pages or frames, of which the first is read, as of others like it",
                           folder->path, folder->file[i]);
-    if (image->deep && !folder->deep && !atomic_exchange(&folder->told_deep, true))
+    if (image->deep && !folder->deep && !atomic_exchange(&folder->warned_deep, true))
         sgrad_log_warning("folder: %s/%s: has more than 8 bits a channel, which are rounded to 8, as of others like it: the "
                           "images that were sampled, which decide, have not", folder->path, folder->file[i]);
 }
@@ -336,17 +336,17 @@ static int read_sample(const struct sgrad_dataset *dataset, struct sgrad_sample 
     const int64_t i = sample.index;
     const size_t size = sgrad_field_bytes(&dataset->field[0]);
     uint8_t *pixels = data[0];
-    if (!folder->kept) return decode_sample(dataset, i, pixels);
-    uint8_t *kept = folder->kept + (size_t)i * size;
-    if (atomic_load_explicit(&folder->state[i], memory_order_acquire) == KEPT) {
-        memcpy(pixels, kept, size);
+    if (!folder->cache) return decode_sample(dataset, i, pixels);
+    uint8_t *cached = folder->cache + (size_t)i * size;
+    if (atomic_load_explicit(&folder->state[i], memory_order_acquire) == CACHED) {
+        memcpy(pixels, cached, size);
         return 0;
     }
     SGRAD_TRY(decode_sample(dataset, i, pixels));
     unsigned char absent = ABSENT;
-    if (atomic_compare_exchange_strong(&folder->state[i], &absent, COMING)) {
-        memcpy(kept, pixels, size);
-        atomic_store_explicit(&folder->state[i], KEPT, memory_order_release);
+    if (atomic_compare_exchange_strong(&folder->state[i], &absent, COPYING)) {
+        memcpy(cached, pixels, size);
+        atomic_store_explicit(&folder->state[i], CACHED, memory_order_release);
     }
     return 0;
 }
@@ -396,10 +396,10 @@ static int parse_argument(const char *argument, struct folder *folder, char **ro
 static void make_room(struct sgrad_dataset *dataset) {
     struct folder *folder = dataset->state;
     const size_t machine = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE) / 4;
-    const size_t limit = folder->memory ? folder->memory : machine < MEMORY_LIMIT ? machine : MEMORY_LIMIT;
+    const size_t usual = machine < MEMORY_LIMIT ? machine : MEMORY_LIMIT, limit = folder->memory ? folder->memory : usual;
     const size_t size = sgrad_field_bytes(&dataset->field[0]), files = (size_t)folder->files;
     if (size > limit / files) return;
-    folder->kept = malloc(files * size);
+    folder->cache = malloc(files * size);
     folder->state = sgrad_xcalloc(files, sizeof *folder->state);
 }
 
@@ -462,7 +462,7 @@ static void close_folder(struct sgrad_dataset *dataset) {
     free(folder->others);
     free(folder->path);
     free(folder->trained);
-    free(folder->kept);
+    free(folder->cache);
     free((void *)folder->state);
     free(folder);
 }

@@ -286,7 +286,8 @@ static int fill_y(struct sgrad_dataset *d, const struct place *place, const stru
                                         [BINARY] = "y is classes of pixels, 0 and 255" };
     bool some = false;
     const bool binary = masks && is_binary(&y->is, &some) && (!other->path || is_binary(&other->is, &some)) && some;
-    const enum meaning meaning = binary ? BINARY : masks ? MASKS : meaning_of(place, y, other, trained);
+    enum meaning meaning = binary ? BINARY : MASKS;
+    if (!masks) meaning = meaning_of(place, y, other, trained);
     char text[SGRAD_SHAPE_TEXT];
     d->note = sgrad_format("%s", note[meaning]);
     if (meaning == NUMBERS && place->classes)
@@ -339,8 +340,8 @@ static int fill(struct sgrad_dataset *d, const struct place *place, const struct
     const bool masks = images && a->y.path && is_whole(&a->y.is) && (y->rank == 3 || (y->rank == 4 && y->dim[3] == 1)) &&
                        y->dim[1] == x->dim[1] && y->dim[2] == x->dim[2] && (y->dim[1] > 1 || y->dim[2] > 1);
     d->count = x->dim[0];
-    SGRAD_TRY(images ? fill_images(d, &a->x, masks)
-                     : fill_features(d, &a->x, a->train.path ? &a->train : &a->x, options->origin));
+    if (images) SGRAD_TRY(fill_images(d, &a->x, masks));
+    else SGRAD_TRY(fill_features(d, &a->x, a->train.path ? &a->train : &a->x, options->origin));
     warn_of_channels(d, &a->x, options->origin);
     if (a->y.path) return fill_y(d, place, &a->y, &a->other, masks, options->origin);
     fill_nothing(d, options->origin);

@@ -74,13 +74,12 @@ static int find(const struct sgrad_origin *o, const char *name) {
 }
 
 void sgrad__list_name(char **list, int *count, int few, bool quoted, const char *name) {
-    const char *quote = quoted ? "'" : "";
-    char *longer = *count < few    ? sgrad_format("%s%s%s%.100s%s", *list ? *list : "", *list ? ", " : "", quote, name, quote)
-                   : *count == few ? sgrad_format("%s, …", *list)
-                                   : *list;
-    if (longer != *list) free(*list);
+    const char *quote = quoted ? "'" : "", *before = *list ? *list : "", *comma = *list ? ", " : "";
+    if (++*count > few + 1) return;
+    char *longer = *count <= few ? sgrad_format("%s%s%s%.100s%s", before, comma, quote, name, quote)
+                                 : sgrad_format("%s, …", before);
+    free(*list);
     *list = longer;
-    ++*count;
 }
 
 enum { FEW = 10 };
@@ -142,7 +141,8 @@ int sgrad__origin_match(struct sgrad_dataset *d, const char *data, const struct 
     d->classes = o->classes;
     int32_t *label = (int32_t *)sgrad_dataset_target(d)->data;
     const int64_t count = d->count * sgrad_shape_count(&sgrad_dataset_target(d)->shape);
-    for (int64_t i = 0; label && (d->label_of || d->unlabelled) && i < count; i++)
-        label[i] = d->unlabelled ? 0 : d->label_of && label[i] >= 0 ? d->label_of[label[i]] : label[i];
+    for (int64_t i = 0; label && i < count; i++)
+        if (d->unlabelled) label[i] = 0;
+        else if (d->label_of && label[i] >= 0) label[i] = d->label_of[label[i]];
     return 0;
 }

@@ -90,7 +90,7 @@ static uint32_t token_at(const struct file *f, size_t i) {
 static size_t tokens_of(const struct file *f) { return (f->map.size - f->from) / (size_t)f->bytes; }
 
 /* Returns true if tokens seem to be wider integers: in each group of COUNT, all except the first are 0, or nearly always 0. */
-static bool is_apart(const struct file *f, size_t count) {
+static bool is_wider(const struct file *f, size_t count) {
     enum { LEAST = 64, MOST = 1 << 20, SMALL = 3 };
     const size_t groups = tokens_of(f) / count < MOST ? tokens_of(f) / count : MOST, others = groups * (count - 1);
     size_t zeros = 0, small = 0, lower = 0;
@@ -107,7 +107,7 @@ static bool is_apart(const struct file *f, size_t count) {
 /* Warns of tokens that seem to be wider integers. ASKED: the argument specifies the width. Returns true if it warned. */
 static bool warn_of_wider(const char *path, const struct file *f, bool asked) {
     const int parts = 8 / f->bytes;
-    const bool long_ones = is_apart(f, (size_t)parts), wide = !asked && f->bytes == 2 && is_apart(f, 2);
+    const bool long_ones = is_wider(f, (size_t)parts), wide = !asked && f->bytes == 2 && is_wider(f, 2);
     if (f->from || !(long_ones || wide)) return false;
     if (long_ones)
         sgrad_log_warning("tokens: %s: looks like int64 (%d of every %d values %s 0): write it as uint16 or uint32", path,
@@ -130,9 +130,9 @@ static int refuse_likely(const char *path, const struct file *f) {
     bool known = text;
     for (size_t i = 0; is && i < sizeof likely / sizeof *likely; i++) known |= strstr(is->name, likely[i]) != NULL;
     if (f->from || !known) return 0;
+    const char *help = is ? is->way_out : "text:FILE,T reads a text";
     return sgrad_log_error(SGRAD_EFORMAT, "tokens: %s: is %s, not tokens%s%s (tokens:DIR,T,16 reads it as such)", path,
-                           is ? is->name : "text", is && !is->way_out ? "" : ": ",
-                           !is ? "text:FILE,T reads a text" : is->way_out ? is->way_out : "");
+                           is ? is->name : "text", help ? ": " : "", help ? help : "");
 }
 
 /* Opens FILE of FOLDER. Tokens have f->bytes bytes, unless the header states otherwise. *LARGEST becomes the largest token, if it

@@ -8,7 +8,10 @@
 
 /* Returns the number of bytes that follow the first byte of a character; -1: FIRST cannot be a first byte. */
 static int more_of(unsigned char first) {
-    return first < 0x80 ? 0 : first < 0xc2 ? -1 : first < 0xe0 ? 1 : first < 0xf0 ? 2 : first < 0xf5 ? 3 : -1;
+    if (first < 0x80) return 0;
+    if (first < 0xc2 || first >= 0xf5) return -1;
+    if (first < 0xe0) return 1;
+    return first < 0xf0 ? 2 : 3;
 }
 
 /* TEXT: refuses control characters, and allows an incomplete last character. */

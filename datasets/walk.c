@@ -137,15 +137,15 @@ char *sgrad_walk_others(struct sgrad_walk *walk) {
     if (!walk->others) return NULL;
     qsort(walk->other, (size_t)walk->kinds, sizeof *walk->other, by_files);
     char *text = sgrad_format("%lld other %s", (long long)walk->others, sgrad_plural(walk->others, "file", "files"));
-    int64_t said = 0;
+    int64_t listed = 0;
     for (int i = 0; i < walk->kinds && i < MOST; i++) {
         char *more = sgrad_format("%s%s%lld %s", text, i ? ", " : ": ", (long long)walk->other[i].files, walk->other[i].kind);
         free(text);
         text = more;
-        said += walk->other[i].files;
+        listed += walk->other[i].files;
     }
-    if (said == walk->others) return text;
-    char *more = sgrad_format("%s, %lld of further endings", text, (long long)(walk->others - said));
+    if (listed == walk->others) return text;
+    char *more = sgrad_format("%s, %lld of further endings", text, (long long)(walk->others - listed));
     free(text);
     return more;
 }

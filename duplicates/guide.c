@@ -73,8 +73,8 @@ SGRAD_VECTOR(sample_unit)(const struct sgrad_args *args) {
     const struct draws *d = args->attrs;
     const int64_t *start = d->classes->start;
     const int classes = d->classes->count, unit = (int)args->first, part = unit - classes;
-    int64_t *distance = d->distance[unit], draws = DRAWS / classes;
-    draws = draws < CLASS_LEAST ? CLASS_LEAST : draws > CLASS_MOST ? CLASS_MOST : draws;
+    const int64_t draws = sgrad_clamp(DRAWS / classes, CLASS_LEAST, CLASS_MOST);
+    int64_t *distance = d->distance[unit];
     if (part < 0) sample(d, start[unit], start[unit + 1] - start[unit], 1 + (uint32_t)unit, 0, (uint32_t)draws, false, distance);
     else sample(d, 0, start[classes], 0, SHARE * (uint32_t)part, SHARE * (uint32_t)(part + 1), true, distance);
 }

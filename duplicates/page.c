@@ -46,8 +46,9 @@ static void join(struct groups *g, struct sgrad_dataset *const part[2], const st
     uint8_t worst = (uint8_t)(1 + relation_of(part, h, p));
     if (g->relation[a] > worst) worst = g->relation[a];
     if (g->relation[b] > worst) worst = g->relation[b];
-    g->leader[a < b ? b : a] = a < b ? a : b;
-    g->relation[a < b ? a : b] = worst;
+    const uint32_t first = a < b ? a : b, second = a < b ? b : a;
+    g->leader[second] = first;
+    g->relation[first] = worst;
 }
 
 /* Selects the groups to show, by their leaders: of each relation at most GROUPS, at equal intervals. The caller must free the
@@ -148,21 +149,26 @@ static char *picture_url(const struct sgrad_dataset *dataset, int64_t index) {
     return url;
 }
 
+/* Returns the name or else the number of CLASS as JSON; null: the image has no class. */
+static json_t *class_as_json(const struct sgrad_dataset *dataset, int class) {
+    if (class < 0) return json_null();
+    char *number = sgrad_format("%d", class);
+    json_t *json = json_string(dataset->class_name && dataset->class_name[class] ? dataset->class_name[class] : number);
+    free(number);
+    return json ? json : json_string("?");      /* a name that is not UTF-8 */
+}
+
 static json_t *image_as_json(struct sgrad_dataset *const part[2], const struct sgrad_hashes *h, int64_t i) {
     int64_t index = i;
     const struct sgrad_dataset *dataset = sgrad__part_of(part, h, &index);
-    const int class = sgrad__image_class(part, h, i);
     char *name = sgrad__image_name(part, h, i), *url = picture_url(dataset, index);
-    const char *known = class >= 0 && dataset->class_name ? dataset->class_name[class] : NULL;
-    char *of = class < 0 ? NULL : known ? sgrad_format("%s", known) : sgrad_format("%d", class);
-    json_t *json = json_object(), *text = json_string(name), *of_class = of ? json_string(of) : NULL;    /* NULL: not UTF-8 */
+    json_t *json = json_object(), *text = json_string(name);    /* NULL: not UTF-8 */
     json_object_set_new(json, "name", text ? text : json_string("?"));
-    json_object_set_new(json, "class", of_class ? of_class : of ? json_string("?") : json_null());
+    json_object_set_new(json, "class", class_as_json(dataset, sgrad__image_class(part, h, i)));
     json_object_set_new(json, "test", json_boolean(i >= h->train));
     json_object_set_new(json, "url", url ? json_string(url) : json_null());
     free(name);
     free(url);
-    free(of);
     return json;
 }
 

@@ -39,7 +39,8 @@ static void taps_make(struct sgrad__taps *taps, int from, int to) {
     double *weight = sgrad_xcalloc((size_t)taps->most, sizeof *weight);
     for (int i = 0; i < to; i++) {
         const double centre = (i + 0.5) * scale;
-        int first = from == to ? i : (int)(centre - reach + 0.5), end = from == to ? i + 1 : (int)(centre + reach + 0.5);
+        int first = i, end = i + 1;
+        if (from != to) first = (int)(centre - reach + 0.5), end = (int)(centre + reach + 0.5);
         if (first < 0) first = 0;
         if (end > from) end = from;
         double sum = 0;

@@ -49,7 +49,7 @@ struct table {
 struct found {
     struct sgrad_pair *pair;
     int64_t count, room;
-    int64_t told;               /* of count: pairs that are included in pairs of struct walk */
+    int64_t counted;            /* of count: pairs that are included in pairs of struct walk */
 };
 
 struct walk {
@@ -150,9 +150,9 @@ static void choose_shards(struct walk *w) {
 
 /* Returns true if a list of one shard is compared with a list of the other. */
 static bool shards_meet(const struct walk *w) {
-    const uint32_t apart = w->other - w->one;
+    const uint32_t distance = w->other - w->one;
     if (!w->plan->weights) return __builtin_popcount(w->one ^ w->other) <= w->plan->part[w->current].radius;
-    return apart == 0 || ((apart - 1) << w->shift) + 1 <= (uint32_t)w->search->threshold;
+    return distance == 0 || ((distance - 1) << w->shift) + 1 <= (uint32_t)w->search->threshold;
 }
 
 /* Sets w->mask to all numbers of the segment's width in which at most radius bits are 1. */
@@ -205,9 +205,9 @@ static void note(struct walk *w, struct found *found, const uint64_t *a, uint32_
         found->pair = more;
     }
     found->pair[found->count++] = (struct sgrad_pair){ image, other, (uint32_t)distance };
-    if (found->count - found->told < TILE) return;
+    if (found->count - found->counted < TILE) return;
     w->pairs += TILE;
-    found->told = found->count;
+    found->counted = found->count;
 }
 
 /* Compares the hashes at positions FROM to TO - 1 with all of LIST, or, if they are in LIST themselves (OWN), with those after
@@ -278,13 +278,13 @@ SGRAD_VECTOR(walk_unit)(const struct sgrad_args *args) {
     for (uint32_t at = begin; at < end; list++) {
         const uint32_t stop = t->start[list + 1] < end ? t->start[list + 1] : end;
         if (w->pairs > w->most) return;
-        const uint32_t from = w->whole ? at : w->from ? above(t->image, at, stop, w->from - 1) : at;
+        const uint32_t from = !w->whole && w->from ? above(t->image, at, stop, w->from - 1) : at;
         const uint32_t to = w->whole ? stop : above(t->image, from, stop, w->to - 1);
         if (from < to && w->words == 1) walk_list(w, found, list, from, to, 1);
         else if (from < to) walk_list(w, found, list, from, to, SGRAD_HASH_WORDS);
         at = stop;
     }
-    w->pairs += found->count - found->told;
+    w->pairs += found->count - found->counted;
 }
 
 static double no_bytes(const struct sgrad_args *args) { return (void)args, 0; }

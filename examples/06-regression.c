@@ -4,9 +4,9 @@
  *
  *     t = 10 sin(π u₀ u₁) + 20 (u₂ - ½)² + 10 u₃ + 5 u₄        u uniform in 0…1; t has a deviation of 4.9
  *
- * A data set's sample is a list of fields; a reader says which, and fills them. What a network is told comes first, what it is to
- * say last: here features F32 (10) and target F32 (1). Training and evaluation tell what the network's loss measures: that is in
- * the record of its operation, so a classifier's tells how many are right, and this one how far off they are.
+ * A sample of a data set is a list of fields, which a reader declares and fills. The network's input comes first and its target
+ * last: here features F32 (10) and target F32 (1). Training and evaluation report the metrics of the network's loss, which are in
+ * the record of its operation: a classifier's is the fraction of right answers, this one's is the distance from the target.
  *
  * Next: 07-split-layer.c. docs/add-a-dataset.md moves a reader into the library, and reads files. */
 #include "datasets/datasets.h"
@@ -23,8 +23,8 @@ static float friedman(const float *u) {
     return 10 * sinf((float)M_PI * u[0] * u[1]) + 20 * (u[2] - 0.5f) * (u[2] - 0.5f) + 10 * u[3] + 5 * u[4];
 }
 
-/* A network is told 2u - 1, since what is about 0 is learned faster. Both splits are small, so they are in memory; what is not
- * would be left NULL, and asked for sample by sample (.read). */
+/* The input is 2u - 1, because networks learn faster from values around 0. Both splits are small, so they are in memory. Data of
+ * a field that is not in memory would be NULL, and be read sample by sample (.read). */
 static int open_friedman(struct sgrad_dataset *data, const char *argument, const struct sgrad_dataset_options *options) {
     (void)argument;
     data->count = data->split == SGRAD_TRAIN ? TRAINING : TEST;

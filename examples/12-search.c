@@ -5,10 +5,10 @@
  *
  * Each candidate is trained by itself, step after step, as if it were alone. Where its next samples lie with another rank it goes
  * there, with its weights and its optimizer's states. After one epoch and after two the worse half is given up. What is left in
- * search/ is a folder for each candidate, the leaderboard and the order of visits; begun again, with resume, it goes on.
+ * search/ is a folder for each candidate, the leaderboard and the order of its sub-epochs; begun again, with resume, it goes on.
  *
- * docs/search.md says what a search's file can have, which order of visits is chosen when, and what it costs; the command is
- * stargrad search.
+ * docs/search.md describes the file of a search, the orders of sub-epochs ("visits") and their costs; the command is stargrad
+ * search.
  *
  * Next: 13-python.py, and 14-volume.c for stacks of slices. */
 #include "graphs/graphs.h"

@@ -1,6 +1,6 @@
 /* 14-volume.c: a network of one's own learns to see the bright cells of a stack, and is run over it patch by patch.
  *
- *     14-volume [FOLDER]      makes FOLDER (volume-example) with a stack, its labels, a run, and what is said of each voxel
+ *     14-volume [FOLDER]      makes FOLDER (volume-example) with a stack, its labels, a run, and the predictions of its voxels
  *
  * The stack is made here: bright balls in noise. Volumes are files of voxels (C,Z,Y,X), opened, read and written window by window
  * (volumes/volumes.h), so that they may be larger than memory. A network that says classes of voxels is any whose last layer,

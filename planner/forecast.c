@@ -26,7 +26,7 @@ struct study {
     double scale;
     double *end;                                /* scratch: end of each task, in seconds from the start of the step */
     double bytes;                               /* of all gradients */
-    double *dealt;                              /* scratch: seconds by task, then by rank */
+    double *seconds;                            /* scratch: seconds by task, then by rank */
     int *rank;                                  /* scratch: rank by task */
 };
 
@@ -58,8 +58,8 @@ static double task_seconds(const struct study *s, const struct sgrad_step_cost_t
 }
 
 /* Returns the seconds of the busiest rank, if the tasks of PART are distributed over RANKS. */
-static double deal_out(const struct study *s, enum sgrad_step_cost_part part, double samples, int ranks) {
-    double *seconds = s->dealt, *load = s->dealt + s->q->work->tasks, most = 0;
+static double busiest_rank(const struct study *s, enum sgrad_step_cost_part part, double samples, int ranks) {
+    double *seconds = s->seconds, *load = s->seconds + s->q->work->tasks, most = 0;
     int count = 0;
     for (int i = 0; i < s->q->work->tasks; i++)
         if (s->q->work->task[i].part == part) seconds[count++] = task_seconds(s, &s->q->work->task[i], samples);
@@ -90,8 +90,8 @@ static struct computed compute(const struct study *s, double samples, int ranks,
         is.behind += i > last ? seconds : 0;
         s->end[i] = is.all;
     }
-    const double conditioned = deal_out(s, SGRAD_COST_ASSIGNED_BY_LAYER, samples, ranks / rows);
-    is.all += deal_out(s, SGRAD_COST_ASSIGNED, samples, ranks) + conditioned;
+    const double conditioned = busiest_rank(s, SGRAD_COST_ASSIGNED_BY_LAYER, samples, ranks / rows);
+    is.all += busiest_rank(s, SGRAD_COST_ASSIGNED, samples, ranks) + conditioned;
     is.behind += conditioned;
     return is;
 }
@@ -221,6 +221,13 @@ static double alone(const struct study *s, double samples) {
 /* The local batch of a device, if it is constant: the micro-batch, which is the number of samples that it processes at once. */
 static long own_batch(const struct sgrad_train_options *o) { return o->micro_batch ? o->micro_batch : o->batch; }
 
+/* Returns the bytes of a bucket: those of the options; all gradients, if nothing is sent during the step; or the cheapest. */
+static double find_bucket(const struct study *s, int devices, const struct sgrad_network *net) {
+    const struct sgrad_plan_query *q = s->q;
+    if (q->train->bucket > 0) return fmin(q->train->bucket * 1e6, s->bytes);
+    return q->no_overlap || devices == 1 ? s->bytes : sgrad_step_cost_bucket(s->bytes, net, s->allreduce);
+}
+
 static void find_point(const struct study *s, int nodes, struct sgrad_plan_row *p) {
     const struct sgrad_plan_query *q = s->q;
     const struct sgrad_machine *m = q->machine;
@@ -234,8 +241,7 @@ static void find_point(const struct study *s, int nodes, struct sgrad_plan_row *
     const struct computed own = compute(s, share, devices, rows);
     const struct curvature curved = send_curvature(s, rows, &net);
     p->compute = own.all;
-    p->bucket = q->train->bucket > 0 ? fmin(q->train->bucket * 1e6, s->bytes)
-                : q->no_overlap || devices == 1 ? s->bytes : sgrad_step_cost_bucket(s->bytes, &net, s->allreduce);
+    p->bucket = find_bucket(s, devices, &net);
     const struct messages sent = send_all(s, p->bucket, nodes, &net);
     const double input = m->input > 0 ? share * m->device.count / m->input : 0;
     const double bus = at(q->work->input_bytes, share) / m->bus_bandwidth;
@@ -289,7 +295,7 @@ static int open_study(const struct sgrad_plan_query *q, struct study *s) {
         return sgrad_log_error(SGRAD_EINVAL, "--allreduce goes with --strategy sync, not with %s", strategy);
     for (int i = 0; i < q->work->gradients; i++) s->bytes += q->work->gradient[i].bytes;
     s->end = sgrad_xcalloc((size_t)q->work->tasks, sizeof *s->end);
-    s->dealt = sgrad_xcalloc(2 * (size_t)q->work->tasks, sizeof *s->dealt);
+    s->seconds = sgrad_xcalloc(2 * (size_t)q->work->tasks, sizeof *s->seconds);
     s->rank = sgrad_xcalloc((size_t)q->work->tasks, sizeof *s->rank);
     return 0;
 }
@@ -369,7 +375,7 @@ int sgrad_forecast_make(const struct sgrad_plan_query *q, struct sgrad_forecast 
     const int error = make_points(&s, f);
     if (!error) find_lemma(&s, f);
     free(s.end);
-    free(s.dealt);
+    free(s.seconds);
     free(s.rank);
     return error;
 }

@@ -22,8 +22,11 @@ static int by_megabytes(const void *one, const void *other) {
 }
 
 static void add(struct sum *s, const struct sgrad__timeline_copy *c) {
+    int direction = BETWEEN;
+    if (!c->from) direction = TO_DEVICES;
+    else if (!c->to) direction = TO_HOST;
     s->copies++;
-    s->megabytes[!c->from ? TO_DEVICES : !c->to ? TO_HOST : BETWEEN] += 1e-6 * c->bytes;
+    s->megabytes[direction] += 1e-6 * c->bytes;
 }
 
 static json_t *sum_as_json(const struct sum *s) {

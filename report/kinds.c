@@ -24,7 +24,8 @@ int sgrad__kinds_find(const struct sgrad__kinds *k, const char *name) {
 int sgrad__kinds_of(const struct sgrad__kinds *k, const char *model) {
     const char *name = model ? json_string_value(json_object_get(k->kernels, model)) : NULL;
     const int kind = name ? sgrad__kinds_find(k, name) : -1, input = sgrad__kinds_find(k, "input");
-    return kind >= 0 ? kind : input >= 0 ? input : k->count - 1;
+    if (kind >= 0) return kind;
+    return input >= 0 ? input : k->count - 1;
 }
 
 static int refuse(const char *path, const char *why) {

@@ -9,7 +9,8 @@
 enum { SLOTS = 400 };
 
 static int slot_of(const struct sgrad__timeline *t, double ms) {
-    return ms <= 0 ? 0 : ms >= t->length ? SLOTS - 1 : (int)(SLOTS * ms / t->length);
+    if (ms <= 0) return 0;
+    return ms >= t->length ? SLOTS - 1 : (int)(SLOTS * ms / t->length);
 }
 
 /* COUNT: the changes of one node. Returns NULL if the trace has no memory use of the node. */
@@ -41,7 +42,8 @@ static json_t *node_as_json(const struct sgrad__timeline *t, const struct sgrad_
 static int by_node(const void *one, const void *other) {
     const struct sgrad__timeline_memory *a = *(const struct sgrad__timeline_memory *const *)one,
                                         *b = *(const struct sgrad__timeline_memory *const *)other;
-    return a->rank != b->rank ? a->rank - b->rank : a->node != b->node ? a->node - b->node : (a > b) - (a < b);
+    if (a->rank != b->rank) return a->rank - b->rank;
+    return a->node != b->node ? a->node - b->node : (a > b) - (a < b);
 }
 
 json_t *sgrad__memory_as_json(const struct sgrad__timeline *t) {
@@ -63,12 +65,13 @@ void sgrad__memory_print(const json_t *memory) {
     json_t *node;
     size_t i;
     json_array_foreach(memory, i, node) {
-        if (i == SGRAD__TOLD) break;
+        if (i == SGRAD__LISTED) break;
         const int number = (int)json_integer_value(json_object_get(node, "node"));
         char *name = number ? sgrad_format("memory node %d", number) : sgrad_format("main memory");
         printf("%srank %d %s: at most %.1f MB\n", i ? "" : "\n", (int)json_integer_value(json_object_get(node, "rank")), name,
                json_real_value(json_object_get(node, "max_mb")));
         free(name);
     }
-    if (json_array_size(memory) > SGRAD__TOLD) printf("and %zu more (--json has all)\n", json_array_size(memory) - SGRAD__TOLD);
+    if (json_array_size(memory) > SGRAD__LISTED)
+        printf("and %zu more (--json has all)\n", json_array_size(memory) - SGRAD__LISTED);
 }

@@ -29,7 +29,7 @@ struct edge {
 };
 struct search {
     const struct sgrad__timeline *t;
-    const struct sgrad__timeline_message **mail;    /* messages of the current rank, by end */
+    const struct sgrad__timeline_message **messages;    /* messages of the current rank, by end */
     int mails, heads, edges;
     struct sgrad__spans wire;           /* intervals with messages in progress */
     struct head *head;
@@ -49,9 +49,9 @@ static int by_end(const void *one, const void *other) {
 
 /* Returns all messages, by rank, then by end; a message occurs in the lists of both of its ranks. FIRST[r]: index of the first
  * message of rank r. */
-static const struct sgrad__timeline_message **sort_mail(const struct sgrad__timeline *t, int *first) {
+static const struct sgrad__timeline_message **sort_messages(const struct sgrad__timeline *t, int *first) {
     const struct sgrad__timeline_message **all = sgrad_xcalloc((size_t)t->messages + 1, sizeof *all),
-                                         **mail = sgrad_xcalloc(2 * (size_t)t->messages + 1, sizeof *mail);
+                                         **messages = sgrad_xcalloc(2 * (size_t)t->messages + 1, sizeof *messages);
     int *next = sgrad_xcalloc((size_t)t->ranks + 1, sizeof *next);
     for (int i = 0; i < t->messages; i++) {
         all[i] = &t->message[i];
@@ -61,19 +61,19 @@ static const struct sgrad__timeline_message **sort_mail(const struct sgrad__time
     for (int r = 0; r < t->ranks; r++) next[r + 1] = first[r + 1] += first[r];
     if (t->messages) qsort(all, (size_t)t->messages, sizeof *all, by_end);
     for (int i = 0; i < t->messages; i++) {
-        mail[next[all[i]->from]++] = all[i];
-        if (all[i]->to != all[i]->from) mail[next[all[i]->to]++] = all[i];
+        messages[next[all[i]->from]++] = all[i];
+        if (all[i]->to != all[i]->from) messages[next[all[i]->to]++] = all[i];
     }
     free(next);
     free(all);
-    return mail;
+    return messages;
 }
 
 /* Finds the intervals within the trace in which messages are in progress. */
 static void find_wire(struct search *s, int rank, double *megabytes) {
     s->wire.count = 0;
     for (int i = 0; i < s->mails; i++) {
-        const struct sgrad__timeline_message *m = s->mail[i];
+        const struct sgrad__timeline_message *m = s->messages[i];
         const double begin = fmax(0, m->begin), end = fmin(s->t->length, m->end);
         if (m->to == rank) *megabytes += 1e-6 * m->bytes;
         if (begin < end) s->wire.span[s->wire.count++] = (struct sgrad__span){ begin, end };
@@ -93,7 +93,7 @@ static void find_heads(struct search *s) {
     int depth = 0;
     s->heads = 0;
     for (int i = 0; i < s->mails; i++) {
-        const struct sgrad__timeline_message *m = s->mail[i];
+        const struct sgrad__timeline_message *m = s->messages[i];
         double begin = fmax(0, m->begin), free_until = fmin(s->t->length, m->end);
         const double end = free_until;
         if (begin >= end) continue;
@@ -217,7 +217,7 @@ static void find_rank(struct search *s, int r, struct sgrad__overlap *o) {
 void sgrad__overlap_find(const struct sgrad__timeline *t, struct sgrad__overlap *o) {
     const size_t mails = 2 * (size_t)t->messages + 1, busy = (size_t)t->tasks + (size_t)t->spans + 1;
     int *first = sgrad_xcalloc((size_t)t->ranks + 1, sizeof *first);
-    const struct sgrad__timeline_message **mail = sort_mail(t, first);
+    const struct sgrad__timeline_message **messages = sort_messages(t, first);
     struct search s = { .t = t,
                         .head = sgrad_xcalloc(2 * mails, sizeof *s.head),
                         .edge = sgrad_xcalloc(2 * busy, sizeof *s.edge),
@@ -230,7 +230,7 @@ void sgrad__overlap_find(const struct sgrad__timeline *t, struct sgrad__overlap 
                                   .exposed = sgrad_xcalloc((size_t)t->parcels * (size_t)t->ranks + 1, sizeof *o->exposed) };
     number_names(&s);
     for (int r = 0; r < t->ranks; r++) {
-        s.mail = mail + first[r];
+        s.messages = messages + first[r];
         s.mails = first[r + 1] - first[r];
         find_rank(&s, r, o);
     }
@@ -242,7 +242,7 @@ void sgrad__overlap_find(const struct sgrad__timeline *t, struct sgrad__overlap 
     free(s.busy);
     free(s.awaits);
     free(s.awaited);
-    free(mail);
+    free(messages);
     free(first);
 }
 

@@ -85,7 +85,7 @@ static void print_mean(const struct sgrad__timeline *t, const struct sgrad__over
 
 static void print_workers(const struct sgrad__timeline *t, const struct sgrad__overlap *o) {
     const bool each = t->rows <= WORKERS;
-    int told = 0, there = 0;
+    int printed = 0, there = 0;
     if (!each) printf("means over each rank's workers (--json has all %d)\n", t->rows);
     printf("%16s", "% of the time");
     for (int k = 0; k < t->kinds.count; k++) printf(" %10s", t->kinds.kind[k].name);
@@ -96,23 +96,23 @@ static void print_workers(const struct sgrad__timeline *t, const struct sgrad__o
     }
     for (int r = 0; r < t->ranks && !each; r++) {
         const int workers = t->first_row[r + 1] - t->first_row[r];
-        if (!workers || there++ >= SGRAD__TOLD) continue;
+        if (!workers || there++ >= SGRAD__LISTED) continue;
         printf("rank %-11d", r);
         print_mean(t, o, t->first_row[r], t->first_row[r + 1]);
-        told++;
+        printed++;
     }
     if (each) return;
-    print_rest(there, told);
+    print_rest(there, printed);
     printf("%-16s", "all");
     print_mean(t, o, 0, t->rows);
 }
 
 static void print_ranks(const struct sgrad__timeline *t, const struct sgrad__overlap *o) {
     if (t->ranks < 2) return;
-    for (int r = 0; r < t->ranks && r < SGRAD__TOLD; r++)
+    for (int r = 0; r < t->ranks && r < SGRAD__LISTED; r++)
         printf("%srank %d: %.2f MB received; messages under way for %.1f ms, %.0f %% of it hidden behind work\n", r ? "" : "\n",
                r, o->rank[r].megabytes, o->rank[r].communication, percent(o->rank[r].hidden, o->rank[r].communication));
-    print_rest(t->ranks, SGRAD__TOLD);
+    print_rest(t->ranks, SGRAD__LISTED);
 }
 
 struct exposed {

@@ -6,7 +6,7 @@
 
 #include <jansson.h>
 
-enum { SGRAD__TOLD = 32 };              /* maximum number of lines of a list of ranks in the text output */
+enum { SGRAD__LISTED = 32 };            /* maximum number of lines of a list of ranks in the text output */
 
 /* ---- critical.c: lower bounds of the duration, for any number of workers and for any order of the tasks ---- */
 

@@ -33,13 +33,13 @@ static struct sgrad_cache_table *open_table(struct sgrad_cache *cache, int worke
 
 static size_t value_offset(const struct sgrad_cache *cache) { return (cache->key_size + 15) & ~(size_t)15; }
 
-void *sgrad_cache_get(struct sgrad_cache *cache, const void *key, bool *fresh) {
+void *sgrad_cache_get(struct sgrad_cache *cache, const void *key, bool *created) {
     int worker = sgrad__worker();
     struct sgrad_cache_table *table = cache->worker[worker] ? cache->worker[worker] : open_table(cache, worker);
     struct entry **bucket = &table->bucket[sgrad_hash(key, cache->key_size) % BUCKETS];
     struct entry *entry = *bucket;
     while (entry && memcmp(entry->bytes, key, cache->key_size) != 0) entry = entry->next;
-    *fresh = !entry;
+    *created = !entry;
     if (!entry) {
         entry = sgrad_xcalloc(1, sizeof *entry + value_offset(cache) + cache->value_size);
         memcpy(entry->bytes, key, cache->key_size);

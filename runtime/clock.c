@@ -28,21 +28,21 @@ void sgrad_sleep(double seconds) {
 
 struct sgrad_monitor {
     starpu_pthread_mutex_t lock;
-    starpu_pthread_cond_t told;
+    starpu_pthread_cond_t changed;
     long times;                     /* number of notifications */
 };
 
 struct sgrad_monitor *sgrad_monitor_create(void) {
     struct sgrad_monitor *m = sgrad_xcalloc(1, sizeof *m);
     starpu_pthread_mutex_init(&m->lock, NULL);
-    starpu_pthread_cond_init(&m->told, NULL);
+    starpu_pthread_cond_init(&m->changed, NULL);
     return m;
 }
 
 void sgrad_monitor_destroy(struct sgrad_monitor *m) {
     if (!m) return;
     starpu_pthread_mutex_destroy(&m->lock);
-    starpu_pthread_cond_destroy(&m->told);
+    starpu_pthread_cond_destroy(&m->changed);
     free(m);
 }
 
@@ -51,20 +51,20 @@ void sgrad_monitor_unlock(struct sgrad_monitor *m) { starpu_pthread_mutex_unlock
 long sgrad_monitor_generation(const struct sgrad_monitor *m) { return m->times; }
 void sgrad_monitor_notify(struct sgrad_monitor *m) {
     m->times++;
-    starpu_pthread_cond_broadcast(&m->told);
+    starpu_pthread_cond_broadcast(&m->changed);
 }
 
 void sgrad_monitor_wait(struct sgrad_monitor *m, double seconds) {
     struct timespec until;
     if (seconds <= 0 || SGRAD_SIMULATED) {      /* a simulated thread is always notified */
-        starpu_pthread_cond_wait(&m->told, &m->lock);
+        starpu_pthread_cond_wait(&m->changed, &m->lock);
         return;
     }
     clock_gettime(CLOCK_REALTIME, &until);      /* the clock of condition variables */
     const double end = (double)until.tv_nsec * 1e-9 + seconds;
     until.tv_sec += (time_t)end;
     until.tv_nsec = (long)(1e9 * (end - (double)(time_t)end));
-    starpu_pthread_cond_timedwait(&m->told, &m->lock, &until);
+    starpu_pthread_cond_timedwait(&m->changed, &m->lock, &until);
 }
 
 /* ---- threads ----------------------------------------------------------------------------------------------------- */

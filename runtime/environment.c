@@ -44,8 +44,8 @@ static int make_folders(char *path, char *at) {
 static int try_home(const char *home, bool make) {
     static const char *const parts[] = { "", "/bus", "/codelets", "/codelets/45" };
     struct stat status;
-    char *path = sgrad_format("%s/.starpu/sampling", home);
-    int error = !make && stat(home, &status) ? errno : make_folders(path, make ? path : path + strlen(home));
+    char *path = sgrad_format("%s/.starpu/sampling", home), *from = make ? path : path + strlen(home);
+    int error = !make && stat(home, &status) ? errno : make_folders(path, from);
     for (size_t i = 0; i < sizeof parts / sizeof *parts && !error; i++) {
         char *part = sgrad_format("%s%s", path, parts[i]);
         if (access(part, W_OK | X_OK) && (i == 0 || errno != ENOENT)) error = errno;

@@ -221,8 +221,7 @@ struct sgrad_kernel {
     double (*flops)(const struct sgrad_args *args);         /* NULL: one per element of the first operand */
     double (*bytes)(const struct sgrad_args *args);         /* memory traffic; NULL: every operand once */
     /* CPU only. pack_layout returns the preferred packed layout of operand weight_operand, which many tasks read, and its size in
-     * *BYTES. 0, or NULL: do not pack. pack writes FROM in that layout to TO (64-byte aligned). Both receive ARGS without data.
-     */
+     * *BYTES. 0, or NULL: do not pack. pack writes FROM in that layout to TO (64-byte aligned). ARGS have no data. */
     int weight_operand, (*pack_layout)(const struct sgrad_args *args, size_t *bytes);
     void (*pack)(const struct sgrad_args *args, const void *from, void *to);
     bool accumulates;                                              /* on CPUs, accumulate is supported for every output */
@@ -250,13 +249,18 @@ struct sgrad_bound_kernel {
     uint32_t hash;                  /* set by sgrad_bound_kernel_prepare: identifies it in StarPU's performance models */
     struct starpu_codelet *codelet; /* set by sgrad_bound_kernel_prepare */
     struct sgrad_recordings *recordings;    /* set by sgrad_bound_kernel_prepare if recorded */
-    struct sgrad_tally *tally;      /* task times since sgrad_bound_kernel_profile (watch.h); NULL: not profiled */
+    struct sgrad_tally *tally;      /* task times since sgrad_bound_kernel_profile (profile.h); NULL: not profiled */
 };
 void sgrad_bound_kernel_prepare(struct sgrad_bound_kernel *call); /* must be called once, before its first task */
 void sgrad_bound_kernel_release(struct sgrad_bound_kernel *call); /* frees recordings and times; no task of it may be running */
 /* A workspace may start at any address. Data in it must be aligned to cache lines: request SGRAD_LINE more bytes for that. */
 enum { SGRAD_LINE = 64 };
 static inline size_t sgrad_larger(size_t a, size_t b) { return a > b ? a : b; }
+/* Returns the number from LOW to HIGH that is nearest to VALUE; LOW if HIGH is less. */
+static inline int64_t sgrad_clamp(int64_t value, int64_t low, int64_t high) {
+    if (value > high) value = high;
+    return value > low ? value : low;
+}
 static inline size_t sgrad_aligned(size_t bytes) { return (bytes + SGRAD_LINE - 1) / SGRAD_LINE * SGRAD_LINE; }
 struct sgrad_args sgrad_bound_kernel_args(const struct sgrad_bound_kernel *call);   /* without data, step and workspace */
 
@@ -386,8 +390,7 @@ int sgrad_workers(void);        /* number of workers of this process */
 int sgrad_cuda_workers(void);   /* number of CUDA workers; 0 before a context is open */
 bool sgrad_worker_is_cuda(int i);   /* I from 0 to sgrad_workers() - 1 */
 int sgrad_worker_here(void);    /* index of the calling worker; -1: the thread is not a worker */
-double sgrad_bound_kernel_expected(const struct sgrad_bound_kernel *call,
-                                   int worker); /* seconds from StarPU's measurements; NAN: none */
+double sgrad_bound_kernel_expected(const struct sgrad_bound_kernel *call, int worker);  /* seconds, as measured; NAN: unknown */
 /* Waits for all tasks, then runs CALL for STEP repeatedly on all workers at once, each with separate buffers. Stores the minimum
  * time of each in SECONDS[sgrad_workers()]: on a GPU, between two events of its stream; INFINITY without a kernel or memory.
  * _on: only on workers WHO; other elements are unchanged. Returns 0, or the error of an earlier task. */
@@ -407,8 +410,8 @@ const char *sgrad_isa_title(enum sgrad_isa isa);        /* "AVX-512 with bf16"; 
 
 #define SGRAD_MAX_WORKERS 1024     /* the most that StarPU may be built for */
 /* A per-worker cache of objects that a kernel creates once per shape (primitive descriptors, algorithm choices). Each kernel file
- * defines one static struct. KEY is compared bytewise (clear its padding). get returns the slot of VALUE_SIZE bytes; *fresh: the
- * slot is new and zeroed. Slots never move and live until the context closes, when DESTROY is called on each. */
+ * defines one static struct. KEY is compared bytewise (clear its padding). get returns the slot of VALUE_SIZE bytes; *created:
+ * the slot is new and zeroed. Slots never move and live until the context closes, when DESTROY is called on each. */
 struct sgrad_cache {
     size_t key_size, value_size;
     void (*destroy)(void *value);       /* NULL: no destructor */
@@ -416,7 +419,7 @@ struct sgrad_cache {
     struct sgrad_cache *next;
     bool known;
 };
-void *sgrad_cache_get(struct sgrad_cache *cache, const void *key, bool *fresh);
+void *sgrad_cache_get(struct sgrad_cache *cache, const void *key, bool *created);
 
 /* On-disk cache of measurements on this machine, for later runs: maps TOPIC (a file name) and KEY to VALUE, lines of text without
  * tabs. get copies the value to VALUE, of SIZE bytes; false: no entry, or too long. A failed put is logged once, as a warning. */
@@ -442,10 +445,7 @@ void sgrad_lock_release(int lock);
 
 /* Reads a regular file of 1 to LIMIT bytes into memory; later changes to the file have no effect. SGRAD_EIO; SGRAD_EFORMAT: the
  * file is empty or longer; SGRAD_ENOMEM. close frees the memory. */
-struct sgrad_map {
-    const unsigned char *data;
-    size_t size;
-};
+struct sgrad_map { const unsigned char *data; size_t size; };
 int sgrad_map_open(const char *path, size_t limit, struct sgrad_map *map);
 void sgrad_map_close(struct sgrad_map *map);
 

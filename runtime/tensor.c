@@ -117,8 +117,8 @@ static int acquire(struct sgrad_tensor *t, enum starpu_data_access_mode mode) {
 }
 
 int sgrad__tensor_acquire(struct sgrad_tensor *t, int node, enum sgrad_access access, void (*then)(void *arg), void *arg) {
-    const enum starpu_data_access_mode mode = access == SGRAD_R ? STARPU_R : access == SGRAD_W ? STARPU_W : STARPU_RW;
-    return starpu_data_acquire_on_node_cb(t->handle, node, mode, then, arg);
+    static const enum starpu_data_access_mode modes[] = { [SGRAD_R] = STARPU_R, [SGRAD_W] = STARPU_W, [SGRAD_RW] = STARPU_RW };
+    return starpu_data_acquire_on_node_cb(t->handle, node, modes[access], then, arg);
 }
 
 void *sgrad__tensor_memory(const struct sgrad_tensor *t, int node) {

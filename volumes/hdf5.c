@@ -71,9 +71,8 @@ static herr_t look(hid_t group, const char *name, const H5L_info_t *info, void *
     if (object >= 0 && H5Iget_type(object) == H5I_DATASET) {
         if (search->count == 0) search->found = sgrad_format("%s", name);
         if (search->count <= LISTED) {
-            char *list = search->count == LISTED ? sgrad_format("%s, …", search->list)
-                                                 : sgrad_format("%s%s%s", search->list ? search->list : "",
-                                                                search->list ? ", " : "", name);
+            const char *before = search->list ? search->list : "";
+            char *list = sgrad_format("%s%s%s", before, *before ? ", " : "", search->count == LISTED ? "…" : name);
             free(search->list);
             search->list = list;
         }
@@ -165,7 +164,8 @@ static int find_shape(struct sgrad_volume *v, const struct hdf5 *h) {
     const bool chunked = H5Pget_layout(how) == H5D_CHUNKED && H5Pget_chunk(how, H5S_MAX_RANK, chunks) == rank;
     for (int d = 0; d < rank && d < SGRAD_VOLUME_RANK; d++) {
         dim[d] = (int64_t)dims[d];
-        chunk[d] = chunked ? (int64_t)chunks[d] : d < rank - 2 ? 1 : (int64_t)dims[d];
+        chunk[d] = d < rank - 2 ? 1 : dim[d];
+        if (chunked) chunk[d] = (int64_t)chunks[d];
     }
     H5Sclose(space);
     H5Pclose(how);
@@ -220,8 +220,9 @@ static bool is_in(const char *folder, const char *name) {
 static bool is_prefixed(const char *folder, const char *name) {
     static const char origin[] = "${ORIGIN}";
     const char *list = getenv("HDF5_VDS_PREFIX");
-    const bool within = list && !strncmp(list, origin, sizeof origin - 1);
-    char *all = sgrad_format("%s%s", within ? folder : "", !list ? "" : within ? list + sizeof origin - 1 : list), *rest = all;
+    if (!list) return false;
+    const bool within = !strncmp(list, origin, sizeof origin - 1);
+    char *all = sgrad_format("%s%s", within ? folder : "", within ? list + sizeof origin - 1 : list), *rest = all;
     bool there = within && is_in(all, name);
     for (char *one; !there && (one = strsep(&rest, ":"));) there = *one && is_in(one, name);
     free(all);

@@ -22,7 +22,7 @@ static void open_axis(int64_t dim, int64_t patch, int64_t overlap, struct sgrad_
         bump[i] = exp(-1 / (1 - x * x));
     }
     for (int64_t p = 0; p < a->count; p++) {
-        a->from[p] = left <= 0 ? 0 : p * stride < left ? p * stride : left;
+        a->from[p] = sgrad_clamp(p * stride, 0, left);
         for (int64_t i = 0; i < patch && a->from[p] + i < dim; i++)
             sum[a->from[p] + i] += is_rim(a, a->from[p], i, rim) ? 0 : bump[i];
     }

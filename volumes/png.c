@@ -105,7 +105,7 @@ struct slice {
 };
 struct series {
     struct dirent **file;       /* by slice */
-    int files, kept, next;      /* slices in the cache; its entry that is replaced next */
+    int files, cached, next;    /* slices in the cache; its entry that is replaced next */
     struct slice *slice;
     pthread_mutex_t lock;
 };
@@ -174,9 +174,9 @@ static int open_png(struct sgrad_volume *v) {
     for (int64_t z = 1; z < s->files; z++) SGRAD_TRY(read_slice(v, z, &png, NULL));
     tell_others(v->path);
     const size_t bytes = (size_t)png.width * png.height * sgrad_voxel_size(png.voxel), most = KEPT_LIMIT / bytes;
-    s->kept = most < 1 ? 1 : most < (size_t)s->files ? (int)most : s->files;
-    s->slice = sgrad_xcalloc((size_t)s->kept, sizeof *s->slice);
-    for (int i = 0; i < s->kept; i++) s->slice[i].number = -1;
+    s->cached = (int)sgrad_clamp((int64_t)most, 1, s->files);
+    s->slice = sgrad_xcalloc((size_t)s->cached, sizeof *s->slice);
+    for (int i = 0; i < s->cached; i++) s->slice[i].number = -1;
     return 0;
 }
 
@@ -184,14 +184,14 @@ static int open_png(struct sgrad_volume *v) {
 static int find_slice(const struct sgrad_volume *v, int64_t z, const void **voxels) {
     struct series *s = v->state;
     struct sgrad__png png;
-    for (int i = 0; i < s->kept; i++)
+    for (int i = 0; i < s->cached; i++)
         if (s->slice[i].number == z) return *voxels = s->slice[i].voxels, 0;
     struct slice *own = &s->slice[s->next];
     if (!own->voxels) own->voxels = sgrad_xcalloc((size_t)(v->dim[2] * v->dim[3]), sgrad_voxel_size(v->voxel));
     own->number = -1;
     SGRAD_TRY(read_slice(v, z, &png, own->voxels));
     own->number = z;
-    s->next = (s->next + 1) % s->kept;
+    s->next = (s->next + 1) % s->cached;
     *voxels = own->voxels;
     return 0;
 }
@@ -219,7 +219,7 @@ static int read_png(const struct sgrad_volume *v, const struct sgrad_box *box, v
 static void close_png(struct sgrad_volume *v) {
     struct series *s = v->state;
     for (int i = 0; i < s->files; i++) free(s->file[i]);
-    for (int i = 0; i < s->kept; i++) free(s->slice[i].voxels);
+    for (int i = 0; i < s->cached; i++) free(s->slice[i].voxels);
     pthread_mutex_destroy(&s->lock);
     free(s->file);
     free(s->slice);

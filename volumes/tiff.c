@@ -60,7 +60,9 @@ static int read_page(const struct sgrad_volume *v, int64_t number, TIFF *file, s
     TIFFGetFieldDefaulted(file, TIFFTAG_IMAGEDEPTH, &page->depth);
     TIFFGetField(file, TIFFTAG_IMAGEWIDTH, &page->width);
     TIFFGetField(file, TIFFTAG_IMAGELENGTH, &page->height);
-    const int base = format == SAMPLEFORMAT_UINT ? SGRAD_VOXEL_U8 : format == SAMPLEFORMAT_INT ? SGRAD_VOXEL_I8 : SGRAD_VOXEL_F32;
+    int base = SGRAD_VOXEL_F32;
+    if (format == SAMPLEFORMAT_UINT) base = SGRAD_VOXEL_U8;
+    else if (format == SAMPLEFORMAT_INT) base = SGRAD_VOXEL_I8;
     page->voxel = SGRAD_VOXELS;
     for (enum sgrad_voxel voxel = 0; voxel < SGRAD_VOXELS; voxel++)
         if (8 * sgrad_voxel_size(voxel) == bits && (int)voxel >= base && page->voxel == SGRAD_VOXELS) page->voxel = voxel;

@@ -18,8 +18,7 @@ static const char no_time[] = "its description states more axes than channels, z
 
 enum { MOST = 1 << 20 };        /* maximum length of an axis; larger numbers are reduced to it */
 static int64_t number_at(const char *digits) {
-    const long long n = strtoll(digits, NULL, 10);
-    return n < 0 ? 0 : n > MOST ? MOST : n;
+    return sgrad_clamp(strtoll(digits, NULL, 10), 0, MOST);
 }
 
 /* ---- ImageJ ------------------------------------------------------------------------------------------------------------ */

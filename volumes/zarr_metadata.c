@@ -11,15 +11,17 @@
 
 #define FAIL(...) sgrad_log_error(SGRAD_EFORMAT, __VA_ARGS__)
 
-/* Parses the type of voxels: "<f4", "|u1" (version 2) or "float32" (version 3). */
-static int find_voxel(const char *name, const char *text, int version, struct sgrad__zarr *zarr) {
+/* Returns true if TEXT is type V: "<f4", "|u1" (version 2) or "float32" (version 3). */
+static bool is_voxel(enum sgrad_voxel v, const char *text, int version) {
     static const char *const short_name[SGRAD_VOXELS] = { "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f4", "f8" };
-    for (enum sgrad_voxel v = 0; v < SGRAD_VOXELS && text; v++) {
-        const bool same =
-            version == 3 ? !strcmp(text, sgrad_voxel_name(v))
-                         : strlen(text) == 3 && strchr(text[2] == '1' ? "<>|" : "<>", *text) && !strcmp(text + 1, short_name[v]);
-        if (same) return zarr->voxel = v, zarr->swapped = version == 2 && *text == '>', 0;
-    }
+    if (version == 3) return !strcmp(text, sgrad_voxel_name(v));
+    return strlen(text) == 3 && strchr(text[2] == '1' ? "<>|" : "<>", *text) && !strcmp(text + 1, short_name[v]);
+}
+
+/* Parses the type of voxels. */
+static int find_voxel(const char *name, const char *text, int version, struct sgrad__zarr *zarr) {
+    for (enum sgrad_voxel v = 0; v < SGRAD_VOXELS && text; v++)
+        if (is_voxel(v, text, version)) return zarr->voxel = v, zarr->swapped = version == 2 && *text == '>', 0;
     return FAIL("%s: voxels of type '%s': takes whole and real numbers of 8 to 64 bits", name, text ? text : "?");
 }
 
@@ -112,7 +114,8 @@ static int parse3(const char *name, const json_t *json, struct sgrad__zarr *zarr
     SGRAD_TRY(read_sizes(name, "chunk_shape", json_object_get(json_object_get(grid, "configuration"), "chunk_shape"), zarr->chunk,
                          zarr));
     SGRAD_TRY(find_voxel(name, json_string_value(json_object_get(json, "data_type")), 3, zarr));
-    SGRAD_TRY(read_separator(name, separator ? json_string_value(separator) : zarr->prefixed ? "/" : ".", zarr));
+    const char *usual = zarr->prefixed ? "/" : ".";
+    SGRAD_TRY(read_separator(name, separator ? json_string_value(separator) : usual, zarr));
     SGRAD_TRY(parse3_codecs(name, json_object_get(json, "codecs"), zarr));
     SGRAD_TRY(sgrad__axes_check_json(name, zarr->rank, zarr->dim, json_object_get(json, "dimension_names")));
     return read_fill(name, json_object_get(json, "fill_value"), zarr);
@@ -123,9 +126,10 @@ int sgrad__zarr_parse(const char *name, const void *data, size_t size, int versi
     json_t *json = json_loadb(data, size, 0, &wrong);
     struct sgrad__zarr parsed = { .version = version };
     if (!json) return FAIL("%s: line %d: %s", name, wrong.line, wrong.text);
-    int error = json_integer_value(json_object_get(json, "zarr_format")) == version
-                    ? (version == 3 ? parse3 : parse2)(name, json, &parsed)
-                    : FAIL("%s: \"zarr_format\" is not %d", name, version);
+    int error;
+    if (json_integer_value(json_object_get(json, "zarr_format")) != version)
+        error = FAIL("%s: \"zarr_format\" is not %d", name, version);
+    else error = (version == 3 ? parse3 : parse2)(name, json, &parsed);
     json_decref(json);
     if (!error) *zarr = parsed;
     return error;

@@ -288,9 +288,9 @@ static const struct plan *plan_of(const struct sgrad__layer *layer) {
     static struct sgrad_cache cache = { .key_size = sizeof(struct sgrad__layer),
                                         .value_size = sizeof(struct plan),
                                         .destroy = plan_destroy };
-    bool fresh;
-    struct plan *plan = sgrad_cache_get(&cache, layer, &fresh);
-    if (fresh) plan_best(layer, plan);
+    bool created;
+    struct plan *plan = sgrad_cache_get(&cache, layer, &created);
+    if (created) plan_best(layer, plan);
     return plan;
 }
 

@@ -27,7 +27,9 @@ static void copy_rows(int32_t to[5], const struct sgrad_view *from) {
 /* Merges N and D, so that slices are images; of a filter, drops D, which is 1. */
 static void copy_slices(int32_t to[5], const struct sgrad_view *from) {
     const int64_t *dim = from->shape.dim;
-    for (int i = 0; i < 4; i++) to[i] = (int32_t)(from->shape.rank == 4 ? dim[i] : i ? dim[i + 1] : dim[0] * dim[1]);
+    const bool deep = from->shape.rank > 4;
+    for (int i = 0; i < 4; i++) to[i] = (int32_t)dim[deep && i ? i + 1 : i];
+    if (deep) to[0] = (int32_t)(dim[0] * dim[1]);
 }
 
 /* The attributes of all operations with filters start with the same members. */
@@ -48,7 +50,8 @@ struct sgrad__layer sgrad__layer_of(enum sgrad__pass pass, const struct sgrad_ar
         !product && x->shape.rank == 5 && (w->rank == 4 || (w->dim[1] == 1 && x->shape.dim[1] == y->shape.dim[1]));
     struct sgrad__layer l = { .pass = pass, .rank = slices ? 4 : w->rank, .dtype = view[0].dtype, .stride = 1, .dilation = 1,
                               .groups = 1 };
-    void (*copy)(int32_t to[5], const struct sgrad_view *from) = product ? copy_rows : slices ? copy_slices : copy_dims;
+    void (*copy)(int32_t to[5], const struct sgrad_view *from) = slices ? copy_slices : copy_dims;
+    if (product) copy = copy_rows;
     copy(l.x, x);
     copy(l.y, y);
     if (slices && w->rank == 5) copy_slices(l.w, weight);
@@ -74,16 +77,19 @@ double sgrad__layer_flops(const struct sgrad__layer *l) {
 
 size_t sgrad__layer_bytes(const struct sgrad__layer *l, enum sgrad__side part) {
     const bool is_image = part == SGRAD__OF_X || part == SGRAD__OF_Y;
-    const int32_t *dim = part == SGRAD__OF_X ? l->x : part == SGRAD__OF_Y ? l->y : l->w;
+    const int32_t *dim = l->w;
+    if (is_image) dim = part == SGRAD__OF_X ? l->x : l->y;
     const int rank = part == SGRAD__OF_BIAS ? l->bias : l->rank;    /* the length of a bias is the weight's first dimension */
-    size_t bytes = rank ? sgrad_dtype_size(is_image ? (enum sgrad_dtype)l->dtype : SGRAD_F32) : 0;
+    if (!rank) return 0;
+    size_t bytes = sgrad_dtype_size(is_image ? (enum sgrad_dtype)l->dtype : SGRAD_F32);
     for (int i = 0; i < rank; i++) bytes *= (size_t)dim[i];
     return bytes;
 }
 
 const struct sgrad__level *sgrad__level(void) {
 #if SGRAD_LEVELS
-    return sgrad_isa() >= SGRAD_AVX512 ? &sgrad__level_avx512 : sgrad_isa() >= SGRAD_AVX2 ? &sgrad__level_avx2 : NULL;
+    if (sgrad_isa() >= SGRAD_AVX512) return &sgrad__level_avx512;
+    return sgrad_isa() >= SGRAD_AVX2 ? &sgrad__level_avx2 : NULL;
 #else
     return &sgrad__level_avx2;      /* compiled for the baseline */
 #endif

@@ -80,8 +80,8 @@ SGRAD_ALWAYS_INLINE void copy_groups(int64_t m, int64_t terms, const float *e, i
  * blocks of e and v that are used repeatedly are first copied to contiguous buffers. */
 SGRAD_ALWAYS_INLINE void multiply(int64_t m, int64_t n, int64_t terms, const float *e, int64_t e_row, int64_t e_step,
                                   const float *v, int64_t v_row, float *z, int64_t z_row, bool add) {
-    enum { MOST_ROWS = 16 * ROWS, MOST_COLUMNS = 32 * LANES, WIDE = 8 * LANES, MANY_ROWS = 4 * ROWS, APART = PIECE + 16 };
-    _Alignas(64) float left[MOST_ROWS * APART], panel_room[PIECE * MOST_COLUMNS];
+    enum { MOST_ROWS = 16 * ROWS, MOST_COLUMNS = 32 * LANES, WIDE = 8 * LANES, MANY_ROWS = 4 * ROWS, ROW_STEP = PIECE + 16 };
+    _Alignas(64) float left[MOST_ROWS * ROW_STEP], panel_room[PIECE * MOST_COLUMNS];
     for (int64_t from = 0, count; from < terms; from += count, add = true) {
         count = terms - from < PIECE ? terms - from : PIECE;
         for (int64_t column = 0, columns; column < n; column += columns) {
@@ -100,8 +100,8 @@ SGRAD_ALWAYS_INLINE void multiply(int64_t m, int64_t n, int64_t terms, const flo
                     copy_groups(rows, count, block, e_step, left);
                     panels(FLOATS, rows, columns, count, left, ROWS * count, 1, ROWS, right, to, z_row, add);
                 } else {
-                    for (int64_t r = 0; r < rows; r++) copy(block + r * e_row, count, left + r * APART);
-                    panels(FLOATS, rows, columns, count, left, ROWS * APART, APART, 1, right, to, z_row, add);
+                    for (int64_t r = 0; r < rows; r++) copy(block + r * e_row, count, left + r * ROW_STEP);
+                    panels(FLOATS, rows, columns, count, left, ROWS * ROW_STEP, ROW_STEP, 1, right, to, z_row, add);
                 }
             }
         }

@@ -61,7 +61,7 @@ static inline void release(void) { __asm__ volatile("tilerelease" ::); }
 
 /* Returns the mask of the first COUNT lanes. */
 static inline __mmask16 first_lanes(int64_t count) {
-    return count >= LANES ? 0xffff : count <= 0 ? 0 : (__mmask16)((1u << count) - 1);
+    return (__mmask16)((1u << most(0, least(count, LANES))) - 1);
 }
 
 /* Packs COUNT columns of an image row as B tiles (tiles_weight.c). A tile has 16 channels of one column: its row j has the

@@ -97,7 +97,7 @@ static struct sums sums_of(const struct sgrad__layer *l) {
     return s;
 }
 
-static __mmask32 first_terms(int64_t count) { return count >= TERMS ? 0xffffffff : count <= 0 ? 0 : (1u << count) - 1; }
+static __mmask32 first_terms(int64_t count) { return (__mmask32)((UINT64_C(1) << most(0, least(count, TERMS))) - 1); }
 
 /* Copies a line of pixels to slots. A slot contains the channels of its pixel and, as far as they fit, of the pixels to the
  * right. */
@@ -232,7 +232,8 @@ INLINE_FOR_AMX void put_rows(struct outgoing *o, int64_t wanted) {
                 _mm256_mask_storeu_epi16(to, some, (__m256i)_mm512_cvtneps_pbh(_mm512_add_ps(_mm512_load_ps(from), bias)));
         if (row < t.rows) break;
         tile++;
-        row = tile < count ? o->place[tile < places ? tile : tile - places].done : 0;
+        row = 0;
+        if (tile < count) row = o->place[tile < places ? tile : tile - places].done;
     }
     o->tile = tile, o->row = row;
 }
@@ -292,7 +293,7 @@ FOR_AMX void go(struct pipe *pipe, int count, const struct place p[AT_ONCE], int
     int64_t tiles = 0;
     for (int64_t r = 0; r < runs; r++) tiles += run[r].tiles;
     const int64_t each = tiles_for(before->count * SIDE, tiles ? tiles : 1);
-#define GO(n, apart) sum_up(n, p, stride, step, run, runs, b, apart, before, each, o->sum)
+#define GO(n, distance) sum_up(n, p, stride, step, run, runs, b, distance, before, each, o->sum)
     switch (panel ? AT_ONCE + count : count) {
     case 1: GO(1, 0); break;
     case 2: GO(2, 0); break;

@@ -121,12 +121,12 @@ struct line {
     const char *a, *b;
 };
 /* Adds to the COUNT tiles of SUM, for each line, the products of WIDTH tiles of A, stored one after another, and of tiles of B
- * that are BY bytes apart. SHIFT is the offset of the tiles of B in bytes, for each sum. FRESH: the sums start at 0. */
+ * that are BY bytes apart. SHIFT is the offset of the tiles of B in bytes, for each sum. FROM_ZERO: the sums start at 0. */
 INLINE_FOR_AMX void sum_columns(int count, const struct line *line, int64_t lines, int64_t width, const int64_t shift[AT_ONCE],
-                                int64_t by, bool fresh, float *sum) {
+                                int64_t by, bool from_zero, float *sum) {
 #define BEGIN(i)                                                                                                                 \
     if (count > (i)) {                                                                                                           \
-        if (fresh) TILE_ZERO(i);                                                                                                 \
+        if (from_zero) TILE_ZERO(i);                                                                                             \
         else TILE_LOAD(i, sum + (i)*SIDE * SIDE, 4 * SIDE);                                                                      \
     }
 #define ADD(i)                                                                                                                   \
@@ -151,14 +151,14 @@ INLINE_FOR_AMX void sum_columns(int count, const struct line *line, int64_t line
 }
 
 FOR_AMX void columns_go(int count, const struct line *line, int64_t lines, int64_t width, const int64_t shift[AT_ONCE],
-                        int64_t by, bool fresh, float *sum) {
+                        int64_t by, bool from_zero, float *sum) {
     switch (count) {
-    case 1: sum_columns(1, line, lines, width, shift, by, fresh, sum); break;
-    case 2: sum_columns(2, line, lines, width, shift, by, fresh, sum); break;
-    case 3: sum_columns(3, line, lines, width, shift, by, fresh, sum); break;
-    case 4: sum_columns(4, line, lines, width, shift, by, fresh, sum); break;
-    case 5: sum_columns(5, line, lines, width, shift, by, fresh, sum); break;
-    default: sum_columns(6, line, lines, width, shift, by, fresh, sum); break;
+    case 1: sum_columns(1, line, lines, width, shift, by, from_zero, sum); break;
+    case 2: sum_columns(2, line, lines, width, shift, by, from_zero, sum); break;
+    case 3: sum_columns(3, line, lines, width, shift, by, from_zero, sum); break;
+    case 4: sum_columns(4, line, lines, width, shift, by, from_zero, sum); break;
+    case 5: sum_columns(5, line, lines, width, shift, by, from_zero, sum); break;
+    default: sum_columns(6, line, lines, width, shift, by, from_zero, sum); break;
     }
 }
 

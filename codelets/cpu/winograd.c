@@ -51,7 +51,8 @@ static struct tiling tiling_of(const struct sgrad__layer *l) {
     t.columns = (out[2] + t.side - 1) / t.side;
     t.padding = l->pass == SGRAD__BACKWARD_DATA ? l->w[1] - 1 - l->padding : l->padding;
     t.count = out[0] * t.rows * t.columns;
-    t.chunk = chunks ? (panels ? panels : 1) * panel : to;
+    t.chunk = to;
+    if (chunks) t.chunk = (panels ? panels : 1) * panel;
     int64_t most = chunks ? V_LARGE / v_tile : V_AND_M / (v_tile + m_tile);
     if (most > t.count) most = t.count;
     if (most < 1) most = 1;

@@ -167,7 +167,10 @@ STAGE NAME(run)(const struct sgrad__layer *l, struct tiling t, void *const data[
     const bool weight = FACTORS == TILE_PAIRS || (FACTORS == FLOATS && l->pass == SGRAD__BACKWARD_WEIGHT);
     const int32_t *i = in_of(l), *o = out_of(l);
     const struct images in = { data[0], (enum sgrad_dtype)l->dtype, i[1], i[2], i[3] };
-    const struct images out = { data[forward ? 3 : weight ? 1 : 2], (enum sgrad_dtype)l->dtype, o[1], o[2], o[3] };
+    int y = 2;      /* operand: the output, or its gradient */
+    if (forward) y = 3;
+    else if (weight) y = 1;
+    const struct images out = { data[y], (enum sgrad_dtype)l->dtype, o[1], o[2], o[3] };
     const int64_t in_channels = whole(in.channels, LANES), out_channels = whole(out.channels, LANES);
     const bool chunks = t.chunk < out_channels;
     const float *bias = forward && l->bias ? data[2] : NULL;
@@ -188,9 +191,9 @@ STAGE NAME(run)(const struct sgrad__layer *l, struct tiling t, void *const data[
                 if (chunks || next == t.count)
                     NAME(filters_back)(u, out.channels, in.channels, from, c, data[2], l->accumulate || (chunks && first > 0));
             } else {
-                const bool fresh = chunks || first == 0;
-                if (fresh && forward) NAME(filters)(data[1], out.channels, in.channels, from, c, u);
-                else if (fresh) NAME(filters_turned)(data[1], in.channels, out.channels, from, c, u);
+                const bool transforms = chunks || first == 0;
+                if (transforms && forward) NAME(filters)(data[1], out.channels, in.channels, from, c, u);
+                else if (transforms) NAME(filters_turned)(data[1], in.channels, out.channels, from, c, u);
                 NAME(products)(t, count, in_channels, c, v, u, m, (struct soon[]){ next_in, { out, from, c, first, count } });
                 NAME(tiles_out)(t, out, from, c, first, count, m, bias, l->accumulate);
             }

@@ -31,13 +31,19 @@ struct sgrad__convolution {
 };
 enum { SGRAD__VECTORS = 6 };
 
+/* Returns the index of the operand that the task writes. */
+static inline int sgrad__convolution_output(const struct sgrad__convolution *c) {
+    if (c->key.pass == SGRAD__FORWARD) return c->y;
+    return c->key.pass == SGRAD__BACKWARD_DATA ? c->x : c->w;
+}
+
 /* Returns the task of ARGS. The first task of a shape on a worker creates the plan, and measures cuDNN's algorithms unless the
  * run is deterministic or the tuning cache has the result. The plan lives until the context closes. If the workspace is too
  * small, the program is aborted. */
 struct sgrad__convolution sgrad__convolution_of(enum sgrad__pass pass, const struct sgrad_args *args);
 
 /* Enqueues the whole task, forward with its bias, by an algorithm of cuDNN, or by direct.h. */
-void sgrad__convolution_apart(const struct sgrad__convolution *c);
+void sgrad__convolution_unfused(const struct sgrad__convolution *c);
 
 /* sgrad__convolution_round enqueues the conversion of the weight to the type of the activations, if it has another type.
  * sgrad__convolution_weight returns the address of the weight in that type, which is filled by the conversion; in

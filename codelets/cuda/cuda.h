@@ -129,8 +129,8 @@ static inline struct sgrad__sheet sgrad__sheet_of(int64_t rows, int64_t columns,
     unsigned across = 1;
     while (across < 8 && across < columns) across *= 2;
     const unsigned down = 256 / across, wide = (unsigned)sgrad__ceil(columns, across);
-    const int64_t most = 1024 / wide, high = sgrad__ceil(rows, (int64_t)down * rows_a_thread);
-    return { dim3(wide, (unsigned)(high < most ? high : most > 1 ? most : 1)), dim3(across, down) };
+    const int64_t most = wide < 1024 ? 1024 / wide : 1, high = sgrad__ceil(rows, (int64_t)down * rows_a_thread);
+    return { dim3(wide, (unsigned)(high < most ? high : most)), dim3(across, down) };
 }
 static __device__ inline int sgrad__column(void) { return blockIdx.x * blockDim.x + threadIdx.x; }
 
@@ -250,9 +250,9 @@ static inline void sgrad__partials_free(void *value) { cudaFree(*(double **)valu
  * it because they run one after another on one stream. */
 static inline double *sgrad__partials(void) {
     static struct sgrad_cache cache = sgrad__cuda_cache(1, sizeof(double *), sgrad__partials_free);
-    bool fresh;
-    double **room = (double **)sgrad_cache_get(&cache, "", &fresh);
-    if (fresh) SGRAD_CUDA(cudaMalloc(room, SGRAD_PARTIALS * sizeof(double)));
+    bool created;
+    double **room = (double **)sgrad_cache_get(&cache, "", &created);
+    if (created) SGRAD_CUDA(cudaMalloc(room, SGRAD_PARTIALS * sizeof(double)));
     return *room;
 }
 

@@ -41,11 +41,11 @@ struct sgrad__graph_data {
     void *room; /* cuDNN's workspace */
 };
 
-/* The two implementations of a task. apart: separate kernels. before and after: the work before and after the graph. These
+/* The two implementations of a task. unfused: separate kernels. before and after: the work before and after the graph. These
  * three enqueue on the worker's stream and may be called several times. memo returns the key of the measurement in the tuning
  * cache. */
 struct sgrad__graph_ways {
-    std::function<void()> apart, before, after;
+    std::function<void()> unfused, before, after;
     std::function<std::string()> memo;
 };
 

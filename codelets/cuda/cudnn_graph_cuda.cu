@@ -159,7 +159,8 @@ cudnnStatus_t as_graph(const struct plan &plan, const struct sgrad__graph_data &
 enum wanted { MEASURED, GRAPH, ALGORITHMS };
 enum wanted wanted(void) {
     const char *way = getenv("STARGRAD_CUDNN");
-    return way && !strcmp(way, "graph") ? GRAPH : way && !strcmp(way, "algorithms") ? ALGORITHMS : MEASURED;
+    if (way && !strcmp(way, "graph")) return GRAPH;
+    return way && !strcmp(way, "algorithms") ? ALGORITHMS : MEASURED;
 }
 
 /* Returns the fastest plan, and sets its number and engine. NULL: separate kernels are faster, or no plan runs. Plans of mode 1
@@ -167,8 +168,8 @@ enum wanted wanted(void) {
 std::unique_ptr<struct plan> measure(const struct sgrad__graph_key &key, const struct sgrad__graph_data &o,
                                      const struct sgrad__graph_ways &ways, int *number, int64_t *engine) {
     std::unique_ptr<struct plan> best;
-    const auto apart = [&] { return ways.apart(), CUDNN_STATUS_SUCCESS; };
-    double least = wanted() == GRAPH ? INFINITY : sgrad__time_of(apart, INFINITY);
+    const auto unfused = [&] { return ways.unfused(), CUDNN_STATUS_SUCCESS; };
+    double least = wanted() == GRAPH ? INFINITY : sgrad__time_of(unfused, INFINITY);
     bool compiled = wanted() == GRAPH, ran = false; /* of compiled plans, only the first is tried */
     const auto query = std::make_shared<struct query>(key);
     sgrad_log_progress("measuring cuDNN's graphs, once for each kind of GPU and shape");
@@ -187,7 +188,7 @@ std::unique_ptr<struct plan> measure(const struct sgrad__graph_key &key, const s
 
 void choose(struct choice *c, const struct sgrad__graph_data &o, const struct sgrad__graph_ways &ways) {
     static const char topic[] = "cudnn";
-    static std::recursive_mutex lock; /* one worker measures, the others find its result; recursive: apart may use graphs, too */
+    static std::recursive_mutex lock; /* one worker measures, others find its result; recursive: unfused may use graphs, too */
     const std::lock_guard<std::recursive_mutex> locked(lock);
     const std::string name = ways.memo() + " graph of " + std::to_string(c->key.steps);
     char value[48];
@@ -243,9 +244,9 @@ bool sgrad__graph_wanted(void) { return wanted() != ALGORITHMS; }
 void sgrad__graph_do(const struct sgrad__graph_key *key, const struct sgrad__graph_data *data,
                      const struct sgrad__graph_ways *ways) {
     static struct sgrad_cache cache = sgrad__cuda_cache(sizeof *key, sizeof(struct choice), choice_free);
-    bool fresh;
-    struct choice *c = (struct choice *)sgrad_cache_get(&cache, key, &fresh);
-    if (fresh) {
+    bool created;
+    struct choice *c = (struct choice *)sgrad_cache_get(&cache, key, &created);
+    if (created) {
         c->key = *key;
         choose(c, *data, *ways);
     }
@@ -258,5 +259,5 @@ void sgrad__graph_do(const struct sgrad__graph_key *key, const struct sgrad__gra
         delete c->plan;
         c->plan = NULL;
     }
-    ways->apart();
+    ways->unfused();
 }

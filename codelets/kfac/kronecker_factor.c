@@ -28,10 +28,8 @@ static int64_t floats(const struct geometry *g) { return (g->channels + RIGHT - 
  * cache. */
 static int64_t pixels_at_once(const struct geometry *g) {
     const int64_t fit = CACHE / (floats(g) * (int64_t)sizeof(float)), image = g->all.height * g->all.width;
-    const int64_t most = g->all.count * image;
-    if (g->rows) return fit < most ? fit > 0 ? fit : 1 : most;
-    const int64_t images = fit / image < g->all.count ? fit / image : g->all.count;
-    return image * (images > 0 ? images : 1);
+    if (g->rows) return sgrad_clamp(fit, 1, g->all.count * image);
+    return image * sgrad_clamp(fit / image, 1, g->all.count);
 }
 
 /* ---- products ---------------------------------------------------------------------------------------------------------- */
@@ -47,15 +45,15 @@ struct sums {
     half narrow[LEFT][2];
 };
 
-/* For COUNT pixels, STEP elements apart: sum[i] += left[i]·right, where right is APART elements after left. */
-SGRAD_ALWAYS_INLINE void multiply(const float *left, int64_t count, int64_t step, int64_t apart, bool wide, struct sums *sum) {
+/* For COUNT pixels, STEP elements apart: sum[i] += left[i]·right, where right is DISTANCE elements after left. */
+SGRAD_ALWAYS_INLINE void multiply(const float *left, int64_t count, int64_t step, int64_t distance, bool wide, struct sums *sum) {
     for (int64_t w = 0; w < count && wide; w++, left += step) {
-        const vec right = *(const packed *)(left + apart);
+        const vec right = *(const packed *)(left + distance);
 #pragma GCC unroll 16
         for (int i = 0; i < LEFT_AVX512; i++) sum->wide[i] += left[i] * right;
     }
     for (int64_t w = 0; w < count && !wide; w++, left += step) {
-        const half low = *(const packed_half *)(left + apart), high = *(const packed_half *)(left + apart + RIGHT / 2);
+        const half low = *(const packed_half *)(left + distance), high = *(const packed_half *)(left + distance + RIGHT / 2);
 #pragma GCC unroll 6
         for (int i = 0; i < LEFT; i++) {
             sum->narrow[i][0] += left[i] * low;
@@ -76,7 +74,7 @@ SGRAD_ALWAYS_INLINE void flush(bool wide, struct sums *sum, float to[][RIGHT]) {
 /* Sets TO to a tile of products, summed over the pixels of the runs. To limit rounding errors, a sum in registers has some
  * hundred pixels at most; it is then added to TO. */
 SGRAD_ALWAYS_INLINE void multiply_runs(const struct images *m, const struct run *row, const struct run *column, int64_t wide,
-                                       const float *x, int64_t apart, bool wide_tile, float to[][RIGHT]) {
+                                       const float *x, int64_t distance, bool wide_tile, float to[][RIGHT]) {
     struct sums sum = { 0 };
     const int64_t step = column->step * wide, line = m->width * wide, image = m->height * line;
     const float *first = x + row->first * line + column->first * wide;
@@ -86,7 +84,7 @@ SGRAD_ALWAYS_INLINE void multiply_runs(const struct images *m, const struct run 
         for (int64_t k = 0; k < row->count; k++)
             for (int64_t begin = 0, count; begin < column->count; begin += count) {
                 count = column->count - begin < SHORT ? column->count - begin : SHORT;
-                multiply(first + k * row->step * line + begin * step, count, step, apart, wide_tile, &sum);
+                multiply(first + k * row->step * line + begin * step, count, step, distance, wide_tile, &sum);
                 pixels += count;
                 if (pixels < SHORT) continue;
                 flush(wide_tile, &sum, to);
@@ -99,11 +97,11 @@ SGRAD_ALWAYS_INLINE void multiply_runs(const struct images *m, const struct run 
 SGRAD_ALWAYS_INLINE void add_displacement(const struct geometry *g, const struct images *m, const float *x, int64_t down,
                                           int64_t along, int64_t i, int64_t j, int height, const struct run *row, int rows,
                                           const struct run *column, int columns, float *sum) {
-    const int64_t apart = (down * m->width + along) * g->dilation * floats(g) + j - i;
+    const int64_t distance = (down * m->width + along) * g->dilation * floats(g) + j - i;
     for (int a = 0; a < rows; a++)
         for (int b = 0; b < columns; b++) {
             float tile[LEFT_AVX512][RIGHT];
-            multiply_runs(m, &row[a], &column[b], floats(g), x + i, apart, height == LEFT_AVX512, tile);
+            multiply_runs(m, &row[a], &column[b], floats(g), x + i, distance, height == LEFT_AVX512, tile);
             add_tile(g, &(struct place){ down, along, i, j, height }, row[a].taps, column[b].taps, tile, sum);
         }
 }

@@ -49,7 +49,7 @@ static void describe(const void *attrs, char *text, size_t size) {
 /* x1 is small compared with x0, so that the sum is not near relu's kink. */
 static void fill(const struct sgrad_test *test, int input, void *data) {
     float *x = data;
-    sgrad_fill_apart(test, input, data);
+    sgrad_fill_nonzero(test, input, data);
     if (input == 1)
         for (int64_t i = 0, n = sgrad_shape_count(&test->x[1]); i < n; i++) x[i] *= 0.025f;
 }

@@ -87,7 +87,8 @@ static struct head head_of(const struct sgrad_view *x, int heads, bool backward)
     h.rows = (h.count + BLOCK - 1) / BLOCK * BLOCK;
     int64_t *const left[] = { &h.q, &h.kt, &h.dy, &h.vt }, *const right[] = { &h.v, &h.of_k, &h.of_q, &h.of_dy };
     for (int i = 0; i < (backward ? 4 : 2); i++) place(&h, left[i], h.rows * h.deep);
-    for (int i = backward; i < (!backward ? 1 : h.pairs ? 4 : 2); i++) place(&h, right[i], h.rows * h.row);
+    if (!backward) place(&h, &h.v, h.rows * h.row);
+    for (int i = 1; i < (h.pairs ? 4 : 2) && backward; i++) place(&h, right[i], h.rows * h.row);
     if (!h.pairs) h.of_q = h.q, h.of_dy = h.dy;     /* words of one number fit both kinds of factors */
     int64_t *const sums[] = { &h.dq, &h.dk, &h.dv };
     for (int i = 0; i < 3 && backward; i++) place(&h, sums[i], h.rows * h.row);

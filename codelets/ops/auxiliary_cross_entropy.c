@@ -74,7 +74,7 @@ static void describe(const void *attrs, char *text, size_t size) {
 static void fill(const struct sgrad_test *test, int input, void *data) {
     int32_t *label = data;
     if (input == 0) {
-        sgrad_fill_apart(test, 0, data);
+        sgrad_fill_nonzero(test, 0, data);
         return;
     }
     const struct sgrad_auxiliary_cross_entropy *attrs = test->attrs;

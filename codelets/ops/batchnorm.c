@@ -119,14 +119,16 @@ static double fold(const double *lane, int64_t channel, int64_t channels, int la
 /* Source of the ReLU's mask: no ReLU; y; or x, from which y is recomputed, because y is absent. */
 enum mask { UNMASKED, BY_Y, BY_X };
 static enum mask mask_of(const struct sgrad_args *a) {
-    return !((const struct sgrad_batchnorm *)a->attrs)->relu ? UNMASKED : a->data[2] ? BY_Y : BY_X;
+    if (!((const struct sgrad_batchnorm *)a->attrs)->relu) return UNMASKED;
+    return a->data[2] ? BY_Y : BY_X;
 }
 
 /* Returns dy, or 0 where the ReLU is inactive. D is x - mean. A NaN in y does not mask the gradient. */
 SGRAD_ALWAYS_INLINE float masked(enum sgrad_dtype dtype, enum mask mask, const void *dy, const void *y, int64_t i, float d,
                                  const struct lanes *forward, int j) {
     const float all = sgrad_get(dtype, dy, i);     /* always read: a conditional load would prevent vectorisation */
-    const float z = mask == BY_Y ? sgrad_get(dtype, y, i) : mask == BY_X ? d * forward->x_scale[j] + forward->constant[j] : 1;
+    float z = mask == BY_Y ? sgrad_get(dtype, y, i) : 1;
+    if (mask == BY_X) z = d * forward->x_scale[j] + forward->constant[j];
     return z <= 0 ? 0 : all;
 }
 
@@ -246,10 +248,8 @@ SGRAD_ALWAYS_INLINE void apply_tile(enum sgrad_dtype dtype, const struct tile *t
 SGRAD_ALWAYS_INLINE void apply_tiles(enum sgrad_dtype dtype, struct tile t, const struct lanes *l, const void *x, const void *r,
                                      void *y, float floor) {
     for (; t.lines; tile_next(&t))
-        if (dtype == SGRAD_F32)
-            apply_tile(SGRAD_F32, &t, l, x, r, y, floor);
-        else
-            apply_tile(SGRAD_BF16, &t, l, x, r, y, floor);
+        if (dtype == SGRAD_F32) apply_tile(SGRAD_F32, &t, l, x, r, y, floor);
+        else apply_tile(SGRAD_BF16, &t, l, x, r, y, floor);
 }
 
 /* x, r or absent, weight, bias, and either sum 0 or running mean and variance -> y */
@@ -428,9 +428,10 @@ static void fill(const struct sgrad_test *test, int input, void *data) {
     const struct sgrad_shape *x = &test->x[input];
     const int64_t channels = x->dim[x->rank - 1], count = sgrad_shape_count(x);
     float *v = data;
-    sgrad_fill_apart(test, input, data);
+    sgrad_fill_nonzero(test, input, data);
     for (int64_t i = 0; i < count; i++)
-        v[i] = input ? 0.1f * v[i] : ((i / channels + i % channels) % 2 ? 1.0f : -1.0f) + 0.2f * v[i];
+        if (input) v[i] = 0.1f * v[i];
+        else v[i] = ((i / channels + i % channels) % 2 ? 1.0f : -1.0f) + 0.2f * v[i];
 }
 
 /* ---- the record ------------------------------------------------------------------------------------------------ */

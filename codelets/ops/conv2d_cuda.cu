@@ -79,8 +79,9 @@ static void describe(struct plan *plan) {
 
 /* Sets the precision to which products may be rounded. */
 static void describe_math(const struct plan *plan) {
-    SGRAD_CUDA(cudnnSetConvolutionMathType(plan->convolution, plan->key.dtype == SGRAD_BF16 ? CUDNN_TENSOR_OP_MATH
-                                                              : plan->key.tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH));
+    cudnnMathType_t math = plan->key.tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;
+    if (plan->key.dtype == SGRAD_BF16) math = CUDNN_TENSOR_OP_MATH;
+    SGRAD_CUDA(cudnnSetConvolutionMathType(plan->convolution, math));
 }
 
 static void shape_text(const struct sgrad__convolution_key *key, char *text, size_t size) {
@@ -177,21 +178,25 @@ static cudnnStatus_t compute(const struct plan *p, const struct operands &o, con
                                           (cudnnConvolutionBwdFilterAlgo_t)p->algorithm, o.room, size, beta, p->w, o.out);
 }
 
+/* Sets SIZE to the bytes of the workspace of ALGORITHM. */
+static cudnnStatus_t find_workspace(const struct plan *p, int algorithm, size_t *size) {
+    const cudnnHandle_t h = sgrad_cudnn();
+    if (p->key.pass == SGRAD__FORWARD)
+        return cudnnGetConvolutionForwardWorkspaceSize(h, p->x, p->w, p->convolution, p->y,
+                                                       (cudnnConvolutionFwdAlgo_t)algorithm, size);
+    if (p->key.pass == SGRAD__BACKWARD_DATA)
+        return cudnnGetConvolutionBackwardDataWorkspaceSize(h, p->w, p->y, p->convolution, p->x,
+                                                            (cudnnConvolutionBwdDataAlgo_t)algorithm, size);
+    return cudnnGetConvolutionBackwardFilterWorkspaceSize(h, p->x, p->y, p->convolution, p->w,
+                                                          (cudnnConvolutionBwdFilterAlgo_t)algorithm, size);
+}
+
 /* Sets the plan to an ALGORITHM and MATH mode from the tuning cache. Returns false if these do not work for it: the cache is a
  * file that anyone may have edited. */
 static bool follow(struct plan *p, int algorithm, int math) {
-    const cudnnHandle_t h = sgrad_cudnn();
     size_t size;
-    if (take(p, { algorithm, (cudnnMathType_t)math }) != CUDNN_STATUS_SUCCESS) return false;
-    const cudnnStatus_t status =
-        p->key.pass == SGRAD__FORWARD ? cudnnGetConvolutionForwardWorkspaceSize(h, p->x, p->w, p->convolution, p->y,
-                                                                         (cudnnConvolutionFwdAlgo_t)algorithm, &size)
-        : p->key.pass == SGRAD__BACKWARD_DATA
-            ? cudnnGetConvolutionBackwardDataWorkspaceSize(h, p->w, p->y, p->convolution, p->x,
-                                                           (cudnnConvolutionBwdDataAlgo_t)algorithm, &size)
-            : cudnnGetConvolutionBackwardFilterWorkspaceSize(h, p->x, p->y, p->convolution, p->w,
-                                                             (cudnnConvolutionBwdFilterAlgo_t)algorithm, &size);
-    return status == CUDNN_STATUS_SUCCESS && size <= p->key.room;
+    return take(p, { algorithm, (cudnnMathType_t)math }) == CUDNN_STATUS_SUCCESS &&
+           find_workspace(p, algorithm, &size) == CUDNN_STATUS_SUCCESS && size <= p->key.room;
 }
 
 std::string sgrad__convolution_memo(const struct sgrad__convolution_key *k) {
@@ -328,13 +333,13 @@ struct sgrad__convolution sgrad__convolution_of(enum sgrad__pass pass, const str
     t.aside = added ? aside : NULL;
     t.vectors = (float *)(aside + added), t.vector = vector_of(a);
     t.room = aside + added + vectors;
-    bool fresh;
-    t.plan = (struct plan *)sgrad_cache_get(&cache, &t.key, &fresh);
-    if (fresh) {
+    bool created;
+    t.plan = (struct plan *)sgrad_cache_get(&cache, &t.key, &created);
+    if (created) {
         t.plan->key = t.key;
         describe(t.plan);
         const struct operands operands = { a->data[x], t.weight ? t.weight : a->data[w], a->data[y], NULL, t.room };
-        search(t.plan, operands, sgrad_view_bytes(&a->view[pass == SGRAD__FORWARD ? y : pass == SGRAD__BACKWARD_DATA ? x : w]));
+        search(t.plan, operands, sgrad_view_bytes(&a->view[sgrad__convolution_output(&t)]));
     }
     t.direct = t.plan->direct;
     return t;
@@ -389,7 +394,7 @@ template <typename F> static void with_types(const struct sgrad_args *a, F f) {
 }
 
 /* x (N,[D,]H,W,C), weight (K,[T,]R,S,C/groups), bias (K) or absent, y (N,[D,]P,Q,K), which is added to if it is a gradient */
-static void forward_apart(const struct sgrad__convolution *t, const struct sgrad_args *a) {
+static void forward_unfused(const struct sgrad__convolution *t, const struct sgrad_args *a) {
     const struct plan *p = t->plan;
     const bool done = convolve(t, &a->view[3], a->data[3], [&](const float *beta, void *y) {
         sgrad__convolution_round(t);
@@ -405,7 +410,7 @@ static void forward_apart(const struct sgrad__convolution *t, const struct sgrad
 }
 
 /* dy (N,[D,]P,Q,K), weight (K,[T,]R,S,C/groups), dx (N,[D,]H,W,C) */
-static void backward_data_apart(const struct sgrad__convolution *t, const struct sgrad_args *a) {
+static void backward_data_unfused(const struct sgrad__convolution *t, const struct sgrad_args *a) {
     const struct plan *p = t->plan;
     const bool done = convolve(t, &a->view[2], a->data[2], [&](const float *beta, void *dx) {
         sgrad__convolution_round(t);
@@ -420,7 +425,7 @@ static void backward_data_apart(const struct sgrad__convolution *t, const struct
 }
 
 /* x (N,[D,]H,W,C), dy (N,[D,]P,Q,K), dweight (K,[T,]R,S,C/groups) */
-static void backward_weight_apart(const struct sgrad__convolution *t, const struct sgrad_args *a) {
+static void backward_weight_unfused(const struct sgrad__convolution *t, const struct sgrad_args *a) {
     const int64_t n = sgrad_shape_count(&a->view[2].shape);
     const struct plan *p = t->plan;
     const bool done = convolve(t, &a->view[2], t->weight ? t->weight : a->data[2], [&](const float *beta, void *dw) {
@@ -434,9 +439,9 @@ static void backward_weight_apart(const struct sgrad__convolution *t, const stru
         sgrad__convert(n, (const __nv_bfloat16 *)t->weight, (float *)a->data[2]);
 }
 
-void sgrad__convolution_apart(const struct sgrad__convolution *t) {
+void sgrad__convolution_unfused(const struct sgrad__convolution *t) {
     static void (*const pass[])(const struct sgrad__convolution *, const struct sgrad_args *) = {
-        forward_apart, backward_data_apart, backward_weight_apart
+        forward_unfused, backward_data_unfused, backward_weight_unfused
     };
     pass[t->key.pass](t, t->args);
 }

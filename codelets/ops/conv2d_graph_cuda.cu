@@ -47,12 +47,11 @@ struct whole {
         return vector(number);
     }
     void scale(const struct sgrad_args *norm, int weight, int sum);
-    void go(const work &apart) const;
+    void go(const work &unfused) const;
 };
 
 whole::whole(enum sgrad__pass pass, const struct sgrad_args *a) : c(sgrad__convolution_of(pass, a)), steps(0), data() {
-    const int out = pass == SGRAD__FORWARD ? c.y : pass == SGRAD__BACKWARD_DATA ? c.x : c.w;
-    may_be = sgrad__graph_wanted() && !a->deterministic && !sgrad_adds(a, out) && !c.direct;
+    may_be = sgrad__graph_wanted() && !a->deterministic && !sgrad_adds(a, sgrad__convolution_output(&c)) && !c.direct;
     data.room = c.room;
     data.at[SGRAD__AT_X] = a->data[c.x], data.at[SGRAD__AT_Y] = a->data[c.y];
     data.at[SGRAD__AT_W] = sgrad__convolution_weight(&c);
@@ -83,7 +82,7 @@ void run(const std::vector<work> &list) {
     for (const work &w : list) w();
 }
 
-void whole::go(const work &apart) const {
+void whole::go(const work &unfused) const {
     const struct shape *s = &c.key.shape;
     const bool volumes = s->T > 1;
     struct sgrad__graph_key key;
@@ -95,7 +94,7 @@ void whole::go(const work &apart) const {
     if (volumes) *x++ = s->D, *w++ = s->T, *y++ = s->O, *padding++ = s->depth_padding, *stride++ = 1, *dilation++ = 1;
     *x++ = s->H, *x = s->W, *w++ = s->R, *w = s->S, *y++ = s->P, *y = s->Q;
     padding[0] = padding[1] = s->padding, stride[0] = stride[1] = s->stride, dilation[0] = dilation[1] = s->dilation;
-    const struct sgrad__graph_ways ways = { apart, [this] { run(before); }, [this] { run(after); },
+    const struct sgrad__graph_ways ways = { unfused, [this] { run(before); }, [this] { run(after); },
                                             [this] { return sgrad__convolution_memo(&c.key); } };
     sgrad__graph_do(&key, &data, &ways);
 }
@@ -103,8 +102,8 @@ void whole::go(const work &apart) const {
 /* Runs one pass, without neighbours. */
 void one_pass(enum sgrad__pass pass, const struct sgrad_args *a) {
     const struct whole g(pass, a);
-    const auto apart = [&] { sgrad__convolution_apart(&g.c); };
-    g.may_be ? g.go(apart) : apart();
+    const auto unfused = [&] { sgrad__convolution_unfused(&g.c); };
+    g.may_be ? g.go(unfused) : unfused();
 }
 
 /* Runs COUNT kernels in order; some of them may run as a separate graph. */
@@ -146,7 +145,8 @@ int add_backward(struct whole *g, const struct sgrad_args *a, const struct sgrad
     }
     if (next->kernel->cuda != sgrad__batchnorm_sums_cuda || !has_channels(&b->view[0], g->c.key.shape.C)) return 0;
     const float *sum = g->take(SGRAD__AT_SUM, 1), *product = g->take(SGRAD__AT_PRODUCT, 2);
-    g->steps |= SGRAD__SUMS | (!sgrad__batchnorm_has_relu(b) ? 0 : b->data[2] ? SGRAD__MASK : SGRAD__MASK_SCALED);
+    g->steps |= SGRAD__SUMS;
+    if (sgrad__batchnorm_has_relu(b)) g->steps |= b->data[2] ? SGRAD__MASK : SGRAD__MASK_SCALED;
     g->data.at[SGRAD__AT_SOURCE] = b->data[0], g->data.at[SGRAD__AT_MASK] = b->data[2];
     g->scale(b, 5, 3);
     g->after.push_back([=] { sgrad__batchnorm_sums_of(b, sum, product); });

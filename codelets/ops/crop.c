@@ -75,8 +75,8 @@ static void onnx(const struct sgrad_signature *s, const void *attributes, FILE *
     for (int which = 0; which < 3; which++) {
         fprintf(to, "%s = Constant <value = int64[%d] {", name[which], rank - 2);
         for (int d = skip; d < 3; d++) {
-            const int number = which == 0 ? c->from[d] : which == 1 ? c->from[d] + c->size[d] : d - skip + 2;
-            fprintf(to, "%s%d", d > skip ? ", " : "", number);
+            const int number[] = { c->from[d], c->from[d] + c->size[d], d - skip + 2 };
+            fprintf(to, "%s%d", d > skip ? ", " : "", number[which]);
         }
         fputs("}> ()\n", to);
     }

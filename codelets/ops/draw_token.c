@@ -47,7 +47,8 @@ static void forward(const struct sgrad_args *a) {
     const struct sgrad_draw_token *attrs = a->attrs;
     const enum sgrad_dtype type = a->view[0].dtype;
     const int64_t classes = sgrad_shape_count(&a->view[0].shape);
-    const int64_t k = attrs->temperature == 0 ? 1 : attrs->top_k && attrs->top_k < classes ? attrs->top_k : classes;
+    int64_t k = attrs->top_k && attrs->top_k < classes ? attrs->top_k : classes;
+    if (attrs->temperature == 0) k = 1;
     const float least = k < classes ? threshold(type, a->data[0], classes, k) : -INFINITY;
     const float temperature = attrs->temperature > 0 ? attrs->temperature : 1;
     float max = -INFINITY;

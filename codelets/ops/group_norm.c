@@ -273,7 +273,7 @@ static void fill(const struct sgrad_test *test, int input, void *data) {
     const struct sgrad_shape *x = &test->x[input];
     const int64_t channels = x->dim[x->rank - 1], count = sgrad_shape_count(x);
     float *v = data;
-    sgrad_fill_apart(test, input, data);
+    sgrad_fill_nonzero(test, input, data);
     for (int64_t i = 0; i < count; i++) v[i] = ((i / channels + i % channels) % 2 ? 1.0f : -1.0f) + 0.2f * v[i];
 }
 

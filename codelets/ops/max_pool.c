@@ -174,10 +174,10 @@ SGRAD_VECTOR(forward)(const struct sgrad_args *a) { run(a, a->data[2]); }
 /* x (N,H,W,C), y (N,P,Q,C) */
 SGRAD_VECTOR(inference)(const struct sgrad_args *a) { run(a, NULL); }
 
-/* Writes to DEALT (M,kernel,C) the gradients of row r of M adjacent windows, from DY (M,C), by the saved taps KEEP (M,C). The
- * windows must not overlap. */
-SGRAD_ALWAYS_INLINE void deal(const float *dy, const uint8_t *keep, struct sgrad__window w, int64_t r, int64_t m, int64_t C,
-                              float *dealt) {
+/* Writes to DISTRIBUTED (M,kernel,C) the gradients of row r of M adjacent windows, from DY (M,C), by the saved taps KEEP (M,C).
+ * The windows must not overlap. */
+SGRAD_ALWAYS_INLINE void distribute(const float *dy, const uint8_t *keep, struct sgrad__window w, int64_t r, int64_t m, int64_t C,
+                                    float *distributed) {
     float dy_room[SGRAD_ROW], won[SGRAD_ROW + BLOCK];
     uint8_t kept[SGRAD_ROW];
     const int64_t n = m * C, whole = blocks(n);
@@ -191,7 +191,7 @@ SGRAD_ALWAYS_INLINE void deal(const float *dy, const uint8_t *keep, struct sgrad
     }
     for (int64_t q = 0; q < m; q++)
         for (int64_t s = 0; s < w.kernel; s++)
-            move(dealt + (q * w.kernel + s) * C, won + s * n + q * C, sizeof *won, C, n - q * C);
+            move(distributed + (q * w.kernel + s) * C, won + s * n + q * C, sizeof *won, C, n - q * C);
 }
 
 /* dy (N,P,Q,C), saved taps (N,P,Q,C) U8, dx (N,H,W,C). For every input element the gradients of those windows are added in which
@@ -203,7 +203,7 @@ SGRAD_VECTOR(backward)(const struct sgrad_args *a) {
     const int64_t *out = y_is.dim, *in = x_is.dim, H = in[1], W = in[2], C = in[3];
     const int64_t P = out[1], Q = out[2];
     const uint8_t *keep = a->data[1];
-    float dy_room[SGRAD_ROW], dx_room[SGRAD_ROW], dealt[SGRAD_ROW];
+    float dy_room[SGRAD_ROW], dx_room[SGRAD_ROW], distributed[SGRAD_ROW];
     for (int64_t row = 0; row < in[0] * H; row++)
         for (int64_t x = 0, pixels; x < W; x += pixels) {
             const int64_t i = row / H, h = row % H + w.padding, v = x + w.padding;
@@ -219,8 +219,8 @@ SGRAD_VECTOR(backward)(const struct sgrad_args *a) {
                         const int64_t from = ((i * P + p) * Q + q) * C + c, r = h - p * w.stride;
                         const float *dy = sgrad_row(type, a->data[0], from, m > 1 ? m * C : n, dy_room);
                         if (m > 1) {
-                            deal(dy, keep + from, w, r, m, C, dealt);
-                            for (int64_t j = 0; j < n; j++) dx[j] += dealt[j];
+                            distribute(dy, keep + from, w, r, m, C, distributed);
+                            for (int64_t j = 0; j < n; j++) dx[j] += distributed[j];
                             continue;
                         }
                         const uint8_t tap = (uint8_t)(r * w.kernel + v - q * w.stride);

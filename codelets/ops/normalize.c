@@ -119,7 +119,8 @@ static double backward_flops(const struct sgrad_args *a) { return 12.0 * (double
 static void fill(const struct sgrad_test *test, int input, void *data) {
     float *x = data;
     for (int64_t i = 0; i < sgrad_shape_count(&test->x[input]); i++)
-        x[i] = input == 0 ? sinf((float)(i * i)) : i % 2 ? 3 + cosf((float)i) : 0.3f * sinf(2 * (float)i);
+        if (input == 0) x[i] = sinf((float)(i * i));
+        else x[i] = i % 2 ? 3 + cosf((float)i) : 0.3f * sinf(2 * (float)i);
 }
 
 const struct sgrad_op sgrad_normalize_op = {

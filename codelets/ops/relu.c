@@ -50,7 +50,7 @@ const struct sgrad_op sgrad_relu_op = {
     .backward = { { { .name = "relu backward", .kind = &sgrad_backward_kind,
                       .cpu = backward, .cuda = SGRAD_ON_CUDA(sgrad__relu_backward_cuda) },
                     .use = { SGRAD_IN(Y, 0), SGRAD_IN(DY, 0), SGRAD_OUT(DX, 0) } } },
-    .fill = sgrad_fill_apart,
+    .fill = sgrad_fill_nonzero,
     .tests = {
         { "one image of 5x3x3", .x = { { 4, { 1, 5, 3, 3 } } } },
         { "7 samples of 17", .x = { { 2, { 7, 17 } } } },

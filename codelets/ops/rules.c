@@ -15,7 +15,7 @@ int sgrad_infer_same(struct sgrad_signature *s, void *attrs) {
     return 0;
 }
 
-void sgrad_fill_apart(const struct sgrad_test *test, int input, void *data) {
+void sgrad_fill_nonzero(const struct sgrad_test *test, int input, void *data) {
     float *x = data;
     for (int64_t i = 0, n = sgrad_shape_count(&test->x[input]); i < n; i++) {
         struct sgrad_random r = sgrad_philox(1, SGRAD_STREAM_DATA, (uint32_t)input, (uint64_t)i, 0);

@@ -129,7 +129,7 @@ static void fill(const struct sgrad_test *test, int input, void *data) {
     int32_t *label = data;
     float *share = data;
     if (input == 0)
-        sgrad_fill_apart(test, 0, data);
+        sgrad_fill_nonzero(test, 0, data);
     else if (input == 3)
         for (int64_t s = 0; s < sgrad_shape_count(&test->x[3]); s++) share[s] = 1 - 0.3f * (float)(s % 3);
     else

@@ -104,7 +104,7 @@ static double perplexity(double loss) { return exp(loss); }
 /* Every fifth target is excluded. */
 static void fill(const struct sgrad_test *test, int input, void *data) {
     int32_t *target = data;
-    if (input == 0) sgrad_fill_apart(test, 0, data);
+    if (input == 0) sgrad_fill_nonzero(test, 0, data);
     else
         for (int64_t r = 0; r < sgrad_shape_count(&test->x[1]); r++)
             target[r] = r % 5 == 4 ? -1 : (int32_t)(5 * r % test->x[0].dim[test->x[0].rank - 1]);

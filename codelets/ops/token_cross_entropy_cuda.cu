@@ -52,7 +52,7 @@ static __global__ void backward(uint32_t n, int C, const T *x, const int *target
     const uint32_t i = sgrad__thread();
     if (i >= n) return;
     const int row = (int)(i / C), t = target[row];
-    const float p = t < 0 ? 0 : (expf((float)x[i] - keep[row]) - ((int)(i % C) == t ? 1 : 0)) * scale;
+    const float wanted = (int)(i % C) == t ? 1 : 0, p = t < 0 ? 0 : (expf((float)x[i] - keep[row]) - wanted) * scale;
     dx[i] = (add ? (float)dx[i] : 0) + p;
 }
 

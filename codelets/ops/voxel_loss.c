@@ -113,7 +113,7 @@ static double run_over(const struct sgrad_args *a, int64_t s, struct overlap *o,
  * voxels of every predicted segment; before that it is the scratch buffer of connect(). */
 struct segments {
     int64_t voxels, height, width;
-    int32_t *truth, *said, *size;
+    int32_t *truth, *predicted, *size;
     uint64_t *pair;
 };
 
@@ -138,14 +138,14 @@ static void take_classes(const struct sgrad_args *a, int64_t s, struct segments 
         for (int c = 1; c < classes; c++)
             if (sgrad_get(a->view[0].dtype, a->data[0], from + c) > sgrad_get(a->view[0].dtype, a->data[0], from + best))
                 best = c;
-        g->said[i] = best;
-        if (g->truth[i] == -1) g->said[i] = -1;
+        g->predicted[i] = best;
+        if (g->truth[i] == -1) g->predicted[i] = -1;
     }
 }
 
 static double count_right(const struct segments *g) {
     int64_t right = 0;
-    for (int64_t i = 0; i < g->voxels; i++) right += g->truth[i] != -1 && g->truth[i] == g->said[i];
+    for (int64_t i = 0; i < g->voxels; i++) right += g->truth[i] != -1 && g->truth[i] == g->predicted[i];
     return (double)right;
 }
 
@@ -154,7 +154,7 @@ static double take_iou(const struct segments *g, int classes) {
     double both[SGRAD_MAX_WEIGHTED] = { 0 }, any[SGRAD_MAX_WEIGHTED] = { 0 }, sum = 0;
     int there = 0;
     for (int64_t i = 0; i < g->voxels; i++) {
-        const int32_t t = g->truth[i], s = g->said[i];
+        const int32_t t = g->truth[i], s = g->predicted[i];
         if (t == -1) continue;
         if (t == s) both[t]++, any[t]++;
         else any[s]++, any[t >= 0 && t < classes ? t : s]++;
@@ -170,7 +170,8 @@ static int32_t root_of(int32_t *parent, int32_t i) {
 }
 static void join(int32_t *parent, int32_t i, int32_t j) {
     const int32_t a = root_of(parent, i), b = root_of(parent, j);
-    parent[a > b ? a : b] = a > b ? b : a;
+    if (a > b) parent[a] = b;
+    else parent[b] = a;
 }
 
 /* Replaces the class of every voxel by the number of its segment, which is 1 + the index of the segment's first voxel. Class 0
@@ -196,15 +197,15 @@ static int by_number(const void *a, const void *b) {
 /* Computes the Rand F-score and the variation of information of the segments; 1 and 0 if no voxel counts. Overwrites G. */
 static void compare_segments(struct segments *g, double *rand, double *voi) {
     for (int64_t i = 0; i < g->voxels; i++)
-        if (g->truth[i] == -1) g->truth[i] = g->said[i] = 0;
+        if (g->truth[i] == -1) g->truth[i] = g->predicted[i] = 0;
     connect(g, g->truth, g->size);
-    connect(g, g->said, g->size);
+    connect(g, g->predicted, g->size);
     memset(g->size, 0, (size_t)g->voxels * sizeof *g->size);
     int64_t count = 0;
     for (int64_t i = 0; i < g->voxels; i++)
         if (g->truth[i]) {
-            g->pair[count++] = (uint64_t)(uint32_t)g->truth[i] << 32 | (uint32_t)g->said[i];
-            if (g->said[i]) g->size[g->said[i] - 1]++;
+            g->pair[count++] = (uint64_t)(uint32_t)g->truth[i] << 32 | (uint32_t)g->predicted[i];
+            if (g->predicted[i]) g->size[g->predicted[i] - 1]++;
         }
     qsort(g->pair, (size_t)count, sizeof *g->pair, by_number);
     double pairs = 0, truths = 0, saids = 0, information = 0;
@@ -215,9 +216,9 @@ static void compare_segments(struct segments *g, double *rand, double *voi) {
         truths += n * n;
         for (int64_t j = i, next; j < end; j = next) {
             for (next = j; next < end && g->pair[next] == g->pair[j];) next++;
-            const double both = (double)(next - j), said = (uint32_t)g->pair[j];
-            if (said > 0) {
-                const double s = g->size[(int32_t)said - 1];
+            const double both = (double)(next - j), predicted = (uint32_t)g->pair[j];
+            if (predicted > 0) {
+                const double s = g->size[(int32_t)predicted - 1];
                 pairs += both * both;
                 information -= both * (log2(both / n) + log2(both / s));
             } else {
@@ -313,7 +314,7 @@ static void describe(const void *attributes, char *text, size_t size) {
 
 static void fill(const struct sgrad_test *test, int input, void *data) {
     int32_t *label = data;
-    if (input == 0) sgrad_fill_apart(test, 0, data);
+    if (input == 0) sgrad_fill_nonzero(test, 0, data);
     else
         for (int64_t i = 0; i < sgrad_shape_count(&test->x[1]); i++) {
             const bool unknown = strstr(test->name, "unknown") && (i % 3 == 1 || (i > 3 && i < 12) || i >= 40);

@@ -53,7 +53,8 @@ static int read_header(const char *name, struct bmp *b) {
     for (int c = 0; c < 3; c++) b->mask[c] = ((1u << five) - 1) << ((2 - c) * five);
     if (fields && b->size < FILE_HEADER + INFO_HEADER + 12) return wrong(name, "the file ends early");
     for (int c = 0; c < 3 && fields; c++) b->mask[c] = number(data + FILE_HEADER + INFO_HEADER + 4 * c, 4);
-    const size_t masks = fields && header == INFO_HEADER ? (packing == BITFIELDS ? 12 : 16) : 0;
+    size_t masks = 0;
+    if (fields && header == INFO_HEADER) masks = packing == BITFIELDS ? 12 : 16;
     b->entry = core ? 3 : 4;
     b->palette = data + FILE_HEADER + header + masks;
     if (b->bits <= 8) {

@@ -59,18 +59,19 @@ static int64_t value_at(const unsigned char *row, size_t i, bool bits, unsigned 
 static int read_pixels(struct netpbm *n, int kind, int channels, unsigned most, struct sgrad__image *image) {
     const size_t height = (size_t)image->height, values = (size_t)image->width * (size_t)channels;
     const bool bits = kind == 1 || kind == 4, text = kind <= 3;
-    const size_t stride = bits ? (values + 7) / 8 : values * (most > 255 ? 2 : 1);
+    const size_t bytes = most > 255 ? 2 : 1, stride = bits ? (values + 7) / 8 : values * bytes;
     if (!text && height * stride > n->size - n->at) return n->at = n->size, wrong(n, "the file ends early");
     const unsigned range = image->deep ? 65535 : 255;
+    const size_t copies = channels == 3 ? 1 : 3;        /* a value of grey is red, green and blue */
     for (size_t i = 0; i < height * values; i++) {
         int64_t value = text ? next_text(n, bits) : value_at(n->data + n->at + i / values * stride, i % values, bits, most);
         if (value < 0) return wrong(n, n->at < n->size ? "is no number" : "the file ends early");
         if (value > most) value = most;
         if (bits) value = !value;
         value = (int64_t)rint((double)value / most * range);
-        for (size_t c = channels == 3 ? i % 3 : 0; c < (channels == 3 ? i % 3 + 1 : 3); c++)
-            if (image->deep) image->rgb16[(channels == 3 ? i / 3 : i) * 3 + c] = (uint16_t)value;
-            else image->rgb[(channels == 3 ? i / 3 : i) * 3 + c] = (uint8_t)value;
+        for (size_t at = i * copies; at < (i + 1) * copies; at++)
+            if (image->deep) image->rgb16[at] = (uint16_t)value;
+            else image->rgb[at] = (uint8_t)value;
     }
     return 0;
 }

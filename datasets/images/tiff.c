@@ -41,8 +41,9 @@ static tmsize_t take(thandle_t handle, void *to, tmsize_t count) {
 static tmsize_t refuse(thandle_t handle, void *from, tmsize_t count) { return (void)handle, (void)from, (void)count, 0; }
 static toff_t seek(thandle_t handle, toff_t offset, int from) {
     struct tiff *t = handle;
-    t->at = (size_t)(from == SEEK_SET ? offset : from == SEEK_CUR ? t->at + offset : t->size + offset);
-    return t->at;
+    if (from == SEEK_CUR) offset += t->at;
+    else if (from != SEEK_SET) offset += t->size;
+    return t->at = (size_t)offset;
 }
 /* libtiff reads a mapped file without copying; this includes some data that it would refuse to copy. */
 static int map_file(thandle_t handle, void **base, toff_t *size) {
@@ -219,7 +220,10 @@ static void find_colour(const struct tiff *t, const uint16_t *value, unsigned mo
         if (t->photometric == PHOTOMETRIC_MINISWHITE) own[c] = (uint16_t)(most - own[c]);
     }
     if (t->colours == 4) sgrad__image_of_inks(own, most, rgb);
-    for (int c = 0; c < 3 && t->colours < 4; c++) rgb[c] = t->map[0] ? t->map[c][own[0]] : own[t->colours == 3 ? c : 0];
+    else
+        for (int c = 0; c < 3; c++)
+            if (t->map[0]) rgb[c] = t->map[c][own[0]];
+            else rgb[c] = own[t->colours == 3 ? c : 0];
 }
 
 /* Returns the largest value of the palette's range: some writers store bytes. */

@@ -32,9 +32,8 @@ static void copy(const struct trial *r, void **to) {
 
 /* Returns element I of operand J; sums and gradients have one of these types, other types are not compared. */
 static double element(const struct trial *r, void *const *data, int j, int64_t i) {
-    return r->view[j].dtype == SGRAD_F64   ? ((const double *)data[j])[i]
-           : r->view[j].dtype == SGRAD_F32 ? ((const float *)data[j])[i]
-                                           : 0;
+    if (r->view[j].dtype == SGRAD_F64) return ((const double *)data[j])[i];
+    return r->view[j].dtype == SGRAD_F32 ? ((const float *)data[j])[i] : 0;
 }
 
 /* In the child process: returns 0 if the remaining outputs are the same as with all operands, else 1. */

@@ -196,7 +196,7 @@ static int rehearse(const struct sgrad_collective *method, int places, int root,
 
 int sgrad_collective_check(const struct sgrad_collective *method) {
     const bool rooted = method->kind == SGRAD_REDUCE || method->kind == SGRAD_BROADCAST;
-    int host[RANKS], served = 0;
+    int host[RANKS], compared = 0;
     if (method->library) return 0;      /* of a library: it has no plan */
     for (int i = 0; i < RANKS * LAYOUTS * SIZES; i++) {
         const int ranks = i / (LAYOUTS * SIZES) + 1;
@@ -206,10 +206,10 @@ int sgrad_collective_check(const struct sgrad_collective *method) {
         if (isnan(cost) || cost < 0)
             return sgrad_log_error(SGRAD_EINVAL, "collective %s: costs %g seconds on %d ranks", method->name, cost, ranks);
         if (isinf(cost)) continue;      /* does not support this number of ranks */
-        served += ranks > 1;
+        compared += ranks > 1;
         SGRAD_TRY(rehearse(method, ranks, 0, bytes, &net));
         if (rooted && ranks > 1) SGRAD_TRY(rehearse(method, ranks, ranks - 1, bytes, &net));
     }
-    return served ? 0
+    return compared ? 0
                   : sgrad_log_error(SGRAD_EINVAL, "collective %s: serves no number of ranks from 2 to %d", method->name, RANKS);
 }

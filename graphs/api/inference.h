@@ -51,7 +51,7 @@ struct sgrad_classification {
      * number of samples (expected calibration error; Guo et al., On calibration of modern neural networks, 2017). */
     struct sgrad_confidence {
         int64_t count;
-        double said, right;
+        double probability, right;
     } confidence[SGRAD_CONFIDENCES];
     double calibration_error;
 };

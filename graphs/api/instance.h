@@ -178,9 +178,9 @@ static inline void instance_fill(struct instance *t) {
             float *raw = sgrad_xcalloc((size_t)count, sizeof *raw);
             t->op->fill(t->test, i, raw);
             for (int64_t k = 0; k < count; k++)
-                values[k] = x->view.dtype == SGRAD_I32  ? ((int32_t *)raw)[k]
-                            : x->view.dtype == SGRAD_U8 ? ((uint8_t *)raw)[k]
-                                                        : raw[k];
+                if (x->view.dtype == SGRAD_I32) values[k] = ((int32_t *)raw)[k];
+                else if (x->view.dtype == SGRAD_U8) values[k] = ((uint8_t *)raw)[k];
+                else values[k] = raw[k];
             free(raw);
         } else {
             for (int64_t k = 0; k < count; k++) values[k] = instance_normal((uint32_t)i, k);

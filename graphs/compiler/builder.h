@@ -167,9 +167,9 @@ void sgrad__hold_back(struct sgrad_builder *b);
 /* Sets last, else_last and unless of all instructions. */
 void sgrad__mark_last_uses(struct sgrad__program *p);
 /* Plans the memory of buffers with samples: a buffer may use the memory of one whose content is not needed any more; micro-batch
- * m uses that of m - APART. Must be called after sgrad__mark_last_uses. LITTLE: buffers of different sizes may use the same
+ * m uses that of m - DISTANCE. Must be called after sgrad__mark_last_uses. LITTLE: buffers of different sizes may use the same
  * memory. FOR_GOOD: buffers without samples are never freed; otherwise those above 64 KiB are freed after their last use. */
-void sgrad__share_memory(struct sgrad__program *p, int apart, bool little, bool for_good);
+void sgrad__share_memory(struct sgrad__program *p, int distance, bool little, bool for_good);
 
 /* ---- sums.c ---- */
 

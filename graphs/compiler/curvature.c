@@ -206,9 +206,8 @@ static void print_variant(const struct sgrad__curvature *c, int rows, FILE *to) 
 static void print_grids(const struct sgrad__curvature *c, FILE *to) {
     fprintf(to, "variant ");
     print_variant(c, c->rows, to);
-    const char *why = !c->chosen ? "as asked for"
-                      : c->fits  ? "the cheapest there is room for"
-                                 : "which keeps least, though there is no room";
+    const char *why = c->fits ? "the cheapest there is room for" : "which keeps least, though there is no room";
+    if (!c->chosen) why = "as asked for";
     fprintf(to, ", %s: a layer is preconditioned by %d of %d ranks\n", why, c->rows, c->ranks);
     for (const struct sgrad__curvature_cost *g = c->grid; g < c->grid + c->grids; g++) {
         fprintf(to, "  ");

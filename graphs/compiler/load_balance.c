@@ -14,19 +14,19 @@
 #include <stdlib.h>
 
 void sgrad_lpt_assign(const double *size, int count, int *bin, int step, int bins, double *load) {
-    bool *dealt = sgrad_xcalloc((size_t)count + 1, sizeof *dealt);
+    bool *assigned = sgrad_xcalloc((size_t)count + 1, sizeof *assigned);
     for (int i = 0; i < count; i++) {
         int largest = -1;
         for (int j = 0; j < count; j++)
-            if (!dealt[j] && (largest < 0 || size[j] > size[largest])) largest = j;
+            if (!assigned[j] && (largest < 0 || size[j] > size[largest])) largest = j;
         int least = bin[largest];
         for (int at = least; at < bins; at += step)
             if (load[at] < load[least]) least = at;
-        dealt[largest] = true;
+        assigned[largest] = true;
         load[least] += size[largest];
         bin[largest] = least;
     }
-    free(dealt);
+    free(assigned);
 }
 
 /* ---- updates ---- */
@@ -39,8 +39,8 @@ static double flops_of(const struct sgrad__parameter *p, const struct sgrad_prog
 }
 
 /* Assigns those WANTED updates whose parameters are used by exactly the stages STAGES to the ranks of GROUP. */
-static void deal_within(struct sgrad_graph *g, const struct sgrad_program_options *o, const bool *wanted, uint64_t stages,
-                        struct sgrad_group group) {
+static void assign_within(struct sgrad_graph *g, const struct sgrad_program_options *o, const bool *wanted, uint64_t stages,
+                          struct sgrad_group group) {
     double *size = sgrad_xcalloc((size_t)g->parameter_count, sizeof *size);
     double *load = sgrad_xcalloc((size_t)group.count, sizeof *load);
     int *bin = sgrad_xcalloc((size_t)g->parameter_count, sizeof *bin);
@@ -62,19 +62,19 @@ static void deal_within(struct sgrad_graph *g, const struct sgrad_program_option
     free(size);
 }
 
-bool sgrad__can_be_dealt(const struct sgrad_optimizer *is) {
+bool sgrad__can_be_assigned(const struct sgrad_optimizer *is) {
     for (const struct sgrad_state *s = is->states; s && s->name; s++)
         if (s->shape) return false;
     return !is->keep && !is->update_all;
 }
 
-void sgrad__deal_updates(struct sgrad_graph *g, const struct sgrad_program_options *o, const bool *wanted) {
+void sgrad__assign_updates(struct sgrad_graph *g, const struct sgrad_program_options *o, const bool *wanted) {
     int *member = sgrad_xcalloc((size_t)sgrad__peer_count(o), sizeof *member);
     for (int i = 0; i < g->parameter_count; i++) {
         const struct sgrad__parameter *p = &g->parameter[i];
         if (!wanted[i] || p->dealt) continue;
         const struct sgrad_group group = g->mesh.axes ? sgrad__holders(g, p, o->rank, member) : *o->peers;
-        if (group.count > 1) deal_within(g, o, wanted, p->stages, group);
+        if (group.count > 1) assign_within(g, o, wanted, p->stages, group);
     }
     free(member);
 }
@@ -93,7 +93,7 @@ static double most_of(const struct sgrad_graph *g, const struct sgrad_program_op
     return most;
 }
 
-char *sgrad__dealt_text(const struct sgrad_graph *g, const struct sgrad_program_options *o) {
+char *sgrad__assignment_text(const struct sgrad_graph *g, const struct sgrad_program_options *o) {
     char *text = NULL, shape[SGRAD_SHAPE_TEXT];
     size_t size;
     double all = 0;

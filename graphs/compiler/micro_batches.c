@@ -75,7 +75,8 @@ static char *sizes_of(const struct sgrad__program *p, enum sgrad_workers workers
 
 char *sgrad__micros_text(const struct sgrad__program *p) {
     char *any = sizes_of(p, SGRAD_ANY_WORKER), *gpus = sizes_of(p, SGRAD_GPU_WORKERS), *cpus = sizes_of(p, SGRAD_CPU_WORKERS);
-    char *text = any ? any : cpus ? sgrad_format("%s on GPUs, %s on CPUs", gpus, cpus) : sgrad_format("%s on GPUs", gpus);
+    char *text = any;
+    if (!any) text = cpus ? sgrad_format("%s on GPUs, %s on CPUs", gpus, cpus) : sgrad_format("%s on GPUs", gpus);
     free(gpus);
     free(cpus);
     return text;

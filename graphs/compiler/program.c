@@ -240,12 +240,11 @@ static void add_task(struct sgrad_builder *b, int n, enum phase phase, int index
         *known = sgrad__add_call(b, call);
     }
     sgrad__add_packed(b, *known, operand, packed_at(b, n, phase, index, m));
-    const bool gradient = phase == BACKWARD && writes_only(task, SGRAD_DP);
-    int priority = sgrad__graph_prepares(&b->g->node[n])     ? SGRAD__PRIORITY_INPUT
-                   : phase == FORWARD && b->g->stages > 1    ? SGRAD__PRIORITY_FORWARD
-                   : !gradient                               ? SGRAD__PRIORITY_CHAIN
-                   : b->peers > 1 && b->g->stages == 1       ? SGRAD__PRIORITY_SENT_WEIGHT
-                                                             : SGRAD__PRIORITY_WEIGHT;
+    int priority = SGRAD__PRIORITY_CHAIN;
+    if (sgrad__graph_prepares(&b->g->node[n])) priority = SGRAD__PRIORITY_INPUT;
+    else if (phase == FORWARD && b->g->stages > 1) priority = SGRAD__PRIORITY_FORWARD;
+    else if (phase == BACKWARD && writes_only(task, SGRAD_DP))
+        priority = b->peers > 1 && b->g->stages == 1 ? SGRAD__PRIORITY_SENT_WEIGHT : SGRAD__PRIORITY_WEIGHT;
     const char *what = strrchr(task->kernel.name, ' ');
     const bool repeats = phase == AGAIN || phase == PASSING;
     char *name = sgrad_format("%s%s%s #%d", b->g->node[n].name, what ? what : "", repeats ? " again" : "", m);
@@ -295,7 +294,8 @@ static void add_elsewhere(struct sgrad_builder *b, int n, enum phase phase, cons
 /* Adds the tasks of a node for the group that begins at micro-batch START (phase FINISH: for the step). */
 static void add_node(struct sgrad_builder *b, int n, enum phase phase, int start) {
     const struct sgrad_op *op = b->g->node[n].op;
-    const struct sgrad_task *tasks = phase == FINISH ? op->finish : phase == BACKWARD ? op->backward : op->forward;
+    const struct sgrad_task *tasks = phase == BACKWARD ? op->backward : op->forward;
+    if (phase == FINISH) tasks = op->finish;
     if (phase == FORWARD && !b->p->training && op->inference[0].kernel.name) tasks = op->inference;
     if (b->g->node[n].is.view_of_input || !sgrad__is_here(b, n)) return;
     if (phase == BACKWARD && b->g->node[n].output >= 0 &&
@@ -378,7 +378,7 @@ static void add_step(struct sgrad_builder *b) {
         if (b->o->optimizer->update_all) b->o->optimizer->update_all(b, summed);
         else if (b->o->clip_norm > 0) sgrad__add_clipped_updates(b, summed);
         sgrad__close_shares(b);
-        if (!b->p->note) b->p->note = sgrad__dealt_text(g, b->o);
+        if (!b->p->note) b->p->note = sgrad__assignment_text(g, b->o);
         if (b->peers > 1) sgrad__add_statistics(b);
         for (int n = 0; n < g->node_count; n++) add_node(b, n, FINISH, 0);
         if (b->o->lookahead.every) sgrad__add_lookahead(b);

@@ -46,7 +46,8 @@ static inline bool sgrad__takes_part(struct sgrad__when when, long step) {
 }
 /* Returns the mean fraction of all steps that WHEN contains; 0 for SGRAD__ONCE. */
 static inline double sgrad__share_of_steps(struct sgrad__when when) {
-    return !when.every ? 1 : when.every == SGRAD__ONCE ? 0 : 1 / (double)when.every;
+    if (!when.every) return 1;
+    return when.every == SGRAD__ONCE ? 0 : 1 / (double)when.every;
 }
 
 /* An instruction: one task or message of a step. Instructions are submitted in the order in which the program lists them. */
@@ -257,12 +258,12 @@ extern const struct sgrad_kernel sgrad__send_kernel, sgrad__receive_kernel, sgra
 
 /* Returns true if the optimizer's updates may be assigned to single ranks: it updates each parameter independently, and all its
  * states have the parameter's shape. */
-bool sgrad__can_be_dealt(const struct sgrad_optimizer *optimizer);
+bool sgrad__can_be_assigned(const struct sgrad_optimizer *optimizer);
 /* Assigns the update of each parameter i with WANTED[i], if several ranks store it whole, to one of these ranks, by cost: sets
  * dealt and owner in the graph, the same on all ranks. options->peers must be set. */
-void sgrad__deal_updates(struct sgrad_graph *graph, const struct sgrad_program_options *options, const bool *wanted);
+void sgrad__assign_updates(struct sgrad_graph *graph, const struct sgrad_program_options *options, const bool *wanted);
 /* Returns the assignment as the note of a program; the caller must free it. NULL: no update is assigned. */
-char *sgrad__dealt_text(const struct sgrad_graph *graph, const struct sgrad_program_options *options);
+char *sgrad__assignment_text(const struct sgrad_graph *graph, const struct sgrad_program_options *options);
 
 /* ---- push.c: parameter-server side ---- */
 

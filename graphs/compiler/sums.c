@@ -35,13 +35,13 @@ struct sum {
 static int add_tree(const struct sum *s, const int *list, int count);
 
 /* Halves LIST, COUNT leaves, LEVELS times, and sets the WIDTH operands at SLOT to the sums of the results. */
-static void deal(const struct sum *s, const int *list, int count, int levels, int *slot, int width) {
+static void distribute(const struct sum *s, const int *list, int count, int levels, int *slot, int width) {
     if (levels == 0 || count == 1) {
         *slot = add_tree(s, list, count);
         return;
     }
-    deal(s, list, count - count / 2, levels - 1, slot, width / 2);
-    deal(s, list + count - count / 2, count / 2, levels - 1, slot + width / 2, width / 2);
+    distribute(s, list, count - count / 2, levels - 1, slot, width / 2);
+    distribute(s, list + count - count / 2, count / 2, levels - 1, slot + width / 2, width / 2);
 }
 
 /* Returns the first elements of leaves that are longer than the sum; NULL: no leaf is longer. */
@@ -62,7 +62,7 @@ static int add_tree(const struct sum *s, const int *list, int count) {
     if (count == 1) return list[0];
     for (int rest = count; rest > SGRAD_SUM_INPUTS; rest -= rest / 2) above++;
     memset(operand, 0xff, sizeof operand);
-    deal(s, list, count, above ? (above - 1) % 3 + 1 : 3, operand, SGRAD_SUM_INPUTS);
+    distribute(s, list, count, above ? (above - 1) % 3 + 1 : 3, operand, SGRAD_SUM_INPUTS);
     return add_task(s->b, operand, firsts(s, operand), s->view, s->name);
 }
 

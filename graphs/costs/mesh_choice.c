@@ -154,14 +154,13 @@ static const char *alone(const struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
     if (r->optimizer->keep || r->optimizer->update_all || r->optimizer->needs_full_tensor) return "--optimizer";
     if (r->strategy->uses_servers || r->strategy->asynchronous) return "--strategy";
-    return o->precision == SGRAD_PRECISION_BF16 ? "--precision bf16"
-           : o->ema > 0                         ? "--ema"
-           : o->best                            ? "--best"
-           : o->patience                        ? "--patience"
-           : o->histograms                      ? "--histograms"
-           : o->allreduce                       ? "--allreduce"
-           : o->partition_data                       ? "--data-placement partition"
-                                                : NULL;
+    if (o->precision == SGRAD_PRECISION_BF16) return "--precision bf16";
+    if (o->ema > 0) return "--ema";
+    if (o->best) return "--best";
+    if (o->patience) return "--patience";
+    if (o->histograms) return "--histograms";
+    if (o->allreduce) return "--allreduce";
+    return o->partition_data ? "--data-placement partition" : NULL;
 }
 
 static int by_step(const void *a, const void *b) {
@@ -173,7 +172,7 @@ static int by_step(const void *a, const void *b) {
 /* Returns the table of the meshes: the cheapest first; those that cannot be used last, with the reason. The caller must free
  * it. */
 static char *tell(const struct sgrad_mesh_result *c, const char *only) {
-    enum { TOLD = 16 };
+    enum { LISTED = 16 };
     struct sgrad_mesh_cost *sorted = sgrad_xcalloc((size_t)c->prices, sizeof *sorted);
     char *text = NULL;
     size_t size;
@@ -181,13 +180,13 @@ static char *tell(const struct sgrad_mesh_result *c, const char *only) {
     memcpy(sorted, c->price, (size_t)c->prices * sizeof *sorted);
     qsort(sorted, (size_t)c->prices, sizeof *sorted, by_step);
     if (only) fprintf(to, "           data alone: %s goes with nothing else\n", only);
-    for (int i = 0; i < c->prices && i < TOLD; i++) {
+    for (int i = 0; i < c->prices && i < LISTED; i++) {
         const struct sgrad_mesh_cost *p = &sorted[i];
         if (p->error) fprintf(to, "           %-28s not: %s\n", p->mesh, p->error);
         else fprintf(to, "           %-28s %8.2f ms a step: %.2f computing, %.2f sending, %.2f waiting; %.3f GB\n", p->mesh,
                      1e3 * p->step, 1e3 * p->computing, 1e3 * p->sending, 1e3 * p->waiting, 1e-9 * p->memory);
     }
-    if (c->prices > TOLD) fprintf(to, "           and %d more\n", c->prices - TOLD);
+    if (c->prices > LISTED) fprintf(to, "           and %d more\n", c->prices - LISTED);
     fclose(to);
     free(sorted);
     return text;

@@ -154,7 +154,8 @@ static double memory(const struct pricer *p, int stage, const struct kept *kept)
 static void choose_micro(struct pricer *p) {
     const struct sgrad_graph *g = p->graph;
     const int64_t most = g->stages > 1 ? (p->share + IN_A_PIPE * g->stages - 1) / (IN_A_PIPE * g->stages) : USUAL;
-    p->micro = p->is->micro ? p->is->micro : most < p->share ? most : p->share;
+    p->micro = p->is->micro;
+    if (!p->micro) p->micro = most < p->share ? most : p->share;
     p->micros = (p->share + p->micro - 1) / p->micro;
 }
 

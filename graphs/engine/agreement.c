@@ -13,17 +13,18 @@
 
 /* Hashes that a rank sends to another one: of the messages between them, in both directions, and of the allreduces of all
  * ranks. */
-struct told {
+struct hashes {
     uint64_t sent, received, sums;
 };
 enum { SENT, SUMS, KINDS };
 
 /* Returns the first list that differs, as (FROM · ranks + TO) · KINDS + kind, the same on every rank; -1: no list differs. */
 static int first_difference(const struct sgrad__messages *m, int rank) {
-    struct told *mine = sgrad_xcalloc((size_t)m->ranks, sizeof *mine), *theirs = sgrad_xcalloc((size_t)m->ranks, sizeof *theirs);
+    struct hashes *mine = sgrad_xcalloc((size_t)m->ranks, sizeof *mine);
+    struct hashes *theirs = sgrad_xcalloc((size_t)m->ranks, sizeof *theirs);
     int first = INT_MAX;
     for (int r = 0; r < m->ranks; r++)
-        mine[r] = (struct told){ sgrad__message_list_hash(&m->sent[r]), sgrad__message_list_hash(&m->received[r]),
+        mine[r] = (struct hashes){ sgrad__message_list_hash(&m->sent[r]), sgrad__message_list_hash(&m->received[r]),
                                  sgrad__message_list_hash(&m->sums) };
     sgrad_ranks_swap(mine, theirs, sizeof *mine);
     for (int r = m->ranks - 1; r >= 0; r--) {

@@ -71,8 +71,7 @@ static int64_t views_of(const struct sgrad__evaluation *e) { return e->seen.view
 
 static int open_batches(struct sgrad__run *r, struct sgrad__evaluation *e) {
     const int64_t views = views_of(e), count = r->test->count * views;
-    const int64_t some = count / (LEAST * r->evaluated);
-    const int64_t more = (some < 1 ? 1 : some < AT_ONCE ? some : AT_ONCE) * r->evaluated;
+    const int64_t more = sgrad_clamp(count / (LEAST * r->evaluated), 1, AT_ONCE) * r->evaluated;
     const int64_t most = more < views ? views : more - more % views, size[PARTS] = { most, count % most };
     for (int64_t i = 0, from = 0; i < PARTS; i++) {
         const int64_t batches = size[i] ? (count - from) / size[i] : 0;
@@ -233,7 +232,9 @@ static int submit_total(struct sgrad__evaluation *e) {
     return sgrad__runner_submit(e->total.runner, &(struct sgrad_step){ .number = 1 }, &no_sample);
 }
 
-static double told(const struct sgrad_metric *metric, double mean) { return metric->transform ? metric->transform(mean) : mean; }
+static double value_of(const struct sgrad_metric *metric, double mean) {
+    return metric->transform ? metric->transform(mean) : mean;
+}
 
 /* Waits for the total. All ranks know from it whether a rank has omitted batches. */
 static int take_total(struct sgrad__run *r, struct sgrad__evaluation *e) {
@@ -246,7 +247,7 @@ static int take_total(struct sgrad__run *r, struct sgrad__evaluation *e) {
     r->epoch.evaluated = value[values] == 0;
     r->stopping |= !r->epoch.evaluated;
     for (int i = 0; i < r->result.metrics; i++) {
-        const double value = told(&r->metric[i], sum[i] / sum[r->result.metrics]);
+        const double value = value_of(&r->metric[i], sum[i] / sum[r->result.metrics]);
         r->result.test[i] = r->epoch.test[i] = r->epoch.evaluated ? value : NAN;
     }
     r->evaluates = false;

@@ -37,9 +37,11 @@ struct sgrad_program_options sgrad__run_program_options(const struct sgrad__run 
     struct sgrad_lookahead lookahead = r->lookahead;
     lookahead.steps = r->steps;
     const bool gpus_alone = r->gpu_samples && r->gpu_samples == r->options.batch / r->parts;
+    const int64_t evaluated_on_gpus = gpus_alone ? batch : 0;
+    struct sgrad_dataset *samples = training ? r->train : r->test;
     return (struct sgrad_program_options){
         .batch = batch, .micro = micro, .group = r->group, .unit = training ? r->unit : 0, .lanes = r->lanes,
-        .gpu_samples = training ? r->gpu_samples : gpus_alone ? batch : 0, .gpu_micro = training ? r->gpu_micro : micro,
+        .gpu_samples = training ? r->gpu_samples : evaluated_on_gpus, .gpu_micro = training ? r->gpu_micro : micro,
         .training = training, .yields = !training, .rank = c->rank, .first = r->first, .tags = r->tags,
         .peers = training ? c->all : NULL, .network = c->network,
         .allreduce = r->allreduce, .bucket = (int64_t)(o->bucket * 1e6), .strategy = r->strategy, .servers = r->servers,
@@ -52,9 +54,7 @@ struct sgrad_program_options sgrad__run_program_options(const struct sgrad__run 
                   .lag = sgrad__run_lag(r), .skip = o->kfac_skip, .inverse = o->kfac_inverse, .share = r->share,
                   .room = r->room },
         .window = sgrad__run_steps_in_flight(r),
-        .source = !training     ? sgrad__source_of(r->test)
-                  : r->placement ? sgrad__placement_source(r->placement)
-                                 : sgrad__source_of(r->train),
+        .source = training && r->placement ? sgrad__placement_source(r->placement) : sgrad__source_of(samples),
         .workers = r->workers,
     };
 }

@@ -186,7 +186,7 @@ struct sgrad_predictions sgrad__answers_create(const struct sgrad__run *run, int
 struct sgrad_predictions sgrad__views_average(const struct sgrad_views *views, const struct sgrad_predictions *all);
 /* Computes the loss of predictions on the calling thread. Writes to SUMS one sum per metric, and then the number of rows or
  * elements summed: run->result.metrics + 1 values. */
-void sgrad__loss_sums(const struct sgrad__run *run, const struct sgrad_predictions *said, double *sums);
+void sgrad__loss_sums(const struct sgrad__run *run, const struct sgrad_predictions *predictions, double *sums);
 
 /* ---- signals.c ---- */
 

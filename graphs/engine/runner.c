@@ -227,10 +227,11 @@ static void tell_stall(const struct sgrad__runner *r, const struct sgrad__slot *
         messages += sgrad__is_message(first->call);
     }
     char *where = p->training ? sgrad_format("in step %u", slot->step.number) : sgrad_format("in an evaluation");
-    char *what = first && sgrad__is_message(first->call)
-                     ? sgrad_format("%s for %s (%d of its messages are not through)", where, first->name, messages)
-                     : sgrad_format("%s for its own task %s", where, first ? first->name : "loss");
-    sgrad_watchdog_report(!first || !sgrad__is_message(first->call), what);
+    const char *name = first ? first->name : "loss";
+    const bool sends = first && sgrad__is_message(first->call);
+    char *what = sends ? sgrad_format("%s for %s (%d of its messages are not through)", where, name, messages)
+                       : sgrad_format("%s for its own task %s", where, name);
+    sgrad_watchdog_report(!sends, what);
     free(what);
     free(where);
 }

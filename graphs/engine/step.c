@@ -56,7 +56,8 @@ int sgrad__run_reopen_program(struct sgrad__run *r, long done) {
 
 /* Returns the vote of this rank: 1 to end the run; 0.25, only on rank 0, to write a checkpoint. */
 static float vote_of(const struct sgrad__run *r, long step) {
-    return sgrad__run_is_asked(r) || r->enough ? 1 : sgrad__deadline_wants_checkpoint(r, step) ? 0.25f : 0;
+    if (sgrad__run_is_asked(r) || r->enough) return 1;
+    return sgrad__deadline_wants_checkpoint(r, step) ? 0.25f : 0;
 }
 
 int sgrad__run_submit_samples(struct sgrad__run *r, long step, const struct sgrad_sample *sample) {

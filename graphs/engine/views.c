@@ -38,9 +38,9 @@ int sgrad__run_check_views(const struct sgrad__run *r) {
 int sgrad__run_see_views(struct sgrad__run *r) { return r->options.tta ? sgrad_views_parse(r->options.tta, &r->views) : 0; }
 
 struct sgrad_predictions sgrad__answers_create(const struct sgrad__run *r, int64_t samples) {
-    const struct sgrad_shape said = sgrad_graph_shape(r->graph, sgrad__graph_logits(r->graph));
+    const struct sgrad_shape logits = sgrad_graph_shape(r->graph, sgrad__graph_logits(r->graph));
     const struct sgrad_field *target = sgrad_dataset_target(r->test);
-    struct sgrad_predictions a = { .samples = samples, .width = sgrad_shape_count(&said) };
+    struct sgrad_predictions a = { .samples = samples, .width = sgrad_shape_count(&logits) };
     a.label_rows = target->dtype == SGRAD_I32 ? sgrad_shape_count(&target->shape) : 0;
     a.logits = sgrad_xcalloc((size_t)(a.samples * a.width) + 1, sizeof *a.logits);
     a.label = sgrad_xcalloc((size_t)(a.samples * a.label_rows) + 1, sizeof *a.label);
@@ -60,10 +60,10 @@ struct sgrad_predictions sgrad__views_average(const struct sgrad_views *views, c
     mean.logits = sgrad_xcalloc((size_t)(mean.samples * mean.width) + 1, sizeof *mean.logits);
     mean.label = sgrad_xcalloc((size_t)(mean.samples * mean.label_rows) + 1, sizeof *mean.label);
     for (int64_t i = 0; i < mean.samples; i++) {
-        const float *said = all->logits + i * views->count * mean.width;
+        const float *logits = all->logits + i * views->count * mean.width;
         for (int64_t c = 0; c < mean.width; c++) {
             double sum = 0;
-            for (int v = 0; v < views->count; v++) sum += views->view[v].weight * (double)said[v * mean.width + c];
+            for (int v = 0; v < views->count; v++) sum += views->view[v].weight * (double)logits[v * mean.width + c];
             mean.logits[i * mean.width + c] = (float)sum;
         }
         mean.label[i] = all->label[i * views->count];
@@ -71,11 +71,11 @@ struct sgrad_predictions sgrad__views_average(const struct sgrad_views *views, c
     return mean;
 }
 
-void sgrad__loss_sums(const struct sgrad__run *r, const struct sgrad_predictions *said, double *sums) {
+void sgrad__loss_sums(const struct sgrad__run *r, const struct sgrad_predictions *predictions, double *sums) {
     const struct sgrad__node *loss = &r->graph->node[r->graph->loss];
     const struct sgrad_task *task = &loss->op->forward[0];
     const struct sgrad_step evaluation = { .training = false };
-    const struct sgrad_batch batch = { said->samples, said->samples, said->samples };
+    const struct sgrad_batch batch = { predictions->samples, predictions->samples, predictions->samples };
     struct sgrad_view view[SGRAD_MAX_OPERANDS];
     void *data[SGRAD_MAX_OPERANDS] = { NULL };
     for (int j = 0; j < SGRAD_MAX_OPERANDS && task->use[j].role; j++) {
@@ -86,8 +86,8 @@ void sgrad__loss_sums(const struct sgrad__run *r, const struct sgrad_predictions
             data[j] = sums;
         } else if (use->index < 2) {
             view[j] = loss->is.x[use->index];
-            view[j].shape.dim[0] = said->samples;
-            data[j] = use->index ? (void *)said->label : (void *)said->logits;
+            view[j].shape.dim[0] = predictions->samples;
+            data[j] = use->index ? (void *)predictions->label : (void *)predictions->logits;
             if (!use->index) view[j].dtype = SGRAD_F32;
         }
     }

@@ -51,19 +51,19 @@ struct sgrad_classification sgrad_classify(const struct sgrad_predictions *a) {
         }
         sgrad_probabilities(logit, classes, probability);
         const double sure = probability[best];
-        const int part = sure >= 1 ? SGRAD_CONFIDENCES - 1 : sure > 0 ? (int)(sure * SGRAD_CONFIDENCES) : 0;
+        const int part = (int)sgrad_clamp((int64_t)(sure * SGRAD_CONFIDENCES), 0, SGRAD_CONFIDENCES - 1);
         struct sgrad_confidence *confidence = &all.confidence[part];
         all.confusion[label * classes + best]++;
         all.top1 += best == label;
         all.top5 += larger(logit, classes, label) < 5;
         confidence->count++;
-        confidence->said += sure;
+        confidence->probability += sure;
         confidence->right += best == label;
     }
     free(probability);
     for (struct sgrad_confidence *c = all.confidence; c < all.confidence + SGRAD_CONFIDENCES; c++) {
-        all.calibration_error += fabs(c->said - c->right) / (double)(a->samples - all.all_unsure);
-        if (c->count) c->said /= (double)c->count, c->right /= (double)c->count;
+        all.calibration_error += fabs(c->probability - c->right) / (double)(a->samples - all.all_unsure);
+        if (c->count) c->probability /= (double)c->count, c->right /= (double)c->count;
     }
     all.top1 /= (double)a->samples;
     all.top5 /= (double)a->samples;

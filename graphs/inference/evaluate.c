@@ -8,15 +8,15 @@
 /* Sends the predictions to all ranks. Each rank has those of its batches, and zeros elsewhere. */
 static void share_answers(struct sgrad__run *r) {
     enum { AT_ONCE = 4096 };
-    const int64_t said = r->answers->samples * r->answers->width, all = said + r->answers->samples * r->answers->label_rows;
+    const int64_t logits = r->answers->samples * r->answers->width, all = logits + r->answers->samples * r->answers->label_rows;
     for (int64_t from = 0; from < all && r->context->ranks > 1; from += AT_ONCE) {
         double value[AT_ONCE] = { 0 };
         const int64_t end = from + AT_ONCE < all ? from + AT_ONCE : all;
-        for (int64_t i = from; i < end; i++) value[i - from] = i < said ? r->answers->logits[i] : r->answers->label[i - said];
+        for (int64_t i = from; i < end; i++) value[i - from] = i < logits ? r->answers->logits[i] : r->answers->label[i - logits];
         sgrad_ranks_sum(value, AT_ONCE);
         for (int64_t i = from; i < end; i++)
-            if (i < said) r->answers->logits[i] = (float)value[i - from];
-            else r->answers->label[i - said] = (int32_t)value[i - from];
+            if (i < logits) r->answers->logits[i] = (float)value[i - from];
+            else r->answers->label[i - logits] = (int32_t)value[i - from];
     }
 }
 
@@ -35,16 +35,16 @@ static int evaluate(struct sgrad__run *r) {
 int sgrad_predict(const struct sgrad_train_options *options, struct sgrad_train_result *result,
                   struct sgrad_predictions *answers) {
     struct sgrad__run *r = sgrad_xcalloc(1, sizeof *r);
-    struct sgrad_predictions said = { 0 };
+    struct sgrad_predictions predictions = { 0 };
     r->options = *options;
-    if (answers) r->answers = &said;
+    if (answers) r->answers = &predictions;
     int error = evaluate(r);
     if (!error) *result = sgrad__run_result(r);
     if (error && !r->together) sgrad_ranks_abort(1);
     sgrad__run_close(r);
     free(r);
-    if (error) sgrad_predictions_free(&said);
-    else if (answers) *answers = said;
+    if (error) sgrad_predictions_free(&predictions);
+    else if (answers) *answers = predictions;
     return error;
 }
 

@@ -52,11 +52,11 @@ static int draw(struct sgrad__run *r, int64_t at, int64_t row, double *drawn) {
 /* Checks that the model is a language model: it has an option "vocabulary". NULL, a model without a name, is not checked. */
 static int check_model(const char *text) {
     const struct sgrad_model *model = text ? sgrad_model_find(text) : NULL;
-    bool speaks = !text;
+    bool has_vocabulary = !text;
     if (text && !model) return SGRAD_ENAME;
     for (const struct sgrad_model_option *option = model ? model->options : NULL; option && option->name; option++)
-        speaks |= !strcmp(option->name, "vocabulary");
-    if (speaks) return 0;
+        has_vocabulary |= !strcmp(option->name, "vocabulary");
+    if (has_vocabulary) return 0;
     return sgrad_log_error(SGRAD_EINVAL, "model %s is no language model: sample takes one that has a vocabulary, as gpt", text);
 }
 

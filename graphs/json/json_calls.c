@@ -61,8 +61,9 @@ static int take_own(struct asked *a, bool *goes_on) {
     const json_t *resume = json_object_get(a->object, "resume");
     const char *out = json_string_value(json_object_get(a->object, "out")), *text = json_string_value(resume);
     const bool by_itself = text && !strcmp(text, "auto");
-    const enum sgrad_continuation how =
-        out && by_itself ? SGRAD_CONTINUE_OR_BEGIN : out && json_is_true(resume) ? SGRAD_CONTINUE : SGRAD_BEGIN;
+    enum sgrad_continuation how = SGRAD_BEGIN;
+    if (out && by_itself) how = SGRAD_CONTINUE_OR_BEGIN;
+    else if (out && json_is_true(resume)) how = SGRAD_CONTINUE;
     SGRAD_TRY(sgrad_run_continue(out, how, &a->options, goes_on));
     if (by_itself) json_object_set_new(a->object, "resume", json_boolean(*goes_on || !out));
     return 0;

@@ -21,7 +21,7 @@ struct sgrad_graph *sgrad_graph_create(enum sgrad_dtype dtype) {
 void sgrad_graph_destroy(struct sgrad_graph *g) {
     if (!g) return;
     sgrad__parameters_free(g);
-    sgrad__brought_free(g);
+    sgrad__imported_free(g);
     free(g->file);
     for (int i = 0; i < g->value_count; i++) free(g->value[i].name);
     for (int i = 0; i < g->node_count; i++) {

@@ -87,7 +87,7 @@ struct sgrad__kept {
 };
 
 /* Data that were imported with a network from a file. */
-struct sgrad__brought {
+struct sgrad__imported {
     struct sgrad_safetensors weights;           /* initial values of its parameters, in memory */
     bool softmax;                               /* the file ends with a softmax, which is omitted: the loss computes it */
     int channels;                               /* channels that are normalised by the values below; 0: none */
@@ -99,14 +99,14 @@ struct sgrad_graph {
     int error;                                  /* the first error; 0: none */
     const struct sgrad_model *model;            /* NULL: the graph is built without a model */
     char *file;                                 /* file that the model is read from; NULL: none */
-    struct sgrad__brought *brought;             /* NULL: no imported data */
+    struct sgrad__imported *imported;           /* NULL: no imported data */
     double option[SGRAD_MAX_MODEL_OPTIONS];     /* values of the model's options, in the model's order */
     bool cached;                                /* see sgrad_graph_cached (networks.h) */
     struct sgrad_mesh mesh;
     int rank;               /* this rank's number on the mesh */
     int stages, stage;      /* number of pipeline stages, 1: no pipeline; stage of this rank */
     int sharers;            /* number of ranks if optimizer states are sharded over those with the same parameters; else 0 */
-    bool apart;             /* lists of items, and thereby files, contain only the shards of this rank */
+    bool sharded;           /* lists of items, and thereby files, contain only the shards of this rank */
     int value_count, node_count, parameter_count, tie_count, split_count;
     struct sgrad__value *value;
     struct sgrad__node *node;
@@ -318,7 +318,7 @@ void sgrad__weights_free(struct sgrad__weights *copy);
 /* Converts COUNT numbers of type DTYPE (F32, F64, F16 or BF16), at any address, to floats. */
 void sgrad__to_floats(enum sgrad_dtype dtype, const void *from, int64_t count, float *to);
 /* Frees the imported data. */
-void sgrad__brought_free(struct sgrad_graph *graph);
+void sgrad__imported_free(struct sgrad_graph *graph);
 /* Writes VALUE, a tensor for each parameter and operation state, instead of these; none of them may be split. Without optimizer
  * states. Errors: as sgrad__weights_save. */
 int sgrad__weights_save_values(struct sgrad_graph *graph, struct sgrad_tensor *const *value, const char *path,

@@ -217,7 +217,7 @@ static struct sgrad__item item_of(const struct sgrad_graph *g, const struct sgra
         .rank = g->stages > 1 ? first_with(g, p) : -1,
     };
     if (item.split || g->stages > 1) item.whole = p->whole + 1 + j;
-    if (g->apart)
+    if (g->sharded)
         item = (struct sgrad__item){ .name = item.name, .view = item.tensor->view, .tensor = item.tensor, .average = item.average,
                                      .rank = -1 };
     return item;
@@ -229,15 +229,16 @@ struct sgrad__items sgrad__parameters_list(const struct sgrad_graph *g, bool wit
     struct sgrad__items list = { .item = sgrad_xcalloc((size_t)most, sizeof *list.item) };
     for (int i = 0; i < g->parameter_count; i++) {
         const struct sgrad__parameter *p = &g->parameter[i];
-        if (p->is.unsaved || (g->apart && !p->tensor)) continue;
+        if (p->is.unsaved || (g->sharded && !p->tensor)) continue;
         const int states = with_states && p->kept ? sgrad__states_of(p) : 0;
         for (int j = -1; j < states; j++) list.item[list.count++] = item_of(g, p, j);
     }
     for (struct sgrad__kept *k = g->kept; k < g->kept + g->kept_count && with_states; k++)
-        if (k->tensor || !g->apart)
+        if (k->tensor || !g->sharded)
             list.item[list.count++] =
                 (struct sgrad__item){ .name = sgrad_format("%s", k->name), .view = { SGRAD_F32, k->shape }, .layout = k->layout,
-                                      .tensor = k->tensor, .rank = k->rank, .whole = k->rank < 0 || g->apart ? NULL : &k->whole };
+                                      .tensor = k->tensor, .rank = k->rank,
+                                      .whole = k->rank < 0 || g->sharded ? NULL : &k->whole };
     return list;
 }
 

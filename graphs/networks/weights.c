@@ -54,9 +54,9 @@ static void to_memory_layout(const struct sgrad__item *item, const float *file, 
 /* Half precision (IEEE 754 binary16): sign, 5 bits of exponent, 10 of fraction. */
 static float f16_to_f32(uint16_t x) {
     const int exponent = x >> 10 & 31, fraction = x & 1023;
-    const float size = exponent == 31 ? (fraction ? NAN : INFINITY)
-                       : exponent     ? ldexpf((float)(1024 + fraction), exponent - 25)
-                                      : ldexpf((float)fraction, -24);
+    float size = ldexpf((float)fraction, -24);      /* exponent 0 */
+    if (exponent == 31) size = fraction ? NAN : INFINITY;
+    else if (exponent) size = ldexpf((float)(1024 + fraction), exponent - 25);
     return x >> 15 ? -size : size;
 }
 
@@ -225,12 +225,12 @@ int sgrad__weights_load(struct sgrad_graph *g, const struct sgrad_safetensors *f
     return error;
 }
 
-void sgrad__brought_free(struct sgrad_graph *g) {
-    if (!g->brought) return;
-    for (int i = 0; i < g->brought->weights.count; i++) free((void *)g->brought->weights.entry[i].data);
-    sgrad_safetensors_close(&g->brought->weights);
-    free(g->brought);
-    g->brought = NULL;
+void sgrad__imported_free(struct sgrad_graph *g) {
+    if (!g->imported) return;
+    for (int i = 0; i < g->imported->weights.count; i++) free((void *)g->imported->weights.entry[i].data);
+    sgrad_safetensors_close(&g->imported->weights);
+    free(g->imported);
+    g->imported = NULL;
 }
 
 /* ---- saving --------------------------------------------------------------------------------------------------- */

@@ -178,11 +178,11 @@ static int check_whole(const struct sgrad_safetensors *file) {
     struct sgrad__position position;
     SGRAD_TRY(get_position(file, &position));
     char sum[SGRAD_CHECKSUM];
-    const char *said = sgrad_safetensors_metadata(file, "checksum");
+    const char *stored = sgrad_safetensors_metadata(file, "checksum");
     SGRAD_TRY(sgrad_safetensors_file_checksum(file, sum));
-    if (!said || strcmp(said, sum))
+    if (!stored || strcmp(stored, sum))
         return sgrad_log_error(SGRAD_EFORMAT, "%s: its data have checksum %s, its metadata say %s", file->path, sum,
-                               said ? said : "none");
+                               stored ? stored : "none");
     return 0;
 }
 

@@ -57,15 +57,15 @@ static const char *const environment[] = {
 /* Variables whose names contain one of these strings have paths or host names as values, and are not recorded for privacy. */
 static const char *const places[] = { "_DIR", "_FILE", "_HOME", "_LIB", "_PATH", "_PREFIX", "_SWAP", "HOSTNAME", "LOGFILE" };
 
-static bool is_told(const char *variable, size_t name) {
-    bool told = false;
+static bool is_recorded(const char *variable, size_t name) {
+    bool recorded = false;
     for (size_t i = 0; i < sizeof environment / sizeof *environment; i++)
-        told |= strncmp(variable, environment[i], strlen(environment[i])) == 0;
+        recorded |= strncmp(variable, environment[i], strlen(environment[i])) == 0;
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         const char *place = strstr(variable, places[i]);
-        told &= !place || place > variable + name;
+        recorded &= !place || place > variable + name;
     }
-    return told && !strchr(variable, '/');
+    return recorded && !strchr(variable, '/');
 }
 
 /* Returns the recorded variables, which configure the libraries below; they are set by the user or by Stargrad itself
@@ -74,7 +74,7 @@ static json_t *environment_object(void) {
     json_t *object = json_object();
     for (char **variable = environ; *variable; variable++) {
         const size_t name = strcspn(*variable, "=");
-        if (!(*variable)[name] || !is_told(*variable, name)) continue;
+        if (!(*variable)[name] || !is_recorded(*variable, name)) continue;
         char *key = sgrad_format("%.*s", (int)name, *variable);
         json_object_set_new(object, key, json_string(*variable + name + 1));
         free(key);

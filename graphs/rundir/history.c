@@ -190,9 +190,9 @@ static int read_origin(const char *folder, struct sgrad_origin **origin, struct 
 static char *folder_of_weights(const struct sgrad_train_options *o) {
     static const char of_file[] = "onnx:";
     const bool has_file = o->model && !strncmp(o->model, of_file, strlen(of_file));
-    const char *weights = o->init ? o->init : has_file ? o->model + strlen(of_file) : NULL;
-    const char *slash = weights ? strrchr(weights, '/') : NULL;
-    return !weights ? NULL : slash ? sgrad_format("%.*s", (int)(slash - weights), weights) : sgrad_format(".");
+    if (!o->init && !has_file) return NULL;
+    const char *weights = o->init ? o->init : o->model + strlen(of_file), *slash = strrchr(weights, '/');
+    return slash ? sgrad_format("%.*s", (int)(slash - weights), weights) : sgrad_format(".");
 }
 
 void sgrad_run_take_seed(struct sgrad_train_options *o) {

@@ -23,7 +23,7 @@ struct sgrad__metrics {
     double share[SGRAD_MAX_METRICS];    /* the same, by metric, of metrics that are fractions */
     long epoch_steps;
     int epoch;                  /* of these sums */
-    long told;                  /* step of the last epoch line */
+    long last_epoch;            /* step of the last epoch line */
     bool owed;
     long in_flight;
     double last;                /* when the last step ended, or the first one of those in flight was submitted */
@@ -84,7 +84,7 @@ static bool keep_line(struct sgrad__metrics *m, const char *line, size_t length)
     json_t *event = json_loadb(line, length, 0, NULL), *step = json_object_get(event, "step");
     bool keep = json_is_integer(step) && json_integer_value(step) <= m->is.resumed->step;
     const char *name = json_string_value(json_object_get(event, "event"));
-    if (keep && name && strcmp(name, "epoch") == 0) m->told = (long)json_integer_value(step);
+    if (keep && name && strcmp(name, "epoch") == 0) m->last_epoch = (long)json_integer_value(step);
     if (keep && name && strcmp(name, "step") == 0) {
         json_t *loss = json_object_get(event, "loss");
         double rate = json_number_value(json_object_get(event, "samples_per_second"));
@@ -146,7 +146,7 @@ int sgrad__metrics_open(const struct sgrad__metrics_options *options, struct sgr
     const bool last = at && at->step >= options->steps;
     const bool ends = last || (at && at->step > 0 && (at->step_in_epoch == 0 || (options->evaluate_every &&
                                                                                  at->step % options->evaluate_every == 0)));
-    m->owed = (options->evaluate_last ? last : ends) && m->told < at->step;
+    m->owed = (options->evaluate_last ? last : ends) && m->last_epoch < at->step;
     m->is.resumed = NULL;
     if (!error && !(m->file = fopen(m->path, "ae"))) error = sgrad_log_error(SGRAD_EIO, "%s: %s", m->path, strerror(errno));
     if (!error) error = open_listeners(m, at ? at->step + 1 : 0);

@@ -19,7 +19,7 @@
 struct gauge {
     char *name;
     double value;
-    bool told;
+    bool known;
 };
 struct sgrad__prometheus {
     struct MHD_Daemon *daemon;
@@ -47,7 +47,7 @@ static enum MHD_Result answer(void *arg, struct MHD_Connection *connection, cons
     if (!known) fputs("GET /metrics\n", to);
     pthread_mutex_lock(&p->lock);
     for (int i = 0; known && i < p->count; i++)
-        if (p->gauge[i].told) write_gauge(to, &p->gauge[i]);
+        if (p->gauge[i].known) write_gauge(to, &p->gauge[i]);
     pthread_mutex_unlock(&p->lock);
     fclose(to);
     struct MHD_Response *response = MHD_create_response_from_buffer(size, text, MHD_RESPMEM_MUST_FREE);
@@ -107,7 +107,7 @@ void sgrad__prometheus_tell(struct sgrad__prometheus *p, int first, const double
     pthread_mutex_lock(&p->lock);
     for (int i = 0; i < count; i++) {
         p->gauge[first + i].value = value[i];
-        p->gauge[first + i].told = true;
+        p->gauge[first + i].known = true;
     }
     pthread_mutex_unlock(&p->lock);
 }

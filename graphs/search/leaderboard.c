@@ -27,32 +27,33 @@ struct sgrad__leaderboard {
 static int main_metric(const struct sgrad__trial *e) { return e->metrics > 1; }
 
 static bool was_run(const struct sgrad__trial *e, long step) {
-    const float *told = sgrad__journal_step(e, step);
-    return told[SGRAD__STEP_SECONDS] > 0 && (isfinite(told[SGRAD__STEP_LOSS]) || e->options.nan_ok);
+    const float *values = sgrad__journal_step(e, step);
+    return values[SGRAD__STEP_SECONDS] > 0 && (isfinite(values[SGRAD__STEP_LOSS]) || e->options.nan_ok);
 }
 
 int sgrad__leaderboard_epochs(const struct sgrad__trial *e) {
     const struct sgrad__search *s = e->search;
     const int written = e->written / s->partitions;
     int epochs = 0;
-    while (epochs < written && was_run(e, (epochs + 1) * e->visit_steps * s->partitions - 1)) epochs++;
+    while (epochs < written && was_run(e, (epochs + 1) * e->sub_epoch_steps * s->partitions - 1)) epochs++;
     return epochs;
 }
 
 double sgrad__leaderboard_value(const struct sgrad__trial *e, int epoch) {
     const double x = sgrad__journal_test(e, epoch, main_metric(e));
-    return !isfinite(x) ? -INFINITY : e->metric[main_metric(e)].is_fraction ? x : -x;
+    if (!isfinite(x)) return -INFINITY;
+    return e->metric[main_metric(e)].is_fraction ? x : -x;
 }
 
 /* Returns the status of a trial, as far as it is known. */
-static enum sgrad__trial_status fate_of(const struct sgrad__trial *e) {
-    if (e->fate != SGRAD__RUNNING) return e->fate;
-    return e->written > e->journal[SGRAD__JOURNAL_LOST] ? (enum sgrad__trial_status)e->journal[SGRAD__JOURNAL_FATE]
+static enum sgrad__trial_status status_of(const struct sgrad__trial *e) {
+    if (e->status != SGRAD__RUNNING) return e->status;
+    return e->written > e->journal[SGRAD__JOURNAL_LOST] ? (enum sgrad__trial_status)e->journal[SGRAD__JOURNAL_STATUS]
                                                         : SGRAD__RUNNING;
 }
 
 static bool has_failed(const struct sgrad__trial *e) {
-    return fate_of(e) == SGRAD__BROKEN || fate_of(e) == SGRAD__DIVERGED;
+    return status_of(e) == SGRAD__BROKEN || status_of(e) == SGRAD__DIVERGED;
 }
 
 /* Sorts failed trials last; the others by the value of their last epoch, then by the loss. */
@@ -73,19 +74,19 @@ static int compare(const void *one, const void *other) {
 
 /* Returns all trials, the best first. The caller must free the array. */
 static const struct sgrad__trial **ranked(const struct sgrad__search *s) {
-    const struct sgrad__trial **list = sgrad_xcalloc((size_t)s->entrants, sizeof *list);
-    for (int i = 0; i < s->entrants; i++) list[i] = &s->entrant[i];
-    qsort(list, (size_t)s->entrants, sizeof *list, compare);
+    const struct sgrad__trial **list = sgrad_xcalloc((size_t)s->trials, sizeof *list);
+    for (int i = 0; i < s->trials; i++) list[i] = &s->trial[i];
+    qsort(list, (size_t)s->trials, sizeof *list, compare);
     return list;
 }
 
 const struct sgrad__trial *sgrad__leaderboard_best(const struct sgrad__search *s) {
     const struct sgrad__trial **list = ranked(s), *best = list[0];
     free(list);
-    return best->fate == SGRAD__FINISHED || best->fate == SGRAD__STOPPED ? best : NULL;
+    return best->status == SGRAD__FINISHED || best->status == SGRAD__STOPPED ? best : NULL;
 }
 
-static long epoch_steps(const struct sgrad__trial *e) { return e->visit_steps * e->search->partitions; }
+static long epoch_steps(const struct sgrad__trial *e) { return e->sub_epoch_steps * e->search->partitions; }
 
 /* Returns the sum over the steps of an epoch of a value in the log. */
 static double sum_over(const struct sgrad__trial *e, int epoch, int what) {
@@ -111,26 +112,26 @@ static int write_epoch(struct sgrad__trial *e, struct sgrad__metrics *metrics, i
     return sgrad__metrics_epoch(metrics, &event);
 }
 
-/* Writes the steps of a visit, up to the first one whose loss is NaN or infinite. */
-static int write_visit(struct sgrad__trial *e, struct sgrad__metrics *metrics, struct sgrad__run *rates, int visit) {
-    const long first = visit * e->visit_steps;
-    for (long i = first; i < first + e->visit_steps; i++) {
-        const float *told = sgrad__journal_step(e, i);
-        if (!(told[SGRAD__STEP_SECONDS] > 0)) return 0;
+/* Writes the steps of a sub-epoch, up to the first one whose loss is NaN or infinite. */
+static int write_sub_epoch(struct sgrad__trial *e, struct sgrad__metrics *metrics, struct sgrad__run *rates, int sub_epoch) {
+    const long first = sub_epoch * e->sub_epoch_steps;
+    for (long i = first; i < first + e->sub_epoch_steps; i++) {
+        const float *values = sgrad__journal_step(e, i);
+        if (!(values[SGRAD__STEP_SECONDS] > 0)) return 0;
         sgrad__metrics_submitted(metrics);
-        const struct sgrad__step_event event = { .step = i + 1, .epoch = visit / e->search->partitions,
-                                                 .loss = told[SGRAD__STEP_LOSS], .rate = sgrad__run_lr(rates, i),
-                                                 .time = sgrad_time_monotonic() + told[SGRAD__STEP_SECONDS] };
+        const struct sgrad__step_event event = { .step = i + 1, .epoch = sub_epoch / e->search->partitions,
+                                                 .loss = values[SGRAD__STEP_LOSS], .rate = sgrad__run_lr(rates, i),
+                                                 .time = sgrad_time_monotonic() + values[SGRAD__STEP_SECONDS] };
         SGRAD_TRY(sgrad__metrics_step(metrics, &event));
         if (!was_run(e, i)) return 0;
     }
-    return (visit + 1) % e->search->partitions ? 0 : write_epoch(e, metrics, visit / e->search->partitions);
+    return (sub_epoch + 1) % e->search->partitions ? 0 : write_epoch(e, metrics, sub_epoch / e->search->partitions);
 }
 
-/* The file is opened for each visit, because there may be more trials than files that a process may open. */
+/* The file is opened for each sub-epoch, because there may be more trials than files that a process may open. */
 static int write_metrics(struct sgrad__trial *e) {
     const struct sgrad__search *s = e->search;
-    struct sgrad__run rates = { .schedule = e->rates, .peak = e->peak, .steps_per_epoch = e->visit_steps * s->partitions };
+    struct sgrad__run rates = { .schedule = e->rates, .peak = e->peak, .steps_per_epoch = e->sub_epoch_steps * s->partitions };
     struct sgrad__metrics *metrics;
     rates.steps = rates.steps_per_epoch * s->epochs;
     const struct sgrad__metrics_options how = { .folder = e->folder, .batch = e->options.batch, .steps = rates.steps,
@@ -138,24 +139,24 @@ static int write_metrics(struct sgrad__trial *e) {
                                                 .samples = sgrad__run_samples(&s->ground) };
     SGRAD_TRY(sgrad__metrics_open(&how, &metrics));
     int error = 0;
-    while (!error && e->written < s->epochs * s->partitions && e->told[e->written])
-        error = write_visit(e, metrics, &rates, e->written++);
+    while (!error && e->written < s->epochs * s->partitions && e->recorded[e->written])
+        error = write_sub_epoch(e, metrics, &rates, e->written++);
     sgrad__metrics_close(metrics);
     return error;
 }
 
 /* ---- leaderboard.json --------------------------------------------------------------------------------------------- */
 
-static const char *fate_text(const struct sgrad__trial *e) {
+static const char *status_text(const struct sgrad__trial *e) {
     static const char *const names[] = { [SGRAD__RUNNING] = "running", [SGRAD__DIVERGED] = "diverged",
                                          [SGRAD__BROKEN] = "failed", [SGRAD__STOPPED] = "stopped",
                                          [SGRAD__FINISHED] = "finished" };
-    return names[fate_of(e)];
+    return names[status_of(e)];
 }
 
 static json_t *standing(const struct sgrad__trial *e) {
     const int epochs = sgrad__leaderboard_epochs(e);
-    json_t *json = json_pack("{s:s, s:s, s:i}", "name", e->name, "status", fate_text(e), "epochs", epochs);
+    json_t *json = json_pack("{s:s, s:s, s:i}", "name", e->name, "status", status_text(e), "epochs", epochs);
     for (int i = 0; i < e->metrics && epochs; i++) {
         char *key = sgrad_format("test_%s", e->metric[i].name);
         json_object_set_new(json, key, sgrad_json_real(sgrad__journal_test(e, epochs - 1, i)));
@@ -171,7 +172,7 @@ static int write_leaderboard(const struct sgrad__search *s) {
     char *path = sgrad_format("%s/leaderboard.json", s->folder);
     json_t *json = json_array();
     const struct sgrad__trial **list = ranked(s);
-    for (int i = 0; i < s->entrants; i++) json_array_append_new(json, standing(list[i]));
+    for (int i = 0; i < s->trials; i++) json_array_append_new(json, standing(list[i]));
     int error = sgrad_json_write(path, json, 9);
     free(list);
     free(path);
@@ -200,13 +201,14 @@ static char *given_text(const struct sgrad__trial *e) {
 /* Returns the partition and rank that train the trial now, or its status. The caller must free it. */
 static char *where_text(const struct sgrad__trial *e) {
     const struct sgrad__search *s = e->search;
-    for (const struct sgrad__visit *v = s->plan.visit; fate_of(e) == SGRAD__RUNNING && v < s->plan.visit + s->plan.count; v++) {
+    const struct sgrad__sub_epoch *const end = s->plan.sub_epoch + s->plan.count;
+    for (const struct sgrad__sub_epoch *v = s->plan.sub_epoch; status_of(e) == SGRAD__RUNNING && v < end; v++) {
         const int rank = sgrad__search_rank(s, v);
         if (v->model != e->number || v->number != e->written) continue;
         return e->ranks > 1 ? sgrad_format("partition %d, ranks %d-%d", v->partition, rank, rank + e->ranks - 1)
                             : sgrad_format("partition %d, rank %d", v->partition, rank);
     }
-    return sgrad_format("%s", fate_of(e) == SGRAD__RUNNING ? "waits" : fate_text(e));
+    return sgrad_format("%s", status_of(e) == SGRAD__RUNNING ? "waits" : status_text(e));
 }
 
 /* Prints "  1  2/8   0.5321   91.20 %  partition 1, rank 1   lr 0.01". */
@@ -228,26 +230,26 @@ static void print_table(const struct sgrad__search *s, FILE *to, int rows, int w
     const struct sgrad__trial **list = ranked(s), *with = list[0];
     fprintf(to, "%-8s %10s %9s %9s  %-20s\n", "", "epoch", "loss", with->metric ? with->metric[main_metric(with)].text : "test",
             "");
-    for (int i = 0; i < s->entrants && i < rows; i++) print_row(list[i], to, width);
-    if (s->entrants > rows) fprintf(to, "… %d more\n", s->entrants - rows);
+    for (int i = 0; i < s->trials && i < rows; i++) print_row(list[i], to, width);
+    if (s->trials > rows) fprintf(to, "… %d more\n", s->trials - rows);
     free(list);
 }
 
 static void draw(struct sgrad__search *s) {
-    struct sgrad__leaderboard *b = s->board;
+    struct sgrad__leaderboard *b = s->leaderboard;
     struct winsize window = { 0 };
     if (!b->table || sgrad_time_monotonic() - b->drawn < 0.2) return;
     ioctl(fileno(b->terminal), TIOCGWINSZ, &window);
     const int height = window.ws_row ? window.ws_row : 24, rows = height > 6 ? height - 4 : 2;
     if (b->lines) fprintf(b->terminal, "\033[%dA\033[J", b->lines);
     print_table(s, b->terminal, rows, window.ws_col ? window.ws_col - 1 : 79);
-    b->lines = 1 + (s->entrants > rows ? rows + 1 : s->entrants);
+    b->lines = 1 + (s->trials > rows ? rows + 1 : s->trials);
     b->drawn = sgrad_time_monotonic();
     fflush(b->terminal);
 }
 
 static void print_epoch(const struct sgrad__trial *e, int epoch) {
-    FILE *to = e->search->board->terminal;
+    FILE *to = e->search->leaderboard->terminal;
     char text[SGRAD_NUMBER_TEXT];
     fprintf(to, "%s  epoch %d/%d  loss %s", e->name, epoch + 1, e->search->epochs,
             sgrad_number_text(train_loss(e, epoch), text));
@@ -261,7 +263,7 @@ static void print_epoch(const struct sgrad__trial *e, int epoch) {
 /* ---- events ------------------------------------------------------------------------------------------------------- */
 
 int sgrad__leaderboard_open(struct sgrad__search *s) {
-    struct sgrad__leaderboard *b = s->board = sgrad_xcalloc(1, sizeof *b);
+    struct sgrad__leaderboard *b = s->leaderboard = sgrad_xcalloc(1, sizeof *b);
     b->terminal = s->options->common.json ? stderr : stdout;
     b->table = sgrad_terminal(fileno(b->terminal)) && !s->options->replay && !s->options->common.quiet;
     SGRAD_TRY(sgrad_folder_make(s->folder));
@@ -269,9 +271,9 @@ int sgrad__leaderboard_open(struct sgrad__search *s) {
 }
 
 void sgrad__leaderboard_close(struct sgrad__search *s) {
-    if (!s->board) return;
-    if (s->board->lock > 0) sgrad_lock_release(s->board->lock);
-    free(s->board);
+    if (!s->leaderboard) return;
+    if (s->leaderboard->lock > 0) sgrad_lock_release(s->leaderboard->lock);
+    free(s->leaderboard);
 }
 
 static int begin_metrics(struct sgrad__trial *e) {
@@ -279,36 +281,36 @@ static int begin_metrics(struct sgrad__trial *e) {
     int error =
         unlink(path) && errno != ENOENT ? sgrad_log_error(SGRAD_EIO, "%s: cannot be removed: %s", path, strerror(errno)) : 0;
     free(path);
-    for (int i = 0; i < e->visits; i++) e->told[i] = true;
+    for (int i = 0; i < e->completed; i++) e->recorded[i] = true;
     return error ? error : write_metrics(e);
 }
 
-int sgrad__leaderboard_enter(struct sgrad__trial *e) {
+int sgrad__leaderboard_add(struct sgrad__trial *e) {
     struct sgrad__config config;
     char devices[256];
     SGRAD_TRY(sgrad_folder_make(e->folder));
-    if (e->fate == SGRAD__BROKEN) return 0;
+    if (e->status == SGRAD__BROKEN) return 0;
     sgrad__run_describe(e->run, &config, devices, sizeof devices);
     config.ranks = e->search->ranks;
-    if (!e->visits) SGRAD_TRY(sgrad__config_write(e->folder, &config));
+    if (!e->completed) SGRAD_TRY(sgrad__config_write(e->folder, &config));
     return begin_metrics(e);
 }
 
 void sgrad__leaderboard_round(struct sgrad__search *s, int from, int to) {
-    FILE *terminal = s->board->terminal;
+    FILE *terminal = s->leaderboard->terminal;
     int running = 0;
-    for (int i = 0; i < s->entrants; i++) running += s->entrant[i].fate == SGRAD__RUNNING;
-    s->board->lines = 0;
+    for (int i = 0; i < s->trials; i++) running += s->trial[i].status == SGRAD__RUNNING;
+    s->leaderboard->lines = 0;
     fprintf(terminal, "epochs %d-%d of %d %s: %s, %d %s in %.3g %s, ranks %.0f %% busy", from + 1, to, running,
             sgrad_plural(running, "candidate", "candidates"), s->plan.schedule, s->plan.count,
             sgrad_plural(s->plan.count, "visit", "visits"), s->plan.makespan,
             s->plan.makespan == 1 ? "slot" : "slots", 100 * s->busy);
-    if (s->seats > 1) fprintf(terminal, ", %d side by side", s->seats);
+    if (s->slots > 1) fprintf(terminal, ", %d side by side", s->slots);
     fprintf(terminal, "; %ld %s, %.3g MB\n", s->hops, sgrad_plural(s->hops, "hop", "hops"), s->bytes / 1e6);
     fflush(terminal);
 }
 
-int sgrad__leaderboard_told(struct sgrad__trial *e) {
+int sgrad__leaderboard_update(struct sgrad__trial *e) {
     struct sgrad__search *s = e->search;
     const int written = e->written;
     const bool failed = has_failed(e);
@@ -317,19 +319,19 @@ int sgrad__leaderboard_told(struct sgrad__trial *e) {
     if (e->written == written) return 0;
     if (has_failed(e) && !failed)
         sgrad_log_warning("candidate %s %s; the others go on", e->name,
-                          fate_of(e) == SGRAD__DIVERGED ? "has diverged: its loss is no number" : "has failed");
+                          status_of(e) == SGRAD__DIVERGED ? "has diverged: its loss is no number" : "has failed");
     draw(s);
     if (epoch == written / s->partitions - 1 || epoch >= sgrad__leaderboard_epochs(e)) return 0;
-    if (!s->board->table && !s->options->replay) print_epoch(e, epoch);
+    if (!s->leaderboard->table && !s->options->replay) print_epoch(e, epoch);
     return write_leaderboard(s);
 }
 
 int sgrad__leaderboard_end(struct sgrad__search *s) {
-    struct sgrad__leaderboard *b = s->board;
+    struct sgrad__leaderboard *b = s->leaderboard;
     SGRAD_TRY(write_leaderboard(s));
     if (s->options->replay) return 0;
     if (b->lines) fprintf(b->terminal, "\033[%dA\033[J", b->lines);
-    print_table(s, b->terminal, s->entrants, 200);
+    print_table(s, b->terminal, s->trials, 200);
     fflush(b->terminal);
     return 0;
 }

@@ -1,4 +1,4 @@
-/* manifest.c: writes and reads the options of a search (search.json) and the order of its visits (schedule.jsonl).
+/* manifest.c: writes and reads the options of a search (search.json) and the order of its sub-epochs (schedule.jsonl).
  *
  *     search.json       {"partitions": 2, "epochs": 3, "seed": …, "candidates": [{"name": "1", "options": {"lr": 0.1}}, …], …}
  *     schedule.jsonl    {"event": "round", "schedule": "staggered", "makespan": 24, "bytes": …, …}
@@ -24,8 +24,8 @@ json_t *sgrad__manifest_options(const char *given) {
 static json_t *describe(const struct sgrad__search *s) {
     const struct sgrad_search_options *o = s->options;
     json_t *candidates = json_array();
-    for (int i = 0; i < s->entrants; i++)
-        json_array_append_new(candidates, json_pack("{s:s, s:o}", "name", s->entrant[i].name, "options",
+    for (int i = 0; i < s->trials; i++)
+        json_array_append_new(candidates, json_pack("{s:s, s:o}", "name", s->trial[i].name, "options",
                                                     sgrad__manifest_options(o->candidate[i].options_json)));
     json_t *stop = json_pack("{s:s, s:i, s:i}", "rule", o->stop.rule ? o->stop.rule : "none", "first", o->stop.first, "factor",
                              o->stop.factor);
@@ -113,7 +113,7 @@ static int copy_rounds(const char *path, int round, FILE *to) {
 }
 
 int sgrad__manifest_round(const struct sgrad__search *s, const char *folder, int round) {
-    const struct sgrad__visits *plan = &s->plan;
+    const struct sgrad__sub_epochs *plan = &s->plan;
     char *path = sgrad_format("%s/schedule.jsonl", folder);
     struct sgrad_file file;
     int error = sgrad_file_begin(path, &file);
@@ -121,12 +121,12 @@ int sgrad__manifest_round(const struct sgrad__search *s, const char *folder, int
         error = copy_rounds(path, round, file.stream);
         write_line(file.stream, json_pack("{s:s, s:i, s:s, s:i, s:i, s:i, s:i, s:f, s:f, s:I, s:f}", "event", "round", "round",
                                           round, "schedule", plan->schedule, "partitions", s->partitions, "ranks", s->ranks,
-                                          "together", s->seats, "visits", plan->count, "makespan", plan->makespan,
+                                          "together", s->slots, "visits", plan->count, "makespan", plan->makespan,
                                           "busy", s->busy, "hops", (json_int_t)s->hops, "bytes", s->bytes));
-        for (const struct sgrad__visit *v = plan->visit; v < plan->visit + plan->count; v++)
+        for (const struct sgrad__sub_epoch *v = plan->sub_epoch; v < plan->sub_epoch + plan->count; v++)
             write_line(file.stream, json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:f, s:f}", "event", "visit", "name",
-                                              s->entrant[v->model].name, "epoch", v->epoch, "partition", v->partition, "rank",
-                                              sgrad__search_rank(s, v), "ranks", s->entrant[v->model].ranks, "begin", v->begin,
+                                              s->trial[v->model].name, "epoch", v->epoch, "partition", v->partition, "rank",
+                                              sgrad__search_rank(s, v), "ranks", s->trial[v->model].ranks, "begin", v->begin,
                                               "end", v->end));
         if (error) sgrad_file_abort(&file);
         else error = sgrad_file_commit(&file);
@@ -135,26 +135,28 @@ int sgrad__manifest_round(const struct sgrad__search *s, const char *folder, int
     return error;
 }
 
-/* Stores the visit of candidate NAME in *VISIT. Returns false if LINE is something else. */
-static bool read_visit(const char *line, const char *name, struct sgrad__visit *visit) {
+/* Stores the sub-epoch of candidate NAME in *SUB_EPOCH. Returns false if LINE is something else. */
+static bool read_sub_epoch(const char *line, const char *name, struct sgrad__sub_epoch *sub_epoch) {
     json_t *json = json_loads(line, 0, NULL);
     const char *event = json_string_value(json_object_get(json, "event")), *of = json_string_value(json_object_get(json, "name"));
-    const bool tells = event && of && !strcmp(event, "visit") && !strcmp(of, name);
-    *visit = (struct sgrad__visit){ .epoch = (int)json_integer_value(json_object_get(json, "epoch")),
+    const bool matches = event && of && !strcmp(event, "visit") && !strcmp(of, name);
+    *sub_epoch = (struct sgrad__sub_epoch){ .epoch = (int)json_integer_value(json_object_get(json, "epoch")),
                                     .partition = (int)json_integer_value(json_object_get(json, "partition")) };
     json_decref(json);
-    return tells;
+    return matches;
 }
 
-int sgrad__manifest_visits(const char *folder, const char *name, int partitions, int epochs, struct sgrad__visits *visits) {
+int sgrad__manifest_sub_epochs(const char *folder, const char *name, int partitions, int epochs,
+                               struct sgrad__sub_epochs *sub_epochs) {
     char *path = sgrad_format("%s/schedule.jsonl", folder), *line = NULL;
     FILE *from = fopen(path, "re");
     size_t room = 0;
     int error = from ? 0 : sgrad_log_error(SGRAD_EIO, "%s: %s", path, strerror(errno));
-    struct sgrad__visits v = { .schedule = "recorded", .visit = sgrad_xcalloc((size_t)(partitions * epochs), sizeof *v.visit) };
+    struct sgrad__sub_epochs v = { .schedule = "recorded" };
+    v.sub_epoch = sgrad_xcalloc((size_t)(partitions * epochs), sizeof *v.sub_epoch);
     while (!error && getline(&line, &room, from) > 0) {
-        struct sgrad__visit next;
-        if (!read_visit(line, name, &next)) continue;
+        struct sgrad__sub_epoch next;
+        if (!read_sub_epoch(line, name, &next)) continue;
         const bool fits = next.epoch == v.count / partitions && next.partition >= 0 && next.partition < partitions;
         if (v.count == partitions * epochs || !fits)
             error = sgrad_log_error(SGRAD_EFORMAT, "%s: the visits of %s are not %d partitions in each of %d epochs", path, name,
@@ -162,14 +164,14 @@ int sgrad__manifest_visits(const char *folder, const char *name, int partitions,
         next.number = v.count;
         next.begin = v.count;
         next.end = v.makespan = v.count + 1;
-        if (!error) v.visit[v.count++] = next;
+        if (!error) v.sub_epoch[v.count++] = next;
     }
     if (!error && !v.count) error = sgrad_log_error(SGRAD_EFORMAT, "%s: has no visits of %s", path, name);
     if (from) fclose(from);
     free(line);
     free(path);
-    if (error) sgrad__visits_free(&v);
-    else *visits = v;
+    if (error) sgrad__sub_epochs_free(&v);
+    else *sub_epochs = v;
     return error;
 }
 

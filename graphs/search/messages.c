@@ -1,18 +1,18 @@
-/* messages.c: sends the results of visits to rank 0: the section of a trial's log that belongs to a visit.
+/* messages.c: sends the results of sub-epochs to rank 0: the section of a trial's log that belongs to a sub-epoch.
  *
- *     rank 1     trial  visit  status, visit of failure │ loss seconds, … of its steps │ test metrics ──> rank 0, slot of rank 1
+ *     rank 1   trial, sub-epoch, status, sub-epoch of failure │ loss, seconds, … of its steps │ test metrics ──> rank 0
  *
- * Messages of one rank arrive in the order of its visits; messages of several ranks about one trial in any order. */
+ * Messages of one rank arrive in the order of its sub-epochs; messages of several ranks about one trial in any order. */
 #include "graphs/search/search.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { ENTRANT, VISIT, FATE, LOST, BODY };    /* floats of a message; integers, exact up to 2^24 */
+enum { TRIAL, SUB_EPOCH, STATUS, LOST, BODY };    /* floats of a message; integers, exact up to 2^24 */
 enum { OUT = 4 };                       /* outstanding messages of this rank, at most; further ones wait for the oldest */
 
-struct box {
-    struct sgrad_tensor *letter;
+struct receiver {
+    struct sgrad_tensor *message;
     struct sgrad__search_messages *messages;
     int rank, expected;                 /* messages that have not arrived */
     bool posted, arrived;
@@ -23,7 +23,7 @@ struct sgrad__search_messages {
     float *text;
     struct sgrad_tensor *out[OUT];
     int sent;
-    struct box *box;                    /* on rank 0, by rank */
+    struct receiver *receiver;          /* on rank 0, by rank */
 };
 
 static int64_t tag_of(int rank) { return ((int64_t)SGRAD__TAGS_SEARCH << 44) + ((int64_t)1 << 43) + rank; }
@@ -36,15 +36,15 @@ int sgrad__search_messages_open(struct sgrad__search *s) {
     struct sgrad__search_messages *m = s->messages = sgrad_xcalloc(1, sizeof *m);
     m->search = s;
     long most = 0;
-    for (int i = 0; i < s->entrants; i++)
-        if (s->entrant[i].visit_steps > most) most = s->entrant[i].visit_steps;
+    for (int i = 0; i < s->trials; i++)
+        if (s->trial[i].sub_epoch_steps > most) most = s->trial[i].sub_epoch_steps;
     m->count = BODY + (size_t)most * SGRAD__STEP_NUMBERS + SGRAD_MAX_METRICS * SGRAD__TEST_NUMBERS;
     m->text = sgrad_xcalloc(m->count, sizeof *m->text);
-    for (int i = 0; i < OUT && s->rank; i++) SGRAD_TRY(create(m, "letter out", &m->out[i]));
-    m->box = sgrad_xcalloc((size_t)s->ranks, sizeof *m->box);
+    for (int i = 0; i < OUT && s->rank; i++) SGRAD_TRY(create(m, "result", &m->out[i]));
+    m->receiver = sgrad_xcalloc((size_t)s->ranks, sizeof *m->receiver);
     for (int r = 1; r < s->ranks && s->rank == 0; r++) {
-        m->box[r] = (struct box){ .messages = m, .rank = r };
-        SGRAD_TRY(create(m, "letter", &m->box[r].letter));
+        m->receiver[r] = (struct receiver){ .messages = m, .rank = r };
+        SGRAD_TRY(create(m, "result", &m->receiver[r].message));
     }
     return 0;
 }
@@ -53,8 +53,8 @@ void sgrad__search_messages_close(struct sgrad__search *s) {
     struct sgrad__search_messages *m = s->messages;
     if (!m) return;
     for (int i = 0; i < OUT; i++) sgrad_tensor_destroy(m->out[i]);
-    for (int r = 0; r < s->ranks; r++) sgrad_tensor_destroy(m->box[r].letter);
-    free(m->box);
+    for (int r = 0; r < s->ranks; r++) sgrad_tensor_destroy(m->receiver[r].message);
+    free(m->receiver);
     free(m->text);
     free(m);
 }
@@ -63,91 +63,92 @@ void sgrad__search_messages_close(struct sgrad__search *s) {
 
 static void sent(void *arg) { (void)arg; }
 
-/* Copies the results of the steps of a visit, and of the epoch that it ends, between a log and a message. */
-static void copy_body(struct sgrad__trial *e, int visit, float *body, bool to_journal) {
-    const size_t steps = (size_t)e->visit_steps * SGRAD__STEP_NUMBERS * sizeof *body;
+/* Copies the results of the steps of a sub-epoch, and of the epoch that it ends, between a log and a message. */
+static void copy_body(struct sgrad__trial *e, int sub_epoch, float *body, bool to_journal) {
+    const size_t steps = (size_t)e->sub_epoch_steps * SGRAD__STEP_NUMBERS * sizeof *body;
     const size_t tests = (size_t)e->metrics * SGRAD__TEST_NUMBERS * sizeof *body;
-    float *journal = sgrad__journal_step(e, visit * e->visit_steps), *test = body + e->visit_steps * SGRAD__STEP_NUMBERS;
+    float *journal = sgrad__journal_step(e, sub_epoch * e->sub_epoch_steps);
+    float *test = body + e->sub_epoch_steps * SGRAD__STEP_NUMBERS;
     memcpy(to_journal ? journal : body, to_journal ? body : journal, steps);
-    if ((visit + 1) % e->search->partitions) return;
-    float *own = sgrad__journal_tests(e, visit / e->search->partitions);
+    if ((sub_epoch + 1) % e->search->partitions) return;
+    float *own = sgrad__journal_tests(e, sub_epoch / e->search->partitions);
     memcpy(to_journal ? own : test, to_journal ? test : own, tests);
 }
 
-/* Rank 0: records the results of a visit. */
-static int note(struct sgrad__trial *e, int visit) {
-    e->told[visit] = true;
-    return sgrad__leaderboard_told(e);
+/* Rank 0: records the results of a sub-epoch. */
+static int note(struct sgrad__trial *e, int sub_epoch) {
+    e->recorded[sub_epoch] = true;
+    return sgrad__leaderboard_update(e);
 }
 
-int sgrad__search_messages_tell(struct sgrad__trial *e, int visit) {
+int sgrad__search_messages_send(struct sgrad__trial *e, int sub_epoch) {
     struct sgrad__search_messages *m = e->search->messages;
-    if (e->search->rank == 0) return note(e, visit);
-    m->text[ENTRANT] = (float)e->number;
-    m->text[VISIT] = (float)visit;
-    m->text[FATE] = e->journal[SGRAD__JOURNAL_FATE];
+    if (e->search->rank == 0) return note(e, sub_epoch);
+    m->text[TRIAL] = (float)e->number;
+    m->text[SUB_EPOCH] = (float)sub_epoch;
+    m->text[STATUS] = e->journal[SGRAD__JOURNAL_STATUS];
     m->text[LOST] = e->journal[SGRAD__JOURNAL_LOST];
-    copy_body(e, visit, m->text + BODY, false);
-    struct sgrad_tensor *letter = m->out[m->sent++ % OUT];
-    SGRAD_TRY(sgrad_tensor_write(letter, m->text));
-    return sgrad_send(&(struct sgrad_message){ .tensor = letter, .peer = 0, .tag = tag_of(e->search->rank), .done = sent });
+    copy_body(e, sub_epoch, m->text + BODY, false);
+    struct sgrad_tensor *message = m->out[m->sent++ % OUT];
+    SGRAD_TRY(sgrad_tensor_write(message, m->text));
+    return sgrad_send(&(struct sgrad_message){ .tensor = message, .peer = 0, .tag = tag_of(e->search->rank), .done = sent });
 }
 
 /* ---- receiving ---------------------------------------------------------------------------------------------------- */
 
-static void letter_arrived(void *arg) {
-    struct box *box = arg;
-    struct sgrad_monitor *monitor = box->messages->search->monitor;
+static void message_arrived(void *arg) {
+    struct receiver *receiver = arg;
+    struct sgrad_monitor *monitor = receiver->messages->search->monitor;
     sgrad_monitor_lock(monitor);
-    box->arrived = true;
+    receiver->arrived = true;
     sgrad_monitor_notify(monitor);
     sgrad_monitor_unlock(monitor);
 }
 
-static int post(struct box *box) {
-    box->posted = box->expected > 0;
-    box->arrived = false;
-    if (!box->posted) return 0;
-    return sgrad_receive(&(struct sgrad_message){ .tensor = box->letter, .peer = box->rank, .tag = tag_of(box->rank),
-                                                  .done = letter_arrived, .arg = box });
+static int post(struct receiver *receiver) {
+    receiver->posted = receiver->expected > 0;
+    receiver->arrived = false;
+    if (!receiver->posted) return 0;
+    return sgrad_receive(&(struct sgrad_message){ .tensor = receiver->message, .peer = receiver->rank,
+                                                  .tag = tag_of(receiver->rank), .done = message_arrived, .arg = receiver });
 }
 
-int sgrad__search_messages_expect(struct sgrad__search *s, const int *visits) {
+int sgrad__search_messages_expect(struct sgrad__search *s, const int *sub_epochs) {
     for (int r = 1; r < s->ranks && s->rank == 0; r++) {
-        s->messages->box[r].expected = visits[r];
-        SGRAD_TRY(post(&s->messages->box[r]));
+        s->messages->receiver[r].expected = sub_epochs[r];
+        SGRAD_TRY(post(&s->messages->receiver[r]));
     }
     return 0;
 }
 
-static int open_letter(struct sgrad__search *s, struct box *box) {
+static int take_message(struct sgrad__search *s, struct receiver *receiver) {
     struct sgrad__search_messages *m = s->messages;
-    SGRAD_TRY(sgrad_tensor_read(box->letter, m->text));
-    struct sgrad__trial *e = &s->entrant[(int)m->text[ENTRANT]];
-    const int visit = (int)m->text[VISIT];
-    copy_body(e, visit, m->text + BODY, true);
-    if (m->text[FATE] != SGRAD__RUNNING) {
-        e->journal[SGRAD__JOURNAL_FATE] = m->text[FATE];
+    SGRAD_TRY(sgrad_tensor_read(receiver->message, m->text));
+    struct sgrad__trial *e = &s->trial[(int)m->text[TRIAL]];
+    const int sub_epoch = (int)m->text[SUB_EPOCH];
+    copy_body(e, sub_epoch, m->text + BODY, true);
+    if (m->text[STATUS] != SGRAD__RUNNING) {
+        e->journal[SGRAD__JOURNAL_STATUS] = m->text[STATUS];
         e->journal[SGRAD__JOURNAL_LOST] = m->text[LOST];
     }
-    box->expected--;
-    SGRAD_TRY(post(box));
-    return note(e, visit);
+    receiver->expected--;
+    SGRAD_TRY(post(receiver));
+    return note(e, sub_epoch);
 }
 
 int sgrad__search_messages_read(struct sgrad__search *s) {
     for (int r = 1; r < s->ranks && s->rank == 0; r++) {
-        struct box *box = &s->messages->box[r];
+        struct receiver *receiver = &s->messages->receiver[r];
         sgrad_monitor_lock(s->monitor);
-        const bool arrived = box->posted && box->arrived;
+        const bool arrived = receiver->posted && receiver->arrived;
         sgrad_monitor_unlock(s->monitor);
-        if (arrived) SGRAD_TRY(open_letter(s, box));
+        if (arrived) SGRAD_TRY(take_message(s, receiver));
     }
     return 0;
 }
 
 bool sgrad__search_messages_is_whole(const struct sgrad__search *s) {
     bool whole = true;
-    for (int r = 1; r < s->ranks && s->rank == 0; r++) whole &= !s->messages->box[r].expected;
+    for (int r = 1; r < s->ranks && s->rank == 0; r++) whole &= !s->messages->receiver[r].expected;
     return whole;
 }

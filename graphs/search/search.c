@@ -1,15 +1,15 @@
 /* search.c: hyperparameter search: trains many candidates on a partitioned training set, round by round.
  *
  *     round      which trials are running, and the number of epochs until trials may be stopped
- *                a plan of visits (visit_schedule.c), the same on every rank
- *                each rank executes its visits in this order, while it receives the next trial and sends the last one
+ *                a plan of sub-epochs (sub_epochs.c), the same on every rank
+ *                each rank executes its sub-epochs in this order, while it receives the next trial and sends the last one
  *                rank 0 receives all results, decides which trials are stopped, and sends the decision to all ranks
  *
- *     rank 0     fetch A   A: visit, send      B: visit, send      C …
- *     rank 1     fetch B   B: visit, send      A: visit, send      D …          states of A and B are exchanged
+ *     rank 0     fetch A   A: sub-epoch, send      B: sub-epoch, send      C …
+ *     rank 1     fetch B   B: sub-epoch, send      A: sub-epoch, send      D …          states of A and B are exchanged
  *
  * No result depends on the speed of ranks: plans are computed from costs that are counted, not measured, and from the results of
- * trials. A resumed search therefore has the same rounds, and omits the visits that are contained in checkpoints.
+ * trials. A resumed search therefore has the same rounds, and omits the sub-epochs that are contained in checkpoints.
  *
  * Limits: every rank opens the data set, reads its partitions, and once its shard for mean and standard deviation. Ranks with
  * other processors compute results that differ in rounding. */
@@ -23,7 +23,7 @@
 
 #define SAY(s, ...) ((s)->rank ? SGRAD_EINVAL : sgrad_log_error(SGRAD_EINVAL, __VA_ARGS__))
 
-static bool is_over(const struct sgrad__trial *e) { return e->fate != SGRAD__RUNNING; }
+static bool is_over(const struct sgrad__trial *e) { return e->status != SGRAD__RUNNING; }
 
 /* ---- opening ------------------------------------------------------------------------------------------------------ */
 
@@ -64,13 +64,13 @@ static int count_ranks(struct sgrad__trial *e) {
                s->ranks, sgrad_plural(s->ranks, "is", "are"), e->ranks);
 }
 
-static int open_entrants(struct sgrad__search *s) {
+static int open_trials(struct sgrad__search *s) {
     const struct sgrad_search_options *o = s->options;
     int digits = snprintf(NULL, 0, "%d", o->candidates);
-    s->entrants = o->candidates;
-    s->entrant = sgrad_xcalloc((size_t)s->entrants, sizeof *s->entrant);
-    for (int i = 0; i < s->entrants; i++) {
-        struct sgrad__trial *e = &s->entrant[i];
+    s->trials = o->candidates;
+    s->trial = sgrad_xcalloc((size_t)s->trials, sizeof *s->trial);
+    for (int i = 0; i < s->trials; i++) {
+        struct sgrad__trial *e = &s->trial[i];
         *e = (struct sgrad__trial){ .is = &o->candidate[i], .search = s, .number = i, .planned_at = -1 };
         e->name = e->is->name ? sgrad_format("%s", e->is->name) : sgrad_format("%0*d", digits, i + 1);
         e->folder = o->replay ? sgrad_format("%s/replay", o->replay) : sgrad_format("%s/%s", o->common.out, e->name);
@@ -88,9 +88,9 @@ static int compare_ranks(const struct sgrad__search *s) {
     FILE *to = open_memstream(&text, &size);
     fprintf(to, "version: %s\ntraining set: %016llx\nepochs: %d\nseed: %llu\n", PACKAGE_VERSION,
             (unsigned long long)s->ground.fingerprint, s->epochs, (unsigned long long)s->options->common.seed);
-    for (int i = 0; i < s->entrants; i++)
-        fprintf(to, "candidate %s: %s\n", s->entrant[i].name,
-                s->entrant[i].is->options_json ? s->entrant[i].is->options_json : "{}");
+    for (int i = 0; i < s->trials; i++)
+        fprintf(to, "candidate %s: %s\n", s->trial[i].name,
+                s->trial[i].is->options_json ? s->trial[i].is->options_json : "{}");
     fclose(to);
     int error = sgrad_ranks_compare(text);
     free(text);
@@ -116,8 +116,8 @@ static int open_folder(struct sgrad__search *s) {
     SGRAD_TRY(sgrad__leaderboard_open(s));
     if (s->options->replay) return remove_files(s->folder);
     SGRAD_TRY(sgrad__manifest_read(o->resume ? s : NULL, s->folder, &s->partitions, &found));
-    for (int i = 0; i < s->entrants && !found && !o->resume; i++)
-        SGRAD_TRY(sgrad__run_folder_check(s->entrant[i].folder, false));
+    for (int i = 0; i < s->trials && !found && !o->resume; i++)
+        SGRAD_TRY(sgrad__run_folder_check(s->trial[i].folder, false));
     if (found == o->resume) return 0;
     if (found)
         return sgrad_log_error(SGRAD_EINVAL, "%s: holds a search already; choose another --out, or continue it with --resume",
@@ -126,7 +126,7 @@ static int open_folder(struct sgrad__search *s) {
 }
 
 /* Distributes all samples to partitions in a random order, because samples of a class are often consecutive in files. */
-static void deal_samples(struct sgrad__search *s) {
+static void distribute_samples(struct sgrad__search *s) {
     const int64_t count = s->ground.train->count;
     struct sgrad__sampler order = { .seed = sgrad_hash("partitions", 10) ^ s->options->common.seed, .count = count,
                                   .shuffle = true };
@@ -148,34 +148,34 @@ static int choose_rank(const struct sgrad__trial *e, int place, const double *ha
     return chosen;
 }
 
-/* Finds the number of visits for which the states of all ranks of the trial still exist. */
-static int find_visits(struct sgrad__trial *e) {
+/* Finds the number of sub-epochs for which the states of all ranks of the trial still exist. */
+static int find_completed(struct sgrad__trial *e) {
     const struct sgrad__search *s = e->search;
-    double *visits = sgrad_xcalloc((size_t)s->ranks, sizeof *visits);
+    double *completed = sgrad_xcalloc((size_t)s->ranks, sizeof *completed);
     int error = 0;
-    e->visits = s->epochs * s->partitions;
+    e->completed = s->epochs * s->partitions;
     for (int place = 0; place < e->ranks && !error; place++) {
         int own = 0, most = 0;
         error = sgrad_ranks_await(sgrad__trial_find(e, place, &own), "for all ranks to look for checkpoints");
-        for (int r = 0; r < s->ranks; r++) visits[r] = r == s->rank ? own : 0;
-        sgrad_ranks_sum(visits, s->ranks);
-        for (int r = 0; r < s->ranks; r++) most = (int)visits[r] > most ? (int)visits[r] : most;
-        if (most < e->visits) e->visits = most;
+        for (int r = 0; r < s->ranks; r++) completed[r] = r == s->rank ? own : 0;
+        sgrad_ranks_sum(completed, s->ranks);
+        for (int r = 0; r < s->ranks; r++) most = (int)completed[r] > most ? (int)completed[r] : most;
+        if (most < e->completed) e->completed = most;
     }
-    free(visits);
-    if (!e->visits) memset(e->journal, 0, sgrad__journal_count(e) * sizeof *e->journal);
+    free(completed);
+    if (!e->completed) memset(e->journal, 0, sgrad__journal_count(e) * sizeof *e->journal);
     return error;
 }
 
 /* Finds the ranks that have these states on their disks, and sends the log of the trial to all ranks. */
 static int find_past(struct sgrad__trial *e) {
     const struct sgrad__search *s = e->search;
-    SGRAD_TRY(find_visits(e));
-    if (!e->visits) return 0;
+    SGRAD_TRY(find_completed(e));
+    if (!e->completed) return 0;
     double *have = sgrad_xcalloc((size_t)s->ranks, sizeof *have);
     bool whole = true;
     for (int place = 0; place < e->ranks; place++) {
-        for (int r = 0; r < s->ranks; r++) have[r] = r == s->rank && sgrad__trial_has(e, place, e->visits);
+        for (int r = 0; r < s->ranks; r++) have[r] = r == s->rank && sgrad__trial_has(e, place, e->completed);
         sgrad_ranks_sum(have, s->ranks);
         e->at[place] = choose_rank(e, place, have);
         whole &= e->at[place] >= 0;
@@ -183,43 +183,43 @@ static int find_past(struct sgrad__trial *e) {
     free(have);
     if (!whole)
         return SAY(s, "%s: of its checkpoints after %d visits some parts are missing, or one rank alone has several", e->folder,
-                   e->visits);
-    SGRAD_TRY(sgrad_ranks_agree(e->at[0] == s->rank ? sgrad__trial_recall(e, 0, e->visits) : 0));
+                   e->completed);
+    SGRAD_TRY(sgrad_ranks_agree(e->at[0] == s->rank ? sgrad__trial_recall(e, 0, e->completed) : 0));
     sgrad_ranks_broadcast(e->journal, sgrad__journal_count(e) * sizeof *e->journal, e->at[0]);
     return 0;
 }
 
-static int enter(struct sgrad__trial *e) {
+static int add_trial(struct sgrad__trial *e) {
     const struct sgrad__search *s = e->search;
     sgrad__trial_measure(e);
-    if (sgrad_ranks_agree(e->fate == SGRAD__BROKEN ? SGRAD_EINVAL : 0)) {
-        e->fate = SGRAD__BROKEN;
+    if (sgrad_ranks_agree(e->status == SGRAD__BROKEN ? SGRAD_EINVAL : 0)) {
+        e->status = SGRAD__BROKEN;
         if (s->rank == 0) sgrad_log_warning("candidate %s cannot be trained; the others go on", e->name);
     }
     e->bytes = s->rank < e->ranks ? e->part : 0;
     sgrad_ranks_sum(&e->bytes, 1);
-    if (s->options->common.resume && e->fate != SGRAD__BROKEN) SGRAD_TRY(find_past(e));
-    int error = s->rank ? 0 : sgrad__leaderboard_enter(e);
+    if (s->options->common.resume && e->status != SGRAD__BROKEN) SGRAD_TRY(find_past(e));
+    int error = s->rank ? 0 : sgrad__leaderboard_add(e);
     sgrad__trial_close(e);
     return sgrad_ranks_await(error, "for rank 0, which writes a candidate's folder");
 }
 
 /* Chooses the number of trials that a rank trains concurrently, so that there are two micro-batches for each worker of rank 0:
  * at the end of a step there are fewer. */
-static void choose_seats(struct sgrad__search *s) {
+static void choose_slots(struct sgrad__search *s) {
     enum { MOST = 8 };
     double tasks = 0;
     int able = 0;
-    for (int i = 0; i < s->entrants; i++) {
-        if (is_over(&s->entrant[i])) continue;
-        tasks += s->entrant[i].tasks;
+    for (int i = 0; i < s->trials; i++) {
+        if (is_over(&s->trial[i])) continue;
+        tasks += s->trial[i].tasks;
         able++;
     }
     const double wanted = able ? 2.0 * (s->ground.context->cpus + s->ground.context->gpus) / (tasks / able) : 1;
-    s->seats = wanted > MOST ? MOST : wanted < 1 ? 1 : (int)wanted;
-    if (s->options->concurrent) s->seats = s->options->concurrent;
-    if (s->seats > able) s->seats = able ? able : 1;
-    sgrad_ranks_broadcast(&s->seats, sizeof s->seats, 0);
+    s->slots = (int)fmax(1, fmin(wanted, MOST));
+    if (s->options->concurrent) s->slots = s->options->concurrent;
+    if (s->slots > able) s->slots = able ? able : 1;
+    sgrad_ranks_broadcast(&s->slots, sizeof s->slots, 0);
 }
 
 static int open_search(struct sgrad__search *s) {
@@ -233,15 +233,15 @@ static int open_search(struct sgrad__search *s) {
     s->epochs = (int)o->common.epochs;
     s->partitions = o->partitions ? o->partitions : s->ranks;
     s->monitor = sgrad_monitor_create();
-    SGRAD_TRY(sgrad_ranks_agree(open_entrants(s)));
+    SGRAD_TRY(sgrad_ranks_agree(open_trials(s)));
     SGRAD_TRY(compare_ranks(s));
-    s->folder = sgrad_format("%s", o->replay ? s->entrant->folder : o->common.out);
+    s->folder = sgrad_format("%s", o->replay ? s->trial->folder : o->common.out);
     SGRAD_TRY(sgrad_ranks_await(s->rank ? 0 : open_folder(s), "for rank 0, which opens the folder"));
     sgrad_ranks_broadcast(&s->partitions, sizeof s->partitions, 0);
-    deal_samples(s);
+    distribute_samples(s);
     if (s->rank == 0 && !o->replay) SGRAD_TRY(sgrad__manifest_write(s, s->folder));   /* before anything else, for --resume */
-    for (int i = 0; i < s->entrants; i++) SGRAD_TRY(enter(&s->entrant[i]));
-    choose_seats(s);
+    for (int i = 0; i < s->trials; i++) SGRAD_TRY(add_trial(&s->trial[i]));
+    choose_slots(s);
     return sgrad__search_messages_open(s);
 }
 
@@ -249,36 +249,36 @@ static void close_search(struct sgrad__search *s) {
     /* otherwise this could wait for messages that will never arrive */
     if (s->ground.context && s->ranks == 1) sgrad_wait_all();
     if (s->ground.context) sgrad__checkpoint_end(s->checkpoint);
-    for (int i = 0; i < s->entrants; i++) {
-        struct sgrad__trial *e = &s->entrant[i];
+    for (int i = 0; i < s->trials; i++) {
+        struct sgrad__trial *e = &s->trial[i];
         sgrad__trial_close(e);
         free(e->name);
         free(e->folder);
         free(e->at);
         free(e->journal);
-        free(e->told);
+        free(e->recorded);
     }
     sgrad__search_messages_close(s);
     if (s->rank == 0) sgrad__leaderboard_close(s);
-    sgrad__visits_free(&s->plan);
+    sgrad__sub_epochs_free(&s->plan);
     sgrad__run_close(&s->ground);
     if (s->monitor) sgrad_monitor_destroy(s->monitor);
-    free(s->entrant);
+    free(s->trial);
     free(s->sample);
     free(s->folder);
 }
 
 /* ---- the plan of a round ------------------------------------------------------------------------------------------ */
 
-/* Counts the migrations of trials between ranks, and their bytes. The first visit of a trial starts at the rank that has it. */
+/* Counts the migrations of trials between ranks, and their bytes. The first of a trial starts at the rank that has it. */
 static void count_hops(struct sgrad__search *s) {
-    int *at = sgrad_xcalloc((size_t)s->entrants, sizeof *at);
+    int *at = sgrad_xcalloc((size_t)s->trials, sizeof *at);
     double work = 0;
     s->hops = 0;
     s->bytes = 0;
-    for (int i = 0; i < s->entrants; i++) at[i] = -1;
-    for (const struct sgrad__visit *v = s->plan.visit; v < s->plan.visit + s->plan.count; v++) {
-        const struct sgrad__trial *e = &s->entrant[v->model];
+    for (int i = 0; i < s->trials; i++) at[i] = -1;
+    for (const struct sgrad__sub_epoch *v = s->plan.sub_epoch; v < s->plan.sub_epoch + s->plan.count; v++) {
+        const struct sgrad__trial *e = &s->trial[v->model];
         const int before = at[v->model] < 0 ? e->planned_at : at[v->model];
         at[v->model] = sgrad__search_rank(s, v);
         work += e->ranks * (v->end - v->begin);
@@ -286,31 +286,31 @@ static void count_hops(struct sgrad__search *s) {
         s->hops++;
         s->bytes += e->bytes;
     }
-    for (int i = 0; i < s->entrants; i++)
-        if (at[i] >= 0) s->entrant[i].planned_at = at[i];
-    s->busy = work / (s->plan.makespan * s->ranks * s->seats);
+    for (int i = 0; i < s->trials; i++)
+        if (at[i] >= 0) s->trial[i].planned_at = at[i];
+    s->busy = work / (s->plan.makespan * s->ranks * s->slots);
     free(at);
 }
 
-/* Plans a round; the unit of time is its longest visit. The order is computed for as many ranks as partitions, independently
+/* Plans a round; the unit of time is its longest sub-epoch. The order is computed for as many ranks as partitions, independently
  * of the number of ranks, so that a resumed search with fewer or more ranks has the same results. */
 static int plan_round(struct sgrad__search *s, int from, int to) {
-    int *number = sgrad_xcalloc((size_t)s->entrants, sizeof *number), *width = sgrad_xcalloc((size_t)s->entrants, sizeof *width);
+    int *number = sgrad_xcalloc((size_t)s->trials, sizeof *number), *width = sgrad_xcalloc((size_t)s->trials, sizeof *width);
     int running = 0;
-    double *cost = sgrad_xcalloc((size_t)s->entrants, sizeof *cost), most = 0;
-    for (int i = 0; i < s->entrants; i++)
-        if (!is_over(&s->entrant[i])) number[running++] = i;
-    for (int i = 0; i < running; i++) most = s->entrant[number[i]].cost > most ? s->entrant[number[i]].cost : most;
-    for (int i = 0; i < running; i++) cost[i] = s->entrant[number[i]].cost / most, width[i] = s->entrant[number[i]].ranks;
-    struct sgrad__visits_options how = { .models = running, .partitions = s->partitions, .first_epoch = from,
+    double *cost = sgrad_xcalloc((size_t)s->trials, sizeof *cost), most = 0;
+    for (int i = 0; i < s->trials; i++)
+        if (!is_over(&s->trial[i])) number[running++] = i;
+    for (int i = 0; i < running; i++) most = s->trial[number[i]].cost > most ? s->trial[number[i]].cost : most;
+    for (int i = 0; i < running; i++) cost[i] = s->trial[number[i]].cost / most, width[i] = s->trial[number[i]].ranks;
+    struct sgrad__sub_epochs_options how = { .models = running, .partitions = s->partitions, .first_epoch = from,
                                          .epochs = to - from, .ranks = s->partitions, .cost = cost, .width = width,
                                          .seed = s->options->common.seed };
-    sgrad__visits_free(&s->plan);
-    int error = sgrad__visits_plan(s->options->schedule, &how, &s->plan);
+    sgrad__sub_epochs_free(&s->plan);
+    int error = sgrad__sub_epochs_plan(s->options->schedule, &how, &s->plan);
     how.ranks = s->ranks;
-    how.seats = s->seats;
-    if (!error) sgrad__visits_time(&how, &s->plan);
-    for (int i = 0; !error && i < s->plan.count; i++) s->plan.visit[i].model = number[s->plan.visit[i].model];
+    how.slots = s->slots;
+    if (!error) sgrad__sub_epochs_time(&how, &s->plan);
+    for (int i = 0; !error && i < s->plan.count; i++) s->plan.sub_epoch[i].model = number[s->plan.sub_epoch[i].model];
     if (!error) count_hops(s);
     free(number);
     free(width);
@@ -322,10 +322,10 @@ static int plan_round(struct sgrad__search *s, int from, int to) {
 
 /* Records the ranks that have the states of the trials after the round. */
 static void note_places(struct sgrad__search *s) {
-    for (const struct sgrad__visit *v = s->plan.visit; v < s->plan.visit + s->plan.count; v++) {
-        struct sgrad__trial *e = &s->entrant[v->model];
-        if (v->number < e->visits) continue;
-        e->visits = v->number + 1;
+    for (const struct sgrad__sub_epoch *v = s->plan.sub_epoch; v < s->plan.sub_epoch + s->plan.count; v++) {
+        struct sgrad__trial *e = &s->trial[v->model];
+        if (v->number < e->completed) continue;
+        e->completed = v->number + 1;
         for (int p = 0; p < e->ranks; p++) e->at[p] = sgrad__search_rank(s, v) + p;
     }
 }
@@ -333,14 +333,14 @@ static void note_places(struct sgrad__search *s) {
 /* Rank 0: decides which trials are stopped. Scores use the epochs that all running trials have completed. A later failure,
  * which is already known from a checkpoint, is ignored until its round. */
 static void decide(struct sgrad__search *s, int epoch) {
-    struct sgrad__score *score = sgrad_xcalloc((size_t)s->entrants, sizeof *score);
-    double *value = sgrad_xcalloc((size_t)s->entrants * (size_t)epoch, sizeof *value);
-    struct sgrad__trial **of = sgrad_xcalloc((size_t)s->entrants, sizeof *of);
+    struct sgrad__score *score = sgrad_xcalloc((size_t)s->trials, sizeof *score);
+    double *value = sgrad_xcalloc((size_t)s->trials * (size_t)epoch, sizeof *value);
+    struct sgrad__trial **of = sgrad_xcalloc((size_t)s->trials, sizeof *of);
     int count = 0;
-    for (int i = 0; i < s->entrants; i++) {
-        struct sgrad__trial *e = &s->entrant[i];
+    for (int i = 0; i < s->trials; i++) {
+        struct sgrad__trial *e = &s->trial[i];
         if (!is_over(e) && e->journal[SGRAD__JOURNAL_LOST] < (float)(epoch * s->partitions))
-            e->fate = (enum sgrad__trial_status)e->journal[SGRAD__JOURNAL_FATE];
+            e->status = (enum sgrad__trial_status)e->journal[SGRAD__JOURNAL_STATUS];
         if (is_over(e)) continue;
         double *own = value + (size_t)count * (size_t)epoch;
         for (int j = 0; j < epoch; j++) own[j] = sgrad__leaderboard_value(e, j);
@@ -349,8 +349,8 @@ static void decide(struct sgrad__search *s, int epoch) {
     }
     if (epoch < s->epochs) sgrad__stop_decide(&s->options->stop, epoch, score, count);
     for (int i = 0; i < count; i++)
-        if (epoch == s->epochs) of[i]->fate = SGRAD__FINISHED;
-        else if (score[i].stops) of[i]->fate = SGRAD__STOPPED;
+        if (epoch == s->epochs) of[i]->status = SGRAD__FINISHED;
+        else if (score[i].stops) of[i]->status = SGRAD__STOPPED;
     free(score);
     free(value);
     free(of);
@@ -360,12 +360,12 @@ static void decide(struct sgrad__search *s, int epoch) {
  * other trials are saved and no rank waits. */
 static int save_ended(struct sgrad__search *s) {
     int first = 0;
-    for (int i = 0; i < s->entrants; i++) {
-        struct sgrad__trial *e = &s->entrant[i];
+    for (int i = 0; i < s->trials; i++) {
+        struct sgrad__trial *e = &s->trial[i];
         const struct sgrad_group ranks = { e->ranks, e->at };
         int error = 0;
         if (!is_over(e) || sgrad_group_place(&ranks, s->rank) < 0) continue;
-        if (e->fate == SGRAD__FINISHED || e->fate == SGRAD__STOPPED) error = sgrad__trial_save(e);
+        if (e->status == SGRAD__FINISHED || e->status == SGRAD__STOPPED) error = sgrad__trial_save(e);
         sgrad__trial_close(e);
         if (!first) first = error;
     }
@@ -373,59 +373,59 @@ static int save_ended(struct sgrad__search *s) {
 }
 
 static int end_round(struct sgrad__search *s, int epoch) {
-    int *fate = sgrad_xcalloc((size_t)s->entrants, sizeof *fate);
+    int *status = sgrad_xcalloc((size_t)s->trials, sizeof *status);
     note_places(s);
     SGRAD_TRY(sgrad_ranks_await(0, "for the visits of all ranks"));
     if (s->rank == 0) decide(s, epoch);
-    for (int i = 0; i < s->entrants; i++) fate[i] = s->entrant[i].fate;
-    sgrad_ranks_broadcast(fate, (size_t)s->entrants * sizeof *fate, 0);
-    for (int i = 0; i < s->entrants; i++) s->entrant[i].fate = (enum sgrad__trial_status)fate[i];
-    free(fate);
+    for (int i = 0; i < s->trials; i++) status[i] = s->trial[i].status;
+    sgrad_ranks_broadcast(status, (size_t)s->trials * sizeof *status, 0);
+    for (int i = 0; i < s->trials; i++) s->trial[i].status = (enum sgrad__trial_status)status[i];
+    free(status);
     return sgrad_ranks_await(save_ended(s), "for all ranks, which write weights");
 }
 
 /* ---- the search --------------------------------------------------------------------------------------------------- */
 
-static bool anybody_runs(const struct sgrad__search *s) {
-    for (int i = 0; i < s->entrants; i++)
-        if (!is_over(&s->entrant[i])) return true;
+static bool any_is_running(const struct sgrad__search *s) {
+    for (int i = 0; i < s->trials; i++)
+        if (!is_over(&s->trial[i])) return true;
     return false;
 }
 
 static int run_rounds(struct sgrad__search *s) {
-    for (int round = 0, epoch = 0; epoch < s->epochs && anybody_runs(s); round++) {
+    for (int round = 0, epoch = 0; epoch < s->epochs && any_is_running(s); round++) {
         const int next = sgrad__stop_next(&s->options->stop, epoch, s->epochs);
         SGRAD_TRY(plan_round(s, epoch, next));
         int error = s->rank ? 0 : sgrad__manifest_round(s, s->folder, round);
         SGRAD_TRY(sgrad_ranks_await(error, "for rank 0, which writes the schedule"));
         if (s->rank == 0) sgrad__leaderboard_round(s, epoch, next);
-        SGRAD_TRY(sgrad__slots_make_visits(s));
+        SGRAD_TRY(sgrad__slots_run(s));
         SGRAD_TRY(end_round(s, next));
         epoch = next;
     }
     return 0;
 }
 
-/* Repeats the recorded visits of a candidate, which rank 0 reads and sends to all ranks. */
+/* Repeats the recorded sub-epochs of a candidate, which rank 0 reads and sends to all ranks. */
 static int replay(struct sgrad__search *s) {
     const struct sgrad_search_options *o = s->options;
-    struct sgrad__visits recorded = { 0 };
-    if (is_over(s->entrant)) return SGRAD_EINVAL;
-    int error = s->rank ? 0 : sgrad__manifest_visits(o->common.out, o->candidate->name, s->partitions, s->epochs, &recorded);
+    struct sgrad__sub_epochs recorded = { 0 };
+    if (is_over(s->trial)) return SGRAD_EINVAL;
+    int error = s->rank ? 0 : sgrad__manifest_sub_epochs(o->common.out, o->candidate->name, s->partitions, s->epochs, &recorded);
     SGRAD_TRY(sgrad_ranks_agree(error));
     sgrad_ranks_broadcast(&recorded.count, sizeof recorded.count, 0);
-    s->plan = (struct sgrad__visits){ .schedule = "recorded", .count = recorded.count, .makespan = recorded.count };
-    s->plan.visit = sgrad_xcalloc((size_t)recorded.count, sizeof *recorded.visit);
-    if (s->rank == 0) memcpy(s->plan.visit, recorded.visit, (size_t)recorded.count * sizeof *recorded.visit);
-    sgrad_ranks_broadcast(s->plan.visit, (size_t)recorded.count * sizeof *recorded.visit, 0);
-    sgrad__visits_free(&recorded);
+    s->plan = (struct sgrad__sub_epochs){ .schedule = "recorded", .count = recorded.count, .makespan = recorded.count };
+    s->plan.sub_epoch = sgrad_xcalloc((size_t)recorded.count, sizeof *recorded.sub_epoch);
+    if (s->rank == 0) memcpy(s->plan.sub_epoch, recorded.sub_epoch, (size_t)recorded.count * sizeof *recorded.sub_epoch);
+    sgrad_ranks_broadcast(s->plan.sub_epoch, (size_t)recorded.count * sizeof *recorded.sub_epoch, 0);
+    sgrad__sub_epochs_free(&recorded);
     count_hops(s);
     if (s->rank == 0) sgrad__leaderboard_round(s, 0, recorded.count / s->partitions);
-    SGRAD_TRY(sgrad__slots_make_visits(s));
+    SGRAD_TRY(sgrad__slots_run(s));
     return end_round(s, s->epochs);
 }
 
-static void tell_end(struct sgrad__search *s, struct sgrad_search_result *result) {
+static void find_result(struct sgrad__search *s, struct sgrad_search_result *result) {
     const struct sgrad__trial *best = sgrad__leaderboard_best(s);
     char *path = best ? sgrad_format("%s/model.safetensors", best->folder) : NULL;
     if (path && access(path, F_OK)) sgrad_log_warning("%s: is with rank %d, where the candidate ended", path, best->at[0]);
@@ -442,7 +442,7 @@ static int run_search(struct sgrad__search *s, struct sgrad_search_result *resul
     SGRAD_TRY(sgrad_ranks_await(error, "for rank 0, which writes the leaderboard"));
     *result = (struct sgrad_search_result){ .rank = s->rank, .folder = sgrad_format("%s", s->folder), .hops = (long)s->moved[0],
                                             .bytes = s->moved[1] };
-    if (s->rank == 0) tell_end(s, result);
+    if (s->rank == 0) find_result(s, result);
     return 0;
 }
 

@@ -1,15 +1,15 @@
 /* search.h: hyperparameter search, declarations of its files. Private to graphs/.
  *
- * Each rank has some partitions of the training set. The trials, one per candidate, move between the ranks. A visit is one pass
- * of a trial over a partition (a sub-epoch). A round is a number of epochs of all running trials, after which some may be
- * stopped.
+ * Each rank has some partitions of the training set. The trials, one per candidate, move between the ranks. A sub-epoch is one
+ * pass of a trial over a partition; output and files call it a visit. A round is a number of epochs of all running trials, after
+ * which some may be stopped.
  *
  *     search.c          the whole search, round by round
- *     visit_schedule.c  the order in which trials visit partitions
- *     slots.c           the visits of a round on this rank, some of them concurrent
+ *     sub_epochs.c      the order in which trials visit partitions
+ *     slots.c           the sub-epochs of a round on this rank, some of them concurrent
  *     trial.c           a trial on this rank: received, trained, sent
  *     stopping.c        early stopping of trials
- *     messages.c        results of visits, sent to rank 0
+ *     messages.c        results of sub-epochs, sent to rank 0
  *     manifest.c        search.json and schedule.jsonl
  *     leaderboard.c     metrics.jsonl of each trial, leaderboard.json, the terminal */
 #ifndef SGRAD_GRAPHS_SEARCH_SEARCH_H
@@ -17,7 +17,7 @@
 
 #include "graphs/api/search.h"
 #include "graphs/train/setup.h"
-#include "graphs/search/visit_schedule.h"
+#include "graphs/search/sub_epochs.h"
 
 /* ---- stopping.c ---- */
 
@@ -41,15 +41,15 @@ enum sgrad__trial_status { SGRAD__RUNNING, SGRAD__DIVERGED, SGRAD__BROKEN, SGRAD
 
 /* The log of a trial, which is sent with its weights. It consists of floats:
  *
- *     number of visits   status, visit in which it failed   loss, seconds of each step   test metrics of each epoch
+ *     number of sub-epochs   status, sub-epoch in which it failed   loss, seconds of each step   test metrics of each epoch
  *
  * A test metric is two floats: the value rounded to float, and the rest. Their sum is the value. */
-enum { SGRAD__JOURNAL_VISITS, SGRAD__JOURNAL_FATE, SGRAD__JOURNAL_LOST, SGRAD__JOURNAL_STEPS };
+enum { SGRAD__JOURNAL_SUB_EPOCHS, SGRAD__JOURNAL_STATUS, SGRAD__JOURNAL_LOST, SGRAD__JOURNAL_STEPS };
 enum { SGRAD__STEP_LOSS, SGRAD__STEP_SECONDS, SGRAD__STEP_NUMBERS };
 
-/* A visit in progress. */
+/* A sub-epoch in progress. */
 struct sgrad__turn {
-    const struct sgrad__visit *visit;   /* NULL: it has ended */
+    const struct sgrad__sub_epoch *sub_epoch;   /* NULL: it has ended */
     long next, done;                    /* number of the next step to submit; of the oldest step in flight */
     long promised;                      /* steps before this one must be submitted: other ranks of the trial submit theirs */
     double last;                        /* when the step before the oldest one in flight ended (sgrad_time_monotonic) */
@@ -67,28 +67,28 @@ struct sgrad__trial {
     int ranks, place;
     char *name, *folder;                /* of the candidate; run directory */
     struct sgrad_train_options options; /* of the candidate, completed by those of the search */
-    enum sgrad__trial_status fate;      /* as decided at the end of the last round; the same on all ranks */
+    enum sgrad__trial_status status;    /* as decided at the end of the last round; the same on all ranks */
     const struct sgrad_metric *metric;  /* array: metrics of the loss */
     int metrics;                        /* length of this array */
     struct sgrad_schedule rates;        /* learning-rate schedule */
     double peak;                        /* peak learning rate */
-    long visit_steps;                   /* steps of a visit */
+    long sub_epoch_steps;               /* steps of a sub-epoch */
     int64_t parameters, micro;          /* number of trained values; not used */
     double bytes, part;                 /* bytes that a migration sends: of all its ranks; of this one */
-    double cost;                        /* operations of a visit, of one of its ranks */
+    double cost;                        /* operations of a sub-epoch, of one of its ranks */
     double tasks;                       /* micro-batches of a step: number of workers that it can use at once */
     float *journal;                     /* its log; complete where it is trained; on rank 0 as far as reported */
-    int visits;                         /* visits completed before the present round */
+    int completed;                      /* sub-epochs completed before the present round */
     int *at;                            /* by index of its ranks: the rank that has its state at the start of a round; -1: none */
     int planned_at;                     /* first of these ranks by the plans of all rounds, repeated ones included; -1: none */
     struct sgrad__run *run;             /* its graph and state on this rank; NULL: its state is not on this rank */
-    struct sgrad__turn turn;            /* its visit on this rank */
+    struct sgrad__turn turn;            /* its sub-epoch on this rank */
     int under_way;                      /* outstanding messages with its state; protected by the search's monitor */
     struct sgrad__program *transfer;    /* the program of these messages; NULL: there were none */
     struct sgrad_step transferred;      /* the step of this program */
     bool leaves;                        /* its state is being sent to another rank */
-    bool *told;                         /* rank 0: by visit: its result is known */
-    int written;                        /* rank 0: number of visits whose steps are in metrics.jsonl */
+    bool *recorded;                     /* rank 0: by sub-epoch: its result is known */
+    int written;                        /* rank 0: number of sub-epochs whose steps are in metrics.jsonl */
 };
 struct sgrad__search {
     const struct sgrad_search_options *options; /* borrowed */
@@ -96,30 +96,30 @@ struct sgrad__search {
     int rank, ranks, partitions, epochs; /* partitions of the training set; epochs of a trial */
     int64_t partition_samples;          /* samples of a partition; the remaining samples are not used */
     int64_t *sample;                    /* samples of all partitions, one partition after another */
-    int entrants;                       /* number of trials */
-    struct sgrad__trial *entrant;
-    int seats;                          /* trials that a rank trains concurrently */
+    int trials;                         /* number of trials */
+    struct sgrad__trial *trial;
+    int slots;                          /* trials that a rank trains concurrently */
     struct sgrad_monitor *monitor;      /* notified when a message has arrived, or a step has ended */
     struct sgrad__checkpoint *checkpoint;       /* the one that this rank is writing; NULL: none */
-    struct sgrad__search_messages *messages;       /* messages with the results of visits, to rank 0 */
-    struct sgrad__leaderboard *board;   /* the leaderboard; only on rank 0 */
+    struct sgrad__search_messages *messages;       /* messages with the results of sub-epochs, to rank 0 */
+    struct sgrad__leaderboard *leaderboard;   /* the leaderboard; only on rank 0 */
     char *folder;                       /* directory of the search; of a replay DIR/NAME/replay, that of its trial */
-    /* of the present round; models are indices of trials; the unit of time is its longest visit */
-    struct sgrad__visits plan;
+    /* of the present round; models are indices of trials; the unit of time is its longest sub-epoch */
+    struct sgrad__sub_epochs plan;
     long hops;                          /* migrations of trials between ranks in this plan */
     double bytes, busy;                 /* bytes that these send; fraction of the makespan in which ranks train */
     double moved[2];                    /* migrations and bytes sent by this rank, in all rounds */
 };
 
-/* rank: returns the rank that trains VISIT, of several ranks the first. visits: returns true if this rank is one of them. */
-static inline int sgrad__search_rank(const struct sgrad__search *s, const struct sgrad__visit *visit) {
-    return sgrad__visits_rank(visit->partition, s->ranks, s->entrant[visit->model].ranks);
+/* rank: returns the rank that trains SUB_EPOCH, of several ranks the first. trains: returns true if this rank is one of them. */
+static inline int sgrad__search_rank(const struct sgrad__search *s, const struct sgrad__sub_epoch *sub_epoch) {
+    return sgrad__sub_epochs_rank(sub_epoch->partition, s->ranks, s->trial[sub_epoch->model].ranks);
 }
-static inline bool sgrad__search_visits(const struct sgrad__search *s, const struct sgrad__visit *visit) {
-    const int first = sgrad__search_rank(s, visit);
-    return s->rank >= first && s->rank < first + s->entrant[visit->model].ranks;
+static inline bool sgrad__search_trains(const struct sgrad__search *s, const struct sgrad__sub_epoch *sub_epoch) {
+    const int first = sgrad__search_rank(s, sub_epoch);
+    return s->rank >= first && s->rank < first + s->trial[sub_epoch->model].ranks;
 }
-/* Returns the index of this rank among the ranks of a trial, which is the same in all visits. */
+/* Returns the index of this rank among the ranks of a trial, which is the same in all sub-epochs. */
 static inline int sgrad__search_place(const struct sgrad__trial *e) { return e->search->rank % e->ranks; }
 
 /* Access to the log of a trial. Steps and epochs are counted from 0. SGRAD__TEST_NUMBERS: floats of a test metric. The functions
@@ -130,7 +130,7 @@ static inline float *sgrad__journal_step(const struct sgrad__trial *e, long step
     return e->journal + SGRAD__JOURNAL_STEPS + step * SGRAD__STEP_NUMBERS;
 }
 static inline size_t sgrad__journal_tests_at(const struct sgrad__trial *e, int epoch) {
-    const long steps = e->visit_steps * e->search->partitions * e->search->epochs;
+    const long steps = e->sub_epoch_steps * e->search->partitions * e->search->epochs;
     return (size_t)(SGRAD__JOURNAL_STEPS + steps * SGRAD__STEP_NUMBERS + (long)epoch * e->metrics * SGRAD__TEST_NUMBERS);
 }
 static inline float *sgrad__journal_tests(const struct sgrad__trial *e, int epoch) {
@@ -148,59 +148,60 @@ static inline size_t sgrad__journal_count(const struct sgrad__trial *e) {
 
 /* Opens the run of a trial, and determines its sizes and costs. If that fails, its status is SGRAD__BROKEN; the error has been
  * logged. The run must be closed again (sgrad__trial_close). */
-void sgrad__trial_measure(struct sgrad__trial *entrant);
+void sgrad__trial_measure(struct sgrad__trial *trial);
 /* Requests the state of the trial's rank with the given index, unless this rank has it already; does not wait. FROM: the rank
  * that sends it; this rank: it is loaded from a checkpoint; -1: it is initialized. It must not be in the process of being sent.
  * The errors are those of sgrad__run_open_beside and of messages and checkpoints. */
-int sgrad__trial_fetch(struct sgrad__trial *entrant, int place, int from);
+int sgrad__trial_fetch(struct sgrad__trial *trial, int place, int from);
 /* Returns true if the state has arrived, and is not being sent. */
-bool sgrad__trial_is_here(struct sgrad__trial *entrant);
-/* Starts a visit of a trial whose state has arrived. The errors are those of building the program. */
-int sgrad__trial_begin(struct sgrad__trial *entrant, const struct sgrad__visit *visit);
-/* Continues the visit, and ends it with an evaluation, if it is the last one of an epoch, and a checkpoint. Does not wait; must
- * be called whenever a step may have ended, until the visit in the record is NULL. If a task fails, a trial on one rank ends with
- * the status SGRAD__BROKEN; for a trial on several ranks the error is returned. Other errors are those of messages and files. */
-int sgrad__trial_turn(struct sgrad__trial *entrant);
+bool sgrad__trial_is_here(struct sgrad__trial *trial);
+/* Starts a sub-epoch of a trial whose state has arrived. The errors are those of building the program. */
+int sgrad__trial_begin(struct sgrad__trial *trial, const struct sgrad__sub_epoch *sub_epoch);
+/* Continues the sub-epoch, and ends it with an evaluation, if it is the last one of an epoch, and a checkpoint. Does not wait;
+ * must be called whenever a step may have ended, until the sub-epoch in the record is NULL. If a task fails, a trial on one rank
+ * ends with the status SGRAD__BROKEN; for a trial on several ranks the error is returned. Other errors are those of messages and
+ * files. */
+int sgrad__trial_turn(struct sgrad__trial *trial);
 /* Sends the state to rank TO; does not wait. */
-int sgrad__trial_send(struct sgrad__trial *entrant, int to);
+int sgrad__trial_send(struct sgrad__trial *trial, int to);
 /* Frees the state if it was sent and has arrived. Returns false if it is still being sent. */
-bool sgrad__trial_settle(struct sgrad__trial *entrant);
+bool sgrad__trial_settle(struct sgrad__trial *trial);
 /* Saves the weights as model.safetensors in the run directory, unless the file exists. The ranks that have the state must call it
  * together; no other rank may. */
-int sgrad__trial_save(struct sgrad__trial *entrant);
+int sgrad__trial_save(struct sgrad__trial *trial);
 /* Frees the state on this rank, if there is one. */
-void sgrad__trial_close(struct sgrad__trial *entrant);
+void sgrad__trial_close(struct sgrad__trial *trial);
 /* Finds the newest checkpoint of the trial's rank with the given index on the disk of this rank, and reads the log from it.
- * *VISITS becomes the number of its completed visits; 0: there is none. SGRAD_EIO, SGRAD_EFORMAT: it cannot be read, or is not a
- * checkpoint of this search. */
-int sgrad__trial_find(struct sgrad__trial *entrant, int place, int *visits);
-/* Returns true if there is a checkpoint of that rank after VISITS visits. */
-bool sgrad__trial_has(const struct sgrad__trial *entrant, int place, int visits);
-/* Reads the log from the checkpoint of that rank after VISITS visits. Errors as of find. */
-int sgrad__trial_recall(struct sgrad__trial *entrant, int place, int visits);
+ * *COMPLETED becomes the number of its completed sub-epochs; 0: there is none. SGRAD_EIO, SGRAD_EFORMAT: it cannot be read, or is
+ * not a checkpoint of this search. */
+int sgrad__trial_find(struct sgrad__trial *trial, int place, int *completed);
+/* Returns true if there is a checkpoint of that rank after COMPLETED sub-epochs. */
+bool sgrad__trial_has(const struct sgrad__trial *trial, int place, int completed);
+/* Reads the log from the checkpoint of that rank after COMPLETED sub-epochs. Errors as of find. */
+int sgrad__trial_recall(struct sgrad__trial *trial, int place, int completed);
 
 /* ---- slots.c ---- */
 
-/* Executes the visits of search->plan that belong to this rank and have not been completed before a resume; failed trials are not
- * trained. Returns when all states and results have been sent, and on rank 0 when all results have been received. The errors are
- * those of tasks, messages and files. */
-int sgrad__slots_make_visits(struct sgrad__search *search);
+/* Executes the sub-epochs of search->plan that belong to this rank and have not been completed before a resume; failed trials are
+ * not trained. Returns when all states and results have been sent, and on rank 0 when all results have been received. The errors
+ * are those of tasks, messages and files. */
+int sgrad__slots_run(struct sgrad__search *search);
 
 /* ---- messages.c ---- */
 
 /* Creates the buffers of messages; close frees them. */
 int sgrad__search_messages_open(struct sgrad__search *search);
 void sgrad__search_messages_close(struct sgrad__search *search);
-/* Starts a round: rank 0 expects VISITS[i] messages from rank i. */
-int sgrad__search_messages_expect(struct sgrad__search *search, const int *visits);
+/* Starts a round: rank 0 expects SUB_EPOCHS[i] messages from rank i. */
+int sgrad__search_messages_expect(struct sgrad__search *search, const int *sub_epochs);
 /* Rank 0: processes the messages that have arrived; does not wait. */
 int sgrad__search_messages_read(struct sgrad__search *search);
 /* Returns true if rank 0 has processed all messages of the round; always true on other ranks. */
 bool sgrad__search_messages_is_whole(const struct sgrad__search *search);
-/* Sends the result of VISIT, the last one of the trial, to rank 0. */
-int sgrad__search_messages_tell(struct sgrad__trial *entrant, int visit);
+/* Sends the result of SUB_EPOCH, the last one of the trial, to rank 0. */
+int sgrad__search_messages_send(struct sgrad__trial *trial, int sub_epoch);
 
-/* ---- manifest.c: the options of a search, and the order of its visits; only on rank 0 ---- */
+/* ---- manifest.c: the options of a search, and the order of its sub-epochs; only on rank 0 ---- */
 
 /* Returns the options GIVEN, a JSON text such as {"lr": 0.1}, as an object; an empty one if GIVEN is NULL or malformed. The
  * caller must release it (json_decref). */
@@ -214,10 +215,11 @@ int sgrad__manifest_write(const struct sgrad__search *search, const char *folder
 /* Writes the plan of round ROUND (the first is 0) to FOLDER/schedule.jsonl, after the earlier rounds; removes later ones.
  * SGRAD_EIO: the file cannot be read or written. */
 int sgrad__manifest_round(const struct sgrad__search *search, const char *folder, int round);
-/* Reads the visits of candidate NAME from FOLDER/schedule.jsonl, with model 0. The caller must free *VISITS (sgrad__visits_free).
- * SGRAD_EFORMAT: there are none, they are not in the order of epochs, or there are more than PARTITIONS·EPOCHS. SGRAD_EIO: the
- * file cannot be read. */
-int sgrad__manifest_visits(const char *folder, const char *name, int partitions, int epochs, struct sgrad__visits *visits);
+/* Reads the sub-epochs of candidate NAME from FOLDER/schedule.jsonl, with model 0. The caller must free *SUB_EPOCHS
+ * (sgrad__sub_epochs_free). SGRAD_EFORMAT: there are none, they are not in the order of epochs, or there are more than
+ * PARTITIONS·EPOCHS. SGRAD_EIO: the file cannot be read. */
+int sgrad__manifest_sub_epochs(const char *folder, const char *name, int partitions, int epochs,
+                               struct sgrad__sub_epochs *sub_epochs);
 /* Returns true if the runs in two directories have bitwise the same losses, and the same final weights if both directories have
  * some. The first difference is logged as a warning. */
 bool sgrad__manifest_same(const char *folder, const char *other);
@@ -230,19 +232,19 @@ int sgrad__leaderboard_open(struct sgrad__search *search);
 void sgrad__leaderboard_close(struct sgrad__search *search);
 /* Adds a trial: creates its directory, writes config.json and, from its log, metrics.jsonl. Its run must be open
  * (sgrad__trial_measure). SGRAD_EIO: a file cannot be written. SGRAD_EINVAL: an option is not UTF-8. */
-int sgrad__leaderboard_enter(struct sgrad__trial *entrant);
+int sgrad__leaderboard_add(struct sgrad__trial *trial);
 /* Prints the plan of a round, which trains the epochs from FROM to TO - 1. */
 void sgrad__leaderboard_round(struct sgrad__search *search, int from, int to);
 /* Writes the results that have been added to the log of a trial to metrics.jsonl, leaderboard.json and the terminal. SGRAD_EIO: a
  * file cannot be written. */
-int sgrad__leaderboard_told(struct sgrad__trial *entrant);
+int sgrad__leaderboard_update(struct sgrad__trial *trial);
 /* Writes and prints the final leaderboard. SGRAD_EIO: it cannot be written. */
 int sgrad__leaderboard_end(struct sgrad__search *search);
 /* Returns the number of completed epochs. */
-int sgrad__leaderboard_epochs(const struct sgrad__trial *entrant);
+int sgrad__leaderboard_epochs(const struct sgrad__trial *trial);
 /* Returns metric 1 after EPOCH (the first is 0), or the loss if it is the only metric; negated if smaller is better. -INFINITY:
  * it is NaN or infinite. */
-double sgrad__leaderboard_value(const struct sgrad__trial *entrant, int epoch);
+double sgrad__leaderboard_value(const struct sgrad__trial *trial, int epoch);
 /* Returns the best trial of a search that has ended; NULL: all have failed. */
 const struct sgrad__trial *sgrad__leaderboard_best(const struct sgrad__search *search);
 

@@ -3,8 +3,8 @@
  *     fetch ─> is it here? ─> begin ─> turn: steps, an evaluation after an epoch, a checkpoint ─> send ─> settle
  *
  * No function waits: the caller must call sgrad__trial_turn from time to time for trials in progress (slots.c). The state for the
- * next visit is received while the present one is trained, and the last state is sent during the next visit. Only the tensors of
- * a graph are sent; the log of the trial is one of them. A program and its memory exist only during a visit.
+ * next sub-epoch is received while the present one is trained, and the last state is sent during the next one. Only the tensors
+ * of a graph are sent; the log of the trial is one of them. A program and its memory exist only during a sub-epoch.
  *
  * A trial on several ranks (by its mesh) moves from each rank of a group of consecutive ranks to the rank with the same index in
  * the next group:
@@ -42,14 +42,14 @@ static int open_run(struct sgrad__trial *e, int place) {
                                 "are %d",
                                 e->name, r->options.batch, (long long)s->partition_samples, s->partitions);
     if (!error) {
-        e->visit_steps = (long)(s->partition_samples / r->options.batch);
+        e->sub_epoch_steps = (long)(s->partition_samples / r->options.batch);
         e->metrics = r->result.metrics;
-        r->steps_per_epoch = e->visit_steps * s->partitions;
+        r->steps_per_epoch = e->sub_epoch_steps * s->partitions;
         r->steps = r->steps_per_epoch * s->epochs;
         sgrad__run_time_freezes(r);
         error = sgrad__graph_keep(r->graph, JOURNAL, (struct sgrad_shape){ 1, { (int64_t)sgrad__journal_count(e) } }, -1, true);
     }
-    if (r->graph) r->graph->apart = e->ranks > 1;
+    if (r->graph) r->graph->sharded = e->ranks > 1;
     e->run = r;
     if (error) sgrad__trial_close(e);
     return error;
@@ -71,7 +71,7 @@ void sgrad__trial_close(struct sgrad__trial *e) {
 }
 
 void sgrad__trial_measure(struct sgrad__trial *e) {
-    e->fate = SGRAD__BROKEN;
+    e->status = SGRAD__BROKEN;
     if (open_run(e, sgrad__search_place(e))) return;
     const struct sgrad__run *r = e->run;
     struct sgrad__items items = sgrad__parameters_list(r->graph, true);
@@ -79,15 +79,15 @@ void sgrad__trial_measure(struct sgrad__trial *e) {
     sgrad__items_free(&items);
     enum { PASSES = 3 };                    /* forward once, backward twice */
     const double share = (double)r->options.batch / r->parts, work = sgrad__graph_work(r->graph).flops / r->graph->stages;
-    e->cost = PASSES * work * share * (double)e->visit_steps;
+    e->cost = PASSES * work * share * (double)e->sub_epoch_steps;
     e->tasks = share / (double)r->micro;
     e->metric = r->metric;
     e->rates = r->schedule;
     e->peak = r->peak;
     e->parameters = sgrad__parameters_whole(r->graph);
     e->journal = sgrad_xcalloc(sgrad__journal_count(e), sizeof *e->journal);
-    e->told = sgrad_xcalloc((size_t)(e->search->epochs * e->search->partitions), sizeof *e->told);
-    e->fate = SGRAD__RUNNING;
+    e->recorded = sgrad_xcalloc((size_t)(e->search->epochs * e->search->partitions), sizeof *e->recorded);
+    e->status = SGRAD__RUNNING;
 }
 
 static char *identity_of(const struct sgrad__trial *e) {
@@ -102,23 +102,23 @@ static char *folder_of(const struct sgrad__trial *e, int place) {
     return e->ranks > 1 ? sgrad_format("%s/part-%d", e->folder, place) : sgrad_format("%s", e->folder);
 }
 
-/* Returns the path of the checkpoint after VISITS visits. The caller must free it. */
-static char *checkpoint_of(const struct sgrad__trial *e, int place, int visits) {
-    char *folder = folder_of(e, place), *path = sgrad__checkpoint_path(folder, visits * e->visit_steps);
+/* Returns the path of the checkpoint after COMPLETED sub-epochs. The caller must free it. */
+static char *checkpoint_of(const struct sgrad__trial *e, int place, int completed) {
+    char *folder = folder_of(e, place), *path = sgrad__checkpoint_path(folder, completed * e->sub_epoch_steps);
     free(folder);
     return path;
 }
 
 static int load(struct sgrad__trial *e) {
     struct sgrad__position position;
-    char *path = checkpoint_of(e, e->place, e->visits), *identity = identity_of(e);
+    char *path = checkpoint_of(e, e->place, e->completed), *identity = identity_of(e);
     int error = sgrad__checkpoint_load(e->run->graph, path, identity, &position);
     free(identity);
     free(path);
     return error;
 }
 
-static int read_journal(struct sgrad__trial *e, const char *path, int *visits) {
+static int read_journal(struct sgrad__trial *e, const char *path, int *completed) {
     struct sgrad_safetensors file;
     SGRAD_TRY(sgrad_safetensors_open(path, &file));
     const struct sgrad_entry *entry = sgrad_safetensors_find(&file, JOURNAL_NAME);
@@ -126,34 +126,34 @@ static int read_journal(struct sgrad__trial *e, const char *path, int *visits) {
                       sgrad_view_bytes(&entry->view) == sgrad__journal_count(e) * sizeof *e->journal;
     int error = fits ? sgrad_safetensors_read(&file, entry, e->journal)
                      : sgrad_log_error(SGRAD_EFORMAT, "%s: is no checkpoint of this search", path);
-    const float done = e->journal[SGRAD__JOURNAL_VISITS], most = (float)(e->search->epochs * e->search->partitions);
+    const float done = e->journal[SGRAD__JOURNAL_SUB_EPOCHS], most = (float)(e->search->epochs * e->search->partitions);
     if (!error && !(done >= 1 && done <= most && done == floorf(done)))
         error = sgrad_log_error(SGRAD_EFORMAT, "%s: its journal has %g visits, of %g", path, done, most);
-    if (!error) *visits = (int)done;
+    if (!error) *completed = (int)done;
     sgrad_safetensors_close(&file);
     return error;
 }
 
-int sgrad__trial_find(struct sgrad__trial *e, int place, int *visits) {
+int sgrad__trial_find(struct sgrad__trial *e, int place, int *completed) {
     char *folder = folder_of(e, place), *path = NULL;
-    *visits = 0;
+    *completed = 0;
     int error = access(folder, F_OK) ? 0 : sgrad__checkpoint_newest(folder, &path);
-    if (!error && path) error = read_journal(e, path, visits);
+    if (!error && path) error = read_journal(e, path, completed);
     free(folder);
     free(path);
     return error;
 }
 
-bool sgrad__trial_has(const struct sgrad__trial *e, int place, int visits) {
-    char *path = checkpoint_of(e, place, visits);
+bool sgrad__trial_has(const struct sgrad__trial *e, int place, int completed) {
+    char *path = checkpoint_of(e, place, completed);
     const bool has = access(path, F_OK) == 0;
     free(path);
     return has;
 }
 
-int sgrad__trial_recall(struct sgrad__trial *e, int place, int visits) {
-    char *path = checkpoint_of(e, place, visits);
-    int error = read_journal(e, path, &visits);
+int sgrad__trial_recall(struct sgrad__trial *e, int place, int completed) {
+    char *path = checkpoint_of(e, place, completed);
+    int error = read_journal(e, path, &completed);
     free(path);
     return error;
 }
@@ -217,7 +217,7 @@ bool sgrad__trial_settle(struct sgrad__trial *e) {
     return !e->leaves;
 }
 
-/* ---- a visit ------------------------------------------------------------------------------------------------------ */
+/* ---- a sub-epoch ------------------------------------------------------------------------------------------------------ */
 
 static int open_program(struct sgrad__trial *e, long done) {
     struct sgrad__run *r = e->run;
@@ -238,10 +238,10 @@ static void close_program(struct sgrad__run *r) {
     r->program = NULL;
 }
 
-static int submit(struct sgrad__trial *e, const struct sgrad__visit *v, long step) {
+static int submit(struct sgrad__trial *e, const struct sgrad__sub_epoch *v, long step) {
     const struct sgrad__search *s = e->search;
     struct sgrad__run *r = e->run;
-    const long batch = r->options.batch, first = step % e->visit_steps * batch;
+    const long batch = r->options.batch, first = step % e->sub_epoch_steps * batch;
     const uint32_t pass = (uint32_t)(v->epoch * s->partitions + v->partition);
     const int64_t *index = s->sample + v->partition * s->partition_samples;
     struct sgrad_sample *sample = sgrad_xcalloc((size_t)batch, sizeof *sample);
@@ -260,19 +260,19 @@ static int take_step(struct sgrad__trial *e, long step, double *last, bool *lost
     const struct sgrad__slot *slot;
     SGRAD_TRY(sgrad__runner_wait(r->runner, &slot));
     const double *statistics = sgrad__slot_doubles(slot, r->program->statistics);
-    float *told = sgrad__journal_step(e, step);
-    told[SGRAD__STEP_LOSS] = (float)(statistics[0] / statistics[r->result.metrics]);
-    told[SGRAD__STEP_SECONDS] = fmaxf((float)(slot->time - *last), 1e-9f);     /* 0 means that the step was not executed */
+    float *values = sgrad__journal_step(e, step);
+    values[SGRAD__STEP_LOSS] = (float)(statistics[0] / statistics[r->result.metrics]);
+    values[SGRAD__STEP_SECONDS] = fmaxf((float)(slot->time - *last), 1e-9f); /* 0 means that the step was not executed */
     *last = slot->time;
-    *lost = !isfinite(told[SGRAD__STEP_LOSS]) && !r->options.nan_ok;
+    *lost = !isfinite(values[SGRAD__STEP_LOSS]) && !r->options.nan_ok;
     return 0;
 }
 
-/* Returns the end of the steps that may be in flight now: the end of the visit, or the step after which fewer parameters are
+/* Returns the end of the steps that may be in flight now: the end of the sub-epoch, or the step after which fewer parameters are
  * trained, which needs another program. */
 static long promise(const struct sgrad__trial *e) {
     const struct sgrad__turn *t = &e->turn;
-    const long freeze = sgrad__run_next_freeze(e->run, t->done), end = (t->visit->number + 1) * e->visit_steps;
+    const long freeze = sgrad__run_next_freeze(e->run, t->done), end = (t->sub_epoch->number + 1) * e->sub_epoch_steps;
     const long stop = freeze && freeze < end ? freeze : end, ahead = t->done + sgrad__run_steps_in_flight(e->run);
     return ahead < stop ? ahead : stop;
 }
@@ -288,8 +288,8 @@ static int turn_steps(struct sgrad__trial *e) {
         const int failed = take_step(e, t->done++, &t->last, &lost);
         if (failed && e->ranks > 1) return failed;
         if ((failed || lost) && !t->lost) {
-            e->journal[SGRAD__JOURNAL_FATE] = failed ? SGRAD__BROKEN : SGRAD__DIVERGED;
-            e->journal[SGRAD__JOURNAL_LOST] = (float)t->visit->number;
+            e->journal[SGRAD__JOURNAL_STATUS] = failed ? SGRAD__BROKEN : SGRAD__DIVERGED;
+            e->journal[SGRAD__JOURNAL_LOST] = (float)t->sub_epoch->number;
         }
         t->lost |= failed || lost;
         if (!t->lost) t->promised = promise(e);
@@ -298,14 +298,15 @@ static int turn_steps(struct sgrad__trial *e) {
         if (!sgrad__runner_is_at_rest(r->runner)) return 0;
         SGRAD_TRY(sgrad__run_reopen_program(r, t->done));
     }
-    while (t->next < t->promised && t->next - t->done < sgrad__run_steps_in_flight(r)) SGRAD_TRY(submit(e, t->visit, t->next++));
+    while (t->next < t->promised && t->next - t->done < sgrad__run_steps_in_flight(r))
+        SGRAD_TRY(submit(e, t->sub_epoch, t->next++));
     return 0;
 }
 
 static void take_evaluation(struct sgrad__trial *e) {
     for (int i = 0; i < e->metrics; i++) {
         const double value = e->run->epoch.test[i];
-        float *test = sgrad__journal_tests(e, e->turn.visit->epoch) + i * SGRAD__TEST_NUMBERS;
+        float *test = sgrad__journal_tests(e, e->turn.sub_epoch->epoch) + i * SGRAD__TEST_NUMBERS;
         test[0] = (float)value;
         test[1] = isfinite(test[0]) ? (float)(value - test[0]) : 0;
     }
@@ -314,7 +315,8 @@ static void take_evaluation(struct sgrad__trial *e) {
 /* Evaluates the trial after its steps, if they end an epoch. */
 static int turn_evaluation(struct sgrad__trial *e) {
     struct sgrad__turn *t = &e->turn;
-    const bool due = e->journal[SGRAD__JOURNAL_FATE] == SGRAD__RUNNING && (t->visit->number + 1) % e->search->partitions == 0;
+    const bool ends_epoch = (t->sub_epoch->number + 1) % e->search->partitions == 0;
+    const bool due = ends_epoch && e->journal[SGRAD__JOURNAL_STATUS] == SGRAD__RUNNING;
     if (due && !t->evaluates && t->done == e->run->steps) SGRAD_TRY(sgrad__run_see_views(e->run));
     if (due && !t->evaluates) SGRAD_TRY(sgrad__evaluation_begin(e->run));
     t->evaluates = due;
@@ -325,10 +327,10 @@ static int turn_evaluation(struct sgrad__trial *e) {
 }
 
 /* Starts a checkpoint. One is written at a time, for all trials of this rank. */
-static int begin_checkpoint(struct sgrad__trial *e, int visits) {
+static int begin_checkpoint(struct sgrad__trial *e, int completed) {
     struct sgrad__search *s = e->search;
     const int before = sgrad__checkpoint_end(s->checkpoint);
-    const long step = visits * e->visit_steps, epoch = e->visit_steps * s->partitions;
+    const long step = completed * e->sub_epoch_steps, epoch = e->sub_epoch_steps * s->partitions;
     const struct sgrad__position position = { .step = step, .epoch = (int)(step / epoch), .step_in_epoch = step % epoch,
                                               .seed = e->options.seed };
     s->checkpoint = NULL;
@@ -342,12 +344,12 @@ static int begin_checkpoint(struct sgrad__trial *e, int visits) {
     return error;
 }
 
-int sgrad__trial_begin(struct sgrad__trial *e, const struct sgrad__visit *v) {
-    const long first = (long)v->number * e->visit_steps;
+int sgrad__trial_begin(struct sgrad__trial *e, const struct sgrad__sub_epoch *v) {
+    const long first = (long)v->number * e->sub_epoch_steps;
     SGRAD_TRY(sgrad_tensor_read(journal_of(e), e->journal));
-    e->turn = (struct sgrad__turn){ .visit = v, .next = first, .done = first, .last = sgrad_time_monotonic() };
+    e->turn = (struct sgrad__turn){ .sub_epoch = v, .next = first, .done = first, .last = sgrad_time_monotonic() };
     e->turn.promised = promise(e);
-    return e->journal[SGRAD__JOURNAL_FATE] == SGRAD__RUNNING ? open_program(e, first) : 0;
+    return e->journal[SGRAD__JOURNAL_STATUS] == SGRAD__RUNNING ? open_program(e, first) : 0;
 }
 
 int sgrad__trial_turn(struct sgrad__trial *e) {
@@ -359,16 +361,16 @@ int sgrad__trial_turn(struct sgrad__trial *e) {
         if (e->run->evaluates) return 0;
         close_program(e->run);
     }
-    const int visits = t->visit->number + 1;
-    e->journal[SGRAD__JOURNAL_VISITS] = (float)visits;
-    t->visit = NULL;
+    const int completed = t->sub_epoch->number + 1;
+    e->journal[SGRAD__JOURNAL_SUB_EPOCHS] = (float)completed;
+    t->sub_epoch = NULL;
     SGRAD_TRY(sgrad_tensor_write(journal_of(e), e->journal));
-    return begin_checkpoint(e, visits);
+    return begin_checkpoint(e, completed);
 }
 
 static int save(struct sgrad__trial *e, const char *path) {
     struct sgrad__run *r = e->run;
-    r->graph->apart = false;
+    r->graph->sharded = false;
     int error = e->ranks > 1 ? sgrad__run_gather(r, false) : 0;
     if (!error && e->place == 0) error = sgrad__weights_save(r->graph, path, false, NULL, 0);
     sgrad__wholes_free(r->graph);

@@ -164,7 +164,8 @@ static int open_volumes(struct sgrad__segment *s) {
         s->dim[d] = s->in->dim[1 + d];
         s->block[d] = least[d] < s->dim[d] ? least[d] : s->dim[d];
     }
-    s->mirrors = o->flips ? o->patch[0] > 1 ? 8 : 4 : 1;
+    s->mirrors = o->patch[0] > 1 ? 8 : 4;
+    if (!o->flips) s->mirrors = 1;
     SGRAD_TRY(sgrad_patches_open(s->dim, o->patch, o->overlap, &s->patches));
     return o->mask ? open_mask(s) : 0;
 }

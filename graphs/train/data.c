@@ -121,9 +121,10 @@ static int take_numbers(const char *what, const char *text, int channels, double
  * override these. */
 static int take_input(struct sgrad__run *r) {
     const int channels = sgrad_dataset_channels(r->test);
-    const struct sgrad__brought *brought = r->graph ? r->graph->brought : NULL;
+    const struct sgrad__imported *imported = r->graph ? r->graph->imported : NULL;
     if (!channels) return 0;
-    for (int c = 0; brought && c < brought->channels; c++) r->mean[c] = brought->mean[c], r->deviation[c] = brought->deviation[c];
+    for (int c = 0; imported && c < imported->channels; c++)
+        r->mean[c] = imported->mean[c], r->deviation[c] = imported->deviation[c];
     SGRAD_TRY(take_numbers("mean", r->options.mean, channels, -1e6, r->mean));
     return take_numbers("deviation", r->options.std, channels, 1e-6, r->deviation);
 }
@@ -206,7 +207,7 @@ int sgrad__run_open_data_of_weights(struct sgrad__run *r) {
     if (slash) *slash = 0;
     int error = find_known(r, slash ? folder : ".", &known);
     free(folder);
-    known |= r->graph->brought && r->graph->brought->channels;
+    known |= r->graph->imported && r->graph->imported->channels;
     if (!error && !known) error = sgrad__run_await(r, open_training_set(r), READING);
     if (!error && !known) error = sgrad__run_agree(r, check_shapes(r));
     if (!error && !known) error = measure_training_set(r);
@@ -254,7 +255,9 @@ static int check_augmentation(const struct sgrad__run *r, const char *wanted) {
 int sgrad__run_add_augmentation(struct sgrad__run *r) {
     struct sgrad_dataset *d = r->train;
     const struct sgrad_field *image = sgrad_dataset_image(d);
-    const char *wanted = !image ? "none" : r->options.augment ? r->options.augment : d->augment ? d->augment : "none";
+    const char *wanted = image ? r->options.augment : NULL;
+    if (image && !wanted) wanted = d->augment;
+    if (!wanted) wanted = "none";
     if (r->options.augment) d->plain = NULL;
     const int height = image ? (int)sgrad_field_plane(image)[0] : 0, width = image ? (int)sgrad_field_plane(image)[1] : 0;
     SGRAD_TRY(sgrad_augmentations_parse(wanted, height, width, &d->drawn));

@@ -168,7 +168,8 @@ static int gather_shares(const struct sgrad__run *r, const struct sgrad__item *i
 }
 
 static int gather_item(const struct sgrad__run *r, const struct sgrad__item *item) {
-    return item->shared ? gather_shares(r, item) : item->split ? gather_split(r, item) : gather_kept(r, item);
+    if (item->shared) return gather_shares(r, item);
+    return item->split ? gather_split(r, item) : gather_kept(r, item);
 }
 
 static int scatter_item(const struct sgrad__run *r, const struct sgrad__item *item) {

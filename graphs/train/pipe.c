@@ -10,8 +10,8 @@
 /* Returns the number of units that pass through the stages one after another: micro-batches, or batch-normalization groups if
  * these are larger, because a group must leave a stage completely before the next stage can start it. */
 static int64_t turns(const struct sgrad__program *p) {
-    return p->grouped && p->batch.group > p->micro[0].samples ? p->share / (p->batch.group < p->share ? p->batch.group : p->share)
-                                                              : p->micros;
+    if (!p->grouped || p->batch.group <= p->micro[0].samples) return p->micros;
+    return p->batch.group < p->share ? p->share / p->batch.group : 1;
 }
 
 /* Returns the bubble as a fraction of the time of all ranks. */

@@ -116,12 +116,11 @@ void sgrad__run_print(const struct sgrad__run *r, FILE *to) {
     if (r->copies > 1 || r->choice) print_mesh(r, to);
     if (r->choice) fprintf(to, "           chosen as the cheapest by cost:\n%s", r->choice);
     sgrad__run_print_pipe(r, to);
+    const char *updates = r->strategy->drops_stale ? "synchronous but for the slowest" : "asynchronous";
+    if (r->program->batch.averaged == r->program->batch.samples) updates = "synchronous";
     fprintf(to, "batch      %ld = %d %s x %d %s x %s, %s", o->batch, r->parts,
             sgrad_plural(r->parts, "rank", "ranks"), r->program->micros,
-            sgrad_plural(r->program->micros, "micro-batch", "micro-batches"), samples,
-            r->program->batch.averaged == r->program->batch.samples ? "synchronous"
-            : r->strategy->drops_stale                   ? "synchronous but for the slowest"
-                                                   : "asynchronous");
+            sgrad_plural(r->program->micros, "micro-batch", "micro-batches"), samples, updates);
     free(samples);
     if (r->program->grouped)
         fprintf(to, "; batch norm over %lld %s%s", (long long)r->group, sgrad_plural(r->group, "sample", "samples"),

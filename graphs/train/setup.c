@@ -15,8 +15,9 @@
 
 static int open_context(struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
-    char *trace = r->trace_folder ? sgrad_format("%s", r->trace_folder)
-                  : o->trace && !o->print ? sgrad_format("%s/trace", r->folder ? r->folder : "") : NULL;
+    char *trace = NULL;
+    if (r->trace_folder) trace = sgrad_format("%s", r->trace_folder);
+    else if (o->trace && !o->print) trace = sgrad_format("%s/trace", r->folder ? r->folder : "");
     const struct sgrad_context_options how = { .cpus = o->cpus,
                                                .gpus = o->gpus,
                                                .scheduler = o->scheduler,
@@ -130,7 +131,7 @@ int sgrad__run_build_graph(struct sgrad__run *r) {
         x = sgrad_layer(g, convert, "convert", (x), 0);
     const int64_t numbers = sgrad_shape_count(&sgrad_dataset_target(d)->shape);
     const int y = r->model->build(g, x, d->classes ? d->classes : (int)numbers);
-    if (g->brought && g->brought->softmax && !d->classes)
+    if (g->imported && g->imported->softmax && !d->classes)
         return sgrad_log_error(SGRAD_EINVAL, "%s: ends with Softmax, as networks of classes do, and the targets are numbers "
                                         "(regression): export the network without it", g->file);
     if (r->draw) {
@@ -166,15 +167,15 @@ static int open_parameters(struct sgrad__run *r) {
     struct sgrad_safetensors file;
     const struct sgrad_program_options how = sgrad__run_program_options(r, true, r->options.batch, r->micro);
     r->graph->sharers = r->strategy && r->strategy->shards_optimizer && r->context->ranks > 1 ? r->context->ranks : 0;
-    if (r->train) sgrad__run_deal_updates(r, &how);
+    if (r->train) sgrad__run_assign_updates(r, &how);
     SGRAD_TRY(sgrad__parameters_allocate(r->graph, r->optimizer->states, r->options.seed));
     if (r->train && r->optimizer->keep) SGRAD_TRY(r->optimizer->keep(r->graph, &how));
     if (r->train && r->lookahead.every) SGRAD_TRY(sgrad__graph_keep_slow(r->graph));
     if (r->train && r->options.ema > 0) SGRAD_TRY(sgrad__graph_average(r->graph));
     set_hyper(r);
-    const struct sgrad__brought *brought = r->graph->brought;
+    const struct sgrad__imported *imported = r->graph->imported;
     const char *skip = r->train ? r->options.init_skip : NULL;      /* an evaluation loads all weights */
-    if (!r->options.init || r->restores) return brought ? sgrad__weights_load(r->graph, &brought->weights, false, skip) : 0;
+    if (!r->options.init || r->restores) return imported ? sgrad__weights_load(r->graph, &imported->weights, false, skip) : 0;
     SGRAD_TRY(sgrad_safetensors_open(r->options.init, &file));
     int error = sgrad__weights_load(r->graph, &file, false, skip);
     if (!error && r->context->rank == 0) error = sgrad__weights_checksum(&file, (char[SGRAD_CHECKSUM]){ 0 });

@@ -107,7 +107,7 @@ int sgrad__run_check_shares(const struct sgrad__run *run, const struct sgrad_opt
 /* tune.c.
  * Assigns the update of a parameter that several ranks store completely to one of them: with --shard, if the optimizer needs
  * whole parameters; otherwise, if its updates are expensive. OPTIONS: of the program. */
-void sgrad__run_deal_updates(struct sgrad__run *run, const struct sgrad_program_options *options);
+void sgrad__run_assign_updates(struct sgrad__run *run, const struct sgrad_program_options *options);
 /* Sets the memory limit of a rank for K-FAC: a quarter of the memory of rank 0's host, divided by the number of ranks there.
  * Collective. */
 void sgrad__run_measure_room(struct sgrad__run *run);

@@ -25,10 +25,10 @@ int sgrad__run_check_sizes(struct sgrad__run *r, long ranks) {
         return sgrad_log_error(SGRAD_EINVAL, "--batch %ld cannot be shared by %ld ranks: %ld can", o->batch, ranks,
                                (o->batch / ranks + 1) * ranks);
     const int64_t share = o->batch / ranks, micro = o->micro_batch;
-    const int64_t group = r->kept_group                         ? r->kept_group
-                          : o->bn_group > 0                     ? o->bn_group
-                          : o->bn_group == SGRAD_GROUP_GLOBAL   ? o->batch
-                                                                : share;
+    int64_t group = share;
+    if (r->kept_group) group = r->kept_group;
+    else if (o->bn_group > 0) group = o->bn_group;
+    else if (o->bn_group == SGRAD_GROUP_GLOBAL) group = o->batch;
     const int64_t here = group < share ? group : share;     /* samples of a group on one rank */
     if (r->kept_group && (o->batch % group || share % here || group % here))
         return sgrad_log_error(SGRAD_EINVAL,
@@ -169,7 +169,8 @@ static int64_t good_unit(const struct sgrad__run *r) {
 static int64_t good_micro_batch(const struct sgrad__run *r) {
     enum { IN_A_PIPE = 4 };
     const int64_t units = r->options.batch / r->parts / r->unit;
-    const int64_t good = r->options.deterministic ? 32 : r->context->gpus ? most_of_gpu(r) : good_samples(r);
+    int64_t good = 32;
+    if (!r->options.deterministic) good = r->context->gpus ? most_of_gpu(r) : good_samples(r);
     int64_t pieces = sgrad__micros(r->unit, good);
     while (r->graph->stages > 1 && units * pieces < IN_A_PIPE * r->graph->stages && pieces < r->unit) pieces++;
     const int gpus = r->context->gpus, workers = gpus ? gpus : r->context->cpus;
@@ -207,7 +208,8 @@ static int64_t groups_here(const struct sgrad__run *r) { return r->options.batch
  * normalization would have to wait for the CPUs. */
 static int64_t rest_by(const struct sgrad__run *r, double part) {
     const int64_t rest = llround((double)r->unit * part), most = r->unit - 1;
-    return groups_here(r) * rest < r->context->cpus || 10 * rest < r->unit ? 0 : rest < most ? rest : most;
+    if (groups_here(r) * rest < r->context->cpus || 10 * rest < r->unit) return 0;
+    return rest < most ? rest : most;
 }
 
 /* Divides the batch: REST samples of each group for the CPUs, the others for GPUs, in tasks of efficient sizes. With several
@@ -294,9 +296,8 @@ static int check_statistics(const struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
     for (const struct sgrad__node *n = r->graph->node; n < r->graph->node + r->graph->node_count; n++) {
         if (n->op != &sgrad_batchnorm_op || r->group * ((const struct sgrad_batchnorm *)n->attrs)->area > 1) continue;
-        const char *more = o->bn_group == SGRAD_GROUP_MICRO ? "--micro-batch 2 or more, or another --bn-group,"
-                           : o->batch > 1                   ? "--bn-group of 2 samples or more"
-                                                            : "--batch 2 or more";
+        const char *more = o->batch > 1 ? "--bn-group of 2 samples or more" : "--batch 2 or more";
+        if (o->bn_group == SGRAD_GROUP_MICRO) more = "--micro-batch 2 or more, or another --bn-group,";
         return sgrad_log_error(SGRAD_EINVAL,
                                "model %s: %s: batch norm over one value per channel, of 1 sample of 1 pixel, has no "
                                "variance: %s, or larger images, would give it one",

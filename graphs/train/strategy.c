@@ -35,7 +35,7 @@ void sgrad__run_measure_room(struct sgrad__run *r) {
 }
 
 int sgrad__run_check_shares(const struct sgrad__run *r, const struct sgrad_optimizer *is, const char *option) {
-    if (!r->strategy->shards_optimizer || !is->needs_full_tensor || sgrad__can_be_dealt(is)) return 0;
+    if (!r->strategy->shards_optimizer || !is->needs_full_tensor || sgrad__can_be_assigned(is)) return 0;
     return sgrad_log_error(SGRAD_EINVAL, "--%s %s takes all parameters at once, and --shard has each rank update some", option,
                            is->name);
 }
@@ -87,7 +87,8 @@ int sgrad__run_choose_strategy(struct sgrad__run *r) {
     const int ranks = r->context->ranks;
     const char *words = sgrad_plural(ranks, "rank", "ranks");
     r->servers = o->servers ? o->servers : ranks;
-    r->group_ranks = o->group_ranks ? o->group_ranks : r->context->network ? host_ranks(r->context->network) : 1;
+    r->group_ranks = r->context->network ? host_ranks(r->context->network) : 1;
+    if (o->group_ranks) r->group_ranks = o->group_ranks;
     if (r->allreduce && r->allreduce->library && (r->copies > 1 || r->graph->stages > 1))
         return sgrad_log_error(SGRAD_EINVAL,
                                "--allreduce %s sums over all ranks, and mesh %s has gradients that some of them share: "

@@ -114,13 +114,17 @@ static int stop_for_nan(struct sgrad__run *r, long step, double loss) {
     return SAY(r, SGRAD_ENAN, "step %ld: the loss is %s, before the first good checkpoint (%s)", step, is, help);
 }
 
+static const char *reason_to_stop(const struct sgrad__run *r) {
+    const int signal = sgrad__signal_caught();
+    if (r->unwritten) return "its metrics cannot be written";
+    if (signal) return strsignal(signal);
+    return sgrad__deadline_stops(r) ? sgrad__deadline_text(r) : "another rank was asked to end";
+}
+
 /* Ends the run with a checkpoint. Only rank 0 logs the reason; other ranks may not know it. */
 static int stop_early(struct sgrad__run *r, long done) {
-    const int signal = sgrad__signal_caught(), error = r->unwritten ? r->unwritten : SGRAD_EINTR;
-    const char *why = r->unwritten                ? "its metrics cannot be written"
-                      : signal                    ? strsignal(signal)
-                      : sgrad__deadline_stops(r)  ? sgrad__deadline_text(r)
-                                                  : "another rank was asked to end";
+    const int error = r->unwritten ? r->unwritten : SGRAD_EINTR;
+    const char *why = reason_to_stop(r);
     if (done == 0) return SAY(r, error, "%s: stopped before the first step", why);
     const int failed = begin_checkpoint(r, done);
     if (failed && !r->together) return failed;
@@ -128,9 +132,9 @@ static int stop_early(struct sgrad__run *r, long done) {
     SGRAD_TRY(failed);
     SGRAD_TRY(end_checkpoint(r));
     char *again = sgrad__run_again_text(r);
-    const int said = SAY(r, error, "%s: stopped after step %ld; checkpoint written; continue with %s", why, done, again);
+    const int status = SAY(r, error, "%s: stopped after step %ld; checkpoint written; continue with %s", why, done, again);
     free(again);
-    return said;
+    return status;
 }
 
 static bool evaluation_is_due(const struct sgrad__run *r, long done) {

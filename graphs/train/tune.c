@@ -62,16 +62,16 @@ static long last_step_of(const struct sgrad__run *r, const char *parameter) {
     return epochs > 0 && steps < 1 ? 1 : steps;
 }
 
-void sgrad__run_deal_updates(struct sgrad__run *r, const struct sgrad_program_options *how) {
+void sgrad__run_assign_updates(struct sgrad__run *r, const struct sgrad_program_options *how) {
     bool *wanted = sgrad_xcalloc((size_t)r->graph->parameter_count, sizeof *wanted);
     for (int i = 0; i < r->graph->parameter_count && r->context->ranks > 1; i++) {
         const struct sgrad__parameter *p = &r->graph->parameter[i];
         const struct sgrad_optimizer *is = sgrad__run_optimizer_of(r, p->name);
         const bool shared =
             r->strategy->shards_optimizer ? is->needs_full_tensor : r->strategy->balances_updates && is->expensive;
-        wanted[i] = shared && !p->state && !p->frozen && !p->cuts && sgrad__can_be_dealt(is);
+        wanted[i] = shared && !p->state && !p->frozen && !p->cuts && sgrad__can_be_assigned(is);
     }
-    sgrad__deal_updates(r->graph, how, wanted);
+    sgrad__assign_updates(r->graph, how, wanted);
     free(wanted);
 }
 
@@ -111,7 +111,7 @@ static int check_freeze_after(const struct sgrad__run *r) {
 
 int sgrad__run_fine_tune(struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
-    if (o->init_skip && !o->init && !r->graph->brought)
+    if (o->init_skip && !o->init && !r->graph->imported)
         return sgrad_log_error(SGRAD_EINVAL, "--init-skip: leaves nothing out without --init FILE");
     SGRAD_TRY(check_freeze_after(r));
     SGRAD_TRY(set_optimizers(r));
@@ -142,12 +142,13 @@ void sgrad__run_print_tuning(const struct sgrad__run *r, FILE *to) {
         fixed += g->parameter[i].fixed;
         trained += !g->parameter[i].state;
     }
-    const char *file = o->init ? o->init : g->brought ? g->file : NULL;
+    const char *file = g->imported ? g->file : NULL;
+    if (o->init) file = o->init;
     if (file) fprintf(to, "init       %s: %d %s taken", file, g->parameter_count - left,
                          sgrad_plural(g->parameter_count - left, "tensor", "tensors"));
-    for (int i = 0, told = 0; i < g->parameter_count && left; i++)
-        if (sgrad__is_listed(o->init_skip, g->parameter[i].name) && told++ < 6)
-            fprintf(to, told == 1 ? "; anew %s" : ", %s", g->parameter[i].name);
+    for (int i = 0, printed = 0; i < g->parameter_count && left; i++)
+        if (sgrad__is_listed(o->init_skip, g->parameter[i].name) && printed++ < 6)
+            fprintf(to, printed == 1 ? "; anew %s" : ", %s", g->parameter[i].name);
     if (left > 6) fprintf(to, " and %d more", left - 6);
     if (file) fputc('\n', to);
     if (frozen) fprintf(to, "frozen     %d of %d parameters: %s%s%s\n", frozen, trained, fixed ? "as the network has it" : "",

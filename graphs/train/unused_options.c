@@ -48,7 +48,7 @@ static char *one_rank(const struct sgrad__run *r) {
 
 static char *nothing_to_share(const struct sgrad__run *r) { return r->strategy->shards_optimizer ? one_rank(r) : NULL; }
 
-static char *not_served(const struct sgrad__run *r) { return r->strategy->uses_servers ? one_rank(r) : NULL; }
+static char *no_servers(const struct sgrad__run *r) { return r->strategy->uses_servers ? one_rank(r) : NULL; }
 
 static char *not_shared(const struct sgrad__run *r) { return r->options.partition_data ? one_rank(r) : NULL; }
 
@@ -181,7 +181,7 @@ static const struct row rows[] = {
     { "servers", one_rank },
     { "shard", nothing_to_share },
     { "staleness", one_rank },
-    { "strategy", not_served },
+    { "strategy", no_servers },
     { "trace", traced_steps_are_over },
     { "window", staleness_says },
     { NULL, NULL },

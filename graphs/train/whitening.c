@@ -67,7 +67,7 @@ int sgrad__run_whiten(struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
     for (const struct sgrad__node *n = r->graph->node; n < r->graph->node + r->graph->node_count; n++) {
         if (n->is.p[0].init != SGRAD_WHITENING || o->print || SGRAD_SIMULATED) continue;
-        const bool given = (o->init || r->graph->brought) && !sgrad__is_listed(o->init_skip, r->graph->parameter[n->p[0]].name);
+        const bool given = (o->init || r->graph->imported) && !sgrad__is_listed(o->init_skip, r->graph->parameter[n->p[0]].name);
         if (!given) SGRAD_TRY(whiten(r, n));
     }
     return 0;

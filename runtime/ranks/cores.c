@@ -83,7 +83,7 @@ static hwloc_bitmap_t *gather_masks(hwloc_topology_t topology, MPI_Comm here, in
 }
 
 int sgrad__gpus_share(int all, int wanted, int ranks, int rank, unsigned *gpu) {
-    const int own = wanted >= 0 ? wanted : all >= ranks ? all / ranks : 1;
+    const int equal = all >= ranks ? all / ranks : 1, own = wanted >= 0 ? wanted : equal;
     if (own > all) return 0;
     for (int i = 0; i < own; i++) gpu[i] = (unsigned)((rank * own + i) % all);
     return own;

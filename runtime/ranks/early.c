@@ -56,10 +56,10 @@ static char *take(void) {
 static void print(const char *lines, const char *other) {
     static const char name[] = "stargrad: ";
     for (const char *line = lines, *end; line && *line; line = end) {
-        const char *said = line + strlen(name);
+        const char *text = line + strlen(name);
         end = strchr(line, '\n') + 1;
         if (!own || (other && has_line(other, line, (size_t)(end - line)))) continue;
-        if (other && strncmp(said, "rank ", 5)) fprintf(stderr, "%srank %d: %.*s", name, own, (int)(end - said), said);
+        if (other && strncmp(text, "rank ", 5)) fprintf(stderr, "%srank %d: %.*s", name, own, (int)(end - text), text);
         else fprintf(stderr, "%.*s", (int)(end - line), line);
     }
 }

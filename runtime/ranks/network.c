@@ -52,15 +52,15 @@ static bool find_pair(const struct sgrad_network *net, bool same, int *a, int *b
 
 int sgrad__network_measure(int rank, struct sgrad_network *net, MPI_Comm comm) {
     int a, b;
-    bool apart = find_pair(net, false, &a, &b);
-    if (apart) SGRAD_TRY(measure(rank, a, b, comm, &net->latency, &net->bandwidth));
+    bool distant = find_pair(net, false, &a, &b);
+    if (distant) SGRAD_TRY(measure(rank, a, b, comm, &net->latency, &net->bandwidth));
     if (find_pair(net, true, &a, &b)) {
         SGRAD_TRY(measure(rank, a, b, comm, &net->host_latency, &net->host_bandwidth));
     } else {
         net->host_latency = net->latency;
         net->host_bandwidth = net->bandwidth;
     }
-    if (!apart) {
+    if (!distant) {
         net->latency = net->host_latency;
         net->bandwidth = net->host_bandwidth;
     }

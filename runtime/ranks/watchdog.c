@@ -157,7 +157,7 @@ void sgrad__request_await(struct ompi_request_t **request, const char *what) {
     const int tag = STILL + calls++ % CALLS;
     int ended = 0, lowest = world->ranks;
     double all = 0, since = 0;      /* seconds: waited; waited since the last warning */
-    double told = -1;               /* value of SINCE when this rank sent its messages; −1: not sent */
+    double sent_at = -1;            /* value of SINCE when this rank sent its messages; −1: not sent */
     for (double seconds = 1e-5; MPI_Test(request, &ended, MPI_STATUS_IGNORE), !ended; seconds = next_nap(seconds)) {
         sgrad_sleep(seconds);
         all += seconds;
@@ -165,15 +165,15 @@ void sgrad__request_await(struct ompi_request_t **request, const char *what) {
         answer_roll(what);
         const int heard = hear_still(tag);
         if (heard < lowest) lowest = heard;
-        if (told < 0 && (lowest < world->ranks || sgrad_watchdog_expired(since))) {
+        if (sent_at < 0 && (lowest < world->ranks || sgrad_watchdog_expired(since))) {
             tell_still(tag);
-            told = since;
+            sent_at = since;
         }
-        if (told < 0 || since < told + answers) continue;
+        if (sent_at < 0 || since < sent_at + answers) continue;
         if (world->rank < lowest) sgrad_log_warning("rank %d has waited %.0f s %s", world->rank, all, what);
         lowest = world->ranks;
         since = 0;
-        told = -1;
+        sent_at = -1;
     }
     hear_still(tag);
 }

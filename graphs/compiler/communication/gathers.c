@@ -18,7 +18,9 @@ static void add_pieces(struct sgrad_builder *b, const struct sgrad_kernel *kerne
     int operand[SGRAD_MAX_OPERANDS];
     for (int i = 0; i < call.operands; i++) {
         const int at = join ? i : i - 1;        /* shard; the whole is the last operand of join, and the first of cut */
-        operand[i] = at == (join ? SGRAD_MAX_INPUTS : -1) ? whole : at < pieces ? piece[at] : -1;
+        const bool is_whole = at == (join ? SGRAD_MAX_INPUTS : -1);
+        operand[i] = is_whole ? whole : -1;
+        if (!is_whole && at < pieces) operand[i] = piece[at];
         call.view[i].shape.rank = -1;
         if (operand[i] >= 0) call.view[i] = b->p->buffer[operand[i]].view;
         call.access[i] = (operand[i] == whole) == join ? SGRAD_W : SGRAD_R;

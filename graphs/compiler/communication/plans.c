@@ -24,8 +24,9 @@ static void add_message(struct sgrad_builder *b, const struct sgrad_kernel *kern
     const struct sgrad_bound_kernel *call =
         sgrad__shared_call(b, (struct sgrad_bound_kernel){
                                   .kernel = kernel, .operands = 1, .view = { b->p->buffer[buffer].view }, .access = { access } });
+    const char *direction = access == SGRAD_R ? "to" : "from";
     char *title = peer < 0 ? sgrad_format("%s %s", name, kernel->name)
-                           : sgrad_format("%s %s %s %d", name, kernel->name, access == SGRAD_R ? "to" : "from", peer);
+                           : sgrad_format("%s %s %s %d", name, kernel->name, direction, peer);
     struct sgrad__instruction *i = sgrad__add_instruction(b, call, &buffer, 0, priority, title);
     i->peer = peer < 0 ? peer : b->o->first + peer;
     i->tag = tag;
@@ -42,7 +43,7 @@ int64_t sgrad__next_tag(struct sgrad_builder *b) { return ((int64_t)b->o->tags <
 /* Returns the number of elements of each message of a value, except the last; all elements, if it is one message. */
 static int64_t piece_size(const struct sgrad_view *view) {
     const int64_t count = sgrad_shape_count(&view->shape), most = sgrad_message_most() / (int64_t)sgrad_dtype_size(view->dtype);
-    return count <= most ? count : most > 0 ? most : 1;
+    return sgrad_clamp(most, 1, count);
 }
 
 int sgrad__message_pieces(const struct sgrad_view *view) {

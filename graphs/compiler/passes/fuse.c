@@ -135,7 +135,8 @@ static bool gathers(const struct fuser *f, int j) {
 /* Returns the kind of the chain that J may join. */
 static const struct sgrad_kind *kind_of(const struct fuser *f, int j) {
     const struct sgrad__instruction *in = &f->p->instruction[j];
-    return update_length(f->p, j) ? &sgrad_update_kind : in->passing ? &sgrad_backward_kind : in->call->kernel->kind;
+    if (update_length(f->p, j)) return &sgrad_update_kind;
+    return in->passing ? &sgrad_backward_kind : in->call->kernel->kind;
 }
 
 static bool can_fuse(const struct fuser *f, int j) {
@@ -294,9 +295,9 @@ static void find_chains(struct fuser *f) {
         if (in->again >= 0) join_again(f, j);
         if (in->again < 0 && can_fuse(f, j)) {
             const struct sgrad_kind *kind = kind_of(f, j);
-            struct chain **open = &f->open[kind == &sgrad_update_kind      ? f->b->micros
-                                           : kind == &sgrad_reduction_kind ? f->b->micros + 1 + in->gpu
-                                                                           : in->micro];
+            struct chain **open = &f->open[in->micro];
+            if (kind == &sgrad_update_kind) open = &f->open[f->b->micros];
+            else if (kind == &sgrad_reduction_kind) open = &f->open[f->b->micros + 1 + in->gpu];
             if (!joins(f, *open, in, kind)) {
                 const bool gpus = sgrad__on_gpus(f->b, in->workers), sliced = !gpus && kind != &sgrad_update_kind;
                 const bool turn = sliced && *open && !(*open)->backwards;
@@ -370,10 +371,10 @@ static const struct sgrad_bound_kernel *call_of(struct fuser *f, const struct ch
             const bool smaller = i > 1, later = i % 2;
             const int64_t samples = smaller ? made->samples / made->slices : sgrad__fusion_slice(made);
             const struct sgrad_bound_kernel **slice = &l->slice[smaller][later];
-            *slice = made->slices == 1                         ? l->whole
-                     : later && !leaves_sums(l->whole)         ? l->slice[smaller][0]
-                     : smaller && made->samples % made->slices == 0 ? l->slice[0][later]
-                                                               : slice_call(f, l->whole, samples, later);
+            if (made->slices == 1) *slice = l->whole;
+            else if (later && !leaves_sums(l->whole)) *slice = l->slice[smaller][0];
+            else if (smaller && made->samples % made->slices == 0) *slice = l->slice[0][later];
+            else *slice = slice_call(f, l->whole, samples, later);
             most = sgrad_larger(most, (*slice)->workspace);
             of_gpus = sgrad_larger(of_gpus, (*slice)->gpu_workspace);
         }
@@ -418,7 +419,8 @@ static void fuse(struct fuser *f, const struct chain *c, struct sgrad__instructi
         operand[call.operands] = t->buffer;
         wanted.row[call.operands] = t->rows ? (size_t)row_bytes(f, t->buffer) : 0;
         call.view[call.operands] = t->view;
-        call.access[call.operands++] = !t->written ? SGRAD_R : t->first_written ? SGRAD_W : SGRAD_RW;
+        const enum sgrad_access written = t->first_written ? SGRAD_W : SGRAD_RW;
+        call.access[call.operands++] = t->written ? written : SGRAD_R;
     }
     *fused = f->p->instruction[c->start];
     for (int l = 0; l < c->links; l++) {
@@ -484,10 +486,7 @@ void sgrad__fuse(struct sgrad_builder *b) {
     f.uses = sgrad_xcalloc((size_t)p->buffer_count, sizeof *f.uses);
     f.again = sgrad_xcalloc((size_t)p->buffer_count, sizeof *f.again);
     f.put = sgrad_xcalloc((size_t)p->instruction_count, sizeof *f.put);
-    for (int i = 0; i < p->buffer_count; i++) {
-        f.history[i] = (struct history){ -1, -1 };
-        f.again[i] = -1;
-    }
+    for (int i = 0; i < p->buffer_count; i++) f.history[i] = (struct history){ -1, -1 }, f.again[i] = -1;
     count_uses(&f);
     find_chains(&f);
     replace_chains(&f);

@@ -21,9 +21,9 @@ static void run_cpu(const struct sgrad_args *a) {
             void *data[SGRAD_MAX_OPERANDS];
             for (int j = 0; j < call->operands; j++) {
                 const int at = l->operand[j];
-                data[j] = at < 0                     ? NULL
-                          : at >= SGRAD_MAX_OPERANDS ? room + f->room[at - SGRAD_MAX_OPERANDS]
-                                                     : (char *)a->data[at] + (size_t)first * f->row[at];
+                if (at < 0) data[j] = NULL;
+                else if (at >= SGRAD_MAX_OPERANDS) data[j] = room + f->room[at - SGRAD_MAX_OPERANDS];
+                else data[j] = (char *)a->data[at] + (size_t)first * f->row[at];
             }
             struct sgrad_args args = sgrad_bound_kernel_args(call);
             args.data = data;

@@ -96,7 +96,7 @@ void sgrad__hold_back(struct sgrad_builder *b) {
 
 enum { SMALL = 64 << 10 };      /* bytes: buffers up to this size are not freed */
 
-/* Free buffers of one size, for micro-batches that use the same memory (berth: their number modulo APART). */
+/* Free buffers of one size, for micro-batches that use the same memory (berth: their number modulo DISTANCE). */
 struct shelf {
     size_t bytes;
     int berth;
@@ -136,14 +136,14 @@ static void keep_messages(const struct sgrad__program *p, bool *kept) {
         if (sgrad__is_message(p->instruction[i].call)) kept[p->instruction[i].operand[0]] = true;
 }
 
-void sgrad__share_memory(struct sgrad__program *p, int apart, bool little, bool for_good) {
+void sgrad__share_memory(struct sgrad__program *p, int distance, bool little, bool for_good) {
     struct shelves shelves = { 0 };
     bool *seen = sgrad_xcalloc((size_t)p->buffer_count, sizeof *seen),
          *kept = sgrad_xcalloc((size_t)p->buffer_count, sizeof *kept);
     if (little) keep_messages(p, kept);
     for (int i = 0; i < p->instruction_count; i++) {
         struct sgrad__instruction *in = &p->instruction[i];
-        const int berth = in->micro % apart;
+        const int berth = in->micro % distance;
         for (int j = 0; j < in->call->operands; j++) {
             struct sgrad__buffer *buffer = in->operand[j] < 0 ? NULL : &p->buffer[in->operand[j]];
             if (!buffer || seen[in->operand[j]] || !buffer->rows || buffer->lifetime != SGRAD_TRANSIENT || buffer->copies > 1)
@@ -288,7 +288,9 @@ static struct sgrad__memory find_memory(const struct sgrad__program *p, int work
     for (int b = 0; b < p->buffer_count; b++) {
         const struct sgrad__buffer *is = &p->buffer[b];
         if (!lives[b].seen || peak < lives[b].first || peak > lives[b].last) continue;
-        double *part = is->copies > 1 ? &m.inputs : lives[b].message ? &m.messages : is->rows ? &m.activations : &m.gradients;
+        double *part = is->rows ? &m.activations : &m.gradients;
+        if (is->copies > 1) part = &m.inputs;
+        else if (lives[b].message) part = &m.messages;
         *part += bytes_of(p, b);
     }
     free(lives);

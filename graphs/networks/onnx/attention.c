@@ -128,7 +128,8 @@ static int scale(struct sgrad__reader *r, const Onnx__Node *n, const struct sgra
     if (!is_near(number, product ? 1 / sqrt(features) : 1 / sqrt(sqrt(features))))
         return sgrad__onnx_refuse(r, n, "scales by %g: attention by 1 over the root of a head's %g features is known", number,
                                   features);
-    return go(r, n, from, product ? SCORE : from->attends == QUERY ? ROOT_QUERY : ROOT_COLUMN);
+    if (product) return go(r, n, from, SCORE);
+    return go(r, n, from, from->attends == QUERY ? ROOT_QUERY : ROOT_COLUMN);
 }
 
 /* Reads the addition of the mask that leaves out later rows. Its side must be the number of rows. */

@@ -160,8 +160,8 @@ int sgrad__onnx_read_concat(struct sgrad__reader *r, const Onnx__Node *n) {
     const int rank = sgrad__onnx_rank(r, x[0]);
     int64_t axis = sgrad__onnx_int(n, "axis", 1);
     if (axis < 0) axis += rank;
-    if (axis != (rank > 3 ? 1 : rank - 1)) return sgrad__onnx_refuse(r, n, "axis %lld: along channels alone it is known",
-                                                                     (long long)axis);
+    if (axis != sgrad__onnx_channels(rank))
+        return sgrad__onnx_refuse(r, n, "axis %lld: along channels alone it is known", (long long)axis);
     return sgrad__onnx_make(r, n, sgrad__onnx_plain(r, n, &sgrad_concat_op, x, (int)n->n_input, &(struct sgrad_concat){ { 0 } }));
 }
 
@@ -298,14 +298,13 @@ int sgrad__onnx_read_softmax(struct sgrad__reader *r, const Onnx__Node *n) {
     if (sgrad__onnx_attends(r, n)) return sgrad__onnx_attend(r, n);
     if (sgrad__onnx_thing(r, n->output[0]) != r->last)
         return sgrad__onnx_refuse(r, n, "at the network's end it is known, where the loss has it");
-    const struct sgrad__thing *t = sgrad__onnx_input(r, n, 0);
-    const int x = sgrad__onnx_value(r, n, 0, true), rank = x < 0 ? 0 : t->pixel ? 4 : sgrad__onnx_rank(r, x);
-    if (x < 0) return r->graph->error;
-    if (sgrad__onnx_softmax_axis(r, n, rank) != (rank > 3 ? 1 : rank - 1))
+    if (sgrad__onnx_value(r, n, 0, true) < 0) return r->graph->error;
+    const int rank = sgrad__onnx_file_rank(r, sgrad__onnx_input(r, n, 0));
+    if (sgrad__onnx_softmax_axis(r, n, rank) != sgrad__onnx_channels(rank))
         return sgrad__onnx_refuse(r, n, "axis %lld (of opset %lld): the loss has it along classes, axis %d of %d",
                                   (long long)sgrad__onnx_int(n, "axis", r->opset >= 13 ? -1 : 1), (long long)r->opset,
-                                  rank > 3 ? 1 : rank - 1, rank);
-    r->brought->softmax = true;
+                                  sgrad__onnx_channels(rank), rank);
+    r->imported->softmax = true;
     return sgrad__onnx_pass(r, n, 0);
 }
 

@@ -26,9 +26,13 @@ static int step(const char *operator, const struct sgrad__thing *a, const struct
     if (!strcmp(operator, "Add")) return a->normal == ERF && is_number(b, 1) ? SURE : NOWHERE;
     if (x && is_number(b, times ? 1 / ROOT_2 : ROOT_2)) return ROOT;
     if (x && is_number(b, times ? 0.5f : 2)) return HALF;
-    if (is_number(b, times ? 0.5f : 2)) return a->normal == SURE ? CHANCE : a->normal == TWICE ? WHOLE : NOWHERE;
+    if (is_number(b, times ? 0.5f : 2)) {
+        if (a->normal == SURE) return CHANCE;
+        return a->normal == TWICE ? WHOLE : NOWHERE;
+    }
     if (!times || !b || !b->normal || b->of != of) return NOWHERE;
-    if (x) return b->normal == SURE ? TWICE : b->normal == CHANCE ? WHOLE : NOWHERE;
+    if (x && b->normal == SURE) return TWICE;
+    if (x) return b->normal == CHANCE ? WHOLE : NOWHERE;
     return a->normal == HALF && b->normal == SURE ? WHOLE : NOWHERE;
 }
 

@@ -9,6 +9,15 @@
 
 #include "graphs/networks/graph.h"
 
+/* Returns the dimension of channels, or of features, of a value in a file. */
+static inline int sgrad__onnx_channels(int rank) { return rank > 3 ? 1 : rank - 1; }
+
+/* Returns the index here of dimension I of a value in a file, where channels precede the plane. */
+static inline int sgrad__onnx_dimension(int rank, int i) {
+    if (rank < 4 || i == 0) return i;
+    return i == 1 ? rank - 1 : i - 1;
+}
+
 /* ---- write.c ---- */
 
 /* Writes the network up to the first input of its loss, with the current weights, to the file PATH. For images with classes, its
@@ -27,7 +36,7 @@ int sgrad__onnx_parse(const char *name, const void *data, size_t size, struct sg
 void sgrad__onnx_close(struct sgrad__onnx *file);
 
 /* Adds the layers of FILE to GRAPH, from X, activations, to the value that is returned. Imported weights and the normalisation
- * are stored in the graph (.brought). If the last layer is linear or a convolution, it gets CLASSES outputs instead of those in
+ * are stored in the graph (.imported). If the last layer is linear or a convolution, it gets CLASSES outputs instead of those in
  * the file. Returns -1 if FILE is invalid or not supported; the error is logged with the node, and stored in GRAPH. */
 int sgrad__onnx_build(struct sgrad__onnx *file, struct sgrad_graph *graph, int x, int classes);
 

@@ -29,8 +29,9 @@ static int take_type(const struct sgrad__reader *r, const char *name, int32_t ty
     if (!type || sgrad__onnx_is_real(type) || r->graph->value[r->x].view.dtype == SGRAD_I32) return 0;
     thing->stage = 1;
     if (image && type == (wide ? ONNX_UINT16 : ONNX_UINT8)) return 0;
+    const char *data = image ? "pixels of 8 bits (type 2)" : "floats (type 1)";
     return sgrad_log_error(SGRAD_EFORMAT, "%s: its input '%s' is of ONNX's type %d, and the data are %s", r->path, name, type,
-                           wide ? "pixels of 16 bits (type 4)" : image ? "pixels of 8 bits (type 2)" : "floats (type 1)");
+                           wide ? "pixels of 16 bits (type 4)" : data);
 }
 
 /* Checks the input, whose first dimension is that of the samples. */
@@ -46,7 +47,7 @@ static int take_input(struct sgrad__reader *r, const Onnx__Value *input) {
     if (type->shape->n_dim != (size_t)x.rank)
         return sgrad_log_error(SGRAD_ESHAPE, "%s: its input '%s' has %zu dimensions, and samples as %s make %d", r->path,
                                input->name, type->shape->n_dim, sgrad_shape_text(&x, text), x.rank);
-    const Onnx__Dimension *last = type->shape->dim[x.rank > 3 ? 1 : x.rank - 1];
+    const Onnx__Dimension *last = type->shape->dim[sgrad__onnx_channels(x.rank)];
     const bool any = !last->has_dim_value || last->dim_value <= 0;     /* some programs write 0 or -1 */
     if (r->graph->value[r->x].view.dtype != SGRAD_I32 && !any && last->dim_value != x.dim[x.rank - 1])
         return sgrad_log_error(SGRAD_ESHAPE, "%s: its input '%s' takes %lld %s, and the data have %lld", r->path, input->name,
@@ -168,7 +169,7 @@ static int by_entry(const void *a, const void *b) {
 }
 
 static int take_weights(struct sgrad__reader *r) {
-    struct sgrad_safetensors *w = &r->brought->weights;
+    struct sgrad_safetensors *w = &r->imported->weights;
     w->path = sgrad_format("%s", r->path);
     w->descriptor = -1;
     w->entry = sgrad_xcalloc((size_t)r->bounds + 1, sizeof *w->entry);
@@ -199,8 +200,8 @@ int sgrad__onnx_build(struct sgrad__onnx *file, struct sgrad_graph *g, int x, in
     struct sgrad__reader r = { .path = file->path, .is = file->model->graph, .opset = opset_of(file->model), .graph = g, .x = x,
                                .classes = classes };
     if (g->error) return -1;
-    sgrad__brought_free(g);
-    r.brought = g->brought = sgrad_xcalloc(1, sizeof *g->brought);
+    sgrad__imported_free(g);
+    r.imported = g->imported = sgrad_xcalloc(1, sizeof *g->imported);
     int error = read_all(&r);
     if (!error) error = take_weights(&r);
     if (!g->error) g->error = error;

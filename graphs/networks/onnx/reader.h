@@ -91,7 +91,7 @@ struct sgrad__reader {
     const char *path;
     const Onnx__Graph *is;
     struct sgrad_graph *graph;
-    struct sgrad__brought *brought;
+    struct sgrad__imported *imported;
     int64_t opset;                  /* version of ONNX's operators in the file */
     int64_t samples;                /* number of samples of the file's input; 0: any */
     int stages;                     /* progress of the conversion of bytes to activations */
@@ -164,10 +164,11 @@ int sgrad__onnx_pass(struct sgrad__reader *r, const Onnx__Node *n, size_t i);
  * is not read again. */
 const Onnx__Node *sgrad__onnx_next(const struct sgrad__reader *r, const Onnx__Node *n, const char *operator);
 /* plain adds a layer without parameters, with COUNT inputs, and returns its value; -1: an error. rank returns the number of
- * dimensions of a value. */
+ * dimensions of a value, file_rank that of a thing in the file; 0: it has no value. */
 int sgrad__onnx_plain(struct sgrad__reader *r, const Onnx__Node *n, const struct sgrad_op *op, const int *inputs, int count,
                       const void *attrs);
 int sgrad__onnx_rank(const struct sgrad__reader *r, int value);
+int sgrad__onnx_file_rank(const struct sgrad__reader *r, const struct sgrad__thing *t);
 enum { SGRAD__ONNX_LARGE = 4096 };     /* limit of windows, strides, dilations and padding */
 
 /* ---- attention.c ---- */

@@ -22,8 +22,7 @@ static int flatten(struct sgrad__reader *r, const Onnx__Node *n) {
 }
 
 int sgrad__onnx_read_flatten(struct sgrad__reader *r, const Onnx__Node *n) {
-    const struct sgrad__thing *t = sgrad__onnx_input(r, n, 0);
-    const int rank = !t || t->value < 0 ? 0 : t->pixel ? 4 : sgrad__onnx_rank(r, t->value);
+    const int rank = sgrad__onnx_file_rank(r, sgrad__onnx_input(r, n, 0));
     const int64_t axis = sgrad__onnx_int(n, "axis", 1);
     if (axis != 1 && axis + rank != 1) return sgrad__onnx_refuse(r, n, "axis %lld: 1 alone is known", (long long)axis);
     return flatten(r, n);
@@ -98,7 +97,7 @@ int sgrad__onnx_read_shape(struct sgrad__reader *r, const Onnx__Node *n) {
         if (x < 0) return r->graph->error;
         const struct sgrad_shape shape = sgrad_graph_shape(r->graph, x);
         rank = shape.rank;
-        for (int i = 1; i < rank; i++) number[i] = rank < 4 ? shape.dim[i] : i == 1 ? shape.dim[rank - 1] : shape.dim[i - 1];
+        for (int i = 1; i < rank; i++) number[i] = shape.dim[sgrad__onnx_dimension(rank, i)];
     }
     const int64_t start = sgrad__onnx_int(n, "start", 0), end = sgrad__onnx_int(n, "end", rank);
     if (start < 0 || end > rank || start >= end) return sgrad__onnx_refuse(r, n, "of start or end that are not known");
@@ -210,7 +209,7 @@ int sgrad__onnx_read_cast(struct sgrad__reader *r, const Onnx__Node *n) {
 }
 
 int sgrad__onnx_read_sub(struct sgrad__reader *r, const Onnx__Node *n) {
-    if (stage_of(r, n) == SHARES && take_channels(r, n, r->brought->mean)) return make_stage(r, n, DISTANCES);
+    if (stage_of(r, n) == SHARES && take_channels(r, n, r->imported->mean)) return make_stage(r, n, DISTANCES);
     return sgrad__onnx_refuse(r, n, "of pixels' means, after Cast and Div, it is known");
 }
 
@@ -227,12 +226,12 @@ int sgrad__onnx_read_div(struct sgrad__reader *r, const Onnx__Node *n) {
         r->scale = image ? full / image->full_scale : 1;
         return make_stage(r, n, SHARES);
     }
-    if (stage_of(r, n) != DISTANCES || !take_channels(r, n, r->brought->deviation))
+    if (stage_of(r, n) != DISTANCES || !take_channels(r, n, r->imported->deviation))
         return sgrad__onnx_refuse(r, n, "of pixels, by full scale and by deviations, and on the way to GELU it is known");
     for (int c = 0; c < x.dim[x.rank - 1]; c++)
-        if (!(r->brought->deviation[c] > 0)) return sgrad__onnx_refuse(r, n, "deviation %d is %g", c, r->brought->deviation[c]);
-    for (int c = 0; c < x.dim[x.rank - 1]; c++) r->brought->mean[c] *= r->scale, r->brought->deviation[c] *= r->scale;
-    r->brought->channels = (int)x.dim[x.rank - 1];
+        if (!(r->imported->deviation[c] > 0)) return sgrad__onnx_refuse(r, n, "deviation %d is %g", c, r->imported->deviation[c]);
+    for (int c = 0; c < x.dim[x.rank - 1]; c++) r->imported->mean[c] *= r->scale, r->imported->deviation[c] *= r->scale;
+    r->imported->channels = (int)x.dim[x.rank - 1];
     return make_stage(r, n, 0);
 }
 
@@ -248,7 +247,7 @@ static int slice_numbers(struct sgrad__reader *r, const Onnx__Node *n, const str
     int64_t at[2] = { first[0], end[0] };
     for (int i = 0; i < 2; i++) {
         if (at[i] < 0) at[i] += t->count;
-        at[i] = at[i] < 0 ? 0 : at[i] > t->count ? t->count : at[i];
+        at[i] = sgrad_clamp(at[i], 0, t->count);
     }
     if (!known || axes != 1 || axis[0] || at[0] >= at[1])
         return sgrad__onnx_refuse(r, n, "of a shape's numbers from one to another it is known");
@@ -305,8 +304,8 @@ int sgrad__onnx_read_pad(struct sgrad__reader *r, const Onnx__Node *n) {
 /* Returns a new tensor, which is freed after reading. */
 static Onnx__Tensor *make_tensor(struct sgrad__reader *r, const Onnx__Attribute *a) {
     const bool many = a->type == ONNX_OF_FLOATS || a->type == ONNX_OF_INTS, whole = a->has_i || a->type == ONNX_OF_INTS;
-    const size_t count = !many ? 1 : whole ? a->n_ints : a->n_floats;
-    const void *from = many ? whole ? (const void *)a->ints : a->floats : whole ? (const void *)&a->i : &a->f;
+    const size_t listed = whole ? a->n_ints : a->n_floats, count = many ? listed : 1;
+    const void *list = whole ? (const void *)a->ints : a->floats, *one = whole ? (const void *)&a->i : &a->f;
     const size_t bytes = count * (whole ? sizeof(int64_t) : sizeof(float));
     Onnx__Tensor *t = sgrad_xcalloc(1, sizeof *t);
     onnx__tensor__init(t);
@@ -317,7 +316,7 @@ static Onnx__Tensor *make_tensor(struct sgrad__reader *r, const Onnx__Attribute 
     t->dims[0] = (int64_t)count;
     t->raw_data.len = bytes;
     t->raw_data.data = sgrad_xcalloc(1, bytes + 1);
-    if (bytes) memcpy(t->raw_data.data, from, bytes);
+    if (bytes) memcpy(t->raw_data.data, many ? list : one, bytes);
     r->made = sgrad_array_grow(r->made, r->mades, sizeof *r->made);
     return r->made[r->mades++] = t;
 }

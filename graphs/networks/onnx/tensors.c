@@ -163,7 +163,8 @@ static void pack(const Onnx__Tensor *t, void *to) {
     const struct type *type = type_of(t->data_type);
     const size_t count = (size_t)sgrad__onnx_count(t), bytes = count * type->size;
     const void *const from[PLACES] = { t->float_data, t->double_data, t->int32_data, t->int64_data, t->uint64_data };
-    const size_t width = type->place == NARROW ? 4 : type->place == UNSIGNED ? 8 : type->size;      /* in the field */
+    static const size_t widths[PLACES] = { 4, 8, 4, 8, 8 };     /* bytes of a number in each field */
+    const size_t width = widths[type->place];
     if (!bytes) return;
     if (is_raw(t)) memcpy(to, t->raw_data.data, bytes);
     else

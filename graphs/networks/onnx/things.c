@@ -10,7 +10,10 @@
 /* Maximum elements per sample of any value. No real network exceeds it. */
 #define LARGEST (INT64_C(1) << 40)
 
-static const char *name_of(const Onnx__Node *n) { return *n->name ? n->name : n->n_output ? n->output[0] : ""; }
+static const char *name_of(const Onnx__Node *n) {
+    if (*n->name) return n->name;
+    return n->n_output ? n->output[0] : "";
+}
 
 int sgrad__onnx_refuse(struct sgrad__reader *r, const Onnx__Node *n, const char *format, ...) {
     char text[512];
@@ -169,6 +172,11 @@ int sgrad__onnx_plain(struct sgrad__reader *r, const Onnx__Node *n, const struct
 }
 
 int sgrad__onnx_rank(const struct sgrad__reader *r, int value) { return sgrad_graph_shape(r->graph, value).rank; }
+
+int sgrad__onnx_file_rank(const struct sgrad__reader *r, const struct sgrad__thing *t) {
+    if (!t || t->value < 0) return 0;
+    return t->pixel ? 4 : sgrad__onnx_rank(r, t->value);
+}
 
 void sgrad__onnx_bind(struct sgrad__reader *r, const char *name, const char *parameter, const struct sgrad__thing *thing) {
     sgrad__onnx_bind_less(r, name, parameter, thing, 0);

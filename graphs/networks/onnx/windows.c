@@ -90,7 +90,9 @@ static int plane_of(struct sgrad__reader *r, const Onnx__Node *n, int x) {
  * 1. */
 static void window_of(const struct sgrad__thing *weight, int plane, int64_t *kernel) {
     const int64_t *dim = weight->tensor->dims + 2;
-    for (int i = 0; i < plane; i++) kernel[i] = !weight->sliced ? dim[i] : i ? dim[i - 1] : 1;
+    for (int i = 0; i < plane; i++)
+        if (!weight->sliced) kernel[i] = dim[i];
+        else kernel[i] = i ? dim[i - 1] : 1;
 }
 
 int sgrad__onnx_read_conv(struct sgrad__reader *r, const Onnx__Node *n) {

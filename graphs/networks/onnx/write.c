@@ -27,23 +27,27 @@ static const char *value_name(const struct writer *w, int value) {
     return value == w->logits ? LOGITS : w->graph->value[value].name;
 }
 
+/* Returns the index of the parameter or state of node N that has NAME in its ONNX form; -1: there is none. */
+static int parameter_of(const struct sgrad__node *n, const char *name) {
+    for (int i = 0; i < SGRAD_MAX_PARAMETERS; i++) {
+        if (n->is.p[i].name && !strcmp(name, n->is.p[i].name)) return n->p[i];
+        if (n->is.s[i].name && !strcmp(name, n->is.s[i].name)) return n->s[i];
+    }
+    return -1;
+}
+
 /* Returns the name in the file of NAME in the ONNX form of node N. The caller must free it. */
 static char *whole_name(struct writer *w, const struct sgrad__node *n, const char *name) {
-    const struct sgrad_signature *is = &n->is;
     if (strcmp(name, "y") == 0) return sgrad_format("%s", value_name(w, n->output));
-    for (int i = 0; i < is->inputs; i++) {
+    for (int i = 0; i < n->is.inputs; i++) {
         char input[16];
         snprintf(input, sizeof input, i ? "x%d" : "x", i);
         if (strcmp(name, input) == 0) return sgrad_format("%s", value_name(w, n->input[i]));
     }
-    for (int i = 0; i < SGRAD_MAX_PARAMETERS; i++) {
-        const int p = is->p[i].name && !strcmp(name, is->p[i].name) ? n->p[i]
-                      : is->s[i].name && !strcmp(name, is->s[i].name) ? n->s[i] : -1;
-        if (p < 0) continue;
-        w->used[p] = true;
-        return sgrad_format("%s", w->graph->parameter[p].name);
-    }
-    return sgrad_format("%s:%s", n->name, name);
+    const int p = parameter_of(n, name);
+    if (p < 0) return sgrad_format("%s:%s", n->name, name);
+    w->used[p] = true;
+    return sgrad_format("%s", w->graph->parameter[p].name);
 }
 
 static void rename_all(struct writer *w, const struct sgrad__node *n, char **name, size_t count) {
@@ -124,7 +128,7 @@ static Onnx__Value *value_of(const struct writer *w, int value, enum sgrad_dtype
         onnx__dimension__init(d);
         if (i == 0) d->dim_param = sgrad_format("N");
         d->has_dim_value = i > 0;
-        d->dim_value = s->dim[s->rank < 4 ? i : i == 1 ? s->rank - 1 : i - (i > 1)];
+        d->dim_value = s->dim[sgrad__onnx_dimension(s->rank, i)];
     }
     return v;
 }

@@ -33,7 +33,7 @@ static struct sgrad_graph *make(const char *text, int side, int channels, uint64
     sgrad_graph_loss(g, y, sgrad_graph_input(g, "label", SGRAD_I32, label), 0);
     assert_done(sgrad_graph_error(g));
     assert_done(sgrad__parameters_allocate(g, NULL, seed));
-    if (g->brought) assert_done(sgrad__weights_load(g, &g->brought->weights, false, NULL));
+    if (g->imported) assert_done(sgrad__weights_load(g, &g->imported->weights, false, NULL));
     return g;
 }
 
@@ -459,8 +459,8 @@ static void positions(void **state) {
     struct sgrad_graph *g = sgrad_graph_create(SGRAD_F32);
     sgrad__onnx_build(file, g, sgrad_graph_input(g, "images", SGRAD_F32, sgrad_shape(3, 8, 8, 1)), 10);
     assert_done(sgrad_graph_error(g));
-    for (int i = 0; i < g->brought->weights.count; i++) {
-        const struct sgrad_shape *shape = &g->brought->weights.entry[i].view.shape;
+    for (int i = 0; i < g->imported->weights.count; i++) {
+        const struct sgrad_shape *shape = &g->imported->weights.entry[i].view.shape;
         found += shape->rank == 2 && shape->dim[0] == 16 && shape->dim[1] == 12;
     }
     assert_int_equal(found, 1);

@@ -1,4 +1,4 @@
-/* Orders of a search's visits, and who is given up when. */
+/* Orders of a search's sub-epochs, and who is given up when. */
 #include "config.h"
 #include "graphs/api/search.h"
 #include "graphs/search/search.h"
@@ -7,56 +7,56 @@
 #include <math.h>
 #include <stdlib.h>
 
-static int width_of(const struct sgrad__visits_options *o, int model) {
+static int width_of(const struct sgrad__sub_epochs_options *o, int model) {
     const int width = o->width ? o->width[model] : 1;
     return width < o->ranks ? width : o->ranks;
 }
 
-/* Does a visit take RANK? */
-static bool takes(const struct sgrad__visits_options *o, const struct sgrad__visit *v, int rank) {
-    const int width = width_of(o, v->model), first = sgrad__visits_rank(v->partition, o->ranks, width);
+/* Does a sub-epoch take RANK? */
+static bool takes(const struct sgrad__sub_epochs_options *o, const struct sgrad__sub_epoch *v, int rank) {
+    const int width = width_of(o, v->model), first = sgrad__sub_epochs_rank(v->partition, o->ranks, width);
     assert_true(first % width == 0 && first + width <= o->ranks);
     return rank >= first && rank < first + width;
 }
 
-/* Hops between ranks that the visits ask for. */
-static int hops(const struct sgrad__visits *v, int ranks) {
+/* Hops between ranks that the sub-epochs ask for. */
+static int hops(const struct sgrad__sub_epochs *v, int ranks) {
     int at[64], count = 0;
     for (int i = 0; i < 64; i++) at[i] = -1;
     for (int i = 0; i < v->count; i++) {
-        const int rank = sgrad__visits_rank(v->visit[i].partition, ranks, 1);
-        count += at[v->visit[i].model] >= 0 && at[v->visit[i].model] != rank;
-        at[v->visit[i].model] = rank;
+        const int rank = sgrad__sub_epochs_rank(v->sub_epoch[i].partition, ranks, 1);
+        count += at[v->sub_epoch[i].model] >= 0 && at[v->sub_epoch[i].model] != rank;
+        at[v->sub_epoch[i].model] = rank;
     }
     return count;
 }
 
-/* No rank has more models at once than seats, no model two ranks; every model sees every partition once in each epoch, and epochs
+/* No rank has more models at once than slots, no model two ranks; every model sees every partition once in each epoch, and epochs
  * follow each other. */
-static void check(const struct sgrad__visits *v, const struct sgrad__visits_options *o) {
-    int seen[64][64] = { { 0 } }, visits[64] = { 0 };
+static void check(const struct sgrad__sub_epochs *v, const struct sgrad__sub_epochs_options *o) {
+    int seen[64][64] = { { 0 } }, sub_epochs[64] = { 0 };
     assert_int_equal(v->count, o->models * o->partitions * o->epochs);
     for (int i = 0; i < v->count; i++) {
-        const struct sgrad__visit *a = &v->visit[i];
-        assert_true(i == 0 || a->begin >= v->visit[i - 1].begin);
+        const struct sgrad__sub_epoch *a = &v->sub_epoch[i];
+        assert_true(i == 0 || a->begin >= v->sub_epoch[i - 1].begin);
         assert_near(a->end - a->begin, o->cost ? o->cost[a->model] : 1, 1e-9);
-        assert_int_equal(a->number, o->first_epoch * o->partitions + visits[a->model]);
-        assert_int_equal(a->epoch, o->first_epoch + visits[a->model]++ / o->partitions);
+        assert_int_equal(a->number, o->first_epoch * o->partitions + sub_epochs[a->model]);
+        assert_int_equal(a->epoch, o->first_epoch + sub_epochs[a->model]++ / o->partitions);
         assert_int_equal(seen[a->model][a->partition]++, a->epoch - o->first_epoch);
         int before[64] = { 0 };             /* by rank: that it still has when A begins */
         for (int j = 0; j < i; j++) {
-            const struct sgrad__visit *b = &v->visit[j];
+            const struct sgrad__sub_epoch *b = &v->sub_epoch[j];
             const bool together = a->begin < b->end - 1e-9;
             assert_false(together && a->model == b->model);
             for (int r = 0; r < o->ranks; r++) before[r] += together && takes(o, a, r) && takes(o, b, r);
         }
-        for (int r = 0; r < o->ranks; r++) assert_true(before[r] < (o->seats ? o->seats : 1));
+        for (int r = 0; r < o->ranks; r++) assert_true(before[r] < (o->slots ? o->slots : 1));
     }
 }
 
-static struct sgrad__visits plan(const char *name, const struct sgrad__visits_options *o) {
-    struct sgrad__visits v = { 0 };
-    assert_done(sgrad__visits_plan(name, o, &v));
+static struct sgrad__sub_epochs plan(const char *name, const struct sgrad__sub_epochs_options *o) {
+    struct sgrad__sub_epochs v = { 0 };
+    assert_done(sgrad__sub_epochs_plan(name, o, &v));
     check(&v, o);
     return v;
 }
@@ -66,10 +66,10 @@ static void ring(void **state) {
     for (int k = 1; k <= 5; k++)
         for (int m = 1; m <= 11; m++)
             for (int e = 1; e <= 3; e++) {
-                struct sgrad__visits v = plan("ring", &(struct sgrad__visits_options){ m, k, 0, e, k, NULL, 1, 1, NULL });
+                struct sgrad__sub_epochs v = plan("ring", &(struct sgrad__sub_epochs_options){ m, k, 0, e, k, NULL, 1, 1, NULL });
                 assert_near(v.makespan, m >= k ? m * e + k - 1 : k * e + m - 1, 0);
                 assert_int_equal(hops(&v, k), k > 1 ? m * (e * k - 1) : 0);
-                sgrad__visits_free(&v);
+                sgrad__sub_epochs_free(&v);
             }
 }
 
@@ -78,23 +78,24 @@ static void staggered(void **state) {
     for (int k = 1; k <= 5; k++)
         for (int m = 1; m <= 11; m++)
             for (int e = 1; e <= 3; e++) {
-                struct sgrad__visits v = plan("staggered", &(struct sgrad__visits_options){ m, k, 4, e, k, NULL, 7, 1, NULL });
+                struct sgrad__sub_epochs v =
+                    plan("staggered", &(struct sgrad__sub_epochs_options){ m, k, 4, e, k, NULL, 7, 1, NULL });
                 if (m % k == 0) assert_near(v.makespan, m * e, 0);
                 assert_true(v.makespan <= (m + k - 1) / k * k * e);
                 assert_true(hops(&v, k) <= m * (e * k - 1));
-                sgrad__visits_free(&v);
+                sgrad__sub_epochs_free(&v);
             }
 }
 
 /* The orders in which models meet partitions are many. */
 static void staggered_starts_differ(void **state) {
     (void)state;
-    struct sgrad__visits v = plan("staggered", &(struct sgrad__visits_options){ 4, 4, 0, 12, 4, NULL, 1, 1, NULL });
+    struct sgrad__sub_epochs v = plan("staggered", &(struct sgrad__sub_epochs_options){ 4, 4, 0, 12, 4, NULL, 1, 1, NULL });
     int first[4] = { 0 };
     for (int i = 0; i < v.count; i++)
-        if (v.visit[i].model == 0 && v.visit[i].number % 4 == 0) first[v.visit[i].partition]++;
+        if (v.sub_epoch[i].model == 0 && v.sub_epoch[i].number % 4 == 0) first[v.sub_epoch[i].partition]++;
     for (int p = 0; p < 4; p++) assert_in_range(first[p], 1, 8);
-    sgrad__visits_free(&v);
+    sgrad__sub_epochs_free(&v);
 }
 
 /* No order is shorter than a rank's work, nor than a model's. */
@@ -102,13 +103,13 @@ static void open_shop(void **state) {
     (void)state;
     static const double cost[] = { 1, 0.5, 0.25, 0.25, 0.1, 0.1, 0.1, 0.7 };
     for (int k = 1; k <= 4; k++) {
-        const struct sgrad__visits_options o = { 8, k, 0, 3, k, cost, 1, 1, NULL };
-        struct sgrad__visits shop = plan("open-shop", &o), best = plan(NULL, &o);
-        const double least = k > 3 ? 3.0 * k : 3 * 3.0;     /* the longest model's visits, a rank's visits */
+        const struct sgrad__sub_epochs_options o = { 8, k, 0, 3, k, cost, 1, 1, NULL };
+        struct sgrad__sub_epochs shop = plan("open-shop", &o), best = plan(NULL, &o);
+        const double least = k > 3 ? 3.0 * k : 3 * 3.0;     /* the longest model's sub-epochs, a rank's sub-epochs */
         assert_true(shop.makespan >= least - 1e-9 && shop.makespan <= least + 2);
         assert_true(best.makespan <= shop.makespan + 1e-9);
-        sgrad__visits_free(&shop);
-        sgrad__visits_free(&best);
+        sgrad__sub_epochs_free(&shop);
+        sgrad__sub_epochs_free(&best);
     }
 }
 
@@ -116,22 +117,22 @@ static void open_shop(void **state) {
 static void fewer_ranks(void **state) {
     (void)state;
     for (int ranks = 1; ranks <= 2; ranks++)
-        for (int t = 0; sgrad__tours[t].name; t++) {
-            const struct sgrad__visits_options o = { 5, 4, 0, 2, ranks, NULL, 3, 1, NULL };
-            struct sgrad__visits v = plan(sgrad__tours[t].name, &o);
+        for (int t = 0; sgrad__sub_epoch_orders[t].name; t++) {
+            const struct sgrad__sub_epochs_options o = { 5, 4, 0, 2, ranks, NULL, 3, 1, NULL };
+            struct sgrad__sub_epochs v = plan(sgrad__sub_epoch_orders[t].name, &o);
             assert_true(v.makespan >= 40.0 / ranks);
-            sgrad__visits_free(&v);
+            sgrad__sub_epochs_free(&v);
         }
 }
 
 /* Three models side by side on each rank: a third of the slots, or little more. */
 static void side_by_side(void **state) {
     (void)state;
-    for (int t = 0; sgrad__tours[t].name; t++) {
-        struct sgrad__visits_options o = { 6, 2, 0, 2, 2, NULL, 3, 3, NULL };
-        struct sgrad__visits v = plan(sgrad__tours[t].name, &o);
+    for (int t = 0; sgrad__sub_epoch_orders[t].name; t++) {
+        struct sgrad__sub_epochs_options o = { 6, 2, 0, 2, 2, NULL, 3, 3, NULL };
+        struct sgrad__sub_epochs v = plan(sgrad__sub_epoch_orders[t].name, &o);
         assert_true(v.makespan >= 6 * 2 * 2 / (2 * 3.0) && v.makespan <= 6);
-        sgrad__visits_free(&v);
+        sgrad__sub_epochs_free(&v);
     }
 }
 
@@ -141,33 +142,34 @@ static void several_ranks_at_once(void **state) {
     static const int width[] = { 2, 1, 1, 4, 2, 1 };
     static const double cost[] = { 1, 0.5, 0.5, 0.75, 1, 0.25 };
     for (int ranks = 1; ranks <= 9; ranks++)
-        for (int seats = 1; seats <= 2; seats++)
-            for (int t = 0; sgrad__tours[t].name; t++) {
-                struct sgrad__visits_options o = { 6, ranks, 0, 2, ranks, cost, 3, seats, width };
-                struct sgrad__visits v = plan(sgrad__tours[t].name, &o);
+        for (int slots = 1; slots <= 2; slots++)
+            for (int t = 0; sgrad__sub_epoch_orders[t].name; t++) {
+                struct sgrad__sub_epochs_options o = { 6, ranks, 0, 2, ranks, cost, 3, slots, width };
+                struct sgrad__sub_epochs v = plan(sgrad__sub_epoch_orders[t].name, &o);
                 double work = 0;
-                for (int i = 0; i < v.count; i++) work += cost[v.visit[i].model] * width_of(&o, v.visit[i].model);
-                assert_true(v.makespan >= work / (ranks * seats) - 1e-9);
-                sgrad__visits_free(&v);
+                for (int i = 0; i < v.count; i++) work += cost[v.sub_epoch[i].model] * width_of(&o, v.sub_epoch[i].model);
+                assert_true(v.makespan >= work / (ranks * slots) - 1e-9);
+                sgrad__sub_epochs_free(&v);
             }
-    struct sgrad__visits v = plan("staggered", &(struct sgrad__visits_options){ 2, 4, 0, 3, 4, NULL, 1, 1, (int[]){ 2, 2 } });
+    const struct sgrad__sub_epochs_options o = { 2, 4, 0, 3, 4, NULL, 1, 1, (int[]){ 2, 2 } };
+    struct sgrad__sub_epochs v = plan("staggered", &o);
     assert_true(v.makespan <= 2 * 4 * 3);
-    sgrad__visits_free(&v);
+    sgrad__sub_epochs_free(&v);
 }
 
 static void same_seed_same_order(void **state) {
     (void)state;
-    for (int t = 0; sgrad__tours[t].name; t++) {
-        struct sgrad__visits a = plan(sgrad__tours[t].name, &(struct sgrad__visits_options){ 6, 3, 0, 3, 3, NULL, 3, 1, NULL }),
-                             b = plan(sgrad__tours[t].name, &(struct sgrad__visits_options){ 6, 3, 0, 3, 3, NULL, 3, 1, NULL });
+    for (int t = 0; sgrad__sub_epoch_orders[t].name; t++) {
+        const struct sgrad__sub_epochs_options o = { 6, 3, 0, 3, 3, NULL, 3, 1, NULL };
+        struct sgrad__sub_epochs a = plan(sgrad__sub_epoch_orders[t].name, &o), b = plan(sgrad__sub_epoch_orders[t].name, &o);
         for (int i = 0; i < a.count; i++)
-            assert_true(a.visit[i].model == b.visit[i].model && a.visit[i].partition == b.visit[i].partition);
-        sgrad__visits_free(&a);
-        sgrad__visits_free(&b);
+            assert_true(a.sub_epoch[i].model == b.sub_epoch[i].model && a.sub_epoch[i].partition == b.sub_epoch[i].partition);
+        sgrad__sub_epochs_free(&a);
+        sgrad__sub_epochs_free(&b);
     }
-    struct sgrad__visits none;
-    const struct sgrad__visits_options one = { 1, 1, 0, 1, 1, NULL, 1, 1, NULL };
-    assert_int_equal(sgrad__visits_plan("rign", &one, &none), SGRAD_ENAME);
+    struct sgrad__sub_epochs none;
+    const struct sgrad__sub_epochs_options one = { 1, 1, 0, 1, 1, NULL, 1, 1, NULL };
+    assert_int_equal(sgrad__sub_epochs_plan("rign", &one, &none), SGRAD_ENAME);
 }
 
 /* ---- stopping ---- */

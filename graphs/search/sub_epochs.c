@@ -1,4 +1,4 @@
-/* visit_schedule.c: orders of visits. Models A B C D, partitions 0 1 2, one epoch and the next:
+/* sub_epochs.c: orders of sub-epochs. Models A B C D, partitions 0 1 2, one epoch and the next:
  *
  *     ring         0   A B C D A B C D             staggered    0   A C B D .  .             open-shop   first idle pair first
  *                  1   . A B C D A B C D                        1   B A C . D  .
@@ -6,12 +6,12 @@
  *
  * In a ring the models start one after another: max(M,K)·E + min(M,K) − 1 slots for M models, K partitions and E epochs.
  * Staggered, K models at a time start with different partitions, so that every partition is busy from the first slot on: M·E
- * slots if K divides M. The orders are Latin squares that are drawn again for each epoch, so that no model always visits the
+ * slots if K divides M. The orders are Latin squares that are drawn again for each epoch, so that no model always sub-epochs the
  * partitions in the same order.
  *
- * Times are computed from an order by simulation: a visit starts when its model is idle, and a slot of the rank that has its
+ * Times are computed from an order by simulation: a sub-epoch starts when its model is idle, and a slot of the rank that has its
  * partition, or of each rank of its group. */
-#include "graphs/search/visit_schedule.h"
+#include "graphs/search/sub_epochs.h"
 #include "datasets/sampler.h"
 
 #include <float.h>
@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct sgrad__visits_options options;   /* an abbreviation */
+typedef struct sgrad__sub_epochs_options options;   /* an abbreviation */
 
 static int count_of(const options *o) { return o->models * o->partitions * o->epochs; }
 static double cost_of(const options *o, int model) { return o->cost ? o->cost[model] : 1; }
@@ -29,19 +29,19 @@ static int width_of(const options *o, int model) {
     return width < o->ranks ? width : o->ranks;
 }
 static int first_of(const options *o, int model, int partition) {
-    return sgrad__visits_rank(partition, o->ranks, width_of(o, model));
+    return sgrad__sub_epochs_rank(partition, o->ranks, width_of(o, model));
 }
 
 /* ---- orders ------------------------------------------------------------------------------------------------------- */
 
 /* At slot t, partition p has the model that partition 0 had at slot t − p. */
-static void order_ring(const options *o, struct sgrad__visit *visit) {
+static void order_ring(const options *o, struct sgrad__sub_epoch *sub_epoch) {
     const int count = count_of(o), stride = o->models > o->partitions ? o->models : o->partitions;
     for (int slot = 0, made = 0; made < count; slot++)
         for (int p = 0; p < o->partitions && p <= slot; p++) {
             const int epoch = (slot - p) / stride, model = (slot - p) % stride;
             if (epoch < o->epochs && model < o->models)
-                visit[made++] = (struct sgrad__visit){ .model = model, .epoch = o->first_epoch + epoch, .partition = p };
+                sub_epoch[made++] = (struct sgrad__sub_epoch){ .model = model, .epoch = o->first_epoch + epoch, .partition = p };
         }
 }
 
@@ -52,7 +52,7 @@ static void draw(uint64_t seed, int number, int count, int *permutation) {
 }
 
 /* Latin squares with random permutations of rows and columns; a row is the order of one model of a group. */
-static void order_staggered(const options *o, struct sgrad__visit *visit) {
+static void order_staggered(const options *o, struct sgrad__sub_epoch *sub_epoch) {
     const int k = o->partitions, groups = (o->models + k - 1) / k;
     int *partition = sgrad_xcalloc((size_t)k, sizeof *partition), *row = sgrad_xcalloc((size_t)k, sizeof *row);
     for (int block = 0; block < o->epochs * groups; block++) {
@@ -61,7 +61,7 @@ static void order_staggered(const options *o, struct sgrad__visit *visit) {
         draw(o->seed, 2 * (epoch * groups + block % groups) + 1, k, row);
         for (int slot = 0; slot < k; slot++)
             for (int j = 0; j < k && first + j < o->models; j++)
-                *visit++ = (struct sgrad__visit){ .model = first + j, .epoch = epoch,
+                *sub_epoch++ = (struct sgrad__sub_epoch){ .model = first + j, .epoch = epoch,
                                                   .partition = partition[(row[j] + slot) % k] };
     }
     free(partition);
@@ -81,7 +81,7 @@ static double work_left(const struct shop *s, int model) {
     return cost_of(s->o, model) * (s->left[model] + (s->o->epochs - s->epochs[model]) * s->o->partitions);
 }
 
-/* Returns the time when all ranks that a visit needs are idle. */
+/* Returns the time when all ranks that a sub-epoch needs are idle. */
 static double are_free(const struct shop *s, int model, int partition) {
     const int first = first_of(s->o, model, partition);
     double last = 0;
@@ -89,11 +89,11 @@ static double are_free(const struct shop *s, int model, int partition) {
     return last;
 }
 
-/* Chooses the visit that can start first; among several, the one whose model has most work left; among these, the first one in
- * a random order. */
-static struct sgrad__visit next_visit(const struct shop *s, const int *among) {
+/* Chooses the sub-epoch that can start first; among several, the one whose model has most work left; among these, the first one
+ * in a random order. */
+static struct sgrad__sub_epoch next_sub_epoch(const struct shop *s, const int *among) {
     const int k = s->o->partitions;
-    struct sgrad__visit best = { .model = -1, .begin = DBL_MAX };
+    struct sgrad__sub_epoch best = { .model = -1, .begin = DBL_MAX };
     double most = 0;
     for (int i = 0; i < s->o->models * k; i++) {
         const int model = among[i] / k, partition = among[i] % k;
@@ -101,13 +101,13 @@ static struct sgrad__visit next_visit(const struct shop *s, const int *among) {
         const double begin = fmax(s->model_free[model], are_free(s, model, partition)), left = work_left(s, model);
         if (begin > best.begin || (begin == best.begin && left <= most)) continue;
         most = left;
-        best = (struct sgrad__visit){ .model = model, .epoch = s->o->first_epoch + s->epochs[model] - 1, .partition = partition,
-                                      .begin = begin, .end = begin + cost_of(s->o, model) };
+        best = (struct sgrad__sub_epoch){ .model = model, .epoch = s->o->first_epoch + s->epochs[model] - 1,
+                                          .partition = partition, .begin = begin, .end = begin + cost_of(s->o, model) };
     }
     return best;
 }
 
-static void note(struct shop *s, const struct sgrad__visit *v) {
+static void note(struct shop *s, const struct sgrad__sub_epoch *v) {
     const int k = s->o->partitions;
     const int first = first_of(s->o, v->model, v->partition);
     s->model_free[v->model] = v->end;
@@ -119,7 +119,7 @@ static void note(struct shop *s, const struct sgrad__visit *v) {
     memset(s->visited + v->model * k, 0, (size_t)k * sizeof *s->visited);
 }
 
-static void order_open_shop(const options *o, struct sgrad__visit *visit) {
+static void order_open_shop(const options *o, struct sgrad__sub_epoch *sub_epoch) {
     const int pairs = o->models * o->partitions, count = count_of(o);
     int *among = sgrad_xcalloc((size_t)pairs, sizeof *among);
     struct shop s = { .o = o,
@@ -131,8 +131,8 @@ static void order_open_shop(const options *o, struct sgrad__visit *visit) {
     for (int m = 0; m < o->models; m++) s.epochs[m] = 1, s.left[m] = o->partitions;
     for (int i = 0; i < count; i++) {
         if (i % pairs == 0) draw(o->seed, o->first_epoch + i / pairs, pairs, among);
-        visit[i] = next_visit(&s, among);
-        note(&s, &visit[i]);
+        sub_epoch[i] = next_sub_epoch(&s, among);
+        note(&s, &sub_epoch[i]);
     }
     free(among);
     free(s.model_free);
@@ -142,7 +142,7 @@ static void order_open_shop(const options *o, struct sgrad__visit *visit) {
     free(s.visited);
 }
 
-const struct sgrad__tour sgrad__tours[] = {
+const struct sgrad__sub_epoch_order sgrad__sub_epoch_orders[] = {
     { "staggered", "as many models as partitions at a time, each begins with another partition; drawn anew for each epoch",
       "Latin squares", order_staggered },
     { "ring", "models enter the first partition one after another, and go from each to the next",
@@ -155,61 +155,61 @@ const struct sgrad__tour sgrad__tours[] = {
 /* ---- times -------------------------------------------------------------------------------------------------------- */
 
 static int by_begin(const void *one, const void *other) {
-    const struct sgrad__visit *a = one, *b = other;
+    const struct sgrad__sub_epoch *a = one, *b = other;
     if (a->begin != b->begin) return a->begin < b->begin ? -1 : 1;
     return a->partition != b->partition ? a->partition - b->partition : a->model - b->model;
 }
 
-static double *first_free(double *seat, int seats) {
-    double *first = seat;
-    for (int i = 1; i < seats; i++)
-        if (seat[i] < *first) first = &seat[i];
+static double *first_free(double *slot, int slots) {
+    double *first = slot;
+    for (int i = 1; i < slots; i++)
+        if (slot[i] < *first) first = &slot[i];
     return first;
 }
 
-void sgrad__visits_time(const options *o, struct sgrad__visits *v) {
+void sgrad__sub_epochs_time(const options *o, struct sgrad__sub_epochs *v) {
     v->makespan = 0;
-    const int seats = o->seats > 1 ? o->seats : 1;
+    const int slots = o->slots > 1 ? o->slots : 1;
     double *model = sgrad_xcalloc((size_t)o->models, sizeof *model),
-           *seat = sgrad_xcalloc((size_t)(o->ranks * seats), sizeof *seat);
-    for (struct sgrad__visit *i = v->visit; i < v->visit + v->count; i++) {
+           *slot = sgrad_xcalloc((size_t)(o->ranks * slots), sizeof *slot);
+    for (struct sgrad__sub_epoch *i = v->sub_epoch; i < v->sub_epoch + v->count; i++) {
         const int first = first_of(o, i->model, i->partition), last = first + width_of(o, i->model);
         i->begin = model[i->model];
-        for (int r = first; r < last; r++) i->begin = fmax(i->begin, *first_free(seat + r * seats, seats));
+        for (int r = first; r < last; r++) i->begin = fmax(i->begin, *first_free(slot + r * slots, slots));
         i->end = model[i->model] = i->begin + cost_of(o, i->model);
-        for (int r = first; r < last; r++) *first_free(seat + r * seats, seats) = i->end;
+        for (int r = first; r < last; r++) *first_free(slot + r * slots, slots) = i->end;
         if (i->end > v->makespan) v->makespan = i->end;
     }
-    qsort(v->visit, (size_t)v->count, sizeof *v->visit, by_begin);
+    qsort(v->sub_epoch, (size_t)v->count, sizeof *v->sub_epoch, by_begin);
     free(model);
-    free(seat);
+    free(slot);
 }
 
-static void number_visits(const options *o, struct sgrad__visits *v) {
+static void number_sub_epochs(const options *o, struct sgrad__sub_epochs *v) {
     int *next = sgrad_xcalloc((size_t)o->models, sizeof *next);
-    for (int i = 0; i < v->count; i++) v->visit[i].number = o->first_epoch * o->partitions + next[v->visit[i].model]++;
+    for (int i = 0; i < v->count; i++) v->sub_epoch[i].number = o->first_epoch * o->partitions + next[v->sub_epoch[i].model]++;
     free(next);
 }
 
-static struct sgrad__visits plan(const struct sgrad__tour *tour, const options *o) {
-    struct sgrad__visits v = { .schedule = tour->name, .count = count_of(o) };
-    v.visit = sgrad_xcalloc((size_t)v.count, sizeof *v.visit);
-    tour->order(o, v.visit);
-    sgrad__visits_time(o, &v);
-    number_visits(o, &v);
+static struct sgrad__sub_epochs plan(const struct sgrad__sub_epoch_order *method, const options *o) {
+    struct sgrad__sub_epochs v = { .schedule = method->name, .count = count_of(o) };
+    v.sub_epoch = sgrad_xcalloc((size_t)v.count, sizeof *v.sub_epoch);
+    method->order(o, v.sub_epoch);
+    sgrad__sub_epochs_time(o, &v);
+    number_sub_epochs(o, &v);
     return v;
 }
 
-int sgrad__visits_plan(const char *name, const options *o, struct sgrad__visits *visits) {
+int sgrad__sub_epochs_plan(const char *name, const options *o, struct sgrad__sub_epochs *sub_epochs) {
     const double hardly = 1 - 1e-9;
-    struct sgrad__visits best = { 0 };
+    struct sgrad__sub_epochs best = { 0 };
     const char *names[4] = { 0 };
-    for (int i = 0; sgrad__tours[i].name; i++) {
-        names[i] = sgrad__tours[i].name;
-        if (name && strcmp(name, sgrad__tours[i].name)) continue;
-        struct sgrad__visits v = plan(&sgrad__tours[i], o);
-        const bool better = !best.visit || v.makespan < best.makespan * hardly;
-        sgrad__visits_free(better ? &best : &v);
+    for (int i = 0; sgrad__sub_epoch_orders[i].name; i++) {
+        names[i] = sgrad__sub_epoch_orders[i].name;
+        if (name && strcmp(name, sgrad__sub_epoch_orders[i].name)) continue;
+        struct sgrad__sub_epochs v = plan(&sgrad__sub_epoch_orders[i], o);
+        const bool better = !best.sub_epoch || v.makespan < best.makespan * hardly;
+        sgrad__sub_epochs_free(better ? &best : &v);
         if (better) best = v;
     }
     if (!best.schedule) {
@@ -217,17 +217,17 @@ int sgrad__visits_plan(const char *name, const options *o, struct sgrad__visits 
         return sgrad_log_error(SGRAD_ENAME, "no schedule '%s'; did you mean %s?", name,
                                near ? near : "staggered, ring or open-shop");
     }
-    *visits = best;
+    *sub_epochs = best;
     return 0;
 }
 
-void sgrad__visits_free(struct sgrad__visits *v) {
-    free(v->visit);
-    v->visit = NULL;
+void sgrad__sub_epochs_free(struct sgrad__sub_epochs *v) {
+    free(v->sub_epoch);
+    v->sub_epoch = NULL;
 }
 
-const struct sgrad__visit *sgrad__visits_next(const struct sgrad__visits *v, const struct sgrad__visit *visit) {
-    for (const struct sgrad__visit *next = visit + 1; next < v->visit + v->count; next++)
-        if (next->model == visit->model) return next;
+const struct sgrad__sub_epoch *sgrad__sub_epochs_next(const struct sgrad__sub_epochs *v, const struct sgrad__sub_epoch *before) {
+    for (const struct sgrad__sub_epoch *next = before + 1; next < v->sub_epoch + v->count; next++)
+        if (next->model == before->model) return next;
     return NULL;
 }
