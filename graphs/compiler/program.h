@@ -156,7 +156,7 @@ struct sgrad_program_options {
     int64_t gpu_samples, gpu_micro;
     int64_t group;                      /* samples of a batch-norm group, within one local batch or spanning several */
     int64_t unit;                       /* micro-batches do not cross multiples of this many samples; 0: group size */
-    int lanes;                          /* gradient-accumulation buffers on this rank (program.c); 0: one per micro-batch */
+    int lanes;                          /* gradient-accumulation buffers on this rank (nodes.c); 0: one per micro-batch */
     int rank;                           /* number of this rank */
     int first;                          /* number, among all ranks, of rank 0 of a program that only some consecutive ranks run */
     const struct sgrad_group *peers;            /* the ranks that process the batch, including this one; NULL: only this one */
