@@ -135,7 +135,7 @@ int sgrad__micros_at_once(const struct sgrad_builder *b);
 
 /* Returns true if updates must wait until all gradients exist: with clipping, or if the optimizer adds all updates at once. */
 static inline bool sgrad__updates_wait(const struct sgrad_builder *b) {
-    return b->o->clip_norm > 0 || b->o->optimizer->update_all;
+    return b->o->clip_norm > 0 || b->o->training->optimizer->update_all;
 }
 /* Adds the update of PARAMETER by the buffer GRADIENT, unless another rank does this update. */
 void sgrad__add_update(struct sgrad_builder *b, int parameter, int gradient);

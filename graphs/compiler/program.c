@@ -70,10 +70,10 @@ static void add_step(struct sgrad_builder *b) {
     }
     if (b->p->training) {
         sgrad__close_gradients(b);
-        if (b->o->optimizer->update_all) b->o->optimizer->update_all(b, summed);
+        if (b->o->training->optimizer->update_all) b->o->training->optimizer->update_all(b, summed);
         else if (b->o->clip_norm > 0) sgrad__add_clipped_updates(b, summed);
         sgrad__close_shares(b);
-        if (!b->p->note) b->p->note = sgrad__dealt_text(g, b->o);
+        if (!b->p->note) b->p->note = sgrad__dealt_text(b->o->training, b->o);
         if (b->peers > 1) sgrad__add_statistics(b);
         for (int n = 0; n < g->node_count; n++) sgrad__add_node(b, n, FINISH, 0);
         if (b->o->lookahead.every) sgrad__add_lookahead(b);
