@@ -8,6 +8,9 @@
  * (fuse.c). */
 enum made { AT_FIRST, ONCE_MORE, IN_PASSING, MADE };
 
+/* The phases of a node's tasks: forward; forward for recomputed results, once or inline; backward; after all micro-batches. */
+enum phase { FORWARD, AGAIN, PASSING, BACKWARD, FINISH, PHASES };
+
 /* The ranks that store the same shard of the parameters that are split over AXES (0: whole parameters). They sum the gradients of
  * these parameters. */
 struct sgrad__sharing {
@@ -72,13 +75,18 @@ static inline int sgrad__update_priority(const struct sgrad_builder *b) {
     return b->peers > 1 ? SGRAD__PRIORITY_UPDATE : SGRAD__PRIORITY_OWN_UPDATE;
 }
 
-/* ---- program.c ---- */
+/* ---- nodes.c ---- */
 
-/* Returns the buffer of operand USE of a backward task of node N for micro-batch M, and sets *VIEW; -1: the operand is absent.
- * Results that are recomputed inline are recomputed for this operand only. */
+/* Returns the buffer of operand USE of a task of node N for micro-batch M (of a group: its first one), and sets *VIEW; -1: the
+ * operand is absent. Buffers and recomputations that do not exist yet are added. */
+int sgrad__resolve(struct sgrad_builder *b, int n, enum phase phase, struct sgrad_use use, int m, struct sgrad_view *view);
+/* The same for a backward task that is not one of the node's. Results that are recomputed inline are recomputed for this operand
+ * only. */
 int sgrad__add_operand(struct sgrad_builder *b, int n, struct sgrad_use use, int m, struct sgrad_view *view);
 /* Returns the first micro-batch of the lane of micro-batch M. */
 int sgrad__lane_first(const struct sgrad_builder *b, int m);
+/* Adds the tasks of node N for the group that begins at micro-batch START (phase FINISH: for the step). */
+void sgrad__add_node(struct sgrad_builder *b, int n, enum phase phase, int start);
 
 /* ---- instructions.c: the functions take ownership of a NAME that is not const ---- */
 
@@ -127,7 +135,7 @@ int sgrad__micros_at_once(const struct sgrad_builder *b);
 
 /* Returns true if updates must wait until all gradients exist: with clipping, or if the optimizer adds all updates at once. */
 static inline bool sgrad__updates_wait(const struct sgrad_builder *b) {
-    return b->o->clip_norm > 0 || b->o->optimizer->update_all;
+    return b->o->clip_norm > 0 || b->o->training->optimizer->update_all;
 }
 /* Adds the update of PARAMETER by the buffer GRADIENT, unless another rank does this update. */
 void sgrad__add_update(struct sgrad_builder *b, int parameter, int gradient);

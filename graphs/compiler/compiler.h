@@ -32,6 +32,7 @@ extern "C" {
 #endif
 
 struct sgrad_builder;
+struct sgrad__training;
 struct sgrad_program_options;
 
 /* An optimizer: how a parameter is updated from its gradient. */
@@ -47,7 +48,7 @@ struct sgrad_optimizer {
      * keep: allocates the states of layers; returns 0 or an error code. watch: adds tasks after the backward pass of node N and
      * micro-batch MICRO. update_all: adds all updates, after all gradients exist; gradient[i] is the buffer of the gradient of
      * parameter i, or -1 if there is none. */
-    int (*keep)(struct sgrad_graph *graph, const struct sgrad_program_options *options);
+    int (*keep)(struct sgrad__training *training, const struct sgrad_program_options *options);
     void (*watch)(struct sgrad_builder *builder, int n, int micro);
     void (*update_all)(struct sgrad_builder *builder, const int *gradient);
 };

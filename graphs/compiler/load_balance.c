@@ -31,30 +31,32 @@ void sgrad_lpt_assign(const double *size, int count, int *bin, int step, int bin
 
 /* ---- updates ---- */
 
-static double flops_of(const struct sgrad__parameter *p, const struct sgrad_program_options *o) {
+/* Returns the operations of an update of PARAMETER, an index. */
+static double flops_of(const struct sgrad__training *training, int parameter) {
+    const struct sgrad__update *update = &training->update[parameter];
     struct sgrad_view view[SGRAD_MAX_OPERANDS];
-    for (int i = 0; i < SGRAD_MAX_OPERANDS; i++) view[i] = (struct sgrad_view){ SGRAD_F32, p->kept_shape };
-    const struct sgrad_kernel *update = p->update ? p->update : o->optimizer->update;
-    return sgrad_kernel_flops(update, &(struct sgrad_args){ .view = view, .attrs = &p->hyper });
+    for (int i = 0; i < SGRAD_MAX_OPERANDS; i++)
+        view[i] = (struct sgrad_view){ SGRAD_F32, training->graph->parameter[parameter].kept_shape };
+    return sgrad_kernel_flops(update->optimizer->update, &(struct sgrad_args){ .view = view, .attrs = &update->hyper });
 }
 
 /* Assigns those WANTED updates whose parameters are used by exactly the stages STAGES to the ranks of GROUP. */
-static void assign_within(struct sgrad_graph *g, const struct sgrad_program_options *o, const bool *wanted, uint64_t stages,
-                          struct sgrad_group group) {
-    double *size = sgrad_xcalloc((size_t)g->parameter_count, sizeof *size);
+static void assign_within(struct sgrad__training *training, const bool *wanted, uint64_t stages, struct sgrad_group group) {
+    const struct sgrad_graph *graph = training->graph;
+    double *size = sgrad_xcalloc((size_t)graph->parameter_count, sizeof *size);
     double *load = sgrad_xcalloc((size_t)group.count, sizeof *load);
-    int *bin = sgrad_xcalloc((size_t)g->parameter_count, sizeof *bin);
-    int *which = sgrad_xcalloc((size_t)g->parameter_count, sizeof *which);
+    int *bin = sgrad_xcalloc((size_t)graph->parameter_count, sizeof *bin);
+    int *which = sgrad_xcalloc((size_t)graph->parameter_count, sizeof *which);
     int count = 0;
-    for (int i = 0; i < g->parameter_count; i++)
-        if (wanted[i] && g->parameter[i].stages == stages) {
-            size[count] = flops_of(&g->parameter[i], o);
+    for (int i = 0; i < graph->parameter_count; i++)
+        if (wanted[i] && graph->parameter[i].stages == stages) {
+            size[count] = flops_of(training, i);
             which[count++] = i;
         }
     sgrad_lpt_assign(size, count, bin, 1, group.count, load);
     for (int i = 0; i < count; i++) {
-        g->parameter[which[i]].dealt = group.count;
-        g->parameter[which[i]].owner = group.rank[bin[i]];
+        training->update[which[i]].ranks = group.count;
+        training->update[which[i]].owner = group.rank[bin[i]];
     }
     free(which);
     free(bin);
@@ -62,29 +64,27 @@ static void assign_within(struct sgrad_graph *g, const struct sgrad_program_opti
     free(size);
 }
 
-bool sgrad__can_be_assigned(const struct sgrad_optimizer *is) {
-    for (const struct sgrad_state *s = is->states; s && s->name; s++)
-        if (s->shape) return false;
-    return !is->keep && !is->update_all;
-}
-
-void sgrad__assign_updates(struct sgrad_graph *g, const struct sgrad_program_options *o, const bool *wanted) {
-    int *member = sgrad_xcalloc((size_t)sgrad__peer_count(o), sizeof *member);
-    for (int i = 0; i < g->parameter_count; i++) {
-        const struct sgrad__parameter *p = &g->parameter[i];
-        if (!wanted[i] || p->dealt) continue;
-        const struct sgrad_group group = g->mesh.axes ? sgrad__holders(g, p, o->rank, member) : *o->peers;
-        if (group.count > 1) assign_within(g, o, wanted, p->stages, group);
+void sgrad__assign_updates(struct sgrad__training *training, const struct sgrad_program_options *options, const bool *wanted) {
+    const struct sgrad_graph *graph = training->graph;
+    int *member = sgrad_xcalloc((size_t)sgrad__peer_count(options), sizeof *member);
+    for (int i = 0; i < graph->parameter_count; i++) {
+        const struct sgrad__parameter *parameter = &graph->parameter[i];
+        if (!wanted[i] || training->update[i].ranks) continue;
+        const struct sgrad_group group =
+            graph->mesh.axes ? sgrad__holders(graph, parameter, options->rank, member) : *options->peers;
+        if (group.count > 1) assign_within(training, wanted, parameter->stages, group);
     }
     free(member);
 }
 
 /* Adds the flops of all assigned updates to *ALL. Returns those of the rank that has the most. */
-static double most_of(const struct sgrad_graph *g, const struct sgrad_program_options *o, double *all) {
-    const int ranks = sgrad__peer_count(o);
+static double most_of(const struct sgrad__training *training, const struct sgrad_program_options *options, double *all) {
+    const int ranks = sgrad__peer_count(options);
     double *load = sgrad_xcalloc((size_t)ranks, sizeof *load), most = 0;
-    for (const struct sgrad__parameter *p = g->parameter; p < g->parameter + g->parameter_count; p++)
-        if (p->dealt) load[sgrad_group_place(o->peers, p->owner)] += flops_of(p, o);
+    for (int i = 0; i < training->graph->parameter_count; i++) {
+        const struct sgrad__update *update = &training->update[i];
+        if (update->ranks) load[sgrad_group_place(options->peers, update->owner)] += flops_of(training, i);
+    }
     for (int i = 0; i < ranks; i++) {
         *all += load[i];
         most = fmax(most, load[i]);
@@ -93,21 +93,24 @@ static double most_of(const struct sgrad_graph *g, const struct sgrad_program_op
     return most;
 }
 
-char *sgrad__assignment_text(const struct sgrad_graph *g, const struct sgrad_program_options *o) {
+char *sgrad__assignment_text(const struct sgrad__training *training, const struct sgrad_program_options *options) {
+    const struct sgrad_graph *graph = training->graph;
     char *text = NULL, shape[SGRAD_SHAPE_TEXT];
     size_t size;
     double all = 0;
     int count = 0;
-    for (int i = 0; i < g->parameter_count; i++) count += g->parameter[i].dealt > 0;
+    for (int i = 0; i < graph->parameter_count; i++) count += training->update[i].ranks > 0;
     if (!count) return NULL;
-    const double most = most_of(g, o, &all);
+    const double most = most_of(training, options, &all);
     FILE *to = open_memstream(&text, &size);
     fprintf(to, "updates    of %d %s dealt out by cost: %.1f Mflop a step, %.1f of them the most that a rank has\n", count,
             sgrad_plural(count, "parameter", "parameters"), 1e-6 * all, 1e-6 * most);
     fprintf(to, "updated by one rank each, which has the states, and gathered:\n");
-    for (const struct sgrad__parameter *p = g->parameter; p < g->parameter + g->parameter_count; p++)
-        if (p->dealt) fprintf(to, "  %-36s %-14s %8.1f Mflop, rank %d\n", p->name, sgrad_shape_text(&p->kept_shape, shape),
-                              1e-6 * flops_of(p, o), p->owner);
+    for (int i = 0; i < graph->parameter_count; i++)
+        if (training->update[i].ranks)
+            fprintf(to, "  %-36s %-14s %8.1f Mflop, rank %d\n", graph->parameter[i].name,
+                    sgrad_shape_text(&graph->parameter[i].kept_shape, shape), 1e-6 * flops_of(training, i),
+                    training->update[i].owner);
     fclose(to);
     return text;
 }

@@ -4,8 +4,7 @@
 
 #include "config.h"
 #include "codelets/updates.h"
-#include "graphs/networks/graph.h"
-#include "graphs/compiler/compiler.h"
+#include "graphs/compiler/training.h"
 #include "runtime/collectives.h"
 
 #include <limits.h>
@@ -157,7 +156,7 @@ struct sgrad_program_options {
     int64_t gpu_samples, gpu_micro;
     int64_t group;                      /* samples of a batch-norm group, within one local batch or spanning several */
     int64_t unit;                       /* micro-batches do not cross multiples of this many samples; 0: group size */
-    int lanes;                          /* gradient-accumulation buffers on this rank (program.c); 0: one per micro-batch */
+    int lanes;                          /* gradient-accumulation buffers on this rank (nodes.c); 0: one per micro-batch */
     int rank;                           /* number of this rank */
     int first;                          /* number, among all ranks, of rank 0 of a program that only some consecutive ranks run */
     const struct sgrad_group *peers;            /* the ranks that process the batch, including this one; NULL: only this one */
@@ -167,15 +166,15 @@ struct sgrad_program_options {
     int64_t bucket;                     /* size of gradient buckets in bytes; 0: chosen by cost */
     const struct sgrad_strategy *strategy;
     int servers, group_ranks, backup;   /* parameter servers; ranks per group (mixed); backup workers */
-    bool training, deterministic, tf32;
+    const struct sgrad__training *training;     /* how parameters are updated; NULL: inference */
+    bool deterministic, tf32;
     long histograms;                    /* steps between two histograms of all weights and gradients; 0: none */
     bool fuse;                          /* fuse neighbouring operations into one task; in training, preallocate activations */
     bool recorded;                      /* record GPU tasks as CUDA graphs; required to preallocate activations on GPUs */
     int cpus, gpus;                    /* numbers of CPU and CUDA workers */
-    const struct sgrad_optimizer *optimizer;
     float clip_norm;                    /* maximum norm of all gradients; 0: no clipping */
-    struct sgrad_lookahead lookahead;   /* of the slow weights, which belong to the graph; every 0: off */
-    double ema;                         /* decay of the moving averages of weights, which belong to the graph; 0: off */
+    struct sgrad_lookahead lookahead;   /* of the slow weights, which belong to TRAINING; every 0: off */
+    double ema;                         /* decay of the moving averages of weights, which belong to TRAINING; 0: off */
     struct sgrad__kfac kfac;
     int window;                         /* maximum number of steps in flight */
     struct sgrad_tensor *const *parameter;      /* per parameter: the tensor to use instead of the graph's; NULL: the graph's */
@@ -211,7 +210,9 @@ struct sgrad__memory sgrad__program_memory(const struct sgrad__program *program,
 static inline double sgrad__memory_all(const struct sgrad__memory *m) {
     return m->activations + m->gradients + m->messages + m->inputs + m->workspaces;
 }
-double sgrad__graph_memory(const struct sgrad_graph *graph);        /* bytes of parameters and states */
+/* Return the bytes of parameters and states of operations; the same with all states of the training. */
+double sgrad__graph_memory(const struct sgrad_graph *graph);
+double sgrad__training_memory(const struct sgrad__training *training);
 /* fusion.c. sgrad__call_links returns the number of operations of CALL: 1 if it is not fused. sgrad__call_link returns operation
  * LINK of CALL; CALL itself if it is not fused. sgrad__call_slice returns the maximum number of samples of a slice; 0: no
  * slices. */
@@ -256,14 +257,11 @@ extern const struct sgrad_kernel sgrad__send_kernel, sgrad__receive_kernel, sgra
 
 /* ---- load_balance.c: assignment of updates to ranks ---- */
 
-/* Returns true if the optimizer's updates may be assigned to single ranks: it updates each parameter independently, and all its
- * states have the parameter's shape. */
-bool sgrad__can_be_assigned(const struct sgrad_optimizer *optimizer);
 /* Assigns the update of each parameter i with WANTED[i], if several ranks store it whole, to one of these ranks, by cost: sets
- * dealt and owner in the graph, the same on all ranks. options->peers must be set. */
-void sgrad__assign_updates(struct sgrad_graph *graph, const struct sgrad_program_options *options, const bool *wanted);
+ * ranks and owner of the update, the same on all ranks. options->peers must be set. */
+void sgrad__assign_updates(struct sgrad__training *training, const struct sgrad_program_options *options, const bool *wanted);
 /* Returns the assignment as the note of a program; the caller must free it. NULL: no update is assigned. */
-char *sgrad__assignment_text(const struct sgrad_graph *graph, const struct sgrad_program_options *options);
+char *sgrad__assignment_text(const struct sgrad__training *training, const struct sgrad_program_options *options);
 
 /* ---- push.c: parameter-server side ---- */
 

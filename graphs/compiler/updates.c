@@ -25,34 +25,32 @@ static int add_share(struct sgrad_builder *b, int parameter, const struct sgrad_
 
 /* Adds the update of VALUE by GRADIENT and STATE, one buffer for each state of the optimizer. */
 static void add_update(struct sgrad_builder *b, int parameter, int value, int gradient, const int *state) {
-    const struct sgrad__parameter *w = &b->g->parameter[parameter];
-    struct sgrad_bound_kernel call = { .kernel = w->update ? w->update : b->o->optimizer->update,
-                                       .attrs = &w->hyper,
-                                       .operands = 3 };
+    const struct sgrad__update *update = &b->o->training->update[parameter];
+    struct sgrad_bound_kernel call = { .kernel = update->optimizer->update, .attrs = &update->hyper, .operands = 3 };
     int operand[SGRAD_MAX_OPERANDS] = { value, gradient, b->norm };
     call.access[0] = SGRAD_RW;
     call.access[1] = call.access[2] = SGRAD_R;
     call.view[0] = call.view[1] = b->p->buffer[value].view;
     call.view[2] = sgrad__doubles(sgrad_shape(1, 1));
     if (b->norm < 0) call.view[2].shape.rank = -1;
-    for (int i = 0; w->kept[i]; i++) {
+    for (int i = 0; update->state[i]; i++) {
         operand[call.operands] = state[i];
         call.view[call.operands] = b->p->buffer[state[i]].view;
         call.access[call.operands++] = SGRAD_RW;
     }
     sgrad__add_instruction(b, sgrad__add_call(b, call), operand, 0, sgrad__update_priority(b),
-                           sgrad_format("%s update", w->name));
+                           sgrad_format("%s update", b->g->parameter[parameter].name));
 }
 
 void sgrad__add_update(struct sgrad_builder *b, int parameter, int gradient) {
-    const struct sgrad__parameter *w = &b->g->parameter[parameter];
+    const struct sgrad__update *update = &b->o->training->update[parameter];
     int state[SGRAD_MAX_OPERANDS];
     sgrad__add_histogram(b, "gradients", parameter, gradient);
-    const struct sgrad__share share = sgrad__share_of(b->g, w, b->o->rank);
-    if (w->dealt && !share.count) return;       /* another rank updates it */
-    const int value = share.ranks > 1 && !w->dealt ? add_share(b, parameter, &share) : b->parameter[parameter];
-    if (w->dealt) b->updated[parameter] = value;
-    for (int i = 0; w->kept[i]; i++) state[i] = sgrad__lend_buffer(b, w->kept[i]);
+    const struct sgrad__share share = sgrad__share_of(b->o->training, &b->g->parameter[parameter], b->o->rank);
+    if (update->ranks && !share.count) return;      /* another rank updates it */
+    const int value = share.ranks > 1 && !update->ranks ? add_share(b, parameter, &share) : b->parameter[parameter];
+    if (update->ranks) b->updated[parameter] = value;
+    for (int i = 0; update->state[i]; i++) state[i] = sgrad__lend_buffer(b, update->state[i]);
     add_update(b, parameter, value, gradient, state);
 }
 
@@ -60,13 +58,15 @@ void sgrad__add_update(struct sgrad_builder *b, int parameter, int gradient) {
  * the machine, which may have many cores. On GPUs a parameter is not divided, because a GPU uses all its cores for it. */
 int sgrad__update_parts(const struct sgrad_builder *b, int parameter) {
     enum { PART = 1 << 17, MOST = 64 };     /* elements: about 100 us, and the sum stays in the core's cache */
+    const struct sgrad__training *training = b->o->training;
     const struct sgrad__parameter *w = &b->g->parameter[parameter];
+    const struct sgrad__update *update = &training->update[parameter];
     const int64_t count = sgrad_shape_count(&w->kept_shape), parts = (count + PART - 1) / PART;
-    if (sgrad__updates_wait(b) || b->o->gpus || b->o->histograms || w->update || b->o->optimizer->needs_full_tensor ||
-        w->dealt || sgrad__share_of(b->g, w, b->o->rank).ranks > 1)
+    if (sgrad__updates_wait(b) || b->o->gpus || b->o->histograms || update->optimizer != training->optimizer ||
+        update->optimizer->needs_full_tensor || sgrad__share_of(training, w, b->o->rank).ranks > 1)
         return 1;
-    for (int i = 0; w->kept[i]; i++)
-        if (sgrad_shape_count(&w->kept[i]->view.shape) != count) return 1;
+    for (int i = 0; update->state[i]; i++)
+        if (sgrad_shape_count(&update->state[i]->view.shape) != count) return 1;
     return (int)(parts < MOST ? parts : MOST);
 }
 
@@ -78,10 +78,10 @@ static int lent_to(struct sgrad_builder *b, struct sgrad_tensor *tensor) {
 }
 
 void sgrad__add_update_part(struct sgrad_builder *b, int parameter, int part, int parts, int gradient) {
-    const struct sgrad__parameter *w = &b->g->parameter[parameter];
+    const struct sgrad__update *update = &b->o->training->update[parameter];
     int state[SGRAD_MAX_OPERANDS];
     const int value = sgrad__add_part(b, b->parameter[parameter], part, parts);
-    for (int i = 0; w->kept[i]; i++) state[i] = sgrad__add_part(b, lent_to(b, w->kept[i]), part, parts);
+    for (int i = 0; update->state[i]; i++) state[i] = sgrad__add_part(b, lent_to(b, update->state[i]), part, parts);
     add_update(b, parameter, value, gradient, state);
 }
 
@@ -106,7 +106,7 @@ static int add_norm_of_parts(struct sgrad_builder *b, const struct sgrad__sharin
     }
     sum = sgrad__add_sum(b, part, b->g->parameter_count, "gradient norm of parts");
     free(part);
-    if (b->g->sharers && sharing->group.count > 1) return add_norm_of_shares(b, sum);
+    if (b->o->training->sharers && sharing->group.count > 1) return add_norm_of_shares(b, sum);
     if (sum < 0) return -1;
     const struct sgrad_group group = sgrad__along(b, sharing->axes);
     return sgrad__add_collective(b, SGRAD_ALLREDUCE, &group, -1, sum, SGRAD__PRIORITY_UPDATE, "gradient norm of parts");
@@ -120,7 +120,7 @@ static int add_norm_of_stages(struct sgrad_builder *b, const int *summed) {
     for (int i = 0; i < b->g->parameter_count; i++) {
         norm[i] = -1;
         const struct sgrad_group holders = sgrad__holders(b->g, &b->g->parameter[i], b->o->rank, member);
-        if (summed[i] >= 0 && (b->g->sharers || holders.rank[0] == b->o->rank))
+        if (summed[i] >= 0 && (b->o->training->sharers || holders.rank[0] == b->o->rank))
             add_squared_norm(b, i, summed[i], &norm[i]);
     }
     const int sum = sgrad__add_sum(b, norm, b->g->parameter_count, "gradient norm of a stage");
@@ -138,7 +138,8 @@ static int add_norm(struct sgrad_builder *b, const int *summed) {
         norm[i] = -1;
         if (summed[i] >= 0) add_squared_norm(b, i, summed[i], &norm[i]);
     }
-    for (int i = b->g->sharers ? 0 : 1; i < b->sharings; i++) norm[count++] = add_norm_of_parts(b, &b->sharing[i], norm);
+    for (int i = b->o->training->sharers ? 0 : 1; i < b->sharings; i++)
+        norm[count++] = add_norm_of_parts(b, &b->sharing[i], norm);
     const int sum = sgrad__add_sum(b, norm, count, "gradient norm");
     free(norm);
     return sum;
@@ -154,14 +155,14 @@ void sgrad__add_averages(struct sgrad_builder *b) {
     double *decay = sgrad__own(b->p, sgrad_xcalloc(1, sizeof *decay));
     *decay = b->o->ema;
     for (int i = 0; i < b->g->parameter_count; i++) {
-        const struct sgrad__parameter *w = &b->g->parameter[i];
-        if (!w->average) continue;
+        struct sgrad_tensor *average = b->o->training->update[i].average;
+        if (!average) continue;
         const struct sgrad_bound_kernel call = { .kernel = &sgrad_ema_kernel, .attrs = decay, .operands = 2,
                                          .access = { SGRAD_R, SGRAD_RW },
-                                         .view = { w->average->view, w->average->view } };
-        const int operand[] = { b->parameter[i], sgrad__lend_buffer(b, w->average) };
+                                         .view = { average->view, average->view } };
+        const int operand[] = { b->parameter[i], sgrad__lend_buffer(b, average) };
         sgrad__add_instruction(b, sgrad__add_call(b, call), operand, 0, SGRAD__PRIORITY_WEIGHT,
-                               sgrad_format("%s average", w->name));
+                               sgrad_format("%s average", b->g->parameter[i].name));
     }
 }
 
@@ -171,13 +172,13 @@ static void add_steps_back(struct sgrad_builder *b, struct sgrad_lookahead is, s
     *how = is;
     b->when = when;
     for (int i = 0; i < b->g->parameter_count; i++) {
-        const struct sgrad__parameter *w = &b->g->parameter[i];
-        if (!w->slow) continue;
+        struct sgrad_tensor *slow = b->o->training->update[i].slow;
+        if (!slow) continue;
         const struct sgrad_bound_kernel call = { .kernel = &sgrad_lookahead_kernel, .attrs = how, .operands = 2,
-                                         .access = { SGRAD_RW, SGRAD_RW }, .view = { w->slow->view, w->slow->view } };
-        const int operand[] = { b->parameter[i], sgrad__lend_buffer(b, w->slow) };
+                                         .access = { SGRAD_RW, SGRAD_RW }, .view = { slow->view, slow->view } };
+        const int operand[] = { b->parameter[i], sgrad__lend_buffer(b, slow) };
         sgrad__add_instruction(b, sgrad__add_call(b, call), operand, 0, SGRAD__PRIORITY_WEIGHT,
-                               sgrad_format("%s lookahead", w->name));
+                               sgrad_format("%s lookahead", b->g->parameter[i].name));
     }
     b->when = (struct sgrad__when){ 0 };
 }

@@ -43,8 +43,10 @@ static void add_all(struct sgrad_mesh_result *c, int ranks, bool data_alone) {
 /* ---- costs ---- */
 
 static int build_on(struct sgrad__run *r, int (*build)(struct sgrad__run *r), const char *text, int ranks) {
+    sgrad__training_destroy(r->training);
     sgrad_graph_destroy(r->graph);
     free(r->model_text);
+    r->training = NULL;
     r->graph = NULL;
     r->model_text = NULL;
     SGRAD_TRY(sgrad_mesh_parse(text, SGRAD__DATA, &r->mesh));
@@ -72,10 +74,11 @@ static int check_shared(const struct sgrad__run *r) {
 
 /* Returns an error if an optimizer of the run, or --lookahead, needs whole parameters, and this mesh splits one of them. */
 static int check_whole(const struct sgrad__run *r) {
-    const struct sgrad__parameter *split = r->lookahead.every ? sgrad__graph_find_split(r->graph) : NULL;
+    const struct sgrad__parameter *split = r->lookahead.every ? sgrad__training_find_split(r->training) : NULL;
     if (split) return sgrad_log_error(SGRAD_EINVAL, "--lookahead needs whole parameters, and %s is split", split->name);
-    for (const struct sgrad__parameter *p = r->graph->parameter; p < r->graph->parameter + r->graph->parameter_count; p++) {
-        const struct sgrad_optimizer *is = p->state ? NULL : sgrad__run_optimizer_of(r, p->name);
+    for (int i = 0; i < r->graph->parameter_count; i++) {
+        const struct sgrad__parameter *p = &r->graph->parameter[i];
+        const struct sgrad_optimizer *is = r->training->update[i].optimizer;
         if (is && p->cuts && is->needs_full_tensor)
             return sgrad_log_error(SGRAD_EINVAL, "optimizer %s takes norms of whole parameters, and %s is split", is->name,
                                    p->name);
@@ -87,12 +90,12 @@ static int check_whole(const struct sgrad__run *r) {
  * weights of --lookahead, averages of --ema. */
 static double states_of(const struct sgrad__run *r) {
     double elements = 0, states = 0;
-    for (const struct sgrad__parameter *p = r->graph->parameter; p < r->graph->parameter + r->graph->parameter_count; p++) {
-        const struct sgrad_optimizer *is = p->state ? NULL : sgrad__run_optimizer_of(r, p->name);
-        const double count = (double)sgrad_shape_count(&p->kept_shape);
-        if (!is) continue;
+    for (int i = 0; i < r->graph->parameter_count; i++) {
+        const struct sgrad__update *update = &r->training->update[i];
+        const double count = (double)sgrad_shape_count(&r->graph->parameter[i].kept_shape);
+        if (!update->optimizer) continue;
         elements += count;
-        for (int i = 0; is->states && is->states[i].name; i++) states += count;
+        states += count * sgrad__state_count(update);
     }
     return (elements > 0 ? states / elements : 0) + (r->lookahead.every > 0) + (r->options.ema > 0);
 }

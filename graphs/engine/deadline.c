@@ -106,7 +106,7 @@ int sgrad__deadline_open(struct sgrad__run *r) {
     const double bytes_a_second = 1e8, now = sgrad_time_monotonic();
     struct sgrad__deadline *d = r->deadline = sgrad_xcalloc(1, sizeof *d);
     d->last = d->written = now;
-    d->margin = 1 + sgrad__graph_memory(r->graph) / bytes_a_second;
+    d->margin = 1 + sgrad__training_memory(r->training) / bytes_a_second;
     if (!r->options.stop_before || r->context->rank) return 0;      /* the clock of rank 0 decides for all ranks */
     return sgrad_deadline_parse(r->options.stop_before, &d->stop);
 }

@@ -144,8 +144,8 @@ int sgrad__evaluation_begin(struct sgrad__run *r) {
     SGRAD_TRY(open_evaluation(r));
     struct sgrad__evaluation *e = r->evaluation;
     for (int i = 0; i < r->graph->parameter_count; i++) {
-        const struct sgrad__parameter *p = &r->graph->parameter[i];
-        if (p->tensor) SGRAD_TRY(sgrad_tensor_copy(p->average ? p->average : p->tensor, e->weight[i]));
+        struct sgrad_tensor *tensor = r->graph->parameter[i].tensor, *average = r->training->update[i].average;
+        if (tensor) SGRAD_TRY(sgrad_tensor_copy(average ? average : tensor, e->weight[i]));
     }
     memset(e->value, 0, sgrad_view_bytes(&e->shared->view));
     e->done = e->next = r->turn;

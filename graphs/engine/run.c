@@ -42,14 +42,13 @@ struct sgrad_program_options sgrad__run_program_options(const struct sgrad__run 
     return (struct sgrad_program_options){
         .batch = batch, .micro = micro, .group = r->group, .unit = training ? r->unit : 0, .lanes = r->lanes,
         .gpu_samples = training ? r->gpu_samples : evaluated_on_gpus, .gpu_micro = training ? r->gpu_micro : micro,
-        .training = training, .yields = !training, .rank = c->rank, .first = r->first, .tags = r->tags,
+        .training = training ? r->training : NULL, .yields = !training, .rank = c->rank, .first = r->first, .tags = r->tags,
         .peers = training ? c->all : NULL, .network = c->network,
         .allreduce = r->allreduce, .bucket = (int64_t)(o->bucket * 1e6), .strategy = r->strategy, .servers = r->servers,
         .group_ranks = r->group_ranks, .backup = sgrad__run_backup(r), .deterministic = o->deterministic,
         .tf32 = o->precision == SGRAD_PRECISION_TF32, .histograms = training && c->rank == 0 ? o->histograms : 0,
         .fuse = !o->no_fuse, .recorded = training && !o->no_cuda_graphs, .cpus = c->cpus, .gpus = c->gpus,
-        .optimizer = r->optimizer, .clip_norm = (float)o->clip_norm,
-        .lookahead = lookahead, .ema = o->ema,
+        .clip_norm = (float)o->clip_norm, .lookahead = lookahead, .ema = o->ema,
         .kfac = { .decay = o->kfac_decay, .factor_every = o->kfac_factor_every, .eigen_every = o->kfac_eigen_every,
                   .lag = sgrad__run_lag(r), .skip = o->kfac_skip, .inverse = o->kfac_inverse, .share = r->share,
                   .room = r->room },
@@ -70,14 +69,4 @@ struct sgrad_train_result sgrad__run_result(const struct sgrad__run *r) {
     for (int i = 0; i < result.metrics; i++)
         if (strcmp(r->metric[i].name, "top1") == 0) result.test_top1 = result.test[i];
     return result;
-}
-
-const struct sgrad_optimizer *sgrad__run_optimizer_of(const struct sgrad__run *r, const char *parameter) {
-    const char *at = sgrad__find_listed(r->options.optimizer_of, parameter);
-    if (!at) return r->optimizer;
-    const char *is = at + strcspn(at, "=") + 1;
-    char *name = sgrad_format("%.*s", (int)strcspn(is, ","), is);
-    const struct sgrad_optimizer *found = sgrad_registry_find("optimizer", name, sgrad_optimizers);
-    free(name);
-    return found;
 }

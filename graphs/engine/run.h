@@ -33,6 +33,7 @@ struct sgrad__run {
     double share, room;
     const struct sgrad_draw_token *draw;        /* borrowed; draw tokens instead of computing a loss; NULL: compute the loss */
     struct sgrad_graph *graph;                  /* owned */
+    struct sgrad__training *training;           /* owned; how its parameters are updated, and optimizer states */
     const struct sgrad_metric *metric;          /* of the network's loss; result.metrics records */
     struct sgrad__program *program;             /* owned; of a training step */
     struct sgrad__runner *runner;               /* owned; executes the program */
@@ -102,10 +103,6 @@ struct sgrad__run {
 };
 
 /* ---- run.c ---- */
-
-/* Returns the optimizer that trains PARAMETER: that of the matching pattern of --optimizer-of, else that of the run. NULL:
- * --optimizer-of names an unknown optimizer, which is logged. */
-const struct sgrad_optimizer *sgrad__run_optimizer_of(const struct sgrad__run *run, const char *parameter);
 
 /* implied.c.
  * Return options that by default follow from other options. The results are not stored in the options, so that config.json

@@ -255,14 +255,14 @@ static int publish(struct sgrad__run *r) {
     const struct sgrad__server *s = r->server;
     struct sgrad__broadcast *list = NULL;
     int count = 0;
-    for (int i = 0; i < r->program->shards; i++) {
-        const struct sgrad__shard *shard = &r->program->shard[i];
+    for (const struct sgrad__shard *shard = r->program->shard; shard < r->program->shard + r->program->shards; shard++) {
         for (int j = 0; j < shard->count; j++) {
-            const struct sgrad__parameter *w = &r->graph->parameter[shard->parameter[j]];
-            for (int k = s ? -1 : 0; k < 0 || w->kept[k]; k++) {
+            const int i = shard->parameter[j];
+            struct sgrad_tensor *tensor = r->graph->parameter[i].tensor, *const *state = r->training->update[i].state;
+            for (int k = s ? -1 : 0; k < 0 || state[k]; k++) {
                 list = sgrad_array_grow(list, count, sizeof *list);
-                if (k < 0) list[count++] = (struct sgrad__broadcast){ s->master[shard->parameter[j]], w->tensor, shard->server };
-                else list[count++] = (struct sgrad__broadcast){ w->kept[k], w->kept[k], shard->server };
+                if (k < 0) list[count++] = (struct sgrad__broadcast){ s->master[i], tensor, shard->server };
+                else list[count++] = (struct sgrad__broadcast){ state[k], state[k], shard->server };
             }
         }
     }

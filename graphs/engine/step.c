@@ -47,7 +47,7 @@ int sgrad__run_reopen_program(struct sgrad__run *r, long done) {
     sgrad__program_destroy(r->program);
     r->runner = NULL;
     r->program = NULL;
-    sgrad__graph_freeze(r->graph, r->options.freeze, done);
+    sgrad__training_freeze(r->training, r->options.freeze, done);
     SGRAD_TRY(sgrad__program_build(r->graph, &how, &r->program));
     SGRAD_TRY(sgrad__program_allocate(r->program));
     create_runner(r);

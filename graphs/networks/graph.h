@@ -1,7 +1,10 @@
 /* graph.h: the internals of a graph: values, nodes, parameters and their memory. Private to graphs/.
  *
  *     value      an output of a layer, or an input, for one sample     node     a layer: an operation on values
- *     parameter  a tensor that outlives the step, and its optimizer states */
+ *     parameter  a tensor that outlives the step: a weight, or a state of an operation
+ *
+ * Nothing here depends on how the network is trained: graphs/compiler/training.h has the hyperparameters, the optimizer states
+ * and the ranks that update a parameter. */
 #ifndef SGRAD_GRAPHS_NETWORKS_GRAPH_H
 #define SGRAD_GRAPHS_NETWORKS_GRAPH_H
 
@@ -32,22 +35,12 @@ struct sgrad__parameter {
     struct sgrad_shape kept_shape;      /* as this rank stores it: smaller than is.shape if layers use it gathered */
     int cuts;                           /* number of splits; 0: it is whole */
     struct sgrad__cut cut[SGRAD__CUTS]; /* each applies to the result of the previous ones; gathered ones are last */
-    /* If some ranks do not store the whole: the whole value of the parameter, then of each of its states; NULL unless this rank
-     * has read or gathered it. */
-    void **whole;
+    void *whole;                        /* if some ranks do not store it: its value as read or gathered by this rank; else NULL */
     uint64_t stages;                    /* bit i: stage i uses it; 0: the network has no stages */
     bool state;                         /* a state of an operation: not trained */
-    bool frozen;                        /* a parameter that is not updated */
+    bool frozen;                        /* its gradient is not computed, and it is not updated */
     bool fixed;                         /* frozen by the network (sgrad_graph_freeze), in all trainings */
-    long until;                         /* number of steps after which it is frozen; 0: never */
     struct sgrad_tensor *tensor;        /* NULL before sgrad__parameters_allocate, and if only other stages use it */
-    const struct sgrad_kernel *update;  /* of its optimizer, if it differs from the run's; else NULL */
-    const struct sgrad_state *states;   /* the optimizer's states of it; ends at a NULL name; NULL: none */
-    struct sgrad_tensor **kept;         /* the tensors of these states, in their order; ends with NULL */
-    struct sgrad_tensor *average;       /* its moving average, owned by the graph (.kept); NULL: none */
-    struct sgrad_tensor *slow;          /* its slow weights (lookahead.c), owned by the graph (.kept); NULL: none */
-    struct sgrad_hyper hyper;           /* includes this parameter's weight decay */
-    int dealt, owner;                   /* above 0: of DEALT ranks, only rank OWNER updates it and stores its states */
 };
 
 struct sgrad__node {
@@ -76,16 +69,6 @@ struct sgrad__split {
     bool gathered, made;
 };
 
-/* A state of the optimizer for a layer, F32, stored by all ranks or by some of them. */
-struct sgrad__kept {
-    char *name;                         /* name in files */
-    struct sgrad_shape shape;
-    enum sgrad_file_layout layout;      /* layout in files */
-    struct sgrad_tensor *tensor;        /* NULL: this rank does not store it */
-    int rank;                           /* first rank that stores it; -1: all ranks do */
-    void *whole;                        /* if some ranks do not store it: its value that rank 0 has read or gathered; else NULL */
-};
-
 /* Data that were imported with a network from a file. */
 struct sgrad__imported {
     struct sgrad_safetensors weights;           /* initial values of its parameters, in memory */
@@ -103,10 +86,8 @@ struct sgrad_graph {
     double option[SGRAD_MAX_MODEL_OPTIONS];     /* values of the model's options, in the model's order */
     bool cached;                                /* see sgrad_graph_cached (networks.h) */
     struct sgrad_mesh mesh;
-    int rank;               /* this rank's number on the mesh */
+    int rank;               /* this rank's number on the mesh, which selects its shards of parameters and of layers */
     int stages, stage;      /* number of pipeline stages, 1: no pipeline; stage of this rank */
-    int sharers;            /* number of ranks if optimizer states are sharded over those with the same parameters; else 0 */
-    bool sharded;           /* lists of items, and thereby files, contain only the shards of this rank */
     int value_count, node_count, parameter_count, tie_count, split_count;
     struct sgrad__value *value;
     struct sgrad__node *node;
@@ -116,8 +97,6 @@ struct sgrad_graph {
     int input[SGRAD_MAX_INPUTS], inputs;    /* values: one per field of the data set, in its order */
     int loss;               /* node; -1: none yet */
     int logits;             /* value set by sgrad_graph_logits; -1: the first input of the loss */
-    int kept_count;                     /* optimizer states of layers */
-    struct sgrad__kept *kept;
 };
 
 /* The axis along which ranks have different samples and the same weights. If a mesh does not name it, it consists of the ranks
@@ -161,9 +140,9 @@ bool sgrad__is_listed(const char *list, const char *name);
 const char *sgrad__find_listed(const char *list, const char *name);
 /* Returns SGRAD_EINVAL, and logs it as an error of --OPTION, if a pattern in LIST matches no parameter; else 0. */
 int sgrad__check_listed(const struct sgrad_graph *graph, const char *option, const char *list);
-/* Freezes the parameters in LIST, those that the network freezes, and those whose limit (until) is at most DONE steps; all others
- * are trained. Gradients that only frozen parameters need are not computed. */
-void sgrad__graph_freeze(struct sgrad_graph *graph, const char *list, long done);
+/* Freezes each parameter i with FROZEN[i] (NULL: none), and those that the network freezes; all others are trained. Gradients
+ * that only frozen parameters need are not computed. */
+void sgrad__graph_freeze(struct sgrad_graph *graph, const bool *frozen);
 
 /* ---- options.c ---- */
 
@@ -205,32 +184,18 @@ int sgrad__graph_recompute_blocks(struct sgrad_graph *graph);
 /* ---- parameters.c ---- */
 
 /* Allocates the parameters that this rank stores, and sets their initial values (Philox: seed, the parameter's name, element).
- * Also allocates, as zeros, the optimizer states of trained parameters: STATES (ends at a NULL name; NULL: none), or, if .update
- * is set, those in .states. SGRAD_ENOMEM. SGRAD_ESHAPE: a parameter is split, and a state's shape does not follow the
- * parameter's. After an error, everything is freed. */
-int sgrad__parameters_allocate(struct sgrad_graph *graph, const struct sgrad_state *states, uint64_t seed);
+ * SGRAD_ENOMEM. After an error, everything is freed. */
+int sgrad__parameters_allocate(struct sgrad_graph *graph, uint64_t seed);
 void sgrad__parameters_free(struct sgrad_graph *graph);
-int sgrad__states_of(const struct sgrad__parameter *p);     /* number of states, also of other ranks */
-/* Adds an optimizer state in addition to those of parameters: STATE of LAYER, "optimizer.factor_a.conv1" in files. RANK: first
- * rank that stores it; -1: all ranks store it. If HERE is set, this rank stores it: it is allocated, as zeros. SGRAD_ENOMEM. */
-int sgrad__graph_keep(struct sgrad_graph *graph, const char *state, const char *layer, struct sgrad_shape shape, int rank,
-                      bool here);
-/* Returns such a state; NULL: it does not exist, or not on this rank. */
-struct sgrad_tensor *sgrad__graph_kept(const struct sgrad_graph *graph, const char *state, const char *layer);
-/* Returns the first parameter that sgrad__graph_average and sgrad__graph_keep_slow refuse, since it is split over ranks; NULL:
- * there is none. */
-const struct sgrad__parameter *sgrad__graph_find_split(const struct sgrad_graph *graph);
-/* Adds a moving average of each parameter that is not frozen and of each running statistic, "optimizer.ema.conv1.weight" in
- * files. Counters have none. SGRAD_EINVAL: a parameter is split over ranks. SGRAD_ENOMEM. */
-int sgrad__graph_average(struct sgrad_graph *graph);
-/* sgrad__graph_keep_slow adds slow weights of the same tensors, "optimizer.lookahead.conv1.weight" in files, with the same
- * errors. sgrad__graph_begin_slow sets them to the parameters; it must be called once all parameters have their initial values.
- * SGRAD_EDEVICE. */
-int sgrad__graph_keep_slow(struct sgrad_graph *graph);
-int sgrad__graph_begin_slow(struct sgrad_graph *graph);
 /* Return the number of elements of trained parameters: stored by this rank; of the whole network. */
 int64_t sgrad__parameters_count(const struct sgrad_graph *graph);
 int64_t sgrad__parameters_whole(const struct sgrad_graph *graph);
+
+/* Consecutive elements of the shard of a parameter that a rank stores. */
+struct sgrad__share {
+    int ranks;                          /* number of ranks that store different elements; 1: this rank stores all */
+    int64_t first, count;
+};
 
 /* A tensor that outlives the step, with its name in files: "conv1.weight", "optimizer.momentum.conv1.weight". Names of optimizer
  * states begin with SGRAD__STATES. */
@@ -240,23 +205,22 @@ struct sgrad__item {
     struct sgrad_view view;             /* of the whole tensor */
     enum sgrad_file_layout layout;      /* layout in files */
     struct sgrad_tensor *tensor;        /* of a split parameter, this rank's shard; NULL: only other ranks store it */
-    struct sgrad_tensor *average;       /* of a parameter, replaces it in files without states; NULL: none */
-    const struct sgrad__parameter *split;       /* the parameter, if it is split or its states are sharded; else NULL */
-    bool shared;                        /* ranks store optimizer states of different segments of their shard */
+    const struct sgrad__parameter *split;       /* the parameter whose shard, or a share of it, each rank stores; NULL: none */
+    struct sgrad__share share;          /* the elements of the shard in TENSOR; ranks 0: all */
     int rank;                           /* first rank that stores it; -1: all ranks store it, or a shard of it */
     void **whole;                       /* where the whole value is stored, if some ranks do not store it; else NULL */
 };
-/* Returns the tensor whose value is written to files. */
-static inline struct sgrad_tensor *sgrad__item_tensor(const struct sgrad__item *item, bool with_states) {
-    return item->average && !with_states ? item->average : item->tensor;
-}
 struct sgrad__items {
     int count;
+    bool states;                        /* the list includes the optimizer states */
     struct sgrad__item *item;
 };
-/* Returns the parameters and states of GRAPH; WITH_STATES: also the optimizer states. The caller must free them with
- * sgrad__items_free. */
-struct sgrad__items sgrad__parameters_list(const struct sgrad_graph *graph, bool with_states);
+/* Returns the first rank that stores the parameter; -1: all ranks store it, or a shard of it. */
+int sgrad__parameter_provider(const struct sgrad_graph *graph, const struct sgrad__parameter *parameter);
+/* Returns the item of PARAMETER, an index. The caller must free its name. */
+struct sgrad__item sgrad__parameter_item(const struct sgrad_graph *graph, int parameter);
+/* Returns the parameters of GRAPH, without optimizer states. The caller must free the list with sgrad__items_free. */
+struct sgrad__items sgrad__parameters_list(const struct sgrad_graph *graph);
 void sgrad__items_free(struct sgrad__items *list);
 
 /* ---- shards.c: parameters that are split over ranks ---- */
@@ -268,48 +232,39 @@ unsigned sgrad__part_axes(const struct sgrad_graph *graph, const struct sgrad__p
 /* Returns the ranks that store the same shard as RANK, in the caller's array MEMBER, which must have an element for each rank of
  * the mesh. */
 struct sgrad_group sgrad__holders(const struct sgrad_graph *graph, const struct sgrad__parameter *p, int rank, int *member);
-/* The elements, of the shard of a parameter that RANK stores, whose optimizer states RANK stores: a segment, if the states are
- * sharded over the ranks with the same shard; all or none, if one rank updates the parameter for all; else all. */
-struct sgrad__share {
-    int ranks;                          /* number of ranks that store different elements; 1: this rank stores all */
-    int64_t first, count;
-};
-struct sgrad__share sgrad__share_of(const struct sgrad_graph *graph, const struct sgrad__parameter *p, int rank);
-/* Copy RANK's elements between WHOLE, the whole state, and SHARE: take from WHOLE, put to WHOLE. Both are F32, in the layout of
+/* Copy the elements of PART, the shard that RANK stores, from WHOLE (take) or to it (put). Both are F32, in the layout of
  * memory. */
-void sgrad__share_take(const struct sgrad_graph *graph, const struct sgrad__parameter *p, int rank, const float *whole,
-                       float *share);
-void sgrad__share_put(const struct sgrad_graph *graph, const struct sgrad__parameter *p, int rank, const float *share,
-                      float *whole);
-/* The same between WHOLE and PART, the shard that RANK stores. */
 void sgrad__part_take(const struct sgrad_graph *graph, const struct sgrad__parameter *p, int rank, const float *whole,
                       float *part);
 void sgrad__part_put(const struct sgrad_graph *graph, const struct sgrad__parameter *p, int rank, const float *part,
                      float *whole);
 /* Copies this rank's elements of an item from its whole value, which must exist, to its tensor. SGRAD_EDEVICE. */
 int sgrad__item_take(const struct sgrad_graph *graph, const struct sgrad__item *item);
-/* Frees the whole values of all parameters and states. */
+/* Frees the whole values of all parameters. */
 void sgrad__wholes_free(struct sgrad_graph *graph);
 
 /* ---- weights.c ---- */
 
-/* Loads parameters and operation states from an open file with PyTorch's names and layouts; WITH_STATES: also optimizer states,
- * whose names begin with "optimizer."; these are otherwise ignored. SKIP: patterns of tensors that are not loaded; NULL: none. A
- * missing or extra tensor, or another type or shape, is an error, which names the first such tensor and both shapes, and nothing
- * is changed: SGRAD_EFORMAT, SGRAD_ESHAPE. SGRAD_EIO: the file cannot be read; some tensors may be changed. */
-int sgrad__weights_load(struct sgrad_graph *graph, const struct sgrad_safetensors *file, bool with_states, const char *skip);
+/* These functions take ownership of ITEMS, which they free. */
+
+/* Loads ITEMS, of GRAPH, from an open file with PyTorch's names and layouts. Tensors whose names begin with "optimizer." are
+ * ignored unless ITEMS include optimizer states. SKIP: patterns of tensors that are not loaded; NULL: none. A missing or extra
+ * tensor, or another type or shape, is an error, which names the first such tensor and both shapes, and nothing is changed:
+ * SGRAD_EFORMAT, SGRAD_ESHAPE. SGRAD_EIO: the file cannot be read; some tensors may be changed. */
+int sgrad__weights_load(struct sgrad_graph *graph, struct sgrad__items items, const struct sgrad_safetensors *file,
+                        const char *skip);
 
 /* Computes the checksum of the data in FILE. If the file states another one, the data were modified or damaged; this is a
  * warning, not an error. SGRAD_EIO. */
 int sgrad__weights_checksum(const struct sgrad_safetensors *file, char checksum[SGRAD_CHECKSUM]);
-/* A copy of the items in host memory, for a file. sgrad__weights_copy waits for the tasks that change the items; whole values of
- * split items must exist. Without states, moving averages are copied instead of weights, if there are any. The caller must free
- * the copy with sgrad__weights_free. sgrad__weights_write may be called only once, on any thread. */
+/* A copy of items in host memory, for a file. sgrad__weights_copy waits for the tasks that change the items; whole values of
+ * split items must exist. The caller must free the copy with sgrad__weights_free. sgrad__weights_write may be called only once, on
+ * any thread. */
 struct sgrad__weights {
     struct sgrad__items items;
     void **value;               /* per item, in the layout of memory; once written, in that of files */
 };
-int sgrad__weights_copy(const struct sgrad_graph *graph, bool with_states, struct sgrad__weights *copy);
+int sgrad__weights_copy(struct sgrad__items items, struct sgrad__weights *copy);
 int sgrad__weights_write(struct sgrad__weights *copy, const char *path, const char *const *metadata, int metadata_count);
 /* Returns the copy as entries in the layout of files, in the order of the items. Must not be called twice or together with
  * sgrad__weights_write. The caller must free the array; names and data belong to COPY. */
@@ -319,12 +274,10 @@ void sgrad__weights_free(struct sgrad__weights *copy);
 void sgrad__to_floats(enum sgrad_dtype dtype, const void *from, int64_t count, float *to);
 /* Frees the imported data. */
 void sgrad__imported_free(struct sgrad_graph *graph);
-/* Writes VALUE, a tensor for each parameter and operation state, instead of these; none of them may be split. Without optimizer
- * states. Errors: as sgrad__weights_save. */
-int sgrad__weights_save_values(struct sgrad_graph *graph, struct sgrad_tensor *const *value, const char *path,
+/* Copies, writes and frees. Errors: those of sgrad_tensor_read and sgrad_safetensors_write. sgrad__weights_save_values writes
+ * VALUE, a tensor for each item, instead of the items, none of which may be split. */
+int sgrad__weights_save(struct sgrad__items items, const char *path, const char *const *metadata, int metadata_count);
+int sgrad__weights_save_values(struct sgrad__items items, struct sgrad_tensor *const *value, const char *path,
                                const char *const *metadata, int metadata_count);
-/* Copies, writes and frees. Errors: those of sgrad_tensor_read and sgrad_safetensors_write. */
-int sgrad__weights_save(struct sgrad_graph *graph, const char *path, bool with_states, const char *const *metadata,
-                        int metadata_count);
 
 #endif

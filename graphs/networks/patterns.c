@@ -53,17 +53,17 @@ void sgrad_graph_freeze(struct sgrad_graph *g, const char *name) {
         g->error = sgrad_log_error(SGRAD_ENAME, "%s: is to be frozen, and no layer has such a parameter", name);
 }
 
-void sgrad__graph_freeze(struct sgrad_graph *g, const char *list, long done) {
-    for (int i = 0; i < g->parameter_count; i++) {
-        struct sgrad__parameter *p = &g->parameter[i];
-        p->frozen = !p->state && (p->fixed || (p->until && p->until <= done) || sgrad__is_listed(list, p->name));
+void sgrad__graph_freeze(struct sgrad_graph *graph, const bool *frozen) {
+    for (int i = 0; i < graph->parameter_count; i++) {
+        struct sgrad__parameter *parameter = &graph->parameter[i];
+        parameter->frozen = !parameter->state && (parameter->fixed || (frozen && frozen[i]));
     }
-    for (int n = 0; n < g->node_count; n++) {
-        const struct sgrad__node *node = &g->node[n];
+    for (int n = 0; n < graph->node_count; n++) {
+        const struct sgrad__node *node = &graph->node[n];
         bool needs = false;
         for (int i = 0; i < node->is.inputs; i++)
-            needs |= g->value[node->input[i]].needs_gradient && !(node->op->no_gradient >> i & 1);
-        for (int i = 0; i < SGRAD_MAX_PARAMETERS; i++) needs |= node->p[i] >= 0 && !g->parameter[node->p[i]].frozen;
-        if (node->output >= 0) g->value[node->output].needs_gradient = needs;
+            needs |= graph->value[node->input[i]].needs_gradient && !(node->op->no_gradient >> i & 1);
+        for (int i = 0; i < SGRAD_MAX_PARAMETERS; i++) needs |= node->p[i] >= 0 && !graph->parameter[node->p[i]].frozen;
+        if (node->output >= 0) graph->value[node->output].needs_gradient = needs;
     }
 }

@@ -87,68 +87,22 @@ struct sgrad_group sgrad__holders(const struct sgrad_graph *g, const struct sgra
     return (struct sgrad_group){ count, member };
 }
 
-struct sgrad__share sgrad__share_of(const struct sgrad_graph *g, const struct sgrad__parameter *p, int rank) {
-    const int64_t count = sgrad_shape_count(&p->kept_shape);
-    int ranks = g->sharers, place = rank;
-    if (p->dealt) return (struct sgrad__share){ p->dealt, 0, p->owner == rank ? count : 0 };
-    if (!g->sharers) return (struct sgrad__share){ 1, 0, count };
-    if (g->mesh.axes) {
-        int *member = sgrad_xcalloc((size_t)g->sharers, sizeof *member);
-        const struct sgrad_group group = sgrad__holders(g, p, rank, member);
-        ranks = group.count;
-        place = sgrad_group_place(&group, rank);
-        free(member);
-    }
-    if (place < 0) return (struct sgrad__share){ ranks, 0, 0 };
-    const int64_t first = count * place / ranks;
-    return (struct sgrad__share){ ranks, first, count * (place + 1) / ranks - first };
-}
-
-void sgrad__share_take(const struct sgrad_graph *g, const struct sgrad__parameter *p, int rank, const float *whole,
-                       float *share) {
-    const struct sgrad__share is = sgrad__share_of(g, p, rank);
-    float *part = sgrad_xcalloc((size_t)sgrad_shape_count(&p->kept_shape), sizeof *part);
-    sgrad__part_take(g, p, rank, whole, part);
-    memcpy(share, part + is.first, (size_t)is.count * sizeof *share);
-    free(part);
-}
-
-void sgrad__share_put(const struct sgrad_graph *g, const struct sgrad__parameter *p, int rank, const float *share,
-                      float *whole) {
-    const struct sgrad__share is = sgrad__share_of(g, p, rank);
-    float *part = sgrad_xcalloc((size_t)sgrad_shape_count(&p->kept_shape), sizeof *part);
-    sgrad__part_take(g, p, rank, whole, part);
-    memcpy(part + is.first, share, (size_t)is.count * sizeof *share);
-    sgrad__part_put(g, p, rank, part, whole);
-    free(part);
-}
-
-int sgrad__item_take(const struct sgrad_graph *g, const struct sgrad__item *item) {
+int sgrad__item_take(const struct sgrad_graph *graph, const struct sgrad__item *item) {
     if (!item->tensor) return 0;
     if (!item->split) return sgrad_tensor_write(item->tensor, *item->whole);
-    float *part = sgrad_xcalloc(1, sgrad_view_bytes(&item->tensor->view));
-    (item->shared ? sgrad__share_take : sgrad__part_take)(g, item->split, g->rank, *item->whole, part);
-    int error = sgrad_tensor_write(item->tensor, part);
+    const size_t bytes = sgrad_view_bytes(&item->tensor->view), count = (size_t)sgrad_shape_count(&item->split->kept_shape);
+    float *part = sgrad_xcalloc(count, sizeof *part), *share = sgrad_xcalloc(1, bytes);
+    sgrad__part_take(graph, item->split, graph->rank, *item->whole, part);
+    memcpy(share, part + item->share.first, item->share.ranks ? (size_t)item->share.count * sizeof *share : bytes);
+    int error = sgrad_tensor_write(item->tensor, share);
     free(part);
+    free(share);
     return error;
 }
 
-int sgrad__states_of(const struct sgrad__parameter *p) {
-    int count = 0;
-    while (!p->state && p->states && p->states[count].name) count++;
-    return count;
-}
-
-void sgrad__wholes_free(struct sgrad_graph *g) {
-    for (int i = 0; i < g->parameter_count; i++) {
-        const struct sgrad__parameter *p = &g->parameter[i];
-        for (int j = 0; p->whole && j <= sgrad__states_of(p); j++) {
-            free(p->whole[j]);
-            p->whole[j] = NULL;
-        }
-    }
-    for (struct sgrad__kept *k = g->kept; k < g->kept + g->kept_count; k++) {
-        free(k->whole);
-        k->whole = NULL;
+void sgrad__wholes_free(struct sgrad_graph *graph) {
+    for (int i = 0; i < graph->parameter_count; i++) {
+        free(graph->parameter[i].whole);
+        graph->parameter[i].whole = NULL;
     }
 }

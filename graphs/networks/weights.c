@@ -160,14 +160,14 @@ static int check_stranger(const struct sgrad_graph *g, const struct sgrad__items
 
 /* Checks a file; sorts the list by name. */
 static int check_file(const struct sgrad_graph *g, struct sgrad__items *list, const struct sgrad_safetensors *file,
-                      bool with_states, const char *skip) {
+                      const char *skip) {
     for (int i = 0; i < list->count; i++)
-        SGRAD_TRY(check_item(g, &list->item[i], file, with_states));
+        SGRAD_TRY(check_item(g, &list->item[i], file, list->states));
     qsort(list->item, (size_t)list->count, sizeof *list->item, by_name);
     for (int i = 0; i < file->count + file->others; i++) {
         const struct sgrad_entry *entry = i < file->count ? &file->entry[i] : NULL;
         char *name = entry ? entry->name : file->other[i - file->count].name;
-        if (!with_states && strncmp(name, SGRAD__STATES, strlen(SGRAD__STATES)) == 0) continue;
+        if (!list->states && strncmp(name, SGRAD__STATES, strlen(SGRAD__STATES)) == 0) continue;
         if (sgrad__is_listed(skip, name)) continue;
         if (!bsearch(&(struct sgrad__item){ .name = name }, list->item, (size_t)list->count, sizeof *list->item, by_name))
             SGRAD_TRY(check_stranger(g, list, file, name, entry));
@@ -214,14 +214,14 @@ static int leave_out(struct sgrad__items *list, const char *skip) {
     return left;
 }
 
-int sgrad__weights_load(struct sgrad_graph *g, const struct sgrad_safetensors *file, bool with_states, const char *skip) {
-    struct sgrad__items list = sgrad__parameters_list(g, with_states);
-    const int left = leave_out(&list, skip);
-    int error = check_file(g, &list, file, with_states, skip);
-    for (int i = 0; i < list.count && !error; i++)
-        error = load_item(g, &list.item[i], file, find_entry(g, file, list.item[i].name));
-    list.count += left;
-    sgrad__items_free(&list);
+int sgrad__weights_load(struct sgrad_graph *graph, struct sgrad__items items, const struct sgrad_safetensors *file,
+                        const char *skip) {
+    const int left = leave_out(&items, skip);
+    int error = check_file(graph, &items, file, skip);
+    for (int i = 0; i < items.count && !error; i++)
+        error = load_item(graph, &items.item[i], file, find_entry(graph, file, items.item[i].name));
+    items.count += left;
+    sgrad__items_free(&items);
     return error;
 }
 
@@ -235,9 +235,8 @@ void sgrad__imported_free(struct sgrad_graph *g) {
 
 /* ---- saving --------------------------------------------------------------------------------------------------- */
 
-/* Copies the items of the list, in their order or, unless VALUE is NULL, the tensors in VALUE, one per item. */
-static int copy_items(struct sgrad__items items, struct sgrad_tensor *const *value, bool with_states,
-                      struct sgrad__weights *copy) {
+/* Copies the items, in their order or, unless VALUE is NULL, the tensors in VALUE, one per item. */
+static int copy_items(struct sgrad__items items, struct sgrad_tensor *const *value, struct sgrad__weights *copy) {
     struct sgrad__weights w = { .items = items };
     int error = 0;
     w.value = sgrad_xcalloc((size_t)w.items.count, sizeof *w.value);
@@ -245,16 +244,14 @@ static int copy_items(struct sgrad__items items, struct sgrad_tensor *const *val
         const struct sgrad__item *item = &w.items.item[i];
         w.value[i] = sgrad_xcalloc(1, sgrad_view_bytes(&item->view));
         if (item->whole) memcpy(w.value[i], *item->whole, sgrad_view_bytes(&item->view));
-        else error = sgrad_tensor_read(value ? value[i] : sgrad__item_tensor(item, with_states), w.value[i]);
+        else error = sgrad_tensor_read(value ? value[i] : item->tensor, w.value[i]);
     }
     if (error) sgrad__weights_free(&w);
     else *copy = w;
     return error;
 }
 
-int sgrad__weights_copy(const struct sgrad_graph *g, bool with_states, struct sgrad__weights *copy) {
-    return copy_items(sgrad__parameters_list(g, with_states), NULL, with_states, copy);
-}
+int sgrad__weights_copy(struct sgrad__items items, struct sgrad__weights *copy) { return copy_items(items, NULL, copy); }
 
 void sgrad__weights_free(struct sgrad__weights *w) {
     for (int i = 0; i < w->items.count; i++) free(w->value[i]);
@@ -312,20 +309,15 @@ int sgrad__weights_write(struct sgrad__weights *w, const char *path, const char 
     return error;
 }
 
-int sgrad__weights_save(struct sgrad_graph *g, const char *path, bool with_states, const char *const *metadata,
-                        int metadata_count) {
+int sgrad__weights_save_values(struct sgrad__items items, struct sgrad_tensor *const *value, const char *path,
+                               const char *const *metadata, int metadata_count) {
     struct sgrad__weights copy;
-    SGRAD_TRY(sgrad__weights_copy(g, with_states, &copy));
+    SGRAD_TRY(copy_items(items, value, &copy));
     int error = sgrad__weights_write(&copy, path, metadata, metadata_count);
     sgrad__weights_free(&copy);
     return error;
 }
 
-int sgrad__weights_save_values(struct sgrad_graph *g, struct sgrad_tensor *const *value, const char *path,
-                               const char *const *metadata, int metadata_count) {
-    struct sgrad__weights copy;
-    SGRAD_TRY(copy_items(sgrad__parameters_list(g, false), value, false, &copy));
-    int error = sgrad__weights_write(&copy, path, metadata, metadata_count);
-    sgrad__weights_free(&copy);
-    return error;
+int sgrad__weights_save(struct sgrad__items items, const char *path, const char *const *metadata, int metadata_count) {
+    return sgrad__weights_save_values(items, NULL, path, metadata, metadata_count);
 }

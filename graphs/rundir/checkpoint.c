@@ -124,10 +124,10 @@ static void free_checkpoint(struct sgrad__checkpoint *c) {
     free(c);
 }
 
-int sgrad__checkpoint_begin(const struct sgrad_graph *graph, const char *folder, const struct sgrad__position *position,
+int sgrad__checkpoint_begin(const struct sgrad__training *training, const char *folder, const struct sgrad__position *position,
                             const char *identity, int keep, struct sgrad__checkpoint **checkpoint) {
     struct sgrad__weights weights;
-    SGRAD_TRY(sgrad__weights_copy(graph, true, &weights));
+    SGRAD_TRY(sgrad__weights_copy(sgrad__training_list(training, true), &weights));
     struct sgrad__checkpoint *c = sgrad_xcalloc(1, sizeof *c);
     *c = (struct sgrad__checkpoint){ .weights = weights, .folder = sgrad_format("%s", folder), .position = *position,
                                      .identity = sgrad_format("%s", identity), .keep = keep };
@@ -233,23 +233,23 @@ int sgrad__checkpoint_newest(const char *folder, char **path) {
     return 0;
 }
 
-static int load(struct sgrad_graph *graph, const struct sgrad_safetensors *file, const char *identity,
+static int load(struct sgrad__training *training, const struct sgrad_safetensors *file, const char *identity,
                 struct sgrad__position *position) {
     struct sgrad__position p;
     const char *before = sgrad_safetensors_metadata(file, "identity");
     if (!before) return sgrad_log_error(SGRAD_EFORMAT, "%s: is no checkpoint: its metadata has no identity", file->path);
     SGRAD_TRY(sgrad__config_same(file->path, before, identity));
     SGRAD_TRY(get_position(file, &p));
-    SGRAD_TRY(sgrad__weights_load(graph, file, true, NULL));
+    SGRAD_TRY(sgrad__weights_load(training->graph, sgrad__training_list(training, true), file, NULL));
     *position = p;
     return 0;
 }
 
-int sgrad__checkpoint_load(struct sgrad_graph *graph, const char *path, const char *identity,
+int sgrad__checkpoint_load(struct sgrad__training *training, const char *path, const char *identity,
                            struct sgrad__position *position) {
     struct sgrad_safetensors file;
     SGRAD_TRY(open_whole(path, &file));
-    int error = load(graph, &file, identity, position);
+    int error = load(training, &file, identity, position);
     sgrad_safetensors_close(&file);
     return error;
 }

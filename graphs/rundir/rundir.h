@@ -112,11 +112,11 @@ struct sgrad__position {
 
 /* A checkpoint that is being written by a separate thread. */
 struct sgrad__checkpoint;
-/* Copies parameters, states and optimizer states of GRAPH, after the tasks that change them, and starts to write them to
+/* Copies all parameters and states of TRAINING, after the tasks that change them, and starts to write them to
  * FOLDER/checkpoint-STEP.safetensors, with POSITION and IDENTITY (sgrad__config_identity) in the metadata. When this file is
  * complete, the checkpoints up to STEP are removed, except the newest KEEP. *CHECKPOINT must be passed to sgrad__checkpoint_end.
  * SGRAD_ENOMEM: the thread cannot be started. */
-int sgrad__checkpoint_begin(const struct sgrad_graph *graph, const char *folder, const struct sgrad__position *position,
+int sgrad__checkpoint_begin(const struct sgrad__training *training, const char *folder, const struct sgrad__position *position,
                             const char *identity, int keep, struct sgrad__checkpoint **checkpoint);
 /* Returns true if writing has failed so far. CHECKPOINT may be NULL: no checkpoint is being written. */
 bool sgrad__checkpoint_failed(const struct sgrad__checkpoint *checkpoint);
@@ -133,10 +133,10 @@ int sgrad__checkpoint_exists(const char *folder, bool *exists);
  * SGRAD_EFORMAT: all checkpoints are incomplete. SGRAD_EIO: FOLDER cannot be read. On an error, *PATH is unchanged. */
 int sgrad__checkpoint_newest(const char *folder, char **path);
 
-/* Loads a checkpoint into GRAPH and *POSITION. SGRAD_EINVAL: it belongs to another run: its identity differs from IDENTITY.
+/* Loads a checkpoint into TRAINING and *POSITION. SGRAD_EINVAL: it belongs to another run: its identity differs from IDENTITY.
  * SGRAD_EFORMAT: it is incomplete or malformed. SGRAD_EIO: it cannot be read. On an error nothing is changed, unless reading
  * fails after some tensors have been loaded. */
-int sgrad__checkpoint_load(struct sgrad_graph *graph, const char *path, const char *identity,
+int sgrad__checkpoint_load(struct sgrad__training *training, const char *path, const char *identity,
                            struct sgrad__position *position);
 
 /* ---- tensorboard.c, prometheus.c: consumers of values. The first argument may be NULL, except of open: no effect then -- */

@@ -21,10 +21,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define JOURNAL "journal", "search"         /* names of the log: in the graph; in files */
+#define JOURNAL "journal", "search"         /* names of the log: in the training; in files */
 #define JOURNAL_NAME SGRAD__STATES "journal.search"
 
-static struct sgrad_tensor *journal_of(const struct sgrad__trial *e) { return sgrad__graph_kept(e->run->graph, JOURNAL); }
+static struct sgrad_tensor *journal_of(const struct sgrad__trial *e) { return sgrad__training_kept(e->run->training, JOURNAL); }
 
 /* ---- the state on this rank --------------------------------------------------------------------------------------- */
 
@@ -47,9 +47,10 @@ static int open_run(struct sgrad__trial *e, int place) {
         r->steps_per_epoch = e->sub_epoch_steps * s->partitions;
         r->steps = r->steps_per_epoch * s->epochs;
         sgrad__run_time_freezes(r);
-        error = sgrad__graph_keep(r->graph, JOURNAL, (struct sgrad_shape){ 1, { (int64_t)sgrad__journal_count(e) } }, -1, true);
+        error = sgrad__training_keep(r->training, JOURNAL, (struct sgrad_shape){ 1, { (int64_t)sgrad__journal_count(e) } }, -1,
+                                     true);
     }
-    if (r->graph) r->graph->sharded = e->ranks > 1;
+    if (r->training) r->training->sharded = e->ranks > 1;
     e->run = r;
     if (error) sgrad__trial_close(e);
     return error;
@@ -74,7 +75,7 @@ void sgrad__trial_measure(struct sgrad__trial *e) {
     e->status = SGRAD__BROKEN;
     if (open_run(e, sgrad__search_place(e))) return;
     const struct sgrad__run *r = e->run;
-    struct sgrad__items items = sgrad__parameters_list(r->graph, true);
+    struct sgrad__items items = sgrad__training_list(r->training, true);
     for (int i = 0; i < items.count; i++) e->part += (double)sgrad_view_bytes(&items.item[i].tensor->view);
     sgrad__items_free(&items);
     enum { PASSES = 3 };                    /* forward once, backward twice */
@@ -112,7 +113,7 @@ static char *checkpoint_of(const struct sgrad__trial *e, int place, int complete
 static int load(struct sgrad__trial *e) {
     struct sgrad__position position;
     char *path = checkpoint_of(e, e->place, e->completed), *identity = identity_of(e);
-    int error = sgrad__checkpoint_load(e->run->graph, path, identity, &position);
+    int error = sgrad__checkpoint_load(e->run->training, path, identity, &position);
     free(identity);
     free(path);
     return error;
@@ -178,7 +179,7 @@ static int under_way(struct sgrad__trial *e) {
 /* Sends everything that outlives a step to PEER, or receives it; one message per tensor, in the order of the list. */
 static int move(struct sgrad__trial *e, int peer, bool receives) {
     const struct sgrad_program_options how = { .rank = e->search->rank, .tags = SGRAD__TAGS_SEARCH };
-    struct sgrad__items items = sgrad__parameters_list(e->run->graph, true);
+    struct sgrad__items items = sgrad__training_list(e->run->training, true);
     struct sgrad_tensor **tensor = sgrad_xcalloc((size_t)items.count, sizeof(struct sgrad_tensor *));
     for (int i = 0; i < items.count; i++) tensor[i] = items.item[i].tensor;
     end_transfer(e);
@@ -222,7 +223,7 @@ bool sgrad__trial_settle(struct sgrad__trial *e) {
 static int open_program(struct sgrad__trial *e, long done) {
     struct sgrad__run *r = e->run;
     const struct sgrad_program_options how = sgrad__run_program_options(r, true, r->options.batch, r->micro);
-    sgrad__graph_freeze(r->graph, r->options.freeze, done);
+    sgrad__training_freeze(r->training, r->options.freeze, done);
     SGRAD_TRY(sgrad__program_build(r->graph, &how, &r->program));
     sgrad__sampler_close(&r->order);
     SGRAD_TRY(sgrad__run_open_runner(r, done));
@@ -338,7 +339,8 @@ static int begin_checkpoint(struct sgrad__trial *e, int completed) {
     char *identity = identity_of(e), *folder = folder_of(e, e->place);
     int error = sgrad_folder_make(folder);
     if (!error)
-        error = sgrad__checkpoint_begin(e->run->graph, folder, &position, identity, e->options.keep_checkpoints, &s->checkpoint);
+        error = sgrad__checkpoint_begin(e->run->training, folder, &position, identity, e->options.keep_checkpoints,
+                                        &s->checkpoint);
     free(identity);
     free(folder);
     return error;
@@ -370,10 +372,10 @@ int sgrad__trial_turn(struct sgrad__trial *e) {
 
 static int save(struct sgrad__trial *e, const char *path) {
     struct sgrad__run *r = e->run;
-    r->graph->sharded = false;
+    r->training->sharded = false;
     int error = e->ranks > 1 ? sgrad__run_gather(r, false) : 0;
-    if (!error && e->place == 0) error = sgrad__weights_save(r->graph, path, false, NULL, 0);
-    sgrad__wholes_free(r->graph);
+    if (!error && e->place == 0) error = sgrad__weights_save(sgrad__training_list(r->training, false), path, NULL, 0);
+    sgrad__training_free_wholes(r->training);
     return error;
 }
 

@@ -52,7 +52,7 @@ static int add_layers(struct sgrad__segment *s, const struct sgrad_model *model)
             model->name, sgrad_shape_text(&y, text), (long long)p->dim[0], (long long)p->dim[1], (long long)p->dim[2]);
     sgrad_graph_apply(g, &sgrad__blend_op, "blend", &x, 1, &(struct sgrad__blend){ s });
     SGRAD_TRY(sgrad_graph_finalize(g));
-    return sgrad__parameters_allocate(g, NULL, 1);
+    return sgrad__parameters_allocate(g, 1);
 }
 
 static int open_network(struct sgrad__segment *s) {
@@ -77,7 +77,7 @@ static int open_network(struct sgrad__segment *s) {
     int error = find_classes(s, &weights);
     if (!error) error = sgrad__weights_checksum(&weights, s->weights);
     if (!error) error = add_layers(s, model);
-    if (!error) error = sgrad__weights_load(s->graph, &weights, false, NULL);
+    if (!error) error = sgrad__weights_load(s->graph, sgrad__parameters_list(s->graph), &weights, NULL);
     sgrad_safetensors_close(&weights);
     return error;
 }

@@ -32,7 +32,7 @@ static int write_best(const struct sgrad__run *r) {
     number[0] = sgrad_format("%ld", r->kept_step);
     for (int i = 1; i < count; i++) number[i] = sgrad_format("%.17g", r->kept[i - 1]);
     for (int i = 0; i < count; i++) metadata[2 * i] = i ? r->metric[i - 1].name : "step", metadata[2 * i + 1] = number[i];
-    int error = sgrad__weights_save_values(r->graph, sgrad__evaluation_weights(r), path, metadata, count);
+    int error = sgrad__weights_save_values(sgrad__parameters_list(r->graph), sgrad__evaluation_weights(r), path, metadata, count);
     for (int i = 0; i < count; i++) free(number[i]);
     free(path);
     return error;

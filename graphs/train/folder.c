@@ -128,7 +128,7 @@ static int open_own_folder(struct sgrad__run *r, const struct sgrad__config *con
     SGRAD_TRY(sgrad__config_check(r->folder, config));
     SGRAD_TRY(sgrad__checkpoint_newest(r->folder, &path));
     if (path) {
-        int error = sgrad__checkpoint_load(r->graph, path, r->identity, &position);
+        int error = sgrad__checkpoint_load(r->training, path, r->identity, &position);
         free(path);
         if (error) return error;
         *done = position.step;
@@ -157,7 +157,7 @@ static int write_damaged(const struct sgrad__run *r) {
 
 /* Sends parameters and optimizer states of rank 0 to all ranks. */
 static int broadcast_parameters(struct sgrad__run *r) {
-    struct sgrad__items items = sgrad__parameters_list(r->graph, true);
+    struct sgrad__items items = sgrad__training_list(r->training, true);
     struct sgrad__broadcast *list = sgrad_xcalloc((size_t)items.count, sizeof *list);
     int count = 0;
     for (struct sgrad__item *item = items.item; item < items.item + items.count; item++)

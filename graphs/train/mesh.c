@@ -77,12 +77,15 @@ static int check_stages(const struct sgrad__run *r) {
 static int check_together(const struct sgrad__run *r) {
     if (r->copies == 1) return 0;
     SGRAD_TRY(check_stages(r));
-    for (const struct sgrad__parameter *p = r->graph->parameter; p < r->graph->parameter + r->graph->parameter_count; p++)
-        if (p->cuts && sgrad__run_optimizer_of(r, p->name)->needs_full_tensor)
+    for (int i = 0; i < r->graph->parameter_count; i++) {
+        const struct sgrad__parameter *p = &r->graph->parameter[i];
+        const struct sgrad_optimizer *is = r->training->update[i].optimizer;
+        if (p->cuts && is->needs_full_tensor)
             return sgrad_log_error(SGRAD_EINVAL,
                                    "optimizer %s takes norms of whole parameters, and %s is split over axis %s: another "
                                    "does without",
-                                   sgrad__run_optimizer_of(r, p->name)->name, p->name, p->cut[0].axis->name);
+                                   is->name, p->name, p->cut[0].axis->name);
+    }
     if (r->strategy->uses_servers || r->strategy->asynchronous)
         return sgrad_log_error(SGRAD_EINVAL, "mesh %s goes with --strategy sync, not with %s", r->options.mesh,
                                r->strategy->name);
@@ -150,25 +153,24 @@ static int gather_kept(const struct sgrad__run *r, const struct sgrad__item *ite
 
 /* Assembles a tensor of which every rank stores another shard (--shard). */
 static int gather_shares(const struct sgrad__run *r, const struct sgrad__item *item) {
-    const struct sgrad_graph *g = r->graph;
     const int rank = r->context->rank;
     int error = 0;
     if (rank == 0 && !*item->whole) *item->whole = sgrad_xcalloc(1, sgrad_view_bytes(&item->view));
     for (int other = 0; other < r->context->ranks; other++) {
-        if (!sgrad__parameter_on(g, item->split, other)) continue;
-        const struct sgrad__share is = sgrad__share_of(g, item->split, other);
+        if (!sgrad__parameter_on(r->graph, item->split, other)) continue;
+        const struct sgrad__share is = sgrad__share_of(r->training, item->split, other);
         if (!is.count) continue;
         float *share = sgrad_xcalloc((size_t)is.count, sizeof *share);
         if (other == rank) error = sgrad_tensor_read(item->tensor, share);
         sgrad_ranks_broadcast(share, (size_t)is.count * sizeof *share, other);
-        if (rank == 0) sgrad__share_put(g, item->split, other, share, *item->whole);
+        if (rank == 0) sgrad__share_put(r->training, item->split, other, share, *item->whole);
         free(share);
     }
     return error;
 }
 
 static int gather_item(const struct sgrad__run *r, const struct sgrad__item *item) {
-    if (item->shared) return gather_shares(r, item);
+    if (item->share.ranks) return gather_shares(r, item);
     return item->split ? gather_split(r, item) : gather_kept(r, item);
 }
 
@@ -184,10 +186,9 @@ static int scatter_item(const struct sgrad__run *r, const struct sgrad__item *it
 
 static int for_wholes(struct sgrad__run *r, bool with_states,
                      int (*what)(const struct sgrad__run *r, const struct sgrad__item *item)) {
-    struct sgrad__items list = sgrad__parameters_list(r->graph, with_states);
+    struct sgrad__items list = sgrad__training_list(r->training, with_states);
     int error = 0;
     for (int i = 0; i < list.count; i++) {
-        list.item[i].tensor = sgrad__item_tensor(&list.item[i], with_states);
         const int failed = list.item[i].whole ? what(r, &list.item[i]) : 0;
         if (failed) error = failed;
     }
@@ -199,6 +200,6 @@ int sgrad__run_gather(struct sgrad__run *r, bool with_states) { return for_whole
 
 int sgrad__run_scatter(struct sgrad__run *r) {
     int error = for_wholes(r, true, scatter_item);
-    sgrad__wholes_free(r->graph);
+    sgrad__training_free_wholes(r->training);
     return error;
 }

@@ -55,7 +55,7 @@ static void print_mesh(const struct sgrad__run *r, FILE *to) {
 static void print_memory(const struct sgrad__run *r, FILE *to) {
     double on_time;
     const struct sgrad__memory is = sgrad__program_memory(r->program, r->context->cpus + r->context->gpus, &on_time);
-    const double kept = sgrad__graph_memory(r->graph), most = kept + sgrad__memory_all(&is), least = kept + on_time;
+    const double kept = sgrad__training_memory(r->training), most = kept + sgrad__memory_all(&is), least = kept + on_time;
     const struct {
         const char *name;
         double bytes;

@@ -140,6 +140,7 @@ int sgrad__run_build_graph(struct sgrad__run *r) {
     } else {
         SGRAD_TRY(add_loss(r, d, y, &field[sgrad_dataset_own_fields(d) - 1]));
     }
+    r->training = sgrad__training_create(g, r->optimizer);
     if (r->train) SGRAD_TRY(sgrad__run_fine_tune(r));
     if (o->recompute) r->recomputed = sgrad__graph_recompute_blocks(g);
     r->metric = sgrad__graph_metrics(g, &r->result.metrics);
@@ -150,8 +151,8 @@ int sgrad__run_build_graph(struct sgrad__run *r) {
 static void set_hyper(struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
     for (int i = 0; i < r->graph->parameter_count; i++) {
-        struct sgrad__parameter *p = &r->graph->parameter[i];
-        p->hyper = (struct sgrad_hyper){
+        const struct sgrad__parameter *p = &r->graph->parameter[i];
+        r->training->update[i].hyper = (struct sgrad_hyper){
             .momentum = (float)o->momentum,
             .weight_decay = o->no_decay_1d && p->is.shape.rank <= 1
                                 ? 0
@@ -166,18 +167,20 @@ static void set_hyper(struct sgrad__run *r) {
 static int open_parameters(struct sgrad__run *r) {
     struct sgrad_safetensors file;
     const struct sgrad_program_options how = sgrad__run_program_options(r, true, r->options.batch, r->micro);
-    r->graph->sharers = r->strategy && r->strategy->shards_optimizer && r->context->ranks > 1 ? r->context->ranks : 0;
+    r->training->sharers = r->strategy && r->strategy->shards_optimizer && r->context->ranks > 1 ? r->context->ranks : 0;
     if (r->train) sgrad__run_assign_updates(r, &how);
-    SGRAD_TRY(sgrad__parameters_allocate(r->graph, r->optimizer->states, r->options.seed));
-    if (r->train && r->optimizer->keep) SGRAD_TRY(r->optimizer->keep(r->graph, &how));
-    if (r->train && r->lookahead.every) SGRAD_TRY(sgrad__graph_keep_slow(r->graph));
-    if (r->train && r->options.ema > 0) SGRAD_TRY(sgrad__graph_average(r->graph));
+    SGRAD_TRY(sgrad__parameters_allocate(r->graph, r->options.seed));
+    SGRAD_TRY(sgrad__training_allocate(r->training));
+    if (r->train && r->optimizer->keep) SGRAD_TRY(r->optimizer->keep(r->training, &how));
+    if (r->train && r->lookahead.every) SGRAD_TRY(sgrad__training_keep_slow(r->training));
+    if (r->train && r->options.ema > 0) SGRAD_TRY(sgrad__training_average(r->training));
     set_hyper(r);
     const struct sgrad__imported *imported = r->graph->imported;
     const char *skip = r->train ? r->options.init_skip : NULL;      /* an evaluation loads all weights */
-    if (!r->options.init || r->restores) return imported ? sgrad__weights_load(r->graph, &imported->weights, false, skip) : 0;
+    if (!r->options.init || r->restores)
+        return imported ? sgrad__weights_load(r->graph, sgrad__parameters_list(r->graph), &imported->weights, skip) : 0;
     SGRAD_TRY(sgrad_safetensors_open(r->options.init, &file));
-    int error = sgrad__weights_load(r->graph, &file, false, skip);
+    int error = sgrad__weights_load(r->graph, sgrad__parameters_list(r->graph), &file, skip);
     if (!error && r->context->rank == 0) error = sgrad__weights_checksum(&file, (char[SGRAD_CHECKSUM]){ 0 });
     sgrad_safetensors_close(&file);
     return error;
@@ -319,7 +322,7 @@ int sgrad__run_open_training(struct sgrad__run *r) {
     if (r->options.partition_data) sgrad__run_open_placement(r);
     SGRAD_TRY(sgrad__run_await(r, open_parameters(r), "for all ranks to read the weights"));
     SGRAD_TRY(sgrad__run_whiten(r));
-    SGRAD_TRY(sgrad__graph_begin_slow(r->graph));
+    SGRAD_TRY(sgrad__training_begin_slow(r->training));
     r->workers = sgrad__workers_watch(r->context, r->options.tensorboard || r->options.prometheus);
     struct sgrad_program_options p = sgrad__run_program_options(r, true, r->options.batch, r->micro);
     SGRAD_TRY(sgrad__program_build(r->graph, &p, &r->program));
@@ -385,7 +388,7 @@ int sgrad__run_open_beside(struct sgrad__run *r, const struct sgrad__beside *how
     sgrad__run_set_input(r);
     SGRAD_TRY(open_parameters(r));
     SGRAD_TRY(sgrad__run_whiten(r));
-    return sgrad__graph_begin_slow(r->graph);
+    return sgrad__training_begin_slow(r->training);
 }
 
 int sgrad__run_open_evaluation(struct sgrad__run *r) {
@@ -440,6 +443,7 @@ void sgrad__run_close(struct sgrad__run *r) {
     sgrad__evaluation_close(r);
     sgrad__placement_destroy(r->placement);
     sgrad__workers_free(r->workers);
+    sgrad__training_destroy(r->training);
     sgrad_graph_destroy(r->graph);
     if (!r->beside) sgrad_context_close(r->context);
     give_back(r, SGRAD_TRAIN, r->train);

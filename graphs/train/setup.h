@@ -102,6 +102,9 @@ int64_t sgrad__nearest_divisor(int64_t n, int64_t wanted);
 int sgrad__run_check_strategy(struct sgrad__run *run);
 /* The same for the present ranks. Sets run->servers, group_ranks and push_ranks. SGRAD_EINVAL: the options do not suit them. */
 int sgrad__run_choose_strategy(struct sgrad__run *run);
+/* Returns true if the optimizer updates each parameter independently, and all its states have the parameter's shape: then single
+ * ranks may do its updates for all ranks. */
+bool sgrad__updates_are_independent(const struct sgrad_optimizer *optimizer);
 /* SGRAD_EINVAL: --shard is set, and optimizer OF, the value of --OPTION, can only update all parameters together. */
 int sgrad__run_check_shares(const struct sgrad__run *run, const struct sgrad_optimizer *of, const char *option);
 /* tune.c.
@@ -138,8 +141,8 @@ int sgrad__run_open_mesh(struct sgrad__run *run);
  * the mesh does not suit the ranks, the network or other options. */
 int sgrad__run_place_on_mesh(struct sgrad__run *run);
 /* For tensors that not all ranks store completely: sharded ones, and those of only some ranks. gather: assembles them on rank 0,
- * optimizer states only if WITH_STATES; sgrad__wholes_free frees them. scatter: sends those that rank 0 has read from a file to
- * all ranks, which store their shards, and frees them. Collective. */
+ * optimizer states only if WITH_STATES; sgrad__training_free_wholes frees them. scatter: sends those that rank 0 has read from a
+ * file to all ranks, which store their shards, and frees them. Collective. */
 int sgrad__run_gather(struct sgrad__run *run, bool with_states);
 int sgrad__run_scatter(struct sgrad__run *run);
 

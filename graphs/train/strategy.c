@@ -34,8 +34,14 @@ void sgrad__run_measure_room(struct sgrad__run *r) {
     sgrad_ranks_broadcast(&r->room, sizeof r->room, 0);
 }
 
+bool sgrad__updates_are_independent(const struct sgrad_optimizer *is) {
+    for (const struct sgrad_state *s = is->states; s && s->name; s++)
+        if (s->shape) return false;
+    return !is->keep && !is->update_all;
+}
+
 int sgrad__run_check_shares(const struct sgrad__run *r, const struct sgrad_optimizer *is, const char *option) {
-    if (!r->strategy->shards_optimizer || !is->needs_full_tensor || sgrad__can_be_assigned(is)) return 0;
+    if (!r->strategy->shards_optimizer || !is->needs_full_tensor || sgrad__updates_are_independent(is)) return 0;
     return sgrad_log_error(SGRAD_EINVAL, "--%s %s takes all parameters at once, and --shard has each rank update some", option,
                            is->name);
 }

@@ -47,8 +47,9 @@ static int begin_checkpoint(struct sgrad__run *r, long done) {
     SGRAD_TRY(sgrad__run_agree(r, failed ? failed : sgrad_task_error()));
     int error = sgrad__run_gather(r, true);
     if (!error && r->context->rank == 0)
-        error = sgrad__checkpoint_begin(r->graph, r->folder, &position, r->identity, r->options.keep_checkpoints, &r->checkpoint);
-    sgrad__wholes_free(r->graph);
+        error = sgrad__checkpoint_begin(r->training, r->folder, &position, r->identity, r->options.keep_checkpoints,
+                                        &r->checkpoint);
+    sgrad__training_free_wholes(r->training);
     SGRAD_TRY(error);
     r->last_checkpoint = done;
     sgrad__deadline_checkpoint(r);
@@ -388,7 +389,8 @@ static void warn_of_loss(const struct sgrad__run *r) {
 /* Saves the weights of the best evaluation if they are available, else those of the last step. */
 static int save_weights(struct sgrad__run *r) {
     char *path = sgrad_format("%s/model.safetensors", r->folder);
-    int error = r->kept_step ? sgrad__best_copy(r, path) : sgrad__weights_save(r->graph, path, false, NULL, 0);
+    int error = r->kept_step ? sgrad__best_copy(r, path)
+                             : sgrad__weights_save(sgrad__training_list(r->training, false), path, NULL, 0);
     free(path);
     return error;
 }
@@ -437,7 +439,7 @@ static int train_run(struct sgrad__run *r) {
     SGRAD_TRY(sgrad__run_agree(r, 0));
     int error = sgrad__run_gather(r, false);
     if (!error && r->context->rank == 0) error = save_weights(r);
-    sgrad__wholes_free(r->graph);
+    sgrad__training_free_wholes(r->training);
     SGRAD_TRY(sgrad__run_await(r, error ? error : r->unwritten, "for rank 0, which writes the weights"));
     sgrad_ranks_broadcast(&r->result, sizeof r->result, 0);
     return 0;

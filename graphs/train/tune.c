@@ -30,6 +30,15 @@ static int check_numbers(const struct sgrad__run *r, const char *option, const c
 
 /* ---- parameters with another optimizer ---- */
 
+/* Returns the optimizer at LIST, after the "=" of the pattern; NULL: it is unknown, which is logged. */
+static const struct sgrad_optimizer *optimizer_at(const char *list) {
+    const char *is = list + strcspn(list, "=") + 1;
+    char *name = sgrad_format("%.*s", (int)strcspn(is, ","), is);
+    const struct sgrad_optimizer *found = sgrad_registry_find("optimizer", name, sgrad_optimizers);
+    free(name);
+    return found;
+}
+
 /* Sets the optimizer of each parameter. One that processes layers (K-FAC) must train all of them, and cannot be combined with
  * others. */
 static int set_optimizers(struct sgrad__run *r) {
@@ -40,16 +49,15 @@ static int set_optimizers(struct sgrad__run *r) {
                                    list);
     SGRAD_TRY(sgrad__check_listed(r->graph, "optimizer-of", list));
     for (int i = 0; i < r->graph->parameter_count && list; i++) {
-        struct sgrad__parameter *p = &r->graph->parameter[i];
-        if (p->state || !sgrad__is_listed(list, p->name)) continue;
-        const struct sgrad_optimizer *is = sgrad__run_optimizer_of(r, p->name);
+        const char *at = sgrad__find_listed(list, r->graph->parameter[i].name);
+        if (r->graph->parameter[i].state || !at) continue;
+        const struct sgrad_optimizer *is = optimizer_at(at);
         if (!is) return SGRAD_ENAME;
         SGRAD_TRY(sgrad__run_check_shares(r, is, "optimizer-of"));
         if (is->keep || r->optimizer->keep)
             return sgrad_log_error(SGRAD_EINVAL, "--optimizer-of '%s': %s trains all layers or none", list,
                                    is->keep ? is->name : r->optimizer->name);
-        p->update = is->update;
-        p->states = is->states;
+        r->training->update[i].optimizer = is;
     }
     return 0;
 }
@@ -66,33 +74,32 @@ void sgrad__run_assign_updates(struct sgrad__run *r, const struct sgrad_program_
     bool *wanted = sgrad_xcalloc((size_t)r->graph->parameter_count, sizeof *wanted);
     for (int i = 0; i < r->graph->parameter_count && r->context->ranks > 1; i++) {
         const struct sgrad__parameter *p = &r->graph->parameter[i];
-        const struct sgrad_optimizer *is = sgrad__run_optimizer_of(r, p->name);
-        const bool shared =
-            r->strategy->shards_optimizer ? is->needs_full_tensor : r->strategy->balances_updates && is->expensive;
-        wanted[i] = shared && !p->state && !p->frozen && !p->cuts && sgrad__can_be_assigned(is);
+        const struct sgrad_optimizer *is = r->training->update[i].optimizer;
+        if (!is || p->frozen || p->cuts || !sgrad__updates_are_independent(is)) continue;
+        wanted[i] = r->strategy->shards_optimizer ? is->needs_full_tensor : r->strategy->balances_updates && is->expensive;
     }
-    sgrad__assign_updates(r->graph, how, wanted);
+    sgrad__assign_updates(r->training, how, wanted);
     free(wanted);
 }
 
 void sgrad__run_time_freezes(struct sgrad__run *r) {
     for (int i = 0; i < r->graph->parameter_count; i++)
-        if (!r->graph->parameter[i].state) r->graph->parameter[i].until = last_step_of(r, r->graph->parameter[i].name);
+        if (!r->graph->parameter[i].state) r->training->update[i].until = last_step_of(r, r->graph->parameter[i].name);
 }
 
 long sgrad__run_next_freeze(const struct sgrad__run *r, long done) {
     long next = 0;
     for (int i = 0; i < r->graph->parameter_count && r->options.freeze_after; i++) {
-        const struct sgrad__parameter *p = &r->graph->parameter[i];
-        if (!p->state && p->until > done && (!next || p->until < next)) next = p->until;
+        const long until = r->training->update[i].until;
+        if (until > done && (!next || until < next)) next = until;
     }
     return next;
 }
 
 bool sgrad__run_freezes(const struct sgrad__run *r, long done) {
     for (int i = 0; i < r->graph->parameter_count; i++) {
-        const struct sgrad__parameter *p = &r->graph->parameter[i];
-        if (p->until && p->until <= done && !p->frozen) return true;
+        const long until = r->training->update[i].until;
+        if (until && until <= done && !r->graph->parameter[i].frozen) return true;
     }
     return false;
 }
@@ -124,9 +131,9 @@ int sgrad__run_fine_tune(struct sgrad__run *r) {
     SGRAD_TRY(check_numbers(r, "freeze-after", o->freeze_after, false,
                             "patterns and after how many epochs, above 0: conv1=3,bn1=.5"));
     sgrad__run_time_freezes(r);
-    sgrad__graph_freeze(r->graph, o->freeze, 0);
+    sgrad__training_freeze(r->training, o->freeze, 0);
     for (int i = 0; i < r->graph->parameter_count; i++)
-        if (!r->graph->parameter[i].state && !r->graph->parameter[i].frozen && !r->graph->parameter[i].until) return 0;
+        if (!r->graph->parameter[i].state && !r->graph->parameter[i].frozen && !r->training->update[i].until) return 0;
     if (o->freeze_after)
         return sgrad_log_error(SGRAD_EINVAL, "--freeze-after '%s': leaves no parameter to train", o->freeze_after);
     return sgrad_log_error(SGRAD_EINVAL, "--freeze '%s': leaves no parameter to train", o->freeze);

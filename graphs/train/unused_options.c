@@ -22,8 +22,10 @@ static bool lists(const char *const *words, const char *word) {
 
 static bool is_heeded(const struct sgrad__run *r, const char *option) {
     bool heeded = lists(r->optimizer->options, option);
-    for (int i = 0; i < r->graph->parameter_count && !heeded; i++)
-        heeded = lists(sgrad__run_optimizer_of(r, r->graph->parameter[i].name)->options, option);
+    for (int i = 0; i < r->graph->parameter_count && !heeded; i++) {
+        const struct sgrad_optimizer *is = r->training->update[i].optimizer;
+        heeded = is && lists(is->options, option);
+    }
     return heeded;
 }
 

@@ -215,9 +215,9 @@ int *sgrad__bucket_parameters(const struct sgrad_bucket *k, int *count) {
  * parameter that every rank updates is in no shard. */
 static struct sgrad_copy_piece share_of(const struct sgrad_builder *b, const struct sgrad_bucket *k, const struct entry *e,
                                         int share) {
-    const struct sgrad__parameter *p = &b->g->parameter[e->parameter];
+    const struct sgrad__update *update = &b->o->training->update[e->parameter];
     const int64_t count = sgrad_shape_count(&e->view.shape), first = count * share / k->group.count;
-    if (p->dealt) return (struct sgrad_copy_piece){ 0, 0, k->group.rank[share] == p->owner ? count : 0 };
+    if (update->ranks) return (struct sgrad_copy_piece){ 0, 0, k->group.rank[share] == update->owner ? count : 0 };
     if (!b->o->strategy->shards_optimizer) return (struct sgrad_copy_piece){ 0 };
     return (struct sgrad_copy_piece){ first, 0, count * (share + 1) / k->group.count - first };
 }
@@ -261,7 +261,8 @@ static void spread_share(struct sgrad_builder *b, struct sgrad_bucket *k, int he
         const struct sgrad_view part = { k->dtype, { 1, { is.count } } };
         *e->done = -1;
         if (!is.count) continue;
-        *e->done = sgrad__add_buffer(b, sgrad_format("%s share", e->name), b->g->parameter[e->parameter].dealt ? e->view : part);
+        const bool all = b->o->training->update[e->parameter].ranks;
+        *e->done = sgrad__add_buffer(b, sgrad_format("%s share", e->name), all ? e->view : part);
         sgrad__add_copies(b, &(struct sgrad__piece){ chunk, { at, 0, is.count } }, 1, *e->done, b->p->buffer[*e->done].name);
         at += is.count;
         if (!sgrad__updates_wait(b)) sgrad__add_update(b, e->parameter, *e->done);
@@ -284,8 +285,8 @@ static void join_shares(struct sgrad_builder *b, const struct sgrad_bucket *k, c
             if (is.count) piece[count++] = (struct sgrad__piece){ chunk[i], { at[i], is.from, is.count } };
             at[i] += is.count;
         }
-        const struct sgrad__parameter *p = &b->g->parameter[e->parameter];
-        if (count && !(p->dealt && p->owner == b->o->rank))
+        const struct sgrad__update *update = &b->o->training->update[e->parameter];
+        if (count && !(update->ranks && update->owner == b->o->rank))
             sgrad__add_copies(b, piece, count, b->parameter[e->parameter], e->name);
     }
     free(piece);
@@ -317,7 +318,7 @@ void sgrad__bucket_share(struct sgrad_builder *b, struct sgrad_bucket *k, int pr
 
 void sgrad__bucket_join(struct sgrad_builder *b, struct sgrad_bucket *k, const char *name) {
     for (int i = 0; i < k->count; i++)
-        if (b->g->parameter[k->entry[i].parameter].dealt) {
+        if (b->o->training->update[k->entry[i].parameter].ranks) {
             join_or_hold(b, k, name);
             return;
         }

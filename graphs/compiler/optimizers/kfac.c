@@ -30,25 +30,25 @@ static const char *const letters[FACTORS] = { "A", "G" };
 /* ---- states --------------------------------------------------------------------------------------------------------------- */
 
 /* A rank stores the factors that it decomposes, and the results that it uses. */
-static int keep_layer(struct sgrad_graph *g, const struct sgrad_program_options *o, const struct sgrad__curvature *c,
+static int keep_layer(struct sgrad__training *training, const struct sgrad_program_options *o, const struct sgrad__curvature *c,
                       const struct sgrad__curved_layer *l) {
-    const char *name = g->node[l->node].name;
+    const char *name = training->graph->node[l->node].name;
     const bool all = c->columns == 1, here = l->column == c->own;
     const int first = all ? -1 : o->peers->rank[l->column];
     for (int which = A; which < FACTORS; which++) {
         const struct sgrad__curved_factor *f = &l->factor[which];
         const int rank = c->ranks > 1 ? f->rank : -1;
-        SGRAD_TRY(sgrad__graph_keep(g, factor_names[which], name, f->view.shape, rank, f->rank == o->rank));
-        SGRAD_TRY(sgrad__graph_keep(g, c->method->used[which], name, f->made.shape, first, here));
-        if (o->kfac.lag) SGRAD_TRY(sgrad__graph_keep(g, c->method->next[which], name, f->made.shape, first, here));
+        SGRAD_TRY(sgrad__training_keep(training, factor_names[which], name, f->view.shape, rank, f->rank == o->rank));
+        SGRAD_TRY(sgrad__training_keep(training, c->method->used[which], name, f->made.shape, first, here));
+        if (o->kfac.lag) SGRAD_TRY(sgrad__training_keep(training, c->method->next[which], name, f->made.shape, first, here));
     }
     return 0;
 }
 
-static int keep(struct sgrad_graph *g, const struct sgrad_program_options *o) {
-    struct sgrad__curvature *c = sgrad__curvature_of(g, o);
+static int keep(struct sgrad__training *training, const struct sgrad_program_options *o) {
+    struct sgrad__curvature *c = sgrad__curvature_of(training->graph, o);
     int error = 0;
-    for (int i = 0; i < c->layers && !error; i++) error = keep_layer(g, o, c, &c->layer[i]);
+    for (int i = 0; i < c->layers && !error; i++) error = keep_layer(training, o, c, &c->layer[i]);
     free(c);
     return error;
 }
@@ -82,7 +82,7 @@ static struct sgrad__when every_factor(const struct sgrad_builder *b) {
 }
 
 static int lend_kept(struct sgrad_builder *b, const char *state, const char *layer) {
-    struct sgrad_tensor *tensor = sgrad__graph_kept(b->g, state, layer);
+    struct sgrad_tensor *tensor = sgrad__training_kept(b->o->training, state, layer);
     return tensor ? sgrad__lend_buffer(b, tensor) : -1;
 }
 

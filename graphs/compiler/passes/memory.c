@@ -306,13 +306,19 @@ struct sgrad__memory sgrad__program_memory(const struct sgrad__program *p, int w
 
 static double tensor_bytes(const struct sgrad_tensor *t) { return t ? (double)sgrad_view_bytes(&t->view) : 0; }
 
-double sgrad__graph_memory(const struct sgrad_graph *g) {
+double sgrad__graph_memory(const struct sgrad_graph *graph) {
     double bytes = 0;
-    for (const struct sgrad__parameter *p = g->parameter; p < g->parameter + g->parameter_count; p++) {
-        bytes += tensor_bytes(p->tensor);
-        for (int k = 0; p->kept && p->kept[k]; k++) bytes += tensor_bytes(p->kept[k]);
+    for (int i = 0; i < graph->parameter_count; i++) bytes += tensor_bytes(graph->parameter[i].tensor);
+    return bytes;
+}
+
+double sgrad__training_memory(const struct sgrad__training *training) {
+    double bytes = sgrad__graph_memory(training->graph);
+    for (int i = 0; i < training->graph->parameter_count; i++) {
+        struct sgrad_tensor *const *state = training->update[i].state;
+        for (int k = 0; state && state[k]; k++) bytes += tensor_bytes(state[k]);
     }
-    for (int i = 0; i < g->kept_count; i++) bytes += tensor_bytes(g->kept[i].tensor);
+    for (int i = 0; i < training->kept_count; i++) bytes += tensor_bytes(training->kept[i].tensor);
     return bytes;
 }
 

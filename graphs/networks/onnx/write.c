@@ -223,7 +223,7 @@ static int write_graph(struct writer *w, struct sgrad__weights *copy, const char
 int sgrad__onnx_write(const struct sgrad_graph *g, const char *path) {
     struct sgrad__weights copy;
     struct writer w = { .graph = g, .logits = sgrad__graph_logits(g) };
-    SGRAD_TRY(sgrad__weights_copy(g, false, &copy));
+    SGRAD_TRY(sgrad__weights_copy(sgrad__parameters_list(g), &copy));
     w.needed = sgrad_xcalloc((size_t)g->value_count, sizeof *w.needed);
     w.used = sgrad_xcalloc((size_t)g->parameter_count + 1, sizeof *w.used);
     onnx__graph__init(w.to = sgrad_xcalloc(1, sizeof *w.to));

@@ -8,14 +8,14 @@
 #include "codelets/ops/image.h"
 #include "codelets/ops/linear.h"
 #include "codelets/ops/max_pool.h"
-#include "tests/asserts.h"
+#include "tests/graphs/training.h"
 
 enum { WINDOW = 3 };
 
 /* pixels ── images ── conv1 ── bn1 ──┬── conv2 ── bn2 ── pool ── fc ── loss
  *                                    └─────────────┘ (added)
  *                           bn1 ── dead ── dead_bn                          */
-static struct sgrad_graph *network(bool again) {
+static struct sgrad__training *network(bool again) {
     struct sgrad_graph *g = sgrad_graph_create(SGRAD_F32);
     const int pixels = sgrad_graph_input(g, "pixels", SGRAD_U8, sgrad_shape(3, 4, 4, 3));
     const int label = sgrad_graph_input(g, "label", SGRAD_I32, sgrad_shape(0));
@@ -30,21 +30,20 @@ static struct sgrad_graph *network(bool again) {
     y = sgrad_layer(g, linear, "fc", (y), .features = 4, .bias = true);
     assert_done(sgrad_graph_loss(g, y, label, 0));
     if (again) assert_int_equal(sgrad__graph_recompute_blocks(g), 5);
-    assert_done(sgrad__parameters_allocate(g, sgrad_optimizers[0]->states, 1));
-    return g;
+    return training_open(g, sgrad_optimizers[0], 1);
 }
 
 static int lanes;       /* of gradients; 0: as many as micro-batches */
 static int micro = 2;   /* samples */
 static bool fuse;
 
-static struct sgrad__program *build(struct sgrad_graph *g, int micros, int group_micros, bool training, float clip_norm) {
+static struct sgrad__program *build(struct sgrad__training *of, int micros, int group_micros, bool training, float clip_norm) {
     struct sgrad__program *p;
     const struct sgrad_program_options o = { .batch = micro * micros, .micro = micro, .group = micro * group_micros,
-                                              .lanes = lanes, .training = training, .optimizer = sgrad_optimizers[0],
+                                              .lanes = lanes, .training = training ? of : NULL,
                                               .clip_norm = clip_norm, .window = WINDOW, .fuse = fuse, .cpus = 1,
                                               .source = sgrad__source_of(NULL) };
-    assert_done(sgrad__program_build(g, &o, &p));
+    assert_done(sgrad__program_build(of->graph, &o, &p));
     return p;
 }
 
@@ -197,10 +196,10 @@ static int times(const struct sgrad__program *p, const char *name) {
 static const int cuts[][2] = { { 1, 1 }, { 2, 2 }, { 4, 1 }, { 4, 2 }, { 6, 3 }, { 9, 9 }, { 12, 4 } };
 #define for_each_cut(c) for (size_t c = 0; c < sizeof cuts / sizeof *cuts; c++)
 
-static struct sgrad_graph *plain, *marked;
+static struct sgrad__training *plain, *marked;
 
-static void check_training(struct sgrad_graph *graph, const int cut[2], float clip_norm) {
-    struct sgrad__program *p = build(graph, cut[0], cut[1], true, clip_norm);
+static void check_training(struct sgrad__training *of, const int cut[2], float clip_norm) {
+    struct sgrad__program *p = build(of, cut[0], cut[1], true, clip_norm);
     const int micros = cut[0], groups = cut[0] / cut[1];
     walk(p);
     assert_int_equal(times(p, "conv1 forward #"), micros);
@@ -209,8 +208,8 @@ static void check_training(struct sgrad_graph *graph, const int cut[2], float cl
     assert_int_equal(times(p, "bn1 moments"), groups);
     assert_int_equal(times(p, "bn1 parameters"), groups);
     assert_int_equal(times(p, "bn1 finish"), 1);
-    for (int i = 0; i < graph->parameter_count; i++) {
-        const struct sgrad__parameter *w = &graph->parameter[i];
+    for (int i = 0; i < of->graph->parameter_count; i++) {
+        const struct sgrad__parameter *w = &of->graph->parameter[i];
         char name[64];
         snprintf(name, sizeof name, "%s update", w->name);
         assert_int_equal(times(p, name), !w->state && strncmp(w->name, "dead", 4));
@@ -300,14 +299,14 @@ static int64_t of_gpus, gpu_micro, gpus = 1;    /* samples that GPUs have, and o
 /* Every sample of the share is in one micro-batch, in order, none reaches beyond a unit, and all that a task takes or leaves for
  * its samples is for so many, and for the workers whose they are; none of these adds to a gradient of others. */
 static void check_cut(int batch, int group, int unit, int most, bool fused, const char *sizes) {
-    const struct sgrad_program_options o = { .batch = batch, .micro = most, .group = group, .unit = unit, .training = true,
-                                              .optimizer = sgrad_optimizers[0], .window = WINDOW, .fuse = fused, .cpus = 1,
+    const struct sgrad_program_options o = { .batch = batch, .micro = most, .group = group, .unit = unit, .training = plain,
+                                              .window = WINDOW, .fuse = fused, .cpus = 1,
                                               .gpus = of_gpus > 0 ? (int)gpus : 0, .gpu_samples = of_gpus,
                                               .gpu_micro = gpu_micro, .lanes = lanes, .source = sgrad__source_of(NULL) };
     struct sgrad__program *p;
     char text[256] = "";
     int64_t size = unit ? unit : group, units = batch / size, next = 0;
-    assert_done(sgrad__program_build(plain, &o, &p));
+    assert_done(sgrad__program_build(plain->graph, &o, &p));
     for (int m = 0; m < p->micros; next += p->micro[m++].samples) {
         assert_int_equal(p->micro[m].first, next);
         const bool on_gpu = next % size < of_gpus / units;
@@ -407,7 +406,7 @@ static void computed_again(void **state) {
 }
 
 /* Twelve equal convolutions with batch norm, pooled once, of images so large that tasks go by slices. */
-static struct sgrad_graph *deep(bool again) {
+static struct sgrad__training *deep(bool again) {
     struct sgrad_graph *g = sgrad_graph_create(SGRAD_F32);
     char name[32];
     int x = sgrad_graph_input(g, "images", SGRAD_F32, sgrad_shape(3, 16, 16, 32));
@@ -422,8 +421,7 @@ static struct sgrad_graph *deep(bool again) {
     x = sgrad_layer(g, global_average_pool, "average", (x));
     assert_done(sgrad_graph_loss(g, sgrad_layer(g, linear, "fc", (x), .features = 4), label, 0));
     if (again) assert_in_range(sgrad__graph_recompute_blocks(g), 15, 20);   /* of 25 */
-    assert_done(sgrad__parameters_allocate(g, sgrad_optimizers[0]->states, 1));
-    return g;
+    return training_open(g, sgrad_optimizers[0], 1);
 }
 
 static size_t memory(const struct sgrad__program *p) {
@@ -454,7 +452,7 @@ static void check_same_tasks(const struct sgrad__program *p, const struct sgrad_
 
 static void memory_falls(void **state) {
     (void)state;
-    struct sgrad_graph *g = deep(false), *h = deep(true);
+    struct sgrad__training *g = deep(false), *h = deep(true);
     micro = 32, fuse = true;
     struct sgrad__program *p = build(g, 2, 2, true, 0), *q = build(h, 2, 2, true, 0);
     micro = 2, fuse = false;
@@ -462,7 +460,7 @@ static void memory_falls(void **state) {
     check_held_back(q);
     if (10 * memory(q) > 7 * memory(p)) fail_msg("%zu bytes with layers computed again, %zu without", memory(q), memory(p));
     sgrad__program_destroy(p), sgrad__program_destroy(q);
-    sgrad_graph_destroy(g), sgrad_graph_destroy(h);
+    training_close(g), training_close(h);
 }
 
 static struct sgrad_context *context;
@@ -475,8 +473,8 @@ static int begin(void **state) {
 }
 static int end(void **state) {
     (void)state;
-    sgrad_graph_destroy(plain);
-    sgrad_graph_destroy(marked);
+    training_close(plain);
+    training_close(marked);
     sgrad_context_close(context);
     return 0;
 }

@@ -1,22 +1,21 @@
 /* served.c: what a parameter server's program for one of its workers promises. */
 #include "graphs/compiler/builder.h"
 #include "codelets/ops/linear.h"
-#include "tests/asserts.h"
 #include "tests/graphs/context.h"
+#include "tests/graphs/training.h"
 
 /* A worker waits for a server's sums, updates and copies, so they go before all of the server's own training. */
 static void before_training(void **state) {
     (void)state;
     static const int ranks[] = { 0, 1 };
     const struct sgrad_group peers = { 2, ranks };
-    const struct sgrad_program_options o = { .batch = 4, .group = 4, .training = true, .optimizer = sgrad_optimizers[0],
-                                              .cpus = 1, .peers = &peers };
     struct sgrad_graph *g = sgrad_graph_create(SGRAD_F32);
     const int x = sgrad_graph_input(g, "x", SGRAD_F32, sgrad_shape(1, 3));
     const int label = sgrad_graph_input(g, "label", SGRAD_I32, sgrad_shape(0));
     const int y = sgrad_layer(g, linear, "fc", (x), .features = 4, .bias = true);
     assert_done(sgrad_graph_loss(g, y, label, 0));
-    assert_done(sgrad__parameters_allocate(g, sgrad_optimizers[0]->states, 1));
+    struct sgrad__training *training = training_open(g, sgrad_optimizers[0], 1);
+    const struct sgrad_program_options o = { .batch = 4, .group = 4, .training = training, .cpus = 1, .peers = &peers };
     struct sgrad_tensor *master[] = { g->parameter[0].tensor, g->parameter[1].tensor };
     const struct sgrad__shard shard = { .server = 0, .count = 2, .parameter = (int[]){ 0, 1 } };
     const struct sgrad__service s = sgrad__service_create(g, &o, &shard, 1, 2, master);
@@ -28,7 +27,7 @@ static void before_training(void **state) {
     }
     assert_int_equal(updates, 2);
     sgrad__program_destroy(s.program);
-    sgrad_graph_destroy(g);
+    training_close(training);
 }
 
 int main(int argc, char **argv) {

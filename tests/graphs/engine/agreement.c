@@ -13,6 +13,7 @@
 #include "graphs/engine/runner.h"
 #include "tests/asserts.h"
 #include "tests/graphs/context.h"
+#include "tests/graphs/training.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -29,7 +30,7 @@ static const struct sgrad_strategy *strategy(const char *name) {
 }
 
 /* pixels ── images ── conv ── bn ── pool ── fc ── loss; of conv nothing is trained. */
-static struct sgrad_graph *graph(void) {
+static struct sgrad__training *training(void) {
     struct sgrad_graph *g = sgrad_graph_create(SGRAD_F32);
     const int pixels = sgrad_graph_input(g, "pixels", SGRAD_U8, sgrad_shape(3, 4, 4, 3));
     const int label = sgrad_graph_input(g, "label", SGRAD_I32, sgrad_shape(0));
@@ -39,9 +40,9 @@ static struct sgrad_graph *graph(void) {
     x = sgrad_layer(g, global_average_pool, "pool", (x));
     x = sgrad_layer(g, linear, "fc", (x), .features = 4, .bias = true);
     assert_done(sgrad_graph_loss(g, x, label, 0));
-    assert_done(sgrad__parameters_allocate(g, sgrad_optimizers[0]->states, 1));
-    sgrad__graph_freeze(g, "conv", 0);
-    return g;
+    struct sgrad__training *training = training_open(g, sgrad_optimizers[0], 1);
+    sgrad__training_freeze(training, "conv", 0);
+    return training;
 }
 
 struct world {
@@ -49,14 +50,14 @@ struct world {
     struct sgrad__messages *messages[RANKS];
 };
 
-static void build(struct world *w, struct sgrad_graph *g, const char *name, int64_t group, bool deterministic) {
+static void build(struct world *w, struct sgrad__training *training, const char *name, int64_t group, bool deterministic) {
     for (int r = 0; r < RANKS; r++) {
         const struct sgrad_program_options o = {
-            .batch = 64, .micro = 4, .group = group, .training = true, .rank = r, .peers = &all, .network = &network, .window = 2,
-            .strategy = strategy(name), .servers = 2, .optimizer = sgrad_optimizers[0], .cpus = 1, .deterministic = deterministic,
+            .batch = 64, .micro = 4, .group = group, .training = training, .rank = r, .peers = &all, .network = &network,
+            .window = 2, .strategy = strategy(name), .servers = 2, .cpus = 1, .deterministic = deterministic,
             .source = sgrad__source_of(NULL),
         };
-        assert_done(sgrad__program_build(g, &o, &w->program[r]));
+        assert_done(sgrad__program_build(training->graph, &o, &w->program[r]));
     }
 }
 
@@ -90,11 +91,11 @@ static struct sgrad__instruction *some_message(struct sgrad__program *p) {
 
 static void same_on_all_ranks(void **state) {
     (void)state;
-    struct sgrad_graph *g = graph();
+    struct sgrad__training *table = training();
     for (int i = 0; i < 12; i++) {
         struct world w;
         const char *const names[] = { "sync", "ps", "sync" };
-        build(&w, g, names[i % 3], i / 3 % 2 ? 32 : 64, i >= 6);
+        build(&w, table, names[i % 3], i / 3 % 2 ? 32 : 64, i >= 6);
         list(&w);
         assert_true(w.messages[0]->sent[1].count > 0);
         assert_int_equal(differences(&w), 0);
@@ -112,7 +113,7 @@ static void same_on_all_ranks(void **state) {
         close_world(&w);
         for (int r = 0; r < RANKS; r++) sgrad__program_destroy(w.program[r]);
     }
-    sgrad_graph_destroy(g);
+    training_close(table);
 }
 
 static int disagree(int odd) {

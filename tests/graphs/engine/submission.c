@@ -60,10 +60,12 @@ static int measure(const struct sgrad_context *ctx, int micro, int lanes, int st
     const int label = sgrad_graph_input(g, "label", SGRAD_I32, sgrad_shape(0));
     const int x = sgrad_layer(g, image, "augment", (pixels), 0);
     SGRAD_TRY(sgrad_graph_loss(g, model()->build(g, x, CLASSES), label, 0));
-    SGRAD_TRY(sgrad__parameters_allocate(g, sgrad_optimizers[0]->states, 1));
+    struct sgrad__training *training = sgrad__training_create(g, sgrad_optimizers[0]);
+    SGRAD_TRY(sgrad__parameters_allocate(g, 1));
+    SGRAD_TRY(sgrad__training_allocate(training));
     const struct sgrad_program_options o = {
-        .batch = BATCH, .micro = micro, .group = BATCH, .lanes = lanes, .training = true, .fuse = true, .cpus = WORKERS,
-        .optimizer = sgrad_optimizers[0], .window = 1, .network = ctx->network,
+        .batch = BATCH, .micro = micro, .group = BATCH, .lanes = lanes, .training = training, .fuse = true, .cpus = WORKERS,
+        .window = 1, .network = ctx->network,
         .source = sgrad__source_of(NULL),
     };
     struct sgrad__program *p;
@@ -73,6 +75,7 @@ static int measure(const struct sgrad_context *ctx, int micro, int lanes, int st
     int error = turn(p, steps);
     puts("");
     sgrad__program_destroy(p);
+    sgrad__training_destroy(training);
     sgrad_graph_destroy(g);
     return error;
 }

@@ -32,8 +32,8 @@ static struct sgrad_graph *make(const char *text, int side, int channels, uint64
     for (int i = 0; i < label.rank; i++) label.dim[i] = logits.dim[i + 1];
     sgrad_graph_loss(g, y, sgrad_graph_input(g, "label", SGRAD_I32, label), 0);
     assert_done(sgrad_graph_error(g));
-    assert_done(sgrad__parameters_allocate(g, NULL, seed));
-    if (g->imported) assert_done(sgrad__weights_load(g, &g->imported->weights, false, NULL));
+    assert_done(sgrad__parameters_allocate(g, seed));
+    if (g->imported) assert_done(sgrad__weights_load(g, sgrad__parameters_list(g), &g->imported->weights, NULL));
     return g;
 }
 
@@ -479,7 +479,7 @@ static void no_form(void **state) {
     int x = sgrad_graph_input(g, "images", SGRAD_F32, sgrad_shape(3, 4, 4, 2));
     x = sgrad_layer(g, linear, "pixelwise", (x), .features = 3);
     sgrad_graph_loss(g, x, sgrad_graph_input(g, "label", SGRAD_I32, sgrad_shape(2, 4, 4)), 0);
-    assert_done(sgrad__parameters_allocate(g, NULL, 1));
+    assert_done(sgrad__parameters_allocate(g, 1));
     assert_fails(sgrad__onnx_write(g, FILE_1), SGRAD_EINVAL, "pixelwise: linear of (1,4,4,2) has no form in ONNX");
     sgrad_graph_destroy(g);
     sgrad_context_close(context);

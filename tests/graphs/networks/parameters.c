@@ -80,7 +80,7 @@ static void language_models(void **state) {
         const int next = sgrad_graph_input(g, "next", SGRAD_I32, sgrad_shape(1, 16));
         model->loss(g, model->build(g, tokens, 256), next);
         assert_done(sgrad_graph_finalize(g));
-        struct sgrad__items items = sgrad__parameters_list(g, false);
+        struct sgrad__items items = sgrad__parameters_list(g);
         assert_int_equal(sgrad__parameters_count(g), is[i].numbers);
         assert_int_equal(items.count, is[i].tensors);
         sgrad__items_free(&items);
@@ -142,9 +142,9 @@ static void loads_pytorch(void **state) {
         struct sgrad_graph *g = make(is[i].model, is[i].size, is[i].channels, 10);
         struct sgrad_safetensors file;
         char *path = sgrad_format("%s/tests/reference/%s.safetensors", source ? source : ".", is[i].model);
-        assert_done(sgrad__parameters_allocate(g, NULL, 1));
+        assert_done(sgrad__parameters_allocate(g, 1));
         assert_done(sgrad_safetensors_open(path, &file));
-        assert_done(sgrad__weights_load(g, &file, false, NULL));
+        assert_done(sgrad__weights_load(g, sgrad__parameters_list(g), &file, NULL));
         sgrad_safetensors_close(&file);
         sgrad_graph_destroy(g);
         free(path);
@@ -174,9 +174,9 @@ static void starts(void **state) {
     (void)state;
     struct sgrad_graph *g = make("resnet20", 32, 3, 10), *again = make("resnet20", 32, 3, 10),
                        *other = make("resnet20", 32, 3, 10);
-    assert_done(sgrad__parameters_allocate(g, NULL, 7));
-    assert_done(sgrad__parameters_allocate(again, NULL, 7));
-    assert_done(sgrad__parameters_allocate(other, NULL, 8));
+    assert_done(sgrad__parameters_allocate(g, 7));
+    assert_done(sgrad__parameters_allocate(again, 7));
+    assert_done(sgrad__parameters_allocate(other, 8));
 
     double mean, deviation;
     moments(find(g, "layer3.1.conv1.weight"), &mean, &deviation);   /* 36,864 numbers; fan 9·64 */
@@ -201,7 +201,7 @@ static void starts(void **state) {
 static void passes_on(void **state) {
     (void)state;
     struct sgrad_graph *g = make("airbench94", 32, 3, 10);
-    assert_done(sgrad__parameters_allocate(g, NULL, 7));
+    assert_done(sgrad__parameters_allocate(g, 7));
     const struct sgrad__parameter *p = find(g, "block1.conv1.weight");
     float *v = values(p->tensor), largest = 0;
     for (int i = 0; i < 24 * 216; i++) assert_true(v[i] == (i % 216 == 4 * 24 + i / 216));
@@ -211,7 +211,7 @@ static void passes_on(void **state) {
     v = values(find(g, "block3.conv2.weight")->tensor);
     for (int i = 0; i < 256 * 2304; i++) assert_true(v[i] == (i % 2304 == 4 * 256 + i / 2304));
     free(v);
-    sgrad__graph_freeze(g, NULL, 0);
+    sgrad__graph_freeze(g, NULL);
     for (int i = 0; i < g->parameter_count; i++) {
         const char *name = g->parameter[i].name;
         const bool scale = strstr(name, ".norm") && strstr(name, ".weight");
@@ -219,7 +219,7 @@ static void passes_on(void **state) {
     }
     sgrad_graph_destroy(g);
     g = make("airbench94:no_whitening=1,no_identity=1", 32, 3, 10);     /* it is trained; all begin as He's */
-    sgrad__graph_freeze(g, NULL, 0);
+    sgrad__graph_freeze(g, NULL);
     assert_false(find(g, "whiten.weight")->frozen);
     assert_int_equal(find(g, "whiten.weight")->is.init, SGRAD_HE);
     assert_int_equal(find(g, "block3.conv2.weight")->is.init, SGRAD_HE);
@@ -242,7 +242,7 @@ static void passes_on(void **state) {
 #define PATH scratch_path("weights.safetensors")
 
 /* A convolution (2,3,3,5) in memory, batch norm, linear. */
-static struct sgrad_graph *small(const struct sgrad_state *states, uint64_t seed) {
+static struct sgrad_graph *small(void) {
     struct sgrad_graph *g = sgrad_graph_create(SGRAD_F32);
     const int label = sgrad_graph_input(g, "label", SGRAD_I32, sgrad_shape(0));
     int x = images(g, 4, 5);
@@ -251,89 +251,16 @@ static struct sgrad_graph *small(const struct sgrad_state *states, uint64_t seed
     x = sgrad_layer(g, global_average_pool, "pool", (x));
     x = sgrad_layer(g, linear, "fc", (x), .features = 3, .bias = true);
     assert_done(sgrad_graph_loss(g, x, label, 0));
-    assert_done(sgrad__parameters_allocate(g, states, seed));
+    assert_done(sgrad__parameters_allocate(g, 1));
     return g;
 }
 
-static int load(struct sgrad_graph *g, const char *path, bool with_states) {
+static int load(struct sgrad_graph *g, const char *path) {
     struct sgrad_safetensors file;
     assert_done(sgrad_safetensors_open(path, &file));
-    int error = sgrad__weights_load(g, &file, with_states, NULL);
+    int error = sgrad__weights_load(g, sgrad__parameters_list(g), &file, NULL);
     sgrad_safetensors_close(&file);
     return error;
-}
-
-static void round_trip(void **state) {
-    (void)state;
-    static const struct sgrad_state adam[] = { { .name = "exp_avg" }, { .name = "exp_avg_sq" }, { 0 } };
-    struct sgrad_graph *g = small(adam, 1), *h = small(adam, 2), *plain = small(NULL, 3);
-    struct sgrad__parameter *p = find(g, "conv.weight");
-    float numbers[90], second_moment[90];
-    for (int i = 0; i < 90; i++) numbers[i] = (float)i, second_moment[i] = (float)(1000 + i);
-    int64_t batches = 12345678901;
-    assert_done(sgrad_tensor_write(p->tensor, numbers));
-    assert_done(sgrad_tensor_write(p->kept[1], second_moment));
-    assert_done(sgrad_tensor_write(find(g, "bn.num_batches_tracked")->tensor, &batches));
-    const char *metadata[] = { "step", "17" };
-    assert_done(sgrad__weights_save(g, PATH, true, metadata, 1));
-
-    struct sgrad_safetensors file;
-    assert_done(sgrad_safetensors_open(PATH, &file));
-    assert_string_equal(sgrad_safetensors_metadata(&file, "step"), "17");
-    assert_int_equal(file.count, 5 + 3 + 2 * 5);
-    const struct sgrad_entry *weight = sgrad_safetensors_find(&file, "conv.weight");
-    const struct sgrad_entry *second = sgrad_safetensors_find(&file, "optimizer.exp_avg_sq.conv.weight");
-    assert_true(sgrad_shape_equal(&weight->view.shape, &(struct sgrad_shape){ 4, { 2, 5, 3, 3 } }));
-    assert_int_equal(sgrad_safetensors_find(&file, "bn.num_batches_tracked")->view.shape.rank, 0);
-    float stored[90], stored_moment[90];
-    assert_done(sgrad_safetensors_read(&file, weight, stored));
-    assert_done(sgrad_safetensors_read(&file, second, stored_moment));
-    for (int k = 0; k < 2; k++)
-        for (int c = 0; c < 5; c++)
-            for (int rs = 0; rs < 9; rs++) {
-                assert_near(stored[(k * 5 + c) * 9 + rs], (k * 9 + rs) * 5 + c, 0);
-                assert_near(stored_moment[(k * 5 + c) * 9 + rs], 1000 + (k * 9 + rs) * 5 + c, 0);
-            }
-    sgrad_safetensors_close(&file);
-
-    assert_done(load(h, PATH, true));
-    for (int i = 0; i < g->parameter_count; i++) assert_true(equal(&g->parameter[i], &h->parameter[i]));
-    float *again = values(find(h, "conv.weight")->kept[1]);
-    assert_memory_equal(again, second_moment, sizeof second_moment);
-    free(again);
-
-    assert_done(load(plain, PATH, false));    /* a checkpoint is weights, too */
-    assert_true(equal(find(g, "fc.bias"), find(plain, "fc.bias")));
-    assert_done(sgrad__weights_save(g, PATH, false, NULL, 0));
-    assert_fails(load(h, PATH, true), SGRAD_EFORMAT, "has no tensor optimizer.exp_avg.conv.weight");
-    sgrad_graph_destroy(g);
-    sgrad_graph_destroy(h);
-    sgrad_graph_destroy(plain);
-}
-
-/* One number for each row of the parameter, and a 7. */
-static struct sgrad_shape rows_and_7(const struct sgrad_shape *parameter) {
-    return (struct sgrad_shape){ 2, { parameter->dim[0], 7 } };
-}
-
-static void states_of_another_shape(void **state) {
-    (void)state;
-    static const struct sgrad_state states[] = { { .name = "plain" }, { .name = "rows", .shape = rows_and_7 }, { 0 } };
-    static const struct sgrad_state one_less[] = { { .name = "plain" }, { .name = "rows" }, { 0 } };
-    struct sgrad_graph *g = small(states, 1), *h = small(states, 2), *other = small(one_less, 1);
-    float numbers[14];
-    for (int i = 0; i < 14; i++) numbers[i] = (float)i;
-    assert_done(sgrad_tensor_write(find(g, "conv.weight")->kept[1], numbers));
-    assert_done(sgrad__weights_save(g, PATH, true, NULL, 0));
-    assert_done(load(h, PATH, true));
-    float *again = values(find(h, "conv.weight")->kept[1]);
-    assert_memory_equal(again, numbers, sizeof numbers);
-    free(again);
-    assert_true(equal(find(g, "conv.weight"), find(h, "conv.weight")));
-    assert_fails(load(other, PATH, true), SGRAD_ESHAPE, "optimizer.rows.conv.weight has shape (2,7)");
-    sgrad_graph_destroy(g);
-    sgrad_graph_destroy(h);
-    sgrad_graph_destroy(other);
 }
 
 /* Weights for small() of which the last entry, and the type of all, are the test's. */
@@ -349,12 +276,12 @@ static int load_entry(struct sgrad_graph *g, struct sgrad_entry last) {
     for (int i = 0; i < count; i++)
         if (last.name && strcmp(entry[i].name, last.name) == 0) entry[i] = last, last.name = NULL;
     assert_done(sgrad_safetensors_write(PATH, entry, count + (last.name != NULL), NULL, 0));
-    return load(g, PATH, false);
+    return load(g, PATH);
 }
 
 static void types(void **state) {
     (void)state;
-    struct sgrad_graph *g = small(NULL, 1);
+    struct sgrad_graph *g = small();
     const uint16_t bf16[] = { 0x3f80, 0xc000, 0x3e80 };
     const uint16_t f16[] = { 0x3e00, 0xc000, 0x0001 };
     const double f64[] = { 0.1, -7, 1e-3 };
@@ -382,7 +309,7 @@ static void types(void **state) {
 
 static void refusals(void **state) {
     (void)state;
-    struct sgrad_graph *g = small(NULL, 1), *untouched = small(NULL, 1);
+    struct sgrad_graph *g = small(), *untouched = small();
     assert_fails(load_entry(g, (struct sgrad_entry){ "conv.weight", { SGRAD_F32, { 4, { 2, 3, 3, 5 } } }, zeros }), SGRAD_ESHAPE,
                  "conv.weight has shape (2,3,3,5), the network's has (2,5,3,3)");
     assert_fails(load_entry(g, (struct sgrad_entry){ "fc.weight", { SGRAD_F32, { 1, { 6 } } }, zeros }), SGRAD_ESHAPE,
@@ -395,7 +322,7 @@ static void refusals(void **state) {
                  "has a tensor fc2.bias, which the network has not");
     const struct sgrad_entry one = { "conv.weight", { SGRAD_F32, { 4, { 2, 5, 3, 3 } } }, zeros };
     assert_done(sgrad_safetensors_write(PATH, &one, 1, NULL, 0));
-    assert_fails(load(g, PATH, false), SGRAD_EFORMAT, "has no tensor bn.weight, which the network has");
+    assert_fails(load(g, PATH), SGRAD_EFORMAT, "has no tensor bn.weight, which the network has");
     for (int i = 0; i < g->parameter_count; i++) assert_true(equal(&g->parameter[i], &untouched->parameter[i]));
     sgrad_graph_destroy(g);
     sgrad_graph_destroy(untouched);
@@ -416,8 +343,6 @@ int main(int argc, char **argv) {
         sentence("weights of PyTorch are loaded", loads_pytorch),
         sentence("weights start as in PyTorch, and follow the seed", starts),
         sentence("airbench94 starts with filters that pass channels on", passes_on),
-        sentence("weights and optimizer states survive saving and loading", round_trip),
-        sentence("optimizer states of another shape than their weight are saved and loaded", states_of_another_shape),
         sentence("weights of bf16, f16 and f64 are loaded", types),
         sentence("weights that do not fit are refused, and the network stays as it was", refusals),
         sentence("a model takes images of its least side and refuses smaller ones", least_sides),

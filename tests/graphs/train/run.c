@@ -7,6 +7,7 @@
 #include "graphs/rundir/rundir.h"
 #include "tests/scratch.h"
 #include "tests/graphs/context.h"
+#include "tests/graphs/training.h"
 
 /* ---- order ---- */
 
@@ -204,14 +205,15 @@ static void bad_config_file(void **state) {
 
 /* ---- checkpoints ---- */
 
-static struct sgrad_graph *network(uint64_t seed) {
+static struct sgrad__training *network(uint64_t seed) {
     struct sgrad_graph *g = sgrad_graph_create(SGRAD_F32);
     int x = sgrad_graph_input(g, "x", SGRAD_F32, sgrad_shape(1, 5));
     const int label = sgrad_graph_input(g, "label", SGRAD_I32, sgrad_shape(0));
     sgrad_graph_loss(g, sgrad_layer(g, linear, "fc", (x), .features = 3, .bias = true), label, 0);
-    assert_done(sgrad__parameters_allocate(g, sgrad_optimizers[0]->states, seed));
-    return g;
+    return training_open(g, sgrad_optimizers[0], seed);
 }
+
+static struct sgrad_tensor *first_of(const struct sgrad__training *training) { return training->graph->parameter[0].tensor; }
 
 static bool equal(struct sgrad_tensor *a, struct sgrad_tensor *b) {
     char x[64], y[64];
@@ -232,7 +234,7 @@ static void assert_newest(const char *expected) {
 }
 
 /* Begun and ended. */
-static int save(const struct sgrad_graph *g, const struct sgrad__position *p, const char *identity, int keep) {
+static int save(const struct sgrad__training *g, const struct sgrad__position *p, const char *identity, int keep) {
     struct sgrad__checkpoint *checkpoint;
     SGRAD_TRY(sgrad__checkpoint_begin(g, scratch_root, p, identity, keep, &checkpoint));
     return sgrad__checkpoint_end(checkpoint);
@@ -240,7 +242,7 @@ static int save(const struct sgrad_graph *g, const struct sgrad__position *p, co
 
 static void checkpoint(void **state) {
     (void)state;
-    struct sgrad_graph *g = network(1), *h = network(2);
+    struct sgrad__training *g = network(1), *h = network(2);
     struct sgrad__position p = { .epoch = 3, .step_in_epoch = 1, .seed = 5 }, q;
     const char *id = "{\"model\":\"m\",\"batch\":\"32\"}";
     assert_newest(NULL);
@@ -253,38 +255,38 @@ static void checkpoint(void **state) {
     assert_newest(scratch_path("checkpoint-11.safetensors"));
     assert_false(exists(scratch_path("checkpoint-12.safetensors.part.77")));
 
-    assert_false(equal(g->parameter[0].tensor, h->parameter[0].tensor));
+    assert_false(equal(first_of(g), first_of(h)));
     const char *path = scratch_path("checkpoint-11.safetensors");
     assert_fails(sgrad__checkpoint_load(h, path, "{\"model\":\"m\",\"batch\":\"64\"}", &q), SGRAD_EINVAL,
                  "the run has batch 32, so it cannot be continued with 64");
-    assert_false(equal(g->parameter[0].tensor, h->parameter[0].tensor));
+    assert_false(equal(first_of(g), first_of(h)));
     assert_done(sgrad__checkpoint_load(h, path, id, &q));
-    assert_true(equal(g->parameter[0].tensor, h->parameter[0].tensor));
+    assert_true(equal(first_of(g), first_of(h)));
     assert_int_equal(q.step, 11);
     assert_int_equal(q.epoch, 3);
     assert_int_equal(q.step_in_epoch, 1);
     assert_int_equal(q.seed, 5);
 
-    assert_done(sgrad__weights_save(g, scratch_path("model.safetensors"), false, NULL, 0));
+    assert_done(sgrad__weights_save(sgrad__training_list(g, false), scratch_path("model.safetensors"), NULL, 0));
     assert_fails(sgrad__checkpoint_load(h, scratch_path("model.safetensors"), id, &q), SGRAD_EFORMAT, "is no checkpoint");
-    sgrad_graph_destroy(g);
-    sgrad_graph_destroy(h);
+    training_close(g);
+    training_close(h);
 }
 
 /* What is written is what was there when it began; what cannot be written is told when it ends, or before. */
 static void checkpoint_beside(void **state) {
     (void)state;
-    struct sgrad_graph *g = network(1), *h = network(1), *other = network(2);
+    struct sgrad__training *g = network(1), *h = network(1), *other = network(2);
     struct sgrad__position p = { .step = 200 };
     struct sgrad__checkpoint *checkpoint;
     float values[15];
     assert_done(sgrad__checkpoint_begin(g, scratch_root, &p, "{}", 1, &checkpoint));
-    assert_done(sgrad_tensor_read(other->parameter[0].tensor, values));
-    assert_done(sgrad_tensor_write(g->parameter[0].tensor, values));
+    assert_done(sgrad_tensor_read(first_of(other), values));
+    assert_done(sgrad_tensor_write(first_of(g), values));
     assert_done(sgrad__checkpoint_end(checkpoint));
     assert_done(sgrad__checkpoint_load(other, scratch_path("checkpoint-200.safetensors"), "{}", &p));
-    assert_true(equal(other->parameter[0].tensor, h->parameter[0].tensor));
-    assert_false(equal(other->parameter[0].tensor, g->parameter[0].tensor));
+    assert_true(equal(first_of(other), first_of(h)));
+    assert_false(equal(first_of(other), first_of(g)));
 
     scratch_listen();
     assert_done(sgrad__checkpoint_begin(g, scratch_path("gone"), &p, "{}", 1, &checkpoint));
@@ -294,9 +296,9 @@ static void checkpoint_beside(void **state) {
     assert_int_equal(error, SGRAD_EIO);
     assert_false(sgrad__checkpoint_failed(NULL));
     assert_done(sgrad__checkpoint_end(NULL));
-    sgrad_graph_destroy(g);
-    sgrad_graph_destroy(h);
-    sgrad_graph_destroy(other);
+    training_close(g);
+    training_close(h);
+    training_close(other);
 }
 
 /* Turns one bit, or cuts off the last bytes. */
@@ -325,7 +327,7 @@ static char *newest(int error, const char *text) {
 
 static void spoiled_checkpoints(void **state) {
     (void)state;
-    struct sgrad_graph *g = network(1);
+    struct sgrad__training *g = network(1);
     struct sgrad__position p = { .step = 0 };
     for (p.step = 100; p.step <= 103; p.step++)
         assert_done(save(g, &p, "{}", 4));
@@ -342,7 +344,7 @@ static void spoiled_checkpoints(void **state) {
     free(newest(0, "checkpoint-103.safetensors is not whole"));
     spoil(scratch_path("checkpoint-102.safetensors"), 1, true);
     assert_null(newest(SGRAD_EFORMAT, "holds no whole checkpoint"));
-    sgrad_graph_destroy(g);
+    training_close(g);
 }
 
 /* ---- metrics ---- */

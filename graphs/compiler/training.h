@@ -1,0 +1,88 @@
+/* training.h: how each parameter of a network is updated, and the tensors that updates need: optimizer states, moving averages,
+ * slow weights. Private to graphs/.
+ *
+ *     graph      parameter 0   parameter 1   …      the network (graphs/networks/graph.h)
+ *     training   update 0      update 1      …      hyperparameters, states, the rank that does the update
+ *
+ * The set-up of a run fills the table (graphs/train); the compiler and checkpoints read it. */
+#ifndef SGRAD_GRAPHS_COMPILER_TRAINING_H
+#define SGRAD_GRAPHS_COMPILER_TRAINING_H
+
+#include "graphs/compiler/compiler.h"
+#include "graphs/networks/graph.h"
+
+/* The update of a parameter. */
+struct sgrad__update {
+    const struct sgrad_optimizer *optimizer;    /* NULL: a state of an operation, which no optimizer updates */
+    struct sgrad_hyper hyper;                   /* includes the parameter's learning-rate scale and weight decay */
+    long until;                         /* number of steps after which the parameter is frozen; 0: never */
+    int ranks, owner;                   /* ranks above 0: of RANKS ranks, only rank OWNER does the update and stores the states */
+    struct sgrad_tensor **state;        /* of the optimizer, in its order; ends with NULL; NULL: not allocated */
+    void **whole;                       /* by state: the whole value, as sgrad__parameter.whole */
+    struct sgrad_tensor *average;       /* moving average, owned by the table (.kept); NULL: none */
+    struct sgrad_tensor *slow;          /* slow weights (lookahead), owned by the table (.kept); NULL: none */
+};
+
+/* A further state, F32, of a layer or of the run, stored by all ranks or by some of them. */
+struct sgrad__kept {
+    char *name;                         /* name in files */
+    struct sgrad_shape shape;
+    enum sgrad_file_layout layout;      /* layout in files */
+    struct sgrad_tensor *tensor;        /* NULL: this rank does not store it */
+    int rank;                           /* first rank that stores it; -1: all ranks do */
+    void *whole;                        /* if some ranks do not store it: its value that rank 0 has read or gathered; else NULL */
+};
+
+struct sgrad__training {
+    struct sgrad_graph *graph;
+    const struct sgrad_optimizer *optimizer;    /* of the parameters for which no other one is set */
+    int sharers;            /* number of ranks if optimizer states are sharded over those with the same parameters; else 0 */
+    bool sharded;            /* lists of items, and thereby files, contain only the shards of this rank */
+    struct sgrad__update *update;       /* by parameter */
+    int kept_count;
+    struct sgrad__kept *kept;
+};
+
+/* Returns the table of GRAPH, which must be complete and outlive it: OPTIMIZER updates all parameters. The caller must free it
+ * with sgrad__training_destroy. */
+struct sgrad__training *sgrad__training_create(struct sgrad_graph *graph, const struct sgrad_optimizer *optimizer);
+void sgrad__training_destroy(struct sgrad__training *training);     /* NULL is allowed */
+/* Freezes the parameters in LIST (patterns; NULL: none), those that the network freezes, and those whose limit (until) is at most
+ * DONE steps; all others are trained. */
+void sgrad__training_freeze(struct sgrad__training *training, const char *list, long done);
+
+/* Allocates the states that optimizers have of parameters, as zeros. SGRAD_ENOMEM. SGRAD_ESHAPE: a parameter is split, and a
+ * state's shape does not follow the parameter's. */
+int sgrad__training_allocate(struct sgrad__training *training);
+int sgrad__state_count(const struct sgrad__update *update);         /* number of states, also of other ranks */
+/* Adds a state in addition to those of parameters: STATE of LAYER, "optimizer.factor_a.conv1" in files. RANK: first rank that
+ * stores it; -1: all ranks store it. If HERE is set, this rank stores it: it is allocated, as zeros. SGRAD_ENOMEM. */
+int sgrad__training_keep(struct sgrad__training *training, const char *state, const char *layer, struct sgrad_shape shape,
+                         int rank, bool here);
+/* Returns such a state; NULL: it does not exist, or not on this rank. */
+struct sgrad_tensor *sgrad__training_kept(const struct sgrad__training *training, const char *state, const char *layer);
+/* Returns the first parameter that sgrad__training_average and sgrad__training_keep_slow refuse, since it is split over ranks;
+ * NULL: there is none. */
+const struct sgrad__parameter *sgrad__training_find_split(const struct sgrad__training *training);
+/* Adds a moving average of each parameter that is not frozen and of each running statistic, "optimizer.ema.conv1.weight" in
+ * files. Counters have none. SGRAD_EINVAL: a parameter is split over ranks. SGRAD_ENOMEM. */
+int sgrad__training_average(struct sgrad__training *training);
+/* sgrad__training_keep_slow adds slow weights of the same tensors, "optimizer.lookahead.conv1.weight" in files, with the same
+ * errors. sgrad__training_begin_slow sets them to the parameters; it must be called once all parameters have their initial
+ * values. SGRAD_EDEVICE. */
+int sgrad__training_keep_slow(struct sgrad__training *training);
+int sgrad__training_begin_slow(struct sgrad__training *training);
+
+/* Returns the parameters of the graph, for files. WITH_STATES: also the optimizer states; else moving averages are listed instead
+ * of parameters, if there are any. The caller must free the list with sgrad__items_free. */
+struct sgrad__items sgrad__training_list(const struct sgrad__training *training, bool with_states);
+/* Returns the elements, of the shard of PARAMETER that RANK stores, whose states RANK stores: a segment, if the states are
+ * sharded over the ranks with the same shard; all or none, if one rank updates the parameter for all; else all. */
+struct sgrad__share sgrad__share_of(const struct sgrad__training *training, const struct sgrad__parameter *parameter, int rank);
+/* Copies SHARE, these elements of a state, to WHOLE, the whole state. Both are F32, in the layout of memory. */
+void sgrad__share_put(const struct sgrad__training *training, const struct sgrad__parameter *parameter, int rank,
+                      const float *share, float *whole);
+/* Frees the whole values of all parameters and states. */
+void sgrad__training_free_wholes(struct sgrad__training *training);
+
+#endif
