@@ -106,7 +106,7 @@ struct sgrad__type {
 };
 extern const struct sgrad__type sgrad__flag, sgrad__whole, sgrad__real, sgrad__text, sgrad__file, sgrad__folder, sgrad__choice,
     sgrad__schedule, sgrad__views, sgrad__augmentation, sgrad__none, sgrad__group, sgrad__period, sgrad__workers, sgrad__range,
-    sgrad__plugin, sgrad__resume, sgrad__time;
+    sgrad__plugin, sgrad__resume, sgrad__time, sgrad__numbers, sgrad__lookahead;
 
 /* The option of all commands that search for records, such as models and data sets. */
 #define SGRAD__PLUGIN_OPTION \

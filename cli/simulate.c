@@ -196,7 +196,7 @@ static void remove_files(const char *folder) {
 /* Creates DIR/nodes-N/trace, if --trace and --out DIR are set; else sets *RUN to NULL. */
 static int make_run(const struct sgrad__request *r, int nodes, char **run) {
     *run = NULL;
-    if (!r->train.trace || !r->train.out) return 0;
+    if (!r->train.trace.first || !r->train.out) return 0;
     char *folder = sgrad_format("%s/nodes-%d", r->train.out, nodes), *trace = sgrad_format("%s/trace", folder);
     const int error = sgrad_folder_make(trace);
     free(trace);

@@ -69,7 +69,8 @@ static void set_options(struct sgrad_train_options *o, const json_t *request, co
     o->no_shuffle = true;
     o->resume = o->best = o->tensorboard = false;
     o->histograms = o->prometheus = 0;
-    o->init = o->init_skip = o->exclude = o->network = o->trace = o->show_batch = o->out = NULL;
+    o->trace.first = 0;
+    o->init = o->init_skip = o->exclude = o->network = o->show_batch = o->out = NULL;
     if (!o->augment) o->augment = "none";
     o->explicit_options = NULL;
 }

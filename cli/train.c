@@ -16,8 +16,8 @@ static const struct sgrad__option options[] = {
     { "init", "FILE", "start from these weights (safetensors)", &sgrad__text, SGRAD__FIELD(init) },
     { "init-skip", "LIST", "parameters that are not taken from --init and begin anew: patterns like fc,layer4.*", &sgrad__text,
       SGRAD__FIELD(init_skip) },
-    { "mean", "X,X,X", "mean of each channel, instead of the training set's", &sgrad__text, SGRAD__FIELD(mean) },
-    { "deviation", "X,X,X", "standard deviation of each channel, instead of the training set's", &sgrad__text,
+    { "mean", "X,X,X", "mean of each channel, instead of the training set's", &sgrad__numbers, SGRAD__FIELD(mean) },
+    { "deviation", "X,X,X", "standard deviation of each channel, instead of the training set's", &sgrad__numbers,
       SGRAD__FIELD(std) },
     { "image-size", "N", "scale images of a folder to NxN", &sgrad__whole, SGRAD__FIELD(image_size), 1, 4096 },
     { "data-placement", "replicate|partition", "each rank keeps all training samples in memory, or its share", &sgrad__choice,
@@ -27,7 +27,7 @@ static const struct sgrad__option options[] = {
     { "damaged", "stop|skip", "a sample that cannot be read: end with an error, or name it and leave it out",
       &sgrad__choice, SGRAD__FIELD(skip_damaged) },
     { "no-shuffle", NULL, "samples in file order", &sgrad__flag, SGRAD__FIELD(no_shuffle) },
-    { "class-weights", "LIST", "weights of classes in the loss of volumes, with commas between; 1 if not given", &sgrad__text,
+    { "class-weights", "LIST", "weights of classes in the loss of volumes, with commas between; 1 if not given", &sgrad__numbers,
       SGRAD__FIELD(class_weights) },
     { "dice", "X", "how much of the Dice loss is added in the loss of volumes", &sgrad__real, SGRAD__FIELD(dice), 0, 1e6 },
     { "augment", "LIST", "changes to training images: none, or of stargrad list augmentations, with commas between; as list "
@@ -95,7 +95,7 @@ static const struct sgrad__option options[] = {
     { "label-smoothing", "X", "share of the target spread over all classes", &sgrad__real, SGRAD__FIELD(label_smoothing), 0, 1 },
     { "clip-norm", "X", "largest norm of all gradients together; 0: off", &sgrad__real, SGRAD__FIELD(clip_norm), 0, 1e30 },
     { "lookahead", "N[:D[:P]]", "every N steps the weights go back to slow ones, that keep D of themselves (.5 if not given), "
-                                "times the run's share to the power P", &sgrad__text, SGRAD__FIELD(lookahead) },
+                                "times the run's share to the power P", &sgrad__lookahead, SGRAD__FIELD(lookahead) },
     { "ema", "DECAY", "evaluate and save a moving average of the weights, that keeps so much of itself in a step; 0: off",
       &sgrad__real, SGRAD__FIELD(ema), 0, 0.9999999 },
 

@@ -71,7 +71,7 @@ const struct sgrad__type sgrad__real = { read_real, takes_real, show_real };
 
 /* An empty value clears a list that --like or --resume inherits, or makes a choice automatic again. */
 static bool may_be_empty(const struct sgrad__option *o) {
-    static const char *const lists[] = { "LIST", "X,X,X", "AXIS=N,...", "N[:D[:P]]" };
+    static const char *const lists[] = { "LIST", "AXIS=N,..." };
     static const char *const chosen[] = { "allreduce", "network", "scheduler" };
     bool may = false;
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) may |= !strcmp(o->value, lists[i]);
@@ -218,20 +218,34 @@ static char *show_workers(const struct sgrad__option *o, const struct sgrad__req
 }
 const struct sgrad__type sgrad__workers = { read_workers, takes_whole, show_workers };
 
-/* Steps: "", "7" or "5-10". */
 static bool read_range(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
-    char from[32];
-    const char *dash = strchr(text, '-');
-    long first, last;
-    *(const char **)field(o, r) = text;
-    if (!*text) return true;
-    if (!dash) return parse_whole(text, o->low, o->high, &first);
-    if (dash - text >= (long)sizeof from) return false;
-    snprintf(from, sizeof from, "%.*s", (int)(dash - text), text);
-    return parse_whole(from, o->low, o->high, &first) && parse_whole(dash + 1, (double)first, o->high, &last);
+    return sgrad_step_range_parse(text, field(o, r));
 }
 static char *takes_range(const struct sgrad__option *o) { return (void)o, sgrad_format("a step or a range of steps, like 5-10"); }
 const struct sgrad__type sgrad__range = { .read = read_range, .takes = takes_range };
+
+/* An empty value clears numbers that --like or --resume inherits. */
+static bool read_numbers(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
+    struct sgrad_numbers *numbers = field(o, r);
+    if (!*text) return *numbers = (struct sgrad_numbers){ 0 }, true;
+    return sgrad_numbers_parse(text, numbers);
+}
+static char *takes_numbers(const struct sgrad__option *o) {
+    return (void)o, sgrad_format("up to %d numbers with commas between", SGRAD_MAX_NUMBERS);
+}
+const struct sgrad__type sgrad__numbers = { .read = read_numbers, .takes = takes_numbers };
+
+/* Likewise. */
+static bool read_lookahead(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
+    struct sgrad_lookahead *lookahead = field(o, r);
+    if (!*text) return *lookahead = (struct sgrad_lookahead){ 0 }, true;
+    return sgrad_lookahead_parse(text, lookahead);
+}
+static char *takes_lookahead(const struct sgrad__option *o) {
+    return (void)o, sgrad_format("N[:D[:P]]: steps, what of the slow weights stays (below 1), and the power of the run's share by "
+                                 "which that grows, like 5:.5 or 5:.77:3");
+}
+const struct sgrad__type sgrad__lookahead = { .read = read_lookahead, .takes = takes_lookahead };
 
 /* A time in the future. Only rank 0 parses it, for all ranks; the parser logs the error. */
 static bool read_time(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {

@@ -20,6 +20,7 @@
 #ifndef SGRAD_GRAPHS_API_TRAIN_H
 #define SGRAD_GRAPHS_API_TRAIN_H
 
+#include "codelets/updates.h"
 #include "graphs/compiler/compiler.h"
 #include "graphs/networks/networks.h"
 
@@ -61,6 +62,31 @@ bool sgrad_group_named(const char *name, long *group);  /* sets *group; false: n
 enum sgrad_precision { SGRAD_PRECISION_F32, SGRAD_PRECISION_TF32, SGRAD_PRECISION_BF16 };
 const char *sgrad_precision_name(enum sgrad_precision precision);      /* returns "f32", "tf32" or "bf16" */
 
+/* Numbers, one for each channel or class. count 0: the option is not set. */
+enum { SGRAD_MAX_NUMBERS = 8 };
+struct sgrad_numbers {
+    int count;
+    double number[SGRAD_MAX_NUMBERS];
+};
+
+/* Steps FIRST to LAST, from 1. first 0: none. */
+struct sgrad_step_range {
+    long first, last;
+};
+
+/* Convert the text of an option to its value. Return false if the text is invalid; the value is then unchanged.
+ * numbers: "0.5" or "1,0.5", at most SGRAD_MAX_NUMBERS finite numbers.
+ * step_range: "7" or "5-10"; "" means steps 10 to 12: early, but after the caches are warm.
+ * lookahead: "N", "N:D" or "N:D:P": every N steps, blend into slow weights, which retain D·(step/steps)^P. The default of D is 0.5,
+ * that of P is 0. */
+bool sgrad_numbers_parse(const char *text, struct sgrad_numbers *numbers);
+bool sgrad_step_range_parse(const char *text, struct sgrad_step_range *range);
+bool sgrad_lookahead_parse(const char *text, struct sgrad_lookahead *lookahead);
+/* Return the text of a value; "" if the option is not set. The caller must free the text. */
+char *sgrad_numbers_text(const struct sgrad_numbers *numbers);
+char *sgrad_step_range_text(const struct sgrad_step_range *range);
+char *sgrad_lookahead_text(const struct sgrad_lookahead *lookahead);
+
 struct sgrad_reader;
 struct sgrad_dataset;
 /* Options of a run. The caller keeps ownership of all strings and records; they must remain valid during the run. Lists are
@@ -93,9 +119,9 @@ struct sgrad_train_options {
     double warmup, label_smoothing, clip_norm;  /* epochs; 0 to 1; largest norm of all gradients together, 0: no clipping */
     double ema;                                 /* decay of a moving average of the weights, which is evaluated and saved
                                                    instead of the weights; 0: none */
-    const char *lookahead;                      /* "N", "N:D" or "N:D:P": every N steps, blend into slow weights, which retain
-                                                   D·(step/steps)^P (codelets/optimizers/lookahead.c); NULL: off */
-    const char *class_weights;                  /* "1,0.5": by class, for labels of voxels (voxel_loss.c); NULL: all 1 */
+    struct sgrad_lookahead lookahead;           /* slow weights (codelets/optimizers/lookahead.c); every 0: off. Its member steps is
+                                                   ignored */
+    struct sgrad_numbers class_weights;         /* by class, for labels of voxels (voxel_loss.c); none: all 1 */
     double dice;                                /* factor of the Dice loss that is added to that loss; 0: none */
     const char *exclude;                        /* file that lists training samples to exclude (datasets.h); NULL: none */
     bool skip_damaged;                          /* report and skip unreadable samples; false: one ends the run with an error */
@@ -114,8 +140,8 @@ struct sgrad_train_options {
      * trained. optimizer_of: trained by another optimizer ("*.bias=adamw"). lr_of, weight_decay_of: multipliers of the learning
      * rate ("fc=10,conv1=.1") and of the weight decay. freeze_after: not trained after this number of epochs ("conv1=3"). */
     const char *init_skip, *freeze, *optimizer_of, *lr_of, *weight_decay_of, *freeze_after;
-    const char *mean, *std;               /* mean and standard deviation, for each channel or one for all; NULL: those
-                                                   of the training set */
+    struct sgrad_numbers mean, std;             /* mean and standard deviation, for each channel or one for all; none: those of
+                                                   the training set */
     const char *out;                            /* run directory; NULL: runs/NAME-TIME */
     bool resume;                                /* continue the run in out from its newest checkpoint */
     const char *tta;                            /* views of each image in the last evaluation (datasets.h); NULL: the image */
@@ -137,7 +163,7 @@ struct sgrad_train_options {
     bool tensorboard;                           /* also write event files for TensorBoard to the run directory */
     long histograms; /* steps between histograms of all weights and gradients, for TensorBoard; 0: none */
     int prometheus;                             /* port of 127.0.0.1 that serves current values (/metrics); 0: none */
-    const char *trace;                          /* steps to record, "FIRST-LAST" or "STEP"; "": 10-12; NULL: none */
+    struct sgrad_step_range trace;              /* steps to record */
     const char *allreduce;                      /* algorithm that sums gradients over ranks; NULL: the cheapest by cost */
     const char *strategy;                       /* distributed training: "sync", "ps", "async", …; NULL: "sync" */
     const char *shard;                          /* ZeRO: "optimizer", "gradients": sharded over data-parallel ranks; NULL: none */

@@ -74,7 +74,7 @@ static int check_shared(const struct sgrad__run *r) {
 
 /* Returns an error if an optimizer of the run, or --lookahead, needs whole parameters, and this mesh splits one of them. */
 static int check_whole(const struct sgrad__run *r) {
-    const struct sgrad__parameter *split = r->lookahead.every ? sgrad__training_find_split(r->training) : NULL;
+    const struct sgrad__parameter *split = r->options.lookahead.every ? sgrad__training_find_split(r->training) : NULL;
     if (split) return sgrad_log_error(SGRAD_EINVAL, "--lookahead needs whole parameters, and %s is split", split->name);
     for (int i = 0; i < r->graph->parameter_count; i++) {
         const struct sgrad__parameter *p = &r->graph->parameter[i];
@@ -97,7 +97,7 @@ static double states_of(const struct sgrad__run *r) {
         elements += count;
         states += count * sgrad__state_count(update);
     }
-    return (elements > 0 ? states / elements : 0) + (r->lookahead.every > 0) + (r->options.ema > 0);
+    return (elements > 0 ? states / elements : 0) + (r->options.lookahead.every > 0) + (r->options.ema > 0);
 }
 
 static int price(struct sgrad__run *r, int (*build)(struct sgrad__run *r), const struct sgrad_mesh_query *q,

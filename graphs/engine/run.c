@@ -34,8 +34,7 @@ struct sgrad_program_options sgrad__run_program_options(const struct sgrad__run 
                                                         int64_t micro) {
     const struct sgrad_train_options *o = &r->options;
     const struct sgrad_context *c = r->context;
-    struct sgrad_lookahead lookahead = r->lookahead;
-    lookahead.steps = r->steps;
+    const struct sgrad_lookahead lookahead = { o->lookahead.decay, o->lookahead.power, training ? o->lookahead.every : 0, r->steps };
     const bool gpus_alone = r->gpu_samples && r->gpu_samples == r->options.batch / r->parts;
     const int64_t evaluated_on_gpus = gpus_alone ? batch : 0;
     struct sgrad_dataset *samples = training ? r->train : r->test;

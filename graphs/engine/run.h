@@ -26,7 +26,6 @@ struct sgrad__run {
     const struct sgrad_optimizer *optimizer;
     struct sgrad_schedule schedule;             /* of the learning rate */
     double peak;                                /* of the learning rate */
-    struct sgrad_lookahead lookahead;           /* every 0: off; steps is unused: it is replaced by the steps of the run */
     struct sgrad_schedule damping;              /* of the damping of second-order training (K-FAC) */
     /* K-FAC: fraction of the ranks that precondition a layer, 0: one rank, < 0: chosen by cost; bytes of a rank for it, at
      * most */
@@ -98,7 +97,6 @@ struct sgrad__run {
     int push_ranks;                             /* ranks whose gradients are summed before they are pushed to a server */
     const char *trace_folder;                   /* borrowed; directory of traces; NULL: DIR/trace, if options.trace is set */
     struct sgrad__server *server;               /* this rank's server of asynchronous training; NULL: none */
-    long trace_first, trace_last;               /* steps to trace; 0: none */
     struct sgrad_train_result result;           /* so far */
 };
 

@@ -111,9 +111,10 @@ static json_t *group_text(long group) {
 /* Returns the optimizer with --lookahead and --ema: a resumed run needs the state that these add. */
 static json_t *optimizer_text(const struct sgrad_train_options *o) {
     char *ema = o->ema > 0 ? sgrad_format(" --ema %g", o->ema) : sgrad_format("%s", "");
-    json_t *text = json_sprintf("%s%s%s%s", o->optimizer, o->lookahead ? " --lookahead " : "",
-                                o->lookahead ? o->lookahead : "", ema);
+    char *lookahead = sgrad_lookahead_text(&o->lookahead);
+    json_t *text = json_sprintf("%s%s%s%s", o->optimizer, *lookahead ? " --lookahead " : "", lookahead, ema);
     free(ema);
+    free(lookahead);
     return text;
 }
 

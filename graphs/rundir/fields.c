@@ -54,7 +54,6 @@ static const struct field {
     FIELD(REAL, label_smoothing),
     FIELD(REAL, clip_norm),
     FIELD(REAL, ema),
-    FIELD(TEXT, class_weights),
     FIELD(REAL, dice),
     FIELD(FLAG, no_shuffle),
     FIELD(TEXT, augment),
@@ -70,10 +69,7 @@ static const struct field {
     FIELD(TEXT, optimizer_of),
     FIELD(TEXT, lr_of),
     FIELD(TEXT, weight_decay_of),
-    FIELD(TEXT, lookahead),
     FIELD(TEXT, tta),
-    FIELD(TEXT, mean),
-    CALLED("deviation", TEXT, std),
     FIELD(TEXT, out),
     FIELD(FLAG, resume),
     FIELD(INTEGER, evaluate_every),
@@ -95,7 +91,6 @@ static const struct field {
     FIELD(TEXT, allreduce),
     FIELD(REAL, bucket),
     FIELD(TEXT, network),
-    FIELD(TEXT, trace),
     FIELD(FLAG, tensorboard),
     FIELD(INTEGER, histograms),
     FIELD(INTEGER, prometheus),
@@ -119,27 +114,7 @@ static json_t *value_of(const struct field *f, const struct sgrad_train_options 
     return NULL;
 }
 
-json_t *sgrad__options_json(const struct sgrad_train_options *o) {
-    json_t *object = json_object();
-    for (const struct field *f = fields; f < fields + FIELDS; f++) json_object_set_new(object, f->name, value_of(f, o));
-    json_object_set_new(object, "data_placement", json_string(o->partition_data ? "partition" : "replicate"));
-    json_object_set_new(object, "seed", json_sprintf("%llu", (unsigned long long)o->seed));
-    json_object_set_new(object, "precision", json_string(sgrad_precision_name(o->precision)));
-    return object;
-}
-
-int sgrad__options_check(const struct sgrad_train_options *o) {
-    for (const struct field *f = fields; f < fields + FIELDS; f++) {
-        json_t *value = f->type == TEXT ? value_of(f, o) : json_null();
-        if (!value)
-            return sgrad_log_error(SGRAD_EINVAL, "%s '%s': is not UTF-8, which config.json is", f->name,
-                                   *(const char *const *)((const char *)o + f->at));
-        json_decref(value);
-    }
-    return 0;
-}
-
-/* ---- reading ------------------------------------------------------------------------------------------------------- */
+/* ---- one option ------------------------------------------------------------------------------------------------------- */
 
 /* Copies a string that is never freed, because the options that refer to it have no owner. */
 static const char *kept(const char *text) {
@@ -174,7 +149,10 @@ static bool take(const struct field *f, const json_t *value, struct sgrad_train_
     return false;
 }
 
+/* ---- options that need their own conversion -------------------------------------------------------------------------- */
+
 /* The seed is written as text, because it may have 64 bits, which not all JSON readers support in numbers. */
+static json_t *seed(const struct sgrad_train_options *o) { return json_sprintf("%llu", (unsigned long long)o->seed); }
 static bool take_seed(const json_t *value, struct sgrad_train_options *o) {
     const char *text = json_string_value(value);
     char *end = NULL;
@@ -184,24 +162,88 @@ static bool take_seed(const json_t *value, struct sgrad_train_options *o) {
     return !*end;
 }
 
+static json_t *precision(const struct sgrad_train_options *o) { return json_string(sgrad_precision_name(o->precision)); }
 static bool take_precision(const json_t *value, struct sgrad_train_options *o) {
     for (enum sgrad_precision p = SGRAD_PRECISION_F32; json_is_string(value) && p <= SGRAD_PRECISION_BF16; p++)
         if (!strcmp(json_string_value(value), sgrad_precision_name(p))) return o->precision = p, true;
     return false;
 }
 
+static json_t *placement(const struct sgrad_train_options *o) {
+    return json_string(o->partition_data ? "partition" : "replicate");
+}
 static bool take_placement(const json_t *value, struct sgrad_train_options *o) {
     const char *text = json_is_string(value) ? json_string_value(value) : "";
     o->partition_data = !strcmp(text, "partition");
     return o->partition_data || !strcmp(text, "replicate");
 }
 
-/* Options that need their own conversion. */
+/* Returns TEXT as JSON, null if it is empty, and frees it. */
+static json_t *take_text(char *text) {
+    json_t *value = *text ? json_string(text) : json_null();
+    free(text);
+    return value;
+}
+
+static json_t *lookahead(const struct sgrad_train_options *o) { return take_text(sgrad_lookahead_text(&o->lookahead)); }
+static bool take_lookahead(const json_t *value, struct sgrad_train_options *o) {
+    if (json_is_null(value)) return o->lookahead = (struct sgrad_lookahead){ 0 }, true;
+    return json_is_string(value) && sgrad_lookahead_parse(json_string_value(value), &o->lookahead);
+}
+
+static json_t *trace(const struct sgrad_train_options *o) { return take_text(sgrad_step_range_text(&o->trace)); }
+static bool take_trace(const json_t *value, struct sgrad_train_options *o) {
+    if (json_is_null(value)) return o->trace = (struct sgrad_step_range){ 0 }, true;
+    return json_is_string(value) && sgrad_step_range_parse(json_string_value(value), &o->trace);
+}
+
+static bool take_numbers(const json_t *value, struct sgrad_numbers *numbers) {
+    if (json_is_null(value)) return *numbers = (struct sgrad_numbers){ 0 }, true;
+    return json_is_string(value) && sgrad_numbers_parse(json_string_value(value), numbers);
+}
+static json_t *weights(const struct sgrad_train_options *o) { return take_text(sgrad_numbers_text(&o->class_weights)); }
+static json_t *mean(const struct sgrad_train_options *o) { return take_text(sgrad_numbers_text(&o->mean)); }
+static json_t *deviation(const struct sgrad_train_options *o) { return take_text(sgrad_numbers_text(&o->std)); }
+static bool take_weights(const json_t *value, struct sgrad_train_options *o) { return take_numbers(value, &o->class_weights); }
+static bool take_mean(const json_t *value, struct sgrad_train_options *o) { return take_numbers(value, &o->mean); }
+static bool take_deviation(const json_t *value, struct sgrad_train_options *o) { return take_numbers(value, &o->std); }
+
 static const struct other {
     const char *name;
+    json_t *(*value)(const struct sgrad_train_options *o);
     bool (*take)(const json_t *value, struct sgrad_train_options *o);
-} others[] = { { "seed", take_seed }, { "precision", take_precision }, { "data_placement", take_placement } };
+} others[] = {
+    { "data_placement", placement, take_placement },
+    { "seed", seed, take_seed },
+    { "precision", precision, take_precision },
+    { "lookahead", lookahead, take_lookahead },
+    { "class_weights", weights, take_weights },
+    { "mean", mean, take_mean },
+    { "deviation", deviation, take_deviation },
+    { "trace", trace, take_trace },
+};
 enum { OTHERS = sizeof others / sizeof *others };
+
+/* ---- all options ----------------------------------------------------------------------------------------------------- */
+
+json_t *sgrad__options_json(const struct sgrad_train_options *o) {
+    json_t *object = json_object();
+    for (const struct field *f = fields; f < fields + FIELDS; f++) json_object_set_new(object, f->name, value_of(f, o));
+    for (const struct other *other = others; other < others + OTHERS; other++)
+        json_object_set_new(object, other->name, other->value(o));
+    return object;
+}
+
+int sgrad__options_check(const struct sgrad_train_options *o) {
+    for (const struct field *f = fields; f < fields + FIELDS; f++) {
+        json_t *value = f->type == TEXT ? value_of(f, o) : json_null();
+        if (!value)
+            return sgrad_log_error(SGRAD_EINVAL, "%s '%s': is not UTF-8, which config.json is", f->name,
+                                   *(const char *const *)((const char *)o + f->at));
+        json_decref(value);
+    }
+    return 0;
+}
 
 /* Options that OBJECT lacks, because an older version wrote it, are unchanged. */
 int sgrad__options_take(const char *where, const json_t *object, struct sgrad_train_options *options) {

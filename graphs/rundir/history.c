@@ -38,7 +38,8 @@ static int take_options(const char *path, const json_t *config, struct sgrad_tra
     const int error = sgrad__options_take(path, by_now, &o);
     json_decref(by_now);
     SGRAD_TRY(error);
-    o.out = o.trace = NULL;
+    o.out = NULL;
+    o.trace.first = 0;
     o.resume = false;
     *options = o;
     return 0;

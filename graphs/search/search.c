@@ -40,7 +40,8 @@ static void set_options(const struct sgrad__search *s, struct sgrad__trial *e) {
     o->cpus = common->cpus, o->gpus = common->gpus, o->scheduler = common->scheduler;
     o->deterministic = true;
     o->resume = o->partition_data = o->print = false;
-    o->shard = o->trace = o->strategy = o->allreduce = NULL;
+    o->shard = o->strategy = o->allreduce = NULL;
+    o->trace.first = 0;
     o->group_ranks = 1;
     o->keep_checkpoints = 2;
 }

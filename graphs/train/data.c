@@ -98,22 +98,19 @@ int sgrad__run_open_data(struct sgrad__run *r) {
 
 /* ---- mean and standard deviation -------------------------------------------------------------------------------- */
 
-/* Parses TEXT, the value of option --WHAT: one number per channel, or one for all channels. If TEXT is NULL, NUMBER is
- * unchanged. */
-static int take_numbers(const char *what, const char *text, int channels, double low, double *number) {
-    int count = 0;
-    for (const char *at = text; at && count <= channels; count++) {
-        char *end;
-        const double x = strtod(at, &end);
-        if (end == at || (*end && *end != ',') || !(x >= low && x <= 1e6)) count = channels;
-        else if (count < channels) number[count] = x;
-        at = *end ? end + 1 : NULL;
+/* Sets NUMBER of each channel to the value of option --NAME, which has one number per channel, or one for all channels. If the
+ * option is not set, NUMBER is unchanged. */
+static int take_numbers(const char *name, const struct sgrad_numbers *value, int channels, double low, double *number) {
+    bool valid = value->count == channels || value->count <= 1;
+    for (int i = 0; i < value->count; i++) valid &= value->number[i] >= low && value->number[i] <= 1e6;
+    if (!valid) {
+        char *text = sgrad_numbers_text(value);
+        sgrad_log_error(SGRAD_EINVAL, "--%s '%s': takes %d %s from %g on, with commas between, or one for all channels", name,
+                        text, channels, sgrad_plural(channels, "number", "numbers"), low);
+        free(text);
+        return SGRAD_EINVAL;
     }
-    if (!text || count == channels) return 0;
-    if (count != 1)
-        return sgrad_log_error(SGRAD_EINVAL, "--%s '%s': takes %d %s from %g on, with commas between, or one for all channels",
-                               what, text, channels, sgrad_plural(channels, "number", "numbers"), low);
-    for (int c = 1; c < channels; c++) number[c] = number[0];
+    for (int c = 0; value->count && c < channels; c++) number[c] = value->number[value->count > 1 ? c : 0];
     return 0;
 }
 
@@ -125,8 +122,8 @@ static int take_input(struct sgrad__run *r) {
     if (!channels) return 0;
     for (int c = 0; imported && c < imported->channels; c++)
         r->mean[c] = imported->mean[c], r->deviation[c] = imported->deviation[c];
-    SGRAD_TRY(take_numbers("mean", r->options.mean, channels, -1e6, r->mean));
-    return take_numbers("deviation", r->options.std, channels, 1e-6, r->deviation);
+    SGRAD_TRY(take_numbers("mean", &r->options.mean, channels, -1e6, r->mean));
+    return take_numbers("deviation", &r->options.std, channels, 1e-6, r->deviation);
 }
 
 void sgrad__run_set_input(struct sgrad__run *r) {

@@ -111,10 +111,12 @@ int sgrad_find_lr(const struct sgrad_train_options *options, double from, double
     if (!o->steps) o->steps = STEPS;
     o->schedule = NULL, o->warmup = 0, o->lr_scale_base = 0;     /* options of the schedule and of the run directory */
     o->ema = 0;
-    o->lookahead = o->freeze_after = o->tta = NULL;
+    o->lookahead.every = 0;
+    o->freeze_after = o->tta = NULL;
     o->resume = o->print = o->tensorboard = false;
     o->histograms = o->prometheus = 0;
-    o->show_batch = o->trace = NULL;
+    o->trace.first = 0;
+    o->show_batch = NULL;
     r->unkept = true;
     *test = (struct sgrad_lr_test){ 0 };
     int error = find(r, from, to, test);

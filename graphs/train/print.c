@@ -138,8 +138,8 @@ void sgrad__run_print(const struct sgrad__run *r, FILE *to) {
     if (o->lr_scale_base) fprintf(to, " = %g x %ld/%ld", o->lr, o->batch, o->lr_scale_base);
     fprintf(to, ", %s%s; %ld %s, %ld an epoch\n", o->schedule, o->warmup > 0 ? " after a warm-up" : "", r->steps,
             sgrad_plural(r->steps, "step", "steps"), r->steps_per_epoch);
-    if (o->lookahead) fprintf(to, "lookahead  every %ld steps, slow weights keep %g x (step / %ld)^%g of themselves\n",
-                              r->lookahead.every, r->lookahead.decay, r->steps, r->lookahead.power);
+    if (o->lookahead.every) fprintf(to, "lookahead  every %ld steps, slow weights keep %g x (step / %ld)^%g of themselves\n",
+                              o->lookahead.every, o->lookahead.decay, r->steps, o->lookahead.power);
     if (o->ema > 0) fprintf(to, "weights    averaged from step to step with decay %g: evaluated, and saved, so\n", o->ema);
     sgrad__run_print_tuning(r, to);
     print_memory(r, to);

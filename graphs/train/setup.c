@@ -17,7 +17,7 @@ static int open_context(struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
     char *trace = NULL;
     if (r->trace_folder) trace = sgrad_format("%s", r->trace_folder);
-    else if (o->trace && !o->print) trace = sgrad_format("%s/trace", r->folder ? r->folder : "");
+    else if (o->trace.first && !o->print) trace = sgrad_format("%s/trace", r->folder ? r->folder : "");
     const struct sgrad_context_options how = { .cpus = o->cpus,
                                                .gpus = o->gpus,
                                                .scheduler = o->scheduler,
@@ -64,24 +64,27 @@ static int check_logits(const struct sgrad__run *r, const struct sgrad_dataset *
                            sgrad_dataset_target(d)->shape.rank ? "…," : "", d->classes);
 }
 
-/* Adds the loss for labels of pixels or voxels. --class-weights, for example "1,0.5", has one number per class. */
+/* Adds the loss for labels of pixels or voxels. --class-weights must have one number per class. */
 static int add_voxel_loss(struct sgrad__run *r, int y, int target) {
     const struct sgrad_train_options *o = &r->options;
-    struct sgrad_voxel_loss loss = { .dice = (float)o->dice };
-    const char *text = o->class_weights;
-    int count = 0;
-    for (char *end; text && *text; text = *end ? end + 1 : end) {
-        const double weight = strtod(text, &end);
-        if (end == text || (*end && *end != ',') || !(weight > 0) || count == SGRAD_MAX_WEIGHTED) break;
-        loss.weight[count++] = (float)weight;
-    }
+    const struct sgrad_numbers *weights = &o->class_weights;
     const int classes = (r->train ? r->train : r->test)->classes;
-    if (text && (*text || count != classes))
-        return sgrad_log_error(SGRAD_EINVAL,
-                               "--class-weights '%s': takes %d numbers above 0 with commas between, one for each class of %s",
-                               o->class_weights, classes, o->data);
-    sgrad_graph_apply(r->graph, &sgrad_voxel_loss_op, "loss", (const int[]){ y, target }, 2, &loss);
-    return sgrad_graph_finalize(r->graph);
+    struct sgrad_voxel_loss loss = { .dice = (float)o->dice };
+    bool valid = !weights->count || weights->count == classes;
+    for (int i = 0; i < weights->count; i++) {
+        loss.weight[i] = (float)weights->number[i];
+        valid &= loss.weight[i] > 0;
+    }
+    if (valid) {
+        sgrad_graph_apply(r->graph, &sgrad_voxel_loss_op, "loss", (const int[]){ y, target }, 2, &loss);
+        return sgrad_graph_finalize(r->graph);
+    }
+    char *text = sgrad_numbers_text(weights);
+    sgrad_log_error(SGRAD_EINVAL,
+                    "--class-weights '%s': takes %d numbers above 0 with commas between, one for each class of %s", text, classes,
+                    o->data);
+    free(text);
+    return SGRAD_EINVAL;
 }
 
 /* Adds the loss for samples that are mixtures of two classes. FIELD: label, other label, fraction. */
@@ -172,7 +175,7 @@ static int open_parameters(struct sgrad__run *r) {
     SGRAD_TRY(sgrad__parameters_allocate(r->graph, r->options.seed));
     SGRAD_TRY(sgrad__training_allocate(r->training));
     if (r->train && r->optimizer->keep) SGRAD_TRY(r->optimizer->keep(r->training, &how));
-    if (r->train && r->lookahead.every) SGRAD_TRY(sgrad__training_keep_slow(r->training));
+    if (r->train && r->options.lookahead.every) SGRAD_TRY(sgrad__training_keep_slow(r->training));
     if (r->train && r->options.ema > 0) SGRAD_TRY(sgrad__training_average(r->training));
     set_hyper(r);
     const struct sgrad__imported *imported = r->graph->imported;
@@ -184,20 +187,6 @@ static int open_parameters(struct sgrad__run *r) {
     if (!error && r->context->rank == 0) error = sgrad__weights_checksum(&file, (char[SGRAD_CHECKSUM]){ 0 });
     sgrad_safetensors_close(&file);
     return error;
-}
-
-/* Parses --trace. "": steps 10 to 12, early but after the caches are warm. "N": this step. "A-B": these steps. */
-static int parse_trace(struct sgrad__run *r) {
-    const char *text = r->options.trace;
-    char *end = NULL;
-    if (!text) return 0;
-    r->trace_first = 10;
-    r->trace_last = 12;
-    if (!*text) return 0;
-    r->trace_first = r->trace_last = strtol(text, &end, 10);
-    if (*end == '-') r->trace_last = strtol(end + 1, &end, 10);
-    if (!*end && r->trace_first >= 1 && r->trace_last >= r->trace_first) return 0;
-    return sgrad_log_error(SGRAD_EINVAL, "--trace '%s': takes a step, or FIRST-LAST", text);
 }
 
 /* Sets *STRATEGY. --shard is implemented by the strategy "shard", which replaces "sync". */
@@ -229,24 +218,9 @@ static int find_records(struct sgrad__run *r) {
     return r->model && r->optimizer && r->strategy && (r->allreduce || !o->allreduce) ? 0 : SGRAD_ENAME;
 }
 
-/* Parses --lookahead: "N", "N:D" or "N:D:P". */
-static int set_lookahead(struct sgrad__run *r) {
-    const char *text = r->options.lookahead;
-    struct sgrad_lookahead l = { .decay = 0.5 };
-    char *end = NULL;
-    if (!text) return 0;
-    if (*text >= '1' && *text <= '9') l.every = strtol(text, &end, 10);
-    if (l.every && *end == ':' && (isdigit((unsigned char)end[1]) || end[1] == '.')) l.decay = strtod(end + 1, &end);
-    if (l.every && *end == ':' && (isdigit((unsigned char)end[1]) || end[1] == '.')) l.power = strtod(end + 1, &end);
-    if (!l.every || l.every > 1000000 || *end || !(l.decay >= 0 && l.decay < 1) || !(l.power >= 0 && l.power <= 100))
-        return sgrad_log_error(SGRAD_EINVAL,
-                               "--lookahead '%s': takes N[:D[:P]]: steps, what of the slow weights stays (below 1), and "
-                               "the power of the run's share by which that grows: 5:.5, 5:.77:3",
-                               text);
-    if (strcmp(r->strategy->name, "sync"))
-        return sgrad_log_error(SGRAD_EINVAL, "--lookahead goes with --strategy sync, not with %s", r->strategy->name);
-    r->lookahead = l;
-    return 0;
+static int check_lookahead(const struct sgrad__run *r) {
+    if (!r->options.lookahead.every || !strcmp(r->strategy->name, "sync")) return 0;
+    return sgrad_log_error(SGRAD_EINVAL, "--lookahead goes with --strategy sync, not with %s", r->strategy->name);
 }
 
 /* Sets the learning-rate schedule. With --lr-scale-base the rate is proportional to the batch; the warm-up starts at the
@@ -288,14 +262,13 @@ static int complete_options(struct sgrad_train_options *o) {
 int sgrad__run_open_graph(struct sgrad__run *r) {
     SGRAD_TRY(complete_options(&r->options));
     if (r->options.show_batch) r->options.print = true;     /* nothing is trained */
-    SGRAD_TRY(parse_trace(r));
     SGRAD_TRY(find_records(r));
     SGRAD_TRY(set_rate(r));
     SGRAD_TRY(sgrad__run_check_strategy(r));
     SGRAD_TRY(sgrad__run_open_data(r));
     SGRAD_TRY(sgrad__run_add_augmentation(r));
     SGRAD_TRY(sgrad__run_check_sizes(r, 1));
-    SGRAD_TRY(set_lookahead(r));
+    SGRAD_TRY(check_lookahead(r));
     SGRAD_TRY(sgrad__run_open_mesh(r));
     SGRAD_TRY(sgrad__run_build_graph(r));
     return 0;
@@ -378,7 +351,7 @@ int sgrad__run_open_beside(struct sgrad__run *r, const struct sgrad__beside *how
     SGRAD_TRY(sgrad__run_add_augmentation(r));
     if (r->options.bn_group == SGRAD_GROUP_GPU) r->options.bn_group = SGRAD_GROUP_RANK;     /* a trial moves between ranks */
     SGRAD_TRY(sgrad__run_check_sizes(r, 1));
-    SGRAD_TRY(set_lookahead(r));
+    SGRAD_TRY(check_lookahead(r));
     SGRAD_TRY(sgrad__run_open_mesh(r));
     SGRAD_TRY(sgrad__run_build_graph(r));
     SGRAD_TRY(sgrad__run_place_on_mesh(r));

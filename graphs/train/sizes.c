@@ -48,8 +48,8 @@ int sgrad__run_check_sizes(struct sgrad__run *r, long ranks) {
     r->steps_per_epoch = r->train->count / o->batch;
     r->steps = o->steps ? o->steps : (long)(o->epochs * (double)r->steps_per_epoch + 0.5);
     if (r->steps < 1) r->steps = 1;
-    if (r->trace_first > r->steps)
-        return sgrad_log_error(SGRAD_EINVAL, "--trace begins with step %ld, the run ends with step %ld", r->trace_first,
+    if (r->options.trace.first > r->steps)
+        return sgrad_log_error(SGRAD_EINVAL, "--trace begins with step %ld, the run ends with step %ld", r->options.trace.first,
                                r->steps);
     return 0;
 }

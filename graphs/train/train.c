@@ -156,7 +156,7 @@ static long next_stop(const struct sgrad__run *r, long done) {
     const long every = r->options.checkpoint_in_steps ? r->options.checkpoint_every : 0, evaluate = r->options.evaluate_every;
     long stops[] = { sgrad__run_next_freeze(r, done), (done / r->steps_per_epoch + 1) * r->steps_per_epoch,
                      every ? (done / every + 1) * every : 0, evaluate ? (done / evaluate + 1) * evaluate : 0,
-                     r->trace_first - 1, r->trace_last, r->settled };
+                     r->options.trace.first - 1, r->options.trace.last, r->settled };
     long next = r->steps;
     for (size_t i = 0; i < sizeof stops / sizeof *stops; i++)
         if (stops[i] > done && stops[i] < next) next = stops[i];
@@ -297,13 +297,13 @@ static int stretch(struct sgrad__run *r, long *done) {
     const long before = *done;
     SGRAD_TRY(correct_shares(r, before));
     if (sgrad__run_freezes(r, before)) SGRAD_TRY(begin_anew(r, before));
-    if (before == r->trace_first - 1) {
+    if (before == r->options.trace.first - 1) {
         SGRAD_TRY(come_to_rest(r, before));
         sgrad_trace_begin();
     }
     const int error = turn(r, done);
     if (error && !r->together) return error;
-    if (*done == r->trace_last) {
+    if (*done == r->options.trace.last) {
         SGRAD_TRY(come_to_rest(r, *done));
         sgrad_trace_end();
     }
@@ -435,7 +435,7 @@ static int train_run(struct sgrad__run *r) {
     if (tells) sgrad__best_print(r, r->result.steps, terminal);
     warn_of_loss(r);
     if (r->strategy->asynchronous) sgrad__run_print_staleness(r, terminal);
-    if (r->options.trace) SGRAD_TRY(sgrad__roof_write(r));
+    if (r->options.trace.first) SGRAD_TRY(sgrad__roof_write(r));
     SGRAD_TRY(sgrad__run_agree(r, 0));
     int error = sgrad__run_gather(r, false);
     if (!error && r->context->rank == 0) error = save_weights(r);

@@ -126,8 +126,8 @@ static char *weights_are_there(const struct sgrad__run *r) {
 }
 
 static char *traced_steps_are_over(const struct sgrad__run *r) {
-    if (r->last_checkpoint < r->trace_first) return NULL;
-    return sgrad_format("step %ld lies behind the run, which goes on after step %ld", r->trace_first, r->last_checkpoint);
+    if (r->last_checkpoint < r->options.trace.first) return NULL;
+    return sgrad_format("step %ld lies behind the run, which goes on after step %ld", r->options.trace.first, r->last_checkpoint);
 }
 
 static char *no_histogram_is_due(const struct sgrad__run *r) {

@@ -134,8 +134,10 @@ def test_mean_and_deviation():
     assert losses(same) == plain
     other = train(*words, "--mean", 0, "--deviation", 1)[1]
     assert losses(other) != plain and json.load(open(f"{other}/config.json"))["deviation"] == [1]
-    for wrong in (("--mean", "1,2"), ("--mean", "x"), ("--deviation", "0"), ("--mean", "1,")):
+    for wrong in (("--mean", "1,2"), ("--deviation", "0")):
         assert "takes 1 number" in train(*words, *wrong, status=2)[0], wrong
+    for wrong in (("--mean", "x"), ("--mean", "1,"), ("--deviation", "nan")):
+        assert "is not up to 8 numbers with commas between" in train(*words, *wrong, status=2)[0], wrong
 
 
 if __name__ == "__main__":
