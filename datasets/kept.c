@@ -6,8 +6,8 @@
  *     kept                0 1   3 4
  *     new numbers         0 1   2 3
  *
- * Fields in memory are compacted. A reader keeps its numbers: dataset->kept maps a sample to its index in the reader. Every call of
- * a reader for one sample takes the index from sgrad__index_in_reader. */
+ * Fields in memory are compacted. A reader keeps its numbers: dataset->kept maps a sample to its index in the reader. Every call
+ * of a reader for one sample takes the index from sgrad__index_in_reader. */
 #include "config.h"
 #include "datasets/datasets.h"
 #include "datasets/formats.h"
