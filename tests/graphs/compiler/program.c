@@ -208,8 +208,8 @@ static void check_training(struct sgrad__training *of, const int cut[2], float c
     assert_int_equal(times(p, "bn1 moments"), groups);
     assert_int_equal(times(p, "bn1 parameters"), groups);
     assert_int_equal(times(p, "bn1 finish"), 1);
-    for (int i = 0; i < graph->parameter_count; i++) {
-        const struct sgrad__parameter *w = &graph->parameter[i];
+    for (int i = 0; i < of->graph->parameter_count; i++) {
+        const struct sgrad__parameter *w = &of->graph->parameter[i];
         char name[64];
         snprintf(name, sizeof name, "%s update", w->name);
         assert_int_equal(times(p, name), !w->state && strncmp(w->name, "dead", 4));
