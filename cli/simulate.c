@@ -8,6 +8,7 @@
  * ranks cannot compute: the fields of samples (they have no data set), the batch, and the factor of the machine's rates. */
 #include "cli/simulate.h"
 #include "graphs/api/costs.h"
+#include "graphs/compiler/training.h"
 
 #include <errno.h>
 #include <libgen.h>
@@ -57,7 +58,7 @@ static int simulated(const struct sgrad__request *r, int nodes) {
     const bool power = !(nodes & (nodes - 1)), sums = !strcmp(t->strategy, "sync") && !sgrad__is_asked(r, "shard");
     const bool alike = !t->allreduce || sgrad_collective_find(SGRAD_ALLREDUCE, t->allreduce)->symmetric;
     const struct sgrad_optimizer *optimizer = sgrad_registry_find("optimizer", t->optimizer, sgrad_optimizers);
-    return nodes > 2 && power && sums && alike && !optimizer->update_all && !r->plan.every_node ? 2 : nodes;
+    return nodes > 2 && power && sums && alike && !sgrad__layer_hooks_of(optimizer) && !r->plan.every_node ? 2 : nodes;
 }
 
 static int write_request(const struct sgrad__request *r, const struct sgrad_plan_query *q, const struct sgrad_forecast *f,

@@ -8,6 +8,7 @@
 #include "config.h"
 #include "codelets/updates.h"
 #include "graphs/api/check.h"
+#include "graphs/compiler/training.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -214,7 +215,7 @@ int sgrad_optimizer_check(const struct sgrad_optimizer *is) {
     static const struct sgrad_shape shapes[] = { { 1, { 1 } }, { 1, { 7 } }, { 2, { 16, 17 } }, { 4, { 5, 3, 3, 4 } },
                                                  { 2, { 3, 531 } } };
     if (!is->update || !is->update->cpu) return sgrad_log_error(SGRAD_EINVAL, "optimizer %s: has no kernel for CPUs", is->name);
-    if (is->update_all) return 0;       /* updates all parameters together: only built-in ones do */
+    if (sgrad__layer_hooks_of(is)) return 0;       /* updates all parameters together: only built-in ones do */
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         bool own = false;       /* a state with its own shape cannot be sharded */
         for (const struct sgrad_state *s = is->states; s && s->name; s++) own |= s->shape != NULL;

@@ -140,8 +140,8 @@ static int find(struct sgrad__run *r, const struct sgrad_train_options *asked, s
     w->epochs = asked->steps ? (double)asked->steps * (double)asked->batch / (double)w->samples : asked->epochs;
     w->batch = asked->batch;
     w->parameters = (double)sgrad__parameters_count(r->graph);
-    w->rows = r->optimizer->update_all ? r->share : 1;
-    w->joint = r->optimizer->update_all || asked->clip_norm > 0;
+    w->rows = r->training->hooks ? r->share : 1;
+    w->joint = r->training->hooks || asked->clip_norm > 0;
     w->kept_bytes = sgrad__training_memory(r->training);
     w->input_bytes.each = input_bytes(r->graph);
     for (int samples = 1; samples <= 2; samples++) {

@@ -55,7 +55,7 @@ struct sgrad_builder {
     struct sgrad__sharing *sharing;             /* SHARINGS elements; the first is for all peers (gradients.c) */
     int sharings;
     int64_t rest;                               /* bytes of gradients that are not in a bucket yet */
-    void *watched;                              /* state of the optimizer's hooks; NULL: none yet */
+    void *watched;                              /* state of the optimizer's hooks (training.h); NULL: none yet */
 };
 
 /* Priorities of tasks, the lowest first. The more tasks wait for a task, the higher its priority is. */
@@ -135,7 +135,7 @@ int sgrad__micros_at_once(const struct sgrad_builder *b);
 
 /* Returns true if updates must wait until all gradients exist: with clipping, or if the optimizer adds all updates at once. */
 static inline bool sgrad__updates_wait(const struct sgrad_builder *b) {
-    return b->o->clip_norm > 0 || b->o->training->optimizer->update_all;
+    return b->o->clip_norm > 0 || b->o->training->hooks;
 }
 /* Adds the update of PARAMETER by the buffer GRADIENT, unless another rank does this update. */
 void sgrad__add_update(struct sgrad_builder *b, int parameter, int gradient);

@@ -32,7 +32,6 @@ extern "C" {
 #endif
 
 struct sgrad_builder;
-struct sgrad__training;
 struct sgrad_program_options;
 
 /* An optimizer: how a parameter is updated from its gradient. */
@@ -44,13 +43,6 @@ struct sgrad_optimizer {
     bool needs_full_tensor;             /* needs whole parameters: a mesh that splits one over ranks is SGRAD_EINVAL */
     bool expensive;                          /* updates are expensive: of ranks with the same parameter, one updates it for all */
     const struct sgrad_state *states;   /* its states of each parameter; ends at a NULL name; NULL: none */
-    /* Hooks of an optimizer that reads layers (K-FAC); private. NULL: each parameter is updated independently.
-     * keep: allocates the states of layers; returns 0 or an error code. watch: adds tasks after the backward pass of node N and
-     * micro-batch MICRO. update_all: adds all updates, after all gradients exist; gradient[i] is the buffer of the gradient of
-     * parameter i, or -1 if there is none. */
-    int (*keep)(struct sgrad__training *training, const struct sgrad_program_options *options);
-    void (*watch)(struct sgrad_builder *builder, int n, int micro);
-    void (*update_all)(struct sgrad_builder *builder, const int *gradient);
 };
 extern const struct sgrad_optimizer *const *sgrad_optimizers;      /* all of optimizers.def and of plug-ins; ends with NULL */
 

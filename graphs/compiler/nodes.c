@@ -318,6 +318,6 @@ void sgrad__add_node(struct sgrad_builder *b, int n, enum phase phase, int start
         for (int m = start; m < start + count; m++) add_task(b, n, phase, t, &tasks[t], m);
     }
     if (phase == FORWARD) sgrad__add_departures(b, n, start);
-    for (int m = start; phase == BACKWARD && b->o->training->optimizer->watch && m < start + b->group_micros; m++)
-        b->o->training->optimizer->watch(b, n, m);
+    for (int m = start; phase == BACKWARD && b->o->training->hooks && m < start + b->group_micros; m++)
+        b->o->training->hooks->on_backward(b, n, m);
 }

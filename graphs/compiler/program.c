@@ -70,7 +70,7 @@ static void add_step(struct sgrad_builder *b) {
     }
     if (b->p->training) {
         sgrad__close_gradients(b);
-        if (b->o->training->optimizer->update_all) b->o->training->optimizer->update_all(b, summed);
+        if (b->o->training->hooks) b->o->training->hooks->update_all(b, summed);
         else if (b->o->clip_norm > 0) sgrad__add_clipped_updates(b, summed);
         sgrad__close_shares(b);
         if (!b->p->note) b->p->note = sgrad__assignment_text(b->o->training, b->o);

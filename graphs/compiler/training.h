@@ -11,6 +11,20 @@
 #include "graphs/compiler/compiler.h"
 #include "graphs/networks/graph.h"
 
+struct sgrad__training;
+/* Hooks of an optimizer that reads layers (K-FAC). Without them, each parameter is updated independently. */
+struct sgrad__layer_hooks {
+    const struct sgrad_optimizer *optimizer;
+    /* Allocates the states of layers. Returns 0 or an error code. */
+    int (*allocate)(struct sgrad__training *training, const struct sgrad_program_options *options);
+    /* Adds tasks after the backward pass of node N and micro-batch MICRO. */
+    void (*on_backward)(struct sgrad_builder *builder, int n, int micro);
+    /* Adds all updates, once all gradients exist. gradient[i]: the buffer of the gradient of parameter i; -1: there is none. */
+    void (*update_all)(struct sgrad_builder *builder, const int *gradient);
+};
+/* list.c: returns the hooks of OPTIMIZER; NULL: it has none. */
+const struct sgrad__layer_hooks *sgrad__layer_hooks_of(const struct sgrad_optimizer *optimizer);
+
 /* The update of a parameter. */
 struct sgrad__update {
     const struct sgrad_optimizer *optimizer;    /* NULL: a state of an operation, which no optimizer updates */
@@ -36,6 +50,7 @@ struct sgrad__kept {
 struct sgrad__training {
     struct sgrad_graph *graph;
     const struct sgrad_optimizer *optimizer;    /* of the parameters for which no other one is set */
+    const struct sgrad__layer_hooks *hooks;     /* of this optimizer, set by the caller; NULL: none */
     int sharers;            /* number of ranks if optimizer states are sharded over those with the same parameters; else 0 */
     bool sharded;            /* lists of items, and thereby files, contain only the shards of this rank */
     struct sgrad__update *update;       /* by parameter */

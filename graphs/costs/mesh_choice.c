@@ -155,7 +155,7 @@ bool sgrad__run_mesh_is_open(const struct sgrad__run *r) { return r->options.mes
 /* Returns the option that restricts the mesh to data parallelism; NULL: none is set. */
 static const char *alone(const struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
-    if (r->optimizer->keep || r->optimizer->update_all || r->optimizer->needs_full_tensor) return "--optimizer";
+    if (sgrad__layer_hooks_of(r->optimizer) || r->optimizer->needs_full_tensor) return "--optimizer";
     if (r->strategy->uses_servers || r->strategy->asynchronous) return "--strategy";
     if (o->precision == SGRAD_PRECISION_BF16) return "--precision bf16";
     if (o->ema > 0) return "--ema";

@@ -24,8 +24,8 @@ static bool is_awaited(const struct sgrad__program *p, int i, long step) {
     return takes_part(p, i, step) && !(i < p->instruction_count && p->instruction[i].outlives);
 }
 
-/* Returns true if the instruction changes a buffer that belongs to the graph: parameters, states and statistics, which persist
- * from step to step. */
+/* Returns true if the instruction changes a buffer of the graph or of the training: parameters, states and statistics, which
+ * persist from step to step. */
 static bool changes_lent(const struct sgrad__program *p, const struct sgrad__instruction *i) {
     for (int j = 0; j < i->call->operands; j++)
         if (i->operand[j] >= 0 && i->call->access[j] != SGRAD_R && p->buffer[sgrad__whole_of(p, i->operand[j])].lent) return true;

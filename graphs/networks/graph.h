@@ -258,8 +258,8 @@ int sgrad__weights_load(struct sgrad_graph *graph, struct sgrad__items items, co
  * warning, not an error. SGRAD_EIO. */
 int sgrad__weights_checksum(const struct sgrad_safetensors *file, char checksum[SGRAD_CHECKSUM]);
 /* A copy of items in host memory, for a file. sgrad__weights_copy waits for the tasks that change the items; whole values of
- * split items must exist. The caller must free the copy with sgrad__weights_free. sgrad__weights_write may be called only once, on
- * any thread. */
+ * split items must exist. The caller must free the copy with sgrad__weights_free. sgrad__weights_write may be called only once,
+ * on any thread. */
 struct sgrad__weights {
     struct sgrad__items items;
     void **value;               /* per item, in the layout of memory; once written, in that of files */

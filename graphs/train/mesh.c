@@ -64,7 +64,7 @@ static int check_gradients(const struct sgrad__run *r) {
 static int check_stages(const struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
     if (r->graph->stages == 1 || !r->train) return 0;
-    if (r->optimizer->keep || r->optimizer->update_all)
+    if (r->training->hooks)
         return sgrad_log_error(SGRAD_EINVAL,
                                "optimizer %s takes all layers, and mesh %s has stages of them on ranks of their own",
                                r->optimizer->name, o->mesh);

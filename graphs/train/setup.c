@@ -144,6 +144,7 @@ int sgrad__run_build_graph(struct sgrad__run *r) {
         SGRAD_TRY(add_loss(r, d, y, &field[sgrad_dataset_own_fields(d) - 1]));
     }
     r->training = sgrad__training_create(g, r->optimizer);
+    r->training->hooks = sgrad__layer_hooks_of(r->optimizer);
     if (r->train) SGRAD_TRY(sgrad__run_fine_tune(r));
     if (o->recompute) r->recomputed = sgrad__graph_recompute_blocks(g);
     r->metric = sgrad__graph_metrics(g, &r->result.metrics);
@@ -174,7 +175,7 @@ static int open_parameters(struct sgrad__run *r) {
     if (r->train) sgrad__run_assign_updates(r, &how);
     SGRAD_TRY(sgrad__parameters_allocate(r->graph, r->options.seed));
     SGRAD_TRY(sgrad__training_allocate(r->training));
-    if (r->train && r->optimizer->keep) SGRAD_TRY(r->optimizer->keep(r->training, &how));
+    if (r->train && r->training->hooks) SGRAD_TRY(r->training->hooks->allocate(r->training, &how));
     if (r->train && r->options.lookahead.every) SGRAD_TRY(sgrad__training_keep_slow(r->training));
     if (r->train && r->options.ema > 0) SGRAD_TRY(sgrad__training_average(r->training));
     set_hyper(r);

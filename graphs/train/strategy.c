@@ -37,7 +37,7 @@ void sgrad__run_measure_room(struct sgrad__run *r) {
 bool sgrad__updates_are_independent(const struct sgrad_optimizer *is) {
     for (const struct sgrad_state *s = is->states; s && s->name; s++)
         if (s->shape) return false;
-    return !is->keep && !is->update_all;
+    return !sgrad__layer_hooks_of(is);
 }
 
 int sgrad__run_check_shares(const struct sgrad__run *r, const struct sgrad_optimizer *is, const char *option) {
@@ -50,15 +50,15 @@ int sgrad__run_check_shares(const struct sgrad__run *r, const struct sgrad_optim
 int sgrad__run_check_strategy(struct sgrad__run *r) {
     const struct sgrad_train_options *o = &r->options;
     const char *name = r->strategy->name;
-    const bool sharded = r->strategy->uses_servers;
+    const bool sharded = r->strategy->uses_servers, layers = sgrad__layer_hooks_of(r->optimizer);
     if (o->allreduce && sharded) return sgrad_log_error(SGRAD_EINVAL, "--allreduce goes with --strategy sync, not with %s", name);
     if (r->allreduce && r->allreduce->on_gpus && sgrad_nccl_lacks())
         return sgrad_log_error(SGRAD_EINVAL, "--allreduce %s: %s", o->allreduce, sgrad_nccl_lacks());
     if (o->clip_norm > 0 && sharded)
         return sgrad_log_error(SGRAD_EINVAL, "--clip-norm goes with --strategy sync, not with %s", name);
-    if (r->optimizer->update_all && sharded)
+    if (layers && sharded)
         return sgrad_log_error(SGRAD_EINVAL, "--optimizer %s goes with --strategy sync, not with %s", r->optimizer->name, name);
-    if (r->optimizer->update_all && o->clip_norm > 0)
+    if (layers && o->clip_norm > 0)
         return sgrad_log_error(SGRAD_EINVAL, "--clip-norm does not go with --optimizer %s, which clips by --kfac-clip",
                                r->optimizer->name);
     if ((o->allreduce || o->histograms) && r->strategy->shards_optimizer)
@@ -66,7 +66,7 @@ int sgrad__run_check_strategy(struct sgrad__run *r) {
                                o->allreduce ? "allreduce" : "histograms");
     SGRAD_TRY(sgrad__run_check_shares(r, r->optimizer, "optimizer"));
     SGRAD_TRY(parse_variant(o->kfac_variant, &r->share));
-    if (r->optimizer->keep && sgrad__run_lag(r) > o->kfac_eigen_every)
+    if (layers && sgrad__run_lag(r) > o->kfac_eigen_every)
         return sgrad_log_error(SGRAD_EINVAL, "--kfac-lag %ld is more than --kfac-eigen-every %ld: no decomposition would be used",
                                o->kfac_lag, o->kfac_eigen_every);
     if (o->histograms && !o->tensorboard)

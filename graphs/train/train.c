@@ -266,7 +266,7 @@ static int begin_anew(struct sgrad__run *r, long done) {
  * all ranks. It is never corrected if the optimizer stores data of layers, or if gradients are not applied by the ranks that
  * compute them (strategies other than sync). */
 static void settle(struct sgrad__run *r, long done, long steps) {
-    double shared = sgrad__run_is_shared(r) && !strcmp(r->strategy->name, "sync") && !r->optimizer->keep;
+    double shared = sgrad__run_is_shared(r) && !strcmp(r->strategy->name, "sync") && !r->training->hooks;
     sgrad_ranks_sum(&shared, 1);
     r->settles = steps;
     r->settled = shared > 0 ? done + steps : 0;

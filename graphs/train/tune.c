@@ -54,9 +54,9 @@ static int set_optimizers(struct sgrad__run *r) {
         const struct sgrad_optimizer *is = optimizer_at(at);
         if (!is) return SGRAD_ENAME;
         SGRAD_TRY(sgrad__run_check_shares(r, is, "optimizer-of"));
-        if (is->keep || r->optimizer->keep)
+        if (sgrad__layer_hooks_of(is) || r->training->hooks)
             return sgrad_log_error(SGRAD_EINVAL, "--optimizer-of '%s': %s trains all layers or none", list,
-                                   is->keep ? is->name : r->optimizer->name);
+                                   r->training->hooks ? r->optimizer->name : is->name);
         r->training->update[i].optimizer = is;
     }
     return 0;
@@ -110,7 +110,7 @@ static int check_freeze_after(const struct sgrad__run *r) {
     if (!r->options.freeze_after) return 0;
     if (strcmp(r->strategy->name, "sync"))
         return sgrad_log_error(SGRAD_EINVAL, "--freeze-after goes with --strategy sync, not with %s", r->strategy->name);
-    if (r->optimizer->keep)
+    if (r->training->hooks)
         return sgrad_log_error(SGRAD_EINVAL, "--freeze-after goes with optimizers that keep nothing of layers, not with %s",
                                r->optimizer->name);
     return 0;

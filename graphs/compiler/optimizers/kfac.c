@@ -45,7 +45,7 @@ static int keep_layer(struct sgrad__training *training, const struct sgrad_progr
     return 0;
 }
 
-static int keep(struct sgrad__training *training, const struct sgrad_program_options *o) {
+static int allocate(struct sgrad__training *training, const struct sgrad_program_options *o) {
     struct sgrad__curvature *c = sgrad__curvature_of(training->graph, o);
     int error = 0;
     for (int i = 0; i < c->layers && !error; i++) error = keep_layer(training, o, c, &c->layer[i]);
@@ -163,7 +163,7 @@ static void add_sum(struct sgrad_builder *b, struct watched *w, const struct lay
     }
 }
 
-static void watch(struct sgrad_builder *b, int n, int m) {
+static void on_backward(struct sgrad_builder *b, int n, int m) {
     struct watched *w = b->watched ? b->watched : open_watched(b);
     if (w->of_node[n] < 0) return;
     struct layer *l = &w->layer[w->of_node[n]];
@@ -308,7 +308,11 @@ const struct sgrad_optimizer sgrad_kfac_optimizer = {
     .update = &sgrad_kfac_kernel,
     .needs_full_tensor = true,
     .states = (const struct sgrad_state[]){ { .name = "momentum" }, { 0 } },
-    .keep = keep,
-    .watch = watch,
+};
+
+const struct sgrad__layer_hooks sgrad__kfac_hooks = {
+    .optimizer = &sgrad_kfac_optimizer,
+    .allocate = allocate,
+    .on_backward = on_backward,
     .update_all = update_all,
 };
