@@ -5,61 +5,65 @@
 #include <stdlib.h>
 
 static const struct sgrad__option options[] = {
-    { "model", "NAME", "network: one of stargrad list models", &sgrad__text, SGRAD__FIELD(model), .required = true },
+    { "model", "NAME", "network: one of stargrad list models", &sgrad__text, SGRAD__FIELD(model.name), .required = true },
     { "data", "KIND[:PATH]", "data set: one of stargrad list datasets; synthetic:HxWxC,CLASSES,COUNT needs no files",
-      &sgrad__text, SGRAD__FIELD(data), .required = true },
-    { "image-size", "N", "scale images of a folder to NxN", &sgrad__whole, SGRAD__FIELD(image_size), 1, 4096 },
-    { "batch", "N", "global batch, whatever the number of ranks", &sgrad__whole, SGRAD__FIELD(batch), 1, 2147483647 },
+      &sgrad__text, SGRAD__FIELD(data.name), .required = true },
+    { "image-size", "N", "scale images of a folder to NxN", &sgrad__whole, SGRAD__FIELD(data.image_size), 1, 4096 },
+    { "batch", "N", "global batch, whatever the number of ranks", &sgrad__whole, SGRAD__FIELD(training.batch), 1, 2147483647 },
     { "micro-batch", "N", "samples per task; divides the rank's share; chosen if not given", &sgrad__whole,
-      SGRAD__FIELD(micro_batch), 1, 2147483647 },
+      SGRAD__FIELD(training.micro_batch), 1, 2147483647 },
     { "recompute", NULL, "blocks compute what they made again in backward: less memory, more work", &sgrad__flag,
-      SGRAD__FIELD(recompute) },
-    { "no-fuse", NULL, "every operation is a task of its own", &sgrad__flag, SGRAD__FIELD(no_fuse) },
+      SGRAD__FIELD(model.recompute) },
+    { "no-fuse", NULL, "every operation is a task of its own", &sgrad__flag, SGRAD__FIELD(parallel.no_fuse) },
     { "no-cuda-graphs", NULL, "what a task does on a GPU is launched one by one, and memory found anew each step",
-      &sgrad__flag, SGRAD__FIELD(no_cuda_graphs) },
+      &sgrad__flag, SGRAD__FIELD(parallel.no_cuda_graphs) },
     { "bn-group", "gpu|rank|micro|global|N", "samples over which batch norm takes its statistics", &sgrad__group,
-      SGRAD__FIELD(bn_group), 1, 2147483647 },
-    { "optimizer", "NAME", "one of stargrad list optimizers", &sgrad__text, SGRAD__FIELD(optimizer) },
+      SGRAD__FIELD(training.bn_group), 1, 2147483647 },
+    { "optimizer", "NAME", "one of stargrad list optimizers", &sgrad__text, SGRAD__FIELD(optimizer.name) },
     { "precision", "f32|tf32|bf16", "tf32: tensor cores of GPUs may round products; bf16: bfloat16 compute, f32 weights",
-      &sgrad__choice, SGRAD__FIELD(precision) },
-    { "cpus", "N", "CPU workers", &sgrad__workers, SGRAD__FIELD(cpus), 0, 4096 },
-    { "gpus", "N", "CUDA devices", &sgrad__workers, SGRAD__FIELD(gpus), 0, 4096 },
-    { "scheduler", "NAME", "StarPU's scheduler; chosen if not given", &sgrad__text, SGRAD__FIELD(scheduler) },
-    { "window", "N", "steps in flight", &sgrad__whole, SGRAD__FIELD(steps_in_flight), 1, 8 },
-    { "json", NULL, "print the result as one JSON object", &sgrad__flag, SGRAD__FIELD(json) },
+      &sgrad__choice, SGRAD__FIELD(model.precision) },
+    { "cpus", "N", "CPU workers", &sgrad__workers, SGRAD__FIELD(parallel.cpus), 0, 4096 },
+    { "gpus", "N", "CUDA devices", &sgrad__workers, SGRAD__FIELD(parallel.gpus), 0, 4096 },
+    { "scheduler", "NAME", "StarPU's scheduler; chosen if not given", &sgrad__text, SGRAD__FIELD(parallel.scheduler) },
+    { "window", "N", "steps in flight", &sgrad__whole, SGRAD__FIELD(parallel.steps_in_flight), 1, 8 },
+    { "json", NULL, "print the result as one JSON object", &sgrad__flag, SGRAD__FIELD(output.json) },
     { 0 },
 };
 
-static double share(const struct sgrad_bench_result *r) { return r->step_ms > 0 ? r->limit_ms / r->step_ms : 0; }
+static double share(const struct sgrad_bench_result *result) {
+    return result->step_ms > 0 ? result->limit_ms / result->step_ms : 0;
+}
 
-static json_t *as_json(const struct sgrad_bench_result *r) {
+static json_t *as_json(const struct sgrad_bench_result *result) {
     json_t *kernels = json_array();
-    for (int i = 0; i < r->kernels; i++) {
-        const struct sgrad_bench_kernel *k = &r->kernel[i];
+    for (int i = 0; i < result->kernels; i++) {
+        const struct sgrad_bench_kernel *k = &result->kernel[i];
         json_array_append_new(kernels, json_pack("{s:s, s:I, s:f, s:f, s:f}", "kernel", k->name, "calls", (json_int_t)k->calls,
                                                  "ms", k->ms, "gflop", k->gflop, "gbyte", k->gbyte));
     }
-    return json_pack("{s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:o, s:i, s:f, s:f, s:f, s:f}", "batch", (int)r->batch, "workers",
-                     r->workers, "limit_ms", r->limit_ms, "memory_ms", r->memory_ms, "memory_gbyte", r->memory_gbyte, "step_ms",
-                     r->step_ms, "share", share(r), "kernels", kernels, "tasks", r->tasks, "gflop", r->gflop, "arithmetic_ms",
-                     r->arithmetic_ms, "submission_ms", r->submission_ms, "tasks_ms", r->tasks_ms);
+    return json_pack("{s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:o, s:i, s:f, s:f, s:f, s:f}", "batch", (int)result->batch, "workers",
+                     result->workers, "limit_ms", result->limit_ms, "memory_ms", result->memory_ms, "memory_gbyte",
+                     result->memory_gbyte, "step_ms", result->step_ms, "share", share(result), "kernels", kernels, "tasks",
+                     result->tasks, "gflop", result->gflop, "arithmetic_ms", result->arithmetic_ms, "submission_ms",
+                     result->submission_ms, "tasks_ms", result->tasks_ms);
 }
 
-static void print(const struct sgrad_bench_result *r) {
+static void print(const struct sgrad_bench_result *result) {
     printf("\n%-28s %7s %10s %10s %10s\n", "kernel, in its best time", "calls", "ms", "GFlop/s", "GB/s");
-    for (int i = 0; i < r->kernels; i++) {
-        const struct sgrad_bench_kernel *k = &r->kernel[i];
+    for (int i = 0; i < result->kernels; i++) {
+        const struct sgrad_bench_kernel *k = &result->kernel[i];
         printf("%-28s %7lld %10.2f %10.1f %10.1f\n", k->name, (long long)k->calls, k->ms, k->ms > 0 ? 1e3 * k->gflop / k->ms : 0,
                k->ms > 0 ? 1e3 * k->gbyte / k->ms : 0);
     }
-    const double samples = 1e3 * (double)r->batch;
+    const double samples = 1e3 * (double)result->batch;
     struct sgrad__limit limit[SGRAD__LIMITS];
-    printf("\nlimit %.1f ms a step on %d %s, %.0f samples/s\n", r->limit_ms, r->workers,
-           sgrad_plural(r->workers, "worker", "workers"), samples / r->limit_ms);
-    const int limits = sgrad__limits_of(r, limit);
+    printf("\nlimit %.1f ms a step on %d %s, %.0f samples/s\n", result->limit_ms, result->workers,
+           sgrad_plural(result->workers, "worker", "workers"), samples / result->limit_ms);
+    const int limits = sgrad__limits_of(result, limit);
     for (int i = 0; i < limits; i++)
         if (i != SGRAD__KERNELS) printf("%s %s\n", limit[i].name, limit[i].text);
-    printf("steps %.1f ms, %.0f samples/s: %.0f %% of the limit\n", r->step_ms, samples / r->step_ms, 100 * share(r));
+    printf("steps %.1f ms, %.0f samples/s: %.0f %% of the limit\n", result->step_ms, samples / result->step_ms,
+           100 * share(result));
     printf("what takes longest of these: %s\n", sgrad__limits_longest(limit, limits)->name);
 }
 
@@ -68,7 +72,7 @@ static int run(const struct sgrad__request *request) {
     int error = sgrad_bench(&request->train, &result);
     if (error) return sgrad__status(error);
     if (sgrad_launched_rank() == 0) {
-        if (request->train.json) sgrad__print_json(as_json(&result));
+        if (request->train.output.json) sgrad__print_json(as_json(&result));
         else print(&result);
     }
     free(result.kernel);

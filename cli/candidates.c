@@ -43,15 +43,15 @@ static const char *const own_words[] = { "candidates", "grid", "random", "stop",
 
 /* ---- an option ---------------------------------------------------------------------------------------------------- */
 
-static int no_such_option(const struct place *p, const char *name, bool top) {
+static int no_such_option(const struct place *place, const char *name, bool top) {
     const char *names[256] = { 0 };
     int count = 0;
     for (const struct sgrad__option *o = sgrad__train_command.options; o->help && count < 200; o++)
         if (o->name && !is_one_of(o->name, refused)) names[count++] = o->name;
     for (int i = 0; top && own_words[i]; i++) names[count++] = own_words[i];
     const char *near = sgrad_suggest(name, names);
-    return sgrad__wrong("%s: %s: no option '%s'%s%s%s", p->file, p->in, name, near ? "; did you mean " : "", near ? near : "",
-                        near ? "?" : " of stargrad train (see stargrad train --help)");
+    return sgrad__wrong("%s: %s: no option '%s'%s%s%s", place->file, place->in, name, near ? "; did you mean " : "",
+                        near ? near : "", near ? "?" : " of stargrad train (see stargrad train --help)");
 }
 
 /* Returns a copy of TEXT that is valid as long as the candidates; frees TEXT. */
@@ -70,39 +70,40 @@ static const char *typed(struct sgrad__candidates *all, const json_t *value) {
 }
 
 /* Returns the text of the values that O takes. */
-static char *values_of(const struct sgrad__option *o) {
-    if (!o->value) return sgrad_format("true or false");
-    return o->type->takes ? o->type->takes(o) : sgrad_format("a value as --%s takes it: %s", o->name, o->value);
+static char *values_of(const struct sgrad__option *option) {
+    if (!option->value) return sgrad_format("true or false");
+    return option->type->takes ? option->type->takes(option)
+                               : sgrad_format("a value as --%s takes it: %s", option->name, option->value);
 }
 
-static int wrong_value(const struct place *p, const struct sgrad__option *o, const json_t *value) {
-    char *is = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15)), *takes = values_of(o);
-    int status = sgrad__wrong("%s: %s: %s: %s is not %s", p->file, p->in, o->name, is, takes);
+static int wrong_value(const struct place *place, const struct sgrad__option *option, const json_t *value) {
+    char *is = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15)), *takes = values_of(option);
+    int status = sgrad__wrong("%s: %s: %s: %s is not %s", place->file, place->in, option->name, is, takes);
     free(takes);
     free(is);
     return status;
 }
 
-static int set_option(const struct place *p, const char *name, const json_t *value, struct sgrad__request *request) {
+static int set_option(const struct place *place, const char *name, const json_t *value, struct sgrad__request *request) {
     const struct sgrad__option *o = sgrad__option_find(&sgrad__train_command, name);
-    if (!o) return no_such_option(p, name, strcmp(p->in, "options for all") == 0);
+    if (!o) return no_such_option(place, name, strcmp(place->in, "options for all") == 0);
     if (is_one_of(name, refused))
-        return sgrad__wrong("%s: %s: %s is no candidate's: see stargrad search --help", p->file, p->in, name);
+        return sgrad__wrong("%s: %s: %s is no candidate's: see stargrad search --help", place->file, place->in, name);
     if (!o->value) {
-        if (!json_is_boolean(value)) return wrong_value(p, o, value);
+        if (!json_is_boolean(value)) return wrong_value(place, o, value);
         if (json_is_true(value)) o->type->read(o, NULL, request);
         else if (o->type == &sgrad__flag) *(bool *)((char *)request + o->field) = false;
         return SGRAD__DONE;
     }
-    const char *text = typed(p->all, value);
-    return text && o->type->read(o, text, request) ? SGRAD__DONE : wrong_value(p, o, value);
+    const char *text = typed(place->all, value);
+    return text && o->type->read(o, text, request) ? SGRAD__DONE : wrong_value(place, o, value);
 }
 
-static int set_options(const struct place *p, const json_t *options, struct sgrad__request *request) {
+static int set_options(const struct place *place, const json_t *options, struct sgrad__request *request) {
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)options, key, value) {
-        const int status = set_option(p, key, value, request);
+        const int status = set_option(place, key, value, request);
         if (status) return status;
     }
     return SGRAD__DONE;
@@ -115,30 +116,31 @@ static bool is_name(const char *name) {
            !name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._=-")];
 }
 
-static int check_name(const struct place *p, const json_t *name) {
-    const struct sgrad_search_options *o = &p->all->options;
+static int check_name(const struct place *place, const json_t *name) {
+    const struct sgrad_search_options *o = &place->all->options;
     const char *is = json_string_value(name);
-    if (!is || !is_name(is)) return sgrad__wrong("%s: %s: name: takes letters, digits and . _ = -", p->file, p->in);
+    if (!is || !is_name(is)) return sgrad__wrong("%s: %s: name: takes letters, digits and . _ = -", place->file, place->in);
     for (int i = 0; i < o->candidates; i++)
-        if (p->all->candidate[i].name && strcmp(p->all->candidate[i].name, is) == 0)
-            return sgrad__wrong("%s: %s: name: '%s' is another candidate's", p->file, p->in, is);
+        if (place->all->candidate[i].name && strcmp(place->all->candidate[i].name, is) == 0)
+            return sgrad__wrong("%s: %s: name: '%s' is another candidate's", place->file, place->in, is);
     return SGRAD__DONE;
 }
 
 /* Adds a candidate with OPTIONS, an object of the file or a generated one. */
-static int add_candidate(const struct place *p, const json_t *options) {
-    struct sgrad__candidates *all = p->all;
+static int add_candidate(const struct place *place, const json_t *options) {
+    struct sgrad__candidates *all = place->all;
     struct sgrad__request request = { .train = all->options.common };
     json_t *given = json_deep_copy(options), *name = json_incref(json_object_get(given, "name"));
-    int status = name ? check_name(p, name) : SGRAD__DONE;
+    int status = name ? check_name(place, name) : SGRAD__DONE;
     json_object_del(given, "name");
     for (int i = 0; !status && common_only[i]; i++)
         if (json_object_get(given, common_only[i]))
-            status = sgrad__wrong("%s: %s: %s holds for all candidates: beside \"candidates\"", p->file, p->in, common_only[i]);
+            status = sgrad__wrong("%s: %s: %s holds for all candidates: beside \"candidates\"", place->file, place->in,
+                                  common_only[i]);
     json_array_append_new(all->text, given);        /* owns the strings of the options */
-    if (!status) status = set_options(p, given, &request);
-    if (!status && !request.train.model) status = sgrad__wrong("%s: %s: has no model", p->file, p->in);
-    if (!status && all->options.candidates == MOST) status = sgrad__wrong("%s: more than %d candidates", p->file, MOST);
+    if (!status) status = set_options(place, given, &request);
+    if (!status && !request.train.model.name) status = sgrad__wrong("%s: %s: has no model", place->file, place->in);
+    if (!status && all->options.candidates == MOST) status = sgrad__wrong("%s: more than %d candidates", place->file, MOST);
     if (!status) {
         all->candidate = sgrad_array_grow(all->candidate, all->options.candidates, sizeof *all->candidate);
         all->candidate[all->options.candidates++] = (struct sgrad_candidate){
@@ -163,17 +165,17 @@ static int add_given(struct place p, const json_t *list) {
 }
 
 /* Adds every combination. The values of the last key change fastest. */
-static int add_grid(const struct place *p, json_t *grid) {
+static int add_grid(const struct place *place, json_t *grid) {
     const char *key;
     json_t *values, *list = json_array();
     size_t i, j;
-    int status = json_object_size(grid) ? SGRAD__DONE : sgrad__wrong("%s: grid: takes an object of lists", p->file);
+    int status = json_object_size(grid) ? SGRAD__DONE : sgrad__wrong("%s: grid: takes an object of lists", place->file);
     json_array_append_new(list, json_object());
     json_object_foreach(grid, key, values) {
         json_t *longer = json_array(), *one, *value;
-        if (!status && !json_array_size(values)) status = sgrad__wrong("%s: grid: %s: takes a list of values", p->file, key);
+        if (!status && !json_array_size(values)) status = sgrad__wrong("%s: grid: %s: takes a list of values", place->file, key);
         if (!status && json_array_size(list) * json_array_size(values) > MOST)
-            status = sgrad__wrong("%s: grid: more than %d candidates", p->file, MOST);
+            status = sgrad__wrong("%s: grid: more than %d candidates", place->file, MOST);
         if (!status)
             json_array_foreach(list, i, one) json_array_foreach(values, j, value) {
                 json_t *more = json_copy(one);
@@ -183,7 +185,7 @@ static int add_grid(const struct place *p, json_t *grid) {
         json_decref(list);
         list = longer;
     }
-    for (i = 0; !status && i < json_array_size(list); i++) status = add_candidate(p, json_array_get(list, i));
+    for (i = 0; !status && i < json_array_size(list); i++) status = add_candidate(place, json_array_get(list, i));
     json_decref(list);
     return status;
 }
@@ -213,48 +215,49 @@ static json_t *value_at(const json_t *spec, double u) {
     return NULL;
 }
 
-static int draw_candidate(const struct place *p, json_t *random, int number) {
+static int draw_candidate(const struct place *place, json_t *random, int number) {
     const char *key;
     json_t *spec, *drawn = json_object();
     int status = SGRAD__DONE;
     json_object_foreach(random, key, spec) {
         if (strcmp(key, "count") == 0) continue;
-        const struct sgrad_random r = sgrad_philox(p->all->options.common.seed, SGRAD_STREAM_SEARCH, (uint32_t)number,
-                                                   sgrad_hash(key, strlen(key)), 0);
+        const struct sgrad_random r = sgrad_philox(place->all->options.common.training.seed, SGRAD_STREAM_SEARCH,
+                                                   (uint32_t)number, sgrad_hash(key, strlen(key)), 0);
         json_t *value = value_at(spec, (double)r.word[0] * 0x1p-32);
         if (!value && !status)
             status = sgrad__wrong("%s: random: %s: takes a list, or {\"log\": [A, B]}, {\"uniform\": [A, B]} or "
-                                  "{\"whole\": [A, B]} with A up to B, above 0 for log", p->file, key);
+                                  "{\"whole\": [A, B]} with A up to B, above 0 for log", place->file, key);
         json_object_set_new(drawn, key, value ? value : json_null());
     }
-    if (!status) status = add_candidate(p, drawn);
+    if (!status) status = add_candidate(place, drawn);
     json_decref(drawn);
     return status;
 }
 
-static int add_random(const struct place *p, json_t *random) {
+static int add_random(const struct place *place, json_t *random) {
     const json_t *count = json_object_get(random, "count");
     const json_int_t wanted = json_integer_value(count);
     if (!json_is_integer(count) || wanted < 1 || wanted > MOST)
-        return sgrad__wrong("%s: random: count: takes a whole number from 1 to %d", p->file, MOST);
+        return sgrad__wrong("%s: random: count: takes a whole number from 1 to %d", place->file, MOST);
     int status = SGRAD__DONE;
-    for (int i = 0; !status && i < wanted; i++) status = draw_candidate(p, random, i);
+    for (int i = 0; !status && i < wanted; i++) status = draw_candidate(place, random, i);
     return status;
 }
 
 /* ---- the file ----------------------------------------------------------------------------------------------------- */
 
-static int take_whole(const struct place *p, const json_t *object, const char *key, int low, int *value) {
+static int take_whole(const struct place *place, const json_t *object, const char *key, int low, int *value) {
     const json_t *is = json_object_get(object, key);
     const json_int_t x = json_integer_value(is);
     if (!is) return SGRAD__DONE;
     if (!json_is_integer(is) || x < low || x > 1000000)
-        return sgrad__wrong("%s: %s: %s: takes a whole number from %d to 1000000", p->file, p->in, key, low);
+        return sgrad__wrong("%s: %s: %s: takes a whole number from %d to 1000000", place->file, place->in, key, low);
     *value = (int)x;
     return SGRAD__DONE;
 }
 
-static int take_word(const struct place *p, const json_t *object, const char *key, const char *const *words, const char **value) {
+static int take_word(const struct place *place, const json_t *object, const char *key, const char *const *words,
+                     const char **value) {
     const json_t *is = json_object_get(object, key);
     const char *word = json_string_value(is);
     if (!is) return SGRAD__DONE;
@@ -265,7 +268,7 @@ static int take_word(const struct place *p, const json_t *object, const char *ke
             all = sgrad_format("%s%s%s", before, words[i + 1] ? ", " : " or ", words[i]);
             free(before);
         }
-        int status = sgrad__wrong("%s: %s: %s: takes %s", p->file, p->in, key, all);
+        int status = sgrad__wrong("%s: %s: %s: takes %s", place->file, place->in, key, all);
         free(all);
         return status;
     }
@@ -296,7 +299,7 @@ static int read_common(struct place p, json_t *file) {
     for (int i = 0; own_words[i]; i++) json_object_del(common, own_words[i]);
     p.in = "options for all";
     int status = set_options(&p, common, &request);
-    if (!status && (request.train.epochs < 1 || request.train.epochs != floor(request.train.epochs)))
+    if (!status && (request.train.training.epochs < 1 || request.train.training.epochs != floor(request.train.training.epochs)))
         status = sgrad__wrong("%s: epochs: takes a whole number of 1 or more", p.file);
     o->common = request.train;
     o->options_json = keep_text(all, json_dumps(common, JSON_COMPACT | JSON_REAL_PRECISION(15)));
@@ -348,7 +351,7 @@ static int find(struct place p, const char *name, const struct sgrad_train_optio
     size_t i;
     int status = read_common(p, json_object_get(all->file, "options"));
     if (!status) status = take_whole(&p, all->file, "partitions", 1, &all->options.partitions);
-    if (!status && !train->data && data) all->options.common.data = data;
+    if (!status && !train->data.name && data) all->options.common.data.name = data;
     json_array_foreach(list, i, one) {
         const char *is = json_string_value(json_object_get(one, "name"));
         if (status || !is || strcmp(is, name)) continue;

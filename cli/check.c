@@ -7,8 +7,8 @@
 
 static const struct sgrad__option options[] = {
     SGRAD__PLUGIN_OPTION,
-    { "cpus", "N", "CPU workers", &sgrad__workers, SGRAD__FIELD(cpus), 0, 4096 },
-    { "json", NULL, "print the result as one JSON array", &sgrad__flag, SGRAD__FIELD(json) },
+    { "cpus", "N", "CPU workers", &sgrad__workers, SGRAD__FIELD(parallel.cpus), 0, 4096 },
+    { "json", NULL, "print the result as one JSON array", &sgrad__flag, SGRAD__FIELD(output.json) },
     { 0 },
 };
 
@@ -68,17 +68,17 @@ static int check(const struct sgrad__request *request) {
         char *right = check_name(*word, &count);
         failed += !right;
         json_array_append_new(list, json_pack("{s:s, s:i, s:b}", "name", *word, "shapes", count, "good", right != NULL));
-        if (right && !request->train.json) printf("%s: %s\n", *word, right);
+        if (right && !request->train.output.json) printf("%s: %s\n", *word, right);
         free(right);
     }
-    if (request->train.json) sgrad__print_json(list);
+    if (request->train.output.json) sgrad__print_json(list);
     else json_decref(list);
     return failed ? SGRAD__FAILED : SGRAD__DONE;
 }
 
 static int run(const struct sgrad__request *request) {
     struct sgrad_context *context;
-    const struct sgrad_context_options how = { .cpus = request->train.cpus, .gpus = -1, .scheduler = "eager" };
+    const struct sgrad_context_options how = { .cpus = request->train.parallel.cpus, .gpus = -1, .scheduler = "eager" };
     for (char **word = request->words; *word; word++)
         if (!optimizer(*word) && !collective(*word, 0) && !sgrad_registry_find("operation", *word, sgrad_ops))
             return SGRAD__USAGE;

@@ -138,8 +138,8 @@ bool sgrad__is_asked(const struct sgrad__request *request, const char *option);
 
 /* ---- history.c: data of the run that is the command's argument, if there is one ---- */
 
-/* Sets options->init to the final weights of the run, unless --weights or --model is set: another model may contain weights.
- * Clears options->tta, unless --tta is set. */
+/* Sets options->model.init to the final weights of the run, unless --weights or --model is set: another model may contain
+ * weights. Clears options->evaluation.tta, unless --tta is set. */
 void sgrad__weights_of_run(const struct sgrad__request *request, struct sgrad_train_options *options);
 
 /* Sets CLASSES to the names of COUNT classes, from the run, or without one from the data set. A class without a name gets its

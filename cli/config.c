@@ -17,20 +17,20 @@ const struct sgrad__option *sgrad__option_find(const struct sgrad__command *comm
 
 #define FILE_LIMIT ((size_t)1 << 20)
 
-/* Returns the word of option O with VALUE; "" if it has no effect; NULL: VALUE is invalid. The caller must free it. */
-static char *word_of(const struct sgrad__option *o, const json_t *value) {
-    const bool leaves = !o->value || *o->value == '[';
-    if (json_is_false(value) && o->type == &sgrad__flag) {
-        char *opposite = sgrad__option_opposite(o->name), *word = sgrad_format("--%s", opposite);
+/* Returns the word of option OPTION with VALUE; "" if it has no effect; NULL: VALUE is invalid. The caller must free it. */
+static char *word_of(const struct sgrad__option *option, const json_t *value) {
+    const bool leaves = !option->value || *option->value == '[';
+    if (json_is_false(value) && option->type == &sgrad__flag) {
+        char *opposite = sgrad__option_opposite(option->name), *word = sgrad_format("--%s", opposite);
         free(opposite);
         return word;
     }
     if (json_is_null(value) || json_is_false(value)) return sgrad_format("%s", "");
-    if (json_is_true(value)) return leaves ? sgrad_format("--%s", o->name) : NULL;
-    if (!o->value) return NULL;
-    if (json_is_string(value)) return sgrad_format("--%s=%s", o->name, json_string_value(value));
-    if (json_is_integer(value)) return sgrad_format("--%s=%lld", o->name, (long long)json_integer_value(value));
-    return json_is_real(value) ? sgrad_format("--%s=%.17g", o->name, json_real_value(value)) : NULL;
+    if (json_is_true(value)) return leaves ? sgrad_format("--%s", option->name) : NULL;
+    if (!option->value) return NULL;
+    if (json_is_string(value)) return sgrad_format("--%s=%s", option->name, json_string_value(value));
+    if (json_is_integer(value)) return sgrad_format("--%s=%lld", option->name, (long long)json_integer_value(value));
+    return json_is_real(value) ? sgrad_format("--%s=%.17g", option->name, json_real_value(value)) : NULL;
 }
 
 static int take(const struct sgrad__command *command, const char *path, const json_t *object, char **word, int *words) {

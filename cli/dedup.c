@@ -8,7 +8,7 @@
 
 static const struct sgrad__option options[] = {
     { .help = "What is looked at" },
-    { "data", "KIND[:PATH]", "data set of images: one of stargrad list datasets", &sgrad__text, SGRAD__FIELD(data),
+    { "data", "KIND[:PATH]", "data set of images: one of stargrad list datasets", &sgrad__text, SGRAD__FIELD(data.name),
       .required = true },
     { "no-test", NULL, "look at the training part alone", &sgrad__flag, SGRAD__PLACE(dedup.no_test) },
     { "damaged", "skip|stop|refuse", "images that cannot be read: name and leave out, or end with an error (refuse means stop)",
@@ -28,27 +28,27 @@ static const struct sgrad__option options[] = {
     { "sweep", "A-B", "train without what each threshold from A to B drops", &sgrad__text, SGRAD__PLACE(dedup.sweep) },
     { "epsilon", "X", "accuracy that the best of them may lose", &sgrad__real, SGRAD__PLACE(dedup.epsilon), 0, 1 },
     { "seeds", "N", "trainings at each threshold", &sgrad__whole, SGRAD__PLACE(dedup.seeds), 1, 1000 },
-    { "model", "NAME", "network: one of stargrad list models", &sgrad__text, SGRAD__FIELD(model) },
-    { "image-size", "N", "scale images of a folder to NxN", &sgrad__whole, SGRAD__FIELD(image_size), 1, 4096 },
-    { "augment", "LIST", "as train takes it", &sgrad__augmentation, SGRAD__FIELD(augment) },
-    { "epochs", "N", "passes over what is left", &sgrad__real, SGRAD__FIELD(epochs), 1e-3, 1e6 },
-    { "steps", "N", "as many steps at each threshold instead", &sgrad__whole, SGRAD__FIELD(steps), 1, 4294967295.0 },
-    { "batch", "N", "samples of a step", &sgrad__whole, SGRAD__FIELD(batch), 1, 2147483647 },
-    { "optimizer", "NAME", "one of stargrad list optimizers", &sgrad__text, SGRAD__FIELD(optimizer) },
-    { "lr", "X", "learning rate; the optimizer's own if not given", &sgrad__real, SGRAD__FIELD(lr), 0, 1e6 },
-    { "schedule", "NAME", "as train takes it", &sgrad__schedule, SGRAD__FIELD(schedule) },
-    { "weight-decay", "X", "as PyTorch applies it", &sgrad__real, SGRAD__FIELD(weight_decay), 0, 1e6 },
-    { "precision", "f32|tf32|bf16", "as train takes it", &sgrad__choice, SGRAD__FIELD(precision) },
+    { "model", "NAME", "network: one of stargrad list models", &sgrad__text, SGRAD__FIELD(model.name) },
+    { "image-size", "N", "scale images of a folder to NxN", &sgrad__whole, SGRAD__FIELD(data.image_size), 1, 4096 },
+    { "augment", "LIST", "as train takes it", &sgrad__augmentation, SGRAD__FIELD(data.augment) },
+    { "epochs", "N", "passes over what is left", &sgrad__real, SGRAD__FIELD(training.epochs), 1e-3, 1e6 },
+    { "steps", "N", "as many steps at each threshold instead", &sgrad__whole, SGRAD__FIELD(training.steps), 1, 4294967295.0 },
+    { "batch", "N", "samples of a step", &sgrad__whole, SGRAD__FIELD(training.batch), 1, 2147483647 },
+    { "optimizer", "NAME", "one of stargrad list optimizers", &sgrad__text, SGRAD__FIELD(optimizer.name) },
+    { "lr", "X", "learning rate; the optimizer's own if not given", &sgrad__real, SGRAD__FIELD(optimizer.lr), 0, 1e6 },
+    { "schedule", "NAME", "as train takes it", &sgrad__schedule, SGRAD__FIELD(optimizer.schedule) },
+    { "weight-decay", "X", "as PyTorch applies it", &sgrad__real, SGRAD__FIELD(optimizer.weight_decay), 0, 1e6 },
+    { "precision", "f32|tf32|bf16", "as train takes it", &sgrad__choice, SGRAD__FIELD(model.precision) },
     { "seed", "N", "of the first training at each threshold; the others have those that follow", &sgrad__whole,
-      SGRAD__FIELD(seed), 0, 9007199254740992.0 },
+      SGRAD__FIELD(training.seed), 0, 9007199254740992.0 },
 
     { .help = "Where, and what is shown" },
     { "out", "DIR", "folder of the lists, the page and the hashes, which a later run takes from there", &sgrad__folder,
-      SGRAD__FIELD(out), .required = true },
+      SGRAD__FIELD(output.folder), .required = true },
     { "memory", "MIB", "of the search, besides 26 bytes an image; a file in DIR has the rest; half of the machine's if not given",
       &sgrad__whole, SGRAD__PLACE(dedup.memory), 1, 1e9 },
-    { "cpus", "N", "CPU workers", &sgrad__workers, SGRAD__FIELD(cpus), 0, 4096 },
-    { "json", NULL, "print the result as one JSON object", &sgrad__flag, SGRAD__FIELD(json) },
+    { "cpus", "N", "CPU workers", &sgrad__workers, SGRAD__FIELD(parallel.cpus), 0, 4096 },
+    { "json", NULL, "print the result as one JSON object", &sgrad__flag, SGRAD__FIELD(output.json) },
     { 0 },
 };
 
@@ -62,9 +62,9 @@ struct answer {
     bool automatic;
 };
 
-static int64_t images_in_state(const struct sgrad_hashes *h, int state) {
+static int64_t images_in_state(const struct sgrad_hashes *hashes, int state) {
     int64_t count = 0;
-    for (int64_t i = 0; i < h->count; i++) count += (h->state[i] & state) != 0;
+    for (int64_t i = 0; i < hashes->count; i++) count += (hashes->state[i] & state) != 0;
     return count;
 }
 
@@ -72,11 +72,11 @@ static int64_t images_in_state(const struct sgrad_hashes *h, int state) {
 
 static int open_parts(const struct sgrad__request *request, struct sgrad_dataset *part[2]) {
     const struct sgrad_train_options *o = &request->train;
-    const struct sgrad_dataset_options how = { .seed = o->seed, .pictures = true };
-    SGRAD_TRY(sgrad_dataset_open(o->data, SGRAD_TRAIN, &how, &part[0]));
+    const struct sgrad_dataset_options how = { .seed = o->training.seed, .pictures = true };
+    SGRAD_TRY(sgrad_dataset_open(o->data.name, SGRAD_TRAIN, &how, &part[0]));
     if (!sgrad_dataset_image(part[0]) || sgrad_dataset_image(part[0])->shape.rank != 3)
-        return sgrad_log_error(SGRAD_EINVAL, "dedup: --data %s has no images", o->data);
-    return request->dedup.no_test ? 0 : sgrad_dataset_open(o->data, SGRAD_TEST, &how, &part[1]);
+        return sgrad_log_error(SGRAD_EINVAL, "dedup: --data %s has no images", o->data.name);
+    return request->dedup.no_test ? 0 : sgrad_dataset_open(o->data.name, SGRAD_TEST, &how, &part[1]);
 }
 
 /* Returns the requested threshold; -1: auto; -2: invalid. */
@@ -92,31 +92,31 @@ static int read_threshold(const struct sgrad__request *request) {
 
 /* ---- the work ----------------------------------------------------------------------------------------------------- */
 
-static int hash_images(const struct sgrad__request *request, const struct sgrad_context *context, struct answer *a) {
-    char *file = sgrad_format("%s/hashes.bin", request->train.out);
+static int hash_images(const struct sgrad__request *request, const struct sgrad_context *context, struct answer *answer) {
+    char *file = sgrad_format("%s/hashes.bin", request->train.output.folder);
     const struct sgrad_hash_options how = { .kind = sgrad_registry_find("hash", request->dedup.hash, sgrad_hash_kinds),
                                             .bits = request->dedup.bits ? 256 : 64, .file = file,
                                             .damaged = request->dedup.refuse_damaged ? SGRAD_REFUSE : SGRAD_SKIP,
                                             .odd = (enum sgrad_treatment)request->dedup.odd };
     const double begin = sgrad_time_monotonic();
-    int error = sgrad_hashes_make(context, a->part, &how, &a->hashes);
-    a->hashing = sgrad_time_monotonic() - begin;
+    int error = sgrad_hashes_make(context, answer->part, &how, &answer->hashes);
+    answer->hashing = sgrad_time_monotonic() - begin;
     free(file);
     return error;
 }
 
 /* Writes the names of images with a state: "train/cat/1.jpg  damaged". */
-static int write_unusual(const char *folder, const struct answer *a) {
+static int write_unusual(const char *folder, const struct answer *answer) {
     struct sgrad_file file;
     char *path = sgrad_format("%s/unusual.txt", folder);
     remove(path);
-    int error = images_in_state(&a->hashes, 255) ? sgrad_file_begin(path, &file) : 1;
-    for (int64_t i = 0; !error && i < a->hashes.count; i++) {
-        const int state = a->hashes.state[i];
-        const bool test = i >= a->hashes.train;
+    int error = images_in_state(&answer->hashes, 255) ? sgrad_file_begin(path, &file) : 1;
+    for (int64_t i = 0; !error && i < answer->hashes.count; i++) {
+        const int state = answer->hashes.state[i];
+        const bool test = i >= answer->hashes.train;
         if (!state) continue;
-        char *name = sgrad_dataset_sample_name(a->part[test], test ? i - a->hashes.train : i);
-        fprintf(file.stream, "%s%s\t%s%s%s%s\n", test && !a->part[1]->reader->sample_name ? "test:" : "", name,
+        char *name = sgrad_dataset_sample_name(answer->part[test], test ? i - answer->hashes.train : i);
+        fprintf(file.stream, "%s%s\t%s%s%s%s\n", test && !answer->part[1]->reader->sample_name ? "test:" : "", name,
                 state & SGRAD_IMAGE_DAMAGED ? "damaged" : "", state & SGRAD_IMAGE_DEEP ? "16 bits " : "",
                 state & SGRAD_IMAGE_ANIMATED ? "animated " : "", state & SGRAD_IMAGE_SKIPPED ? "skipped" : "");
         free(name);
@@ -133,55 +133,57 @@ static int64_t search_memory(const struct sgrad__request *request) {
 }
 
 /* The work of rank 0: finds the duplicates, and writes the lists and the page. */
-static int find(const struct sgrad__request *request, struct answer *a) {
-    const char *folder = request->train.out;
+static int find(const struct sgrad__request *request, struct answer *answer) {
+    const char *folder = request->train.output.folder;
     int threshold = read_threshold(request), from = 0, to = 0;
-    SGRAD_TRY(sgrad_guide_sample(a->part[0], &a->hashes, 1, &a->guide));
-    a->automatic = threshold < 0;
-    if (a->automatic && a->guide.automatic < 0)
+    SGRAD_TRY(sgrad_guide_sample(answer->part[0], &answer->hashes, 1, &answer->guide));
+    answer->automatic = threshold < 0;
+    if (answer->automatic && answer->guide.automatic < 0)
         sgrad_log_warning("--threshold auto: even equal hashes are shared by more than %g of unrelated pairs of a class: 0 it is",
                           SGRAD_FALSE_RATE);
-    if (a->automatic) threshold = a->guide.automatic < 0 ? 0 : a->guide.automatic;
+    if (answer->automatic) threshold = answer->guide.automatic < 0 ? 0 : answer->guide.automatic;
     if (request->dedup.sweep && sgrad__sweep_parse(request->dedup.sweep, &from, &to) && threshold < to) {
         sgrad_log_warning("--sweep %s: lists and figures are those of threshold %d, not of %d", request->dedup.sweep, to,
                           threshold);
         threshold = to;
-        a->automatic = false;
+        answer->automatic = false;
     }
     const double begin = sgrad_time_monotonic();
-    SGRAD_TRY(sgrad_duplicates_find(a->part, &a->hashes,
+    SGRAD_TRY(sgrad_duplicates_find(answer->part, &answer->hashes,
                                     &(struct sgrad_duplicates_options){ .threshold = threshold, .across = request->dedup.across,
                                                                         .folder = folder, .memory = search_memory(request),
-                                                                        .pairs_kept = 2000000 }, &a->found));
-    a->searching = sgrad_time_monotonic() - begin;
-    SGRAD_TRY(sgrad_duplicates_write(a->part, &a->hashes, &a->found, folder));
-    SGRAD_TRY(write_unusual(folder, a));
-    return sgrad_duplicates_page(a->part, &a->hashes, &a->found, &a->guide, request->train.data, folder);
+                                                                        .pairs_kept = 2000000 }, &answer->found));
+    answer->searching = sgrad_time_monotonic() - begin;
+    SGRAD_TRY(sgrad_duplicates_write(answer->part, &answer->hashes, &answer->found, folder));
+    SGRAD_TRY(write_unusual(folder, answer));
+    return sgrad_duplicates_page(answer->part, &answer->hashes, &answer->found, &answer->guide, request->train.data.name, folder);
 }
 
 /* ---- output ------------------------------------------------------------------------------------------------------- */
 
 static double share(int64_t count, int64_t of) { return of ? (double)count / (double)of : 0; }
 
-static void print(const struct sgrad__request *request, const struct answer *a) {
-    const struct sgrad_duplicates *d = &a->found;
-    const struct sgrad_hashes *h = &a->hashes;
+static void print(const struct sgrad__request *request, const struct answer *answer) {
+    const struct sgrad_duplicates *d = &answer->found;
+    const struct sgrad_hashes *h = &answer->hashes;
     const int64_t damaged = images_in_state(h, SGRAD_IMAGE_DAMAGED), deep = images_in_state(h, SGRAD_IMAGE_DEEP),
                   animated = images_in_state(h, SGRAD_IMAGE_ANIMATED),
                   unhashed = images_in_state(h, SGRAD_IMAGE_SKIPPED | SGRAD_IMAGE_DAMAGED);
 #define COUNT(n) (long long)(n)
-    printf("data       %s: %lld training and %lld test images", request->train.data, COUNT(h->train), COUNT(h->count - h->train));
+    printf("data       %s: %lld training and %lld test images", request->train.data.name, COUNT(h->train),
+           COUNT(h->count - h->train));
     for (int i = 0; i < 2; i++)
-        if (a->part[i] && a->part[i]->others) printf("; %s folder: %s", i ? "test" : "training", a->part[i]->others);
+        if (answer->part[i] && answer->part[i]->others)
+            printf("; %s folder: %s", i ? "test" : "training", answer->part[i]->others);
     putchar('\n');
     printf("hashes     %s, %d bits: %lld made, %lld known, in %.2f s\n", h->kind->name, h->bits,
-           COUNT(h->count - h->known - damaged), COUNT(h->known), a->hashing);
+           COUNT(h->count - h->known - damaged), COUNT(h->known), answer->hashing);
     if (damaged + deep + animated)
         printf("unusual    %lld damaged, %lld of more than 8 bits, %lld animated; %lld left out: %s/unusual.txt\n",
-               COUNT(damaged), COUNT(deep), COUNT(animated), COUNT(unhashed), request->train.out);
+               COUNT(damaged), COUNT(deep), COUNT(animated), COUNT(unhashed), request->train.output.folder);
     printf("threshold  %d%s: of unrelated pairs of a class up to %.2g %% are so near", d->threshold,
-           a->automatic ? " (auto)" : "", 100 * a->guide.worst[d->threshold]);
-    if (a->guide.automatic >= 0) printf("; below %g %% up to %d\n", 100 * SGRAD_FALSE_RATE, a->guide.automatic);
+           answer->automatic ? " (auto)" : "", 100 * answer->guide.worst[d->threshold]);
+    if (answer->guide.automatic >= 0) printf("; below %g %% up to %d\n", 100 * SGRAD_FALSE_RATE, answer->guide.automatic);
     else printf("; at no threshold below %g %%\n", 100 * SGRAD_FALSE_RATE);
     printf("within     %lld %s of one class, %lld images: duplicates; by chance some %.*f, if as often as of two classes\n",
            COUNT(d->pairs[SGRAD_WITHIN]), sgrad_plural(d->pairs[SGRAD_WITHIN], "pair", "pairs"), COUNT(d->images[SGRAD_WITHIN]),
@@ -192,22 +194,22 @@ static void print(const struct sgrad__request *request, const struct answer *a) 
            COUNT(d->images[SGRAD_LEAK]), COUNT(d->tests), 100 * share(d->tests, h->count - h->train), COUNT(d->leaks_of_class),
            COUNT(d->pairs[SGRAD_LEAK]));
     printf("dropped    %lld of %lld training images (%.2f %%), searched in %.2f s\n", COUNT(d->dropped), COUNT(h->train),
-           100 * share(d->dropped, h->train), a->searching);
+           100 * share(d->dropped, h->train), answer->searching);
     if (d->written < d->pairs[0] + d->pairs[1] + d->pairs[2])
         printf("pairs      the first %lld are in pairs.jsonl\n", COUNT(d->written));
 #undef COUNT
-    printf("%s: keep.txt, drop.txt, leaks.txt, pairs.jsonl, index.html, hashes.bin\n", request->train.out);
+    printf("%s: keep.txt, drop.txt, leaks.txt, pairs.jsonl, index.html, hashes.bin\n", request->train.output.folder);
 }
 
-static json_t *relation_json(const struct sgrad_duplicates *d, enum sgrad_relation r) {
-    return json_pack("{s:I, s:I}", "pairs", (json_int_t)d->pairs[r], "images", (json_int_t)d->images[r]);
+static json_t *relation_json(const struct sgrad_duplicates *duplicates, enum sgrad_relation r) {
+    return json_pack("{s:I, s:I}", "pairs", (json_int_t)duplicates->pairs[r], "images", (json_int_t)duplicates->images[r]);
 }
 
-static json_t *as_json(const struct sgrad__request *request, const struct answer *a) {
-    const struct sgrad_duplicates *d = &a->found;
-    const struct sgrad_hashes *h = &a->hashes;
-    json_t *json = json_pack("{s:s, s:s, s:i, s:i, s:b, s:I, s:I, s:I, s:I, s:I, s:I}", "data", request->train.data, "hash",
-                             h->kind->name, "bits", h->bits, "threshold", d->threshold, "auto", a->automatic, "train",
+static json_t *as_json(const struct sgrad__request *request, const struct answer *answer) {
+    const struct sgrad_duplicates *d = &answer->found;
+    const struct sgrad_hashes *h = &answer->hashes;
+    json_t *json = json_pack("{s:s, s:s, s:i, s:i, s:b, s:I, s:I, s:I, s:I, s:I, s:I}", "data", request->train.data.name, "hash",
+                             h->kind->name, "bits", h->bits, "threshold", d->threshold, "auto", answer->automatic, "train",
                              (json_int_t)h->train, "test", (json_int_t)(h->count - h->train), "known", (json_int_t)h->known,
                              "damaged", (json_int_t)images_in_state(h, SGRAD_IMAGE_DAMAGED), "deep",
                              (json_int_t)images_in_state(h, SGRAD_IMAGE_DEEP), "animated",
@@ -220,12 +222,12 @@ static json_t *as_json(const struct sgrad__request *request, const struct answer
     json_object_set_new(json, "leaks", leaks);
     json_object_set_new(json, "dropped", json_integer((json_int_t)d->dropped));
     json_object_set_new(json, "ratio", json_real(share(d->dropped, h->train)));
-    json_object_set_new(json, "false_rate", json_real(a->guide.worst[d->threshold]));
+    json_object_set_new(json, "false_rate", json_real(answer->guide.worst[d->threshold]));
     json_object_set_new(json, "chance_pairs", json_real(d->chance));
-    json_object_set_new(json, "auto_threshold", json_integer(a->guide.automatic));
-    json_object_set_new(json, "hash_seconds", json_real(a->hashing));
-    json_object_set_new(json, "search_seconds", json_real(a->searching));
-    json_object_set_new(json, "folder", json_string(request->train.out));
+    json_object_set_new(json, "auto_threshold", json_integer(answer->guide.automatic));
+    json_object_set_new(json, "hash_seconds", json_real(answer->hashing));
+    json_object_set_new(json, "search_seconds", json_real(answer->searching));
+    json_object_set_new(json, "folder", json_string(request->train.output.folder));
     return json;
 }
 
@@ -239,21 +241,21 @@ static int check(const struct sgrad__request *request) {
     if (!sgrad__sweep_parse(request->dedup.sweep, &from, &to) || to >= SGRAD_LEVELS_MOST)
         return sgrad__wrong("dedup: --sweep: '%s' is not a range of thresholds, like 0-16, below %d", request->dedup.sweep,
                             SGRAD_LEVELS_MOST);
-    return request->train.model ? SGRAD__DONE : sgrad__wrong("dedup: --sweep needs --model NAME, and takes train's options");
+    return request->train.model.name ? SGRAD__DONE : sgrad__wrong("dedup: --sweep needs --model NAME, and takes train's options");
 }
 
 /* Opens a context only for hashing and searching; each training of a sweep opens another. */
-static int work(const struct sgrad__request *request, struct answer *a) {
+static int work(const struct sgrad__request *request, struct answer *answer) {
     struct sgrad_context *context;
-    SGRAD_TRY(open_parts(request, a->part));
-    SGRAD_TRY(sgrad_folder_make(request->train.out));
-    SGRAD_TRY(sgrad_context_open(&(struct sgrad_context_options){ .cpus = request->train.cpus, .gpus = -1 }, &context));
+    SGRAD_TRY(open_parts(request, answer->part));
+    SGRAD_TRY(sgrad_folder_make(request->train.output.folder));
+    SGRAD_TRY(sgrad_context_open(&(struct sgrad_context_options){ .cpus = request->train.parallel.cpus, .gpus = -1 }, &context));
     int error = 0;
     if (context->ranks > 1 && request->dedup.sweep)
         error = context->rank ? SGRAD_EINVAL : sgrad_log_error(SGRAD_EINVAL, "--sweep trains on one rank: without mpirun");
-    if (!error) error = hash_images(request, context, a);
+    if (!error) error = hash_images(request, context, answer);
     if (!error)
-        error = sgrad_ranks_await(context->rank ? 0 : find(request, a), "for rank 0, which searches");
+        error = sgrad_ranks_await(context->rank ? 0 : find(request, answer), "for rank 0, which searches");
     sgrad_context_close(context);
     return error;
 }
@@ -266,7 +268,7 @@ static int run(const struct sgrad__request *request) {
     int error = work(request, &a);
     if (!error && request->dedup.sweep) error = sgrad__sweep_run(request, a.part[0], &a.hashes, &a.found, &sweep);
     if (!error && sgrad_launched_rank() == 0) {
-        json_t *json = request->train.json ? as_json(request, &a) : NULL;
+        json_t *json = request->train.output.json ? as_json(request, &a) : NULL;
         if (json && sweep.count) json_object_set_new(json, "sweep", sgrad__sweep_json(&sweep));
         if (json) sgrad__print_json(json);
         else print(request, &a);

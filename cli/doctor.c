@@ -67,16 +67,16 @@ enum level { OK, NOTE, WARNING, FATAL };
 static const char *const level_name[] = { "ok", "note", "warning", "error" };
 
 /* Adds a finding; ADVICE: a remedy, NULL: none. */
-__attribute__((format(printf, 5, 6))) static void find(struct doctor *d, enum level level, const char *about, const char *advice,
-                                                       const char *format, ...) {
+__attribute__((format(printf, 5, 6))) static void find(struct doctor *doctor, enum level level, const char *about,
+                                                       const char *advice, const char *format, ...) {
     char text[512];
     va_list list;
     va_start(list, format);
     vsnprintf(text, sizeof text, format, list);
     va_end(list);
-    if (level == FATAL) d->cannot_train = true;
-    json_array_append_new(d->findings, json_pack("{s:s, s:s, s:s, s:s?}", "status", level_name[level], "about", about, "text",
-                                                 text, "advice", advice));
+    if (level == FATAL) doctor->cannot_train = true;
+    json_array_append_new(doctor->findings, json_pack("{s:s, s:s, s:s, s:s?}", "status", level_name[level], "about", about,
+                                                      "text", text, "advice", advice));
 }
 
 /* ---- probes ---- */
@@ -102,69 +102,69 @@ static bool probe(void (*function)(struct machine *machine), struct machine *mac
     return false;
 }
 
-static void count_gpus(hwloc_topology_t topology, struct machine *m) {
+static void count_gpus(hwloc_topology_t topology, struct machine *machine) {
     const char *subtype;
     for (hwloc_obj_t o = NULL; (o = hwloc_get_next_pcidev(topology, o));)
-        m->hwloc.gpus += o->attr->pcidev.vendor_id == 0x10de && o->attr->pcidev.class_id >> 8 == 0x03;
+        machine->hwloc.gpus += o->attr->pcidev.vendor_id == 0x10de && o->attr->pcidev.class_id >> 8 == 0x03;
     for (hwloc_obj_t o = NULL; (o = hwloc_get_next_osdev(topology, o));)
-        m->hwloc.located_gpus +=
+        machine->hwloc.located_gpus +=
             o->attr->osdev.type == HWLOC_OBJ_OSDEV_COPROC && (subtype = o->subtype) && !strcmp(subtype, "CUDA");
 }
 
-static void see_hwloc(struct machine *m) {
+static void see_hwloc(struct machine *machine) {
     hwloc_topology_t topology;
     if (hwloc_topology_init(&topology)) _exit(1);
     hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
     if (hwloc_topology_load(topology)) _exit(1);
     hwloc_obj_t package = hwloc_get_obj_by_type(topology, HWLOC_OBJ_PACKAGE, 0);
     const char *cpu = package ? hwloc_obj_get_info_by_name(package, "CPUModel") : NULL;
-    snprintf(m->hwloc.cpu, sizeof m->hwloc.cpu, "%s", cpu ? cpu : "unknown kind");
-    m->hwloc.cores = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE);
-    m->hwloc.threads = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PU);
-    m->hwloc.numa = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_NUMANODE);
-    count_gpus(topology, m);
+    snprintf(machine->hwloc.cpu, sizeof machine->hwloc.cpu, "%s", cpu ? cpu : "unknown kind");
+    machine->hwloc.cores = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE);
+    machine->hwloc.threads = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PU);
+    machine->hwloc.numa = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_NUMANODE);
+    count_gpus(topology, machine);
 }
 
-static void start_starpu(struct machine *m) {
+static void start_starpu(struct machine *machine) {
     struct sgrad_context *context;
-    m->starpu.error = sgrad_context_open(&(struct sgrad_context_options){ 0 }, &context);
-    if (m->starpu.error) return;
-    m->starpu.cpus = context->cpus;
-    m->starpu.cudas = context->gpus;
+    machine->starpu.error = sgrad_context_open(&(struct sgrad_context_options){ 0 }, &context);
+    if (machine->starpu.error) return;
+    machine->starpu.cpus = context->cpus;
+    machine->starpu.cudas = context->gpus;
     FILE *list = tmpfile();
     if (list) {
         starpu_perfmodel_list(list);
         rewind(list);
-        for (int c; (c = getc(list)) != EOF;) m->starpu.models += c == '\n';
+        for (int c; (c = getc(list)) != EOF;) machine->starpu.models += c == '\n';
     }
     sgrad_context_close(context);
 }
 
-static void join_mpi(struct machine *m) {
-    m->mpi.error = MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &m->mpi.level);
-    if (!m->mpi.error) MPI_Finalize();
+static void join_mpi(struct machine *machine) {
+    machine->mpi.error = MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &machine->mpi.level);
+    if (!machine->mpi.error) MPI_Finalize();
 }
 
-static void ask_cuda(struct machine *m) {
+static void ask_cuda(struct machine *machine) {
 #ifdef SGRAD_HAVE_CUDA
-    m->cuda.error = cudaGetDeviceCount(&m->cuda.count);
-    if (m->cuda.error) m->cuda.count = 0;
-    for (int i = 0; i < m->cuda.count && i < 16; i++) {
+    machine->cuda.error = cudaGetDeviceCount(&machine->cuda.count);
+    if (machine->cuda.error) machine->cuda.count = 0;
+    for (int i = 0; i < machine->cuda.count && i < 16; i++) {
         struct cudaDeviceProp p;
         if (cudaGetDeviceProperties(&p, i)) continue;
-        snprintf(m->cuda.gpu[i].name, sizeof m->cuda.gpu[i].name, "%s", p.name);
-        m->cuda.gpu[i].memory = (double)p.totalGlobalMem;
-        m->cuda.gpu[i].major = p.major;
-        m->cuda.gpu[i].minor = p.minor;
+        snprintf(machine->cuda.gpu[i].name, sizeof machine->cuda.gpu[i].name, "%s", p.name);
+        machine->cuda.gpu[i].memory = (double)p.totalGlobalMem;
+        machine->cuda.gpu[i].major = p.major;
+        machine->cuda.gpu[i].minor = p.minor;
     }
 #else
-    (void)m;
+    (void)machine;
 #endif
 }
 
 /* ---- findings ---- */
 
-static void check_versions(struct doctor *d) {
+static void check_versions(struct doctor *doctor) {
     int major, minor, release;
     char text[MPI_MAX_LIBRARY_VERSION_STRING], cuda[64] = "without CUDA";
     unsigned hwloc = hwloc_get_api_version();
@@ -178,96 +178,98 @@ static void check_versions(struct doctor *d) {
     snprintf(cuda, sizeof cuda, "CUDA %d.%d, cuDNN %zu.%zu" NCCL, runtime / 1000, runtime % 1000 / 10, cudnnGetVersion() / 10000,
              cudnnGetVersion() % 10000 / 100);
 #endif
-    find(d, OK, "versions", NULL, "stargrad " PACKAGE_VERSION ", StarPU %d.%d.%d, oneDNN %d.%d.%d, %s, hwloc API %u.%u, %s",
+    find(doctor, OK, "versions", NULL, "stargrad " PACKAGE_VERSION ", StarPU %d.%d.%d, oneDNN %d.%d.%d, %s, hwloc API %u.%u, %s",
          major, minor, release, dnnl->major, dnnl->minor, dnnl->patch, text, hwloc >> 16, hwloc >> 8 & 0xff, cuda);
 }
 
 /* Reports the cores and the instruction set that kernels use. */
-static void check_cpu(struct doctor *d) {
-    struct machine *m = d->machine;
+static void check_cpu(struct doctor *doctor) {
+    struct machine *m = doctor->machine;
     const bool bf16 = sgrad_isa() >= SGRAD_AVX512_BF16;
-    find(d, bf16 ? OK : NOTE, "CPU",
+    find(doctor, bf16 ? OK : NOTE, "CPU",
          bf16 ? NULL : "bf16 has no instructions here: on CPUs it saves memory, and time only where steps wait for that",
          "%d %s, %d %s of %s; kernels use %s", m->hwloc.cores, sgrad_plural(m->hwloc.cores, "core", "cores"), m->hwloc.threads,
          sgrad_plural(m->hwloc.threads, "thread", "threads"), m->hwloc.cpu, sgrad_isa_title(sgrad_isa()));
     if (!m->seen)
-        find(d, WARNING, "hwloc", "see what lstopo says; a broken plugin can be left out with HWLOC_COMPONENTS=-NAME",
+        find(doctor, WARNING, "hwloc", "see what lstopo says; a broken plugin can be left out with HWLOC_COMPONENTS=-NAME",
              "hwloc hangs or crashes: cores, NUMA nodes and the places of GPUs are unknown");
 }
 
-static void check_quota(struct doctor *d) {
+static void check_quota(struct doctor *doctor) {
     long quota, period;
     FILE *file = fopen("/sys/fs/cgroup/cpu.max", "r");
     if (!file) return;
     if (fscanf(file, "%ld %ld", &quota, &period) == 2 && period > 0 &&
-        (double)quota / (double)period < d->machine->hwloc.cores - 0.5)
-        find(d, WARNING, "CPU", "give --cpus that number, or raise the container's limit", "this container may use %.1f of %d %s",
-             (double)quota / (double)period, d->machine->hwloc.cores, sgrad_plural(d->machine->hwloc.cores, "core", "cores"));
+        (double)quota / (double)period < doctor->machine->hwloc.cores - 0.5)
+        find(doctor, WARNING, "CPU", "give --cpus that number, or raise the container's limit",
+             "this container may use %.1f of %d %s", (double)quota / (double)period, doctor->machine->hwloc.cores,
+             sgrad_plural(doctor->machine->hwloc.cores, "core", "cores"));
     fclose(file);
 }
 
-static void check_memory(struct doctor *d) {
+static void check_memory(struct doctor *doctor) {
     double page = (double)sysconf(_SC_PAGESIZE) / (1 << 30);
-    int numa = d->machine->hwloc.numa;
-    find(d, OK, "memory", NULL, "%.1f GiB, %.1f GiB of it unused, %d NUMA %s", page * (double)sysconf(_SC_PHYS_PAGES),
+    int numa = doctor->machine->hwloc.numa;
+    find(doctor, OK, "memory", NULL, "%.1f GiB, %.1f GiB of it unused, %d NUMA %s", page * (double)sysconf(_SC_PHYS_PAGES),
          page * (double)sysconf(_SC_AVPHYS_PAGES), numa, sgrad_plural(numa, "node", "nodes"));
 }
 
-static void check_starpu(struct doctor *d) {
-    const struct machine *m = d->machine;
+static void check_starpu(struct doctor *doctor) {
+    const struct machine *m = doctor->machine;
     const char *again = "build StarPU again: ./quickstart build does";
     if (!m->started)
-        find(d, FATAL, "StarPU", "run stargrad train under gdb, or with STARPU_NCUDA=0",
+        find(doctor, FATAL, "StarPU", "run stargrad train under gdb, or with STARPU_NCUDA=0",
              "StarPU hangs or crashes when it starts");
     else if (m->starpu.error)
-        find(d, FATAL, "StarPU", "look for STARPU_NCPU and STARPU_NCUDA in the environment", "StarPU does not start: %s",
+        find(doctor, FATAL, "StarPU", "look for STARPU_NCPU and STARPU_NCUDA in the environment", "StarPU does not start: %s",
              sgrad_strerror(m->starpu.error));
     else
-        find(d, OK, "StarPU", NULL, "%d CPU and %d CUDA workers", m->starpu.cpus, m->starpu.cudas);
+        find(doctor, OK, "StarPU", NULL, "%d CPU and %d CUDA workers", m->starpu.cpus, m->starpu.cudas);
 
-    find(d, OK, "StarPU", NULL, "built for at most %d CPUs, %d CUDA %s, %d buffers a task", STARPU_MAXCPUS, STARPU_MAXCUDADEVS,
-         sgrad_plural(STARPU_MAXCUDADEVS, "device", "devices"), STARPU_NMAXBUFS);
-    if (STARPU_NMAXBUFS <= SGRAD_FEW_OPERANDS) find(d, FATAL, "StarPU", again, "tasks need %d buffers", SGRAD_FEW_OPERANDS + 1);
+    find(doctor, OK, "StarPU", NULL, "built for at most %d CPUs, %d CUDA %s, %d buffers a task", STARPU_MAXCPUS,
+         STARPU_MAXCUDADEVS, sgrad_plural(STARPU_MAXCUDADEVS, "device", "devices"), STARPU_NMAXBUFS);
+    if (STARPU_NMAXBUFS <= SGRAD_FEW_OPERANDS)
+        find(doctor, FATAL, "StarPU", again, "tasks need %d buffers", SGRAD_FEW_OPERANDS + 1);
     const int cores = m->hwloc.cores - STARPU_MAXCPUS, gpus = m->cuda.count - STARPU_MAXCUDADEVS;
-    if (cores > 0) find(d, WARNING, "StarPU", again, "%d %s idle", cores, sgrad_plural(cores, "core stays", "cores stay"));
-    if (gpus > 0) find(d, WARNING, "StarPU", again, "%d %s idle", gpus, sgrad_plural(gpus, "GPU stays", "GPUs stay"));
+    if (cores > 0) find(doctor, WARNING, "StarPU", again, "%d %s idle", cores, sgrad_plural(cores, "core stays", "cores stay"));
+    if (gpus > 0) find(doctor, WARNING, "StarPU", again, "%d %s idle", gpus, sgrad_plural(gpus, "GPU stays", "GPUs stay"));
 #ifdef STARPU_USE_FXT
-    find(d, OK, "traces", NULL, "StarPU was built with FxT: train --trace works");
+    find(doctor, OK, "traces", NULL, "StarPU was built with FxT: train --trace works");
 #else
-    find(d, NOTE, "traces", "install libfxt-dev and build StarPU again, if you want train --trace",
+    find(doctor, NOTE, "traces", "install libfxt-dev and build StarPU again, if you want train --trace",
          "StarPU was built without FxT");
 #endif
 }
 
-static void check_gpus(struct doctor *d) {
-    const struct machine *m = d->machine;
+static void check_gpus(struct doctor *doctor) {
+    const struct machine *m = doctor->machine;
     int count = m->hwloc.gpus > m->cuda.count ? m->hwloc.gpus : m->cuda.count;
     if (!m->asked)
-        find(d, WARNING, "GPU", "see whether nvidia-smi answers; train --gpus 0 works without",
+        find(doctor, WARNING, "GPU", "see whether nvidia-smi answers; train --gpus 0 works without",
              "CUDA hangs or crashes when it starts");
-    if (!count) find(d, OK, "GPU", NULL, "none: CPUs train");
+    if (!count) find(doctor, OK, "GPU", NULL, "none: CPUs train");
     for (int i = 0; i < m->cuda.count && i < 16; i++)
-        find(d, OK, "GPU", NULL, "%s, %.0f GiB, compute capability %d.%d", m->cuda.gpu[i].name, m->cuda.gpu[i].memory / (1 << 30),
-             m->cuda.gpu[i].major, m->cuda.gpu[i].minor);
+        find(doctor, OK, "GPU", NULL, "%s, %.0f GiB, compute capability %d.%d", m->cuda.gpu[i].name,
+             m->cuda.gpu[i].memory / (1 << 30), m->cuda.gpu[i].major, m->cuda.gpu[i].minor);
 #ifndef SGRAD_HAVE_CUDA
     if (count)
-        find(d, WARNING, "GPU", "install CUDA and cuDNN, then ./quickstart build",
+        find(doctor, WARNING, "GPU", "install CUDA and cuDNN, then ./quickstart build",
              "%d on the PCI bus, but this build knows no CUDA", count);
 #else
     if (m->asked && count > m->cuda.count)
-        find(d, WARNING, "GPU",
+        find(doctor, WARNING, "GPU",
              "see whether nvidia-smi shows them; install a driver as new as the toolkit; look at CUDA_VISIBLE_DEVICES",
              "%d on the PCI bus, CUDA offers %d: %s", count, m->cuda.count, cudaGetErrorString((enum cudaError)m->cuda.error));
 #endif
     if (m->cuda.count && m->seen && !m->hwloc.located_gpus)
-        find(d, WARNING, "GPU", "install hwloc's CUDA plugin (Debian, Ubuntu: libhwloc-plugins)",
+        find(doctor, WARNING, "GPU", "install hwloc's CUDA plugin (Debian, Ubuntu: libhwloc-plugins)",
              "hwloc does not see where the GPUs are, so StarPU places data blindly: training can be 10 times slower");
     if (m->cuda.count && m->started && !m->starpu.error && !m->starpu.cudas)
-        find(d, WARNING, "GPU", "build StarPU with CUDA: ./quickstart build does where it finds nvcc",
+        find(doctor, WARNING, "GPU", "build StarPU with CUDA: ./quickstart build does where it finds nvcc",
              "StarPU starts no CUDA worker: CPUs train");
 }
 
-static void check_mpi(struct doctor *d) {
+static void check_mpi(struct doctor *doctor) {
     static const struct {
         int level;
         const char *name;
@@ -277,37 +279,37 @@ static void check_mpi(struct doctor *d) {
         { MPI_THREAD_SERIALIZED, "serialized" },
         { MPI_THREAD_MULTIPLE, "multiple" },
     };
-    const struct machine *m = d->machine;
+    const struct machine *m = doctor->machine;
     const char *name = "unknown";
     for (size_t i = 0; i < sizeof levels / sizeof *levels; i++)
         if (levels[i].level == m->mpi.level) name = levels[i].name;
     if (!m->joined || m->mpi.error)
-        find(d, WARNING, "MPI", "one rank trains without it; try mpirun -n 1 true, which says more", "MPI does not start");
+        find(doctor, WARNING, "MPI", "one rank trains without it; try mpirun -n 1 true, which says more", "MPI does not start");
     else
-        find(d, m->mpi.level < MPI_THREAD_MULTIPLE ? WARNING : OK, "MPI",
+        find(doctor, m->mpi.level < MPI_THREAD_MULTIPLE ? WARNING : OK, "MPI",
              m->mpi.level < MPI_THREAD_MULTIPLE ? "several ranks need an MPI built with thread support" : NULL,
              "thread level %s", name);
 }
 
-static void check_calibration(struct doctor *d) {
-    const struct machine *m = d->machine;
+static void check_calibration(struct doctor *doctor) {
+    const struct machine *m = doctor->machine;
     if (m->starpu.models)
-        find(d, OK, "calibration", NULL, "StarPU has measured %d %s of tasks", m->starpu.models,
+        find(doctor, OK, "calibration", NULL, "StarPU has measured %d %s of tasks", m->starpu.models,
              sgrad_plural(m->starpu.models, "kind", "kinds"));
     else if (m->starpu.cudas)
-        find(d, NOTE, "calibration", "train once for some hundred steps: what is measured is kept",
+        find(doctor, NOTE, "calibration", "train once for some hundred steps: what is measured is kept",
              "StarPU has measured no task yet: GPU runs begin slowly");
 }
 
-static void check_home(struct doctor *d) {
+static void check_home(struct doctor *doctor) {
     char *trouble = sgrad_home_trouble();
     if (trouble)
-        find(d, WARNING, "environment", "set STARPU_HOME to a folder that can be written",
+        find(doctor, WARNING, "environment", "set STARPU_HOME to a folder that can be written",
              "%s: StarPU cannot keep measured times there", trouble);
     free(trouble);
 }
 
-static void check_environment(struct doctor *d) {
+static void check_environment(struct doctor *doctor) {
     static const struct {
         const char *name;
         enum level level;
@@ -337,7 +339,7 @@ static void check_environment(struct doctor *d) {
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         const char *value = getenv(known[i].name);
-        if (value) find(d, known[i].level, "environment", known[i].what, "%s=%s", known[i].name, value);
+        if (value) find(doctor, known[i].level, "environment", known[i].what, "%s=%s", known[i].name, value);
     }
     for (char **variable = environ; *variable; variable++) {
         bool explained = strncmp(*variable, "STARPU_", 7) != 0;
@@ -345,13 +347,14 @@ static void check_environment(struct doctor *d) {
             size_t length = strlen(known[i].name);
             explained |= !strncmp(*variable, known[i].name, length) && (*variable)[length] == '=';
         }
-        if (!explained) find(d, NOTE, "environment", "see StarPU's handbook", "%s", *variable);
+        if (!explained) find(doctor, NOTE, "environment", "see StarPU's handbook", "%s", *variable);
     }
 }
 
-static void check_tools(struct doctor *d) {
+static void check_tools(struct doctor *doctor) {
     if (system("command -v gnuplot >/dev/null 2>&1"))
-        find(d, NOTE, "gnuplot", "install it for pictures of learning curves (Debian, Ubuntu: gnuplot-nox)", "not installed");
+        find(doctor, NOTE, "gnuplot", "install it for pictures of learning curves (Debian, Ubuntu: gnuplot-nox)",
+             "not installed");
 }
 
 static void (*const checks[])(struct doctor *doctor) = {
@@ -363,18 +366,18 @@ static void (*const checks[])(struct doctor *doctor) = {
 
 /* Measures the lower bounds of a step of the request's network. A step that takes far longer than the largest bound is limited by
  * something else. */
-static int find_limits(struct doctor *d, const struct sgrad__request *request) {
+static int find_limits(struct doctor *doctor, const struct sgrad__request *request) {
     static const double far = 1.5;
     struct sgrad_train_options options = request->train;
     struct sgrad_bench_result r;
     struct sgrad__limit limit[SGRAD__LIMITS];
-    options.json = true;        /* disables the output of the run */
+    options.output.json = true;        /* disables the output of the run */
     SGRAD_TRY(sgrad_bench(&options, &r));
     const int limits = sgrad__limits_of(&r, limit);
     const struct sgrad__limit *longest = sgrad__limits_longest(limit, limits);
-    for (int i = 0; i < limits; i++) find(d, OK, limit[i].name, NULL, "%s", limit[i].text);
-    find(d, r.step_ms > far * longest->ms ? NOTE : OK, "limit", longest->advice,
-         "%s, batch %ld: %.1f ms a step, %.0f %% of it %s", options.model, r.batch, r.step_ms, 100 * longest->ms / r.step_ms,
+    for (int i = 0; i < limits; i++) find(doctor, OK, limit[i].name, NULL, "%s", limit[i].text);
+    find(doctor, r.step_ms > far * longest->ms ? NOTE : OK, "limit", longest->advice,
+         "%s, batch %ld: %.1f ms a step, %.0f %% of it %s", options.model.name, r.batch, r.step_ms, 100 * longest->ms / r.step_ms,
          longest->name);
     free(r.kernel);
     free(r.call);
@@ -383,16 +386,16 @@ static int find_limits(struct doctor *d, const struct sgrad__request *request) {
 
 /* ---- the command ---- */
 
-static void print(const struct doctor *d) {
+static void print(const struct doctor *doctor) {
     size_t i;
     json_t *f;
-    json_array_foreach(d->findings, i, f) {
+    json_array_foreach(doctor->findings, i, f) {
         const char *advice = json_string_value(json_object_get(f, "advice"));
         printf("%-8s %-12s %s\n", json_string_value(json_object_get(f, "status")), json_string_value(json_object_get(f, "about")),
                json_string_value(json_object_get(f, "text")));
         if (advice) printf("%-8s %-12s   -> %s\n", "", "", advice);
     }
-    printf("\nTraining %s run here.\n", d->cannot_train ? "cannot" : "can");
+    printf("\nTraining %s run here.\n", doctor->cannot_train ? "cannot" : "can");
 }
 
 static int run(const struct sgrad__request *request) {
@@ -407,7 +410,7 @@ static int run(const struct sgrad__request *request) {
     struct doctor d = { .machine = m, .findings = json_array() };
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) checks[i](&d);
     if (request->plan.limits && !d.cannot_train && find_limits(&d, request)) d.cannot_train = true;
-    if (request->train.json)
+    if (request->train.output.json)
         sgrad__print_json(json_pack("{s:b, s:O}", "can_train", !d.cannot_train, "findings", d.findings));
     else
         print(&d);
@@ -417,8 +420,8 @@ static int run(const struct sgrad__request *request) {
 }
 
 static void defaults(struct sgrad__request *request) {
-    request->train.model = "resnet20";
-    request->train.data = "synthetic:32x32x3,10,12800";
+    request->train.model.name = "resnet20";
+    request->train.data.name = "synthetic:32x32x3,10,12800";
 }
 
 static const struct sgrad__option options[] = {
@@ -426,11 +429,12 @@ static const struct sgrad__option options[] = {
       SGRAD__PLACE(plan.machine) },
     { "limits", NULL, "measure, too, what limits a step: arithmetic, kernels, memory, submission, tasks", &sgrad__flag,
       SGRAD__PLACE(plan.limits) },
-    { "model", "NAME", "for --limits and --machine: whose kernels and steps are measured", &sgrad__text, SGRAD__FIELD(model) },
-    { "data", "KIND[:PATH]", "for --limits and --machine: its data set", &sgrad__text, SGRAD__FIELD(data) },
-    { "batch", "N", "for --limits and --machine: its batch", &sgrad__whole, SGRAD__FIELD(batch), 1, 2147483647 },
-    { "strategy", "NAME", "for --machine: how ranks exchange meanwhile", &sgrad__text, SGRAD__FIELD(strategy) },
-    { "json", NULL, "print the result as one JSON object", &sgrad__flag, SGRAD__FIELD(json) },
+    { "model", "NAME", "for --limits and --machine: whose kernels and steps are measured", &sgrad__text,
+      SGRAD__FIELD(model.name) },
+    { "data", "KIND[:PATH]", "for --limits and --machine: its data set", &sgrad__text, SGRAD__FIELD(data.name) },
+    { "batch", "N", "for --limits and --machine: its batch", &sgrad__whole, SGRAD__FIELD(training.batch), 1, 2147483647 },
+    { "strategy", "NAME", "for --machine: how ranks exchange meanwhile", &sgrad__text, SGRAD__FIELD(parallel.strategy) },
+    { "json", NULL, "print the result as one JSON object", &sgrad__flag, SGRAD__FIELD(output.json) },
     { 0 },
 };
 

@@ -7,35 +7,37 @@
 
 static const struct sgrad__option options[] = {
     { "weights", "FILE", "the weights (safetensors); RUN-DIR/model.safetensors, or those in onnx:FILE, if not given",
-      &sgrad__text, SGRAD__FIELD(init) },
-    { "model", "NAME", "their network: one of stargrad list models", &sgrad__text, SGRAD__FIELD(model), .required = true },
-    { "data", "KIND[:PATH]", "data set, whose test part is used: one of stargrad list datasets", &sgrad__text, SGRAD__FIELD(data),
-      .required = true },
+      &sgrad__text, SGRAD__FIELD(model.init) },
+    { "model", "NAME", "their network: one of stargrad list models", &sgrad__text, SGRAD__FIELD(model.name), .required = true },
+    { "data", "KIND[:PATH]", "data set, whose test part is used: one of stargrad list datasets", &sgrad__text,
+      SGRAD__FIELD(data.name), .required = true },
     { "details", NULL, "of classes, too: accuracy of each, confusion, top-5, calibration", &sgrad__flag,
       SGRAD__PLACE(eval.details) },
     { "tta", "flip|translate|flip,translate", "average what is said of mirrored and shifted images", &sgrad__views,
-      SGRAD__FIELD(tta) },
+      SGRAD__FIELD(evaluation.tta) },
     SGRAD__PLUGIN_OPTION,
-    { "mean", "X,X,X", "mean of each channel, instead of the run's or the training set's", &sgrad__numbers, SGRAD__FIELD(mean) },
+    { "mean", "X,X,X", "mean of each channel, instead of the run's or the training set's", &sgrad__numbers,
+      SGRAD__FIELD(data.mean) },
     { "deviation", "X,X,X", "standard deviation of each channel, instead of the run's or the training set's", &sgrad__numbers,
-      SGRAD__FIELD(std) },
+      SGRAD__FIELD(data.std) },
     { "damaged", "stop|skip", "a sample of --data that cannot be read: end with an error, or name it and leave it out",
-      &sgrad__choice, SGRAD__FIELD(skip_damaged) },
-    { "image-size", "N", "scale images of a folder to NxN", &sgrad__whole, SGRAD__FIELD(image_size), 1, 4096 },
-    { "micro-batch", "N", "samples per task; chosen if not given", &sgrad__whole, SGRAD__FIELD(micro_batch), 1, 2147483647 },
+      &sgrad__choice, SGRAD__FIELD(data.skip_damaged) },
+    { "image-size", "N", "scale images of a folder to NxN", &sgrad__whole, SGRAD__FIELD(data.image_size), 1, 4096 },
+    { "micro-batch", "N", "samples per task; chosen if not given", &sgrad__whole, SGRAD__FIELD(training.micro_batch), 1,
+      2147483647 },
     { "precision", "f32|tf32|bf16", "tf32: tensor cores of GPUs may round products; bf16: bfloat16 compute", &sgrad__choice,
-      SGRAD__FIELD(precision) },
-    { "cpus", "N", "CPU workers", &sgrad__workers, SGRAD__FIELD(cpus), 0, 4096 },
-    { "gpus", "N", "CUDA devices", &sgrad__workers, SGRAD__FIELD(gpus), 0, 4096 },
-    { "scheduler", "NAME", "StarPU's scheduler; chosen if not given", &sgrad__text, SGRAD__FIELD(scheduler) },
-    { "json", NULL, "print the result as one JSON object", &sgrad__flag, SGRAD__FIELD(json) },
+      SGRAD__FIELD(model.precision) },
+    { "cpus", "N", "CPU workers", &sgrad__workers, SGRAD__FIELD(parallel.cpus), 0, 4096 },
+    { "gpus", "N", "CUDA devices", &sgrad__workers, SGRAD__FIELD(parallel.gpus), 0, 4096 },
+    { "scheduler", "NAME", "StarPU's scheduler; chosen if not given", &sgrad__text, SGRAD__FIELD(parallel.scheduler) },
+    { "json", NULL, "print the result as one JSON object", &sgrad__flag, SGRAD__FIELD(output.json) },
     { 0 },
 };
 
-static json_t *as_json(const struct sgrad_train_options *o, const struct sgrad_train_result *result) {
-    const char *file = strncmp(o->model, "onnx:", 5) ? NULL : o->model + 5;      /* it also contains weights */
-    json_t *json = json_pack("{s:o, s:o, s:o}", "weights", sgrad__json_text(o->init ? o->init : file), "model",
-                             sgrad__json_text(o->model), "data", sgrad__json_text(o->data));
+static json_t *as_json(const struct sgrad_train_options *options, const struct sgrad_train_result *result) {
+    const char *file = strncmp(options->model.name, "onnx:", 5) ? NULL : options->model.name + 5; /* it also contains weights */
+    json_t *json = json_pack("{s:o, s:o, s:o}", "weights", sgrad__json_text(options->model.init ? options->model.init : file),
+                             "model", sgrad__json_text(options->model.name), "data", sgrad__json_text(options->data.name));
     sgrad_result_tests(json, result);
     return json;
 }
@@ -51,62 +53,67 @@ static void print(const struct sgrad_train_result *result) {
 
 /* ---- classes ---- */
 
-static int64_t samples_of(const struct sgrad_classification *c, int class) {
-    int64_t count = c->unsure[class];
-    for (int predicted = 0; predicted < c->classes; predicted++) count += c->confusion[class * c->classes + predicted];
+static int64_t samples_of(const struct sgrad_classification *classification, int class) {
+    int64_t count = classification->unsure[class];
+    for (int predicted = 0; predicted < classification->classes; predicted++)
+        count += classification->confusion[class * classification->classes + predicted];
     return count;
 }
 
 /* NAN: the class has no samples. */
-static double accuracy_of(const struct sgrad_classification *c, int class) {
-    return (double)c->confusion[class * c->classes + class] / (double)samples_of(c, class);
+static double accuracy_of(const struct sgrad_classification *classification, int class) {
+    return (double)classification->confusion[class * classification->classes + class] / (double)samples_of(classification, class);
 }
 
 /* With five classes or fewer, the top-5 accuracy is always 1. */
-static bool has_top5(const struct sgrad_classification *c) { return c->classes > 5; }
+static bool has_top5(const struct sgrad_classification *classification) { return classification->classes > 5; }
 
-static void add_details(json_t *json, const struct sgrad_classification *c, const struct sgrad__classes *names) {
+static void add_details(json_t *json, const struct sgrad_classification *classification, const struct sgrad__classes *names) {
     json_t *classes = json_array(), *confusion = json_array(), *calibration = json_array();
-    for (int i = 0; i < c->classes; i++) {
+    for (int i = 0; i < classification->classes; i++) {
         json_t *row = json_array();
-        for (int j = 0; j < c->classes; j++)
-            json_array_append_new(row, json_integer((json_int_t)c->confusion[i * c->classes + j]));
+        for (int j = 0; j < classification->classes; j++)
+            json_array_append_new(row, json_integer((json_int_t)classification->confusion[i * classification->classes + j]));
         json_array_append_new(confusion, row);
         json_array_append_new(classes, json_pack("{s:o, s:I, s:o}", "name", sgrad__json_text(names->name[i]), "samples",
-                                                 (json_int_t)samples_of(c, i), "accuracy", sgrad_json_real(accuracy_of(c, i))));
+                                                 (json_int_t)samples_of(classification, i), "accuracy",
+                                                 sgrad_json_real(accuracy_of(classification, i))));
     }
-    for (const struct sgrad_confidence *p = c->confidence; p < c->confidence + SGRAD_CONFIDENCES; p++)
+    for (const struct sgrad_confidence *p = classification->confidence; p < classification->confidence + SGRAD_CONFIDENCES; p++)
         json_array_append_new(calibration, json_pack("{s:I, s:f, s:f}", "samples", (json_int_t)p->count,
                                                      "probability", p->probability,
                                                      "accuracy", p->right));
-    if (has_top5(c)) json_object_set_new(json, "top5", json_real(c->top5));
-    json_object_set_new(json, "calibration_error", sgrad_json_real(c->calibration_error));
-    json_object_set_new(json, "not_finite", json_integer((json_int_t)c->all_unsure));
+    if (has_top5(classification)) json_object_set_new(json, "top5", json_real(classification->top5));
+    json_object_set_new(json, "calibration_error", sgrad_json_real(classification->calibration_error));
+    json_object_set_new(json, "not_finite", json_integer((json_int_t)classification->all_unsure));
     json_object_set_new(json, "classes", classes);
     json_object_set_new(json, "confusion", confusion);
     json_object_set_new(json, "calibration", calibration);
 }
 
 /* Prints for each class its accuracy and the most frequent wrong prediction; with at most FEW classes, also the matrix. */
-static void print_details(const struct sgrad_classification *c, const struct sgrad__classes *names) {
+static void print_details(const struct sgrad_classification *classification, const struct sgrad__classes *names) {
     enum { FEW = 20 };
-    if (has_top5(c)) printf("top-5 %.2f %%, ", 100 * c->top5);
-    printf("calibration error %.2f %%\n\n%-16s %8s %9s  most often taken for\n", 100 * c->calibration_error, "class", "samples",
-           "accuracy");
-    for (int i = 0; i < c->classes; i++) {
-        const int64_t *row = c->confusion + i * c->classes;
+    if (has_top5(classification)) printf("top-5 %.2f %%, ", 100 * classification->top5);
+    printf("calibration error %.2f %%\n\n%-16s %8s %9s  most often taken for\n", 100 * classification->calibration_error, "class",
+           "samples", "accuracy");
+    for (int i = 0; i < classification->classes; i++) {
+        const int64_t *row = classification->confusion + i * classification->classes;
         int most = -1;
-        for (int j = 0; j < c->classes; j++)
+        for (int j = 0; j < classification->classes; j++)
             if (j != i && row[j] && (most < 0 || row[j] > row[most])) most = j;
-        if (!samples_of(c, i)) printf("%-16s %8d %9s\n", names->name[i], 0, "-");
-        else printf("%-16s %8lld %7.2f %%", names->name[i], (long long)samples_of(c, i), 100 * accuracy_of(c, i));
+        if (!samples_of(classification, i)) printf("%-16s %8d %9s\n", names->name[i], 0, "-");
+        else
+            printf("%-16s %8lld %7.2f %%", names->name[i], (long long)samples_of(classification, i),
+                   100 * accuracy_of(classification, i));
         if (most >= 0) printf("  %s (%lld)", names->name[most], (long long)row[most]);
-        if (samples_of(c, i)) putchar('\n');
+        if (samples_of(classification, i)) putchar('\n');
     }
-    if (c->classes > FEW) return;
+    if (classification->classes > FEW) return;
     printf("\nconfusion: a row for each class, a column for each that it was taken for\n");
-    for (int i = 0; i < c->classes; i++) {
-        for (int j = 0; j < c->classes; j++) printf("%6lld", (long long)c->confusion[i * c->classes + j]);
+    for (int i = 0; i < classification->classes; i++) {
+        for (int j = 0; j < classification->classes; j++)
+            printf("%6lld", (long long)classification->confusion[i * classification->classes + j]);
         printf("  %s\n", names->name[i]);
     }
 }
@@ -119,24 +126,25 @@ static void keep_details(const char *folder, json_t *json) {
     free(path);
 }
 
-static int tell(const struct sgrad__request *request, const struct sgrad_train_options *o,
+static int tell(const struct sgrad__request *request, const struct sgrad_train_options *options,
                 const struct sgrad_train_result *result, const struct sgrad_predictions *answers) {
     struct sgrad_classification c = { 0 };
     struct sgrad__classes names = { 0 };
     if (request->eval.details) {
-        if (answers->label_rows != 1) return sgrad__wrong("eval: --details: %s has no classes, one for each sample", o->data);
-        if (sgrad__classes_find(request, o, (int)answers->width, &names)) return SGRAD__FAILED;
+        if (answers->label_rows != 1)
+            return sgrad__wrong("eval: --details: %s has no classes, one for each sample", options->data.name);
+        if (sgrad__classes_find(request, options, (int)answers->width, &names)) return SGRAD__FAILED;
         c = sgrad_classify(answers);
         if (c.all_unsure)
             sgrad_log_warning("eval: %lld of %lld samples have logits that are not finite: they count as wrong",
                               (long long)c.all_unsure, (long long)answers->samples);
     }
-    json_t *json = as_json(o, result);
+    json_t *json = as_json(options, result);
     if (c.classes) add_details(json, &c, &names);
     if (c.classes && request->argument) keep_details(request->argument, json);
-    if (request->train.json) sgrad__print_json(json_incref(json));
+    if (request->train.output.json) sgrad__print_json(json_incref(json));
     else print(result);
-    if (!request->train.json && c.classes) print_details(&c, &names);
+    if (!request->train.output.json && c.classes) print_details(&c, &names);
     json_decref(json);
     sgrad__classes_free(&names);
     sgrad_classification_free(&c);
@@ -149,7 +157,7 @@ static int run(const struct sgrad__request *request) {
     struct sgrad_predictions answers = { 0 };
     sgrad__weights_of_run(request, &o);
     if (!request->argument) sgrad_run_take_seed(&o);
-    if (!o.init && strncmp(o.model, "onnx:", 5)) return sgrad__wrong("eval: --weights FILE is missing");
+    if (!o.model.init && strncmp(o.model.name, "onnx:", 5)) return sgrad__wrong("eval: --weights FILE is missing");
     int error = sgrad_predict(&o, &result, request->eval.details ? &answers : NULL);
     if (error) return sgrad__status(error);
     const int status = result.rank > 0 ? SGRAD__DONE : tell(request, &o, &result, &answers);    /* rank 0 prints */

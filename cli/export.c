@@ -6,7 +6,8 @@
 #include <string.h>
 
 static const struct sgrad__option options[] = {
-    { "weights", "FILE", "the weights (safetensors); RUN-DIR/model.safetensors if not given", &sgrad__text, SGRAD__FIELD(init) },
+    { "weights", "FILE", "the weights (safetensors); RUN-DIR/model.safetensors if not given", &sgrad__text,
+      SGRAD__FIELD(model.init) },
     SGRAD__PLUGIN_OPTION,
     { 0 },
 };
@@ -21,9 +22,9 @@ static int run(const struct sgrad__request *request) {
         return sgrad__wrong("export: FILE must end with .onnx, not '%s'", word[1]);
     sgrad__weights_of_run(request, &o);
     int error = sgrad_run_samples(request->argument, &o, &dataset);
-    o.custom_dataset[SGRAD_TEST] = dataset;
+    o.data.dataset[SGRAD_TEST] = dataset;
     if (!error) error = sgrad_export(&o, word[1]);
-    if (!error) printf("%s: %s, with the weights in %s\n", word[1], o.model, o.init);
+    if (!error) printf("%s: %s, with the weights in %s\n", word[1], o.model.name, o.model.init);
     sgrad_dataset_close(dataset);
     return sgrad__status(error);
 }

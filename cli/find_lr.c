@@ -42,14 +42,14 @@ static void tell_idle(const struct sgrad__request *request, const char **asked) 
 
 /* ---- files ---- */
 
-static int write_points(const char *folder, const struct sgrad_lr_test *t) {
+static int write_points(const char *folder, const struct sgrad_lr_test *test) {
     char *path = sgrad_format("%s/find-lr.csv", folder);
     struct sgrad_file file;
     int error = sgrad_file_begin(path, &file);
     if (!error) {
         fputs("step,lr,loss,smoothed\n", file.stream);
-        for (int i = 0; i < t->count; i++)
-            fprintf(file.stream, "%d,%.9g,%.9g,%.9g\n", i + 1, t->rate[i], t->loss[i], t->smoothed[i]);
+        for (int i = 0; i < test->count; i++)
+            fprintf(file.stream, "%d,%.9g,%.9g,%.9g\n", i + 1, test->rate[i], test->loss[i], test->smoothed[i]);
         error = sgrad_file_commit(&file);
     }
     free(path);
@@ -57,54 +57,55 @@ static int write_points(const char *folder, const struct sgrad_lr_test *t) {
 }
 
 /* Sets *DRAWN to true if the plot was drawn. */
-static int write_files(const struct sgrad_train_options *o, const struct sgrad_lr_test *t, bool *drawn) {
-    SGRAD_TRY(write_points(o->out, t));
-    char *title = sgrad_format("%s on %s", o->model, o->data);
-    *drawn = t->count > 1 && sgrad_report_rates(o->out, "find-lr", &(struct sgrad_rates){ title, t->count, t->rate, t->loss,
-                                                                                           t->smoothed, t->suggested });
+static int write_files(const struct sgrad_train_options *options, const struct sgrad_lr_test *test, bool *drawn) {
+    SGRAD_TRY(write_points(options->output.folder, test));
+    char *title = sgrad_format("%s on %s", options->model.name, options->data.name);
+    *drawn = test->count > 1 && sgrad_report_rates(options->output.folder, "find-lr",
+                                                   &(struct sgrad_rates){ title, test->count, test->rate, test->loss,
+                                                                          test->smoothed, test->suggested });
     free(title);
     return 0;
 }
 
 /* ---- output ---- */
 
-static json_t *as_json(const struct sgrad_lr_test *t) {
+static json_t *as_json(const struct sgrad_lr_test *test) {
     json_t *points = json_array();
-    for (int i = 0; i < t->count; i++)
-        json_array_append_new(points, json_pack("{s:i, s:f, s:f, s:f}", "step", i + 1, "lr", t->rate[i], "loss", t->loss[i],
-                                                "smoothed", t->smoothed[i]));
-    return json_pack("{s:o, s:f, s:f, s:b, s:o}", "suggested", sgrad_json_real(t->suggested), "steepest", t->rate[t->steepest],
-                     "least", t->rate[t->least], "diverged", t->diverged, "points", points);
+    for (int i = 0; i < test->count; i++)
+        json_array_append_new(points, json_pack("{s:i, s:f, s:f, s:f}", "step", i + 1, "lr", test->rate[i], "loss", test->loss[i],
+                                                "smoothed", test->smoothed[i]));
+    return json_pack("{s:o, s:f, s:f, s:b, s:o}", "suggested", sgrad_json_real(test->suggested), "steepest",
+                     test->rate[test->steepest], "least", test->rate[test->least], "diverged", test->diverged, "points", points);
 }
 
-static void print_point(const struct sgrad_lr_test *t, int point, const char *what) {
+static void print_point(const struct sgrad_lr_test *test, int point, const char *what) {
     char text[SGRAD_NUMBER_TEXT];
-    printf("%-10s rate %.2g, step %d: smoothed loss %s\n", what, t->rate[point], point + 1,
-           sgrad_number_text(t->smoothed[point], text));
+    printf("%-10s rate %.2g, step %d: smoothed loss %s\n", what, test->rate[point], point + 1,
+           sgrad_number_text(test->smoothed[point], text));
 }
 
-static void print(const struct sgrad_lr_test *t, const struct sgrad_train_options *o, bool drawn) {
-    if (isnan(t->suggested)) {
-        printf("no rate made the loss fall; it began at %.4g\n", t->count ? t->loss[0] : NAN);
+static void print(const struct sgrad_lr_test *test, const struct sgrad_train_options *options, bool drawn) {
+    if (isnan(test->suggested)) {
+        printf("no rate made the loss fall; it began at %.4g\n", test->count ? test->loss[0] : NAN);
     } else {
-        print_point(t, t->steepest, "steepest");
-        print_point(t, t->least, "least");
-        if (t->diverged) print_point(t, t->count - 1, "diverged");
-        printf("suggested  --lr %.2g: a tenth of the rate at which the loss is least\n", t->suggested);
+        print_point(test, test->steepest, "steepest");
+        print_point(test, test->least, "least");
+        if (test->diverged) print_point(test, test->count - 1, "diverged");
+        printf("suggested  --lr %.2g: a tenth of the rate at which the loss is least\n", test->suggested);
     }
-    if (o->out) printf("%s: find-lr.csv%s\n", o->out, drawn ? ", find-lr.svg, find-lr.png" : "");
+    if (options->output.folder) printf("%s: find-lr.csv%s\n", options->output.folder, drawn ? ", find-lr.svg, find-lr.png" : "");
 }
 
-static int tell(const struct sgrad__request *request, const struct sgrad_lr_test *t) {
+static int tell(const struct sgrad__request *request, const struct sgrad_lr_test *test) {
     const struct sgrad_train_options *o = &request->train;
     bool drawn = false;
-    if (!t->count) return sgrad__status(sgrad_log_error(SGRAD_ENAN, "find-lr: the first step's loss is no number already"));
-    if (o->out) SGRAD_TRY(write_files(o, t, &drawn));
-    if (o->json) sgrad__print_json(as_json(t));
-    else print(t, o, drawn);
-    if (isnan(t->suggested))
+    if (!test->count) return sgrad__status(sgrad_log_error(SGRAD_ENAN, "find-lr: the first step's loss is no number already"));
+    if (o->output.folder) SGRAD_TRY(write_files(o, test, &drawn));
+    if (o->output.json) sgrad__print_json(as_json(test));
+    else print(test, o, drawn);
+    if (isnan(test->suggested))
         sgrad_log_warning("find-lr: no rate is to be suggested: a lower --from, or more --steps, may tell more");
-    else if (!t->diverged && t->least > t->count * 9 / 10)
+    else if (!test->diverged && test->least > test->count * 9 / 10)
         sgrad_log_warning("find-lr: the loss still falls at the end: a higher --to tells more");
     return SGRAD__DONE;
 }
@@ -116,12 +117,12 @@ static int run(const struct sgrad__request *request) {
         return sgrad__wrong("find-lr: --from %g is not below --to %g", request->find_lr.from, request->find_lr.to);
     const char *asked[sizeof request->asked / sizeof *request->asked];
     tell_idle(request, asked);
-    o.explicit_options = asked;
-    if (!sgrad__is_asked(request, "steps")) o.steps = 0;    /* ignore the steps of --like */
-    const bool makes = o.out && sgrad_launched_rank() == 0 && access(o.out, F_OK);
-    int error = makes ? sgrad_folder_make(o.out) : 0;
+    o.output.explicit_options = asked;
+    if (!sgrad__is_asked(request, "steps")) o.training.steps = 0;    /* ignore the steps of --like */
+    const bool makes = o.output.folder && sgrad_launched_rank() == 0 && access(o.output.folder, F_OK);
+    int error = makes ? sgrad_folder_make(o.output.folder) : 0;
     if (!error) error = sgrad_find_lr(&o, request->find_lr.from, request->find_lr.to, &test);
-    if (error && makes) rmdir(o.out);
+    if (error && makes) rmdir(o.output.folder);
     if (error) return sgrad__status(error);
     const int status = test.rank > 0 ? SGRAD__DONE : tell(request, &test);
     sgrad_lr_test_free(&test);

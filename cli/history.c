@@ -6,15 +6,15 @@
 #include <stdlib.h>
 
 void sgrad__weights_of_run(const struct sgrad__request *request, struct sgrad_train_options *options) {
-    if (!sgrad__is_asked(request, "tta")) options->tta = NULL;         /* of the run's final evaluation; no default here */
+    if (!sgrad__is_asked(request, "tta")) options->evaluation.tta = NULL; /* of the run's final evaluation; no default here */
     if (!request->argument || sgrad__is_asked(request, "weights") || sgrad__is_asked(request, "model")) return;
-    options->init = sgrad_run_weights(request->argument);
+    options->model.init = sgrad_run_weights(request->argument);
 }
 
 /* Sets the names to those of the data set, or to the numbers of the classes. */
-static int find_in_data(const struct sgrad_train_options *o, struct sgrad__classes *classes) {
+static int find_in_data(const struct sgrad_train_options *options, struct sgrad__classes *classes) {
     struct sgrad_dataset *dataset;
-    SGRAD_TRY(sgrad_run_open_samples(o, false, &dataset));
+    SGRAD_TRY(sgrad_run_open_samples(options, false, &dataset));
     for (int c = 0; c < classes->count; c++)
         classes->name[c] = dataset->class_name && c < dataset->classes ? sgrad_format("%s", dataset->class_name[c])
                                                                        : sgrad_format("%d", c);
@@ -22,12 +22,12 @@ static int find_in_data(const struct sgrad_train_options *o, struct sgrad__class
     return 0;
 }
 
-int sgrad__classes_find(const struct sgrad__request *request, const struct sgrad_train_options *o, int count,
+int sgrad__classes_find(const struct sgrad__request *request, const struct sgrad_train_options *options, int count,
                         struct sgrad__classes *classes) {
     struct sgrad_run_input input;
     classes->count = count;
     classes->name = sgrad_xcalloc((size_t)count + 1, sizeof *classes->name);
-    if (!request->argument) return find_in_data(o, classes);
+    if (!request->argument) return find_in_data(options, classes);
     SGRAD_TRY(sgrad_run_input(request->argument, &input));
     for (int c = 0; c < count; c++)
         classes->name[c] = c < input.classes ? sgrad_format("%s", input.class_name[c]) : sgrad_format("%d", c);

@@ -95,14 +95,14 @@ struct words {
     char **word;    /* NULL-terminated */
 };
 
-static void add(struct words *w, const char *word) {
-    w->word = sgrad_array_grow(w->word, w->count, sizeof *w->word);
-    w->word[w->count++] = word ? sgrad_format("%s", word) : NULL;
+static void add(struct words *words, const char *word) {
+    words->word = sgrad_array_grow(words->word, words->count, sizeof *words->word);
+    words->word[words->count++] = word ? sgrad_format("%s", word) : NULL;
 }
 
-static void free_words(struct words *w) {
-    for (int i = 0; i < w->count; i++) free(w->word[i]);
-    free(w->word);
+static void free_words(struct words *words) {
+    for (int i = 0; i < words->count; i++) free(words->word[i]);
+    free(words->word);
 }
 
 /* Starts a program on each host with mpirun, so that the hosts are reached in the same manner as for a run. */
@@ -129,16 +129,16 @@ static int write_hosts(const struct hosts *hosts, char *path) {
     return error;
 }
 
-static void add_hosts(struct words *w, const struct sgrad__request *request, const struct hosts *hosts, const char *path) {
+static void add_hosts(struct words *words, const struct sgrad__request *request, const struct hosts *hosts, const char *path) {
     if (!hosts->count) return;
     if (hosts->file) {
-        add(w, "--hostfile");
-        add(w, hosts->gone ? path : request->launch.hostfile);
+        add(words, "--hostfile");
+        add(words, hosts->gone ? path : request->launch.hostfile);
         return;
     }
     char *list = list_hosts(hosts, false, true, ",");
-    add(w, "--host");
-    add(w, list);
+    add(words, "--host");
+    add(words, list);
     free(list);
 }
 
@@ -165,9 +165,9 @@ static int run_once(const struct sgrad__request *request, const struct hosts *ho
 /* ---- restarts ----------------------------------------------------------------------------------------------------- */
 
 /* Returns true if the run ended with a loss that is not finite; a restart would end likewise. */
-static bool diverged(const struct sgrad_train_options *o) {
-    char *path = sgrad_format("%s/metrics.jsonl", o->out), *line = NULL, *last = NULL;
-    FILE *file = o->nan_ok ? NULL : fopen(path, "re");
+static bool diverged(const struct sgrad_train_options *options) {
+    char *path = sgrad_format("%s/metrics.jsonl", options->output.folder), *line = NULL, *last = NULL;
+    FILE *file = options->training.nan_ok ? NULL : fopen(path, "re");
     for (size_t room = 0; file && getline(&line, &room, file) > 0;) {
         free(last);
         last = line;
@@ -229,13 +229,13 @@ static int launch(const struct sgrad__request *request, const struct sgrad__requ
     for (int retry = 0; retry <= retries; retry++) {
         if (retry) {
             if (!prepare(hosts, retry)) return SGRAD__FAILED;
-            ranks = ranks_left(request->launch.ranks, hosts, o->batch);
-            resume = sgrad_run_exists(o->out);
-            tell_retry(request, o->out, resume, hosts, ranks, retry, status);
+            ranks = ranks_left(request->launch.ranks, hosts, o->training.batch);
+            resume = sgrad_run_exists(o->output.folder);
+            tell_retry(request, o->output.folder, resume, hosts, ranks, retry, status);
         }
         status = run_once(request, hosts, ranks, resume && !resumes, &forwarded);
         if (status == SGRAD__DONE || status == SGRAD__USAGE) return status;
-        if (forwarded || status == SGRAD__NOT_FOUND || (o->out && diverged(o))) return SGRAD__FAILED;
+        if (forwarded || status == SGRAD__NOT_FOUND || (o->output.folder && diverged(o))) return SGRAD__FAILED;
     }
     sgrad_log_error(SGRAD_EDEVICE, "launch: %s%s", ending(status, text), retries ? "; there are no more retries" : "");
     return SGRAD__FAILED;
@@ -249,7 +249,7 @@ static int run(const struct sgrad__request *request) {
     if (strcmp(request->words[0], "train")) return sgrad__wrong("launch: it starts train, not '%s'", request->words[0]);
     if (request->launch.host && request->launch.hostfile) return sgrad__wrong("launch: --host or --hostfile, not both");
     if (!sgrad__options_parse(job.command, count, request->words, &job, &status)) return status;
-    if (request->launch.retries && !job.train.out)
+    if (request->launch.retries && !job.train.output.folder)
         return sgrad__wrong("launch: --retries needs --out DIR after train: it goes on from the checkpoints there");
     status = read_hosts(request, &hosts) ? SGRAD__FAILED : launch(request, &job, &hosts);
     free_hosts(&hosts);

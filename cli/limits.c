@@ -17,22 +17,23 @@ __attribute__((format(printf, 5, 6))) static void add(struct sgrad__limit *limit
     va_end(list);
 }
 
-int sgrad__limits_of(const struct sgrad_bench_result *r, struct sgrad__limit limit[SGRAD__LIMITS]) {
+int sgrad__limits_of(const struct sgrad_bench_result *result, struct sgrad__limit limit[SGRAD__LIMITS]) {
     static const char larger[] = "a larger --micro-batch makes fewer tasks";
-    const char *workers = sgrad_plural(r->workers, "worker", "workers");
-    add(&limit[SGRAD__ARITHMETIC], "arithmetic", r->arithmetic_ms, NULL,
-        "%.2f GFlop a step, %.1f ms at the %.0f GFlop/s of matrix products on %d %s", r->gflop, r->arithmetic_ms, r->gflops,
-        r->workers, workers);
-    add(&limit[SGRAD__KERNELS], "kernels", r->limit_ms, NULL, "%.1f ms a step, each in its best time, on %d %s", r->limit_ms,
-        r->workers, workers);
-    add(&limit[SGRAD__MEMORY], "memory", r->memory_ms, "--precision bf16 moves half of it",
-        "%.2f GB a step, %.1f ms at the %.1f GB/s that it gives all workers at once", r->memory_gbyte, r->memory_ms, r->gbytes);
-    add(&limit[SGRAD__SUBMISSION], "submission", r->submission_ms, larger,
-        "%d tasks a step, %.2f ms of the thread that submits them: enough for %.0f such workers", r->tasks, r->submission_ms,
-        r->limit_ms * r->workers / r->submission_ms);
-    if (r->tasks_ms <= 0) return SGRAD__TASKS;
-    add(&limit[SGRAD__TASKS], "tasks", r->tasks_ms, larger, "%.2f ms a step where none computes, on %d %s of scheduler %s",
-        r->tasks_ms, r->workers, workers, r->scheduler);
+    const char *workers = sgrad_plural(result->workers, "worker", "workers");
+    add(&limit[SGRAD__ARITHMETIC], "arithmetic", result->arithmetic_ms, NULL,
+        "%.2f GFlop a step, %.1f ms at the %.0f GFlop/s of matrix products on %d %s", result->gflop, result->arithmetic_ms,
+        result->gflops, result->workers, workers);
+    add(&limit[SGRAD__KERNELS], "kernels", result->limit_ms, NULL, "%.1f ms a step, each in its best time, on %d %s",
+        result->limit_ms, result->workers, workers);
+    add(&limit[SGRAD__MEMORY], "memory", result->memory_ms, "--precision bf16 moves half of it",
+        "%.2f GB a step, %.1f ms at the %.1f GB/s that it gives all workers at once", result->memory_gbyte, result->memory_ms,
+        result->gbytes);
+    add(&limit[SGRAD__SUBMISSION], "submission", result->submission_ms, larger,
+        "%d tasks a step, %.2f ms of the thread that submits them: enough for %.0f such workers", result->tasks,
+        result->submission_ms, result->limit_ms * result->workers / result->submission_ms);
+    if (result->tasks_ms <= 0) return SGRAD__TASKS;
+    add(&limit[SGRAD__TASKS], "tasks", result->tasks_ms, larger, "%.2f ms a step where none computes, on %d %s of scheduler %s",
+        result->tasks_ms, result->workers, workers, result->scheduler);
     return SGRAD__LIMITS;
 }
 

@@ -9,7 +9,7 @@
 
 static const struct sgrad__option options[] = {
     SGRAD__PLUGIN_OPTION,
-    { "json", NULL, "print a JSON array of objects", &sgrad__flag, SGRAD__FIELD(json) },
+    { "json", NULL, "print a JSON array of objects", &sgrad__flag, SGRAD__FIELD(output.json) },
     { 0 },
 };
 
@@ -131,9 +131,9 @@ static int run(const struct sgrad__request *request) {
 
     json_t *list = json_array();
     lists[which].fill(list);
-    if (!request->train.json && !json_array_size(list))
+    if (!request->train.output.json && !json_array_size(list))
         fprintf(stderr, "stargrad: list: this build has %s\n", lists[which].empty);
-    if (request->train.json) return sgrad__print_json(list), SGRAD__DONE;
+    if (request->train.output.json) return sgrad__print_json(list), SGRAD__DONE;
     print(list);
     json_decref(list);
     return SGRAD__DONE;

@@ -13,7 +13,7 @@
 
 enum { HELP = 'h', FIRST_KEY = 0x100, OPPOSITES = 0x1000 }; /* a key outside the characters: no short form */
 
-static int key_of(const struct sgrad__option *o, int row) { return o->letter ? o->letter : FIRST_KEY + row; }
+static int key_of(const struct sgrad__option *option, int row) { return option->letter ? option->letter : FIRST_KEY + row; }
 
 struct parsing {
     const struct sgrad__command *command;
@@ -27,37 +27,37 @@ struct parsing {
 };
 
 /* Logs an invalid value. FILE: contains the option; NULL: the command line does. */
-static int wrong_value(const struct parsing *p, const struct sgrad__option *o, const char *text, const char *file) {
-    const char *command = p->command->name, *in = file ? file : "", *colon = file ? ": " : "";
-    if (!o->type->takes) return SGRAD__USAGE;
-    if (o->type == &sgrad__file)
+static int wrong_value(const struct parsing *parsing, const struct sgrad__option *option, const char *text, const char *file) {
+    const char *command = parsing->command->name, *in = file ? file : "", *colon = file ? ": " : "";
+    if (!option->type->takes) return SGRAD__USAGE;
+    if (option->type == &sgrad__file)
         return sgrad__status(
-            sgrad_log_error(SGRAD_EIO, "%s: %s%s--%s %s: %s", command, in, colon, o->name, text, strerror(errno)));
-    char *takes = o->type->takes(o);
-    sgrad__wrong("%s: %s%s--%s: '%s' is not %s", command, in, colon, o->name, text, takes);
+            sgrad_log_error(SGRAD_EIO, "%s: %s%s--%s %s: %s", command, in, colon, option->name, text, strerror(errno)));
+    char *takes = option->type->takes(option);
+    sgrad__wrong("%s: %s%s--%s: '%s' is not %s", command, in, colon, option->name, text, takes);
     free(takes);
     return SGRAD__USAGE;
 }
 
-static int no_such_option(const struct parsing *p, const char *word, size_t length) {
-    const char **names = sgrad_xcalloc((size_t)p->rows + 2, sizeof *names);
+static int no_such_option(const struct parsing *parsing, const char *word, size_t length) {
+    const char **names = sgrad_xcalloc((size_t)parsing->rows + 2, sizeof *names);
     char *name = sgrad_format("%.*s", (int)length, word);
     int count = 0;
     names[count++] = "help";
-    for (int i = 0; i < p->rows; i++)
-        if (p->command->options[i].name) names[count++] = p->command->options[i].name;
-    int status = sgrad__no_such(p->command->name, "option", name, names, "--");
+    for (int i = 0; i < parsing->rows; i++)
+        if (parsing->command->options[i].name) names[count++] = parsing->command->options[i].name;
+    int status = sgrad__no_such(parsing->command->name, "option", name, names, "--");
     free(name);
     free(names);
     return status;
 }
 
 /* Finds and logs the reason why getopt has refused WORD. */
-static int wrong_option(const struct parsing *p, const char *word) {
-    const char *command = p->command->name, *match = NULL;
+static int wrong_option(const struct parsing *parsing, const char *word) {
+    const char *command = parsing->command->name, *match = NULL;
     size_t length = strcspn(word, "=");
     int matches = 0;
-    for (const struct sgrad__option *o = p->command->options; o->help; o++) {
+    for (const struct sgrad__option *o = parsing->command->options; o->help; o++) {
         if (!o->name) continue;
         if (o->letter && word[1] == o->letter) return sgrad__wrong("%s: -%c takes a value: %s", command, o->letter, o->value);
         if (length > 2 && !strncmp(word + 2, o->name, length - 2)) {
@@ -70,30 +70,31 @@ static int wrong_option(const struct parsing *p, const char *word) {
     }
     if (matches > 1)
         return sgrad__wrong("%s: %.*s is short for several options, --%s among them", command, (int)length, word, match);
-    return no_such_option(p, word, length);
+    return no_such_option(parsing, word, length);
 }
 
 /* Returns the optional value of an option. It is the next word if that begins with a digit (--trace 5-10, but not --trace
  * --json), or is "auto" (--resume auto). */
-static const char *optional_value(const struct sgrad__option *o, struct argp_state *state) {
+static const char *optional_value(const struct sgrad__option *option, struct argp_state *state) {
     const char *next = state->next < state->argc ? state->argv[state->next] : "";
-    if (o->type == &sgrad__resume ? strcmp(next, "auto") : !isdigit((unsigned char)*next)) return "";
+    if (option->type == &sgrad__resume ? strcmp(next, "auto") : !isdigit((unsigned char)*next)) return "";
     state->next++;
     return next;
 }
 
-static int wrong_end(const struct parsing *p) {
-    const struct sgrad__command *c = p->command;
-    if (c->of_run) p->request->like = p->request->argument;
-    if (c->of_run && p->request->like && sgrad__is_file(p->request->like))
-        return sgrad__wrong("%s: %s is a file, not a run's folder; --weights FILE takes weights", c->name, p->request->like);
-    const bool goes_on = p->request->resume && !p->request->begins;
-    if (p->request->like || goes_on || (p->request->config && !p->file)) return SGRAD__DONE;
-    for (int i = 0; i < p->rows; i++)
-        if (c->options[i].required && !p->given[i])
+static int wrong_end(const struct parsing *parsing) {
+    const struct sgrad__command *c = parsing->command;
+    if (c->of_run) parsing->request->like = parsing->request->argument;
+    if (c->of_run && parsing->request->like && sgrad__is_file(parsing->request->like))
+        return sgrad__wrong("%s: %s is a file, not a run's folder; --weights FILE takes weights", c->name,
+                            parsing->request->like);
+    const bool goes_on = parsing->request->resume && !parsing->request->begins;
+    if (parsing->request->like || goes_on || (parsing->request->config && !parsing->file)) return SGRAD__DONE;
+    for (int i = 0; i < parsing->rows; i++)
+        if (c->options[i].required && !parsing->given[i])
             return sgrad__wrong("%s: %s--%s %s is missing; see stargrad %s --help", c->name, c->of_run ? "RUN-DIR or " : "",
                                 c->options[i].name, c->options[i].value, c->name);
-    if (c->argument && *c->argument != '[' && !p->request->argument)
+    if (c->argument && *c->argument != '[' && !parsing->request->argument)
         return sgrad__wrong("%s: %s is missing; see stargrad %s --help", c->name, c->argument, c->name);
     return SGRAD__DONE;
 }
@@ -215,7 +216,7 @@ static bool parse_words(const struct sgrad__command *command, const char *file, 
     struct parsing p = { .command = command, .request = request, .status = -1, .file = file, .file_words = file_words };
     struct argp_option *options = table(command, request, &p.rows);
     assert(p.rows < (int)(sizeof request->asked / sizeof *request->asked));
-    request->train.explicit_options = request->asked;
+    request->train.output.explicit_options = request->asked;
     p.given = sgrad_xcalloc((size_t)p.rows + 1, sizeof *p.given);
     char *doc = sgrad_format("%s\v%s", command->summary, command->notes ? command->notes : "");
     p.argp = (struct argp){ .options = options, .parser = parse, .args_doc = command->argument, .doc = doc };
@@ -233,15 +234,15 @@ static bool parse_words(const struct sgrad__command *command, const char *file, 
 static int inherit(const struct sgrad__command *command, const struct sgrad__request *request, struct sgrad__request *before) {
     const bool trains = !strcmp(command->name, "train");
     bool goes_on = false;
-    if (trains && request->resume && !request->train.out)
+    if (trains && request->resume && !request->train.output.folder)
         return sgrad__wrong("%s: --resume needs --out, the folder of the run to continue", command->name);
     if (trains) {
-        const int error = sgrad_run_continue(request->train.out, request->resume, &before->train, &goes_on);
+        const int error = sgrad_run_continue(request->train.output.folder, request->resume, &before->train, &goes_on);
         if (error) return sgrad__status(error);
     }
     before->begins = request->resume && !goes_on;
     if (request->like && goes_on && sgrad_launched_rank() == 0)
-        sgrad_log_warning("--like has no effect: the run in %s goes on with its own options", request->train.out);
+        sgrad_log_warning("--like has no effect: the run in %s goes on with its own options", request->train.output.folder);
     if (request->like && !goes_on) {
         const int error = sgrad_run_options(request->like, &before->train);
         if (error) return sgrad__status(error);

@@ -33,15 +33,15 @@ static const char *time_text(double hours, char *text) {
     return text;
 }
 
-static void print_points(const struct sgrad_plan_query *q, const struct sgrad_forecast *f) {
-    const struct sgrad_machine *m = q->machine;
-    const bool priced = m->price > 0, simulated = f->point->formula > 0;
+static void print_points(const struct sgrad_plan_query *query, const struct sgrad_forecast *forecast) {
+    const struct sgrad_machine *m = query->machine;
+    const bool priced = m->price > 0, simulated = forecast->point->formula > 0;
     printf("%6s %6s %8s %10s %12s %9s %6s %10s %6s %8s %-4s %10s", "nodes", m->device.is_gpu ? "GPUs" : "CPUs", "batch",
            "step ms", "samples/s", "speed-up", "eff.", "exposed ms", "idle", "GB each", "fits", "training");
     if (priced) printf(" %11s", "cost");
     if (simulated) printf(" %10s %6s", "formula ms", "off");
     printf(" %-13s %9s %7s  %s\n", "collective", "bucket MB", "servers", "limit");
-    for (const struct sgrad_plan_row *p = f->point; p < f->point + f->points; p++) {
+    for (const struct sgrad_plan_row *p = forecast->point; p < forecast->point + forecast->points; p++) {
         char hours[32];
         printf("%6d %6d %8.0f %10.2f %12.1f %9.2f %5.1f%% %10.2f %5.1f%% %8.2f %-4s %10s", p->nodes, p->devices, p->batch,
                1e3 * p->step, p->samples_per_second, p->speedup, 100 * p->efficiency, 1e3 * p->exposed,
@@ -54,64 +54,69 @@ static void print_points(const struct sgrad_plan_query *q, const struct sgrad_fo
 }
 
 /* Prints the largest local batch that fits, if the last row does not fit into memory. */
-static void print_advice(const struct sgrad_plan_query *q, const struct sgrad_forecast *f) {
-    const struct sgrad_plan_row *p = &f->point[f->points - 1];
+static void print_advice(const struct sgrad_plan_query *query, const struct sgrad_forecast *forecast) {
+    const struct sgrad_plan_row *p = &forecast->point[forecast->points - 1];
     if (p->memory <= p->room) return;
     if (p->most >= 1)
         printf("\n%.2f GB are wanted of %.2f: %.0f samples a device fit", 1e-9 * p->memory, 1e-9 * p->room, p->most);
     else
         printf("\n%.2f GB are wanted of %.2f: not one sample a device fits", 1e-9 * p->memory, 1e-9 * p->room);
-    printf("%s\n", q->train->recompute ? "" : "; --recompute makes more fit");
+    printf("%s\n", query->train->model.recompute ? "" : "; --recompute makes more fit");
 }
 
-static void print(const struct sgrad_plan_query *q, const struct sgrad_forecast *f) {
-    const struct sgrad_machine *m = q->machine;
+static void print(const struct sgrad_plan_query *query, const struct sgrad_forecast *forecast) {
+    const struct sgrad_machine *m = query->machine;
     char text[SGRAD_AMOUNT_TEXT];
     printf("%s: %s\n", m->name, m->summary);
-    printf("%s: %s, %.2f million parameters, batch %ld %s, %s, %s\n", q->work->model, q->train->data, 1e-6 * q->work->parameters,
-           q->strong || !q->train->micro_batch ? q->train->batch : q->train->micro_batch, q->strong ? "in all" : "a device",
-           sgrad_precision_name(q->train->precision),
-           q->no_overlap ? "messages after computing" : "messages beside computing");
-    if (f->scale > 0)
-        printf("calibrated: tasks take %.2f of what rates alone say, by the rate measured on one device\n\n", f->scale);
+    printf("%s: %s, %.2f million parameters, batch %ld %s, %s, %s\n", query->work->model, query->train->data.name,
+           1e-6 * query->work->parameters,
+           query->strong || !query->train->training.micro_batch ? query->train->training.batch
+                                                                : query->train->training.micro_batch,
+           query->strong ? "in all" : "a device", sgrad_precision_name(query->train->model.precision),
+           query->no_overlap ? "messages after computing" : "messages beside computing");
+    if (forecast->scale > 0)
+        printf("calibrated: tasks take %.2f of what rates alone say, by the rate measured on one device\n\n", forecast->scale);
     else
         printf("not calibrated: no rate of %s was measured on this device; its tasks take what the device's rates say\n\n",
-               q->work->model);
-    print_points(q, f);
-    print_advice(q, f);
-    if (q->efficiency <= 0) return;
-    printf("\nefficiency %g: ", q->efficiency);
-    if (isfinite(f->lemma_devices)) printf("%.0f devices by the lemma (overhead %.4f)", floor(f->lemma_devices), f->overhead);
-    else if (isnan(f->lemma_devices)) printf("none by the lemma, for more nodes are not faster");
+               query->work->model);
+    print_points(query, forecast);
+    print_advice(query, forecast);
+    if (query->efficiency <= 0) return;
+    printf("\nefficiency %g: ", query->efficiency);
+    if (isfinite(forecast->lemma_devices))
+        printf("%.0f devices by the lemma (overhead %.4f)", floor(forecast->lemma_devices), forecast->overhead);
+    else if (isnan(forecast->lemma_devices)) printf("none by the lemma, for more nodes are not faster");
     else printf("any number by the lemma (no overhead)");
-    printf(", %s by the table's formulas\n", isfinite(f->devices) ? sgrad_amount_text(f->devices, text) : "more than 4096 nodes");
+    printf(", %s by the table's formulas\n",
+           isfinite(forecast->devices) ? sgrad_amount_text(forecast->devices, text) : "more than 4096 nodes");
 }
 
-static json_t *point_json(const struct sgrad_plan_query *q, const struct sgrad_plan_row *p) {
-    json_t *json = json_pack("{s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:b, s:s}", "nodes", p->nodes, "gpus",
-                             p->devices, "batch", p->batch, "step_seconds", p->step, "samples_per_second", p->samples_per_second,
-                             "speedup", p->speedup, "efficiency", p->efficiency, "exposed_seconds", p->exposed,
-                             "idle", p->exposed / p->step, "communication_seconds", p->communication, "memory_bytes", p->memory,
-                             "fits", p->memory <= p->room, "method", p->formula > 0 ? "simulated" : "formula");
-    json_object_update_new(json, json_pack("{s:f, s:f, s:f, s:s, s:f, s:i, s:s}", "compute_seconds", p->compute,
-                                           "batch_that_fits", fmax(0, p->most), "training_hours", p->hours, "collective",
-                                           p->collective, "bucket_bytes", p->bucket, "servers", p->servers, "limit",
-                                           sgrad_limit_name[p->limit]));
-    if (p->formula > 0) json_object_set_new(json, "formula_step_seconds", json_real(p->formula));
-    if (q->machine->price > 0) json_object_set_new(json, "cost", json_real(p->cost));
+static json_t *point_json(const struct sgrad_plan_query *query, const struct sgrad_plan_row *row) {
+    json_t *json =
+        json_pack("{s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:b, s:s}", "nodes", row->nodes, "gpus", row->devices,
+                  "batch", row->batch, "step_seconds", row->step, "samples_per_second", row->samples_per_second, "speedup",
+                  row->speedup, "efficiency", row->efficiency, "exposed_seconds", row->exposed, "idle", row->exposed / row->step,
+                  "communication_seconds", row->communication, "memory_bytes", row->memory, "fits", row->memory <= row->room,
+                  "method", row->formula > 0 ? "simulated" : "formula");
+    json_object_update_new(json, json_pack("{s:f, s:f, s:f, s:s, s:f, s:i, s:s}", "compute_seconds", row->compute,
+                                           "batch_that_fits", fmax(0, row->most), "training_hours", row->hours, "collective",
+                                           row->collective, "bucket_bytes", row->bucket, "servers", row->servers, "limit",
+                                           sgrad_limit_name[row->limit]));
+    if (row->formula > 0) json_object_set_new(json, "formula_step_seconds", json_real(row->formula));
+    if (query->machine->price > 0) json_object_set_new(json, "cost", json_real(row->cost));
     return json;
 }
 
-static void print_json(const struct sgrad_plan_query *q, const struct sgrad_forecast *f) {
+static void print_json(const struct sgrad_plan_query *query, const struct sgrad_forecast *forecast) {
     json_t *points = json_array();
-    for (int i = 0; i < f->points; i++) json_array_append_new(points, point_json(q, &f->point[i]));
-    json_t *json = json_pack("{s:s, s:s, s:s, s:f, s:o, s:o, s:o}", "machine", q->machine->name, "model", q->work->model,
-                             "overlap", q->no_overlap ? "none" : "full", "parameters", q->work->parameters, "scale",
-                             f->scale > 0 ? json_real(f->scale) : json_null(), "overhead", sgrad_json_real(f->overhead),
-                             "points", points);
-    if (q->efficiency > 0) {
-        json_object_set_new(json, "lemma_gpus", sgrad_json_real(f->lemma_devices));
-        json_object_set_new(json, "gpus", sgrad_json_real(f->devices));
+    for (int i = 0; i < forecast->points; i++) json_array_append_new(points, point_json(query, &forecast->point[i]));
+    json_t *json = json_pack("{s:s, s:s, s:s, s:f, s:o, s:o, s:o}", "machine", query->machine->name, "model", query->work->model,
+                             "overlap", query->no_overlap ? "none" : "full", "parameters", query->work->parameters, "scale",
+                             forecast->scale > 0 ? json_real(forecast->scale) : json_null(), "overhead",
+                             sgrad_json_real(forecast->overhead), "points", points);
+    if (query->efficiency > 0) {
+        json_object_set_new(json, "lemma_gpus", sgrad_json_real(forecast->lemma_devices));
+        json_object_set_new(json, "gpus", sgrad_json_real(forecast->devices));
     }
     sgrad__print_json(json);
 }
@@ -144,16 +149,16 @@ static int draw(const struct sgrad_plan_query *question, const char *folder) {
 /* ---- algorithms of layers, by mini-batch ---- */
 
 /* Chooses algorithms for the layers, measured in a step of SAMPLES. JSON NULL: prints a line. */
-static int choose_ways(const struct sgrad__request *r, const struct sgrad_plan_query *q, int samples, json_t *json) {
-    const struct sgrad_step_cost *w = q->work;
-    const bool own = r->plan.own_workspaces;
+static int choose_ways(const struct sgrad__request *request, const struct sgrad_plan_query *query, int samples, json_t *json) {
+    const struct sgrad_step_cost *w = query->work;
+    const bool own = request->plan.own_workspaces;
     struct sgrad_layer_algorithms ways;
     struct sgrad_algorithm_plan choice;
     int used[SGRAD_MAX_ALGORITHMS] = { 0 };
     const double else_there = w->kept_bytes + w->peak_bytes.fixed + w->peak_bytes.each * samples;
-    const double room = r->plan.room > 0 ? 1e6 * r->plan.room : q->machine->device.memory - else_there;
+    const double room = request->plan.room > 0 ? 1e6 * request->plan.room : query->machine->device.memory - else_there;
     if (room <= 0) return sgrad_log_error(SGRAD_ENOMEM, "a mini-batch of %d: no memory is left for workspaces", samples);
-    SGRAD_TRY(sgrad_layer_algorithms_measure(&r->train, samples, &ways));
+    SGRAD_TRY(sgrad_layer_algorithms_measure(&request->train, samples, &ways));
     struct sgrad_algorithm *all = sgrad_xcalloc((size_t)(ways.layers * ways.ways), sizeof *all);
     for (int k = 0; k < ways.layers; k++) memcpy(all + k * ways.ways, ways.layer[k].way, (size_t)ways.ways * sizeof *all);
     const int error = sgrad_algorithm_plan_make(all, ways.layers, ways.ways, room, !own, &choice);
@@ -183,34 +188,34 @@ static int choose_ways(const struct sgrad__request *r, const struct sgrad_plan_q
     return error;
 }
 
-static int choose_mini_batch(const struct sgrad__request *r, const struct sgrad_plan_query *q) {
+static int choose_mini_batch(const struct sgrad__request *request, const struct sgrad_plan_query *query) {
     int from = 1, to = 1;
-    if (!parse_range(r->plan.mini_batch, 1 << 20, &from, &to))
-        return sgrad__wrong("plan: --mini-batch %s: takes N, or A-B", r->plan.mini_batch), SGRAD_EINVAL;
-    json_t *json = r->train.json ? json_array() : NULL;
+    if (!parse_range(request->plan.mini_batch, 1 << 20, &from, &to))
+        return sgrad__wrong("plan: --mini-batch %s: takes N, or A-B", request->plan.mini_batch), SGRAD_EINVAL;
+    json_t *json = request->train.output.json ? json_array() : NULL;
     int error = 0;
     if (!json)
         printf("%10s %12s %14s %12s %12s  %s\n", "mini-batch", "layers ms", "s an epoch", "workspace MB", "bound MB",
                "ways, measured on one core of this machine");
     for (int samples = from; samples <= to && !error; samples = samples * 2 > to && samples < to ? to : samples * 2)
-        error = choose_ways(r, q, samples, json);
-    if (json && !error) sgrad__print_json(json_pack("{s:s, s:O}", "model", q->work->model, "mini_batches", json));
+        error = choose_ways(request, query, samples, json);
+    if (json && !error) sgrad__print_json(json_pack("{s:s, s:O}", "model", query->work->model, "mini_batches", json));
     json_decref(json);
     return error;
 }
 
 /* ---- the command ---- */
 
-static int plan(const struct sgrad__request *r, struct sgrad_plan_query *q) {
+static int plan(const struct sgrad__request *request, struct sgrad_plan_query *query) {
     struct sgrad_forecast f;
-    if (r->plan.mini_batch) return choose_mini_batch(r, q);
-    if (r->train.out) SGRAD_TRY(sgrad_folder_make(r->train.out));
-    SGRAD_TRY(sgrad_forecast_make(q, &f));
-    if (r->plan.simulate) SGRAD_TRY(sgrad__simulate(r, q, &f));
-    if (r->train.json) print_json(q, &f);
-    else print(q, &f);
+    if (request->plan.mini_batch) return choose_mini_batch(request, query);
+    if (request->train.output.folder) SGRAD_TRY(sgrad_folder_make(request->train.output.folder));
+    SGRAD_TRY(sgrad_forecast_make(query, &f));
+    if (request->plan.simulate) SGRAD_TRY(sgrad__simulate(request, query, &f));
+    if (request->train.output.json) print_json(query, &f);
+    else print(query, &f);
     sgrad_forecast_free(&f);
-    return r->train.out ? draw(q, r->train.out) : 0;
+    return request->train.output.folder ? draw(query, request->train.output.folder) : 0;
 }
 
 static int run(const struct sgrad__request *request) {
@@ -220,8 +225,8 @@ static int run(const struct sgrad__request *request) {
     if (request->plan.simulate && (status = sgrad__simulate_check(request))) return status;
     struct sgrad_plan_query q = { .train = &request->train, .work = &work, .strong = sgrad__is_asked(request, "batch"),
                                 .no_overlap = request->plan.no_overlap, .efficiency = request->plan.efficiency };
-    if (request->train.mesh && (request->train.out || request->plan.mini_batch))
-        return sgrad__wrong("plan: --mesh goes without --%s", request->train.out ? "out" : "mini-batch");
+    if (request->train.parallel.mesh && (request->train.output.folder || request->plan.mini_batch))
+        return sgrad__wrong("plan: --mesh goes without --%s", request->train.output.folder ? "out" : "mini-batch");
     if (!parse_range(request->plan.nodes, MOST_NODES, &q.from, &q.to))
         return sgrad__wrong("plan: --nodes %s: takes N, or A-B up to %d", request->plan.nodes, MOST_NODES);
     int error = sgrad_machine_read(request->plan.machine, &machine);
@@ -229,7 +234,7 @@ static int run(const struct sgrad__request *request) {
     q.machine = machine;
     if (!sgrad__is_asked(request, "nodes") && machine->network.most > 0 && q.to > machine->network.most)
         q.to = (int)machine->network.most;
-    if (request->train.mesh) {
+    if (request->train.parallel.mesh) {
         error = sgrad__plan_meshes(request, machine, q.from, q.to);
         sgrad_machine_free(machine);
         return sgrad__status(error);

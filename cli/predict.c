@@ -9,22 +9,24 @@
 #include <sys/stat.h>
 
 static const struct sgrad__option options[] = {
-    { "weights", "FILE", "the weights (safetensors); RUN-DIR/model.safetensors if not given", &sgrad__text, SGRAD__FIELD(init) },
-    { "model", "NAME", "another network, of those weights; onnx:FILE has its own", &sgrad__text, SGRAD__FIELD(model) },
+    { "weights", "FILE", "the weights (safetensors); RUN-DIR/model.safetensors if not given", &sgrad__text,
+      SGRAD__FIELD(model.init) },
+    { "model", "NAME", "another network, of those weights; onnx:FILE has its own", &sgrad__text, SGRAD__FIELD(model.name) },
     { "data", "KIND[:PATH]", "where no file is named: a file's samples, or a set's test part; the run's if not given",
-      &sgrad__text, SGRAD__FIELD(data) },
+      &sgrad__text, SGRAD__FIELD(data.name) },
     { "top", "K", "so many classes of each sample, the likeliest first", &sgrad__whole, SGRAD__PLACE(predict.top), 1, 1000000 },
     SGRAD__PLUGIN_OPTION,
     { "damaged", "stop|skip", "a sample of --data that cannot be read: end with an error, or name it and leave it out",
-      &sgrad__choice, SGRAD__FIELD(skip_damaged) },
-    { "image-size", "N", "scale images of a folder to NxN", &sgrad__whole, SGRAD__FIELD(image_size), 1, 4096 },
-    { "micro-batch", "N", "samples per task; chosen if not given", &sgrad__whole, SGRAD__FIELD(micro_batch), 1, 2147483647 },
+      &sgrad__choice, SGRAD__FIELD(data.skip_damaged) },
+    { "image-size", "N", "scale images of a folder to NxN", &sgrad__whole, SGRAD__FIELD(data.image_size), 1, 4096 },
+    { "micro-batch", "N", "samples per task; chosen if not given", &sgrad__whole, SGRAD__FIELD(training.micro_batch), 1,
+      2147483647 },
     { "precision", "f32|tf32|bf16", "tf32: tensor cores of GPUs may round products; bf16: bfloat16 compute", &sgrad__choice,
-      SGRAD__FIELD(precision) },
-    { "cpus", "N", "CPU workers", &sgrad__workers, SGRAD__FIELD(cpus), 0, 4096 },
-    { "gpus", "N", "CUDA devices", &sgrad__workers, SGRAD__FIELD(gpus), 0, 4096 },
-    { "scheduler", "NAME", "StarPU's scheduler; chosen if not given", &sgrad__text, SGRAD__FIELD(scheduler) },
-    { "json", NULL, "a JSON object a line, instead of CSV", &sgrad__flag, SGRAD__FIELD(json) },
+      SGRAD__FIELD(model.precision) },
+    { "cpus", "N", "CPU workers", &sgrad__workers, SGRAD__FIELD(parallel.cpus), 0, 4096 },
+    { "gpus", "N", "CUDA devices", &sgrad__workers, SGRAD__FIELD(parallel.gpus), 0, 4096 },
+    { "scheduler", "NAME", "StarPU's scheduler; chosen if not given", &sgrad__text, SGRAD__FIELD(parallel.scheduler) },
+    { "json", NULL, "a JSON object a line, instead of CSV", &sgrad__flag, SGRAD__FIELD(output.json) },
     { 0 },
 };
 
@@ -124,16 +126,16 @@ static void tell_numbers(const char *sample, const float *number, int64_t count,
 }
 
 /* Prints the header line. The target of a table has a title. */
-static void print_titles(const struct sgrad_dataset *dataset, const struct sgrad_predictions *a) {
+static void print_titles(const struct sgrad_dataset *dataset, const struct sgrad_predictions *predictions) {
     const struct sgrad_origin *origin = dataset->origin;
-    if (a->label_rows == 1) {
+    if (predictions->label_rows == 1) {
         puts("sample,class,probability");
         return;
     }
     fputs("sample", stdout);
-    for (int64_t k = 0; k < a->width; k++) {
-        if (a->width > 1) printf(",number %lld", (long long)k + 1);
-        else putchar(','), print_csv(!a->label_rows && origin && origin->target ? origin->target : "number");
+    for (int64_t k = 0; k < predictions->width; k++) {
+        if (predictions->width > 1) printf(",number %lld", (long long)k + 1);
+        else putchar(','), print_csv(!predictions->label_rows && origin && origin->target ? origin->target : "number");
     }
     putchar('\n');
 }
@@ -144,29 +146,29 @@ static bool are_finite(const float *number, int64_t count) {
     return true;
 }
 
-static void tell_all(const struct sgrad__request *request, const struct sgrad_dataset *dataset, const struct sgrad_predictions *a,
-                     const struct sgrad__classes *names) {
+static void tell_all(const struct sgrad__request *request, const struct sgrad_dataset *dataset,
+                     const struct sgrad_predictions *predictions, const struct sgrad__classes *names) {
     const int classes = names->count, top = request->predict.top < classes ? request->predict.top : classes;
-    struct ranked *ranked = sgrad_xcalloc((size_t)a->width + 1, sizeof *ranked);
-    double *probability = sgrad_xcalloc((size_t)a->width + 1, sizeof *probability);
+    struct ranked *ranked = sgrad_xcalloc((size_t)predictions->width + 1, sizeof *ranked);
+    double *probability = sgrad_xcalloc((size_t)predictions->width + 1, sizeof *probability);
     int64_t unsure = 0;
-    if (!request->train.json) print_titles(dataset, a);
-    for (int64_t i = 0; i < a->samples; i++) {
-        const float *logits = a->logits + i * a->width;
+    if (!request->train.output.json) print_titles(dataset, predictions);
+    for (int64_t i = 0; i < predictions->samples; i++) {
+        const float *logits = predictions->logits + i * predictions->width;
         char *sample = sgrad_dataset_sample_name(dataset, i);
         if (classes) sgrad_probabilities(logits, classes, probability);
         for (int c = 0; c < classes; c++) ranked[c] = (struct ranked){ probability[c], c };
         if (classes) qsort(ranked, (size_t)classes, sizeof *ranked, by_probability);
-        const char *label = classes && !request->words[1] && !dataset->unlabelled ? names->name[a->label[i]] : NULL;
-        const bool sure = classes ? sgrad_is_sure(logits, classes) : are_finite(logits, a->width);
+        const char *label = classes && !request->words[1] && !dataset->unlabelled ? names->name[predictions->label[i]] : NULL;
+        const bool sure = classes ? sgrad_is_sure(logits, classes) : are_finite(logits, predictions->width);
         unsure += !sure;
-        if (!sure && classes) tell_unsure(sample, label, request->train.json);
-        else if (classes) tell_classes(sample, label, ranked, top, names, request->train.json);
-        else tell_numbers(sample, logits, a->width, request->train.json);
+        if (!sure && classes) tell_unsure(sample, label, request->train.output.json);
+        else if (classes) tell_classes(sample, label, ranked, top, names, request->train.output.json);
+        else tell_numbers(sample, logits, predictions->width, request->train.output.json);
         free(sample);
     }
     if (unsure)
-        sgrad_log_warning("predict: %lld of %lld samples have %s", (long long)unsure, (long long)a->samples,
+        sgrad_log_warning("predict: %lld of %lld samples have %s", (long long)unsure, (long long)predictions->samples,
                           classes ? "logits that are not finite, and so no class" : "numbers that are not finite");
     free(ranked);
     free(probability);
@@ -174,14 +176,14 @@ static void tell_all(const struct sgrad__request *request, const struct sgrad_da
 
 /* ---- the command ---- */
 
-static int predict(const struct sgrad__request *request, struct sgrad_train_options *o, struct sgrad_dataset *dataset) {
+static int predict(const struct sgrad__request *request, struct sgrad_train_options *options, struct sgrad_dataset *dataset) {
     struct sgrad_train_result result = { 0 };
     struct sgrad_predictions answers;
     struct sgrad__classes names = { 0 };
-    o->custom_dataset[SGRAD_TEST] = dataset;
-    SGRAD_TRY(sgrad_predict(o, &result, &answers));
+    options->data.dataset[SGRAD_TEST] = dataset;
+    SGRAD_TRY(sgrad_predict(options, &result, &answers));
     int error = 0;
-    if (result.rank == 0 && answers.label_rows == 1) error = sgrad__classes_find(request, o, (int)answers.width, &names);
+    if (result.rank == 0 && answers.label_rows == 1) error = sgrad__classes_find(request, options, (int)answers.width, &names);
     if (result.rank == 0 && !error) tell_all(request, dataset, &answers, &names);
     sgrad__classes_free(&names);
     sgrad_predictions_free(&answers);

@@ -5,13 +5,13 @@
 #include <stdlib.h>
 
 static const struct sgrad__option options[] = {
-    { "json", NULL, "print the result as one JSON object", &sgrad__flag, SGRAD__FIELD(json) },
+    { "json", NULL, "print the result as one JSON object", &sgrad__flag, SGRAD__FIELD(output.json) },
     { 0 },
 };
 
 static int compare(const struct sgrad__request *request) {
     json_t *json = NULL;
-    if (sgrad_report_compare(request->words, request->train.json ? &json : NULL)) return SGRAD__FAILED;
+    if (sgrad_report_compare(request->words, request->train.output.json ? &json : NULL)) return SGRAD__FAILED;
     if (json) sgrad__print_json(json);
     return SGRAD__DONE;
 }
@@ -32,7 +32,7 @@ static int tell_search(const struct sgrad__request *request) {
     size_t i;
     const bool drawn = sgrad_report_search(request->argument, &leaderboard);
     if (!leaderboard) return SGRAD__FAILED;
-    if (request->train.json) {
+    if (request->train.output.json) {
         sgrad__print_json(json_pack("{s:s, s:o}", "folder", request->argument, "leaderboard", leaderboard));
         return SGRAD__DONE;
     }
@@ -49,7 +49,7 @@ static int run(const struct sgrad__request *request) {
     if (sgrad_report_is_search(request->argument)) return tell_search(request);
     if (sgrad_report_open(request->argument, &report)) return SGRAD__FAILED;
     sgrad_report_draw(report);
-    if (request->train.json) sgrad__print_json(sgrad_report_json(report));
+    if (request->train.output.json) sgrad__print_json(sgrad_report_json(report));
     else sgrad_report_print(report);
     sgrad_report_close(report);
     return SGRAD__DONE;

@@ -8,12 +8,14 @@
 #include <unistd.h>
 
 static const struct sgrad__option options[] = {
-    { "weights", "FILE", "the weights (safetensors); RUN-DIR/model.safetensors if not given", &sgrad__text, SGRAD__FIELD(init),
-      .required = true },
-    { "model", "NAME", "their network, with its options: gpt or gpt2 of stargrad list models", &sgrad__text, SGRAD__FIELD(model),
-      .required = true },
-    { "prompt", "TEXT", "what it begins with, a line's end if not given; numbers of tokens, where nothing says how text becomes "
-                        "tokens", &sgrad__text, SGRAD__PLACE(sample.prompt) },
+    { "weights", "FILE", "the weights (safetensors); RUN-DIR/model.safetensors if not given", &sgrad__text,
+      SGRAD__FIELD(model.init), .required = true },
+    { "model", "NAME", "their network, with its options: gpt or gpt2 of stargrad list models", &sgrad__text,
+      SGRAD__FIELD(model.name), .required = true },
+    { "prompt", "TEXT",
+      "what it begins with, a line's end if not given; numbers of tokens, where nothing says how text becomes "
+      "tokens",
+      &sgrad__text, SGRAD__PLACE(sample.prompt) },
     { "tokens", "N", "how many it adds", &sgrad__whole, SGRAD__PLACE(sample.tokens), 1, 100000000 },
     { "temperature", "T", "below 1 likelier tokens are likelier still; 0: always the likeliest", &sgrad__real,
       SGRAD__PLACE(sample.temperature), 0, 1000 },
@@ -21,11 +23,11 @@ static const struct sgrad__option options[] = {
     { "tokenizer", "FILE", "how text becomes tokens: GPT-2's tokenizer.json, or vocab.json with merges.txt beside it",
       &sgrad__text, SGRAD__PLACE(sample.tokenizer) },
     SGRAD__PLUGIN_OPTION,
-    { "seed", "N", "other numbers, other texts", &sgrad__whole, SGRAD__FIELD(seed), 0, 9007199254740992.0 },
+    { "seed", "N", "other numbers, other texts", &sgrad__whole, SGRAD__FIELD(training.seed), 0, 9007199254740992.0 },
     { "precision", "f32|tf32|bf16", "tf32: tensor cores of GPUs may round products; bf16: bfloat16 compute", &sgrad__choice,
-      SGRAD__FIELD(precision) },
-    { "cpus", "N", "CPU workers", &sgrad__workers, SGRAD__FIELD(cpus), 0, 4096 },
-    { "scheduler", "NAME", "StarPU's scheduler; chosen if not given", &sgrad__text, SGRAD__FIELD(scheduler) },
+      SGRAD__FIELD(model.precision) },
+    { "cpus", "N", "CPU workers", &sgrad__workers, SGRAD__FIELD(parallel.cpus), 0, 4096 },
+    { "scheduler", "NAME", "StarPU's scheduler; chosen if not given", &sgrad__text, SGRAD__FIELD(parallel.scheduler) },
     { 0 },
 };
 
@@ -94,9 +96,9 @@ static int run(const struct sgrad__request *request) {
     int32_t *token = NULL;
     int count = (int)strlen(prompt), status = SGRAD__DONE;
     sgrad__weights_of_run(request, &options);
-    if (!options.init) return sgrad__wrong("sample: --weights FILE is missing");
-    options.mesh = NULL;        /* of the run; sampling uses one rank */
-    const bool bytes = takes_bytes(options.model);
+    if (!options.model.init) return sgrad__wrong("sample: --weights FILE is missing");
+    options.parallel.mesh = NULL;        /* of the run; sampling uses one rank */
+    const bool bytes = takes_bytes(options.model.name);
     const int error = open_tokenizer(request, &tokenizer);
     if (error) return sgrad__status(error);
     if (tokenizer) {

@@ -7,20 +7,20 @@
 #include <string.h>
 
 static const struct sgrad__option options[] = {
-    { "data", "KIND[:PATH]", "data set: one of stargrad list datasets", &sgrad__text, SGRAD__FIELD(data) },
-    { "out", "DIR", "the search's folder", &sgrad__folder, SGRAD__FIELD(out) },
+    { "data", "KIND[:PATH]", "data set: one of stargrad list datasets", &sgrad__text, SGRAD__FIELD(data.name) },
+    { "out", "DIR", "the search's folder", &sgrad__folder, SGRAD__FIELD(output.folder) },
     { "resume", NULL, "continue the search in --out from its candidates' newest checkpoints", &sgrad__flag,
-      SGRAD__FIELD(resume) },
+      SGRAD__FIELD(checkpoint.resume) },
     { "replay", "DIR/NAME", "train a search's candidate again, alone, in DIR/NAME/replay: are its losses and weights the same?",
       &sgrad__text, SGRAD__PLACE(search.replay) },
     { "together", "N", "candidates that a process trains side by side; chosen if not given", &sgrad__whole,
       SGRAD__PLACE(search.together), 1, 64 },
     { "stall-timeout", "SECONDS", "give up when a rank has done nothing for so long; 0: never", &sgrad__real,
-      SGRAD__FIELD(stall_timeout), 0, 1e9 },
-    { "cpus", "N", "CPU workers", &sgrad__workers, SGRAD__FIELD(cpus), 0, 4096 },
-    { "gpus", "N", "CUDA devices", &sgrad__workers, SGRAD__FIELD(gpus), 0, 4096 },
-    { "scheduler", "NAME", "StarPU's scheduler; chosen if not given", &sgrad__text, SGRAD__FIELD(scheduler) },
-    { "json", NULL, "print the result as one JSON object", &sgrad__flag, SGRAD__FIELD(json) },
+      SGRAD__FIELD(parallel.stall_timeout), 0, 1e9 },
+    { "cpus", "N", "CPU workers", &sgrad__workers, SGRAD__FIELD(parallel.cpus), 0, 4096 },
+    { "gpus", "N", "CUDA devices", &sgrad__workers, SGRAD__FIELD(parallel.gpus), 0, 4096 },
+    { "scheduler", "NAME", "StarPU's scheduler; chosen if not given", &sgrad__text, SGRAD__FIELD(parallel.scheduler) },
+    { "json", NULL, "print the result as one JSON object", &sgrad__flag, SGRAD__FIELD(output.json) },
     { 0 },
 };
 
@@ -30,22 +30,22 @@ static int read_candidates(const struct sgrad__request *request, struct sgrad__c
     *all = (struct sgrad__candidates){ 0 };
     if (!replay) {
         if (!request->argument) return sgrad__wrong("search: FILE.json is missing; see stargrad search --help");
-        if (!o->data) return sgrad__wrong("search: --data KIND[:PATH] is missing; see stargrad search --help");
-        if (!o->out) return sgrad__wrong("search: --out DIR is missing; see stargrad search --help");
+        if (!o->data.name) return sgrad__wrong("search: --data KIND[:PATH] is missing; see stargrad search --help");
+        if (!o->output.folder) return sgrad__wrong("search: --out DIR is missing; see stargrad search --help");
         return sgrad__candidates_read(request->argument, o, all);
     }
-    if (request->argument || o->out || o->resume)
+    if (request->argument || o->output.folder || o->checkpoint.resume)
         return sgrad__wrong("search: --replay takes all from DIR/NAME: no FILE.json, --out or --resume");
     if (!slash || !slash[1] || slash == replay) return sgrad__wrong("search: --replay: '%s' is not DIR/NAME", replay);
     char *folder = sgrad_format("%.*s", (int)(slash - replay), replay);
     int status = sgrad__candidates_find(folder, slash + 1, o, all);
-    all->options.common.out = folder;
+    all->options.common.output.folder = folder;
     all->options.replay = replay;
     return status;
 }
 
 static void tell_replay(const struct sgrad__request *request, const struct sgrad_search_result *result) {
-    if (request->train.json)
+    if (request->train.output.json)
         sgrad__print_json(json_pack("{s:s, s:s, s:b}", "replay", request->search.replay, "folder", result->folder, "same",
                                     result->same));
     else if (result->same)
@@ -57,7 +57,7 @@ static void tell_replay(const struct sgrad__request *request, const struct sgrad
 
 static void tell(const struct sgrad__request *request, const struct sgrad_search_result *result) {
     const bool drawn = sgrad_report_search(result->folder, NULL);
-    if (request->train.json) {
+    if (request->train.output.json) {
         char *path = sgrad_format("%s/leaderboard.json", result->folder);
         sgrad__print_json(json_pack("{s:s, s:s?, s:I, s:f, s:o?}", "folder", result->folder, "best", result->best, "hops",
                                     (json_int_t)result->hops, "bytes", result->bytes, "leaderboard",
@@ -86,7 +86,7 @@ static int run(const struct sgrad__request *request) {
             status = SGRAD__FAILED;
         }
     }
-    if (all.options.replay) free((char *)all.options.common.out);
+    if (all.options.replay) free((char *)all.options.common.output.folder);
     sgrad__candidates_free(&all);
     free(result.folder);
     free(result.best);

@@ -7,19 +7,20 @@
 #include <unistd.h>
 
 /* Parses "ZxYxX", three integers. */
-static bool read_sizes(const struct sgrad__option *o, const char *text, struct sgrad__request *r) {
-    int64_t *size = (int64_t *)((char *)r + o->field);
+static bool read_sizes(const struct sgrad__option *option, const char *text, struct sgrad__request *request) {
+    int64_t *size = (int64_t *)((char *)request + option->field);
     long long z, y, x;
     int used = 0;
     if (sscanf(text, "%lldx%lldx%lld%n", &z, &y, &x, &used) != 3 || text[used]) return false;
     size[0] = z, size[1] = y, size[2] = x;
-    return z >= o->low && y >= o->low && x >= o->low && z <= o->high && y <= o->high && x <= o->high;
+    return z >= option->low && y >= option->low && x >= option->low && z <= option->high && y <= option->high &&
+           x <= option->high;
 }
-static char *takes_sizes(const struct sgrad__option *o) {
-    return sgrad_format("three whole numbers from %.0f to %.0f, as 20x256x256", o->low, o->high);
+static char *takes_sizes(const struct sgrad__option *option) {
+    return sgrad_format("three whole numbers from %.0f to %.0f, as 20x256x256", option->low, option->high);
 }
-static char *show_sizes(const struct sgrad__option *o, const struct sgrad__request *r) {
-    const int64_t *size = (const int64_t *)((const char *)r + o->field);
+static char *show_sizes(const struct sgrad__option *option, const struct sgrad__request *request) {
+    const int64_t *size = (const int64_t *)((const char *)request + option->field);
     return sgrad_format("%lldx%lldx%lld", (long long)size[0], (long long)size[1], (long long)size[2]);
 }
 static const struct sgrad__type sizes = { read_sizes, takes_sizes, show_sizes };
@@ -49,99 +50,106 @@ static const struct sgrad__option options[] = {
     { "cpus", "N", "CPU workers", &sgrad__workers, SGRAD__PLACE(segment.cpus), 0, 4096 },
     { "gpus", "N", "CUDA devices", &sgrad__workers, SGRAD__PLACE(segment.gpus), 0, 4096 },
     { "scheduler", "NAME", "StarPU's scheduler; chosen if not given", &sgrad__text, SGRAD__PLACE(segment.scheduler) },
-    { "json", NULL, "print the result as one JSON object", &sgrad__flag, SGRAD__FIELD(json) },
+    { "json", NULL, "print the result as one JSON object", &sgrad__flag, SGRAD__FIELD(output.json) },
     { 0 },
 };
 
-static void set_defaults(struct sgrad__request *r) {
-    r->segment = (struct sgrad_segment_options){
+static void set_defaults(struct sgrad__request *request) {
+    request->segment = (struct sgrad_segment_options){
         .patch = { 16, 128, 128 }, .overlap = { 4, 32, 32 }, .memory = 1, .batch = 1, .lease = 30
     };
 }
 
 /* The first call prints the work to be done; later ones show the progress, on a terminal. */
-static void tell(const struct sgrad_segment_options *o, const struct sgrad_segment_result *r) {
+static void tell(const struct sgrad_segment_options *options, const struct sgrad_segment_result *result) {
     static double began;
-    if (!r->chunks && !r->skipped) {
+    if (!result->chunks && !result->skipped) {
         began = sgrad_time_monotonic();
         printf("%lld %s of %lldx%lldx%lld, in blocks of %lldx%lldx%lld; each voxel is shown %.2f times, by patches of "
-               "%lldx%lldx%lld; %.3g GB\n", (long long)r->all_chunks, sgrad_plural(r->all_chunks, "chunk", "chunks"),
-               (long long)r->chunk[0], (long long)r->chunk[1], (long long)r->chunk[2], (long long)r->block[0],
-               (long long)r->block[1], (long long)r->block[2], r->shown,
-               (long long)o->patch[0], (long long)o->patch[1], (long long)o->patch[2], r->memory / 1e9);
+               "%lldx%lldx%lld; %.3g GB\n", (long long)result->all_chunks, sgrad_plural(result->all_chunks, "chunk", "chunks"),
+               (long long)result->chunk[0], (long long)result->chunk[1], (long long)result->chunk[2], (long long)result->block[0],
+               (long long)result->block[1], (long long)result->block[2], result->shown,
+               (long long)options->patch[0], (long long)options->patch[1], (long long)options->patch[2], result->memory / 1e9);
         fflush(stdout);
     } else if (sgrad_terminal(STDERR_FILENO)) {
-        const double seconds = sgrad_time_monotonic() - began, each = r->chunks > 1 ? seconds / (double)(r->chunks - 1) : 0;
-        char *text = sgrad_format("chunk %lld of %lld, %lld there already; %.0f s left", (long long)(r->chunks + r->skipped),
-                                  (long long)r->all_chunks, (long long)r->skipped,
-                                  each * (double)(r->all_chunks - r->chunks - r->skipped + 1));
+        const double seconds = sgrad_time_monotonic() - began,
+                     each = result->chunks > 1 ? seconds / (double)(result->chunks - 1) : 0;
+        char *text =
+            sgrad_format("chunk %lld of %lld, %lld there already; %.0f s left", (long long)(result->chunks + result->skipped),
+                         (long long)result->all_chunks, (long long)result->skipped,
+                         each * (double)(result->all_chunks - result->chunks - result->skipped + 1));
         sgrad_log_progress(text);
         free(text);
     }
 }
 
 /* Returns 1e6 voxels of the output per second, of all workers, if they only executed this stage. */
-static double speed(const struct sgrad_segment_result *r, double seconds) {
-    return seconds > 0 ? (double)r->voxels / 1e6 / seconds * r->workers : 0;
+static double speed(const struct sgrad_segment_result *result, double seconds) {
+    return seconds > 0 ? (double)result->voxels / 1e6 / seconds * result->workers : 0;
 }
 
-static void print_stages(const struct sgrad_segment_result *r) {
-    const double all = r->seconds * r->workers;
+static void print_stages(const struct sgrad_segment_result *result) {
+    const double all = result->seconds * result->workers;
     const struct {
         const char *name;
         double seconds;
-    } stage[] = { { "load", r->sum.load }, { "compute", r->sum.compute }, { "blend", r->sum.blend }, { "save", r->sum.save },
-                  { "wait", r->sum.wait } };
+    } stage[] = { { "load", result->sum.load },
+                  { "compute", result->sum.compute },
+                  { "blend", result->sum.blend },
+                  { "save", result->sum.save },
+                  { "wait", result->sum.wait } };
     printf("\n%-8s  %10s  %6s  %s\n", "stage", "seconds", "share", "Mvoxel/s, were it alone");
     for (int i = 0; i < 5; i++) {
         printf("%-8s  %10.2f  %5.1f%%", stage[i].name, stage[i].seconds, all > 0 ? 100 * stage[i].seconds / all : 0);
-        if (i < 4) printf("  %.3g", speed(r, stage[i].seconds));
+        if (i < 4) printf("  %.3g", speed(result, stage[i].seconds));
         printf("\n");
     }
     printf("\n%-8s  %10s  %10s  %10s  %10s  %10s\n", "worker", "load", "compute", "blend", "save", "wait, s");
-    for (int i = 0; i <= r->workers; i++) {
-        const struct sgrad_segment_worker *w = &r->worker[i];
+    for (int i = 0; i <= result->workers; i++) {
+        const struct sgrad_segment_worker *w = &result->worker[i];
         printf("%-8s  %10.2f  %10.2f  %10.2f  %10.2f  %10.2f\n", w->name, w->load, w->compute, w->blend, w->save, w->wait);
     }
 }
 
-static void print(const struct sgrad__request *request, const struct sgrad_segment_result *r) {
-    printf("%lld %s done here (%lld there already), %lld %s\n", (long long)r->chunks,
-           sgrad_plural(r->chunks, "chunk", "chunks"), (long long)r->skipped, (long long)r->patches,
-           sgrad_plural(r->patches, "patch", "patches"));
-    if (r->blank)
-        printf("%lld %s of %lldx%lldx%lld %s blank, zeros or masked: zeros are written there\n", (long long)r->blank,
-               sgrad_plural(r->blank, "block", "blocks"),
-               (long long)r->block[0], (long long)r->block[1], (long long)r->block[2], sgrad_plural(r->blank, "is", "are"));
-    if (!r->chunks) return;
-    print_stages(r);
-    printf("\n%s: %.2f Mvoxel in %.1f s on %d %s: %.3g Mvoxel/s\n", request->segment.out, (double)r->voxels / 1e6, r->seconds,
-           r->workers, sgrad_plural(r->workers, "worker", "workers"), r->seconds > 0 ? (double)r->voxels / 1e6 / r->seconds : 0);
+static void print(const struct sgrad__request *request, const struct sgrad_segment_result *result) {
+    printf("%lld %s done here (%lld there already), %lld %s\n", (long long)result->chunks,
+           sgrad_plural(result->chunks, "chunk", "chunks"), (long long)result->skipped, (long long)result->patches,
+           sgrad_plural(result->patches, "patch", "patches"));
+    if (result->blank)
+        printf("%lld %s of %lldx%lldx%lld %s blank, zeros or masked: zeros are written there\n", (long long)result->blank,
+               sgrad_plural(result->blank, "block", "blocks"), (long long)result->block[0], (long long)result->block[1],
+               (long long)result->block[2], sgrad_plural(result->blank, "is", "are"));
+    if (!result->chunks) return;
+    print_stages(result);
+    printf("\n%s: %.2f Mvoxel in %.1f s on %d %s: %.3g Mvoxel/s\n", request->segment.out, (double)result->voxels / 1e6,
+           result->seconds, result->workers, sgrad_plural(result->workers, "worker", "workers"),
+           result->seconds > 0 ? (double)result->voxels / 1e6 / result->seconds : 0);
 }
 
-static json_t *seconds_of(const struct sgrad_segment_worker *w) {
-    return json_pack("{s:s, s:f, s:f, s:f, s:f, s:f}", "name", w->name, "load_seconds", w->load, "compute_seconds", w->compute,
-                     "blend_seconds", w->blend, "save_seconds", w->save, "wait_seconds", w->wait);
+static json_t *seconds_of(const struct sgrad_segment_worker *worker) {
+    return json_pack("{s:s, s:f, s:f, s:f, s:f, s:f}", "name", worker->name, "load_seconds", worker->load, "compute_seconds",
+                     worker->compute, "blend_seconds", worker->blend, "save_seconds", worker->save, "wait_seconds", worker->wait);
 }
 
-static json_t *as_json(const struct sgrad_segment_result *r) {
+static json_t *as_json(const struct sgrad_segment_result *result) {
     json_t *each = json_array();
-    for (int i = 0; i <= r->workers && r->workers; i++) json_array_append_new(each, seconds_of(&r->worker[i]));
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:i, s:o}", "chunks", (json_int_t)r->chunks,
-                     "skipped", (json_int_t)r->skipped, "blank", (json_int_t)r->blank, "patches", (json_int_t)r->patches,
-                     "voxels", (json_int_t)r->voxels, "shown", r->shown, "memory_bytes", r->memory, "seconds", r->seconds,
-                     "load_seconds", r->sum.load, "compute_seconds", r->sum.compute, "blend_seconds", r->sum.blend,
-                     "save_seconds", r->sum.save, "workers", r->workers, "each", each);
+    for (int i = 0; i <= result->workers && result->workers; i++) json_array_append_new(each, seconds_of(&result->worker[i]));
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:i, s:o}", "chunks",
+                     (json_int_t)result->chunks, "skipped", (json_int_t)result->skipped, "blank", (json_int_t)result->blank,
+                     "patches", (json_int_t)result->patches, "voxels", (json_int_t)result->voxels, "shown", result->shown,
+                     "memory_bytes", result->memory, "seconds", result->seconds, "load_seconds", result->sum.load,
+                     "compute_seconds", result->sum.compute, "blend_seconds", result->sum.blend, "save_seconds", result->sum.save,
+                     "workers", result->workers, "each", each);
 }
 
 static int run(const struct sgrad__request *request) {
     struct sgrad_segment_options o = request->segment;
     struct sgrad_segment_result result;
-    if (!request->train.json) o.tell = tell;
+    if (!request->train.output.json) o.tell = tell;
     int error = sgrad_segment(&o, &result);
     sgrad_log_progress(NULL);
     if (error) return sgrad__status(error);
-    if (request->train.json) sgrad__print_json(as_json(&result));
+    if (request->train.output.json) sgrad__print_json(as_json(&result));
     else print(request, &result);
     return SGRAD__DONE;
 }

@@ -22,13 +22,13 @@
 
 #define TRAINER "STARGRAD_SIMULATED"    /* variable: path of the simulated trainer */
 
-int sgrad__simulate_check(const struct sgrad__request *r) {
+int sgrad__simulate_check(const struct sgrad__request *request) {
     static const char *const unknown[] = { "mesh", "plugin", "data-placement", "mini-batch", NULL };
     for (const char *const *name = unknown; *name; name++)
-        if (sgrad__is_asked(r, *name)) return sgrad__wrong("plan: --simulate does not know --%s", *name);
-    if (r->plan.no_overlap) return sgrad__wrong("plan: --simulate runs Stargrad, which has no --overlap none");
+        if (sgrad__is_asked(request, *name)) return sgrad__wrong("plan: --simulate does not know --%s", *name);
+    if (request->plan.no_overlap) return sgrad__wrong("plan: --simulate runs Stargrad, which has no --overlap none");
     const struct sgrad_collective *method =
-        r->train.allreduce ? sgrad_collective_find(SGRAD_ALLREDUCE, r->train.allreduce) : NULL;
+        request->train.parallel.allreduce ? sgrad_collective_find(SGRAD_ALLREDUCE, request->train.parallel.allreduce) : NULL;
     if (method && method->library)
         return sgrad__wrong("plan: --simulate does not know --allreduce %s, which is no plan of Stargrad's", method->name);
     return SGRAD__DONE;
@@ -40,34 +40,35 @@ static json_t *words_json(char *const *word) {
     return list;
 }
 
-static json_t *fields_json(const struct sgrad_step_cost *w) {
+static json_t *fields_json(const struct sgrad_step_cost *cost) {
     json_t *list = json_array();
-    for (int f = 0; f < w->fields; f++) {
-        const struct sgrad_view *v = &w->field[f].view;
+    for (int f = 0; f < cost->fields; f++) {
+        const struct sgrad_view *v = &cost->field[f].view;
         json_t *shape = json_array();
         for (int d = 0; d < v->shape.rank; d++) json_array_append_new(shape, json_integer(v->shape.dim[d]));
-        json_array_append_new(list, json_pack("{s:s, s:i, s:o}", "name", w->field[f].name, "dtype", (int)v->dtype, "shape",
+        json_array_append_new(list, json_pack("{s:s, s:i, s:o}", "name", cost->field[f].name, "dtype", (int)v->dtype, "shape",
                                               shape));
     }
     return list;
 }
 
 /* Returns the number of nodes to simulate. If 2^k nodes all send and receive the same messages, two represent all of them. */
-static int simulated(const struct sgrad__request *r, int nodes) {
-    const struct sgrad_train_options *t = &r->train;
-    const bool power = !(nodes & (nodes - 1)), sums = !strcmp(t->strategy, "sync") && !sgrad__is_asked(r, "shard");
-    const bool alike = !t->allreduce || sgrad_collective_find(SGRAD_ALLREDUCE, t->allreduce)->symmetric;
-    const struct sgrad_optimizer *optimizer = sgrad_registry_find("optimizer", t->optimizer, sgrad_optimizers);
-    return nodes > 2 && power && sums && alike && !sgrad__layer_hooks_of(optimizer) && !r->plan.every_node ? 2 : nodes;
+static int simulated(const struct sgrad__request *request, int nodes) {
+    const struct sgrad_train_options *t = &request->train;
+    const bool power = !(nodes & (nodes - 1)), sums = !strcmp(t->parallel.strategy, "sync") && !sgrad__is_asked(request, "shard");
+    const bool alike = !t->parallel.allreduce || sgrad_collective_find(SGRAD_ALLREDUCE, t->parallel.allreduce)->symmetric;
+    const struct sgrad_optimizer *optimizer = sgrad_registry_find("optimizer", t->optimizer.name, sgrad_optimizers);
+    return nodes > 2 && power && sums && alike && !sgrad__layer_hooks_of(optimizer) && !request->plan.every_node ? 2 : nodes;
 }
 
-static int write_request(const struct sgrad__request *r, const struct sgrad_plan_query *q, const struct sgrad_forecast *f,
-                         const struct sgrad_plan_row *p, const char *folder, const char *traced) {
+static int write_request(const struct sgrad__request *request, const struct sgrad_plan_query *query,
+                         const struct sgrad_forecast *forecast, const struct sgrad_plan_row *row, const char *folder,
+                         const char *traced) {
     char *path = sgrad_format("%s/request.json", folder);
-    json_t *json = json_pack("{s:o, s:o, s:i, s:f, s:i, s:i, s:b, s:f}", "words", words_json(r->given), "fields",
-                             fields_json(q->work), "classes", q->work->classes, "batch", p->batch, "nodes", p->nodes, "devices",
-                             p->devices, "alike", simulated(r, p->nodes) < p->nodes, "scale",
-                             f->scale > 0 ? f->scale : 1);
+    json_t *json = json_pack("{s:o, s:o, s:i, s:f, s:i, s:i, s:b, s:f}", "words", words_json(request->given), "fields",
+                             fields_json(query->work), "classes", query->work->classes, "batch", row->batch, "nodes", row->nodes,
+                             "devices", row->devices, "alike", simulated(request, row->nodes) < row->nodes, "scale",
+                             forecast->scale > 0 ? forecast->scale : 1);
     if (traced) json_object_set_new(json, "trace", json_string(traced));
     const int error = sgrad_json_write(path, json, 17);
     free(path);
@@ -150,16 +151,16 @@ static int run_child(const char *folder, const char *trainer, int nodes) {
 }
 
 /* Writes the files that stargrad report requires in addition to the trace; the run has no losses. */
-static int write_run(const char *folder, const struct sgrad_plan_query *q, const struct sgrad_plan_row *p,
+static int write_run(const char *folder, const struct sgrad_plan_query *query, const struct sgrad_plan_row *row,
                      const json_t *seconds) {
     char *config = sgrad_format("%s/config.json", folder), *metrics = sgrad_format("%s/metrics.jsonl", folder);
-    char *begun = sgrad_format("stargrad plan --simulate: %s on %d of %s", q->work->model, p->nodes, q->machine->name);
+    char *begun = sgrad_format("stargrad plan --simulate: %s on %d of %s", query->work->model, row->nodes, query->machine->name);
     struct sgrad_file file;
     int error = sgrad_json_write(config, json_pack("{s:s, s:b, s:s}", "begun", begun, "simulated", 1, "samples", "samples"), 17);
     if (!error) error = sgrad_file_begin(metrics, &file);
     for (size_t i = 0; i < json_array_size(seconds) && !error; i++)
         fprintf(file.stream, "{\"event\":\"step\",\"step\":%zu,\"epoch\":0,\"loss\":null,\"samples_per_second\":%.9g}\n", i + 1,
-                p->batch / json_number_value(json_array_get(seconds, i)));
+                row->batch / json_number_value(json_array_get(seconds, i)));
     if (!error) error = sgrad_file_commit(&file);
     free(begun);
     free(metrics);
@@ -195,10 +196,10 @@ static void remove_files(const char *folder) {
 }
 
 /* Creates DIR/nodes-N/trace, if --trace and --out DIR are set; else sets *RUN to NULL. */
-static int make_run(const struct sgrad__request *r, int nodes, char **run) {
+static int make_run(const struct sgrad__request *request, int nodes, char **run) {
     *run = NULL;
-    if (!r->train.trace.first || !r->train.out) return 0;
-    char *folder = sgrad_format("%s/nodes-%d", r->train.out, nodes), *trace = sgrad_format("%s/trace", folder);
+    if (!request->train.output.trace.first || !request->train.output.folder) return 0;
+    char *folder = sgrad_format("%s/nodes-%d", request->train.output.folder, nodes), *trace = sgrad_format("%s/trace", folder);
     const int error = sgrad_folder_make(trace);
     free(trace);
     *run = realpath(folder, NULL);
@@ -207,36 +208,36 @@ static int make_run(const struct sgrad__request *r, int nodes, char **run) {
 }
 
 /* Simulates one row in its own folder. */
-static int simulate(const struct sgrad__request *r, const struct sgrad_plan_query *q, const struct sgrad_forecast *f,
-                    struct sgrad_plan_row *p, const char *trainer, const char *folder) {
-    const int ranks = simulated(r, p->nodes);
+static int simulate(const struct sgrad__request *request, const struct sgrad_plan_query *query,
+                    const struct sgrad_forecast *forecast, struct sgrad_plan_row *row, const char *trainer, const char *folder) {
+    const int ranks = simulated(request, row->nodes);
     json_t *answer = NULL;
     char *run;
     double seconds = 0;
-    SGRAD_TRY(make_run(r, p->nodes, &run));
+    SGRAD_TRY(make_run(request, row->nodes, &run));
     char *trace = run ? sgrad_format("%s/trace", run) : NULL;
-    int error = sgrad_platform_write(q->machine, p->nodes, ranks, folder);
-    if (!error) error = write_request(r, q, f, p, folder, trace);
+    int error = sgrad_platform_write(query->machine, row->nodes, ranks, folder);
+    if (!error) error = write_request(request, query, forecast, row, folder, trace);
     if (!error) error = run_child(folder, trainer, ranks);
-    if (!error) error = read_answer(folder, p->nodes, &seconds, &answer);
+    if (!error) error = read_answer(folder, row->nodes, &seconds, &answer);
     if (!error && run) error = sgrad_trace_convert(trace, ranks);
-    if (!error && run) error = write_run(run, q, p, json_object_get(answer, "seconds"));
-    if (!error) sgrad_plan_row_simulated(p, seconds);
+    if (!error && run) error = write_run(run, query, row, json_object_get(answer, "seconds"));
+    if (!error) sgrad_plan_row_simulated(row, seconds);
     json_decref(answer);
     free(trace);
     free(run);
     return error;
 }
 
-int sgrad__simulate(const struct sgrad__request *r, const struct sgrad_plan_query *q, struct sgrad_forecast *f) {
+int sgrad__simulate(const struct sgrad__request *request, const struct sgrad_plan_query *query, struct sgrad_forecast *forecast) {
     char *trainer;
     int error = 0;
     SGRAD_TRY(find_trainer(&trainer));
     const char *place = getenv("TMPDIR");
-    for (struct sgrad_plan_row *p = f->point; p < f->point + f->points && !error; p++) {
+    for (struct sgrad_plan_row *p = forecast->point; p < forecast->point + forecast->points && !error; p++) {
         char *folder = sgrad_format("%s/stargrad-simulation-XXXXXX", place ? place : "/tmp");
         if (!mkdtemp(folder)) error = sgrad_log_error(SGRAD_EIO, "%s: cannot be made: %s", folder, strerror(errno));
-        if (!error) error = simulate(r, q, f, p, trainer, folder);
+        if (!error) error = simulate(request, query, forecast, p, trainer, folder);
         remove_files(folder);
         free(folder);
     }

@@ -55,24 +55,28 @@ static struct sgrad_dataset *make_samples(const json_t *request, enum sgrad_spli
 }
 
 /* Sets the options from the request, without weights, samples and output. A GPU processes its local batch at once. */
-static void set_options(struct sgrad_train_options *o, const json_t *request, const struct sgrad_machine *m) {
+static void set_options(struct sgrad_train_options *options, const json_t *request, const struct sgrad_machine *machine) {
     const long nodes = (long)json_integer_value(json_object_get(request, "nodes"));
     const long devices = (long)json_integer_value(json_object_get(request, "devices"));
-    const bool weak = !o->batch || o->batch != (long)json_number_value(json_object_get(request, "batch"));
-    o->batch = (long)json_number_value(json_object_get(request, "batch"));
-    if (!m->device.is_gpu && weak) o->micro_batch = 0;
-    if (m->device.is_gpu && (weak || !o->micro_batch)) o->micro_batch = o->batch % devices ? 0 : o->batch / devices;
-    o->custom_dataset[SGRAD_TRAIN] = make_samples(request, SGRAD_TRAIN, o->batch * (WARM + STEPS));
-    o->custom_dataset[SGRAD_TEST] = make_samples(request, SGRAD_TEST, o->batch * nodes);
-    o->cpus = sgrad_platform_workers(m), o->gpus = m->device.is_gpu ? m->device.count : -1;
-    o->no_fuse |= !m->timings;       /* tasks must match the measured ones */
-    o->no_shuffle = true;
-    o->resume = o->best = o->tensorboard = false;
-    o->histograms = o->prometheus = 0;
-    o->trace.first = 0;
-    o->init = o->init_skip = o->exclude = o->network = o->show_batch = o->out = NULL;
-    if (!o->augment) o->augment = "none";
-    o->explicit_options = NULL;
+    const bool weak =
+        !options->training.batch || options->training.batch != (long)json_number_value(json_object_get(request, "batch"));
+    options->training.batch = (long)json_number_value(json_object_get(request, "batch"));
+    if (!machine->device.is_gpu && weak) options->training.micro_batch = 0;
+    if (machine->device.is_gpu && (weak || !options->training.micro_batch))
+        options->training.micro_batch = options->training.batch % devices ? 0 : options->training.batch / devices;
+    options->data.dataset[SGRAD_TRAIN] = make_samples(request, SGRAD_TRAIN, options->training.batch * (WARM + STEPS));
+    options->data.dataset[SGRAD_TEST] = make_samples(request, SGRAD_TEST, options->training.batch * nodes);
+    options->parallel.cpus = sgrad_platform_workers(machine),
+    options->parallel.gpus = machine->device.is_gpu ? machine->device.count : -1;
+    options->parallel.no_fuse |= !machine->timings;       /* tasks must match the measured ones */
+    options->data.no_shuffle = true;
+    options->checkpoint.resume = options->evaluation.best = options->output.tensorboard = false;
+    options->output.histograms = options->output.prometheus = 0;
+    options->output.trace = (struct sgrad_step_range){ 0 };
+    options->model.init = options->model.init_skip = options->data.exclude = options->parallel.network =
+        options->output.show_batch = options->output.folder = NULL;
+    if (!options->data.augment) options->data.augment = "none";
+    options->output.explicit_options = NULL;
 }
 
 static int answer(const double *seconds) {
@@ -92,7 +96,7 @@ static int take_steps(struct sgrad__request *r, const json_t *request) {
     SGRAD_TRY(sgrad_machine_read(r->plan.machine, &machine));
     const int nodes = (int)json_integer_value(json_object_get(request, "nodes"));
     const struct sgrad_network net = sgrad_machine_network(machine, nodes);
-    const struct rates rates = { machine, r->train.precision, json_number_value(json_object_get(request, "scale")) };
+    const struct rates rates = { machine, r->train.model.precision, json_number_value(json_object_get(request, "scale")) };
     const struct sgrad_simulation simulation = { .seconds = seconds_of, .arg = &rates,
                                                  .gpus = machine->device.is_gpu ? machine->device.count : 0,
                                                  .latency = net.latency, .bandwidth = net.bandwidth,

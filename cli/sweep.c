@@ -26,31 +26,32 @@ bool sgrad__sweep_parse(const char *text, int *from, int *to) {
 static int train_once(const struct sgrad__request *request, const char *list, const char *name, int seed, double *accuracy) {
     struct sgrad_train_options o = request->train;
     struct sgrad_train_result result = { 0 };
-    char *out = sgrad_format("%s/sweep/%s-%d", request->train.out, name, seed + 1);
-    o.exclude = list;
-    o.out = out;
-    o.seed += (uint64_t)seed;
-    o.checkpoint_every = 0;
-    o.explicit_options = NULL;
+    char *out = sgrad_format("%s/sweep/%s-%d", request->train.output.folder, name, seed + 1);
+    o.data.exclude = list;
+    o.output.folder = out;
+    o.training.seed += (uint64_t)seed;
+    o.checkpoint.every = 0;
+    o.output.explicit_options = NULL;
     int error = sgrad_train(&o, &result);
-    if (!error && isnan(result.test_top1)) error = sgrad_log_error(SGRAD_EINVAL, "--sweep: %s has no accuracy", o.model);
+    if (!error && isnan(result.test_top1)) error = sgrad_log_error(SGRAD_EINVAL, "--sweep: %s has no accuracy", o.model.name);
     *accuracy = result.test_top1;
     free(result.folder);
     free(out);
     return error;
 }
 
-static int train_point(const struct sgrad__request *request, const char *list, const char *name, struct sgrad__sweep_point *p) {
+static int train_point(const struct sgrad__request *request, const char *list, const char *name,
+                       struct sgrad__sweep_point *point) {
     double sum = 0;
-    p->least = INFINITY, p->most = -INFINITY;
+    point->least = INFINITY, point->most = -INFINITY;
     for (int seed = 0; seed < request->dedup.seeds; seed++) {
         double accuracy;
         SGRAD_TRY(train_once(request, list, name, seed, &accuracy));
         sum += accuracy;
-        p->least = fmin(p->least, accuracy);
-        p->most = fmax(p->most, accuracy);
+        point->least = fmin(point->least, accuracy);
+        point->most = fmax(point->most, accuracy);
     }
-    p->accuracy = sum / request->dedup.seeds;
+    point->accuracy = sum / request->dedup.seeds;
     return 0;
 }
 
@@ -133,13 +134,13 @@ static void print(const struct sgrad__sweep *sweep) {
 
 /* Trains with all samples except those that could not be hashed, because training cannot read them either. */
 static int train_whole(const struct sgrad__request *request, const struct sgrad_dataset *train, const struct sgrad_hashes *hashes,
-                       const struct sgrad_duplicates *found, struct sgrad__sweep_point *p) {
+                       const struct sgrad_duplicates *found, struct sgrad__sweep_point *point) {
     bool whole = true;
     for (int64_t i = 0; i < hashes->train; i++) whole &= sgrad_hashes_has(hashes, i);
-    char *list = whole ? NULL : sgrad_format("%s/sweep/none.txt", request->train.out);
-    *p = (struct sgrad__sweep_point){ .threshold = -1 };
+    char *list = whole ? NULL : sgrad_format("%s/sweep/none.txt", request->train.output.folder);
+    *point = (struct sgrad__sweep_point){ .threshold = -1 };
     int error = list ? sgrad_duplicates_write_level(train, hashes, found, -1, list) : 0;
-    if (!error) error = train_point(request, list, "none", p);
+    if (!error) error = train_point(request, list, "none", point);
     free(list);
     return error;
 }
@@ -150,7 +151,7 @@ static int run_points(const struct sgrad__request *request, const struct sgrad_d
     SGRAD_TRY(train_whole(request, train, hashes, found, &p[sweep->count++]));
     for (int t = from; t <= to; t++) {
         const int level = t - found->first;
-        char *name = sgrad_format("%d", t), *list = sgrad_format("%s/sweep/%d.txt", request->train.out, t);
+        char *name = sgrad_format("%d", t), *list = sgrad_format("%s/sweep/%d.txt", request->train.output.folder, t);
         struct sgrad__sweep_point *now = &p[sweep->count], *before = now - 1;
         *now = (struct sgrad__sweep_point){ .threshold = t, .dropped = found->drops[level],
                                             .ratio = (double)found->drops[level] / (double)hashes->train };
@@ -171,7 +172,7 @@ int sgrad__sweep_run(const struct sgrad__request *request, const struct sgrad_da
                      const struct sgrad_duplicates *found, struct sgrad__sweep *sweep) {
     int from, to;
     if (!sgrad__sweep_parse(request->dedup.sweep, &from, &to)) return SGRAD_EINVAL;
-    char *folder = sgrad_format("%s/sweep", request->train.out);
+    char *folder = sgrad_format("%s/sweep", request->train.output.folder);
     int error = sgrad_folder_make(folder);
     free(folder);
     sweep->point = sgrad_xcalloc((size_t)(to - from + 2), sizeof *sweep->point);
@@ -180,8 +181,8 @@ int sgrad__sweep_run(const struct sgrad__request *request, const struct sgrad_da
         if (sweep->point[i].accuracy >= sweep->point->accuracy - request->dedup.epsilon &&
             sweep->point[i].ratio > sweep->point[sweep->best].ratio)
             sweep->best = i;
-    if (!error) error = write_json(request->train.out, sweep);
-    if (!error) error = write_picture(request->train.out, sweep);
-    if (!error && !request->train.json) print(sweep);
+    if (!error) error = write_json(request->train.output.folder, sweep);
+    if (!error) error = write_picture(request->train.output.folder, sweep);
+    if (!error && !request->train.output.json) print(sweep);
     return error;
 }

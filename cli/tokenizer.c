@@ -45,19 +45,19 @@ static void write_character(int code, char *to) {
     else to[0] = (char)(0xC0 | code >> 6), to[1] = (char)(0x80 | (code & 63)), to[2] = 0;
 }
 
-static void make_characters(struct sgrad__tokenizer *t) {
+static void make_characters(struct sgrad__tokenizer *tokenizer) {
     for (int byte = 0, hidden = 0; byte < BYTES; byte++)
-        write_character(shows(byte) ? byte : SHIFTED + hidden++, t->character[byte]);
+        write_character(shows(byte) ? byte : SHIFTED + hidden++, tokenizer->character[byte]);
 }
 
 /* Returns the bytes of a token from its characters TEXT. Characters of no byte are copied as they are (<|endoftext|>). */
-static struct word word_of(const struct sgrad__tokenizer *t, const char *text) {
+static struct word word_of(const struct sgrad__tokenizer *tokenizer, const char *text) {
     struct word word = { sgrad_xcalloc(strlen(text) + 1, 1), 0 };
     while (*text) {
         int byte = 0;
-        while (byte < BYTES && strncmp(text, t->character[byte], strlen(t->character[byte]))) byte++;
+        while (byte < BYTES && strncmp(text, tokenizer->character[byte], strlen(tokenizer->character[byte]))) byte++;
         word.byte[word.size++] = byte < BYTES ? (char)byte : *text;
-        text += byte < BYTES ? strlen(t->character[byte]) : 1;
+        text += byte < BYTES ? strlen(tokenizer->character[byte]) : 1;
     }
     return word;
 }
@@ -66,57 +66,57 @@ static struct word word_of(const struct sgrad__tokenizer *t, const char *text) {
 
 static int wrong(const char *file, const char *what) { return sgrad_log_error(SGRAD_EFORMAT, "tokenizer: %s: %s", file, what); }
 
-static int take_vocabulary(struct sgrad__tokenizer *t, const char *file, json_t *vocabulary) {
+static int take_vocabulary(struct sgrad__tokenizer *tokenizer, const char *file, json_t *vocabulary) {
     const char *text;
     json_t *number;
     int words = 0;
     if (!json_is_object(vocabulary) || !json_object_size(vocabulary)) return wrong(file, "has no vocabulary");
-    t->token = json_incref(vocabulary);
+    tokenizer->token = json_incref(vocabulary);
     json_object_foreach(vocabulary, text, number) {
         const json_int_t n = json_is_integer(number) ? json_integer_value(number) : -1;
         if (n < 0 || n >= MOST) return wrong(file, "its vocabulary has a token whose number is none from 0 to 65535");
         if (n >= words) words = (int)n + 1;
     }
-    t->word = sgrad_xcalloc((size_t)words, sizeof *t->word);
-    t->words = t->own = words;
+    tokenizer->word = sgrad_xcalloc((size_t)words, sizeof *tokenizer->word);
+    tokenizer->words = tokenizer->own = words;
     json_object_foreach(vocabulary, text, number) {
-        struct word *word = &t->word[json_integer_value(number)];
+        struct word *word = &tokenizer->word[json_integer_value(number)];
         free(word->byte);
-        *word = word_of(t, text);
+        *word = word_of(tokenizer, text);
     }
     return 0;
 }
 
 /* Adds a token that is found before the text is split. */
-static void add_token(struct sgrad__tokenizer *t, const char *text, int32_t token, struct added how) {
-    t->added = sgrad_array_grow(t->added, t->addeds, sizeof *t->added);
+static void add_token(struct sgrad__tokenizer *tokenizer, const char *text, int32_t token, struct added how) {
+    tokenizer->added = sgrad_array_grow(tokenizer->added, tokenizer->addeds, sizeof *tokenizer->added);
     how.text = sgrad_format("%s", text), how.size = strlen(text), how.token = token;
-    t->added[t->addeds++] = how;
-    if (token >= t->words) {
+    tokenizer->added[tokenizer->addeds++] = how;
+    if (token >= tokenizer->words) {
         struct word *longer = sgrad_xcalloc((size_t)token + 1, sizeof *longer);
-        memcpy(longer, t->word, (size_t)t->words * sizeof *longer);
-        free(t->word);
-        t->word = longer;
-        t->words = token + 1;
+        memcpy(longer, tokenizer->word, (size_t)tokenizer->words * sizeof *longer);
+        free(tokenizer->word);
+        tokenizer->word = longer;
+        tokenizer->words = token + 1;
     }
-    free(t->word[token].byte);
-    t->word[token] = (struct word){ sgrad_format("%s", text), strlen(text) };
+    free(tokenizer->word[token].byte);
+    tokenizer->word[token] = (struct word){ sgrad_format("%s", text), strlen(text) };
 }
 
 /* Returns the number that the library `tokenizers` assigns to an added token, independently of the file: its number in the
  * vocabulary, or the next free one. */
-static json_int_t number_of(const struct sgrad__tokenizer *t, const char *text) {
-    const json_t *known = json_object_get(t->token, text);
-    json_int_t next = (json_int_t)json_object_size(t->token);
+static json_int_t number_of(const struct sgrad__tokenizer *tokenizer, const char *text) {
+    const json_t *known = json_object_get(tokenizer->token, text);
+    json_int_t next = (json_int_t)json_object_size(tokenizer->token);
     if (known) return json_integer_value(known);
-    for (const struct added *a = t->added; a < t->added + t->addeds; a++) {
+    for (const struct added *a = tokenizer->added; a < tokenizer->added + tokenizer->addeds; a++) {
         if (!strcmp(a->text, text)) return a->token;
         if (a->token >= next) next = a->token + 1;
     }
     return next;
 }
 
-static int take_added(struct sgrad__tokenizer *t, const char *file, const json_t *added) {
+static int take_added(struct sgrad__tokenizer *tokenizer, const char *file, const json_t *added) {
     size_t i;
     json_t *one;
     json_array_foreach(added, i, one) {
@@ -128,12 +128,12 @@ static int take_added(struct sgrad__tokenizer *t, const char *file, const json_t
         if (json_is_true(json_object_get(one, "single_word")))
             return sgrad_log_error(SGRAD_EFORMAT,
                                    "tokenizer: %s: the added token '%.100s' has single_word, which is not supported", file, text);
-        if (token != number_of(t, text))
+        if (token != number_of(tokenizer, text))
             return sgrad_log_error(SGRAD_EFORMAT,
                                    "tokenizer: %s: the added token '%.100s' has number %lld, which by the vocabulary "
                                    "and the tokens before it is %lld",
-                                   file, text, (long long)token, (long long)number_of(t, text));
-        add_token(t, text, (int32_t)token, (struct added){ .lstrip = json_is_true(json_object_get(one, "lstrip")),
+                                   file, text, (long long)token, (long long)number_of(tokenizer, text));
+        add_token(tokenizer, text, (int32_t)token, (struct added){ .lstrip = json_is_true(json_object_get(one, "lstrip")),
                                                            .rstrip = json_is_true(json_object_get(one, "rstrip")),
                                                            .normalized = json_is_true(json_object_get(one, "normalized")) });
     }
@@ -206,23 +206,23 @@ static int check_model(const char *file, const json_t *model) {
 
 /* Adds a merge. A later equal pair replaces an earlier one. Both tokens of the pair and the merged one must be in the
  * vocabulary. */
-static int add_pair(struct sgrad__tokenizer *t, const char *file, const char *pair) {
+static int add_pair(struct sgrad__tokenizer *tokenizer, const char *file, const char *pair) {
     const char *blank = strchr(pair, ' ');
     char *piece[3] = { sgrad_format("%.*s", (int)(blank ? blank - pair : 0), pair), sgrad_format("%s", blank ? blank + 1 : "") };
     int error = 0;
     piece[2] = sgrad_format("%s%s", piece[0], piece[1]);
     for (int i = 0; i < 3; i++) {
-        if (!error && !json_object_get(t->token, piece[i]))
+        if (!error && !json_object_get(tokenizer->token, piece[i]))
             error = sgrad_log_error(SGRAD_EFORMAT, "tokenizer: %s: merge %d, '%.100s': '%.100s' is no token of the vocabulary",
-                                    file, t->merges + 1, pair, piece[i]);
+                                    file, tokenizer->merges + 1, pair, piece[i]);
         free(piece[i]);
     }
-    if (!error) json_object_set_new(t->rank, pair, json_integer(t->merges++));
+    if (!error) json_object_set_new(tokenizer->rank, pair, json_integer(tokenizer->merges++));
     return error;
 }
 
 /* Adds merges of the form "a b" or ["a","b"]. */
-static int take_merges(struct sgrad__tokenizer *t, const char *file, const json_t *merges) {
+static int take_merges(struct sgrad__tokenizer *tokenizer, const char *file, const json_t *merges) {
     size_t i;
     json_t *merge;
     if (!json_is_array(merges)) return wrong(file, "has no merges");
@@ -230,7 +230,7 @@ static int take_merges(struct sgrad__tokenizer *t, const char *file, const json_
         const char *one = json_string_value(json_array_get(merge, 0)), *other = json_string_value(json_array_get(merge, 1));
         if (!json_string_value(merge) && !(one && other)) return wrong(file, "one of its merges is no pair");
         char *pair = json_string_value(merge) ? sgrad_format("%s", json_string_value(merge)) : sgrad_format("%s %s", one, other);
-        const int error = add_pair(t, file, pair);
+        const int error = add_pair(tokenizer, file, pair);
         free(pair);
         SGRAD_TRY(error);
     }
@@ -238,7 +238,7 @@ static int take_merges(struct sgrad__tokenizer *t, const char *file, const json_
 }
 
 /* Reads merges.txt, with a pair per line after the line #version. */
-static int read_merges(struct sgrad__tokenizer *t, const char *vocabulary) {
+static int read_merges(struct sgrad__tokenizer *tokenizer, const char *vocabulary) {
     const char *slash = strrchr(vocabulary, '/');
     char *path = sgrad_format("%.*smerges.txt", slash ? (int)(slash + 1 - vocabulary) : 0, vocabulary);
     struct sgrad_map map;
@@ -247,7 +247,7 @@ static int read_merges(struct sgrad__tokenizer *t, const char *vocabulary) {
     if (!error) sgrad_map_close(&map);
     for (char *line; !error && (line = strsep(&rest, "\n"));) {
         line[strcspn(line, "\r")] = 0;
-        if (*line && strncmp(line, "#version", strlen("#version"))) error = add_pair(t, path, line);
+        if (*line && strncmp(line, "#version", strlen("#version"))) error = add_pair(tokenizer, path, line);
     }
     free(text);
     free(path);
@@ -255,39 +255,39 @@ static int read_merges(struct sgrad__tokenizer *t, const char *vocabulary) {
 }
 
 /* Refuses unk_token if it could occur: if the vocabulary lacks a byte. */
-static int check_unknown(const struct sgrad__tokenizer *t, const char *file, const json_t *model) {
+static int check_unknown(const struct sgrad__tokenizer *tokenizer, const char *file, const json_t *model) {
     if (!json_is_string(json_object_get(model, "unk_token"))) return 0;
     for (int byte = 0; byte < BYTES; byte++)
-        if (!json_object_get(t->token, t->character[byte]))
+        if (!json_object_get(tokenizer->token, tokenizer->character[byte]))
             return refuse(file, "model's", "unk_token, with a vocabulary that lacks bytes,");
     return 0;
 }
 
 /* Reads tokenizer.json. */
-static int read_whole(struct sgrad__tokenizer *t, const char *file, const json_t *object, const json_t *model) {
+static int read_whole(struct sgrad__tokenizer *tokenizer, const char *file, const json_t *object, const json_t *model) {
     SGRAD_TRY(check_model(file, model));
     SGRAD_TRY(check_steps(file, object));
-    SGRAD_TRY(take_vocabulary(t, file, json_object_get(model, "vocab")));
-    SGRAD_TRY(check_unknown(t, file, model));
-    SGRAD_TRY(take_merges(t, file, json_object_get(model, "merges")));
-    return take_added(t, file, json_object_get(object, "added_tokens"));
+    SGRAD_TRY(take_vocabulary(tokenizer, file, json_object_get(model, "vocab")));
+    SGRAD_TRY(check_unknown(tokenizer, file, model));
+    SGRAD_TRY(take_merges(tokenizer, file, json_object_get(model, "merges")));
+    return take_added(tokenizer, file, json_object_get(object, "added_tokens"));
 }
 
 /* Reads vocab.json, with only integers as values, and merges.txt. GPT-2's added token is in its vocabulary. */
-static int read_pair(struct sgrad__tokenizer *t, const char *file, json_t *object) {
+static int read_pair(struct sgrad__tokenizer *tokenizer, const char *file, json_t *object) {
     static const char end[] = "<|endoftext|>";
     const char *key;
     json_t *value;
     json_object_foreach(object, key, value)
         if (!json_is_integer(value))
             return wrong(file, "is neither a tokenizer.json, with a model, nor a vocab.json, with a number for each token");
-    SGRAD_TRY(take_vocabulary(t, file, object));
+    SGRAD_TRY(take_vocabulary(tokenizer, file, object));
     if (json_object_get(object, end))
-        add_token(t, end, (int32_t)json_integer_value(json_object_get(object, end)), (struct added){ 0 });
-    return read_merges(t, file);
+        add_token(tokenizer, end, (int32_t)json_integer_value(json_object_get(object, end)), (struct added){ 0 });
+    return read_merges(tokenizer, file);
 }
 
-static int read_files(struct sgrad__tokenizer *t, const char *file) {
+static int read_files(struct sgrad__tokenizer *tokenizer, const char *file) {
     struct sgrad_map map;
     json_error_t problem;
     SGRAD_TRY(sgrad_map_open(file, FILE_LIMIT, &map));
@@ -295,7 +295,7 @@ static int read_files(struct sgrad__tokenizer *t, const char *file) {
     sgrad_map_close(&map);
     if (!object) return sgrad_log_error(SGRAD_EFORMAT, "tokenizer: %s: line %d: %s", file, problem.line, problem.text);
     const json_t *model = json_object_get(object, "model");        /* in vocab.json, "model" may be a token */
-    int error = json_is_object(model) ? read_whole(t, file, object, model) : read_pair(t, file, object);
+    int error = json_is_object(model) ? read_whole(tokenizer, file, object, model) : read_pair(tokenizer, file, object);
     json_decref(object);
     return error;
 }
@@ -310,15 +310,15 @@ int sgrad__tokenizer_open(const char *file, struct sgrad__tokenizer **tokenizer)
     return error;
 }
 
-void sgrad__tokenizer_close(struct sgrad__tokenizer *t) {
-    if (!t) return;
-    for (int i = 0; i < t->words; i++) free(t->word[i].byte);
-    free(t->word);
-    for (int i = 0; i < t->addeds; i++) free(t->added[i].text);
-    free(t->added);
-    json_decref(t->token);
-    json_decref(t->rank);
-    free(t);
+void sgrad__tokenizer_close(struct sgrad__tokenizer *tokenizer) {
+    if (!tokenizer) return;
+    for (int i = 0; i < tokenizer->words; i++) free(tokenizer->word[i].byte);
+    free(tokenizer->word);
+    for (int i = 0; i < tokenizer->addeds; i++) free(tokenizer->added[i].text);
+    free(tokenizer->added);
+    json_decref(tokenizer->token);
+    json_decref(tokenizer->rank);
+    free(tokenizer);
 }
 
 /* ---- words ------------------------------------------------------------------------------------------------------- */
@@ -386,13 +386,13 @@ static size_t word_length(const char *text) {
 }
 
 /* Merges the COUNT substrings of a word, written as characters, as long as a merge applies; returns the remaining number. */
-static int join(const struct sgrad__tokenizer *t, char **piece, int count) {
+static int join(const struct sgrad__tokenizer *tokenizer, char **piece, int count) {
     for (;;) {
         int best = -1;
         json_int_t turn = 0;
         for (int i = 0; i + 1 < count; i++) {
             char *pair = sgrad_format("%s %s", piece[i], piece[i + 1]);
-            const json_t *rank = json_object_get(t->rank, pair);
+            const json_t *rank = json_object_get(tokenizer->rank, pair);
             free(pair);
             if (rank && (best < 0 || json_integer_value(rank) < turn)) best = i, turn = json_integer_value(rank);
         }
@@ -406,19 +406,19 @@ static int join(const struct sgrad__tokenizer *t, char **piece, int count) {
 }
 
 /* Appends the tokens of TEXT, which contains no added tokens. Bytes without a token are skipped before the merges. */
-static void encode_plain(const struct sgrad__tokenizer *t, const char *text, int32_t *token, int *count) {
+static void encode_plain(const struct sgrad__tokenizer *tokenizer, const char *text, int32_t *token, int *count) {
     char **piece = sgrad_xcalloc(strlen(text) + 1, sizeof *piece);
     for (size_t length; *text; text += length) {
         int pieces = 0;
         length = word_length(text);
         for (size_t i = 0; i < length; i++) {
-            const char *character = t->character[(unsigned char)text[i]];
-            if (json_object_get(t->token, character)) piece[pieces++] = sgrad_format("%s", character);
+            const char *character = tokenizer->character[(unsigned char)text[i]];
+            if (json_object_get(tokenizer->token, character)) piece[pieces++] = sgrad_format("%s", character);
             else sgrad_log_warning("tokenizer: '%s' is no token of its vocabulary: left out", character);
         }
-        pieces = join(t, piece, pieces);
+        pieces = join(tokenizer, piece, pieces);
         for (int i = 0; i < pieces; i++) {
-            token[(*count)++] = (int32_t)json_integer_value(json_object_get(t->token, piece[i]));
+            token[(*count)++] = (int32_t)json_integer_value(json_object_get(tokenizer->token, piece[i]));
             free(piece[i]);
         }
     }
@@ -427,10 +427,11 @@ static void encode_plain(const struct sgrad__tokenizer *t, const char *text, int
 
 /* Returns the first added token in TEXT, NORMALIZED or not, the longest of several at the same position, and the number of bytes
  * BEFORE it; NULL: none. */
-static const struct added *find_added(const struct sgrad__tokenizer *t, const char *text, bool normalized, size_t *before) {
+static const struct added *find_added(const struct sgrad__tokenizer *tokenizer, const char *text, bool normalized,
+                                      size_t *before) {
     const struct added *found = NULL;
     *before = strlen(text);
-    for (const struct added *a = t->added; a < t->added + t->addeds; a++) {
+    for (const struct added *a = tokenizer->added; a < tokenizer->added + tokenizer->addeds; a++) {
         const char *at = a->normalized == normalized ? strstr(text, a->text) : NULL;
         const size_t here = at ? (size_t)(at - text) : 0;
         if (!at || here > *before || (found && here == *before && a->size <= found->size)) continue;
@@ -450,23 +451,23 @@ static size_t without_blanks(const char *text, size_t size) {
 
 /* Appends the tokens of SIZE bytes of TEXT. NORMALIZED: finds only normalized added tokens; else first the others. The blanks
  * that an added token includes may themselves be the next added token. */
-static void encode(const struct sgrad__tokenizer *t, const char *from, size_t size, bool normalized, int32_t *token,
+static void encode(const struct sgrad__tokenizer *tokenizer, const char *from, size_t size, bool normalized, int32_t *token,
                    int *count) {
     char *text = sgrad_format("%.*s", (int)size, from);
     const struct added *added;
     size_t done = 0, found = 0, before, length;
     do {
-        added = find_added(t, text + found, normalized, &before);
+        added = find_added(tokenizer, text + found, normalized, &before);
         size_t start = found + before, end = start + (added ? added->size : 0);
         found = end;
         if (added && added->lstrip) start = without_blanks(text, start);
         for (; added && added->rstrip && is_blank(character_at(text + end, &length)); end += length) {}
         if (start > done && normalized) {
             char *plain = sgrad_format("%.*s", (int)(start - done), text + done);
-            encode_plain(t, plain, token, count);
+            encode_plain(tokenizer, plain, token, count);
             free(plain);
         } else if (start > done) {
-            encode(t, text + done, start - done, true, token, count);
+            encode(tokenizer, text + done, start - done, true, token, count);
         }
         if (added) token[(*count)++] = added->token;
         done = end;
@@ -474,17 +475,17 @@ static void encode(const struct sgrad__tokenizer *t, const char *from, size_t si
     free(text);
 }
 
-int32_t *sgrad__tokenizer_encode(const struct sgrad__tokenizer *t, const char *text, int *count) {
+int32_t *sgrad__tokenizer_encode(const struct sgrad__tokenizer *tokenizer, const char *text, int *count) {
     int32_t *token = sgrad_xcalloc(strlen(text) + 1, sizeof *token);
     *count = 0;
-    encode(t, text, strlen(text), false, token, count);
+    encode(tokenizer, text, strlen(text), false, token, count);
     return token;
 }
 
-const char *sgrad__tokenizer_word(const struct sgrad__tokenizer *t, int token, size_t *size) {
-    const bool known = token >= 0 && token < t->words && t->word[token].byte;
-    *size = known ? t->word[token].size : 0;
-    return known ? t->word[token].byte : "";
+const char *sgrad__tokenizer_word(const struct sgrad__tokenizer *tokenizer, int token, size_t *size) {
+    const bool known = token >= 0 && token < tokenizer->words && tokenizer->word[token].byte;
+    *size = known ? tokenizer->word[token].size : 0;
+    return known ? tokenizer->word[token].byte : "";
 }
 
-int sgrad__tokenizer_words(const struct sgrad__tokenizer *t) { return t->own; }
+int sgrad__tokenizer_words(const struct sgrad__tokenizer *tokenizer) { return tokenizer->own; }

@@ -267,7 +267,7 @@ struct sgrad_op {
 };
 
 /* Shape rule of many operations: y and every input have the shape of x[0]. Returns SGRAD_ESHAPE if the inputs differ. */
-int sgrad_infer_same(struct sgrad_signature *s, void *attrs);
+int sgrad_infer_same(struct sgrad_signature *signature, void *attrs);
 
 /* The attributes of an operation, struct sgrad_NAME, and its record, sgrad_NAME_op, are declared in codelets/ops/NAME.h, which
  * the build generates from the operation's line of codelets.def. codelets/operations.h includes all of these headers. */
@@ -285,8 +285,8 @@ extern const struct sgrad_kernel sgrad_sum_kernel;
 struct sgrad_sum {
     int64_t first[SGRAD_SUM_INPUTS];    /* elements */
 };
-static inline int64_t sgrad_sum_first(const struct sgrad_args *a, int input) {
-    return a->attrs ? ((const struct sgrad_sum *)a->attrs)->first[input] : 0;
+static inline int64_t sgrad_sum_first(const struct sgrad_args *args, int input) {
+    return args->attrs ? ((const struct sgrad_sum *)args->attrs)->first[input] : 0;
 }
 
 /* out[to + i] = in[from + i] for i < count, for the segment of each input; -0, the neutral element of sums, where a segment's

@@ -19,9 +19,9 @@
 
 /* ---- text -------------------------------------------------------------------------------------------------------- */
 
-char *sgrad_augmentation_form(const struct sgrad_augmentation *a) {
-    if (!a->argument) return sgrad_format("%s", a->name);
-    return sgrad_format(a->number[0].usual ? "%s[:%s]" : "%s:%s", a->name, a->argument);
+char *sgrad_augmentation_form(const struct sgrad_augmentation *augmentation) {
+    if (!augmentation->argument) return sgrad_format("%s", augmentation->name);
+    return sgrad_format(augmentation->number[0].usual ? "%s[:%s]" : "%s:%s", augmentation->name, augmentation->argument);
 }
 
 /* Returns the syntax of all augmentations, "crop:N, flip, …". The caller must free it. */
@@ -45,11 +45,12 @@ static int unknown(const char *text, const char *word, size_t length) {
 }
 
 /* Returns the syntax of an augmentation and the ranges of its numbers, "rotate[:DEGREES], 0 to 180". The caller must free it. */
-static char *form_and_ranges(const struct sgrad_augmentation *a) {
-    char *text = sgrad_augmentation_form(a);
-    for (int i = 0; i < a->numbers; i++) {
-        char *longer = sgrad_format("%s%s%g to %g%s", text, i ? " and " : ", ", a->number[i].low, a->number[i].high,
-                                    a->number[i].pixels ? " or a part of the shorter side, 1/N" : "");
+static char *form_and_ranges(const struct sgrad_augmentation *augmentation) {
+    char *text = sgrad_augmentation_form(augmentation);
+    for (int i = 0; i < augmentation->numbers; i++) {
+        char *longer =
+            sgrad_format("%s%s%g to %g%s", text, i ? " and " : ", ", augmentation->number[i].low, augmentation->number[i].high,
+                         augmentation->number[i].pixels ? " or a part of the shorter side, 1/N" : "");
         free(text);
         text = longer;
     }

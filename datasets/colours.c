@@ -135,11 +135,15 @@ void sgrad__equalize(struct sgrad_pixels *image) {
     free(by);
 }
 
-struct sgrad_affine sgrad__affine_after(const struct sgrad_affine *m, const struct sgrad_affine *a) {
+struct sgrad_affine sgrad__affine_after(const struct sgrad_affine *one, const struct sgrad_affine *other) {
     return (struct sgrad_affine){
-        .y0 = a->y0 + a->yy * m->y0 + a->yx * m->x0, .yy = a->yy * m->yy + a->yx * m->xy, .yx = a->yy * m->yx + a->yx * m->xx,
-        .x0 = a->x0 + a->xy * m->y0 + a->xx * m->x0, .xy = a->xy * m->yy + a->xx * m->xy, .xx = a->xy * m->yx + a->xx * m->xx,
-        .reflect = m->reflect || a->reflect,
+        .y0 = other->y0 + other->yy * one->y0 + other->yx * one->x0,
+        .yy = other->yy * one->yy + other->yx * one->xy,
+        .yx = other->yy * one->yx + other->yx * one->xx,
+        .x0 = other->x0 + other->xy * one->y0 + other->xx * one->x0,
+        .xy = other->xy * one->yy + other->xx * one->xy,
+        .xx = other->xy * one->yx + other->xx * one->xx,
+        .reflect = one->reflect || other->reflect,
     };
 }
 

@@ -16,25 +16,25 @@ enum { EVERY = 5, CLASSES_LIMIT = 1 << 16 };
 
 /* ---- numbers --------------------------------------------------------------------------------------------------------- */
 
-static bool is_of(const struct sgrad__table *t, int split, int64_t row) {
-    return !t->one_file || t->every || (row % EVERY == EVERY - 1) == (split == SGRAD_TEST);
+static bool is_of(const struct sgrad__table *table, int split, int64_t row) {
+    return !table->one_file || table->every || (row % EVERY == EVERY - 1) == (split == SGRAD_TEST);
 }
 
 /* Returns the position and the content of a cell, for messages: "csv: FILE: line 3, column 2 (width): 'x'". The caller must free
  * it. */
-static char *place_of(const struct sgrad__table *t, int file, int64_t row, int column) {
-    const struct sgrad__csv *csv = &t->csv[file];
+static char *place_of(const struct sgrad__table *table, int file, int64_t row, int column) {
+    const struct sgrad__csv *csv = &table->csv[file];
     char *title = csv->headed ? sgrad_format(" (%s)", csv->cell[column]) : sgrad_format("%s", "");
-    char *text = sgrad_format("csv: %s: line %lld, column %d%s: '%.40s'", t->path[file],
+    char *text = sgrad_format("csv: %s: line %lld, column %d%s: '%.40s'", table->path[file],
                               (long long)csv->line[row + csv->headed], column + 1, title,
-                              sgrad__table_cell(t, file, row, column));
+                              sgrad__table_cell(table, file, row, column));
     free(title);
     return text;
 }
 
 /* Logs that a cell has a decimal comma, or, if it has none, WHY the cell is refused. Returns SGRAD_EFORMAT. */
-static int refuse(const struct sgrad__table *t, int file, int64_t row, int column, const char *why) {
-    char *place = place_of(t, file, row, column), *point = sgrad__csv_point(sgrad__table_cell(t, file, row, column));
+static int refuse(const struct sgrad__table *table, int file, int64_t row, int column, const char *why) {
+    char *place = place_of(table, file, row, column), *point = sgrad__csv_point(sgrad__table_cell(table, file, row, column));
     const int error = point ? sgrad_log_error(SGRAD_EFORMAT, "%s has a decimal comma: write %s", place, point)
                             : sgrad_log_error(SGRAD_EFORMAT, "%s %s", place, why);
     free(point);
@@ -42,12 +42,12 @@ static int refuse(const struct sgrad__table *t, int file, int64_t row, int colum
     return error;
 }
 
-static int check_features(const struct sgrad__table *t, int file) {
+static int check_features(const struct sgrad__table *table, int file) {
     double number;
-    for (int64_t row = 0; row < t->csv[file].rows; row++)
-        for (int f = 0; f < t->origin->features; f++)
-            if (!sgrad__csv_number(sgrad__table_cell(t, file, row, t->column[file][f]), &number))
-                return refuse(t, file, row, t->column[file][f],
+    for (int64_t row = 0; row < table->csv[file].rows; row++)
+        for (int f = 0; f < table->origin->features; f++)
+            if (!sgrad__csv_number(sgrad__table_cell(table, file, row, table->column[file][f]), &number))
+                return refuse(table, file, row, table->column[file][f],
                               "is no number that a float holds: every feature of every line is one");
     return 0;
 }
@@ -56,51 +56,52 @@ static int check_features(const struct sgrad__table *t, int file) {
 
 enum { FEW = 10 };      /* minimum number of lines for most warnings */
 
-static void warn_of(const struct sgrad__table *t, int64_t row, int column, const char *what) {
-    char *place = place_of(t, SGRAD_TRAIN, row, column);
+static void warn_of(const struct sgrad__table *table, int64_t row, int column, const char *what) {
+    char *place = place_of(table, SGRAD_TRAIN, row, column);
     sgrad_log_warning("%s %s", place, what);
     free(place);
 }
 
 /* Warns of a feature that counts the lines, which many programs write as the first column. If lines are sorted by class, it
  * predicts the class. If it is the only feature, it is assumed to be intended. */
-static void warn_of_index(const struct sgrad__table *t) {
-    const int64_t rows = t->csv[SGRAD_TRAIN].rows;
+static void warn_of_index(const struct sgrad__table *table) {
+    const int64_t rows = table->csv[SGRAD_TRAIN].rows;
     double first = 0, number = 0;
-    for (int f = 0; f < t->origin->features && t->origin->features > 1 && rows >= FEW; f++) {
-        const int column = t->column[SGRAD_TRAIN][f];
+    for (int f = 0; f < table->origin->features && table->origin->features > 1 && rows >= FEW; f++) {
+        const int column = table->column[SGRAD_TRAIN][f];
         int64_t row = 0;
-        sgrad__csv_number(sgrad__table_cell(t, SGRAD_TRAIN, 0, column), &first);
-        while (row < rows && sgrad__csv_number(sgrad__table_cell(t, SGRAD_TRAIN, row, column), &number) &&
+        sgrad__csv_number(sgrad__table_cell(table, SGRAD_TRAIN, 0, column), &first);
+        while (row < rows && sgrad__csv_number(sgrad__table_cell(table, SGRAD_TRAIN, row, column), &number) &&
                number == first + (double)row)
             row++;
         if (row == rows && (first == 0 || first == 1))
-            warn_of(t, 0, column,
+            warn_of(table, 0, column,
                     "begins a column that counts the lines: it is read as a feature: leave it out where it is none");
     }
 }
 
 /* Warns of cells that probably are not classes: texts for unknown values, more than one class per two lines, and a class that
  * only line 1 has, which may be a header. */
-static void warn_of_classes(const struct sgrad__table *t, const struct sgrad_dataset *d) {
+static void warn_of_classes(const struct sgrad__table *table, const struct sgrad_dataset *dataset) {
     static const char *const unknown[] = { "?", "na", "n/a", "nan", "null", "#n/a" };
-    const int64_t rows = t->csv[SGRAD_TRAIN].rows;
-    const int target = t->target[SGRAD_TRAIN];
-    const char *first = sgrad__table_cell(t, SGRAD_TRAIN, 0, target);
+    const int64_t rows = table->csv[SGRAD_TRAIN].rows;
+    const int target = table->target[SGRAD_TRAIN];
+    const char *first = sgrad__table_cell(table, SGRAD_TRAIN, 0, target);
     int64_t same = 0, odd = -1;
     for (int64_t row = 0; row < rows; row++) {
-        const char *cell = sgrad__table_cell(t, SGRAD_TRAIN, row, target);
+        const char *cell = sgrad__table_cell(table, SGRAD_TRAIN, row, target);
         same += !strcmp(cell, first);
         for (size_t i = 0; i < sizeof unknown / sizeof *unknown && odd < 0; i++)
             if (!strcasecmp(cell, unknown[i])) odd = row;
     }
-    if (odd >= 0) warn_of(t, odd, target, "is taken as a class: if it means 'unknown', remove these lines");
+    if (odd >= 0) warn_of(table, odd, target, "is taken as a class: if it means 'unknown', remove these lines");
     if (rows < FEW) return;
-    if (2 * d->classes > rows)
-        sgrad_log_warning("csv: %s: the %lld lines have %d classes: is column %d the target?", t->path[SGRAD_TRAIN],
-                          (long long)rows, d->classes, target + 1);
-    else if (same == 1 && !t->csv[SGRAD_TRAIN].headed && !t->wanted.no_header)
-        warn_of(t, 0, target, "is a class that no other line has: where line 1 names the columns, add ,header (or ,no-header)");
+    if (2 * dataset->classes > rows)
+        sgrad_log_warning("csv: %s: the %lld lines have %d classes: is column %d the target?", table->path[SGRAD_TRAIN],
+                          (long long)rows, dataset->classes, target + 1);
+    else if (same == 1 && !table->csv[SGRAD_TRAIN].headed && !table->wanted.no_header)
+        warn_of(table, 0, target,
+                "is a class that no other line has: where line 1 names the columns, add ,header (or ,no-header)");
 }
 
 /* Returns number I of the features of the training lines OF, a table, for sgrad__features_measure. */
@@ -124,95 +125,96 @@ struct state {
     bool numbers;       /* sorted by value; false: as text */
 };
 
-static bool has_cells(const struct sgrad__table *t, int file) { return t->column[file] && t->target[file] >= 0; }
+static bool has_cells(const struct sgrad__table *table, int file) { return table->column[file] && table->target[file] >= 0; }
 
 /* Finds the first cell of the target that is a number (NUMBER true) or is not one (NUMBER false). Returns false if there is
  * none. */
-static bool find_cell(const struct sgrad__table *t, bool number, int *file, int64_t *row) {
+static bool find_cell(const struct sgrad__table *table, bool number, int *file, int64_t *row) {
     double x;
     for (*file = 0; *file < 2; ++*file)
-        for (*row = 0; has_cells(t, *file) && *row < t->csv[*file].rows; ++*row)
-            if (sgrad__csv_number(sgrad__table_cell(t, *file, *row, t->target[*file]), &x) == number) return true;
+        for (*row = 0; has_cells(table, *file) && *row < table->csv[*file].rows; ++*row)
+            if (sgrad__csv_number(sgrad__table_cell(table, *file, *row, table->target[*file]), &x) == number) return true;
     return false;
 }
 
-static bool is_mostly_numbers(const struct sgrad__table *t) {
+static bool is_mostly_numbers(const struct sgrad__table *table) {
     int64_t numbers = 0, all = 0;
     double x;
     for (int file = 0; file < 2; file++)
-        for (int64_t row = 0; has_cells(t, file) && row < t->csv[file].rows; row++, all++)
-            numbers += sgrad__csv_number(sgrad__table_cell(t, file, row, t->target[file]), &x);
+        for (int64_t row = 0; has_cells(table, file) && row < table->csv[file].rows; row++, all++)
+            numbers += sgrad__csv_number(sgrad__table_cell(table, file, row, table->target[file]), &x);
     return 2 * numbers >= all;
 }
 
 /* Decides if the target is a class. Texts are classes. Numbers are classes if the argument contains "classes", or if the network
  * was trained on classes and the argument does not contain "numbers". Sets *NUMBERS to true if all cells are numbers.
  * SGRAD_EFORMAT: the cells are mixed, an empty class, or texts where numbers are required. */
-static int decide(struct sgrad__table *t, const struct sgrad_origin *trained, bool *classes, bool *numbers) {
+static int decide(struct sgrad__table *table, const struct sgrad_origin *trained, bool *classes, bool *numbers) {
     int file, odd_file;
     int64_t row, odd;
-    const bool any = find_cell(t, true, &file, &row), other = find_cell(t, false, &odd_file, &odd);
-    const bool asked = t->wanted.classes || (trained && trained->classes && !t->wanted.numbers);
+    const bool any = find_cell(table, true, &file, &row), other = find_cell(table, false, &odd_file, &odd);
+    const bool asked = table->wanted.classes || (trained && trained->classes && !table->wanted.numbers);
     *numbers = !other;
-    *classes = asked || (other && !any && !t->wanted.numbers && !(trained && trained->target_column && !trained->classes));
-    const bool comma = other && !asked && sgrad__csv_comma(sgrad__table_cell(t, odd_file, odd, t->target[odd_file]));
-    if (comma || (!*classes && other && (!any || is_mostly_numbers(t))))
-        return refuse(t, odd_file, odd, t->target[odd_file], t->wanted.numbers || trained
+    *classes = asked || (other && !any && !table->wanted.numbers && !(trained && trained->target_column && !trained->classes));
+    const bool comma = other && !asked && sgrad__csv_comma(sgrad__table_cell(table, odd_file, odd, table->target[odd_file]));
+    if (comma || (!*classes && other && (!any || is_mostly_numbers(table))))
+        return refuse(table, odd_file, odd, table->target[odd_file], table->wanted.numbers || trained
                           ? "is no number, which the target is"
                           : "is no number, as other cells of the target are: ,classes takes every cell as a class");
     if (!*classes && other)
-        return refuse(t, file, row, t->target[file], "is a number, as other cells of the target are not: ,classes takes every "
-                                                     "cell as a class");
+        return refuse(table, file, row, table->target[file],
+                      "is a number, as other cells of the target are not: ,classes takes every "
+                      "cell as a class");
     for (int f = 0; f < 2 && *classes; f++)
-        for (int64_t i = 0; has_cells(t, f) && i < t->csv[f].rows; i++)
-            if (!*sgrad__table_cell(t, f, i, t->target[f]))
-                return refuse(t, f, i, t->target[f], "is no class: the cell is empty");
+        for (int64_t i = 0; has_cells(table, f) && i < table->csv[f].rows; i++)
+            if (!*sgrad__table_cell(table, f, i, table->target[f]))
+                return refuse(table, f, i, table->target[f], "is no class: the cell is empty");
     return 0;
 }
 
-static int find_classes(struct sgrad_dataset *d, const struct sgrad__table *t, bool numbers) {
-    const char **all = sgrad_xcalloc((size_t)(t->csv[0].rows + t->csv[1].rows), sizeof *all);
+static int find_classes(struct sgrad_dataset *dataset, const struct sgrad__table *table, bool numbers) {
+    const char **all = sgrad_xcalloc((size_t)(table->csv[0].rows + table->csv[1].rows), sizeof *all);
     int64_t count = 0, classes = 0;
     for (int file = 0; file < 2; file++)
-        for (int64_t i = 0; has_cells(t, file) && i < t->csv[file].rows; i++)
-            all[count++] = sgrad__table_cell(t, file, i, t->target[file]);
+        for (int64_t i = 0; has_cells(table, file) && i < table->csv[file].rows; i++)
+            all[count++] = sgrad__table_cell(table, file, i, table->target[file]);
     int (*const order)(const void *, const void *) = numbers ? by_number : by_text;
     qsort(all, (size_t)count, sizeof *all, order);
     for (int64_t i = 0; i < count; i++)
         if (!classes || order(&all[classes - 1], &all[i])) all[classes++] = all[i];
     int error = 0;
     if (classes > CLASSES_LIMIT)
-        error = sgrad_log_error(SGRAD_EFORMAT, "csv: %s: column %d has %lld classes", t->path[0], t->target[0] + 1,
+        error = sgrad_log_error(SGRAD_EFORMAT, "csv: %s: column %d has %lld classes", table->path[0], table->target[0] + 1,
                                 (long long)classes);
     struct state *s = error ? NULL : sgrad_xcalloc(1, sizeof *s);
     if (s) {
         s->class = sgrad_xcalloc((size_t)classes + 1, sizeof *s->class);
         s->numbers = numbers;
         for (int64_t i = 0; i < classes; i++) s->class[i] = sgrad_format("%s", all[i]);
-        d->state = s;
-        d->classes = (int)classes;
-        d->class_name = (const char *const *)s->class;
+        dataset->state = s;
+        dataset->classes = (int)classes;
+        dataset->class_name = (const char *const *)s->class;
     }
     free(all);
     return error;
 }
 
-static int32_t class_of(const struct sgrad_dataset *d, const char *text) {
-    const struct state *s = d->state;
-    char **found = bsearch(&text, s->class, (size_t)d->classes, sizeof *s->class, s->numbers ? by_number : by_text);
+static int32_t class_of(const struct sgrad_dataset *dataset, const char *text) {
+    const struct state *s = dataset->state;
+    char **found = bsearch(&text, s->class, (size_t)dataset->classes, sizeof *s->class, s->numbers ? by_number : by_text);
     return (int32_t)(found - s->class);
 }
 
 /* Returns true if the target of all samples is known. It may be unknown if all lines are read for prediction (t->every). */
-static bool has_target(const struct sgrad__table *t, int file, const struct sgrad_origin *trained) {
-    const struct sgrad__csv *csv = &t->csv[file];
+static bool has_target(const struct sgrad__table *table, int file, const struct sgrad_origin *trained) {
+    const struct sgrad__csv *csv = &table->csv[file];
     const bool classes = trained && trained->classes;
     double number;
-    if (t->target[file] < 0) return false;
-    for (int64_t row = 0; row < csv->rows && t->every; row++) {
-        const char *cell = sgrad__table_cell(t, file, row, t->target[file]);
+    if (table->target[file] < 0) return false;
+    for (int64_t row = 0; row < csv->rows && table->every; row++) {
+        const char *cell = sgrad__table_cell(table, file, row, table->target[file]);
         if (classes ? *cell != 0 : sgrad__csv_number(cell, &number)) continue;
-        char *place = place_of(t, file, row, t->target[file]);
+        char *place = place_of(table, file, row, table->target[file]);
         sgrad_log_warning("%s is no %s: the target is not compared", place, classes ? "class" : "number");
         free(place);
         return false;
@@ -222,72 +224,73 @@ static bool has_target(const struct sgrad__table *t, int file, const struct sgra
 
 /* ---- the data set ------------------------------------------------------------------------------------------------------ */
 
-static int fill(struct sgrad_dataset *d, const struct sgrad__table *t) {
-    const int file = t->one_file ? 0 : (int)d->split, features = (int)t->origin->features;
-    const struct sgrad__csv *csv = &t->csv[file];
+static int fill(struct sgrad_dataset *dataset, const struct sgrad__table *table) {
+    const int file = table->one_file ? 0 : (int)dataset->split, features = (int)table->origin->features;
+    const struct sgrad__csv *csv = &table->csv[file];
     float *x = sgrad_xcalloc((size_t)csv->rows * (size_t)features, sizeof *x), *to = x;
     void *target = sgrad_xcalloc((size_t)csv->rows, sizeof(float));
-    d->field[0] = (struct sgrad_field){ "features", SGRAD_F32, sgrad_shape(1, features), x };
-    d->field[1] = d->classes ? (struct sgrad_field){ "label", SGRAD_I32, { 0 }, target }
+    dataset->field[0] = (struct sgrad_field){ "features", SGRAD_F32, sgrad_shape(1, features), x };
+    dataset->field[1] = dataset->classes ? (struct sgrad_field){ "label", SGRAD_I32, { 0 }, target }
                              : (struct sgrad_field){ "target", SGRAD_F32, sgrad_shape(1, 1), target };
     for (int64_t row = 0; row < csv->rows; row++) {
         double number = 0;
-        if (!is_of(t, d->split, row)) continue;
+        if (!is_of(table, dataset->split, row)) continue;
         for (int f = 0; f < features; f++) {
-            sgrad__csv_number(sgrad__table_cell(t, file, row, t->column[file][f]), &number);
-            *to++ = (float)sgrad__feature(t->origin, f, number);
+            sgrad__csv_number(sgrad__table_cell(table, file, row, table->column[file][f]), &number);
+            *to++ = (float)sgrad__feature(table->origin, f, number);
         }
-        const char *cell = d->unlabelled ? "0" : sgrad__table_cell(t, file, row, t->target[file]);
-        if (d->classes) ((int32_t *)target)[d->count] = d->unlabelled ? 0 : class_of(d, cell);
-        else if (sgrad__csv_number(cell, &number)) ((float *)target)[d->count] = (float)number;
-        d->count++;
+        const char *cell = dataset->unlabelled ? "0" : sgrad__table_cell(table, file, row, table->target[file]);
+        if (dataset->classes) ((int32_t *)target)[dataset->count] = dataset->unlabelled ? 0 : class_of(dataset, cell);
+        else if (sgrad__csv_number(cell, &number)) ((float *)target)[dataset->count] = (float)number;
+        dataset->count++;
     }
-    if (d->classes && 2 * d->classes <= csv->rows && d->split == SGRAD_TRAIN && t->warns && !d->unlabelled && !t->every)
-        sgrad__warn_of_unused("csv", t->path[file], target, d->count, d);
-    if (!d->count)
-        return sgrad_log_error(SGRAD_EFORMAT, "csv: %s: has %lld %s: every fifth is for testing, and there is none", t->path[0],
-                               (long long)csv->rows, sgrad_plural(csv->rows, "line", "lines"));
+    if (dataset->classes && 2 * dataset->classes <= csv->rows && dataset->split == SGRAD_TRAIN && table->warns &&
+        !dataset->unlabelled && !table->every)
+        sgrad__warn_of_unused("csv", table->path[file], target, dataset->count, dataset);
+    if (!dataset->count)
+        return sgrad_log_error(SGRAD_EFORMAT, "csv: %s: has %lld %s: every fifth is for testing, and there is none",
+                               table->path[0], (long long)csv->rows, sgrad_plural(csv->rows, "line", "lines"));
     return 0;
 }
 
-static char *note_of(const struct sgrad__table *t, const struct sgrad_dataset *d) {
-    const int file = t->one_file ? 0 : (int)d->split;
-    const int target = t->target[file];
-    const bool headed = t->csv[file].headed;
+static char *note_of(const struct sgrad__table *table, const struct sgrad_dataset *dataset) {
+    const int file = table->one_file ? 0 : (int)dataset->split;
+    const int target = table->target[file];
+    const bool headed = table->csv[file].headed;
     const char *header = headed ? "line 1 is a header" : "no header";
-    if (d->unlabelled) return sgrad_format("%s, no target", header);
-    if (headed) return sgrad_format("%s, target '%s'", header, t->csv[file].cell[target]);
+    if (dataset->unlabelled) return sgrad_format("%s, no target", header);
+    if (headed) return sgrad_format("%s, target '%s'", header, table->csv[file].cell[target]);
     return sgrad_format("%s, target column %d", header, target + 1);
 }
 
-static int read_table(struct sgrad_dataset *d, struct sgrad__table *t, const struct sgrad_origin *trained) {
+static int read_table(struct sgrad_dataset *dataset, struct sgrad__table *table, const struct sgrad_origin *trained) {
     const bool known = trained && trained->features && trained->mean;
     bool classes = false, numbers = false;
     for (int file = 0; file < 2; file++)
-        if (t->column[file]) SGRAD_TRY(check_features(t, file));
-    d->unlabelled = !has_target(t, t->one_file ? 0 : (int)d->split, trained);
-    if (d->unlabelled) d->classes = trained ? trained->classes : 0;
-    else SGRAD_TRY(decide(t, trained, &classes, &numbers));
-    if (classes) SGRAD_TRY(find_classes(d, t, numbers));
-    if (!trained && t->warns) warn_of_index(t);
-    if (!trained && t->warns && classes && !t->wanted.classes) warn_of_classes(t, d);
-    const int64_t rows = t->csv[SGRAD_TRAIN].rows;
-    if (!known) sgrad__features_measure(t->origin, t->one_file ? rows - rows / EVERY : rows, number_at, t);
-    return fill(d, t);
+        if (table->column[file]) SGRAD_TRY(check_features(table, file));
+    dataset->unlabelled = !has_target(table, table->one_file ? 0 : (int)dataset->split, trained);
+    if (dataset->unlabelled) dataset->classes = trained ? trained->classes : 0;
+    else SGRAD_TRY(decide(table, trained, &classes, &numbers));
+    if (classes) SGRAD_TRY(find_classes(dataset, table, numbers));
+    if (!trained && table->warns) warn_of_index(table);
+    if (!trained && table->warns && classes && !table->wanted.classes) warn_of_classes(table, dataset);
+    const int64_t rows = table->csv[SGRAD_TRAIN].rows;
+    if (!known) sgrad__features_measure(table->origin, table->one_file ? rows - rows / EVERY : rows, number_at, table);
+    return fill(dataset, table);
 }
 
-static int open_csv(struct sgrad_dataset *d, const char *argument, const struct sgrad_dataset_options *options) {
+static int open_csv(struct sgrad_dataset *dataset, const char *argument, const struct sgrad_dataset_options *options) {
     struct sgrad__table t = { .every = options->every };
-    int error = sgrad__table_open(&t, argument, d->split, options->origin);
-    if (!error) error = read_table(d, &t, options->origin);
-    if (!error) d->note = note_of(&t, d);
-    d->origin = t.origin;
+    int error = sgrad__table_open(&t, argument, dataset->split, options->origin);
+    if (!error) error = read_table(dataset, &t, options->origin);
+    if (!error) dataset->note = note_of(&t, dataset);
+    dataset->origin = t.origin;
     sgrad__table_close(&t);
     return error;
 }
 
-static void close_csv(struct sgrad_dataset *d) {
-    struct state *s = d->state;
+static void close_csv(struct sgrad_dataset *dataset) {
+    struct state *s = dataset->state;
     for (char **class = s->class; *class; class++) free(*class);
     free(s->class);
     free(s);

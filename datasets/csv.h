@@ -24,8 +24,8 @@ struct sgrad__table {
 };
 
 /* Returns the cell of ROW, without the header, and COLUMN of FILE. */
-static inline const char *sgrad__table_cell(const struct sgrad__table *t, int file, int64_t row, int column) {
-    const struct sgrad__csv *csv = &t->csv[file];
+static inline const char *sgrad__table_cell(const struct sgrad__table *table, int file, int64_t row, int column) {
+    const struct sgrad__csv *csv = &table->csv[file];
     return csv->cell[(row + csv->headed) * csv->columns + column];
 }
 
@@ -35,7 +35,8 @@ bool sgrad__csv_missing(const char *cell);
  * features, else with those of the training file. The caller sets t->every; all other members must be zero. sgrad__table_close
  * frees all members except origin; it must be called after an error, too. SGRAD_EINVAL: ARGUMENT is malformed, or its column does
  * not exist. SGRAD_EIO, SGRAD_EFORMAT: of a file. */
-int sgrad__table_open(struct sgrad__table *t, const char *argument, enum sgrad_split split, const struct sgrad_origin *trained);
-void sgrad__table_close(struct sgrad__table *t);
+int sgrad__table_open(struct sgrad__table *table, const char *argument, enum sgrad_split split,
+                      const struct sgrad_origin *trained);
+void sgrad__table_close(struct sgrad__table *table);
 
 #endif

@@ -21,79 +21,84 @@ struct reading {
     bool latin;
 };
 
-static bool ends_line(const struct reading *r) { return r->at == r->size || r->data[r->at] == '\n' || r->data[r->at] == '\r'; }
+static bool ends_line(const struct reading *reading) {
+    return reading->at == reading->size || reading->data[reading->at] == '\n' || reading->data[reading->at] == '\r';
+}
 
-static void end_line(struct reading *r) {
-    if (r->at < r->size && r->data[r->at] == '\r') r->at++;
-    if (r->at < r->size && r->data[r->at] == '\n') r->at++;
-    r->line++;
+static void end_line(struct reading *reading) {
+    if (reading->at < reading->size && reading->data[reading->at] == '\r') reading->at++;
+    if (reading->at < reading->size && reading->data[reading->at] == '\n') reading->at++;
+    reading->line++;
 }
 
 /* Appends the current byte to the text of the cell. */
-static void take(struct reading *r) {
-    if (r->latin) r->to = sgrad__put_latin(r->data[r->at], r->to);
-    else *r->to++ = (char)r->data[r->at];
+static void take(struct reading *reading) {
+    if (reading->latin) reading->to = sgrad__put_latin(reading->data[reading->at], reading->to);
+    else *reading->to++ = (char)reading->data[reading->at];
 }
 
 /* Reads a cell in quotes, "a ""b"" c"; a doubled quote stands for one quote. */
-static int read_quoted(struct reading *r) {
-    const long begin = r->line;
-    for (r->at++; r->at < r->size; r->at++) {
-        if (r->data[r->at] == '"' && !(r->at + 1 < r->size && r->data[++r->at] == '"')) {
-            r->at += r->at + 1 == r->size && r->data[r->at] == '"';
+static int read_quoted(struct reading *reading) {
+    const long begin = reading->line;
+    for (reading->at++; reading->at < reading->size; reading->at++) {
+        if (reading->data[reading->at] == '"' && !(reading->at + 1 < reading->size && reading->data[++reading->at] == '"')) {
+            reading->at += reading->at + 1 == reading->size && reading->data[reading->at] == '"';
             return 0;
         }
-        r->line += r->data[r->at] == '\n';
-        take(r);
+        reading->line += reading->data[reading->at] == '\n';
+        take(reading);
     }
-    return sgrad_log_error(SGRAD_EFORMAT, "csv: %s: line %ld: a quote is not closed", r->name, begin);
+    return sgrad_log_error(SGRAD_EFORMAT, "csv: %s: line %ld: a quote is not closed", reading->name, begin);
 }
 
-static bool ends_cell(const struct reading *r) { return ends_line(r) || r->data[r->at] == (unsigned char)r->separator; }
+static bool ends_cell(const struct reading *reading) {
+    return ends_line(reading) || reading->data[reading->at] == (unsigned char)reading->separator;
+}
 
 static bool is_blank(char c) { return c == ' ' || c == '\t'; }
 
-static void pass_blanks(struct reading *r) {
-    while (!ends_cell(r) && is_blank((char)r->data[r->at])) r->at++;
+static void pass_blanks(struct reading *reading) {
+    while (!ends_cell(reading) && is_blank((char)reading->data[reading->at])) reading->at++;
 }
 
-static int read_cell(struct reading *r, char **cell) {
-    *cell = r->to;
-    pass_blanks(r);
-    if (r->at < r->size && r->data[r->at] == '"') {
-        SGRAD_TRY(read_quoted(r));
-        pass_blanks(r);
+static int read_cell(struct reading *reading, char **cell) {
+    *cell = reading->to;
+    pass_blanks(reading);
+    if (reading->at < reading->size && reading->data[reading->at] == '"') {
+        SGRAD_TRY(read_quoted(reading));
+        pass_blanks(reading);
     } else {
-        for (; !ends_cell(r); r->at++) take(r);
-        while (r->to > *cell && is_blank(r->to[-1])) r->to--;
+        for (; !ends_cell(reading); reading->at++) take(reading);
+        while (reading->to > *cell && is_blank(reading->to[-1])) reading->to--;
     }
-    if (!ends_cell(r))
-        return sgrad_log_error(SGRAD_EFORMAT, "csv: %s: line %ld: goes on behind a quote", r->name, r->line);
-    *r->to++ = 0;
+    if (!ends_cell(reading))
+        return sgrad_log_error(SGRAD_EFORMAT, "csv: %s: line %ld: goes on behind a quote", reading->name, reading->line);
+    *reading->to++ = 0;
     return 0;
 }
 
-static int keep(const struct reading *r, struct sgrad__csv *csv, char *cell) {
-    if (csv->cells == CELLS_LIMIT) return sgrad_log_error(SGRAD_EFORMAT, "csv: %s: line %ld: too many cells", r->name, r->line);
+static int keep(const struct reading *reading, struct sgrad__csv *csv, char *cell) {
+    if (csv->cells == CELLS_LIMIT)
+        return sgrad_log_error(SGRAD_EFORMAT, "csv: %s: line %ld: too many cells", reading->name, reading->line);
     csv->cell = sgrad_array_grow(csv->cell, (int)csv->cells, sizeof *csv->cell);
     csv->cell[csv->cells++] = cell;
     return 0;
 }
 
-static int read_line(struct reading *r, struct sgrad__csv *csv) {
-    const int64_t begin = r->line;
+static int read_line(struct reading *reading, struct sgrad__csv *csv) {
+    const int64_t begin = reading->line;
     int columns = 0;
     for (bool more = true; more; columns++) {
         char *cell;
-        SGRAD_TRY(read_cell(r, &cell));
-        SGRAD_TRY(keep(r, csv, cell));
-        more = !ends_line(r);
-        if (more) r->at++;
+        SGRAD_TRY(read_cell(reading, &cell));
+        SGRAD_TRY(keep(reading, csv, cell));
+        more = !ends_line(reading);
+        if (more) reading->at++;
     }
     if (!csv->columns) csv->columns = columns;
     if (columns != csv->columns)
-        return sgrad_log_error(SGRAD_EFORMAT, "csv: %s: line %lld: has %d %s, the first has %d%s", r->name, (long long)begin,
-                               columns, sgrad_plural(columns, "column", "columns"), csv->columns,
+        return sgrad_log_error(SGRAD_EFORMAT, "csv: %s: line %lld: has %d %s, the first has %d%s", reading->name,
+                               (long long)begin, columns, sgrad_plural(columns, "column", "columns"), csv->columns,
                                *csv->cell[0] == '#' ? " and begins with #: remove it if it is a comment" : "");
     csv->line = sgrad_array_grow(csv->line, (int)csv->rows, sizeof *csv->line);
     csv->line[csv->rows++] = begin;

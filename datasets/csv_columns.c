@@ -19,12 +19,15 @@
 
 /* ---- the argument ---------------------------------------------------------------------------------------------------- */
 
-static bool take_keyword(struct sgrad__csv_wanted *w, const char *word) {
+static bool take_keyword(struct sgrad__csv_wanted *wanted, const char *word) {
     const struct {
         const char *name;
         bool *is;
     } known[] = {
-        { "classes", &w->classes }, { "numbers", &w->numbers }, { "header", &w->header }, { "no-header", &w->no_header },
+        { "classes", &wanted->classes },
+        { "numbers", &wanted->numbers },
+        { "header", &wanted->header },
+        { "no-header", &wanted->no_header },
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (!strcmp(word, known[i].name)) return *known[i].is = true;
@@ -33,21 +36,24 @@ static bool take_keyword(struct sgrad__csv_wanted *w, const char *word) {
 
 /* Splits ARGUMENT into keywords, from the end on, and FILE or FILE,COLUMN. The name of an existing file may contain commas.
  * SGRAD_EINVAL: two keywords exclude each other. */
-static int read_argument(const char *argument, struct sgrad__csv_wanted *w) {
+static int read_argument(const char *argument, struct sgrad__csv_wanted *wanted) {
     struct stat status;
-    w->path = sgrad_format("%s", argument);
-    for (char *comma; (comma = strrchr(w->path, ',')) && stat(w->path, &status) && take_keyword(w, comma + 1);) *comma = 0;
-    if (w->classes && w->numbers) return sgrad_log_error(SGRAD_EINVAL, "csv:%s: classes or numbers, not both", argument);
-    if (w->header && w->no_header) return sgrad_log_error(SGRAD_EINVAL, "csv:%s: header or no-header, not both", argument);
-    char *comma = stat(w->path, &status) ? strchr(w->path, ',') : NULL;
+    wanted->path = sgrad_format("%s", argument);
+    for (char *comma; (comma = strrchr(wanted->path, ',')) && stat(wanted->path, &status) && take_keyword(wanted, comma + 1);)
+        *comma = 0;
+    if (wanted->classes && wanted->numbers)
+        return sgrad_log_error(SGRAD_EINVAL, "csv:%s: classes or numbers, not both", argument);
+    if (wanted->header && wanted->no_header)
+        return sgrad_log_error(SGRAD_EINVAL, "csv:%s: header or no-header, not both", argument);
+    char *comma = stat(wanted->path, &status) ? strchr(wanted->path, ',') : NULL;
     while (comma) {                     /* the first comma after the name of an existing file */
         *comma = 0;
-        if (!stat(w->path, &status)) break;
+        if (!stat(wanted->path, &status)) break;
         *comma = ',';
         comma = strchr(comma + 1, ',');
     }
-    if (!comma && stat(w->path, &status) && (comma = strchr(w->path, ','))) *comma = 0;
-    if (comma && comma[1]) w->column = comma + 1;
+    if (!comma && stat(wanted->path, &status) && (comma = strchr(wanted->path, ','))) *comma = 0;
+    if (comma && comma[1]) wanted->column = comma + 1;
     return 0;
 }
 
@@ -104,57 +110,57 @@ static int find_title(const struct sgrad__csv *csv, const char *title, int nth) 
 
 /* Decides if line 1 is a header, and warns of doubtful files. It is one if the argument names the target by a title of line 1.
  * SGRAD_EFORMAT: no line is left. */
-static int find_header(const struct sgrad__table *t, const char *path, struct sgrad__csv *csv) {
-    const struct sgrad__csv_wanted *w = &t->wanted;
+static int find_header(const struct sgrad__table *table, const char *path, struct sgrad__csv *csv) {
+    const struct sgrad__csv_wanted *w = &table->wanted;
     const int number = w->column ? number_of(csv, w->column) : csv->columns - 1;
     const int titled = number < 0 && w->column ? find_title(csv, w->column, 0) : -1, target = number >= 0 ? number : titled;
     csv->headed = w->header || (number < 0 && target >= 0);
     for (int c = 0; c < csv->columns && !csv->headed; c++) csv->headed = c != target && is_titled(csv, c);
     if (w->no_header) csv->headed = false;
-    else if (!csv->headed && counts(csv) && t->warns)
+    else if (!csv->headed && counts(csv) && table->warns)
         sgrad_log_warning(
             "csv: %s: line %lld is %s,%s,…: read as a sample; where it names the columns, add ,header (or ,no-header)", path,
             (long long)csv->line[0], csv->cell[0], csv->cell[1]);
-    if (csv->latin && t->warns)
+    if (csv->latin && table->warns)
         sgrad_log_warning("csv: %s: is no UTF-8: letters other than English ones are taken for Latin-1", path);
-    if (csv->cut && t->warns) sgrad_log_warning("csv: %s: every line ends with an empty cell: that column is left out", path);
+    if (csv->cut && table->warns) sgrad_log_warning("csv: %s: every line ends with an empty cell: that column is left out", path);
     csv->rows -= csv->headed;
     return csv->rows > 0 ? 0 : sgrad_log_error(SGRAD_EFORMAT, "csv: %s: has no line of numbers", path);
 }
 
-static int read_file(const struct sgrad__table *t, const char *path, struct sgrad__csv *csv) {
+static int read_file(const struct sgrad__table *table, const char *path, struct sgrad__csv *csv) {
     struct sgrad_map map;
     SGRAD_TRY(sgrad_map_open(path, FILE_LIMIT, &map));
     int error = sgrad__csv_parse(path, map.data, map.size, csv);
     sgrad_map_close(&map);
-    return error ? error : find_header(t, path, csv);
+    return error ? error : find_header(table, path, csv);
 }
 
 /* Finds the target's column in FILE by the argument: a title or a number; default: the last column. SGRAD_EINVAL: there is no
  * such column, or two have the title. SGRAD_EFORMAT: the file has one column. */
-static int find_target(struct sgrad__table *t, int file) {
-    const struct sgrad__csv *csv = &t->csv[file];
-    const char *column = t->wanted.column;
+static int find_target(struct sgrad__table *table, int file) {
+    const struct sgrad__csv *csv = &table->csv[file];
+    const char *column = table->wanted.column;
     int target = column && csv->headed ? find_title(csv, column, 0) : -1;
     if (target >= 0 && find_title(csv, column, 1) >= 0)
         return sgrad_log_error(SGRAD_EINVAL,
                                "csv: %s: columns %d and %d are both called '%s': the target's number, from 1, is clear",
-                               t->path[file], target + 1, find_title(csv, column, 1) + 1, column);
+                               table->path[file], target + 1, find_title(csv, column, 1) + 1, column);
     if (target < 0) target = column ? number_of(csv, column) : csv->columns - 1;
-    if (target < 0) return sgrad_log_error(SGRAD_EINVAL, "csv: %s: has no column '%s'; " WANTED, t->path[file], column);
+    if (target < 0) return sgrad_log_error(SGRAD_EINVAL, "csv: %s: has no column '%s'; " WANTED, table->path[file], column);
     if (csv->columns < 2)
         return sgrad_log_error(SGRAD_EFORMAT, "csv: %s: has one column: takes features and a target, separated by commas, "
-                               "semicolons or tabs", t->path[file]);
-    t->target[file] = target;
+                               "semicolons or tabs", table->path[file]);
+    table->target[file] = target;
     return 0;
 }
 
 /* Describes the columns of the training file in t->origin. Other files are matched with this description. */
-static int describe(struct sgrad__table *t) {
-    const struct sgrad__csv *csv = &t->csv[SGRAD_TRAIN];
-    SGRAD_TRY(find_target(t, SGRAD_TRAIN));
-    const int target = t->target[SGRAD_TRAIN];
-    struct sgrad_origin *o = t->origin = sgrad_xcalloc(1, sizeof *o);
+static int describe(struct sgrad__table *table) {
+    const struct sgrad__csv *csv = &table->csv[SGRAD_TRAIN];
+    SGRAD_TRY(find_target(table, SGRAD_TRAIN));
+    const int target = table->target[SGRAD_TRAIN];
+    struct sgrad_origin *o = table->origin = sgrad_xcalloc(1, sizeof *o);
     o->features = o->groups = csv->columns - 1;
     o->target_column = target + 1;
     if (!csv->headed) return 0;
@@ -165,35 +171,35 @@ static int describe(struct sgrad__table *t) {
     return 0;
 }
 
-/* Returns how many of the first COLUMNS columns that O describes have the title TITLE. Columns with the same title are matched in
- * order. */
-static int same_title(const struct sgrad_origin *o, const char *title, int columns) {
+/* Returns how many of the first COLUMNS columns that ORIGIN describes have the title TITLE. Columns with the same title are
+ * matched in order. */
+static int same_title(const struct sgrad_origin *origin, const char *title, int columns) {
     int same = 0;
     for (int c = 0, f = 0; c < columns; c++)
-        same += !strcmp(c == o->target_column - 1 ? o->target : o->title[f++], title);
+        same += !strcmp(c == origin->target_column - 1 ? origin->target : origin->title[f++], title);
     return same;
 }
 
-/* Returns the column of feature F in the file that O describes. */
-static int column_of(const struct sgrad_origin *o, int f) { return f + (f >= o->target_column - 1); }
+/* Returns the column of feature F in the file that ORIGIN describes. */
+static int column_of(const struct sgrad_origin *origin, int f) { return f + (f >= origin->target_column - 1); }
 
 static void list_title(FILE *to, int *count, const char *title) { fprintf(to, "%s'%.80s'", (*count)++ ? ", " : "", title); }
 
 /* Sets *TEXT to the difference between the titles of FILE and those of the origin, "lacks the column 'a' and has the unknown
  * column 'b'". The caller must free it. Returns true if a feature is missing. */
-static bool differ(const struct sgrad__table *t, int file, char **text) {
-    const struct sgrad__csv *csv = &t->csv[file];
+static bool differ(const struct sgrad__table *table, int file, char **text) {
+    const struct sgrad__csv *csv = &table->csv[file];
     char *list[2];
     size_t size;
     int count[2] = { 0, 0 };
     FILE *to = open_memstream(&list[0], &size);
-    for (int f = 0; f < t->origin->features; f++)
-        if (t->column[file][f] < 0) list_title(to, &count[0], t->origin->title[f]);
+    for (int f = 0; f < table->origin->features; f++)
+        if (table->column[file][f] < 0) list_title(to, &count[0], table->origin->title[f]);
     fclose(to);
     to = open_memstream(&list[1], &size);
     for (int c = 0; c < csv->columns; c++) {
-        bool used = c == t->target[file];
-        for (int f = 0; f < t->origin->features; f++) used |= t->column[file][f] == c;
+        bool used = c == table->target[file];
+        for (int f = 0; f < table->origin->features; f++) used |= table->column[file][f] == c;
         if (!used) list_title(to, &count[1], csv->cell[c]);
     }
     fclose(to);
@@ -207,90 +213,94 @@ static bool differ(const struct sgrad__table *t, int file, char **text) {
     return count[0] > 0;
 }
 
-static int match_titles(struct sgrad__table *t, int file, bool trained) {
-    const struct sgrad__csv *csv = &t->csv[file];
-    const struct sgrad_origin *o = t->origin;
+static int match_titles(struct sgrad__table *table, int file, bool trained) {
+    const struct sgrad__csv *csv = &table->csv[file];
+    const struct sgrad_origin *o = table->origin;
     char *text;
-    const char *from = trained ? "the run's data" : t->path[SGRAD_TRAIN];
-    if (trained && t->wanted.column) SGRAD_TRY(find_target(t, file));
-    else t->target[file] = find_title(csv, o->target, same_title(o, o->target, o->target_column - 1));
+    const char *from = trained ? "the run's data" : table->path[SGRAD_TRAIN];
+    if (trained && table->wanted.column) SGRAD_TRY(find_target(table, file));
+    else table->target[file] = find_title(csv, o->target, same_title(o, o->target, o->target_column - 1));
     for (int f = 0; f < o->features; f++)
-        t->column[file][f] = find_title(csv, o->title[f], same_title(o, o->title[f], column_of(o, f)));
-    if (t->target[file] < 0 && !t->every)
-        return sgrad_log_error(SGRAD_EFORMAT, "csv: %s: lacks the column '%s', the target of %s", t->path[file], o->target, from);
-    const bool lacking = differ(t, file, &text);
+        table->column[file][f] = find_title(csv, o->title[f], same_title(o, o->title[f], column_of(o, f)));
+    if (table->target[file] < 0 && !table->every)
+        return sgrad_log_error(SGRAD_EFORMAT, "csv: %s: lacks the column '%s', the target of %s", table->path[file], o->target,
+                               from);
+    const bool lacking = differ(table, file, &text);
     int error = 0;
     if (lacking || (*text && !trained))
-        error = sgrad_log_error(SGRAD_EFORMAT, "csv: %s: %s; its columns are to be those of %s", t->path[file], text, from);
+        error = sgrad_log_error(SGRAD_EFORMAT, "csv: %s: %s; its columns are to be those of %s", table->path[file], text, from);
     else if (*text)
-        sgrad_log_warning("csv: %s: %s, not used", t->path[file], text);
+        sgrad_log_warning("csv: %s: %s, not used", table->path[file], text);
     free(text);
     return error;
 }
 
 /* Matches columns by position. The target has the same column as in the training file, unless the argument names another. If all
  * lines are read for prediction (t->every), the file may lack the target. */
-static int match_places(struct sgrad__table *t, int file, bool trained) {
-    const struct sgrad__csv *csv = &t->csv[file];
-    const int64_t features = t->origin->features;
-    const bool without = t->every && csv->columns == features;
+static int match_places(struct sgrad__table *table, int file, bool trained) {
+    const struct sgrad__csv *csv = &table->csv[file];
+    const int64_t features = table->origin->features;
+    const bool without = table->every && csv->columns == features;
     if (csv->columns != features + 1 && !without)
-        return sgrad_log_error(SGRAD_EFORMAT, "csv: %s: has %d %s, %s %lld %s and a target", t->path[file], csv->columns,
+        return sgrad_log_error(SGRAD_EFORMAT, "csv: %s: has %d %s, %s %lld %s and a target", table->path[file], csv->columns,
                                sgrad_plural(csv->columns, "column", "columns"),
-                               trained ? "the run's data have" : t->path[SGRAD_TRAIN], (long long)features,
+                               trained ? "the run's data have" : table->path[SGRAD_TRAIN], (long long)features,
                                sgrad_plural(features, "feature", "features"));
-    if (t->wanted.column && !without) SGRAD_TRY(find_target(t, file));
-    else t->target[file] = without ? -1 : t->origin->target_column - 1;
+    if (table->wanted.column && !without) SGRAD_TRY(find_target(table, file));
+    else table->target[file] = without ? -1 : table->origin->target_column - 1;
     for (int c = 0, f = 0; c < csv->columns; c++)
-        if (c != t->target[file]) t->column[file][f++] = c;
+        if (c != table->target[file]) table->column[file][f++] = c;
     return 0;
 }
 
 /* Makes line 1 a header if it contains the titles of all features, regardless of the cells below it. */
-static void find_titles(const struct sgrad__table *t, struct sgrad__csv *csv) {
-    if (csv->headed || t->wanted.no_header || !t->origin->title || csv->rows < 2) return;
-    for (int f = 0; f < t->origin->features; f++)
-        if (find_title(csv, t->origin->title[f], 0) < 0) return;
+static void find_titles(const struct sgrad__table *table, struct sgrad__csv *csv) {
+    if (csv->headed || table->wanted.no_header || !table->origin->title || csv->rows < 2) return;
+    for (int f = 0; f < table->origin->features; f++)
+        if (find_title(csv, table->origin->title[f], 0) < 0) return;
     csv->headed = true;
     csv->rows--;
 }
 
-static int match(struct sgrad__table *t, int file, bool trained) {
-    find_titles(t, &t->csv[file]);
-    t->column[file] = sgrad_xcalloc((size_t)t->origin->features, sizeof *t->column[file]);
-    return t->csv[file].headed && t->origin->title ? match_titles(t, file, trained) : match_places(t, file, trained);
+static int match(struct sgrad__table *table, int file, bool trained) {
+    find_titles(table, &table->csv[file]);
+    table->column[file] = sgrad_xcalloc((size_t)table->origin->features, sizeof *table->column[file]);
+    return table->csv[file].headed && table->origin->title ? match_titles(table, file, trained)
+                                                           : match_places(table, file, trained);
 }
 
 /* Opens the file, or both files of a folder. If the normalisation of features is KNOWN, only the folder's file of SPLIT is
  * opened. */
-static int open_files(struct sgrad__table *t, enum sgrad_split split, bool known) {
+static int open_files(struct sgrad__table *table, enum sgrad_split split, bool known) {
     static const char *const name[] = { [SGRAD_TRAIN] = "train.csv", [SGRAD_TEST] = "test.csv" };
     struct stat status;
-    t->one_file = stat(t->wanted.path, &status) || !S_ISDIR(status.st_mode);
+    table->one_file = stat(table->wanted.path, &status) || !S_ISDIR(status.st_mode);
     for (int i = 0; i < 2; i++) {
-        t->path[i] = t->one_file ? sgrad_format("%s", t->wanted.path) : sgrad_format("%s/%s", t->wanted.path, name[i]);
-        if (t->one_file ? i == 0 : !known || i == (int)split) SGRAD_TRY(read_file(t, t->path[i], &t->csv[i]));
+        table->path[i] =
+            table->one_file ? sgrad_format("%s", table->wanted.path) : sgrad_format("%s/%s", table->wanted.path, name[i]);
+        if (table->one_file ? i == 0 : !known || i == (int)split) SGRAD_TRY(read_file(table, table->path[i], &table->csv[i]));
     }
     return 0;
 }
 
-int sgrad__table_open(struct sgrad__table *t, const char *argument, enum sgrad_split split, const struct sgrad_origin *trained) {
+int sgrad__table_open(struct sgrad__table *table, const char *argument, enum sgrad_split split,
+                      const struct sgrad_origin *trained) {
     const bool known = trained && trained->features && trained->mean;
-    t->warns = (split == SGRAD_TRAIN || trained) && sgrad_launched_rank() == 0;     /* warns once, not for both splits */
-    SGRAD_TRY(read_argument(argument, &t->wanted));
-    SGRAD_TRY(open_files(t, split, known));
-    if (known) t->origin = sgrad__origin_copy(trained);
-    else SGRAD_TRY(describe(t));
+    table->warns = (split == SGRAD_TRAIN || trained) && sgrad_launched_rank() == 0; /* warns once, not for both splits */
+    SGRAD_TRY(read_argument(argument, &table->wanted));
+    SGRAD_TRY(open_files(table, split, known));
+    if (known) table->origin = sgrad__origin_copy(trained);
+    else SGRAD_TRY(describe(table));
     for (int file = 0; file < 2; file++)
-        if (t->csv[file].columns) SGRAD_TRY(match(t, file, known));
+        if (table->csv[file].columns) SGRAD_TRY(match(table, file, known));
     return 0;
 }
 
-void sgrad__table_close(struct sgrad__table *t) {
+void sgrad__table_close(struct sgrad__table *table) {
     for (int i = 0; i < 2; i++) {
-        free(t->path[i]);
-        free(t->column[i]);
-        sgrad__csv_free(&t->csv[i]);
+        free(table->path[i]);
+        free(table->column[i]);
+        sgrad__csv_free(&table->csv[i]);
     }
-    free(t->wanted.path);
+    free(table->wanted.path);
 }

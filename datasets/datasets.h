@@ -232,8 +232,8 @@ int sgrad_dataset_check(const struct sgrad_dataset *dataset, int64_t from, int64
  * SGRAD_ESHAPE: an image has another size, which is not damage. SGRAD_EFORMAT: no sample remains. */
 int sgrad_dataset_skip_damaged(struct sgrad_dataset *dataset, bool tell, char **list);
 
-/* Returns the name of a sample in files such as options.exclude: "train/cat/1.jpg", relative to the folder of the data set. If
- * its reader has no names: its number before any sample was left out, "17". The caller frees it. */
+/* Returns the name of a sample in files such as options.exclude: "train/cat/1.jpg", relative to the folder of the data set.
+ * If its reader has no names: its number before any sample was left out, "17". The caller frees it. */
 char *sgrad_dataset_sample_name(const struct sgrad_dataset *dataset, int64_t index);
 
 /* An image as in its file: not scaled, cropped or augmented. */

@@ -5,9 +5,10 @@
 
 #include <string.h>
 
-double sgrad_chance(struct sgrad_chances *c) {
-    const struct sgrad_random r = sgrad_philox(c->seed, SGRAD_STREAM_AUGMENT, c->epoch, c->sample, c->block + c->next / 4);
-    return sgrad_uniform(r.word[c->next++ % 4]);
+double sgrad_chance(struct sgrad_chances *chances) {
+    const struct sgrad_random r =
+        sgrad_philox(chances->seed, SGRAD_STREAM_AUGMENT, chances->epoch, chances->sample, chances->block + chances->next / 4);
+    return sgrad_uniform(r.word[chances->next++ % 4]);
 }
 
 const double *sgrad_augmentations_find(const struct sgrad_augmentations *augmentations, const char *name) {

@@ -22,8 +22,8 @@ int64_t sgrad__feature_groups(const struct sgrad_shape *shape) {
     return last <= MOST_GROUPS ? last : 1;
 }
 
-double sgrad__feature(const struct sgrad_origin *o, int64_t i, double number) {
-    return o->mean ? (number - o->mean[i % o->groups]) / o->deviation[i % o->groups] : number;
+double sgrad__feature(const struct sgrad_origin *origin, int64_t i, double number) {
+    return origin->mean ? (number - origin->mean[i % origin->groups]) / origin->deviation[i % origin->groups] : number;
 }
 
 /* Rounds X to 15 digits, the precision of config.json, so that training and later use of the network normalise identically. */
@@ -33,27 +33,28 @@ static double as_written(double x) {
     return strtod(digits, NULL);
 }
 
-void sgrad__features_measure(struct sgrad_origin *o, int64_t count, double (*number)(const void *of, int64_t i), const void *of) {
-    const int64_t all = count * o->features, groups = o->groups;
+void sgrad__features_measure(struct sgrad_origin *origin, int64_t count, double (*number)(const void *of, int64_t i),
+                             const void *of) {
+    const int64_t all = count * origin->features, groups = origin->groups;
     const double each = (double)(all / groups);
     bool *changes = sgrad_xcalloc((size_t)groups, sizeof *changes);
     double *first = sgrad_xcalloc((size_t)groups, sizeof *first);
     for (int64_t g = 0; g < groups; g++) first[g] = number(of, g);
-    o->mean = sgrad_xcalloc((size_t)groups, sizeof *o->mean);
-    o->deviation = sgrad_xcalloc((size_t)groups, sizeof *o->deviation);
+    origin->mean = sgrad_xcalloc((size_t)groups, sizeof *origin->mean);
+    origin->deviation = sgrad_xcalloc((size_t)groups, sizeof *origin->deviation);
     for (int64_t i = 0; i < all; i++) {
         const double x = number(of, i);
-        o->mean[i % groups] += x;
+        origin->mean[i % groups] += x;
         changes[i % groups] |= x != first[i % groups];
     }
-    for (int64_t g = 0; g < groups; g++) o->mean[g] = as_written(changes[g] ? o->mean[g] / each : first[g]);
+    for (int64_t g = 0; g < groups; g++) origin->mean[g] = as_written(changes[g] ? origin->mean[g] / each : first[g]);
     for (int64_t i = 0; i < all; i++) {
-        const double from = number(of, i) - o->mean[i % groups];
-        o->deviation[i % groups] += from * from;
+        const double from = number(of, i) - origin->mean[i % groups];
+        origin->deviation[i % groups] += from * from;
     }
     for (int64_t g = 0; g < groups; g++) {
-        const double deviation = sqrt(o->deviation[g] / each);
-        o->deviation[g] = changes[g] && deviation > 0 ? as_written(deviation) : 1;
+        const double deviation = sqrt(origin->deviation[g] / each);
+        origin->deviation[g] = changes[g] && deviation > 0 ? as_written(deviation) : 1;
     }
     free(changes);
     free(first);

@@ -63,7 +63,7 @@ void sgrad__list_name(char **list, int *count, int few, bool quoted, const char 
  * message. */
 struct sgrad_dataset;
 void sgrad__warn_of_unused(const char *kind, const char *path, const int32_t *label, int64_t count,
-                           const struct sgrad_dataset *d);
+                           const struct sgrad_dataset *dataset);
 
 /* ---- unicode.c ---- */
 

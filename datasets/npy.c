@@ -63,31 +63,31 @@ struct array {
     struct sgrad__npy is;
 };
 
-static int open_member(const struct place *place, const char *name, struct array *a) {
+static int open_member(const struct place *place, const char *name, struct array *array) {
     char *file = sgrad_format("%s.npy", name);
     size_t size = 0;
-    int error = sgrad__zip_read(place->path, place->archive.data, place->archive.size, file, &a->member, &size);
-    a->path = sgrad_format("%s: %s", place->path, file);
+    int error = sgrad__zip_read(place->path, place->archive.data, place->archive.size, file, &array->member, &size);
+    array->path = sgrad_format("%s: %s", place->path, file);
     free(file);
-    return error ? error : sgrad__npy_parse(a->path, a->member, size, &a->is);
+    return error ? error : sgrad__npy_parse(array->path, array->member, size, &array->is);
 }
 
-static int open_file(const struct place *place, const char *name, struct array *a) {
-    a->path = sgrad_format("%s/%s.npy", place->path, name);
-    SGRAD_TRY(sgrad_map_open(a->path, FILE_LIMIT, &a->map));
-    return sgrad__npy_parse(a->path, a->map.data, a->map.size, &a->is);
+static int open_file(const struct place *place, const char *name, struct array *array) {
+    array->path = sgrad_format("%s/%s.npy", place->path, name);
+    SGRAD_TRY(sgrad_map_open(array->path, FILE_LIMIT, &array->map));
+    return sgrad__npy_parse(array->path, array->map.data, array->map.size, &array->is);
 }
 
-static int open_array(const struct place *place, const char *name, struct array *a) {
-    SGRAD_TRY(place->archive.data ? open_member(place, name, a) : open_file(place, name, a));
-    if (a->is.shape.rank && a->is.shape.dim[0] > 0 && a->is.count > 0) return 0;
-    return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: has no samples", a->path);
+static int open_array(const struct place *place, const char *name, struct array *array) {
+    SGRAD_TRY(place->archive.data ? open_member(place, name, array) : open_file(place, name, array));
+    if (array->is.shape.rank && array->is.shape.dim[0] > 0 && array->is.count > 0) return 0;
+    return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: has no samples", array->path);
 }
 
-static void close_array(struct array *a) {
-    if (a->map.data) sgrad_map_close(&a->map);
-    free(a->member);
-    free(a->path);
+static void close_array(struct array *array) {
+    if (array->map.data) sgrad_map_close(&array->map);
+    free(array->member);
+    free(array->path);
 }
 
 /* Returns the shape of one sample: the dimensions after the first. */
@@ -107,75 +107,76 @@ static bool is_images(const struct sgrad__npy *npy) {
 
 static double number_at(const void *of, int64_t i) { return sgrad__npy_number(of, i); }
 
-static int check_features(const struct array *x) {
-    const int64_t each = x->is.count / x->is.shape.dim[0];
-    for (int64_t i = 0; i < x->is.count; i++) {
-        const double number = sgrad__npy_number(&x->is, i);
+static int check_features(const struct array *array) {
+    const int64_t each = array->is.count / array->is.shape.dim[0];
+    for (int64_t i = 0; i < array->is.count; i++) {
+        const double number = sgrad__npy_number(&array->is, i);
         if (!isfinite((float)number))
             return sgrad_log_error(SGRAD_EFORMAT,
-                                   "npy: %s: sample %lld, number %lld, both from 0, is %g: features are finite numbers", x->path,
-                                   (long long)(i / each), (long long)(i % each), number);
+                                   "npy: %s: sample %lld, number %lld, both from 0, is %g: features are finite numbers",
+                                   array->path, (long long)(i / each), (long long)(i % each), number);
     }
     return 0;
 }
 
 /* Warns of samples that seem to have channels first, as in many other frameworks: 1 or 3 channels, then two equal sides. */
-static void warn_of_channels(const struct sgrad_dataset *d, const struct array *x, const struct sgrad_origin *trained) {
-    const struct sgrad_shape one = of_one(&x->is.shape);
+static void warn_of_channels(const struct sgrad_dataset *dataset, const struct array *array, const struct sgrad_origin *trained) {
+    const struct sgrad_shape one = of_one(&array->is.shape);
     const int64_t *dim = one.dim;
     char text[SGRAD_SHAPE_TEXT];
-    if (d->split == SGRAD_TRAIN && !trained && one.rank == 3 && (dim[0] == 1 || dim[0] == 3) && dim[1] == dim[2] &&
+    if (dataset->split == SGRAD_TRAIN && !trained && one.rank == 3 && (dim[0] == 1 || dim[0] == 3) && dim[1] == dim[2] &&
         dim[1] > dim[0] && sgrad_launched_rank() == 0)
         sgrad_log_warning(
-            "npy: %s: samples of %s are taken as (height,width,channels): where channels come first, transpose them", x->path,
+            "npy: %s: samples of %s are taken as (height,width,channels): where channels come first, transpose them", array->path,
             sgrad_shape_text(&one, text));
 }
 
-/* Normalises the features of X by the training samples TRAIN, or as TRAINED describes, if it has features. */
-static int fill_features(struct sgrad_dataset *d, const struct array *x, const struct array *train,
+/* Normalises the features of ARRAY by the training samples TRAIN, or as TRAINED describes, if it has features. */
+static int fill_features(struct sgrad_dataset *dataset, const struct array *array, const struct array *train,
                          const struct sgrad_origin *trained) {
-    struct sgrad_shape one = of_one(&x->is.shape);
+    struct sgrad_shape one = of_one(&array->is.shape);
     char text[2][SGRAD_SHAPE_TEXT];
     if (!one.rank) one = sgrad_shape(1, 1);
-    if (one.rank == SGRAD_MAX_RANK) return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: has too many dimensions", x->path);
+    if (one.rank == SGRAD_MAX_RANK) return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: has too many dimensions", array->path);
     const int64_t features = sgrad_shape_count(&one);
     if (trained && trained->features && trained->features != features)
-        return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: has %lld %s a sample, the run's data have %lld", x->path,
+        return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: has %lld %s a sample, the run's data have %lld", array->path,
                                (long long)features, sgrad_plural(features, "number", "numbers"), (long long)trained->features);
     if (trained && trained->shape.rank && !sgrad_shape_equal(&trained->shape, &one))
-        return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: has samples of %s, the run's data have samples of %s", x->path,
+        return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: has samples of %s, the run's data have samples of %s", array->path,
                                sgrad_shape_text(&one, text[0]), sgrad_shape_text(&trained->shape, text[1]));
-    SGRAD_TRY(check_features(x));
-    if (trained && trained->features) d->origin = sgrad__origin_copy(trained);
+    SGRAD_TRY(check_features(array));
+    if (trained && trained->features) dataset->origin = sgrad__origin_copy(trained);
     else {
         SGRAD_TRY(check_features(train));
-        d->origin = sgrad_xcalloc(1, sizeof *d->origin);
-        d->origin->features = features;
-        d->origin->shape = one;
-        d->origin->groups = trained ? 0 : sgrad__feature_groups(&one);     /* old runs did not normalise */
-        if (!trained) sgrad__features_measure(d->origin, train->is.shape.dim[0], number_at, &train->is);
+        dataset->origin = sgrad_xcalloc(1, sizeof *dataset->origin);
+        dataset->origin->features = features;
+        dataset->origin->shape = one;
+        dataset->origin->groups = trained ? 0 : sgrad__feature_groups(&one);     /* old runs did not normalise */
+        if (!trained) sgrad__features_measure(dataset->origin, train->is.shape.dim[0], number_at, &train->is);
     }
-    float *to = sgrad_xcalloc((size_t)x->is.count, sizeof *to);
-    for (int64_t i = 0; i < x->is.count; i++) to[i] = (float)sgrad__feature(d->origin, i, sgrad__npy_number(&x->is, i));
-    d->field[0] = (struct sgrad_field){ "features", SGRAD_F32, one, to };
+    float *to = sgrad_xcalloc((size_t)array->is.count, sizeof *to);
+    for (int64_t i = 0; i < array->is.count; i++)
+        to[i] = (float)sgrad__feature(dataset->origin, i, sgrad__npy_number(&array->is, i));
+    dataset->field[0] = (struct sgrad_field){ "features", SGRAD_F32, one, to };
     return 0;
 }
 
 /* Adds a dimension of one channel to (H,W), and, with masks, a dimension of one slice. */
-static int fill_images(struct sgrad_dataset *d, const struct array *x, bool masks) {
-    const struct sgrad__npy *npy = &x->is;
+static int fill_images(struct sgrad_dataset *dataset, const struct array *array, bool masks) {
+    const struct sgrad__npy *npy = &array->is;
     struct sgrad_shape one = of_one(&npy->shape);
     char text[SGRAD_SHAPE_TEXT];
     if (one.rank == 2) one.dim[one.rank++] = 1;
     if (one.dim[2] > SGRAD_MAX_CHANNELS)
         return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: images of %s: takes (H,W,C) of %d channels at most, channels last",
-                               x->path, sgrad_shape_text(&one, text), SGRAD_MAX_CHANNELS);
+                               array->path, sgrad_shape_text(&one, text), SGRAD_MAX_CHANNELS);
     uint8_t *pixels = sgrad_xcalloc((size_t)npy->count, 1);
     for (int64_t i = 0; i < npy->count && npy->fortran; i++) pixels[i] = (uint8_t)sgrad__npy_number(npy, i);
     if (!npy->fortran) memcpy(pixels, npy->data, (size_t)npy->count);
     if (masks) one = sgrad_shape(4, 1, (int)one.dim[0], (int)one.dim[1], (int)one.dim[2]);
-    d->field[0] = (struct sgrad_field){ "pixels", SGRAD_U8, one, pixels };
-    d->full_scale = 255;
+    dataset->field[0] = (struct sgrad_field){ "pixels", SGRAD_U8, one, pixels };
+    dataset->full_scale = 255;
     return 0;
 }
 
@@ -183,24 +184,24 @@ static int fill_images(struct sgrad_dataset *d, const struct array *x, bool mask
 
 enum meaning { NUMBERS, CLASSES, ONE_HOT, MASKS, BINARY };
 
-/* Returns k if a sample of Y is a row of k numbers: (N,k), (N,1,k) or (N,k,1); 0: it is not a row. */
-static int64_t columns_of(const struct sgrad__npy *y) {
+/* Returns k if a sample of NPY is a row of k numbers: (N,k), (N,1,k) or (N,k,1); 0: it is not a row. */
+static int64_t columns_of(const struct sgrad__npy *npy) {
     int64_t columns = 1;
-    for (int d = 1; d < y->shape.rank; d++) {
-        if (columns > 1 && y->shape.dim[d] > 1) return 0;
-        columns *= y->shape.dim[d];
+    for (int d = 1; d < npy->shape.rank; d++) {
+        if (columns > 1 && npy->shape.dim[d] > 1) return 0;
+        columns *= npy->shape.dim[d];
     }
     return columns;
 }
 
 /* Returns true if each row has one 1, and its other numbers are 0. */
-static bool is_one_hot(const struct sgrad__npy *y) {
-    const int64_t columns = columns_of(y);
+static bool is_one_hot(const struct sgrad__npy *npy) {
+    const int64_t columns = columns_of(npy);
     bool is = columns > 1;
-    for (int64_t row = 0; row < y->count && is; row += columns) {
+    for (int64_t row = 0; row < npy->count && is; row += columns) {
         int64_t ones = 0;
         for (int64_t c = 0; c < columns && is; c++) {
-            const double number = sgrad__npy_number(y, row + c);
+            const double number = sgrad__npy_number(npy, row + c);
             is = number == 0 || number == 1;
             ones += number == 1;
         }
@@ -210,99 +211,99 @@ static bool is_one_hot(const struct sgrad__npy *y) {
 }
 
 /* Returns true if each pixel is 0 or 255. Sets *SOME to true if one is 255. */
-static bool is_binary(const struct sgrad__npy *y, bool *some) {
+static bool is_binary(const struct sgrad__npy *npy, bool *some) {
     bool is = true;
-    for (int64_t i = 0; i < y->count && is; i++) {
-        const double number = sgrad__npy_number(y, i);
+    for (int64_t i = 0; i < npy->count && is; i++) {
+        const double number = sgrad__npy_number(npy, i);
         is = number == 0 || number == 255;
         *some |= number == 255;
     }
     return is;
 }
 
-/* Returns the meaning of Y, for samples without masks. OTHER is y of the other split; if it has no path, it is not known. */
-static enum meaning meaning_of(const struct place *place, const struct array *y, const struct array *other,
+/* Returns the meaning of ARRAY, for samples without masks. OTHER is y of the other split; if it has no path, it is not known. */
+static enum meaning meaning_of(const struct place *place, const struct array *array, const struct array *other,
                                const struct sgrad_origin *trained) {
-    const struct sgrad_shape one = of_one(&y->is.shape);
+    const struct sgrad_shape one = of_one(&array->is.shape);
     const bool single = sgrad_shape_count(&one) == 1, table = trained && trained->features;
     if (place->numbers || (table && !trained->classes && !place->classes)) return NUMBERS;
-    if (is_one_hot(&y->is) && (!other->path || is_one_hot(&other->is))) return ONE_HOT;
-    if (single && (place->classes || is_whole(&y->is) || (table && trained->classes))) return CLASSES;
+    if (is_one_hot(&array->is) && (!other->path || is_one_hot(&other->is))) return ONE_HOT;
+    if (single && (place->classes || is_whole(&array->is) || (table && trained->classes))) return CLASSES;
     return NUMBERS;
 }
 
 /* Returns the class of sample I, or, with masks, of pixel I; -1: a one-hot row contains no 1. */
-static double class_at(const struct sgrad__npy *y, enum meaning meaning, int64_t i) {
-    if (meaning != ONE_HOT) return sgrad__npy_number(y, i) / (meaning == BINARY ? 255 : 1);
-    const int64_t columns = columns_of(y);
+static double class_at(const struct sgrad__npy *npy, enum meaning meaning, int64_t i) {
+    if (meaning != ONE_HOT) return sgrad__npy_number(npy, i) / (meaning == BINARY ? 255 : 1);
+    const int64_t columns = columns_of(npy);
     for (int64_t c = 0; c < columns; c++)
-        if (sgrad__npy_number(y, i * columns + c) == 1) return (double)c;
+        if (sgrad__npy_number(npy, i * columns + c) == 1) return (double)c;
     return -1;
 }
 
-static int fill_classes(struct sgrad_dataset *d, const struct array *y, const struct array *other, enum meaning meaning,
+static int fill_classes(struct sgrad_dataset *dataset, const struct array *array, const struct array *other, enum meaning meaning,
                         const struct sgrad_origin *trained) {
     struct sgrad_shape one = { 0 };
     const bool masks = meaning == MASKS || meaning == BINARY;
-    const int64_t count = masks ? y->is.count : y->is.shape.dim[0];
+    const int64_t count = masks ? array->is.count : array->is.shape.dim[0];
     int32_t *to = sgrad_xcalloc((size_t)count, sizeof *to);
-    if (masks) one = of_one(&y->is.shape), one = sgrad_shape(3, 1, (int)one.dim[0], (int)one.dim[1]);
-    d->field[1] = (struct sgrad_field){ "label", SGRAD_I32, one, to };
+    if (masks) one = of_one(&array->is.shape), one = sgrad_shape(3, 1, (int)one.dim[0], (int)one.dim[1]);
+    dataset->field[1] = (struct sgrad_field){ "label", SGRAD_I32, one, to };
     for (int64_t i = 0; i < count; i++) {
-        const double number = class_at(&y->is, meaning, i);
+        const double number = class_at(&array->is, meaning, i);
         if (!(number >= 0 && number < CLASSES_LIMIT && number == floor(number)))
             return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: number %lld is %g: classes are whole numbers, counted from 0",
-                                   y->path, (long long)i, number);
+                                   array->path, (long long)i, number);
         to[i] = (int32_t)number;
-        if (number >= d->classes) d->classes = (int)number + 1;
+        if (number >= dataset->classes) dataset->classes = (int)number + 1;
     }
-    if (meaning == ONE_HOT) d->classes = (int)columns_of(&y->is);
+    if (meaning == ONE_HOT) dataset->classes = (int)columns_of(&array->is);
     for (int64_t i = 0; other->path && meaning != ONE_HOT && i < other->is.count; i++) {    /* one-hot: equal in both splits */
         const double number = class_at(&other->is, meaning, i);
-        if (number >= d->classes && number < CLASSES_LIMIT) d->classes = (int)number + 1;
+        if (number >= dataset->classes && number < CLASSES_LIMIT) dataset->classes = (int)number + 1;
     }
-    if (d->split == SGRAD_TRAIN && !trained) sgrad__warn_of_unused("npy", y->path, to, count, d);
+    if (dataset->split == SGRAD_TRAIN && !trained) sgrad__warn_of_unused("npy", array->path, to, count, dataset);
     return 0;
 }
 
-static int fill_numbers(struct sgrad_dataset *d, const struct array *y) {
-    struct sgrad_shape one = of_one(&y->is.shape);
-    float *to = sgrad_xcalloc((size_t)y->is.count, sizeof *to);
+static int fill_numbers(struct sgrad_dataset *dataset, const struct array *array) {
+    struct sgrad_shape one = of_one(&array->is.shape);
+    float *to = sgrad_xcalloc((size_t)array->is.count, sizeof *to);
     if (!one.rank) one = sgrad_shape(1, 1);
-    d->field[1] = (struct sgrad_field){ "target", SGRAD_F32, one, to };
-    for (int64_t i = 0; i < y->is.count; i++) {
-        to[i] = (float)sgrad__npy_number(&y->is, i);
+    dataset->field[1] = (struct sgrad_field){ "target", SGRAD_F32, one, to };
+    for (int64_t i = 0; i < array->is.count; i++) {
+        to[i] = (float)sgrad__npy_number(&array->is, i);
         if (!isfinite(to[i]))
-            return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: number %lld is %g: targets are finite numbers", y->path, (long long)i,
-                                   sgrad__npy_number(&y->is, i));
+            return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: number %lld is %g: targets are finite numbers", array->path,
+                                   (long long)i, sgrad__npy_number(&array->is, i));
     }
     return 0;
 }
 
-static int fill_y(struct sgrad_dataset *d, const struct place *place, const struct array *y, const struct array *other,
+static int fill_y(struct sgrad_dataset *dataset, const struct place *place, const struct array *array, const struct array *other,
                   bool masks, const struct sgrad_origin *trained) {
     static const char *const note[] = { [NUMBERS] = "y is numbers", [CLASSES] = "y is classes",
                                         [ONE_HOT] = "y is classes, as one-hot rows", [MASKS] = "y is classes of pixels",
                                         [BINARY] = "y is classes of pixels, 0 and 255" };
     bool some = false;
-    const bool binary = masks && is_binary(&y->is, &some) && (!other->path || is_binary(&other->is, &some)) && some;
+    const bool binary = masks && is_binary(&array->is, &some) && (!other->path || is_binary(&other->is, &some)) && some;
     enum meaning meaning = binary ? BINARY : MASKS;
-    if (!masks) meaning = meaning_of(place, y, other, trained);
+    if (!masks) meaning = meaning_of(place, array, other, trained);
     char text[SGRAD_SHAPE_TEXT];
-    d->note = sgrad_format("%s", note[meaning]);
+    dataset->note = sgrad_format("%s", note[meaning]);
     if (meaning == NUMBERS && place->classes)
-        return sgrad_log_error(SGRAD_EINVAL, "npy: %s: ,classes: is %s: takes one class a sample, or one-hot rows", y->path,
-                               sgrad_shape_text(&y->is.shape, text));
-    return meaning == NUMBERS ? fill_numbers(d, y) : fill_classes(d, y, other, meaning, trained);
+        return sgrad_log_error(SGRAD_EINVAL, "npy: %s: ,classes: is %s: takes one class a sample, or one-hot rows", array->path,
+                               sgrad_shape_text(&array->is.shape, text));
+    return meaning == NUMBERS ? fill_numbers(dataset, array) : fill_classes(dataset, array, other, meaning, trained);
 }
 
 /* Makes the data set unlabelled. Targets are zeros, of the kind that the network was trained on. */
-static void fill_nothing(struct sgrad_dataset *d, const struct sgrad_origin *trained) {
-    d->unlabelled = true;
-    d->classes = trained ? trained->classes : 0;
-    d->note = sgrad_format("no y");
-    void *to = sgrad_xcalloc((size_t)d->count, sizeof(float));
-    d->field[1] = d->classes ? (struct sgrad_field){ "label", SGRAD_I32, { 0 }, to }
+static void fill_nothing(struct sgrad_dataset *dataset, const struct sgrad_origin *trained) {
+    dataset->unlabelled = true;
+    dataset->classes = trained ? trained->classes : 0;
+    dataset->note = sgrad_format("no y");
+    void *to = sgrad_xcalloc((size_t)dataset->count, sizeof(float));
+    dataset->field[1] = dataset->classes ? (struct sgrad_field){ "label", SGRAD_I32, { 0 }, to }
                              : (struct sgrad_field){ "target", SGRAD_F32, sgrad_shape(1, 1), to };
 }
 
@@ -312,48 +313,53 @@ struct arrays {
     struct array x, y, train, other;        /* of this split; if needed: x of train, y of the other split */
 };
 
-static int open_arrays(struct sgrad_dataset *d, const struct place *place, const struct sgrad_dataset_options *options,
-                       struct arrays *a) {
+static int open_arrays(struct sgrad_dataset *dataset, const struct place *place, const struct sgrad_dataset_options *options,
+                       struct arrays *arrays) {
     static const char *const name[2][2] = { [SGRAD_TRAIN] = { "x_train", "y_train" }, [SGRAD_TEST] = { "x_test", "y_test" } };
-    SGRAD_TRY(open_array(place, name[d->split][0], &a->x));
-    const bool labelled = !options->every || has_array(place, name[d->split][1]);
-    if (labelled) SGRAD_TRY(open_array(place, name[d->split][1], &a->y));
-    if (labelled && (!options->origin || has_array(place, name[!d->split][1])))
-        SGRAD_TRY(open_array(place, name[!d->split][1], &a->other));
-    if (d->split == SGRAD_TEST && !options->origin && !is_images(&a->x.is))
-        SGRAD_TRY(open_array(place, name[SGRAD_TRAIN][0], &a->train));
-    if (labelled && a->x.is.shape.dim[0] != a->y.is.shape.dim[0])
-        return sgrad_log_error(SGRAD_EFORMAT, "npy: %s has %lld %s, %s has %lld", a->x.path, (long long)a->x.is.shape.dim[0],
-                               sgrad_plural(a->x.is.shape.dim[0], "sample", "samples"), a->y.path,
-                               (long long)a->y.is.shape.dim[0]);
-    if (a->train.path && a->train.is.count / a->train.is.shape.dim[0] != a->x.is.count / a->x.is.shape.dim[0])
-        return sgrad_log_error(SGRAD_EFORMAT, "npy: %s and %s have samples of different shapes", a->train.path, a->x.path);
-    if (a->other.path && !options->origin && a->other.is.count / a->other.is.shape.dim[0] != a->y.is.count / a->y.is.shape.dim[0])
-        return sgrad_log_error(SGRAD_EFORMAT, "npy: %s and %s have targets of different shapes", a->y.path, a->other.path);
+    SGRAD_TRY(open_array(place, name[dataset->split][0], &arrays->x));
+    const bool labelled = !options->every || has_array(place, name[dataset->split][1]);
+    if (labelled) SGRAD_TRY(open_array(place, name[dataset->split][1], &arrays->y));
+    if (labelled && (!options->origin || has_array(place, name[!dataset->split][1])))
+        SGRAD_TRY(open_array(place, name[!dataset->split][1], &arrays->other));
+    if (dataset->split == SGRAD_TEST && !options->origin && !is_images(&arrays->x.is))
+        SGRAD_TRY(open_array(place, name[SGRAD_TRAIN][0], &arrays->train));
+    if (labelled && arrays->x.is.shape.dim[0] != arrays->y.is.shape.dim[0])
+        return sgrad_log_error(SGRAD_EFORMAT, "npy: %s has %lld %s, %s has %lld", arrays->x.path,
+                               (long long)arrays->x.is.shape.dim[0], sgrad_plural(arrays->x.is.shape.dim[0], "sample", "samples"),
+                               arrays->y.path, (long long)arrays->y.is.shape.dim[0]);
+    if (arrays->train.path &&
+        arrays->train.is.count / arrays->train.is.shape.dim[0] != arrays->x.is.count / arrays->x.is.shape.dim[0])
+        return sgrad_log_error(SGRAD_EFORMAT, "npy: %s and %s have samples of different shapes", arrays->train.path,
+                               arrays->x.path);
+    if (arrays->other.path && !options->origin &&
+        arrays->other.is.count / arrays->other.is.shape.dim[0] != arrays->y.is.count / arrays->y.is.shape.dim[0])
+        return sgrad_log_error(SGRAD_EFORMAT, "npy: %s and %s have targets of different shapes", arrays->y.path,
+                               arrays->other.path);
     return 0;
 }
 
-static int fill(struct sgrad_dataset *d, const struct place *place, const struct sgrad_dataset_options *options,
-                const struct arrays *a) {
-    const struct sgrad_shape *x = &a->x.is.shape, *y = &a->y.is.shape;
-    const bool images = is_images(&a->x.is);
-    const bool masks = images && a->y.path && is_whole(&a->y.is) && (y->rank == 3 || (y->rank == 4 && y->dim[3] == 1)) &&
-                       y->dim[1] == x->dim[1] && y->dim[2] == x->dim[2] && (y->dim[1] > 1 || y->dim[2] > 1);
-    d->count = x->dim[0];
-    if (images) SGRAD_TRY(fill_images(d, &a->x, masks));
-    else SGRAD_TRY(fill_features(d, &a->x, a->train.path ? &a->train : &a->x, options->origin));
-    warn_of_channels(d, &a->x, options->origin);
-    if (a->y.path) return fill_y(d, place, &a->y, &a->other, masks, options->origin);
-    fill_nothing(d, options->origin);
+static int fill(struct sgrad_dataset *dataset, const struct place *place, const struct sgrad_dataset_options *options,
+                const struct arrays *arrays) {
+    const struct sgrad_shape *x = &arrays->x.is.shape, *y = &arrays->y.is.shape;
+    const bool images = is_images(&arrays->x.is);
+    const bool masks = images && arrays->y.path && is_whole(&arrays->y.is) &&
+                       (y->rank == 3 || (y->rank == 4 && y->dim[3] == 1)) && y->dim[1] == x->dim[1] && y->dim[2] == x->dim[2] &&
+                       (y->dim[1] > 1 || y->dim[2] > 1);
+    dataset->count = x->dim[0];
+    if (images) SGRAD_TRY(fill_images(dataset, &arrays->x, masks));
+    else SGRAD_TRY(fill_features(dataset, &arrays->x, arrays->train.path ? &arrays->train : &arrays->x, options->origin));
+    warn_of_channels(dataset, &arrays->x, options->origin);
+    if (arrays->y.path) return fill_y(dataset, place, &arrays->y, &arrays->other, masks, options->origin);
+    fill_nothing(dataset, options->origin);
     return 0;
 }
 
-static int open_npy(struct sgrad_dataset *d, const char *argument, const struct sgrad_dataset_options *options) {
+static int open_npy(struct sgrad_dataset *dataset, const char *argument, const struct sgrad_dataset_options *options) {
     struct place place = { NULL };
     struct arrays a = { .x = { NULL } };
     int error = open_place(argument, &place);
-    if (!error) error = open_arrays(d, &place, options, &a);
-    if (!error) error = fill(d, &place, options, &a);
+    if (!error) error = open_arrays(dataset, &place, options, &a);
+    if (!error) error = fill(dataset, &place, options, &a);
     close_array(&a.x);
     close_array(&a.y);
     close_array(&a.train);

@@ -40,14 +40,14 @@ struct sgrad_origin *sgrad__origin_copy(const struct sgrad_origin *from) {
     return o;
 }
 
-void sgrad_origin_free(struct sgrad_origin *o) {
-    if (!o) return;
-    free_names(o->class_name, o->classes);
-    free_names(o->title, o->features);
-    free(o->target);
-    free(o->mean);
-    free(o->deviation);
-    free(o);
+void sgrad_origin_free(struct sgrad_origin *origin) {
+    if (!origin) return;
+    free_names(origin->class_name, origin->classes);
+    free_names(origin->title, origin->features);
+    free(origin->target);
+    free(origin->mean);
+    free(origin->deviation);
+    free(origin);
 }
 
 char *sgrad__class_name(const char *const *name, int class) {
@@ -60,11 +60,11 @@ static bool is_same(const char *a, const char *b) {
     return !strcmp(a, b) || (sgrad__csv_number(a, &x) && sgrad__csv_number(b, &y) && !sgrad__csv_order(a, b));
 }
 
-/* Returns the class of O that is called NAME; -1: there is none. Equal texts take precedence over equal numbers. */
-static int find(const struct sgrad_origin *o, const char *name) {
+/* Returns the class of ORIGIN that is called NAME; -1: there is none. Equal texts take precedence over equal numbers. */
+static int find(const struct sgrad_origin *origin, const char *name) {
     int found = -1;
-    for (int c = 0; c < o->classes; c++) {
-        char *known = sgrad__class_name((const char *const *)o->class_name, c);
+    for (int c = 0; c < origin->classes; c++) {
+        char *known = sgrad__class_name((const char *const *)origin->class_name, c);
         const bool equal = !strcmp(known, name);
         if (equal || (found < 0 && is_same(known, name))) found = c;
         free(known);
@@ -86,30 +86,30 @@ enum { FEW = 10 };
 
 /* Checks labels without names: the largest must be a class of the network. With EVERY, a larger one makes the data set
  * unlabelled. SGRAD_EFORMAT. */
-static int take_numbers(struct sgrad_dataset *d, const char *data, const struct sgrad_origin *o, bool every) {
-    if (d->classes <= o->classes) return 0;
+static int take_numbers(struct sgrad_dataset *dataset, const char *data, const struct sgrad_origin *origin, bool every) {
+    if (dataset->classes <= origin->classes) return 0;
     if (every) {
-        sgrad_log_warning("%s: has classes up to %d, the network knows %d: labels are not compared", data, d->classes - 1,
-                          o->classes);
-        d->unlabelled = true;
+        sgrad_log_warning("%s: has classes up to %d, the network knows %d: labels are not compared", data, dataset->classes - 1,
+                          origin->classes);
+        dataset->unlabelled = true;
         return 0;
     }
     return sgrad_log_error(SGRAD_EFORMAT, "%s: has a class %d, and the network was trained on %d: 0 to %d", data,
-                           d->classes - 1, o->classes, o->classes - 1);
+                           dataset->classes - 1, origin->classes, origin->classes - 1);
 }
 
-static int take_names(struct sgrad_dataset *d, const char *data, const struct sgrad_origin *o, bool every) {
+static int take_names(struct sgrad_dataset *dataset, const char *data, const struct sgrad_origin *origin, bool every) {
     char *unknown = NULL, *missing = NULL;
-    bool *there = sgrad_xcalloc((size_t)o->classes, sizeof *there);
+    bool *there = sgrad_xcalloc((size_t)origin->classes, sizeof *there);
     int unknowns = 0, missings = 0, error = 0;
-    d->label_of = sgrad_xcalloc((size_t)d->classes, sizeof *d->label_of);
-    for (int c = 0; c < d->classes; c++) {
-        const int label = d->label_of[c] = find(o, d->class_name[c]);
-        if (label < 0) sgrad__list_name(&unknown, &unknowns, FEW, true, d->class_name[c]);
+    dataset->label_of = sgrad_xcalloc((size_t)dataset->classes, sizeof *dataset->label_of);
+    for (int c = 0; c < dataset->classes; c++) {
+        const int label = dataset->label_of[c] = find(origin, dataset->class_name[c]);
+        if (label < 0) sgrad__list_name(&unknown, &unknowns, FEW, true, dataset->class_name[c]);
         else there[label] = true;
     }
-    for (int c = 0; c < o->classes && !unknowns; c++) {
-        char *name = there[c] ? NULL : sgrad__class_name((const char *const *)o->class_name, c);
+    for (int c = 0; c < origin->classes && !unknowns; c++) {
+        char *name = there[c] ? NULL : sgrad__class_name((const char *const *)origin->class_name, c);
         if (name) sgrad__list_name(&missing, &missings, FEW, true, name);
         free(name);
     }
@@ -124,25 +124,26 @@ static int take_names(struct sgrad_dataset *d, const char *data, const struct sg
     if (missings && !every)
         sgrad_log_warning("%s: has no sample of the %s %s, on which the network was trained", data,
                           sgrad_plural(missings, "class", "classes"), missing);
-    d->unlabelled |= unknowns > 0;
+    dataset->unlabelled |= unknowns > 0;
     free(unknown);
     free(missing);
     free(there);
     return error;
 }
 
-int sgrad__origin_match(struct sgrad_dataset *d, const char *data, const struct sgrad_origin *o, bool every) {
-    if (!d->classes || !o->classes) return 0;
-    const bool windows = d->shifts > 0;     /* their classes are the tokens of the files */
-    if (!windows && !d->unlabelled) SGRAD_TRY(d->class_name ? take_names(d, data, o, every) : take_numbers(d, data, o, every));
+int sgrad__origin_match(struct sgrad_dataset *dataset, const char *data, const struct sgrad_origin *origin, bool every) {
+    if (!dataset->classes || !origin->classes) return 0;
+    const bool windows = dataset->shifts > 0;     /* their classes are the tokens of the files */
+    if (!windows && !dataset->unlabelled)
+        SGRAD_TRY(dataset->class_name ? take_names(dataset, data, origin, every) : take_numbers(dataset, data, origin, every));
     if (windows) return 0;
-    d->own_name = copy_names(o->class_name, o->classes);
-    d->class_name = (const char *const *)d->own_name;
-    d->classes = o->classes;
-    int32_t *label = (int32_t *)sgrad_dataset_target(d)->data;
-    const int64_t count = d->count * sgrad_shape_count(&sgrad_dataset_target(d)->shape);
+    dataset->own_name = copy_names(origin->class_name, origin->classes);
+    dataset->class_name = (const char *const *)dataset->own_name;
+    dataset->classes = origin->classes;
+    int32_t *label = (int32_t *)sgrad_dataset_target(dataset)->data;
+    const int64_t count = dataset->count * sgrad_shape_count(&sgrad_dataset_target(dataset)->shape);
     for (int64_t i = 0; label && i < count; i++)
-        if (d->unlabelled) label[i] = 0;
-        else if (d->label_of && label[i] >= 0) label[i] = d->label_of[label[i]];
+        if (dataset->unlabelled) label[i] = 0;
+        else if (dataset->label_of && label[i] >= 0) label[i] = dataset->label_of[label[i]];
     return 0;
 }

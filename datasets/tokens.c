@@ -82,33 +82,33 @@ struct file {
     int bytes;
 };
 
-static uint32_t token_at(const struct file *f, size_t i) {
-    const unsigned char *at = f->map.data + f->from + i * (size_t)f->bytes;
-    return f->bytes == 4 ? word(at, 0) : (uint32_t)at[0] | (uint32_t)at[1] << 8;
+static uint32_t token_at(const struct file *file, size_t i) {
+    const unsigned char *at = file->map.data + file->from + i * (size_t)file->bytes;
+    return file->bytes == 4 ? word(at, 0) : (uint32_t)at[0] | (uint32_t)at[1] << 8;
 }
 
-static size_t tokens_of(const struct file *f) { return (f->map.size - f->from) / (size_t)f->bytes; }
+static size_t tokens_of(const struct file *file) { return (file->map.size - file->from) / (size_t)file->bytes; }
 
 /* Returns true if tokens seem to be wider integers: in each group of COUNT, all except the first are 0, or nearly always 0. */
-static bool is_wider(const struct file *f, size_t count) {
+static bool is_wider(const struct file *file, size_t count) {
     enum { LEAST = 64, MOST = 1 << 20, SMALL = 3 };
-    const size_t groups = tokens_of(f) / count < MOST ? tokens_of(f) / count : MOST, others = groups * (count - 1);
+    const size_t groups = tokens_of(file) / count < MOST ? tokens_of(file) / count : MOST, others = groups * (count - 1);
     size_t zeros = 0, small = 0, lower = 0;
     for (size_t i = 0; i < groups; i++) {
-        lower += token_at(f, count * i) == 0;
+        lower += token_at(file, count * i) == 0;
         for (size_t k = 1; k < count; k++) {
-            zeros += token_at(f, count * i + k) == 0;
-            small += token_at(f, count * i + k) <= SMALL;
+            zeros += token_at(file, count * i + k) == 0;
+            small += token_at(file, count * i + k) <= SMALL;
         }
     }
     return groups >= LEAST && small * 100 >= others * 98 && zeros * 2 > others && lower * 2 < groups;
 }
 
 /* Warns of tokens that seem to be wider integers. ASKED: the argument specifies the width. Returns true if it warned. */
-static bool warn_of_wider(const char *path, const struct file *f, bool asked) {
-    const int parts = 8 / f->bytes;
-    const bool long_ones = is_wider(f, (size_t)parts), wide = !asked && f->bytes == 2 && is_wider(f, 2);
-    if (f->from || !(long_ones || wide)) return false;
+static bool warn_of_wider(const char *path, const struct file *file, bool asked) {
+    const int parts = 8 / file->bytes;
+    const bool long_ones = is_wider(file, (size_t)parts), wide = !asked && file->bytes == 2 && is_wider(file, 2);
+    if (file->from || !(long_ones || wide)) return false;
     if (long_ones)
         sgrad_log_warning("tokens: %s: looks like int64 (%d of every %d values %s 0): write it as uint16 or uint32", path,
                           parts - 1, parts, sgrad_plural(parts - 1, "is", "are"));
@@ -121,15 +121,15 @@ static bool warn_of_wider(const char *path, const struct file *f, bool asked) {
 }
 
 /* Refuses files that probably do not contain tokens: text, and kinds with a signature of at least three bytes. SGRAD_EFORMAT. */
-static int refuse_likely(const char *path, const struct file *f) {
+static int refuse_likely(const char *path, const struct file *file) {
     static const char *const likely[] = { "gzip", "xz", "Zstandard", "bzip2", "7-Zip", "tar", "GGUF", "PyTorch", "pickle",
                                          "PNG" };
     enum { LEAST = 64, MOST = 4096 };
-    const struct sgrad_contents *is = sgrad_contents(f->map.data, f->map.size < 512 ? f->map.size : 512);
-    const bool text = f->map.size >= LEAST && sgrad__is_text(f->map.data, f->map.size < MOST ? f->map.size : MOST);
+    const struct sgrad_contents *is = sgrad_contents(file->map.data, file->map.size < 512 ? file->map.size : 512);
+    const bool text = file->map.size >= LEAST && sgrad__is_text(file->map.data, file->map.size < MOST ? file->map.size : MOST);
     bool known = text;
     for (size_t i = 0; is && i < sizeof likely / sizeof *likely; i++) known |= strstr(is->name, likely[i]) != NULL;
-    if (f->from || !known) return 0;
+    if (file->from || !known) return 0;
     const char *help = is ? is->way_out : "text:FILE,T reads a text";
     return sgrad_log_error(SGRAD_EFORMAT, "tokens: %s: is %s, not tokens%s%s (tokens:DIR,T,16 reads it as such)", path,
                            is ? is->name : "text", help ? ": " : "", help ? help : "");

@@ -45,25 +45,26 @@ struct state {
     enum sgrad_dtype pixel;     /* SGRAD_U8 or SGRAD_U16 */
     bool binary;                /* labels are 0 and 255 */
 };
-static double full_scale(const struct state *s) { return s->pixel == SGRAD_U8 ? 255 : 65535; }
+static double full_scale(const struct state *state) { return state->pixel == SGRAD_U8 ? 255 : 65535; }
 
-static int read_stack(const struct stack *s, const int64_t from[3], const int64_t size[3], enum sgrad_voxel as, void *to) {
-    const struct sgrad_box box = { { 0, s->first + from[0], from[1], from[2] }, { 1, size[0], size[1], size[2] } };
-    if (s->volume) return sgrad_volume_read(s->volume, &box, as, to);
+static int read_stack(const struct stack *stack, const int64_t from[3], const int64_t size[3], enum sgrad_voxel as, void *to) {
+    const struct sgrad_box box = { { 0, stack->first + from[0], from[1], from[2] }, { 1, size[0], size[1], size[2] } };
+    if (stack->volume) return sgrad_volume_read(stack->volume, &box, as, to);
     for (int64_t z = 0; z < size[0]; z++)
         for (int64_t y = 0; y < size[1]; y++)
-            sgrad_voxel_convert(SGRAD_VOXEL_U8, s->memory + ((box.from[1] + z) * s->dim[1] + from[1] + y) * s->dim[2] + from[2],
+            sgrad_voxel_convert(SGRAD_VOXEL_U8,
+                                stack->memory + ((box.from[1] + z) * stack->dim[1] + from[1] + y) * stack->dim[2] + from[2],
                                 size[2], as, (char *)to + (size_t)((z * size[1] + y) * size[2]) * sgrad_voxel_size(as));
     return 0;
 }
 
 /* Reads pixels as 16-bit integers; pixels of 8 bits keep their values. */
-static int read_pixels(const struct state *s, const int64_t from[3], const int64_t size[3], uint16_t *to) {
+static int read_pixels(const struct state *state, const int64_t from[3], const int64_t size[3], uint16_t *to) {
     const struct sgrad_box box = { { 0, from[0], from[1], from[2] }, { 1, size[0], size[1], size[2] } };
     const int64_t count = sgrad_box_count(&box);
-    if (!s->image.volume) return read_stack(&s->image, from, size, SGRAD_VOXEL_U16, to);
-    SGRAD_TRY(sgrad_volume_read_pixels(s->image.volume, &box, to));
-    for (int64_t i = count - 1; i >= 0 && s->pixel == SGRAD_U8; i--) to[i] = ((const uint8_t *)to)[i];
+    if (!state->image.volume) return read_stack(&state->image, from, size, SGRAD_VOXEL_U16, to);
+    SGRAD_TRY(sgrad_volume_read_pixels(state->image.volume, &box, to));
+    for (int64_t i = count - 1; i >= 0 && state->pixel == SGRAD_U8; i--) to[i] = ((const uint8_t *)to)[i];
     return 0;
 }
 
@@ -83,45 +84,45 @@ struct window {
 };
 
 /* Reads the voxels of a box, which may extend beyond the volume. The window is limited to the volume. */
-static int open_window(const struct state *s, const int64_t from[3], const int64_t size[3], struct window *w) {
+static int open_window(const struct state *state, const int64_t from[3], const int64_t size[3], struct window *window) {
     int64_t count = 1;
     for (int d = 0; d < 3; d++) {
-        const int64_t dim = s->image.dim[d];
+        const int64_t dim = state->image.dim[d];
         /* The window contains the voxels that are mirrored. */
         int64_t first = from[d], end = from[d] + size[d];
         if (first < 0) end = end > -first + 1 ? end : -first + 1, first = 0;
         if (end > dim) first = first < 2 * dim - 1 - end ? first : 2 * dim - 1 - end, end = dim;
-        w->from[d] = first > 0 ? first : 0;
-        w->size[d] = (end < dim ? end : dim) - w->from[d];
-        count *= w->size[d];
+        window->from[d] = first > 0 ? first : 0;
+        window->size[d] = (end < dim ? end : dim) - window->from[d];
+        count *= window->size[d];
     }
-    w->image = sgrad_xcalloc((size_t)count, sizeof *w->image);
-    w->label = sgrad_xcalloc((size_t)count, sizeof *w->label);
-    SGRAD_TRY(read_pixels(s, w->from, w->size, w->image));
-    return read_stack(&s->label, w->from, w->size, SGRAD_VOXEL_I32, w->label);
+    window->image = sgrad_xcalloc((size_t)count, sizeof *window->image);
+    window->label = sgrad_xcalloc((size_t)count, sizeof *window->label);
+    SGRAD_TRY(read_pixels(state, window->from, window->size, window->image));
+    return read_stack(&state->label, window->from, window->size, SGRAD_VOXEL_I32, window->label);
 }
-static void close_window(struct window *w) {
-    free(w->image);
-    free(w->label);
+static void close_window(struct window *window) {
+    free(window->image);
+    free(window->label);
 }
 
-static int64_t place_in(const struct state *s, const struct window *w, int64_t z, int64_t y, int64_t x) {
+static int64_t place_in(const struct state *state, const struct window *window, int64_t z, int64_t y, int64_t x) {
     const int64_t at[3] = { z, y, x };
     int64_t place = 0;
     for (int d = 0; d < 3; d++) {
-        int64_t i = mirrored(at[d], s->image.dim[d]) - w->from[d];
+        int64_t i = mirrored(at[d], state->image.dim[d]) - window->from[d];
         if (i < 0) i = 0;
-        if (i >= w->size[d]) i = w->size[d] - 1;
-        place = place * w->size[d] + i;
+        if (i >= window->size[d]) i = window->size[d] - 1;
+        place = place * window->size[d] + i;
     }
     return place;
 }
 
-static int32_t class_at(const struct state *s, const struct window *w, int64_t z, int64_t y, int64_t x) {
-    const int64_t *dim = s->image.dim;
+static int32_t class_at(const struct state *state, const struct window *window, int64_t z, int64_t y, int64_t x) {
+    const int64_t *dim = state->image.dim;
     if (z < 0 || y < 0 || x < 0 || z >= dim[0] || y >= dim[1] || x >= dim[2]) return -1;
-    const int32_t label = w->label[place_in(s, w, z, y, x)];
-    return s->binary && label > 0 ? 1 : label;
+    const int32_t label = window->label[place_in(state, window, z, y, x)];
+    return state->binary && label > 0 ? 1 : label;
 }
 
 /* The random parameters of a patch: its position, flips, and, if BENDS is set, a rotation and a displacement of pixels in the
@@ -133,61 +134,64 @@ struct draw {
     float move[2][SIDE_LIMIT / GRID + 2][SIDE_LIMIT / GRID + 2];
 };
 
-static double moved(const struct draw *d, int axis, int64_t y, int64_t x) {
+static double moved(const struct draw *draw, int axis, int64_t y, int64_t x) {
     const int64_t i = y / GRID, j = x / GRID;
     const double v = (double)(y % GRID) / GRID, u = (double)(x % GRID) / GRID;
-    return (1 - v) * ((1 - u) * d->move[axis][i][j] + u * d->move[axis][i][j + 1]) +
-           v * ((1 - u) * d->move[axis][i + 1][j] + u * d->move[axis][i + 1][j + 1]);
+    return (1 - v) * ((1 - u) * draw->move[axis][i][j] + u * draw->move[axis][i][j + 1]) +
+           v * ((1 - u) * draw->move[axis][i + 1][j] + u * draw->move[axis][i + 1][j + 1]);
 }
 
-static double mean_at(const struct state *s, const struct window *w, int64_t z, double y, double x) {
+static double mean_at(const struct state *state, const struct window *window, int64_t z, double y, double x) {
     const int64_t i = (int64_t)floor(y), j = (int64_t)floor(x);
     const double v = y - (double)i, u = x - (double)j;
-    return (1 - v) * ((1 - u) * w->image[place_in(s, w, z, i, j)] + u * w->image[place_in(s, w, z, i, j + 1)]) +
-           v * ((1 - u) * w->image[place_in(s, w, z, i + 1, j)] + u * w->image[place_in(s, w, z, i + 1, j + 1)]);
+    return (1 - v) * ((1 - u) * window->image[place_in(state, window, z, i, j)] +
+                      u * window->image[place_in(state, window, z, i, j + 1)]) +
+           v * ((1 - u) * window->image[place_in(state, window, z, i + 1, j)] +
+                u * window->image[place_in(state, window, z, i + 1, j + 1)]);
 }
 
-static void put_pixel(const struct state *s, void *pixel, int64_t i, double value) {
-    const double held = fmin(fmax(rint(value), 0), full_scale(s));
-    if (s->pixel == SGRAD_U8) ((uint8_t *)pixel)[i] = (uint8_t)held;
+static void put_pixel(const struct state *state, void *pixel, int64_t i, double value) {
+    const double held = fmin(fmax(rint(value), 0), full_scale(state));
+    if (state->pixel == SGRAD_U8) ((uint8_t *)pixel)[i] = (uint8_t)held;
     else ((uint16_t *)pixel)[i] = (uint16_t)held;
 }
 
-static void make_patch(const struct state *s, const struct window *w, const struct draw *d, void *pixel, int32_t *label) {
+static void make_patch(const struct state *state, const struct window *window, const struct draw *draw, void *pixel,
+                       int32_t *label) {
     int64_t i = 0;
-    const int64_t *p = s->patch;
+    const int64_t *p = state->patch;
     const double middle_y = (double)(p[1] - 1) / 2, middle_x = (double)(p[2] - 1) / 2;
     for (int64_t z = 0; z < p[0]; z++)
         for (int64_t y = 0; y < p[1]; y++)
             for (int64_t x = 0; x < p[2]; x++, i++) {
-                const int64_t from_z = d->from[0] + (d->flip[0] ? p[0] - 1 - z : z);
-                int64_t v = d->flip[1] ? p[1] - 1 - y : y, u = d->flip[2] ? p[2] - 1 - x : x;
-                if (d->exchange) { const int64_t t = v; v = u, u = t; }
-                if (!d->bends) {
-                    const int64_t at = place_in(s, w, from_z, d->from[1] + v, d->from[2] + u);
-                    put_pixel(s, pixel, i, w->image[at] * d->gain + d->offset);
-                    label[i] = class_at(s, w, from_z, d->from[1] + v, d->from[2] + u);
+                const int64_t from_z = draw->from[0] + (draw->flip[0] ? p[0] - 1 - z : z);
+                int64_t v = draw->flip[1] ? p[1] - 1 - y : y, u = draw->flip[2] ? p[2] - 1 - x : x;
+                if (draw->exchange) { const int64_t t = v; v = u, u = t; }
+                if (!draw->bends) {
+                    const int64_t at = place_in(state, window, from_z, draw->from[1] + v, draw->from[2] + u);
+                    put_pixel(state, pixel, i, window->image[at] * draw->gain + draw->offset);
+                    label[i] = class_at(state, window, from_z, draw->from[1] + v, draw->from[2] + u);
                     continue;
                 }
                 const double dy = (double)v - middle_y, dx = (double)u - middle_x;
-                const double at_y = (double)d->from[1] + middle_y + d->cosine * dy - d->sine * dx + moved(d, 0, y, x);
-                const double at_x = (double)d->from[2] + middle_x + d->sine * dy + d->cosine * dx + moved(d, 1, y, x);
-                put_pixel(s, pixel, i, mean_at(s, w, from_z, at_y, at_x) * d->gain + d->offset);
-                label[i] = class_at(s, w, from_z, (int64_t)lrint(at_y), (int64_t)lrint(at_x));
+                const double at_y = (double)draw->from[1] + middle_y + draw->cosine * dy - draw->sine * dx + moved(draw, 0, y, x);
+                const double at_x = (double)draw->from[2] + middle_x + draw->sine * dy + draw->cosine * dx + moved(draw, 1, y, x);
+                put_pixel(state, pixel, i, mean_at(state, window, from_z, at_y, at_x) * draw->gain + draw->offset);
+                label[i] = class_at(state, window, from_z, (int64_t)lrint(at_y), (int64_t)lrint(at_x));
             }
 }
 
-static int take_patch(const struct state *s, const struct draw *d, void *const *data) {
+static int take_patch(const struct state *state, const struct draw *draw, void *const *data) {
     int64_t from[3], size[3];
     struct window w = { .image = NULL };
-    const int64_t reach = (int64_t)ceil(hypot((double)s->patch[1], (double)s->patch[2]) / 2) + MARGIN;
-    for (int axis = 0; axis < 3; axis++) from[axis] = d->from[axis], size[axis] = s->patch[axis];
-    for (int axis = 1; axis < 3 && d->bends; axis++) {      /* rotated corners are outside of the patch */
-        from[axis] += s->patch[axis] / 2 - reach;
+    const int64_t reach = (int64_t)ceil(hypot((double)state->patch[1], (double)state->patch[2]) / 2) + MARGIN;
+    for (int axis = 0; axis < 3; axis++) from[axis] = draw->from[axis], size[axis] = state->patch[axis];
+    for (int axis = 1; axis < 3 && draw->bends; axis++) {   /* rotated corners are outside of the patch */
+        from[axis] += state->patch[axis] / 2 - reach;
         size[axis] = 2 * reach;
     }
-    int error = open_window(s, from, size, &w);
-    if (!error) make_patch(s, &w, d, data[0], data[1]);
+    int error = open_window(state, from, size, &w);
+    if (!error) make_patch(state, &w, draw, data[0], data[1]);
     close_window(&w);
     return error;
 }
@@ -210,11 +214,12 @@ struct chances {
     uint32_t epoch, next;
     int64_t sample;
 };
-static double chance(struct chances *c) {
-    const struct sgrad_random r = sgrad_philox(c->seed, SGRAD_STREAM_AUGMENT, c->epoch, (uint64_t)c->sample, c->next / 4);
-    return sgrad_uniform(r.word[c->next++ % 4]);
+static double chance(struct chances *chances) {
+    const struct sgrad_random r =
+        sgrad_philox(chances->seed, SGRAD_STREAM_AUGMENT, chances->epoch, (uint64_t)chances->sample, chances->next / 4);
+    return sgrad_uniform(r.word[chances->next++ % 4]);
 }
-static double normal(struct chances *c) { return sqrt(-2 * log(1 - chance(c))) * cos(2 * M_PI * chance(c)); }
+static double normal(struct chances *chances) { return sqrt(-2 * log(1 - chance(chances))) * cos(2 * M_PI * chance(chances)); }
 
 static int draw_sample(const struct sgrad_dataset *dataset, struct sgrad_sample sample, const struct sgrad_drawing *how,
                        void *const *data) {
@@ -299,21 +304,21 @@ static int find_file(const char *folder, const char *part, const char *name, cha
     return error;
 }
 
-static int open_volume(const char *folder, const char *part, const char *name, struct stack *s) {
+static int open_volume(const char *folder, const char *part, const char *name, struct stack *stack) {
     char *path;
     int error = find_file(folder, part, name, &path);
     if (!error && !path) return sgrad_log_error(SGRAD_EIO, "data set volume:%s: has no %s/%s.*: " WANTED, folder, part, name);
-    if (!error) error = sgrad_volume_open(path, &s->volume);
-    if (!error && s->volume->dim[0] != 1)
-        error = sgrad_log_error(SGRAD_EFORMAT, "%s: has %lld channels: takes one", path, (long long)s->volume->dim[0]);
-    if (!error) memcpy(s->dim, s->volume->dim + 1, sizeof s->dim);
+    if (!error) error = sgrad_volume_open(path, &stack->volume);
+    if (!error && stack->volume->dim[0] != 1)
+        error = sgrad_log_error(SGRAD_EFORMAT, "%s: has %lld channels: takes one", path, (long long)stack->volume->dim[0]);
+    if (!error) memcpy(stack->dim, stack->volume->dim + 1, sizeof stack->dim);
     free(path);
     return error;
 }
 
 /* Opens the slices of SPLIT in an idx file: the last fifth, at least one, is the test split, the others are the training
  * split. */
-static int open_slices(const char *folder, const char *name, enum sgrad_split split, struct stack *s) {
+static int open_slices(const char *folder, const char *name, enum sgrad_split split, struct stack *stack) {
     char *path = sgrad_format("%s/train-%s-idx3-ubyte.gz", folder, name);
     struct sgrad_map map;
     struct sgrad__idx idx;
@@ -324,7 +329,7 @@ static int open_slices(const char *folder, const char *name, enum sgrad_split sp
     }
     if (!error) {
         const int64_t last = idx.dim[0] / 5 > 1 ? idx.dim[0] / 5 : 1, train = idx.dim[0] - last;
-        *s = (struct stack){ .memory = idx.data, .first = split == SGRAD_TEST ? train : 0,
+        *stack = (struct stack){ .memory = idx.data, .first = split == SGRAD_TEST ? train : 0,
                              .dim = { split == SGRAD_TEST ? last : train, idx.dim[1], idx.dim[2] } };
         if (train < 1)
             error = sgrad_log_error(SGRAD_EFORMAT, "%s: has one slice: one for training and one for val are the least", path);
@@ -333,9 +338,9 @@ static int open_slices(const char *folder, const char *name, enum sgrad_split sp
     return error;
 }
 
-static void close_stack(struct stack *s) {
-    sgrad_volume_close(s->volume);
-    free(s->memory);
+static void close_stack(struct stack *stack) {
+    sgrad_volume_close(stack->volume);
+    free(stack->memory);
 }
 
 static int open_stacks(const char *folder, enum sgrad_split split, struct stack *image, struct stack *label) {
@@ -352,12 +357,12 @@ static int open_stacks(const char *folder, enum sgrad_split split, struct stack 
 }
 
 /* Counts the voxels of each label, slice by slice. SGRAD_EFORMAT: a label is not an integer from -1 to 255. */
-static int count_labels(const char *folder, const struct stack *s, uint64_t count[256]) {
-    const int64_t area = s->dim[1] * s->dim[2], size[3] = { 1, s->dim[1], s->dim[2] };
+static int count_labels(const char *folder, const struct stack *stack, uint64_t count[256]) {
+    const int64_t area = stack->dim[1] * stack->dim[2], size[3] = { 1, stack->dim[1], stack->dim[2] };
     double *slice = sgrad_xcalloc((size_t)area, sizeof *slice);
     int error = 0;
-    for (int64_t z = 0; z < s->dim[0] && !error; z++) {
-        error = read_stack(s, (const int64_t[]){ z, 0, 0 }, size, SGRAD_VOXEL_F64, slice);
+    for (int64_t z = 0; z < stack->dim[0] && !error; z++) {
+        error = read_stack(stack, (const int64_t[]){ z, 0, 0 }, size, SGRAD_VOXEL_F64, slice);
         for (int64_t i = 0; i < area && !error; i++)
             if (slice[i] >= 0 && slice[i] <= 255 && slice[i] == rint(slice[i])) count[(int)slice[i]]++;
             else if (slice[i] != -1)

@@ -23,50 +23,52 @@ static int refused(const char *archive, zip_error_t *why) {
 }
 
 /* On success, libzip owns the source and the error; on failure, they are freed here. */
-static int open_archive(struct member *m, const void *data, size_t size) {
+static int open_archive(struct member *member, const void *data, size_t size) {
     zip_error_t why;
     zip_error_init(&why);
     zip_source_t *source = zip_source_buffer_create(data, size, 0, &why);
-    if (!source) return refused(m->archive, &why);
-    m->zip = zip_open_from_source(source, ZIP_RDONLY, &why);
-    if (m->zip) return 0;
+    if (!source) return refused(member->archive, &why);
+    member->zip = zip_open_from_source(source, ZIP_RDONLY, &why);
+    if (member->zip) return 0;
     zip_source_free(source);
-    return refused(m->archive, &why);
+    return refused(member->archive, &why);
 }
 
-static int find_member(struct member *m, size_t archive_size) {
+static int find_member(struct member *member, size_t archive_size) {
     const zip_uint64_t wanted = ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE | ZIP_STAT_COMP_METHOD | ZIP_STAT_ENCRYPTION_METHOD;
-    if (zip_stat(m->zip, m->name, ZIP_FL_ENC_RAW, &m->is) || (m->is.valid & wanted) != wanted)
-        return sgrad_log_error(SGRAD_EFORMAT, "zip: %s: has no %s", m->archive, m->name);
-    const bool stored = m->is.comp_method == ZIP_CM_STORE, encrypted = m->is.encryption_method != ZIP_EM_NONE;
-    if (encrypted || (!stored && m->is.comp_method != ZIP_CM_DEFLATE))
-        return sgrad_log_error(SGRAD_EFORMAT, "zip: %s: %s is %s: takes what is stored or deflated", m->archive, m->name,
-                               encrypted ? "encrypted" : "packed by another method");
-    if (m->is.comp_size > archive_size) return sgrad_log_error(SGRAD_EFORMAT, "zip: %s: %s ends early", m->archive, m->name);
-    if (stored ? m->is.size != m->is.comp_size : m->is.size / DEFLATE_RATIO > m->is.comp_size)
-        return sgrad_log_error(SGRAD_EFORMAT, "zip: %s: %s cannot have as many bytes as the directory says", m->archive, m->name);
+    if (zip_stat(member->zip, member->name, ZIP_FL_ENC_RAW, &member->is) || (member->is.valid & wanted) != wanted)
+        return sgrad_log_error(SGRAD_EFORMAT, "zip: %s: has no %s", member->archive, member->name);
+    const bool stored = member->is.comp_method == ZIP_CM_STORE, encrypted = member->is.encryption_method != ZIP_EM_NONE;
+    if (encrypted || (!stored && member->is.comp_method != ZIP_CM_DEFLATE))
+        return sgrad_log_error(SGRAD_EFORMAT, "zip: %s: %s is %s: takes what is stored or deflated", member->archive,
+                               member->name, encrypted ? "encrypted" : "packed by another method");
+    if (member->is.comp_size > archive_size)
+        return sgrad_log_error(SGRAD_EFORMAT, "zip: %s: %s ends early", member->archive, member->name);
+    if (stored ? member->is.size != member->is.comp_size : member->is.size / DEFLATE_RATIO > member->is.comp_size)
+        return sgrad_log_error(SGRAD_EFORMAT, "zip: %s: %s cannot have as many bytes as the directory says", member->archive,
+                               member->name);
     return 0;
 }
 
 /* Reads the member, and tries to read one more byte: libzip verifies the checksum only at the end of the member. */
-static int read_member(const struct member *m, unsigned char *to) {
-    zip_file_t *file = zip_fopen_index(m->zip, m->is.index, 0);
+static int read_member(const struct member *member, unsigned char *to) {
+    zip_file_t *file = zip_fopen_index(member->zip, member->is.index, 0);
     if (!file)
-        return sgrad_log_error(SGRAD_EFORMAT, "zip: %s: %s is damaged: %s", m->archive, m->name,
-                               zip_error_strerror(zip_get_error(m->zip)));
+        return sgrad_log_error(SGRAD_EFORMAT, "zip: %s: %s is damaged: %s", member->archive, member->name,
+                               zip_error_strerror(zip_get_error(member->zip)));
     zip_uint64_t done = 0;
     zip_int64_t more = 1;
-    while (more > 0 && done <= m->is.size) {
-        more = zip_fread(file, to + done, m->is.size + 1 - done);
+    while (more > 0 && done <= member->is.size) {
+        more = zip_fread(file, to + done, member->is.size + 1 - done);
         done += more > 0 ? (zip_uint64_t)more : 0;
     }
     int error = 0;
     if (more < 0)
-        error = sgrad_log_error(SGRAD_EFORMAT, "zip: %s: %s is damaged: %s", m->archive, m->name,
+        error = sgrad_log_error(SGRAD_EFORMAT, "zip: %s: %s is damaged: %s", member->archive, member->name,
                                 zip_error_strerror(zip_file_get_error(file)));
-    else if (done != m->is.size)
-        error =
-            sgrad_log_error(SGRAD_EFORMAT, "zip: %s: %s is damaged: is not as long as the directory says", m->archive, m->name);
+    else if (done != member->is.size)
+        error = sgrad_log_error(SGRAD_EFORMAT, "zip: %s: %s is damaged: is not as long as the directory says", member->archive,
+                                member->name);
     zip_fclose(file);
     return error;
 }

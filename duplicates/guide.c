@@ -21,16 +21,16 @@ struct classes {
     int64_t *start, *image;
 };
 
-static struct classes sort_classes(const struct sgrad_dataset *train, const struct sgrad_hashes *h) {
+static struct classes sort_classes(const struct sgrad_dataset *train, const struct sgrad_hashes *hashes) {
     const int32_t *label = train->classes ? sgrad_dataset_target(train)->data : NULL;
     struct classes c = { .count = label ? train->classes : 1 };
     c.start = sgrad_xcalloc((size_t)c.count + 2, sizeof *c.start);
-    c.image = sgrad_xcalloc((size_t)h->train + 1, sizeof *c.image);
-    for (int64_t i = 0; i < h->train; i++)
-        if (sgrad_hashes_has(h, i)) c.start[(label ? label[i] : 0) + 2]++;
+    c.image = sgrad_xcalloc((size_t)hashes->train + 1, sizeof *c.image);
+    for (int64_t i = 0; i < hashes->train; i++)
+        if (sgrad_hashes_has(hashes, i)) c.start[(label ? label[i] : 0) + 2]++;
     for (int k = 2; k <= c.count + 1; k++) c.start[k] += c.start[k - 1];
-    for (int64_t i = 0; i < h->train; i++)
-        if (sgrad_hashes_has(h, i)) c.image[c.start[(label ? label[i] : 0) + 1]++] = i;
+    for (int64_t i = 0; i < hashes->train; i++)
+        if (sgrad_hashes_has(hashes, i)) c.image[c.start[(label ? label[i] : 0) + 1]++] = i;
     return c;
 }
 
@@ -53,17 +53,17 @@ SGRAD_ALWAYS_INLINE void draw(const uint32_t word[2], int64_t n, int64_t *a, int
 
 /* Draws pairs FROM to TO - 1 of the N images from index FIRST on. One call of Philox gives two pairs. With ACROSS, pairs of one
  * class are skipped. */
-SGRAD_ALWAYS_INLINE void sample(const struct draws *d, int64_t first, int64_t n, uint32_t stream, uint32_t from, uint32_t to,
+SGRAD_ALWAYS_INLINE void sample(const struct draws *draws, int64_t first, int64_t n, uint32_t stream, uint32_t from, uint32_t to,
                                 bool across, int64_t *distance) {
-    const int64_t *image = d->classes->image + first;
-    const struct sgrad_hashes *h = d->hashes;
+    const int64_t *image = draws->classes->image + first;
+    const struct sgrad_hashes *h = draws->hashes;
     for (uint32_t i = from; i < to && n > 1; i += 2) {
-        const struct sgrad_random random = sgrad_philox(d->seed, SGRAD_STREAM_PAIRS, stream, i, 0);
+        const struct sgrad_random random = sgrad_philox(draws->seed, SGRAD_STREAM_PAIRS, stream, i, 0);
         for (int half = 0; half < 2; half++) {
             int64_t a, b;
             draw(random.word + 2 * half, n, &a, &b);
             a = image[a], b = image[b];
-            if (across && d->label[a] == d->label[b]) continue;
+            if (across && draws->label[a] == draws->label[b]) continue;
             distance[sgrad_hash_distance(h->word + a * h->words, h->word + b * h->words, h->words)]++;
         }
     }
@@ -81,12 +81,12 @@ SGRAD_VECTOR(sample_unit)(const struct sgrad_args *args) {
 
 static double no_bytes(const struct sgrad_args *args) { return (void)args, 0; }
 
-static int sample_all(const struct draws *d) {
+static int sample_all(const struct draws *draws) {
     static const struct sgrad_kernel kernel = {
         .name = "sample", .cpu = sample_unit, .flops = sgrad_no_flops, .bytes = no_bytes
     };
-    struct sgrad_bound_kernel call = { .kernel = &kernel, .attrs = d };
-    const int units = d->classes->count + (d->classes->count > 1 ? ACROSS : 0);
+    struct sgrad_bound_kernel call = { .kernel = &kernel, .attrs = draws };
+    const int units = draws->classes->count + (draws->classes->count > 1 ? ACROSS : 0);
     int error = 0;
     sgrad_bound_kernel_prepare(&call);
     for (int u = 0; u < units && !error; u++)
@@ -102,26 +102,26 @@ static int64_t add(int64_t *to, const int64_t *from) {
 }
 
 /* Updates the maximum over the classes of the fraction of pairs up to each distance, and the sums. */
-static void take_worst(const int64_t *distance, struct sgrad_guide *g) {
-    const int64_t all = add(g->distance[0], distance);
+static void take_worst(const int64_t *distance, struct sgrad_guide *guide) {
+    const int64_t all = add(guide->distance[0], distance);
     int64_t sum = 0;
     for (int d = 0; d < LENGTH && all; d++) {
         sum += distance[d];
         const double share = (double)sum / (double)all;
-        if (g->worst[d] < share) g->worst[d] = share;
+        if (guide->worst[d] < share) guide->worst[d] = share;
     }
-    g->pairs[0] += all;
+    guide->pairs[0] += all;
 }
 
 /* Adds up all tasks. Classes with so few images that one pair of duplicates weighs too much count as one class. */
-static void add_up(const struct draws *draws, struct sgrad_guide *g) {
+static void add_up(const struct draws *draws, struct sgrad_guide *guide) {
     const struct classes *c = draws->classes;
     int64_t few[LENGTH] = { 0 };
     for (int k = 0; k < c->count; k++)
         if (c->start[k + 1] - c->start[k] < SMALL) add(few, draws->distance[k]);
-        else take_worst(draws->distance[k], g);
-    take_worst(few, g);
-    for (int u = c->count; u < c->count + ACROSS; u++) g->pairs[1] += add(g->distance[1], draws->distance[u]);
+        else take_worst(draws->distance[k], guide);
+    take_worst(few, guide);
+    for (int u = c->count; u < c->count + ACROSS; u++) guide->pairs[1] += add(guide->distance[1], draws->distance[u]);
 }
 
 int sgrad_guide_sample(const struct sgrad_dataset *train, const struct sgrad_hashes *hashes, uint64_t seed,

@@ -113,17 +113,18 @@ static int64_t share_first(int64_t count, int rank, int ranks) {
     return first < count ? first : count;
 }
 
-static void hand_out(struct sgrad_hashes *h, const struct sgrad_context *context) {
+static void hand_out(struct sgrad_hashes *hashes, const struct sgrad_context *context) {
     for (int rank = 0; rank < context->ranks; rank++) {
-        const int64_t from = share_first(h->count, rank, context->ranks), to = share_first(h->count, rank + 1, context->ranks);
+        const int64_t from = share_first(hashes->count, rank, context->ranks),
+                      to = share_first(hashes->count, rank + 1, context->ranks);
         const size_t n = (size_t)(to - from);
-        sgrad_ranks_broadcast(h->word + from * h->words, n * (size_t)h->words * sizeof *h->word, rank);
-        sgrad_ranks_broadcast(h->stamp + from, n * sizeof *h->stamp, rank);
-        sgrad_ranks_broadcast(h->state + from, n, rank);
+        sgrad_ranks_broadcast(hashes->word + from * hashes->words, n * (size_t)hashes->words * sizeof *hashes->word, rank);
+        sgrad_ranks_broadcast(hashes->stamp + from, n * sizeof *hashes->stamp, rank);
+        sgrad_ranks_broadcast(hashes->state + from, n, rank);
     }
-    double known = (double)h->known;
+    double known = (double)hashes->known;
     sgrad_ranks_sum(&known, 1);
-    h->known = (int64_t)known;
+    hashes->known = (int64_t)known;
 }
 
 /* Reads the cache file on rank 0 and broadcasts its records to all ranks. */

@@ -29,37 +29,37 @@ struct groups {
     int count;
 };
 
-static uint32_t leader_of(struct groups *g, uint32_t i) {
-    while (g->leader[i] != i) i = g->leader[i] = g->leader[g->leader[i]];
+static uint32_t leader_of(struct groups *groups, uint32_t i) {
+    while (groups->leader[i] != i) i = groups->leader[i] = groups->leader[groups->leader[i]];
     return i;
 }
 
-static enum sgrad_relation relation_of(struct sgrad_dataset *const part[2], const struct sgrad_hashes *h,
-                                       const struct sgrad_pair *p) {
-    if (p->b >= h->train) return SGRAD_LEAK;
-    return sgrad__image_class(part, h, p->a) == sgrad__image_class(part, h, p->b) ? SGRAD_WITHIN : SGRAD_ACROSS;
+static enum sgrad_relation relation_of(struct sgrad_dataset *const part[2], const struct sgrad_hashes *hashes,
+                                       const struct sgrad_pair *pair) {
+    if (pair->b >= hashes->train) return SGRAD_LEAK;
+    return sgrad__image_class(part, hashes, pair->a) == sgrad__image_class(part, hashes, pair->b) ? SGRAD_WITHIN : SGRAD_ACROSS;
 }
 
-static void join(struct groups *g, struct sgrad_dataset *const part[2], const struct sgrad_hashes *h,
-                 const struct sgrad_pair *p) {
-    const uint32_t a = leader_of(g, p->a), b = leader_of(g, p->b);
-    uint8_t worst = (uint8_t)(1 + relation_of(part, h, p));
-    if (g->relation[a] > worst) worst = g->relation[a];
-    if (g->relation[b] > worst) worst = g->relation[b];
+static void join(struct groups *groups, struct sgrad_dataset *const part[2], const struct sgrad_hashes *hashes,
+                 const struct sgrad_pair *pair) {
+    const uint32_t a = leader_of(groups, pair->a), b = leader_of(groups, pair->b);
+    uint8_t worst = (uint8_t)(1 + relation_of(part, hashes, pair));
+    if (groups->relation[a] > worst) worst = groups->relation[a];
+    if (groups->relation[b] > worst) worst = groups->relation[b];
     const uint32_t first = a < b ? a : b, second = a < b ? b : a;
-    g->leader[second] = first;
-    g->relation[first] = worst;
+    groups->leader[second] = first;
+    groups->relation[first] = worst;
 }
 
 /* Selects the groups to show, by their leaders: of each relation at most GROUPS, at equal intervals. The caller must free the
  * result. */
-static bool *choose_groups(const struct groups *g) {
-    bool *chosen = sgrad_xcalloc((size_t)g->images, 1);
+static bool *choose_groups(const struct groups *groups) {
+    bool *chosen = sgrad_xcalloc((size_t)groups->images, 1);
     for (int r = 1; r <= SGRAD_RELATIONS; r++) {
         int64_t all = 0, n = 0;
-        for (int64_t i = 0; i < g->images; i++) all += g->leader[i] == i && g->relation[i] == r;
-        for (int64_t i = 0; i < g->images; i++)
-            if (g->leader[i] == i && g->relation[i] == r) {
+        for (int64_t i = 0; i < groups->images; i++) all += groups->leader[i] == i && groups->relation[i] == r;
+        for (int64_t i = 0; i < groups->images; i++)
+            if (groups->leader[i] == i && groups->relation[i] == r) {
                 chosen[i] = all <= GROUPS || n * GROUPS / all != (n + 1) * GROUPS / all;
                 n++;
             }
@@ -67,15 +67,15 @@ static bool *choose_groups(const struct groups *g) {
     return chosen;
 }
 
-static struct groups make_groups(struct sgrad_dataset *const part[2], const struct sgrad_hashes *h,
-                                 const struct sgrad_duplicates *d) {
-    struct groups g = { .images = h->count };
+static struct groups make_groups(struct sgrad_dataset *const part[2], const struct sgrad_hashes *hashes,
+                                 const struct sgrad_duplicates *duplicates) {
+    struct groups g = { .images = hashes->count };
     g.leader = sgrad_xcalloc((size_t)g.images, sizeof *g.leader);
     g.relation = sgrad_xcalloc((size_t)g.images, 1);
     g.shown = sgrad_xcalloc((size_t)g.images, sizeof *g.shown);
     g.image = sgrad_xcalloc(SGRAD_RELATIONS * GROUPS * GROUP_MOST, sizeof *g.image);
     for (int64_t i = 0; i < g.images; i++) g.leader[i] = (uint32_t)i, g.shown[i] = -1;
-    for (int64_t i = 0; i < d->kept; i++) join(&g, part, h, &d->pair[i]);
+    for (int64_t i = 0; i < duplicates->kept; i++) join(&g, part, hashes, &duplicates->pair[i]);
     bool *chosen = choose_groups(&g);
     uint8_t *members = sgrad_xcalloc((size_t)g.images, 1);
     for (int64_t i = g.images; i-- > 0;) { /* test images first: a leak shows images of both splits */
@@ -90,29 +90,29 @@ static struct groups make_groups(struct sgrad_dataset *const part[2], const stru
     return g;
 }
 
-static void free_groups(struct groups *g) {
-    free(g->leader);
-    free(g->relation);
-    free(g->shown);
-    free(g->image);
+static void free_groups(struct groups *groups) {
+    free(groups->leader);
+    free(groups->relation);
+    free(groups->shown);
+    free(groups->image);
 }
 
 /* ---- images --------------------------------------------------------------------------------------------------------- */
 
 /* Shrinks an image to RGB, by means of blocks, so that no side exceeds SIDE. The caller must free the result. */
-static uint8_t *shrink(const struct sgrad_picture *p, int *width, int *height) {
-    const int longer = p->width > p->height ? p->width : p->height, by = (longer + SIDE - 1) / SIDE;
-    *width = (p->width + by - 1) / by;
-    *height = (p->height + by - 1) / by;
+static uint8_t *shrink(const struct sgrad_picture *picture, int *width, int *height) {
+    const int longer = picture->width > picture->height ? picture->width : picture->height, by = (longer + SIDE - 1) / SIDE;
+    *width = (picture->width + by - 1) / by;
+    *height = (picture->height + by - 1) / by;
     uint8_t *small = sgrad_xcalloc((size_t)(*width * *height), 3);
     for (int y = 0; y < *height; y++)
         for (int x = 0; x < *width; x++)
             for (int c = 0; c < 3; c++) {
                 int sum = 0, count = 0;
-                for (int i = y * by; i < (y + 1) * by && i < p->height; i++)
-                    for (int j = x * by; j < (x + 1) * by && j < p->width; j++, count++)
-                        sum += p->pixels[((size_t)i * (size_t)p->width + (size_t)j) * (size_t)p->channels +
-                                         (size_t)(p->channels >= 3 ? c : 0)];
+                for (int i = y * by; i < (y + 1) * by && i < picture->height; i++)
+                    for (int j = x * by; j < (x + 1) * by && j < picture->width; j++, count++)
+                        sum += picture->pixels[((size_t)i * (size_t)picture->width + (size_t)j) * (size_t)picture->channels +
+                                               (size_t)(picture->channels >= 3 ? c : 0)];
                 small[(y * *width + x) * 3 + c] = (uint8_t)(sum / count);
             }
     return small;
@@ -158,14 +158,14 @@ static json_t *class_as_json(const struct sgrad_dataset *dataset, int class) {
     return json ? json : json_string("?");      /* a name that is not UTF-8 */
 }
 
-static json_t *image_as_json(struct sgrad_dataset *const part[2], const struct sgrad_hashes *h, int64_t i) {
+static json_t *image_as_json(struct sgrad_dataset *const part[2], const struct sgrad_hashes *hashes, int64_t i) {
     int64_t index = i;
-    const struct sgrad_dataset *dataset = sgrad__part_of(part, h, &index);
-    char *name = sgrad__image_name(part, h, i), *url = picture_url(dataset, index);
+    const struct sgrad_dataset *dataset = sgrad__part_of(part, hashes, &index);
+    char *name = sgrad__image_name(part, hashes, i), *url = picture_url(dataset, index);
     json_t *json = json_object(), *text = json_string(name);    /* NULL: not UTF-8 */
     json_object_set_new(json, "name", text ? text : json_string("?"));
-    json_object_set_new(json, "class", class_as_json(dataset, sgrad__image_class(part, h, i)));
-    json_object_set_new(json, "test", json_boolean(i >= h->train));
+    json_object_set_new(json, "class", class_as_json(dataset, sgrad__image_class(part, hashes, i)));
+    json_object_set_new(json, "test", json_boolean(i >= hashes->train));
     json_object_set_new(json, "url", url ? json_string(url) : json_null());
     free(name);
     free(url);
@@ -180,28 +180,29 @@ static json_t *counts(const int64_t *x, int n) {
     return array;
 }
 
-static json_t *guide_as_json(const struct sgrad_guide *g, int bits) {
+static json_t *guide_as_json(const struct sgrad_guide *guide, int bits) {
     json_t *worst = json_array();
-    for (int i = 0; i <= bits; i++) json_array_append_new(worst, json_real(g->worst[i]));
-    return json_pack("{s:o, s:o, s:o, s:i}", "within", counts(g->distance[0], bits + 1), "across",
-                     counts(g->distance[1], bits + 1), "worst", worst, "automatic", g->automatic);
+    for (int i = 0; i <= bits; i++) json_array_append_new(worst, json_real(guide->worst[i]));
+    return json_pack("{s:o, s:o, s:o, s:i}", "within", counts(guide->distance[0], bits + 1), "across",
+                     counts(guide->distance[1], bits + 1), "worst", worst, "automatic", guide->automatic);
 }
 
-static json_t *page_as_json(struct sgrad_dataset *const part[2], const struct sgrad_hashes *h, const struct sgrad_duplicates *d,
-                            const struct sgrad_guide *guide, const char *title) {
-    struct groups g = make_groups(part, h, d);
+static json_t *page_as_json(struct sgrad_dataset *const part[2], const struct sgrad_hashes *hashes,
+                            const struct sgrad_duplicates *duplicates, const struct sgrad_guide *guide, const char *title) {
+    struct groups g = make_groups(part, hashes, duplicates);
     json_t *images = json_array(), *pairs = json_array(), *near = json_array();
-    for (int i = 0; i < g.count; i++) json_array_append_new(images, image_as_json(part, h, g.image[i]));
-    for (const struct sgrad_pair *p = d->pair; p < d->pair + d->kept; p++)
+    for (int i = 0; i < g.count; i++) json_array_append_new(images, image_as_json(part, hashes, g.image[i]));
+    for (const struct sgrad_pair *p = duplicates->pair; p < duplicates->pair + duplicates->kept; p++)
         if (g.shown[p->a] >= 0 && g.shown[p->b] >= 0)
             json_array_append_new(pairs, json_pack("[i, i, i]", g.shown[p->a], g.shown[p->b], (int)p->distance));
-    for (int r = 0; r < SGRAD_RELATIONS; r++) json_array_append_new(near, counts(d->near[r], d->levels));
+    for (int r = 0; r < SGRAD_RELATIONS; r++) json_array_append_new(near, counts(duplicates->near[r], duplicates->levels));
     free_groups(&g);
     json_t *named = json_string(title);
     return json_pack("{s:o, s:s, s:i, s:i, s:i, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "title", named ? named : json_string("?"),
-                     "hash", h->kind->name, "bits", h->bits, "threshold", d->threshold, "first", d->first, "train",
-                     (json_int_t)h->train, "test", (json_int_t)(h->count - h->train), "near", near, "drops",
-                     counts(d->drops, d->levels), "images", images, "pairs", pairs, "guide", guide_as_json(guide, h->bits));
+                     "hash", hashes->kind->name, "bits", hashes->bits, "threshold", duplicates->threshold, "first",
+                     duplicates->first, "train", (json_int_t)hashes->train, "test", (json_int_t)(hashes->count - hashes->train),
+                     "near", near, "drops", counts(duplicates->drops, duplicates->levels), "images", images, "pairs", pairs,
+                     "guide", guide_as_json(guide, hashes->bits));
 }
 
 int sgrad_duplicates_page(struct sgrad_dataset *const part[2], const struct sgrad_hashes *hashes,

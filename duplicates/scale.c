@@ -121,31 +121,32 @@ SGRAD_ALWAYS_INLINE void weigh(const uint8_t *from, size_t stride, int count, co
     }
 }
 
-SGRAD_ALWAYS_INLINE void weigh_columns(const struct work *w) {
-    const struct sgrad_picture *p = w->picture;
-    const struct sgrad__taps *taps = w->columns;
+SGRAD_ALWAYS_INLINE void weigh_columns(const struct work *work) {
+    const struct sgrad_picture *p = work->picture;
+    const struct sgrad__taps *taps = work->columns;
     const int to = taps->to, channels = p->channels, bytes = p->width * channels;
     uint8_t turned[3 * WIDTH * STRIP]; /* (planes,to,STRIP) */
     for (int top = 0; top < p->height; top += STRIP) {
-        turn_strip(p->pixels + (size_t)top * (size_t)bytes, bytes, p->height - top < STRIP ? p->height - top : STRIP, w->strip);
+        turn_strip(p->pixels + (size_t)top * (size_t)bytes, bytes, p->height - top < STRIP ? p->height - top : STRIP,
+                   work->strip);
         for (int x = 0; x < to; x++)
-            for (int c = 0; c < w->planes; c++)
-                weigh(w->strip + (size_t)(taps->first[x] * channels + c) * STRIP, (size_t)channels * STRIP, STRIP,
+            for (int c = 0; c < work->planes; c++)
+                weigh(work->strip + (size_t)(taps->first[x] * channels + c) * STRIP, (size_t)channels * STRIP, STRIP,
                       taps->weight + (size_t)x * (size_t)taps->most, taps->count[x], turned + (c * to + x) * STRIP);
-        for (size_t x = 0; x < w->line; x += 16)
+        for (size_t x = 0; x < work->line; x += 16)
             for (size_t y = 0; y < STRIP; y += 16)
-                turn(turned + x * STRIP + y, STRIP, 16, w->narrow + ((size_t)top + y) * w->line + x, w->line);
+                turn(turned + x * STRIP + y, STRIP, 16, work->narrow + ((size_t)top + y) * work->line + x, work->line);
     }
 }
 
-SGRAD_ALWAYS_INLINE void weigh_rows(const struct work *w) {
-    const int width = w->columns->to;
-    for (int y = 0; y < w->rows->to; y++) {
-        uint8_t sum[3 * WIDTH + LANES], *grey = w->grey + (size_t)y * (size_t)width;
+SGRAD_ALWAYS_INLINE void weigh_rows(const struct work *work) {
+    const int width = work->columns->to;
+    for (int y = 0; y < work->rows->to; y++) {
+        uint8_t sum[3 * WIDTH + LANES], *grey = work->grey + (size_t)y * (size_t)width;
         const uint8_t *red = sum, *green = sum + width, *blue = green + width;
-        weigh(w->narrow + (size_t)w->rows->first[y] * w->line, w->line, (int)w->line,
-              w->rows->weight + (size_t)y * (size_t)w->rows->most, w->rows->count[y], sum);
-        if (w->planes == 1)
+        weigh(work->narrow + (size_t)work->rows->first[y] * work->line, work->line, (int)work->line,
+              work->rows->weight + (size_t)y * (size_t)work->rows->most, work->rows->count[y], sum);
+        if (work->planes == 1)
             memcpy(grey, sum, (size_t)width);
         else /* ITU-R 601-2 */
             for (int x = 0; x < width; x++)

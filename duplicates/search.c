@@ -85,87 +85,88 @@ SGRAD_ALWAYS_INLINE uint32_t part_of(const uint64_t *word, const struct sgrad__p
     return (uint32_t)(x & ((1ull << part->bits) - 1));
 }
 
-static uint32_t list_of(const struct walk *w, int64_t i) {
-    const uint64_t *word = w->word + i * w->words;
+static uint32_t list_of(const struct walk *walk, int64_t i) {
+    const uint64_t *word = walk->word + i * walk->words;
     uint32_t ones = 0;
-    if (!w->plan->weights) return part_of(word, &w->plan->part[w->current]);
-    for (int j = 0; j < w->words; j++) ones += (uint32_t)__builtin_popcountll(word[j]);
+    if (!walk->plan->weights) return part_of(word, &walk->plan->part[walk->current]);
+    for (int j = 0; j < walk->words; j++) ones += (uint32_t)__builtin_popcountll(word[j]);
     return ones;
 }
 
-static void count_lists(struct walk *w) {
-    struct table *t = &w->table;
-    t->lists = w->plan->weights ? 64 * w->words + 1 : 1 << w->plan->part[w->current].bits;
+static void count_lists(struct walk *walk) {
+    struct table *t = &walk->table;
+    t->lists = walk->plan->weights ? 64 * walk->words + 1 : 1 << walk->plan->part[walk->current].bits;
     t->size = sgrad_xcalloc((size_t)t->lists, sizeof *t->size);
-    for (int64_t i = 0; i < w->images; i++) t->size[list_of(w, i)]++;
+    for (int64_t i = 0; i < walk->images; i++) t->size[list_of(walk, i)]++;
 }
 
 /* Fills the table with the lists of the shards w->one and w->other. */
-static void table_make(struct walk *w) {
-    struct table *t = &w->table;
+static void table_make(struct walk *walk) {
+    struct table *t = &walk->table;
     uint32_t all = 0;
     t->start = sgrad_xcalloc((size_t)t->lists + 2, sizeof *t->start);
     for (uint32_t l = 0; l < (uint32_t)t->lists; l++) {
         t->start[l + 1] = all;
-        if (l >> w->shift == w->one || l >> w->shift == w->other) all += t->size[l];
+        if (l >> walk->shift == walk->one || l >> walk->shift == walk->other) all += t->size[l];
     }
     t->start[t->lists + 1] = all;
     t->image = sgrad_xcalloc((size_t)all + 1, sizeof *t->image);
-    t->word = sgrad_xcalloc(((size_t)all + 1) * (size_t)w->words, sizeof *t->word);
-    for (int64_t i = 0; i < w->images; i++) {
-        const uint32_t list = list_of(w, i);
-        if (list >> w->shift != w->one && list >> w->shift != w->other) continue;
+    t->word = sgrad_xcalloc(((size_t)all + 1) * (size_t)walk->words, sizeof *t->word);
+    for (int64_t i = 0; i < walk->images; i++) {
+        const uint32_t list = list_of(walk, i);
+        if (list >> walk->shift != walk->one && list >> walk->shift != walk->other) continue;
         const uint32_t at = t->start[list + 1]++;
-        t->image[at] = w->image[i];
-        memcpy(t->word + (size_t)at * (size_t)w->words, w->word + i * w->words, (size_t)w->words * sizeof *w->word);
+        t->image[at] = walk->image[i];
+        memcpy(t->word + (size_t)at * (size_t)walk->words, walk->word + i * walk->words,
+               (size_t)walk->words * sizeof *walk->word);
     }
 }
 
-static void table_free(struct table *t) {
-    free(t->start);
-    free(t->image);
-    free(t->word);
-    t->start = t->image = NULL;
-    t->word = NULL;
+static void table_free(struct table *table) {
+    free(table->start);
+    free(table->image);
+    free(table->word);
+    table->start = table->image = NULL;
+    table->word = NULL;
 }
 
 /* ---- shards --------------------------------------------------------------------------------------------------------- */
 
-static uint32_t shards(const struct walk *w) { return (((uint32_t)w->table.lists - 1) >> w->shift) + 1; }
+static uint32_t shards(const struct walk *walk) { return (((uint32_t)walk->table.lists - 1) >> walk->shift) + 1; }
 
-static int64_t largest_shard(const struct walk *w) {
+static int64_t largest_shard(const struct walk *walk) {
     int64_t hashes[SHARDS_MOST + 1] = { 0 }, largest = 0;
-    for (uint32_t l = 0; l < (uint32_t)w->table.lists; l++) hashes[l >> w->shift] += w->table.size[l];
-    for (uint32_t s = 0; s < shards(w); s++)
+    for (uint32_t l = 0; l < (uint32_t)walk->table.lists; l++) hashes[l >> walk->shift] += walk->table.size[l];
+    for (uint32_t s = 0; s < shards(walk); s++)
         if (hashes[s] > largest) largest = hashes[s];
     return largest;
 }
 
 /* Chooses the smallest number of shards, at most SHARDS_MOST, of which two fit in a table. */
-static void choose_shards(struct walk *w) {
-    for (w->shift = 0; shards(w) > 1;) w->shift++;
-    if (w->images <= w->room) return;
-    while (2 * shards(w) <= SHARDS_MOST && w->shift > 0 && 2 * largest_shard(w) > w->room) w->shift--;
+static void choose_shards(struct walk *walk) {
+    for (walk->shift = 0; shards(walk) > 1;) walk->shift++;
+    if (walk->images <= walk->room) return;
+    while (2 * shards(walk) <= SHARDS_MOST && walk->shift > 0 && 2 * largest_shard(walk) > walk->room) walk->shift--;
 }
 
 /* Returns true if a list of one shard is compared with a list of the other. */
-static bool shards_meet(const struct walk *w) {
-    const uint32_t distance = w->other - w->one;
-    if (!w->plan->weights) return __builtin_popcount(w->one ^ w->other) <= w->plan->part[w->current].radius;
-    return distance == 0 || ((distance - 1) << w->shift) + 1 <= (uint32_t)w->search->threshold;
+static bool shards_meet(const struct walk *walk) {
+    const uint32_t distance = walk->other - walk->one;
+    if (!walk->plan->weights) return __builtin_popcount(walk->one ^ walk->other) <= walk->plan->part[walk->current].radius;
+    return distance == 0 || ((distance - 1) << walk->shift) + 1 <= (uint32_t)walk->search->threshold;
 }
 
 /* Sets w->mask to all numbers of the segment's width in which at most radius bits are 1. */
-static void masks_make(struct walk *w) {
-    const struct sgrad__part *part = &w->plan->part[w->current];
-    w->masks = 0;
-    if (w->plan->weights) return;
+static void masks_make(struct walk *walk) {
+    const struct sgrad__part *part = &walk->plan->part[walk->current];
+    walk->masks = 0;
+    if (walk->plan->weights) return;
     const int count = (int)sgrad__plan_lists(part->bits, part->radius);
-    w->mask = sgrad_xcalloc((size_t)count, sizeof *w->mask);
+    walk->mask = sgrad_xcalloc((size_t)count, sizeof *walk->mask);
     for (int ones = 0; ones <= part->radius && ones <= part->bits; ones++) {
         uint32_t x = (1u << ones) - 1; /* then the next larger number with as many ones: HAKMEM 175 */
         do {
-            w->mask[w->masks++] = x;
+            walk->mask[walk->masks++] = x;
             const uint32_t low = x & -x, ripple = x + low;
             x = low ? ripple | ((x ^ ripple) >> 2) / low : 1u << part->bits;
         } while (x < 1u << part->bits);
@@ -185,82 +186,83 @@ SGRAD_ALWAYS_INLINE uint32_t above(const uint32_t *image, uint32_t low, uint32_t
 }
 
 /* Returns true if an earlier segment has found this pair. */
-static bool is_old(const struct walk *w, const uint64_t *a, const uint64_t *b) {
+static bool is_old(const struct walk *walk, const uint64_t *a, const uint64_t *b) {
     uint64_t differ[SGRAD_HASH_WORDS];
-    for (int i = 0; i < w->words; i++) differ[i] = a[i] ^ b[i];
-    for (int p = 0; p < w->current; p++)
-        if (__builtin_popcount(part_of(differ, &w->plan->part[p])) <= w->plan->part[p].radius) return true;
+    for (int i = 0; i < walk->words; i++) differ[i] = a[i] ^ b[i];
+    for (int p = 0; p < walk->current; p++)
+        if (__builtin_popcount(part_of(differ, &walk->plan->part[p])) <= walk->plan->part[p].radius) return true;
     return false;
 }
 
-static void note(struct walk *w, struct found *found, const uint64_t *a, uint32_t position, uint32_t image, int distance) {
-    const uint32_t third = w->table.image[position], other = third > image ? third : image;
+static void note(struct walk *walk, struct found *found, const uint64_t *a, uint32_t position, uint32_t image, int distance) {
+    const uint32_t third = walk->table.image[position], other = third > image ? third : image;
     if (third < image) image = third;
-    if (image >= w->queries) return;
-    if (w->current && is_old(w, a, w->table.word + (size_t)position * (size_t)w->words)) return;
+    if (image >= walk->queries) return;
+    if (walk->current && is_old(walk, a, walk->table.word + (size_t)position * (size_t)walk->words)) return;
     if (found->count == found->room) {
         found->room = found->room ? 2 * found->room : 64;
         struct sgrad_pair *more = realloc(found->pair, (size_t)found->room * sizeof *more);
-        if (!more) return (void)(w->pairs = INT64_MAX / 2), (void)(found->room = found->count);
+        if (!more) return (void)(walk->pairs = INT64_MAX / 2), (void)(found->room = found->count);
         found->pair = more;
     }
     found->pair[found->count++] = (struct sgrad_pair){ image, other, (uint32_t)distance };
     if (found->count - found->counted < TILE) return;
-    w->pairs += TILE;
+    walk->pairs += TILE;
     found->counted = found->count;
 }
 
 /* Compares the hashes at positions FROM to TO - 1 with all of LIST, or, if they are in LIST themselves (OWN), with those after
  * them. */
-SGRAD_ALWAYS_INLINE void compare_all(struct walk *w, struct found *found, uint32_t from, uint32_t to, uint32_t list, bool own,
+SGRAD_ALWAYS_INLINE void compare_all(struct walk *walk, struct found *found, uint32_t from, uint32_t to, uint32_t list, bool own,
                                      int words) {
-    const struct table *t = &w->table;
-    const int threshold = w->search->threshold;
+    const struct table *t = &walk->table;
+    const int threshold = walk->search->threshold;
     for (uint32_t tile = t->start[list], stop; tile < t->start[list + 1]; tile = stop) {
         stop = t->start[list + 1] - tile > TILE ? tile + TILE : t->start[list + 1];
-        for (uint32_t i = from; i < to && w->pairs <= w->most; i++) {
+        for (uint32_t i = from; i < to && walk->pairs <= walk->most; i++) {
             const uint64_t *a = t->word + (size_t)i * (size_t)words;
             for (uint32_t j = own && tile <= i ? i + 1 : tile; j < stop; j++) {
                 const int distance = sgrad_hash_distance(a, t->word + (size_t)j * (size_t)words, words);
-                if (__builtin_expect(distance <= threshold, 0)) note(w, found, a, j, t->image[i], distance);
+                if (__builtin_expect(distance <= threshold, 0)) note(walk, found, a, j, t->image[i], distance);
             }
         }
     }
 }
 
 /* Compares the hashes at positions FROM to TO - 1 with those of later images in LIST. */
-SGRAD_ALWAYS_INLINE void compare(struct walk *w, struct found *found, uint32_t from, uint32_t to, uint32_t list, int words) {
-    const struct table *t = &w->table;
+SGRAD_ALWAYS_INLINE void compare(struct walk *walk, struct found *found, uint32_t from, uint32_t to, uint32_t list, int words) {
+    const struct table *t = &walk->table;
     const uint32_t *image = t->image;
-    const int threshold = w->search->threshold;
+    const int threshold = walk->search->threshold;
     for (uint32_t tile = t->start[list], stop; tile < t->start[list + 1]; tile = stop) {
         stop = t->start[list + 1] - tile > TILE ? tile + TILE : t->start[list + 1];
         for (uint32_t i = from; i < to; i++) {
             const uint64_t *a = t->word + (size_t)i * (size_t)words;
-            if (image[stop - 1] <= image[i] || w->pairs > w->most) break; /* hashes after this one have later images */
+            if (image[stop - 1] <= image[i] || walk->pairs > walk->most) break; /* hashes after this one have later images */
             for (uint32_t j = image[tile] > image[i] ? tile : above(image, tile, stop, image[i]); j < stop; j++) {
                 const int distance = sgrad_hash_distance(a, t->word + (size_t)j * (size_t)words, words);
-                if (distance <= threshold) note(w, found, a, j, image[i], distance);
+                if (distance <= threshold) note(walk, found, a, j, image[i], distance);
             }
         }
     }
 }
 
-SGRAD_ALWAYS_INLINE void compare_list(struct walk *w, struct found *found, uint32_t list, uint32_t from, uint32_t to,
+SGRAD_ALWAYS_INLINE void compare_list(struct walk *walk, struct found *found, uint32_t list, uint32_t from, uint32_t to,
                                       uint32_t other, int words) {
-    if ((list >> w->shift != other >> w->shift) != (w->one != w->other)) return; /* lists of one shard meet if one == other */
-    if (!w->whole) compare(w, found, from, to, other, words);
-    else if (other >= list) compare_all(w, found, from, to, other, other == list, words);
+    if ((list >> walk->shift != other >> walk->shift) != (walk->one != walk->other))
+        return; /* lists of one shard meet if one == other */
+    if (!walk->whole) compare(walk, found, from, to, other, words);
+    else if (other >= list) compare_all(walk, found, from, to, other, other == list, words);
 }
 
-SGRAD_ALWAYS_INLINE void walk_list(struct walk *w, struct found *found, uint32_t list, uint32_t from, uint32_t to, int words) {
-    const struct table *t = &w->table;
-    if (w->plan->weights) {
-        const int low = (int)list - w->search->threshold, high = (int)list + w->search->threshold;
+SGRAD_ALWAYS_INLINE void walk_list(struct walk *walk, struct found *found, uint32_t list, uint32_t from, uint32_t to, int words) {
+    const struct table *t = &walk->table;
+    if (walk->plan->weights) {
+        const int low = (int)list - walk->search->threshold, high = (int)list + walk->search->threshold;
         for (int l = low < 0 ? 0 : low; l <= high && l < t->lists; l++)
-            compare_list(w, found, list, from, to, (uint32_t)l, words);
+            compare_list(walk, found, list, from, to, (uint32_t)l, words);
     } else
-        for (int m = 0; m < w->masks; m++) compare_list(w, found, list, from, to, list ^ w->mask[m], words);
+        for (int m = 0; m < walk->masks; m++) compare_list(walk, found, list, from, to, list ^ walk->mask[m], words);
 }
 
 /* Compares the hashes of one task. The tasks divide the positions of the table equally; of each list, the images of the range
@@ -299,8 +301,8 @@ static void sort_unit(const struct sgrad_args *args) {
     if (found->count) qsort(found->pair, (size_t)found->count, sizeof *found->pair, by_images);
 }
 
-static int run_units(struct walk *w, const struct sgrad_kernel *kernel, int units) {
-    struct sgrad_bound_kernel call = { .kernel = kernel, .attrs = w };
+static int run_units(struct walk *walk, const struct sgrad_kernel *kernel, int units) {
+    struct sgrad_bound_kernel call = { .kernel = kernel, .attrs = walk };
     int error = 0;
     sgrad_bound_kernel_prepare(&call);
     for (int u = 0; u < units && !error; u++)
@@ -309,99 +311,99 @@ static int run_units(struct walk *w, const struct sgrad_kernel *kernel, int unit
     return error ? error : failed;
 }
 
-static int walk_table(struct walk *w) {
+static int walk_table(struct walk *walk) {
     static const struct sgrad_kernel kernel = { .name = "search", .cpu = walk_unit, .flops = sgrad_no_flops, .bytes = no_bytes };
-    const int64_t tasks = 1 + w->table.start[w->table.lists] / UNIT_LEAST;
-    w->tasks = tasks < w->units ? (int)tasks : w->units;
-    if (w->busy < w->tasks) w->busy = w->tasks;
-    return run_units(w, &kernel, w->tasks);
+    const int64_t tasks = 1 + walk->table.start[walk->table.lists] / UNIT_LEAST;
+    walk->tasks = tasks < walk->units ? (int)tasks : walk->units;
+    if (walk->busy < walk->tasks) walk->busy = walk->tasks;
+    return run_units(walk, &kernel, walk->tasks);
 }
 
 /* ---- the pairs in order --------------------------------------------------------------------------------------------- */
 
 /* Collects the pairs of the next image in NEXT, from the sorted pairs of all tasks. AT has the position in each. Returns the
  * number of pairs; 0: there are no more. */
-static int64_t next_image(const struct walk *w, int64_t *at, struct found *next) {
+static int64_t next_image(const struct walk *walk, int64_t *at, struct found *next) {
     uint32_t image = UINT32_MAX;
     next->count = 0;
-    for (int u = 0; u < w->busy; u++)
-        if (at[u] < w->found[u].count && w->found[u].pair[at[u]].a < image) image = w->found[u].pair[at[u]].a;
-    for (int u = 0; u < w->busy; u++)
-        for (; at[u] < w->found[u].count && w->found[u].pair[at[u]].a == image; at[u]++) {
+    for (int u = 0; u < walk->busy; u++)
+        if (at[u] < walk->found[u].count && walk->found[u].pair[at[u]].a < image) image = walk->found[u].pair[at[u]].a;
+    for (int u = 0; u < walk->busy; u++)
+        for (; at[u] < walk->found[u].count && walk->found[u].pair[at[u]].a == image; at[u]++) {
             if (next->count == next->room) {
                 struct sgrad_pair *more = sgrad_xcalloc((size_t)(next->room = 2 * next->room + 64), sizeof *more);
                 if (next->count) memcpy(more, next->pair, (size_t)next->count * sizeof *more);
                 free(next->pair);
                 next->pair = more;
             }
-            next->pair[next->count++] = w->found[u].pair[at[u]];
+            next->pair[next->count++] = walk->found[u].pair[at[u]];
         }
     if (next->count) qsort(next->pair, (size_t)next->count, sizeof *next->pair, by_images);
     return next->count;
 }
 
 /* Sorts the pairs of all tasks by their first image and passes them to search->see, image by image. */
-static int tell(struct walk *w) {
+static int tell(struct walk *walk) {
     static const struct sgrad_kernel kernel = { .name = "sort", .cpu = sort_unit, .flops = sgrad_no_flops, .bytes = no_bytes };
     struct found next = { 0 };
-    SGRAD_TRY(run_units(w, &kernel, w->busy));
-    int64_t *at = sgrad_xcalloc((size_t)w->units, sizeof *at);
+    SGRAD_TRY(run_units(walk, &kernel, walk->busy));
+    int64_t *at = sgrad_xcalloc((size_t)walk->units, sizeof *at);
     int error = 0;
-    while (!error && next_image(w, at, &next)) error = w->search->see(w->search->arg, next.pair, next.count);
+    while (!error && next_image(walk, at, &next)) error = walk->search->see(walk->search->arg, next.pair, next.count);
     free(next.pair);
     free(at);
     return error;
 }
 
 /* Searches one segment: each two shards that may have near hashes. */
-static int search_part(struct walk *w) {
+static int search_part(struct walk *walk) {
     int error = 0;
-    count_lists(w);
-    masks_make(w);
-    choose_shards(w);
-    for (w->one = 0; w->one < shards(w); w->one++)
-        for (w->other = w->one; w->other < shards(w) && !error && w->pairs <= w->most; w->other++) {
-            if (!shards_meet(w)) continue;
-            table_make(w);
-            error = walk_table(w);
-            table_free(&w->table);
+    count_lists(walk);
+    masks_make(walk);
+    choose_shards(walk);
+    for (walk->one = 0; walk->one < shards(walk); walk->one++)
+        for (walk->other = walk->one; walk->other < shards(walk) && !error && walk->pairs <= walk->most; walk->other++) {
+            if (!shards_meet(walk)) continue;
+            table_make(walk);
+            error = walk_table(walk);
+            table_free(&walk->table);
         }
-    free(w->mask);
-    free(w->table.size);
-    w->mask = w->table.size = NULL;
+    free(walk->mask);
+    free(walk->table.size);
+    walk->mask = walk->table.size = NULL;
     return error;
 }
 
 /* Searches one range, with the tables of all segments. *WHOLE is false if there was no memory for all pairs. */
-static int search_stretch(struct walk *w, bool *whole) {
+static int search_stretch(struct walk *walk, bool *whole) {
     int error = 0;
-    w->pairs = w->busy = 0;
-    for (w->current = 0; w->current < w->plan->parts && !error && w->pairs <= w->most; w->current++)
-        if (w->plan->part[w->current].radius >= 0) error = search_part(w);
-    *whole = w->pairs <= w->most;
-    if (!error && *whole) error = tell(w);
-    for (int u = 0; u < w->units; u++) {
-        free(w->found[u].pair);
-        w->found[u] = (struct found){ 0 };
+    walk->pairs = walk->busy = 0;
+    for (walk->current = 0; walk->current < walk->plan->parts && !error && walk->pairs <= walk->most; walk->current++)
+        if (walk->plan->part[walk->current].radius >= 0) error = search_part(walk);
+    *whole = walk->pairs <= walk->most;
+    if (!error && *whole) error = tell(walk);
+    for (int u = 0; u < walk->units; u++) {
+        free(walk->found[u].pair);
+        walk->found[u] = (struct found){ 0 };
     }
     return error;
 }
 
 /* Searches ranges of as many images as there is memory for their pairs. A range of one image has no limit. */
-static int search_all(struct walk *w) {
-    const int64_t most = w->most;
-    const uint32_t queries = w->queries;
+static int search_all(struct walk *walk) {
+    const int64_t most = walk->most;
+    const uint32_t queries = walk->queries;
     uint32_t stretch = queries;
     for (uint32_t from = 0; from < queries;) {
         bool whole;
-        w->from = from;
-        w->to = queries - from < stretch ? queries : from + stretch;
-        w->whole = w->to - w->from == queries;
-        w->most = w->to - w->from == 1 ? INT64_MAX : most;
-        SGRAD_TRY(search_stretch(w, &whole));
-        if (whole) from = w->to;
-        else stretch = (w->to - w->from + 1) / 2;
-        if (whole && w->pairs < w->most / 4 && stretch < queries / 2) stretch *= 2;
+        walk->from = from;
+        walk->to = queries - from < stretch ? queries : from + stretch;
+        walk->whole = walk->to - walk->from == queries;
+        walk->most = walk->to - walk->from == 1 ? INT64_MAX : most;
+        SGRAD_TRY(search_stretch(walk, &whole));
+        if (whole) from = walk->to;
+        else stretch = (walk->to - walk->from + 1) / 2;
+        if (whole && walk->pairs < walk->most / 4 && stretch < queries / 2) stretch *= 2;
     }
     return 0;
 }
@@ -417,9 +419,9 @@ static void shuffle(const uint64_t *from, uint64_t *to, int words) {
 }
 
 /* Allocates BYTES of memory, or maps an unlinked file, of which the system caches as much as fits in memory. SGRAD_EIO. */
-static int take_room(const struct walk *w, size_t bytes, void **room) {
-    if (!w->disk) return *room = sgrad_xcalloc(bytes, 1), 0;
-    const char *folder = w->search->folder ? w->search->folder : P_tmpdir;
+static int take_room(const struct walk *walk, size_t bytes, void **room) {
+    if (!walk->disk) return *room = sgrad_xcalloc(bytes, 1), 0;
+    const char *folder = walk->search->folder ? walk->search->folder : P_tmpdir;
     char *path = sgrad_format("%s/search.XXXXXX", folder);
     const int fd = mkstemp(path);
     int failed = fd < 0 ? errno : 0;
@@ -435,29 +437,29 @@ static int take_room(const struct walk *w, size_t bytes, void **room) {
     return 0;
 }
 
-static void give_back(const struct walk *w, void *room, size_t bytes) {
-    if (!w->disk) free(room);
+static void give_back(const struct walk *walk, void *room, size_t bytes) {
+    if (!walk->disk) free(room);
     else if (room) munmap(room, bytes);
 }
 
-static void take_hashes(struct walk *w, const struct sgrad_hashes *h) {
-    for (int64_t i = 0; i < h->count; i++) {
-        if (!sgrad_hashes_has(h, i)) continue;
-        shuffle(h->word + i * h->words, w->word + w->images * h->words, h->words);
-        w->image[w->images++] = (uint32_t)i;
+static void take_hashes(struct walk *walk, const struct sgrad_hashes *hashes) {
+    for (int64_t i = 0; i < hashes->count; i++) {
+        if (!sgrad_hashes_has(hashes, i)) continue;
+        shuffle(hashes->word + i * hashes->words, walk->word + walk->images * hashes->words, hashes->words);
+        walk->image[walk->images++] = (uint32_t)i;
     }
 }
 
 /* Half of the memory is for hashes, or, if these are on disk, for a table. The other half is for pairs, in arrays that double. */
-static void divide_memory(struct walk *w, int64_t count) {
-    const int64_t hash = (int64_t)sizeof *w->image + w->words * (int64_t)sizeof *w->word;
-    const int64_t half = w->search->memory / 2, pairs = half / (3 * (int64_t)sizeof(struct sgrad_pair));
-    w->room = INT64_MAX;
-    w->most = w->search->most ? w->search->most : 1 << 25;
-    if (!w->search->memory) return;
-    w->disk = 2 * hash * count > half;
-    if (w->disk) w->room = half / hash;
-    if (pairs < w->most) w->most = pairs < PAIRS_LEAST ? PAIRS_LEAST : pairs;
+static void divide_memory(struct walk *walk, int64_t count) {
+    const int64_t hash = (int64_t)sizeof *walk->image + walk->words * (int64_t)sizeof *walk->word;
+    const int64_t half = walk->search->memory / 2, pairs = half / (3 * (int64_t)sizeof(struct sgrad_pair));
+    walk->room = INT64_MAX;
+    walk->most = walk->search->most ? walk->search->most : 1 << 25;
+    if (!walk->search->memory) return;
+    walk->disk = 2 * hash * count > half;
+    if (walk->disk) walk->room = half / hash;
+    if (pairs < walk->most) walk->most = pairs < PAIRS_LEAST ? PAIRS_LEAST : pairs;
 }
 
 int sgrad_hashes_search(const struct sgrad_hashes *hashes, const struct sgrad_search *search) {

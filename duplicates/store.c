@@ -86,19 +86,19 @@ const struct sgrad__record *sgrad__store_find(const struct sgrad__store *store, 
     return store->count ? bsearch(&key, store->record, (size_t)store->count, sizeof key, by_stamp) : NULL;
 }
 
-int sgrad__store_write(const char *path, const struct sgrad_hashes *h) {
-    const size_t record = 16 + (size_t)h->bits / 8, size = HEADER + (size_t)h->count * record + SUM;
+int sgrad__store_write(const char *path, const struct sgrad_hashes *hashes) {
+    const size_t record = 16 + (size_t)hashes->bits / 8, size = HEADER + (size_t)hashes->count * record + SUM;
     struct sgrad_file file;
     unsigned char *data = sgrad_xcalloc(size, 1), *at = data + HEADER;
     memcpy(data, MAGIC, 8);
     put(data + 8, 4, FORMAT);
-    put(data + 12, 4, (uint64_t)h->bits);
-    strncpy((char *)data + 16, h->kind->name, NAME_SIZE);
-    put(data + 32, 8, (uint64_t)h->count);
-    for (int64_t i = 0; i < h->count; i++, at += record) {
-        put(at, 8, h->stamp[i]);
-        put(at + 8, 8, h->state[i] & ~SGRAD_IMAGE_SKIPPED);
-        for (int w = 0; w < h->words; w++) put(at + 16 + 8 * w, 8, h->word[i * h->words + w]);
+    put(data + 12, 4, (uint64_t)hashes->bits);
+    strncpy((char *)data + 16, hashes->kind->name, NAME_SIZE);
+    put(data + 32, 8, (uint64_t)hashes->count);
+    for (int64_t i = 0; i < hashes->count; i++, at += record) {
+        put(at, 8, hashes->stamp[i]);
+        put(at + 8, 8, hashes->state[i] & ~SGRAD_IMAGE_SKIPPED);
+        for (int w = 0; w < hashes->words; w++) put(at + 16 + 8 * w, 8, hashes->word[i * hashes->words + w]);
     }
     put(at, 8, sgrad_hash(data, size - SUM));
     int error = sgrad_file_begin(path, &file);

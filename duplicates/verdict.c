@@ -37,49 +37,52 @@ int sgrad__image_class(struct sgrad_dataset *const part[2], const struct sgrad_h
     return label ? label[i] : -1;
 }
 
-static enum sgrad_relation relation_of(const struct judge *j, const struct sgrad_pair *p) {
-    if (p->b >= j->hashes->train) return SGRAD_LEAK;
-    const bool same = sgrad__image_class(j->part, j->hashes, p->a) == sgrad__image_class(j->part, j->hashes, p->b);
+static enum sgrad_relation relation_of(const struct judge *judge, const struct sgrad_pair *pair) {
+    if (pair->b >= judge->hashes->train) return SGRAD_LEAK;
+    const bool same =
+        sgrad__image_class(judge->part, judge->hashes, pair->a) == sgrad__image_class(judge->part, judge->hashes, pair->b);
     return same ? SGRAD_WITHIN : SGRAD_ACROSS;
 }
 
 /* Returns the levels, as bits, whose thresholds are at least DISTANCE. */
-static uint64_t levels_of(const struct sgrad_duplicates *d, uint32_t distance) {
-    const int level = (int)distance > d->first ? (int)distance - d->first : 0;
-    return d->levels == 64 ? ~0ull << level : ((1ull << d->levels) - 1) & ~0ull << level;
+static uint64_t levels_of(const struct sgrad_duplicates *duplicates, uint32_t distance) {
+    const int level = (int)distance > duplicates->first ? (int)distance - duplicates->first : 0;
+    return duplicates->levels == 64 ? ~0ull << level : ((1ull << duplicates->levels) - 1) & ~0ull << level;
 }
 
-static void count(struct judge *j, const struct sgrad_pair *p, enum sgrad_relation relation) {
-    struct sgrad_duplicates *d = j->found;
+static void count(struct judge *judge, const struct sgrad_pair *pair, enum sgrad_relation relation) {
+    struct sgrad_duplicates *d = judge->found;
     d->pairs[relation]++;
-    d->relation[p->a] |= (uint8_t)(1 << relation);
-    d->relation[p->b] |= (uint8_t)(1 << relation);
+    d->relation[pair->a] |= (uint8_t)(1 << relation);
+    d->relation[pair->b] |= (uint8_t)(1 << relation);
     if (relation == SGRAD_LEAK)
-        d->leaks_of_class += sgrad__image_class(j->part, j->hashes, p->a) == sgrad__image_class(j->part, j->hashes, p->b);
-    for (uint64_t levels = levels_of(d, p->distance); levels; levels &= levels - 1) d->near[relation][__builtin_ctzll(levels)]++;
-    if (d->kept < j->options->pairs_kept) d->pair[d->kept++] = *p;
+        d->leaks_of_class +=
+            sgrad__image_class(judge->part, judge->hashes, pair->a) == sgrad__image_class(judge->part, judge->hashes, pair->b);
+    for (uint64_t levels = levels_of(d, pair->distance); levels; levels &= levels - 1)
+        d->near[relation][__builtin_ctzll(levels)]++;
+    if (d->kept < judge->options->pairs_kept) d->pair[d->kept++] = *pair;
 }
 
 /* Writes the name of image I as a JSON string, "train/cat/1.jpg", or as a number. */
-static void put_name(struct judge *j, int64_t i) {
-    char *name = sgrad__image_name(j->part, j->hashes, i);
+static void put_name(struct judge *judge, int64_t i) {
+    char *name = sgrad__image_name(judge->part, judge->hashes, i);
     const bool number = name[strspn(name, "0123456789")] == 0;
-    if (!number) putc('"', j->file.stream);
+    if (!number) putc('"', judge->file.stream);
     for (const char *c = name; *c; c++)
-        if (*c == '"' || *c == '\\') fprintf(j->file.stream, "\\%c", *c);
-        else if ((unsigned char)*c < ' ') fprintf(j->file.stream, "\\u%04x", *c);
-        else putc(*c, j->file.stream);
-    if (!number) putc('"', j->file.stream);
+        if (*c == '"' || *c == '\\') fprintf(judge->file.stream, "\\%c", *c);
+        else if ((unsigned char)*c < ' ') fprintf(judge->file.stream, "\\u%04x", *c);
+        else putc(*c, judge->file.stream);
+    if (!number) putc('"', judge->file.stream);
     free(name);
 }
 
-static void write_pair(struct judge *j, const struct sgrad_pair *p) {
-    fputs("{\"a\":", j->file.stream);
-    put_name(j, p->a);
-    fputs(",\"b\":", j->file.stream);
-    put_name(j, p->b);
-    fprintf(j->file.stream, ",\"distance\":%u}\n", p->distance);
-    j->found->written++;
+static void write_pair(struct judge *judge, const struct sgrad_pair *pair) {
+    fputs("{\"a\":", judge->file.stream);
+    put_name(judge, pair->a);
+    fputs(",\"b\":", judge->file.stream);
+    put_name(judge, pair->b);
+    fprintf(judge->file.stream, ",\"distance\":%u}\n", pair->distance);
+    judge->found->written++;
 }
 
 /* Evaluates all pairs of one image; called in the order of images. With options.across, an image near a test sample is dropped
@@ -102,28 +105,28 @@ static int judge_image(void *arg, const struct sgrad_pair *pair, int64_t pairs) 
 
 /* Estimates the number of near pairs within classes that are not duplicates. Images of two classes are rarely duplicates, so the
  * fraction of them that is near is that of unrelated images. */
-static double expect_by_chance(const struct judge *j) {
-    const bool known = j->hashes->train > 0 && sgrad__image_class(j->part, j->hashes, 0) >= 0;
-    const int classes = known ? j->part[0]->classes : 1;
+static double expect_by_chance(const struct judge *judge) {
+    const bool known = judge->hashes->train > 0 && sgrad__image_class(judge->part, judge->hashes, 0) >= 0;
+    const int classes = known ? judge->part[0]->classes : 1;
     double *images = sgrad_xcalloc((size_t)classes, sizeof *images), all = 0, within = 0;
-    for (int64_t i = 0; i < j->hashes->train; i++)
-        if (sgrad_hashes_has(j->hashes, i)) images[known ? sgrad__image_class(j->part, j->hashes, i) : 0]++;
+    for (int64_t i = 0; i < judge->hashes->train; i++)
+        if (sgrad_hashes_has(judge->hashes, i)) images[known ? sgrad__image_class(judge->part, judge->hashes, i) : 0]++;
     for (int k = 0; k < classes; k++) all += images[k], within += images[k] * (images[k] - 1) / 2;
     free(images);
     const double across = all * (all - 1) / 2 - within;
-    return across > 0 ? within * (double)j->found->pairs[SGRAD_ACROSS] / across : 0;
+    return across > 0 ? within * (double)judge->found->pairs[SGRAD_ACROSS] / across : 0;
 }
 
-static void add_up(struct judge *j) {
-    struct sgrad_duplicates *d = j->found;
-    for (int64_t i = 0; i < j->hashes->count; i++)
+static void add_up(struct judge *judge) {
+    struct sgrad_duplicates *d = judge->found;
+    for (int64_t i = 0; i < judge->hashes->count; i++)
         for (int r = 0; r < SGRAD_RELATIONS; r++)
-            if (i < j->hashes->train) d->images[r] += d->relation[i] >> r & 1;
+            if (i < judge->hashes->train) d->images[r] += d->relation[i] >> r & 1;
             else if (r == SGRAD_LEAK) d->tests += d->relation[i] >> r & 1;
-    for (int64_t i = 0; i < j->hashes->train; i++)
+    for (int64_t i = 0; i < judge->hashes->train; i++)
         for (uint64_t levels = d->drop[i]; levels; levels &= levels - 1) d->drops[__builtin_ctzll(levels)]++;
     d->dropped = d->drops[d->levels - 1];
-    d->chance = expect_by_chance(j);
+    d->chance = expect_by_chance(judge);
 }
 
 static char *path_of(const char *folder, const char *name) { return sgrad_format("%s/%s", folder, name); }
@@ -167,18 +170,18 @@ struct wanted {
     const struct sgrad_duplicates *found;
     int level;          /* -1: nothing is dropped */
 };
-static bool is_dropped(const struct wanted *w, int64_t i) {
-    return !sgrad_hashes_has(w->hashes, i) || (w->level >= 0 && w->found->drop[i] >> w->level & 1);
+static bool is_dropped(const struct wanted *wanted, int64_t i) {
+    return !sgrad_hashes_has(wanted->hashes, i) || (wanted->level >= 0 && wanted->found->drop[i] >> wanted->level & 1);
 }
-static bool is_kept(const struct wanted *w, int64_t i) { return !is_dropped(w, i); }
-static bool is_leak(const struct wanted *w, int64_t i) { return w->found->relation[i] >> SGRAD_LEAK & 1; }
+static bool is_kept(const struct wanted *wanted, int64_t i) { return !is_dropped(wanted, i); }
+static bool is_leak(const struct wanted *wanted, int64_t i) { return wanted->found->relation[i] >> SGRAD_LEAK & 1; }
 
-static int write_list(const struct sgrad_dataset *train, const struct wanted *w, bool (*has)(const struct wanted *, int64_t),
+static int write_list(const struct sgrad_dataset *train, const struct wanted *wanted, bool (*has)(const struct wanted *, int64_t),
                       const char *path) {
     struct sgrad_file file;
     SGRAD_TRY(sgrad_file_begin(path, &file));
     for (int64_t i = 0; i < train->count; i++) {
-        if (!has(w, i)) continue;
+        if (!has(wanted, i)) continue;
         char *name = sgrad_dataset_sample_name(train, i);
         if (strchr(name, '\n')) sgrad_log_warning("%s: a file's name has a line break, and is left out", path);
         else fprintf(file.stream, "%s\n", name);

@@ -14,17 +14,17 @@
 enum { N = 1000 };
 
 /* x (N), y (N): y = x² */
-static void square(const struct sgrad_args *a) {
-    const float *x = a->data[0];
-    float *y = a->data[1];
-    for (int64_t i = 0; i < sgrad_shape_count(&a->view[0].shape); i++) y[i] = x[i] * x[i];
+static void square(const struct sgrad_args *args) {
+    const float *x = args->data[0];
+    float *y = args->data[1];
+    for (int64_t i = 0; i < sgrad_shape_count(&args->view[0].shape); i++) y[i] = x[i] * x[i];
 }
 
 /* x (N), y (N): y = y + x */
-static void add(const struct sgrad_args *a) {
-    const float *x = a->data[0];
-    float *y = a->data[1];
-    for (int64_t i = 0; i < sgrad_shape_count(&a->view[0].shape); i++) y[i] += x[i];
+static void add(const struct sgrad_args *args) {
+    const float *x = args->data[0];
+    float *y = args->data[1];
+    for (int64_t i = 0; i < sgrad_shape_count(&args->view[0].shape); i++) y[i] += x[i];
 }
 
 static const struct sgrad_kernel square_kernel = { .name = "square", .cpu = square };

@@ -9,30 +9,30 @@
  * Next: 02-train.c. What is used here is explained in graphs/graphs.h; the operations are listed in codelets/codelets.def. */
 #include "graphs/graphs.h"
 
-static void show(const struct sgrad_graph *g, const char *what, int value) {
-    struct sgrad_shape shape = sgrad_graph_shape(g, value);
+static void show(const struct sgrad_graph *graph, const char *what, int value) {
+    struct sgrad_shape shape = sgrad_graph_shape(graph, value);
     char text[SGRAD_SHAPE_TEXT];
     printf("%-12s %s\n", what, sgrad_shape_text(&shape, text));
 }
 
 /* A convolution, batch norm and ReLU, beside which a shortcut passes: what deep residual networks are made of. */
-static int residual(struct sgrad_graph *g, int x) {
-    int y = sgrad_layer(g, conv2d, "block.conv", (x), .channels = 16, .kernel = 3, .padding = 1);
-    y = sgrad_layer(g, batchnorm, "block.bn", (y));
-    return sgrad_layer(g, add, "block.add", (y, x), .relu = true);
+static int residual(struct sgrad_graph *graph, int x) {
+    int y = sgrad_layer(graph, conv2d, "block.conv", (x), .channels = 16, .kernel = 3, .padding = 1);
+    y = sgrad_layer(graph, batchnorm, "block.bn", (y));
+    return sgrad_layer(graph, add, "block.add", (y, x), .relu = true);
 }
 
 /* x (N,H,W,C), returns the logits (N,classes) */
-static int build(struct sgrad_graph *g, int x, int classes) {
-    x = sgrad_layer(g, conv2d, "conv", (x), .channels = 16, .kernel = 3, .padding = 1);
-    x = sgrad_layer(g, batchnorm, "bn", (x), .relu = true);
-    show(g, "bn", x);
-    x = residual(g, x);
-    x = sgrad_layer(g, max_pool, "pool", (x), .kernel = 2);
-    show(g, "pool", x);
-    x = sgrad_layer(g, global_average_pool, "average", (x));
-    show(g, "average", x);
-    return sgrad_layer(g, linear, "fc", (x), .features = classes, .bias = true);
+static int build(struct sgrad_graph *graph, int x, int classes) {
+    x = sgrad_layer(graph, conv2d, "conv", (x), .channels = 16, .kernel = 3, .padding = 1);
+    x = sgrad_layer(graph, batchnorm, "bn", (x), .relu = true);
+    show(graph, "bn", x);
+    x = residual(graph, x);
+    x = sgrad_layer(graph, max_pool, "pool", (x), .kernel = 2);
+    show(graph, "pool", x);
+    x = sgrad_layer(graph, global_average_pool, "average", (x));
+    show(graph, "average", x);
+    return sgrad_layer(graph, linear, "fc", (x), .features = classes, .bias = true);
 }
 
 int main(void) {

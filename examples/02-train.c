@@ -14,30 +14,30 @@
 #include <string.h>
 
 /* x (N,H,W,C), returns the logits (N,classes) */
-static int build(struct sgrad_graph *g, int x, int classes) {
-    x = sgrad_layer(g, conv2d, "conv1", (x), .channels = 16, .kernel = 3, .padding = 1);
-    x = sgrad_layer(g, batchnorm, "bn1", (x), .relu = true);
-    x = sgrad_layer(g, max_pool, "pool1", (x), .kernel = 2);
-    x = sgrad_layer(g, conv2d, "conv2", (x), .channels = 32, .kernel = 3, .padding = 1);
-    x = sgrad_layer(g, batchnorm, "bn2", (x), .relu = true);
-    x = sgrad_layer(g, global_average_pool, "pool2", (x));
-    return sgrad_layer(g, linear, "fc", (x), .features = classes, .bias = true);
+static int build(struct sgrad_graph *graph, int x, int classes) {
+    x = sgrad_layer(graph, conv2d, "conv1", (x), .channels = 16, .kernel = 3, .padding = 1);
+    x = sgrad_layer(graph, batchnorm, "bn1", (x), .relu = true);
+    x = sgrad_layer(graph, max_pool, "pool1", (x), .kernel = 2);
+    x = sgrad_layer(graph, conv2d, "conv2", (x), .channels = 32, .kernel = 3, .padding = 1);
+    x = sgrad_layer(graph, batchnorm, "bn2", (x), .relu = true);
+    x = sgrad_layer(graph, global_average_pool, "pool2", (x));
+    return sgrad_layer(graph, linear, "fc", (x), .features = classes, .bias = true);
 }
 
 static const struct sgrad_model model = { .name = "mine", .summary = "two convolutions", .build = build };
 
 int main(int argc, char **argv) {
     struct sgrad_train_options options = sgrad_train_defaults();
-    options.custom_model = &model;              /* or options.model = "resnet20": one of stargrad list models */
-    options.data = "digits";
-    options.epochs = 5;
-    options.batch = 64;
-    options.schedule = "cosine";
-    options.print = argc > 1 && !strcmp(argv[1], "--print");
+    options.model.custom = &model;              /* or options.model.name = "resnet20": one of stargrad list models */
+    options.data.name = "digits";
+    options.training.epochs = 5;
+    options.training.batch = 64;
+    options.optimizer.schedule = "cosine";
+    options.output.print = argc > 1 && !strcmp(argv[1], "--print");
 
     struct sgrad_train_result result = { 0 };
     if (sgrad_train(&options, &result)) return 1;       /* what went wrong is on standard error */
-    if (options.print) return 0;
+    if (options.output.print) return 0;
 
     if (result.rank == 0)                               /* under mpirun all ranks have the result, one tells it */
         printf("%s: %ld steps, test accuracy %.2f %%\n", result.folder, result.steps, 100 * result.test_top1);

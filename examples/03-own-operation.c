@@ -25,25 +25,25 @@ static float phi(float x) { return 0.5f * (1 + erff(x * 0.70710678f)); }
 static float slope(float x) { return phi(x) + x * 0.39894228f * expf(-0.5f * x * x); }
 
 /* x, y of any shape; activations are float or, with --precision bf16, bfloat16 */
-static void forward(const struct sgrad_args *a) {
-    const enum sgrad_dtype type = a->view[0].dtype;
-    for (int64_t i = 0, n = sgrad_shape_count(&a->view[0].shape); i < n; i++) {
-        float x = sgrad_get(type, a->data[0], i);
-        sgrad_put(type, a->data[1], i, x * phi(x));
+static void forward(const struct sgrad_args *args) {
+    const enum sgrad_dtype type = args->view[0].dtype;
+    for (int64_t i = 0, n = sgrad_shape_count(&args->view[0].shape); i < n; i++) {
+        float x = sgrad_get(type, args->data[0], i);
+        sgrad_put(type, args->data[1], i, x * phi(x));
     }
 }
 
 /* x, dy, dx of any shape. Where another layer reads x as well, dx is added to. */
-static void backward(const struct sgrad_args *a) {
-    const enum sgrad_dtype type = a->view[0].dtype;
-    for (int64_t i = 0, n = sgrad_shape_count(&a->view[0].shape); i < n; i++) {
-        float dx = sgrad_get(type, a->data[1], i) * slope(sgrad_get(type, a->data[0], i));
-        sgrad_put(type, a->data[2], i, dx + (sgrad_adds(a, 2) ? sgrad_get(type, a->data[2], i) : 0));
+static void backward(const struct sgrad_args *args) {
+    const enum sgrad_dtype type = args->view[0].dtype;
+    for (int64_t i = 0, n = sgrad_shape_count(&args->view[0].shape); i < n; i++) {
+        float dx = sgrad_get(type, args->data[1], i) * slope(sgrad_get(type, args->data[0], i));
+        sgrad_put(type, args->data[2], i, dx + (sgrad_adds(args, 2) ? sgrad_get(type, args->data[2], i) : 0));
     }
 }
 
 /* erf counts as 20 operations. Bytes need no word: every operand once is the default. */
-static double flops(const struct sgrad_args *a) { return 24.0 * (double)sgrad_shape_count(&a->view[0].shape); }
+static double flops(const struct sgrad_args *args) { return 24.0 * (double)sgrad_shape_count(&args->view[0].shape); }
 
 static const struct sgrad_op sgrad_own_gelu_op = {
     .name = "own_gelu",
@@ -75,15 +75,15 @@ static bool gradient_agrees(float at) {
 /* ---- a network with it ---- */
 
 /* x (N,H,W,C), returns the logits (N,classes) */
-static int build(struct sgrad_graph *g, int x, int classes) {
-    x = sgrad_layer(g, conv2d, "conv1", (x), .channels = 32, .kernel = 3, .padding = 1);
-    x = sgrad_layer(g, batchnorm, "bn1", (x));
-    x = sgrad_layer(g, own_gelu, "gelu1", (x));
-    x = sgrad_layer(g, conv2d, "conv2", (x), .channels = 32, .kernel = 3, .padding = 1);
-    x = sgrad_layer(g, batchnorm, "bn2", (x));
-    x = sgrad_layer(g, own_gelu, "gelu2", (x));
-    x = sgrad_layer(g, global_average_pool, "pool", (x));
-    return sgrad_layer(g, linear, "fc", (x), .features = classes, .bias = true);
+static int build(struct sgrad_graph *graph, int x, int classes) {
+    x = sgrad_layer(graph, conv2d, "conv1", (x), .channels = 32, .kernel = 3, .padding = 1);
+    x = sgrad_layer(graph, batchnorm, "bn1", (x));
+    x = sgrad_layer(graph, own_gelu, "gelu1", (x));
+    x = sgrad_layer(graph, conv2d, "conv2", (x), .channels = 32, .kernel = 3, .padding = 1);
+    x = sgrad_layer(graph, batchnorm, "bn2", (x));
+    x = sgrad_layer(graph, own_gelu, "gelu2", (x));
+    x = sgrad_layer(graph, global_average_pool, "pool", (x));
+    return sgrad_layer(graph, linear, "fc", (x), .features = classes, .bias = true);
 }
 static const struct sgrad_model model = { .name = "gelunet", .summary = "two convolutions with GELU", .build = build };
 
@@ -92,10 +92,10 @@ int main(void) {
         if (!gradient_agrees(x)) return 1;
 
     struct sgrad_train_options options = sgrad_train_defaults();
-    options.custom_model = &model;
-    options.data = "digits";
-    options.epochs = 5;
-    options.batch = 64;
+    options.model.custom = &model;
+    options.data.name = "digits";
+    options.training.epochs = 5;
+    options.training.batch = 64;
 
     struct sgrad_train_result result;
     if (sgrad_train(&options, &result)) return 1;

@@ -12,21 +12,21 @@
 #include <stdlib.h>
 
 /* The brightness of the pixel (h,w), over its channels, as one of ten characters. */
-static char shade(const struct sgrad_dataset *d, const uint8_t *pixels, int64_t h, int64_t w) {
-    const int64_t width = d->field[0].shape.dim[1], channels = d->field[0].shape.dim[2];
+static char shade(const struct sgrad_dataset *dataset, const uint8_t *pixels, int64_t h, int64_t w) {
+    const int64_t width = dataset->field[0].shape.dim[1], channels = dataset->field[0].shape.dim[2];
     double sum = 0;
     for (int64_t c = 0; c < channels; c++) sum += pixels[(h * width + w) * channels + c];
-    return " .:-=+*#%@"[(int)(9.99 * sum / ((double)channels * d->full_scale))];
+    return " .:-=+*#%@"[(int)(9.99 * sum / ((double)channels * dataset->full_scale))];
 }
 
-static int show(const struct sgrad_dataset *d, int64_t index, uint8_t *pixels) {
+static int show(const struct sgrad_dataset *dataset, int64_t index, uint8_t *pixels) {
     int32_t label;
-    SGRAD_TRY(sgrad_dataset_read(d, &(struct sgrad_sample){ .index = index }, 1, (void *[]){ pixels, &label }));
-    if (d->class_name) printf("sample %lld: %s\n", (long long)index, d->class_name[label]);
+    SGRAD_TRY(sgrad_dataset_read(dataset, &(struct sgrad_sample){ .index = index }, 1, (void *[]){ pixels, &label }));
+    if (dataset->class_name) printf("sample %lld: %s\n", (long long)index, dataset->class_name[label]);
     else printf("sample %lld: class %d\n", (long long)index, label);
-    for (int64_t h = 0; h < d->field[0].shape.dim[0]; h++) {
-        for (int64_t w = 0; w < d->field[0].shape.dim[1]; w++) {
-            char c = shade(d, pixels, h, w);
+    for (int64_t h = 0; h < dataset->field[0].shape.dim[0]; h++) {
+        for (int64_t w = 0; w < dataset->field[0].shape.dim[1]; w++) {
+            char c = shade(dataset, pixels, h, w);
             putchar(c);
             putchar(c);     /* characters are taller than wide */
         }

@@ -16,19 +16,19 @@
 #include <stdlib.h>
 
 /* w, dw, Σ g² over all parameters (1) or absent, m, v (1) */
-static void novograd(const struct sgrad_args *a) {
-    const struct sgrad_hyper *h = a->attrs;
-    const int64_t n = sgrad_shape_count(&a->view[0].shape);
-    const float *dw = a->data[1], clip = sgrad_clip_factor(h, a->data[2]);
-    float *w = a->data[0], *m = a->data[3], *v = a->data[4];
+static void novograd(const struct sgrad_args *args) {
+    const struct sgrad_hyper *h = args->attrs;
+    const int64_t n = sgrad_shape_count(&args->view[0].shape);
+    const float *dw = args->data[1], clip = sgrad_clip_factor(h, args->data[2]);
+    float *w = args->data[0], *m = args->data[3], *v = args->data[4];
     double squares = 0;
     for (int64_t i = 0; i < n; i++) squares += (double)dw[i] * dw[i];
     squares *= (double)clip * clip;
-    *v = (float)(a->step->number == 1 ? squares : h->beta2 * *v + (1 - h->beta2) * squares);
+    *v = (float)(args->step->number == 1 ? squares : h->beta2 * *v + (1 - h->beta2) * squares);
     const float scale = clip / (sqrtf(*v) + h->eps);
     for (int64_t i = 0; i < n; i++) {
         m[i] = h->beta1 * m[i] + scale * dw[i] + h->weight_decay * w[i];
-        w[i] -= sgrad_lr(a) * m[i];
+        w[i] -= sgrad_lr(args) * m[i];
     }
 }
 static const struct sgrad_kernel kernel = { .name = "novograd", .kind = &sgrad_update_kind, .cpu = novograd };
@@ -50,12 +50,12 @@ static const struct sgrad_optimizer optimizer = {
 
 int main(void) {
     struct sgrad_train_options options = sgrad_train_defaults();
-    options.model = "convnet";
-    options.data = "digits";
-    options.custom_optimizer = &optimizer;
-    options.epochs = 5;
-    options.batch = 64;
-    options.schedule = "cosine";
+    options.model.name = "convnet";
+    options.data.name = "digits";
+    options.optimizer.custom = &optimizer;
+    options.training.epochs = 5;
+    options.training.batch = 64;
+    options.optimizer.schedule = "cosine";
 
     struct sgrad_train_result result;
     if (sgrad_train(&options, &result)) return 1;

@@ -53,31 +53,31 @@ static const struct sgrad_reader reader = {
 /* ---- the network ---- */
 
 /* x (N,10), returns (N,1): as many numbers as the target has */
-static int build(struct sgrad_graph *g, int x, int numbers) {
-    x = sgrad_layer(g, linear, "fc1", (x), .features = 64, .bias = true);
-    x = sgrad_layer(g, relu, "relu1", (x));
-    x = sgrad_layer(g, linear, "fc2", (x), .features = 64, .bias = true);
-    x = sgrad_layer(g, relu, "relu2", (x));
-    return sgrad_layer(g, linear, "fc3", (x), .features = numbers, .bias = true);
+static int build(struct sgrad_graph *graph, int x, int numbers) {
+    x = sgrad_layer(graph, linear, "fc1", (x), .features = 64, .bias = true);
+    x = sgrad_layer(graph, relu, "relu1", (x));
+    x = sgrad_layer(graph, linear, "fc2", (x), .features = 64, .bias = true);
+    x = sgrad_layer(graph, relu, "relu2", (x));
+    return sgrad_layer(graph, linear, "fc3", (x), .features = numbers, .bias = true);
 }
 
 /* A network ends with its loss. Left out, it is the usual one: this for numbers, softmax cross entropy for labels. */
-static int loss(struct sgrad_graph *g, int y, int target) {
-    return sgrad_layer(g, mean_squared_error, "loss", (y, target), 0);
+static int loss(struct sgrad_graph *graph, int y, int target) {
+    return sgrad_layer(graph, mean_squared_error, "loss", (y, target), 0);
 }
 
 static const struct sgrad_model model = { .name = "regression", .summary = "three linear layers", .build = build, .loss = loss };
 
 int main(void) {
     struct sgrad_train_options options = sgrad_train_defaults();
-    options.custom_model = &model;
-    options.custom_reader = &reader;
-    options.optimizer = "adam";
-    options.lr = 0.01;
-    options.weight_decay = 0;
-    options.schedule = "cosine";
-    options.epochs = 20;
-    options.batch = 64;
+    options.model.custom = &model;
+    options.data.reader = &reader;
+    options.optimizer.name = "adam";
+    options.optimizer.lr = 0.01;
+    options.optimizer.weight_decay = 0;
+    options.optimizer.schedule = "cosine";
+    options.training.epochs = 20;
+    options.training.batch = 64;
 
     struct sgrad_train_result result;
     if (sgrad_train(&options, &result)) return 1;

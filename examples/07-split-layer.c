@@ -25,21 +25,21 @@
 enum { HIDDEN = 512 };
 
 /* x (N,H,W,C), returns the logits (N,classes). Every rank builds the same: what is a part has its size by the number of ranks. */
-static int build(struct sgrad_graph *g, int x, int classes) {
-    x = sgrad_layer(g, flatten, "flatten", (x));
-    x = sgrad_layer(g, linear, "first", (x), .features = 64, .bias = true);
+static int build(struct sgrad_graph *graph, int x, int classes) {
+    x = sgrad_layer(graph, flatten, "flatten", (x));
+    x = sgrad_layer(graph, linear, "first", (x), .features = 64, .bias = true);
 
-    sgrad_graph_partition(g, "up.weight", "tensor", 0);
-    sgrad_graph_partition(g, "up.bias", "tensor", 0);
-    x = sgrad_layer(g, linear, "up", (x), .features = HIDDEN / sgrad_graph_ranks(g, "tensor"), .bias = true);
-    x = sgrad_layer(g, relu, "up_relu", (x));
+    sgrad_graph_partition(graph, "up.weight", "tensor", 0);
+    sgrad_graph_partition(graph, "up.bias", "tensor", 0);
+    x = sgrad_layer(graph, linear, "up", (x), .features = HIDDEN / sgrad_graph_ranks(graph, "tensor"), .bias = true);
+    x = sgrad_layer(graph, relu, "up_relu", (x));
 
-    sgrad_graph_partition(g, "down.weight", "tensor", 1);
-    x = sgrad_layer(g, linear, "down", (x), .features = 64);    /* a bias here would be added by every rank */
-    x = sgrad_layer(g, all_reduce, "down_sum", (x), .axis = "tensor");
-    x = sgrad_layer(g, relu, "down_relu", (x));
+    sgrad_graph_partition(graph, "down.weight", "tensor", 1);
+    x = sgrad_layer(graph, linear, "down", (x), .features = 64);    /* a bias here would be added by every rank */
+    x = sgrad_layer(graph, all_reduce, "down_sum", (x), .axis = "tensor");
+    x = sgrad_layer(graph, relu, "down_relu", (x));
 
-    return sgrad_layer(g, linear, "fc", (x), .features = classes, .bias = true);
+    return sgrad_layer(graph, linear, "fc", (x), .features = classes, .bias = true);
 }
 
 static const struct sgrad_model model = { .name = "split", .summary = "two layers over several ranks", .build = build };
@@ -48,18 +48,18 @@ int main(int argc, char **argv) {
     struct sgrad_train_options options = sgrad_train_defaults();
     char mesh[32];
     snprintf(mesh, sizeof mesh, "tensor=%s", argc > 1 ? argv[1] : "1");
-    options.custom_model = &model;
-    options.data = "digits";
-    options.mesh = mesh;            /* ranks that are left have other samples: of four, tensor=2 is data=2,tensor=2 */
-    options.epochs = 5;
-    options.batch = 64;
-    options.lr = 0.05;
-    options.schedule = "cosine";
-    options.print = argc > 2 && !strcmp(argv[2], "--print");
+    options.model.custom = &model;
+    options.data.name = "digits";
+    options.parallel.mesh = mesh;            /* ranks that are left have other samples: of four, tensor=2 is data=2,tensor=2 */
+    options.training.epochs = 5;
+    options.training.batch = 64;
+    options.optimizer.lr = 0.05;
+    options.optimizer.schedule = "cosine";
+    options.output.print = argc > 2 && !strcmp(argv[2], "--print");
 
     struct sgrad_train_result result = { 0 };
     if (sgrad_train(&options, &result)) return 1;
-    if (result.rank == 0 && !options.print)
+    if (result.rank == 0 && !options.output.print)
         printf("%s: %ld steps, test accuracy %.2f %%\n", result.folder, result.steps, 100 * result.test_top1);
     free(result.folder);
     return 0;

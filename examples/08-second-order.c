@@ -15,14 +15,14 @@
 #include <string.h>
 
 /* x (N,H,W,C), returns the logits (N,classes) */
-static int build(struct sgrad_graph *g, int x, int classes) {
-    x = sgrad_layer(g, conv2d, "conv1", (x), .channels = 16, .kernel = 3, .padding = 1);
-    x = sgrad_layer(g, batchnorm, "bn1", (x), .relu = true);
-    x = sgrad_layer(g, max_pool, "pool1", (x), .kernel = 2);
-    x = sgrad_layer(g, conv2d, "conv2", (x), .channels = 32, .kernel = 3, .padding = 1);
-    x = sgrad_layer(g, batchnorm, "bn2", (x), .relu = true);
-    x = sgrad_layer(g, global_average_pool, "pool2", (x));
-    return sgrad_layer(g, linear, "fc", (x), .features = classes, .bias = true);
+static int build(struct sgrad_graph *graph, int x, int classes) {
+    x = sgrad_layer(graph, conv2d, "conv1", (x), .channels = 16, .kernel = 3, .padding = 1);
+    x = sgrad_layer(graph, batchnorm, "bn1", (x), .relu = true);
+    x = sgrad_layer(graph, max_pool, "pool1", (x), .kernel = 2);
+    x = sgrad_layer(graph, conv2d, "conv2", (x), .channels = 32, .kernel = 3, .padding = 1);
+    x = sgrad_layer(graph, batchnorm, "bn2", (x), .relu = true);
+    x = sgrad_layer(graph, global_average_pool, "pool2", (x));
+    return sgrad_layer(graph, linear, "fc", (x), .features = classes, .bias = true);
 }
 
 static const struct sgrad_model model = { .name = "mine", .summary = "two convolutions", .build = build };
@@ -30,21 +30,21 @@ static const struct sgrad_model model = { .name = "mine", .summary = "two convol
 int main(int argc, char **argv) {
     const char *word = argc > 1 ? argv[1] : "kfac";
     struct sgrad_train_options options = sgrad_train_defaults();
-    options.custom_model = &model;
-    options.data = "digits";
-    options.epochs = 3;
-    options.batch = 64;
-    options.print = !strcmp(word, "--print");
-    options.optimizer = options.print ? "kfac" : word;
-    options.lr = 0.02;
-    options.kfac_damping = 0.01;
-    options.kfac_eigen_every = 20;      /* the run has 66 steps */
-    options.kfac_factor_every = 5;      /* the lag, too, unless options.kfac_lag says otherwise */
+    options.model.custom = &model;
+    options.data.name = "digits";
+    options.training.epochs = 3;
+    options.training.batch = 64;
+    options.output.print = !strcmp(word, "--print");
+    options.optimizer.name = options.output.print ? "kfac" : word;
+    options.optimizer.lr = 0.02;
+    options.optimizer.kfac.damping = 0.01;
+    options.optimizer.kfac.eigen_every = 20;      /* the run has 66 steps */
+    options.optimizer.kfac.factor_every = 5;      /* the lag, too, unless options.optimizer.kfac.lag says otherwise */
 
     struct sgrad_train_result result = { 0 };
     if (sgrad_train(&options, &result)) return 1;
-    if (result.rank == 0 && !options.print)
-        printf("%s: loss %.4f after %ld steps of %s\n", result.folder, result.train_loss, result.steps, options.optimizer);
+    if (result.rank == 0 && !options.output.print)
+        printf("%s: loss %.4f after %ld steps of %s\n", result.folder, result.train_loss, result.steps, options.optimizer.name);
     free(result.folder);
     return 0;
 }

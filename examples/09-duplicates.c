@@ -57,11 +57,11 @@ static int find(const char *data, int threshold) {
 static int train(const char *data, const char *exclude) {
     struct sgrad_train_options options = sgrad_train_defaults();
     struct sgrad_train_result result = { 0 };
-    options.model = "convnet";
-    options.data = data;
-    options.epochs = 2;
-    options.batch = 64;
-    options.exclude = exclude;
+    options.model.name = "convnet";
+    options.data.name = data;
+    options.training.epochs = 2;
+    options.training.batch = 64;
+    options.data.exclude = exclude;
     SGRAD_TRY(sgrad_train(&options, &result));
     printf("%s: %.2f %% of the test images right, after %ld steps\n", exclude ? "without them" : "all", 100 * result.test_top1,
            result.steps);

@@ -27,8 +27,8 @@ static int go_on(const char *folder, const char *beginning) {
     char *weights = sgrad_format("%s/model.safetensors", folder);
     int32_t *token = sgrad_xcalloc(strlen(beginning) + 1, sizeof *token);
     for (size_t i = 0; i < strlen(beginning); i++) token[i] = (unsigned char)beginning[i];
-    options.model = MODEL;
-    options.init = weights;
+    options.model.name = MODEL;
+    options.model.init = weights;
     printf("%s", beginning);
     int error = sgrad_sample(&options, &(struct sgrad_sample_options){ .prompt = token, .prompt_tokens = (int)strlen(beginning),
                                                                        .tokens = 200, .temperature = 0.8, .take = take });
@@ -43,22 +43,22 @@ int main(int argc, char **argv) {
     const char *word = argc > 2 ? argv[2] : "\n";
     char *data = sgrad_format("text:%s,64", argv[1]);
     struct sgrad_train_options options = sgrad_train_defaults();
-    options.model = MODEL;
-    options.data = data;
-    options.steps = 600;
-    options.batch = 16;
-    options.optimizer = "adamw";
-    options.lr = 0.003;
-    options.beta2 = 0.99;
-    options.weight_decay = 0.1;
-    options.no_decay_1d = true;         /* matrices alone decay */
-    options.clip_norm = 1;
-    options.schedule = "cosine";
-    options.print = !strcmp(word, "--print");
+    options.model.name = MODEL;
+    options.data.name = data;
+    options.training.steps = 600;
+    options.training.batch = 16;
+    options.optimizer.name = "adamw";
+    options.optimizer.lr = 0.003;
+    options.optimizer.beta2 = 0.99;
+    options.optimizer.weight_decay = 0.1;
+    options.optimizer.no_decay_1d = true;         /* matrices alone decay */
+    options.training.clip_norm = 1;
+    options.optimizer.schedule = "cosine";
+    options.output.print = !strcmp(word, "--print");
 
     struct sgrad_train_result result = { 0 };
     int error = sgrad_train(&options, &result);
-    if (!error && result.rank == 0 && !options.print) {
+    if (!error && result.rank == 0 && !options.output.print) {
         printf("%s: %s %.2f on the last tenth\n\n", result.folder, result.metric[1].title, result.test[1]);
         error = go_on(result.folder, word);
     }

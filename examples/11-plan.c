@@ -21,9 +21,9 @@ static void show(const struct sgrad_machine *machine, const struct sgrad_forecas
 
 int main(int argc, char **argv) {
     struct sgrad_train_options options = sgrad_train_defaults();
-    options.model = "resnet20";
-    options.data = "synthetic:32x32x3,10,50000";
-    options.batch = 1024;               /* of all devices together: strong scaling */
+    options.model.name = "resnet20";
+    options.data.name = "synthetic:32x32x3,10,50000";
+    options.training.batch = 1024;               /* of all devices together: strong scaling */
     struct sgrad_machine *machine;
     struct sgrad_step_cost work;
     struct sgrad_forecast forecast;

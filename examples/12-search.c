@@ -24,17 +24,17 @@ int main(int argc, char **argv) {
     struct sgrad_search_result result;
     char name[CANDIDATES][32], given[CANDIDATES][32];
 
-    options.common.data = argc > 1 ? argv[1] : "digits";
-    options.common.out = "search";
-    options.common.epochs = 4;
-    options.common.resume = sgrad_search_exists("search");
+    options.common.data.name = argc > 1 ? argv[1] : "digits";
+    options.common.output.folder = "search";
+    options.common.training.epochs = 4;
+    options.common.checkpoint.resume = sgrad_search_exists("search");
     for (int i = 0; i < CANDIDATES; i++) {
         snprintf(name[i], sizeof name[i], "lr-%g", rates[i]);           /* its folder */
         snprintf(given[i], sizeof given[i], "{\"lr\": %g}", rates[i]);   /* what tables tell of it */
         candidate[i] = (struct sgrad_candidate){ .name = name[i], .options_json = given[i], .options = sgrad_train_defaults() };
-        candidate[i].options.model = "convnet";
-        candidate[i].options.batch = 64;
-        candidate[i].options.lr = rates[i];
+        candidate[i].options.model.name = "convnet";
+        candidate[i].options.training.batch = 64;
+        candidate[i].options.optimizer.lr = rates[i];
     }
     if (sgrad_search(&options, &result)) return 1;
     if (result.rank == 0) printf("the best is %s\n", result.best ? result.best : "none: all have failed");

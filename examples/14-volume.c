@@ -19,12 +19,12 @@
 enum { Z = 16, Y = 96, X = 96, VOXELS = Z * Y * X, CELL = 24 };
 
 /* A convolution that looks around in the slice, and one that looks in the slices beside it, too. */
-static int build(struct sgrad_graph *g, int x, int classes) {
-    x = sgrad_layer(g, conv3d, "conv1", (x), .channels = 8, .kernel = 5, .depth = 1, .padding = 2);
-    x = sgrad_layer(g, group_norm, "norm1", (x), .groups = 2, .relu = true);
-    x = sgrad_layer(g, conv3d, "conv2", (x), .channels = 8, .kernel = 3, .padding = 1);
-    x = sgrad_layer(g, group_norm, "norm2", (x), .groups = 2, .relu = true);
-    return sgrad_layer(g, conv3d, "out", (x), .channels = classes, .kernel = 1, .bias = true);
+static int build(struct sgrad_graph *graph, int x, int classes) {
+    x = sgrad_layer(graph, conv3d, "conv1", (x), .channels = 8, .kernel = 5, .depth = 1, .padding = 2);
+    x = sgrad_layer(graph, group_norm, "norm1", (x), .groups = 2, .relu = true);
+    x = sgrad_layer(graph, conv3d, "conv2", (x), .channels = 8, .kernel = 3, .padding = 1);
+    x = sgrad_layer(graph, group_norm, "norm2", (x), .groups = 2, .relu = true);
+    return sgrad_layer(graph, conv3d, "out", (x), .channels = classes, .kernel = 1, .bias = true);
 }
 static const struct sgrad_model model = { .name = "cells", .volumes = true, .build = build };
 
@@ -59,13 +59,13 @@ static int write_stack(const char *folder, const char *part, unsigned seed) {
 static int train(const char *folder, struct sgrad_train_result *result) {
     struct sgrad_train_options options = sgrad_train_defaults();
     char *data = sgrad_format("volume:%s,8x48x48", folder), *out = sgrad_format("%s/run", folder);
-    options.custom_model = &model;
-    options.data = data;
-    options.out = out;
-    options.batch = 4;
-    options.steps = 60;
-    options.optimizer = "adam";
-    options.lr = 0.01;
+    options.model.custom = &model;
+    options.data.name = data;
+    options.output.folder = out;
+    options.training.batch = 4;
+    options.training.steps = 60;
+    options.optimizer.name = "adam";
+    options.optimizer.lr = 0.01;
     int error = sgrad_train(&options, result);
     free(data);
     free(out);

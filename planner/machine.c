@@ -85,7 +85,7 @@ static int enter(const struct place *from, const char *key, bool needed, const c
 
 static const double ANY = 1e30;
 
-static int read_device(const struct place *from, struct sgrad_machine *m) {
+static int read_device(const struct place *from, struct sgrad_machine *machine) {
     static const char *const keys[] = { "kind", "name", "count", "workers", "memory", "bandwidth", "launch", "flops",
                                         "share", NULL };
     static const char *const precisions[] = { "f32", "tf32", "bf16", NULL };
@@ -94,42 +94,44 @@ static int read_device(const struct place *from, struct sgrad_machine *m) {
     double count = 0, workers = 1;
     SGRAD_TRY(enter(from, "device", true, keys, &at));
     SGRAD_TRY(read_text(&at, "kind", &kind));
-    m->device.is_gpu = !strcmp(kind, "gpu");
-    const bool known = m->device.is_gpu || !strcmp(kind, "cpu");
+    machine->device.is_gpu = !strcmp(kind, "gpu");
+    const bool known = machine->device.is_gpu || !strcmp(kind, "cpu");
     free(kind);
     if (!known) return wrong(&at, "kind", "is neither gpu nor cpu");
-    SGRAD_TRY(read_text(&at, "name", &m->device.name));
-    SGRAD_TRY(read_figure(&at, "count", NEEDED | WHOLE, m->device.is_gpu ? 64 : 1, &count));
-    m->device.count = (int)count;
-    if (m->device.is_gpu && json_object_get(at.object, "workers")) return wrong(&at, "workers", "are of CPUs");
+    SGRAD_TRY(read_text(&at, "name", &machine->device.name));
+    SGRAD_TRY(read_figure(&at, "count", NEEDED | WHOLE, machine->device.is_gpu ? 64 : 1, &count));
+    machine->device.count = (int)count;
+    if (machine->device.is_gpu && json_object_get(at.object, "workers")) return wrong(&at, "workers", "are of CPUs");
     SGRAD_TRY(read_figure(&at, "workers", WHOLE, 4096, &workers));
-    m->device.workers = (int)workers;
-    SGRAD_TRY(read_figure(&at, "memory", NEEDED, ANY, &m->device.memory));
-    SGRAD_TRY(read_figure(&at, "bandwidth", NEEDED, ANY, &m->device.bandwidth));
-    SGRAD_TRY(read_figure(&at, "launch", NEEDED | ZERO, 1, &m->device.launch));
+    machine->device.workers = (int)workers;
+    SGRAD_TRY(read_figure(&at, "memory", NEEDED, ANY, &machine->device.memory));
+    SGRAD_TRY(read_figure(&at, "bandwidth", NEEDED, ANY, &machine->device.bandwidth));
+    SGRAD_TRY(read_figure(&at, "launch", NEEDED | ZERO, 1, &machine->device.launch));
     SGRAD_TRY(enter(&at, "flops", true, precisions, &flops));
     flops.name = "device.flops";
-    for (int p = 0; precisions[p]; p++) SGRAD_TRY(read_figure(&flops, precisions[p], p ? 0 : NEEDED, ANY, &m->device.flops[p]));
+    for (int p = 0; precisions[p]; p++)
+        SGRAD_TRY(read_figure(&flops, precisions[p], p ? 0 : NEEDED, ANY, &machine->device.flops[p]));
     return 0;
 }
 
 /* Reads the fractions of the peak that operations reach ("traffic": of the memory bandwidth). Operations that are not listed
  * have the fraction of "other"; default: 1. */
-static int read_shares(const struct place *from, struct sgrad_machine *m) {
+static int read_shares(const struct place *from, struct sgrad_machine *machine) {
     struct place at = { from->path, "device.share", json_object_get(json_object_get(from->object, "device"), "share") };
     const char *key;
     json_t *value;
-    m->device.traffic_share = 1;
+    machine->device.traffic_share = 1;
     if (at.object && !json_is_object(at.object)) return wrong(&at, "", "is no object");
     json_object_foreach((json_t *)at.object, key, value) {
         double share;
         SGRAD_TRY(read_figure(&at, key, NEEDED, 1, &share));
         if (!strcmp(key, "traffic")) {
-            m->device.traffic_share = share;
+            machine->device.traffic_share = share;
             continue;
         }
-        m->device.efficiency = sgrad_array_grow(m->device.efficiency, m->device.efficiencies, sizeof *m->device.efficiency);
-        m->device.efficiency[m->device.efficiencies++] = (struct sgrad_efficiency){ sgrad_format("%s", key), share };
+        machine->device.efficiency =
+            sgrad_array_grow(machine->device.efficiency, machine->device.efficiencies, sizeof *machine->device.efficiency);
+        machine->device.efficiency[machine->device.efficiencies++] = (struct sgrad_efficiency){ sgrad_format("%s", key), share };
     }
     return 0;
 }
@@ -144,59 +146,59 @@ static int find_switch(const json_t *list, const char *name) {
 }
 
 /* The switch at HERE must have more nodes, NODES, than the switch below it. 0: the topmost switch states no number. */
-static int check_size(const struct place *here, const struct sgrad_machine *m, double nodes) {
-    const double below = m->network.levels ? m->network.level[m->network.levels - 1].nodes : 0;
+static int check_size(const struct place *here, const struct sgrad_machine *machine, double nodes) {
+    const double below = machine->network.levels ? machine->network.level[machine->network.levels - 1].nodes : 0;
     return below > 0 && nodes > 0 && nodes <= below ? wrong(here, "nodes", "are not more than those of the switch below") : 0;
 }
 
 /* The nodes are connected to the first switch of the list. Each switch names the one above it; the topmost names none. */
-static int read_switches(const struct place *from, struct sgrad_machine *m) {
+static int read_switches(const struct place *from, struct sgrad_machine *machine) {
     static const char *const keys[] = { "name", "nodes", "uplink", "above", NULL };
     const json_t *list = json_object_get(from->object, "switches");
     if (!list) return 0;
     if (!json_is_array(list) || !json_array_size(list)) return wrong(from, "switches", "is no list of switches");
-    m->network.level = sgrad_xcalloc(json_array_size(list), sizeof *m->network.level);
+    machine->network.level = sgrad_xcalloc(json_array_size(list), sizeof *machine->network.level);
     for (int at = 0; at >= 0;) {
         char *called = sgrad_format("network.switches[%d]", at);
         const struct place here = { from->path, called, json_array_get(list, (size_t)at) };
         const char *above = json_string_value(json_object_get(here.object, "above"));
-        struct sgrad_switch_level *level = &m->network.level[m->network.levels];
+        struct sgrad_switch_level *level = &machine->network.level[machine->network.levels];
         int error = json_is_object(here.object) ? check_keys(&here, keys) : wrong(&here, "", "is no object");
-        if (!error && above && m->network.levels == (int)json_array_size(list))
+        if (!error && above && machine->network.levels == (int)json_array_size(list))
             error = wrong(&here, "above", "leads round in a circle");
         at = above ? find_switch(list, above) : -1;
         if (!error && above && at < 0) error = wrong(&here, "above", "names no switch of the list");
         if (!error && above) error = read_figure(&here, "nodes", NEEDED | WHOLE, 1e9, &level->nodes);
         if (!error && above) error = read_figure(&here, "uplink", NEEDED, ANY, &level->uplink);
-        if (!error && !above) error = read_figure(&here, "nodes", WHOLE, 1e9, &m->network.most);
-        if (!error) error = check_size(&here, m, above ? level->nodes : m->network.most);
-        m->network.levels += above != NULL;
+        if (!error && !above) error = read_figure(&here, "nodes", WHOLE, 1e9, &machine->network.most);
+        if (!error) error = check_size(&here, machine, above ? level->nodes : machine->network.most);
+        machine->network.levels += above != NULL;
         free(called);
         SGRAD_TRY(error);
     }
     return 0;
 }
 
-static int read_network(const struct place *from, struct sgrad_machine *m) {
+static int read_network(const struct place *from, struct sgrad_machine *machine) {
     static const char *const bus[] = { "latency", "bandwidth", NULL };
     static const char *const network[] = { "latency", "bandwidth", "cpu_seconds_per_byte", "carrying", "hop", "torus", "switches",
                                           NULL };
     struct place at;
     double dimensions = 0;
     SGRAD_TRY(enter(from, "bus", true, bus, &at));
-    SGRAD_TRY(read_figure(&at, "latency", NEEDED | ZERO, 1, &m->bus_latency));
-    SGRAD_TRY(read_figure(&at, "bandwidth", NEEDED, ANY, &m->bus_bandwidth));
+    SGRAD_TRY(read_figure(&at, "latency", NEEDED | ZERO, 1, &machine->bus_latency));
+    SGRAD_TRY(read_figure(&at, "bandwidth", NEEDED, ANY, &machine->bus_bandwidth));
     SGRAD_TRY(enter(from, "network", true, network, &at));
-    SGRAD_TRY(read_figure(&at, "latency", NEEDED | ZERO, 1, &m->network.latency));
-    SGRAD_TRY(read_figure(&at, "bandwidth", NEEDED, ANY, &m->network.bandwidth));
-    SGRAD_TRY(read_figure(&at, "cpu_seconds_per_byte", ZERO, 1, &m->network.cpu_seconds_per_byte));
-    if (m->network.cpu_seconds_per_byte == 0)       /* key of version 0.1.0 */
-        SGRAD_TRY(read_figure(&at, "carrying", ZERO, 1, &m->network.cpu_seconds_per_byte));
-    SGRAD_TRY(read_figure(&at, "hop", ZERO, 1, &m->network.hop));
+    SGRAD_TRY(read_figure(&at, "latency", NEEDED | ZERO, 1, &machine->network.latency));
+    SGRAD_TRY(read_figure(&at, "bandwidth", NEEDED, ANY, &machine->network.bandwidth));
+    SGRAD_TRY(read_figure(&at, "cpu_seconds_per_byte", ZERO, 1, &machine->network.cpu_seconds_per_byte));
+    if (machine->network.cpu_seconds_per_byte == 0) /* key of version 0.1.0 */
+        SGRAD_TRY(read_figure(&at, "carrying", ZERO, 1, &machine->network.cpu_seconds_per_byte));
+    SGRAD_TRY(read_figure(&at, "hop", ZERO, 1, &machine->network.hop));
     SGRAD_TRY(read_figure(&at, "torus", WHOLE, 6, &dimensions));
-    m->network.dimensions = (int)dimensions;
-    SGRAD_TRY(read_switches(&at, m));
-    return dimensions && m->network.levels ? wrong(&at, "torus", "has no switches: one of the two") : 0;
+    machine->network.dimensions = (int)dimensions;
+    SGRAD_TRY(read_switches(&at, machine));
+    return dimensions && machine->network.levels ? wrong(&at, "torus", "has no switches: one of the two") : 0;
 }
 
 /* The model may be unknown to this program. The options of a known model must exist. */
@@ -208,7 +210,7 @@ static int check_model(const struct place *at, const char *model) {
     return good ? 0 : wrong(at, "model", why);
 }
 
-static int read_measured(const struct place *from, struct sgrad_machine *m) {
+static int read_measured(const struct place *from, struct sgrad_machine *machine) {
     static const char *const keys[] = { "model", "batch", "precision", "samples_per_second", NULL };
     const json_t *list = json_object_get(from->object, "measured");
     if (list && !json_is_array(list)) return wrong(from, "measured", "is no list");
@@ -228,8 +230,8 @@ static int read_measured(const struct place *from, struct sgrad_machine *m) {
         if (!error && precision && strcmp(precision, sgrad_precision_name(is.precision)))
             error = wrong(&at, "precision", "is none of f32, tf32, bf16");
         free(called);
-        m->measured = sgrad_array_grow(m->measured, m->measurements, sizeof *m->measured);
-        m->measured[m->measurements++] = is;
+        machine->measured = sgrad_array_grow(machine->measured, machine->measurements, sizeof *machine->measured);
+        machine->measured[machine->measurements++] = is;
         SGRAD_TRY(error);
     }
     return 0;
@@ -240,16 +242,16 @@ static int by_hash(const void *one, const void *other) {
     return a->hash != b->hash ? (a->hash > b->hash) - (a->hash < b->hash) : strcmp(a->kernel, b->kernel);
 }
 
-static int read_timed(const struct place *from, struct sgrad_machine *m) {
+static int read_timed(const struct place *from, struct sgrad_machine *machine) {
     static const char *const keys[] = { "kernel", "hash", "seconds", NULL };
     const json_t *list = json_object_get(from->object, "calls");
     if (list && !json_is_array(list)) return wrong(from, "calls", "is no list");
-    m->timed = sgrad_xcalloc(json_array_size(list) + 1, sizeof *m->timed);
+    machine->timed = sgrad_xcalloc(json_array_size(list) + 1, sizeof *machine->timed);
     for (size_t i = 0; i < json_array_size(list); i++) {
         char *called = sgrad_format("calls[%zu]", i);
         const struct place at = { from->path, called, json_array_get(list, i) };
         const json_t *hash = json_object_get(at.object, "hash");
-        struct sgrad_task_timing *is = &m->timed[m->timings++];
+        struct sgrad_task_timing *is = &machine->timed[machine->timings++];
         int error = json_is_object(at.object) ? check_keys(&at, keys) : wrong(&at, "", "is no object");
         if (!error) error = read_text(&at, "kernel", &is->kernel);
         if (!error) error = read_figure(&at, "seconds", NEEDED, 1e6, &is->seconds);
@@ -258,31 +260,31 @@ static int read_timed(const struct place *from, struct sgrad_machine *m) {
         free(called);
         SGRAD_TRY(error);
     }
-    qsort(m->timed, (size_t)m->timings, sizeof *m->timed, by_hash);
+    qsort(machine->timed, (size_t)machine->timings, sizeof *machine->timed, by_hash);
     return 0;
 }
 
-double sgrad_machine_timed(const struct sgrad_machine *m, const char *kernel, uint32_t hash) {
+double sgrad_machine_timed(const struct sgrad_machine *machine, const char *kernel, uint32_t hash) {
     const struct sgrad_task_timing wanted = { .kernel = (char *)kernel, .hash = hash };
-    const struct sgrad_task_timing *found = bsearch(&wanted, m->timed, (size_t)m->timings, sizeof wanted, by_hash);
+    const struct sgrad_task_timing *found = bsearch(&wanted, machine->timed, (size_t)machine->timings, sizeof wanted, by_hash);
     return found ? found->seconds : NAN;
 }
 
-static int read_all(const struct place *at, struct sgrad_machine *m) {
+static int read_all(const struct place *at, struct sgrad_machine *machine) {
     static const char *const keys[] = { "name", "summary", "device", "bus", "network", "input", "price", "currency", "measured",
                                         "calls", NULL };
     if (!json_is_object(at->object)) return wrong(at, "", "holds no object");
     SGRAD_TRY(check_keys(at, keys));
-    SGRAD_TRY(read_text(at, "name", &m->name));
-    SGRAD_TRY(read_text(at, "summary", &m->summary));
-    SGRAD_TRY(read_device(at, m));
-    SGRAD_TRY(read_shares(at, m));
-    SGRAD_TRY(read_network(at, m));
-    SGRAD_TRY(read_figure(at, "input", 0, ANY, &m->input));
-    SGRAD_TRY(read_figure(at, "price", ZERO, ANY, &m->price));
-    if (m->price > 0) SGRAD_TRY(read_text(at, "currency", &m->currency));
-    SGRAD_TRY(read_measured(at, m));
-    return read_timed(at, m);
+    SGRAD_TRY(read_text(at, "name", &machine->name));
+    SGRAD_TRY(read_text(at, "summary", &machine->summary));
+    SGRAD_TRY(read_device(at, machine));
+    SGRAD_TRY(read_shares(at, machine));
+    SGRAD_TRY(read_network(at, machine));
+    SGRAD_TRY(read_figure(at, "input", 0, ANY, &machine->input));
+    SGRAD_TRY(read_figure(at, "price", ZERO, ANY, &machine->price));
+    if (machine->price > 0) SGRAD_TRY(read_text(at, "currency", &machine->currency));
+    SGRAD_TRY(read_measured(at, machine));
+    return read_timed(at, machine);
 }
 
 int sgrad_machine_read(const char *path, struct sgrad_machine **machine) {
@@ -300,38 +302,38 @@ int sgrad_machine_read(const char *path, struct sgrad_machine **machine) {
     return error;
 }
 
-void sgrad_machine_free(struct sgrad_machine *m) {
-    if (!m) return;
-    for (int i = 0; i < m->device.efficiencies; i++) free(m->device.efficiency[i].operation);
-    for (int i = 0; i < m->measurements; i++) free(m->measured[i].model);
-    for (int i = 0; i < m->timings; i++) free(m->timed[i].kernel);
-    free(m->timed);
-    free(m->device.efficiency);
-    free(m->device.name);
-    free(m->network.level);
-    free(m->measured);
-    free(m->currency);
-    free(m->summary);
-    free(m->name);
-    free(m->path);
-    free(m);
+void sgrad_machine_free(struct sgrad_machine *machine) {
+    if (!machine) return;
+    for (int i = 0; i < machine->device.efficiencies; i++) free(machine->device.efficiency[i].operation);
+    for (int i = 0; i < machine->measurements; i++) free(machine->measured[i].model);
+    for (int i = 0; i < machine->timings; i++) free(machine->timed[i].kernel);
+    free(machine->timed);
+    free(machine->device.efficiency);
+    free(machine->device.name);
+    free(machine->network.level);
+    free(machine->measured);
+    free(machine->currency);
+    free(machine->summary);
+    free(machine->name);
+    free(machine->path);
+    free(machine);
 }
 
 /* The bandwidth of a node is limited by each level of switches that its messages pass: the uplinks of a switch are divided
  * equally among the nodes below it. The latency includes the further hops between two nodes: up and down through the levels, or
  * the mean distance in a torus, a quarter of the length of each dimension. */
-struct sgrad_network sgrad_machine_network(const struct sgrad_machine *m, int nodes) {
-    struct sgrad_network net = { .ranks = nodes * m->device.count, .latency = m->network.latency,
-                                 .bandwidth = m->network.bandwidth, .host_latency = m->bus_latency,
-                                 .host_bandwidth = m->bus_bandwidth };
-    for (int i = 0; i < m->network.levels && nodes > m->network.level[i].nodes; i++) {
-        net.bandwidth = fmin(net.bandwidth, m->network.level[i].uplink / m->network.level[i].nodes);
-        net.latency += 2 * m->network.hop;
+struct sgrad_network sgrad_machine_network(const struct sgrad_machine *machine, int nodes) {
+    struct sgrad_network net = { .ranks = nodes * machine->device.count, .latency = machine->network.latency,
+                                 .bandwidth = machine->network.bandwidth, .host_latency = machine->bus_latency,
+                                 .host_bandwidth = machine->bus_bandwidth };
+    for (int i = 0; i < machine->network.levels && nodes > machine->network.level[i].nodes; i++) {
+        net.bandwidth = fmin(net.bandwidth, machine->network.level[i].uplink / machine->network.level[i].nodes);
+        net.latency += 2 * machine->network.hop;
     }
-    if (m->network.dimensions)
-        net.latency += m->network.hop * m->network.dimensions * pow(nodes, 1.0 / m->network.dimensions) / 4;
+    if (machine->network.dimensions)
+        net.latency += machine->network.hop * machine->network.dimensions * pow(nodes, 1.0 / machine->network.dimensions) / 4;
     int *host = sgrad_xcalloc((size_t)net.ranks, sizeof *host);
-    for (int r = 0; r < net.ranks; r++) host[r] = r / m->device.count;
+    for (int r = 0; r < net.ranks; r++) host[r] = r / machine->device.count;
     net.host = host;
     return net;
 }

@@ -7,8 +7,8 @@
  *     #include "planner/planner.h"
  *
  *     struct sgrad_train_options options = sgrad_train_defaults();
- *     options.model = "resnet50";
- *     options.data = "synthetic:224x224x3,1000,1281167";
+ *     options.model.name = "resnet50";
+ *     options.data.name = "synthetic:224x224x3,1000,1281167";
  *     struct sgrad_step_cost work;
  *     struct sgrad_machine *machine;
  *     struct sgrad_forecast forecast;

@@ -27,20 +27,20 @@ enum { LEFT = 24, COLUMN = 12 }; /* smallest widths */
 
 /* Options and environment variables; no name occurs in both. */
 enum { OPTIONS, ENVIRONMENT, PARTS };
-static const json_t *part_of(const struct run *r, int part) {
-    return part == OPTIONS ? r->history.options : json_object_get(r->history.config, "environment");
+static const json_t *part_of(const struct run *run, int part) {
+    return part == OPTIONS ? run->history.options : json_object_get(run->history.config, "environment");
 }
 
 /* NULL: this run does not have the setting. */
-static const json_t *setting(const struct run *r, const char *key) {
+static const json_t *setting(const struct run *run, const char *key) {
     const json_t *value = NULL;
-    for (int p = 0; p < PARTS && !value; p++) value = json_object_get(part_of(r, p), key);
+    for (int p = 0; p < PARTS && !value; p++) value = json_object_get(part_of(run, p), key);
     return value;
 }
 
 /* The caller must free the result. */
-static char *value_of(const struct run *r, const char *key) {
-    const json_t *value = setting(r, key);
+static char *value_of(const struct run *run, const char *key) {
+    const json_t *value = setting(run, key);
     return value ? json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6)) : strdup("-");
 }
 
@@ -139,16 +139,16 @@ struct figure {
     double (*of)(const struct run *r);     /* NAN: this run has no such figure */
 };
 
-static double steps(const struct run *r) { return r->history.step[r->history.steps - 1].step; }
-static double speed(const struct run *r) { return sgrad__history_median_rate(&r->history); }
-static double loss(const struct run *r) { return r->history.step[r->history.steps - 1].loss; }
-static double best(const struct run *r) {
-    const struct sgrad__history *h = &r->history;
+static double steps(const struct run *run) { return run->history.step[run->history.steps - 1].step; }
+static double speed(const struct run *run) { return sgrad__history_median_rate(&run->history); }
+static double loss(const struct run *run) { return run->history.step[run->history.steps - 1].loss; }
+static double best(const struct run *run) {
+    const struct sgrad__history *h = &run->history;
     const struct sgrad__history_epoch *e = sgrad__history_best(h);
     return e ? sgrad__history_shown(&h->metric[h->main], e->test[h->main]) : NAN;
 }
-static double traced_step(const struct run *r) {
-    return r->traced && r->timeline.steps ? r->timeline.length / r->timeline.steps : NAN;
+static double traced_step(const struct run *run) {
+    return run->traced && run->timeline.steps ? run->timeline.length / run->timeline.steps : NAN;
 }
 
 static const struct figure figures[] = {
@@ -166,25 +166,25 @@ static const struct sgrad__history_metric *main_metric(const struct runs *runs) 
 }
 
 /* The caller must free the result. */
-static char *figure_name(const struct runs *runs, const struct figure *f) {
+static char *figure_name(const struct runs *runs, const struct figure *figure) {
     const struct sgrad__history_metric *m = main_metric(runs);
-    if (f->of == speed) return sgrad_format(f->name, runs->run[0].history.samples);
-    char *name = f->of == best ? sgrad_format(f->name, m->title) : sgrad_format("%s", f->name);
-    if (f->of != best || !m->share) return name;
+    if (figure->of == speed) return sgrad_format(figure->name, runs->run[0].history.samples);
+    char *name = figure->of == best ? sgrad_format(figure->name, m->title) : sgrad_format("%s", figure->name);
+    if (figure->of != best || !m->share) return name;
     char *share = sgrad_format("%s, %%", name);
     free(name);
     return share;
 }
 
 /* Mean over the workers, in % of the traced time. NAN: the run was not traced, or has no such kind of task. */
-static double share(const struct run *r, const char *name) {
-    const struct sgrad__timeline *t = &r->timeline;
+static double share(const struct run *run, const char *name) {
+    const struct sgrad__timeline *t = &run->timeline;
     double sum = 0;
     int which = 0;
-    if (!r->traced) return NAN;
+    if (!run->traced) return NAN;
     while (which < sgrad__shares(t) && strcmp(sgrad__share_name(t, which), name) != 0) which++;
     if (which == sgrad__shares(t)) return NAN;
-    for (int i = 0; i < t->rows; i++) sum += sgrad__share(t, &r->overlap.row[i], which);
+    for (int i = 0; i < t->rows; i++) sum += sgrad__share(t, &run->overlap.row[i], which);
     return 100 * sum / (t->length * t->rows);
 }
 
@@ -205,10 +205,10 @@ static json_t *share_names(const struct runs *runs) {
     return names;
 }
 
-static void print_number(const struct run *r, double x, int digits) {
-    if (!isfinite(x)) printf(" %*s", r->width, "-");
-    else if (digits < 0) printf(" %*s", r->width, sgrad_number_text(x, (char[SGRAD_NUMBER_TEXT]){ 0 }));
-    else printf(" %*.*f", r->width, digits, x);
+static void print_number(const struct run *run, double x, int digits) {
+    if (!isfinite(x)) printf(" %*s", run->width, "-");
+    else if (digits < 0) printf(" %*s", run->width, sgrad_number_text(x, (char[SGRAD_NUMBER_TEXT]){ 0 }));
+    else printf(" %*.*f", run->width, digits, x);
 }
 
 static void print(struct runs *runs) {
@@ -350,11 +350,11 @@ bool sgrad__curves_draw(const char *to, char *const *folder) {
 
 /* ---- entry point ---- */
 
-static int read_run(const char *folder, struct run *r) {
-    r->folder = folder;
-    SGRAD_TRY(sgrad__history_read(folder, &r->history));
-    SGRAD_TRY(sgrad__timeline_read(folder, &r->timeline, &r->traced));
-    if (r->traced) sgrad__overlap_find(&r->timeline, &r->overlap);
+static int read_run(const char *folder, struct run *run) {
+    run->folder = folder;
+    SGRAD_TRY(sgrad__history_read(folder, &run->history));
+    SGRAD_TRY(sgrad__timeline_read(folder, &run->timeline, &run->traced));
+    if (run->traced) sgrad__overlap_find(&run->timeline, &run->overlap);
     return 0;
 }
 

@@ -14,32 +14,34 @@ struct sum {
     double megabytes[WAYS];
 };
 
-static double all(const struct sum *s) { return s->megabytes[TO_DEVICES] + s->megabytes[TO_HOST] + s->megabytes[BETWEEN]; }
+static double all(const struct sum *sum) {
+    return sum->megabytes[TO_DEVICES] + sum->megabytes[TO_HOST] + sum->megabytes[BETWEEN];
+}
 
 static int by_megabytes(const void *one, const void *other) {
     const double a = all(one), b = all(other);
     return (a < b) - (a > b);
 }
 
-static void add(struct sum *s, const struct sgrad__timeline_copy *c) {
+static void add(struct sum *sum, const struct sgrad__timeline_copy *copy) {
     int direction = BETWEEN;
-    if (!c->from) direction = TO_DEVICES;
-    else if (!c->to) direction = TO_HOST;
-    s->copies++;
-    s->megabytes[direction] += 1e-6 * c->bytes;
+    if (!copy->from) direction = TO_DEVICES;
+    else if (!copy->to) direction = TO_HOST;
+    sum->copies++;
+    sum->megabytes[direction] += 1e-6 * copy->bytes;
 }
 
-static json_t *sum_as_json(const struct sum *s) {
-    return json_pack("{s:i, s:f, s:f, s:f}", "copies", s->copies, "to_devices_mb", s->megabytes[TO_DEVICES], "to_host_mb",
-                     s->megabytes[TO_HOST], "between_devices_mb", s->megabytes[BETWEEN]);
+static json_t *sum_as_json(const struct sum *sum) {
+    return json_pack("{s:i, s:f, s:f, s:f}", "copies", sum->copies, "to_devices_mb", sum->megabytes[TO_DEVICES], "to_host_mb",
+                     sum->megabytes[TO_HOST], "between_devices_mb", sum->megabytes[BETWEEN]);
 }
 
-json_t *sgrad__copies_as_json(const struct sgrad__timeline *t) {
+json_t *sgrad__copies_as_json(const struct sgrad__timeline *timeline) {
     struct sum total = { 0 }, *sums = NULL;
     struct sgrad__numbers names = { 0 };
     json_t *tensors = json_array();
-    for (int i = 0; i < t->copies; i++) {
-        const struct sgrad__timeline_copy *copy = &t->copy[i];
+    for (int i = 0; i < timeline->copies; i++) {
+        const struct sgrad__timeline_copy *copy = &timeline->copy[i];
         if (copy->to < 0) continue;
         const int length = (int)strcspn(copy->name, "#"), known = names.count;
         const int n = sgrad__number(&names, copy->name, (size_t)length);

@@ -26,80 +26,83 @@ struct search {
     double rate;                /* bytes per ms */
 };
 
-static int find_job(const struct sgrad__timeline *t, int64_t id) {
-    int low = 0, high = t->jobs;
+static int find_job(const struct sgrad__timeline *timeline, int64_t id) {
+    int low = 0, high = timeline->jobs;
     while (low < high) {
         const int middle = low + (high - low) / 2;
-        if (t->job[middle].id < id) low = middle + 1;
+        if (timeline->job[middle].id < id) low = middle + 1;
         else high = middle;
     }
-    return low < t->jobs && t->job[low].id == id ? low : -1;
+    return low < timeline->jobs && timeline->job[low].id == id ? low : -1;
 }
 
-static double wire(const struct search *s, int message) { return message < 0 ? 0 : s->t->message[message].bytes / s->rate; }
+static double wire(const struct search *search, int message) {
+    return message < 0 ? 0 : search->t->message[message].bytes / search->rate;
+}
 
 /* Returns the N-th predecessor of J: first its dependencies, then the job that sends its message; -1: it is not in the trace. */
-static int before(const struct search *s, int j, int n) {
-    const struct sgrad__timeline_job *job = &s->t->job[j];
-    return find_job(s->t, n < job->count ? s->t->before[job->first + n] : s->t->message[s->message[j]].sends);
+static int before(const struct search *search, int j, int n) {
+    const struct sgrad__timeline_job *job = &search->t->job[j];
+    return find_job(search->t, n < job->count ? search->t->before[job->first + n] : search->t->message[search->message[j]].sends);
 }
 
-static int befores(const struct search *s, int j) { return s->t->job[j].count + (s->message[j] >= 0); }
+static int befores(const struct search *search, int j) { return search->t->job[j].count + (search->message[j] >= 0); }
 
 /* Finds the longest chain to J from those of its predecessors, which must be settled. */
-static void settle(struct search *s, int j) {
+static void settle(struct search *search, int j) {
     double most = 0;
     int longest = -1;
-    for (int n = 0; n < befores(s, j); n++) {
-        const int b = before(s, j, n);
-        if (b < 0 || !s->node[b].settled) continue;     /* in a damaged trace, jobs may wait for each other */
-        const double ms = s->node[b].ms + (n == s->t->job[j].count ? wire(s, s->message[j]) : 0);
+    for (int n = 0; n < befores(search, j); n++) {
+        const int b = before(search, j, n);
+        if (b < 0 || !search->node[b].settled) continue;     /* in a damaged trace, jobs may wait for each other */
+        const double ms = search->node[b].ms + (n == search->t->job[j].count ? wire(search, search->message[j]) : 0);
         if (ms > most) most = ms, longest = b;
     }
-    s->node[j].ms = most + s->t->job[j].ms;
-    s->node[j].before = longest;
-    s->node[j].settled = true;
+    search->node[j].ms = most + search->t->job[j].ms;
+    search->node[j].before = longest;
+    search->node[j].settled = true;
 }
 
 /* Depth-first search with an explicit stack, because a chain may have a million jobs. */
-static void visit(struct search *s, int *stack, int from) {
+static void visit(struct search *search, int *stack, int from) {
     int depth = 0;
     stack[depth++] = from;
     while (depth) {
         const int j = stack[depth - 1];
-        struct node *node = &s->node[j];
+        struct node *node = &search->node[j];
         int waits = -1;
         node->entered = true;
-        while (waits < 0 && node->seen < befores(s, j)) {
-            const int b = before(s, j, node->seen++);
-            if (b >= 0 && !s->node[b].entered) waits = b;
+        while (waits < 0 && node->seen < befores(search, j)) {
+            const int b = before(search, j, node->seen++);
+            if (b >= 0 && !search->node[b].entered) waits = b;
         }
         if (waits >= 0) {
             stack[depth++] = waits;
         } else {
-            settle(s, j);
+            settle(search, j);
             depth--;
         }
     }
 }
 
-static void find_messages(struct search *s) {
-    for (int i = 0; i < s->t->jobs; i++) s->message[i] = -1;
-    s->rate = 1;
-    for (int i = 0; i < s->t->messages; i++) {
-        const struct sgrad__timeline_message *m = &s->t->message[i];
-        const int j = m->receives ? find_job(s->t, m->receives) : -1;
-        if (j >= 0) s->message[j] = i;
-        if (m->bytes >= LARGE && m->end > m->begin) s->rate = fmax(s->rate, m->bytes / (m->end - m->begin));
+static void find_messages(struct search *search) {
+    for (int i = 0; i < search->t->jobs; i++) search->message[i] = -1;
+    search->rate = 1;
+    for (int i = 0; i < search->t->messages; i++) {
+        const struct sgrad__timeline_message *m = &search->t->message[i];
+        const int j = m->receives ? find_job(search->t, m->receives) : -1;
+        if (j >= 0) search->message[j] = i;
+        if (m->bytes >= LARGE && m->end > m->begin) search->rate = fmax(search->rate, m->bytes / (m->end - m->begin));
     }
 }
 
-static double find_work(const struct sgrad__timeline *t) {
-    double most = 0, *ms = sgrad_xcalloc((size_t)t->ranks, sizeof *ms);
-    int *workers = sgrad_xcalloc((size_t)t->ranks, sizeof *workers);
-    for (int i = 0; i < t->rows; i++) workers[t->row[i].rank]++;
-    for (int i = 0; i < t->tasks; i++) ms[t->row[t->task[i].worker].rank] += t->task[i].end - t->task[i].begin;
-    for (int r = 0; r < t->ranks; r++)
+static double find_work(const struct sgrad__timeline *timeline) {
+    double most = 0, *ms = sgrad_xcalloc((size_t)timeline->ranks, sizeof *ms);
+    int *workers = sgrad_xcalloc((size_t)timeline->ranks, sizeof *workers);
+    for (int i = 0; i < timeline->rows; i++) workers[timeline->row[i].rank]++;
+    for (int i = 0; i < timeline->tasks; i++)
+        ms[timeline->row[timeline->task[i].worker].rank] += timeline->task[i].end - timeline->task[i].begin;
+    for (int r = 0; r < timeline->ranks; r++)
         if (workers[r]) most = fmax(most, ms[r] / workers[r]);
     free(workers);
     free(ms);
@@ -110,26 +113,26 @@ static double find_work(const struct sgrad__timeline *t) {
  * (starpu_bound_compute: tasks of each kind distributed over workers of each kind). With identical workers, that bound is the
  * work of a worker, but in times of StarPU's performance models instead of measured ones: the mean of all runs minus a standard
  * deviation, which depends more on the noise than on the order (docs/read-a-trace.md). */
-double sgrad__critical_bound(const struct sgrad__critical *c) { return fmax(c->ms, c->work); }
+double sgrad__critical_bound(const struct sgrad__critical *critical) { return fmax(critical->ms, critical->work); }
 
-void sgrad__critical_find(const struct sgrad__timeline *t, struct sgrad__critical *c) {
-    struct search s = { .t = t,
-                        .node = sgrad_xcalloc((size_t)t->jobs + 1, sizeof *s.node),
-                        .message = sgrad_xcalloc((size_t)t->jobs + 1, sizeof *s.message) };
-    int *stack = sgrad_xcalloc((size_t)t->jobs + 1, sizeof *stack), last = -1;
-    *c = (struct sgrad__critical){ .work = find_work(t) };
+void sgrad__critical_find(const struct sgrad__timeline *timeline, struct sgrad__critical *critical) {
+    struct search s = { .t = timeline,
+                        .node = sgrad_xcalloc((size_t)timeline->jobs + 1, sizeof *s.node),
+                        .message = sgrad_xcalloc((size_t)timeline->jobs + 1, sizeof *s.message) };
+    int *stack = sgrad_xcalloc((size_t)timeline->jobs + 1, sizeof *stack), last = -1;
+    *critical = (struct sgrad__critical){ .work = find_work(timeline) };
     find_messages(&s);
-    for (int j = 0; j < t->jobs; j++) {
+    for (int j = 0; j < timeline->jobs; j++) {
         if (!s.node[j].entered) visit(&s, stack, j);
         if (last < 0 || s.node[j].ms > s.node[last].ms) last = j;
     }
     for (int j = last; j >= 0; j = s.node[j].before) {
-        const struct sgrad__timeline_job *job = &t->job[j];
-        if (job->kind >= 0) c->kind[job->kind] += job->ms;
-        if (s.message[j] >= 0 && s.node[j].before == find_job(t, t->message[s.message[j]].sends))
-            c->messages += wire(&s, s.message[j]);
+        const struct sgrad__timeline_job *job = &timeline->job[j];
+        if (job->kind >= 0) critical->kind[job->kind] += job->ms;
+        if (s.message[j] >= 0 && s.node[j].before == find_job(timeline, timeline->message[s.message[j]].sends))
+            critical->messages += wire(&s, s.message[j]);
     }
-    if (last >= 0) c->ms = s.node[last].ms;
+    if (last >= 0) critical->ms = s.node[last].ms;
     free(stack);
     free(s.message);
     free(s.node);

@@ -7,38 +7,38 @@
 
 enum { POINTS = 2000 };
 
-static double mean(const struct sgrad__history *h, int from, int to) {
+static double mean(const struct sgrad__history *history, int from, int to) {
     double sum = 0;
     int count = 0;
-    for (int i = from < 0 ? 0 : from; i <= to && i < h->steps; i++) {
-        if (!isfinite(h->step[i].loss)) continue;
-        sum += h->step[i].loss;
+    for (int i = from < 0 ? 0 : from; i <= to && i < history->steps; i++) {
+        if (!isfinite(history->step[i].loss)) continue;
+        sum += history->step[i].loss;
         count++;
     }
     return count ? sum / count : NAN;
 }
 
-double sgrad__curve_losses(FILE *to, const char *name, const struct sgrad__history *h) {
-    int stride = (h->steps + POINTS - 1) / POINTS, reach = h->steps / 100;
+double sgrad__curve_losses(FILE *to, const char *name, const struct sgrad__history *history) {
+    int stride = (history->steps + POINTS - 1) / POINTS, reach = history->steps / 100;
     double top = 0;
     fprintf(to, "$%s << END\n", name);
-    for (int i = 0; i < h->steps; i += stride) {
-        double smooth = mean(h, i - reach, i + reach);
+    for (int i = 0; i < history->steps; i += stride) {
+        double smooth = mean(history, i - reach, i + reach);
         if (smooth > top) top = smooth;
-        fprintf(to, "%.0f %g %g\n", h->step[i].step, h->step[i].loss, smooth);
+        fprintf(to, "%.0f %g %g\n", history->step[i].step, history->step[i].loss, smooth);
     }
     fputs("END\n", to);
     return top;
 }
 
 /* Writes epoch, main metric, step, loss, main metric of training. Returns the largest loss. */
-static double write_tests(FILE *to, const struct sgrad__history *h) {
+static double write_tests(FILE *to, const struct sgrad__history *history) {
     double top = 0;
     fputs("$test << END\n", to);
-    for (int i = 0; i < h->epochs; i++) {
-        const struct sgrad__history_epoch *e = &h->epoch[i];
-        const double main = sgrad__history_shown(&h->metric[h->main], e->test[h->main]);
-        const double train = sgrad__history_shown(&h->metric[h->main], e->train);
+    for (int i = 0; i < history->epochs; i++) {
+        const struct sgrad__history_epoch *e = &history->epoch[i];
+        const double main = sgrad__history_shown(&history->metric[history->main], e->test[history->main]);
+        const double train = sgrad__history_shown(&history->metric[history->main], e->train);
         fprintf(to, "%g %g %.0f %g %g\n", e->epoch, main, e->step, e->test[0], train);
         if (isfinite(e->test[0])) top = fmax(top, e->test[0]);
     }
@@ -55,30 +55,30 @@ static void write_loss_panel(FILE *to, double top, double test_top) {
     fputs("\nunset key\n", to);
 }
 
-static void write_metric_panel(FILE *to, const struct sgrad__history *h, const struct sgrad__history_epoch *best) {
-    const struct sgrad__history_metric *m = &h->metric[h->main];
+static void write_metric_panel(FILE *to, const struct sgrad__history *history, const struct sgrad__history_epoch *best) {
+    const struct sgrad__history_metric *m = &history->metric[history->main];
     char epoch[SGRAD_AMOUNT_TEXT], text[SGRAD_NUMBER_TEXT];
-    char *title = sgrad_format("test %s, best %s (epoch %s)", m->title, sgrad__history_text(m, best->test[h->main], text),
+    char *title = sgrad_format("test %s, best %s (epoch %s)", m->title, sgrad__history_text(m, best->test[history->main], text),
                                sgrad_amount_text(best->epoch, epoch));
     fputs("set xlabel 'epoch'\nset title ", to);
     sgrad__plot_quoted(to, title);
     fprintf(to, "\nset format y '%%g%s'\n", m->share ? " %%" : "");
     free(title);
-    fprintf(to, "set yrange [*:*]\nset xrange [%g:%g]\n", fmax(0, h->epoch[0].epoch - 0.5),
-            h->epoch[h->epochs - 1].epoch + 0.5);
-    if (h->epochs <= 15) fputs("set xtics 1\n", to);
+    fprintf(to, "set yrange [*:*]\nset xrange [%g:%g]\n", fmax(0, history->epoch[0].epoch - 0.5),
+            history->epoch[history->epochs - 1].epoch + 0.5);
+    if (history->epochs <= 15) fputs("set xtics 1\n", to);
     fputs("set key bottom right\nplot $test using 1:2 with linespoints lw 2 pt 7 ps 0.5 lc '#2f7d5b' title 'test'", to);
-    if (isfinite(h->epoch[h->epochs - 1].train))
+    if (isfinite(history->epoch[history->epochs - 1].train))
         fputs(", '' using 1:5 with linespoints lw 1 pt 7 ps 0.3 lc '#2b5c8a' title 'training'", to);
     fputs("\nunset key\n", to);
 }
 
 /* Omits the left panel if no loss of the run is a number, and the right one if the run has no evaluation. */
-static void write_panels(FILE *to, const struct sgrad__history *h, double top, double test_top) {
-    const struct sgrad__history_epoch *best = sgrad__history_best(h);
+static void write_panels(FILE *to, const struct sgrad__history *history, double top, double test_top) {
+    const struct sgrad__history_epoch *best = sgrad__history_best(history);
     fprintf(to, "set multiplot layout 1,%d\n", (top > 0) + (best != NULL) > 1 ? 2 : 1);
     if (top > 0) write_loss_panel(to, top, test_top);
-    if (best) write_metric_panel(to, h, best);
+    if (best) write_metric_panel(to, history, best);
     fputs("unset multiplot\n", to);
 }
 

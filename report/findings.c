@@ -38,9 +38,9 @@ struct search {
     struct finding *finding;
 };
 
-static void add(struct search *s, double weight, char *text) {
-    s->finding = sgrad_array_grow(s->finding, s->count, sizeof *s->finding);
-    s->finding[s->count++] = (struct finding){ weight, text };
+static void add(struct search *search, double weight, char *text) {
+    search->finding = sgrad_array_grow(search->finding, search->count, sizeof *search->finding);
+    search->finding[search->count++] = (struct finding){ weight, text };
 }
 
 static double busy(const struct sgrad__overlap_row *row) {
@@ -49,88 +49,90 @@ static double busy(const struct sgrad__overlap_row *row) {
     return sum;
 }
 
-static int workers_of(const struct sgrad__timeline *t, int rank) { return t->first_row[rank + 1] - t->first_row[rank]; }
+static int workers_of(const struct sgrad__timeline *timeline, int rank) {
+    return timeline->first_row[rank + 1] - timeline->first_row[rank];
+}
 
-static void sum_ranks(struct search *s) {
-    const struct sgrad__timeline *t = s->t;
+static void sum_ranks(struct search *search) {
+    const struct sgrad__timeline *t = search->t;
     for (int r = 0; r < t->ranks; r++) {
         const int workers = workers_of(t, r);
-        s->rank[r].exposed = s->o->rank[r].communication - s->o->rank[r].hidden;
+        search->rank[r].exposed = search->o->rank[r].communication - search->o->rank[r].hidden;
         for (int i = t->first_row[r]; i < t->first_row[r + 1]; i++) {
-            s->rank[r].work += busy(&s->o->row[i]) / workers;
-            s->rank[r].idle += s->o->row[i].idle / workers;
+            search->rank[r].work += busy(&search->o->row[i]) / workers;
+            search->rank[r].idle += search->o->row[i].idle / workers;
         }
     }
 }
 
 /* The slowest rank determines the length of a step. */
-static void find_slow_rank(struct search *s) {
+static void find_slow_rank(struct search *search) {
     int most = 0, least = 0;
-    for (int r = 0; r < s->t->ranks; r++) {
-        if (s->rank[r].work > s->rank[most].work) most = r;
-        if (s->rank[r].work < s->rank[least].work) least = r;
+    for (int r = 0; r < search->t->ranks; r++) {
+        if (search->rank[r].work > search->rank[most].work) most = r;
+        if (search->rank[r].work < search->rank[least].work) least = r;
     }
-    const double longest = s->rank[most].work, shortest = s->rank[least].work;
-    s->slowest = -1;
+    const double longest = search->rank[most].work, shortest = search->rank[least].work;
+    search->slowest = -1;
     if (!(shortest > 0 && longest > slower * shortest)) return;
-    s->slowest = most;
-    for (int r = 0; r < s->t->ranks; r++) {
-        struct left *left = &s->rank[r];
+    search->slowest = most;
+    for (int r = 0; r < search->t->ranks; r++) {
+        struct left *left = &search->rank[r];
         const double without = left->idle + left->exposed, keep = without > 0 ? fmax(0, 1 - (longest - left->work) / without) : 0;
         left->idle *= keep;
         left->exposed *= keep;
     }
-    add(s, longest - shortest,
+    add(search, longest - shortest,
         sgrad_format("rank %d works %.1f ms a step, rank %d %.1f: the others wait for the slower; look what else its node does",
-                     most, longest / s->steps, least, shortest / s->steps));
+                     most, longest / search->steps, least, shortest / search->steps));
 }
 
-static void find_exposed(struct search *s) {
-    const struct sgrad__timeline *t = s->t;
+static void find_exposed(struct search *search) {
+    const struct sgrad__timeline *t = search->t;
     int worst = 0, most = 0;
     for (int r = 1; r < t->ranks; r++)
-        if (s->rank[r].exposed > s->rank[worst].exposed) worst = r;
+        if (search->rank[r].exposed > search->rank[worst].exposed) worst = r;
     for (int p = 1; p < t->parcels; p++)
-        if (s->o->exposed[p * t->ranks + worst] > s->o->exposed[most * t->ranks + worst]) most = p;
-    const struct sgrad__overlap_rank *rank = &s->o->rank[worst];
-    const double exposed = s->rank[worst].exposed, all = rank->communication - rank->hidden;
+        if (search->o->exposed[p * t->ranks + worst] > search->o->exposed[most * t->ranks + worst]) most = p;
+    const struct sgrad__overlap_rank *rank = &search->o->rank[worst];
+    const double exposed = search->rank[worst].exposed, all = rank->communication - rank->hidden;
     if (t->ranks < 2 || !t->parcels || exposed < part * t->length || !rank->awaited) return;
     char *parcel = sgrad__timeline_parcel_text(&t->parcel[most]);
-    add(s, exposed,
+    add(search, exposed,
         sgrad_format("messages of %s are exposed for %.1f ms a step on rank %d, all its messages for %.1f%s, most of it before "
                      "\"%.*s\": try a smaller --bucket, another --allreduce, or a larger --batch",
-                     parcel, s->o->exposed[most * t->ranks + worst] * exposed / all / s->steps, worst, exposed / s->steps,
-                     s->slowest < 0 ? "" : " besides what it waits for the slower rank", (int)strcspn(rank->awaited, "#"),
-                     rank->awaited));
+                     parcel, search->o->exposed[most * t->ranks + worst] * exposed / all / search->steps, worst,
+                     exposed / search->steps, search->slowest < 0 ? "" : " besides what it waits for the slower rank",
+                     (int)strcspn(rank->awaited, "#"), rank->awaited));
     free(parcel);
 }
 
 /* A rank's only worker is never idle while a task is ready; more concurrent tasks do not help it. */
-static void find_starved(struct search *s) {
+static void find_starved(struct search *search) {
     double idle = 0;
-    for (int r = 0; r < s->t->ranks; r++)
-        if (workers_of(s->t, r) > 1) idle += s->rank[r].idle * workers_of(s->t, r) / s->t->rows;
-    if (idle > part * s->t->length)
-        add(s, idle,
+    for (int r = 0; r < search->t->ranks; r++)
+        if (workers_of(search->t, r) > 1) idle += search->rank[r].idle * workers_of(search->t, r) / search->t->rows;
+    if (idle > part * search->t->length)
+        add(search, idle,
             sgrad_format("workers have nothing to do for %.1f ms a step%s: a smaller --micro-batch gives them more tasks at once",
-                         idle / s->steps, s->slowest < 0 ? "" : " besides what they wait for the slower rank"));
+                         idle / search->steps, search->slowest < 0 ? "" : " besides what they wait for the slower rank"));
 }
 
 /* StarPU needs about 0.01 ms per task. If the tasks are not small and it takes far longer, other processes used the core. */
-static void find_scheduling(struct search *s) {
-    const struct sgrad__timeline *t = s->t;
+static void find_scheduling(struct search *search) {
+    const struct sgrad__timeline *t = search->t;
     double sum = 0, scheduling = 0;
-    for (int i = 0; i < t->rows; i++) sum += busy(&s->o->row[i]), scheduling += s->o->row[i].scheduling / t->rows;
+    for (int i = 0; i < t->rows; i++) sum += busy(&search->o->row[i]), scheduling += search->o->row[i].scheduling / t->rows;
     if (scheduling < part * t->length) return;
     if (sum / t->tasks < small)
-        add(s, scheduling,
+        add(search, scheduling,
             sgrad_format("StarPU's own work takes each worker %.1f ms a step, for %.0f tasks of %.3f ms on average: try a larger "
                          "--micro-batch",
-                         scheduling / s->steps, t->tasks / s->steps, sum / t->tasks));
+                         scheduling / search->steps, t->tasks / search->steps, sum / t->tasks));
     else
-        add(s, scheduling,
+        add(search, scheduling,
             sgrad_format("workers are between tasks, in StarPU, for %.1f ms a step: look what else runs on their cores",
-                         scheduling / s->steps));
+                         scheduling / search->steps));
 }
 
 static int by_weight(const void *one, const void *other) {
@@ -138,10 +140,11 @@ static int by_weight(const void *one, const void *other) {
     return (a->weight < b->weight) - (a->weight > b->weight);
 }
 
-json_t *sgrad__findings(const struct sgrad__timeline *t, const struct sgrad__overlap *o) {
-    struct search s = {
-        .t = t, .o = o, .steps = t->steps ? t->steps : 1, .rank = sgrad_xcalloc((size_t)t->ranks, sizeof *s.rank)
-    };
+json_t *sgrad__findings(const struct sgrad__timeline *timeline, const struct sgrad__overlap *overlap) {
+    struct search s = { .t = timeline,
+                        .o = overlap,
+                        .steps = timeline->steps ? timeline->steps : 1,
+                        .rank = sgrad_xcalloc((size_t)timeline->ranks, sizeof *s.rank) };
     json_t *texts = json_array();
     sum_ranks(&s);
     find_slow_rank(&s);

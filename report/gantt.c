@@ -23,9 +23,9 @@ static void write_box(FILE *to, double begin, double end, int line, double half,
     fprintf(to, "%.4f %d %.4f %.4f %.3f %.3f %u\n", begin, -line, begin, end, -line - half, -line + half, color);
 }
 
-static void write_tasks(FILE *to, const struct picture *p, int line) {
-    const struct sgrad__timeline *t = p->timeline;
-    const struct sgrad__timeline_row *row = &t->row[p->lines.row[line]];
+static void write_tasks(FILE *to, const struct picture *picture, int line) {
+    const struct sgrad__timeline *t = picture->timeline;
+    const struct sgrad__timeline_row *row = &t->row[picture->lines.row[line]];
     const struct sgrad__timeline_task *open = NULL;
     const double pixel = t->length / WIDTH;
     double end = 0;
@@ -53,16 +53,16 @@ static int by_line(const void *one, const void *other) {
     return a->line != b->line ? a->line - b->line : (a->span.begin > b->span.begin) - (a->span.begin < b->span.begin);
 }
 
-static void write_messages(FILE *to, const struct picture *p) {
-    const struct sgrad__timeline *t = p->timeline;
+static void write_messages(FILE *to, const struct picture *picture) {
+    const struct sgrad__timeline *t = picture->timeline;
     const double pixel = t->length / WIDTH;
     struct arrow *arrow = sgrad_xcalloc((size_t)t->messages + 1, sizeof *arrow);
     int count = 0;
     for (int i = 0; i < t->messages; i++) {
         const struct sgrad__timeline_message *m = &t->message[i];
         const double begin = fmax(0, m->begin), end = fmin(t->length, m->end);
-        if (begin < end && p->lines.of_rank[m->to] >= 0)
-            arrow[count++] = (struct arrow){ p->lines.of_rank[m->to], { begin, end } };
+        if (begin < end && picture->lines.of_rank[m->to] >= 0)
+            arrow[count++] = (struct arrow){ picture->lines.of_rank[m->to], { begin, end } };
     }
     qsort(arrow, (size_t)count, sizeof *arrow, by_line);
     for (int i = 0, next; i < count; i = next) {
@@ -76,22 +76,22 @@ static void write_messages(FILE *to, const struct picture *p) {
 
 /* ---- the plot ---- */
 
-static void write_names(FILE *to, const struct picture *p) {
-    for (int i = 0; i < p->lines.count; i++) {
-        char *name = sgrad__lines_name(p->timeline, &p->lines, i);
+static void write_names(FILE *to, const struct picture *picture) {
+    for (int i = 0; i < picture->lines.count; i++) {
+        char *name = sgrad__lines_name(picture->timeline, &picture->lines, i);
         fprintf(to, "%s'%s' %d", i ? ", " : "set ytics (", name, -i);
         free(name);
     }
     fputs(")\n", to);
 }
 
-static void write_key(FILE *to, const struct sgrad__timeline *t) {
-    for (int k = 0; k < t->kinds.count; k++) {
-        fprintf(to, ", NaN with lines lw 8 lc rgb '#%06x' title ", t->kinds.kind[k].color);
-        sgrad__plot_quoted(to, t->kinds.kind[k].name);
+static void write_key(FILE *to, const struct sgrad__timeline *timeline) {
+    for (int k = 0; k < timeline->kinds.count; k++) {
+        fprintf(to, ", NaN with lines lw 8 lc rgb '#%06x' title ", timeline->kinds.kind[k].color);
+        sgrad__plot_quoted(to, timeline->kinds.kind[k].name);
         fputs(" noenhanced", to);
     }
-    if (t->ranks > 1) fprintf(to, ", NaN with lines lw 8 lc rgb '#%06x' title 'message'", SGRAD__MESSAGE_COLOR);
+    if (timeline->ranks > 1) fprintf(to, ", NaN with lines lw 8 lc rgb '#%06x' title 'message'", SGRAD__MESSAGE_COLOR);
 }
 
 static void write_gantt(FILE *to, const void *of) {
@@ -114,9 +114,9 @@ static void write_gantt(FILE *to, const void *of) {
     fputs("\n", to);
 }
 
-bool sgrad__gantt_draw(const char *folder, const struct sgrad__timeline *t) {
-    struct picture p = { .timeline = t };
-    sgrad__lines_pick(t, &p.lines);
+bool sgrad__gantt_draw(const char *folder, const struct sgrad__timeline *timeline) {
+    struct picture p = { .timeline = timeline };
+    sgrad__lines_pick(timeline, &p.lines);
     const int height = ROUND + (p.lines.count > MANY ? LOW_ROW : ROW) * p.lines.count;
     const bool drawn =
         sgrad__plot_draw(folder, &(struct sgrad__plot){ "gantt", "picture of the trace", WIDTH, height, write_gantt, &p });

@@ -38,52 +38,52 @@ static int whole(const struct place *at, const json_t *row, const char *key, dou
     return 0;
 }
 
-static int add_step(const struct place *at, const json_t *row, struct sgrad__history *h) {
+static int add_step(const struct place *at, const json_t *row, struct sgrad__history *history) {
     struct sgrad__history_step s;
     SGRAD_TRY(whole(at, row, "step", &s.step));
     SGRAD_TRY(number(at, row, "loss", &s.loss));
     SGRAD_TRY(number(at, row, "samples_per_second", &s.rate));
-    h->step = sgrad_array_grow(h->step, h->steps, sizeof s);
-    h->step[h->steps++] = s;
+    history->step = sgrad_array_grow(history->step, history->steps, sizeof s);
+    history->step[history->steps++] = s;
     return 0;
 }
 
-static int add_epoch(const struct place *at, const json_t *row, struct sgrad__history *h) {
+static int add_epoch(const struct place *at, const json_t *row, struct sgrad__history *history) {
     struct sgrad__history_epoch e = { 0 };
     SGRAD_TRY(number(at, row, "epoch", &e.epoch));
-    e.step = h->steps ? h->step[h->steps - 1].step : 0;
+    e.step = history->steps ? history->step[history->steps - 1].step : 0;
     if (json_object_get(row, "step")) SGRAD_TRY(whole(at, row, "step", &e.step));
     SGRAD_TRY(number(at, row, "train_loss", &e.train_loss));
     char trained[LONGEST_NAME + sizeof "train_"];
-    snprintf(trained, sizeof trained, "train_%s", h->metric[h->main].name);
+    snprintf(trained, sizeof trained, "train_%s", history->metric[history->main].name);
     e.train = NAN;
-    if (h->main && json_object_get(row, trained)) SGRAD_TRY(number(at, row, trained, &e.train));
-    for (int i = 0; i < h->metrics; i++) {
+    if (history->main && json_object_get(row, trained)) SGRAD_TRY(number(at, row, trained, &e.train));
+    for (int i = 0; i < history->metrics; i++) {
         char key[LONGEST_NAME + sizeof "test_"];
-        snprintf(key, sizeof key, "test_%s", h->metric[i].name);
+        snprintf(key, sizeof key, "test_%s", history->metric[i].name);
         SGRAD_TRY(number(at, row, key, &e.test[i]));
     }
     SGRAD_TRY(number(at, row, "seconds", &e.seconds));
-    h->epoch = sgrad_array_grow(h->epoch, h->epochs, sizeof e);
-    h->epoch[h->epochs++] = e;
+    history->epoch = sgrad_array_grow(history->epoch, history->epochs, sizeof e);
+    history->epoch[history->epochs++] = e;
     return 0;
 }
 
-static int add_line(const struct place *at, const char *line, size_t length, struct sgrad__history *h) {
+static int add_line(const struct place *at, const char *line, size_t length, struct sgrad__history *history) {
     json_error_t error;
     json_t *row = json_loadb(line, length, JSON_REJECT_DUPLICATES, &error);
     if (!row) return malformed(at, error.text);
     const char *event = json_string_value(json_object_get(row, "event"));
     int result = 0;
     if (!event) result = malformed(at, "not an object with an \"event\"");
-    else if (!strcmp(event, "step")) result = add_step(at, row, h);
-    else if (!strcmp(event, "epoch")) result = add_epoch(at, row, h);
+    else if (!strcmp(event, "step")) result = add_step(at, row, history);
+    else if (!strcmp(event, "epoch")) result = add_epoch(at, row, history);
     json_decref(row);
     return result;
 }
 
 /* Ignores a last line without a newline: the run is in progress, or was killed. */
-static int read_lines(const char *path, struct sgrad__history *h) {
+static int read_lines(const char *path, struct sgrad__history *history) {
     struct sgrad_map map;
     struct place at = { path, 0 };
     int error = sgrad_map_open(path, largest_file, &map);
@@ -91,10 +91,10 @@ static int read_lines(const char *path, struct sgrad__history *h) {
     const char *line = (const char *)map.data, *end = line + map.size, *next;
     for (; !error && (next = memchr(line, '\n', (size_t)(end - line))); line = next + 1) {
         at.line++;
-        error =
-            next - line > LONGEST_LINE ? malformed(&at, "too long for a metric") : add_line(&at, line, (size_t)(next - line), h);
+        error = next - line > LONGEST_LINE ? malformed(&at, "too long for a metric")
+                                           : add_line(&at, line, (size_t)(next - line), history);
     }
-    if (!error && !h->steps)
+    if (!error && !history->steps)
         error = sgrad_log_error(SGRAD_EFORMAT, "%s: no step in it: the run has not begun, or this is another kind of file", path);
     sgrad_map_close(&map);
     return error;
@@ -118,24 +118,24 @@ static json_t *options_by_now(const json_t *config) {
 static bool is_name(const char *text) { return text && *text && strlen(text) <= LONGEST_NAME; }
 
 /* Reads the list "metrics". Runs without this list are older, and are classifications. */
-static int read_metrics(const char *path, struct sgrad__history *h) {
+static int read_metrics(const char *path, struct sgrad__history *history) {
     static const struct sgrad__history_metric classification[] = { { "loss", "loss", false }, { "top1", "accuracy", true } };
-    const json_t *list = json_object_get(h->config, "metrics"), *is;
-    const char *samples = json_string_value(json_object_get(h->config, "samples"));
+    const json_t *list = json_object_get(history->config, "metrics"), *is;
+    const char *samples = json_string_value(json_object_get(history->config, "samples"));
     size_t i;
-    h->samples = is_name(samples) ? samples : "images";
-    if (!list) memcpy(h->metric, classification, sizeof classification);
-    if (!list) h->metrics = 2;
+    history->samples = is_name(samples) ? samples : "images";
+    if (!list) memcpy(history->metric, classification, sizeof classification);
+    if (!list) history->metrics = 2;
     bool good = !list || (json_is_array(list) && json_array_size(list) > 0 && json_array_size(list) <= SGRAD__MOST_METRICS);
     json_array_foreach(list, i, is) {
         const struct sgrad__history_metric m = { json_string_value(json_object_get(is, "name")),
                                                  json_string_value(json_object_get(is, "title")),
                                                  json_is_true(json_object_get(is, "share")) };
         good &= is_name(m.name) && is_name(m.title);
-        if (good) h->metric[h->metrics++] = m;
+        if (good) history->metric[history->metrics++] = m;
     }
-    h->main = h->metrics > 1;
-    if (good && strcmp(h->metric[0].name, "loss") == 0) return 0;
+    history->main = history->metrics > 1;
+    if (good && strcmp(history->metric[0].name, "loss") == 0) return 0;
     return sgrad_log_error(SGRAD_EFORMAT, "%s: metrics: are not 1 to %d, each with a name and a title, the first the loss", path,
                            SGRAD__MOST_METRICS);
 }
@@ -156,19 +156,19 @@ int sgrad__history_read(const char *folder, struct sgrad__history *history) {
     return error;
 }
 
-void sgrad__history_free(struct sgrad__history *h) {
-    json_decref(h->config);
-    json_decref(h->options);
-    free(h->step);
-    free(h->epoch);
+void sgrad__history_free(struct sgrad__history *history) {
+    json_decref(history->config);
+    json_decref(history->options);
+    free(history->step);
+    free(history->epoch);
 }
 
-const struct sgrad__history_epoch *sgrad__history_best(const struct sgrad__history *h) {
+const struct sgrad__history_epoch *sgrad__history_best(const struct sgrad__history *history) {
     const struct sgrad__history_epoch *best = NULL;
-    const int main = h->main;
-    for (const struct sgrad__history_epoch *e = h->epoch; e < h->epoch + h->epochs; e++)
+    const int main = history->main;
+    for (const struct sgrad__history_epoch *e = history->epoch; e < history->epoch + history->epochs; e++)
         if (isfinite(e->test[main]) &&
-            (!best || (h->metric[main].share ? e->test[main] > best->test[main] : e->test[main] < best->test[main])))
+            (!best || (history->metric[main].share ? e->test[main] > best->test[main] : e->test[main] < best->test[main])))
             best = e;
     return best;
 }
@@ -188,11 +188,11 @@ static int ascending(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-double sgrad__history_median_rate(const struct sgrad__history *h) {
-    double *rate = sgrad_xcalloc((size_t)h->steps, sizeof *rate);
-    for (int i = 0; i < h->steps; i++) rate[i] = h->step[i].rate;
-    qsort(rate, (size_t)h->steps, sizeof *rate, ascending);
-    double median = (rate[(h->steps - 1) / 2] + rate[h->steps / 2]) / 2;
+double sgrad__history_median_rate(const struct sgrad__history *history) {
+    double *rate = sgrad_xcalloc((size_t)history->steps, sizeof *rate);
+    for (int i = 0; i < history->steps; i++) rate[i] = history->step[i].rate;
+    qsort(rate, (size_t)history->steps, sizeof *rate, ascending);
+    double median = (rate[(history->steps - 1) / 2] + rate[history->steps / 2]) / 2;
     free(rate);
     return median;
 }

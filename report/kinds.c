@@ -15,17 +15,17 @@ static const struct sgrad__kind old_kinds[] = {
 };
 enum { OLD_KINDS = sizeof old_kinds / sizeof *old_kinds };
 
-int sgrad__kinds_find(const struct sgrad__kinds *k, const char *name) {
+int sgrad__kinds_find(const struct sgrad__kinds *kinds, const char *name) {
     int i = 0;
-    while (i < k->count && strcmp(k->kind[i].name, name) != 0) i++;
-    return i < k->count ? i : -1;
+    while (i < kinds->count && strcmp(kinds->kind[i].name, name) != 0) i++;
+    return i < kinds->count ? i : -1;
 }
 
-int sgrad__kinds_of(const struct sgrad__kinds *k, const char *model) {
-    const char *name = model ? json_string_value(json_object_get(k->kernels, model)) : NULL;
-    const int kind = name ? sgrad__kinds_find(k, name) : -1, input = sgrad__kinds_find(k, "input");
+int sgrad__kinds_of(const struct sgrad__kinds *kinds, const char *model) {
+    const char *name = model ? json_string_value(json_object_get(kinds->kernels, model)) : NULL;
+    const int kind = name ? sgrad__kinds_find(kinds, name) : -1, input = sgrad__kinds_find(kinds, "input");
     if (kind >= 0) return kind;
-    return input >= 0 ? input : k->count - 1;
+    return input >= 0 ? input : kinds->count - 1;
 }
 
 static int refuse(const char *path, const char *why) {
@@ -39,7 +39,7 @@ static bool read_color(const char *text, unsigned *color) {
     return true;
 }
 
-static int read_kinds(const char *path, const json_t *list, struct sgrad__kinds *k) {
+static int read_kinds(const char *path, const json_t *list, struct sgrad__kinds *kinds) {
     json_t *kind;
     size_t i;
     if (!json_array_size(list)) return refuse(path, "no kind of task in it");
@@ -48,37 +48,38 @@ static int read_kinds(const char *path, const json_t *list, struct sgrad__kinds 
                                SGRAD__KINDS);
     json_array_foreach(list, i, kind) {
         const char *name = json_string_value(json_object_get(kind, "name"));
-        if (!name || !*name || sgrad__kinds_find(k, name) >= 0) return refuse(path, "a kind of task without a name of its own");
-        k->kind[k->count].name = name;
-        if (!read_color(json_string_value(json_object_get(kind, "color")), &k->kind[k->count].color))
+        if (!name || !*name || sgrad__kinds_find(kinds, name) >= 0)
+            return refuse(path, "a kind of task without a name of its own");
+        kinds->kind[kinds->count].name = name;
+        if (!read_color(json_string_value(json_object_get(kind, "color")), &kinds->kind[kinds->count].color))
             return refuse(path, "a kind of task without a color like \"#3b82c4\"");
-        k->count++;
+        kinds->count++;
     }
     return 0;
 }
 
-static int read_kernels(const char *path, struct sgrad__kinds *k) {
+static int read_kernels(const char *path, struct sgrad__kinds *kinds) {
     const char *model;
     json_t *kind;
-    if (!json_is_object(k->kernels)) return refuse(path, "no kernels in it");
-    json_object_foreach((json_t *)k->kernels, model, kind)
-        if (!json_is_string(kind) || sgrad__kinds_find(k, json_string_value(kind)) < 0)
+    if (!json_is_object(kinds->kernels)) return refuse(path, "no kernels in it");
+    json_object_foreach((json_t *)kinds->kernels, model, kind)
+        if (!json_is_string(kind) || sgrad__kinds_find(kinds, json_string_value(kind)) < 0)
             return sgrad_log_error(SGRAD_EFORMAT, "%s: kernel %s is of none of its kinds; trace the run again", path, model);
     return 0;
 }
 
-static int read_file(const char *path, struct sgrad__kinds *k) {
-    k->file = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
-    if (!json_is_object(k->file)) return refuse(path, "not written by this program, or not whole");
-    k->kernels = json_object_get(k->file, "kernels");
-    if (json_object_get(k->file, "kinds")) {
-        SGRAD_TRY(read_kinds(path, json_object_get(k->file, "kinds"), k));
+static int read_file(const char *path, struct sgrad__kinds *kinds) {
+    kinds->file = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
+    if (!json_is_object(kinds->file)) return refuse(path, "not written by this program, or not whole");
+    kinds->kernels = json_object_get(kinds->file, "kernels");
+    if (json_object_get(kinds->file, "kinds")) {
+        SGRAD_TRY(read_kinds(path, json_object_get(kinds->file, "kinds"), kinds));
     } else {
-        memcpy(k->kind, old_kinds, sizeof old_kinds);
-        k->count = OLD_KINDS;
-        k->kernels = k->file;
+        memcpy(kinds->kind, old_kinds, sizeof old_kinds);
+        kinds->count = OLD_KINDS;
+        kinds->kernels = kinds->file;
     }
-    return read_kernels(path, k);
+    return read_kernels(path, kinds);
 }
 
 int sgrad__kinds_read(const char *folder, struct sgrad__kinds *kinds) {
@@ -91,7 +92,7 @@ int sgrad__kinds_read(const char *folder, struct sgrad__kinds *kinds) {
     return error;
 }
 
-void sgrad__kinds_free(struct sgrad__kinds *k) {
-    json_decref(k->file);
-    *k = (struct sgrad__kinds){ 0 };
+void sgrad__kinds_free(struct sgrad__kinds *kinds) {
+    json_decref(kinds->file);
+    *kinds = (struct sgrad__kinds){ 0 };
 }

@@ -16,11 +16,11 @@ static double roof_ms(const struct sgrad__timeline_task *task, const struct sgra
     return row->gflops > 0 && row->gbytes > 0 ? 1e3 * fmax(task->gflop / row->gflops, task->gbyte / row->gbytes) : 0;
 }
 
-int sgrad__layers_find(const struct sgrad__timeline *t, struct sgrad__overlap_layer **layer) {
+int sgrad__layers_find(const struct sgrad__timeline *timeline, struct sgrad__overlap_layer **layer) {
     struct sgrad__overlap_layer *found = NULL;
     struct sgrad__numbers names = { 0 };
-    for (int i = 0; i < t->tasks; i++) {
-        const struct sgrad__timeline_task *task = &t->task[i];
+    for (int i = 0; i < timeline->tasks; i++) {
+        const struct sgrad__timeline_task *task = &timeline->task[i];
         const int length = (int)strcspn(task->name, " "), known = names.count;
         const int n = sgrad__number(&names, task->name, (size_t)length);
         if (n == known) {
@@ -30,7 +30,7 @@ int sgrad__layers_find(const struct sgrad__timeline *t, struct sgrad__overlap_la
         found[n].ms += task->end - task->begin;
         found[n].gflop += task->gflop;
         found[n].gbyte += task->gbyte;
-        found[n].roof_ms += roof_ms(task, &t->row[task->worker]);
+        found[n].roof_ms += roof_ms(task, &timeline->row[task->worker]);
     }
     const int count = names.count;
     sgrad__numbers_free(&names);

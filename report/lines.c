@@ -15,68 +15,71 @@ static int by_work(const void *one, const void *other) {
 }
 
 /* Marks the MOST busiest workers of a rank. */
-static void mark_busiest(const struct sgrad__timeline *t, int rank, int most, bool *shown) {
-    const int first = t->first_row[rank], count = t->first_row[rank + 1] - first;
+static void mark_busiest(const struct sgrad__timeline *timeline, int rank, int most, bool *shown) {
+    const int first = timeline->first_row[rank], count = timeline->first_row[rank + 1] - first;
     struct worker *worker = sgrad_xcalloc((size_t)count + 1, sizeof *worker);
     for (int i = 0; i < count; i++) {
-        const struct sgrad__timeline_row *row = &t->row[first + i];
+        const struct sgrad__timeline_row *row = &timeline->row[first + i];
         worker[i].row = first + i;
-        for (int j = row->first; j < row->first + row->tasks; j++) worker[i].ms += t->task[j].end - t->task[j].begin;
+        for (int j = row->first; j < row->first + row->tasks; j++)
+            worker[i].ms += timeline->task[j].end - timeline->task[j].begin;
     }
     if (count) qsort(worker, (size_t)count, sizeof *worker, by_work);
     for (int i = 0; i < count && i < most; i++) shown[worker[i].row] = true;
     free(worker);
 }
 
-static void add_line(struct sgrad__lines *l, int row, int rank) {
-    if (row >= 0) l->of_row[row] = l->count, l->workers++;
-    else l->of_rank[rank] = l->count;
-    l->row[l->count] = row;
-    l->rank[l->count++] = rank;
+static void add_line(struct sgrad__lines *lines, int row, int rank) {
+    if (row >= 0) lines->of_row[row] = lines->count, lines->workers++;
+    else lines->of_rank[rank] = lines->count;
+    lines->row[lines->count] = row;
+    lines->rank[lines->count++] = rank;
 }
 
 /* Returns "The picture has of each rank the busiest worker, 128 of 8192."; the caller must free it. */
-static char *sentence(const struct sgrad__timeline *t, const struct sgrad__lines *l, int ranks, int each) {
-    char *some = ranks < t->ranks ? sgrad_format("each of the first %d of %d ranks", ranks, t->ranks) : sgrad_format("each rank");
+static char *sentence(const struct sgrad__timeline *timeline, const struct sgrad__lines *lines, int ranks, int each) {
+    char *some = ranks < timeline->ranks ? sgrad_format("each of the first %d of %d ranks", ranks, timeline->ranks)
+                                         : sgrad_format("each rank");
     char *busiest = each == 1 ? sgrad_format("busiest worker") : sgrad_format("%d busiest workers", each);
-    char *text = sgrad_format("The picture has of %s the %s, %d of %d.", some, busiest, l->workers, t->rows);
+    char *text = sgrad_format("The picture has of %s the %s, %d of %d.", some, busiest, lines->workers, timeline->rows);
     free(busiest);
     free(some);
     return text;
 }
 
-void sgrad__lines_pick(const struct sgrad__timeline *t, struct sgrad__lines *l) {
-    const int receives = t->ranks > 1, all = t->rows + receives * t->ranks;
-    const int room = all < SGRAD__LINES ? all : SGRAD__LINES, ranks = t->ranks <= SGRAD__LINES / 2 ? t->ranks : SGRAD__LINES / 2;
-    const int each = all <= SGRAD__LINES ? t->rows : SGRAD__LINES / ranks - receives;
-    bool *shown = sgrad_xcalloc((size_t)t->rows, sizeof *shown);
-    *l = (struct sgrad__lines){ .row = sgrad_xcalloc((size_t)room, sizeof *l->row),
-                                .rank = sgrad_xcalloc((size_t)room, sizeof *l->rank),
-                                .of_row = sgrad_xcalloc((size_t)t->rows, sizeof *l->of_row),
-                                .of_rank = sgrad_xcalloc((size_t)t->ranks, sizeof *l->of_rank) };
-    for (int i = 0; i < t->rows; i++) l->of_row[i] = -1;
-    for (int r = 0; r < t->ranks; r++) l->of_rank[r] = -1;
+void sgrad__lines_pick(const struct sgrad__timeline *timeline, struct sgrad__lines *lines) {
+    const int receives = timeline->ranks > 1, all = timeline->rows + receives * timeline->ranks;
+    const int room = all < SGRAD__LINES ? all : SGRAD__LINES,
+              ranks = timeline->ranks <= SGRAD__LINES / 2 ? timeline->ranks : SGRAD__LINES / 2;
+    const int each = all <= SGRAD__LINES ? timeline->rows : SGRAD__LINES / ranks - receives;
+    bool *shown = sgrad_xcalloc((size_t)timeline->rows, sizeof *shown);
+    *lines = (struct sgrad__lines){ .row = sgrad_xcalloc((size_t)room, sizeof *lines->row),
+                                .rank = sgrad_xcalloc((size_t)room, sizeof *lines->rank),
+                                .of_row = sgrad_xcalloc((size_t)timeline->rows, sizeof *lines->of_row),
+                                .of_rank = sgrad_xcalloc((size_t)timeline->ranks, sizeof *lines->of_rank) };
+    for (int i = 0; i < timeline->rows; i++) lines->of_row[i] = -1;
+    for (int r = 0; r < timeline->ranks; r++) lines->of_rank[r] = -1;
     for (int r = 0; r < ranks; r++) {
-        mark_busiest(t, r, each, shown);
-        for (int i = t->first_row[r]; i < t->first_row[r + 1]; i++)
-            if (shown[i]) add_line(l, i, r);
-        if (receives) add_line(l, -1, r);
+        mark_busiest(timeline, r, each, shown);
+        for (int i = timeline->first_row[r]; i < timeline->first_row[r + 1]; i++)
+            if (shown[i]) add_line(lines, i, r);
+        if (receives) add_line(lines, -1, r);
     }
-    if (all > SGRAD__LINES) l->left_out = sentence(t, l, ranks, each);
+    if (all > SGRAD__LINES) lines->left_out = sentence(timeline, lines, ranks, each);
     free(shown);
 }
 
-void sgrad__lines_free(struct sgrad__lines *l) {
-    free(l->row);
-    free(l->rank);
-    free(l->of_row);
-    free(l->of_rank);
-    free(l->left_out);
-    *l = (struct sgrad__lines){ 0 };
+void sgrad__lines_free(struct sgrad__lines *lines) {
+    free(lines->row);
+    free(lines->rank);
+    free(lines->of_row);
+    free(lines->of_rank);
+    free(lines->left_out);
+    *lines = (struct sgrad__lines){ 0 };
 }
 
-char *sgrad__lines_name(const struct sgrad__timeline *t, const struct sgrad__lines *l, int line) {
-    const int row = l->row[line];
-    return row < 0 ? sgrad_format("rank %d receives", l->rank[line])
-                   : sgrad_format("rank %d worker %d", l->rank[line], t->row[row].worker);
+char *sgrad__lines_name(const struct sgrad__timeline *timeline, const struct sgrad__lines *lines, int line) {
+    const int row = lines->row[line];
+    return row < 0 ? sgrad_format("rank %d receives", lines->rank[line])
+                   : sgrad_format("rank %d worker %d", lines->rank[line], timeline->row[row].worker);
 }

@@ -8,23 +8,24 @@
 
 enum { SLOTS = 400 };
 
-static int slot_of(const struct sgrad__timeline *t, double ms) {
+static int slot_of(const struct sgrad__timeline *timeline, double ms) {
     if (ms <= 0) return 0;
-    return ms >= t->length ? SLOTS - 1 : (int)(SLOTS * ms / t->length);
+    return ms >= timeline->length ? SLOTS - 1 : (int)(SLOTS * ms / timeline->length);
 }
 
 /* COUNT: the changes of one node. Returns NULL if the trace has no memory use of the node. */
-static json_t *node_as_json(const struct sgrad__timeline *t, const struct sgrad__timeline_memory *const *change, int count) {
+static json_t *node_as_json(const struct sgrad__timeline *timeline, const struct sgrad__timeline_memory *const *change,
+                            int count) {
     double most[SLOTS] = { 0 }, now = 0, max = 0;
     int slot = 0;
     bool known = false;
     for (int i = 0; i < count; i++) {
         const struct sgrad__timeline_memory *m = change[i];
-        if (m->ms > t->length) continue;
+        if (m->ms > timeline->length) continue;
         if (!known && m->megabytes <= 0) continue;     /* initial entries of the trace: not known yet */
         if (!known) most[0] = now = m->megabytes;      /* a rank may start later than the others */
         known = true;
-        for (const int at = slot_of(t, m->ms); slot < at;) most[++slot] = now;
+        for (const int at = slot_of(timeline, m->ms); slot < at;) most[++slot] = now;
         now = m->megabytes;
         most[slot] = m->ms > 0 ? fmax(most[slot], now) : now;
     }
@@ -32,7 +33,8 @@ static json_t *node_as_json(const struct sgrad__timeline *t, const struct sgrad_
     while (slot + 1 < SLOTS) most[++slot] = now;
     json_t *curve = json_array();
     for (int i = 0; i < SLOTS; i++) {
-        if (!i || most[i] != most[i - 1]) json_array_append_new(curve, json_pack("[f, f]", i * t->length / SLOTS, most[i]));
+        if (!i || most[i] != most[i - 1])
+            json_array_append_new(curve, json_pack("[f, f]", i * timeline->length / SLOTS, most[i]));
         max = fmax(max, most[i]);
     }
     return json_pack("{s:i, s:i, s:f, s:o}", "rank", change[0]->rank, "node", change[0]->node, "max_mb", max, "curve", curve);
@@ -46,15 +48,16 @@ static int by_node(const void *one, const void *other) {
     return a->node != b->node ? a->node - b->node : (a > b) - (a < b);
 }
 
-json_t *sgrad__memory_as_json(const struct sgrad__timeline *t) {
-    const struct sgrad__timeline_memory **change = sgrad_xcalloc((size_t)t->memories + 1, sizeof *change);
+json_t *sgrad__memory_as_json(const struct sgrad__timeline *timeline) {
+    const struct sgrad__timeline_memory **change = sgrad_xcalloc((size_t)timeline->memories + 1, sizeof *change);
     json_t *memory = json_array();
-    for (int i = 0; i < t->memories; i++) change[i] = &t->memory[i];
-    if (t->memories) qsort(change, (size_t)t->memories, sizeof *change, by_node);
-    for (int i = 0, next; i < t->memories; i = next) {
-        for (next = i + 1; next < t->memories && change[next]->rank == change[i]->rank && change[next]->node == change[i]->node;)
+    for (int i = 0; i < timeline->memories; i++) change[i] = &timeline->memory[i];
+    if (timeline->memories) qsort(change, (size_t)timeline->memories, sizeof *change, by_node);
+    for (int i = 0, next; i < timeline->memories; i = next) {
+        for (next = i + 1;
+             next < timeline->memories && change[next]->rank == change[i]->rank && change[next]->node == change[i]->node;)
             next++;
-        json_t *node = change[i]->rank < t->ranks ? node_as_json(t, change + i, next - i) : NULL;
+        json_t *node = change[i]->rank < timeline->ranks ? node_as_json(timeline, change + i, next - i) : NULL;
         if (node) json_array_append_new(memory, node);
     }
     free(change);

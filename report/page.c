@@ -20,54 +20,55 @@ static json_t *box(int row, double begin, double end, const char *color, const c
     return json_pack("[i, f, f, s, s]", row, begin, end, color, name);
 }
 
-static json_t *names_as_json(const struct sgrad__timeline *t, const struct sgrad__lines *lines) {
+static json_t *names_as_json(const struct sgrad__timeline *timeline, const struct sgrad__lines *lines) {
     json_t *names = json_array();
     for (int i = 0; i < lines->count; i++) {
-        char *name = sgrad__lines_name(t, lines, i);
+        char *name = sgrad__lines_name(timeline, lines, i);
         json_array_append_new(names, json_string(name));
         free(name);
     }
     return names;
 }
 
-static void add_messages(const struct sgrad__timeline *t, const struct sgrad__lines *lines, json_t *boxes) {
-    char **text = sgrad_xcalloc((size_t)t->parcels + 1, sizeof *text);
-    for (int i = 0; i < t->parcels; i++) text[i] = sgrad__timeline_parcel_text(&t->parcel[i]);
-    for (int i = 0; i < t->messages; i++) {
-        const struct sgrad__timeline_message *m = &t->message[i];
-        const double begin = fmax(0, m->begin), end = fmin(t->length, m->end);
+static void add_messages(const struct sgrad__timeline *timeline, const struct sgrad__lines *lines, json_t *boxes) {
+    char **text = sgrad_xcalloc((size_t)timeline->parcels + 1, sizeof *text);
+    for (int i = 0; i < timeline->parcels; i++) text[i] = sgrad__timeline_parcel_text(&timeline->parcel[i]);
+    for (int i = 0; i < timeline->messages; i++) {
+        const struct sgrad__timeline_message *m = &timeline->message[i];
+        const double begin = fmax(0, m->begin), end = fmin(timeline->length, m->end);
         if (begin >= end || lines->of_rank[m->to] < 0) continue;
         char *name = sgrad_format("%s, %.0f bytes from rank %d", text[m->parcel], m->bytes, m->from);
         json_array_append_new(boxes, box(lines->of_rank[m->to], begin, end, "message", name));
         free(name);
     }
-    for (int i = 0; i < t->parcels; i++) free(text[i]);
+    for (int i = 0; i < timeline->parcels; i++) free(text[i]);
     free(text);
 }
 
 /* Returns [step, ms] of the end of each step. */
-static json_t *steps_as_json(const struct sgrad__timeline *t) {
+static json_t *steps_as_json(const struct sgrad__timeline *timeline) {
     json_t *steps = json_array();
-    for (int i = 0; i < t->steps; i++) json_array_append_new(steps, json_pack("[i, f]", t->first_step + i, t->step_end[i]));
+    for (int i = 0; i < timeline->steps; i++)
+        json_array_append_new(steps, json_pack("[i, f]", timeline->first_step + i, timeline->step_end[i]));
     return steps;
 }
 
-static json_t *timeline_as_json(const struct sgrad__timeline *t) {
+static json_t *timeline_as_json(const struct sgrad__timeline *timeline) {
     json_t *boxes = json_array(), *colors = json_object();
     struct sgrad__lines lines;
-    sgrad__lines_pick(t, &lines);
-    for (int i = 0; i < t->tasks; i++) {
-        const struct sgrad__timeline_task *task = &t->task[i];
+    sgrad__lines_pick(timeline, &lines);
+    for (int i = 0; i < timeline->tasks; i++) {
+        const struct sgrad__timeline_task *task = &timeline->task[i];
         const int line = lines.of_row[task->worker];
         if (line >= 0)
-            json_array_append_new(boxes, box(line, task->begin, task->end, t->kinds.kind[task->kind].name, task->name));
+            json_array_append_new(boxes, box(line, task->begin, task->end, timeline->kinds.kind[task->kind].name, task->name));
     }
-    add_messages(t, &lines, boxes);
-    for (int k = 0; k < t->kinds.count; k++)
-        json_object_set_new(colors, t->kinds.kind[k].name, json_sprintf("#%06x", t->kinds.kind[k].color));
-    if (t->ranks > 1) json_object_set_new(colors, "message", json_sprintf("#%06x", SGRAD__MESSAGE_COLOR));
-    json_t *json = json_pack("{s:o, s:o, s:o, s:o, s:s?}", "rows", names_as_json(t, &lines), "boxes", boxes, "steps",
-                             steps_as_json(t), "colors", colors, "left_out", lines.left_out);
+    add_messages(timeline, &lines, boxes);
+    for (int k = 0; k < timeline->kinds.count; k++)
+        json_object_set_new(colors, timeline->kinds.kind[k].name, json_sprintf("#%06x", timeline->kinds.kind[k].color));
+    if (timeline->ranks > 1) json_object_set_new(colors, "message", json_sprintf("#%06x", SGRAD__MESSAGE_COLOR));
+    json_t *json = json_pack("{s:o, s:o, s:o, s:o, s:s?}", "rows", names_as_json(timeline, &lines), "boxes", boxes, "steps",
+                             steps_as_json(timeline), "colors", colors, "left_out", lines.left_out);
     sgrad__lines_free(&lines);
     return json;
 }

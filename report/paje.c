@@ -77,9 +77,9 @@ static enum sgrad__state state_of(const char *name) {
     return SGRAD__NOTHING;
 }
 
-static void change(struct search *s, int row, double ms, enum sgrad__state state) {
-    struct now *now = &s->now[row];
-    struct sgrad__timeline *t = s->t;
+static void change(struct search *search, int row, double ms, enum sgrad__state state) {
+    struct now *now = &search->now[row];
+    struct sgrad__timeline *t = search->t;
     if (state == now->state) return;
     if (now->state != SGRAD__NOTHING && ms > now->since) {
         t->span = sgrad_array_grow(t->span, t->spans, sizeof *t->span);
@@ -89,26 +89,26 @@ static void change(struct search *s, int row, double ms, enum sgrad__state state
     now->since = ms;
 }
 
-static void see_state(struct search *s, const struct line *line) {
+static void see_state(struct search *search, const struct line *line) {
     int rank, worker;
     const bool pops = strcmp(line->field[0], "12") == 0;
     if (line->count < (pops ? 4 : 5) || strcmp(line->field[3], "WS") != 0 || !place(line->field[2], "w", &rank, &worker)) return;
-    const int row = sgrad__number_find(&s->t->workers, (int[]){ rank, worker }, sizeof(int[2]));
+    const int row = sgrad__number_find(&search->t->workers, (int[]){ rank, worker }, sizeof(int[2]));
     if (row < 0) return;
-    struct now *now = &s->now[row];
+    struct now *now = &search->now[row];
     if (pops) {
-        if (now->depth && --now->depth < DEPTH) change(s, row, line->ms, now->outer[now->depth]);
+        if (now->depth && --now->depth < DEPTH) change(search, row, line->ms, now->outer[now->depth]);
         return;
     }
     if (strcmp(line->field[0], "11") != 0) now->depth = 0;
     else if (now->depth++ < DEPTH) now->outer[now->depth - 1] = now->state;
-    change(s, row, line->ms, strcmp(line->field[0], "20") == 0 ? SGRAD__NOTHING : state_of(line->field[4]));
+    change(search, row, line->ms, strcmp(line->field[0], "20") == 0 ? SGRAD__NOTHING : state_of(line->field[4]));
 }
 
 /* ---- memory ---- */
 
-static void see_memory(struct search *s, const struct line *line) {
-    struct sgrad__timeline *t = s->t;
+static void see_memory(struct search *search, const struct line *line) {
+    struct sgrad__timeline *t = search->t;
     struct sgrad__timeline_memory memory = { .ms = line->ms - t->start };
     if (line->count < 5 || strcmp(line->field[3], "use") != 0 || !place(line->field[2], "mm", &memory.rank, &memory.node)) return;
     memory.megabytes = 1.048576 * atof(line->field[4]);
@@ -120,40 +120,41 @@ static void see_memory(struct search *s, const struct line *line) {
 
 static bool number_of(const struct line *line, long *number) { return sscanf(line->field[6], "com_%ld", number) == 1; }
 
-static void see_departure(struct search *s, const struct line *line) {
-    struct sgrad__timeline *t = s->t;
+static void see_departure(struct search *search, const struct line *line) {
+    struct sgrad__timeline *t = search->t;
     struct sgrad__timeline_copy copy = { .to = -1 };
     if (line->count < 9 || !place(line->field[5], "mm", &copy.rank, &copy.from) || !number_of(line, &copy.number)) return;
     copy.bytes = atof(line->field[4]);
     copy.name = sgrad_format("%s", line->field[8]);
-    const int known = s->copies.count, n = sgrad__number(&s->copies, (long[]){ copy.rank, copy.number }, sizeof(long[2]));
-    if (n == known) s->copy = sgrad_array_grow(s->copy, n, sizeof *s->copy);
-    s->copy[n] = t->copies;
+    const int known = search->copies.count,
+              n = sgrad__number(&search->copies, (long[]){ copy.rank, copy.number }, sizeof(long[2]));
+    if (n == known) search->copy = sgrad_array_grow(search->copy, n, sizeof *search->copy);
+    search->copy[n] = t->copies;
     t->copy = sgrad_array_grow(t->copy, t->copies, sizeof copy);
     t->copy[t->copies++] = copy;
 }
 
-static void see_arrival(struct search *s, const struct line *line) {
+static void see_arrival(struct search *search, const struct line *line) {
     int rank, node;
     long number;
     if (line->count < 7 || !place(line->field[5], "mm", &rank, &node) || !number_of(line, &number)) return;
-    const int n = sgrad__number_find(&s->copies, (long[]){ rank, number }, sizeof(long[2]));
-    if (n >= 0 && s->t->copy[s->copy[n]].to < 0) s->t->copy[s->copy[n]].to = node;
+    const int n = sgrad__number_find(&search->copies, (long[]){ rank, number }, sizeof(long[2]));
+    if (n >= 0 && search->t->copy[search->copy[n]].to < 0) search->t->copy[search->copy[n]].to = node;
 }
 
 /* ---- the file ---- */
 
-static void see(struct search *s, const struct line *line) {
+static void see(struct search *search, const struct line *line) {
     static const struct {
         const char *event;
-        void (*see)(struct search *s, const struct line *line);
+        void (*see)(struct search *search, const struct line *line);
     } events[] = { { "10", see_state },  { "20", see_state },     { "11", see_state },  { "12", see_state },
                    { "13", see_memory }, { "24", see_departure }, { "19", see_arrival } };
     for (size_t i = 0; i < sizeof events / sizeof *events && line->count > 2; i++)
-        if (strcmp(line->field[0], events[i].event) == 0) events[i].see(s, line);
+        if (strcmp(line->field[0], events[i].event) == 0) events[i].see(search, line);
 }
 
-static int read_lines(FILE *file, const char *path, struct search *s) {
+static int read_lines(FILE *file, const char *path, struct search *search) {
     struct line line;
     char *text = NULL;
     size_t room = 0;
@@ -166,7 +167,7 @@ static int read_lines(FILE *file, const char *path, struct search *s) {
         else if (!whole)
             error = sgrad_log_error(SGRAD_EFORMAT, "%s: line %ld: the file ends within it; trace the run again", path, number);
         if (whole) text[length - 1] = 0;
-        if (!error && isdigit((unsigned char)text[0])) split(text, &line), see(s, &line);
+        if (!error && isdigit((unsigned char)text[0])) split(text, &line), see(search, &line);
     }
     if (!error && !number) error = sgrad_log_error(SGRAD_EFORMAT, "%s: not a Paje trace; trace the run again", path);
     free(text);
@@ -178,19 +179,20 @@ static int by_row(const void *one, const void *other) {
     return a->row != b->row ? a->row - b->row : (a->begin > b->begin) - (a->begin < b->begin);
 }
 
-static void put_in_order(struct sgrad__timeline *t) {
-    if (t->spans) qsort(t->span, (size_t)t->spans, sizeof *t->span, by_row);
-    for (int i = 0; i < t->spans; i++) t->row[t->span[i].row].spans++;
-    for (int i = 1; i < t->rows; i++) t->row[i].first_span = t->row[i - 1].first_span + t->row[i - 1].spans;
+static void put_in_order(struct sgrad__timeline *timeline) {
+    if (timeline->spans) qsort(timeline->span, (size_t)timeline->spans, sizeof *timeline->span, by_row);
+    for (int i = 0; i < timeline->spans; i++) timeline->row[timeline->span[i].row].spans++;
+    for (int i = 1; i < timeline->rows; i++)
+        timeline->row[i].first_span = timeline->row[i - 1].first_span + timeline->row[i - 1].spans;
 }
 
-int sgrad__timeline_read_paje(const char *folder, struct sgrad__timeline *t) {
+int sgrad__timeline_read_paje(const char *folder, struct sgrad__timeline *timeline) {
     char *path = sgrad_format("%s/trace/paje.trace", folder);
-    struct search s = { .t = t, .now = sgrad_xcalloc((size_t)t->rows, sizeof *s.now) };
+    struct search s = { .t = timeline, .now = sgrad_xcalloc((size_t)timeline->rows, sizeof *s.now) };
     FILE *file = fopen(path, "re");
     int error = file ? read_lines(file, path, &s) : sgrad_log_error(SGRAD_EIO, "%s: %s", path, strerror(errno));
-    for (int i = 0; i < t->rows && !error; i++) change(&s, i, t->start + t->length, SGRAD__NOTHING);
-    put_in_order(t);
+    for (int i = 0; i < timeline->rows && !error; i++) change(&s, i, timeline->start + timeline->length, SGRAD__NOTHING);
+    put_in_order(timeline);
     if (file) fclose(file);
     sgrad__numbers_free(&s.copies);
     free(s.copy);

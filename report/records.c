@@ -6,48 +6,49 @@
 #include <stdlib.h>
 #include <string.h>
 
-int sgrad__records_open(const char *folder, const char *name, const char *const *key, struct sgrad__records *r) {
-    *r = (struct sgrad__records){ .key = key, .path = sgrad_format("%s/trace/%s", folder, name) };
-    r->file = fopen(r->path, "re");
-    if (r->file) return 0;
-    int error = sgrad_log_error(SGRAD_EIO, "%s: %s", r->path, strerror(errno));
-    free(r->path);
+int sgrad__records_open(const char *folder, const char *name, const char *const *key, struct sgrad__records *records) {
+    *records = (struct sgrad__records){ .key = key, .path = sgrad_format("%s/trace/%s", folder, name) };
+    records->file = fopen(records->path, "re");
+    if (records->file) return 0;
+    int error = sgrad_log_error(SGRAD_EIO, "%s: %s", records->path, strerror(errno));
+    free(records->path);
     return error;
 }
 
-static void forget(struct sgrad__records *r) {
-    for (int i = 0; i < SGRAD__KEYS; i++) free(r->value[i]), r->value[i] = NULL;
+static void forget(struct sgrad__records *records) {
+    for (int i = 0; i < SGRAD__KEYS; i++) free(records->value[i]), records->value[i] = NULL;
 }
 
-static bool refuse(const struct sgrad__records *r, const char *why, int *error) {
-    *error = sgrad_log_error(SGRAD_EFORMAT, "%s: line %ld: %s; trace the run again", r->path, r->number, why);
+static bool refuse(const struct sgrad__records *records, const char *why, int *error) {
+    *error = sgrad_log_error(SGRAD_EFORMAT, "%s: line %ld: %s; trace the run again", records->path, records->number, why);
     return false;
 }
 
-bool sgrad__records_next(struct sgrad__records *r, int *error) {
+bool sgrad__records_next(struct sgrad__records *records, int *error) {
     bool some = false;
-    forget(r);
-    for (ssize_t length; (length = getline(&r->line, &r->room, r->file)) > 0;) {
-        r->number++;
-        while (length && strchr("\r\n", r->line[length - 1])) r->line[--length] = 0;
+    forget(records);
+    for (ssize_t length; (length = getline(&records->line, &records->room, records->file)) > 0;) {
+        records->number++;
+        while (length && strchr("\r\n", records->line[length - 1])) records->line[--length] = 0;
         if (!length && some) return true;
         if (!length) continue;
-        char *colon = strstr(r->line, ": ");
-        if (!colon && r->line[length - 1] == ':') colon = &r->line[length - 1];
-        if (!colon) return refuse(r, "not \"Key: value\"", error);
+        char *colon = strstr(records->line, ": ");
+        if (!colon && records->line[length - 1] == ':') colon = &records->line[length - 1];
+        if (!colon) return refuse(records, "not \"Key: value\"", error);
         some = true;
         *colon = 0;
-        for (int i = 0; i < SGRAD__KEYS && r->key[i]; i++)
-            if (strcmp(r->key[i], r->line) == 0 && !r->value[i]) r->value[i] = sgrad_format("%s", colon[1] ? colon + 2 : "");
+        for (int i = 0; i < SGRAD__KEYS && records->key[i]; i++)
+            if (strcmp(records->key[i], records->line) == 0 && !records->value[i])
+                records->value[i] = sgrad_format("%s", colon[1] ? colon + 2 : "");
     }
-    return some ? refuse(r, "the file ends within a record", error) : false;
+    return some ? refuse(records, "the file ends within a record", error) : false;
 }
 
-void sgrad__records_close(struct sgrad__records *r) {
-    forget(r);
-    fclose(r->file);
-    free(r->line);
-    free(r->path);
+void sgrad__records_close(struct sgrad__records *records) {
+    forget(records);
+    fclose(records->file);
+    free(records->line);
+    free(records->path);
 }
 
 int64_t sgrad__records_job(const char *text, char **end) {

@@ -28,43 +28,44 @@ struct sgrad_report {
 /* ---- JSON; numbers that are not finite are null ---- */
 
 /* Adds the metrics FROM to END - 1 of the test set, as "test_top1". */
-static void add_tests(json_t *to, const struct sgrad__history *h, const struct sgrad__history_epoch *e, int from, int end) {
+static void add_tests(json_t *to, const struct sgrad__history *history, const struct sgrad__history_epoch *epoch, int from,
+                      int end) {
     for (int i = from; i < end; i++) {
-        char *key = sgrad_format("test_%s", h->metric[i].name);
-        json_object_set_new(to, key, json_pack("o?", json_real(e->test[i])));
+        char *key = sgrad_format("test_%s", history->metric[i].name);
+        json_object_set_new(to, key, json_pack("o?", json_real(epoch->test[i])));
         free(key);
     }
 }
 
-static json_t *metrics_as_json(const struct sgrad__history *h) {
+static json_t *metrics_as_json(const struct sgrad__history *history) {
     json_t *metrics = json_array();
-    for (const struct sgrad__history_metric *m = h->metric; m < h->metric + h->metrics; m++)
+    for (const struct sgrad__history_metric *m = history->metric; m < history->metric + history->metrics; m++)
         json_array_append_new(metrics, json_pack("{s:s, s:s, s:b}", "name", m->name, "title", m->title, "share", m->share));
     return metrics;
 }
 
-static json_t *epochs_as_json(const struct sgrad__history *h) {
+static json_t *epochs_as_json(const struct sgrad__history *history) {
     json_t *epochs = json_array();
-    for (int i = 0; i < h->epochs; i++) {
-        const struct sgrad__history_epoch *e = &h->epoch[i];
+    for (int i = 0; i < history->epochs; i++) {
+        const struct sgrad__history_epoch *e = &history->epoch[i];
         json_t *epoch = json_pack("{s:o?, s:o?}", "epoch", json_real(e->epoch), "train_loss", json_real(e->train_loss));
         if (isfinite(e->train)) {
-            char *key = sgrad_format("train_%s", h->metric[h->main].name);
+            char *key = sgrad_format("train_%s", history->metric[history->main].name);
             json_object_set_new(epoch, key, json_real(e->train));
             free(key);
         }
-        add_tests(epoch, h, e, 0, h->metrics);
+        add_tests(epoch, history, e, 0, history->metrics);
         json_object_set_new(epoch, "seconds", json_pack("o?", json_real(e->seconds)));
         json_array_append_new(epochs, epoch);
     }
     return epochs;
 }
 
-static json_t *as_json(const struct sgrad_report *r) {
-    const struct sgrad__history *h = &r->history;
+static json_t *as_json(const struct sgrad_report *report) {
+    const struct sgrad__history *h = &report->history;
     const struct sgrad__history_step *last = &h->step[h->steps - 1];
     const struct sgrad__history_epoch *best = sgrad__history_best(h);
-    json_t *json = json_pack("{s:s, s:O, s:I, s:o?, s:o?, s:o}", "folder", r->folder, "config", h->config, "steps",
+    json_t *json = json_pack("{s:s, s:O, s:I, s:o?, s:o?, s:o}", "folder", report->folder, "config", h->config, "steps",
                              (json_int_t)last->step, "loss", json_real(last->loss), "samples_per_second",
                              json_real(sgrad__history_median_rate(h)), "epochs", epochs_as_json(h));
     json_object_set_new(json, "metrics", metrics_as_json(h));
@@ -73,12 +74,13 @@ static json_t *as_json(const struct sgrad_report *r) {
         json_object_set_new(json, "best", json_pack("{s:o?}", "epoch", json_real(best->epoch)));
         add_tests(json_object_get(json, "best"), h, best, h->main, h->main + 1);
     }
-    if (r->details) json_object_set(json, "details", r->details);
-    if (r->traced) json_object_set_new(json, "trace", sgrad__trace_as_json(&r->timeline, &r->overlap, &r->critical));
+    if (report->details) json_object_set(json, "details", report->details);
+    if (report->traced)
+        json_object_set_new(json, "trace", sgrad__trace_as_json(&report->timeline, &report->overlap, &report->critical));
     return json;
 }
 
-json_t *sgrad_report_json(const struct sgrad_report *r) { return json_incref(r->json); }
+json_t *sgrad_report_json(const struct sgrad_report *report) { return json_incref(report->json); }
 
 /* ---- text ---- */
 
@@ -88,12 +90,12 @@ static const char *text_of(const json_t *object, const char *key) {
 }
 
 /* Prints the texts on the start of the run and on the changes of each continuation, as recorded in config.json. */
-static void print_settings(const struct sgrad__history *h) {
-    const char *begun = json_string_value(json_object_get(h->config, "begun"));
+static void print_settings(const struct sgrad__history *history) {
+    const char *begun = json_string_value(json_object_get(history->config, "begun"));
     json_t *entry;
     size_t i;
     if (begun) printf("begun      %s\n", begun);
-    json_array_foreach(json_object_get(h->config, "continued"), i, entry) {
+    json_array_foreach(json_object_get(history->config, "continued"), i, entry) {
         const char *changes = json_string_value(json_object_get(entry, "changes"));
         printf("continued  after step %.0f%s%s\n", json_number_value(json_object_get(entry, "step")), changes ? ", " : "",
                changes ? changes : "");
@@ -105,68 +107,72 @@ static void print_settings(const struct sgrad__history *h) {
 #define METRIC(metric, x) sgrad__history_text(metric, x, (char[SGRAD_NUMBER_TEXT]){ 0 })
 
 /* Prints a table; a metric's column is as wide as its title. */
-static void print_epochs(const struct sgrad__history *h) {
+static void print_epochs(const struct sgrad__history *history) {
     const int loss = 11, end = (int)strlen("test ") + 1;
-    const bool trained = h->epochs && isfinite(h->epoch[h->epochs - 1].train);
+    const bool trained = history->epochs && isfinite(history->epoch[history->epochs - 1].train);
     char text[SGRAD_AMOUNT_TEXT];
-    if (h->epochs) printf("\n%6s %11s %11s", "epoch", "train loss", "test loss");
-    if (trained) printf("  train %s", h->metric[h->main].title);
-    for (int k = 1; k < h->metrics && h->epochs; k++) printf("  test %s", h->metric[k].title);
-    if (h->epochs) printf(" %9s\n", "seconds");
-    for (const struct sgrad__history_epoch *e = h->epoch; e < h->epoch + h->epochs; e++) {
+    if (history->epochs) printf("\n%6s %11s %11s", "epoch", "train loss", "test loss");
+    if (trained) printf("  train %s", history->metric[history->main].title);
+    for (int k = 1; k < history->metrics && history->epochs; k++) printf("  test %s", history->metric[k].title);
+    if (history->epochs) printf(" %9s\n", "seconds");
+    for (const struct sgrad__history_epoch *e = history->epoch; e < history->epoch + history->epochs; e++) {
         printf("%6s %*s %*s", sgrad_amount_text(e->epoch, text), loss, NUMBER(e->train_loss), loss, NUMBER(e->test[0]));
-        if (trained) printf(" %*s", (int)strlen(h->metric[h->main].title) + end + 1, METRIC(&h->metric[h->main], e->train));
-        for (int k = 1; k < h->metrics; k++)
-            printf(" %*s", (int)strlen(h->metric[k].title) + end, METRIC(&h->metric[k], e->test[k]));
+        if (trained)
+            printf(" %*s", (int)strlen(history->metric[history->main].title) + end + 1,
+                   METRIC(&history->metric[history->main], e->train));
+        for (int k = 1; k < history->metrics; k++)
+            printf(" %*s", (int)strlen(history->metric[k].title) + end, METRIC(&history->metric[k], e->test[k]));
         printf(" %9.1f\n", e->seconds);
     }
 }
 
-static void print_history(const struct sgrad__history *h) {
-    const struct sgrad__history_step *last = &h->step[h->steps - 1];
-    const struct sgrad__history_epoch *best = sgrad__history_best(h);
+static void print_history(const struct sgrad__history *history) {
+    const struct sgrad__history_step *last = &history->step[history->steps - 1];
+    const struct sgrad__history_epoch *best = sgrad__history_best(history);
     char text[SGRAD_AMOUNT_TEXT];
-    printf("%s on %s\n", text_of(json_object_get(h->config, "identity"), "model"), text_of(h->options, "data"));
-    print_settings(h);
-    print_epochs(h);
-    printf("\n%.0f %s, loss of the last %s; %.4g %s/s (median)\n", last->step,
-           sgrad_plural((int64_t)last->step, "step", "steps"), NUMBER(last->loss), sgrad__history_median_rate(h), h->samples);
+    printf("%s on %s\n", text_of(json_object_get(history->config, "identity"), "model"), text_of(history->options, "data"));
+    print_settings(history);
+    print_epochs(history);
+    printf("\n%.0f %s, loss of the last %s; %.4g %s/s (median)\n", last->step, sgrad_plural((int64_t)last->step, "step", "steps"),
+           NUMBER(last->loss), sgrad__history_median_rate(history), history->samples);
     if (best)
-        printf("best test %s %s, after epoch %s\n", h->metric[h->main].title,
-               METRIC(&h->metric[h->main], best->test[h->main]), sgrad_amount_text(best->epoch, text));
+        printf("best test %s %s, after epoch %s\n", history->metric[history->main].title,
+               METRIC(&history->metric[history->main], best->test[history->main]), sgrad_amount_text(best->epoch, text));
 }
 
-void sgrad_report_print(const struct sgrad_report *r) {
-    const char *folder = r->folder;
-    const struct sgrad__timeline *t = &r->timeline;
-    print_history(&r->history);
-    if (r->details) sgrad__details_print(r->details);
-    if (r->traced) sgrad__trace_print(&r->timeline, &r->overlap, &r->critical, json_object_get(r->json, "trace"));
-    if (json_object_get(r->json, "curve")) printf("learning curve: %s/curve.svg, %s/curve.png\n", folder, folder);
-    if (json_object_get(r->json, "details_picture")) printf("its classes: %s/details.svg, %s/details.png\n", folder, folder);
-    if (json_object_get(r->json, "gantt")) printf("the traced steps: %s/gantt.svg, %s/gantt.png\n", folder, folder);
-    if (r->traced)
+void sgrad_report_print(const struct sgrad_report *report) {
+    const char *folder = report->folder;
+    const struct sgrad__timeline *t = &report->timeline;
+    print_history(&report->history);
+    if (report->details) sgrad__details_print(report->details);
+    if (report->traced)
+        sgrad__trace_print(&report->timeline, &report->overlap, &report->critical, json_object_get(report->json, "trace"));
+    if (json_object_get(report->json, "curve")) printf("learning curve: %s/curve.svg, %s/curve.png\n", folder, folder);
+    if (json_object_get(report->json, "details_picture")) printf("its classes: %s/details.svg, %s/details.png\n", folder, folder);
+    if (json_object_get(report->json, "gantt")) printf("the traced steps: %s/gantt.svg, %s/gantt.png\n", folder, folder);
+    if (report->traced)
         printf("with ViTE: vite -t %.0f:%.0f %s/trace/paje.trace, where they are, in ms\n", floor(t->start),
                ceil(t->start + t->length), folder);
-    if (json_object_get(r->json, "page")) printf("all of it as a page: %s/report.html\n", folder);
+    if (json_object_get(report->json, "page")) printf("all of it as a page: %s/report.html\n", folder);
 }
 
 /* ---- plots ---- */
 
-static void note_picture(struct sgrad_report *r, const char *key, const char *name) {
+static void note_picture(struct sgrad_report *report, const char *key, const char *name) {
     json_object_set_new(
-        r->json, key,
-        json_pack("[o, o]", json_sprintf("%s/%s.svg", r->folder, name), json_sprintf("%s/%s.png", r->folder, name)));
+        report->json, key,
+        json_pack("[o, o]", json_sprintf("%s/%s.svg", report->folder, name), json_sprintf("%s/%s.png", report->folder, name)));
 }
 
-void sgrad_report_draw(struct sgrad_report *r) {
-    const struct sgrad__timeline *timeline = r->traced ? &r->timeline : NULL;
-    const bool curve = sgrad__curve_draw(r->folder, &r->history);
-    if (curve) note_picture(r, "curve", "curve");
-    if (r->details && sgrad__details_draw(r->folder, r->details)) note_picture(r, "details_picture", "details");
-    if (timeline && sgrad__gantt_draw(r->folder, timeline)) note_picture(r, "gantt", "gantt");
-    if (sgrad__page_write(r->folder, r->json, timeline, curve))
-        json_object_set_new(r->json, "page", json_sprintf("%s/report.html", r->folder));
+void sgrad_report_draw(struct sgrad_report *report) {
+    const struct sgrad__timeline *timeline = report->traced ? &report->timeline : NULL;
+    const bool curve = sgrad__curve_draw(report->folder, &report->history);
+    if (curve) note_picture(report, "curve", "curve");
+    if (report->details && sgrad__details_draw(report->folder, report->details))
+        note_picture(report, "details_picture", "details");
+    if (timeline && sgrad__gantt_draw(report->folder, timeline)) note_picture(report, "gantt", "gantt");
+    if (sgrad__page_write(report->folder, report->json, timeline, curve))
+        json_object_set_new(report->json, "page", json_sprintf("%s/report.html", report->folder));
 }
 
 bool sgrad_report_curve(const char *folder) {
@@ -179,15 +185,15 @@ bool sgrad_report_curve(const char *folder) {
 
 /* ---- entry points ---- */
 
-static int read_folder(struct sgrad_report *r) {
-    SGRAD_TRY(sgrad__history_read(r->folder, &r->history));
-    SGRAD_TRY(sgrad__details_read(r->folder, &r->details));
-    SGRAD_TRY(sgrad__timeline_read(r->folder, &r->timeline, &r->traced));
-    if (r->traced) {
-        sgrad__overlap_find(&r->timeline, &r->overlap);
-        sgrad__critical_find(&r->timeline, &r->critical);
+static int read_folder(struct sgrad_report *report) {
+    SGRAD_TRY(sgrad__history_read(report->folder, &report->history));
+    SGRAD_TRY(sgrad__details_read(report->folder, &report->details));
+    SGRAD_TRY(sgrad__timeline_read(report->folder, &report->timeline, &report->traced));
+    if (report->traced) {
+        sgrad__overlap_find(&report->timeline, &report->overlap);
+        sgrad__critical_find(&report->timeline, &report->critical);
     }
-    r->json = as_json(r);
+    report->json = as_json(report);
     return 0;
 }
 
@@ -200,11 +206,11 @@ int sgrad_report_open(const char *folder, struct sgrad_report **report) {
     return error;
 }
 
-void sgrad_report_close(struct sgrad_report *r) {
-    sgrad__overlap_free(&r->overlap);
-    sgrad__timeline_free(&r->timeline);
-    sgrad__history_free(&r->history);
-    json_decref(r->details);
-    json_decref(r->json);
-    free(r);
+void sgrad_report_close(struct sgrad_report *report) {
+    sgrad__overlap_free(&report->overlap);
+    sgrad__timeline_free(&report->timeline);
+    sgrad__history_free(&report->history);
+    json_decref(report->details);
+    json_decref(report->json);
+    free(report);
 }

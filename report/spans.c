@@ -19,20 +19,20 @@ int sgrad__spans_unite(struct sgrad__span *span, int count) {
     return kept;
 }
 
-void sgrad__spans_settle(struct sgrad__spans *s) {
-    s->count = sgrad__spans_unite(s->span, s->count);
-    s->before[0] = 0;
-    for (int i = 0; i < s->count; i++) s->before[i + 1] = s->before[i] + (s->span[i].end - s->span[i].begin);
+void sgrad__spans_settle(struct sgrad__spans *spans) {
+    spans->count = sgrad__spans_unite(spans->span, spans->count);
+    spans->before[0] = 0;
+    for (int i = 0; i < spans->count; i++) spans->before[i + 1] = spans->before[i] + (spans->span[i].end - spans->span[i].begin);
 }
 
-double sgrad__spans_before(const struct sgrad__spans *s, double ms) {
-    int low = 0, high = s->count;       /* spans before LOW begin before MS, those from HIGH on do not */
+double sgrad__spans_before(const struct sgrad__spans *spans, double ms) {
+    int low = 0, high = spans->count;   /* spans before LOW begin before MS, those from HIGH on do not */
     while (low < high) {
         const int middle = low + (high - low) / 2;
-        if (s->span[middle].begin < ms) low = middle + 1;
+        if (spans->span[middle].begin < ms) low = middle + 1;
         else high = middle;
     }
-    return low ? s->before[low - 1] + (fmin(ms, s->span[low - 1].end) - s->span[low - 1].begin) : 0;
+    return low ? spans->before[low - 1] + (fmin(ms, spans->span[low - 1].end) - spans->span[low - 1].begin) : 0;
 }
 
-double sgrad__spans_length(const struct sgrad__spans *s) { return s->before[s->count]; }
+double sgrad__spans_length(const struct sgrad__spans *spans) { return spans->before[spans->count]; }

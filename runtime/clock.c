@@ -39,32 +39,32 @@ struct sgrad_monitor *sgrad_monitor_create(void) {
     return m;
 }
 
-void sgrad_monitor_destroy(struct sgrad_monitor *m) {
-    if (!m) return;
-    starpu_pthread_mutex_destroy(&m->lock);
-    starpu_pthread_cond_destroy(&m->changed);
-    free(m);
+void sgrad_monitor_destroy(struct sgrad_monitor *monitor) {
+    if (!monitor) return;
+    starpu_pthread_mutex_destroy(&monitor->lock);
+    starpu_pthread_cond_destroy(&monitor->changed);
+    free(monitor);
 }
 
-void sgrad_monitor_lock(struct sgrad_monitor *m) { starpu_pthread_mutex_lock(&m->lock); }
-void sgrad_monitor_unlock(struct sgrad_monitor *m) { starpu_pthread_mutex_unlock(&m->lock); }
-long sgrad_monitor_generation(const struct sgrad_monitor *m) { return m->times; }
-void sgrad_monitor_notify(struct sgrad_monitor *m) {
-    m->times++;
-    starpu_pthread_cond_broadcast(&m->changed);
+void sgrad_monitor_lock(struct sgrad_monitor *monitor) { starpu_pthread_mutex_lock(&monitor->lock); }
+void sgrad_monitor_unlock(struct sgrad_monitor *monitor) { starpu_pthread_mutex_unlock(&monitor->lock); }
+long sgrad_monitor_generation(const struct sgrad_monitor *monitor) { return monitor->times; }
+void sgrad_monitor_notify(struct sgrad_monitor *monitor) {
+    monitor->times++;
+    starpu_pthread_cond_broadcast(&monitor->changed);
 }
 
-void sgrad_monitor_wait(struct sgrad_monitor *m, double seconds) {
+void sgrad_monitor_wait(struct sgrad_monitor *monitor, double seconds) {
     struct timespec until;
     if (seconds <= 0 || SGRAD_SIMULATED) {      /* a simulated thread is always notified */
-        starpu_pthread_cond_wait(&m->changed, &m->lock);
+        starpu_pthread_cond_wait(&monitor->changed, &monitor->lock);
         return;
     }
     clock_gettime(CLOCK_REALTIME, &until);      /* the clock of condition variables */
     const double end = (double)until.tv_nsec * 1e-9 + seconds;
     until.tv_sec += (time_t)end;
     until.tv_nsec = (long)(1e9 * (end - (double)(time_t)end));
-    starpu_pthread_cond_timedwait(&m->changed, &m->lock, &until);
+    starpu_pthread_cond_timedwait(&monitor->changed, &monitor->lock, &until);
 }
 
 /* ---- threads ----------------------------------------------------------------------------------------------------- */
@@ -82,8 +82,8 @@ struct sgrad_thread *sgrad_thread_start(void *(*what)(void *arg), void *arg) {
     return t;
 }
 
-void sgrad_thread_join(struct sgrad_thread *t) {
-    if (!t) return;
-    starpu_pthread_join(t->thread, NULL);
-    free(t);
+void sgrad_thread_join(struct sgrad_thread *thread) {
+    if (!thread) return;
+    starpu_pthread_join(thread->thread, NULL);
+    free(thread);
 }

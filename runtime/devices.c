@@ -216,13 +216,13 @@ static void stop_looking(void) {
 }
 
 /* Destroys the handles. Their device must be the current one of the thread. */
-static void close_cuda(struct handles *h, int worker) {
-    if (h->cudnn || h->cublas || h->step) starpu_cuda_set_device((unsigned)starpu_worker_get_devid(worker));
-    if (h->cudnn) cudnnDestroy(h->cudnn);
-    if (h->cublas) cublasDestroy(h->cublas);
-    if (h->room) cudaFree(h->room);
-    if (h->step) cudaFree(h->step);
-    if (h->sent) cudaFreeHost(h->sent);
+static void close_cuda(struct handles *handles, int worker) {
+    if (handles->cudnn || handles->cublas || handles->step) starpu_cuda_set_device((unsigned)starpu_worker_get_devid(worker));
+    if (handles->cudnn) cudnnDestroy(handles->cudnn);
+    if (handles->cublas) cublasDestroy(handles->cublas);
+    if (handles->room) cudaFree(handles->room);
+    if (handles->step) cudaFree(handles->step);
+    if (handles->sent) cudaFreeHost(handles->sent);
 }
 #else
 int sgrad__cuda_devices(void) { return SGRAD_SIMULATED ? sgrad__simulation_gpus() : 0; }
@@ -230,7 +230,7 @@ void sgrad__cuda_begin(const char *name) { (void)name; }
 const struct sgrad_step *sgrad__cuda_step(const struct sgrad_step *step) { return step; }
 void sgrad__devices_open(void) {}
 static void stop_looking(void) {}
-static void close_cuda(struct handles *h, int worker) { (void)h, (void)worker; }
+static void close_cuda(struct handles *handles, int worker) { (void)handles, (void)worker; }
 #endif
 
 void sgrad__devices_close(void) {

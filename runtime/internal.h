@@ -123,7 +123,7 @@ extern const struct sgrad_kernel sgrad__simulated_carry;
  * has one task, on receipt, which models a copy. No effect if the time per byte is 0. */
 void sgrad__simulation_carry(const struct sgrad_message *message, enum sgrad_access access);
 
-/* Must be called before and after the kernel of every task on a CPU, whether or not CALL is profiled (watch.h). The result of
+/* Must be called before and after the kernel of every task on a CPU, whether or not CALL is profiled (profile.h). The result of
  * begin must be passed to end. */
 double sgrad__watch_begin(const struct sgrad_bound_kernel *call);
 void sgrad__watch_end(const struct sgrad_bound_kernel *call, double begin);

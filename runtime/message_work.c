@@ -19,14 +19,14 @@ static void forget(void *call) {
 
 /* The time is a separate task: that of a sent message reads the tensor, concurrently with the transmission; that of a received
  * message precedes every use of the tensor. A message of a rank to itself is modelled as a copy. */
-void sgrad__simulation_carry(const struct sgrad_message *m, enum sgrad_access access) {
-    const bool own = m->peer == sgrad__world.rank;
+void sgrad__simulation_carry(const struct sgrad_message *message, enum sgrad_access access) {
+    const bool own = message->peer == sgrad__world.rank;
     if (sgrad__simulation_carrying() <= 0 || (own && access == SGRAD_R)) return;
     struct sgrad_bound_kernel *call = sgrad_xcalloc(1, sizeof *call);
     *call = (struct sgrad_bound_kernel){ .kernel = own ? &copy_kernel : &sgrad__simulated_carry, .operands = 1,
-                                 .view = { m->tensor->view }, .access = { access } };
+                                 .view = { message->tensor->view }, .access = { access } };
     sgrad_bound_kernel_prepare(call);
-    const struct sgrad_submission task = { .call = call, .operand = (struct sgrad_tensor *const[]){ m->tensor },
+    const struct sgrad_submission task = { .call = call, .operand = (struct sgrad_tensor *const[]){ message->tensor },
                                            .priority = INT_MAX, .workers = SGRAD_CPU_WORKERS, .name = call->kernel->name,
                                            .done = forget, .done_arg = call };
     if (sgrad_task_submit(&task)) forget(call);

@@ -59,14 +59,14 @@ static void *put(const struct sgrad_view *view, unsigned node) {
     return data;
 }
 
-/* Allocates and fills the packed operand of C. Sets *BYTES to its size. NULL: no memory. */
-static void *put_packed(const struct sgrad_bound_kernel *c, unsigned node, size_t *bytes) {
-    const struct sgrad_args args = sgrad_bound_kernel_args(c);
-    const struct sgrad_view *view = &c->view[c->kernel->weight_operand];
+/* Allocates and fills the packed operand of KERNEL. Sets *BYTES to its size. NULL: no memory. */
+static void *put_packed(const struct sgrad_bound_kernel *kernel, unsigned node, size_t *bytes) {
+    const struct sgrad_args args = sgrad_bound_kernel_args(kernel);
+    const struct sgrad_view *view = &kernel->view[kernel->kernel->weight_operand];
     void *from = put(view, node), *to = NULL;
-    c->kernel->pack_layout(&args, bytes);
+    kernel->kernel->pack_layout(&args, bytes);
     if (from) to = (void *)starpu_malloc_on_node(node, *bytes);
-    if (to) c->kernel->pack(&args, from, to);
+    if (to) kernel->kernel->pack(&args, from, to);
     if (from) starpu_free_on_node(node, (uintptr_t)from, sgrad_view_bytes(view));
     return to;
 }

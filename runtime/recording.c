@@ -53,15 +53,15 @@ struct sgrad_recordings {
 
 struct sgrad_recordings *sgrad__recordings_create(void) { return sgrad_xcalloc(1, sizeof(struct sgrad_recordings)); }
 
-void sgrad__recordings_destroy(struct sgrad_recordings *r) {
-    if (!r) return;
+void sgrad__recordings_destroy(struct sgrad_recordings *recordings) {
+    if (!recordings) return;
     for (int w = 0; w <= SGRAD_MAX_WORKERS; w++) {
-        for (int i = 0; r->reel[w] && i < r->reel[w]->count; i++)
-            if (r->reel[w]->recording[i].graph) cudaGraphExecDestroy(r->reel[w]->recording[i].graph);
-        if (r->reel[w]) free(r->reel[w]->recording);
-        free(r->reel[w]);
+        for (int i = 0; recordings->reel[w] && i < recordings->reel[w]->count; i++)
+            if (recordings->reel[w]->recording[i].graph) cudaGraphExecDestroy(recordings->reel[w]->recording[i].graph);
+        if (recordings->reel[w]) free(recordings->reel[w]->recording);
+        free(recordings->reel[w]);
     }
-    free(r);
+    free(recordings);
 }
 
 /* ---- errors during a recording ------------------------------------------------------------------------------------- */

@@ -140,7 +140,7 @@ struct sgrad_shape {
 };
 struct sgrad_shape sgrad_shape(int rank, ...);                      /* sgrad_shape(2, 3, 4); dimensions are passed as ints */
 int64_t sgrad_shape_count(const struct sgrad_shape *shape);         /* number of elements; 1 if the rank is 0 */
-bool sgrad_shape_equal(const struct sgrad_shape *a, const struct sgrad_shape *b);
+bool sgrad_shape_equal(const struct sgrad_shape *one, const struct sgrad_shape *other);
 #define SGRAD_SHAPE_TEXT 80
 const char *sgrad_shape_text(const struct sgrad_shape *shape, char text[SGRAD_SHAPE_TEXT]);     /* "(16,32,32,3)"; returns TEXT */
 

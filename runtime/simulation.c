@@ -128,10 +128,11 @@ int __wrap_MPI_Irecv(void *data, int count, MPI_Datatype type, int from, int tag
     return __real_MPI_Irecv(data, count * size, MPI_BYTE, from, tag, comm, request);
 }
 
-int sgrad_allreduce(const struct sgrad_message *m) {
-    return sgrad_log_error(SGRAD_EINVAL, "%s: a library's own sum is not simulated: --allreduce takes another", m->tensor->name);
+int sgrad_allreduce(const struct sgrad_message *message) {
+    return sgrad_log_error(SGRAD_EINVAL, "%s: a library's own sum is not simulated: --allreduce takes another",
+                           message->tensor->name);
 }
-int sgrad_allreduce_on_gpus(const struct sgrad_message *m) { return sgrad_allreduce(m); }
+int sgrad_allreduce_on_gpus(const struct sgrad_message *message) { return sgrad_allreduce(message); }
 
 /* ---- beginning and end ------------------------------------------------------------------------------------------- */
 

@@ -37,10 +37,10 @@ int64_t sgrad_shape_count(const struct sgrad_shape *shape) {
     return count;
 }
 
-bool sgrad_shape_equal(const struct sgrad_shape *a, const struct sgrad_shape *b) {
-    if (a->rank != b->rank) return false;
-    for (int i = 0; i < a->rank; i++)
-        if (a->dim[i] != b->dim[i]) return false;
+bool sgrad_shape_equal(const struct sgrad_shape *one, const struct sgrad_shape *other) {
+    if (one->rank != other->rank) return false;
+    for (int i = 0; i < one->rank; i++)
+        if (one->dim[i] != other->dim[i]) return false;
     return true;
 }
 
@@ -99,50 +99,50 @@ int sgrad_tensor_create(const char *name, enum sgrad_dtype dtype, struct sgrad_s
     return 0;
 }
 
-void sgrad_tensor_destroy(struct sgrad_tensor *t) {
-    if (!t) return;
-    if (t->lifetime == SGRAD_PERSISTENT) {
-        starpu_data_unregister(t->handle);
-        starpu_free_flags(t->home, sgrad_view_bytes(&t->view), HOME);
+void sgrad_tensor_destroy(struct sgrad_tensor *tensor) {
+    if (!tensor) return;
+    if (tensor->lifetime == SGRAD_PERSISTENT) {
+        starpu_data_unregister(tensor->handle);
+        starpu_free_flags(tensor->home, sgrad_view_bytes(&tensor->view), HOME);
     } else {
-        starpu_data_unregister_no_coherency(t->handle);
+        starpu_data_unregister_no_coherency(tensor->handle);
     }
-    free(t->name);
-    free(t);
+    free(tensor->name);
+    free(tensor);
 }
 
 /* Specifies main memory explicitly, because a callback may run on a device's worker, whose "local" memory is on the device. */
-static int acquire(struct sgrad_tensor *t, enum starpu_data_access_mode mode) {
-    return starpu_data_acquire_on_node(t->handle, STARPU_MAIN_RAM, mode);
+static int acquire(struct sgrad_tensor *tensor, enum starpu_data_access_mode mode) {
+    return starpu_data_acquire_on_node(tensor->handle, STARPU_MAIN_RAM, mode);
 }
 
-int sgrad__tensor_acquire(struct sgrad_tensor *t, int node, enum sgrad_access access, void (*then)(void *arg), void *arg) {
+int sgrad__tensor_acquire(struct sgrad_tensor *tensor, int node, enum sgrad_access access, void (*then)(void *arg), void *arg) {
     static const enum starpu_data_access_mode modes[] = { [SGRAD_R] = STARPU_R, [SGRAD_W] = STARPU_W, [SGRAD_RW] = STARPU_RW };
-    return starpu_data_acquire_on_node_cb(t->handle, node, modes[access], then, arg);
+    return starpu_data_acquire_on_node_cb(tensor->handle, node, modes[access], then, arg);
 }
 
-void *sgrad__tensor_memory(const struct sgrad_tensor *t, int node) {
-    return starpu_data_handle_to_pointer(t->handle, (unsigned)node);
+void *sgrad__tensor_memory(const struct sgrad_tensor *tensor, int node) {
+    return starpu_data_handle_to_pointer(tensor->handle, (unsigned)node);
 }
 
-void sgrad__tensor_release(struct sgrad_tensor *t, int node) { starpu_data_release_on_node(t->handle, node); }
+void sgrad__tensor_release(struct sgrad_tensor *tensor, int node) { starpu_data_release_on_node(tensor->handle, node); }
 
-int sgrad_tensor_read(struct sgrad_tensor *t, void *to) {
-    if (acquire(t, STARPU_R) != 0) return sgrad_log_error(SGRAD_EDEVICE, "%s: cannot be read", t->name);
-    copy(to, sgrad__tensor_memory(t, STARPU_MAIN_RAM), sgrad_view_bytes(&t->view));
-    sgrad__tensor_release(t, STARPU_MAIN_RAM);
+int sgrad_tensor_read(struct sgrad_tensor *tensor, void *to) {
+    if (acquire(tensor, STARPU_R) != 0) return sgrad_log_error(SGRAD_EDEVICE, "%s: cannot be read", tensor->name);
+    copy(to, sgrad__tensor_memory(tensor, STARPU_MAIN_RAM), sgrad_view_bytes(&tensor->view));
+    sgrad__tensor_release(tensor, STARPU_MAIN_RAM);
     return sgrad_task_error();
 }
 
-int sgrad_tensor_write(struct sgrad_tensor *t, const void *from) {
-    if (acquire(t, STARPU_W) != 0) return sgrad_log_error(SGRAD_EDEVICE, "%s: cannot be written", t->name);
-    copy(sgrad__tensor_memory(t, STARPU_MAIN_RAM), from, sgrad_view_bytes(&t->view));
-    sgrad__tensor_release(t, STARPU_MAIN_RAM);
+int sgrad_tensor_write(struct sgrad_tensor *tensor, const void *from) {
+    if (acquire(tensor, STARPU_W) != 0) return sgrad_log_error(SGRAD_EDEVICE, "%s: cannot be written", tensor->name);
+    copy(sgrad__tensor_memory(tensor, STARPU_MAIN_RAM), from, sgrad_view_bytes(&tensor->view));
+    sgrad__tensor_release(tensor, STARPU_MAIN_RAM);
     return 0;
 }
 
-void sgrad_tensor_invalidate(struct sgrad_tensor *t) {
-    starpu_data_invalidate_submit(t->handle);
+void sgrad_tensor_invalidate(struct sgrad_tensor *tensor) {
+    starpu_data_invalidate_submit(tensor->handle);
 }
 
 int sgrad_tensor_copy(struct sgrad_tensor *from, struct sgrad_tensor *to) {
@@ -165,10 +165,10 @@ static void fetched(void *arg) {
     free(f);
 }
 
-int sgrad_tensor_fetch(struct sgrad_tensor *t, void *to, void (*done)(void *arg), void *arg) {
+int sgrad_tensor_fetch(struct sgrad_tensor *tensor, void *to, void (*done)(void *arg), void *arg) {
     struct fetch *f = sgrad_xcalloc(1, sizeof *f);
-    *f = (struct fetch){ t, to, arg, done };
-    if (sgrad__tensor_acquire(t, STARPU_MAIN_RAM, SGRAD_R, fetched, f) == 0) return 0;
+    *f = (struct fetch){ tensor, to, arg, done };
+    if (sgrad__tensor_acquire(tensor, STARPU_MAIN_RAM, SGRAD_R, fetched, f) == 0) return 0;
     free(f);
-    return sgrad_log_error(SGRAD_EDEVICE, "%s: cannot be read", t->name);
+    return sgrad_log_error(SGRAD_EDEVICE, "%s: cannot be read", tensor->name);
 }

@@ -13,8 +13,8 @@ struct room {
     size_t of_cpus, of_gpus;
 };
 
-static size_t bytes_on(const struct room *r, unsigned node) {
-    const size_t bytes = starpu_node_get_kind(node) == STARPU_CPU_RAM ? r->of_cpus : r->of_gpus;
+static size_t bytes_on(const struct room *room, unsigned node) {
+    const size_t bytes = starpu_node_get_kind(node) == STARPU_CPU_RAM ? room->of_cpus : room->of_gpus;
     return bytes ? bytes : 1;
 }
 

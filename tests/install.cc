@@ -56,11 +56,11 @@ static const struct sgrad_model model = { .name = "mine", .summary = "a convolut
 
 static int train() {
     struct sgrad_train_options options = sgrad_train_defaults();
-    options.custom_model = &model;
-    options.data = "digits";
-    options.steps = 2;
-    options.batch = 64;
-    options.out = "run";
+    options.model.custom = &model;
+    options.data.name = "digits";
+    options.training.steps = 2;
+    options.training.batch = 64;
+    options.output.folder = "run";
     struct sgrad_train_result result;
     SGRAD_TRY(sgrad_train(&options, &result));
     const bool good = result.steps == 2 && std::isfinite(result.test_loss) && std::strcmp(result.folder, "run") == 0;

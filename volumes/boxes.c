@@ -78,29 +78,30 @@ static size_t place_in(const struct sgrad_box *box, int64_t c, int64_t z, int64_
                     x - box->from[3]);
 }
 
-void sgrad_box_copy(const struct sgrad_box *b, size_t size, const struct sgrad_box *from, const void *x,
+void sgrad_box_copy(const struct sgrad_box *box, size_t size, const struct sgrad_box *from, const void *x,
                     const struct sgrad_box *to, void *y) {
-    for (int64_t c = b->from[0]; c < b->from[0] + b->size[0]; c++)
-        for (int64_t z = b->from[1]; z < b->from[1] + b->size[1]; z++)
-            for (int64_t row = b->from[2]; row < b->from[2] + b->size[2]; row++)
-                memcpy((char *)y + place_in(to, c, z, row, b->from[3]) * size,
-                       (const char *)x + place_in(from, c, z, row, b->from[3]) * size, (size_t)b->size[3] * size);
+    for (int64_t c = box->from[0]; c < box->from[0] + box->size[0]; c++)
+        for (int64_t z = box->from[1]; z < box->from[1] + box->size[1]; z++)
+            for (int64_t row = box->from[2]; row < box->from[2] + box->size[2]; row++)
+                memcpy((char *)y + place_in(to, c, z, row, box->from[3]) * size,
+                       (const char *)x + place_in(from, c, z, row, box->from[3]) * size, (size_t)box->size[3] * size);
 }
 
-int sgrad__volume_pieces(const struct sgrad_volume *v, const struct sgrad_box *box,
+int sgrad__volume_pieces(const struct sgrad_volume *volume, const struct sgrad_box *box,
                          int (*work)(const struct sgrad__piece *piece, void *arg), void *arg) {
     int64_t first[SGRAD_VOLUME_RANK], last[SGRAD_VOLUME_RANK], at[SGRAD_VOLUME_RANK];
     for (int d = 0; d < SGRAD_VOLUME_RANK; d++) {
-        first[d] = at[d] = box->from[d] / v->chunk[d];
-        last[d] = (box->from[d] + box->size[d] - 1) / v->chunk[d];
+        first[d] = at[d] = box->from[d] / volume->chunk[d];
+        last[d] = (box->from[d] + box->size[d] - 1) / volume->chunk[d];
     }
     for (int d = 0; d >= 0;) {
         struct sgrad__piece piece;
         for (d = 0; d < SGRAD_VOLUME_RANK; d++) {
-            const int64_t from = at[d] * v->chunk[d], begin = from > box->from[d] ? from : box->from[d];
-            const int64_t stop = box->from[d] + box->size[d], end = from + v->chunk[d] < stop ? from + v->chunk[d] : stop;
+            const int64_t from = at[d] * volume->chunk[d], begin = from > box->from[d] ? from : box->from[d];
+            const int64_t stop = box->from[d] + box->size[d],
+                          end = from + volume->chunk[d] < stop ? from + volume->chunk[d] : stop;
             piece.place[d] = at[d];
-            piece.chunk.from[d] = from, piece.chunk.size[d] = v->chunk[d];
+            piece.chunk.from[d] = from, piece.chunk.size[d] = volume->chunk[d];
             piece.inside.from[d] = begin, piece.inside.size[d] = end - begin;
         }
         SGRAD_TRY(work(&piece, arg));
@@ -111,27 +112,27 @@ int sgrad__volume_pieces(const struct sgrad_volume *v, const struct sgrad_box *b
 
 /* ---- shapes ------------------------------------------------------------------------------------------------------ */
 
-int sgrad__volume_shape(struct sgrad_volume *v, int rank, const int64_t *dim, const int64_t *chunk) {
-    size_t bytes = voxels[v->voxel].size;
+int sgrad__volume_shape(struct sgrad_volume *volume, int rank, const int64_t *dim, const int64_t *chunk) {
+    size_t bytes = voxels[volume->voxel].size;
     double count = (double)bytes;
     if (rank < 2 || rank > SGRAD_VOLUME_RANK)
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: has %d dimensions; volumes have 2 to %d: ([[C,]Z,]Y,X)", v->path, rank,
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: has %d dimensions; volumes have 2 to %d: ([[C,]Z,]Y,X)", volume->path, rank,
                                SGRAD_VOLUME_RANK);
-    v->rank = rank;
+    volume->rank = rank;
     for (int d = 0; d < SGRAD_VOLUME_RANK; d++) {
         const int own = d - (SGRAD_VOLUME_RANK - rank);
-        v->dim[d] = own < 0 ? 1 : dim[own];
-        v->chunk[d] = own < 0 ? 1 : chunk[own];
-        if (v->dim[d] < 1 || v->chunk[d] < 1)
-            return sgrad_log_error(SGRAD_EFORMAT, "%s: dimension %d is %lld, in chunks of %lld: takes 1 and more", v->path, own,
-                                   (long long)v->dim[d], (long long)v->chunk[d]);
-        if ((uint64_t)v->chunk[d] > SGRAD__CHUNK_LIMIT / bytes)
-            return sgrad_log_error(SGRAD_EFORMAT, "%s: chunks of more than %zu MB are not read", v->path,
+        volume->dim[d] = own < 0 ? 1 : dim[own];
+        volume->chunk[d] = own < 0 ? 1 : chunk[own];
+        if (volume->dim[d] < 1 || volume->chunk[d] < 1)
+            return sgrad_log_error(SGRAD_EFORMAT, "%s: dimension %d is %lld, in chunks of %lld: takes 1 and more", volume->path,
+                                   own, (long long)volume->dim[d], (long long)volume->chunk[d]);
+        if ((uint64_t)volume->chunk[d] > SGRAD__CHUNK_LIMIT / bytes)
+            return sgrad_log_error(SGRAD_EFORMAT, "%s: chunks of more than %zu MB are not read", volume->path,
                                    SGRAD__CHUNK_LIMIT >> 20);
-        bytes *= (size_t)v->chunk[d];
-        count *= (double)v->dim[d];
+        bytes *= (size_t)volume->chunk[d];
+        count *= (double)volume->dim[d];
     }
-    return count < 0x1p62 ? 0 : sgrad_log_error(SGRAD_EFORMAT, "%s: has %g bytes: more than can be counted", v->path, count);
+    return count < 0x1p62 ? 0 : sgrad_log_error(SGRAD_EFORMAT, "%s: has %g bytes: more than can be counted", volume->path, count);
 }
 
 /* ---- files ------------------------------------------------------------------------------------------------------- */

@@ -95,44 +95,44 @@ static void end_search(struct search *search) {
 }
 
 /* Finds the name of the data set, if it was not specified. SGRAD_EFORMAT: there is none, or more than one. */
-static int find_set(const struct sgrad_volume *v, struct hdf5 *h) {
+static int find_set(const struct sgrad_volume *volume, struct hdf5 *hdf5) {
     struct search search;
     int error = 0;
-    if (h->name) return 0;
-    search_in(h->file, &search);
+    if (hdf5->name) return 0;
+    search_in(hdf5->file, &search);
     if (search.count > 1)
-        error = sgrad_log_error(SGRAD_EFORMAT, "%s: has %d data sets: name one, %s:NAME: %s", v->path, search.count, v->path,
-                                search.list);
+        error = sgrad_log_error(SGRAD_EFORMAT, "%s: has %d data sets: name one, %s:NAME: %s", volume->path, search.count,
+                                volume->path, search.list);
     else if (!search.count && search.broken)
-        error = sgrad_log_error(SGRAD_EFORMAT, "%s: has no data set: its link %s leads nowhere: %s", v->path, search.broken,
+        error = sgrad_log_error(SGRAD_EFORMAT, "%s: has no data set: its link %s leads nowhere: %s", volume->path, search.broken,
                                 search.reason);
-    else if (!search.count) error = sgrad_log_error(SGRAD_EFORMAT, "%s: has no data set", v->path);
-    else h->name = sgrad_format("%s", search.found);
+    else if (!search.count) error = sgrad_log_error(SGRAD_EFORMAT, "%s: has no data set", volume->path);
+    else hdf5->name = sgrad_format("%s", search.found);
     end_search(&search);
     return error;
 }
 
 /* Logs why the data set h->name cannot be opened, and which data sets exist. */
-static int no_set(const struct sgrad_volume *v, const struct hdf5 *h) {
+static int no_set(const struct sgrad_volume *volume, const struct hdf5 *hdf5) {
     char reason[REASON];
     struct search search;
     why(reason);
-    search_in(h->file, &search);
-    int error = sgrad_log_error(SGRAD_EFORMAT, "%s: data set %s cannot be opened: %s: it has %s", v->path, h->name, reason,
-                                search.list ? search.list : "no data set");
+    search_in(hdf5->file, &search);
+    int error = sgrad_log_error(SGRAD_EFORMAT, "%s: data set %s cannot be opened: %s: it has %s", volume->path, hdf5->name,
+                                reason, search.list ? search.list : "no data set");
     end_search(&search);
     return error;
 }
 
 /* Logs why the file cannot be opened. */
-static int no_file(const struct sgrad_volume *v) {
+static int no_file(const struct sgrad_volume *volume) {
     char reason[REASON];
     why(reason);
     const char *out = strstr(reason, "signature not found") ? ": it is no HDF5 file" : "";
     if (strstr(reason, "lock file"))
         out = strstr(reason, strerror(EAGAIN)) ? ": another process has it open for writing: read it when it is closed"
                                                : ": HDF5_USE_FILE_LOCKING=FALSE reads it without a lock";
-    return sgrad_log_error(SGRAD_EFORMAT, "%s: HDF5 cannot open it: %s%s", v->path, reason, out);
+    return sgrad_log_error(SGRAD_EFORMAT, "%s: HDF5 cannot open it: %s%s", volume->path, reason, out);
 }
 
 static hid_t native_of(enum sgrad_voxel voxel) {
@@ -142,8 +142,8 @@ static hid_t native_of(enum sgrad_voxel voxel) {
     return type[voxel];
 }
 
-static int find_voxel(struct sgrad_volume *v, const struct hdf5 *h) {
-    const hid_t type = H5Dget_type(h->set);
+static int find_voxel(struct sgrad_volume *volume, const struct hdf5 *hdf5) {
+    const hid_t type = H5Dget_type(hdf5->set);
     const H5T_class_t class = H5Tget_class(type);
     const size_t size = H5Tget_size(type);
     const bool is_signed = class == H5T_INTEGER && H5Tget_sign(type) == H5T_SGN_2;
@@ -151,15 +151,16 @@ static int find_voxel(struct sgrad_volume *v, const struct hdf5 *h) {
     for (enum sgrad_voxel voxel = 0; voxel < SGRAD_VOXELS; voxel++) {
         const bool real = voxel >= SGRAD_VOXEL_F32, sign = voxel >= SGRAD_VOXEL_I8 && !real;
         if (sgrad_voxel_size(voxel) == size && (real ? class == H5T_FLOAT : class == H5T_INTEGER && sign == is_signed))
-            return v->voxel = voxel, 0;
+            return volume->voxel = voxel, 0;
     }
-    return sgrad_log_error(SGRAD_EFORMAT, "%s:%s: voxels are neither whole nor real numbers of 8 to 64 bits", v->path, h->name);
+    return sgrad_log_error(SGRAD_EFORMAT, "%s:%s: voxels are neither whole nor real numbers of 8 to 64 bits", volume->path,
+                           hdf5->name);
 }
 
-static int find_shape(struct sgrad_volume *v, const struct hdf5 *h) {
+static int find_shape(struct sgrad_volume *volume, const struct hdf5 *hdf5) {
     hsize_t dims[H5S_MAX_RANK], chunks[H5S_MAX_RANK];
     int64_t dim[SGRAD_VOLUME_RANK], chunk[SGRAD_VOLUME_RANK];
-    const hid_t space = H5Dget_space(h->set), how = H5Dget_create_plist(h->set);
+    const hid_t space = H5Dget_space(hdf5->set), how = H5Dget_create_plist(hdf5->set);
     const int rank = H5Sget_simple_extent_dims(space, dims, NULL);
     const bool chunked = H5Pget_layout(how) == H5D_CHUNKED && H5Pget_chunk(how, H5S_MAX_RANK, chunks) == rank;
     for (int d = 0; d < rank && d < SGRAD_VOLUME_RANK; d++) {
@@ -169,7 +170,7 @@ static int find_shape(struct sgrad_volume *v, const struct hdf5 *h) {
     }
     H5Sclose(space);
     H5Pclose(how);
-    return sgrad__volume_shape(v, rank, dim, chunk);
+    return sgrad__volume_shape(volume, rank, dim, chunk);
 }
 
 /* Reads attribute NAME, an array of COUNT strings, to TEXT. The caller must free the strings with H5free_memory. Returns false if
@@ -190,17 +191,17 @@ static bool read_texts(hid_t set, const char *name, int count, char **text) {
 }
 
 /* Checks the names of axes in HDF5's own dimension labels, or in vigra's axistags (ilastik). */
-static int check_axes(const struct sgrad_volume *v, const struct hdf5 *h) {
+static int check_axes(const struct sgrad_volume *volume, const struct hdf5 *hdf5) {
     char *label[SGRAD_VOLUME_RANK] = { NULL }, *tags = NULL;
-    const int64_t *dim = v->dim + SGRAD_VOLUME_RANK - v->rank;
+    const int64_t *dim = volume->dim + SGRAD_VOLUME_RANK - volume->rank;
     int error = 0;
-    if (read_texts(h->set, "DIMENSION_LABELS", v->rank, label)) {
-        error = sgrad__axes_check(v->path, v->rank, dim, (const char *const *)label);
-        for (int d = 0; d < v->rank; d++) H5free_memory(label[d]);
+    if (read_texts(hdf5->set, "DIMENSION_LABELS", volume->rank, label)) {
+        error = sgrad__axes_check(volume->path, volume->rank, dim, (const char *const *)label);
+        for (int d = 0; d < volume->rank; d++) H5free_memory(label[d]);
     }
-    if (!error && read_texts(h->set, "axistags", 1, &tags)) {
+    if (!error && read_texts(hdf5->set, "axistags", 1, &tags)) {
         json_t *json = tags ? json_loads(tags, 0, NULL) : NULL;
-        error = sgrad__axes_check_json(v->path, v->rank, dim, json_object_get(json, "axes"));
+        error = sgrad__axes_check_json(volume->path, volume->rank, dim, json_object_get(json, "axes"));
         json_decref(json);
         H5free_memory(tags);
     }
@@ -242,128 +243,131 @@ static bool is_found(const char *path, const char *name) {
 }
 
 /* Checks that the files of a virtual data set exist: for a missing file, the library would return fill values. SGRAD_EIO. */
-static int check_sources(const struct sgrad_volume *v, const struct hdf5 *h) {
+static int check_sources(const struct sgrad_volume *volume, const struct hdf5 *hdf5) {
     enum { LONGEST = 4096 };
-    const hid_t how = H5Dget_create_plist(h->set);
+    const hid_t how = H5Dget_create_plist(hdf5->set);
     char name[LONGEST];
     size_t sources = 0;
     int error = 0;
     if (H5Pget_layout(how) == H5D_VIRTUAL) H5Pget_virtual_count(how, &sources);
     for (size_t i = 0; i < sources && !error; i++) {
         if (H5Pget_virtual_filename(how, i, name, LONGEST) < 0 || strchr(name, '%') || !strcmp(name, ".")) continue;
-        if (!is_found(v->path, name))
-            error = sgrad_log_error(SGRAD_EIO, "%s:%s: is made of %s, which is not there", v->path, h->name, name);
+        if (!is_found(volume->path, name))
+            error = sgrad_log_error(SGRAD_EIO, "%s:%s: is made of %s, which is not there", volume->path, hdf5->name, name);
     }
     H5Pclose(how);
     return error;
 }
 
-static int open_set(struct sgrad_volume *v) {
-    const char *end = ending_of(v->path);
-    struct hdf5 *h = v->state = sgrad_xcalloc(1, sizeof *h);
+static int open_set(struct sgrad_volume *volume) {
+    const char *end = ending_of(volume->path);
+    struct hdf5 *h = volume->state = sgrad_xcalloc(1, sizeof *h);
     h->file = h->set = -1;
     if (*end) h->name = sgrad_format("%s", end + 1);
-    v->path[end - v->path] = 0;
-    if (access(v->path, R_OK)) return sgrad_log_error(SGRAD_EIO, "%s: %s", v->path, strerror(errno));
-    if ((h->file = H5Fopen(v->path, H5F_ACC_RDONLY, H5P_DEFAULT)) < 0) return no_file(v);
-    SGRAD_TRY(find_set(v, h));
-    if ((h->set = H5Dopen2(h->file, h->name, H5P_DEFAULT)) < 0) return no_set(v, h);
-    SGRAD_TRY(find_voxel(v, h));
-    SGRAD_TRY(find_shape(v, h));
-    SGRAD_TRY(check_sources(v, h));
-    return check_axes(v, h);
+    volume->path[end - volume->path] = 0;
+    if (access(volume->path, R_OK)) return sgrad_log_error(SGRAD_EIO, "%s: %s", volume->path, strerror(errno));
+    if ((h->file = H5Fopen(volume->path, H5F_ACC_RDONLY, H5P_DEFAULT)) < 0) return no_file(volume);
+    SGRAD_TRY(find_set(volume, h));
+    if ((h->set = H5Dopen2(h->file, h->name, H5P_DEFAULT)) < 0) return no_set(volume, h);
+    SGRAD_TRY(find_voxel(volume, h));
+    SGRAD_TRY(find_shape(volume, h));
+    SGRAD_TRY(check_sources(volume, h));
+    return check_axes(volume, h);
 }
 
-static int open_hdf5(struct sgrad_volume *v) {
+static int open_hdf5(struct sgrad_volume *volume) {
     pthread_mutex_lock(&lock);
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
-    int error = open_set(v);
+    int error = open_set(volume);
     pthread_mutex_unlock(&lock);
     return error;
 }
 
 /* Chunks are compressed with gzip, which every reader supports. */
-static int create_set(struct sgrad_volume *v) {
-    const char *end = ending_of(v->path);
-    struct hdf5 *h = v->state = sgrad_xcalloc(1, sizeof *h);
+static int create_set(struct sgrad_volume *volume) {
+    const char *end = ending_of(volume->path);
+    struct hdf5 *h = volume->state = sgrad_xcalloc(1, sizeof *h);
     hsize_t dim[SGRAD_VOLUME_RANK], chunk[SGRAD_VOLUME_RANK];
     h->file = h->set = -1;
     h->name = sgrad_format("%s", *end ? end + 1 : "volume");
-    v->path[end - v->path] = 0;
-    if (!access(v->path, F_OK)) return sgrad_log_error(SGRAD_EIO, "%s: is there already", v->path);
-    h->part = sgrad__part_of(v->path);
+    volume->path[end - volume->path] = 0;
+    if (!access(volume->path, F_OK)) return sgrad_log_error(SGRAD_EIO, "%s: is there already", volume->path);
+    h->part = sgrad__part_of(volume->path);
     if ((h->file = H5Fcreate(h->part, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT)) < 0)
-        return sgrad_log_error(SGRAD_EIO, "%s: cannot be made", v->path);
+        return sgrad_log_error(SGRAD_EIO, "%s: cannot be made", volume->path);
     for (int d = 0; d < SGRAD_VOLUME_RANK; d++)
-        dim[d] = (hsize_t)v->dim[d], chunk[d] = (hsize_t)(v->chunk[d] < v->dim[d] ? v->chunk[d] : v->dim[d]);
+        dim[d] = (hsize_t)volume->dim[d],
+        chunk[d] = (hsize_t)(volume->chunk[d] < volume->dim[d] ? volume->chunk[d] : volume->dim[d]);
     const hid_t space = H5Screate_simple(SGRAD_VOLUME_RANK, dim, NULL), how = H5Pcreate(H5P_DATASET_CREATE),
                 links = H5Pcreate(H5P_LINK_CREATE);
     H5Pset_chunk(how, SGRAD_VOLUME_RANK, chunk);
     H5Pset_deflate(how, 1);
     H5Pset_create_intermediate_group(links, 1);
-    h->set = H5Dcreate2(h->file, h->name, native_of(v->voxel), space, links, how, H5P_DEFAULT);
+    h->set = H5Dcreate2(h->file, h->name, native_of(volume->voxel), space, links, how, H5P_DEFAULT);
     H5Sclose(space);
     H5Pclose(how);
     H5Pclose(links);
-    return h->set < 0 ? sgrad_log_error(SGRAD_EIO, "%s: data set %s cannot be made", v->path, h->name) : 0;
+    return h->set < 0 ? sgrad_log_error(SGRAD_EIO, "%s: data set %s cannot be made", volume->path, h->name) : 0;
 }
 
-static int create_hdf5(struct sgrad_volume *v) {
+static int create_hdf5(struct sgrad_volume *volume) {
     pthread_mutex_lock(&lock);
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
-    int error = create_set(v);
+    int error = create_set(volume);
     pthread_mutex_unlock(&lock);
     return error;
 }
 
 /* Reads BOX to TO, or, if TO is NULL, writes it from FROM. */
-static int pass(const struct sgrad_volume *v, const struct sgrad_box *box, void *to, const void *from) {
-    const struct hdf5 *h = v->state;
+static int pass(const struct sgrad_volume *volume, const struct sgrad_box *box, void *to, const void *from) {
+    const struct hdf5 *h = volume->state;
     hsize_t start[SGRAD_VOLUME_RANK], count[SGRAD_VOLUME_RANK];
-    const int first = SGRAD_VOLUME_RANK - v->rank;
+    const int first = SGRAD_VOLUME_RANK - volume->rank;
     char reason[REASON];
-    for (int d = 0; d < v->rank; d++) start[d] = (hsize_t)box->from[first + d], count[d] = (hsize_t)box->size[first + d];
+    for (int d = 0; d < volume->rank; d++) start[d] = (hsize_t)box->from[first + d], count[d] = (hsize_t)box->size[first + d];
     pthread_mutex_lock(&lock);
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL);      /* the setting is per thread */
-    const hid_t file = H5Dget_space(h->set), memory = H5Screate_simple(v->rank, count, NULL);
+    const hid_t file = H5Dget_space(h->set), memory = H5Screate_simple(volume->rank, count, NULL);
     herr_t status = H5Sselect_hyperslab(file, H5S_SELECT_SET, start, NULL, count, NULL);
-    if (status >= 0 && to) status = H5Dread(h->set, native_of(v->voxel), memory, file, H5P_DEFAULT, to);
-    else if (status >= 0) status = H5Dwrite(h->set, native_of(v->voxel), memory, file, H5P_DEFAULT, from);
+    if (status >= 0 && to) status = H5Dread(h->set, native_of(volume->voxel), memory, file, H5P_DEFAULT, to);
+    else if (status >= 0) status = H5Dwrite(h->set, native_of(volume->voxel), memory, file, H5P_DEFAULT, from);
     if (status < 0) why(reason);
     H5Sclose(file);
     H5Sclose(memory);
     pthread_mutex_unlock(&lock);
     if (status >= 0) return 0;
-    return sgrad_log_error(to ? SGRAD_EFORMAT : SGRAD_EIO, "%s:%s: cannot be %s: %s", v->path, h->name,
+    return sgrad_log_error(to ? SGRAD_EFORMAT : SGRAD_EIO, "%s:%s: cannot be %s: %s", volume->path, h->name,
                            to ? "read" : "written", reason);
 }
 
-static int read_hdf5(const struct sgrad_volume *v, const struct sgrad_box *box, void *to) { return pass(v, box, to, NULL); }
-static int write_hdf5(const struct sgrad_volume *v, const struct sgrad_box *box, const void *from) {
-    return pass(v, box, NULL, from);
+static int read_hdf5(const struct sgrad_volume *volume, const struct sgrad_box *box, void *to) {
+    return pass(volume, box, to, NULL);
+}
+static int write_hdf5(const struct sgrad_volume *volume, const struct sgrad_box *box, const void *from) {
+    return pass(volume, box, NULL, from);
 }
 
 /* Closes the file. The lock must be held. Returns false if data in memory cannot be written. */
-static bool leave(struct hdf5 *h) {
-    const bool set = h->set < 0 || H5Dclose(h->set) >= 0, file = h->file < 0 || H5Fclose(h->file) >= 0;
-    h->set = h->file = -1;
+static bool leave(struct hdf5 *hdf5) {
+    const bool set = hdf5->set < 0 || H5Dclose(hdf5->set) >= 0, file = hdf5->file < 0 || H5Fclose(hdf5->file) >= 0;
+    hdf5->set = hdf5->file = -1;
     return set && file;
 }
 
-static int finish_hdf5(struct sgrad_volume *v) {
-    struct hdf5 *h = v->state;
+static int finish_hdf5(struct sgrad_volume *volume) {
+    struct hdf5 *h = volume->state;
     pthread_mutex_lock(&lock);
     const bool written = leave(h);
     pthread_mutex_unlock(&lock);
-    if (!written) return sgrad_log_error(SGRAD_EIO, "%s: cannot be written", v->path);
-    SGRAD_TRY(sgrad__part_place(h->part, v->path));
+    if (!written) return sgrad_log_error(SGRAD_EIO, "%s: cannot be written", volume->path);
+    SGRAD_TRY(sgrad__part_place(h->part, volume->path));
     free(h->part);
     h->part = NULL;
     return 0;
 }
 
-static void close_hdf5(struct sgrad_volume *v) {
-    struct hdf5 *h = v->state;
+static void close_hdf5(struct sgrad_volume *volume) {
+    struct hdf5 *h = volume->state;
     pthread_mutex_lock(&lock);
     leave(h);
     pthread_mutex_unlock(&lock);

@@ -143,17 +143,18 @@ static bool is_png(const char *name) {
 }
 
 /* Reads the file of slice Z; without TO, only its header. SGRAD_EFORMAT: its size or type differs from the first slice. */
-static int read_slice(const struct sgrad_volume *v, int64_t z, struct sgrad__png *png, void *to) {
-    const struct series *s = v->state;
-    char *path = sgrad_format("%s/%s", v->path, s->file[z]->d_name);
+static int read_slice(const struct sgrad_volume *volume, int64_t z, struct sgrad__png *png, void *to) {
+    const struct series *s = volume->state;
+    char *path = sgrad_format("%s/%s", volume->path, s->file[z]->d_name);
     struct sgrad_map map;
     int error = sgrad_map_open(path, FILE_LIMIT, &map);
     if (!error) {
         error = sgrad__png_header(path, map.data, map.size, png);
-        if (!error && v->rank && (png->width != v->dim[3] || png->height != v->dim[2] || png->voxel != v->voxel))
+        if (!error && volume->rank &&
+            (png->width != volume->dim[3] || png->height != volume->dim[2] || png->voxel != volume->voxel))
             error = sgrad_log_error(SGRAD_EFORMAT, "%s: is of %ux%u %s, the first of %lldx%lld %s", path, png->width, png->height,
-                                    sgrad_voxel_name(png->voxel), (long long)v->dim[3], (long long)v->dim[2],
-                                    sgrad_voxel_name(v->voxel));
+                                    sgrad_voxel_name(png->voxel), (long long)volume->dim[3], (long long)volume->dim[2],
+                                    sgrad_voxel_name(volume->voxel));
         if (!error && to) error = sgrad__png_decode(path, map.data, map.size, png, to);
         sgrad_map_close(&map);
     }
@@ -161,18 +162,18 @@ static int read_slice(const struct sgrad_volume *v, int64_t z, struct sgrad__png
     return error;
 }
 
-static int open_png(struct sgrad_volume *v) {
-    struct series *s = v->state = sgrad_xcalloc(1, sizeof *s);
+static int open_png(struct sgrad_volume *volume) {
+    struct series *s = volume->state = sgrad_xcalloc(1, sizeof *s);
     struct sgrad__png png;
     pthread_mutex_init(&s->lock, NULL);
-    s->files = scandir(v->path, &s->file, is_slice, versionsort);
-    if (s->files < 1) return sgrad_log_error(SGRAD_EIO, "%s: has no PNG files, or may not be read", v->path);
-    SGRAD_TRY(read_slice(v, 0, &png, NULL));
-    v->voxel = png.voxel;
-    SGRAD_TRY(sgrad__volume_shape(v, 3, (int64_t[]){ s->files, png.height, png.width },
+    s->files = scandir(volume->path, &s->file, is_slice, versionsort);
+    if (s->files < 1) return sgrad_log_error(SGRAD_EIO, "%s: has no PNG files, or may not be read", volume->path);
+    SGRAD_TRY(read_slice(volume, 0, &png, NULL));
+    volume->voxel = png.voxel;
+    SGRAD_TRY(sgrad__volume_shape(volume, 3, (int64_t[]){ s->files, png.height, png.width },
                                   (int64_t[]){ 1, png.height, png.width }));
-    for (int64_t z = 1; z < s->files; z++) SGRAD_TRY(read_slice(v, z, &png, NULL));
-    tell_others(v->path);
+    for (int64_t z = 1; z < s->files; z++) SGRAD_TRY(read_slice(volume, z, &png, NULL));
+    tell_others(volume->path);
     const size_t bytes = (size_t)png.width * png.height * sgrad_voxel_size(png.voxel), most = KEPT_LIMIT / bytes;
     s->cached = (int)sgrad_clamp((int64_t)most, 1, s->files);
     s->slice = sgrad_xcalloc((size_t)s->cached, sizeof *s->slice);
@@ -181,15 +182,15 @@ static int open_png(struct sgrad_volume *v) {
 }
 
 /* Sets *VOXELS to slice Z, which is decoded if it is not cached. The lock must be held as long as *VOXELS is used. */
-static int find_slice(const struct sgrad_volume *v, int64_t z, const void **voxels) {
-    struct series *s = v->state;
+static int find_slice(const struct sgrad_volume *volume, int64_t z, const void **voxels) {
+    struct series *s = volume->state;
     struct sgrad__png png;
     for (int i = 0; i < s->cached; i++)
         if (s->slice[i].number == z) return *voxels = s->slice[i].voxels, 0;
     struct slice *own = &s->slice[s->next];
-    if (!own->voxels) own->voxels = sgrad_xcalloc((size_t)(v->dim[2] * v->dim[3]), sgrad_voxel_size(v->voxel));
+    if (!own->voxels) own->voxels = sgrad_xcalloc((size_t)(volume->dim[2] * volume->dim[3]), sgrad_voxel_size(volume->voxel));
     own->number = -1;
-    SGRAD_TRY(read_slice(v, z, &png, own->voxels));
+    SGRAD_TRY(read_slice(volume, z, &png, own->voxels));
     own->number = z;
     s->next = (s->next + 1) % s->cached;
     *voxels = own->voxels;
@@ -212,12 +213,12 @@ static int pass_slice(const struct sgrad__piece *piece, void *arg) {
     return error;
 }
 
-static int read_png(const struct sgrad_volume *v, const struct sgrad_box *box, void *to) {
-    return sgrad__volume_pieces(v, box, pass_slice, &(struct passage){ v, box, to });
+static int read_png(const struct sgrad_volume *volume, const struct sgrad_box *box, void *to) {
+    return sgrad__volume_pieces(volume, box, pass_slice, &(struct passage){ volume, box, to });
 }
 
-static void close_png(struct sgrad_volume *v) {
-    struct series *s = v->state;
+static void close_png(struct sgrad_volume *volume) {
+    struct series *s = volume->state;
     for (int i = 0; i < s->files; i++) free(s->file[i]);
     for (int i = 0; i < s->cached; i++) free(s->slice[i].voxels);
     pthread_mutex_destroy(&s->lock);

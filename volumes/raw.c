@@ -25,7 +25,7 @@ static const char *ending_of(const char *name) {
 static bool is_raw(const char *name) { return ending_of(name) != NULL; }
 
 /* Parses "20x512x512" or "20x512x512:uint16". SGRAD_ENAME: TEXT is malformed. */
-static int parse(struct sgrad_volume *v, const char *text) {
+static int parse(struct sgrad_volume *volume, const char *text) {
     int64_t dim[SGRAD_VOLUME_RANK], chunk[SGRAD_VOLUME_RANK];
     int rank = 0;
     char *end = NULL;
@@ -38,15 +38,16 @@ static int parse(struct sgrad_volume *v, const char *text) {
     if (sized && *end)
         for (voxel = 0; voxel < SGRAD_VOXELS && strcmp(end + 1, sgrad_voxel_name(voxel)); voxel++) continue;
     if (!sized || voxel == SGRAD_VOXELS)
-        return sgrad_log_error(
-            SGRAD_ENAME, "%s: ':%s' says no shape: takes FILE.raw:ZxYxX[:TYPE], as stack.raw:20x512x512:uint16", v->path, text);
-    v->voxel = voxel;
+        return sgrad_log_error(SGRAD_ENAME,
+                               "%s: ':%s' says no shape: takes FILE.raw:ZxYxX[:TYPE], as stack.raw:20x512x512:uint16",
+                               volume->path, text);
+    volume->voxel = voxel;
     for (int d = 0; d < rank; d++) chunk[d] = d < rank - 2 ? 1 : dim[d];
-    return sgrad__volume_shape(v, rank, dim, chunk);
+    return sgrad__volume_shape(volume, rank, dim, chunk);
 }
 
-static uint64_t bytes_of(const struct sgrad_volume *v) {
-    return (uint64_t)(v->dim[0] * v->dim[1] * v->dim[2] * v->dim[3]) * sgrad_voxel_size(v->voxel);
+static uint64_t bytes_of(const struct sgrad_volume *volume) {
+    return (uint64_t)(volume->dim[0] * volume->dim[1] * volume->dim[2] * volume->dim[3]) * sgrad_voxel_size(volume->voxel);
 }
 
 struct raw {
@@ -54,34 +55,34 @@ struct raw {
     char *part;         /* path of the temporary file that is written; NULL: reading */
 };
 
-static int open_file(struct sgrad_volume *v, char *part, int how) {
-    struct raw *r = v->state = sgrad_xcalloc(1, sizeof *r);
-    *r = (struct raw){ open(part ? part : v->path, how | O_CLOEXEC, 0666), part };
-    return r->file >= 0 ? 0 : sgrad_log_error(SGRAD_EIO, "%s: cannot be opened: %s", v->path, strerror(errno));
+static int open_file(struct sgrad_volume *volume, char *part, int how) {
+    struct raw *r = volume->state = sgrad_xcalloc(1, sizeof *r);
+    *r = (struct raw){ open(part ? part : volume->path, how | O_CLOEXEC, 0666), part };
+    return r->file >= 0 ? 0 : sgrad_log_error(SGRAD_EIO, "%s: cannot be opened: %s", volume->path, strerror(errno));
 }
 
-static int open_raw(struct sgrad_volume *v) {
-    const char *end = ending_of(v->path);
+static int open_raw(struct sgrad_volume *volume) {
+    const char *end = ending_of(volume->path);
     struct stat status;
     char *shape = sgrad_format("%s", *end ? end + 1 : "");
-    v->path[end - v->path] = 0;
-    int error = parse(v, shape);
+    volume->path[end - volume->path] = 0;
+    int error = parse(volume, shape);
     free(shape);
-    if (!error) error = open_file(v, NULL, O_RDONLY);
+    if (!error) error = open_file(volume, NULL, O_RDONLY);
     SGRAD_TRY(error);
-    if (fstat(((struct raw *)v->state)->file, &status) || (uint64_t)status.st_size != bytes_of(v))
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: has %lld bytes, where its shape and type ask for %llu", v->path,
-                               (long long)status.st_size, (unsigned long long)bytes_of(v));
+    if (fstat(((struct raw *)volume->state)->file, &status) || (uint64_t)status.st_size != bytes_of(volume))
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: has %lld bytes, where its shape and type ask for %llu", volume->path,
+                               (long long)status.st_size, (unsigned long long)bytes_of(volume));
     return 0;
 }
 
-static int create_raw(struct sgrad_volume *v) {
-    if (*ending_of(v->path))
-        return sgrad_log_error(SGRAD_ENAME, "%s: shape and type follow from what is written: takes FILE.raw alone", v->path);
-    if (!access(v->path, F_OK)) return sgrad_log_error(SGRAD_EIO, "%s: is there already", v->path);
-    SGRAD_TRY(open_file(v, sgrad__part_of(v->path), O_RDWR | O_CREAT | O_TRUNC));
-    if (!ftruncate(((struct raw *)v->state)->file, (off_t)bytes_of(v))) return 0;
-    return sgrad_log_error(SGRAD_EIO, "%s: %llu bytes: %s", v->path, (unsigned long long)bytes_of(v), strerror(errno));
+static int create_raw(struct sgrad_volume *volume) {
+    if (*ending_of(volume->path))
+        return sgrad_log_error(SGRAD_ENAME, "%s: shape and type follow from what is written: takes FILE.raw alone", volume->path);
+    if (!access(volume->path, F_OK)) return sgrad_log_error(SGRAD_EIO, "%s: is there already", volume->path);
+    SGRAD_TRY(open_file(volume, sgrad__part_of(volume->path), O_RDWR | O_CREAT | O_TRUNC));
+    if (!ftruncate(((struct raw *)volume->state)->file, (off_t)bytes_of(volume))) return 0;
+    return sgrad_log_error(SGRAD_EIO, "%s: %llu bytes: %s", volume->path, (unsigned long long)bytes_of(volume), strerror(errno));
 }
 
 /* Reads COUNT bytes of FILE at offset AT to TO, or, if TO is NULL, writes them from FROM. Returns false after an error, in
@@ -99,36 +100,39 @@ static bool pass_row(int file, void *to, const void *from, size_t count, off_t a
     return true;
 }
 
-static int pass(const struct sgrad_volume *v, const struct sgrad_box *box, void *to, const void *from) {
-    const size_t size = sgrad_voxel_size(v->voxel), row = (size_t)box->size[3] * size;
-    const int file = ((const struct raw *)v->state)->file;
+static int pass(const struct sgrad_volume *volume, const struct sgrad_box *box, void *to, const void *from) {
+    const size_t size = sgrad_voxel_size(volume->voxel), row = (size_t)box->size[3] * size;
+    const int file = ((const struct raw *)volume->state)->file;
     size_t done = 0;
     for (int64_t c = box->from[0]; c < box->from[0] + box->size[0]; c++)
         for (int64_t z = box->from[1]; z < box->from[1] + box->size[1]; z++)
             for (int64_t y = box->from[2]; y < box->from[2] + box->size[2]; y++, done += row) {
-                const int64_t at = ((c * v->dim[1] + z) * v->dim[2] + y) * v->dim[3] + box->from[3];
+                const int64_t at = ((c * volume->dim[1] + z) * volume->dim[2] + y) * volume->dim[3] + box->from[3];
                 if (!pass_row(file, to ? (char *)to + done : NULL, from ? (const char *)from + done : NULL, row,
                               (off_t)at * (off_t)size))
-                    return sgrad_log_error(SGRAD_EIO, "%s: cannot be %s: %s", v->path, to ? "read" : "written", strerror(errno));
+                    return sgrad_log_error(SGRAD_EIO, "%s: cannot be %s: %s", volume->path, to ? "read" : "written",
+                                           strerror(errno));
             }
     return 0;
 }
 
-static int read_raw(const struct sgrad_volume *v, const struct sgrad_box *box, void *to) { return pass(v, box, to, NULL); }
-static int write_raw(const struct sgrad_volume *v, const struct sgrad_box *box, const void *from) {
-    return pass(v, box, NULL, from);
+static int read_raw(const struct sgrad_volume *volume, const struct sgrad_box *box, void *to) {
+    return pass(volume, box, to, NULL);
+}
+static int write_raw(const struct sgrad_volume *volume, const struct sgrad_box *box, const void *from) {
+    return pass(volume, box, NULL, from);
 }
 
-static int finish_raw(struct sgrad_volume *v) {
-    struct raw *r = v->state;
-    SGRAD_TRY(sgrad__part_place(r->part, v->path));
+static int finish_raw(struct sgrad_volume *volume) {
+    struct raw *r = volume->state;
+    SGRAD_TRY(sgrad__part_place(r->part, volume->path));
     free(r->part);
     r->part = NULL;
     return 0;
 }
 
-static void close_raw(struct sgrad_volume *v) {
-    struct raw *r = v->state;
+static void close_raw(struct sgrad_volume *volume) {
+    struct raw *r = volume->state;
     if (r->file >= 0) close(r->file);
     if (r->part) unlink(r->part);
     free(r->part);

@@ -42,7 +42,7 @@ struct page {
     enum sgrad_voxel voxel;
 };
 
-static int read_page(const struct sgrad_volume *v, int64_t number, TIFF *file, struct page *page) {
+static int read_page(const struct sgrad_volume *volume, int64_t number, TIFF *file, struct page *page) {
     uint16_t bits = 1, samples = 1, format = SAMPLEFORMAT_UINT, planar = PLANARCONFIG_CONTIG;
     TIFFGetFieldDefaulted(file, TIFFTAG_BITSPERSAMPLE, &bits);
     TIFFGetFieldDefaulted(file, TIFFTAG_SAMPLESPERPIXEL, &samples);
@@ -56,7 +56,7 @@ static int read_page(const struct sgrad_volume *v, int64_t number, TIFF *file, s
         return sgrad_log_error(SGRAD_EFORMAT,
                                "%s: page %lld is a reduced copy of another (NewSubfileType 1), and no slice: save the "
                                "file without reduced pages",
-                               v->path, (long long)number);
+                               volume->path, (long long)number);
     TIFFGetFieldDefaulted(file, TIFFTAG_IMAGEDEPTH, &page->depth);
     TIFFGetField(file, TIFFTAG_IMAGEWIDTH, &page->width);
     TIFFGetField(file, TIFFTAG_IMAGELENGTH, &page->height);
@@ -71,7 +71,7 @@ static int read_page(const struct sgrad_volume *v, int64_t number, TIFF *file, s
     if (samples != 1 || planar != PLANARCONFIG_CONTIG || !known)
         return sgrad_log_error(SGRAD_EFORMAT,
                                "%s: page %lld has %u samples of %u bits, format %u: takes one, whole or real, of 8 to 64 bits",
-                               v->path, (long long)number, samples, bits, format);
+                               volume->path, (long long)number, samples, bits, format);
     if (TIFFIsTiled(file)) {
         TIFFGetField(file, TIFFTAG_TILEWIDTH, &page->chunk_width);
         TIFFGetField(file, TIFFTAG_TILELENGTH, &page->chunk_height);
@@ -85,49 +85,50 @@ static int read_page(const struct sgrad_volume *v, int64_t number, TIFF *file, s
     return 0;
 }
 
-static int read_pages(struct sgrad_volume *v, struct tiff *t, int64_t *pages, struct page *one) {
+static int read_pages(struct sgrad_volume *volume, struct tiff *tiff, int64_t *pages, struct page *one) {
     struct page first = { 0 }, page;
     *pages = 0;
     for (bool more = true; more;) {
-        t->page = sgrad_array_grow(t->page, (int)*pages, sizeof *t->page);
-        t->page[*pages] = TIFFCurrentDirOffset(t->file);
-        SGRAD_TRY(read_page(v, *pages, t->file, &page));
+        tiff->page = sgrad_array_grow(tiff->page, (int)*pages, sizeof *tiff->page);
+        tiff->page[*pages] = TIFFCurrentDirOffset(tiff->file);
+        SGRAD_TRY(read_page(volume, *pages, tiff->file, &page));
         if (*pages == 0) first = page;
         if (page.width != first.width || page.height != first.height || page.depth != first.depth || page.voxel != first.voxel)
-            return sgrad_log_error(SGRAD_EFORMAT, "%s: page %lld is of %ux%ux%u %s, page 0 of %ux%ux%u %s", v->path,
+            return sgrad_log_error(SGRAD_EFORMAT, "%s: page %lld is of %ux%ux%u %s, page 0 of %ux%ux%u %s", volume->path,
                                    (long long)*pages, page.width, page.height, page.depth, sgrad_voxel_name(page.voxel),
                                    first.width, first.height, first.depth, sgrad_voxel_name(first.voxel));
         ++*pages;
-        more = !TIFFLastDirectory(t->file);
-        if (more && !TIFFReadDirectory(t->file))
-            return sgrad_log_error(SGRAD_EFORMAT, "%s: page %lld cannot be read: the file is damaged, or was cut short", v->path,
-                                   (long long)*pages);
+        more = !TIFFLastDirectory(tiff->file);
+        if (more && !TIFFReadDirectory(tiff->file))
+            return sgrad_log_error(SGRAD_EFORMAT, "%s: page %lld cannot be read: the file is damaged, or was cut short",
+                                   volume->path, (long long)*pages);
     }
-    v->voxel = first.voxel;
+    volume->voxel = first.voxel;
     *one = first;
     return 0;
 }
 
 /* Checks that the file contains IMAGES contiguous images from the first strip of its only page on, and sets t->bare.
  * SGRAD_EFORMAT. */
-static int find_bare(const struct sgrad_volume *v, struct tiff *t, const struct page *page, int64_t images) {
+static int find_bare(const struct sgrad_volume *volume, struct tiff *tiff, const struct page *page, int64_t images) {
     uint16_t packing = COMPRESSION_NONE;
     uint64_t *strip = NULL, *bytes = NULL;
     struct stat status;
-    TIFFGetFieldDefaulted(t->file, TIFFTAG_COMPRESSION, &packing);
-    bool bare = packing == COMPRESSION_NONE && !TIFFIsTiled(t->file) && TIFFGetField(t->file, TIFFTAG_STRIPOFFSETS, &strip) &&
-                TIFFGetField(t->file, TIFFTAG_STRIPBYTECOUNTS, &bytes);
-    for (uint32_t i = 1; bare && i < TIFFNumberOfStrips(t->file); i++) bare = strip[i] == strip[i - 1] + bytes[i - 1];
+    TIFFGetFieldDefaulted(tiff->file, TIFFTAG_COMPRESSION, &packing);
+    bool bare = packing == COMPRESSION_NONE && !TIFFIsTiled(tiff->file) &&
+                TIFFGetField(tiff->file, TIFFTAG_STRIPOFFSETS, &strip) &&
+                TIFFGetField(tiff->file, TIFFTAG_STRIPBYTECOUNTS, &bytes);
+    for (uint32_t i = 1; bare && i < TIFFNumberOfStrips(tiff->file); i++) bare = strip[i] == strip[i - 1] + bytes[i - 1];
     if (!bare)
         return sgrad_log_error(SGRAD_EFORMAT,
                                "%s: %s states %lld images, and there is one page: takes them bare, neither compressed "
                                "nor in tiles nor apart",
-                               v->path, t->axes.source, (long long)images);
-    const double wanted = (double)images * (double)page->height * (double)page->width * (double)sgrad_voxel_size(v->voxel);
-    t->bare = strip[0];
-    if (fstat(TIFFFileno(t->file), &status) || !t->bare || (double)status.st_size < (double)t->bare + wanted)
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: %s states %lld images; it is too short for them: damaged", v->path,
-                               t->axes.source, (long long)images);
+                               volume->path, tiff->axes.source, (long long)images);
+    const double wanted = (double)images * (double)page->height * (double)page->width * (double)sgrad_voxel_size(volume->voxel);
+    tiff->bare = strip[0];
+    if (fstat(TIFFFileno(tiff->file), &status) || !tiff->bare || (double)status.st_size < (double)tiff->bare + wanted)
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: %s states %lld images; it is too short for them: damaged", volume->path,
+                               tiff->axes.source, (long long)images);
     return 0;
 }
 
@@ -143,43 +144,45 @@ static bool find_planes(TIFF *file, struct sgrad__tiff_axes *axes) {
 }
 
 /* Warns of tags that state how images are displayed. They are ignored, because voxels are measurements. */
-static void warn_of_display(const struct sgrad_volume *v, TIFF *file) {
+static void warn_of_display(const struct sgrad_volume *volume, TIFF *file) {
     uint16_t orientation = ORIENTATION_TOPLEFT, photometric = PHOTOMETRIC_MINISBLACK;
     TIFFGetFieldDefaulted(file, TIFFTAG_ORIENTATION, &orientation);
     TIFFGetField(file, TIFFTAG_PHOTOMETRIC, &photometric);
     if (sgrad_launched_rank()) return;
     if (photometric == PHOTOMETRIC_MINISWHITE)
-        sgrad_log_warning("%s: states that 0 is white: voxels are read as they are stored, as tifffile reads them", v->path);
+        sgrad_log_warning("%s: states that 0 is white: voxels are read as they are stored, as tifffile reads them", volume->path);
     if (orientation != ORIENTATION_TOPLEFT)
-        sgrad_log_warning("%s: states orientation %d: voxels are read as they are stored, as tifffile reads them", v->path,
+        sgrad_log_warning("%s: states orientation %d: voxels are read as they are stored, as tifffile reads them", volume->path,
                           orientation);
 }
 
 /* Determines channels and slices of a file with PAGES pages of equal size and type. */
-static int find_axes(struct sgrad_volume *v, struct tiff *t, int64_t pages, const struct page *page) {
+static int find_axes(struct sgrad_volume *volume, struct tiff *tiff, int64_t pages, const struct page *page) {
     const char *text = NULL;
-    struct sgrad__tiff_axes *a = &t->axes;
-    if (!TIFFSetSubDirectory(t->file, t->page[0])) return sgrad_log_error(SGRAD_EFORMAT, "%s: page 0 is gone", v->path);
-    TIFFGetField(t->file, TIFFTAG_IMAGEDESCRIPTION, &text);
-    t->deep = page->depth > 1 && TIFFIsTiled(t->file);
-    if (page->chunk_depth > 1 && !t->deep) return sgrad_log_error(SGRAD_EFORMAT, "%s: has TileDepth and no ImageDepth", v->path);
-    if (page->depth > 1) *a = (struct sgrad__tiff_axes){ pages, page->depth, 1, !t->deep, "ImageDepth" };
-    else SGRAD_TRY(sgrad__tiff_axes(v->path, text, (int64_t[]){ page->height, page->width }, a));
-    if (!a->slices && !(pages == 1 && find_planes(t->file, a))) *a = (struct sgrad__tiff_axes){ 1, pages, 1, 1, NULL };
-    warn_of_display(v, t->file);
+    struct sgrad__tiff_axes *a = &tiff->axes;
+    if (!TIFFSetSubDirectory(tiff->file, tiff->page[0]))
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: page 0 is gone", volume->path);
+    TIFFGetField(tiff->file, TIFFTAG_IMAGEDESCRIPTION, &text);
+    tiff->deep = page->depth > 1 && TIFFIsTiled(tiff->file);
+    if (page->chunk_depth > 1 && !tiff->deep)
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: has TileDepth and no ImageDepth", volume->path);
+    if (page->depth > 1) *a = (struct sgrad__tiff_axes){ pages, page->depth, 1, !tiff->deep, "ImageDepth" };
+    else SGRAD_TRY(sgrad__tiff_axes(volume->path, text, (int64_t[]){ page->height, page->width }, a));
+    if (!a->slices && !(pages == 1 && find_planes(tiff->file, a))) *a = (struct sgrad__tiff_axes){ 1, pages, 1, 1, NULL };
+    warn_of_display(volume, tiff->file);
     const int64_t images = a->channels * a->slices;
-    if (!t->deep && images != pages && pages == 1) SGRAD_TRY(find_bare(v, t, page, images));
-    else if (!t->deep && images != pages)
+    if (!tiff->deep && images != pages && pages == 1) SGRAD_TRY(find_bare(volume, tiff, page, images));
+    else if (!tiff->deep && images != pages)
         return sgrad_log_error(SGRAD_EFORMAT, "%s: %s states %lld images, and it has %lld pages: damaged, or of several series",
-                               v->path, a->source, (long long)images, (long long)pages);
-    const int64_t high = t->bare ? page->height : page->chunk_height, wide = t->bare ? page->width : page->chunk_width;
+                               volume->path, a->source, (long long)images, (long long)pages);
+    const int64_t high = tiff->bare ? page->height : page->chunk_height, wide = tiff->bare ? page->width : page->chunk_width;
     const int64_t dim[] = { a->channels, a->slices, page->height, page->width }, chunk[] = { 1, page->chunk_depth, high, wide };
     const int first = a->channels == 1;     /* without an axis of channels if there is only one */
-    return sgrad__volume_shape(v, 4 - first, dim + first, chunk + first);
+    return sgrad__volume_shape(volume, 4 - first, dim + first, chunk + first);
 }
 
-static int64_t image_of(const struct tiff *t, int64_t channel, int64_t slice) {
-    return channel * t->axes.channel_step + slice * t->axes.slice_step;
+static int64_t image_of(const struct tiff *tiff, int64_t channel, int64_t slice) {
+    return channel * tiff->axes.channel_step + slice * tiff->axes.slice_step;
 }
 
 /* libtiff only warns of JPEG data that are damaged or incomplete, and guesses the voxels. These warnings are errors. */
@@ -191,19 +194,19 @@ static void hear_warning(const char *module, const char *format, va_list list) {
     guessed |= (strstr(why, "Corrupt JPEG data") && !strstr(why, "extraneous")) || strstr(why, "Premature end");
 }
 
-static int open_tiff(struct sgrad_volume *v) {
+static int open_tiff(struct sgrad_volume *volume) {
     int64_t pages;
     struct page page = { 0 };
     TIFFSetErrorHandler(NULL);
     TIFFSetWarningHandler(hear_warning);
-    if (access(v->path, R_OK)) return sgrad_log_error(SGRAD_EIO, "%s: %s", v->path, strerror(errno));
-    TIFF *file = TIFFOpen(v->path, "r");
-    if (!file) return sgrad_log_error(SGRAD_EFORMAT, "%s: is no TIFF file, or a damaged one", v->path);
-    struct tiff *t = v->state = sgrad_xcalloc(1, sizeof *t);
+    if (access(volume->path, R_OK)) return sgrad_log_error(SGRAD_EIO, "%s: %s", volume->path, strerror(errno));
+    TIFF *file = TIFFOpen(volume->path, "r");
+    if (!file) return sgrad_log_error(SGRAD_EFORMAT, "%s: is no TIFF file, or a damaged one", volume->path);
+    struct tiff *t = volume->state = sgrad_xcalloc(1, sizeof *t);
     t->file = file;
     pthread_mutex_init(&t->lock, NULL);
-    SGRAD_TRY(read_pages(v, t, &pages, &page));
-    return find_axes(v, t, pages, &page);
+    SGRAD_TRY(read_pages(volume, t, &pages, &page));
+    return find_axes(volume, t, pages, &page);
 }
 
 /* Reads a tile of BYTES bytes. Of a tile of several slices, libtiff decodes only the first, unless it receives the compressed
@@ -221,25 +224,26 @@ static bool read_tile(TIFF *file, uint32_t tile, const struct page *page, void *
 }
 
 /* Reads a strip or tile of page NUMBER, which must be the current page. */
-static int read_chunk(const struct sgrad_volume *v, struct tiff *t, int64_t number, const struct sgrad__piece *piece, void *room,
-                      size_t bytes) {
+static int read_chunk(const struct sgrad_volume *volume, struct tiff *tiff, int64_t number, const struct sgrad__piece *piece,
+                      void *room, size_t bytes) {
     const uint32_t x = (uint32_t)piece->chunk.from[3], y = (uint32_t)piece->chunk.from[2];
-    const uint32_t z = t->deep ? (uint32_t)piece->chunk.from[1] : 0;
+    const uint32_t z = tiff->deep ? (uint32_t)piece->chunk.from[1] : 0;
     struct page page;
-    SGRAD_TRY(read_page(v, number, t->file, &page));
-    const bool same = page.width == v->dim[3] && page.height == v->dim[2] && page.chunk_width == v->chunk[3] &&
-                      page.chunk_height == v->chunk[2] && page.chunk_depth == v->chunk[1] && page.voxel == v->voxel;
+    SGRAD_TRY(read_page(volume, number, tiff->file, &page));
+    const bool same = page.width == volume->dim[3] && page.height == volume->dim[2] && page.chunk_width == volume->chunk[3] &&
+                      page.chunk_height == volume->chunk[2] && page.chunk_depth == volume->chunk[1] &&
+                      page.voxel == volume->voxel;
     if (!same)
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: page %lld is cut otherwise than page 0, or has changed", v->path,
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: page %lld is cut otherwise than page 0, or has changed", volume->path,
                                (long long)number);
     memset(room, 0, bytes);
     guessed = false;
-    const bool done = TIFFIsTiled(t->file)
-                          ? read_tile(t->file, TIFFComputeTile(t->file, x, y, z, 0), &page, room, bytes)
-                          : TIFFReadEncodedStrip(t->file, TIFFComputeStrip(t->file, y, 0), room, (tmsize_t)bytes) > 0;
+    const bool done = TIFFIsTiled(tiff->file)
+                          ? read_tile(tiff->file, TIFFComputeTile(tiff->file, x, y, z, 0), &page, room, bytes)
+                          : TIFFReadEncodedStrip(tiff->file, TIFFComputeStrip(tiff->file, y, 0), room, (tmsize_t)bytes) > 0;
     if (done && !guessed) return 0;
     return sgrad_log_error(SGRAD_EFORMAT, "%s: page %lld cannot be read: damaged, or compressed in a way that is not known",
-                           v->path, (long long)number);
+                           volume->path, (long long)number);
 }
 
 struct passage {
@@ -268,18 +272,18 @@ static void swap(void *voxels, int64_t count, size_t size) {
 }
 
 /* Reads BOX from contiguous images, row by row. */
-static int read_bare(const struct sgrad_volume *v, const struct sgrad_box *box, char *to) {
-    const struct tiff *t = v->state;
-    const size_t size = sgrad_voxel_size(v->voxel), row = (size_t)box->size[3] * size;
+static int read_bare(const struct sgrad_volume *volume, const struct sgrad_box *box, char *to) {
+    const struct tiff *t = volume->state;
+    const size_t size = sgrad_voxel_size(volume->voxel), row = (size_t)box->size[3] * size;
     for (int64_t i = 0; i < box->size[0] * box->size[1]; i++) {
         const int64_t z = image_of(t, box->from[0] + i / box->size[1], box->from[1] + i % box->size[1]);
         for (int64_t y = box->from[2]; y < box->from[2] + box->size[2]; y++, to += row) {
-            const uint64_t at = (uint64_t)((z * v->dim[2] + y) * v->dim[3] + box->from[3]) * size;
+            const uint64_t at = (uint64_t)((z * volume->dim[2] + y) * volume->dim[3] + box->from[3]) * size;
             for (size_t done = 0; done < row;) {
                 const ssize_t got = pread(TIFFFileno(t->file), to + done, row - done, (off_t)(t->bare + at + done));
                 if (got < 0 && errno == EINTR) continue;
                 if (got <= 0)
-                    return sgrad_log_error(SGRAD_EIO, "%s: image %lld cannot be read: %s", v->path, (long long)z,
+                    return sgrad_log_error(SGRAD_EIO, "%s: image %lld cannot be read: %s", volume->path, (long long)z,
                                            got ? strerror(errno) : "the file ends early");
                 done += (size_t)got;
             }
@@ -289,17 +293,18 @@ static int read_bare(const struct sgrad_volume *v, const struct sgrad_box *box, 
     return 0;
 }
 
-static int read_tiff(const struct sgrad_volume *v, const struct sgrad_box *box, void *to) {
-    if (((const struct tiff *)v->state)->bare) return read_bare(v, box, to);
-    struct passage p = { v, box, to, NULL, (size_t)(v->chunk[1] * v->chunk[2] * v->chunk[3]) * sgrad_voxel_size(v->voxel) };
+static int read_tiff(const struct sgrad_volume *volume, const struct sgrad_box *box, void *to) {
+    if (((const struct tiff *)volume->state)->bare) return read_bare(volume, box, to);
+    struct passage p = { volume, box, to, NULL,
+                         (size_t)(volume->chunk[1] * volume->chunk[2] * volume->chunk[3]) * sgrad_voxel_size(volume->voxel) };
     p.room = sgrad_xcalloc(1, p.bytes);
-    int error = sgrad__volume_pieces(v, box, pass_chunk, &p);
+    int error = sgrad__volume_pieces(volume, box, pass_chunk, &p);
     free(p.room);
     return error;
 }
 
-static void close_tiff(struct sgrad_volume *v) {
-    struct tiff *t = v->state;
+static void close_tiff(struct sgrad_volume *volume) {
+    struct tiff *t = volume->state;
     TIFFClose(t->file);
     pthread_mutex_destroy(&t->lock);
     free(t->page);

@@ -52,78 +52,78 @@ int sgrad_volume_create(const char *name, enum sgrad_voxel voxel, const int64_t 
     return finish(v, error ? error : v->format->create(v), volume);
 }
 
-int sgrad_volume_sign(struct sgrad_volume *v, const char *work, bool again) {
-    return v->format->sign ? v->format->sign(v, work, again) : 0;
+int sgrad_volume_sign(struct sgrad_volume *volume, const char *work, bool again) {
+    return volume->format->sign ? volume->format->sign(volume, work, again) : 0;
 }
-int sgrad_volume_finish(struct sgrad_volume *v) { return v->format->finish ? v->format->finish(v) : 0; }
+int sgrad_volume_finish(struct sgrad_volume *volume) { return volume->format->finish ? volume->format->finish(volume) : 0; }
 
-void sgrad_volume_close(struct sgrad_volume *v) {
-    if (!v) return;
-    if (v->state) v->format->close(v);
-    free(v->path);
-    free(v);
+void sgrad_volume_close(struct sgrad_volume *volume) {
+    if (!volume) return;
+    if (volume->state) volume->format->close(volume);
+    free(volume->path);
+    free(volume);
 }
 
-static void check_box(const struct sgrad_volume *v, const struct sgrad_box *box) {
+static void check_box(const struct sgrad_volume *volume, const struct sgrad_box *box) {
     for (int d = 0; d < SGRAD_VOLUME_RANK; d++)
-        assert(box->from[d] >= 0 && box->size[d] > 0 && box->from[d] + box->size[d] <= v->dim[d]);
+        assert(box->from[d] >= 0 && box->size[d] > 0 && box->from[d] + box->size[d] <= volume->dim[d]);
 }
 
-int sgrad_volume_read(const struct sgrad_volume *v, const struct sgrad_box *box, enum sgrad_voxel as, void *to) {
-    check_box(v, box);
-    if (as == v->voxel) return v->format->read(v, box, to);
+int sgrad_volume_read(const struct sgrad_volume *volume, const struct sgrad_box *box, enum sgrad_voxel as, void *to) {
+    check_box(volume, box);
+    if (as == volume->voxel) return volume->format->read(volume, box, to);
     const int64_t count = sgrad_box_count(box);
-    void *room = sgrad_xcalloc((size_t)count, sgrad_voxel_size(v->voxel));
-    int error = v->format->read(v, box, room);
-    if (!error) sgrad_voxel_convert(v->voxel, room, count, as, to);
+    void *room = sgrad_xcalloc((size_t)count, sgrad_voxel_size(volume->voxel));
+    int error = volume->format->read(volume, box, room);
+    if (!error) sgrad_voxel_convert(volume->voxel, room, count, as, to);
     free(room);
     return error;
 }
 
-int sgrad_volume_write(const struct sgrad_volume *v, const struct sgrad_box *box, enum sgrad_voxel is, const void *from) {
-    check_box(v, box);
+int sgrad_volume_write(const struct sgrad_volume *volume, const struct sgrad_box *box, enum sgrad_voxel is, const void *from) {
+    check_box(volume, box);
     for (int d = 0; d < SGRAD_VOLUME_RANK; d++)
-        assert(box->from[d] % v->chunk[d] == 0 &&
-               (box->from[d] + box->size[d] == v->dim[d] || (box->from[d] + box->size[d]) % v->chunk[d] == 0));
-    if (is == v->voxel) return v->format->write(v, box, from);
+        assert(box->from[d] % volume->chunk[d] == 0 &&
+               (box->from[d] + box->size[d] == volume->dim[d] || (box->from[d] + box->size[d]) % volume->chunk[d] == 0));
+    if (is == volume->voxel) return volume->format->write(volume, box, from);
     const int64_t count = sgrad_box_count(box);
-    void *room = sgrad_xcalloc((size_t)count, sgrad_voxel_size(v->voxel));
-    sgrad_voxel_convert(is, from, count, v->voxel, room);
-    int error = v->format->write(v, box, room);
+    void *room = sgrad_xcalloc((size_t)count, sgrad_voxel_size(volume->voxel));
+    sgrad_voxel_convert(is, from, count, volume->voxel, room);
+    int error = volume->format->write(volume, box, room);
     free(room);
     return error;
 }
 
-bool sgrad_volume_has(const struct sgrad_volume *v, const struct sgrad_box *box) {
-    return v->format->has && v->format->has(v, box);
+bool sgrad_volume_has(const struct sgrad_volume *volume, const struct sgrad_box *box) {
+    return volume->format->has && volume->format->has(volume, box);
 }
-bool sgrad_volume_is_shared(const struct sgrad_volume *v) { return v->format->shared; }
+bool sgrad_volume_is_shared(const struct sgrad_volume *volume) { return volume->format->shared; }
 
 /* ---- images as pixels ---------------------------------------------------------------------------------------------- */
 
-int sgrad_volume_pixels(const struct sgrad_volume *v, enum sgrad_dtype *pixel) {
-    const bool real = v->voxel == SGRAD_VOXEL_F32 || v->voxel == SGRAD_VOXEL_F64;
-    if (v->dim[0] == 1 && (v->voxel == SGRAD_VOXEL_U8 || v->voxel == SGRAD_VOXEL_U16 || real))
-        return *pixel = v->voxel == SGRAD_VOXEL_U8 ? SGRAD_U8 : SGRAD_U16, 0;
-    if (v->dim[0] != 1)
+int sgrad_volume_pixels(const struct sgrad_volume *volume, enum sgrad_dtype *pixel) {
+    const bool real = volume->voxel == SGRAD_VOXEL_F32 || volume->voxel == SGRAD_VOXEL_F64;
+    if (volume->dim[0] == 1 && (volume->voxel == SGRAD_VOXEL_U8 || volume->voxel == SGRAD_VOXEL_U16 || real))
+        return *pixel = volume->voxel == SGRAD_VOXEL_U8 ? SGRAD_U8 : SGRAD_U16, 0;
+    if (volume->dim[0] != 1)
         return sgrad_log_error(SGRAD_EFORMAT,
-                               "%s: has %lld channels, and is read as an image of one: split its channels into files", v->path,
-                               (long long)v->dim[0]);
+                               "%s: has %lld channels, and is read as an image of one: split its channels into files",
+                               volume->path, (long long)volume->dim[0]);
     return sgrad_log_error(SGRAD_EFORMAT, "%s: has pixels of %s: an image has uint8, uint16, float32 or float64: convert it",
-                           v->path, sgrad_voxel_name(v->voxel));
+                           volume->path, sgrad_voxel_name(volume->voxel));
 }
 
-int sgrad_volume_read_pixels(const struct sgrad_volume *v, const struct sgrad_box *box, void *to) {
-    const bool real = v->voxel == SGRAD_VOXEL_F32 || v->voxel == SGRAD_VOXEL_F64;
-    if (!real) return sgrad_volume_read(v, box, v->voxel, to);
+int sgrad_volume_read_pixels(const struct sgrad_volume *volume, const struct sgrad_box *box, void *to) {
+    const bool real = volume->voxel == SGRAD_VOXEL_F32 || volume->voxel == SGRAD_VOXEL_F64;
+    if (!real) return sgrad_volume_read(volume, box, volume->voxel, to);
     const int64_t count = sgrad_box_count(box);
     double *voxel = sgrad_xcalloc((size_t)count, sizeof *voxel);
-    int error = sgrad_volume_read(v, box, SGRAD_VOXEL_F64, voxel);
+    int error = sgrad_volume_read(volume, box, SGRAD_VOXEL_F64, voxel);
     for (int64_t i = 0; i < count && !error; i++)
         if (voxel[i] >= 0 && voxel[i] <= 1) voxel[i] *= 65535;
         else
             error = sgrad_log_error(SGRAD_EFORMAT, "%s: has a voxel of %g: an image's real numbers are 0 to 1: scale them first",
-                                    v->path, voxel[i]);
+                                    volume->path, voxel[i]);
     if (!error) sgrad_voxel_convert(SGRAD_VOXEL_F64, voxel, count, SGRAD_VOXEL_U16, to);
     free(voxel);
     return error;

@@ -37,16 +37,16 @@ static bool is_zarr(const char *name) {
     return version_of(name) || (bare > 5 && !strncmp(name + bare - 5, ".zarr", 5));
 }
 
-static int open_zarr(struct sgrad_volume *v) {
-    const int version = version_of(v->path);
+static int open_zarr(struct sgrad_volume *volume) {
+    const int version = version_of(volume->path);
     struct stat status;
-    if (stat(v->path, &status)) return sgrad_log_error(SGRAD_EIO, "%s: %s", v->path, strerror(errno));
+    if (stat(volume->path, &status)) return sgrad_log_error(SGRAD_EIO, "%s: %s", volume->path, strerror(errno));
     if (!version)
         return sgrad_log_error(SGRAD_EFORMAT, "%s: has neither .zarray nor zarr.json: no array of Zarr, or a group of some",
-                               v->path);
-    struct sgrad__zarr *zarr = v->state = sgrad_xcalloc(1, sizeof *zarr);
+                               volume->path);
+    struct sgrad__zarr *zarr = volume->state = sgrad_xcalloc(1, sizeof *zarr);
     struct sgrad_map map;
-    char *file = metadata_of(v->path, version);
+    char *file = metadata_of(volume->path, version);
     int error = sgrad_map_open(file, METADATA_LIMIT, &map);
     if (!error) {
         error = sgrad__zarr_parse(file, map.data, map.size, version, zarr);
@@ -54,19 +54,19 @@ static int open_zarr(struct sgrad_volume *v) {
     }
     free(file);
     SGRAD_TRY(error);
-    v->voxel = zarr->voxel;
-    return sgrad__volume_shape(v, zarr->rank, zarr->dim, zarr->chunk);
+    volume->voxel = zarr->voxel;
+    return sgrad__volume_shape(volume, zarr->rank, zarr->dim, zarr->chunk);
 }
 
 /* Returns the path of a chunk, "FOLDER/c/0/3/1". The caller must free it. */
-static char *chunk_path(const struct sgrad_volume *v, const int64_t *place) {
-    const struct sgrad__zarr *zarr = v->state;
+static char *chunk_path(const struct sgrad_volume *volume, const int64_t *place) {
+    const struct sgrad__zarr *zarr = volume->state;
     char text[96], *to = text;
     if (zarr->prefixed) to += sprintf(to, "c%c", zarr->separator);
-    for (int d = SGRAD_VOLUME_RANK - v->rank; d < SGRAD_VOLUME_RANK; d++)
+    for (int d = SGRAD_VOLUME_RANK - volume->rank; d < SGRAD_VOLUME_RANK; d++)
         to += sprintf(to, "%lld%c", (long long)place[d], zarr->separator);
     to[-1] = 0;
-    return sgrad_format("%s/%s", v->path, text);
+    return sgrad_format("%s/%s", volume->path, text);
 }
 
 /* Returns true if ENTRY is the name of a chunk, or of a folder of chunks, whose indices are separated by SEPARATOR. */
@@ -77,38 +77,38 @@ static bool has_chunks(const struct sgrad__zarr *zarr, const char *entry, char s
 }
 
 /* Detects the separator of indices, if the metadata do not state it. Warns if the folder contains no chunk. */
-static void find_chunks(struct sgrad_volume *v) {
-    struct sgrad__zarr *zarr = v->state;
+static void find_chunks(struct sgrad_volume *volume) {
+    struct sgrad__zarr *zarr = volume->state;
     const struct dirent *entry;
     bool there = false, nested = false;
-    DIR *folder = opendir(v->path);
+    DIR *folder = opendir(volume->path);
     while (folder && !there && (entry = readdir(folder))) {
         there = has_chunks(zarr, entry->d_name, zarr->separator);
         nested |= has_chunks(zarr, entry->d_name, '/');
     }
     if (folder) closedir(folder);
     if (!there && nested && !zarr->separated) zarr->separator = '/', there = true;  /* old libraries did not state it */
-    char *first = chunk_path(v, (const int64_t[SGRAD_VOLUME_RANK]){ 0 });
+    char *first = chunk_path(volume, (const int64_t[SGRAD_VOLUME_RANK]){ 0 });
     if (!there && sgrad_launched_rank() == 0)
-        sgrad_log_warning("%s: has no chunk, of which the first would be %s: every voxel is the fill value", v->path, first);
+        sgrad_log_warning("%s: has no chunk, of which the first would be %s: every voxel is the fill value", volume->path, first);
     free(first);
 }
 
 /* Checks the names of axes in .zattrs (version 2), as xarray writes them. */
-static int check_names(const struct sgrad_volume *v) {
-    char *file = sgrad_format("%s/.zattrs", v->path);
+static int check_names(const struct sgrad_volume *volume) {
+    char *file = sgrad_format("%s/.zattrs", volume->path);
     json_t *json = access(file, F_OK) ? NULL : json_load_file(file, 0, NULL);
-    const int64_t *dim = v->dim + SGRAD_VOLUME_RANK - v->rank;
-    int error = sgrad__axes_check_json(file, v->rank, dim, json_object_get(json, "_ARRAY_DIMENSIONS"));
+    const int64_t *dim = volume->dim + SGRAD_VOLUME_RANK - volume->rank;
+    int error = sgrad__axes_check_json(file, volume->rank, dim, json_object_get(json, "_ARRAY_DIMENSIONS"));
     json_decref(json);
     free(file);
     return error;
 }
 
-static int open_to_read(struct sgrad_volume *v) {
-    SGRAD_TRY(open_zarr(v));
-    SGRAD_TRY(check_names(v));
-    find_chunks(v);
+static int open_to_read(struct sgrad_volume *volume) {
+    SGRAD_TRY(open_zarr(volume));
+    SGRAD_TRY(check_names(volume));
+    find_chunks(volume);
     return 0;
 }
 
@@ -123,11 +123,12 @@ struct passage {
     size_t bytes;
 };
 
-static void fill(const struct sgrad_volume *v, int64_t count, void *room) {
-    const double value = ((const struct sgrad__zarr *)v->state)->fill;
-    memset(room, 0, (size_t)count * sgrad_voxel_size(v->voxel));
+static void fill(const struct sgrad_volume *volume, int64_t count, void *room) {
+    const double value = ((const struct sgrad__zarr *)volume->state)->fill;
+    memset(room, 0, (size_t)count * sgrad_voxel_size(volume->voxel));
     for (int64_t i = 0; i < count && value != 0; i++)
-        sgrad_voxel_convert(SGRAD_VOXEL_F64, &value, 1, v->voxel, (char *)room + (size_t)i * sgrad_voxel_size(v->voxel));
+        sgrad_voxel_convert(SGRAD_VOXEL_F64, &value, 1, volume->voxel,
+                            (char *)room + (size_t)i * sgrad_voxel_size(volume->voxel));
 }
 
 /* Reverses the byte order of voxels of SIZE bytes. */
@@ -173,17 +174,17 @@ static int read_chunk(const struct sgrad__piece *piece, void *arg) {
     return error;
 }
 
-static int pass(struct passage *p, int (*work)(const struct sgrad__piece *, void *)) {
-    const int64_t *chunk = p->volume->chunk;
-    p->bytes = (size_t)(chunk[0] * chunk[1] * chunk[2] * chunk[3]) * sgrad_voxel_size(p->volume->voxel);
-    p->room = sgrad_xcalloc(1, p->bytes);
-    int error = sgrad__volume_pieces(p->volume, p->box, work, p);
-    free(p->room);
+static int pass(struct passage *passage, int (*work)(const struct sgrad__piece *, void *)) {
+    const int64_t *chunk = passage->volume->chunk;
+    passage->bytes = (size_t)(chunk[0] * chunk[1] * chunk[2] * chunk[3]) * sgrad_voxel_size(passage->volume->voxel);
+    passage->room = sgrad_xcalloc(1, passage->bytes);
+    int error = sgrad__volume_pieces(passage->volume, passage->box, work, passage);
+    free(passage->room);
     return error;
 }
 
-static int read_zarr(const struct sgrad_volume *v, const struct sgrad_box *box, void *to) {
-    return pass(&(struct passage){ .volume = v, .box = box, .to = to }, read_chunk);
+static int read_zarr(const struct sgrad_volume *volume, const struct sgrad_box *box, void *to) {
+    return pass(&(struct passage){ .volume = volume, .box = box, .to = to }, read_chunk);
 }
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
@@ -210,12 +211,12 @@ static int write_chunk(const struct sgrad__piece *piece, void *arg) {
     return error;
 }
 
-static int write_zarr(const struct sgrad_volume *v, const struct sgrad_box *box, const void *from) {
-    const struct sgrad__zarr *zarr = v->state;
+static int write_zarr(const struct sgrad_volume *volume, const struct sgrad_box *box, const void *from) {
+    const struct sgrad__zarr *zarr = volume->state;
     if (zarr->version != 2 || zarr->codec != SGRAD__ZSTD || zarr->separator != '.')
         return sgrad_log_error(SGRAD_EFORMAT, "%s: is Zarr of another making: what is written is of version 2, by zstd, with '.'",
-                               v->path);
-    return pass(&(struct passage){ .volume = v, .box = box, .from = from }, write_chunk);
+                               volume->path);
+    return pass(&(struct passage){ .volume = volume, .box = box, .from = from }, write_chunk);
 }
 
 static int has_chunk(const struct sgrad__piece *piece, void *arg) {
@@ -234,38 +235,41 @@ static int has_chunk(const struct sgrad__piece *piece, void *arg) {
     return whole ? 0 : SGRAD_EIO;
 }
 
-static bool has_zarr(const struct sgrad_volume *v, const struct sgrad_box *box) {
-    return sgrad__volume_pieces(v, box, has_chunk, &(struct passage){ .volume = v }) == 0;
+static bool has_zarr(const struct sgrad_volume *volume, const struct sgrad_box *box) {
+    return sgrad__volume_pieces(volume, box, has_chunk, &(struct passage){ .volume = volume }) == 0;
 }
 
 /* Opens the existing volume. SGRAD_EIO: it has another type, other dimensions or chunks. */
-static int take_over(struct sgrad_volume *v) {
-    struct sgrad_volume there = { .path = v->path };
+static int take_over(struct sgrad_volume *volume) {
+    struct sgrad_volume there = { .path = volume->path };
     int error = open_zarr(&there);
-    const bool same = !error && there.voxel == v->voxel && there.rank == v->rank && !memcmp(there.dim, v->dim, sizeof v->dim) &&
-                      !memcmp(there.chunk, v->chunk, sizeof v->chunk);
-    if (same) v->state = there.state;
+    const bool same = !error && there.voxel == volume->voxel && there.rank == volume->rank &&
+                      !memcmp(there.dim, volume->dim, sizeof volume->dim) &&
+                      !memcmp(there.chunk, volume->chunk, sizeof volume->chunk);
+    if (same) volume->state = there.state;
     else free(there.state);
     SGRAD_TRY(error);
-    return same ? 0 : sgrad_log_error(SGRAD_EIO, "%s: is there already, with other voxels, size or chunks", v->path);
+    return same ? 0 : sgrad_log_error(SGRAD_EIO, "%s: is there already, with other voxels, size or chunks", volume->path);
 }
 
-static int create_zarr(struct sgrad_volume *v) {
+static int create_zarr(struct sgrad_volume *volume) {
     static const char *const type[SGRAD_VOXELS] = { "|u1", "<u2", "<u4", "<u8", "|i1", "<i2", "<i4", "<i8", "<f4", "<f8" };
-    const int64_t *d = v->dim, *c = v->chunk;
-    if (version_of(v->path)) return take_over(v);
-    if (mkdir(v->path, 0777) && errno != EEXIST)
-        return sgrad_log_error(SGRAD_EIO, "%s: cannot be made: %s", v->path, strerror(errno));
-    struct sgrad__zarr *zarr = v->state = sgrad_xcalloc(1, sizeof *zarr);
-    *zarr = (struct sgrad__zarr){ .version = 2, .rank = v->rank, .voxel = v->voxel, .codec = SGRAD__ZSTD, .separator = '.' };
+    const int64_t *d = volume->dim, *c = volume->chunk;
+    if (version_of(volume->path)) return take_over(volume);
+    if (mkdir(volume->path, 0777) && errno != EEXIST)
+        return sgrad_log_error(SGRAD_EIO, "%s: cannot be made: %s", volume->path, strerror(errno));
+    struct sgrad__zarr *zarr = volume->state = sgrad_xcalloc(1, sizeof *zarr);
+    *zarr = (struct sgrad__zarr){
+        .version = 2, .rank = volume->rank, .voxel = volume->voxel, .codec = SGRAD__ZSTD, .separator = '.'
+    };
     memcpy(zarr->dim, d, sizeof zarr->dim);
     memcpy(zarr->chunk, c, sizeof zarr->chunk);
     char *text = sgrad_format("{\"zarr_format\": 2, \"shape\": [%lld, %lld, %lld, %lld], \"chunks\": [%lld, %lld, %lld, %lld], "
                               "\"dtype\": \"%s\", \"compressor\": {\"id\": \"zstd\", \"level\": 1}, \"fill_value\": 0, "
                               "\"order\": \"C\", \"filters\": null, \"dimension_separator\": \".\"}\n",
                               (long long)d[0], (long long)d[1], (long long)d[2], (long long)d[3], (long long)c[0],
-                              (long long)c[1], (long long)c[2], (long long)c[3], type[v->voxel]);
-    char *file = metadata_of(v->path, 2);
+                              (long long)c[1], (long long)c[2], (long long)c[3], type[volume->voxel]);
+    char *file = metadata_of(volume->path, 2);
     int error = write_file(file, text, strlen(text));
     free(file);
     free(text);
@@ -287,15 +291,15 @@ static char *signature_of(const char *path) {
     return text;
 }
 
-static int sign_zarr(struct sgrad_volume *v, const char *work, bool again) {
-    char *there = signature_of(v->path), *file = sgrad_format("%s/.zattrs", v->path);
+static int sign_zarr(struct sgrad_volume *volume, const char *work, bool again) {
+    char *there = signature_of(volume->path), *file = sgrad_format("%s/.zattrs", volume->path);
     json_t *json = json_pack("{s:s}", "made_by", work);
     char *text = json_dumps(json, JSON_INDENT(1));
     int error = 0;
     if (there && strcmp(there, work) && !again)
         error =
             sgrad_log_error(SGRAD_EIO, "%s: is there already, and of other work: %s; this is %s: takes another name, or --redo",
-                            v->path, there, work);
+                            volume->path, there, work);
     else if ((!there || strcmp(there, work)) && text) error = write_file(file, text, strlen(text));
     json_decref(json);
     free(text);
@@ -304,7 +308,7 @@ static int sign_zarr(struct sgrad_volume *v, const char *work, bool again) {
     return error;
 }
 
-static void close_zarr(struct sgrad_volume *v) { free(v->state); }
+static void close_zarr(struct sgrad_volume *volume) { free(volume->state); }
 
 const struct sgrad_volume_format sgrad__zarr_format = {
     .name = "zarr", .summary = "Zarr, version 2 or 3: a folder of chunks", .shared = true, .is = is_zarr, .open = open_to_read,

@@ -41,12 +41,12 @@ static const struct own {
     [SGRAD__TILES] = { sgrad__tiles_open, sgrad__tiles_workspace, sgrad__tiles_run, sgrad__tiles_packed, sgrad__tiles_pack },
 };
 
-static bool is_open(const struct sgrad__layer *l, enum sgrad__algorithm way) {
-    if (own[way].open) return own[way].open(l);
-    if (way == SGRAD__PLAIN || l->rank == 2) return true;
-    const bool widened = l->dtype == SGRAD_BF16 && sgrad_isa() < SGRAD_AVX512_BF16;
-    const int c = l->rank - 1;
-    return l->groups == 1 && l->x[c] % 16 == 0 && l->y[c] % 16 == 0 && !widened;
+static bool is_open(const struct sgrad__layer *layer, enum sgrad__algorithm way) {
+    if (own[way].open) return own[way].open(layer);
+    if (way == SGRAD__PLAIN || layer->rank == 2) return true;
+    const bool widened = layer->dtype == SGRAD_BF16 && sgrad_isa() < SGRAD_AVX512_BF16;
+    const int c = layer->rank - 1;
+    return layer->groups == 1 && layer->x[c] % 16 == 0 && layer->y[c] % 16 == 0 && !widened;
 }
 
 /* ---- plans ------------------------------------------------------------------------------------------------------- */
@@ -58,19 +58,19 @@ struct plan {
 };
 
 /* Returns false if oneDNN has no fast kernel for algorithm blocked. */
-static bool plan_create(const struct sgrad__layer *l, enum sgrad__algorithm way, struct plan *plan) {
-    if (!own[way].run && !sgrad__onednn_create(l, way == SGRAD__BLOCKED, &plan->onednn)) return false;
+static bool plan_create(const struct sgrad__layer *layer, enum sgrad__algorithm way, struct plan *plan) {
+    if (!own[way].run && !sgrad__onednn_create(layer, way == SGRAD__BLOCKED, &plan->onednn)) return false;
     plan->way = way;
-    plan->workspace = SGRAD_LINE + (own[way].run ? own[way].workspace(l) : plan->onednn.workspace);
+    plan->workspace = SGRAD_LINE + (own[way].run ? own[way].workspace(layer) : plan->onednn.workspace);
     return true;
 }
 
 static void plan_destroy(void *plan) { sgrad__onednn_destroy(&((struct plan *)plan)->onednn); }
 
-static void plan_run(const struct sgrad__layer *l, const struct plan *plan, void *const data[], void *workspace) {
+static void plan_run(const struct sgrad__layer *layer, const struct plan *plan, void *const data[], void *workspace) {
     void *room = (void *)sgrad_aligned((size_t)workspace);
-    if (own[plan->way].run) own[plan->way].run(l, data, room);
-    else sgrad__onednn_run(l, &plan->onednn, data, room);
+    if (own[plan->way].run) own[plan->way].run(layer, data, room);
+    else sgrad__onednn_run(layer, &plan->onednn, data, room);
 }
 
 /* ---- measurement ------------------------------------------------------------------------------------------------- */
@@ -86,7 +86,7 @@ static void *ordinary(size_t bytes) {
 /* Sets the best time of each plan, in seconds of one core. The plans run alternately, so that other load on the machine affects
  * all of them. The first round is not counted, because memory and code are not in the caches yet. After two counted rounds, an
  * algorithm that takes more than 1.5 times as long as the best one is skipped, so its time is imprecise. */
-static void take_turns(const struct sgrad__layer *l, const struct plan plan[SGRAD__ALGORITHMS], void *const data[],
+static void take_turns(const struct sgrad__layer *layer, const struct plan plan[SGRAD__ALGORITHMS], void *const data[],
                        void *workspace, double seconds[SGRAD__ALGORITHMS]) {
     enum { LEAST_TURNS = 4, MOST_TURNS = 20 };
     static const double enough = 10e-3;     /* total, in seconds */
@@ -95,7 +95,7 @@ static void take_turns(const struct sgrad__layer *l, const struct plan plan[SGRA
         for (enum sgrad__algorithm way = 0; way < SGRAD__ALGORITHMS; way++) {
             if (!plan[way].workspace || (turn > 2 && seconds[way] > 1.5 * least)) continue;
             const double start = sgrad_time_thread_cpu();
-            plan_run(l, &plan[way], data, workspace);
+            plan_run(layer, &plan[way], data, workspace);
             const double took = sgrad_time_thread_cpu() - start;
             if (turn == 0) continue;
             seconds[way] = fmin(seconds[way], took);
@@ -140,23 +140,24 @@ static void measure(const struct sgrad__layer *layer, double seconds[SGRAD__ALGO
  * direct convolution (one core, Zen 5 and Xeon). Filters of 5x5 gain only where vectors are short and arithmetic is expensive,
  * with AVX2. For forward and backward-data, the rule does not depend on the number of samples: the result of a sample has the
  * same bits in every batch. */
-static enum sgrad__algorithm by_rule(const struct sgrad__layer *l) {
+static enum sgrad__algorithm by_rule(const struct sgrad__layer *layer) {
     static const double worth = 2.5;
-    const bool gains = l->w[1] == 3 || sgrad_isa() < SGRAD_AVX512;
-    const bool fills = l->pass != SGRAD__BACKWARD_WEIGHT || l->x[0] > 8;      /* a tile has 32 samples */
-    if (fills && is_open(l, SGRAD__TILES)) return SGRAD__TILES;
-    if (SGRAD_LEVELS && gains && is_open(l, SGRAD__WINOGRAD) && sgrad__winograd_saving(l) >= worth) return SGRAD__WINOGRAD;
+    const bool gains = layer->w[1] == 3 || sgrad_isa() < SGRAD_AVX512;
+    const bool fills = layer->pass != SGRAD__BACKWARD_WEIGHT || layer->x[0] > 8;      /* a tile has 32 samples */
+    if (fills && is_open(layer, SGRAD__TILES)) return SGRAD__TILES;
+    if (SGRAD_LEVELS && gains && is_open(layer, SGRAD__WINOGRAD) && sgrad__winograd_saving(layer) >= worth)
+        return SGRAD__WINOGRAD;
     return SGRAD__PLAIN;
 }
 
 /* Selects the fastest algorithm by measurement. All of them compute the same arithmetic as plain, except that the rounding errors
  * of Winograd's method are 1.5 times as large, or six times as large when training in bf16, where users have chosen speed over
  * precision. So an algorithm must take less than 95 % of plain's time; more is not required. */
-static enum sgrad__algorithm by_measurement(const struct sgrad__layer *l) {
+static enum sgrad__algorithm by_measurement(const struct sgrad__layer *layer) {
     static const double worth = 0.95;
     enum sgrad__algorithm best = SGRAD__PLAIN;
     double seconds[SGRAD__ALGORITHMS];
-    measure(l, seconds);
+    measure(layer, seconds);
     for (enum sgrad__algorithm way = SGRAD__PLAIN + 1; way < SGRAD__ALGORITHMS; way++)
         if (seconds[way] < seconds[best] * (best == SGRAD__PLAIN ? worth : 1)) best = way;
     return best;
@@ -178,34 +179,35 @@ static void ask(void) {
 }
 
 /* Returns the key of a measurement: the build, the processor, oneDNN's version and the layer. The caller must free it. */
-static char *memo_key(const struct sgrad__layer *l) {
+static char *memo_key(const struct sgrad__layer *layer) {
     const dnnl_version_t *v = dnnl_version();
     unsigned processor = 0;
 #if defined __x86_64__ || defined __i386__
     unsigned b, c, d;
     __get_cpuid(1, &processor, &b, &c, &d);
 #endif
-    const int32_t *x = l->x, *w = l->w, *y = l->y;
+    const int32_t *x = layer->x, *w = layer->w, *y = layer->y;
     return sgrad_format(
         "%d%s, processor %x %x, oneDNN %d.%d.%d, %s%s: %d %d, %d %d %d %d, %d %d %d %d %d x %d %d %d %d %d = %d %d %d %d %d",
         EDITION, SGRAD_LEVELS ? "" : " baseline", processor, (unsigned)dnnl_get_effective_cpu_isa(), v->major, v->minor, v->patch,
-        sgrad_dtype_name((enum sgrad_dtype)l->dtype), l->exact ? " exact" : "", l->pass, l->bias, l->stride, l->dilation,
-        l->padding, l->groups, x[0], x[1], x[2], x[3], x[4], w[0], w[1], w[2], w[3], w[4], y[0], y[1], y[2], y[3], y[4]);
+        sgrad_dtype_name((enum sgrad_dtype)layer->dtype), layer->exact ? " exact" : "", layer->pass, layer->bias, layer->stride,
+        layer->dilation, layer->padding, layer->groups, x[0], x[1], x[2], x[3], x[4], w[0], w[1], w[2], w[3], w[4], y[0], y[1],
+        y[2], y[3], y[4]);
 }
 
-static enum sgrad__algorithm remembered(const struct sgrad__layer *l) {
+static enum sgrad__algorithm remembered(const struct sgrad__layer *layer) {
     static const char topic[] = "onednn";
-    char *key = memo_key(l), value[16];
+    char *key = memo_key(layer), value[16];
     enum sgrad__algorithm way = SGRAD__ALGORITHMS;
     if (sgrad_tuning_cache_get(topic, key, value, sizeof value))
         for (way = 0; way < SGRAD__ALGORITHMS && strcmp(value, sgrad__algorithm_name[way]) != 0; way++) continue;
-    if (way == SGRAD__ALGORITHMS || !is_open(l, way)) {
+    if (way == SGRAD__ALGORITHMS || !is_open(layer, way)) {
         static int measured;
         char *doing = sgrad_format(
             "stargrad: measuring which kernel is fastest for layer %d (STARGRAD_CPU_ALGORITHM=rule skips this)", ++measured);
         sgrad_log_progress(doing);
         free(doing);
-        way = by_measurement(l);
+        way = by_measurement(layer);
         sgrad_log_progress(NULL);
         sgrad_tuning_cache_put(topic, key, sgrad__algorithm_name[way]);
     }
@@ -264,8 +266,8 @@ void sgrad__algorithms_measure(const struct sgrad__layer *layer, struct sgrad_al
 /* ---- functions called by passes.c -------------------------------------------------------------------------------- */
 
 /* Creates the plan of the selected algorithm, or of plain if oneDNN has no fast kernel for it. */
-static void plan_best(const struct sgrad__layer *l, struct plan *plan) {
-    if (!plan_create(l, way_of(l), plan)) plan_create(l, SGRAD__PLAIN, plan);
+static void plan_best(const struct sgrad__layer *layer, struct plan *plan) {
+    if (!plan_create(layer, way_of(layer), plan)) plan_create(layer, SGRAD__PLAIN, plan);
 }
 
 /* Creates the plan with one thread, like a worker: oneDNN's choices depend on the number of threads. */

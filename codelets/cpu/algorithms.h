@@ -41,10 +41,10 @@ void sgrad__algorithms_run(const struct sgrad__layer *layer, const struct sgrad_
  * samples; tasks with fewer samples use the same algorithm. The first function encodes the two as the value of struct
  * sgrad__layer.packed, the others decode it. */
 static inline int sgrad__packed_for(enum sgrad__algorithm way, int samples) { return 1 + (int)way + SGRAD__ALGORITHMS * samples; }
-static inline enum sgrad__algorithm sgrad__packed_way(const struct sgrad__layer *l) {
-    return (enum sgrad__algorithm)((l->packed - 1) % SGRAD__ALGORITHMS);
+static inline enum sgrad__algorithm sgrad__packed_way(const struct sgrad__layer *layer) {
+    return (enum sgrad__algorithm)((layer->packed - 1) % SGRAD__ALGORITHMS);
 }
-static inline int sgrad__packed_samples(const struct sgrad__layer *l) { return (l->packed - 1) / SGRAD__ALGORITHMS; }
+static inline int sgrad__packed_samples(const struct sgrad__layer *layer) { return (layer->packed - 1) / SGRAD__ALGORITHMS; }
 /* Implement .pack_layout and .pack of struct sgrad_kernel (runtime.h). pack_layout returns the encoded value and sets *bytes;
  * both are 0 for F32 layers and if the layer's algorithm does not gain from packing. pack writes WEIGHT to TO in the layout of
  * layer->packed, which must not be 0; TO must be 64-byte aligned and have that size. */

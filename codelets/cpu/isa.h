@@ -41,8 +41,12 @@ struct tiling {
 
 /* Return the shape of the images from which windows are read, and of the tiled images. These are x and y, except in
  * backward-data, which computes dx from dy as forward computes y from x. */
-static inline const int32_t *in_of(const struct sgrad__layer *l) { return l->pass == SGRAD__BACKWARD_DATA ? l->y : l->x; }
-static inline const int32_t *out_of(const struct sgrad__layer *l) { return l->pass == SGRAD__BACKWARD_DATA ? l->x : l->y; }
+static inline const int32_t *in_of(const struct sgrad__layer *layer) {
+    return layer->pass == SGRAD__BACKWARD_DATA ? layer->y : layer->x;
+}
+static inline const int32_t *out_of(const struct sgrad__layer *layer) {
+    return layer->pass == SGRAD__BACKWARD_DATA ? layer->x : layer->y;
+}
 
 /* ---- matrix products: product.c ------------------------------------------------------------------------------------- */
 

@@ -68,20 +68,21 @@ struct sgrad__layer sgrad__layer_of(enum sgrad__pass pass, const struct sgrad_ar
 }
 
 /* Counts a multiplication and an addition for each output and each weight that reaches it, in every pass. */
-double sgrad__layer_flops(const struct sgrad__layer *l) {
+double sgrad__layer_flops(const struct sgrad__layer *layer) {
     double flops = 2;
-    for (int i = 0; i < l->rank - 1; i++) flops *= l->y[i];
-    for (int i = 0; i < l->rank; i++) flops *= l->w[i];
+    for (int i = 0; i < layer->rank - 1; i++) flops *= layer->y[i];
+    for (int i = 0; i < layer->rank; i++) flops *= layer->w[i];
     return flops;
 }
 
-size_t sgrad__layer_bytes(const struct sgrad__layer *l, enum sgrad__side part) {
+size_t sgrad__layer_bytes(const struct sgrad__layer *layer, enum sgrad__side part) {
     const bool is_image = part == SGRAD__OF_X || part == SGRAD__OF_Y;
-    const int32_t *dim = l->w;
-    if (is_image) dim = part == SGRAD__OF_X ? l->x : l->y;
-    const int rank = part == SGRAD__OF_BIAS ? l->bias : l->rank;    /* the length of a bias is the weight's first dimension */
+    const int32_t *dim = layer->w;
+    if (is_image) dim = part == SGRAD__OF_X ? layer->x : layer->y;
+    const int rank =
+        part == SGRAD__OF_BIAS ? layer->bias : layer->rank; /* the length of a bias is the weight's first dimension */
     if (!rank) return 0;
-    size_t bytes = sgrad_dtype_size(is_image ? (enum sgrad_dtype)l->dtype : SGRAD_F32);
+    size_t bytes = sgrad_dtype_size(is_image ? (enum sgrad_dtype)layer->dtype : SGRAD_F32);
     for (int i = 0; i < rank; i++) bytes *= (size_t)dim[i];
     return bytes;
 }

@@ -34,7 +34,9 @@ extern const int sgrad__operand_of[SGRAD__PASSES][SGRAD__PARTS];
 struct sgrad__layer sgrad__layer_of(enum sgrad__pass pass, const struct sgrad_args *args);
 
 /* Returns the padding of a volume on either side along D. Along D, stride and dilation are 1. */
-static inline int32_t sgrad__layer_depth_padding(const struct sgrad__layer *l) { return (l->y[1] - l->x[1] + l->w[1] - 1) / 2; }
+static inline int32_t sgrad__layer_depth_padding(const struct sgrad__layer *layer) {
+    return (layer->y[1] - layer->x[1] + layer->w[1] - 1) / 2;
+}
 
 /* Returns the number of multiplications and additions: the same for all passes. */
 double sgrad__layer_flops(const struct sgrad__layer *layer);

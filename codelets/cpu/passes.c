@@ -36,45 +36,49 @@ static void pack(int pass, const struct sgrad_args *args, const void *weight, vo
     sgrad__algorithms_pack(&l, weight, to);
 }
 
-void sgrad__pass_forward(const struct sgrad_args *a) { run(SGRAD__FORWARD, a); }
-size_t sgrad__pass_forward_workspace(const struct sgrad_args *a) { return workspace(SGRAD__FORWARD, a); }
-double sgrad__pass_forward_flops(const struct sgrad_args *a) { return flops(SGRAD__FORWARD, a); }
-int sgrad__pass_forward_packing(const struct sgrad_args *a, size_t *bytes) { return packing(SGRAD__FORWARD, a, bytes); }
-void sgrad__pass_forward_pack(const struct sgrad_args *a, const void *weight, void *to) { pack(SGRAD__FORWARD, a, weight, to); }
-
-void sgrad__pass_inference(const struct sgrad_args *a) { run(EXACT | SGRAD__FORWARD, a); }
-size_t sgrad__pass_inference_workspace(const struct sgrad_args *a) { return workspace(EXACT | SGRAD__FORWARD, a); }
-double sgrad__pass_inference_flops(const struct sgrad_args *a) { return flops(EXACT | SGRAD__FORWARD, a); }
-int sgrad__pass_inference_packing(const struct sgrad_args *a, size_t *bytes) { return packing(EXACT | SGRAD__FORWARD, a, bytes); }
-void sgrad__pass_inference_pack(const struct sgrad_args *a, const void *weight, void *to) {
-    pack(EXACT | SGRAD__FORWARD, a, weight, to);
+void sgrad__pass_forward(const struct sgrad_args *args) { run(SGRAD__FORWARD, args); }
+size_t sgrad__pass_forward_workspace(const struct sgrad_args *args) { return workspace(SGRAD__FORWARD, args); }
+double sgrad__pass_forward_flops(const struct sgrad_args *args) { return flops(SGRAD__FORWARD, args); }
+int sgrad__pass_forward_packing(const struct sgrad_args *args, size_t *bytes) { return packing(SGRAD__FORWARD, args, bytes); }
+void sgrad__pass_forward_pack(const struct sgrad_args *args, const void *weight, void *to) {
+    pack(SGRAD__FORWARD, args, weight, to);
 }
 
-void sgrad__pass_backward_data(const struct sgrad_args *a) { run(SGRAD__BACKWARD_DATA, a); }
-size_t sgrad__pass_backward_data_workspace(const struct sgrad_args *a) { return workspace(SGRAD__BACKWARD_DATA, a); }
-double sgrad__pass_backward_data_flops(const struct sgrad_args *a) { return flops(SGRAD__BACKWARD_DATA, a); }
-int sgrad__pass_backward_data_packing(const struct sgrad_args *a, size_t *bytes) {
-    return packing(SGRAD__BACKWARD_DATA, a, bytes);
+void sgrad__pass_inference(const struct sgrad_args *args) { run(EXACT | SGRAD__FORWARD, args); }
+size_t sgrad__pass_inference_workspace(const struct sgrad_args *args) { return workspace(EXACT | SGRAD__FORWARD, args); }
+double sgrad__pass_inference_flops(const struct sgrad_args *args) { return flops(EXACT | SGRAD__FORWARD, args); }
+int sgrad__pass_inference_packing(const struct sgrad_args *args, size_t *bytes) {
+    return packing(EXACT | SGRAD__FORWARD, args, bytes);
 }
-void sgrad__pass_backward_data_pack(const struct sgrad_args *a, const void *weight, void *to) {
-    pack(SGRAD__BACKWARD_DATA, a, weight, to);
-}
-
-void sgrad__pass_transposed_inference(const struct sgrad_args *a) { run(EXACT | SGRAD__BACKWARD_DATA, a); }
-size_t sgrad__pass_transposed_inference_workspace(const struct sgrad_args *a) {
-    return workspace(EXACT | SGRAD__BACKWARD_DATA, a);
-}
-double sgrad__pass_transposed_inference_flops(const struct sgrad_args *a) { return flops(EXACT | SGRAD__BACKWARD_DATA, a); }
-int sgrad__pass_transposed_inference_packing(const struct sgrad_args *a, size_t *bytes) {
-    return packing(EXACT | SGRAD__BACKWARD_DATA, a, bytes);
-}
-void sgrad__pass_transposed_inference_pack(const struct sgrad_args *a, const void *weight, void *to) {
-    pack(EXACT | SGRAD__BACKWARD_DATA, a, weight, to);
+void sgrad__pass_inference_pack(const struct sgrad_args *args, const void *weight, void *to) {
+    pack(EXACT | SGRAD__FORWARD, args, weight, to);
 }
 
-void sgrad__pass_backward_weight(const struct sgrad_args *a) { run(SGRAD__BACKWARD_WEIGHT, a); }
-size_t sgrad__pass_backward_weight_workspace(const struct sgrad_args *a) { return workspace(SGRAD__BACKWARD_WEIGHT, a); }
-double sgrad__pass_backward_weight_flops(const struct sgrad_args *a) { return flops(SGRAD__BACKWARD_WEIGHT, a); }
+void sgrad__pass_backward_data(const struct sgrad_args *args) { run(SGRAD__BACKWARD_DATA, args); }
+size_t sgrad__pass_backward_data_workspace(const struct sgrad_args *args) { return workspace(SGRAD__BACKWARD_DATA, args); }
+double sgrad__pass_backward_data_flops(const struct sgrad_args *args) { return flops(SGRAD__BACKWARD_DATA, args); }
+int sgrad__pass_backward_data_packing(const struct sgrad_args *args, size_t *bytes) {
+    return packing(SGRAD__BACKWARD_DATA, args, bytes);
+}
+void sgrad__pass_backward_data_pack(const struct sgrad_args *args, const void *weight, void *to) {
+    pack(SGRAD__BACKWARD_DATA, args, weight, to);
+}
+
+void sgrad__pass_transposed_inference(const struct sgrad_args *args) { run(EXACT | SGRAD__BACKWARD_DATA, args); }
+size_t sgrad__pass_transposed_inference_workspace(const struct sgrad_args *args) {
+    return workspace(EXACT | SGRAD__BACKWARD_DATA, args);
+}
+double sgrad__pass_transposed_inference_flops(const struct sgrad_args *args) { return flops(EXACT | SGRAD__BACKWARD_DATA, args); }
+int sgrad__pass_transposed_inference_packing(const struct sgrad_args *args, size_t *bytes) {
+    return packing(EXACT | SGRAD__BACKWARD_DATA, args, bytes);
+}
+void sgrad__pass_transposed_inference_pack(const struct sgrad_args *args, const void *weight, void *to) {
+    pack(EXACT | SGRAD__BACKWARD_DATA, args, weight, to);
+}
+
+void sgrad__pass_backward_weight(const struct sgrad_args *args) { run(SGRAD__BACKWARD_WEIGHT, args); }
+size_t sgrad__pass_backward_weight_workspace(const struct sgrad_args *args) { return workspace(SGRAD__BACKWARD_WEIGHT, args); }
+double sgrad__pass_backward_weight_flops(const struct sgrad_args *args) { return flops(SGRAD__BACKWARD_WEIGHT, args); }
 
 int sgrad_kernel_algorithms(const struct sgrad_bound_kernel *call, struct sgrad_algorithm way[SGRAD_MAX_ALGORITHMS]) {
     static void (*const passes[SGRAD__PASSES])(const struct sgrad_args *) = { sgrad__pass_forward, sgrad__pass_backward_data,

@@ -14,14 +14,14 @@
 
 enum { MOST_PIXELS = 64 };      /* maximum per image: the workspace has all pixels of all samples */
 
-static struct pixels pixels_of(const struct sgrad__layer *l) {
+static struct pixels pixels_of(const struct sgrad__layer *layer) {
     const int lanes = sgrad__level()->lanes;
-    const bool wide = l->dtype != SGRAD_F32;
-    struct pixels p = { .samples = l->x[0], .in = l->x[3], .out = l->y[3], .ins = (int64_t)l->x[1] * l->x[2],
-                        .outs = (int64_t)l->y[1] * l->y[2], .taps = (int64_t)l->w[1] * l->w[2] };
+    const bool wide = layer->dtype != SGRAD_F32;
+    struct pixels p = { .samples = layer->x[0], .in = layer->x[3], .out = layer->y[3], .ins = (int64_t)layer->x[1] * layer->x[2],
+                        .outs = (int64_t)layer->y[1] * layer->y[2], .taps = (int64_t)layer->w[1] * layer->w[2] };
     const int64_t x = p.samples * p.ins * p.in, y = p.samples * p.outs * p.out;
     p.padded = (p.samples + lanes - 1) / lanes * lanes;
-    switch (l->pass) {
+    switch (layer->pass) {
     case SGRAD__FORWARD:
         p.left = p.ins * p.in * p.padded;
         p.size = p.left + p.outs * p.out * p.padded;
@@ -38,14 +38,14 @@ static struct pixels pixels_of(const struct sgrad__layer *l) {
     return p;
 }
 
-bool sgrad__pixels_open(const struct sgrad__layer *l) {
+bool sgrad__pixels_open(const struct sgrad__layer *layer) {
     const struct sgrad__level *level = sgrad__level();
-    return level && l->rank == 4 && l->groups == 1 && l->x[3] % level->lanes == 0 && l->x[1] * l->x[2] <= MOST_PIXELS &&
-           l->y[1] * l->y[2] <= MOST_PIXELS;
+    return level && layer->rank == 4 && layer->groups == 1 && layer->x[3] % level->lanes == 0 &&
+           layer->x[1] * layer->x[2] <= MOST_PIXELS && layer->y[1] * layer->y[2] <= MOST_PIXELS;
 }
 
-size_t sgrad__pixels_workspace(const struct sgrad__layer *l) { return (size_t)pixels_of(l).size * sizeof(float); }
+size_t sgrad__pixels_workspace(const struct sgrad__layer *layer) { return (size_t)pixels_of(layer).size * sizeof(float); }
 
-void sgrad__pixels_run(const struct sgrad__layer *l, void *const data[], float *room) {
-    sgrad__level()->pixels[l->pass](l, pixels_of(l), data, room);
+void sgrad__pixels_run(const struct sgrad__layer *layer, void *const data[], float *room) {
+    sgrad__level()->pixels[layer->pass](layer, pixels_of(layer), data, room);
 }

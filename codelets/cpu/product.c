@@ -28,21 +28,23 @@
 
 static int64_t rows_of(const int32_t *dim, int rank) { return rank == 2 ? dim[0] : (int64_t)dim[0] * dim[1] * dim[2]; }
 
-static struct product product_of(const struct sgrad__layer *l) {
+static struct product product_of(const struct sgrad__layer *layer) {
     enum { BLOCK = 96 };
-    const bool wide = l->dtype != SGRAD_F32;
+    const bool wide = layer->dtype != SGRAD_F32;
     const int lanes = sgrad__level()->lanes;
-    struct product p = { .rows = rows_of(l->x, l->rank), .in = l->w[3 * (l->rank == 4) + (l->rank == 2)], .out = l->w[0] };
+    struct product p = { .rows = rows_of(layer->x, layer->rank),
+                         .in = layer->w[3 * (layer->rank == 4) + (layer->rank == 2)],
+                         .out = layer->w[0] };
     int64_t left = 0, right = 0, sums = 0;      /* floats */
-    p.few = l->pass == SGRAD__FORWARD && p.rows * (p.in + p.out) < p.in * p.out;
-    p.block = l->pass == SGRAD__BACKWARD_WEIGHT ? PIECE : BLOCK;
+    p.few = layer->pass == SGRAD__FORWARD && p.rows * (p.in + p.out) < p.in * p.out;
+    p.block = layer->pass == SGRAD__BACKWARD_WEIGHT ? PIECE : BLOCK;
     if (p.block > p.rows) p.block = p.rows;
     p.padded = ((p.few ? p.rows : p.out) + lanes - 1) / lanes * lanes;
     if (p.few) right = p.in * p.padded, sums = p.out * p.padded;
-    else if (l->pass == SGRAD__FORWARD) {
+    else if (layer->pass == SGRAD__FORWARD) {
         p.aside = wide || p.padded != p.out;
         left = wide ? p.block * p.in : 0, right = p.in * p.padded, sums = p.aside ? p.block * p.padded : 0;
-    } else if (l->pass == SGRAD__BACKWARD_DATA) {
+    } else if (layer->pass == SGRAD__BACKWARD_DATA) {
         p.aside = wide;
         left = wide ? p.block * p.out : 0, sums = wide ? p.block * p.in : 0;
     } else left = wide ? p.block * p.out : 0, right = wide ? p.block * p.in : 0;
@@ -52,15 +54,15 @@ static struct product product_of(const struct sgrad__layer *l) {
     return p;
 }
 
-bool sgrad__product_open(const struct sgrad__layer *l) {
+bool sgrad__product_open(const struct sgrad__layer *layer) {
     const struct sgrad__level *level = sgrad__level();
-    const bool product =
-        l->rank == 2 || (l->rank == 4 && l->w[1] == 1 && l->w[2] == 1 && l->stride == 1 && l->padding == 0 && l->groups == 1);
-    return level && product && (l->pass == SGRAD__FORWARD || l->x[l->rank == 2 ? 1 : 3] % level->lanes == 0);
+    const bool product = layer->rank == 2 || (layer->rank == 4 && layer->w[1] == 1 && layer->w[2] == 1 && layer->stride == 1 &&
+                                              layer->padding == 0 && layer->groups == 1);
+    return level && product && (layer->pass == SGRAD__FORWARD || layer->x[layer->rank == 2 ? 1 : 3] % level->lanes == 0);
 }
 
-size_t sgrad__product_workspace(const struct sgrad__layer *l) { return (size_t)product_of(l).size * sizeof(float); }
+size_t sgrad__product_workspace(const struct sgrad__layer *layer) { return (size_t)product_of(layer).size * sizeof(float); }
 
-void sgrad__product_run(const struct sgrad__layer *l, void *const data[], float *room) {
-    sgrad__level()->product[l->pass](l, product_of(l), data, room);
+void sgrad__product_run(const struct sgrad__layer *layer, void *const data[], float *room) {
+    sgrad__level()->product[layer->pass](layer, product_of(layer), data, room);
 }

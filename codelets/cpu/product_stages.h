@@ -178,10 +178,10 @@ STAGE pack_either(enum sgrad_dtype dtype, const void *x, int64_t rows, int64_t c
 }
 
 /* Forward of few rows: yᵀ = w xᵀ. */
-STAGE few_rows(const struct sgrad__layer *l, struct product p, void *const data[], float *room) {
+STAGE few_rows(const struct sgrad__layer *layer, struct product p, void *const data[], float *room) {
     enum { K_AT_ONCE = 8 * ROWS };
-    const enum sgrad_dtype dtype = (enum sgrad_dtype)l->dtype;
-    const float *w = data[1], *bias = l->bias ? data[2] : NULL;
+    const enum sgrad_dtype dtype = (enum sgrad_dtype)layer->dtype;
+    const float *w = data[1], *bias = layer->bias ? data[2] : NULL;
     float *right = room + p.right, *sums = room + p.sums, row[LANES];
     pack_either(dtype, data[0], p.rows, p.in, p.padded, right);
     for (int64_t k = 0, count; k < p.out; k += count) {
@@ -191,18 +191,18 @@ STAGE few_rows(const struct sgrad__layer *l, struct product p, void *const data[
             for (int64_t i = 0, some; i < count; i += some) {
                 some = count - i < LANES ? count - i : LANES;
                 for (int64_t j = 0; j < some; j++) row[j] = sums[(i + j) * p.padded + r];
-                put_row(dtype, row, bias ? bias + k + i : NULL, some, data[3], r * p.out + k + i, l->accumulate);
+                put_row(dtype, row, bias ? bias + k + i : NULL, some, data[3], r * p.out + k + i, layer->accumulate);
             }
     }
 }
 
 /* Forward: y = x wᵀ. */
-STAGE forward(const struct sgrad__layer *l, struct product p, void *const data[], float *room) {
-    const enum sgrad_dtype dtype = (enum sgrad_dtype)l->dtype;
-    const float *bias = l->bias ? data[2] : NULL;
+STAGE forward(const struct sgrad__layer *layer, struct product p, void *const data[], float *room) {
+    const enum sgrad_dtype dtype = (enum sgrad_dtype)layer->dtype;
+    const float *bias = layer->bias ? data[2] : NULL;
     float *right = room + p.right, *sums = room + p.sums;
     if (p.few) {
-        few_rows(l, p, data, room);
+        few_rows(layer, p, data, room);
         return;
     }
     pack_either(SGRAD_F32, data[1], p.out, p.in, p.padded, right);
@@ -210,34 +210,34 @@ STAGE forward(const struct sgrad__layer *l, struct product p, void *const data[]
         count = p.rows - i < p.block ? p.rows - i : p.block;
         const float *left = widened(dtype, data[0], i * p.in, count * p.in, room);
         float *z = p.aside ? sums : (float *)data[3] + i * p.out;
-        multiply_rows(count, p.padded, p.in, left, p.in, right, 0, z, p.padded, !p.aside && l->accumulate);
+        multiply_rows(count, p.padded, p.in, left, p.in, right, 0, z, p.padded, !p.aside && layer->accumulate);
         for (int64_t r = 0; r < count && (p.aside || bias); r++)
-            put_row(dtype, z + r * p.padded, bias, p.out, data[3], (i + r) * p.out, p.aside && l->accumulate);
+            put_row(dtype, z + r * p.padded, bias, p.out, data[3], (i + r) * p.out, p.aside && layer->accumulate);
     }
 }
 
 /* Backward-data: dx = dy w. */
-STAGE backward_data(const struct sgrad__layer *l, struct product p, void *const data[], float *room) {
-    const enum sgrad_dtype dtype = (enum sgrad_dtype)l->dtype;
+STAGE backward_data(const struct sgrad__layer *layer, struct product p, void *const data[], float *room) {
+    const enum sgrad_dtype dtype = (enum sgrad_dtype)layer->dtype;
     for (int64_t i = 0, count; i < p.rows; i += count) {
         count = p.rows - i < p.block ? p.rows - i : p.block;
         const float *left = widened(dtype, data[0], i * p.out, count * p.out, room);
         float *z = p.aside ? room + p.sums : (float *)data[2] + i * p.in;
-        multiply_rows(count, p.in, p.out, left, p.out, data[1], p.in, z, p.in, !p.aside && l->accumulate);
-        if (p.aside) put_row(dtype, z, NULL, count * p.in, data[2], i * p.in, l->accumulate);
+        multiply_rows(count, p.in, p.out, left, p.out, data[1], p.in, z, p.in, !p.aside && layer->accumulate);
+        if (p.aside) put_row(dtype, z, NULL, count * p.in, data[2], i * p.in, layer->accumulate);
     }
 }
 
 /* Backward-weight: dw = dyᵀ x; dbias = Σ dy. */
-STAGE backward_weight(const struct sgrad__layer *l, struct product p, void *const data[], float *room) {
-    const enum sgrad_dtype dtype = (enum sgrad_dtype)l->dtype;
-    float *dbias = l->bias ? data[3] : NULL;
-    if (dbias && !l->accumulate) memset(dbias, 0, (size_t)p.out * sizeof *dbias);
+STAGE backward_weight(const struct sgrad__layer *layer, struct product p, void *const data[], float *room) {
+    const enum sgrad_dtype dtype = (enum sgrad_dtype)layer->dtype;
+    float *dbias = layer->bias ? data[3] : NULL;
+    if (dbias && !layer->accumulate) memset(dbias, 0, (size_t)p.out * sizeof *dbias);
     for (int64_t i = 0, count; i < p.rows; i += count) {
         count = p.rows - i < p.block ? p.rows - i : p.block;
         const float *right = widened(dtype, data[0], i * p.in, count * p.in, room + p.right),
                     *left = widened(dtype, data[1], i * p.out, count * p.out, room);
-        multiply_columns(p.out, p.in, count, left, p.out, right, p.in, data[2], p.in, l->accumulate || i > 0);
+        multiply_columns(p.out, p.in, count, left, p.out, right, p.in, data[2], p.in, layer->accumulate || i > 0);
         for (int64_t r = 0; r < count && dbias; r++)
             for (int64_t k = 0; k < p.out; k++) dbias[k] += left[r * p.out + k];
     }

@@ -8,12 +8,12 @@
 /* Forward and backward-data (tiles_sums.c), and backward-weight (tiles_weight.c). The layer must be supported
  * (sgrad__tiles_open) and have rank 4. Sizes are in bytes. The last argument, a workspace or the packed weight, must be
  * aligned to SGRAD_LINE. */
-size_t sgrad__tiles_sums_workspace(const struct sgrad__layer *l);
-void sgrad__tiles_sums(const struct sgrad__layer *l, void *const data[], char *room);
-size_t sgrad__tiles_sums_packed(const struct sgrad__layer *l);
-void sgrad__tiles_sums_pack(const struct sgrad__layer *l, const float *weight, char *to);
-size_t sgrad__tiles_weight_workspace(const struct sgrad__layer *l);
-void sgrad__tiles_weight(const struct sgrad__layer *l, void *const data[], char *room);
+size_t sgrad__tiles_sums_workspace(const struct sgrad__layer *layer);
+void sgrad__tiles_sums(const struct sgrad__layer *layer, void *const data[], char *room);
+size_t sgrad__tiles_sums_packed(const struct sgrad__layer *layer);
+void sgrad__tiles_sums_pack(const struct sgrad__layer *layer, const float *weight, char *to);
+size_t sgrad__tiles_weight_workspace(const struct sgrad__layer *layer);
+void sgrad__tiles_weight(const struct sgrad__layer *layer, void *const data[], char *room);
 
 #if SGRAD_LEVELS
 enum { LANES = 16 };

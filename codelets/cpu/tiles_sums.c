@@ -19,24 +19,27 @@ struct axis {
     int64_t tap, tap_step, taps, from, by, dilation, out, out_step, outs, ins;
 };
 
-static struct axis axis_of(const struct sgrad__layer *l, int dim, int64_t phase) {
-    const int64_t taps = l->w[dim];
-    if (l->pass == SGRAD__FORWARD)
-        return (struct axis){ 0, 1, taps, -l->padding, l->stride, l->dilation, 0, 1, l->y[dim], l->x[dim] };
-    const int64_t first = l->stride == 1 ? 0 : (phase + l->padding) % l->stride;
-    struct axis a = { .tap_step = -l->stride,
-                      .taps = taps > first ? (taps - first - 1) / l->stride + 1 : 0,
+static struct axis axis_of(const struct sgrad__layer *layer, int dim, int64_t phase) {
+    const int64_t taps = layer->w[dim];
+    if (layer->pass == SGRAD__FORWARD)
+        return (struct axis){ 0, 1, taps, -layer->padding, layer->stride, layer->dilation, 0, 1, layer->y[dim], layer->x[dim] };
+    const int64_t first = layer->stride == 1 ? 0 : (phase + layer->padding) % layer->stride;
+    struct axis a = { .tap_step = -layer->stride,
+                      .taps = taps > first ? (taps - first - 1) / layer->stride + 1 : 0,
                       .by = 1,
-                      .dilation = l->stride == 1 ? l->dilation : 1,
+                      .dilation = layer->stride == 1 ? layer->dilation : 1,
                       .out = phase,
-                      .out_step = l->stride,
-                      .outs = l->x[dim] > phase ? (l->x[dim] - phase - 1) / l->stride + 1 : 0,
-                      .ins = l->y[dim] };
-    a.tap = first + (a.taps - 1) * l->stride;
-    a.from = l->stride == 1 ? l->padding - (taps - 1) * l->dilation : (phase + l->padding - first) / l->stride - (a.taps - 1);
+                      .out_step = layer->stride,
+                      .outs = layer->x[dim] > phase ? (layer->x[dim] - phase - 1) / layer->stride + 1 : 0,
+                      .ins = layer->y[dim] };
+    a.tap = first + (a.taps - 1) * layer->stride;
+    a.from = layer->stride == 1 ? layer->padding - (taps - 1) * layer->dilation
+                                : (phase + layer->padding - first) / layer->stride - (a.taps - 1);
     return a;
 }
-static int64_t phases_of(const struct sgrad__layer *l) { return l->pass == SGRAD__FORWARD ? 1 : (int64_t)l->stride * l->stride; }
+static int64_t phases_of(const struct sgrad__layer *layer) {
+    return layer->pass == SGRAD__FORWARD ? 1 : (int64_t)layer->stride * layer->stride;
+}
 
 struct sums {
     int64_t samples, height, width, in, out; /* of the input images; channels */
@@ -51,34 +54,34 @@ struct sums {
 
 /* Return the sizes of a phase's filters for 16 outputs: tiles of a run, runs in a row of taps, and tiles of all. If taps are
  * adjacent, a row of taps is one run; else each tap is one. */
-static int64_t run_tiles(const struct sums *s, const struct axis *w) {
-    return tiles_for(w->dilation == 1 ? w->taps : 1, s->touching) * (s->slot / TERMS);
+static int64_t run_tiles(const struct sums *sums, const struct axis *axis) {
+    return tiles_for(axis->dilation == 1 ? axis->taps : 1, sums->touching) * (sums->slot / TERMS);
 }
-static int64_t runs_in_row(const struct axis *w) { return w->dilation == 1 ? w->taps > 0 : w->taps; }
-static int64_t panel_tiles(const struct sums *s, const struct axis *h, const struct axis *w) {
-    return h->taps * runs_in_row(w) * run_tiles(s, w);
-}
-
-static int64_t panel_bytes(const struct sums *s, const struct axis *h, const struct axis *w) {
-    return panel_tiles(s, h, w) * TILE;
+static int64_t runs_in_row(const struct axis *axis) { return axis->dilation == 1 ? axis->taps > 0 : axis->taps; }
+static int64_t panel_tiles(const struct sums *sums, const struct axis *height, const struct axis *width) {
+    return height->taps * runs_in_row(width) * run_tiles(sums, width);
 }
 
-static struct sums sums_of(const struct sgrad__layer *l) {
-    const bool forward = l->pass == SGRAD__FORWARD;
-    const int32_t *in = forward ? l->x : l->y, *out = forward ? l->y : l->x;
+static int64_t panel_bytes(const struct sums *sums, const struct axis *height, const struct axis *width) {
+    return panel_tiles(sums, height, width) * TILE;
+}
+
+static struct sums sums_of(const struct sgrad__layer *layer) {
+    const bool forward = layer->pass == SGRAD__FORWARD;
+    const int32_t *in = forward ? layer->x : layer->y, *out = forward ? layer->y : layer->x;
     struct sums s = { .samples = in[0], .height = in[1], .width = in[2], .in = in[3], .out = out[3], .touching = 1 };
     int64_t below = 0, right = 0, tiles = 0;
-    const bool pixels = out[1] == 1 && out[2] == 1 && l->w[1] == 1 && l->w[2] == 1;
+    const bool pixels = out[1] == 1 && out[2] == 1 && layer->w[1] == 1 && layer->w[2] == 1;
     const int64_t image = 2 * s.height * s.width * tiles_for(s.in, TERMS) * TERMS, together = least(s.samples, BOTH * SIDE);
     const bool fits = together * image <= SGRAD__TILES_ROOM / 2;
     s.by_samples = pixels || (out[2] <= NARROW && s.samples > SIDE / 2 && s.in >= TERMS && fits);
-    for (int64_t phase = 0; phase < phases_of(l) && s.in < TERMS; phase++) {
-        const struct axis w = axis_of(l, 2, phase % l->stride);
+    for (int64_t phase = 0; phase < phases_of(layer) && s.in < TERMS; phase++) {
+        const struct axis w = axis_of(layer, 2, phase % layer->stride);
         if (w.dilation == 1) s.touching = most(s.touching, least(w.taps, TERMS / s.in));
     }
     s.slot = tiles_for(s.touching * s.in, TERMS) * TERMS;
-    for (int64_t phase = 0; phase < phases_of(l); phase++) {
-        const struct axis h = axis_of(l, 1, phase / l->stride), w = axis_of(l, 2, phase % l->stride);
+    for (int64_t phase = 0; phase < phases_of(layer); phase++) {
+        const struct axis h = axis_of(layer, 1, phase / layer->stride), w = axis_of(layer, 2, phase % layer->stride);
         tiles = most(tiles, panel_tiles(&s, &h, &w));
         if (s.by_samples || h.taps <= 0 || w.taps <= 0) continue;
         s.above = most(s.above, -h.from), s.left = most(s.left, -w.from);
@@ -91,7 +94,7 @@ static struct sums sums_of(const struct sgrad__layer *l) {
     const int64_t whole = s.by_samples ? BOTH * SIDE : 1, some = (s.by_samples ? SAMPLES : COPY) / (2 * s.image);
     s.block = least(s.samples, most(1, some / whole) * whole);
     s.filters = tiles * tiles_for(s.out, SIDE) * TILE;
-    s.line = l->packed ? 0 : s.filters;
+    s.line = layer->packed ? 0 : s.filters;
     s.images = s.line + (s.slot != s.in ? tiles_for(2 * (s.columns * s.in + TERMS), SGRAD_LINE) * SGRAD_LINE : 0);
     s.size = s.images + 2 * s.block * s.image;
     return s;
@@ -101,28 +104,28 @@ static __mmask32 first_terms(int64_t count) { return (__mmask32)((UINT64_C(1) <<
 
 /* Copies a line of pixels to slots. A slot contains the channels of its pixel and, as far as they fit, of the pixels to the
  * right. */
-FOR_AMX void spread(const struct sums *s, const uint16_t *line, uint16_t *to) {
-    for (int64_t j = 0; j < s->columns; j++, line += s->in) {
-        const int64_t terms = least(s->touching, s->columns - j) * s->in;
-        for (int64_t i = 0; i < s->slot; i += TERMS, to += TERMS)
+FOR_AMX void spread(const struct sums *sums, const uint16_t *line, uint16_t *to) {
+    for (int64_t j = 0; j < sums->columns; j++, line += sums->in) {
+        const int64_t terms = least(sums->touching, sums->columns - j) * sums->in;
+        for (int64_t i = 0; i < sums->slot; i += TERMS, to += TERMS)
             _mm512_store_si512(to, _mm512_maskz_loadu_epi16(first_terms(terms - i), line + i));
     }
 }
 
 /* Copies COUNT images, and sets their margins to zeros. */
-FOR_AMX void copy_images(const struct sums *s, const uint16_t *x, int64_t count, uint16_t *line, uint16_t *to) {
-    const int64_t row = s->width * s->in, left = s->left * s->in, all = s->columns * s->in;
+FOR_AMX void copy_images(const struct sums *sums, const uint16_t *x, int64_t count, uint16_t *line, uint16_t *to) {
+    const int64_t row = sums->width * sums->in, left = sums->left * sums->in, all = sums->columns * sums->in;
     for (int64_t i = 0; i < count; i++)
-        for (int64_t r = -s->above; r < s->rows - s->above; r++) {
-            uint16_t *at = to + i * s->image + (r + s->above) * s->row, *whole = s->slot == s->in ? at : line;
-            if (r < 0 || r >= s->height) {
-                memset(at, 0, (size_t)s->row * sizeof *at);
+        for (int64_t r = -sums->above; r < sums->rows - sums->above; r++) {
+            uint16_t *at = to + i * sums->image + (r + sums->above) * sums->row, *whole = sums->slot == sums->in ? at : line;
+            if (r < 0 || r >= sums->height) {
+                memset(at, 0, (size_t)sums->row * sizeof *at);
                 continue;
             }
             memset(whole, 0, (size_t)left * sizeof *whole);
-            memcpy(whole + left, x + (i * s->height + r) * row, (size_t)row * sizeof *whole);
+            memcpy(whole + left, x + (i * sums->height + r) * row, (size_t)row * sizeof *whole);
             memset(whole + left + row, 0, (size_t)(all - left - row) * sizeof *whole);
-            if (whole == line) spread(s, line, at);
+            if (whole == line) spread(sums, line, at);
         }
 }
 
@@ -143,29 +146,31 @@ FOR_AMX void pack_along(const float *w, int64_t filter, int64_t columns, int64_t
 }
 
 /* Packs the B tiles of forward: columns are filters, and their terms are in the order of the runs. */
-static void pack_along_all(const struct sgrad__layer *l, const struct sums *s, const struct axis *h, const struct axis *w,
-                           const float *weight, char *to) {
-    const int64_t channels = l->w[3], filter = (int64_t)l->w[1] * l->w[2] * channels, tiles = s->slot / TERMS;
-    for (int64_t column = 0; column < s->out; column += SIDE)
-        for (int64_t r = 0; r < h->taps; r++)
-            for (int64_t tap = 0; tap < w->taps; tap += s->touching, to += tiles * TILE)
-                pack_along(weight + column * filter + (r * l->w[2] + tap) * channels, filter, least(SIDE, s->out - column),
-                           least(s->touching, w->taps - tap) * channels, tiles, (__m512i *)to);
+static void pack_along_all(const struct sgrad__layer *layer, const struct sums *sums, const struct axis *height,
+                           const struct axis *width, const float *weight, char *to) {
+    const int64_t channels = layer->w[3], filter = (int64_t)layer->w[1] * layer->w[2] * channels, tiles = sums->slot / TERMS;
+    for (int64_t column = 0; column < sums->out; column += SIDE)
+        for (int64_t r = 0; r < height->taps; r++)
+            for (int64_t tap = 0; tap < width->taps; tap += sums->touching, to += tiles * TILE)
+                pack_along(weight + column * filter + (r * layer->w[2] + tap) * channels, filter, least(SIDE, sums->out - column),
+                           least(sums->touching, width->taps - tap) * channels, tiles, (__m512i *)to);
 }
 
 /* Packs the B tiles of backward-data, two filters at a time. The channels of a tap are a row of a tile in each panel. */
-FOR_AMX void pack_across(const struct sgrad__layer *l, const struct sums *s, const struct axis *h, const struct axis *w,
-                         const float *weight, char *to) {
-    const int64_t channels = l->w[3], filter = (int64_t)l->w[1] * l->w[2] * channels, tiles = s->slot / TERMS;
-    const int64_t panel = panel_bytes(s, h, w), in_row = tiles_for(w->taps, s->touching) * tiles;
-    if (s->touching * s->in != s->slot || w->taps % s->touching != 0) memset(to, 0, (size_t)(panel * tiles_for(s->out, SIDE)));
-    for (int64_t f = 0; f < s->in; f += 2)
-        for (int64_t r = 0; r < h->taps; r++)
-            for (int64_t t = 0; t < w->taps; t++) {
+FOR_AMX void pack_across(const struct sgrad__layer *layer, const struct sums *sums, const struct axis *height,
+                         const struct axis *width, const float *weight, char *to) {
+    const int64_t channels = layer->w[3], filter = (int64_t)layer->w[1] * layer->w[2] * channels, tiles = sums->slot / TERMS;
+    const int64_t panel = panel_bytes(sums, height, width), in_row = tiles_for(width->taps, sums->touching) * tiles;
+    if (sums->touching * sums->in != sums->slot || width->taps % sums->touching != 0)
+        memset(to, 0, (size_t)(panel * tiles_for(sums->out, SIDE)));
+    for (int64_t f = 0; f < sums->in; f += 2)
+        for (int64_t r = 0; r < height->taps; r++)
+            for (int64_t t = 0; t < width->taps; t++) {
                 const float *at =
-                    weight + f * filter + ((h->tap + r * h->tap_step) * l->w[2] + w->tap + t * w->tap_step) * channels;
-                const int64_t term = t % s->touching * s->in + f;
-                char *row = to + (r * in_row + t / s->touching * tiles + term / TERMS) * TILE + term % TERMS / 2 * 4 * SIDE;
+                    weight + f * filter +
+                    ((height->tap + r * height->tap_step) * layer->w[2] + width->tap + t * width->tap_step) * channels;
+                const int64_t term = t % sums->touching * sums->in + f;
+                char *row = to + (r * in_row + t / sums->touching * tiles + term / TERMS) * TILE + term % TERMS / 2 * 4 * SIDE;
                 for (int64_t c = 0; c < channels; c += SIDE, row += panel) {
                     const __mmask16 some = first_lanes(channels - c);
                     _mm512_store_si512(row,
@@ -210,16 +215,16 @@ struct pipe {
     int turn;
 };
 
-INLINE_FOR_AMX void put_rows(struct outgoing *o, int64_t wanted) {
-    const struct target t = o->target;
+INLINE_FOR_AMX void put_rows(struct outgoing *outgoing, int64_t wanted) {
+    const struct target t = outgoing->target;
     const __mmask16 some = first_lanes(t.channels);
-    const int64_t count = o->count, places = o->places;
-    int64_t tile = o->tile, row = o->row;
+    const int64_t count = outgoing->count, places = outgoing->places;
+    int64_t tile = outgoing->tile, row = outgoing->row;
     while (wanted > 0 && tile < count) {
         const int64_t last = least(t.rows, row + wanted), column = tile < places ? 0 : SIDE;
         const __m512 bias = t.bias ? _mm512_maskz_loadu_ps(some, t.bias + column) : _mm512_setzero_ps();
-        const float *from = &o->sum[tile][row * SIDE];
-        uint16_t *to = t.data + o->place[tile < places ? tile : tile - places].to + column + row * t.stride;
+        const float *from = &outgoing->sum[tile][row * SIDE];
+        uint16_t *to = t.data + outgoing->place[tile < places ? tile : tile - places].to + column + row * t.stride;
         wanted -= last - row;
         if (t.add)
             for (; row < last; row++, from += SIDE, to += t.stride) {
@@ -233,9 +238,9 @@ INLINE_FOR_AMX void put_rows(struct outgoing *o, int64_t wanted) {
         if (row < t.rows) break;
         tile++;
         row = 0;
-        if (tile < count) row = o->place[tile < places ? tile : tile - places].done;
+        if (tile < count) row = outgoing->place[tile < places ? tile : tile - places].done;
     }
-    o->tile = tile, o->row = row;
+    outgoing->tile = tile, outgoing->row = row;
 }
 
 /* Computes the sums of COUNT tiles of the output. Meanwhile, the previous sums are written, ROWS_EACH rows after each step. */
@@ -288,7 +293,7 @@ INLINE_FOR_AMX void sum_up(int count, const struct place p[AT_ONCE], int64_t str
 /* Computes the sums of COUNT tiles of the output for target T and, if PANEL is not 0, also for the next 16 channels. PANEL is the
  * distance of the two panels in bytes. */
 FOR_AMX void go(struct pipe *pipe, int count, const struct place p[AT_ONCE], int64_t stride, int64_t step, const struct run *run,
-                int64_t runs, const char *b, int64_t panel, const struct target *t) {
+                int64_t runs, const char *b, int64_t panel, const struct target *target) {
     struct outgoing *before = &pipe->out[pipe->turn], *o = &pipe->out[pipe->turn ^= 1];
     int64_t tiles = 0;
     for (int64_t r = 0; r < runs; r++) tiles += run[r].tiles;
@@ -307,68 +312,73 @@ FOR_AMX void go(struct pipe *pipe, int count, const struct place p[AT_ONCE], int
     }
 #undef GO
     memcpy(o->place, p, sizeof o->place);
-    o->target = *t, o->places = count, o->count = panel ? 2 * count : count, o->tile = 0, o->row = p[0].done;
+    o->target = *target, o->places = count, o->count = panel ? 2 * count : count, o->tile = 0, o->row = p[0].done;
 }
 
 /* Sets RUN to the runs that reach the output at row I, column J from inside the image and its margin, with offsets relative to
  * this output's first element in A. Returns the number of runs. For images with a margin these are all runs. */
-static int64_t runs_at(const struct sums *s, const struct axis *h, const struct axis *w, int64_t i, int64_t j, struct run *run) {
-    const int64_t each = run_tiles(s, w), in_row = runs_in_row(w), a_tap = w->dilation * s->slot, b_tap = s->slot / TERMS * TILE;
-    const int64_t top = h->from + i * h->by, start = w->from + j * w->by;
-    int64_t count = 0, first = 0, last = w->taps;
-    while (first < last && start + first * w->dilation < -s->left) first++;
-    while (last > first && start + (last - 1) * w->dilation >= s->columns - s->left) last--;
-    for (int64_t r = 0; r < h->taps && first < last; r++) {
-        const int64_t row = top + r * h->dilation, a = r * h->dilation * s->row + first * a_tap,
+static int64_t runs_at(const struct sums *sums, const struct axis *height, const struct axis *width, int64_t i, int64_t j,
+                       struct run *run) {
+    const int64_t each = run_tiles(sums, width), in_row = runs_in_row(width), a_tap = width->dilation * sums->slot,
+                  b_tap = sums->slot / TERMS * TILE;
+    const int64_t top = height->from + i * height->by, start = width->from + j * width->by;
+    int64_t count = 0, first = 0, last = width->taps;
+    while (first < last && start + first * width->dilation < -sums->left) first++;
+    while (last > first && start + (last - 1) * width->dilation >= sums->columns - sums->left) last--;
+    for (int64_t r = 0; r < height->taps && first < last; r++) {
+        const int64_t row = top + r * height->dilation, a = r * height->dilation * sums->row + first * a_tap,
                       b = r * in_row * each * TILE + first * b_tap;
-        if (row < -s->above || row >= s->rows - s->above) continue;
-        if (w->dilation == 1)
-            run[count++] = (struct run){ a, b, tiles_for(last - first, s->touching) * (s->slot / TERMS) };
+        if (row < -sums->above || row >= sums->rows - sums->above) continue;
+        if (width->dilation == 1)
+            run[count++] = (struct run){ a, b, tiles_for(last - first, sums->touching) * (sums->slot / TERMS) };
         else for (int64_t t = 0; t < last - first; t++) run[count++] = (struct run){ a + t * a_tap, b + t * b_tap, each };
     }
     return count;
 }
 
 /* Computes one phase for COUNT images. IN is pixel 0, 0 of the first one. */
-FOR_AMX void convolve(const struct sgrad__layer *l, const struct sums *s, const struct axis *h, const struct axis *w,
-                      const uint16_t *in, int64_t count, const char *filters, const float *bias, uint16_t *out) {
-    const int32_t *dim = l->pass == SGRAD__FORWARD ? l->y : l->x;
-    const int64_t out_row = dim[2] * s->out, out_image = dim[1] * out_row, all = s->by_samples ? count : w->outs;
-    const int64_t across = tiles_for(all, SIDE), rows = tiles_for(all, across), panel = panel_bytes(s, h, w);
-    const int64_t stride = 2 * (s->by_samples ? s->image : w->by * s->slot), step = 2 * TERMS * s->touching;
-    const int64_t places = across * h->outs * (s->by_samples ? w->outs : count);
-    struct run run[2][h->taps * runs_in_row(w) + 1];
-    const bool both = s->by_samples && s->out % (2 * SIDE) == 0 && panel > 0;      /* 0: no tap reaches the phase */
+FOR_AMX void convolve(const struct sgrad__layer *layer, const struct sums *sums, const struct axis *height,
+                      const struct axis *width, const uint16_t *in, int64_t count, const char *filters, const float *bias,
+                      uint16_t *out) {
+    const int32_t *dim = layer->pass == SGRAD__FORWARD ? layer->y : layer->x;
+    const int64_t out_row = dim[2] * sums->out, out_image = dim[1] * out_row, all = sums->by_samples ? count : width->outs;
+    const int64_t across = tiles_for(all, SIDE), rows = tiles_for(all, across), panel = panel_bytes(sums, height, width);
+    const int64_t stride = 2 * (sums->by_samples ? sums->image : width->by * sums->slot), step = 2 * TERMS * sums->touching;
+    const int64_t places = across * height->outs * (sums->by_samples ? width->outs : count);
+    struct run run[2][height->taps * runs_in_row(width) + 1];
+    const bool both = sums->by_samples && sums->out % (2 * SIDE) == 0 && panel > 0;      /* 0: no tap reaches the phase */
     const int64_t columns = both ? 2 * SIDE : SIDE, at_once = both ? BOTH : AT_ONCE;
     struct pipe pipe = { .turn = 0 };
     configure(rows);
-    for (int64_t column = 0; column < s->out; column += columns) {
+    for (int64_t column = 0; column < sums->out; column += columns) {
         const struct target t = { out + column,
                                   bias ? bias + column : NULL,
                                   rows,
-                                  s->by_samples ? out_image : w->out_step * s->out,
-                                  least(SIDE, s->out - column),
-                                  l->accumulate };
+                                  sums->by_samples ? out_image : width->out_step * sums->out,
+                                  least(SIDE, sums->out - column),
+                                  layer->accumulate };
         const char *panels = filters + column / SIDE * panel;
         struct place p[AT_ONCE] = { 0 };
         int ready = 0, turn = 0;
         int64_t runs[2] = { 0 };
         for (int64_t k = 0; k < places; k++) {
             const int64_t tile = k % across, first = least(tile * rows, all - rows);
-            const int64_t j = s->by_samples ? k / across % w->outs : first, spot = k / across / (s->by_samples ? w->outs : 1);
-            const int64_t i = spot % h->outs, n = s->by_samples ? first : spot / h->outs;
-            if (k == 0 || (s->by_samples && tile == 0)) {       /* another pixel, which may have other taps */
-                runs[!turn] = runs_at(s, h, w, i, j, run[!turn]);
+            const int64_t j = sums->by_samples ? k / across % width->outs : first,
+                          spot = k / across / (sums->by_samples ? width->outs : 1);
+            const int64_t i = spot % height->outs, n = sums->by_samples ? first : spot / height->outs;
+            if (k == 0 || (sums->by_samples && tile == 0)) {    /* another pixel, which may have other taps */
+                runs[!turn] = runs_at(sums, height, width, i, j, run[!turn]);
                 if (ready > 0 && (runs[0] != runs[1] || memcmp(run[0], run[1], (size_t)runs[0] * sizeof **run) != 0)) {
                     go(&pipe, ready, p, stride, step, run[turn], runs[turn], panels, both ? panel : 0, &t);
                     ready = 0;
                 }
                 turn = !turn;
             }
-            p[ready++] =
-                (struct place){ in + n * s->image + (h->from + i * h->by) * s->row + (w->from + j * w->by) * s->slot,
-                                n * out_image + (h->out + i * h->out_step) * out_row + (w->out + j * w->out_step) * s->out,
-                                tile * rows - first };
+            p[ready++] = (struct place){
+                in + n * sums->image + (height->from + i * height->by) * sums->row + (width->from + j * width->by) * sums->slot,
+                n * out_image + (height->out + i * height->out_step) * out_row + (width->out + j * width->out_step) * sums->out,
+                tile * rows - first
+            };
             if (ready == at_once || k + 1 == places) {
                 go(&pipe, ready, p, stride, step, run[turn], runs[turn], panels, both ? panel : 0, &t);
                 ready = 0;
@@ -378,47 +388,47 @@ FOR_AMX void convolve(const struct sgrad__layer *l, const struct sums *s, const 
     put_rows(&pipe.out[pipe.turn], AT_ONCE * SIDE);
 }
 
-static void pack(const struct sgrad__layer *l, const struct sums *s, const struct axis *h, const struct axis *w,
+static void pack(const struct sgrad__layer *layer, const struct sums *sums, const struct axis *height, const struct axis *width,
                  const float *weight, char *to) {
-    if (l->pass == SGRAD__FORWARD) pack_along_all(l, s, h, w, weight, to);
-    else pack_across(l, s, h, w, weight, to);
+    if (layer->pass == SGRAD__FORWARD) pack_along_all(layer, sums, height, width, weight, to);
+    else pack_across(layer, sums, height, width, weight, to);
 }
 
-size_t sgrad__tiles_sums_packed(const struct sgrad__layer *l) {
-    const struct sums s = sums_of(l);
-    return (size_t)(phases_of(l) * s.filters);
+size_t sgrad__tiles_sums_packed(const struct sgrad__layer *layer) {
+    const struct sums s = sums_of(layer);
+    return (size_t)(phases_of(layer) * s.filters);
 }
 
-void sgrad__tiles_sums_pack(const struct sgrad__layer *l, const float *weight, char *to) {
-    const struct sums s = sums_of(l);
-    for (int64_t phase = 0; phase < phases_of(l); phase++, to += s.filters) {
-        const struct axis h = axis_of(l, 1, phase / l->stride), w = axis_of(l, 2, phase % l->stride);
-        if (h.outs > 0 && w.outs > 0) pack(l, &s, &h, &w, weight, to);
+void sgrad__tiles_sums_pack(const struct sgrad__layer *layer, const float *weight, char *to) {
+    const struct sums s = sums_of(layer);
+    for (int64_t phase = 0; phase < phases_of(layer); phase++, to += s.filters) {
+        const struct axis h = axis_of(layer, 1, phase / layer->stride), w = axis_of(layer, 2, phase % layer->stride);
+        if (h.outs > 0 && w.outs > 0) pack(layer, &s, &h, &w, weight, to);
     }
 }
 
-void sgrad__tiles_sums(const struct sgrad__layer *l, void *const data[], char *room) {
-    const struct sums s = sums_of(l);
-    const bool forward = l->pass == SGRAD__FORWARD;
-    const int32_t *dim = forward ? l->y : l->x;
+void sgrad__tiles_sums(const struct sgrad__layer *layer, void *const data[], char *room) {
+    const struct sums s = sums_of(layer);
+    const bool forward = layer->pass == SGRAD__FORWARD;
+    const int32_t *dim = forward ? layer->y : layer->x;
     uint16_t *copy = (uint16_t *)(room + s.images);
-    const char *packed = l->packed ? data[1] : NULL;
+    const char *packed = layer->packed ? data[1] : NULL;
     const int64_t image = s.height * s.width * s.in, out_image = (int64_t)dim[1] * dim[2] * dim[3];
-    for (int64_t phase = 0; phase < phases_of(l); phase++) {
-        const struct axis h = axis_of(l, 1, phase / l->stride), w = axis_of(l, 2, phase % l->stride);
+    for (int64_t phase = 0; phase < phases_of(layer); phase++) {
+        const struct axis h = axis_of(layer, 1, phase / layer->stride), w = axis_of(layer, 2, phase % layer->stride);
         if (h.outs <= 0 || w.outs <= 0) continue;
-        if (!packed) pack(l, &s, &h, &w, data[1], room);
+        if (!packed) pack(layer, &s, &h, &w, data[1], room);
         for (int64_t n = 0, count; n < s.samples; n += count) {
             count = least(s.block, s.samples - n);
             const uint16_t *x = (const uint16_t *)data[0] + n * image;
             if (phase == 0 || s.block < s.samples) copy_images(&s, x, count, (uint16_t *)(room + s.line), copy);
-            convolve(l, &s, &h, &w, copy + s.above * s.row + s.left * s.slot, count,
-                     packed ? packed + phase * s.filters : room, forward && l->bias ? data[2] : NULL,
+            convolve(layer, &s, &h, &w, copy + s.above * s.row + s.left * s.slot, count,
+                     packed ? packed + phase * s.filters : room, forward && layer->bias ? data[2] : NULL,
                      (uint16_t *)data[forward ? 3 : 2] + n * out_image);
         }
     }
 }
 
-size_t sgrad__tiles_sums_workspace(const struct sgrad__layer *l) { return (size_t)sums_of(l).size; }
+size_t sgrad__tiles_sums_workspace(const struct sgrad__layer *layer) { return (size_t)sums_of(layer).size; }
 
 #endif

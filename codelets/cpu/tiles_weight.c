@@ -22,35 +22,37 @@ struct columns {
     bool flat;                   /* images have one pixel */
 };
 
-static struct columns columns_of(const struct sgrad__layer *l) {
+static struct columns columns_of(const struct sgrad__layer *layer) {
     enum { FLAT_WIDTH = 16 };
-    struct columns c = { .groups = tiles_for(l->x[0], TERMS),
-                         .height = l->y[1],
-                         .width = l->y[2],
-                         .x_sample = (int64_t)l->x[1] * l->x[2] * l->x[3],
-                         .x_row = (int64_t)l->x[2] * l->x[3],
-                         .x_column = l->x[3],
-                         .y_sample = (int64_t)l->y[1] * l->y[2] * l->y[3],
-                         .y_row = (int64_t)l->y[2] * l->y[3],
-                         .y_column = l->y[3] };
-    c.flat = l->x[1] == 1 && l->x[2] == 1 && l->w[1] == 1 && l->w[2] == 1 && l->stride == 1 && l->padding == 0;
+    struct columns c = { .groups = tiles_for(layer->x[0], TERMS),
+                         .height = layer->y[1],
+                         .width = layer->y[2],
+                         .x_sample = (int64_t)layer->x[1] * layer->x[2] * layer->x[3],
+                         .x_row = (int64_t)layer->x[2] * layer->x[3],
+                         .x_column = layer->x[3],
+                         .y_sample = (int64_t)layer->y[1] * layer->y[2] * layer->y[3],
+                         .y_row = (int64_t)layer->y[2] * layer->y[3],
+                         .y_column = layer->y[3] };
+    c.flat =
+        layer->x[1] == 1 && layer->x[2] == 1 && layer->w[1] == 1 && layer->w[2] == 1 && layer->stride == 1 && layer->padding == 0;
     if (c.flat) {
-        const int64_t columns = tiles_for(l->x[0], TERMS);
+        const int64_t columns = tiles_for(layer->x[0], TERMS);
         c.groups = 1;
         c.width = least(FLAT_WIDTH, columns), c.height = tiles_for(columns, c.width);
-        c.x_sample = l->x[3], c.x_column = TERMS * c.x_sample, c.x_row = c.width * c.x_column;
-        c.y_sample = l->y[3], c.y_column = TERMS * c.y_sample, c.y_row = c.width * c.y_column;
+        c.x_sample = layer->x[3], c.x_column = TERMS * c.x_sample, c.x_row = c.width * c.x_column;
+        c.y_sample = layer->y[3], c.y_column = TERMS * c.y_sample, c.y_row = c.width * c.y_column;
     }
-    c.ins = tiles_for(l->x[3], SIDE), c.outs = tiles_for(l->y[3], SIDE);
-    c.x_width = (c.width - 1) * l->stride + (l->w[2] - 1) * l->dilation + 1;
-    c.chunk = l->w[2] <= AT_ONCE ? AT_ONCE / l->w[2] * l->w[2] : AT_ONCE;
-    c.chunks = tiles_for(c.ins * l->w[2], c.chunk);
+    c.ins = tiles_for(layer->x[3], SIDE), c.outs = tiles_for(layer->y[3], SIDE);
+    c.x_width = (c.width - 1) * layer->stride + (layer->w[2] - 1) * layer->dilation + 1;
+    c.chunk = layer->w[2] <= AT_ONCE ? AT_ONCE / layer->w[2] * layer->w[2] : AT_ONCE;
+    c.chunks = tiles_for(c.ins * layer->w[2], c.chunk);
     const int64_t x_row = c.ins * c.x_width * TILE, y_row = c.outs * c.width * TILE;
-    c.band = least(c.height, most(1, (BAND - (l->w[1] - 1) * l->dilation * x_row) / (l->stride * x_row + y_row)));
-    const int64_t rows = (c.height - 1) * l->stride + (l->w[1] - 1) * l->dilation + 1, all = rows * x_row + c.height * y_row;
-    const int64_t sums = c.outs * l->w[1] * c.chunks * c.chunk * TILE;
+    c.band = least(c.height, most(1, (BAND - (layer->w[1] - 1) * layer->dilation * x_row) / (layer->stride * x_row + y_row)));
+    const int64_t rows = (c.height - 1) * layer->stride + (layer->w[1] - 1) * layer->dilation + 1,
+                  all = rows * x_row + c.height * y_row;
+    const int64_t sums = c.outs * layer->w[1] * c.chunks * c.chunk * TILE;
     if (all <= WHOLE && 2 * sums >= all) c.band = c.height;
-    c.ring = (c.band - 1) * l->stride + (l->w[1] - 1) * l->dilation + 1;
+    c.ring = (c.band - 1) * layer->stride + (layer->w[1] - 1) * layer->dilation + 1;
     c.whole = c.band == c.height && c.groups == 1;
     c.y = c.ring * x_row;
     c.sums = c.y + c.band * y_row;
@@ -60,12 +62,12 @@ static struct columns columns_of(const struct sgrad__layer *l) {
 
 /* Returns the number of columns of a row, and sets *LAST to the number of samples of its last column: FULL and SAMPLES. If images
  * have one pixel, the last row may have fewer columns, and its last column fewer samples. */
-static int64_t columns_in(const struct sgrad__layer *l, const struct columns *c, int64_t row, int64_t full, int64_t samples,
-                          int64_t *last) {
+static int64_t columns_in(const struct sgrad__layer *layer, const struct columns *columns, int64_t row, int64_t full,
+                          int64_t samples, int64_t *last) {
     *last = samples;
-    if (!c->flat) return full;
-    const int64_t count = least(full, tiles_for(l->x[0], TERMS) - row * full);
-    *last = least(TERMS, l->x[0] - (row * full + count - 1) * TERMS);
+    if (!columns->flat) return full;
+    const int64_t count = least(full, tiles_for(layer->x[0], TERMS) - row * full);
+    *last = least(TERMS, layer->x[0] - (row * full + count - 1) * TERMS);
     return count;
 }
 
@@ -101,16 +103,16 @@ ON_AMX void sgrad__tiles_turn(char *tile, int64_t count) {
 
 /* Writes the gradient of 16 filters from K on, for tap row R and COUNT pairs of a tap and a channel block, from pair FIRST on. If
  * the layer accumulates, it is added to DW. */
-FOR_AMX void put_filters(const struct sgrad__layer *l, int64_t k, int64_t r, int64_t first, int64_t count, const float *sum,
+FOR_AMX void put_filters(const struct sgrad__layer *layer, int64_t k, int64_t r, int64_t first, int64_t count, const float *sum,
                          float *dw) {
-    const int64_t taps = l->w[2], channels = l->w[3], filters = least(SIDE, l->w[0] - k);
+    const int64_t taps = layer->w[2], channels = layer->w[3], filters = least(SIDE, layer->w[0] - k);
     for (int64_t i = 0; i < count; i++, sum += SIDE * SIDE) {
         const int64_t s = (first + i) % taps, c = (first + i) / taps * SIDE;
         const __mmask16 some = first_lanes(channels - c);
         for (int64_t f = 0; f < filters; f++) {
-            float *to = dw + (((k + f) * l->w[1] + r) * taps + s) * channels + c;
+            float *to = dw + (((k + f) * layer->w[1] + r) * taps + s) * channels + c;
             __m512 x = _mm512_load_ps(sum + f * SIDE);
-            if (l->accumulate) x = _mm512_add_ps(x, _mm512_maskz_loadu_ps(some, to));
+            if (layer->accumulate) x = _mm512_add_ps(x, _mm512_maskz_loadu_ps(some, to));
             _mm512_mask_storeu_ps(to, some, x);
         }
     }
@@ -162,68 +164,70 @@ FOR_AMX void columns_go(int count, const struct line *line, int64_t lines, int64
     }
 }
 
-FOR_AMX void sum_bias(const struct sgrad__layer *l, const uint16_t *dy, float *dbias) {
-    const int64_t rows = (int64_t)l->y[0] * l->y[1] * l->y[2], out = l->y[3];
-    if (!l->accumulate) memset(dbias, 0, (size_t)out * sizeof *dbias);
+FOR_AMX void sum_bias(const struct sgrad__layer *layer, const uint16_t *dy, float *dbias) {
+    const int64_t rows = (int64_t)layer->y[0] * layer->y[1] * layer->y[2], out = layer->y[3];
+    if (!layer->accumulate) memset(dbias, 0, (size_t)out * sizeof *dbias);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t k = 0; k < out; k++) dbias[k] += sgrad_bf16_to_f32(dy[r * out + k]);
 }
 
-void sgrad__tiles_weight(const struct sgrad__layer *l, void *const data[], char *room) {
-    const struct columns c = columns_of(l);
+void sgrad__tiles_weight(const struct sgrad__layer *layer, void *const data[], char *room) {
+    const struct columns c = columns_of(layer);
     const uint16_t *x = data[0], *dy = data[1];
-    const int64_t taps = l->w[2], x_row = c.ins * c.x_width * TILE, y_row = c.outs * c.width * TILE;
+    const int64_t taps = layer->w[2], x_row = c.ins * c.x_width * TILE, y_row = c.outs * c.width * TILE;
     _Alignas(64) float sum[AT_ONCE * SIDE * SIDE];
     struct line line[c.band];
-    if (l->bias) sum_bias(l, dy, data[3]);
+    if (layer->bias) sum_bias(layer, dy, data[3]);
     configure(SIDE);
     for (int64_t group = 0; group < c.groups; group++) {
-        const int64_t samples = c.flat ? TERMS : least(TERMS, l->x[0] - group * TERMS);
+        const int64_t samples = c.flat ? TERMS : least(TERMS, layer->x[0] - group * TERMS);
         int64_t ready = 0; /* packed rows of x, including margins */
         for (int64_t first = 0, rows; first < c.height; first += rows) {
             rows = least(c.band, c.height - first);
             for (int64_t i = first; i < first + rows; i++) {
                 int64_t last;
-                const int64_t columns = columns_in(l, &c, i, c.width, samples, &last);
+                const int64_t columns = columns_in(layer, &c, i, c.width, samples, &last);
                 char *to = room + c.y + (i - first) * y_row;
                 const uint16_t *from = dy + group * TERMS * c.y_sample + i * c.y_row;
-                sgrad__tiles_pack_row(from, c.y_sample, c.y_column, columns, samples, last, l->y[3], 0, c.width, to);
+                sgrad__tiles_pack_row(from, c.y_sample, c.y_column, columns, samples, last, layer->y[3], 0, c.width, to);
                 sgrad__tiles_turn(to, c.outs * c.width);
             }
-            const int64_t need = (first + rows - 1) * l->stride + (l->w[1] - 1) * l->dilation + 1;
+            const int64_t need = (first + rows - 1) * layer->stride + (layer->w[1] - 1) * layer->dilation + 1;
             for (; ready < need; ready++) {
                 int64_t last;
-                const int64_t row = ready - l->padding, full = c.flat ? c.width : least(l->x[2], c.x_width - l->padding);
-                const int64_t columns = columns_in(l, &c, row, full, samples, &last);
-                const bool inside = row >= 0 && (c.flat || row < l->x[1]) && columns > 0;
+                const int64_t row = ready - layer->padding,
+                              full = c.flat ? c.width : least(layer->x[2], c.x_width - layer->padding);
+                const int64_t columns = columns_in(layer, &c, row, full, samples, &last);
+                const bool inside = row >= 0 && (c.flat || row < layer->x[1]) && columns > 0;
                 sgrad__tiles_pack_row(inside ? x + group * TERMS * c.x_sample + row * c.x_row : NULL, c.x_sample, c.x_column,
-                                      columns, samples, last, l->x[3], l->padding, c.x_width, room + ready % c.ring * x_row);
+                                      columns, samples, last, layer->x[3], layer->padding, c.x_width,
+                                      room + ready % c.ring * x_row);
             }
             for (int64_t k = 0; k < c.outs; k++)
-                for (int64_t r = 0; r < l->w[1]; r++) {
+                for (int64_t r = 0; r < layer->w[1]; r++) {
                     int64_t lines = 0;
                     for (int64_t i = 0; i < rows; i++) {
-                        const int64_t row = (first + i) * l->stride + r * l->dilation;
-                        if (row < l->padding || (!c.flat && row >= l->padding + l->x[1])) continue;
+                        const int64_t row = (first + i) * layer->stride + r * layer->dilation;
+                        if (row < layer->padding || (!c.flat && row >= layer->padding + layer->x[1])) continue;
                         line[lines++] = (struct line){ room + c.y + i * y_row + k * c.width * TILE, room + row % c.ring * x_row };
                     }
                     for (int64_t chunk = 0; chunk < c.chunks; chunk++) {
                         const int64_t from = chunk * c.chunk, count = least(c.chunk, c.ins * taps - from);
-                        float *at =
-                            c.whole ? sum
-                                    : (float *)(room + c.sums) + ((k * l->w[1] + r) * c.chunks + chunk) * c.chunk * SIDE * SIDE;
+                        float *at = c.whole ? sum
+                                            : (float *)(room + c.sums) +
+                                                  ((k * layer->w[1] + r) * c.chunks + chunk) * c.chunk * SIDE * SIDE;
                         int64_t shift[AT_ONCE] = { 0 };
                         for (int64_t i = 0; i < count; i++)
-                            shift[i] = ((from + i) / taps * c.x_width + (from + i) % taps * l->dilation) * TILE;
-                        columns_go((int)count, line, lines, c.width, shift, l->stride * TILE, group == 0 && first == 0, at);
+                            shift[i] = ((from + i) / taps * c.x_width + (from + i) % taps * layer->dilation) * TILE;
+                        columns_go((int)count, line, lines, c.width, shift, layer->stride * TILE, group == 0 && first == 0, at);
                         if (group == c.groups - 1 && first + rows == c.height)
-                            put_filters(l, k * SIDE, r, from, count, at, data[2]);
+                            put_filters(layer, k * SIDE, r, from, count, at, data[2]);
                     }
                 }
         }
     }
 }
 
-size_t sgrad__tiles_weight_workspace(const struct sgrad__layer *l) { return (size_t)columns_of(l).size; }
+size_t sgrad__tiles_weight_workspace(const struct sgrad__layer *layer) { return (size_t)columns_of(layer).size; }
 
 #endif

@@ -28,28 +28,28 @@
 #include "codelets/cpu/winograd.h"
 #include "codelets/cpu/isa.h"
 
-static enum factors factors_of(const struct sgrad__layer *l) {
+static enum factors factors_of(const struct sgrad__layer *layer) {
     const bool has_bf16 = SGRAD_LEVELS && sgrad_isa() >= SGRAD_AVX512_BF16;
-    if (!has_bf16 || l->dtype == SGRAD_F32 || l->exact) return FLOATS;
-    return l->pass == SGRAD__BACKWARD_WEIGHT ? TILE_PAIRS : CHANNEL_PAIRS;
+    if (!has_bf16 || layer->dtype == SGRAD_F32 || layer->exact) return FLOATS;
+    return layer->pass == SGRAD__BACKWARD_WEIGHT ? TILE_PAIRS : CHANNEL_PAIRS;
 }
 
 /* Computes the plan. U stays in the second-level cache while small blocks of tiles are processed. If U is too large for that, the
  * V of a large block stays in the third-level cache, and U is processed in chunks, which are recomputed for each block. */
-static struct tiling tiling_of(const struct sgrad__layer *l) {
+static struct tiling tiling_of(const struct sgrad__layer *layer) {
     enum { U_MOST = 2 << 20, U_CHUNK = 1 << 20, V_LARGE = 8 << 20, V_AND_M = 384 << 10 };    /* bytes */
-    const enum factors factors = factors_of(l);
-    const int32_t *out = out_of(l);
-    const int64_t lanes = sgrad__level()->lanes, from = whole(in_of(l)[3], lanes), to = whole(out[3], lanes);
+    const enum factors factors = factors_of(layer);
+    const int32_t *out = out_of(layer);
+    const int64_t lanes = sgrad__level()->lanes, from = whole(in_of(layer)[3], lanes), to = whole(out[3], lanes);
     const int64_t panel = 2 * lanes, at_once = sgrad__level()->rows, channels = channel_words(factors, from);
     const int64_t bytes = POINTS * (int64_t)sizeof(float), u_row = bytes * channels, panels = U_CHUNK / (u_row * panel);
     const int64_t v_tile = factors == FLOATS ? bytes * from : bytes * from / 2,
                   m_tile = factors == TILE_PAIRS ? bytes * to / 2 : bytes * to;
     const bool chunks = u_row * to > U_MOST;
-    struct tiling t = { .side = WINDOW + 1 - l->w[1] };
+    struct tiling t = { .side = WINDOW + 1 - layer->w[1] };
     t.rows = (out[1] + t.side - 1) / t.side;
     t.columns = (out[2] + t.side - 1) / t.side;
-    t.padding = l->pass == SGRAD__BACKWARD_DATA ? l->w[1] - 1 - l->padding : l->padding;
+    t.padding = layer->pass == SGRAD__BACKWARD_DATA ? layer->w[1] - 1 - layer->padding : layer->padding;
     t.count = out[0] * t.rows * t.columns;
     t.chunk = to;
     if (chunks) t.chunk = (panels ? panels : 1) * panel;
@@ -64,23 +64,24 @@ static struct tiling tiling_of(const struct sgrad__layer *l) {
     return t;
 }
 
-bool sgrad__winograd_open(const struct sgrad__layer *l) {
+bool sgrad__winograd_open(const struct sgrad__layer *layer) {
     const struct sgrad__level *level = sgrad__level();
-    return level && l->rank == 4 && l->groups == 1 && (l->w[1] == 3 || l->w[1] == 5) && l->w[1] == l->w[2] && l->stride == 1 &&
-           l->dilation == 1 && l->padding < l->w[1] && l->x[3] >= level->lanes && l->y[3] >= level->lanes;
+    return level && layer->rank == 4 && layer->groups == 1 && (layer->w[1] == 3 || layer->w[1] == 5) &&
+           layer->w[1] == layer->w[2] && layer->stride == 1 && layer->dilation == 1 && layer->padding < layer->w[1] &&
+           layer->x[3] >= level->lanes && layer->y[3] >= level->lanes;
 }
 
 /* This algorithm: 36 multiplications for a window and a filter, with channels rounded up to whole vectors. Direct convolution:
  * one for each weight of a filter and each pixel. */
-double sgrad__winograd_saving(const struct sgrad__layer *l) {
-    const struct tiling t = tiling_of(l);
+double sgrad__winograd_saving(const struct sgrad__layer *layer) {
+    const struct tiling t = tiling_of(layer);
     const int64_t lanes = sgrad__level()->lanes;
-    const double filled = (double)l->x[3] * l->y[3] / (double)(whole(l->x[3], lanes) * whole(l->y[3], lanes));
-    return filled * l->w[1] * l->w[2] * out_of(l)[1] * out_of(l)[2] / (double)(POINTS * t.rows * t.columns);
+    const double filled = (double)layer->x[3] * layer->y[3] / (double)(whole(layer->x[3], lanes) * whole(layer->y[3], lanes));
+    return filled * layer->w[1] * layer->w[2] * out_of(layer)[1] * out_of(layer)[2] / (double)(POINTS * t.rows * t.columns);
 }
 
-size_t sgrad__winograd_workspace(const struct sgrad__layer *l) { return (size_t)tiling_of(l).size * sizeof(float); }
+size_t sgrad__winograd_workspace(const struct sgrad__layer *layer) { return (size_t)tiling_of(layer).size * sizeof(float); }
 
-void sgrad__winograd_run(const struct sgrad__layer *l, void *const data[], float *room) {
-    sgrad__level()->winograd[l->w[1] == 5][factors_of(l)](l, tiling_of(l), data, room);
+void sgrad__winograd_run(const struct sgrad__layer *layer, void *const data[], float *room) {
+    sgrad__level()->winograd[layer->w[1] == 5][factors_of(layer)](layer, tiling_of(layer), data, room);
 }

@@ -162,20 +162,20 @@ STAGE NAME(transposed_products)(struct tiling t, int64_t count, int64_t c, int64
 }
 
 /* Computes the layer. DATA: its operands; the last argument: the workspace. */
-STAGE NAME(run)(const struct sgrad__layer *l, struct tiling t, void *const data[], float *room) {
-    const bool forward = FACTORS != TILE_PAIRS && l->pass == SGRAD__FORWARD;
-    const bool weight = FACTORS == TILE_PAIRS || (FACTORS == FLOATS && l->pass == SGRAD__BACKWARD_WEIGHT);
-    const int32_t *i = in_of(l), *o = out_of(l);
-    const struct images in = { data[0], (enum sgrad_dtype)l->dtype, i[1], i[2], i[3] };
+STAGE NAME(run)(const struct sgrad__layer *layer, struct tiling t, void *const data[], float *room) {
+    const bool forward = FACTORS != TILE_PAIRS && layer->pass == SGRAD__FORWARD;
+    const bool weight = FACTORS == TILE_PAIRS || (FACTORS == FLOATS && layer->pass == SGRAD__BACKWARD_WEIGHT);
+    const int32_t *i = in_of(layer), *o = out_of(layer);
+    const struct images in = { data[0], (enum sgrad_dtype)layer->dtype, i[1], i[2], i[3] };
     int y = 2;      /* operand: the output, or its gradient */
     if (forward) y = 3;
     else if (weight) y = 1;
-    const struct images out = { data[y], (enum sgrad_dtype)l->dtype, o[1], o[2], o[3] };
+    const struct images out = { data[y], (enum sgrad_dtype)layer->dtype, o[1], o[2], o[3] };
     const int64_t in_channels = whole(in.channels, LANES), out_channels = whole(out.channels, LANES);
     const bool chunks = t.chunk < out_channels;
-    const float *bias = forward && l->bias ? data[2] : NULL;
-    float *u = room, *v = room + t.v, *m = room + t.m, *dbias = weight && l->bias ? data[3] : NULL;
-    if (dbias && !l->accumulate) memset(dbias, 0, (size_t)out.channels * sizeof *dbias);
+    const float *bias = forward && layer->bias ? data[2] : NULL;
+    float *u = room, *v = room + t.v, *m = room + t.m, *dbias = weight && layer->bias ? data[3] : NULL;
+    if (dbias && !layer->accumulate) memset(dbias, 0, (size_t)out.channels * sizeof *dbias);
     for (int64_t first = 0, count; first < t.count; first += count) {
         count = t.count - first < t.block ? t.count - first : t.block;
         const int64_t next = first + count, more = t.count - next < t.block ? t.count - next : t.block;
@@ -189,13 +189,14 @@ STAGE NAME(run)(const struct sgrad__layer *l, struct tiling t, void *const data[
                 (t, count, in_channels, c, m, v, u, !chunks && first > 0,
                  (struct soon[]){ next_in, { out, from, c, next, more } });
                 if (chunks || next == t.count)
-                    NAME(filters_back)(u, out.channels, in.channels, from, c, data[2], l->accumulate || (chunks && first > 0));
+                    NAME(filters_back)
+                    (u, out.channels, in.channels, from, c, data[2], layer->accumulate || (chunks && first > 0));
             } else {
                 const bool transforms = chunks || first == 0;
                 if (transforms && forward) NAME(filters)(data[1], out.channels, in.channels, from, c, u);
                 else if (transforms) NAME(filters_turned)(data[1], in.channels, out.channels, from, c, u);
                 NAME(products)(t, count, in_channels, c, v, u, m, (struct soon[]){ next_in, { out, from, c, first, count } });
-                NAME(tiles_out)(t, out, from, c, first, count, m, bias, l->accumulate);
+                NAME(tiles_out)(t, out, from, c, first, count, m, bias, layer->accumulate);
             }
         }
     }

@@ -32,9 +32,9 @@ struct sgrad__convolution {
 enum { SGRAD__VECTORS = 6 };
 
 /* Returns the index of the operand that the task writes. */
-static inline int sgrad__convolution_output(const struct sgrad__convolution *c) {
-    if (c->key.pass == SGRAD__FORWARD) return c->y;
-    return c->key.pass == SGRAD__BACKWARD_DATA ? c->x : c->w;
+static inline int sgrad__convolution_output(const struct sgrad__convolution *convolution) {
+    if (convolution->key.pass == SGRAD__FORWARD) return convolution->y;
+    return convolution->key.pass == SGRAD__BACKWARD_DATA ? convolution->x : convolution->w;
 }
 
 /* Returns the task of ARGS. The first task of a shape on a worker creates the plan, and measures cuDNN's algorithms unless the
@@ -43,13 +43,13 @@ static inline int sgrad__convolution_output(const struct sgrad__convolution *c) 
 struct sgrad__convolution sgrad__convolution_of(enum sgrad__pass pass, const struct sgrad_args *args);
 
 /* Enqueues the whole task, forward with its bias, by an algorithm of cuDNN, or by direct.h. */
-void sgrad__convolution_unfused(const struct sgrad__convolution *c);
+void sgrad__convolution_unfused(const struct sgrad__convolution *convolution);
 
 /* sgrad__convolution_round enqueues the conversion of the weight to the type of the activations, if it has another type.
  * sgrad__convolution_weight returns the address of the weight in that type, which is filled by the conversion; in
  * backward-weight, the address to which the gradient must be written in that type. */
-void sgrad__convolution_round(const struct sgrad__convolution *c);
-const void *sgrad__convolution_weight(const struct sgrad__convolution *c);
+void sgrad__convolution_round(const struct sgrad__convolution *convolution);
+const void *sgrad__convolution_weight(const struct sgrad__convolution *convolution);
 
 /* Returns the measurement's key in the tuning cache: model of the GPU, version of cuDNN, pass, types, shapes, workspace size. */
 std::string sgrad__convolution_memo(const struct sgrad__convolution_key *key);

@@ -172,15 +172,15 @@ static __device__ inline uint32_t sgrad__index_of(int n, int h, int w, int c, in
 }
 
 /* Returns the last four dimensions: (N,H,W,C) of images; (D,H,W,C) of volumes (N,D,H,W,C), whose slices are treated as images. */
-static inline const int64_t *sgrad__image_dims(const struct sgrad_shape *s) { return s->dim + s->rank - 4; }
+static inline const int64_t *sgrad__image_dims(const struct sgrad_shape *shape) { return shape->dim + shape->rank - 4; }
 
 /* The parameters of a pooling from (N,H,W,C) to (N,P,Q,C). C is in packs. */
 struct sgrad__windows {
     int H, W, P, Q, C, kernel, stride, padding;
 };
-static inline struct sgrad__windows sgrad__windows_of(const struct sgrad_shape *x, const struct sgrad_shape *y, int pack,
+static inline struct sgrad__windows sgrad__windows_of(const struct sgrad_shape *one, const struct sgrad_shape *other, int pack,
                                                       int kernel, int stride, int padding) {
-    const int64_t *xd = sgrad__image_dims(x), *yd = sgrad__image_dims(y);
+    const int64_t *xd = sgrad__image_dims(one), *yd = sgrad__image_dims(other);
     return { (int)xd[1], (int)xd[2], (int)yd[1], (int)yd[2], (int)xd[3] / pack, kernel, stride, padding };
 }
 /* Return the first and the last window, of P, that cover coordinate H of the image. */
@@ -328,26 +328,26 @@ static __global__ void sgrad__do_jobs(SGRAD_SHARED_PARAMETER(struct sgrad__jobs<
     }
 }
 
-/* Creates a job, MAKE(args), for A and for each of the calls linked by its .next, and calls LAUNCH(jobs, blocks) for each set
+/* Creates a job, MAKE(args), for ARGS and for each of the calls linked by its .next, and calls LAUNCH(jobs, blocks) for each set
  * of jobs that fits in a launch. The number of elements per block is the second argument. */
 template <typename Make, typename Launch>
-static inline void sgrad__each_jobs(const struct sgrad_args *a, uint32_t elements_a_block, Make make, Launch launch) {
-    using Job = decltype(make(a));
+static inline void sgrad__each_jobs(const struct sgrad_args *args, uint32_t elements_a_block, Make make, Launch launch) {
+    using Job = decltype(make(args));
     struct sgrad__jobs<Job> jobs = {};
-    for (; a; a = a->next) {
-        jobs.job[jobs.count] = make(a);
+    for (; args; args = args->next) {
+        jobs.job[jobs.count] = make(args);
         const uint32_t blocks = (uint32_t)sgrad__ceil(jobs.job[jobs.count].n, elements_a_block);
         jobs.first[jobs.count + 1] = jobs.first[jobs.count] + blocks;
-        if (++jobs.count < jobs.most && a->next) continue;
+        if (++jobs.count < jobs.most && args->next) continue;
         launch(jobs, jobs.first[jobs.count]);
         jobs.count = 0;
     }
 }
-/* Enqueues the jobs, MAKE(args), of A and of the calls linked by its .next. */
-template <typename Make> static inline void sgrad__launch_jobs(const struct sgrad_args *a, Make make) {
-    sgrad__each_jobs(a, 1024, make, [=](const auto &jobs, uint32_t blocks) {
-        using Job = decltype(make(a));
-        sgrad__launch_grid(sgrad__do_jobs<Job>, dim3(blocks), dim3(256), jobs, a->step);
+/* Enqueues the jobs, MAKE(args), of ARGS and of the calls linked by its .next. */
+template <typename Make> static inline void sgrad__launch_jobs(const struct sgrad_args *args, Make make) {
+    sgrad__each_jobs(args, 1024, make, [=](const auto &jobs, uint32_t blocks) {
+        using Job = decltype(make(args));
+        sgrad__launch_grid(sgrad__do_jobs<Job>, dim3(blocks), dim3(256), jobs, args->step);
     });
 }
 
@@ -402,10 +402,10 @@ template <typename P, typename B> static __global__ void sgrad__add_bias_kernel(
     if (i >= n) return;
     sgrad__store(y + i, bias + i % K * P::size, true);
 }
-/* Enqueues y (…,K) += bias (K). Y describes the data. */
-template <typename B> static inline void sgrad__add_bias(const struct sgrad_view *y, const B *bias, void *data) {
-    const int64_t K = y->shape.dim[y->shape.rank - 1], n = sgrad_shape_count(&y->shape);
-    sgrad__with_pack(y->dtype, K, [=](auto pack) {
+/* Enqueues y (…,K) += bias (K). VIEW describes the data. */
+template <typename B> static inline void sgrad__add_bias(const struct sgrad_view *view, const B *bias, void *data) {
+    const int64_t K = view->shape.dim[view->shape.rank - 1], n = sgrad_shape_count(&view->shape);
+    sgrad__with_pack(view->dtype, K, [=](auto pack) {
         using P = decltype(pack);
         sgrad__launch(sgrad__add_bias_kernel<P, B>, n / P::size, K / P::size, bias, data);
     });

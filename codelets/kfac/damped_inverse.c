@@ -29,32 +29,32 @@ static void put(const double *matrix, int64_t n, float *inverse) {
 }
 
 /* Operands: factor (groups,n(n+1)/2), inverse (groups,n,n). */
-static void damped_inverse(const struct sgrad_args *a) {
-    struct sgrad_factor_health *health = *(struct sgrad_factor_health *const *)a->attrs;
-    const int64_t groups = a->view[1].shape.dim[0], n = a->view[1].shape.dim[2];
-    const float *factor = a->data[0];
-    float *inverse = a->data[1];
-    double *matrix = (double *)sgrad_aligned((size_t)a->workspace);
+static void damped_inverse(const struct sgrad_args *args) {
+    struct sgrad_factor_health *health = *(struct sgrad_factor_health *const *)args->attrs;
+    const int64_t groups = args->view[1].shape.dim[0], n = args->view[1].shape.dim[2];
+    const float *factor = args->data[0];
+    float *inverse = args->data[1];
+    double *matrix = (double *)sgrad_aligned((size_t)args->workspace);
     sgrad__lapack_alone();
     for (int64_t g = 0; g < groups; g++, factor += sgrad__triangle(n), inverse += n * n) {
         const bool finite = sgrad__lapack_take(factor, n, matrix);
-        if (finite && !invert(matrix, n, a->step->damping)) put(matrix, n, inverse);
+        if (finite && !invert(matrix, n, args->step->damping)) put(matrix, n, inverse);
         else
-            sgrad__factor_tell(health, finite ? &health->negative : &health->unmade, a->step,
+            sgrad__factor_tell(health, finite ? &health->negative : &health->unmade, args->step,
                                finite ? "has eigenvalues of minus the damping or less: its last inverse stays"
                                       : "is not finite: its last inverse stays");
     }
 }
 
-static size_t workspace(const struct sgrad_args *a) {
-    const int64_t n = a->view[1].shape.dim[2];
+static size_t workspace(const struct sgrad_args *args) {
+    const int64_t n = args->view[1].shape.dim[2];
     return SGRAD_LINE + (size_t)(n * n) * sizeof(double);
 }
 
 /* dpotrf: n³/3; dpotri: 2/3 n³. */
-static double flops(const struct sgrad_args *a) {
-    const double n = (double)a->view[1].shape.dim[2];
-    return (double)a->view[1].shape.dim[0] * n * n * n;
+static double flops(const struct sgrad_args *args) {
+    const double n = (double)args->view[1].shape.dim[2];
+    return (double)args->view[1].shape.dim[0] * n * n * n;
 }
 
 const struct sgrad_kernel sgrad_damped_inverse_kernel = {

@@ -23,39 +23,39 @@ static void put(const double *values, const double *vectors, int64_t n, float *e
 }
 
 /* Operands: factor (groups,n(n+1)/2), eigen (groups,1+n,n). */
-static void eigendecomposition(const struct sgrad_args *a) {
-    struct sgrad_factor_health *health = *(struct sgrad_factor_health *const *)a->attrs;
-    const int64_t groups = a->view[1].shape.dim[0], n = a->view[1].shape.dim[2];
+static void eigendecomposition(const struct sgrad_args *args) {
+    struct sgrad_factor_health *health = *(struct sgrad_factor_health *const *)args->attrs;
+    const int64_t groups = args->view[1].shape.dim[0], n = args->view[1].shape.dim[2];
     const int rows = (int)n, size = (int)work_size(n), more = (int)more_size(n);
-    const float *factor = a->data[0];
-    float *eigen = a->data[1];
-    double *matrix = (double *)sgrad_aligned((size_t)a->workspace), *values = matrix + n * n, *work = values + n;
+    const float *factor = args->data[0];
+    float *eigen = args->data[1];
+    double *matrix = (double *)sgrad_aligned((size_t)args->workspace), *values = matrix + n * n, *work = values + n;
     int *more_work = (int *)(work + size), info = 0;
     sgrad__lapack_alone();
     for (int64_t g = 0; g < groups; g++, factor += sgrad__triangle(n), eigen += (n + 1) * n) {
         const bool finite = sgrad__lapack_take(factor, n, matrix);
         if (finite) dsyevd_("V", "L", &rows, matrix, &rows, values, work, &size, more_work, &more, &info, 1, 1);
         if (!finite || info) {
-            sgrad__factor_tell(health, &health->unmade, a->step,
+            sgrad__factor_tell(health, &health->unmade, args->step,
                                finite ? "has no decomposition: the last one stays"
                                       : "is not finite: its last decomposition stays");
             continue;
         }
         if (values[0] < -ROUNDING * values[n - 1] && values[0] < -NONE)
-            sgrad__factor_tell(health, &health->negative, a->step, "has negative eigenvalues: they count as 0");
+            sgrad__factor_tell(health, &health->negative, args->step, "has negative eigenvalues: they count as 0");
         put(values, matrix, n, eigen);
     }
 }
 
-static size_t workspace(const struct sgrad_args *a) {
-    const int64_t n = a->view[1].shape.dim[2];
+static size_t workspace(const struct sgrad_args *args) {
+    const int64_t n = args->view[1].shape.dim[2];
     return SGRAD_LINE + (size_t)(n * n + n + work_size(n)) * sizeof(double) + (size_t)more_size(n) * sizeof(int);
 }
 
 /* With all eigenvectors. Reduction to tridiagonal form: 4/3 n³; its decomposition: up to 8/3 n³; back-transformation: 2 n³. */
-static double flops(const struct sgrad_args *a) {
-    const double n = (double)a->view[1].shape.dim[2];
-    return 6 * (double)a->view[1].shape.dim[0] * n * n * n;
+static double flops(const struct sgrad_args *args) {
+    const double n = (double)args->view[1].shape.dim[2];
+    return 6 * (double)args->view[1].shape.dim[0] * n * n * n;
 }
 
 const struct sgrad_kernel sgrad_eigendecomposition_kernel = {

@@ -16,27 +16,27 @@
 
 void sgrad__kfac_cuda(const struct sgrad_args *a);
 
-SGRAD_ALWAYS_INLINE float scale_of(const struct sgrad_hyper *h, const double *product, double rate) {
-    if (!product || h->kl_clip <= 0) return 1;
+SGRAD_ALWAYS_INLINE float scale_of(const struct sgrad_hyper *hyper, const double *product, double rate) {
+    if (!product || hyper->kl_clip <= 0) return 1;
     const double change = fabs(rate * rate * *product);
-    return change > h->kl_clip ? (float)sqrt(h->kl_clip / change) : 1;
+    return change > hyper->kl_clip ? (float)sqrt(hyper->kl_clip / change) : 1;
 }
 
 /* Operands: w, V, Σ V·∇ over all layers (1) or absent, b. */
-SGRAD_VECTOR(kfac)(const struct sgrad_args *a) {
-    const struct sgrad_hyper *h = a->attrs;
-    float *restrict w = a->data[0], *restrict b = a->data[3];
-    const float *restrict v = a->data[1];
-    const float rate = sgrad_lr(a), scale = scale_of(h, a->data[2], rate), decay = h->weight_decay, momentum = h->momentum;
+SGRAD_VECTOR(kfac)(const struct sgrad_args *args) {
+    const struct sgrad_hyper *h = args->attrs;
+    float *restrict w = args->data[0], *restrict b = args->data[3];
+    const float *restrict v = args->data[1];
+    const float rate = sgrad_lr(args), scale = scale_of(h, args->data[2], rate), decay = h->weight_decay, momentum = h->momentum;
     const bool nesterov = h->nesterov;
-    for (int64_t i = 0, n = sgrad_shape_count(&a->view[0].shape); i < n; i++) {
+    for (int64_t i = 0, n = sgrad_shape_count(&args->view[0].shape); i < n; i++) {
         const float g = scale * v[i] + decay * w[i];
         b[i] = momentum * b[i] + g;
         w[i] -= rate * (nesterov ? g + momentum * b[i] : b[i]);
     }
 }
 
-static double flops(const struct sgrad_args *a) { return 7.0 * (double)sgrad_shape_count(&a->view[0].shape); }
+static double flops(const struct sgrad_args *args) { return 7.0 * (double)sgrad_shape_count(&args->view[0].shape); }
 
 const struct sgrad_kernel sgrad_kfac_kernel = {
     .name = "kfac",

@@ -27,9 +27,9 @@
 static inline int64_t sgrad__triangle(int64_t n) { return n * (n + 1) / 2; }
 static inline int64_t sgrad__triangle_at(int64_t n, int64_t i, int64_t j) { return i * n - i * (i - 1) / 2 + j - i; }
 /* Returns n of a factor: the channels of a group, for each pixel of a patch, plus 1 with a bias. */
-static inline int64_t sgrad__patch_length(const struct sgrad_patches *p, int64_t channels, bool bias) {
-    const int64_t kernel = p->kernel ? p->kernel : 1;
-    return kernel * kernel * channels / p->groups + bias;
+static inline int64_t sgrad__patch_length(const struct sgrad_patches *patches, int64_t channels, bool bias) {
+    const int64_t kernel = patches->kernel ? patches->kernel : 1;
+    return kernel * kernel * channels / patches->groups + bias;
 }
 
 /* The name of a factor, and how often it was invalid. infinite: new values had a NaN or an infinity and were skipped. unmade:

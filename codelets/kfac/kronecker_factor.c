@@ -22,14 +22,14 @@ enum { LEFT = 6, LEFT_AVX512 = 16, SHORT = 256 };
 static const int64_t CACHE = 512 << 10;     /* bytes of pixels that are read repeatedly: a fraction of the second-level cache */
 
 /* Returns the floats of a pixel in the workspace: its channels, rounded up to a multiple of 16. */
-static int64_t floats(const struct geometry *g) { return (g->channels + RIGHT - 1) / RIGHT * RIGHT; }
+static int64_t floats(const struct geometry *geometry) { return (geometry->channels + RIGHT - 1) / RIGHT * RIGHT; }
 
 /* Returns the number of pixels that are processed together: whole images or, if each pixel is a patch, as many as fit in the
  * cache. */
-static int64_t pixels_at_once(const struct geometry *g) {
-    const int64_t fit = CACHE / (floats(g) * (int64_t)sizeof(float)), image = g->all.height * g->all.width;
-    if (g->rows) return sgrad_clamp(fit, 1, g->all.count * image);
-    return image * sgrad_clamp(fit / image, 1, g->all.count);
+static int64_t pixels_at_once(const struct geometry *geometry) {
+    const int64_t fit = CACHE / (floats(geometry) * (int64_t)sizeof(float)), image = geometry->all.height * geometry->all.width;
+    if (geometry->rows) return sgrad_clamp(fit, 1, geometry->all.count * image);
+    return image * sgrad_clamp(fit / image, 1, geometry->all.count);
 }
 
 /* ---- products ---------------------------------------------------------------------------------------------------------- */
@@ -73,14 +73,14 @@ SGRAD_ALWAYS_INLINE void flush(bool wide, struct sums *sum, float to[][RIGHT]) {
 
 /* Sets TO to a tile of products, summed over the pixels of the runs. To limit rounding errors, a sum in registers has some
  * hundred pixels at most; it is then added to TO. */
-SGRAD_ALWAYS_INLINE void multiply_runs(const struct images *m, const struct run *row, const struct run *column, int64_t wide,
+SGRAD_ALWAYS_INLINE void multiply_runs(const struct images *images, const struct run *row, const struct run *column, int64_t wide,
                                        const float *x, int64_t distance, bool wide_tile, float to[][RIGHT]) {
     struct sums sum = { 0 };
-    const int64_t step = column->step * wide, line = m->width * wide, image = m->height * line;
+    const int64_t step = column->step * wide, line = images->width * wide, image = images->height * line;
     const float *first = x + row->first * line + column->first * wide;
     int64_t pixels = 0;
     memset(to, 0, (wide_tile ? LEFT_AVX512 : LEFT) * sizeof *to);
-    for (int64_t n = 0; n < m->count; n++, first += image)
+    for (int64_t n = 0; n < images->count; n++, first += image)
         for (int64_t k = 0; k < row->count; k++)
             for (int64_t begin = 0, count; begin < column->count; begin += count) {
                 count = column->count - begin < SHORT ? column->count - begin : SHORT;
@@ -94,70 +94,72 @@ SGRAD_ALWAYS_INLINE void multiply_runs(const struct images *m, const struct run 
 }
 
 /* Computes one tile and adds it to all blocks whose taps are (DOWN,ALONG) apart. */
-SGRAD_ALWAYS_INLINE void add_displacement(const struct geometry *g, const struct images *m, const float *x, int64_t down,
-                                          int64_t along, int64_t i, int64_t j, int height, const struct run *row, int rows,
-                                          const struct run *column, int columns, float *sum) {
-    const int64_t distance = (down * m->width + along) * g->dilation * floats(g) + j - i;
+SGRAD_ALWAYS_INLINE void add_displacement(const struct geometry *geometry, const struct images *images, const float *x,
+                                          int64_t down, int64_t along, int64_t i, int64_t j, int height, const struct run *row,
+                                          int rows, const struct run *column, int columns, float *sum) {
+    const int64_t distance = (down * images->width + along) * geometry->dilation * floats(geometry) + j - i;
     for (int a = 0; a < rows; a++)
         for (int b = 0; b < columns; b++) {
             float tile[LEFT_AVX512][RIGHT];
-            multiply_runs(m, &row[a], &column[b], floats(g), x + i, distance, height == LEFT_AVX512, tile);
-            add_tile(g, &(struct place){ down, along, i, j, height }, row[a].taps, column[b].taps, tile, sum);
+            multiply_runs(images, &row[a], &column[b], floats(geometry), x + i, distance, height == LEFT_AVX512, tile);
+            add_tile(geometry, &(struct place){ down, along, i, j, height }, row[a].taps, column[b].taps, tile, sum);
         }
 }
 
 /* Adds the last column: Σ ã, and the number of patches. */
-SGRAD_ALWAYS_INLINE void add_bias(const struct geometry *g, const struct images *m, const float *x, const struct run *row,
-                                  int rows, const struct run *column, int columns, float *sum) {
-    const int64_t last = g->length - 1;
+SGRAD_ALWAYS_INLINE void add_bias(const struct geometry *geometry, const struct images *images, const float *x,
+                                  const struct run *row, int rows, const struct run *column, int columns, float *sum) {
+    const int64_t last = geometry->length - 1;
     for (int a = 0; a < rows; a++)
         for (int b = 0; b < columns; b++)
-            for (int64_t c = 0; c < g->channels; c++) {
+            for (int64_t c = 0; c < geometry->channels; c++) {
                 double all = 0;
-                for (int64_t n = 0; n < m->count; n++)
+                for (int64_t n = 0; n < images->count; n++)
                     for (int64_t k = 0; k < row[a].count; k++)
                         for (int64_t w = 0; w < column[b].count; w++)
-                            all += x[((n * m->height + row[a].first + k * row[a].step) * m->width + column[b].first +
-                                      w * column[b].step) * floats(g) + c];
-                for (int64_t r = 0; r < g->taps; r++)
-                    for (int64_t s = 0; s < g->taps; s++)
+                            all += x[((n * images->height + row[a].first + k * row[a].step) * images->width + column[b].first +
+                                      w * column[b].step) * floats(geometry) + c];
+                for (int64_t r = 0; r < geometry->taps; r++)
+                    for (int64_t s = 0; s < geometry->taps; s++)
                         if (row[a].taps >> r & 1 && column[b].taps >> s & 1)
-                            sum[sgrad__triangle_at(g->length, (r * g->taps + s) * g->channels + c, last)] += (float)all;
+                            sum[sgrad__triangle_at(geometry->length, (r * geometry->taps + s) * geometry->channels + c, last)] +=
+                                (float)all;
             }
-    sum[sgrad__triangle_at(g->length, last, last)] += (float)(m->count * m->outs * m->across);
+    sum[sgrad__triangle_at(geometry->length, last, last)] += (float)(images->count * images->outs * images->across);
 }
 
 /* Adds all products of these images. X: the channels of one group. HEIGHT: the rows of a tile. */
-SGRAD_ALWAYS_INLINE void add_images(const struct geometry *g, const struct images *m, const float *x, int height, float *sum) {
+SGRAD_ALWAYS_INLINE void add_images(const struct geometry *geometry, const struct images *images, const float *x, int height,
+                                    float *sum) {
     struct run row[RUNS], column[RUNS];
-    for (int64_t down = 0; down < g->taps; down++)
-        for (int64_t along = down ? 1 - g->taps : 0; along < g->taps; along++) {
-            const int rows = sgrad__factor_runs(g, m->height, m->outs, down, row);
-            const int columns = sgrad__factor_runs(g, m->width, m->across, along, column);
+    for (int64_t down = 0; down < geometry->taps; down++)
+        for (int64_t along = down ? 1 - geometry->taps : 0; along < geometry->taps; along++) {
+            const int rows = sgrad__factor_runs(geometry, images->height, images->outs, down, row);
+            const int columns = sgrad__factor_runs(geometry, images->width, images->across, along, column);
             const bool diagonal = !down && !along;
-            if (diagonal && g->bias) add_bias(g, m, x, row, rows, column, columns, sum);
-            for (int64_t i = 0; i < g->channels; i += height)
-                for (int64_t j = diagonal ? i / RIGHT * RIGHT : 0; j < g->channels; j += RIGHT)
-                    add_displacement(g, m, x, down, along, i, j, height, row, rows, column, columns, sum);
+            if (diagonal && geometry->bias) add_bias(geometry, images, x, row, rows, column, columns, sum);
+            for (int64_t i = 0; i < geometry->channels; i += height)
+                for (int64_t j = diagonal ? i / RIGHT * RIGHT : 0; j < geometry->channels; j += RIGHT)
+                    add_displacement(geometry, images, x, down, along, i, j, height, row, rows, column, columns, sum);
         }
 }
 
 /* Copies COUNT pixels, from FIRST on, as floats: a group's channels, from CHANNEL on, and zeros up to a multiple of 16. */
-SGRAD_ALWAYS_INLINE void take_pixels(const struct geometry *g, enum sgrad_dtype dtype, const void *x, int64_t first,
+SGRAD_ALWAYS_INLINE void take_pixels(const struct geometry *geometry, enum sgrad_dtype dtype, const void *x, int64_t first,
                                      int64_t count, int64_t channel, float *to) {
-    const int64_t all = g->channels * g->groups, wide = floats(g);
+    const int64_t all = geometry->channels * geometry->groups, wide = floats(geometry);
     for (int64_t k = 0; k < count; k++, to += wide) {
-        for (int64_t c = 0; c < g->channels; c++) to[c] = sgrad_get(dtype, x, (first + k) * all + channel + c);
-        for (int64_t c = g->channels; c < wide; c++) to[c] = 0;
+        for (int64_t c = 0; c < geometry->channels; c++) to[c] = sgrad_get(dtype, x, (first + k) * all + channel + c);
+        for (int64_t c = geometry->channels; c < wide; c++) to[c] = 0;
     }
 }
 
-SGRAD_VECTOR(by_vectors)(const struct sgrad_args *a) {
-    const struct geometry g = sgrad__factor_geometry(a);
+SGRAD_VECTOR(by_vectors)(const struct sgrad_args *args) {
+    const struct geometry g = sgrad__factor_geometry(args);
     const int64_t image = g.all.height * g.all.width, all = g.all.count * image, most = pixels_at_once(&g);
     const bool wide = sgrad_isa() >= SGRAD_AVX512;      /* enough registers for wide tiles */
-    float *x = (float *)sgrad_aligned((size_t)a->workspace), *sum = a->data[1];
-    if (!sgrad_adds(a, 1)) memset(sum, 0, sgrad_view_bytes(&a->view[1]));
+    float *x = (float *)sgrad_aligned((size_t)args->workspace), *sum = args->data[1];
+    if (!sgrad_adds(args, 1)) memset(sum, 0, sgrad_view_bytes(&args->view[1]));
     memset(x + most * floats(&g), 0, RIGHT * sizeof *x);     /* a tile may read beyond the last pixel */
     for (int64_t group = 0; group < g.groups; group++, sum += sgrad__triangle(g.length))
         for (int64_t first = 0; first < all; first += most) {
@@ -165,28 +167,28 @@ SGRAD_VECTOR(by_vectors)(const struct sgrad_args *a) {
             struct images m = g.all;
             m.count = count / image;
             if (g.rows) m = (struct images){ 1, 1, count, 1, count };
-            if (a->view[0].dtype == SGRAD_F32) take_pixels(&g, SGRAD_F32, a->data[0], first, count, group * g.channels, x);
-            else take_pixels(&g, SGRAD_BF16, a->data[0], first, count, group * g.channels, x);
+            if (args->view[0].dtype == SGRAD_F32) take_pixels(&g, SGRAD_F32, args->data[0], first, count, group * g.channels, x);
+            else take_pixels(&g, SGRAD_BF16, args->data[0], first, count, group * g.channels, x);
             if (wide) add_images(&g, &m, x, LEFT_AVX512, sum);
             else add_images(&g, &m, x, LEFT, sum);
         }
 }
 
-static void kronecker_factor(const struct sgrad_args *a) {
-    if (sgrad__factor_tiles_workspace(a)) sgrad__factor_tiles(a);
-    else by_vectors(a);
+static void kronecker_factor(const struct sgrad_args *args) {
+    if (sgrad__factor_tiles_workspace(args)) sgrad__factor_tiles(args);
+    else by_vectors(args);
 }
 
-static size_t workspace(const struct sgrad_args *a) {
-    const struct geometry g = sgrad__factor_geometry(a);
-    const size_t tiles = sgrad__factor_tiles_workspace(a);
+static size_t workspace(const struct sgrad_args *args) {
+    const struct geometry g = sgrad__factor_geometry(args);
+    const size_t tiles = sgrad__factor_tiles_workspace(args);
     if (tiles) return tiles;
     return SGRAD_LINE + (size_t)(pixels_at_once(&g) * floats(&g) + RIGHT) * sizeof(float);
 }
 
 /* Counts a multiplication and an addition for each pair of channels, displacement and pixel. */
-static double flops(const struct sgrad_args *a) {
-    const struct geometry g = sgrad__factor_geometry(a);
+static double flops(const struct sgrad_args *args) {
+    const struct geometry g = sgrad__factor_geometry(args);
     const double side = 2.0 * (double)g.taps - 1, displacements = (side * side + 1) / 2;
     const double pixels = (double)(g.all.count * g.all.height * g.all.width), channels = (double)g.channels;
     return pixels * (double)g.groups * (g.rows ? channels * (channels + 1) : 2 * displacements * channels * channels);

@@ -4,14 +4,14 @@
 
 #include <assert.h>
 
-static int64_t positions(int64_t extent, const struct geometry *g) {
-    return (extent + 2 * g->padding - (g->taps - 1) * g->dilation - 1) / g->stride + 1;
+static int64_t positions(int64_t extent, const struct geometry *geometry) {
+    return (extent + 2 * geometry->padding - (geometry->taps - 1) * geometry->dilation - 1) / geometry->stride + 1;
 }
 
-struct geometry sgrad__factor_geometry(const struct sgrad_args *a) {
-    const struct sgrad_kronecker_factor *f = a->attrs;
+struct geometry sgrad__factor_geometry(const struct sgrad_args *args) {
+    const struct sgrad_kronecker_factor *f = args->attrs;
     const struct sgrad_patches *p = &f->patches;
-    const struct sgrad_shape *x = &a->view[0].shape;
+    const struct sgrad_shape *x = &args->view[0].shape;
     const int64_t channels = x->dim[x->rank - 1], pixels = sgrad_shape_count(x) / channels;
     struct geometry g = { .taps = p->kernel ? p->kernel : 1, .stride = p->kernel ? p->stride : 1, .padding = p->padding,
                           .dilation = p->kernel ? p->dilation : 1, .groups = p->groups, .channels = channels / p->groups,
@@ -26,25 +26,26 @@ struct geometry sgrad__factor_geometry(const struct sgrad_args *a) {
 }
 
 /* Returns the taps, as bits, that cover line H of EXTENT lines while the tap BY further covers the other line of the pair. */
-static uint32_t taps_at(const struct geometry *g, int64_t h, int64_t extent, int64_t outs, int64_t by) {
+static uint32_t taps_at(const struct geometry *geometry, int64_t h, int64_t extent, int64_t outs, int64_t by) {
     uint32_t taps = 0;
-    if (h + by * g->dilation < 0 || h + by * g->dilation >= extent) return 0;
-    for (int64_t r = 0; r < g->taps; r++) {
-        const int64_t p = h + g->padding - r * g->dilation;
-        if (r + by >= 0 && r + by < g->taps && p >= 0 && p % g->stride == 0 && p / g->stride < outs) taps |= 1u << r;
+    if (h + by * geometry->dilation < 0 || h + by * geometry->dilation >= extent) return 0;
+    for (int64_t r = 0; r < geometry->taps; r++) {
+        const int64_t p = h + geometry->padding - r * geometry->dilation;
+        if (r + by >= 0 && r + by < geometry->taps && p >= 0 && p % geometry->stride == 0 && p / geometry->stride < outs)
+            taps |= 1u << r;
     }
     return taps;
 }
 
-int sgrad__factor_runs(const struct geometry *g, int64_t extent, int64_t outs, int64_t by, struct run run[RUNS]) {
+int sgrad__factor_runs(const struct geometry *geometry, int64_t extent, int64_t outs, int64_t by, struct run run[RUNS]) {
     int count = 0;
-    for (int64_t start = 0; start < g->stride && start < extent; start++) {
+    for (int64_t start = 0; start < geometry->stride && start < extent; start++) {
         uint32_t last = 0;
-        for (int64_t h = start; h < extent; h += g->stride) {
-            const uint32_t taps = taps_at(g, h, extent, outs, by);
+        for (int64_t h = start; h < extent; h += geometry->stride) {
+            const uint32_t taps = taps_at(geometry, h, extent, outs, by);
             if (taps && taps != last) {
                 assert(count < RUNS);
-                run[count++] = (struct run){ h, 0, g->stride, taps };
+                run[count++] = (struct run){ h, 0, geometry->stride, taps };
             }
             if (taps) run[count - 1].count++;
             last = taps;

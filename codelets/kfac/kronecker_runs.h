@@ -37,7 +37,7 @@ struct geometry {
 struct geometry sgrad__factor_geometry(const struct sgrad_args *args);
 /* Writes the runs of lines 0 … EXTENT - 1 to RUN, for a filter with OUTS positions and for pairs of taps BY apart. Returns the
  * number of runs. */
-int sgrad__factor_runs(const struct geometry *g, int64_t extent, int64_t outs, int64_t by,
+int sgrad__factor_runs(const struct geometry *geometry, int64_t extent, int64_t outs, int64_t by,
                        struct run run[RUNS]);
 
 /* Position of a tile of products of two pixels, summed over the pairs of pixels of a run of rows and a run of columns. The
@@ -49,18 +49,19 @@ int sgrad__factor_runs(const struct geometry *g, int64_t extent, int64_t outs, i
 struct place {
     int64_t down, along, i, j, height;
 };
-SGRAD_ALWAYS_INLINE void add_tile(const struct geometry *g, const struct place *at, uint32_t rows, uint32_t columns,
+SGRAD_ALWAYS_INLINE void add_tile(const struct geometry *geometry, const struct place *at, uint32_t rows, uint32_t columns,
                                   float tile[][RIGHT], float *sum) {
-    const int64_t height = g->channels - at->i < at->height ? g->channels - at->i : at->height;
-    const int64_t width = g->channels - at->j < RIGHT ? g->channels - at->j : RIGHT;
-    for (int64_t block = 0; block < g->taps * g->taps; block++) {
-        const int64_t r = block / g->taps, s = block % g->taps, other = (r + at->down) * g->taps + s + at->along;
+    const int64_t height = geometry->channels - at->i < at->height ? geometry->channels - at->i : at->height;
+    const int64_t width = geometry->channels - at->j < RIGHT ? geometry->channels - at->j : RIGHT;
+    for (int64_t block = 0; block < geometry->taps * geometry->taps; block++) {
+        const int64_t r = block / geometry->taps, s = block % geometry->taps,
+                      other = (r + at->down) * geometry->taps + s + at->along;
         if (!(rows >> r & 1 && columns >> s & 1)) continue;
         for (int64_t i = 0; i < height; i++) {
-            const int64_t row = block * g->channels + at->i + i, column = other * g->channels + at->j;
+            const int64_t row = block * geometry->channels + at->i + i, column = other * geometry->channels + at->j;
             const int64_t first = row > column ? row - column : 0;
             if (first >= width) continue;
-            float *to = sum + sgrad__triangle_at(g->length, row, column + first) - first;
+            float *to = sum + sgrad__triangle_at(geometry->length, row, column + first) - first;
             if (first == 0 && width == RIGHT)
                 for (int j = 0; j < RIGHT; j++) to[j] += tile[i][j];
             else

@@ -23,44 +23,47 @@ struct packing {
     int64_t blocks, row;        /* blocks of 16 channels; bytes of a row of all blocks */
 };
 
-static struct packing packing_of(const struct geometry *g) {
+static struct packing packing_of(const struct geometry *geometry) {
     enum { ROOM = 2 << 20, WIDTH = 16 };
-    struct packing p = { .groups = tiles_for(g->all.count, TERMS), .height = g->all.height, .width = g->all.width };
-    if (g->rows) {
-        const int64_t columns = tiles_for(g->all.width, TERMS);
+    struct packing p = { .groups = tiles_for(geometry->all.count, TERMS),
+                         .height = geometry->all.height,
+                         .width = geometry->all.width };
+    if (geometry->rows) {
+        const int64_t columns = tiles_for(geometry->all.width, TERMS);
         p.width = least(columns, WIDTH), p.height = tiles_for(columns, p.width);
     }
-    p.blocks = tiles_for(g->channels, SIDE), p.row = p.blocks * p.width * TILE;
-    p.reach = least(p.height, (g->taps - 1) * g->dilation);
+    p.blocks = tiles_for(geometry->channels, SIDE), p.row = p.blocks * p.width * TILE;
+    p.reach = least(p.height, (geometry->taps - 1) * geometry->dilation);
     p.at_once = least(p.groups, most(1, ROOM / (2 * p.height * p.row)));
     p.band = 2 * p.height * p.row <= ROOM ? p.height : least(p.height, most(1, (ROOM / p.row - p.reach) / 2));
     return p;
 }
 
-static int64_t rows_of_b(const struct packing *p) { return least(p->height, p->band + p->reach); }
+static int64_t rows_of_b(const struct packing *packing) { return least(packing->height, packing->band + packing->reach); }
 
-size_t sgrad__factor_tiles_workspace(const struct sgrad_args *a) {
-    const struct geometry g = sgrad__factor_geometry(a);
+size_t sgrad__factor_tiles_workspace(const struct sgrad_args *args) {
+    const struct geometry g = sgrad__factor_geometry(args);
     const struct packing p = packing_of(&g);
     const bool filled = (g.rows ? g.all.width : g.all.count) >= 8;
-    if (sgrad_isa() < SGRAD_AMX || a->view[0].dtype != SGRAD_BF16 || !filled) return 0;
+    if (sgrad_isa() < SGRAD_AMX || args->view[0].dtype != SGRAD_BF16 || !filled) return 0;
     return SGRAD_LINE + (size_t)(p.at_once * (p.band + rows_of_b(&p)) * p.row);
 }
 
 /* Packs row H of 32 samples, those of a group, as B: the channels from CHANNEL on. */
-static void pack_pixels(const struct geometry *g, const struct packing *p, const uint16_t *x, int64_t group, int64_t h,
-                        int64_t channel, char *to) {
-    const int64_t all = g->channels * g->groups, first = group * TERMS;
-    if (g->rows) {
-        const int64_t column = h * p->width, count = least(p->width, tiles_for(g->all.width, TERMS) - column);
-        const int64_t last = least(TERMS, g->all.width - (column + count - 1) * TERMS);
-        sgrad__tiles_pack_row(x + column * TERMS * all + channel, all, TERMS * all, count, TERMS, last, g->channels, 0,
-                              p->width, to);
+static void pack_pixels(const struct geometry *geometry, const struct packing *packing, const uint16_t *x, int64_t group,
+                        int64_t h, int64_t channel, char *to) {
+    const int64_t all = geometry->channels * geometry->groups, first = group * TERMS;
+    if (geometry->rows) {
+        const int64_t column = h * packing->width, count = least(packing->width, tiles_for(geometry->all.width, TERMS) - column);
+        const int64_t last = least(TERMS, geometry->all.width - (column + count - 1) * TERMS);
+        sgrad__tiles_pack_row(x + column * TERMS * all + channel, all, TERMS * all, count, TERMS, last, geometry->channels, 0,
+                              packing->width, to);
         return;
     }
-    const int64_t line = g->all.width * all, image = g->all.height * line, samples = least(TERMS, g->all.count - first);
-    sgrad__tiles_pack_row(x + first * image + h * line + channel, image, all, p->width, samples, samples, g->channels, 0,
-                          p->width, to);
+    const int64_t line = geometry->all.width * all, image = geometry->all.height * line,
+                  samples = least(TERMS, geometry->all.count - first);
+    sgrad__tiles_pack_row(x + first * image + h * line + channel, image, all, packing->width, samples, samples,
+                          geometry->channels, 0, packing->width, to);
 }
 
 /* The first tile, and the distances in bytes to the tile of the next group, row and column. */
@@ -69,14 +72,14 @@ struct walk {
     int64_t step[3];
 };
 
-/* Sums the products of tiles of A and B over COUNT groups, rows and columns. Four sums are used alternately, so that
+/* Sums the products of tiles of ONE and OTHER over COUNT groups, rows and columns. Four sums are used alternately, so that
  * consecutive products do not depend on each other. */
-FOR_AMX void sum_products(const struct walk *a, const struct walk *b, const int64_t count[3], float to[SIDE][SIDE]) {
+FOR_AMX void sum_products(const struct walk *one, const struct walk *other, const int64_t count[3], float to[SIDE][SIDE]) {
     enum { SUMS = 4 };
     _Alignas(64) float sum[SUMS][SIDE][SIDE];
 #define ADD(i)                                                                                                                   \
-    TILE_LOAD(6, left + (i)*a->step[2], 4 * SIDE);                                                                               \
-    TILE_LOAD(7, right + (i)*b->step[2], 4 * SIDE);                                                                              \
+    TILE_LOAD(6, left + (i)*one->step[2], 4 * SIDE);                                                                             \
+    TILE_LOAD(7, right + (i)*other->step[2], 4 * SIDE);                                                                          \
     TILE_PRODUCT(i, 6, 7);
     TILE_ZERO(0);
     TILE_ZERO(1);
@@ -84,9 +87,10 @@ FOR_AMX void sum_products(const struct walk *a, const struct walk *b, const int6
     TILE_ZERO(3);
     for (int64_t i = 0; i < count[0]; i++)
         for (int64_t j = 0; j < count[1]; j++) {
-            const char *left = a->from + i * a->step[0] + j * a->step[1], *right = b->from + i * b->step[0] + j * b->step[1];
+            const char *left = one->from + i * one->step[0] + j * one->step[1],
+                       *right = other->from + i * other->step[0] + j * other->step[1];
             int64_t k = count[2];
-            for (; k >= SUMS; k -= SUMS, left += SUMS * a->step[2], right += SUMS * b->step[2]) {
+            for (; k >= SUMS; k -= SUMS, left += SUMS * one->step[2], right += SUMS * other->step[2]) {
                 ADD(0)
                 ADD(1)
                 ADD(2)
@@ -132,58 +136,58 @@ static struct run within(const struct band *band, struct run run) {
 }
 
 /* Adds the last column, Σ ã, by a B of ones. */
-FOR_AMX void add_ones(const struct geometry *g, struct walk a, int64_t groups, const struct run *row, const struct run *column,
-                      int64_t i, float *sum) {
+FOR_AMX void add_ones(const struct geometry *geometry, struct walk a, int64_t groups, const struct run *row,
+                      const struct run *column, int64_t i, float *sum) {
     _Alignas(64) uint32_t ones[SIDE][SIDE];
     float tile[SIDE][SIDE];
     for (int k = 0; k < SIDE * SIDE; k++) ones[k / SIDE][k % SIDE] = 0x3f803f80;
     sum_run(a, (struct walk){ (const char *)ones, { 0 } }, groups, row->count, column->count, tile);
-    for (int64_t block = 0; block < g->taps * g->taps; block++)
-        for (int64_t c = 0; c < least(SIDE, g->channels - i); c++)
-            if (row->taps >> block / g->taps & 1 && column->taps >> block % g->taps & 1)
-                sum[sgrad__triangle_at(g->length, block * g->channels + i + c, g->length - 1)] += tile[c][0];
+    for (int64_t block = 0; block < geometry->taps * geometry->taps; block++)
+        for (int64_t c = 0; c < least(SIDE, geometry->channels - i); c++)
+            if (row->taps >> block / geometry->taps & 1 && column->taps >> block % geometry->taps & 1)
+                sum[sgrad__triangle_at(geometry->length, block * geometry->channels + i + c, geometry->length - 1)] += tile[c][0];
 }
 
 /* Adds all tiles of the blocks whose taps are (DOWN,ALONG) apart, for the pixels of one run. */
-FOR_AMX void add_run(const struct geometry *g, const struct packing *p, const struct band *band, int64_t down, int64_t along,
-                     struct run row, const struct run *column, float *sum) {
+FOR_AMX void add_run(const struct geometry *geometry, const struct packing *packing, const struct band *band, int64_t down,
+                     int64_t along, struct run row, const struct run *column, float *sum) {
     float tile[SIDE][SIDE];
     const bool diagonal = !down && !along;
     row = within(band, row);
-    for (int64_t i = 0; i < p->blocks && row.count > 0; i++) {
-        const struct walk a = { band->a + (row.first - band->first) * p->row + (i * p->width + column->first) * TILE,
-                                { p->band * p->row, row.step * p->row, column->step * TILE } };
-        if (diagonal && g->bias) add_ones(g, a, band->groups, &row, column, i * SIDE, sum);
-        for (int64_t j = diagonal ? i : 0; j < p->blocks; j++) {
-            const struct walk b = { band->b + (row.first - band->first + down * g->dilation) * p->row +
-                                        (j * p->width + column->first + along * g->dilation) * TILE,
-                                    { rows_of_b(p) * p->row, row.step * p->row, column->step * TILE } };
+    for (int64_t i = 0; i < packing->blocks && row.count > 0; i++) {
+        const struct walk a = { band->a + (row.first - band->first) * packing->row + (i * packing->width + column->first) * TILE,
+                                { packing->band * packing->row, row.step * packing->row, column->step * TILE } };
+        if (diagonal && geometry->bias) add_ones(geometry, a, band->groups, &row, column, i * SIDE, sum);
+        for (int64_t j = diagonal ? i : 0; j < packing->blocks; j++) {
+            const struct walk b = { band->b + (row.first - band->first + down * geometry->dilation) * packing->row +
+                                        (j * packing->width + column->first + along * geometry->dilation) * TILE,
+                                    { rows_of_b(packing) * packing->row, row.step * packing->row, column->step * TILE } };
             sum_run(a, b, band->groups, row.count, column->count, tile);
-            add_tile(g, &(struct place){ down, along, i * SIDE, j * SIDE, SIDE }, row.taps, column->taps, tile, sum);
+            add_tile(geometry, &(struct place){ down, along, i * SIDE, j * SIDE, SIDE }, row.taps, column->taps, tile, sum);
         }
     }
 }
 
-static void add_band(const struct geometry *g, const struct packing *p, const struct band *band, float *sum) {
+static void add_band(const struct geometry *geometry, const struct packing *packing, const struct band *band, float *sum) {
     struct run row[RUNS], column[RUNS];
-    for (int64_t down = 0; down < g->taps; down++)
-        for (int64_t along = down ? 1 - g->taps : 0; along < g->taps; along++) {
+    for (int64_t down = 0; down < geometry->taps; down++)
+        for (int64_t along = down ? 1 - geometry->taps : 0; along < geometry->taps; along++) {
             int rows = 1, columns = 1;
-            row[0] = (struct run){ 0, p->height, 1, 1 }, column[0] = (struct run){ 0, p->width, 1, 1 };
-            if (!g->rows) rows = sgrad__factor_runs(g, g->all.height, g->all.outs, down, row);
-            if (!g->rows) columns = sgrad__factor_runs(g, g->all.width, g->all.across, along, column);
+            row[0] = (struct run){ 0, packing->height, 1, 1 }, column[0] = (struct run){ 0, packing->width, 1, 1 };
+            if (!geometry->rows) rows = sgrad__factor_runs(geometry, geometry->all.height, geometry->all.outs, down, row);
+            if (!geometry->rows) columns = sgrad__factor_runs(geometry, geometry->all.width, geometry->all.across, along, column);
             for (int r = 0; r < rows; r++)
-                for (int c = 0; c < columns; c++) add_run(g, p, band, down, along, row[r], &column[c], sum);
+                for (int c = 0; c < columns; c++) add_run(geometry, packing, band, down, along, row[r], &column[c], sum);
         }
 }
 
-void sgrad__factor_tiles(const struct sgrad_args *a) {
-    const struct geometry g = sgrad__factor_geometry(a);
+void sgrad__factor_tiles(const struct sgrad_args *args) {
+    const struct geometry g = sgrad__factor_geometry(args);
     const struct packing p = packing_of(&g);
-    struct band band = { .a = (char *)sgrad_aligned((size_t)a->workspace) };
-    float *sum = a->data[1];
+    struct band band = { .a = (char *)sgrad_aligned((size_t)args->workspace) };
+    float *sum = args->data[1];
     band.b = band.a + p.at_once * p.band * p.row;
-    if (!sgrad_adds(a, 1)) memset(sum, 0, sgrad_view_bytes(&a->view[1]));
+    if (!sgrad_adds(args, 1)) memset(sum, 0, sgrad_view_bytes(&args->view[1]));
     configure(SIDE);
     for (int64_t part = 0; part < g.groups; part++, sum += sgrad__triangle(g.length)) {
         for (int64_t group = 0; group < p.groups; group += p.at_once)
@@ -192,7 +196,7 @@ void sgrad__factor_tiles(const struct sgrad_args *a) {
                 for (int64_t k = 0; k < band.groups; k++)
                     for (int64_t h = 0; h < least(rows_of_b(&p), p.height - band.first); h++) {
                         char *to = band.b + (k * rows_of_b(&p) + h) * p.row, *turned = band.a + (k * p.band + h) * p.row;
-                        pack_pixels(&g, &p, a->data[0], group + k, band.first + h, part * g.channels, to);
+                        pack_pixels(&g, &p, args->data[0], group + k, band.first + h, part * g.channels, to);
                         if (h >= band.rows) continue;
                         memcpy(turned, to, (size_t)p.row);
                         sgrad__tiles_turn(turned, p.blocks * p.width);
@@ -206,7 +210,7 @@ void sgrad__factor_tiles(const struct sgrad_args *a) {
 
 #else
 
-size_t sgrad__factor_tiles_workspace(const struct sgrad_args *a) { return (void)a, 0; }
-void sgrad__factor_tiles(const struct sgrad_args *a) { (void)a; }
+size_t sgrad__factor_tiles_workspace(const struct sgrad_args *args) { return (void)args, 0; }
+void sgrad__factor_tiles(const struct sgrad_args *args) { (void)args; }
 
 #endif

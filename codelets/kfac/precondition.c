@@ -61,35 +61,35 @@ static void by_inverse(const float *gradient, const float *a, const float *g, in
 
 /* Operands: dweight, dbias or absent, the eigen or inverse of A (groups,…,n) and of G (groups,…,k), V of the weight, V of the
  * bias or absent. */
-static void for_groups(const struct sgrad_args *a, by *how) {
-    const struct sgrad_shape *of_a = &a->view[A].shape, *of_g = &a->view[G].shape;
+static void for_groups(const struct sgrad_args *args, by *how) {
+    const struct sgrad_shape *of_a = &args->view[A].shape, *of_g = &args->view[G].shape;
     const int64_t groups = of_a->dim[0], n = of_a->dim[2], k = of_g->dim[2];
-    const int64_t of_weight = k * (n - (a->data[DBIAS] != NULL));
-    float *gradient = (float *)sgrad_aligned((size_t)a->workspace), *room = gradient + k * n, *v = room + k * n;
+    const int64_t of_weight = k * (n - (args->data[DBIAS] != NULL));
+    float *gradient = (float *)sgrad_aligned((size_t)args->workspace), *room = gradient + k * n, *v = room + k * n;
     for (int64_t j = 0; j < groups; j++) {
-        const float *dbias = a->data[DBIAS];
-        float *bias = a->data[BIAS];
-        join((const float *)a->data[DWEIGHT] + j * of_weight, dbias ? dbias + j * k : NULL, k, n, gradient);
-        how(gradient, (const float *)a->data[A] + j * of_a->dim[1] * n, (const float *)a->data[G] + j * of_g->dim[1] * k, k, n,
-            a->step->damping, room, v);
-        part(v, k, n, (float *)a->data[WEIGHT] + j * of_weight, bias ? bias + j * k : NULL);
+        const float *dbias = args->data[DBIAS];
+        float *bias = args->data[BIAS];
+        join((const float *)args->data[DWEIGHT] + j * of_weight, dbias ? dbias + j * k : NULL, k, n, gradient);
+        how(gradient, (const float *)args->data[A] + j * of_a->dim[1] * n, (const float *)args->data[G] + j * of_g->dim[1] * k, k,
+            n, args->step->damping, room, v);
+        part(v, k, n, (float *)args->data[WEIGHT] + j * of_weight, bias ? bias + j * k : NULL);
     }
 }
 
-static void precondition(const struct sgrad_args *a) { for_groups(a, by_eigen); }
-static void precondition_by_inverse(const struct sgrad_args *a) { for_groups(a, by_inverse); }
+static void precondition(const struct sgrad_args *args) { for_groups(args, by_eigen); }
+static void precondition_by_inverse(const struct sgrad_args *args) { for_groups(args, by_inverse); }
 
-static size_t workspace(const struct sgrad_args *a) {
-    return SGRAD_LINE + 3 * (size_t)(a->view[A].shape.dim[2] * a->view[G].shape.dim[2]) * sizeof(float);
+static size_t workspace(const struct sgrad_args *args) {
+    return SGRAD_LINE + 3 * (size_t)(args->view[A].shape.dim[2] * args->view[G].shape.dim[2]) * sizeof(float);
 }
 
-static double flops_of_products(const struct sgrad_args *a, double pairs) {
-    const int64_t *dim = a->view[A].shape.dim;
-    const double groups = (double)dim[0], n = (double)dim[2], k = (double)a->view[G].shape.dim[2];
+static double flops_of_products(const struct sgrad_args *args, double pairs) {
+    const int64_t *dim = args->view[A].shape.dim;
+    const double groups = (double)dim[0], n = (double)dim[2], k = (double)args->view[G].shape.dim[2];
     return groups * 2 * k * n * pairs * (k + n + 1);
 }
-static double flops(const struct sgrad_args *a) { return flops_of_products(a, 2); }
-static double flops_by_inverse(const struct sgrad_args *a) { return flops_of_products(a, 1); }
+static double flops(const struct sgrad_args *args) { return flops_of_products(args, 2); }
+static double flops_by_inverse(const struct sgrad_args *args) { return flops_of_products(args, 1); }
 
 const struct sgrad_kernel sgrad_precondition_kernel = {
     .name = "precondition",

@@ -8,23 +8,23 @@
 #include "codelets/kfac/kronecker.h"
 
 /* Operands: x, y (any shape). */
-SGRAD_VECTOR(running_average)(const struct sgrad_args *a) {
-    const struct sgrad_running_average *r = a->attrs;
-    const float *restrict x = a->data[0];
-    float *restrict y = a->data[1];
-    const int64_t count = sgrad_shape_count(&a->view[0].shape);
-    const bool first = a->step->number == 1;
+SGRAD_VECTOR(running_average)(const struct sgrad_args *args) {
+    const struct sgrad_running_average *r = args->attrs;
+    const float *restrict x = args->data[0];
+    float *restrict y = args->data[1];
+    const int64_t count = sgrad_shape_count(&args->view[0].shape);
+    const bool first = args->step->number == 1;
     const float keep = (float)r->decay, take = (float)(first ? r->scale : (1 - r->decay) * r->scale);
     float bad = 0;      /* NaN if an element is not finite */
     for (int64_t i = 0; i < count; i++) bad += 0 * x[i];
     if (bad != 0) {
-        sgrad__factor_tell(r->health, &r->health->infinite, a->step, "is not finite: left out");
+        sgrad__factor_tell(r->health, &r->health->infinite, args->step, "is not finite: left out");
         return;
     }
     for (int64_t i = 0; i < count; i++) y[i] = first ? take * x[i] : keep * y[i] + take * x[i];
 }
 
-static double flops(const struct sgrad_args *a) { return 3.0 * (double)sgrad_shape_count(&a->view[0].shape); }
+static double flops(const struct sgrad_args *args) { return 3.0 * (double)sgrad_shape_count(&args->view[0].shape); }
 
 const struct sgrad_kernel sgrad_running_average_kernel = {
     .name = "running_average",

@@ -7,37 +7,37 @@ void sgrad__add_forward_cuda(const struct sgrad_args *a);
 void sgrad__add_backward_cuda(const struct sgrad_args *a);
 
 /* x0, x1, y of any shape */
-SGRAD_VECTOR(forward)(const struct sgrad_args *a) {
-    const struct sgrad_add *attrs = a->attrs;
-    enum sgrad_dtype type = a->view[0].dtype;
+SGRAD_VECTOR(forward)(const struct sgrad_args *args) {
+    const struct sgrad_add *attrs = args->attrs;
+    enum sgrad_dtype type = args->view[0].dtype;
     float x0_room[SGRAD_ROW], x1_room[SGRAD_ROW], y_room[SGRAD_ROW];
-    for (int64_t i = 0, n, count = sgrad_shape_count(&a->view[0].shape); (n = sgrad_piece(i, count)); i += n) {
-        const float *x0 = sgrad_row(type, a->data[0], i, n, x0_room), *x1 = sgrad_row(type, a->data[1], i, n, x1_room);
-        float *y = sgrad_row_out(type, a->data[2], i, y_room);
+    for (int64_t i = 0, n, count = sgrad_shape_count(&args->view[0].shape); (n = sgrad_piece(i, count)); i += n) {
+        const float *x0 = sgrad_row(type, args->data[0], i, n, x0_room), *x1 = sgrad_row(type, args->data[1], i, n, x1_room);
+        float *y = sgrad_row_out(type, args->data[2], i, y_room);
         if (attrs->relu)
             for (int64_t j = 0; j < n; j++) y[j] = x0[j] + x1[j] < 0 ? 0 : x0[j] + x1[j];
         else
             for (int64_t j = 0; j < n; j++) y[j] = x0[j] + x1[j];
-        sgrad_row_done(type, a->data[2], i, n, y);
+        sgrad_row_done(type, args->data[2], i, n, y);
     }
 }
 
 /* y (read only with relu), dy, dx0, dx1 of any shape. Both inputs get the same gradient. */
-SGRAD_VECTOR(backward)(const struct sgrad_args *a) {
-    const struct sgrad_add *attrs = a->attrs;
-    enum sgrad_dtype type = a->view[1].dtype;
+SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
+    const struct sgrad_add *attrs = args->attrs;
+    enum sgrad_dtype type = args->view[1].dtype;
     float y_room[SGRAD_ROW], dy_room[SGRAD_ROW], dx_room[SGRAD_ROW];
-    for (int64_t i = 0, n, count = sgrad_shape_count(&a->view[1].shape); (n = sgrad_piece(i, count)); i += n) {
-        const float *dy = sgrad_row(type, a->data[1], i, n, dy_room);
-        const float *y = attrs->relu ? sgrad_row(type, a->data[0], i, n, y_room) : NULL;
+    for (int64_t i = 0, n, count = sgrad_shape_count(&args->view[1].shape); (n = sgrad_piece(i, count)); i += n) {
+        const float *dy = sgrad_row(type, args->data[1], i, n, dy_room);
+        const float *y = attrs->relu ? sgrad_row(type, args->data[0], i, n, y_room) : NULL;
         for (int input = 2; input <= 3; input++) {
-            if (!a->data[input]) continue;
-            float *dx = sgrad_row_sum(type, a->data[input], i, n, sgrad_adds(a, input), dx_room);
+            if (!args->data[input]) continue;
+            float *dx = sgrad_row_sum(type, args->data[input], i, n, sgrad_adds(args, input), dx_room);
             if (y)
                 for (int64_t j = 0; j < n; j++) dx[j] += y[j] <= 0 ? 0 : dy[j];
             else
                 for (int64_t j = 0; j < n; j++) dx[j] += dy[j];
-            sgrad_row_done(type, a->data[input], i, n, dx);
+            sgrad_row_done(type, args->data[input], i, n, dx);
         }
     }
 }
@@ -54,8 +54,8 @@ static void fill(const struct sgrad_test *test, int input, void *data) {
         for (int64_t i = 0, n = sgrad_shape_count(&test->x[1]); i < n; i++) x[i] *= 0.025f;
 }
 
-static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
-    (void)s;
+static void onnx(const struct sgrad_signature *signature, const void *attrs, FILE *to) {
+    (void)signature;
     fputs(((const struct sgrad_add *)attrs)->relu ? "sum = Add (x, x1)\ny = Relu (sum)" : "y = Add (x, x1)", to);
 }
 

@@ -6,8 +6,8 @@
 #include "codelets/ops/moves.h"
 #include "codelets/ops/all_reduce.h"
 
-static int infer(struct sgrad_signature *s, void *attrs) {
-    return sgrad__infer_move(s, ((const struct sgrad_all_reduce *)attrs)->axis);
+static int infer(struct sgrad_signature *signature, void *attrs) {
+    return sgrad__infer_move(signature, ((const struct sgrad_all_reduce *)attrs)->axis);
 }
 
 static void describe(const void *attrs, char *text, size_t size) {

@@ -35,24 +35,25 @@ void sgrad__attention_inference_cuda(const struct sgrad_args *args);
 
 enum { BLOCK = 64 };    /* rows and columns of a block of scores */
 
-static int infer(struct sgrad_signature *s, void *attributes) {
+static int infer(struct sgrad_signature *signature, void *attributes) {
     const struct sgrad_attention *attrs = attributes;
-    const struct sgrad_shape *x = &s->x[0].shape;
+    const struct sgrad_shape *x = &signature->x[0].shape;
     char text[SGRAD_SHAPE_TEXT];
     if (x->rank != 3 || x->dim[2] % 3)
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: attention takes queries, keys and values (N,T,3C), not %s", s->layer,
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: attention takes queries, keys and values (N,T,3C), not %s", signature->layer,
                                sgrad_shape_text(x, text));
     const int64_t width = x->dim[2] / 3;
     if (attrs->heads < 1 || width % attrs->heads || width / attrs->heads > SGRAD_ROW)
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: attention: a width of %lld is not %d heads of %d at most", s->layer,
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: attention: a width of %lld is not %d heads of %d at most", signature->layer,
                                (long long)width, attrs->heads, SGRAD_ROW);
     if (attrs->cache && x->dim[1] != 1)
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: attention with a cache takes a row a step, not %lld", s->layer,
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: attention with a cache takes a row a step, not %lld", signature->layer,
                                (long long)x->dim[1]);
-    s->y.shape = (struct sgrad_shape){ 3, { x->dim[0], x->dim[1], width } };
-    s->keep[0] = (struct sgrad_view){ SGRAD_F32, { 3, { x->dim[0], attrs->heads, x->dim[1] } } };
+    signature->y.shape = (struct sgrad_shape){ 3, { x->dim[0], x->dim[1], width } };
+    signature->keep[0] = (struct sgrad_view){ SGRAD_F32, { 3, { x->dim[0], attrs->heads, x->dim[1] } } };
     if (attrs->cache)
-        s->s[0] = (struct sgrad_parameter){ .name = "cache", .unsaved = true, .shape = { 3, { 2, attrs->cache, width } } };
+        signature->s[0] =
+            (struct sgrad_parameter){ .name = "cache", .unsaved = true, .shape = { 3, { 2, attrs->cache, width } } };
     return 0;
 }
 
@@ -72,15 +73,15 @@ struct head {
     int64_t q, kt, v, dy, vt, of_q, of_k, of_dy, dq, dk, dv, scores, slopes, words, sum, own, all;
 };
 
-static void place(struct head *h, int64_t *matrix, int64_t words) {
-    *matrix = h->all;
-    h->all += words;
+static void place(struct head *head, int64_t *matrix, int64_t words) {
+    *matrix = head->all;
+    head->all += words;
 }
 
-static struct head head_of(const struct sgrad_view *x, int heads, bool backward) {
-    struct head h = { .count = x->shape.dim[1], .width = x->shape.dim[2] / 3, .heads = heads };
+static struct head head_of(const struct sgrad_view *view, int heads, bool backward) {
+    struct head h = { .count = view->shape.dim[1], .width = view->shape.dim[2] / 3, .heads = heads };
     const struct sgrad__level *level = sgrad__level();
-    h.pairs = x->dtype == SGRAD_BF16 && level && level->multiply_pairs && sgrad_isa() >= SGRAD_AVX512_BF16;
+    h.pairs = view->dtype == SGRAD_BF16 && level && level->multiply_pairs && sgrad_isa() >= SGRAD_AVX512_BF16;
     h.size = h.width / heads;
     h.row = (h.size + WIDE - 1) / WIDE * WIDE;
     h.deep = h.pairs ? h.row / 2 : h.row;
@@ -100,20 +101,20 @@ static struct head head_of(const struct sgrad_view *x, int heads, bool backward)
     return h;
 }
 
-static size_t workspace(const struct sgrad_args *a, bool backward) {
-    const struct sgrad_attention *attrs = a->attrs;
-    return SGRAD_LINE + (size_t)head_of(&a->view[0], attrs->heads, backward).all * sizeof(float);
+static size_t workspace(const struct sgrad_args *args, bool backward) {
+    const struct sgrad_attention *attrs = args->attrs;
+    return SGRAD_LINE + (size_t)head_of(&args->view[0], attrs->heads, backward).all * sizeof(float);
 }
-static size_t forward_workspace(const struct sgrad_args *a) { return workspace(a, false); }
-static size_t backward_workspace(const struct sgrad_args *a) { return workspace(a, true); }
+static size_t forward_workspace(const struct sgrad_args *args) { return workspace(args, false); }
+static size_t backward_workspace(const struct sgrad_args *args) { return workspace(args, true); }
 
 /* Workspace of backward on a GPU: y·dy of each row of each head. */
-static size_t backward_gpu_workspace(const struct sgrad_args *a) {
-    const struct sgrad_attention *attrs = a->attrs;
-    const int64_t *x = a->view[0].shape.dim;
+static size_t backward_gpu_workspace(const struct sgrad_args *args) {
+    const struct sgrad_attention *attrs = args->attrs;
+    const int64_t *x = args->view[0].shape.dim;
     return SGRAD_LINE + (size_t)(x[0] * attrs->heads * x[1]) * sizeof(float);
 }
-static size_t no_workspace(const struct sgrad_args *a) { return (void)a, 0; }
+static size_t no_workspace(const struct sgrad_args *args) { return (void)args, 0; }
 
 /* Copies COUNT rows of SIZE numbers, STRIDE apart, the first at FROM, times SCALE. The rows of TO are TO_ROW numbers long and are
  * padded with zeros. */
@@ -128,35 +129,35 @@ SGRAD_ALWAYS_INLINE void gather(enum sgrad_dtype type, const void *data, int64_t
 }
 
 /* Copies a head's rows of DATA, STRIDE apart, the first at FROM, as a left factor: words along D. */
-SGRAD_ALWAYS_INLINE void gather_left(const struct head *h, enum sgrad_dtype type, const void *data, int64_t from, int64_t stride,
-                                     float *to) {
-    if (!h->pairs) gather(type, data, from, stride, h->count, h->size, 1, to, h->row);
-    for (int64_t t = 0; t < h->count && h->pairs; t++, to += h->deep) {
-        memcpy(to, (const uint16_t *)data + from + t * stride, (size_t)h->size * sizeof(uint16_t));
-        memset((uint16_t *)(void *)to + h->size, 0, (size_t)(h->row - h->size) * sizeof(uint16_t));
+SGRAD_ALWAYS_INLINE void gather_left(const struct head *head, enum sgrad_dtype type, const void *data, int64_t from,
+                                     int64_t stride, float *to) {
+    if (!head->pairs) gather(type, data, from, stride, head->count, head->size, 1, to, head->row);
+    for (int64_t t = 0; t < head->count && head->pairs; t++, to += head->deep) {
+        memcpy(to, (const uint16_t *)data + from + t * stride, (size_t)head->size * sizeof(uint16_t));
+        memset((uint16_t *)(void *)to + head->size, 0, (size_t)(head->row - head->size) * sizeof(uint16_t));
     }
 }
 
 /* Copies the same rows as a right factor: words along T. If T is odd, the upper half of the last words is 0. */
-SGRAD_ALWAYS_INLINE void gather_right(const struct head *h, enum sgrad_dtype type, const void *data, int64_t from, int64_t stride,
-                                      float *to) {
-    if (!h->pairs) gather(type, data, from, stride, h->count, h->size, 1, to, h->row);
-    for (int64_t t = 0; t < h->count && h->pairs; t += 2, to += h->row) {
-        const uint16_t *low = (const uint16_t *)data + from + t * stride, *high = t + 1 < h->count ? low + stride : NULL;
+SGRAD_ALWAYS_INLINE void gather_right(const struct head *head, enum sgrad_dtype type, const void *data, int64_t from,
+                                      int64_t stride, float *to) {
+    if (!head->pairs) gather(type, data, from, stride, head->count, head->size, 1, to, head->row);
+    for (int64_t t = 0; t < head->count && head->pairs; t += 2, to += head->row) {
+        const uint16_t *low = (const uint16_t *)data + from + t * stride, *high = t + 1 < head->count ? low + stride : NULL;
         word *y = (word *)to;
-        for (int64_t c = 0; c < h->size; c++) y[c] = high ? low[c] | (uint32_t)high[c] << 16 : low[c];
-        for (int64_t c = h->size; c < h->row; c++) y[c] = 0;
+        for (int64_t c = 0; c < head->size; c++) y[c] = high ? low[c] | (uint32_t)high[c] << 16 : low[c];
+        for (int64_t c = head->size; c < head->row; c++) y[c] = 0;
     }
 }
 
 /* Writes the transpose of the left factor LEFT as a right factor. */
-SGRAD_ALWAYS_INLINE void turn(const struct head *h, const float *left, float *to) {
-    for (int64_t from = 0; from < h->count; from += BLOCK, to += BLOCK * h->deep) {
-        const word *x = (const word *)left + from * h->deep;
-        const int64_t count = h->count - from < BLOCK ? h->count - from : BLOCK;
+SGRAD_ALWAYS_INLINE void turn(const struct head *head, const float *left, float *to) {
+    for (int64_t from = 0; from < head->count; from += BLOCK, to += BLOCK * head->deep) {
+        const word *x = (const word *)left + from * head->deep;
+        const int64_t count = head->count - from < BLOCK ? head->count - from : BLOCK;
         word *y = (word *)to;
-        for (int64_t d = 0; d < h->deep; d++, y += BLOCK) {
-            for (int64_t t = 0; t < count; t++) y[t] = x[t * h->deep + d];
+        for (int64_t d = 0; d < head->deep; d++, y += BLOCK) {
+            for (int64_t t = 0; t < count; t++) y[t] = x[t * head->deep + d];
             for (int64_t t = count; t < BLOCK; t++) y[t] = 0;
         }
     }
@@ -185,41 +186,41 @@ static void plain(int64_t m, int64_t n, int64_t terms, const float *e, int64_t e
 }
 
 /* E and V have their words along the dimension that is summed over, which is TERMS words long. A row of E is E_ROW words long. */
-static void multiply(const struct head *h, int64_t m, int64_t n, int64_t terms, const float *e, int64_t e_row, const float *v,
+static void multiply(const struct head *head, int64_t m, int64_t n, int64_t terms, const float *e, int64_t e_row, const float *v,
                      int64_t v_row, float *z, int64_t z_row, bool add) {
     const struct sgrad__level *level = sgrad__level();
-    if (h->pairs) level->multiply_pairs(m, n, terms, e, e_row, 1, v, v_row, z, z_row, add);
+    if (head->pairs) level->multiply_pairs(m, n, terms, e, e_row, 1, v, v_row, z, z_row, add);
     else if (level) level->multiply_rows(m, n, terms, e, e_row, v, v_row, z, z_row, add);
     else plain(m, n, terms, e, e_row, 1, v, v_row, z, z_row, add);
 }
 
 /* Adds the product of E's transpose and V to Z. E is (T,M); its rows are BLOCK words long. */
-static void multiply_turned(const struct head *h, int64_t m, int64_t n, int64_t terms, const float *e, const float *v,
+static void multiply_turned(const struct head *head, int64_t m, int64_t n, int64_t terms, const float *e, const float *v,
                             int64_t v_row, float *z, int64_t z_row) {
     const struct sgrad__level *level = sgrad__level();
-    if (h->pairs) level->multiply_pairs(m, n, terms, e, 1, BLOCK, v, v_row, z, z_row, true);
+    if (head->pairs) level->multiply_pairs(m, n, terms, e, 1, BLOCK, v, v_row, z, z_row, true);
     else if (level) level->multiply_columns(m, n, terms, e, BLOCK, v, v_row, z, z_row, true);
     else plain(m, n, terms, e, 1, BLOCK, v, v_row, z, z_row, true);
 }
 
-static int64_t words(const struct head *h, int64_t terms) { return h->pairs ? (terms + 1) / 2 : terms; }
+static int64_t words(const struct head *head, int64_t terms) { return head->pairs ? (terms + 1) / 2 : terms; }
 
 /* Return ROWS rows of a block of floats as a left factor (along), or as a factor whose transpose is a left factor (across).
  * If words are pairs, the result is written to the given buffer; else it is BLOCK itself. */
-static const float *along(const struct head *h, const float *block, int64_t rows, float *room) {
-    if (!h->pairs) return block;
+static const float *along(const struct head *head, const float *block, int64_t rows, float *room) {
+    if (!head->pairs) return block;
     sgrad__level()->make_pairs(block, rows, BLOCK, room, NULL);
     return room;
 }
-static const float *across(const struct head *h, const float *block, int64_t rows, float *room) {
-    if (!h->pairs) return block;
+static const float *across(const struct head *head, const float *block, int64_t rows, float *room) {
+    if (!head->pairs) return block;
     sgrad__level()->make_pairs(block, rows, BLOCK, NULL, room);
     return room;
 }
 
 /* Return the block of rows that begins at row FROM: of a transposed right factor, and of another right factor. */
-static const float *block_turned(const struct head *h, const float *x, int64_t from) { return x + from * h->deep; }
-static const float *block_of(const struct head *h, const float *x, int64_t from) { return x + words(h, from) * h->row; }
+static const float *block_turned(const struct head *head, const float *x, int64_t from) { return x + from * head->deep; }
+static const float *block_of(const struct head *head, const float *x, int64_t from) { return x + words(head, from) * head->row; }
 
 /* ---- training and evaluation ------------------------------------------------------------------------------------- */
 
@@ -256,19 +257,20 @@ SGRAD_ALWAYS_INLINE float exponentials(float *s, int64_t count, float scale, flo
     return wide_sum(sum);
 }
 
-SGRAD_ALWAYS_INLINE float scale_of(const struct head *h) { return 1 / sqrtf((float)h->size); }
+SGRAD_ALWAYS_INLINE float scale_of(const struct head *head) { return 1 / sqrtf((float)head->size); }
 
 /* Computes queries FIRST to FIRST + ROWS - 1 of a head. Writes their rows of y to the workspace at h.sum, and their log Σ exp
  * to KEEP. */
-SGRAD_ALWAYS_INLINE void attend(const struct head *h, bool causal, int64_t first, int64_t rows, float *room, float *keep) {
-    float max[BLOCK], total[BLOCK], *sum = room + h->sum, *scores = room + h->scores;
-    const int64_t keys = causal ? first + rows : h->count;
-    const float *q = room + h->q + first * h->deep, scale = scale_of(h);
+SGRAD_ALWAYS_INLINE void attend(const struct head *head, bool causal, int64_t first, int64_t rows, float *room, float *keep) {
+    float max[BLOCK], total[BLOCK], *sum = room + head->sum, *scores = room + head->scores;
+    const int64_t keys = causal ? first + rows : head->count;
+    const float *q = room + head->q + first * head->deep, scale = scale_of(head);
     for (int64_t i = 0; i < rows; i++) max[i] = -INFINITY, total[i] = 0;
-    memset(sum, 0, (size_t)(rows * h->row) * sizeof *sum);
+    memset(sum, 0, (size_t)(rows * head->row) * sizeof *sum);
     for (int64_t from = 0; from < keys; from += BLOCK) {
         const int64_t count = least(BLOCK, keys - from);
-        multiply(h, rows, BLOCK, words(h, h->size), q, h->deep, block_turned(h, room + h->kt, from), BLOCK, scores, BLOCK, false);
+        multiply(head, rows, BLOCK, words(head, head->size), q, head->deep, block_turned(head, room + head->kt, from), BLOCK,
+                 scores, BLOCK, false);
         for (int64_t i = 0; i < rows; i++) {
             float *s = scores + i * BLOCK;
             const int64_t some = seen(causal, first + i, from, count);
@@ -276,115 +278,120 @@ SGRAD_ALWAYS_INLINE void attend(const struct head *h, bool causal, int64_t first
             max[i] = here > before || here != here ? here : before;
             const float shrink = before == max[i] ? 1 : expf(before - max[i]);
             total[i] = total[i] * shrink + exponentials(s, some, scale, max[i]);
-            for (int64_t c = 0; shrink != 1 && c < h->row; c++) sum[i * h->row + c] *= shrink;
+            for (int64_t c = 0; shrink != 1 && c < head->row; c++) sum[i * head->row + c] *= shrink;
         }
-        const float *p = along(h, scores, rows, room + h->words);
-        multiply(h, rows, h->row, words(h, count), p, words(h, BLOCK), block_of(h, room + h->v, from), h->row, sum, h->row, true);
+        const float *p = along(head, scores, rows, room + head->words);
+        multiply(head, rows, head->row, words(head, count), p, words(head, BLOCK), block_of(head, room + head->v, from),
+                 head->row, sum, head->row, true);
     }
     for (int64_t i = 0; i < rows; i++) {
-        for (int64_t c = 0; c < h->row; c++) sum[i * h->row + c] /= total[i];
+        for (int64_t c = 0; c < head->row; c++) sum[i * head->row + c] /= total[i];
         keep[first + i] = max[i] + logf(total[i]);
     }
 }
 
-SGRAD_ALWAYS_INLINE void attend_to_all(const struct sgrad_args *a) {
-    const struct sgrad_attention *attrs = a->attrs;
-    const enum sgrad_dtype type = a->view[0].dtype;
-    const struct head h = head_of(&a->view[0], attrs->heads, false);
-    float *room = (float *)sgrad_aligned((size_t)a->workspace), *keep = a->data[2];
-    for (int64_t k = 0; k < a->view[0].shape.dim[0] * h.heads; k++, keep += h.count) {
+SGRAD_ALWAYS_INLINE void attend_to_all(const struct sgrad_args *args) {
+    const struct sgrad_attention *attrs = args->attrs;
+    const enum sgrad_dtype type = args->view[0].dtype;
+    const struct head h = head_of(&args->view[0], attrs->heads, false);
+    float *room = (float *)sgrad_aligned((size_t)args->workspace), *keep = args->data[2];
+    for (int64_t k = 0; k < args->view[0].shape.dim[0] * h.heads; k++, keep += h.count) {
         const int64_t row = k / h.heads * h.count, column = k % h.heads * h.size, from = row * 3 * h.width + column;
-        gather_left(&h, type, a->data[0], from + h.width, 3 * h.width, room + h.q);
+        gather_left(&h, type, args->data[0], from + h.width, 3 * h.width, room + h.q);
         turn(&h, room + h.q, room + h.kt);
-        gather_left(&h, type, a->data[0], from, 3 * h.width, room + h.q);
-        gather_right(&h, type, a->data[0], from + 2 * h.width, 3 * h.width, room + h.v);
+        gather_left(&h, type, args->data[0], from, 3 * h.width, room + h.q);
+        gather_right(&h, type, args->data[0], from + 2 * h.width, 3 * h.width, room + h.v);
         for (int64_t first = 0; first < h.count; first += BLOCK) {
             const int64_t rows = least(BLOCK, h.count - first);
             attend(&h, attrs->causal, first, rows, room, keep);
-            scatter(room + h.sum, h.row, rows, h.size, 1, type, a->data[1], (row + first) * h.width + column, h.width, false);
+            scatter(room + h.sum, h.row, rows, h.size, 1, type, args->data[1], (row + first) * h.width + column, h.width, false);
         }
     }
 }
 
 /* x (N,T,3C), y (N,T,C), saved (N,heads,T): log Σ exp of each row of scores */
-SGRAD_VECTOR(forward)(const struct sgrad_args *a) { attend_to_all(a); }
+SGRAD_VECTOR(forward)(const struct sgrad_args *args) { attend_to_all(args); }
 
 /* Backward of one block of scores, ROWS queries from FIRST on and COUNT keys from FROM on. Adds its terms to dq, dk and dv. */
-SGRAD_ALWAYS_INLINE void slope(const struct head *h, bool causal, int64_t first, int64_t rows, int64_t from, int64_t count,
+SGRAD_ALWAYS_INLINE void slope(const struct head *head, bool causal, int64_t first, int64_t rows, int64_t from, int64_t count,
                                float *room, const float *keep) {
-    float *p = room + h->scores, *ds = room + h->slopes, *pairs = room + h->words;
-    const float *q = room + h->q + first * h->deep, *dy = room + h->dy + first * h->deep, *own = room + h->own + first;
-    multiply(h, rows, BLOCK, words(h, h->size), q, h->deep, block_turned(h, room + h->kt, from), BLOCK, p, BLOCK, false);
-    multiply(h, rows, BLOCK, words(h, h->size), dy, h->deep, block_turned(h, room + h->vt, from), BLOCK, ds, BLOCK, false);
+    float *p = room + head->scores, *ds = room + head->slopes, *pairs = room + head->words;
+    const float *q = room + head->q + first * head->deep, *dy = room + head->dy + first * head->deep,
+                *own = room + head->own + first;
+    multiply(head, rows, BLOCK, words(head, head->size), q, head->deep, block_turned(head, room + head->kt, from), BLOCK, p,
+             BLOCK, false);
+    multiply(head, rows, BLOCK, words(head, head->size), dy, head->deep, block_turned(head, room + head->vt, from), BLOCK, ds,
+             BLOCK, false);
     for (int64_t i = 0; i < rows; i++) {
-        exponentials(p + i * BLOCK, seen(causal, first + i, from, count), scale_of(h), keep[first + i]);
+        exponentials(p + i * BLOCK, seen(causal, first + i, from, count), scale_of(head), keep[first + i]);
         for (int64_t j = 0; j < BLOCK; j++) ds[i * BLOCK + j] = p[i * BLOCK + j] * (ds[i * BLOCK + j] - own[i]);
     }
-    multiply_turned(h, count, h->row, words(h, rows), across(h, p, rows, pairs), block_of(h, room + h->of_dy, first), h->row,
-                    room + h->dv + from * h->row, h->row);
-    multiply_turned(h, count, h->row, words(h, rows), across(h, ds, rows, pairs), block_of(h, room + h->of_q, first), h->row,
-                    room + h->dk + from * h->row, h->row);
-    multiply(h, rows, h->row, words(h, count), along(h, ds, rows, pairs), words(h, BLOCK), block_of(h, room + h->of_k, from),
-             h->row, room + h->dq + first * h->row, h->row, true);
+    multiply_turned(head, count, head->row, words(head, rows), across(head, p, rows, pairs),
+                    block_of(head, room + head->of_dy, first), head->row, room + head->dv + from * head->row, head->row);
+    multiply_turned(head, count, head->row, words(head, rows), across(head, ds, rows, pairs),
+                    block_of(head, room + head->of_q, first), head->row, room + head->dk + from * head->row, head->row);
+    multiply(head, rows, head->row, words(head, count), along(head, ds, rows, pairs), words(head, BLOCK),
+             block_of(head, room + head->of_k, from), head->row, room + head->dq + first * head->row, head->row, true);
 }
 
 /* Computes own[t] = y·dy of each row t of a head. */
-SGRAD_ALWAYS_INLINE void sum_own(const struct head *h, enum sgrad_dtype type, const void *y, const void *dy, int64_t from,
+SGRAD_ALWAYS_INLINE void sum_own(const struct head *head, enum sgrad_dtype type, const void *y, const void *dy, int64_t from,
                                  float *own) {
     float of_y[SGRAD_ROW], of_dy[SGRAD_ROW];
-    for (int64_t t = 0; t < h->count; t++) {
-        const float *a = sgrad_row(type, y, from + t * h->width, h->size, of_y),
-                    *b = sgrad_row(type, dy, from + t * h->width, h->size, of_dy);
+    for (int64_t t = 0; t < head->count; t++) {
+        const float *a = sgrad_row(type, y, from + t * head->width, head->size, of_y),
+                    *b = sgrad_row(type, dy, from + t * head->width, head->size, of_dy);
         wide sum = wide_of(0);
-        for (int64_t c = 0; c < h->size; c += WIDE) sum += wide_load(a + c, h->size - c, 0) * wide_load(b + c, h->size - c, 0);
+        for (int64_t c = 0; c < head->size; c += WIDE)
+            sum += wide_load(a + c, head->size - c, 0) * wide_load(b + c, head->size - c, 0);
         own[t] = wide_sum(sum);
     }
 }
 
 /* x (N,T,3C), y, dy (N,T,C), saved (N,heads,T), dx (N,T,3C) */
-SGRAD_VECTOR(backward)(const struct sgrad_args *a) {
-    const struct sgrad_attention *attrs = a->attrs;
-    const enum sgrad_dtype type = a->view[0].dtype;
-    const struct head h = head_of(&a->view[0], attrs->heads, true);
-    const float *keep = a->data[3];
-    float *room = (float *)sgrad_aligned((size_t)a->workspace);
-    for (int64_t k = 0; k < a->view[0].shape.dim[0] * h.heads; k++, keep += h.count) {
+SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
+    const struct sgrad_attention *attrs = args->attrs;
+    const enum sgrad_dtype type = args->view[0].dtype;
+    const struct head h = head_of(&args->view[0], attrs->heads, true);
+    const float *keep = args->data[3];
+    float *room = (float *)sgrad_aligned((size_t)args->workspace);
+    for (int64_t k = 0; k < args->view[0].shape.dim[0] * h.heads; k++, keep += h.count) {
         const int64_t row = k / h.heads * h.count, column = k % h.heads * h.size;
         const int64_t stride = 3 * h.width, from = row * stride + column, out = row * h.width + column;
-        gather_left(&h, type, a->data[0], from + h.width, stride, room + h.q);
+        gather_left(&h, type, args->data[0], from + h.width, stride, room + h.q);
         turn(&h, room + h.q, room + h.kt);
-        gather_left(&h, type, a->data[0], from + 2 * h.width, stride, room + h.q);
+        gather_left(&h, type, args->data[0], from + 2 * h.width, stride, room + h.q);
         turn(&h, room + h.q, room + h.vt);
-        gather_left(&h, type, a->data[0], from, stride, room + h.q);
-        gather_left(&h, type, a->data[2], out, h.width, room + h.dy);
-        gather_right(&h, type, a->data[0], from + h.width, stride, room + h.of_k);
-        if (h.pairs) gather_right(&h, type, a->data[0], from, stride, room + h.of_q);
-        if (h.pairs) gather_right(&h, type, a->data[2], out, h.width, room + h.of_dy);
-        sum_own(&h, type, a->data[1], a->data[2], out, room + h.own);
+        gather_left(&h, type, args->data[0], from, stride, room + h.q);
+        gather_left(&h, type, args->data[2], out, h.width, room + h.dy);
+        gather_right(&h, type, args->data[0], from + h.width, stride, room + h.of_k);
+        if (h.pairs) gather_right(&h, type, args->data[0], from, stride, room + h.of_q);
+        if (h.pairs) gather_right(&h, type, args->data[2], out, h.width, room + h.of_dy);
+        sum_own(&h, type, args->data[1], args->data[2], out, room + h.own);
         memset(room + h.dq, 0, (size_t)(3 * h.rows * h.row) * sizeof *room);
         for (int64_t key = 0; key < h.count; key += BLOCK)
             for (int64_t first = attrs->causal ? key : 0; first < h.count; first += BLOCK)
                 slope(&h, attrs->causal, first, least(BLOCK, h.count - first), key, least(BLOCK, h.count - key), room, keep);
-        const bool add = sgrad_adds(a, 4);
-        scatter(room + h.dq, h.row, h.count, h.size, scale_of(&h), type, a->data[4], from, stride, add);
-        scatter(room + h.dk, h.row, h.count, h.size, scale_of(&h), type, a->data[4], from + h.width, stride, add);
-        scatter(room + h.dv, h.row, h.count, h.size, 1, type, a->data[4], from + 2 * h.width, stride, add);
+        const bool add = sgrad_adds(args, 4);
+        scatter(room + h.dq, h.row, h.count, h.size, scale_of(&h), type, args->data[4], from, stride, add);
+        scatter(room + h.dk, h.row, h.count, h.size, scale_of(&h), type, args->data[4], from + h.width, stride, add);
+        scatter(room + h.dv, h.row, h.count, h.size, 1, type, args->data[4], from + 2 * h.width, stride, add);
     }
 }
 
 /* ---- one row per step, with a cache ------------------------------------------------------------------------------ */
 
 /* x (1,1,3C), y (1,1,C), cache (2,L,C): the keys and values of L rows */
-SGRAD_ALWAYS_INLINE void attend_to_cache(const struct sgrad_args *a) {
-    const struct sgrad_attention *attrs = a->attrs;
-    const struct head h = head_of(&a->view[0], attrs->heads, false);
-    const int64_t place = (int64_t)a->step->number - 1, places = attrs->cache;
-    float *keys = a->data[3], *values = keys + places * h.width, *q = (float *)sgrad_aligned((size_t)a->workspace);
-    gather(a->view[0].dtype, a->data[0], h.width, h.size, h.heads, h.size, 1, keys + place * h.width, h.size);
-    gather(a->view[0].dtype, a->data[0], 2 * h.width, h.size, h.heads, h.size, 1, values + place * h.width, h.size);
+SGRAD_ALWAYS_INLINE void attend_to_cache(const struct sgrad_args *args) {
+    const struct sgrad_attention *attrs = args->attrs;
+    const struct head h = head_of(&args->view[0], attrs->heads, false);
+    const int64_t place = (int64_t)args->step->number - 1, places = attrs->cache;
+    float *keys = args->data[3], *values = keys + places * h.width, *q = (float *)sgrad_aligned((size_t)args->workspace);
+    gather(args->view[0].dtype, args->data[0], h.width, h.size, h.heads, h.size, 1, keys + place * h.width, h.size);
+    gather(args->view[0].dtype, args->data[0], 2 * h.width, h.size, h.heads, h.size, 1, values + place * h.width, h.size);
     for (int64_t k = 0; k < h.heads; k++) {
         float room[SGRAD_ROW] = { 0 }, max = -INFINITY, total = 0;
-        gather(a->view[0].dtype, a->data[0], k * h.size, h.size, 1, h.size, 1 / sqrtf((float)h.size), q, h.row);
+        gather(args->view[0].dtype, args->data[0], k * h.size, h.size, 1, h.size, 1 / sqrtf((float)h.size), q, h.row);
         for (int64_t t = 0; t <= place; t++) {
             const float *key = keys + t * h.width + k * h.size, *value = values + t * h.width + k * h.size;
             wide sum = wide_of(0);
@@ -395,28 +402,28 @@ SGRAD_ALWAYS_INLINE void attend_to_cache(const struct sgrad_args *a) {
             total = total * shrink + p;
             for (int64_t c = 0; c < h.size; c++) room[c] = room[c] * shrink + p * value[c];
         }
-        scatter(room, h.size, 1, h.size, 1 / total, a->view[0].dtype, a->data[1], k * h.size, h.size, false);
+        scatter(room, h.size, 1, h.size, 1 / total, args->view[0].dtype, args->data[1], k * h.size, h.size, false);
     }
 }
 
 /* x (N,T,3C), y (N,T,C), saved (N,heads,T), cache (2,L,C) or absent */
-SGRAD_VECTOR(inference)(const struct sgrad_args *a) {
-    if (a->data[3]) attend_to_cache(a);
-    else attend_to_all(a);
+SGRAD_VECTOR(inference)(const struct sgrad_args *args) {
+    if (args->data[3]) attend_to_cache(args);
+    else attend_to_all(args);
 }
 
 /* ---- the record -------------------------------------------------------------------------------------------------- */
 
 /* Forward has two products with the size of the scores, backward five. Causal attention computes half of the scores; with a
  * cache this is the mean over the steps that fill it. */
-static double flops(const struct sgrad_args *a, int products) {
-    const struct sgrad_attention *attrs = a->attrs;
-    const struct sgrad_shape *x = &a->view[0].shape;
+static double flops(const struct sgrad_args *args, int products) {
+    const struct sgrad_attention *attrs = args->attrs;
+    const struct sgrad_shape *x = &args->view[0].shape;
     const int64_t keys = attrs->cache ? attrs->cache : x->dim[1];
     return 2.0 * products * (double)(x->dim[0] * x->dim[1] * keys * x->dim[2] / 3) / (attrs->causal ? 2 : 1);
 }
-static double forward_flops(const struct sgrad_args *a) { return flops(a, 2); }
-static double backward_flops(const struct sgrad_args *a) { return flops(a, 5); }
+static double forward_flops(const struct sgrad_args *args) { return flops(args, 2); }
+static double backward_flops(const struct sgrad_args *args) { return flops(args, 5); }
 
 static void describe(const void *attributes, char *text, size_t size) {
     const struct sgrad_attention *attrs = attributes;
@@ -424,9 +431,9 @@ static void describe(const void *attributes, char *text, size_t size) {
 }
 
 /* In causal attention -∞ is added to the scores above the diagonal. */
-static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
+static void onnx(const struct sgrad_signature *signature, const void *attrs, FILE *to) {
     const struct sgrad_attention *a = attrs;
-    const long long rows = s->y.shape.dim[1], width = s->y.shape.dim[2], size = width / a->heads;
+    const long long rows = signature->y.shape.dim[1], width = signature->y.shape.dim[2], size = width / a->heads;
     static const char *const part[] = { "query", "key", "worth" };
     if (a->cache) return;
     fprintf(to, "heads = Constant <value = int64[5] {0, %lld, 3, %d, %lld}> ()\nparts = Reshape (x, heads)\n", rows, a->heads,

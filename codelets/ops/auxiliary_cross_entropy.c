@@ -9,59 +9,59 @@
 #include "codelets/ops/auxiliary_cross_entropy.h"
 #include "codelets/ops/softmax.h"
 
-static int infer(struct sgrad_signature *s, void *attrs) {
+static int infer(struct sgrad_signature *signature, void *attrs) {
     struct sgrad_auxiliary_cross_entropy *loss = attrs;
-    const struct sgrad_shape *x = &s->x[0].shape, *labels = &s->x[1].shape;
+    const struct sgrad_shape *x = &signature->x[0].shape, *labels = &signature->x[1].shape;
     char text[2][SGRAD_SHAPE_TEXT];
     if (loss->heads < 1) loss->heads = 1;
     if (loss->weight == 0) loss->weight = 0.3f;
     if (x->rank != 2 || labels->rank != 1 || labels->dim[0] != x->dim[0] || x->dim[1] % loss->heads)
         return sgrad_log_error(SGRAD_ESHAPE, "%s: auxiliary_cross_entropy takes logits (N,%d·C) and labels (N), not %s and %s",
-                               s->layer, loss->heads, sgrad_shape_text(x, text[0]), sgrad_shape_text(labels, text[1]));
-    s->stat[0] = (struct sgrad_shape){ 1, { 3 } };
+                               signature->layer, loss->heads, sgrad_shape_text(x, text[0]), sgrad_shape_text(labels, text[1]));
+    signature->stat[0] = (struct sgrad_shape){ 1, { 3 } };
     return 0;
 }
 
 /* x (N,heads·C), labels (N), stat (3): Σ loss of the first HEADS heads; number of rows in which the first head's largest logit is
  * the label's; number of rows. A label that is not a class makes the loss NaN. */
-static void forward_heads(const struct sgrad_args *a, int heads) {
-    const struct sgrad_auxiliary_cross_entropy *attrs = a->attrs;
-    const enum sgrad_dtype type = a->view[0].dtype;
-    const int64_t rows = a->view[0].shape.dim[0], classes = a->view[0].shape.dim[1] / attrs->heads;
-    const int32_t *label = a->data[1];
-    double *stat = a->data[2], loss = 0, correct = 0;
+static void forward_heads(const struct sgrad_args *args, int heads) {
+    const struct sgrad_auxiliary_cross_entropy *attrs = args->attrs;
+    const enum sgrad_dtype type = args->view[0].dtype;
+    const int64_t rows = args->view[0].shape.dim[0], classes = args->view[0].shape.dim[1] / attrs->heads;
+    const int32_t *label = args->data[1];
+    double *stat = args->data[2], loss = 0, correct = 0;
     for (int64_t s = 0; s < rows; s++)
         for (int h = 0; h < heads; h++) {
             const int64_t from = (s * attrs->heads + h) * classes, t = label[s];
-            const struct sgrad__normalizer r = sgrad__normalize(type, a->data[0], from, classes);
-            const double own = t >= 0 && t < classes ? sgrad_get(type, a->data[0], from + t) : NAN;
+            const struct sgrad__normalizer r = sgrad__normalize(type, args->data[0], from, classes);
+            const double own = t >= 0 && t < classes ? sgrad_get(type, args->data[0], from + t) : NAN;
             loss += (h ? attrs->weight : 1) * (r.max + r.log_sum - own);
             correct += h == 0 && sgrad__is_sure(&r) && r.argmax == t;
         }
     stat[0] = loss, stat[1] = correct, stat[2] = (double)rows;
 }
 
-static void forward(const struct sgrad_args *a) {
-    forward_heads(a, ((const struct sgrad_auxiliary_cross_entropy *)a->attrs)->heads);
+static void forward(const struct sgrad_args *args) {
+    forward_heads(args, ((const struct sgrad_auxiliary_cross_entropy *)args->attrs)->heads);
 }
 
-static void inference(const struct sgrad_args *a) { forward_heads(a, 1); }
+static void inference(const struct sgrad_args *args) { forward_heads(args, 1); }
 
 /* x (N,heads·C), labels (N), dx (N,heads·C) */
-static void backward(const struct sgrad_args *a) {
-    const struct sgrad_auxiliary_cross_entropy *attrs = a->attrs;
-    const enum sgrad_dtype type = a->view[0].dtype;
-    const int64_t rows = a->view[0].shape.dim[0], classes = a->view[0].shape.dim[1] / attrs->heads;
-    const int32_t *label = a->data[1];
+static void backward(const struct sgrad_args *args) {
+    const struct sgrad_auxiliary_cross_entropy *attrs = args->attrs;
+    const enum sgrad_dtype type = args->view[0].dtype;
+    const int64_t rows = args->view[0].shape.dim[0], classes = args->view[0].shape.dim[1] / attrs->heads;
+    const int32_t *label = args->data[1];
     for (int64_t s = 0; s < rows; s++)
         for (int h = 0; h < attrs->heads; h++) {
             const int64_t from = (s * attrs->heads + h) * classes;
-            const struct sgrad__normalizer r = sgrad__normalize(type, a->data[0], from, classes);
-            const float scale = (h ? attrs->weight : 1) / (float)a->batch->averaged;
+            const struct sgrad__normalizer r = sgrad__normalize(type, args->data[0], from, classes);
+            const float scale = (h ? attrs->weight : 1) / (float)args->batch->averaged;
             for (int64_t c = 0; c < classes; c++) {
-                const float p = expf(sgrad_get(type, a->data[0], from + c) - r.max - (float)r.log_sum);
-                const float old = sgrad_adds(a, 2) ? sgrad_get(type, a->data[2], from + c) : 0;
-                sgrad_put(type, a->data[2], from + c, old + (p - (c == label[s])) * scale);
+                const float p = expf(sgrad_get(type, args->data[0], from + c) - r.max - (float)r.log_sum);
+                const float old = sgrad_adds(args, 2) ? sgrad_get(type, args->data[2], from + c) : 0;
+                sgrad_put(type, args->data[2], from + c, old + (p - (c == label[s])) * scale);
             }
         }
 }

@@ -8,54 +8,54 @@
 void sgrad__average_pool_forward_cuda(const struct sgrad_args *a);
 void sgrad__average_pool_backward_cuda(const struct sgrad_args *a);
 
-static int infer(struct sgrad_signature *s, void *attrs) {
+static int infer(struct sgrad_signature *signature, void *attrs) {
     struct sgrad_average_pool *m = attrs;
-    return sgrad__pool_infer(s, m->kernel, &m->stride, m->padding);
+    return sgrad__pool_infer(signature, m->kernel, &m->stride, m->padding);
 }
 
-static struct sgrad__window window_of(const struct sgrad_args *a) {
-    const struct sgrad_average_pool *m = a->attrs;
+static struct sgrad__window window_of(const struct sgrad_args *args) {
+    const struct sgrad_average_pool *m = args->attrs;
     return (struct sgrad__window){ m->kernel, m->stride, m->padding };
 }
 
 /* Returns the divisor of a window's sum; the window begins at row H and column V of an HxW image. */
-static inline float divisor(const struct sgrad_args *a, struct sgrad__window w, int64_t h, int64_t v, int64_t H, int64_t W) {
-    const struct sgrad_average_pool *m = a->attrs;
+static inline float divisor(const struct sgrad_args *args, struct sgrad__window w, int64_t h, int64_t v, int64_t H, int64_t W) {
+    const struct sgrad_average_pool *m = args->attrs;
     if (!m->exclude_padding) return (float)(w.kernel * w.kernel);
     const struct sgrad__range rows = sgrad__window_taps(w, h, H), columns = sgrad__window_taps(w, v, W);
     return (float)((rows.end - rows.begin) * (columns.end - columns.begin));
 }
 
 /* x (N,H,W,C), y (N,P,Q,C) */
-SGRAD_VECTOR(forward)(const struct sgrad_args *a) {
-    const struct sgrad__window w = window_of(a);
-    const enum sgrad_dtype type = a->view[0].dtype;
-    const struct sgrad__images x_is = sgrad__images_of(&a->view[0]), y_is = sgrad__images_of(&a->view[1]);
+SGRAD_VECTOR(forward)(const struct sgrad_args *args) {
+    const struct sgrad__window w = window_of(args);
+    const enum sgrad_dtype type = args->view[0].dtype;
+    const struct sgrad__images x_is = sgrad__images_of(&args->view[0]), y_is = sgrad__images_of(&args->view[1]);
     const int64_t *in = x_is.dim, *out = y_is.dim, H = in[1], W = in[2], C = in[3];
     const int64_t P = out[1], Q = out[2];
     float x_room[SGRAD_ROW], y_room[SGRAD_ROW];
     for (int64_t pixel = 0; pixel < out[0] * P * Q; pixel++) {
         const int64_t i = pixel / (P * Q), h = pixel / Q % P * w.stride - w.padding, v = pixel % Q * w.stride - w.padding;
         const struct sgrad__range rows = sgrad__window_taps(w, h, H), columns = sgrad__window_taps(w, v, W);
-        const float count = divisor(a, w, h, v, H, W);
+        const float count = divisor(args, w, h, v, H, W);
         for (int64_t c = 0, n; (n = sgrad_piece(c, C)); c += n) {
-            float *y = sgrad_row_sum(type, a->data[1], pixel * C + c, n, false, y_room);
+            float *y = sgrad_row_sum(type, args->data[1], pixel * C + c, n, false, y_room);
             for (int64_t r = rows.begin; r < rows.end; r++)
                 for (int64_t s = columns.begin; s < columns.end; s++) {
-                    const float *x = sgrad_row(type, a->data[0], ((i * H + h + r) * W + v + s) * C + c, n, x_room);
+                    const float *x = sgrad_row(type, args->data[0], ((i * H + h + r) * W + v + s) * C + c, n, x_room);
                     for (int64_t j = 0; j < n; j++) y[j] += x[j];
                 }
             for (int64_t j = 0; j < n; j++) y[j] /= count;
-            sgrad_row_done(type, a->data[1], pixel * C + c, n, y);
+            sgrad_row_done(type, args->data[1], pixel * C + c, n, y);
         }
     }
 }
 
 /* dy (N,P,Q,C), dx (N,H,W,C). For every input element the gradients of all windows that contain it are added. */
-SGRAD_VECTOR(backward)(const struct sgrad_args *a) {
-    const struct sgrad__window w = window_of(a);
-    const enum sgrad_dtype type = a->view[0].dtype;
-    const struct sgrad__images y_is = sgrad__images_of(&a->view[0]), x_is = sgrad__images_of(&a->view[1]);
+SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
+    const struct sgrad__window w = window_of(args);
+    const enum sgrad_dtype type = args->view[0].dtype;
+    const struct sgrad__images y_is = sgrad__images_of(&args->view[0]), x_is = sgrad__images_of(&args->view[1]);
     const int64_t *out = y_is.dim, *in = x_is.dim, H = in[1], W = in[2], C = in[3];
     const int64_t P = out[1], Q = out[2];
     float dy_room[SGRAD_ROW], dx_room[SGRAD_ROW];
@@ -63,21 +63,21 @@ SGRAD_VECTOR(backward)(const struct sgrad_args *a) {
         const int64_t i = pixel / (H * W), h = pixel / W % H + w.padding, v = pixel % W + w.padding;
         const struct sgrad__range rows = sgrad__window_outputs(w, h, P), columns = sgrad__window_outputs(w, v, Q);
         for (int64_t c = 0, n; (n = sgrad_piece(c, C)); c += n) {
-            float *dx = sgrad_row_sum(type, a->data[1], pixel * C + c, n, sgrad_adds(a, 1), dx_room);
+            float *dx = sgrad_row_sum(type, args->data[1], pixel * C + c, n, sgrad_adds(args, 1), dx_room);
             for (int64_t p = rows.begin; p < rows.end; p++)
                 for (int64_t q = columns.begin; q < columns.end; q++) {
-                    const float share = 1 / divisor(a, w, p * w.stride - w.padding, q * w.stride - w.padding, H, W);
-                    const float *dy = sgrad_row(type, a->data[0], ((i * P + p) * Q + q) * C + c, n, dy_room);
+                    const float share = 1 / divisor(args, w, p * w.stride - w.padding, q * w.stride - w.padding, H, W);
+                    const float *dy = sgrad_row(type, args->data[0], ((i * P + p) * Q + q) * C + c, n, dy_room);
                     for (int64_t j = 0; j < n; j++) dx[j] += share * dy[j];
                 }
-            sgrad_row_done(type, a->data[1], pixel * C + c, n, dx);
+            sgrad_row_done(type, args->data[1], pixel * C + c, n, dx);
         }
     }
 }
 
-static double flops(const struct sgrad_args *a) {
-    const struct sgrad_average_pool *m = a->attrs;
-    const double x = (double)sgrad_shape_count(&a->view[0].shape), y = (double)sgrad_shape_count(&a->view[1].shape);
+static double flops(const struct sgrad_args *args) {
+    const struct sgrad_average_pool *m = args->attrs;
+    const double x = (double)sgrad_shape_count(&args->view[0].shape), y = (double)sgrad_shape_count(&args->view[1].shape);
     return (double)m->kernel * m->kernel * (x < y ? x : y); /* forward: x, y; backward: dy, dx; the smaller is y's */
 }
 
@@ -86,10 +86,10 @@ static void describe(const void *attrs, char *text, size_t size) {
     sgrad__pool_describe(m->kernel, m->stride, m->padding, text, size);
 }
 
-static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
+static void onnx(const struct sgrad_signature *signature, const void *attrs, FILE *to) {
     const struct sgrad_average_pool *m = attrs;
     fputs("y = AveragePool <", to);
-    sgrad__onnx_window(s->x[0].shape.rank == 5, 0, m->kernel, m->stride, m->padding, to);
+    sgrad__onnx_window(signature->x[0].shape.rank == 5, 0, m->kernel, m->stride, m->padding, to);
     fprintf(to, ", count_include_pad = %d> (x)", !m->exclude_padding);
 }
 

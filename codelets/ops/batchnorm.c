@@ -50,11 +50,11 @@ struct tile { /* lines of WIDTH lanes, STRIDE elements apart, the first at eleme
     int lines, width, lanes;
 };
 
-static void fit(struct tile *t) {
-    const int64_t left = t->end - t->from;
-    t->width = left < t->lanes ? (int)left : t->lanes;
-    const int64_t lines = left > 0 ? (left - t->width) / t->stride + 1 : 0;
-    t->lines = lines < RUN ? (int)lines : RUN;
+static void fit(struct tile *tile) {
+    const int64_t left = tile->end - tile->from;
+    tile->width = left < tile->lanes ? (int)left : tile->lanes;
+    const int64_t lines = left > 0 ? (left - tile->width) / tile->stride + 1 : 0;
+    tile->lines = lines < RUN ? (int)lines : RUN;
 }
 
 /* tile_first: the first tile of the channels from CHANNEL on. tile_next: the tile after T. After the last one, lines is 0. */
@@ -65,15 +65,15 @@ static struct tile tile_first(int64_t channel, int64_t channels, int64_t rows) {
     fit(&t);
     return t;
 }
-static void tile_next(struct tile *t) {
-    t->from += t->lines * t->stride;
-    fit(t);
+static void tile_next(struct tile *tile) {
+    tile->from += tile->lines * tile->stride;
+    fit(tile);
 }
 
 /* ---- values of a channel --------------------------------------------------------------------------------------- */
 
-static int64_t channels_of(const struct sgrad_view *v) { return v->shape.dim[v->shape.rank - 1]; }
-static int64_t rows_of(const struct sgrad_view *v) { return sgrad_shape_count(&v->shape) / channels_of(v); }
+static int64_t channels_of(const struct sgrad_view *view) { return view->shape.dim[view->shape.rank - 1]; }
+static int64_t rows_of(const struct sgrad_view *view) { return sgrad_shape_count(&view->shape) / channels_of(view); }
 
 /* Number of elements of a channel in the group. */
 static double group_count(const struct sgrad_args *args) {
@@ -92,18 +92,18 @@ static struct moments moments_of(const double *sum, int64_t channels, int64_t c,
 struct lanes {
     float mean[LANES], x_scale[LANES], dz_scale[LANES], constant[LANES];
 };
-static void set_lane(struct lanes *l, int j, double mean, double x_scale, double dz_scale, double constant) {
-    l->mean[j] = (float)mean;
-    l->x_scale[j] = (float)x_scale;
-    l->dz_scale[j] = (float)dz_scale;
-    l->constant[j] = (float)(constant - (mean - (double)(float)mean) * x_scale);
+static void set_lane(struct lanes *lanes, int j, double mean, double x_scale, double dz_scale, double constant) {
+    lanes->mean[j] = (float)mean;
+    lanes->x_scale[j] = (float)x_scale;
+    lanes->dz_scale[j] = (float)dz_scale;
+    lanes->constant[j] = (float)(constant - (mean - (double)(float)mean) * x_scale);
 }
-static void repeat_lanes(struct lanes *l, int64_t channels) {
+static void repeat_lanes(struct lanes *lanes, int64_t channels) {
     for (int64_t j = channels; j < LANES; j++) {
-        l->mean[j] = l->mean[j - channels];
-        l->x_scale[j] = l->x_scale[j - channels];
-        l->dz_scale[j] = l->dz_scale[j - channels];
-        l->constant[j] = l->constant[j - channels];
+        lanes->mean[j] = lanes->mean[j - channels];
+        lanes->x_scale[j] = lanes->x_scale[j - channels];
+        lanes->dz_scale[j] = lanes->dz_scale[j - channels];
+        lanes->constant[j] = lanes->constant[j - channels];
     }
 }
 
@@ -118,9 +118,9 @@ static double fold(const double *lane, int64_t channel, int64_t channels, int la
 
 /* Source of the ReLU's mask: no ReLU; y; or x, from which y is recomputed, because y is absent. */
 enum mask { UNMASKED, BY_Y, BY_X };
-static enum mask mask_of(const struct sgrad_args *a) {
-    if (!((const struct sgrad_batchnorm *)a->attrs)->relu) return UNMASKED;
-    return a->data[2] ? BY_Y : BY_X;
+static enum mask mask_of(const struct sgrad_args *args) {
+    if (!((const struct sgrad_batchnorm *)args->attrs)->relu) return UNMASKED;
+    return args->data[2] ? BY_Y : BY_X;
 }
 
 /* Returns dy, or 0 where the ReLU is inactive. D is x - mean. A NaN in y does not mask the gradient. */
@@ -137,12 +137,12 @@ enum mode { OF_X, OF_DZ };
 
 /* Adds N lines: sum += v, product += v · d, where d = x - mean, and v is d (OF_X) or dz (OF_DZ). */
 SGRAD_ALWAYS_INLINE void add_lines(enum sgrad_dtype dtype, enum mode mode, enum mask mask, int n, const void *x, const void *dy,
-                                   const void *y, int64_t from, const struct tile *t, const struct lanes *forward, float *sum,
+                                   const void *y, int64_t from, const struct tile *tile, const struct lanes *forward, float *sum,
                                    float *product) {
-    for (int j = 0; j < t->width; j++) {
+    for (int j = 0; j < tile->width; j++) {
         float s = 0, p = 0;
         for (int line = 0; line < n; line++) {
-            const int64_t i = from + line * t->stride + j;
+            const int64_t i = from + line * tile->stride + j;
             const float d = sgrad_get(dtype, x, i) - forward->mean[j];
             const float v = mode == OF_X ? d : masked(dtype, mask, dy, y, i, d, forward, j);
             s += v;
@@ -154,29 +154,29 @@ SGRAD_ALWAYS_INLINE void add_lines(enum sgrad_dtype dtype, enum mode mode, enum 
 }
 
 /* Sets the map from x to y, without the added input and the ReLU. */
-static void set_forward(struct lanes *l, int64_t first, int64_t channels, const double *sum, double count, double eps,
+static void set_forward(struct lanes *lanes, int64_t first, int64_t channels, const double *sum, double count, double eps,
                         const float *weight, const float *bias) {
     for (int j = 0; j < LANES && first + j < channels; j++) {
         const int64_t c = first + j;
         const struct moments m = moments_of(sum, channels, c, count);
-        set_lane(l, j, m.mean, weight[c] / sqrt(m.variance + eps), 0, bias[c]);
+        set_lane(lanes, j, m.mean, weight[c] / sqrt(m.variance + eps), 0, bias[c]);
     }
-    repeat_lanes(l, channels);
+    repeat_lanes(lanes, channels);
 }
 
-/* Sets the partial sums to [Σx, Σx²] or [Σdz, Σdz·x̂], or adds to them. A has the operands of stats (OF_X) or of sums (OF_DZ).
+/* Sets the partial sums to [Σx, Σx²] or [Σdz, Σdz·x̂], or adds to them. ARGS has the operands of stats (OF_X) or of sums (OF_DZ).
  * With OF_DZ the mean is SUM0 / count rounded to F32. */
-SGRAD_ALWAYS_INLINE void sum_up(enum sgrad_dtype dtype, enum mode mode, enum mask mask, const struct sgrad_args *a,
+SGRAD_ALWAYS_INLINE void sum_up(enum sgrad_dtype dtype, enum mode mode, enum mask mask, const struct sgrad_args *args,
                                 const double *sum0, double *part, bool add) {
-    const void *x = a->data[0], *dy = mode == OF_X ? NULL : a->data[1], *y = mode == OF_X ? NULL : a->data[2];
-    const int64_t channels = channels_of(&a->view[0]), rows = rows_of(&a->view[0]);
-    const double count = group_count(a), eps = (double)((const struct sgrad_batchnorm *)a->attrs)->eps;
+    const void *x = args->data[0], *dy = mode == OF_X ? NULL : args->data[1], *y = mode == OF_X ? NULL : args->data[2];
+    const int64_t channels = channels_of(&args->view[0]), rows = rows_of(&args->view[0]);
+    const double count = group_count(args), eps = (double)((const struct sgrad_batchnorm *)args->attrs)->eps;
     if (!add) memset(part, 0, 2 * channels * sizeof *part);
     for (int64_t first = 0; first < channels; first += LANES) {
         double sums[LANES] = { 0 }, products[LANES] = { 0 };
         struct lanes forward;
         struct tile t = tile_first(first, channels, rows);
-        if (mask == BY_X) set_forward(&forward, first, channels, sum0, count, eps, a->data[5], a->data[6]);
+        if (mask == BY_X) set_forward(&forward, first, channels, sum0, count, eps, args->data[5], args->data[6]);
         for (int j = 0; mode != OF_X && mask != BY_X && j < t.lanes; j++)
             forward.mean[j] = (float)(sum0[channels < LANES ? j % channels : first + j] / count);
         for (; t.lines; tile_next(&t)) {
@@ -208,71 +208,71 @@ SGRAD_ALWAYS_INLINE void sum_up(enum sgrad_dtype dtype, enum mode mode, enum mas
 }
 
 /* x (N,H,W,C) or (N,C) -> partial 0 = [Σx, Σx²] (2C) */
-SGRAD_VECTOR(stats)(const struct sgrad_args *a) {
-    if (a->view[0].dtype == SGRAD_F32)
-        sum_up(SGRAD_F32, OF_X, UNMASKED, a, NULL, a->data[1], sgrad_adds(a, 1));
+SGRAD_VECTOR(stats)(const struct sgrad_args *args) {
+    if (args->view[0].dtype == SGRAD_F32)
+        sum_up(SGRAD_F32, OF_X, UNMASKED, args, NULL, args->data[1], sgrad_adds(args, 1));
     else
-        sum_up(SGRAD_BF16, OF_X, UNMASKED, a, NULL, a->data[1], sgrad_adds(a, 1));
+        sum_up(SGRAD_BF16, OF_X, UNMASKED, args, NULL, args->data[1], sgrad_adds(args, 1));
 }
 
-SGRAD_ALWAYS_INLINE void sums_masked(enum mask mask, const struct sgrad_args *a) {
-    if (a->view[0].dtype == SGRAD_F32) sum_up(SGRAD_F32, OF_DZ, mask, a, a->data[3], a->data[4], sgrad_adds(a, 4));
-    else sum_up(SGRAD_BF16, OF_DZ, mask, a, a->data[3], a->data[4], sgrad_adds(a, 4));
+SGRAD_ALWAYS_INLINE void sums_masked(enum mask mask, const struct sgrad_args *args) {
+    if (args->view[0].dtype == SGRAD_F32) sum_up(SGRAD_F32, OF_DZ, mask, args, args->data[3], args->data[4], sgrad_adds(args, 4));
+    else sum_up(SGRAD_BF16, OF_DZ, mask, args, args->data[3], args->data[4], sgrad_adds(args, 4));
 }
 
 /* x, dy, y or absent, sum 0 -> partial 1 = [Σdz, Σdz·x̂] (2C); weight and bias are present only if y is absent */
-SGRAD_VECTOR(sums)(const struct sgrad_args *a) {
-    const enum mask mask = mask_of(a);
-    if (mask == UNMASKED) sums_masked(UNMASKED, a);
-    else if (mask == BY_Y) sums_masked(BY_Y, a);
-    else sums_masked(BY_X, a);
+SGRAD_VECTOR(sums)(const struct sgrad_args *args) {
+    const enum mask mask = mask_of(args);
+    if (mask == UNMASKED) sums_masked(UNMASKED, args);
+    else if (mask == BY_Y) sums_masked(BY_Y, args);
+    else sums_masked(BY_X, args);
 }
 
 /* ---- elementwise passes ---------------------------------------------------------------------------------------- */
 
 /* y = (x - mean) · scale + constant + r, at least FLOOR */
-SGRAD_ALWAYS_INLINE void apply_tile(enum sgrad_dtype dtype, const struct tile *t, const struct lanes *l, const void *x,
+SGRAD_ALWAYS_INLINE void apply_tile(enum sgrad_dtype dtype, const struct tile *tile, const struct lanes *lanes, const void *x,
                                     const void *r, void *restrict y, float floor) {
-    for (int line = 0; line < t->lines; line++) {
-        const int64_t from = t->from + line * t->stride;
+    for (int line = 0; line < tile->lines; line++) {
+        const int64_t from = tile->from + line * tile->stride;
         float room[LANES], *restrict to = sgrad_row_out(dtype, y, from, room);
-        for (int j = 0; j < t->width; j++) {
-            float v = (sgrad_get(dtype, x, from + j) - l->mean[j]) * l->x_scale[j] + l->constant[j];
+        for (int j = 0; j < tile->width; j++) {
+            float v = (sgrad_get(dtype, x, from + j) - lanes->mean[j]) * lanes->x_scale[j] + lanes->constant[j];
             if (r) v += sgrad_get(dtype, r, from + j);
             to[j] = v < floor ? floor : v;
         }
-        sgrad_row_done(dtype, y, from, t->width, to);
+        sgrad_row_done(dtype, y, from, tile->width, to);
     }
 }
 
-SGRAD_ALWAYS_INLINE void apply_tiles(enum sgrad_dtype dtype, struct tile t, const struct lanes *l, const void *x, const void *r,
-                                     void *y, float floor) {
+SGRAD_ALWAYS_INLINE void apply_tiles(enum sgrad_dtype dtype, struct tile t, const struct lanes *lanes, const void *x,
+                                     const void *r, void *y, float floor) {
     for (; t.lines; tile_next(&t))
-        if (dtype == SGRAD_F32) apply_tile(SGRAD_F32, &t, l, x, r, y, floor);
-        else apply_tile(SGRAD_BF16, &t, l, x, r, y, floor);
+        if (dtype == SGRAD_F32) apply_tile(SGRAD_F32, &t, lanes, x, r, y, floor);
+        else apply_tile(SGRAD_BF16, &t, lanes, x, r, y, floor);
 }
 
 /* x, r or absent, weight, bias, and either sum 0 or running mean and variance -> y */
-SGRAD_ALWAYS_INLINE void normalise(const struct sgrad_args *a, bool running, void *y) {
-    const struct sgrad_batchnorm *attrs = a->attrs;
-    const int64_t channels = channels_of(&a->view[0]), rows = rows_of(&a->view[0]);
-    const float *weight = a->data[2], *bias = a->data[3];
+SGRAD_ALWAYS_INLINE void normalise(const struct sgrad_args *args, bool running, void *y) {
+    const struct sgrad_batchnorm *attrs = args->attrs;
+    const int64_t channels = channels_of(&args->view[0]), rows = rows_of(&args->view[0]);
+    const float *weight = args->data[2], *bias = args->data[3];
     const double eps = (double)attrs->eps;
     for (int64_t first = 0; first < channels; first += LANES) {
         struct lanes l;
         for (int j = 0; running && j < LANES && first + j < channels; j++) {
             const int64_t c = first + j;
-            const struct moments m = { ((const float *)a->data[4])[c], ((const float *)a->data[5])[c] };
+            const struct moments m = { ((const float *)args->data[4])[c], ((const float *)args->data[5])[c] };
             set_lane(&l, j, m.mean, weight[c] / sqrt(m.variance + eps), 0, bias[c]);
         }
         if (running) repeat_lanes(&l, channels);
-        else set_forward(&l, first, channels, a->data[4], group_count(a), eps, weight, bias);
-        apply_tiles(a->view[0].dtype, tile_first(first, channels, rows), &l, a->data[0], a->data[1], y,
+        else set_forward(&l, first, channels, args->data[4], group_count(args), eps, weight, bias);
+        apply_tiles(args->view[0].dtype, tile_first(first, channels, rows), &l, args->data[0], args->data[1], y,
                     attrs->relu ? 0 : -INFINITY);
     }
 }
-SGRAD_VECTOR(apply)(const struct sgrad_args *a) { normalise(a, false, a->data[5]); }
-SGRAD_VECTOR(inference)(const struct sgrad_args *a) { normalise(a, true, a->data[6]); }
+SGRAD_VECTOR(apply)(const struct sgrad_args *args) { normalise(args, false, args->data[5]); }
+SGRAD_VECTOR(inference)(const struct sgrad_args *args) { normalise(args, true, args->data[6]); }
 
 /* dr = dz; dr += dz if ADD is set */
 SGRAD_ALWAYS_INLINE void dr_line(enum sgrad_dtype dtype, enum mask mask, bool add, int64_t from, int width, const void *dy,
@@ -288,82 +288,82 @@ SGRAD_ALWAYS_INLINE void dr_line(enum sgrad_dtype dtype, enum mask mask, bool ad
 
 /* dx = dz · dz_scale + (x - mean) · x_scale + constant; added to dx if ADD is set */
 SGRAD_ALWAYS_INLINE void dx_line(enum sgrad_dtype dtype, enum mask mask, bool add, int64_t from, int width,
-                                 const struct lanes *forward, const struct lanes *l, const void *x, const void *dy, const void *y,
-                                 void *restrict dx) {
+                                 const struct lanes *forward, const struct lanes *lanes, const void *x, const void *dy,
+                                 const void *y, void *restrict dx) {
     float room[LANES];
     float *restrict to = add ? sgrad_row_sum(dtype, dx, from, width, true, room) : sgrad_row_out(dtype, dx, from, room);
     for (int j = 0; j < width; j++) {
-        const float d = sgrad_get(dtype, x, from + j) - l->mean[j], dz = masked(dtype, mask, dy, y, from + j, d, forward, j);
-        const float v = dz * l->dz_scale[j] + (d * l->x_scale[j] + l->constant[j]);
+        const float d = sgrad_get(dtype, x, from + j) - lanes->mean[j], dz = masked(dtype, mask, dy, y, from + j, d, forward, j);
+        const float v = dz * lanes->dz_scale[j] + (d * lanes->x_scale[j] + lanes->constant[j]);
         to[j] = add ? to[j] + v : v;
     }
     sgrad_row_done(dtype, dx, from, width, to);
 }
 
-SGRAD_ALWAYS_INLINE void data_tiles(enum sgrad_dtype dtype, enum mask mask, const struct sgrad_args *a, struct tile t,
-                                    const struct lanes *forward, const struct lanes *l) {
-    const void *x = a->data[0], *dy = a->data[1], *y = a->data[2];
-    void *dx = a->data[6], *dr = a->data[7];
-    const bool add_x = sgrad_adds(a, 6), add_r = sgrad_adds(a, 7);
+SGRAD_ALWAYS_INLINE void data_tiles(enum sgrad_dtype dtype, enum mask mask, const struct sgrad_args *args, struct tile t,
+                                    const struct lanes *forward, const struct lanes *lanes) {
+    const void *x = args->data[0], *dy = args->data[1], *y = args->data[2];
+    void *dx = args->data[6], *dr = args->data[7];
+    const bool add_x = sgrad_adds(args, 6), add_r = sgrad_adds(args, 7);
     for (; t.lines; tile_next(&t))
         for (int line = 0; line < t.lines; line++) {
             const int64_t from = t.from + line * t.stride;
             if (dr && add_r) dr_line(dtype, mask, true, from, t.width, dy, y, dr);
             if (dr && !add_r) dr_line(dtype, mask, false, from, t.width, dy, y, dr);
-            if (dx && add_x) dx_line(dtype, mask, true, from, t.width, forward, l, x, dy, y, dx);
-            if (dx && !add_x) dx_line(dtype, mask, false, from, t.width, forward, l, x, dy, y, dx);
+            if (dx && add_x) dx_line(dtype, mask, true, from, t.width, forward, lanes, x, dy, y, dx);
+            if (dx && !add_x) dx_line(dtype, mask, false, from, t.width, forward, lanes, x, dy, y, dx);
         }
 }
-SGRAD_ALWAYS_INLINE void data_masked(enum mask mask, const struct sgrad_args *a, struct tile t, const struct lanes *forward,
-                                     const struct lanes *l) {
-    if (a->view[0].dtype == SGRAD_F32) data_tiles(SGRAD_F32, mask, a, t, forward, l);
-    else data_tiles(SGRAD_BF16, mask, a, t, forward, l);
+SGRAD_ALWAYS_INLINE void data_masked(enum mask mask, const struct sgrad_args *args, struct tile t, const struct lanes *forward,
+                                     const struct lanes *lanes) {
+    if (args->view[0].dtype == SGRAD_F32) data_tiles(SGRAD_F32, mask, args, t, forward, lanes);
+    else data_tiles(SGRAD_BF16, mask, args, t, forward, lanes);
 }
 
 /* dx = weight / √(var + eps) · (dz - Σdz / n - x̂ · Σdz·x̂ / n)      (Ioffe and Szegedy 2015, section 3)
  * x, dy, y or absent, weight, sum 0, sum 1 -> dx or absent, dr or absent; bias is present only if y is absent */
-SGRAD_VECTOR(data)(const struct sgrad_args *a) {
-    const struct sgrad_batchnorm *attrs = a->attrs;
-    const int64_t channels = channels_of(&a->view[0]), rows = rows_of(&a->view[0]);
-    const float *weight = a->data[3];
-    const double *sum1 = a->data[5], count = group_count(a);
-    const enum mask mask = mask_of(a);
+SGRAD_VECTOR(data)(const struct sgrad_args *args) {
+    const struct sgrad_batchnorm *attrs = args->attrs;
+    const int64_t channels = channels_of(&args->view[0]), rows = rows_of(&args->view[0]);
+    const float *weight = args->data[3];
+    const double *sum1 = args->data[5], count = group_count(args);
+    const enum mask mask = mask_of(args);
     for (int64_t first = 0; first < channels; first += LANES) {
         struct lanes l, forward;
         for (int j = 0; j < LANES && first + j < channels; j++) {
             const int64_t c = first + j;
-            const struct moments m = moments_of(a->data[4], channels, c, count);
+            const struct moments m = moments_of(args->data[4], channels, c, count);
             const double inverse = 1 / sqrt(m.variance + (double)attrs->eps), scale = weight[c] * inverse;
             set_lane(&l, j, m.mean, -scale * inverse * sum1[channels + c] / count, scale, -scale * sum1[c] / count);
         }
         repeat_lanes(&l, channels);
         const struct tile t = tile_first(first, channels, rows);
-        if (mask == BY_X) set_forward(&forward, first, channels, a->data[4], count, (double)attrs->eps, weight, a->data[8]);
-        if (mask == UNMASKED) data_masked(UNMASKED, a, t, &forward, &l);
-        else if (mask == BY_Y) data_masked(BY_Y, a, t, &forward, &l);
-        else data_masked(BY_X, a, t, &forward, &l);
+        if (mask == BY_X) set_forward(&forward, first, channels, args->data[4], count, (double)attrs->eps, weight, args->data[8]);
+        if (mask == UNMASKED) data_masked(UNMASKED, args, t, &forward, &l);
+        else if (mask == BY_Y) data_masked(BY_Y, args, t, &forward, &l);
+        else data_masked(BY_X, args, t, &forward, &l);
     }
 }
 
 /* ---- per channel ----------------------------------------------------------------------------------------------- */
 
 /* sum 0 -> [mean, unbiased variance] (2C) of this group */
-static void moments(const struct sgrad_args *a) {
-    const int64_t channels = a->view[0].shape.dim[0] / 2;
-    const double count = group_count(a);
-    double *stat = a->data[1];
+static void moments(const struct sgrad_args *args) {
+    const int64_t channels = args->view[0].shape.dim[0] / 2;
+    const double count = group_count(args);
+    double *stat = args->data[1];
     for (int64_t c = 0; c < channels; c++) {
-        const struct moments m = moments_of(a->data[0], channels, c, count);
+        const struct moments m = moments_of(args->data[0], channels, c, count);
         stat[c] = m.mean;
         stat[channels + c] = m.variance * count / (count > 1 ? count - 1 : 1);
     }
 }
 
 /* sum 1 -> dweight, dbias (C) */
-static void parameters(const struct sgrad_args *a) {
-    const int64_t channels = a->view[0].shape.dim[0] / 2;
-    const double *sum = a->data[0];
-    float *weight = a->data[1], *bias = a->data[2];
+static void parameters(const struct sgrad_args *args) {
+    const int64_t channels = args->view[0].shape.dim[0] / 2;
+    const double *sum = args->data[0];
+    float *weight = args->data[1], *bias = args->data[2];
     for (int64_t c = 0; c < channels; c++) {
         weight[c] = (float)sum[channels + c];
         bias[c] = (float)sum[c];
@@ -371,13 +371,13 @@ static void parameters(const struct sgrad_args *a) {
 }
 
 /* Updates the running statistics once per step, by the mean over the groups: Σ over groups of [mean, variance] -> states */
-static void finish(const struct sgrad_args *a) {
-    const int64_t channels = a->view[0].shape.dim[0] / 2;
-    const double momentum = ((const struct sgrad_batchnorm *)a->attrs)->momentum,
-                 groups = (double)a->batch->samples / (double)a->batch->group;
-    const double *stat = a->data[0];
-    float *mean = a->data[1], *variance = a->data[2];
-    int64_t *batches = a->data[3];
+static void finish(const struct sgrad_args *args) {
+    const int64_t channels = args->view[0].shape.dim[0] / 2;
+    const double momentum = ((const struct sgrad_batchnorm *)args->attrs)->momentum,
+                 groups = (double)args->batch->samples / (double)args->batch->group;
+    const double *stat = args->data[0];
+    float *mean = args->data[1], *variance = args->data[2];
+    int64_t *batches = args->data[3];
     for (int64_t c = 0; c < channels; c++) {
         mean[c] = (float)((1 - momentum) * mean[c] + momentum * stat[c] / groups);
         variance[c] = (float)((1 - momentum) * variance[c] + momentum * stat[channels + c] / groups);
@@ -387,35 +387,35 @@ static void finish(const struct sgrad_args *a) {
 
 /* ---- shapes ---------------------------------------------------------------------------------------------------- */
 
-static int infer(struct sgrad_signature *s, void *attributes) {
+static int infer(struct sgrad_signature *signature, void *attributes) {
     struct sgrad_batchnorm *attrs = attributes;
     if (attrs->eps == 0) attrs->eps = 1e-5f;
     if (attrs->momentum == 0) attrs->momentum = 0.1f;
-    const struct sgrad_shape *x = &s->x[0].shape;
+    const struct sgrad_shape *x = &signature->x[0].shape;
     char text[SGRAD_SHAPE_TEXT], other[SGRAD_SHAPE_TEXT];
     sgrad_shape_text(x, text);
     if (x->rank != 5 && x->rank != 4 && x->rank != 2)
         return sgrad_log_error(SGRAD_ESHAPE,
                                "batchnorm: %s: input %s is neither volumes (N,D,H,W,C) nor images (N,H,W,C) nor samples "
                                "(N,C)",
-                               s->layer, text);
-    if (s->inputs > 1 && !sgrad_shape_equal(x, &s->x[1].shape))
-        return sgrad_log_error(SGRAD_ESHAPE, "batchnorm: %s: input %s and what is added to it, %s, differ", s->layer, text,
-                               sgrad_shape_text(&s->x[1].shape, other));
+                               signature->layer, text);
+    if (signature->inputs > 1 && !sgrad_shape_equal(x, &signature->x[1].shape))
+        return sgrad_log_error(SGRAD_ESHAPE, "batchnorm: %s: input %s and what is added to it, %s, differ", signature->layer,
+                               text, sgrad_shape_text(&signature->x[1].shape, other));
     if (attrs->eps < 0 || attrs->momentum < 0 || attrs->momentum > 1)
-        return sgrad_log_error(SGRAD_EINVAL, "batchnorm: %s: eps %g, momentum %g: out of range", s->layer, attrs->eps,
+        return sgrad_log_error(SGRAD_EINVAL, "batchnorm: %s: eps %g, momentum %g: out of range", signature->layer, attrs->eps,
                                attrs->momentum);
 
     const int channels = (int)x->dim[x->rank - 1];
-    s->cheap_to_recompute = s->inputs == 1;
+    signature->cheap_to_recompute = signature->inputs == 1;
     attrs->area = (int)(sgrad_shape_count(x) / x->dim[0] / channels);
-    s->y.shape = *x;
-    s->part[0] = s->part[1] = s->stat[0] = sgrad_shape(1, 2 * channels);
-    s->p[0] = (struct sgrad_parameter){ .name = "weight", .shape = sgrad_shape(1, channels), .init = SGRAD_ONES };
-    s->p[1] = (struct sgrad_parameter){ .name = "bias", .shape = sgrad_shape(1, channels), .init = SGRAD_ZEROS };
-    s->s[0] = (struct sgrad_parameter){ .name = "running_mean", .shape = sgrad_shape(1, channels), .init = SGRAD_ZEROS };
-    s->s[1] = (struct sgrad_parameter){ .name = "running_var", .shape = sgrad_shape(1, channels), .init = SGRAD_ONES };
-    s->s[2] = (struct sgrad_parameter){ .name = "num_batches_tracked", .dtype = SGRAD_I64, .init = SGRAD_ZEROS };
+    signature->y.shape = *x;
+    signature->part[0] = signature->part[1] = signature->stat[0] = sgrad_shape(1, 2 * channels);
+    signature->p[0] = (struct sgrad_parameter){ .name = "weight", .shape = sgrad_shape(1, channels), .init = SGRAD_ONES };
+    signature->p[1] = (struct sgrad_parameter){ .name = "bias", .shape = sgrad_shape(1, channels), .init = SGRAD_ZEROS };
+    signature->s[0] = (struct sgrad_parameter){ .name = "running_mean", .shape = sgrad_shape(1, channels), .init = SGRAD_ZEROS };
+    signature->s[1] = (struct sgrad_parameter){ .name = "running_var", .shape = sgrad_shape(1, channels), .init = SGRAD_ONES };
+    signature->s[2] = (struct sgrad_parameter){ .name = "num_batches_tracked", .dtype = SGRAD_I64, .init = SGRAD_ZEROS };
     return 0;
 }
 
@@ -444,9 +444,9 @@ static void fill(const struct sgrad_test *test, int input, void *data) {
         .cuda = SGRAD_ON_CUDA(sgrad__batchnorm_##function##_cuda)                                                                \
     }
 
-static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
+static void onnx(const struct sgrad_signature *signature, const void *attrs, FILE *to) {
     const struct sgrad_batchnorm *b = attrs;
-    const bool added = s->inputs > 1;
+    const bool added = signature->inputs > 1;
     fprintf(to, "%s = BatchNormalization <epsilon = %.9g, momentum = %.9g> (x, weight, bias, running_mean, running_var)",
             added || b->relu ? "normal" : "y", b->eps, 1 - b->momentum);
     if (added) fprintf(to, "\n%s = Add (normal, x1)", b->relu ? "sum" : "y");

@@ -9,44 +9,45 @@
 void sgrad__bias_forward_cuda(const struct sgrad_args *args);
 void sgrad__bias_backward_cuda(const struct sgrad_args *args);
 
-static int infer(struct sgrad_signature *s, void *attributes) {
-    const struct sgrad_shape *x = &s->x[0].shape;
+static int infer(struct sgrad_signature *signature, void *attributes) {
+    const struct sgrad_shape *x = &signature->x[0].shape;
     (void)attributes;
-    s->y.shape = *x;
-    s->p[0] = (struct sgrad_parameter){ .name = "bias", .init = SGRAD_ZEROS, .shape = { 1, { x->dim[x->rank - 1] } } };
+    signature->y.shape = *x;
+    signature->p[0] = (struct sgrad_parameter){ .name = "bias", .init = SGRAD_ZEROS, .shape = { 1, { x->dim[x->rank - 1] } } };
     return 0;
 }
 
 /* x (N,…,C), bias (C), y (N,…,C) */
-SGRAD_VECTOR(forward)(const struct sgrad_args *a) {
-    const enum sgrad_dtype type = a->view[0].dtype;
-    const int64_t features = a->view[1].shape.dim[0], rows = sgrad_shape_count(&a->view[0].shape) / features;
+SGRAD_VECTOR(forward)(const struct sgrad_args *args) {
+    const enum sgrad_dtype type = args->view[0].dtype;
+    const int64_t features = args->view[1].shape.dim[0], rows = sgrad_shape_count(&args->view[0].shape) / features;
     float x_room[SGRAD_ROW], y_room[SGRAD_ROW];
     for (int64_t r = 0; r < rows; r++)
         for (int64_t i = 0, n; (n = sgrad_piece(i, features)); i += n) {
-            const float *x = sgrad_row(type, a->data[0], r * features + i, n, x_room), *bias = (const float *)a->data[1] + i;
-            float *y = sgrad_row_out(type, a->data[2], r * features + i, y_room);
+            const float *x = sgrad_row(type, args->data[0], r * features + i, n, x_room),
+                        *bias = (const float *)args->data[1] + i;
+            float *y = sgrad_row_out(type, args->data[2], r * features + i, y_room);
             for (int64_t j = 0; j < n; j++) y[j] = x[j] + bias[j];
-            sgrad_row_done(type, a->data[2], r * features + i, n, y);
+            sgrad_row_done(type, args->data[2], r * features + i, n, y);
         }
 }
 
 /* dy (N,…,C), dx (N,…,C) or absent, dbias (C) */
-SGRAD_VECTOR(backward)(const struct sgrad_args *a) {
-    const enum sgrad_dtype type = a->view[0].dtype;
-    const int64_t features = a->view[2].shape.dim[0], rows = sgrad_shape_count(&a->view[0].shape) / features;
-    float *dbias = a->data[2], room[SGRAD_ROW];
-    if (a->data[1]) sgrad_row_move(type, a->data[0], 0, a->data[1], 0, rows * features, sgrad_adds(a, 1));
-    if (!sgrad_adds(a, 2)) memset(dbias, 0, sgrad_view_bytes(&a->view[2]));
+SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
+    const enum sgrad_dtype type = args->view[0].dtype;
+    const int64_t features = args->view[2].shape.dim[0], rows = sgrad_shape_count(&args->view[0].shape) / features;
+    float *dbias = args->data[2], room[SGRAD_ROW];
+    if (args->data[1]) sgrad_row_move(type, args->data[0], 0, args->data[1], 0, rows * features, sgrad_adds(args, 1));
+    if (!sgrad_adds(args, 2)) memset(dbias, 0, sgrad_view_bytes(&args->view[2]));
     for (int64_t r = 0; r < rows; r++)
         for (int64_t i = 0, n; (n = sgrad_piece(i, features)); i += n) {
-            const float *dy = sgrad_row(type, a->data[0], r * features + i, n, room);
+            const float *dy = sgrad_row(type, args->data[0], r * features + i, n, room);
             for (int64_t j = 0; j < n; j++) dbias[i + j] += dy[j];
         }
 }
 
-static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
-    const int rank = s->x[0].shape.rank;
+static void onnx(const struct sgrad_signature *signature, const void *attrs, FILE *to) {
+    const int rank = signature->x[0].shape.rank;
     (void)attrs;
     if (rank < 4) {
         fputs("y = Add (x, bias)", to);

@@ -6,9 +6,9 @@
 #include "codelets/ops/moves.h"
 #include "codelets/ops/broadcast.h"
 
-static int infer(struct sgrad_signature *s, void *attrs) {
+static int infer(struct sgrad_signature *signature, void *attrs) {
     const struct sgrad_broadcast *is = attrs;
-    return sgrad__infer_rooted(s, is->axis, is->root);
+    return sgrad__infer_rooted(signature, is->axis, is->root);
 }
 
 static void describe(const void *attrs, char *text, size_t size) {

@@ -9,49 +9,49 @@
 void sgrad__concat_forward_cuda(const struct sgrad_args *a);
 void sgrad__concat_backward_cuda(const struct sgrad_args *a);
 
-static int infer(struct sgrad_signature *s, void *attrs) {
+static int infer(struct sgrad_signature *signature, void *attrs) {
     struct sgrad_concat *concat = attrs;
-    struct sgrad_shape y = s->x[0].shape, like = s->x[0].shape;
+    struct sgrad_shape y = signature->x[0].shape, like = signature->x[0].shape;
     const int last = y.rank - 1;
     y.dim[last] = 0;
-    for (int i = 0; i < s->inputs; i++) {
-        const struct sgrad_shape *x = &s->x[i].shape;
+    for (int i = 0; i < signature->inputs; i++) {
+        const struct sgrad_shape *x = &signature->x[i].shape;
         char first[SGRAD_SHAPE_TEXT], other[SGRAD_SHAPE_TEXT];
         like.dim[last] = x->dim[last];
         if (x->rank < 2 || !sgrad_shape_equal(x, &like))
             return sgrad_log_error(SGRAD_ESHAPE, "%s: concat takes inputs that differ in the last dimension alone, not %s and %s",
-                                   s->layer, sgrad_shape_text(&s->x[0].shape, first), sgrad_shape_text(x, other));
+                                   signature->layer, sgrad_shape_text(&signature->x[0].shape, first), sgrad_shape_text(x, other));
         concat->channels[i] = (int)x->dim[last];
         y.dim[last] += x->dim[last];
     }
-    s->y.shape = y;
+    signature->y.shape = y;
     return 0;
 }
 
 /* x0 … x7 (those after the last input are absent), y (…,C) */
-SGRAD_VECTOR(forward)(const struct sgrad_args *a) {
-    const struct sgrad_concat *concat = a->attrs;
-    const struct sgrad_view *y = &a->view[SGRAD_MAX_INPUTS];
+SGRAD_VECTOR(forward)(const struct sgrad_args *args) {
+    const struct sgrad_concat *concat = args->attrs;
+    const struct sgrad_view *y = &args->view[SGRAD_MAX_INPUTS];
     const int64_t rows = sgrad_shape_count(&y->shape) / y->shape.dim[y->shape.rank - 1];
     int64_t to = 0;
     for (int64_t row = 0; row < rows; row++)
-        for (int i = 0; i < SGRAD_MAX_INPUTS && a->data[i]; to += concat->channels[i++])
-            sgrad_row_move(y->dtype, a->data[i], row * concat->channels[i], a->data[SGRAD_MAX_INPUTS], to, concat->channels[i],
-                            false);
+        for (int i = 0; i < SGRAD_MAX_INPUTS && args->data[i]; to += concat->channels[i++])
+            sgrad_row_move(y->dtype, args->data[i], row * concat->channels[i], args->data[SGRAD_MAX_INPUTS], to,
+                           concat->channels[i], false);
 }
 
 /* dy (…,C), dx0 … dx7 (absent if the gradient is not needed) */
-SGRAD_VECTOR(backward)(const struct sgrad_args *a) {
-    const struct sgrad_concat *concat = a->attrs;
-    const struct sgrad_view *dy = &a->view[0];
+SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
+    const struct sgrad_concat *concat = args->attrs;
+    const struct sgrad_view *dy = &args->view[0];
     const int64_t rows = sgrad_shape_count(&dy->shape) / dy->shape.dim[dy->shape.rank - 1];
-    void *const *dx = a->data + 1;
+    void *const *dx = args->data + 1;
     int64_t from = 0;
     for (int64_t row = 0; row < rows; row++)
         for (int i = 0; i < SGRAD_MAX_INPUTS; from += concat->channels[i++])
             if (dx[i])
-                sgrad_row_move(dy->dtype, a->data[0], from, dx[i], row * concat->channels[i], concat->channels[i],
-                                sgrad_adds(a, 1 + i));
+                sgrad_row_move(dy->dtype, args->data[0], from, dx[i], row * concat->channels[i], concat->channels[i],
+                                sgrad_adds(args, 1 + i));
 }
 
 static void describe(const void *attrs, char *text, size_t size) {
@@ -61,11 +61,11 @@ static void describe(const void *attrs, char *text, size_t size) {
         used += snprintf(text + used, size - (size_t)used, " + %d", concat->channels[i]);
 }
 
-static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
-    const int rank = s->x[0].shape.rank;
+static void onnx(const struct sgrad_signature *signature, const void *attrs, FILE *to) {
+    const int rank = signature->x[0].shape.rank;
     (void)attrs;
     fprintf(to, "y = Concat <axis = %d> (x", rank > 3 ? 1 : rank - 1);
-    for (int i = 1; i < s->inputs; i++) fprintf(to, ", x%d", i);
+    for (int i = 1; i < signature->inputs; i++) fprintf(to, ", x%d", i);
     fputs(")", to);
 }
 

@@ -13,93 +13,100 @@
 
 /* ---- shapes ---------------------------------------------------------------------------------------------------- */
 
-int sgrad__filter_infer(struct sgrad_signature *s, const char *op, struct sgrad_conv2d *c, int taps, int depth_padding) {
-    if (!c->stride) c->stride = 1;
-    if (!c->dilation) c->dilation = 1;
-    if (!c->groups) c->groups = 1;
-    const struct sgrad_shape *x = &s->x[0].shape;
+int sgrad__filter_infer(struct sgrad_signature *signature, const char *op, struct sgrad_conv2d *conv2d, int taps,
+                        int depth_padding) {
+    if (!conv2d->stride) conv2d->stride = 1;
+    if (!conv2d->dilation) conv2d->dilation = 1;
+    if (!conv2d->groups) conv2d->groups = 1;
+    const struct sgrad_shape *x = &signature->x[0].shape;
     const int plane = x->rank - 3;      /* the dimension of H */
     char text[SGRAD_SHAPE_TEXT];
     sgrad_shape_text(x, text);
     if (x->rank != 5 && (taps || x->rank != 4))
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: %s: input %s is not %s", op, s->layer, text,
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: %s: input %s is not %s", op, signature->layer, text,
                                taps ? "volumes (N,D,H,W,C)" : "images (N,H,W,C) or slices (N,D,H,W,C)");
-    if (c->channels < 1 || c->kernel < 1 || c->stride < 1 || c->dilation < 1 || c->groups < 1 || c->padding < 0)
+    if (conv2d->channels < 1 || conv2d->kernel < 1 || conv2d->stride < 1 || conv2d->dilation < 1 || conv2d->groups < 1 ||
+        conv2d->padding < 0)
         return sgrad_log_error(SGRAD_EINVAL,
                                "%s: %s: %d channels, kernel %d, stride %d, dilation %d, groups %d, padding %d: out of range", op,
-                               s->layer, c->channels, c->kernel, c->stride, c->dilation, c->groups, c->padding);
-    const int64_t inputs = x->dim[x->rank - 1], extent = (int64_t)(c->kernel - 1) * c->dilation + 1;
-    if (inputs % c->groups || c->channels % c->groups)
+                               signature->layer, conv2d->channels, conv2d->kernel, conv2d->stride, conv2d->dilation,
+                               conv2d->groups, conv2d->padding);
+    const int64_t inputs = x->dim[x->rank - 1], extent = (int64_t)(conv2d->kernel - 1) * conv2d->dilation + 1;
+    if (inputs % conv2d->groups || conv2d->channels % conv2d->groups)
         return sgrad_log_error(SGRAD_ESHAPE, "%s: %s: %d groups do not divide the channels of input %s and of output %d", op,
-                               s->layer, c->groups, text, c->channels);
-    const int64_t height = x->dim[plane] + 2 * c->padding - extent, width = x->dim[plane + 1] + 2 * c->padding - extent;
+                               signature->layer, conv2d->groups, text, conv2d->channels);
+    const int64_t height = x->dim[plane] + 2 * conv2d->padding - extent, width = x->dim[plane + 1] + 2 * conv2d->padding - extent;
     if (height < 0 || width < 0)
         return sgrad_log_error(SGRAD_ESHAPE, "%s: %s: a filter of %dx%d pixels is larger than input %s with padding %d", op,
-                               s->layer, (int)extent, (int)extent, text, c->padding);
+                               signature->layer, (int)extent, (int)extent, text, conv2d->padding);
     const int64_t slices = taps ? x->dim[1] + 2 * depth_padding - taps + 1 : x->dim[1];
     if (taps && slices < 1)
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: %s: a filter of %d slices is larger than input %s", op, s->layer, taps, text);
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: %s: a filter of %d slices is larger than input %s", op, signature->layer, taps,
+                               text);
 
-    s->y.shape = *x;
-    s->y.shape.dim[1] = slices;
-    s->y.shape.dim[plane] = height / c->stride + 1;
-    s->y.shape.dim[plane + 1] = width / c->stride + 1;
-    s->y.shape.dim[x->rank - 1] = c->channels;
-    const double area = (double)c->kernel * c->kernel * (taps ? taps : 1);
-    s->p[0] = (struct sgrad_parameter){
+    signature->y.shape = *x;
+    signature->y.shape.dim[1] = slices;
+    signature->y.shape.dim[plane] = height / conv2d->stride + 1;
+    signature->y.shape.dim[plane + 1] = width / conv2d->stride + 1;
+    signature->y.shape.dim[x->rank - 1] = conv2d->channels;
+    const double area = (double)conv2d->kernel * conv2d->kernel * (taps ? taps : 1);
+    signature->p[0] = (struct sgrad_parameter){
         .name = "weight",
         .init = SGRAD_HE,
-        .fan = area * (double)(c->fan_in ? inputs : c->channels) / c->groups,
+        .fan = area * (double)(conv2d->fan_in ? inputs : conv2d->channels) / conv2d->groups,
         .layout = SGRAD_OIHW,
-        .shape = { 4, { c->channels, c->kernel, c->kernel, inputs / c->groups } },
+        .shape = { 4, { conv2d->channels, conv2d->kernel, conv2d->kernel, inputs / conv2d->groups } },
     };
-    if (taps) s->p[0].shape = (struct sgrad_shape){ 5, { c->channels, taps, c->kernel, c->kernel, inputs / c->groups } };
-    if (c->bias)
-        s->p[1] = (struct sgrad_parameter){
+    if (taps)
+        signature->p[0].shape =
+            (struct sgrad_shape){ 5, { conv2d->channels, taps, conv2d->kernel, conv2d->kernel, inputs / conv2d->groups } };
+    if (conv2d->bias)
+        signature->p[1] = (struct sgrad_parameter){
             .name = "bias",
             .init = SGRAD_UNIFORM,
-            .fan = area * (double)inputs / c->groups,
-            .shape = { 1, { c->channels } },
+            .fan = area * (double)inputs / conv2d->groups,
+            .shape = { 1, { conv2d->channels } },
         };
     return 0;
 }
 
 /* Sets initial values other than He's: for whitening or Dirac. */
-static int begin_otherwise(struct sgrad_signature *s, const struct sgrad_conv2d *c) {
-    const int64_t *w = s->p[0].shape.dim, patch = w[1] * w[2] * w[3];
-    s->p[0].init = c->whitening ? SGRAD_WHITENING : SGRAD_DIRAC;
-    s->p[0].fan = (double)patch;
-    if (!c->whitening) return 0;
-    s->p[1].init = SGRAD_ZEROS;
-    if (c->groups == 1 && c->channels % 2 == 0 && c->channels <= 2 * patch) return 0;
+static int begin_otherwise(struct sgrad_signature *signature, const struct sgrad_conv2d *conv2d) {
+    const int64_t *w = signature->p[0].shape.dim, patch = w[1] * w[2] * w[3];
+    signature->p[0].init = conv2d->whitening ? SGRAD_WHITENING : SGRAD_DIRAC;
+    signature->p[0].fan = (double)patch;
+    if (!conv2d->whitening) return 0;
+    signature->p[1].init = SGRAD_ZEROS;
+    if (conv2d->groups == 1 && conv2d->channels % 2 == 0 && conv2d->channels <= 2 * patch) return 0;
     return sgrad_log_error(SGRAD_EINVAL,
-                           "conv2d: %s: whitening takes no groups, and an even number of filters, %lld at most, not %d", s->layer,
-                           (long long)(2 * patch), c->channels);
+                           "conv2d: %s: whitening takes no groups, and an even number of filters, %lld at most, not %d",
+                           signature->layer, (long long)(2 * patch), conv2d->channels);
 }
 
-static int infer(struct sgrad_signature *s, void *attributes) {
+static int infer(struct sgrad_signature *signature, void *attributes) {
     const struct sgrad_conv2d *c = attributes;
-    SGRAD_TRY(sgrad__filter_infer(s, "conv2d", attributes, 0, 0));
-    return c->dirac || c->whitening ? begin_otherwise(s, c) : 0;
+    SGRAD_TRY(sgrad__filter_infer(signature, "conv2d", attributes, 0, 0));
+    return c->dirac || c->whitening ? begin_otherwise(signature, c) : 0;
 }
 
-void sgrad__filter_describe(const struct sgrad_conv2d *c, int taps, char *text, size_t size) {
+void sgrad__filter_describe(const struct sgrad_conv2d *conv2d, int taps, char *text, size_t size) {
     const struct {
         const char *name;
         int value, otherwise;
-    } part[] = {
-        { "stride", c->stride, 1 }, { "pad", c->padding, 0 }, { "dilation", c->dilation, 1 }, { "groups", c->groups, 1 }
-    };
-    int used = taps ? snprintf(text, size, "%dx%dx%d", taps, c->kernel, c->kernel)
-                    : snprintf(text, size, "%dx%d", c->kernel, c->kernel);
+    } part[] = { { "stride", conv2d->stride, 1 },
+                 { "pad", conv2d->padding, 0 },
+                 { "dilation", conv2d->dilation, 1 },
+                 { "groups", conv2d->groups, 1 } };
+    int used = taps ? snprintf(text, size, "%dx%dx%d", taps, conv2d->kernel, conv2d->kernel)
+                    : snprintf(text, size, "%dx%d", conv2d->kernel, conv2d->kernel);
     for (size_t i = 0; i < sizeof part / sizeof *part && used < (int)size; i++)
         if (part[i].value != part[i].otherwise) used += snprintf(text + used, size - used, " %s %d", part[i].name, part[i].value);
 }
 
-void sgrad__filter_onnx(const struct sgrad_conv2d *c, int taps, int depth_padding, FILE *to) {
-    sgrad__onnx_window(taps, depth_padding, c->kernel, c->stride, c->padding, to);
-    fprintf(to, taps ? ", dilations = [1, %d, %d], group = %d" : ", dilations = [%d, %d], group = %d", c->dilation, c->dilation,
-            c->groups);
+void sgrad__filter_onnx(const struct sgrad_conv2d *conv2d, int taps, int depth_padding, FILE *to) {
+    sgrad__onnx_window(taps, depth_padding, conv2d->kernel, conv2d->stride, conv2d->padding, to);
+    fprintf(to, taps ? ", dilations = [1, %d, %d], group = %d" : ", dilations = [%d, %d], group = %d", conv2d->dilation,
+            conv2d->dilation, conv2d->groups);
 }
 
 static void describe(const void *attributes, char *text, size_t size) { sgrad__filter_describe(attributes, 0, text, size); }
@@ -110,9 +117,9 @@ static struct sgrad_patches patches(const void *attributes) {
 }
 
 /* For volumes the filter gets a dimension D of size 1. */
-static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
+static void onnx(const struct sgrad_signature *signature, const void *attrs, FILE *to) {
     const struct sgrad_conv2d *c = attrs;
-    const bool volumes = s->x[0].shape.rank == 5;
+    const bool volumes = signature->x[0].shape.rank == 5;
     if (volumes) fputs("depth = Constant <value = int64[1] {2}> ()\nfilter = Unsqueeze (weight, depth)\n", to);
     fputs("y = Conv <", to);
     sgrad__filter_onnx(c, volumes, 0, to);

@@ -10,22 +10,22 @@
 #include "codelets/cpu/passes.h"
 #include "codelets/ops/conv3d.h"
 
-static int infer(struct sgrad_signature *s, void *attributes) {
+static int infer(struct sgrad_signature *signature, void *attributes) {
     struct sgrad_conv3d *c = attributes;
     if (!c->depth) c->depth = c->kernel;
     if (c->depth < 1 || (!c->valid && c->depth % 2 == 0))
         return sgrad_log_error(SGRAD_EINVAL, "conv3d: %s: %d taps along D: takes an odd number, or, without padding, 1 or more",
-                               s->layer, c->depth);
-    return sgrad__filter_infer(s, "conv3d", attributes, c->depth, c->valid ? 0 : c->depth / 2);
+                               signature->layer, c->depth);
+    return sgrad__filter_infer(signature, "conv3d", attributes, c->depth, c->valid ? 0 : c->depth / 2);
 }
 
 static void describe(const void *attributes, char *text, size_t size) {
     sgrad__filter_describe(attributes, ((const struct sgrad_conv3d *)attributes)->depth, text, size);
 }
 
-static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
+static void onnx(const struct sgrad_signature *signature, const void *attrs, FILE *to) {
     const struct sgrad_conv3d *c = attrs;
-    (void)s;
+    (void)signature;
     fputs("y = Conv <", to);
     sgrad__filter_onnx((const struct sgrad_conv2d *)attrs, c->depth, c->valid ? 0 : c->depth / 2, to);
     fprintf(to, "> (x, weight%s)", c->bias ? ", bias" : "");

@@ -14,16 +14,16 @@
 #include "codelets/ops/conv_transpose.h"
 
 /* The convolution of which this is the transpose maps y to x: its filters are (K,R,S,C), K channels of x and C channels of y. */
-static int infer(struct sgrad_signature *s, void *attributes) {
+static int infer(struct sgrad_signature *signature, void *attributes) {
     struct sgrad_conv_transpose *c = attributes;
     if (!c->stride) c->stride = c->kernel;
     if (!c->dilation) c->dilation = 1;
     if (!c->groups) c->groups = 1;
-    const struct sgrad_shape *x = &s->x[0].shape;
+    const struct sgrad_shape *x = &signature->x[0].shape;
     char text[SGRAD_SHAPE_TEXT];
     sgrad_shape_text(x, text);
     if (x->rank != 5 && (c->volume || x->rank != 4))
-        return sgrad_log_error(SGRAD_ESHAPE, "conv_transpose: %s: input %s is not %s", s->layer, text,
+        return sgrad_log_error(SGRAD_ESHAPE, "conv_transpose: %s: input %s is not %s", signature->layer, text,
                                c->volume ? "volumes (N,D,H,W,C)" : "images (N,H,W,C) or slices (N,D,H,W,C)");
     const int64_t last = x->rank - 1, extent = (int64_t)(c->kernel - 1) * c->dilation + 1;
     const int64_t height = (x->dim[last - 2] - 1) * c->stride - 2 * c->padding + extent;
@@ -32,20 +32,20 @@ static int infer(struct sgrad_signature *s, void *attributes) {
         width < 1)
         return sgrad_log_error(
             SGRAD_EINVAL,
-            "conv_transpose: %s: %d channels, kernel %d, stride %d, dilation %d, groups %d, padding %d: out of range", s->layer,
-            c->channels, c->kernel, c->stride, c->dilation, c->groups, c->padding);
-    s->y.shape = *x;
-    s->y.shape.dim[last - 2] = height;
-    s->y.shape.dim[last - 1] = width;
-    s->y.shape.dim[last] = c->channels;
-    s->p[0] = (struct sgrad_parameter){
+            "conv_transpose: %s: %d channels, kernel %d, stride %d, dilation %d, groups %d, padding %d: out of range",
+            signature->layer, c->channels, c->kernel, c->stride, c->dilation, c->groups, c->padding);
+    signature->y.shape = *x;
+    signature->y.shape.dim[last - 2] = height;
+    signature->y.shape.dim[last - 1] = width;
+    signature->y.shape.dim[last] = c->channels;
+    signature->p[0] = (struct sgrad_parameter){
         .name = "weight",
         .init = SGRAD_HE,
         .fan = (double)c->kernel * c->kernel * (double)x->dim[last] / c->stride / c->stride,    /* terms of a pixel of y */
         .layout = SGRAD_OIHW,
         .shape = { 4, { x->dim[last], c->kernel, c->kernel, c->channels } },
     };
-    if (c->volume) s->p[0].shape = (struct sgrad_shape){ 5, { x->dim[last], 1, c->kernel, c->kernel, c->channels } };
+    if (c->volume) signature->p[0].shape = (struct sgrad_shape){ 5, { x->dim[last], 1, c->kernel, c->kernel, c->channels } };
     return 0;
 }
 
@@ -54,8 +54,9 @@ static void describe(const void *attributes, char *text, size_t size) {
     snprintf(text, size, "%dx%d stride %d", c->kernel, c->kernel, c->stride);
 }
 
-static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
-    const bool volumes = s->x[0].shape.rank == 5, whole = ((const struct sgrad_conv_transpose *)attrs)->volume || !volumes;
+static void onnx(const struct sgrad_signature *signature, const void *attrs, FILE *to) {
+    const bool volumes = signature->x[0].shape.rank == 5,
+               whole = ((const struct sgrad_conv_transpose *)attrs)->volume || !volumes;
     if (!whole) fputs("depth = Constant <value = int64[1] {2}> ()\nfilter = Unsqueeze (weight, depth)\n", to);
     fputs("y = ConvTranspose <", to);
     sgrad__filter_onnx(attrs, volumes, 0, to);

@@ -6,14 +6,14 @@
 void sgrad__convert_cuda(const struct sgrad_args *a);
 
 /* x F32, y of any shape */
-SGRAD_VECTOR(forward)(const struct sgrad_args *a) {
-    const enum sgrad_dtype type = a->view[1].dtype;
-    const float *x = a->data[0];
+SGRAD_VECTOR(forward)(const struct sgrad_args *args) {
+    const enum sgrad_dtype type = args->view[1].dtype;
+    const float *x = args->data[0];
     float y_room[SGRAD_ROW];
-    for (int64_t i = 0, n, count = sgrad_shape_count(&a->view[0].shape); (n = sgrad_piece(i, count)); i += n) {
-        float *y = sgrad_row_out(type, a->data[1], i, y_room);
+    for (int64_t i = 0, n, count = sgrad_shape_count(&args->view[0].shape); (n = sgrad_piece(i, count)); i += n) {
+        float *y = sgrad_row_out(type, args->data[1], i, y_room);
         for (int64_t j = 0; j < n; j++) y[j] = x[i + j];
-        sgrad_row_done(type, a->data[1], i, n, y);
+        sgrad_row_done(type, args->data[1], i, n, y);
     }
 }
 
@@ -26,8 +26,8 @@ const struct sgrad_kernel sgrad_round_kernel = {
     .flops = sgrad_no_flops,
 };
 
-static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
-    (void)s, (void)attrs;
+static void onnx(const struct sgrad_signature *signature, const void *attrs, FILE *to) {
+    (void)signature, (void)attrs;
     fputs("y = Identity (x)", to);
 }
 

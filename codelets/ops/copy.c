@@ -7,25 +7,25 @@
 void sgrad__copy_cuda(const struct sgrad_args *a);
 
 /* in (any shape, some absent), out (any shape) */
-static void copy(const struct sgrad_args *a) {
-    const struct sgrad_copy *attrs = a->attrs;
-    const enum sgrad_dtype dtype = a->view[SGRAD_COPY_INPUTS].dtype;
+static void copy(const struct sgrad_args *args) {
+    const struct sgrad_copy *attrs = args->attrs;
+    const enum sgrad_dtype dtype = args->view[SGRAD_COPY_INPUTS].dtype;
     const size_t size = sgrad_dtype_size(dtype);
     for (int i = 0; i < SGRAD_COPY_INPUTS; i++) {
         const struct sgrad_copy_piece *p = &attrs->piece[i];
-        char *to = (char *)a->data[SGRAD_COPY_INPUTS] + (size_t)p->to * size;
-        if (a->data[i]) memcpy(to, (const char *)a->data[i] + (size_t)p->from * size, (size_t)p->count * size);
-        for (int64_t j = 0; !a->data[i] && j < p->count; j++)
+        char *to = (char *)args->data[SGRAD_COPY_INPUTS] + (size_t)p->to * size;
+        if (args->data[i]) memcpy(to, (const char *)args->data[i] + (size_t)p->from * size, (size_t)p->count * size);
+        for (int64_t j = 0; !args->data[i] && j < p->count; j++)
             if (dtype == SGRAD_F64) ((double *)to)[j] = -0.0;
             else ((float *)to)[j] = -0.0f;
     }
 }
 
-static double bytes(const struct sgrad_args *a) {
-    const struct sgrad_copy *attrs = a->attrs;
+static double bytes(const struct sgrad_args *args) {
+    const struct sgrad_copy *attrs = args->attrs;
     double elements = 0;
     for (int i = 0; i < SGRAD_COPY_INPUTS; i++) elements += 2 * (double)attrs->piece[i].count;
-    return elements * (double)sgrad_dtype_size(a->view[SGRAD_COPY_INPUTS].dtype);
+    return elements * (double)sgrad_dtype_size(args->view[SGRAD_COPY_INPUTS].dtype);
 }
 
 const struct sgrad_kernel sgrad_copy_kernel = {

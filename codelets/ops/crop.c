@@ -11,21 +11,21 @@
 void sgrad__crop_forward_cuda(const struct sgrad_args *args);
 void sgrad__crop_backward_cuda(const struct sgrad_args *args);
 
-static int infer(struct sgrad_signature *s, void *attributes) {
+static int infer(struct sgrad_signature *signature, void *attributes) {
     struct sgrad_crop *c = attributes;
-    const struct sgrad_shape *x = &s->x[0].shape;
+    const struct sgrad_shape *x = &signature->x[0].shape;
     char text[SGRAD_SHAPE_TEXT];
     if (x->rank != 4 && x->rank != 5)
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: crop takes images (N,H,W,C) or volumes (N,D,H,W,C), not %s", s->layer,
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: crop takes images (N,H,W,C) or volumes (N,D,H,W,C), not %s", signature->layer,
                                sgrad_shape_text(x, text));
-    s->y.shape = *x;
+    signature->y.shape = *x;
     for (int d = 0; d < 3; d++) {
         const int64_t dim = d == 0 && x->rank == 4 ? 1 : x->dim[x->rank - 4 + d];
         if (!c->size[d]) c->size[d] = (int)(dim - c->from[d]);
         if (c->from[d] < 0 || c->size[d] < 1 || c->from[d] > dim - c->size[d])
-            return sgrad_log_error(SGRAD_EINVAL, "%s: crop of %dx%dx%d from %d,%d,%d: outside %s", s->layer, c->size[0],
+            return sgrad_log_error(SGRAD_EINVAL, "%s: crop of %dx%dx%d from %d,%d,%d: outside %s", signature->layer, c->size[0],
                                    c->size[1], c->size[2], c->from[0], c->from[1], c->from[2], sgrad_shape_text(x, text));
-        if (d || x->rank == 5) s->y.shape.dim[x->rank - 4 + d] = c->size[d];
+        if (d || x->rank == 5) signature->y.shape.dim[x->rank - 4 + d] = c->size[d];
     }
     return 0;
 }
@@ -35,32 +35,33 @@ static int infer(struct sgrad_signature *s, void *attributes) {
 struct rows {
     int64_t count, width, depth, height, whole_row, slices, lines, from[3], channels;
 };
-static struct rows rows_of(const struct sgrad_args *a, const struct sgrad_shape *whole) {
-    const struct sgrad_crop *c = a->attrs;
+static struct rows rows_of(const struct sgrad_args *args, const struct sgrad_shape *whole) {
+    const struct sgrad_crop *c = args->attrs;
     const int64_t *d = whole->dim + whole->rank - 4, channels = d[3], slices = whole->rank == 5 ? d[0] : 1;
     return (struct rows){ .count = whole->dim[0] * c->size[0] * c->size[1], .width = c->size[2] * channels, .depth = c->size[0],
                           .height = c->size[1], .whole_row = d[2] * channels, .slices = slices, .lines = d[1],
                           .from = { c->from[0], c->from[1], c->from[2] }, .channels = channels };
 }
-static int64_t begin_of(const struct rows *r, int64_t i) {
-    const int64_t sample = i / (r->depth * r->height), z = i / r->height % r->depth + r->from[0], y = i % r->height + r->from[1];
-    return ((sample * r->slices + z) * r->lines + y) * r->whole_row + r->from[2] * r->channels;
+static int64_t begin_of(const struct rows *rows, int64_t i) {
+    const int64_t sample = i / (rows->depth * rows->height), z = i / rows->height % rows->depth + rows->from[0],
+                  y = i % rows->height + rows->from[1];
+    return ((sample * rows->slices + z) * rows->lines + y) * rows->whole_row + rows->from[2] * rows->channels;
 }
 
 /* x (N,[D,]H,W,C), y (N,[D,]P,Q,C) */
-SGRAD_VECTOR(forward)(const struct sgrad_args *a) {
-    const struct rows r = rows_of(a, &a->view[0].shape);
+SGRAD_VECTOR(forward)(const struct sgrad_args *args) {
+    const struct rows r = rows_of(args, &args->view[0].shape);
     for (int64_t i = 0; i < r.count; i++)
-        sgrad_row_move(a->view[0].dtype, a->data[0], begin_of(&r, i), a->data[1], i * r.width, r.width, false);
+        sgrad_row_move(args->view[0].dtype, args->data[0], begin_of(&r, i), args->data[1], i * r.width, r.width, false);
 }
 
 /* dy (N,[D,]P,Q,C), dx (N,[D,]H,W,C): zeros outside the window */
-SGRAD_VECTOR(backward)(const struct sgrad_args *a) {
-    const struct rows r = rows_of(a, &a->view[1].shape);
-    const bool add = sgrad_adds(a, 1);
-    if (!add) memset(a->data[1], 0, sgrad_view_bytes(&a->view[1]));
+SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
+    const struct rows r = rows_of(args, &args->view[1].shape);
+    const bool add = sgrad_adds(args, 1);
+    if (!add) memset(args->data[1], 0, sgrad_view_bytes(&args->view[1]));
     for (int64_t i = 0; i < r.count; i++)
-        sgrad_row_move(a->view[0].dtype, a->data[0], i * r.width, a->data[1], begin_of(&r, i), r.width, add);
+        sgrad_row_move(args->view[0].dtype, args->data[0], i * r.width, args->data[1], begin_of(&r, i), r.width, add);
 }
 
 static void describe(const void *attributes, char *text, size_t size) {
@@ -68,9 +69,9 @@ static void describe(const void *attributes, char *text, size_t size) {
     snprintf(text, size, "%dx%dx%d from %d,%d,%d", c->size[0], c->size[1], c->size[2], c->from[0], c->from[1], c->from[2]);
 }
 
-static void onnx(const struct sgrad_signature *s, const void *attributes, FILE *to) {
+static void onnx(const struct sgrad_signature *signature, const void *attributes, FILE *to) {
     const struct sgrad_crop *c = attributes;
-    const int rank = s->x[0].shape.rank, skip = 5 - rank;
+    const int rank = signature->x[0].shape.rank, skip = 5 - rank;
     static const char *const name[] = { "starts", "ends", "axes" };
     for (int which = 0; which < 3; which++) {
         fprintf(to, "%s = Constant <value = int64[%d] {", name[which], rank - 2);

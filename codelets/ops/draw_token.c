@@ -9,17 +9,17 @@
 
 #include <math.h>
 
-static int infer(struct sgrad_signature *s, void *attributes) {
+static int infer(struct sgrad_signature *signature, void *attributes) {
     const struct sgrad_draw_token *attrs = attributes;
-    const struct sgrad_shape *x = &s->x[0].shape;
+    const struct sgrad_shape *x = &signature->x[0].shape;
     char text[SGRAD_SHAPE_TEXT];
     if (x->rank < 2 || sgrad_shape_count(x) != x->dim[x->rank - 1])
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: draw_token takes the logits of one token (1,…,C), not %s", s->layer,
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: draw_token takes the logits of one token (1,…,C), not %s", signature->layer,
                                sgrad_shape_text(x, text));
     if (!(attrs->temperature >= 0) || attrs->top_k < 0)
-        return sgrad_log_error(SGRAD_EINVAL, "%s: draw_token: a temperature of %g, the %d largest: out of range", s->layer,
-                               attrs->temperature, attrs->top_k);
-    s->stat[0] = sgrad_shape(1, 2);
+        return sgrad_log_error(SGRAD_EINVAL, "%s: draw_token: a temperature of %g, the %d largest: out of range",
+                               signature->layer, attrs->temperature, attrs->top_k);
+    signature->stat[0] = sgrad_shape(1, 2);
     return 0;
 }
 
@@ -43,27 +43,27 @@ static float threshold(enum sgrad_dtype type, const void *x, int64_t count, int6
 }
 
 /* x (1,…,C), stat (2): the token that was drawn, NaN if a logit is NaN; and 1, the number of rows. */
-static void forward(const struct sgrad_args *a) {
-    const struct sgrad_draw_token *attrs = a->attrs;
-    const enum sgrad_dtype type = a->view[0].dtype;
-    const int64_t classes = sgrad_shape_count(&a->view[0].shape);
+static void forward(const struct sgrad_args *args) {
+    const struct sgrad_draw_token *attrs = args->attrs;
+    const enum sgrad_dtype type = args->view[0].dtype;
+    const int64_t classes = sgrad_shape_count(&args->view[0].shape);
     int64_t k = attrs->top_k && attrs->top_k < classes ? attrs->top_k : classes;
     if (attrs->temperature == 0) k = 1;
-    const float least = k < classes ? threshold(type, a->data[0], classes, k) : -INFINITY;
+    const float least = k < classes ? threshold(type, args->data[0], classes, k) : -INFINITY;
     const float temperature = attrs->temperature > 0 ? attrs->temperature : 1;
     float max = -INFINITY;
-    double *stat = a->data[1], total = 0;
-    for (int64_t i = 0; i < classes; i++) max = fmaxf(max, sgrad_get(type, a->data[0], i));
+    double *stat = args->data[1], total = 0;
+    for (int64_t i = 0; i < classes; i++) max = fmaxf(max, sgrad_get(type, args->data[0], i));
     for (int64_t i = 0; i < classes; i++) {
-        const float x = sgrad_get(type, a->data[0], i);
+        const float x = sgrad_get(type, args->data[0], i);
         total += x < least ? 0 : exp((double)(x - max) / temperature);      /* NaN if x is */
     }
-    const uint64_t place = (uint64_t)a->step->first;
-    const struct sgrad_random r = sgrad_philox(a->step->seed, SGRAD_STREAM_TOKEN, 0, place, 0);
+    const uint64_t place = (uint64_t)args->step->first;
+    const struct sgrad_random r = sgrad_philox(args->step->seed, SGRAD_STREAM_TOKEN, 0, place, 0);
     double left = attrs->temperature > 0 ? total * ((double)r.word[0] + 0.5) * 0x1p-32 : 0;
     int64_t drawn = -1;
     for (int64_t i = 0; i < classes && left >= 0; i++) {
-        const float x = sgrad_get(type, a->data[0], i);
+        const float x = sgrad_get(type, args->data[0], i);
         if (x < least) continue;
         drawn = i;
         left -= exp((double)(x - max) / temperature);

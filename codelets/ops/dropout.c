@@ -18,13 +18,14 @@ void sgrad__dropout_forward_cuda(const struct sgrad_args *a);
 void sgrad__dropout_inference_cuda(const struct sgrad_args *a);
 void sgrad__dropout_backward_cuda(const struct sgrad_args *a);
 
-static int infer(struct sgrad_signature *s, void *attrs) {
+static int infer(struct sgrad_signature *signature, void *attrs) {
     struct sgrad_dropout *d = attrs;
     if (d->p == 0) d->p = 0.5f;
     if (!(d->p > 0 && d->p <= 1))
-        return sgrad_log_error(SGRAD_EINVAL, "%s: dropout takes p above 0 and up to 1, not %g", s->layer, d->p);
-    d->stream = (uint32_t)sgrad_hash(s->layer, strlen(s->layer)); /* layers of different names drop different elements */
-    s->y.shape = s->x[0].shape;
+        return sgrad_log_error(SGRAD_EINVAL, "%s: dropout takes p above 0 and up to 1, not %g", signature->layer, d->p);
+    d->stream =
+        (uint32_t)sgrad_hash(signature->layer, strlen(signature->layer)); /* layers of different names drop different elements */
+    signature->y.shape = signature->x[0].shape;
     return 0;
 }
 
@@ -34,26 +35,26 @@ static int64_t place_on(const struct sgrad_mesh *mesh, const char *name, int ran
     return axis ? sgrad_mesh_place(mesh, sgrad_mesh_bit(mesh, axis), rank) : 0;
 }
 
-static void place(const struct sgrad_signature *s, int rank, void *attrs) {
+static void place(const struct sgrad_signature *signature, int rank, void *attrs) {
     struct sgrad_dropout *d = attrs;
-    const struct sgrad_shape *x = &s->x[0].shape;
+    const struct sgrad_shape *x = &signature->x[0].shape;
     const int64_t size = sgrad_shape_count(x) / x->dim[0], width = x->dim[x->rank - 1];
     int64_t rows, features;
-    const int64_t by_rows = place_on(s->mesh, d->rows, rank, &rows);
-    const int64_t by_features = place_on(s->mesh, d->features, rank, &features);
+    const int64_t by_rows = place_on(signature->mesh, d->rows, rank, &rows);
+    const int64_t by_features = place_on(signature->mesh, d->features, rank, &features);
     d->row = width * features;
     d->first = by_rows * size * features + by_features * width;
 }
 
 /* x, y (N,…) or dy, dx (N,…). Loops run over runs of elements that are adjacent in the whole sample, too. */
-SGRAD_VECTOR(drop)(const struct sgrad_args *a) {
-    const struct sgrad_dropout *d = a->attrs;
-    const enum sgrad_dtype type = a->view[0].dtype;
-    const int64_t samples = a->view[0].shape.dim[0], size = sgrad_shape_count(&a->view[0].shape) / samples;
-    const int64_t width = a->view[0].shape.dim[a->view[0].shape.rank - 1], run = d->row > width ? width : size;
-    const uint64_t seed = a->step->seed;
-    const uint32_t step = a->step->number;
-    const int64_t first = a->step->first + a->first;
+SGRAD_VECTOR(drop)(const struct sgrad_args *args) {
+    const struct sgrad_dropout *d = args->attrs;
+    const enum sgrad_dtype type = args->view[0].dtype;
+    const int64_t samples = args->view[0].shape.dim[0], size = sgrad_shape_count(&args->view[0].shape) / samples;
+    const int64_t width = args->view[0].shape.dim[args->view[0].shape.rank - 1], run = d->row > width ? width : size;
+    const uint64_t seed = args->step->seed;
+    const uint32_t step = args->step->number;
+    const int64_t first = args->step->first + args->first;
     const float p = d->p;
     float x_room[SGRAD_ROW], y_room[SGRAD_ROW];
     uint32_t word[SGRAD_ROW + 8];
@@ -65,25 +66,25 @@ SGRAD_VECTOR(drop)(const struct sgrad_args *a) {
                 const struct sgrad_random four = sgrad__dropout_draw(seed, step, d->stream, first + s, begin / 4 + block);
                 for (int k = 0; k < 4; k++) word[4 * block + k] = four.word[k];
             }
-            const float *x = sgrad_row(type, a->data[0], r * run + e, n, x_room);
-            float *y = sgrad_row_sum(type, a->data[1], r * run + e, n, sgrad_adds(a, 1), y_room);
+            const float *x = sgrad_row(type, args->data[0], r * run + e, n, x_room);
+            float *y = sgrad_row_sum(type, args->data[1], r * run + e, n, sgrad_adds(args, 1), y_room);
             for (int64_t j = 0; j < n; j++) y[j] += sgrad__dropout_factor(own[j], p) * x[j];
-            sgrad_row_done(type, a->data[1], r * run + e, n, y);
+            sgrad_row_done(type, args->data[1], r * run + e, n, y);
         }
 }
 
 /* x, y (N,…) */
-static void copy(const struct sgrad_args *a) { memcpy(a->data[1], a->data[0], sgrad_view_bytes(&a->view[0])); }
+static void copy(const struct sgrad_args *args) { memcpy(args->data[1], args->data[0], sgrad_view_bytes(&args->view[0])); }
 
 /* Philox: ten rounds of about ten operations for four elements; and the product. */
-static double flops(const struct sgrad_args *a) { return 26.0 * (double)sgrad_shape_count(&a->view[0].shape); }
+static double flops(const struct sgrad_args *args) { return 26.0 * (double)sgrad_shape_count(&args->view[0].shape); }
 
 static void describe(const void *attrs, char *text, size_t size) {
     snprintf(text, size, "p %g", ((const struct sgrad_dropout *)attrs)->p);
 }
 
-static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
-    (void)s;
+static void onnx(const struct sgrad_signature *signature, const void *attrs, FILE *to) {
+    (void)signature;
     fprintf(to, "share = Constant <value = float {%.9g}> ()\ny = Dropout (x, share)", ((const struct sgrad_dropout *)attrs)->p);
 }
 

@@ -8,16 +8,16 @@
 void sgrad__embedding_forward_cuda(const struct sgrad_args *args);
 void sgrad__embedding_backward_cuda(const struct sgrad_args *args);
 
-static int infer(struct sgrad_signature *s, void *attributes) {
+static int infer(struct sgrad_signature *signature, void *attributes) {
     struct sgrad_embedding *attrs = attributes;
-    const struct sgrad_shape *x = &s->x[0].shape;
+    const struct sgrad_shape *x = &signature->x[0].shape;
     if (x->rank < 1 || x->rank >= SGRAD_MAX_RANK || attrs->count < 1 || attrs->features < 1)
-        return sgrad_log_error(SGRAD_EINVAL, "%s: embedding of %d rows of %d features: out of range", s->layer, attrs->count,
-                               attrs->features);
+        return sgrad_log_error(SGRAD_EINVAL, "%s: embedding of %d rows of %d features: out of range", signature->layer,
+                               attrs->count, attrs->features);
     if (attrs->deviation == 0) attrs->deviation = 1;
-    s->y.shape = *x;
-    s->y.shape.dim[s->y.shape.rank++] = attrs->features;
-    s->p[0] = (struct sgrad_parameter){
+    signature->y.shape = *x;
+    signature->y.shape.dim[signature->y.shape.rank++] = attrs->features;
+    signature->p[0] = (struct sgrad_parameter){
         .name = "weight",
         .init = SGRAD_NORMAL,
         .deviation = attrs->deviation,
@@ -27,47 +27,47 @@ static int infer(struct sgrad_signature *s, void *attributes) {
 }
 
 /* x (N,…), weight (V,C), y (N,…,C). A number that is not the index of a row gives NaN, which ends the run. */
-SGRAD_VECTOR(forward)(const struct sgrad_args *a) {
-    const struct sgrad_embedding *attrs = a->attrs;
-    const enum sgrad_dtype type = a->view[2].dtype;
-    const int32_t *x = a->data[0];
-    const float *weight = a->data[1];
-    const int64_t rows = sgrad_shape_count(&a->view[0].shape), features = attrs->features;
+SGRAD_VECTOR(forward)(const struct sgrad_args *args) {
+    const struct sgrad_embedding *attrs = args->attrs;
+    const enum sgrad_dtype type = args->view[2].dtype;
+    const int32_t *x = args->data[0];
+    const float *weight = args->data[1];
+    const int64_t rows = sgrad_shape_count(&args->view[0].shape), features = attrs->features;
     float room[SGRAD_ROW];
     for (int64_t r = 0; r < rows; r++)
         for (int64_t i = 0, n; (n = sgrad_piece(i, features)); i += n) {
-            float *y = sgrad_row_out(type, a->data[2], r * features + i, room);
+            float *y = sgrad_row_out(type, args->data[2], r * features + i, room);
             if (x[r] >= 0 && x[r] < attrs->count) memcpy(y, weight + x[r] * features + i, (size_t)n * sizeof *y);
             else
                 for (int64_t j = 0; j < n; j++) y[j] = NAN;
-            sgrad_row_done(type, a->data[2], r * features + i, n, y);
+            sgrad_row_done(type, args->data[2], r * features + i, n, y);
         }
 }
 
 /* x (N,…), dy (N,…,C), dweight (V,C) */
-SGRAD_VECTOR(backward)(const struct sgrad_args *a) {
-    const struct sgrad_embedding *attrs = a->attrs;
-    const enum sgrad_dtype type = a->view[1].dtype;
-    const int32_t *x = a->data[0];
-    float *dweight = a->data[2], room[SGRAD_ROW];
-    const int64_t rows = sgrad_shape_count(&a->view[0].shape), features = attrs->features;
-    if (!sgrad_adds(a, 2)) memset(dweight, 0, sgrad_view_bytes(&a->view[2]));
+SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
+    const struct sgrad_embedding *attrs = args->attrs;
+    const enum sgrad_dtype type = args->view[1].dtype;
+    const int32_t *x = args->data[0];
+    float *dweight = args->data[2], room[SGRAD_ROW];
+    const int64_t rows = sgrad_shape_count(&args->view[0].shape), features = attrs->features;
+    if (!sgrad_adds(args, 2)) memset(dweight, 0, sgrad_view_bytes(&args->view[2]));
     for (int64_t r = 0; r < rows; r++) {
         if (x[r] < 0 || x[r] >= attrs->count) continue;
         float *to = dweight + x[r] * features;
         for (int64_t i = 0, n; (n = sgrad_piece(i, features)); i += n) {
-            const float *dy = sgrad_row(type, a->data[1], r * features + i, n, room);
+            const float *dy = sgrad_row(type, args->data[1], r * features + i, n, room);
             for (int64_t j = 0; j < n; j++) to[i + j] += dy[j];
         }
     }
 }
 
 /* Bytes read and written; of the table only the rows that are looked up count. */
-static double forward_bytes(const struct sgrad_args *a) {
-    return (double)(sgrad_view_bytes(&a->view[0]) + 2 * sgrad_view_bytes(&a->view[2]));
+static double forward_bytes(const struct sgrad_args *args) {
+    return (double)(sgrad_view_bytes(&args->view[0]) + 2 * sgrad_view_bytes(&args->view[2]));
 }
 
-static double backward_flops(const struct sgrad_args *a) { return (double)sgrad_shape_count(&a->view[1].shape); }
+static double backward_flops(const struct sgrad_args *args) { return (double)sgrad_shape_count(&args->view[1].shape); }
 
 static void describe(const void *attributes, char *text, size_t size) {
     const struct sgrad_embedding *attrs = attributes;
@@ -80,8 +80,8 @@ static void fill(const struct sgrad_test *test, int input, void *data) {
     for (int64_t i = 0; i < sgrad_shape_count(&test->x[input]); i++) x[i] = (int32_t)(7 * i % attrs->count);
 }
 
-static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
-    (void)s, (void)attrs;
+static void onnx(const struct sgrad_signature *signature, const void *attrs, FILE *to) {
+    (void)signature, (void)attrs;
     fputs("y = Gather <axis = 0> (weight, x)", to);
 }
 

@@ -11,15 +11,15 @@
 void sgrad__flatten_forward_cuda(const struct sgrad_args *a);
 void sgrad__flatten_backward_cuda(const struct sgrad_args *a);
 
-static int infer(struct sgrad_signature *s, void *attrs) {
+static int infer(struct sgrad_signature *signature, void *attrs) {
     (void)attrs;
-    const struct sgrad_shape *x = &s->x[0].shape;
+    const struct sgrad_shape *x = &signature->x[0].shape;
     char text[SGRAD_SHAPE_TEXT];
     if (x->rank < 2)
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: flatten takes images (N,H,W,C) or arrays (N,…), not %s", s->layer,
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: flatten takes images (N,H,W,C) or arrays (N,…), not %s", signature->layer,
                                sgrad_shape_text(x, text));
-    s->view_of_input = x->rank != 4 || x->dim[1] * x->dim[2] == 1;
-    s->y.shape = (struct sgrad_shape){ 2, { x->dim[0], sgrad_shape_count(x) / x->dim[0] } };
+    signature->view_of_input = x->rank != 4 || x->dim[1] * x->dim[2] == 1;
+    signature->y.shape = (struct sgrad_shape){ 2, { x->dim[0], sgrad_shape_count(x) / x->dim[0] } };
     return 0;
 }
 
@@ -36,19 +36,19 @@ static void transpose(enum sgrad_dtype type, const void *from, void *to, int64_t
 }
 
 /* x (N,H,W,C), y (N,C·H·W) */
-static void forward(const struct sgrad_args *a) {
-    const int64_t *dim = a->view[0].shape.dim;
-    transpose(a->view[0].dtype, a->data[0], a->data[1], dim[0], dim[1] * dim[2], dim[3], false);
+static void forward(const struct sgrad_args *args) {
+    const int64_t *dim = args->view[0].shape.dim;
+    transpose(args->view[0].dtype, args->data[0], args->data[1], dim[0], dim[1] * dim[2], dim[3], false);
 }
 
 /* dy (N,C·H·W), dx (N,H,W,C) */
-static void backward(const struct sgrad_args *a) {
-    const int64_t *dim = a->view[1].shape.dim;
-    transpose(a->view[1].dtype, a->data[0], a->data[1], dim[0], dim[3], dim[1] * dim[2], sgrad_adds(a, 1));
+static void backward(const struct sgrad_args *args) {
+    const int64_t *dim = args->view[1].shape.dim;
+    transpose(args->view[1].dtype, args->data[0], args->data[1], dim[0], dim[3], dim[1] * dim[2], sgrad_adds(args, 1));
 }
 
-static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
-    (void)s, (void)attrs;
+static void onnx(const struct sgrad_signature *signature, const void *attrs, FILE *to) {
+    (void)signature, (void)attrs;
     fputs("y = Flatten <axis = 1> (x)", to);
 }
 

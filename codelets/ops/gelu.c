@@ -28,58 +28,58 @@ SGRAD_ALWAYS_INLINE wide phi(bool approximate, wide x, wide *density) {
     return tail + (wide)((wide_bits)(1 - 2 * tail) & ~((wide_bits)x >> 31));
 }
 
-SGRAD_ALWAYS_INLINE void forward_pass(const struct sgrad_args *a, bool approximate) {
-    const enum sgrad_dtype type = a->view[0].dtype;
+SGRAD_ALWAYS_INLINE void forward_pass(const struct sgrad_args *args, bool approximate) {
+    const enum sgrad_dtype type = args->view[0].dtype;
     float x_room[SGRAD_ROW], y_room[SGRAD_ROW];
-    for (int64_t i = 0, n, count = sgrad_shape_count(&a->view[0].shape); (n = sgrad_piece(i, count)); i += n) {
-        const float *x = sgrad_row(type, a->data[0], i, n, x_room);
-        float *y = sgrad_row_out(type, a->data[1], i, y_room);
+    for (int64_t i = 0, n, count = sgrad_shape_count(&args->view[0].shape); (n = sgrad_piece(i, count)); i += n) {
+        const float *x = sgrad_row(type, args->data[0], i, n, x_room);
+        float *y = sgrad_row_out(type, args->data[1], i, y_room);
         for (int64_t j = 0; j < n; j += WIDE) {
             wide density;
             const wide at = wide_load(x + j, n - j, 0);
             wide_store(y + j, n - j, at * phi(approximate, at, &density));
         }
-        sgrad_row_done(type, a->data[1], i, n, y);
+        sgrad_row_done(type, args->data[1], i, n, y);
     }
 }
 
-SGRAD_ALWAYS_INLINE void backward_pass(const struct sgrad_args *a, bool approximate) {
-    const enum sgrad_dtype type = a->view[0].dtype;
+SGRAD_ALWAYS_INLINE void backward_pass(const struct sgrad_args *args, bool approximate) {
+    const enum sgrad_dtype type = args->view[0].dtype;
     float x_room[SGRAD_ROW], dy_room[SGRAD_ROW], dx_room[SGRAD_ROW];
-    for (int64_t i = 0, n, count = sgrad_shape_count(&a->view[0].shape); (n = sgrad_piece(i, count)); i += n) {
-        const float *x = sgrad_row(type, a->data[0], i, n, x_room);
-        const float *dy = sgrad_row(type, a->data[1], i, n, dy_room);
-        float *dx = sgrad_row_sum(type, a->data[2], i, n, sgrad_adds(a, 2), dx_room);
+    for (int64_t i = 0, n, count = sgrad_shape_count(&args->view[0].shape); (n = sgrad_piece(i, count)); i += n) {
+        const float *x = sgrad_row(type, args->data[0], i, n, x_room);
+        const float *dy = sgrad_row(type, args->data[1], i, n, dy_room);
+        float *dx = sgrad_row_sum(type, args->data[2], i, n, sgrad_adds(args, 2), dx_room);
         for (int64_t j = 0; j < n; j += WIDE) {
             wide density;
             const wide at = wide_load(x + j, n - j, 0), p = phi(approximate, at, &density);
             wide_store(dx + j, n - j, wide_load(dx + j, n - j, 0) + wide_load(dy + j, n - j, 0) * (p + at * density));
         }
-        sgrad_row_done(type, a->data[2], i, n, dx);
+        sgrad_row_done(type, args->data[2], i, n, dx);
     }
 }
 
 /* x, y of any shape */
-SGRAD_VECTOR(forward)(const struct sgrad_args *a) {
-    if (((const struct sgrad_gelu *)a->attrs)->approximate) forward_pass(a, true);
-    else forward_pass(a, false);
+SGRAD_VECTOR(forward)(const struct sgrad_args *args) {
+    if (((const struct sgrad_gelu *)args->attrs)->approximate) forward_pass(args, true);
+    else forward_pass(args, false);
 }
 
 /* x, dy, dx of any shape: dy/dx = Φ(x) + x·Φ'(x) */
-SGRAD_VECTOR(backward)(const struct sgrad_args *a) {
-    if (((const struct sgrad_gelu *)a->attrs)->approximate) backward_pass(a, true);
-    else backward_pass(a, false);
+SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
+    if (((const struct sgrad_gelu *)args->attrs)->approximate) backward_pass(args, true);
+    else backward_pass(args, false);
 }
 
 /* the exponential counts as 20 operations */
-static double flops(const struct sgrad_args *a) { return 32.0 * (double)sgrad_shape_count(&a->view[0].shape); }
+static double flops(const struct sgrad_args *args) { return 32.0 * (double)sgrad_shape_count(&args->view[0].shape); }
 
 static void describe(const void *attrs, char *text, size_t size) {
     snprintf(text, size, "%s", ((const struct sgrad_gelu *)attrs)->approximate ? "tanh" : "");
 }
 
-static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
-    (void)s;
+static void onnx(const struct sgrad_signature *signature, const void *attrs, FILE *to) {
+    (void)signature;
     fprintf(to, "y = Gelu <approximate = \"%s\"> (x)", ((const struct sgrad_gelu *)attrs)->approximate ? "tanh" : "none");
 }
 

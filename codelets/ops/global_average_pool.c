@@ -6,63 +6,65 @@
 void sgrad__global_average_pool_forward_cuda(const struct sgrad_args *a);
 void sgrad__global_average_pool_backward_cuda(const struct sgrad_args *a);
 
-static int infer(struct sgrad_signature *s, void *attrs) {
+static int infer(struct sgrad_signature *signature, void *attrs) {
     (void)attrs;
-    const struct sgrad_shape *x = &s->x[0].shape;
+    const struct sgrad_shape *x = &signature->x[0].shape;
     char text[SGRAD_SHAPE_TEXT];
     if (x->rank < 3)
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: global_average_pool takes images (N,H,W,C) or rows (N,T,C), not %s", s->layer,
-                               sgrad_shape_text(x, text));
-    s->y.shape = (struct sgrad_shape){ 2, { x->dim[0], x->dim[x->rank - 1] } };
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: global_average_pool takes images (N,H,W,C) or rows (N,T,C), not %s",
+                               signature->layer, sgrad_shape_text(x, text));
+    signature->y.shape = (struct sgrad_shape){ 2, { x->dim[0], x->dim[x->rank - 1] } };
     return 0;
 }
 
-static int64_t channels_of(const struct sgrad_shape *x) { return x->dim[x->rank - 1]; }
-static int64_t pixels_of(const struct sgrad_shape *x) { return sgrad_shape_count(x) / x->dim[0] / channels_of(x); }
+static int64_t channels_of(const struct sgrad_shape *shape) { return shape->dim[shape->rank - 1]; }
+static int64_t pixels_of(const struct sgrad_shape *shape) {
+    return sgrad_shape_count(shape) / shape->dim[0] / channels_of(shape);
+}
 
 /* x (N,…,C), y (N,C) */
-SGRAD_VECTOR(forward)(const struct sgrad_args *a) {
-    enum sgrad_dtype type = a->view[0].dtype;
-    const struct sgrad_shape *x_is = &a->view[0].shape;
+SGRAD_VECTOR(forward)(const struct sgrad_args *args) {
+    enum sgrad_dtype type = args->view[0].dtype;
+    const struct sgrad_shape *x_is = &args->view[0].shape;
     const int64_t pixels = pixels_of(x_is), channels = channels_of(x_is);
     float x_room[SGRAD_ROW], sum[SGRAD_ROW], y_room[SGRAD_ROW], scale = 1.0f / (float)pixels;
     for (int64_t s = 0; s < x_is->dim[0]; s++)
         for (int64_t c = 0, n; (n = sgrad_piece(c, channels)); c += n) {
             memset(sum, 0, sizeof sum);
             for (int64_t p = 0; p < pixels; p++) {
-                const float *x = sgrad_row(type, a->data[0], (s * pixels + p) * channels + c, n, x_room);
+                const float *x = sgrad_row(type, args->data[0], (s * pixels + p) * channels + c, n, x_room);
                 for (int64_t j = 0; j < n; j++) sum[j] += x[j];
             }
-            float *y = sgrad_row_out(type, a->data[1], s * channels + c, y_room);
+            float *y = sgrad_row_out(type, args->data[1], s * channels + c, y_room);
             for (int64_t j = 0; j < n; j++) y[j] = sum[j] * scale;
-            sgrad_row_done(type, a->data[1], s * channels + c, n, y);
+            sgrad_row_done(type, args->data[1], s * channels + c, n, y);
         }
 }
 
 /* dy (N,C), dx (N,…,C) */
-SGRAD_VECTOR(backward)(const struct sgrad_args *a) {
-    enum sgrad_dtype type = a->view[1].dtype;
-    const struct sgrad_shape *x_is = &a->view[1].shape;
+SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
+    enum sgrad_dtype type = args->view[1].dtype;
+    const struct sgrad_shape *x_is = &args->view[1].shape;
     const int64_t pixels = pixels_of(x_is), channels = channels_of(x_is);
     float dy_room[SGRAD_ROW], dx_room[SGRAD_ROW], scale = 1.0f / (float)pixels;
     for (int64_t s = 0; s < x_is->dim[0]; s++)
         for (int64_t c = 0, n; (n = sgrad_piece(c, channels)); c += n) {
-            const float *dy = sgrad_row(type, a->data[0], s * channels + c, n, dy_room);
+            const float *dy = sgrad_row(type, args->data[0], s * channels + c, n, dy_room);
             for (int64_t p = 0; p < pixels; p++) {
                 int64_t from = (s * pixels + p) * channels + c;
-                float *dx = sgrad_row_sum(type, a->data[1], from, n, sgrad_adds(a, 1), dx_room);
+                float *dx = sgrad_row_sum(type, args->data[1], from, n, sgrad_adds(args, 1), dx_room);
                 for (int64_t j = 0; j < n; j++) dx[j] += dy[j] * scale;
-                sgrad_row_done(type, a->data[1], from, n, dx);
+                sgrad_row_done(type, args->data[1], from, n, dx);
             }
         }
 }
 
-static double backward_flops(const struct sgrad_args *a) { return (double)sgrad_shape_count(&a->view[1].shape); }
+static double backward_flops(const struct sgrad_args *args) { return (double)sgrad_shape_count(&args->view[1].shape); }
 
 /* For rows (N,T,C), the mean along T. For images, which are (N,C,H,W) in ONNX, a global average pool to (N,C,1,1), flattened. */
-static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
+static void onnx(const struct sgrad_signature *signature, const void *attrs, FILE *to) {
     (void)attrs;
-    if (s->x[0].shape.rank > 3) fputs("pixel = GlobalAveragePool (x)\ny = Flatten <axis = 1> (pixel)", to);
+    if (signature->x[0].shape.rank > 3) fputs("pixel = GlobalAveragePool (x)\ny = Flatten <axis = 1> (pixel)", to);
     else fputs("rows = Constant <value = int64[1] {1}> ()\ny = ReduceMean <keepdims = 0> (x, rows)", to);
 }
 

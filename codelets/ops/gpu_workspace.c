@@ -4,11 +4,11 @@
 
 size_t sgrad__linear_workspace_cuda(const struct sgrad_args *args);
 
-size_t sgrad__pass_gpu_workspace(const struct sgrad_args *a) {
+size_t sgrad__pass_gpu_workspace(const struct sgrad_args *args) {
 #ifdef SGRAD_HAVE_CUDA
-    const bool matrix = a->view[1].shape.rank == 2 || a->view[2].shape.rank == 2;      /* a weight or its gradient */
-    return matrix ? sgrad__linear_workspace_cuda(a) : sgrad__conv2d_workspace_cuda(a);
+    const bool matrix = args->view[1].shape.rank == 2 || args->view[2].shape.rank == 2;      /* a weight or its gradient */
+    return matrix ? sgrad__linear_workspace_cuda(args) : sgrad__conv2d_workspace_cuda(args);
 #else
-    return (void)a, 0;
+    return (void)args, 0;
 #endif
 }

@@ -22,24 +22,24 @@ void sgrad__group_norm_backward_cuda(const struct sgrad_args *args);
 
 enum { RUN = 64 };      /* rows that are summed in float before the sum is added to a double */
 
-static int infer(struct sgrad_signature *s, void *attributes) {
+static int infer(struct sgrad_signature *signature, void *attributes) {
     struct sgrad_group_norm *attrs = attributes;
-    const struct sgrad_shape *x = &s->x[0].shape;
+    const struct sgrad_shape *x = &signature->x[0].shape;
     char text[SGRAD_SHAPE_TEXT];
     if (x->rank < 2)
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: group_norm takes samples with channels (N,…,C), not %s", s->layer,
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: group_norm takes samples with channels (N,…,C), not %s", signature->layer,
                                sgrad_shape_text(x, text));
     if (attrs->eps == 0) attrs->eps = 1e-5f;
     if (attrs->groups == 0) attrs->groups = 1;
     const int64_t channels = x->dim[x->rank - 1];
     if (attrs->groups < 1 || channels % attrs->groups || attrs->eps < 0)
         return sgrad_log_error(SGRAD_EINVAL,
-                               "%s: group_norm of %lld channels in %d groups, eps %g: groups have to divide channels", s->layer,
-                               (long long)channels, attrs->groups, attrs->eps);
-    s->y.shape = *x;
-    s->p[0] = (struct sgrad_parameter){ .name = "weight", .init = SGRAD_ONES, .shape = { 1, { channels } } };
-    s->p[1] = (struct sgrad_parameter){ .name = "bias", .init = SGRAD_ZEROS, .shape = { 1, { channels } } };
-    s->keep[0] = (struct sgrad_view){ SGRAD_F32, { 3, { x->dim[0], attrs->groups, 2 } } };
+                               "%s: group_norm of %lld channels in %d groups, eps %g: groups have to divide channels",
+                               signature->layer, (long long)channels, attrs->groups, attrs->eps);
+    signature->y.shape = *x;
+    signature->p[0] = (struct sgrad_parameter){ .name = "weight", .init = SGRAD_ONES, .shape = { 1, { channels } } };
+    signature->p[1] = (struct sgrad_parameter){ .name = "bias", .init = SGRAD_ZEROS, .shape = { 1, { channels } } };
+    signature->keep[0] = (struct sgrad_view){ SGRAD_F32, { 3, { x->dim[0], attrs->groups, 2 } } };
     return 0;
 }
 
@@ -49,10 +49,10 @@ struct walk {
     enum sgrad_dtype type;
     int64_t samples, rows, channels, width, block;
 };
-static struct walk walk_of(const struct sgrad_args *a) {
-    const struct sgrad_shape *x = &a->view[0].shape;
-    const int64_t channels = x->dim[x->rank - 1], width = channels / ((const struct sgrad_group_norm *)a->attrs)->groups;
-    return (struct walk){ a->view[0].dtype, x->dim[0], sgrad_shape_count(x) / x->dim[0] / channels, channels, width,
+static struct walk walk_of(const struct sgrad_args *args) {
+    const struct sgrad_shape *x = &args->view[0].shape;
+    const int64_t channels = x->dim[x->rank - 1], width = channels / ((const struct sgrad_group_norm *)args->attrs)->groups;
+    return (struct walk){ args->view[0].dtype, x->dim[0], sgrad_shape_count(x) / x->dim[0] / channels, channels, width,
                           width < SGRAD_ROW ? SGRAD_ROW / width * width : width };
 }
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -60,14 +60,14 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 /* ---- forward ------------------------------------------------------------------------------------------------------- */
 
 /* sum[j] = Σ over a sample's rows of (x - mean[j])ⁿ, for COUNT columns from FROM on; n is 2 if SQUARES is set, else 1. */
-SGRAD_ALWAYS_INLINE void add_columns(enum sgrad_dtype type, const struct walk *w, const void *data, int64_t from, int64_t count,
-                                     const float *mean, bool squares, double *sum) {
+SGRAD_ALWAYS_INLINE void add_columns(enum sgrad_dtype type, const struct walk *walk, const void *data, int64_t from,
+                                     int64_t count, const float *mean, bool squares, double *sum) {
     float run[SGRAD_ROW], room[SGRAD_ROW];
     for (int64_t j = 0; j < count; j++) sum[j] = 0;
-    for (int64_t r = 0; r < w->rows; r += RUN) {
+    for (int64_t r = 0; r < walk->rows; r += RUN) {
         for (int64_t j = 0; j < count; j++) run[j] = 0;
-        for (int64_t i = r; i < least(r + RUN, w->rows); i++) {
-            const float *x = sgrad_row(type, data, from + i * w->channels, count, room);
+        for (int64_t i = r; i < least(r + RUN, walk->rows); i++) {
+            const float *x = sgrad_row(type, data, from + i * walk->channels, count, room);
             for (int64_t j = 0; j < count; j++) {
                 const float d = x[j] - mean[j];
                 run[j] += squares ? d * d : d;
@@ -79,33 +79,33 @@ SGRAD_ALWAYS_INLINE void add_columns(enum sgrad_dtype type, const struct walk *w
 
 /* total[g] = the sum over SAMPLE of group g of the block that begins at channel FIRST: of x if MEAN is NULL; else of
  * (x - mean[g])². */
-SGRAD_ALWAYS_INLINE void add_groups(enum sgrad_dtype type, const struct walk *w, const void *data, int64_t sample, int64_t first,
-                                    const float *mean, double *total) {
-    const int64_t end = least(first + w->block, w->channels);
+SGRAD_ALWAYS_INLINE void add_groups(enum sgrad_dtype type, const struct walk *walk, const void *data, int64_t sample,
+                                    int64_t first, const float *mean, double *total) {
+    const int64_t end = least(first + walk->block, walk->channels);
     float of_column[SGRAD_ROW];
     double sum[SGRAD_ROW];
-    for (int64_t g = 0; g < (end - first) / w->width; g++) total[g] = 0;
+    for (int64_t g = 0; g < (end - first) / walk->width; g++) total[g] = 0;
     for (int64_t c = first, n; (n = sgrad_piece(c, end)); c += n) {
-        for (int64_t j = 0; j < n; j++) of_column[j] = mean ? mean[(c + j - first) / w->width] : 0;
-        add_columns(type, w, data, sample * w->rows * w->channels + c, n, of_column, mean != NULL, sum);
-        for (int64_t j = 0; j < n; j++) total[(c + j - first) / w->width] += sum[j];
+        for (int64_t j = 0; j < n; j++) of_column[j] = mean ? mean[(c + j - first) / walk->width] : 0;
+        add_columns(type, walk, data, sample * walk->rows * walk->channels + c, n, of_column, mean != NULL, sum);
+        for (int64_t j = 0; j < n; j++) total[(c + j - first) / walk->width] += sum[j];
     }
 }
 
 /* x (N,…,C), weight, bias (C), y (N,…,C), saved (N,groups,2): mean and 1/sqrt(variance + eps) */
-SGRAD_ALWAYS_INLINE void forward_as(enum sgrad_dtype type, const struct sgrad_args *a) {
-    const struct sgrad_group_norm *attrs = a->attrs;
-    const struct walk w = walk_of(a);
-    const float *weight = a->data[1], *bias = a->data[2], floor = attrs->relu ? 0 : -INFINITY;
-    float *keep = a->data[4], mean[SGRAD_ROW], scale[SGRAD_ROW], x_room[SGRAD_ROW], y_room[SGRAD_ROW];
+SGRAD_ALWAYS_INLINE void forward_as(enum sgrad_dtype type, const struct sgrad_args *args) {
+    const struct sgrad_group_norm *attrs = args->attrs;
+    const struct walk w = walk_of(args);
+    const float *weight = args->data[1], *bias = args->data[2], floor = attrs->relu ? 0 : -INFINITY;
+    float *keep = args->data[4], mean[SGRAD_ROW], scale[SGRAD_ROW], x_room[SGRAD_ROW], y_room[SGRAD_ROW];
     double total[SGRAD_ROW];
     const double count = (double)(w.rows * w.width);
     for (int64_t s = 0; s < w.samples; s++)
         for (int64_t first = 0; first < w.channels; first += w.block) {
             const int64_t end = least(first + w.block, w.channels), groups = (end - first) / w.width;
-            add_groups(type, &w, a->data[0], s, first, NULL, total);
+            add_groups(type, &w, args->data[0], s, first, NULL, total);
             for (int64_t g = 0; g < groups; g++) mean[g] = (float)(total[g] / count);
-            add_groups(type, &w, a->data[0], s, first, mean, total);
+            add_groups(type, &w, args->data[0], s, first, mean, total);
             for (int64_t g = 0; g < groups; g++) {
                 float *own = keep + 2 * (s * attrs->groups + first / w.width + g);
                 own[0] = mean[g];
@@ -119,20 +119,20 @@ SGRAD_ALWAYS_INLINE void forward_as(enum sgrad_dtype type, const struct sgrad_ar
                 }
                 for (int64_t r = 0; r < w.rows; r++) {
                     const int64_t at = (s * w.rows + r) * w.channels + c;
-                    const float *x = sgrad_row(type, a->data[0], at, n, x_room);
-                    float *y = sgrad_row_out(type, a->data[3], at, y_room);
+                    const float *x = sgrad_row(type, args->data[0], at, n, x_room);
+                    float *y = sgrad_row_out(type, args->data[3], at, y_room);
                     for (int64_t j = 0; j < n; j++) {
                         const float v = (x[j] - shift[j]) * by[j] + bias[c + j];
                         y[j] = v < floor ? floor : v;
                     }
-                    sgrad_row_done(type, a->data[3], at, n, y);
+                    sgrad_row_done(type, args->data[3], at, n, y);
                 }
             }
         }
 }
-SGRAD_VECTOR(forward)(const struct sgrad_args *a) {
-    if (a->view[0].dtype == SGRAD_F32) forward_as(SGRAD_F32, a);
-    else forward_as(SGRAD_BF16, a);
+SGRAD_VECTOR(forward)(const struct sgrad_args *args) {
+    if (args->view[0].dtype == SGRAD_F32) forward_as(SGRAD_F32, args);
+    else forward_as(SGRAD_BF16, args);
 }
 
 /* ---- backward ------------------------------------------------------------------------------------------------------ */
@@ -141,33 +141,33 @@ SGRAD_VECTOR(forward)(const struct sgrad_args *a) {
 struct columns {
     float mean[SGRAD_ROW], scale[SGRAD_ROW], weight[SGRAD_ROW], bias[SGRAD_ROW];
 };
-static void set_columns(struct columns *k, const struct walk *w, const float *keep, const float *weight, const float *bias,
-                        int64_t from, int64_t count) {
+static void set_columns(struct columns *columns, const struct walk *walk, const float *keep, const float *weight,
+                        const float *bias, int64_t from, int64_t count) {
     for (int64_t j = 0; j < count; j++) {
-        const float *own = keep + 2 * ((from + j) / w->width);
-        k->mean[j] = own[0], k->scale[j] = own[1];
-        k->weight[j] = weight[from + j], k->bias[j] = bias[from + j];
+        const float *own = keep + 2 * ((from + j) / walk->width);
+        columns->mean[j] = own[0], columns->scale[j] = own[1];
+        columns->weight[j] = weight[from + j], columns->bias[j] = bias[from + j];
     }
 }
 
 /* Returns dz of column J: dy, or 0 where the ReLU is inactive. */
-SGRAD_ALWAYS_INLINE float passed(const struct columns *k, int64_t j, float h, float dy, bool relu) {
-    return !relu || h * k->weight[j] + k->bias[j] > 0 ? dy : 0;
+SGRAD_ALWAYS_INLINE float passed(const struct columns *columns, int64_t j, float h, float dy, bool relu) {
+    return !relu || h * columns->weight[j] + columns->bias[j] > 0 ? dy : 0;
 }
 
 /* first[j] = Σ dz, second[j] = Σ dz·h over a sample's rows */
-SGRAD_ALWAYS_INLINE void add_gradients(enum sgrad_dtype type, const struct walk *w, const struct columns *k, const void *x_data,
-                                       const void *dy_data, int64_t from, int64_t count, bool relu, double *first,
-                                       double *second) {
+SGRAD_ALWAYS_INLINE void add_gradients(enum sgrad_dtype type, const struct walk *walk, const struct columns *columns,
+                                       const void *x_data, const void *dy_data, int64_t from, int64_t count, bool relu,
+                                       double *first, double *second) {
     float one[SGRAD_ROW], two[SGRAD_ROW], x_room[SGRAD_ROW], dy_room[SGRAD_ROW];
     for (int64_t j = 0; j < count; j++) first[j] = second[j] = 0;
-    for (int64_t r = 0; r < w->rows; r += RUN) {
+    for (int64_t r = 0; r < walk->rows; r += RUN) {
         for (int64_t j = 0; j < count; j++) one[j] = two[j] = 0;
-        for (int64_t i = r; i < least(r + RUN, w->rows); i++) {
-            const float *x = sgrad_row(type, x_data, from + i * w->channels, count, x_room);
-            const float *dy = sgrad_row(type, dy_data, from + i * w->channels, count, dy_room);
+        for (int64_t i = r; i < least(r + RUN, walk->rows); i++) {
+            const float *x = sgrad_row(type, x_data, from + i * walk->channels, count, x_room);
+            const float *dy = sgrad_row(type, dy_data, from + i * walk->channels, count, dy_room);
             for (int64_t j = 0; j < count; j++) {
-                const float h = (x[j] - k->mean[j]) * k->scale[j], dz = passed(k, j, h, dy[j], relu);
+                const float h = (x[j] - columns->mean[j]) * columns->scale[j], dz = passed(columns, j, h, dy[j], relu);
                 one[j] += dz;
                 two[j] += dz * h;
             }
@@ -178,45 +178,46 @@ SGRAD_ALWAYS_INLINE void add_gradients(enum sgrad_dtype type, const struct walk 
 
 /* Computes dx, or adds to it, for a range of columns. FIRST and SECOND have the sums of g and of g·h per group; BASE is the index
  * of the first column in the block. */
-SGRAD_ALWAYS_INLINE void give_dx(enum sgrad_dtype type, const struct walk *w, const struct columns *k, const struct sgrad_args *a,
-                                 int64_t from, int64_t count, int64_t base, const double *first, const double *second) {
-    const bool relu = ((const struct sgrad_group_norm *)a->attrs)->relu;
-    const double all = (double)(w->rows * w->width);
+SGRAD_ALWAYS_INLINE void give_dx(enum sgrad_dtype type, const struct walk *walk, const struct columns *columns,
+                                 const struct sgrad_args *args, int64_t from, int64_t count, int64_t base, const double *first,
+                                 const double *second) {
+    const bool relu = ((const struct sgrad_group_norm *)args->attrs)->relu;
+    const double all = (double)(walk->rows * walk->width);
     float mean_g[SGRAD_ROW], mean_gh[SGRAD_ROW], x_room[SGRAD_ROW], dy_room[SGRAD_ROW], dx_room[SGRAD_ROW];
     for (int64_t j = 0; j < count; j++) {
-        mean_g[j] = (float)(first[(base + j) / w->width] / all);
-        mean_gh[j] = (float)(second[(base + j) / w->width] / all);
+        mean_g[j] = (float)(first[(base + j) / walk->width] / all);
+        mean_gh[j] = (float)(second[(base + j) / walk->width] / all);
     }
-    for (int64_t r = 0; r < w->rows; r++) {
-        const int64_t at = from + r * w->channels;
-        const float *x = sgrad_row(type, a->data[0], at, count, x_room);
-        const float *dy = sgrad_row(type, a->data[1], at, count, dy_room);
-        float *dx = sgrad_row_sum(type, a->data[5], at, count, sgrad_adds(a, 5), dx_room);
+    for (int64_t r = 0; r < walk->rows; r++) {
+        const int64_t at = from + r * walk->channels;
+        const float *x = sgrad_row(type, args->data[0], at, count, x_room);
+        const float *dy = sgrad_row(type, args->data[1], at, count, dy_room);
+        float *dx = sgrad_row_sum(type, args->data[5], at, count, sgrad_adds(args, 5), dx_room);
         for (int64_t j = 0; j < count; j++) {
-            const float h = (x[j] - k->mean[j]) * k->scale[j], dz = passed(k, j, h, dy[j], relu);
-            dx[j] += k->scale[j] * (k->weight[j] * dz - mean_g[j] - h * mean_gh[j]);
+            const float h = (x[j] - columns->mean[j]) * columns->scale[j], dz = passed(columns, j, h, dy[j], relu);
+            dx[j] += columns->scale[j] * (columns->weight[j] * dz - mean_g[j] - h * mean_gh[j]);
         }
-        sgrad_row_done(type, a->data[5], at, count, dx);
+        sgrad_row_done(type, args->data[5], at, count, dx);
     }
 }
 
 /* x, dy (N,…,C), weight, bias (C), saved (N,groups,2), dx (N,…,C) or absent, dweight, dbias (C) */
-SGRAD_ALWAYS_INLINE void backward_as(enum sgrad_dtype type, const struct sgrad_args *a) {
-    const struct sgrad_group_norm *attrs = a->attrs;
-    const struct walk w = walk_of(a);
-    float *dweight = a->data[6], *dbias = a->data[7];
+SGRAD_ALWAYS_INLINE void backward_as(enum sgrad_dtype type, const struct sgrad_args *args) {
+    const struct sgrad_group_norm *attrs = args->attrs;
+    const struct walk w = walk_of(args);
+    float *dweight = args->data[6], *dbias = args->data[7];
     double one[SGRAD_ROW], two[SGRAD_ROW], first_of[SGRAD_ROW], second_of[SGRAD_ROW];
     struct columns k;
-    if (!sgrad_adds(a, 6)) memset(dweight, 0, sgrad_view_bytes(&a->view[6]));
-    if (!sgrad_adds(a, 7)) memset(dbias, 0, sgrad_view_bytes(&a->view[7]));
+    if (!sgrad_adds(args, 6)) memset(dweight, 0, sgrad_view_bytes(&args->view[6]));
+    if (!sgrad_adds(args, 7)) memset(dbias, 0, sgrad_view_bytes(&args->view[7]));
     for (int64_t s = 0; s < w.samples; s++)
         for (int64_t first = 0; first < w.channels; first += w.block) {
-            const float *keep = (const float *)a->data[4] + 2 * s * attrs->groups;
+            const float *keep = (const float *)args->data[4] + 2 * s * attrs->groups;
             const int64_t end = least(first + w.block, w.channels), begin = s * w.rows * w.channels;
             for (int64_t g = 0; g < (end - first) / w.width; g++) first_of[g] = second_of[g] = 0;
             for (int64_t c = first, n; (n = sgrad_piece(c, end)); c += n) {
-                set_columns(&k, &w, keep, a->data[2], a->data[3], c, n);
-                add_gradients(type, &w, &k, a->data[0], a->data[1], begin + c, n, attrs->relu, one, two);
+                set_columns(&k, &w, keep, args->data[2], args->data[3], c, n);
+                add_gradients(type, &w, &k, args->data[0], args->data[1], begin + c, n, attrs->relu, one, two);
                 for (int64_t j = 0; j < n; j++) {
                     dbias[c + j] += (float)one[j];
                     dweight[c + j] += (float)two[j];
@@ -224,21 +225,21 @@ SGRAD_ALWAYS_INLINE void backward_as(enum sgrad_dtype type, const struct sgrad_a
                     second_of[(c + j - first) / w.width] += (double)k.weight[j] * two[j];
                 }
             }
-            for (int64_t c = first, n; a->data[5] && (n = sgrad_piece(c, end)); c += n) {
-                set_columns(&k, &w, keep, a->data[2], a->data[3], c, n);
-                give_dx(type, &w, &k, a, begin + c, n, c - first, first_of, second_of);
+            for (int64_t c = first, n; args->data[5] && (n = sgrad_piece(c, end)); c += n) {
+                set_columns(&k, &w, keep, args->data[2], args->data[3], c, n);
+                give_dx(type, &w, &k, args, begin + c, n, c - first, first_of, second_of);
             }
         }
 }
-SGRAD_VECTOR(backward)(const struct sgrad_args *a) {
-    if (a->view[0].dtype == SGRAD_F32) backward_as(SGRAD_F32, a);
-    else backward_as(SGRAD_BF16, a);
+SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
+    if (args->view[0].dtype == SGRAD_F32) backward_as(SGRAD_F32, args);
+    else backward_as(SGRAD_BF16, args);
 }
 
 /* ---- the record ---------------------------------------------------------------------------------------------------- */
 
-static double forward_flops(const struct sgrad_args *a) { return 8.0 * (double)sgrad_shape_count(&a->view[0].shape); }
-static double backward_flops(const struct sgrad_args *a) { return 16.0 * (double)sgrad_shape_count(&a->view[0].shape); }
+static double forward_flops(const struct sgrad_args *args) { return 8.0 * (double)sgrad_shape_count(&args->view[0].shape); }
+static double backward_flops(const struct sgrad_args *args) { return 16.0 * (double)sgrad_shape_count(&args->view[0].shape); }
 
 static void describe(const void *attributes, char *text, size_t size) {
     const struct sgrad_group_norm *attrs = attributes;
@@ -246,9 +247,9 @@ static void describe(const void *attributes, char *text, size_t size) {
 }
 
 /* ONNX: InstanceNormalization of x reshaped to (N,groups,…). */
-static void onnx(const struct sgrad_signature *s, const void *attributes, FILE *to) {
+static void onnx(const struct sgrad_signature *signature, const void *attributes, FILE *to) {
     const struct sgrad_group_norm *attrs = attributes;
-    const int rank = s->x[0].shape.rank;
+    const int rank = signature->x[0].shape.rank;
     if (rank == 3) return;      /* rows (N,T,C) are channels-last in ONNX, too */
     fprintf(to, "shape = Shape (x)\nparts = Constant <value = int64[3] {0, %d, -1}> ()\ngroups = Reshape (x, parts)\n",
             attrs->groups);

@@ -39,12 +39,12 @@ static int bucket_of(const double *limits, double x) {
 }
 
 /* x (any shape), out (SGRAD_HISTOGRAM) */
-static void histogram(const struct sgrad_args *a) {
-    const float *x = a->data[0];
-    struct sgrad_histogram *h = a->data[1];
+static void histogram(const struct sgrad_args *args) {
+    const float *x = args->data[0];
+    struct sgrad_histogram *h = args->data[1];
     const double *limits = sgrad_histogram_limits();
     *h = (struct sgrad_histogram){ .min = DBL_MAX, .max = -DBL_MAX };
-    for (int64_t i = 0; i < sgrad_shape_count(&a->view[0].shape); i++) {
+    for (int64_t i = 0; i < sgrad_shape_count(&args->view[0].shape); i++) {
         const double value = (double)x[i];
         if (!isfinite(value)) continue;
         h->min = value < h->min ? value : h->min;

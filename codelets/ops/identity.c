@@ -7,12 +7,13 @@ void sgrad__identity_forward_cuda(const struct sgrad_args *a);
 void sgrad__identity_backward_cuda(const struct sgrad_args *a);
 
 /* x, y of any shape; in backward dy, dx */
-SGRAD_VECTOR(forward)(const struct sgrad_args *a) {
-    sgrad_row_move(a->view[0].dtype, a->data[0], 0, a->data[1], 0, sgrad_shape_count(&a->view[0].shape), sgrad_adds(a, 1));
+SGRAD_VECTOR(forward)(const struct sgrad_args *args) {
+    sgrad_row_move(args->view[0].dtype, args->data[0], 0, args->data[1], 0, sgrad_shape_count(&args->view[0].shape),
+                   sgrad_adds(args, 1));
 }
 
-static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
-    (void)s, (void)attrs;
+static void onnx(const struct sgrad_signature *signature, const void *attrs, FILE *to) {
+    (void)signature, (void)attrs;
     fputs("y = Identity (x)", to);
 }
 

@@ -6,17 +6,17 @@
 
 void sgrad__image_cuda(const struct sgrad_args *a);
 
-static int infer(struct sgrad_signature *s, void *attrs) {
+static int infer(struct sgrad_signature *signature, void *attrs) {
     struct sgrad_image *image = attrs;
-    const struct sgrad_shape *x = &s->x[0].shape;
+    const struct sgrad_shape *x = &signature->x[0].shape;
     char text[SGRAD_SHAPE_TEXT];
     if ((x->rank != 4 && x->rank != 5) || x->dim[x->rank - 1] > SGRAD_MAX_CHANNELS)
         return sgrad_log_error(SGRAD_ESHAPE, "%s: image takes pixels (N,H,W,C) or (N,D,H,W,C) of %d channels at most, not %s",
-                               s->layer, SGRAD_MAX_CHANNELS, sgrad_shape_text(x, text));
+                               signature->layer, SGRAD_MAX_CHANNELS, sgrad_shape_text(x, text));
     if (image->full_scale == 0) image->full_scale = 1;
     for (int c = 0; c < SGRAD_MAX_CHANNELS; c++)
         if (image->deviation[c] == 0) image->deviation[c] = 1;
-    s->y.shape = *x;
+    signature->y.shape = *x;
     return 0;
 }
 
@@ -25,40 +25,40 @@ static float normalised(const struct sgrad_image *attrs, int64_t c, float x) {
 }
 
 /* x (N,H,W,C) or (N,D,H,W,C) U16, y as x */
-static void forward_deep(const struct sgrad_args *a) {
-    const struct sgrad_shape *shape = &a->view[0].shape;
+static void forward_deep(const struct sgrad_args *args) {
+    const struct sgrad_shape *shape = &args->view[0].shape;
     const int64_t channels = shape->dim[shape->rank - 1], count = sgrad_shape_count(shape);
-    const uint16_t *x = a->data[0];
+    const uint16_t *x = args->data[0];
     for (int64_t i = 0; i < count; i += channels)
         for (int64_t c = 0; c < channels; c++)
-            sgrad_put(a->view[1].dtype, a->data[1], i + c, normalised(a->attrs, c, x[i + c]));
+            sgrad_put(args->view[1].dtype, args->data[1], i + c, normalised(args->attrs, c, x[i + c]));
 }
 
 /* x (N,H,W,C) or (N,D,H,W,C) U8 or U16, y as x */
-static void forward(const struct sgrad_args *a) {
-    if (a->view[0].dtype == SGRAD_U16) return forward_deep(a);
-    const struct sgrad_image *attrs = a->attrs;
-    const struct sgrad_shape *shape = &a->view[0].shape;
+static void forward(const struct sgrad_args *args) {
+    if (args->view[0].dtype == SGRAD_U16) return forward_deep(args);
+    const struct sgrad_image *attrs = args->attrs;
+    const struct sgrad_shape *shape = &args->view[0].shape;
     const int64_t channels = shape->dim[shape->rank - 1], count = sgrad_shape_count(shape);
-    const enum sgrad_dtype type = a->view[1].dtype;
-    const uint8_t *x = a->data[0];
+    const enum sgrad_dtype type = args->view[1].dtype;
+    const uint8_t *x = args->data[0];
     float table[SGRAD_MAX_CHANNELS][256]; /* the result for value v of channel c */
     for (int c = 0; c < channels; c++)
         for (int v = 0; v < 256; v++) table[c][v] = normalised(attrs, c, (float)v);
     for (int64_t i = 0; i < count; i += channels)
-        for (int64_t c = 0; c < channels; c++) sgrad_put(type, a->data[1], i + c, table[c][x[i + c]]);
+        for (int64_t c = 0; c < channels; c++) sgrad_put(type, args->data[1], i + c, table[c][x[i + c]]);
 }
 
-static double flops(const struct sgrad_args *a) { return 3.0 * (double)sgrad_shape_count(&a->view[0].shape); }
+static double flops(const struct sgrad_args *args) { return 3.0 * (double)sgrad_shape_count(&args->view[0].shape); }
 
 static void fill(const struct sgrad_test *test, int input, void *data) {
     uint8_t *pixel = data;
     for (int64_t i = 0; i < sgrad_shape_count(&test->x[input]); i++) pixel[i] = (uint8_t)(37 * i % 251);
 }
 
-static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
+static void onnx(const struct sgrad_signature *signature, const void *attrs, FILE *to) {
     const struct sgrad_image *image = attrs;
-    const int rank = s->x[0].shape.rank, channels = (int)s->x[0].shape.dim[rank - 1];
+    const int rank = signature->x[0].shape.rank, channels = (int)signature->x[0].shape.dim[rank - 1];
     const struct {
         const char *name;
         const float *value;

@@ -13,41 +13,41 @@
 void sgrad__layer_norm_forward_cuda(const struct sgrad_args *args);
 void sgrad__layer_norm_backward_cuda(const struct sgrad_args *args);
 
-static int infer(struct sgrad_signature *s, void *attributes) {
+static int infer(struct sgrad_signature *signature, void *attributes) {
     struct sgrad_layer_norm *attrs = attributes;
-    const struct sgrad_shape *x = &s->x[0].shape;
+    const struct sgrad_shape *x = &signature->x[0].shape;
     char text[SGRAD_SHAPE_TEXT];
     if (x->rank < 2)
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: layer_norm takes samples of features (N,…,C), not %s", s->layer,
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: layer_norm takes samples of features (N,…,C), not %s", signature->layer,
                                sgrad_shape_text(x, text));
     if (attrs->eps == 0) attrs->eps = 1e-5f;
     const int64_t features = x->dim[x->rank - 1], rows = sgrad_shape_count(x) / features / x->dim[0];
-    s->y.shape = *x;
-    s->p[0] = (struct sgrad_parameter){ .name = "weight", .init = SGRAD_ONES, .shape = { 1, { features } } };
-    s->p[1] = (struct sgrad_parameter){ .name = "bias", .init = SGRAD_ZEROS, .shape = { 1, { features } } };
-    s->keep[0] = (struct sgrad_view){ SGRAD_F32, { 3, { x->dim[0], rows, 2 } } };
+    signature->y.shape = *x;
+    signature->p[0] = (struct sgrad_parameter){ .name = "weight", .init = SGRAD_ONES, .shape = { 1, { features } } };
+    signature->p[1] = (struct sgrad_parameter){ .name = "bias", .init = SGRAD_ZEROS, .shape = { 1, { features } } };
+    signature->keep[0] = (struct sgrad_view){ SGRAD_F32, { 3, { x->dim[0], rows, 2 } } };
     return 0;
 }
 
-static int64_t features_of(const struct sgrad_view *x) { return x->shape.dim[x->shape.rank - 1]; }
+static int64_t features_of(const struct sgrad_view *view) { return view->shape.dim[view->shape.rank - 1]; }
 
 /* x (N,…,C), weight, bias (C), y (N,…,C), saved (N,rows,2): mean and 1/sqrt(variance + eps) */
-SGRAD_VECTOR(forward)(const struct sgrad_args *a) {
-    const struct sgrad_layer_norm *attrs = a->attrs;
-    const enum sgrad_dtype type = a->view[0].dtype;
-    const int64_t features = features_of(&a->view[0]), rows = sgrad_shape_count(&a->view[0].shape) / features;
-    const float *weight = a->data[1], *bias = a->data[2];
-    float *keep = a->data[4], x_room[SGRAD_ROW], y_room[SGRAD_ROW];
+SGRAD_VECTOR(forward)(const struct sgrad_args *args) {
+    const struct sgrad_layer_norm *attrs = args->attrs;
+    const enum sgrad_dtype type = args->view[0].dtype;
+    const int64_t features = features_of(&args->view[0]), rows = sgrad_shape_count(&args->view[0].shape) / features;
+    const float *weight = args->data[1], *bias = args->data[2];
+    float *keep = args->data[4], x_room[SGRAD_ROW], y_room[SGRAD_ROW];
     for (int64_t r = 0; r < rows; r++) {
         const int64_t from = r * features;
-        const float mean = wide_row_sum(type, a->data[0], from, features, 0, false) / (float)features;
-        const float variance = wide_row_sum(type, a->data[0], from, features, mean, true) / (float)features;
+        const float mean = wide_row_sum(type, args->data[0], from, features, 0, false) / (float)features;
+        const float variance = wide_row_sum(type, args->data[0], from, features, mean, true) / (float)features;
         const float scale = 1 / sqrtf(variance + attrs->eps);
         for (int64_t i = 0, n; (n = sgrad_piece(i, features)); i += n) {
-            const float *x = sgrad_row(type, a->data[0], from + i, n, x_room);
-            float *y = sgrad_row_out(type, a->data[3], from + i, y_room);
+            const float *x = sgrad_row(type, args->data[0], from + i, n, x_room);
+            float *y = sgrad_row_out(type, args->data[3], from + i, y_room);
             for (int64_t j = 0; j < n; j++) y[j] = (x[j] - mean) * scale * weight[i + j] + bias[i + j];
-            sgrad_row_done(type, a->data[3], from + i, n, y);
+            sgrad_row_done(type, args->data[3], from + i, n, y);
         }
         keep[2 * r] = mean;
         keep[2 * r + 1] = scale;
@@ -55,20 +55,20 @@ SGRAD_VECTOR(forward)(const struct sgrad_args *a) {
 }
 
 /* x, dy (N,…,C), weight (C), saved (N,rows,2), dx (N,…,C) or absent, dweight, dbias (C) */
-SGRAD_VECTOR(backward)(const struct sgrad_args *a) {
-    const enum sgrad_dtype type = a->view[0].dtype;
-    const int64_t features = features_of(&a->view[0]), rows = sgrad_shape_count(&a->view[0].shape) / features;
-    const float *weight = a->data[2], *keep = a->data[3];
-    float *dweight = a->data[5], *dbias = a->data[6], x_room[SGRAD_ROW], dy_room[SGRAD_ROW], dx_room[SGRAD_ROW];
-    if (!sgrad_adds(a, 5)) memset(dweight, 0, sgrad_view_bytes(&a->view[5]));
-    if (!sgrad_adds(a, 6)) memset(dbias, 0, sgrad_view_bytes(&a->view[6]));
+SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
+    const enum sgrad_dtype type = args->view[0].dtype;
+    const int64_t features = features_of(&args->view[0]), rows = sgrad_shape_count(&args->view[0].shape) / features;
+    const float *weight = args->data[2], *keep = args->data[3];
+    float *dweight = args->data[5], *dbias = args->data[6], x_room[SGRAD_ROW], dy_room[SGRAD_ROW], dx_room[SGRAD_ROW];
+    if (!sgrad_adds(args, 5)) memset(dweight, 0, sgrad_view_bytes(&args->view[5]));
+    if (!sgrad_adds(args, 6)) memset(dbias, 0, sgrad_view_bytes(&args->view[6]));
     for (int64_t r = 0; r < rows; r++) {
         const int64_t from = r * features;
         const float mean = keep[2 * r], scale = keep[2 * r + 1];
         wide sum = wide_of(0), product = wide_of(0);
         for (int64_t i = 0, n; (n = sgrad_piece(i, features)); i += n) {
-            const float *x = sgrad_row(type, a->data[0], from + i, n, x_room);
-            const float *dy = sgrad_row(type, a->data[1], from + i, n, dy_room);
+            const float *x = sgrad_row(type, args->data[0], from + i, n, x_room);
+            const float *dy = sgrad_row(type, args->data[1], from + i, n, dy_room);
             for (int64_t j = 0; j < n; j += WIDE) {
                 const wide d = wide_load(dy + j, n - j, 0), h = (wide_load(x + j, n - j, mean) - mean) * scale;
                 const wide g = d * wide_load(weight + i + j, n - j, 0);
@@ -79,22 +79,22 @@ SGRAD_VECTOR(backward)(const struct sgrad_args *a) {
             }
         }
         const float first = wide_sum(sum) / (float)features, second = wide_sum(product) / (float)features;
-        for (int64_t i = 0, n; a->data[4] && (n = sgrad_piece(i, features)); i += n) {
-            const float *x = sgrad_row(type, a->data[0], from + i, n, x_room);
-            const float *dy = sgrad_row(type, a->data[1], from + i, n, dy_room);
-            float *dx = sgrad_row_sum(type, a->data[4], from + i, n, sgrad_adds(a, 4), dx_room);
+        for (int64_t i = 0, n; args->data[4] && (n = sgrad_piece(i, features)); i += n) {
+            const float *x = sgrad_row(type, args->data[0], from + i, n, x_room);
+            const float *dy = sgrad_row(type, args->data[1], from + i, n, dy_room);
+            float *dx = sgrad_row_sum(type, args->data[4], from + i, n, sgrad_adds(args, 4), dx_room);
             for (int64_t j = 0; j < n; j++)
                 dx[j] += scale * (weight[i + j] * dy[j] - first - (x[j] - mean) * scale * second);
-            sgrad_row_done(type, a->data[4], from + i, n, dx);
+            sgrad_row_done(type, args->data[4], from + i, n, dx);
         }
     }
 }
 
-static double forward_flops(const struct sgrad_args *a) { return 8.0 * (double)sgrad_shape_count(&a->view[0].shape); }
-static double backward_flops(const struct sgrad_args *a) { return 16.0 * (double)sgrad_shape_count(&a->view[0].shape); }
+static double forward_flops(const struct sgrad_args *args) { return 8.0 * (double)sgrad_shape_count(&args->view[0].shape); }
+static double backward_flops(const struct sgrad_args *args) { return 16.0 * (double)sgrad_shape_count(&args->view[0].shape); }
 
-static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
-    if (s->x[0].shape.rank > 3) return;     /* images are (N,C,H,W) in ONNX */
+static void onnx(const struct sgrad_signature *signature, const void *attrs, FILE *to) {
+    if (signature->x[0].shape.rank > 3) return;     /* images are (N,C,H,W) in ONNX */
     fprintf(to, "y = LayerNormalization <axis = -1, epsilon = %.9g> (x, weight, bias)",
             ((const struct sgrad_layer_norm *)attrs)->eps);
 }

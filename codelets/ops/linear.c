@@ -8,19 +8,19 @@ void sgrad__linear_forward_cuda(const struct sgrad_args *args);
 void sgrad__linear_backward_data_cuda(const struct sgrad_args *args);
 void sgrad__linear_backward_weight_cuda(const struct sgrad_args *args);
 
-static int infer(struct sgrad_signature *s, void *attributes) {
+static int infer(struct sgrad_signature *signature, void *attributes) {
     const struct sgrad_linear *attrs = attributes;
-    const struct sgrad_shape *x = &s->x[0].shape;
+    const struct sgrad_shape *x = &signature->x[0].shape;
     char text[SGRAD_SHAPE_TEXT];
     if (x->rank < 2)
-        return sgrad_log_error(SGRAD_ESHAPE, "linear: %s: input %s is not samples of features (N,…,C)", s->layer,
+        return sgrad_log_error(SGRAD_ESHAPE, "linear: %s: input %s is not samples of features (N,…,C)", signature->layer,
                                sgrad_shape_text(x, text));
     if (attrs->features < 1)
-        return sgrad_log_error(SGRAD_EINVAL, "linear: %s: %d features: out of range", s->layer, attrs->features);
+        return sgrad_log_error(SGRAD_EINVAL, "linear: %s: %d features: out of range", signature->layer, attrs->features);
     const int64_t features = x->dim[x->rank - 1];
-    s->y.shape = *x;
-    s->y.shape.dim[x->rank - 1] = attrs->features;
-    s->p[0] = (struct sgrad_parameter){
+    signature->y.shape = *x;
+    signature->y.shape.dim[x->rank - 1] = attrs->features;
+    signature->p[0] = (struct sgrad_parameter){
         .name = "weight",
         .init = SGRAD_UNIFORM,
         .fan = (double)features,
@@ -28,16 +28,16 @@ static int infer(struct sgrad_signature *s, void *attributes) {
         .layout = attrs->turned ? SGRAD_TRANSPOSED : SGRAD_AS_IS,
     };
     if (attrs->bias)
-        s->p[1] = (struct sgrad_parameter){
+        signature->p[1] = (struct sgrad_parameter){
             .name = "bias",
             .init = SGRAD_UNIFORM,
             .fan = (double)features,
             .shape = { 1, { attrs->features } },
         };
     if (attrs->deviation > 0) {
-        s->p[0].init = SGRAD_NORMAL;
-        s->p[0].deviation = attrs->deviation;
-        s->p[1].init = SGRAD_ZEROS;
+        signature->p[0].init = SGRAD_NORMAL;
+        signature->p[0].deviation = attrs->deviation;
+        signature->p[1].init = SGRAD_ZEROS;
     }
     return 0;
 }
@@ -48,9 +48,9 @@ static struct sgrad_patches patches(const void *attributes) {
 }
 
 /* Writes nothing for images: they are (N,C,H,W) in ONNX, so their features are not the last dimension. */
-static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
+static void onnx(const struct sgrad_signature *signature, const void *attrs, FILE *to) {
     const struct sgrad_linear *l = attrs;
-    const int rank = s->x[0].shape.rank;
+    const int rank = signature->x[0].shape.rank;
     if (rank == 2) fprintf(to, "y = Gemm <transB = %d> (x, weight%s)", !l->turned, l->bias ? ", bias" : "");
     if (rank != 3) return;
     if (!l->turned) fputs("turned = Transpose <perm = [1, 0]> (weight)\n", to);

@@ -14,16 +14,16 @@
 void sgrad__local_response_norm_forward_cuda(const struct sgrad_args *a);
 void sgrad__local_response_norm_backward_cuda(const struct sgrad_args *a);
 
-static int infer(struct sgrad_signature *s, void *attrs) {
+static int infer(struct sgrad_signature *signature, void *attrs) {
     struct sgrad_local_response_norm *norm = attrs;
     if (!norm->size) norm->size = 5;
     if (norm->alpha == 0) norm->alpha = 1e-4f;
     if (norm->beta == 0) norm->beta = 0.75f;
     if (norm->k == 0) norm->k = 1;
     if (norm->size < 0 || norm->k < 0)
-        return sgrad_log_error(SGRAD_EINVAL, "%s: local_response_norm takes a size and a k above 0, not %d and %g", s->layer,
-                               norm->size, norm->k);
-    s->y.shape = s->x[0].shape;
+        return sgrad_log_error(SGRAD_EINVAL, "%s: local_response_norm takes a size and a k above 0, not %d and %g",
+                               signature->layer, norm->size, norm->k);
+    signature->y.shape = signature->x[0].shape;
     return 0;
 }
 
@@ -56,54 +56,54 @@ SGRAD_ALWAYS_INLINE void powers(const float *restrict scale, float beta, float *
 /* Rows of the workspace, each with one number per channel: x, y, dy, dx converted to float; s; s^-beta; the terms of a window
  * sum; the window sums. */
 enum { X_ROOM, Y_ROOM, DY_ROOM, DX_ROOM, SCALE, POWER, TERMS, SUMS, ROWS };
-static size_t workspace(const struct sgrad_args *a) {
-    return ROWS * (size_t)a->view[0].shape.dim[a->view[0].shape.rank - 1] * sizeof(float);
+static size_t workspace(const struct sgrad_args *args) {
+    return ROWS * (size_t)args->view[0].shape.dim[args->view[0].shape.rank - 1] * sizeof(float);
 }
 
 /* x, y (…,C) */
-SGRAD_VECTOR(forward)(const struct sgrad_args *a) {
-    const struct sgrad_local_response_norm *norm = a->attrs;
-    const enum sgrad_dtype type = a->view[0].dtype;
-    const int64_t count = sgrad_shape_count(&a->view[0].shape), C = a->view[0].shape.dim[a->view[0].shape.rank - 1];
-    float *rows = a->workspace, *scale = rows + SCALE * C, *power = rows + POWER * C;
+SGRAD_VECTOR(forward)(const struct sgrad_args *args) {
+    const struct sgrad_local_response_norm *norm = args->attrs;
+    const enum sgrad_dtype type = args->view[0].dtype;
+    const int64_t count = sgrad_shape_count(&args->view[0].shape), C = args->view[0].shape.dim[args->view[0].shape.rank - 1];
+    float *rows = args->workspace, *scale = rows + SCALE * C, *power = rows + POWER * C;
     for (int64_t i = 0; i < count; i += C) {
-        const float *x = sgrad_row(type, a->data[0], i, C, rows + X_ROOM * C);
-        float *y = sgrad_row_out(type, a->data[1], i, rows + Y_ROOM * C);
+        const float *x = sgrad_row(type, args->data[0], i, C, rows + X_ROOM * C);
+        float *y = sgrad_row_out(type, args->data[1], i, rows + Y_ROOM * C);
         scales(norm, x, rows + TERMS * C, scale, C);
         powers(scale, norm->beta, power, C);
         for (int64_t c = 0; c < C; c++) y[c] = x[c] * power[c];
-        sgrad_row_done(type, a->data[1], i, C, y);
+        sgrad_row_done(type, args->data[1], i, C, y);
     }
 }
 
 /* x, y, dy, dx (…,C) */
-SGRAD_VECTOR(backward)(const struct sgrad_args *a) {
-    const struct sgrad_local_response_norm *norm = a->attrs;
-    const enum sgrad_dtype type = a->view[0].dtype;
-    const int64_t count = sgrad_shape_count(&a->view[0].shape), C = a->view[0].shape.dim[a->view[0].shape.rank - 1];
+SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
+    const struct sgrad_local_response_norm *norm = args->attrs;
+    const enum sgrad_dtype type = args->view[0].dtype;
+    const int64_t count = sgrad_shape_count(&args->view[0].shape), C = args->view[0].shape.dim[args->view[0].shape.rank - 1];
     const float slope = 2 * norm->beta * norm->alpha / (float)norm->size;
-    float *rows = a->workspace, *scale = rows + SCALE * C, *power = rows + POWER * C, *terms = rows + TERMS * C,
+    float *rows = args->workspace, *scale = rows + SCALE * C, *power = rows + POWER * C, *terms = rows + TERMS * C,
           *sums = rows + SUMS * C;
     for (int64_t i = 0; i < count; i += C) {
-        const float *x = sgrad_row(type, a->data[0], i, C, rows + X_ROOM * C);
-        const float *y = sgrad_row(type, a->data[1], i, C, rows + Y_ROOM * C);
-        const float *dy = sgrad_row(type, a->data[2], i, C, rows + DY_ROOM * C);
-        float *dx = sgrad_row_sum(type, a->data[3], i, C, sgrad_adds(a, 3), rows + DX_ROOM * C);
+        const float *x = sgrad_row(type, args->data[0], i, C, rows + X_ROOM * C);
+        const float *y = sgrad_row(type, args->data[1], i, C, rows + Y_ROOM * C);
+        const float *dy = sgrad_row(type, args->data[2], i, C, rows + DY_ROOM * C);
+        float *dx = sgrad_row_sum(type, args->data[3], i, C, sgrad_adds(args, 3), rows + DX_ROOM * C);
         scales(norm, x, terms, scale, C);
         powers(scale, norm->beta, power, C);
         for (int64_t c = 0; c < C; c++) terms[c] = dy[c] * y[c] / scale[c];
         window_sum(terms, sums, C, (norm->size - 1) / 2, norm->size / 2);
         for (int64_t c = 0; c < C; c++) dx[c] += dy[c] * power[c] - slope * x[c] * sums[c];
-        sgrad_row_done(type, a->data[3], i, C, dx);
+        sgrad_row_done(type, args->data[3], i, C, dx);
     }
 }
 
-static double flops(const struct sgrad_args *a) {
-    const struct sgrad_local_response_norm *norm = a->attrs;
-    return (norm->size + 8.0) * (double)sgrad_shape_count(&a->view[0].shape);
+static double flops(const struct sgrad_args *args) {
+    const struct sgrad_local_response_norm *norm = args->attrs;
+    return (norm->size + 8.0) * (double)sgrad_shape_count(&args->view[0].shape);
 }
 
-static double backward_flops(const struct sgrad_args *a) { return 2 * flops(a); }
+static double backward_flops(const struct sgrad_args *args) { return 2 * flops(args); }
 
 static void describe(const void *attrs, char *text, size_t size) {
     const struct sgrad_local_response_norm *norm = attrs;
@@ -111,9 +111,9 @@ static void describe(const void *attrs, char *text, size_t size) {
 }
 
 /* Writes nothing for an even size: in ONNX the window then extends further on the other side. */
-static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
+static void onnx(const struct sgrad_signature *signature, const void *attrs, FILE *to) {
     const struct sgrad_local_response_norm *n = attrs;
-    (void)s;
+    (void)signature;
     if (n->size % 2)
         fprintf(to, "y = LRN <size = %d, alpha = %.9g, beta = %.9g, bias = %.9g> (x)", n->size, n->alpha, n->beta, n->k);
 }

@@ -28,24 +28,24 @@ void sgrad__max_pool_backward_cuda(const struct sgrad_args *a);
 
 enum { LARGEST_KERNEL = 16 };
 
-int sgrad__pool_infer(struct sgrad_signature *s, int kernel, int *stride, int padding) {
-    const struct sgrad_shape *x = &s->x[0].shape;
+int sgrad__pool_infer(struct sgrad_signature *signature, int kernel, int *stride, int padding) {
+    const struct sgrad_shape *x = &signature->x[0].shape;
     char text[SGRAD_SHAPE_TEXT];
     if (!*stride) *stride = kernel;
     if (x->rank != 4 && x->rank != 5)
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: pooling takes images (N,H,W,C), or slices (N,D,H,W,C), not %s", s->layer,
-                               sgrad_shape_text(x, text));
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: pooling takes images (N,H,W,C), or slices (N,D,H,W,C), not %s",
+                               signature->layer, sgrad_shape_text(x, text));
     const int plane = x->rank - 3;      /* the dimension of H */
     if (kernel < 1 || *stride < 1 || padding < 0 || padding > kernel / 2)
         return sgrad_log_error(SGRAD_EINVAL,
                                "%s: pooling takes a kernel and a stride of 1 or more, and a padding of at most half "
                                "the kernel, not kernel %d, stride %d, padding %d",
-                               s->layer, kernel, *stride, padding);
+                               signature->layer, kernel, *stride, padding);
     if (x->dim[plane] + 2 * padding < kernel || x->dim[plane + 1] + 2 * padding < kernel)
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: a %dx%d window with padding %d does not fit its input %s", s->layer, kernel,
-                               kernel, padding, sgrad_shape_text(x, text));
-    s->y.shape = *x;
-    for (int i = plane; i < plane + 2; i++) s->y.shape.dim[i] = (x->dim[i] + 2 * padding - kernel) / *stride + 1;
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: a %dx%d window with padding %d does not fit its input %s", signature->layer,
+                               kernel, kernel, padding, sgrad_shape_text(x, text));
+    signature->y.shape = *x;
+    for (int i = plane; i < plane + 2; i++) signature->y.shape.dim[i] = (x->dim[i] + 2 * padding - kernel) / *stride + 1;
     return 0;
 }
 
@@ -54,24 +54,26 @@ void sgrad__pool_describe(int kernel, int stride, int padding, char *text, size_
 }
 
 /* Returns whether there is one more window, which begins in an input of SIZE and ends after it (PyTorch's ceil_mode). */
-static bool reaches_beyond(const struct sgrad_max_pool *m, int64_t size) {
-    const int64_t rest = size + 2 * m->padding - m->kernel, next = (rest / m->stride + 1) * m->stride;
-    return rest % m->stride && next < size + m->padding;
+static bool reaches_beyond(const struct sgrad_max_pool *pool, int64_t size) {
+    const int64_t rest = size + 2 * pool->padding - pool->kernel, next = (rest / pool->stride + 1) * pool->stride;
+    return rest % pool->stride && next < size + pool->padding;
 }
 
-static int infer(struct sgrad_signature *s, void *attrs) {
+static int infer(struct sgrad_signature *signature, void *attrs) {
     struct sgrad_max_pool *m = attrs;
     if (m->kernel > LARGEST_KERNEL)
-        return sgrad_log_error(SGRAD_EINVAL, "%s: max_pool takes kernels up to %d, not %d", s->layer, LARGEST_KERNEL, m->kernel);
-    SGRAD_TRY(sgrad__pool_infer(s, m->kernel, &m->stride, m->padding));
-    const int plane = s->x[0].shape.rank - 3;
-    for (int d = plane; d < plane + 2 && m->ceil; d++) s->y.shape.dim[d] += reaches_beyond(m, s->x[0].shape.dim[d]);
-    s->keep[0] = (struct sgrad_view){ SGRAD_U8, s->y.shape };
+        return sgrad_log_error(SGRAD_EINVAL, "%s: max_pool takes kernels up to %d, not %d", signature->layer, LARGEST_KERNEL,
+                               m->kernel);
+    SGRAD_TRY(sgrad__pool_infer(signature, m->kernel, &m->stride, m->padding));
+    const int plane = signature->x[0].shape.rank - 3;
+    for (int d = plane; d < plane + 2 && m->ceil; d++)
+        signature->y.shape.dim[d] += reaches_beyond(m, signature->x[0].shape.dim[d]);
+    signature->keep[0] = (struct sgrad_view){ SGRAD_U8, signature->y.shape };
     return 0;
 }
 
-static struct sgrad__window window_of(const struct sgrad_args *a) {
-    const struct sgrad_max_pool *m = a->attrs;
+static struct sgrad__window window_of(const struct sgrad_args *args) {
+    const struct sgrad_max_pool *m = args->attrs;
     return (struct sgrad__window){ m->kernel, m->stride, m->padding };
 }
 
@@ -136,10 +138,10 @@ SGRAD_ALWAYS_INLINE void largest(enum sgrad_dtype type, const void *data, int64_
 }
 
 /* x (N,H,W,C), y (N,P,Q,C). KEEP (N,P,Q,C), unless it is NULL, gets the index of the winning tap, r·kernel + s. */
-SGRAD_ALWAYS_INLINE void run(const struct sgrad_args *a, uint8_t *keep) {
-    const struct sgrad__window w = window_of(a);
-    const enum sgrad_dtype type = a->view[0].dtype;
-    const struct sgrad__images x_is = sgrad__images_of(&a->view[0]), y_is = sgrad__images_of(&a->view[1]);
+SGRAD_ALWAYS_INLINE void run(const struct sgrad_args *args, uint8_t *keep) {
+    const struct sgrad__window w = window_of(args);
+    const enum sgrad_dtype type = args->view[0].dtype;
+    const struct sgrad__images x_is = sgrad__images_of(&args->view[0]), y_is = sgrad__images_of(&args->view[1]);
     const int64_t *in = x_is.dim, *out = y_is.dim, H = in[1], W = in[2], C = in[3];
     const int64_t P = out[1], Q = out[2];
     float y_room[SGRAD_ROW], most[SGRAD_ROW];
@@ -153,26 +155,26 @@ SGRAD_ALWAYS_INLINE void run(const struct sgrad_args *a, uint8_t *keep) {
             for (int64_t c = 0, n; (n = sgrad_piece(c, C)); c += n) {
                 const int64_t from = ((i * H + h) * W + v) * C + c, to = (row * Q + q) * C + c;
                 const int64_t wide = (m - 1) * w.stride * C + n;
-                float *y = sgrad_row_out(type, a->data[1], to, y_room);
-                if (m == 1) largest(type, a->data[0], from, w, rows, columns, W, C, n, y, winner);
+                float *y = sgrad_row_out(type, args->data[1], to, y_room);
+                if (m == 1) largest(type, args->data[0], from, w, rows, columns, W, C, n, y, winner);
                 else {
-                    largest(type, a->data[0], from, w, rows, columns, W, C, wide, most, winner);
+                    largest(type, args->data[0], from, w, rows, columns, W, C, wide, most, winner);
                     for (int64_t k = 0; k < m; k++) move(y + k * C, most + k * w.stride * C, sizeof *y, C, (m - k) * C);
                 }
                 if (keep) {
                     for (int64_t j = 0; j < blocks(wide); j++) tap[j] = (uint8_t)winner[j];
                     for (int64_t k = 0; k < m; k++) move(keep + to + k * n, tap + k * w.stride * C, 1, n, (m - k) * n);
                 }
-                sgrad_row_done(type, a->data[1], to, m * n, y);
+                sgrad_row_done(type, args->data[1], to, m * n, y);
             }
         }
 }
 
 /* x (N,H,W,C), y (N,P,Q,C), saved taps (N,P,Q,C) U8 */
-SGRAD_VECTOR(forward)(const struct sgrad_args *a) { run(a, a->data[2]); }
+SGRAD_VECTOR(forward)(const struct sgrad_args *args) { run(args, args->data[2]); }
 
 /* x (N,H,W,C), y (N,P,Q,C) */
-SGRAD_VECTOR(inference)(const struct sgrad_args *a) { run(a, NULL); }
+SGRAD_VECTOR(inference)(const struct sgrad_args *args) { run(args, NULL); }
 
 /* Writes to DISTRIBUTED (M,kernel,C) the gradients of row r of M adjacent windows, from DY (M,C), by the saved taps KEEP (M,C).
  * The windows must not overlap. */
@@ -196,13 +198,13 @@ SGRAD_ALWAYS_INLINE void distribute(const float *dy, const uint8_t *keep, struct
 
 /* dy (N,P,Q,C), saved taps (N,P,Q,C) U8, dx (N,H,W,C). For every input element the gradients of those windows are added in which
  * it won. */
-SGRAD_VECTOR(backward)(const struct sgrad_args *a) {
-    const struct sgrad__window w = window_of(a);
-    const enum sgrad_dtype type = a->view[0].dtype;
-    const struct sgrad__images y_is = sgrad__images_of(&a->view[0]), x_is = sgrad__images_of(&a->view[2]);
+SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
+    const struct sgrad__window w = window_of(args);
+    const enum sgrad_dtype type = args->view[0].dtype;
+    const struct sgrad__images y_is = sgrad__images_of(&args->view[0]), x_is = sgrad__images_of(&args->view[2]);
     const int64_t *out = y_is.dim, *in = x_is.dim, H = in[1], W = in[2], C = in[3];
     const int64_t P = out[1], Q = out[2];
-    const uint8_t *keep = a->data[1];
+    const uint8_t *keep = args->data[1];
     float dy_room[SGRAD_ROW], dx_room[SGRAD_ROW], distributed[SGRAD_ROW];
     for (int64_t row = 0; row < in[0] * H; row++)
         for (int64_t x = 0, pixels; x < W; x += pixels) {
@@ -213,11 +215,11 @@ SGRAD_VECTOR(backward)(const struct sgrad_args *a) {
             pixels = m > 1 ? m * w.kernel : 1;
             for (int64_t c = 0, n; (n = sgrad_piece(c, pixels * C)); c += n) {
                 const int64_t to = (row * W + x) * C + c;
-                float *dx = sgrad_row_sum(type, a->data[2], to, n, sgrad_adds(a, 2), dx_room);
+                float *dx = sgrad_row_sum(type, args->data[2], to, n, sgrad_adds(args, 2), dx_room);
                 for (int64_t p = rows.begin; p < rows.end; p++)
                     for (int64_t q = columns.begin; q < columns.end; q++) {
                         const int64_t from = ((i * P + p) * Q + q) * C + c, r = h - p * w.stride;
-                        const float *dy = sgrad_row(type, a->data[0], from, m > 1 ? m * C : n, dy_room);
+                        const float *dy = sgrad_row(type, args->data[0], from, m > 1 ? m * C : n, dy_room);
                         if (m > 1) {
                             distribute(dy, keep + from, w, r, m, C, distributed);
                             for (int64_t j = 0; j < n; j++) dx[j] += distributed[j];
@@ -226,14 +228,14 @@ SGRAD_VECTOR(backward)(const struct sgrad_args *a) {
                         const uint8_t tap = (uint8_t)(r * w.kernel + v - q * w.stride);
                         for (int64_t j = 0; j < n; j++) dx[j] += keep[from + j] == tap ? dy[j] : 0;
                     }
-                sgrad_row_done(type, a->data[2], to, n, dx);
+                sgrad_row_done(type, args->data[2], to, n, dx);
             }
         }
 }
 
-static double flops(const struct sgrad_args *a) {
-    const struct sgrad_max_pool *m = a->attrs;
-    return (double)m->kernel * m->kernel * (double)sgrad_shape_count(&a->view[1].shape); /* of y, or of the saved taps */
+static double flops(const struct sgrad_args *args) {
+    const struct sgrad_max_pool *m = args->attrs;
+    return (double)m->kernel * m->kernel * (double)sgrad_shape_count(&args->view[1].shape); /* of y, or of the saved taps */
 }
 
 static void describe(const void *attrs, char *text, size_t size) {
@@ -250,10 +252,10 @@ static void fill(const struct sgrad_test *test, int input, void *data) {
         x[i] = 0.125f * (float)((i / C * 19 + i % C * 7) % 97 - 48);
 }
 
-static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
+static void onnx(const struct sgrad_signature *signature, const void *attrs, FILE *to) {
     const struct sgrad_max_pool *m = attrs;
     fputs("y = MaxPool <", to);
-    sgrad__onnx_window(s->x[0].shape.rank == 5, 0, m->kernel, m->stride, m->padding, to);
+    sgrad__onnx_window(signature->x[0].shape.rank == 5, 0, m->kernel, m->stride, m->padding, to);
     fprintf(to, "%s> (x)", m->ceil ? ", ceil_mode = 1" : "");
 }
 

@@ -11,27 +11,27 @@ void sgrad__mean_squared_error_forward_cuda(const struct sgrad_args *a);
 void sgrad__mean_squared_error_backward_cuda(const struct sgrad_args *a);
 
 /* If y has one number per sample, targets may omit the last dimension. */
-static int infer(struct sgrad_signature *s, void *attrs) {
-    const struct sgrad_shape *y = &s->x[0].shape, *target = &s->x[1].shape;
+static int infer(struct sgrad_signature *signature, void *attrs) {
+    const struct sgrad_shape *y = &signature->x[0].shape, *target = &signature->x[1].shape;
     struct sgrad_shape flat = *y;
     char text[2][SGRAD_SHAPE_TEXT];
     (void)attrs;
     if (flat.rank > 1 && flat.dim[flat.rank - 1] == 1) flat.rank--;
     if (!sgrad_shape_equal(y, target) && !sgrad_shape_equal(&flat, target))
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: mean_squared_error compares what has one shape, not %s and %s", s->layer,
-                               sgrad_shape_text(y, text[0]), sgrad_shape_text(target, text[1]));
-    s->stat[0] = (struct sgrad_shape){ 1, { 3 } };
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: mean_squared_error compares what has one shape, not %s and %s",
+                               signature->layer, sgrad_shape_text(y, text[0]), sgrad_shape_text(target, text[1]));
+    signature->stat[0] = (struct sgrad_shape){ 1, { 3 } };
     return 0;
 }
 
 /* y and target of any shape, stat (3): Σ (y - t)², Σ |y - t|, number of elements */
-static void forward(const struct sgrad_args *a) {
-    const enum sgrad_dtype type = a->view[0].dtype;
-    const int64_t count = sgrad_shape_count(&a->view[0].shape);
-    const float *target = a->data[1];
-    double *stat = a->data[2], squares = 0, distance = 0;
+static void forward(const struct sgrad_args *args) {
+    const enum sgrad_dtype type = args->view[0].dtype;
+    const int64_t count = sgrad_shape_count(&args->view[0].shape);
+    const float *target = args->data[1];
+    double *stat = args->data[2], squares = 0, distance = 0;
     for (int64_t i = 0; i < count; i++) {
-        const double d = (double)sgrad_get(type, a->data[0], i) - target[i];
+        const double d = (double)sgrad_get(type, args->data[0], i) - target[i];
         squares += d * d;
         distance += fabs(d);
     }
@@ -41,16 +41,16 @@ static void forward(const struct sgrad_args *a) {
 }
 
 /* y, target, dy of any shape */
-SGRAD_VECTOR(backward)(const struct sgrad_args *a) {
-    const enum sgrad_dtype type = a->view[0].dtype;
-    const int64_t count = sgrad_shape_count(&a->view[0].shape), per_sample = count / a->view[0].shape.dim[0];
-    const float *target = a->data[1], scale = 2.0f / (float)(a->batch->averaged * per_sample);
+SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
+    const enum sgrad_dtype type = args->view[0].dtype;
+    const int64_t count = sgrad_shape_count(&args->view[0].shape), per_sample = count / args->view[0].shape.dim[0];
+    const float *target = args->data[1], scale = 2.0f / (float)(args->batch->averaged * per_sample);
     float y_room[SGRAD_ROW], dy_room[SGRAD_ROW];
     for (int64_t i = 0, n; (n = sgrad_piece(i, count)); i += n) {
-        const float *y = sgrad_row(type, a->data[0], i, n, y_room);
-        float *dy = sgrad_row_sum(type, a->data[2], i, n, sgrad_adds(a, 2), dy_room);
+        const float *y = sgrad_row(type, args->data[0], i, n, y_room);
+        float *dy = sgrad_row_sum(type, args->data[2], i, n, sgrad_adds(args, 2), dy_room);
         for (int64_t j = 0; j < n; j++) dy[j] += (y[j] - target[i + j]) * scale;
-        sgrad_row_done(type, a->data[2], i, n, dy);
+        sgrad_row_done(type, args->data[2], i, n, dy);
     }
 }
 

@@ -6,53 +6,53 @@
 #include "codelets/cpu/wide.h"
 #include "codelets/ops/moments.h"
 
-static int infer(struct sgrad_signature *s, void *attributes) {
-    const struct sgrad_shape *x = &s->x[0].shape;
+static int infer(struct sgrad_signature *signature, void *attributes) {
+    const struct sgrad_shape *x = &signature->x[0].shape;
     char text[SGRAD_SHAPE_TEXT];
     (void)attributes;
     if (x->rank < 2)
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: moments takes samples of features (N,…,C), not %s", s->layer,
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: moments takes samples of features (N,…,C), not %s", signature->layer,
                                sgrad_shape_text(x, text));
-    s->y.shape = *x;
-    s->y.shape.dim[x->rank - 1] = 2;
+    signature->y.shape = *x;
+    signature->y.shape.dim[x->rank - 1] = 2;
     return 0;
 }
 
-static int64_t features_of(const struct sgrad_view *x) { return x->shape.dim[x->shape.rank - 1]; }
+static int64_t features_of(const struct sgrad_view *view) { return view->shape.dim[view->shape.rank - 1]; }
 
 /* x (N,…,C), y (N,…,2) */
-SGRAD_VECTOR(forward)(const struct sgrad_args *a) {
-    const enum sgrad_dtype type = a->view[0].dtype;
-    const int64_t features = features_of(&a->view[0]), rows = sgrad_shape_count(&a->view[0].shape) / features;
+SGRAD_VECTOR(forward)(const struct sgrad_args *args) {
+    const enum sgrad_dtype type = args->view[0].dtype;
+    const int64_t features = features_of(&args->view[0]), rows = sgrad_shape_count(&args->view[0].shape) / features;
     float room[SGRAD_ROW];
     for (int64_t r = 0; r < rows; r++) {
-        const float mean = wide_row_sum(type, a->data[0], r * features, features, 0, false) / (float)features;
-        float *y = sgrad_row_out(type, a->data[1], 2 * r, room);
+        const float mean = wide_row_sum(type, args->data[0], r * features, features, 0, false) / (float)features;
+        float *y = sgrad_row_out(type, args->data[1], 2 * r, room);
         y[0] = mean;
-        y[1] = wide_row_sum(type, a->data[0], r * features, features, mean, true);
-        sgrad_row_done(type, a->data[1], 2 * r, 2, y);
+        y[1] = wide_row_sum(type, args->data[0], r * features, features, mean, true);
+        sgrad_row_done(type, args->data[1], 2 * r, 2, y);
     }
 }
 
 /* x (N,…,C), y, dy (N,…,2), dx (N,…,C) */
-SGRAD_VECTOR(backward)(const struct sgrad_args *a) {
-    const enum sgrad_dtype type = a->view[0].dtype;
-    const int64_t features = features_of(&a->view[0]), rows = sgrad_shape_count(&a->view[0].shape) / features;
+SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
+    const enum sgrad_dtype type = args->view[0].dtype;
+    const int64_t features = features_of(&args->view[0]), rows = sgrad_shape_count(&args->view[0].shape) / features;
     float x_room[SGRAD_ROW], y_room[SGRAD_ROW], dy_room[SGRAD_ROW], dx_room[SGRAD_ROW];
     for (int64_t r = 0; r < rows; r++) {
-        const float mean = sgrad_row(type, a->data[1], 2 * r, 2, y_room)[0];
-        const float *dy = sgrad_row(type, a->data[2], 2 * r, 2, dy_room);
+        const float mean = sgrad_row(type, args->data[1], 2 * r, 2, y_room)[0];
+        const float *dy = sgrad_row(type, args->data[2], 2 * r, 2, dy_room);
         const float each = dy[0] / (float)features, slope = 2 * dy[1];
         for (int64_t i = 0, n; (n = sgrad_piece(i, features)); i += n) {
-            const float *x = sgrad_row(type, a->data[0], r * features + i, n, x_room);
-            float *dx = sgrad_row_sum(type, a->data[3], r * features + i, n, sgrad_adds(a, 3), dx_room);
+            const float *x = sgrad_row(type, args->data[0], r * features + i, n, x_room);
+            float *dx = sgrad_row_sum(type, args->data[3], r * features + i, n, sgrad_adds(args, 3), dx_room);
             for (int64_t j = 0; j < n; j++) dx[j] += each + slope * (x[j] - mean);
-            sgrad_row_done(type, a->data[3], r * features + i, n, dx);
+            sgrad_row_done(type, args->data[3], r * features + i, n, dx);
         }
     }
 }
 
-static double flops(const struct sgrad_args *a) { return 4.0 * (double)sgrad_shape_count(&a->view[0].shape); }
+static double flops(const struct sgrad_args *args) { return 4.0 * (double)sgrad_shape_count(&args->view[0].shape); }
 
 const struct sgrad_op sgrad_moments_op = {
     .name = "moments",

@@ -7,67 +7,67 @@
 
 #include <string.h>
 
-int sgrad__infer_move(struct sgrad_signature *s, const char *axis) {
-    const struct sgrad_axis *over = sgrad_mesh_axis(s->mesh, axis);
-    s->y.shape = s->x[0].shape;
-    if (!*axis) return sgrad_log_error(SGRAD_EINVAL, "%s: its .axis names no axis of the mesh", s->layer);
+int sgrad__infer_move(struct sgrad_signature *signature, const char *axis) {
+    const struct sgrad_axis *over = sgrad_mesh_axis(signature->mesh, axis);
+    signature->y.shape = signature->x[0].shape;
+    if (!*axis) return sgrad_log_error(SGRAD_EINVAL, "%s: its .axis names no axis of the mesh", signature->layer);
     if (over && !over->ranks)
-        return sgrad_log_error(SGRAD_EINVAL, "%s: how many ranks stand along axis %s has to be named: mesh %s=N", s->layer, axis,
-                               axis);
+        return sgrad_log_error(SGRAD_EINVAL, "%s: how many ranks stand along axis %s has to be named: mesh %s=N",
+                               signature->layer, axis, axis);
     if (!over || over->ranks == 1) {
-        s->view_of_input = true;
+        signature->view_of_input = true;
         return 0;
     }
-    if (s->x[0].dtype == SGRAD_BF16)
-        return sgrad_log_error(SGRAD_EINVAL, "%s: values move between ranks in F32, not in %s: --precision f32", s->layer,
-                               sgrad_dtype_name(s->x[0].dtype));
-    s->axis = over;
+    if (signature->x[0].dtype == SGRAD_BF16)
+        return sgrad_log_error(SGRAD_EINVAL, "%s: values move between ranks in F32, not in %s: --precision f32", signature->layer,
+                               sgrad_dtype_name(signature->x[0].dtype));
+    signature->axis = over;
     return 0;
 }
 
-int sgrad__infer_rooted(struct sgrad_signature *s, const char *axis, int root) {
-    SGRAD_TRY(sgrad__infer_move(s, axis));
-    const int ranks = s->axis ? s->axis->ranks : 1;
+int sgrad__infer_rooted(struct sgrad_signature *signature, const char *axis, int root) {
+    SGRAD_TRY(sgrad__infer_move(signature, axis));
+    const int ranks = signature->axis ? signature->axis->ranks : 1;
     if (root < 0 || root >= ranks)
-        return sgrad_log_error(SGRAD_EINVAL, "%s: root %d is none of the %d %s along axis %s", s->layer, root, ranks,
+        return sgrad_log_error(SGRAD_EINVAL, "%s: root %d is none of the %d %s along axis %s", signature->layer, root, ranks,
                                sgrad_plural(ranks, "place", "places"), axis);
-    s->root = root;
+    signature->root = root;
     return 0;
 }
 
-static int infer_pieces(struct sgrad_signature *s, const char *axis, int *dimension, int sections, bool gather) {
+static int infer_pieces(struct sgrad_signature *signature, const char *axis, int *dimension, int sections, bool gather) {
     char text[SGRAD_SHAPE_TEXT];
-    const struct sgrad_shape *x = &s->x[0].shape;
-    SGRAD_TRY(sgrad__infer_move(s, axis));
+    const struct sgrad_shape *x = &signature->x[0].shape;
+    SGRAD_TRY(sgrad__infer_move(signature, axis));
     if (!*dimension) *dimension = x->rank - 1;
     if (*dimension < 1 || *dimension >= x->rank)
-        return sgrad_log_error(SGRAD_EINVAL, "%s: is split along dimension %d, which %s has not beside its samples", s->layer,
-                               *dimension, sgrad_shape_text(x, text));
-    if (!s->axis) return 0;
-    const int ranks = s->axis->ranks;
+        return sgrad_log_error(SGRAD_EINVAL, "%s: is split along dimension %d, which %s has not beside its samples",
+                               signature->layer, *dimension, sgrad_shape_text(x, text));
+    if (!signature->axis) return 0;
+    const int ranks = signature->axis->ranks;
     const int64_t units = gather ? sections : (int64_t)ranks * sections;    /* must divide the dimension */
-    int64_t *split = &s->y.shape.dim[*dimension];
+    int64_t *split = &signature->y.shape.dim[*dimension];
     if (ranks > SGRAD_MAX_INPUTS)
-        return sgrad_log_error(SGRAD_EINVAL, "%s: values are split over %d ranks at most, and %d stand along axis %s", s->layer,
-                               SGRAD_MAX_INPUTS, ranks, axis);
+        return sgrad_log_error(SGRAD_EINVAL, "%s: values are split over %d ranks at most, and %d stand along axis %s",
+                               signature->layer, SGRAD_MAX_INPUTS, ranks, axis);
     if (*split % units)
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: dimension %d of %s cannot be split over the %d ranks of axis %s", s->layer,
-                               *dimension, sgrad_shape_text(x, text), ranks, axis);
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: dimension %d of %s cannot be split over the %d ranks of axis %s",
+                               signature->layer, *dimension, sgrad_shape_text(x, text), ranks, axis);
     *split = gather ? *split * ranks : *split / ranks;
-    s->piece = gather ? s->x[0] : s->y;
+    signature->piece = gather ? signature->x[0] : signature->y;
     return 0;
 }
 
-int sgrad__infer_cut(struct sgrad_signature *s, void *attrs) {
+int sgrad__infer_cut(struct sgrad_signature *signature, void *attrs) {
     struct sgrad_take *is = attrs;
     if (!is->sections) is->sections = 1;
-    return infer_pieces(s, is->axis, &is->dimension, is->sections, false);
+    return infer_pieces(signature, is->axis, &is->dimension, is->sections, false);
 }
 
-int sgrad__infer_join(struct sgrad_signature *s, void *attrs) {
+int sgrad__infer_join(struct sgrad_signature *signature, void *attrs) {
     struct sgrad_all_gather *is = attrs;
     if (!is->sections) is->sections = 1;
-    return infer_pieces(s, is->axis, &is->dimension, is->sections, true);
+    return infer_pieces(signature, is->axis, &is->dimension, is->sections, true);
 }
 
 void sgrad__describe_pieces(const void *attrs, char *text, size_t size) {
@@ -90,25 +90,25 @@ static struct runs runs_of(const struct sgrad_shape *whole, const struct sgrad_s
     return r;
 }
 
-SGRAD_VECTOR(cut)(const struct sgrad_args *a) {
-    const struct runs r = runs_of(&a->view[0].shape, &a->view[1].shape, a->attrs);
+SGRAD_VECTOR(cut)(const struct sgrad_args *args) {
+    const struct runs r = runs_of(&args->view[0].shape, &args->view[1].shape, args->attrs);
     int64_t from = 0;
     for (int64_t row = 0; row < r.rows; row++)
-        for (int i = 1; i <= SGRAD_MAX_INPUTS && a->data[i]; i++, from += r.count)
-            sgrad_row_move(a->view[0].dtype, a->data[0], from, a->data[i], row * r.count, r.count, false);
+        for (int i = 1; i <= SGRAD_MAX_INPUTS && args->data[i]; i++, from += r.count)
+            sgrad_row_move(args->view[0].dtype, args->data[0], from, args->data[i], row * r.count, r.count, false);
 }
 
-SGRAD_VECTOR(join)(const struct sgrad_args *a) {
-    const struct runs r = runs_of(&a->view[SGRAD_MAX_INPUTS].shape, &a->view[0].shape, a->attrs);
+SGRAD_VECTOR(join)(const struct sgrad_args *args) {
+    const struct runs r = runs_of(&args->view[SGRAD_MAX_INPUTS].shape, &args->view[0].shape, args->attrs);
     int64_t to = 0;
     for (int64_t row = 0; row < r.rows; row++)
-        for (int i = 0; i < SGRAD_MAX_INPUTS && a->data[i]; i++, to += r.count)
-            sgrad_row_move(a->view[0].dtype, a->data[i], row * r.count, a->data[SGRAD_MAX_INPUTS], to, r.count,
-                           sgrad_adds(a, SGRAD_MAX_INPUTS));
+        for (int i = 0; i < SGRAD_MAX_INPUTS && args->data[i]; i++, to += r.count)
+            sgrad_row_move(args->view[0].dtype, args->data[i], row * r.count, args->data[SGRAD_MAX_INPUTS], to, r.count,
+                           sgrad_adds(args, SGRAD_MAX_INPUTS));
 }
 
-void sgrad__cut(const struct sgrad_args *a) { cut(a); }
-void sgrad__join(const struct sgrad_args *a) { join(a); }
+void sgrad__cut(const struct sgrad_args *args) { cut(args); }
+void sgrad__join(const struct sgrad_args *args) { join(args); }
 
 const struct sgrad_kernel sgrad_cut_kernel = {
     .name = "cut", .kind = &sgrad_reduction_kind, .cpu = sgrad__cut, .flops = sgrad_no_flops

@@ -8,15 +8,15 @@
 /* Shape rule: y has the shape of x. Sets s->axis to the axis of this name; s->view_of_input if the mesh has no such axis, or
  * has one rank along it. Returns SGRAD_EINVAL, and logs it, if AXIS is empty, if its number of ranks is unknown, or if values
  * are BF16. */
-int sgrad__infer_move(struct sgrad_signature *s, const char *axis);
+int sgrad__infer_move(struct sgrad_signature *signature, const char *axis);
 /* The same for moves with a root, the index of a rank on the axis. Also SGRAD_EINVAL if there is no such rank. */
-int sgrad__infer_rooted(struct sgrad_signature *s, const char *axis, int root);
+int sgrad__infer_rooted(struct sgrad_signature *signature, const char *axis, int root);
 /* The same for values that are split along a dimension: y is one rank's shard of x (cut), or all ranks' shards (join). ATTRS
- * are those of take and all_gather in codelets.def; defaults of attributes that are 0 are set. Sets the shard's view in *S. Also
- * SGRAD_EINVAL if x has no such dimension after its samples, or for more than SGRAD_MAX_INPUTS ranks; SGRAD_ESHAPE if the
- * dimension is not divisible. */
-int sgrad__infer_cut(struct sgrad_signature *s, void *attrs);
-int sgrad__infer_join(struct sgrad_signature *s, void *attrs);
+ * are those of take and all_gather in codelets.def; defaults of attributes that are 0 are set. Sets the shard's view in
+ * *SIGNATURE. Also SGRAD_EINVAL if x has no such dimension after its samples, or for more than SGRAD_MAX_INPUTS ranks;
+ * SGRAD_ESHAPE if the dimension is not divisible. */
+int sgrad__infer_cut(struct sgrad_signature *signature, void *attrs);
+int sgrad__infer_join(struct sgrad_signature *signature, void *attrs);
 void sgrad__describe_pieces(const void *attrs, char *text, size_t size);    /* writes "over tensor, dimension 1" */
 
 /* CPU kernels that split a value into shards (cut) and concatenate them (join), along the dimension in which the shards are

@@ -14,24 +14,24 @@
 
 #include <math.h>
 
-static int infer(struct sgrad_signature *s, void *attributes) {
+static int infer(struct sgrad_signature *signature, void *attributes) {
     struct sgrad_normalize *attrs = attributes;
-    const struct sgrad_shape *x = &s->x[0].shape, *moments = &s->x[1].shape;
+    const struct sgrad_shape *x = &signature->x[0].shape, *moments = &signature->x[1].shape;
     char text[SGRAD_SHAPE_TEXT], other[SGRAD_SHAPE_TEXT];
     struct sgrad_shape fits = *x;
     if (x->rank >= 2 && moments->rank == x->rank) fits.dim[x->rank - 1] = moments->dim[x->rank - 1];
     if (x->rank < 2 || moments->rank != x->rank || moments->dim[x->rank - 1] % 2 || !sgrad_shape_equal(&fits, moments))
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: normalize takes features (N,…,C) and moments (N,…,2P), not %s and %s", s->layer,
-                               sgrad_shape_text(x, text), sgrad_shape_text(moments, other));
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: normalize takes features (N,…,C) and moments (N,…,2P), not %s and %s",
+                               signature->layer, sgrad_shape_text(x, text), sgrad_shape_text(moments, other));
     if (attrs->eps == 0) attrs->eps = 1e-5f;
     const int64_t features = x->dim[x->rank - 1];
-    s->y.shape = *x;
-    s->p[0] = (struct sgrad_parameter){ .name = "weight", .init = SGRAD_ONES, .shape = { 1, { features } } };
-    s->p[1] = (struct sgrad_parameter){ .name = "bias", .init = SGRAD_ZEROS, .shape = { 1, { features } } };
+    signature->y.shape = *x;
+    signature->p[0] = (struct sgrad_parameter){ .name = "weight", .init = SGRAD_ONES, .shape = { 1, { features } } };
+    signature->p[1] = (struct sgrad_parameter){ .name = "bias", .init = SGRAD_ZEROS, .shape = { 1, { features } } };
     return 0;
 }
 
-static int64_t last_of(const struct sgrad_view *x) { return x->shape.dim[x->shape.rank - 1]; }
+static int64_t last_of(const struct sgrad_view *view) { return view->shape.dim[view->shape.rank - 1]; }
 
 /* Statistics of a whole row. */
 struct whole {
@@ -50,43 +50,43 @@ SGRAD_ALWAYS_INLINE struct whole whole_of(const float *moments, int64_t parts, i
 }
 
 /* x (N,…,C), moments (N,…,2P), weight, bias (C), y (N,…,C) */
-SGRAD_VECTOR(forward)(const struct sgrad_args *a) {
-    const struct sgrad_normalize *attrs = a->attrs;
-    const enum sgrad_dtype type = a->view[0].dtype;
-    const int64_t features = last_of(&a->view[0]), moments = last_of(&a->view[1]);
-    const int64_t rows = sgrad_shape_count(&a->view[0].shape) / features;
-    const float *weight = a->data[2], *bias = a->data[3];
+SGRAD_VECTOR(forward)(const struct sgrad_args *args) {
+    const struct sgrad_normalize *attrs = args->attrs;
+    const enum sgrad_dtype type = args->view[0].dtype;
+    const int64_t features = last_of(&args->view[0]), moments = last_of(&args->view[1]);
+    const int64_t rows = sgrad_shape_count(&args->view[0].shape) / features;
+    const float *weight = args->data[2], *bias = args->data[3];
     float x_room[SGRAD_ROW], y_room[SGRAD_ROW], m_room[SGRAD_ROW];
     for (int64_t r = 0; r < rows; r++) {
-        const float *of = sgrad_row(type, a->data[1], r * moments, moments, m_room);
+        const float *of = sgrad_row(type, args->data[1], r * moments, moments, m_room);
         const struct whole is = whole_of(of, moments / 2, features, attrs->eps);
         for (int64_t i = 0, n; (n = sgrad_piece(i, features)); i += n) {
-            const float *x = sgrad_row(type, a->data[0], r * features + i, n, x_room);
-            float *y = sgrad_row_out(type, a->data[4], r * features + i, y_room);
+            const float *x = sgrad_row(type, args->data[0], r * features + i, n, x_room);
+            float *y = sgrad_row_out(type, args->data[4], r * features + i, y_room);
             for (int64_t j = 0; j < n; j++) y[j] = (x[j] - is.mean) * is.scale * weight[i + j] + bias[i + j];
-            sgrad_row_done(type, a->data[4], r * features + i, n, y);
+            sgrad_row_done(type, args->data[4], r * features + i, n, y);
         }
     }
 }
 
 /* x (N,…,C), moments (N,…,2P), dy (N,…,C), weight (C), dx (N,…,C) or absent, dmoments (N,…,2P) or absent, dweight, dbias (C) */
-SGRAD_VECTOR(backward)(const struct sgrad_args *a) {
-    const struct sgrad_normalize *attrs = a->attrs;
-    const enum sgrad_dtype type = a->view[0].dtype;
-    const int64_t features = last_of(&a->view[0]), moments = last_of(&a->view[1]), parts = moments / 2;
-    const int64_t rows = sgrad_shape_count(&a->view[0].shape) / features;
-    const float *weight = a->data[3];
-    float *dweight = a->data[6], *dbias = a->data[7];
+SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
+    const struct sgrad_normalize *attrs = args->attrs;
+    const enum sgrad_dtype type = args->view[0].dtype;
+    const int64_t features = last_of(&args->view[0]), moments = last_of(&args->view[1]), parts = moments / 2;
+    const int64_t rows = sgrad_shape_count(&args->view[0].shape) / features;
+    const float *weight = args->data[3];
+    float *dweight = args->data[6], *dbias = args->data[7];
     float x_room[SGRAD_ROW], dy_room[SGRAD_ROW], dx_room[SGRAD_ROW], m_room[SGRAD_ROW], dm_room[SGRAD_ROW];
-    if (!sgrad_adds(a, 6)) memset(dweight, 0, sgrad_view_bytes(&a->view[6]));
-    if (!sgrad_adds(a, 7)) memset(dbias, 0, sgrad_view_bytes(&a->view[7]));
+    if (!sgrad_adds(args, 6)) memset(dweight, 0, sgrad_view_bytes(&args->view[6]));
+    if (!sgrad_adds(args, 7)) memset(dbias, 0, sgrad_view_bytes(&args->view[7]));
     for (int64_t r = 0; r < rows; r++) {
-        const float *of = sgrad_row(type, a->data[1], r * moments, moments, m_room);
+        const float *of = sgrad_row(type, args->data[1], r * moments, moments, m_room);
         const struct whole is = whole_of(of, parts, features, attrs->eps);
         wide sum = wide_of(0), product = wide_of(0);
         for (int64_t i = 0, n; (n = sgrad_piece(i, features)); i += n) {
-            const float *x = sgrad_row(type, a->data[0], r * features + i, n, x_room);
-            const float *dy = sgrad_row(type, a->data[2], r * features + i, n, dy_room);
+            const float *x = sgrad_row(type, args->data[0], r * features + i, n, x_room);
+            const float *dy = sgrad_row(type, args->data[2], r * features + i, n, dy_room);
             for (int64_t j = 0; j < n; j += WIDE) {
                 const wide d = wide_load(dy + j, n - j, 0), h = (wide_load(x + j, n - j, is.mean) - is.mean) * is.scale;
                 const wide g = d * wide_load(weight + i + j, n - j, 0);
@@ -95,25 +95,25 @@ SGRAD_VECTOR(backward)(const struct sgrad_args *a) {
                 wide_store(dweight + i + j, n - j, wide_load(dweight + i + j, n - j, 0) + d * h);
                 wide_store(dbias + i + j, n - j, wide_load(dbias + i + j, n - j, 0) + d);
             }
-            if (!a->data[4]) continue;
-            float *dx = sgrad_row_sum(type, a->data[4], r * features + i, n, sgrad_adds(a, 4), dx_room);
+            if (!args->data[4]) continue;
+            float *dx = sgrad_row_sum(type, args->data[4], r * features + i, n, sgrad_adds(args, 4), dx_room);
             for (int64_t j = 0; j < n; j++) dx[j] += is.scale * weight[i + j] * dy[j];
-            sgrad_row_done(type, a->data[4], r * features + i, n, dx);
+            sgrad_row_done(type, args->data[4], r * features + i, n, dx);
         }
-        if (!a->data[5]) continue;
+        if (!args->data[5]) continue;
         const float dsquare = -is.scale * is.scale * wide_sum(product) / (float)(2 * parts * features);
         const float dmean = -is.scale * wide_sum(sum) / (float)parts;
-        float *dm = sgrad_row_sum(type, a->data[5], r * moments, moments, sgrad_adds(a, 5), dm_room);
+        float *dm = sgrad_row_sum(type, args->data[5], r * moments, moments, sgrad_adds(args, 5), dm_room);
         for (int64_t p = 0; p < parts; p++) {
             dm[2 * p] += dmean + 2 * (float)features * (of[2 * p] - is.mean) * dsquare;
             dm[2 * p + 1] += dsquare;
         }
-        sgrad_row_done(type, a->data[5], r * moments, moments, dm);
+        sgrad_row_done(type, args->data[5], r * moments, moments, dm);
     }
 }
 
-static double forward_flops(const struct sgrad_args *a) { return 4.0 * (double)sgrad_shape_count(&a->view[0].shape); }
-static double backward_flops(const struct sgrad_args *a) { return 12.0 * (double)sgrad_shape_count(&a->view[0].shape); }
+static double forward_flops(const struct sgrad_args *args) { return 4.0 * (double)sgrad_shape_count(&args->view[0].shape); }
+static double backward_flops(const struct sgrad_args *args) { return 12.0 * (double)sgrad_shape_count(&args->view[0].shape); }
 
 /* Input 1 gets valid moments: the sums of squares are positive. */
 static void fill(const struct sgrad_test *test, int input, void *data) {

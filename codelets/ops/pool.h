@@ -33,15 +33,15 @@ SGRAD_ALWAYS_INLINE struct sgrad__range sgrad__window_outputs(struct sgrad__wind
 struct sgrad__images {
     int64_t dim[4];
 };
-SGRAD_ALWAYS_INLINE struct sgrad__images sgrad__images_of(const struct sgrad_view *v) {
-    const int64_t *d = v->shape.dim + v->shape.rank - 3;
-    return (struct sgrad__images){ { sgrad_shape_count(&v->shape) / (d[0] * d[1] * d[2]), d[0], d[1], d[2] } };
+SGRAD_ALWAYS_INLINE struct sgrad__images sgrad__images_of(const struct sgrad_view *view) {
+    const int64_t *d = view->shape.dim + view->shape.rank - 3;
+    return (struct sgrad__images){ { sgrad_shape_count(&view->shape) / (d[0] * d[1] * d[2]), d[0], d[1], d[2] } };
 }
 
 /* Shape rule: y (N,P,Q,C) for x (N,H,W,C), with P = floor((H + 2 padding - kernel) / stride) + 1; likewise for each slice of
  * volumes. Sets *STRIDE to KERNEL if it is 0. Errors, which are logged: SGRAD_ESHAPE if x has another rank or is smaller than
  * a window, SGRAD_EINVAL if the kernel or the stride is less than 1, or the padding is negative or more than half the kernel. */
-int sgrad__pool_infer(struct sgrad_signature *s, int kernel, int *stride, int padding);
+int sgrad__pool_infer(struct sgrad_signature *signature, int kernel, int *stride, int padding);
 
 /* Writes "2x2 stride 2 pad 0" to TEXT. */
 void sgrad__pool_describe(int kernel, int stride, int padding, char *text, size_t size);

@@ -8,19 +8,19 @@
 void sgrad__position_embedding_forward_cuda(const struct sgrad_args *args);
 void sgrad__position_embedding_backward_cuda(const struct sgrad_args *args);
 
-static int infer(struct sgrad_signature *s, void *attributes) {
+static int infer(struct sgrad_signature *signature, void *attributes) {
     struct sgrad_position_embedding *attrs = attributes;
-    const struct sgrad_shape *x = &s->x[0].shape;
+    const struct sgrad_shape *x = &signature->x[0].shape;
     char text[SGRAD_SHAPE_TEXT];
     if (x->rank != 3)
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: position_embedding takes samples of rows (N,T,C), not %s", s->layer,
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: position_embedding takes samples of rows (N,T,C), not %s", signature->layer,
                                sgrad_shape_text(x, text));
     if (attrs->context < 1 || x->dim[1] > attrs->context)
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: samples have %lld positions, the network has context=%d", s->layer,
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: samples have %lld positions, the network has context=%d", signature->layer,
                                (long long)x->dim[1], attrs->context);
     if (attrs->deviation == 0) attrs->deviation = 1;
-    s->y.shape = *x;
-    s->p[0] = (struct sgrad_parameter){
+    signature->y.shape = *x;
+    signature->p[0] = (struct sgrad_parameter){
         .name = "weight",
         .init = SGRAD_NORMAL,
         .deviation = attrs->deviation,
@@ -30,42 +30,42 @@ static int infer(struct sgrad_signature *s, void *attributes) {
 }
 
 /* x (N,T,C), weight (context,C), y (N,T,C) */
-SGRAD_VECTOR(forward)(const struct sgrad_args *a) {
-    const struct sgrad_position_embedding *attrs = a->attrs;
-    const enum sgrad_dtype type = a->view[0].dtype;
-    const int64_t *dim = a->view[0].shape.dim, rows = dim[0] * dim[1], features = dim[2];
-    const int64_t first = attrs->cached ? (int64_t)a->step->number - 1 : 0;
+SGRAD_VECTOR(forward)(const struct sgrad_args *args) {
+    const struct sgrad_position_embedding *attrs = args->attrs;
+    const enum sgrad_dtype type = args->view[0].dtype;
+    const int64_t *dim = args->view[0].shape.dim, rows = dim[0] * dim[1], features = dim[2];
+    const int64_t first = attrs->cached ? (int64_t)args->step->number - 1 : 0;
     float x_room[SGRAD_ROW], y_room[SGRAD_ROW];
     for (int64_t r = 0; r < rows; r++) {
-        const float *weight = (const float *)a->data[1] + (first + r % dim[1]) * features;
+        const float *weight = (const float *)args->data[1] + (first + r % dim[1]) * features;
         for (int64_t i = 0, n; (n = sgrad_piece(i, features)); i += n) {
-            const float *x = sgrad_row(type, a->data[0], r * features + i, n, x_room);
-            float *y = sgrad_row_out(type, a->data[2], r * features + i, y_room);
+            const float *x = sgrad_row(type, args->data[0], r * features + i, n, x_room);
+            float *y = sgrad_row_out(type, args->data[2], r * features + i, y_room);
             for (int64_t j = 0; j < n; j++) y[j] = x[j] + weight[i + j];
-            sgrad_row_done(type, a->data[2], r * features + i, n, y);
+            sgrad_row_done(type, args->data[2], r * features + i, n, y);
         }
     }
 }
 
 /* dy (N,T,C), dx (N,T,C) or absent, dweight (context,C) */
-SGRAD_VECTOR(backward)(const struct sgrad_args *a) {
-    const enum sgrad_dtype type = a->view[0].dtype;
-    const int64_t *dim = a->view[0].shape.dim, rows = dim[0] * dim[1], features = dim[2];
+SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
+    const enum sgrad_dtype type = args->view[0].dtype;
+    const int64_t *dim = args->view[0].shape.dim, rows = dim[0] * dim[1], features = dim[2];
     float room[SGRAD_ROW];
-    if (a->data[1]) sgrad_row_move(type, a->data[0], 0, a->data[1], 0, rows * features, sgrad_adds(a, 1));
-    if (!sgrad_adds(a, 2)) memset(a->data[2], 0, sgrad_view_bytes(&a->view[2]));
+    if (args->data[1]) sgrad_row_move(type, args->data[0], 0, args->data[1], 0, rows * features, sgrad_adds(args, 1));
+    if (!sgrad_adds(args, 2)) memset(args->data[2], 0, sgrad_view_bytes(&args->view[2]));
     for (int64_t r = 0; r < rows; r++) {
-        float *dweight = (float *)a->data[2] + r % dim[1] * features;
+        float *dweight = (float *)args->data[2] + r % dim[1] * features;
         for (int64_t i = 0, n; (n = sgrad_piece(i, features)); i += n) {
-            const float *dy = sgrad_row(type, a->data[0], r * features + i, n, room);
+            const float *dy = sgrad_row(type, args->data[0], r * features + i, n, room);
             for (int64_t j = 0; j < n; j++) dweight[i + j] += dy[j];
         }
     }
 }
 
-static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
+static void onnx(const struct sgrad_signature *signature, const void *attrs, FILE *to) {
     const struct sgrad_position_embedding *p = attrs;
-    const int64_t rows = s->x[0].shape.dim[1];
+    const int64_t rows = signature->x[0].shape.dim[1];
     if (p->cached) return;
     if (rows < p->context)
         fprintf(to, "first = Constant <value = int64[1] {0}> ()\nend = Constant <value = int64[1] {%lld}> ()\n"

@@ -4,23 +4,24 @@
 #include "codelets/kernels.h"
 #include "codelets/ops/rows.h"
 
-static int infer(struct sgrad_signature *s, void *attrs) {
-    const struct sgrad_shape *x = &s->x[0].shape;
+static int infer(struct sgrad_signature *signature, void *attrs) {
+    const struct sgrad_shape *x = &signature->x[0].shape;
     char text[SGRAD_SHAPE_TEXT];
     (void)attrs;
     if (x->rank < 3)
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: rows takes images (N,H,W,C), not %s", s->layer, sgrad_shape_text(x, text));
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: rows takes images (N,H,W,C), not %s", signature->layer,
+                               sgrad_shape_text(x, text));
     const int64_t channels = x->dim[x->rank - 1];
-    s->view_of_input = true;
-    s->y.shape = (struct sgrad_shape){ 3, { x->dim[0], sgrad_shape_count(x) / x->dim[0] / channels, channels } };
+    signature->view_of_input = true;
+    signature->y.shape = (struct sgrad_shape){ 3, { x->dim[0], sgrad_shape_count(x) / x->dim[0] / channels, channels } };
     return 0;
 }
 
-static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
+static void onnx(const struct sgrad_signature *signature, const void *attrs, FILE *to) {
     (void)attrs;
-    if (s->x[0].shape.rank == 3) fputs("y = Identity (x)", to);
+    if (signature->x[0].shape.rank == 3) fputs("y = Identity (x)", to);
     else fprintf(to, "shape = Constant <value = int64[3] {0, %lld, -1}> ()\ncolumns = Reshape (x, shape)\n"
-                     "y = Transpose <perm = [0, 2, 1]> (columns)", (long long)s->y.shape.dim[2]);
+                     "y = Transpose <perm = [0, 2, 1]> (columns)", (long long)signature->y.shape.dim[2]);
 }
 
 const struct sgrad_op sgrad_rows_op = {

@@ -3,15 +3,15 @@
 #include "config.h"
 #include "codelets/kernels.h"
 
-int sgrad_infer_same(struct sgrad_signature *s, void *attrs) {
+int sgrad_infer_same(struct sgrad_signature *signature, void *attrs) {
     (void)attrs;
-    for (int i = 1; i < s->inputs; i++) {
-        if (sgrad_shape_equal(&s->x[i].shape, &s->x[0].shape)) continue;
+    for (int i = 1; i < signature->inputs; i++) {
+        if (sgrad_shape_equal(&signature->x[i].shape, &signature->x[0].shape)) continue;
         char first[SGRAD_SHAPE_TEXT], other[SGRAD_SHAPE_TEXT];
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: its inputs have shapes %s and %s, which must be equal", s->layer,
-                               sgrad_shape_text(&s->x[0].shape, first), sgrad_shape_text(&s->x[i].shape, other));
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: its inputs have shapes %s and %s, which must be equal", signature->layer,
+                               sgrad_shape_text(&signature->x[0].shape, first), sgrad_shape_text(&signature->x[i].shape, other));
     }
-    s->y.shape = s->x[0].shape;
+    signature->y.shape = signature->x[0].shape;
     return 0;
 }
 

@@ -7,8 +7,8 @@
 #include "codelets/ops/moves.h"
 #include "codelets/ops/shift.h"
 
-static int infer(struct sgrad_signature *s, void *attrs) {
-    return sgrad__infer_move(s, ((const struct sgrad_shift *)attrs)->axis);
+static int infer(struct sgrad_signature *signature, void *attrs) {
+    return sgrad__infer_move(signature, ((const struct sgrad_shift *)attrs)->axis);
 }
 
 static void describe(const void *attrs, char *text, size_t size) {

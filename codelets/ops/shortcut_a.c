@@ -11,42 +11,42 @@
 void sgrad__shortcut_a_forward_cuda(const struct sgrad_args *a);
 void sgrad__shortcut_a_backward_cuda(const struct sgrad_args *a);
 
-static int infer(struct sgrad_signature *s, void *attrs) {
+static int infer(struct sgrad_signature *signature, void *attrs) {
     const struct sgrad_shortcut_a *m = attrs;
-    const struct sgrad_shape *x = &s->x[0].shape;
+    const struct sgrad_shape *x = &signature->x[0].shape;
     char text[SGRAD_SHAPE_TEXT];
     if (x->rank != 4 || m->stride < 1 || m->channels < x->dim[3])
         return sgrad_log_error(SGRAD_ESHAPE,
                                "%s: shortcut_a takes images (N,H,W,C), a stride of 1 or more and at least C channels, "
                                "not %s, stride %d and %d channels",
-                               s->layer, sgrad_shape_text(x, text), m->stride, m->channels);
-    s->y.shape =
+                               signature->layer, sgrad_shape_text(x, text), m->stride, m->channels);
+    signature->y.shape =
         (struct sgrad_shape){ 4, { x->dim[0], (x->dim[1] - 1) / m->stride + 1, (x->dim[2] - 1) / m->stride + 1, m->channels } };
     return 0;
 }
 
 /* x (N,H,W,C), y (N,P,Q,K) */
-SGRAD_VECTOR(forward)(const struct sgrad_args *a) {
-    const int64_t stride = ((const struct sgrad_shortcut_a *)a->attrs)->stride;
-    const int64_t *x = a->view[0].shape.dim, *y = a->view[1].shape.dim, before = (y[3] - x[3]) / 2;
-    memset(a->data[1], 0, sgrad_view_bytes(&a->view[1]));
+SGRAD_VECTOR(forward)(const struct sgrad_args *args) {
+    const int64_t stride = ((const struct sgrad_shortcut_a *)args->attrs)->stride;
+    const int64_t *x = args->view[0].shape.dim, *y = args->view[1].shape.dim, before = (y[3] - x[3]) / 2;
+    memset(args->data[1], 0, sgrad_view_bytes(&args->view[1]));
     for (int64_t i = 0; i < y[0]; i++)
         for (int64_t p = 0; p < y[1]; p++)
             for (int64_t q = 0; q < y[2]; q++)
-                sgrad_row_move(a->view[0].dtype, a->data[0], ((i * x[1] + p * stride) * x[2] + q * stride) * x[3], a->data[1],
-                                ((i * y[1] + p) * y[2] + q) * y[3] + before, x[3], false);
+                sgrad_row_move(args->view[0].dtype, args->data[0], ((i * x[1] + p * stride) * x[2] + q * stride) * x[3],
+                               args->data[1], ((i * y[1] + p) * y[2] + q) * y[3] + before, x[3], false);
 }
 
 /* dy (N,P,Q,K), dx (N,H,W,C) */
-SGRAD_VECTOR(backward)(const struct sgrad_args *a) {
-    const int64_t stride = ((const struct sgrad_shortcut_a *)a->attrs)->stride;
-    const int64_t *y = a->view[0].shape.dim, *x = a->view[1].shape.dim, before = (y[3] - x[3]) / 2;
-    if (!sgrad_adds(a, 1)) memset(a->data[1], 0, sgrad_view_bytes(&a->view[1]));
+SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
+    const int64_t stride = ((const struct sgrad_shortcut_a *)args->attrs)->stride;
+    const int64_t *y = args->view[0].shape.dim, *x = args->view[1].shape.dim, before = (y[3] - x[3]) / 2;
+    if (!sgrad_adds(args, 1)) memset(args->data[1], 0, sgrad_view_bytes(&args->view[1]));
     for (int64_t i = 0; i < y[0]; i++)
         for (int64_t p = 0; p < y[1]; p++)
             for (int64_t q = 0; q < y[2]; q++)
-                sgrad_row_move(a->view[0].dtype, a->data[0], ((i * y[1] + p) * y[2] + q) * y[3] + before, a->data[1],
-                                ((i * x[1] + p * stride) * x[2] + q * stride) * x[3], x[3], sgrad_adds(a, 1));
+                sgrad_row_move(args->view[0].dtype, args->data[0], ((i * y[1] + p) * y[2] + q) * y[3] + before, args->data[1],
+                                ((i * x[1] + p * stride) * x[2] + q * stride) * x[3], x[3], sgrad_adds(args, 1));
 }
 
 static void describe(const void *attrs, char *text, size_t size) {
@@ -54,13 +54,13 @@ static void describe(const void *attrs, char *text, size_t size) {
     snprintf(text, size, "channels %d stride %d", m->channels, m->stride);
 }
 
-static void onnx(const struct sgrad_signature *s, const void *attrs, FILE *to) {
+static void onnx(const struct sgrad_signature *signature, const void *attrs, FILE *to) {
     const struct sgrad_shortcut_a *m = attrs;
-    const int64_t more = m->channels - s->x[0].shape.dim[3], before = more / 2;
+    const int64_t more = m->channels - signature->x[0].shape.dim[3], before = more / 2;
     fprintf(to, "first = Constant <value = int64[2] {0, 0}> ()\nend = Constant <value = int64[2] {%lld, %lld}> ()\n"
                 "plane = Constant <value = int64[2] {2, 3}> ()\nsteps = Constant <value = int64[2] {%d, %d}> ()\n"
                 "strided = Slice (x, first, end, plane, steps)\n",
-            (long long)s->x[0].shape.dim[1], (long long)s->x[0].shape.dim[2], m->stride, m->stride);
+            (long long)signature->x[0].shape.dim[1], (long long)signature->x[0].shape.dim[2], m->stride, m->stride);
     fprintf(to, "zeros = Constant <value = int64[8] {0, %lld, 0, 0, 0, %lld, 0, 0}> ()\ny = Pad (strided, zeros)",
             (long long)before, (long long)(more - before));
 }

@@ -13,7 +13,9 @@ struct sgrad__normalizer {
     double log_sum; /* log Σ exp(x - max); NaN if a logit is NaN or +infinity, or all are -infinity */
 };
 /* Returns true if the row's probabilities are finite. Losses count other rows as wrong predictions, for every label. */
-static inline bool sgrad__is_sure(const struct sgrad__normalizer *r) { return isfinite(r->max) && isfinite(r->log_sum); }
+static inline bool sgrad__is_sure(const struct sgrad__normalizer *normalizer) {
+    return isfinite(normalizer->max) && isfinite(normalizer->log_sum);
+}
 
 /* Returns the normalizer of the row of COUNT logits from element FROM on. */
 static inline struct sgrad__normalizer sgrad__normalize(enum sgrad_dtype type, const void *logits, int64_t from, int64_t count) {

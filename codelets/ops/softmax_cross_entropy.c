@@ -18,42 +18,42 @@ void sgrad__softmax_cross_entropy_backward_cuda(const struct sgrad_args *a);
 
 enum { MANY = 20 }; /* minimum number of classes for which top-5 is counted */
 
-static int infer(struct sgrad_signature *s, void *attrs) {
+static int infer(struct sgrad_signature *signature, void *attrs) {
     const struct sgrad_softmax_cross_entropy *loss = attrs;
-    const struct sgrad_shape *x = &s->x[0].shape, *labels = &s->x[1].shape;
-    if (s->inputs == 3 || !sgrad_shape_equal(labels, &s->x[s->inputs > 2 ? 2 : 1].shape) ||
-        !sgrad_shape_equal(labels, &s->x[s->inputs > 2 ? 3 : 1].shape))
+    const struct sgrad_shape *x = &signature->x[0].shape, *labels = &signature->x[1].shape;
+    if (signature->inputs == 3 || !sgrad_shape_equal(labels, &signature->x[signature->inputs > 2 ? 2 : 1].shape) ||
+        !sgrad_shape_equal(labels, &signature->x[signature->inputs > 2 ? 3 : 1].shape))
         return sgrad_log_error(SGRAD_ESHAPE, "%s: softmax_cross_entropy takes a second label and a share for each label",
-                               s->layer);
+                               signature->layer);
     char text[2][SGRAD_SHAPE_TEXT];
     bool fits = x->rank >= 2 && labels->rank == x->rank - 1;
     for (int i = 0; i < labels->rank && fits; i++) fits = labels->dim[i] == x->dim[i];
     if (!fits)
         return sgrad_log_error(SGRAD_ESHAPE, "%s: softmax_cross_entropy takes logits (N,…,C) and labels (N,…), not %s and %s",
-                               s->layer, sgrad_shape_text(x, text[0]), sgrad_shape_text(labels, text[1]));
+                               signature->layer, sgrad_shape_text(x, text[0]), sgrad_shape_text(labels, text[1]));
     if (!(loss->label_smoothing >= 0 && loss->label_smoothing <= 1))
-        return sgrad_log_error(SGRAD_EINVAL, "%s: label smoothing is a number from 0 to 1, not %g", s->layer,
+        return sgrad_log_error(SGRAD_EINVAL, "%s: label smoothing is a number from 0 to 1, not %g", signature->layer,
                                loss->label_smoothing);
-    s->stat[0] = (struct sgrad_shape){ 1, { x->dim[x->rank - 1] < MANY ? 3 : 4 } };
+    signature->stat[0] = (struct sgrad_shape){ 1, { x->dim[x->rank - 1] < MANY ? 3 : 4 } };
     return 0;
 }
 
 /* Each index of the leading dimensions is a row with its own label. */
 static int64_t rows_of(const struct sgrad_view *labels) { return sgrad_shape_count(&labels->shape); }
-static int64_t classes_of(const struct sgrad_view *x) { return x->shape.dim[x->shape.rank - 1]; }
+static int64_t classes_of(const struct sgrad_view *view) { return view->shape.dim[view->shape.rank - 1]; }
 
 /* Targets of a row: its label, or two labels and the weight of the first. */
 struct targets {
     const int32_t *label, *other;
     const float *share;
 };
-static struct targets targets_of(const struct sgrad_args *a) {
-    return (struct targets){ a->data[1], a->data[3], a->data[4] };
+static struct targets targets_of(const struct sgrad_args *args) {
+    return (struct targets){ args->data[1], args->data[3], args->data[4] };
 }
-static float target_of(const struct targets *t, int64_t row, int64_t class) {
-    if (!t->other) return class == t->label[row] ? 1 : 0;
-    const float share = t->share[row];
-    return (class == t->label[row] ? share : 0) + (class == t->other[row] ? 1 - share : 0);
+static float target_of(const struct targets *targets, int64_t row, int64_t class) {
+    if (!targets->other) return class == targets->label[row] ? 1 : 0;
+    const float share = targets->share[row];
+    return (class == targets->label[row] ? share : 0) + (class == targets->other[row] ? 1 - share : 0);
 }
 
 /* Returns whether logit T is one of the five largest of the COUNT logits from FROM on. */
@@ -70,27 +70,27 @@ static bool in_five(enum sgrad_dtype type, const void *logits, int64_t from, int
 /* x (N,…,C), labels (N,…), stat (3 or 4), second labels and weights of the first ones (N,…) or absent. Elements of stat: Σ loss;
  * number of correct rows; with many classes the number of top-5 correct rows; number of rows. A label that is not a class makes
  * the loss NaN. */
-static void forward(const struct sgrad_args *a) {
-    const struct sgrad_softmax_cross_entropy *attrs = a->attrs;
-    enum sgrad_dtype type = a->view[0].dtype;
-    int64_t rows = rows_of(&a->view[1]), classes = classes_of(&a->view[0]);
-    const struct targets target = targets_of(a);
+static void forward(const struct sgrad_args *args) {
+    const struct sgrad_softmax_cross_entropy *attrs = args->attrs;
+    enum sgrad_dtype type = args->view[0].dtype;
+    int64_t rows = rows_of(&args->view[1]), classes = classes_of(&args->view[0]);
+    const struct targets target = targets_of(args);
     const bool many = classes >= MANY;
-    double *stat = a->data[2], loss = 0, correct = 0, near = 0;
-    const double smoothing = a->step->training ? attrs->label_smoothing : 0;
+    double *stat = args->data[2], loss = 0, correct = 0, near = 0;
+    const double smoothing = args->step->training ? attrs->label_smoothing : 0;
     for (int64_t s = 0; s < rows; s++) {
         const int64_t from = s * classes, t = target.label[s], u = target.other ? target.other[s] : t;
         const double share = target.other ? target.share[s] : 1;
         const int64_t major = share >= 0.5 ? t : u;
-        struct sgrad__normalizer r = sgrad__normalize(type, a->data[0], from, classes);
+        struct sgrad__normalizer r = sgrad__normalize(type, args->data[0], from, classes);
         double log_z = r.max + r.log_sum, mean = 0;
         if (smoothing > 0)
-            for (int64_t c = 0; c < classes; c++) mean += sgrad_get(type, a->data[0], from + c) / (double)classes;
-        double own = t >= 0 && t < classes ? sgrad_get(type, a->data[0], from + t) : NAN;
-        if (u != t) own = share * own + (1 - share) * (u >= 0 && u < classes ? sgrad_get(type, a->data[0], from + u) : NAN);
+            for (int64_t c = 0; c < classes; c++) mean += sgrad_get(type, args->data[0], from + c) / (double)classes;
+        double own = t >= 0 && t < classes ? sgrad_get(type, args->data[0], from + t) : NAN;
+        if (u != t) own = share * own + (1 - share) * (u >= 0 && u < classes ? sgrad_get(type, args->data[0], from + u) : NAN);
         loss += log_z - (1 - smoothing) * own - smoothing * mean;
         correct += sgrad__is_sure(&r) && r.argmax == major;
-        near += many && sgrad__is_sure(&r) && major >= 0 && major < classes && in_five(type, a->data[0], from, classes, major);
+        near += many && sgrad__is_sure(&r) && major >= 0 && major < classes && in_five(type, args->data[0], from, classes, major);
     }
     stat[0] = loss;
     stat[1] = correct;
@@ -99,20 +99,20 @@ static void forward(const struct sgrad_args *a) {
 }
 
 /* x (N,…,C), labels (N,…), dx (N,…,C), second labels and weights of the first ones (N,…) or absent */
-static void backward(const struct sgrad_args *a) {
-    const struct sgrad_softmax_cross_entropy *attrs = a->attrs;
-    enum sgrad_dtype type = a->view[0].dtype;
-    int64_t rows = rows_of(&a->view[1]), classes = classes_of(&a->view[0]), per_sample = rows / a->view[1].shape.dim[0];
-    const struct targets target = targets_of(a);
-    float smooth = attrs->label_smoothing / (float)classes, scale = 1.0f / (float)(a->batch->averaged * per_sample);
+static void backward(const struct sgrad_args *args) {
+    const struct sgrad_softmax_cross_entropy *attrs = args->attrs;
+    enum sgrad_dtype type = args->view[0].dtype;
+    int64_t rows = rows_of(&args->view[1]), classes = classes_of(&args->view[0]), per_sample = rows / args->view[1].shape.dim[0];
+    const struct targets target = targets_of(args);
+    float smooth = attrs->label_smoothing / (float)classes, scale = 1.0f / (float)(args->batch->averaged * per_sample);
     for (int64_t s = 0; s < rows; s++) {
         int64_t from = s * classes;
-        struct sgrad__normalizer r = sgrad__normalize(type, a->data[0], from, classes);
+        struct sgrad__normalizer r = sgrad__normalize(type, args->data[0], from, classes);
         for (int64_t c = 0; c < classes; c++) {
-            float p = expf(sgrad_get(type, a->data[0], from + c) - r.max - (float)r.log_sum);
+            float p = expf(sgrad_get(type, args->data[0], from + c) - r.max - (float)r.log_sum);
             float q = smooth + target_of(&target, s, c) * (1 - attrs->label_smoothing);
-            float old = sgrad_adds(a, 2) ? sgrad_get(type, a->data[2], from + c) : 0;
-            sgrad_put(type, a->data[2], from + c, old + (p - q) * scale);
+            float old = sgrad_adds(args, 2) ? sgrad_get(type, args->data[2], from + c) : 0;
+            sgrad_put(type, args->data[2], from + c, old + (p - q) * scale);
         }
     }
 }

@@ -3,9 +3,9 @@
 #include "codelets/ops/moves.h"
 #include "codelets/ops/take_numbers.h"
 
-static int infer(struct sgrad_signature *s, void *attrs) {
-    s->y.dtype = SGRAD_I32;
-    return sgrad__infer_cut(s, attrs);
+static int infer(struct sgrad_signature *signature, void *attrs) {
+    signature->y.dtype = SGRAD_I32;
+    return sgrad__infer_cut(signature, attrs);
 }
 
 static void fill(const struct sgrad_test *test, int input, void *data) {

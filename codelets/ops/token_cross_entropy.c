@@ -16,21 +16,21 @@ void sgrad__token_cross_entropy_backward_cuda(const struct sgrad_args *args);
 
 enum { BYTES = 256 };       /* number of classes if tokens are bytes */
 
-static int infer(struct sgrad_signature *s, void *attrs) {
-    const struct sgrad_shape *x = &s->x[0].shape, *targets = &s->x[1].shape;
+static int infer(struct sgrad_signature *signature, void *attrs) {
+    const struct sgrad_shape *x = &signature->x[0].shape, *targets = &signature->x[1].shape;
     char text[2][SGRAD_SHAPE_TEXT];
     (void)attrs;
     bool fits = x->rank >= 2 && targets->rank == x->rank - 1;
     for (int i = 0; i < targets->rank && fits; i++) fits = targets->dim[i] == x->dim[i];
     if (!fits)
         return sgrad_log_error(SGRAD_ESHAPE, "%s: token_cross_entropy takes logits (N,…,C) and targets (N,…), not %s and %s",
-                               s->layer, sgrad_shape_text(x, text[0]), sgrad_shape_text(targets, text[1]));
-    s->keep[0] = (struct sgrad_view){ SGRAD_F32, *targets };
-    s->stat[0] = (struct sgrad_shape){ 1, { x->dim[x->rank - 1] == BYTES ? 4 : 3 } };
+                               signature->layer, sgrad_shape_text(x, text[0]), sgrad_shape_text(targets, text[1]));
+    signature->keep[0] = (struct sgrad_view){ SGRAD_F32, *targets };
+    signature->stat[0] = (struct sgrad_shape){ 1, { x->dim[x->rank - 1] == BYTES ? 4 : 3 } };
     return 0;
 }
 
-static int64_t classes_of(const struct sgrad_view *x) { return x->shape.dim[x->shape.rank - 1]; }
+static int64_t classes_of(const struct sgrad_view *view) { return view->shape.dim[view->shape.rank - 1]; }
 
 /* log Σ exp(x) of the COUNT logits from FROM on */
 SGRAD_ALWAYS_INLINE double log_sum(enum sgrad_dtype type, const void *data, int64_t from, int64_t count) {
@@ -56,18 +56,18 @@ SGRAD_ALWAYS_INLINE double log_sum(enum sgrad_dtype type, const void *data, int6
 
 /* x (N,…,C), targets (N,…), saved (N,…): log Σ exp(x), stat (3 or 4): Σ loss, twice; Σ loss / log 2 if classes are bytes; number
  * of rows that are not excluded. A target that is not a class makes the loss NaN. */
-SGRAD_VECTOR(forward)(const struct sgrad_args *a) {
-    const enum sgrad_dtype type = a->view[0].dtype;
-    const int64_t rows = sgrad_shape_count(&a->view[1].shape), classes = classes_of(&a->view[0]);
-    const int32_t *target = a->data[1];
-    float *keep = a->data[2];
-    double *stat = a->data[3], loss = 0;
+SGRAD_VECTOR(forward)(const struct sgrad_args *args) {
+    const enum sgrad_dtype type = args->view[0].dtype;
+    const int64_t rows = sgrad_shape_count(&args->view[1].shape), classes = classes_of(&args->view[0]);
+    const int32_t *target = args->data[1];
+    float *keep = args->data[2];
+    double *stat = args->data[3], loss = 0;
     int64_t count = 0;
     for (int64_t r = 0; r < rows; r++) {
-        const double log_z = log_sum(type, a->data[0], r * classes, classes);
+        const double log_z = log_sum(type, args->data[0], r * classes, classes);
         keep[r] = (float)log_z;
         if (target[r] < 0) continue;
-        loss += log_z - (target[r] < classes ? sgrad_get(type, a->data[0], r * classes + target[r]) : NAN);
+        loss += log_z - (target[r] < classes ? sgrad_get(type, args->data[0], r * classes + target[r]) : NAN);
         count++;
     }
     stat[0] = stat[1] = loss;
@@ -76,28 +76,28 @@ SGRAD_VECTOR(forward)(const struct sgrad_args *a) {
 }
 
 /* x (N,…,C), targets (N,…), saved (N,…), dx (N,…,C) */
-SGRAD_VECTOR(backward)(const struct sgrad_args *a) {
-    const enum sgrad_dtype type = a->view[0].dtype;
-    const int64_t rows = sgrad_shape_count(&a->view[1].shape), classes = classes_of(&a->view[0]);
-    const int64_t per_sample = rows / a->view[1].shape.dim[0];
-    const int32_t *target = a->data[1];
-    const float *keep = a->data[2], scale = 1.0f / (float)(a->batch->averaged * per_sample);
+SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
+    const enum sgrad_dtype type = args->view[0].dtype;
+    const int64_t rows = sgrad_shape_count(&args->view[1].shape), classes = classes_of(&args->view[0]);
+    const int64_t per_sample = rows / args->view[1].shape.dim[0];
+    const int32_t *target = args->data[1];
+    const float *keep = args->data[2], scale = 1.0f / (float)(args->batch->averaged * per_sample);
     float x_room[SGRAD_ROW], dx_room[SGRAD_ROW];
     for (int64_t r = 0; r < rows; r++)
         for (int64_t i = 0, n; (n = sgrad_piece(i, classes)); i += n) {
-            const float *x = sgrad_row(type, a->data[0], r * classes + i, n, x_room), weight = target[r] < 0 ? 0 : scale;
-            float *dx = sgrad_row_sum(type, a->data[3], r * classes + i, n, sgrad_adds(a, 3), dx_room);
+            const float *x = sgrad_row(type, args->data[0], r * classes + i, n, x_room), weight = target[r] < 0 ? 0 : scale;
+            float *dx = sgrad_row_sum(type, args->data[3], r * classes + i, n, sgrad_adds(args, 3), dx_room);
             for (int64_t j = 0; j < n; j += WIDE) {
                 const wide p = wide_exp(wide_load(x + j, n - j, -INFINITY) - keep[r]);
                 wide_store(dx + j, n - j, wide_load(dx + j, n - j, 0) + p * weight);
             }
             if (target[r] >= i && target[r] < i + n) dx[target[r] - i] -= scale;
-            sgrad_row_done(type, a->data[3], r * classes + i, n, dx);
+            sgrad_row_done(type, args->data[3], r * classes + i, n, dx);
         }
 }
 
 /* the exponential counts as 20 operations */
-static double flops(const struct sgrad_args *a) { return 24.0 * (double)sgrad_shape_count(&a->view[0].shape); }
+static double flops(const struct sgrad_args *args) { return 24.0 * (double)sgrad_shape_count(&args->view[0].shape); }
 
 static double perplexity(double loss) { return exp(loss); }
 

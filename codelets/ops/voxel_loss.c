@@ -34,9 +34,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-static int infer(struct sgrad_signature *s, void *attrs) {
+static int infer(struct sgrad_signature *signature, void *attrs) {
     struct sgrad_voxel_loss *loss = attrs;
-    const struct sgrad_shape *x = &s->x[0].shape, *labels = &s->x[1].shape;
+    const struct sgrad_shape *x = &signature->x[0].shape, *labels = &signature->x[1].shape;
     char text[2][SGRAD_SHAPE_TEXT];
     bool fits = x->rank >= 4 && labels->rank == x->rank - 1 && x->dim[x->rank - 1] <= SGRAD_MAX_WEIGHTED;
     for (int i = 0; i < labels->rank && fits; i++) fits = labels->dim[i] == x->dim[i];
@@ -44,21 +44,25 @@ static int infer(struct sgrad_signature *s, void *attrs) {
         return sgrad_log_error(SGRAD_ESHAPE,
                                "%s: voxel_loss takes logits (N,…,H,W,C) of %d classes at most and labels (N,…,H,W), not %s "
                                "and %s",
-                               s->layer, SGRAD_MAX_WEIGHTED, sgrad_shape_text(x, text[0]), sgrad_shape_text(labels, text[1]));
+                               signature->layer, SGRAD_MAX_WEIGHTED, sgrad_shape_text(x, text[0]),
+                               sgrad_shape_text(labels, text[1]));
     for (int c = 0; c < SGRAD_MAX_WEIGHTED; c++) {
         if (loss->weight[c] == 0) loss->weight[c] = 1;
         if (!(loss->weight[c] > 0 && isfinite(loss->weight[c])))
-            return sgrad_log_error(SGRAD_EINVAL, "%s: a class's weight is a number above 0, not %g", s->layer, loss->weight[c]);
+            return sgrad_log_error(SGRAD_EINVAL, "%s: a class's weight is a number above 0, not %g", signature->layer,
+                                   loss->weight[c]);
     }
     if (!(loss->dice >= 0 && isfinite(loss->dice)))
-        return sgrad_log_error(SGRAD_EINVAL, "%s: the share of the Dice loss is a number from 0 on, not %g", s->layer,
+        return sgrad_log_error(SGRAD_EINVAL, "%s: the share of the Dice loss is a number from 0 on, not %g", signature->layer,
                                loss->dice);
-    s->stat[0] = sgrad_shape(1, 6);
+    signature->stat[0] = sgrad_shape(1, 6);
     return 0;
 }
 
-static int64_t voxels_of(const struct sgrad_args *a) { return sgrad_shape_count(&a->view[1].shape) / a->view[1].shape.dim[0]; }
-static int classes_of(const struct sgrad_args *a) { return (int)a->view[0].shape.dim[a->view[0].shape.rank - 1]; }
+static int64_t voxels_of(const struct sgrad_args *args) {
+    return sgrad_shape_count(&args->view[1].shape) / args->view[1].shape.dim[0];
+}
+static int classes_of(const struct sgrad_args *args) { return (int)args->view[0].shape.dim[args->view[0].shape.rank - 1]; }
 
 /* ---- the loss ---------------------------------------------------------------------------------------------------- */
 
@@ -76,31 +80,31 @@ SGRAD_ALWAYS_INLINE float softmax(enum sgrad_dtype type, const void *logits, int
 struct overlap {
     double both[SGRAD_MAX_WEIGHTED], all[SGRAD_MAX_WEIGHTED];
 };
-static double dice_of(const struct overlap *o, int classes) {
+static double dice_of(const struct overlap *overlap, int classes) {
     double sum = 0;
-    for (int c = 0; c < classes; c++) sum += (2 * o->both[c] + 1) / (o->all[c] + 1);
+    for (int c = 0; c < classes; c++) sum += (2 * overlap->both[c] + 1) / (overlap->all[c] + 1);
     return 1 - sum / classes;
 }
 
-/* Returns the sum of the cross entropy over the labelled voxels of sample S; in training it is weighted. Sets O, the sums of the
- * Dice loss, and COUNTED, the number of labelled voxels. */
-static double run_over(const struct sgrad_args *a, int64_t s, struct overlap *o, double *counted) {
-    const struct sgrad_voxel_loss *attrs = a->attrs;
-    const int64_t voxels = voxels_of(a);
-    const int32_t *label = (const int32_t *)a->data[1] + s * voxels;
-    const int classes = classes_of(a);
+/* Returns the sum of the cross entropy over the labelled voxels of sample S; in training it is weighted. Sets OVERLAP, the sums
+ * of the Dice loss, and COUNTED, the number of labelled voxels. */
+static double run_over(const struct sgrad_args *args, int64_t s, struct overlap *overlap, double *counted) {
+    const struct sgrad_voxel_loss *attrs = args->attrs;
+    const int64_t voxels = voxels_of(args);
+    const int32_t *label = (const int32_t *)args->data[1] + s * voxels;
+    const int classes = classes_of(args);
     double loss = 0;
-    memset(o, 0, sizeof *o);
+    memset(overlap, 0, sizeof *overlap);
     *counted = 0;
     for (int64_t i = 0; i < voxels; i++) {
         float p[SGRAD_MAX_WEIGHTED];
         if (label[i] == -1) continue;
-        const float own = softmax(a->view[0].dtype, a->data[0], (s * voxels + i) * classes, classes, label[i], p);
+        const float own = softmax(args->view[0].dtype, args->data[0], (s * voxels + i) * classes, classes, label[i], p);
         ++*counted;
-        loss += own == own && a->step->training ? attrs->weight[label[i]] * own : own;
+        loss += own == own && args->step->training ? attrs->weight[label[i]] * own : own;
         for (int c = 0; c < classes; c++) {
-            o->both[c] += c == label[i] ? p[c] : 0;
-            o->all[c] += p[c] + (c == label[i]);
+            overlap->both[c] += c == label[i] ? p[c] : 0;
+            overlap->all[c] += p[c] + (c == label[i]);
         }
     }
     return loss;
@@ -117,44 +121,47 @@ struct segments {
     uint64_t *pair;
 };
 
-static struct segments segments_in(const struct sgrad_args *a) {
-    const struct sgrad_shape *labels = &a->view[1].shape;
-    const int64_t voxels = voxels_of(a);
-    char *room = (char *)sgrad_aligned((size_t)a->workspace);
+static struct segments segments_in(const struct sgrad_args *args) {
+    const struct sgrad_shape *labels = &args->view[1].shape;
+    const int64_t voxels = voxels_of(args);
+    char *room = (char *)sgrad_aligned((size_t)args->workspace);
     const size_t part = sgrad_aligned((size_t)voxels * sizeof(int32_t));
     return (struct segments){ voxels, labels->dim[labels->rank - 2], labels->dim[labels->rank - 1], (int32_t *)room,
                               (int32_t *)(room + part), (int32_t *)(room + 2 * part), (uint64_t *)(room + 3 * part) };
 }
-static size_t workspace(const struct sgrad_args *a) {
-    return SGRAD_LINE + 5 * sgrad_aligned((size_t)voxels_of(a) * sizeof(int32_t));
+static size_t workspace(const struct sgrad_args *args) {
+    return SGRAD_LINE + 5 * sgrad_aligned((size_t)voxels_of(args) * sizeof(int32_t));
 }
 
-static void take_classes(const struct sgrad_args *a, int64_t s, struct segments *g) {
-    const int classes = classes_of(a);
-    memcpy(g->truth, (const int32_t *)a->data[1] + s * g->voxels, (size_t)g->voxels * sizeof *g->truth);
-    for (int64_t i = 0; i < g->voxels; i++) {
-        const int64_t from = (s * g->voxels + i) * classes;
+static void take_classes(const struct sgrad_args *args, int64_t s, struct segments *segments) {
+    const int classes = classes_of(args);
+    memcpy(segments->truth, (const int32_t *)args->data[1] + s * segments->voxels,
+           (size_t)segments->voxels * sizeof *segments->truth);
+    for (int64_t i = 0; i < segments->voxels; i++) {
+        const int64_t from = (s * segments->voxels + i) * classes;
         int best = 0;
         for (int c = 1; c < classes; c++)
-            if (sgrad_get(a->view[0].dtype, a->data[0], from + c) > sgrad_get(a->view[0].dtype, a->data[0], from + best))
+            if (sgrad_get(args->view[0].dtype, args->data[0], from + c) >
+                sgrad_get(args->view[0].dtype, args->data[0], from + best))
                 best = c;
-        g->predicted[i] = best;
-        if (g->truth[i] == -1) g->predicted[i] = -1;
+        segments->predicted[i] = best;
+        if (segments->truth[i] == -1) segments->predicted[i] = -1;
     }
 }
 
-static double count_right(const struct segments *g) {
+static double count_right(const struct segments *segments) {
     int64_t right = 0;
-    for (int64_t i = 0; i < g->voxels; i++) right += g->truth[i] != -1 && g->truth[i] == g->predicted[i];
+    for (int64_t i = 0; i < segments->voxels; i++)
+        right += segments->truth[i] != -1 && segments->truth[i] == segments->predicted[i];
     return (double)right;
 }
 
 /* Returns the mean of the intersection over union of the classes that occur; 1 if none does. */
-static double take_iou(const struct segments *g, int classes) {
+static double take_iou(const struct segments *segments, int classes) {
     double both[SGRAD_MAX_WEIGHTED] = { 0 }, any[SGRAD_MAX_WEIGHTED] = { 0 }, sum = 0;
     int there = 0;
-    for (int64_t i = 0; i < g->voxels; i++) {
-        const int32_t t = g->truth[i], s = g->predicted[i];
+    for (int64_t i = 0; i < segments->voxels; i++) {
+        const int32_t t = segments->truth[i], s = segments->predicted[i];
         if (t == -1) continue;
         if (t == s) both[t]++, any[t]++;
         else any[s]++, any[t >= 0 && t < classes ? t : s]++;
@@ -176,17 +183,18 @@ static void join(int32_t *parent, int32_t i, int32_t j) {
 
 /* Replaces the class of every voxel by the number of its segment, which is 1 + the index of the segment's first voxel. Class 0
  * remains 0. PARENT is a scratch buffer with one element per voxel. */
-static void connect(const struct segments *g, int32_t *class, int32_t *parent) {
-    const int64_t area = g->height * g->width;
-    for (int64_t i = 0; i < g->voxels; i++) {
+static void connect(const struct segments *segments, int32_t *class, int32_t *parent) {
+    const int64_t area = segments->height * segments->width;
+    for (int64_t i = 0; i < segments->voxels; i++) {
         const int32_t c = class[i];
         parent[i] = (int32_t)i;
         if (c == 0) continue;
-        if (i % g->width && class[i - 1] == c) join(parent, (int32_t)i, (int32_t)(i - 1));
-        if (i % area >= g->width && class[i - g->width] == c) join(parent, (int32_t)i, (int32_t)(i - g->width));
+        if (i % segments->width && class[i - 1] == c) join(parent, (int32_t)i, (int32_t)(i - 1));
+        if (i % area >= segments->width && class[i - segments->width] == c)
+            join(parent, (int32_t)i, (int32_t)(i - segments->width));
         if (i >= area && class[i - area] == c) join(parent, (int32_t)i, (int32_t)(i - area));
     }
-    for (int64_t i = 0; i < g->voxels; i++) class[i] = class[i] ? root_of(parent, (int32_t)i) + 1 : 0;
+    for (int64_t i = 0; i < segments->voxels; i++) class[i] = class[i] ? root_of(parent, (int32_t)i) + 1 : 0;
 }
 
 static int by_number(const void *a, const void *b) {
@@ -194,31 +202,31 @@ static int by_number(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Computes the Rand F-score and the variation of information of the segments; 1 and 0 if no voxel counts. Overwrites G. */
-static void compare_segments(struct segments *g, double *rand, double *voi) {
-    for (int64_t i = 0; i < g->voxels; i++)
-        if (g->truth[i] == -1) g->truth[i] = g->predicted[i] = 0;
-    connect(g, g->truth, g->size);
-    connect(g, g->predicted, g->size);
-    memset(g->size, 0, (size_t)g->voxels * sizeof *g->size);
+/* Computes the Rand F-score and the variation of information of the segments; 1 and 0 if no voxel counts. Overwrites SEGMENTS. */
+static void compare_segments(struct segments *segments, double *rand, double *voi) {
+    for (int64_t i = 0; i < segments->voxels; i++)
+        if (segments->truth[i] == -1) segments->truth[i] = segments->predicted[i] = 0;
+    connect(segments, segments->truth, segments->size);
+    connect(segments, segments->predicted, segments->size);
+    memset(segments->size, 0, (size_t)segments->voxels * sizeof *segments->size);
     int64_t count = 0;
-    for (int64_t i = 0; i < g->voxels; i++)
-        if (g->truth[i]) {
-            g->pair[count++] = (uint64_t)(uint32_t)g->truth[i] << 32 | (uint32_t)g->predicted[i];
-            if (g->predicted[i]) g->size[g->predicted[i] - 1]++;
+    for (int64_t i = 0; i < segments->voxels; i++)
+        if (segments->truth[i]) {
+            segments->pair[count++] = (uint64_t)(uint32_t)segments->truth[i] << 32 | (uint32_t)segments->predicted[i];
+            if (segments->predicted[i]) segments->size[segments->predicted[i] - 1]++;
         }
-    qsort(g->pair, (size_t)count, sizeof *g->pair, by_number);
+    qsort(segments->pair, (size_t)count, sizeof *segments->pair, by_number);
     double pairs = 0, truths = 0, saids = 0, information = 0;
     for (int64_t i = 0, end; i < count; i = end) {
-        const uint64_t t = g->pair[i] >> 32;
-        for (end = i; end < count && g->pair[end] >> 32 == t;) end++;
+        const uint64_t t = segments->pair[i] >> 32;
+        for (end = i; end < count && segments->pair[end] >> 32 == t;) end++;
         const double n = (double)(end - i);
         truths += n * n;
         for (int64_t j = i, next; j < end; j = next) {
-            for (next = j; next < end && g->pair[next] == g->pair[j];) next++;
-            const double both = (double)(next - j), predicted = (uint32_t)g->pair[j];
+            for (next = j; next < end && segments->pair[next] == segments->pair[j];) next++;
+            const double both = (double)(next - j), predicted = (uint32_t)segments->pair[j];
             if (predicted > 0) {
-                const double s = g->size[(int32_t)predicted - 1];
+                const double s = segments->size[(int32_t)predicted - 1];
                 pairs += both * both;
                 information -= both * (log2(both / n) + log2(both / s));
             } else {
@@ -228,7 +236,7 @@ static void compare_segments(struct segments *g, double *rand, double *voi) {
             }
         }
     }
-    for (int64_t i = 0; i < g->voxels; i++) saids += (double)g->size[i] * g->size[i];
+    for (int64_t i = 0; i < segments->voxels; i++) saids += (double)segments->size[i] * segments->size[i];
     *rand = count ? 2 * pairs / (truths + saids) : 1;
     *voi = count ? information / (double)count : 0;
 }
@@ -238,23 +246,23 @@ static void compare_segments(struct segments *g, double *rand, double *voi) {
 /* x (N,…,C), labels (N,…), stat (6). Elements 0 to 4 of stat are sums over samples of the number of voxels, labelled or not,
  * times: the loss; the accuracy; outside training also intersection over union, Rand F-score and variation of information.
  * Element 5 is the number of voxels. A label that is not a class makes the loss NaN. */
-static void forward(const struct sgrad_args *a) {
-    const struct sgrad_voxel_loss *attrs = a->attrs;
-    struct segments g = segments_in(a);
-    double *stat = a->data[2];
+static void forward(const struct sgrad_args *args) {
+    const struct sgrad_voxel_loss *attrs = args->attrs;
+    struct segments g = segments_in(args);
+    double *stat = args->data[2];
     memset(stat, 0, 6 * sizeof *stat);
-    for (int64_t s = 0; s < a->view[1].shape.dim[0]; s++) {
+    for (int64_t s = 0; s < args->view[1].shape.dim[0]; s++) {
         struct overlap o;
         double known, rand, voi;
-        const double loss = run_over(a, s, &o, &known), voxels = (double)g.voxels;
-        if (!known && !a->step->training) continue;
+        const double loss = run_over(args, s, &o, &known), voxels = (double)g.voxels;
+        if (!known && !args->step->training) continue;
         stat[0] += known ? loss / known * voxels : 0;
-        stat[0] += attrs->dice > 0 && a->step->training ? attrs->dice * dice_of(&o, classes_of(a)) * voxels : 0;
+        stat[0] += attrs->dice > 0 && args->step->training ? attrs->dice * dice_of(&o, classes_of(args)) * voxels : 0;
         stat[5] += voxels;
-        take_classes(a, s, &g);
+        take_classes(args, s, &g);
         stat[1] += voxels * (known ? count_right(&g) / known : 1);
-        if (a->step->training) continue;
-        stat[2] += voxels * take_iou(&g, classes_of(a));
+        if (args->step->training) continue;
+        stat[2] += voxels * take_iou(&g, classes_of(args));
         compare_segments(&g, &rand, &voi);
         stat[3] += voxels * rand;
         stat[4] += voxels * voi;
@@ -263,17 +271,17 @@ static void forward(const struct sgrad_args *a) {
 
 /* x (N,…,C), labels (N,…), dx (N,…,C). The gradient of the cross entropy is weight·(p - q). The gradient of the Dice loss is
  * p·(g - Σ p g), where g is its gradient with respect to p. */
-static void backward(const struct sgrad_args *a) {
-    const struct sgrad_voxel_loss *attrs = a->attrs;
-    const enum sgrad_dtype type = a->view[0].dtype;
-    const int64_t voxels = voxels_of(a);
-    const int32_t *labels = a->data[1];
-    const int classes = classes_of(a);
-    const float samples = (float)a->batch->averaged, share = attrs->dice / samples;
-    for (int64_t s = 0; s < a->view[1].shape.dim[0]; s++) {
+static void backward(const struct sgrad_args *args) {
+    const struct sgrad_voxel_loss *attrs = args->attrs;
+    const enum sgrad_dtype type = args->view[0].dtype;
+    const int64_t voxels = voxels_of(args);
+    const int32_t *labels = args->data[1];
+    const int classes = classes_of(args);
+    const float samples = (float)args->batch->averaged, share = attrs->dice / samples;
+    for (int64_t s = 0; s < args->view[1].shape.dim[0]; s++) {
         struct overlap o;
         double counted = 0;
-        if (share > 0) run_over(a, s, &o, &counted);
+        if (share > 0) run_over(args, s, &o, &counted);
         else
             for (int64_t i = s * voxels; i < (s + 1) * voxels; i++) counted += labels[i] != -1;
         const float scale = 1 / (samples * (float)counted);     /* unused if COUNTED is 0 */
@@ -289,22 +297,22 @@ static void backward(const struct sgrad_args *a) {
             float p[SGRAD_MAX_WEIGHTED], mean = 0;
             if (label == -1) {
                 for (int c = 0; c < classes; c++)
-                    if (!sgrad_adds(a, 2)) sgrad_put(type, a->data[2], i * classes + c, 0);
+                    if (!sgrad_adds(args, 2)) sgrad_put(type, args->data[2], i * classes + c, 0);
                 continue;
             }
-            const float loss = softmax(type, a->data[0], i * classes, classes, label, p);
+            const float loss = softmax(type, args->data[0], i * classes, classes, label, p);
             const float weight = loss == loss ? attrs->weight[label] * scale : NAN;
             for (int c = 0; c < classes; c++) mean += p[c] * (c == label ? own[c] : other[c]);
             for (int c = 0; c < classes; c++) {
-                const float old = sgrad_adds(a, 2) ? sgrad_get(type, a->data[2], i * classes + c) : 0;
+                const float old = sgrad_adds(args, 2) ? sgrad_get(type, args->data[2], i * classes + c) : 0;
                 const float dice = p[c] * ((c == label ? own[c] : other[c]) - mean);
-                sgrad_put(type, a->data[2], i * classes + c, old + weight * (p[c] - (c == label)) + dice);
+                sgrad_put(type, args->data[2], i * classes + c, old + weight * (p[c] - (c == label)) + dice);
             }
         }
     }
 }
 
-static double flops(const struct sgrad_args *a) { return 20.0 * (double)sgrad_shape_count(&a->view[0].shape); }
+static double flops(const struct sgrad_args *args) { return 20.0 * (double)sgrad_shape_count(&args->view[0].shape); }
 
 static void describe(const void *attributes, char *text, size_t size) {
     const struct sgrad_voxel_loss *loss = attributes;

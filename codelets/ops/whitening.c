@@ -14,22 +14,22 @@ struct sgrad_whitening sgrad_whitening_create(int kernel, int channels) {
     return w;
 }
 
-void sgrad_whitening_destroy(struct sgrad_whitening *w) { free(w->sum); }
+void sgrad_whitening_destroy(struct sgrad_whitening *whitening) { free(whitening->sum); }
 
-static void add_patch(struct sgrad_whitening *w, const float *patch, int n) {
+static void add_patch(struct sgrad_whitening *whitening, const float *patch, int n) {
     for (int i = 0; i < n; i++)
-        for (int j = 0; j <= i; j++) w->sum[i * n + j] += (double)patch[i] * (double)patch[j];
+        for (int j = 0; j <= i; j++) whitening->sum[i * n + j] += (double)patch[i] * (double)patch[j];
 }
 
-void sgrad_whitening_add(struct sgrad_whitening *w, const float *image, int height, int width) {
-    const int n = sgrad_whitening_size(w), row = w->kernel * w->channels;
+void sgrad_whitening_add(struct sgrad_whitening *whitening, const float *image, int height, int width) {
+    const int n = sgrad_whitening_size(whitening), row = whitening->kernel * whitening->channels;
     float *patch = sgrad_xcalloc((size_t)n, sizeof *patch);
-    for (int y = 0; y + w->kernel <= height; y++)
-        for (int x = 0; x + w->kernel <= width; x++) {
-            for (int r = 0; r < w->kernel; r++)
-                for (int i = 0; i < row; i++) patch[r * row + i] = image[((y + r) * width + x) * w->channels + i];
-            add_patch(w, patch, n);
-            w->count++;
+    for (int y = 0; y + whitening->kernel <= height; y++)
+        for (int x = 0; x + whitening->kernel <= width; x++) {
+            for (int r = 0; r < whitening->kernel; r++)
+                for (int i = 0; i < row; i++) patch[r * row + i] = image[((y + r) * width + x) * whitening->channels + i];
+            add_patch(whitening, patch, n);
+            whitening->count++;
         }
     free(patch);
 }
@@ -43,15 +43,16 @@ static void put(const double *q, double value, int n, int64_t size, float *filte
     for (int i = 0; i < n; i++) filter[i] = (float)(scale * q[i]), filter[size + i] = -filter[i];
 }
 
-int sgrad_whitening_filters(const struct sgrad_whitening *w, int m, float *weight) {
-    const int n = sgrad_whitening_size(w), size = 1 + 6 * n + 2 * n * n, more = 3 + 5 * n;
+int sgrad_whitening_filters(const struct sgrad_whitening *whitening, int m, float *weight) {
+    const int n = sgrad_whitening_size(whitening), size = 1 + 6 * n + 2 * n * n, more = 3 + 5 * n;
     double *matrix = sgrad_xcalloc((size_t)(n * n), sizeof *matrix), *values = sgrad_xcalloc((size_t)n, sizeof *values);
-    double *work = sgrad_xcalloc((size_t)size, sizeof *work), bad = w->count > 0 ? 0 : 1;
+    double *work = sgrad_xcalloc((size_t)size, sizeof *work), bad = whitening->count > 0 ? 0 : 1;
     int *more_work = sgrad_xcalloc((size_t)more, sizeof *more_work), info = 0;
     for (int i = 0; i < n; i++)
         for (int j = 0; j <= i; j++) {
-            matrix[i * n + j] = w->sum[i * n + j] / w->count;       /* the upper triangle for LAPACK, which is column-major */
-            bad += 0 * w->sum[i * n + j];
+            matrix[i * n + j] =
+                whitening->sum[i * n + j] / whitening->count; /* the upper triangle for LAPACK, which is column-major */
+            bad += 0 * whitening->sum[i * n + j];
         }
     sgrad__lapack_alone();
     if (bad == 0) dsyevd_("V", "U", &n, matrix, &n, values, work, &size, more_work, &more, &info, 1, 1);

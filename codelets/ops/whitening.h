@@ -21,7 +21,9 @@ struct sgrad_whitening {
     double *sum, count;
 };
 /* Returns the number of elements of a patch. */
-static inline int sgrad_whitening_size(const struct sgrad_whitening *w) { return w->kernel * w->kernel * w->channels; }
+static inline int sgrad_whitening_size(const struct sgrad_whitening *whitening) {
+    return whitening->kernel * whitening->kernel * whitening->channels;
+}
 
 /* Returns statistics without patches. They must be freed with sgrad_whitening_destroy. */
 struct sgrad_whitening sgrad_whitening_create(int kernel, int channels);

@@ -14,14 +14,14 @@ void sgrad__adam_cuda(const struct sgrad_args *a);
 void sgrad__adamw_cuda(const struct sgrad_args *a);
 
 /* Operands: w, dw, Σ g² (1) or absent, m, v. COUPLED·w is added to the gradient, DECOUPLED·w is subtracted from the weight. */
-SGRAD_ALWAYS_INLINE void update(const struct sgrad_args *a, float coupled, float decoupled) {
-    const struct sgrad_hyper *h = a->attrs;
-    float *restrict w = a->data[0], *restrict m = a->data[3], *restrict v = a->data[4];
-    const float *restrict dw = a->data[1];
-    const float c = sgrad_clip_factor(h, a->data[2]), beta1 = h->beta1, beta2 = h->beta2, eps = h->eps;
-    const float size = (float)(sgrad_lr(a) / (1 - pow(beta1, a->step->number)));
-    const float root = (float)(1 / sqrt(1 - pow(beta2, a->step->number)));
-    for (int64_t i = 0, n = sgrad_shape_count(&a->view[0].shape); i < n; i++) {
+SGRAD_ALWAYS_INLINE void update(const struct sgrad_args *args, float coupled, float decoupled) {
+    const struct sgrad_hyper *h = args->attrs;
+    float *restrict w = args->data[0], *restrict m = args->data[3], *restrict v = args->data[4];
+    const float *restrict dw = args->data[1];
+    const float c = sgrad_clip_factor(h, args->data[2]), beta1 = h->beta1, beta2 = h->beta2, eps = h->eps;
+    const float size = (float)(sgrad_lr(args) / (1 - pow(beta1, args->step->number)));
+    const float root = (float)(1 / sqrt(1 - pow(beta2, args->step->number)));
+    for (int64_t i = 0, n = sgrad_shape_count(&args->view[0].shape); i < n; i++) {
         float g = c * dw[i] + coupled * w[i];
         m[i] = beta1 * m[i] + (1 - beta1) * g;
         v[i] = beta2 * v[i] + (1 - beta2) * g * g;
@@ -29,17 +29,17 @@ SGRAD_ALWAYS_INLINE void update(const struct sgrad_args *a, float coupled, float
     }
 }
 
-SGRAD_VECTOR(adam)(const struct sgrad_args *a) {
-    const struct sgrad_hyper *h = a->attrs;
-    update(a, h->weight_decay, 0);
+SGRAD_VECTOR(adam)(const struct sgrad_args *args) {
+    const struct sgrad_hyper *h = args->attrs;
+    update(args, h->weight_decay, 0);
 }
 
-SGRAD_VECTOR(adamw)(const struct sgrad_args *a) {
-    const struct sgrad_hyper *h = a->attrs;
-    update(a, 0, sgrad_lr(a) * h->weight_decay);
+SGRAD_VECTOR(adamw)(const struct sgrad_args *args) {
+    const struct sgrad_hyper *h = args->attrs;
+    update(args, 0, sgrad_lr(args) * h->weight_decay);
 }
 
-static double flops(const struct sgrad_args *a) { return 16.0 * (double)sgrad_shape_count(&a->view[0].shape); }
+static double flops(const struct sgrad_args *args) { return 16.0 * (double)sgrad_shape_count(&args->view[0].shape); }
 
 const struct sgrad_kernel sgrad_adam_kernel = {
     .name = "adam",

@@ -12,14 +12,14 @@
 void sgrad__ema_cuda(const struct sgrad_args *a);
 
 /* Operands: x, y (any shape). */
-SGRAD_VECTOR(ema)(const struct sgrad_args *a) {
-    const float *restrict x = a->data[0];
-    float *restrict y = a->data[1];
-    const float share = sgrad_ema_share(*(const double *)a->attrs, a->step);
-    for (int64_t i = 0, n = sgrad_shape_count(&a->view[0].shape); i < n; i++) y[i] += share * (x[i] - y[i]);
+SGRAD_VECTOR(ema)(const struct sgrad_args *args) {
+    const float *restrict x = args->data[0];
+    float *restrict y = args->data[1];
+    const float share = sgrad_ema_share(*(const double *)args->attrs, args->step);
+    for (int64_t i = 0, n = sgrad_shape_count(&args->view[0].shape); i < n; i++) y[i] += share * (x[i] - y[i]);
 }
 
-static double flops(const struct sgrad_args *a) { return 3.0 * (double)sgrad_shape_count(&a->view[0].shape); }
+static double flops(const struct sgrad_args *args) { return 3.0 * (double)sgrad_shape_count(&args->view[0].shape); }
 
 const struct sgrad_kernel sgrad_ema_kernel = {
     .name = "ema",

@@ -21,20 +21,20 @@ struct scales {
     float eps, decay;
 };
 
-SGRAD_ALWAYS_INLINE float direction(const struct scales *s, float w, float m, float v) {
-    return s->size * m / (sqrtf(v) * s->root + s->eps) + s->decay * w;
+SGRAD_ALWAYS_INLINE float direction(const struct scales *scales, float w, float m, float v) {
+    return scales->size * m / (sqrtf(v) * scales->root + scales->eps) + scales->decay * w;
 }
 
 /* Operands: w, dw, Σ g² over all parameters (1) or absent, m, v. */
-SGRAD_VECTOR(lamb)(const struct sgrad_args *a) {
-    const struct sgrad_hyper *h = a->attrs;
-    const struct sgrad_shape *shape = &a->view[0].shape;
+SGRAD_VECTOR(lamb)(const struct sgrad_args *args) {
+    const struct sgrad_hyper *h = args->attrs;
+    const struct sgrad_shape *shape = &args->view[0].shape;
     const int64_t count = sgrad_shape_count(shape);
-    float *restrict w = a->data[0], *restrict m = a->data[3], *restrict v = a->data[4];
-    const float *restrict dw = a->data[1];
-    const float c = sgrad_clip_factor(h, a->data[2]), beta1 = h->beta1, beta2 = h->beta2;
-    const struct scales s = { (float)(1 / (1 - pow(beta1, a->step->number))), (float)(1 / sqrt(1 - pow(beta2, a->step->number))),
-                              h->eps, h->weight_decay };
+    float *restrict w = args->data[0], *restrict m = args->data[3], *restrict v = args->data[4];
+    const float *restrict dw = args->data[1];
+    const float c = sgrad_clip_factor(h, args->data[2]), beta1 = h->beta1, beta2 = h->beta2;
+    const struct scales s = { (float)(1 / (1 - pow(beta1, args->step->number))),
+                              (float)(1 / sqrt(1 - pow(beta2, args->step->number))), h->eps, h->weight_decay };
     double w_lane[SGRAD_LANES] = { 0 }, u_lane[SGRAD_LANES] = { 0 }, ratio = 1;
     for (int64_t i = 0, n; (n = sgrad_piece(i, count)); i += n) {
         float u[SGRAD_ROW];
@@ -49,16 +49,16 @@ SGRAD_VECTOR(lamb)(const struct sgrad_args *a) {
     }
     const double w_norm = sqrt(sgrad__join_lanes(w_lane)), u_norm = sqrt(sgrad__join_lanes(u_lane));
     if (shape->rank > 1 && w_norm > 0 && u_norm > 0) ratio = w_norm / u_norm;
-    const float rate = (float)(sgrad_lr(a) * ratio);
+    const float rate = (float)(sgrad_lr(args) * ratio);
     for (int64_t i = 0; i < count; i++) w[i] -= rate * direction(&s, w[i], m[i], v[i]);
 }
 
-static size_t workspace(const struct sgrad_args *a) {
-    (void)a;
+static size_t workspace(const struct sgrad_args *args) {
+    (void)args;
     return 2 * sizeof(double); /* Σ w², Σ u², on CUDA devices */
 }
 
-static double flops(const struct sgrad_args *a) { return 26.0 * (double)sgrad_shape_count(&a->view[0].shape); }
+static double flops(const struct sgrad_args *args) { return 26.0 * (double)sgrad_shape_count(&args->view[0].shape); }
 
 const struct sgrad_kernel sgrad_lamb_kernel = {
     .name = "lamb",

@@ -21,20 +21,20 @@ SGRAD_ALWAYS_INLINE double norm(const float *x, int64_t count) {
 }
 
 /* Operands: w, dw, Σ g² over all parameters (1) or absent, b. */
-SGRAD_VECTOR(lars)(const struct sgrad_args *a) {
-    const struct sgrad_hyper *h = a->attrs;
-    const struct sgrad_shape *shape = &a->view[0].shape;
+SGRAD_VECTOR(lars)(const struct sgrad_args *args) {
+    const struct sgrad_hyper *h = args->attrs;
+    const struct sgrad_shape *shape = &args->view[0].shape;
     const int64_t n = sgrad_shape_count(shape);
-    float *restrict w = a->data[0], *restrict b = a->data[3];
-    const float *restrict dw = a->data[1];
-    const float c = sgrad_clip_factor(h, a->data[2]), decay = h->weight_decay, momentum = h->momentum;
+    float *restrict w = args->data[0], *restrict b = args->data[3];
+    const float *restrict dw = args->data[1];
+    const float c = sgrad_clip_factor(h, args->data[2]), decay = h->weight_decay, momentum = h->momentum;
     const bool nesterov = h->nesterov;
     double scale = 1;
     if (shape->rank > 1) {
         const double w_norm = norm(w, n), g_norm = c * norm(dw, n);
         if (w_norm > 0 && g_norm > 0) scale = h->trust * w_norm / (g_norm + decay * w_norm);
     }
-    const float rate = (float)(sgrad_lr(a) * scale);
+    const float rate = (float)(sgrad_lr(args) * scale);
     for (int64_t i = 0; i < n; i++) {
         const float step = rate * (c * dw[i] + decay * w[i]);
         b[i] = momentum * b[i] + step;
@@ -42,12 +42,12 @@ SGRAD_VECTOR(lars)(const struct sgrad_args *a) {
     }
 }
 
-static size_t workspace(const struct sgrad_args *a) {
-    (void)a;
+static size_t workspace(const struct sgrad_args *args) {
+    (void)args;
     return 2 * sizeof(double); /* Σ w², Σ dw², on CUDA devices */
 }
 
-static double flops(const struct sgrad_args *a) { return 11.0 * (double)sgrad_shape_count(&a->view[0].shape); }
+static double flops(const struct sgrad_args *args) { return 11.0 * (double)sgrad_shape_count(&args->view[0].shape); }
 
 const struct sgrad_kernel sgrad_lars_kernel = {
     .name = "lars",

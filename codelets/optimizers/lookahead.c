@@ -11,16 +11,16 @@
 void sgrad__lookahead_cuda(const struct sgrad_args *a);
 
 /* Operands: w, slow (any shape). */
-SGRAD_VECTOR(lookahead)(const struct sgrad_args *a) {
-    float *restrict w = a->data[0], *restrict slow = a->data[1];
-    const float share = sgrad_lookahead_share(a->attrs, a->step);
-    for (int64_t i = 0, n = sgrad_shape_count(&a->view[0].shape); i < n; i++) {
+SGRAD_VECTOR(lookahead)(const struct sgrad_args *args) {
+    float *restrict w = args->data[0], *restrict slow = args->data[1];
+    const float share = sgrad_lookahead_share(args->attrs, args->step);
+    for (int64_t i = 0, n = sgrad_shape_count(&args->view[0].shape); i < n; i++) {
         slow[i] += share * (w[i] - slow[i]);
         w[i] = slow[i];
     }
 }
 
-static double flops(const struct sgrad_args *a) { return 3.0 * (double)sgrad_shape_count(&a->view[0].shape); }
+static double flops(const struct sgrad_args *args) { return 3.0 * (double)sgrad_shape_count(&args->view[0].shape); }
 
 const struct sgrad_kernel sgrad_lookahead_kernel = {
     .name = "lookahead",

@@ -18,11 +18,11 @@
 enum { STEPS = 5 };
 static const float linear = 3.4445f, cubic = -4.7750f, quintic = 2.0315f;
 
-SGRAD_ALWAYS_INLINE void add_momentum(const struct sgrad_args *a, int64_t count, float *restrict u) {
-    const struct sgrad_hyper *h = a->attrs;
-    float *restrict b = a->data[3];
-    const float *restrict dw = a->data[1];
-    const float c = sgrad_clip_factor(h, a->data[2]), momentum = h->momentum;
+SGRAD_ALWAYS_INLINE void add_momentum(const struct sgrad_args *args, int64_t count, float *restrict u) {
+    const struct sgrad_hyper *h = args->attrs;
+    float *restrict b = args->data[3];
+    const float *restrict dw = args->data[1];
+    const float c = sgrad_clip_factor(h, args->data[2]), momentum = h->momentum;
     const bool nesterov = h->nesterov;
     for (int64_t i = 0; i < count; i++) {
         const float g = c * dw[i];
@@ -59,16 +59,16 @@ static const float *orthogonal(int64_t rows, int64_t columns, float *x, float *y
 }
 
 /* Operands: w, dw, Σ g² over all parameters (1) or absent, b. */
-SGRAD_VECTOR(muon)(const struct sgrad_args *a) {
-    const struct sgrad_hyper *h = a->attrs;
-    const struct sgrad_shape *shape = &a->view[0].shape;
+SGRAD_VECTOR(muon)(const struct sgrad_args *args) {
+    const struct sgrad_hyper *h = args->attrs;
+    const struct sgrad_shape *shape = &args->view[0].shape;
     const int64_t count = sgrad_shape_count(shape), rows = shape->dim[0], columns = count / rows;
     const int64_t side = rows < columns ? rows : columns;
-    float *restrict w = a->data[0], *u = (float *)sgrad_aligned((size_t)a->workspace);
-    float rate = sgrad_lr(a);
+    float *restrict w = args->data[0], *u = (float *)sgrad_aligned((size_t)args->workspace);
+    float rate = sgrad_lr(args);
     const float keep = 1 - rate * h->weight_decay;
     const float *restrict step = u;
-    add_momentum(a, count, u);
+    add_momentum(args, count, u);
     if (shape->rank > 1) {
         float *y = u + count, *of_side = y + count;
         shorten(u, count);
@@ -78,15 +78,15 @@ SGRAD_VECTOR(muon)(const struct sgrad_args *a) {
     for (int64_t i = 0; i < count; i++) w[i] = keep * w[i] - rate * step[i];
 }
 
-static size_t workspace(const struct sgrad_args *a) {
-    const struct sgrad_shape *shape = &a->view[0].shape;
+static size_t workspace(const struct sgrad_args *args) {
+    const struct sgrad_shape *shape = &args->view[0].shape;
     const size_t count = (size_t)sgrad_shape_count(shape), rows = (size_t)shape->dim[0], columns = count / rows;
     const size_t side = rows < columns ? rows : columns;
     return SGRAD_LINE + (shape->rank > 1 ? 2 * (count + side * side) : count) * sizeof(float);
 }
 
-static double flops(const struct sgrad_args *a) {
-    const struct sgrad_shape *shape = &a->view[0].shape;
+static double flops(const struct sgrad_args *args) {
+    const struct sgrad_shape *shape = &args->view[0].shape;
     const double count = (double)sgrad_shape_count(shape), rows = (double)shape->dim[0], columns = count / rows;
     const double side = fmin(rows, columns);
     return 8 * count + (shape->rank > 1 ? STEPS * side * (4 * count + 2 * side * side) : 0);

@@ -10,20 +10,20 @@
 void sgrad__sgd_cuda(const struct sgrad_args *a);
 
 /* Operands: w, dw, Σ g² (1) or absent, b. */
-SGRAD_VECTOR(sgd)(const struct sgrad_args *a) {
-    const struct sgrad_hyper *h = a->attrs;
-    float *restrict w = a->data[0], *restrict b = a->data[3];
-    const float *restrict dw = a->data[1];
-    const float c = sgrad_clip_factor(h, a->data[2]), rate = sgrad_lr(a), decay = h->weight_decay, momentum = h->momentum;
+SGRAD_VECTOR(sgd)(const struct sgrad_args *args) {
+    const struct sgrad_hyper *h = args->attrs;
+    float *restrict w = args->data[0], *restrict b = args->data[3];
+    const float *restrict dw = args->data[1];
+    const float c = sgrad_clip_factor(h, args->data[2]), rate = sgrad_lr(args), decay = h->weight_decay, momentum = h->momentum;
     const bool nesterov = h->nesterov;
-    for (int64_t i = 0, n = sgrad_shape_count(&a->view[0].shape); i < n; i++) {
+    for (int64_t i = 0, n = sgrad_shape_count(&args->view[0].shape); i < n; i++) {
         float g = c * dw[i] + decay * w[i];
         b[i] = momentum * b[i] + g;
         w[i] -= rate * (nesterov ? g + momentum * b[i] : b[i]);
     }
 }
 
-static double flops(const struct sgrad_args *a) { return 7.0 * (double)sgrad_shape_count(&a->view[0].shape); }
+static double flops(const struct sgrad_args *args) { return 7.0 * (double)sgrad_shape_count(&args->view[0].shape); }
 
 const struct sgrad_kernel sgrad_sgd_kernel = {
     .name = "sgd",

@@ -7,9 +7,9 @@
 void sgrad__squared_norm_cuda(const struct sgrad_args *a);
 
 /* Operands: x (any shape), out (1). */
-SGRAD_VECTOR(squared_norm)(const struct sgrad_args *a) {
-    double *out = a->data[1], lane[SGRAD_LANES] = { 0 };
-    sgrad__add_products(a->data[0], a->data[0], sgrad_shape_count(&a->view[0].shape), lane);
+SGRAD_VECTOR(squared_norm)(const struct sgrad_args *args) {
+    double *out = args->data[1], lane[SGRAD_LANES] = { 0 };
+    sgrad__add_products(args->data[0], args->data[0], sgrad_shape_count(&args->view[0].shape), lane);
     *out = sgrad__join_lanes(lane);
 }
 
@@ -19,7 +19,7 @@ float sgrad_clip_factor(const struct sgrad_hyper *hyper, const double *squares) 
     return factor < 1 ? (float)factor : 1;
 }
 
-static double flops(const struct sgrad_args *a) { return 2.0 * (double)sgrad_shape_count(&a->view[0].shape); }
+static double flops(const struct sgrad_args *args) { return 2.0 * (double)sgrad_shape_count(&args->view[0].shape); }
 
 const struct sgrad_kernel sgrad_squared_norm_kernel = {
     .name = "squared_norm",

@@ -32,29 +32,31 @@ SGRAD_ALWAYS_INLINE void sum_f64(const void *const *in, double *out, int64_t siz
     }
 }
 
-SGRAD_VECTOR(sum)(const struct sgrad_args *a) {
-    const struct sgrad_view *view = &a->view[SGRAD_SUM_INPUTS];
+SGRAD_VECTOR(sum)(const struct sgrad_args *args) {
+    const struct sgrad_view *view = &args->view[SGRAD_SUM_INPUTS];
     const size_t element = sgrad_dtype_size(view->dtype);
     const void *in[SGRAD_SUM_INPUTS];
     for (int k = 0; k < SGRAD_SUM_INPUTS; k++)
-        in[k] = a->data[k] ? (const char *)a->data[k] + (size_t)sgrad_sum_first(a, k) * element : NULL;
+        in[k] = args->data[k] ? (const char *)args->data[k] + (size_t)sgrad_sum_first(args, k) * element : NULL;
     if (view->dtype == SGRAD_F64)
-        sum_f64(in, a->data[SGRAD_SUM_INPUTS], sgrad_shape_count(&view->shape));
+        sum_f64(in, args->data[SGRAD_SUM_INPUTS], sgrad_shape_count(&view->shape));
     else
-        sum_f32(in, a->data[SGRAD_SUM_INPUTS], sgrad_shape_count(&view->shape));
+        sum_f32(in, args->data[SGRAD_SUM_INPUTS], sgrad_shape_count(&view->shape));
 }
 
-static int inputs(const struct sgrad_args *a) {
+static int inputs(const struct sgrad_args *args) {
     int count = 0;
-    for (int i = 0; i < SGRAD_SUM_INPUTS; i++) count += a->view[i].shape.rank >= 0;
+    for (int i = 0; i < SGRAD_SUM_INPUTS; i++) count += args->view[i].shape.rank >= 0;
     return count;
 }
 
-static double flops(const struct sgrad_args *a) {
-    return (inputs(a) - 1) * (double)sgrad_shape_count(&a->view[SGRAD_SUM_INPUTS].shape);
+static double flops(const struct sgrad_args *args) {
+    return (inputs(args) - 1) * (double)sgrad_shape_count(&args->view[SGRAD_SUM_INPUTS].shape);
 }
 
-static double bytes(const struct sgrad_args *a) { return (inputs(a) + 1) * (double)sgrad_view_bytes(&a->view[SGRAD_SUM_INPUTS]); }
+static double bytes(const struct sgrad_args *args) {
+    return (inputs(args) + 1) * (double)sgrad_view_bytes(&args->view[SGRAD_SUM_INPUTS]);
+}
 
 const struct sgrad_kernel sgrad_sum_kernel = {
     .name = "sum",

@@ -31,38 +31,40 @@ static uint32_t number(const unsigned char *at, int bytes) {
 
 static int wrong(const char *name, const char *what) { return sgrad_log_error(SGRAD_EFORMAT, "bmp: %s: %s", name, what); }
 
-static int read_header(const char *name, struct bmp *b) {
-    const unsigned char *data = b->data;
-    if (b->size < FILE_HEADER + CORE_HEADER) return wrong(name, "the file ends early");
+static int read_header(const char *name, struct bmp *bmp) {
+    const unsigned char *data = bmp->data;
+    if (bmp->size < FILE_HEADER + CORE_HEADER) return wrong(name, "the file ends early");
     const size_t header = number(data + FILE_HEADER, 4);
     const bool core = header == CORE_HEADER;
-    if ((!core && header < INFO_HEADER) || header > b->size - FILE_HEADER) return wrong(name, "byte 14: is no header's size");
-    b->begin = number(data + 10, 4);
-    b->width = core ? (int64_t)number(data + 18, 2) : (int32_t)number(data + 18, 4);
-    b->height = core ? (int64_t)number(data + 20, 2) : (int32_t)number(data + 22, 4);
-    b->bits = (int)number(data + (core ? 24 : 28), 2);
+    if ((!core && header < INFO_HEADER) || header > bmp->size - FILE_HEADER) return wrong(name, "byte 14: is no header's size");
+    bmp->begin = number(data + 10, 4);
+    bmp->width = core ? (int64_t)number(data + 18, 2) : (int32_t)number(data + 18, 4);
+    bmp->height = core ? (int64_t)number(data + 20, 2) : (int32_t)number(data + 22, 4);
+    bmp->bits = (int)number(data + (core ? 24 : 28), 2);
     const uint32_t packing = core ? RGB : number(data + 30, 4), used = core ? 0 : number(data + 46, 4);
     const bool fields = packing == BITFIELDS || packing == ALPHA_BITFIELDS;
     if (packing == 1 || packing == 2)
         return wrong(name, "is compressed by RLE, which is not read: save it uncompressed, or as PNG");
-    if (packing != RGB && !(fields && (b->bits == 16 || b->bits == 32)))
+    if (packing != RGB && !(fields && (bmp->bits == 16 || bmp->bits == 32)))
         return wrong(name, "is compressed in a way that is not read");
-    if (b->bits != 1 && b->bits != 2 && b->bits != 4 && b->bits != 8 && b->bits != 16 && b->bits != 24 && b->bits != 32)
+    if (bmp->bits != 1 && bmp->bits != 2 && bmp->bits != 4 && bmp->bits != 8 && bmp->bits != 16 && bmp->bits != 24 &&
+        bmp->bits != 32)
         return wrong(name, "takes pixels of 1, 2, 4, 8, 16, 24 or 32 bits");
-    const int five = b->bits == 16 ? 5 : 8;
-    for (int c = 0; c < 3; c++) b->mask[c] = ((1u << five) - 1) << ((2 - c) * five);
-    if (fields && b->size < FILE_HEADER + INFO_HEADER + 12) return wrong(name, "the file ends early");
-    for (int c = 0; c < 3 && fields; c++) b->mask[c] = number(data + FILE_HEADER + INFO_HEADER + 4 * c, 4);
+    const int five = bmp->bits == 16 ? 5 : 8;
+    for (int c = 0; c < 3; c++) bmp->mask[c] = ((1u << five) - 1) << ((2 - c) * five);
+    if (fields && bmp->size < FILE_HEADER + INFO_HEADER + 12) return wrong(name, "the file ends early");
+    for (int c = 0; c < 3 && fields; c++) bmp->mask[c] = number(data + FILE_HEADER + INFO_HEADER + 4 * c, 4);
     size_t masks = 0;
     if (fields && header == INFO_HEADER) masks = packing == BITFIELDS ? 12 : 16;
-    b->entry = core ? 3 : 4;
-    b->palette = data + FILE_HEADER + header + masks;
-    if (b->bits <= 8) {
-        const size_t most = (size_t)1 << b->bits, room = (size_t)(data + b->size - b->palette) / b->entry;
-        b->colours = used && used < most ? used : most;
-        const size_t before = b->begin > (size_t)(b->palette - data) ? (b->begin - (size_t)(b->palette - data)) / b->entry : 0;
-        if (b->colours > before) b->colours = before;       /* the pixels follow the palette */
-        if (b->colours > room || !b->colours) return wrong(name, "its palette is not there");
+    bmp->entry = core ? 3 : 4;
+    bmp->palette = data + FILE_HEADER + header + masks;
+    if (bmp->bits <= 8) {
+        const size_t most = (size_t)1 << bmp->bits, room = (size_t)(data + bmp->size - bmp->palette) / bmp->entry;
+        bmp->colours = used && used < most ? used : most;
+        const size_t before =
+            bmp->begin > (size_t)(bmp->palette - data) ? (bmp->begin - (size_t)(bmp->palette - data)) / bmp->entry : 0;
+        if (bmp->colours > before) bmp->colours = before;   /* the pixels follow the palette */
+        if (bmp->colours > room || !bmp->colours) return wrong(name, "its palette is not there");
     }
     return 0;
 }
@@ -75,25 +77,26 @@ static uint8_t field(uint32_t pixel, uint32_t mask) {
     return (uint8_t)((uint64_t)((pixel & mask) >> low) * 255 / most);
 }
 
-static void read_row(const struct bmp *b, const unsigned char *row, uint8_t *rgb) {
-    for (size_t x = 0; x < (size_t)b->width; x++, rgb += 3) {
-        if (b->bits <= 8) {
-            const size_t bit = x * (size_t)b->bits, i = row[bit / 8] >> (8 - b->bits - (int)(bit % 8)) & ((1 << b->bits) - 1);
-            for (size_t c = 0; c < 3; c++) rgb[c] = i < b->colours ? b->palette[i * b->entry + 2 - c] : 0;
-        } else if (b->bits == 24) {
+static void read_row(const struct bmp *bmp, const unsigned char *row, uint8_t *rgb) {
+    for (size_t x = 0; x < (size_t)bmp->width; x++, rgb += 3) {
+        if (bmp->bits <= 8) {
+            const size_t bit = x * (size_t)bmp->bits,
+                         i = row[bit / 8] >> (8 - bmp->bits - (int)(bit % 8)) & ((1 << bmp->bits) - 1);
+            for (size_t c = 0; c < 3; c++) rgb[c] = i < bmp->colours ? bmp->palette[i * bmp->entry + 2 - c] : 0;
+        } else if (bmp->bits == 24) {
             for (size_t c = 0; c < 3; c++) rgb[c] = row[3 * x + 2 - c];
         } else {
-            const uint32_t pixel = number(row + x * (size_t)(b->bits / 8), b->bits / 8);
-            for (size_t c = 0; c < 3; c++) rgb[c] = field(pixel, b->mask[c]);
+            const uint32_t pixel = number(row + x * (size_t)(bmp->bits / 8), bmp->bits / 8);
+            for (size_t c = 0; c < 3; c++) rgb[c] = field(pixel, bmp->mask[c]);
         }
     }
 }
 
 /* Returns true if all colours of the palette are grey; false without a palette. */
-static bool is_grey(const struct bmp *b) {
-    bool grey = b->bits <= 8;
-    for (size_t i = 0; grey && i < b->colours; i++) {
-        const unsigned char *entry = b->palette + i * b->entry;
+static bool is_grey(const struct bmp *bmp) {
+    bool grey = bmp->bits <= 8;
+    for (size_t i = 0; grey && i < bmp->colours; i++) {
+        const unsigned char *entry = bmp->palette + i * bmp->entry;
         grey = entry[0] == entry[1] && entry[1] == entry[2];
     }
     return grey;

@@ -25,26 +25,26 @@ static int take(GifFileType *file, GifByteType *to, int count) {
     return (int)n;
 }
 
-static int wrong(const struct gif *g, int code) {
+static int wrong(const struct gif *gif, int code) {
     const char *why = code ? GifErrorString(code) : NULL;
-    return sgrad_log_error(SGRAD_EFORMAT, "gif: %s: byte %zu: %s", g->name, g->at, why ? why : "is damaged, or ends early");
+    return sgrad_log_error(SGRAD_EFORMAT, "gif: %s: byte %zu: %s", gif->name, gif->at, why ? why : "is damaged, or ends early");
 }
 
 /* Advances to the next image. Sets *THERE to true if there is one. Returns 0 or an error code of giflib. */
-static int find_image(struct gif *g, bool *there) {
+static int find_image(struct gif *gif, bool *there) {
     for (;;) {
         GifRecordType type;
         GifByteType *block;
         int code;
-        if (DGifGetRecordType(g->file, &type) == GIF_ERROR) return g->file->Error ? g->file->Error : D_GIF_ERR_READ_FAILED;
+        if (DGifGetRecordType(gif->file, &type) == GIF_ERROR) return gif->file->Error ? gif->file->Error : D_GIF_ERR_READ_FAILED;
         *there = type == IMAGE_DESC_RECORD_TYPE;
         if (*there || type == TERMINATE_RECORD_TYPE) return 0;
-        if (DGifGetExtension(g->file, &code, &block) == GIF_ERROR) return g->file->Error;
+        if (DGifGetExtension(gif->file, &code, &block) == GIF_ERROR) return gif->file->Error;
         GraphicsControlBlock control;
         if (code == GRAPHICS_EXT_FUNC_CODE && block && DGifExtensionToGCB(block[0], block + 1, &control) == GIF_OK)
-            g->transparent = control.TransparentColor;
+            gif->transparent = control.TransparentColor;
         while (block)
-            if (DGifGetExtensionNext(g->file, &block) == GIF_ERROR) return g->file->Error;
+            if (DGifGetExtensionNext(gif->file, &block) == GIF_ERROR) return gif->file->Error;
     }
 }
 
@@ -61,17 +61,17 @@ static void put(const ColorMapObject *map, int colour, uint8_t *rgb) {
 }
 
 /* Reads the rows; those of an interlaced image are stored in four passes. Returns 0 or an error code of giflib. */
-static int read_pixels(struct gif *g, const ColorMapObject *map, struct sgrad__image *image) {
+static int read_pixels(struct gif *gif, const ColorMapObject *map, struct sgrad__image *image) {
     static const int first[] = { 0, 4, 2, 1, 0 }, every[] = { 8, 8, 4, 2, 1 };
-    const GifImageDesc *is = &g->file->Image;
+    const GifImageDesc *is = &gif->file->Image;
     GifPixelType *line = sgrad_xcalloc((size_t)is->Width, sizeof *line);
     int code = 0;
     for (int i = 0; i < image->height * image->width; i++)
-        put(map, g->transparent == NO_TRANSPARENT_COLOR ? 0 : g->transparent, image->rgb + 3 * (size_t)i);
+        put(map, gif->transparent == NO_TRANSPARENT_COLOR ? 0 : gif->transparent, image->rgb + 3 * (size_t)i);
     for (int pass = is->Interlace ? 0 : 4; pass < (is->Interlace ? 4 : 5) && !code; pass++)
         for (int y = first[pass]; y < is->Height && !code; y += every[pass]) {
-            if (DGifGetLine(g->file, line, is->Width) == GIF_ERROR)
-                code = g->file->Error ? g->file->Error : D_GIF_ERR_IMAGE_DEFECT;
+            if (DGifGetLine(gif->file, line, is->Width) == GIF_ERROR)
+                code = gif->file->Error ? gif->file->Error : D_GIF_ERR_IMAGE_DEFECT;
             uint8_t *row = image->rgb + ((size_t)(is->Top + y) * (size_t)image->width + (size_t)is->Left) * 3;
             for (int x = 0; x < is->Width && !code; x++) memset(row + 3 * x, 0, 3), put(map, line[x], row + 3 * x);
         }
@@ -80,47 +80,47 @@ static int read_pixels(struct gif *g, const ColorMapObject *map, struct sgrad__i
 }
 
 /* Returns true if there is a further image. Damage after the first image is ignored. */
-static bool is_animated(struct gif *g) {
+static bool is_animated(struct gif *gif) {
     GifByteType *block;
     int size;
     bool there = false;
-    if (DGifGetCode(g->file, &size, &block) == GIF_ERROR) return false;
+    if (DGifGetCode(gif->file, &size, &block) == GIF_ERROR) return false;
     while (block)
-        if (DGifGetCodeNext(g->file, &block) == GIF_ERROR) return false;
-    return !find_image(g, &there) && there;
+        if (DGifGetCodeNext(gif->file, &block) == GIF_ERROR) return false;
+    return !find_image(gif, &there) && there;
 }
 
-static int read_first(struct gif *g, bool pixels, struct sgrad__image *image) {
+static int read_first(struct gif *gif, bool pixels, struct sgrad__image *image) {
     bool there;
-    int code = find_image(g, &there);
-    if (code || !there) return wrong(g, code);
-    if (DGifGetImageDesc(g->file) == GIF_ERROR) return wrong(g, g->file->Error);
-    const GifImageDesc *is = &g->file->Image;
-    const ColorMapObject *map = is->ColorMap ? is->ColorMap : g->file->SColorMap;
-    int width = g->file->SWidth, height = g->file->SHeight;
+    int code = find_image(gif, &there);
+    if (code || !there) return wrong(gif, code);
+    if (DGifGetImageDesc(gif->file) == GIF_ERROR) return wrong(gif, gif->file->Error);
+    const GifImageDesc *is = &gif->file->Image;
+    const ColorMapObject *map = is->ColorMap ? is->ColorMap : gif->file->SColorMap;
+    int width = gif->file->SWidth, height = gif->file->SHeight;
     if (is->Left + is->Width > width) width = is->Left + is->Width;
     if (is->Top + is->Height > height) height = is->Top + is->Height;
-    if (!map || is->Width < 1 || is->Height < 1) return wrong(g, 0);
-    SGRAD_TRY(sgrad__image_check_size("gif", g->name, (uint64_t)width, (uint64_t)height, UINT64_MAX));
+    if (!map || is->Width < 1 || is->Height < 1) return wrong(gif, 0);
+    SGRAD_TRY(sgrad__image_check_size("gif", gif->name, (uint64_t)width, (uint64_t)height, UINT64_MAX));
     struct sgrad__image found = { .height = height, .width = width, .grey = is_without_colours(map) };
     if (pixels) {
         found.rgb = sgrad_xcalloc((size_t)height * (size_t)width, 3);
-        if ((code = read_pixels(g, map, &found))) return free(found.rgb), wrong(g, code);
+        if ((code = read_pixels(gif, map, &found))) return free(found.rgb), wrong(gif, code);
     } else {
-        found.animated = is_animated(g);
+        found.animated = is_animated(gif);
     }
     *image = found;
     return 0;
 }
 
-static int open_and_read(struct gif *g, bool pixels, struct sgrad__image *image) {
+static int open_and_read(struct gif *gif, bool pixels, struct sgrad__image *image) {
     int code = 0;
-    g->transparent = NO_TRANSPARENT_COLOR;
-    g->at = 0;
-    g->file = DGifOpen(g, take, &code);
-    if (!g->file) return wrong(g, code);
-    int error = read_first(g, pixels, image);
-    DGifCloseFile(g->file, &code);
+    gif->transparent = NO_TRANSPARENT_COLOR;
+    gif->at = 0;
+    gif->file = DGifOpen(gif, take, &code);
+    if (!gif->file) return wrong(gif, code);
+    int error = read_first(gif, pixels, image);
+    DGifCloseFile(gif->file, &code);
     return error;
 }
 

@@ -22,31 +22,34 @@ struct netpbm {
     size_t size, at;
 };
 
-static int wrong(const struct netpbm *n, const char *what) {
-    return sgrad_log_error(SGRAD_EFORMAT, "netpbm: %s: byte %zu: %s", n->name, n->at, what);
+static int wrong(const struct netpbm *netpbm, const char *what) {
+    return sgrad_log_error(SGRAD_EFORMAT, "netpbm: %s: byte %zu: %s", netpbm->name, netpbm->at, what);
 }
 
 /* Skips blanks and comments. */
-static void pass_blanks(struct netpbm *n) {
-    for (; n->at < n->size && (isspace(n->data[n->at]) || n->data[n->at] == '#'); n->at++)
-        if (n->data[n->at] == '#')
-            while (n->at + 1 < n->size && n->data[n->at] != '\n' && n->data[n->at] != '\r') n->at++;
+static void pass_blanks(struct netpbm *netpbm) {
+    for (; netpbm->at < netpbm->size && (isspace(netpbm->data[netpbm->at]) || netpbm->data[netpbm->at] == '#'); netpbm->at++)
+        if (netpbm->data[netpbm->at] == '#')
+            while (netpbm->at + 1 < netpbm->size && netpbm->data[netpbm->at] != '\n' && netpbm->data[netpbm->at] != '\r')
+                netpbm->at++;
 }
 
 /* Returns the next number; negative: there is none. */
-static int64_t next_number(struct netpbm *n) {
+static int64_t next_number(struct netpbm *netpbm) {
     int64_t number = -1;
-    pass_blanks(n);
-    for (; n->at < n->size && isdigit(n->data[n->at]) && number < 1000000; n->at++)
-        number = (number < 0 ? 0 : number) * 10 + n->data[n->at] - '0';
+    pass_blanks(netpbm);
+    for (; netpbm->at < netpbm->size && isdigit(netpbm->data[netpbm->at]) && number < 1000000; netpbm->at++)
+        number = (number < 0 ? 0 : number) * 10 + netpbm->data[netpbm->at] - '0';
     return number;
 }
 
 /* Returns the next value of a text file; negative: there is none. Values of P1 are single digits, without blanks between them. */
-static int64_t next_text(struct netpbm *n, bool bits) {
-    if (!bits) return next_number(n);
-    pass_blanks(n);
-    return n->at < n->size && (n->data[n->at] == '0' || n->data[n->at] == '1') ? n->data[n->at++] - '0' : -1;
+static int64_t next_text(struct netpbm *netpbm, bool bits) {
+    if (!bits) return next_number(netpbm);
+    pass_blanks(netpbm);
+    return netpbm->at < netpbm->size && (netpbm->data[netpbm->at] == '0' || netpbm->data[netpbm->at] == '1')
+               ? netpbm->data[netpbm->at++] - '0'
+               : -1;
 }
 
 /* Returns value I of a row of a binary file. */
@@ -56,16 +59,18 @@ static int64_t value_at(const unsigned char *row, size_t i, bool bits, unsigned 
 }
 
 /* Converts CHANNELS values per pixel, 0 to MOST, to RGB. */
-static int read_pixels(struct netpbm *n, int kind, int channels, unsigned most, struct sgrad__image *image) {
+static int read_pixels(struct netpbm *netpbm, int kind, int channels, unsigned most, struct sgrad__image *image) {
     const size_t height = (size_t)image->height, values = (size_t)image->width * (size_t)channels;
     const bool bits = kind == 1 || kind == 4, text = kind <= 3;
     const size_t bytes = most > 255 ? 2 : 1, stride = bits ? (values + 7) / 8 : values * bytes;
-    if (!text && height * stride > n->size - n->at) return n->at = n->size, wrong(n, "the file ends early");
+    if (!text && height * stride > netpbm->size - netpbm->at)
+        return netpbm->at = netpbm->size, wrong(netpbm, "the file ends early");
     const unsigned range = image->deep ? 65535 : 255;
     const size_t copies = channels == 3 ? 1 : 3;        /* a value of grey is red, green and blue */
     for (size_t i = 0; i < height * values; i++) {
-        int64_t value = text ? next_text(n, bits) : value_at(n->data + n->at + i / values * stride, i % values, bits, most);
-        if (value < 0) return wrong(n, n->at < n->size ? "is no number" : "the file ends early");
+        int64_t value =
+            text ? next_text(netpbm, bits) : value_at(netpbm->data + netpbm->at + i / values * stride, i % values, bits, most);
+        if (value < 0) return wrong(netpbm, netpbm->at < netpbm->size ? "is no number" : "the file ends early");
         if (value > most) value = most;
         if (bits) value = !value;
         value = (int64_t)rint((double)value / most * range);

@@ -76,63 +76,64 @@ static int hear_warning(TIFF *file, void *arg, const char *module, const char *f
     return damaged && module ? hear_error(file, arg, module, format, list) : 1;
 }
 
-static int wrong(const struct tiff *t, const char *what) {
-    return sgrad_log_error(SGRAD_EFORMAT, "tiff: %s: %s", t->name, *t->why ? t->why : what);
+static int wrong(const struct tiff *tiff, const char *what) {
+    return sgrad_log_error(SGRAD_EFORMAT, "tiff: %s: %s", tiff->name, *tiff->why ? tiff->why : what);
 }
 
-static bool is_grey(const struct tiff *t) {
-    return t->photometric == PHOTOMETRIC_MINISBLACK || t->photometric == PHOTOMETRIC_MINISWHITE;
+static bool is_grey(const struct tiff *tiff) {
+    return tiff->photometric == PHOTOMETRIC_MINISBLACK || tiff->photometric == PHOTOMETRIC_MINISWHITE;
 }
 
-static void find_colours(struct tiff *t) {
+static void find_colours(struct tiff *tiff) {
     uint16_t extras = 0, *extra = NULL, inks = INKSET_CMYK;
-    const bool split = t->bits == 1 || t->bits == 2 || t->bits == 4 || t->bits == 8 || t->bits == 16;
-    TIFFGetFieldDefaulted(t->file, TIFFTAG_INKSET, &inks);
-    if (is_grey(t)) t->colours = 1;
-    else if (t->photometric == PHOTOMETRIC_RGB) t->colours = 3;
-    else if (t->photometric == PHOTOMETRIC_SEPARATED && inks == INKSET_CMYK) t->colours = 4;
-    else if (t->photometric == PHOTOMETRIC_PALETTE && t->bits <= 8 &&
-             TIFFGetField(t->file, TIFFTAG_COLORMAP, &t->map[0], &t->map[1], &t->map[2]))
-        t->colours = 1;
-    if (t->samples < t->colours || !split) t->colours = 0;
-    TIFFGetFieldDefaulted(t->file, TIFFTAG_EXTRASAMPLES, &extras, &extra);
-    t->times_alpha = t->colours && !t->map[0] && t->samples > t->colours && extras && extra[0] == EXTRASAMPLE_ASSOCALPHA;
+    const bool split = tiff->bits == 1 || tiff->bits == 2 || tiff->bits == 4 || tiff->bits == 8 || tiff->bits == 16;
+    TIFFGetFieldDefaulted(tiff->file, TIFFTAG_INKSET, &inks);
+    if (is_grey(tiff)) tiff->colours = 1;
+    else if (tiff->photometric == PHOTOMETRIC_RGB) tiff->colours = 3;
+    else if (tiff->photometric == PHOTOMETRIC_SEPARATED && inks == INKSET_CMYK) tiff->colours = 4;
+    else if (tiff->photometric == PHOTOMETRIC_PALETTE && tiff->bits <= 8 &&
+             TIFFGetField(tiff->file, TIFFTAG_COLORMAP, &tiff->map[0], &tiff->map[1], &tiff->map[2]))
+        tiff->colours = 1;
+    if (tiff->samples < tiff->colours || !split) tiff->colours = 0;
+    TIFFGetFieldDefaulted(tiff->file, TIFFTAG_EXTRASAMPLES, &extras, &extra);
+    tiff->times_alpha =
+        tiff->colours && !tiff->map[0] && tiff->samples > tiff->colours && extras && extra[0] == EXTRASAMPLE_ASSOCALPHA;
 }
 
-static int open_tiff(struct tiff *t) {
+static int open_tiff(struct tiff *tiff) {
     TIFFOpenOptions *how = TIFFOpenOptionsAlloc();
-    TIFFOpenOptionsSetErrorHandlerExtR(how, hear_error, t);
-    TIFFOpenOptionsSetWarningHandlerExtR(how, hear_warning, t);
+    TIFFOpenOptionsSetErrorHandlerExtR(how, hear_error, tiff);
+    TIFFOpenOptionsSetWarningHandlerExtR(how, hear_warning, tiff);
     TIFFOpenOptionsSetMaxSingleMemAlloc(how, MEMORY_LIMIT);
-    t->file = TIFFClientOpenExt(t->name, "r", t, take, refuse, seek, leave, size_of, map_file, unmap_file, how);
+    tiff->file = TIFFClientOpenExt(tiff->name, "r", tiff, take, refuse, seek, leave, size_of, map_file, unmap_file, how);
     TIFFOpenOptionsFree(how);
-    if (!t->file) return wrong(t, "is no TIFF file, or a damaged one");
-    *t->why = 0;        /* invalid tags that libtiff ignores, such as an orientation of 0 */
-    TIFFGetField(t->file, TIFFTAG_IMAGEWIDTH, &t->width);
-    TIFFGetField(t->file, TIFFTAG_IMAGELENGTH, &t->height);
-    TIFFGetFieldDefaulted(t->file, TIFFTAG_BITSPERSAMPLE, &t->bits);
-    TIFFGetFieldDefaulted(t->file, TIFFTAG_SAMPLESPERPIXEL, &t->samples);
-    TIFFGetFieldDefaulted(t->file, TIFFTAG_SAMPLEFORMAT, &t->format);
-    TIFFGetFieldDefaulted(t->file, TIFFTAG_PLANARCONFIG, &t->planar);
-    TIFFGetFieldDefaulted(t->file, TIFFTAG_ORIENTATION, &t->orientation);
-    if (!TIFFGetField(t->file, TIFFTAG_PHOTOMETRIC, &t->photometric))
-        t->photometric = t->samples >= 3 ? PHOTOMETRIC_RGB : PHOTOMETRIC_MINISBLACK;
-    find_colours(t);
+    if (!tiff->file) return wrong(tiff, "is no TIFF file, or a damaged one");
+    *tiff->why = 0;     /* invalid tags that libtiff ignores, such as an orientation of 0 */
+    TIFFGetField(tiff->file, TIFFTAG_IMAGEWIDTH, &tiff->width);
+    TIFFGetField(tiff->file, TIFFTAG_IMAGELENGTH, &tiff->height);
+    TIFFGetFieldDefaulted(tiff->file, TIFFTAG_BITSPERSAMPLE, &tiff->bits);
+    TIFFGetFieldDefaulted(tiff->file, TIFFTAG_SAMPLESPERPIXEL, &tiff->samples);
+    TIFFGetFieldDefaulted(tiff->file, TIFFTAG_SAMPLEFORMAT, &tiff->format);
+    TIFFGetFieldDefaulted(tiff->file, TIFFTAG_PLANARCONFIG, &tiff->planar);
+    TIFFGetFieldDefaulted(tiff->file, TIFFTAG_ORIENTATION, &tiff->orientation);
+    if (!TIFFGetField(tiff->file, TIFFTAG_PHOTOMETRIC, &tiff->photometric))
+        tiff->photometric = tiff->samples >= 3 ? PHOTOMETRIC_RGB : PHOTOMETRIC_MINISBLACK;
+    find_colours(tiff);
     return 0;
 }
 
-static bool is_deep(const struct tiff *t) { return t->bits == 16 && t->colours; }
+static bool is_deep(const struct tiff *tiff) { return tiff->bits == 16 && tiff->colours; }
 
 /* Must be called before memory for pixels is allocated. SGRAD_EFORMAT: the size or the kind of samples is not supported. */
-static int check(struct tiff *t) {
-    SGRAD_TRY(sgrad__image_check_size("tiff", t->name, t->width, t->height, (uint64_t)t->size * TIFF_PIXELS));
-    const bool whole = t->format == SAMPLEFORMAT_UINT || t->format == SAMPLEFORMAT_VOID;
-    if (!whole || t->bits > 16 || (t->bits > 8 && !is_deep(t)))
-        return wrong(t, "takes whole numbers without sign, of 16 bits grey, RGB or CMYK, of up to 8 bits any");
-    if (is_grey(t) && t->samples > 2)
-        return wrong(t, "has several grey channels: takes one, with or without alpha: split its channels into files");
-    if (!t->colours && t->photometric == PHOTOMETRIC_SEPARATED)
-        return wrong(t, "has inks other than cyan, magenta, yellow, black");
+static int check(struct tiff *tiff) {
+    SGRAD_TRY(sgrad__image_check_size("tiff", tiff->name, tiff->width, tiff->height, (uint64_t)tiff->size * TIFF_PIXELS));
+    const bool whole = tiff->format == SAMPLEFORMAT_UINT || tiff->format == SAMPLEFORMAT_VOID;
+    if (!whole || tiff->bits > 16 || (tiff->bits > 8 && !is_deep(tiff)))
+        return wrong(tiff, "takes whole numbers without sign, of 16 bits grey, RGB or CMYK, of up to 8 bits any");
+    if (is_grey(tiff) && tiff->samples > 2)
+        return wrong(tiff, "has several grey channels: takes one, with or without alpha: split its channels into files");
+    if (!tiff->colours && tiff->photometric == PHOTOMETRIC_SEPARATED)
+        return wrong(tiff, "has inks other than cyan, magenta, yellow, black");
     return 0;
 }
 
@@ -151,58 +152,59 @@ static inline uint16_t sample_at(const uint8_t *row, size_t i, int bits) {
     return (uint16_t)(row[i * (size_t)bits / 8] >> (8 - bits - (int)(i * (size_t)bits % 8)) & ((1 << bits) - 1));
 }
 
-/* Copies the samples of strip or tile P from ROOM to TO, (height,width,kept). */
-static void place(const struct tiff *t, const struct part *p, const uint8_t *room, uint16_t *to, size_t kept) {
-    const bool whole = t->planar == PLANARCONFIG_CONTIG;
-    for (uint32_t h = 0; h < p->height && p->y + h < t->height; h++)
-        for (uint32_t w = 0; w < p->width && p->x + w < t->width; w++) {
-            const uint8_t *row = room + h * p->stride;
-            uint16_t *at = to + ((size_t)(p->y + h) * t->width + p->x + w) * kept;
-            if (!whole) at[p->plane] = sample_at(row, w, t->bits);
-            for (size_t c = 0; whole && c < kept; c++) at[c] = sample_at(row, (size_t)w * t->samples + c, t->bits);
+/* Copies the samples of strip or tile PART from ROOM to TO, (height,width,kept). */
+static void place(const struct tiff *tiff, const struct part *part, const uint8_t *room, uint16_t *to, size_t kept) {
+    const bool whole = tiff->planar == PLANARCONFIG_CONTIG;
+    for (uint32_t h = 0; h < part->height && part->y + h < tiff->height; h++)
+        for (uint32_t w = 0; w < part->width && part->x + w < tiff->width; w++) {
+            const uint8_t *row = room + h * part->stride;
+            uint16_t *at = to + ((size_t)(part->y + h) * tiff->width + part->x + w) * kept;
+            if (!whole) at[part->plane] = sample_at(row, w, tiff->bits);
+            for (size_t c = 0; whole && c < kept; c++) at[c] = sample_at(row, (size_t)w * tiff->samples + c, tiff->bits);
         }
 }
 
 /* Returns the bytes of a row of WIDTH pixels. */
-static tmsize_t row_bytes(const struct tiff *t, uint32_t width) {
-    const uint64_t samples = t->planar == PLANARCONFIG_CONTIG ? t->samples : 1;
-    return (tmsize_t)((width * samples * t->bits + 7) / 8);
+static tmsize_t row_bytes(const struct tiff *tiff, uint32_t width) {
+    const uint64_t samples = tiff->planar == PLANARCONFIG_CONTIG ? tiff->samples : 1;
+    return (tmsize_t)((width * samples * tiff->bits + 7) / 8);
 }
 
-static int read_strips(struct tiff *t, uint16_t plane, uint16_t *to, size_t kept) {
-    uint32_t rows = t->height;
-    TIFFGetFieldDefaulted(t->file, TIFFTAG_ROWSPERSTRIP, &rows);
-    if (rows > t->height) rows = t->height;
-    const tmsize_t size = TIFFStripSize(t->file), line = TIFFScanlineSize(t->file);
-    if (!rows || size <= 0 || line < row_bytes(t, t->width) || size > MEMORY_LIMIT) return wrong(t, "its strips are none");
+static int read_strips(struct tiff *tiff, uint16_t plane, uint16_t *to, size_t kept) {
+    uint32_t rows = tiff->height;
+    TIFFGetFieldDefaulted(tiff->file, TIFFTAG_ROWSPERSTRIP, &rows);
+    if (rows > tiff->height) rows = tiff->height;
+    const tmsize_t size = TIFFStripSize(tiff->file), line = TIFFScanlineSize(tiff->file);
+    if (!rows || size <= 0 || line < row_bytes(tiff, tiff->width) || size > MEMORY_LIMIT)
+        return wrong(tiff, "its strips are none");
     uint8_t *room = sgrad_xcalloc(1, (size_t)size);
     int error = 0;
-    for (uint32_t y = 0; y < t->height && !error; y += rows) {
-        const struct part part = { 0, y, t->width, rows, (size_t)line, plane };
-        const uint32_t wanted = rows < t->height - y ? rows : t->height - y;
-        const tmsize_t got = TIFFReadEncodedStrip(t->file, TIFFComputeStrip(t->file, y, plane), room, size);
-        if (got < (tmsize_t)wanted * line) error = wrong(t, "a strip ends early");
-        else place(t, &part, room, to, kept);
+    for (uint32_t y = 0; y < tiff->height && !error; y += rows) {
+        const struct part part = { 0, y, tiff->width, rows, (size_t)line, plane };
+        const uint32_t wanted = rows < tiff->height - y ? rows : tiff->height - y;
+        const tmsize_t got = TIFFReadEncodedStrip(tiff->file, TIFFComputeStrip(tiff->file, y, plane), room, size);
+        if (got < (tmsize_t)wanted * line) error = wrong(tiff, "a strip ends early");
+        else place(tiff, &part, room, to, kept);
     }
     free(room);
     return error;
 }
 
-static int read_tiles(struct tiff *t, uint16_t plane, uint16_t *to, size_t kept) {
+static int read_tiles(struct tiff *tiff, uint16_t plane, uint16_t *to, size_t kept) {
     uint32_t width = 0, height = 0;
-    TIFFGetField(t->file, TIFFTAG_TILEWIDTH, &width);
-    TIFFGetField(t->file, TIFFTAG_TILELENGTH, &height);
-    const tmsize_t size = TIFFTileSize(t->file), line = TIFFTileRowSize(t->file);
-    if (!width || !height || size <= 0 || size > MEMORY_LIMIT || line < row_bytes(t, width) || size / height < line)
-        return wrong(t, "its tiles are none");
+    TIFFGetField(tiff->file, TIFFTAG_TILEWIDTH, &width);
+    TIFFGetField(tiff->file, TIFFTAG_TILELENGTH, &height);
+    const tmsize_t size = TIFFTileSize(tiff->file), line = TIFFTileRowSize(tiff->file);
+    if (!width || !height || size <= 0 || size > MEMORY_LIMIT || line < row_bytes(tiff, width) || size / height < line)
+        return wrong(tiff, "its tiles are none");
     uint8_t *room = sgrad_xcalloc(1, (size_t)size);
     int error = 0;
-    for (uint32_t y = 0; y < t->height && !error; y += height)
-        for (uint32_t x = 0; x < t->width && !error; x += width) {
+    for (uint32_t y = 0; y < tiff->height && !error; y += height)
+        for (uint32_t x = 0; x < tiff->width && !error; x += width) {
             const struct part part = { x, y, width, height, (size_t)line, plane };
-            const tmsize_t got = TIFFReadEncodedTile(t->file, TIFFComputeTile(t->file, x, y, 0, plane), room, size);
-            if (got < size) error = wrong(t, "a tile ends early");
-            else place(t, &part, room, to, kept);
+            const tmsize_t got = TIFFReadEncodedTile(tiff->file, TIFFComputeTile(tiff->file, x, y, 0, plane), room, size);
+            if (got < size) error = wrong(tiff, "a tile ends early");
+            else place(tiff, &part, room, to, kept);
         }
     free(room);
     return error;
@@ -211,35 +213,35 @@ static int read_tiles(struct tiff *t, uint16_t plane, uint16_t *to, size_t kept)
 /* ---- colours -------------- */
 
 /* Converts the samples VALUE of a pixel, 0 to MOST each, to RGB of the same range; with a palette, of 0 to 65535. */
-static void find_colour(const struct tiff *t, const uint16_t *value, unsigned most, uint16_t rgb[3]) {
+static void find_colour(const struct tiff *tiff, const uint16_t *value, unsigned most, uint16_t rgb[3]) {
     uint16_t own[4];
-    for (int c = 0; c < t->colours; c++) {
-        const unsigned alpha = t->times_alpha ? value[t->colours] : most;
+    for (int c = 0; c < tiff->colours; c++) {
+        const unsigned alpha = tiff->times_alpha ? value[tiff->colours] : most;
         const uint64_t pure = alpha ? (uint64_t)value[c] * most / alpha : 0;
         own[c] = (uint16_t)(pure < most ? pure : most);
-        if (t->photometric == PHOTOMETRIC_MINISWHITE) own[c] = (uint16_t)(most - own[c]);
+        if (tiff->photometric == PHOTOMETRIC_MINISWHITE) own[c] = (uint16_t)(most - own[c]);
     }
-    if (t->colours == 4) sgrad__image_of_inks(own, most, rgb);
+    if (tiff->colours == 4) sgrad__image_of_inks(own, most, rgb);
     else
         for (int c = 0; c < 3; c++)
-            if (t->map[0]) rgb[c] = t->map[c][own[0]];
-            else rgb[c] = own[t->colours == 3 ? c : 0];
+            if (tiff->map[0]) rgb[c] = tiff->map[c][own[0]];
+            else rgb[c] = own[tiff->colours == 3 ? c : 0];
 }
 
 /* Returns the largest value of the palette's range: some writers store bytes. */
-static unsigned palette_most(const struct tiff *t) {
-    for (int i = 0; i < 3 << t->bits; i++)
-        if (t->map[i % 3][i / 3] > 255) return 65535;
+static unsigned palette_most(const struct tiff *tiff) {
+    for (int i = 0; i < 3 << tiff->bits; i++)
+        if (tiff->map[i % 3][i / 3] > 255) return 65535;
     return 255;
 }
 
-static void convert(const struct tiff *t, const uint16_t *value, size_t kept, struct sgrad__image *image) {
-    const size_t count = (size_t)t->height * t->width;
-    const unsigned most = (1u << t->bits) - 1, range = t->map[0] ? palette_most(t) : most;
+static void convert(const struct tiff *tiff, const uint16_t *value, size_t kept, struct sgrad__image *image) {
+    const size_t count = (size_t)tiff->height * tiff->width;
+    const unsigned most = (1u << tiff->bits) - 1, range = tiff->map[0] ? palette_most(tiff) : most;
     void *to = sgrad_xcalloc(count, image->deep ? 6 : 3);
     uint16_t rgb[3];
     for (size_t i = 0; i < count; i++, value += kept) {
-        find_colour(t, value, most, rgb);
+        find_colour(tiff, value, most, rgb);
         for (size_t c = 0; c < 3; c++)
             if (image->deep) ((uint16_t *)to)[3 * i + c] = rgb[c];
             else ((uint8_t *)to)[3 * i + c] = (uint8_t)(range == 65535 ? rgb[c] >> 8 : rgb[c] * 255u / range);
@@ -248,26 +250,26 @@ static void convert(const struct tiff *t, const uint16_t *value, size_t kept, st
     else image->rgb = to;
 }
 
-static int read_samples(struct tiff *t, struct sgrad__image *image) {
-    const size_t kept = (size_t)t->colours + t->times_alpha;
-    const int planes = t->planar == PLANARCONFIG_CONTIG ? 1 : (int)kept;
-    uint16_t *value = sgrad_xcalloc((size_t)t->height * t->width, kept * sizeof *value);
+static int read_samples(struct tiff *tiff, struct sgrad__image *image) {
+    const size_t kept = (size_t)tiff->colours + tiff->times_alpha;
+    const int planes = tiff->planar == PLANARCONFIG_CONTIG ? 1 : (int)kept;
+    uint16_t *value = sgrad_xcalloc((size_t)tiff->height * tiff->width, kept * sizeof *value);
     int error = 0;
     for (int plane = 0; plane < planes && !error; plane++)
-        error = (TIFFIsTiled(t->file) ? read_tiles : read_strips)(t, (uint16_t)plane, value, kept);
-    if (!error && *t->why) error = wrong(t, NULL);
-    if (!error) convert(t, value, kept, image);
+        error = (TIFFIsTiled(tiff->file) ? read_tiles : read_strips)(tiff, (uint16_t)plane, value, kept);
+    if (!error && *tiff->why) error = wrong(tiff, NULL);
+    if (!error) convert(tiff, value, kept, image);
     free(value);
     return error;
 }
 
 /* Reads the pixels by libtiff's conversion to RGB, in the order in which they are stored. */
-static int read_converted(struct tiff *t, struct sgrad__image *image) {
-    const size_t count = (size_t)t->height * t->width;
+static int read_converted(struct tiff *tiff, struct sgrad__image *image) {
+    const size_t count = (size_t)tiff->height * tiff->width;
     uint32_t *raster = sgrad_xcalloc(count, sizeof *raster);
-    if (!TIFFReadRGBAImageOriented(t->file, t->width, t->height, raster, t->orientation, 1) || *t->why) {
+    if (!TIFFReadRGBAImageOriented(tiff->file, tiff->width, tiff->height, raster, tiff->orientation, 1) || *tiff->why) {
         free(raster);
-        return wrong(t, "its pixels cannot be read");
+        return wrong(tiff, "its pixels cannot be read");
     }
     uint8_t *to = image->rgb = sgrad_xcalloc(count, 3);
     for (size_t i = 0; i < count; i++, to += 3)

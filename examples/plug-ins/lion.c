@@ -10,11 +10,11 @@
 #include "graphs/graphs.h"
 
 /* w, dw, Σ g² (1) or absent, m */
-static void lion(const struct sgrad_args *a) {
-    const struct sgrad_hyper *h = a->attrs;
-    const float *dw = a->data[1], clip = sgrad_clip_factor(h, a->data[2]), rate = sgrad_lr(a);
-    float *w = a->data[0], *m = a->data[3];
-    for (int64_t i = 0, n = sgrad_shape_count(&a->view[0].shape); i < n; i++) {
+static void lion(const struct sgrad_args *args) {
+    const struct sgrad_hyper *h = args->attrs;
+    const float *dw = args->data[1], clip = sgrad_clip_factor(h, args->data[2]), rate = sgrad_lr(args);
+    float *w = args->data[0], *m = args->data[3];
+    for (int64_t i = 0, n = sgrad_shape_count(&args->view[0].shape); i < n; i++) {
         const float g = clip * dw[i], c = h->beta1 * m[i] + (1 - h->beta1) * g;
         w[i] -= rate * ((float)((c > 0) - (c < 0)) + h->weight_decay * w[i]);
         m[i] = h->beta2 * m[i] + (1 - h->beta2) * g;

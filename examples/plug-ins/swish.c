@@ -16,36 +16,36 @@ struct sgrad_swish {
     float beta;         /* 0: 1 */
 };
 
-static int infer(struct sgrad_signature *s, void *attrs) {
+static int infer(struct sgrad_signature *signature, void *attrs) {
     struct sgrad_swish *swish = attrs;
     if (swish->beta == 0) swish->beta = 1;
-    return sgrad_infer_same(s, attrs);
+    return sgrad_infer_same(signature, attrs);
 }
 
 static float sigmoid(float t) { return 1 / (1 + expf(-t)); }
 
 /* x, y of any shape */
-static void forward(const struct sgrad_args *a) {
-    const float beta = ((const struct sgrad_swish *)a->attrs)->beta;
-    const enum sgrad_dtype type = a->view[0].dtype;
-    for (int64_t i = 0, n = sgrad_shape_count(&a->view[0].shape); i < n; i++) {
-        const float x = sgrad_get(type, a->data[0], i);
-        sgrad_put(type, a->data[1], i, x * sigmoid(beta * x));
+static void forward(const struct sgrad_args *args) {
+    const float beta = ((const struct sgrad_swish *)args->attrs)->beta;
+    const enum sgrad_dtype type = args->view[0].dtype;
+    for (int64_t i = 0, n = sgrad_shape_count(&args->view[0].shape); i < n; i++) {
+        const float x = sgrad_get(type, args->data[0], i);
+        sgrad_put(type, args->data[1], i, x * sigmoid(beta * x));
     }
 }
 
 /* x, dy, dx of any shape */
-static void backward(const struct sgrad_args *a) {
-    const float beta = ((const struct sgrad_swish *)a->attrs)->beta;
-    const enum sgrad_dtype type = a->view[0].dtype;
-    for (int64_t i = 0, n = sgrad_shape_count(&a->view[0].shape); i < n; i++) {
-        const float t = beta * sgrad_get(type, a->data[0], i), s = sigmoid(t), slope = s + t * s * (1 - s);
-        const float dx = slope * sgrad_get(type, a->data[1], i);
-        sgrad_put(type, a->data[2], i, dx + (sgrad_adds(a, 2) ? sgrad_get(type, a->data[2], i) : 0));
+static void backward(const struct sgrad_args *args) {
+    const float beta = ((const struct sgrad_swish *)args->attrs)->beta;
+    const enum sgrad_dtype type = args->view[0].dtype;
+    for (int64_t i = 0, n = sgrad_shape_count(&args->view[0].shape); i < n; i++) {
+        const float t = beta * sgrad_get(type, args->data[0], i), s = sigmoid(t), slope = s + t * s * (1 - s);
+        const float dx = slope * sgrad_get(type, args->data[1], i);
+        sgrad_put(type, args->data[2], i, dx + (sgrad_adds(args, 2) ? sgrad_get(type, args->data[2], i) : 0));
     }
 }
 
-static double flops(const struct sgrad_args *a) { return 20.0 * (double)sgrad_shape_count(&a->view[0].shape); }
+static double flops(const struct sgrad_args *args) { return 20.0 * (double)sgrad_shape_count(&args->view[0].shape); }
 
 static const struct sgrad_op sgrad_swish_op = {
     .name = "swish",
@@ -65,15 +65,15 @@ static const struct sgrad_op sgrad_swish_op = {
 };
 
 /* x (N,H,W,C), returns the logits (N,classes) */
-static int build(struct sgrad_graph *g, int x, int classes) {
-    x = sgrad_layer(g, conv2d, "conv1", (x), .channels = 32, .kernel = 3, .padding = 1);
-    x = sgrad_layer(g, batchnorm, "bn1", (x));
-    x = sgrad_layer(g, swish, "swish1", (x), .beta = 1);
-    x = sgrad_layer(g, conv2d, "conv2", (x), .channels = 32, .kernel = 3, .padding = 1);
-    x = sgrad_layer(g, batchnorm, "bn2", (x));
-    x = sgrad_layer(g, swish, "swish2", (x), .beta = 1);
-    x = sgrad_layer(g, global_average_pool, "pool", (x));
-    return sgrad_layer(g, linear, "fc", (x), .features = classes, .bias = true);
+static int build(struct sgrad_graph *graph, int x, int classes) {
+    x = sgrad_layer(graph, conv2d, "conv1", (x), .channels = 32, .kernel = 3, .padding = 1);
+    x = sgrad_layer(graph, batchnorm, "bn1", (x));
+    x = sgrad_layer(graph, swish, "swish1", (x), .beta = 1);
+    x = sgrad_layer(graph, conv2d, "conv2", (x), .channels = 32, .kernel = 3, .padding = 1);
+    x = sgrad_layer(graph, batchnorm, "bn2", (x));
+    x = sgrad_layer(graph, swish, "swish2", (x), .beta = 1);
+    x = sgrad_layer(graph, global_average_pool, "pool", (x));
+    return sgrad_layer(graph, linear, "fc", (x), .features = classes, .bias = true);
 }
 static const struct sgrad_model swishnet = { .name = "swishnet", .summary = "two convolutions with swish", .build = build };
 

@@ -45,8 +45,8 @@ struct sgrad_bench_result {
     double host_latency, host_bandwidth;        /* the same between ranks of one host */
 };
 /* Measures a training step of OPTIONS: runs some steps, then the kernels in isolation. Prints the configuration, unless
- * options.json is set; writes no files. Images are not normalized. Every rank must call it. The caller must free kernel and call
- * of *RESULT, also after an error. The errors are those of sgrad_train. */
+ * options.output.json is set; writes no files. Images are not normalized. Every rank must call it. The caller must free kernel
+ * and call of *RESULT, also after an error. The errors are those of sgrad_train. */
 int sgrad_bench(const struct sgrad_train_options *options, struct sgrad_bench_result *result);
 /* Measures the duration of STEPS training steps that follow WARM unmeasured ones: SECONDS[STEPS]. *RANK: the rank of this
  * process. TRACE: directory for a trace of all these steps; NULL: no trace. No other files are written. Images are not

@@ -10,20 +10,20 @@
 #include "graphs/api/check.h"
 
 /* Logs an error that starts with "operation swish, 7 samples of 17: ". */
-static int wrong(const struct instance *t, const char *what, double is, const char *but, double expected) {
-    return sgrad_log_error(SGRAD_EINVAL, "operation %s, %s: %s is %.9g, %s %.9g", t->op->name, t->test->name, what, is, but,
-                           expected);
+static int wrong(const struct instance *instance, const char *what, double is, const char *but, double expected) {
+    return sgrad_log_error(SGRAD_EINVAL, "operation %s, %s: %s is %.9g, %s %.9g", instance->op->name, instance->test->name, what,
+                           is, but, expected);
 }
 
 /* Computes the function that backward differentiates: Σ dy·y, or the loss itself. */
-static int objective(struct instance *t, double *sum) {
-    struct sgrad_tensor *of = t->tensor[t->tensor[SGRAD_Y][0] ? SGRAD_Y : SGRAD_STAT][0];
-    SGRAD_TRY(instance_run(t, t->op->forward, 0));
+static int objective(struct instance *instance, double *sum) {
+    struct sgrad_tensor *of = instance->tensor[instance->tensor[SGRAD_Y][0] ? SGRAD_Y : SGRAD_STAT][0];
+    SGRAD_TRY(instance_run(instance, instance->op->forward, 0));
     double *y = instance_read(of);
-    if (of == t->tensor[SGRAD_STAT][0]) {
-        *sum = y[0] / (double)sgrad_shape_count(&t->is.x[1].shape);
+    if (of == instance->tensor[SGRAD_STAT][0]) {
+        *sum = y[0] / (double)sgrad_shape_count(&instance->is.x[1].shape);
     } else {
-        double *dy = instance_read(t->tensor[SGRAD_DY][0]);
+        double *dy = instance_read(instance->tensor[SGRAD_DY][0]);
         *sum = 0;
         for (int64_t i = 0; i < instance_count(of); i++) *sum += y[i] * dy[i];
         free(dy);
@@ -33,15 +33,15 @@ static int objective(struct instance *t, double *sum) {
 }
 
 /* *SLOPE: (objective(x_i + h) - objective(x_i - h)) / 2h. */
-static int difference(struct instance *t, struct sgrad_tensor *variable, double *x, int64_t i, double h, double *slope) {
+static int difference(struct instance *instance, struct sgrad_tensor *variable, double *x, int64_t i, double h, double *slope) {
     const double at = x[i];
     double up, down;
     x[i] = at + h;
     instance_write(variable, x);
-    SGRAD_TRY(objective(t, &up));
+    SGRAD_TRY(objective(instance, &up));
     x[i] = at - h;
     instance_write(variable, x);
-    SGRAD_TRY(objective(t, &down));
+    SGRAD_TRY(objective(instance, &down));
     x[i] = at;
     instance_write(variable, x);
     *slope = (up - down) / (2 * h);
@@ -50,7 +50,8 @@ static int difference(struct instance *t, struct sgrad_tensor *variable, double 
 
 /* Compares a dozen elements of GRADIENT with differences of the objective in VARIABLE. A step may cross the kink of a ReLU, in
  * which case a shorter one decides; very short ones are dominated by rounding. */
-static int check_differences(struct instance *t, const char *what, struct sgrad_tensor *variable, struct sgrad_tensor *gradient) {
+static int check_differences(struct instance *instance, const char *what, struct sgrad_tensor *variable,
+                             struct sgrad_tensor *gradient) {
     static const double steps[] = { 1.0 / 128, 1.0 / 1024, 1.0 / 8192 };
     double *x = instance_read(variable), *g = instance_read(gradient), scale = 1e-3, d = 0;
     const int64_t count = instance_count(variable), stride = count / 12 + 1;
@@ -59,40 +60,41 @@ static int check_differences(struct instance *t, const char *what, struct sgrad_
     for (int64_t i = count > 12 ? 3 % stride : 0; i < count && !error; i += stride) {
         bool good = false;
         for (size_t s = 0; s < sizeof steps / sizeof *steps && !good && !error; s++) {
-            error = difference(t, variable, x, i, steps[s], &d);
+            error = difference(instance, variable, x, i, steps[s], &d);
             good = fabs(d - g[i]) <= 2e-3 * scale + 1e-3 * fabs(g[i]);
         }
-        if (!good && !error) error = wrong(t, what, g[i], "by differences", d);
+        if (!good && !error) error = wrong(instance, what, g[i], "by differences", d);
     }
     free(x);
     free(g);
     return error;
 }
 
-static int check_all_differences(struct instance *t) {
+static int check_all_differences(struct instance *instance) {
     double sum;
     char what[64];
-    instance_fill(t);
-    SGRAD_TRY(objective(t, &sum));
-    SGRAD_TRY(instance_run(t, t->op->backward, 0));
+    instance_fill(instance);
+    SGRAD_TRY(objective(instance, &sum));
+    SGRAD_TRY(instance_run(instance, instance->op->backward, 0));
     for (int i = 0; i < SGRAD_MAX_INPUTS; i++) {
         snprintf(what, sizeof what, "a derivative by input %d", i);
-        if (instance_has_gradient(t, i))
-            SGRAD_TRY(check_differences(t, what, t->tensor[SGRAD_X][i], t->tensor[SGRAD_DX][i]));
+        if (instance_has_gradient(instance, i))
+            SGRAD_TRY(check_differences(instance, what, instance->tensor[SGRAD_X][i], instance->tensor[SGRAD_DX][i]));
     }
     for (int i = 0; i < SGRAD_MAX_PARAMETERS; i++) {
-        snprintf(what, sizeof what, "a derivative by %s", t->is.p[i].name);
-        if (t->tensor[SGRAD_P][i]) SGRAD_TRY(check_differences(t, what, t->tensor[SGRAD_P][i], t->tensor[SGRAD_DP][i]));
+        snprintf(what, sizeof what, "a derivative by %s", instance->is.p[i].name);
+        if (instance->tensor[SGRAD_P][i])
+            SGRAD_TRY(check_differences(instance, what, instance->tensor[SGRAD_P][i], instance->tensor[SGRAD_DP][i]));
     }
     return 0;
 }
 
 /* Executes CHECK on a new instance, unless the operation is a view, which computes nothing. */
-static int with_instance(const struct sgrad_op *op, const struct sgrad_test *test, int (*check)(struct instance *t)) {
-    struct instance t;
-    SGRAD_TRY(instance_open(&t, op, test, SGRAD_F32));
-    const int error = t.is.view_of_input ? 0 : check(&t);
-    instance_close(&t);
+static int with_instance(const struct sgrad_op *op, const struct sgrad_test *test, int (*check)(struct instance *instance)) {
+    struct instance instance;
+    SGRAD_TRY(instance_open(&instance, op, test, SGRAD_F32));
+    const int error = instance.is.view_of_input ? 0 : check(&instance);
+    instance_close(&instance);
     return error;
 }
 
@@ -102,27 +104,28 @@ int sgrad__check_gradients(const struct sgrad_op *op, const struct sgrad_test *t
 
 /* Checks that TENSOR contains twice the values ONCE. The tolerance is relative to the largest value: elements are sums, and
  * the rounding of a sum grows with its largest terms. */
-static int check_doubled(const struct instance *t, const char *what, const double *once, struct sgrad_tensor *tensor) {
+static int check_doubled(const struct instance *instance, const char *what, const double *once, struct sgrad_tensor *tensor) {
     double *twice = instance_read(tensor), largest = 1;
     int error = 0;
     for (int64_t k = 0; k < instance_count(tensor); k++) largest = fmax(largest, fabs(once[k]));
     for (int64_t k = 0; k < instance_count(tensor) && !error; k++)
-        if (!(fabs(twice[k] - 2 * once[k]) <= 1e-5 * largest)) error = wrong(t, what, twice[k], "not", 2 * once[k]);
+        if (!(fabs(twice[k] - 2 * once[k]) <= 1e-5 * largest)) error = wrong(instance, what, twice[k], "not", 2 * once[k]);
     free(twice);
     return error;
 }
 
-static int check_input_gradients(struct instance *t) {
+static int check_input_gradients(struct instance *instance) {
     double sum, *once[SGRAD_MAX_INPUTS] = { 0 };
-    if (!t->op->backward[0].kernel.name) return 0;
-    instance_fill(t);
-    SGRAD_TRY(objective(t, &sum));
-    SGRAD_TRY(instance_run(t, t->op->backward, 0));
-    for (int i = 0; i < t->is.inputs; i++)
-        if (instance_has_gradient(t, i)) once[i] = instance_read(t->tensor[SGRAD_DX][i]);
-    int error = instance_run(t, t->op->backward, 1u << SGRAD_DX);
-    for (int i = 0; i < t->is.inputs; i++) {
-        if (once[i] && !error) error = check_doubled(t, "a gradient added to itself", once[i], t->tensor[SGRAD_DX][i]);
+    if (!instance->op->backward[0].kernel.name) return 0;
+    instance_fill(instance);
+    SGRAD_TRY(objective(instance, &sum));
+    SGRAD_TRY(instance_run(instance, instance->op->backward, 0));
+    for (int i = 0; i < instance->is.inputs; i++)
+        if (instance_has_gradient(instance, i)) once[i] = instance_read(instance->tensor[SGRAD_DX][i]);
+    int error = instance_run(instance, instance->op->backward, 1u << SGRAD_DX);
+    for (int i = 0; i < instance->is.inputs; i++) {
+        if (once[i] && !error)
+            error = check_doubled(instance, "a gradient added to itself", once[i], instance->tensor[SGRAD_DX][i]);
         free(once[i]);
     }
     return error;
@@ -133,31 +136,31 @@ int sgrad__check_accumulate(const struct sgrad_op *op, const struct sgrad_test *
 }
 
 /* Checks a kernel with .accumulates: after two executions, outputs that belong to no sample must be doubled. */
-static int check_adding(struct instance *t, const struct sgrad_task *task) {
+static int check_adding(struct instance *instance, const struct sgrad_task *task) {
     const struct sgrad_task alone[2] = { *task };
-    SGRAD_TRY(instance_run(t, alone, 0));
+    SGRAD_TRY(instance_run(instance, alone, 0));
     for (int j = 0; j < SGRAD_MAX_OPERANDS && task->use[j].role; j++) {
         const struct sgrad_use use = task->use[j];
-        struct sgrad_tensor *tensor = t->tensor[use.role][use.index];
+        struct sgrad_tensor *tensor = instance->tensor[use.role][use.index];
         if (!tensor || use.access == SGRAD_R || (use.role != SGRAD_PARTIAL && use.role != SGRAD_DP)) continue;
         double *once = instance_read(tensor);
-        int error = instance_run(t, alone, 1u << use.role);
-        if (!error) error = check_doubled(t, "a sum added to itself", once, tensor);
-        if (!error) error = instance_run(t, alone, 0);
+        int error = instance_run(instance, alone, 1u << use.role);
+        if (!error) error = check_doubled(instance, "a sum added to itself", once, tensor);
+        if (!error) error = instance_run(instance, alone, 0);
         free(once);
         SGRAD_TRY(error);
     }
     return 0;
 }
 
-static int check_all_adding(struct instance *t) {
+static int check_all_adding(struct instance *instance) {
     double sum;
-    instance_fill(t);
-    SGRAD_TRY(objective(t, &sum));
-    if (t->op->backward[0].kernel.name) SGRAD_TRY(instance_run(t, t->op->backward, 0));
+    instance_fill(instance);
+    SGRAD_TRY(objective(instance, &sum));
+    if (instance->op->backward[0].kernel.name) SGRAD_TRY(instance_run(instance, instance->op->backward, 0));
     for (int k = 0; k < SGRAD_MAX_TASKS; k++) {
-        if (t->op->backward[k].kernel.accumulates) SGRAD_TRY(check_adding(t, &t->op->backward[k]));
-        if (t->op->forward[k].kernel.accumulates) SGRAD_TRY(check_adding(t, &t->op->forward[k]));
+        if (instance->op->backward[k].kernel.accumulates) SGRAD_TRY(check_adding(instance, &instance->op->backward[k]));
+        if (instance->op->forward[k].kernel.accumulates) SGRAD_TRY(check_adding(instance, &instance->op->forward[k]));
     }
     return 0;
 }
@@ -169,7 +172,7 @@ int sgrad__check_adds(const struct sgrad_op *op, const struct sgrad_test *test) 
 
 /* ---- comparison of two instances ---- */
 
-int sgrad__instance_compare(const struct instance *t, enum sgrad_role role, int i, struct sgrad_tensor *got,
+int sgrad__instance_compare(const struct instance *instance, enum sgrad_role role, int i, struct sgrad_tensor *got,
                             const double *wanted, double tolerance) {
     static const char *const names[ROLES] = { [SGRAD_Y] = "output",
                                               [SGRAD_DX] = "input gradient",
@@ -184,19 +187,20 @@ int sgrad__instance_compare(const struct instance *t, enum sgrad_role role, int 
     const double scale = sqrt(square / (double)count);
     for (int64_t k = 0; k < count && !error; k++) {
         if (fabs(is[k] - wanted[k]) <= tolerance * (scale + fabs(wanted[k]))) continue;
-        snprintf(what, sizeof what, "%s %d in %s, element %lld,", names[role], i, sgrad_dtype_name(t->is.y.dtype), (long long)k);
-        error = wrong(t, what, is[k], "not", wanted[k]);
+        snprintf(what, sizeof what, "%s %d in %s, element %lld,", names[role], i, sgrad_dtype_name(instance->is.y.dtype),
+                 (long long)k);
+        error = wrong(instance, what, is[k], "not", wanted[k]);
     }
     free(is);
     return error;
 }
 
-int sgrad__instance_run_whole(struct instance *t) {
-    instance_fill(t);
-    if (t->is.view_of_input) return 0;
-    SGRAD_TRY(instance_run(t, t->op->forward, 0));
-    SGRAD_TRY(instance_run(t, t->op->backward, 0));
-    return instance_run(t, t->op->finish, 0);
+int sgrad__instance_run_whole(struct instance *instance) {
+    instance_fill(instance);
+    if (instance->is.view_of_input) return 0;
+    SGRAD_TRY(instance_run(instance, instance->op->forward, 0));
+    SGRAD_TRY(instance_run(instance, instance->op->backward, 0));
+    return instance_run(instance, instance->op->finish, 0);
 }
 
 static int compare(struct instance *got, struct instance *wanted, enum sgrad_role role, double tolerance) {

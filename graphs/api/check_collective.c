@@ -32,9 +32,9 @@ struct rehearsal {
 };
 
 #define WRONG(r, ...) wrong(r, sgrad_format(__VA_ARGS__))
-static int wrong(const struct rehearsal *r, char *what) {
-    const int error = sgrad_log_error(SGRAD_EINVAL, "collective %s, %s of %d ranks: %s", r->method->name,
-                                      sgrad_collective_kind_name(r->method->kind), r->places, what);
+static int wrong(const struct rehearsal *rehearsal, char *what) {
+    const int error = sgrad_log_error(SGRAD_EINVAL, "collective %s, %s of %d ranks: %s", rehearsal->method->name,
+                                      sgrad_collective_kind_name(rehearsal->method->kind), rehearsal->places, what);
     free(what);
     return error;
 }
@@ -57,96 +57,101 @@ static float tree_sum(int first, int count, int chunk) {
 
 /* ---- plans ---- */
 
-static int check_action(const struct rehearsal *r, const struct event *e) {
-    const struct sgrad_action *a = &e->action;
+static int check_action(const struct rehearsal *rehearsal, const struct event *event) {
+    const struct sgrad_action *a = &event->action;
     if (a->kind != SGRAD_SEND && a->kind != SGRAD_ADD && a->kind != SGRAD_COPY)
-        return WRONG(r, "place %d has an action that is none of SEND, ADD and COPY", e->place);
-    if (a->peer < 0 || a->peer >= r->places || a->peer == e->place)
-        return WRONG(r, "place %d has an action with place %d", e->place, a->peer);
-    if (a->chunk < 0 || a->count < 1 || a->chunk + a->count > r->chunks)
-        return WRONG(r, "place %d has an action with chunks %d to %d, of %d", e->place, a->chunk, a->chunk + a->count - 1,
-                     r->chunks);
+        return WRONG(rehearsal, "place %d has an action that is none of SEND, ADD and COPY", event->place);
+    if (a->peer < 0 || a->peer >= rehearsal->places || a->peer == event->place)
+        return WRONG(rehearsal, "place %d has an action with place %d", event->place, a->peer);
+    if (a->chunk < 0 || a->count < 1 || a->chunk + a->count > rehearsal->chunks)
+        return WRONG(rehearsal, "place %d has an action with chunks %d to %d, of %d", event->place, a->chunk,
+                     a->chunk + a->count - 1, rehearsal->chunks);
     return 0;
 }
 
-static int make_plans(struct rehearsal *r, double bytes, const struct sgrad_network *net) {
-    const bool shares = r->method->kind == SGRAD_REDUCE_SCATTER || r->method->kind == SGRAD_ALL_GATHER;
-    r->chunks = shares || r->places == 1 ? r->places : r->method->chunks(bytes, net);
-    if (r->chunks < 1) return WRONG(r, "it wants %d chunks", r->chunks);
-    if (!shares && r->chunks > 256) r->chunks = 256;
-    for (int place = 0; place < r->places; place++) {
-        struct sgrad_plan plan = { .chunks = r->chunks, .root = r->root };
-        if (r->places > 1) r->method->schedule(&plan, place, net);
-        r->begin[place + 1] = r->events + plan.count;
+static int make_plans(struct rehearsal *rehearsal, double bytes, const struct sgrad_network *net) {
+    const bool shares = rehearsal->method->kind == SGRAD_REDUCE_SCATTER || rehearsal->method->kind == SGRAD_ALL_GATHER;
+    rehearsal->chunks = shares || rehearsal->places == 1 ? rehearsal->places : rehearsal->method->chunks(bytes, net);
+    if (rehearsal->chunks < 1) return WRONG(rehearsal, "it wants %d chunks", rehearsal->chunks);
+    if (!shares && rehearsal->chunks > 256) rehearsal->chunks = 256;
+    for (int place = 0; place < rehearsal->places; place++) {
+        struct sgrad_plan plan = { .chunks = rehearsal->chunks, .root = rehearsal->root };
+        if (rehearsal->places > 1) rehearsal->method->schedule(&plan, place, net);
+        rehearsal->begin[place + 1] = rehearsal->events + plan.count;
         for (int i = 0; i < plan.count; i++) {
-            r->event = sgrad_array_grow(r->event, r->events, sizeof *r->event);
-            r->event[r->events++] = (struct event){ .action = plan.action[i], .place = place };
+            rehearsal->event = sgrad_array_grow(rehearsal->event, rehearsal->events, sizeof *rehearsal->event);
+            rehearsal->event[rehearsal->events++] = (struct event){ .action = plan.action[i], .place = place };
         }
         free(plan.action);
     }
-    for (int i = 0; i < r->events; i++) {
-        SGRAD_TRY(check_action(r, &r->event[i]));
-        r->event[i].sent = sgrad_xcalloc((size_t)r->event[i].action.count, sizeof *r->event[i].sent);
+    for (int i = 0; i < rehearsal->events; i++) {
+        SGRAD_TRY(check_action(rehearsal, &rehearsal->event[i]));
+        rehearsal->event[i].sent = sgrad_xcalloc((size_t)rehearsal->event[i].action.count, sizeof *rehearsal->event[i].sent);
     }
     return 0;
 }
 
 /* Connects the n-th SEND from a to b with the n-th ADD or COPY at b from a. */
-static int connect(struct rehearsal *r) {
-    for (int i = 0; i < r->events; i++) {
-        struct event *e = &r->event[i];
+static int connect(struct rehearsal *rehearsal) {
+    for (int i = 0; i < rehearsal->events; i++) {
+        struct event *e = &rehearsal->event[i];
         if (e->action.kind == SGRAD_SEND) continue;
         const int from = e->action.peer;
-        for (int j = r->begin[from]; j < r->begin[from + 1] && !e->partner; j++)
-            if (r->event[j].action.kind == SGRAD_SEND && r->event[j].action.peer == e->place && !r->event[j].partner)
-                e->partner = &r->event[j];
+        for (int j = rehearsal->begin[from]; j < rehearsal->begin[from + 1] && !e->partner; j++)
+            if (rehearsal->event[j].action.kind == SGRAD_SEND && rehearsal->event[j].action.peer == e->place &&
+                !rehearsal->event[j].partner)
+                e->partner = &rehearsal->event[j];
         if (!e->partner)
-            return WRONG(r, "place %d waits for chunk %d from place %d, which does not send it", e->place, e->action.chunk, from);
+            return WRONG(rehearsal, "place %d waits for chunk %d from place %d, which does not send it", e->place,
+                         e->action.chunk, from);
         if (e->partner->action.chunk != e->action.chunk || e->partner->action.count != e->action.count)
-            return WRONG(r, "place %d sends chunk %d to place %d, which waits for chunk %d", from, e->partner->action.chunk,
-                         e->place, e->action.chunk);
+            return WRONG(rehearsal, "place %d sends chunk %d to place %d, which waits for chunk %d", from,
+                         e->partner->action.chunk, e->place, e->action.chunk);
         e->partner->partner = e;
     }
-    for (int i = 0; i < r->events; i++)
-        if (!r->event[i].partner)
-            return WRONG(r, "place %d sends chunk %d to place %d, which does not receive it", r->event[i].place,
-                         r->event[i].action.chunk, r->event[i].action.peer);
+    for (int i = 0; i < rehearsal->events; i++)
+        if (!rehearsal->event[i].partner)
+            return WRONG(rehearsal, "place %d sends chunk %d to place %d, which does not receive it", rehearsal->event[i].place,
+                         rehearsal->event[i].action.chunk, rehearsal->event[i].action.peer);
     return 0;
 }
 
 /* ---- execution ---- */
 
-static int perform(struct rehearsal *r, struct event *e) {
-    for (int c = 0; c < e->action.count; c++) {
-        struct value *own = &r->value[e->place * r->chunks + e->action.chunk + c];
-        const struct value *came = e->action.kind == SGRAD_SEND ? NULL : &e->partner->sent[c];
-        if (!came) e->sent[c] = *own;
-        else if (e->action.kind == SGRAD_COPY) *own = *came;
+static int perform(struct rehearsal *rehearsal, struct event *event) {
+    for (int c = 0; c < event->action.count; c++) {
+        struct value *own = &rehearsal->value[event->place * rehearsal->chunks + event->action.chunk + c];
+        const struct value *came = event->action.kind == SGRAD_SEND ? NULL : &event->partner->sent[c];
+        if (!came) event->sent[c] = *own;
+        else if (event->action.kind == SGRAD_COPY) *own = *came;
         else if (own->ranks & came->ranks)
-            return WRONG(r, "place %d adds what place %d sends, so that some rank counts twice", e->place, e->action.peer);
+            return WRONG(rehearsal, "place %d adds what place %d sends, so that some rank counts twice", event->place,
+                         event->action.peer);
         else *own = (struct value){ own->ranks | came->ranks, own->sum + came->sum };
     }
-    e->done = true;
+    event->done = true;
     return 0;
 }
 
 /* Executes the actions of each rank in their order; sent values are buffered. */
-static int run(struct rehearsal *r) {
-    for (int i = 0; i < r->places * r->chunks; i++)
-        r->value[i] = (struct value){ (uint64_t)1 << i / r->chunks, contribution(i / r->chunks, i % r->chunks) };
-    int *at = sgrad_xcalloc((size_t)r->places, sizeof *at), left = r->events, error = 0;
+static int run(struct rehearsal *rehearsal) {
+    for (int i = 0; i < rehearsal->places * rehearsal->chunks; i++)
+        rehearsal->value[i] =
+            (struct value){ (uint64_t)1 << i / rehearsal->chunks, contribution(i / rehearsal->chunks, i % rehearsal->chunks) };
+    int *at = sgrad_xcalloc((size_t)rehearsal->places, sizeof *at), left = rehearsal->events, error = 0;
     for (int before = -1; left && left != before && !error;) {
         before = left;
-        for (int p = 0; p < r->places && !error; p++)
-            for (struct event *e; r->begin[p] + at[p] < r->begin[p + 1] && !error; at[p]++, left--) {
-                e = &r->event[r->begin[p] + at[p]];
+        for (int p = 0; p < rehearsal->places && !error; p++)
+            for (struct event *e; rehearsal->begin[p] + at[p] < rehearsal->begin[p + 1] && !error; at[p]++, left--) {
+                e = &rehearsal->event[rehearsal->begin[p] + at[p]];
                 if (e->action.kind != SGRAD_SEND && !e->partner->done) break;
-                error = perform(r, e);
+                error = perform(rehearsal, e);
             }
     }
-    for (int p = 0; p < r->places && left && !error; p++)
-        if (r->begin[p] + at[p] < r->begin[p + 1])
-            error = WRONG(r, "places wait for each other in a circle: %d for %d", p, r->event[r->begin[p] + at[p]].action.peer);
+    for (int p = 0; p < rehearsal->places && left && !error; p++)
+        if (rehearsal->begin[p] + at[p] < rehearsal->begin[p + 1])
+            error = WRONG(rehearsal, "places wait for each other in a circle: %d for %d", p,
+                          rehearsal->event[rehearsal->begin[p] + at[p]].action.peer);
     free(at);
     return error;
 }
@@ -157,22 +162,23 @@ static int lowest_missing(uint64_t ranks) {
     return rank;
 }
 
-static int check_results(const struct rehearsal *r) {
-    const enum sgrad_collective_kind kind = r->method->kind;
+static int check_results(const struct rehearsal *rehearsal) {
+    const enum sgrad_collective_kind kind = rehearsal->method->kind;
     const bool sums = kind != SGRAD_ALL_GATHER && kind != SGRAD_BROADCAST;
-    const bool tree = r->method->tree_order && !(r->places & (r->places - 1));
-    for (int i = 0; i < r->places * r->chunks; i++) {
-        const int place = i / r->chunks, chunk = i % r->chunks, owner = kind == SGRAD_ALL_GATHER ? chunk : r->root;
-        if ((kind == SGRAD_REDUCE_SCATTER && place != chunk) || (kind == SGRAD_REDUCE && place != r->root)) continue;
-        const struct value *is = &r->value[i], *first = &r->value[kind == SGRAD_ALLREDUCE ? chunk : i];
-        const uint64_t all = ((uint64_t)1 << r->places) - 1;
+    const bool tree = rehearsal->method->tree_order && !(rehearsal->places & (rehearsal->places - 1));
+    for (int i = 0; i < rehearsal->places * rehearsal->chunks; i++) {
+        const int place = i / rehearsal->chunks, chunk = i % rehearsal->chunks,
+                  owner = kind == SGRAD_ALL_GATHER ? chunk : rehearsal->root;
+        if ((kind == SGRAD_REDUCE_SCATTER && place != chunk) || (kind == SGRAD_REDUCE && place != rehearsal->root)) continue;
+        const struct value *is = &rehearsal->value[i], *first = &rehearsal->value[kind == SGRAD_ALLREDUCE ? chunk : i];
+        const uint64_t all = ((uint64_t)1 << rehearsal->places) - 1;
         if (!sums && (is->ranks != (uint64_t)1 << owner || is->sum != contribution(owner, chunk)))
-            return WRONG(r, "place %d ends without what place %d has in chunk %d", place, owner, chunk);
+            return WRONG(rehearsal, "place %d ends without what place %d has in chunk %d", place, owner, chunk);
         if (sums && is->ranks != all)
-            return WRONG(r, "place %d ends with a sum in which rank %d does not count", place, lowest_missing(is->ranks));
-        if (sums && is->sum != first->sum) return WRONG(r, "places 0 and %d end with sums of other bits", place);
-        if (sums && tree && is->sum != tree_sum(0, r->places, chunk))
-            return WRONG(r, "place %d has added in another order than halving, which the record promises", place);
+            return WRONG(rehearsal, "place %d ends with a sum in which rank %d does not count", place, lowest_missing(is->ranks));
+        if (sums && is->sum != first->sum) return WRONG(rehearsal, "places 0 and %d end with sums of other bits", place);
+        if (sums && tree && is->sum != tree_sum(0, rehearsal->places, chunk))
+            return WRONG(rehearsal, "place %d has added in another order than halving, which the record promises", place);
     }
     return 0;
 }

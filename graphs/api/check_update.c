@@ -29,15 +29,15 @@ struct trial {
 };
 
 #define WRONG(t, ...) wrong(t, sgrad_format(__VA_ARGS__))
-static int wrong(const struct trial *t, char *what) {
+static int wrong(const struct trial *trial, char *what) {
     char text[SGRAD_SHAPE_TEXT];
-    const int error = sgrad_log_error(SGRAD_EINVAL, "optimizer %s, a parameter of %s: %s", t->is->name,
-                                      sgrad_shape_text(&t->shape, text), what);
+    const int error = sgrad_log_error(SGRAD_EINVAL, "optimizer %s, a parameter of %s: %s", trial->is->name,
+                                      sgrad_shape_text(&trial->shape, text), what);
     free(what);
     return error;
 }
 
-static int64_t count_of(const struct trial *t, int operand) { return sgrad_shape_count(&t->view[operand].shape); }
+static int64_t count_of(const struct trial *trial, int operand) { return sgrad_shape_count(&trial->view[operand].shape); }
 
 static float *guarded(int64_t count) {
     float *data = sgrad_xcalloc((size_t)count + 2 * GUARD, sizeof *data);
@@ -45,9 +45,9 @@ static float *guarded(int64_t count) {
     return data + GUARD;
 }
 
-static bool is_guarded(const struct trial *t, int operand) {
+static bool is_guarded(const struct trial *trial, int operand) {
     for (int i = 1; i <= GUARD; i++)
-        if (t->data[operand][-i] != guard || t->data[operand][count_of(t, operand) + i - 1] != guard) return false;
+        if (trial->data[operand][-i] != guard || trial->data[operand][count_of(trial, operand) + i - 1] != guard) return false;
     return true;
 }
 
@@ -55,119 +55,120 @@ static float number(int64_t i, int stream) {
     return 2 * sgrad_uniform(sgrad_philox(11, SGRAD_STREAM_DATA, (uint32_t)stream, (uint64_t)i, 0).word[0]) - 1;
 }
 
-static void open_trial(struct trial *t, const struct sgrad_optimizer *is, struct sgrad_shape shape) {
-    *t = (struct trial){ .is = is, .shape = shape, .norm = -1 };
-    t->hyper = (struct sgrad_hyper){ .momentum = 0.9f, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f, .trust = 0.001f };
-    while (is->states && is->states[t->states].name) t->states++;
+static void open_trial(struct trial *trial, const struct sgrad_optimizer *is, struct sgrad_shape shape) {
+    *trial = (struct trial){ .is = is, .shape = shape, .norm = -1 };
+    trial->hyper = (struct sgrad_hyper){ .momentum = 0.9f, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f, .trust = 0.001f };
+    while (is->states && is->states[trial->states].name) trial->states++;
     for (int i = 0; i < MOST; i++) {
-        const struct sgrad_state *state = i >= STATES && i - STATES < t->states ? &is->states[i - STATES] : NULL;
-        t->view[i] = (struct sgrad_view){ SGRAD_F32, state && state->shape ? state->shape(&shape) : shape };
-        t->data[i] = guarded(count_of(t, i));
-        for (int64_t k = 0; k < count_of(t, i) && i < NORM; k++) t->data[i][k] = number(k, i) + (i == PARAMETER ? 2 : 0);
-        for (int64_t k = 0; k < count_of(t, i) && i >= STATES + t->states; k++) t->data[i][k] = guard;
+        const struct sgrad_state *state = i >= STATES && i - STATES < trial->states ? &is->states[i - STATES] : NULL;
+        trial->view[i] = (struct sgrad_view){ SGRAD_F32, state && state->shape ? state->shape(&shape) : shape };
+        trial->data[i] = guarded(count_of(trial, i));
+        for (int64_t k = 0; k < count_of(trial, i) && i < NORM; k++) trial->data[i][k] = number(k, i) + (i == PARAMETER ? 2 : 0);
+        for (int64_t k = 0; k < count_of(trial, i) && i >= STATES + trial->states; k++) trial->data[i][k] = guard;
     }
 }
 
-static void close_trial(struct trial *t) {
-    for (int i = 0; i < MOST; i++) free(t->data[i] - GUARD);
+static void close_trial(struct trial *trial) {
+    for (int i = 0; i < MOST; i++) free(trial->data[i] - GUARD);
 }
 
 /* Executes one step with learning rate RATE. */
-static void step(struct trial *t, uint32_t number, float rate) {
+static void step(struct trial *trial, uint32_t number, float rate) {
     const struct sgrad_step step = { .seed = 3, .number = number, .training = true, .lr = rate };
     const struct sgrad_batch batch = { 8, 8, 8 };
     struct sgrad_view view[MOST];
     void *data[MOST];
-    for (int i = 0; i < MOST; i++) view[i] = t->view[i], data[i] = t->data[i];
+    for (int i = 0; i < MOST; i++) view[i] = trial->view[i], data[i] = trial->data[i];
     view[NORM] = (struct sgrad_view){ SGRAD_F64, { 1, { 1 } } };
-    data[NORM] = &t->norm;
-    if (t->norm < 0) data[NORM] = NULL, view[NORM].shape.rank = -1;
-    struct sgrad_args args = { .view = view, .data = data, .attrs = &t->hyper, .step = &step, .batch = &batch,
+    data[NORM] = &trial->norm;
+    if (trial->norm < 0) data[NORM] = NULL, view[NORM].shape.rank = -1;
+    struct sgrad_args args = { .view = view, .data = data, .attrs = &trial->hyper, .step = &step, .batch = &batch,
                                .deterministic = true };
-    args.workspace_size = t->is->update->workspace ? t->is->update->workspace(&args) : 0;
+    args.workspace_size = trial->is->update->workspace ? trial->is->update->workspace(&args) : 0;
     args.workspace = sgrad_xcalloc(args.workspace_size + 1, 1);
-    t->is->update->cpu(&args);
+    trial->is->update->cpu(&args);
     free(args.workspace);
 }
 
-static void scale(struct trial *t, int operand, float by) {
-    for (int64_t i = 0; i < count_of(t, operand); i++) t->data[operand][i] *= by;
+static void scale(struct trial *trial, int operand, float by) {
+    for (int64_t i = 0; i < count_of(trial, operand); i++) trial->data[operand][i] *= by;
 }
 
 /* ---- checks ---- */
 
-static int check_states(struct trial *t) {
-    float *gradient = sgrad_xcalloc((size_t)count_of(t, GRADIENT), sizeof *gradient);
-    memcpy(gradient, t->data[GRADIENT], (size_t)count_of(t, GRADIENT) * sizeof *gradient);
-    for (uint32_t n = 1; n <= 3; n++) step(t, n, 0.1f);
-    const bool kept = !memcmp(gradient, t->data[GRADIENT], (size_t)count_of(t, GRADIENT) * sizeof *gradient);
+static int check_states(struct trial *trial) {
+    float *gradient = sgrad_xcalloc((size_t)count_of(trial, GRADIENT), sizeof *gradient);
+    memcpy(gradient, trial->data[GRADIENT], (size_t)count_of(trial, GRADIENT) * sizeof *gradient);
+    for (uint32_t n = 1; n <= 3; n++) step(trial, n, 0.1f);
+    const bool kept = !memcmp(gradient, trial->data[GRADIENT], (size_t)count_of(trial, GRADIENT) * sizeof *gradient);
     free(gradient);
-    if (!kept) return WRONG(t, "changes the gradient, which it may only read");
+    if (!kept) return WRONG(trial, "changes the gradient, which it may only read");
     for (int i = 0; i < MOST; i++)
-        if (i != NORM && !is_guarded(t, i)) return WRONG(t, "writes beyond the end of operand %d", i);
+        if (i != NORM && !is_guarded(trial, i)) return WRONG(trial, "writes beyond the end of operand %d", i);
     for (int i = STATES; i < MOST; i++) {
         bool written = false;
-        const float before = i < STATES + t->states ? 0 : guard;
-        for (int64_t k = 0; k < count_of(t, i); k++) written |= t->data[i][k] != before;
-        if (!written && i < STATES + t->states)
-            return WRONG(t, "never writes its state %s", t->is->states[i - STATES].name);
-        if (written && i >= STATES + t->states)
-            return WRONG(t, "writes operand %d, and its record has %d %s, operands 3 to %d", i, t->states,
-                         sgrad_plural(t->states, "state", "states"), STATES + t->states - 1);
+        const float before = i < STATES + trial->states ? 0 : guard;
+        for (int64_t k = 0; k < count_of(trial, i); k++) written |= trial->data[i][k] != before;
+        if (!written && i < STATES + trial->states)
+            return WRONG(trial, "never writes its state %s", trial->is->states[i - STATES].name);
+        if (written && i >= STATES + trial->states)
+            return WRONG(trial, "writes operand %d, and its record has %d %s, operands 3 to %d", i, trial->states,
+                         sgrad_plural(trial->states, "state", "states"), STATES + trial->states - 1);
     }
-    for (int64_t k = 0; k < count_of(t, PARAMETER); k++)
-        if (!isfinite(t->data[PARAMETER][k])) return WRONG(t, "element %lld becomes %g", (long long)k, t->data[PARAMETER][k]);
+    for (int64_t k = 0; k < count_of(trial, PARAMETER); k++)
+        if (!isfinite(trial->data[PARAMETER][k]))
+            return WRONG(trial, "element %lld becomes %g", (long long)k, trial->data[PARAMETER][k]);
     return 0;
 }
 
 /* Returns the product of the first step with the gradient: negative if the step goes against it. *MOVES: the parameter has
  * changed. */
-static double along(struct trial *t, float rate, bool *moves) {
-    const int64_t count = count_of(t, PARAMETER);
+static double along(struct trial *trial, float rate, bool *moves) {
+    const int64_t count = count_of(trial, PARAMETER);
     float *before = sgrad_xcalloc((size_t)count, sizeof *before);
     double sum = 0;
-    memcpy(before, t->data[PARAMETER], (size_t)count * sizeof *before);
-    step(t, 1, rate);
-    *moves = memcmp(before, t->data[PARAMETER], (size_t)count * sizeof *before) != 0;
-    for (int64_t i = 0; i < count; i++) sum += (double)(t->data[PARAMETER][i] - before[i]) * t->data[GRADIENT][i];
+    memcpy(before, trial->data[PARAMETER], (size_t)count * sizeof *before);
+    step(trial, 1, rate);
+    *moves = memcmp(before, trial->data[PARAMETER], (size_t)count * sizeof *before) != 0;
+    for (int64_t i = 0; i < count; i++) sum += (double)(trial->data[PARAMETER][i] - before[i]) * trial->data[GRADIENT][i];
     free(before);
     return sum;
 }
 
-static int check_step(struct trial *t) {
+static int check_step(struct trial *trial) {
     bool moves;
-    if (!(along(t, 0.1f, &moves) < 0)) return WRONG(t, "its first step does not lead against the gradient");
+    if (!(along(trial, 0.1f, &moves) < 0)) return WRONG(trial, "its first step does not lead against the gradient");
     return 0;
 }
 
-static int check_no_rate(struct trial *t) {
+static int check_no_rate(struct trial *trial) {
     bool moves;
-    along(t, 0, &moves);
-    return moves ? WRONG(t, "a step with a learning rate of 0 changes it") : 0;
+    along(trial, 0, &moves);
+    return moves ? WRONG(trial, "a step with a learning rate of 0 changes it") : 0;
 }
 
-static int check_no_gradient(struct trial *t) {
+static int check_no_gradient(struct trial *trial) {
     bool moves;
-    scale(t, GRADIENT, 0);
-    along(t, 0.1f, &moves);
-    return moves ? WRONG(t, "a step without gradient and weight decay changes it") : 0;
+    scale(trial, GRADIENT, 0);
+    along(trial, 0.1f, &moves);
+    return moves ? WRONG(trial, "a step without gradient and weight decay changes it") : 0;
 }
 
-/* Checks that T and OTHER have the same parameter values, to rounding, in the first COUNT elements. */
-static int check_same(const struct trial *t, const struct trial *other, int64_t count, const char *what) {
+/* Checks that TRIAL and OTHER have the same parameter values, to rounding, in the first COUNT elements. */
+static int check_same(const struct trial *trial, const struct trial *other, int64_t count, const char *what) {
     for (int64_t i = 0; i < count; i++) {
-        const float a = t->data[PARAMETER][i], b = other->data[PARAMETER][i];
+        const float a = trial->data[PARAMETER][i], b = other->data[PARAMETER][i];
         if (!(fabsf(a - b) <= 1e-5f * fabsf(b)))
-            return WRONG(t, "%s: element %lld becomes %.9g, not %.9g", what, (long long)i, a, b);
+            return WRONG(trial, "%s: element %lld becomes %.9g, not %.9g", what, (long long)i, a, b);
     }
     return 0;
 }
 
-static int with(const struct sgrad_optimizer *is, struct sgrad_shape shape, int (*check)(struct trial *t)) {
-    struct trial t;
-    open_trial(&t, is, shape);
-    const int error = check(&t);
-    close_trial(&t);
+static int with(const struct sgrad_optimizer *is, struct sgrad_shape shape, int (*check)(struct trial *trial)) {
+    struct trial trial;
+    open_trial(&trial, is, shape);
+    const int error = check(&trial);
+    close_trial(&trial);
     return error;
 }
 

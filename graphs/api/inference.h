@@ -57,7 +57,7 @@ struct sgrad_classification {
 };
 /* Computes these statistics. The caller must free them (sgrad_classification_free). */
 struct sgrad_classification sgrad_classify(const struct sgrad_predictions *answers);
-void sgrad_classification_free(struct sgrad_classification *c);
+void sgrad_classification_free(struct sgrad_classification *classification);
 /* Returns true if COUNT logits have finite probabilities; false if one of them is NaN or +infinity, or all are -infinity. */
 bool sgrad_is_sure(const float *logit, int64_t count);
 /* Writes the softmax of COUNT logits to PROBABILITY[COUNT]. */

@@ -27,79 +27,83 @@ struct instance {
 };
 
 /* Returns true if the operation computes a gradient of this input. */
-static inline bool instance_has_gradient(const struct instance *t, int input) {
-    return input < t->is.inputs && !(t->op->no_gradient >> input & 1);
+static inline bool instance_has_gradient(const struct instance *instance, int input) {
+    return input < instance->is.inputs && !(instance->op->no_gradient >> input & 1);
 }
 
 /* Creates the tensor of operand I of a role; aborts if that fails. */
-static inline void instance_tensor(struct instance *t, enum sgrad_role role, int i, struct sgrad_view view) {
+static inline void instance_tensor(struct instance *instance, enum sgrad_role role, int i, struct sgrad_view view) {
     char name[64];
-    snprintf(name, sizeof name, "%s %d.%d", t->op->name, (int)role, i);
-    if (sgrad_tensor_create(name, view.dtype, view.shape, SGRAD_PERSISTENT, &t->tensor[role][i])) abort();
+    snprintf(name, sizeof name, "%s %d.%d", instance->op->name, (int)role, i);
+    if (sgrad_tensor_create(name, view.dtype, view.shape, SGRAD_PERSISTENT, &instance->tensor[role][i])) abort();
 }
 
 static inline struct sgrad_view instance_doubles(struct sgrad_shape shape) { return (struct sgrad_view){ SGRAD_F64, shape }; }
 
 /* Runs the shape rule for TEST with activations of type DTYPE, and creates a tensor for each operand, without values. Returns the
  * error of the shape rule. */
-static inline int instance_open(struct instance *t, const struct sgrad_op *op, const struct sgrad_test *test,
+static inline int instance_open(struct instance *instance, const struct sgrad_op *op, const struct sgrad_test *test,
                                 enum sgrad_dtype dtype) {
-    *t = (struct instance){ .op = op,
-                            .test = test,
-                            .step = { .seed = 7, .number = 3, .epoch = 1, .training = true, .lr = 0.1f, .sample = t->sample } };
-    for (int i = 0; i < 64; i++) t->sample[i].index = i;
-    t->attrs = sgrad_xcalloc(1, op->attrs_size);
-    if (test->attrs) memcpy(t->attrs, test->attrs, op->attrs_size);
-    t->is = (struct sgrad_signature){ .layer = test->name, .y.dtype = dtype };
+    *instance = (struct instance){
+        .op = op,
+        .test = test,
+        .step = { .seed = 7, .number = 3, .epoch = 1, .training = true, .lr = 0.1f, .sample = instance->sample }
+    };
+    for (int i = 0; i < 64; i++) instance->sample[i].index = i;
+    instance->attrs = sgrad_xcalloc(1, op->attrs_size);
+    if (test->attrs) memcpy(instance->attrs, test->attrs, op->attrs_size);
+    instance->is = (struct sgrad_signature){ .layer = test->name, .y.dtype = dtype };
     for (int i = 0; i < SGRAD_MAX_INPUTS && test->x[i].rank; i++) {
-        t->is.x[i] = (struct sgrad_view){ op->no_gradient >> i & 1 ? op->input_dtype[i] : dtype, test->x[i] };
-        t->is.inputs = i + 1;
+        instance->is.x[i] = (struct sgrad_view){ op->no_gradient >> i & 1 ? op->input_dtype[i] : dtype, test->x[i] };
+        instance->is.inputs = i + 1;
     }
-    SGRAD_TRY(op->infer(&t->is, t->attrs));
-    for (int i = 0; i < t->is.inputs; i++) {
-        instance_tensor(t, SGRAD_X, i, t->is.x[i]);
-        if (instance_has_gradient(t, i)) instance_tensor(t, SGRAD_DX, i, t->is.x[i]);
+    SGRAD_TRY(op->infer(&instance->is, instance->attrs));
+    for (int i = 0; i < instance->is.inputs; i++) {
+        instance_tensor(instance, SGRAD_X, i, instance->is.x[i]);
+        if (instance_has_gradient(instance, i)) instance_tensor(instance, SGRAD_DX, i, instance->is.x[i]);
     }
-    if (t->is.y.shape.rank) {
-        instance_tensor(t, SGRAD_Y, 0, t->is.y);
-        instance_tensor(t, SGRAD_DY, 0, t->is.y);
+    if (instance->is.y.shape.rank) {
+        instance_tensor(instance, SGRAD_Y, 0, instance->is.y);
+        instance_tensor(instance, SGRAD_DY, 0, instance->is.y);
     }
     for (int i = 0; i < SGRAD_MAX_PARAMETERS; i++) {
-        if (t->is.p[i].name) {
-            instance_tensor(t, SGRAD_P, i, (struct sgrad_view){ SGRAD_F32, t->is.p[i].shape });
-            instance_tensor(t, SGRAD_DP, i, (struct sgrad_view){ SGRAD_F32, t->is.p[i].shape });
+        if (instance->is.p[i].name) {
+            instance_tensor(instance, SGRAD_P, i, (struct sgrad_view){ SGRAD_F32, instance->is.p[i].shape });
+            instance_tensor(instance, SGRAD_DP, i, (struct sgrad_view){ SGRAD_F32, instance->is.p[i].shape });
         }
-        if (t->is.s[i].name) instance_tensor(t, SGRAD_S, i, (struct sgrad_view){ t->is.s[i].dtype, t->is.s[i].shape });
-        if (t->is.keep[i].shape.rank) instance_tensor(t, SGRAD_SAVED, i, t->is.keep[i]);
-        if (t->is.part[i].rank) {
-            instance_tensor(t, SGRAD_PARTIAL, i, instance_doubles(t->is.part[i]));
-            t->tensor[SGRAD_SUM][i] = t->tensor[SGRAD_PARTIAL][i];
+        if (instance->is.s[i].name)
+            instance_tensor(instance, SGRAD_S, i, (struct sgrad_view){ instance->is.s[i].dtype, instance->is.s[i].shape });
+        if (instance->is.keep[i].shape.rank) instance_tensor(instance, SGRAD_SAVED, i, instance->is.keep[i]);
+        if (instance->is.part[i].rank) {
+            instance_tensor(instance, SGRAD_PARTIAL, i, instance_doubles(instance->is.part[i]));
+            instance->tensor[SGRAD_SUM][i] = instance->tensor[SGRAD_PARTIAL][i];
         }
-        if (t->is.stat[i].rank) instance_tensor(t, SGRAD_STAT, i, instance_doubles(t->is.stat[i]));
+        if (instance->is.stat[i].rank) instance_tensor(instance, SGRAD_STAT, i, instance_doubles(instance->is.stat[i]));
     }
     return 0;
 }
 
 /* Frees the tensors and the attributes. */
-static inline void instance_close(struct instance *t) {
+static inline void instance_close(struct instance *instance) {
     for (int role = 0; role < ROLES; role++)
         for (int i = 0; i < SGRAD_MAX_INPUTS; i++)
-            if (role != SGRAD_SUM) sgrad_tensor_destroy(t->tensor[role][i]);
-    free(t->attrs);
+            if (role != SGRAD_SUM) sgrad_tensor_destroy(instance->tensor[role][i]);
+    free(instance->attrs);
 }
 
 /* Submits the tasks of a phase (forward, backward, …) one by one, and waits. ADDED: bit mask of roles whose outputs are added to
  * the existing values, not overwritten. Returns the first error. */
-static inline int instance_run(struct instance *t, const struct sgrad_task *tasks, unsigned added) {
+static inline int instance_run(struct instance *instance, const struct sgrad_task *tasks, unsigned added) {
     for (int k = 0; k < SGRAD_MAX_TASKS && tasks[k].kernel.name; k++) {
-        const int64_t samples = t->is.x[0].shape.dim[0];
+        const int64_t samples = instance->is.x[0].shape.dim[0];
         const struct sgrad_batch batch = { samples, samples, samples };
-        struct sgrad_bound_kernel call = { .kernel = &tasks[k].kernel, .attrs = t->attrs, .batch = &batch };
+        struct sgrad_bound_kernel call = { .kernel = &tasks[k].kernel, .attrs = instance->attrs, .batch = &batch };
         struct sgrad_tensor *operand[SGRAD_MAX_OPERANDS], *workspace = NULL;
         for (int j = 0; j < SGRAD_MAX_OPERANDS && tasks[k].use[j].role; j++, call.operands++) {
             struct sgrad_use use = tasks[k].use[j];
-            const bool absent = use.if_recomputed ? !t->passing : t->passing && use.role == SGRAD_Y && use.access == SGRAD_R;
-            operand[j] = absent ? NULL : t->tensor[use.role][use.index];
+            const bool absent =
+                use.if_recomputed ? !instance->passing : instance->passing && use.role == SGRAD_Y && use.access == SGRAD_R;
+            operand[j] = absent ? NULL : instance->tensor[use.role][use.index];
             call.view[j] = operand[j] ? operand[j]->view : (struct sgrad_view){ .shape.rank = -1 };
             if (use.access != SGRAD_R && added >> use.role & 1) {
                 use.access = SGRAD_RW;
@@ -110,7 +114,7 @@ static inline int instance_run(struct instance *t, const struct sgrad_task *task
         sgrad_bound_kernel_prepare(&call);
         SGRAD_TRY(sgrad_workspace_create(call.workspace, call.gpu_workspace, &workspace));
         int error = sgrad_task_submit(&(struct sgrad_submission){ .call = &call, .operand = operand, .workspace = workspace,
-                                                                  .step = &t->step, .name = tasks[k].kernel.name });
+                                                                  .step = &instance->step, .name = tasks[k].kernel.name });
         if (!error) error = sgrad_wait_all();
         sgrad_tensor_destroy(workspace);
         SGRAD_TRY(error);
@@ -169,14 +173,14 @@ static inline double instance_normal(uint32_t stream, int64_t i) {
 
 /* Sets all inputs, output gradients, parameters and states. The values depend only on the operation and the test, and are rounded
  * to bf16, so that instances in f32 and in bf16 have the same values. */
-static inline void instance_fill(struct instance *t) {
-    for (int i = 0; i < t->is.inputs; i++) {
-        struct sgrad_tensor *x = t->tensor[SGRAD_X][i];
+static inline void instance_fill(struct instance *instance) {
+    for (int i = 0; i < instance->is.inputs; i++) {
+        struct sgrad_tensor *x = instance->tensor[SGRAD_X][i];
         int64_t count = instance_count(x);
         double *values = sgrad_xcalloc((size_t)count, sizeof *values);
-        if (t->op->fill) {
+        if (instance->op->fill) {
             float *raw = sgrad_xcalloc((size_t)count, sizeof *raw);
-            t->op->fill(t->test, i, raw);
+            instance->op->fill(instance->test, i, raw);
             for (int64_t k = 0; k < count; k++)
                 if (x->view.dtype == SGRAD_I32) values[k] = ((int32_t *)raw)[k];
                 else if (x->view.dtype == SGRAD_U8) values[k] = ((uint8_t *)raw)[k];
@@ -192,7 +196,7 @@ static inline void instance_fill(struct instance *t) {
     for (int role = 0; role < ROLES; role++) {
         if (role != SGRAD_DY && role != SGRAD_P && role != SGRAD_S) continue;
         for (int i = 0; i < SGRAD_MAX_PARAMETERS; i++) {
-            struct sgrad_tensor *p = t->tensor[role][i];
+            struct sgrad_tensor *p = instance->tensor[role][i];
             if (!p) continue;
             int64_t count = instance_count(p);
             double *values = sgrad_xcalloc((size_t)count, sizeof *values);
@@ -227,11 +231,11 @@ int sgrad__check_absent(const struct sgrad_op *op, const struct sgrad_test *test
 #define SGRAD__WINOGRAD_TOLERANCE 0.12     /* for the largest of 50,000 errors; the mean error is 1.2 % */
 int sgrad__check_bf16(const struct sgrad_op *op, const struct sgrad_test *test, double tolerance);
 /* Sets all values (instance_fill), and runs forward, backward and finish. Returns the first error. */
-int sgrad__instance_run_whole(struct instance *t);
+int sgrad__instance_run_whole(struct instance *instance);
 /* Compares the elements of GOT with WANTED: their absolute differences must be at most TOLERANCE times the sum of the root mean
- * square of WANTED and the absolute value of the element of WANTED. ROLE and I: role and index of GOT in T, for the message.
- * SGRAD_EINVAL: an element differs by more, which is logged. */
-int sgrad__instance_compare(const struct instance *t, enum sgrad_role role, int i, struct sgrad_tensor *got,
+ * square of WANTED and the absolute value of the element of WANTED. ROLE and I: role and index of GOT in INSTANCE, for the
+ * message. SGRAD_EINVAL: an element differs by more, which is logged. */
+int sgrad__instance_compare(const struct instance *instance, enum sgrad_role role, int i, struct sgrad_tensor *got,
                             const double *wanted, double tolerance);
 
 #endif

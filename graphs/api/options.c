@@ -8,33 +8,33 @@
 
 struct sgrad_train_options sgrad_train_defaults(void) {
     return (struct sgrad_train_options){
-        .epochs = 10,
-        .batch = 128,
-        .optimizer = "sgd",
-        .lr = -1,
-        .momentum = 0.9,
-        .weight_decay = 1e-4,
-        .beta1 = 0.9,
-        .beta2 = 0.999,
-        .eps = 1e-8,
-        .trust = 0.001,
-        .kfac_damping = 0.003,
-        .kfac_decay = 0.95,
-        .kfac_clip = 0.001,
-        .kfac_damping_schedule = "constant",
-        .kfac_factor_every = 10,
-        .kfac_eigen_every = 100,
-        .kfac_lag = -1,
-        .kfac_variant = "auto",
-        .schedule = "constant",
-        .strategy = "sync",
-        .bn_group = SGRAD_GROUP_GPU,
-        .backup_workers = -1,
-        .seed = 1,
-        .checkpoint_every = 1,
-        .keep_checkpoints = 3,
-        .steps_in_flight = 2,
-        .stall_timeout = 300,
+        .training.epochs = 10,
+        .training.batch = 128,
+        .optimizer.name = "sgd",
+        .optimizer.lr = -1,
+        .optimizer.momentum = 0.9,
+        .optimizer.weight_decay = 1e-4,
+        .optimizer.beta1 = 0.9,
+        .optimizer.beta2 = 0.999,
+        .optimizer.eps = 1e-8,
+        .optimizer.trust = 0.001,
+        .optimizer.kfac.damping = 0.003,
+        .optimizer.kfac.decay = 0.95,
+        .optimizer.kfac.clip = 0.001,
+        .optimizer.kfac.damping_schedule = "constant",
+        .optimizer.kfac.factor_every = 10,
+        .optimizer.kfac.eigen_every = 100,
+        .optimizer.kfac.lag = -1,
+        .optimizer.kfac.variant = "auto",
+        .optimizer.schedule = "constant",
+        .parallel.strategy = "sync",
+        .training.bn_group = SGRAD_GROUP_GPU,
+        .parallel.backup_workers = -1,
+        .training.seed = 1,
+        .checkpoint.every = 1,
+        .checkpoint.keep = 3,
+        .parallel.steps_in_flight = 2,
+        .parallel.stall_timeout = 300,
     };
 }
 
@@ -119,14 +119,18 @@ char *sgrad_step_range_text(const struct sgrad_step_range *range) {
 
 static bool is_number(const char *text) { return isdigit((unsigned char)*text) || *text == '.'; }
 
+bool sgrad_lookahead_is_valid(const struct sgrad_lookahead *lookahead) {
+    return lookahead->every >= 0 && lookahead->every <= 1000000 && lookahead->decay >= 0 && lookahead->decay < 1 &&
+           lookahead->power >= 0 && lookahead->power <= 100;
+}
+
 bool sgrad_lookahead_parse(const char *text, struct sgrad_lookahead *lookahead) {
     struct sgrad_lookahead l = { .decay = 0.5 };
     char *end = (char *)text;
     if (*text >= '1' && *text <= '9') l.every = strtol(text, &end, 10);
     if (l.every && *end == ':' && is_number(end + 1)) l.decay = strtod(end + 1, &end);
     if (l.every && *end == ':' && is_number(end + 1)) l.power = strtod(end + 1, &end);
-    if (!l.every || l.every > 1000000 || *end || !(l.decay >= 0 && l.decay < 1) || !(l.power >= 0 && l.power <= 100))
-        return false;
+    if (!l.every || *end || !sgrad_lookahead_is_valid(&l)) return false;
     *lookahead = l;
     return true;
 }

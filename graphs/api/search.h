@@ -32,8 +32,8 @@ struct sgrad_search_options {
     int concurrent;                               /* candidates that a rank trains concurrently; 0: chosen automatically */
     const char *schedule;                       /* "ring", "staggered", "open-shop"; NULL: the shortest of these */
     struct sgrad_stop stop;
-    const char *replay; /* DIR/NAME, where DIR is common.out: trains the only candidate again, in DIR/NAME/replay, in the order
-                           of partitions that was recorded for candidate NAME of the search in DIR; NULL: a search */
+    const char *replay; /* DIR/NAME, where DIR is common.output.folder: trains the only candidate again, in DIR/NAME/replay, in
+                           the order of partitions that was recorded for candidate NAME of the search in DIR; NULL: a search */
 };
 
 struct sgrad_search_result {
@@ -47,11 +47,11 @@ struct sgrad_search_result {
 
 /* Trains candidates, each one as on a single rank (a candidate with a mesh: as on the ranks of the mesh). Each partition of the
  * training set stays on one rank, and the candidates move from partition to partition: weights, optimizer states and results of a
- * candidate are sent while others train. The directory common.out gets a run directory for each candidate, search.json,
- * leaderboard.json and schedule.jsonl. Training is always deterministic. With common.resume, an interrupted search is continued,
- * on any number of ranks. Every rank must call it, with the same options. The errors are those of sgrad_train; also SGRAD_ENAME,
- * SGRAD_EINVAL: the stopping rule is invalid. An error terminates all ranks; a candidate that fails does not. The caller must
- * free folder and best of *RESULT. */
+ * candidate are sent while others train. The directory common.output.folder gets a run directory for each candidate, search.json,
+ * leaderboard.json and schedule.jsonl. Training is always deterministic. With common.checkpoint.resume, an interrupted search is
+ * continued, on any number of ranks. Every rank must call it, with the same options. The errors are those of sgrad_train; also
+ * SGRAD_ENAME, SGRAD_EINVAL: the stopping rule is invalid. An error terminates all ranks; a candidate that fails does not. The
+ * caller must free folder and best of *RESULT. */
 int sgrad_search(const struct sgrad_search_options *options, struct sgrad_search_result *result);
 
 /* Returns true if FOLDER contains a search: its search.json. */

@@ -45,24 +45,24 @@ static void combine(const double *seconds, int workers, double *mean, double *to
 
 /* Returns the kernel calls of a step, one entry per execution, sorted so that executions of the same call are adjacent.
  * Messages are excluded. The caller must free the array. */
-static const struct sgrad_bound_kernel **operations(const struct sgrad__program *p, int *count) {
+static const struct sgrad_bound_kernel **operations(const struct sgrad__program *program, int *count) {
     const struct sgrad_bound_kernel **call = NULL;
     *count = 0;
-    for (int i = 0; i < p->instruction_count; i++)
-        for (int link = 0; link < sgrad__call_links(p->instruction[i].call); link++) {
-            if (sgrad__is_message(p->instruction[i].call)) continue;
+    for (int i = 0; i < program->instruction_count; i++)
+        for (int link = 0; link < sgrad__call_links(program->instruction[i].call); link++) {
+            if (sgrad__is_message(program->instruction[i].call)) continue;
             call = sgrad_array_grow(call, *count, sizeof *call);
-            call[(*count)++] = sgrad__call_link(p->instruction[i].call, link);
+            call[(*count)++] = sgrad__call_link(program->instruction[i].call, link);
         }
     qsort(call, (size_t)*count, sizeof *call, sgrad__by_address);
     return call;
 }
 
 /* Adds the measured mean durations of the program's tasks to RESULT; calls with the same kernel and hash are combined. */
-static void find_times(const struct sgrad__program *p, struct sgrad_bench_result *result) {
+static void find_times(const struct sgrad__program *program, struct sgrad_bench_result *result) {
     int64_t tasks;
-    for (int i = 0; i < p->call_count; i++) {
-        const struct sgrad_bound_kernel *call = p->call[i];
+    for (int i = 0; i < program->call_count; i++) {
+        const struct sgrad_bound_kernel *call = program->call[i];
         const double took = sgrad_bound_kernel_took(call, &tasks);
         int j = 0;
         if (!tasks) continue;
@@ -89,10 +89,10 @@ static void find_overhead(double bytes, struct sgrad_bench_result *result) {
     if (bytes > 0) result->seconds_per_byte = fmax(0, is.all - (double)is.tasks * is.usual) / STEPS / bytes;
 }
 
-static int time_kernels(struct sgrad__run *r, const struct sgrad_step *step, struct sgrad_bench_result *result) {
+static int time_kernels(struct sgrad__run *run, const struct sgrad_step *step, struct sgrad_bench_result *result) {
     double *seconds = sgrad_xcalloc((size_t)result->workers, sizeof *seconds);
     int all, error = 0;
-    const struct sgrad_bound_kernel **operation = operations(r->program, &all);
+    const struct sgrad_bound_kernel **operation = operations(run->program, &all);
     for (int i = 0, count; i < all && !error; i += count) {
         const struct sgrad_bound_kernel *call = operation[i];
         double mean, together;
@@ -113,13 +113,13 @@ static int time_kernels(struct sgrad__run *r, const struct sgrad_step *step, str
 
 /* Computes the memory time. Data that stay inside a task, in the caches of a core, are not counted; data that a task reads
  * from the preceding one are counted as if they had left the caches. */
-static int time_memory(struct sgrad__run *r, struct sgrad_bench_result *result) {
+static int time_memory(struct sgrad__run *run, struct sgrad_bench_result *result) {
     struct sgrad__roof roof = { 0 };
-    for (int i = 0; i < r->program->instruction_count; i++) {
-        const struct sgrad_bound_kernel *call = r->program->instruction[i].call;
+    for (int i = 0; i < run->program->instruction_count; i++) {
+        const struct sgrad_bound_kernel *call = run->program->instruction[i].call;
         if (!sgrad__is_message(call)) result->memory_gbyte += 1e-9 * call->bytes;
     }
-    SGRAD_TRY(sgrad__roof_measure(r->options.precision, &roof));
+    SGRAD_TRY(sgrad__roof_measure(run->options.model.precision, &roof));
     for (int w = 0; w < roof.workers; w++) {
         result->gflops += roof.flops[w];
         result->gbytes += roof.bytes[w];
@@ -143,31 +143,31 @@ static int by_size(const void *a, const void *b) {
 }
 
 /* Resets and starts the measurement of task durations and of worker utilization. */
-static void watch(struct sgrad__program *p) {
-    for (int i = 0; i < p->call_count; i++) sgrad_bound_kernel_profile(p->call[i]);
+static void watch(struct sgrad__program *program) {
+    for (int i = 0; i < program->call_count; i++) sgrad_bound_kernel_profile(program->call[i]);
     sgrad_workers_profile();
 }
 
 /* Runs WARM steps and then STEPS steps, of which only the latter are measured. SECONDS: by step, time from the end of the
  * preceding step to its end. SUBMITS: by step, CPU time of this thread for its submission; NULL: not measured. */
-static int time_steps(struct sgrad__run *r, long warm, long steps, double *seconds, double *submits) {
+static int time_steps(struct sgrad__run *run, long warm, long steps, double *seconds, double *submits) {
     const struct sgrad__slot *slot;
-    const long window = sgrad__run_steps_in_flight(r);
+    const long window = sgrad__run_steps_in_flight(run);
     double before = 0;
-    sgrad__server_expect(r->server, warm + steps, warm + steps);
-    watch(r->program);
+    sgrad__server_expect(run->parallel.server, warm + steps, warm + steps);
+    watch(run->program);
     for (long done = 0, next = 0; done < warm + steps; done++) {
         for (; next < warm + steps && next - done < window; next++) {
             const double start = sgrad_time_thread_cpu();
-            SGRAD_TRY(sgrad__run_submit(r, next));
+            SGRAD_TRY(sgrad__run_submit(run, next));
             if (submits && next >= warm) submits[next - warm] = sgrad_time_thread_cpu() - start;
         }
-        SGRAD_TRY(sgrad__runner_wait(r->runner, &slot));
+        SGRAD_TRY(sgrad__runner_wait(run->runner, &slot));
         if (done >= warm) seconds[done - warm] = slot->time - before;
-        if (done + 1 == warm) watch(r->program);
+        if (done + 1 == warm) watch(run->program);
         before = slot->time;
     }
-    if (r->server) SGRAD_TRY(sgrad__server_settle(r));
+    if (run->parallel.server) SGRAD_TRY(sgrad__server_settle(run));
     return sgrad_wait_all();
 }
 
@@ -182,19 +182,19 @@ static void compute_nothing(const struct sgrad_args *args) { (void)args; }
 
 /* Measures steps whose kernels do nothing. Only for one rank without GPUs: elsewhere such a step would not be comparable. The
  * program cannot be used for training afterwards. */
-static int time_tasks(struct sgrad__run *r, struct sgrad_bench_result *result) {
+static int time_tasks(struct sgrad__run *run, struct sgrad_bench_result *result) {
     static const struct sgrad_kernel nothing = { .name = "nothing", .cpu = compute_nothing };
     double took[STEPS];
-    if (r->context->gpus || r->context->ranks > 1) return 0;
-    for (int i = 0; i < r->program->call_count; i++) {
-        struct sgrad_bound_kernel *call = r->program->call[i];
+    if (run->context->gpus || run->context->ranks > 1) return 0;
+    for (int i = 0; i < run->program->call_count; i++) {
+        struct sgrad_bound_kernel *call = run->program->call[i];
         const size_t workspace = call->workspace, gpu_workspace = call->gpu_workspace;
         call->kernel = &nothing;
         sgrad_bound_kernel_release(call);
         sgrad_bound_kernel_prepare(call);
         call->workspace = workspace, call->gpu_workspace = gpu_workspace;
     }
-    SGRAD_TRY(time_steps(r, WARM, STEPS, took, NULL));
+    SGRAD_TRY(time_steps(run, WARM, STEPS, took, NULL));
     result->tasks_ms = median_ms(took);
     return 0;
 }
@@ -206,44 +206,44 @@ static int longest_first(const void *one, const void *other) {
     return (a->ms < b->ms) - (a->ms > b->ms);
 }
 
-static int bench(struct sgrad__run *r, struct sgrad_bench_result *result) {
+static int bench(struct sgrad__run *run, struct sgrad_bench_result *result) {
     double took[STEPS], submits[STEPS];
-    SGRAD_TRY(sgrad__run_open_training(r));
-    sgrad__run_warn_unused(r);
-    if (r->context->rank == 0 && !r->options.json) sgrad__run_print(r, stdout);
-    SGRAD_TRY(sgrad__run_open_runner(r, 0));
-    result->batch = r->options.batch;
-    result->ranks = r->context->ranks;
+    SGRAD_TRY(sgrad__run_open_training(run));
+    sgrad__run_warn_unused(run);
+    if (run->context->rank == 0 && !run->options.output.json) sgrad__run_print(run, stdout);
+    SGRAD_TRY(sgrad__run_open_runner(run, 0));
+    result->batch = run->options.training.batch;
+    result->ranks = run->context->ranks;
     result->workers = sgrad_workers();
     const int64_t bytes = sgrad_remote_bytes();
-    SGRAD_TRY(time_steps(r, WARM, STEPS, took, submits));
+    SGRAD_TRY(time_steps(run, WARM, STEPS, took, submits));
     find_overhead((double)(sgrad_remote_bytes() - bytes) / (WARM + STEPS), result);
-    find_times(r->program, result);
+    find_times(run->program, result);
     result->step_ms = median_ms(took);
     result->submission_ms = median_ms(submits);
-    result->tasks = r->program->instruction_count;
-    snprintf(result->scheduler, sizeof result->scheduler, "%s", r->context->scheduler);
-    SGRAD_TRY(time_kernels(r, &r->runner->slot[0].step, result));      /* the slot still contains the samples of its last step */
-    SGRAD_TRY(time_memory(r, result));
-    SGRAD_TRY(time_tasks(r, result));
-    tell_network(r->context->network, result);
+    result->tasks = run->program->instruction_count;
+    snprintf(result->scheduler, sizeof result->scheduler, "%s", run->context->scheduler);
+    SGRAD_TRY(time_kernels(run, &run->runner->slot[0].step, result));  /* the slot still contains the samples of its last step */
+    SGRAD_TRY(time_memory(run, result));
+    SGRAD_TRY(time_tasks(run, result));
+    tell_network(run->context->network, result);
     qsort(result->kernel, (size_t)result->kernels, sizeof *result->kernel, longest_first);
-    return sgrad__run_agree(r, 0);
+    return sgrad__run_agree(run, 0);
 }
 
 /* Creates a run of STEPS steps without a run directory. close_run frees it. */
 static struct sgrad__run *open_run(const struct sgrad_train_options *options, long steps) {
     struct sgrad__run *r = sgrad_xcalloc(1, sizeof *r);
     r->options = *options;
-    r->options.print = true;
-    r->options.steps = steps;
+    r->options.output.print = true;
+    r->options.training.steps = steps;
     return r;
 }
 
-static int close_run(struct sgrad__run *r, int error) {
-    if (error && !r->together) sgrad_ranks_abort(1);
-    sgrad__run_close(r);
-    free(r);
+static int close_run(struct sgrad__run *run, int error) {
+    if (error && !run->control.together) sgrad_ranks_abort(1);
+    sgrad__run_close(run);
+    free(run);
     return error;
 }
 
@@ -253,19 +253,19 @@ int sgrad_bench(const struct sgrad_train_options *options, struct sgrad_bench_re
     return close_run(r, bench(r, result));
 }
 
-static int run_steps(struct sgrad__run *r, long warm, long steps, double *seconds, int *rank) {
-    SGRAD_TRY(sgrad__run_open_training(r));
-    *rank = r->context->rank;
-    SGRAD_TRY(sgrad__run_open_runner(r, 0));
+static int run_steps(struct sgrad__run *run, long warm, long steps, double *seconds, int *rank) {
+    SGRAD_TRY(sgrad__run_open_training(run));
+    *rank = run->context->rank;
+    SGRAD_TRY(sgrad__run_open_runner(run, 0));
     sgrad_trace_begin();
-    SGRAD_TRY(time_steps(r, warm, steps, seconds, NULL));
+    SGRAD_TRY(time_steps(run, warm, steps, seconds, NULL));
     sgrad_trace_end();
-    return sgrad__run_agree(r, 0);
+    return sgrad__run_agree(run, 0);
 }
 
 int sgrad_steps_time(const struct sgrad_train_options *options, const char *trace, long warm, long steps, double *seconds,
                      int *rank) {
     struct sgrad__run *r = open_run(options, warm + steps);
-    r->trace_folder = trace;
+    r->files.trace_folder = trace;
     return close_run(r, run_steps(r, warm, steps, seconds, rank));
 }

@@ -16,11 +16,11 @@
 
 /* Builds the program as for a GPU: every operation is one task, without fusion. Algorithms are chosen by a rule, not by
  * measurements. */
-static int build(const struct sgrad__run *r, int64_t samples, struct sgrad__program **program) {
-    struct sgrad_program_options o = sgrad__run_program_options(r, true, samples, samples);
+static int build(const struct sgrad__run *run, int64_t samples, struct sgrad__program **program) {
+    struct sgrad_program_options o = sgrad__run_program_options(run, true, samples, samples);
     o.group = samples, o.unit = 0, o.lanes = 1, o.gpu_samples = 0, o.histograms = 0, o.workers = NULL;
     o.cpus = 0, o.gpus = 1, o.fuse = false, o.deterministic = true;
-    return sgrad__program_build(r->graph, &o, program);
+    return sgrad__program_build(run->graph, &o, program);
 }
 
 /* Tasks of second-order training (K-FAC), identified by kernels that are used only there: which ranks execute them, and the
@@ -39,27 +39,27 @@ static const struct curved {
     { &sgrad_inner_product_kernel, SGRAD_COST_OWN, 0, -1 },
 };
 
-static void find_part(const struct sgrad_bound_kernel *call, struct sgrad_step_cost_task *t) {
+static void find_part(const struct sgrad_bound_kernel *call, struct sgrad_step_cost_task *task) {
     for (const struct curved *c = curved; c < curved + sizeof curved / sizeof *curved; c++) {
         if (c->kernel != call->kernel) continue;
-        t->curvature = true;
-        t->part = c->part;
+        task->curvature = true;
+        task->part = c->part;
         for (int i = c->first; i <= c->last; i++)
-            if (call->view[i].shape.rank >= 0) t->sent += (double)sgrad_view_bytes(&call->view[i]);
+            if (call->view[i].shape.rank >= 0) task->sent += (double)sgrad_view_bytes(&call->view[i]);
     }
 }
 
-static void find_tasks(const struct sgrad__program *p, int samples, struct sgrad_step_cost *w) {
-    if (!w->task) w->task = sgrad_xcalloc((size_t)p->instruction_count, sizeof *w->task);
-    w->tasks = p->instruction_count;
-    for (int i = 0; i < p->instruction_count; i++) {
-        const struct sgrad_bound_kernel *call = p->instruction[i].call;
-        struct sgrad_step_cost_task *t = &w->task[i];
+static void find_tasks(const struct sgrad__program *program, int samples, struct sgrad_step_cost *cost) {
+    if (!cost->task) cost->task = sgrad_xcalloc((size_t)program->instruction_count, sizeof *cost->task);
+    cost->tasks = program->instruction_count;
+    for (int i = 0; i < program->instruction_count; i++) {
+        const struct sgrad_bound_kernel *call = program->instruction[i].call;
+        struct sgrad_step_cost_task *t = &cost->task[i];
         if (samples == 1) {
             *t = (struct sgrad_step_cost_task){ .kernel = call->kernel->name,
                                                 .flops.fixed = call->flops,
                                                 .bytes.fixed = call->bytes,
-                                                .often = sgrad__share_of_steps(p->instruction[i].when) };
+                                                .often = sgrad__share_of_steps(program->instruction[i].when) };
             find_part(call, t);
             continue;
         }
@@ -68,27 +68,27 @@ static void find_tasks(const struct sgrad__program *p, int samples, struct sgrad
     }
 }
 
-static double input_bytes(const struct sgrad_graph *g) {
+static double input_bytes(const struct sgrad_graph *graph) {
     double bytes = 0;
-    for (int i = 0; i < g->inputs; i++) bytes += (double)sgrad_view_bytes(&g->value[g->input[i]].view);
+    for (int i = 0; i < graph->inputs; i++) bytes += (double)sgrad_view_bytes(&graph->value[graph->input[i]].view);
     return bytes;
 }
 
-static bool uses(const struct sgrad__instruction *in, int operand, const struct sgrad__program *p,
+static bool uses(const struct sgrad__instruction *in, int operand, const struct sgrad__program *program,
                  const struct sgrad_tensor *tensor) {
     const int b = in->operand[operand];
-    return b >= 0 && p->buffer[b].lent && p->buffer[b].tensor[0] == tensor;
+    return b >= 0 && program->buffer[b].lent && program->buffer[b].tensor[0] == tensor;
 }
 
 /* For the parameter in TENSOR. *NEEDED: the first task that uses it. *UPDATE: its update. *GRADIENT: the operand of the update
  * with the gradient. -1: there is none. */
-static void find_uses(const struct sgrad__program *p, const struct sgrad_tensor *tensor, int *needed, int *update,
+static void find_uses(const struct sgrad__program *program, const struct sgrad_tensor *tensor, int *needed, int *update,
                       int *gradient) {
     *needed = *update = *gradient = -1;
-    for (int i = 0; i < p->instruction_count; i++) {
-        const struct sgrad__instruction *in = &p->instruction[i];
+    for (int i = 0; i < program->instruction_count; i++) {
+        const struct sgrad__instruction *in = &program->instruction[i];
         for (int j = 0; j < in->call->operands; j++) {
-            if (!uses(in, j, p, tensor)) continue;
+            if (!uses(in, j, program, tensor)) continue;
             if (*needed < 0) *needed = i;
             if (in->call->access[j] == SGRAD_R || in->call->kernel->kind != &sgrad_update_kind) continue;
             *update = i;
@@ -104,56 +104,58 @@ static int by_made(const void *one, const void *other) {
 
 /* An update takes its parameter, then the gradient (codelets/updates.h). A gradient is complete after the last task that
  * writes it. */
-static void find_gradients(const struct sgrad__program *p, struct sgrad_step_cost *w) {
-    const struct sgrad_graph *g = p->graph;
-    w->gradient = sgrad_xcalloc((size_t)g->parameter_count, sizeof *w->gradient);
+static void find_gradients(const struct sgrad__program *program, struct sgrad_step_cost *cost) {
+    const struct sgrad_graph *g = program->graph;
+    cost->gradient = sgrad_xcalloc((size_t)g->parameter_count, sizeof *cost->gradient);
     for (int i = 0; i < g->parameter_count; i++) {
         int needed, update, gradient;
         if (g->parameter[i].state) continue;
-        find_uses(p, g->parameter[i].tensor, &needed, &update, &gradient);
+        find_uses(program, g->parameter[i].tensor, &needed, &update, &gradient);
         if (update < 0) continue;
         int made = update;
         for (int k = 0; k < update; k++)
-            for (int j = 0; j < p->instruction[k].call->operands; j++)
-                if (p->instruction[k].operand[j] == gradient && p->instruction[k].call->access[j] != SGRAD_R) made = k;
+            for (int j = 0; j < program->instruction[k].call->operands; j++)
+                if (program->instruction[k].operand[j] == gradient && program->instruction[k].call->access[j] != SGRAD_R)
+                    made = k;
         const double bytes = (double)sgrad_shape_count(&g->parameter[i].kept_shape) * sizeof(float);
-        w->gradient[w->gradients++] = (struct sgrad_step_cost_gradient){ bytes, made, needed };
+        cost->gradient[cost->gradients++] = (struct sgrad_step_cost_gradient){ bytes, made, needed };
     }
-    qsort(w->gradient, (size_t)w->gradients, sizeof *w->gradient, by_made);
+    qsort(cost->gradient, (size_t)cost->gradients, sizeof *cost->gradient, by_made);
 }
 
-static void find_fields(const struct sgrad_dataset *d, struct sgrad_step_cost *w) {
+static void find_fields(const struct sgrad_dataset *dataset, struct sgrad_step_cost *cost) {
     _Static_assert(SGRAD_COST_FIELDS == SGRAD_MAX_FIELDS, "a sample's fields, by costs.h and by datasets.h");
-    w->classes = d->classes;
-    w->fields = sgrad_dataset_own_fields(d);
-    for (int f = 0; f < w->fields; f++)
-        w->field[f] =
-            (struct sgrad_step_cost_field){ sgrad_format("%s", d->field[f].name), { d->field[f].dtype, d->field[f].shape } };
+    cost->classes = dataset->classes;
+    cost->fields = sgrad_dataset_own_fields(dataset);
+    for (int f = 0; f < cost->fields; f++)
+        cost->field[f] = (struct sgrad_step_cost_field){ sgrad_format("%s", dataset->field[f].name),
+                                                         { dataset->field[f].dtype, dataset->field[f].shape } };
 }
 
-static int find(struct sgrad__run *r, const struct sgrad_train_options *asked, struct sgrad_step_cost *w) {
+static int find(struct sgrad__run *run, const struct sgrad_train_options *asked, struct sgrad_step_cost *cost) {
     double most[2];
-    SGRAD_TRY(sgrad__run_open_training(r));
-    w->model = sgrad_format("%s", r->model_text);
-    w->samples = r->train->count;
-    find_fields(r->train, w);
-    w->epochs = asked->steps ? (double)asked->steps * (double)asked->batch / (double)w->samples : asked->epochs;
-    w->batch = asked->batch;
-    w->parameters = (double)sgrad__parameters_count(r->graph);
-    w->rows = r->training->hooks ? r->share : 1;
-    w->joint = r->training->hooks || asked->clip_norm > 0;
-    w->kept_bytes = sgrad__training_memory(r->training);
-    w->input_bytes.each = input_bytes(r->graph);
+    SGRAD_TRY(sgrad__run_open_training(run));
+    cost->model = sgrad_format("%s", run->model_text);
+    cost->samples = run->data.train->count;
+    find_fields(run->data.train, cost);
+    cost->epochs = asked->training.steps ? (double)asked->training.steps * (double)asked->training.batch / (double)cost->samples
+                                         : asked->training.epochs;
+    cost->batch = asked->training.batch;
+    cost->parameters = (double)sgrad__parameters_count(run->graph);
+    cost->rows = run->training->hooks ? run->update.kfac_share : 1;
+    cost->joint = run->training->hooks || asked->training.clip_norm > 0;
+    cost->kept_bytes = sgrad__training_memory(run->training);
+    cost->input_bytes.each = input_bytes(run->graph);
     for (int samples = 1; samples <= 2; samples++) {
         struct sgrad__program *p;
-        SGRAD_TRY(build(r, samples, &p));
-        find_tasks(p, samples, w);
-        if (samples == 1) find_gradients(p, w);
+        SGRAD_TRY(build(run, samples, &p));
+        find_tasks(p, samples, cost);
+        if (samples == 1) find_gradients(p, cost);
         const struct sgrad__memory memory = sgrad__program_memory(p, 0, NULL);
         most[samples - 1] = sgrad__memory_all(&memory);
         sgrad__program_destroy(p);
     }
-    w->peak_bytes = (struct sgrad_linear_cost){ 2 * most[0] - most[1], most[1] - most[0] };
+    cost->peak_bytes = (struct sgrad_linear_cost){ 2 * most[0] - most[1], most[1] - most[0] };
     return 0;
 }
 
@@ -162,16 +164,16 @@ static int find(struct sgrad__run *r, const struct sgrad_train_options *asked, s
 static struct sgrad__run *open_run(const struct sgrad_train_options *options) {
     struct sgrad__run *r = sgrad_xcalloc(1, sizeof *r);
     r->options = *options;
-    r->options.print = true;        /* creates no directory and reads no data */
-    r->options.batch = 1;
-    r->options.micro_batch = 0, r->options.bn_group = SGRAD_GROUP_RANK;
-    r->options.strategy = "sync";   /* of one rank */
-    r->options.allreduce = NULL;
-    r->options.backup_workers = -1;
-    r->options.servers = r->options.group_ranks = r->options.staleness = 0;
-    r->options.cpus = 1, r->options.gpus = -1;
-    r->options.deterministic = true;        /* no algorithm is measured */
-    r->options.explicit_options = NULL;
+    r->options.output.print = true;        /* creates no directory and reads no data */
+    r->options.training.batch = 1;
+    r->options.training.micro_batch = 0, r->options.training.bn_group = SGRAD_GROUP_RANK;
+    r->options.parallel.strategy = "sync";   /* of one rank */
+    r->options.parallel.allreduce = NULL;
+    r->options.parallel.backup_workers = -1;
+    r->options.parallel.servers = r->options.parallel.group_ranks = r->options.parallel.staleness = 0;
+    r->options.parallel.cpus = 1, r->options.parallel.gpus = -1;
+    r->options.training.deterministic = true;        /* no algorithm is measured */
+    r->options.output.explicit_options = NULL;
     return r;
 }
 
@@ -200,18 +202,18 @@ double sgrad_step_cost_bucket(double bytes, const struct sgrad_network *network,
 
 /* ---- the algorithms of its layers ---- */
 
-static int measure(struct sgrad__run *r, int64_t samples, struct sgrad_layer_algorithms *w) {
+static int measure(struct sgrad__run *run, int64_t samples, struct sgrad_layer_algorithms *algorithms) {
     struct sgrad__program *p;
-    SGRAD_TRY(sgrad__run_open_training(r));
-    SGRAD_TRY(build(r, samples, &p));
-    w->layer = sgrad_xcalloc((size_t)p->instruction_count, sizeof *w->layer);
+    SGRAD_TRY(sgrad__run_open_training(run));
+    SGRAD_TRY(build(run, samples, &p));
+    algorithms->layer = sgrad_xcalloc((size_t)p->instruction_count, sizeof *algorithms->layer);
     for (int i = 0; i < p->instruction_count; i++) {
-        struct sgrad_measured_layer *layer = &w->layer[w->layers];
+        struct sgrad_measured_layer *layer = &algorithms->layer[algorithms->layers];
         const int ways = sgrad_kernel_algorithms(p->instruction[i].call, layer->way);
         if (!ways) continue;
-        w->ways = ways;
+        algorithms->ways = ways;
         layer->name = sgrad_format("%.*s", (int)strcspn(p->instruction[i].name, "#"), p->instruction[i].name);
-        w->layers++;
+        algorithms->layers++;
     }
     sgrad__program_destroy(p);
     return 0;
@@ -239,10 +241,10 @@ void sgrad_layer_algorithms_free(struct sgrad_layer_algorithms *ways) {
 int sgrad_mesh_choose(const struct sgrad_train_options *options, const struct sgrad_mesh_query *question,
                       struct sgrad_mesh_result *choice) {
     struct sgrad__run *r = open_run(options);
-    r->options.mesh = NULL;
+    r->options.parallel.mesh = NULL;
     *choice = (struct sgrad_mesh_result){ .best = -1 };
     int error = sgrad__run_open_graph(r);
-    r->options.micro_batch = options->micro_batch, r->options.bn_group = options->bn_group;
+    r->options.training.micro_batch = options->training.micro_batch, r->options.training.bn_group = options->training.bn_group;
     if (!error) sgrad__run_price_meshes(r, sgrad__run_build_graph, question, false, choice);
     sgrad__run_close(r);
     free(r);

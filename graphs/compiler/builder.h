@@ -71,22 +71,22 @@ enum {
 };
 /* Returns the priority of sums and updates of gradients: other ranks may wait for them; without other ranks only the next step
  * does. */
-static inline int sgrad__update_priority(const struct sgrad_builder *b) {
-    return b->peers > 1 ? SGRAD__PRIORITY_UPDATE : SGRAD__PRIORITY_OWN_UPDATE;
+static inline int sgrad__update_priority(const struct sgrad_builder *builder) {
+    return builder->peers > 1 ? SGRAD__PRIORITY_UPDATE : SGRAD__PRIORITY_OWN_UPDATE;
 }
 
 /* ---- nodes.c ---- */
 
 /* Returns the buffer of operand USE of a task of node N for micro-batch M (of a group: its first one), and sets *VIEW; -1: the
  * operand is absent. Buffers and recomputations that do not exist yet are added. */
-int sgrad__resolve(struct sgrad_builder *b, int n, enum phase phase, struct sgrad_use use, int m, struct sgrad_view *view);
+int sgrad__resolve(struct sgrad_builder *builder, int n, enum phase phase, struct sgrad_use use, int m, struct sgrad_view *view);
 /* The same for a backward task that is not one of the node's. Results that are recomputed inline are recomputed for this operand
  * only. */
-int sgrad__add_operand(struct sgrad_builder *b, int n, struct sgrad_use use, int m, struct sgrad_view *view);
+int sgrad__add_operand(struct sgrad_builder *builder, int n, struct sgrad_use use, int m, struct sgrad_view *view);
 /* Returns the first micro-batch of the lane of micro-batch M. */
-int sgrad__lane_first(const struct sgrad_builder *b, int m);
+int sgrad__lane_first(const struct sgrad_builder *builder, int m);
 /* Adds the tasks of node N for the group that begins at micro-batch START (phase FINISH: for the step). */
-void sgrad__add_node(struct sgrad_builder *b, int n, enum phase phase, int start);
+void sgrad__add_node(struct sgrad_builder *builder, int n, enum phase phase, int start);
 
 /* ---- instructions.c: the functions take ownership of a NAME that is not const ---- */
 
@@ -94,98 +94,98 @@ struct sgrad__program *sgrad__program_create(void);     /* empty, with one step 
 
 /* Add a buffer and return its index. sgrad__add_buffer: with memory of the program. sgrad__add_lent: external; its tensor is set
  * later. sgrad__lend_buffer: external, TENSOR. sgrad__add_part: chunk PART of PARTS of WHOLE, an external buffer of floats. */
-int sgrad__add_buffer(struct sgrad_builder *b, char *name, struct sgrad_view view);
-int sgrad__add_lent(struct sgrad_builder *b, const char *name, struct sgrad_view view);
-int sgrad__lend_buffer(struct sgrad_builder *b, struct sgrad_tensor *tensor);
-int sgrad__add_part(struct sgrad_builder *b, int whole, int part, int parts);
+int sgrad__add_buffer(struct sgrad_builder *builder, char *name, struct sgrad_view view);
+int sgrad__add_lent(struct sgrad_builder *builder, const char *name, struct sgrad_view view);
+int sgrad__lend_buffer(struct sgrad_builder *builder, struct sgrad_tensor *tensor);
+int sgrad__add_part(struct sgrad_builder *builder, int whole, int part, int parts);
 /* Adds a copy of CALL, which is prepared (sgrad_bound_kernel_prepare) and belongs to the program. */
-const struct sgrad_bound_kernel *sgrad__add_call(struct sgrad_builder *b, struct sgrad_bound_kernel call);
+const struct sgrad_bound_kernel *sgrad__add_call(struct sgrad_builder *builder, struct sgrad_bound_kernel call);
 /* Returns an existing call with the kernel, the attributes and the views of CALL, if it is found; else adds it. */
-const struct sgrad_bound_kernel *sgrad__shared_call(struct sgrad_builder *b, struct sgrad_bound_kernel call);
+const struct sgrad_bound_kernel *sgrad__shared_call(struct sgrad_builder *builder, struct sgrad_bound_kernel call);
 /* Appends an instruction. The result is valid until the next instruction is appended. */
-struct sgrad__instruction *sgrad__add_instruction(struct sgrad_builder *b, const struct sgrad_bound_kernel *call,
+struct sgrad__instruction *sgrad__add_instruction(struct sgrad_builder *builder, const struct sgrad_bound_kernel *call,
                                                   const int *operand, int micro, int priority, char *name);
 /* Makes BUFFER an output of the steps b->when. Returns the index of the output. */
-int sgrad__add_output(struct sgrad_builder *b, int buffer);
-void *sgrad__own(struct sgrad__program *p, void *memory);     /* returns MEMORY, which is freed with the program */
+int sgrad__add_output(struct sgrad_builder *builder, int buffer);
+void *sgrad__own(struct sgrad__program *program, void *memory);     /* returns MEMORY, which is freed with the program */
 static inline struct sgrad_view sgrad__doubles(struct sgrad_shape shape) { return (struct sgrad_view){ SGRAD_F64, shape }; }
 
 /* Returns true if tasks of WORKERS are built for GPUs: whole operations, without slices of samples. */
-static inline bool sgrad__on_gpus(const struct sgrad_builder *b, enum sgrad_workers workers) {
-    return b->o->gpus && workers != SGRAD_CPU_WORKERS;
+static inline bool sgrad__on_gpus(const struct sgrad_builder *builder, enum sgrad_workers workers) {
+    return builder->o->gpus && workers != SGRAD_CPU_WORKERS;
 }
 
 /* Returns true if GPUs process all micro-batches. Then sums and updates run on GPUs too, because a CPU would need copies of their
  * operands. */
-static inline bool sgrad__gpus_have_all(const struct sgrad_builder *b) {
-    return b->o->gpu_samples && b->o->gpu_samples >= b->p->share;
+static inline bool sgrad__gpus_have_all(const struct sgrad_builder *builder) {
+    return builder->o->gpu_samples && builder->o->gpu_samples >= builder->p->share;
 }
 
 /* ---- micro_batches.c ---- */
 
-/* Divides the local batch of P into micro-batches, none of which has more samples than the options allow, or crosses a multiple
- * of UNIT samples. */
-void sgrad__cut_share(struct sgrad__program *p, const struct sgrad_program_options *o, int64_t unit);
+/* Divides the local batch of PROGRAM into micro-batches, none of which has more samples than the options allow, or crosses a
+ * multiple of UNIT samples. */
+void sgrad__cut_share(struct sgrad__program *program, const struct sgrad_program_options *options, int64_t unit);
 /* Returns the number of micro-batches with separate memory: at least those of a group, and enough that no worker waits for
  * memory. If GPUs process fixed samples, it is the number of all micro-batches, so that no memory is used by both GPUs and
  * CPUs. */
-int sgrad__micros_at_once(const struct sgrad_builder *b);
+int sgrad__micros_at_once(const struct sgrad_builder *builder);
 
 /* ---- updates.c ---- */
 
 /* Returns true if updates must wait until all gradients exist: with clipping, or if the optimizer adds all updates at once. */
-static inline bool sgrad__updates_wait(const struct sgrad_builder *b) {
-    return b->o->clip_norm > 0 || b->o->training->hooks;
+static inline bool sgrad__updates_wait(const struct sgrad_builder *builder) {
+    return builder->o->clip_norm > 0 || builder->o->training->hooks;
 }
 /* Adds the update of PARAMETER by the buffer GRADIENT, unless another rank does this update. */
-void sgrad__add_update(struct sgrad_builder *b, int parameter, int gradient);
+void sgrad__add_update(struct sgrad_builder *builder, int parameter, int gradient);
 /* Returns the number of chunks in which a parameter is updated and its gradient is summed, so that several cores do this; 1: it
  * is not divided. */
-int sgrad__update_parts(const struct sgrad_builder *b, int parameter);
+int sgrad__update_parts(const struct sgrad_builder *builder, int parameter);
 /* Adds the update of chunk PART of PARTS of PARAMETER by GRADIENT, the gradient of this chunk. */
-void sgrad__add_update_part(struct sgrad_builder *b, int parameter, int part, int parts, int gradient);
+void sgrad__add_update_part(struct sgrad_builder *builder, int parameter, int part, int parts, int gradient);
 /* Adds the norm of all gradients and then all updates. SUMMED: the buffer of the gradient of each parameter, or -1. */
-void sgrad__add_clipped_updates(struct sgrad_builder *b, const int *summed);
+void sgrad__add_clipped_updates(struct sgrad_builder *builder, const int *summed);
 /* Add the updates of moving averages and of slow weights (lookahead). They must be called after all updates are added. */
-void sgrad__add_averages(struct sgrad_builder *b);
-void sgrad__add_lookahead(struct sgrad_builder *b);
+void sgrad__add_averages(struct sgrad_builder *builder);
+void sgrad__add_lookahead(struct sgrad_builder *builder);
 
 /* ---- reading.c ---- */
 
-void sgrad__add_input(struct sgrad_builder *b, int m);      /* adds the tasks that read the fields of micro-batch M */
+void sgrad__add_input(struct sgrad_builder *builder, int m);      /* adds the tasks that read the fields of micro-batch M */
 
 /* ---- rematerialization.c ---- */
 
 /* Returns, by node, whether backward tasks recompute its output inline. The caller must free the array. */
-bool *sgrad__made_in_passing(const struct sgrad_builder *b);
+bool *sgrad__made_in_passing(const struct sgrad_builder *builder);
 
 /* ---- histograms.c ---- */
 
 /* Adds, if options request histograms, a task that counts the values of BUFFER, the weights or the gradient of PARAMETER. The
  * counts are an output; the name of its buffer is KIND, a slash and the name of the parameter. */
-void sgrad__add_histogram(struct sgrad_builder *b, const char *kind, int parameter, int buffer);
+void sgrad__add_histogram(struct sgrad_builder *builder, const char *kind, int parameter, int buffer);
 
 /* ---- passes over a whole program: fuse.c, memory.c ---- */
 
 /* Fuses consecutive operations on the same samples to one task. */
-void sgrad__fuse(struct sgrad_builder *b);
+void sgrad__fuse(struct sgrad_builder *builder);
 /* Makes each recomputation wait for the gradient that the consumer of its result also reads, so that the result does not occupy
  * memory long before it is used. */
-void sgrad__hold_back(struct sgrad_builder *b);
+void sgrad__hold_back(struct sgrad_builder *builder);
 /* Sets last, else_last and unless of all instructions. */
-void sgrad__mark_last_uses(struct sgrad__program *p);
+void sgrad__mark_last_uses(struct sgrad__program *program);
 /* Plans the memory of buffers with samples: a buffer may use the memory of one whose content is not needed any more; micro-batch
  * m uses that of m - DISTANCE. Must be called after sgrad__mark_last_uses. LITTLE: buffers of different sizes may use the same
  * memory. FOR_GOOD: buffers without samples are never freed; otherwise those above 64 KiB are freed after their last use. */
-void sgrad__share_memory(struct sgrad__program *p, int distance, bool little, bool for_good);
+void sgrad__share_memory(struct sgrad__program *program, int distance, bool little, bool for_good);
 
 /* ---- sums.c ---- */
 
 /* Returns the buffer with the sum of those of BUFFER[0…count-1] that exist (are not -1), added in a binary tree by halving. If
  * only one exists, returns it; -1: none exists. */
-int sgrad__add_sum(struct sgrad_builder *b, const int *buffer, int count, const char *name);
+int sgrad__add_sum(struct sgrad_builder *builder, const int *buffer, int count, const char *name);
 /* The same for the elements from FIRST on, as many as VIEW has. */
-int sgrad__add_sum_of(struct sgrad_builder *b, const int *buffer, int count, int64_t first, struct sgrad_view view,
+int sgrad__add_sum_of(struct sgrad_builder *builder, const int *buffer, int count, int64_t first, struct sgrad_view view,
                       const char *name);
 /* The elements of a buffer from FIRST on. */
 struct sgrad__slice {
@@ -194,7 +194,7 @@ struct sgrad__slice {
 };
 /* Returns the buffer with the sum ((0+1)+2)+3 of up to four slices, each of as many elements as VIEW has. */
 enum { SGRAD__CHAIN = 4 };
-int sgrad__add_chain(struct sgrad_builder *b, const struct sgrad__slice *slice, int count, struct sgrad_view view,
+int sgrad__add_chain(struct sgrad_builder *builder, const struct sgrad__slice *slice, int count, struct sgrad_view view,
                      const char *name);
 
 /* ---- plans.c ---- */
@@ -202,45 +202,46 @@ int sgrad__add_chain(struct sgrad_builder *b, const struct sgrad__slice *slice, 
 /* Messages of this rank. sgrad__next_tag returns the first tag for the next plan, or exchange of a strategy; each has separate
  * tags in the range of the program, the same on every rank. sgrad__add_receive returns a new buffer; sgrad__add_receive_into
  * receives to BUFFER. */
-int64_t sgrad__next_tag(struct sgrad_builder *b);
-void sgrad__add_send(struct sgrad_builder *b, int buffer, int peer, int64_t tag, int priority, const char *name);
-int sgrad__add_receive(struct sgrad_builder *b, struct sgrad_view view, int peer, int64_t tag, int priority, const char *name);
-void sgrad__add_receive_into(struct sgrad_builder *b, int buffer, int peer, int64_t tag, int priority, const char *name);
+int64_t sgrad__next_tag(struct sgrad_builder *builder);
+void sgrad__add_send(struct sgrad_builder *builder, int buffer, int peer, int64_t tag, int priority, const char *name);
+int sgrad__add_receive(struct sgrad_builder *builder, struct sgrad_view view, int peer, int64_t tag, int priority,
+                       const char *name);
+void sgrad__add_receive_into(struct sgrad_builder *builder, int buffer, int peer, int64_t tag, int priority, const char *name);
 /* Returns the number of messages for a value of VIEW. A value above the size limit is sent as several messages, with TAG and the
  * tags that follow it. */
 int sgrad__message_pieces(const struct sgrad_view *view);
 /* Adds the messages and sums of PLAN. CHUNK: the buffer with this rank's value of each chunk, of any size; replaced by the buffer
  * with the result. */
-void sgrad__add_plan(struct sgrad_builder *b, const struct sgrad_plan *plan, int *chunk, int priority, const char *name);
+void sgrad__add_plan(struct sgrad_builder *builder, const struct sgrad_plan *plan, int *chunk, int priority, const char *name);
 /* sgrad__peers returns the COUNT peers from index FIRST on. sgrad__along returns the ranks that differ from this one only along
  * AXES. */
-struct sgrad_group sgrad__peers(const struct sgrad_builder *b, int first, int count);
-struct sgrad_group sgrad__along(struct sgrad_builder *b, unsigned axes);
+struct sgrad_group sgrad__peers(const struct sgrad_builder *builder, int first, int count);
+struct sgrad_group sgrad__along(struct sgrad_builder *builder, unsigned axes);
 /* Adds a collective by the cheapest algorithm. GROUP must contain this rank. CHUNK: the buffers of this rank; replaced by those
  * with the results. ROOT: a rank, for reduce and broadcast; else -1. */
-void sgrad__add_exchange(struct sgrad_builder *b, enum sgrad_collective_kind kind, const struct sgrad_group *group, int root,
-                         int *chunk, int chunks, int priority, const char *name);
+void sgrad__add_exchange(struct sgrad_builder *builder, enum sgrad_collective_kind kind, const struct sgrad_group *group,
+                         int root, int *chunk, int chunks, int priority, const char *name);
 /* The same for BUFFER as one chunk. Returns the buffer with the result; with one rank in GROUP it is BUFFER. */
-int sgrad__add_collective(struct sgrad_builder *b, enum sgrad_collective_kind kind, const struct sgrad_group *group, int root,
-                          int buffer, int priority, const char *name);
+int sgrad__add_collective(struct sgrad_builder *builder, enum sgrad_collective_kind kind, const struct sgrad_group *group,
+                          int root, int buffer, int priority, const char *name);
 
 /* ---- pipeline.c: messages between pipeline stages ---- */
 
-bool sgrad__is_here(const struct sgrad_builder *b, int n);      /* true: this rank's stage computes node N */
+bool sgrad__is_here(const struct sgrad_builder *builder, int n);      /* true: this rank's stage computes node N */
 /* Add messages of the group of micro-batches that begins at START. arrivals: receive the values that forward needs from other
  * stages. departures: send the output of node N to the stages that use it. gradient_arrivals, before backward: receive gradients.
  * gradient_departures, after backward: send gradients. */
-void sgrad__add_arrivals(struct sgrad_builder *b, int start);
-void sgrad__add_departures(struct sgrad_builder *b, int n, int start);
-void sgrad__add_gradient_arrivals(struct sgrad_builder *b, int start);
-void sgrad__add_gradient_departures(struct sgrad_builder *b, int start);
+void sgrad__add_arrivals(struct sgrad_builder *builder, int start);
+void sgrad__add_departures(struct sgrad_builder *builder, int n, int start);
+void sgrad__add_gradient_arrivals(struct sgrad_builder *builder, int start);
+void sgrad__add_gradient_departures(struct sgrad_builder *builder, int start);
 /* The number of a collective determines its tags. sgrad__number_from sets the number of the next collective, and returns the
  * previous value. Collectives between several stages have fixed numbers, because the stages add different numbers of collectives:
  * sgrad__is_common returns true for such a NUMBER; the other functions return the number for statistics, for the gradient norm,
  * and for the gradient of PARAMETER. */
-int sgrad__number_from(struct sgrad_builder *b, int number);
+int sgrad__number_from(struct sgrad_builder *builder, int number);
 bool sgrad__is_common(int number);
-int sgrad__statistics_number(const struct sgrad_builder *b);
+int sgrad__statistics_number(const struct sgrad_builder *builder);
 int sgrad__norm_number(void);
 int sgrad__parameter_number(int parameter);
 
@@ -248,41 +249,42 @@ int sgrad__parameter_number(int parameter);
 
 /* Adds TASK of node N, a move (codelets.h), for micro-batch M. If the destination already has a value (a gradient), the result is
  * added to it. */
-void sgrad__add_move(struct sgrad_builder *b, int n, const struct sgrad_task *task, int m);
+void sgrad__add_move(struct sgrad_builder *builder, int n, const struct sgrad_task *task, int m);
 
 /* ---- packing.c ---- */
 
 /* Sets call->packing to the layout in which TASK's kernel prefers its factor for micro-batch M; 0: the factor is not packed. */
-void sgrad__plan_packing(const struct sgrad_builder *b, const struct sgrad_task *task, int m, struct sgrad_bound_kernel *call);
+void sgrad__plan_packing(const struct sgrad_builder *builder, const struct sgrad_task *task, int m,
+                         struct sgrad_bound_kernel *call);
 /* If CALL uses a packed factor, replaces it in OPERAND by the buffer *PACKED. If *PACKED is -1, first adds this buffer and the
  * task that packs it. */
-void sgrad__add_packed(struct sgrad_builder *b, const struct sgrad_bound_kernel *call, int *operand, int *packed);
+void sgrad__add_packed(struct sgrad_builder *builder, const struct sgrad_bound_kernel *call, int *operand, int *packed);
 /* Moves the packing of factors that no earlier task of the step changes to the beginning of the program. */
-void sgrad__pack_first(struct sgrad_builder *b);
+void sgrad__pack_first(struct sgrad_builder *builder);
 
 /* ---- gathers.c ---- */
 
 /* Returns the buffer of PARAMETER as layers use it. If its shards must be gathered, this is added once per step. */
-int sgrad__add_gathered(struct sgrad_builder *b, int parameter);
-int sgrad__add_rounded(struct sgrad_builder *b, int parameter);        /* the same, rounded to bf16, for GPUs */
+int sgrad__add_gathered(struct sgrad_builder *builder, int parameter);
+int sgrad__add_rounded(struct sgrad_builder *builder, int parameter);  /* the same, rounded to bf16, for GPUs */
 /* GRADIENT is the gradient of PARAMETER as layers use it. Returns the buffer with the gradient of the shard that this rank
  * stores, summed over the ranks that gather it. */
-int sgrad__add_scattered(struct sgrad_builder *b, int parameter, int gradient);
+int sgrad__add_scattered(struct sgrad_builder *builder, int parameter, int gradient);
 
 /* ---- gradients.c ---- */
 
 /* Creates b->sharing[0], for all peers. */
-void sgrad__open_gradients(struct sgrad_builder *b);
+void sgrad__open_gradients(struct sgrad_builder *builder);
 /* Returns the ranks that sum the gradient of PARAMETER; creates the element of b->sharing if it does not exist. */
-struct sgrad__sharing *sgrad__sharing_of(struct sgrad_builder *b, int parameter);
+struct sgrad__sharing *sgrad__sharing_of(struct sgrad_builder *builder, int parameter);
 /* Must be called once all gradients of node N's parameters exist. Sums their terms over the micro-batches, and puts the sums in
  * buckets. Adds the updates, unless these wait for the norm of all gradients. SUMMED: the buffer of the sum for each parameter,
  * or -1. */
-void sgrad__add_node_updates(struct sgrad_builder *b, int n, int *summed);
-void sgrad__close_gradients(struct sgrad_builder *b);           /* exchanges the last buckets */
+void sgrad__add_node_updates(struct sgrad_builder *builder, int n, int *summed);
+void sgrad__close_gradients(struct sgrad_builder *builder);     /* exchanges the last buckets */
 /* Adds a sum over all ranks, in one bucket: statistics of all nodes; whether a rank requests the end of the run; the load of the
  * ranks' workers since the previous step. */
-void sgrad__add_statistics(struct sgrad_builder *b);
+void sgrad__add_statistics(struct sgrad_builder *builder);
 
 /* ---- copies.c ---- */
 
@@ -292,10 +294,10 @@ struct sgrad__piece {
     struct sgrad_copy_piece is;
 };
 /* Adds the tasks that assemble TO from COUNT runs of elements. */
-void sgrad__add_copies(struct sgrad_builder *b, const struct sgrad__piece *piece, int count, int to, const char *name);
+void sgrad__add_copies(struct sgrad_builder *builder, const struct sgrad__piece *piece, int count, int to, const char *name);
 /* Copy as many elements as TO has from one buffer: from its beginning, or from element FIRST on. FROM -1: TO is set to -0. */
-void sgrad__add_copy(struct sgrad_builder *b, int from, int to);
-void sgrad__add_slice(struct sgrad_builder *b, int from, int64_t first, int to);
+void sgrad__add_copy(struct sgrad_builder *builder, int from, int to);
+void sgrad__add_slice(struct sgrad_builder *builder, int from, int64_t first, int to);
 
 /* ---- buckets.c ---- */
 
@@ -315,30 +317,31 @@ void sgrad__bucket_free(struct sgrad_bucket *bucket);
 int64_t sgrad__bucket_bytes_of(const struct sgrad_graph *graph, const struct sgrad_program_options *options);
 
 /* Sums the bucket over its group by METHOD (NULL: the cheapest algorithm), and updates its parameters. */
-void sgrad__bucket_sum(struct sgrad_builder *b, struct sgrad_bucket *bucket, const struct sgrad_collective *method,
+void sgrad__bucket_sum(struct sgrad_builder *builder, struct sgrad_bucket *bucket, const struct sgrad_collective *method,
                        int priority, const char *name);
 /* Reduces and scatters the bucket over its group, updates this rank's shards, and gathers the weights: at once, or, if updates
  * wait, in sgrad__close_shares. The result of a gradient is the sum for this rank's shard. */
-void sgrad__bucket_share(struct sgrad_builder *b, struct sgrad_bucket *bucket, int priority, const char *name);
+void sgrad__bucket_share(struct sgrad_builder *builder, struct sgrad_bucket *bucket, int priority, const char *name);
 /* For a bucket that was summed on all ranks: gathers the weights that one rank has updated for all, at the same point as
  * sgrad__bucket_share does. */
-void sgrad__bucket_join(struct sgrad_builder *b, struct sgrad_bucket *bucket, const char *name);
+void sgrad__bucket_join(struct sgrad_builder *builder, struct sgrad_bucket *bucket, const char *name);
 /* Returns true if sgrad__close_shares will gather and free the bucket, the last one that was exchanged. */
-bool sgrad__bucket_is_held(const struct sgrad_builder *b, const struct sgrad_bucket *bucket);
+bool sgrad__bucket_is_held(const struct sgrad_builder *builder, const struct sgrad_bucket *bucket);
 /* Gathers the weights of the buckets that waited for updates, and frees these buckets. */
-void sgrad__close_shares(struct sgrad_builder *b);
+void sgrad__close_shares(struct sgrad_builder *builder);
 /* Returns the number of messages of equal size in which the bucket should be sent. */
-int sgrad__bucket_cuts(const struct sgrad_builder *b, const struct sgrad_bucket *bucket);
+int sgrad__bucket_cuts(const struct sgrad_builder *builder, const struct sgrad_bucket *bucket);
 /* gather assembles the bucket in CHUNKS new buffers. spread distributes such buffers, with sums, to the results of the entries,
  * and updates the parameters. */
-void sgrad__bucket_gather(struct sgrad_builder *b, const struct sgrad_bucket *bucket, int *chunk, int chunks, const char *name);
-void sgrad__bucket_spread(struct sgrad_builder *b, struct sgrad_bucket *bucket, const int *chunk, int chunks);
+void sgrad__bucket_gather(struct sgrad_builder *builder, const struct sgrad_bucket *bucket, int *chunk, int chunks,
+                          const char *name);
+void sgrad__bucket_spread(struct sgrad_builder *builder, struct sgrad_bucket *bucket, const int *chunk, int chunks);
 /* weights replaces the entries by the values of their parameters, for gather and take. take copies such buffers to the
  * entries. */
-void sgrad__bucket_weights(struct sgrad_builder *b, struct sgrad_bucket *bucket);
-void sgrad__bucket_take(struct sgrad_builder *b, const struct sgrad_bucket *bucket, const int *chunk, int chunks);
+void sgrad__bucket_weights(struct sgrad_builder *builder, struct sgrad_bucket *bucket);
+void sgrad__bucket_take(struct sgrad_builder *builder, const struct sgrad_bucket *bucket, const int *chunk, int chunks);
 /* Sends the entries of rank ROOT to its whole group by the cheapest algorithm; the other ranks copy them to their entries. */
-void sgrad__bucket_broadcast(struct sgrad_builder *b, struct sgrad_bucket *bucket, int root, int priority,
+void sgrad__bucket_broadcast(struct sgrad_builder *builder, struct sgrad_bucket *bucket, int root, int priority,
                              const char *name);
 int *sgrad__bucket_parameters(const struct sgrad_bucket *bucket, int *count);      /* the caller frees it */
 
@@ -346,7 +349,7 @@ int *sgrad__bucket_parameters(const struct sgrad_bucket *bucket, int *count);   
 
 /* sgrad__add_shard records that SERVER updates the parameters of the bucket. sgrad__add_push pushes the sum of the gradients of
  * RANKS ranks to a server, selected by NUMBER, the index of the bucket, and receives the updated weights. */
-void sgrad__add_shard(struct sgrad_builder *b, const struct sgrad_bucket *bucket, int server, int64_t tag);
-void sgrad__add_push(struct sgrad_builder *b, struct sgrad_bucket *bucket, int ranks, int number, const char *name);
+void sgrad__add_shard(struct sgrad_builder *builder, const struct sgrad_bucket *bucket, int server, int64_t tag);
+void sgrad__add_push(struct sgrad_builder *builder, struct sgrad_bucket *bucket, int ranks, int number, const char *name);
 
 #endif

@@ -3,13 +3,13 @@
 #include "graphs/compiler/program.h"
 
 /* A data set does not depend on tasks, so this kernel calls it. Operands: its fields (N,…), in their order. */
-static void read_samples(const struct sgrad_args *a) {
-    const struct sgrad_dataset *dataset = a->attrs;
-    const struct sgrad_drawing how = { a->step->seed, a->step->epoch, dataset->drawn };
-    const int count = (int)a->view[0].shape.dim[0];
-    int error = a->step->training
-                    ? sgrad_dataset_draw(dataset, a->step->sample + a->first, count, &how, a->data)
-                    : sgrad_dataset_read(dataset, a->step->sample + a->first, count, a->data);
+static void read_samples(const struct sgrad_args *args) {
+    const struct sgrad_dataset *dataset = args->attrs;
+    const struct sgrad_drawing how = { args->step->seed, args->step->epoch, dataset->drawn };
+    const int count = (int)args->view[0].shape.dim[0];
+    int error = args->step->training
+                    ? sgrad_dataset_draw(dataset, args->step->sample + args->first, count, &how, args->data)
+                    : sgrad_dataset_read(dataset, args->step->sample + args->first, count, args->data);
     if (error) sgrad_task_fail(error);
 }
 
@@ -18,10 +18,10 @@ struct sgrad__source sgrad__source_of(struct sgrad_dataset *dataset) {
     return (struct sgrad__source){ .kernel = &kernel, .attrs = dataset };
 }
 
-static void read_views(const struct sgrad_args *a) {
-    const struct sgrad__seen *seen = a->attrs;
-    const struct sgrad_sample *sample = a->step->sample + a->first;
-    int error = sgrad_views_read(seen->dataset, seen->views, sample, (int)a->view[0].shape.dim[0], a->data);
+static void read_views(const struct sgrad_args *args) {
+    const struct sgrad__seen *seen = args->attrs;
+    const struct sgrad_sample *sample = args->step->sample + args->first;
+    int error = sgrad_views_read(seen->dataset, seen->views, sample, (int)args->view[0].shape.dim[0], args->data);
     if (error) sgrad_task_fail(error);
 }
 
@@ -31,12 +31,12 @@ struct sgrad__source sgrad__source_of_views(const struct sgrad__seen *seen) {
 }
 
 /* out (1 + workers of all ranks). Attributes: struct sgrad__workers; NULL: out has one element. */
-static void vote(const struct sgrad_args *a) {
-    double *out = a->data[0];
+static void vote(const struct sgrad_args *args) {
+    double *out = args->data[0];
     float stop;
-    __atomic_load(&a->step->stop, &stop, __ATOMIC_RELAXED);
+    __atomic_load(&args->step->stop, &stop, __ATOMIC_RELAXED);
     *out = stop;
-    if (a->attrs) sgrad__workers_busy(a->attrs, out + 1);
+    if (args->attrs) sgrad__workers_busy(args->attrs, out + 1);
 }
 
 const struct sgrad_kernel sgrad__vote_kernel = { .name = "vote", .kind = &sgrad_input_kind, .cpu = vote };

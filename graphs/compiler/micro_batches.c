@@ -25,56 +25,60 @@
 
 int sgrad__micros(int64_t samples, int64_t most) { return (int)((samples + most - 1) / most); }
 
-static int last_size(const struct sgrad__program *p) {
+static int last_size(const struct sgrad__program *program) {
     int last = 0;
-    for (int m = 0; m < p->micros; m++)
-        if (p->micro[m].size > last) last = p->micro[m].size;
+    for (int m = 0; m < program->micros; m++)
+        if (program->micro[m].size > last) last = program->micro[m].size;
     return last;
 }
 
 /* Divides SAMPLES samples from FIRST on into micro-batches of at most MOST samples. */
-static void cut(struct sgrad__program *p, int64_t first, int64_t samples, int64_t most, enum sgrad_workers workers) {
+static void cut(struct sgrad__program *program, int64_t first, int64_t samples, int64_t most, enum sgrad_workers workers) {
     const int pieces = sgrad__micros(samples, most);
     for (int i = 0; i < pieces; i++) {
         struct sgrad__micro m = { .first = first, .samples = samples / pieces + (i < samples % pieces), .workers = workers };
-        m.size = p->micros ? last_size(p) + 1 : 0;
-        for (int other = 0; other < p->micros; other++)
-            if (p->micro[other].samples == m.samples && p->micro[other].workers == workers) m.size = p->micro[other].size;
+        m.size = program->micros ? last_size(program) + 1 : 0;
+        for (int other = 0; other < program->micros; other++)
+            if (program->micro[other].samples == m.samples && program->micro[other].workers == workers)
+                m.size = program->micro[other].size;
         assert(m.size < SGRAD__SIZES);
-        p->micro = sgrad_array_grow(p->micro, p->micros, sizeof *p->micro);
-        p->micro[p->micros++] = m;
+        program->micro = sgrad_array_grow(program->micro, program->micros, sizeof *program->micro);
+        program->micro[program->micros++] = m;
         first += m.samples;
     }
 }
 
-void sgrad__cut_share(struct sgrad__program *p, const struct sgrad_program_options *o, int64_t unit) {
-    const int64_t units = p->share / unit, of_gpus = (o->gpu_samples < p->share ? o->gpu_samples : p->share) / units;
-    assert(o->micro > 0 && p->share % unit == 0 && o->gpu_samples % units == 0);
-    for (int64_t first = 0; first < p->share; first += unit) {
-        if (of_gpus) cut(p, first, of_gpus, o->gpu_micro, SGRAD_GPU_WORKERS);
-        cut(p, first + of_gpus, unit - of_gpus, o->micro, of_gpus ? SGRAD_CPU_WORKERS : SGRAD_ANY_WORKER);
+void sgrad__cut_share(struct sgrad__program *program, const struct sgrad_program_options *options, int64_t unit) {
+    const int64_t units = program->share / unit,
+                  of_gpus = (options->gpu_samples < program->share ? options->gpu_samples : program->share) / units;
+    assert(options->micro > 0 && program->share % unit == 0 && options->gpu_samples % units == 0);
+    for (int64_t first = 0; first < program->share; first += unit) {
+        if (of_gpus) cut(program, first, of_gpus, options->gpu_micro, SGRAD_GPU_WORKERS);
+        cut(program, first + of_gpus, unit - of_gpus, options->micro, of_gpus ? SGRAD_CPU_WORKERS : SGRAD_ANY_WORKER);
     }
-    const bool of_gpus_alone = o->gpu_samples || o->deterministic;
-    for (int m = 0; m < p->micros && of_gpus_alone && o->training && o->gpus > 1; m++)
-        if (p->micro[m].workers != SGRAD_CPU_WORKERS)
-            p->micro[m].gpu = (int)((o->gpu_samples && units > 1 ? p->micro[m].first / unit : m) % o->gpus) + 1;
+    const bool of_gpus_alone = options->gpu_samples || options->deterministic;
+    for (int m = 0; m < program->micros && of_gpus_alone && options->training && options->gpus > 1; m++)
+        if (program->micro[m].workers != SGRAD_CPU_WORKERS)
+            program->micro[m].gpu =
+                (int)((options->gpu_samples && units > 1 ? program->micro[m].first / unit : m) % options->gpus) + 1;
 }
 
 /* Returns the sizes of the micro-batches of WORKERS, "25 or 24"; NULL: there are none. The caller must free it. */
-static char *sizes_of(const struct sgrad__program *p, enum sgrad_workers workers) {
+static char *sizes_of(const struct sgrad__program *program, enum sgrad_workers workers) {
     int64_t most = 0, least = 0;
-    for (int m = 0; m < p->micros; m++) {
-        if (p->micro[m].workers != workers) continue;
-        if (!most) most = least = p->micro[m].samples;
-        if (p->micro[m].samples < least) least = p->micro[m].samples;
+    for (int m = 0; m < program->micros; m++) {
+        if (program->micro[m].workers != workers) continue;
+        if (!most) most = least = program->micro[m].samples;
+        if (program->micro[m].samples < least) least = program->micro[m].samples;
     }
     if (!most) return NULL;
     if (most == least) return sgrad_format("%lld", (long long)most);
     return sgrad_format("%lld or %lld", (long long)most, (long long)least);
 }
 
-char *sgrad__micros_text(const struct sgrad__program *p) {
-    char *any = sizes_of(p, SGRAD_ANY_WORKER), *gpus = sizes_of(p, SGRAD_GPU_WORKERS), *cpus = sizes_of(p, SGRAD_CPU_WORKERS);
+char *sgrad__micros_text(const struct sgrad__program *program) {
+    char *any = sizes_of(program, SGRAD_ANY_WORKER), *gpus = sizes_of(program, SGRAD_GPU_WORKERS),
+         *cpus = sizes_of(program, SGRAD_CPU_WORKERS);
     char *text = any;
     if (!any) text = cpus ? sgrad_format("%s on GPUs, %s on CPUs", gpus, cpus) : sgrad_format("%s on GPUs", gpus);
     free(gpus);
@@ -82,9 +86,10 @@ char *sgrad__micros_text(const struct sgrad__program *p) {
     return text;
 }
 
-int sgrad__micros_at_once(const struct sgrad_builder *b) {
-    const int wanted = sgrad__micros_in_flight(b->g, b->g->stage, b->o->cpus + b->o->gpus);
-    if (b->o->gpu_samples) return b->micros;
-    const int groups = (wanted + b->group_micros - 1) / b->group_micros, many = groups * b->group_micros;
-    return b->p->micro->gpu ? sgrad__micros(many, b->o->gpus) * b->o->gpus : many;    /* two GPUs never use the same memory */
+int sgrad__micros_at_once(const struct sgrad_builder *builder) {
+    const int wanted = sgrad__micros_in_flight(builder->g, builder->g->stage, builder->o->cpus + builder->o->gpus);
+    if (builder->o->gpu_samples) return builder->micros;
+    const int groups = (wanted + builder->group_micros - 1) / builder->group_micros, many = groups * builder->group_micros;
+    return builder->p->micro->gpu ? sgrad__micros(many, builder->o->gpus) * builder->o->gpus
+                                  : many; /* two GPUs never use the same memory */
 }

@@ -25,132 +25,136 @@
 
 /* ---- operands ---- */
 
-static struct sgrad_view per_micro(const struct sgrad_builder *b, int m, struct sgrad_view view) {
-    view.shape.dim[0] = b->p->micro[m].samples;
+static struct sgrad_view per_micro(const struct sgrad_builder *builder, int m, struct sgrad_view view) {
+    view.shape.dim[0] = builder->p->micro[m].samples;
     return view;
 }
 
 /* Returns the buffer at *SLOT, which is created by the first use. */
-static int on_demand(struct sgrad_builder *b, int *slot, struct sgrad_view view, const char *layer, const char *what, int index,
-                     int micro) {
+static int on_demand(struct sgrad_builder *builder, int *slot, struct sgrad_view view, const char *layer, const char *what,
+                     int index, int micro) {
     if (*slot < 0)
-        *slot = sgrad__add_buffer(b, index < 0 ? sgrad_format("%s %s#%d", layer, what, micro)
+        *slot = sgrad__add_buffer(builder, index < 0 ? sgrad_format("%s %s#%d", layer, what, micro)
                                                : sgrad_format("%s %s%d#%d", layer, what, index, micro), view);
     return *slot;
 }
 
 /* Returns the sum of the PARTIALs of a group. PART: those of this rank, one per micro-batch. */
-static int add_group_sum(struct sgrad_builder *b, const int *part, const char *name) {
-    const int sum = sgrad__add_sum(b, part, b->group_micros, name);
-    return sgrad__add_collective(b, SGRAD_ALLREDUCE, &b->span, -1, sum, SGRAD__PRIORITY_CHAIN, name);
+static int add_group_sum(struct sgrad_builder *builder, const int *part, const char *name) {
+    const int sum = sgrad__add_sum(builder, part, builder->group_micros, name);
+    return sgrad__add_collective(builder, SGRAD_ALLREDUCE, &builder->span, -1, sum, SGRAD__PRIORITY_CHAIN, name);
 }
 
 /* Returns the form of the results of node N (-1: no node) that a task of PHASE uses. */
-static enum made made(const struct sgrad_builder *b, int n, enum phase phase) {
-    if (n < 0 || !sgrad__is_here(b, n)) return AT_FIRST;
-    if (b->passing[n] && (phase == BACKWARD || phase == PASSING)) return IN_PASSING;
-    return b->g->node[n].again && (phase == AGAIN || phase == BACKWARD || phase == PASSING) ? ONCE_MORE : AT_FIRST;
+static enum made made(const struct sgrad_builder *builder, int n, enum phase phase) {
+    if (n < 0 || !sgrad__is_here(builder, n)) return AT_FIRST;
+    if (builder->passing[n] && (phase == BACKWARD || phase == PASSING)) return IN_PASSING;
+    return builder->g->node[n].again && (phase == AGAIN || phase == BACKWARD || phase == PASSING) ? ONCE_MORE : AT_FIRST;
 }
 
 static void add_again(struct sgrad_builder *b, int n, enum made made, int m);
 
 /* Returns true if backward tasks of node N do not read Y: it is not stored, or a GPU reads less without it. */
-static bool without_y(const struct sgrad_builder *b, int n, int m) {
-    return b->passing[n] || (b->g->node[n].is.cheap_to_recompute && sgrad__on_gpus(b, b->p->micro[m].workers));
+static bool without_y(const struct sgrad_builder *builder, int n, int m) {
+    return builder->passing[n] ||
+           (builder->g->node[n].is.cheap_to_recompute && sgrad__on_gpus(builder, builder->p->micro[m].workers));
 }
 
 /* Returns the buffer at *SLOT. If a recomputed result is read that does not exist yet, the tasks of MAKER that compute it are
  * added first. */
-static int recomputed(struct sgrad_builder *b, int *slot, int maker, enum made which, enum sgrad_access access, int m,
+static int recomputed(struct sgrad_builder *builder, int *slot, int maker, enum made which, enum sgrad_access access, int m,
                       struct sgrad_view view, const char *layer, const char *what, int index) {
-    if (*slot < 0 && access == SGRAD_R && which != AT_FIRST) add_again(b, maker, which, m);
-    return on_demand(b, slot, view, layer, what, index, m);
+    if (*slot < 0 && access == SGRAD_R && which != AT_FIRST) add_again(builder, maker, which, m);
+    return on_demand(builder, slot, view, layer, what, index, m);
 }
 
 /* A value (X, Y) or its gradient (DX, DY). */
-static int resolve_value(struct sgrad_builder *b, int n, enum phase phase, struct sgrad_use use, int m,
+static int resolve_value(struct sgrad_builder *builder, int n, enum phase phase, struct sgrad_use use, int m,
                          struct sgrad_view *view) {
-    const struct sgrad__node *node = &b->g->node[n];
+    const struct sgrad__node *node = &builder->g->node[n];
     const bool input = use.role == SGRAD_X || use.role == SGRAD_DX;
     if (input && use.index >= node->is.inputs) return -1;
-    const struct sgrad__value *v = &b->g->value[input ? node->input[use.index] : node->output];
+    const struct sgrad__value *v = &builder->g->value[input ? node->input[use.index] : node->output];
     if (use.role == SGRAD_DX && (!v->needs_gradient || node->op->no_gradient >> use.index & 1)) return -1;
-    if (use.role == SGRAD_Y && phase == BACKWARD && without_y(b, n, m)) return -1;
-    *view = per_micro(b, m, v->view);
+    if (use.role == SGRAD_Y && phase == BACKWARD && without_y(builder, n, m)) return -1;
+    *view = per_micro(builder, m, v->view);
     if (use.role == SGRAD_DX || use.role == SGRAD_DY)
-        return on_demand(b, &b->gradient[v->root * b->micros + m], *view, v->name, "gradient", -1, m);
-    const int maker = b->g->value[v->root].maker;
-    const enum made which = made(b, maker, phase);
-    int *slot = &b->activation[which][v->root * b->micros + m];
-    const int buffer = recomputed(b, slot, maker, which, use.access, m, *view, v->name, "", -1);
-    if (use.role == SGRAD_Y && sgrad__graph_prepares(node)) b->p->buffer[buffer].copies = b->p->window;
+        return on_demand(builder, &builder->gradient[v->root * builder->micros + m], *view, v->name, "gradient", -1, m);
+    const int maker = builder->g->value[v->root].maker;
+    const enum made which = made(builder, maker, phase);
+    int *slot = &builder->activation[which][v->root * builder->micros + m];
+    const int buffer = recomputed(builder, slot, maker, which, use.access, m, *view, v->name, "", -1);
+    if (use.role == SGRAD_Y && sgrad__graph_prepares(node)) builder->p->buffer[buffer].copies = builder->p->window;
     return buffer;
 }
 
 /* A parameter (P) or a state of the operation (S). */
-static int resolve_parameter(struct sgrad_builder *b, int n, struct sgrad_use use, int m, struct sgrad_view *view) {
-    const struct sgrad__node *node = &b->g->node[n];
+static int resolve_parameter(struct sgrad_builder *builder, int n, struct sgrad_use use, int m, struct sgrad_view *view) {
+    const struct sgrad__node *node = &builder->g->node[n];
     const int parameter = use.role == SGRAD_P ? node->p[use.index] : node->s[use.index];
-    if (parameter < 0 || (use.if_recomputed && !without_y(b, n, m))) return -1;
-    const bool rounded = use.factor && b->g->dtype == SGRAD_BF16 && b->p->micro[m].workers == SGRAD_GPU_WORKERS;
-    *view = (struct sgrad_view){ b->g->parameter[parameter].is.dtype, b->g->parameter[parameter].is.shape };
+    if (parameter < 0 || (use.if_recomputed && !without_y(builder, n, m))) return -1;
+    const bool rounded = use.factor && builder->g->dtype == SGRAD_BF16 && builder->p->micro[m].workers == SGRAD_GPU_WORKERS;
+    *view = (struct sgrad_view){ builder->g->parameter[parameter].is.dtype, builder->g->parameter[parameter].is.shape };
     if (rounded) view->dtype = SGRAD_BF16;
-    return rounded ? sgrad__add_rounded(b, parameter) : sgrad__add_gathered(b, parameter);
+    return rounded ? sgrad__add_rounded(builder, parameter) : sgrad__add_gathered(builder, parameter);
 }
 
 /* A partial sum of a micro-batch (PARTIAL), the sum of its group (SUM), or a statistic (STAT): of a micro-batch if it is written,
  * of the step if it is read. Recomputations write sums and statistics that are not counted. */
-static int resolve_sum(struct sgrad_builder *b, int n, enum phase phase, struct sgrad_use use, int m, struct sgrad_view *view) {
-    const struct sgrad__node *node = &b->g->node[n];
-    const int i = use.index, at = (n * SGRAD_MAX_PARAMETERS + i) * b->micros, start = m - m % b->group_micros;
+static int resolve_sum(struct sgrad_builder *builder, int n, enum phase phase, struct sgrad_use use, int m,
+                       struct sgrad_view *view) {
+    const struct sgrad__node *node = &builder->g->node[n];
+    const int i = use.index, at = (n * SGRAD_MAX_PARAMETERS + i) * builder->micros, start = m - m % builder->group_micros;
     *view = sgrad__doubles(use.role == SGRAD_STAT ? node->is.stat[i] : node->is.part[i]);
     if (use.role == SGRAD_SUM) {
-        if (b->sum[at + start] < 0) b->sum[at + start] = add_group_sum(b, &b->part[at + start], node->name);
-        return b->sum[at + start];
+        if (builder->sum[at + start] < 0)
+            builder->sum[at + start] = add_group_sum(builder, &builder->part[at + start], node->name);
+        return builder->sum[at + start];
     }
     const char *what = use.role == SGRAD_STAT ? "uncounted statistic" : "uncounted part";
-    if (phase == AGAIN) return on_demand(b, &(int){ -1 }, *view, node->name, what, i, m);
-    if (use.role == SGRAD_PARTIAL) return on_demand(b, &b->part[at + m], *view, node->name, "part", i, m);
-    if (use.access != SGRAD_R) return on_demand(b, &b->leaf[at + m], *view, node->name, "statistic", i, m);
-    if (b->total[at] < 0) b->total[at] = sgrad__add_sum(b, &b->leaf[at], b->micros, node->name);
-    return b->total[at];
+    if (phase == AGAIN) return on_demand(builder, &(int){ -1 }, *view, node->name, what, i, m);
+    if (use.role == SGRAD_PARTIAL) return on_demand(builder, &builder->part[at + m], *view, node->name, "part", i, m);
+    if (use.access != SGRAD_R) return on_demand(builder, &builder->leaf[at + m], *view, node->name, "statistic", i, m);
+    if (builder->total[at] < 0) builder->total[at] = sgrad__add_sum(builder, &builder->leaf[at], builder->micros, node->name);
+    return builder->total[at];
 }
 
-int sgrad__resolve(struct sgrad_builder *b, int n, enum phase phase, struct sgrad_use use, int m, struct sgrad_view *view) {
-    const struct sgrad__node *node = &b->g->node[n];
+int sgrad__resolve(struct sgrad_builder *builder, int n, enum phase phase, struct sgrad_use use, int m, struct sgrad_view *view) {
+    const struct sgrad__node *node = &builder->g->node[n];
     const struct sgrad_signature *is = &node->is;
-    const int i = use.index, at = (n * SGRAD_MAX_PARAMETERS + i) * b->micros + m;
+    const int i = use.index, at = (n * SGRAD_MAX_PARAMETERS + i) * builder->micros + m;
     *view = (struct sgrad_view){ .shape.rank = -1 };
 
     switch (use.role) {
     case SGRAD_NONE: return -1;
-    case SGRAD_X: case SGRAD_Y: case SGRAD_DX: case SGRAD_DY: return resolve_value(b, n, phase, use, m, view);
-    case SGRAD_P: case SGRAD_S: return resolve_parameter(b, n, use, m, view);
+    case SGRAD_X: case SGRAD_Y: case SGRAD_DX: case SGRAD_DY: return resolve_value(builder, n, phase, use, m, view);
+    case SGRAD_P: case SGRAD_S: return resolve_parameter(builder, n, use, m, view);
     case SGRAD_DP:
         if (node->p[i] < 0) return -1;
         *view = (struct sgrad_view){ SGRAD_F32, is->p[i].shape };
-        return on_demand(b, &b->dparameter[at], *view, b->g->parameter[node->p[i]].name, "gradient", -1, m);
+        return on_demand(builder, &builder->dparameter[at], *view, builder->g->parameter[node->p[i]].name, "gradient", -1, m);
     case SGRAD_SHARD:
         if (!is->axis || i >= is->axis->ranks) return -1;
-        *view = per_micro(b, m, is->piece);
-        return on_demand(b, &b->piece[i * b->micros + m], *view, node->name, "piece", i, m);
+        *view = per_micro(builder, m, is->piece);
+        return on_demand(builder, &builder->piece[i * builder->micros + m], *view, node->name, "piece", i, m);
     case SGRAD_SAVED: {
         if (!is->keep[i].shape.rank) return -1;
-        const enum made which = made(b, n, phase);
-        *view = per_micro(b, m, is->keep[i]);
-        return recomputed(b, &b->keep[which][at], n, which, use.access, m, *view, node->name, "keep", i);
+        const enum made which = made(builder, n, phase);
+        *view = per_micro(builder, m, is->keep[i]);
+        return recomputed(builder, &builder->keep[which][at], n, which, use.access, m, *view, node->name, "keep", i);
     }
-    case SGRAD_PARTIAL: case SGRAD_SUM: case SGRAD_STAT: return resolve_sum(b, n, phase, use, m, view);
+    case SGRAD_PARTIAL: case SGRAD_SUM: case SGRAD_STAT: return resolve_sum(builder, n, phase, use, m, view);
     }
     return -1;
 }
 
 /* Tasks do not use each other's inline recomputations, because they may run in different steps. */
-int sgrad__add_operand(struct sgrad_builder *b, int n, struct sgrad_use use, int m, struct sgrad_view *view) {
-    const int value = use.role == SGRAD_X ? b->g->value[b->g->node[n].input[use.index]].root : -1;
-    int *passing = value < 0 ? NULL : &b->activation[IN_PASSING][value * b->micros + m], made = passing ? *passing : -1;
+int sgrad__add_operand(struct sgrad_builder *builder, int n, struct sgrad_use use, int m, struct sgrad_view *view) {
+    const int value = use.role == SGRAD_X ? builder->g->value[builder->g->node[n].input[use.index]].root : -1;
+    int *passing = value < 0 ? NULL : &builder->activation[IN_PASSING][value * builder->micros + m],
+        made = passing ? *passing : -1;
     if (passing) *passing = -1;
-    const int buffer = sgrad__resolve(b, n, BACKWARD, use, m, view);
+    const int buffer = sgrad__resolve(builder, n, BACKWARD, use, m, view);
     if (passing) *passing = made;
     return buffer;
 }
@@ -164,11 +168,11 @@ static bool writes_only(const struct sgrad_task *task, enum sgrad_role role) {
 }
 
 /* Returns true if the task writes only gradients of frozen parameters. */
-static bool is_of_frozen(const struct sgrad_builder *b, int n, const struct sgrad_task *task) {
+static bool is_of_frozen(const struct sgrad_builder *builder, int n, const struct sgrad_task *task) {
     bool frozen = writes_only(task, SGRAD_DP);
     for (int j = 0; j < SGRAD_MAX_OPERANDS && task->use[j].role && frozen; j++) {
-        const int parameter = task->use[j].role == SGRAD_DP ? b->g->node[n].p[task->use[j].index] : -1;
-        if (parameter >= 0) frozen = b->g->parameter[parameter].frozen;
+        const int parameter = task->use[j].role == SGRAD_DP ? builder->g->node[n].p[task->use[j].index] : -1;
+        if (parameter >= 0) frozen = builder->g->parameter[parameter].frozen;
     }
     return frozen;
 }
@@ -179,86 +183,86 @@ static bool has_rows(enum sgrad_role role) {
            role == SGRAD_SHARD;
 }
 
-int sgrad__lane_first(const struct sgrad_builder *b, int m) {
-    const int64_t lane = (int64_t)m * b->lanes / b->micros;
-    int first = (int)((lane * b->micros + b->lanes - 1) / b->lanes);
-    while (b->p->micro[first].workers != b->p->micro[m].workers) first++;
+int sgrad__lane_first(const struct sgrad_builder *builder, int m) {
+    const int64_t lane = (int64_t)m * builder->lanes / builder->micros;
+    int first = (int)((lane * builder->micros + builder->lanes - 1) / builder->lanes);
+    while (builder->p->micro[first].workers != builder->p->micro[m].workers) first++;
     return first;
 }
 
 /* Returns the micro-batch whose leaf the term of M for operand USE is written to: the first of the lane, if the kernel can
  * add. */
-static int leaf_of(const struct sgrad_builder *b, const struct sgrad_task *task, struct sgrad_use use, int m) {
+static int leaf_of(const struct sgrad_builder *builder, const struct sgrad_task *task, struct sgrad_use use, int m) {
     const bool lanes = use.role == SGRAD_DP && task->scope == SGRAD_MICRO && task->kernel.accumulates &&
-                       !sgrad__on_gpus(b, b->p->micro[m].workers);
-    return lanes ? sgrad__lane_first(b, m) : m;
+                       !sgrad__on_gpus(builder, builder->p->micro[m].workers);
+    return lanes ? sgrad__lane_first(builder, m) : m;
 }
 
 /* Returns true if operand USE of a task of node N must be added to an existing value. */
-static bool adds(const struct sgrad_builder *b, int n, struct sgrad_use use, int m) {
-    const struct sgrad__node *node = &b->g->node[n];
+static bool adds(const struct sgrad_builder *builder, int n, struct sgrad_use use, int m) {
+    const struct sgrad__node *node = &builder->g->node[n];
     if (use.role == SGRAD_DX && use.index < node->is.inputs)
-        return b->gradient[b->g->value[node->input[use.index]].root * b->micros + m] >= 0;
-    return use.role == SGRAD_DP && b->dparameter[(n * SGRAD_MAX_PARAMETERS + use.index) * b->micros + m] >= 0;
+        return builder->gradient[builder->g->value[node->input[use.index]].root * builder->micros + m] >= 0;
+    return use.role == SGRAD_DP && builder->dparameter[(n * SGRAD_MAX_PARAMETERS + use.index) * builder->micros + m] >= 0;
 }
 
 /* Recomputations use the packed factors of forward. */
-static int *packed_at(struct sgrad_builder *b, int n, enum phase phase, int task, int m) {
+static int *packed_at(struct sgrad_builder *builder, int n, enum phase phase, int task, int m) {
     const int as = phase == AGAIN || phase == PASSING ? FORWARD : (int)phase;
-    return &b->packed[((n * PHASES + as) * SGRAD_MAX_TASKS + task) * SGRAD__SIZES + b->p->micro[m].size];
+    return &builder->packed[((n * PHASES + as) * SGRAD_MAX_TASKS + task) * SGRAD__SIZES + builder->p->micro[m].size];
 }
 
 /* Adds one task of a node, unless none of its results is used (the gradient of the images). */
-static void add_task(struct sgrad_builder *b, int n, enum phase phase, int index, const struct sgrad_task *task, int m) {
+static void add_task(struct sgrad_builder *builder, int n, enum phase phase, int index, const struct sgrad_task *task, int m) {
     if (task->move) {
-        sgrad__add_move(b, n, task, m);
+        sgrad__add_move(builder, n, task, m);
         return;
     }
-    struct sgrad_bound_kernel call = { .kernel = &task->kernel, .attrs = b->g->node[n].attrs };
+    struct sgrad_bound_kernel call = { .kernel = &task->kernel, .attrs = builder->g->node[n].attrs };
     int operand[SGRAD_MAX_OPERANDS];
     bool wanted = false, lane = false;  /* lane: its leaf already has a value */
 
-    if (phase == BACKWARD && is_of_frozen(b, n, task)) return;
+    if (phase == BACKWARD && is_of_frozen(builder, n, task)) return;
     while (call.operands < SGRAD_MAX_OPERANDS && task->use[call.operands].role) call.operands++;
     for (int i = 0; i < 2 * call.operands; i++) {
         const int j = i % call.operands;
         struct sgrad_use use = task->use[j];
         if ((use.access == SGRAD_R) != (i >= call.operands)) continue;
         if (i >= call.operands && !wanted) return;      /* before recomputations are added */
-        const int at = leaf_of(b, task, use, m);
-        if (adds(b, n, use, at)) {
+        const int at = leaf_of(builder, task, use, m);
+        if (adds(builder, n, use, at)) {
             call.accumulate |= UINT64_C(1) << j;
             use.access = SGRAD_RW;
             lane = use.role == SGRAD_DP;
         }
-        operand[j] = sgrad__resolve(b, n, phase, use, at, &call.view[j]);
+        operand[j] = sgrad__resolve(builder, n, phase, use, at, &call.view[j]);
         if (task->scope == SGRAD_MICRO && has_rows(use.role)) call.rows |= UINT64_C(1) << j;
-        if (operand[j] >= 0 && has_rows(use.role)) b->p->buffer[operand[j]].rows = true;
+        if (operand[j] >= 0 && has_rows(use.role)) builder->p->buffer[operand[j]].rows = true;
         call.access[j] = use.access;
         wanted |= use.access != SGRAD_R && operand[j] >= 0;
     }
     if (!wanted) return;
     const int kind = (n * PHASES + (int)phase) * SGRAD_MAX_TASKS + index;
-    const struct sgrad_bound_kernel **known = &b->call[(kind * SGRAD__SIZES + b->p->micro[m].size) * 2 + lane];
+    const struct sgrad_bound_kernel **known = &builder->call[(kind * SGRAD__SIZES + builder->p->micro[m].size) * 2 + lane];
     if (!*known || (*known)->accumulate != call.accumulate) {
-        sgrad__plan_packing(b, task, m, &call);
-        *known = sgrad__add_call(b, call);
+        sgrad__plan_packing(builder, task, m, &call);
+        *known = sgrad__add_call(builder, call);
     }
-    sgrad__add_packed(b, *known, operand, packed_at(b, n, phase, index, m));
+    sgrad__add_packed(builder, *known, operand, packed_at(builder, n, phase, index, m));
     int priority = SGRAD__PRIORITY_CHAIN;
-    if (sgrad__graph_prepares(&b->g->node[n])) priority = SGRAD__PRIORITY_INPUT;
-    else if (phase == FORWARD && b->g->stages > 1) priority = SGRAD__PRIORITY_FORWARD;
+    if (sgrad__graph_prepares(&builder->g->node[n])) priority = SGRAD__PRIORITY_INPUT;
+    else if (phase == FORWARD && builder->g->stages > 1) priority = SGRAD__PRIORITY_FORWARD;
     else if (phase == BACKWARD && writes_only(task, SGRAD_DP))
-        priority = b->peers > 1 && b->g->stages == 1 ? SGRAD__PRIORITY_SENT_WEIGHT : SGRAD__PRIORITY_WEIGHT;
+        priority = builder->peers > 1 && builder->g->stages == 1 ? SGRAD__PRIORITY_SENT_WEIGHT : SGRAD__PRIORITY_WEIGHT;
     const char *what = strrchr(task->kernel.name, ' ');
     const bool repeats = phase == AGAIN || phase == PASSING;
-    char *name = sgrad_format("%s%s%s #%d", b->g->node[n].name, what ? what : "", repeats ? " again" : "", m);
-    struct sgrad__instruction *in = sgrad__add_instruction(b, *known, operand, m, priority, name);
-    int *first = &b->first[(n * SGRAD_MAX_TASKS + index) * b->micros + m];
-    if (phase == FORWARD) *first = (int)(in - b->p->instruction);
+    char *name = sgrad_format("%s%s%s #%d", builder->g->node[n].name, what ? what : "", repeats ? " again" : "", m);
+    struct sgrad__instruction *in = sgrad__add_instruction(builder, *known, operand, m, priority, name);
+    int *first = &builder->first[(n * SGRAD_MAX_TASKS + index) * builder->micros + m];
+    if (phase == FORWARD) *first = (int)(in - builder->p->instruction);
     if (phase == AGAIN) in->again = *first;
     in->passing = phase == PASSING;
-    if (task->scope == SGRAD_MICRO) in->workers = b->p->micro[m].workers, in->gpu = b->p->micro[m].gpu;
+    if (task->scope == SGRAD_MICRO) in->workers = builder->p->micro[m].workers, in->gpu = builder->p->micro[m].gpu;
 }
 
 /* Returns true if the task writes a result that backward may use. */
@@ -269,55 +273,56 @@ static bool leaves(const struct sgrad_task *task) {
 }
 
 /* Adds the tasks that recompute the results of node N for micro-batch M, inline or once for all of backward. */
-static void add_again(struct sgrad_builder *b, int n, enum made made, int m) {
-    const struct sgrad_task *tasks = b->g->node[n].op->forward;
+static void add_again(struct sgrad_builder *builder, int n, enum made made, int m) {
+    const struct sgrad_task *tasks = builder->g->node[n].op->forward;
     for (int t = 0; t < SGRAD_MAX_TASKS && tasks[t].kernel.name; t++)
-        if (leaves(&tasks[t])) add_task(b, n, made == IN_PASSING ? PASSING : AGAIN, t, &tasks[t], m);
+        if (leaves(&tasks[t])) add_task(builder, n, made == IN_PASSING ? PASSING : AGAIN, t, &tasks[t], m);
 }
 
 /* Returns true if TASK of node N writes a statistic, or the gradient of a parameter that is trained. */
-static bool leaves_sums(const struct sgrad_builder *b, int n, enum phase phase, const struct sgrad_task *task) {
-    if (phase == BACKWARD && is_of_frozen(b, n, task)) return false;
+static bool leaves_sums(const struct sgrad_builder *builder, int n, enum phase phase, const struct sgrad_task *task) {
+    if (phase == BACKWARD && is_of_frozen(builder, n, task)) return false;
     for (int j = 0; j < SGRAD_MAX_OPERANDS && task->use[j].role; j++)
-        if (task->use[j].role == SGRAD_STAT || (task->use[j].role == SGRAD_DP && b->g->node[n].p[task->use[j].index] >= 0))
+        if (task->use[j].role == SGRAD_STAT || (task->use[j].role == SGRAD_DP && builder->g->node[n].p[task->use[j].index] >= 0))
             return true;
     return false;
 }
 
 /* A group task runs only on the first rank of the group, because its terms count once. This is called on the other ranks: they
  * must add the sums over all ranks that the task reads, like the first rank, even if no other task of theirs reads them. */
-static void add_elsewhere(struct sgrad_builder *b, int n, enum phase phase, const struct sgrad_task *task, int start) {
+static void add_elsewhere(struct sgrad_builder *builder, int n, enum phase phase, const struct sgrad_task *task, int start) {
     struct sgrad_view view;
-    if (!leaves_sums(b, n, phase, task)) return;
+    if (!leaves_sums(builder, n, phase, task)) return;
     for (int j = 0; j < SGRAD_MAX_OPERANDS && task->use[j].role; j++) {
         const struct sgrad_use use = task->use[j];
-        if (use.role == SGRAD_DP && b->g->node[n].p[use.index] >= 0) b->elsewhere[b->g->node[n].p[use.index]] = true;
-        if (use.role == SGRAD_SUM) sgrad__resolve(b, n, phase, use, start, &view);
+        if (use.role == SGRAD_DP && builder->g->node[n].p[use.index] >= 0)
+            builder->elsewhere[builder->g->node[n].p[use.index]] = true;
+        if (use.role == SGRAD_SUM) sgrad__resolve(builder, n, phase, use, start, &view);
     }
 }
 
-void sgrad__add_node(struct sgrad_builder *b, int n, enum phase phase, int start) {
-    const struct sgrad_op *op = b->g->node[n].op;
+void sgrad__add_node(struct sgrad_builder *builder, int n, enum phase phase, int start) {
+    const struct sgrad_op *op = builder->g->node[n].op;
     const struct sgrad_task *tasks = phase == BACKWARD ? op->backward : op->forward;
     if (phase == FINISH) tasks = op->finish;
-    if (phase == FORWARD && !b->p->training && op->inference[0].kernel.name) tasks = op->inference;
-    if (b->g->node[n].is.view_of_input || !sgrad__is_here(b, n)) return;
-    if (phase == BACKWARD && b->g->node[n].output >= 0 &&
-        b->gradient[b->g->value[b->g->node[n].output].root * b->micros + start] < 0)
+    if (phase == FORWARD && !builder->p->training && op->inference[0].kernel.name) tasks = op->inference;
+    if (builder->g->node[n].is.view_of_input || !sgrad__is_here(builder, n)) return;
+    if (phase == BACKWARD && builder->g->node[n].output >= 0 &&
+        builder->gradient[builder->g->value[builder->g->node[n].output].root * builder->micros + start] < 0)
         return; /* the loss does not depend on it */
-    if (b->g->node[n].is.axis) {
-        memset(b->piece, 0xff, (size_t)(SGRAD_MAX_INPUTS * b->micros) * sizeof *b->piece);
-        if (phase == BACKWARD && !b->g->value[b->g->node[n].input[0]].needs_gradient) return;
+    if (builder->g->node[n].is.axis) {
+        memset(builder->piece, 0xff, (size_t)(SGRAD_MAX_INPUTS * builder->micros) * sizeof *builder->piece);
+        if (phase == BACKWARD && !builder->g->value[builder->g->node[n].input[0]].needs_gradient) return;
     }
     for (int t = 0; t < SGRAD_MAX_TASKS && tasks[t].kernel.name; t++) {
-        int count = tasks[t].scope == SGRAD_MICRO ? b->group_micros : 1;
-        if (tasks[t].scope == SGRAD_GROUP && b->o->rank != b->span.rank[0]) {
-            add_elsewhere(b, n, phase, &tasks[t], start);
+        int count = tasks[t].scope == SGRAD_MICRO ? builder->group_micros : 1;
+        if (tasks[t].scope == SGRAD_GROUP && builder->o->rank != builder->span.rank[0]) {
+            add_elsewhere(builder, n, phase, &tasks[t], start);
             continue;
         }
-        for (int m = start; m < start + count; m++) add_task(b, n, phase, t, &tasks[t], m);
+        for (int m = start; m < start + count; m++) add_task(builder, n, phase, t, &tasks[t], m);
     }
-    if (phase == FORWARD) sgrad__add_departures(b, n, start);
-    for (int m = start; phase == BACKWARD && b->o->training->hooks && m < start + b->group_micros; m++)
-        b->o->training->hooks->on_backward(b, n, m);
+    if (phase == FORWARD) sgrad__add_departures(builder, n, start);
+    for (int m = start; phase == BACKWARD && builder->o->training->hooks && m < start + builder->group_micros; m++)
+        builder->o->training->hooks->on_backward(builder, n, m);
 }

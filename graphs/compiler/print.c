@@ -16,13 +16,13 @@ static const char *human(double x, char text[16]) {
 }
 
 /* Returns the number of uses of each call, in the order of the sorted calls. The caller must free it. */
-static int *count_calls(const struct sgrad__program *p, struct sgrad_bound_kernel **sorted) {
-    int *times = sgrad_xcalloc((size_t)p->call_count, sizeof *times);
-    memcpy(sorted, p->call, (size_t)p->call_count * sizeof *sorted);
-    qsort(sorted, (size_t)p->call_count, sizeof *sorted, sgrad__by_address);
-    for (int i = 0; i < p->instruction_count; i++) {
+static int *count_calls(const struct sgrad__program *program, struct sgrad_bound_kernel **sorted) {
+    int *times = sgrad_xcalloc((size_t)program->call_count, sizeof *times);
+    memcpy(sorted, program->call, (size_t)program->call_count * sizeof *sorted);
+    qsort(sorted, (size_t)program->call_count, sizeof *sorted, sgrad__by_address);
+    for (int i = 0; i < program->instruction_count; i++) {
         struct sgrad_bound_kernel **at =
-            bsearch(&p->instruction[i].call, sorted, (size_t)p->call_count, sizeof *sorted, sgrad__by_address);
+            bsearch(&program->instruction[i].call, sorted, (size_t)program->call_count, sizeof *sorted, sgrad__by_address);
         times[at - sorted]++;
     }
     return times;
@@ -48,23 +48,24 @@ static void print_when(struct sgrad__when when, FILE *to) {
 
 /* Prints one line per call, at its first use, with the number of uses: tasks that differ only in the micro-batch have one line.
  * Different sums use the same call, so each sum has a separate line. */
-void sgrad__program_print(const struct sgrad__program *p, FILE *to) {
+void sgrad__program_print(const struct sgrad__program *program, FILE *to) {
     char flops[16], bytes[16], text[SGRAD_SHAPE_TEXT];
-    struct sgrad_bound_kernel **sorted = sgrad_xcalloc((size_t)p->call_count, sizeof *sorted);
-    int *times = count_calls(p, sorted);
+    struct sgrad_bound_kernel **sorted = sgrad_xcalloc((size_t)program->call_count, sizeof *sorted);
+    int *times = count_calls(program, sorted);
     double total = 0, sent = 0;
-    char *samples = sgrad__micros_text(p);
-    fprintf(to, "%s of %lld %s: %d %s of %s", p->training ? "training step" : "evaluation", (long long)p->share,
-            sgrad_plural(p->share, "sample", "samples"), p->micros, sgrad_plural(p->micros, "micro-batch", "micro-batches"),
-            samples);
+    char *samples = sgrad__micros_text(program);
+    fprintf(to, "%s of %lld %s: %d %s of %s", program->training ? "training step" : "evaluation", (long long)program->share,
+            sgrad_plural(program->share, "sample", "samples"), program->micros,
+            sgrad_plural(program->micros, "micro-batch", "micro-batches"), samples);
     free(samples);
-    if (p->grouped) fprintf(to, ", groups of %lld", (long long)p->batch.group);
+    if (program->grouped) fprintf(to, ", groups of %lld", (long long)program->batch.group);
     fputc('\n', to);
-    if (p->note) fputs(strchr(p->note, '\n') + 1, to);
+    if (program->note) fputs(strchr(program->note, '\n') + 1, to);
     fprintf(to, "%-10s %-44s %6s  %-8s %-8s %s\n", "kind", "task", "times", "flops", "bytes", "first operand");
-    for (int i = 0; i < p->instruction_count; i++) {
-        const struct sgrad__instruction *in = &p->instruction[i];
-        struct sgrad_bound_kernel **at = bsearch(&in->call, sorted, (size_t)p->call_count, sizeof *sorted, sgrad__by_address);
+    for (int i = 0; i < program->instruction_count; i++) {
+        const struct sgrad__instruction *in = &program->instruction[i];
+        struct sgrad_bound_kernel **at =
+            bsearch(&in->call, sorted, (size_t)program->call_count, sizeof *sorted, sgrad__by_address);
         int *left = &times[at - sorted], count = in->call->kernel == &sgrad_sum_kernel ? 1 : *left;
         total += in->call->flops * sgrad__share_of_steps(in->when);
         if (in->call->kernel == &sgrad__send_kernel) sent += in->call->bytes * sgrad__share_of_steps(in->when);
@@ -78,9 +79,9 @@ void sgrad__program_print(const struct sgrad__program *p, FILE *to) {
     }
     free(times);
     free(sorted);
-    fprintf(to, "%d %s, %s flops", p->instruction_count, sgrad_plural(p->instruction_count, "task", "tasks"),
+    fprintf(to, "%d %s, %s flops", program->instruction_count, sgrad_plural(program->instruction_count, "task", "tasks"),
             human(total, flops));
     if (sent > 0) fprintf(to, "; sends %s bytes to other ranks", human(sent, bytes));
     fputc('\n', to);
-    if (p->graph->mesh.axes) sgrad__program_print_bytes(p, to);
+    if (program->graph->mesh.axes) sgrad__program_print_bytes(program, to);
 }

@@ -120,8 +120,8 @@ struct sgrad__program {
     int records;                                        /* external buffer that samples are read from, set per step; -1: none */
 };
 /* Returns the buffer that BUFFER is a chunk of (sgrad__add_part); BUFFER itself if it is not a chunk. */
-static inline int sgrad__whole_of(const struct sgrad__program *p, int buffer) {
-    return p->buffer[buffer].parts ? p->buffer[buffer].whole : buffer;
+static inline int sgrad__whole_of(const struct sgrad__program *program, int buffer) {
+    return program->buffer[buffer].parts ? program->buffer[buffer].whole : buffer;
 }
 
 /* The source of the samples of a step: KERNEL, with attributes ATTRS, writes the inputs of the graph, in their order, to its
@@ -184,7 +184,9 @@ struct sgrad_program_options {
     const struct sgrad__workers *workers;       /* whose load is measured; NULL: none */
 };
 /* Returns the number of peers, at least 1. */
-static inline int sgrad__peer_count(const struct sgrad_program_options *o) { return o->peers ? o->peers->count : 1; }
+static inline int sgrad__peer_count(const struct sgrad_program_options *options) {
+    return options->peers ? options->peers->count : 1;
+}
 /* Returns true if an operation, in training, sums over more samples than a micro-batch has (batch norm). */
 bool sgrad__has_groups(const struct sgrad_graph *graph);
 /* Compiles GRAPH, which must be complete (sgrad_graph_finalize), to *PROGRAM. GRAPH and the pointers in OPTIONS must outlive the
@@ -207,8 +209,8 @@ struct sgrad__memory {
 };
 struct sgrad__memory sgrad__program_memory(const struct sgrad__program *program, int workers, double *on_time);
 /* Returns the sum of the members. */
-static inline double sgrad__memory_all(const struct sgrad__memory *m) {
-    return m->activations + m->gradients + m->messages + m->inputs + m->workspaces;
+static inline double sgrad__memory_all(const struct sgrad__memory *memory) {
+    return memory->activations + memory->gradients + memory->messages + memory->inputs + memory->workspaces;
 }
 /* Return the bytes of parameters and states of operations; the same with all states of the training. */
 double sgrad__graph_memory(const struct sgrad_graph *graph);
@@ -234,8 +236,8 @@ int sgrad__micros(int64_t samples, int64_t most);
 char *sgrad__micros_text(const struct sgrad__program *program);
 /* Returns the minimum number of micro-batches that pipeline stage STAGE has memory for: two per worker, of CPUS workers, and one
  * more per worker for each later stage. */
-static inline int sgrad__micros_in_flight(const struct sgrad_graph *g, int stage, int cpus) {
-    return (g->stages - stage + 1) * cpus;
+static inline int sgrad__micros_in_flight(const struct sgrad_graph *graph, int stage, int cpus) {
+    return (graph->stages - stage + 1) * cpus;
 }
 struct sgrad_dataset;
 struct sgrad_views;

@@ -67,7 +67,7 @@ void sgrad__training_destroy(struct sgrad__training *training);     /* NULL is a
 void sgrad__training_freeze(struct sgrad__training *training, const char *list, long done);
 
 /* Allocates the states that optimizers have of parameters, as zeros. SGRAD_ENOMEM. SGRAD_ESHAPE: a parameter is split, and a
- * state's shape does not follow the parameter's. */
+ * state's shape does not follow the parameter's. After an error, sgrad__training_destroy frees what was allocated. */
 int sgrad__training_allocate(struct sgrad__training *training);
 int sgrad__state_count(const struct sgrad__update *update);         /* number of states, also of other ranks */
 /* Adds a state in addition to those of parameters: STATE of LAYER, "optimizer.factor_a.conv1" in files. RANK: first rank that

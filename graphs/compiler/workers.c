@@ -43,15 +43,15 @@ struct sgrad__workers *sgrad__workers_watch(const struct sgrad_context *context,
     return w;
 }
 
-void sgrad__workers_busy(const struct sgrad__workers *w, double *share) {
+void sgrad__workers_busy(const struct sgrad__workers *workers, double *share) {
     char name[16];
-    for (int i = 0; i < w->count; i++) share[i] = 0;
-    for (int i = 0; i < w->own; i++) sgrad_worker_busy(i, name, sizeof name, &share[w->first + i]);
+    for (int i = 0; i < workers->count; i++) share[i] = 0;
+    for (int i = 0; i < workers->own; i++) sgrad_worker_busy(i, name, sizeof name, &share[workers->first + i]);
 }
 
-void sgrad__workers_free(struct sgrad__workers *w) {
-    if (!w) return;
-    for (int i = 0; i < w->count; i++) free(w->name[i]);
-    free(w->name);
-    free(w);
+void sgrad__workers_free(struct sgrad__workers *workers) {
+    if (!workers) return;
+    for (int i = 0; i < workers->count; i++) free(workers->name[i]);
+    free(workers->name);
+    free(workers);
 }

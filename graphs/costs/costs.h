@@ -9,13 +9,14 @@
 
 /* Returns true if the mesh has yet to be chosen (--mesh auto). */
 bool sgrad__run_mesh_is_open(const struct sgrad__run *run);
-/* Chooses the mesh, if it has yet to be chosen; the number of ranks must be known. Sets options.mesh, and builds the graph for
- * the chosen mesh with BUILD, which builds run->graph for run->mesh. Collective. SGRAD_EINVAL: no mesh can be used. */
+/* Chooses the mesh, if it has yet to be chosen; the number of ranks must be known. Sets options.parallel.mesh, and builds the
+ * graph for the chosen mesh with BUILD, which builds run->graph for run->parallel.mesh. Collective. SGRAD_EINVAL: no mesh can be
+ * used. */
 int sgrad__run_choose_mesh(struct sgrad__run *run, int (*build)(struct sgrad__run *run));
-/* Estimates the costs of the meshes of QUESTION, or only of data-parallel ones if DATA_ALONE. Builds the graph for each of them;
- * that of the last one remains. The caller must free *CHOICE (sgrad_mesh_result_free). */
+/* Estimates the costs of the meshes of QUERY, or only of data-parallel ones if DATA_ALONE. Builds the graph for each of them;
+ * that of the last one remains. The caller must free *RESULT (sgrad_mesh_result_free). */
 void sgrad__run_price_meshes(struct sgrad__run *run, int (*build)(struct sgrad__run *run),
-                             const struct sgrad_mesh_query *question, bool data_alone, struct sgrad_mesh_result *choice);
+                             const struct sgrad_mesh_query *query, bool data_alone, struct sgrad_mesh_result *result);
 
 /* ---- roof.c: the roofline: the throughput of each worker while all of them work ---- */
 

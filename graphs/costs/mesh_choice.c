@@ -16,10 +16,10 @@ enum { ALONG_AXIS = 8 };            /* maximum number of ranks along an axis */
 
 /* ---- candidates ---- */
 
-static void add(struct sgrad_mesh_result *c, int data, int pipe, int dimensions, int side) {
+static void add(struct sgrad_mesh_result *result, int data, int pipe, int dimensions, int side) {
     char tensor[32] = "", stages[32] = "";
-    c->price = sgrad_array_grow(c->price, c->prices, sizeof *c->price);
-    struct sgrad_mesh_cost *price = &c->price[c->prices++];
+    result->price = sgrad_array_grow(result->price, result->prices, sizeof *result->price);
+    struct sgrad_mesh_cost *price = &result->price[result->prices++];
     if (side > 1) snprintf(tensor, sizeof tensor, ",tensor=%dd:%d", dimensions, side);
     if (pipe > 1) snprintf(stages, sizeof stages, ",pipe=%d", pipe);
     *price = (struct sgrad_mesh_cost){ .error = NULL };
@@ -29,56 +29,58 @@ static void add(struct sgrad_mesh_result *c, int data, int pipe, int dimensions,
 }
 
 /* Adds the meshes: those with fewer pipeline stages and fewer shards first. */
-static void add_all(struct sgrad_mesh_result *c, int ranks, bool data_alone) {
+static void add_all(struct sgrad_mesh_result *result, int ranks, bool data_alone) {
     for (int pipe = 1; pipe <= ranks; pipe++)
         for (int dimensions = 1; dimensions <= 3 && ranks % pipe == 0; dimensions++)
             for (int side = dimensions == 1 ? 1 : 2; side <= ALONG_AXIS; side++) {
                 int tensor = side;
                 for (int d = 1; d < dimensions; d++) tensor *= side;
                 if (ranks / pipe % tensor || (data_alone && (pipe > 1 || tensor > 1)) || pipe > SGRAD__STAGES_MOST) continue;
-                add(c, ranks / pipe / tensor, pipe, dimensions, side);
+                add(result, ranks / pipe / tensor, pipe, dimensions, side);
             }
 }
 
 /* ---- costs ---- */
 
-static int build_on(struct sgrad__run *r, int (*build)(struct sgrad__run *r), const char *text, int ranks) {
-    sgrad__training_destroy(r->training);
-    sgrad_graph_destroy(r->graph);
-    free(r->model_text);
-    r->training = NULL;
-    r->graph = NULL;
-    r->model_text = NULL;
-    SGRAD_TRY(sgrad_mesh_parse(text, SGRAD__DATA, &r->mesh));
-    SGRAD_TRY(sgrad_mesh_fit(&r->mesh, ranks));
-    return build(r);
+static int build_on(struct sgrad__run *run, int (*build)(struct sgrad__run *run), const char *text, int ranks) {
+    sgrad__training_destroy(run->training);
+    sgrad_graph_destroy(run->graph);
+    free(run->model_text);
+    run->training = NULL;
+    run->graph = NULL;
+    run->model_text = NULL;
+    SGRAD_TRY(sgrad_mesh_parse(text, SGRAD__DATA, &run->parallel.mesh));
+    SGRAD_TRY(sgrad_mesh_fit(&run->parallel.mesh, ranks));
+    return build(run);
 }
 
-static int check_batch(const struct sgrad__run *r, int64_t batch) {
-    const int parts = sgrad_mesh_ranks(&r->mesh, sgrad_mesh_sampled(&r->mesh));
+static int check_batch(const struct sgrad__run *run, int64_t batch) {
+    const int parts = sgrad_mesh_ranks(&run->parallel.mesh, sgrad_mesh_sampled(&run->parallel.mesh));
     if (batch % parts) return sgrad_log_error(SGRAD_EINVAL, "a batch of %lld is not %d ranks'", (long long)batch, parts);
-    if (batch / parts < r->graph->stages)
+    if (batch / parts < run->graph->stages)
         return sgrad_log_error(SGRAD_EINVAL, "%lld %s of a rank cannot keep %d stages busy", (long long)(batch / parts),
-                               sgrad_plural(batch / parts, "sample", "samples"), r->graph->stages);
+                               sgrad_plural(batch / parts, "sample", "samples"), run->graph->stages);
     return 0;
 }
 
 /* Returns an error if the network does not divide its work over one of the axes. */
-static int check_shared(const struct sgrad__run *r) {
-    for (const struct sgrad_axis *axis = r->mesh.axis; axis < r->mesh.axis + r->mesh.axes; axis++)
+static int check_shared(const struct sgrad__run *run) {
+    for (const struct sgrad_axis *axis = run->parallel.mesh.axis; axis < run->parallel.mesh.axis + run->parallel.mesh.axes;
+         axis++)
         if (axis->ranks > 1 && strcmp(axis->name, SGRAD__DATA) && strcmp(axis->name, SGRAD__PIPE) &&
-            !sgrad__graph_uses(r->graph, axis))
-            return sgrad_log_error(SGRAD_EINVAL, "%s shares no work over it", r->model->name);
+            !sgrad__graph_uses(run->graph, axis))
+            return sgrad_log_error(SGRAD_EINVAL, "%s shares no work over it", run->model->name);
     return 0;
 }
 
 /* Returns an error if an optimizer of the run, or --lookahead, needs whole parameters, and this mesh splits one of them. */
-static int check_whole(const struct sgrad__run *r) {
-    const struct sgrad__parameter *split = r->options.lookahead.every ? sgrad__training_find_split(r->training) : NULL;
+static int check_whole(const struct sgrad__run *run) {
+    const struct sgrad__parameter *split =
+        run->options.training.lookahead.every ? sgrad__training_find_split(run->training) : NULL;
     if (split) return sgrad_log_error(SGRAD_EINVAL, "--lookahead needs whole parameters, and %s is split", split->name);
-    for (int i = 0; i < r->graph->parameter_count; i++) {
-        const struct sgrad__parameter *p = &r->graph->parameter[i];
-        const struct sgrad_optimizer *is = r->training->update[i].optimizer;
+    for (int i = 0; i < run->graph->parameter_count; i++) {
+        const struct sgrad__parameter *p = &run->graph->parameter[i];
+        const struct sgrad_optimizer *is = run->training->update[i].optimizer;
         if (is && p->cuts && is->needs_full_tensor)
             return sgrad_log_error(SGRAD_EINVAL, "optimizer %s takes norms of whole parameters, and %s is split", is->name,
                                    p->name);
@@ -88,82 +90,84 @@ static int check_whole(const struct sgrad__run *r) {
 
 /* Returns the number of values stored in addition to each parameter, as a mean over all elements: optimizer states, slow
  * weights of --lookahead, averages of --ema. */
-static double states_of(const struct sgrad__run *r) {
+static double states_of(const struct sgrad__run *run) {
     double elements = 0, states = 0;
-    for (int i = 0; i < r->graph->parameter_count; i++) {
-        const struct sgrad__update *update = &r->training->update[i];
-        const double count = (double)sgrad_shape_count(&r->graph->parameter[i].kept_shape);
+    for (int i = 0; i < run->graph->parameter_count; i++) {
+        const struct sgrad__update *update = &run->training->update[i];
+        const double count = (double)sgrad_shape_count(&run->graph->parameter[i].kept_shape);
         if (!update->optimizer) continue;
         elements += count;
         states += count * sgrad__state_count(update);
     }
-    return (elements > 0 ? states / elements : 0) + (r->options.lookahead.every > 0) + (r->options.ema > 0);
+    return (elements > 0 ? states / elements : 0) + (run->options.training.lookahead.every > 0) + (run->options.training.ema > 0);
 }
 
-static int price(struct sgrad__run *r, int (*build)(struct sgrad__run *r), const struct sgrad_mesh_query *q,
+static int price(struct sgrad__run *run, int (*build)(struct sgrad__run *run), const struct sgrad_mesh_query *query,
                  struct sgrad_mesh_cost *price) {
-    const struct sgrad_train_options *o = &r->options;
-    SGRAD_TRY(build_on(r, build, price->mesh, q->ranks));
-    const struct sgrad_axis *pipe = sgrad_mesh_axis(&r->mesh, SGRAD__PIPE);
-    SGRAD_TRY(check_shared(r));
-    if (pipe && pipe->ranks > 1) SGRAD_TRY(sgrad__graph_cut(r->graph, pipe->ranks));
-    SGRAD_TRY(check_batch(r, q->batch));
-    SGRAD_TRY(check_whole(r));
-    const struct sgrad__terms terms = { .network = q->network, .batch = q->batch, .micro = o->micro_batch,
-                                        .turns = sgrad__has_groups(r->graph)
-                                                 && o->bn_group != SGRAD_GROUP_MICRO && o->bn_group <= 0,
-                                        .flops = q->flops, .bandwidth = q->bandwidth, .workers = q->workers,
-                                        .states = states_of(r),
-                                        .shares = r->strategy->shards_optimizer };
-    const struct sgrad__price is = sgrad__graph_price(r->graph, &terms);
+    const struct sgrad_train_options *o = &run->options;
+    SGRAD_TRY(build_on(run, build, price->mesh, query->ranks));
+    const struct sgrad_axis *pipe = sgrad_mesh_axis(&run->parallel.mesh, SGRAD__PIPE);
+    SGRAD_TRY(check_shared(run));
+    if (pipe && pipe->ranks > 1) SGRAD_TRY(sgrad__graph_cut(run->graph, pipe->ranks));
+    SGRAD_TRY(check_batch(run, query->batch));
+    SGRAD_TRY(check_whole(run));
+    const struct sgrad__terms terms = { .network = query->network, .batch = query->batch, .micro = o->training.micro_batch,
+                                        .turns = sgrad__has_groups(run->graph)
+                                                 && o->training.bn_group != SGRAD_GROUP_MICRO && o->training.bn_group <= 0,
+                                        .flops = query->flops, .bandwidth = query->bandwidth, .workers = query->workers,
+                                        .states = states_of(run),
+                                        .shares = run->parallel.strategy->shards_optimizer };
+    const struct sgrad__price is = sgrad__graph_price(run->graph, &terms);
     price->step = is.step, price->computing = is.computing, price->sending = is.sending, price->waiting = is.waiting;
     price->memory = is.memory;
     return 0;
 }
 
-void sgrad__run_price_meshes(struct sgrad__run *r, int (*build)(struct sgrad__run *r), const struct sgrad_mesh_query *q,
-                             bool data_alone, struct sgrad_mesh_result *c) {
+void sgrad__run_price_meshes(struct sgrad__run *run, int (*build)(struct sgrad__run *run), const struct sgrad_mesh_query *query,
+                             bool data_alone, struct sgrad_mesh_result *result) {
     char why[512];
-    *c = (struct sgrad_mesh_result){ .best = -1 };
-    if (q->mesh) {
-        c->price = sgrad_array_grow(c->price, c->prices, sizeof *c->price);
-        c->price[c->prices] = (struct sgrad_mesh_cost){ .error = NULL };
-        snprintf(c->price[c->prices++].mesh, sizeof c->price->mesh, "%s", q->mesh);
-    } else add_all(c, q->ranks, data_alone);
-    for (int i = 0; i < c->prices; i++) {
-        struct sgrad_mesh_cost *p = &c->price[i];
+    *result = (struct sgrad_mesh_result){ .best = -1 };
+    if (query->mesh) {
+        result->price = sgrad_array_grow(result->price, result->prices, sizeof *result->price);
+        result->price[result->prices] = (struct sgrad_mesh_cost){ .error = NULL };
+        snprintf(result->price[result->prices++].mesh, sizeof result->price->mesh, "%s", query->mesh);
+    } else add_all(result, query->ranks, data_alone);
+    for (int i = 0; i < result->prices; i++) {
+        struct sgrad_mesh_cost *p = &result->price[i];
         sgrad_log_capture(why, sizeof why);
-        const int error = price(r, build, q, p);
+        const int error = price(run, build, query, p);
         sgrad_log_capture(NULL, 0);
         if (error) p->error = sgrad_format("%s", why);
-        else if (q->memory > 0 && p->memory > q->memory)
-            p->error = sgrad_format("it wants %.2f GB of %.2f", 1e-9 * p->memory, 1e-9 * q->memory);
-        else if (c->best < 0 || p->step < c->price[c->best].step) c->best = i;
+        else if (query->memory > 0 && p->memory > query->memory)
+            p->error = sgrad_format("it wants %.2f GB of %.2f", 1e-9 * p->memory, 1e-9 * query->memory);
+        else if (result->best < 0 || p->step < result->price[result->best].step) result->best = i;
     }
 }
 
-void sgrad_mesh_result_free(struct sgrad_mesh_result *c) {
-    for (int i = 0; i < c->prices; i++) free(c->price[i].error);
-    free(c->price);
-    *c = (struct sgrad_mesh_result){ .best = -1 };
+void sgrad_mesh_result_free(struct sgrad_mesh_result *result) {
+    for (int i = 0; i < result->prices; i++) free(result->price[i].error);
+    free(result->price);
+    *result = (struct sgrad_mesh_result){ .best = -1 };
 }
 
 /* ---- the mesh of a run ---- */
 
-bool sgrad__run_mesh_is_open(const struct sgrad__run *r) { return r->options.mesh && !strcmp(r->options.mesh, "auto"); }
+bool sgrad__run_mesh_is_open(const struct sgrad__run *run) {
+    return run->options.parallel.mesh && !strcmp(run->options.parallel.mesh, "auto");
+}
 
 /* Returns the option that restricts the mesh to data parallelism; NULL: none is set. */
-static const char *alone(const struct sgrad__run *r) {
-    const struct sgrad_train_options *o = &r->options;
-    if (sgrad__layer_hooks_of(r->optimizer) || r->optimizer->needs_full_tensor) return "--optimizer";
-    if (r->strategy->uses_servers || r->strategy->asynchronous) return "--strategy";
-    if (o->precision == SGRAD_PRECISION_BF16) return "--precision bf16";
-    if (o->ema > 0) return "--ema";
-    if (o->best) return "--best";
-    if (o->patience) return "--patience";
-    if (o->histograms) return "--histograms";
-    if (o->allreduce) return "--allreduce";
-    return o->partition_data ? "--data-placement partition" : NULL;
+static const char *alone(const struct sgrad__run *run) {
+    const struct sgrad_train_options *o = &run->options;
+    if (sgrad__layer_hooks_of(run->update.optimizer) || run->update.optimizer->needs_full_tensor) return "--optimizer";
+    if (run->parallel.strategy->uses_servers || run->parallel.strategy->asynchronous) return "--strategy";
+    if (o->model.precision == SGRAD_PRECISION_BF16) return "--precision bf16";
+    if (o->training.ema > 0) return "--ema";
+    if (o->evaluation.best) return "--best";
+    if (o->evaluation.patience) return "--patience";
+    if (o->output.histograms) return "--histograms";
+    if (o->parallel.allreduce) return "--allreduce";
+    return o->data.partition ? "--data-placement partition" : NULL;
 }
 
 static int by_step(const void *a, const void *b) {
@@ -174,52 +178,52 @@ static int by_step(const void *a, const void *b) {
 
 /* Returns the table of the meshes: the cheapest first; those that cannot be used last, with the reason. The caller must free
  * it. */
-static char *tell(const struct sgrad_mesh_result *c, const char *only) {
+static char *tell(const struct sgrad_mesh_result *result, const char *only) {
     enum { LISTED = 16 };
-    struct sgrad_mesh_cost *sorted = sgrad_xcalloc((size_t)c->prices, sizeof *sorted);
+    struct sgrad_mesh_cost *sorted = sgrad_xcalloc((size_t)result->prices, sizeof *sorted);
     char *text = NULL;
     size_t size;
     FILE *to = open_memstream(&text, &size);
-    memcpy(sorted, c->price, (size_t)c->prices * sizeof *sorted);
-    qsort(sorted, (size_t)c->prices, sizeof *sorted, by_step);
+    memcpy(sorted, result->price, (size_t)result->prices * sizeof *sorted);
+    qsort(sorted, (size_t)result->prices, sizeof *sorted, by_step);
     if (only) fprintf(to, "           data alone: %s goes with nothing else\n", only);
-    for (int i = 0; i < c->prices && i < LISTED; i++) {
+    for (int i = 0; i < result->prices && i < LISTED; i++) {
         const struct sgrad_mesh_cost *p = &sorted[i];
         if (p->error) fprintf(to, "           %-28s not: %s\n", p->mesh, p->error);
         else fprintf(to, "           %-28s %8.2f ms a step: %.2f computing, %.2f sending, %.2f waiting; %.3f GB\n", p->mesh,
                      1e3 * p->step, 1e3 * p->computing, 1e3 * p->sending, 1e3 * p->waiting, 1e-9 * p->memory);
     }
-    if (c->prices > LISTED) fprintf(to, "           and %d more\n", c->prices - LISTED);
+    if (result->prices > LISTED) fprintf(to, "           and %d more\n", result->prices - LISTED);
     fclose(to);
     free(sorted);
     return text;
 }
 
-int sgrad__run_choose_mesh(struct sgrad__run *r, int (*build)(struct sgrad__run *r)) {
-    const struct sgrad_context *x = r->context;
-    if (!sgrad__run_mesh_is_open(r)) return 0;
-    r->options.mesh = NULL;
-    r->auto_mesh = true;
+int sgrad__run_choose_mesh(struct sgrad__run *run, int (*build)(struct sgrad__run *run)) {
+    const struct sgrad_context *x = run->context;
+    if (!sgrad__run_mesh_is_open(run)) return 0;
+    run->options.parallel.mesh = NULL;
+    run->parallel.auto_mesh = true;
     if (x->ranks == 1) return 0;
-    struct sgrad_mesh_query q = { .ranks = x->ranks, .network = x->network, .batch = r->options.batch };
+    struct sgrad_mesh_query q = { .ranks = x->ranks, .network = x->network, .batch = run->options.training.batch };
     struct sgrad_mesh_result c;
     q.workers = x->cpus;
     struct sgrad__roof roof = { 0 };
-    SGRAD_TRY(sgrad__roof_measure(r->options.precision, &roof));
+    SGRAD_TRY(sgrad__roof_measure(run->options.model.precision, &roof));
     for (int w = 0; w < roof.workers; w++)
         q.flops += 1e9 * roof.flops[w], q.bandwidth += 1e9 * roof.bytes[w];
-    q.memory = x->gpus ? 0 : 4 * r->room;
-    const char *only = alone(r);
-    sgrad__run_price_meshes(r, build, &q, only, &c);
+    q.memory = x->gpus ? 0 : 4 * run->update.kfac_room;
+    const char *only = alone(run);
+    sgrad__run_price_meshes(run, build, &q, only, &c);
     sgrad_ranks_broadcast(&c.best, sizeof c.best, 0);       /* costs of ranks may differ: rank 0 decides */
     if (c.best < 0) {
         const int error = sgrad_log_error(SGRAD_EINVAL, "--mesh auto: none goes; %s: %s", c.price[0].mesh, c.price[0].error);
         sgrad_mesh_result_free(&c);
         return error;
     }
-    r->chosen = sgrad_format("%s", c.price[c.best].mesh);
-    r->options.mesh = r->chosen;
-    r->choice = tell(&c, only);
+    run->parallel.chosen_mesh = sgrad_format("%s", c.price[c.best].mesh);
+    run->options.parallel.mesh = run->parallel.chosen_mesh;
+    run->parallel.mesh_table = tell(&c, only);
     sgrad_mesh_result_free(&c);
-    return build_on(r, build, r->chosen, x->ranks);
+    return build_on(run, build, run->parallel.chosen_mesh, x->ranks);
 }

@@ -24,70 +24,70 @@ struct pricer {
     int64_t share, micro, micros;   /* samples of a local batch; of a micro-batch; number of micro-batches */
 };
 
-static struct sgrad_group along(const struct pricer *p, unsigned axes, int rank) {
-    return sgrad_mesh_group(&p->graph->mesh, axes, rank, p->member);
+static struct sgrad_group along(const struct pricer *pricer, unsigned axes, int rank) {
+    return sgrad_mesh_group(&pricer->graph->mesh, axes, rank, pricer->member);
 }
 
 /* Returns the seconds of a collective; BYTES: in all. */
-static double collective(const struct pricer *p, enum sgrad_collective_kind kind, struct sgrad_group group, double bytes) {
+static double collective(const struct pricer *pricer, enum sgrad_collective_kind kind, struct sgrad_group group, double bytes) {
     const struct sgrad_exchange what = { .bytes = bytes, .group = &group, .root = group.rank[0] };
     if (group.count == 1 || bytes <= 0) return 0;
-    return sgrad_collective_cost(sgrad_collective_cheapest(kind, &what, p->is->network), &what, p->is->network);
+    return sgrad_collective_cost(sgrad_collective_cheapest(kind, &what, pricer->is->network), &what, pricer->is->network);
 }
 
-static double message(const struct pricer *p, double bytes) {
-    return p->is->network->latency + bytes / p->is->network->bandwidth;
+static double message(const struct pricer *pricer, double bytes) {
+    return pricer->is->network->latency + bytes / pricer->is->network->bandwidth;
 }
 
 /* Returns the seconds of a communication task of a layer, for one micro-batch. */
-static double move(const struct pricer *p, const struct sgrad__node *n, const struct sgrad_task *task, int rank) {
+static double move(const struct pricer *pricer, const struct sgrad__node *node, const struct sgrad_task *task, int rank) {
     static const int kind[] = {
         [SGRAD_MOVE_ALL_REDUCE] = SGRAD_ALLREDUCE,       [SGRAD_MOVE_REDUCE_SCATTER] = SGRAD_REDUCE_SCATTER,
         [SGRAD_MOVE_ALL_GATHER] = SGRAD_ALL_GATHER, [SGRAD_MOVE_REDUCE] = SGRAD_REDUCE,
         [SGRAD_MOVE_BROADCAST] = SGRAD_BROADCAST,
     };
-    const double piece = (double)sgrad_view_bytes(&n->is.piece) * (double)p->micro;
+    const double piece = (double)sgrad_view_bytes(&node->is.piece) * (double)pricer->micro;
     const bool back = task->use[0].role == SGRAD_DY || task->use[1].role == SGRAD_DY;
-    const double value = (double)sgrad_view_bytes(back ? &n->is.y : &n->is.x[0]) * (double)p->micro;
+    const double value = (double)sgrad_view_bytes(back ? &node->is.y : &node->is.x[0]) * (double)pricer->micro;
     const bool cut = task->use[0].role == SGRAD_SHARD || task->use[1].role == SGRAD_SHARD;
-    const double bytes = cut ? piece * n->is.axis->ranks : value;
+    const double bytes = cut ? piece * node->is.axis->ranks : value;
     switch (task->move) {
     case SGRAD_MOVE_NONE: case SGRAD_MOVE_SLICE: case SGRAD_MOVE_PAD: return 0;
-    case SGRAD_MOVE_SHIFT: case SGRAD_MOVE_UNSHIFT: return message(p, value);
+    case SGRAD_MOVE_SHIFT: case SGRAD_MOVE_UNSHIFT: return message(pricer, value);
     default: break;
     }
-    const struct sgrad_group group = along(p, sgrad_mesh_bit(&p->graph->mesh, n->is.axis), rank);
-    return collective(p, (enum sgrad_collective_kind)kind[task->move], group, bytes);
+    const struct sgrad_group group = along(pricer, sgrad_mesh_bit(&pricer->graph->mesh, node->is.axis), rank);
+    return collective(pricer, (enum sgrad_collective_kind)kind[task->move], group, bytes);
 }
 
-static double node_moves(const struct pricer *p, const struct sgrad__node *n, int rank) {
+static double node_moves(const struct pricer *pricer, const struct sgrad__node *node, int rank) {
     double seconds = 0;
-    for (int t = 0; t < SGRAD_MAX_TASKS && n->is.axis; t++) {
-        if (n->op->forward[t].move) seconds += move(p, n, &n->op->forward[t], rank);
-        if (n->op->backward[t].move) seconds += move(p, n, &n->op->backward[t], rank);
+    for (int t = 0; t < SGRAD_MAX_TASKS && node->is.axis; t++) {
+        if (node->op->forward[t].move) seconds += move(pricer, node, &node->op->forward[t], rank);
+        if (node->op->backward[t].move) seconds += move(pricer, node, &node->op->backward[t], rank);
     }
-    return (double)p->micros * seconds;
+    return (double)pricer->micros * seconds;
 }
 
 /* Returns the seconds of a layer, for all samples of a rank. */
-static double compute(const struct pricer *p, const struct sgrad__node *n) {
-    const struct sgrad__work work = sgrad__node_work(n);
-    double bytes = n->output < 0 ? 0 : (double)sgrad_view_bytes(&n->is.y);
-    for (int i = 0; i < n->is.inputs; i++) bytes += (double)sgrad_view_bytes(&n->is.x[i]);
-    if (n->is.view_of_input || n->is.axis) return 0;
-    return PASSES * (double)p->share * fmax(work.flops / p->is->flops, bytes / p->is->bandwidth);
+static double compute(const struct pricer *pricer, const struct sgrad__node *node) {
+    const struct sgrad__work work = sgrad__node_work(node);
+    double bytes = node->output < 0 ? 0 : (double)sgrad_view_bytes(&node->is.y);
+    for (int i = 0; i < node->is.inputs; i++) bytes += (double)sgrad_view_bytes(&node->is.x[i]);
+    if (node->is.view_of_input || node->is.axis) return 0;
+    return PASSES * (double)pricer->share * fmax(work.flops / pricer->is->flops, bytes / pricer->is->bandwidth);
 }
 
 /* Returns the seconds for the values between a stage and earlier ones, for all micro-batches: forward values and their
  * gradients. */
-static double crossing(const struct pricer *p, int stage) {
+static double crossing(const struct pricer *pricer, int stage) {
     double bytes = 0;
-    for (int v = 0; v < p->graph->value_count; v++) {
-        const struct sgrad__value *is = &p->graph->value[v];
-        if (is->root != v || is->maker < 0 || p->graph->node[is->maker].stage >= stage) continue;
-        if (sgrad__graph_takes(p->graph, v, stage)) bytes += (double)sgrad_view_bytes(&is->view);
+    for (int v = 0; v < pricer->graph->value_count; v++) {
+        const struct sgrad__value *is = &pricer->graph->value[v];
+        if (is->root != v || is->maker < 0 || pricer->graph->node[is->maker].stage >= stage) continue;
+        if (sgrad__graph_takes(pricer->graph, v, stage)) bytes += (double)sgrad_view_bytes(&is->view);
     }
-    return 2 * (double)p->micros * message(p, bytes * (double)p->micro);
+    return 2 * (double)pricer->micros * message(pricer, bytes * (double)pricer->micro);
 }
 
 /* ---- parameters ---- */
@@ -98,8 +98,8 @@ struct kept {
 };
 
 /* Sums the costs of the parameters of a stage. RANK: the first one of the stage. */
-static struct kept parameters(const struct pricer *p, int stage, int rank) {
-    const struct sgrad_graph *g = p->graph;
+static struct kept parameters(const struct pricer *pricer, int stage, int rank) {
+    const struct sgrad_graph *g = pricer->graph;
     struct kept all = { 0 };
     double bytes[1 << SGRAD_MAX_AXES] = { 0 };
     for (const struct sgrad__parameter *w = g->parameter; w < g->parameter + g->parameter_count; w++) {
@@ -108,19 +108,20 @@ static struct kept parameters(const struct pricer *p, int stage, int rank) {
         double used = part;
         for (int c = w->cuts - 1; c >= 0 && w->cut[c].gathered; c--) {
             used *= w->cut[c].axis->ranks;
-            const struct sgrad_group group = along(p, sgrad_mesh_bit(&g->mesh, w->cut[c].axis), rank);
-            all.gathering += collective(p, SGRAD_ALL_GATHER, group, used) + collective(p, SGRAD_REDUCE_SCATTER, group, used);
+            const struct sgrad_group group = along(pricer, sgrad_mesh_bit(&g->mesh, w->cut[c].axis), rank);
+            all.gathering +=
+                collective(pricer, SGRAD_ALL_GATHER, group, used) + collective(pricer, SGRAD_REDUCE_SCATTER, group, used);
         }
         all.parts += part;
         all.whole += used;
         if (w->stages & (w->stages - 1))
-            all.summing += collective(p, SGRAD_ALLREDUCE, sgrad__holders(g, w, rank, p->member), part);
+            all.summing += collective(pricer, SGRAD_ALLREDUCE, sgrad__holders(g, w, rank, pricer->member), part);
         else bytes[sgrad__part_axes(g, w)] += part;
     }
     for (unsigned axes = 0; axes < 1u << g->mesh.axes; axes++) {
         const struct sgrad_axis *pipe = sgrad_mesh_axis(&g->mesh, SGRAD__PIPE);
         const unsigned own = axes | (pipe ? sgrad_mesh_bit(&g->mesh, pipe) : 0);
-        all.summing += collective(p, SGRAD_ALLREDUCE, along(p, sgrad_mesh_all(&g->mesh) & ~own, rank), bytes[axes]);
+        all.summing += collective(pricer, SGRAD_ALLREDUCE, along(pricer, sgrad_mesh_all(&g->mesh) & ~own, rank), bytes[axes]);
     }
     return all;
 }
@@ -129,12 +130,12 @@ static struct kept parameters(const struct pricer *p, int stage, int rank) {
 
 /* Returns the bytes of parameters, optimizer states, gradient-accumulation buffers, and activations of the micro-batches in
  * flight; the largest activation counts twice more, for gradients. */
-static double memory(const struct pricer *p, int stage, const struct kept *kept) {
-    const struct sgrad_graph *g = p->graph;
-    const int flight = sgrad__micros_in_flight(g, stage, p->is->workers);
-    const int sharers = p->is->shares ? sgrad_mesh_ranks(&g->mesh, sgrad_mesh_sampled(&g->mesh)) : 1;
-    const double in_flight = (double)(flight < p->micros && !p->is->turns ? flight : p->micros);
-    const double lanes = fmin((double)p->micros, fmax(8, (double)(1 << 30) / fmax(kept->whole, 1)));
+static double memory(const struct pricer *pricer, int stage, const struct kept *kept) {
+    const struct sgrad_graph *g = pricer->graph;
+    const int flight = sgrad__micros_in_flight(g, stage, pricer->is->workers);
+    const int sharers = pricer->is->shares ? sgrad_mesh_ranks(&g->mesh, sgrad_mesh_sampled(&g->mesh)) : 1;
+    const double in_flight = (double)(flight < pricer->micros && !pricer->is->turns ? flight : pricer->micros);
+    const double lanes = fmin((double)pricer->micros, fmax(8, (double)(1 << 30) / fmax(kept->whole, 1)));
     double made = 0, largest = 0;
     for (const struct sgrad__node *n = g->node; n < g->node + g->node_count; n++) {
         if (n->stage != stage) continue;
@@ -145,33 +146,33 @@ static double memory(const struct pricer *p, int stage, const struct kept *kept)
             made += (double)sgrad_view_bytes(&n->is.keep[i]);
     }
     const double gathered = kept->whole > kept->parts ? kept->whole : 0;
-    return kept->parts * (1 + p->is->states / sharers) + gathered + lanes * kept->whole +
-           in_flight * (double)p->micro * (made + 2 * largest);
+    return kept->parts * (1 + pricer->is->states / sharers) + gathered + lanes * kept->whole +
+           in_flight * (double)pricer->micro * (made + 2 * largest);
 }
 
 /* ---- the step ---- */
 
-static void choose_micro(struct pricer *p) {
-    const struct sgrad_graph *g = p->graph;
-    const int64_t most = g->stages > 1 ? (p->share + IN_A_PIPE * g->stages - 1) / (IN_A_PIPE * g->stages) : USUAL;
-    p->micro = p->is->micro;
-    if (!p->micro) p->micro = most < p->share ? most : p->share;
-    p->micros = (p->share + p->micro - 1) / p->micro;
+static void choose_micro(struct pricer *pricer) {
+    const struct sgrad_graph *g = pricer->graph;
+    const int64_t most = g->stages > 1 ? (pricer->share + IN_A_PIPE * g->stages - 1) / (IN_A_PIPE * g->stages) : USUAL;
+    pricer->micro = pricer->is->micro;
+    if (!pricer->micro) pricer->micro = most < pricer->share ? most : pricer->share;
+    pricer->micros = (pricer->share + pricer->micro - 1) / pricer->micro;
 }
 
-struct sgrad__price sgrad__graph_price(const struct sgrad_graph *g, const struct sgrad__terms *terms) {
-    const int ranks = g->mesh.axes ? sgrad_mesh_ranks(&g->mesh, sgrad_mesh_all(&g->mesh)) : 1;
-    const int parts = g->mesh.axes ? sgrad_mesh_ranks(&g->mesh, sgrad_mesh_sampled(&g->mesh)) : 1;
-    struct pricer p = { g, terms, sgrad_xcalloc((size_t)ranks, sizeof(int)), terms->batch / parts, 0, 0 };
+struct sgrad__price sgrad__graph_price(const struct sgrad_graph *graph, const struct sgrad__terms *terms) {
+    const int ranks = graph->mesh.axes ? sgrad_mesh_ranks(&graph->mesh, sgrad_mesh_all(&graph->mesh)) : 1;
+    const int parts = graph->mesh.axes ? sgrad_mesh_ranks(&graph->mesh, sgrad_mesh_sampled(&graph->mesh)) : 1;
+    struct pricer p = { graph, terms, sgrad_xcalloc((size_t)ranks, sizeof(int)), terms->batch / parts, 0, 0 };
     struct sgrad__price price = { 0 };
     double filling = 0, slowest = 0, last = 0;
     choose_micro(&p);
-    for (int s = 0; s < g->stages; s++) {
+    for (int s = 0; s < graph->stages; s++) {
         int rank = 0;
-        while (sgrad__stage_of(g, rank) != s) rank++;
+        while (sgrad__stage_of(graph, rank) != s) rank++;
         const struct kept kept = parameters(&p, s, rank);
-        double computing = 0, sending = kept.gathering + (g->stages > 1 ? crossing(&p, s) : 0);
-        for (const struct sgrad__node *n = g->node; n < g->node + g->node_count; n++) {
+        double computing = 0, sending = kept.gathering + (graph->stages > 1 ? crossing(&p, s) : 0);
+        for (const struct sgrad__node *n = graph->node; n < graph->node + graph->node_count; n++) {
             if (n->stage != s) continue;
             computing += compute(&p, n);
             sending += node_moves(&p, n, rank);

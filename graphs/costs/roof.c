@@ -21,12 +21,12 @@ struct product {
     struct sgrad_linear attrs;
     struct sgrad_bound_kernel call;
 };
-static void make_product(struct product *p, enum sgrad_dtype dtype, int side) {
-    struct sgrad_bound_kernel *c = &p->call;
-    p->batch = (struct sgrad_batch){ side, side, side };
-    p->attrs = (struct sgrad_linear){ .features = side };
+static void make_product(struct product *product, enum sgrad_dtype dtype, int side) {
+    struct sgrad_bound_kernel *c = &product->call;
+    product->batch = (struct sgrad_batch){ side, side, side };
+    product->attrs = (struct sgrad_linear){ .features = side };
     *c = (struct sgrad_bound_kernel){
-        .kernel = &sgrad_linear_op.forward[0].kernel, .attrs = &p->attrs, .operands = 4, .batch = &p->batch
+        .kernel = &sgrad_linear_op.forward[0].kernel, .attrs = &product->attrs, .operands = 4, .batch = &product->batch
     };
     for (int i = 0; i < c->operands; i++) {
         c->view[i] = (struct sgrad_view){ i == 1 ? SGRAD_F32 : dtype, sgrad_shape(2, side, side) };
@@ -83,19 +83,19 @@ int sgrad__roof_measure(enum sgrad_precision precision, struct sgrad__roof *roof
     return measure(&sum, sum.bytes, SGRAD_ANY_WORKER, roof->bytes);
 }
 
-int sgrad__roof_write(const struct sgrad__run *r) {
+int sgrad__roof_write(const struct sgrad__run *run) {
     struct sgrad__roof own = { 0 };
     json_t *all = json_array();
-    SGRAD_TRY(sgrad__roof_measure(r->options.precision, &own));
-    for (int rank = 0; rank < r->context->ranks; rank++) {
+    SGRAD_TRY(sgrad__roof_measure(run->options.model.precision, &own));
+    for (int rank = 0; rank < run->context->ranks; rank++) {
         struct sgrad__roof its = own;
         sgrad_ranks_broadcast(&its, sizeof its, rank);
         for (int w = 0; w < its.workers; w++)
             json_array_append_new(all, json_pack("{s:i, s:i, s:f, s:f}", "rank", rank, "worker", w, "gflops", its.flops[w],
                                                  "gbytes", its.bytes[w]));
     }
-    char *path = sgrad_format("%s/trace/roof.json", r->folder ? r->folder : "");
-    if (r->context->rank == 0 && json_dump_file(all, path, JSON_INDENT(1)))
+    char *path = sgrad_format("%s/trace/roof.json", run->files.folder ? run->files.folder : "");
+    if (run->context->rank == 0 && json_dump_file(all, path, JSON_INDENT(1)))
         sgrad_log_warning("%s: cannot be written: %s", path, strerror(errno));
     free(path);
     json_decref(all);

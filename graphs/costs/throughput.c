@@ -17,15 +17,15 @@
 static const char topic[] = "shares";
 
 /* Returns the key in the tuning cache: network, precision, number of GPUs. The caller must free it. */
-static char *key_of(const struct sgrad__run *r) {
-    const struct sgrad__work work = sgrad__graph_work(r->graph);
+static char *key_of(const struct sgrad__run *run) {
+    const struct sgrad__work work = sgrad__graph_work(run->graph);
     return sgrad_format("1, %s, %.0f flops a sample, precision %d, %d GPUs",
-                        r->options.model ? r->options.model : "(a program's)", work.flops, (int)r->options.precision,
-                        r->context->gpus);
+                        run->options.model.name ? run->options.model.name : "(a program's)", work.flops,
+                        (int)run->options.model.precision, run->context->gpus);
 }
 
-bool sgrad__throughput_find(const struct sgrad__run *r, struct sgrad__throughput *rates) {
-    char *key = key_of(r), value[64];
+bool sgrad__throughput_find(const struct sgrad__run *run, struct sgrad__throughput *rates) {
+    char *key = key_of(run), value[64];
     const bool found = sgrad_tuning_cache_get(topic, key, value, sizeof value) &&
                        sscanf(value, "%lf %lf", &rates->gpu, &rates->cpu) == 2 && rates->gpu > 0 && rates->cpu > 0 &&
                        isfinite(rates->gpu) && isfinite(rates->cpu);
@@ -46,28 +46,28 @@ static double seconds_of(const struct sgrad__instruction *in) {
 }
 
 /* Returns the samples per second of one worker of a KIND; NAN: a task of such workers has not been measured. */
-static double rate_of(const struct sgrad__program *p, enum sgrad_workers kind) {
+static double rate_of(const struct sgrad__program *program, enum sgrad_workers kind) {
     double seconds = 0;
     int64_t samples = 0;
-    for (int m = 0; m < p->micros; m++)
-        if (p->micro[m].workers == kind) samples += p->micro[m].samples;
-    for (int i = 0; i < p->instruction_count; i++) {
-        const struct sgrad__instruction *in = &p->instruction[i];
+    for (int m = 0; m < program->micros; m++)
+        if (program->micro[m].workers == kind) samples += program->micro[m].samples;
+    for (int i = 0; i < program->instruction_count; i++) {
+        const struct sgrad__instruction *in = &program->instruction[i];
         if (in->workers == kind && in->call->codelet && !in->when.every) seconds += seconds_of(in);
     }
     return samples && seconds > 0 ? (double)samples / seconds : NAN;
 }
 
-bool sgrad__throughput_measure(const struct sgrad__run *r, struct sgrad__throughput *rates) {
-    if (!r->gpu_samples || !r->program) return false;
-    *rates = (struct sgrad__throughput){ rate_of(r->program, SGRAD_GPU_WORKERS), rate_of(r->program, SGRAD_CPU_WORKERS) };
+bool sgrad__throughput_measure(const struct sgrad__run *run, struct sgrad__throughput *rates) {
+    if (!run->batch.gpu_samples || !run->program) return false;
+    *rates = (struct sgrad__throughput){ rate_of(run->program, SGRAD_GPU_WORKERS), rate_of(run->program, SGRAD_CPU_WORKERS) };
     return !isnan(rates->gpu) && !isnan(rates->cpu);
 }
 
-void sgrad__throughput_keep(const struct sgrad__run *r) {
+void sgrad__throughput_keep(const struct sgrad__run *run) {
     struct sgrad__throughput rates;
-    if (!sgrad__throughput_measure(r, &rates)) return;
-    char *key = key_of(r), value[64];
+    if (!sgrad__throughput_measure(run, &rates)) return;
+    char *key = key_of(run), value[64];
     snprintf(value, sizeof value, "%.9g %.9g", rates.gpu, rates.cpu);
     sgrad_tuning_cache_put(topic, key, value);
     free(key);

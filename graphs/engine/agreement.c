@@ -19,16 +19,16 @@ struct hashes {
 enum { SENT, SUMS, KINDS };
 
 /* Returns the first list that differs, as (FROM · ranks + TO) · KINDS + kind, the same on every rank; -1: no list differs. */
-static int first_difference(const struct sgrad__messages *m, int rank) {
-    struct hashes *mine = sgrad_xcalloc((size_t)m->ranks, sizeof *mine);
-    struct hashes *theirs = sgrad_xcalloc((size_t)m->ranks, sizeof *theirs);
+static int first_difference(const struct sgrad__messages *messages, int rank) {
+    struct hashes *mine = sgrad_xcalloc((size_t)messages->ranks, sizeof *mine);
+    struct hashes *theirs = sgrad_xcalloc((size_t)messages->ranks, sizeof *theirs);
     int first = INT_MAX;
-    for (int r = 0; r < m->ranks; r++)
-        mine[r] = (struct hashes){ sgrad__message_list_hash(&m->sent[r]), sgrad__message_list_hash(&m->received[r]),
-                                 sgrad__message_list_hash(&m->sums) };
+    for (int r = 0; r < messages->ranks; r++)
+        mine[r] = (struct hashes){ sgrad__message_list_hash(&messages->sent[r]), sgrad__message_list_hash(&messages->received[r]),
+                                 sgrad__message_list_hash(&messages->sums) };
     sgrad_ranks_swap(mine, theirs, sizeof *mine);
-    for (int r = m->ranks - 1; r >= 0; r--) {
-        const int to_here = (r * m->ranks + rank) * KINDS;
+    for (int r = messages->ranks - 1; r >= 0; r--) {
+        const int to_here = (r * messages->ranks + rank) * KINDS;
         if (mine[r].sums != theirs[r].sums && to_here + SUMS < first) first = to_here + SUMS;
         if (mine[r].received != theirs[r].sent && to_here + SENT < first) first = to_here + SENT;
     }
@@ -53,20 +53,20 @@ static void tell(const struct sgrad__message_list *mine, const struct sgrad__mes
 }
 
 /* Sends the list of rank TO to all ranks; rank FROM logs the difference. */
-static void tell_difference(const struct sgrad__messages *m, int rank, int from, int to, int kind) {
-    struct sgrad__message_list other = kind == SUMS ? m->sums : m->received[from];
+static void tell_difference(const struct sgrad__messages *messages, int rank, int from, int to, int kind) {
+    struct sgrad__message_list other = kind == SUMS ? messages->sums : messages->received[from];
     sgrad_ranks_broadcast(&other.count, sizeof other.count, to);
     if (rank != to) other.message = sgrad_xcalloc((size_t)other.count + 1, sizeof *other.message);
     sgrad_ranks_broadcast(other.message, (size_t)other.count * sizeof *other.message, to);
-    if (rank == from) tell(kind == SUMS ? &m->sums : &m->sent[to], &other, from, to, kind);
+    if (rank == from) tell(kind == SUMS ? &messages->sums : &messages->sent[to], &other, from, to, kind);
     if (rank != to) free(other.message);
 }
 
-int sgrad__programs_compare(const struct sgrad_context *c, const struct sgrad__program *const *program, int count) {
-    if (c->ranks == 1 || SGRAD_SIMULATED) return 0;
-    struct sgrad__messages *m = sgrad__messages_list(program, count, c->ranks);
-    const int first = first_difference(m, c->rank), pair = first / KINDS;
-    if (first >= 0) tell_difference(m, c->rank, pair / c->ranks, pair % c->ranks, first % KINDS);
+int sgrad__programs_compare(const struct sgrad_context *context, const struct sgrad__program *const *program, int count) {
+    if (context->ranks == 1 || SGRAD_SIMULATED) return 0;
+    struct sgrad__messages *m = sgrad__messages_list(program, count, context->ranks);
+    const int first = first_difference(m, context->rank), pair = first / KINDS;
+    if (first >= 0) tell_difference(m, context->rank, pair / context->ranks, pair % context->ranks, first % KINDS);
     sgrad__messages_free(m);
     return first < 0 ? 0 : SGRAD_EINVAL;
 }

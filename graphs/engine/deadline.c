@@ -102,37 +102,40 @@ int sgrad_deadline_parse(const char *text, double *stop) {
 
 /* ---- a run ------------------------------------------------------------------------------------------------------ */
 
-int sgrad__deadline_open(struct sgrad__run *r) {
+int sgrad__deadline_open(struct sgrad__run *run) {
     const double bytes_a_second = 1e8, now = sgrad_time_monotonic();
-    struct sgrad__deadline *d = r->deadline = sgrad_xcalloc(1, sizeof *d);
+    struct sgrad__deadline *d = run->control.deadline = sgrad_xcalloc(1, sizeof *d);
     d->last = d->written = now;
-    d->margin = 1 + sgrad__training_memory(r->training) / bytes_a_second;
-    if (!r->options.stop_before || r->context->rank) return 0;      /* the clock of rank 0 decides for all ranks */
-    return sgrad_deadline_parse(r->options.stop_before, &d->stop);
+    d->margin = 1 + sgrad__training_memory(run->training) / bytes_a_second;
+    if (!run->options.training.stop_before || run->context->rank) return 0;  /* the clock of rank 0 decides for all ranks */
+    return sgrad_deadline_parse(run->options.training.stop_before, &d->stop);
 }
 
-void sgrad__deadline_step(const struct sgrad__run *r, double time) {
-    struct sgrad__deadline *d = r->deadline;
+void sgrad__deadline_step(const struct sgrad__run *run, double time) {
+    struct sgrad__deadline *d = run->control.deadline;
     if (time - d->last > d->longest) d->longest = time - d->last;
     d->last = time;
 }
 
-bool sgrad__deadline_stops(const struct sgrad__run *r) {
-    struct sgrad__deadline *d = r->deadline;
+bool sgrad__deadline_stops(const struct sgrad__run *run) {
+    struct sgrad__deadline *d = run->control.deadline;
     if (!d || !d->stop) return false;
-    const int in_flight = sgrad__run_steps_in_flight(r) + (r->context->ranks > 1);
+    const int in_flight = sgrad__run_steps_in_flight(run) + (run->context->ranks > 1);
     if (clock_now() + d->margin + in_flight * d->longest >= d->stop) d->due = true;
     return d->due;
 }
 
-bool sgrad__deadline_wants_checkpoint(const struct sgrad__run *r, long done) {
-    const struct sgrad__deadline *d = r->deadline;
-    const double every = r->options.checkpoint_seconds;
-    return d && every > 0 && r->context->rank == 0 && done > r->last_checkpoint && sgrad_time_monotonic() >= d->written + every;
+bool sgrad__deadline_wants_checkpoint(const struct sgrad__run *run, long done) {
+    const struct sgrad__deadline *d = run->control.deadline;
+    const double every = run->options.checkpoint.seconds;
+    return d && every > 0 && run->context->rank == 0 && done > run->files.last_checkpoint &&
+           sgrad_time_monotonic() >= d->written + every;
 }
 
-void sgrad__deadline_checkpoint(const struct sgrad__run *r) {
-    if (r->deadline) r->deadline->written = sgrad_time_monotonic();
+void sgrad__deadline_checkpoint(const struct sgrad__run *run) {
+    if (run->control.deadline) run->control.deadline->written = sgrad_time_monotonic();
 }
 
-char *sgrad__deadline_text(const struct sgrad__run *r) { return sgrad_format("--stop-before %s", r->options.stop_before); }
+char *sgrad__deadline_text(const struct sgrad__run *run) {
+    return sgrad_format("--stop-before %s", run->options.training.stop_before);
+}

@@ -45,191 +45,202 @@ struct sgrad__evaluation {
 
 /* ---- opening ---------------------------------------------------------------------------------------------------- */
 
-static int open_part(struct part *p, struct sgrad__program *program, struct sgrad_monitor *listener) {
-    p->program = program;
+static int open_part(struct part *part, struct sgrad__program *program, struct sgrad_monitor *listener) {
+    part->program = program;
     SGRAD_TRY(sgrad__program_allocate(program));
-    p->runner = sgrad__runner_create(program, listener);
+    part->runner = sgrad__runner_create(program, listener);
     return 0;
 }
 
-static void close_part(struct part *p) {
-    sgrad__runner_destroy(p->runner);
-    sgrad__program_destroy(p->program);
+static void close_part(struct part *part) {
+    sgrad__runner_destroy(part->runner);
+    sgrad__program_destroy(part->program);
 }
 
-static int open_weights(struct sgrad__run *r, struct sgrad__evaluation *e) {
-    e->weight = sgrad_xcalloc((size_t)r->graph->parameter_count, sizeof(struct sgrad_tensor *));
-    for (int i = 0; i < r->graph->parameter_count; i++) {
-        const struct sgrad__parameter *p = &r->graph->parameter[i];
-        if (p->tensor) SGRAD_TRY(sgrad_tensor_create(p->name, p->is.dtype, p->kept_shape, SGRAD_PERSISTENT, &e->weight[i]));
+static int open_weights(struct sgrad__run *run, struct sgrad__evaluation *evaluation) {
+    evaluation->weight = sgrad_xcalloc((size_t)run->graph->parameter_count, sizeof(struct sgrad_tensor *));
+    for (int i = 0; i < run->graph->parameter_count; i++) {
+        const struct sgrad__parameter *p = &run->graph->parameter[i];
+        if (p->tensor)
+            SGRAD_TRY(sgrad_tensor_create(p->name, p->is.dtype, p->kept_shape, SGRAD_PERSISTENT, &evaluation->weight[i]));
     }
     return 0;
 }
 
 /* Returns the number of views of each sample. */
-static int64_t views_of(const struct sgrad__evaluation *e) { return e->seen.views ? e->seen.views->count : 1; }
+static int64_t views_of(const struct sgrad__evaluation *evaluation) {
+    return evaluation->seen.views ? evaluation->seen.views->count : 1;
+}
 
-static int open_batches(struct sgrad__run *r, struct sgrad__evaluation *e) {
-    const int64_t views = views_of(e), count = r->test->count * views;
-    const int64_t more = sgrad_clamp(count / (LEAST * r->evaluated), 1, AT_ONCE) * r->evaluated;
+static int open_batches(struct sgrad__run *run, struct sgrad__evaluation *evaluation) {
+    const int64_t views = views_of(evaluation), count = run->data.test->count * views;
+    const int64_t more = sgrad_clamp(count / (LEAST * run->evaluation.micro), 1, AT_ONCE) * run->evaluation.micro;
     const int64_t most = more < views ? views : more - more % views, size[PARTS] = { most, count % most };
     for (int64_t i = 0, from = 0; i < PARTS; i++) {
         const int64_t batches = size[i] ? (count - from) / size[i] : 0;
-        e->part[i] = (struct part){ .first = from, .batch = e->batches, .batches = batches };
+        evaluation->part[i] = (struct part){ .first = from, .batch = evaluation->batches, .batches = batches };
         if (!batches) continue;
-        struct sgrad_program_options o = sgrad__run_program_options(r, false, size[i], r->evaluated);
+        struct sgrad_program_options o = sgrad__run_program_options(run, false, size[i], run->evaluation.micro);
         struct sgrad__program *program;
-        o.parameter = e->weight;
-        o.answers = r->answers || e->seen.views;
-        if (e->seen.views) o.source = sgrad__source_of_views(&e->seen);
-        o.tags = r->tags + SGRAD__TAGS_EVALUATION + 1 + (int)i;
-        SGRAD_TRY(sgrad__program_build(r->graph, &o, &program));
-        SGRAD_TRY(open_part(&e->part[i], program, r->listener));
-        e->batches += batches;
+        o.parameter = evaluation->weight;
+        o.answers = run->evaluation.predictions || evaluation->seen.views;
+        if (evaluation->seen.views) o.source = sgrad__source_of_views(&evaluation->seen);
+        o.tags = run->parallel.tags + SGRAD__TAGS_EVALUATION + 1 + (int)i;
+        SGRAD_TRY(sgrad__program_build(run->graph, &o, &program));
+        SGRAD_TRY(open_part(&evaluation->part[i], program, run->control.listener));
+        evaluation->batches += batches;
         from += batches * size[i];
     }
     return 0;
 }
 
-static int open_total(struct sgrad__run *r, struct sgrad__evaluation *e) {
-    const struct sgrad_context *c = r->context;
-    const struct sgrad_program_options how = { .rank = c->rank, .first = r->first, .peers = c->all, .network = c->network,
-                                                .tags = r->tags + SGRAD__TAGS_EVALUATION };
-    e->sums = r->result.metrics + 1;
-    e->value = sgrad_xcalloc((size_t)(e->batches + 1) * (size_t)e->sums, sizeof *e->value);
-    SGRAD_TRY(sgrad_tensor_create("evaluation", SGRAD_F64, sgrad_shape(2, (int)e->batches + 1, e->sums), SGRAD_PERSISTENT,
-                                  &e->shared));
-    return open_part(&e->total, sgrad__total_build(&how, e->shared), r->listener);
+static int open_total(struct sgrad__run *run, struct sgrad__evaluation *evaluation) {
+    const struct sgrad_context *c = run->context;
+    const struct sgrad_program_options how = { .rank = c->rank,
+                                               .first = run->parallel.first_rank,
+                                               .peers = c->all,
+                                               .network = c->network,
+                                               .tags = run->parallel.tags + SGRAD__TAGS_EVALUATION };
+    evaluation->sums = run->result.metrics + 1;
+    evaluation->value = sgrad_xcalloc((size_t)(evaluation->batches + 1) * (size_t)evaluation->sums, sizeof *evaluation->value);
+    SGRAD_TRY(sgrad_tensor_create("evaluation", SGRAD_F64, sgrad_shape(2, (int)evaluation->batches + 1, evaluation->sums),
+                                  SGRAD_PERSISTENT, &evaluation->shared));
+    return open_part(&evaluation->total, sgrad__total_build(&how, evaluation->shared), run->control.listener);
 }
 
 /* Compares the programs of all ranks, which open the evaluation after the same step. Trials of a search are not compared:
  * their ranks do not open it at the same time. */
-static int compare_programs(struct sgrad__run *r, const struct sgrad__evaluation *e) {
-    const struct sgrad__program *program[PARTS + 1] = { e->total.program };
+static int compare_programs(struct sgrad__run *run, const struct sgrad__evaluation *evaluation) {
+    const struct sgrad__program *program[PARTS + 1] = { evaluation->total.program };
     int count = 1;
     for (int i = 0; i < PARTS; i++)
-        if (e->part[i].program) program[count++] = e->part[i].program;
-    return r->beside ? 0 : sgrad__programs_compare(r->context, program, count);
+        if (evaluation->part[i].program) program[count++] = evaluation->part[i].program;
+    return run->beside ? 0 : sgrad__programs_compare(run->context, program, count);
 }
 
-static int open_evaluation(struct sgrad__run *r) {
-    if (r->evaluation) return 0;
-    struct sgrad__evaluation *e = r->evaluation = sgrad_xcalloc(1, sizeof *e);
-    if (r->views.count) e->seen = (struct sgrad__seen){ r->test, &r->views };
-    SGRAD_TRY(open_weights(r, e));
-    SGRAD_TRY(open_batches(r, e));
-    SGRAD_TRY(open_total(r, e));
-    return compare_programs(r, e);
+static int open_evaluation(struct sgrad__run *run) {
+    if (run->evaluation.state) return 0;
+    struct sgrad__evaluation *e = run->evaluation.state = sgrad_xcalloc(1, sizeof *e);
+    if (run->evaluation.views.count) e->seen = (struct sgrad__seen){ run->data.test, &run->evaluation.views };
+    SGRAD_TRY(open_weights(run, e));
+    SGRAD_TRY(open_batches(run, e));
+    SGRAD_TRY(open_total(run, e));
+    return compare_programs(run, e);
 }
 
-void sgrad__evaluation_close(struct sgrad__run *r) {
-    struct sgrad__evaluation *e = r->evaluation;
+void sgrad__evaluation_close(struct sgrad__run *run) {
+    struct sgrad__evaluation *e = run->evaluation.state;
     if (!e) return;
     for (int i = 0; i < PARTS; i++) close_part(&e->part[i]);
     close_part(&e->total);
-    for (int i = 0; i < r->graph->parameter_count; i++) sgrad_tensor_destroy(e->weight[i]);
+    for (int i = 0; i < run->graph->parameter_count; i++) sgrad_tensor_destroy(e->weight[i]);
     sgrad_tensor_destroy(e->shared);
     free(e->weight);
     free(e->value);
     free(e);
-    r->evaluation = NULL;
+    run->evaluation.state = NULL;
 }
 
-struct sgrad_tensor *const *sgrad__evaluation_weights(const struct sgrad__run *r) { return r->evaluation->weight; }
+struct sgrad_tensor *const *sgrad__evaluation_weights(const struct sgrad__run *run) { return run->evaluation.state->weight; }
 
 /* ---- running ---------------------------------------------------------------------------------------------------- */
 
-int sgrad__evaluation_begin(struct sgrad__run *r) {
-    if (r->evaluation && !r->evaluation->seen.views != !r->views.count) sgrad__evaluation_close(r);
-    SGRAD_TRY(open_evaluation(r));
-    struct sgrad__evaluation *e = r->evaluation;
-    for (int i = 0; i < r->graph->parameter_count; i++) {
-        struct sgrad_tensor *tensor = r->graph->parameter[i].tensor, *average = r->training->update[i].average;
+int sgrad__evaluation_begin(struct sgrad__run *run) {
+    if (run->evaluation.state && !run->evaluation.state->seen.views != !run->evaluation.views.count) sgrad__evaluation_close(run);
+    SGRAD_TRY(open_evaluation(run));
+    struct sgrad__evaluation *e = run->evaluation.state;
+    for (int i = 0; i < run->graph->parameter_count; i++) {
+        struct sgrad_tensor *tensor = run->graph->parameter[i].tensor, *average = run->training->update[i].average;
         if (tensor) SGRAD_TRY(sgrad_tensor_copy(average ? average : tensor, e->weight[i]));
     }
     memset(e->value, 0, sgrad_view_bytes(&e->shared->view));
-    e->done = e->next = r->turn;
+    e->done = e->next = run->evaluation.turn;
     e->end = e->batches;
     e->totals = false;
-    r->evaluates = true;
+    run->evaluation.active = true;
     return 0;
 }
 
-static struct part *part_of(struct sgrad__evaluation *e, int64_t batch) {
-    struct part *p = e->part;
+static struct part *part_of(struct sgrad__evaluation *evaluation, int64_t batch) {
+    struct part *p = evaluation->part;
     while (batch >= p->batch + p->batches) p++;
     return p;
 }
 
-static int submit_batch(struct sgrad__run *r, struct sgrad__evaluation *e) {
-    const struct part *p = part_of(e, e->next);
-    const struct sgrad_step step = { .seed = r->options.seed, .number = 1 };
-    const int64_t size = p->program->share, from = p->first + (e->next - p->batch) * size;
-    const int64_t views = views_of(e);
+static int submit_batch(struct sgrad__run *run, struct sgrad__evaluation *evaluation) {
+    const struct part *p = part_of(evaluation, evaluation->next);
+    const struct sgrad_step step = { .seed = run->options.training.seed, .number = 1 };
+    const int64_t size = p->program->share, from = p->first + (evaluation->next - p->batch) * size;
+    const int64_t views = views_of(evaluation);
     struct sgrad_sample *sample = sgrad_xcalloc((size_t)size, sizeof *sample);
     for (int64_t i = 0; i < size; i++)
         sample[i] = (struct sgrad_sample){ .index = (from + i) / views, .view = (from + i) % views };
     int error = sgrad__runner_submit(p->runner, &step, sample);
     free(sample);
-    e->next += r->turns;
+    evaluation->next += run->evaluation.turns;
     return error;
 }
 
 /* Stores the predictions for the samples of a batch, the first of which is FIRST. */
-static void take_answers(struct sgrad_predictions *a, const struct sgrad__program *p, const struct sgrad__slot *slot,
-                         int64_t first) {
-    for (int i = 0; i < 2 * p->micros; i++) {
-        const struct sgrad__micro *micro = &p->micro[i / 2];
-        const struct sgrad_view *view = &p->buffer[p->output[p->answer[i]].buffer].view;
-        const void *from = slot->output[p->answer[i]];
-        const int64_t count = i % 2 ? a->label_rows : a->width, at = (first + micro->first) * count;
+static void take_answers(struct sgrad_predictions *predictions, const struct sgrad__program *program,
+                         const struct sgrad__slot *slot, int64_t first) {
+    for (int i = 0; i < 2 * program->micros; i++) {
+        const struct sgrad__micro *micro = &program->micro[i / 2];
+        const struct sgrad_view *view = &program->buffer[program->output[program->answer[i]].buffer].view;
+        const void *from = slot->output[program->answer[i]];
+        const int64_t count = i % 2 ? predictions->label_rows : predictions->width, at = (first + micro->first) * count;
         /* elements per sample; those to be stored come first */
         const int64_t all = sgrad_shape_count(&view->shape) / view->shape.dim[0];
         for (int64_t k = 0; k < micro->samples * count; k++) {
             const int64_t there = k / count * all + k % count;
-            if (i % 2) a->label[at + k] = ((const int32_t *)from)[there];
-            else if (view->dtype == SGRAD_BF16) a->logits[at + k] = sgrad_bf16_to_f32(((const uint16_t *)from)[there]);
-            else a->logits[at + k] = ((const float *)from)[there];
+            if (i % 2) predictions->label[at + k] = ((const int32_t *)from)[there];
+            else if (view->dtype == SGRAD_BF16) predictions->logits[at + k] = sgrad_bf16_to_f32(((const uint16_t *)from)[there]);
+            else predictions->logits[at + k] = ((const float *)from)[there];
         }
     }
 }
 
 /* Stores the result of a batch with all views of its samples, the first of which is FIRST: averages the predictions and
  * computes the sums of the loss. */
-static void take_views(struct sgrad__run *r, const struct sgrad__program *p, const struct sgrad__slot *slot, int64_t first,
-                       double *sums) {
-    struct sgrad_predictions all = sgrad__answers_create(r, p->share), mean;
-    take_answers(&all, p, slot, 0);
-    mean = sgrad__views_average(&r->views, &all);
-    sgrad__loss_sums(r, &mean, sums);
-    if (r->answers) {
-        memcpy(r->answers->logits + first * mean.width, mean.logits, (size_t)(mean.samples * mean.width) * sizeof *mean.logits);
-        memcpy(r->answers->label + first, mean.label, (size_t)mean.samples * sizeof *mean.label);
+static void take_views(struct sgrad__run *run, const struct sgrad__program *program, const struct sgrad__slot *slot,
+                       int64_t first, double *sums) {
+    struct sgrad_predictions all = sgrad__answers_create(run, program->share), mean;
+    take_answers(&all, program, slot, 0);
+    mean = sgrad__views_average(&run->evaluation.views, &all);
+    sgrad__loss_sums(run, &mean, sums);
+    if (run->evaluation.predictions) {
+        memcpy(run->evaluation.predictions->logits + first * mean.width, mean.logits,
+               (size_t)(mean.samples * mean.width) * sizeof *mean.logits);
+        memcpy(run->evaluation.predictions->label + first, mean.label, (size_t)mean.samples * sizeof *mean.label);
     }
     sgrad_predictions_free(&all);
     sgrad_predictions_free(&mean);
 }
 
 /* Waits for the oldest batch in flight and stores its result. */
-static int take_batch(struct sgrad__run *r, struct sgrad__evaluation *e) {
-    const struct part *p = part_of(e, e->done);
+static int take_batch(struct sgrad__run *run, struct sgrad__evaluation *evaluation) {
+    const struct part *p = part_of(evaluation, evaluation->done);
     const struct sgrad__slot *slot;
     SGRAD_TRY(sgrad__runner_wait(p->runner, &slot));
     const double *sums = sgrad__slot_doubles(slot, p->program->statistics);
-    const int64_t first = p->first + (e->done - p->batch) * p->program->share;
-    if (e->seen.views) take_views(r, p->program, slot, first / views_of(e), e->value + e->done * e->sums);
+    const int64_t first = p->first + (evaluation->done - p->batch) * p->program->share;
+    if (evaluation->seen.views)
+        take_views(run, p->program, slot, first / views_of(evaluation), evaluation->value + evaluation->done * evaluation->sums);
     /* ranks with the same samples have partial or equal sums: the quotients are the same */
-    else memcpy(e->value + e->done * e->sums, sums, (size_t)e->sums * sizeof *e->value);
-    if (!e->seen.views && r->answers && r->speaks) take_answers(r->answers, p->program, slot, first);
-    e->done += r->turns;
+    else
+        memcpy(evaluation->value + evaluation->done * evaluation->sums, sums,
+               (size_t)evaluation->sums * sizeof *evaluation->value);
+    if (!evaluation->seen.views && run->evaluation.predictions && run->parallel.stores_predictions)
+        take_answers(run->evaluation.predictions, p->program, slot, first);
+    evaluation->done += run->evaluation.turns;
     return 0;
 }
 
-static int submit_total(struct sgrad__evaluation *e) {
+static int submit_total(struct sgrad__evaluation *evaluation) {
     static const struct sgrad_sample no_sample;
-    SGRAD_TRY(sgrad_tensor_write(e->shared, e->value));
-    e->totals = true;
-    return sgrad__runner_submit(e->total.runner, &(struct sgrad_step){ .number = 1 }, &no_sample);
+    SGRAD_TRY(sgrad_tensor_write(evaluation->shared, evaluation->value));
+    evaluation->totals = true;
+    return sgrad__runner_submit(evaluation->total.runner, &(struct sgrad_step){ .number = 1 }, &no_sample);
 }
 
 static double value_of(const struct sgrad_metric *metric, double mean) {
@@ -237,43 +248,43 @@ static double value_of(const struct sgrad_metric *metric, double mean) {
 }
 
 /* Waits for the total. All ranks know from it whether a rank has omitted batches. */
-static int take_total(struct sgrad__run *r, struct sgrad__evaluation *e) {
+static int take_total(struct sgrad__run *run, struct sgrad__evaluation *evaluation) {
     const struct sgrad__slot *slot;
     double sum[SGRAD_MAX_METRICS + 1] = { 0 };
-    SGRAD_TRY(sgrad__runner_wait(e->total.runner, &slot));
-    const double *value = sgrad__slot_doubles(slot, e->total.program->statistics);
-    const int64_t values = e->batches * e->sums;
-    for (int64_t i = 0; i < values; i++) sum[i % e->sums] += value[i];
-    r->epoch.evaluated = value[values] == 0;
-    r->stopping |= !r->epoch.evaluated;
-    for (int i = 0; i < r->result.metrics; i++) {
-        const double value = value_of(&r->metric[i], sum[i] / sum[r->result.metrics]);
-        r->result.test[i] = r->epoch.test[i] = r->epoch.evaluated ? value : NAN;
+    SGRAD_TRY(sgrad__runner_wait(evaluation->total.runner, &slot));
+    const double *value = sgrad__slot_doubles(slot, evaluation->total.program->statistics);
+    const int64_t values = evaluation->batches * evaluation->sums;
+    for (int64_t i = 0; i < values; i++) sum[i % evaluation->sums] += value[i];
+    run->evaluation.epoch.evaluated = value[values] == 0;
+    run->control.stopping |= !run->evaluation.epoch.evaluated;
+    for (int i = 0; i < run->result.metrics; i++) {
+        const double value = value_of(&run->metric[i], sum[i] / sum[run->result.metrics]);
+        run->result.test[i] = run->evaluation.epoch.test[i] = run->evaluation.epoch.evaluated ? value : NAN;
     }
-    r->evaluates = false;
+    run->evaluation.active = false;
     return 0;
 }
 
-int sgrad__evaluation_turn(struct sgrad__run *r) {
-    struct sgrad__evaluation *e = r->evaluation;
-    const int64_t ahead = (int64_t)sgrad__run_steps_in_flight(r) * r->turns;
-    while (e->done < e->next && sgrad__runner_is_ready(part_of(e, e->done)->runner)) SGRAD_TRY(take_batch(r, e));
-    while (e->next < e->end && e->next - e->done < ahead) SGRAD_TRY(submit_batch(r, e));
+int sgrad__evaluation_turn(struct sgrad__run *run) {
+    struct sgrad__evaluation *e = run->evaluation.state;
+    const int64_t ahead = (int64_t)sgrad__run_steps_in_flight(run) * run->evaluation.turns;
+    while (e->done < e->next && sgrad__runner_is_ready(part_of(e, e->done)->runner)) SGRAD_TRY(take_batch(run, e));
+    while (e->next < e->end && e->next - e->done < ahead) SGRAD_TRY(submit_batch(run, e));
     if (e->done >= e->end && !e->totals) SGRAD_TRY(submit_total(e));
-    return e->totals && sgrad__runner_is_ready(e->total.runner) ? take_total(r, e) : 0;
+    return e->totals && sgrad__runner_is_ready(e->total.runner) ? take_total(run, e) : 0;
 }
 
-int sgrad__evaluation_end(struct sgrad__run *r, bool may_leave) {
-    struct sgrad__evaluation *e = r->evaluation;
-    while (r->evaluates) {
+int sgrad__evaluation_end(struct sgrad__run *run, bool may_leave) {
+    struct sgrad__evaluation *e = run->evaluation.state;
+    while (run->evaluation.active) {
         /* other ranks with the same samples would wait for it */
-        if (may_leave && r->copies == 1 && e->next < e->end && sgrad__run_is_asked(r)) {
+        if (may_leave && run->parallel.copies == 1 && e->next < e->end && sgrad__run_is_asked(run)) {
             e->end = e->next;
             e->value[e->batches * e->sums] = 1;
         }
-        SGRAD_TRY(sgrad__evaluation_turn(r));
-        if (e->totals && r->evaluates) SGRAD_TRY(take_total(r, e));
-        else if (r->evaluates) SGRAD_TRY(take_batch(r, e));
+        SGRAD_TRY(sgrad__evaluation_turn(run));
+        if (e->totals && run->evaluation.active) SGRAD_TRY(take_total(run, e));
+        else if (run->evaluation.active) SGRAD_TRY(take_batch(run, e));
     }
     return 0;
 }

@@ -31,21 +31,23 @@ static bool parse_number(const char **text, char end, double *number) {
 }
 
 /* Parses E1,E2:F. */
-static bool parse_steps(const char *text, struct sgrad_schedule *s) {
+static bool parse_steps(const char *text, struct sgrad_schedule *schedule) {
     const char *colon = strchr(text, ':');
     if (!colon) return false;
     do {
         char end = memchr(text, ',', (size_t)(colon - text)) ? ',' : ':';
-        if (s->milestones == MILESTONES || !parse_number(&text, end, &s->milestone[s->milestones])) return false;
-        if (s->milestones && s->milestone[s->milestones] <= s->milestone[s->milestones - 1]) return false;
-        s->milestones++;
+        if (schedule->milestones == MILESTONES || !parse_number(&text, end, &schedule->milestone[schedule->milestones]))
+            return false;
+        if (schedule->milestones && schedule->milestone[schedule->milestones] <= schedule->milestone[schedule->milestones - 1])
+            return false;
+        schedule->milestones++;
     } while (text <= colon);
-    return parse_number(&text, 0, &s->factor);
+    return parse_number(&text, 0, &schedule->factor);
 }
 
 /* Parses START,TOP,END: fractions of the peak, of the run, of the peak. */
-static bool parse_triangle(const char *text, struct sgrad_schedule *s) {
-    double *const number[] = { &s->first, &s->top, &s->last };
+static bool parse_triangle(const char *text, struct sgrad_schedule *schedule) {
+    double *const number[] = { &schedule->first, &schedule->top, &schedule->last };
     for (int i = 0; i < 3; i++) {
         char *end;
         if (!isdigit((unsigned char)*text) && *text != '.') return false;
@@ -53,24 +55,24 @@ static bool parse_triangle(const char *text, struct sgrad_schedule *s) {
         if (end == text || *end != (i < 2 ? ',' : 0) || !(*number[i] <= 1)) return false;
         text = end + 1;
     }
-    return s->top > 0 && s->top < 1;
+    return schedule->top > 0 && schedule->top < 1;
 }
 
-static bool parse(const char *text, struct sgrad_schedule *s) {
+static bool parse(const char *text, struct sgrad_schedule *schedule) {
     static const struct {
         const char *name;
         enum sgrad_schedule_kind kind;
     } plain[] = { { "constant", SGRAD_CONSTANT }, { "cosine", SGRAD_COSINE }, { "onecycle", SGRAD_ONECYCLE } };
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
-        s->kind = plain[i].kind;
+        schedule->kind = plain[i].kind;
         if (strcmp(text, plain[i].name) == 0) return true;
     }
-    s->kind = SGRAD_STEPS;
-    if (strncmp(text, "step:", 5) == 0) return parse_steps(text + 5, s);
-    s->kind = SGRAD_TRIANGLE;
-    if (strncmp(text, "triangle:", 9) == 0) return parse_triangle(text + 9, s);
-    s->kind = SGRAD_POLY;
-    return strncmp(text, "poly:", 5) == 0 && (text += 5, parse_number(&text, 0, &s->power));
+    schedule->kind = SGRAD_STEPS;
+    if (strncmp(text, "step:", 5) == 0) return parse_steps(text + 5, schedule);
+    schedule->kind = SGRAD_TRIANGLE;
+    if (strncmp(text, "triangle:", 9) == 0) return parse_triangle(text + 9, schedule);
+    schedule->kind = SGRAD_POLY;
+    return strncmp(text, "poly:", 5) == 0 && (text += 5, parse_number(&text, 0, &schedule->power));
 }
 
 int sgrad_schedule_parse(const char *text, struct sgrad_schedule *schedule) {
@@ -99,28 +101,29 @@ static double one_cycle(double step, double steps) {
 }
 
 /* Returns the factor of the peak. EPOCH: of the run. STEP of STEPS: after the warm-up. */
-static double shape(const struct sgrad_schedule *s, double epoch, double step, double steps) {
+static double shape(const struct sgrad_schedule *schedule, double epoch, double step, double steps) {
     const double t = steps > 0 ? fmin(step / steps, 1) : 1;
     int passed = 0;
-    switch (s->kind) {
+    switch (schedule->kind) {
     case SGRAD_CONSTANT: return 1;
     case SGRAD_STEPS:
-        while (passed < s->milestones && s->milestone[passed] <= epoch) passed++;
-        return pow(s->factor, passed);
+        while (passed < schedule->milestones && schedule->milestone[passed] <= epoch) passed++;
+        return pow(schedule->factor, passed);
     case SGRAD_COSINE: return wave(1, 0, t);
-    case SGRAD_POLY: return pow(1 - t, s->power);
+    case SGRAD_POLY: return pow(1 - t, schedule->power);
     case SGRAD_TRIANGLE:
-        return t < s->top ? s->first + (1 - s->first) * t / s->top : 1 + (s->last - 1) * (t - s->top) / (1 - s->top);
+        return t < schedule->top ? schedule->first + (1 - schedule->first) * t / schedule->top
+                                 : 1 + (schedule->last - 1) * (t - schedule->top) / (1 - schedule->top);
     case SGRAD_ONECYCLE: return one_cycle(step, steps);
     }
     return 1;
 }
 
-double sgrad_schedule_lr(const struct sgrad_schedule *s, double peak, double step, double steps, double steps_per_epoch) {
-    const double epoch = step / steps_per_epoch, before = s->warmup * steps_per_epoch, rest = steps - before;
-    if (epoch < s->warmup) {
-        const double goal = peak * shape(s, epoch, 0, rest > 0 ? rest : steps), start = fmin(s->start, goal);
-        return start + (goal - start) * epoch / s->warmup;
+double sgrad_schedule_lr(const struct sgrad_schedule *schedule, double peak, double step, double steps, double steps_per_epoch) {
+    const double epoch = step / steps_per_epoch, before = schedule->warmup * steps_per_epoch, rest = steps - before;
+    if (epoch < schedule->warmup) {
+        const double goal = peak * shape(schedule, epoch, 0, rest > 0 ? rest : steps), start = fmin(schedule->start, goal);
+        return start + (goal - start) * epoch / schedule->warmup;
     }
-    return peak * shape(s, epoch, step - before, rest);
+    return peak * shape(schedule, epoch, step - before, rest);
 }

@@ -19,30 +19,33 @@
 #include <assert.h>
 #include <stdlib.h>
 
-static int64_t whole(const struct sgrad__partition *p) { return p->count / p->batch * p->batch; }
+static int64_t whole(const struct sgrad__partition *partition) { return partition->count / partition->batch * partition->batch; }
 
 /* Returns the first of the remaining samples that belong to RANK. */
-static int64_t rest_first(const struct sgrad__partition *p, int rank) { return (p->count - whole(p)) * rank / p->ranks; }
+static int64_t rest_first(const struct sgrad__partition *partition, int rank) {
+    return (partition->count - whole(partition)) * rank / partition->ranks;
+}
 
-static int64_t slots_in_batches(const struct sgrad__partition *p) { return whole(p) / p->ranks; }
+static int64_t slots_in_batches(const struct sgrad__partition *partition) { return whole(partition) / partition->ranks; }
 
-struct sgrad__place sgrad__partition_place(const struct sgrad__partition *p, int64_t position) {
-    const int64_t share = p->batch / p->ranks, rest = position - whole(p);
-    assert(position >= 0 && position < p->count && p->batch % p->ranks == 0);
+struct sgrad__place sgrad__partition_place(const struct sgrad__partition *partition, int64_t position) {
+    const int64_t share = partition->batch / partition->ranks, rest = position - whole(partition);
+    assert(position >= 0 && position < partition->count && partition->batch % partition->ranks == 0);
     if (rest < 0)
-        return (struct sgrad__place){ (int)(position % p->batch / share), position / p->batch * share + position % share };
-    int rank = (int)(((rest + 1) * p->ranks - 1) / (p->count - whole(p)));
-    return (struct sgrad__place){ rank, slots_in_batches(p) + rest - rest_first(p, rank) };
+        return (struct sgrad__place){ (int)(position % partition->batch / share),
+                                      position / partition->batch * share + position % share };
+    int rank = (int)(((rest + 1) * partition->ranks - 1) / (partition->count - whole(partition)));
+    return (struct sgrad__place){ rank, slots_in_batches(partition) + rest - rest_first(partition, rank) };
 }
 
-int64_t sgrad__partition_position(const struct sgrad__partition *p, struct sgrad__place at) {
-    const int64_t share = p->batch / p->ranks, rest = at.slot - slots_in_batches(p);
-    if (rest < 0) return at.slot / share * p->batch + at.rank * share + at.slot % share;
-    return whole(p) + rest_first(p, at.rank) + rest;
+int64_t sgrad__partition_position(const struct sgrad__partition *partition, struct sgrad__place at) {
+    const int64_t share = partition->batch / partition->ranks, rest = at.slot - slots_in_batches(partition);
+    if (rest < 0) return at.slot / share * partition->batch + at.rank * share + at.slot % share;
+    return whole(partition) + rest_first(partition, at.rank) + rest;
 }
 
-int64_t sgrad__partition_slots(const struct sgrad__partition *p, int rank) {
-    return slots_in_batches(p) + rest_first(p, rank + 1) - rest_first(p, rank);
+int64_t sgrad__partition_slots(const struct sgrad__partition *partition, int rank) {
+    return slots_in_batches(partition) + rest_first(partition, rank + 1) - rest_first(partition, rank);
 }
 
 /* ---- from one epoch to the next ---------------------------------------------------------------------------------- */
@@ -79,42 +82,43 @@ static int64_t largest(const int64_t *value, int64_t count) {
     return most;
 }
 
-struct sgrad__exchange sgrad__exchange_plan(const struct sgrad__partition *p, struct sgrad__sampler *order, uint32_t epoch,
-                                            int rank) {
-    struct sgrad__exchange x = open_exchange(p->ranks);
+struct sgrad__exchange sgrad__exchange_plan(const struct sgrad__partition *partition, struct sgrad__sampler *order,
+                                            uint32_t epoch, int rank) {
+    struct sgrad__exchange x = open_exchange(partition->ranks);
     struct sgrad__sampler next = { .seed = order->seed, .count = order->count, .shuffle = order->shuffle };
-    int64_t *before = positions(order, epoch), *moving = sgrad_xcalloc((size_t)p->ranks * (size_t)p->ranks, sizeof *moving);
+    int64_t *before = positions(order, epoch),
+            *moving = sgrad_xcalloc((size_t)partition->ranks * (size_t)partition->ranks, sizeof *moving);
     for (int pass = 0; pass < 2; pass++) {
-        if (pass) make_room(x.out, p->ranks), make_room(x.in, p->ranks);
-        for (int64_t i = 0; i < p->count; i++) {
-            const struct sgrad__place from = sgrad__partition_place(p, before[sgrad__sampler_index(&next, epoch + 1, i)]);
-            const struct sgrad__place to = sgrad__partition_place(p, i);
+        if (pass) make_room(x.out, partition->ranks), make_room(x.in, partition->ranks);
+        for (int64_t i = 0; i < partition->count; i++) {
+            const struct sgrad__place from = sgrad__partition_place(partition, before[sgrad__sampler_index(&next, epoch + 1, i)]);
+            const struct sgrad__place to = sgrad__partition_place(partition, i);
             if (from.rank == rank) note(&x.out[to.rank], from.slot);
             if (to.rank == rank) note(&x.in[from.rank], to.slot);
-            if (pass) moving[from.rank * p->ranks + to.rank]++;
+            if (pass) moving[from.rank * partition->ranks + to.rank]++;
         }
     }
-    x.longest = largest(moving, (int64_t)p->ranks * p->ranks);
+    x.longest = largest(moving, (int64_t)partition->ranks * partition->ranks);
     sgrad__sampler_close(&next);
     free(moving);
     free(before);
     return x;
 }
 
-struct sgrad__exchange sgrad__exchange_of_files(const struct sgrad__partition *p, int rank) {
-    struct sgrad__exchange x = open_exchange(p->ranks);
-    x.longest = x.in[rank].count = sgrad__partition_slots(p, rank);
+struct sgrad__exchange sgrad__exchange_of_files(const struct sgrad__partition *partition, int rank) {
+    struct sgrad__exchange x = open_exchange(partition->ranks);
+    x.longest = x.in[rank].count = sgrad__partition_slots(partition, rank);
     x.in[rank].slot = sgrad_xcalloc((size_t)x.longest, sizeof *x.in[rank].slot);
     for (int64_t i = 0; i < x.longest; i++) x.in[rank].slot[i] = i;
     return x;
 }
 
-void sgrad__exchange_free(struct sgrad__exchange *x) {
-    for (int i = 0; i < x->ranks; i++) {
-        free(x->out[i].slot);
-        free(x->in[i].slot);
+void sgrad__exchange_free(struct sgrad__exchange *exchange) {
+    for (int i = 0; i < exchange->ranks; i++) {
+        free(exchange->out[i].slot);
+        free(exchange->in[i].slot);
     }
-    free(x->out);
-    free(x->in);
-    *x = (struct sgrad__exchange){ 0 };
+    free(exchange->out);
+    free(exchange->in);
+    *exchange = (struct sgrad__exchange){ 0 };
 }

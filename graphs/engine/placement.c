@@ -61,29 +61,31 @@ struct sgrad__placement {
 /* ---- kernels; the argument `first` is the number of the exchange ------------------------------------------------- */
 
 /* Returns the slots of LIST that packet K contains. */
-static struct sgrad__slots packet_of(const struct sgrad__placement *p, const struct sgrad__slots *list, int64_t k) {
-    const int64_t left = list->count - k * p->packet;
+static struct sgrad__slots packet_of(const struct sgrad__placement *placement, const struct sgrad__slots *list, int64_t k) {
+    const int64_t left = list->count - k * placement->packet;
     if (left <= 0) return (struct sgrad__slots){ 0 };
-    return (struct sgrad__slots){ left < p->packet ? left : p->packet, list->slot + k * p->packet };
+    return (struct sgrad__slots){ left < placement->packet ? left : placement->packet, list->slot + k * placement->packet };
 }
 
-static int receiver(const struct sgrad__placement *p, int64_t turn) { return (int)((p->is.rank + turn) % p->is.ranks); }
-static int sender(const struct sgrad__placement *p, int64_t turn) {
-    return (int)((p->is.rank + p->is.ranks - turn % p->is.ranks) % p->is.ranks);
+static int receiver(const struct sgrad__placement *placement, int64_t turn) {
+    return (int)((placement->is.rank + turn) % placement->is.ranks);
+}
+static int sender(const struct sgrad__placement *placement, int64_t turn) {
+    return (int)((placement->is.rank + placement->is.ranks - turn % placement->is.ranks) % placement->is.ranks);
 }
 
-static struct sgrad__slots outgoing(const struct sgrad__placement *p, int64_t turn) {
-    return packet_of(p, &p->exchange.out[receiver(p, turn)], turn / p->is.ranks);
+static struct sgrad__slots outgoing(const struct sgrad__placement *placement, int64_t turn) {
+    return packet_of(placement, &placement->exchange.out[receiver(placement, turn)], turn / placement->is.ranks);
 }
-static struct sgrad__slots incoming(const struct sgrad__placement *p, int64_t turn) {
-    return packet_of(p, &p->exchange.in[sender(p, turn)], turn / p->is.ranks);
+static struct sgrad__slots incoming(const struct sgrad__placement *placement, int64_t turn) {
+    return packet_of(placement, &placement->exchange.in[sender(placement, turn)], turn / placement->is.ranks);
 }
 
 /* packet U8 (packet,bytes) (W): incoming records, read from the files */
-static void load(const struct sgrad_args *a) {
-    const struct sgrad__placement *p = a->attrs;
-    const struct sgrad__slots to = incoming(p, a->first);
-    uint8_t *record = a->data[0];
+static void load(const struct sgrad_args *args) {
+    const struct sgrad__placement *p = args->attrs;
+    const struct sgrad__slots to = incoming(p, args->first);
+    uint8_t *record = args->data[0];
     for (int64_t i = 0; i < to.count; i++, record += p->record) {
         void *field[SGRAD_MAX_FIELDS];
         for (int f = 0; f < p->fields; f++) field[f] = record + p->at[f];
@@ -95,60 +97,60 @@ static void load(const struct sgrad_args *a) {
 }
 
 /* records U8 (slots,bytes) (R), packet (W); the unused end of an incomplete packet is set to zero */
-static void gather(const struct sgrad_args *a) {
-    const struct sgrad__placement *p = a->attrs;
-    const struct sgrad__slots from = outgoing(p, a->first);
-    const uint8_t *records = a->data[0];
-    uint8_t *packet = a->data[1];
+static void gather(const struct sgrad_args *args) {
+    const struct sgrad__placement *p = args->attrs;
+    const struct sgrad__slots from = outgoing(p, args->first);
+    const uint8_t *records = args->data[0];
+    uint8_t *packet = args->data[1];
     for (int64_t i = 0; i < from.count; i++)
         memcpy(packet + (size_t)i * p->record, records + (size_t)from.slot[i] * p->record, p->record);
     memset(packet + (size_t)from.count * p->record, 0, (size_t)(p->packet - from.count) * p->record);
 }
 
 /* packet (R), records (RW) */
-static void scatter(const struct sgrad_args *a) {
-    const struct sgrad__placement *p = a->attrs;
-    const struct sgrad__slots to = incoming(p, a->first);
-    const uint8_t *packet = a->data[0];
-    uint8_t *records = a->data[1];
+static void scatter(const struct sgrad_args *args) {
+    const struct sgrad__placement *p = args->attrs;
+    const struct sgrad__slots to = incoming(p, args->first);
+    const uint8_t *packet = args->data[0];
+    uint8_t *records = args->data[1];
     for (int64_t i = 0; i < to.count; i++)
         memcpy(records + (size_t)to.slot[i] * p->record, packet + (size_t)i * p->record, p->record);
 }
 
 /* records of this epoch (R), of the next one (RW) */
-static void keep(const struct sgrad_args *a) {
-    const struct sgrad__placement *p = a->attrs;
-    const struct sgrad__slots from = outgoing(p, a->first), to = incoming(p, a->first);
-    const uint8_t *before = a->data[0];
-    uint8_t *after = a->data[1];
+static void keep(const struct sgrad_args *args) {
+    const struct sgrad__placement *p = args->attrs;
+    const struct sgrad__slots from = outgoing(p, args->first), to = incoming(p, args->first);
+    const uint8_t *before = args->data[0];
+    uint8_t *after = args->data[1];
     for (int64_t i = 0; i < to.count; i++)
         memcpy(after + (size_t)to.slot[i] * p->record, before + (size_t)from.slot[i] * p->record, p->record);
 }
 
-static void take(const struct sgrad_args *a) {
-    const struct sgrad__placement *p = a->attrs;
-    const int64_t step = (a->step->number - 1) % p->steps_per_epoch, count = a->view[0].shape.dim[0];
-    const uint8_t *record = a->data[p->fields];
-    record += (size_t)(step * p->share + a->first) * p->record;
-    const struct sgrad_drawing how = { a->step->seed, a->step->epoch, p->is.dataset->drawn };
+static void take(const struct sgrad_args *args) {
+    const struct sgrad__placement *p = args->attrs;
+    const int64_t step = (args->step->number - 1) % p->steps_per_epoch, count = args->view[0].shape.dim[0];
+    const uint8_t *record = args->data[p->fields];
+    record += (size_t)(step * p->share + args->first) * p->record;
+    const struct sgrad_drawing how = { args->step->seed, args->step->epoch, p->is.dataset->drawn };
     for (int64_t i = 0; i < count; i++, record += p->record) {
         void *field[SGRAD_MAX_FIELDS];
         for (int f = 0; f < p->fields; f++) {
-            field[f] = (uint8_t *)a->data[f] + (size_t)i * p->field[f];
+            field[f] = (uint8_t *)args->data[f] + (size_t)i * p->field[f];
             memcpy(field[f], record + p->at[f], p->field[f]);
         }
         if (how.augmentations.count)
-            sgrad_dataset_augment(p->is.dataset, a->step->sample[a->first + i].index, &how, field);
+            sgrad_dataset_augment(p->is.dataset, args->step->sample[args->first + i].index, &how, field);
     }
 }
 
-static double packet_bytes(const struct sgrad_args *a) {
-    const struct sgrad__placement *p = a->attrs;
+static double packet_bytes(const struct sgrad_args *args) {
+    const struct sgrad__placement *p = args->attrs;
     return 2 * (double)p->packet * (double)p->record;
 }
-static double taken_bytes(const struct sgrad_args *a) {
-    const struct sgrad__placement *p = a->attrs;
-    return 2 * (double)a->view[0].shape.dim[0] * (double)p->record;
+static double taken_bytes(const struct sgrad_args *args) {
+    const struct sgrad__placement *p = args->attrs;
+    return 2 * (double)args->view[0].shape.dim[0] * (double)p->record;
 }
 
 static const struct sgrad_kernel kernel[CALLS] = {
@@ -170,9 +172,9 @@ static const struct sgrad_kernel kernel[CALLS] = {
 
 /* Returns the records of a packet: the mean number of records that one rank sends to another in an epoch, plus six standard
  * deviations, divided into packets of equal size and at most PACKET_BYTES. */
-static int64_t packet_size(const struct sgrad__placement *p) {
-    const double mean = (double)p->partition.count / p->is.ranks / p->is.ranks;
-    const int64_t limit = PACKET_BYTES / (int64_t)p->record, most = (int64_t)(mean + 6 * sqrt(mean)) + 1;
+static int64_t packet_size(const struct sgrad__placement *placement) {
+    const double mean = (double)placement->partition.count / placement->is.ranks / placement->is.ranks;
+    const int64_t limit = PACKET_BYTES / (int64_t)placement->record, most = (int64_t)(mean + 6 * sqrt(mean)) + 1;
     if (limit <= 1) return 1;
     const int64_t parts = (most + limit - 1) / limit;
     return (most + parts - 1) / parts;
@@ -182,22 +184,25 @@ static struct sgrad_view bytes_of(int64_t records, size_t record) {
     return (struct sgrad_view){ SGRAD_U8, { 2, { records, (int64_t)record } } };
 }
 
-struct sgrad_view sgrad__placement_view(const struct sgrad__placement *p) { return bytes_of(p->slots, p->record); }
-
-struct sgrad__source sgrad__placement_source(const struct sgrad__placement *p) {
-    static const struct sgrad_kernel kernel = { .name = "take", .kind = &sgrad_input_kind, .cpu = take, .flops = sgrad_no_flops,
-                                                .bytes = taken_bytes };
-    return (struct sgrad__source){ .kernel = &kernel, .attrs = p, .records = sgrad__placement_view(p) };
+struct sgrad_view sgrad__placement_view(const struct sgrad__placement *placement) {
+    return bytes_of(placement->slots, placement->record);
 }
 
-static void prepare(struct sgrad__placement *p, int call, struct sgrad_view first, struct sgrad_view second, int operands) {
-    p->call[call] =
+struct sgrad__source sgrad__placement_source(const struct sgrad__placement *placement) {
+    static const struct sgrad_kernel kernel = { .name = "take", .kind = &sgrad_input_kind, .cpu = take, .flops = sgrad_no_flops,
+                                                .bytes = taken_bytes };
+    return (struct sgrad__source){ .kernel = &kernel, .attrs = placement, .records = sgrad__placement_view(placement) };
+}
+
+static void prepare(struct sgrad__placement *placement, int call, struct sgrad_view first, struct sgrad_view second,
+                    int operands) {
+    placement->call[call] =
         (struct sgrad_bound_kernel){ .kernel = &kernel[call],
-                                     .attrs = p,
+                                     .attrs = placement,
                                      .operands = operands,
                                      .view = { first, second },
                                      .access = { operands == 1 ? SGRAD_W : SGRAD_R, call == GATHER ? SGRAD_W : SGRAD_RW } };
-    sgrad_bound_kernel_prepare(&p->call[call]);
+    sgrad_bound_kernel_prepare(&placement->call[call]);
 }
 
 struct sgrad__placement *sgrad__placement_create(const struct sgrad__placement_options *options) {
@@ -224,132 +229,136 @@ struct sgrad__placement *sgrad__placement_create(const struct sgrad__placement_o
     return p;
 }
 
-void sgrad__placement_destroy(struct sgrad__placement *p) {
-    if (!p) return;
+void sgrad__placement_destroy(struct sgrad__placement *placement) {
+    if (!placement) return;
     for (int i = 0; i < RING; i++) {
-        sgrad_tensor_destroy(p->out[i]);
-        sgrad_tensor_destroy(p->in[i]);
+        sgrad_tensor_destroy(placement->out[i]);
+        sgrad_tensor_destroy(placement->in[i]);
     }
-    for (int i = 0; i < 2; i++) sgrad_tensor_destroy(p->records[i]);
-    sgrad__exchange_free(&p->exchange);
-    sgrad_monitor_destroy(p->monitor);
-    free(p);
+    for (int i = 0; i < 2; i++) sgrad_tensor_destroy(placement->records[i]);
+    sgrad__exchange_free(&placement->exchange);
+    sgrad_monitor_destroy(placement->monitor);
+    free(placement);
 }
 
-static int allocate(struct sgrad__placement *p) {
-    const struct sgrad_view all = sgrad__placement_view(p), packet = bytes_of(p->packet, p->record);
+static int allocate(struct sgrad__placement *placement) {
+    const struct sgrad_view all = sgrad__placement_view(placement), packet = bytes_of(placement->packet, placement->record);
     for (int i = 0; i < RING; i++) {
-        SGRAD_TRY(sgrad_tensor_create("records out", SGRAD_U8, packet.shape, SGRAD_TRANSIENT, &p->out[i]));
-        SGRAD_TRY(sgrad_tensor_create("records in", SGRAD_U8, packet.shape, SGRAD_TRANSIENT, &p->in[i]));
+        SGRAD_TRY(sgrad_tensor_create("records out", SGRAD_U8, packet.shape, SGRAD_TRANSIENT, &placement->out[i]));
+        SGRAD_TRY(sgrad_tensor_create("records in", SGRAD_U8, packet.shape, SGRAD_TRANSIENT, &placement->in[i]));
     }
     for (int i = 0; i < 2; i++)
-        if (i == 0 || p->is.shuffle)
-            SGRAD_TRY(sgrad_tensor_create("records", SGRAD_U8, all.shape, SGRAD_PERSISTENT, &p->records[i]));
+        if (i == 0 || placement->is.shuffle)
+            SGRAD_TRY(sgrad_tensor_create("records", SGRAD_U8, all.shape, SGRAD_PERSISTENT, &placement->records[i]));
     return 0;
 }
 
 /* ---- exchanges --------------------------------------------------------------------------------------------------- */
 
-static struct sgrad_tensor *records(const struct sgrad__placement *p, uint32_t epoch) {
-    return p->records[p->is.shuffle ? epoch % 2 : 0];
+static struct sgrad_tensor *records(const struct sgrad__placement *placement, uint32_t epoch) {
+    return placement->records[placement->is.shuffle ? epoch % 2 : 0];
 }
 
-static void count(struct sgrad__placement *p, long more) {
-    sgrad_monitor_lock(p->monitor);
-    p->outstanding += more;
-    sgrad_monitor_notify(p->monitor);
-    sgrad_monitor_unlock(p->monitor);
+static void count(struct sgrad__placement *placement, long more) {
+    sgrad_monitor_lock(placement->monitor);
+    placement->outstanding += more;
+    sgrad_monitor_notify(placement->monitor);
+    sgrad_monitor_unlock(placement->monitor);
 }
 
 static void has_run(void *arg) { count(arg, -1); }
 
-static int submit(struct sgrad__placement *p, int call, struct sgrad_tensor *first, struct sgrad_tensor *second, int64_t turn) {
-    count(p, 1);
-    const int error = sgrad_task_submit(&(struct sgrad_submission){ .call = &p->call[call],
+static int submit(struct sgrad__placement *placement, int call, struct sgrad_tensor *first, struct sgrad_tensor *second,
+                  int64_t turn) {
+    count(placement, 1);
+    const int error = sgrad_task_submit(&(struct sgrad_submission){ .call = &placement->call[call],
                                                                     .operand = (struct sgrad_tensor *[]){ first, second },
                                                                     .first = turn,
                                                                     .priority = PRIORITY,
                                                                     .name = kernel[call].name,
                                                                     .done = has_run,
-                                                                    .done_arg = p });
-    if (error) count(p, -1);
+                                                                    .done_arg = placement });
+    if (error) count(placement, -1);
     return error;
 }
 
 /* Waits for the tasks that read the exchange. They depend on no later submissions: other ranks submit their side of it at the
  * latest with the last step of the epoch. */
-static void come_to_rest(struct sgrad__placement *p) {
+static void come_to_rest(struct sgrad__placement *placement) {
     struct sgrad__idle idle = { .before = -1 };
-    sgrad_monitor_lock(p->monitor);
-    while (p->outstanding > 0)
-        if (sgrad__nap(p->monitor, p->outstanding, &idle)) sgrad_watchdog_report(false, "for the records of the next epoch");
-    sgrad_monitor_unlock(p->monitor);
+    sgrad_monitor_lock(placement->monitor);
+    while (placement->outstanding > 0)
+        if (sgrad__nap(placement->monitor, placement->outstanding, &idle))
+            sgrad_watchdog_report(false, "for the records of the next epoch");
+    sgrad_monitor_unlock(placement->monitor);
 }
 
-static struct sgrad_message message(const struct sgrad__placement *p, struct sgrad_tensor *packet, int peer, int64_t turn) {
-    const int64_t tag = TAG + ((int64_t)(p->epoch % (1 << 16)) << 32) + turn / p->is.ranks;
+static struct sgrad_message message(const struct sgrad__placement *placement, struct sgrad_tensor *packet, int peer,
+                                    int64_t turn) {
+    const int64_t tag = TAG + ((int64_t)(placement->epoch % (1 << 16)) << 32) + turn / placement->is.ranks;
     return (struct sgrad_message){ .tensor = packet, .peer = peer, .tag = tag, .priority = MESSAGE_PRIORITY };
 }
 
-static int submit_turn(struct sgrad__placement *p, int64_t turn) {
-    struct sgrad_tensor *before = records(p, p->epoch), *after = records(p, p->epoch + 1);
-    const bool sends = outgoing(p, turn).count, receives = incoming(p, turn).count;
-    if (receiver(p, turn) == p->is.rank) return sends ? submit(p, KEEP, before, after, turn) : 0;
+static int submit_turn(struct sgrad__placement *placement, int64_t turn) {
+    struct sgrad_tensor *before = records(placement, placement->epoch), *after = records(placement, placement->epoch + 1);
+    const bool sends = outgoing(placement, turn).count, receives = incoming(placement, turn).count;
+    if (receiver(placement, turn) == placement->is.rank) return sends ? submit(placement, KEEP, before, after, turn) : 0;
     if (sends) {
-        struct sgrad_tensor *packet = p->out[p->outs++ % RING];
-        struct sgrad_message m = message(p, packet, receiver(p, turn), turn);
-        SGRAD_TRY(submit(p, GATHER, before, packet, turn));
+        struct sgrad_tensor *packet = placement->out[placement->outs++ % RING];
+        struct sgrad_message m = message(placement, packet, receiver(placement, turn), turn);
+        SGRAD_TRY(submit(placement, GATHER, before, packet, turn));
         SGRAD_TRY(sgrad_send(&m));
     }
     if (receives) {
-        struct sgrad_tensor *packet = p->in[p->ins++ % RING];
-        struct sgrad_message m = message(p, packet, sender(p, turn), turn);
+        struct sgrad_tensor *packet = placement->in[placement->ins++ % RING];
+        struct sgrad_message m = message(placement, packet, sender(placement, turn), turn);
         SGRAD_TRY(sgrad_receive(&m));
-        SGRAD_TRY(submit(p, SCATTER, packet, after, turn));
+        SGRAD_TRY(submit(placement, SCATTER, packet, after, turn));
     }
     return 0;
 }
 
-static void set_exchange(struct sgrad__placement *p, struct sgrad__exchange exchange) {
-    sgrad__exchange_free(&p->exchange);
-    p->exchange = exchange;
-    p->turn = 0;
-    p->turns = (exchange.longest + p->packet - 1) / p->packet * p->is.ranks;
+static void set_exchange(struct sgrad__placement *placement, struct sgrad__exchange exchange) {
+    sgrad__exchange_free(&placement->exchange);
+    placement->exchange = exchange;
+    placement->turn = 0;
+    placement->turns = (exchange.longest + placement->packet - 1) / placement->packet * placement->is.ranks;
 }
 
 /* ---- functions called by the training loop ----------------------------------------------------------------------- */
 
-int sgrad__placement_load(struct sgrad__placement *p, uint32_t epoch) {
-    p->epoch = epoch;
-    p->last = -1;
-    SGRAD_TRY(allocate(p));
-    sgrad__sampler_index(p->is.order, epoch, 0);    /* creates the order here; the tasks only read it */
-    set_exchange(p, sgrad__exchange_of_files(&p->partition, p->is.rank));
-    for (; p->turn < p->turns; p->turn += p->is.ranks) {
-        struct sgrad_tensor *packet = p->in[p->ins++ % RING];
-        SGRAD_TRY(submit(p, LOAD, packet, NULL, p->turn));
-        SGRAD_TRY(submit(p, SCATTER, packet, records(p, epoch), p->turn));
+int sgrad__placement_load(struct sgrad__placement *placement, uint32_t epoch) {
+    placement->epoch = epoch;
+    placement->last = -1;
+    SGRAD_TRY(allocate(placement));
+    sgrad__sampler_index(placement->is.order, epoch, 0);    /* creates the order here; the tasks only read it */
+    set_exchange(placement, sgrad__exchange_of_files(&placement->partition, placement->is.rank));
+    for (; placement->turn < placement->turns; placement->turn += placement->is.ranks) {
+        struct sgrad_tensor *packet = placement->in[placement->ins++ % RING];
+        SGRAD_TRY(submit(placement, LOAD, packet, NULL, placement->turn));
+        SGRAD_TRY(submit(placement, SCATTER, packet, records(placement, epoch), placement->turn));
     }
     SGRAD_TRY(sgrad_wait_all());
-    sgrad_dataset_release(p->is.dataset);
+    sgrad_dataset_release(placement->is.dataset);
     return 0;
 }
 
 /* Starts the exchange to the next epoch, if there is one, with STEP, the first step of an epoch. */
-static void begin(struct sgrad__placement *p, long step) {
-    come_to_rest(p);
-    p->epoch = (uint32_t)(step / p->steps_per_epoch);
-    p->first = step;
-    p->last = ((long)p->epoch + 1) * p->steps_per_epoch - 1;
-    const bool moves = p->is.shuffle && p->last + 1 < p->is.steps;
-    set_exchange(p,
-                 moves ? sgrad__exchange_plan(&p->partition, p->is.order, p->epoch, p->is.rank) : (struct sgrad__exchange){ 0 });
+static void begin(struct sgrad__placement *placement, long step) {
+    come_to_rest(placement);
+    placement->epoch = (uint32_t)(step / placement->steps_per_epoch);
+    placement->first = step;
+    placement->last = ((long)placement->epoch + 1) * placement->steps_per_epoch - 1;
+    const bool moves = placement->is.shuffle && placement->last + 1 < placement->is.steps;
+    set_exchange(placement,
+                 moves ? sgrad__exchange_plan(&placement->partition, placement->is.order, placement->epoch, placement->is.rank)
+                       : (struct sgrad__exchange){ 0 });
 }
 
-int sgrad__placement_step(struct sgrad__placement *p, long step, struct sgrad_tensor **tensor) {
-    if (step > p->last) begin(p, step);
-    const int64_t due = p->turns * (step - p->first + 1) / (p->last - p->first + 1);
-    for (; p->turn < due; p->turn++) SGRAD_TRY(submit_turn(p, p->turn));
-    *tensor = records(p, p->epoch);
+int sgrad__placement_step(struct sgrad__placement *placement, long step, struct sgrad_tensor **tensor) {
+    if (step > placement->last) begin(placement, step);
+    const int64_t due = placement->turns * (step - placement->first + 1) / (placement->last - placement->first + 1);
+    for (; placement->turn < due; placement->turn++) SGRAD_TRY(submit_turn(placement, placement->turn));
+    *tensor = records(placement, placement->epoch);
     return 0;
 }

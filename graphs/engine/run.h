@@ -8,95 +8,144 @@
 #include "graphs/rundir/rundir.h"
 #include "graphs/engine/runner.h"
 
-/* A run: training, the use of saved weights (evaluation, predictions, text generation), or a trial of a hyperparameter search.
- * Must be zero-initialized and its options set before one of the sgrad__run_open… functions (graphs/train/setup.h).
- * sgrad__run_close frees everything that the run owns; it does not free the run itself. */
-struct sgrad__run {
-    struct sgrad_train_options options;         /* as set by the caller; unset ones are completed */
-    struct sgrad_context *context;              /* ranks and workers; owned unless the next field is set */
-    const struct sgrad__run *beside;            /* run that owns the context and the data sets; NULL: this one does */
-    struct sgrad_context some;                  /* context of a trial: only the ranks that train it; pointed to by context */
-    struct sgrad_group peers;                   /* of a trial: these ranks */
-    struct sgrad_network between;               /* of a trial: the network that connects these ranks */
-    int first, tags;                            /* its rank 0 among all ranks; offset of its message tags (SGRAD__TAGS_…) */
-    struct sgrad_monitor *listener;             /* borrowed; notified when a step has ended, also of evaluations; NULL: none */
-    struct sgrad_dataset *train, *test;         /* training and test split; train may be NULL if saved weights are used */
-    struct sgrad_predictions *answers;          /* borrowed; receives the predictions for the test set; NULL: only metrics */
-    const struct sgrad_model *model;
-    const struct sgrad_optimizer *optimizer;
-    struct sgrad_schedule schedule;             /* of the learning rate */
-    double peak;                                /* of the learning rate */
-    struct sgrad_schedule damping;              /* of the damping of second-order training (K-FAC) */
-    /* K-FAC: fraction of the ranks that precondition a layer, 0: one rank, < 0: chosen by cost; bytes of a rank for it, at
-     * most */
-    double share, room;
-    const struct sgrad_draw_token *draw;        /* borrowed; draw tokens instead of computing a loss; NULL: compute the loss */
-    struct sgrad_graph *graph;                  /* owned */
-    struct sgrad__training *training;           /* owned; how its parameters are updated, and optimizer states */
-    const struct sgrad_metric *metric;          /* of the network's loss; result.metrics records */
-    struct sgrad__program *program;             /* owned; of a training step */
-    struct sgrad__runner *runner;               /* owned; executes the program */
-    struct sgrad_views views;                   /* test-time augmentation (--tta), from the next evaluation on; count 0: off */
-    struct sgrad__evaluation *evaluation;       /* owned; NULL: none has been started yet */
-    struct sgrad__epoch epoch;                  /* the last one whose steps have ended; it may still be evaluated */
-    double best;                                /* best value of metric 1 so far, of the loss if it is the only one; NAN: none */
-    int worse;                                  /* evaluations since that value */
-    bool keeps;                                 /* the weights of the best evaluation are saved as best.safetensors */
-    long kept_step;                             /* step after which these weights were evaluated; 0: none are saved yet */
-    double kept[SGRAD_MAX_METRICS];             /* metrics of these weights */
-    bool enough;                                /* early stopping: the run must end; all ranks set it after the same evaluation */
-    bool evaluates;                             /* an evaluation is in progress, concurrently with the steps that follow it */
-    int64_t micro, group;                       /* samples: of a task, at most; of a batch-normalization group */
-    int64_t unit;                               /* samples; the samples of a task never cross a multiple of it */
-    /* samples: of the local batch, computed by GPUs; of a GPU's task, at most. 0: any worker may run any task */
-    int64_t gpu_samples, gpu_micro;
-    /* steps for which the division of the batch between CPUs and GPUs is fixed; the step after which it may change, 0: never */
-    long settles, settled;
-    int lanes;                                  /* number of gradient-accumulation buffers of this rank */
-    int recomputed;                             /* number of layers that are recomputed in the backward pass */
-    int64_t evaluated;                          /* samples of a task of an evaluation, at most; the same on all ranks */
-    long steps, steps_per_epoch;                /* optimizer steps: of the whole run; of an epoch */
+/* The ranks that train a trial of a search. */
+struct sgrad__run_trial {
+    struct sgrad_context context;               /* of these ranks alone; run->context points to it */
+    struct sgrad_group peers;                   /* these ranks */
+    struct sgrad_network network;               /* that connects them */
+};
+
+/* The training and the test set. */
+struct sgrad__run_data {
+    struct sgrad_dataset *train, *test;         /* train may be NULL if saved weights are used */
     /* mean and standard deviation of the input, by channel */
     double mean[SGRAD_MAX_CHANNELS], deviation[SGRAD_MAX_CHANNELS];
-    struct sgrad__sampler order;                /* of the training samples */
+    struct sgrad__sampler sampler;              /* the order of the training samples */
     struct sgrad__placement *placement;         /* owned; of the training set on the ranks; NULL: every rank reads all of it */
-    struct sgrad__workers *workers;             /* owned; workers whose utilization is recorded; NULL: none */
-    struct sgrad__metrics *metrics;             /* owned; rank 0: writes metrics.jsonl and progress; other ranks: NULL */
     uint64_t fingerprint;                       /* hash of the training set; set when the options of the ranks are compared */
-    char *model_text;                           /* name of the model, with all of its options */
-    char *folder, *identity, *augment;          /* run directory; text of sgrad__config_identity; augmentation in use */
-    char *damaged;                              /* unreadable samples that are skipped, one per line; NULL: none */
+    char *augment;                              /* owned; augmentation in use */
+    char *damaged;                              /* owned; unreadable samples that are skipped, one per line; NULL: none */
     bool uncropped;                             /* the crop of --augment is less than a pixel, and has no effect */
-    bool unkept;                                /* the run has no directory and writes no files */
-    bool fresh;                                 /* this run has created the directory, and has not written config.json yet */
-    bool restores;                              /* weights come from a checkpoint; options on initial weights have no effect */
-    /* samples of a batch-normalization group at the start of a resumed run, if it must be preserved; 0: as the options specify */
-    int64_t kept_group;
-    char *history;                              /* text of sgrad__config_continue; NULL: the run starts here */
+};
+
+/* How weights are updated. */
+struct sgrad__run_update {
+    const struct sgrad_optimizer *optimizer;
+    struct sgrad_schedule schedule;             /* of the learning rate */
+    double peak_lr;
+    struct sgrad_schedule damping;              /* of the damping of second-order training (K-FAC) */
+    double kfac_share; /* fraction of the ranks that precondition a layer; 0: one rank; below 0: chosen by
+                          cost */
+    double kfac_room;                           /* bytes of a rank for the preconditioners, at most */
+};
+
+/* The division of the batch into tasks. Numbers of samples, unless stated otherwise. */
+struct sgrad__run_batch {
+    int64_t micro;                              /* of a task, at most */
+    int64_t norm_group;                         /* of a batch-normalization group */
+    /* of such a group at the start of a resumed run, if it must be preserved; 0: as the options specify */
+    int64_t resumed_group;
+    int64_t unit;                               /* the samples of a task never cross a multiple of it */
+    /* of the local batch, computed by GPUs; of a GPU's task, at most. 0: any worker may run any task */
+    int64_t gpu_samples, gpu_micro;
+    long settle_steps;                          /* steps for which the division between CPUs and GPUs is fixed */
+    long settle_end;                            /* the step after which this division may change; 0: never */
+    int lanes;                                  /* number of gradient-accumulation buffers of this rank */
+};
+
+/* The evaluation on the test set. */
+struct sgrad__run_evaluation {
+    struct sgrad__evaluation *state;            /* owned; NULL: none has been started yet */
+    bool active;                                /* one is in progress, concurrently with the steps that follow it */
+    struct sgrad__epoch epoch;                  /* the last one whose steps have ended; it may still be evaluated */
+    struct sgrad_views views;                   /* test-time augmentation (--tta), from the next evaluation on; count 0: off */
+    struct sgrad_predictions *predictions;      /* borrowed; receives the predictions for the test set; NULL: only metrics */
+    int64_t micro;                              /* samples of a task, at most; the same on all ranks */
+    /* number of ranks, or groups of ranks, over which batches are distributed round-robin; index of this one */
+    int turns, turn;
+};
+
+/* The best evaluation (--best, --patience). */
+struct sgrad__run_best {
+    double value;                               /* of metric 1, or of the loss if it is the only metric; NAN: none yet */
+    int worse;                                  /* evaluations since that value */
+    bool saves;                                 /* its weights must be saved as best.safetensors */
+    long step;                                  /* step after which the saved weights were evaluated; 0: none are saved yet */
+    double metrics[SGRAD_MAX_METRICS];          /* of the saved weights */
+    bool enough;                                /* early stopping: the run must end; all ranks set it after the same evaluation */
+};
+
+/* The files of the run. */
+struct sgrad__run_files {
+    bool none;                                  /* the run has no directory and writes no files */
+    char *folder;                               /* owned; run directory */
+    bool created;                               /* this run has created the directory, and has not written config.json yet */
     int lock;                                   /* of the run directory (sgrad_lock_take); 0: not locked */
+    char *identity;                             /* owned; text of sgrad__config_identity */
+    char *history;                              /* owned; text of sgrad__config_continue; NULL: the run starts here */
+    bool restores;                              /* weights come from a checkpoint; options on initial weights have no effect */
     struct sgrad__checkpoint *checkpoint;       /* owned; rank 0: the one that is being written; NULL: none */
     /* steps of the newest checkpoint, and of the newest one that was followed by a finite loss; 0: none */
     long last_checkpoint, good_checkpoint;
+    struct sgrad__metrics *metrics;             /* owned; rank 0: writes metrics.jsonl and progress; other ranks: NULL */
+    struct sgrad__workers *workers;             /* owned; workers whose utilization is recorded; NULL: none */
+    const char *trace_folder;                   /* borrowed; directory of traces; NULL: DIR/trace, if steps are traced */
+    int error;                                  /* error code of a failed write of metrics or best weights; 0: none */
+};
+
+/* The distribution over ranks. */
+struct sgrad__run_parallel {
+    const struct sgrad_strategy *strategy;      /* of training on several ranks */
+    const struct sgrad_collective *allreduce;   /* algorithm that sums gradients; NULL: the cheapest by cost */
+    struct sgrad_mesh mesh;                     /* of the ranks; no axes without --mesh */
+    bool auto_mesh;                             /* the mesh is chosen automatically (--mesh auto) */
+    char *chosen_mesh;                          /* owned; of --mesh auto; NULL: none was chosen */
+    char *mesh_table; /* owned; the meshes with their costs, or why they cannot be used; NULL likewise */
+    /* number of local batches in the batch; index of the local batch of this rank */
+    int local_batches, local_batch;
+    int copies;                                 /* ranks that process the same local batch (tensor, pipeline parallelism) */
+    bool stores_predictions;                    /* of these ranks, this one stores the predictions */
+    int servers, group_ranks;                   /* parameter servers; ranks of a group of strategy "mixed" */
+    int push_ranks;                             /* ranks whose gradients are summed before they are pushed to a server */
+    struct sgrad__server *server;               /* this rank's server of asynchronous training; NULL: none */
+    int first_rank, tags;                       /* its rank 0 among all ranks; offset of its message tags (SGRAD__TAGS_…) */
+};
+
+/* The end of the run, and who is notified of its steps. */
+struct sgrad__run_control {
     bool together;                              /* all ranks know the error that ends the run: they need not be aborted */
     bool stopping;                              /* the run must end: no further step is started */
     bool pausing;                               /* a checkpoint is due by the clock: no step is started before it */
     struct sgrad__deadline *deadline;           /* owned; NULL: the run has no time limits */
-    int unwritten;                              /* error code of a failed write of metrics or best weights; 0: none */
-    const struct sgrad_collective *allreduce;   /* algorithm that sums gradients; NULL: the cheapest by cost */
-    const struct sgrad_strategy *strategy;      /* of training on several ranks */
-    struct sgrad_mesh mesh;                     /* of the ranks; no axes without --mesh */
-    bool auto_mesh;                             /* the mesh is chosen automatically (--mesh auto) */
-    /* of --mesh auto: the chosen mesh; table of the meshes with their costs, or why they cannot be used; NULL: none was chosen */
-    char *chosen, *choice;
-    int parts, part;                            /* number of local batches in the batch; index of the local batch of this rank */
-    int copies;                                 /* ranks that process the same local batch (tensor, pipeline parallelism) */
-    bool speaks;                                /* of these ranks, this one stores the predictions */
-    /* evaluations: number of ranks, or groups of ranks, over which batches are distributed round-robin; index of this one */
-    int turns, turn;
-    int servers, group_ranks;                   /* parameter servers; ranks of a group of strategy "mixed" */
-    int push_ranks;                             /* ranks whose gradients are summed before they are pushed to a server */
-    const char *trace_folder;                   /* borrowed; directory of traces; NULL: DIR/trace, if options.trace is set */
-    struct sgrad__server *server;               /* this rank's server of asynchronous training; NULL: none */
+    struct sgrad_monitor *listener;             /* borrowed; notified when a step has ended, also of evaluations; NULL: none */
+};
+
+/* A run: training, the use of saved weights (evaluation, predictions, text generation), or a trial of a hyperparameter search.
+ * Must be zero-initialized and its options set before one of the sgrad__run_open… functions (graphs/train/setup.h).
+ * sgrad__run_close frees everything that the run owns; it does not free the run itself. */
+struct sgrad__run {
+    struct sgrad_train_options options;         /* copy of the caller's, whose unset ones are completed */
+    struct sgrad_context *context;              /* ranks and workers; owned unless the next field is set */
+    const struct sgrad__run *beside;            /* run that owns the context and the data sets; NULL: this one does */
+    const struct sgrad_model *model;
+    char *model_text;                           /* owned; name of the model, with all of its options */
+    struct sgrad_graph *graph;                  /* owned */
+    struct sgrad__training *training;           /* owned; how the graph's parameters are updated, and optimizer states */
+    int recomputed;                             /* number of layers that are recomputed in the backward pass */
+    const struct sgrad_draw_token *draw;        /* borrowed; draw tokens instead of computing a loss; NULL: compute the loss */
+    const struct sgrad_metric *metric;          /* of the network's loss; result.metrics records */
+    struct sgrad__program *program;             /* owned; of a training step */
+    struct sgrad__runner *runner;               /* owned; executes the program */
+    long steps, steps_per_epoch;                /* optimizer steps: of the whole run; of an epoch */
+    struct sgrad__run_data data;
+    struct sgrad__run_batch batch;
+    struct sgrad__run_update update;
+    struct sgrad__run_parallel parallel;
+    struct sgrad__run_evaluation evaluation;
+    struct sgrad__run_best best;
+    struct sgrad__run_files files;
+    struct sgrad__run_control control;
+    struct sgrad__run_trial trial;
     struct sgrad_train_result result;           /* so far */
 };
 
@@ -110,8 +159,8 @@ int sgrad__run_steps_in_flight(const struct sgrad__run *run);
 int sgrad__run_backup(const struct sgrad__run *run);
 long sgrad__run_lag(const struct sgrad__run *run);
 
-/* Collective. Returns 0 if ERROR is 0 on every rank; otherwise an error code on all ranks; run->together is then true, and all
- * ranks must end the run. A rank that fails without this call must abort the others (sgrad_ranks_abort). */
+/* Collective. Returns 0 if ERROR is 0 on every rank; otherwise an error code on all ranks; run->control.together is then true,
+ * and all ranks must end the run. A rank that fails without this call must abort the others (sgrad_ranks_abort). */
 int sgrad__run_agree(struct sgrad__run *run, int error);
 /* The same without a timeout, if a rank may work on files for long. WHAT: the reason for the wait, for a warning. */
 int sgrad__run_await(struct sgrad__run *run, int error, const char *what);
@@ -153,14 +202,14 @@ int sgrad__run_submit_samples(struct sgrad__run *run, long step, const struct sg
 /* ---- evaluation.c ---- */
 
 /* Starts an evaluation on the whole test set, of the weights as the steps submitted so far leave them. When it has ended, its
- * metrics are in run->epoch, and run->evaluates is false. At most one may be in progress. Collective: every rank of the run must
- * call it. */
+ * metrics are in run->evaluation.epoch, and run->evaluation.active is false. At most one may be in progress. Collective: every
+ * rank of the run must call it. */
 int sgrad__evaluation_begin(struct sgrad__run *run);
 /* Continues the evaluation in progress: stores the results of completed batches and submits further ones. Does not wait. */
 int sgrad__evaluation_turn(struct sgrad__run *run);
 /* Waits for the evaluation, if one is in progress. MAY_LEAVE: if a rank requests the end of the run, batches that have not been
- * started are omitted, unless several ranks process the same samples. run->stopping is then true, and run->epoch.evaluated false:
- * there are no metrics. */
+ * started are omitted, unless several ranks process the same samples. run->control.stopping is then true, and
+ * run->evaluation.epoch.evaluated false: there are no metrics. */
 int sgrad__evaluation_end(struct sgrad__run *run, bool may_leave);
 /* Frees the evaluation, none of whose steps may be in flight. No effect if there is none. */
 void sgrad__evaluation_close(struct sgrad__run *run);
@@ -195,8 +244,8 @@ int sgrad__signal_caught(void);
 /* ---- deadline.c: time limits of a run: --stop-before, and --checkpoint-every with a duration (10min) ---- */
 
 struct sgrad__deadline;
-/* Initializes run->deadline, which sgrad__run_close frees. The graph and its parameters must exist. SGRAD_EINVAL: --stop-before
- * is not a time, or has passed. */
+/* Initializes run->control.deadline, which sgrad__run_close frees. The graph and its parameters must exist. SGRAD_EINVAL:
+ * --stop-before is not a time, or has passed. */
 int sgrad__deadline_open(struct sgrad__run *run);
 /* Records that a step has ended at TIME (sgrad_time_monotonic). */
 void sgrad__deadline_step(const struct sgrad__run *run, double time);

@@ -13,22 +13,24 @@
 
 /* waits: number of events that a step may have: instructions, then fetches of outputs. takes_part: returns true if event I
  * belongs to STEP. */
-static int waits(const struct sgrad__program *p) { return p->instruction_count + p->outputs; }
-static bool takes_part(const struct sgrad__program *p, int i, long step) {
-    const int output = i - p->instruction_count;
-    return sgrad__takes_part(output < 0 ? p->instruction[i].when : p->output[output].when, step);
+static int waits(const struct sgrad__program *program) { return program->instruction_count + program->outputs; }
+static bool takes_part(const struct sgrad__program *program, int i, long step) {
+    const int output = i - program->instruction_count;
+    return sgrad__takes_part(output < 0 ? program->instruction[i].when : program->output[output].when, step);
 }
 
 /* Returns true if the step waits for event I. */
-static bool is_awaited(const struct sgrad__program *p, int i, long step) {
-    return takes_part(p, i, step) && !(i < p->instruction_count && p->instruction[i].outlives);
+static bool is_awaited(const struct sgrad__program *program, int i, long step) {
+    return takes_part(program, i, step) && !(i < program->instruction_count && program->instruction[i].outlives);
 }
 
 /* Returns true if the instruction changes a buffer of the graph or of the training: parameters, states and statistics, which
  * persist from step to step. */
-static bool changes_lent(const struct sgrad__program *p, const struct sgrad__instruction *i) {
-    for (int j = 0; j < i->call->operands; j++)
-        if (i->operand[j] >= 0 && i->call->access[j] != SGRAD_R && p->buffer[sgrad__whole_of(p, i->operand[j])].lent) return true;
+static bool changes_lent(const struct sgrad__program *program, const struct sgrad__instruction *instruction) {
+    for (int j = 0; j < instruction->call->operands; j++)
+        if (instruction->operand[j] >= 0 && instruction->call->access[j] != SGRAD_R &&
+            program->buffer[sgrad__whole_of(program, instruction->operand[j])].lent)
+            return true;
     return false;
 }
 
@@ -59,18 +61,18 @@ struct sgrad__runner *sgrad__runner_create(struct sgrad__program *program, struc
     return r;
 }
 
-void sgrad__runner_destroy(struct sgrad__runner *r) {
-    if (!r) return;
-    for (int i = 0; i < r->program->window; i++) {
-        free(r->slot[i].sample);
-        for (int j = 0; j < r->program->outputs; j++) free(r->slot[i].output[j]);
-        free(r->slot[i].output);
-        free(r->slot[i].mark);
+void sgrad__runner_destroy(struct sgrad__runner *runner) {
+    if (!runner) return;
+    for (int i = 0; i < runner->program->window; i++) {
+        free(runner->slot[i].sample);
+        for (int j = 0; j < runner->program->outputs; j++) free(runner->slot[i].output[j]);
+        free(runner->slot[i].output);
+        free(runner->slot[i].mark);
     }
-    sgrad_monitor_destroy(r->monitor);
-    sgrad_failure_destroy(r->program->failure);
-    free(r->stays);
-    free(r);
+    sgrad_monitor_destroy(runner->monitor);
+    sgrad_failure_destroy(runner->program->failure);
+    free(runner->stays);
+    free(runner);
 }
 
 static void tell(struct sgrad_monitor *monitor) {
@@ -108,46 +110,57 @@ static int message_priority(int within_step, const struct sgrad_step *step) {
 }
 
 /* Submits a call to StarPU or, if it is a message, to StarPU-MPI. */
-static int submit_call(const struct sgrad__program *p, const struct sgrad__instruction *i, struct sgrad_tensor *const *operand,
-                       const struct sgrad_step *step, struct sgrad_gate *gate, bool stays, void (*done)(void *arg), void *arg) {
+static int submit_call(const struct sgrad__program *program, const struct sgrad__instruction *instruction,
+                       struct sgrad_tensor *const *operand, const struct sgrad_step *step, struct sgrad_gate *gate, bool stays,
+                       void (*done)(void *arg), void *arg) {
     const struct sgrad_message message = { .tensor = operand[0],
-                                           .peer = i->peer,
-                                           .tag = i->tag,
-                                           .priority = message_priority(i->priority, step),
+                                           .peer = instruction->peer,
+                                           .tag = instruction->tag,
+                                           .priority = message_priority(instruction->priority, step),
                                            .done = done,
                                            .arg = arg };
-    if (i->call->kernel == &sgrad__send_kernel) return sgrad_send(&message);
-    if (i->call->kernel == &sgrad__receive_kernel) return sgrad_receive(&message);
-    if (i->call->kernel == &sgrad__whole_kernel) return sgrad_allreduce(&message);
-    if (i->call->kernel == &sgrad__whole_on_gpus_kernel) return sgrad_allreduce_on_gpus(&message);
-    return sgrad_task_submit(&(struct sgrad_submission){
-        .call = i->call, .operand = operand, .workspace = p->workspace, .step = step,
-        .first = (p->micro ? p->micro[i->micro].first : 0) + i->first,
-        .priority = i->priority, .workers = i->workers, .gpu = i->gpu, .name = i->name, .failure = p->failure,
-        .gate = gate, .stays = stays, .done = done, .done_arg = arg });
+    if (instruction->call->kernel == &sgrad__send_kernel) return sgrad_send(&message);
+    if (instruction->call->kernel == &sgrad__receive_kernel) return sgrad_receive(&message);
+    if (instruction->call->kernel == &sgrad__whole_kernel) return sgrad_allreduce(&message);
+    if (instruction->call->kernel == &sgrad__whole_on_gpus_kernel) return sgrad_allreduce_on_gpus(&message);
+    return sgrad_task_submit(
+        &(struct sgrad_submission){ .call = instruction->call,
+                                    .operand = operand,
+                                    .workspace = program->workspace,
+                                    .step = step,
+                                    .first = (program->micro ? program->micro[instruction->micro].first : 0) + instruction->first,
+                                    .priority = instruction->priority,
+                                    .workers = instruction->workers,
+                                    .gpu = instruction->gpu,
+                                    .name = instruction->name,
+                                    .failure = program->failure,
+                                    .gate = gate,
+                                    .stays = stays,
+                                    .done = done,
+                                    .done_arg = arg });
 }
 
 static struct sgrad_tensor *tensor_of(const struct sgrad__buffer *buffer, int copy) {
     return buffer->tensor[buffer->copies > 1 ? copy : 0];
 }
 
-static int submit_at(const struct sgrad__program *p, int index, const struct sgrad_step *step, int copy, struct sgrad_gate *gate,
-                     bool stays, void (*done)(void *arg), void *arg) {
-    const struct sgrad__instruction *i = &p->instruction[index];
+static int submit_at(const struct sgrad__program *program, int index, const struct sgrad_step *step, int copy,
+                     struct sgrad_gate *gate, bool stays, void (*done)(void *arg), void *arg) {
+    const struct sgrad__instruction *i = &program->instruction[index];
     struct sgrad_tensor *operand[SGRAD_MAX_OPERANDS];
     for (int j = 0; j < i->call->operands; j++) {
-        operand[j] = i->operand[j] < 0 ? NULL : tensor_of(&p->buffer[i->operand[j]], copy);
+        operand[j] = i->operand[j] < 0 ? NULL : tensor_of(&program->buffer[i->operand[j]], copy);
     }
-    SGRAD_TRY(submit_call(p, i, operand, step, gate, stays, done, arg));
+    SGRAD_TRY(submit_call(program, i, operand, step, gate, stays, done, arg));
     const uint64_t last = i->last | (i->else_last && !sgrad__takes_part(i->unless, step->number) ? i->else_last : 0);
     for (int j = 0; j < i->call->operands; j++)
         if (last >> j & 1) sgrad_tensor_invalidate(operand[j]);
     return 0;
 }
 
-int sgrad__instruction_submit(const struct sgrad__program *p, int index, const struct sgrad_step *step, int copy,
+int sgrad__instruction_submit(const struct sgrad__program *program, int index, const struct sgrad_step *step, int copy,
                               void (*done)(void *arg), void *arg) {
-    return submit_at(p, index, step, copy, NULL, false, done, arg);
+    return submit_at(program, index, step, copy, NULL, false, done, arg);
 }
 
 /* A task that may end after its step; it has a copy of the step. */
@@ -183,11 +196,11 @@ static int submit_instruction(struct sgrad__slot *slot, int i, int copy) {
     return error;
 }
 
-int sgrad__runner_submit(struct sgrad__runner *r, const struct sgrad_step *step, const struct sgrad_sample *sample) {
-    struct sgrad__program *p = r->program;
-    int copy = (int)(r->submitted % p->window);
-    struct sgrad__slot *slot = &r->slot[copy];
-    assert(r->submitted - r->finished < p->window);
+int sgrad__runner_submit(struct sgrad__runner *runner, const struct sgrad_step *step, const struct sgrad_sample *sample) {
+    struct sgrad__program *p = runner->program;
+    int copy = (int)(runner->submitted % p->window);
+    struct sgrad__slot *slot = &runner->slot[copy];
+    assert(runner->submitted - runner->finished < p->window);
     memcpy(slot->sample, sample, (size_t)p->share * sizeof *sample);
     slot->step = *step;
     slot->step.sample = slot->sample;
@@ -200,7 +213,7 @@ int sgrad__runner_submit(struct sgrad__runner *r, const struct sgrad_step *step,
         pending += awaited;
     }
     atomic_store(&slot->pending, pending);
-    r->submitted++;
+    runner->submitted++;
     if (p->training) sgrad_trace_step(step->number);
     int error = 0;
     for (int i = 0; i < p->instruction_count && !error; i++)
@@ -217,8 +230,8 @@ int sgrad__runner_submit(struct sgrad__runner *r, const struct sgrad_step *step,
 
 /* Reports a stall of the oldest step in flight. The first of its instructions that have not ended does not wait for another
  * instruction of the step. */
-static void tell_stall(const struct sgrad__runner *r, const struct sgrad__slot *slot) {
-    const struct sgrad__program *p = r->program;
+static void tell_stall(const struct sgrad__runner *runner, const struct sgrad__slot *slot) {
+    const struct sgrad__program *p = runner->program;
     const struct sgrad__instruction *first = NULL;
     int messages = 0;
     for (int j = p->instruction_count - 1; j >= 0; j--) {
@@ -246,27 +259,30 @@ bool sgrad__nap(struct sgrad_monitor *monitor, long left, struct sgrad__idle *id
     return true;
 }
 
-bool sgrad__runner_is_ready(const struct sgrad__runner *r) {
-    const struct sgrad__slot *slot = &r->slot[r->finished % r->program->window];
-    assert(r->finished < r->submitted);
-    sgrad_monitor_lock(r->monitor);
+bool sgrad__runner_is_ready(const struct sgrad__runner *runner) {
+    const struct sgrad__slot *slot = &runner->slot[runner->finished % runner->program->window];
+    assert(runner->finished < runner->submitted);
+    sgrad_monitor_lock(runner->monitor);
     const bool finished = slot->finished;
-    sgrad_monitor_unlock(r->monitor);
+    sgrad_monitor_unlock(runner->monitor);
     return finished;
 }
 
-bool sgrad__runner_is_at_rest(const struct sgrad__runner *r) {
-    sgrad_monitor_lock(r->monitor);
-    const bool rests = r->finished == r->submitted && !r->later;
-    sgrad_monitor_unlock(r->monitor);
+bool sgrad__runner_is_at_rest(const struct sgrad__runner *runner) {
+    sgrad_monitor_lock(runner->monitor);
+    const bool rests = runner->finished == runner->submitted && !runner->later;
+    sgrad_monitor_unlock(runner->monitor);
     return rests;
 }
 
-void sgrad__runner_tell_stall(const struct sgrad__runner *r) {
-    if (r->finished < r->submitted && !sgrad__runner_is_ready(r)) tell_stall(r, &r->slot[r->finished % r->program->window]);
+void sgrad__runner_tell_stall(const struct sgrad__runner *runner) {
+    if (runner->finished < runner->submitted && !sgrad__runner_is_ready(runner))
+        tell_stall(runner, &runner->slot[runner->finished % runner->program->window]);
 }
 
-static struct sgrad__slot *in_flight(struct sgrad__runner *r, long step) { return &r->slot[step % r->program->window]; }
+static struct sgrad__slot *in_flight(struct sgrad__runner *runner, long step) {
+    return &runner->slot[step % runner->program->window];
+}
 
 /* Returns true if the step can still be cancelled, or already is. The monitor must be locked. */
 static bool is_held(struct sgrad__slot *slot) {
@@ -274,50 +290,50 @@ static bool is_held(struct sgrad__slot *slot) {
 }
 
 /* Starts with the newest step, because a step changes nothing before the preceding step has. The monitor must be locked. */
-static int hold(struct sgrad__runner *r) {
-    long end = r->submitted;
-    while (r->can_cancel && end > r->finished && is_held(in_flight(r, end - 1))) end--;
-    return (int)(end - r->finished);
+static int hold(struct sgrad__runner *runner) {
+    long end = runner->submitted;
+    while (runner->can_cancel && end > runner->finished && is_held(in_flight(runner, end - 1))) end--;
+    return (int)(end - runner->finished);
 }
 
-int sgrad__runner_hold(struct sgrad__runner *r) {
-    sgrad_monitor_lock(r->monitor);
-    const int kept = hold(r);
-    sgrad_monitor_unlock(r->monitor);
+int sgrad__runner_hold(struct sgrad__runner *runner) {
+    sgrad_monitor_lock(runner->monitor);
+    const int kept = hold(runner);
+    sgrad_monitor_unlock(runner->monitor);
     return kept;
 }
 
-void sgrad__runner_release(struct sgrad__runner *r, int kept) {
-    for (long i = r->finished; i < r->submitted; i++) {
-        struct sgrad__slot *slot = in_flight(r, i);
-        slot->cancelled = i >= r->finished + kept;
-        if (r->can_cancel && sgrad_gate_hold(&slot->gate)) sgrad_gate_release(&slot->gate, slot->cancelled);
+void sgrad__runner_release(struct sgrad__runner *runner, int kept) {
+    for (long i = runner->finished; i < runner->submitted; i++) {
+        struct sgrad__slot *slot = in_flight(runner, i);
+        slot->cancelled = i >= runner->finished + kept;
+        if (runner->can_cancel && sgrad_gate_hold(&slot->gate)) sgrad_gate_release(&slot->gate, slot->cancelled);
     }
 }
 
 /* Handles a request to end the run. A single rank cancels steps at once; several ranks vote, in the oldest step that has not
  * voted (sgrad__vote_kernel). The monitor must be locked. */
-static void hear(struct sgrad__runner *r) {
+static void hear(struct sgrad__runner *runner) {
     static const float yes = 1;
-    if (r->alone) sgrad__runner_release(r, hold(r));
+    if (runner->alone) sgrad__runner_release(runner, hold(runner));
     else
-        for (long i = r->finished; i < r->submitted; i++)
-            __atomic_store(&in_flight(r, i)->step.stop, &yes, __ATOMIC_RELAXED);
+        for (long i = runner->finished; i < runner->submitted; i++)
+            __atomic_store(&in_flight(runner, i)->step.stop, &yes, __ATOMIC_RELAXED);
 }
 
-int sgrad__runner_wait(struct sgrad__runner *r, const struct sgrad__slot **done) {
-    assert(r->finished < r->submitted);
-    struct sgrad__slot *slot = &r->slot[r->finished % r->program->window];
+int sgrad__runner_wait(struct sgrad__runner *runner, const struct sgrad__slot **done) {
+    assert(runner->finished < runner->submitted);
+    struct sgrad__slot *slot = &runner->slot[runner->finished % runner->program->window];
     struct sgrad__idle idle = { .before = -1 };
-    sgrad_monitor_lock(r->monitor);
+    sgrad_monitor_lock(runner->monitor);
     while (!slot->finished) {
-        if (r->asked && r->asked(r->asked_arg)) hear(r);
-        if (sgrad__nap(r->monitor, atomic_load(&slot->pending), &idle) && !slot->finished) tell_stall(r, slot);
+        if (runner->asked && runner->asked(runner->asked_arg)) hear(runner);
+        if (sgrad__nap(runner->monitor, atomic_load(&slot->pending), &idle) && !slot->finished) tell_stall(runner, slot);
     }
-    r->finished++;
-    sgrad_monitor_unlock(r->monitor);
+    runner->finished++;
+    sgrad_monitor_unlock(runner->monitor);
     *done = slot;
-    const int error = sgrad_failure_error(r->program->failure);
+    const int error = sgrad_failure_error(runner->program->failure);
     return error ? error : sgrad_task_error();
 }
 
@@ -334,17 +350,17 @@ static int run_once(struct sgrad__program *program) {
     return error;
 }
 
-int sgrad__runner_broadcast(const struct sgrad_context *c, const struct sgrad__broadcast *list, int count) {
+int sgrad__runner_broadcast(const struct sgrad_context *context, const struct sgrad__broadcast *list, int count) {
     const size_t most = (size_t)256 << 20;
-    const struct sgrad_program_options how = { .rank = c->rank, .peers = c->all, .network = c->network,
+    const struct sgrad_program_options how = { .rank = context->rank, .peers = context->all, .network = context->network,
                                                 .tags = SGRAD__TAGS_BROADCAST };
     int error = 0;
-    for (int first = 0, next; first < count && c->ranks > 1 && !error; first = next) {
+    for (int first = 0, next; first < count && context->ranks > 1 && !error; first = next) {
         size_t bytes = 0;
         for (next = first; next < count && (next == first || bytes < most); next++)
             bytes += sgrad_view_bytes(&list[next].to->view);
         struct sgrad__program *program = sgrad__broadcast_build(&how, &list[first], next - first);
-        error = sgrad__programs_compare(c, (const struct sgrad__program *[]){ program }, 1);
+        error = sgrad__programs_compare(context, (const struct sgrad__program *[]){ program }, 1);
         if (!error) error = run_once(program);
         sgrad__program_destroy(program);
     }

@@ -66,11 +66,11 @@ struct sgrad__server {
     double histogram[SGRAD__STALENESS], *dropped;   /* by rank */
 };
 
-static void count(struct sgrad__server *s, long more) {
-    sgrad_monitor_lock(s->monitor);
-    s->outstanding += more;
-    sgrad_monitor_notify(s->monitor);
-    sgrad_monitor_unlock(s->monitor);
+static void count(struct sgrad__server *server, long more) {
+    sgrad_monitor_lock(server->monitor);
+    server->outstanding += more;
+    sgrad_monitor_notify(server->monitor);
+    sgrad_monitor_unlock(server->monitor);
 }
 
 static void has_run(void *arg) { count(arg, -1); }
@@ -90,67 +90,68 @@ static void push_came(void *arg) {
 }
 
 /* Submits the instructions from FROM to TO - 1. They are counted before they can have been executed. */
-static void submit(struct session *e, int from, int to, void (*done)(void *), void *arg) {
-    count(e->server, to - from);
+static void submit(struct session *session, int from, int to, void (*done)(void *), void *arg) {
+    count(session->server, to - from);
     int error = 0;
-    for (; from < to && !error; from++) error = sgrad__instruction_submit(e->is.program, from, &e->step, 0, done, arg);
+    for (; from < to && !error; from++)
+        error = sgrad__instruction_submit(session->is.program, from, &session->step, 0, done, arg);
     if (!error) return;
-    count(e->server, from - 1 - to);    /* instructions that were not submitted will not be executed */
+    count(session->server, from - 1 - to);    /* instructions that were not submitted will not be executed */
     sgrad_task_fail(error);
 }
 
-static void expect(struct session *e) {
-    if (e->open || e->pushed >= e->server->seen) return;
-    e->open = true;
-    e->missing = e->is.chunks;
-    submit(e, 0, e->is.chunks, push_came, e);
+static void expect(struct session *session) {
+    if (session->open || session->pushed >= session->server->seen) return;
+    session->open = true;
+    session->missing = session->is.chunks;
+    submit(session, 0, session->is.chunks, push_came, session);
 }
 
 /* Sends the newest weights in answer to a push. The weights that the session sent before have arrived, because the worker
  * would not have pushed again otherwise. */
-static void reply(struct session *e) {
-    e->version = e->shard->version;
-    e->open = e->held = false;
-    submit(e, e->is.reply, e->is.program->instruction_count, has_run, e->server);
-    expect(e);
-    count(e->server, -e->is.chunks);
+static void reply(struct session *session) {
+    session->version = session->shard->version;
+    session->open = session->held = false;
+    submit(session, session->is.reply, session->is.program->instruction_count, has_run, session->server);
+    expect(session);
+    count(session->server, -session->is.chunks);
 }
 
-/* Updates the shard by the pushes that are held; that of E has arrived last. They are summed in the order of ranks. */
-static void update(struct session *e) {
-    struct sgrad__server *s = e->server;
+/* Updates the shard by the pushes that are held; that of SESSION has arrived last. They are summed in the order of ranks. */
+static void update(struct session *session) {
+    struct sgrad__server *s = session->server;
     const struct sgrad__run *r = s->run;
-    struct shard *shard = e->shard;
+    struct shard *shard = session->shard;
     int members = 0;
     for (struct session *m = shard->session; m < shard->session + s->workers; m++) {
         if (!m->held) continue;
-        for (int c = 0; c < e->is.chunks; c++)
-            e->is.program->buffer[e->is.member[members * e->is.chunks + c]].tensor[0] =
+        for (int c = 0; c < session->is.chunks; c++)
+            session->is.program->buffer[session->is.member[members * session->is.chunks + c]].tensor[0] =
                 m->is.program->buffer[m->is.push[c]].tensor[0];
         members++;
         if (m->pushed == s->last) shard->ended = s->last;
     }
-    e->step = (struct sgrad_step){ .seed = r->options.seed, .number = (uint32_t)++shard->version, .training = true,
-                                   .lr = (float)sgrad__run_lr(r, e->pushed - 1) };
-    submit(e, e->is.chunks, e->is.reply, has_run, s);
+    session->step = (struct sgrad_step){ .seed = r->options.training.seed, .number = (uint32_t)++shard->version, .training = true,
+                                   .lr = (float)sgrad__run_lr(r, session->pushed - 1) };
+    submit(session, session->is.chunks, session->is.reply, has_run, s);
     shard->held = 0;
     for (struct session *m = shard->session; m < shard->session + s->workers; m++)
         if (m->held) reply(m);
 }
 
 /* Processes a push that has arrived completely. */
-static void answer(struct session *e) {
-    struct sgrad__server *s = e->server;
-    const long stale = e->shard->version - e->version;
+static void answer(struct session *session) {
+    struct sgrad__server *s = session->server;
+    const long stale = session->shard->version - session->version;
     s->histogram[stale < SGRAD__STALENESS - 1 ? stale : SGRAD__STALENESS - 1]++;
-    e->pushed++;
-    if (s->run->strategy->drops_stale && (stale > 0 || e->shard->ended == s->last)) {
-        s->dropped[e->worker]++;
-        reply(e);
+    session->pushed++;
+    if (s->run->parallel.strategy->drops_stale && (stale > 0 || session->shard->ended == s->last)) {
+        s->dropped[session->worker]++;
+        reply(session);
         return;
     }
-    e->held = true;
-    if (++e->shard->held == s->members) update(e);
+    session->held = true;
+    if (++session->shard->held == s->members) update(session);
 }
 
 static void *serve(void *arg) {
@@ -181,16 +182,17 @@ static void *serve(void *arg) {
     return NULL;
 }
 
-static int open_masters(struct sgrad__server *s) {
-    const struct sgrad__run *r = s->run;
+static int open_masters(struct sgrad__server *server) {
+    const struct sgrad__run *r = server->run;
     for (int i = 0; i < r->program->shards; i++) {
         const struct sgrad__shard *shard = &r->program->shard[i];
         for (int j = 0; j < shard->count && shard->server == r->context->rank; j++) {
             const struct sgrad__parameter *w = &r->graph->parameter[shard->parameter[j]];
             void *value = sgrad_xcalloc(1, sgrad_view_bytes(&w->tensor->view));
-            int error = sgrad_tensor_create(w->name, w->is.dtype, w->is.shape, SGRAD_PERSISTENT, &s->master[shard->parameter[j]]);
+            int error =
+                sgrad_tensor_create(w->name, w->is.dtype, w->is.shape, SGRAD_PERSISTENT, &server->master[shard->parameter[j]]);
             if (!error) error = sgrad_tensor_read(w->tensor, value);
-            if (!error) error = sgrad_tensor_write(s->master[shard->parameter[j]], value);
+            if (!error) error = sgrad_tensor_write(server->master[shard->parameter[j]], value);
             free(value);
             if (error) return error;
         }
@@ -200,65 +202,65 @@ static int open_masters(struct sgrad__server *s) {
 
 /* Opens the sessions of a shard after FIRST completed steps. In each of them the shard had one update (backup), or one per
  * push. */
-static int open_sessions(struct sgrad__server *s, int number, long first) {
-    struct sgrad__run *r = s->run;
+static int open_sessions(struct sgrad__server *server, int number, long first) {
+    struct sgrad__run *r = server->run;
     const struct sgrad__shard *is = &r->program->shard[number];
-    struct shard *shard = &s->shard[number];
-    const struct sgrad_program_options options = sgrad__run_program_options(r, true, r->options.batch, r->micro);
+    struct shard *shard = &server->shard[number];
+    const struct sgrad_program_options options = sgrad__run_program_options(r, true, r->options.training.batch, r->batch.micro);
     if (is->server != r->context->rank) return 0;
-    *shard =
-        (struct shard){ .session = &s->session[s->sessions], .version = first * (r->strategy->drops_stale ? 1 : s->workers) };
-    for (int worker = 0; worker < r->context->ranks; worker += r->push_ranks) {
-        struct session *e = &s->session[s->sessions++];
-        *e = (struct session){ .server = s, .shard = shard, .worker = worker, .pushed = first, .version = shard->version,
-                               .is = sgrad__service_create(r->graph, &options, is, worker, s->members, s->master) };
+    *shard = (struct shard){ .session = &server->session[server->sessions],
+                             .version = first * (r->parallel.strategy->drops_stale ? 1 : server->workers) };
+    for (int worker = 0; worker < r->context->ranks; worker += r->parallel.push_ranks) {
+        struct session *e = &server->session[server->sessions++];
+        *e = (struct session){ .server = server, .shard = shard, .worker = worker, .pushed = first, .version = shard->version,
+                               .is = sgrad__service_create(r->graph, &options, is, worker, server->members, server->master) };
         SGRAD_TRY(sgrad__program_allocate(e->is.program));
     }
     return 0;
 }
 
-int sgrad__server_open(struct sgrad__run *r, long first) {
-    const int ranks = r->context->ranks;
-    if (!r->strategy->asynchronous || ranks == 1) return 0;
-    struct sgrad__server *s = r->server = sgrad_xcalloc(1, sizeof *s);
-    s->run = r;
+int sgrad__server_open(struct sgrad__run *run, long first) {
+    const int ranks = run->context->ranks;
+    if (!run->parallel.strategy->asynchronous || ranks == 1) return 0;
+    struct sgrad__server *s = run->parallel.server = sgrad_xcalloc(1, sizeof *s);
+    s->run = run;
     s->expected = s->seen = first;
-    s->workers = ranks / r->push_ranks;
-    s->members = (int)(r->program->batch.averaged / r->program->share) / r->push_ranks;
+    s->workers = ranks / run->parallel.push_ranks;
+    s->members = (int)(run->program->batch.averaged / run->program->share) / run->parallel.push_ranks;
     s->monitor = sgrad_monitor_create();
     s->end = &s->came;
-    s->master = sgrad_xcalloc((size_t)r->graph->parameter_count, sizeof(struct sgrad_tensor *));
-    s->shard = sgrad_xcalloc((size_t)r->program->shards, sizeof *s->shard);
-    s->session = sgrad_xcalloc((size_t)(r->program->shards * s->workers), sizeof *s->session);
+    s->master = sgrad_xcalloc((size_t)run->graph->parameter_count, sizeof(struct sgrad_tensor *));
+    s->shard = sgrad_xcalloc((size_t)run->program->shards, sizeof *s->shard);
+    s->session = sgrad_xcalloc((size_t)(run->program->shards * s->workers), sizeof *s->session);
     s->dropped = sgrad_xcalloc((size_t)ranks, sizeof *s->dropped);
     SGRAD_TRY(open_masters(s));
-    for (int i = 0; i < r->program->shards; i++) SGRAD_TRY(open_sessions(s, i, first));
+    for (int i = 0; i < run->program->shards; i++) SGRAD_TRY(open_sessions(s, i, first));
     s->thread = sgrad_thread_start(serve, s);
     return s->thread ? 0 : sgrad_log_error(SGRAD_ENOMEM, "the parameter server's thread does not start");
 }
 
-const struct sgrad__program *sgrad__server_program(const struct sgrad__server *s, int number) {
-    return s && number < s->sessions ? s->session[number].is.program : NULL;
+const struct sgrad__program *sgrad__server_program(const struct sgrad__server *server, int number) {
+    return server && number < server->sessions ? server->session[number].is.program : NULL;
 }
 
-void sgrad__server_expect(struct sgrad__server *s, long steps, long stop) {
-    if (!s) return;
-    sgrad_monitor_lock(s->monitor);
-    s->expected = steps;
-    s->stop = stop;
-    sgrad_monitor_notify(s->monitor);
-    sgrad_monitor_unlock(s->monitor);
+void sgrad__server_expect(struct sgrad__server *server, long steps, long stop) {
+    if (!server) return;
+    sgrad_monitor_lock(server->monitor);
+    server->expected = steps;
+    server->stop = stop;
+    sgrad_monitor_notify(server->monitor);
+    sgrad_monitor_unlock(server->monitor);
 }
 
 /* Copies the states of the parameters from their servers to all ranks; with asynchronous servers also the weights. */
-static int publish(struct sgrad__run *r) {
-    const struct sgrad__server *s = r->server;
+static int publish(struct sgrad__run *run) {
+    const struct sgrad__server *s = run->parallel.server;
     struct sgrad__broadcast *list = NULL;
     int count = 0;
-    for (const struct sgrad__shard *shard = r->program->shard; shard < r->program->shard + r->program->shards; shard++) {
+    for (const struct sgrad__shard *shard = run->program->shard; shard < run->program->shard + run->program->shards; shard++) {
         for (int j = 0; j < shard->count; j++) {
             const int i = shard->parameter[j];
-            struct sgrad_tensor *tensor = r->graph->parameter[i].tensor, *const *state = r->training->update[i].state;
+            struct sgrad_tensor *tensor = run->graph->parameter[i].tensor, *const *state = run->training->update[i].state;
             for (int k = s ? -1 : 0; k < 0 || state[k]; k++) {
                 list = sgrad_array_grow(list, count, sizeof *list);
                 if (k < 0) list[count++] = (struct sgrad__broadcast){ s->master[i], tensor, shard->server };
@@ -266,13 +268,13 @@ static int publish(struct sgrad__run *r) {
             }
         }
     }
-    int error = sgrad__runner_broadcast(r->context, list, count);
+    int error = sgrad__runner_broadcast(run->context, list, count);
     free(list);
     return error;
 }
 
-int sgrad__server_settle(struct sgrad__run *r) {
-    struct sgrad__server *s = r->server;
+int sgrad__server_settle(struct sgrad__run *run) {
+    struct sgrad__server *s = run->parallel.server;
     if (s) {
         struct sgrad__idle idle = { .before = -1 };
         sgrad_monitor_lock(s->monitor);
@@ -282,21 +284,21 @@ int sgrad__server_settle(struct sgrad__run *r) {
         for (int i = 0; i < s->sessions; i++) s->session[i].version = s->session[i].shard->version;
         sgrad_monitor_unlock(s->monitor);
     }
-    return publish(r);
+    return publish(run);
 }
 
-void sgrad__server_staleness(struct sgrad__server *s, double histogram[SGRAD__STALENESS]) {
-    for (int i = 0; i < SGRAD__STALENESS; i++) histogram[i] = s ? s->histogram[i] : 0;
+void sgrad__server_staleness(struct sgrad__server *server, double histogram[SGRAD__STALENESS]) {
+    for (int i = 0; i < SGRAD__STALENESS; i++) histogram[i] = server ? server->histogram[i] : 0;
     sgrad_ranks_sum(histogram, SGRAD__STALENESS);
 }
 
-void sgrad__server_dropped(struct sgrad__server *s, double *by_rank, int ranks) {
-    for (int i = 0; i < ranks; i++) by_rank[i] = s ? s->dropped[i] : 0;
+void sgrad__server_dropped(struct sgrad__server *server, double *by_rank, int ranks) {
+    for (int i = 0; i < ranks; i++) by_rank[i] = server ? server->dropped[i] : 0;
     sgrad_ranks_sum(by_rank, ranks);
 }
 
-void sgrad__server_close(struct sgrad__run *r) {
-    struct sgrad__server *s = r->server;
+void sgrad__server_close(struct sgrad__run *run) {
+    struct sgrad__server *s = run->parallel.server;
     if (!s) return;
     sgrad_monitor_lock(s->monitor);
     s->closing = true;
@@ -305,11 +307,11 @@ void sgrad__server_close(struct sgrad__run *r) {
     sgrad_thread_join(s->thread);
     sgrad_monitor_destroy(s->monitor);
     for (int i = 0; i < s->sessions; i++) sgrad__program_destroy(s->session[i].is.program);
-    for (int i = 0; i < r->graph->parameter_count; i++) sgrad_tensor_destroy(s->master[i]);
+    for (int i = 0; i < run->graph->parameter_count; i++) sgrad_tensor_destroy(s->master[i]);
     free(s->master);
     free(s->session);
     free(s->shard);
     free(s->dropped);
     free(s);
-    r->server = NULL;
+    run->parallel.server = NULL;
 }

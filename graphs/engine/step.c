@@ -4,78 +4,90 @@
 
 #include <stdlib.h>
 
-struct sgrad__sampler sgrad__run_sampler(const struct sgrad__run *r) {
-    return (struct sgrad__sampler){ .seed = r->options.seed, .count = r->train->count, .shuffle = !r->options.no_shuffle,
-                                    .shifts = r->placement ? 0 : r->train->shifts };
+struct sgrad__sampler sgrad__run_sampler(const struct sgrad__run *run) {
+    return (struct sgrad__sampler){ .seed = run->options.training.seed,
+                                    .count = run->data.train->count,
+                                    .shuffle = !run->options.data.no_shuffle,
+                                    .shifts = run->data.placement ? 0 : run->data.train->shifts };
 }
 
 /* Compares the programs of all ranks, including those of the parameter servers. Trials of a search are not compared: they are
  * built while other ranks train other trials. */
-static int compare_program(struct sgrad__run *r) {
-    if (r->beside) return 0;
+static int compare_program(struct sgrad__run *run) {
+    if (run->beside) return 0;
     int count = 1;
-    while (sgrad__server_program(r->server, count - 1)) count++;
+    while (sgrad__server_program(run->parallel.server, count - 1)) count++;
     const struct sgrad__program **program = sgrad_xcalloc((size_t)count, sizeof *program);
-    program[0] = r->program;
-    for (int i = 1; i < count; i++) program[i] = sgrad__server_program(r->server, i - 1);
-    const int error = sgrad__programs_compare(r->context, program, count);
+    program[0] = run->program;
+    for (int i = 1; i < count; i++) program[i] = sgrad__server_program(run->parallel.server, i - 1);
+    const int error = sgrad__programs_compare(run->context, program, count);
     free(program);
-    r->together |= error != 0;
+    run->control.together |= error != 0;
     return error;
 }
 
 static bool is_asked(const void *run) { return sgrad__run_is_asked(run); }
 
 /* Creates the runner. In a run with its own directory, steps in flight are cancelled when its end is requested; not in trials. */
-static void create_runner(struct sgrad__run *r) {
-    r->runner = sgrad__runner_create(r->program, r->listener);
-    if (r->folder && !r->listener) r->runner->asked = is_asked, r->runner->asked_arg = r;
+static void create_runner(struct sgrad__run *run) {
+    run->runner = sgrad__runner_create(run->program, run->control.listener);
+    if (run->files.folder && !run->control.listener) run->runner->asked = is_asked, run->runner->asked_arg = run;
 }
 
-int sgrad__run_open_runner(struct sgrad__run *r, long done) {
-    SGRAD_TRY(sgrad__program_allocate(r->program));
-    create_runner(r);
-    SGRAD_TRY(sgrad__server_open(r, done));
-    SGRAD_TRY(compare_program(r));
-    r->order = sgrad__run_sampler(r);
-    return r->placement && done < r->steps ? sgrad__placement_load(r->placement, (uint32_t)(done / r->steps_per_epoch)) : 0;
+int sgrad__run_open_runner(struct sgrad__run *run, long done) {
+    SGRAD_TRY(sgrad__program_allocate(run->program));
+    create_runner(run);
+    SGRAD_TRY(sgrad__server_open(run, done));
+    SGRAD_TRY(compare_program(run));
+    run->data.sampler = sgrad__run_sampler(run);
+    return run->data.placement && done < run->steps
+               ? sgrad__placement_load(run->data.placement, (uint32_t)(done / run->steps_per_epoch))
+               : 0;
 }
 
-int sgrad__run_reopen_program(struct sgrad__run *r, long done) {
-    const struct sgrad_program_options how = sgrad__run_program_options(r, true, r->options.batch, r->micro);
-    sgrad__runner_destroy(r->runner);
-    sgrad__program_destroy(r->program);
-    r->runner = NULL;
-    r->program = NULL;
-    sgrad__training_freeze(r->training, r->options.freeze, done);
-    SGRAD_TRY(sgrad__program_build(r->graph, &how, &r->program));
-    SGRAD_TRY(sgrad__program_allocate(r->program));
-    create_runner(r);
-    return compare_program(r);
+int sgrad__run_reopen_program(struct sgrad__run *run, long done) {
+    const struct sgrad_program_options how = sgrad__run_program_options(run, true, run->options.training.batch, run->batch.micro);
+    sgrad__runner_destroy(run->runner);
+    sgrad__program_destroy(run->program);
+    run->runner = NULL;
+    run->program = NULL;
+    sgrad__training_freeze(run->training, run->options.training.freeze, done);
+    SGRAD_TRY(sgrad__program_build(run->graph, &how, &run->program));
+    SGRAD_TRY(sgrad__program_allocate(run->program));
+    create_runner(run);
+    return compare_program(run);
 }
 
 /* Returns the vote of this rank: 1 to end the run; 0.25, only on rank 0, to write a checkpoint. */
-static float vote_of(const struct sgrad__run *r, long step) {
-    if (sgrad__run_is_asked(r) || r->enough) return 1;
-    return sgrad__deadline_wants_checkpoint(r, step) ? 0.25f : 0;
+static float vote_of(const struct sgrad__run *run, long step) {
+    if (sgrad__run_is_asked(run) || run->best.enough) return 1;
+    return sgrad__deadline_wants_checkpoint(run, step) ? 0.25f : 0;
 }
 
-int sgrad__run_submit_samples(struct sgrad__run *r, long step, const struct sgrad_sample *sample) {
+int sgrad__run_submit_samples(struct sgrad__run *run, long step, const struct sgrad_sample *sample) {
     const struct sgrad_step s = {
-        .seed = r->options.seed, .number = (uint32_t)step + 1, .epoch = (uint32_t)(step / r->steps_per_epoch), .training = true,
-        .lr = (float)sgrad__run_lr(r, step), .damping = (float)sgrad__run_damping(r, step),
-        .first = r->part * r->program->share, .stop = vote_of(r, step),
+        .seed = run->options.training.seed,
+        .number = (uint32_t)step + 1,
+        .epoch = (uint32_t)(step / run->steps_per_epoch),
+        .training = true,
+        .lr = (float)sgrad__run_lr(run, step),
+        .damping = (float)sgrad__run_damping(run, step),
+        .first = run->parallel.local_batch * run->program->share,
+        .stop = vote_of(run, step),
     };
-    return sgrad__runner_submit(r->runner, &s, sample);
+    return sgrad__runner_submit(run->runner, &s, sample);
 }
 
-int sgrad__run_submit(struct sgrad__run *r, long step) {
-    const uint32_t epoch = (uint32_t)(step / r->steps_per_epoch);
-    const int64_t share = r->program->share, first = step % r->steps_per_epoch * r->options.batch + r->part * share;
+int sgrad__run_submit(struct sgrad__run *run, long step) {
+    const uint32_t epoch = (uint32_t)(step / run->steps_per_epoch);
+    const int64_t share = run->program->share,
+                  first = step % run->steps_per_epoch * run->options.training.batch + run->parallel.local_batch * share;
     struct sgrad_sample *sample = sgrad_xcalloc((size_t)share, sizeof *sample);
-    for (int64_t i = 0; i < share; i++) sample[i] = sgrad__sampler_sample(&r->order, epoch, first + i);
-    int error = r->placement ? sgrad__placement_step(r->placement, step, &r->program->buffer[r->program->records].tensor[0]) : 0;
-    if (!error) error = sgrad__run_submit_samples(r, step, sample);
+    for (int64_t i = 0; i < share; i++) sample[i] = sgrad__sampler_sample(&run->data.sampler, epoch, first + i);
+    int error = run->data.placement
+                    ? sgrad__placement_step(run->data.placement, step, &run->program->buffer[run->program->records].tensor[0])
+                    : 0;
+    if (!error) error = sgrad__run_submit_samples(run, step, sample);
     free(sample);
     return error;
 }

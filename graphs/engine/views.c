@@ -17,29 +17,32 @@ static bool takes_logits(const struct sgrad_op *loss) {
     return task->kernel.cpu && !loss->forward[1].kernel.name && !loss->inference[0].kernel.name;
 }
 
-int sgrad__run_check_views(const struct sgrad__run *r) {
-    const struct sgrad_train_options *o = &r->options;
+int sgrad__run_check_views(const struct sgrad__run *run) {
+    const struct sgrad_train_options *o = &run->options;
     struct sgrad_views views;
-    if (!o->tta) return 0;
-    SGRAD_TRY(sgrad_views_parse(o->tta, &views));
-    if (!sgrad_dataset_image(r->test) || !r->test->classes || sgrad_dataset_target(r->test)->shape.rank)
-        return sgrad_log_error(SGRAD_EINVAL, "--tta: takes images that have a class each, and %s has none", o->data);
-    if (!takes_logits(r->graph->node[r->graph->loss].op))
+    if (!o->evaluation.tta) return 0;
+    SGRAD_TRY(sgrad_views_parse(o->evaluation.tta, &views));
+    if (!sgrad_dataset_image(run->data.test) || !run->data.test->classes || sgrad_dataset_target(run->data.test)->shape.rank)
+        return sgrad_log_error(SGRAD_EINVAL, "--tta: takes images that have a class each, and %s has none", o->data.name);
+    if (!takes_logits(run->graph->node[run->graph->loss].op))
         return sgrad_log_error(SGRAD_EINVAL, "--tta: takes networks whose loss is that of logits and labels, not %s",
-                               r->graph->node[r->graph->loss].op->name);
-    if (r->train && (o->best || o->patience))
+                               run->graph->node[run->graph->loss].op->name);
+    if (run->data.train && (o->evaluation.best || o->evaluation.patience))
         return sgrad_log_error(SGRAD_EINVAL, "--%s compares evaluations, of which --tta makes the last another",
-                               o->best ? "best" : "patience");
-    if (r->mesh.axes > 1)
-        return sgrad_log_error(SGRAD_EINVAL, "--tta: takes ranks each of which has whole samples, not --mesh %s", o->mesh);
+                               o->evaluation.best ? "best" : "patience");
+    if (run->parallel.mesh.axes > 1)
+        return sgrad_log_error(SGRAD_EINVAL, "--tta: takes ranks each of which has whole samples, not --mesh %s",
+                               o->parallel.mesh);
     return 0;
 }
 
-int sgrad__run_see_views(struct sgrad__run *r) { return r->options.tta ? sgrad_views_parse(r->options.tta, &r->views) : 0; }
+int sgrad__run_see_views(struct sgrad__run *run) {
+    return run->options.evaluation.tta ? sgrad_views_parse(run->options.evaluation.tta, &run->evaluation.views) : 0;
+}
 
-struct sgrad_predictions sgrad__answers_create(const struct sgrad__run *r, int64_t samples) {
-    const struct sgrad_shape logits = sgrad_graph_shape(r->graph, sgrad__graph_logits(r->graph));
-    const struct sgrad_field *target = sgrad_dataset_target(r->test);
+struct sgrad_predictions sgrad__answers_create(const struct sgrad__run *run, int64_t samples) {
+    const struct sgrad_shape logits = sgrad_graph_shape(run->graph, sgrad__graph_logits(run->graph));
+    const struct sgrad_field *target = sgrad_dataset_target(run->data.test);
     struct sgrad_predictions a = { .samples = samples, .width = sgrad_shape_count(&logits) };
     a.label_rows = target->dtype == SGRAD_I32 ? sgrad_shape_count(&target->shape) : 0;
     a.logits = sgrad_xcalloc((size_t)(a.samples * a.width) + 1, sizeof *a.logits);
@@ -71,8 +74,8 @@ struct sgrad_predictions sgrad__views_average(const struct sgrad_views *views, c
     return mean;
 }
 
-void sgrad__loss_sums(const struct sgrad__run *r, const struct sgrad_predictions *predictions, double *sums) {
-    const struct sgrad__node *loss = &r->graph->node[r->graph->loss];
+void sgrad__loss_sums(const struct sgrad__run *run, const struct sgrad_predictions *predictions, double *sums) {
+    const struct sgrad__node *loss = &run->graph->node[run->graph->loss];
     const struct sgrad_task *task = &loss->op->forward[0];
     const struct sgrad_step evaluation = { .training = false };
     const struct sgrad_batch batch = { predictions->samples, predictions->samples, predictions->samples };

@@ -35,15 +35,15 @@ static int64_t largest(const float *logit, int64_t count) {
     return best;
 }
 
-struct sgrad_classification sgrad_classify(const struct sgrad_predictions *a) {
-    const int64_t classes = a->width;
+struct sgrad_classification sgrad_classify(const struct sgrad_predictions *predictions) {
+    const int64_t classes = predictions->width;
     struct sgrad_classification all = { .classes = (int)classes };
     double *probability = sgrad_xcalloc((size_t)classes, sizeof *probability);
     all.unsure = sgrad_xcalloc((size_t)classes, sizeof *all.unsure);
     all.confusion = sgrad_xcalloc((size_t)(classes * classes), sizeof *all.confusion);
-    for (int64_t i = 0; i < a->samples; i++) {
-        const float *logit = a->logits + i * classes;
-        const int64_t label = a->label[i], best = largest(logit, classes);
+    for (int64_t i = 0; i < predictions->samples; i++) {
+        const float *logit = predictions->logits + i * classes;
+        const int64_t label = predictions->label[i], best = largest(logit, classes);
         if (!sgrad_is_sure(logit, classes)) {
             all.unsure[label]++;
             all.all_unsure++;
@@ -62,16 +62,16 @@ struct sgrad_classification sgrad_classify(const struct sgrad_predictions *a) {
     }
     free(probability);
     for (struct sgrad_confidence *c = all.confidence; c < all.confidence + SGRAD_CONFIDENCES; c++) {
-        all.calibration_error += fabs(c->probability - c->right) / (double)(a->samples - all.all_unsure);
+        all.calibration_error += fabs(c->probability - c->right) / (double)(predictions->samples - all.all_unsure);
         if (c->count) c->probability /= (double)c->count, c->right /= (double)c->count;
     }
-    all.top1 /= (double)a->samples;
-    all.top5 /= (double)a->samples;
+    all.top1 /= (double)predictions->samples;
+    all.top5 /= (double)predictions->samples;
     return all;
 }
 
-void sgrad_classification_free(struct sgrad_classification *c) {
-    free(c->confusion);
-    free(c->unsure);
-    *c = (struct sgrad_classification){ 0 };
+void sgrad_classification_free(struct sgrad_classification *classification) {
+    free(classification->confusion);
+    free(classification->unsure);
+    *classification = (struct sgrad_classification){ 0 };
 }

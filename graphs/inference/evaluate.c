@@ -6,29 +6,32 @@
 #include <string.h>
 
 /* Sends the predictions to all ranks. Each rank has those of its batches, and zeros elsewhere. */
-static void share_answers(struct sgrad__run *r) {
+static void share_answers(struct sgrad__run *run) {
     enum { AT_ONCE = 4096 };
-    const int64_t logits = r->answers->samples * r->answers->width, all = logits + r->answers->samples * r->answers->label_rows;
-    for (int64_t from = 0; from < all && r->context->ranks > 1; from += AT_ONCE) {
+    const int64_t logits = run->evaluation.predictions->samples * run->evaluation.predictions->width,
+                  all = logits + run->evaluation.predictions->samples * run->evaluation.predictions->label_rows;
+    for (int64_t from = 0; from < all && run->context->ranks > 1; from += AT_ONCE) {
         double value[AT_ONCE] = { 0 };
         const int64_t end = from + AT_ONCE < all ? from + AT_ONCE : all;
-        for (int64_t i = from; i < end; i++) value[i - from] = i < logits ? r->answers->logits[i] : r->answers->label[i - logits];
+        for (int64_t i = from; i < end; i++)
+            value[i - from] =
+                i < logits ? run->evaluation.predictions->logits[i] : run->evaluation.predictions->label[i - logits];
         sgrad_ranks_sum(value, AT_ONCE);
         for (int64_t i = from; i < end; i++)
-            if (i < logits) r->answers->logits[i] = (float)value[i - from];
-            else r->answers->label[i - logits] = (int32_t)value[i - from];
+            if (i < logits) run->evaluation.predictions->logits[i] = (float)value[i - from];
+            else run->evaluation.predictions->label[i - logits] = (int32_t)value[i - from];
     }
 }
 
-static int evaluate(struct sgrad__run *r) {
-    SGRAD_TRY(sgrad__run_open_evaluation(r));
-    sgrad__run_warn_unused(r);
-    SGRAD_TRY(sgrad__run_agree(r, sgrad__run_check_views(r)));
-    SGRAD_TRY(sgrad__run_see_views(r));
-    if (r->answers) *r->answers = sgrad__answers_create(r, r->test->count);
-    SGRAD_TRY(sgrad__evaluation_begin(r));
-    SGRAD_TRY(sgrad__evaluation_end(r, true));
-    if (r->answers) share_answers(r);
+static int evaluate(struct sgrad__run *run) {
+    SGRAD_TRY(sgrad__run_open_evaluation(run));
+    sgrad__run_warn_unused(run);
+    SGRAD_TRY(sgrad__run_agree(run, sgrad__run_check_views(run)));
+    SGRAD_TRY(sgrad__run_see_views(run));
+    if (run->evaluation.predictions) *run->evaluation.predictions = sgrad__answers_create(run, run->data.test->count);
+    SGRAD_TRY(sgrad__evaluation_begin(run));
+    SGRAD_TRY(sgrad__evaluation_end(run, true));
+    if (run->evaluation.predictions) share_answers(run);
     return 0;
 }
 
@@ -37,10 +40,10 @@ int sgrad_predict(const struct sgrad_train_options *options, struct sgrad_train_
     struct sgrad__run *r = sgrad_xcalloc(1, sizeof *r);
     struct sgrad_predictions predictions = { 0 };
     r->options = *options;
-    if (answers) r->answers = &predictions;
+    if (answers) r->evaluation.predictions = &predictions;
     int error = evaluate(r);
     if (!error) *result = sgrad__run_result(r);
-    if (error && !r->together) sgrad_ranks_abort(1);
+    if (error && !r->control.together) sgrad_ranks_abort(1);
     sgrad__run_close(r);
     free(r);
     if (error) sgrad_predictions_free(&predictions);

@@ -8,10 +8,10 @@
 int sgrad_export(const struct sgrad_train_options *options, const char *path) {
     struct sgrad__run *r = sgrad_xcalloc(1, sizeof *r);
     r->options = *options;
-    r->options.precision = SGRAD_PRECISION_F32;
+    r->options.model.precision = SGRAD_PRECISION_F32;
     int error = sgrad__run_open_evaluation(r);
     if (!error && r->context->rank == 0) error = sgrad__onnx_write(r->graph, path);
-    if (error && !r->together) sgrad_ranks_abort(1);
+    if (error && !r->control.together) sgrad_ranks_abort(1);
     sgrad__run_close(r);
     free(r);
     return error;

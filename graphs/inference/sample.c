@@ -15,37 +15,37 @@
 #include <string.h>
 
 /* Opens the text as a data set whose sample i is token i. The target is not used, but data sets must have one. */
-static int open_text(struct sgrad__run *r, const struct sgrad_sample_options *o, int32_t **text) {
+static int open_text(struct sgrad__run *run, const struct sgrad_sample_options *options, int32_t **text) {
     static const struct sgrad_reader reader = { .name = "text" };
-    const int64_t count = (int64_t)o->prompt_tokens + o->tokens;
+    const int64_t count = (int64_t)options->prompt_tokens + options->tokens;
     const struct sgrad_view one = { SGRAD_I32, { 1, { 1 } } };
     *text = sgrad_xcalloc((size_t)count + 1, sizeof **text);
     int32_t *same = sgrad_xcalloc((size_t)count + 1, sizeof *same);
-    memcpy(*text, o->prompt, (size_t)o->prompt_tokens * sizeof **text);
-    r->test = sgrad_xcalloc(1, sizeof *r->test);
-    *r->test = (struct sgrad_dataset){ .reader = &reader, .count = count + 1, .classes = 1,
+    memcpy(*text, options->prompt, (size_t)options->prompt_tokens * sizeof **text);
+    run->data.test = sgrad_xcalloc(1, sizeof *run->data.test);
+    *run->data.test = (struct sgrad_dataset){ .reader = &reader, .count = count + 1, .classes = 1,
                                        .field = { { "tokens", one.dtype, one.shape, *text },
                                                   { "next", one.dtype, one.shape, same } } };
     return 0;
 }
 
-static int open_program(struct sgrad__run *r) {
-    struct sgrad_program_options p = sgrad__run_program_options(r, false, 1, 1);
+static int open_program(struct sgrad__run *run) {
+    struct sgrad_program_options p = sgrad__run_program_options(run, false, 1, 1);
     p.window = 1;
-    SGRAD_TRY(sgrad__program_build(r->graph, &p, &r->program));
-    SGRAD_TRY(sgrad__program_allocate(r->program));
-    r->runner = sgrad__runner_create(r->program, NULL);
+    SGRAD_TRY(sgrad__program_build(run->graph, &p, &run->program));
+    SGRAD_TRY(sgrad__program_allocate(run->program));
+    run->runner = sgrad__runner_create(run->program, NULL);
     return 0;
 }
 
 /* Processes token AT of the text as row ROW. *DRAWN: the token that is drawn after it. */
-static int draw(struct sgrad__run *r, int64_t at, int64_t row, double *drawn) {
-    const struct sgrad_step step = { .seed = r->options.seed, .number = (uint32_t)row + 1, .first = at };
+static int draw(struct sgrad__run *run, int64_t at, int64_t row, double *drawn) {
+    const struct sgrad_step step = { .seed = run->options.training.seed, .number = (uint32_t)row + 1, .first = at };
     const struct sgrad_sample sample = { .index = at };
     const struct sgrad__slot *slot;
-    SGRAD_TRY(sgrad__runner_submit(r->runner, &step, &sample));
-    SGRAD_TRY(sgrad__runner_wait(r->runner, &slot));
-    *drawn = *sgrad__slot_doubles(slot, r->program->statistics);
+    SGRAD_TRY(sgrad__runner_submit(run->runner, &step, &sample));
+    SGRAD_TRY(sgrad__runner_wait(run->runner, &slot));
+    *drawn = *sgrad__slot_doubles(slot, run->program->statistics);
     return 0;
 }
 
@@ -60,30 +60,30 @@ static int check_model(const char *text) {
     return sgrad_log_error(SGRAD_EINVAL, "model %s is no language model: sample takes one that has a vocabulary, as gpt", text);
 }
 
-static int sample(struct sgrad__run *r, const struct sgrad_sample_options *o) {
+static int sample(struct sgrad__run *run, const struct sgrad_sample_options *options) {
     int32_t *text;
-    SGRAD_TRY(check_model(r->options.model));
-    SGRAD_TRY(open_text(r, o, &text));
-    SGRAD_TRY(sgrad__run_open_sampling(r));
-    const int64_t vocabulary = (int64_t)sgrad_graph_option(r->graph, "vocabulary");
-    const int64_t context = (int64_t)sgrad_graph_option(r->graph, "context"), half = context > 1 ? context / 2 : 1;
-    if (o->words > vocabulary)
+    SGRAD_TRY(check_model(run->options.model.name));
+    SGRAD_TRY(open_text(run, options, &text));
+    SGRAD_TRY(sgrad__run_open_sampling(run));
+    const int64_t vocabulary = (int64_t)sgrad_graph_option(run->graph, "vocabulary");
+    const int64_t context = (int64_t)sgrad_graph_option(run->graph, "context"), half = context > 1 ? context / 2 : 1;
+    if (options->words > vocabulary)
         return sgrad_log_error(SGRAD_EINVAL, "the tokenizer has %d tokens, and the network knows %lld: the tokenizer is another "
-                               "network's", o->words, (long long)vocabulary);
-    for (int64_t i = 0; i < o->prompt_tokens; i++)
+                               "network's", options->words, (long long)vocabulary);
+    for (int64_t i = 0; i < options->prompt_tokens; i++)
         if (text[i] < 0 || text[i] >= vocabulary)
             return sgrad_log_error(SGRAD_EINVAL, "the prompt's token %d: the network knows 0 to %lld", text[i],
                                    (long long)vocabulary - 1);
-    SGRAD_TRY(open_program(r));
-    int64_t known = o->prompt_tokens, first = known > context ? known - context : 0;
-    for (int64_t at = first; known < o->prompt_tokens + o->tokens; at++) {
+    SGRAD_TRY(open_program(run));
+    int64_t known = options->prompt_tokens, first = known > context ? known - context : 0;
+    for (int64_t at = first; known < options->prompt_tokens + options->tokens; at++) {
         double drawn;
         if (at - first == context) at = first = known - half;
-        SGRAD_TRY(draw(r, at, at - first, &drawn));
+        SGRAD_TRY(draw(run, at, at - first, &drawn));
         if (at + 1 < known) continue;
-        if (isnan(drawn)) return sgrad_log_error(SGRAD_ENAN, "%s: the network's logits are no numbers", r->options.init);
+        if (isnan(drawn)) return sgrad_log_error(SGRAD_ENAN, "%s: the network's logits are no numbers", run->options.model.init);
         text[known++] = (int32_t)drawn;
-        o->take(o->arg, (int)drawn);
+        options->take(options->arg, (int)drawn);
     }
     return 0;
 }

@@ -18,7 +18,7 @@ char *sgrad_json_defaults(void) {
     return text;
 }
 
-/* The options of a call, and their names in the form of the command line (options.explicit_options). */
+/* The options of a call, and their names in the form of the command line (options.output.explicit_options). */
 struct asked {
     json_t *object;
     struct sgrad_train_options options;
@@ -37,18 +37,18 @@ static int no_such_option(json_t *known, const char *name) {
     return SGRAD_ENAME;
 }
 
-static int check_names(struct asked *a) {
+static int check_names(struct asked *asked) {
     const struct sgrad_train_options defaults = sgrad_train_defaults();
     json_t *known = sgrad__options_json(&defaults), *value;
     const char *key;
     int count = 0, error = 0;
-    a->name = sgrad_xcalloc(json_object_size(a->object) + 1, sizeof *a->name);
-    json_object_foreach(a->object, key, value) {
+    asked->name = sgrad_xcalloc(json_object_size(asked->object) + 1, sizeof *asked->name);
+    json_object_foreach(asked->object, key, value) {
         if (!json_object_get(known, key)) {
             error = no_such_option(known, key);
             break;
         }
-        char *c = a->name[count++] = sgrad_format("%s", key);
+        char *c = asked->name[count++] = sgrad_format("%s", key);
         while ((c = strchr(c, '_'))) *c = '-';
     }
     json_decref(known);
@@ -57,48 +57,48 @@ static int check_names(struct asked *a) {
 
 /* Loads the saved options of a run that is resumed. "resume": true, or "auto", which is replaced by true if there is a run to
  * resume, or if "out" is missing (an error, which is reported later), else by false. */
-static int take_own(struct asked *a, bool *goes_on) {
-    const json_t *resume = json_object_get(a->object, "resume");
-    const char *out = json_string_value(json_object_get(a->object, "out")), *text = json_string_value(resume);
+static int take_own(struct asked *asked, bool *goes_on) {
+    const json_t *resume = json_object_get(asked->object, "resume");
+    const char *out = json_string_value(json_object_get(asked->object, "out")), *text = json_string_value(resume);
     const bool by_itself = text && !strcmp(text, "auto");
     enum sgrad_continuation how = SGRAD_BEGIN;
     if (out && by_itself) how = SGRAD_CONTINUE_OR_BEGIN;
     else if (out && json_is_true(resume)) how = SGRAD_CONTINUE;
-    SGRAD_TRY(sgrad_run_continue(out, how, &a->options, goes_on));
-    if (by_itself) json_object_set_new(a->object, "resume", json_boolean(*goes_on || !out));
+    SGRAD_TRY(sgrad_run_continue(out, how, &asked->options, goes_on));
+    if (by_itself) json_object_set_new(asked->object, "resume", json_boolean(*goes_on || !out));
     return 0;
 }
 
-static int take_options(const char *run, const char *options, bool training, struct asked *a) {
+static int take_options(const char *run, const char *options, bool training, struct asked *asked) {
     struct sgrad_train_options given = sgrad_train_defaults();
     json_error_t problem;
     bool goes_on = false;
-    *a = (struct asked){ .object = json_loads(options, JSON_REJECT_DUPLICATES, &problem), .options = given };
-    if (!a->object) return sgrad_log_error(SGRAD_EFORMAT, "options: line %d: %s", problem.line, problem.text);
-    if (!json_is_object(a->object)) return sgrad_log_error(SGRAD_EFORMAT, "options: are no JSON object");
-    SGRAD_TRY(check_names(a));
-    if (training) SGRAD_TRY(take_own(a, &goes_on));
-    if (run && !goes_on) SGRAD_TRY(sgrad_run_options(run, &a->options));
-    SGRAD_TRY(sgrad__options_take("options", a->object, &given));
-    sgrad_run_options_yield(&a->options, &given, (const char *const *)a->name);
-    SGRAD_TRY(sgrad__options_take("options", a->object, &a->options));
-    a->options.explicit_options = (const char *const *)a->name;
+    *asked = (struct asked){ .object = json_loads(options, JSON_REJECT_DUPLICATES, &problem), .options = given };
+    if (!asked->object) return sgrad_log_error(SGRAD_EFORMAT, "options: line %d: %s", problem.line, problem.text);
+    if (!json_is_object(asked->object)) return sgrad_log_error(SGRAD_EFORMAT, "options: are no JSON object");
+    SGRAD_TRY(check_names(asked));
+    if (training) SGRAD_TRY(take_own(asked, &goes_on));
+    if (run && !goes_on) SGRAD_TRY(sgrad_run_options(run, &asked->options));
+    SGRAD_TRY(sgrad__options_take("options", asked->object, &given));
+    sgrad_run_options_yield(&asked->options, &given, (const char *const *)asked->name);
+    SGRAD_TRY(sgrad__options_take("options", asked->object, &asked->options));
+    asked->options.output.explicit_options = (const char *const *)asked->name;
     return 0;
 }
 
 /* Selects the weights of the run, unless other weights, or another network, which may have its own, are specified. */
-static void take_weights(const char *run, struct asked *a) {
-    if (run && !json_object_get(a->object, "init") && !json_object_get(a->object, "model"))
-        a->options.init = sgrad_run_weights(run);
-    if (!run && !json_object_get(a->object, "seed")) sgrad_run_take_seed(&a->options);
-    if (!json_object_get(a->object, "tta")) a->options.tta = NULL;
-    a->options.explicit_options = NULL;            /* most options belong to another command */
+static void take_weights(const char *run, struct asked *asked) {
+    if (run && !json_object_get(asked->object, "init") && !json_object_get(asked->object, "model"))
+        asked->options.model.init = sgrad_run_weights(run);
+    if (!run && !json_object_get(asked->object, "seed")) sgrad_run_take_seed(&asked->options);
+    if (!json_object_get(asked->object, "tta")) asked->options.evaluation.tta = NULL;
+    asked->options.output.explicit_options = NULL;        /* most options belong to another command */
 }
 
-static void close_asked(struct asked *a) {
-    for (char **name = a->name; name && *name; name++) free(*name);
-    free(a->name);
-    json_decref(a->object);
+static void close_asked(struct asked *asked) {
+    for (char **name = asked->name; name && *name; name++) free(*name);
+    free(asked->name);
+    json_decref(asked->object);
 }
 
 /* ---- calls ---- */
@@ -128,23 +128,25 @@ static bool find_type(const char *name, enum sgrad_dtype *dtype) {
     return false;
 }
 
-static int open_array(const struct sgrad_dataset *like, const struct sgrad_json_samples *s, struct sgrad_dataset **dataset) {
-    struct sgrad_shape shape = { .rank = s->rank };
+static int open_array(const struct sgrad_dataset *like, const struct sgrad_json_samples *samples,
+                      struct sgrad_dataset **dataset) {
+    struct sgrad_shape shape = { .rank = samples->rank };
     enum sgrad_dtype dtype;
-    if (s->rank < 0 || s->rank > SGRAD_MAX_RANK || !find_type(s->type, &dtype))
-        return sgrad_log_error(SGRAD_EINVAL, "an array of %s of rank %d: takes U8, U16, I32 or F32, of rank %d at most", s->type,
-                               s->rank, SGRAD_MAX_RANK);
-    for (int i = 0; i < s->rank; i++) shape.dim[i] = s->dim[i];
-    return sgrad_dataset_of_array(like, s->array, dtype, s->count, &shape, dataset);
+    if (samples->rank < 0 || samples->rank > SGRAD_MAX_RANK || !find_type(samples->type, &dtype))
+        return sgrad_log_error(SGRAD_EINVAL, "an array of %s of rank %d: takes U8, U16, I32 or F32, of rank %d at most",
+                               samples->type, samples->rank, SGRAD_MAX_RANK);
+    for (int i = 0; i < samples->rank; i++) shape.dim[i] = samples->dim[i];
+    return sgrad_dataset_of_array(like, samples->array, dtype, samples->count, &shape, dataset);
 }
 
-static int open_samples(const char *run, const struct sgrad_train_options *o, const struct sgrad_json_samples *s,
+static int open_samples(const char *run, const struct sgrad_train_options *options, const struct sgrad_json_samples *samples,
                         struct sgrad_dataset **dataset) {
     struct sgrad_dataset *like = NULL;
-    SGRAD_TRY(sgrad_run_samples(run, o, &like));
+    SGRAD_TRY(sgrad_run_samples(run, options, &like));
     const struct sgrad_shape *shape = &like->field[0].shape;
-    int error = s->file ? sgrad_dataset_of_files(s->file, s->count, shape, like->full_scale, like->classes, dataset)
-                        : open_array(like, s, dataset);
+    int error = samples->file
+                    ? sgrad_dataset_of_files(samples->file, samples->count, shape, like->full_scale, like->classes, dataset)
+                    : open_array(like, samples, dataset);
     sgrad_dataset_close(like);
     return error;
 }
@@ -158,7 +160,7 @@ int sgrad_json_predict(const char *run, const char *options, const struct sgrad_
     if (!error) take_weights(run, &a);
     if (!error && samples) error = open_samples(run, &a.options, samples, &dataset);
     else if (!error && answers && json_object_get(a.object, "data")) error = sgrad_run_open_samples(&a.options, true, &dataset);
-    a.options.custom_dataset[SGRAD_TEST] = dataset;
+    a.options.data.dataset[SGRAD_TEST] = dataset;
     if (!error) error = sgrad_predict(&a.options, &r, answers);
     if (!error && result) {
         json_t *object = json_object();
@@ -176,7 +178,7 @@ int sgrad_json_export(const char *run, const char *options, const char *path) {
     int error = take_options(run, options, false, &a);
     if (!error) take_weights(run, &a);
     if (!error) error = sgrad_run_samples(run, &a.options, &dataset);
-    a.options.custom_dataset[SGRAD_TEST] = dataset;
+    a.options.data.dataset[SGRAD_TEST] = dataset;
     if (!error) error = sgrad_export(&a.options, path);
     sgrad_dataset_close(dataset);
     close_asked(&a);

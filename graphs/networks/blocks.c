@@ -22,63 +22,65 @@
 static bool computes_once(const struct sgrad__node *node) { return sgrad__graph_prepares(node) || node->is.axis; }
 
 /* Returns the layer that computes VALUE, or the value that it is a view of; NULL: there is none, or it is never recomputed. */
-static struct sgrad__node *maker_of(struct sgrad_graph *g, int value) {
-    if (g->error || value < 0 || value >= g->value_count) return NULL;
-    const int maker = g->value[g->value[value].root].maker;
-    return maker < 0 || computes_once(&g->node[maker]) ? NULL : &g->node[maker];
+static struct sgrad__node *maker_of(struct sgrad_graph *graph, int value) {
+    if (graph->error || value < 0 || value >= graph->value_count) return NULL;
+    const int maker = graph->value[graph->value[value].root].maker;
+    return maker < 0 || computes_once(&graph->node[maker]) ? NULL : &graph->node[maker];
 }
 
-void sgrad_graph_recompute(struct sgrad_graph *g, int value) {
-    struct sgrad__node *node = maker_of(g, value);
+void sgrad_graph_recompute(struct sgrad_graph *graph, int value) {
+    struct sgrad__node *node = maker_of(graph, value);
     if (node) node->again = true;
 }
 
-int sgrad_graph_block(struct sgrad_graph *g, int value) {
-    struct sgrad__node *node = maker_of(g, value);
+int sgrad_graph_block(struct sgrad_graph *graph, int value) {
+    struct sgrad__node *node = maker_of(graph, value);
     if (node) node->ends_block = true;
     return value;
 }
 
 /* Returns the bytes that a layer stores per sample. */
-static double bytes_of(const struct sgrad__node *n) {
-    double bytes = n->output < 0 || n->is.view_of_input || sgrad__graph_prepares(n) ? 0 : (double)sgrad_view_bytes(&n->is.y);
-    for (int i = 0; i < SGRAD_MAX_PARAMETERS && n->is.keep[i].shape.rank; i++) bytes += (double)sgrad_view_bytes(&n->is.keep[i]);
+static double bytes_of(const struct sgrad__node *node) {
+    double bytes =
+        node->output < 0 || node->is.view_of_input || sgrad__graph_prepares(node) ? 0 : (double)sgrad_view_bytes(&node->is.y);
+    for (int i = 0; i < SGRAD_MAX_PARAMETERS && node->is.keep[i].shape.rank; i++)
+        bytes += (double)sgrad_view_bytes(&node->is.keep[i]);
     return bytes;
 }
 
 /* Ends a block with each layer that would exceed BUDGET bytes inside it. Returns the maximum bytes in memory: the ends of all
  * blocks and the largest inside, including that of the layers after the last block. */
-static double cut(struct sgrad_graph *g, double budget) {
+static double cut(struct sgrad_graph *graph, double budget) {
     double ends = 0, inside = 0, largest = 0;
-    for (int n = 0; n < g->node_count; n++) {
-        const double bytes = bytes_of(&g->node[n]);
-        g->node[n].ends_block = bytes > 0 && inside + bytes > budget;
-        if (g->node[n].ends_block) ends += bytes, inside = 0;
+    for (int n = 0; n < graph->node_count; n++) {
+        const double bytes = bytes_of(&graph->node[n]);
+        graph->node[n].ends_block = bytes > 0 && inside + bytes > budget;
+        if (graph->node[n].ends_block) ends += bytes, inside = 0;
         else inside += bytes;
         if (largest < inside) largest = inside;
     }
     return ends + largest;
 }
 
-static void cut_best(struct sgrad_graph *g) {
+static void cut_best(struct sgrad_graph *graph) {
     double all = 0, best = 0, least = 0;
-    for (int n = 0; n < g->node_count; n++) all += bytes_of(&g->node[n]);
-    for (int parts = 1; parts <= g->node_count; parts++) {
-        const double bytes = cut(g, all / parts);
+    for (int n = 0; n < graph->node_count; n++) all += bytes_of(&graph->node[n]);
+    for (int parts = 1; parts <= graph->node_count; parts++) {
+        const double bytes = cut(graph, all / parts);
         if (parts == 1 || bytes < least) least = bytes, best = all / parts;
     }
-    cut(g, best);
+    cut(graph, best);
 }
 
-int sgrad__graph_recompute_blocks(struct sgrad_graph *g) {
+int sgrad__graph_recompute_blocks(struct sgrad_graph *graph) {
     int last = -1, count = 0;
     for (int pass = 0; pass < 2 && last < 0; pass++) {
-        if (pass) cut_best(g);
-        for (int n = 0; n < g->node_count; n++)
-            if (g->node[n].ends_block) last = n;
+        if (pass) cut_best(graph);
+        for (int n = 0; n < graph->node_count; n++)
+            if (graph->node[n].ends_block) last = n;
     }
     for (int n = 0; n < last; n++)
-        if (!g->node[n].ends_block && !computes_once(&g->node[n])) g->node[n].again = true;
-    for (int n = 0; n < g->node_count; n++) count += g->node[n].again && bytes_of(&g->node[n]) > 0;
+        if (!graph->node[n].ends_block && !computes_once(&graph->node[n])) graph->node[n].again = true;
+    for (int n = 0; n < graph->node_count; n++) count += graph->node[n].again && bytes_of(&graph->node[n]) > 0;
     return count;
 }

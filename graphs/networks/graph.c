@@ -18,325 +18,329 @@ struct sgrad_graph *sgrad_graph_create(enum sgrad_dtype dtype) {
     return g;
 }
 
-void sgrad_graph_destroy(struct sgrad_graph *g) {
-    if (!g) return;
-    sgrad__parameters_free(g);
-    sgrad__imported_free(g);
-    free(g->file);
-    for (int i = 0; i < g->value_count; i++) free(g->value[i].name);
-    for (int i = 0; i < g->node_count; i++) {
-        free(g->node[i].name);
-        free(g->node[i].attrs);
+void sgrad_graph_destroy(struct sgrad_graph *graph) {
+    if (!graph) return;
+    sgrad__parameters_free(graph);
+    sgrad__imported_free(graph);
+    free(graph->file);
+    for (int i = 0; i < graph->value_count; i++) free(graph->value[i].name);
+    for (int i = 0; i < graph->node_count; i++) {
+        free(graph->node[i].name);
+        free(graph->node[i].attrs);
     }
-    for (int i = 0; i < g->parameter_count; i++) free(g->parameter[i].name);
-    for (int i = 0; i < g->tie_count; i++) {
-        free(g->tie[i].name);
-        free(g->tie[i].as);
+    for (int i = 0; i < graph->parameter_count; i++) free(graph->parameter[i].name);
+    for (int i = 0; i < graph->tie_count; i++) {
+        free(graph->tie[i].name);
+        free(graph->tie[i].as);
     }
-    for (int i = 0; i < g->split_count; i++) {
-        free(g->split[i].name);
-        free(g->split[i].axis);
+    for (int i = 0; i < graph->split_count; i++) {
+        free(graph->split[i].name);
+        free(graph->split[i].axis);
     }
-    free(g->tie);
-    free(g->split);
-    free(g->value);
-    free(g->node);
-    free(g->parameter);
-    free(g);
+    free(graph->tie);
+    free(graph->split);
+    free(graph->value);
+    free(graph->node);
+    free(graph->parameter);
+    free(graph);
 }
 
-int sgrad_graph_error(const struct sgrad_graph *g) { return g->error; }
+int sgrad_graph_error(const struct sgrad_graph *graph) { return graph->error; }
 
-struct sgrad_shape sgrad_graph_shape(const struct sgrad_graph *g, int value) {
-    return value >= 0 && value < g->value_count ? g->value[value].view.shape : (struct sgrad_shape){ 0 };
+struct sgrad_shape sgrad_graph_shape(const struct sgrad_graph *graph, int value) {
+    return value >= 0 && value < graph->value_count ? graph->value[value].view.shape : (struct sgrad_shape){ 0 };
 }
 
-static int add_value(struct sgrad_graph *g, const char *name, struct sgrad_view view, bool needs_gradient) {
-    g->value = sgrad_array_grow(g->value, g->value_count, sizeof *g->value);
-    int v = g->value_count++;
-    g->value[v] = (struct sgrad__value){ sgrad_format("%s", name), view, v, -1, needs_gradient };
+static int add_value(struct sgrad_graph *graph, const char *name, struct sgrad_view view, bool needs_gradient) {
+    graph->value = sgrad_array_grow(graph->value, graph->value_count, sizeof *graph->value);
+    int v = graph->value_count++;
+    graph->value[v] = (struct sgrad__value){ sgrad_format("%s", name), view, v, -1, needs_gradient };
     return v;
 }
 
-int sgrad_graph_input(struct sgrad_graph *g, const char *name, enum sgrad_dtype dtype, struct sgrad_shape sample) {
+int sgrad_graph_input(struct sgrad_graph *graph, const char *name, enum sgrad_dtype dtype, struct sgrad_shape sample) {
     struct sgrad_view view = { dtype, { 1 + sample.rank, { 1 } } };
-    assert(g->inputs < SGRAD_MAX_INPUTS && sample.rank < SGRAD_MAX_RANK);
+    assert(graph->inputs < SGRAD_MAX_INPUTS && sample.rank < SGRAD_MAX_RANK);
     for (int i = 0; i < sample.rank; i++) view.shape.dim[1 + i] = sample.dim[i];
-    return g->input[g->inputs++] = add_value(g, name, view, false);
+    return graph->input[graph->inputs++] = add_value(graph, name, view, false);
 }
 
-int sgrad_graph_field(struct sgrad_graph *g, const char *name) {
-    for (int i = 0; i < g->inputs; i++)
-        if (strcmp(g->value[g->input[i]].name, name) == 0) return g->input[i];
-    if (!g->error) g->error = sgrad_log_error(SGRAD_ENAME, "the data set's samples have no field %s", name);
+int sgrad_graph_field(struct sgrad_graph *graph, const char *name) {
+    for (int i = 0; i < graph->inputs; i++)
+        if (strcmp(graph->value[graph->input[i]].name, name) == 0) return graph->input[i];
+    if (!graph->error) graph->error = sgrad_log_error(SGRAD_ENAME, "the data set's samples have no field %s", name);
     return -1;
 }
 
-bool sgrad_graph_cached(const struct sgrad_graph *g) { return g->cached; }
+bool sgrad_graph_cached(const struct sgrad_graph *graph) { return graph->cached; }
 
-int sgrad_graph_fail(struct sgrad_graph *g, const char *format, ...) {
+int sgrad_graph_fail(struct sgrad_graph *graph, const char *format, ...) {
     char text[512];
     va_list list;
     va_start(list, format);
     vsnprintf(text, sizeof text, format, list);
     va_end(list);
-    if (!g->error) g->error = sgrad_log_error(SGRAD_EINVAL, "model %s: %s", g->model ? g->model->name : "", text);
+    if (!graph->error) graph->error = sgrad_log_error(SGRAD_EINVAL, "model %s: %s", graph->model ? graph->model->name : "", text);
     return -1;
 }
 
 /* ---- ranks ---- */
 
-void sgrad__graph_set_mesh(struct sgrad_graph *g, const struct sgrad_mesh *mesh) {
-    g->mesh = *mesh;
-    for (struct sgrad__node *n = g->node; n < g->node + g->node_count; n++)
-        if (n->op->place) n->op->place(&n->is, g->rank, n->attrs);
+void sgrad__graph_set_mesh(struct sgrad_graph *graph, const struct sgrad_mesh *mesh) {
+    graph->mesh = *mesh;
+    for (struct sgrad__node *n = graph->node; n < graph->node + graph->node_count; n++)
+        if (n->op->place) n->op->place(&n->is, graph->rank, n->attrs);
 }
 
-int sgrad_graph_ranks(const struct sgrad_graph *g, const char *name) {
-    const struct sgrad_axis *axis = sgrad_mesh_axis(&g->mesh, name);
+int sgrad_graph_ranks(const struct sgrad_graph *graph, const char *name) {
+    const struct sgrad_axis *axis = sgrad_mesh_axis(&graph->mesh, name);
     return axis && axis->ranks ? axis->ranks : 1;
 }
 
-bool sgrad__graph_uses(const struct sgrad_graph *g, const struct sgrad_axis *axis) {
-    for (int n = 0; n < g->node_count; n++)
-        if (g->node[n].is.axis && !strcmp(g->node[n].is.axis->name, axis->name)) return true;
-    for (int i = 0; i < g->parameter_count; i++)
-        for (int c = 0; c < g->parameter[i].cuts; c++)
-            if (!strcmp(g->parameter[i].cut[c].axis->name, axis->name)) return true;
+bool sgrad__graph_uses(const struct sgrad_graph *graph, const struct sgrad_axis *axis) {
+    for (int n = 0; n < graph->node_count; n++)
+        if (graph->node[n].is.axis && !strcmp(graph->node[n].is.axis->name, axis->name)) return true;
+    for (int i = 0; i < graph->parameter_count; i++)
+        for (int c = 0; c < graph->parameter[i].cuts; c++)
+            if (!strcmp(graph->parameter[i].cut[c].axis->name, axis->name)) return true;
     return false;
 }
 
-void sgrad_graph_partition(struct sgrad_graph *g, const char *name, const char *axis, int dimension) {
-    sgrad_graph_split_sections(g, name, axis, dimension, 1);
+void sgrad_graph_partition(struct sgrad_graph *graph, const char *name, const char *axis, int dimension) {
+    sgrad_graph_split_sections(graph, name, axis, dimension, 1);
 }
 
-static void add_split(struct sgrad_graph *g, const char *name, const char *axis, struct sgrad__split is) {
-    g->split = sgrad_array_grow(g->split, g->split_count, sizeof *g->split);
+static void add_split(struct sgrad_graph *graph, const char *name, const char *axis, struct sgrad__split is) {
+    graph->split = sgrad_array_grow(graph->split, graph->split_count, sizeof *graph->split);
     is.name = sgrad_format("%s", name);
     is.axis = sgrad_format("%s", axis);
-    g->split[g->split_count++] = is;
+    graph->split[graph->split_count++] = is;
 }
 
-void sgrad_graph_split_sections(struct sgrad_graph *g, const char *name, const char *axis, int dimension, int sections) {
-    add_split(g, name, axis, (struct sgrad__split){ .dimension = dimension, .sections = sections });
+void sgrad_graph_split_sections(struct sgrad_graph *graph, const char *name, const char *axis, int dimension, int sections) {
+    add_split(graph, name, axis, (struct sgrad__split){ .dimension = dimension, .sections = sections });
 }
 
-void sgrad_graph_shard(struct sgrad_graph *g, const char *name, const char *axis, int dimension) {
-    add_split(g, name, axis, (struct sgrad__split){ .dimension = dimension, .sections = 1, .gathered = true });
+void sgrad_graph_shard(struct sgrad_graph *graph, const char *name, const char *axis, int dimension) {
+    add_split(graph, name, axis, (struct sgrad__split){ .dimension = dimension, .sections = 1, .gathered = true });
 }
 
 /* The fan of initial values is that of the whole parameter: the number of outputs for SGRAD_HE, of inputs for the others. */
-static void add_cut(struct sgrad_graph *g, struct sgrad__parameter *p, const struct sgrad__split *s) {
-    const struct sgrad_axis *axis = sgrad_mesh_axis(&g->mesh, s->axis);
-    int64_t *kept = &p->kept_shape.dim[s->dimension];
+static void add_cut(struct sgrad_graph *graph, struct sgrad__parameter *parameter, const struct sgrad__split *split) {
+    const struct sgrad_axis *axis = sgrad_mesh_axis(&graph->mesh, split->axis);
+    int64_t *kept = &parameter->kept_shape.dim[split->dimension];
     char text[SGRAD_SHAPE_TEXT];
-    assert(p->cuts < SGRAD__CUTS);
-    p->cut[p->cuts++] = (struct sgrad__cut){ axis, s->dimension, s->sections, s->gathered };
-    if (!s->gathered && (p->is.init == SGRAD_HE) == (s->dimension == 0)) p->is.fan *= axis->ranks;
-    if (!s->gathered) return;
+    assert(parameter->cuts < SGRAD__CUTS);
+    parameter->cut[parameter->cuts++] = (struct sgrad__cut){ axis, split->dimension, split->sections, split->gathered };
+    if (!split->gathered && (parameter->is.init == SGRAD_HE) == (split->dimension == 0)) parameter->is.fan *= axis->ranks;
+    if (!split->gathered) return;
     if (*kept % axis->ranks)
-        g->error = sgrad_log_error(SGRAD_ESHAPE, "%s: dimension %d of %s cannot be kept in parts by the %d ranks of axis %s",
-                                   p->name, s->dimension, sgrad_shape_text(&p->kept_shape, text), axis->ranks, s->axis);
+        graph->error = sgrad_log_error(SGRAD_ESHAPE, "%s: dimension %d of %s cannot be kept in parts by the %d ranks of axis %s",
+                                       parameter->name, split->dimension, sgrad_shape_text(&parameter->kept_shape, text),
+                                       axis->ranks, split->axis);
     *kept /= axis->ranks;
 }
 
 /* Gathered splits are applied last. */
-static void split_parameter(struct sgrad_graph *g, struct sgrad__parameter *p) {
+static void split_parameter(struct sgrad_graph *graph, struct sgrad__parameter *parameter) {
     char text[SGRAD_SHAPE_TEXT];
-    for (int i = 0; i < 2 * g->split_count; i++) {
-        struct sgrad__split *s = &g->split[i % g->split_count];
-        if (strcmp(s->name, p->name) || s->gathered != (i >= g->split_count)) continue;
+    for (int i = 0; i < 2 * graph->split_count; i++) {
+        struct sgrad__split *s = &graph->split[i % graph->split_count];
+        if (strcmp(s->name, parameter->name) || s->gathered != (i >= graph->split_count)) continue;
         s->made = true;
-        if (s->dimension < 0 || s->dimension >= p->is.shape.rank)
-            g->error = sgrad_log_error(SGRAD_ESHAPE, "%s: is to be split along dimension %d, and has shape %s", p->name,
-                                       s->dimension, sgrad_shape_text(&p->is.shape, text));
-        else if (s->sections < 1 || p->is.shape.dim[s->dimension] % s->sections)
-            g->error = sgrad_log_error(SGRAD_ESHAPE, "%s: dimension %d of %s is not %d sections", p->name, s->dimension,
-                                       sgrad_shape_text(&p->is.shape, text), s->sections);
-        if (!g->error && sgrad_graph_ranks(g, s->axis) > 1) add_cut(g, p, s);
+        if (s->dimension < 0 || s->dimension >= parameter->is.shape.rank)
+            graph->error = sgrad_log_error(SGRAD_ESHAPE, "%s: is to be split along dimension %d, and has shape %s",
+                                           parameter->name, s->dimension, sgrad_shape_text(&parameter->is.shape, text));
+        else if (s->sections < 1 || parameter->is.shape.dim[s->dimension] % s->sections)
+            graph->error = sgrad_log_error(SGRAD_ESHAPE, "%s: dimension %d of %s is not %d sections", parameter->name,
+                                           s->dimension, sgrad_shape_text(&parameter->is.shape, text), s->sections);
+        if (!graph->error && sgrad_graph_ranks(graph, s->axis) > 1) add_cut(graph, parameter, s);
     }
 }
 
 /* ---- parameters ---- */
 
-void sgrad_graph_tie(struct sgrad_graph *g, const char *name, const char *as) {
-    g->tie = sgrad_array_grow(g->tie, g->tie_count, sizeof *g->tie);
-    g->tie[g->tie_count++] = (struct sgrad__tie){ sgrad_format("%s", name), sgrad_format("%s", as), false };
+void sgrad_graph_tie(struct sgrad_graph *graph, const char *name, const char *as) {
+    graph->tie = sgrad_array_grow(graph->tie, graph->tie_count, sizeof *graph->tie);
+    graph->tie[graph->tie_count++] = (struct sgrad__tie){ sgrad_format("%s", name), sgrad_format("%s", as), false };
 }
 
 /* Returns the parameter that TIE refers to, instead of a new one of shape IS. */
-static int tied_parameter(struct sgrad_graph *g, struct sgrad__tie *tie, const struct sgrad_parameter *is) {
+static int tied_parameter(struct sgrad_graph *graph, struct sgrad__tie *tie, const struct sgrad_parameter *is) {
     char here[SGRAD_SHAPE_TEXT], there[SGRAD_SHAPE_TEXT];
     int i = 0;
-    while (i < g->parameter_count && (g->parameter[i].state || strcmp(g->parameter[i].name, tie->as))) i++;
-    if (i == g->parameter_count) {
-        g->error =
+    while (i < graph->parameter_count && (graph->parameter[i].state || strcmp(graph->parameter[i].name, tie->as))) i++;
+    if (i == graph->parameter_count) {
+        graph->error =
             sgrad_log_error(SGRAD_ENAME, "%s: is tied to %s, and no layer before it has such a parameter", tie->name, tie->as);
         return -1;
     }
-    const struct sgrad_parameter *other = &g->parameter[i].is;
+    const struct sgrad_parameter *other = &graph->parameter[i].is;
     if (!sgrad_shape_equal(&other->shape, &is->shape) || other->layout != is->layout) {
-        g->error = sgrad_log_error(SGRAD_ESHAPE, "%s: has shape %s, and %s, to which it is tied, has %s", tie->name,
-                                   sgrad_shape_text(&is->shape, here), tie->as, sgrad_shape_text(&other->shape, there));
+        graph->error = sgrad_log_error(SGRAD_ESHAPE, "%s: has shape %s, and %s, to which it is tied, has %s", tie->name,
+                                       sgrad_shape_text(&is->shape, here), tie->as, sgrad_shape_text(&other->shape, there));
         return -1;
     }
     tie->made = true;
     return i;
 }
 
-static int add_parameter(struct sgrad_graph *g, const char *layer, const struct sgrad_parameter *is, bool state) {
+static int add_parameter(struct sgrad_graph *graph, const char *layer, const struct sgrad_parameter *is, bool state) {
     char *name = sgrad_format("%.*s.%s", (int)strcspn(layer, "/"), layer, is->name);
-    for (int i = 0; i < g->tie_count && !state; i++)
-        if (strcmp(g->tie[i].name, name) == 0) {
+    for (int i = 0; i < graph->tie_count && !state; i++)
+        if (strcmp(graph->tie[i].name, name) == 0) {
             free(name);
-            return tied_parameter(g, &g->tie[i], is);
+            return tied_parameter(graph, &graph->tie[i], is);
         }
-    g->parameter = sgrad_array_grow(g->parameter, g->parameter_count, sizeof *g->parameter);
-    g->parameter[g->parameter_count] =
+    graph->parameter = sgrad_array_grow(graph->parameter, graph->parameter_count, sizeof *graph->parameter);
+    graph->parameter[graph->parameter_count] =
         (struct sgrad__parameter){ .name = name, .is = *is, .kept_shape = is->shape, .state = state };
-    if (!state) split_parameter(g, &g->parameter[g->parameter_count]);
-    return g->parameter_count++;
+    if (!state) split_parameter(graph, &graph->parameter[graph->parameter_count]);
+    return graph->parameter_count++;
 }
 
 /* Statistics are summed over all ranks, so all ranks must have the same parameter. */
-static void check_split(struct sgrad_graph *g, const struct sgrad__node *n) {
-    for (int i = 0; i < SGRAD_MAX_PARAMETERS && !g->error; i++)
-        if (n->p[i] >= 0 && g->parameter[n->p[i]].cuts && n->is.stat[0].rank)
-            g->error = sgrad_log_error(SGRAD_EINVAL, "%s: cannot be split: %s takes statistics that are all ranks'",
-                                       g->parameter[n->p[i]].name, n->op->name);
+static void check_split(struct sgrad_graph *graph, const struct sgrad__node *node) {
+    for (int i = 0; i < SGRAD_MAX_PARAMETERS && !graph->error; i++)
+        if (node->p[i] >= 0 && graph->parameter[node->p[i]].cuts && node->is.stat[0].rank)
+            graph->error = sgrad_log_error(SGRAD_EINVAL, "%s: cannot be split: %s takes statistics that are all ranks'",
+                                           graph->parameter[node->p[i]].name, node->op->name);
 }
 
 /* ---- layers ---- */
 
 /* Activations must have the type of the network, other inputs that of the operation. */
-static int check_input(const struct sgrad_graph *g, const struct sgrad_op *op, const char *name, int value, int i) {
-    if (value < 0 || value >= g->value_count)
+static int check_input(const struct sgrad_graph *graph, const struct sgrad_op *op, const char *name, int value, int i) {
+    if (value < 0 || value >= graph->value_count)
         return sgrad_log_error(SGRAD_EINVAL, "%s: input %d of %s is no value of this network", name, i, op->name);
-    const enum sgrad_dtype is = g->value[value].view.dtype, takes = op->no_gradient >> i & 1 ? op->input_dtype[i] : g->dtype;
+    const enum sgrad_dtype is = graph->value[value].view.dtype,
+                           takes = op->no_gradient >> i & 1 ? op->input_dtype[i] : graph->dtype;
     if (is == takes || (is == SGRAD_U16 && takes == SGRAD_U8)) return 0;
     return sgrad_log_error(SGRAD_EINVAL, "%s: input %d of %s is of type %s, and %s is of type %s", name, i, op->name,
-                           sgrad_dtype_name(takes), g->value[value].name, sgrad_dtype_name(is));
+                           sgrad_dtype_name(takes), graph->value[value].name, sgrad_dtype_name(is));
 }
 
-static int check_inputs(struct sgrad_graph *g, const struct sgrad_op *op, const char *name, const int *inputs, int count) {
+static int check_inputs(struct sgrad_graph *graph, const struct sgrad_op *op, const char *name, const int *inputs, int count) {
     if (count < op->inputs || count > op->inputs + op->optional_inputs)
         return sgrad_log_error(SGRAD_EINVAL, "%s: %s takes %d to %d inputs, not %d", name, op->name, op->inputs,
                                op->inputs + op->optional_inputs, count);
     for (int i = 0; i < count; i++)
-        SGRAD_TRY(check_input(g, op, name, inputs[i], i));
-    for (int i = 0; i < g->node_count; i++)
-        if (strcmp(g->node[i].name, name) == 0) return sgrad_log_error(SGRAD_EINVAL, "%s: two layers have this name", name);
+        SGRAD_TRY(check_input(graph, op, name, inputs[i], i));
+    for (int i = 0; i < graph->node_count; i++)
+        if (strcmp(graph->node[i].name, name) == 0) return sgrad_log_error(SGRAD_EINVAL, "%s: two layers have this name", name);
     return 0;
 }
 
 /* A task must have each operand only once, so a layer that uses a value twice gets a copy. */
-static int again(struct sgrad_graph *g, const char *layer, const int *inputs, int i) {
+static int again(struct sgrad_graph *graph, const char *layer, const int *inputs, int i) {
     bool before = false;
-    for (int j = 0; j < i; j++) before |= g->value[inputs[j]].root == g->value[inputs[i]].root;
+    for (int j = 0; j < i; j++) before |= graph->value[inputs[j]].root == graph->value[inputs[i]].root;
     if (!before) return inputs[i];
     char *name = sgrad_format("%s.input%d", layer, i);
-    const int copy = sgrad_graph_apply(g, &sgrad_identity_op, name, &inputs[i], 1, &(struct sgrad_identity){ 0 });
+    const int copy = sgrad_graph_apply(graph, &sgrad_identity_op, name, &inputs[i], 1, &(struct sgrad_identity){ 0 });
     free(name);
     return copy;
 }
 
-int sgrad_graph_apply(struct sgrad_graph *g, const struct sgrad_op *op, const char *name, const int *given, int count,
+int sgrad_graph_apply(struct sgrad_graph *graph, const struct sgrad_op *op, const char *name, const int *given, int count,
                       const void *attrs) {
     int inputs[SGRAD_MAX_INPUTS];
-    if (g->error) return -1;
-    if ((g->error = check_inputs(g, op, name, given, count))) return -1;
+    if (graph->error) return -1;
+    if ((graph->error = check_inputs(graph, op, name, given, count))) return -1;
     if (attrs && !op->attrs_size) {
-        g->error =
+        graph->error =
             sgrad_log_error(SGRAD_EINVAL, "operation %s has no .attrs_size, the size of its attributes' structure", op->name);
         return -1;
     }
-    for (int i = 0; i < count; i++) inputs[i] = again(g, name, given, i);
-    if (g->error) return -1;
+    for (int i = 0; i < count; i++) inputs[i] = again(graph, name, given, i);
+    if (graph->error) return -1;
 
     struct sgrad__node n = {
         .name = sgrad_format("%s", name), .op = op, .attrs = sgrad_xcalloc(1, op->attrs_size), .output = -1
     };
     if (op->attrs_size) memcpy(n.attrs, attrs, op->attrs_size);
     n.is.layer = n.name;
-    n.is.mesh = &g->mesh;
+    n.is.mesh = &graph->mesh;
     n.is.inputs = count;
     bool needs_gradient = false;
     for (int i = 0; i < count; i++) {
         n.input[i] = inputs[i];
-        n.is.x[i] = g->value[inputs[i]].view;
-        needs_gradient |= g->value[inputs[i]].needs_gradient && !(op->no_gradient >> i & 1);
+        n.is.x[i] = graph->value[inputs[i]].view;
+        needs_gradient |= graph->value[inputs[i]].needs_gradient && !(op->no_gradient >> i & 1);
     }
-    n.is.y.dtype = g->dtype;
-    if ((g->error = op->infer(&n.is, n.attrs))) {
+    n.is.y.dtype = graph->dtype;
+    if ((graph->error = op->infer(&n.is, n.attrs))) {
         free(n.name);
         free(n.attrs);
         return -1;
     }
-    for (int i = 0; i < SGRAD_MAX_PARAMETERS && !g->error; i++) {
-        n.p[i] = n.is.p[i].name ? add_parameter(g, name, &n.is.p[i], false) : -1;
-        n.s[i] = n.is.s[i].name ? add_parameter(g, name, &n.is.s[i], true) : -1;
+    for (int i = 0; i < SGRAD_MAX_PARAMETERS && !graph->error; i++) {
+        n.p[i] = n.is.p[i].name ? add_parameter(graph, name, &n.is.p[i], false) : -1;
+        n.s[i] = n.is.s[i].name ? add_parameter(graph, name, &n.is.s[i], true) : -1;
         needs_gradient |= n.p[i] >= 0;
     }
-    check_split(g, &n);
-    if (g->error) {
+    check_split(graph, &n);
+    if (graph->error) {
         free(n.name);
         free(n.attrs);
         return -1;
     }
     if (n.is.y.shape.rank) {
-        n.output = add_value(g, name, n.is.y, needs_gradient);
-        g->value[n.output].maker = g->node_count;
-        if (n.is.view_of_input) g->value[n.output].root = g->value[inputs[0]].root;
+        n.output = add_value(graph, name, n.is.y, needs_gradient);
+        graph->value[n.output].maker = graph->node_count;
+        if (n.is.view_of_input) graph->value[n.output].root = graph->value[inputs[0]].root;
     }
-    g->node = sgrad_array_grow(g->node, g->node_count, sizeof *g->node);
-    g->node[g->node_count++] = n;
+    graph->node = sgrad_array_grow(graph->node, graph->node_count, sizeof *graph->node);
+    graph->node[graph->node_count++] = n;
     return n.output;
 }
 
 /* ---- inputs and loss ---- */
 
-bool sgrad__graph_prepares(const struct sgrad__node *n) { return n->op->forward[0].kernel.kind == &sgrad_input_kind; }
+bool sgrad__graph_prepares(const struct sgrad__node *node) { return node->op->forward[0].kernel.kind == &sgrad_input_kind; }
 
-struct sgrad_image *sgrad__graph_image(const struct sgrad_graph *g) {
-    for (int n = 0; n < g->node_count; n++)
-        if (g->node[n].op == &sgrad_image_op) return g->node[n].attrs;
+struct sgrad_image *sgrad__graph_image(const struct sgrad_graph *graph) {
+    for (int n = 0; n < graph->node_count; n++)
+        if (graph->node[n].op == &sgrad_image_op) return graph->node[n].attrs;
     return NULL;
 }
 
-const struct sgrad_metric *sgrad__graph_metrics(const struct sgrad_graph *g, int *count) {
-    const struct sgrad__node *loss = &g->node[g->loss];
+const struct sgrad_metric *sgrad__graph_metrics(const struct sgrad_graph *graph, int *count) {
+    const struct sgrad__node *loss = &graph->node[graph->loss];
     *count = (int)loss->is.stat[0].dim[0] - 1;
     return loss->op->metrics;
 }
 
-void sgrad_graph_logits(struct sgrad_graph *g, int value) { g->logits = value; }
+void sgrad_graph_logits(struct sgrad_graph *graph, int value) { graph->logits = value; }
 
-int sgrad__graph_logits(const struct sgrad_graph *g) { return g->logits >= 0 ? g->logits : g->node[g->loss].input[0]; }
-
-int sgrad_graph_finalize(struct sgrad_graph *g) {
-    if (g->error) return g->error;
-    const struct sgrad__node *last = g->node_count ? &g->node[g->node_count - 1] : NULL;
-    if (!last || !last->op->metrics[0].name)
-        return g->error = sgrad_log_error(SGRAD_EINVAL, "%s: the network has to end with a loss, an operation with metrics",
-                                          last ? last->name : "no layer");
-    g->loss = g->node_count - 1;
-    for (int i = 0; i < last->is.stat[0].dim[0] - 1; i++) assert(last->op->metrics[i].name);
-    for (int i = 0; i < g->tie_count && !g->error; i++)
-        if (!g->tie[i].made)
-            g->error = sgrad_log_error(SGRAD_ENAME, "%s: is tied to %s, and no layer has such a parameter", g->tie[i].name,
-                                       g->tie[i].as);
-    for (int i = 0; i < g->split_count && !g->error; i++)
-        if (!g->split[i].made)
-            g->error = sgrad_log_error(SGRAD_ENAME, "%s: is to be split over axis %s, and no layer has such a parameter",
-                                       g->split[i].name, g->split[i].axis);
-    return g->error;
+int sgrad__graph_logits(const struct sgrad_graph *graph) {
+    return graph->logits >= 0 ? graph->logits : graph->node[graph->loss].input[0];
 }
 
-int sgrad_graph_loss(struct sgrad_graph *g, int y, int target, float label_smoothing) {
-    if (g->error) return g->error;
-    if (target >= 0 && target < g->value_count && g->value[target].view.dtype == SGRAD_F32)
-        sgrad_layer(g, mean_squared_error, "loss", (y, target), 0);
+int sgrad_graph_finalize(struct sgrad_graph *graph) {
+    if (graph->error) return graph->error;
+    const struct sgrad__node *last = graph->node_count ? &graph->node[graph->node_count - 1] : NULL;
+    if (!last || !last->op->metrics[0].name)
+        return graph->error = sgrad_log_error(SGRAD_EINVAL, "%s: the network has to end with a loss, an operation with metrics",
+                                              last ? last->name : "no layer");
+    graph->loss = graph->node_count - 1;
+    for (int i = 0; i < last->is.stat[0].dim[0] - 1; i++) assert(last->op->metrics[i].name);
+    for (int i = 0; i < graph->tie_count && !graph->error; i++)
+        if (!graph->tie[i].made)
+            graph->error = sgrad_log_error(SGRAD_ENAME, "%s: is tied to %s, and no layer has such a parameter",
+                                           graph->tie[i].name, graph->tie[i].as);
+    for (int i = 0; i < graph->split_count && !graph->error; i++)
+        if (!graph->split[i].made)
+            graph->error = sgrad_log_error(SGRAD_ENAME, "%s: is to be split over axis %s, and no layer has such a parameter",
+                                           graph->split[i].name, graph->split[i].axis);
+    return graph->error;
+}
+
+int sgrad_graph_loss(struct sgrad_graph *graph, int y, int target, float label_smoothing) {
+    if (graph->error) return graph->error;
+    if (target >= 0 && target < graph->value_count && graph->value[target].view.dtype == SGRAD_F32)
+        sgrad_layer(graph, mean_squared_error, "loss", (y, target), 0);
     else
-        sgrad_layer(g, softmax_cross_entropy, "loss", (y, target), .label_smoothing = label_smoothing);
-    return sgrad_graph_finalize(g);
+        sgrad_layer(graph, softmax_cross_entropy, "loss", (y, target), .label_smoothing = label_smoothing);
+    return sgrad_graph_finalize(graph);
 }

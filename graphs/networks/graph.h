@@ -167,7 +167,7 @@ int sgrad__stage_of(const struct sgrad_graph *graph, int rank);
 /* Returns true if a layer of STAGE uses VALUE, which must be a root. */
 bool sgrad__graph_takes(const struct sgrad_graph *graph, int value, int stage);
 /* Returns true if RANK stores the parameter or a shard of it. */
-bool sgrad__parameter_on(const struct sgrad_graph *graph, const struct sgrad__parameter *p, int rank);
+bool sgrad__parameter_on(const struct sgrad_graph *graph, const struct sgrad__parameter *parameter, int rank);
 /* A stage: its first and last node, and the seconds per sample that the cost model of sgrad__graph_cut estimates. */
 struct sgrad__stage {
     int first, last;
@@ -226,17 +226,18 @@ void sgrad__items_free(struct sgrad__items *list);
 /* ---- shards.c: parameters that are split over ranks ---- */
 
 /* Returns the shape of the whole parameter. */
-struct sgrad_shape sgrad__whole_shape(const struct sgrad__parameter *p);
+struct sgrad_shape sgrad__whole_shape(const struct sgrad__parameter *parameter);
 /* Returns the set of axes (collectives.h) along which ranks store different shards of the parameter. */
-unsigned sgrad__part_axes(const struct sgrad_graph *graph, const struct sgrad__parameter *p);
+unsigned sgrad__part_axes(const struct sgrad_graph *graph, const struct sgrad__parameter *parameter);
 /* Returns the ranks that store the same shard as RANK, in the caller's array MEMBER, which must have an element for each rank of
  * the mesh. */
-struct sgrad_group sgrad__holders(const struct sgrad_graph *graph, const struct sgrad__parameter *p, int rank, int *member);
+struct sgrad_group sgrad__holders(const struct sgrad_graph *graph, const struct sgrad__parameter *parameter, int rank,
+                                  int *member);
 /* Copy the elements of PART, the shard that RANK stores, from WHOLE (take) or to it (put). Both are F32, in the layout of
  * memory. */
-void sgrad__part_take(const struct sgrad_graph *graph, const struct sgrad__parameter *p, int rank, const float *whole,
+void sgrad__part_take(const struct sgrad_graph *graph, const struct sgrad__parameter *parameter, int rank, const float *whole,
                       float *part);
-void sgrad__part_put(const struct sgrad_graph *graph, const struct sgrad__parameter *p, int rank, const float *part,
+void sgrad__part_put(const struct sgrad_graph *graph, const struct sgrad__parameter *parameter, int rank, const float *part,
                      float *whole);
 /* Copies this rank's elements of an item from its whole value, which must exist, to its tensor. SGRAD_EDEVICE. */
 int sgrad__item_take(const struct sgrad_graph *graph, const struct sgrad__item *item);

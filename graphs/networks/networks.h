@@ -107,7 +107,8 @@ void sgrad_graph_tie(struct sgrad_graph *graph, const char *name, const char *as
  * SGRAD_ENAME, stored in the graph: there is no such parameter. */
 void sgrad_graph_freeze(struct sgrad_graph *graph, const char *name);
 
-/* Returns the number of ranks along AXIS of the mesh of the run (train.h, options.mesh); 1 if the mesh has no such axis. */
+/* Returns the number of ranks along AXIS of the mesh of the run (train.h, options.parallel.mesh); 1 if the mesh has no such axis.
+ */
 int sgrad_graph_ranks(const struct sgrad_graph *graph, const char *axis);
 /* Splits the parameter NAME, of a layer that is added later, along DIMENSION of its layout in memory over the ranks of AXIS, in
  * their order. The layer has the shape of a shard, and each rank stores only its shard. The initial values are those of the whole

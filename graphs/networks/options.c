@@ -44,33 +44,33 @@ static int take(const struct sgrad_model *model, char *word, double *value) {
                            equals ? equals + 1 : "", o->fraction ? "number" : "whole number", o->low, o->high);
 }
 
-int sgrad__graph_set_model(struct sgrad_graph *g, const struct sgrad_model *model, const char *text) {
+int sgrad__graph_set_model(struct sgrad_graph *graph, const struct sgrad_model *model, const char *text) {
     const char *colon = text ? strchr(text, ':') : NULL;
     int error = 0;
-    g->model = model;
-    for (int i = 0; i < count_options(model); i++) g->option[i] = model->options[i].value;
+    graph->model = model;
+    for (int i = 0; i < count_options(model); i++) graph->option[i] = model->options[i].value;
     if (!colon) return 0;
-    if (model->from_file) return g->file = sgrad_format("%s", colon + 1), 0;
+    if (model->from_file) return graph->file = sgrad_format("%s", colon + 1), 0;
     char *words = sgrad_format("%s", colon + 1), *rest = words;
-    for (char *word; !error && (word = strsep(&rest, ","));) error = take(model, word, g->option);
+    for (char *word; !error && (word = strsep(&rest, ","));) error = take(model, word, graph->option);
     free(words);
     return error;
 }
 
-double sgrad_graph_option(const struct sgrad_graph *g, const char *name) {
-    for (int i = 0; i < count_options(g->model); i++)
-        if (strcmp(g->model->options[i].name, name) == 0) return g->option[i];
+double sgrad_graph_option(const struct sgrad_graph *graph, const char *name) {
+    for (int i = 0; i < count_options(graph->model); i++)
+        if (strcmp(graph->model->options[i].name, name) == 0) return graph->option[i];
     return 0;
 }
 
-bool sgrad__graph_own_loss(const struct sgrad_graph *g) {
-    return g->model->loss && (!g->model->loss_option || sgrad_graph_option(g, g->model->loss_option) != 0);
+bool sgrad__graph_own_loss(const struct sgrad_graph *graph) {
+    return graph->model->loss && (!graph->model->loss_option || sgrad_graph_option(graph, graph->model->loss_option) != 0);
 }
 
-char *sgrad__graph_model_text(const struct sgrad_graph *g) {
-    char *text = sgrad_format(g->file ? "%s:%s" : "%s", g->model->name, g->file);
-    for (int i = 0; i < count_options(g->model); i++) {
-        char *longer = sgrad_format("%s%c%s=%.10g", text, i ? ',' : ':', g->model->options[i].name, g->option[i]);
+char *sgrad__graph_model_text(const struct sgrad_graph *graph) {
+    char *text = sgrad_format(graph->file ? "%s:%s" : "%s", graph->model->name, graph->file);
+    for (int i = 0; i < count_options(graph->model); i++) {
+        char *longer = sgrad_format("%s%c%s=%.10g", text, i ? ',' : ':', graph->model->options[i].name, graph->option[i]);
         free(text);
         text = longer;
     }

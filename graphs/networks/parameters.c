@@ -18,14 +18,14 @@ static void normal(const uint32_t word[2], double x[2]) {
 }
 
 /* Draws the values 4·block to 4·block + 3 of a parameter. */
-static void draw(const struct sgrad_parameter *p, struct sgrad_random r, double x[4]) {
-    for (int i = 0; i < 4; i++) x[i] = p->init == SGRAD_ONES;
-    if (p->init == SGRAD_UNIFORM || p->init == SGRAD_DIRAC || p->init == SGRAD_WHITENING)
-        for (int i = 0; i < 4; i++) x[i] = (2 * uniform(r.word[i]) - 1) / sqrt(p->fan);
-    if (p->init == SGRAD_HE || p->init == SGRAD_NORMAL) {
+static void draw(const struct sgrad_parameter *parameter, struct sgrad_random r, double x[4]) {
+    for (int i = 0; i < 4; i++) x[i] = parameter->init == SGRAD_ONES;
+    if (parameter->init == SGRAD_UNIFORM || parameter->init == SGRAD_DIRAC || parameter->init == SGRAD_WHITENING)
+        for (int i = 0; i < 4; i++) x[i] = (2 * uniform(r.word[i]) - 1) / sqrt(parameter->fan);
+    if (parameter->init == SGRAD_HE || parameter->init == SGRAD_NORMAL) {
         normal(r.word, x);
         normal(r.word + 2, x + 2);
-        for (int i = 0; i < 4; i++) x[i] *= p->init == SGRAD_HE ? sqrt(2 / p->fan) : p->deviation;
+        for (int i = 0; i < 4; i++) x[i] *= parameter->init == SGRAD_HE ? sqrt(2 / parameter->fan) : parameter->deviation;
     }
 }
 
@@ -38,25 +38,25 @@ static void pass_on(const struct sgrad_shape *filters, float *value) {
 }
 
 /* Values are drawn in the order of memory, for a split parameter in that of the whole one. */
-static int initialize(const struct sgrad_graph *g, const struct sgrad__parameter *p, uint64_t seed) {
-    if (p->is.init == SGRAD_ZEROS || SGRAD_SIMULATED) return 0;     /* tensors are zeros; simulations read no values */
-    const struct sgrad_shape shape = sgrad__whole_shape(p);
+static int initialize(const struct sgrad_graph *graph, const struct sgrad__parameter *parameter, uint64_t seed) {
+    if (parameter->is.init == SGRAD_ZEROS || SGRAD_SIMULATED) return 0;     /* tensors are zeros; simulations read no values */
+    const struct sgrad_shape shape = sgrad__whole_shape(parameter);
     const int64_t count = sgrad_shape_count(&shape);
-    const uint64_t index = sgrad_hash(p->name, strlen(p->name));     /* each parameter has a separate random stream */
+    const uint64_t index = sgrad_hash(parameter->name, strlen(parameter->name)); /* each parameter has a separate random stream */
     float *value = sgrad_xcalloc((size_t)count, sizeof *value);
     for (int64_t i = 0; i < count; i += 4) {
         double x[4];
-        draw(&p->is, sgrad_philox(seed, SGRAD_STREAM_INIT, 0, index, (uint32_t)(i / 4)), x);
+        draw(&parameter->is, sgrad_philox(seed, SGRAD_STREAM_INIT, 0, index, (uint32_t)(i / 4)), x);
         for (int64_t j = i; j < i + 4 && j < count; j++) value[j] = (float)x[j - i];
     }
-    if (p->is.init == SGRAD_DIRAC) pass_on(&shape, value);
-    if (p->cuts) {
-        float *part = sgrad_xcalloc(1, sgrad_view_bytes(&p->tensor->view));
-        sgrad__part_take(g, p, g->rank, value, part);
+    if (parameter->is.init == SGRAD_DIRAC) pass_on(&shape, value);
+    if (parameter->cuts) {
+        float *part = sgrad_xcalloc(1, sgrad_view_bytes(&parameter->tensor->view));
+        sgrad__part_take(graph, parameter, graph->rank, value, part);
         free(value);
         value = part;
     }
-    int error = sgrad_tensor_write(p->tensor, value);
+    int error = sgrad_tensor_write(parameter->tensor, value);
     free(value);
     return error;
 }
@@ -85,19 +85,19 @@ void sgrad__parameters_free(struct sgrad_graph *graph) {
     }
 }
 
-int64_t sgrad__parameters_count(const struct sgrad_graph *g) {
+int64_t sgrad__parameters_count(const struct sgrad_graph *graph) {
     int64_t count = 0;
-    for (int i = 0; i < g->parameter_count; i++)
-        if (!g->parameter[i].state && sgrad__parameter_on(g, &g->parameter[i], g->rank))
-            count += sgrad_shape_count(&g->parameter[i].kept_shape);
+    for (int i = 0; i < graph->parameter_count; i++)
+        if (!graph->parameter[i].state && sgrad__parameter_on(graph, &graph->parameter[i], graph->rank))
+            count += sgrad_shape_count(&graph->parameter[i].kept_shape);
     return count;
 }
 
-int64_t sgrad__parameters_whole(const struct sgrad_graph *g) {
+int64_t sgrad__parameters_whole(const struct sgrad_graph *graph) {
     int64_t count = 0;
-    for (int i = 0; i < g->parameter_count; i++) {
-        const struct sgrad_shape whole = sgrad__whole_shape(&g->parameter[i]);
-        if (!g->parameter[i].state) count += sgrad_shape_count(&whole);
+    for (int i = 0; i < graph->parameter_count; i++) {
+        const struct sgrad_shape whole = sgrad__whole_shape(&graph->parameter[i]);
+        if (!graph->parameter[i].state) count += sgrad_shape_count(&whole);
     }
     return count;
 }

@@ -30,27 +30,27 @@ const char *sgrad__find_listed(const char *list, const char *name) {
 
 bool sgrad__is_listed(const char *list, const char *name) { return sgrad__find_listed(list, name) != NULL; }
 
-int sgrad__check_listed(const struct sgrad_graph *g, const char *option, const char *list) {
+int sgrad__check_listed(const struct sgrad_graph *graph, const char *option, const char *list) {
     for (; list && *list; list = next(list)) {
         bool found = false;
-        for (int i = 0; i < g->parameter_count && !found; i++) found = matches_first(list, g->parameter[i].name);
+        for (int i = 0; i < graph->parameter_count && !found; i++) found = matches_first(list, graph->parameter[i].name);
         if (!found)
             return sgrad_log_error(SGRAD_EINVAL, "--%s: no parameter is called '%.*s', like %s for example; --print names all",
                                    option, (int)strcspn(list, ","), list,
-                                   g->parameter_count ? g->parameter[0].name : "conv1.weight");
+                                   graph->parameter_count ? graph->parameter[0].name : "conv1.weight");
     }
     return 0;
 }
 
-void sgrad_graph_freeze(struct sgrad_graph *g, const char *name) {
+void sgrad_graph_freeze(struct sgrad_graph *graph, const char *name) {
     bool found = false;
-    for (int i = 0; i < g->parameter_count && !g->error; i++) {
-        struct sgrad__parameter *p = &g->parameter[i];
+    for (int i = 0; i < graph->parameter_count && !graph->error; i++) {
+        struct sgrad__parameter *p = &graph->parameter[i];
         if (p->state || strcmp(p->name, name)) continue;
         p->fixed = found = true;
     }
-    if (!found && !g->error)
-        g->error = sgrad_log_error(SGRAD_ENAME, "%s: is to be frozen, and no layer has such a parameter", name);
+    if (!found && !graph->error)
+        graph->error = sgrad_log_error(SGRAD_ENAME, "%s: is to be frozen, and no layer has such a parameter", name);
 }
 
 void sgrad__graph_freeze(struct sgrad_graph *graph, const bool *frozen) {

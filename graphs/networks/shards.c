@@ -17,25 +17,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct sgrad_shape sgrad__whole_shape(const struct sgrad__parameter *p) {
-    struct sgrad_shape shape = p->kept_shape;
-    for (int c = 0; c < p->cuts; c++) shape.dim[p->cut[c].dimension] *= p->cut[c].axis->ranks;
+struct sgrad_shape sgrad__whole_shape(const struct sgrad__parameter *parameter) {
+    struct sgrad_shape shape = parameter->kept_shape;
+    for (int c = 0; c < parameter->cuts; c++) shape.dim[parameter->cut[c].dimension] *= parameter->cut[c].axis->ranks;
     return shape;
 }
 
-unsigned sgrad__part_axes(const struct sgrad_graph *g, const struct sgrad__parameter *p) {
+unsigned sgrad__part_axes(const struct sgrad_graph *graph, const struct sgrad__parameter *parameter) {
     unsigned axes = 0;
-    for (int c = 0; c < p->cuts; c++) axes |= sgrad_mesh_bit(&g->mesh, p->cut[c].axis);
+    for (int c = 0; c < parameter->cuts; c++) axes |= sgrad_mesh_bit(&graph->mesh, parameter->cut[c].axis);
     return axes;
 }
 
 /* Returns the index along dimension D of the whole for index I of RANK's shard. */
-static int64_t place_in_whole(const struct sgrad_graph *g, const struct sgrad__parameter *p, int rank, int d, int64_t i) {
-    int64_t length = p->kept_shape.dim[d];
-    for (int c = p->cuts - 1; c >= 0; c--) {
-        const struct sgrad__cut *cut = &p->cut[c];
+static int64_t place_in_whole(const struct sgrad_graph *graph, const struct sgrad__parameter *parameter, int rank, int d,
+                              int64_t i) {
+    int64_t length = parameter->kept_shape.dim[d];
+    for (int c = parameter->cuts - 1; c >= 0; c--) {
+        const struct sgrad__cut *cut = &parameter->cut[c];
         if (cut->dimension != d) continue;
-        const int64_t run = length / cut->sections, place = sgrad_mesh_place(&g->mesh, sgrad_mesh_bit(&g->mesh, cut->axis), rank);
+        const int64_t run = length / cut->sections,
+                      place = sgrad_mesh_place(&graph->mesh, sgrad_mesh_bit(&graph->mesh, cut->axis), rank);
         i = i / run * run * cut->axis->ranks + place * run + i % run;
         length *= cut->axis->ranks;
     }
@@ -44,17 +46,17 @@ static int64_t place_in_whole(const struct sgrad_graph *g, const struct sgrad__p
 
 /* Calls WHAT for each row of RANK's shard: elements AT[0], AT[1], … of ROW, a row of the whole, are those of the shard, in
  * order. */
-static void for_rows(const struct sgrad_graph *g, const struct sgrad__parameter *p, int rank, float *whole, float *part,
-                     void (*what)(float *part, const int64_t *at, int64_t count, float *row)) {
-    const struct sgrad_shape shape = sgrad__whole_shape(p), *kept = &p->kept_shape;
+static void for_rows(const struct sgrad_graph *graph, const struct sgrad__parameter *parameter, int rank, float *whole,
+                     float *part, void (*what)(float *part, const int64_t *at, int64_t count, float *row)) {
+    const struct sgrad_shape shape = sgrad__whole_shape(parameter), *kept = &parameter->kept_shape;
     const int last = kept->rank - 1;
     const int64_t count = kept->dim[last], rows = sgrad_shape_count(kept) / count;
     int64_t *at = sgrad_xcalloc((size_t)count, sizeof *at);
-    for (int64_t i = 0; i < count; i++) at[i] = place_in_whole(g, p, rank, last, i);
+    for (int64_t i = 0; i < count; i++) at[i] = place_in_whole(graph, parameter, rank, last, i);
     for (int64_t r = 0; r < rows; r++) {
         int64_t row = 0, unit = shape.dim[last], rest = r;
         for (int d = last - 1; d >= 0; d--) {
-            row += place_in_whole(g, p, rank, d, rest % kept->dim[d]) * unit;
+            row += place_in_whole(graph, parameter, rank, d, rest % kept->dim[d]) * unit;
             rest /= kept->dim[d];
             unit *= shape.dim[d];
         }
@@ -71,19 +73,23 @@ static void put(float *part, const int64_t *at, int64_t count, float *row) {
     for (int64_t i = 0; i < count; i++) row[at[i]] = part[i];
 }
 
-void sgrad__part_take(const struct sgrad_graph *g, const struct sgrad__parameter *p, int rank, const float *whole, float *part) {
-    for_rows(g, p, rank, (float *)whole, part, take);
+void sgrad__part_take(const struct sgrad_graph *graph, const struct sgrad__parameter *parameter, int rank, const float *whole,
+                      float *part) {
+    for_rows(graph, parameter, rank, (float *)whole, part, take);
 }
 
-void sgrad__part_put(const struct sgrad_graph *g, const struct sgrad__parameter *p, int rank, const float *part, float *whole) {
-    for_rows(g, p, rank, whole, (float *)part, put);
+void sgrad__part_put(const struct sgrad_graph *graph, const struct sgrad__parameter *parameter, int rank, const float *part,
+                     float *whole) {
+    for_rows(graph, parameter, rank, whole, (float *)part, put);
 }
 
-struct sgrad_group sgrad__holders(const struct sgrad_graph *g, const struct sgrad__parameter *p, int rank, int *member) {
-    struct sgrad_group all = sgrad_mesh_group(&g->mesh, sgrad_mesh_all(&g->mesh) & ~sgrad__part_axes(g, p), rank, member);
+struct sgrad_group sgrad__holders(const struct sgrad_graph *graph, const struct sgrad__parameter *parameter, int rank,
+                                  int *member) {
+    struct sgrad_group all =
+        sgrad_mesh_group(&graph->mesh, sgrad_mesh_all(&graph->mesh) & ~sgrad__part_axes(graph, parameter), rank, member);
     int count = 0;
     for (int i = 0; i < all.count; i++)
-        if (sgrad__parameter_on(g, p, member[i])) member[count++] = member[i];
+        if (sgrad__parameter_on(graph, parameter, member[i])) member[count++] = member[i];
     return (struct sgrad_group){ count, member };
 }
 

@@ -81,25 +81,26 @@ void sgrad__to_floats(enum sgrad_dtype dtype, const void *from, int64_t count, f
 static bool may_be_absent(const struct sgrad__item *item) { return item->view.dtype == SGRAD_I64; }
 
 /* Names in files may omit the prefix of the model. */
-static const struct sgrad_entry *find_entry(const struct sgrad_graph *g, const struct sgrad_safetensors *file, const char *name) {
-    const char *prefix = g->model ? g->model->prefix : NULL;
+static const struct sgrad_entry *find_entry(const struct sgrad_graph *graph, const struct sgrad_safetensors *file,
+                                            const char *name) {
+    const char *prefix = graph->model ? graph->model->prefix : NULL;
     const struct sgrad_entry *entry = sgrad_safetensors_find(file, name);
     if (entry || !prefix || strncmp(name, prefix, strlen(prefix))) return entry;
     return sgrad_safetensors_find(file, name + strlen(prefix));
 }
 
 /* Returns the type of the tensor NAME, if this type cannot be loaded; NULL: there is no such tensor. */
-static const char *find_other(const struct sgrad_graph *g, const struct sgrad_safetensors *file, const char *name) {
-    const char *prefix = g->model ? g->model->prefix : NULL, *type = sgrad_safetensors_other(file, name);
+static const char *find_other(const struct sgrad_graph *graph, const struct sgrad_safetensors *file, const char *name) {
+    const char *prefix = graph->model ? graph->model->prefix : NULL, *type = sgrad_safetensors_other(file, name);
     if (type || !prefix || strncmp(name, prefix, strlen(prefix))) return type;
     return sgrad_safetensors_other(file, name + strlen(prefix));
 }
 
 /* Checks an item. A checkpoint (WITH_STATES) must contain all of its network. */
-static int check_item(const struct sgrad_graph *g, const struct sgrad__item *item, const struct sgrad_safetensors *file,
+static int check_item(const struct sgrad_graph *graph, const struct sgrad__item *item, const struct sgrad_safetensors *file,
                       bool with_states) {
-    const struct sgrad_entry *entry = find_entry(g, file, item->name);
-    const char *path = file->path, *other = entry ? NULL : find_other(g, file, item->name);
+    const struct sgrad_entry *entry = find_entry(graph, file, item->name);
+    const char *path = file->path, *other = entry ? NULL : find_other(graph, file, item->name);
     if (other)
         return sgrad_log_error(SGRAD_EFORMAT, "%s: %s is of type %s, the network takes F32, BF16, F16 or F64", path, item->name,
                                other);
@@ -126,11 +127,11 @@ static int by_name(const void *a, const void *b) {
 }
 
 /* Returns 0 if they are equal. */
-static int check_equal(const struct sgrad_safetensors *file, const struct sgrad_entry *a, const struct sgrad_entry *b) {
-    if (!sgrad_shape_equal(&a->view.shape, &b->view.shape) || a->view.dtype != b->view.dtype) return SGRAD_EFORMAT;
-    const size_t bytes = sgrad_view_bytes(&a->view);
+static int check_equal(const struct sgrad_safetensors *file, const struct sgrad_entry *entry, const struct sgrad_entry *b) {
+    if (!sgrad_shape_equal(&entry->view.shape, &b->view.shape) || entry->view.dtype != b->view.dtype) return SGRAD_EFORMAT;
+    const size_t bytes = sgrad_view_bytes(&entry->view);
     void *one = sgrad_xcalloc(1, bytes), *other = sgrad_xcalloc(1, bytes);
-    int error = sgrad_safetensors_read(file, a, one);
+    int error = sgrad_safetensors_read(file, entry, one);
     if (!error) error = sgrad_safetensors_read(file, b, other);
     if (!error && memcmp(one, other, bytes)) error = SGRAD_EFORMAT;
     free(one);
@@ -139,17 +140,17 @@ static int check_equal(const struct sgrad_safetensors *file, const struct sgrad_
 }
 
 /* Checks a tensor that the network has by another name, or does not have. ENTRY NULL: its type cannot be loaded. */
-static int check_stranger(const struct sgrad_graph *g, const struct sgrad__items *list, const struct sgrad_safetensors *file,
+static int check_stranger(const struct sgrad_graph *graph, const struct sgrad__items *list, const struct sgrad_safetensors *file,
                           const char *tensor, const struct sgrad_entry *entry) {
-    const struct sgrad_model *model = g->model;
+    const struct sgrad_model *model = graph->model;
     const size_t length = strlen(tensor);
     for (const char *const *end = model ? model->ignored : NULL; end && *end; end++)
         if (length >= strlen(*end) && strcmp(tensor + length - strlen(*end), *end) == 0) return 0;
-    for (int i = 0; i < g->tie_count; i++) {
-        if (strcmp(g->tie[i].name, tensor)) continue;
-        if (entry && !check_equal(file, entry, find_entry(g, file, g->tie[i].as))) return 0;
+    for (int i = 0; i < graph->tie_count; i++) {
+        if (strcmp(graph->tie[i].name, tensor)) continue;
+        if (entry && !check_equal(file, entry, find_entry(graph, file, graph->tie[i].as))) return 0;
         return sgrad_log_error(SGRAD_EFORMAT, "%s: %s is not %s, which the network takes for both", file->path, tensor,
-                               g->tie[i].as);
+                               graph->tie[i].as);
     }
     char *name = sgrad_format("%s%s", model && model->prefix ? model->prefix : "", tensor);
     const struct sgrad__item key = { .name = name };
@@ -159,10 +160,10 @@ static int check_stranger(const struct sgrad_graph *g, const struct sgrad__items
 }
 
 /* Checks a file; sorts the list by name. */
-static int check_file(const struct sgrad_graph *g, struct sgrad__items *list, const struct sgrad_safetensors *file,
+static int check_file(const struct sgrad_graph *graph, struct sgrad__items *list, const struct sgrad_safetensors *file,
                       const char *skip) {
     for (int i = 0; i < list->count; i++)
-        SGRAD_TRY(check_item(g, &list->item[i], file, list->states));
+        SGRAD_TRY(check_item(graph, &list->item[i], file, list->states));
     qsort(list->item, (size_t)list->count, sizeof *list->item, by_name);
     for (int i = 0; i < file->count + file->others; i++) {
         const struct sgrad_entry *entry = i < file->count ? &file->entry[i] : NULL;
@@ -170,12 +171,12 @@ static int check_file(const struct sgrad_graph *g, struct sgrad__items *list, co
         if (!list->states && strncmp(name, SGRAD__STATES, strlen(SGRAD__STATES)) == 0) continue;
         if (sgrad__is_listed(skip, name)) continue;
         if (!bsearch(&(struct sgrad__item){ .name = name }, list->item, (size_t)list->count, sizeof *list->item, by_name))
-            SGRAD_TRY(check_stranger(g, list, file, name, entry));
+            SGRAD_TRY(check_stranger(graph, list, file, name, entry));
     }
     return 0;
 }
 
-static int load_item(const struct sgrad_graph *g, const struct sgrad__item *item, const struct sgrad_safetensors *from,
+static int load_item(const struct sgrad_graph *graph, const struct sgrad__item *item, const struct sgrad_safetensors *from,
                      const struct sgrad_entry *entry) {
     if (!entry) return 0;
     const int64_t count = sgrad_shape_count(&item->view.shape);
@@ -190,7 +191,7 @@ static int load_item(const struct sgrad_graph *g, const struct sgrad__item *item
     if (!error && item->whole) {
         free(*item->whole);
         *item->whole = memcpy(sgrad_xcalloc(1, bytes), moves ? memory : file, bytes);
-        error = sgrad__item_take(g, item);
+        error = sgrad__item_take(graph, item);
     } else if (!error) {
         error = sgrad_tensor_write(item->tensor, moves ? memory : file);
     }
@@ -225,12 +226,12 @@ int sgrad__weights_load(struct sgrad_graph *graph, struct sgrad__items items, co
     return error;
 }
 
-void sgrad__imported_free(struct sgrad_graph *g) {
-    if (!g->imported) return;
-    for (int i = 0; i < g->imported->weights.count; i++) free((void *)g->imported->weights.entry[i].data);
-    sgrad_safetensors_close(&g->imported->weights);
-    free(g->imported);
-    g->imported = NULL;
+void sgrad__imported_free(struct sgrad_graph *graph) {
+    if (!graph->imported) return;
+    for (int i = 0; i < graph->imported->weights.count; i++) free((void *)graph->imported->weights.entry[i].data);
+    sgrad_safetensors_close(&graph->imported->weights);
+    free(graph->imported);
+    graph->imported = NULL;
 }
 
 /* ---- saving --------------------------------------------------------------------------------------------------- */
@@ -253,10 +254,10 @@ static int copy_items(struct sgrad__items items, struct sgrad_tensor *const *val
 
 int sgrad__weights_copy(struct sgrad__items items, struct sgrad__weights *copy) { return copy_items(items, NULL, copy); }
 
-void sgrad__weights_free(struct sgrad__weights *w) {
-    for (int i = 0; i < w->items.count; i++) free(w->value[i]);
-    free(w->value);
-    sgrad__items_free(&w->items);
+void sgrad__weights_free(struct sgrad__weights *weights) {
+    for (int i = 0; i < weights->items.count; i++) free(weights->value[i]);
+    free(weights->value);
+    sgrad__items_free(&weights->items);
 }
 
 /* Converts VALUE to the layout in files. */
@@ -292,19 +293,19 @@ static int write_entries(const struct sgrad_entry *entry, int count, const char 
     return error;
 }
 
-struct sgrad_entry *sgrad__weights_entries(struct sgrad__weights *w) {
-    struct sgrad_entry *entry = sgrad_xcalloc((size_t)w->items.count + 1, sizeof *entry);
-    for (int i = 0; i < w->items.count; i++) {
-        const struct sgrad__item *item = &w->items.item[i];
-        lay_out(item, w->value[i]);
-        entry[i] = (struct sgrad_entry){ item->name, { item->view.dtype, file_shape(item) }, w->value[i] };
+struct sgrad_entry *sgrad__weights_entries(struct sgrad__weights *weights) {
+    struct sgrad_entry *entry = sgrad_xcalloc((size_t)weights->items.count + 1, sizeof *entry);
+    for (int i = 0; i < weights->items.count; i++) {
+        const struct sgrad__item *item = &weights->items.item[i];
+        lay_out(item, weights->value[i]);
+        entry[i] = (struct sgrad_entry){ item->name, { item->view.dtype, file_shape(item) }, weights->value[i] };
     }
     return entry;
 }
 
-int sgrad__weights_write(struct sgrad__weights *w, const char *path, const char *const *metadata, int metadata_count) {
-    struct sgrad_entry *entry = sgrad__weights_entries(w);
-    int error = write_entries(entry, w->items.count, path, metadata, metadata_count);
+int sgrad__weights_write(struct sgrad__weights *weights, const char *path, const char *const *metadata, int metadata_count) {
+    struct sgrad_entry *entry = sgrad__weights_entries(weights);
+    int error = write_entries(entry, weights->items.count, path, metadata, metadata_count);
     free(entry);
     return error;
 }

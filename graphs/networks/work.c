@@ -1,9 +1,9 @@
 /* work.c: computes the work of a network's forward pass, for one sample. */
 #include "graphs/networks/graph.h"
 
-/* Returns the view of operand USE of a task of N, for one sample. */
-static struct sgrad_view view_of(const struct sgrad__node *n, struct sgrad_use use) {
-    const struct sgrad_signature *is = &n->is;
+/* Returns the view of operand USE of a task of NODE, for one sample. */
+static struct sgrad_view view_of(const struct sgrad__node *node, struct sgrad_use use) {
+    const struct sgrad_signature *is = &node->is;
     switch (use.role) {
     case SGRAD_X: return is->x[use.index];
     case SGRAD_Y: return is->y;
@@ -14,27 +14,27 @@ static struct sgrad_view view_of(const struct sgrad__node *n, struct sgrad_use u
     }
 }
 
-struct sgrad__work sgrad__node_work(const struct sgrad__node *n) {
+struct sgrad__work sgrad__node_work(const struct sgrad__node *node) {
     struct sgrad__work work = { 0 };
-    for (const struct sgrad_task *t = n->op->forward; t < n->op->forward + SGRAD_MAX_TASKS && t->kernel.name; t++) {
+    for (const struct sgrad_task *t = node->op->forward; t < node->op->forward + SGRAD_MAX_TASKS && t->kernel.name; t++) {
         struct sgrad_view view[SGRAD_MAX_OPERANDS];
         int operands = 0;
         for (; operands < SGRAD_MAX_OPERANDS && t->use[operands].role; operands++) {
-            view[operands] = view_of(n, t->use[operands]);
+            view[operands] = view_of(node, t->use[operands]);
             if (!view[operands].shape.rank) view[operands].shape.rank = -1;
         }
-        const struct sgrad_args args = { .view = view, .attrs = n->attrs };
+        const struct sgrad_args args = { .view = view, .attrs = node->attrs };
         const double flops = sgrad_kernel_flops(&t->kernel, &args), bytes = sgrad_kernel_bytes(&t->kernel, &args, operands);
-        if (t->scope != SGRAD_MICRO || n->is.view_of_input) continue;
+        if (t->scope != SGRAD_MICRO || node->is.view_of_input) continue;
         work.flops += flops;
         work.layers += flops > bytes;
     }
     return work;
 }
 
-struct sgrad__work sgrad__graph_work(const struct sgrad_graph *g) {
+struct sgrad__work sgrad__graph_work(const struct sgrad_graph *graph) {
     struct sgrad__work work = { 0 };
-    for (const struct sgrad__node *n = g->node; n < g->node + g->node_count; n++) {
+    for (const struct sgrad__node *n = graph->node; n < graph->node + graph->node_count; n++) {
         const struct sgrad__work own = sgrad__node_work(n);
         work.flops += own.flops;
         work.layers += own.layers;

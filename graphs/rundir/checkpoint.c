@@ -95,20 +95,20 @@ struct sgrad__checkpoint {
     atomic_int error;           /* error code of the save; 0: none so far */
 };
 
-static int save(struct sgrad__checkpoint *c) {
-    const struct sgrad__position *at = &c->position;
-    char *path = sgrad__checkpoint_path(c->folder, at->step), step[24], epoch[24], step_in_epoch[24], seed[24];
+static int save(struct sgrad__checkpoint *checkpoint) {
+    const struct sgrad__position *at = &checkpoint->position;
+    char *path = sgrad__checkpoint_path(checkpoint->folder, at->step), step[24], epoch[24], step_in_epoch[24], seed[24];
     snprintf(step, sizeof step, "%ld", at->step);
     snprintf(epoch, sizeof epoch, "%d", at->epoch);
     snprintf(step_in_epoch, sizeof step_in_epoch, "%ld", at->step_in_epoch);
     snprintf(seed, sizeof seed, "%llu", (unsigned long long)at->seed);
     const char *const metadata[][2] = {
         { "step", step }, { "epoch", epoch },            { "step_in_epoch", step_in_epoch },
-        { "seed", seed }, { "identity", c->identity },   { "stargrad", PACKAGE_VERSION },
+        { "seed", seed }, { "identity", checkpoint->identity },   { "stargrad", PACKAGE_VERSION },
     };
-    int error = sgrad__weights_write(&c->weights, path, metadata[0], sizeof metadata / sizeof *metadata);
+    int error = sgrad__weights_write(&checkpoint->weights, path, metadata[0], sizeof metadata / sizeof *metadata);
     free(path);
-    return error ? error : remove_old(c->folder, at->step, c->keep);
+    return error ? error : remove_old(checkpoint->folder, at->step, checkpoint->keep);
 }
 
 static void *write_checkpoint(void *arg) {
@@ -117,11 +117,11 @@ static void *write_checkpoint(void *arg) {
     return NULL;
 }
 
-static void free_checkpoint(struct sgrad__checkpoint *c) {
-    sgrad__weights_free(&c->weights);
-    free(c->folder);
-    free(c->identity);
-    free(c);
+static void free_checkpoint(struct sgrad__checkpoint *checkpoint) {
+    sgrad__weights_free(&checkpoint->weights);
+    free(checkpoint->folder);
+    free(checkpoint->identity);
+    free(checkpoint);
 }
 
 int sgrad__checkpoint_begin(const struct sgrad__training *training, const char *folder, const struct sgrad__position *position,
@@ -140,13 +140,15 @@ int sgrad__checkpoint_begin(const struct sgrad__training *training, const char *
     return 0;
 }
 
-bool sgrad__checkpoint_failed(const struct sgrad__checkpoint *c) { return c && atomic_load(&c->error); }
+bool sgrad__checkpoint_failed(const struct sgrad__checkpoint *checkpoint) {
+    return checkpoint && atomic_load(&checkpoint->error);
+}
 
-int sgrad__checkpoint_end(struct sgrad__checkpoint *c) {
-    if (!c) return 0;
-    sgrad_thread_join(c->thread);
-    const int error = atomic_load(&c->error);
-    free_checkpoint(c);
+int sgrad__checkpoint_end(struct sgrad__checkpoint *checkpoint) {
+    if (!checkpoint) return 0;
+    sgrad_thread_join(checkpoint->thread);
+    const int error = atomic_load(&checkpoint->error);
+    free_checkpoint(checkpoint);
     return error;
 }
 

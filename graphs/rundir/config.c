@@ -24,8 +24,6 @@ static char *config_path(const char *folder) { return sgrad_format("%s/config.js
 
 static json_t *text(const char *t) { return t ? json_string(t) : json_null(); }
 
-static json_t *hexadecimal(uint64_t x) { return json_sprintf("%016llx", (unsigned long long)x); }
-
 /* Returns X rounded to 9 significant digits, which identify a float. */
 static json_t *real(double x) {
     char digits[32];
@@ -40,9 +38,9 @@ static json_t *reals(const double *x, int count) {
 }
 
 /* Returns the metrics that the run's files contain for the test set; programs that read these files need their names. */
-static json_t *metrics_array(const struct sgrad__config *c) {
+static json_t *metrics_array(const struct sgrad__config *config) {
     json_t *array = json_array();
-    for (const struct sgrad_metric *m = c->metric; m < c->metric + c->metrics; m++)
+    for (const struct sgrad_metric *m = config->metric; m < config->metric + config->metrics; m++)
         json_array_append_new(array, json_pack("{s:s, s:s, s:b}", "name", m->name, "title", m->title, "share", m->is_fraction));
     return array;
 }
@@ -103,34 +101,6 @@ static json_t *versions_object(void) {
     return object;
 }
 
-static json_t *group_text(long group) {
-    const char *name = sgrad_group_name(group);
-    return name ? json_string(name) : json_sprintf("%ld", group);
-}
-
-/* Returns the optimizer with --lookahead and --ema: a resumed run needs the state that these add. */
-static json_t *optimizer_text(const struct sgrad_train_options *o) {
-    char *ema = o->ema > 0 ? sgrad_format(" --ema %g", o->ema) : sgrad_format("%s", "");
-    char *lookahead = sgrad_lookahead_text(&o->lookahead);
-    json_t *text = json_sprintf("%s%s%s%s", o->optimizer, *lookahead ? " --lookahead " : "", lookahead, ema);
-    free(ema);
-    free(lookahead);
-    return text;
-}
-
-static json_t *identity_object(const struct sgrad__config *c) {
-    const struct sgrad_train_options *o = c->options;
-    json_t *object = json_object();
-    json_object_set_new(object, "model", text(c->model));
-    json_object_set_new(object, "batch", json_sprintf("%ld", o->batch));
-    json_object_set_new(object, "seed", json_sprintf("%llu", (unsigned long long)o->seed));
-    json_object_set_new(object, "bn-group", group_text(o->bn_group));
-    json_object_set_new(object, "precision", text(sgrad_precision_name(o->precision)));
-    json_object_set_new(object, "optimizer", optimizer_text(o));
-    json_object_set_new(object, "data", hexadecimal(c->fingerprint));
-    return object;
-}
-
 static int write_config(const char *folder, json_t *object) {
     char *path = config_path(folder), *content = json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(DIGITS));
     struct sgrad_file file;
@@ -145,60 +115,51 @@ static int write_config(const char *folder, json_t *object) {
 }
 
 /* Adds the values that may change each time the run is resumed. */
-static void set_circumstances(json_t *object, const struct sgrad__config *c) {
-    json_object_set_new(object, "ranks", json_integer(c->ranks));
-    json_object_set_new(object, "micro_batch", json_integer(c->micro_batch));
-    if (c->group) json_object_set_new(object, "bn_group", json_integer(c->group));
-    if (c->auto_mesh) json_object_set_new(object, "auto_mesh", json_true());
-    json_object_set_new(object, "devices", text(c->devices));
+static void set_circumstances(json_t *object, const struct sgrad__config *config) {
+    json_object_set_new(object, "ranks", json_integer(config->ranks));
+    json_object_set_new(object, "micro_batch", json_integer(config->micro_batch));
+    if (config->group) json_object_set_new(object, "bn_group", json_integer(config->group));
+    if (config->auto_mesh) json_object_set_new(object, "auto_mesh", json_true());
+    json_object_set_new(object, "devices", text(config->devices));
     json_object_set_new(object, "environment", environment_object());
     json_object_set_new(object, "versions", versions_object());
 }
 
 /* Adds the input of a sample and the names of the classes, which are needed to apply the network to other samples. */
-static void set_input(json_t *object, const struct sgrad_dataset *d) {
-    const struct sgrad_field *image = sgrad_dataset_image(d);
+static void set_input(json_t *object, const struct sgrad_dataset *dataset) {
+    const struct sgrad_field *image = sgrad_dataset_image(dataset);
     json_t *names = json_array();
-    for (int c = 0; c < d->classes && d->class_name; c++) {
-        json_t *name = json_string(d->class_name[c]);       /* NULL: not UTF-8 */
+    for (int c = 0; c < dataset->classes && dataset->class_name; c++) {
+        json_t *name = json_string(dataset->class_name[c]); /* NULL: not UTF-8 */
         json_array_append_new(names, name ? name : json_sprintf("%d", c));
     }
     if (image && image->shape.rank == 3)
         json_object_set_new(object, "input", json_pack("{s:[I,I,I], s:f}", "image", (json_int_t)image->shape.dim[0],
                                                        (json_int_t)image->shape.dim[1], (json_int_t)image->shape.dim[2],
-                                                       "full_scale", d->full_scale));
-    json_t *features = sgrad__origin_json(d);
+                                                       "full_scale", dataset->full_scale));
+    json_t *features = sgrad__origin_json(dataset);
     if (features) json_object_set_new(object, "features", features);
-    json_object_set_new(object, "classes", json_integer(d->classes));
+    json_object_set_new(object, "classes", json_integer(dataset->classes));
     json_object_set_new(object, "class_names", names);
 }
 
-int sgrad__config_write(const char *folder, const struct sgrad__config *c) {
+int sgrad__config_write(const char *folder, const struct sgrad__config *config) {
     json_t *object = json_object();
-    json_object_set_new(object, "identity", identity_object(c));
-    json_object_set_new(object, "parameters", json_integer(c->parameters));
-    json_object_set_new(object, "mean", reals(c->mean, c->channels));
-    json_object_set_new(object, "deviation", reals(c->deviation, c->channels));
-    json_object_set_new(object, "metrics", metrics_array(c));
-    json_object_set_new(object, "samples", json_string(c->samples));
-    json_object_set_new(object, "training_samples", json_integer(c->dataset->count));
-    json_object_set_new(object, "test_samples", json_integer(c->tests));
-    set_input(object, c->dataset);
-    json_object_set_new(object, "options", sgrad__options_json(c->options));
+    json_object_set_new(object, "identity", sgrad__identity_json(config));
+    json_object_set_new(object, "parameters", json_integer(config->parameters));
+    json_object_set_new(object, "mean", reals(config->mean, config->channels));
+    json_object_set_new(object, "deviation", reals(config->deviation, config->channels));
+    json_object_set_new(object, "metrics", metrics_array(config));
+    json_object_set_new(object, "samples", json_string(config->samples));
+    json_object_set_new(object, "training_samples", json_integer(config->dataset->count));
+    json_object_set_new(object, "test_samples", json_integer(config->tests));
+    set_input(object, config->dataset);
+    json_object_set_new(object, "options", sgrad__options_json(config->options));
     json_object_set_new(object, "plugins", plugins_array());
-    set_circumstances(object, c);
+    set_circumstances(object, config);
     int error = write_config(folder, object);
     json_decref(object);
     return error;
-}
-
-/* ---- compatibility -------------------------------------------------------------------------------------------- */
-
-char *sgrad__config_identity(const struct sgrad__config *config) {
-    json_t *object = identity_object(config);
-    char *content = json_dumps(object, JSON_COMPACT);
-    json_decref(object);
-    return content ? content : sgrad_format("{}");
 }
 
 /* Options that may differ between nodes: paths, and the hardware of a node. */
@@ -208,47 +169,11 @@ static const char *const own[] = { "cpus", "gpus",  "gpus_only",   "scheduler", 
 char *sgrad__config_shared(const struct sgrad__config *config) {
     json_t *object = versions_object(), *options = sgrad__options_json(config->options);
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) json_object_del(options, own[i]);
-    json_object_set_new(object, "identity", identity_object(config));
+    json_object_set_new(object, "identity", sgrad__identity_json(config));
     json_object_set_new(object, "options", options);
     char *content = json_dumps(object, JSON_INDENT(1) | JSON_REAL_PRECISION(DIGITS));
     json_decref(object);
     return content ? content : sgrad_format("{}");
-}
-
-/* Compares two values. IS may contain model options that have been added to Stargrad since WAS was written; they must be 0,
- * which means that they have no effect. */
-static bool is_same(const char *was, const char *is) {
-    const size_t length = strlen(was);
-    if (strncmp(was, is, length)) return false;
-    for (is += length; *is; is += 2) {
-        if (*is != ':' && *is != ',') return false;
-        is += strcspn(is, "=");
-        if (strncmp(is, "=0", 2)) return false;
-    }
-    return true;
-}
-
-static int same(const char *where, json_t *before, json_t *now) {
-    const char *key;
-    json_t *value;
-    json_object_foreach(now, key, value) {
-        const char *was = json_string_value(json_object_get(before, key)), *is = json_string_value(value);
-        if (!was) return sgrad_log_error(SGRAD_EFORMAT, "%s: does not say of which %s its run is", where, key);
-        if (!is_same(was, is ? is : ""))
-            return sgrad_log_error(SGRAD_EINVAL,
-                                   "%s: the run has %s %s, so it cannot be continued with %s; leave that option out, or "
-                                   "begin another run (--like has a run's options)",
-                                   where, key, was, is ? is : "none");
-    }
-    return 0;
-}
-
-int sgrad__config_same(const char *where, const char *before, const char *now) {
-    json_t *a = json_loads(before, 0, NULL), *b = json_loads(now, 0, NULL);
-    int error = same(where, a, b);
-    json_decref(a);
-    json_decref(b);
-    return error;
 }
 
 /* ---- reading -------------------------------------------------------------------------------------------------- */
@@ -276,13 +201,13 @@ static char *data_text(const char *name, long long samples, long long classes) {
 /* Checks that the training set is the same; it may have another path. */
 static int same_data(const char *where, const json_t *config, const struct sgrad__config *c) {
     const json_t *identity = json_object_get(config, "identity");
-    json_t *now = hexadecimal(c->fingerprint), *options = sgrad__config_options(config);
+    json_t *now = sgrad__fingerprint_json(c->fingerprint), *options = sgrad__config_options(config);
     const char *was = json_string_value(json_object_get(identity, "data"));
     const char *name = json_string_value(json_object_get(options, "data"));
-    const char *left_out = json_string_value(json_object_get(options, "exclude")), *leaves_out = c->options->exclude;
+    const char *left_out = json_string_value(json_object_get(options, "exclude")), *leaves_out = c->options->data.exclude;
     char *before = data_text(name, json_integer_value(json_object_get(config, "training_samples")),
                              json_integer_value(json_object_get(config, "classes")));
-    char *after = data_text(c->options->data, c->dataset->count, c->dataset->classes);
+    char *after = data_text(c->options->data.name, c->dataset->count, c->dataset->classes);
     int error = 0;
     if (!was) error = sgrad_log_error(SGRAD_EFORMAT, "%s: does not say of which data its run is", where);
     else if (strcmp(was, json_string_value(now)))
@@ -301,10 +226,10 @@ static int same_data(const char *where, const json_t *config, const struct sgrad
 
 int sgrad__config_check(const char *folder, const struct sgrad__config *config) {
     char *path;
-    json_t *object, *now = identity_object(config);
+    json_t *object, *now = sgrad__identity_json(config);
     int error = sgrad__config_read(folder, &path, &object);
     json_object_del(now, "data");
-    if (object) error = same(path, json_object_get(object, "identity"), now);
+    if (object) error = sgrad__identity_same(path, json_object_get(object, "identity"), now);
     if (object && !error) error = same_data(path, object, config);
     json_decref(object);
     json_decref(now);
@@ -369,19 +294,24 @@ static char *value_text(const json_t *value) { return json_dumps(value, JSON_ENC
 /* Returns true for options that belong to one process and not to the run: run directory, resume, trace. */
 static bool is_of_now(const char *key) { return !strcmp(key, "out") || !strcmp(key, "resume") || !strcmp(key, "trace"); }
 
-/* Returns the options in NOW that differ from BEFORE. An option that an older version did not write had its default. */
-static json_t *changed_options(const json_t *before, json_t *now) {
-    const struct sgrad_train_options usual = sgrad_train_defaults();
-    json_t *changed = json_object(), *defaults = sgrad__options_json(&usual), *value;
+/* Returns the options BEFORE as this version writes them. An option that an older version did not write had its default. */
+static json_t *rewritten_options(const char *where, const json_t *before) {
+    struct sgrad_train_options options = sgrad_train_defaults();
+    sgrad__options_take(where, before, &options);
+    return sgrad__options_json(&options);
+}
+
+/* Returns the options in NOW that differ from BEFORE, the content of the file WHERE. */
+static json_t *changed_options(const char *where, const json_t *before, json_t *now) {
+    json_t *changed = json_object(), *rewritten = rewritten_options(where, before), *value;
     const char *key;
     json_object_foreach(now, key, value) {
-        const json_t *old = json_object_get(before, key);
-        char *was = value_text(old ? old : json_object_get(defaults, key)), *is = value_text(value);
+        char *was = value_text(json_object_get(rewritten, key)), *is = value_text(value);
         if ((!was || strcmp(was, is)) && !is_of_now(key)) json_object_set(changed, key, value);
         free(was);
         free(is);
     }
-    json_decref(defaults);
+    json_decref(rewritten);
     return changed;
 }
 
@@ -469,7 +399,7 @@ int sgrad__config_continue(const char *folder, const struct sgrad__config *c, lo
     if (error) return error;
     if (!config) return sgrad__config_write(folder, c);
     json_t *before = sgrad__config_options(config), *now = sgrad__options_json(c->options);
-    json_t *entry = json_pack("{s:I, s:o}", "step", (json_int_t)step, "options", changed_options(before, now)),
+    json_t *entry = json_pack("{s:I, s:o}", "step", (json_int_t)step, "options", changed_options(folder, before, now)),
            *all = json_object_get(config, "continued");
     set_circumstances(entry, c);
     if (!json_is_array(all)) json_object_set_new(config, "continued", all = json_array());

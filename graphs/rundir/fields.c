@@ -8,107 +8,105 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Table of the options: name in config.json, type, and member of struct sgrad_train_options; FIELD: the member has the same
- * name, CALLED: it has another one. */
+/* Table of the options: name in config.json, type, and member of struct sgrad_train_options. */
 enum type { TEXT, REAL, INTEGER, FLAG };
-#define CALLED(name, type, member) \
-    { name, type, offsetof(struct sgrad_train_options, member), sizeof((struct sgrad_train_options){ 0 }.member) }
-#define FIELD(type, name) CALLED(#name, type, name)
+#define FIELD(name, type, member) \
+    { name, type, offsetof(struct sgrad_train_options, member), sizeof(((struct sgrad_train_options *)NULL)->member) }
 static const struct field {
     const char *name;
     enum type type;
     size_t at, size;
 } fields[] = {
-    FIELD(TEXT, model),
-    FIELD(TEXT, data),
-    FIELD(TEXT, exclude),
-    FIELD(FLAG, skip_damaged),
-    FIELD(REAL, epochs),
-    FIELD(INTEGER, steps),
-    FIELD(INTEGER, batch),
-    FIELD(INTEGER, micro_batch),
-    FIELD(INTEGER, bn_group),
-    FIELD(TEXT, optimizer),
-    FIELD(REAL, lr),
-    FIELD(INTEGER, lr_scale_base),
-    FIELD(REAL, momentum),
-    FIELD(FLAG, nesterov),
-    FIELD(REAL, weight_decay),
-    FIELD(FLAG, no_decay_1d),
-    FIELD(REAL, beta1),
-    FIELD(REAL, beta2),
-    FIELD(REAL, eps),
-    FIELD(REAL, trust),
-    FIELD(REAL, kfac_damping),
-    FIELD(TEXT, kfac_damping_schedule),
-    FIELD(REAL, kfac_decay),
-    FIELD(REAL, kfac_clip),
-    FIELD(INTEGER, kfac_factor_every),
-    FIELD(INTEGER, kfac_eigen_every),
-    FIELD(INTEGER, kfac_lag),
-    FIELD(TEXT, kfac_skip),
-    FIELD(TEXT, kfac_variant),
-    FIELD(FLAG, kfac_inverse),
-    FIELD(TEXT, schedule),
-    FIELD(REAL, warmup),
-    FIELD(REAL, label_smoothing),
-    FIELD(REAL, clip_norm),
-    FIELD(REAL, ema),
-    FIELD(REAL, dice),
-    FIELD(FLAG, no_shuffle),
-    FIELD(TEXT, augment),
-    FIELD(FLAG, no_fuse),
-    FIELD(FLAG, no_cuda_graphs),
-    FIELD(FLAG, recompute),
-    FIELD(INTEGER, image_size),
-    FIELD(FLAG, deterministic),
-    FIELD(TEXT, init),
-    FIELD(TEXT, init_skip),
-    FIELD(TEXT, freeze),
-    FIELD(TEXT, freeze_after),
-    FIELD(TEXT, optimizer_of),
-    FIELD(TEXT, lr_of),
-    FIELD(TEXT, weight_decay_of),
-    FIELD(TEXT, tta),
-    FIELD(TEXT, out),
-    FIELD(FLAG, resume),
-    FIELD(INTEGER, evaluate_every),
-    FIELD(FLAG, evaluate_last),
-    FIELD(INTEGER, checkpoint_every),
-    FIELD(FLAG, checkpoint_in_steps),
-    FIELD(REAL, checkpoint_seconds),
-    CALLED("keep", INTEGER, keep_checkpoints),
-    FIELD(FLAG, best),
-    FIELD(INTEGER, patience),
-    FIELD(FLAG, nan_ok),
-    FIELD(TEXT, strategy),
-    FIELD(TEXT, mesh),
-    FIELD(TEXT, shard),
-    FIELD(INTEGER, servers),
-    CALLED("group", INTEGER, group_ranks),
-    FIELD(INTEGER, staleness),
-    CALLED("backup", INTEGER, backup_workers),
-    FIELD(TEXT, allreduce),
-    FIELD(REAL, bucket),
-    FIELD(TEXT, network),
-    FIELD(FLAG, tensorboard),
-    FIELD(INTEGER, histograms),
-    FIELD(INTEGER, prometheus),
-    CALLED("window", INTEGER, steps_in_flight),
-    FIELD(REAL, stall_timeout),
-    FIELD(INTEGER, cpus),
-    FIELD(INTEGER, gpus),
-    FIELD(FLAG, gpus_only),
-    FIELD(TEXT, scheduler),
+    FIELD("model", TEXT, model.name),
+    FIELD("data", TEXT, data.name),
+    FIELD("exclude", TEXT, data.exclude),
+    FIELD("skip_damaged", FLAG, data.skip_damaged),
+    FIELD("epochs", REAL, training.epochs),
+    FIELD("steps", INTEGER, training.steps),
+    FIELD("batch", INTEGER, training.batch),
+    FIELD("micro_batch", INTEGER, training.micro_batch),
+    FIELD("bn_group", INTEGER, training.bn_group),
+    FIELD("optimizer", TEXT, optimizer.name),
+    FIELD("lr", REAL, optimizer.lr),
+    FIELD("lr_scale_base", INTEGER, optimizer.lr_scale_base),
+    FIELD("momentum", REAL, optimizer.momentum),
+    FIELD("nesterov", FLAG, optimizer.nesterov),
+    FIELD("weight_decay", REAL, optimizer.weight_decay),
+    FIELD("no_decay_1d", FLAG, optimizer.no_decay_1d),
+    FIELD("beta1", REAL, optimizer.beta1),
+    FIELD("beta2", REAL, optimizer.beta2),
+    FIELD("eps", REAL, optimizer.eps),
+    FIELD("trust", REAL, optimizer.trust),
+    FIELD("kfac_damping", REAL, optimizer.kfac.damping),
+    FIELD("kfac_damping_schedule", TEXT, optimizer.kfac.damping_schedule),
+    FIELD("kfac_decay", REAL, optimizer.kfac.decay),
+    FIELD("kfac_clip", REAL, optimizer.kfac.clip),
+    FIELD("kfac_factor_every", INTEGER, optimizer.kfac.factor_every),
+    FIELD("kfac_eigen_every", INTEGER, optimizer.kfac.eigen_every),
+    FIELD("kfac_lag", INTEGER, optimizer.kfac.lag),
+    FIELD("kfac_skip", TEXT, optimizer.kfac.skip),
+    FIELD("kfac_variant", TEXT, optimizer.kfac.variant),
+    FIELD("kfac_inverse", FLAG, optimizer.kfac.inverse),
+    FIELD("schedule", TEXT, optimizer.schedule),
+    FIELD("warmup", REAL, optimizer.warmup),
+    FIELD("label_smoothing", REAL, training.label_smoothing),
+    FIELD("clip_norm", REAL, training.clip_norm),
+    FIELD("ema", REAL, training.ema),
+    FIELD("dice", REAL, training.dice),
+    FIELD("no_shuffle", FLAG, data.no_shuffle),
+    FIELD("augment", TEXT, data.augment),
+    FIELD("no_fuse", FLAG, parallel.no_fuse),
+    FIELD("no_cuda_graphs", FLAG, parallel.no_cuda_graphs),
+    FIELD("recompute", FLAG, model.recompute),
+    FIELD("image_size", INTEGER, data.image_size),
+    FIELD("deterministic", FLAG, training.deterministic),
+    FIELD("init", TEXT, model.init),
+    FIELD("init_skip", TEXT, model.init_skip),
+    FIELD("freeze", TEXT, training.freeze),
+    FIELD("freeze_after", TEXT, training.freeze_after),
+    FIELD("optimizer_of", TEXT, optimizer.of),
+    FIELD("lr_of", TEXT, optimizer.lr_of),
+    FIELD("weight_decay_of", TEXT, optimizer.weight_decay_of),
+    FIELD("tta", TEXT, evaluation.tta),
+    FIELD("out", TEXT, output.folder),
+    FIELD("resume", FLAG, checkpoint.resume),
+    FIELD("evaluate_every", INTEGER, evaluation.every),
+    FIELD("evaluate_last", FLAG, evaluation.only_last),
+    FIELD("checkpoint_every", INTEGER, checkpoint.every),
+    FIELD("checkpoint_in_steps", FLAG, checkpoint.in_steps),
+    FIELD("checkpoint_seconds", REAL, checkpoint.seconds),
+    FIELD("keep", INTEGER, checkpoint.keep),
+    FIELD("best", FLAG, evaluation.best),
+    FIELD("patience", INTEGER, evaluation.patience),
+    FIELD("nan_ok", FLAG, training.nan_ok),
+    FIELD("strategy", TEXT, parallel.strategy),
+    FIELD("mesh", TEXT, parallel.mesh),
+    FIELD("shard", TEXT, parallel.shard),
+    FIELD("servers", INTEGER, parallel.servers),
+    FIELD("group", INTEGER, parallel.group_ranks),
+    FIELD("staleness", INTEGER, parallel.staleness),
+    FIELD("backup", INTEGER, parallel.backup_workers),
+    FIELD("allreduce", TEXT, parallel.allreduce),
+    FIELD("bucket", REAL, parallel.bucket),
+    FIELD("network", TEXT, parallel.network),
+    FIELD("tensorboard", FLAG, output.tensorboard),
+    FIELD("histograms", INTEGER, output.histograms),
+    FIELD("prometheus", INTEGER, output.prometheus),
+    FIELD("window", INTEGER, parallel.steps_in_flight),
+    FIELD("stall_timeout", REAL, parallel.stall_timeout),
+    FIELD("cpus", INTEGER, parallel.cpus),
+    FIELD("gpus", INTEGER, parallel.gpus),
+    FIELD("gpus_only", FLAG, parallel.gpus_only),
+    FIELD("scheduler", TEXT, parallel.scheduler),
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
 
-static json_t *value_of(const struct field *f, const struct sgrad_train_options *o) {
-    const void *at = (const char *)o + f->at;
-    switch (f->type) {
+static json_t *value_of(const struct field *field, const struct sgrad_train_options *options) {
+    const void *at = (const char *)options + field->at;
+    switch (field->type) {
     case TEXT: return *(const char *const *)at ? json_string(*(const char *const *)at) : json_null();
     case REAL: return json_real(*(const double *)at);
-    case INTEGER: return json_integer(f->size == sizeof(int) ? *(const int *)at : *(const long *)at);
+    case INTEGER: return json_integer(field->size == sizeof(int) ? *(const int *)at : *(const long *)at);
     case FLAG: return json_boolean(*(const bool *)at);
     }
     return NULL;
@@ -130,18 +128,18 @@ static const char *kept(const char *text) {
 }
 
 /* Stores VALUE in the field. Returns false if its type is wrong or it is out of range. */
-static bool take(const struct field *f, const json_t *value, struct sgrad_train_options *o) {
-    void *at = (char *)o + f->at;
+static bool take(const struct field *field, const json_t *value, struct sgrad_train_options *options) {
+    void *at = (char *)options + field->at;
     const json_int_t n = json_integer_value(value);
-    switch (f->type) {
+    switch (field->type) {
     case TEXT:
         if (!json_is_string(value) && !json_is_null(value)) return false;
         *(const char **)at = json_is_null(value) ? NULL : kept(json_string_value(value));
         return true;
     case REAL: return json_is_number(value) ? (*(double *)at = json_number_value(value), true) : false;
     case INTEGER:
-        if (!json_is_integer(value) || (f->size == sizeof(int) && (n < INT_MIN || n > INT_MAX))) return false;
-        if (f->size == sizeof(int)) *(int *)at = (int)n;
+        if (!json_is_integer(value) || (field->size == sizeof(int) && (n < INT_MIN || n > INT_MAX))) return false;
+        if (field->size == sizeof(int)) *(int *)at = (int)n;
         else *(long *)at = (long)n;
         return true;
     case FLAG: return json_is_boolean(value) ? (*(bool *)at = json_is_true(value), true) : false;
@@ -152,30 +150,35 @@ static bool take(const struct field *f, const json_t *value, struct sgrad_train_
 /* ---- options that need their own conversion -------------------------------------------------------------------------- */
 
 /* The seed is written as text, because it may have 64 bits, which not all JSON readers support in numbers. */
-static json_t *seed(const struct sgrad_train_options *o) { return json_sprintf("%llu", (unsigned long long)o->seed); }
-static bool take_seed(const json_t *value, struct sgrad_train_options *o) {
+static json_t *seed(const struct sgrad_train_options *options) {
+    return json_sprintf("%llu", (unsigned long long)options->training.seed);
+}
+static bool take_seed(const json_t *value, struct sgrad_train_options *options) {
     const char *text = json_string_value(value);
     char *end = NULL;
-    if (json_is_integer(value) && json_integer_value(value) >= 0) return o->seed = (uint64_t)json_integer_value(value), true;
+    if (json_is_integer(value) && json_integer_value(value) >= 0)
+        return options->training.seed = (uint64_t)json_integer_value(value), true;
     if (!text || *text < '0' || *text > '9') return false;
-    o->seed = strtoull(text, &end, 10);
+    options->training.seed = strtoull(text, &end, 10);
     return !*end;
 }
 
-static json_t *precision(const struct sgrad_train_options *o) { return json_string(sgrad_precision_name(o->precision)); }
-static bool take_precision(const json_t *value, struct sgrad_train_options *o) {
+static json_t *precision(const struct sgrad_train_options *options) {
+    return json_string(sgrad_precision_name(options->model.precision));
+}
+static bool take_precision(const json_t *value, struct sgrad_train_options *options) {
     for (enum sgrad_precision p = SGRAD_PRECISION_F32; json_is_string(value) && p <= SGRAD_PRECISION_BF16; p++)
-        if (!strcmp(json_string_value(value), sgrad_precision_name(p))) return o->precision = p, true;
+        if (!strcmp(json_string_value(value), sgrad_precision_name(p))) return options->model.precision = p, true;
     return false;
 }
 
-static json_t *placement(const struct sgrad_train_options *o) {
-    return json_string(o->partition_data ? "partition" : "replicate");
+static json_t *placement(const struct sgrad_train_options *options) {
+    return json_string(options->data.partition ? "partition" : "replicate");
 }
-static bool take_placement(const json_t *value, struct sgrad_train_options *o) {
+static bool take_placement(const json_t *value, struct sgrad_train_options *options) {
     const char *text = json_is_string(value) ? json_string_value(value) : "";
-    o->partition_data = !strcmp(text, "partition");
-    return o->partition_data || !strcmp(text, "replicate");
+    options->data.partition = !strcmp(text, "partition");
+    return options->data.partition || !strcmp(text, "replicate");
 }
 
 /* Returns TEXT as JSON, null if it is empty, and frees it. */
@@ -185,28 +188,40 @@ static json_t *take_text(char *text) {
     return value;
 }
 
-static json_t *lookahead(const struct sgrad_train_options *o) { return take_text(sgrad_lookahead_text(&o->lookahead)); }
-static bool take_lookahead(const json_t *value, struct sgrad_train_options *o) {
-    if (json_is_null(value)) return o->lookahead = (struct sgrad_lookahead){ 0 }, true;
-    return json_is_string(value) && sgrad_lookahead_parse(json_string_value(value), &o->lookahead);
+static json_t *lookahead(const struct sgrad_train_options *options) {
+    return take_text(sgrad_lookahead_text(&options->training.lookahead));
+}
+static bool take_lookahead(const json_t *value, struct sgrad_train_options *options) {
+    if (json_is_null(value)) return options->training.lookahead = (struct sgrad_lookahead){ 0 }, true;
+    return json_is_string(value) && sgrad_lookahead_parse(json_string_value(value), &options->training.lookahead);
 }
 
-static json_t *trace(const struct sgrad_train_options *o) { return take_text(sgrad_step_range_text(&o->trace)); }
-static bool take_trace(const json_t *value, struct sgrad_train_options *o) {
-    if (json_is_null(value)) return o->trace = (struct sgrad_step_range){ 0 }, true;
-    return json_is_string(value) && sgrad_step_range_parse(json_string_value(value), &o->trace);
+static json_t *trace(const struct sgrad_train_options *options) {
+    return take_text(sgrad_step_range_text(&options->output.trace));
+}
+static bool take_trace(const json_t *value, struct sgrad_train_options *options) {
+    if (json_is_null(value)) return options->output.trace = (struct sgrad_step_range){ 0 }, true;
+    return json_is_string(value) && sgrad_step_range_parse(json_string_value(value), &options->output.trace);
 }
 
 static bool take_numbers(const json_t *value, struct sgrad_numbers *numbers) {
     if (json_is_null(value)) return *numbers = (struct sgrad_numbers){ 0 }, true;
     return json_is_string(value) && sgrad_numbers_parse(json_string_value(value), numbers);
 }
-static json_t *weights(const struct sgrad_train_options *o) { return take_text(sgrad_numbers_text(&o->class_weights)); }
-static json_t *mean(const struct sgrad_train_options *o) { return take_text(sgrad_numbers_text(&o->mean)); }
-static json_t *deviation(const struct sgrad_train_options *o) { return take_text(sgrad_numbers_text(&o->std)); }
-static bool take_weights(const json_t *value, struct sgrad_train_options *o) { return take_numbers(value, &o->class_weights); }
-static bool take_mean(const json_t *value, struct sgrad_train_options *o) { return take_numbers(value, &o->mean); }
-static bool take_deviation(const json_t *value, struct sgrad_train_options *o) { return take_numbers(value, &o->std); }
+static json_t *weights(const struct sgrad_train_options *options) {
+    return take_text(sgrad_numbers_text(&options->training.class_weights));
+}
+static json_t *mean(const struct sgrad_train_options *options) { return take_text(sgrad_numbers_text(&options->data.mean)); }
+static json_t *deviation(const struct sgrad_train_options *options) { return take_text(sgrad_numbers_text(&options->data.std)); }
+static bool take_weights(const json_t *value, struct sgrad_train_options *options) {
+    return take_numbers(value, &options->training.class_weights);
+}
+static bool take_mean(const json_t *value, struct sgrad_train_options *options) {
+    return take_numbers(value, &options->data.mean);
+}
+static bool take_deviation(const json_t *value, struct sgrad_train_options *options) {
+    return take_numbers(value, &options->data.std);
+}
 
 static const struct other {
     const char *name;
@@ -226,20 +241,20 @@ enum { OTHERS = sizeof others / sizeof *others };
 
 /* ---- all options ----------------------------------------------------------------------------------------------------- */
 
-json_t *sgrad__options_json(const struct sgrad_train_options *o) {
+json_t *sgrad__options_json(const struct sgrad_train_options *options) {
     json_t *object = json_object();
-    for (const struct field *f = fields; f < fields + FIELDS; f++) json_object_set_new(object, f->name, value_of(f, o));
+    for (const struct field *f = fields; f < fields + FIELDS; f++) json_object_set_new(object, f->name, value_of(f, options));
     for (const struct other *other = others; other < others + OTHERS; other++)
-        json_object_set_new(object, other->name, other->value(o));
+        json_object_set_new(object, other->name, other->value(options));
     return object;
 }
 
-int sgrad__options_check(const struct sgrad_train_options *o) {
+int sgrad__options_check(const struct sgrad_train_options *options) {
     for (const struct field *f = fields; f < fields + FIELDS; f++) {
-        json_t *value = f->type == TEXT ? value_of(f, o) : json_null();
+        json_t *value = f->type == TEXT ? value_of(f, options) : json_null();
         if (!value)
             return sgrad_log_error(SGRAD_EINVAL, "%s '%s': is not UTF-8, which config.json is", f->name,
-                                   *(const char *const *)((const char *)o + f->at));
+                                   *(const char *const *)((const char *)options + f->at));
         json_decref(value);
     }
     return 0;

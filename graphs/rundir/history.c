@@ -38,9 +38,9 @@ static int take_options(const char *path, const json_t *config, struct sgrad_tra
     const int error = sgrad__options_take(path, by_now, &o);
     json_decref(by_now);
     SGRAD_TRY(error);
-    o.out = NULL;
-    o.trace.first = 0;
-    o.resume = false;
+    o.output.folder = NULL;
+    o.output.trace = (struct sgrad_step_range){ 0 };
+    o.checkpoint.resume = false;
     *options = o;
     return 0;
 }
@@ -49,16 +49,19 @@ static int take_options(const char *path, const json_t *config, struct sgrad_tra
 
 /* Adapts options to RANKS ranks. The distribution over ranks does not belong to the run: values that do not suit the new
  * number are reset to their defaults or chosen again. Micro-batches are chosen again if there was a mesh. */
-static void fit_ranks(struct sgrad_train_options *o, int before, int ranks, bool auto_mesh) {
+static void fit_ranks(struct sgrad_train_options *options, int before, int ranks, bool auto_mesh) {
     const struct sgrad_train_options defaults = sgrad_train_defaults();
-    const bool split = o->mesh;
+    const bool split = options->parallel.mesh;
     if (before == ranks) return;
-    o->mesh = auto_mesh ? "auto" : NULL;
-    if (ranks == 1) o->partition_data = false;
-    if (split || o->batch % ranks || (o->micro_batch && o->batch / ranks % o->micro_batch)) o->micro_batch = 0;
-    if (o->servers > ranks) o->servers = defaults.servers;
-    if (o->group_ranks && ranks % o->group_ranks) o->group_ranks = defaults.group_ranks;
-    if (o->backup_workers >= ranks) o->backup_workers = defaults.backup_workers;
+    options->parallel.mesh = auto_mesh ? "auto" : NULL;
+    if (ranks == 1) options->data.partition = false;
+    if (split || options->training.batch % ranks ||
+        (options->training.micro_batch && options->training.batch / ranks % options->training.micro_batch))
+        options->training.micro_batch = 0;
+    if (options->parallel.servers > ranks) options->parallel.servers = defaults.parallel.servers;
+    if (options->parallel.group_ranks && ranks % options->parallel.group_ranks)
+        options->parallel.group_ranks = defaults.parallel.group_ranks;
+    if (options->parallel.backup_workers >= ranks) options->parallel.backup_workers = defaults.parallel.backup_workers;
 }
 
 /* Returns the number of ranks of the last continuation, or of the start if there was none. */
@@ -103,11 +106,12 @@ static bool is_asked(const char *const *asked, const char *option) {
     return false;
 }
 
-void sgrad_run_options_yield(struct sgrad_train_options *o, const struct sgrad_train_options *given, const char *const *asked) {
-    if (is_asked(asked, "epochs") && !is_asked(asked, "steps")) o->steps = 0;
+void sgrad_run_options_yield(struct sgrad_train_options *options, const struct sgrad_train_options *given,
+                             const char *const *asked) {
+    if (is_asked(asked, "epochs") && !is_asked(asked, "steps")) options->training.steps = 0;
     if (is_asked(asked, "optimizer") && !is_asked(asked, "lr") &&
-        (!o->optimizer || strcmp(given->optimizer, o->optimizer)))
-        o->lr = -1;
+        (!options->optimizer.name || strcmp(given->optimizer.name, options->optimizer.name)))
+        options->optimizer.lr = -1;
 }
 
 int sgrad_run_options(const char *folder, struct sgrad_train_options *options) {
@@ -188,20 +192,21 @@ static int read_origin(const char *folder, struct sgrad_origin **origin, struct 
 
 /* Returns the directory of the weights in OPTIONS: of the file in --init, or of the ONNX file of the model. NULL: there is
  * neither. The caller must free it. */
-static char *folder_of_weights(const struct sgrad_train_options *o) {
+static char *folder_of_weights(const struct sgrad_train_options *options) {
     static const char of_file[] = "onnx:";
-    const bool has_file = o->model && !strncmp(o->model, of_file, strlen(of_file));
-    if (!o->init && !has_file) return NULL;
-    const char *weights = o->init ? o->init : o->model + strlen(of_file), *slash = strrchr(weights, '/');
+    const bool has_file = options->model.name && !strncmp(options->model.name, of_file, strlen(of_file));
+    if (!options->model.init && !has_file) return NULL;
+    const char *weights = options->model.init ? options->model.init : options->model.name + strlen(of_file),
+               *slash = strrchr(weights, '/');
     return slash ? sgrad_format("%.*s", (int)(slash - weights), weights) : sgrad_format(".");
 }
 
-void sgrad_run_take_seed(struct sgrad_train_options *o) {
-    char *folder = folder_of_weights(o), *path = NULL;
+void sgrad_run_take_seed(struct sgrad_train_options *options) {
+    char *folder = folder_of_weights(options), *path = NULL;
     json_t *config = NULL;
     if (folder && !sgrad__config_read(folder, &path, &config)) {
         const char *seed = json_string_value(json_object_get(json_object_get(config, "identity"), "seed"));
-        if (seed) o->seed = strtoull(seed, NULL, 10);
+        if (seed) options->training.seed = strtoull(seed, NULL, 10);
     }
     json_decref(config);
     free(path);
@@ -210,8 +215,8 @@ void sgrad_run_take_seed(struct sgrad_train_options *o) {
 
 /* Warns if the size of the images differs from that of the training images. A network with global pooling accepts images of
  * any size, but is rarely as accurate on other sizes. */
-static void warn_of_size(const struct sgrad_run_input *learned, const char *data, const struct sgrad_dataset *d) {
-    const struct sgrad_field *image = sgrad_dataset_image(d);
+static void warn_of_size(const struct sgrad_run_input *learned, const char *data, const struct sgrad_dataset *dataset) {
+    const struct sgrad_field *image = sgrad_dataset_image(dataset);
     if (!image || image->shape.rank != 3 || learned->image.rank != 3) return;
     const int64_t *is = image->shape.dim, *was = learned->image.dim;
     if ((is[0] != was[0] || is[1] != was[1]) && sgrad_launched_rank() == 0)
@@ -219,32 +224,36 @@ static void warn_of_size(const struct sgrad_run_input *learned, const char *data
                           (long long)is[0], (long long)was[1], (long long)was[0]);
 }
 
-int sgrad_run_open_samples(const struct sgrad_train_options *o, bool every, struct sgrad_dataset **dataset) {
+int sgrad_run_open_samples(const struct sgrad_train_options *options, bool every, struct sgrad_dataset **dataset) {
     struct sgrad_origin *origin = NULL;
-    if (!o->data) return sgrad_log_error(SGRAD_EINVAL, "no data set is named (options.data, --data)");
-    char *folder = folder_of_weights(o);
+    if (!options->data.name) return sgrad_log_error(SGRAD_EINVAL, "no data set is named (options.data.name, --data)");
+    char *folder = folder_of_weights(options);
     struct sgrad_run_input learned = { 0 };
     int error = folder ? read_origin(folder, &origin, &learned) : 0;
     free(folder);
-    const struct sgrad_dataset_options how = { .custom = o->custom_reader, .seed = o->seed, .size = o->image_size,
-                                               .origin = origin, .every = every, .damaged = o->skip_damaged };
+    const struct sgrad_dataset_options how = { .custom = options->data.reader,
+                                               .seed = options->training.seed,
+                                               .size = options->data.image_size,
+                                               .origin = origin,
+                                               .every = every,
+                                               .damaged = options->data.skip_damaged };
     struct sgrad_dataset *opened = NULL;
-    if (!error) error = sgrad_dataset_open(o->data, SGRAD_TEST, &how, &opened);
+    if (!error) error = sgrad_dataset_open(options->data.name, SGRAD_TEST, &how, &opened);
     sgrad_origin_free(origin);
-    if (!error && o->skip_damaged) error = sgrad_dataset_skip_damaged(opened, sgrad_launched_rank() == 0, NULL);
-    if (!error) warn_of_size(&learned, o->data, opened);
+    if (!error && options->data.skip_damaged) error = sgrad_dataset_skip_damaged(opened, sgrad_launched_rank() == 0, NULL);
+    if (!error) warn_of_size(&learned, options->data.name, opened);
     if (error) sgrad_dataset_close(opened);
     else *dataset = opened;
     return error;
 }
 
-int sgrad_run_samples(const char *folder, const struct sgrad_train_options *o, struct sgrad_dataset **dataset) {
+int sgrad_run_samples(const char *folder, const struct sgrad_train_options *options, struct sgrad_dataset **dataset) {
     struct sgrad_run_input input = { 0 };
-    if (!folder && !o->data) return sgrad_log_error(SGRAD_EINVAL, "no data set is named (options.data, --data)");
+    if (!folder && !options->data.name) return sgrad_log_error(SGRAD_EINVAL, "no data set is named (options.data.name, --data)");
     if (folder) SGRAD_TRY(sgrad_run_input(folder, &input));
     const bool known = input.image.rank == 3 && (input.image.dim[2] == 1 || input.image.dim[2] == 3) && input.classes;
     const int error = known ? sgrad_dataset_of_files(NULL, 0, &input.image, input.full_scale, input.classes, dataset)
-                            : sgrad_run_open_samples(o, false, dataset);
+                            : sgrad_run_open_samples(options, false, dataset);
     sgrad_run_input_free(&input);
     return error;
 }

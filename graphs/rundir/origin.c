@@ -25,8 +25,8 @@ static json_t *numbers_of(const double *number, int64_t count) {
     return array;
 }
 
-json_t *sgrad__origin_json(const struct sgrad_dataset *d) {
-    const struct sgrad_origin *o = d->origin;
+json_t *sgrad__origin_json(const struct sgrad_dataset *dataset) {
+    const struct sgrad_origin *o = dataset->origin;
     if (!o) return NULL;
     json_t *object = json_object();
     json_object_set_new(object, "count", json_integer(o->features));
@@ -90,29 +90,29 @@ static bool take_shape(const json_t *array, int64_t count, struct sgrad_shape *s
     return shape->rank > 0 && count == 1;
 }
 
-static bool take_features(const json_t *features, struct sgrad_origin *o) {
+static bool take_features(const json_t *features, struct sgrad_origin *origin) {
     enum { MOST = 1 << 30 };
     if (!features) return true;
     const json_int_t count = json_integer_value(json_object_get(features, "count"));
     const json_int_t column = json_integer_value(json_object_get(features, "target_column"));
     const char *target = json_string_value(json_object_get(features, "target"));
     if (count < 1 || count > MOST || column < 0 || column > count + 1) return false;
-    o->features = count;
-    o->target_column = (int)column;
-    if (!take_shape(json_object_get(features, "shape"), count, &o->shape)) return false;
-    o->target = target ? sgrad_format("%s", target) : NULL;
-    o->title = target ? take_texts(json_object_get(features, "titles"), count) : NULL;
-    if (!take_numbers(json_object_get(features, "mean"), -INFINITY, &o->groups, &o->mean)) return false;
-    if (!take_numbers(json_object_get(features, "deviation"), 1e-300, &o->groups, &o->deviation)) return false;
-    return !o->mean == !o->deviation && (!o->groups || count % o->groups == 0) && (!o->title || column);
+    origin->features = count;
+    origin->target_column = (int)column;
+    if (!take_shape(json_object_get(features, "shape"), count, &origin->shape)) return false;
+    origin->target = target ? sgrad_format("%s", target) : NULL;
+    origin->title = target ? take_texts(json_object_get(features, "titles"), count) : NULL;
+    if (!take_numbers(json_object_get(features, "mean"), -INFINITY, &origin->groups, &origin->mean)) return false;
+    if (!take_numbers(json_object_get(features, "deviation"), 1e-300, &origin->groups, &origin->deviation)) return false;
+    return !origin->mean == !origin->deviation && (!origin->groups || count % origin->groups == 0) && (!origin->title || column);
 }
 
-static bool take(const json_t *config, struct sgrad_origin *o) {
+static bool take(const json_t *config, struct sgrad_origin *origin) {
     const json_int_t classes = json_integer_value(json_object_get(config, "classes"));
     if (classes < 0 || classes > 1 << 20) return false;
-    o->classes = (int)classes;
-    o->class_name = take_texts(json_object_get(config, "class_names"), classes);
-    return take_features(json_object_get(config, "features"), o);
+    origin->classes = (int)classes;
+    origin->class_name = take_texts(json_object_get(config, "class_names"), classes);
+    return take_features(json_object_get(config, "features"), origin);
 }
 
 struct sgrad_origin *sgrad__origin_of(const json_t *config) {

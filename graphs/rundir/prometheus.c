@@ -28,11 +28,11 @@ struct sgrad__prometheus {
     pthread_mutex_t lock;       /* protects the values, which the training thread writes and the daemon's thread reads */
 };
 
-static void write_gauge(FILE *to, const struct gauge *g) {
-    fprintf(to, "# TYPE %s gauge\n%s ", g->name, g->name);
-    if (isnan(g->value)) fputs("NaN\n", to);
-    else if (isinf(g->value)) fputs(g->value > 0 ? "+Inf\n" : "-Inf\n", to);
-    else fprintf(to, "%.9g\n", g->value);
+static void write_gauge(FILE *to, const struct gauge *gauge) {
+    fprintf(to, "# TYPE %s gauge\n%s ", gauge->name, gauge->name);
+    if (isnan(gauge->value)) fputs("NaN\n", to);
+    else if (isinf(gauge->value)) fputs(gauge->value > 0 ? "+Inf\n" : "-Inf\n", to);
+    else fprintf(to, "%.9g\n", gauge->value);
 }
 
 static enum MHD_Result answer(void *arg, struct MHD_Connection *connection, const char *url, const char *method,
@@ -102,21 +102,21 @@ int sgrad__prometheus_open(int port, const char *const *name, int count, struct 
     return 0;
 }
 
-void sgrad__prometheus_tell(struct sgrad__prometheus *p, int first, const double *value, int count) {
-    if (!p) return;
-    pthread_mutex_lock(&p->lock);
+void sgrad__prometheus_tell(struct sgrad__prometheus *prometheus, int first, const double *value, int count) {
+    if (!prometheus) return;
+    pthread_mutex_lock(&prometheus->lock);
     for (int i = 0; i < count; i++) {
-        p->gauge[first + i].value = value[i];
-        p->gauge[first + i].known = true;
+        prometheus->gauge[first + i].value = value[i];
+        prometheus->gauge[first + i].known = true;
     }
-    pthread_mutex_unlock(&p->lock);
+    pthread_mutex_unlock(&prometheus->lock);
 }
 
-void sgrad__prometheus_close(struct sgrad__prometheus *p) {
-    if (!p) return;
-    if (p->daemon) MHD_stop_daemon(p->daemon);
-    for (int i = 0; i < p->count; i++) free(p->gauge[i].name);
-    free(p->gauge);
-    pthread_mutex_destroy(&p->lock);
-    free(p);
+void sgrad__prometheus_close(struct sgrad__prometheus *prometheus) {
+    if (!prometheus) return;
+    if (prometheus->daemon) MHD_stop_daemon(prometheus->daemon);
+    for (int i = 0; i < prometheus->count; i++) free(prometheus->gauge[i].name);
+    free(prometheus->gauge);
+    pthread_mutex_destroy(&prometheus->lock);
+    free(prometheus);
 }

@@ -12,12 +12,12 @@ void sgrad_result_tests(json_t *to, const struct sgrad_train_result *result) {
     }
 }
 
-json_t *sgrad_result_json(const struct sgrad_train_result *r) {
-    json_t *json = json_pack("{s:s?, s:I, s:o, s:o}", "folder", r->folder, "steps", (json_int_t)r->steps, "epochs",
-                             sgrad_json_real(r->epochs), "train_loss", sgrad_json_real(r->train_loss));
-    sgrad_result_tests(json, r);
-    if (r->best_step) json_object_set_new(json, "best_step", json_integer(r->best_step));
-    json_object_set_new(json, "seconds", sgrad_json_real(r->seconds));
-    json_object_set_new(json, "samples_per_second", sgrad_json_real(r->samples_per_second));
+json_t *sgrad_result_json(const struct sgrad_train_result *result) {
+    json_t *json = json_pack("{s:s?, s:I, s:o, s:o}", "folder", result->folder, "steps", (json_int_t)result->steps, "epochs",
+                             sgrad_json_real(result->epochs), "train_loss", sgrad_json_real(result->train_loss));
+    sgrad_result_tests(json, result);
+    if (result->best_step) json_object_set_new(json, "best_step", json_integer(result->best_step));
+    json_object_set_new(json, "seconds", sgrad_json_real(result->seconds));
+    json_object_set_new(json, "samples_per_second", sgrad_json_real(result->samples_per_second));
     return json;
 }

@@ -47,7 +47,7 @@ struct sgrad__config {
     int64_t micro_batch;                            /* samples; the one in use, also if it was chosen automatically */
     int64_t group;                                  /* samples of a batch-normalization group; 0: the network has none */
     int64_t tests;                                  /* number of samples of the test set */
-    bool auto_mesh;                                 /* options->mesh was chosen automatically (--mesh auto) */
+    bool auto_mesh;                                 /* options->parallel.mesh was chosen automatically (--mesh auto) */
     const char *devices;                            /* description of the workers of this rank */
 };
 /* Writes FOLDER/config.json. SGRAD_EINVAL: an option is not UTF-8. SGRAD_EIO: the file cannot be written. */
@@ -59,17 +59,9 @@ int sgrad__config_write(const char *folder, const struct sgrad__config *config);
  * SGRAD_EIO: the file cannot be read or written. SGRAD_EFORMAT: it is malformed. SGRAD_EINVAL: an option is not UTF-8. */
 int sgrad__config_continue(const char *folder, const struct sgrad__config *config, long step, char **history);
 
-/* Returns the values that must not change when a run is continued: model, data, batch, seed, batch-normalization group,
- * precision, optimizer. The result is the text of a JSON object; the caller must free it. */
-char *sgrad__config_identity(const struct sgrad__config *config);
 /* Returns the values that must be equal on all ranks, one per line: versions, data, and all options except those that are
  * specific to a node. The caller must free the result. */
 char *sgrad__config_shared(const struct sgrad__config *config);
-/* Compares two results of sgrad__config_identity. WHERE, the name of the file of BEFORE, precedes error messages. Options of the
- * model that only NOW has, because a later version has added them, must be 0. SGRAD_EINVAL: a value differs. SGRAD_EFORMAT:
- * BEFORE lacks a value. */
-int sgrad__config_same(const char *where, const char *before, const char *now);
-
 /* Compares CONFIG with the identity in FOLDER/config.json; a directory without this file passes. The errors are those of
  * sgrad__config_same, and of reading the file. */
 int sgrad__config_check(const char *folder, const struct sgrad__config *config);
@@ -87,7 +79,7 @@ struct json_t *sgrad__config_options(const struct json_t *config);
  * Returns a description of the features and the target of D for config.json, which the caller must release (json_decref). NULL: D
  * has no numeric features (no origin). */
 struct sgrad_dataset;
-struct json_t *sgrad__origin_json(const struct sgrad_dataset *d);
+struct json_t *sgrad__origin_json(const struct sgrad_dataset *dataset);
 /* Returns the features, target and classes in CONFIG, the content of a config.json. The caller must free the result
  * (sgrad_origin_free). NULL: CONFIG is malformed. */
 struct sgrad_origin *sgrad__origin_of(const struct json_t *config);
@@ -99,6 +91,22 @@ int sgrad__config_input(const char *folder, int channels, double *mean, double *
 /* Reads the batch-normalization groups of the run in FOLDER from its config.json. *GROUP: the option, a number of samples or
  * SGRAD_GROUP_…. *SAMPLES: the resulting number of samples of a group; 0: unknown. *FOUND and errors: as above. */
 int sgrad__config_group(const char *folder, long *group, int64_t *samples, bool *found);
+
+/* ---- identity.c ----------------------------------------------------------------------------------------------- */
+
+/* Returns the values that must not change when a run is continued: model, data, batch, seed, batch-normalization group,
+ * precision, optimizer. The result is the text of a JSON object; the caller must free it. */
+char *sgrad__config_identity(const struct sgrad__config *config);
+/* Returns the same as a JSON object. The caller must release it (json_decref). */
+struct json_t *sgrad__identity_json(const struct sgrad__config *config);
+/* Compares two results of sgrad__config_identity. WHERE, the name of the file of BEFORE, precedes error messages. Options of the
+ * model that only NOW has, because a later version has added them, must be 0. SGRAD_EINVAL: a value differs. SGRAD_EFORMAT:
+ * BEFORE lacks a value. */
+int sgrad__config_same(const char *where, const char *before, const char *now);
+/* The same for two results of sgrad__identity_json. Changes BEFORE. */
+int sgrad__identity_same(const char *where, struct json_t *before, struct json_t *now);
+/* Returns the hash of a training set as JSON text, of 16 hexadecimal digits. The caller must release it. */
+struct json_t *sgrad__fingerprint_json(uint64_t fingerprint);
 
 /* ---- checkpoint.c --------------------------------------------------------------------------------------------- */
 
@@ -148,7 +156,7 @@ int sgrad__tensorboard_open(const char *folder, long first, struct sgrad__tensor
 /* Add the value or the histogram NAME of STEP. Write errors are returned by flush. */
 void sgrad__tensorboard_tell(struct sgrad__tensorboard *tensorboard, const char *name, long step, double value);
 void sgrad__tensorboard_histogram(struct sgrad__tensorboard *tensorboard, const char *name, long step,
-                                  const struct sgrad_histogram *h);
+                                  const struct sgrad_histogram *histogram);
 /* Flushes the file. SGRAD_EIO: this or an earlier write has failed. */
 int sgrad__tensorboard_flush(struct sgrad__tensorboard *tensorboard);
 void sgrad__tensorboard_close(struct sgrad__tensorboard *tensorboard);

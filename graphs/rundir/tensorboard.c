@@ -41,25 +41,29 @@ struct sgrad__tensorboard {
     struct message histogram, value, summary, event;
 };
 
-static void put(struct message *m, const void *data, int size) {
-    if (m->size + size > LARGEST) return;
-    memcpy(m->byte + m->size, data, (size_t)size);
-    m->size += size;
+static void put(struct message *message, const void *data, int size) {
+    if (message->size + size > LARGEST) return;
+    memcpy(message->byte + message->size, data, (size_t)size);
+    message->size += size;
 }
 
-static void put_varint(struct message *m, uint64_t x) {
-    for (; x >= 128; x >>= 7) put(m, &(unsigned char){ (unsigned char)(x | 128) }, 1);
-    put(m, &(unsigned char){ (unsigned char)x }, 1);
+static void put_varint(struct message *message, uint64_t x) {
+    for (; x >= 128; x >>= 7) put(message, &(unsigned char){ (unsigned char)(x | 128) }, 1);
+    put(message, &(unsigned char){ (unsigned char)x }, 1);
 }
 
-static void put_key(struct message *m, int field, int type) { put_varint(m, (uint64_t)(field << 3 | type)); }
+static void put_key(struct message *message, int field, int type) { put_varint(message, (uint64_t)(field << 3 | type)); }
 
-static void put_double(struct message *m, int field, double x) { put_key(m, field, FIXED64), put(m, &x, sizeof x); }
-static void put_float(struct message *m, int field, float x) { put_key(m, field, FIXED32), put(m, &x, sizeof x); }
-static void put_bytes(struct message *m, int field, const void *data, int size) {
-    put_key(m, field, BYTES);
-    put_varint(m, (uint64_t)size);
-    put(m, data, size);
+static void put_double(struct message *message, int field, double x) {
+    put_key(message, field, FIXED64), put(message, &x, sizeof x);
+}
+static void put_float(struct message *message, int field, float x) {
+    put_key(message, field, FIXED32), put(message, &x, sizeof x);
+}
+static void put_bytes(struct message *message, int field, const void *data, int size) {
+    put_key(message, field, BYTES);
+    put_varint(message, (uint64_t)size);
+    put(message, data, size);
 }
 
 /* ---- records ---- */
@@ -80,13 +84,14 @@ static uint32_t checksum(const uint32_t table[256], const void *data, size_t siz
     return (crc >> 15 | crc << 17) + 0xa282ead8;
 }
 
-static void write_event(struct sgrad__tensorboard *t, const struct message *event) {
+static void write_event(struct sgrad__tensorboard *tensorboard, const struct message *event) {
     const uint64_t size = (uint64_t)event->size;
-    const uint32_t of_size = checksum(t->crc, &size, sizeof size), of_event = checksum(t->crc, event->byte, size);
-    fwrite(&size, sizeof size, 1, t->file);
-    fwrite(&of_size, sizeof of_size, 1, t->file);
-    fwrite(event->byte, 1, size, t->file);
-    fwrite(&of_event, sizeof of_event, 1, t->file);
+    const uint32_t of_size = checksum(tensorboard->crc, &size, sizeof size),
+                   of_event = checksum(tensorboard->crc, event->byte, size);
+    fwrite(&size, sizeof size, 1, tensorboard->file);
+    fwrite(&of_size, sizeof of_size, 1, tensorboard->file);
+    fwrite(event->byte, 1, size, tensorboard->file);
+    fwrite(&of_event, sizeof of_event, 1, tensorboard->file);
 }
 
 static double wall_time(void) {
@@ -109,14 +114,14 @@ static long time_of_file(const char *folder) {
 }
 
 /* Writes a SessionLog record: readers discard the values of earlier files from step FIRST on. */
-static void write_start(struct sgrad__tensorboard *t, long first) {
+static void write_start(struct sgrad__tensorboard *tensorboard, long first) {
     static const unsigned char start[] = { 1 << 3 | VARINT, 1 };
-    t->event.size = 0;
-    put_double(&t->event, 1, wall_time());
-    put_key(&t->event, 2, VARINT);
-    put_varint(&t->event, (uint64_t)first);
-    put_bytes(&t->event, 7, start, sizeof start);
-    write_event(t, &t->event);
+    tensorboard->event.size = 0;
+    put_double(&tensorboard->event, 1, wall_time());
+    put_key(&tensorboard->event, 2, VARINT);
+    put_varint(&tensorboard->event, (uint64_t)first);
+    put_bytes(&tensorboard->event, 7, start, sizeof start);
+    write_event(tensorboard, &tensorboard->event);
 }
 
 int sgrad__tensorboard_open(const char *folder, long first, struct sgrad__tensorboard **tensorboard) {
@@ -141,56 +146,57 @@ int sgrad__tensorboard_open(const char *folder, long first, struct sgrad__tensor
     return 0;
 }
 
-static void begin_value(struct sgrad__tensorboard *t, const char *name) {
-    t->histogram.size = t->value.size = t->summary.size = t->event.size = 0;
-    put_bytes(&t->value, 1, name, (int)strlen(name));
+static void begin_value(struct sgrad__tensorboard *tensorboard, const char *name) {
+    tensorboard->histogram.size = tensorboard->value.size = tensorboard->summary.size = tensorboard->event.size = 0;
+    put_bytes(&tensorboard->value, 1, name, (int)strlen(name));
 }
 
-static void end_value(struct sgrad__tensorboard *t, long step) {
-    put_bytes(&t->summary, 1, t->value.byte, t->value.size);
-    put_double(&t->event, 1, wall_time());
-    put_key(&t->event, 2, VARINT);
-    put_varint(&t->event, (uint64_t)step);
-    put_bytes(&t->event, 5, t->summary.byte, t->summary.size);
-    write_event(t, &t->event);
+static void end_value(struct sgrad__tensorboard *tensorboard, long step) {
+    put_bytes(&tensorboard->summary, 1, tensorboard->value.byte, tensorboard->value.size);
+    put_double(&tensorboard->event, 1, wall_time());
+    put_key(&tensorboard->event, 2, VARINT);
+    put_varint(&tensorboard->event, (uint64_t)step);
+    put_bytes(&tensorboard->event, 5, tensorboard->summary.byte, tensorboard->summary.size);
+    write_event(tensorboard, &tensorboard->event);
 }
 
-void sgrad__tensorboard_tell(struct sgrad__tensorboard *t, const char *name, long step, double x) {
-    if (!t) return;
-    begin_value(t, name);
-    put_float(&t->value, 2, (float)x);
-    end_value(t, step);
+void sgrad__tensorboard_tell(struct sgrad__tensorboard *tensorboard, const char *name, long step, double x) {
+    if (!tensorboard) return;
+    begin_value(tensorboard, name);
+    put_float(&tensorboard->value, 2, (float)x);
+    end_value(tensorboard, step);
 }
 
-void sgrad__tensorboard_histogram(struct sgrad__tensorboard *t, const char *name, long step, const struct sgrad_histogram *h) {
+void sgrad__tensorboard_histogram(struct sgrad__tensorboard *tensorboard, const char *name, long step,
+                                  const struct sgrad_histogram *histogram) {
     const double *limit = sgrad_histogram_limits();
     double limits[SGRAD_HISTOGRAM_BUCKETS], counts[SGRAD_HISTOGRAM_BUCKETS];
     int buckets = 0;
-    if (!t) return;
+    if (!tensorboard) return;
     for (int i = 0; i < SGRAD_HISTOGRAM_BUCKETS; i++) {     /* consecutive empty buckets are merged, as in TensorFlow */
-        if (i == 0 || h->bucket[i] > 0 || h->bucket[i - 1] > 0) counts[buckets++] = h->bucket[i];
+        if (i == 0 || histogram->bucket[i] > 0 || histogram->bucket[i - 1] > 0) counts[buckets++] = histogram->bucket[i];
         limits[buckets - 1] = limit[i];
     }
-    begin_value(t, name);
-    put_double(&t->histogram, 1, h->min);
-    put_double(&t->histogram, 2, h->max);
-    put_double(&t->histogram, 3, h->count);
-    put_double(&t->histogram, 4, h->sum);
-    put_double(&t->histogram, 5, h->sum_squares);
-    put_bytes(&t->histogram, 6, limits, buckets * (int)sizeof *limits);
-    put_bytes(&t->histogram, 7, counts, buckets * (int)sizeof *counts);
-    put_bytes(&t->value, 5, t->histogram.byte, t->histogram.size);
-    end_value(t, step);
+    begin_value(tensorboard, name);
+    put_double(&tensorboard->histogram, 1, histogram->min);
+    put_double(&tensorboard->histogram, 2, histogram->max);
+    put_double(&tensorboard->histogram, 3, histogram->count);
+    put_double(&tensorboard->histogram, 4, histogram->sum);
+    put_double(&tensorboard->histogram, 5, histogram->sum_squares);
+    put_bytes(&tensorboard->histogram, 6, limits, buckets * (int)sizeof *limits);
+    put_bytes(&tensorboard->histogram, 7, counts, buckets * (int)sizeof *counts);
+    put_bytes(&tensorboard->value, 5, tensorboard->histogram.byte, tensorboard->histogram.size);
+    end_value(tensorboard, step);
 }
 
-int sgrad__tensorboard_flush(struct sgrad__tensorboard *t) {
-    const int lost = t ? sgrad_stream_error(t->file) : 0;
-    return lost ? sgrad_log_error(SGRAD_EIO, "%s: cannot be written: %s", t->path, strerror(lost)) : 0;
+int sgrad__tensorboard_flush(struct sgrad__tensorboard *tensorboard) {
+    const int lost = tensorboard ? sgrad_stream_error(tensorboard->file) : 0;
+    return lost ? sgrad_log_error(SGRAD_EIO, "%s: cannot be written: %s", tensorboard->path, strerror(lost)) : 0;
 }
 
-void sgrad__tensorboard_close(struct sgrad__tensorboard *t) {
-    if (!t) return;
-    if (t->file) fclose(t->file);
-    free(t->path);
-    free(t);
+void sgrad__tensorboard_close(struct sgrad__tensorboard *tensorboard) {
+    if (!tensorboard) return;
+    if (tensorboard->file) fclose(tensorboard->file);
+    free(tensorboard->path);
+    free(tensorboard);
 }

@@ -21,18 +21,19 @@ json_t *sgrad__manifest_options(const char *given) {
     return o ? o : json_object();
 }
 
-static json_t *describe(const struct sgrad__search *s) {
-    const struct sgrad_search_options *o = s->options;
+static json_t *describe(const struct sgrad__search *search) {
+    const struct sgrad_search_options *o = search->options;
     json_t *candidates = json_array();
-    for (int i = 0; i < s->trials; i++)
-        json_array_append_new(candidates, json_pack("{s:s, s:o}", "name", s->trial[i].name, "options",
+    for (int i = 0; i < search->trials; i++)
+        json_array_append_new(candidates, json_pack("{s:s, s:o}", "name", search->trial[i].name, "options",
                                                     sgrad__manifest_options(o->candidate[i].options_json)));
     json_t *stop = json_pack("{s:s, s:i, s:i}", "rule", o->stop.rule ? o->stop.rule : "none", "first", o->stop.first, "factor",
                              o->stop.factor);
-    return json_pack("{s:s, s:o, s:i, s:i, s:o, s:s?, s:o, s:o, s:o}", "data", o->common.data, "fingerprint",
-                     json_sprintf("%016llx", (unsigned long long)s->ground.fingerprint), "partitions", s->partitions, "epochs",
-                     s->epochs, "seed", json_sprintf("%llu", (unsigned long long)o->common.seed), "schedule", o->schedule,
-                     "stop", stop, "options", sgrad__manifest_options(o->options_json), "candidates", candidates);
+    return json_pack("{s:s, s:o, s:i, s:i, s:o, s:s?, s:o, s:o, s:o}", "data", o->common.data.name, "fingerprint",
+                     json_sprintf("%016llx", (unsigned long long)search->ground.data.fingerprint), "partitions",
+                     search->partitions, "epochs", search->epochs, "seed",
+                     json_sprintf("%llu", (unsigned long long)o->common.training.seed), "schedule", o->schedule, "stop", stop,
+                     "options", sgrad__manifest_options(o->options_json), "candidates", candidates);
 }
 
 static int load(const char *folder, json_t **json) {
@@ -51,8 +52,8 @@ bool sgrad_search_exists(const char *folder) {
 
 /* Checks that the search is the same as in the file. The data may have been moved; their fingerprint must agree. The number of
  * partitions is that of the file. */
-static int check_same(const struct sgrad__search *s, const char *folder, json_t *before, int partitions) {
-    struct sgrad__search as = *s;
+static int check_same(const struct sgrad__search *search, const char *folder, json_t *before, int partitions) {
+    struct sgrad__search as = *search;
     as.partitions = partitions;
     json_t *now = describe(&as), *value;
     const char *key;
@@ -67,22 +68,22 @@ static int check_same(const struct sgrad__search *s, const char *folder, json_t 
     return error;
 }
 
-int sgrad__manifest_read(const struct sgrad__search *s, const char *folder, int *partitions, bool *found) {
+int sgrad__manifest_read(const struct sgrad__search *search, const char *folder, int *partitions, bool *found) {
     json_t *json;
     *found = sgrad_search_exists(folder);
     if (!*found) return 0;
     SGRAD_TRY(load(folder, &json));
     const json_int_t count = json_integer_value(json_object_get(json, "partitions"));
     int error = count >= 1 && count <= INT_MAX ? 0 : sgrad_log_error(SGRAD_EFORMAT, "%s/search.json: has no partitions", folder);
-    if (!error && s) error = check_same(s, folder, json, (int)count);
+    if (!error && search) error = check_same(search, folder, json, (int)count);
     if (!error) *partitions = (int)count;
     json_decref(json);
     return error;
 }
 
-int sgrad__manifest_write(const struct sgrad__search *s, const char *folder) {
+int sgrad__manifest_write(const struct sgrad__search *search, const char *folder) {
     char *path = sgrad_format("%s/search.json", folder);
-    int error = sgrad_json_write(path, describe(s), 15);
+    int error = sgrad_json_write(path, describe(search), 15);
     free(path);
     return error;
 }
@@ -112,22 +113,23 @@ static int copy_rounds(const char *path, int round, FILE *to) {
     return error;
 }
 
-int sgrad__manifest_round(const struct sgrad__search *s, const char *folder, int round) {
-    const struct sgrad__sub_epochs *plan = &s->plan;
+int sgrad__manifest_round(const struct sgrad__search *search, const char *folder, int round) {
+    const struct sgrad__sub_epochs *plan = &search->plan;
     char *path = sgrad_format("%s/schedule.jsonl", folder);
     struct sgrad_file file;
     int error = sgrad_file_begin(path, &file);
     if (!error) {
         error = copy_rounds(path, round, file.stream);
-        write_line(file.stream, json_pack("{s:s, s:i, s:s, s:i, s:i, s:i, s:i, s:f, s:f, s:I, s:f}", "event", "round", "round",
-                                          round, "schedule", plan->schedule, "partitions", s->partitions, "ranks", s->ranks,
-                                          "together", s->slots, "visits", plan->count, "makespan", plan->makespan,
-                                          "busy", s->busy, "hops", (json_int_t)s->hops, "bytes", s->bytes));
+        write_line(file.stream,
+                   json_pack("{s:s, s:i, s:s, s:i, s:i, s:i, s:i, s:f, s:f, s:I, s:f}", "event", "round", "round", round,
+                             "schedule", plan->schedule, "partitions", search->partitions, "ranks", search->ranks, "together",
+                             search->slots, "visits", plan->count, "makespan", plan->makespan, "busy", search->busy, "hops",
+                             (json_int_t)search->hops, "bytes", search->bytes));
         for (const struct sgrad__sub_epoch *v = plan->sub_epoch; v < plan->sub_epoch + plan->count; v++)
             write_line(file.stream, json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:f, s:f}", "event", "visit", "name",
-                                              s->trial[v->model].name, "epoch", v->epoch, "partition", v->partition, "rank",
-                                              sgrad__search_rank(s, v), "ranks", s->trial[v->model].ranks, "begin", v->begin,
-                                              "end", v->end));
+                                              search->trial[v->model].name, "epoch", v->epoch, "partition", v->partition, "rank",
+                                              sgrad__search_rank(search, v), "ranks", search->trial[v->model].ranks, "begin",
+                                              v->begin, "end", v->end));
         if (error) sgrad_file_abort(&file);
         else error = sgrad_file_commit(&file);
     }

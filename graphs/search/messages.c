@@ -28,32 +28,33 @@ struct sgrad__search_messages {
 
 static int64_t tag_of(int rank) { return ((int64_t)SGRAD__TAGS_SEARCH << 44) + ((int64_t)1 << 43) + rank; }
 
-static int create(const struct sgrad__search_messages *m, const char *name, struct sgrad_tensor **tensor) {
-    return sgrad_tensor_create(name, SGRAD_F32, (struct sgrad_shape){ 1, { (int64_t)m->count } }, SGRAD_PERSISTENT, tensor);
+static int create(const struct sgrad__search_messages *messages, const char *name, struct sgrad_tensor **tensor) {
+    return sgrad_tensor_create(name, SGRAD_F32, (struct sgrad_shape){ 1, { (int64_t)messages->count } }, SGRAD_PERSISTENT,
+                               tensor);
 }
 
-int sgrad__search_messages_open(struct sgrad__search *s) {
-    struct sgrad__search_messages *m = s->messages = sgrad_xcalloc(1, sizeof *m);
-    m->search = s;
+int sgrad__search_messages_open(struct sgrad__search *search) {
+    struct sgrad__search_messages *m = search->messages = sgrad_xcalloc(1, sizeof *m);
+    m->search = search;
     long most = 0;
-    for (int i = 0; i < s->trials; i++)
-        if (s->trial[i].sub_epoch_steps > most) most = s->trial[i].sub_epoch_steps;
+    for (int i = 0; i < search->trials; i++)
+        if (search->trial[i].sub_epoch_steps > most) most = search->trial[i].sub_epoch_steps;
     m->count = BODY + (size_t)most * SGRAD__STEP_NUMBERS + SGRAD_MAX_METRICS * SGRAD__TEST_NUMBERS;
     m->text = sgrad_xcalloc(m->count, sizeof *m->text);
-    for (int i = 0; i < OUT && s->rank; i++) SGRAD_TRY(create(m, "result", &m->out[i]));
-    m->receiver = sgrad_xcalloc((size_t)s->ranks, sizeof *m->receiver);
-    for (int r = 1; r < s->ranks && s->rank == 0; r++) {
+    for (int i = 0; i < OUT && search->rank; i++) SGRAD_TRY(create(m, "result", &m->out[i]));
+    m->receiver = sgrad_xcalloc((size_t)search->ranks, sizeof *m->receiver);
+    for (int r = 1; r < search->ranks && search->rank == 0; r++) {
         m->receiver[r] = (struct receiver){ .messages = m, .rank = r };
         SGRAD_TRY(create(m, "result", &m->receiver[r].message));
     }
     return 0;
 }
 
-void sgrad__search_messages_close(struct sgrad__search *s) {
-    struct sgrad__search_messages *m = s->messages;
+void sgrad__search_messages_close(struct sgrad__search *search) {
+    struct sgrad__search_messages *m = search->messages;
     if (!m) return;
     for (int i = 0; i < OUT; i++) sgrad_tensor_destroy(m->out[i]);
-    for (int r = 0; r < s->ranks; r++) sgrad_tensor_destroy(m->receiver[r].message);
+    for (int r = 0; r < search->ranks; r++) sgrad_tensor_destroy(m->receiver[r].message);
     free(m->receiver);
     free(m->text);
     free(m);
@@ -64,34 +65,34 @@ void sgrad__search_messages_close(struct sgrad__search *s) {
 static void sent(void *arg) { (void)arg; }
 
 /* Copies the results of the steps of a sub-epoch, and of the epoch that it ends, between a log and a message. */
-static void copy_body(struct sgrad__trial *e, int sub_epoch, float *body, bool to_journal) {
-    const size_t steps = (size_t)e->sub_epoch_steps * SGRAD__STEP_NUMBERS * sizeof *body;
-    const size_t tests = (size_t)e->metrics * SGRAD__TEST_NUMBERS * sizeof *body;
-    float *journal = sgrad__journal_step(e, sub_epoch * e->sub_epoch_steps);
-    float *test = body + e->sub_epoch_steps * SGRAD__STEP_NUMBERS;
+static void copy_body(struct sgrad__trial *trial, int sub_epoch, float *body, bool to_journal) {
+    const size_t steps = (size_t)trial->sub_epoch_steps * SGRAD__STEP_NUMBERS * sizeof *body;
+    const size_t tests = (size_t)trial->metrics * SGRAD__TEST_NUMBERS * sizeof *body;
+    float *journal = sgrad__journal_step(trial, sub_epoch * trial->sub_epoch_steps);
+    float *test = body + trial->sub_epoch_steps * SGRAD__STEP_NUMBERS;
     memcpy(to_journal ? journal : body, to_journal ? body : journal, steps);
-    if ((sub_epoch + 1) % e->search->partitions) return;
-    float *own = sgrad__journal_tests(e, sub_epoch / e->search->partitions);
+    if ((sub_epoch + 1) % trial->search->partitions) return;
+    float *own = sgrad__journal_tests(trial, sub_epoch / trial->search->partitions);
     memcpy(to_journal ? own : test, to_journal ? test : own, tests);
 }
 
 /* Rank 0: records the results of a sub-epoch. */
-static int note(struct sgrad__trial *e, int sub_epoch) {
-    e->recorded[sub_epoch] = true;
-    return sgrad__leaderboard_update(e);
+static int note(struct sgrad__trial *trial, int sub_epoch) {
+    trial->recorded[sub_epoch] = true;
+    return sgrad__leaderboard_update(trial);
 }
 
-int sgrad__search_messages_send(struct sgrad__trial *e, int sub_epoch) {
-    struct sgrad__search_messages *m = e->search->messages;
-    if (e->search->rank == 0) return note(e, sub_epoch);
-    m->text[TRIAL] = (float)e->number;
+int sgrad__search_messages_send(struct sgrad__trial *trial, int sub_epoch) {
+    struct sgrad__search_messages *m = trial->search->messages;
+    if (trial->search->rank == 0) return note(trial, sub_epoch);
+    m->text[TRIAL] = (float)trial->number;
     m->text[SUB_EPOCH] = (float)sub_epoch;
-    m->text[STATUS] = e->journal[SGRAD__JOURNAL_STATUS];
-    m->text[LOST] = e->journal[SGRAD__JOURNAL_LOST];
-    copy_body(e, sub_epoch, m->text + BODY, false);
+    m->text[STATUS] = trial->journal[SGRAD__JOURNAL_STATUS];
+    m->text[LOST] = trial->journal[SGRAD__JOURNAL_LOST];
+    copy_body(trial, sub_epoch, m->text + BODY, false);
     struct sgrad_tensor *message = m->out[m->sent++ % OUT];
     SGRAD_TRY(sgrad_tensor_write(message, m->text));
-    return sgrad_send(&(struct sgrad_message){ .tensor = message, .peer = 0, .tag = tag_of(e->search->rank), .done = sent });
+    return sgrad_send(&(struct sgrad_message){ .tensor = message, .peer = 0, .tag = tag_of(trial->search->rank), .done = sent });
 }
 
 /* ---- receiving ---------------------------------------------------------------------------------------------------- */
@@ -113,18 +114,18 @@ static int post(struct receiver *receiver) {
                                                   .tag = tag_of(receiver->rank), .done = message_arrived, .arg = receiver });
 }
 
-int sgrad__search_messages_expect(struct sgrad__search *s, const int *sub_epochs) {
-    for (int r = 1; r < s->ranks && s->rank == 0; r++) {
-        s->messages->receiver[r].expected = sub_epochs[r];
-        SGRAD_TRY(post(&s->messages->receiver[r]));
+int sgrad__search_messages_expect(struct sgrad__search *search, const int *sub_epochs) {
+    for (int r = 1; r < search->ranks && search->rank == 0; r++) {
+        search->messages->receiver[r].expected = sub_epochs[r];
+        SGRAD_TRY(post(&search->messages->receiver[r]));
     }
     return 0;
 }
 
-static int take_message(struct sgrad__search *s, struct receiver *receiver) {
-    struct sgrad__search_messages *m = s->messages;
+static int take_message(struct sgrad__search *search, struct receiver *receiver) {
+    struct sgrad__search_messages *m = search->messages;
     SGRAD_TRY(sgrad_tensor_read(receiver->message, m->text));
-    struct sgrad__trial *e = &s->trial[(int)m->text[TRIAL]];
+    struct sgrad__trial *e = &search->trial[(int)m->text[TRIAL]];
     const int sub_epoch = (int)m->text[SUB_EPOCH];
     copy_body(e, sub_epoch, m->text + BODY, true);
     if (m->text[STATUS] != SGRAD__RUNNING) {
@@ -136,19 +137,19 @@ static int take_message(struct sgrad__search *s, struct receiver *receiver) {
     return note(e, sub_epoch);
 }
 
-int sgrad__search_messages_read(struct sgrad__search *s) {
-    for (int r = 1; r < s->ranks && s->rank == 0; r++) {
-        struct receiver *receiver = &s->messages->receiver[r];
-        sgrad_monitor_lock(s->monitor);
+int sgrad__search_messages_read(struct sgrad__search *search) {
+    for (int r = 1; r < search->ranks && search->rank == 0; r++) {
+        struct receiver *receiver = &search->messages->receiver[r];
+        sgrad_monitor_lock(search->monitor);
         const bool arrived = receiver->posted && receiver->arrived;
-        sgrad_monitor_unlock(s->monitor);
-        if (arrived) SGRAD_TRY(take_message(s, receiver));
+        sgrad_monitor_unlock(search->monitor);
+        if (arrived) SGRAD_TRY(take_message(search, receiver));
     }
     return 0;
 }
 
-bool sgrad__search_messages_is_whole(const struct sgrad__search *s) {
+bool sgrad__search_messages_is_whole(const struct sgrad__search *search) {
     bool whole = true;
-    for (int r = 1; r < s->ranks && s->rank == 0; r++) whole &= !s->messages->receiver[r].expected;
+    for (int r = 1; r < search->ranks && search->rank == 0; r++) whole &= !search->messages->receiver[r].expected;
     return whole;
 }

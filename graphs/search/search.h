@@ -112,36 +112,36 @@ struct sgrad__search {
 };
 
 /* rank: returns the rank that trains SUB_EPOCH, of several ranks the first. trains: returns true if this rank is one of them. */
-static inline int sgrad__search_rank(const struct sgrad__search *s, const struct sgrad__sub_epoch *sub_epoch) {
-    return sgrad__sub_epochs_rank(sub_epoch->partition, s->ranks, s->trial[sub_epoch->model].ranks);
+static inline int sgrad__search_rank(const struct sgrad__search *search, const struct sgrad__sub_epoch *sub_epoch) {
+    return sgrad__sub_epochs_rank(sub_epoch->partition, search->ranks, search->trial[sub_epoch->model].ranks);
 }
-static inline bool sgrad__search_trains(const struct sgrad__search *s, const struct sgrad__sub_epoch *sub_epoch) {
-    const int first = sgrad__search_rank(s, sub_epoch);
-    return s->rank >= first && s->rank < first + s->trial[sub_epoch->model].ranks;
+static inline bool sgrad__search_trains(const struct sgrad__search *search, const struct sgrad__sub_epoch *sub_epoch) {
+    const int first = sgrad__search_rank(search, sub_epoch);
+    return search->rank >= first && search->rank < first + search->trial[sub_epoch->model].ranks;
 }
 /* Returns the index of this rank among the ranks of a trial, which is the same in all sub-epochs. */
-static inline int sgrad__search_place(const struct sgrad__trial *e) { return e->search->rank % e->ranks; }
+static inline int sgrad__search_place(const struct sgrad__trial *trial) { return trial->search->rank % trial->ranks; }
 
 /* Access to the log of a trial. Steps and epochs are counted from 0. SGRAD__TEST_NUMBERS: floats of a test metric. The functions
  * return: a pointer to the values of a step; the index of the test metrics of an epoch, and a pointer to them; one of these
  * metrics; the length of the log in floats. */
 enum { SGRAD__TEST_NUMBERS = 2 };
-static inline float *sgrad__journal_step(const struct sgrad__trial *e, long step) {
-    return e->journal + SGRAD__JOURNAL_STEPS + step * SGRAD__STEP_NUMBERS;
+static inline float *sgrad__journal_step(const struct sgrad__trial *trial, long step) {
+    return trial->journal + SGRAD__JOURNAL_STEPS + step * SGRAD__STEP_NUMBERS;
 }
-static inline size_t sgrad__journal_tests_at(const struct sgrad__trial *e, int epoch) {
-    const long steps = e->sub_epoch_steps * e->search->partitions * e->search->epochs;
-    return (size_t)(SGRAD__JOURNAL_STEPS + steps * SGRAD__STEP_NUMBERS + (long)epoch * e->metrics * SGRAD__TEST_NUMBERS);
+static inline size_t sgrad__journal_tests_at(const struct sgrad__trial *trial, int epoch) {
+    const long steps = trial->sub_epoch_steps * trial->search->partitions * trial->search->epochs;
+    return (size_t)(SGRAD__JOURNAL_STEPS + steps * SGRAD__STEP_NUMBERS + (long)epoch * trial->metrics * SGRAD__TEST_NUMBERS);
 }
-static inline float *sgrad__journal_tests(const struct sgrad__trial *e, int epoch) {
-    return e->journal + sgrad__journal_tests_at(e, epoch);
+static inline float *sgrad__journal_tests(const struct sgrad__trial *trial, int epoch) {
+    return trial->journal + sgrad__journal_tests_at(trial, epoch);
 }
-static inline double sgrad__journal_test(const struct sgrad__trial *e, int epoch, int metric) {
-    const float *test = sgrad__journal_tests(e, epoch) + metric * SGRAD__TEST_NUMBERS;
+static inline double sgrad__journal_test(const struct sgrad__trial *trial, int epoch, int metric) {
+    const float *test = sgrad__journal_tests(trial, epoch) + metric * SGRAD__TEST_NUMBERS;
     return (double)test[0] + test[1];
 }
-static inline size_t sgrad__journal_count(const struct sgrad__trial *e) {
-    return sgrad__journal_tests_at(e, e->search->epochs);
+static inline size_t sgrad__journal_count(const struct sgrad__trial *trial) {
+    return sgrad__journal_tests_at(trial, trial->search->epochs);
 }
 
 /* ---- trial.c ---- */

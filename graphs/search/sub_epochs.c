@@ -77,46 +77,46 @@ struct shop {
     bool *visited;                  /* (models, partitions): visited in this epoch */
 };
 
-static double work_left(const struct shop *s, int model) {
-    return cost_of(s->o, model) * (s->left[model] + (s->o->epochs - s->epochs[model]) * s->o->partitions);
+static double work_left(const struct shop *shop, int model) {
+    return cost_of(shop->o, model) * (shop->left[model] + (shop->o->epochs - shop->epochs[model]) * shop->o->partitions);
 }
 
 /* Returns the time when all ranks that a sub-epoch needs are idle. */
-static double are_free(const struct shop *s, int model, int partition) {
-    const int first = first_of(s->o, model, partition);
+static double are_free(const struct shop *shop, int model, int partition) {
+    const int first = first_of(shop->o, model, partition);
     double last = 0;
-    for (int r = first; r < first + width_of(s->o, model); r++) last = fmax(last, s->rank_free[r]);
+    for (int r = first; r < first + width_of(shop->o, model); r++) last = fmax(last, shop->rank_free[r]);
     return last;
 }
 
 /* Chooses the sub-epoch that can start first; among several, the one whose model has most work left; among these, the first one
  * in a random order. */
-static struct sgrad__sub_epoch next_sub_epoch(const struct shop *s, const int *among) {
-    const int k = s->o->partitions;
+static struct sgrad__sub_epoch next_sub_epoch(const struct shop *shop, const int *among) {
+    const int k = shop->o->partitions;
     struct sgrad__sub_epoch best = { .model = -1, .begin = DBL_MAX };
     double most = 0;
-    for (int i = 0; i < s->o->models * k; i++) {
+    for (int i = 0; i < shop->o->models * k; i++) {
         const int model = among[i] / k, partition = among[i] % k;
-        if (!s->left[model] || s->visited[among[i]]) continue;
-        const double begin = fmax(s->model_free[model], are_free(s, model, partition)), left = work_left(s, model);
+        if (!shop->left[model] || shop->visited[among[i]]) continue;
+        const double begin = fmax(shop->model_free[model], are_free(shop, model, partition)), left = work_left(shop, model);
         if (begin > best.begin || (begin == best.begin && left <= most)) continue;
         most = left;
-        best = (struct sgrad__sub_epoch){ .model = model, .epoch = s->o->first_epoch + s->epochs[model] - 1,
-                                          .partition = partition, .begin = begin, .end = begin + cost_of(s->o, model) };
+        best = (struct sgrad__sub_epoch){ .model = model, .epoch = shop->o->first_epoch + shop->epochs[model] - 1,
+                                          .partition = partition, .begin = begin, .end = begin + cost_of(shop->o, model) };
     }
     return best;
 }
 
-static void note(struct shop *s, const struct sgrad__sub_epoch *v) {
-    const int k = s->o->partitions;
-    const int first = first_of(s->o, v->model, v->partition);
-    s->model_free[v->model] = v->end;
-    for (int r = first; r < first + width_of(s->o, v->model); r++) s->rank_free[r] = v->end;
-    s->visited[v->model * k + v->partition] = true;
-    if (--s->left[v->model] || s->epochs[v->model] == s->o->epochs) return;
-    s->epochs[v->model]++;
-    s->left[v->model] = k;
-    memset(s->visited + v->model * k, 0, (size_t)k * sizeof *s->visited);
+static void note(struct shop *shop, const struct sgrad__sub_epoch *epoch) {
+    const int k = shop->o->partitions;
+    const int first = first_of(shop->o, epoch->model, epoch->partition);
+    shop->model_free[epoch->model] = epoch->end;
+    for (int r = first; r < first + width_of(shop->o, epoch->model); r++) shop->rank_free[r] = epoch->end;
+    shop->visited[epoch->model * k + epoch->partition] = true;
+    if (--shop->left[epoch->model] || shop->epochs[epoch->model] == shop->o->epochs) return;
+    shop->epochs[epoch->model]++;
+    shop->left[epoch->model] = k;
+    memset(shop->visited + epoch->model * k, 0, (size_t)k * sizeof *shop->visited);
 }
 
 static void order_open_shop(const options *o, struct sgrad__sub_epoch *sub_epoch) {
@@ -167,27 +167,28 @@ static double *first_free(double *slot, int slots) {
     return first;
 }
 
-void sgrad__sub_epochs_time(const options *o, struct sgrad__sub_epochs *v) {
-    v->makespan = 0;
+void sgrad__sub_epochs_time(const options *o, struct sgrad__sub_epochs *epochs) {
+    epochs->makespan = 0;
     const int slots = o->slots > 1 ? o->slots : 1;
     double *model = sgrad_xcalloc((size_t)o->models, sizeof *model),
            *slot = sgrad_xcalloc((size_t)(o->ranks * slots), sizeof *slot);
-    for (struct sgrad__sub_epoch *i = v->sub_epoch; i < v->sub_epoch + v->count; i++) {
+    for (struct sgrad__sub_epoch *i = epochs->sub_epoch; i < epochs->sub_epoch + epochs->count; i++) {
         const int first = first_of(o, i->model, i->partition), last = first + width_of(o, i->model);
         i->begin = model[i->model];
         for (int r = first; r < last; r++) i->begin = fmax(i->begin, *first_free(slot + r * slots, slots));
         i->end = model[i->model] = i->begin + cost_of(o, i->model);
         for (int r = first; r < last; r++) *first_free(slot + r * slots, slots) = i->end;
-        if (i->end > v->makespan) v->makespan = i->end;
+        if (i->end > epochs->makespan) epochs->makespan = i->end;
     }
-    qsort(v->sub_epoch, (size_t)v->count, sizeof *v->sub_epoch, by_begin);
+    qsort(epochs->sub_epoch, (size_t)epochs->count, sizeof *epochs->sub_epoch, by_begin);
     free(model);
     free(slot);
 }
 
-static void number_sub_epochs(const options *o, struct sgrad__sub_epochs *v) {
+static void number_sub_epochs(const options *o, struct sgrad__sub_epochs *epochs) {
     int *next = sgrad_xcalloc((size_t)o->models, sizeof *next);
-    for (int i = 0; i < v->count; i++) v->sub_epoch[i].number = o->first_epoch * o->partitions + next[v->sub_epoch[i].model]++;
+    for (int i = 0; i < epochs->count; i++)
+        epochs->sub_epoch[i].number = o->first_epoch * o->partitions + next[epochs->sub_epoch[i].model]++;
     free(next);
 }
 
@@ -221,13 +222,14 @@ int sgrad__sub_epochs_plan(const char *name, const options *o, struct sgrad__sub
     return 0;
 }
 
-void sgrad__sub_epochs_free(struct sgrad__sub_epochs *v) {
-    free(v->sub_epoch);
-    v->sub_epoch = NULL;
+void sgrad__sub_epochs_free(struct sgrad__sub_epochs *epochs) {
+    free(epochs->sub_epoch);
+    epochs->sub_epoch = NULL;
 }
 
-const struct sgrad__sub_epoch *sgrad__sub_epochs_next(const struct sgrad__sub_epochs *v, const struct sgrad__sub_epoch *before) {
-    for (const struct sgrad__sub_epoch *next = before + 1; next < v->sub_epoch + v->count; next++)
+const struct sgrad__sub_epoch *sgrad__sub_epochs_next(const struct sgrad__sub_epochs *epochs,
+                                                      const struct sgrad__sub_epoch *before) {
+    for (const struct sgrad__sub_epoch *next = before + 1; next < epochs->sub_epoch + epochs->count; next++)
         if (next->model == before->model) return next;
     return NULL;
 }

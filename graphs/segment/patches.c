@@ -14,16 +14,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-static float scale_of(const struct sgrad__segment *s) { return s->o->logits ? 0x1p20f : 0x1p30f; }
-void sgrad__segment_add_time(struct sgrad__segment *s, enum sgrad__spending stage, double since) {
+static float scale_of(const struct sgrad__segment *segment) { return segment->o->logits ? 0x1p20f : 0x1p30f; }
+void sgrad__segment_add_time(struct sgrad__segment *segment, enum sgrad__spending stage, double since) {
     const int worker = sgrad_worker_here();
-    atomic_fetch_add(&s->spent[stage][worker < 0 ? SGRAD_MAX_WORKERS : worker],
+    atomic_fetch_add(&segment->spent[stage][worker < 0 ? SGRAD_MAX_WORKERS : worker],
                      (int64_t)(1e9 * (sgrad_time_monotonic() - since)));
 }
-void sgrad__segment_blame(struct sgrad__chunk *c, int error, const char *reason) {
+void sgrad__segment_blame(struct sgrad__chunk *chunk, int error, const char *reason) {
     int none = 0;
-    if (!atomic_compare_exchange_strong(&c->error, &none, error)) return;
-    snprintf(c->reason, sizeof c->reason, "%s", reason);
+    if (!atomic_compare_exchange_strong(&chunk->error, &none, error)) return;
+    snprintf(chunk->reason, sizeof chunk->reason, "%s", reason);
     sgrad_log_error(error, "%s", reason);
 }
 
@@ -31,12 +31,12 @@ void sgrad__segment_blame(struct sgrad__chunk *c, int error, const char *reason)
 
 /* For view NUMBER of a chunk (segment.h), returns along each axis the index of the patch, and whether the axis is
  * reversed. */
-static void place_of(const struct sgrad__segment *s, const struct sgrad__chunk *c, int64_t number, int64_t at[3],
+static void place_of(const struct sgrad__segment *segment, const struct sgrad__chunk *chunk, int64_t number, int64_t at[3],
                      bool turned[3]) {
-    const int64_t mirror = number % s->mirrors, patch = number / s->mirrors;
-    at[0] = c->first[0] + patch / (c->count[1] * c->count[2]);
-    at[1] = c->first[1] + patch / c->count[2] % c->count[1];
-    at[2] = c->first[2] + patch % c->count[2];
+    const int64_t mirror = number % segment->mirrors, patch = number / segment->mirrors;
+    at[0] = chunk->first[0] + patch / (chunk->count[1] * chunk->count[2]);
+    at[1] = chunk->first[1] + patch / chunk->count[2] % chunk->count[1];
+    at[2] = chunk->first[2] + patch % chunk->count[2];
     for (int d = 0; d < 3; d++) turned[d] = mirror >> (2 - d) & 1;
 }
 
@@ -46,16 +46,16 @@ static int64_t mirrored(int64_t x, int64_t size) {
     return at < size ? at : period - at;
 }
 
-static int read_patch(struct sgrad__segment *s, struct sgrad__chunk *c, int64_t number, void *data) {
-    const int64_t *patch = s->o->patch;
-    const size_t size = sgrad_dtype_size(s->pixel);
+static int read_patch(struct sgrad__segment *segment, struct sgrad__chunk *chunk, int64_t number, void *data) {
+    const int64_t *patch = segment->o->patch;
+    const size_t size = sgrad_dtype_size(segment->pixel);
     int64_t at[3];
     bool turned[3];
-    place_of(s, c, number, at, turned);
+    place_of(segment, chunk, number, at, turned);
     struct sgrad_box box = { { 0 }, { 1 } };
     for (int d = 0; d < 3; d++) {
-        box.from[1 + d] = s->patches.axis[d].from[at[d]];
-        box.size[1 + d] = patch[d] < s->dim[d] ? patch[d] : s->dim[d];
+        box.from[1 + d] = segment->patches.axis[d].from[at[d]];
+        box.size[1 + d] = patch[d] < segment->dim[d] ? patch[d] : segment->dim[d];
     }
     int64_t *from[3];       /* along each axis: coordinates of the patch's voxels in the box */
     for (int d = 0; d < 3; d++) {
@@ -64,7 +64,7 @@ static int read_patch(struct sgrad__segment *s, struct sgrad__chunk *c, int64_t 
     }
     const bool as_it_is = !turned[2] && box.size[3] == patch[2];
     char *whole = sgrad_xcalloc((size_t)sgrad_box_count(&box), size), *to = data;
-    int error = sgrad_volume_read_pixels(s->in, &box, whole);
+    int error = sgrad_volume_read_pixels(segment->in, &box, whole);
     for (int64_t z = 0; z < patch[0] && !error; z++)
         for (int64_t y = 0; y < patch[1]; y++, to += patch[2] * (int64_t)size) {
             const char *row = whole + (from[0][z] * box.size[2] + from[1][y]) * box.size[3] * (int64_t)size;
@@ -95,62 +95,62 @@ int sgrad__segment_read(const struct sgrad_dataset *dataset, struct sgrad_sample
 /* ---- writing -------------------------------------------------------------------------------------------------------- */
 
 /* Returns true if the voxel of the chunk belongs to a block that is computed, and is not masked. */
-static bool is_wanted(const struct sgrad__segment *s, const struct sgrad__chunk *c, int64_t z, int64_t y, int64_t x) {
-    const int64_t *b = s->block;
-    if (!c->shown[(z / b[0] * c->blocks[1] + y / b[1]) * c->blocks[2] + x / b[2]]) return false;
-    if (!c->mask) return true;
+static bool is_wanted(const struct sgrad__segment *segment, const struct sgrad__chunk *chunk, int64_t z, int64_t y, int64_t x) {
+    const int64_t *b = segment->block;
+    if (!chunk->shown[(z / b[0] * chunk->blocks[1] + y / b[1]) * chunk->blocks[2] + x / b[2]]) return false;
+    if (!chunk->mask) return true;
     const int64_t at[3] = { z, y, x };
     int64_t place = 0;
     for (int d = 0; d < 3; d++) {
-        const int64_t voxel = (c->box.from[1 + d] + at[d]) * s->mask->dim[1 + d] / s->dim[d];
-        place = place * c->mask_box.size[1 + d] + voxel - c->mask_box.from[1 + d];
+        const int64_t voxel = (chunk->box.from[1 + d] + at[d]) * segment->mask->dim[1 + d] / segment->dim[d];
+        place = place * chunk->mask_box.size[1 + d] + voxel - chunk->mask_box.from[1 + d];
     }
-    return c->mask[place] != 0;
+    return chunk->mask[place] != 0;
 }
 
-static int write_chunk(struct sgrad__segment *s, struct sgrad__chunk *c) {
+static int write_chunk(struct sgrad__segment *segment, struct sgrad__chunk *chunk) {
     const double start = sgrad_time_monotonic();
-    const int64_t *size = c->box.size + 1, voxels = sgrad_box_count(&c->box), count = s->classes * voxels;
-    const float scale = 1 / scale_of(s) * (s->o->bytes ? 255 : 1);
-    struct sgrad_box box = c->box;
+    const int64_t *size = chunk->box.size + 1, voxels = sgrad_box_count(&chunk->box), count = segment->classes * voxels;
+    const float scale = 1 / scale_of(segment) * (segment->o->bytes ? 255 : 1);
+    struct sgrad_box box = chunk->box;
     float *value = sgrad_xcalloc((size_t)count, sizeof *value);
-    box.size[0] = s->classes;
+    box.size[0] = segment->classes;
     for (int64_t i = 0; i < voxels; i++) {
-        const bool wanted = c->sum && is_wanted(s, c, i / (size[1] * size[2]), i / size[2] % size[1], i % size[2]);
-        for (int64_t k = i; k < count; k += voxels) value[k] = wanted ? (float)c->sum[k] * scale : 0;
+        const bool wanted = chunk->sum && is_wanted(segment, chunk, i / (size[1] * size[2]), i / size[2] % size[1], i % size[2]);
+        for (int64_t k = i; k < count; k += voxels) value[k] = wanted ? (float)chunk->sum[k] * scale : 0;
     }
-    int error = sgrad_volume_write(s->out, &box, SGRAD_VOXEL_F32, value);
+    int error = sgrad_volume_write(segment->out, &box, SGRAD_VOXEL_F32, value);
     free(value);
-    sgrad__segment_add_time(s, SGRAD__SAVE, start);
+    sgrad__segment_add_time(segment, SGRAD__SAVE, start);
     return error;
 }
 
 /* Read errors concern only this chunk and are reported to the queue. Write errors end the process; its chunks return to the
  * queue. */
-void sgrad__segment_end(struct sgrad__segment *s, struct sgrad__chunk *c) {
-    int error = c->error;
-    if (error && s->queue) error = sgrad_queue_failed(s->queue, c->number, c->reason);
+void sgrad__segment_end(struct sgrad__segment *segment, struct sgrad__chunk *chunk) {
+    int error = chunk->error;
+    if (error && segment->queue) error = sgrad_queue_failed(segment->queue, chunk->number, chunk->reason);
     else if (!error) {
-        error = write_chunk(s, c);
-        if (!error && s->queue) error = sgrad_queue_done(s->queue, c->number);
+        error = write_chunk(segment, chunk);
+        if (!error && segment->queue) error = sgrad_queue_done(segment->queue, chunk->number);
     }
-    if (error) s->error = error;
-    for (int64_t z = 0; c->plane && z < c->box.size[1]; z++) pthread_mutex_destroy(&c->plane[z]);
-    free(c->sum);
-    free(c->plane);
-    free(c->shown);
-    free(c->mask);
-    c->busy = false;
+    if (error) segment->error = error;
+    for (int64_t z = 0; chunk->plane && z < chunk->box.size[1]; z++) pthread_mutex_destroy(&chunk->plane[z]);
+    free(chunk->sum);
+    free(chunk->plane);
+    free(chunk->shown);
+    free(chunk->mask);
+    chunk->busy = false;
 }
 
 /* ---- blending ------------------------------------------------------------------------------------------------------- */
 
 /* Adds prediction · weight of one row of voxels to the sums, class by class. STEP, 1 or -1, is the direction in the output of
  * the network. Returns false if an output is NaN or infinite. */
-static bool add_row(const struct sgrad__segment *s, enum sgrad_dtype type, const void *x, int64_t from, int64_t step,
+static bool add_row(const struct sgrad__segment *segment, enum sgrad_dtype type, const void *x, int64_t from, int64_t step,
                     int64_t count, float weight, const float *weights, int32_t *sum, int64_t stride) {
-    const int classes = s->classes;
-    const float scale = scale_of(s) / (float)s->mirrors;
+    const int classes = segment->classes;
+    const float scale = scale_of(segment) / (float)segment->mirrors;
     for (int64_t i = 0; i < count; i++) {
         float p[SGRAD_MAX_WEIGHTED], most = -INFINITY, all = 0;
         for (int c = 0; c < classes; c++) {
@@ -158,65 +158,65 @@ static bool add_row(const struct sgrad__segment *s, enum sgrad_dtype type, const
             if (!isfinite(p[c])) return false;
         }
         for (int c = 0; c < classes; c++) most = fmaxf(most, p[c]);
-        for (int c = 0; c < classes && !s->o->logits; c++) all += p[c] = expf(p[c] - most);
+        for (int c = 0; c < classes && !segment->o->logits; c++) all += p[c] = expf(p[c] - most);
         for (int c = 0; c < classes; c++) {
-            const float value = s->o->logits ? fminf(fmaxf(p[c], -1024), 1024) : p[c] / all;
+            const float value = segment->o->logits ? fminf(fmaxf(p[c], -1024), 1024) : p[c] / all;
             sum[c * stride + i] += (int32_t)lrintf(value * weight * weights[i] * scale);
         }
     }
     return true;
 }
 
-static void add_patch(struct sgrad__segment *s, struct sgrad__chunk *c, int64_t number, enum sgrad_dtype type, const void *x,
-                      int64_t voxel) {
-    const int64_t *patch = s->o->patch, *size = c->box.size + 1;
+static void add_patch(struct sgrad__segment *segment, struct sgrad__chunk *chunk, int64_t number, enum sgrad_dtype type,
+                      const void *x, int64_t voxel) {
+    const int64_t *patch = segment->o->patch, *size = chunk->box.size + 1;
     int64_t at[3], from[3], begin[3], end[3];
     bool turned[3];
-    place_of(s, c, number, at, turned);
+    place_of(segment, chunk, number, at, turned);
     for (int d = 0; d < 3; d++) {       /* the intersection with the chunk, in coordinates of the patch */
-        from[d] = s->patches.axis[d].from[at[d]] - c->box.from[1 + d];
+        from[d] = segment->patches.axis[d].from[at[d]] - chunk->box.from[1 + d];
         begin[d] = from[d] < 0 ? -from[d] : 0;
         end[d] = from[d] + patch[d] > size[d] ? size[d] - from[d] : patch[d];
     }
     bool finite = true;
     const int64_t first = turned[2] ? patch[2] - 1 - begin[2] : begin[2], step = turned[2] ? -1 : 1;
     for (int64_t z = begin[0]; z < end[0]; z++) {
-        const float weight_z = s->patches.axis[0].weight[at[0] * patch[0] + z];
-        pthread_mutex_lock(&c->plane[from[0] + z]);
+        const float weight_z = segment->patches.axis[0].weight[at[0] * patch[0] + z];
+        pthread_mutex_lock(&chunk->plane[from[0] + z]);
         for (int64_t y = begin[1]; y < end[1]; y++) {
             const int64_t own_z = turned[0] ? patch[0] - 1 - z : z, own_y = turned[1] ? patch[1] - 1 - y : y;
-            finite &= add_row(s, type, x, voxel + (own_z * patch[1] + own_y) * patch[2] + first, step, end[2] - begin[2],
-                              weight_z * s->patches.axis[1].weight[at[1] * patch[1] + y],
-                              s->patches.axis[2].weight + at[2] * patch[2] + begin[2],
-                              c->sum + ((from[0] + z) * size[1] + from[1] + y) * size[2] + from[2] + begin[2],
+            finite &= add_row(segment, type, x, voxel + (own_z * patch[1] + own_y) * patch[2] + first, step, end[2] - begin[2],
+                              weight_z * segment->patches.axis[1].weight[at[1] * patch[1] + y],
+                              segment->patches.axis[2].weight + at[2] * patch[2] + begin[2],
+                              chunk->sum + ((from[0] + z) * size[1] + from[1] + y) * size[2] + from[2] + begin[2],
                               size[0] * size[1] * size[2]);
         }
-        pthread_mutex_unlock(&c->plane[from[0] + z]);
+        pthread_mutex_unlock(&chunk->plane[from[0] + z]);
     }
     if (finite) return;
     char *reason = sgrad_format("segment: chunk %lld: an output of the network is no finite number: its weights are damaged, or "
-                                "do not fit the voxels", (long long)c->number);
-    sgrad__segment_blame(c, SGRAD_EFORMAT, reason);
+                                "do not fit the voxels", (long long)chunk->number);
+    sgrad__segment_blame(chunk, SGRAD_EFORMAT, reason);
     free(reason);
 }
 
 /* x (N,D,H,W,C), stat (2): 0, and the number of samples */
-static int infer_blend(struct sgrad_signature *g, void *attrs) {
+static int infer_blend(struct sgrad_signature *signature, void *attrs) {
     (void)attrs;
-    g->stat[0] = sgrad_shape(1, 2);
+    signature->stat[0] = sgrad_shape(1, 2);
     return 0;
 }
-static void blend(const struct sgrad_args *a) {
-    struct sgrad__segment *s = ((const struct sgrad__blend *)a->attrs)->segment;
-    const struct sgrad_shape *shape = &a->view[0].shape;
+static void blend(const struct sgrad_args *args) {
+    struct sgrad__segment *s = ((const struct sgrad__blend *)args->attrs)->segment;
+    const struct sgrad_shape *shape = &args->view[0].shape;
     const int64_t voxels = sgrad_shape_count(shape) / shape->dim[0] / shape->dim[4];
-    double *stat = a->data[1];
+    double *stat = args->data[1];
     for (int64_t i = 0; i < shape->dim[0]; i++) {
-        const struct sgrad_sample sample = a->step->sample[a->first + i];
+        const struct sgrad_sample sample = args->step->sample[args->first + i];
         if (sample.index == SGRAD__NO_CHUNK) continue;
         struct sgrad__chunk *c = &s->chunk[sample.index];
         const double start = sgrad_time_monotonic();
-        if (!c->error) add_patch(s, c, sample.view, a->view[0].dtype, a->data[0], i * voxels);
+        if (!c->error) add_patch(s, c, sample.view, args->view[0].dtype, args->data[0], i * voxels);
         sgrad__segment_add_time(s, SGRAD__BLEND, start);
         if (atomic_fetch_sub(&c->left, 1) == 1) sgrad__segment_end(s, c);
     }

@@ -15,24 +15,25 @@
 
 /* Returns the index of the metric that decides: metric 1, a fraction of which more is better, or the loss if it is the only
  * metric. */
-static int deciding(const struct sgrad__run *r) { return r->result.metrics > 1 ? 1 : 0; }
+static int deciding(const struct sgrad__run *run) { return run->result.metrics > 1 ? 1 : 0; }
 
 static bool is_better(const struct sgrad_metric *metric, double value, double than) {
     return !isnan(value) && (isnan(than) || (metric->is_fraction ? value > than : value < than));
 }
 
-static char *path_of(const struct sgrad__run *r) { return sgrad_format("%s/best.safetensors", r->folder); }
+static char *path_of(const struct sgrad__run *run) { return sgrad_format("%s/best.safetensors", run->files.folder); }
 
 /* The metadata contain the step, and the metrics with all digits. */
-static int write_best(const struct sgrad__run *r) {
+static int write_best(const struct sgrad__run *run) {
     enum { MOST = 1 + SGRAD_MAX_METRICS };
-    char *path = path_of(r), *number[MOST];
+    char *path = path_of(run), *number[MOST];
     const char *metadata[2 * MOST];
-    const int count = 1 + r->result.metrics;
-    number[0] = sgrad_format("%ld", r->kept_step);
-    for (int i = 1; i < count; i++) number[i] = sgrad_format("%.17g", r->kept[i - 1]);
-    for (int i = 0; i < count; i++) metadata[2 * i] = i ? r->metric[i - 1].name : "step", metadata[2 * i + 1] = number[i];
-    int error = sgrad__weights_save_values(sgrad__parameters_list(r->graph), sgrad__evaluation_weights(r), path, metadata, count);
+    const int count = 1 + run->result.metrics;
+    number[0] = sgrad_format("%ld", run->best.step);
+    for (int i = 1; i < count; i++) number[i] = sgrad_format("%.17g", run->best.metrics[i - 1]);
+    for (int i = 0; i < count; i++) metadata[2 * i] = i ? run->metric[i - 1].name : "step", metadata[2 * i + 1] = number[i];
+    int error =
+        sgrad__weights_save_values(sgrad__parameters_list(run->graph), sgrad__evaluation_weights(run), path, metadata, count);
     for (int i = 0; i < count; i++) free(number[i]);
     free(path);
     return error;
@@ -40,34 +41,38 @@ static int write_best(const struct sgrad__run *r) {
 
 /* Compares the result of an evaluation with the best one so far, and counts evaluations without improvement. Values are
  * compared with float precision, as in metrics.jsonl, so that a resumed run gets the same results. */
-static void count(struct sgrad__run *r, double value) {
-    const bool better = is_better(&r->metric[deciding(r)], (float)value, (float)r->best);
-    r->best = better ? value : r->best;
-    r->worse = better ? 0 : r->worse + 1;
-    r->enough = r->options.patience && r->worse >= r->options.patience;
+static void count(struct sgrad__run *run, double value) {
+    const bool better = is_better(&run->metric[deciding(run)], (float)value, (float)run->best.value);
+    run->best.value = better ? value : run->best.value;
+    run->best.worse = better ? 0 : run->best.worse + 1;
+    run->best.enough = run->options.evaluation.patience && run->best.worse >= run->options.evaluation.patience;
 }
 
-bool sgrad__best_may_end(const struct sgrad__run *r) { return r->options.patience && r->worse + 1 >= r->options.patience; }
+bool sgrad__best_may_end(const struct sgrad__run *run) {
+    return run->options.evaluation.patience && run->best.worse + 1 >= run->options.evaluation.patience;
+}
 
-int sgrad__best_tell(struct sgrad__run *r) {
-    const double value = r->epoch.test[deciding(r)], kept = r->kept_step ? r->kept[deciding(r)] : NAN;
-    count(r, value);
-    if (!r->keeps || !is_better(&r->metric[deciding(r)], (float)value, (float)kept)) return 0;
-    memcpy(r->kept, r->epoch.test, sizeof r->kept);
-    r->kept_step = r->epoch.step;
-    return r->context->rank ? 0 : write_best(r);
+int sgrad__best_tell(struct sgrad__run *run) {
+    const double value = run->evaluation.epoch.test[deciding(run)],
+                 kept = run->best.step ? run->best.metrics[deciding(run)] : NAN;
+    count(run, value);
+    if (!run->best.saves || !is_better(&run->metric[deciding(run)], (float)value, (float)kept)) return 0;
+    memcpy(run->best.metrics, run->evaluation.epoch.test, sizeof run->best.metrics);
+    run->best.step = run->evaluation.epoch.step;
+    return run->context->rank ? 0 : write_best(run);
 }
 
 /* Repeats this for the evaluations before a resume, which are read from metrics.jsonl; lines after the resumed step have been
  * removed. */
-static void count_again(struct sgrad__run *r) {
-    char *path = sgrad_format("%s/metrics.jsonl", r->folder), *key = sgrad_format("test_%s", r->metric[deciding(r)].name);
+static void count_again(struct sgrad__run *run) {
+    char *path = sgrad_format("%s/metrics.jsonl", run->files.folder),
+         *key = sgrad_format("test_%s", run->metric[deciding(run)].name);
     FILE *file = fopen(path, "re");
     char *line = NULL;
     size_t room = 0;
     while (file && getline(&line, &room, file) > 0) {
         json_t *event = strstr(line, "\"epoch\"") ? json_loads(line, 0, NULL) : NULL, *value = json_object_get(event, key);
-        if (value) count(r, json_is_number(value) ? json_number_value(value) : NAN);
+        if (value) count(run, json_is_number(value) ? json_number_value(value) : NAN);
         json_decref(event);
     }
     if (file) fclose(file);
@@ -77,18 +82,18 @@ static void count_again(struct sgrad__run *r) {
 }
 
 /* Finds the saved weights of a resumed run. They are not used if they belong to a step after DONE. */
-static void find_kept(struct sgrad__run *r, long done) {
+static void find_kept(struct sgrad__run *run, long done) {
     struct sgrad_safetensors file;
-    char *path = path_of(r);
+    char *path = path_of(run);
     if (access(path, F_OK) == 0 && !sgrad_safetensors_open(path, &file)) {
         const char *text = sgrad_safetensors_metadata(&file, "step");
         const long step = text ? strtol(text, NULL, 10) : 0;
-        if (step > done && !isnan(r->best))
+        if (step > done && !isnan(run->best.value))
             sgrad_log_warning("%s: is of step %ld, after the checkpoint of step %ld: the run repeats it", path, step, done);
-        if (step > 0 && step <= done && sgrad_safetensors_metadata(&file, r->metric[deciding(r)].name)) r->kept_step = step;
-        for (int i = 0; i < r->result.metrics; i++) {
-            const char *value = sgrad_safetensors_metadata(&file, r->metric[i].name);
-            r->kept[i] = value ? strtod(value, NULL) : NAN;
+        if (step > 0 && step <= done && sgrad_safetensors_metadata(&file, run->metric[deciding(run)].name)) run->best.step = step;
+        for (int i = 0; i < run->result.metrics; i++) {
+            const char *value = sgrad_safetensors_metadata(&file, run->metric[i].name);
+            run->best.metrics[i] = value ? strtod(value, NULL) : NAN;
         }
         sgrad_safetensors_close(&file);
     }
@@ -96,45 +101,45 @@ static void find_kept(struct sgrad__run *r, long done) {
 }
 
 /* Returns the name of the first parameter that is sharded; NULL: there is none. */
-static const char *find_split(const struct sgrad__run *r) {
-    for (int i = 0; i < r->graph->parameter_count; i++)
-        if (r->graph->parameter[i].cuts) return r->graph->parameter[i].name;
+static const char *find_split(const struct sgrad__run *run) {
+    for (int i = 0; i < run->graph->parameter_count; i++)
+        if (run->graph->parameter[i].cuts) return run->graph->parameter[i].name;
     return NULL;
 }
 
-int sgrad__best_open(struct sgrad__run *r, long done) {
-    const char *split = find_split(r);
-    if (r->options.best && split)
+int sgrad__best_open(struct sgrad__run *run, long done) {
+    const char *split = find_split(run);
+    if (run->options.evaluation.best && split)
         return sgrad_log_error(SGRAD_EINVAL, "--best: %s is split over ranks, none of which has the whole", split);
-    const bool whole = !split && r->graph->stages == 1;
-    r->keeps = whole && (r->options.best || r->options.patience);
-    if (!whole && r->options.patience && r->context->rank == 0)
+    const bool whole = !split && run->graph->stages == 1;
+    run->best.saves = whole && (run->options.evaluation.best || run->options.evaluation.patience);
+    if (!whole && run->options.evaluation.patience && run->context->rank == 0)
         sgrad_log_warning("--patience: no rank has the whole network: the run ends with its last weights, not with its best");
-    r->best = NAN;
-    if (r->options.resume && r->context->rank == 0) {
-        count_again(r);
-        if (r->keeps) find_kept(r, done);
+    run->best.value = NAN;
+    if (run->options.checkpoint.resume && run->context->rank == 0) {
+        count_again(run);
+        if (run->best.saves) find_kept(run, done);
     }
-    sgrad_ranks_broadcast(&r->best, sizeof r->best, 0);
-    sgrad_ranks_broadcast(&r->worse, sizeof r->worse, 0);
-    sgrad_ranks_broadcast(&r->enough, sizeof r->enough, 0);
-    sgrad_ranks_broadcast(&r->kept_step, sizeof r->kept_step, 0);
-    sgrad_ranks_broadcast(r->kept, sizeof r->kept, 0);
-    r->stopping |= r->enough;
+    sgrad_ranks_broadcast(&run->best.value, sizeof run->best.value, 0);
+    sgrad_ranks_broadcast(&run->best.worse, sizeof run->best.worse, 0);
+    sgrad_ranks_broadcast(&run->best.enough, sizeof run->best.enough, 0);
+    sgrad_ranks_broadcast(&run->best.step, sizeof run->best.step, 0);
+    sgrad_ranks_broadcast(run->best.metrics, sizeof run->best.metrics, 0);
+    run->control.stopping |= run->best.enough;
     return 0;
 }
 
-void sgrad__best_take(struct sgrad__run *r) {
-    if (!r->kept_step) return;
-    memcpy(r->result.test, r->kept, sizeof r->kept);
-    r->result.best_step = r->kept_step;
+void sgrad__best_take(struct sgrad__run *run) {
+    if (!run->best.step) return;
+    memcpy(run->result.test, run->best.metrics, sizeof run->best.metrics);
+    run->result.best_step = run->best.step;
 }
 
-int sgrad__best_copy(const struct sgrad__run *r, const char *to) {
+int sgrad__best_copy(const struct sgrad__run *run, const char *to) {
     const size_t most = (size_t)1 << 40;
     struct sgrad_map from;
     struct sgrad_file file;
-    char *path = path_of(r);
+    char *path = path_of(run);
     int error = sgrad_map_open(path, most, &from);
     free(path);
     if (error) return error;
@@ -147,15 +152,15 @@ int sgrad__best_copy(const struct sgrad__run *r, const char *to) {
     return error;
 }
 
-void sgrad__best_print(const struct sgrad__run *r, long done, FILE *to) {
-    const struct sgrad_metric *metric = &r->metric[deciding(r)];
+void sgrad__best_print(const struct sgrad__run *run, long done, FILE *to) {
+    const struct sgrad_metric *metric = &run->metric[deciding(run)];
     char text[SGRAD_NUMBER_TEXT];
-    if (r->enough && done < r->steps)
-        fprintf(to, "ended after step %ld: %d %s without a better %s\n", done, r->worse,
-                sgrad_plural(r->worse, "evaluation", "evaluations"), metric->text);
-    if (!r->kept_step) return;
-    fprintf(to, "best: %s %s, after ", metric->text, sgrad_metric_text(metric, r->kept[deciding(r)], text));
-    if (r->kept_step % r->steps_per_epoch == 0) fprintf(to, "epoch %ld", r->kept_step / r->steps_per_epoch);
-    else fprintf(to, "step %ld", r->kept_step);
-    fprintf(to, ": %s/best.safetensors\n", r->folder);
+    if (run->best.enough && done < run->steps)
+        fprintf(to, "ended after step %ld: %d %s without a better %s\n", done, run->best.worse,
+                sgrad_plural(run->best.worse, "evaluation", "evaluations"), metric->text);
+    if (!run->best.step) return;
+    fprintf(to, "best: %s %s, after ", metric->text, sgrad_metric_text(metric, run->best.metrics[deciding(run)], text));
+    if (run->best.step % run->steps_per_epoch == 0) fprintf(to, "epoch %ld", run->best.step / run->steps_per_epoch);
+    else fprintf(to, "step %ld", run->best.step);
+    fprintf(to, ": %s/best.safetensors\n", run->files.folder);
 }

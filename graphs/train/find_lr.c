@@ -21,85 +21,85 @@ enum { STEPS = 100, SHARE = 50, REACH = 2 };
 /* ---- the curve ---- */
 
 /* Returns the mean of the losses around POINT. */
-static double smooth(const struct sgrad_lr_test *t, int point, int reach) {
-    const int from = point < reach ? 0 : point - reach, to = point + reach < t->count ? point + reach + 1 : t->count;
+static double smooth(const struct sgrad_lr_test *test, int point, int reach) {
+    const int from = point < reach ? 0 : point - reach, to = point + reach < test->count ? point + reach + 1 : test->count;
     double sum = 0;
-    for (int i = from; i < to; i++) sum += t->loss[i];
+    for (int i = from; i < to; i++) sum += test->loss[i];
     return sum / (to - from);
 }
 
 /* Adds the loss of the next step. Returns false if training has diverged; a loss that is NaN or infinite is not added. */
-static bool add_point(struct sgrad_lr_test *t, double rate, double loss, int reach, double *least) {
-    const int settled = t->count - reach;       /* the newest point whose neighbors are all known */
+static bool add_point(struct sgrad_lr_test *test, double rate, double loss, int reach, double *least) {
+    const int settled = test->count - reach;    /* the newest point whose neighbors are all known */
     if (!isfinite(loss)) return false;
-    t->rate[t->count] = rate;
-    t->loss[t->count++] = loss;
+    test->rate[test->count] = rate;
+    test->loss[test->count++] = loss;
     if (settled < reach) return true;
-    const double here = smooth(t, settled, reach);
+    const double here = smooth(test, settled, reach);
     *least = fmin(*least, here);
     return here <= DIVERGED * *least;
 }
 
-static void read_curve(struct sgrad_lr_test *t, int reach) {
+static void read_curve(struct sgrad_lr_test *test, int reach) {
     double fall = 0;
-    t->suggested = NAN;
-    t->least = t->steepest = 0;
-    for (int i = 0; i < t->count; i++) {
-        t->smoothed[i] = smooth(t, i, reach);
-        if (t->smoothed[i] < t->smoothed[t->least]) t->least = i;
+    test->suggested = NAN;
+    test->least = test->steepest = 0;
+    for (int i = 0; i < test->count; i++) {
+        test->smoothed[i] = smooth(test, i, reach);
+        if (test->smoothed[i] < test->smoothed[test->least]) test->least = i;
     }
     /* slope over as many points as are smoothed; rates are equidistant on a logarithmic scale */
-    for (int i = reach; i < t->least; i++) {
-        const double down = t->smoothed[i - reach] - t->smoothed[i + reach < t->count ? i + reach : t->count - 1];
-        if (down > fall) fall = down, t->steepest = i;
+    for (int i = reach; i < test->least; i++) {
+        const double down = test->smoothed[i - reach] - test->smoothed[i + reach < test->count ? i + reach : test->count - 1];
+        if (down > fall) fall = down, test->steepest = i;
     }
-    if (fall > 0) t->suggested = SUGGESTED * t->rate[t->least];
+    if (fall > 0) test->suggested = SUGGESTED * test->rate[test->least];
 }
 
 /* ---- the test ---- */
 
 /* Runs the test. All ranks end after the same step: each step carries a vote to end, which all ranks receive when it ends; the
  * steps in flight at that time are completed. */
-static int turn(struct sgrad__run *r, double from, double to, struct sgrad_lr_test *t) {
-    const int reach = r->steps / SHARE > REACH ? (int)(r->steps / SHARE) : REACH;
+static int turn(struct sgrad__run *run, double from, double to, struct sgrad_lr_test *test) {
+    const int reach = run->steps / SHARE > REACH ? (int)(run->steps / SHARE) : REACH;
     double least = INFINITY;
     bool over = false;
-    for (long done = 0, next = 0; done < next || (next < r->steps && !over); done++) {
-        while (next < r->steps && next - done < sgrad__run_steps_in_flight(r) && !over) {
-            r->peak = from * pow(to / from, (double)next / (double)r->steps);
-            SGRAD_TRY(sgrad__run_submit(r, next++));
+    for (long done = 0, next = 0; done < next || (next < run->steps && !over); done++) {
+        while (next < run->steps && next - done < sgrad__run_steps_in_flight(run) && !over) {
+            run->update.peak_lr = from * pow(to / from, (double)next / (double)run->steps);
+            SGRAD_TRY(sgrad__run_submit(run, next++));
         }
         const struct sgrad__slot *slot;
-        SGRAD_TRY(sgrad__runner_wait(r->runner, &slot));
-        const double *statistics = sgrad__slot_doubles(slot, r->program->statistics);
-        const double *votes = sgrad__slot_doubles(slot, r->program->votes);
-        const double loss = statistics[0] / statistics[r->result.metrics];
-        if (!r->enough) r->enough = !add_point(t, slot->step.lr, loss, reach, &least);
-        over = votes ? *votes > 0 : r->enough;
+        SGRAD_TRY(sgrad__runner_wait(run->runner, &slot));
+        const double *statistics = sgrad__slot_doubles(slot, run->program->statistics);
+        const double *votes = sgrad__slot_doubles(slot, run->program->votes);
+        const double loss = statistics[0] / statistics[run->result.metrics];
+        if (!run->best.enough) run->best.enough = !add_point(test, slot->step.lr, loss, reach, &least);
+        over = votes ? *votes > 0 : run->best.enough;
     }
-    t->diverged = r->enough;
-    read_curve(t, reach);
+    test->diverged = run->best.enough;
+    read_curve(test, reach);
     return sgrad_wait_all();
 }
 
-static int find(struct sgrad__run *r, double from, double to, struct sgrad_lr_test *t) {
-    SGRAD_TRY(sgrad__run_open_training(r));
-    if (r->strategy->asynchronous)
+static int find(struct sgrad__run *run, double from, double to, struct sgrad_lr_test *test) {
+    SGRAD_TRY(sgrad__run_open_training(run));
+    if (run->parallel.strategy->asynchronous)
         return sgrad_log_error(SGRAD_EINVAL, "find-lr: --strategy %s has no steps that all ranks take together",
-                               r->strategy->name);
-    sgrad__run_warn_unused(r);
+                               run->parallel.strategy->name);
+    sgrad__run_warn_unused(run);
     char *grows = sgrad_format("growing to %g by the same factor each step", to);
-    r->peak = from;
-    r->options.schedule = grows;
-    if (r->context->rank == 0 && !r->options.json) sgrad__run_print(r, stdout);
+    run->update.peak_lr = from;
+    run->options.optimizer.schedule = grows;
+    if (run->context->rank == 0 && !run->options.output.json) sgrad__run_print(run, stdout);
     free(grows);
-    SGRAD_TRY(sgrad__run_open_runner(r, 0));
-    t->rank = r->context->rank;
-    t->rate = sgrad_xcalloc((size_t)r->steps, sizeof *t->rate);
-    t->loss = sgrad_xcalloc((size_t)r->steps, sizeof *t->loss);
-    t->smoothed = sgrad_xcalloc((size_t)r->steps, sizeof *t->smoothed);
-    SGRAD_TRY(turn(r, from, to, t));
-    return sgrad__run_agree(r, 0);
+    SGRAD_TRY(sgrad__run_open_runner(run, 0));
+    test->rank = run->context->rank;
+    test->rate = sgrad_xcalloc((size_t)run->steps, sizeof *test->rate);
+    test->loss = sgrad_xcalloc((size_t)run->steps, sizeof *test->loss);
+    test->smoothed = sgrad_xcalloc((size_t)run->steps, sizeof *test->smoothed);
+    SGRAD_TRY(turn(run, from, to, test));
+    return sgrad__run_agree(run, 0);
 }
 
 int sgrad_find_lr(const struct sgrad_train_options *options, double from, double to, struct sgrad_lr_test *test) {
@@ -108,28 +108,31 @@ int sgrad_find_lr(const struct sgrad_train_options *options, double from, double
     struct sgrad__run *r = sgrad_xcalloc(1, sizeof *r);
     struct sgrad_train_options *o = &r->options;
     *o = *options;
-    if (!o->steps) o->steps = STEPS;
-    o->schedule = NULL, o->warmup = 0, o->lr_scale_base = 0;     /* options of the schedule and of the run directory */
-    o->ema = 0;
-    o->lookahead.every = 0;
-    o->freeze_after = o->tta = NULL;
-    o->resume = o->print = o->tensorboard = false;
-    o->histograms = o->prometheus = 0;
-    o->trace.first = 0;
-    o->show_batch = NULL;
-    r->unkept = true;
+    if (!o->training.steps) o->training.steps = STEPS;
+    /* options of the schedule and of the run directory have no effect */
+    o->optimizer.schedule = NULL;
+    o->optimizer.warmup = 0;
+    o->optimizer.lr_scale_base = 0;
+    o->training.ema = 0;
+    o->training.lookahead = (struct sgrad_lookahead){ 0 };
+    o->training.freeze_after = o->evaluation.tta = NULL;
+    o->checkpoint.resume = o->output.print = o->output.tensorboard = false;
+    o->output.histograms = o->output.prometheus = 0;
+    o->output.trace = (struct sgrad_step_range){ 0 };
+    o->output.show_batch = NULL;
+    r->files.none = true;
     *test = (struct sgrad_lr_test){ 0 };
     int error = find(r, from, to, test);
-    if (error && !r->together) sgrad_ranks_abort(1);
+    if (error && !r->control.together) sgrad_ranks_abort(1);
     if (error) sgrad_lr_test_free(test);
     sgrad__run_close(r);
     free(r);
     return error;
 }
 
-void sgrad_lr_test_free(struct sgrad_lr_test *t) {
-    free(t->rate);
-    free(t->loss);
-    free(t->smoothed);
-    *t = (struct sgrad_lr_test){ 0 };
+void sgrad_lr_test_free(struct sgrad_lr_test *test) {
+    free(test->rate);
+    free(test->loss);
+    free(test->smoothed);
+    *test = (struct sgrad_lr_test){ 0 };
 }

@@ -4,58 +4,59 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void print_network(const struct sgrad__run *r, FILE *to) {
-    const struct sgrad_network *net = r->context->network;
-    const double bytes = (double)r->program->bucket_bytes;
-    const char *buckets = sgrad_plural(r->program->buckets, "bucket", "buckets");
-    const struct sgrad_exchange each = { .bytes = bytes, .halving = r->options.deterministic };
-    const struct sgrad_collective *method = r->allreduce;
+static void print_network(const struct sgrad__run *run, FILE *to) {
+    const struct sgrad_network *net = run->context->network;
+    const double bytes = (double)run->program->bucket_bytes;
+    const char *buckets = sgrad_plural(run->program->buckets, "bucket", "buckets");
+    const struct sgrad_exchange each = { .bytes = bytes, .halving = run->options.training.deterministic };
+    const struct sgrad_collective *method = run->parallel.allreduce;
     int hosts = 0;
     for (int i = 0; i < net->ranks; i++) hosts += net->host[i] == i;
     if (!method) method = sgrad_collective_cheapest(SGRAD_ALLREDUCE, &each, net);
     fprintf(to, "network    %d ranks on %d %s; a message takes %.0f us and its bytes at %.3g GB/s\n", net->ranks, hosts,
             sgrad_plural(hosts, "host", "hosts"), 1e6 * net->latency, net->bandwidth / 1e9);
-    if (r->strategy->uses_servers) {
-        fprintf(to, "servers    %d, of %d %s of about %.0f kB; %s\n", r->servers, r->program->buckets, buckets, bytes / 1e3,
-                r->strategy->summary);
+    if (run->parallel.strategy->uses_servers) {
+        fprintf(to, "servers    %d, of %d %s of about %.0f kB; %s\n", run->parallel.servers, run->program->buckets, buckets,
+                bytes / 1e3, run->parallel.strategy->summary);
         return;
     }
-    if (r->strategy->shards_optimizer) {
+    if (run->parallel.strategy->shards_optimizer) {
         fprintf(to, "shares     of states and updates; gradients in %d %s of about %.0f kB, summed in shares\n",
-                r->program->buckets, buckets, bytes / 1e3);
+                run->program->buckets, buckets, bytes / 1e3);
         return;
     }
     fprintf(to, "allreduce  %s, %s; gradients in %d %s of about %.0f kB, each %.2f ms by its cost\n", method->name,
-            r->allreduce ? "as asked" : "the cheapest", r->program->buckets, buckets, bytes / 1e3,
+            run->parallel.allreduce ? "as asked" : "the cheapest", run->program->buckets, buckets, bytes / 1e3,
             1e3 * sgrad_collective_cost(method, &each, net));
 }
 
 /* Prints the data placement. A partitioned training set needs memory for two shards: of this epoch and of the next one. */
-static void print_placement(const struct sgrad__run *r, FILE *to) {
-    const double sample = (double)sgrad_dataset_sample_bytes(r->train);
-    if (!r->placement) {
-        fprintf(to, "placement  replicate: every rank has all %lld %s, %.2f MB\n", (long long)r->train->count,
-                sgrad_plural(r->train->count, "record", "records"), sample * (double)r->train->count / 1e6);
+static void print_placement(const struct sgrad__run *run, FILE *to) {
+    const double sample = (double)sgrad_dataset_sample_bytes(run->data.train);
+    if (!run->data.placement) {
+        fprintf(to, "placement  replicate: every rank has all %lld %s, %.2f MB\n", (long long)run->data.train->count,
+                sgrad_plural(run->data.train->count, "record", "records"), sample * (double)run->data.train->count / 1e6);
         return;
     }
-    const struct sgrad_view view = sgrad__placement_view(r->placement);
+    const struct sgrad_view view = sgrad__placement_view(run->data.placement);
     fprintf(to, "placement  partition: rank 0 holds %lld of %lld %s, %.2f MB%s\n", (long long)view.shape.dim[0],
-            (long long)r->train->count, sgrad_plural(r->train->count, "record", "records"), (double)sgrad_view_bytes(&view) / 1e6,
-            r->options.no_shuffle ? "" : ", and as much again for the next epoch");
+            (long long)run->data.train->count, sgrad_plural(run->data.train->count, "record", "records"),
+            (double)sgrad_view_bytes(&view) / 1e6, run->options.data.no_shuffle ? "" : ", and as much again for the next epoch");
 }
 
-static void print_mesh(const struct sgrad__run *r, FILE *to) {
+static void print_mesh(const struct sgrad__run *run, FILE *to) {
     char text[SGRAD_MESH_TEXT];
-    if (r->copies == 1) fprintf(to, "mesh       %s: all ranks have other samples\n", sgrad_mesh_text(&r->mesh, text));
+    if (run->parallel.copies == 1)
+        fprintf(to, "mesh       %s: all ranks have other samples\n", sgrad_mesh_text(&run->parallel.mesh, text));
     else fprintf(to, "mesh       %s: %d ranks at a time have the same samples, and share the work on them\n",
-                 sgrad_mesh_text(&r->mesh, text), r->copies);
+                 sgrad_mesh_text(&run->parallel.mesh, text), run->parallel.copies);
 }
 
 /* Prints the memory of a step. Evaluations need additional memory. */
-static void print_memory(const struct sgrad__run *r, FILE *to) {
+static void print_memory(const struct sgrad__run *run, FILE *to) {
     double on_time;
-    const struct sgrad__memory is = sgrad__program_memory(r->program, r->context->cpus + r->context->gpus, &on_time);
-    const double kept = sgrad__training_memory(r->training), most = kept + sgrad__memory_all(&is), least = kept + on_time;
+    const struct sgrad__memory is = sgrad__program_memory(run->program, run->context->cpus + run->context->gpus, &on_time);
+    const double kept = sgrad__training_memory(run->training), most = kept + sgrad__memory_all(&is), least = kept + on_time;
     const struct {
         const char *name;
         double bytes;
@@ -70,10 +71,10 @@ static void print_memory(const struct sgrad__run *r, FILE *to) {
 }
 
 /* Prints input and target of the network: "32x32x3, 10 classes", or "8 features, 1 target". */
-static void print_data(const struct sgrad__run *r, FILE *to) {
-    const struct sgrad_dataset *d = r->train;
+static void print_data(const struct sgrad__run *run, FILE *to) {
+    const struct sgrad_dataset *d = run->data.train;
     const struct sgrad_field *image = sgrad_dataset_image(d), *target = sgrad_dataset_target(d);
-    fprintf(to, "data       %s: ", r->options.data);
+    fprintf(to, "data       %s: ", run->options.data.name);
     for (const struct sgrad_field *f = d->field; f < target; f++) {
         for (int i = 0; i < f->shape.rank; i++) fprintf(to, "%s%lld", i ? "x" : "", (long long)f->shape.dim[i]);
         if (f != image) fprintf(to, "%s%s", f->shape.rank ? " " : "", f->name);
@@ -81,102 +82,107 @@ static void print_data(const struct sgrad__run *r, FILE *to) {
     }
     if (d->classes) fprintf(to, "%d %s", d->classes, sgrad_plural(d->classes, "class", "classes"));
     else fprintf(to, "%lld %s", (long long)sgrad_shape_count(&target->shape), target->name);
-    fprintf(to, ", %lld training and %lld test %s", (long long)d->count, (long long)r->test->count,
-            sgrad_plural(r->test->count, "sample", "samples"));
-    if (d->excluded) fprintf(to, "; %lld left out by %s", (long long)d->excluded, r->options.exclude);
+    fprintf(to, ", %lld training and %lld test %s", (long long)d->count, (long long)run->data.test->count,
+            sgrad_plural(run->data.test->count, "sample", "samples"));
+    if (d->excluded) fprintf(to, "; %lld left out by %s", (long long)d->excluded, run->options.data.exclude);
     if (d->note) fprintf(to, "; %s", d->note);
-    if (d->damaged + r->test->damaged)
-        fprintf(to, "; %lld training and %lld test %s damaged and left out", (long long)d->damaged, (long long)r->test->damaged,
-                sgrad_plural(r->test->damaged, "sample", "samples"));
+    if (d->damaged + run->data.test->damaged)
+        fprintf(to, "; %lld training and %lld test %s damaged and left out", (long long)d->damaged,
+                (long long)run->data.test->damaged, sgrad_plural(run->data.test->damaged, "sample", "samples"));
     if (d->others) fprintf(to, "; training folder: %s", d->others);
-    if (r->test->others) fprintf(to, "; test folder: %s", r->test->others);
-    if (image) fprintf(to, "; augmentation %s", r->options.augment);
+    if (run->data.test->others) fprintf(to, "; test folder: %s", run->data.test->others);
+    if (image) fprintf(to, "; augmentation %s", run->options.data.augment);
     if (image && d->plain) fprintf(to, ": %s", d->plain);
     fputc('\n', to);
 }
 
-static const char *precision_text(const struct sgrad__run *r) {
-    if (r->options.precision != SGRAD_PRECISION_BF16) return "";
-    if (r->context->gpus || sgrad_isa() >= SGRAD_AVX512_BF16) return " with f32 master weights";
+static const char *precision_text(const struct sgrad__run *run) {
+    if (run->options.model.precision != SGRAD_PRECISION_BF16) return "";
+    if (run->context->gpus || sgrad_isa() >= SGRAD_AVX512_BF16) return " with f32 master weights";
     return " with f32 master weights, computed in f32: for bf16 there are no instructions here, so it saves memory, and "
            "time only where a step waits for memory";
 }
 
-void sgrad__run_print(const struct sgrad__run *r, FILE *to) {
-    const struct sgrad_train_options *o = &r->options;
+void sgrad__run_print(const struct sgrad__run *run, FILE *to) {
+    const struct sgrad_train_options *o = &run->options;
     char devices[256];
-    const long long parameters = (long long)sgrad__parameters_whole(r->graph);
-    const long long here = (long long)sgrad__parameters_count(r->graph);
-    char *samples = sgrad__micros_text(r->program);
-    fprintf(to, "model      %s, %lld %s", r->model_text, parameters, sgrad_plural(parameters, "parameter", "parameters"));
+    const long long parameters = (long long)sgrad__parameters_whole(run->graph);
+    const long long here = (long long)sgrad__parameters_count(run->graph);
+    char *samples = sgrad__micros_text(run->program);
+    fprintf(to, "model      %s, %lld %s", run->model_text, parameters, sgrad_plural(parameters, "parameter", "parameters"));
     if (here < parameters) fprintf(to, ", of which a rank keeps %lld", here);
     fputc('\n', to);
-    print_data(r, to);
-    if (r->placement || r->context->ranks > 1) print_placement(r, to);
-    if (r->copies > 1 || r->choice) print_mesh(r, to);
-    if (r->choice) fprintf(to, "           chosen as the cheapest by cost:\n%s", r->choice);
-    sgrad__run_print_pipe(r, to);
-    const char *updates = r->strategy->drops_stale ? "synchronous but for the slowest" : "asynchronous";
-    if (r->program->batch.averaged == r->program->batch.samples) updates = "synchronous";
-    fprintf(to, "batch      %ld = %d %s x %d %s x %s, %s", o->batch, r->parts,
-            sgrad_plural(r->parts, "rank", "ranks"), r->program->micros,
-            sgrad_plural(r->program->micros, "micro-batch", "micro-batches"), samples, updates);
+    print_data(run, to);
+    if (run->data.placement || run->context->ranks > 1) print_placement(run, to);
+    if (run->parallel.copies > 1 || run->parallel.mesh_table) print_mesh(run, to);
+    if (run->parallel.mesh_table) fprintf(to, "           chosen as the cheapest by cost:\n%s", run->parallel.mesh_table);
+    sgrad__run_print_pipe(run, to);
+    const char *updates = run->parallel.strategy->drops_stale ? "synchronous but for the slowest" : "asynchronous";
+    if (run->program->batch.averaged == run->program->batch.samples) updates = "synchronous";
+    fprintf(to, "batch      %ld = %d %s x %d %s x %s, %s", o->training.batch, run->parallel.local_batches,
+            sgrad_plural(run->parallel.local_batches, "rank", "ranks"), run->program->micros,
+            sgrad_plural(run->program->micros, "micro-batch", "micro-batches"), samples, updates);
     free(samples);
-    if (r->program->grouped)
-        fprintf(to, "; batch norm over %lld %s%s", (long long)r->group, sgrad_plural(r->group, "sample", "samples"),
-                r->kept_group ? ", as on the ranks that the run began on" : "");
+    if (run->program->grouped)
+        fprintf(to, "; batch norm over %lld %s%s", (long long)run->batch.norm_group,
+                sgrad_plural(run->batch.norm_group, "sample", "samples"),
+                run->batch.resumed_group ? ", as on the ranks that the run began on" : "");
     fputc('\n', to);
-    if (o->recompute)
-        fprintf(to, "recompute  %d of %d layers compute what they made again in backward\n", r->recomputed, r->graph->node_count);
-    if (r->program->batch.averaged != r->program->batch.samples)
+    if (o->model.recompute)
+        fprintf(to, "recompute  %d of %d layers compute what they made again in backward\n", run->recomputed,
+                run->graph->node_count);
+    if (run->program->batch.averaged != run->program->batch.samples)
         fprintf(to, "updates    by the %sgradients of %lld %s%s; at most %d %s in flight\n",
-                r->strategy->drops_stale ? "first " : "", (long long)r->program->batch.averaged,
-                sgrad_plural(r->program->batch.averaged, "sample", "samples"),
-                r->strategy->drops_stale ? "; later ones are dropped" : ", as they come", sgrad__run_steps_in_flight(r),
-                sgrad_plural(sgrad__run_steps_in_flight(r), "step", "steps"));
-    fprintf(to, "optimizer  %s, learning rate %g", o->optimizer, r->peak);
-    if (o->lr_scale_base) fprintf(to, " = %g x %ld/%ld", o->lr, o->batch, o->lr_scale_base);
-    fprintf(to, ", %s%s; %ld %s, %ld an epoch\n", o->schedule, o->warmup > 0 ? " after a warm-up" : "", r->steps,
-            sgrad_plural(r->steps, "step", "steps"), r->steps_per_epoch);
-    if (o->lookahead.every) fprintf(to, "lookahead  every %ld steps, slow weights keep %g x (step / %ld)^%g of themselves\n",
-                              o->lookahead.every, o->lookahead.decay, r->steps, o->lookahead.power);
-    if (o->ema > 0) fprintf(to, "weights    averaged from step to step with decay %g: evaluated, and saved, so\n", o->ema);
-    sgrad__run_print_tuning(r, to);
-    print_memory(r, to);
-    if (r->program->note) fprintf(to, "%.*s\n", (int)strcspn(r->program->note, "\n"), r->program->note);
-    if (r->context->ranks > 1) print_network(r, to);
-    fprintf(to, "devices    %s; scheduler %s; %s%s; seed %llu%s\n", sgrad_devices_text(r->context, devices, sizeof devices),
-            r->context->scheduler, sgrad_precision_name(o->precision),
-            precision_text(r), (unsigned long long)o->seed,
-            o->deterministic ? ", deterministic" : "");
-    if (r->history) fputs(r->history, to);
+                run->parallel.strategy->drops_stale ? "first " : "", (long long)run->program->batch.averaged,
+                sgrad_plural(run->program->batch.averaged, "sample", "samples"),
+                run->parallel.strategy->drops_stale ? "; later ones are dropped" : ", as they come",
+                sgrad__run_steps_in_flight(run), sgrad_plural(sgrad__run_steps_in_flight(run), "step", "steps"));
+    fprintf(to, "optimizer  %s, learning rate %g", o->optimizer.name, run->update.peak_lr);
+    if (o->optimizer.lr_scale_base)
+        fprintf(to, " = %g x %ld/%ld", o->optimizer.lr, o->training.batch, o->optimizer.lr_scale_base);
+    fprintf(to, ", %s%s; %ld %s, %ld an epoch\n", o->optimizer.schedule, o->optimizer.warmup > 0 ? " after a warm-up" : "",
+            run->steps, sgrad_plural(run->steps, "step", "steps"), run->steps_per_epoch);
+    if (o->training.lookahead.every)
+        fprintf(to, "lookahead  every %ld steps, slow weights keep %g x (step / %ld)^%g of themselves\n",
+                o->training.lookahead.every, o->training.lookahead.decay, run->steps, o->training.lookahead.power);
+    if (o->training.ema > 0)
+        fprintf(to, "weights    averaged from step to step with decay %g: evaluated, and saved, so\n", o->training.ema);
+    sgrad__run_print_tuning(run, to);
+    print_memory(run, to);
+    if (run->program->note) fprintf(to, "%.*s\n", (int)strcspn(run->program->note, "\n"), run->program->note);
+    if (run->context->ranks > 1) print_network(run, to);
+    fprintf(to, "devices    %s; scheduler %s; %s%s; seed %llu%s\n", sgrad_devices_text(run->context, devices, sizeof devices),
+            run->context->scheduler, sgrad_precision_name(o->model.precision),
+            precision_text(run), (unsigned long long)o->training.seed,
+            o->training.deterministic ? ", deterministic" : "");
+    if (run->files.history) fputs(run->files.history, to);
     fflush(to);
 }
 
 /* Prints one line: the number of dropped gradients, of PUSHES per rank, and the rank with the most. */
-static void print_dropped(struct sgrad__run *r, double pushes, FILE *to) {
-    const int ranks = r->context->ranks;
+static void print_dropped(struct sgrad__run *run, double pushes, FILE *to) {
+    const int ranks = run->context->ranks;
     double *dropped = sgrad_xcalloc((size_t)ranks, sizeof *dropped), all = 0;
     int worst = 0;
-    sgrad__server_dropped(r->server, dropped, ranks);
+    sgrad__server_dropped(run->parallel.server, dropped, ranks);
     for (int i = 0; i < ranks; i++) {
         all += dropped[i];
         if (dropped[i] > dropped[worst]) worst = i;
     }
-    if (r->context->rank == 0 && all > 0)
+    if (run->context->rank == 0 && all > 0)
         fprintf(to, "dropped    %.0f of %.0f pushes (%.1f %%); of rank %d's, the most, %.1f %%\n", all, pushes * ranks,
                 100 * all / (pushes * ranks), worst, 100 * dropped[worst] / pushes);
     free(dropped);
 }
 
 /* Prints one line: the distribution of the staleness of gradients, counted in updates. */
-void sgrad__run_print_staleness(struct sgrad__run *r, FILE *to) {
+void sgrad__run_print_staleness(struct sgrad__run *run, FILE *to) {
     double histogram[SGRAD__STALENESS], all = 0;
-    sgrad__server_staleness(r->server, histogram);
+    sgrad__server_staleness(run->parallel.server, histogram);
     for (int i = 0; i < SGRAD__STALENESS; i++) all += histogram[i];
     if (all == 0) return;
-    if (r->strategy->drops_stale) print_dropped(r, all / r->context->ranks, to);
-    if (r->context->rank) return;
+    if (run->parallel.strategy->drops_stale) print_dropped(run, all / run->context->ranks, to);
+    if (run->context->rank) return;
     fprintf(to, "staleness ");
     for (int i = 0; i < SGRAD__STALENESS; i++)
         if (histogram[i] > 0)

@@ -1,436 +1,455 @@
 /* setup.c: opens a run, from the options to the program, and closes it. */
-#include "codelets/ops/convert.h"
-#include "codelets/ops/image.h"
-#include "codelets/ops/softmax_cross_entropy.h"
-#include "codelets/ops/token_cross_entropy.h"
-#include "codelets/ops/voxel_loss.h"
 #include "datasets/datasets.h"
 #include "graphs/train/setup.h"
 #include "runtime/ranks/early.h"
 #include "runtime/environment.h"
 
-#include <ctype.h>
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-static int open_context(struct sgrad__run *r) {
-    const struct sgrad_train_options *o = &r->options;
+static int open_context(struct sgrad__run *run) {
+    const struct sgrad_train_options *o = &run->options;
     char *trace = NULL;
-    if (r->trace_folder) trace = sgrad_format("%s", r->trace_folder);
-    else if (o->trace.first && !o->print) trace = sgrad_format("%s/trace", r->folder ? r->folder : "");
-    const struct sgrad_context_options how = { .cpus = o->cpus,
-                                               .gpus = o->gpus,
-                                               .scheduler = o->scheduler,
+    if (run->files.trace_folder) trace = sgrad_format("%s", run->files.trace_folder);
+    else if (o->output.trace.first && !o->output.print)
+        trace = sgrad_format("%s/trace", run->files.folder ? run->files.folder : "");
+    const struct sgrad_context_options how = { .cpus = o->parallel.cpus,
+                                               .gpus = o->parallel.gpus,
+                                               .scheduler = o->parallel.scheduler,
                                                .trace = trace,
                                                .kinds = sgrad_kinds,
-                                               .network = o->network,
-                                               .timeout = o->stall_timeout };
-    int error = sgrad_context_open(&how, &r->context);
+                                               .network = o->parallel.network,
+                                               .timeout = o->parallel.stall_timeout };
+    int error = sgrad_context_open(&how, &run->context);
     free(trace);
-    return error ? error : sgrad_launcher_check(r->context->ranks);
+    return error ? error : sgrad_launcher_check(run->context->ranks);
 }
 
-/* Checks the size of the images. A layer whose input is too small would report an error as well, but neither the network nor
- * the size that it needs. */
-static int check_images(const struct sgrad__run *r, const struct sgrad_dataset *d) {
-    const struct sgrad_field *image = sgrad_dataset_image(d);
-    const int least = r->model->min_image_side, multiple = r->model->side_multiple;
-    if (r->model->volumes && !(image && image->shape.rank == 4))
-        return sgrad_log_error(SGRAD_ESHAPE, "model %s: takes volumes (--data volume:DIR), and %s has none", r->model->name,
-                               r->options.data);
-    if (image && multiple && (sgrad_field_plane(image)[0] % multiple || sgrad_field_plane(image)[1] % multiple))
-        return sgrad_log_error(SGRAD_ESHAPE, "model %s: takes images whose sides are multiples of %d, those of %s have %dx%d",
-                               r->model->name, multiple, r->options.data, (int)sgrad_field_plane(image)[0],
-                               (int)sgrad_field_plane(image)[1]);
-    if (!least || (image && sgrad_field_plane(image)[0] >= least && sgrad_field_plane(image)[1] >= least)) return 0;
-    if (!image)
-        return sgrad_log_error(SGRAD_ESHAPE, "model %s: takes images, and %s has none, but %s", r->model->name, r->options.data,
-                               d->field[0].name);
-    return sgrad_log_error(
-        SGRAD_ESHAPE,
-        "model %s: takes images of %dx%d or more, those of %s have %dx%d: another model (stargrad list models) "
-        "takes them, or --image-size %d scales those of a folder",
-        r->model->name, least, least, r->options.data, (int)sgrad_field_plane(image)[0], (int)sgrad_field_plane(image)[1], least);
-}
-
-/* Checks that the network has one logit per class. If the targets are numbers, the loss itself checks the shapes. */
-static int check_logits(const struct sgrad__run *r, const struct sgrad_dataset *d, int logits) {
-    const struct sgrad_shape shape = sgrad_graph_shape(r->graph, logits);
-    char text[SGRAD_SHAPE_TEXT];
-    if (sgrad_graph_error(r->graph) || !d->classes) return sgrad_graph_error(r->graph);
-    if (shape.rank == 2 + sgrad_dataset_target(d)->shape.rank && shape.dim[shape.rank - 1] == d->classes) return 0;
-    return sgrad_log_error(SGRAD_ESHAPE, "model %s: ends with %s, where %s has %d classes: build has to return (N,%s%d)",
-                           r->model->name, sgrad_shape_text(&shape, text), r->options.data, d->classes,
-                           sgrad_dataset_target(d)->shape.rank ? "…," : "", d->classes);
-}
-
-/* Adds the loss for labels of pixels or voxels. --class-weights must have one number per class. */
-static int add_voxel_loss(struct sgrad__run *r, int y, int target) {
-    const struct sgrad_train_options *o = &r->options;
-    const struct sgrad_numbers *weights = &o->class_weights;
-    const int classes = (r->train ? r->train : r->test)->classes;
-    struct sgrad_voxel_loss loss = { .dice = (float)o->dice };
-    bool valid = !weights->count || weights->count == classes;
-    for (int i = 0; i < weights->count; i++) {
-        loss.weight[i] = (float)weights->number[i];
-        valid &= loss.weight[i] > 0;
-    }
-    if (valid) {
-        sgrad_graph_apply(r->graph, &sgrad_voxel_loss_op, "loss", (const int[]){ y, target }, 2, &loss);
-        return sgrad_graph_finalize(r->graph);
-    }
-    char *text = sgrad_numbers_text(weights);
-    sgrad_log_error(SGRAD_EINVAL,
-                    "--class-weights '%s': takes %d numbers above 0 with commas between, one for each class of %s", text, classes,
-                    o->data);
-    free(text);
-    return SGRAD_EINVAL;
-}
-
-/* Adds the loss for samples that are mixtures of two classes. FIELD: label, other label, fraction. */
-static int add_mixed_loss(struct sgrad__run *r, int y, const int *field) {
-    const struct sgrad_softmax_cross_entropy loss = { .label_smoothing = (float)r->options.label_smoothing };
-    const int input[] = { y, field[0], field[1], field[2] };
-    sgrad_graph_apply(r->graph, &sgrad_softmax_cross_entropy_op, "loss", input, 4, &loss);
-    return sgrad_graph_finalize(r->graph);
-}
-
-/* Adds the loss of Y. FIELD: the fields of the data set from the target on. */
-static int add_loss(struct sgrad__run *r, const struct sgrad_dataset *d, int y, const int *field) {
-    if (sgrad__graph_own_loss(r->graph)) {
-        if (d->mixed)
-            return sgrad_log_error(SGRAD_EINVAL, "--augment %s mixes classes, and %s has a loss of its own", r->options.augment,
-                                   r->model_text);
-        r->model->loss(r->graph, y, *field);
-        return sgrad_graph_finalize(r->graph);
-    }
-    SGRAD_TRY(check_logits(r, d, y));
-    if (r->model->from_file && d->field[0].dtype == SGRAD_I32 && sgrad_dataset_target(d)->shape.rank == 1) {     /* tokens */
-        sgrad_layer(r->graph, token_cross_entropy, "loss", (y, *field), 0);
-        return sgrad_graph_finalize(r->graph);
-    }
-    if (sgrad_dataset_target(d)->shape.rank >= 2 && d->classes) return add_voxel_loss(r, y, *field);
-    if (d->mixed) return add_mixed_loss(r, y, field);
-    return sgrad_graph_loss(r->graph, y, *field, (float)r->options.label_smoothing);
-}
-
-int sgrad__run_build_graph(struct sgrad__run *r) {
-    const struct sgrad_train_options *o = &r->options;
-    const struct sgrad_dataset *d = r->train ? r->train : r->test;
-    SGRAD_TRY(check_images(r, d));
-    const enum sgrad_dtype type = o->precision == SGRAD_PRECISION_BF16 ? SGRAD_BF16 : SGRAD_F32;
-    struct sgrad_graph *g = r->graph = sgrad_graph_create(type);
-    SGRAD_TRY(sgrad__graph_set_model(g, r->model, o->model));
-    r->model_text = sgrad__graph_model_text(g);
-    sgrad__graph_set_mesh(g, &r->mesh);
-    g->cached = r->draw;
-    int field[SGRAD_MAX_FIELDS], x;
-    for (int f = 0; d->field[f].name; f++)
-        field[f] = sgrad_graph_input(g, d->field[f].name, d->field[f].dtype, d->field[f].shape);
-    x = field[0];
-    if (sgrad_dataset_image(d))
-        x = sgrad_layer(g, image, "augment", (x), .full_scale = d->full_scale);
-    else if (d->field[0].dtype == SGRAD_F32 && type != SGRAD_F32)
-        x = sgrad_layer(g, convert, "convert", (x), 0);
-    const int64_t numbers = sgrad_shape_count(&sgrad_dataset_target(d)->shape);
-    const int y = r->model->build(g, x, d->classes ? d->classes : (int)numbers);
-    if (g->imported && g->imported->softmax && !d->classes)
-        return sgrad_log_error(SGRAD_EINVAL, "%s: ends with Softmax, as networks of classes do, and the targets are numbers "
-                                        "(regression): export the network without it", g->file);
-    if (r->draw) {
-        sgrad_graph_apply(g, &sgrad_draw_token_op, "draw", &y, 1, r->draw);
-        SGRAD_TRY(sgrad_graph_finalize(g));
-    } else {
-        SGRAD_TRY(add_loss(r, d, y, &field[sgrad_dataset_own_fields(d) - 1]));
-    }
-    r->training = sgrad__training_create(g, r->optimizer);
-    r->training->hooks = sgrad__layer_hooks_of(r->optimizer);
-    if (r->train) SGRAD_TRY(sgrad__run_fine_tune(r));
-    if (o->recompute) r->recomputed = sgrad__graph_recompute_blocks(g);
-    r->metric = sgrad__graph_metrics(g, &r->result.metrics);
-    if (r->train && !r->draw) SGRAD_TRY(sgrad__run_check_views(r));
-    return 0;
-}
-
-static void set_hyper(struct sgrad__run *r) {
-    const struct sgrad_train_options *o = &r->options;
-    for (int i = 0; i < r->graph->parameter_count; i++) {
-        const struct sgrad__parameter *p = &r->graph->parameter[i];
-        r->training->update[i].hyper = (struct sgrad_hyper){
-            .momentum = (float)o->momentum,
-            .weight_decay = o->no_decay_1d && p->is.shape.rank <= 1
+static void set_hyper(struct sgrad__run *run) {
+    const struct sgrad_train_options *o = &run->options;
+    for (int i = 0; i < run->graph->parameter_count; i++) {
+        const struct sgrad__parameter *p = &run->graph->parameter[i];
+        run->training->update[i].hyper = (struct sgrad_hyper){
+            .momentum = (float)o->optimizer.momentum,
+            .weight_decay = o->optimizer.no_decay_1d && p->is.shape.rank <= 1
                                 ? 0
-                                : (float)(o->weight_decay * sgrad__number_of(o->weight_decay_of, p->name, 1)),
-            .beta1 = (float)o->beta1, .beta2 = (float)o->beta2, .eps = (float)o->eps, .clip_norm = (float)o->clip_norm,
-            .trust = (float)o->trust, .kl_clip = (float)o->kfac_clip, .nesterov = o->nesterov,
-            .lr_scale = (float)sgrad__number_of(o->lr_of, p->name, 1),
+                                : (float)(o->optimizer.weight_decay * sgrad__number_of(o->optimizer.weight_decay_of, p->name, 1)),
+            .beta1 = (float)o->optimizer.beta1,
+            .beta2 = (float)o->optimizer.beta2,
+            .eps = (float)o->optimizer.eps,
+            .clip_norm = (float)o->training.clip_norm,
+            .trust = (float)o->optimizer.trust,
+            .kl_clip = (float)o->optimizer.kfac.clip,
+            .nesterov = o->optimizer.nesterov,
+            .lr_scale = (float)sgrad__number_of(o->optimizer.lr_of, p->name, 1),
         };
     }
 }
 
-static int open_parameters(struct sgrad__run *r) {
+static int open_parameters(struct sgrad__run *run) {
     struct sgrad_safetensors file;
-    const struct sgrad_program_options how = sgrad__run_program_options(r, true, r->options.batch, r->micro);
-    r->training->sharers = r->strategy && r->strategy->shards_optimizer && r->context->ranks > 1 ? r->context->ranks : 0;
-    if (r->train) sgrad__run_assign_updates(r, &how);
-    SGRAD_TRY(sgrad__parameters_allocate(r->graph, r->options.seed));
-    SGRAD_TRY(sgrad__training_allocate(r->training));
-    if (r->train && r->training->hooks) SGRAD_TRY(r->training->hooks->allocate(r->training, &how));
-    if (r->train && r->options.lookahead.every) SGRAD_TRY(sgrad__training_keep_slow(r->training));
-    if (r->train && r->options.ema > 0) SGRAD_TRY(sgrad__training_average(r->training));
-    set_hyper(r);
-    const struct sgrad__imported *imported = r->graph->imported;
-    const char *skip = r->train ? r->options.init_skip : NULL;      /* an evaluation loads all weights */
-    if (!r->options.init || r->restores)
-        return imported ? sgrad__weights_load(r->graph, sgrad__parameters_list(r->graph), &imported->weights, skip) : 0;
-    SGRAD_TRY(sgrad_safetensors_open(r->options.init, &file));
-    int error = sgrad__weights_load(r->graph, sgrad__parameters_list(r->graph), &file, skip);
-    if (!error && r->context->rank == 0) error = sgrad__weights_checksum(&file, (char[SGRAD_CHECKSUM]){ 0 });
+    const struct sgrad_program_options how = sgrad__run_program_options(run, true, run->options.training.batch, run->batch.micro);
+    run->training->sharers =
+        run->parallel.strategy && run->parallel.strategy->shards_optimizer && run->context->ranks > 1 ? run->context->ranks : 0;
+    if (run->data.train) sgrad__run_assign_updates(run, &how);
+    SGRAD_TRY(sgrad__parameters_allocate(run->graph, run->options.training.seed));
+    SGRAD_TRY(sgrad__training_allocate(run->training));
+    if (run->data.train && run->training->hooks) SGRAD_TRY(run->training->hooks->allocate(run->training, &how));
+    if (run->data.train && run->options.training.lookahead.every) SGRAD_TRY(sgrad__training_keep_slow(run->training));
+    if (run->data.train && run->options.training.ema > 0) SGRAD_TRY(sgrad__training_average(run->training));
+    set_hyper(run);
+    const struct sgrad__imported *imported = run->graph->imported;
+    const char *skip = run->data.train ? run->options.model.init_skip : NULL;  /* an evaluation loads all weights */
+    if (!run->options.model.init || run->files.restores)
+        return imported ? sgrad__weights_load(run->graph, sgrad__parameters_list(run->graph), &imported->weights, skip) : 0;
+    SGRAD_TRY(sgrad_safetensors_open(run->options.model.init, &file));
+    int error = sgrad__weights_load(run->graph, sgrad__parameters_list(run->graph), &file, skip);
+    if (!error && run->context->rank == 0) error = sgrad__weights_checksum(&file, (char[SGRAD_CHECKSUM]){ 0 });
     sgrad_safetensors_close(&file);
     return error;
 }
 
 /* Sets *STRATEGY. --shard is implemented by the strategy "shard", which replaces "sync". */
-static int choose_shares(const struct sgrad_train_options *o, const char **strategy) {
-    *strategy = o->strategy;
-    if (!o->shard) return 0;
-    if (!strcmp(o->shard, "none")) {
-        if (!strcmp(o->strategy, "shard")) *strategy = "sync";
+static int choose_shares(const struct sgrad_train_options *options, const char **strategy) {
+    *strategy = options->parallel.strategy;
+    if (!options->parallel.shard) return 0;
+    if (!strcmp(options->parallel.shard, "none")) {
+        if (!strcmp(options->parallel.strategy, "shard")) *strategy = "sync";
         return 0;
     }
-    if (strcmp(o->shard, "optimizer") && strcmp(o->shard, "gradients"))
-        return sgrad_log_error(SGRAD_EINVAL, "--shard %s: takes none, optimizer or gradients", o->shard);
-    if (strcmp(o->strategy, "sync") && strcmp(o->strategy, "shard"))
-        return sgrad_log_error(SGRAD_EINVAL, "--shard %s goes with --strategy sync, not with %s", o->shard, o->strategy);
+    if (strcmp(options->parallel.shard, "optimizer") && strcmp(options->parallel.shard, "gradients"))
+        return sgrad_log_error(SGRAD_EINVAL, "--shard %s: takes none, optimizer or gradients", options->parallel.shard);
+    if (strcmp(options->parallel.strategy, "sync") && strcmp(options->parallel.strategy, "shard"))
+        return sgrad_log_error(SGRAD_EINVAL, "--shard %s goes with --strategy sync, not with %s", options->parallel.shard,
+                               options->parallel.strategy);
     *strategy = "shard";
     return 0;
 }
 
-static int find_records(struct sgrad__run *r) {
-    struct sgrad_train_options *o = &r->options;
-    r->model = o->custom_model ? o->custom_model : sgrad_model_find(o->model);
-    r->optimizer =
-        o->custom_optimizer ? o->custom_optimizer : sgrad_registry_find("optimizer", o->optimizer, sgrad_optimizers);
-    if (r->optimizer) o->optimizer = r->optimizer->name;
-    if (o->allreduce) r->allreduce = sgrad_collective_find(SGRAD_ALLREDUCE, o->allreduce);
+/* Finds the model, the optimizer, the strategy and the allreduce of the run. SGRAD_ENAME: one does not exist. */
+static int find_records(struct sgrad__run *run) {
+    struct sgrad_train_options *o = &run->options;
+    run->model = o->model.custom ? o->model.custom : sgrad_model_find(o->model.name);
+    run->update.optimizer =
+        o->optimizer.custom ? o->optimizer.custom : sgrad_registry_find("optimizer", o->optimizer.name, sgrad_optimizers);
+    if (run->update.optimizer) o->optimizer.name = run->update.optimizer->name;
+    if (o->parallel.allreduce) run->parallel.allreduce = sgrad_collective_find(SGRAD_ALLREDUCE, o->parallel.allreduce);
     const char *strategy;
     SGRAD_TRY(choose_shares(o, &strategy));
-    r->strategy = sgrad_registry_find("strategy", strategy, sgrad_strategies);
-    return r->model && r->optimizer && r->strategy && (r->allreduce || !o->allreduce) ? 0 : SGRAD_ENAME;
+    run->parallel.strategy = sgrad_registry_find("strategy", strategy, sgrad_strategies);
+    return run->model && run->update.optimizer && run->parallel.strategy && (run->parallel.allreduce || !o->parallel.allreduce)
+               ? 0
+               : SGRAD_ENAME;
 }
 
-static int check_lookahead(const struct sgrad__run *r) {
-    if (!r->options.lookahead.every || !strcmp(r->strategy->name, "sync")) return 0;
-    return sgrad_log_error(SGRAD_EINVAL, "--lookahead goes with --strategy sync, not with %s", r->strategy->name);
+static int check_lookahead(struct sgrad__run *run) {
+    if (!run->options.training.lookahead.every || !strcmp(run->parallel.strategy->name, "sync")) return 0;
+    return sgrad_log_error(SGRAD_EINVAL, "--lookahead goes with --strategy sync, not with %s", run->parallel.strategy->name);
 }
 
 /* Sets the learning-rate schedule. With --lr-scale-base the rate is proportional to the batch; the warm-up starts at the
  * unscaled rate. */
-static int set_rate(struct sgrad__run *r) {
-    struct sgrad_train_options *o = &r->options;
-    SGRAD_TRY(sgrad_schedule_parse(o->schedule, &r->schedule));
-    SGRAD_TRY(sgrad_schedule_parse(o->kfac_damping_schedule, &r->damping));
-    if (o->lr < 0) o->lr = r->optimizer->default_lr;
-    r->schedule.warmup = o->warmup;
-    r->schedule.start = o->lr_scale_base ? o->lr : 0;
-    r->peak = o->lr_scale_base ? o->lr * (double)o->batch / (double)o->lr_scale_base : o->lr;
+static int set_rate(struct sgrad__run *run) {
+    struct sgrad_train_options *o = &run->options;
+    SGRAD_TRY(sgrad_schedule_parse(o->optimizer.schedule, &run->update.schedule));
+    SGRAD_TRY(sgrad_schedule_parse(o->optimizer.kfac.damping_schedule, &run->update.damping));
+    if (o->optimizer.lr < 0) o->optimizer.lr = run->update.optimizer->default_lr;
+    run->update.schedule.warmup = o->optimizer.warmup;
+    run->update.schedule.start = o->optimizer.lr_scale_base ? o->optimizer.lr : 0;
+    run->update.peak_lr = o->optimizer.lr_scale_base
+                              ? o->optimizer.lr * (double)o->training.batch / (double)o->optimizer.lr_scale_base
+                              : o->optimizer.lr;
     return 0;
 }
 
-/* Completes options that the caller has not set. Names have defaults, except for the model and the data. */
-static int complete_options(struct sgrad_train_options *o) {
-    const struct sgrad_train_options defaults = sgrad_train_defaults();
-    if (!o->data && o->custom_reader) o->data = o->custom_reader->name;
-    if (!o->data && o->custom_dataset[SGRAD_TEST]) o->data = o->custom_dataset[SGRAD_TEST]->reader->name;
-    if (!o->data) return sgrad_log_error(SGRAD_EINVAL, "no data set is named (options.data, --data)");
-    if (!o->model && !o->custom_model) return sgrad_log_error(SGRAD_EINVAL, "no model is named (options.model, --model)");
-    if (o->custom_model && !o->custom_model->name) return sgrad_log_error(SGRAD_EINVAL, "options.custom_model has no name");
-    if (o->batch < 1) return sgrad_log_error(SGRAD_EINVAL, "a batch of %ld samples: takes 1 or more", o->batch);
-    if (o->micro_batch < 0) return sgrad_log_error(SGRAD_EINVAL, "a micro-batch of %ld samples: takes 0 or more", o->micro_batch);
-    if (o->steps_in_flight < 0 || o->steps_in_flight > SGRAD__MAX_WINDOW)
-        return sgrad_log_error(SGRAD_EINVAL, "%d steps in flight: takes 1 to %d", o->steps_in_flight, SGRAD__MAX_WINDOW);
-    if (!o->optimizer) o->optimizer = defaults.optimizer;
-    if (!o->schedule) o->schedule = defaults.schedule;
-    if (!o->strategy) o->strategy = defaults.strategy;
-    if (!o->steps_in_flight) o->steps_in_flight = defaults.steps_in_flight;
-    if (!o->kfac_variant) o->kfac_variant = defaults.kfac_variant;
-    if (!o->kfac_damping_schedule) o->kfac_damping_schedule = defaults.kfac_damping_schedule;
-    if (!o->kfac_factor_every) o->kfac_factor_every = defaults.kfac_factor_every;
-    if (!o->kfac_eigen_every) o->kfac_eigen_every = defaults.kfac_eigen_every;
+/* ---- the order in which a run is opened --------------------------------------------------------------------------- */
+
+/* Members of struct sgrad__run that later stages need. */
+enum {
+    OPTIONS = 1 << 0,           /* options, complete */
+    RECORDS = 1 << 1,           /* model, update.optimizer, parallel.strategy, parallel.allreduce */
+    DATA = 1 << 2,              /* data.train, data.test */
+    MESH = 1 << 3,              /* parallel.mesh */
+    GRAPH = 1 << 4,             /* graph, training, metric */
+    CONTEXT = 1 << 5,           /* context */
+    PLACE = 1 << 6,             /* parallel.local_batches, parallel.local_batch, parallel.copies */
+    SERVERS = 1 << 7,           /* parallel.servers, parallel.group_ranks */
+    TASKS = 1 << 8,             /* all of batch */
+    INPUT = 1 << 9,             /* data.mean, data.deviation */
+    WEIGHTS = 1 << 10,          /* the tensors of graph and training */
+    SIZES = 1 << 11,            /* steps, steps_per_epoch, batch.norm_group, and batch.micro if it is given */
+    WORKERS = 1 << 12,          /* files.workers */
+};
+
+/* A stage of opening a run: OPEN uses the members in NEEDS and sets those in GIVES. */
+struct stage {
+    int (*open)(struct sgrad__run *run);
+    unsigned needs, gives;
+};
+
+/* Runs the stages, a list that ends with a stage without OPEN. GIVEN: members that are set already. Returns the error of the
+ * first stage that fails; later ones are not run. */
+static int open_stages(struct sgrad__run *run, const struct stage *stage, unsigned given) {
+    for (; stage->open; stage++) {
+        assert(!(stage->needs & ~given));
+        SGRAD_TRY(stage->open(run));
+        given |= stage->gives;
+    }
     return 0;
 }
 
-int sgrad__run_open_graph(struct sgrad__run *r) {
-    SGRAD_TRY(complete_options(&r->options));
-    if (r->options.show_batch) r->options.print = true;     /* nothing is trained */
-    SGRAD_TRY(find_records(r));
-    SGRAD_TRY(set_rate(r));
-    SGRAD_TRY(sgrad__run_check_strategy(r));
-    SGRAD_TRY(sgrad__run_open_data(r));
-    SGRAD_TRY(sgrad__run_add_augmentation(r));
-    SGRAD_TRY(sgrad__run_check_sizes(r, 1));
-    SGRAD_TRY(check_lookahead(r));
-    SGRAD_TRY(sgrad__run_open_mesh(r));
-    SGRAD_TRY(sgrad__run_build_graph(r));
+/* ---- stages that several lists contain ---- */
+
+static int complete(struct sgrad__run *run) { return sgrad__options_complete(&run->options); }
+static int check_options(struct sgrad__run *run) { return sgrad__options_check(&run->options); }
+static int check_batch(struct sgrad__run *run) { return sgrad__run_check_sizes(run, 1); }
+static int check_local_batch(struct sgrad__run *run) { return sgrad__run_check_sizes(run, run->parallel.local_batches); }
+/* Sets slow weights (--lookahead) to the initial weights. */
+static int begin_slow(struct sgrad__run *run) { return sgrad__training_begin_slow(run->training); }
+
+/* Reading the weights may take long. */
+static int read_parameters(struct sgrad__run *run) {
+    return sgrad__run_await(run, open_parameters(run), "for all ranks to read the weights");
+}
+
+/* ---- training ---- */
+
+/* A run that shows a batch trains nothing. */
+static int print_batch(struct sgrad__run *run) {
+    run->options.output.print |= run->options.output.show_batch != NULL;
     return 0;
 }
 
-int sgrad__run_open_training(struct sgrad__run *r) {
+/* Completes and checks the options, opens the data sets and builds the network. */
+static const struct stage graph_stages[] = {
+    { complete, 0, OPTIONS },
+    { print_batch, OPTIONS, 0 },
+    { find_records, OPTIONS, RECORDS },
+    { set_rate, RECORDS, 0 },
+    { sgrad__run_check_strategy, RECORDS, 0 },
+    { sgrad__run_open_data, OPTIONS, DATA },
+    { sgrad__run_add_augmentation, DATA, 0 },
+    { check_batch, RECORDS | DATA, SIZES },
+    { check_lookahead, RECORDS, 0 },
+    { sgrad__run_open_mesh, RECORDS, MESH },
+    { sgrad__run_build_graph, RECORDS | DATA | MESH, GRAPH },
+    { 0 },
+};
+
+int sgrad__run_open_graph(struct sgrad__run *run) { return open_stages(run, graph_stages, 0); }
+
+/* Rank 0: creates and locks the run directory. */
+static int claim_folder(struct sgrad__run *run) {
+    if (run->options.output.print || run->files.none || sgrad_launched_rank()) return 0;
+    return sgrad__run_claim_folder(run);
+}
+
+/* Rank 0 knows whether there is a checkpoint. */
+static int share_restores(struct sgrad__run *run) {
+    sgrad_ranks_broadcast(&run->files.restores, sizeof run->files.restores, 0);
+    return 0;
+}
+
+/* The ranks agree on the error, because each of them checks its own place on the mesh. */
+static int choose_mesh(struct sgrad__run *run) {
+    sgrad__run_measure_room(run);
+    int error = sgrad__run_choose_mesh(run, sgrad__run_build_graph);
+    if (!error) error = sgrad__run_place_on_mesh(run);
+    return sgrad__run_agree(run, error);
+}
+
+/* The ranks agree on the error likewise. */
+static int choose_strategy(struct sgrad__run *run) {
+    int error = check_local_batch(run);
+    if (!error) error = sgrad__run_choose_strategy(run);
+    return sgrad__run_agree(run, error);
+}
+
+static int open_nccl(struct sgrad__run *run) {
+    const struct sgrad_collective *allreduce = run->parallel.allreduce;
+    return allreduce && allreduce->on_gpus ? sgrad__run_agree(run, sgrad_nccl_open(run->context)) : 0;
+}
+
+static int open_placement(struct sgrad__run *run) {
+    if (run->options.data.partition) sgrad__run_open_placement(run);
+    return 0;
+}
+
+static int watch_workers(struct sgrad__run *run) {
+    run->files.workers = sgrad__workers_watch(run->context, run->options.output.tensorboard || run->options.output.prometheus);
+    return 0;
+}
+
+static int build_program(struct sgrad__run *run) {
+    const struct sgrad_program_options options =
+        sgrad__run_program_options(run, true, run->options.training.batch, run->batch.micro);
+    return sgrad__program_build(run->graph, &options, &run->program);
+}
+
+/* From the network to the program of a step, together with the other ranks. */
+static const struct stage training_stages[] = {
+    { claim_folder, OPTIONS, 0 },
+    { open_context, OPTIONS, CONTEXT },
+    { sgrad__run_compare_options, CONTEXT | DATA | GRAPH, 0 },
+    { share_restores, CONTEXT, 0 },
+    { choose_mesh, CONTEXT | GRAPH, PLACE },
+    { sgrad__run_choose_group, PLACE, 0 },
+    { choose_strategy, PLACE, SERVERS },
+    { open_nccl, CONTEXT, 0 },
+    { sgrad__run_choose_micro_batch, SIZES | SERVERS, TASKS },
+    { sgrad__run_measure_data, CONTEXT | DATA | GRAPH, INPUT },
+    { open_placement, PLACE | DATA | SIZES, 0 },
+    { read_parameters, SERVERS | TASKS, WEIGHTS },
+    { sgrad__run_whiten, INPUT | WEIGHTS, 0 },
+    { begin_slow, WEIGHTS, 0 },
+    { watch_workers, CONTEXT, WORKERS },
+    { build_program, TASKS | WEIGHTS | WORKERS, 0 },
+    { 0 },
+};
+
+int sgrad__run_open_training(struct sgrad__run *run) {
     SGRAD_TRY(sgrad_launcher_check(0));
-    SGRAD_TRY(sgrad__run_open_graph(r));
-    if (!r->options.print && !r->unkept && sgrad_launched_rank() == 0) SGRAD_TRY(sgrad__run_claim_folder(r));
-    SGRAD_TRY(open_context(r));
-    SGRAD_TRY(sgrad__run_compare_options(r));
-    sgrad_ranks_broadcast(&r->restores, sizeof r->restores, 0);
-    sgrad__run_measure_room(r);
-    int error = sgrad__run_choose_mesh(r, sgrad__run_build_graph);
-    if (!error) error = sgrad__run_place_on_mesh(r);
-    SGRAD_TRY(sgrad__run_agree(r, error));
-    SGRAD_TRY(sgrad__run_choose_group(r));
-    error = sgrad__run_check_sizes(r, r->parts);
-    if (!error) error = sgrad__run_choose_strategy(r);
-    SGRAD_TRY(sgrad__run_agree(r, error));
-    if (r->allreduce && r->allreduce->on_gpus) SGRAD_TRY(sgrad__run_agree(r, sgrad_nccl_open(r->context)));
-    SGRAD_TRY(sgrad__run_choose_micro_batch(r));
-    SGRAD_TRY(sgrad__run_measure_data(r));
-    if (r->options.partition_data) sgrad__run_open_placement(r);
-    SGRAD_TRY(sgrad__run_await(r, open_parameters(r), "for all ranks to read the weights"));
-    SGRAD_TRY(sgrad__run_whiten(r));
-    SGRAD_TRY(sgrad__training_begin_slow(r->training));
-    r->workers = sgrad__workers_watch(r->context, r->options.tensorboard || r->options.prometheus);
-    struct sgrad_program_options p = sgrad__run_program_options(r, true, r->options.batch, r->micro);
-    SGRAD_TRY(sgrad__program_build(r->graph, &p, &r->program));
+    SGRAD_TRY(open_stages(run, graph_stages, 0));
+    SGRAD_TRY(open_stages(run, training_stages, OPTIONS | RECORDS | DATA | SIZES | MESH | GRAPH));
     sgrad_early_close();
     return 0;
 }
 
-int sgrad__run_open_ground(struct sgrad__run *r) {
-    SGRAD_TRY(sgrad__run_open_data(r));
-    SGRAD_TRY(open_context(r));
-    r->fingerprint = sgrad_dataset_fingerprint(r->train);
-    return sgrad__run_measure_data(r);
+/* ---- trials of a search ---- */
+
+int sgrad__run_open_ground(struct sgrad__run *run) {
+    SGRAD_TRY(sgrad__run_open_data(run));
+    SGRAD_TRY(open_context(run));
+    run->data.fingerprint = sgrad_dataset_fingerprint(run->data.train);
+    return sgrad__run_measure_data(run);
 }
 
 /* Sets the context of a trial to its ranks. The network between them is assumed to be that between the first ranks, so that
  * the program is the same on all ranks to which the trial may move. */
-static void open_some_ranks(struct sgrad__run *r, const struct sgrad__beside *how) {
+static void open_some_ranks(struct sgrad__run *run, const struct sgrad__beside *how) {
     const struct sgrad_context *all = how->ground->context;
-    r->beside = how->ground;
-    r->context = &r->some;
-    r->some = *all;
-    r->some.rank = how->place, r->some.ranks = how->ranks, r->some.all = NULL, r->some.network = NULL;
-    r->first = all->rank - how->place;
-    r->tags = (1 + how->number) * SGRAD__TAGS_OF_A_RUN;
+    struct sgrad__run_trial *trial = &run->trial;
+    run->beside = how->ground;
+    run->context = &trial->context;
+    trial->context = *all;
+    trial->context.rank = how->place, trial->context.ranks = how->ranks;
+    trial->context.all = NULL, trial->context.network = NULL;
+    run->parallel.first_rank = all->rank - how->place;
+    run->parallel.tags = (1 + how->number) * SGRAD__TAGS_OF_A_RUN;
     if (how->ranks == 1) return;
-    r->peers = (struct sgrad_group){ how->ranks, all->all->rank };
-    r->between = *all->network;
-    r->between.ranks = how->ranks;
-    r->some.all = &r->peers;
-    r->some.network = &r->between;
+    trial->peers = (struct sgrad_group){ how->ranks, all->all->rank };
+    trial->network = *all->network;
+    trial->network.ranks = how->ranks;
+    trial->context.all = &trial->peers;
+    trial->context.network = &trial->network;
 }
 
 /* Returns a copy that refers to the same samples, but has its own random draws and augmentation. */
-static struct sgrad_dataset *copy_of(const struct sgrad_dataset *d) {
+static struct sgrad_dataset *copy_of(const struct sgrad_dataset *dataset) {
     struct sgrad_dataset *copy = sgrad_xcalloc(1, sizeof *copy);
-    *copy = *d;
+    *copy = *dataset;
     return copy;
 }
 
-int sgrad__run_open_beside(struct sgrad__run *r, const struct sgrad__beside *how) {
-    const struct sgrad__run *ground = how->ground;
-    open_some_ranks(r, how);
-    r->train = copy_of(ground->train);
-    r->test = copy_of(ground->test);
-    r->fingerprint = ground->fingerprint;
-    memcpy(r->mean, ground->mean, sizeof r->mean);
-    memcpy(r->deviation, ground->deviation, sizeof r->deviation);
-    SGRAD_TRY(complete_options(&r->options));
-    SGRAD_TRY(sgrad__options_check(&r->options));
-    SGRAD_TRY(find_records(r));
-    SGRAD_TRY(set_rate(r));
-    SGRAD_TRY(sgrad__run_check_strategy(r));
-    SGRAD_TRY(sgrad__run_add_augmentation(r));
-    if (r->options.bn_group == SGRAD_GROUP_GPU) r->options.bn_group = SGRAD_GROUP_RANK;     /* a trial moves between ranks */
-    SGRAD_TRY(sgrad__run_check_sizes(r, 1));
-    SGRAD_TRY(check_lookahead(r));
-    SGRAD_TRY(sgrad__run_open_mesh(r));
-    SGRAD_TRY(sgrad__run_build_graph(r));
-    SGRAD_TRY(sgrad__run_place_on_mesh(r));
-    SGRAD_TRY(sgrad__run_check_sizes(r, r->parts));
-    SGRAD_TRY(sgrad__run_choose_strategy(r));
-    SGRAD_TRY(sgrad__run_choose_micro_batch(r));
-    sgrad__run_set_input(r);
-    SGRAD_TRY(open_parameters(r));
-    SGRAD_TRY(sgrad__run_whiten(r));
-    return sgrad__training_begin_slow(r->training);
+static void open_same_data(struct sgrad__run_data *data, const struct sgrad__run_data *from) {
+    data->train = copy_of(from->train);
+    data->test = copy_of(from->test);
+    data->fingerprint = from->fingerprint;
+    memcpy(data->mean, from->mean, sizeof data->mean);
+    memcpy(data->deviation, from->deviation, sizeof data->deviation);
 }
 
-int sgrad__run_open_evaluation(struct sgrad__run *r) {
-    if (!r->options.batch) r->options.batch = sgrad_train_defaults().batch;
-    SGRAD_TRY(complete_options(&r->options));
-    SGRAD_TRY(find_records(r));
-    if (!r->options.init && !r->model->from_file)
-        return sgrad_log_error(SGRAD_EINVAL, "no weights are named (options.init, --weights)");
-    SGRAD_TRY(sgrad__run_open_samples(r));
-    /* set by the training run: with one rank the network is not sharded */
-    if (sgrad_launched_ranks() == 1) r->options.mesh = NULL;
-    SGRAD_TRY(sgrad__run_open_mesh(r));
-    SGRAD_TRY(sgrad__run_build_graph(r));
-    SGRAD_TRY(open_context(r));
-    SGRAD_TRY(sgrad__run_agree(r, sgrad__run_place_on_mesh(r)));
-    SGRAD_TRY(sgrad__run_await(r, open_parameters(r), "for all ranks to read the weights"));
-    SGRAD_TRY(sgrad__run_open_data_of_weights(r));
-    r->evaluated = r->options.micro_batch ? r->options.micro_batch : 32;
+/* A trial moves between ranks, which may have different numbers of GPUs. */
+static int replace_gpu_group(struct sgrad__run *run) {
+    if (run->options.training.bn_group == SGRAD_GROUP_GPU) run->options.training.bn_group = SGRAD_GROUP_RANK;
     return 0;
 }
 
-int sgrad__run_open_sampling(struct sgrad__run *r) {
-    r->options.data = r->test->reader->name;
-    SGRAD_TRY(complete_options(&r->options));
-    SGRAD_TRY(find_records(r));
-    SGRAD_TRY(sgrad__run_open_mesh(r));
-    SGRAD_TRY(sgrad__run_build_graph(r));
-    SGRAD_TRY(open_context(r));
-    return open_parameters(r);
+static int set_input(struct sgrad__run *run) {
+    sgrad__run_set_input(run);
+    return 0;
 }
 
+static const struct stage trial_stages[] = {
+    { complete, 0, OPTIONS },
+    { check_options, OPTIONS, 0 },
+    { find_records, OPTIONS, RECORDS },
+    { set_rate, RECORDS, 0 },
+    { sgrad__run_check_strategy, RECORDS, 0 },
+    { sgrad__run_add_augmentation, DATA, 0 },
+    { replace_gpu_group, OPTIONS, 0 },
+    { check_batch, RECORDS | DATA, SIZES },
+    { check_lookahead, RECORDS, 0 },
+    { sgrad__run_open_mesh, RECORDS, MESH },
+    { sgrad__run_build_graph, RECORDS | DATA | MESH, GRAPH },
+    { sgrad__run_place_on_mesh, CONTEXT | GRAPH, PLACE },
+    { check_local_batch, PLACE, 0 },
+    { sgrad__run_choose_strategy, PLACE, SERVERS },
+    { sgrad__run_choose_micro_batch, SIZES | SERVERS, TASKS },
+    { set_input, GRAPH | INPUT, 0 },
+    { open_parameters, SERVERS | TASKS, WEIGHTS },
+    { sgrad__run_whiten, INPUT | WEIGHTS, 0 },
+    { begin_slow, WEIGHTS, 0 },
+    { 0 },
+};
+
+int sgrad__run_open_beside(struct sgrad__run *run, const struct sgrad__beside *how) {
+    open_some_ranks(run, how);
+    open_same_data(&run->data, &how->ground->data);
+    return open_stages(run, trial_stages, CONTEXT | DATA | INPUT);
+}
+
+/* ---- saved weights ---- */
+
+static int check_weights(struct sgrad__run *run) {
+    if (run->options.model.init || run->model->from_file) return 0;
+    return sgrad_log_error(SGRAD_EINVAL, "no weights are named (options.model.init, --weights)");
+}
+
+/* The mesh is that of the training run; with one rank the network is not sharded. */
+static int open_mesh_of_weights(struct sgrad__run *run) {
+    if (sgrad_launched_ranks() == 1) run->options.parallel.mesh = NULL;
+    return sgrad__run_open_mesh(run);
+}
+
+static int place_on_mesh(struct sgrad__run *run) { return sgrad__run_agree(run, sgrad__run_place_on_mesh(run)); }
+
+static const struct stage evaluation_stages[] = {
+    { complete, 0, OPTIONS },
+    { find_records, OPTIONS, RECORDS },
+    { check_weights, RECORDS, 0 },
+    { sgrad__run_open_samples, OPTIONS, DATA },
+    { open_mesh_of_weights, RECORDS, MESH },
+    { sgrad__run_build_graph, RECORDS | DATA | MESH, GRAPH },
+    { open_context, OPTIONS, CONTEXT },
+    { place_on_mesh, CONTEXT | GRAPH, PLACE },
+    { read_parameters, PLACE, WEIGHTS },
+    { sgrad__run_open_data_of_weights, DATA | GRAPH | CONTEXT, INPUT },
+    { 0 },
+};
+
+int sgrad__run_open_evaluation(struct sgrad__run *run) {
+    const long micro = run->options.training.micro_batch;
+    if (!run->options.training.batch) run->options.training.batch = sgrad_train_defaults().training.batch;
+    run->evaluation.micro = micro ? micro : 32;
+    return open_stages(run, evaluation_stages, 0);
+}
+
+static const struct stage sampling_stages[] = {
+    { complete, 0, OPTIONS },
+    { find_records, OPTIONS, RECORDS },
+    { sgrad__run_open_mesh, RECORDS, MESH },
+    { sgrad__run_build_graph, RECORDS | DATA | MESH, GRAPH },
+    { open_context, OPTIONS, CONTEXT },
+    { open_parameters, CONTEXT | GRAPH, WEIGHTS },
+    { 0 },
+};
+
+int sgrad__run_open_sampling(struct sgrad__run *run) {
+    run->options.data.name = run->data.test->reader->name;
+    return open_stages(run, sampling_stages, DATA);
+}
+
+/* ---- closing ---- */
+
 /* Frees a data set; one that belongs to the caller gets its initial state back. */
-static void give_back(const struct sgrad__run *r, enum sgrad_split split, struct sgrad_dataset *d) {
-    if (r->beside) {
-        free(d);
-    } else if (!r->options.custom_dataset[split]) {
-        sgrad_dataset_close(d);
-    } else if (d) {
-        sgrad_dataset_mix(d, false);
-        d->drawn.count = 0;
+static void give_back(const struct sgrad__run *run, enum sgrad_split split, struct sgrad_dataset *dataset) {
+    if (run->beside) {
+        free(dataset);
+    } else if (!run->options.data.dataset[split]) {
+        sgrad_dataset_close(dataset);
+    } else if (dataset) {
+        sgrad_dataset_mix(dataset, false);
+        dataset->drawn.count = 0;
     }
 }
 
-void sgrad__run_close(struct sgrad__run *r) {
+void sgrad__run_close(struct sgrad__run *run) {
     /* otherwise StarPU is not running, or tasks of other trials are waiting for messages */
-    if (r->context && !r->beside) sgrad_wait_all();
-    sgrad__checkpoint_end(r->checkpoint);
-    sgrad__metrics_close(r->metrics);
-    sgrad__server_close(r);
-    sgrad__runner_destroy(r->runner);
-    sgrad__program_destroy(r->program);
-    sgrad__evaluation_close(r);
-    sgrad__placement_destroy(r->placement);
-    sgrad__workers_free(r->workers);
-    sgrad__training_destroy(r->training);
-    sgrad_graph_destroy(r->graph);
-    if (!r->beside) sgrad_context_close(r->context);
-    give_back(r, SGRAD_TRAIN, r->train);
-    give_back(r, SGRAD_TEST, r->test);
-    sgrad__sampler_close(&r->order);
-    sgrad__run_leave_folder(r);
-    free(r->model_text);
-    free(r->chosen);
-    free(r->choice);
-    free(r->deadline);
-    free(r->identity);
-    free(r->history);
-    free(r->augment);
-    free(r->damaged);
-    free(r->folder);
+    if (run->context && !run->beside) sgrad_wait_all();
+    sgrad__checkpoint_end(run->files.checkpoint);
+    sgrad__metrics_close(run->files.metrics);
+    sgrad__server_close(run);
+    sgrad__runner_destroy(run->runner);
+    sgrad__program_destroy(run->program);
+    sgrad__evaluation_close(run);
+    sgrad__placement_destroy(run->data.placement);
+    sgrad__workers_free(run->files.workers);
+    sgrad__training_destroy(run->training);
+    sgrad_graph_destroy(run->graph);
+    if (!run->beside) sgrad_context_close(run->context);
+    give_back(run, SGRAD_TRAIN, run->data.train);
+    give_back(run, SGRAD_TEST, run->data.test);
+    sgrad__sampler_close(&run->data.sampler);
+    sgrad__run_leave_folder(run);
+    free(run->model_text);
+    free(run->parallel.chosen_mesh);
+    free(run->parallel.mesh_table);
+    free(run->control.deadline);
+    free(run->files.identity);
+    free(run->files.history);
+    free(run->data.augment);
+    free(run->data.damaged);
+    free(run->files.folder);
 }

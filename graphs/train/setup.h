@@ -8,8 +8,11 @@
 #include "graphs/costs/costs.h"
 #include "graphs/engine/run.h"
 
-/* ---- setup.c ---- */
+/* ---- complete.c, network.c, setup.c ---- */
 
+/* Completes options that the caller has not set, and checks those that need no data. Names have defaults, except for the model
+ * and the data. SGRAD_EINVAL: one is missing or out of range. */
+int sgrad__options_complete(struct sgrad_train_options *options);
 /* Builds the network for the run's model, data and mesh in run->graph, which must be NULL. The network ends with the loss, or
  * draws tokens if run->draw is set. SGRAD_ESHAPE, SGRAD_EINVAL: the model does not fit the data or the options. */
 int sgrad__run_build_graph(struct sgrad__run *run);
@@ -20,7 +23,7 @@ int sgrad__run_open_graph(struct sgrad__run *run);
 /* Opens a run for training: options, data, context, mesh, parameters and program; everything except the contents of the run
  * directory. Collective. */
 int sgrad__run_open_training(struct sgrad__run *run);
-/* Opens a run for the evaluation of saved weights (options.init, or an ONNX file). Collective. */
+/* Opens a run for the evaluation of saved weights (options.model.init, or an ONNX file). Collective. */
 int sgrad__run_open_evaluation(struct sgrad__run *run);
 /* Opens the context and the data that several runs use, the trials of a search. The run itself has no network. Collective. */
 int sgrad__run_open_ground(struct sgrad__run *run);
@@ -31,7 +34,7 @@ struct sgrad__beside {
 };
 /* Opens a run in this manner; everything except its program. Not collective: other ranks may train other trials meanwhile. */
 int sgrad__run_open_beside(struct sgrad__run *run, const struct sgrad__beside *how);
-/* Opens a run for text generation. run->test must be the text, as a data set that the caller has allocated. */
+/* Opens a run for text generation. run->data.test must be the text, as a data set that the caller has allocated. */
 int sgrad__run_open_sampling(struct sgrad__run *run);
 /* Frees everything that the run owns; waits for all tasks first, unless the run is a trial. Also after a failed open. */
 void sgrad__run_close(struct sgrad__run *run);
@@ -68,14 +71,14 @@ int sgrad__run_open_data(struct sgrad__run *run);
 int sgrad__run_open_samples(struct sgrad__run *run);
 /* Determine mean and standard deviation of the input. measure_data: of the training set, after open_data; all ranks measure a
  * shard each, and check that the samples of both splits can be read. A resumed run takes them from its config.json instead;
- * with options.print nothing is read. data_of_weights: for saved weights, after open_samples; as in the config.json in their
- * directory, or as in their ONNX file, or else of the training set, which is opened for this. Options override both.
+ * with options.output.print nothing is read. data_of_weights: for saved weights, after open_samples; as in the config.json in
+ * their directory, or as in their ONNX file, or else of the training set, which is opened for this. Options override both.
  * Collective. */
 int sgrad__run_measure_data(struct sgrad__run *run);
 int sgrad__run_open_data_of_weights(struct sgrad__run *run);
 /* Sets mean and standard deviation in the graph. */
 void sgrad__run_set_input(struct sgrad__run *run);
-/* Creates run->placement: the training set is partitioned over the ranks. */
+/* Creates run->data.placement: the training set is partitioned over the ranks. */
 void sgrad__run_open_placement(struct sgrad__run *run);
 /* Sets the augmentation of the training images: that of the options, or else the default of the data set. Must be called after
  * open_data. SGRAD_EINVAL: it does not suit the data. */
@@ -100,7 +103,8 @@ int64_t sgrad__nearest_divisor(int64_t n, int64_t wanted);
 
 /* Checks that the options suit the strategy, as far as this does not depend on the number of ranks. SGRAD_EINVAL: they do not. */
 int sgrad__run_check_strategy(struct sgrad__run *run);
-/* The same for the present ranks. Sets run->servers, group_ranks and push_ranks. SGRAD_EINVAL: the options do not suit them. */
+/* The same for the present ranks. Sets run->parallel.servers, group_ranks and push_ranks. SGRAD_EINVAL: the options do not suit
+ * them. */
 int sgrad__run_choose_strategy(struct sgrad__run *run);
 /* Returns true if the optimizer updates each parameter independently, and all its states have the parameter's shape: then single
  * ranks may do its updates for all ranks. */
@@ -119,8 +123,8 @@ void sgrad__run_measure_room(struct sgrad__run *run);
  * SGRAD_EIO: it cannot be created, or is locked by another process. */
 int sgrad__run_claim_folder(struct sgrad__run *run);
 /* Collective. Checks that all ranks have the same options and data, except for options that are specific to a node; sets
- * run->fingerprint. Must precede everything that the ranks do together and that depends on these options. SGRAD_EINVAL on all
- * ranks: they differ. */
+ * run->data.fingerprint. Must precede everything that the ranks do together and that depends on these options. SGRAD_EINVAL on
+ * all ranks: they differ. */
 int sgrad__run_compare_options(struct sgrad__run *run);
 /* Fills *CONFIG with the contents of the run's config.json. It refers to the run and to DEVICES, a buffer of SIZE bytes. */
 void sgrad__run_describe(const struct sgrad__run *run, struct sgrad__config *config, char *devices, size_t size);
@@ -129,8 +133,8 @@ void sgrad__run_leave_folder(struct sgrad__run *run);
 /* Writes config.json, or loads the newest checkpoint of a resumed run; *DONE becomes the number of its completed steps, otherwise
  * it is unchanged. Rank 0 accesses the directory, and sends the other ranks its name, *DONE and the parameters. Collective. */
 int sgrad__run_open_folder(struct sgrad__run *run, long *done);
-/* Returns the command that resumes the run, quoted for a shell; if options.command is NULL, only its options. The caller must
- * free it. */
+/* Returns the command that resumes the run, quoted for a shell; if options.output.command is NULL, only its options. The caller
+ * must free it. */
 char *sgrad__run_again_text(const struct sgrad__run *run);
 
 /* ---- mesh.c: the coordinates of ranks on the mesh, and parameters that are sharded ---- */
@@ -151,8 +155,8 @@ int sgrad__run_scatter(struct sgrad__run *run);
 /* Initializes the best evaluation so far; a resumed run with DONE completed steps reads it from its directory. Collective.
  * SGRAD_EINVAL: --best is set, and a parameter is sharded. */
 int sgrad__best_open(struct sgrad__run *run, long done);
-/* Compares the metrics in run->epoch with the best ones so far, after its evaluation; rank 0 saves the weights if these are
- * better. Collective. SGRAD_EIO: they cannot be saved. */
+/* Compares the metrics in run->evaluation.epoch with the best ones so far, after its evaluation; rank 0 saves the weights if
+ * these are better. Collective. SGRAD_EIO: they cannot be saved. */
 int sgrad__best_tell(struct sgrad__run *run);
 /* Returns true if the next evaluation can end the run (--patience). */
 bool sgrad__best_may_end(const struct sgrad__run *run);
@@ -172,7 +176,7 @@ void sgrad__run_warn_unused(const struct sgrad__run *run);
 
 /* Prints the configuration in use to TO, before the first step. */
 void sgrad__run_print(const struct sgrad__run *run, FILE *to);
-/* pipe.c: prints the pipeline stages, if there are several; with options.print also the layers of each stage. */
+/* pipe.c: prints the pipeline stages, if there are several; with options.output.print also the layers of each stage. */
 void sgrad__run_print_pipe(const struct sgrad__run *run, FILE *to);
 /* Prints the distribution of the staleness of gradients, and the number of dropped ones. Collective. */
 void sgrad__run_print_staleness(struct sgrad__run *run, FILE *to);

@@ -21,11 +21,11 @@ double sgrad__number_of(const char *list, const char *parameter, double otherwis
 
 /* Checks that LIST consists of patterns that match parameters, each with a number; ZERO: the number may be 0. FORM: an example
  * for the error message. */
-static int check_numbers(const struct sgrad__run *r, const char *option, const char *list, bool zero, const char *form) {
+static int check_numbers(const struct sgrad__run *run, const char *option, const char *list, bool zero, const char *form) {
     for (const char *at = list; at && *at; at += strcspn(at, ","), at += *at == ',')
         if (number_at(at) < 0 || (number_at(at) == 0 && !zero))
             return sgrad_log_error(SGRAD_EINVAL, "--%s '%s': takes %s", option, list, form);
-    return sgrad__check_listed(r->graph, option, list);
+    return sgrad__check_listed(run->graph, option, list);
 }
 
 /* ---- parameters with another optimizer ---- */
@@ -41,127 +41,129 @@ static const struct sgrad_optimizer *optimizer_at(const char *list) {
 
 /* Sets the optimizer of each parameter. One that processes layers (K-FAC) must train all of them, and cannot be combined with
  * others. */
-static int set_optimizers(struct sgrad__run *r) {
-    const char *list = r->options.optimizer_of;
+static int set_optimizers(struct sgrad__run *run) {
+    const char *list = run->options.optimizer.of;
     for (const char *at = list; at && *at; at += strcspn(at, ","), at += *at == ',')
         if (at[strcspn(at, "=,")] != '=')
             return sgrad_log_error(SGRAD_EINVAL, "--optimizer-of '%s': takes patterns and an optimizer each: *.bias=adamw,fc=sgd",
                                    list);
-    SGRAD_TRY(sgrad__check_listed(r->graph, "optimizer-of", list));
-    for (int i = 0; i < r->graph->parameter_count && list; i++) {
-        const char *at = sgrad__find_listed(list, r->graph->parameter[i].name);
-        if (r->graph->parameter[i].state || !at) continue;
+    SGRAD_TRY(sgrad__check_listed(run->graph, "optimizer-of", list));
+    for (int i = 0; i < run->graph->parameter_count && list; i++) {
+        const char *at = sgrad__find_listed(list, run->graph->parameter[i].name);
+        if (run->graph->parameter[i].state || !at) continue;
         const struct sgrad_optimizer *is = optimizer_at(at);
         if (!is) return SGRAD_ENAME;
-        SGRAD_TRY(sgrad__run_check_shares(r, is, "optimizer-of"));
-        if (sgrad__layer_hooks_of(is) || r->training->hooks)
+        SGRAD_TRY(sgrad__run_check_shares(run, is, "optimizer-of"));
+        if (sgrad__layer_hooks_of(is) || run->training->hooks)
             return sgrad_log_error(SGRAD_EINVAL, "--optimizer-of '%s': %s trains all layers or none", list,
-                                   r->training->hooks ? r->optimizer->name : is->name);
-        r->training->update[i].optimizer = is;
+                                   run->training->hooks ? run->update.optimizer->name : is->name);
+        run->training->update[i].optimizer = is;
     }
     return 0;
 }
 
 /* ---- parameters that are trained for a limited number of epochs ---- */
 
-static long last_step_of(const struct sgrad__run *r, const char *parameter) {
-    const double epochs = sgrad__number_of(r->options.freeze_after, parameter, 0);
-    const long steps = (long)(epochs * (double)r->steps_per_epoch + 0.5);
+static long last_step_of(const struct sgrad__run *run, const char *parameter) {
+    const double epochs = sgrad__number_of(run->options.training.freeze_after, parameter, 0);
+    const long steps = (long)(epochs * (double)run->steps_per_epoch + 0.5);
     return epochs > 0 && steps < 1 ? 1 : steps;
 }
 
-void sgrad__run_assign_updates(struct sgrad__run *r, const struct sgrad_program_options *how) {
-    bool *wanted = sgrad_xcalloc((size_t)r->graph->parameter_count, sizeof *wanted);
-    for (int i = 0; i < r->graph->parameter_count && r->context->ranks > 1; i++) {
-        const struct sgrad__parameter *p = &r->graph->parameter[i];
-        const struct sgrad_optimizer *is = r->training->update[i].optimizer;
+void sgrad__run_assign_updates(struct sgrad__run *run, const struct sgrad_program_options *how) {
+    bool *wanted = sgrad_xcalloc((size_t)run->graph->parameter_count, sizeof *wanted);
+    for (int i = 0; i < run->graph->parameter_count && run->context->ranks > 1; i++) {
+        const struct sgrad__parameter *p = &run->graph->parameter[i];
+        const struct sgrad_optimizer *is = run->training->update[i].optimizer;
         if (!is || p->frozen || p->cuts || !sgrad__updates_are_independent(is)) continue;
-        wanted[i] = r->strategy->shards_optimizer ? is->needs_full_tensor : r->strategy->balances_updates && is->expensive;
+        wanted[i] = run->parallel.strategy->shards_optimizer ? is->needs_full_tensor
+                                                             : run->parallel.strategy->balances_updates && is->expensive;
     }
-    sgrad__assign_updates(r->training, how, wanted);
+    sgrad__assign_updates(run->training, how, wanted);
     free(wanted);
 }
 
-void sgrad__run_time_freezes(struct sgrad__run *r) {
-    for (int i = 0; i < r->graph->parameter_count; i++)
-        if (!r->graph->parameter[i].state) r->training->update[i].until = last_step_of(r, r->graph->parameter[i].name);
+void sgrad__run_time_freezes(struct sgrad__run *run) {
+    for (int i = 0; i < run->graph->parameter_count; i++)
+        if (!run->graph->parameter[i].state) run->training->update[i].until = last_step_of(run, run->graph->parameter[i].name);
 }
 
-long sgrad__run_next_freeze(const struct sgrad__run *r, long done) {
+long sgrad__run_next_freeze(const struct sgrad__run *run, long done) {
     long next = 0;
-    for (int i = 0; i < r->graph->parameter_count && r->options.freeze_after; i++) {
-        const long until = r->training->update[i].until;
+    for (int i = 0; i < run->graph->parameter_count && run->options.training.freeze_after; i++) {
+        const long until = run->training->update[i].until;
         if (until > done && (!next || until < next)) next = until;
     }
     return next;
 }
 
-bool sgrad__run_freezes(const struct sgrad__run *r, long done) {
-    for (int i = 0; i < r->graph->parameter_count; i++) {
-        const long until = r->training->update[i].until;
-        if (until && until <= done && !r->graph->parameter[i].frozen) return true;
+bool sgrad__run_freezes(const struct sgrad__run *run, long done) {
+    for (int i = 0; i < run->graph->parameter_count; i++) {
+        const long until = run->training->update[i].until;
+        if (until && until <= done && !run->graph->parameter[i].frozen) return true;
     }
     return false;
 }
 
 /* Only the ranks that compute a gradient know that it ends. The option is therefore not available if other ranks apply the
  * gradient, or if the optimizer stores data of layers. */
-static int check_freeze_after(const struct sgrad__run *r) {
-    if (!r->options.freeze_after) return 0;
-    if (strcmp(r->strategy->name, "sync"))
-        return sgrad_log_error(SGRAD_EINVAL, "--freeze-after goes with --strategy sync, not with %s", r->strategy->name);
-    if (r->training->hooks)
+static int check_freeze_after(const struct sgrad__run *run) {
+    if (!run->options.training.freeze_after) return 0;
+    if (strcmp(run->parallel.strategy->name, "sync"))
+        return sgrad_log_error(SGRAD_EINVAL, "--freeze-after goes with --strategy sync, not with %s",
+                               run->parallel.strategy->name);
+    if (run->training->hooks)
         return sgrad_log_error(SGRAD_EINVAL, "--freeze-after goes with optimizers that keep nothing of layers, not with %s",
-                               r->optimizer->name);
+                               run->update.optimizer->name);
     return 0;
 }
 
-int sgrad__run_fine_tune(struct sgrad__run *r) {
-    const struct sgrad_train_options *o = &r->options;
-    if (o->init_skip && !o->init && !r->graph->imported)
+int sgrad__run_fine_tune(struct sgrad__run *run) {
+    const struct sgrad_train_options *o = &run->options;
+    if (o->model.init_skip && !o->model.init && !run->graph->imported)
         return sgrad_log_error(SGRAD_EINVAL, "--init-skip: leaves nothing out without --init FILE");
-    SGRAD_TRY(check_freeze_after(r));
-    SGRAD_TRY(set_optimizers(r));
-    SGRAD_TRY(sgrad__check_listed(r->graph, "init-skip", o->init_skip));
-    SGRAD_TRY(sgrad__check_listed(r->graph, "freeze", o->freeze));
-    SGRAD_TRY(check_numbers(r, "lr-of", o->lr_of, false,
+    SGRAD_TRY(check_freeze_after(run));
+    SGRAD_TRY(set_optimizers(run));
+    SGRAD_TRY(sgrad__check_listed(run->graph, "init-skip", o->model.init_skip));
+    SGRAD_TRY(sgrad__check_listed(run->graph, "freeze", o->training.freeze));
+    SGRAD_TRY(check_numbers(run, "lr-of", o->optimizer.lr_of, false,
                             "patterns and how many times the learning rate, above 0: fc=10,layer1.*=.1"));
-    SGRAD_TRY(check_numbers(r, "weight-decay-of", o->weight_decay_of, true,
+    SGRAD_TRY(check_numbers(run, "weight-decay-of", o->optimizer.weight_decay_of, true,
                             "patterns and how many times the weight decay, from 0 on: *.bias=0,fc=.5"));
-    SGRAD_TRY(check_numbers(r, "freeze-after", o->freeze_after, false,
+    SGRAD_TRY(check_numbers(run, "freeze-after", o->training.freeze_after, false,
                             "patterns and after how many epochs, above 0: conv1=3,bn1=.5"));
-    sgrad__run_time_freezes(r);
-    sgrad__training_freeze(r->training, o->freeze, 0);
-    for (int i = 0; i < r->graph->parameter_count; i++)
-        if (!r->graph->parameter[i].state && !r->graph->parameter[i].frozen && !r->training->update[i].until) return 0;
-    if (o->freeze_after)
-        return sgrad_log_error(SGRAD_EINVAL, "--freeze-after '%s': leaves no parameter to train", o->freeze_after);
-    return sgrad_log_error(SGRAD_EINVAL, "--freeze '%s': leaves no parameter to train", o->freeze);
+    sgrad__run_time_freezes(run);
+    sgrad__training_freeze(run->training, o->training.freeze, 0);
+    for (int i = 0; i < run->graph->parameter_count; i++)
+        if (!run->graph->parameter[i].state && !run->graph->parameter[i].frozen && !run->training->update[i].until) return 0;
+    if (o->training.freeze_after)
+        return sgrad_log_error(SGRAD_EINVAL, "--freeze-after '%s': leaves no parameter to train", o->training.freeze_after);
+    return sgrad_log_error(SGRAD_EINVAL, "--freeze '%s': leaves no parameter to train", o->training.freeze);
 }
 
-void sgrad__run_print_tuning(const struct sgrad__run *r, FILE *to) {
-    const struct sgrad_train_options *o = &r->options;
-    const struct sgrad_graph *g = r->graph;
+void sgrad__run_print_tuning(const struct sgrad__run *run, FILE *to) {
+    const struct sgrad_train_options *o = &run->options;
+    const struct sgrad_graph *g = run->graph;
     int left = 0, frozen = 0, fixed = 0, trained = 0;
     for (int i = 0; i < g->parameter_count; i++) {
-        left += sgrad__is_listed(o->init_skip, g->parameter[i].name);
+        left += sgrad__is_listed(o->model.init_skip, g->parameter[i].name);
         frozen += g->parameter[i].frozen;
         fixed += g->parameter[i].fixed;
         trained += !g->parameter[i].state;
     }
     const char *file = g->imported ? g->file : NULL;
-    if (o->init) file = o->init;
+    if (o->model.init) file = o->model.init;
     if (file) fprintf(to, "init       %s: %d %s taken", file, g->parameter_count - left,
                          sgrad_plural(g->parameter_count - left, "tensor", "tensors"));
     for (int i = 0, printed = 0; i < g->parameter_count && left; i++)
-        if (sgrad__is_listed(o->init_skip, g->parameter[i].name) && printed++ < 6)
+        if (sgrad__is_listed(o->model.init_skip, g->parameter[i].name) && printed++ < 6)
             fprintf(to, printed == 1 ? "; anew %s" : ", %s", g->parameter[i].name);
     if (left > 6) fprintf(to, " and %d more", left - 6);
     if (file) fputc('\n', to);
     if (frozen) fprintf(to, "frozen     %d of %d parameters: %s%s%s\n", frozen, trained, fixed ? "as the network has it" : "",
-                        fixed && o->freeze ? ", and " : "", o->freeze ? o->freeze : "");
-    if (o->freeze_after) fprintf(to, "frozen     after so many epochs: %s\n", o->freeze_after);
-    if (o->optimizer_of) fprintf(to, "optimizer  of its own: %s\n", o->optimizer_of);
-    if (o->lr_of) fprintf(to, "rates      times the learning rate: %s\n", o->lr_of);
-    if (o->weight_decay_of) fprintf(to, "decay      times the weight decay: %s\n", o->weight_decay_of);
+                        fixed && o->training.freeze ? ", and " : "", o->training.freeze ? o->training.freeze : "");
+    if (o->training.freeze_after) fprintf(to, "frozen     after so many epochs: %s\n", o->training.freeze_after);
+    if (o->optimizer.of) fprintf(to, "optimizer  of its own: %s\n", o->optimizer.of);
+    if (o->optimizer.lr_of) fprintf(to, "rates      times the learning rate: %s\n", o->optimizer.lr_of);
+    if (o->optimizer.weight_decay_of) fprintf(to, "decay      times the weight decay: %s\n", o->optimizer.weight_decay_of);
 }

@@ -38,18 +38,18 @@ static struct forest grow(int ranks) {
     return f;
 }
 
-static int rank_of(const struct forest *f, int colour, int place) { return (colour * f->m + place) % f->ranks; }
+static int rank_of(const struct forest *forest, int colour, int place) { return (colour * forest->m + place) % forest->ranks; }
 
-static int place_of(const struct forest *f, int colour, int rank) {
-    return (rank - colour * f->m % f->ranks + f->ranks) % f->ranks;
+static int place_of(const struct forest *forest, int colour, int rank) {
+    return (rank - colour * forest->m % forest->ranks + forest->ranks) % forest->ranks;
 }
 
 /* Seconds for one chunk of every colour, up and down, with all messages concurrent. */
-static double round_seconds(const struct forest *f, double bytes, const struct sgrad_network *net) {
+static double round_seconds(const struct forest *forest, double bytes, const struct sgrad_network *net) {
     struct sgrad__round round = sgrad__round_begin(net, bytes);
-    for (int colour = 0; colour < f->k; colour++)
-        for (int place = 1; place < f->ranks; place++) {
-            const int child = rank_of(f, colour, place), parent = rank_of(f, colour, (place - 1) / f->k);
+    for (int colour = 0; colour < forest->k; colour++)
+        for (int place = 1; place < forest->ranks; place++) {
+            const int child = rank_of(forest, colour, place), parent = rank_of(forest, colour, (place - 1) / forest->k);
             sgrad__round_send(&round, child, parent);
             sgrad__round_send(&round, parent, child);
         }
@@ -57,11 +57,11 @@ static double round_seconds(const struct forest *f, double bytes, const struct s
 }
 
 /* Number of messages in sequence until node PLACE has the sum over its subtree. The path down takes the same number. */
-static int steps_up(const struct forest *f, int place) {
+static int steps_up(const struct forest *forest, int place) {
     int steps = 0;
-    for (int child = place * f->k + f->k; child > place * f->k; child--) {
-        if (child >= f->ranks) continue;
-        const int ready = steps_up(f, child);
+    for (int child = place * forest->k + forest->k; child > place * forest->k; child--) {
+        if (child >= forest->ranks) continue;
+        const int ready = steps_up(forest, child);
         steps = (ready > steps ? ready : steps) + 1;
     }
     return steps;
@@ -81,18 +81,18 @@ static int chunks(double bytes, const struct sgrad_network *net) {
 
 static double cost(double bytes, const struct sgrad_network *net) { return price(bytes, chunks(bytes, net), net); }
 
-static void add_up(struct sgrad_plan *plan, int chunk, int rank, const struct forest *f) {
-    const int colour = chunk % f->k, place = place_of(f, colour, rank);
-    for (int child = place * f->k + f->k; child > place * f->k; child--)
-        if (child < f->ranks) sgrad_plan_add(plan, SGRAD_ADD, rank_of(f, colour, child), chunk);
-    if (place) sgrad_plan_add(plan, SGRAD_SEND, rank_of(f, colour, (place - 1) / f->k), chunk);
+static void add_up(struct sgrad_plan *plan, int chunk, int rank, const struct forest *forest) {
+    const int colour = chunk % forest->k, place = place_of(forest, colour, rank);
+    for (int child = place * forest->k + forest->k; child > place * forest->k; child--)
+        if (child < forest->ranks) sgrad_plan_add(plan, SGRAD_ADD, rank_of(forest, colour, child), chunk);
+    if (place) sgrad_plan_add(plan, SGRAD_SEND, rank_of(forest, colour, (place - 1) / forest->k), chunk);
 }
 
-static void add_down(struct sgrad_plan *plan, int chunk, int rank, const struct forest *f) {
-    const int colour = chunk % f->k, place = place_of(f, colour, rank);
-    if (place) sgrad_plan_add(plan, SGRAD_COPY, rank_of(f, colour, (place - 1) / f->k), chunk);
-    for (int child = place * f->k + 1; child <= place * f->k + f->k && child < f->ranks; child++)
-        sgrad_plan_add(plan, SGRAD_SEND, rank_of(f, colour, child), chunk);
+static void add_down(struct sgrad_plan *plan, int chunk, int rank, const struct forest *forest) {
+    const int colour = chunk % forest->k, place = place_of(forest, colour, rank);
+    if (place) sgrad_plan_add(plan, SGRAD_COPY, rank_of(forest, colour, (place - 1) / forest->k), chunk);
+    for (int child = place * forest->k + 1; child <= place * forest->k + forest->k && child < forest->ranks; child++)
+        sgrad_plan_add(plan, SGRAD_SEND, rank_of(forest, colour, child), chunk);
 }
 
 enum { LAG = 2 }; /* rounds between the sum of a chunk and its distribution: the fewest that keep all ranks busy */

@@ -42,22 +42,22 @@ struct sgrad_queue {
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
 
-static char *todo_path(const struct sgrad_queue *q, struct task t) {
-    return sgrad_format("%s/todo/%lld/%lld.%d.%d", q->folder, (long long)(t.number / SHARD), (long long)t.number, t.lost,
+static char *todo_path(const struct sgrad_queue *queue, struct task t) {
+    return sgrad_format("%s/todo/%lld/%lld.%d.%d", queue->folder, (long long)(t.number / SHARD), (long long)t.number, t.lost,
                         t.failed);
 }
-static char *leased_path(const struct sgrad_queue *q, struct task t, const char *owner) {
-    return sgrad_format("%s/leased/%lld.%d.%d@%s", q->folder, (long long)t.number, t.lost, t.failed, owner);
+static char *leased_path(const struct sgrad_queue *queue, struct task t, const char *owner) {
+    return sgrad_format("%s/leased/%lld.%d.%d@%s", queue->folder, (long long)t.number, t.lost, t.failed, owner);
 }
-static char *end_path(const struct sgrad_queue *q, const char *part, int64_t number) {
-    return sgrad_format("%s/%s/%lld/%lld@%s", q->folder, part, (long long)(number / SHARD), (long long)number, q->owner);
+static char *end_path(const struct sgrad_queue *queue, const char *part, int64_t number) {
+    return sgrad_format("%s/%s/%lld/%lld@%s", queue->folder, part, (long long)(number / SHARD), (long long)number, queue->owner);
 }
 
-static bool parse_name(const char *name, struct task *t) {
+static bool parse_name(const char *name, struct task *task) {
     long long number;
     int lost, failed;
     if (sscanf(name, "%lld.%d.%d", &number, &lost, &failed) != 3 || number < 0) return false;
-    *t = (struct task){ number, lost, failed };
+    *task = (struct task){ number, lost, failed };
     return true;
 }
 
@@ -79,12 +79,12 @@ static long long start_of(long pid) {
 }
 
 /* Returns true if the owner in NAME, "17.0.0@HOST,PID,START", was a process of this host that has ended. */
-static bool is_dead(const struct sgrad_queue *q, const char *name) {
+static bool is_dead(const struct sgrad_queue *queue, const char *name) {
     const char *at = strchr(name, '@'), *comma = at ? strchr(at, ',') : NULL;
-    const size_t host = strcspn(q->owner, ",");
+    const size_t host = strcspn(queue->owner, ",");
     long pid;
     long long start;
-    if (!comma || (size_t)(comma - at - 1) != host || strncmp(at + 1, q->owner, host)) return false;
+    if (!comma || (size_t)(comma - at - 1) != host || strncmp(at + 1, queue->owner, host)) return false;
     if (sscanf(comma, ",%ld,%lld", &pid, &start) != 2) return false;
     return start_of(pid) != start;
 }
@@ -111,31 +111,31 @@ static int move_task(char *from, char *to) {
 }
 
 /* Adds a line to the task's log. Errors are ignored. */
-static void log_line(const struct sgrad_queue *q, int64_t number, const char *why) {
-    char *path = sgrad_format("%s/logs/%lld", q->folder, (long long)number), date[32];
+static void log_line(const struct sgrad_queue *queue, int64_t number, const char *why) {
+    char *path = sgrad_format("%s/logs/%lld", queue->folder, (long long)number), date[32];
     const time_t now = time(NULL);
     struct tm utc;
     strftime(date, sizeof date, "%FT%TZ", gmtime_r(&now, &utc));
     FILE *file = fopen(path, "ae");
     if (file) {
-        fprintf(file, "%s %s: %s\n", date, q->owner, why);
+        fprintf(file, "%s %s: %s\n", date, queue->owner, why);
         fclose(file);
     }
     free(path);
 }
 
 /* Ends an expired lease: returns the task to the queue, or, after LOSSES lost leases, moves it to DIR/failed. */
-static int give_back(const struct sgrad_queue *q, const char *name, struct task t) {
-    char *from = sgrad_format("%s/leased/%s", q->folder, name);
+static int give_back(const struct sgrad_queue *queue, const char *name, struct task t) {
+    char *from = sgrad_format("%s/leased/%s", queue->folder, name);
     t.lost++;
-    char *to = t.lost >= LOSSES ? end_path(q, "failed", t.number) : todo_path(q, t);
-    log_line(q, t.number, t.lost >= LOSSES ? "its lease was lost too often: put aside" : "its lease was lost");
+    char *to = t.lost >= LOSSES ? end_path(queue, "failed", t.number) : todo_path(queue, t);
+    log_line(queue, t.number, t.lost >= LOSSES ? "its lease was lost too often: put aside" : "its lease was lost");
     return move_task(from, to);
 }
 
 /* Returns the current time of the server of the folder. */
-static double server_time(const struct sgrad_queue *q) {
-    char *path = sgrad_format("%s/leased/.now@%s", q->folder, q->owner);
+static double server_time(const struct sgrad_queue *queue) {
+    char *path = sgrad_format("%s/leased/.now@%s", queue->folder, queue->owner);
     struct stat status = { 0 };
     FILE *file = fopen(path, "we");
     if (file) {
@@ -149,11 +149,11 @@ static double server_time(const struct sgrad_queue *q) {
 }
 
 /* Ends all expired leases. Sets *LEFT to the number of the others. */
-static int check_leases(struct sgrad_queue *q, int64_t *left) {
-    char *folder = sgrad_format("%s/leased", q->folder);
+static int check_leases(struct sgrad_queue *queue, int64_t *left) {
+    char *folder = sgrad_format("%s/leased", queue->folder);
     DIR *dir = opendir(folder);
     struct dirent *entry;
-    const double now = server_time(q);
+    const double now = server_time(queue);
     int moved = 0;
     *left = 0;
     while (dir && moved >= 0 && (entry = readdir(dir))) {
@@ -161,20 +161,20 @@ static int check_leases(struct sgrad_queue *q, int64_t *left) {
         struct stat status;
         if (!parse_name(entry->d_name, &t) || fstatat(dirfd(dir), entry->d_name, &status, 0)) continue;
         const double age = now - ((double)status.st_mtim.tv_sec + 1e-9 * (double)status.st_mtim.tv_nsec);
-        if (is_dead(q, entry->d_name) || age > q->lease) moved = give_back(q, entry->d_name, t);
+        if (is_dead(queue, entry->d_name) || age > queue->lease) moved = give_back(queue, entry->d_name, t);
         else ++*left;
     }
     if (dir) closedir(dir);
     free(folder);
-    q->looked = sgrad_time_monotonic();
+    queue->looked = sgrad_time_monotonic();
     return moved < 0 ? moved : 0;
 }
 
 /* ---- renewal of leases -------------------------------------------------------------------------------------------- */
 
-static void renew(const struct sgrad_queue *q) {
-    for (const struct held *h = q->held; h; h = h->next) {
-        char *path = leased_path(q, h->task, q->owner);
+static void renew(const struct sgrad_queue *queue) {
+    for (const struct held *h = queue->held; h; h = h->next) {
+        char *path = leased_path(queue, h->task, queue->owner);
         utimensat(AT_FDCWD, path, NULL, 0);
         free(path);
     }
@@ -212,15 +212,15 @@ static int drop(const char *path, const struct stat *status, int kind, struct FT
 
 /* Creates the queue in a temporary folder, which it then renames, so that a queue is never incomplete. If several processes
  * create it concurrently, one succeeds, and the others delete their folders. */
-static int make(const struct sgrad_queue *q, const char *work) {
-    struct sgrad_queue own = { .folder = sgrad_format("%s.part.%s", q->folder, q->owner) };
+static int make(const struct sgrad_queue *queue, const char *work) {
+    struct sgrad_queue own = { .folder = sgrad_format("%s.part.%s", queue->folder, queue->owner) };
     int error = mkdir(own.folder, 0777) ? sgrad_log_error(SGRAD_EIO, "%s: cannot be made: %s", own.folder, strerror(errno)) : 0;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         char *part = sgrad_format("%s/%s", own.folder, parts[i]);
         mkdir(part, 0777);
         free(part);
     }
-    for (int64_t i = 0; i < q->count && !error; i++) {
+    for (int64_t i = 0; i < queue->count && !error; i++) {
         if (i % SHARD == 0) {
             char *shard = sgrad_format("%s/todo/%lld", own.folder, (long long)(i / SHARD));
             mkdir(shard, 0777);
@@ -234,23 +234,23 @@ static int make(const struct sgrad_queue *q, const char *work) {
     char *file = sgrad_format("%s/work", own.folder);
     if (!error) error = write_text(file, work);
     free(file);
-    if (!error && rename(own.folder, q->folder)) {
+    if (!error && rename(own.folder, queue->folder)) {
         const int why = errno;      /* ENOTEMPTY, EEXIST: another process was first */
         if (why != ENOTEMPTY && why != EEXIST)
-            error = sgrad_log_error(SGRAD_EIO, "%s: cannot be made: %s", q->folder, strerror(why));
+            error = sgrad_log_error(SGRAD_EIO, "%s: cannot be made: %s", queue->folder, strerror(why));
         nftw(own.folder, drop, 16, FTW_DEPTH | FTW_PHYS);
     }
     free(own.folder);
     return error;
 }
 
-static int compare_work(const struct sgrad_queue *q, const char *work) {
+static int compare_work(const struct sgrad_queue *queue, const char *work) {
     struct sgrad_map map;
-    char *path = sgrad_format("%s/work", q->folder);
+    char *path = sgrad_format("%s/work", queue->folder);
     int error = sgrad_map_open(path, 1 << 20, &map);
     if (!error && (map.size != strlen(work) || memcmp(map.data, work, map.size))) {
         const char *other = (const char *)map.data, *end = memchr(other, '\n', map.size);   /* a file need not end a line */
-        error = sgrad_log_error(SGRAD_EINVAL, "%s: is a queue of other work: %.*s; this is %.*s", q->folder,
+        error = sgrad_log_error(SGRAD_EINVAL, "%s: is a queue of other work: %.*s; this is %.*s", queue->folder,
                                 (int)(end ? end - other : (ptrdiff_t)map.size), other, (int)strcspn(work, "\n"), work);
     }
     if (!error || error == SGRAD_EINVAL) sgrad_map_close(&map);
@@ -279,107 +279,107 @@ int sgrad_queue_open(const char *folder, const char *work, int64_t count, double
     return error;
 }
 
-void sgrad_queue_close(struct sgrad_queue *q) {
-    if (!q) return;
-    pthread_mutex_lock(&q->lock);
-    q->ends = true;
-    pthread_cond_signal(&q->wake);
-    pthread_mutex_unlock(&q->lock);
-    if (q->beats) pthread_join(q->heart, NULL);
-    while (q->held) {
-        struct held *h = q->held;
-        move_task(leased_path(q, h->task, q->owner), todo_path(q, h->task));
-        q->held = h->next;
+void sgrad_queue_close(struct sgrad_queue *queue) {
+    if (!queue) return;
+    pthread_mutex_lock(&queue->lock);
+    queue->ends = true;
+    pthread_cond_signal(&queue->wake);
+    pthread_mutex_unlock(&queue->lock);
+    if (queue->beats) pthread_join(queue->heart, NULL);
+    while (queue->held) {
+        struct held *h = queue->held;
+        move_task(leased_path(queue, h->task, queue->owner), todo_path(queue, h->task));
+        queue->held = h->next;
         free(h);
     }
-    pthread_mutex_destroy(&q->lock);
-    pthread_cond_destroy(&q->wake);
-    free(q->folder);
-    free(q->owner);
-    free(q);
+    pthread_mutex_destroy(&queue->lock);
+    pthread_cond_destroy(&queue->wake);
+    free(queue->folder);
+    free(queue->owner);
+    free(queue);
 }
 
 /* ---- leasing and ending tasks ------------------------------------------------------------------------------------- */
 
 /* Leases one task of SHARD. Returns 1: leased, *TAKEN is the task; 0: there is none; negative: error. */
-static int take_from(struct sgrad_queue *q, int64_t shard, struct task *taken) {
-    char *folder = sgrad_format("%s/todo/%lld", q->folder, (long long)shard);
+static int take_from(struct sgrad_queue *queue, int64_t shard, struct task *taken) {
+    char *folder = sgrad_format("%s/todo/%lld", queue->folder, (long long)shard);
     DIR *dir = opendir(folder);
     struct dirent *entry;
     int moved = 0;
     while (dir && !moved && (entry = readdir(dir))) {
         if (!parse_name(entry->d_name, taken)) continue;
-        char *from = todo_path(q, *taken);
+        char *from = todo_path(queue, *taken);
         utimensat(AT_FDCWD, from, NULL, 0);     /* must precede the rename, so that the lease has not expired */
-        moved = move_task(from, leased_path(q, *taken, q->owner));
+        moved = move_task(from, leased_path(queue, *taken, queue->owner));
     }
     if (dir) closedir(dir);
     free(folder);
     return moved;
 }
 
-static int take_any(struct sgrad_queue *q, struct task *taken) {
-    const int64_t shards = (q->count + SHARD - 1) / SHARD;
+static int take_any(struct sgrad_queue *queue, struct task *taken) {
+    const int64_t shards = (queue->count + SHARD - 1) / SHARD;
     int moved = 0;
     for (int64_t i = 0; i < shards && !moved; i++) {
-        moved = take_from(q, q->next_shard, taken);
-        if (!moved) q->next_shard = (q->next_shard + 1) % shards;
+        moved = take_from(queue, queue->next_shard, taken);
+        if (!moved) queue->next_shard = (queue->next_shard + 1) % shards;
     }
     return moved;
 }
 
-int sgrad_queue_take(struct sgrad_queue *q, bool may_wait, int64_t *number) {
+int sgrad_queue_take(struct sgrad_queue *queue, bool may_wait, int64_t *number) {
     struct task t;
     int64_t leased = 0;
     *number = -1;
-    if (sgrad_time_monotonic() - q->looked > q->lease / 2) SGRAD_TRY(check_leases(q, &leased));
+    if (sgrad_time_monotonic() - queue->looked > queue->lease / 2) SGRAD_TRY(check_leases(queue, &leased));
     for (;;) {
-        const int moved = take_any(q, &t);
+        const int moved = take_any(queue, &t);
         if (moved < 0) return moved;
         if (moved) break;
-        SGRAD_TRY(check_leases(q, &leased));
-        const int again = take_any(q, &t);
+        SGRAD_TRY(check_leases(queue, &leased));
+        const int again = take_any(queue, &t);
         if (again < 0) return again;
         if (again) break;
         if (!leased) return 0;
         if (!may_wait) return *number = -2, 0;
-        usleep((useconds_t)(1e6 * (q->lease / 8 < 1 ? q->lease / 8 : 1))); /* renames by other hosts cause no event */
+        usleep((useconds_t)(1e6 * (queue->lease / 8 < 1 ? queue->lease / 8 : 1))); /* renames by other hosts cause no event */
     }
     struct held *h = sgrad_xcalloc(1, sizeof *h);
-    pthread_mutex_lock(&q->lock);
-    *h = (struct held){ t, q->held };
-    q->held = h;
-    pthread_mutex_unlock(&q->lock);
+    pthread_mutex_lock(&queue->lock);
+    *h = (struct held){ t, queue->held };
+    queue->held = h;
+    pthread_mutex_unlock(&queue->lock);
     *number = t.number;
     return 0;
 }
 
 /* Removes task NUMBER from the list of leased tasks, and returns it. */
-static struct task leave(struct sgrad_queue *q, int64_t number) {
-    pthread_mutex_lock(&q->lock);
-    struct held **at = &q->held;
+static struct task leave(struct sgrad_queue *queue, int64_t number) {
+    pthread_mutex_lock(&queue->lock);
+    struct held **at = &queue->held;
     while ((*at)->task.number != number) at = &(*at)->next;
     struct held *h = *at;
     const struct task t = h->task;
     *at = h->next;
-    pthread_mutex_unlock(&q->lock);
+    pthread_mutex_unlock(&queue->lock);
     free(h);
     return t;
 }
 
 /* If the lease was lost meanwhile, another process runs the task again, with the same result. */
-int sgrad_queue_done(struct sgrad_queue *q, int64_t number) {
-    const struct task t = leave(q, number);
-    const int moved = move_task(leased_path(q, t, q->owner), end_path(q, "done", number));
+int sgrad_queue_done(struct sgrad_queue *queue, int64_t number) {
+    const struct task t = leave(queue, number);
+    const int moved = move_task(leased_path(queue, t, queue->owner), end_path(queue, "done", number));
     return moved < 0 ? moved : 0;
 }
 
-int sgrad_queue_failed(struct sgrad_queue *q, int64_t number, const char *why) {
-    struct task t = leave(q, number);
-    char *from = leased_path(q, t, q->owner);
+int sgrad_queue_failed(struct sgrad_queue *queue, int64_t number, const char *why) {
+    struct task t = leave(queue, number);
+    char *from = leased_path(queue, t, queue->owner);
     t.failed++;
-    log_line(q, number, why);
-    const int moved = move_task(from, t.failed >= FAILURES ? end_path(q, "failed", number) : todo_path(q, t));
+    log_line(queue, number, why);
+    const int moved = move_task(from, t.failed >= FAILURES ? end_path(queue, "failed", number) : todo_path(queue, t));
     return moved < 0 ? moved : 0;
 }
 
@@ -397,34 +397,34 @@ struct sight {
 };
 
 /* Returns the worker called OWNER, "HOST,PID,START", after adding it if necessary. Workers are sorted by name. */
-static struct sgrad_queue_worker *worker_of(struct sgrad_queue_state *s, const char *owner) {
-    int low = 0, high = s->workers;
+static struct sgrad_queue_worker *worker_of(struct sgrad_queue_state *state, const char *owner) {
+    int low = 0, high = state->workers;
     while (low < high) {
-        const int middle = (low + high) / 2, order = strcmp(s->worker[middle].name, owner);
-        if (!order) return &s->worker[middle];
+        const int middle = (low + high) / 2, order = strcmp(state->worker[middle].name, owner);
+        if (!order) return &state->worker[middle];
         if (order < 0) low = middle + 1;
         else high = middle;
     }
-    s->worker = sgrad_array_grow(s->worker, s->workers, sizeof *s->worker);
-    memmove(&s->worker[low + 1], &s->worker[low], (size_t)(s->workers++ - low) * sizeof *s->worker);
-    struct sgrad_queue_worker *w = &s->worker[low];
+    state->worker = sgrad_array_grow(state->worker, state->workers, sizeof *state->worker);
+    memmove(&state->worker[low + 1], &state->worker[low], (size_t)(state->workers++ - low) * sizeof *state->worker);
+    struct sgrad_queue_worker *w = &state->worker[low];
     *w = (struct sgrad_queue_worker){ .first = INFINITY };
     snprintf(w->name, sizeof w->name, "%s", owner);
     return w;
 }
 
 /* Evaluates one file. Its name is "17@HOST,PID,START"; that of a lease begins with "17.0.0@". */
-static void see(struct sight *s, int folder, const char *name) {
+static void see(struct sight *sight, int folder, const char *name) {
     const char *at = strchr(name, '@');
-    const bool done = !strcmp(s->part, "done"), leased = !strcmp(s->part, "leased");
+    const bool done = !strcmp(sight->part, "done"), leased = !strcmp(sight->part, "leased");
     struct stat status;
-    s->files++;
-    if (!strcmp(s->part, "failed") && s->files <= 1000) {
-        s->state->failures = sgrad_array_grow(s->state->failures, (int)s->files - 1, sizeof *s->state->failures);
-        s->state->failures[s->files - 1] = strtoll(name, NULL, 10);
+    sight->files++;
+    if (!strcmp(sight->part, "failed") && sight->files <= 1000) {
+        sight->state->failures = sgrad_array_grow(sight->state->failures, (int)sight->files - 1, sizeof *sight->state->failures);
+        sight->state->failures[sight->files - 1] = strtoll(name, NULL, 10);
     }
     if ((!done && !leased) || !at || fstatat(folder, name, &status, 0)) return;
-    struct sgrad_queue_worker *w = worker_of(s->state, at + 1);
+    struct sgrad_queue_worker *w = worker_of(sight->state, at + 1);
     const struct timespec when = done ? status.st_ctim : status.st_mtim;
     const double time = (double)when.tv_sec + 1e-9 * (double)when.tv_nsec;
     w->last = fmax(w->last, time);
@@ -432,21 +432,21 @@ static void see(struct sight *s, int folder, const char *name) {
     if (!done) return;
     w->done++;
     w->first = fmin(w->first, time);
-    s->done = sgrad_array_grow(s->done, s->dones, sizeof *s->done);
-    s->done[s->dones++] = time;
+    sight->done = sgrad_array_grow(sight->done, sight->dones, sizeof *sight->done);
+    sight->done[sight->dones++] = time;
 }
 
-static void walk(struct sight *s, const char *path, bool deeper) {
+static void walk(struct sight *sight, const char *path, bool deeper) {
     DIR *dir = opendir(path);
     struct dirent *entry;
     while (dir && (entry = readdir(dir))) {
         if (entry->d_name[0] == '.') continue;
         if (!deeper) {
-            see(s, dirfd(dir), entry->d_name);
+            see(sight, dirfd(dir), entry->d_name);
             continue;
         }
         char *inner = sgrad_format("%s/%s", path, entry->d_name);
-        walk(s, inner, false);
+        walk(sight, inner, false);
         free(inner);
     }
     if (dir) closedir(dir);

@@ -45,12 +45,12 @@ struct requests {
 
 static int main_memory(void) { return 0; }
 
-static void begin_mpi(struct sgrad__sum *s) {
-    const struct sgrad_view *v = &s->tensor->view;
+static void begin_mpi(struct sgrad__sum *sum) {
+    const struct sgrad_view *v = &sum->tensor->view;
     const int64_t count = sgrad_shape_count(&v->shape), most = sgrad__message_limit;
     const int pieces = (int)((count + most - 1) / most);
-    char *memory = sgrad__tensor_memory(s->tensor, main_memory());
-    struct requests *r = s->under_way = sgrad_xcalloc(1, sizeof *r + (size_t)pieces * sizeof *r->piece);
+    char *memory = sgrad__tensor_memory(sum->tensor, main_memory());
+    struct requests *r = sum->under_way = sgrad_xcalloc(1, sizeof *r + (size_t)pieces * sizeof *r->piece);
     r->pieces = pieces;
     for (int64_t i = 0, from = 0; i < pieces; i++, from += most) {
         const int piece = (int)(count - from < most ? count - from : most);
@@ -59,8 +59,8 @@ static void begin_mpi(struct sgrad__sum *s) {
     }
 }
 
-static bool mpi_has_ended(struct sgrad__sum *s) {
-    struct requests *r = s->under_way;
+static bool mpi_has_ended(struct sgrad__sum *sum) {
+    struct requests *r = sum->under_way;
     int ended = 0;
     MPI_Testall(r->pieces, r->piece, &ended, MPI_STATUSES_IGNORE);
     if (ended) free(r);
@@ -115,20 +115,20 @@ static void *look_after(void *arg) {
     return NULL;
 }
 
-static int submit(const struct sgrad_message *m, const struct sgrad__summing *by) {
+static int submit(const struct sgrad_message *message, const struct sgrad__summing *by) {
     struct ticket *t = sgrad_xcalloc(1, sizeof *t);
-    *t = (struct ticket){ .is = *m, .by = by, .sum = { .tensor = m->tensor }, .node = by->node() };
+    *t = (struct ticket){ .is = *message, .by = by, .sum = { .tensor = message->tensor }, .node = by->node() };
     sgrad_monitor_lock(tickets);
     if (!thread) thread = sgrad_thread_start(look_after, NULL);
     *last = t;
     last = &t->next;
     sgrad_monitor_unlock(tickets);
-    if (thread && sgrad__tensor_acquire(m->tensor, t->node, SGRAD_RW, is_ready, t) == 0) return 0;
-    return sgrad_log_error(SGRAD_EDEVICE, "%s: cannot be summed over the ranks", m->tensor->name);
+    if (thread && sgrad__tensor_acquire(message->tensor, t->node, SGRAD_RW, is_ready, t) == 0) return 0;
+    return sgrad_log_error(SGRAD_EDEVICE, "%s: cannot be summed over the ranks", message->tensor->name);
 }
 
-int sgrad_allreduce(const struct sgrad_message *m) { return submit(m, &mpi); }
-int sgrad_allreduce_on_gpus(const struct sgrad_message *m) { return submit(m, &sgrad__nccl_summing); }
+int sgrad_allreduce(const struct sgrad_message *message) { return submit(message, &mpi); }
+int sgrad_allreduce_on_gpus(const struct sgrad_message *message) { return submit(message, &sgrad__nccl_summing); }
 
 void sgrad__allreduces_open(void) {
     tickets = sgrad_monitor_create();

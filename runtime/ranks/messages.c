@@ -18,12 +18,12 @@ int64_t sgrad_message_most(void) {
 }
 
 /* StarPU-MPI sends a tensor as one message, whose bytes MPI counts in an int. */
-static int check_length(const struct sgrad_message *m) {
-    const size_t bytes = sgrad_view_bytes(&m->tensor->view);
+static int check_length(const struct sgrad_message *message) {
+    const size_t bytes = sgrad_view_bytes(&message->tensor->view);
     if (bytes <= (size_t)sgrad_message_most()) return 0;
     return sgrad_log_error(SGRAD_EINVAL,
                            "%s: has %zu bytes, and a message between ranks %d at most: it has to go in several tensors",
-                           m->tensor->name, bytes, (int)sgrad_message_most());
+                           message->tensor->name, bytes, (int)sgrad_message_most());
 }
 
 static atomic_llong sent_bytes, carried_bytes;
@@ -31,27 +31,29 @@ static atomic_llong sent_bytes, carried_bytes;
 int64_t sgrad_sent_bytes(void) { return sent_bytes; }
 int64_t sgrad_remote_bytes(void) { return carried_bytes; }
 
-static void count(const struct sgrad_message *m) {
-    if (m->peer != sgrad__world.rank) atomic_fetch_add(&carried_bytes, (long long)sgrad_view_bytes(&m->tensor->view));
+static void count(const struct sgrad_message *message) {
+    if (message->peer != sgrad__world.rank) atomic_fetch_add(&carried_bytes, (long long)sgrad_view_bytes(&message->tensor->view));
 }
 
-int sgrad_send(const struct sgrad_message *m) {
-    const struct sgrad_message to = SGRAD_SIMULATED ? sgrad__simulation_message(*m) : *m;
-    SGRAD_TRY(check_length(m));
-    atomic_fetch_add(&sent_bytes, (long long)sgrad_view_bytes(&m->tensor->view));
-    count(m);
-    if (starpu_mpi_isend_detached_prio(m->tensor->handle, to.peer, to.tag, m->priority, MPI_COMM_WORLD, m->done, m->arg))
-        return sgrad_log_error(SGRAD_EDEVICE, "%s: cannot be sent to rank %d", m->tensor->name, m->peer);
-    if (SGRAD_SIMULATED) sgrad__simulation_carry(m, SGRAD_R);
+int sgrad_send(const struct sgrad_message *message) {
+    const struct sgrad_message to = SGRAD_SIMULATED ? sgrad__simulation_message(*message) : *message;
+    SGRAD_TRY(check_length(message));
+    atomic_fetch_add(&sent_bytes, (long long)sgrad_view_bytes(&message->tensor->view));
+    count(message);
+    if (starpu_mpi_isend_detached_prio(message->tensor->handle, to.peer, to.tag, message->priority, MPI_COMM_WORLD, message->done,
+                                       message->arg))
+        return sgrad_log_error(SGRAD_EDEVICE, "%s: cannot be sent to rank %d", message->tensor->name, message->peer);
+    if (SGRAD_SIMULATED) sgrad__simulation_carry(message, SGRAD_R);
     return 0;
 }
 
-int sgrad_receive(const struct sgrad_message *m) {
-    const struct sgrad_message from = SGRAD_SIMULATED ? sgrad__simulation_message(*m) : *m;
-    SGRAD_TRY(check_length(m));
-    count(m);
-    if (starpu_mpi_irecv_detached_prio(m->tensor->handle, from.peer, from.tag, m->priority, MPI_COMM_WORLD, m->done, m->arg))
-        return sgrad_log_error(SGRAD_EDEVICE, "%s: cannot be received from rank %d", m->tensor->name, m->peer);
-    if (SGRAD_SIMULATED) sgrad__simulation_carry(m, SGRAD_RW);
+int sgrad_receive(const struct sgrad_message *message) {
+    const struct sgrad_message from = SGRAD_SIMULATED ? sgrad__simulation_message(*message) : *message;
+    SGRAD_TRY(check_length(message));
+    count(message);
+    if (starpu_mpi_irecv_detached_prio(message->tensor->handle, from.peer, from.tag, message->priority, MPI_COMM_WORLD,
+                                       message->done, message->arg))
+        return sgrad_log_error(SGRAD_EDEVICE, "%s: cannot be received from rank %d", message->tensor->name, message->peer);
+    if (SGRAD_SIMULATED) sgrad__simulation_carry(message, SGRAD_RW);
     return 0;
 }

@@ -38,28 +38,28 @@ static void must(bool went, const char *why, const char *what) {
 static void must_nccl(ncclResult_t status, const char *what) { must(!status, ncclGetErrorString(status), what); }
 static void must_cuda(cudaError_t status, const char *what) { must(!status, cudaGetErrorString(status), what); }
 
-static void begin(struct sgrad__sum *s) {
-    const ncclDataType_t type = s->tensor->view.dtype == SGRAD_F64 ? ncclDouble : ncclFloat;
-    void *memory = sgrad__tensor_memory(s->tensor, nccl.node);
+static void begin(struct sgrad__sum *sum) {
+    const ncclDataType_t type = sum->tensor->view.dtype == SGRAD_F64 ? ncclDouble : ncclFloat;
+    void *memory = sgrad__tensor_memory(sum->tensor, nccl.node);
     cudaEvent_t over;
     must_cuda(cudaSetDevice(nccl.device), "cudaSetDevice");
     must_cuda(cudaEventCreateWithFlags(&over, cudaEventDisableTiming), "cudaEventCreate");
-    must_nccl(ncclAllReduce(memory, memory, (size_t)sgrad_shape_count(&s->tensor->view.shape), type, ncclSum, nccl.comm,
-                            nccl.stream), s->tensor->name);
+    must_nccl(ncclAllReduce(memory, memory, (size_t)sgrad_shape_count(&sum->tensor->view.shape), type, ncclSum, nccl.comm,
+                            nccl.stream), sum->tensor->name);
     must_cuda(cudaEventRecord(over, nccl.stream), "cudaEventRecord");
-    s->under_way = over;
+    sum->under_way = over;
 }
 
-static bool has_ended(struct sgrad__sum *s) {
+static bool has_ended(struct sgrad__sum *sum) {
     ncclResult_t error = ncclSuccess;
-    const cudaError_t status = cudaEventQuery(s->under_way);
+    const cudaError_t status = cudaEventQuery(sum->under_way);
     if (status == cudaErrorNotReady) {
         must_nccl(ncclCommGetAsyncError(nccl.comm, &error), "ncclCommGetAsyncError");
-        must_nccl(error, s->tensor->name);
+        must_nccl(error, sum->tensor->name);
         return false;
     }
-    must_cuda(status, s->tensor->name);
-    cudaEventDestroy(s->under_way);
+    must_cuda(status, sum->tensor->name);
+    cudaEventDestroy(sum->under_way);
     return true;
 }
 

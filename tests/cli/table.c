@@ -11,7 +11,7 @@ static int make_table(void **state) {
     (void)state;
     for (int i = 0; i < OPTIONS; i++) {
         snprintf(names[i], sizeof names[i], "option-%02d", i);
-        options[i] = (struct sgrad__option){ names[i], "N", "a number", &sgrad__whole, SGRAD__FIELD(steps), 1, 1000 };
+        options[i] = (struct sgrad__option){ names[i], "N", "a number", &sgrad__whole, SGRAD__FIELD(training.steps), 1, 1000 };
     }
     options[OPTIONS - 1].required = true;
     return 0;
@@ -35,9 +35,9 @@ static void read_all(void **state) {
         word[i + 1] = text[i];
     }
     assert_int_equal(parse(word, &request), -1);
-    assert_int_equal(request.train.steps, OPTIONS);
+    assert_int_equal(request.train.training.steps, OPTIONS);
     assert_int_equal(parse((char *[]){ "many", "--option-99", "7", NULL }, &request), -1);
-    assert_int_equal(request.train.steps, 7);
+    assert_int_equal(request.train.training.steps, 7);
 }
 
 static void miss_the_last(void **state) {

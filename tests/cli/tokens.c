@@ -13,9 +13,9 @@ static char *reference(void) {
     return sgrad_format("%s/tests/reference/tokenizer.json", source ? source : ".");
 }
 
-static void check(const struct sgrad__tokenizer *t, const char *text, const int32_t *wanted) {
+static void check(const struct sgrad__tokenizer *tokenizer, const char *text, const int32_t *wanted) {
     int count, i = 0;
-    int32_t *token = sgrad__tokenizer_encode(t, text, &count);
+    int32_t *token = sgrad__tokenizer_encode(tokenizer, text, &count);
     for (; i < count && token[i] == wanted[i]; i++) {}
     if (i < count || wanted[i] >= 0)
         fail_msg("'%s': token %d of %d is %d, not %d", text, i, count, i < count ? token[i] : -1, wanted[i]);

@@ -238,8 +238,8 @@ static void dropout_of_parts(void **state) {
 /* To the bit, wherever a row begins, however long it is, and nothing beside it. */
 /* ---- the exponential ---- */
 
-SGRAD_VECTOR(exponentials)(const struct sgrad_args *a) {
-    wide_store(a->data[0], WIDE, wide_exp(wide_load(a->data[0], WIDE, 0)));
+SGRAD_VECTOR(exponentials)(const struct sgrad_args *args) {
+    wide_store(args->data[0], WIDE, wide_exp(wide_load(args->data[0], WIDE, 0)));
 }
 
 static void exponential_of_everything(void **state) {

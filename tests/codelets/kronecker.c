@@ -61,9 +61,9 @@ static const struct trial trials[] = {
 };
 
 /* Element E of the patch of group GROUP at (p,q) of image n. */
-static double element(const struct trial *t, const double *x, int64_t group, int64_t n, int64_t p, int64_t q, int64_t e) {
-    const struct sgrad_patches *how = &t->how.patches;
-    const int64_t *dim = t->x.dim, of_group = dim[3] / how->groups, c = e % of_group, tap = e / of_group;
+static double element(const struct trial *trial, const double *x, int64_t group, int64_t n, int64_t p, int64_t q, int64_t e) {
+    const struct sgrad_patches *how = &trial->how.patches;
+    const int64_t *dim = trial->x.dim, of_group = dim[3] / how->groups, c = e % of_group, tap = e / of_group;
     const int64_t h = p * how->stride + tap / how->kernel * how->dilation - how->padding,
                   w = q * how->stride + tap % how->kernel * how->dilation - how->padding;
     if (tap == (int64_t)how->kernel * how->kernel) return 1;
@@ -95,17 +95,17 @@ static void plain_factor(const struct trial *given, const double *x, double *sum
                             *sum += element(&t, x, g, k, p, q, i) * element(&t, x, g, k, p, q, j);
 }
 
-static void check_factor(const struct trial *t, enum sgrad_dtype type, bool added) {
-    const int64_t count = sgrad_shape_count(&t->x), groups = t->how.patches.groups,
-                  n = sgrad__patch_length(&t->how.patches, t->x.dim[t->x.rank - 1], t->how.bias),
+static void check_factor(const struct trial *trial, enum sgrad_dtype type, bool added) {
+    const int64_t count = sgrad_shape_count(&trial->x), groups = trial->how.patches.groups,
+                  n = sgrad__patch_length(&trial->how.patches, trial->x.dim[trial->x.rank - 1], trial->how.bias),
                   size = groups * sgrad__triangle(n);
     const struct sgrad_view view = { SGRAD_F32, { 2, { groups, sgrad__triangle(n) } } };
     double *x = normals(1, type, count), *got = normals(2, SGRAD_F32, size), *wanted = normals(2, SGRAD_F32, size);
     for (int64_t i = 0; i < size && !added; i++) wanted[i] = 0;
-    plain_factor(t, x, wanted);
+    plain_factor(trial, x, wanted);
     struct sgrad_kernel kernel = sgrad_kronecker_factor_kernel;
-    struct sgrad_bound_kernel call = { .kernel = &kernel, .attrs = &t->how, .operands = 2, .accumulate = added ? 2 : 0,
-                               .view = { { type, t->x }, view }, .access = { SGRAD_R, added ? SGRAD_RW : SGRAD_W } };
+    struct sgrad_bound_kernel call = { .kernel = &kernel, .attrs = &trial->how, .operands = 2, .accumulate = added ? 2 : 0,
+                               .view = { { type, trial->x }, view }, .access = { SGRAD_R, added ? SGRAD_RW : SGRAD_W } };
     struct sgrad_tensor *tensor[2], *workspace;
     sgrad_bound_kernel_prepare(&call);
     assert_true(call.flops > 0);
@@ -119,7 +119,7 @@ static void check_factor(const struct trial *t, enum sgrad_dtype type, bool adde
     assert_done(sgrad_wait_all());
     free(got);
     got = instance_read(tensor[1]);
-    if (!near(t->name, got, wanted, size, 1e-5)) fail_msg("%s, %s", t->name, sgrad_dtype_name(type));
+    if (!near(trial->name, got, wanted, size, 1e-5)) fail_msg("%s, %s", trial->name, sgrad_dtype_name(type));
     for (int i = 0; i < 2; i++) sgrad_tensor_destroy(tensor[i]);
     sgrad_tensor_destroy(workspace);
     free(x);

@@ -31,27 +31,29 @@ struct parameter {
 /* G is the gradient, clipped. */
 typedef void plain(struct parameter *p, const double *g, const struct sgrad_hyper *h, double rate, int t);
 
-static void lars(struct parameter *p, const double *g, const struct sgrad_hyper *h, double rate, int t) {
-    const double decay = h->weight_decay, momentum = h->momentum, w = norm(p->w, p->count), dw = norm(g, p->count);
-    const double local = p->view.shape.rank > 1 && w > 0 && dw > 0 ? h->trust * w / (dw + decay * w) : 1;
+static void lars(struct parameter *parameter, const double *g, const struct sgrad_hyper *hyper, double rate, int t) {
+    const double decay = hyper->weight_decay, momentum = hyper->momentum, w = norm(parameter->w, parameter->count),
+                 dw = norm(g, parameter->count);
+    const double local = parameter->view.shape.rank > 1 && w > 0 && dw > 0 ? hyper->trust * w / (dw + decay * w) : 1;
     (void)t;
-    for (int64_t i = 0; i < p->count; i++) {
-        const double step = rate * local * (g[i] + decay * p->w[i]), v = momentum * p->state[0][i] + step;
-        p->w[i] -= h->nesterov ? momentum * v + step : v;
-        p->state[0][i] = v;
+    for (int64_t i = 0; i < parameter->count; i++) {
+        const double step = rate * local * (g[i] + decay * parameter->w[i]), v = momentum * parameter->state[0][i] + step;
+        parameter->w[i] -= hyper->nesterov ? momentum * v + step : v;
+        parameter->state[0][i] = v;
     }
 }
 
-static void lamb(struct parameter *p, const double *g, const struct sgrad_hyper *h, double rate, int t) {
-    double u[MOST], *m = p->state[0], *v = p->state[1];
-    for (int64_t i = 0; i < p->count; i++) {
-        m[i] = (double)h->beta1 * m[i] + (1 - (double)h->beta1) * g[i];
-        v[i] = (double)h->beta2 * v[i] + (1 - (double)h->beta2) * g[i] * g[i];
-        u[i] = m[i] / (1 - pow(h->beta1, t)) / (sqrt(v[i] / (1 - pow(h->beta2, t))) + h->eps) + h->weight_decay * p->w[i];
+static void lamb(struct parameter *parameter, const double *g, const struct sgrad_hyper *hyper, double rate, int t) {
+    double u[MOST], *m = parameter->state[0], *v = parameter->state[1];
+    for (int64_t i = 0; i < parameter->count; i++) {
+        m[i] = (double)hyper->beta1 * m[i] + (1 - (double)hyper->beta1) * g[i];
+        v[i] = (double)hyper->beta2 * v[i] + (1 - (double)hyper->beta2) * g[i] * g[i];
+        u[i] = m[i] / (1 - pow(hyper->beta1, t)) / (sqrt(v[i] / (1 - pow(hyper->beta2, t))) + hyper->eps) +
+               hyper->weight_decay * parameter->w[i];
     }
-    const double w_norm = norm(p->w, p->count), u_norm = norm(u, p->count);
-    const double ratio = p->view.shape.rank > 1 && w_norm > 0 && u_norm > 0 ? w_norm / u_norm : 1;
-    for (int64_t i = 0; i < p->count; i++) p->w[i] -= rate * ratio * u[i];
+    const double w_norm = norm(parameter->w, parameter->count), u_norm = norm(u, parameter->count);
+    const double ratio = parameter->view.shape.rank > 1 && w_norm > 0 && u_norm > 0 ? w_norm / u_norm : 1;
+    for (int64_t i = 0; i < parameter->count; i++) parameter->w[i] -= rate * ratio * u[i];
 }
 
 /* C = left (m,k) right (k,n) */
@@ -81,19 +83,20 @@ static void orthogonalise(int rows, int columns, double *x) {
     free(turned), free(a), free(squared), free(more);
 }
 
-static void muon(struct parameter *p, const double *g, const struct sgrad_hyper *h, double rate, int t) {
-    double u[MOST], *b = p->state[0], longer = 1;
+static void muon(struct parameter *parameter, const double *g, const struct sgrad_hyper *hyper, double rate, int t) {
+    double u[MOST], *b = parameter->state[0], longer = 1;
     (void)t;
-    for (int64_t i = 0; i < p->count; i++) {
-        b[i] = h->momentum * b[i] + g[i];
-        u[i] = h->nesterov ? g[i] + h->momentum * b[i] : b[i];
+    for (int64_t i = 0; i < parameter->count; i++) {
+        b[i] = hyper->momentum * b[i] + g[i];
+        u[i] = hyper->nesterov ? g[i] + hyper->momentum * b[i] : b[i];
     }
-    if (p->view.shape.rank > 1) {
-        const int rows = p->view.shape.dim[0], columns = (int)p->count / rows;
+    if (parameter->view.shape.rank > 1) {
+        const int rows = parameter->view.shape.dim[0], columns = (int)parameter->count / rows;
         orthogonalise(rows, columns, u);
         longer = sqrt(fmax(1, (double)rows / columns));
     }
-    for (int64_t i = 0; i < p->count; i++) p->w[i] -= rate * (h->weight_decay * p->w[i] + longer * u[i]);
+    for (int64_t i = 0; i < parameter->count; i++)
+        parameter->w[i] -= rate * (hyper->weight_decay * parameter->w[i] + longer * u[i]);
 }
 
 /* What is tried: the shape, how large weights and gradients are, the rule's numbers. */
@@ -119,37 +122,43 @@ static const struct trial trials[] = {
     { "a vector", { 1, { 100 } }, 1, 0.1, 0.9f, 1e-2f, 0, false },
 };
 
-static void submit(const struct sgrad_kernel *kernel, int states, struct parameter *p, double *dw, double *squares,
-                   const struct sgrad_hyper *h, double rate, int t) {
+static void submit(const struct sgrad_kernel *kernel, int states, struct parameter *parameter, double *dw, double *squares,
+                   const struct sgrad_hyper *hyper, double rate, int t) {
     const struct sgrad_step step = { .number = (uint32_t)t, .training = true, .lr = (float)rate };
-    run_kernel(kernel, h, &step, 0,
-               (struct operand[]){ { p->view, SGRAD_RW, p->w },
-                                   { p->view, SGRAD_R, dw },
+    run_kernel(kernel, hyper, &step, 0,
+               (struct operand[]){ { parameter->view, SGRAD_RW, parameter->w },
+                                   { parameter->view, SGRAD_R, dw },
                                    { { SGRAD_F64, { 1, { 1 } } }, SGRAD_R, squares },
-                                   { p->view, SGRAD_RW, p->state[0] },
-                                   { p->view, SGRAD_RW, p->state[1] } },
+                                   { parameter->view, SGRAD_RW, parameter->state[0] },
+                                   { parameter->view, SGRAD_RW, parameter->state[1] } },
                3 + states);
 }
 
-static void train(const struct sgrad_kernel *kernel, plain *rule, int states, const struct trial *t, double tolerance) {
-    const struct sgrad_hyper h = { .momentum = t->momentum, .weight_decay = t->decay, .beta1 = 0.9f, .beta2 = 0.99f, .eps = 1e-6f,
-                                   .trust = 0.02f, .clip_norm = t->clip_norm, .nesterov = t->nesterov };
-    struct parameter got = { .view = { SGRAD_F32, t->shape }, .count = sgrad_shape_count(&t->shape) }, wanted;
+static void train(const struct sgrad_kernel *kernel, plain *rule, int states, const struct trial *trial, double tolerance) {
+    const struct sgrad_hyper h = { .momentum = trial->momentum,
+                                   .weight_decay = trial->decay,
+                                   .beta1 = 0.9f,
+                                   .beta2 = 0.99f,
+                                   .eps = 1e-6f,
+                                   .trust = 0.02f,
+                                   .clip_norm = trial->clip_norm,
+                                   .nesterov = trial->nesterov };
+    struct parameter got = { .view = { SGRAD_F32, trial->shape }, .count = sgrad_shape_count(&trial->shape) }, wanted;
     char text[128];
-    for (int64_t i = 0; i < got.count; i++) got.w[i] = (float)(t->weight * instance_normal(1, i));
+    for (int64_t i = 0; i < got.count; i++) got.w[i] = (float)(trial->weight * instance_normal(1, i));
     wanted = got;
     for (int k = 1; k <= STEPS; k++) {
         double dw[MOST], g[MOST], squares, rate = (float)(0.5 / k);
-        for (int64_t i = 0; i < got.count; i++) dw[i] = (float)(t->gradient * instance_normal((uint32_t)k + 1, i));
+        for (int64_t i = 0; i < got.count; i++) dw[i] = (float)(trial->gradient * instance_normal((uint32_t)k + 1, i));
         squares = norm(dw, got.count) * norm(dw, got.count);
-        const double clip = t->clip_norm > 0 ? fmin(1, t->clip_norm / (sqrt(squares) + 1e-6)) : 1;
+        const double clip = trial->clip_norm > 0 ? fmin(1, trial->clip_norm / (sqrt(squares) + 1e-6)) : 1;
         for (int64_t i = 0; i < got.count; i++) g[i] = clip * dw[i];
-        submit(kernel, states, &got, dw, t->clip_norm > 0 ? &squares : NULL, &h, rate, k);
+        submit(kernel, states, &got, dw, trial->clip_norm > 0 ? &squares : NULL, &h, rate, k);
         rule(&wanted, g, &h, rate, k);
-        snprintf(text, sizeof text, "%s, %s, weights after step %d", kernel->name, t->name, k);
+        snprintf(text, sizeof text, "%s, %s, weights after step %d", kernel->name, trial->name, k);
         assert_true(near(text, got.w, wanted.w, got.count, tolerance));
         for (int s = 0; s < states; s++) {
-            snprintf(text, sizeof text, "%s, %s, state %d after step %d", kernel->name, t->name, s, k);
+            snprintf(text, sizeof text, "%s, %s, state %d after step %d", kernel->name, trial->name, s, k);
             assert_true(near(text, got.state[s], wanted.state[s], got.count, tolerance));
         }
     }

@@ -5,15 +5,15 @@
 #include <stdlib.h>
 
 /* The task of TASK on the first SAMPLES of the instance; with FOR, its factor as that call's tasks want it. */
-static void run(const struct instance *t, const struct sgrad_task *task, int64_t samples,
+static void run(const struct instance *instance, const struct sgrad_task *task, int64_t samples,
                 const struct sgrad_bound_kernel *packed_for) {
     const struct sgrad_batch batch = { samples, samples, samples };
-    struct sgrad_bound_kernel call = { .kernel = &task->kernel, .attrs = t->attrs, .batch = &batch }, pack;
+    struct sgrad_bound_kernel call = { .kernel = &task->kernel, .attrs = instance->attrs, .batch = &batch }, pack;
     struct sgrad_tensor *operand[SGRAD_MAX_OPERANDS], *packed = NULL, *workspace = NULL;
     for (int j = 0; j < SGRAD_MAX_OPERANDS && task->use[j].role; j++, call.operands++) {
         const struct sgrad_use use = task->use[j];
         const bool rows = use.role == SGRAD_X || use.role == SGRAD_Y || use.role == SGRAD_DX || use.role == SGRAD_DY;
-        operand[j] = t->tensor[use.role][use.index];
+        operand[j] = instance->tensor[use.role][use.index];
         call.view[j] = operand[j] ? operand[j]->view : (struct sgrad_view){ .shape.rank = -1 };
         if (rows) call.view[j].shape.dim[0] = samples;
         call.access[j] = use.access;
@@ -33,18 +33,18 @@ static void run(const struct instance *t, const struct sgrad_task *task, int64_t
     sgrad_bound_kernel_prepare(&call);
     assert_done(sgrad_workspace_create(call.workspace, call.gpu_workspace, &workspace));
     assert_done(sgrad_task_submit(&(struct sgrad_submission){ .call = &call, .operand = operand, .workspace = workspace,
-                                                              .step = &t->step, .name = task->kernel.name }));
+                                                              .step = &instance->step, .name = task->kernel.name }));
     assert_done(sgrad_wait_all());
     sgrad_tensor_destroy(workspace);
     sgrad_tensor_destroy(packed);
 }
 
 /* The call of TASK on all samples, packed as its kernel says. */
-static struct sgrad_bound_kernel call_of(const struct instance *t, const struct sgrad_task *task) {
-    struct sgrad_bound_kernel call = { .kernel = &task->kernel, .attrs = t->attrs };
+static struct sgrad_bound_kernel call_of(const struct instance *instance, const struct sgrad_task *task) {
+    struct sgrad_bound_kernel call = { .kernel = &task->kernel, .attrs = instance->attrs };
     size_t bytes = 0;
     for (int j = 0; j < SGRAD_MAX_OPERANDS && task->use[j].role; j++, call.operands++) {
-        const struct sgrad_tensor *is = t->tensor[task->use[j].role][task->use[j].index];
+        const struct sgrad_tensor *is = instance->tensor[task->use[j].role][task->use[j].index];
         call.view[j] = is ? is->view : (struct sgrad_view){ .shape.rank = -1 };
     }
     const struct sgrad_args args = sgrad_bound_kernel_args(&call);
@@ -54,20 +54,20 @@ static struct sgrad_bound_kernel call_of(const struct instance *t, const struct 
 }
 
 /* Is it packed? */
-static bool check(struct instance *t, const struct sgrad_task *task) {
+static bool check(struct instance *instance, const struct sgrad_task *task) {
     if (!task->kernel.pack_layout) return false;
-    const struct sgrad_bound_kernel call = call_of(t, task);
+    const struct sgrad_bound_kernel call = call_of(instance, task);
     struct sgrad_tensor *out = NULL;
     if (!call.packing) return false;
     for (int j = 0; task->use[j].role; j++)
-        if (task->use[j].access != SGRAD_R) out = t->tensor[task->use[j].role][task->use[j].index];
-    const int64_t all = t->is.x[0].shape.dim[0];
+        if (task->use[j].access != SGRAD_R) out = instance->tensor[task->use[j].role][task->use[j].index];
+    const int64_t all = instance->is.x[0].shape.dim[0];
     for (int64_t samples = all; samples > 0; samples -= all > 2 ? all / 2 : 1) {
-        run(t, task, samples, NULL);
+        run(instance, task, samples, NULL);
         double *wanted = instance_read(out);
-        run(t, task, samples, &call);
+        run(instance, task, samples, &call);
         double *got = instance_read(out);
-        const bool same = near(t->test->name, got, wanted, instance_count(out) / all * samples, 0);
+        const bool same = near(instance->test->name, got, wanted, instance_count(out) / all * samples, 0);
         free(wanted);
         free(got);
         if (!same) fail_msg("%s of %lld samples", task->kernel.name, (long long)samples);

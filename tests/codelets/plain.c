@@ -19,13 +19,14 @@ typedef void plain(const struct instance *t, const struct values *in, struct val
 /* ---- the loops ---- */
 
 /* (N,H,W,C) of images; of the slices of volumes (N,D,H,W,C), each an image, with D for N. */
-static const int64_t *image(const struct sgrad_shape *s) { return s->dim + s->rank - 4; }
+static const int64_t *image(const struct sgrad_shape *shape) { return shape->dim + shape->rank - 4; }
 
 /* x (N,H,W,C), w (K,R,S,C/groups), y (N,P,Q,K) */
-static void conv2d(const struct instance *t, const struct values *in, struct values *out) {
-    const struct sgrad_conv2d *a = t->attrs;
-    const int64_t *x = image(&t->is.x[0].shape), *y = image(&t->is.y.shape), K = a->channels, R = a->kernel, C = x[3] / a->groups;
-    for (int64_t i = 0; i < sgrad_shape_count(&t->is.y.shape); i++) {
+static void conv2d(const struct instance *instance, const struct values *in, struct values *out) {
+    const struct sgrad_conv2d *a = instance->attrs;
+    const int64_t *x = image(&instance->is.x[0].shape), *y = image(&instance->is.y.shape), K = a->channels, R = a->kernel,
+                  C = x[3] / a->groups;
+    for (int64_t i = 0; i < sgrad_shape_count(&instance->is.y.shape); i++) {
         const int64_t n = i / (y[1] * y[2] * K), p = i / (y[2] * K) % y[1], q = i / K % y[2], k = i % K,
                       group = k / (K / a->groups);
         const double dy = in->of[SGRAD_DY][0][i];
@@ -46,9 +47,9 @@ static void conv2d(const struct instance *t, const struct values *in, struct val
 }
 
 /* x (N,…,C), w (K,C), y (N,…,K) */
-static void linear(const struct instance *t, const struct values *in, struct values *out) {
-    const struct sgrad_linear *a = t->attrs;
-    const struct sgrad_shape *shape = &t->is.x[0].shape;
+static void linear(const struct instance *instance, const struct values *in, struct values *out) {
+    const struct sgrad_linear *a = instance->attrs;
+    const struct sgrad_shape *shape = &instance->is.x[0].shape;
     const int64_t C = shape->dim[shape->rank - 1], N = sgrad_shape_count(shape) / C, K = a->features;
     for (int64_t n = 0; n < N; n++)
         for (int64_t k = 0; k < K; k++) {
@@ -66,10 +67,10 @@ static void linear(const struct instance *t, const struct values *in, struct val
 }
 
 /* y = relu?((x - mean) / √(var + eps) · weight + bias + r?) of channel C; returns 1 / √(var + eps) */
-static double normalise(const struct instance *t, const struct values *in, struct values *out, int64_t c, double mean,
+static double normalise(const struct instance *instance, const struct values *in, struct values *out, int64_t c, double mean,
                         double variance) {
-    const struct sgrad_batchnorm *a = t->attrs;
-    const int64_t count = sgrad_shape_count(&t->is.y.shape), C = t->is.y.shape.dim[t->is.y.shape.rank - 1];
+    const struct sgrad_batchnorm *a = instance->attrs;
+    const int64_t count = sgrad_shape_count(&instance->is.y.shape), C = instance->is.y.shape.dim[instance->is.y.shape.rank - 1];
     const double inverse = 1 / sqrt(variance + (double)a->eps), *r = in->of[SGRAD_X][1];
     for (int64_t i = c; i < count; i += C) {
         const double y =
@@ -79,15 +80,15 @@ static double normalise(const struct instance *t, const struct values *in, struc
     return inverse;
 }
 
-static void batchnorm(const struct instance *t, const struct values *in, struct values *out) {
-    const struct sgrad_batchnorm *a = t->attrs;
-    const int64_t count = sgrad_shape_count(&t->is.y.shape), C = t->is.y.shape.dim[t->is.y.shape.rank - 1];
+static void batchnorm(const struct instance *instance, const struct values *in, struct values *out) {
+    const struct sgrad_batchnorm *a = instance->attrs;
+    const int64_t count = sgrad_shape_count(&instance->is.y.shape), C = instance->is.y.shape.dim[instance->is.y.shape.rank - 1];
     const double *x = in->of[SGRAD_X][0], n = (double)(count / C), momentum = (double)a->momentum;
     for (int64_t c = 0; c < C; c++) {
         double mean = 0, variance = 0, bias = 0, weight = 0;
         for (int64_t i = c; i < count; i += C) mean += x[i] / n;
         for (int64_t i = c; i < count; i += C) variance += (x[i] - mean) * (x[i] - mean) / n;
-        const double inverse = normalise(t, in, out, c, mean, variance);
+        const double inverse = normalise(instance, in, out, c, mean, variance);
         for (int64_t i = c; i < count; i += C) {
             const double dz = a->relu && out->of[SGRAD_Y][0][i] <= 0 ? 0 : in->of[SGRAD_DY][0][i];
             if (out->of[SGRAD_DX][1]) out->of[SGRAD_DX][1][i] = dz;
@@ -108,25 +109,25 @@ static void batchnorm(const struct instance *t, const struct values *in, struct 
     out->of[SGRAD_S][2][0] = in->of[SGRAD_S][2][0] + 1;
 }
 
-static void batchnorm_inference(const struct instance *t, const struct values *in, struct values *out) {
-    for (int64_t c = 0; c < t->is.y.shape.dim[t->is.y.shape.rank - 1]; c++)
-        normalise(t, in, out, c, in->of[SGRAD_S][0][c], in->of[SGRAD_S][1][c]);
+static void batchnorm_inference(const struct instance *instance, const struct values *in, struct values *out) {
+    for (int64_t c = 0; c < instance->is.y.shape.dim[instance->is.y.shape.rank - 1]; c++)
+        normalise(instance, in, out, c, in->of[SGRAD_S][0][c], in->of[SGRAD_S][1][c]);
 }
 
 /* Where, in x (N,H,W,C), tap (R,S) of output I of y (N,P,Q,C) lies; -1: in the padding. */
-static int64_t tap(const struct instance *t, int stride, int padding, int64_t i, int64_t r, int64_t s) {
-    const int64_t *x = image(&t->is.x[0].shape), *y = image(&t->is.y.shape), C = y[3];
+static int64_t tap(const struct instance *instance, int stride, int padding, int64_t i, int64_t r, int64_t s) {
+    const int64_t *x = image(&instance->is.x[0].shape), *y = image(&instance->is.y.shape), C = y[3];
     const int64_t n = i / (y[1] * y[2] * C), h = i / (y[2] * C) % y[1] * stride - padding + r,
                   v = i / C % y[2] * stride - padding + s;
     return h < 0 || h >= x[1] || v < 0 || v >= x[2] ? -1 : ((n * x[1] + h) * x[2] + v) * C + i % C;
 }
 
-static void max_pool(const struct instance *t, const struct values *in, struct values *out) {
-    const struct sgrad_max_pool *a = t->attrs;
-    for (int64_t i = 0; i < sgrad_shape_count(&t->is.y.shape); i++) {
+static void max_pool(const struct instance *instance, const struct values *in, struct values *out) {
+    const struct sgrad_max_pool *a = instance->attrs;
+    for (int64_t i = 0; i < sgrad_shape_count(&instance->is.y.shape); i++) {
         int64_t best = -1;
         for (int64_t k = 0; k < a->kernel * a->kernel; k++) {
-            const int64_t at = tap(t, a->stride, a->padding, i, k / a->kernel, k % a->kernel);
+            const int64_t at = tap(instance, a->stride, a->padding, i, k / a->kernel, k % a->kernel);
             if (at >= 0 && (best < 0 || in->of[SGRAD_X][0][at] > in->of[SGRAD_X][0][best])) best = at;
         }
         out->of[SGRAD_Y][0][i] = in->of[SGRAD_X][0][best];
@@ -134,14 +135,14 @@ static void max_pool(const struct instance *t, const struct values *in, struct v
     }
 }
 
-static void average_pool(const struct instance *t, const struct values *in, struct values *out) {
-    const struct sgrad_average_pool *a = t->attrs;
+static void average_pool(const struct instance *instance, const struct values *in, struct values *out) {
+    const struct sgrad_average_pool *a = instance->attrs;
     const int taps = a->kernel * a->kernel;
-    for (int64_t i = 0; i < sgrad_shape_count(&t->is.y.shape); i++) {
+    for (int64_t i = 0; i < sgrad_shape_count(&instance->is.y.shape); i++) {
         int inside = 0;
-        for (int k = 0; k < taps; k++) inside += tap(t, a->stride, a->padding, i, k / a->kernel, k % a->kernel) >= 0;
+        for (int k = 0; k < taps; k++) inside += tap(instance, a->stride, a->padding, i, k / a->kernel, k % a->kernel) >= 0;
         for (int k = 0; k < taps; k++) {
-            const int64_t at = tap(t, a->stride, a->padding, i, k / a->kernel, k % a->kernel);
+            const int64_t at = tap(instance, a->stride, a->padding, i, k / a->kernel, k % a->kernel);
             if (at < 0) continue;
             out->of[SGRAD_Y][0][i] += in->of[SGRAD_X][0][at] / (a->exclude_padding ? inside : taps);
             out->of[SGRAD_DX][0][at] += in->of[SGRAD_DY][0][i] / (a->exclude_padding ? inside : taps);
@@ -151,9 +152,9 @@ static void average_pool(const struct instance *t, const struct values *in, stru
 
 /* x (N,…,C), labels (N,…), statistic: Σ loss, correct, of 20 classes or more those among the best five, rows; dx is of the mean
  * loss */
-static void softmax_cross_entropy(const struct instance *t, const struct values *in, struct values *out) {
-    const struct sgrad_softmax_cross_entropy *a = t->attrs;
-    const int64_t N = sgrad_shape_count(&t->is.x[1].shape), C = sgrad_shape_count(&t->is.x[0].shape) / N;
+static void softmax_cross_entropy(const struct instance *instance, const struct values *in, struct values *out) {
+    const struct sgrad_softmax_cross_entropy *a = instance->attrs;
+    const int64_t N = sgrad_shape_count(&instance->is.x[1].shape), C = sgrad_shape_count(&instance->is.x[0].shape) / N;
     double *statistic = out->of[SGRAD_STAT][0], smoothing = (double)a->label_smoothing;
     for (int64_t n = 0; n < N; n++) {
         const double *x = in->of[SGRAD_X][0] + n * C;
@@ -176,8 +177,8 @@ static void softmax_cross_entropy(const struct instance *t, const struct values 
 }
 
 /* y and t of any shape, statistic: Σ (y-t)², Σ |y-t|, elements; dy is of the mean loss */
-static void mean_squared_error(const struct instance *t, const struct values *in, struct values *out) {
-    const int64_t count = sgrad_shape_count(&t->is.x[0].shape);
+static void mean_squared_error(const struct instance *instance, const struct values *in, struct values *out) {
+    const int64_t count = sgrad_shape_count(&instance->is.x[0].shape);
     double *statistic = out->of[SGRAD_STAT][0];
     for (int64_t i = 0; i < count; i++) {
         const double d = in->of[SGRAD_X][0][i] - in->of[SGRAD_X][1][i];
@@ -204,54 +205,55 @@ static const struct {
 };
 
 /* What the tensors hold, or as many zeros. */
-static struct values values_of(const struct instance *t, bool zeros) {
+static struct values values_of(const struct instance *instance, bool zeros) {
     struct values v = { 0 };
     for (int role = 0; role < ROLES; role++)
         for (int i = 0; i < SGRAD_MAX_INPUTS; i++) {
-            struct sgrad_tensor *tensor = t->tensor[role][i];
+            struct sgrad_tensor *tensor = instance->tensor[role][i];
             if (tensor)
                 v.of[role][i] = zeros ? sgrad_xcalloc((size_t)instance_count(tensor), sizeof(double)) : instance_read(tensor);
         }
     return v;
 }
 
-static void free_values(struct values *v) {
+static void free_values(struct values *values) {
     for (int role = 0; role < ROLES; role++)
-        for (int i = 0; i < SGRAD_MAX_INPUTS; i++) free(v->of[role][i]);
+        for (int i = 0; i < SGRAD_MAX_INPUTS; i++) free(values->of[role][i]);
 }
 
 /* The tensors of ROLE against what the loop found. */
-static bool compare(const struct instance *t, enum sgrad_role role, const struct values *wanted) {
+static bool compare(const struct instance *instance, enum sgrad_role role, const struct values *wanted) {
     static const char *const names[ROLES] = {
         [SGRAD_Y] = "y", [SGRAD_STAT] = "statistic", [SGRAD_DX] = "dx", [SGRAD_DP] = "dp", [SGRAD_S] = "state"
     };
     bool good = true;
     for (int i = 0; i < SGRAD_MAX_INPUTS; i++) {
-        if (!t->tensor[role][i]) continue;
-        char *what = sgrad_format("%s, %s: %s %d", t->op->name, t->test->name, names[role], i);
-        double *got = instance_read(t->tensor[role][i]);
-        good &= near(what, got, wanted->of[role][i], instance_count(t->tensor[role][i]), 1e-4);
+        if (!instance->tensor[role][i]) continue;
+        char *what = sgrad_format("%s, %s: %s %d", instance->op->name, instance->test->name, names[role], i);
+        double *got = instance_read(instance->tensor[role][i]);
+        good &= near(what, got, wanted->of[role][i], instance_count(instance->tensor[role][i]), 1e-4);
         free(got);
         free(what);
     }
     return good;
 }
 
-static bool check_row(struct instance *t, plain *training, plain *inference) {
-    struct values in = values_of(t, false), out = values_of(t, true);
+static bool check_row(struct instance *instance, plain *training, plain *inference) {
+    struct values in = values_of(instance, false), out = values_of(instance, true);
     bool good = true;
-    training(t, &in, &out);
-    assert_done(instance_run(t, t->op->forward, 0));
-    assert_done(instance_run(t, t->op->backward, 0));
-    good &= compare(t, SGRAD_Y, &out) & compare(t, SGRAD_STAT, &out) & compare(t, SGRAD_DX, &out) & compare(t, SGRAD_DP, &out);
+    training(instance, &in, &out);
+    assert_done(instance_run(instance, instance->op->forward, 0));
+    assert_done(instance_run(instance, instance->op->backward, 0));
+    good &= compare(instance, SGRAD_Y, &out) & compare(instance, SGRAD_STAT, &out) & compare(instance, SGRAD_DX, &out) &
+            compare(instance, SGRAD_DP, &out);
 
-    if (inference) inference(t, &in, &out);
-    if (t->op->inference[0].kernel.name) {
-        assert_done(instance_run(t, t->op->inference, 0));
-        good &= compare(t, SGRAD_Y, &out);
+    if (inference) inference(instance, &in, &out);
+    if (instance->op->inference[0].kernel.name) {
+        assert_done(instance_run(instance, instance->op->inference, 0));
+        good &= compare(instance, SGRAD_Y, &out);
     }
-    assert_done(instance_run(t, t->op->finish, 0));     /* after evaluation, which reads the states that it changes */
-    good &= compare(t, SGRAD_S, &out);
+    assert_done(instance_run(instance, instance->op->finish, 0)); /* after evaluation, which reads the states that it changes */
+    good &= compare(instance, SGRAD_S, &out);
     free_values(&in);
     free_values(&out);
     return good;

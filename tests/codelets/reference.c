@@ -35,9 +35,9 @@ static const struct meaning results[] = {
     { .name = NULL },
 };
 
-static bool has_meaning(const struct meaning *m, const char *tensor) {
-    while (m->name && strcmp(m->name, tensor)) m++;
-    return m->name;
+static bool has_meaning(const struct meaning *meaning, const char *tensor) {
+    while (meaning->name && strcmp(meaning->name, tensor)) meaning++;
+    return meaning->name;
 }
 
 static const struct sgrad_entry *entry_of(const char *name, const char *tensor) {
@@ -101,11 +101,11 @@ static double number(const json_t *how, const char *key) { return json_number_va
 static bool is(const json_t *how, const char *layer) { return !strcmp(json_string_value(json_object_get(how, "layer")), layer); }
 
 /* The operation and its attributes; Y is the shape of its output. NULL: the case is an optimizer's. */
-static const struct sgrad_op *operation(const json_t *how, const struct sgrad_shape *y, union attributes *a) {
+static const struct sgrad_op *operation(const json_t *how, const struct sgrad_shape *shape, union attributes *a) {
     const int kernel = (int)number(how, "kernel"), stride = (int)number(how, "stride"), padding = (int)number(how, "padding");
     const bool relu = number(how, "relu") != 0, bias = number(how, "bias") != 0;
     if (is(how, "conv2d")) {
-        a->conv2d = (struct sgrad_conv2d){ .channels = (int)y->dim[3],
+        a->conv2d = (struct sgrad_conv2d){ .channels = (int)shape->dim[3],
                                            .kernel = kernel,
                                            .stride = stride,
                                            .padding = padding,
@@ -134,7 +134,7 @@ static const struct sgrad_op *operation(const json_t *how, const struct sgrad_sh
         return &sgrad_average_pool_op;
     }
     if (is(how, "linear")) {
-        a->linear = (struct sgrad_linear){ .features = (int)y->dim[1], .bias = bias };
+        a->linear = (struct sgrad_linear){ .features = (int)shape->dim[1], .bias = bias };
         return &sgrad_linear_op;
     }
     if (is(how, "lrn")) {
@@ -149,13 +149,13 @@ static const struct sgrad_op *operation(const json_t *how, const struct sgrad_sh
         return &sgrad_shortcut_a_op;
     }
     if (is(how, "conv3d")) {
-        a->conv3d = (struct sgrad_conv3d){ .channels = (int)y->dim[4], .kernel = kernel, .stride = stride, .padding = padding,
+        a->conv3d = (struct sgrad_conv3d){ .channels = (int)shape->dim[4], .kernel = kernel, .stride = stride, .padding = padding,
                                            .dilation = (int)number(how, "dilation"), .groups = (int)number(how, "groups"),
                                            .bias = bias, .depth = (int)number(how, "depth") };
         return &sgrad_conv3d_op;
     }
     if (is(how, "conv_transpose")) {
-        a->conv_transpose = (struct sgrad_conv_transpose){ .channels = (int)y->dim[y->rank - 1],
+        a->conv_transpose = (struct sgrad_conv_transpose){ .channels = (int)shape->dim[shape->rank - 1],
                                                            .kernel = kernel,
                                                            .stride = stride,
                                                            .padding = padding,
@@ -190,11 +190,11 @@ static const struct sgrad_op *operation(const json_t *how, const struct sgrad_sh
 
 /* ---- layers ---- */
 
-static bool compare(struct instance *t, const char *name, const struct meaning *m) {
-    const struct sgrad_entry *entry = entry_of(name, m->name);
-    char *what = sgrad_format("%s, %s", name, m->name);
-    double *wanted = values_of(entry), *got = instance_read(t->tensor[m->role][m->index]);
-    if (m->role == SGRAD_STAT) got[0] /= got[t->is.stat[0].dim[0] - 1];       /* the reference is the mean */
+static bool compare(struct instance *instance, const char *name, const struct meaning *meaning) {
+    const struct sgrad_entry *entry = entry_of(name, meaning->name);
+    char *what = sgrad_format("%s, %s", name, meaning->name);
+    double *wanted = values_of(entry), *got = instance_read(instance->tensor[meaning->role][meaning->index]);
+    if (meaning->role == SGRAD_STAT) got[0] /= got[instance->is.stat[0].dim[0] - 1];       /* the reference is the mean */
     const bool good = near(what, got, wanted, sgrad_shape_count(&entry->view.shape), TOLERANCE);
     free(got);
     free(wanted);
@@ -204,20 +204,20 @@ static bool compare(struct instance *t, const char *name, const struct meaning *
 
 /* Forward and backward in training, or forward alone where the case is of evaluation: of that no gradient is ever asked. And
  * what is the same in both has to come out of the tasks of evaluation too. */
-static bool check_layer(struct instance *t, const char *name, const json_t *how) {
+static bool check_layer(struct instance *instance, const char *name, const json_t *how) {
     const bool statistics = json_object_get(how, "training"), training = !statistics || number(how, "training") != 0;
     bool good = true;
-    t->step.training = training;
+    instance->step.training = training;
     if (training) {
-        assert_done(instance_run(t, t->op->forward, 0));
-        assert_done(instance_run(t, t->op->backward, 0));
-        assert_done(instance_run(t, t->op->finish, 0));
+        assert_done(instance_run(instance, instance->op->forward, 0));
+        assert_done(instance_run(instance, instance->op->backward, 0));
+        assert_done(instance_run(instance, instance->op->finish, 0));
         for (const struct meaning *m = results; m->name; m++)
-            if (entry_of(name, m->name)) good &= compare(t, name, m);
+            if (entry_of(name, m->name)) good &= compare(instance, name, m);
     }
-    if (t->op->inference[0].kernel.name && !(statistics && training)) {
-        assert_done(instance_run(t, t->op->inference, 0));
-        good &= compare(t, name, &results[0]);
+    if (instance->op->inference[0].kernel.name && !(statistics && training)) {
+        assert_done(instance_run(instance, instance->op->inference, 0));
+        good &= compare(instance, name, &results[0]);
     }
     return good;
 }
@@ -266,7 +266,7 @@ static const struct optimizer {
 } optimizers[] = { { "sgd", &sgrad_sgd_kernel, 1 }, { "adam", &sgrad_adam_kernel, 2 }, { "adamw", &sgrad_adamw_kernel, 2 } };
 
 /* Three updates of one weight, with the gradients that the case gives. */
-static bool run_optimizer(const char *name, const struct optimizer *o, const json_t *how) {
+static bool run_optimizer(const char *name, const struct optimizer *optimizer, const json_t *how) {
     const struct sgrad_hyper hyper = { .momentum = (float)number(how, "momentum"),
                                        .weight_decay = (float)number(how, "weight_decay"),
                                        .beta1 = (float)number(how, "beta1"),
@@ -287,7 +287,7 @@ static bool run_optimizer(const char *name, const struct optimizer *o, const jso
         const struct sgrad_step step = { .number = update, .training = true, .lr = (float)number(how, "lr") };
         const struct operand operand[] = { { view, SGRAD_RW, weight }, { view, SGRAD_R, gradient }, { .values = NULL },
                                            { view, SGRAD_RW, state[0] }, { view, SGRAD_RW, state[1] } };
-        run_kernel(o->kernel, &hyper, &step, 0, operand, 3 + o->states);
+        run_kernel(optimizer->kernel, &hyper, &step, 0, operand, 3 + optimizer->states);
         good &= near(what, weight, wanted, (int64_t)count, 1e-6);
         free(gradient);
         free(wanted);

@@ -2,13 +2,13 @@
  * same bits without it. */
 #include "tests/codelets/check.h"
 
-static void open_and_run(struct instance *t, const struct sgrad_op *op, const struct sgrad_test *test, enum sgrad_dtype dtype,
-                         bool passing) {
-    assert_done(instance_open(t, op, test, dtype));
-    t->passing = passing;
-    instance_fill(t);
-    assert_done(instance_run(t, op->forward, 0));
-    assert_done(instance_run(t, op->backward, 0));
+static void open_and_run(struct instance *instance, const struct sgrad_op *op, const struct sgrad_test *test,
+                         enum sgrad_dtype dtype, bool passing) {
+    assert_done(instance_open(instance, op, test, dtype));
+    instance->passing = passing;
+    instance_fill(instance);
+    assert_done(instance_run(instance, op->forward, 0));
+    assert_done(instance_run(instance, op->backward, 0));
 }
 
 /* How many shapes are made in passing. */

@@ -59,24 +59,25 @@ struct sums {
     const uint16_t *is_x, *is_y;
     const float *is_w;
 };
-static void sum(const struct sgrad__layer *l, const struct sums *s) {
-    const int32_t *x = l->x, *w = l->w, *y = l->y;
+static void sum(const struct sgrad__layer *layer, const struct sums *sums) {
+    const int32_t *x = layer->x, *w = layer->w, *y = layer->y;
     for (int n = 0; n < y[0]; n++)
         for (int p = 0; p < y[1]; p++)
             for (int q = 0; q < y[2]; q++)
                 for (int r = 0; r < w[1]; r++)
                     for (int t = 0; t < w[2]; t++) {
-                        const int i = p * l->stride + r * l->dilation - l->padding,
-                                  j = q * l->stride + t * l->dilation - l->padding;
+                        const int i = p * layer->stride + r * layer->dilation - layer->padding,
+                                  j = q * layer->stride + t * layer->dilation - layer->padding;
                         if (i < 0 || i >= x[1] || j < 0 || j >= x[2]) continue;
                         for (int k = 0; k < w[0]; k++)
                             for (int c = 0; c < w[3]; c++) {
                                 const int at_x = ((n * x[1] + i) * x[2] + j) * x[3] + c,
                                           at_y = ((n * y[1] + p) * y[2] + q) * y[3] + k,
                                           at_w = ((k * w[1] + r) * w[2] + t) * w[3] + c;
-                                if (s->x) s->x[at_x] += sgrad_bf16_to_f32(s->is_y[at_y]) * s->is_w[at_w];
-                                else if (s->w) s->w[at_w] += sgrad_bf16_to_f32(s->is_x[at_x]) * sgrad_bf16_to_f32(s->is_y[at_y]);
-                                else s->y[at_y] += sgrad_bf16_to_f32(s->is_x[at_x]) * s->is_w[at_w];
+                                if (sums->x) sums->x[at_x] += sgrad_bf16_to_f32(sums->is_y[at_y]) * sums->is_w[at_w];
+                                else if (sums->w)
+                                    sums->w[at_w] += sgrad_bf16_to_f32(sums->is_x[at_x]) * sgrad_bf16_to_f32(sums->is_y[at_y]);
+                                else sums->y[at_y] += sgrad_bf16_to_f32(sums->is_x[at_x]) * sums->is_w[at_w];
                             }
                     }
 }
@@ -98,31 +99,31 @@ static void leave(struct room room) {
 }
 
 /* With the weight packed before, if the layer says so, as one sample's layer packs it. */
-static void run(const struct sgrad__layer *l, void *const given[4]) {
+static void run(const struct sgrad__layer *layer, void *const given[4]) {
     void *data[] = { given[0], given[1], given[2], given[3] };
-    struct sgrad__layer one = *l;
+    struct sgrad__layer one = *layer;
     one.x[0] = one.y[0] = 1;
-    struct room packed = room_of(l->packed ? sgrad__tiles_packed(l) : 0), room = room_of(sgrad__tiles_workspace(l));
-    if (l->packed) {
+    struct room packed = room_of(layer->packed ? sgrad__tiles_packed(layer) : 0), room = room_of(sgrad__tiles_workspace(layer));
+    if (layer->packed) {
         assert_int_equal(sgrad__tiles_packed(&one), packed.bytes);
         sgrad__tiles_pack(&one, data[1], packed.at);
         data[1] = packed.at;
     }
-    sgrad__tiles_run(l, data, (float *)room.at);
+    sgrad__tiles_run(layer, data, (float *)room.at);
     leave(packed);
     leave(room);
 }
 
-static void same(const struct sgrad__layer *l, int which, enum sgrad_dtype dtype, const void *got, const double *wanted,
+static void same(const struct sgrad__layer *layer, int which, enum sgrad_dtype dtype, const void *got, const double *wanted,
                  const void *before, const float *bias, size_t count) {
     for (size_t i = 0; i < count; i++) {
         const float there = before ? sgrad_get(dtype, before, (int64_t)i) : 0;
-        const float sum = (float)wanted[i] + (bias ? bias[i % (size_t)l->w[0]] : 0) + there;
+        const float sum = (float)wanted[i] + (bias ? bias[i % (size_t)layer->w[0]] : 0) + there;
         const float is = sgrad_get(dtype, got, (int64_t)i),
                     want = dtype == SGRAD_F32 ? sum : sgrad_bf16_to_f32(sgrad_f32_to_bf16(sum));
         if (is != want)
-            fail_msg("layer %d, pass %d%s, element %zu: %g instead of %g", which, l->pass, before ? ", added" : "", i, (double)is,
-                     (double)want);
+            fail_msg("layer %d, pass %d%s, element %zu: %g instead of %g", which, layer->pass, before ? ", added" : "", i,
+                     (double)is, (double)want);
     }
 }
 

@@ -89,13 +89,13 @@ struct seen {
     int32_t label[IMAGES], other[IMAGES];
     float share[IMAGES];
 };
-static struct seen *see(struct sgrad_dataset *d, const char *text, uint32_t epoch, int first, int stride, int count) {
+static struct seen *see(struct sgrad_dataset *dataset, const char *text, uint32_t epoch, int first, int stride, int count) {
     struct seen *s = sgrad_xcalloc(1, sizeof *s);
     const struct sgrad_drawing how = drawing(text, epoch);
     struct sgrad_sample sample[IMAGES] = { 0 };
     for (int i = 0; i < count; i++) sample[i].index = first + (int64_t)i * stride;
-    sgrad_dataset_mix(d, sgrad_augmentations_mix(&how.augmentations));
-    assert_done(sgrad_dataset_draw(d, sample, count, &how, (void *[]){ s->pixels, s->label, s->other, s->share }));
+    sgrad_dataset_mix(dataset, sgrad_augmentations_mix(&how.augmentations));
+    assert_done(sgrad_dataset_draw(dataset, sample, count, &how, (void *[]){ s->pixels, s->label, s->other, s->share }));
     return s;
 }
 

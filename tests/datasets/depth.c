@@ -17,39 +17,40 @@ struct form {
     bool tiled;
 };
 
-static uint16_t value_of(const struct form *f, int y, int x, int c) {
-    return f->bits == 16 ? planted(y, x, c) : planted(y, x, c) >> 8;
+static uint16_t value_of(const struct form *form, int y, int x, int c) {
+    return form->bits == 16 ? planted(y, x, c) : planted(y, x, c) >> 8;
 }
 
-static char *write_tiff(const char *name, const struct form *f) {
+static char *write_tiff(const char *name, const struct form *form) {
     char *path = sgrad_format("%s", scratch_write(name, "", 0));
     TIFF *file = TIFFOpen(path, "w");
-    const int planes = f->planar == PLANARCONFIG_SEPARATE ? f->samples : 1, each = f->samples / planes, side = 16;
-    const int height = f->tiled ? side : 4, width = f->tiled ? side : W;
+    const int planes = form->planar == PLANARCONFIG_SEPARATE ? form->samples : 1, each = form->samples / planes, side = 16;
+    const int height = form->tiled ? side : 4, width = form->tiled ? side : W;
     assert_non_null(file);
     TIFFSetField(file, TIFFTAG_IMAGEWIDTH, W);
     TIFFSetField(file, TIFFTAG_IMAGELENGTH, H);
-    TIFFSetField(file, TIFFTAG_BITSPERSAMPLE, f->bits);
-    TIFFSetField(file, TIFFTAG_SAMPLESPERPIXEL, f->samples);
-    TIFFSetField(file, TIFFTAG_PLANARCONFIG, f->planar);
-    TIFFSetField(file, TIFFTAG_PHOTOMETRIC, f->photometric);
-    TIFFSetField(file, TIFFTAG_COMPRESSION, f->compression);
-    if (f->tiled) TIFFSetField(file, TIFFTAG_TILEWIDTH, side), TIFFSetField(file, TIFFTAG_TILELENGTH, side);
+    TIFFSetField(file, TIFFTAG_BITSPERSAMPLE, form->bits);
+    TIFFSetField(file, TIFFTAG_SAMPLESPERPIXEL, form->samples);
+    TIFFSetField(file, TIFFTAG_PLANARCONFIG, form->planar);
+    TIFFSetField(file, TIFFTAG_PHOTOMETRIC, form->photometric);
+    TIFFSetField(file, TIFFTAG_COMPRESSION, form->compression);
+    if (form->tiled) TIFFSetField(file, TIFFTAG_TILEWIDTH, side), TIFFSetField(file, TIFFTAG_TILELENGTH, side);
     else TIFFSetField(file, TIFFTAG_ROWSPERSTRIP, height);
     for (int plane = 0; plane < planes; plane++)
         for (int top = 0; top < H; top += height)
             for (int left = 0; left < W; left += width) {
                 uint16_t room[16 * 19 * 4] = { 0 };
                 uint8_t *bytes = (uint8_t *)room;
-                const int rows = f->tiled || top + height <= H ? height : H - top;
+                const int rows = form->tiled || top + height <= H ? height : H - top;
                 for (int i = 0; i < rows * width * each; i++) {
-                    const int value = value_of(f, top + i / each / width, left + i / each % width, plane + i % each);
-                    if (f->bits == 16) room[i] = (uint16_t)value;
+                    const int value = value_of(form, top + i / each / width, left + i / each % width, plane + i % each);
+                    if (form->bits == 16) room[i] = (uint16_t)value;
                     else bytes[i] = (uint8_t)value;
                 }
-                const tmsize_t size = rows * width * each * f->bits / 8;
-                const uint32_t strip = f->tiled ? 0 : TIFFComputeStrip(file, (uint32_t)top, (uint16_t)plane);
-                if (f->tiled) assert_true(TIFFWriteTile(file, room, (uint32_t)left, (uint32_t)top, 0, (uint16_t)plane) >= size);
+                const tmsize_t size = rows * width * each * form->bits / 8;
+                const uint32_t strip = form->tiled ? 0 : TIFFComputeStrip(file, (uint32_t)top, (uint16_t)plane);
+                if (form->tiled)
+                    assert_true(TIFFWriteTile(file, room, (uint32_t)left, (uint32_t)top, 0, (uint16_t)plane) >= size);
                 else assert_int_equal(TIFFWriteEncodedStrip(file, strip, room, size), size);
             }
     TIFFClose(file);

@@ -322,18 +322,18 @@ struct form {
     const char *mode;
 };
 
-static uint8_t *write_tiff(const struct form *f, const uint8_t *value, int height, int width, size_t *size) {
+static uint8_t *write_tiff(const struct form *form, const uint8_t *value, int height, int width, size_t *size) {
     const char *path = scratch_write("one.tif", "", 0);
-    TIFF *file = TIFFOpen(path, f->mode);
-    const int tile = f->tile, bytes = f->bits / 8;
+    TIFF *file = TIFFOpen(path, form->mode);
+    const int tile = form->tile, bytes = form->bits / 8;
     TIFFSetField(file, TIFFTAG_IMAGEWIDTH, width);
     TIFFSetField(file, TIFFTAG_IMAGELENGTH, height);
-    TIFFSetField(file, TIFFTAG_BITSPERSAMPLE, f->bits);
-    TIFFSetField(file, TIFFTAG_SAMPLESPERPIXEL, f->samples);
+    TIFFSetField(file, TIFFTAG_BITSPERSAMPLE, form->bits);
+    TIFFSetField(file, TIFFTAG_SAMPLESPERPIXEL, form->samples);
     TIFFSetField(file, TIFFTAG_PLANARCONFIG, PLANARCONFIG_CONTIG);
-    TIFFSetField(file, TIFFTAG_PHOTOMETRIC, f->photometric);
-    TIFFSetField(file, TIFFTAG_ORIENTATION, f->orientation);
-    if (f->extra >= 0) TIFFSetField(file, TIFFTAG_EXTRASAMPLES, 1, (uint16_t[]){ (uint16_t)f->extra });
+    TIFFSetField(file, TIFFTAG_PHOTOMETRIC, form->photometric);
+    TIFFSetField(file, TIFFTAG_ORIENTATION, form->orientation);
+    if (form->extra >= 0) TIFFSetField(file, TIFFTAG_EXTRASAMPLES, 1, (uint16_t[]){ (uint16_t)form->extra });
     if (tile) TIFFSetField(file, TIFFTAG_TILEWIDTH, tile), TIFFSetField(file, TIFFTAG_TILELENGTH, tile);
     else TIFFSetField(file, TIFFTAG_ROWSPERSTRIP, 2);
     const int high = tile ? tile : 2, wide = tile ? tile : width;
@@ -341,14 +341,14 @@ static uint8_t *write_tiff(const struct form *f, const uint8_t *value, int heigh
         for (int left = 0; left < width; left += wide) {
             uint16_t room[16 * 16 * 4] = { 0 };
             const int rows = !tile && top + high > height ? height - top : high;
-            for (int i = 0; i < rows * wide * f->samples; i++) {
-                const int y = top + i / f->samples / wide, x = left + i / f->samples % wide;
+            for (int i = 0; i < rows * wide * form->samples; i++) {
+                const int y = top + i / form->samples / wide, x = left + i / form->samples % wide;
                 if (y >= height || x >= width) continue;
-                const int is = value[(y * width + x) * f->samples + i % f->samples];
-                if (f->bits == 16) room[i] = (uint16_t)(257 * is);
+                const int is = value[(y * width + x) * form->samples + i % form->samples];
+                if (form->bits == 16) room[i] = (uint16_t)(257 * is);
                 else ((uint8_t *)room)[i] = (uint8_t)is;
             }
-            const tmsize_t count = rows * wide * f->samples * bytes;
+            const tmsize_t count = rows * wide * form->samples * bytes;
             if (tile) TIFFWriteTile(file, room, (uint32_t)left, (uint32_t)top, 0, 0);
             else TIFFWriteEncodedStrip(file, TIFFComputeStrip(file, (uint32_t)top, 0), room, count);
         }

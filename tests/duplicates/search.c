@@ -43,22 +43,22 @@ static int see(void *arg, const struct sgrad_pair *pair, int64_t pairs) {
     return 0;
 }
 
-static void each_with_each(const struct sgrad_hashes *h, int threshold, int64_t queries, struct list *list) {
-    const int words = h->words;
+static void each_with_each(const struct sgrad_hashes *hashes, int threshold, int64_t queries, struct list *list) {
+    const int words = hashes->words;
     for (uint32_t a = 0; a < queries; a++)
-        for (uint32_t b = a + 1; b < h->count; b++) {
-            const int distance = sgrad_hash_distance(h->word + a * words, h->word + b * words, words);
-            if (distance > threshold || !sgrad_hashes_has(h, a) || !sgrad_hashes_has(h, b)) continue;
+        for (uint32_t b = a + 1; b < hashes->count; b++) {
+            const int distance = sgrad_hash_distance(hashes->word + a * words, hashes->word + b * words, words);
+            if (distance > threshold || !sgrad_hashes_has(hashes, a) || !sgrad_hashes_has(hashes, b)) continue;
             append(list, (struct sgrad_pair){ a, b, (uint32_t)distance });
         }
 }
 
-static void compare(const struct sgrad_hashes *h, struct sgrad_search search) {
-    struct list expected = { .hashes = h }, found = { .hashes = h };
-    each_with_each(h, search.threshold, search.queries ? search.queries : h->count, &expected);
+static void compare(const struct sgrad_hashes *hashes, struct sgrad_search search) {
+    struct list expected = { .hashes = hashes }, found = { .hashes = hashes };
+    each_with_each(hashes, search.threshold, search.queries ? search.queries : hashes->count, &expected);
     search.see = see;
     search.arg = &found;
-    assert_done(sgrad_hashes_search(h, &search));
+    assert_done(sgrad_hashes_search(hashes, &search));
     assert_int_equal(found.count, expected.count);
     if (found.count) assert_memory_equal(found.pair, expected.pair, (size_t)found.count * sizeof *found.pair);
     free(expected.pair);
@@ -84,9 +84,9 @@ static struct sgrad_hashes make(int bits, int count, int spread, int flips) {
     return h;
 }
 
-static void release(struct sgrad_hashes *h) {
-    free(h->word);
-    free(h->state);
+static void release(struct sgrad_hashes *hashes) {
+    free(hashes->word);
+    free(hashes->state);
 }
 
 static void thresholds(void **state) {

@@ -9,7 +9,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     enum { CHANNELS = 3 };
-    const struct sgrad_train_options options = { .batch = 32, .seed = 1, .optimizer = "sgd" };
+    const struct sgrad_train_options options = { .training.batch = 32, .training.seed = 1, .optimizer.name = "sgd" };
     const struct sgrad_dataset dataset = { .count = 100, .classes = 10 };
     const struct sgrad__config config = { .options = &options, .model = "convnet", .dataset = &dataset, .fingerprint = 1 };
     const char *run = folder_with("config.json", data, size);

@@ -185,8 +185,8 @@ static void sums_up(void **state) {
     struct sgrad_train_options o = sgrad_train_defaults();
     struct sgrad_machine *m;
     assert_done(sgrad_machine_read(altered("device.count", F("1")), &m));
-    o.batch = 96;
-    o.allreduce = "ring";
+    o.training.batch = 96;
+    o.parallel.allreduce = "ring";
     struct sgrad_forecast f = forecast((struct sgrad_plan_query){ &o, m, &work, 1, 6, true, true, 0.5 });
     assert_int_equal(f.points, 4);
     const int nodes[] = { 1, 2, 4, 6 };
@@ -202,7 +202,7 @@ static void sums_up(void **state) {
     assert_true(f.lemma_devices > 1 && f.devices > 1);
     sgrad_forecast_free(&f);
 
-    o.batch = 8;
+    o.training.batch = 8;
     f = forecast((struct sgrad_plan_query){ &o, m, &work, 4, 4, false, false, 0 });
     near(f.point[0].batch, 32, 1e-12);
     near(f.point[0].step, 8e-3 + 6 * (1e-6 + 1e-3), 1e-6);      /* behind backward, before forward */
@@ -216,7 +216,7 @@ static void sums_up(void **state) {
     assert_int_equal(f.point[0].limit, SGRAD_BY_COMPUTE);
     sgrad_forecast_free(&f);
 
-    o.precision = SGRAD_PRECISION_BF16;
+    o.model.precision = SGRAD_PRECISION_BF16;
     assert_fails(sgrad_forecast_make(&(struct sgrad_plan_query){ &o, m, &work, 4, 4, false, false, 0 }, &f), SGRAD_EINVAL,
                  "device.flops has no bf16");
     sgrad_machine_free(m);
@@ -239,8 +239,8 @@ static void second_order(void **state) {
     struct sgrad_train_options o = sgrad_train_defaults();
     struct sgrad_machine *m;
     assert_done(sgrad_machine_read(altered("device.count", F("1")), &m));
-    o.batch = 8;
-    o.allreduce = "ring";
+    o.training.batch = 8;
+    o.parallel.allreduce = "ring";
     for (int overlap = 0; overlap < 2; overlap++) {
         struct sgrad_forecast f = forecast((struct sgrad_plan_query){ &o, m, &second, 1, 2, false, !overlap, 0 });
         near(f.point[0].compute, 8e-3 + 3e-3 + 1e-3 + .5e-3, 1e-6);

@@ -19,9 +19,9 @@ struct run {
     int ranks, workers;
 };
 
-static FILE *begin(const struct run *r, const char *name) {
+static FILE *begin(const struct run *run, const char *name) {
     char path[4096];
-    snprintf(path, sizeof path, "%s/%s", r->folder, name);
+    snprintf(path, sizeof path, "%s/%s", run->folder, name);
     FILE *file = fopen(path, "w");
     if (!file) abort();
     return file;
@@ -31,37 +31,39 @@ static void end(FILE *file) {
     if (fclose(file)) abort();
 }
 
-static void put(const struct run *r, const char *name, const char *text) {
-    FILE *file = begin(r, name);
+static void put(const struct run *run, const char *name, const char *text) {
+    FILE *file = begin(run, name);
     fputs(text, file);
     end(file);
 }
 
 static double begins(int step, int slot) { return start + step * STEP_MS + 8 * slot; }
-static double ends(const struct run *r, int rank, int step, int slot) {
-    return begins(step, slot) + took[kind_at[slot]] * (rank == r->ranks - 1 ? slower : 1);
+static double ends(const struct run *run, int rank, int step, int slot) {
+    return begins(step, slot) + took[kind_at[slot]] * (rank == run->ranks - 1 ? slower : 1);
 }
 
 /* ---- tasks.rec ---- */
 
 /* Jobs: a rank's tasks; then what sends and receives its chunks; of rank 0, too, the end of each step. */
-static int tasks(const struct run *r) { return STEPS * SLOTS * r->workers; }
-static int job(const struct run *r, int worker, int step, int slot) { return 1 + (step * SLOTS + slot) * r->workers + worker; }
-static int sends(const struct run *r, int step, int bucket, int chunk) {
-    return 1 + tasks(r) + 2 * ((step * BUCKETS + bucket) * CHUNKS + chunk);
+static int tasks(const struct run *run) { return STEPS * SLOTS * run->workers; }
+static int job(const struct run *run, int worker, int step, int slot) {
+    return 1 + (step * SLOTS + slot) * run->workers + worker;
 }
-static int barrier(const struct run *r, int step) { return sends(r, STEPS, 0, 0) + step; }
+static int sends(const struct run *run, int step, int bucket, int chunk) {
+    return 1 + tasks(run) + 2 * ((step * BUCKETS + bucket) * CHUNKS + chunk);
+}
+static int barrier(const struct run *run, int step) { return sends(run, STEPS, 0, 0) + step; }
 
-static void write_before(FILE *to, const struct run *r, int rank, int worker, int step, int slot) {
-    if (slot) fprintf(to, "DependsOn: %d_%d", rank, job(r, worker, step, slot - 1));
-    else if (step) fprintf(to, "DependsOn: 0_%d", barrier(r, step - 1));
+static void write_before(FILE *to, const struct run *run, int rank, int worker, int step, int slot) {
+    if (slot) fprintf(to, "DependsOn: %d_%d", rank, job(run, worker, step, slot - 1));
+    else if (step) fprintf(to, "DependsOn: 0_%d", barrier(run, step - 1));
     else return;
-    for (int b = 0; kind_at[slot] == REDUCTION && worker == 0 && r->ranks > 1 && b < BUCKETS; b++)
-        for (int c = 0; c < CHUNKS; c++) fprintf(to, " %d_%d", rank, sends(r, step, b, c) + 1);
+    for (int b = 0; kind_at[slot] == REDUCTION && worker == 0 && run->ranks > 1 && b < BUCKETS; b++)
+        for (int c = 0; c < CHUNKS; c++) fprintf(to, " %d_%d", rank, sends(run, step, b, c) + 1);
     putc('\n', to);
 }
 
-static void write_task(FILE *to, const struct run *r, int rank, int worker, int step, int slot) {
+static void write_task(FILE *to, const struct run *run, int rank, int worker, int step, int slot) {
     const char *kind = generated_kinds[kind_at[slot]];
     const int bucket = (worker + step) % BUCKETS;
     if (kind_at[slot] == REDUCTION)
@@ -72,25 +74,25 @@ static void write_task(FILE *to, const struct run *r, int rank, int worker, int 
     fprintf(to,
             "Model: stargrad_%s\nJobId: %d_%d\nWorkerId: %d\nStartTime: %.6f\nEndTime: %.6f\nGFlop: 0.1\nIteration: %d\nMPIRank: "
             "%d\n",
-            kind, rank, job(r, worker, step, slot), worker, begins(step, slot), ends(r, rank, step, slot), 10 + step, rank);
-    write_before(to, r, rank, worker, step, slot);
+            kind, rank, job(run, worker, step, slot), worker, begins(step, slot), ends(run, rank, step, slot), 10 + step, rank);
+    write_before(to, run, rank, worker, step, slot);
     putc('\n', to);
 }
 
-static void write_tasks(const struct run *r) {
-    FILE *to = begin(r, "trace/tasks.rec");
-    for (int rank = 0; rank < r->ranks; rank++) {
+static void write_tasks(const struct run *run) {
+    FILE *to = begin(run, "trace/tasks.rec");
+    for (int rank = 0; rank < run->ranks; rank++) {
         for (int step = 0; step < STEPS; step++)
             for (int slot = 0; slot < SLOTS; slot++)
-                for (int w = 0; w < r->workers; w++) write_task(to, r, rank, w, step, slot);
-        for (int j = sends(r, 0, 0, 0); r->ranks > 1 && j < sends(r, STEPS, 0, 0); j++) {
+                for (int w = 0; w < run->workers; w++) write_task(to, run, rank, w, step, slot);
+        for (int j = sends(run, 0, 0, 0); run->ranks > 1 && j < sends(run, STEPS, 0, 0); j++) {
             fprintf(to, "JobId: %d_%d\nMPIRank: %d\n\n", rank, j, rank);
         }
     }
     for (int step = 0; step < STEPS; step++) {
-        fprintf(to, "JobId: 0_%d\nMPIRank: 0\nDependsOn:", barrier(r, step));
-        for (int rank = 0; rank < r->ranks; rank++)
-            for (int w = 0; w < r->workers; w++) fprintf(to, " %d_%d", rank, job(r, w, step, SLOTS - 1));
+        fprintf(to, "JobId: 0_%d\nMPIRank: 0\nDependsOn:", barrier(run, step));
+        for (int rank = 0; rank < run->ranks; rank++)
+            for (int w = 0; w < run->workers; w++) fprintf(to, " %d_%d", rank, job(run, w, step, SLOTS - 1));
         fputs("\n\n", to);
     }
     end(to);
@@ -98,14 +100,14 @@ static void write_tasks(const struct run *r) {
 
 /* ---- messages ---- */
 
-static void write_messages(const struct run *r) {
-    FILE *to = begin(r, "trace/comms.rec");
-    for (int step = 0; step < STEPS && r->ranks > 1; step++)
+static void write_messages(const struct run *run) {
+    FILE *to = begin(run, "trace/comms.rec");
+    for (int step = 0; step < STEPS && run->ranks > 1; step++)
         for (int b = 0; b < BUCKETS; b++)
-            for (int rank = 0; rank < r->ranks; rank++)
+            for (int rank = 0; rank < run->ranks; rank++)
                 for (int c = 0; c < CHUNKS; c++) {
                     const double at = start + step * STEP_MS + sent_at[b], chunk = 10.0 / CHUNKS;
-                    const int next = (rank + 1) % r->ranks, j = sends(r, step, b, c);
+                    const int next = (rank + 1) % run->ranks, j = sends(run, step, b, c);
                     fprintf(to,
                             "Src: %d\nDst: %d\nSendTime: %.6f\nRecvTime: %.6f\nSendHandle: %x\nRecvHandle: %x\nSendJobId: "
                             "%d_%d\nRecvJobId: %d_%d\nSize: 20000\n\n",
@@ -114,26 +116,27 @@ static void write_messages(const struct run *r) {
     end(to);
 }
 
-static void write_handles(const struct run *r) {
-    FILE *to = begin(r, "trace/data.rec");
-    for (int rank = 0; rank < r->ranks; rank++)
+static void write_handles(const struct run *run) {
+    FILE *to = begin(run, "trace/data.rec");
+    for (int rank = 0; rank < run->ranks; rank++)
         for (int b = 0; b < BUCKETS; b++)
             fprintf(to,
                     "Handle: %x\nName: conv%d.weight gradient#0\nMPIRank: %d\n\nHandle: %x\nName: conv%d.bias "
                     "gradient#0\nMPIRank: %d\n\n"
                     "Handle: %x\nName: bucket %d\nMPIRank: %d\n\nHandle: %x\nName: bucket %d from %d\nMPIRank: %d\n\n",
-                    0x10 + b, b, rank, 0x20 + b, b, rank, 0x30 + b, b, rank, 0x40 + b, b, (rank + r->ranks - 1) % r->ranks, rank);
+                    0x10 + b, b, rank, 0x20 + b, b, rank, 0x30 + b, b, rank, 0x40 + b, b, (rank + run->ranks - 1) % run->ranks,
+                    rank);
     end(to);
 }
 
 /* ---- paje.trace ---- */
 
 /* A line of Paje: EVENT at MS in the container called NAME, a number, of a rank; then what FORMAT says. */
-static void event(FILE *to, const struct run *r, int event, double ms, int rank, const char *name, int number, const char *format,
-                  ...) {
+static void event(FILE *to, const struct run *run, int event, double ms, int rank, const char *name, int number,
+                  const char *format, ...) {
     va_list list;
     fprintf(to, "%d\t%.6f\t", event, ms);
-    if (r->ranks > 1) fprintf(to, "%d_", rank);
+    if (run->ranks > 1) fprintf(to, "%d_", rank);
     fprintf(to, "%s%d\t", name, number);
     va_start(list, format);
     vfprintf(to, format, list);
@@ -141,48 +144,48 @@ static void event(FILE *to, const struct run *r, int event, double ms, int rank,
     putc('\n', to);
 }
 
-static void write_states(FILE *to, const struct run *r, int rank, int worker, int step, int slot) {
-    const double at = ends(r, rank, step, slot);
-    event(to, r, 20, begins(step, slot), rank, "w", worker, "WS\t\"layer%d\"\t0\t0", slot);
-    event(to, r, 10, at, rank, "w", worker, "WS\t\"Sc\"");
-    event(to, r, 11, at + 0.25, rank, "w", worker, "WS\tFi");
-    event(to, r, 12, at + 0.5, rank, "w", worker, "WS");
-    event(to, r, 10, at + 0.75, rank, "w", worker, "WS\t\"Sl\"");
+static void write_states(FILE *to, const struct run *run, int rank, int worker, int step, int slot) {
+    const double at = ends(run, rank, step, slot);
+    event(to, run, 20, begins(step, slot), rank, "w", worker, "WS\t\"layer%d\"\t0\t0", slot);
+    event(to, run, 10, at, rank, "w", worker, "WS\t\"Sc\"");
+    event(to, run, 11, at + 0.25, rank, "w", worker, "WS\tFi");
+    event(to, run, 12, at + 0.5, rank, "w", worker, "WS");
+    event(to, run, 10, at + 0.75, rank, "w", worker, "WS\t\"Sl\"");
 }
 
-static void write_copies(FILE *to, const struct run *r) {
+static void write_copies(FILE *to, const struct run *run) {
     char place[32];
     for (int arrives = 0; arrives < 2; arrives++)
-        for (int rank = 0; rank < r->ranks; rank++) {
-            if (r->ranks > 1) snprintf(place, sizeof place, "%d_mm%d", rank, arrives);
+        for (int rank = 0; rank < run->ranks; rank++) {
+            if (run->ranks > 1) snprintf(place, sizeof place, "%d_mm%d", rank, arrives);
             else snprintf(place, sizeof place, "mm%d", arrives);
-            for (int w = 0; w < r->workers; w++)
+            for (int w = 0; w < run->workers; w++)
                 fprintf(to, "%d\t%.6f\tF\tp\t1000000\t%s\tcom_%d%s\n", arrives ? 19 : 24, start + 1 + arrives, place, w,
                         arrives ? "" : "\tbeef\t\"images#0\"\t0\t0");
         }
 }
 
-static void write_paje(const struct run *r) {
-    FILE *to = begin(r, "trace/paje.trace");
+static void write_paje(const struct run *run) {
+    FILE *to = begin(run, "trace/paje.trace");
     fputs("%EventDef\tPajeSetState 10\n%EndEventDef\n", to);
-    for (int rank = 0; rank < r->ranks; rank++) event(to, r, 13, start, rank, "mm", 0, "use\t100.0");
-    write_copies(to, r);
+    for (int rank = 0; rank < run->ranks; rank++) event(to, run, 13, start, rank, "mm", 0, "use\t100.0");
+    write_copies(to, run);
     for (int step = 0; step < STEPS; step++)
         for (int slot = 0; slot < SLOTS; slot++)
-            for (int rank = 0; rank < r->ranks; rank++)
-                for (int w = 0; w < r->workers; w++) write_states(to, r, rank, w, step, slot);
-    for (int rank = 0; rank < r->ranks; rank++)
-        event(to, r, 13, begins(STEPS - 1, SLOTS - 1), rank, "mm", 0, "use\t%d.0", 200 + rank);
+            for (int rank = 0; rank < run->ranks; rank++)
+                for (int w = 0; w < run->workers; w++) write_states(to, run, rank, w, step, slot);
+    for (int rank = 0; rank < run->ranks; rank++)
+        event(to, run, 13, begins(STEPS - 1, SLOTS - 1), rank, "mm", 0, "use\t%d.0", 200 + rank);
     end(to);
 }
 
 /* ---- all of it ---- */
 
-static void write_roof(const struct run *r) {
-    FILE *to = begin(r, "trace/roof.json");
-    for (int i = 0; i < r->ranks * r->workers; i++)
-        fprintf(to, "%c{\"rank\": %d, \"worker\": %d, \"gflops\": 50.0, \"gbytes\": 10.0}\n", i ? ',' : '[', i / r->workers,
-                i % r->workers);
+static void write_roof(const struct run *run) {
+    FILE *to = begin(run, "trace/roof.json");
+    for (int i = 0; i < run->ranks * run->workers; i++)
+        fprintf(to, "%c{\"rank\": %d, \"worker\": %d, \"gflops\": 50.0, \"gbytes\": 10.0}\n", i ? ',' : '[', i / run->workers,
+                i % run->workers);
     fputs("]\n", to);
     end(to);
 }

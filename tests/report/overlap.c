@@ -30,40 +30,40 @@ static int task_order(const void *one, const void *other) {
     return (a->begin > b->begin) - (a->begin < b->begin);
 }
 
-static void invent(struct world *w) {
-    *w = (struct world){ .t = { .ranks = RANKS, .rows = ROWS, .parcels = PARCELS, .length = LENGTH, .kinds.count = 2 } };
-    w->t.kinds.kind[0].name = "walk", w->t.kinds.kind[1].name = "run";
-    w->t.row = w->row, w->t.task = w->task, w->t.span = w->span, w->t.message = w->message, w->t.parcel = w->parcel,
-    w->t.first_row = w->first_row;
-    for (int r = 0; r <= RANKS; r++) w->first_row[r] = r * WORKERS;
+static void invent(struct world *world) {
+    *world = (struct world){ .t = { .ranks = RANKS, .rows = ROWS, .parcels = PARCELS, .length = LENGTH, .kinds.count = 2 } };
+    world->t.kinds.kind[0].name = "walk", world->t.kinds.kind[1].name = "run";
+    world->t.row = world->row, world->t.task = world->task, world->t.span = world->span, world->t.message = world->message,
+    world->t.parcel = world->parcel, world->t.first_row = world->first_row;
+    for (int r = 0; r <= RANKS; r++) world->first_row[r] = r * WORKERS;
     for (int i = 0; i < ROWS; i++) {
-        struct sgrad__timeline_row *row = &w->row[i];
+        struct sgrad__timeline_row *row = &world->row[i];
         *row = (struct sgrad__timeline_row){ .rank = i / WORKERS,
                                              .worker = i % WORKERS,
-                                             .first = w->t.tasks,
+                                             .first = world->t.tasks,
                                              .tasks = 1 + below(MOST - 1),
-                                             .first_span = w->t.spans,
+                                             .first_span = world->t.spans,
                                              .spans = below(MOST) };
         for (int k = 0; k < row->tasks; k++) {
             const int begin = below(LENGTH), end = begin + below(6);
-            w->task[w->t.tasks++] = (struct sgrad__timeline_task){ .name = below(2) ? "a #1" : "b #2",
+            world->task[world->t.tasks++] = (struct sgrad__timeline_task){ .name = below(2) ? "a #1" : "b #2",
                                                                    .kind = below(2),
                                                                    .worker = i,
                                                                    .step = -1,
                                                                    .begin = begin,
                                                                    .end = end < LENGTH ? end : LENGTH };
         }
-        qsort(&w->task[row->first], (size_t)row->tasks, sizeof *w->task, task_order);
+        qsort(&world->task[row->first], (size_t)row->tasks, sizeof *world->task, task_order);
         for (int k = 0; k < row->spans; k++) {
             const int begin = below(LENGTH) - 5;
-            w->span[w->t.spans++] =
+            world->span[world->t.spans++] =
                 (struct sgrad__timeline_span){ i, below(2) ? SGRAD__SCHEDULING : SGRAD__FETCHING, begin, begin + below(9) };
         }
     }
-    w->t.messages = below(4 * MOST);
-    for (int i = 0; i < w->t.messages; i++) {       /* no two end at once: either might be called the one that was waited for */
+    world->t.messages = below(4 * MOST);
+    for (int i = 0; i < world->t.messages; i++) {   /* no two end at once: either might be called the one that was waited for */
         const int end = 2 * i + below(2) - 10;
-        w->message[i] = (struct sgrad__timeline_message){
+        world->message[i] = (struct sgrad__timeline_message){
             .from = below(RANKS), .to = below(RANKS), .begin = end - below(20), .end = end, .bytes = 1, .parcel = below(PARCELS)
         };
     }
@@ -74,40 +74,41 @@ struct asked {
     double scheduling[ROWS], fetching[ROWS], waiting[ROWS], idle[ROWS], communication[RANKS], exposed[PARCELS][RANKS];
 };
 
-static bool in_task(const struct world *w, int row, double at) {
-    for (int i = 0; i < w->t.tasks; i++)
-        if (w->task[i].worker == row && w->task[i].begin <= at && at < w->task[i].end) return true;
+static bool in_task(const struct world *world, int row, double at) {
+    for (int i = 0; i < world->t.tasks; i++)
+        if (world->task[i].worker == row && world->task[i].begin <= at && at < world->task[i].end) return true;
     return false;
 }
 
-static bool in_state(const struct world *w, int row, enum sgrad__state state, double at) {
-    for (int i = 0; i < w->t.spans; i++)
-        if (w->span[i].row == row && w->span[i].state == state && w->span[i].begin <= at && at < w->span[i].end) return true;
+static bool in_state(const struct world *world, int row, enum sgrad__state state, double at) {
+    for (int i = 0; i < world->t.spans; i++)
+        if (world->span[i].row == row && world->span[i].state == state && world->span[i].begin <= at && at < world->span[i].end)
+            return true;
     return false;
 }
 
 /* The message to or from a rank that is the next to arrive; NULL: none is under way. */
-static const struct sgrad__timeline_message *next_message(const struct world *w, int rank, double at) {
+static const struct sgrad__timeline_message *next_message(const struct world *world, int rank, double at) {
     const struct sgrad__timeline_message *next = NULL;
-    for (int i = 0; i < w->t.messages; i++) {
-        const struct sgrad__timeline_message *m = &w->message[i];
+    for (int i = 0; i < world->t.messages; i++) {
+        const struct sgrad__timeline_message *m = &world->message[i];
         if ((m->from == rank || m->to == rank) && m->begin <= at && at < m->end && (!next || m->end < next->end)) next = m;
     }
     return next;
 }
 
-static void ask(const struct world *w, struct asked *a) {
-    *a = (struct asked){ 0 };
+static void ask(const struct world *world, struct asked *asked) {
+    *asked = (struct asked){ 0 };
     for (double at = 0.5; at < LENGTH; at++)
         for (int r = 0; r < RANKS; r++) {
-            const struct sgrad__timeline_message *m = next_message(w, r, at);
-            a->communication[r] += m != NULL;
-            for (int i = w->first_row[r]; i < w->first_row[r + 1]; i++) {
-                if (in_task(w, i, at)) continue;
-                if (in_state(w, i, SGRAD__SCHEDULING, at)) a->scheduling[i]++;
-                else if (in_state(w, i, SGRAD__FETCHING, at)) a->fetching[i]++;
-                else if (m) a->waiting[i]++, a->exposed[m->parcel][r] += 1.0 / WORKERS;
-                else a->idle[i]++;
+            const struct sgrad__timeline_message *m = next_message(world, r, at);
+            asked->communication[r] += m != NULL;
+            for (int i = world->first_row[r]; i < world->first_row[r + 1]; i++) {
+                if (in_task(world, i, at)) continue;
+                if (in_state(world, i, SGRAD__SCHEDULING, at)) asked->scheduling[i]++;
+                else if (in_state(world, i, SGRAD__FETCHING, at)) asked->fetching[i]++;
+                else if (m) asked->waiting[i]++, asked->exposed[m->parcel][r] += 1.0 / WORKERS;
+                else asked->idle[i]++;
             }
         }
 }

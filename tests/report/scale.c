@@ -26,8 +26,8 @@ struct size {
 
 /* After each task 0.5 ms of scheduling and 0.25 of fetching; on the last rank a backward task leaves only the first two thirds of
  * these before the next begins, and what is after the last task of all is no part. */
-static void check_worker(const struct size *z, const json_t *worker) {
-    const bool slow = (int)number(worker, "rank") == z->ranks - 1;
+static void check_worker(const struct size *size, const json_t *worker) {
+    const bool slow = (int)number(worker, "rank") == size->ranks - 1;
     const json_t *ms = json_object_get(worker, "ms");
     double busy = 0;
     for (int k = 0; k < KINDS; k++) {
@@ -36,19 +36,19 @@ static void check_worker(const struct size *z, const json_t *worker) {
     }
     const int short_ones = slow ? 10 : 0, whole = STEPS * SLOTS - short_ones - slow;
     const double scheduling = 0.5 * whole + 0.25 * short_ones, fetching = 0.25 * whole + 0.25 * short_ones,
-                 waiting = z->ranks > 1 && !slow ? 5 : 0;
+                 waiting = size->ranks > 1 && !slow ? 5 : 0;
     near(number(ms, "scheduling"), scheduling);
     near(number(ms, "fetching data"), fetching);
     near(number(ms, "waiting for messages"), waiting);
-    near(number(ms, "idle"), z->length - busy - scheduling - fetching - waiting);
+    near(number(ms, "idle"), size->length - busy - scheduling - fetching - waiting);
 }
 
-static void check_ranks(const struct size *z, const json_t *trace) {
+static void check_ranks(const struct size *size, const json_t *trace) {
     const json_t *ranks = json_object_get(trace, "ranks"), *traffic = json_object_get(trace, "traffic");
-    assert_int_equal(json_array_size(ranks), z->ranks > 1 ? z->ranks : 0);
-    assert_int_equal(json_array_size(traffic), z->ranks > 1 ? BUCKETS : 0);
-    for (int r = 0; z->ranks > 1 && r < z->ranks; r++) {
-        const bool slow = r == z->ranks - 1;
+    assert_int_equal(json_array_size(ranks), size->ranks > 1 ? size->ranks : 0);
+    assert_int_equal(json_array_size(traffic), size->ranks > 1 ? BUCKETS : 0);
+    for (int r = 0; size->ranks > 1 && r < size->ranks; r++) {
+        const bool slow = r == size->ranks - 1;
         const json_t *rank = json_array_get(ranks, (size_t)r);
         near(number(rank, "communication_ms"), 40);
         near(number(rank, "hidden_ms"), slow ? 40 : 35);
@@ -57,57 +57,57 @@ static void check_ranks(const struct size *z, const json_t *trace) {
             near(json_number_value(json_array_get(json_object_get(json_array_get(traffic, b), "exposed_ms"), (size_t)r)),
                  slow ? 0 : 2.5);
     }
-    for (size_t b = 0; b < BUCKETS && z->ranks > 1; b++) {
+    for (size_t b = 0; b < BUCKETS && size->ranks > 1; b++) {
         const json_t *bucket = json_array_get(traffic, b), *of = json_object_get(bucket, "of");
         char name[64];
         snprintf(name, sizeof name, "conv%zu.weight", b);
-        assert_int_equal((int)number(bucket, "messages"), STEPS * z->ranks * CHUNKS);
-        near(number(bucket, "mb"), STEPS * z->ranks * CHUNKS * 0.02);
+        assert_int_equal((int)number(bucket, "messages"), STEPS * size->ranks * CHUNKS);
+        near(number(bucket, "mb"), STEPS * size->ranks * CHUNKS * 0.02);
         assert_int_equal(json_array_size(of), 2);
         assert_string_equal(json_string_value(json_array_get(of, 0)), name);
     }
 }
 
-static void check_rest(const struct size *z, const json_t *trace) {
-    const double chain = 104 * slower, tasks = (double)z->ranks * z->workers * STEPS * SLOTS;
+static void check_rest(const struct size *size, const json_t *trace) {
+    const double chain = 104 * slower, tasks = (double)size->ranks * size->workers * STEPS * SLOTS;
     const json_t *path = json_object_get(trace, "critical_path"), *memory = json_object_get(trace, "memory");
     const json_t *copies = json_object_get(json_object_get(trace, "copies"), "all"), *layers = json_object_get(trace, "layers");
     near(number(path, "ms"), chain);
     for (int k = 0; k < KINDS; k++) near(number(json_object_get(path, "in"), generated_kinds[k]), generated_ms[k] * slower);
     near(number(json_object_get(trace, "bound"), "work_ms"), chain);
-    assert_int_equal(json_array_size(memory), z->ranks);
-    for (int r = 0; r < z->ranks; r++) near(number(json_array_get(memory, (size_t)r), "max_mb"), (200 + r) * 1.048576);
-    assert_int_equal((int)number(copies, "copies"), z->ranks * z->workers);
-    near(number(copies, "to_devices_mb"), z->ranks * z->workers);
+    assert_int_equal(json_array_size(memory), size->ranks);
+    for (int r = 0; r < size->ranks; r++) near(number(json_array_get(memory, (size_t)r), "max_mb"), (200 + r) * 1.048576);
+    assert_int_equal((int)number(copies, "copies"), size->ranks * size->workers);
+    near(number(copies, "to_devices_mb"), size->ranks * size->workers);
     double ms = 0, gflop = 0;
     for (size_t i = 0; i < json_array_size(layers); i++) {
         ms += number(json_array_get(layers, i), "ms");
         gflop += number(json_array_get(layers, i), "gflop");
     }
-    near(ms, 104 * z->workers * (z->ranks - 1 + slower));
+    near(ms, 104 * size->workers * (size->ranks - 1 + slower));
     near(gflop, 0.1 * tasks);
     assert_int_equal((int)number(trace, "tasks"), (int)tasks);
     assert_int_equal((int)number(trace, "steps"), STEPS);
 }
 
-static void check_findings(const struct size *z, const json_t *trace) {
+static void check_findings(const struct size *size, const json_t *trace) {
     const json_t *findings = json_object_get(trace, "findings");
     char slow[32];
     bool found = false;
-    snprintf(slow, sizeof slow, "rank %d works", z->ranks - 1);
+    snprintf(slow, sizeof slow, "rank %d works", size->ranks - 1);
     for (size_t i = 0; i < json_array_size(findings); i++)
         found |= strstr(json_string_value(json_array_get(findings, i)), slow) != NULL;
-    assert_int_equal(found, z->ranks > 1);
+    assert_int_equal(found, size->ranks > 1);
 }
 
 /* Of idle time what the slow rank does not account for is the micro-batch's, and that only where several workers share tasks. */
-static void check_starved(const struct size *z, const json_t *trace) {
+static void check_starved(const struct size *size, const json_t *trace) {
     const json_t *findings = json_object_get(trace, "findings"), *workers = json_object_get(trace, "workers");
     static const char begins[] = "workers have nothing to do for ";
     double idle = 0, told = 0;
     for (size_t i = 0; i < json_array_size(workers); i++) {
         const json_t *worker = json_array_get(workers, i);
-        const bool waits = z->ranks > 1 && (int)number(worker, "rank") < z->ranks - 1;
+        const bool waits = size->ranks > 1 && (int)number(worker, "rank") < size->ranks - 1;
         const double asleep = number(json_object_get(worker, "ms"), "idle");
         const double without = asleep + number(json_object_get(worker, "ms"), "waiting for messages");
         idle += asleep * (waits ? 1 - 104 * (slower - 1) / without : 1);
@@ -115,9 +115,9 @@ static void check_starved(const struct size *z, const json_t *trace) {
     for (size_t i = 0; i < json_array_size(findings); i++) {
         const char *text = json_string_value(json_array_get(findings, i));
         if (strncmp(text, begins, strlen(begins)) == 0) told = atof(text + strlen(begins));
-        if (z->workers == 1 && strstr(text, "--micro-batch")) fail_msg("one worker a rank: %s", text);
+        if (size->workers == 1 && strstr(text, "--micro-batch")) fail_msg("one worker a rank: %s", text);
     }
-    if (z->workers > 1) assert_near(told, idle / (z->ranks * z->workers) / STEPS, 0.051);
+    if (size->workers > 1) assert_near(told, idle / (size->ranks * size->workers) / STEPS, 0.051);
 }
 
 /* The page has what the picture has, and a sentence where that is not all. */

@@ -10,17 +10,17 @@ static bool has_result(enum sgrad_collective_kind kind, int rank, int chunk, int
     return kind == SGRAD_REDUCE_SCATTER ? rank == chunk : kind == SGRAD_REDUCE ? rank == root : true;
 }
 
-static void check_results(const struct world *w, const struct sgrad_collective *method, int root) {
-    const uint64_t all = ((uint64_t)1 << w->ranks) - 1;
-    for (int c = 0; c < w->chunks; c++) {
+static void check_results(const struct world *world, const struct sgrad_collective *method, int root) {
+    const uint64_t all = ((uint64_t)1 << world->ranks) - 1;
+    for (int c = 0; c < world->chunks; c++) {
         const int owner = method->kind == SGRAD_ALL_GATHER || method->kind == SGRAD_REDUCE_SCATTER ? c : root;
-        const bool tree = method->tree_order && power_of_two(w->ranks);
-        const float sum = tree ? halving_sum(0, w->ranks, c) : w->value[owner * w->chunks + c];
+        const bool tree = method->tree_order && power_of_two(world->ranks);
+        const float sum = tree ? halving_sum(0, world->ranks, c) : world->value[owner * world->chunks + c];
         const float expected = is_sum(method->kind) ? sum : contribution(owner, c);
-        for (int r = 0; r < w->ranks; r++) {
+        for (int r = 0; r < world->ranks; r++) {
             if (!has_result(method->kind, r, c, root)) continue;
-            assert_int_equal(w->set[r * w->chunks + c], is_sum(method->kind) ? all : (uint64_t)1 << owner);
-            assert_memory_equal(&w->value[r * w->chunks + c], &expected, sizeof expected);
+            assert_int_equal(world->set[r * world->chunks + c], is_sum(method->kind) ? all : (uint64_t)1 << owner);
+            assert_memory_equal(&world->value[r * world->chunks + c], &expected, sizeof expected);
         }
     }
 }
@@ -152,9 +152,9 @@ static void mpi_is_one_call(void **state) {
 /* ---- the shape of plans ------------------------------------------------------------------------------------------- */
 
 /* Ranks that add something of the chunk. */
-static uint64_t inside(const struct world *w, int chunk) {
+static uint64_t inside(const struct world *world, int chunk) {
     uint64_t set = 0;
-    for (const struct event *e = w->event; e < w->event + w->events; e++)
+    for (const struct event *e = world->event; e < world->event + world->events; e++)
         if (e->action.kind == SGRAD_ADD && chunk >= e->action.chunk && chunk < e->action.chunk + e->action.count)
             set |= (uint64_t)1 << e->rank;
     return set;
@@ -201,11 +201,11 @@ static void hosts_talk_through_their_first_ranks(void **state) {
 
 static bool same_host(const struct sgrad_network *net, int a, int b) { return net->host && net->host[a] == net->host[b]; }
 
-/* When all is done that comes before E with its chunks; infinite: it is not. */
-static double free_from(const struct event *e) {
+/* When all is done that comes before EVENT with its chunks; infinite: it is not. */
+static double free_from(const struct event *event) {
     double time = 0;
-    for (int c = 0; c < e->action.count; c++)
-        if (e->before_of[c]) time = fmax(time, e->before_of[c]->done ? e->before_of[c]->time : INFINITY);
+    for (int c = 0; c < event->action.count; c++)
+        if (event->before_of[c]) time = fmax(time, event->before_of[c]->done ? event->before_of[c]->time : INFINITY);
     return time;
 }
 
@@ -216,10 +216,10 @@ static double begins(const struct event *send, const double *out, const double *
 }
 
 /* Sums take no time: whatever has received is done at once. */
-static void settle(struct world *w) {
+static void settle(struct world *world) {
     for (bool more = true; more;) {
         more = false;
-        for (struct event *e = w->event; e < w->event + w->events; e++) {
+        for (struct event *e = world->event; e < world->event + world->events; e++) {
             if (e->done || e->action.kind == SGRAD_SEND || !e->partner->done || !is_free(e)) continue;
             e->time = fmax(e->partner->time, free_from(e));
             e->done = more = true;
@@ -228,13 +228,13 @@ static void settle(struct world *w) {
 }
 
 /* Seconds that the plans take on NET, message by message: the earliest that can begin, and of those the first of its receiver. */
-static double run_timed(struct world *w, double bytes, const struct sgrad_network *net) {
+static double run_timed(struct world *world, double bytes, const struct sgrad_network *net) {
     double out[RANKS] = { 0 }, in[RANKS] = { 0 }, last = 0;
-    for (int i = 0; i < w->events; i++) w->event[i].done = false;
+    for (int i = 0; i < world->events; i++) world->event[i].done = false;
     for (;;) {
         struct event *next = NULL;
         double least = INFINITY;
-        for (struct event *e = w->event; e < w->event + w->events; e++) {
+        for (struct event *e = world->event; e < world->event + world->events; e++) {
             if (e->done || e->action.kind != SGRAD_SEND) continue;
             const double time = begins(e, out, in);
             if (time > least || (time == least && (isinf(time) || e->partner > next->partner))) continue;
@@ -243,12 +243,12 @@ static double run_timed(struct world *w, double bytes, const struct sgrad_networ
         }
         if (!next) return last;
         const bool inside_host = same_host(net, next->rank, next->action.peer);
-        const double length = bytes * next->action.count / w->chunks;
+        const double length = bytes * next->action.count / world->chunks;
         next->time = least + (inside_host ? net->host_latency + length / net->host_bandwidth
                                           : net->latency + length / net->bandwidth);
         next->done = true;
         last = out[next->rank] = in[next->action.peer] = next->time;
-        settle(w);
+        settle(world);
     }
 }
 

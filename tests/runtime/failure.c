@@ -2,9 +2,9 @@
 #include "runtime/runtime.h"
 #include "tests/asserts.h"
 
-static void add_one(const struct sgrad_args *a) { ++*(int32_t *)a->data[0]; }
-static void give_up(const struct sgrad_args *a) {
-    ++*(int32_t *)a->data[0];
+static void add_one(const struct sgrad_args *args) { ++*(int32_t *)args->data[0]; }
+static void give_up(const struct sgrad_args *args) {
+    ++*(int32_t *)args->data[0];
     sgrad_task_fail(SGRAD_EIO);
 }
 static const struct sgrad_kernel adding = { .name = "adding", .cpu = add_one }, failing = { .name = "failing", .cpu = give_up };

@@ -19,14 +19,14 @@ static void no_gaps(void **state) {
 }
 
 /* x = 2 x + 1, as many turns as there are calls: a lost or doubled one, or one before another's, leaves another number. */
-static void turn(const struct sgrad_args *a) {
-    float *x = a->data[0];
-    for (int64_t i = 0; i < sgrad_shape_count(&a->view[0].shape); i++) x[i] = 2 * x[i] + 1;
+static void turn(const struct sgrad_args *args) {
+    float *x = args->data[0];
+    for (int64_t i = 0; i < sgrad_shape_count(&args->view[0].shape); i++) x[i] = 2 * x[i] + 1;
 }
-static void sum(const struct sgrad_args *a) {
-    const float *x = a->data[0];
-    double *sum = a->data[1];
-    for (int64_t i = 0; i < sgrad_shape_count(&a->view[0].shape); i++) *sum += x[i];
+static void sum(const struct sgrad_args *args) {
+    const float *x = args->data[0];
+    double *sum = args->data[1];
+    for (int64_t i = 0; i < sgrad_shape_count(&args->view[0].shape); i++) *sum += x[i];
 }
 static const struct sgrad_kernel turning = { .name = "turning", .cpu = turn }, summing = { .name = "summing", .cpu = sum };
 

@@ -9,7 +9,7 @@ enum { TASKS = 12, BUSY_MS = 4, IDLE_MS = 20 };
 static void pass(double seconds) {
     for (const double end = sgrad_time_monotonic() + seconds; sgrad_time_monotonic() < end;) continue;
 }
-static void work(const struct sgrad_args *a) { (void)a, pass(1e-3 * BUSY_MS); }
+static void work(const struct sgrad_args *args) { (void)args, pass(1e-3 * BUSY_MS); }
 static const struct sgrad_kernel working = { .name = "working", .cpu = work };
 
 static struct sgrad_tensor *tensor;

@@ -13,9 +13,9 @@ static struct sgrad_queue *join(const char *name, int64_t count, double lease) {
     return q;
 }
 
-static int64_t take(struct sgrad_queue *q, bool may_wait) {
+static int64_t take(struct sgrad_queue *queue, bool may_wait) {
     int64_t task;
-    assert_done(sgrad_queue_take(q, may_wait, &task));
+    assert_done(sgrad_queue_take(queue, may_wait, &task));
     return task;
 }
 

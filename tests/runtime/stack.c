@@ -6,10 +6,10 @@
 
 enum { ROOM = 4 << 20 };
 
-static void use(const struct sgrad_args *a) {
+static void use(const struct sgrad_args *args) {
     volatile char room[ROOM];
     for (int i = 0; i < ROOM; i += 1024) room[i] = (char)i;
-    *(float *)a->data[0] = room[1024];
+    *(float *)args->data[0] = room[1024];
 }
 static const struct sgrad_kernel kernel = { .name = "use", .cpu = use };
 

@@ -45,29 +45,29 @@ struct world {
     float *value;
 };
 
-static struct event *next_send(const struct world *w, int from, int to, int *cursor) {
-    for (; w->begin[from] + *cursor < w->begin[from + 1]; ++*cursor) {
-        struct event *e = &w->event[w->begin[from] + *cursor];
+static struct event *next_send(const struct world *world, int from, int to, int *cursor) {
+    for (; world->begin[from] + *cursor < world->begin[from + 1]; ++*cursor) {
+        struct event *e = &world->event[world->begin[from] + *cursor];
         if (e->action.kind == SGRAD_SEND && e->action.peer == to) return ++*cursor, e;
     }
     return NULL;
 }
 
 /* The n-th SEND of a to b meets the n-th REDUCE or COPY of b from a, with the same chunk; none is left over. */
-static void connect(struct world *w) {
-    int *cursor = calloc((size_t)(w->ranks * w->ranks), sizeof *cursor);
+static void connect(struct world *world) {
+    int *cursor = calloc((size_t)(world->ranks * world->ranks), sizeof *cursor);
     int sends = 0, receives = 0;
-    for (struct event *e = w->event; e < w->event + w->events; e++) {
+    for (struct event *e = world->event; e < world->event + world->events; e++) {
         const struct sgrad_action *a = &e->action;
-        assert_in_range(a->chunk, 0, w->chunks - 1);
-        assert_in_range(a->count, 1, w->chunks - a->chunk);
-        assert_in_range(a->peer, 0, w->ranks - 1);
+        assert_in_range(a->chunk, 0, world->chunks - 1);
+        assert_in_range(a->count, 1, world->chunks - a->chunk);
+        assert_in_range(a->peer, 0, world->ranks - 1);
         assert_int_not_equal(a->peer, e->rank);
         assert_in_range(a->kind, SGRAD_SEND, SGRAD_COPY);
         sends += a->kind == SGRAD_SEND;
         receives += a->kind != SGRAD_SEND;
         if (a->kind == SGRAD_SEND) continue;
-        e->partner = next_send(w, a->peer, e->rank, &cursor[a->peer * w->ranks + e->rank]);
+        e->partner = next_send(world, a->peer, e->rank, &cursor[a->peer * world->ranks + e->rank]);
         assert_non_null(e->partner);
         assert_int_equal(e->partner->action.chunk, a->chunk);
         assert_int_equal(e->partner->action.count, a->count);
@@ -77,11 +77,11 @@ static void connect(struct world *w) {
     free(cursor);
 }
 
-static void order(struct world *w, int rank) {
-    struct event **last = calloc((size_t)w->chunks, sizeof *last);
-    for (int i = w->begin[rank]; i < w->begin[rank + 1]; i++) {
-        struct event *e = &w->event[i];
-        if (i > w->begin[rank]) e->before = e - 1;
+static void order(struct world *world, int rank) {
+    struct event **last = calloc((size_t)world->chunks, sizeof *last);
+    for (int i = world->begin[rank]; i < world->begin[rank + 1]; i++) {
+        struct event *e = &world->event[i];
+        if (i > world->begin[rank]) e->before = e - 1;
         const size_t count = (size_t)e->action.count;
         e->before_of = calloc(count, sizeof(struct event *));
         e->set = calloc(count, sizeof *e->set);
@@ -122,12 +122,12 @@ static struct world world_open(const struct sgrad_collective *method, const stru
     return w;
 }
 
-static void world_close(struct world *w) {
-    for (struct event *e = w->event; e < w->event + w->events; e++) free(e->before_of), free(e->set), free(e->value);
-    free(w->event);
-    free(w->begin);
-    free(w->set);
-    free(w->value);
+static void world_close(struct world *world) {
+    for (struct event *e = world->event; e < world->event + world->events; e++) free(e->before_of), free(e->set), free(e->value);
+    free(world->event);
+    free(world->begin);
+    free(world->set);
+    free(world->value);
 }
 
 /* ---- runs --------------------------------------------------------------------------------------------------------- */
@@ -151,54 +151,54 @@ enum mode {
     MODES
 };
 
-static bool is_done(const struct event *e) { return !e || e->done; }
+static bool is_done(const struct event *event) { return !event || event->done; }
 
 /* Has its rank done all that comes before it with its chunks? */
-static bool is_free(const struct event *e) {
-    for (int c = 0; c < e->action.count; c++)
-        if (!is_done(e->before_of[c])) return false;
+static bool is_free(const struct event *event) {
+    for (int c = 0; c < event->action.count; c++)
+        if (!is_done(event->before_of[c])) return false;
     return true;
 }
 
 /* A REDUCE has a place of its own for what it receives; a COPY's place is the chunk. */
-static bool can_run(const struct event *e, enum mode mode) {
-    const bool send = e->action.kind == SGRAD_SEND;
-    if (mode == IN_ORDER) return is_done(e->before) && (send || e->partner->done);
-    if (!is_free(e)) return false;
-    if (!send) return e->partner->done;
-    return e->partner->action.kind == SGRAD_ADD || is_free(e->partner);
+static bool can_run(const struct event *event, enum mode mode) {
+    const bool send = event->action.kind == SGRAD_SEND;
+    if (mode == IN_ORDER) return is_done(event->before) && (send || event->partner->done);
+    if (!is_free(event)) return false;
+    if (!send) return event->partner->done;
+    return event->partner->action.kind == SGRAD_ADD || is_free(event->partner);
 }
 
-static void perform(struct world *w, struct event *e) {
-    for (int c = 0, at = e->rank * w->chunks + e->action.chunk; c < e->action.count; c++, at++)
-        switch (e->action.kind) {
+static void perform(struct world *world, struct event *event) {
+    for (int c = 0, at = event->rank * world->chunks + event->action.chunk; c < event->action.count; c++, at++)
+        switch (event->action.kind) {
         case SGRAD_SEND:
-            e->set[c] = w->set[at];
-            e->value[c] = w->value[at];
+            event->set[c] = world->set[at];
+            event->value[c] = world->value[at];
             break;
         case SGRAD_ADD:
-            assert_int_equal(w->set[at] & e->partner->set[c], 0);
-            w->set[at] |= e->partner->set[c];
-            w->value[at] += e->partner->value[c];
+            assert_int_equal(world->set[at] & event->partner->set[c], 0);
+            world->set[at] |= event->partner->set[c];
+            world->value[at] += event->partner->value[c];
             break;
-        default: w->set[at] = e->partner->set[c]; w->value[at] = e->partner->value[c];
+        default: world->set[at] = event->partner->set[c]; world->value[at] = event->partner->value[c];
         }
-    e->done = true;
+    event->done = true;
 }
 
-static void run_all(struct world *w, enum mode mode) {
-    for (int r = 0; r < w->ranks; r++)
-        for (int c = 0; c < w->chunks; c++) {
-            w->set[r * w->chunks + c] = (uint64_t)1 << r;
-            w->value[r * w->chunks + c] = contribution(r, c);
+static void run_all(struct world *world, enum mode mode) {
+    for (int r = 0; r < world->ranks; r++)
+        for (int c = 0; c < world->chunks; c++) {
+            world->set[r * world->chunks + c] = (uint64_t)1 << r;
+            world->value[r * world->chunks + c] = contribution(r, c);
         }
-    for (int i = 0; i < w->events; i++) w->event[i].done = false;
-    for (int left = w->events, before = -1; left && left != before;) {
+    for (int i = 0; i < world->events; i++) world->event[i].done = false;
+    for (int left = world->events, before = -1; left && left != before;) {
         before = left;
-        for (int i = 0; i < w->events; i++) {
-            struct event *e = &w->event[mode == BACKWARDS ? w->events - 1 - i : i];
+        for (int i = 0; i < world->events; i++) {
+            struct event *e = &world->event[mode == BACKWARDS ? world->events - 1 - i : i];
             if (e->done || !can_run(e, mode)) continue;
-            perform(w, e);
+            perform(world, e);
             left--;
         }
         assert_int_not_equal(left, before);

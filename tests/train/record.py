@@ -46,6 +46,21 @@ def test_lookahead():
     assert "goes with --strategy sync, not with ps" in stargrad(*RUN, "--lookahead", 5, "--strategy", "ps", "--out", folder("ps"), status=2)
 
 
+def test_texts_of_older_versions():
+    """Older versions wrote --lookahead and --mean as they were given: such a run is resumed, and nothing of it has changed."""
+    out = folder("older")
+    stargrad(*RUN, "--steps", 3, "--lookahead", "2:.8", "--mean", ".5", "--trace", "1-2", "--out", out)
+    config = json.load(open(f"{out}/config.json"))
+    assert config["options"]["lookahead"] == "2:0.8" and config["options"]["mean"] == "0.5"
+    config["identity"]["optimizer"] = config["identity"]["optimizer"].replace("2:0.8", "2:.8")
+    config["options"].update(lookahead="2:.8", mean=".50")
+    json.dump(config, open(f"{out}/config.json", "w"))
+    stargrad(*RUN, "--resume", "--steps", 5, "--out", out)
+    again = json.load(open(f"{out}/config.json"))["continued"][0]
+    assert set(again["options"]) == {"steps"}, again
+    assert "cannot be continued" in stargrad(*RUN, "--resume", "--steps", 6, "--lookahead", "2:.7", "--out", out, status=2)
+
+
 def test_freeze_after():
     out = folder("frozen")
     stargrad(*RUN, "--steps", 6, "--checkpoint-every", "1s", "--keep", 9, "--freeze-after", "conv1=.1,fc.bias=.2", "--out", out)

@@ -18,23 +18,23 @@ static char *data_path(const char *name) {
     return sgrad_format("%s/tests/reference/volumes/%s", source ? source : ".", name);
 }
 
-static void check_window(const struct sgrad_volume *v, struct sgrad_box box) {
+static void check_window(const struct sgrad_volume *volume, struct sgrad_box box) {
     float window[Z * Y * X];
-    assert_done(sgrad_volume_read(v, &box, SGRAD_VOXEL_F32, window));
+    assert_done(sgrad_volume_read(volume, &box, SGRAD_VOXEL_F32, window));
     for (int64_t i = 0; i < sgrad_box_count(&box); i++) {
         const int64_t z = i / (box.size[2] * box.size[3]), y = i / box.size[3] % box.size[2], x = i % box.size[3];
         assert_equal(window[i], voxel_at(box.from[1] + z, box.from[2] + y, box.from[3] + x));
     }
 }
 
-static void check_windows(const struct sgrad_volume *v) {
-    assert_equal(v->dim[0], 1);
-    assert_equal(v->dim[1], Z);
-    assert_equal(v->dim[2], Y);
-    assert_equal(v->dim[3], X);
-    check_window(v, (struct sgrad_box){ { 0, 0, 0, 0 }, { 1, Z, Y, X } });
-    check_window(v, (struct sgrad_box){ { 0, 1, 2, 3 }, { 1, 3, 4, 5 } });
-    check_window(v, (struct sgrad_box){ { 0, Z - 1, Y - 1, X - 1 }, { 1, 1, 1, 1 } });
+static void check_windows(const struct sgrad_volume *volume) {
+    assert_equal(volume->dim[0], 1);
+    assert_equal(volume->dim[1], Z);
+    assert_equal(volume->dim[2], Y);
+    assert_equal(volume->dim[3], X);
+    check_window(volume, (struct sgrad_box){ { 0, 0, 0, 0 }, { 1, Z, Y, X } });
+    check_window(volume, (struct sgrad_box){ { 0, 1, 2, 3 }, { 1, 3, 4, 5 } });
+    check_window(volume, (struct sgrad_box){ { 0, Z - 1, Y - 1, X - 1 }, { 1, 1, 1, 1 } });
 }
 
 static void others(void **state) {

@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* Adds the task that joins shards to the WHOLE buffer, or cuts it into shards, as KERNEL does. */
-static void add_pieces(struct sgrad_builder *b, const struct sgrad_kernel *kernel, int whole, const int *piece, int pieces,
+static void add_pieces(struct sgrad_builder *builder, const struct sgrad_kernel *kernel, int whole, const int *piece, int pieces,
                        const char *name) {
     const bool join = kernel == &sgrad_join_kernel;
     struct sgrad_bound_kernel call = { .kernel = kernel, .operands = 1 + SGRAD_MAX_INPUTS };
@@ -22,62 +22,63 @@ static void add_pieces(struct sgrad_builder *b, const struct sgrad_kernel *kerne
         operand[i] = is_whole ? whole : -1;
         if (!is_whole && at < pieces) operand[i] = piece[at];
         call.view[i].shape.rank = -1;
-        if (operand[i] >= 0) call.view[i] = b->p->buffer[operand[i]].view;
+        if (operand[i] >= 0) call.view[i] = builder->p->buffer[operand[i]].view;
         call.access[i] = (operand[i] == whole) == join ? SGRAD_W : SGRAD_R;
     }
-    sgrad__add_instruction(b, sgrad__add_call(b, call), operand, 0, SGRAD__PRIORITY_CHAIN,
+    sgrad__add_instruction(builder, sgrad__add_call(builder, call), operand, 0, SGRAD__PRIORITY_CHAIN,
                            sgrad_format("%s %s", name, kernel->name));
 }
 
-static int add_gather(struct sgrad_builder *b, const struct sgrad__cut *cut, int part, const char *name) {
-    const struct sgrad_group group = sgrad__along(b, sgrad_mesh_bit(&b->g->mesh, cut->axis));
-    struct sgrad_view whole = b->p->buffer[part].view;
+static int add_gather(struct sgrad_builder *builder, const struct sgrad__cut *cut, int part, const char *name) {
+    const struct sgrad_group group = sgrad__along(builder, sgrad_mesh_bit(&builder->g->mesh, cut->axis));
+    struct sgrad_view whole = builder->p->buffer[part].view;
     int piece[SGRAD_MAX_INPUTS];
     for (int i = 0; i < group.count; i++) piece[i] = part;
-    sgrad__add_exchange(b, SGRAD_ALL_GATHER, &group, -1, piece, group.count, SGRAD__PRIORITY_CHAIN, name);
+    sgrad__add_exchange(builder, SGRAD_ALL_GATHER, &group, -1, piece, group.count, SGRAD__PRIORITY_CHAIN, name);
     whole.shape.dim[cut->dimension] *= group.count;
-    const int to = sgrad__add_buffer(b, sgrad_format("%s gathered", name), whole);
-    add_pieces(b, &sgrad_join_kernel, to, piece, group.count, name);
+    const int to = sgrad__add_buffer(builder, sgrad_format("%s gathered", name), whole);
+    add_pieces(builder, &sgrad_join_kernel, to, piece, group.count, name);
     return to;
 }
 
-static int add_scatter(struct sgrad_builder *b, const struct sgrad__cut *cut, int whole, const char *name) {
-    const struct sgrad_group group = sgrad__along(b, sgrad_mesh_bit(&b->g->mesh, cut->axis));
-    struct sgrad_view part = b->p->buffer[whole].view;
+static int add_scatter(struct sgrad_builder *builder, const struct sgrad__cut *cut, int whole, const char *name) {
+    const struct sgrad_group group = sgrad__along(builder, sgrad_mesh_bit(&builder->g->mesh, cut->axis));
+    struct sgrad_view part = builder->p->buffer[whole].view;
     int piece[SGRAD_MAX_INPUTS];
     part.shape.dim[cut->dimension] /= group.count;
-    for (int i = 0; i < group.count; i++) piece[i] = sgrad__add_buffer(b, sgrad_format("%s gradient piece%d", name, i), part);
-    add_pieces(b, &sgrad_cut_kernel, whole, piece, group.count, name);
-    sgrad__add_exchange(b, SGRAD_REDUCE_SCATTER, &group, -1, piece, group.count, SGRAD__PRIORITY_SENT_WEIGHT, name);
-    return piece[sgrad_group_place(&group, b->o->rank)];
+    for (int i = 0; i < group.count; i++)
+        piece[i] = sgrad__add_buffer(builder, sgrad_format("%s gradient piece%d", name, i), part);
+    add_pieces(builder, &sgrad_cut_kernel, whole, piece, group.count, name);
+    sgrad__add_exchange(builder, SGRAD_REDUCE_SCATTER, &group, -1, piece, group.count, SGRAD__PRIORITY_SENT_WEIGHT, name);
+    return piece[sgrad_group_place(&group, builder->o->rank)];
 }
 
-int sgrad__add_gathered(struct sgrad_builder *b, int parameter) {
-    const struct sgrad__parameter *p = &b->g->parameter[parameter];
-    int *at = &b->gathered[parameter];
+int sgrad__add_gathered(struct sgrad_builder *builder, int parameter) {
+    const struct sgrad__parameter *p = &builder->g->parameter[parameter];
+    int *at = &builder->gathered[parameter];
     if (*at >= 0) return *at;
-    *at = b->parameter[parameter];
-    for (int c = p->cuts - 1; c >= 0 && p->cut[c].gathered; c--) *at = add_gather(b, &p->cut[c], *at, p->name);
+    *at = builder->parameter[parameter];
+    for (int c = p->cuts - 1; c >= 0 && p->cut[c].gathered; c--) *at = add_gather(builder, &p->cut[c], *at, p->name);
     return *at;
 }
 
-int sgrad__add_rounded(struct sgrad_builder *b, int parameter) {
-    const int whole = sgrad__add_gathered(b, parameter);
-    int *at = &b->rounded[parameter];
+int sgrad__add_rounded(struct sgrad_builder *builder, int parameter) {
+    const int whole = sgrad__add_gathered(builder, parameter);
+    int *at = &builder->rounded[parameter];
     if (*at >= 0) return *at;
-    const struct sgrad_view from = b->p->buffer[whole].view, to = { SGRAD_BF16, from.shape };
+    const struct sgrad_view from = builder->p->buffer[whole].view, to = { SGRAD_BF16, from.shape };
     const struct sgrad_bound_kernel call = { .kernel = &sgrad_round_kernel, .operands = 2, .access = { SGRAD_R, SGRAD_W },
                                      .view = { from, to } };
-    const char *name = b->g->parameter[parameter].name;
-    *at = sgrad__add_buffer(b, sgrad_format("%s rounded", name), to);
-    sgrad__add_instruction(b, sgrad__add_call(b, call), (int[]){ whole, *at }, 0, SGRAD__PRIORITY_CHAIN,
+    const char *name = builder->g->parameter[parameter].name;
+    *at = sgrad__add_buffer(builder, sgrad_format("%s rounded", name), to);
+    sgrad__add_instruction(builder, sgrad__add_call(builder, call), (int[]){ whole, *at }, 0, SGRAD__PRIORITY_CHAIN,
                            sgrad_format("%s rounded", name))->workers = SGRAD_GPU_WORKERS;
     return *at;
 }
 
-int sgrad__add_scattered(struct sgrad_builder *b, int parameter, int gradient) {
-    const struct sgrad__parameter *p = &b->g->parameter[parameter];
+int sgrad__add_scattered(struct sgrad_builder *builder, int parameter, int gradient) {
+    const struct sgrad__parameter *p = &builder->g->parameter[parameter];
     for (int c = 0; c < p->cuts && gradient >= 0; c++)
-        if (p->cut[c].gathered) gradient = add_scatter(b, &p->cut[c], gradient, p->name);
+        if (p->cut[c].gathered) gradient = add_scatter(builder, &p->cut[c], gradient, p->name);
     return gradient;
 }

@@ -9,15 +9,15 @@
 
 #include <stdlib.h>
 
-static void note(struct sgrad__message_list *list, const struct sgrad__instruction *i) {
+static void note(struct sgrad__message_list *list, const struct sgrad__instruction *instruction) {
     list->message = sgrad_array_grow(list->message, list->count, sizeof *list->message);
     list->name = sgrad_array_grow(list->name, list->count, sizeof *list->name);
-    list->name[list->count] = i->name;
-    list->message[list->count] = (struct sgrad__message){ .tag = i->tag,
-                                                          .bytes = (int64_t)sgrad_view_bytes(&i->call->view[0]),
+    list->name[list->count] = instruction->name;
+    list->message[list->count] = (struct sgrad__message){ .tag = instruction->tag,
+                                                          .bytes = (int64_t)sgrad_view_bytes(&instruction->call->view[0]),
                                                           .place = list->count,
-                                                          .every = i->when.every,
-                                                          .from = i->when.from };
+                                                          .every = instruction->when.every,
+                                                          .from = instruction->when.from };
     list->count++;
 }
 
@@ -80,8 +80,9 @@ double sgrad__message_list_bytes(const struct sgrad__message_list *list) {
     return bytes;
 }
 
-static bool same(const struct sgrad__message *a, const struct sgrad__message *b) {
-    return a->tag == b->tag && a->bytes == b->bytes && a->place == b->place && a->every == b->every && a->from == b->from;
+static bool same(const struct sgrad__message *one, const struct sgrad__message *other) {
+    return one->tag == other->tag && one->bytes == other->bytes && one->place == other->place && one->every == other->every &&
+           one->from == other->from;
 }
 
 int sgrad__message_list_difference(const struct sgrad__message_list *list, const struct sgrad__message_list *other) {

@@ -16,68 +16,74 @@ struct place {
     const char *name;
 };
 
-static int collective(struct sgrad_builder *b, const struct place *p, enum sgrad_collective_kind kind, int from) {
-    return sgrad__add_collective(b, kind, &p->group, p->group.rank[p->root], from, SGRAD__PRIORITY_CHAIN, p->name);
+static int collective(struct sgrad_builder *builder, const struct place *place, enum sgrad_collective_kind kind, int from) {
+    return sgrad__add_collective(builder, kind, &place->group, place->group.rank[place->root], from, SGRAD__PRIORITY_CHAIN,
+                                 place->name);
 }
 
-static void pieces(struct sgrad_builder *b, const struct place *p, enum sgrad_collective_kind kind, int *piece) {
-    sgrad__add_exchange(b, kind, &p->group, -1, piece, p->group.count, SGRAD__PRIORITY_CHAIN, p->name);
+static void pieces(struct sgrad_builder *builder, const struct place *place, enum sgrad_collective_kind kind, int *piece) {
+    sgrad__add_exchange(builder, kind, &place->group, -1, piece, place->group.count, SGRAD__PRIORITY_CHAIN, place->name);
 }
 
 /* Returns a new buffer like LIKE, with the content of FROM; with zeros (-0), if FROM is -1. */
-static int copy(struct sgrad_builder *b, const struct place *p, int from, int like) {
-    const int to = sgrad__add_buffer(b, sgrad_format("%s", p->name), b->p->buffer[like].view);
-    sgrad__add_copy(b, from, to);
+static int copy(struct sgrad_builder *builder, const struct place *place, int from, int like) {
+    const int to = sgrad__add_buffer(builder, sgrad_format("%s", place->name), builder->p->buffer[like].view);
+    sgrad__add_copy(builder, from, to);
     return to;
 }
 
-static void add_all(struct sgrad_builder *b, const struct place *p, const int *from, int *to) {
-    *to = collective(b, p, SGRAD_ALLREDUCE, *from);
+static void add_all(struct sgrad_builder *builder, const struct place *place, const int *from, int *to) {
+    *to = collective(builder, place, SGRAD_ALLREDUCE, *from);
 }
 
-static void add_pieces(struct sgrad_builder *b, const struct place *p, const int *from, int *to) {
+static void add_pieces(struct sgrad_builder *builder, const struct place *place, const int *from, int *to) {
     int piece[SGRAD_MAX_INPUTS];
-    memcpy(piece, from, (size_t)p->group.count * sizeof *piece);
-    pieces(b, p, SGRAD_REDUCE_SCATTER, piece);
-    *to = piece[p->here];
+    memcpy(piece, from, (size_t)place->group.count * sizeof *piece);
+    pieces(builder, place, SGRAD_REDUCE_SCATTER, piece);
+    *to = piece[place->here];
 }
 
 /* Buffers of the shards of other ranks are not read before these are received, so this rank's buffer stands for them. */
-static void gather_pieces(struct sgrad_builder *b, const struct place *p, const int *from, int *to) {
-    for (int i = 0; i < p->group.count; i++) to[i] = *from;
-    pieces(b, p, SGRAD_ALL_GATHER, to);
+static void gather_pieces(struct sgrad_builder *builder, const struct place *place, const int *from, int *to) {
+    for (int i = 0; i < place->group.count; i++) to[i] = *from;
+    pieces(builder, place, SGRAD_ALL_GATHER, to);
 }
 
-static void take_own(struct sgrad_builder *b, const struct place *p, const int *from, int *to) {
-    (void)b;
-    *to = from[p->here];
+static void take_own(struct sgrad_builder *builder, const struct place *place, const int *from, int *to) {
+    (void)builder;
+    *to = from[place->here];
 }
 
-static void put_own(struct sgrad_builder *b, const struct place *p, const int *from, int *to) {
-    for (int i = 0; i < p->group.count; i++) to[i] = i == p->here ? *from : copy(b, p, -1, *from);
+static void put_own(struct sgrad_builder *builder, const struct place *place, const int *from, int *to) {
+    for (int i = 0; i < place->group.count; i++) to[i] = i == place->here ? *from : copy(builder, place, -1, *from);
 }
 
-static void add_at_root(struct sgrad_builder *b, const struct place *p, const int *from, int *to) {
-    const int sum = collective(b, p, SGRAD_REDUCE, *from);
-    *to = p->here == p->root ? sum : copy(b, p, -1, *from);
+static void add_at_root(struct sgrad_builder *builder, const struct place *place, const int *from, int *to) {
+    const int sum = collective(builder, place, SGRAD_REDUCE, *from);
+    *to = place->here == place->root ? sum : copy(builder, place, -1, *from);
 }
 
-static void copy_root(struct sgrad_builder *b, const struct place *p, const int *from, int *to) {
-    const int value = collective(b, p, SGRAD_BROADCAST, *from);
-    *to = p->here == p->root ? copy(b, p, value, value) : value;
+static void copy_root(struct sgrad_builder *builder, const struct place *place, const int *from, int *to) {
+    const int value = collective(builder, place, SGRAD_BROADCAST, *from);
+    *to = place->here == place->root ? copy(builder, place, value, value) : value;
 }
 
 /* Sends FROM to the rank that is BY positions further in the ring of the group, and receives *TO from the opposite side. */
-static void shift(struct sgrad_builder *b, const struct place *p, int from, int *to, int by) {
-    const int count = p->group.count, after = (p->here + count + by) % count, before = (p->here + count - by) % count;
-    const int64_t tag = sgrad__next_tag(b);
-    sgrad__add_send(b, from, p->group.rank[after], tag, SGRAD__PRIORITY_CHAIN, p->name);
-    *to = sgrad__add_receive(b, b->p->buffer[from].view, p->group.rank[before], tag, SGRAD__PRIORITY_CHAIN, p->name);
+static void shift(struct sgrad_builder *builder, const struct place *place, int from, int *to, int by) {
+    const int count = place->group.count, after = (place->here + count + by) % count, before = (place->here + count - by) % count;
+    const int64_t tag = sgrad__next_tag(builder);
+    sgrad__add_send(builder, from, place->group.rank[after], tag, SGRAD__PRIORITY_CHAIN, place->name);
+    *to = sgrad__add_receive(builder, builder->p->buffer[from].view, place->group.rank[before], tag, SGRAD__PRIORITY_CHAIN,
+                             place->name);
 }
 
-static void to_next(struct sgrad_builder *b, const struct place *p, const int *from, int *to) { shift(b, p, *from, to, 1); }
+static void to_next(struct sgrad_builder *builder, const struct place *place, const int *from, int *to) {
+    shift(builder, place, *from, to, 1);
+}
 
-static void to_before(struct sgrad_builder *b, const struct place *p, const int *from, int *to) { shift(b, p, *from, to, -1); }
+static void to_before(struct sgrad_builder *builder, const struct place *place, const int *from, int *to) {
+    shift(builder, place, *from, to, -1);
+}
 
 static void add(struct sgrad_builder *b, int n, enum sgrad_move move, const int *from, int *to) {
     static void (*const moves[])(struct sgrad_builder *b, const struct place *p, const int *from, int *to) = {
@@ -100,22 +106,22 @@ static void add(struct sgrad_builder *b, int n, enum sgrad_move move, const int 
 
 /* Returns the position of the buffers of a move's operand USE for micro-batch M: one, or a shard per rank, MICROS elements
  * apart. */
-static int *moved(struct sgrad_builder *b, const struct sgrad__node *node, struct sgrad_use use, int m) {
+static int *moved(struct sgrad_builder *builder, const struct sgrad__node *node, struct sgrad_use use, int m) {
     const int value = use.role == SGRAD_X || use.role == SGRAD_DX ? node->input[0] : node->output;
-    if (use.role == SGRAD_SHARD) return &b->piece[m];
-    int *of = use.role == SGRAD_X || use.role == SGRAD_Y ? b->activation[0] : b->gradient;
-    return &of[b->g->value[value].root * b->micros + m];
+    if (use.role == SGRAD_SHARD) return &builder->piece[m];
+    int *of = use.role == SGRAD_X || use.role == SGRAD_Y ? builder->activation[0] : builder->gradient;
+    return &of[builder->g->value[value].root * builder->micros + m];
 }
 
-void sgrad__add_move(struct sgrad_builder *b, int n, const struct sgrad_task *task, int m) {
-    const struct sgrad__node *node = &b->g->node[n];
+void sgrad__add_move(struct sgrad_builder *builder, int n, const struct sgrad_task *task, int m) {
+    const struct sgrad__node *node = &builder->g->node[n];
     const bool cut = task->use[0].role == SGRAD_SHARD, joined = task->use[1].role == SGRAD_SHARD;
-    int *from = moved(b, node, task->use[0], m), *to = moved(b, node, task->use[1], m);
+    int *from = moved(builder, node, task->use[0], m), *to = moved(builder, node, task->use[1], m);
     int before[SGRAD_MAX_INPUTS], after[SGRAD_MAX_INPUTS];
-    for (int i = 0; i < (cut ? node->is.axis->ranks : 1); i++) before[i] = from[i * b->micros];
-    add(b, n, task->move, before, after);
+    for (int i = 0; i < (cut ? node->is.axis->ranks : 1); i++) before[i] = from[i * builder->micros];
+    add(builder, n, task->move, before, after);
     for (int i = 0; i < (joined ? node->is.axis->ranks : 1); i++) {
-        int *slot = &to[i * b->micros];
-        *slot = *slot < 0 ? after[i] : sgrad__add_sum(b, (int[]){ *slot, after[i] }, 2, node->name);
+        int *slot = &to[i * builder->micros];
+        *slot = *slot < 0 ? after[i] : sgrad__add_sum(builder, (int[]){ *slot, after[i] }, 2, node->name);
     }
 }

@@ -24,112 +24,119 @@ enum {
     PARAMETERS = CROSSING + (1 << 22), OF_PARAMETER = 1 << 8,
 };
 
-bool sgrad__is_here(const struct sgrad_builder *b, int n) { return b->g->node[n].stage == b->g->stage; }
+bool sgrad__is_here(const struct sgrad_builder *builder, int n) { return builder->g->node[n].stage == builder->g->stage; }
 
-int sgrad__number_from(struct sgrad_builder *b, int number) {
-    const int before = b->collectives;
-    b->collectives = number;
+int sgrad__number_from(struct sgrad_builder *builder, int number) {
+    const int before = builder->collectives;
+    builder->collectives = number;
     return before;
 }
 
 bool sgrad__is_common(int number) { return number >= CROSSING; }
-int sgrad__statistics_number(const struct sgrad_builder *b) { return b->g->stages > 1 ? STATISTICS : b->collectives; }
+int sgrad__statistics_number(const struct sgrad_builder *builder) {
+    return builder->g->stages > 1 ? STATISTICS : builder->collectives;
+}
 int sgrad__norm_number(void) { return NORM; }
 int sgrad__parameter_number(int parameter) { return PARAMETERS + parameter * OF_PARAMETER; }
 
 /* ---- destinations of values ---- */
 
 /* Returns true if this stage uses the value, a root, and another stage computes it. */
-static bool arrives(const struct sgrad_builder *b, int value) {
-    const struct sgrad__value *v = &b->g->value[value];
-    return v->root == value && v->maker >= 0 && !sgrad__is_here(b, v->maker) && sgrad__graph_takes(b->g, value, b->g->stage);
+static bool arrives(const struct sgrad_builder *builder, int value) {
+    const struct sgrad__value *v = &builder->g->value[value];
+    return v->root == value && v->maker >= 0 && !sgrad__is_here(builder, v->maker) &&
+           sgrad__graph_takes(builder->g, value, builder->g->stage);
 }
 
 /* Returns, by node, whether the loss depends on its output through inputs that have gradients. The caller must free the array. */
-static bool *find_live(const struct sgrad_graph *g) {
-    bool *live = sgrad_xcalloc((size_t)g->node_count, sizeof *live),
-         *wanted = sgrad_xcalloc((size_t)g->value_count, sizeof *wanted);
-    for (int n = g->node_count - 1; n >= 0; n--) {
-        const struct sgrad__node *node = &g->node[n];
-        live[n] = n == g->loss || (node->output >= 0 && wanted[g->value[node->output].root]);
+static bool *find_live(const struct sgrad_graph *graph) {
+    bool *live = sgrad_xcalloc((size_t)graph->node_count, sizeof *live),
+         *wanted = sgrad_xcalloc((size_t)graph->value_count, sizeof *wanted);
+    for (int n = graph->node_count - 1; n >= 0; n--) {
+        const struct sgrad__node *node = &graph->node[n];
+        live[n] = n == graph->loss || (node->output >= 0 && wanted[graph->value[node->output].root]);
         for (int i = 0; i < node->is.inputs && live[n]; i++)
-            if (!(node->op->no_gradient >> i & 1)) wanted[g->value[node->input[i]].root] = true;
+            if (!(node->op->no_gradient >> i & 1)) wanted[graph->value[node->input[i]].root] = true;
     }
     free(wanted);
     return live;
 }
 
 /* Returns true if STAGE computes a gradient of the value. */
-static bool has_gradient(const struct sgrad_graph *g, const bool *live, int value, int stage) {
-    if (!g->value[value].needs_gradient) return false;
-    for (int n = 0; n < g->node_count; n++)
-        for (int i = 0; i < g->node[n].is.inputs && g->node[n].stage == stage && live[n] && !g->node[n].is.view_of_input; i++)
-            if (g->value[g->node[n].input[i]].root == value && !(g->node[n].op->no_gradient >> i & 1)) return true;
+static bool has_gradient(const struct sgrad_graph *graph, const bool *live, int value, int stage) {
+    if (!graph->value[value].needs_gradient) return false;
+    for (int n = 0; n < graph->node_count; n++)
+        for (int i = 0;
+             i < graph->node[n].is.inputs && graph->node[n].stage == stage && live[n] && !graph->node[n].is.view_of_input; i++)
+            if (graph->value[graph->node[n].input[i]].root == value && !(graph->node[n].op->no_gradient >> i & 1)) return true;
     return false;
 }
 
 /* ---- messages ---- */
 
-static int64_t tag_of(struct sgrad_builder *b, int value, bool gradient, int m) {
-    const int before = sgrad__number_from(b, CROSSING + 2 * value + gradient);
-    const int64_t tag = sgrad__next_tag(b);
-    struct sgrad_view view = b->g->value[value].view;
-    sgrad__number_from(b, before);
-    for (int i = 0; i < b->micros; i++)
-        if (b->p->micro[i].samples > view.shape.dim[0] || !i) view.shape.dim[0] = b->p->micro[i].samples;
+static int64_t tag_of(struct sgrad_builder *builder, int value, bool gradient, int m) {
+    const int before = sgrad__number_from(builder, CROSSING + 2 * value + gradient);
+    const int64_t tag = sgrad__next_tag(builder);
+    struct sgrad_view view = builder->g->value[value].view;
+    sgrad__number_from(builder, before);
+    for (int i = 0; i < builder->micros; i++)
+        if (builder->p->micro[i].samples > view.shape.dim[0] || !i) view.shape.dim[0] = builder->p->micro[i].samples;
     return tag + m * sgrad__message_pieces(&view);
 }
 
-static int peer_of(const struct sgrad_builder *b, int stage) { return b->stage.rank[stage]; }
+static int peer_of(const struct sgrad_builder *builder, int stage) { return builder->stage.rank[stage]; }
 
-static void send(struct sgrad_builder *b, int value, bool gradient, int m, int buffer, int stage) {
-    sgrad__add_send(b, buffer, peer_of(b, stage), tag_of(b, value, gradient, m), SGRAD__PRIORITY_CHAIN, b->g->value[value].name);
-    b->p->instruction[b->p->instruction_count - 1].micro = m;
+static void send(struct sgrad_builder *builder, int value, bool gradient, int m, int buffer, int stage) {
+    sgrad__add_send(builder, buffer, peer_of(builder, stage), tag_of(builder, value, gradient, m), SGRAD__PRIORITY_CHAIN,
+                    builder->g->value[value].name);
+    builder->p->instruction[builder->p->instruction_count - 1].micro = m;
 }
 
-static int receive(struct sgrad_builder *b, int value, bool gradient, int m, int stage) {
-    struct sgrad_view view = b->g->value[value].view;
-    view.shape.dim[0] = b->p->micro[m].samples;
-    const int buffer = sgrad__add_receive(b, view, peer_of(b, stage), tag_of(b, value, gradient, m), SGRAD__PRIORITY_CHAIN,
-                                          b->g->value[value].name);
-    b->p->instruction[b->p->instruction_count - 1].micro = m;
-    b->p->buffer[buffer].rows = sgrad__message_pieces(&view) == 1;
+static int receive(struct sgrad_builder *builder, int value, bool gradient, int m, int stage) {
+    struct sgrad_view view = builder->g->value[value].view;
+    view.shape.dim[0] = builder->p->micro[m].samples;
+    const int buffer = sgrad__add_receive(builder, view, peer_of(builder, stage), tag_of(builder, value, gradient, m),
+                                          SGRAD__PRIORITY_CHAIN, builder->g->value[value].name);
+    builder->p->instruction[builder->p->instruction_count - 1].micro = m;
+    builder->p->buffer[buffer].rows = sgrad__message_pieces(&view) == 1;
     return buffer;
 }
 
-void sgrad__add_arrivals(struct sgrad_builder *b, int start) {
-    for (int v = 0; v < b->g->value_count && b->g->stages > 1; v++)
-        for (int m = start; m < start + b->group_micros && arrives(b, v); m++)
-            b->activation[AT_FIRST][v * b->micros + m] = receive(b, v, false, m, b->g->node[b->g->value[v].maker].stage);
+void sgrad__add_arrivals(struct sgrad_builder *builder, int start) {
+    for (int v = 0; v < builder->g->value_count && builder->g->stages > 1; v++)
+        for (int m = start; m < start + builder->group_micros && arrives(builder, v); m++)
+            builder->activation[AT_FIRST][v * builder->micros + m] =
+                receive(builder, v, false, m, builder->g->node[builder->g->value[v].maker].stage);
 }
 
-void sgrad__add_departures(struct sgrad_builder *b, int n, int start) {
-    const int value = b->g->node[n].output;
-    if (b->g->stages == 1 || value < 0 || b->g->value[value].root != value) return;
-    for (int m = start; m < start + b->group_micros; m++)
-        for (int s = b->g->stage + 1; s < b->g->stages; s++)
-            if (sgrad__graph_takes(b->g, value, s)) send(b, value, false, m, b->activation[AT_FIRST][value * b->micros + m], s);
+void sgrad__add_departures(struct sgrad_builder *builder, int n, int start) {
+    const int value = builder->g->node[n].output;
+    if (builder->g->stages == 1 || value < 0 || builder->g->value[value].root != value) return;
+    for (int m = start; m < start + builder->group_micros; m++)
+        for (int s = builder->g->stage + 1; s < builder->g->stages; s++)
+            if (sgrad__graph_takes(builder->g, value, s))
+                send(builder, value, false, m, builder->activation[AT_FIRST][value * builder->micros + m], s);
 }
 
 /* Values of later stages come first, like the nodes within a stage. */
-void sgrad__add_gradient_arrivals(struct sgrad_builder *b, int start) {
-    bool *live = b->g->stages > 1 ? find_live(b->g) : NULL;
-    for (int v = b->g->value_count - 1; v >= 0 && live; v--) {
-        const struct sgrad__value *is = &b->g->value[v];
-        if (is->root != v || is->maker < 0 || !sgrad__is_here(b, is->maker)) continue;
-        for (int s = b->g->stages - 1; s > b->g->stage; s--)
-            for (int m = start; m < start + b->group_micros && has_gradient(b->g, live, v, s); m++) {
-                int *slot = &b->gradient[v * b->micros + m], come = receive(b, v, true, m, s);
-                *slot = *slot < 0 ? come : sgrad__add_sum(b, (int[]){ *slot, come }, 2, is->name);
+void sgrad__add_gradient_arrivals(struct sgrad_builder *builder, int start) {
+    bool *live = builder->g->stages > 1 ? find_live(builder->g) : NULL;
+    for (int v = builder->g->value_count - 1; v >= 0 && live; v--) {
+        const struct sgrad__value *is = &builder->g->value[v];
+        if (is->root != v || is->maker < 0 || !sgrad__is_here(builder, is->maker)) continue;
+        for (int s = builder->g->stages - 1; s > builder->g->stage; s--)
+            for (int m = start; m < start + builder->group_micros && has_gradient(builder->g, live, v, s); m++) {
+                int *slot = &builder->gradient[v * builder->micros + m], come = receive(builder, v, true, m, s);
+                *slot = *slot < 0 ? come : sgrad__add_sum(builder, (int[]){ *slot, come }, 2, is->name);
             }
     }
     free(live);
 }
 
-void sgrad__add_gradient_departures(struct sgrad_builder *b, int start) {
-    for (int v = 0; v < b->g->value_count && b->g->stages > 1; v++)
-        for (int m = start; m < start + b->group_micros && arrives(b, v); m++) {
-            const int gradient = b->gradient[v * b->micros + m];
-            if (gradient >= 0) send(b, v, true, m, gradient, b->g->node[b->g->value[v].maker].stage);
+void sgrad__add_gradient_departures(struct sgrad_builder *builder, int start) {
+    for (int v = 0; v < builder->g->value_count && builder->g->stages > 1; v++)
+        for (int m = start; m < start + builder->group_micros && arrives(builder, v); m++) {
+            const int gradient = builder->gradient[v * builder->micros + m];
+            if (gradient >= 0) send(builder, v, true, m, gradient, builder->g->node[builder->g->value[v].maker].stage);
         }
 }

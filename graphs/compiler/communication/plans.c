@@ -19,16 +19,16 @@ const struct sgrad_kernel sgrad__whole_on_gpus_kernel = { .name = "ncclAllReduce
                                                           .kind = &sgrad_reduction_kind,
                                                           .flops = sgrad_no_flops };
 
-static void add_message(struct sgrad_builder *b, const struct sgrad_kernel *kernel, enum sgrad_access access, int buffer,
+static void add_message(struct sgrad_builder *builder, const struct sgrad_kernel *kernel, enum sgrad_access access, int buffer,
                         int peer, int64_t tag, int priority, const char *name) {
-    const struct sgrad_bound_kernel *call =
-        sgrad__shared_call(b, (struct sgrad_bound_kernel){
-                                  .kernel = kernel, .operands = 1, .view = { b->p->buffer[buffer].view }, .access = { access } });
+    const struct sgrad_bound_kernel *call = sgrad__shared_call(
+        builder, (struct sgrad_bound_kernel){
+                     .kernel = kernel, .operands = 1, .view = { builder->p->buffer[buffer].view }, .access = { access } });
     const char *direction = access == SGRAD_R ? "to" : "from";
     char *title = peer < 0 ? sgrad_format("%s %s", name, kernel->name)
                            : sgrad_format("%s %s %s %d", name, kernel->name, direction, peer);
-    struct sgrad__instruction *i = sgrad__add_instruction(b, call, &buffer, 0, priority, title);
-    i->peer = peer < 0 ? peer : b->o->first + peer;
+    struct sgrad__instruction *i = sgrad__add_instruction(builder, call, &buffer, 0, priority, title);
+    i->peer = peer < 0 ? peer : builder->o->first + peer;
     i->tag = tag;
 }
 
@@ -38,7 +38,9 @@ bool sgrad__is_message(const struct sgrad_bound_kernel *call) {
            kernel == &sgrad__whole_on_gpus_kernel;
 }
 
-int64_t sgrad__next_tag(struct sgrad_builder *b) { return ((int64_t)b->o->tags << 44) + ((int64_t)b->collectives++ << 20); }
+int64_t sgrad__next_tag(struct sgrad_builder *builder) {
+    return ((int64_t)builder->o->tags << 44) + ((int64_t)builder->collectives++ << 20);
+}
 
 /* Returns the number of elements of each message of a value, except the last; all elements, if it is one message. */
 static int64_t piece_size(const struct sgrad_view *view) {
@@ -52,41 +54,42 @@ int sgrad__message_pieces(const struct sgrad_view *view) {
 }
 
 /* Adds a buffer for message I of a value that exceeds the size limit of messages; sets *FIRST to its first element. */
-static int add_piece(struct sgrad_builder *b, const struct sgrad_view *view, int i, const char *name, int64_t *first) {
+static int add_piece(struct sgrad_builder *builder, const struct sgrad_view *view, int i, const char *name, int64_t *first) {
     const int64_t size = piece_size(view), count = sgrad_shape_count(&view->shape);
     *first = i * size;
     const struct sgrad_view piece = { view->dtype, { 1, { count - *first < size ? count - *first : size } } };
-    return sgrad__add_buffer(b, sgrad_format("%s piece %d", name, i), piece);
+    return sgrad__add_buffer(builder, sgrad_format("%s piece %d", name, i), piece);
 }
 
-void sgrad__add_send(struct sgrad_builder *b, int buffer, int peer, int64_t tag, int priority, const char *name) {
-    const struct sgrad_view view = b->p->buffer[buffer].view;
+void sgrad__add_send(struct sgrad_builder *builder, int buffer, int peer, int64_t tag, int priority, const char *name) {
+    const struct sgrad_view view = builder->p->buffer[buffer].view;
     const int pieces = sgrad__message_pieces(&view);
     for (int i = 0; i < pieces; i++) {
         int64_t first;
-        const int piece = pieces == 1 ? buffer : add_piece(b, &view, i, name, &first);
-        if (pieces > 1) sgrad__add_slice(b, buffer, first, piece);
-        add_message(b, &sgrad__send_kernel, SGRAD_R, piece, peer, tag + i, priority, name);
+        const int piece = pieces == 1 ? buffer : add_piece(builder, &view, i, name, &first);
+        if (pieces > 1) sgrad__add_slice(builder, buffer, first, piece);
+        add_message(builder, &sgrad__send_kernel, SGRAD_R, piece, peer, tag + i, priority, name);
     }
 }
 
-void sgrad__add_receive_into(struct sgrad_builder *b, int buffer, int peer, int64_t tag, int priority, const char *name) {
-    const struct sgrad_view view = b->p->buffer[buffer].view;
+void sgrad__add_receive_into(struct sgrad_builder *builder, int buffer, int peer, int64_t tag, int priority, const char *name) {
+    const struct sgrad_view view = builder->p->buffer[buffer].view;
     const int pieces = sgrad__message_pieces(&view);
     struct sgrad__piece *piece = sgrad_xcalloc((size_t)pieces, sizeof *piece);
     for (int i = 0; i < pieces; i++) {
         int64_t first = 0;
-        const int part = pieces == 1 ? buffer : add_piece(b, &view, i, name, &first);
-        piece[i] = (struct sgrad__piece){ part, { 0, first, sgrad_shape_count(&b->p->buffer[part].view.shape) } };
-        add_message(b, &sgrad__receive_kernel, SGRAD_W, part, peer, tag + i, priority, name);
+        const int part = pieces == 1 ? buffer : add_piece(builder, &view, i, name, &first);
+        piece[i] = (struct sgrad__piece){ part, { 0, first, sgrad_shape_count(&builder->p->buffer[part].view.shape) } };
+        add_message(builder, &sgrad__receive_kernel, SGRAD_W, part, peer, tag + i, priority, name);
     }
-    if (pieces > 1) sgrad__add_copies(b, piece, pieces, buffer, name);
+    if (pieces > 1) sgrad__add_copies(builder, piece, pieces, buffer, name);
     free(piece);
 }
 
-int sgrad__add_receive(struct sgrad_builder *b, struct sgrad_view view, int peer, int64_t tag, int priority, const char *name) {
-    const int buffer = sgrad__add_buffer(b, sgrad_format("%s from %d", name, peer), view);
-    sgrad__add_receive_into(b, buffer, peer, tag, priority, name);
+int sgrad__add_receive(struct sgrad_builder *builder, struct sgrad_view view, int peer, int64_t tag, int priority,
+                       const char *name) {
+    const int buffer = sgrad__add_buffer(builder, sgrad_format("%s from %d", name, peer), view);
+    sgrad__add_receive_into(builder, buffer, peer, tag, priority, name);
     return buffer;
 }
 
@@ -99,110 +102,110 @@ struct value {
     struct sgrad__slice slice[SGRAD__CHAIN];
 };
 
-static int64_t size_of(const struct value *v) { return sgrad_shape_count(&v->view.shape); }
+static int64_t size_of(const struct value *value) { return sgrad_shape_count(&value->view.shape); }
 
-static void settle(struct sgrad_builder *b, struct value *v, const char *name) {
-    if (v->count == 1) return;
-    v->slice[0] = (struct sgrad__slice){ sgrad__add_chain(b, v->slice, v->count, v->view, name), 0 };
-    v->count = 1;
+static void settle(struct sgrad_builder *builder, struct value *value, const char *name) {
+    if (value->count == 1) return;
+    value->slice[0] = (struct sgrad__slice){ sgrad__add_chain(builder, value->slice, value->count, value->view, name), 0 };
+    value->count = 1;
 }
 
-/* Returns the view of the message that consists of COUNT values from V on. */
-static struct sgrad_view message_view(const struct value *v, int count) {
-    struct sgrad_view view = v->view;
+/* Returns the view of the message that consists of COUNT values from VALUE on. */
+static struct sgrad_view message_view(const struct value *value, int count) {
+    struct sgrad_view view = value->view;
     if (count == 1) return view;
     view.shape = (struct sgrad_shape){ 1, { 0 } };
-    for (int i = 0; i < count; i++) view.shape.dim[0] += size_of(&v[i]);
+    for (int i = 0; i < count; i++) view.shape.dim[0] += size_of(&value[i]);
     return view;
 }
 
 /* Returns these values as one buffer: the existing one, or a copy. */
-static int joined(struct sgrad_builder *b, struct value *v, int count, const char *name) {
-    const struct sgrad_view view = message_view(v, count);
+static int joined(struct sgrad_builder *builder, struct value *value, int count, const char *name) {
+    const struct sgrad_view view = message_view(value, count);
     struct sgrad__piece *piece = sgrad_xcalloc((size_t)count, sizeof *piece);
     bool one = true;
     int64_t at = 0;
-    for (int i = 0; i < count; at += size_of(&v[i++])) {
-        settle(b, &v[i], name);
-        piece[i] = (struct sgrad__piece){ v[i].slice->buffer, { v[i].slice->first, at, size_of(&v[i]) } };
-        one &= v[i].slice->buffer == v->slice->buffer && v[i].slice->first == at;
+    for (int i = 0; i < count; at += size_of(&value[i++])) {
+        settle(builder, &value[i], name);
+        piece[i] = (struct sgrad__piece){ value[i].slice->buffer, { value[i].slice->first, at, size_of(&value[i]) } };
+        one &= value[i].slice->buffer == value->slice->buffer && value[i].slice->first == at;
     }
-    int buffer = v->slice->buffer;
-    if (!one || sgrad_view_bytes(&b->p->buffer[buffer].view) != sgrad_view_bytes(&view)) {
-        buffer = sgrad__add_buffer(b, sgrad_format("%s", name), view);
-        sgrad__add_copies(b, piece, count, buffer, name);
+    int buffer = value->slice->buffer;
+    if (!one || sgrad_view_bytes(&builder->p->buffer[buffer].view) != sgrad_view_bytes(&view)) {
+        buffer = sgrad__add_buffer(builder, sgrad_format("%s", name), view);
+        sgrad__add_copies(builder, piece, count, buffer, name);
     }
     free(piece);
     return buffer;
 }
 
 /* Adds the received BUFFER to these values, or replaces them by it. */
-static void take(struct sgrad_builder *b, struct value *v, int count, int buffer, bool adds, const char *name) {
+static void take(struct sgrad_builder *builder, struct value *value, int count, int buffer, bool adds, const char *name) {
     int64_t at = 0;
-    for (int i = 0; i < count; at += size_of(&v[i++])) {
-        if (v[i].count == SGRAD__CHAIN) settle(b, &v[i], name);
-        if (!adds) v[i].count = 0;
-        v[i].slice[v[i].count++] = (struct sgrad__slice){ buffer, at };
+    for (int i = 0; i < count; at += size_of(&value[i++])) {
+        if (value[i].count == SGRAD__CHAIN) settle(builder, &value[i], name);
+        if (!adds) value[i].count = 0;
+        value[i].slice[value[i].count++] = (struct sgrad__slice){ buffer, at };
     }
 }
 
 /* The n-th message between two ranks has the same n on both. */
-void sgrad__add_plan(struct sgrad_builder *b, const struct sgrad_plan *plan, int *chunk, int priority, const char *name) {
-    const size_t ranks = (size_t)b->o->network->ranks;
+void sgrad__add_plan(struct sgrad_builder *builder, const struct sgrad_plan *plan, int *chunk, int priority, const char *name) {
+    const size_t ranks = (size_t)builder->o->network->ranks;
     int *sent = sgrad_xcalloc(ranks, sizeof *sent), *received = sgrad_xcalloc(ranks, sizeof *received);
     struct value *value = sgrad_xcalloc((size_t)plan->chunks, sizeof *value);
-    const int64_t tag = sgrad__next_tag(b);
-    for (int c = 0; c < plan->chunks; c++) value[c] = (struct value){ b->p->buffer[chunk[c]].view, 1, { { chunk[c], 0 } } };
+    const int64_t tag = sgrad__next_tag(builder);
+    for (int c = 0; c < plan->chunks; c++) value[c] = (struct value){ builder->p->buffer[chunk[c]].view, 1, { { chunk[c], 0 } } };
     for (const struct sgrad_action *a = plan->action; a < plan->action + plan->count; a++) {
         struct value *v = &value[a->chunk];
         const int peer = a->peer;
         if (a->kind == SGRAD_WHOLE) {
             const struct sgrad_kernel *whole = plan->on_gpus ? &sgrad__whole_on_gpus_kernel : &sgrad__whole_kernel;
-            add_message(b, whole, SGRAD_RW, *chunk, -1, tag, priority, name);
+            add_message(builder, whole, SGRAD_RW, *chunk, -1, tag, priority, name);
         } else if (a->kind == SGRAD_SEND) {
-            const int from = joined(b, v, a->count, name);
-            sgrad__add_send(b, from, peer, tag + sent[peer], priority, name);
-            sent[peer] += sgrad__message_pieces(&b->p->buffer[from].view);
+            const int from = joined(builder, v, a->count, name);
+            sgrad__add_send(builder, from, peer, tag + sent[peer], priority, name);
+            sent[peer] += sgrad__message_pieces(&builder->p->buffer[from].view);
         } else {
             const struct sgrad_view view = message_view(v, a->count);
-            const int came = sgrad__add_receive(b, view, peer, tag + received[peer], priority, name);
+            const int came = sgrad__add_receive(builder, view, peer, tag + received[peer], priority, name);
             received[peer] += sgrad__message_pieces(&view);
-            take(b, v, a->count, came, a->kind == SGRAD_ADD, name);
+            take(builder, v, a->count, came, a->kind == SGRAD_ADD, name);
         }
     }
-    for (int c = 0; c < plan->chunks; c++) chunk[c] = joined(b, &value[c], 1, name);
+    for (int c = 0; c < plan->chunks; c++) chunk[c] = joined(builder, &value[c], 1, name);
     free(value);
     free(sent);
     free(received);
 }
 
-struct sgrad_group sgrad__peers(const struct sgrad_builder *b, int first, int count) {
-    return (struct sgrad_group){ count, b->o->peers ? b->o->peers->rank + first : &b->o->rank };
+struct sgrad_group sgrad__peers(const struct sgrad_builder *builder, int first, int count) {
+    return (struct sgrad_group){ count, builder->o->peers ? builder->o->peers->rank + first : &builder->o->rank };
 }
 
-struct sgrad_group sgrad__along(struct sgrad_builder *b, unsigned axes) {
-    const struct sgrad_mesh *mesh = &b->g->mesh;
-    int *member = sgrad__own(b->p, sgrad_xcalloc((size_t)sgrad_mesh_ranks(mesh, axes), sizeof *member));
-    return sgrad_mesh_group(mesh, axes, b->o->rank, member);
+struct sgrad_group sgrad__along(struct sgrad_builder *builder, unsigned axes) {
+    const struct sgrad_mesh *mesh = &builder->g->mesh;
+    int *member = sgrad__own(builder->p, sgrad_xcalloc((size_t)sgrad_mesh_ranks(mesh, axes), sizeof *member));
+    return sgrad_mesh_group(mesh, axes, builder->o->rank, member);
 }
 
-void sgrad__add_exchange(struct sgrad_builder *b, enum sgrad_collective_kind kind, const struct sgrad_group *group, int root,
-                         int *chunk, int chunks, int priority, const char *name) {
+void sgrad__add_exchange(struct sgrad_builder *builder, enum sgrad_collective_kind kind, const struct sgrad_group *group,
+                         int root, int *chunk, int chunks, int priority, const char *name) {
     double bytes = 0;
-    for (int i = 0; i < chunks; i++) bytes += (double)sgrad_view_bytes(&b->p->buffer[chunk[i]].view);
+    for (int i = 0; i < chunks; i++) bytes += (double)sgrad_view_bytes(&builder->p->buffer[chunk[i]].view);
     const struct sgrad_exchange what = { .bytes = bytes,
                                          .limit = chunks,
                                          .group = group,
                                          .root = root,
-                                         .halving = b->o->deterministic };
-    const struct sgrad_collective *method = sgrad_collective_cheapest(kind, &what, b->o->network);
-    struct sgrad_plan plan = sgrad_plan_make(method, &what, b->o->rank, b->o->network);
-    sgrad__add_plan(b, &plan, chunk, priority, name);
+                                         .halving = builder->o->deterministic };
+    const struct sgrad_collective *method = sgrad_collective_cheapest(kind, &what, builder->o->network);
+    struct sgrad_plan plan = sgrad_plan_make(method, &what, builder->o->rank, builder->o->network);
+    sgrad__add_plan(builder, &plan, chunk, priority, name);
     free(plan.action);
 }
 
-int sgrad__add_collective(struct sgrad_builder *b, enum sgrad_collective_kind kind, const struct sgrad_group *group, int root,
-                          int buffer, int priority, const char *name) {
-    if (group->count > 1) sgrad__add_exchange(b, kind, group, root, &buffer, 1, priority, name);
+int sgrad__add_collective(struct sgrad_builder *builder, enum sgrad_collective_kind kind, const struct sgrad_group *group,
+                          int root, int buffer, int priority, const char *name) {
+    if (group->count > 1) sgrad__add_exchange(builder, kind, group, root, &buffer, 1, priority, name);
     return buffer;
 }

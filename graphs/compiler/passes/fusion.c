@@ -36,49 +36,49 @@ static void run_cpu(const struct sgrad_args *a) {
 }
 
 /* Returns the arguments of link L for all samples. */
-static struct sgrad_args args_of(const struct sgrad_args *a, const struct sgrad__link *l, void **data) {
-    struct sgrad_args args = sgrad_bound_kernel_args(l->whole);
-    for (int j = 0; j < l->whole->operands; j++) data[j] = l->operand[j] < 0 ? NULL : a->data[l->operand[j]];
+static struct sgrad_args args_of(const struct sgrad_args *a, const struct sgrad__link *link, void **data) {
+    struct sgrad_args args = sgrad_bound_kernel_args(link->whole);
+    for (int j = 0; j < link->whole->operands; j++) data[j] = link->operand[j] < 0 ? NULL : a->data[link->operand[j]];
     args.data = data;
     args.step = a->step;
     args.first = a->first;
     args.workspace = (void *)sgrad_aligned((size_t)a->workspace);
-    args.workspace_size = l->whole->gpu_workspace;
+    args.workspace_size = link->whole->gpu_workspace;
     return args;
 }
 
 /* Returns the number of uses of operand AT by links FIRST to LAST. */
-static int uses(const struct sgrad__fusion *f, int first, int last, int at) {
+static int uses(const struct sgrad__fusion *fusion, int first, int last, int at) {
     int count = 0;
     for (int i = first; i <= last; i++)
-        for (int j = 0; j < f->link[i].whole->operands; j++) count += f->link[i].operand[j] == at;
+        for (int j = 0; j < fusion->link[i].whole->operands; j++) count += fusion->link[i].operand[j] == at;
     return count;
 }
 
 /* Returns true if link L is the only consumer of an output of the link before it. */
-static bool takes_alone(const struct sgrad__fusion *f, int l) {
-    const struct sgrad__link *before = &f->link[l - 1];
+static bool takes_alone(const struct sgrad__fusion *fusion, int l) {
+    const struct sgrad__link *before = &fusion->link[l - 1];
     for (int i = 0; i < before->whole->operands; i++) {
         const int at = before->operand[i];
-        if (at >= 0 && before->whole->access[i] == SGRAD_W && f->own >> at & 1 && uses(f, l, l, at) == 1 &&
-            uses(f, 0, f->links - 1, at) == 2)
+        if (at >= 0 && before->whole->access[i] == SGRAD_W && fusion->own >> at & 1 && uses(fusion, l, l, at) == 1 &&
+            uses(fusion, 0, fusion->links - 1, at) == 2)
             return true;
     }
     return false;
 }
 
 /* Runs link FIRST and links after it by one call of its kernel. Returns the number of the latter; 0: nothing was run. */
-static int run_with(const struct sgrad_args *a, const struct sgrad__fusion *f, int first, const struct sgrad_args *its) {
+static int run_with(const struct sgrad_args *a, const struct sgrad__fusion *fusion, int first, const struct sgrad_args *its) {
     enum { MOST = 2 };
     struct sgrad_args args[MOST];
     struct sgrad_next next[MOST];
     void *data[MOST][SGRAD_MAX_OPERANDS];
     int count = 0;
-    for (int l = first + 1; l < f->links && count < MOST && !f->link[l].with; l++, count++) {
-        args[count] = args_of(a, &f->link[l], data[count]);
-        next[count] = (struct sgrad_next){ f->link[l].whole->kernel, &args[count], takes_alone(f, l) };
+    for (int l = first + 1; l < fusion->links && count < MOST && !fusion->link[l].with; l++, count++) {
+        args[count] = args_of(a, &fusion->link[l], data[count]);
+        next[count] = (struct sgrad_next){ fusion->link[l].whole->kernel, &args[count], takes_alone(fusion, l) };
     }
-    return count ? f->link[first].whole->kernel->cuda_fused(its, next, count) : 0;
+    return count ? fusion->link[first].whole->kernel->cuda_fused(its, next, count) : 0;
 }
 
 /* Processes all samples in one pass. Links of one kernel that are marked (.with) are run by one launch, and so are neighbours if
@@ -100,9 +100,9 @@ static void run_cuda(const struct sgrad_args *a) {
     }
 }
 
-static size_t workspace(const struct sgrad_args *a) { return ((const struct sgrad__fusion *)a->attrs)->workspace; }
-static size_t gpu_workspace(const struct sgrad_args *a) { return ((const struct sgrad__fusion *)a->attrs)->gpu_workspace; }
-static double flops(const struct sgrad_args *a) { return ((const struct sgrad__fusion *)a->attrs)->flops; }
+static size_t workspace(const struct sgrad_args *args) { return ((const struct sgrad__fusion *)args->attrs)->workspace; }
+static size_t gpu_workspace(const struct sgrad_args *args) { return ((const struct sgrad__fusion *)args->attrs)->gpu_workspace; }
+static double flops(const struct sgrad_args *args) { return ((const struct sgrad__fusion *)args->attrs)->flops; }
 
 /* Returns the bytes of operand I that CALL moves: all, or proportionally fewer if the kernel reports that it moves less. */
 static double moves(const struct sgrad_bound_kernel *call, int i) {
@@ -114,8 +114,8 @@ static double moves(const struct sgrad_bound_kernel *call, int i) {
 }
 
 /* Counts each operand for the link that moves most of it, because the other links find it in the cache. */
-static double bytes(const struct sgrad_args *a) {
-    const struct sgrad__fusion *f = a->attrs;
+static double bytes(const struct sgrad_args *args) {
+    const struct sgrad__fusion *f = args->attrs;
     double most[SGRAD_MAX_OPERANDS] = { 0 }, sum = 0;
     for (const struct sgrad__link *l = f->link; l < f->link + f->links; l++)
         for (int i = 0; i < l->whole->operands; i++) {
@@ -143,13 +143,13 @@ const struct sgrad_kernel *sgrad__fusion_kernel(const struct sgrad_kind *kind, b
     return &kernels[i][cuda];
 }
 
-bool sgrad__fusion_same(const struct sgrad__fusion *a, const struct sgrad__fusion *b) {
-    if (a->links != b->links || a->slices != b->slices || a->backwards != b->backwards || a->inner != b->inner ||
-        a->own != b->own)
+bool sgrad__fusion_same(const struct sgrad__fusion *one, const struct sgrad__fusion *other) {
+    if (one->links != other->links || one->slices != other->slices || one->backwards != other->backwards ||
+        one->inner != other->inner || one->own != other->own)
         return false;
-    for (int l = 0; l < a->links; l++)
-        if (a->link[l].whole != b->link[l].whole ||
-            memcmp(a->link[l].operand, b->link[l].operand, sizeof a->link[l].operand) != 0)
+    for (int l = 0; l < one->links; l++)
+        if (one->link[l].whole != other->link[l].whole ||
+            memcmp(one->link[l].operand, other->link[l].operand, sizeof one->link[l].operand) != 0)
             return false;
     return true;
 }
@@ -157,19 +157,20 @@ bool sgrad__fusion_same(const struct sgrad__fusion *a, const struct sgrad__fusio
 /* ---- links of one GPU launch ---- */
 
 /* Returns true if one of the links must wait for the other. */
-static bool meet(const struct sgrad__link *a, const struct sgrad__link *b) {
-    for (int i = 0; i < a->whole->operands; i++)
-        for (int j = 0; j < b->whole->operands; j++)
-            if (a->operand[i] >= 0 && a->operand[i] == b->operand[j] &&
-                (a->whole->access[i] != SGRAD_R || b->whole->access[j] != SGRAD_R))
+static bool meet(const struct sgrad__link *one, const struct sgrad__link *other) {
+    for (int i = 0; i < one->whole->operands; i++)
+        for (int j = 0; j < other->whole->operands; j++)
+            if (one->operand[i] >= 0 && one->operand[i] == other->operand[j] &&
+                (one->whole->access[i] != SGRAD_R || other->whole->access[j] != SGRAD_R))
                 return true;
     return false;
 }
 
-static bool are_alike(const struct sgrad_bound_kernel *a, const struct sgrad_bound_kernel *b) {
-    if (a->kernel != b->kernel || !a->kernel->batched || a->operands != b->operands) return false;
-    for (int i = 0; i < a->operands; i++)
-        if (a->view[i].dtype != b->view[i].dtype) return false;
+static bool are_alike(const struct sgrad_bound_kernel *one, const struct sgrad_bound_kernel *other) {
+    if (one->kernel != other->kernel || !one->kernel->batched || one->operands != other->operands)
+        return false;
+    for (int i = 0; i < one->operands; i++)
+        if (one->view[i].dtype != other->view[i].dtype) return false;
     return true;
 }
 
@@ -183,33 +184,33 @@ static bool takes(const struct sgrad__link *it, const struct sgrad__link *of) {
     return false;
 }
 
-static void move_to(struct sgrad__fusion *f, int to, int from) {
-    const struct sgrad__link link = f->link[from];
-    memmove(&f->link[to + 1], &f->link[to], (size_t)(from - to) * sizeof link);
-    f->link[to] = link;
+static void move_to(struct sgrad__fusion *fusion, int to, int from) {
+    const struct sgrad__link link = fusion->link[from];
+    memmove(&fusion->link[to + 1], &fusion->link[to], (size_t)(from - to) * sizeof link);
+    fusion->link[to] = link;
 }
 
 /* Moves the first consumer of a link's output directly after the link, if the link's kernel may run both and the consumer does
  * not depend on the links between them. */
-static void bring_next(struct sgrad__fusion *f) {
-    for (int l = 0; l < f->links; l++) {
+static void bring_next(struct sgrad__fusion *fusion) {
+    for (int l = 0; l < fusion->links; l++) {
         int taker = l + 1;
-        while (taker < f->links && !takes(&f->link[taker], &f->link[l])) taker++;
-        bool waits = taker == f->links || !f->link[l].whole->kernel->cuda_fused;
-        for (int i = l + 1; i < taker && !waits; i++) waits = meet(&f->link[i], &f->link[taker]);
-        if (!waits) move_to(f, l + 1, taker);
+        while (taker < fusion->links && !takes(&fusion->link[taker], &fusion->link[l])) taker++;
+        bool waits = taker == fusion->links || !fusion->link[l].whole->kernel->cuda_fused;
+        for (int i = l + 1; i < taker && !waits; i++) waits = meet(&fusion->link[i], &fusion->link[taker]);
+        if (!waits) move_to(fusion, l + 1, taker);
     }
 }
 
-void sgrad__fusion_gather(struct sgrad__fusion *f) {
-    bring_next(f);
-    for (int first = 0; first < f->links; first += 1 + f->link[first].with)
-        for (int l = first + 1; l < f->links; l++) {
-            bool waits = !are_alike(f->link[first].whole, f->link[l].whole);
-            for (int i = first; i < l && !waits; i++) waits = meet(&f->link[i], &f->link[l]);
+void sgrad__fusion_gather(struct sgrad__fusion *fusion) {
+    bring_next(fusion);
+    for (int first = 0; first < fusion->links; first += 1 + fusion->link[first].with)
+        for (int l = first + 1; l < fusion->links; l++) {
+            bool waits = !are_alike(fusion->link[first].whole, fusion->link[l].whole);
+            for (int i = first; i < l && !waits; i++) waits = meet(&fusion->link[i], &fusion->link[l]);
             if (waits) continue;
-            move_to(f, first + 1 + f->link[first].with, l);
-            f->link[first].with++;
+            move_to(fusion, first + 1 + fusion->link[first].with, l);
+            fusion->link[first].with++;
         }
 }
 

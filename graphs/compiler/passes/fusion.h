@@ -29,7 +29,7 @@ struct sgrad__fusion {
 };
 
 /* Returns true if both do the same operations on the same buffers. */
-bool sgrad__fusion_same(const struct sgrad__fusion *a, const struct sgrad__fusion *b);
+bool sgrad__fusion_same(const struct sgrad__fusion *one, const struct sgrad__fusion *other);
 /* For the links of a GPU task. Moves the first consumer of a link's output directly after this link, if the consumer is
  * independent of the links between and the link's kernel may run both (cuda_fused). Moves independent links of one kernel with
  * .batched next to each other, and sets .with, so that one launch does them. */
@@ -37,6 +37,8 @@ void sgrad__fusion_gather(struct sgrad__fusion *fusion);
 /* Returns the kernel that runs fused tasks of KIND, on CPUs only or, if CUDA is set, on CPUs and GPUs. */
 const struct sgrad_kernel *sgrad__fusion_kernel(const struct sgrad_kind *kind, bool cuda);
 /* Returns the maximum number of samples of a slice. */
-static inline int64_t sgrad__fusion_slice(const struct sgrad__fusion *f) { return (f->samples + f->slices - 1) / f->slices; }
+static inline int64_t sgrad__fusion_slice(const struct sgrad__fusion *fusion) {
+    return (fusion->samples + fusion->slices - 1) / fusion->slices;
+}
 
 #endif

@@ -29,18 +29,19 @@ static bool same(struct sgrad__when a, struct sgrad__when b) { return a.every ==
 
 /* Memory is freed after the last use, so that backward frees activations as it proceeds. If only some of the steps that compute
  * the content have its last use, it is freed in the other steps after the last use that all of them have. */
-void sgrad__mark_last_uses(struct sgrad__program *p) {
-    struct uses *uses = sgrad_xcalloc((size_t)p->buffer_count, sizeof *uses);
-    for (int i = 0; i < p->instruction_count; i++)
-        for (int j = 0; j < p->instruction[i].call->operands; j++) {
-            const int buffer = p->instruction[i].operand[j];
-            if (buffer >= 0 && !uses[buffer].made) uses[buffer] = (struct uses){ .made = true, .when = p->instruction[i].when };
+void sgrad__mark_last_uses(struct sgrad__program *program) {
+    struct uses *uses = sgrad_xcalloc((size_t)program->buffer_count, sizeof *uses);
+    for (int i = 0; i < program->instruction_count; i++)
+        for (int j = 0; j < program->instruction[i].call->operands; j++) {
+            const int buffer = program->instruction[i].operand[j];
+            if (buffer >= 0 && !uses[buffer].made)
+                uses[buffer] = (struct uses){ .made = true, .when = program->instruction[i].when };
         }
-    for (int i = p->instruction_count - 1; i >= 0; i--)
-        for (int j = 0; j < p->instruction[i].call->operands; j++) {
-            struct sgrad__instruction *in = &p->instruction[i];
+    for (int i = program->instruction_count - 1; i >= 0; i--)
+        for (int j = 0; j < program->instruction[i].call->operands; j++) {
+            struct sgrad__instruction *in = &program->instruction[i];
             struct uses *u = in->operand[j] < 0 ? NULL : &uses[in->operand[j]];
-            if (!u || u->ended || p->buffer[in->operand[j]].lifetime != SGRAD_TRANSIENT) continue;
+            if (!u || u->ended || program->buffer[in->operand[j]].lifetime != SGRAD_TRANSIENT) continue;
             u->ended = same(u->when, in->when);
             assert(u->ended || !u->seen || same(u->later, in->when));
             if (!u->seen) in->last |= UINT64_C(1) << j;
@@ -54,19 +55,19 @@ void sgrad__mark_last_uses(struct sgrad__program *p) {
 /* ---- recomputation ---- */
 
 /* Makes IN wait for BUFFER, by an operand that its kernel does not use. */
-static void hold_behind(struct sgrad_builder *b, struct sgrad__instruction *in, int buffer) {
+static void hold_behind(struct sgrad_builder *builder, struct sgrad__instruction *in, int buffer) {
     struct sgrad_bound_kernel call = *in->call;
     in->operand[call.operands] = buffer;
     call.view[call.operands].shape.rank = -1;
     call.access[call.operands++] = SGRAD_R;
-    in->call = sgrad__shared_call(b, call);
+    in->call = sgrad__shared_call(builder, call);
 }
 
 /* A recomputation that reads only saved values could run long before backward needs its result, which would occupy memory all
  * that time. Therefore it waits for a gradient that the consumer of its result reads as well. A recomputation that reads the
  * result of another one waits with that one. */
-void sgrad__hold_back(struct sgrad_builder *b) {
-    const struct sgrad__program *p = b->p;
+void sgrad__hold_back(struct sgrad_builder *builder) {
+    const struct sgrad__program *p = builder->p;
     bool *gradient = sgrad_xcalloc((size_t)p->buffer_count, sizeof *gradient);  /* buffers that backward has written so far */
     bool *again = sgrad_xcalloc((size_t)p->buffer_count, sizeof *again);        /* buffers that are recomputed so far */
     for (int i = 0; i < p->instruction_count; i++) {
@@ -84,7 +85,7 @@ void sgrad__hold_back(struct sgrad_builder *b) {
         while (taker->again >= 0) taker++;
         for (int j = 0; j < taker->call->operands; j++)
             if (taker->operand[j] >= 0 && gradient[taker->operand[j]]) {
-                hold_behind(b, in, taker->operand[j]);
+                hold_behind(builder, in, taker->operand[j]);
                 break;
             }
     }
@@ -108,19 +109,19 @@ struct shelves {
     struct shelf *shelf;
 };
 
-static struct shelf *shelf_of(struct shelves *s, size_t bytes, int berth) {
-    for (int i = 0; i < s->count; i++)
-        if (s->shelf[i].bytes == bytes && s->shelf[i].berth == berth) return &s->shelf[i];
-    s->shelf = sgrad_array_grow(s->shelf, s->count, sizeof *s->shelf);
-    s->shelf[s->count] = (struct shelf){ .bytes = bytes, .berth = berth };
-    return &s->shelf[s->count++];
+static struct shelf *shelf_of(struct shelves *shelves, size_t bytes, int berth) {
+    for (int i = 0; i < shelves->count; i++)
+        if (shelves->shelf[i].bytes == bytes && shelves->shelf[i].berth == berth) return &shelves->shelf[i];
+    shelves->shelf = sgrad_array_grow(shelves->shelf, shelves->count, sizeof *shelves->shelf);
+    shelves->shelf[shelves->count] = (struct shelf){ .bytes = bytes, .berth = berth };
+    return &shelves->shelf[shelves->count++];
 }
 
 /* Returns the free buffers to use for BYTES of BERTH: those of this size; if LITTLE is set, else those of the next larger size,
  * or of the largest size that exists, which are enlarged. NULL: there are none. */
-static struct shelf *shelf_for(struct shelves *s, size_t bytes, int berth, bool little) {
+static struct shelf *shelf_for(struct shelves *shelves, size_t bytes, int berth, bool little) {
     struct shelf *best = NULL;
-    for (struct shelf *at = s->shelf; at < s->shelf + s->count; at++) {
+    for (struct shelf *at = shelves->shelf; at < shelves->shelf + shelves->count; at++) {
         if (at->berth != berth || !at->count) continue;
         if (at->bytes == bytes) return at;
         if (little && (!best || (best->bytes < bytes ? at->bytes > best->bytes : at->bytes > bytes && at->bytes < best->bytes)))
@@ -131,21 +132,21 @@ static struct shelf *shelf_for(struct shelves *s, size_t bytes, int berth, bool 
 
 /* Marks the buffers of messages. Their memory must not be larger than their content, because a message must have the same number
  * of bytes on both ranks. */
-static void keep_messages(const struct sgrad__program *p, bool *kept) {
-    for (int i = 0; i < p->instruction_count; i++)
-        if (sgrad__is_message(p->instruction[i].call)) kept[p->instruction[i].operand[0]] = true;
+static void keep_messages(const struct sgrad__program *program, bool *kept) {
+    for (int i = 0; i < program->instruction_count; i++)
+        if (sgrad__is_message(program->instruction[i].call)) kept[program->instruction[i].operand[0]] = true;
 }
 
-void sgrad__share_memory(struct sgrad__program *p, int distance, bool little, bool for_good) {
+void sgrad__share_memory(struct sgrad__program *program, int distance, bool little, bool for_good) {
     struct shelves shelves = { 0 };
-    bool *seen = sgrad_xcalloc((size_t)p->buffer_count, sizeof *seen),
-         *kept = sgrad_xcalloc((size_t)p->buffer_count, sizeof *kept);
-    if (little) keep_messages(p, kept);
-    for (int i = 0; i < p->instruction_count; i++) {
-        struct sgrad__instruction *in = &p->instruction[i];
+    bool *seen = sgrad_xcalloc((size_t)program->buffer_count, sizeof *seen),
+         *kept = sgrad_xcalloc((size_t)program->buffer_count, sizeof *kept);
+    if (little) keep_messages(program, kept);
+    for (int i = 0; i < program->instruction_count; i++) {
+        struct sgrad__instruction *in = &program->instruction[i];
         const int berth = in->micro % distance;
         for (int j = 0; j < in->call->operands; j++) {
-            struct sgrad__buffer *buffer = in->operand[j] < 0 ? NULL : &p->buffer[in->operand[j]];
+            struct sgrad__buffer *buffer = in->operand[j] < 0 ? NULL : &program->buffer[in->operand[j]];
             if (!buffer || seen[in->operand[j]] || !buffer->rows || buffer->lifetime != SGRAD_TRANSIENT || buffer->copies > 1)
                 continue;
             const size_t bytes = sgrad_view_bytes(&buffer->view);
@@ -155,11 +156,11 @@ void sgrad__share_memory(struct sgrad__program *p, int distance, bool little, bo
             if (!shelf || kept[in->operand[j]]) continue;
             buffer->follows = shelf->buffer[--shelf->count];
             buffer->copies = 0;
-            if (p->buffer[buffer->follows].room < bytes) p->buffer[buffer->follows].room = bytes;
+            if (program->buffer[buffer->follows].room < bytes) program->buffer[buffer->follows].room = bytes;
         }
         for (int j = 0; j < in->call->operands; j++) {
             if (!((in->last | in->else_last) >> j & 1)) continue;
-            const struct sgrad__buffer *buffer = &p->buffer[in->operand[j]];
+            const struct sgrad__buffer *buffer = &program->buffer[in->operand[j]];
             const size_t bytes = sgrad_view_bytes(&buffer->view);
             if (!buffer->rows && bytes > SMALL && !for_good) continue;
             const bool ends = in->last >> j & 1;
@@ -167,7 +168,7 @@ void sgrad__share_memory(struct sgrad__program *p, int distance, bool little, bo
             if (!ends) continue;
             if (!buffer->rows || buffer->copies > 1 || kept[in->operand[j]]) continue;
             const int home = buffer->follows < 0 ? in->operand[j] : buffer->follows;
-            struct shelf *shelf = shelf_of(&shelves, p->buffer[home].room, berth);
+            struct shelf *shelf = shelf_of(&shelves, program->buffer[home].room, berth);
             shelf->buffer = sgrad_array_grow(shelf->buffer, shelf->count, sizeof *shelf->buffer);
             shelf->buffer[shelf->count++] = home;
         }
@@ -185,10 +186,10 @@ struct workspaces {
     size_t of_cpus, of_gpus;
 };
 
-static struct workspaces workspaces(const struct sgrad__program *p) {
+static struct workspaces workspaces(const struct sgrad__program *program) {
     struct workspaces w = { 0 };
-    for (int i = 0; i < p->instruction_count; i++) {
-        const struct sgrad__instruction *in = &p->instruction[i];
+    for (int i = 0; i < program->instruction_count; i++) {
+        const struct sgrad__instruction *in = &program->instruction[i];
         const bool on_cpus = in->workers != SGRAD_GPU_WORKERS || !in->call->kernel->cuda;
         if (on_cpus) w.of_cpus = sgrad_larger(w.of_cpus, in->call->workspace);
         if (in->workers != SGRAD_CPU_WORKERS) w.of_gpus = sgrad_larger(w.of_gpus, in->call->gpu_workspace);
@@ -203,9 +204,9 @@ struct life {
 };
 
 /* Returns the buffer that has the memory of B: the whole of a chunk, or the buffer that it follows. */
-static int home_of(const struct sgrad__program *p, int b) {
-    const int whole = sgrad__whole_of(p, b);
-    return p->buffer[whole].follows < 0 ? whole : p->buffer[whole].follows;
+static int home_of(const struct sgrad__program *program, int b) {
+    const int whole = sgrad__whole_of(program, b);
+    return program->buffer[whole].follows < 0 ? whole : program->buffer[whole].follows;
 }
 
 /* Flags of memory: its content is computed late; it is read late, so that the next write must wait. */
@@ -213,22 +214,22 @@ enum { MADE_LATE = 1, READ_LATE = 2 };
 
 /* Returns the position of each instruction in time: the order of submission. If other ranks are LATE, instructions that wait for
  * their messages come after all others. */
-static int *find_turns(const struct sgrad__program *p, bool late) {
-    int *turn = sgrad_xcalloc((size_t)p->instruction_count + 1, sizeof *turn), next = 0;
-    char *is = sgrad_xcalloc((size_t)p->buffer_count, sizeof *is);
-    for (int i = 0; i < p->instruction_count; i++) {
-        const struct sgrad__instruction *in = &p->instruction[i];
+static int *find_turns(const struct sgrad__program *program, bool late) {
+    int *turn = sgrad_xcalloc((size_t)program->instruction_count + 1, sizeof *turn), next = 0;
+    char *is = sgrad_xcalloc((size_t)program->buffer_count, sizeof *is);
+    for (int i = 0; i < program->instruction_count; i++) {
+        const struct sgrad__instruction *in = &program->instruction[i];
         const struct sgrad_bound_kernel *call = in->call;
         bool waits = late && sgrad__is_message(call) && call->access[0] != SGRAD_R;
         for (int j = 0; j < call->operands; j++) {
             const int behind = call->access[j] == SGRAD_R ? MADE_LATE : MADE_LATE | READ_LATE;
-            waits |= in->operand[j] >= 0 && is[home_of(p, in->operand[j])] & behind;
+            waits |= in->operand[j] >= 0 && is[home_of(program, in->operand[j])] & behind;
         }
         for (int j = 0; j < call->operands && waits; j++)
-            if (in->operand[j] >= 0) is[home_of(p, in->operand[j])] |= call->access[j] == SGRAD_R ? READ_LATE : MADE_LATE;
+            if (in->operand[j] >= 0) is[home_of(program, in->operand[j])] |= call->access[j] == SGRAD_R ? READ_LATE : MADE_LATE;
         turn[i] = waits ? -1 : next++;
     }
-    for (int i = 0; i < p->instruction_count; i++)
+    for (int i = 0; i < program->instruction_count; i++)
         if (turn[i] < 0) turn[i] = next++;
     free(is);
     return turn;
@@ -236,13 +237,13 @@ static int *find_turns(const struct sgrad__program *p, bool late) {
 
 /* A received message has memory from the submission of the step on. A sent one has memory until its receiver, if LATE, receives
  * it. */
-static struct life *find_lives(const struct sgrad__program *p, bool late) {
-    struct life *lives = sgrad_xcalloc((size_t)p->buffer_count, sizeof *lives);
-    const int end = p->instruction_count - 1;
-    int *turn = find_turns(p, late);
-    for (int i = 0; i < p->instruction_count; i++)
-        for (int j = 0; j < p->instruction[i].call->operands; j++) {
-            const struct sgrad__instruction *in = &p->instruction[i];
+static struct life *find_lives(const struct sgrad__program *program, bool late) {
+    struct life *lives = sgrad_xcalloc((size_t)program->buffer_count, sizeof *lives);
+    const int end = program->instruction_count - 1;
+    int *turn = find_turns(program, late);
+    for (int i = 0; i < program->instruction_count; i++)
+        for (int j = 0; j < program->instruction[i].call->operands; j++) {
+            const struct sgrad__instruction *in = &program->instruction[i];
             const struct sgrad_kernel *kernel = in->call->kernel;
             if (in->operand[j] < 0) continue;
             struct life *l = &lives[in->operand[j]];
@@ -254,26 +255,26 @@ static struct life *find_lives(const struct sgrad__program *p, bool late) {
             l->message |= sgrad__is_message(in->call);
             l->ends |= in->last >> j & 1;
         }
-    for (int b = 0; b < p->buffer_count; b++)
+    for (int b = 0; b < program->buffer_count; b++)
         if (!lives[b].ends) lives[b].first = 0, lives[b].last = end;
     free(turn);
     return lives;
 }
 
-static double bytes_of(const struct sgrad__program *p, int b) {
-    return p->buffer[b].lent ? 0 : (double)sgrad__buffer_bytes(&p->buffer[b]) * p->buffer[b].copies;
+static double bytes_of(const struct sgrad__program *program, int b) {
+    return program->buffer[b].lent ? 0 : (double)sgrad__buffer_bytes(&program->buffer[b]) * program->buffer[b].copies;
 }
 
 /* Returns the instruction at which the buffers have the most bytes. */
-static int find_peak(const struct sgrad__program *p, const struct life *lives) {
-    double *change = sgrad_xcalloc((size_t)p->instruction_count + 1, sizeof *change), now = 0, most = -1;
+static int find_peak(const struct sgrad__program *program, const struct life *lives) {
+    double *change = sgrad_xcalloc((size_t)program->instruction_count + 1, sizeof *change), now = 0, most = -1;
     int peak = 0;
-    for (int b = 0; b < p->buffer_count; b++) {
+    for (int b = 0; b < program->buffer_count; b++) {
         if (!lives[b].seen) continue;
-        change[lives[b].first] += bytes_of(p, b);
-        change[lives[b].last + 1] -= bytes_of(p, b);
+        change[lives[b].first] += bytes_of(program, b);
+        change[lives[b].last + 1] -= bytes_of(program, b);
     }
-    for (int i = 0; i < p->instruction_count; i++) {
+    for (int i = 0; i < program->instruction_count; i++) {
         now += change[i];
         if (now > most) most = now, peak = i;
     }
@@ -281,30 +282,30 @@ static int find_peak(const struct sgrad__program *p, const struct life *lives) {
     return peak;
 }
 
-static struct sgrad__memory find_memory(const struct sgrad__program *p, int workers, bool late) {
-    struct sgrad__memory m = { .workspaces = (double)workspaces(p).of_cpus * workers };
-    struct life *lives = find_lives(p, late);
-    const int peak = find_peak(p, lives);
-    for (int b = 0; b < p->buffer_count; b++) {
-        const struct sgrad__buffer *is = &p->buffer[b];
+static struct sgrad__memory find_memory(const struct sgrad__program *program, int workers, bool late) {
+    struct sgrad__memory m = { .workspaces = (double)workspaces(program).of_cpus * workers };
+    struct life *lives = find_lives(program, late);
+    const int peak = find_peak(program, lives);
+    for (int b = 0; b < program->buffer_count; b++) {
+        const struct sgrad__buffer *is = &program->buffer[b];
         if (!lives[b].seen || peak < lives[b].first || peak > lives[b].last) continue;
         double *part = is->rows ? &m.activations : &m.gradients;
         if (is->copies > 1) part = &m.inputs;
         else if (lives[b].message) part = &m.messages;
-        *part += bytes_of(p, b);
+        *part += bytes_of(program, b);
     }
     free(lives);
     return m;
 }
 
-struct sgrad__memory sgrad__program_memory(const struct sgrad__program *p, int workers, double *on_time) {
-    const struct sgrad__memory early = find_memory(p, workers, false), late = find_memory(p, workers, true);
+struct sgrad__memory sgrad__program_memory(const struct sgrad__program *program, int workers, double *on_time) {
+    const struct sgrad__memory early = find_memory(program, workers, false), late = find_memory(program, workers, true);
     const double least = sgrad__memory_all(&early), most = sgrad__memory_all(&late);
     if (on_time) *on_time = least;
     return most > least ? late : early;
 }
 
-static double tensor_bytes(const struct sgrad_tensor *t) { return t ? (double)sgrad_view_bytes(&t->view) : 0; }
+static double tensor_bytes(const struct sgrad_tensor *tensor) { return tensor ? (double)sgrad_view_bytes(&tensor->view) : 0; }
 
 double sgrad__graph_memory(const struct sgrad_graph *graph) {
     double bytes = 0;
@@ -325,30 +326,31 @@ double sgrad__training_memory(const struct sgrad__training *training) {
 /* ---- allocation ---- */
 
 /* Creates the tensors of the chunks of a buffer. FIRST is its first chunk; the others have larger indices. */
-static void cut(struct sgrad__program *p, int first) {
-    const struct sgrad__buffer *is = &p->buffer[first];
+static void cut(struct sgrad__program *program, int first) {
+    const struct sgrad__buffer *is = &program->buffer[first];
     struct sgrad_tensor **part = sgrad_xcalloc((size_t)is->parts, sizeof *part);
-    sgrad_tensor_partition(p->buffer[is->whole].tensor[0], is->parts, part);
-    for (int i = first; i < p->buffer_count; i++)
-        if (p->buffer[i].parts && p->buffer[i].whole == is->whole) p->buffer[i].tensor[0] = part[p->buffer[i].part];
+    sgrad_tensor_partition(program->buffer[is->whole].tensor[0], is->parts, part);
+    for (int i = first; i < program->buffer_count; i++)
+        if (program->buffer[i].parts && program->buffer[i].whole == is->whole)
+            program->buffer[i].tensor[0] = part[program->buffer[i].part];
     free(part);
 }
 
-int sgrad__program_allocate(struct sgrad__program *p) {
-    const struct workspaces w = workspaces(p);
-    SGRAD_TRY(sgrad_workspace_create(w.of_cpus, w.of_gpus, &p->workspace));
-    for (int i = 0; i < p->buffer_count; i++) {
-        struct sgrad__buffer *buffer = &p->buffer[i];
+int sgrad__program_allocate(struct sgrad__program *program) {
+    const struct workspaces w = workspaces(program);
+    SGRAD_TRY(sgrad_workspace_create(w.of_cpus, w.of_gpus, &program->workspace));
+    for (int i = 0; i < program->buffer_count; i++) {
+        struct sgrad__buffer *buffer = &program->buffer[i];
         struct sgrad_view is = buffer->view;
         if (sgrad__buffer_bytes(buffer) > sgrad_view_bytes(&is))
             is = (struct sgrad_view){ SGRAD_U8, { 1, { (int64_t)buffer->room } } };
         for (int c = 0; c < buffer->copies && !buffer->lent; c++)
             SGRAD_TRY(sgrad_tensor_create(buffer->name, is.dtype, is.shape, buffer->lifetime, &buffer->tensor[c]));
     }
-    for (int i = 0; i < p->buffer_count; i++)
-        if (p->buffer[i].follows >= 0) p->buffer[i].tensor[0] = p->buffer[p->buffer[i].follows].tensor[0];
-    for (int i = 0; i < p->buffer_count; i++)
-        if (p->buffer[i].parts && !p->buffer[i].part) cut(p, i);
+    for (int i = 0; i < program->buffer_count; i++)
+        if (program->buffer[i].follows >= 0) program->buffer[i].tensor[0] = program->buffer[program->buffer[i].follows].tensor[0];
+    for (int i = 0; i < program->buffer_count; i++)
+        if (program->buffer[i].parts && !program->buffer[i].part) cut(program, i);
     return 0;
 }
 

@@ -14,38 +14,39 @@
 
 /* In training, factors are always packed, so that programs and bits of results do not depend on the number of micro-batches of a
  * rank. Outside training, the only task of a layer packs its factor itself, which is as fast. */
-void sgrad__plan_packing(const struct sgrad_builder *b, const struct sgrad_task *task, int m, struct sgrad_bound_kernel *call) {
-    const bool alone = b->micros == 1 && !b->p->training;
+void sgrad__plan_packing(const struct sgrad_builder *builder, const struct sgrad_task *task, int m,
+                         struct sgrad_bound_kernel *call) {
+    const bool alone = builder->micros == 1 && !builder->p->training;
     size_t bytes;
-    if (SGRAD_SIMULATED || !task->kernel.pack_layout || alone || sgrad__on_gpus(b, b->p->micro[m].workers)) return;
+    if (SGRAD_SIMULATED || !task->kernel.pack_layout || alone || sgrad__on_gpus(builder, builder->p->micro[m].workers)) return;
     assert(task->use[task->kernel.weight_operand].factor);
-    call->deterministic = b->o->deterministic;
+    call->deterministic = builder->o->deterministic;
     const struct sgrad_args args = sgrad_bound_kernel_args(call);
     call->packing = task->kernel.pack_layout(&args, &bytes);
 }
 
-void sgrad__add_packed(struct sgrad_builder *b, const struct sgrad_bound_kernel *call, int *operand, int *packed) {
+void sgrad__add_packed(struct sgrad_builder *builder, const struct sgrad_bound_kernel *call, int *operand, int *packed) {
     if (!call->packing) return;
     int *factor = &operand[call->kernel->weight_operand];
     if (*packed < 0) {
         size_t bytes;
         const struct sgrad_args args = sgrad_bound_kernel_args(call);
-        const struct sgrad_view from = b->p->buffer[*factor].view;
-        const char *name = b->p->buffer[*factor].name;
+        const struct sgrad_view from = builder->p->buffer[*factor].view;
+        const char *name = builder->p->buffer[*factor].name;
         call->kernel->pack_layout(&args, &bytes);
         const struct sgrad_bound_kernel pack = { .kernel = &sgrad_pack_kernel, .attrs = call, .operands = 2,
                                          .access = { SGRAD_R, SGRAD_W },
                                          .view = { from, { SGRAD_U8, { 1, { (int64_t)bytes } } } } };
-        *packed = sgrad__add_buffer(b, sgrad_format("%s packed", name), pack.view[1]);
-        sgrad__add_instruction(b, sgrad__add_call(b, pack), (int[]){ *factor, *packed }, 0, SGRAD__PRIORITY_CHAIN,
+        *packed = sgrad__add_buffer(builder, sgrad_format("%s packed", name), pack.view[1]);
+        sgrad__add_instruction(builder, sgrad__add_call(builder, pack), (int[]){ *factor, *packed }, 0, SGRAD__PRIORITY_CHAIN,
                                sgrad_format("%s packed", name))->workers = SGRAD_CPU_WORKERS;
     }
     *factor = *packed;
 }
 
 /* Otherwise the packing would be between tasks that are fused (fuse.c). */
-void sgrad__pack_first(struct sgrad_builder *b) {
-    struct sgrad__program *p = b->p;
+void sgrad__pack_first(struct sgrad_builder *builder) {
+    struct sgrad__program *p = builder->p;
     const size_t count = (size_t)p->instruction_count;
     bool *written = sgrad_xcalloc((size_t)p->buffer_count + 1, sizeof *written), *early = sgrad_xcalloc(count + 1, sizeof *early);
     int *now = sgrad_xcalloc(count + 1, sizeof *now), at = 0;

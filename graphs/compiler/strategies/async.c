@@ -8,11 +8,11 @@
  * tuned. The number of steps that a rank may be ahead is limited by the steps in flight (--staleness). */
 #include "graphs/compiler/builder.h"
 
-static void exchange(struct sgrad_builder *b, struct sgrad_bucket *bucket, int number, const char *name) {
-    sgrad__add_push(b, bucket, 1, number, name);
+static void exchange(struct sgrad_builder *builder, struct sgrad_bucket *bucket, int number, const char *name) {
+    sgrad__add_push(builder, bucket, 1, number, name);
 }
 
-static int one(const struct sgrad_program_options *o) { return (void)o, 1; }
+static int one(const struct sgrad_program_options *options) { return (void)options, 1; }
 
 const struct sgrad_strategy sgrad_async_strategy = {
     .name = "async",

@@ -12,11 +12,11 @@
  * others are --staleness steps ahead of it. So is a slow server, because servers do the updates. */
 #include "graphs/compiler/builder.h"
 
-static void exchange(struct sgrad_builder *b, struct sgrad_bucket *bucket, int number, const char *name) {
-    sgrad__add_push(b, bucket, 1, number, name);
+static void exchange(struct sgrad_builder *builder, struct sgrad_bucket *bucket, int number, const char *name) {
+    sgrad__add_push(builder, bucket, 1, number, name);
 }
 
-static int first(const struct sgrad_program_options *o) { return sgrad__peer_count(o) - o->backup; }
+static int first(const struct sgrad_program_options *options) { return sgrad__peer_count(options) - options->backup; }
 
 const struct sgrad_strategy sgrad_backup_strategy = {
     .name = "backup",

@@ -7,10 +7,10 @@
  * Limits: as async.c, with fewer and better gradients. */
 #include "graphs/compiler/builder.h"
 
-static int group(const struct sgrad_program_options *o) { return o->group_ranks; }
+static int group(const struct sgrad_program_options *options) { return options->group_ranks; }
 
-static void exchange(struct sgrad_builder *b, struct sgrad_bucket *bucket, int number, const char *name) {
-    sgrad__add_push(b, bucket, group(b->o), number, name);
+static void exchange(struct sgrad_builder *builder, struct sgrad_bucket *bucket, int number, const char *name) {
+    sgrad__add_push(builder, bucket, group(builder->o), number, name);
 }
 
 const struct sgrad_strategy sgrad_mixed_strategy = {

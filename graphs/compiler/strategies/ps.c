@@ -13,21 +13,21 @@
 
 #include <stdlib.h>
 
-static void exchange(struct sgrad_builder *b, struct sgrad_bucket *bucket, int number, const char *name) {
-    const int server = b->o->peers->rank[number % b->o->servers], priority = SGRAD__PRIORITY_UPDATE + number;
-    const int chunks = sgrad__bucket_cuts(b, bucket);
+static void exchange(struct sgrad_builder *builder, struct sgrad_bucket *bucket, int number, const char *name) {
+    const int server = builder->o->peers->rank[number % builder->o->servers], priority = SGRAD__PRIORITY_UPDATE + number;
+    const int chunks = sgrad__bucket_cuts(builder, bucket);
     int *chunk = sgrad_xcalloc((size_t)chunks, sizeof *chunk);
-    sgrad__bucket_gather(b, bucket, chunk, chunks, name);
-    sgrad__add_shard(b, bucket, server, sgrad__next_tag(b));
+    sgrad__bucket_gather(builder, bucket, chunk, chunks, name);
+    sgrad__add_shard(builder, bucket, server, sgrad__next_tag(builder));
     for (int c = 0; c < chunks; c++)
-        chunk[c] = sgrad__add_collective(b, SGRAD_REDUCE, b->o->peers, server, chunk[c], priority, name);
-    if (server == b->o->rank) sgrad__bucket_spread(b, bucket, chunk, chunks);
-    sgrad__bucket_weights(b, bucket);
-    sgrad__bucket_broadcast(b, bucket, server, priority, name);
+        chunk[c] = sgrad__add_collective(builder, SGRAD_REDUCE, builder->o->peers, server, chunk[c], priority, name);
+    if (server == builder->o->rank) sgrad__bucket_spread(builder, bucket, chunk, chunks);
+    sgrad__bucket_weights(builder, bucket);
+    sgrad__bucket_broadcast(builder, bucket, server, priority, name);
     free(chunk);
 }
 
-static int all(const struct sgrad_program_options *o) { return sgrad__peer_count(o); }
+static int all(const struct sgrad_program_options *options) { return sgrad__peer_count(options); }
 
 const struct sgrad_strategy sgrad_ps_strategy = {
     .name = "ps",

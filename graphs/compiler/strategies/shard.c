@@ -9,11 +9,11 @@
  * (S. Rajbhandari et al., ZeRO: memory optimizations toward training trillion parameter models, 2020, stages 1 and 2.) */
 #include "graphs/compiler/builder.h"
 
-static void exchange(struct sgrad_builder *b, struct sgrad_bucket *bucket, int number, const char *name) {
-    sgrad__bucket_share(b, bucket, SGRAD__PRIORITY_UPDATE + number, name);
+static void exchange(struct sgrad_builder *builder, struct sgrad_bucket *bucket, int number, const char *name) {
+    sgrad__bucket_share(builder, bucket, SGRAD__PRIORITY_UPDATE + number, name);
 }
 
-static int all(const struct sgrad_program_options *o) { return sgrad__peer_count(o); }
+static int all(const struct sgrad_program_options *options) { return sgrad__peer_count(options); }
 
 const struct sgrad_strategy sgrad_shard_strategy = {
     .name = "shard",

@@ -7,12 +7,12 @@
  * If updates are expensive, each is done by one rank, which sends the updated weights to the others (load_balance.c). */
 #include "graphs/compiler/builder.h"
 
-static void exchange(struct sgrad_builder *b, struct sgrad_bucket *bucket, int number, const char *name) {
-    sgrad__bucket_sum(b, bucket, b->o->allreduce, SGRAD__PRIORITY_UPDATE + number, name);
-    sgrad__bucket_join(b, bucket, name);
+static void exchange(struct sgrad_builder *builder, struct sgrad_bucket *bucket, int number, const char *name) {
+    sgrad__bucket_sum(builder, bucket, builder->o->allreduce, SGRAD__PRIORITY_UPDATE + number, name);
+    sgrad__bucket_join(builder, bucket, name);
 }
 
-static int all(const struct sgrad_program_options *o) { return sgrad__peer_count(o); }
+static int all(const struct sgrad_program_options *options) { return sgrad__peer_count(options); }
 
 const struct sgrad_strategy sgrad_sync_strategy = {
     .name = "sync",

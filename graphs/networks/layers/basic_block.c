@@ -9,11 +9,11 @@
 #include "codelets/ops/conv2d.h"
 #include "graphs/networks/layers/layers.h"
 
-int sgrad__basic_block(struct sgrad_graph *g, const char *name, int x, int shortcut, int channels, int stride) {
-    x = sgrad__conv_bn_relu(g, SGRAD__NAME("%s.conv1", name), SGRAD__NAME("%s.bn1", name), x,
+int sgrad__basic_block(struct sgrad_graph *graph, const char *name, int x, int shortcut, int channels, int stride) {
+    x = sgrad__conv_bn_relu(graph, SGRAD__NAME("%s.conv1", name), SGRAD__NAME("%s.bn1", name), x,
                             (struct sgrad_conv2d){ .channels = channels, .kernel = 3, .stride = stride, .padding = 1 });
-    x = sgrad_layer(g, conv2d, SGRAD__NAME("%s.conv2", name), (x), .channels = channels, .kernel = 3, .padding = 1);
-    return sgrad_graph_block(g, sgrad_layer(g, batchnorm, SGRAD__NAME("%s.bn2", name), (x, shortcut), .relu = true));
+    x = sgrad_layer(graph, conv2d, SGRAD__NAME("%s.conv2", name), (x), .channels = channels, .kernel = 3, .padding = 1);
+    return sgrad_graph_block(graph, sgrad_layer(graph, batchnorm, SGRAD__NAME("%s.bn2", name), (x, shortcut), .relu = true));
 }
 
 const struct sgrad_composite sgrad_basic_block_composite = {

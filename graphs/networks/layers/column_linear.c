@@ -7,60 +7,60 @@
 
 /* Fails with the nearest possible numbers of ranks, for 1-D tensor parallelism. For 2-D and 3-D, sgrad__check_split fails with
  * the nearest possible values of COUNT. */
-static int refuse_line(struct sgrad_graph *g, const char *what, int count, int ranks) {
+static int refuse_line(struct sgrad_graph *graph, const char *what, int count, int ranks) {
     int less = ranks, more = ranks;
     while (count % less) less--;
     while (more < count && count % more) more++;
-    return sgrad_graph_fail(g, "%s: %d cannot be split over the %d ranks of axis " SGRAD__TENSOR ", but over %d or %d", what,
+    return sgrad_graph_fail(graph, "%s: %d cannot be split over the %d ranks of axis " SGRAD__TENSOR ", but over %d or %d", what,
                             count, ranks, less, more < count ? more : count);
 }
 
-int sgrad__check_split(struct sgrad_graph *g, const char *what, int count, bool whole) {
-    const int line = sgrad_graph_ranks(g, SGRAD__TENSOR), side = sgrad_graph_ranks(g, SGRAD__FEATURES);
-    const int samples = sgrad_graph_ranks(g, SGRAD__SAMPLES), ranks = line * side * (whole ? samples : 1);
+int sgrad__check_split(struct sgrad_graph *graph, const char *what, int count, bool whole) {
+    const int line = sgrad_graph_ranks(graph, SGRAD__TENSOR), side = sgrad_graph_ranks(graph, SGRAD__FEATURES);
+    const int samples = sgrad_graph_ranks(graph, SGRAD__SAMPLES), ranks = line * side * (whole ? samples : 1);
     if (count % ranks == 0) return 0;
-    if (ranks == line) return refuse_line(g, what, count, ranks);
+    if (ranks == line) return refuse_line(graph, what, count, ranks);
     const int more = (count + ranks - 1) / ranks * ranks, less = more > ranks ? more - ranks : more;
-    return sgrad_graph_fail(g, "%s: %d cannot be split over %d ranks, as " SGRAD__TENSOR "=%dd:%d has to: %d or %d could", what,
-                            count, ranks, side > 1 ? 3 : 2, line, less, more > less ? more : 2 * more);
+    return sgrad_graph_fail(graph, "%s: %d cannot be split over %d ranks, as " SGRAD__TENSOR "=%dd:%d has to: %d or %d could",
+                            what, count, ranks, side > 1 ? 3 : 2, line, less, more > less ? more : 2 * more);
 }
 
-int sgrad__split_rows(struct sgrad_graph *g, const char *name, int x) {
-    if (sgrad_graph_ranks(g, SGRAD__TENSOR) > 1)
-        x = sgrad_layer(g, take, name, (x), .axis = SGRAD__TENSOR, .dimension = 1);
-    if (sgrad_graph_ranks(g, SGRAD__FEATURES) > 1)
-        x = sgrad_layer(g, take, SGRAD__NAME("%s/features", name), (x), .axis = SGRAD__FEATURES, .dimension = 2);
+int sgrad__split_rows(struct sgrad_graph *graph, const char *name, int x) {
+    if (sgrad_graph_ranks(graph, SGRAD__TENSOR) > 1)
+        x = sgrad_layer(graph, take, name, (x), .axis = SGRAD__TENSOR, .dimension = 1);
+    if (sgrad_graph_ranks(graph, SGRAD__FEATURES) > 1)
+        x = sgrad_layer(graph, take, SGRAD__NAME("%s/features", name), (x), .axis = SGRAD__FEATURES, .dimension = 2);
     return x;
 }
 
-int sgrad__join_rows(struct sgrad_graph *g, const char *name, int x) {
-    if (sgrad_graph_ranks(g, SGRAD__FEATURES) > 1)
-        x = sgrad_layer(g, all_gather, SGRAD__NAME("%s/features", name), (x), .axis = SGRAD__FEATURES, .dimension = 2);
-    if (sgrad_graph_ranks(g, SGRAD__TENSOR) > 1)
-        x = sgrad_layer(g, all_gather, name, (x), .axis = SGRAD__TENSOR, .dimension = 1);
+int sgrad__join_rows(struct sgrad_graph *graph, const char *name, int x) {
+    if (sgrad_graph_ranks(graph, SGRAD__FEATURES) > 1)
+        x = sgrad_layer(graph, all_gather, SGRAD__NAME("%s/features", name), (x), .axis = SGRAD__FEATURES, .dimension = 2);
+    if (sgrad_graph_ranks(graph, SGRAD__TENSOR) > 1)
+        x = sgrad_layer(graph, all_gather, name, (x), .axis = SGRAD__TENSOR, .dimension = 1);
     return x;
 }
 
-int sgrad__column_linear(struct sgrad_graph *g, const char *name, int x, struct sgrad_linear attrs, int sections) {
-    const int outputs = sgrad_graph_ranks(g, SGRAD__TENSOR), inputs = sgrad_graph_ranks(g, SGRAD__FEATURES);
+int sgrad__column_linear(struct sgrad_graph *graph, const char *name, int x, struct sgrad_linear attrs, int sections) {
+    const int outputs = sgrad_graph_ranks(graph, SGRAD__TENSOR), inputs = sgrad_graph_ranks(graph, SGRAD__FEATURES);
     const bool bias = attrs.bias;
     const char *weight_name = SGRAD__NAME("%s.weight", name), *bias_name = SGRAD__NAME("%s.bias", name);
-    if (sgrad__check_split(g, name, attrs.features / sections, false)) return -1;
+    if (sgrad__check_split(graph, name, attrs.features / sections, false)) return -1;
     if (outputs > 1) {
-        x = sgrad_layer(g, all_gather, SGRAD__NAME("%s/gather", name), (x), .axis = SGRAD__TENSOR, .dimension = 1);
-        sgrad_graph_split_sections(g, weight_name, SGRAD__TENSOR, 0, sections);
-        sgrad_graph_partition(g, weight_name, SGRAD__FEATURES, 1);
-        sgrad_graph_shard(g, weight_name, SGRAD__SAMPLES, 1);
-        if (bias) sgrad_graph_split_sections(g, bias_name, SGRAD__TENSOR, 0, sections);
-        if (bias) sgrad_graph_split_sections(g, bias_name, SGRAD__FEATURES, 0, sections);
+        x = sgrad_layer(graph, all_gather, SGRAD__NAME("%s/gather", name), (x), .axis = SGRAD__TENSOR, .dimension = 1);
+        sgrad_graph_split_sections(graph, weight_name, SGRAD__TENSOR, 0, sections);
+        sgrad_graph_partition(graph, weight_name, SGRAD__FEATURES, 1);
+        sgrad_graph_shard(graph, weight_name, SGRAD__SAMPLES, 1);
+        if (bias) sgrad_graph_split_sections(graph, bias_name, SGRAD__TENSOR, 0, sections);
+        if (bias) sgrad_graph_split_sections(graph, bias_name, SGRAD__FEATURES, 0, sections);
     }
     attrs.features /= outputs;
     attrs.bias = bias && inputs == 1;
-    x = sgrad_graph_apply(g, &sgrad_linear_op, name, &x, 1, &attrs);
+    x = sgrad_graph_apply(graph, &sgrad_linear_op, name, &x, 1, &attrs);
     if (inputs == 1) return x;
-    x = sgrad_layer(g, reduce_scatter, SGRAD__NAME("%s/sum", name), (x), .axis = SGRAD__FEATURES, .dimension = 2,
+    x = sgrad_layer(graph, reduce_scatter, SGRAD__NAME("%s/sum", name), (x), .axis = SGRAD__FEATURES, .dimension = 2,
                     .sections = sections);
-    return bias ? sgrad_layer(g, bias, SGRAD__NAME("%s/bias", name), (x), 0) : x;
+    return bias ? sgrad_layer(graph, bias, SGRAD__NAME("%s/bias", name), (x), 0) : x;
 }
 
 const struct sgrad_composite sgrad_column_linear_composite = {

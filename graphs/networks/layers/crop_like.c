@@ -5,11 +5,11 @@
 
 #include <string.h>
 
-int sgrad__crop_like(struct sgrad_graph *g, const char *name, int x, int like) {
-    const struct sgrad_shape is = sgrad_graph_shape(g, x), wanted = sgrad_graph_shape(g, like);
+int sgrad__crop_like(struct sgrad_graph *graph, const char *name, int x, int like) {
+    const struct sgrad_shape is = sgrad_graph_shape(graph, x), wanted = sgrad_graph_shape(graph, like);
     const int y = wanted.rank - 3;
     if (is.rank != wanted.rank || !memcmp(is.dim + y, wanted.dim + y, 2 * sizeof *is.dim)) return x;
-    return sgrad_layer(g, crop, name, (x), .size = { 0, (int)wanted.dim[y], (int)wanted.dim[y + 1] });
+    return sgrad_layer(graph, crop, name, (x), .size = { 0, (int)wanted.dim[y], (int)wanted.dim[y + 1] });
 }
 
 const struct sgrad_composite sgrad_crop_like_composite = {

@@ -4,10 +4,10 @@
 #include "codelets/ops/conv2d.h"
 #include "graphs/networks/layers/layers.h"
 
-int sgrad__projection(struct sgrad_graph *g, const char *name, int x, int channels, int stride) {
-    if (stride == 1 && sgrad_graph_shape(g, x).dim[3] == channels) return x;
-    x = sgrad_layer(g, conv2d, SGRAD__NAME("%s.0", name), (x), .channels = channels, .kernel = 1, .stride = stride);
-    return sgrad_layer(g, batchnorm, SGRAD__NAME("%s.1", name), (x));
+int sgrad__projection(struct sgrad_graph *graph, const char *name, int x, int channels, int stride) {
+    if (stride == 1 && sgrad_graph_shape(graph, x).dim[3] == channels) return x;
+    x = sgrad_layer(graph, conv2d, SGRAD__NAME("%s.0", name), (x), .channels = channels, .kernel = 1, .stride = stride);
+    return sgrad_layer(graph, batchnorm, SGRAD__NAME("%s.1", name), (x));
 }
 
 const struct sgrad_composite sgrad_projection_composite = {

@@ -8,13 +8,13 @@
 #include "codelets/ops/normalize.h"
 #include "graphs/networks/layers/layers.h"
 
-int sgrad__split_norm(struct sgrad_graph *g, const char *name, int x) {
-    if (sgrad_graph_ranks(g, SGRAD__FEATURES) == 1) return sgrad_layer(g, layer_norm, name, (x), 0);
-    sgrad_graph_partition(g, SGRAD__NAME("%s.weight", name), SGRAD__FEATURES, 0);
-    sgrad_graph_partition(g, SGRAD__NAME("%s.bias", name), SGRAD__FEATURES, 0);
-    int moments = sgrad_layer(g, moments, SGRAD__NAME("%s/moments", name), (x), 0);
-    moments = sgrad_layer(g, all_gather, SGRAD__NAME("%s/gather", name), (moments), .axis = SGRAD__FEATURES, .dimension = 2);
-    return sgrad_layer(g, normalize, name, (x, moments), 0);
+int sgrad__split_norm(struct sgrad_graph *graph, const char *name, int x) {
+    if (sgrad_graph_ranks(graph, SGRAD__FEATURES) == 1) return sgrad_layer(graph, layer_norm, name, (x), 0);
+    sgrad_graph_partition(graph, SGRAD__NAME("%s.weight", name), SGRAD__FEATURES, 0);
+    sgrad_graph_partition(graph, SGRAD__NAME("%s.bias", name), SGRAD__FEATURES, 0);
+    int moments = sgrad_layer(graph, moments, SGRAD__NAME("%s/moments", name), (x), 0);
+    moments = sgrad_layer(graph, all_gather, SGRAD__NAME("%s/gather", name), (moments), .axis = SGRAD__FEATURES, .dimension = 2);
+    return sgrad_layer(graph, normalize, name, (x, moments), 0);
 }
 
 const struct sgrad_composite sgrad_split_norm_composite = {

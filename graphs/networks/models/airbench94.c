@@ -16,39 +16,39 @@
 #include "codelets/ops/scale.h"
 #include "graphs/networks/layers/layers.h"
 
-static int norm_gelu(struct sgrad_graph *g, const char *block, int i, int x) {
-    x = sgrad_layer(g, batchnorm, SGRAD__NAME("%s.norm%d", block, i), (x), .eps = 1e-12f, .momentum = 0.4f);
-    sgrad_graph_freeze(g, SGRAD__NAME("%s.norm%d.weight", block, i));
-    return sgrad_layer(g, gelu, SGRAD__NAME("%s.gelu%d", block, i), (x), 0);
+static int norm_gelu(struct sgrad_graph *graph, const char *block, int i, int x) {
+    x = sgrad_layer(graph, batchnorm, SGRAD__NAME("%s.norm%d", block, i), (x), .eps = 1e-12f, .momentum = 0.4f);
+    sgrad_graph_freeze(graph, SGRAD__NAME("%s.norm%d.weight", block, i));
+    return sgrad_layer(graph, gelu, SGRAD__NAME("%s.gelu%d", block, i), (x), 0);
 }
 
 /* x (N,H,W,C), returns (N,⌊H/2⌋,⌊W/2⌋,channels) */
-static int add_block(struct sgrad_graph *g, const char *name, int x, int channels) {
-    const bool identity = !sgrad_graph_option(g, "no_identity");
+static int add_block(struct sgrad_graph *graph, const char *name, int x, int channels) {
+    const bool identity = !sgrad_graph_option(graph, "no_identity");
     const struct sgrad_conv2d conv = { .channels = channels, .kernel = 3, .padding = 1, .dirac = identity };
-    x = sgrad_graph_apply(g, &sgrad_conv2d_op, SGRAD__NAME("%s.conv1", name), &x, 1, &conv);
-    x = sgrad_layer(g, max_pool, SGRAD__NAME("%s.pool", name), (x), .kernel = 2);
-    x = norm_gelu(g, name, 1, x);
-    x = sgrad_graph_apply(g, &sgrad_conv2d_op, SGRAD__NAME("%s.conv2", name), &x, 1, &conv);
-    return sgrad_graph_block(g, norm_gelu(g, name, 2, x));
+    x = sgrad_graph_apply(graph, &sgrad_conv2d_op, SGRAD__NAME("%s.conv1", name), &x, 1, &conv);
+    x = sgrad_layer(graph, max_pool, SGRAD__NAME("%s.pool", name), (x), .kernel = 2);
+    x = norm_gelu(graph, name, 1, x);
+    x = sgrad_graph_apply(graph, &sgrad_conv2d_op, SGRAD__NAME("%s.conv2", name), &x, 1, &conv);
+    return sgrad_graph_block(graph, norm_gelu(graph, name, 2, x));
 }
 
-static int build(struct sgrad_graph *g, int x, int classes) {
-    const struct sgrad_shape image = sgrad_graph_shape(g, x);
+static int build(struct sgrad_graph *graph, int x, int classes) {
+    const struct sgrad_shape image = sgrad_graph_shape(graph, x);
     const int patch = 2 * 2 * (int)image.dim[3];
-    const bool whitening = !sgrad_graph_option(g, "no_whitening");
-    x = sgrad_layer(g, conv2d, "whiten", (x), .channels = 2 * patch, .kernel = 2, .bias = true, .whitening = whitening);
-    if (whitening) sgrad_graph_freeze(g, "whiten.weight");
-    x = sgrad_layer(g, gelu, "gelu", (x), 0);
-    x = add_block(g, "block1", x, 64);
-    x = add_block(g, "block2", x, 256);
-    x = add_block(g, "block3", x, 256);
-    const struct sgrad_shape last = sgrad_graph_shape(g, x);
+    const bool whitening = !sgrad_graph_option(graph, "no_whitening");
+    x = sgrad_layer(graph, conv2d, "whiten", (x), .channels = 2 * patch, .kernel = 2, .bias = true, .whitening = whitening);
+    if (whitening) sgrad_graph_freeze(graph, "whiten.weight");
+    x = sgrad_layer(graph, gelu, "gelu", (x), 0);
+    x = add_block(graph, "block1", x, 64);
+    x = add_block(graph, "block2", x, 256);
+    x = add_block(graph, "block3", x, 256);
+    const struct sgrad_shape last = sgrad_graph_shape(graph, x);
     const int64_t side = last.dim[1] < last.dim[2] ? last.dim[1] : last.dim[2];
-    x = sgrad_layer(g, max_pool, "pool", (x), .kernel = (int)side);
-    x = sgrad_layer(g, flatten, "flatten", (x), 0);
-    x = sgrad_layer(g, linear, "fc", (x), .features = classes);
-    return sgrad_layer(g, scale, "scale", (x), .factor = 1 / 9.f);
+    x = sgrad_layer(graph, max_pool, "pool", (x), .kernel = (int)side);
+    x = sgrad_layer(graph, flatten, "flatten", (x), 0);
+    x = sgrad_layer(graph, linear, "fc", (x), .features = classes);
+    return sgrad_layer(graph, scale, "scale", (x), .factor = 1 / 9.f);
 }
 
 const struct sgrad_model sgrad_airbench94_model = {

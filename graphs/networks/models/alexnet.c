@@ -8,35 +8,35 @@
 #include "codelets/ops/relu.h"
 #include "graphs/networks/layers/layers.h"
 
-static int conv(struct sgrad_graph *g, int number, int x, struct sgrad_conv2d attrs) {
+static int conv(struct sgrad_graph *graph, int number, int x, struct sgrad_conv2d attrs) {
     attrs.bias = attrs.fan_in = true;
-    x = sgrad_graph_apply(g, &sgrad_conv2d_op, SGRAD__NAME("features.%d", number), &x, 1, &attrs);
-    return sgrad_layer(g, relu, SGRAD__NAME("features.%d", number + 1), (x));
+    x = sgrad_graph_apply(graph, &sgrad_conv2d_op, SGRAD__NAME("features.%d", number), &x, 1, &attrs);
+    return sgrad_layer(graph, relu, SGRAD__NAME("features.%d", number + 1), (x));
 }
 
-static int pool(struct sgrad_graph *g, int number, int x) {
-    return sgrad_layer(g, max_pool, SGRAD__NAME("features.%d", number), (x), .kernel = 3, .stride = 2);
+static int pool(struct sgrad_graph *graph, int number, int x) {
+    return sgrad_layer(graph, max_pool, SGRAD__NAME("features.%d", number), (x), .kernel = 3, .stride = 2);
 }
 
-static int hidden(struct sgrad_graph *g, int number, int x) {
-    x = sgrad_layer(g, dropout, SGRAD__NAME("classifier.%d", number), (x), .p = 0.5f);
-    x = sgrad_layer(g, linear, SGRAD__NAME("classifier.%d", number + 1), (x), .features = 4096, .bias = true);
-    return sgrad_layer(g, relu, SGRAD__NAME("classifier.%d", number + 2), (x));
+static int hidden(struct sgrad_graph *graph, int number, int x) {
+    x = sgrad_layer(graph, dropout, SGRAD__NAME("classifier.%d", number), (x), .p = 0.5f);
+    x = sgrad_layer(graph, linear, SGRAD__NAME("classifier.%d", number + 1), (x), .features = 4096, .bias = true);
+    return sgrad_layer(graph, relu, SGRAD__NAME("classifier.%d", number + 2), (x));
 }
 
-static int build(struct sgrad_graph *g, int x, int classes) {
-    x = conv(g, 0, x, (struct sgrad_conv2d){ .channels = 64, .kernel = 11, .stride = 4, .padding = 2 });
-    x = pool(g, 2, x);
-    x = conv(g, 3, x, (struct sgrad_conv2d){ .channels = 192, .kernel = 5, .padding = 2 });
-    x = pool(g, 5, x);
-    x = conv(g, 6, x, (struct sgrad_conv2d){ .channels = 384, .kernel = 3, .padding = 1 });
-    x = conv(g, 8, x, (struct sgrad_conv2d){ .channels = 256, .kernel = 3, .padding = 1 });
-    x = conv(g, 10, x, (struct sgrad_conv2d){ .channels = 256, .kernel = 3, .padding = 1 });
-    x = pool(g, 12, x);
-    x = sgrad_layer(g, flatten, "flatten", (x));
-    x = hidden(g, 0, x);
-    x = hidden(g, 3, x);
-    return sgrad_layer(g, linear, "classifier.6", (x), .features = classes, .bias = true);
+static int build(struct sgrad_graph *graph, int x, int classes) {
+    x = conv(graph, 0, x, (struct sgrad_conv2d){ .channels = 64, .kernel = 11, .stride = 4, .padding = 2 });
+    x = pool(graph, 2, x);
+    x = conv(graph, 3, x, (struct sgrad_conv2d){ .channels = 192, .kernel = 5, .padding = 2 });
+    x = pool(graph, 5, x);
+    x = conv(graph, 6, x, (struct sgrad_conv2d){ .channels = 384, .kernel = 3, .padding = 1 });
+    x = conv(graph, 8, x, (struct sgrad_conv2d){ .channels = 256, .kernel = 3, .padding = 1 });
+    x = conv(graph, 10, x, (struct sgrad_conv2d){ .channels = 256, .kernel = 3, .padding = 1 });
+    x = pool(graph, 12, x);
+    x = sgrad_layer(graph, flatten, "flatten", (x));
+    x = hidden(graph, 0, x);
+    x = hidden(graph, 3, x);
+    return sgrad_layer(graph, linear, "classifier.6", (x), .features = classes, .bias = true);
 }
 
 const struct sgrad_model sgrad_alexnet_model = {

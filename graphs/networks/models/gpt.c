@@ -29,40 +29,40 @@
 #define DEVIATION 0.02f
 
 /* A rank uses C/K features of a table (rows,C), and stores its shard of these. */
-static void keep_parts(struct sgrad_graph *g, const char *table) {
-    sgrad_graph_partition(g, table, SGRAD__FEATURES, 1);
-    sgrad_graph_shard(g, table, SGRAD__SAMPLES, 1);
-    sgrad_graph_shard(g, table, SGRAD__TENSOR, 1);
+static void keep_parts(struct sgrad_graph *graph, const char *table) {
+    sgrad_graph_partition(graph, table, SGRAD__FEATURES, 1);
+    sgrad_graph_shard(graph, table, SGRAD__SAMPLES, 1);
+    sgrad_graph_shard(graph, table, SGRAD__TENSOR, 1);
 }
 
-static int build(struct sgrad_graph *g, int x, int classes) {
-    const int width = (int)sgrad_graph_option(g, "width"), heads = (int)sgrad_graph_option(g, "heads");
-    const int vocabulary = (int)sgrad_graph_option(g, "vocabulary"), context = (int)sgrad_graph_option(g, "context");
-    if (width % heads) return sgrad_graph_fail(g, "width=%d is not divided by heads=%d", width, heads);
+static int build(struct sgrad_graph *graph, int x, int classes) {
+    const int width = (int)sgrad_graph_option(graph, "width"), heads = (int)sgrad_graph_option(graph, "heads");
+    const int vocabulary = (int)sgrad_graph_option(graph, "vocabulary"), context = (int)sgrad_graph_option(graph, "context");
+    if (width % heads) return sgrad_graph_fail(graph, "width=%d is not divided by heads=%d", width, heads);
     if (classes > vocabulary)
-        return sgrad_graph_fail(g, "vocabulary=%d, and the data have tokens to %d: vocabulary=%d takes them", vocabulary,
+        return sgrad_graph_fail(graph, "vocabulary=%d, and the data have tokens to %d: vocabulary=%d takes them", vocabulary,
                                 classes - 1, classes);
-    const int features = sgrad_graph_ranks(g, SGRAD__FEATURES), tokens = (int)sgrad_graph_shape(g, x).dim[1];
-    SGRAD_TRY(sgrad__check_split(g, "heads", heads, false));
-    SGRAD_TRY(sgrad__check_split(g, "tokens a sample", tokens, false));
-    SGRAD_TRY(sgrad__check_split(g, "width", width, true));
-    keep_parts(g, "transformer.wte.weight");
-    keep_parts(g, "transformer.wpe.weight");
-    x = sgrad_layer(g, embedding, "transformer.wte", (x), .count = vocabulary, .features = width / features,
+    const int features = sgrad_graph_ranks(graph, SGRAD__FEATURES), tokens = (int)sgrad_graph_shape(graph, x).dim[1];
+    SGRAD_TRY(sgrad__check_split(graph, "heads", heads, false));
+    SGRAD_TRY(sgrad__check_split(graph, "tokens a sample", tokens, false));
+    SGRAD_TRY(sgrad__check_split(graph, "width", width, true));
+    keep_parts(graph, "transformer.wte.weight");
+    keep_parts(graph, "transformer.wpe.weight");
+    x = sgrad_layer(graph, embedding, "transformer.wte", (x), .count = vocabulary, .features = width / features,
                     .deviation = DEVIATION);
-    x = sgrad_layer(g, position_embedding, "transformer.wpe", (x), .context = context, .deviation = DEVIATION,
-                    .cached = sgrad_graph_cached(g));
-    const float p = (float)sgrad_graph_option(g, "dropout");
-    if (p > 0) x = sgrad_layer(g, dropout, "transformer.drop", (x), .p = p, .features = SGRAD__FEATURES);
-    if (sgrad_graph_ranks(g, SGRAD__TENSOR) > 1)
-        x = sgrad_layer(g, take, "transformer.rows", (x), .axis = SGRAD__TENSOR, .dimension = 1);
-    x = sgrad_graph_block(g, x);
-    const int layers = (int)sgrad_graph_option(g, "layers");
+    x = sgrad_layer(graph, position_embedding, "transformer.wpe", (x), .context = context, .deviation = DEVIATION,
+                    .cached = sgrad_graph_cached(graph));
+    const float p = (float)sgrad_graph_option(graph, "dropout");
+    if (p > 0) x = sgrad_layer(graph, dropout, "transformer.drop", (x), .p = p, .features = SGRAD__FEATURES);
+    if (sgrad_graph_ranks(graph, SGRAD__TENSOR) > 1)
+        x = sgrad_layer(graph, take, "transformer.rows", (x), .axis = SGRAD__TENSOR, .dimension = 1);
+    x = sgrad_graph_block(graph, x);
+    const int layers = (int)sgrad_graph_option(graph, "layers");
     const struct sgrad__transformer block = {
         "ln_1", "attn.c_attn", "attn.c_proj", "ln_2", "mlp.c_fc", "mlp.c_proj",
         .width = width,
         .heads = heads,
-        .cache = sgrad_graph_cached(g) ? context : 0,
+        .cache = sgrad_graph_cached(graph) ? context : 0,
         .causal = true,
         .approximate = true,
         .turned = true,
@@ -70,20 +70,20 @@ static int build(struct sgrad_graph *g, int x, int classes) {
         .last_deviation = DEVIATION / sqrtf(2 * (float)layers),
         .dropout = p,
     };
-    for (int i = 0; i < layers; i++) x = sgrad__transformer_block(g, SGRAD__NAME("transformer.h.%d", i), x, &block);
-    x = sgrad__split_norm(g, "transformer.ln_f", x);
-    sgrad_graph_tie(g, "lm_head.weight", "transformer.wte.weight");
-    x = sgrad_layer(g, linear, "lm_head", (x), .features = vocabulary);
+    for (int i = 0; i < layers; i++) x = sgrad__transformer_block(graph, SGRAD__NAME("transformer.h.%d", i), x, &block);
+    x = sgrad__split_norm(graph, "transformer.ln_f", x);
+    sgrad_graph_tie(graph, "lm_head.weight", "transformer.wte.weight");
+    x = sgrad_layer(graph, linear, "lm_head", (x), .features = vocabulary);
     if (features == 1) return x;
-    return sgrad_layer(g, reduce_scatter, "lm_head/sum", (x), .axis = SGRAD__FEATURES, .dimension = 1);
+    return sgrad_layer(graph, reduce_scatter, "lm_head/sum", (x), .axis = SGRAD__FEATURES, .dimension = 1);
 }
 
-static int loss(struct sgrad_graph *g, int y, int target) {
-    if (sgrad_graph_ranks(g, SGRAD__TENSOR) > 1)
-        target = sgrad_layer(g, take_numbers, "target_rows", (target), .axis = SGRAD__TENSOR, .dimension = 1);
-    if (sgrad_graph_ranks(g, SGRAD__FEATURES) > 1)
-        target = sgrad_layer(g, take_numbers, "target_rows/part", (target), .axis = SGRAD__FEATURES, .dimension = 1);
-    return sgrad_layer(g, token_cross_entropy, "loss", (y, target), 0);
+static int loss(struct sgrad_graph *graph, int y, int target) {
+    if (sgrad_graph_ranks(graph, SGRAD__TENSOR) > 1)
+        target = sgrad_layer(graph, take_numbers, "target_rows", (target), .axis = SGRAD__TENSOR, .dimension = 1);
+    if (sgrad_graph_ranks(graph, SGRAD__FEATURES) > 1)
+        target = sgrad_layer(graph, take_numbers, "target_rows/part", (target), .axis = SGRAD__FEATURES, .dimension = 1);
+    return sgrad_layer(graph, token_cross_entropy, "loss", (y, target), 0);
 }
 
 #define OPTIONS(layers, heads, width, context, vocabulary)                                                                       \

@@ -6,20 +6,20 @@
 #include "codelets/ops/relu.h"
 #include "graphs/networks/networks.h"
 
-static int build(struct sgrad_graph *g, int x, int classes) {
-    const int padding = sgrad_graph_shape(g, x).dim[1] == 28 ? 2 : 0;
-    x = sgrad_layer(g, conv2d, "conv1", (x), .channels = 6, .kernel = 5, .padding = padding, .bias = true);
-    x = sgrad_layer(g, relu, "relu1", (x));
-    x = sgrad_layer(g, max_pool, "pool1", (x), .kernel = 2);
-    x = sgrad_layer(g, conv2d, "conv2", (x), .channels = 16, .kernel = 5, .bias = true);
-    x = sgrad_layer(g, relu, "relu2", (x));
-    x = sgrad_layer(g, max_pool, "pool2", (x), .kernel = 2);
-    x = sgrad_layer(g, flatten, "flatten", (x));
-    x = sgrad_layer(g, linear, "fc1", (x), .features = 120, .bias = true);
-    x = sgrad_layer(g, relu, "relu3", (x));
-    x = sgrad_layer(g, linear, "fc2", (x), .features = 84, .bias = true);
-    x = sgrad_layer(g, relu, "relu4", (x));
-    return sgrad_layer(g, linear, "fc3", (x), .features = classes, .bias = true);
+static int build(struct sgrad_graph *graph, int x, int classes) {
+    const int padding = sgrad_graph_shape(graph, x).dim[1] == 28 ? 2 : 0;
+    x = sgrad_layer(graph, conv2d, "conv1", (x), .channels = 6, .kernel = 5, .padding = padding, .bias = true);
+    x = sgrad_layer(graph, relu, "relu1", (x));
+    x = sgrad_layer(graph, max_pool, "pool1", (x), .kernel = 2);
+    x = sgrad_layer(graph, conv2d, "conv2", (x), .channels = 16, .kernel = 5, .bias = true);
+    x = sgrad_layer(graph, relu, "relu2", (x));
+    x = sgrad_layer(graph, max_pool, "pool2", (x), .kernel = 2);
+    x = sgrad_layer(graph, flatten, "flatten", (x));
+    x = sgrad_layer(graph, linear, "fc1", (x), .features = 120, .bias = true);
+    x = sgrad_layer(graph, relu, "relu3", (x));
+    x = sgrad_layer(graph, linear, "fc2", (x), .features = 84, .bias = true);
+    x = sgrad_layer(graph, relu, "relu4", (x));
+    return sgrad_layer(graph, linear, "fc3", (x), .features = classes, .bias = true);
 }
 
 const struct sgrad_model sgrad_lenet_model = {

@@ -4,13 +4,13 @@
 #include "codelets/ops/relu.h"
 #include "graphs/networks/networks.h"
 
-static int build(struct sgrad_graph *g, int x, int classes) {
-    x = sgrad_layer(g, flatten, "flatten", (x));
-    x = sgrad_layer(g, linear, "fc1", (x), .features = 512, .bias = true);
-    x = sgrad_layer(g, relu, "relu1", (x));
-    x = sgrad_layer(g, linear, "fc2", (x), .features = 256, .bias = true);
-    x = sgrad_layer(g, relu, "relu2", (x));
-    return sgrad_layer(g, linear, "fc3", (x), .features = classes, .bias = true);
+static int build(struct sgrad_graph *graph, int x, int classes) {
+    x = sgrad_layer(graph, flatten, "flatten", (x));
+    x = sgrad_layer(graph, linear, "fc1", (x), .features = 512, .bias = true);
+    x = sgrad_layer(graph, relu, "relu1", (x));
+    x = sgrad_layer(graph, linear, "fc2", (x), .features = 256, .bias = true);
+    x = sgrad_layer(graph, relu, "relu2", (x));
+    return sgrad_layer(graph, linear, "fc3", (x), .features = classes, .bias = true);
 }
 
 const struct sgrad_model sgrad_mlp_model = {

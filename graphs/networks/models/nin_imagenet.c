@@ -7,33 +7,33 @@
 #include "codelets/ops/relu.h"
 #include "graphs/networks/layers/layers.h"
 
-static int conv(struct sgrad_graph *g, const char *name, int x, struct sgrad_conv2d attrs) {
+static int conv(struct sgrad_graph *graph, const char *name, int x, struct sgrad_conv2d attrs) {
     attrs.bias = attrs.fan_in = true;
-    x = sgrad_graph_apply(g, &sgrad_conv2d_op, name, &x, 1, &attrs);
-    return sgrad_layer(g, relu, SGRAD__NAME("%s.relu", name), (x));
+    x = sgrad_graph_apply(graph, &sgrad_conv2d_op, name, &x, 1, &attrs);
+    return sgrad_layer(graph, relu, SGRAD__NAME("%s.relu", name), (x));
 }
 
 /* Adds conv NUMBER and the two 1×1 convolutions after it, the first of which is cccp FIRST. */
-static int part(struct sgrad_graph *g, int number, int first, int x, struct sgrad_conv2d attrs, int last) {
-    x = conv(g, SGRAD__NAME("conv%d", number), x, attrs);
-    x = conv(g, SGRAD__NAME("cccp%d", first), x, (struct sgrad_conv2d){ .channels = attrs.channels, .kernel = 1 });
-    return conv(g, SGRAD__NAME("cccp%d", first + 1), x, (struct sgrad_conv2d){ .channels = last, .kernel = 1 });
+static int part(struct sgrad_graph *graph, int number, int first, int x, struct sgrad_conv2d attrs, int last) {
+    x = conv(graph, SGRAD__NAME("conv%d", number), x, attrs);
+    x = conv(graph, SGRAD__NAME("cccp%d", first), x, (struct sgrad_conv2d){ .channels = attrs.channels, .kernel = 1 });
+    return conv(graph, SGRAD__NAME("cccp%d", first + 1), x, (struct sgrad_conv2d){ .channels = last, .kernel = 1 });
 }
 
-static int pool(struct sgrad_graph *g, int number, int x) {
-    return sgrad_layer(g, max_pool, SGRAD__NAME("pool%d", number), (x), .kernel = 3, .stride = 2, .ceil = true);
+static int pool(struct sgrad_graph *graph, int number, int x) {
+    return sgrad_layer(graph, max_pool, SGRAD__NAME("pool%d", number), (x), .kernel = 3, .stride = 2, .ceil = true);
 }
 
-static int build(struct sgrad_graph *g, int x, int classes) {
-    x = part(g, 1, 1, x, (struct sgrad_conv2d){ .channels = 96, .kernel = 11, .stride = 4 }, 96);
-    x = pool(g, 1, x);
-    x = part(g, 2, 3, x, (struct sgrad_conv2d){ .channels = 256, .kernel = 5, .padding = 2 }, 256);
-    x = pool(g, 2, x);
-    x = part(g, 3, 5, x, (struct sgrad_conv2d){ .channels = 384, .kernel = 3, .padding = 1 }, 384);
-    x = pool(g, 3, x);
-    x = sgrad_layer(g, dropout, "drop", (x), .p = 0.5f);
-    x = part(g, 4, 7, x, (struct sgrad_conv2d){ .channels = 1024, .kernel = 3, .padding = 1 }, classes);
-    return sgrad_layer(g, global_average_pool, "pool4", (x));
+static int build(struct sgrad_graph *graph, int x, int classes) {
+    x = part(graph, 1, 1, x, (struct sgrad_conv2d){ .channels = 96, .kernel = 11, .stride = 4 }, 96);
+    x = pool(graph, 1, x);
+    x = part(graph, 2, 3, x, (struct sgrad_conv2d){ .channels = 256, .kernel = 5, .padding = 2 }, 256);
+    x = pool(graph, 2, x);
+    x = part(graph, 3, 5, x, (struct sgrad_conv2d){ .channels = 384, .kernel = 3, .padding = 1 }, 384);
+    x = pool(graph, 3, x);
+    x = sgrad_layer(graph, dropout, "drop", (x), .p = 0.5f);
+    x = part(graph, 4, 7, x, (struct sgrad_conv2d){ .channels = 1024, .kernel = 3, .padding = 1 }, classes);
+    return sgrad_layer(graph, global_average_pool, "pool4", (x));
 }
 
 const struct sgrad_model sgrad_nin_imagenet_model = {

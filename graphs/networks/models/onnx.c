@@ -2,11 +2,11 @@
  * parameters. */
 #include "graphs/networks/onnx/onnx.h"
 
-static int build(struct sgrad_graph *g, int x, int classes) {
+static int build(struct sgrad_graph *graph, int x, int classes) {
     struct sgrad__onnx *file;
-    if (!g->file || !*g->file) return sgrad_graph_fail(g, "is the network of a file: onnx:FILE");
-    if (g->error || (g->error = sgrad__onnx_open(g->file, &file))) return -1;
-    const int y = sgrad__onnx_build(file, g, x, classes);
+    if (!graph->file || !*graph->file) return sgrad_graph_fail(graph, "is the network of a file: onnx:FILE");
+    if (graph->error || (graph->error = sgrad__onnx_open(graph->file, &file))) return -1;
+    const int y = sgrad__onnx_build(file, graph, x, classes);
     sgrad__onnx_close(file);
     return y;
 }

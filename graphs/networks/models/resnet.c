@@ -12,14 +12,14 @@
 #include "codelets/ops/shortcut_a.h"
 #include "graphs/networks/layers/layers.h"
 
-static int classifier(struct sgrad_graph *g, int x, int classes) {
-    x = sgrad_layer(g, global_average_pool, "pool", (x));
-    return sgrad_layer(g, linear, "fc", (x), .features = classes, .bias = true);
+static int classifier(struct sgrad_graph *graph, int x, int classes) {
+    x = sgrad_layer(graph, global_average_pool, "pool", (x));
+    return sgrad_layer(graph, linear, "fc", (x), .features = classes, .bias = true);
 }
 
-static int small(struct sgrad_graph *g, int x, int classes, int layers) {
-    x = sgrad__conv_bn_relu(g, "conv1", "bn1", x, (struct sgrad_conv2d){ .channels = 16, .kernel = 3, .padding = 1 });
-    sgrad_graph_block(g, x);
+static int small(struct sgrad_graph *graph, int x, int classes, int layers) {
+    x = sgrad__conv_bn_relu(graph, "conv1", "bn1", x, (struct sgrad_conv2d){ .channels = 16, .kernel = 3, .padding = 1 });
+    sgrad_graph_block(graph, x);
     for (int stage = 0; stage < 3; stage++)
         for (int block = 0; block < (layers - 2) / 6; block++) {
             const char *name = SGRAD__NAME("layer%d.%d", stage + 1, block);
@@ -27,44 +27,50 @@ static int small(struct sgrad_graph *g, int x, int classes, int layers) {
             int shortcut = x;
             if (stride > 1)
                 shortcut =
-                    sgrad_layer(g, shortcut_a, SGRAD__NAME("%s.shortcut", name), (x), .channels = channels, .stride = stride);
-            x = sgrad__basic_block(g, name, x, shortcut, channels, stride);
+                    sgrad_layer(graph, shortcut_a, SGRAD__NAME("%s.shortcut", name), (x), .channels = channels, .stride = stride);
+            x = sgrad__basic_block(graph, name, x, shortcut, channels, stride);
         }
-    return classifier(g, x, classes);
+    return classifier(graph, x, classes);
 }
 
-static int large(struct sgrad_graph *g, int x, int classes, const int blocks[4], bool bottleneck) {
+static int large(struct sgrad_graph *graph, int x, int classes, const int blocks[4], bool bottleneck) {
     const struct sgrad_conv2d quartering = { .channels = 64, .kernel = 7, .stride = 2, .padding = 3 };
     const struct sgrad_conv2d keeping = { .channels = 64, .kernel = 3, .padding = 1 };
-    const bool keeps = sgrad_graph_option(g, "small") != 0;
-    x = sgrad__conv_bn_relu(g, "conv1", "bn1", x, keeps ? keeping : quartering);
-    if (!keeps) x = sgrad_layer(g, max_pool, "maxpool", (x), .kernel = 3, .stride = 2, .padding = 1);
-    sgrad_graph_block(g, x);
+    const bool keeps = sgrad_graph_option(graph, "small") != 0;
+    x = sgrad__conv_bn_relu(graph, "conv1", "bn1", x, keeps ? keeping : quartering);
+    if (!keeps) x = sgrad_layer(graph, max_pool, "maxpool", (x), .kernel = 3, .stride = 2, .padding = 1);
+    sgrad_graph_block(graph, x);
     for (int stage = 0; stage < 4; stage++)
         for (int block = 0; block < blocks[stage]; block++) {
             const char *name = SGRAD__NAME("layer%d.%d", stage + 1, block);
             const int channels = (bottleneck ? 256 : 64) << stage, stride = stage && !block ? 2 : 1;
-            const int shortcut = sgrad__projection(g, SGRAD__NAME("%s.downsample", name), x, channels, stride);
-            x = (bottleneck ? sgrad__bottleneck : sgrad__basic_block)(g, name, x, shortcut, channels, stride);
+            const int shortcut = sgrad__projection(graph, SGRAD__NAME("%s.downsample", name), x, channels, stride);
+            x = (bottleneck ? sgrad__bottleneck : sgrad__basic_block)(graph, name, x, shortcut, channels, stride);
         }
-    return classifier(g, x, classes);
+    return classifier(graph, x, classes);
 }
 
-static int build18(struct sgrad_graph *g, int x, int classes) { return large(g, x, classes, (const int[]){ 2, 2, 2, 2 }, false); }
-static int build20(struct sgrad_graph *g, int x, int classes) { return small(g, x, classes, 20); }
-static int build32(struct sgrad_graph *g, int x, int classes) { return small(g, x, classes, 32); }
-static int build34(struct sgrad_graph *g, int x, int classes) { return large(g, x, classes, (const int[]){ 3, 4, 6, 3 }, false); }
-static int build44(struct sgrad_graph *g, int x, int classes) { return small(g, x, classes, 44); }
-static int build50(struct sgrad_graph *g, int x, int classes) { return large(g, x, classes, (const int[]){ 3, 4, 6, 3 }, true); }
-static int build56(struct sgrad_graph *g, int x, int classes) { return small(g, x, classes, 56); }
-static int build101(struct sgrad_graph *g, int x, int classes) {
-    return large(g, x, classes, (const int[]){ 3, 4, 23, 3 }, true);
+static int build18(struct sgrad_graph *graph, int x, int classes) {
+    return large(graph, x, classes, (const int[]){ 2, 2, 2, 2 }, false);
 }
-static int build110(struct sgrad_graph *g, int x, int classes) { return small(g, x, classes, 110); }
-static int build152(struct sgrad_graph *g, int x, int classes) {
-    return large(g, x, classes, (const int[]){ 3, 8, 36, 3 }, true);
+static int build20(struct sgrad_graph *graph, int x, int classes) { return small(graph, x, classes, 20); }
+static int build32(struct sgrad_graph *graph, int x, int classes) { return small(graph, x, classes, 32); }
+static int build34(struct sgrad_graph *graph, int x, int classes) {
+    return large(graph, x, classes, (const int[]){ 3, 4, 6, 3 }, false);
 }
-static int build1202(struct sgrad_graph *g, int x, int classes) { return small(g, x, classes, 1202); }
+static int build44(struct sgrad_graph *graph, int x, int classes) { return small(graph, x, classes, 44); }
+static int build50(struct sgrad_graph *graph, int x, int classes) {
+    return large(graph, x, classes, (const int[]){ 3, 4, 6, 3 }, true);
+}
+static int build56(struct sgrad_graph *graph, int x, int classes) { return small(graph, x, classes, 56); }
+static int build101(struct sgrad_graph *graph, int x, int classes) {
+    return large(graph, x, classes, (const int[]){ 3, 4, 23, 3 }, true);
+}
+static int build110(struct sgrad_graph *graph, int x, int classes) { return small(graph, x, classes, 110); }
+static int build152(struct sgrad_graph *graph, int x, int classes) {
+    return large(graph, x, classes, (const int[]){ 3, 8, 36, 3 }, true);
+}
+static int build1202(struct sgrad_graph *graph, int x, int classes) { return small(graph, x, classes, 1202); }
 
 static const struct sgrad_model_option of_large[] = { { "small", 0, 0, 1, false }, { 0 } };
 

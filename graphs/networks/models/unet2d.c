@@ -18,35 +18,35 @@
 
 enum { MOST_LEVELS = 7 };
 
-static int two_convolutions(struct sgrad_graph *g, const char *name, int x, int channels) {
-    const int groups = (int)sgrad_graph_option(g, "groups");
+static int two_convolutions(struct sgrad_graph *graph, const char *name, int x, int channels) {
+    const int groups = (int)sgrad_graph_option(graph, "groups");
     for (int i = 1; i <= 2; i++) {
         const char *conv = SGRAD__NAME("%s.conv%d", name, i), *norm = SGRAD__NAME("%s.bn%d", name, i);
         const struct sgrad_conv2d attrs = { .channels = channels, .kernel = 3, .padding = 1 };
         if (!groups) {
-            x = sgrad__conv_bn_relu(g, conv, norm, x, attrs);
+            x = sgrad__conv_bn_relu(graph, conv, norm, x, attrs);
             continue;
         }
-        x = sgrad_graph_apply(g, &sgrad_conv2d_op, conv, &x, 1, &attrs);
-        x = sgrad_layer(g, group_norm, SGRAD__NAME("%s.gn%d", name, i), (x), .groups = groups, .relu = true);
+        x = sgrad_graph_apply(graph, &sgrad_conv2d_op, conv, &x, 1, &attrs);
+        x = sgrad_layer(graph, group_norm, SGRAD__NAME("%s.gn%d", name, i), (x), .groups = groups, .relu = true);
     }
     return x;
 }
 
-static int build(struct sgrad_graph *g, int x, int classes) {
-    const int levels = (int)sgrad_graph_option(g, "levels"), width = (int)sgrad_graph_option(g, "width");
+static int build(struct sgrad_graph *graph, int x, int classes) {
+    const int levels = (int)sgrad_graph_option(graph, "levels"), width = (int)sgrad_graph_option(graph, "width");
     int across[MOST_LEVELS];
     for (int level = 0; level < levels; level++) {
-        if (level) x = sgrad_layer(g, max_pool, SGRAD__NAME("pool%d", level), (x), .kernel = 2, .ceil = true);
-        x = across[level] = two_convolutions(g, SGRAD__NAME("enc%d", level + 1), x, width << level);
+        if (level) x = sgrad_layer(graph, max_pool, SGRAD__NAME("pool%d", level), (x), .kernel = 2, .ceil = true);
+        x = across[level] = two_convolutions(graph, SGRAD__NAME("enc%d", level + 1), x, width << level);
     }
     for (int level = levels - 1; level > 0; level--) {
-        x = sgrad_layer(g, conv_transpose, SGRAD__NAME("up%d", level), (x), .channels = width << (level - 1), .kernel = 2);
-        x = sgrad__crop_like(g, SGRAD__NAME("crop%d", level), x, across[level - 1]);
-        x = sgrad_layer(g, concat, SGRAD__NAME("concat%d", level), (across[level - 1], x), { 0 });
-        x = two_convolutions(g, SGRAD__NAME("dec%d", level), x, width << (level - 1));
+        x = sgrad_layer(graph, conv_transpose, SGRAD__NAME("up%d", level), (x), .channels = width << (level - 1), .kernel = 2);
+        x = sgrad__crop_like(graph, SGRAD__NAME("crop%d", level), x, across[level - 1]);
+        x = sgrad_layer(graph, concat, SGRAD__NAME("concat%d", level), (across[level - 1], x), { 0 });
+        x = two_convolutions(graph, SGRAD__NAME("dec%d", level), x, width << (level - 1));
     }
-    return sgrad_layer(g, conv2d, "out", (x), .channels = classes, .kernel = 1, .bias = true);
+    return sgrad_layer(graph, conv2d, "out", (x), .channels = classes, .kernel = 1, .bias = true);
 }
 
 const struct sgrad_model sgrad_unet2d_model = {

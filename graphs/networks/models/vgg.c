@@ -9,29 +9,30 @@
 
 enum { POOL, END = -1 };
 
-static int vgg(struct sgrad_graph *g, int x, int classes, const int *plan) {
+static int vgg(struct sgrad_graph *graph, int x, int classes, const int *plan) {
     for (int i = 0; *plan != END; plan++) {
         if (*plan == POOL) {
-            x = sgrad_layer(g, max_pool, SGRAD__NAME("features.%d", i), (x), .kernel = 2);
+            x = sgrad_layer(graph, max_pool, SGRAD__NAME("features.%d", i), (x), .kernel = 2);
             i += 1;
         } else {
-            x = sgrad__conv_bn_relu(g, SGRAD__NAME("features.%d", i), SGRAD__NAME("features.%d", i + 1), x,
+            x = sgrad__conv_bn_relu(graph, SGRAD__NAME("features.%d", i), SGRAD__NAME("features.%d", i + 1), x,
                                     (struct sgrad_conv2d){ .channels = *plan, .kernel = 3, .padding = 1, .bias = true });
             i += 3;
         }
     }
-    x = sgrad_layer(g, flatten, "flatten", (x));
-    return sgrad_layer(g, linear, "classifier", (x), .features = classes, .bias = true);
+    x = sgrad_layer(graph, flatten, "flatten", (x));
+    return sgrad_layer(graph, linear, "classifier", (x), .features = classes, .bias = true);
 }
 
-static int build11(struct sgrad_graph *g, int x, int classes) {
-    return vgg(g, x, classes, (const int[]){ 64, POOL, 128, POOL, 256, 256, POOL, 512, 512, POOL, 512, 512, POOL, END });
+static int build11(struct sgrad_graph *graph, int x, int classes) {
+    return vgg(graph, x, classes, (const int[]){ 64, POOL, 128, POOL, 256, 256, POOL, 512, 512, POOL, 512, 512, POOL, END });
 }
-static int build13(struct sgrad_graph *g, int x, int classes) {
-    return vgg(g, x, classes, (const int[]){ 64, 64, POOL, 128, 128, POOL, 256, 256, POOL, 512, 512, POOL, 512, 512, POOL, END });
+static int build13(struct sgrad_graph *graph, int x, int classes) {
+    return vgg(graph, x, classes,
+               (const int[]){ 64, 64, POOL, 128, 128, POOL, 256, 256, POOL, 512, 512, POOL, 512, 512, POOL, END });
 }
-static int build16(struct sgrad_graph *g, int x, int classes) {
-    return vgg(g, x, classes, (const int[]){ 64, 64, POOL, 128, 128, POOL, 256, 256, 256, POOL, 512, 512, 512, POOL,
+static int build16(struct sgrad_graph *graph, int x, int classes) {
+    return vgg(graph, x, classes, (const int[]){ 64, 64, POOL, 128, 128, POOL, 256, 256, 256, POOL, 512, 512, 512, POOL,
                                              512, 512, 512, POOL, END });
 }
 

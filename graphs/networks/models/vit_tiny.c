@@ -13,32 +13,32 @@
 
 #define DEVIATION 0.02f
 
-static int build(struct sgrad_graph *g, int x, int classes) {
-    const int width = (int)sgrad_graph_option(g, "width"), heads = (int)sgrad_graph_option(g, "heads");
-    const int patch = (int)sgrad_graph_option(g, "patch"), layers = (int)sgrad_graph_option(g, "layers");
+static int build(struct sgrad_graph *graph, int x, int classes) {
+    const int width = (int)sgrad_graph_option(graph, "width"), heads = (int)sgrad_graph_option(graph, "heads");
+    const int patch = (int)sgrad_graph_option(graph, "patch"), layers = (int)sgrad_graph_option(graph, "layers");
     const struct sgrad__transformer block = {
         "norm1", "attn.qkv", "attn.proj", "norm2", "mlp.fc1", "mlp.fc2",
         .width = width,
         .heads = heads,
         .deviation = DEVIATION,
         .last_deviation = DEVIATION,
-        .dropout = (float)sgrad_graph_option(g, "dropout"),
+        .dropout = (float)sgrad_graph_option(graph, "dropout"),
     };
-    if (width % heads) return sgrad_graph_fail(g, "width=%d is not divided by heads=%d", width, heads);
-    x = sgrad_layer(g, conv2d, "patch_embed.proj", (x), .channels = width, .kernel = patch, .stride = patch, .bias = true);
-    x = sgrad_layer(g, rows, "patch_embed", (x), 0);
-    const int patches = (int)sgrad_graph_shape(g, x).dim[1];
-    x = sgrad_layer(g, position_embedding, "pos_embed", (x), .context = patches, .deviation = DEVIATION);
-    if (sgrad_graph_error(g)) return -1;
-    SGRAD_TRY(sgrad__check_split(g, "heads", heads, false));
-    SGRAD_TRY(sgrad__check_split(g, "patches of an image", patches, false));
-    SGRAD_TRY(sgrad__check_split(g, "width", width, true));
-    x = sgrad_graph_block(g, sgrad__split_rows(g, "rows", x));
-    for (int i = 0; i < layers; i++) x = sgrad__transformer_block(g, SGRAD__NAME("blocks.%d", i), x, &block);
-    x = sgrad__join_rows(g, "all_rows", x);
-    x = sgrad_layer(g, global_average_pool, "pool", (x), 0);
-    x = sgrad_layer(g, layer_norm, "fc_norm", (x), 0);
-    return sgrad_layer(g, linear, "head", (x), .features = classes, .bias = true, .deviation = DEVIATION);
+    if (width % heads) return sgrad_graph_fail(graph, "width=%d is not divided by heads=%d", width, heads);
+    x = sgrad_layer(graph, conv2d, "patch_embed.proj", (x), .channels = width, .kernel = patch, .stride = patch, .bias = true);
+    x = sgrad_layer(graph, rows, "patch_embed", (x), 0);
+    const int patches = (int)sgrad_graph_shape(graph, x).dim[1];
+    x = sgrad_layer(graph, position_embedding, "pos_embed", (x), .context = patches, .deviation = DEVIATION);
+    if (sgrad_graph_error(graph)) return -1;
+    SGRAD_TRY(sgrad__check_split(graph, "heads", heads, false));
+    SGRAD_TRY(sgrad__check_split(graph, "patches of an image", patches, false));
+    SGRAD_TRY(sgrad__check_split(graph, "width", width, true));
+    x = sgrad_graph_block(graph, sgrad__split_rows(graph, "rows", x));
+    for (int i = 0; i < layers; i++) x = sgrad__transformer_block(graph, SGRAD__NAME("blocks.%d", i), x, &block);
+    x = sgrad__join_rows(graph, "all_rows", x);
+    x = sgrad_layer(graph, global_average_pool, "pool", (x), 0);
+    x = sgrad_layer(graph, layer_norm, "fc_norm", (x), 0);
+    return sgrad_layer(graph, linear, "head", (x), .features = classes, .bias = true, .deviation = DEVIATION);
 }
 
 const struct sgrad_model sgrad_vit_tiny_model = {

@@ -19,14 +19,14 @@
 #include <string.h>
 
 /* Returns the ReLU after N, if it is the only consumer of N's output: then N's layer computes it. NULL: there is none. */
-static const Onnx__Node *relu_behind(const struct sgrad__reader *r, const Onnx__Node *n) {
-    return sgrad__onnx_next(r, n, "Relu");
+static const Onnx__Node *relu_behind(const struct sgrad__reader *reader, const Onnx__Node *n) {
+    return sgrad__onnx_next(reader, n, "Relu");
 }
 
 /* Makes Y the output of END or, if END is NULL, of N. */
-static int make_with(struct sgrad__reader *r, const Onnx__Node *n, const Onnx__Node *end, int y) {
-    SGRAD_TRY(sgrad__onnx_make(r, end ? end : n, y));
-    sgrad__onnx_thing(r, n->output[0])->known = true;
+static int make_with(struct sgrad__reader *reader, const Onnx__Node *n, const Onnx__Node *end, int y) {
+    SGRAD_TRY(sgrad__onnx_make(reader, end ? end : n, y));
+    sgrad__onnx_thing(reader, n->output[0])->known = true;
     return 0;
 }
 
@@ -34,77 +34,80 @@ static int make_with(struct sgrad__reader *r, const Onnx__Node *n, const Onnx__N
 
 /* Reads x (N,…,C) times the weight (K,C), or (C,K) if AS_TURNED. END: the node whose output the layer computes, N or one after
  * it. */
-static int read_product(struct sgrad__reader *r, const Onnx__Node *n, const Onnx__Node *end, int x, bool as_turned,
+static int read_product(struct sgrad__reader *reader, const Onnx__Node *n, const Onnx__Node *end, int x, bool as_turned,
                         const struct sgrad__thing *bias) {
-    const struct sgrad__thing *weight = sgrad__onnx_tensor(r, n, 1, 2);
-    if (!weight) return r->graph->error;
+    const struct sgrad__thing *weight = sgrad__onnx_tensor(reader, n, 1, 2);
+    if (!weight) return reader->graph->error;
     const bool turned = as_turned != weight->turned;
-    const struct sgrad_shape shape = sgrad_graph_shape(r->graph, x);
+    const struct sgrad_shape shape = sgrad_graph_shape(reader->graph, x);
     const int64_t *dim = weight->tensor->dims, features = dim[turned ? 1 : 0], takes = dim[turned ? 0 : 1];
-    const struct sgrad_linear is = { .features = sgrad__onnx_outputs(r, end, features), .bias = bias, .turned = turned };
-    if (shape.rank > 3) return sgrad__onnx_refuse(r, n, "takes images: rows (N,C) or (N,T,C) are known");
+    const struct sgrad_linear is = { .features = sgrad__onnx_outputs(reader, end, features), .bias = bias, .turned = turned };
+    if (shape.rank > 3) return sgrad__onnx_refuse(reader, n, "takes images: rows (N,C) or (N,T,C) are known");
     if (shape.dim[shape.rank - 1] != takes)
-        return sgrad__onnx_refuse(r, n, "takes %lld numbers, and there are %lld: the file was made for samples of another size",
+        return sgrad__onnx_refuse(reader, n,
+                                  "takes %lld numbers, and there are %lld: the file was made for samples of another size",
                                   (long long)takes, (long long)shape.dim[shape.rank - 1]);
-    char *name = sgrad__onnx_name(r, n, 1);
-    sgrad__onnx_bind(r, name, "weight", weight);
-    if (bias) sgrad__onnx_bind(r, name, "bias", bias);
-    const int y = sgrad__onnx_layer(r, n, name, &sgrad_linear_op, &x, 1, &is);
+    char *name = sgrad__onnx_name(reader, n, 1);
+    sgrad__onnx_bind(reader, name, "weight", weight);
+    if (bias) sgrad__onnx_bind(reader, name, "bias", bias);
+    const int y = sgrad__onnx_layer(reader, n, name, &sgrad_linear_op, &x, 1, &is);
     free(name);
-    return make_with(r, n, end, y);
+    return make_with(reader, n, end, y);
 }
 
-int sgrad__onnx_read_gemm(struct sgrad__reader *r, const Onnx__Node *n) {
-    const int x = sgrad__onnx_value(r, n, 0, false);
-    const bool has_bias = sgrad__onnx_input(r, n, 2) != NULL;
-    const struct sgrad__thing *bias = x >= 0 && has_bias ? sgrad__onnx_tensor(r, n, 2, 1) : NULL;
-    if (x < 0 || (has_bias && !bias)) return r->graph->error;
-    if (sgrad__onnx_rank(r, x) != 2 || sgrad__onnx_int(n, "transA", 0) || sgrad__onnx_float(n, "alpha", 1) != 1 ||
+int sgrad__onnx_read_gemm(struct sgrad__reader *reader, const Onnx__Node *n) {
+    const int x = sgrad__onnx_value(reader, n, 0, false);
+    const bool has_bias = sgrad__onnx_input(reader, n, 2) != NULL;
+    const struct sgrad__thing *bias = x >= 0 && has_bias ? sgrad__onnx_tensor(reader, n, 2, 1) : NULL;
+    if (x < 0 || (has_bias && !bias)) return reader->graph->error;
+    if (sgrad__onnx_rank(reader, x) != 2 || sgrad__onnx_int(n, "transA", 0) || sgrad__onnx_float(n, "alpha", 1) != 1 ||
         (has_bias && sgrad__onnx_float(n, "beta", 1) != 1))
-        return sgrad__onnx_refuse(r, n, "rows (N,C), transA 0, alpha 1 and beta 1 alone are known, not transA %d, alpha %g and "
-                                  "beta %g", (int)sgrad__onnx_int(n, "transA", 0), (double)sgrad__onnx_float(n, "alpha", 1),
+        return sgrad__onnx_refuse(reader, n,
+                                  "rows (N,C), transA 0, alpha 1 and beta 1 alone are known, not transA %d, alpha %g and "
+                                  "beta %g",
+                                  (int)sgrad__onnx_int(n, "transA", 0), (double)sgrad__onnx_float(n, "alpha", 1),
                                   (double)sgrad__onnx_float(n, "beta", 1));
-    return read_product(r, n, n, x, !sgrad__onnx_int(n, "transB", 0), bias);
+    return read_product(reader, n, n, x, !sgrad__onnx_int(n, "transB", 0), bias);
 }
 
 /* Reads a product, together with the addition of a bias: a vector of the length of a row. */
-int sgrad__onnx_read_matmul(struct sgrad__reader *r, const Onnx__Node *n) {
-    if (sgrad__onnx_attends(r, n)) return sgrad__onnx_attend(r, n);
-    const int x = sgrad__onnx_value(r, n, 0, false);
-    const struct sgrad__thing *weight = x < 0 ? NULL : sgrad__onnx_tensor(r, n, 1, 2), *bias = NULL;
-    if (!weight) return r->graph->error;
+int sgrad__onnx_read_matmul(struct sgrad__reader *reader, const Onnx__Node *n) {
+    if (sgrad__onnx_attends(reader, n)) return sgrad__onnx_attend(reader, n);
+    const int x = sgrad__onnx_value(reader, n, 0, false);
+    const struct sgrad__thing *weight = x < 0 ? NULL : sgrad__onnx_tensor(reader, n, 1, 2), *bias = NULL;
+    if (!weight) return reader->graph->error;
     const int64_t features = weight->tensor->dims[weight->turned ? 0 : 1];
-    const Onnx__Node *sum = sgrad__onnx_next(r, n, "Add");
+    const Onnx__Node *sum = sgrad__onnx_next(reader, n, "Add");
     for (size_t i = 0; sum && i < sum->n_input && sum->n_input == 2; i++) {
-        const struct sgrad__thing *t = sgrad__onnx_input(r, sum, i);
+        const struct sgrad__thing *t = sgrad__onnx_input(reader, sum, i);
         if (t && t->tensor && !t->spread && t->tensor->n_dims == 1 && t->tensor->dims[0] == features) bias = t;
     }
-    return read_product(r, n, bias ? sum : n, x, true, bias);
+    return read_product(reader, n, bias ? sum : n, x, true, bias);
 }
 
-int sgrad__onnx_read_embedding(struct sgrad__reader *r, const Onnx__Node *n) {
-    const int x = sgrad__onnx_value(r, n, 1, false);
-    const struct sgrad__thing *weight = x < 0 ? NULL : sgrad__onnx_tensor(r, n, 0, 2);
-    if (!weight) return r->graph->error;
-    if (weight->turned) return sgrad__onnx_refuse(r, n, "takes '%s', which is transposed", weight->name);
-    if (x == r->x && r->classes > weight->tensor->dims[0])
-        return sgrad__onnx_refuse(r, n, "'%s' has rows for tokens to %lld, and the data have tokens to %d", weight->name,
-                                  (long long)weight->tensor->dims[0] - 1, r->classes - 1);
+int sgrad__onnx_read_embedding(struct sgrad__reader *reader, const Onnx__Node *n) {
+    const int x = sgrad__onnx_value(reader, n, 1, false);
+    const struct sgrad__thing *weight = x < 0 ? NULL : sgrad__onnx_tensor(reader, n, 0, 2);
+    if (!weight) return reader->graph->error;
+    if (weight->turned) return sgrad__onnx_refuse(reader, n, "takes '%s', which is transposed", weight->name);
+    if (x == reader->x && reader->classes > weight->tensor->dims[0])
+        return sgrad__onnx_refuse(reader, n, "'%s' has rows for tokens to %lld, and the data have tokens to %d", weight->name,
+                                  (long long)weight->tensor->dims[0] - 1, reader->classes - 1);
     const struct sgrad_embedding is = { .count = (int)weight->tensor->dims[0], .features = (int)weight->tensor->dims[1] };
-    char *name = sgrad__onnx_name(r, n, 0);
-    sgrad__onnx_bind(r, name, "weight", weight);
-    const int y = sgrad__onnx_layer(r, n, name, &sgrad_embedding_op, &x, 1, &is);
+    char *name = sgrad__onnx_name(reader, n, 0);
+    sgrad__onnx_bind(reader, name, "weight", weight);
+    const int y = sgrad__onnx_layer(reader, n, name, &sgrad_embedding_op, &x, 1, &is);
     free(name);
-    return sgrad__onnx_make(r, n, y);
+    return sgrad__onnx_make(reader, n, y);
 }
 
 /* ---- sums and shapes of values ---------------------------------------------------------------------------------- */
 
 /* Adds a value and a tensor of the file. The tensor has, for rows (N,T,C), one number per position (T,C), or one number per
  * feature. */
-static int add_tensor(struct sgrad__reader *r, const Onnx__Node *n, int x, size_t i) {
-    const struct sgrad_shape shape = sgrad_graph_shape(r->graph, x);
-    const struct sgrad__thing *t = sgrad__onnx_input(r, n, i);
+static int add_tensor(struct sgrad__reader *reader, const Onnx__Node *n, int x, size_t i) {
+    const struct sgrad_shape shape = sgrad_graph_shape(reader->graph, x);
+    const struct sgrad__thing *t = sgrad__onnx_input(reader, n, i);
     int ones = 0;               /* leading dimensions of 1, which are ignored: (1,T,C) is (T,C) */
     while (ones + 1 < (int)t->tensor->n_dims && t->tensor->dims[ones] == 1 && !t->turned) ones++;
     const int rank = (int)t->tensor->n_dims - ones;
@@ -112,43 +115,44 @@ static int add_tensor(struct sgrad__reader *r, const Onnx__Node *n, int x, size_
     const bool fits = (int)t->tensor->n_dims <= shape.rank && !t->spread;
     const bool position = shape.rank == 3 && rank == 2 && !t->turned && dim[0] == shape.dim[1] && dim[1] == shape.dim[2];
     if (!fits || (!position && (shape.rank > 3 || rank != 1 || dim[0] != shape.dim[shape.rank - 1])))
-        return sgrad__onnx_refuse(r, n, "adds '%s': a number for each feature, or, of rows, for each position too, is known",
+        return sgrad__onnx_refuse(reader, n, "adds '%s': a number for each feature, or, of rows, for each position too, is known",
                                   t->name);
-    char *name = sgrad__onnx_name(r, n, position ? (int)i : -1);
-    sgrad__onnx_bind_less(r, name, position ? "weight" : "bias", t, ones);
+    char *name = sgrad__onnx_name(reader, n, position ? (int)i : -1);
+    sgrad__onnx_bind_less(reader, name, position ? "weight" : "bias", t, ones);
     const struct sgrad_position_embedding is = { .context = (int)dim[0] };
-    const int y = position ? sgrad__onnx_layer(r, n, name, &sgrad_position_embedding_op, &x, 1, &is)
-                           : sgrad__onnx_layer(r, n, name, &sgrad_bias_op, &x, 1, &(struct sgrad_bias){ 0 });
+    const int y = position ? sgrad__onnx_layer(reader, n, name, &sgrad_position_embedding_op, &x, 1, &is)
+                           : sgrad__onnx_layer(reader, n, name, &sgrad_bias_op, &x, 1, &(struct sgrad_bias){ 0 });
     free(name);
-    return sgrad__onnx_make(r, n, y);
+    return sgrad__onnx_make(reader, n, y);
 }
 
-int sgrad__onnx_read_add(struct sgrad__reader *r, const Onnx__Node *n) {
+int sgrad__onnx_read_add(struct sgrad__reader *reader, const Onnx__Node *n) {
     int status;
-    if (sgrad__onnx_is_normal(r, n, &status)) return status;
-    if (sgrad__onnx_attends(r, n)) return sgrad__onnx_attend(r, n);
-    if (sgrad__onnx_groups(r, n)) return sgrad__onnx_group(r, n);
+    if (sgrad__onnx_is_normal(reader, n, &status)) return status;
+    if (sgrad__onnx_attends(reader, n)) return sgrad__onnx_attend(reader, n);
+    if (sgrad__onnx_groups(reader, n)) return sgrad__onnx_group(reader, n);
     for (size_t i = 0; i < 2; i++) {
-        const struct sgrad__thing *t = sgrad__onnx_input(r, n, i);
+        const struct sgrad__thing *t = sgrad__onnx_input(reader, n, i);
         if (!t || !t->tensor) continue;
-        const int x = sgrad__onnx_value(r, n, 1 - i, false);
-        return x < 0 ? r->graph->error : add_tensor(r, n, x, i);
+        const int x = sgrad__onnx_value(reader, n, 1 - i, false);
+        return x < 0 ? reader->graph->error : add_tensor(reader, n, x, i);
     }
-    const int x[] = { sgrad__onnx_value(r, n, 0, false), r->graph->error ? -1 : sgrad__onnx_value(r, n, 1, false) };
-    const Onnx__Node *relu = relu_behind(r, n);
-    if (x[0] < 0 || x[1] < 0) return r->graph->error;
-    return make_with(r, n, relu, sgrad__onnx_plain(r, n, &sgrad_add_op, x, 2, &(struct sgrad_add){ .relu = relu }));
+    const int x[] = { sgrad__onnx_value(reader, n, 0, false),
+                      reader->graph->error ? -1 : sgrad__onnx_value(reader, n, 1, false) };
+    const Onnx__Node *relu = relu_behind(reader, n);
+    if (x[0] < 0 || x[1] < 0) return reader->graph->error;
+    return make_with(reader, n, relu, sgrad__onnx_plain(reader, n, &sgrad_add_op, x, 2, &(struct sgrad_add){ .relu = relu }));
 }
 
-int sgrad__onnx_read_concat(struct sgrad__reader *r, const Onnx__Node *n) {
+int sgrad__onnx_read_concat(struct sgrad__reader *reader, const Onnx__Node *n) {
     int x[SGRAD_MAX_INPUTS];
     int64_t number[SGRAD__NUMBERS];
     int count;
-    if (sgrad__onnx_numbers(r, n, 0, number, &count)) {     /* lists of integers, for a Reshape */
-        struct sgrad__thing *to = sgrad__onnx_thing(r, n->output[0]);
+    if (sgrad__onnx_numbers(reader, n, 0, number, &count)) {     /* lists of integers, for a Reshape */
+        struct sgrad__thing *to = sgrad__onnx_thing(reader, n->output[0]);
         for (size_t i = 0; i < n->n_input; i++) {
-            if (!sgrad__onnx_numbers(r, n, i, number, &count) || to->count + count > SGRAD__NUMBERS)
-                return sgrad__onnx_refuse(r, n, "its input %zu is no number that is known", i);
+            if (!sgrad__onnx_numbers(reader, n, i, number, &count) || to->count + count > SGRAD__NUMBERS)
+                return sgrad__onnx_refuse(reader, n, "its input %zu is no number that is known", i);
             memcpy(to->number + to->count, number, (size_t)count * sizeof *number);
             to->count += count;
         }
@@ -156,156 +160,161 @@ int sgrad__onnx_read_concat(struct sgrad__reader *r, const Onnx__Node *n) {
         return 0;
     }
     for (size_t i = 0; i < n->n_input; i++)
-        if ((x[i] = sgrad__onnx_value(r, n, i, false)) < 0) return r->graph->error;
-    const int rank = sgrad__onnx_rank(r, x[0]);
+        if ((x[i] = sgrad__onnx_value(reader, n, i, false)) < 0) return reader->graph->error;
+    const int rank = sgrad__onnx_rank(reader, x[0]);
     int64_t axis = sgrad__onnx_int(n, "axis", 1);
     if (axis < 0) axis += rank;
     if (axis != sgrad__onnx_channels(rank))
-        return sgrad__onnx_refuse(r, n, "axis %lld: along channels alone it is known", (long long)axis);
-    return sgrad__onnx_make(r, n, sgrad__onnx_plain(r, n, &sgrad_concat_op, x, (int)n->n_input, &(struct sgrad_concat){ { 0 } }));
+        return sgrad__onnx_refuse(reader, n, "axis %lld: along channels alone it is known", (long long)axis);
+    return sgrad__onnx_make(reader, n,
+                            sgrad__onnx_plain(reader, n, &sgrad_concat_op, x, (int)n->n_input, &(struct sgrad_concat){ { 0 } }));
 }
 
 /* ---- others ----------------------------------------------------------------------------------------------------- */
 
-int sgrad__onnx_read_relu(struct sgrad__reader *r, const Onnx__Node *n) {
-    const int x = sgrad__onnx_value(r, n, 0, false);
-    if (x < 0) return r->graph->error;
-    return sgrad__onnx_make(r, n, sgrad__onnx_plain(r, n, &sgrad_relu_op, &x, 1, &(struct sgrad_relu){ 0 }));
+int sgrad__onnx_read_relu(struct sgrad__reader *reader, const Onnx__Node *n) {
+    const int x = sgrad__onnx_value(reader, n, 0, false);
+    if (x < 0) return reader->graph->error;
+    return sgrad__onnx_make(reader, n, sgrad__onnx_plain(reader, n, &sgrad_relu_op, &x, 1, &(struct sgrad_relu){ 0 }));
 }
 
 /* Reads a multiplication by one number of the file, or one within attention or GELU. */
-int sgrad__onnx_read_mul(struct sgrad__reader *r, const Onnx__Node *n) {
-    const struct sgrad__thing *by = sgrad__onnx_input(r, n, 1);
+int sgrad__onnx_read_mul(struct sgrad__reader *reader, const Onnx__Node *n) {
+    const struct sgrad__thing *by = sgrad__onnx_input(reader, n, 1);
     struct sgrad_scale is;
     int count, status;
-    if (sgrad__onnx_is_normal(r, n, &status)) return status;
-    if (sgrad__onnx_attends(r, n)) return sgrad__onnx_attend(r, n);
-    if (sgrad__onnx_groups(r, n)) return sgrad__onnx_group(r, n);
+    if (sgrad__onnx_is_normal(reader, n, &status)) return status;
+    if (sgrad__onnx_attends(reader, n)) return sgrad__onnx_attend(reader, n);
+    if (sgrad__onnx_groups(reader, n)) return sgrad__onnx_group(reader, n);
     if (!by || !by->tensor || !sgrad__onnx_floats(by->tensor, &is.factor, 1, &count) || count != 1)
-        return sgrad__onnx_refuse(r, n, "by one number of the file it is known, and as a step of attention or of GELU");
-    const int x = sgrad__onnx_value(r, n, 0, false);
-    return x < 0 ? r->graph->error : sgrad__onnx_make(r, n, sgrad__onnx_plain(r, n, &sgrad_scale_op, &x, 1, &is));
+        return sgrad__onnx_refuse(reader, n, "by one number of the file it is known, and as a step of attention or of GELU");
+    const int x = sgrad__onnx_value(reader, n, 0, false);
+    return x < 0 ? reader->graph->error : sgrad__onnx_make(reader, n, sgrad__onnx_plain(reader, n, &sgrad_scale_op, &x, 1, &is));
 }
 
-int sgrad__onnx_read_gelu(struct sgrad__reader *r, const Onnx__Node *n) {
+int sgrad__onnx_read_gelu(struct sgrad__reader *reader, const Onnx__Node *n) {
     const Onnx__Attribute *how = sgrad__onnx_attribute(n, "approximate");
     const struct sgrad_gelu is = { .approximate = sgrad__onnx_is_text(how, "tanh") };
     if (how && !is.approximate && !sgrad__onnx_is_text(how, "none"))
-        return sgrad__onnx_refuse(r, n, "approximate is neither none nor tanh");
-    const int x = sgrad__onnx_value(r, n, 0, false);
-    return x < 0 ? r->graph->error : sgrad__onnx_make(r, n, sgrad__onnx_plain(r, n, &sgrad_gelu_op, &x, 1, &is));
+        return sgrad__onnx_refuse(reader, n, "approximate is neither none nor tanh");
+    const int x = sgrad__onnx_value(reader, n, 0, false);
+    return x < 0 ? reader->graph->error : sgrad__onnx_make(reader, n, sgrad__onnx_plain(reader, n, &sgrad_gelu_op, &x, 1, &is));
 }
 
 /* Returns the sum after N's layer, whose output has SHAPE, if it is the only consumer, and *OTHER, the value that is added, is
  * known. */
-static const Onnx__Node *sum_behind(struct sgrad__reader *r, const Onnx__Node *n, const struct sgrad_shape *shape, int *other) {
-    const Onnx__Node *sum = sgrad__onnx_next(r, n, "Add");
+static const Onnx__Node *sum_behind(struct sgrad__reader *reader, const Onnx__Node *n, const struct sgrad_shape *shape,
+                                    int *other) {
+    const Onnx__Node *sum = sgrad__onnx_next(reader, n, "Add");
     for (size_t i = 0; sum && sum->n_input == 2 && i < 2; i++) {
-        const struct sgrad__thing *t = sgrad__onnx_input(r, sum, i);
+        const struct sgrad__thing *t = sgrad__onnx_input(reader, sum, i);
         if (!sgrad__onnx_is_value(t)) continue;
-        const struct sgrad_shape is = sgrad_graph_shape(r->graph, *other = t->value);
+        const struct sgrad_shape is = sgrad_graph_shape(reader->graph, *other = t->value);
         if (sgrad_shape_equal(&is, shape)) return sum;
     }
     return NULL;
 }
 
-int sgrad__onnx_read_batchnorm(struct sgrad__reader *r, const Onnx__Node *n) {
+int sgrad__onnx_read_batchnorm(struct sgrad__reader *reader, const Onnx__Node *n) {
     static const char *const parameter[] = { "weight", "bias", "running_mean", "running_var" };
-    int x[] = { sgrad__onnx_value(r, n, 0, false), -1 };
+    int x[] = { sgrad__onnx_value(reader, n, 0, false), -1 };
     const struct sgrad__thing *t[4];
-    if (x[0] < 0) return r->graph->error;
-    const struct sgrad_shape shape = sgrad_graph_shape(r->graph, x[0]);
-    const Onnx__Node *sum = sum_behind(r, n, &shape, &x[1]), *relu = relu_behind(r, sum ? sum : n);
+    if (x[0] < 0) return reader->graph->error;
+    const struct sgrad_shape shape = sgrad_graph_shape(reader->graph, x[0]);
+    const Onnx__Node *sum = sum_behind(reader, n, &shape, &x[1]), *relu = relu_behind(reader, sum ? sum : n);
     if (sgrad__onnx_int(n, "training_mode", 0))
-        return sgrad__onnx_refuse(r, n, "training_mode is 1: model.eval() before the export gives what is meant");
+        return sgrad__onnx_refuse(reader, n, "training_mode is 1: model.eval() before the export gives what is meant");
     if (!sgrad__onnx_int(n, "spatial", 1))
-        return sgrad__onnx_refuse(r, n, "spatial is 0: statistics of channels are known, not of pixels");
+        return sgrad__onnx_refuse(reader, n, "spatial is 0: statistics of channels are known, not of pixels");
     for (size_t i = 1; i < n->n_output; i++)
         if (*n->output[i])
-            return sgrad__onnx_refuse(r, n, "has output %zu, '%s', and so normalises by the batch: model.eval() before the "
+            return sgrad__onnx_refuse(reader, n, "has output %zu, '%s', and so normalises by the batch: model.eval() before the "
                                       "export gives what is meant", i, n->output[i]);
     for (size_t i = 0; i < 4; i++) {
-        if (!(t[i] = sgrad__onnx_tensor(r, n, i + 1, 1))) return r->graph->error;
+        if (!(t[i] = sgrad__onnx_tensor(reader, n, i + 1, 1))) return reader->graph->error;
         if (t[i]->tensor->dims[0] != shape.dim[shape.rank - 1])
-            return sgrad__onnx_refuse(r, n, "'%s' has %lld numbers, of %lld channels", t[i]->name,
+            return sgrad__onnx_refuse(reader, n, "'%s' has %lld numbers, of %lld channels", t[i]->name,
                                       (long long)t[i]->tensor->dims[0], (long long)shape.dim[shape.rank - 1]);
     }
     const struct sgrad_batchnorm is = { .relu = relu, .eps = sgrad__onnx_given(sgrad__onnx_float(n, "epsilon", 1e-5f)),
                                         .momentum = sgrad__onnx_given(1 - sgrad__onnx_float(n, "momentum", 0.9f)) };
-    char *name = sgrad__onnx_name(r, n, 1);
-    for (int i = 0; i < 4; i++) sgrad__onnx_bind(r, name, parameter[i], t[i]);
-    const int y = sgrad__onnx_layer(r, n, name, &sgrad_batchnorm_op, x, sum ? 2 : 1, &is);
+    char *name = sgrad__onnx_name(reader, n, 1);
+    for (int i = 0; i < 4; i++) sgrad__onnx_bind(reader, name, parameter[i], t[i]);
+    const int y = sgrad__onnx_layer(reader, n, name, &sgrad_batchnorm_op, x, sum ? 2 : 1, &is);
     free(name);
-    if (sum) sgrad__onnx_thing(r, sum->output[0])->known = true;
-    return make_with(r, n, relu ? relu : sum, y);
+    if (sum) sgrad__onnx_thing(reader, sum->output[0])->known = true;
+    return make_with(reader, n, relu ? relu : sum, y);
 }
 
-int sgrad__onnx_read_layer_norm(struct sgrad__reader *r, const Onnx__Node *n) {
-    const int x = sgrad__onnx_value(r, n, 0, false), rank = x < 0 ? 0 : sgrad__onnx_rank(r, x);
-    const struct sgrad__thing *weight = x < 0 ? NULL : sgrad__onnx_tensor(r, n, 1, 1);
-    const struct sgrad__thing *bias = weight ? sgrad__onnx_tensor(r, n, 2, 1) : NULL;
+int sgrad__onnx_read_layer_norm(struct sgrad__reader *reader, const Onnx__Node *n) {
+    const int x = sgrad__onnx_value(reader, n, 0, false), rank = x < 0 ? 0 : sgrad__onnx_rank(reader, x);
+    const struct sgrad__thing *weight = x < 0 ? NULL : sgrad__onnx_tensor(reader, n, 1, 1);
+    const struct sgrad__thing *bias = weight ? sgrad__onnx_tensor(reader, n, 2, 1) : NULL;
     const int64_t axis = sgrad__onnx_int(n, "axis", -1);
-    if (!bias) return r->graph->error;
+    if (!bias) return reader->graph->error;
     if (rank > 3 || (axis != -1 && axis != rank - 1))
-        return sgrad__onnx_refuse(r, n, "of rows, along their features, it is known, not along axis %lld of %d", (long long)axis,
-                                  rank);
+        return sgrad__onnx_refuse(reader, n, "of rows, along their features, it is known, not along axis %lld of %d",
+                                  (long long)axis, rank);
     if (sgrad__onnx_int(n, "stash_type", ONNX_FLOAT) != ONNX_FLOAT)
-        return sgrad__onnx_refuse(r, n, "stash_type is %d: statistics in floats are known",
+        return sgrad__onnx_refuse(reader, n, "stash_type is %d: statistics in floats are known",
                                   (int)sgrad__onnx_int(n, "stash_type", ONNX_FLOAT));
-    char *name = sgrad__onnx_name(r, n, 1);
-    sgrad__onnx_bind(r, name, "weight", weight);
-    sgrad__onnx_bind(r, name, "bias", bias);
-    const int y = sgrad__onnx_layer(r, n, name, &sgrad_layer_norm_op, &x, 1,
+    char *name = sgrad__onnx_name(reader, n, 1);
+    sgrad__onnx_bind(reader, name, "weight", weight);
+    sgrad__onnx_bind(reader, name, "bias", bias);
+    const int y = sgrad__onnx_layer(reader, n, name, &sgrad_layer_norm_op, &x, 1,
                                     &(struct sgrad_layer_norm){
                                         .eps = sgrad__onnx_given(sgrad__onnx_float(n, "epsilon", 1e-5f)) });
     free(name);
-    return sgrad__onnx_make(r, n, y);
+    return sgrad__onnx_make(reader, n, y);
 }
 
-int sgrad__onnx_read_lrn(struct sgrad__reader *r, const Onnx__Node *n) {
-    const int x = sgrad__onnx_value(r, n, 0, false);
+int sgrad__onnx_read_lrn(struct sgrad__reader *reader, const Onnx__Node *n) {
+    const int x = sgrad__onnx_value(reader, n, 0, false);
     const int64_t size = sgrad__onnx_int(n, "size", 0);
-    if (x < 0) return r->graph->error;
-    if (sgrad__onnx_rank(r, x) == 3) return sgrad__onnx_refuse(r, n, "takes rows, over whose rows it goes: images are known");
-    if (size < 1 || size > SGRAD__ONNX_LARGE || size % 2 == 0) return sgrad__onnx_refuse(r, n, "a size that is odd is known");
+    if (x < 0) return reader->graph->error;
+    if (sgrad__onnx_rank(reader, x) == 3)
+        return sgrad__onnx_refuse(reader, n, "takes rows, over whose rows it goes: images are known");
+    if (size < 1 || size > SGRAD__ONNX_LARGE || size % 2 == 0)
+        return sgrad__onnx_refuse(reader, n, "a size that is odd is known");
     const struct sgrad_local_response_norm is = { .size = (int)size,
                                                   .alpha = sgrad__onnx_given(sgrad__onnx_float(n, "alpha", 1e-4f)),
                                                   .beta = sgrad__onnx_given(sgrad__onnx_float(n, "beta", .75f)),
                                                   .k = sgrad__onnx_given(sgrad__onnx_float(n, "bias", 1)) };
-    return sgrad__onnx_make(r, n, sgrad__onnx_plain(r, n, &sgrad_local_response_norm_op, &x, 1, &is));
+    return sgrad__onnx_make(reader, n, sgrad__onnx_plain(reader, n, &sgrad_local_response_norm_op, &x, 1, &is));
 }
 
-int sgrad__onnx_read_dropout(struct sgrad__reader *r, const Onnx__Node *n) {
-    const int x = sgrad__onnx_value(r, n, 0, true);
-    const struct sgrad__thing *share = sgrad__onnx_input(r, n, 1), *t = sgrad__onnx_input(r, n, 0);
+int sgrad__onnx_read_dropout(struct sgrad__reader *reader, const Onnx__Node *n) {
+    const int x = sgrad__onnx_value(reader, n, 0, true);
+    const struct sgrad__thing *share = sgrad__onnx_input(reader, n, 1), *t = sgrad__onnx_input(reader, n, 0);
     float p = sgrad__onnx_float(n, "ratio", .5f);
     int count = 1;
-    if (x < 0) return r->graph->error;
+    if (x < 0) return reader->graph->error;
     if (share && (!share->tensor || !sgrad__onnx_floats(share->tensor, &p, 1, &count) || count != 1))
-        return sgrad__onnx_refuse(r, n, "its ratio is no number of the file");
-    const struct sgrad__thing *training = sgrad__onnx_input(r, n, 2);
+        return sgrad__onnx_refuse(reader, n, "its ratio is no number of the file");
+    const struct sgrad__thing *training = sgrad__onnx_input(reader, n, 2);
     int64_t trains = 0;
     if (training && (!training->tensor || !sgrad__onnx_ints(training->tensor, &trains, 1, &count) || count != 1 || trains))
-        return sgrad__onnx_refuse(r, n, "its training_mode is not false: model.eval() before the export gives what is meant");
-    if (p == 0) return sgrad__onnx_pass(r, n, 0);
-    const int y = sgrad__onnx_plain(r, n, &sgrad_dropout_op, &x, 1, &(struct sgrad_dropout){ .p = p });
-    sgrad__onnx_thing(r, n->output[0])->pixel = t->pixel;
-    return sgrad__onnx_make(r, n, y);
+        return sgrad__onnx_refuse(reader, n,
+                                  "its training_mode is not false: model.eval() before the export gives what is meant");
+    if (p == 0) return sgrad__onnx_pass(reader, n, 0);
+    const int y = sgrad__onnx_plain(reader, n, &sgrad_dropout_op, &x, 1, &(struct sgrad_dropout){ .p = p });
+    sgrad__onnx_thing(reader, n->output[0])->pixel = t->pixel;
+    return sgrad__onnx_make(reader, n, y);
 }
 
 /* A softmax is omitted at the end, because the loss computes it, and rejected elsewhere. */
-int sgrad__onnx_read_softmax(struct sgrad__reader *r, const Onnx__Node *n) {
-    if (sgrad__onnx_attends(r, n)) return sgrad__onnx_attend(r, n);
-    if (sgrad__onnx_thing(r, n->output[0]) != r->last)
-        return sgrad__onnx_refuse(r, n, "at the network's end it is known, where the loss has it");
-    if (sgrad__onnx_value(r, n, 0, true) < 0) return r->graph->error;
-    const int rank = sgrad__onnx_file_rank(r, sgrad__onnx_input(r, n, 0));
-    if (sgrad__onnx_softmax_axis(r, n, rank) != sgrad__onnx_channels(rank))
-        return sgrad__onnx_refuse(r, n, "axis %lld (of opset %lld): the loss has it along classes, axis %d of %d",
-                                  (long long)sgrad__onnx_int(n, "axis", r->opset >= 13 ? -1 : 1), (long long)r->opset,
+int sgrad__onnx_read_softmax(struct sgrad__reader *reader, const Onnx__Node *n) {
+    if (sgrad__onnx_attends(reader, n)) return sgrad__onnx_attend(reader, n);
+    if (sgrad__onnx_thing(reader, n->output[0]) != reader->last)
+        return sgrad__onnx_refuse(reader, n, "at the network's end it is known, where the loss has it");
+    if (sgrad__onnx_value(reader, n, 0, true) < 0) return reader->graph->error;
+    const int rank = sgrad__onnx_file_rank(reader, sgrad__onnx_input(reader, n, 0));
+    if (sgrad__onnx_softmax_axis(reader, n, rank) != sgrad__onnx_channels(rank))
+        return sgrad__onnx_refuse(reader, n, "axis %lld (of opset %lld): the loss has it along classes, axis %d of %d",
+                                  (long long)sgrad__onnx_int(n, "axis", reader->opset >= 13 ? -1 : 1), (long long)reader->opset,
                                   sgrad__onnx_channels(rank), rank);
-    r->imported->softmax = true;
-    return sgrad__onnx_pass(r, n, 0);
+    reader->imported->softmax = true;
+    return sgrad__onnx_pass(reader, n, 0);
 }
 
-int sgrad__onnx_read_identity(struct sgrad__reader *r, const Onnx__Node *n) { return sgrad__onnx_pass(r, n, 0); }
+int sgrad__onnx_read_identity(struct sgrad__reader *reader, const Onnx__Node *n) { return sgrad__onnx_pass(reader, n, 0); }

@@ -8,100 +8,102 @@
 /* ---- contents of the file --------------------------------------------------------------------------------------- */
 
 /* Finds the only input of the network. Old files also list their tensors as inputs. */
-static int find_input(const struct sgrad__reader *r, const Onnx__Value **input) {
+static int find_input(const struct sgrad__reader *reader, const Onnx__Value **input) {
     *input = NULL;
-    for (size_t i = 0; i < r->is->n_input; i++) {
-        const Onnx__Value *v = r->is->input[i];
-        const struct sgrad__thing *t = sgrad__onnx_thing(r, v->name);
+    for (size_t i = 0; i < reader->is->n_input; i++) {
+        const Onnx__Value *v = reader->is->input[i];
+        const struct sgrad__thing *t = sgrad__onnx_thing(reader, v->name);
         if (!*v->name || (t && t->tensor)) continue;
         if (*input)
-            return sgrad_log_error(SGRAD_EFORMAT, "%s: has inputs '%s' and '%s': networks of one are known", r->path,
+            return sgrad_log_error(SGRAD_EFORMAT, "%s: has inputs '%s' and '%s': networks of one are known", reader->path,
                                    (*input)->name, v->name);
         *input = v;
     }
-    return *input ? 0 : sgrad_log_error(SGRAD_EFORMAT, "%s: has no input", r->path);
+    return *input ? 0 : sgrad_log_error(SGRAD_EFORMAT, "%s: has no input", reader->path);
 }
 
 /* Bytes are pixels, which the network normalises; other integers are ids; all other types are floats. TYPE 0: unknown. */
-static int take_type(const struct sgrad__reader *r, const char *name, int32_t type, struct sgrad__thing *thing) {
-    const struct sgrad_image *image = sgrad__graph_image(r->graph);
+static int take_type(const struct sgrad__reader *reader, const char *name, int32_t type, struct sgrad__thing *thing) {
+    const struct sgrad_image *image = sgrad__graph_image(reader->graph);
     const bool wide = image && image->full_scale > 255;
-    if (!type || sgrad__onnx_is_real(type) || r->graph->value[r->x].view.dtype == SGRAD_I32) return 0;
+    if (!type || sgrad__onnx_is_real(type) || reader->graph->value[reader->x].view.dtype == SGRAD_I32) return 0;
     thing->stage = 1;
     if (image && type == (wide ? ONNX_UINT16 : ONNX_UINT8)) return 0;
     const char *data = image ? "pixels of 8 bits (type 2)" : "floats (type 1)";
-    return sgrad_log_error(SGRAD_EFORMAT, "%s: its input '%s' is of ONNX's type %d, and the data are %s", r->path, name, type,
-                           wide ? "pixels of 16 bits (type 4)" : data);
+    return sgrad_log_error(SGRAD_EFORMAT, "%s: its input '%s' is of ONNX's type %d, and the data are %s", reader->path, name,
+                           type, wide ? "pixels of 16 bits (type 4)" : data);
 }
 
 /* Checks the input, whose first dimension is that of the samples. */
-static int take_input(struct sgrad__reader *r, const Onnx__Value *input) {
+static int take_input(struct sgrad__reader *reader, const Onnx__Value *input) {
     const Onnx__TensorType *type = input->type ? input->type->tensor_type : NULL;
-    const struct sgrad_shape x = sgrad_graph_shape(r->graph, r->x);
-    struct sgrad__thing *thing = sgrad__onnx_thing(r, input->name);
+    const struct sgrad_shape x = sgrad_graph_shape(reader->graph, reader->x);
+    struct sgrad__thing *thing = sgrad__onnx_thing(reader, input->name);
     char text[SGRAD_SHAPE_TEXT];
     if (type && type->shape && type->shape->n_dim && type->shape->dim[0]->has_dim_value)
-        r->samples = type->shape->dim[0]->dim_value > 0 ? type->shape->dim[0]->dim_value : 0;
-    SGRAD_TRY(take_type(r, input->name, type ? type->elem_type : 0, thing));
+        reader->samples = type->shape->dim[0]->dim_value > 0 ? type->shape->dim[0]->dim_value : 0;
+    SGRAD_TRY(take_type(reader, input->name, type ? type->elem_type : 0, thing));
     if (!type || !type->shape) return 0;
     if (type->shape->n_dim != (size_t)x.rank)
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: its input '%s' has %zu dimensions, and samples as %s make %d", r->path,
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: its input '%s' has %zu dimensions, and samples as %s make %d", reader->path,
                                input->name, type->shape->n_dim, sgrad_shape_text(&x, text), x.rank);
     const Onnx__Dimension *last = type->shape->dim[sgrad__onnx_channels(x.rank)];
     const bool any = !last->has_dim_value || last->dim_value <= 0;     /* some programs write 0 or -1 */
-    if (r->graph->value[r->x].view.dtype != SGRAD_I32 && !any && last->dim_value != x.dim[x.rank - 1])
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: its input '%s' takes %lld %s, and the data have %lld", r->path, input->name,
-                               (long long)last->dim_value, x.rank > 3 ? "channels" : "features", (long long)x.dim[x.rank - 1]);
+    if (reader->graph->value[reader->x].view.dtype != SGRAD_I32 && !any && last->dim_value != x.dim[x.rank - 1])
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: its input '%s' takes %lld %s, and the data have %lld", reader->path,
+                               input->name, (long long)last->dim_value, x.rank > 3 ? "channels" : "features",
+                               (long long)x.dim[x.rank - 1]);
     return 0;
 }
 
-static int list_things(struct sgrad__reader *r) {
-    size_t most = 1 + r->is->n_initializer;
-    for (size_t i = 0; i < r->is->n_node; i++) most += r->is->node[i]->n_output;
-    r->thing = sgrad_xcalloc(most, sizeof *r->thing);
-    for (size_t i = 0; i < r->is->n_initializer; i++)
-        if (*r->is->initializer[i]->name)
-            r->thing[r->things++] = (struct sgrad__thing){ .name = r->is->initializer[i]->name, .tensor = r->is->initializer[i],
-                                                           .value = -1, .known = true };
-    for (size_t i = 0; i < r->is->n_node; i++)
-        for (size_t j = 0; j < r->is->node[i]->n_output; j++)
-            if (*r->is->node[i]->output[j])
-                r->thing[r->things++] = (struct sgrad__thing){ .name = r->is->node[i]->output[j], .value = -1 };
-    qsort(r->thing, (size_t)r->things, sizeof *r->thing, sgrad__onnx_by_name);
+static int list_things(struct sgrad__reader *reader) {
+    size_t most = 1 + reader->is->n_initializer;
+    for (size_t i = 0; i < reader->is->n_node; i++) most += reader->is->node[i]->n_output;
+    reader->thing = sgrad_xcalloc(most, sizeof *reader->thing);
+    for (size_t i = 0; i < reader->is->n_initializer; i++)
+        if (*reader->is->initializer[i]->name)
+            reader->thing[reader->things++] = (struct sgrad__thing){
+                .name = reader->is->initializer[i]->name, .tensor = reader->is->initializer[i], .value = -1, .known = true
+            };
+    for (size_t i = 0; i < reader->is->n_node; i++)
+        for (size_t j = 0; j < reader->is->node[i]->n_output; j++)
+            if (*reader->is->node[i]->output[j])
+                reader->thing[reader->things++] = (struct sgrad__thing){ .name = reader->is->node[i]->output[j], .value = -1 };
+    qsort(reader->thing, (size_t)reader->things, sizeof *reader->thing, sgrad__onnx_by_name);
     const Onnx__Value *input;
-    SGRAD_TRY(find_input(r, &input));
-    r->thing[r->things++] = (struct sgrad__thing){ .name = input->name, .value = r->x, .known = true };
-    qsort(r->thing, (size_t)r->things, sizeof *r->thing, sgrad__onnx_by_name);
-    for (int i = 1; i < r->things; i++)
-        if (!sgrad__onnx_by_name(&r->thing[i - 1], &r->thing[i]))
-            return sgrad_log_error(SGRAD_EFORMAT, "%s: '%s' is made twice", r->path, r->thing[i].name);
-    return take_input(r, input);
+    SGRAD_TRY(find_input(reader, &input));
+    reader->thing[reader->things++] = (struct sgrad__thing){ .name = input->name, .value = reader->x, .known = true };
+    qsort(reader->thing, (size_t)reader->things, sizeof *reader->thing, sgrad__onnx_by_name);
+    for (int i = 1; i < reader->things; i++)
+        if (!sgrad__onnx_by_name(&reader->thing[i - 1], &reader->thing[i]))
+            return sgrad_log_error(SGRAD_EFORMAT, "%s: '%s' is made twice", reader->path, reader->thing[i].name);
+    return take_input(reader, input);
 }
 
-static bool is_needed(const struct sgrad__reader *r, const Onnx__Node *n) {
+static bool is_needed(const struct sgrad__reader *reader, const Onnx__Node *n) {
     for (size_t i = 0; i < n->n_output; i++) {
-        const struct sgrad__thing *t = sgrad__onnx_thing(r, n->output[i]);
+        const struct sgrad__thing *t = sgrad__onnx_thing(reader, n->output[i]);
         if (t && t->needed) return true;
     }
     return false;
 }
 
 /* Marks the things that the output of the network depends on, from the output backwards. */
-static int find_needed(struct sgrad__reader *r) {
-    const char *name = r->is->n_output ? r->is->output[0]->name : "";
-    if (r->is->n_output > 1)
+static int find_needed(struct sgrad__reader *reader) {
+    const char *name = reader->is->n_output ? reader->is->output[0]->name : "";
+    if (reader->is->n_output > 1)
         return sgrad_log_error(SGRAD_EFORMAT, "%s: has outputs '%s' and '%s': networks of one are known: export it with one",
-                               r->path, name, r->is->output[1]->name);
-    struct sgrad__thing *last = sgrad__onnx_thing(r, name);
-    if (!last) return sgrad_log_error(SGRAD_EFORMAT, "%s: its output '%s' is made by no node", r->path, name);
+                               reader->path, name, reader->is->output[1]->name);
+    struct sgrad__thing *last = sgrad__onnx_thing(reader, name);
+    if (!last) return sgrad_log_error(SGRAD_EFORMAT, "%s: its output '%s' is made by no node", reader->path, name);
     last->needed = true;
     last->uses++;
-    r->last = last;
-    for (size_t i = r->is->n_node; i-- > 0;) {
-        const Onnx__Node *n = r->is->node[i];
-        if (!is_needed(r, n)) continue;
+    reader->last = last;
+    for (size_t i = reader->is->n_node; i-- > 0;) {
+        const Onnx__Node *n = reader->is->node[i];
+        if (!is_needed(reader, n)) continue;
         for (size_t j = 0; j < n->n_input; j++) {
-            struct sgrad__thing *t = sgrad__onnx_input(r, n, j);
+            struct sgrad__thing *t = sgrad__onnx_input(reader, n, j);
             if (!t) continue;
             t->needed = true;
             t->uses++;
@@ -113,54 +115,55 @@ static int find_needed(struct sgrad__reader *r) {
 
 /* ---- the whole graph -------------------------------------------------------------------------------------------- */
 
-static int check_node(struct sgrad__reader *r, const Onnx__Node *n, const struct sgrad__operator *o) {
+static int check_node(struct sgrad__reader *reader, const Onnx__Node *n, const struct sgrad__operator *operator) {
     if (*n->domain && strcmp(n->domain, "ai.onnx"))
-        return sgrad__onnx_refuse(r, n, "is of domain '%s': ONNX's own operators alone are known", n->domain);
-    if (!o->name) return sgrad__onnx_refuse(r, n, "the operator is not known (docs/onnx.md lists those that are)");
-    if ((int)n->n_input < o->least || (int)n->n_input > o->most || !n->n_output || !*n->output[0])
-        return sgrad__onnx_refuse(r, n, "has %zu inputs and %zu outputs", n->n_input, n->n_output);
-    for (size_t i = (size_t)o->outputs; i < n->n_output; i++) {
-        const struct sgrad__thing *t = *n->output[i] ? sgrad__onnx_thing(r, n->output[i]) : NULL;
+        return sgrad__onnx_refuse(reader, n, "is of domain '%s': ONNX's own operators alone are known", n->domain);
+    if (!operator->name) return sgrad__onnx_refuse(reader, n, "the operator is not known (docs/onnx.md lists those that are)");
+    if ((int)n->n_input < operator->least || (int)n->n_input > operator->most || !n->n_output || !*n->output[0])
+        return sgrad__onnx_refuse(reader, n, "has %zu inputs and %zu outputs", n->n_input, n->n_output);
+    for (size_t i = (size_t)operator->outputs; i < n->n_output; i++) {
+        const struct sgrad__thing *t = *n->output[i] ? sgrad__onnx_thing(reader, n->output[i]) : NULL;
         if (t && t->uses)
-            return sgrad__onnx_refuse(r, n, "its output %zu, '%s', is taken: of this operator output 0 alone is known", i,
+            return sgrad__onnx_refuse(reader, n, "its output %zu, '%s', is taken: of this operator output 0 alone is known", i,
                                       t->name);
     }
     for (size_t i = 0; i < n->n_attribute; i++) {
         const Onnx__Attribute *a = n->attribute[i];
         char word[64];
         snprintf(word, sizeof word, " %s ", a->name);
-        if (!strstr(o->attributes, word)) return sgrad__onnx_refuse(r, n, "its attribute%sis not known", word);
+        if (!strstr(operator->attributes, word)) return sgrad__onnx_refuse(reader, n, "its attribute%sis not known", word);
     }
     for (size_t i = 0; i < n->n_input; i++) {
-        const struct sgrad__thing *t = sgrad__onnx_input(r, n, i);
+        const struct sgrad__thing *t = sgrad__onnx_input(reader, n, i);
         if (*n->input[i] && (!t || !t->known))
-            return sgrad__onnx_refuse(r, n, "takes '%s', which nothing before it makes", n->input[i]);
+            return sgrad__onnx_refuse(reader, n, "takes '%s', which nothing before it makes", n->input[i]);
     }
     return 0;
 }
 
-static int read_node(struct sgrad__reader *r, const Onnx__Node *n) {
+static int read_node(struct sgrad__reader *reader, const Onnx__Node *n) {
     const struct sgrad__operator *o = sgrad__operators;
-    const struct sgrad__thing *made = n->n_output ? sgrad__onnx_thing(r, n->output[0]) : NULL;
+    const struct sgrad__thing *made = n->n_output ? sgrad__onnx_thing(reader, n->output[0]) : NULL;
     if (made && made->known) return 0;      /* read together with an earlier node */
     while (o->name && strcmp(o->name, n->op_type)) o++;
-    SGRAD_TRY(check_node(r, n, o));
-    SGRAD_TRY(o->read(r, n));
-    return r->graph->error;
+    SGRAD_TRY(check_node(reader, n, o));
+    SGRAD_TRY(o->read(reader, n));
+    return reader->graph->error;
 }
 
-static int read_all(struct sgrad__reader *r) {
+static int read_all(struct sgrad__reader *reader) {
     enum { LEAST = 7 };  /* lowest opset; earlier ones broadcast shapes differently, and their batch norm is for training */
-    if (r->opset < LEAST)
+    if (reader->opset < LEAST)
         return sgrad_log_error(SGRAD_EFORMAT, "%s: is of opset %lld: %d and those after it are known (onnx.version_converter)",
-                               r->path, (long long)r->opset, LEAST);
-    SGRAD_TRY(list_things(r));
-    SGRAD_TRY(find_needed(r));
-    for (size_t i = 0; i < r->is->n_node; i++)
-        if (is_needed(r, r->is->node[i])) SGRAD_TRY(read_node(r, r->is->node[i]));
-    if (r->last->value < 0 || r->last->stage || r->last->columns || r->last->strides[0] || r->last->strides[1])
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: its output '%s' is nothing that it computes of its input", r->path,
-                               r->last->name);
+                               reader->path, (long long)reader->opset, LEAST);
+    SGRAD_TRY(list_things(reader));
+    SGRAD_TRY(find_needed(reader));
+    for (size_t i = 0; i < reader->is->n_node; i++)
+        if (is_needed(reader, reader->is->node[i])) SGRAD_TRY(read_node(reader, reader->is->node[i]));
+    if (reader->last->value < 0 || reader->last->stage || reader->last->columns || reader->last->strides[0] ||
+        reader->last->strides[1])
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: its output '%s' is nothing that it computes of its input", reader->path,
+                               reader->last->name);
     return 0;
 }
 
@@ -168,18 +171,18 @@ static int by_entry(const void *a, const void *b) {
     return strcmp(((const struct sgrad_entry *)a)->name, ((const struct sgrad_entry *)b)->name);
 }
 
-static int take_weights(struct sgrad__reader *r) {
-    struct sgrad_safetensors *w = &r->imported->weights;
-    w->path = sgrad_format("%s", r->path);
+static int take_weights(struct sgrad__reader *reader) {
+    struct sgrad_safetensors *w = &reader->imported->weights;
+    w->path = sgrad_format("%s", reader->path);
     w->descriptor = -1;
-    w->entry = sgrad_xcalloc((size_t)r->bounds + 1, sizeof *w->entry);
-    for (int i = 0; i < r->bounds; i++) {
-        if (!sgrad__onnx_entry(r->bound[i].tensor, r->bound[i].parameter, &w->entry[w->count]))
-            return sgrad_log_error(SGRAD_EFORMAT, "%s: tensor '%s' is of type %d, which no weights are", r->path,
-                                   r->bound[i].thing, r->bound[i].tensor->data_type);
+    w->entry = sgrad_xcalloc((size_t)reader->bounds + 1, sizeof *w->entry);
+    for (int i = 0; i < reader->bounds; i++) {
+        if (!sgrad__onnx_entry(reader->bound[i].tensor, reader->bound[i].parameter, &w->entry[w->count]))
+            return sgrad_log_error(SGRAD_EFORMAT, "%s: tensor '%s' is of type %d, which no weights are", reader->path,
+                                   reader->bound[i].thing, reader->bound[i].tensor->data_type);
         struct sgrad_shape *shape = &w->entry[w->count++].view.shape;
-        const int more = shape->rank - r->bound[i].rank;
-        if (more && r->bound[i].rank == 1) shape->dim[more] = sgrad_shape_count(shape);     /* (C,1,1) is a vector as well */
+        const int more = shape->rank - reader->bound[i].rank;
+        if (more && reader->bound[i].rank == 1) shape->dim[more] = sgrad_shape_count(shape);     /* (C,1,1) is a vector as well */
         for (int d = 0; d < shape->rank - more; d++) shape->dim[d] = shape->dim[d + more];
         shape->rank -= more;
     }
@@ -196,15 +199,16 @@ static int64_t opset_of(const Onnx__Model *model) {
     return SGRAD_ONNX_OPSET;
 }
 
-int sgrad__onnx_build(struct sgrad__onnx *file, struct sgrad_graph *g, int x, int classes) {
-    struct sgrad__reader r = { .path = file->path, .is = file->model->graph, .opset = opset_of(file->model), .graph = g, .x = x,
-                               .classes = classes };
-    if (g->error) return -1;
-    sgrad__imported_free(g);
-    r.imported = g->imported = sgrad_xcalloc(1, sizeof *g->imported);
+int sgrad__onnx_build(struct sgrad__onnx *file, struct sgrad_graph *graph, int x, int classes) {
+    struct sgrad__reader r = {
+        .path = file->path, .is = file->model->graph, .opset = opset_of(file->model), .graph = graph, .x = x, .classes = classes
+    };
+    if (graph->error) return -1;
+    sgrad__imported_free(graph);
+    r.imported = graph->imported = sgrad_xcalloc(1, sizeof *graph->imported);
     int error = read_all(&r);
     if (!error) error = take_weights(&r);
-    if (!g->error) g->error = error;
+    if (!graph->error) graph->error = error;
     const int y = error ? -1 : r.last->value;
     for (int i = 0; i < r.bounds; i++) free(r.bound[i].parameter);
     for (int i = 0; i < r.mades; i++) onnx__tensor__free_unpacked(r.made[i], NULL);

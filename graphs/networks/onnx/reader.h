@@ -74,9 +74,11 @@ struct sgrad__thing {
 #define SGRAD__BATCH INT64_MIN
 /* Returns true if NUMBER, the first dimension of a Reshape, leaves the number of samples unchanged. */
 static inline bool sgrad__onnx_is_batch(int64_t number) { return number == 0 || number == -1 || number == SGRAD__BATCH; }
-/* Returns true if T is a value as the graph has it, not an intermediate result or another form of a value. T may be NULL. */
-static inline bool sgrad__onnx_is_value(const struct sgrad__thing *t) {
-    return t && t->value >= 0 && !t->pixel && !t->stage && !t->columns && !t->strides[0] && !t->strides[1];
+/* Returns true if THING is a value as the graph has it, not an intermediate result or another form of a value. THING may be
+ * NULL. */
+static inline bool sgrad__onnx_is_value(const struct sgrad__thing *thing) {
+    return thing && thing->value >= 0 && !thing->pixel && !thing->stage && !thing->columns && !thing->strides[0] &&
+           !thing->strides[1];
 }
 
 /* A parameter of the graph and the tensor of its initial value. */
@@ -113,20 +115,20 @@ struct sgrad__operator {
 };
 /* Logs "FILE: node 'conv1' (Conv): …", unless the graph has an error already. Stores SGRAD_EFORMAT in the graph, and returns its
  * error. */
-int sgrad__onnx_refuse(struct sgrad__reader *r, const Onnx__Node *n, const char *format, ...)
+int sgrad__onnx_refuse(struct sgrad__reader *reader, const Onnx__Node *n, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 int sgrad__onnx_by_name(const void *a, const void *b);      /* order of things, for qsort and bsearch */
 /* Return the thing NAME, or that of input I of N, which may have fewer inputs; NULL: none. */
-struct sgrad__thing *sgrad__onnx_thing(const struct sgrad__reader *r, const char *name);
-struct sgrad__thing *sgrad__onnx_input(const struct sgrad__reader *r, const Onnx__Node *n, size_t i);
+struct sgrad__thing *sgrad__onnx_thing(const struct sgrad__reader *reader, const char *name);
+struct sgrad__thing *sgrad__onnx_input(const struct sgrad__reader *reader, const Onnx__Node *n, size_t i);
 /* Returns input I as a value of the graph; -1: it is not one, and the error is logged. PIXEL: (N,C,1,1) is accepted, which is
  * (N,C) in the graph. */
-int sgrad__onnx_value(struct sgrad__reader *r, const Onnx__Node *n, size_t i, bool pixel);
+int sgrad__onnx_value(struct sgrad__reader *reader, const Onnx__Node *n, size_t i, bool pixel);
 /* Returns input I as a tensor of the file with RANK dimensions; NULL: it is not one, and the error is logged. */
-struct sgrad__thing *sgrad__onnx_tensor(struct sgrad__reader *r, const Onnx__Node *n, size_t i, size_t rank);
+struct sgrad__thing *sgrad__onnx_tensor(struct sgrad__reader *reader, const Onnx__Node *n, size_t i, size_t rank);
 /* Copies input I, at most SGRAD__NUMBERS known integers, to NUMBER, and sets *COUNT; false: it is not such a list. */
-bool sgrad__onnx_numbers(const struct sgrad__reader *r, const Onnx__Node *n, size_t i, int64_t *number, int *count);
+bool sgrad__onnx_numbers(const struct sgrad__reader *reader, const Onnx__Node *n, size_t i, int64_t *number, int *count);
 
 const Onnx__Attribute *sgrad__onnx_attribute(const Onnx__Node *n, const char *name);     /* NULL: none */
 /* Return the attribute NAME; OTHERWISE if N does not have it in this type. */
@@ -140,59 +142,59 @@ bool sgrad__onnx_is_text(const Onnx__Attribute *a, const char *text);
 int sgrad__onnx_axis(int64_t axis, int rank);
 /* Returns the axis of the Softmax N for an input of RANK dimensions; -1: it spans several axes (before opset 13, an axis includes
  * all axes after it). */
-int sgrad__onnx_softmax_axis(const struct sgrad__reader *r, const Onnx__Node *n, int rank);
+int sgrad__onnx_softmax_axis(const struct sgrad__reader *reader, const Onnx__Node *n, int rank);
 
 /* Returns the number of outputs of the layer of N: the number of classes if it is the network's last layer, else HAS. */
-int sgrad__onnx_outputs(const struct sgrad__reader *r, const Onnx__Node *n, int64_t has);
+int sgrad__onnx_outputs(const struct sgrad__reader *reader, const Onnx__Node *n, int64_t has);
 /* Returns a new name for the layer of N; the caller must free it. It is derived from the name of input WEIGHT, "conv1.weight", or
  * from that of the node if the input has another kind of name or WEIGHT is -1. Parameters get this name as their prefix. */
-char *sgrad__onnx_name(const struct sgrad__reader *r, const Onnx__Node *n, int weight);
+char *sgrad__onnx_name(const struct sgrad__reader *reader, const Onnx__Node *n, int weight);
 /* Adds the layer. Returns its value; -1: an error. */
-int sgrad__onnx_layer(struct sgrad__reader *r, const Onnx__Node *n, const char *name, const struct sgrad_op *op,
+int sgrad__onnx_layer(struct sgrad__reader *reader, const Onnx__Node *n, const char *name, const struct sgrad_op *op,
                       const int *inputs, int count, const void *attrs);
 /* Sets the initial value of PARAMETER of the layer NAME to THING; must be called before the layer is added. If another parameter
  * has the same tensor, of two or more dimensions, both are tied. */
-void sgrad__onnx_bind(struct sgrad__reader *r, const char *name, const char *parameter, const struct sgrad__thing *thing);
+void sgrad__onnx_bind(struct sgrad__reader *reader, const char *name, const char *parameter, const struct sgrad__thing *thing);
 /* The same, without the first ONES dimensions of the tensor, which are 1. */
-void sgrad__onnx_bind_less(struct sgrad__reader *r, const char *name, const char *parameter, const struct sgrad__thing *thing,
-                           int ones);
+void sgrad__onnx_bind_less(struct sgrad__reader *reader, const char *name, const char *parameter,
+                           const struct sgrad__thing *thing, int ones);
 
 /* make sets output 0 of N to VALUE; if that is -1, returns SGRAD_EFORMAT. pass sets output 0 to the thing of input I. */
-int sgrad__onnx_make(struct sgrad__reader *r, const Onnx__Node *n, int value);
-int sgrad__onnx_pass(struct sgrad__reader *r, const Onnx__Node *n, size_t i);
+int sgrad__onnx_make(struct sgrad__reader *reader, const Onnx__Node *n, int value);
+int sgrad__onnx_pass(struct sgrad__reader *reader, const Onnx__Node *n, size_t i);
 /* Returns the only node that uses output 0 of N, if its operator is OPERATOR; else NULL. A node whose output 0 is known already
  * is not read again. */
-const Onnx__Node *sgrad__onnx_next(const struct sgrad__reader *r, const Onnx__Node *n, const char *operator);
+const Onnx__Node *sgrad__onnx_next(const struct sgrad__reader *reader, const Onnx__Node *n, const char *operator);
 /* plain adds a layer without parameters, with COUNT inputs, and returns its value; -1: an error. rank returns the number of
  * dimensions of a value, file_rank that of a thing in the file; 0: it has no value. */
-int sgrad__onnx_plain(struct sgrad__reader *r, const Onnx__Node *n, const struct sgrad_op *op, const int *inputs, int count,
+int sgrad__onnx_plain(struct sgrad__reader *reader, const Onnx__Node *n, const struct sgrad_op *op, const int *inputs, int count,
                       const void *attrs);
-int sgrad__onnx_rank(const struct sgrad__reader *r, int value);
-int sgrad__onnx_file_rank(const struct sgrad__reader *r, const struct sgrad__thing *t);
+int sgrad__onnx_rank(const struct sgrad__reader *reader, int value);
+int sgrad__onnx_file_rank(const struct sgrad__reader *reader, const struct sgrad__thing *thing);
 enum { SGRAD__ONNX_LARGE = 4096 };     /* limit of windows, strides, dilations and padding */
 
 /* ---- attention.c ---- */
 
 /* attends returns true if an input of N is an intermediate result of attention; then attend must read N. */
-bool sgrad__onnx_attends(const struct sgrad__reader *r, const Onnx__Node *n);
-int sgrad__onnx_attend(struct sgrad__reader *r, const Onnx__Node *n);
+bool sgrad__onnx_attends(const struct sgrad__reader *reader, const Onnx__Node *n);
+int sgrad__onnx_attend(struct sgrad__reader *reader, const Onnx__Node *n);
 /* Sets NUMBER to the shape of THING if it is query, key or value of attention; false: it is not. */
-bool sgrad__onnx_attention_shape(const struct sgrad__reader *r, const struct sgrad__thing *thing, int64_t number[4]);
+bool sgrad__onnx_attention_shape(const struct sgrad__reader *reader, const struct sgrad__thing *thing, int64_t number[4]);
 /* Returns true if the Reshape N begins attention, and reads it. */
-bool sgrad__onnx_attention_begins(struct sgrad__reader *r, const Onnx__Node *n);
+bool sgrad__onnx_attention_begins(struct sgrad__reader *reader, const Onnx__Node *n);
 
 /* ---- groups.c ---- */
 
 /* groups returns true if an input of N is an intermediate result of group normalisation; then group must read N. */
-bool sgrad__onnx_groups(const struct sgrad__reader *r, const Onnx__Node *n);
-int sgrad__onnx_group(struct sgrad__reader *r, const Onnx__Node *n);
+bool sgrad__onnx_groups(const struct sgrad__reader *reader, const Onnx__Node *n);
+int sgrad__onnx_group(struct sgrad__reader *reader, const Onnx__Node *n);
 /* Returns true if the Reshape N begins group normalisation, and reads it. */
-bool sgrad__onnx_grouping_begins(struct sgrad__reader *r, const Onnx__Node *n);
+bool sgrad__onnx_grouping_begins(struct sgrad__reader *reader, const Onnx__Node *n);
 
 /* ---- gelu.c ---- */
 
 /* Returns true if N belongs to a GELU in a file without that operator, and reads N. *STATUS: 0 or the error of reading it. */
-bool sgrad__onnx_is_normal(struct sgrad__reader *r, const Onnx__Node *n, int *status);
+bool sgrad__onnx_is_normal(struct sgrad__reader *reader, const Onnx__Node *n, int *status);
 
 /* ---- windows.c, features.c, shapes.c, attention.c, gelu.c, groups.c; the table of all: operators.c ---- */
 
@@ -200,7 +202,7 @@ bool sgrad__onnx_is_normal(struct sgrad__reader *r, const Onnx__Node *n, int *st
     int sgrad__onnx_read_##reader(struct sgrad__reader *r, const Onnx__Node *n);
 #include "graphs/networks/onnx/operators.def"
 #undef ONNX_OPERATOR
-int sgrad__onnx_read_embedding(struct sgrad__reader *r, const Onnx__Node *n);   /* called by read_gather */
+int sgrad__onnx_read_embedding(struct sgrad__reader *reader, const Onnx__Node *n);   /* called by read_gather */
 extern const struct sgrad__operator sgrad__operators[];     /* ends at a NULL name */
 
 #endif

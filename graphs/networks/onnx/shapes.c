@@ -13,19 +13,19 @@
 
 /* ---- values ----------------------------------------------------------------------------------------------------- */
 
-static int flatten(struct sgrad__reader *r, const Onnx__Node *n) {
-    const int x = sgrad__onnx_value(r, n, 0, true), rank = x < 0 ? 0 : sgrad__onnx_rank(r, x);
-    if (x < 0) return r->graph->error;
-    if (rank != 2 && rank != 4) return sgrad__onnx_refuse(r, n, "takes no images (N,C,H,W)");
-    if (rank == 2) return sgrad__onnx_make(r, n, x);
-    return sgrad__onnx_make(r, n, sgrad__onnx_plain(r, n, &sgrad_flatten_op, &x, 1, &(struct sgrad_flatten){ 0 }));
+static int flatten(struct sgrad__reader *reader, const Onnx__Node *n) {
+    const int x = sgrad__onnx_value(reader, n, 0, true), rank = x < 0 ? 0 : sgrad__onnx_rank(reader, x);
+    if (x < 0) return reader->graph->error;
+    if (rank != 2 && rank != 4) return sgrad__onnx_refuse(reader, n, "takes no images (N,C,H,W)");
+    if (rank == 2) return sgrad__onnx_make(reader, n, x);
+    return sgrad__onnx_make(reader, n, sgrad__onnx_plain(reader, n, &sgrad_flatten_op, &x, 1, &(struct sgrad_flatten){ 0 }));
 }
 
-int sgrad__onnx_read_flatten(struct sgrad__reader *r, const Onnx__Node *n) {
-    const int rank = sgrad__onnx_file_rank(r, sgrad__onnx_input(r, n, 0));
+int sgrad__onnx_read_flatten(struct sgrad__reader *reader, const Onnx__Node *n) {
+    const int rank = sgrad__onnx_file_rank(reader, sgrad__onnx_input(reader, n, 0));
     const int64_t axis = sgrad__onnx_int(n, "axis", 1);
-    if (axis != 1 && axis + rank != 1) return sgrad__onnx_refuse(r, n, "axis %lld: 1 alone is known", (long long)axis);
-    return flatten(r, n);
+    if (axis != 1 && axis + rank != 1) return sgrad__onnx_refuse(reader, n, "axis %lld: 1 alone is known", (long long)axis);
+    return flatten(reader, n);
 }
 
 /* Returns true if TO is (N,C,H·W), for images. */
@@ -36,52 +36,53 @@ static bool are_columns(const struct sgrad_shape *shape, const int64_t *to, int 
 
 /* Reads a Reshape to rows of all numbers of a sample, or to the columns of images. It must not change the number of samples,
  * which may be specified in several forms. */
-int sgrad__onnx_read_reshape(struct sgrad__reader *r, const Onnx__Node *n) {
-    if (sgrad__onnx_attends(r, n)) return sgrad__onnx_attend(r, n);
-    if (sgrad__onnx_groups(r, n)) return sgrad__onnx_group(r, n);
-    if (sgrad__onnx_attention_begins(r, n) || sgrad__onnx_grouping_begins(r, n)) return 0;
+int sgrad__onnx_read_reshape(struct sgrad__reader *reader, const Onnx__Node *n) {
+    if (sgrad__onnx_attends(reader, n)) return sgrad__onnx_attend(reader, n);
+    if (sgrad__onnx_groups(reader, n)) return sgrad__onnx_group(reader, n);
+    if (sgrad__onnx_attention_begins(reader, n) || sgrad__onnx_grouping_begins(reader, n)) return 0;
     int64_t to[SGRAD__NUMBERS];
     int count = 0;
-    const int x = sgrad__onnx_value(r, n, 0, true);
-    if (x < 0) return r->graph->error;
-    const struct sgrad_shape shape = sgrad_graph_shape(r->graph, x);
-    const bool known = sgrad__onnx_numbers(r, n, 1, to, &count);
+    const int x = sgrad__onnx_value(reader, n, 0, true);
+    if (x < 0) return reader->graph->error;
+    const struct sgrad_shape shape = sgrad_graph_shape(reader->graph, x);
+    const bool known = sgrad__onnx_numbers(reader, n, 1, to, &count);
     if (known && are_columns(&shape, to, count)) {
-        SGRAD_TRY(sgrad__onnx_pass(r, n, 0));
-        sgrad__onnx_thing(r, n->output[0])->columns = true;
+        SGRAD_TRY(sgrad__onnx_pass(reader, n, 0));
+        sgrad__onnx_thing(reader, n->output[0])->columns = true;
         return 0;
     }
     for (int i = 0; i < count && known && sgrad__onnx_int(n, "allowzero", 0); i++)
-        if (!to[i]) return sgrad__onnx_refuse(r, n, "allowzero is 1, and its shape has a 0");
+        if (!to[i]) return sgrad__onnx_refuse(reader, n, "allowzero is 1, and its shape has a 0");
     if (!known || count != 2 || (to[1] != -1 && to[1] != sgrad_shape_count(&shape)) ||
-        (to[1] == -1 && (to[0] == -1 || (!sgrad__onnx_is_batch(to[0]) && to[0] != r->samples))))
-        return sgrad__onnx_refuse(r, n, "to rows (N,C) of all numbers of a sample, here %lld, or to (N,C,H·W), is known",
+        (to[1] == -1 && (to[0] == -1 || (!sgrad__onnx_is_batch(to[0]) && to[0] != reader->samples))))
+        return sgrad__onnx_refuse(reader, n, "to rows (N,C) of all numbers of a sample, here %lld, or to (N,C,H·W), is known",
                                   (long long)sgrad_shape_count(&shape));
-    return flatten(r, n);
+    return flatten(reader, n);
 }
 
 /* Reads a Squeeze of (N,C,1,1). */
-int sgrad__onnx_read_squeeze(struct sgrad__reader *r, const Onnx__Node *n) {
+int sgrad__onnx_read_squeeze(struct sgrad__reader *reader, const Onnx__Node *n) {
     int64_t axis[SGRAD__NUMBERS];
     int count;
-    const struct sgrad__thing *t = sgrad__onnx_input(r, n, 0);
-    if (t && (t->is_numbers || t->tensor) && sgrad__onnx_numbers(r, n, 0, axis, &count)) return sgrad__onnx_pass(r, n, 0);
-    if (!t || !t->pixel) return sgrad__onnx_refuse(r, n, "takes no pixel (N,C,1,1)");
+    const struct sgrad__thing *t = sgrad__onnx_input(reader, n, 0);
+    if (t && (t->is_numbers || t->tensor) && sgrad__onnx_numbers(reader, n, 0, axis, &count))
+        return sgrad__onnx_pass(reader, n, 0);
+    if (!t || !t->pixel) return sgrad__onnx_refuse(reader, n, "takes no pixel (N,C,1,1)");
     const Onnx__Attribute *axes = sgrad__onnx_attribute(n, "axes");
     count = 0;
     for (size_t i = 0; axes && i < axes->n_ints && i < 2; i++) axis[count++] = axes->ints[i];
     if (axes && axes->n_ints > 2) count = 3;
-    if (!axes && n->n_input > 1 && !sgrad__onnx_numbers(r, n, 1, axis, &count)) count = 3;
+    if (!axes && n->n_input > 1 && !sgrad__onnx_numbers(reader, n, 1, axis, &count)) count = 3;
     if (count && (count != 2 || sgrad__onnx_axis(axis[0], 4) + sgrad__onnx_axis(axis[1], 4) != 5))
-        return sgrad__onnx_refuse(r, n, "its axes are not 2 and 3, those of pixels");
-    return sgrad__onnx_make(r, n, t->value);
+        return sgrad__onnx_refuse(reader, n, "its axes are not 2 and 3, those of pixels");
+    return sgrad__onnx_make(reader, n, t->value);
 }
 
 /* ---- integers of shapes ----------------------------------------------------------------------------------------- */
 
-static int make_numbers(struct sgrad__reader *r, const Onnx__Node *n, const int64_t *number, int count) {
-    struct sgrad__thing *t = sgrad__onnx_thing(r, n->output[0]);
-    if (!t) return sgrad__onnx_refuse(r, n, "has no output");
+static int make_numbers(struct sgrad__reader *reader, const Onnx__Node *n, const int64_t *number, int count) {
+    struct sgrad__thing *t = sgrad__onnx_thing(reader, n->output[0]);
+    if (!t) return sgrad__onnx_refuse(reader, n, "has no output");
     memcpy(t->number, number, (size_t)count * sizeof *number);
     t->count = count;
     t->known = t->is_numbers = true;
@@ -89,64 +90,64 @@ static int make_numbers(struct sgrad__reader *r, const Onnx__Node *n, const int6
 }
 
 /* (N,C,H,W) */
-int sgrad__onnx_read_shape(struct sgrad__reader *r, const Onnx__Node *n) {
+int sgrad__onnx_read_shape(struct sgrad__reader *reader, const Onnx__Node *n) {
     int64_t number[SGRAD__NUMBERS] = { SGRAD__BATCH };
     int rank = 4;
-    if (!sgrad__onnx_attention_shape(r, sgrad__onnx_input(r, n, 0), number)) {
-        const int x = sgrad__onnx_value(r, n, 0, false);
-        if (x < 0) return r->graph->error;
-        const struct sgrad_shape shape = sgrad_graph_shape(r->graph, x);
+    if (!sgrad__onnx_attention_shape(reader, sgrad__onnx_input(reader, n, 0), number)) {
+        const int x = sgrad__onnx_value(reader, n, 0, false);
+        if (x < 0) return reader->graph->error;
+        const struct sgrad_shape shape = sgrad_graph_shape(reader->graph, x);
         rank = shape.rank;
         for (int i = 1; i < rank; i++) number[i] = shape.dim[sgrad__onnx_dimension(rank, i)];
     }
     const int64_t start = sgrad__onnx_int(n, "start", 0), end = sgrad__onnx_int(n, "end", rank);
-    if (start < 0 || end > rank || start >= end) return sgrad__onnx_refuse(r, n, "of start or end that are not known");
-    return make_numbers(r, n, number + start, (int)(end - start));
+    if (start < 0 || end > rank || start >= end) return sgrad__onnx_refuse(reader, n, "of start or end that are not known");
+    return make_numbers(reader, n, number + start, (int)(end - start));
 }
 
-int sgrad__onnx_read_gather(struct sgrad__reader *r, const Onnx__Node *n) {
-    if (sgrad__onnx_attends(r, n)) return sgrad__onnx_attend(r, n);
-    const struct sgrad__thing *t = sgrad__onnx_input(r, n, 0);
+int sgrad__onnx_read_gather(struct sgrad__reader *reader, const Onnx__Node *n) {
+    if (sgrad__onnx_attends(reader, n)) return sgrad__onnx_attend(reader, n);
+    const struct sgrad__thing *t = sgrad__onnx_input(reader, n, 0);
     int64_t number[SGRAD__NUMBERS], at[SGRAD__NUMBERS];
     int count, places;
-    if (sgrad__onnx_int(n, "axis", 0)) return sgrad__onnx_refuse(r, n, "axis 0 alone is known");
-    if (!t || !t->is_numbers) return sgrad__onnx_read_embedding(r, n);
-    if (!sgrad__onnx_numbers(r, n, 0, number, &count) || !sgrad__onnx_numbers(r, n, 1, at, &places) || places != 1 ||
+    if (sgrad__onnx_int(n, "axis", 0)) return sgrad__onnx_refuse(reader, n, "axis 0 alone is known");
+    if (!t || !t->is_numbers) return sgrad__onnx_read_embedding(reader, n);
+    if (!sgrad__onnx_numbers(reader, n, 0, number, &count) || !sgrad__onnx_numbers(reader, n, 1, at, &places) || places != 1 ||
         at[0] < -count || at[0] >= count)
-        return sgrad__onnx_refuse(r, n, "of a shape one dimension at a time is known");
-    return make_numbers(r, n, &number[at[0] < 0 ? at[0] + count : at[0]], 1);
+        return sgrad__onnx_refuse(reader, n, "of a shape one dimension at a time is known");
+    return make_numbers(reader, n, &number[at[0] < 0 ? at[0] + count : at[0]], 1);
 }
 
 /* Returns true if N's axes are the dimensions from 1 on, and sets *COUNT to their number. */
-static bool is_behind(const struct sgrad__reader *r, const Onnx__Node *n, int *count) {
+static bool is_behind(const struct sgrad__reader *reader, const Onnx__Node *n, int *count) {
     int64_t axis[SGRAD__NUMBERS];
     const Onnx__Attribute *a = sgrad__onnx_attribute(n, "axes");
     *count = a && a->n_ints <= SGRAD__NUMBERS ? (int)a->n_ints : 0;
     for (int i = 0; i < *count; i++) axis[i] = a->ints[i];
-    if (!a && !sgrad__onnx_numbers(r, n, 1, axis, count)) return false;
+    if (!a && !sgrad__onnx_numbers(reader, n, 1, axis, count)) return false;
     for (int i = 0; i < *count; i++)
         if (axis[i] != i + 1) return false;
     return *count > 0;
 }
 
-int sgrad__onnx_read_unsqueeze(struct sgrad__reader *r, const Onnx__Node *n) {
-    const struct sgrad__thing *t = sgrad__onnx_input(r, n, 0);
+int sgrad__onnx_read_unsqueeze(struct sgrad__reader *reader, const Onnx__Node *n) {
+    const struct sgrad__thing *t = sgrad__onnx_input(reader, n, 0);
     int64_t number[SGRAD__NUMBERS];
     int count;
-    if (t && t->tensor && t->tensor->n_dims == 4 && !t->turned && !t->sliced && sgrad__onnx_numbers(r, n, 1, number, &count) &&
-        count == 1 && number[0] == 2) {
-        SGRAD_TRY(sgrad__onnx_pass(r, n, 0));
-        sgrad__onnx_thing(r, n->output[0])->sliced = true;
+    if (t && t->tensor && t->tensor->n_dims == 4 && !t->turned && !t->sliced &&
+        sgrad__onnx_numbers(reader, n, 1, number, &count) && count == 1 && number[0] == 2) {
+        SGRAD_TRY(sgrad__onnx_pass(reader, n, 0));
+        sgrad__onnx_thing(reader, n->output[0])->sliced = true;
         return 0;
     }
-    if (t && t->tensor && t->tensor->n_dims == 1 && sgrad__onnx_is_real(t->tensor->data_type) && is_behind(r, n, &count)) {
-        SGRAD_TRY(sgrad__onnx_pass(r, n, 0));
-        sgrad__onnx_thing(r, n->output[0])->spread = count;
+    if (t && t->tensor && t->tensor->n_dims == 1 && sgrad__onnx_is_real(t->tensor->data_type) && is_behind(reader, n, &count)) {
+        SGRAD_TRY(sgrad__onnx_pass(reader, n, 0));
+        sgrad__onnx_thing(reader, n->output[0])->spread = count;
         return 0;
     }
-    if (!t || !sgrad__onnx_numbers(r, n, 0, number, &count))
-        return sgrad__onnx_refuse(r, n, "of numbers of a shape, or of a filter for volumes' slices, it is known");
-    return make_numbers(r, n, number, count);
+    if (!t || !sgrad__onnx_numbers(reader, n, 0, number, &count))
+        return sgrad__onnx_refuse(reader, n, "of numbers of a shape, or of a filter for volumes' slices, it is known");
+    return make_numbers(reader, n, number, count);
 }
 
 /* ---- bytes as activations --------------------------------------------------------------------------------------- */
@@ -156,115 +157,119 @@ int sgrad__onnx_read_unsqueeze(struct sgrad__reader *r, const Onnx__Node *n) {
  * numbers. */
 enum { BYTES = 1, NUMBERS, SHARES, DISTANCES };
 
-static int make_stage(struct sgrad__reader *r, const Onnx__Node *n, int stage) {
-    if (r->stages >= (stage ? stage : DISTANCES + 1))
-        return sgrad__onnx_refuse(r, n, "normalises pixels a second time, and they are normalised once here");
-    r->stages = stage ? stage : DISTANCES + 1;
-    SGRAD_TRY(sgrad__onnx_pass(r, n, 0));
-    sgrad__onnx_thing(r, n->output[0])->stage = stage;
+static int make_stage(struct sgrad__reader *reader, const Onnx__Node *n, int stage) {
+    if (reader->stages >= (stage ? stage : DISTANCES + 1))
+        return sgrad__onnx_refuse(reader, n, "normalises pixels a second time, and they are normalised once here");
+    reader->stages = stage ? stage : DISTANCES + 1;
+    SGRAD_TRY(sgrad__onnx_pass(reader, n, 0));
+    sgrad__onnx_thing(reader, n->output[0])->stage = stage;
     return 0;
 }
 
 /* Copies the tensor of the file with one number per channel, (1,C,1,1), to NUMBER. */
-static bool take_channels(const struct sgrad__reader *r, const Onnx__Node *n, float *number) {
-    const struct sgrad__thing *t = sgrad__onnx_input(r, n, 1);
-    const struct sgrad_shape x = sgrad_graph_shape(r->graph, r->x);
+static bool take_channels(const struct sgrad__reader *reader, const Onnx__Node *n, float *number) {
+    const struct sgrad__thing *t = sgrad__onnx_input(reader, n, 1);
+    const struct sgrad_shape x = sgrad_graph_shape(reader->graph, reader->x);
     int count;
     return t && t->tensor && sgrad__onnx_floats(t->tensor, number, SGRAD_MAX_CHANNELS, &count) &&
            count == x.dim[x.rank - 1] && t->tensor->n_dims == (size_t)x.rank && t->tensor->dims[1] == count;
 }
 
-static int stage_of(const struct sgrad__reader *r, const Onnx__Node *n) {
-    const struct sgrad__thing *t = sgrad__onnx_input(r, n, 0);
+static int stage_of(const struct sgrad__reader *reader, const Onnx__Node *n) {
+    const struct sgrad__thing *t = sgrad__onnx_input(reader, n, 0);
     return t ? t->stage : 0;
 }
 
 /* Reads a Cast of known data. Integers of shapes must remain integers; tensors of the file become floats, or remain unchanged, if
  * no number would be lost. */
-static int cast_known(struct sgrad__reader *r, const Onnx__Node *n, const struct sgrad__thing *t, int32_t to) {
-    if (t->is_numbers && (to == ONNX_INT64 || to == ONNX_INT32)) return sgrad__onnx_pass(r, n, 0);
-    if (!t->tensor) return sgrad__onnx_refuse(r, n, "to type %d: whole numbers stay whole", to);
-    const int32_t from = t->tensor->data_type;
+static int cast_known(struct sgrad__reader *reader, const Onnx__Node *n, const struct sgrad__thing *thing, int32_t to) {
+    if (thing->is_numbers && (to == ONNX_INT64 || to == ONNX_INT32)) return sgrad__onnx_pass(reader, n, 0);
+    if (!thing->tensor) return sgrad__onnx_refuse(reader, n, "to type %d: whole numbers stay whole", to);
+    const int32_t from = thing->tensor->data_type;
     const bool wider = sgrad__onnx_is_real(from) ? to == ONNX_DOUBLE
                                                  : to == ONNX_INT64 && from != ONNX_UINT64 && from != ONNX_BOOL;
-    if (to == from || wider) return sgrad__onnx_pass(r, n, 0);
-    if (to != ONNX_FLOAT) return sgrad__onnx_refuse(r, n, "of a tensor of type %d to type %d: to floats it is known", from, to);
-    SGRAD_TRY(sgrad__onnx_pass(r, n, 0));
-    r->made = sgrad_array_grow(r->made, r->mades, sizeof *r->made);
-    sgrad__onnx_thing(r, n->output[0])->tensor = r->made[r->mades++] = sgrad__onnx_as_floats(t->tensor);
+    if (to == from || wider) return sgrad__onnx_pass(reader, n, 0);
+    if (to != ONNX_FLOAT)
+        return sgrad__onnx_refuse(reader, n, "of a tensor of type %d to type %d: to floats it is known", from, to);
+    SGRAD_TRY(sgrad__onnx_pass(reader, n, 0));
+    reader->made = sgrad_array_grow(reader->made, reader->mades, sizeof *reader->made);
+    sgrad__onnx_thing(reader, n->output[0])->tensor = reader->made[reader->mades++] = sgrad__onnx_as_floats(thing->tensor);
     return 0;
 }
 
-int sgrad__onnx_read_cast(struct sgrad__reader *r, const Onnx__Node *n) {
-    const struct sgrad__thing *t = sgrad__onnx_input(r, n, 0);
+int sgrad__onnx_read_cast(struct sgrad__reader *reader, const Onnx__Node *n) {
+    const struct sgrad__thing *t = sgrad__onnx_input(reader, n, 0);
     const int32_t to = (int32_t)sgrad__onnx_int(n, "to", 0);
-    if (t && (t->is_numbers || t->tensor)) return cast_known(r, n, t, to);
+    if (t && (t->is_numbers || t->tensor)) return cast_known(reader, n, t, to);
     if (sgrad__onnx_is_value(t)) {
-        const enum sgrad_dtype is = r->graph->value[t->value].view.dtype;
-        if (is == SGRAD_I32 ? to == ONNX_INT32 || to == ONNX_INT64 : to == ONNX_FLOAT) return sgrad__onnx_pass(r, n, 0);
+        const enum sgrad_dtype is = reader->graph->value[t->value].view.dtype;
+        if (is == SGRAD_I32 ? to == ONNX_INT32 || to == ONNX_INT64 : to == ONNX_FLOAT) return sgrad__onnx_pass(reader, n, 0);
     }
-    if (stage_of(r, n) != BYTES || sgrad__onnx_int(n, "to", 0) != ONNX_FLOAT)
-        return sgrad__onnx_refuse(r, n, "to type %d: of the file's numbers, or of bytes to floats, it is known", to);
-    return make_stage(r, n, NUMBERS);
+    if (stage_of(reader, n) != BYTES || sgrad__onnx_int(n, "to", 0) != ONNX_FLOAT)
+        return sgrad__onnx_refuse(reader, n, "to type %d: of the file's numbers, or of bytes to floats, it is known", to);
+    return make_stage(reader, n, NUMBERS);
 }
 
-int sgrad__onnx_read_sub(struct sgrad__reader *r, const Onnx__Node *n) {
-    if (stage_of(r, n) == SHARES && take_channels(r, n, r->imported->mean)) return make_stage(r, n, DISTANCES);
-    return sgrad__onnx_refuse(r, n, "of pixels' means, after Cast and Div, it is known");
+int sgrad__onnx_read_sub(struct sgrad__reader *reader, const Onnx__Node *n) {
+    if (stage_of(reader, n) == SHARES && take_channels(reader, n, reader->imported->mean))
+        return make_stage(reader, n, DISTANCES);
+    return sgrad__onnx_refuse(reader, n, "of pixels' means, after Cast and Div, it is known");
 }
 
-int sgrad__onnx_read_div(struct sgrad__reader *r, const Onnx__Node *n) {
+int sgrad__onnx_read_div(struct sgrad__reader *reader, const Onnx__Node *n) {
     int status;
-    if (sgrad__onnx_is_normal(r, n, &status)) return status;
-    const struct sgrad__thing *by = sgrad__onnx_input(r, n, 1);
-    const struct sgrad_shape x = sgrad_graph_shape(r->graph, r->x);
-    const struct sgrad_image *image = sgrad__graph_image(r->graph);
+    if (sgrad__onnx_is_normal(reader, n, &status)) return status;
+    const struct sgrad__thing *by = sgrad__onnx_input(reader, n, 1);
+    const struct sgrad_shape x = sgrad_graph_shape(reader->graph, reader->x);
+    const struct sgrad_image *image = sgrad__graph_image(reader->graph);
     float full;
     int count;
-    if (stage_of(r, n) == NUMBERS && by && by->tensor && sgrad__onnx_floats(by->tensor, &full, 1, &count) && count == 1) {
-        if (!(full > 0) || isinf(full)) return sgrad__onnx_refuse(r, n, "divides pixels by %g", (double)full);
-        r->scale = image ? full / image->full_scale : 1;
-        return make_stage(r, n, SHARES);
+    if (stage_of(reader, n) == NUMBERS && by && by->tensor && sgrad__onnx_floats(by->tensor, &full, 1, &count) && count == 1) {
+        if (!(full > 0) || isinf(full)) return sgrad__onnx_refuse(reader, n, "divides pixels by %g", (double)full);
+        reader->scale = image ? full / image->full_scale : 1;
+        return make_stage(reader, n, SHARES);
     }
-    if (stage_of(r, n) != DISTANCES || !take_channels(r, n, r->imported->deviation))
-        return sgrad__onnx_refuse(r, n, "of pixels, by full scale and by deviations, and on the way to GELU it is known");
+    if (stage_of(reader, n) != DISTANCES || !take_channels(reader, n, reader->imported->deviation))
+        return sgrad__onnx_refuse(reader, n, "of pixels, by full scale and by deviations, and on the way to GELU it is known");
     for (int c = 0; c < x.dim[x.rank - 1]; c++)
-        if (!(r->imported->deviation[c] > 0)) return sgrad__onnx_refuse(r, n, "deviation %d is %g", c, r->imported->deviation[c]);
-    for (int c = 0; c < x.dim[x.rank - 1]; c++) r->imported->mean[c] *= r->scale, r->imported->deviation[c] *= r->scale;
-    r->imported->channels = (int)x.dim[x.rank - 1];
-    return make_stage(r, n, 0);
+        if (!(reader->imported->deviation[c] > 0))
+            return sgrad__onnx_refuse(reader, n, "deviation %d is %g", c, reader->imported->deviation[c]);
+    for (int c = 0; c < x.dim[x.rank - 1]; c++)
+        reader->imported->mean[c] *= reader->scale, reader->imported->deviation[c] *= reader->scale;
+    reader->imported->channels = (int)x.dim[x.rank - 1];
+    return make_stage(reader, n, 0);
 }
 
 /* ---- shortcuts without parameters ------------------------------------------------------------------------------- */
 
 /* Reads a Slice of integers, from an index to before another one; a negative index counts from the end. */
-static int slice_numbers(struct sgrad__reader *r, const Onnx__Node *n, const struct sgrad__thing *t) {
+static int slice_numbers(struct sgrad__reader *reader, const Onnx__Node *n, const struct sgrad__thing *thing) {
     int64_t first[SGRAD__NUMBERS] = { 0 }, end[SGRAD__NUMBERS] = { 0 }, axis[SGRAD__NUMBERS] = { 0 };
     int count, axes = 1;
-    const bool known = sgrad__onnx_numbers(r, n, 1, first, &count) && count == 1 && sgrad__onnx_numbers(r, n, 2, end, &count) &&
-                       count == 1 && !sgrad__onnx_input(r, n, 4) &&
-                       (!sgrad__onnx_input(r, n, 3) || sgrad__onnx_numbers(r, n, 3, axis, &axes));
+    const bool known = sgrad__onnx_numbers(reader, n, 1, first, &count) && count == 1 &&
+                       sgrad__onnx_numbers(reader, n, 2, end, &count) && count == 1 && !sgrad__onnx_input(reader, n, 4) &&
+                       (!sgrad__onnx_input(reader, n, 3) || sgrad__onnx_numbers(reader, n, 3, axis, &axes));
     int64_t at[2] = { first[0], end[0] };
     for (int i = 0; i < 2; i++) {
-        if (at[i] < 0) at[i] += t->count;
-        at[i] = sgrad_clamp(at[i], 0, t->count);
+        if (at[i] < 0) at[i] += thing->count;
+        at[i] = sgrad_clamp(at[i], 0, thing->count);
     }
     if (!known || axes != 1 || axis[0] || at[0] >= at[1])
-        return sgrad__onnx_refuse(r, n, "of a shape's numbers from one to another it is known");
-    return make_numbers(r, n, t->number + at[0], (int)(at[1] - at[0]));
+        return sgrad__onnx_refuse(reader, n, "of a shape's numbers from one to another it is known");
+    return make_numbers(reader, n, thing->number + at[0], (int)(at[1] - at[0]));
 }
 
 /* Reads a Slice that selects every n-th row, or column, or both. */
-int sgrad__onnx_read_slice(struct sgrad__reader *r, const Onnx__Node *n) {
+int sgrad__onnx_read_slice(struct sgrad__reader *reader, const Onnx__Node *n) {
     int64_t first[SGRAD__NUMBERS], end[SGRAD__NUMBERS], axis[SGRAD__NUMBERS], step[SGRAD__NUMBERS];
     int count[4] = { 0 };
-    struct sgrad__thing *from = sgrad__onnx_input(r, n, 0), *to = sgrad__onnx_thing(r, n->output[0]);
-    if (from && from->is_numbers) return slice_numbers(r, n, from);
-    if (!from || from->value < 0 || from->pixel || from->stage || from->columns || sgrad__onnx_rank(r, from->value) != 4)
-        return sgrad__onnx_refuse(r, n, "takes no images (N,C,H,W)");
-    const struct sgrad_shape shape = sgrad_graph_shape(r->graph, from->value);
-    bool known = sgrad__onnx_numbers(r, n, 1, first, &count[0]) && sgrad__onnx_numbers(r, n, 2, end, &count[1]) &&
-                 sgrad__onnx_numbers(r, n, 3, axis, &count[2]) && sgrad__onnx_numbers(r, n, 4, step, &count[3]) &&
+    struct sgrad__thing *from = sgrad__onnx_input(reader, n, 0), *to = sgrad__onnx_thing(reader, n->output[0]);
+    if (from && from->is_numbers) return slice_numbers(reader, n, from);
+    if (!from || from->value < 0 || from->pixel || from->stage || from->columns || sgrad__onnx_rank(reader, from->value) != 4)
+        return sgrad__onnx_refuse(reader, n, "takes no images (N,C,H,W)");
+    const struct sgrad_shape shape = sgrad_graph_shape(reader->graph, from->value);
+    bool known = sgrad__onnx_numbers(reader, n, 1, first, &count[0]) && sgrad__onnx_numbers(reader, n, 2, end, &count[1]) &&
+                 sgrad__onnx_numbers(reader, n, 3, axis, &count[2]) && sgrad__onnx_numbers(reader, n, 4, step, &count[3]) &&
                  count[0] == count[1] && count[0] == count[2] && count[0] == count[3];
     int strides[2] = { from->strides[0], from->strides[1] };
     for (int i = 0; i < count[0] && known; i++) {
@@ -272,37 +277,38 @@ int sgrad__onnx_read_slice(struct sgrad__reader *r, const Onnx__Node *n) {
         if (known) known = end[i] >= shape.dim[axis[i] - 1] && strides[axis[i] - 2] < 1;
         if (known) strides[axis[i] - 2] = (int)step[i];
     }
-    if (!known || !to) return sgrad__onnx_refuse(r, n, "of every so-manieth row or column of whole images it is known");
-    SGRAD_TRY(sgrad__onnx_pass(r, n, 0));
+    if (!known || !to) return sgrad__onnx_refuse(reader, n, "of every so-manieth row or column of whole images it is known");
+    SGRAD_TRY(sgrad__onnx_pass(reader, n, 0));
     memcpy(to->strides, strides, sizeof strides);
     return 0;
 }
 
 /* Reads a Pad of channels with zeros, half of them before and half after the others. */
-int sgrad__onnx_read_pad(struct sgrad__reader *r, const Onnx__Node *n) {
+int sgrad__onnx_read_pad(struct sgrad__reader *reader, const Onnx__Node *n) {
     const Onnx__Attribute *mode = sgrad__onnx_attribute(n, "mode");
-    const struct sgrad__thing *from = sgrad__onnx_input(r, n, 0), *zero = sgrad__onnx_input(r, n, 2);
+    const struct sgrad__thing *from = sgrad__onnx_input(reader, n, 0), *zero = sgrad__onnx_input(reader, n, 2);
     int64_t pad[SGRAD__NUMBERS];
     float value = 0;
     int count;
-    if (!from || from->value < 0 || from->pixel || from->stage || from->columns || sgrad__onnx_rank(r, from->value) != 4)
-        return sgrad__onnx_refuse(r, n, "takes no images (N,C,H,W)");
-    bool known = (!mode || (mode->s.len == 8 && !memcmp(mode->s.data, "constant", 8))) && !sgrad__onnx_input(r, n, 3) &&
-                 sgrad__onnx_numbers(r, n, 1, pad, &count) && count == 8;
+    if (!from || from->value < 0 || from->pixel || from->stage || from->columns || sgrad__onnx_rank(reader, from->value) != 4)
+        return sgrad__onnx_refuse(reader, n, "takes no images (N,C,H,W)");
+    bool known = (!mode || (mode->s.len == 8 && !memcmp(mode->s.data, "constant", 8))) && !sgrad__onnx_input(reader, n, 3) &&
+                 sgrad__onnx_numbers(reader, n, 1, pad, &count) && count == 8;
     if (zero) known &= zero->tensor && sgrad__onnx_floats(zero->tensor, &value, 1, &count) && value == 0;
     for (int i = 0; i < 8 && known; i++)
         known = i % 4 == 1 ? pad[i] >= 0 && pad[i] <= 1 << 20 : pad[i] == 0;
     if (!known || pad[1] != (pad[1] + pad[5]) / 2 || from->strides[0] != from->strides[1])
-        return sgrad__onnx_refuse(r, n, "of channels of zeros, as many before as behind, it is known, after equal strides");
+        return sgrad__onnx_refuse(reader, n, "of channels of zeros, as many before as behind, it is known, after equal strides");
     const struct sgrad_shortcut_a is = { .stride = from->strides[0] ? from->strides[0] : 1,
-                                         .channels = (int)(sgrad_graph_shape(r->graph, from->value).dim[3] + pad[1] + pad[5]) };
-    return sgrad__onnx_make(r, n, sgrad__onnx_plain(r, n, &sgrad_shortcut_a_op, &from->value, 1, &is));
+                                         .channels =
+                                             (int)(sgrad_graph_shape(reader->graph, from->value).dim[3] + pad[1] + pad[5]) };
+    return sgrad__onnx_make(reader, n, sgrad__onnx_plain(reader, n, &sgrad_shortcut_a_op, &from->value, 1, &is));
 }
 
 /* ---- tensors of the file ---------------------------------------------------------------------------------------- */
 
 /* Returns a new tensor, which is freed after reading. */
-static Onnx__Tensor *make_tensor(struct sgrad__reader *r, const Onnx__Attribute *a) {
+static Onnx__Tensor *make_tensor(struct sgrad__reader *reader, const Onnx__Attribute *a) {
     const bool many = a->type == ONNX_OF_FLOATS || a->type == ONNX_OF_INTS, whole = a->has_i || a->type == ONNX_OF_INTS;
     const size_t listed = whole ? a->n_ints : a->n_floats, count = many ? listed : 1;
     const void *list = whole ? (const void *)a->ints : a->floats, *one = whole ? (const void *)&a->i : &a->f;
@@ -317,31 +323,32 @@ static Onnx__Tensor *make_tensor(struct sgrad__reader *r, const Onnx__Attribute 
     t->raw_data.len = bytes;
     t->raw_data.data = sgrad_xcalloc(1, bytes + 1);
     if (bytes) memcpy(t->raw_data.data, many ? list : one, bytes);
-    r->made = sgrad_array_grow(r->made, r->mades, sizeof *r->made);
-    return r->made[r->mades++] = t;
+    reader->made = sgrad_array_grow(reader->made, reader->mades, sizeof *reader->made);
+    return reader->made[reader->mades++] = t;
 }
 
-int sgrad__onnx_read_constant(struct sgrad__reader *r, const Onnx__Node *n) {
-    struct sgrad__thing *to = sgrad__onnx_thing(r, n->output[0]);
+int sgrad__onnx_read_constant(struct sgrad__reader *reader, const Onnx__Node *n) {
+    struct sgrad__thing *to = sgrad__onnx_thing(reader, n->output[0]);
     const Onnx__Attribute *a = n->n_attribute == 1 ? n->attribute[0] : NULL;
-    if (!a || !to) return sgrad__onnx_refuse(r, n, "has %zu values", n->n_attribute);
-    if (strcmp(a->name, "value") == 0 && !a->t) return sgrad__onnx_refuse(r, n, "its value is no tensor");
-    if (a->t && sgrad__onnx_check_tensor(r->path, to->name, a->t)) return r->graph->error = SGRAD_EFORMAT;
-    to->tensor = a->t ? a->t : make_tensor(r, a);
+    if (!a || !to) return sgrad__onnx_refuse(reader, n, "has %zu values", n->n_attribute);
+    if (strcmp(a->name, "value") == 0 && !a->t) return sgrad__onnx_refuse(reader, n, "its value is no tensor");
+    if (a->t && sgrad__onnx_check_tensor(reader->path, to->name, a->t)) return reader->graph->error = SGRAD_EFORMAT;
+    to->tensor = a->t ? a->t : make_tensor(reader, a);
     to->known = true;
     return 0;
 }
 
 /* Reads a Transpose of a product's weight, as PyTorch writes it, or one of image columns to rows. */
-int sgrad__onnx_read_transpose(struct sgrad__reader *r, const Onnx__Node *n) {
-    if (sgrad__onnx_attends(r, n)) return sgrad__onnx_attend(r, n);
+int sgrad__onnx_read_transpose(struct sgrad__reader *reader, const Onnx__Node *n) {
+    if (sgrad__onnx_attends(reader, n)) return sgrad__onnx_attend(reader, n);
     const Onnx__Attribute *a = sgrad__onnx_attribute(n, "perm");
-    const struct sgrad__thing *from = sgrad__onnx_input(r, n, 0);
+    const struct sgrad__thing *from = sgrad__onnx_input(reader, n, 0);
     if (from && from->columns && a && a->n_ints == 3 && a->ints[0] == 0 && a->ints[1] == 2 && a->ints[2] == 1)
-        return sgrad__onnx_make(r, n, sgrad__onnx_plain(r, n, &sgrad_rows_op, &from->value, 1, &(struct sgrad_rows){ 0 }));
+        return sgrad__onnx_make(reader, n,
+                                sgrad__onnx_plain(reader, n, &sgrad_rows_op, &from->value, 1, &(struct sgrad_rows){ 0 }));
     if (!from || !from->tensor || from->tensor->n_dims != 2 || (a && (a->n_ints != 2 || a->ints[0] != 1 || a->ints[1] != 0)))
-        return sgrad__onnx_refuse(r, n, "of matrices of the file, and of images' columns to rows, it is known");
-    SGRAD_TRY(sgrad__onnx_pass(r, n, 0));
-    sgrad__onnx_thing(r, n->output[0])->turned = !from->turned;
+        return sgrad__onnx_refuse(reader, n, "of matrices of the file, and of images' columns to rows, it is known");
+    SGRAD_TRY(sgrad__onnx_pass(reader, n, 0));
+    sgrad__onnx_thing(reader, n->output[0])->turned = !from->turned;
     return 0;
 }

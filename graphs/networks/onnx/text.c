@@ -15,105 +15,105 @@ struct text {
     bool wrong;
 };
 
-static bool is_next(struct text *t, char c) {
-    while (*t->at == ' ') t->at++;
-    if (*t->at != c) return false;
-    t->at++;
+static bool is_next(struct text *text, char c) {
+    while (*text->at == ' ') text->at++;
+    if (*text->at != c) return false;
+    text->at++;
     return true;
 }
 
-static void expect(struct text *t, char c) {
-    if (!t->wrong && !is_next(t, c)) t->wrong = true;
+static void expect(struct text *text, char c) {
+    if (!text->wrong && !is_next(text, c)) text->wrong = true;
 }
 
 /* Returns a name, which the caller must free. */
-static char *take_word(struct text *t) {
-    while (*t->at == ' ') t->at++;
-    const char *from = t->at;
-    while (isalnum((unsigned char)*t->at) || *t->at == '_') t->at++;
-    t->wrong |= t->at == from;
-    return sgrad_format("%.*s", (int)(t->at - from), from);
+static char *take_word(struct text *text) {
+    while (*text->at == ' ') text->at++;
+    const char *from = text->at;
+    while (isalnum((unsigned char)*text->at) || *text->at == '_') text->at++;
+    text->wrong |= text->at == from;
+    return sgrad_format("%.*s", (int)(text->at - from), from);
 }
 
 /* Sets *WHOLE to true if the number is written without a point and an exponent. */
-static double take_number(struct text *t, int64_t *integer, bool *whole) {
+static double take_number(struct text *text, int64_t *integer, bool *whole) {
     char *end = NULL, *end_whole = NULL;
-    while (*t->at == ' ') t->at++;
-    const double real = strtod(t->at, &end);
-    *integer = strtoll(t->at, &end_whole, 10);
+    while (*text->at == ' ') text->at++;
+    const double real = strtod(text->at, &end);
+    *integer = strtoll(text->at, &end_whole, 10);
     *whole = end == end_whole;
-    t->wrong |= end == t->at;
-    t->at = end;
+    text->wrong |= end == text->at;
+    text->at = end;
     return real;
 }
 
 /* "[3, 4] {…}", after its type */
-static Onnx__Tensor *take_tensor(struct text *t, bool whole) {
+static Onnx__Tensor *take_tensor(struct text *text, bool whole) {
     Onnx__Tensor *tensor = sgrad_xcalloc(1, sizeof *tensor);
     int64_t integer;
     bool is_whole;
     onnx__tensor__init(tensor);
     tensor->has_data_type = tensor->has_raw_data = true;
     tensor->data_type = whole ? ONNX_INT64 : ONNX_FLOAT;
-    if (is_next(t, '['))
+    if (is_next(text, '['))
         do {
-            take_number(t, &integer, &is_whole);
+            take_number(text, &integer, &is_whole);
             tensor->dims = sgrad_array_grow(tensor->dims, (int)tensor->n_dims, sizeof *tensor->dims);
             tensor->dims[tensor->n_dims++] = integer;
-        } while (is_next(t, ','));
-    if (tensor->n_dims) expect(t, ']');
-    expect(t, '{');
+        } while (is_next(text, ','));
+    if (tensor->n_dims) expect(text, ']');
+    expect(text, '{');
     int count = 0;
     do {
-        const float real = (float)take_number(t, &integer, &is_whole);
+        const float real = (float)take_number(text, &integer, &is_whole);
         const size_t size = whole ? sizeof integer : sizeof real;
         tensor->raw_data.data = sgrad_array_grow(tensor->raw_data.data, count++, size);
         memcpy(tensor->raw_data.data + tensor->raw_data.len, whole ? (const void *)&integer : &real, size);
         tensor->raw_data.len += size;
-    } while (!t->wrong && is_next(t, ','));
-    expect(t, '}');
+    } while (!text->wrong && is_next(text, ','));
+    expect(text, '}');
     return tensor;
 }
 
-static void take_text(struct text *t, Onnx__Attribute *a) {
-    const size_t length = strcspn(t->at, "\"");
+static void take_text(struct text *text, Onnx__Attribute *a) {
+    const size_t length = strcspn(text->at, "\"");
     a->has_s = true;
     a->type = ONNX_OF_TEXT;
     a->s.len = length;
-    a->s.data = (uint8_t *)sgrad_format("%.*s", (int)length, t->at);
-    t->at += length;
-    expect(t, '"');
+    a->s.data = (uint8_t *)sgrad_format("%.*s", (int)length, text->at);
+    text->at += length;
+    expect(text, '"');
 }
 
-static void take_list(struct text *t, Onnx__Attribute *a) {
+static void take_list(struct text *text, Onnx__Attribute *a) {
     int64_t integer;
     bool whole;
     a->type = ONNX_OF_INTS;
     do {
-        take_number(t, &integer, &whole);
+        take_number(text, &integer, &whole);
         a->ints = sgrad_array_grow(a->ints, (int)a->n_ints, sizeof *a->ints);
         a->ints[a->n_ints++] = integer;
-        t->wrong |= !whole;
-    } while (!t->wrong && is_next(t, ','));
-    expect(t, ']');
+        text->wrong |= !whole;
+    } while (!text->wrong && is_next(text, ','));
+    expect(text, ']');
 }
 
-static Onnx__Attribute *take_attribute(struct text *t) {
+static Onnx__Attribute *take_attribute(struct text *text) {
     Onnx__Attribute *a = sgrad_xcalloc(1, sizeof *a);
     onnx__attribute__init(a);
-    a->name = take_word(t);
+    a->name = take_word(text);
     a->has_type = true;
-    expect(t, '=');
+    expect(text, '=');
     bool whole;
-    if (is_next(t, '[')) take_list(t, a);
-    else if (is_next(t, '"')) take_text(t, a);
-    else if (!strncmp(t->at, "float", 5) || !strncmp(t->at, "int64", 5)) {
-        whole = *t->at == 'i';
-        t->at += 5;
+    if (is_next(text, '[')) take_list(text, a);
+    else if (is_next(text, '"')) take_text(text, a);
+    else if (!strncmp(text->at, "float", 5) || !strncmp(text->at, "int64", 5)) {
+        whole = *text->at == 'i';
+        text->at += 5;
         a->type = ONNX_OF_TENSOR;
-        a->t = take_tensor(t, whole);
+        a->t = take_tensor(text, whole);
     } else {
-        a->f = (float)take_number(t, &a->i, &whole);
+        a->f = (float)take_number(text, &a->i, &whole);
         a->type = whole ? ONNX_OF_INT : ONNX_OF_FLOAT;
         a->has_i = whole;
         a->has_f = !whole;

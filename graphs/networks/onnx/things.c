@@ -15,14 +15,15 @@ static const char *name_of(const Onnx__Node *n) {
     return n->n_output ? n->output[0] : "";
 }
 
-int sgrad__onnx_refuse(struct sgrad__reader *r, const Onnx__Node *n, const char *format, ...) {
+int sgrad__onnx_refuse(struct sgrad__reader *reader, const Onnx__Node *n, const char *format, ...) {
     char text[512];
     va_list list;
     va_start(list, format);
     vsnprintf(text, sizeof text, format, list);
     va_end(list);
-    if (r->graph->error) return r->graph->error;
-    return r->graph->error = sgrad_log_error(SGRAD_EFORMAT, "%s: node '%s' (%s): %s", r->path, name_of(n), n->op_type, text);
+    if (reader->graph->error) return reader->graph->error;
+    return reader->graph->error =
+               sgrad_log_error(SGRAD_EFORMAT, "%s: node '%s' (%s): %s", reader->path, name_of(n), n->op_type, text);
 }
 
 float sgrad__onnx_given(float x) { return x == 0 ? FLT_MIN : x; }
@@ -37,9 +38,9 @@ int sgrad__onnx_axis(int64_t axis, int rank) {
 }
 
 /* Before opset 13, the default is 1, and the dimensions from the axis on are treated as one. */
-int sgrad__onnx_softmax_axis(const struct sgrad__reader *r, const Onnx__Node *n, int rank) {
-    const int axis = sgrad__onnx_axis(sgrad__onnx_int(n, "axis", r->opset >= 13 ? -1 : 1), rank);
-    return r->opset >= 13 || axis == rank - 1 ? axis : -1;
+int sgrad__onnx_softmax_axis(const struct sgrad__reader *reader, const Onnx__Node *n, int rank) {
+    const int axis = sgrad__onnx_axis(sgrad__onnx_int(n, "axis", reader->opset >= 13 ? -1 : 1), rank);
+    return reader->opset >= 13 || axis == rank - 1 ? axis : -1;
 }
 
 /* ---- things ----------------------------------------------------------------------------------------------------- */
@@ -48,46 +49,48 @@ int sgrad__onnx_by_name(const void *a, const void *b) {
     return strcmp(((const struct sgrad__thing *)a)->name, ((const struct sgrad__thing *)b)->name);
 }
 
-struct sgrad__thing *sgrad__onnx_thing(const struct sgrad__reader *r, const char *name) {
+struct sgrad__thing *sgrad__onnx_thing(const struct sgrad__reader *reader, const char *name) {
     const struct sgrad__thing key = { .name = name };
-    return r->things ? bsearch(&key, r->thing, (size_t)r->things, sizeof key, sgrad__onnx_by_name) : NULL;
+    return reader->things ? bsearch(&key, reader->thing, (size_t)reader->things, sizeof key, sgrad__onnx_by_name) : NULL;
 }
 
-struct sgrad__thing *sgrad__onnx_input(const struct sgrad__reader *r, const Onnx__Node *n, size_t i) {
-    return i < n->n_input && *n->input[i] ? sgrad__onnx_thing(r, n->input[i]) : NULL;
+struct sgrad__thing *sgrad__onnx_input(const struct sgrad__reader *reader, const Onnx__Node *n, size_t i) {
+    return i < n->n_input && *n->input[i] ? sgrad__onnx_thing(reader, n->input[i]) : NULL;
 }
 
 /* ---- inputs of nodes -------------------------------------------------------------------------------------------- */
 
-int sgrad__onnx_value(struct sgrad__reader *r, const Onnx__Node *n, size_t i, bool pixel) {
-    const struct sgrad__thing *t = sgrad__onnx_input(r, n, i);
+int sgrad__onnx_value(struct sgrad__reader *reader, const Onnx__Node *n, size_t i, bool pixel) {
+    const struct sgrad__thing *t = sgrad__onnx_input(reader, n, i);
     if (sgrad__onnx_is_value(t) || (t && pixel && t->pixel)) return t->value;
     if (t && (t->strides[0] || t->strides[1]))
-        sgrad__onnx_refuse(r, n, "takes '%s', pixels that were left out: a Pad of channels alone is known there",
+        sgrad__onnx_refuse(reader, n, "takes '%s', pixels that were left out: a Pad of channels alone is known there",
                                            t->name);
-    else if (t && t->columns) sgrad__onnx_refuse(r, n, "takes '%s', (N,C,H·W): a Transpose to rows alone is known", t->name);
-    else if (t && t->pixel) sgrad__onnx_refuse(r, n, "takes '%s', one pixel (N,C,1,1): a Flatten is missing", t->name);
-    else if (t && t->stage) sgrad__onnx_refuse(r, n, "takes '%s', bytes: known is Cast, Div, Sub, Div, by channel", t->name);
-    else sgrad__onnx_refuse(r, n, "its input %zu, '%s', is none that the network computes", i, i < n->n_input ? n->input[i] : "");
+    else if (t && t->columns) sgrad__onnx_refuse(reader, n, "takes '%s', (N,C,H·W): a Transpose to rows alone is known", t->name);
+    else if (t && t->pixel) sgrad__onnx_refuse(reader, n, "takes '%s', one pixel (N,C,1,1): a Flatten is missing", t->name);
+    else if (t && t->stage) sgrad__onnx_refuse(reader, n, "takes '%s', bytes: known is Cast, Div, Sub, Div, by channel", t->name);
+    else
+        sgrad__onnx_refuse(reader, n, "its input %zu, '%s', is none that the network computes", i,
+                           i < n->n_input ? n->input[i] : "");
     return -1;
 }
 
-struct sgrad__thing *sgrad__onnx_tensor(struct sgrad__reader *r, const Onnx__Node *n, size_t i, size_t rank) {
-    struct sgrad__thing *t = sgrad__onnx_input(r, n, i);
+struct sgrad__thing *sgrad__onnx_tensor(struct sgrad__reader *reader, const Onnx__Node *n, size_t i, size_t rank) {
+    struct sgrad__thing *t = sgrad__onnx_input(reader, n, i);
     if (t && t->tensor && !t->spread && t->tensor->n_dims + t->sliced == rank) {
         for (size_t d = 0; d < t->tensor->n_dims; d++)
-            if (t->tensor->dims[d] < 1) return sgrad__onnx_refuse(r, n, "'%s' is empty", t->name), NULL;
+            if (t->tensor->dims[d] < 1) return sgrad__onnx_refuse(reader, n, "'%s' is empty", t->name), NULL;
         return t;
     }
     if (t && t->tensor)
-        sgrad__onnx_refuse(r, n, "'%s' has %zu dimensions, %zu are known there", t->name,
+        sgrad__onnx_refuse(reader, n, "'%s' has %zu dimensions, %zu are known there", t->name,
                            t->tensor->n_dims + t->sliced + (size_t)t->spread, rank);
-    else sgrad__onnx_refuse(r, n, "its input %zu, '%s', is no tensor of the file", i, i < n->n_input ? n->input[i] : "");
+    else sgrad__onnx_refuse(reader, n, "its input %zu, '%s', is no tensor of the file", i, i < n->n_input ? n->input[i] : "");
     return NULL;
 }
 
-bool sgrad__onnx_numbers(const struct sgrad__reader *r, const Onnx__Node *n, size_t i, int64_t *number, int *count) {
-    const struct sgrad__thing *t = sgrad__onnx_input(r, n, i);
+bool sgrad__onnx_numbers(const struct sgrad__reader *reader, const Onnx__Node *n, size_t i, int64_t *number, int *count) {
+    const struct sgrad__thing *t = sgrad__onnx_input(reader, n, i);
     if (t && t->tensor) return sgrad__onnx_ints(t->tensor, number, SGRAD__NUMBERS, count);
     if (!t || !t->is_numbers) return false;
     memcpy(number, t->number, sizeof t->number);
@@ -113,13 +116,13 @@ float sgrad__onnx_float(const Onnx__Node *n, const char *name, float otherwise) 
 
 /* ---- outputs of nodes ------------------------------------------------------------------------------------------- */
 
-int sgrad__onnx_outputs(const struct sgrad__reader *r, const Onnx__Node *n, int64_t has) {
-    return r->classes > 0 && sgrad__onnx_thing(r, n->output[0]) == r->last ? r->classes : (int)has;
+int sgrad__onnx_outputs(const struct sgrad__reader *reader, const Onnx__Node *n, int64_t has) {
+    return reader->classes > 0 && sgrad__onnx_thing(reader, n->output[0]) == reader->last ? reader->classes : (int)has;
 }
 
-static bool is_layer(const struct sgrad_graph *g, const char *name) {
-    for (int i = 0; i < g->node_count; i++)
-        if (strcmp(g->node[i].name, name) == 0) return true;
+static bool is_layer(const struct sgrad_graph *graph, const char *name) {
+    for (int i = 0; i < graph->node_count; i++)
+        if (strcmp(graph->node[i].name, name) == 0) return true;
     return false;
 }
 
@@ -136,14 +139,14 @@ static char *clean(const Onnx__Node *n, const char *text, int length, bool slash
     return name;
 }
 
-char *sgrad__onnx_name(const struct sgrad__reader *r, const Onnx__Node *n, int weight) {
+char *sgrad__onnx_name(const struct sgrad__reader *reader, const Onnx__Node *n, int weight) {
     static const char end[] = ".weight";
     const char *text = weight >= 0 ? n->input[weight] : "";
     const size_t length = strlen(text), ends = sizeof end - 1;
     char *name = length > ends && !strcmp(text + length - ends, end) ? clean(n, text, (int)(length - ends), false)
                                                                       : clean(n, name_of(n), 200, weight < 0);
     char *unique = sgrad_format("%s", *name ? name : n->op_type);
-    for (int i = r->graph->node_count; is_layer(r->graph, unique); i++) {
+    for (int i = reader->graph->node_count; is_layer(reader->graph, unique); i++) {
         free(unique);
         unique = sgrad_format("%s_%d", name, i);
     }
@@ -151,70 +154,71 @@ char *sgrad__onnx_name(const struct sgrad__reader *r, const Onnx__Node *n, int w
     return unique;
 }
 
-int sgrad__onnx_layer(struct sgrad__reader *r, const Onnx__Node *n, const char *name, const struct sgrad_op *op,
+int sgrad__onnx_layer(struct sgrad__reader *reader, const Onnx__Node *n, const char *name, const struct sgrad_op *op,
                       const int *inputs, int count, const void *attrs) {
-    const int value = sgrad_graph_apply(r->graph, op, name, inputs, count, attrs);
+    const int value = sgrad_graph_apply(reader->graph, op, name, inputs, count, attrs);
     if (value < 0) return -1;
-    const struct sgrad_shape shape = sgrad_graph_shape(r->graph, value);
+    const struct sgrad_shape shape = sgrad_graph_shape(reader->graph, value);
     double numbers = 1;
     for (int i = 0; i < shape.rank; i++) numbers *= (double)shape.dim[i];
     if (numbers <= (double)LARGEST) return value;
-    sgrad__onnx_refuse(r, n, "makes more than %lld numbers of a sample", (long long)LARGEST);
+    sgrad__onnx_refuse(reader, n, "makes more than %lld numbers of a sample", (long long)LARGEST);
     return -1;
 }
 
-int sgrad__onnx_plain(struct sgrad__reader *r, const Onnx__Node *n, const struct sgrad_op *op, const int *inputs, int count,
+int sgrad__onnx_plain(struct sgrad__reader *reader, const Onnx__Node *n, const struct sgrad_op *op, const int *inputs, int count,
                       const void *attrs) {
-    char *name = sgrad__onnx_name(r, n, -1);
-    const int y = sgrad__onnx_layer(r, n, name, op, inputs, count, attrs);
+    char *name = sgrad__onnx_name(reader, n, -1);
+    const int y = sgrad__onnx_layer(reader, n, name, op, inputs, count, attrs);
     free(name);
     return y;
 }
 
-int sgrad__onnx_rank(const struct sgrad__reader *r, int value) { return sgrad_graph_shape(r->graph, value).rank; }
+int sgrad__onnx_rank(const struct sgrad__reader *reader, int value) { return sgrad_graph_shape(reader->graph, value).rank; }
 
-int sgrad__onnx_file_rank(const struct sgrad__reader *r, const struct sgrad__thing *t) {
-    if (!t || t->value < 0) return 0;
-    return t->pixel ? 4 : sgrad__onnx_rank(r, t->value);
+int sgrad__onnx_file_rank(const struct sgrad__reader *reader, const struct sgrad__thing *thing) {
+    if (!thing || thing->value < 0) return 0;
+    return thing->pixel ? 4 : sgrad__onnx_rank(reader, thing->value);
 }
 
-void sgrad__onnx_bind(struct sgrad__reader *r, const char *name, const char *parameter, const struct sgrad__thing *thing) {
-    sgrad__onnx_bind_less(r, name, parameter, thing, 0);
+void sgrad__onnx_bind(struct sgrad__reader *reader, const char *name, const char *parameter, const struct sgrad__thing *thing) {
+    sgrad__onnx_bind_less(reader, name, parameter, thing, 0);
 }
 
-void sgrad__onnx_bind_less(struct sgrad__reader *r, const char *name, const char *parameter, const struct sgrad__thing *thing,
-                           int ones) {
+void sgrad__onnx_bind_less(struct sgrad__reader *reader, const char *name, const char *parameter,
+                           const struct sgrad__thing *thing, int ones) {
     char *whole = sgrad_format("%.*s.%s", (int)strcspn(name, "/"), name, parameter);
     const int rank = (int)thing->tensor->n_dims - ones;
-    for (int i = 0; i < r->bounds && thing->tensor->n_dims > 1; i++)    /* not vectors: tools store equal ones once */
-        if (r->bound[i].tensor == thing->tensor) {
-            sgrad_graph_tie(r->graph, whole, r->bound[i].parameter);
+    for (int i = 0; i < reader->bounds && thing->tensor->n_dims > 1; i++)    /* not vectors: tools store equal ones once */
+        if (reader->bound[i].tensor == thing->tensor) {
+            sgrad_graph_tie(reader->graph, whole, reader->bound[i].parameter);
             free(whole);
             return;
         }
-    r->bound = sgrad_array_grow(r->bound, r->bounds, sizeof *r->bound);
-    r->bound[r->bounds++] = (struct sgrad__bound){ whole, thing->tensor, rank, thing->name };
+    reader->bound = sgrad_array_grow(reader->bound, reader->bounds, sizeof *reader->bound);
+    reader->bound[reader->bounds++] = (struct sgrad__bound){ whole, thing->tensor, rank, thing->name };
 }
 
-int sgrad__onnx_make(struct sgrad__reader *r, const Onnx__Node *n, int value) {
-    struct sgrad__thing *t = sgrad__onnx_thing(r, n->output[0]);
-    if (value < 0 || !t) return r->graph->error ? r->graph->error : sgrad__onnx_refuse(r, n, "makes nothing that is known");
+int sgrad__onnx_make(struct sgrad__reader *reader, const Onnx__Node *n, int value) {
+    struct sgrad__thing *t = sgrad__onnx_thing(reader, n->output[0]);
+    if (value < 0 || !t)
+        return reader->graph->error ? reader->graph->error : sgrad__onnx_refuse(reader, n, "makes nothing that is known");
     t->value = value;
     t->known = true;
     return 0;
 }
 
-int sgrad__onnx_pass(struct sgrad__reader *r, const Onnx__Node *n, size_t i) {
-    struct sgrad__thing *to = sgrad__onnx_thing(r, n->output[0]);
-    const struct sgrad__thing *from = sgrad__onnx_input(r, n, i);
-    if (!to || !from) return sgrad__onnx_refuse(r, n, "has no input");
+int sgrad__onnx_pass(struct sgrad__reader *reader, const Onnx__Node *n, size_t i) {
+    struct sgrad__thing *to = sgrad__onnx_thing(reader, n->output[0]);
+    const struct sgrad__thing *from = sgrad__onnx_input(reader, n, i);
+    if (!to || !from) return sgrad__onnx_refuse(reader, n, "has no input");
     const struct sgrad__thing is = *to;
     *to = *from;
     to->name = is.name, to->needed = is.needed, to->uses = is.uses, to->user = is.user;
     return 0;
 }
 
-const Onnx__Node *sgrad__onnx_next(const struct sgrad__reader *r, const Onnx__Node *n, const char *operator) {
-    const struct sgrad__thing *t = sgrad__onnx_thing(r, n->output[0]);
+const Onnx__Node *sgrad__onnx_next(const struct sgrad__reader *reader, const Onnx__Node *n, const char *operator) {
+    const struct sgrad__thing *t = sgrad__onnx_thing(reader, n->output[0]);
     return t && t->uses == 1 && t->user && t->user->n_output == 1 && !strcmp(t->user->op_type, operator) ? t->user : NULL;
 }

@@ -31,15 +31,15 @@ static bool take_numbers(const Onnx__Node *n, const char *name, size_t count, in
 
 /* Sets the padding P that attribute auto_pad requests for X. Sets *WHOLE to false if one side needs one element more than the
  * other. */
-static int pad_by_itself(struct sgrad__reader *r, const Onnx__Node *n, int x, int plane, const int64_t *k, const int64_t *s,
+static int pad_by_itself(struct sgrad__reader *reader, const Onnx__Node *n, int x, int plane, const int64_t *k, const int64_t *s,
                          const int64_t *d, int64_t *p, bool *whole) {
     const Onnx__Attribute *how = sgrad__onnx_attribute(n, "auto_pad");
-    const struct sgrad_shape shape = sgrad_graph_shape(r->graph, x);
+    const struct sgrad_shape shape = sgrad_graph_shape(reader->graph, x);
     *whole = true;
     if (!how || !how->s.len || sgrad__onnx_is_text(how, "NOTSET")) return 0;
     const bool same = sgrad__onnx_is_text(how, "SAME_UPPER") || sgrad__onnx_is_text(how, "SAME_LOWER");
     if ((!same && !sgrad__onnx_is_text(how, "VALID")) || (same && !strcmp(n->op_type, "ConvTranspose")))
-        return sgrad__onnx_refuse(r, n, "auto_pad is '%.*s': pads as numbers are known", (int)how->s.len,
+        return sgrad__onnx_refuse(reader, n, "auto_pad is '%.*s': pads as numbers are known", (int)how->s.len,
                                   (const char *)how->s.data);
     for (int i = 0; i < plane; i++) {
         const int64_t size = shape.dim[i + 1], steps = (size + s[i] - 1) / s[i];
@@ -52,37 +52,41 @@ static int pad_by_itself(struct sgrad__reader *r, const Onnx__Node *n, int x, in
 
 /* Reads the window over PLANE dimensions of X, the last two of which must be square. KERNEL: the size of the weight's window;
  * NULL: only the attribute specifies it. */
-static int take_window(struct sgrad__reader *r, const Onnx__Node *n, int x, int plane, const int64_t *kernel, struct window *w) {
+static int take_window(struct sgrad__reader *reader, const Onnx__Node *n, int x, int plane, const int64_t *kernel,
+                       struct window *window) {
     int64_t k[3], s[3], d[3], p[6];
     const size_t dims = (size_t)plane;
     bool whole;
-    if (!kernel && !sgrad__onnx_attribute(n, "kernel_shape")) return sgrad__onnx_refuse(r, n, "has no kernel_shape");
+    if (!kernel && !sgrad__onnx_attribute(n, "kernel_shape")) return sgrad__onnx_refuse(reader, n, "has no kernel_shape");
     if (!take_numbers(n, "kernel_shape", dims, 0, 0, k) || !take_numbers(n, "strides", dims, 1, 1, s) ||
         !take_numbers(n, "dilations", dims, 1, 1, d) || !take_numbers(n, "pads", 2 * dims, 0, 0, p))
-        return sgrad__onnx_refuse(r, n, "its kernel_shape, strides, dilations or pads are not %d, %d, %d, %d numbers to %d, from "
-                                  "0 or 1", plane, plane, plane, 2 * plane, SGRAD__ONNX_LARGE);
+        return sgrad__onnx_refuse(reader, n,
+                                  "its kernel_shape, strides, dilations or pads are not %d, %d, %d, %d numbers to %d, from "
+                                  "0 or 1",
+                                  plane, plane, plane, 2 * plane, SGRAD__ONNX_LARGE);
     if (kernel && !sgrad__onnx_attribute(n, "kernel_shape"))
         for (int i = 0; i < plane; i++) k[i] = kernel[i] <= SGRAD__ONNX_LARGE ? kernel[i] : 0;
     const int h = plane - 2, v = plane - 1;
-    SGRAD_TRY(pad_by_itself(r, n, x, plane, k, s, d, p, &whole));
+    SGRAD_TRY(pad_by_itself(reader, n, x, plane, k, s, d, p, &whole));
     if (!whole)
-        return sgrad__onnx_refuse(r, n, "auto_pad SAME makes a padding that is not the same on all sides, which is not known");
+        return sgrad__onnx_refuse(reader, n,
+                                  "auto_pad SAME makes a padding that is not the same on all sides, which is not known");
     if (k[h] != k[v] || s[h] != s[v] || d[h] != d[v] || k[h] < 1 || (kernel && (kernel[h] != k[h] || kernel[v] != k[v])))
-        return sgrad__onnx_refuse(r, n, "its window is not square, of one stride and one dilation, as that of its weight");
+        return sgrad__onnx_refuse(reader, n, "its window is not square, of one stride and one dilation, as that of its weight");
     for (int i = 0; i < plane; i++)
         if (p[i] != p[plane + i] || (i >= h && p[i] != p[h]))
-            return sgrad__onnx_refuse(r, n, "its padding is not the same on all sides");
+            return sgrad__onnx_refuse(reader, n, "its padding is not the same on all sides");
     if (h && (s[0] != 1 || d[0] != 1 || k[0] < 1 || (kernel && kernel[0] != k[0])))
-        return sgrad__onnx_refuse(r, n, "its window has a stride or a dilation along the first dimension");
-    *w = (struct window){ h ? (int)k[0] : 0, h ? (int)p[0] : 0, (int)k[h], (int)s[h], (int)p[h], (int)d[h] };
+        return sgrad__onnx_refuse(reader, n, "its window has a stride or a dilation along the first dimension");
+    *window = (struct window){ h ? (int)k[0] : 0, h ? (int)p[0] : 0, (int)k[h], (int)s[h], (int)p[h], (int)d[h] };
     return 0;
 }
 
 /* Returns the number of dimensions of images, or of volumes; 0: X is neither, and the error is logged. */
-static int plane_of(struct sgrad__reader *r, const Onnx__Node *n, int x) {
-    const int rank = sgrad__onnx_rank(r, x);
+static int plane_of(struct sgrad__reader *reader, const Onnx__Node *n, int x) {
+    const int rank = sgrad__onnx_rank(reader, x);
     if (rank == 4 || rank == 5) return rank - 2;
-    sgrad__onnx_refuse(r, n, "takes no images (N,C,H,W), but %d dimensions", rank);
+    sgrad__onnx_refuse(reader, n, "takes no images (N,C,H,W), but %d dimensions", rank);
     return 0;
 }
 
@@ -95,128 +99,129 @@ static void window_of(const struct sgrad__thing *weight, int plane, int64_t *ker
         else kernel[i] = i ? dim[i - 1] : 1;
 }
 
-int sgrad__onnx_read_conv(struct sgrad__reader *r, const Onnx__Node *n) {
+int sgrad__onnx_read_conv(struct sgrad__reader *reader, const Onnx__Node *n) {
     struct window w;
-    const int x = sgrad__onnx_value(r, n, 0, false), plane = x < 0 ? 0 : plane_of(r, n, x);
-    struct sgrad__thing *weight = plane ? sgrad__onnx_tensor(r, n, 1, (size_t)plane + 2) : NULL;
-    const bool has_bias = sgrad__onnx_input(r, n, 2) != NULL;
-    struct sgrad__thing *bias = weight && has_bias ? sgrad__onnx_tensor(r, n, 2, 1) : NULL;
-    if (!weight || (has_bias && !bias)) return r->graph->error;
+    const int x = sgrad__onnx_value(reader, n, 0, false), plane = x < 0 ? 0 : plane_of(reader, n, x);
+    struct sgrad__thing *weight = plane ? sgrad__onnx_tensor(reader, n, 1, (size_t)plane + 2) : NULL;
+    const bool has_bias = sgrad__onnx_input(reader, n, 2) != NULL;
+    struct sgrad__thing *bias = weight && has_bias ? sgrad__onnx_tensor(reader, n, 2, 1) : NULL;
+    if (!weight || (has_bias && !bias)) return reader->graph->error;
     int64_t kernel[3];
     window_of(weight, plane, kernel);
-    SGRAD_TRY(take_window(r, n, x, plane, kernel, &w));
-    if (weight->sliced && w.depth_padding) return sgrad__onnx_refuse(r, n, "takes slices, and pads between them");
+    SGRAD_TRY(take_window(reader, n, x, plane, kernel, &w));
+    if (weight->sliced && w.depth_padding) return sgrad__onnx_refuse(reader, n, "takes slices, and pads between them");
     const int64_t groups = sgrad__onnx_int(n, "group", 1);
-    if (groups < 1 || groups > weight->tensor->dims[0]) return sgrad__onnx_refuse(r, n, "group is %lld", (long long)groups);
+    if (groups < 1 || groups > weight->tensor->dims[0]) return sgrad__onnx_refuse(reader, n, "group is %lld", (long long)groups);
     if (w.taps && w.depth_padding != w.taps / 2 && w.depth_padding)
-        return sgrad__onnx_refuse(r, n, "its padding along the first dimension is %d of %d taps", w.depth_padding, w.taps);
-    const int channels = sgrad__onnx_outputs(r, n, weight->tensor->dims[0]);
-    char *name = sgrad__onnx_name(r, n, 1);
-    sgrad__onnx_bind(r, name, "weight", weight);
-    if (bias) sgrad__onnx_bind(r, name, "bias", bias);
+        return sgrad__onnx_refuse(reader, n, "its padding along the first dimension is %d of %d taps", w.depth_padding, w.taps);
+    const int channels = sgrad__onnx_outputs(reader, n, weight->tensor->dims[0]);
+    char *name = sgrad__onnx_name(reader, n, 1);
+    sgrad__onnx_bind(reader, name, "weight", weight);
+    if (bias) sgrad__onnx_bind(reader, name, "bias", bias);
     const struct sgrad_conv2d flat = { .channels = channels, .kernel = w.kernel, .stride = w.stride, .padding = w.padding,
                                        .dilation = w.dilation, .groups = (int)groups, .bias = bias, .fan_in = bias };
     const struct sgrad_conv3d deep = { .channels = channels, .kernel = w.kernel, .stride = w.stride, .padding = w.padding,
                                        .dilation = w.dilation, .groups = (int)groups, .bias = bias, .depth = w.taps,
                                        .valid = w.taps > 1 && !w.depth_padding };
-    const int y = w.taps && !weight->sliced ? sgrad__onnx_layer(r, n, name, &sgrad_conv3d_op, &x, 1, &deep)
-                         : sgrad__onnx_layer(r, n, name, &sgrad_conv2d_op, &x, 1, &flat);
+    const int y = w.taps && !weight->sliced ? sgrad__onnx_layer(reader, n, name, &sgrad_conv3d_op, &x, 1, &deep)
+                         : sgrad__onnx_layer(reader, n, name, &sgrad_conv2d_op, &x, 1, &flat);
     free(name);
-    return sgrad__onnx_make(r, n, y);
+    return sgrad__onnx_make(reader, n, y);
 }
 
 /* The bias is a separate layer. */
-int sgrad__onnx_read_conv_transpose(struct sgrad__reader *r, const Onnx__Node *n) {
+int sgrad__onnx_read_conv_transpose(struct sgrad__reader *reader, const Onnx__Node *n) {
     struct window w;
-    const int x = sgrad__onnx_value(r, n, 0, false), plane = x < 0 ? 0 : plane_of(r, n, x);
-    struct sgrad__thing *weight = plane ? sgrad__onnx_tensor(r, n, 1, (size_t)plane + 2) : NULL;
-    const bool has_bias = sgrad__onnx_input(r, n, 2) != NULL;
-    struct sgrad__thing *bias = weight && has_bias ? sgrad__onnx_tensor(r, n, 2, 1) : NULL;
+    const int x = sgrad__onnx_value(reader, n, 0, false), plane = x < 0 ? 0 : plane_of(reader, n, x);
+    struct sgrad__thing *weight = plane ? sgrad__onnx_tensor(reader, n, 1, (size_t)plane + 2) : NULL;
+    const bool has_bias = sgrad__onnx_input(reader, n, 2) != NULL;
+    struct sgrad__thing *bias = weight && has_bias ? sgrad__onnx_tensor(reader, n, 2, 1) : NULL;
     int64_t more[3] = { 0 }, kernel[3];
-    if (!weight || (has_bias && !bias)) return r->graph->error;
+    if (!weight || (has_bias && !bias)) return reader->graph->error;
     window_of(weight, plane, kernel);
-    SGRAD_TRY(take_window(r, n, x, plane, kernel, &w));
+    SGRAD_TRY(take_window(reader, n, x, plane, kernel, &w));
     if (sgrad__onnx_int(n, "group", 1) != 1 || !take_numbers(n, "output_padding", (size_t)plane, 0, 0, more) || more[0] ||
         more[1] || more[2] || w.taps > 1 || w.depth_padding)
-        return sgrad__onnx_refuse(r, n, "groups, output_padding and windows of several slices are not known");
-    char *name = sgrad__onnx_name(r, n, 1), *behind = sgrad_format("%s/bias", name);
-    sgrad__onnx_bind(r, name, "weight", weight);
-    if (bias) sgrad__onnx_bind(r, name, "bias", bias);
-    int y = sgrad__onnx_layer(r, n, name, &sgrad_conv_transpose_op, &x, 1,
-                              &(struct sgrad_conv_transpose){ .channels = sgrad__onnx_outputs(r, n, weight->tensor->dims[1]),
+        return sgrad__onnx_refuse(reader, n, "groups, output_padding and windows of several slices are not known");
+    char *name = sgrad__onnx_name(reader, n, 1), *behind = sgrad_format("%s/bias", name);
+    sgrad__onnx_bind(reader, name, "weight", weight);
+    if (bias) sgrad__onnx_bind(reader, name, "bias", bias);
+    int y = sgrad__onnx_layer(reader, n, name, &sgrad_conv_transpose_op, &x, 1,
+                              &(struct sgrad_conv_transpose){ .channels = sgrad__onnx_outputs(reader, n, weight->tensor->dims[1]),
                                                               .kernel = w.kernel, .stride = w.stride, .padding = w.padding,
                                                               .dilation = w.dilation });
-    if (bias && y >= 0) y = sgrad__onnx_layer(r, n, behind, &sgrad_bias_op, &y, 1, &(struct sgrad_bias){ 0 });
+    if (bias && y >= 0) y = sgrad__onnx_layer(reader, n, behind, &sgrad_bias_op, &y, 1, &(struct sgrad_bias){ 0 });
     free(name);
     free(behind);
-    return sgrad__onnx_make(r, n, y);
+    return sgrad__onnx_make(reader, n, y);
 }
 
 /* Sets *CEIL if the last windows extend beyond the end (ceil_mode). Fails if a last window would begin in the padding at the end,
  * because programs differ in whether it exists. */
-static int take_ceil(struct sgrad__reader *r, const Onnx__Node *n, int x, int plane, bool max, const struct window *w,
+static int take_ceil(struct sgrad__reader *reader, const Onnx__Node *n, int x, int plane, bool max, const struct window *window,
                      bool *ceil) {
-    const struct sgrad_shape shape = sgrad_graph_shape(r->graph, x);
+    const struct sgrad_shape shape = sgrad_graph_shape(reader->graph, x);
     *ceil = max && sgrad__onnx_int(n, "ceil_mode", 0);
     if (!sgrad__onnx_int(n, "ceil_mode", 0)) return 0;
     for (int i = plane - 2; i < plane; i++) {
-        const int64_t size = shape.dim[i + 1], room = size + 2 * w->padding - w->kernel;
-        if (room < 0 || room % w->stride == 0) continue;
-        if (!max) return sgrad__onnx_refuse(r, n, "ceil_mode is 1, and its last windows reach beyond the end: 0 is known");
-        if ((room / w->stride + 1) * w->stride >= size + w->padding)
-            return sgrad__onnx_refuse(r, n, "ceil_mode is 1, and its last windows begin behind the end");
+        const int64_t size = shape.dim[i + 1], room = size + 2 * window->padding - window->kernel;
+        if (room < 0 || room % window->stride == 0) continue;
+        if (!max) return sgrad__onnx_refuse(reader, n, "ceil_mode is 1, and its last windows reach beyond the end: 0 is known");
+        if ((room / window->stride + 1) * window->stride >= size + window->padding)
+            return sgrad__onnx_refuse(reader, n, "ceil_mode is 1, and its last windows begin behind the end");
     }
     return 0;
 }
 
-static int read_pool(struct sgrad__reader *r, const Onnx__Node *n, bool max) {
+static int read_pool(struct sgrad__reader *reader, const Onnx__Node *n, bool max) {
     struct window w;
-    const int x = sgrad__onnx_value(r, n, 0, false), plane = x < 0 ? 0 : plane_of(r, n, x);
-    if (!plane) return r->graph->error;
+    const int x = sgrad__onnx_value(reader, n, 0, false), plane = x < 0 ? 0 : plane_of(reader, n, x);
+    if (!plane) return reader->graph->error;
     bool ceil;
-    SGRAD_TRY(take_window(r, n, x, plane, NULL, &w));
-    if (w.dilation != 1) return sgrad__onnx_refuse(r, n, "its dilations are %d: windows of neighbours are known", w.dilation);
-    if (w.taps > 1 || w.depth_padding) return sgrad__onnx_refuse(r, n, "its kernel_shape or pads are of several slices");
-    SGRAD_TRY(take_ceil(r, n, x, plane, max, &w, &ceil));
+    SGRAD_TRY(take_window(reader, n, x, plane, NULL, &w));
+    if (w.dilation != 1)
+        return sgrad__onnx_refuse(reader, n, "its dilations are %d: windows of neighbours are known", w.dilation);
+    if (w.taps > 1 || w.depth_padding) return sgrad__onnx_refuse(reader, n, "its kernel_shape or pads are of several slices");
+    SGRAD_TRY(take_ceil(reader, n, x, plane, max, &w, &ceil));
     const struct sgrad_max_pool most = { .kernel = w.kernel, .stride = w.stride, .padding = w.padding, .ceil = ceil };
     const struct sgrad_average_pool mean = { .kernel = w.kernel, .stride = w.stride, .padding = w.padding,
                                              .exclude_padding = !sgrad__onnx_int(n, "count_include_pad", 0) && w.padding };
-    return sgrad__onnx_make(r, n, max ? sgrad__onnx_plain(r, n, &sgrad_max_pool_op, &x, 1, &most)
-                                      : sgrad__onnx_plain(r, n, &sgrad_average_pool_op, &x, 1, &mean));
+    return sgrad__onnx_make(reader, n, max ? sgrad__onnx_plain(reader, n, &sgrad_max_pool_op, &x, 1, &most)
+                                      : sgrad__onnx_plain(reader, n, &sgrad_average_pool_op, &x, 1, &mean));
 }
-int sgrad__onnx_read_max_pool(struct sgrad__reader *r, const Onnx__Node *n) { return read_pool(r, n, true); }
-int sgrad__onnx_read_average_pool(struct sgrad__reader *r, const Onnx__Node *n) { return read_pool(r, n, false); }
+int sgrad__onnx_read_max_pool(struct sgrad__reader *reader, const Onnx__Node *n) { return read_pool(reader, n, true); }
+int sgrad__onnx_read_average_pool(struct sgrad__reader *reader, const Onnx__Node *n) { return read_pool(reader, n, false); }
 
 /* Reads a mean over images, to (N,C,1,1) or, unless KEEPS is set, (N,C). */
-static int pool_all(struct sgrad__reader *r, const Onnx__Node *n, bool keeps) {
-    const int x = sgrad__onnx_value(r, n, 0, false);
-    if (x < 0) return r->graph->error;
-    const int y = sgrad__onnx_plain(r, n, &sgrad_global_average_pool_op, &x, 1, &(struct sgrad_global_average_pool){ 0 });
-    SGRAD_TRY(sgrad__onnx_make(r, n, y));
-    sgrad__onnx_thing(r, n->output[0])->pixel = keeps;
+static int pool_all(struct sgrad__reader *reader, const Onnx__Node *n, bool keeps) {
+    const int x = sgrad__onnx_value(reader, n, 0, false);
+    if (x < 0) return reader->graph->error;
+    const int y = sgrad__onnx_plain(reader, n, &sgrad_global_average_pool_op, &x, 1, &(struct sgrad_global_average_pool){ 0 });
+    SGRAD_TRY(sgrad__onnx_make(reader, n, y));
+    sgrad__onnx_thing(reader, n->output[0])->pixel = keeps;
     return 0;
 }
-int sgrad__onnx_read_global_average_pool(struct sgrad__reader *r, const Onnx__Node *n) {
-    const struct sgrad__thing *t = sgrad__onnx_input(r, n, 0);
-    return sgrad__onnx_is_value(t) && !plane_of(r, n, t->value) ? r->graph->error : pool_all(r, n, true);
+int sgrad__onnx_read_global_average_pool(struct sgrad__reader *reader, const Onnx__Node *n) {
+    const struct sgrad__thing *t = sgrad__onnx_input(reader, n, 0);
+    return sgrad__onnx_is_value(t) && !plane_of(reader, n, t->value) ? reader->graph->error : pool_all(reader, n, true);
 }
 
 /* Reads a mean over the pixels of images, or over the rows of a sample (N,T,C). */
-int sgrad__onnx_read_reduce_mean(struct sgrad__reader *r, const Onnx__Node *n) {
+int sgrad__onnx_read_reduce_mean(struct sgrad__reader *reader, const Onnx__Node *n) {
     const Onnx__Attribute *a = sgrad__onnx_attribute(n, "axes");
-    const int x = sgrad__onnx_value(r, n, 0, false), rank = x < 0 ? 0 : sgrad__onnx_rank(r, x);
+    const int x = sgrad__onnx_value(reader, n, 0, false), rank = x < 0 ? 0 : sgrad__onnx_rank(reader, x);
     int64_t axis[SGRAD__NUMBERS];
     int count = 0;
     bool keeps = sgrad__onnx_int(n, "keepdims", 1), over[SGRAD_MAX_RANK] = { false };
-    if (x < 0) return r->graph->error;
+    if (x < 0) return reader->graph->error;
     if (a && a->n_ints <= SGRAD__NUMBERS)
         for (; count < (int)a->n_ints; count++) axis[count] = a->ints[count];
-    else if (!sgrad__onnx_numbers(r, n, 1, axis, &count)) count = 0;
+    else if (!sgrad__onnx_numbers(reader, n, 1, axis, &count)) count = 0;
     for (int i = 0; i < count; i++) {
         const int64_t at = axis[i] < 0 ? axis[i] + rank : axis[i];
         if (at >= 0 && at < rank) over[at] = true;
     }
     bool known = rank > 3 ? !over[0] && !over[1] : rank == 3 && !over[0] && over[1] && !over[2] && !keeps;
     for (int i = 2; i < rank && rank > 3; i++) known &= over[i];
-    return known ? pool_all(r, n, keeps) : sgrad__onnx_refuse(r, n, "takes no mean of all pixels, or of all rows");
+    return known ? pool_all(reader, n, keeps) : sgrad__onnx_refuse(reader, n, "takes no mean of all pixels, or of all rows");
 }

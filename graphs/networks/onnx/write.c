@@ -23,36 +23,36 @@ struct writer {
 
 /* ---- names ------------------------------------------------------------------------------------------------------ */
 
-static const char *value_name(const struct writer *w, int value) {
-    return value == w->logits ? LOGITS : w->graph->value[value].name;
+static const char *value_name(const struct writer *writer, int value) {
+    return value == writer->logits ? LOGITS : writer->graph->value[value].name;
 }
 
 /* Returns the index of the parameter or state of node N that has NAME in its ONNX form; -1: there is none. */
-static int parameter_of(const struct sgrad__node *n, const char *name) {
+static int parameter_of(const struct sgrad__node *node, const char *name) {
     for (int i = 0; i < SGRAD_MAX_PARAMETERS; i++) {
-        if (n->is.p[i].name && !strcmp(name, n->is.p[i].name)) return n->p[i];
-        if (n->is.s[i].name && !strcmp(name, n->is.s[i].name)) return n->s[i];
+        if (node->is.p[i].name && !strcmp(name, node->is.p[i].name)) return node->p[i];
+        if (node->is.s[i].name && !strcmp(name, node->is.s[i].name)) return node->s[i];
     }
     return -1;
 }
 
 /* Returns the name in the file of NAME in the ONNX form of node N. The caller must free it. */
-static char *whole_name(struct writer *w, const struct sgrad__node *n, const char *name) {
-    if (strcmp(name, "y") == 0) return sgrad_format("%s", value_name(w, n->output));
-    for (int i = 0; i < n->is.inputs; i++) {
+static char *whole_name(struct writer *writer, const struct sgrad__node *node, const char *name) {
+    if (strcmp(name, "y") == 0) return sgrad_format("%s", value_name(writer, node->output));
+    for (int i = 0; i < node->is.inputs; i++) {
         char input[16];
         snprintf(input, sizeof input, i ? "x%d" : "x", i);
-        if (strcmp(name, input) == 0) return sgrad_format("%s", value_name(w, n->input[i]));
+        if (strcmp(name, input) == 0) return sgrad_format("%s", value_name(writer, node->input[i]));
     }
-    const int p = parameter_of(n, name);
-    if (p < 0) return sgrad_format("%s:%s", n->name, name);
-    w->used[p] = true;
-    return sgrad_format("%s", w->graph->parameter[p].name);
+    const int p = parameter_of(node, name);
+    if (p < 0) return sgrad_format("%s:%s", node->name, name);
+    writer->used[p] = true;
+    return sgrad_format("%s", writer->graph->parameter[p].name);
 }
 
-static void rename_all(struct writer *w, const struct sgrad__node *n, char **name, size_t count) {
+static void rename_all(struct writer *writer, const struct sgrad__node *node, char **name, size_t count) {
     for (size_t i = 0; i < count; i++) {
-        char *whole = whole_name(w, n, name[i]);
+        char *whole = whole_name(writer, node, name[i]);
         free(name[i]);
         name[i] = whole;
     }
@@ -60,45 +60,45 @@ static void rename_all(struct writer *w, const struct sgrad__node *n, char **nam
 
 /* ---- nodes ------------------------------------------------------------------------------------------------------ */
 
-static int add_lines(struct writer *w, const struct sgrad__node *n, const char *text) {
+static int add_lines(struct writer *writer, const struct sgrad__node *n, const char *text) {
     for (const char *line = text; *line;) {
         const char *from = line;
         Onnx__Node *node = sgrad__onnx_take_node(&line);
         if (!node)
             return sgrad_log_error(SGRAD_EINVAL, "%s: %s: the ONNX form of its record is no node in ONNX's text syntax: %.*s",
                                    n->name, n->op->name, (int)strcspn(from, "\n"), from);
-        node->name = strcmp(node->output[0], "y") ? whole_name(w, n, node->output[0]) : sgrad_format("%s", n->name);
-        rename_all(w, n, node->output, node->n_output);
-        rename_all(w, n, node->input, node->n_input);
-        w->to->node = sgrad_array_grow(w->to->node, (int)w->to->n_node, sizeof *w->to->node);
-        w->to->node[w->to->n_node++] = node;
+        node->name = strcmp(node->output[0], "y") ? whole_name(writer, n, node->output[0]) : sgrad_format("%s", n->name);
+        rename_all(writer, n, node->output, node->n_output);
+        rename_all(writer, n, node->input, node->n_input);
+        writer->to->node = sgrad_array_grow(writer->to->node, (int)writer->to->n_node, sizeof *writer->to->node);
+        writer->to->node[writer->to->n_node++] = node;
     }
     return 0;
 }
 
-static int add_node(struct writer *w, const struct sgrad__node *n) {
+static int add_node(struct writer *writer, const struct sgrad__node *node) {
     char *text = NULL;
     size_t size = 0;
     FILE *to = open_memstream(&text, &size);
-    if (!to) return sgrad_log_error(SGRAD_EIO, "no memory for what %s is in ONNX", n->name);
-    if (n->op->onnx) n->op->onnx(&n->is, n->attrs, to);
+    if (!to) return sgrad_log_error(SGRAD_EIO, "no memory for what %s is in ONNX", node->name);
+    if (node->op->onnx) node->op->onnx(&node->is, node->attrs, to);
     fclose(to);
     char shape[SGRAD_SHAPE_TEXT];
-    int error = size ? add_lines(w, n, text)
-                     : sgrad_log_error(SGRAD_EINVAL, "%s: %s of %s has no form in ONNX (docs/onnx.md)", n->name, n->op->name,
-                                       sgrad_shape_text(&n->is.x[0].shape, shape));
+    int error = size ? add_lines(writer, node, text)
+                     : sgrad_log_error(SGRAD_EINVAL, "%s: %s of %s has no form in ONNX (docs/onnx.md)", node->name,
+                                       node->op->name, sgrad_shape_text(&node->is.x[0].shape, shape));
     free(text);
     return error;
 }
 
-static int add_nodes(struct writer *w) {
-    const struct sgrad_graph *g = w->graph;
-    w->needed[w->logits] = true;
+static int add_nodes(struct writer *writer) {
+    const struct sgrad_graph *g = writer->graph;
+    writer->needed[writer->logits] = true;
     for (int i = g->node_count - 1; i >= 0; i--)
-        for (int j = 0; j < g->node[i].is.inputs && g->node[i].output >= 0 && w->needed[g->node[i].output]; j++)
-            w->needed[g->node[i].input[j]] = true;
+        for (int j = 0; j < g->node[i].is.inputs && g->node[i].output >= 0 && writer->needed[g->node[i].output]; j++)
+            writer->needed[g->node[i].input[j]] = true;
     for (const struct sgrad__node *n = g->node; n < g->node + g->node_count; n++)
-        if (n->output >= 0 && w->needed[n->output]) SGRAD_TRY(add_node(w, n));
+        if (n->output >= 0 && writer->needed[n->output]) SGRAD_TRY(add_node(writer, n));
     return 0;
 }
 
@@ -111,11 +111,11 @@ static int32_t type_of(enum sgrad_dtype type) {
 }
 
 /* (N,C,H,W) for images (N,H,W,C), for any N. */
-static Onnx__Value *value_of(const struct writer *w, int value, enum sgrad_dtype type) {
-    const struct sgrad_shape *s = &w->graph->value[value].view.shape;
+static Onnx__Value *value_of(const struct writer *writer, int value, enum sgrad_dtype type) {
+    const struct sgrad_shape *s = &writer->graph->value[value].view.shape;
     Onnx__Value *v = sgrad_xcalloc(1, sizeof *v);
     onnx__value__init(v);
-    v->name = sgrad_format("%s", value_name(w, value));
+    v->name = sgrad_format("%s", value_name(writer, value));
     onnx__type__init(v->type = sgrad_xcalloc(1, sizeof *v->type));
     Onnx__TensorType *t = v->type->tensor_type = sgrad_xcalloc(1, sizeof *t);
     onnx__tensor_type__init(t);
@@ -133,14 +133,14 @@ static Onnx__Value *value_of(const struct writer *w, int value, enum sgrad_dtype
     return v;
 }
 
-static void add_ends(struct writer *w) {
-    const struct sgrad_graph *g = w->graph;
-    w->to->input = sgrad_xcalloc(SGRAD_MAX_INPUTS, sizeof *w->to->input);
+static void add_ends(struct writer *writer) {
+    const struct sgrad_graph *g = writer->graph;
+    writer->to->input = sgrad_xcalloc(SGRAD_MAX_INPUTS, sizeof *writer->to->input);
     for (int i = 0; i < g->inputs; i++)
-        if (w->needed[g->input[i]])
-            w->to->input[w->to->n_input++] = value_of(w, g->input[i], g->value[g->input[i]].view.dtype);
-    w->to->output = sgrad_xcalloc(1, sizeof *w->to->output);
-    w->to->output[w->to->n_output++] = value_of(w, w->logits, SGRAD_F32);
+        if (writer->needed[g->input[i]])
+            writer->to->input[writer->to->n_input++] = value_of(writer, g->input[i], g->value[g->input[i]].view.dtype);
+    writer->to->output = sgrad_xcalloc(1, sizeof *writer->to->output);
+    writer->to->output[writer->to->n_output++] = value_of(writer, writer->logits, SGRAD_F32);
 }
 
 /* The tensor refers to the data of ENTRY. */
@@ -156,12 +156,12 @@ static Onnx__Tensor *tensor_of(const struct sgrad_entry *entry) {
     return t;
 }
 
-static void add_tensors(struct writer *w, const struct sgrad_entry *entry, int count) {
-    w->to->initializer = sgrad_xcalloc((size_t)count + 1, sizeof *w->to->initializer);
+static void add_tensors(struct writer *writer, const struct sgrad_entry *entry, int count) {
+    writer->to->initializer = sgrad_xcalloc((size_t)count + 1, sizeof *writer->to->initializer);
     for (int i = 0; i < count; i++)
-        for (int p = 0; p < w->graph->parameter_count; p++)
-            if (w->used[p] && !strcmp(w->graph->parameter[p].name, entry[i].name))
-                w->to->initializer[w->to->n_initializer++] = tensor_of(&entry[i]);
+        for (int p = 0; p < writer->graph->parameter_count; p++)
+            if (writer->used[p] && !strcmp(writer->graph->parameter[p].name, entry[i].name))
+                writer->to->initializer[writer->to->n_initializer++] = tensor_of(&entry[i]);
 }
 
 /* ---- the file --------------------------------------------------------------------------------------------------- */
@@ -204,28 +204,29 @@ static Onnx__Model *make_model(Onnx__Graph *graph) {
     return m;
 }
 
-static int write_graph(struct writer *w, struct sgrad__weights *copy, const char *path) {
+static int write_graph(struct writer *writer, struct sgrad__weights *copy, const char *path) {
     struct sgrad_entry *entry = sgrad__weights_entries(copy);
-    Onnx__Model *model = make_model(w->to);
-    w->to->name = sgrad_format("network");
-    int error = add_nodes(w);
+    Onnx__Model *model = make_model(writer->to);
+    writer->to->name = sgrad_format("network");
+    int error = add_nodes(writer);
     if (!error) {
-        add_ends(w);
-        add_tensors(w, entry, copy->items.count);
+        add_ends(writer);
+        add_tensors(writer, entry, copy->items.count);
         error = save(model, path);
     }
-    for (size_t i = 0; i < w->to->n_initializer; i++) w->to->initializer[i]->raw_data.data = NULL;     /* owned by the copy */
+    for (size_t i = 0; i < writer->to->n_initializer; i++)
+        writer->to->initializer[i]->raw_data.data = NULL; /* owned by the copy */
     onnx__model__free_unpacked(model, NULL);
     free(entry);
     return error;
 }
 
-int sgrad__onnx_write(const struct sgrad_graph *g, const char *path) {
+int sgrad__onnx_write(const struct sgrad_graph *graph, const char *path) {
     struct sgrad__weights copy;
-    struct writer w = { .graph = g, .logits = sgrad__graph_logits(g) };
-    SGRAD_TRY(sgrad__weights_copy(sgrad__parameters_list(g), &copy));
-    w.needed = sgrad_xcalloc((size_t)g->value_count, sizeof *w.needed);
-    w.used = sgrad_xcalloc((size_t)g->parameter_count + 1, sizeof *w.used);
+    struct writer w = { .graph = graph, .logits = sgrad__graph_logits(graph) };
+    SGRAD_TRY(sgrad__weights_copy(sgrad__parameters_list(graph), &copy));
+    w.needed = sgrad_xcalloc((size_t)graph->value_count, sizeof *w.needed);
+    w.used = sgrad_xcalloc((size_t)graph->parameter_count + 1, sizeof *w.used);
     onnx__graph__init(w.to = sgrad_xcalloc(1, sizeof *w.to));
     int error = write_graph(&w, &copy, path);
     sgrad__weights_free(&copy);

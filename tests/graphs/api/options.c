@@ -5,13 +5,14 @@
 #include "tests/scratch.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
-static int build(struct sgrad_graph *g, int x, int classes) {
-    x = sgrad_layer(g, flatten, "flat", (x));
-    return sgrad_layer(g, linear, "fc", (x), .features = classes, .bias = true);
+static int build(struct sgrad_graph *graph, int x, int classes) {
+    x = sgrad_layer(graph, flatten, "flat", (x));
+    return sgrad_layer(graph, linear, "fc", (x), .features = classes, .bias = true);
 }
-static int forgets_classes(struct sgrad_graph *g, int x, int classes) { return build(g, x, classes + 1); }
+static int forgets_classes(struct sgrad_graph *graph, int x, int classes) { return build(graph, x, classes + 1); }
 
 static const struct sgrad_model model = { .name = "one", .summary = "one layer", .build = build };
 static const struct sgrad_model wrong = { .name = "wrong", .summary = "ends with a class too many", .build = forgets_classes };
@@ -19,12 +20,12 @@ static const struct sgrad_model nameless = { .build = build };
 
 static struct sgrad_train_options complete(void) {
     struct sgrad_train_options options = sgrad_train_defaults();
-    options.custom_model = &model;
-    options.data = "synthetic:4x4x1,10,64";
-    options.batch = 16;
-    options.steps = 2;
-    options.cpus = 1;
-    options.out = scratch_path("run");
+    options.model.custom = &model;
+    options.data.name = "synthetic:4x4x1,10,64";
+    options.training.batch = 16;
+    options.training.steps = 2;
+    options.parallel.cpus = 1;
+    options.output.folder = scratch_path("run");
     return options;
 }
 
@@ -38,33 +39,73 @@ static int train(struct sgrad_train_options options) {
 static void what_has_no_default_is_named(void **state) {
     (void)state;
     struct sgrad_train_options options = complete();
-    options.data = NULL;
-    assert_fails(train(options), SGRAD_EINVAL, "no data set is named (options.data");
+    options.data.name = NULL;
+    assert_fails(train(options), SGRAD_EINVAL, "no data set is named (options.data.name");
     options = complete();
-    options.custom_model = NULL;
-    assert_fails(train(options), SGRAD_EINVAL, "no model is named (options.model");
-    options.custom_model = &nameless;
-    assert_fails(train(options), SGRAD_EINVAL, "options.custom_model has no name");
+    options.model.custom = NULL;
+    assert_fails(train(options), SGRAD_EINVAL, "no model is named (options.model.name");
+    options.model.custom = &nameless;
+    assert_fails(train(options), SGRAD_EINVAL, "options.model.custom has no name");
     options = complete();
-    options.batch = 0;
+    options.training.batch = 0;
     assert_fails(train(options), SGRAD_EINVAL, "a batch of 0 samples");
     options = complete();
-    options.micro_batch = -1;
+    options.training.micro_batch = -1;
     assert_fails(train(options), SGRAD_EINVAL, "a micro-batch of -1 samples: takes 0 or more");
+}
+
+static void values_out_of_range_are_refused(void **state) {
+    (void)state;
+    struct sgrad_train_options options = complete();
+    options.training.lookahead = (struct sgrad_lookahead){ .every = 5, .decay = 1 };
+    assert_fails(train(options), SGRAD_EINVAL, "lookahead every 5 steps, decay 1, power 0: out of range");
+    options = complete();
+    options.output.trace = (struct sgrad_step_range){ 5, 3 };
+    assert_fails(train(options), SGRAD_EINVAL, "steps 5 to 3 to trace");
+    options = complete();
+    options.data.mean = (struct sgrad_numbers){ .count = 1000 };
+    assert_fails(train(options), SGRAD_EINVAL, "--mean: 1000 numbers: takes up to 8");
+}
+
+/* The text of a value is the shortest that has the same meaning. */
+static void values_and_their_text(void **state) {
+    (void)state;
+    static const char *const lookahead[][2] = { { "5", "5" }, { "5:.5", "5" }, { "5:.8", "5:0.8" }, { "4:.77:3", "4:0.77:3" } };
+    static const char *const range[][2] = { { "", "10-12" }, { "7", "7" }, { "7-7", "7" }, { "5-10", "5-10" } };
+    static const char *const numbers[][2] = { { "1,.5", "1,0.5" }, { "-1e-3", "-0.001" }, { "0.1", "0.1" } };
+    struct sgrad_lookahead l;
+    struct sgrad_step_range r;
+    struct sgrad_numbers n;
+    for (int i = 0; i < 4; i++) {
+        char *text[3] = { 0 };
+        assert_true(sgrad_lookahead_parse(lookahead[i][0], &l) && sgrad_step_range_parse(range[i][0], &r));
+        assert_string_equal(text[0] = sgrad_lookahead_text(&l), lookahead[i][1]);
+        assert_string_equal(text[1] = sgrad_step_range_text(&r), range[i][1]);
+        if (i < 3) {
+            assert_true(sgrad_numbers_parse(numbers[i][0], &n));
+            assert_string_equal(text[2] = sgrad_numbers_text(&n), numbers[i][1]);
+        }
+        for (int t = 0; t < 3; t++) free(text[t]);
+    }
+    static const char *const bad[] = { "x", "5-", "-5", "0", "1,", ",1", "nan", "1,2,3,4,5,6,7,8,9", "5:1", "5:.5:", "5-4", "5:nan" };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(sgrad_numbers_parse(bad[i], &n), !strcmp(bad[i], "-5") || !strcmp(bad[i], "0"));
+        assert_false(sgrad_step_range_parse(bad[i], &r) || sgrad_lookahead_parse(bad[i], &l));
+    }
 }
 
 static void a_model_ends_with_a_column_for_each_class(void **state) {
     (void)state;
     struct sgrad_train_options options = complete();
-    options.custom_model = &wrong;
+    options.model.custom = &wrong;
     assert_fails(train(options), SGRAD_ESHAPE, "model wrong: ends with (1,11), where synthetic:4x4x1,10,64 has 10 classes");
 }
 
 static void names_have_defaults(void **state) {
     (void)state;
     struct sgrad_train_options options = complete();
-    options.optimizer = options.schedule = options.strategy = NULL;
-    options.steps_in_flight = 0;
+    options.optimizer.name = options.optimizer.schedule = options.parallel.strategy = NULL;
+    options.parallel.steps_in_flight = 0;
     assert_done(train(options));
 }
 
@@ -73,7 +114,7 @@ static void two_runs_begun_at_once(void **state) {
     (void)state;
     struct sgrad_train_options options = complete();
     struct sgrad_train_result result[2] = { { 0 } };
-    options.out = NULL;
+    options.output.folder = NULL;
     assert_int_equal(chdir(scratch_path("")), 0);
     for (int i = 0; i < 2; i++) assert_done(sgrad_train(&options, &result[i]));
     assert_string_not_equal(result[0].folder, result[1].folder);
@@ -136,6 +177,8 @@ int main(int argc, char **argv) {
         sentence("options without a default are named when they are missing", what_has_no_default_is_named),
         sentence("a model that does not end with a column for each class is refused",
                  a_model_ends_with_a_column_for_each_class),
+        sentence("values out of range are refused", values_out_of_range_are_refused),
+        sentence("values become text and back, and invalid texts are refused", values_and_their_text),
         sentence("optimizer, schedule and strategy have defaults", names_have_defaults),
         sentence("two runs that begin in one second have folders of their own", two_runs_begun_at_once),
         sentence("durations and times of day are read, and malformed or past ones are refused", times),

@@ -96,23 +96,24 @@ static void write_content(const struct sgrad__instruction *in, const struct cont
 }
 
 /* One operand: nothing is read that was not written, or is forgotten; what is written again is added to, and the kernel knows. */
-static void check_operand(const struct sgrad__program *p, const struct sgrad__instruction *in, int j, const struct content *c) {
-    const struct sgrad__buffer *b = &p->buffer[in->operand[j]];
+static void check_operand(const struct sgrad__program *program, const struct sgrad__instruction *in, int j,
+                          const struct content *content) {
+    const struct sgrad__buffer *b = &program->buffer[in->operand[j]];
     const enum sgrad_access access = in->call->access[j];
     const bool adds = in->call->accumulate >> j & 1;
-    if (c->state == FORGOTTEN) fail_msg("%s uses %s after its last use", in->name, b->name);
-    if (access != SGRAD_W && c->state == UNWRITTEN && !b->lent)
+    if (content->state == FORGOTTEN) fail_msg("%s uses %s after its last use", in->name, b->name);
+    if (access != SGRAD_W && content->state == UNWRITTEN && !b->lent)
         fail_msg("%s reads %s, which nobody has written", in->name, b->name);
-    if (access == SGRAD_W && (c->state == WRITTEN || b->lent)) fail_msg("%s overwrites %s", in->name, b->name);
+    if (access == SGRAD_W && (content->state == WRITTEN || b->lent)) fail_msg("%s overwrites %s", in->name, b->name);
     if (adds && access != SGRAD_RW) fail_msg("%s adds to %s, but does not say that it reads it", in->name, b->name);
     if (access == SGRAD_RW && !b->lent && !adds) fail_msg("%s changes %s, but does not add to it", in->name, b->name);
     if (in->call->view[j].shape.rank >= 0) assert_equal(sgrad_view_bytes(&in->call->view[j]), sgrad_view_bytes(&b->view));
 }
 
-static void walk_instruction(const struct sgrad__program *p, const struct sgrad__instruction *in, struct content *content) {
+static void walk_instruction(const struct sgrad__program *program, const struct sgrad__instruction *in, struct content *content) {
     char text[256];
     for (int j = 0; j < in->call->operands; j++)
-        if (in->operand[j] >= 0) check_operand(p, in, j, &content[in->operand[j]]);
+        if (in->operand[j] >= 0) check_operand(program, in, j, &content[in->operand[j]]);
     write_content(in, content, text, sizeof text);
     for (int j = 0; j < in->call->operands; j++) {
         if (in->operand[j] < 0) continue;
@@ -120,7 +121,7 @@ static void walk_instruction(const struct sgrad__program *p, const struct sgrad_
         if (in->call->access[j] == SGRAD_W) {
             c->state = WRITTEN;
             memcpy(c->text, text, sizeof text);
-        } else if (in->call->accumulate >> j & 1 && !p->buffer[in->operand[j]].rows) {
+        } else if (in->call->accumulate >> j & 1 && !program->buffer[in->operand[j]].rows) {
             char before[256];
             memcpy(before, c->text, sizeof before);
             assert_true(snprintf(c->text, sizeof c->text, "(%s+%s)", before, text) < (int)sizeof c->text);
@@ -156,8 +157,9 @@ static void check_sum(const struct sgrad__instruction *in, int j, const struct c
 }
 
 /* Where sums are read: batch norm's over its group, its statistics' over the groups; gradients over all that made them. */
-static void check_sums(const struct sgrad__program *p, const struct sgrad__instruction *in, const struct content *content) {
-    const int micros = p->micros, group = (int)(p->micros * p->batch.group / p->share), m = in->micro, start = m - m % group;
+static void check_sums(const struct sgrad__program *program, const struct sgrad__instruction *in, const struct content *content) {
+    const int micros = program->micros, group = (int)(program->micros * program->batch.group / program->share), m = in->micro,
+              start = m - m % group;
     const char *kernel = in->call->kernel->name;
     if (!strcmp(kernel, "batchnorm apply")) check_sum(in, 4, content, start, start + group, 1);
     if (!strcmp(kernel, "batchnorm moments")) check_sum(in, 0, content, start, start + group, 1);
@@ -168,25 +170,25 @@ static void check_sums(const struct sgrad__program *p, const struct sgrad__instr
     else assert_string_equal(content[in->operand[1]].text, lane_tree(micros));
 }
 
-static void walk(const struct sgrad__program *p) {
-    struct content *content = sgrad_xcalloc((size_t)p->buffer_count, sizeof *content);
-    for (int i = 0; i < p->instruction_count; i++) {
-        check_sums(p, &p->instruction[i], content);
-        walk_instruction(p, &p->instruction[i], content);
+static void walk(const struct sgrad__program *program) {
+    struct content *content = sgrad_xcalloc((size_t)program->buffer_count, sizeof *content);
+    for (int i = 0; i < program->instruction_count; i++) {
+        check_sums(program, &program->instruction[i], content);
+        walk_instruction(program, &program->instruction[i], content);
     }
-    for (int i = 0; i < p->buffer_count; i++) {
-        const struct sgrad__buffer *b = &p->buffer[i];
+    for (int i = 0; i < program->buffer_count; i++) {
+        const struct sgrad__buffer *b = &program->buffer[i];
         if (content[i].state == UNWRITTEN && !b->lent) fail_msg("%s: nobody writes it", b->name);
         if (content[i].lasts != (b->lifetime == SGRAD_TRANSIENT)) fail_msg("%s: given back %d times", b->name, content[i].lasts);
     }
-    assert_string_equal(content[p->output[p->statistics].buffer].text, tree(0, p->micros, 1));
+    assert_string_equal(content[program->output[program->statistics].buffer].text, tree(0, program->micros, 1));
     free(content);
 }
 
 /* How many instructions have a name that begins so. */
-static int times(const struct sgrad__program *p, const char *name) {
+static int times(const struct sgrad__program *program, const char *name) {
     int count = 0;
-    for (int i = 0; i < p->instruction_count; i++) count += !strncmp(p->instruction[i].name, name, strlen(name));
+    for (int i = 0; i < program->instruction_count; i++) count += !strncmp(program->instruction[i].name, name, strlen(name));
     return count;
 }
 
@@ -372,10 +374,10 @@ static void window(void **state) {
 /* ---- computed again ---- */
 
 /* It waits, itself or through another that does, for something that backward has made. */
-static void check_held_back(const struct sgrad__program *p) {
-    bool *late = sgrad_xcalloc((size_t)p->buffer_count, sizeof *late);
-    for (int i = 0; i < p->instruction_count; i++) {
-        const struct sgrad__instruction *in = &p->instruction[i];
+static void check_held_back(const struct sgrad__program *program) {
+    bool *late = sgrad_xcalloc((size_t)program->buffer_count, sizeof *late);
+    for (int i = 0; i < program->instruction_count; i++) {
+        const struct sgrad__instruction *in = &program->instruction[i];
         bool waits = false;
         for (int j = 0; j < in->call->operands; j++) waits |= in->operand[j] >= 0 && late[in->operand[j]];
         if (in->again >= 0 && !waits) fail_msg("%s may run before backward begins", in->name);
@@ -424,29 +426,29 @@ static struct sgrad__training *deep(bool again) {
     return training_open(g, sgrad_optimizers[0], 1);
 }
 
-static size_t memory(const struct sgrad__program *p) {
+static size_t memory(const struct sgrad__program *program) {
     size_t bytes = 0;
-    for (int i = 0; i < p->buffer_count; i++)
-        if (p->buffer[i].rows) bytes += sgrad__buffer_bytes(&p->buffer[i]) * (size_t)p->buffer[i].copies;
+    for (int i = 0; i < program->buffer_count; i++)
+        if (program->buffer[i].rows) bytes += sgrad__buffer_bytes(&program->buffer[i]) * (size_t)program->buffer[i].copies;
     return bytes;
 }
 
 /* All else is the same tasks, of the same links, by the same slices: else sums would have other bits. What is done again goes by
  * the slices that it went by first. */
-static void check_same_tasks(const struct sgrad__program *p, const struct sgrad__program *q) {
+static void check_same_tasks(const struct sgrad__program *program, const struct sgrad__program *q) {
     int sliced = 0, j = 0;
     for (int i = 0; i < q->instruction_count; i++) {
         const struct sgrad_bound_kernel *call = q->instruction[i].call;
         sliced += q->instruction[i].again >= 0 && sgrad__call_slice(call);
         if (q->instruction[i].again >= 0) continue;
-        const struct sgrad_bound_kernel *other = p->instruction[j].call;
-        assert_string_equal(q->instruction[i].name, p->instruction[j++].name);
+        const struct sgrad_bound_kernel *other = program->instruction[j].call;
+        assert_string_equal(q->instruction[i].name, program->instruction[j++].name);
         assert_int_equal(sgrad__call_slice(call), sgrad__call_slice(other));
         assert_int_equal(sgrad__call_links(call), sgrad__call_links(other));
         for (int l = 0; l < sgrad__call_links(call); l++)
             assert_ptr_equal(sgrad__call_link(call, l)->kernel, sgrad__call_link(other, l)->kernel);
     }
-    assert_int_equal(j, p->instruction_count);
+    assert_int_equal(j, program->instruction_count);
     assert_true(sliced > 0);
 }
 

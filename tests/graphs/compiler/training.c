@@ -39,15 +39,15 @@ static struct sgrad_tensor *second(const struct sgrad__training *training) {
 }
 
 /* A copy of the tensor's values; free it. */
-static float *values(struct sgrad_tensor *t) {
-    float *v = sgrad_xcalloc(1, sgrad_view_bytes(&t->view));
-    assert_done(sgrad_tensor_read(t, v));
+static float *values(struct sgrad_tensor *tensor) {
+    float *v = sgrad_xcalloc(1, sgrad_view_bytes(&tensor->view));
+    assert_done(sgrad_tensor_read(tensor, v));
     return v;
 }
 
-static bool equal(struct sgrad_tensor *a, struct sgrad_tensor *b) {
-    float *x = values(a), *y = values(b);
-    bool same = memcmp(x, y, sgrad_view_bytes(&a->view)) == 0;
+static bool equal(struct sgrad_tensor *one, struct sgrad_tensor *other) {
+    float *x = values(one), *y = values(other);
+    bool same = memcmp(x, y, sgrad_view_bytes(&one->view)) == 0;
     free(x);
     free(y);
     return same;

@@ -50,28 +50,28 @@ struct world {
     struct sgrad__messages *messages[RANKS];
 };
 
-static void build(struct world *w, struct sgrad__training *training, const char *name, int64_t group, bool deterministic) {
+static void build(struct world *world, struct sgrad__training *training, const char *name, int64_t group, bool deterministic) {
     for (int r = 0; r < RANKS; r++) {
         const struct sgrad_program_options o = {
             .batch = 64, .micro = 4, .group = group, .training = training, .rank = r, .peers = &all, .network = &network,
             .window = 2, .strategy = strategy(name), .servers = 2, .cpus = 1, .deterministic = deterministic,
             .source = sgrad__source_of(NULL),
         };
-        assert_done(sgrad__program_build(training->graph, &o, &w->program[r]));
+        assert_done(sgrad__program_build(training->graph, &o, &world->program[r]));
     }
 }
 
-static void list(struct world *w) {
+static void list(struct world *world) {
     for (int r = 0; r < RANKS; r++)
-        w->messages[r] = sgrad__messages_list((const struct sgrad__program *const *)&w->program[r], 1, RANKS);
+        world->messages[r] = sgrad__messages_list((const struct sgrad__program *const *)&world->program[r], 1, RANKS);
 }
 
 /* Pairs of ranks of which one does not expect what the other sends. */
-static int differences(const struct world *w) {
+static int differences(const struct world *world) {
     int count = 0;
     for (int i = 0; i < RANKS * RANKS; i++) {
-        const struct sgrad__message_list *sent = &w->messages[i / RANKS]->sent[i % RANKS];
-        const struct sgrad__message_list *expected = &w->messages[i % RANKS]->received[i / RANKS];
+        const struct sgrad__message_list *sent = &world->messages[i / RANKS]->sent[i % RANKS];
+        const struct sgrad__message_list *expected = &world->messages[i % RANKS]->received[i / RANKS];
         const bool same = sgrad__message_list_hash(sent) == sgrad__message_list_hash(expected);
         assert_int_equal(same, sgrad__message_list_difference(sent, expected) == sent->count && sent->count == expected->count);
         count += !same;
@@ -79,14 +79,14 @@ static int differences(const struct world *w) {
     return count;
 }
 
-static void close_world(struct world *w) {
-    for (int r = 0; r < RANKS; r++) sgrad__messages_free(w->messages[r]);
+static void close_world(struct world *world) {
+    for (int r = 0; r < RANKS; r++) sgrad__messages_free(world->messages[r]);
 }
 
-static struct sgrad__instruction *some_message(struct sgrad__program *p) {
-    int i = p->instruction_count / 2;
-    while (!sgrad__is_message(p->instruction[i].call)) i++;
-    return &p->instruction[i];
+static struct sgrad__instruction *some_message(struct sgrad__program *program) {
+    int i = program->instruction_count / 2;
+    while (!sgrad__is_message(program->instruction[i].call)) i++;
+    return &program->instruction[i];
 }
 
 static void same_on_all_ranks(void **state) {

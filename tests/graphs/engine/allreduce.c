@@ -61,7 +61,7 @@ static void draw(enum sgrad_dtype dtype, void *data, int64_t count, uint32_t tim
 }
 
 /* Of three ranks, one has no part in a parameter. */
-static bool has_part(const struct load *l, int parameter) { return !l->parts || ranks == 1 || (parameter + rank) % 3; }
+static bool has_part(const struct load *load, int parameter) { return !load->parts || ranks == 1 || (parameter + rank) % 3; }
 
 /* ---- the program -------------------------------------------------------------------------------------------------- */
 
@@ -74,58 +74,58 @@ struct sums {
     struct sgrad_tensor *parameter[PARAMETERS];
 };
 
-static void add_buckets(struct sgrad_builder *b, struct sums *s, const struct load *l, int method) {
-    for (int k = 0, i = 0; k < l->buckets; k++) {
-        struct sgrad_bucket *bucket = sgrad__bucket_open(l->dtype, sgrad__peers(b, 0, sgrad__peer_count(b->o)));
-        for (; i < l->count * (k + 1) / l->buckets; i++)
-            sgrad__bucket_put(bucket, has_part(l, i) ? sgrad__lend_buffer(b, s->parameter[i]) : -1, s->parameter[i]->view,
-                              &s->done[method * PARAMETERS + i], -1, s->parameter[i]->name);
-        sgrad__bucket_sum(b, bucket, s->method[method], SGRAD__PRIORITY_UPDATE + k, s->method[method]->name);
+static void add_buckets(struct sgrad_builder *builder, struct sums *sums, const struct load *load, int method) {
+    for (int k = 0, i = 0; k < load->buckets; k++) {
+        struct sgrad_bucket *bucket = sgrad__bucket_open(load->dtype, sgrad__peers(builder, 0, sgrad__peer_count(builder->o)));
+        for (; i < load->count * (k + 1) / load->buckets; i++)
+            sgrad__bucket_put(bucket, has_part(load, i) ? sgrad__lend_buffer(builder, sums->parameter[i]) : -1,
+                              sums->parameter[i]->view, &sums->done[method * PARAMETERS + i], -1, sums->parameter[i]->name);
+        sgrad__bucket_sum(builder, bucket, sums->method[method], SGRAD__PRIORITY_UPDATE + k, sums->method[method]->name);
         sgrad__bucket_free(bucket);
     }
-    for (int i = 0; i < l->count; i++)      /* to be read */
-        b->p->buffer[s->done[method * PARAMETERS + i]].lifetime = SGRAD_PERSISTENT;
+    for (int i = 0; i < load->count; i++)   /* to be read */
+        builder->p->buffer[sums->done[method * PARAMETERS + i]].lifetime = SGRAD_PERSISTENT;
 }
 
-static int sums_open(struct sums *s, const struct sgrad_context *ctx, const struct load *l) {
+static int sums_open(struct sums *sums, const struct sgrad_context *ctx, const struct load *load) {
     static const struct sgrad_network alone = { .ranks = 1 };
     const struct sgrad_program_options o = { .rank = rank, .peers = ctx->all, .network = ctx->network ? ctx->network : &alone };
-    struct sgrad__program *p = s->program = sgrad__program_create();
+    struct sgrad__program *p = sums->program = sgrad__program_create();
     struct sgrad_builder b = { .p = p, .o = &o };
-    p->bucket_bytes = l->most;
-    for (int i = 0; i < l->count; i++) {
-        struct sgrad_shape shape = { 1, { l->size[i] } };
-        SGRAD_TRY(sgrad_tensor_create("parameter", l->dtype, shape, SGRAD_PERSISTENT, &s->parameter[i]));
+    p->bucket_bytes = load->most;
+    for (int i = 0; i < load->count; i++) {
+        struct sgrad_shape shape = { 1, { load->size[i] } };
+        SGRAD_TRY(sgrad_tensor_create("parameter", load->dtype, shape, SGRAD_PERSISTENT, &sums->parameter[i]));
     }
-    s->done = sgrad_xcalloc((size_t)s->methods * PARAMETERS, sizeof *s->done);
-    for (int method = 0; method < s->methods; method++) add_buckets(&b, s, l, method);
+    sums->done = sgrad_xcalloc((size_t)sums->methods * PARAMETERS, sizeof *sums->done);
+    for (int method = 0; method < sums->methods; method++) add_buckets(&b, sums, load, method);
     sgrad__mark_last_uses(p);
-    s->runner = sgrad__runner_create(p, NULL);
+    sums->runner = sgrad__runner_create(p, NULL);
     return sgrad__program_allocate(p);
 }
 
-static int run(struct sums *s) {
+static int run(struct sums *sums) {
     static const struct sgrad_sample sample;
     const struct sgrad__slot *slot;
-    SGRAD_TRY(sgrad__runner_submit(s->runner, &(struct sgrad_step){ .number = 1, .training = true }, &sample));
-    return sgrad__runner_wait(s->runner, &slot);
+    SGRAD_TRY(sgrad__runner_submit(sums->runner, &(struct sgrad_step){ .number = 1, .training = true }, &sample));
+    return sgrad__runner_wait(sums->runner, &slot);
 }
 
-static void sums_close(struct sums *s) {
-    sgrad__runner_destroy(s->runner);
-    sgrad__program_destroy(s->program);
-    for (int i = 0; i < PARAMETERS; i++) sgrad_tensor_destroy(s->parameter[i]);
-    free(s->done);
+static void sums_close(struct sums *sums) {
+    sgrad__runner_destroy(sums->runner);
+    sgrad__program_destroy(sums->program);
+    for (int i = 0; i < PARAMETERS; i++) sgrad_tensor_destroy(sums->parameter[i]);
+    free(sums->done);
 }
 
 /* ---- what is checked ---------------------------------------------------------------------------------------------- */
 
-static bool differs(const struct load *l, int parameter, const void *got, const void *expected, const char *method) {
-    for (int64_t i = 0; i < l->size[parameter]; i++) {
-        const double x = fetch(l->dtype, got, i), y = fetch(l->dtype, expected, i);
+static bool differs(const struct load *load, int parameter, const void *got, const void *expected, const char *method) {
+    for (int64_t i = 0; i < load->size[parameter]; i++) {
+        const double x = fetch(load->dtype, got, i), y = fetch(load->dtype, expected, i);
         if (x == y) continue;
         fprintf(stderr, "%s, rank %d of %d, load %d, parameter %d of %d: element %lld of %lld is %.9g, not %.9g\n", method, rank,
-                ranks, (int)(l - loads), parameter, l->count, (long long)i, (long long)l->size[parameter], x, y);
+                ranks, (int)(load - loads), parameter, load->count, (long long)i, (long long)load->size[parameter], x, y);
         return true;
     }
     return false;
@@ -136,37 +136,37 @@ struct values {
     void *mine[ROUNDS][PARAMETERS], *sum[ROUNDS][PARAMETERS];
 };
 
-static void values_open(struct values *v, const struct load *l) {
-    MPI_Datatype type = l->dtype == SGRAD_F64 ? MPI_DOUBLE : MPI_FLOAT;
+static void values_open(struct values *values, const struct load *load) {
+    MPI_Datatype type = load->dtype == SGRAD_F64 ? MPI_DOUBLE : MPI_FLOAT;
     for (int n = 0; n < ROUNDS; n++)
-        for (int i = 0; i < l->count; i++) {
-            const size_t bytes = (size_t)l->size[i] * sgrad_dtype_size(l->dtype);
-            v->mine[n][i] = sgrad_xcalloc(bytes, 1);
-            v->sum[n][i] = sgrad_xcalloc(bytes, 1);
-            draw(l->dtype, v->mine[n][i], l->size[i], (uint32_t)(l - loads) * ROUNDS + (uint32_t)n, i);
-            if (has_part(l, i)) memcpy(v->sum[n][i], v->mine[n][i], bytes);
-            if (ranks > 1) MPI_Allreduce(MPI_IN_PLACE, v->sum[n][i], (int)l->size[i], type, MPI_SUM, world);
+        for (int i = 0; i < load->count; i++) {
+            const size_t bytes = (size_t)load->size[i] * sgrad_dtype_size(load->dtype);
+            values->mine[n][i] = sgrad_xcalloc(bytes, 1);
+            values->sum[n][i] = sgrad_xcalloc(bytes, 1);
+            draw(load->dtype, values->mine[n][i], load->size[i], (uint32_t)(load - loads) * ROUNDS + (uint32_t)n, i);
+            if (has_part(load, i)) memcpy(values->sum[n][i], values->mine[n][i], bytes);
+            if (ranks > 1) MPI_Allreduce(MPI_IN_PLACE, values->sum[n][i], (int)load->size[i], type, MPI_SUM, world);
         }
 }
 
-static void values_close(struct values *v) {
+static void values_close(struct values *values) {
     for (int n = 0; n < ROUNDS; n++)
         for (int i = 0; i < PARAMETERS; i++) {
-            free(v->mine[n][i]);
-            free(v->sum[n][i]);
+            free(values->mine[n][i]);
+            free(values->sum[n][i]);
         }
 }
 
 /* Goes on when something is wrong, as the other ranks do. */
-static int check_round(struct sums *s, const struct load *l, void *const *mine, void *const *sum, bool *wrong) {
-    for (int i = 0; i < l->count; i++) SGRAD_TRY(sgrad_tensor_write(s->parameter[i], mine[i]));
-    SGRAD_TRY(run(s));
-    for (int at = 0; at < s->methods * PARAMETERS; at++) {
+static int check_round(struct sums *sums, const struct load *load, void *const *mine, void *const *sum, bool *wrong) {
+    for (int i = 0; i < load->count; i++) SGRAD_TRY(sgrad_tensor_write(sums->parameter[i], mine[i]));
+    SGRAD_TRY(run(sums));
+    for (int at = 0; at < sums->methods * PARAMETERS; at++) {
         const int i = at % PARAMETERS;
-        if (i >= l->count) continue;
-        void *got = sgrad_xcalloc((size_t)l->size[i], sgrad_dtype_size(l->dtype));
-        SGRAD_TRY(sgrad_tensor_read(s->program->buffer[s->done[at]].tensor[0], got));
-        *wrong |= differs(l, i, got, sum[i], s->method[at / PARAMETERS]->name);
+        if (i >= load->count) continue;
+        void *got = sgrad_xcalloc((size_t)load->size[i], sgrad_dtype_size(load->dtype));
+        SGRAD_TRY(sgrad_tensor_read(sums->program->buffer[sums->done[at]].tensor[0], got));
+        *wrong |= differs(load, i, got, sum[i], sums->method[at / PARAMETERS]->name);
         free(got);
     }
     return 0;

@@ -55,76 +55,76 @@ static const struct sgrad_network *network_of(const struct sgrad_context *ctx) {
     return ctx->network ? ctx->network : &alone;
 }
 
-static struct sgrad_exchange exchange(const struct job *j) {
-    return (struct sgrad_exchange){ .bytes = 1e6, .group = &j->group, .root = j->root };
+static struct sgrad_exchange exchange(const struct job *job) {
+    return (struct sgrad_exchange){ .bytes = 1e6, .group = &job->group, .root = job->root };
 }
 
-static int job_open(struct job *j, const struct sgrad_context *ctx) {
+static int job_open(struct job *job, const struct sgrad_context *ctx) {
     const struct sgrad_program_options o = { .rank = rank, .peers = ctx->all, .network = network_of(ctx) };
-    const struct sgrad_exchange what = exchange(j);
-    struct sgrad_plan plan = sgrad_plan_make(j->method, &what, rank, o.network);
-    struct sgrad_builder b = { .p = j->program = sgrad__program_create(), .o = &o };
-    j->chunks = plan.chunks;
-    j->tensor = sgrad_xcalloc((size_t)j->chunks, sizeof(struct sgrad_tensor *));
-    j->done = sgrad_xcalloc((size_t)j->chunks, sizeof *j->done);
-    for (int c = 0; c < j->chunks; c++) {
+    const struct sgrad_exchange what = exchange(job);
+    struct sgrad_plan plan = sgrad_plan_make(job->method, &what, rank, o.network);
+    struct sgrad_builder b = { .p = job->program = sgrad__program_create(), .o = &o };
+    job->chunks = plan.chunks;
+    job->tensor = sgrad_xcalloc((size_t)job->chunks, sizeof(struct sgrad_tensor *));
+    job->done = sgrad_xcalloc((size_t)job->chunks, sizeof *job->done);
+    for (int c = 0; c < job->chunks; c++) {
         SGRAD_TRY(sgrad_tensor_create("chunk", SGRAD_F32, (struct sgrad_shape){ 1, { size_of(c) } }, SGRAD_PERSISTENT,
-                                      &j->tensor[c]));
-        const int lent = sgrad__lend_buffer(&b, j->tensor[c]);
-        j->done[c] = sgrad__add_buffer(&b, sgrad_format("copy"), j->tensor[c]->view);     /* some plans add in place */
-        sgrad__add_copy(&b, lent, j->done[c]);
+                                      &job->tensor[c]));
+        const int lent = sgrad__lend_buffer(&b, job->tensor[c]);
+        job->done[c] = sgrad__add_buffer(&b, sgrad_format("copy"), job->tensor[c]->view); /* some plans add in place */
+        sgrad__add_copy(&b, lent, job->done[c]);
     }
-    sgrad__add_plan(&b, &plan, j->done, SGRAD__PRIORITY_UPDATE, j->method->name);
-    for (int c = 0; c < j->chunks; c++) j->program->buffer[j->done[c]].lifetime = SGRAD_PERSISTENT;     /* to be read */
+    sgrad__add_plan(&b, &plan, job->done, SGRAD__PRIORITY_UPDATE, job->method->name);
+    for (int c = 0; c < job->chunks; c++) job->program->buffer[job->done[c]].lifetime = SGRAD_PERSISTENT;     /* to be read */
     free(plan.action);
-    sgrad__mark_last_uses(j->program);
-    j->runner = sgrad__runner_create(j->program, NULL);
-    return sgrad__program_allocate(j->program);
+    sgrad__mark_last_uses(job->program);
+    job->runner = sgrad__runner_create(job->program, NULL);
+    return sgrad__program_allocate(job->program);
 }
 
-static void job_close(struct job *j) {
-    sgrad__runner_destroy(j->runner);
-    sgrad__program_destroy(j->program);
-    for (int c = 0; c < j->chunks; c++) sgrad_tensor_destroy(j->tensor[c]);
-    free(j->tensor);
-    free(j->done);
+static void job_close(struct job *job) {
+    sgrad__runner_destroy(job->runner);
+    sgrad__program_destroy(job->program);
+    for (int c = 0; c < job->chunks; c++) sgrad_tensor_destroy(job->tensor[c]);
+    free(job->tensor);
+    free(job->done);
 }
 
 /* What this rank holds of an element of CHUNK in the end; false: nothing is promised. */
-static bool promised(const struct job *j, int round, int chunk, int64_t i, float *x) {
-    const int place = sgrad_group_place(&j->group, rank);
+static bool promised(const struct job *job, int round, int chunk, int64_t i, float *x) {
+    const int place = sgrad_group_place(&job->group, rank);
     *x = 0;
-    switch (j->method->kind) {
-    case SGRAD_ALL_GATHER: return *x = value(j->group.rank[chunk], round, chunk, i), true;
-    case SGRAD_BROADCAST: return *x = value(j->root, round, chunk, i), true;
+    switch (job->method->kind) {
+    case SGRAD_ALL_GATHER: return *x = value(job->group.rank[chunk], round, chunk, i), true;
+    case SGRAD_BROADCAST: return *x = value(job->root, round, chunk, i), true;
     case SGRAD_REDUCE_SCATTER:
         if (chunk != place) return false;
         break;
     case SGRAD_REDUCE:
-        if (rank != j->root) return false;
+        if (rank != job->root) return false;
         break;
     case SGRAD_ALLREDUCE: break;
     }
-    for (int g = 0; g < j->group.count; g++) *x += value(j->group.rank[g], round, chunk, i);
+    for (int g = 0; g < job->group.count; g++) *x += value(job->group.rank[g], round, chunk, i);
     return true;
 }
 
-static int check_round(struct job *j, int round, bool *wrong) {
+static int check_round(struct job *job, int round, bool *wrong) {
     static const struct sgrad_sample sample;
     const struct sgrad__slot *slot;
     float *data = sgrad_xcalloc(65537, sizeof *data), x;
-    for (int c = 0; c < j->chunks; c++) {
+    for (int c = 0; c < job->chunks; c++) {
         for (int64_t i = 0; i < size_of(c); i++) data[i] = value(rank, round, c, i);
-        SGRAD_TRY(sgrad_tensor_write(j->tensor[c], data));
+        SGRAD_TRY(sgrad_tensor_write(job->tensor[c], data));
     }
-    SGRAD_TRY(sgrad__runner_submit(j->runner, &(struct sgrad_step){ .number = 1, .training = true }, &sample));
-    SGRAD_TRY(sgrad__runner_wait(j->runner, &slot));
-    for (int c = 0; c < j->chunks; c++) {
-        SGRAD_TRY(sgrad_tensor_read(j->program->buffer[j->done[c]].tensor[0], data));
+    SGRAD_TRY(sgrad__runner_submit(job->runner, &(struct sgrad_step){ .number = 1, .training = true }, &sample));
+    SGRAD_TRY(sgrad__runner_wait(job->runner, &slot));
+    for (int c = 0; c < job->chunks; c++) {
+        SGRAD_TRY(sgrad_tensor_read(job->program->buffer[job->done[c]].tensor[0], data));
         for (int64_t i = 0; i < size_of(c); i++) {
-            if (!promised(j, round, c, i, &x) || data[i] == x) continue;
+            if (!promised(job, round, c, i, &x) || data[i] == x) continue;
             fprintf(stderr, "%s %s, rank %d of %d, group of %d, root %d, chunk %d: element %lld is %.9g, not %.9g\n",
-                    j->method->name, sgrad_collective_kind_name(j->method->kind), rank, ranks, j->group.count, j->root, c,
+                    job->method->name, sgrad_collective_kind_name(job->method->kind), rank, ranks, job->group.count, job->root, c,
                     (long long)i, data[i], x);
             *wrong = true;
             break;

@@ -12,13 +12,13 @@ enum { FAILS = 4 };
 static bool evaluating;
 
 /* x, y of one shape: y = x */
-static void forward(const struct sgrad_args *a) {
-    const bool here = evaluating ? !a->step->training : a->step->training && a->step->number == FAILS;
+static void forward(const struct sgrad_args *args) {
+    const bool here = evaluating ? !args->step->training : args->step->training && args->step->number == FAILS;
     if (here && sgrad_launched_rank() == 1) sgrad_task_fail(SGRAD_EIO);
-    memcpy(a->data[1], a->data[0], sgrad_view_bytes(&a->view[0]));
+    memcpy(args->data[1], args->data[0], sgrad_view_bytes(&args->view[0]));
 }
 /* dy, dx */
-static void backward(const struct sgrad_args *a) { memcpy(a->data[1], a->data[0], sgrad_view_bytes(&a->view[0])); }
+static void backward(const struct sgrad_args *args) { memcpy(args->data[1], args->data[0], sgrad_view_bytes(&args->view[0])); }
 
 static const struct sgrad_op fragile = {
     .name = "fragile",
@@ -30,11 +30,11 @@ static const struct sgrad_op fragile = {
                     { SGRAD_IN(DY, 0), SGRAD_OUT(DX, 0) } } },
 };
 
-static int build(struct sgrad_graph *g, int x, int classes) {
-    x = sgrad_layer(g, flatten, "flat", (x));
-    x = sgrad_layer(g, linear, "fc1", (x), .features = 8);
-    x = sgrad_graph_apply(g, &fragile, "fragile", &x, 1, NULL);
-    return sgrad_layer(g, linear, "fc2", (x), .features = classes);
+static int build(struct sgrad_graph *graph, int x, int classes) {
+    x = sgrad_layer(graph, flatten, "flat", (x));
+    x = sgrad_layer(graph, linear, "fc1", (x), .features = 8);
+    x = sgrad_graph_apply(graph, &fragile, "fragile", &x, 1, NULL);
+    return sgrad_layer(graph, linear, "fc2", (x), .features = classes);
 }
 
 static const struct sgrad_model model = { .name = "failing", .summary = "fails on rank 1", .build = build };
@@ -43,15 +43,15 @@ int main(int argc, char **argv) {
     struct sgrad_train_options options = sgrad_train_defaults();
     struct sgrad_train_result result = { 0 };
     if (argc == 1) return 0;
-    options.custom_model = &model;
-    options.data = "synthetic:4x4x1,3,256";
-    options.batch = 32;
+    options.model.custom = &model;
+    options.data.name = "synthetic:4x4x1,3,256";
+    options.training.batch = 32;
     evaluating = argc > 2;
-    options.steps = evaluating ? 1000000 : 8;
-    options.checkpoint_every = 1;
-    options.checkpoint_in_steps = !evaluating;
-    options.keep_checkpoints = 100;
-    options.cpus = 1;
-    options.out = argv[1];
+    options.training.steps = evaluating ? 1000000 : 8;
+    options.checkpoint.every = 1;
+    options.checkpoint.in_steps = !evaluating;
+    options.checkpoint.keep = 100;
+    options.parallel.cpus = 1;
+    options.output.folder = argv[1];
     return sgrad_train(&options, &result) ? 1 : 0;
 }

@@ -51,23 +51,23 @@ static void shares(void **state) {
 }
 
 /* What each rank holds, as the number of the sample in each slot. */
-static void deal(const struct sgrad__partition *p, struct sgrad__sampler *order, uint32_t epoch, int64_t *held[MOST]) {
-    for (int r = 0; r < p->ranks; r++) held[r] = sgrad_xcalloc((size_t)p->count, sizeof *held[r]);
-    for (int64_t i = 0; order && i < p->count; i++) {
-        struct sgrad__place at = sgrad__partition_place(p, i);
+static void deal(const struct sgrad__partition *partition, struct sgrad__sampler *order, uint32_t epoch, int64_t *held[MOST]) {
+    for (int r = 0; r < partition->ranks; r++) held[r] = sgrad_xcalloc((size_t)partition->count, sizeof *held[r]);
+    for (int64_t i = 0; order && i < partition->count; i++) {
+        struct sgrad__place at = sgrad__partition_place(partition, i);
         held[at.rank][at.slot] = sgrad__sampler_index(order, epoch, i);
     }
-    for (int r = 0; r < p->ranks && !order; r++)
-        for (int64_t i = 0; i < p->count; i++) held[r][i] = -1;
+    for (int r = 0; r < partition->ranks && !order; r++)
+        for (int64_t i = 0; i < partition->count; i++) held[r][i] = -1;
 }
 
-static void carry_out(const struct sgrad__exchange *x, int ranks, int64_t *before[MOST], int64_t *after[MOST]) {
+static void carry_out(const struct sgrad__exchange *exchange, int ranks, int64_t *before[MOST], int64_t *after[MOST]) {
     for (int from = 0; from < ranks; from++)
         for (int to = 0; to < ranks; to++) {
-            const struct sgrad__slots *out = &x[from].out[to], *in = &x[to].in[from];
+            const struct sgrad__slots *out = &exchange[from].out[to], *in = &exchange[to].in[from];
             assert_int_equal(out->count, in->count);
-            assert_int_equal(x[from].longest, x[to].longest);
-            assert_in_range(out->count, 0, x[from].longest);
+            assert_int_equal(exchange[from].longest, exchange[to].longest);
+            assert_in_range(out->count, 0, exchange[from].longest);
             for (int64_t i = 0; i < out->count; i++) {
                 assert_int_equal(after[to][in->slot[i]], -1);       /* no slot is written twice */
                 after[to][in->slot[i]] = before[from][out->slot[i]];

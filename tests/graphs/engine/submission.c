@@ -15,12 +15,12 @@ enum { BATCH = 128, WORKERS = 64, SIDE = 32, CLASSES = 10, WARM_UP = 3 };
 
 static void nothing(const struct sgrad_args *args) { (void)args; }
 
-static void empty(struct sgrad__program *p) {
-    for (int i = 0; i < p->call_count; i++) {
+static void empty(struct sgrad__program *program) {
+    for (int i = 0; i < program->call_count; i++) {
         struct sgrad_kernel *kernel = sgrad_xcalloc(1, sizeof *kernel);
-        *kernel = *p->call[i]->kernel;
+        *kernel = *program->call[i]->kernel;
         kernel->cpu = nothing;
-        p->call[i]->kernel = kernel;
+        program->call[i]->kernel = kernel;
     }
 }
 
@@ -29,12 +29,12 @@ static int by_size(const void *one, const void *other) {
     return (a > b) - (a < b);
 }
 
-static int turn(struct sgrad__program *p, int steps) {
+static int turn(struct sgrad__program *program, int steps) {
     static const struct sgrad_sample sample[BATCH];
     const struct sgrad__slot *slot;
     double *ms = sgrad_xcalloc((size_t)(WARM_UP + steps), sizeof *ms);
-    struct sgrad__runner *runner = sgrad__runner_create(p, NULL);
-    int error = sgrad__program_allocate(p);
+    struct sgrad__runner *runner = sgrad__runner_create(program, NULL);
+    int error = sgrad__program_allocate(program);
     for (int i = 0; i < WARM_UP + steps && !error; i++) {
         const double start = 1e3 * sgrad_time_thread_cpu();
         error = sgrad__runner_submit(runner, &(struct sgrad_step){ .number = i + 1, .training = true }, sample);
@@ -42,7 +42,7 @@ static int turn(struct sgrad__program *p, int steps) {
         if (!error) error = sgrad__runner_wait(runner, &slot);
     }
     qsort(ms + WARM_UP, (size_t)steps, sizeof *ms, by_size);
-    if (!error) printf("   %5d tasks   %6.2f ms", p->instruction_count, ms[WARM_UP + steps / 2]);
+    if (!error) printf("   %5d tasks   %6.2f ms", program->instruction_count, ms[WARM_UP + steps / 2]);
     sgrad__runner_destroy(runner);
     free(ms);
     return error;

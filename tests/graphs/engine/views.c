@@ -11,10 +11,10 @@ enum { PIXELS = 8 * 8, CLASSES = 10 };
 
 static struct sgrad_train_options options(void) {
     struct sgrad_train_options o = sgrad_train_defaults();
-    o.model = "convnet";
-    o.data = "digits";
-    o.cpus = 2;
-    o.gpus = -1;
+    o.model.name = "convnet";
+    o.data.name = "digits";
+    o.parallel.cpus = 2;
+    o.parallel.gpus = -1;
     return o;
 }
 
@@ -22,8 +22,8 @@ static int train(void **state) {
     struct sgrad_train_options o = options();
     struct sgrad_train_result result;
     if (scratch_open(state)) return 1;
-    o.steps = 20;
-    o.out = scratch_path("run");
+    o.training.steps = 20;
+    o.output.folder = scratch_path("run");
     return sgrad_train(&o, &result);
 }
 
@@ -41,8 +41,8 @@ static struct sgrad_predictions ask(const struct sgrad_views *views, int v) {
         assert_done(sgrad_views_read(test, views, &sample, 1, (void *[]){ pixels + i * PIXELS, &label }));
     }
     assert_done(sgrad_dataset_of_array(test, pixels, SGRAD_U8, test->count, &test->field[0].shape, &seen));
-    o.init = scratch_path("run/model.safetensors");
-    o.custom_dataset[SGRAD_TEST] = seen;
+    o.model.init = scratch_path("run/model.safetensors");
+    o.data.dataset[SGRAD_TEST] = seen;
     assert_done(sgrad_predict(&o, &result, &said));
     sgrad_dataset_close(seen);
     sgrad_dataset_close(test);
@@ -59,9 +59,9 @@ static void is_the_mean(void **state) {
         struct sgrad_predictions said;
         struct sgrad_views views;
         assert_done(sgrad_views_parse(text[t], &views));
-        o.init = scratch_path("run/model.safetensors");
-        o.tta = text[t];
-        o.micro_batch = t == 1 ? 7 : 0;
+        o.model.init = scratch_path("run/model.safetensors");
+        o.evaluation.tta = text[t];
+        o.training.micro_batch = t == 1 ? 7 : 0;
         assert_done(sgrad_predict(&o, &result, &said));
         double *mean = sgrad_xcalloc((size_t)(said.samples * CLASSES), sizeof *mean), loss = 0;
         for (int v = 0; v < views.count; v++) {
@@ -89,9 +89,9 @@ static void refused(void **state) {
     (void)state;
     struct sgrad_train_options o = options();
     struct sgrad_train_result result;
-    o.out = scratch_path("refused");
-    o.tta = "flip";
-    o.best = true;
+    o.output.folder = scratch_path("refused");
+    o.evaluation.tta = "flip";
+    o.evaluation.best = true;
     assert_fails(sgrad_train(&o, &result), SGRAD_EINVAL, "--best compares evaluations, of which --tta makes the last another");
 }
 

@@ -70,11 +70,11 @@ static void round_trips(void **state) {
 
 static struct sgrad_train_options options(const char *model, const char *data) {
     struct sgrad_train_options o = sgrad_train_defaults();
-    o.model = model;
-    o.data = data;
-    o.batch = 64;
-    o.cpus = 1;
-    o.deterministic = true;
+    o.model.name = model;
+    o.data.name = data;
+    o.training.batch = 64;
+    o.parallel.cpus = 1;
+    o.training.deterministic = true;
     return o;
 }
 
@@ -84,13 +84,13 @@ static void a_run(void **state) {
     struct sgrad_train_options o = options("convnet", "digits");
     struct sgrad_train_result result;
     struct sgrad_predictions answers, again;
-    o.steps = 2;
-    o.out = scratch_path("run");
-    o.json = true;
+    o.training.steps = 2;
+    o.output.folder = scratch_path("run");
+    o.output.json = true;
     freopen("/dev/null", "w", stdout);
     assert_done(sgrad_train(&o, &result));
     free(result.folder);
-    o.init = scratch_path("run/model.safetensors");
+    o.model.init = scratch_path("run/model.safetensors");
     assert_done(sgrad_export(&o, FILE_1));
     assert_done(sgrad_predict(&o, &result, &answers));
 
@@ -101,12 +101,12 @@ static void a_run(void **state) {
     assert_memory_equal(answers.logits, again.logits, (size_t)(answers.samples * answers.width) * sizeof(float));
     sgrad_predictions_free(&again);
 
-    from_file.steps = 2;
-    from_file.out = scratch_path("on");
-    from_file.json = true;
+    from_file.training.steps = 2;
+    from_file.output.folder = scratch_path("on");
+    from_file.output.json = true;
     assert_done(sgrad_train(&from_file, &result));
     free(result.folder);
-    from_file.init = scratch_path("on/model.safetensors");
+    from_file.model.init = scratch_path("on/model.safetensors");
     assert_done(sgrad_export(&from_file, FILE_2));
     assert_done(sgrad_predict(&from_file, &result, &again));
     assert_memory_not_equal(answers.logits, again.logits, (size_t)(answers.samples * answers.width) * sizeof(float));
@@ -118,14 +118,14 @@ static void a_run(void **state) {
 enum { SIDE = 8, IMAGES = 8, CLASSES = 10 };
 
 /* export_onnx.py's images. */
-static int open_images(struct sgrad_dataset *d, const char *argument, const struct sgrad_dataset_options *how) {
+static int open_images(struct sgrad_dataset *dataset, const char *argument, const struct sgrad_dataset_options *how) {
     float *pixel = sgrad_xcalloc(IMAGES * SIDE * SIDE, sizeof *pixel);
     (void)argument, (void)how;
     for (int i = 0; i < IMAGES * SIDE * SIDE; i++) pixel[i] = (float)(i * 7919 % 251) / 255;
-    d->count = IMAGES;
-    d->classes = CLASSES;
-    d->field[0] = (struct sgrad_field){ "images", SGRAD_F32, sgrad_shape(3, SIDE, SIDE, 1), pixel };
-    d->field[1] = (struct sgrad_field){ "label", SGRAD_I32, { 0 }, sgrad_xcalloc(IMAGES, sizeof(int32_t)) };
+    dataset->count = IMAGES;
+    dataset->classes = CLASSES;
+    dataset->field[0] = (struct sgrad_field){ "images", SGRAD_F32, sgrad_shape(3, SIDE, SIDE, 1), pixel };
+    dataset->field[1] = (struct sgrad_field){ "label", SGRAD_I32, { 0 }, sgrad_xcalloc(IMAGES, sizeof(int32_t)) };
     return 0;
 }
 static const struct sgrad_reader reader = { .name = "floats", .summary = "of a test", .open = open_images };
@@ -143,7 +143,7 @@ static void pytorch(void **state) {
             char *model = sgrad_format("onnx:%s/tests/reference/onnx-%s.onnx", source ? source : ".", name);
             struct sgrad_train_options o = options(model, NULL);
             struct sgrad_train_result result;
-            o.custom_reader = &reader;
+            o.data.reader = &reader;
             sgrad_predictions_free(&answers);
             assert_done(sgrad_predict(&o, &result, &answers));
             assert_int_equal(answers.width, CLASSES);
@@ -437,7 +437,7 @@ static void refusals(void **state) {
     assert_fails(sgrad__onnx_open(scratch_path("none.onnx"), &file), SGRAD_EIO, "none.onnx: No such file");
     struct sgrad_train_options o = options("onnx", "digits");
     struct sgrad_train_result result;
-    o.print = true;
+    o.output.print = true;
     assert_fails(sgrad_train(&o, &result), SGRAD_EINVAL, "model onnx: is the network of a file: onnx:FILE");
 }
 

@@ -7,13 +7,13 @@
 #include "graphs/networks/graph.h"
 #include "tests/scratch.h"
 
-static int images(struct sgrad_graph *g, int size, int channels) {
-    return sgrad_graph_input(g, "images", SGRAD_F32, sgrad_shape(3, size, size, channels));
+static int images(struct sgrad_graph *graph, int size, int channels) {
+    return sgrad_graph_input(graph, "images", SGRAD_F32, sgrad_shape(3, size, size, channels));
 }
 
-static int what_takes(struct sgrad_graph *g, const struct sgrad_model *model, int size, int channels) {
-    return model->volumes ? sgrad_graph_input(g, "volumes", SGRAD_F32, sgrad_shape(4, 2, size, size, channels))
-                          : images(g, size, channels);
+static int what_takes(struct sgrad_graph *graph, const struct sgrad_model *model, int size, int channels) {
+    return model->volumes ? sgrad_graph_input(graph, "volumes", SGRAD_F32, sgrad_shape(4, 2, size, size, channels))
+                          : images(graph, size, channels);
 }
 
 static struct sgrad_graph *make(const char *model, int size, int channels, int classes) {
@@ -35,9 +35,9 @@ static struct sgrad_graph *make(const char *model, int size, int channels, int c
     return g;
 }
 
-static struct sgrad__parameter *find(const struct sgrad_graph *g, const char *name) {
-    for (int i = 0; i < g->parameter_count; i++)
-        if (strcmp(g->parameter[i].name, name) == 0) return &g->parameter[i];
+static struct sgrad__parameter *find(const struct sgrad_graph *graph, const char *name) {
+    for (int i = 0; i < graph->parameter_count; i++)
+        if (strcmp(graph->parameter[i].name, name) == 0) return &graph->parameter[i];
     fail_msg("no parameter is called %s", name);
     return NULL;
 }
@@ -89,9 +89,9 @@ static void language_models(void **state) {
 }
 
 /* A copy of the tensor's values; free it. */
-static float *values(struct sgrad_tensor *t) {
-    float *v = sgrad_xcalloc(1, sgrad_view_bytes(&t->view));
-    assert_done(sgrad_tensor_read(t, v));
+static float *values(struct sgrad_tensor *tensor) {
+    float *v = sgrad_xcalloc(1, sgrad_view_bytes(&tensor->view));
+    assert_done(sgrad_tensor_read(tensor, v));
     return v;
 }
 
@@ -153,18 +153,18 @@ static void loads_pytorch(void **state) {
 
 /* ---- how they start ---- */
 
-static void moments(const struct sgrad__parameter *p, double *mean, double *deviation) {
-    float *v = values(p->tensor);
-    double sum = 0, squares = 0, count = (double)sgrad_shape_count(&p->is.shape);
+static void moments(const struct sgrad__parameter *parameter, double *mean, double *deviation) {
+    float *v = values(parameter->tensor);
+    double sum = 0, squares = 0, count = (double)sgrad_shape_count(&parameter->is.shape);
     for (int64_t i = 0; i < count; i++) sum += v[i], squares += (double)v[i] * v[i];
     *mean = sum / count;
     *deviation = sqrt(squares / count - *mean * *mean);
     free(v);
 }
 
-static bool equal(struct sgrad__parameter *a, struct sgrad__parameter *b) {
-    float *x = values(a->tensor), *y = values(b->tensor);
-    bool same = memcmp(x, y, sgrad_view_bytes(&a->tensor->view)) == 0;
+static bool equal(struct sgrad__parameter *one, struct sgrad__parameter *other) {
+    float *x = values(one->tensor), *y = values(other->tensor);
+    bool same = memcmp(x, y, sgrad_view_bytes(&one->tensor->view)) == 0;
     free(x);
     free(y);
     return same;
@@ -255,17 +255,17 @@ static struct sgrad_graph *small(void) {
     return g;
 }
 
-static int load(struct sgrad_graph *g, const char *path) {
+static int load(struct sgrad_graph *graph, const char *path) {
     struct sgrad_safetensors file;
     assert_done(sgrad_safetensors_open(path, &file));
-    int error = sgrad__weights_load(g, sgrad__parameters_list(g), &file, NULL);
+    int error = sgrad__weights_load(graph, sgrad__parameters_list(graph), &file, NULL);
     sgrad_safetensors_close(&file);
     return error;
 }
 
 /* Weights for small() of which the last entry, and the type of all, are the test's. */
 static float zeros[90];
-static int load_entry(struct sgrad_graph *g, struct sgrad_entry last) {
+static int load_entry(struct sgrad_graph *graph, struct sgrad_entry last) {
     struct sgrad_entry entry[] = {
         { "bn.bias", { SGRAD_F32, { 1, { 2 } } }, zeros },         { "bn.weight", { SGRAD_F32, { 1, { 2 } } }, zeros },
         { "bn.running_mean", { SGRAD_F32, { 1, { 2 } } }, zeros }, { "bn.running_var", { SGRAD_F32, { 1, { 2 } } }, zeros },
@@ -276,7 +276,7 @@ static int load_entry(struct sgrad_graph *g, struct sgrad_entry last) {
     for (int i = 0; i < count; i++)
         if (last.name && strcmp(entry[i].name, last.name) == 0) entry[i] = last, last.name = NULL;
     assert_done(sgrad_safetensors_write(PATH, entry, count + (last.name != NULL), NULL, 0));
-    return load(g, PATH);
+    return load(graph, PATH);
 }
 
 static void types(void **state) {

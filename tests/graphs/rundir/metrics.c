@@ -27,12 +27,12 @@ static int free_workers(void **state) {
 /* Of worker I after STEP: no two are the same, and floats hold them. */
 static double share(int i, long step) { return (double)(i + WORKERS * step) / (WORKERS * (STEPS + 1.0)); }
 
-static void tell(struct sgrad__metrics *m, long step) {
+static void tell(struct sgrad__metrics *metrics, long step) {
     for (int i = 0; i < WORKERS; i++) busy[i] = share(i, step);
-    sgrad__metrics_submitted(m);
+    sgrad__metrics_submitted(metrics);
     const struct sgrad__step_event e = { .step = step, .loss = 0.5 * (double)step, .rate = 0.25, .time = 1e9 + (double)step,
                                          .busy = busy };
-    assert_done(sgrad__metrics_step(m, &e));
+    assert_done(sgrad__metrics_step(metrics, &e));
 }
 
 static struct sgrad__metrics_options options(void) {

@@ -7,57 +7,57 @@
 #include <math.h>
 #include <stdlib.h>
 
-static int width_of(const struct sgrad__sub_epochs_options *o, int model) {
-    const int width = o->width ? o->width[model] : 1;
-    return width < o->ranks ? width : o->ranks;
+static int width_of(const struct sgrad__sub_epochs_options *options, int model) {
+    const int width = options->width ? options->width[model] : 1;
+    return width < options->ranks ? width : options->ranks;
 }
 
 /* Does a sub-epoch take RANK? */
-static bool takes(const struct sgrad__sub_epochs_options *o, const struct sgrad__sub_epoch *v, int rank) {
-    const int width = width_of(o, v->model), first = sgrad__sub_epochs_rank(v->partition, o->ranks, width);
-    assert_true(first % width == 0 && first + width <= o->ranks);
+static bool takes(const struct sgrad__sub_epochs_options *options, const struct sgrad__sub_epoch *epoch, int rank) {
+    const int width = width_of(options, epoch->model), first = sgrad__sub_epochs_rank(epoch->partition, options->ranks, width);
+    assert_true(first % width == 0 && first + width <= options->ranks);
     return rank >= first && rank < first + width;
 }
 
 /* Hops between ranks that the sub-epochs ask for. */
-static int hops(const struct sgrad__sub_epochs *v, int ranks) {
+static int hops(const struct sgrad__sub_epochs *epochs, int ranks) {
     int at[64], count = 0;
     for (int i = 0; i < 64; i++) at[i] = -1;
-    for (int i = 0; i < v->count; i++) {
-        const int rank = sgrad__sub_epochs_rank(v->sub_epoch[i].partition, ranks, 1);
-        count += at[v->sub_epoch[i].model] >= 0 && at[v->sub_epoch[i].model] != rank;
-        at[v->sub_epoch[i].model] = rank;
+    for (int i = 0; i < epochs->count; i++) {
+        const int rank = sgrad__sub_epochs_rank(epochs->sub_epoch[i].partition, ranks, 1);
+        count += at[epochs->sub_epoch[i].model] >= 0 && at[epochs->sub_epoch[i].model] != rank;
+        at[epochs->sub_epoch[i].model] = rank;
     }
     return count;
 }
 
 /* No rank has more models at once than slots, no model two ranks; every model sees every partition once in each epoch, and epochs
  * follow each other. */
-static void check(const struct sgrad__sub_epochs *v, const struct sgrad__sub_epochs_options *o) {
+static void check(const struct sgrad__sub_epochs *epochs, const struct sgrad__sub_epochs_options *options) {
     int seen[64][64] = { { 0 } }, sub_epochs[64] = { 0 };
-    assert_int_equal(v->count, o->models * o->partitions * o->epochs);
-    for (int i = 0; i < v->count; i++) {
-        const struct sgrad__sub_epoch *a = &v->sub_epoch[i];
-        assert_true(i == 0 || a->begin >= v->sub_epoch[i - 1].begin);
-        assert_near(a->end - a->begin, o->cost ? o->cost[a->model] : 1, 1e-9);
-        assert_int_equal(a->number, o->first_epoch * o->partitions + sub_epochs[a->model]);
-        assert_int_equal(a->epoch, o->first_epoch + sub_epochs[a->model]++ / o->partitions);
-        assert_int_equal(seen[a->model][a->partition]++, a->epoch - o->first_epoch);
+    assert_int_equal(epochs->count, options->models * options->partitions * options->epochs);
+    for (int i = 0; i < epochs->count; i++) {
+        const struct sgrad__sub_epoch *a = &epochs->sub_epoch[i];
+        assert_true(i == 0 || a->begin >= epochs->sub_epoch[i - 1].begin);
+        assert_near(a->end - a->begin, options->cost ? options->cost[a->model] : 1, 1e-9);
+        assert_int_equal(a->number, options->first_epoch * options->partitions + sub_epochs[a->model]);
+        assert_int_equal(a->epoch, options->first_epoch + sub_epochs[a->model]++ / options->partitions);
+        assert_int_equal(seen[a->model][a->partition]++, a->epoch - options->first_epoch);
         int before[64] = { 0 };             /* by rank: that it still has when A begins */
         for (int j = 0; j < i; j++) {
-            const struct sgrad__sub_epoch *b = &v->sub_epoch[j];
+            const struct sgrad__sub_epoch *b = &epochs->sub_epoch[j];
             const bool together = a->begin < b->end - 1e-9;
             assert_false(together && a->model == b->model);
-            for (int r = 0; r < o->ranks; r++) before[r] += together && takes(o, a, r) && takes(o, b, r);
+            for (int r = 0; r < options->ranks; r++) before[r] += together && takes(options, a, r) && takes(options, b, r);
         }
-        for (int r = 0; r < o->ranks; r++) assert_true(before[r] < (o->slots ? o->slots : 1));
+        for (int r = 0; r < options->ranks; r++) assert_true(before[r] < (options->slots ? options->slots : 1));
     }
 }
 
-static struct sgrad__sub_epochs plan(const char *name, const struct sgrad__sub_epochs_options *o) {
+static struct sgrad__sub_epochs plan(const char *name, const struct sgrad__sub_epochs_options *options) {
     struct sgrad__sub_epochs v = { 0 };
-    assert_done(sgrad__sub_epochs_plan(name, o, &v));
-    check(&v, o);
+    assert_done(sgrad__sub_epochs_plan(name, options, &v));
+    check(&v, options);
     return v;
 }
 

@@ -33,12 +33,12 @@ static int make_files(void **state) {
 }
 
 /* What goes in, and a filter of 3x3x3. */
-static int build_identity(struct sgrad_graph *g, int x, int classes) {
+static int build_identity(struct sgrad_graph *graph, int x, int classes) {
     (void)classes;
-    return sgrad_layer(g, identity, "identity", (x), 0);
+    return sgrad_layer(graph, identity, "identity", (x), 0);
 }
-static int build_filter(struct sgrad_graph *g, int x, int classes) {
-    return sgrad_layer(g, conv3d, "out", (x), .channels = classes, .kernel = 3, .padding = 1, .bias = true);
+static int build_filter(struct sgrad_graph *graph, int x, int classes) {
+    return sgrad_layer(graph, conv3d, "out", (x), .channels = classes, .kernel = 3, .padding = 1, .bias = true);
 }
 static const struct sgrad_model identity = { .name = "identity", .build = build_identity };
 static const struct sgrad_model filter = { .name = "filter", .build = build_filter };

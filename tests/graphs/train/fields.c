@@ -18,61 +18,61 @@ static float number(int64_t sample, int i) {
     return 2 * sgrad_uniform(sgrad_philox(5, SGRAD_STREAM_DATA, 0, (uint64_t)sample, (uint32_t)i).word[0]) - 1;
 }
 
-static int64_t first_of(const struct sgrad_dataset *d) { return d->split == SGRAD_TRAIN ? 0 : TRAINING; }
+static int64_t first_of(const struct sgrad_dataset *dataset) { return dataset->split == SGRAD_TRAIN ? 0 : TRAINING; }
 
 /* t = max(0, Σ (x + m)) */
-static int read_sample(const struct sgrad_dataset *d, struct sgrad_sample sample, void *const *data) {
+static int read_sample(const struct sgrad_dataset *dataset, struct sgrad_sample sample, void *const *data) {
     const int64_t index = sample.index;
-    const float *more = (const float *)d->field[1].data + index * WIDE;
+    const float *more = (const float *)dataset->field[1].data + index * WIDE;
     float *features = data[0], sum = 0;
     for (int i = 0; i < WIDE; i++) {
-        features[i] = number(first_of(d) + index, i);
+        features[i] = number(first_of(dataset) + index, i);
         sum += features[i] + more[i];
     }
     *(float *)data[2] = sum > 0 ? sum : 0;
     return 0;
 }
 
-static int open_numbers(struct sgrad_dataset *d, const char *argument, const struct sgrad_dataset_options *options) {
+static int open_numbers(struct sgrad_dataset *dataset, const char *argument, const struct sgrad_dataset_options *options) {
     (void)argument, (void)options;
-    d->count = d->split == SGRAD_TRAIN ? TRAINING : TEST;
-    float *more = sgrad_xcalloc((size_t)d->count * WIDE, sizeof *more);
-    for (int64_t i = 0; i < d->count * WIDE; i++) more[i] = number(first_of(d) + i / WIDE, WIDE + (int)(i % WIDE));
-    d->field[0] = (struct sgrad_field){ "features", SGRAD_F32, sgrad_shape(1, WIDE), NULL };
-    d->field[1] = (struct sgrad_field){ "more", SGRAD_F32, sgrad_shape(1, WIDE), more };
-    d->field[2] = (struct sgrad_field){ "target", SGRAD_F32, { 0 }, NULL };
+    dataset->count = dataset->split == SGRAD_TRAIN ? TRAINING : TEST;
+    float *more = sgrad_xcalloc((size_t)dataset->count * WIDE, sizeof *more);
+    for (int64_t i = 0; i < dataset->count * WIDE; i++) more[i] = number(first_of(dataset) + i / WIDE, WIDE + (int)(i % WIDE));
+    dataset->field[0] = (struct sgrad_field){ "features", SGRAD_F32, sgrad_shape(1, WIDE), NULL };
+    dataset->field[1] = (struct sgrad_field){ "more", SGRAD_F32, sgrad_shape(1, WIDE), more };
+    dataset->field[2] = (struct sgrad_field){ "target", SGRAD_F32, { 0 }, NULL };
     return 0;
 }
 
 static const struct sgrad_reader reader = { .name = "numbers", .summary = "of a test", .open = open_numbers, .read = read_sample,
                                             .computes = true };
 
-static int build(struct sgrad_graph *g, int x, int numbers) {
-    x = sgrad_layer(g, add, "sum", (x, sgrad_graph_field(g, "more")), 0);
-    x = sgrad_layer(g, linear, "fc1", (x), .features = 16, .bias = true);
-    x = sgrad_layer(g, relu, "relu", (x));
-    return sgrad_layer(g, linear, "fc2", (x), .features = numbers, .bias = true);
+static int build(struct sgrad_graph *graph, int x, int numbers) {
+    x = sgrad_layer(graph, add, "sum", (x, sgrad_graph_field(graph, "more")), 0);
+    x = sgrad_layer(graph, linear, "fc1", (x), .features = 16, .bias = true);
+    x = sgrad_layer(graph, relu, "relu", (x));
+    return sgrad_layer(graph, linear, "fc2", (x), .features = numbers, .bias = true);
 }
 
-static int loss(struct sgrad_graph *g, int y, int target) {
+static int loss(struct sgrad_graph *graph, int y, int target) {
     (void)target;
-    return sgrad_layer(g, mean_squared_error, "distance", (y, sgrad_graph_field(g, "target")), 0);
+    return sgrad_layer(graph, mean_squared_error, "distance", (y, sgrad_graph_field(graph, "target")), 0);
 }
 
 static const struct sgrad_model model = { .name = "sums", .summary = "of a test", .build = build, .loss = loss };
 
 static struct sgrad_train_options how(const char *out) {
     struct sgrad_train_options options = sgrad_train_defaults();
-    options.custom_model = &model;
-    options.custom_reader = &reader;
-    options.optimizer = "adam";
-    options.lr = 0.02;
-    options.weight_decay = 0;
-    options.batch = 32;
-    options.epochs = 8;
-    options.deterministic = true;
-    options.cpus = 1;
-    options.out = out;
+    options.model.custom = &model;
+    options.data.reader = &reader;
+    options.optimizer.name = "adam";
+    options.optimizer.lr = 0.02;
+    options.optimizer.weight_decay = 0;
+    options.training.batch = 32;
+    options.training.epochs = 8;
+    options.training.deterministic = true;
+    options.parallel.cpus = 1;
+    options.output.folder = out;
     return options;
 }
 
@@ -89,7 +89,7 @@ static void learns(void **state) {
     assert_true(result.test_loss == result.test[0] && isnan(result.test_top1));
     assert_string_equal(sgrad_metric_text(&result.metric[1], 0.25, text), "0.2500");
 
-    options.init = scratch_path("run/model.safetensors");
+    options.model.init = scratch_path("run/model.safetensors");
     assert_done(sgrad_evaluate(&options, &again));
     assert_near(again.test[0], result.test[0], 1e-6);
     assert_near(again.test[1], result.test[1], 1e-6);
@@ -111,23 +111,23 @@ static void is_told(void **state) {
     fclose(file);
 }
 
-static int no_loss(struct sgrad_graph *g, int y, int target) {
+static int no_loss(struct sgrad_graph *graph, int y, int target) {
     (void)target;
-    return sgrad_layer(g, relu, "end", (y), 0);
+    return sgrad_layer(graph, relu, "end", (y), 0);
 }
 
-static int unknown_field(struct sgrad_graph *g, int y, int target) {
+static int unknown_field(struct sgrad_graph *graph, int y, int target) {
     (void)target;
-    return sgrad_layer(g, mean_squared_error, "loss", (y, sgrad_graph_field(g, "weight")), 0);
+    return sgrad_layer(graph, mean_squared_error, "loss", (y, sgrad_graph_field(graph, "weight")), 0);
 }
 
-static int wrong_type(struct sgrad_graph *g, int y, int target) {
-    return sgrad_layer(g, softmax_cross_entropy, "loss", (y, target), 0);
+static int wrong_type(struct sgrad_graph *graph, int y, int target) {
+    return sgrad_layer(graph, softmax_cross_entropy, "loss", (y, target), 0);
 }
 
-static int wrong_shape(struct sgrad_graph *g, int y, int target) {
+static int wrong_shape(struct sgrad_graph *graph, int y, int target) {
     (void)y;
-    return sgrad_layer(g, mean_squared_error, "loss", (sgrad_graph_field(g, "more"), target), 0);
+    return sgrad_layer(graph, mean_squared_error, "loss", (sgrad_graph_field(graph, "more"), target), 0);
 }
 
 static void mistakes(void **state) {
@@ -164,7 +164,7 @@ int main(int argc, char **argv) {
     if (argc < 3) return run_sentences(argc, argv, tests, scratch_open, scratch_close);
     struct sgrad_train_options options = how(argv[1]);
     struct sgrad_train_result result = { 0 };
-    options.partition_data = atoi(argv[2]);
+    options.data.partition = atoi(argv[2]);
     int error = sgrad_train(&options, &result);
     free(result.folder);
     return error ? 1 : 0;

@@ -84,22 +84,22 @@ static void shifts(void **state) {
 /* ---- config ---- */
 
 static struct sgrad_train_options options(void) {
-    return (struct sgrad_train_options){ .model = "convnet",
-                                         .data = "digits",
-                                         .batch = 32,
-                                         .seed = 18446744073709551615u,
-                                         .lr = 0.1,
-                                         .optimizer = "sgd",
-                                         .schedule = "cosine" };
+    return (struct sgrad_train_options){ .model.name = "convnet",
+                                         .data.name = "digits",
+                                         .training.batch = 32,
+                                         .training.seed = 18446744073709551615u,
+                                         .optimizer.lr = 0.1,
+                                         .optimizer.name = "sgd",
+                                         .optimizer.schedule = "cosine" };
 }
 
-static struct sgrad__config config(const struct sgrad_train_options *o) {
+static struct sgrad__config config(const struct sgrad_train_options *options) {
     static const char *const names[] = { "cat", "dog" };
     static const struct sgrad_dataset set = { .field = { { "pixels", SGRAD_U8, { 3, { 8, 6, 3 } }, NULL } }, .classes = 2,
                                               .class_name = names, .full_scale = 255 };
-    return (struct sgrad__config){ .options = o,
+    return (struct sgrad__config){ .options = options,
                                    .dataset = &set,
-                                   .model = o->model,
+                                   .model = options->model.name,
                                    .parameters = 65834,
                                    .fingerprint = 0xfeedface12345678,
                                    .channels = 3,
@@ -110,15 +110,15 @@ static struct sgrad__config config(const struct sgrad_train_options *o) {
 }
 
 /* What was written comes back: options, the input's shape, names of classes. */
-static void check_past(const struct sgrad_train_options *o) {
+static void check_past(const struct sgrad_train_options *options) {
     struct sgrad_train_options again;
     struct sgrad_run_input input;
     assert_done(sgrad_run_options(scratch_root, &again));
-    assert_int_equal(again.batch, o->batch);
-    assert_equal(again.seed, o->seed);
-    assert_equal(again.lr, o->lr);
-    assert_equal(again.precision, o->precision);
-    assert_string_equal(again.optimizer, o->optimizer);
+    assert_int_equal(again.training.batch, options->training.batch);
+    assert_equal(again.training.seed, options->training.seed);
+    assert_equal(again.optimizer.lr, options->optimizer.lr);
+    assert_equal(again.model.precision, options->model.precision);
+    assert_string_equal(again.optimizer.name, options->optimizer.name);
     assert_done(sgrad_run_input(scratch_root, &input));
     assert_true(sgrad_shape_equal(&input.image, &(struct sgrad_shape){ 3, { 8, 6, 3 } }) && input.full_scale == 255);
     assert_int_equal(input.classes, 2);
@@ -149,17 +149,17 @@ static void config_file(void **state) {
 
     assert_done(sgrad__config_check(scratch_root, &c));
     c.options = &other;
-    other.lr = 0.5;         /* may change */
+    other.optimizer.lr = 0.5;         /* may change */
     assert_done(sgrad__config_check(scratch_root, &c));
-    other.batch = 64;
+    other.training.batch = 64;
     assert_fails(sgrad__config_check(scratch_root, &c), SGRAD_EINVAL, "the run has batch 32, so it cannot be continued with 64");
-    other = o, other.precision = SGRAD_PRECISION_BF16;
+    other = o, other.model.precision = SGRAD_PRECISION_BF16;
     assert_fails(sgrad__config_check(scratch_root, &c), SGRAD_EINVAL, "precision f32");
-    other = o, other.seed = 1;
+    other = o, other.training.seed = 1;
     assert_fails(sgrad__config_check(scratch_root, &c), SGRAD_EINVAL, "seed 18446744073709551615");
-    other = o, other.bn_group = SGRAD_GROUP_MICRO;
+    other = o, other.training.bn_group = SGRAD_GROUP_MICRO;
     assert_fails(sgrad__config_check(scratch_root, &c), SGRAD_EINVAL, "bn-group rank");
-    other = o, other.optimizer = "adam";
+    other = o, other.optimizer.name = "adam";
     assert_fails(sgrad__config_check(scratch_root, &c), SGRAD_EINVAL, "optimizer sgd");
     other = o, c.model = "lenet";
     assert_fails(sgrad__config_check(scratch_root, &c), SGRAD_EINVAL, "model convnet");
@@ -215,12 +215,12 @@ static struct sgrad__training *network(uint64_t seed) {
 
 static struct sgrad_tensor *first_of(const struct sgrad__training *training) { return training->graph->parameter[0].tensor; }
 
-static bool equal(struct sgrad_tensor *a, struct sgrad_tensor *b) {
+static bool equal(struct sgrad_tensor *one, struct sgrad_tensor *other) {
     char x[64], y[64];
-    assert_true(sgrad_view_bytes(&a->view) <= sizeof x);
-    assert_done(sgrad_tensor_read(a, x));
-    assert_done(sgrad_tensor_read(b, y));
-    return memcmp(x, y, sgrad_view_bytes(&a->view)) == 0;
+    assert_true(sgrad_view_bytes(&one->view) <= sizeof x);
+    assert_done(sgrad_tensor_read(one, x));
+    assert_done(sgrad_tensor_read(other, y));
+    return memcmp(x, y, sgrad_view_bytes(&one->view)) == 0;
 }
 
 static bool exists(const char *path) { return access(path, F_OK) == 0; }
@@ -234,9 +234,9 @@ static void assert_newest(const char *expected) {
 }
 
 /* Begun and ended. */
-static int save(const struct sgrad__training *g, const struct sgrad__position *p, const char *identity, int keep) {
+static int save(const struct sgrad__training *training, const struct sgrad__position *position, const char *identity, int keep) {
     struct sgrad__checkpoint *checkpoint;
-    SGRAD_TRY(sgrad__checkpoint_begin(g, scratch_root, p, identity, keep, &checkpoint));
+    SGRAD_TRY(sgrad__checkpoint_begin(training, scratch_root, position, identity, keep, &checkpoint));
     return sgrad__checkpoint_end(checkpoint);
 }
 
@@ -358,13 +358,13 @@ static char *content(const char *path) {
     return text;
 }
 
-static void run_steps(struct sgrad__metrics *m, int from, int to) {
+static void run_steps(struct sgrad__metrics *metrics, int from, int to) {
     for (int step = from; step <= to; step++) {
-        sgrad__metrics_submitted(m);
+        sgrad__metrics_submitted(metrics);
         struct sgrad__step_event e = {
             .step = step, .epoch = (step - 1) / 4, .loss = 1.0f / (float)step, .rate = 0.1, .time = 1e9 + (double)step
         };
-        assert_done(sgrad__metrics_step(m, &e));
+        assert_done(sgrad__metrics_step(metrics, &e));
     }
 }
 

@@ -1,0 +1,137 @@
+/* network.c: builds the network of a run, with the loss that suits the data. */
+#include "codelets/ops/convert.h"
+#include "codelets/ops/image.h"
+#include "codelets/ops/softmax_cross_entropy.h"
+#include "codelets/ops/token_cross_entropy.h"
+#include "codelets/ops/voxel_loss.h"
+#include "datasets/datasets.h"
+#include "graphs/train/setup.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Checks the size of the images. A layer whose input is too small would report an error as well, but neither the network nor
+ * the size that it needs. */
+static int check_images(const struct sgrad__run *run, const struct sgrad_dataset *dataset) {
+    const struct sgrad_field *image = sgrad_dataset_image(dataset);
+    const int least = run->model->min_image_side, multiple = run->model->side_multiple;
+    if (run->model->volumes && !(image && image->shape.rank == 4))
+        return sgrad_log_error(SGRAD_ESHAPE, "model %s: takes volumes (--data volume:DIR), and %s has none", run->model->name,
+                               run->options.data.name);
+    if (image && multiple && (sgrad_field_plane(image)[0] % multiple || sgrad_field_plane(image)[1] % multiple))
+        return sgrad_log_error(SGRAD_ESHAPE, "model %s: takes images whose sides are multiples of %d, those of %s have %dx%d",
+                               run->model->name, multiple, run->options.data.name, (int)sgrad_field_plane(image)[0],
+                               (int)sgrad_field_plane(image)[1]);
+    if (!least || (image && sgrad_field_plane(image)[0] >= least && sgrad_field_plane(image)[1] >= least)) return 0;
+    if (!image)
+        return sgrad_log_error(SGRAD_ESHAPE, "model %s: takes images, and %s has none, but %s", run->model->name,
+                               run->options.data.name, dataset->field[0].name);
+    return sgrad_log_error(
+        SGRAD_ESHAPE,
+        "model %s: takes images of %dx%d or more, those of %s have %dx%d: another model (stargrad list models) "
+        "takes them, or --image-size %d scales those of a folder",
+        run->model->name, least, least, run->options.data.name, (int)sgrad_field_plane(image)[0],
+        (int)sgrad_field_plane(image)[1], least);
+}
+
+/* Checks that the network has one logit per class. If the targets are numbers, the loss itself checks the shapes. */
+static int check_logits(const struct sgrad__run *run, const struct sgrad_dataset *dataset, int logits) {
+    const struct sgrad_shape shape = sgrad_graph_shape(run->graph, logits);
+    char text[SGRAD_SHAPE_TEXT];
+    if (sgrad_graph_error(run->graph) || !dataset->classes) return sgrad_graph_error(run->graph);
+    if (shape.rank == 2 + sgrad_dataset_target(dataset)->shape.rank && shape.dim[shape.rank - 1] == dataset->classes) return 0;
+    return sgrad_log_error(SGRAD_ESHAPE, "model %s: ends with %s, where %s has %d classes: build has to return (N,%s%d)",
+                           run->model->name, sgrad_shape_text(&shape, text), run->options.data.name, dataset->classes,
+                           sgrad_dataset_target(dataset)->shape.rank ? "…," : "", dataset->classes);
+}
+
+/* Adds the loss for labels of pixels or voxels. --class-weights must have one number per class. */
+static int add_voxel_loss(struct sgrad__run *run, int y, int target) {
+    const struct sgrad_train_options *o = &run->options;
+    const struct sgrad_numbers *weights = &o->training.class_weights;
+    const int classes = (run->data.train ? run->data.train : run->data.test)->classes;
+    static_assert(SGRAD_MAX_NUMBERS <= SGRAD_MAX_WEIGHTED, "each class has a weight");
+    struct sgrad_voxel_loss loss = { .dice = (float)o->training.dice };
+    bool valid = !weights->count || (weights->count == classes && classes <= SGRAD_MAX_NUMBERS);
+    for (int i = 0; i < weights->count && valid; i++) {
+        loss.weight[i] = (float)weights->number[i];
+        valid &= loss.weight[i] > 0;
+    }
+    if (valid) {
+        sgrad_graph_apply(run->graph, &sgrad_voxel_loss_op, "loss", (const int[]){ y, target }, 2, &loss);
+        return sgrad_graph_finalize(run->graph);
+    }
+    char *text = sgrad_numbers_text(weights);
+    sgrad_log_error(SGRAD_EINVAL,
+                    "--class-weights '%s': takes %d numbers above 0 with commas between, one for each class of %s", text, classes,
+                    o->data.name);
+    free(text);
+    return SGRAD_EINVAL;
+}
+
+/* Adds the loss for samples that are mixtures of two classes. FIELD: label, other label, fraction. */
+static int add_mixed_loss(struct sgrad__run *run, int y, const int *field) {
+    const struct sgrad_softmax_cross_entropy loss = { .label_smoothing = (float)run->options.training.label_smoothing };
+    const int input[] = { y, field[0], field[1], field[2] };
+    sgrad_graph_apply(run->graph, &sgrad_softmax_cross_entropy_op, "loss", input, 4, &loss);
+    return sgrad_graph_finalize(run->graph);
+}
+
+/* Adds the loss of Y. FIELD: the fields of the data set from the target on. */
+static int add_loss(struct sgrad__run *run, const struct sgrad_dataset *dataset, int y, const int *field) {
+    if (sgrad__graph_own_loss(run->graph)) {
+        if (dataset->mixed)
+            return sgrad_log_error(SGRAD_EINVAL, "--augment %s mixes classes, and %s has a loss of its own",
+                                   run->options.data.augment, run->model_text);
+        run->model->loss(run->graph, y, *field);
+        return sgrad_graph_finalize(run->graph);
+    }
+    SGRAD_TRY(check_logits(run, dataset, y));
+    if (run->model->from_file && dataset->field[0].dtype == SGRAD_I32 &&
+        sgrad_dataset_target(dataset)->shape.rank == 1) { /* tokens */
+        sgrad_layer(run->graph, token_cross_entropy, "loss", (y, *field), 0);
+        return sgrad_graph_finalize(run->graph);
+    }
+    if (sgrad_dataset_target(dataset)->shape.rank >= 2 && dataset->classes) return add_voxel_loss(run, y, *field);
+    if (dataset->mixed) return add_mixed_loss(run, y, field);
+    return sgrad_graph_loss(run->graph, y, *field, (float)run->options.training.label_smoothing);
+}
+
+int sgrad__run_build_graph(struct sgrad__run *run) {
+    const struct sgrad_train_options *o = &run->options;
+    const struct sgrad_dataset *d = run->data.train ? run->data.train : run->data.test;
+    SGRAD_TRY(check_images(run, d));
+    const enum sgrad_dtype type = o->model.precision == SGRAD_PRECISION_BF16 ? SGRAD_BF16 : SGRAD_F32;
+    struct sgrad_graph *g = run->graph = sgrad_graph_create(type);
+    SGRAD_TRY(sgrad__graph_set_model(g, run->model, o->model.name));
+    run->model_text = sgrad__graph_model_text(g);
+    sgrad__graph_set_mesh(g, &run->parallel.mesh);
+    g->cached = run->draw;
+    int field[SGRAD_MAX_FIELDS], x;
+    for (int f = 0; d->field[f].name; f++)
+        field[f] = sgrad_graph_input(g, d->field[f].name, d->field[f].dtype, d->field[f].shape);
+    x = field[0];
+    if (sgrad_dataset_image(d))
+        x = sgrad_layer(g, image, "augment", (x), .full_scale = d->full_scale);
+    else if (d->field[0].dtype == SGRAD_F32 && type != SGRAD_F32)
+        x = sgrad_layer(g, convert, "convert", (x), 0);
+    const int64_t numbers = sgrad_shape_count(&sgrad_dataset_target(d)->shape);
+    const int y = run->model->build(g, x, d->classes ? d->classes : (int)numbers);
+    if (g->imported && g->imported->softmax && !d->classes)
+        return sgrad_log_error(SGRAD_EINVAL, "%s: ends with Softmax, as networks of classes do, and the targets are numbers "
+                                        "(regression): export the network without it", g->file);
+    if (run->draw) {
+        sgrad_graph_apply(g, &sgrad_draw_token_op, "draw", &y, 1, run->draw);
+        SGRAD_TRY(sgrad_graph_finalize(g));
+    } else {
+        SGRAD_TRY(add_loss(run, d, y, &field[sgrad_dataset_own_fields(d) - 1]));
+    }
+    run->training = sgrad__training_create(g, run->update.optimizer);
+    run->training->hooks = sgrad__layer_hooks_of(run->update.optimizer);
+    if (run->data.train) SGRAD_TRY(sgrad__run_fine_tune(run));
+    if (o->model.recompute) run->recomputed = sgrad__graph_recompute_blocks(g);
+    run->metric = sgrad__graph_metrics(g, &run->result.metrics);
+    if (run->data.train && !run->draw) SGRAD_TRY(sgrad__run_check_views(run));
+    return 0;
+}
