@@ -87,7 +87,8 @@ static void values_and_their_text(void **state) {
         }
         for (int t = 0; t < 3; t++) free(text[t]);
     }
-    static const char *const bad[] = { "x", "5-", "-5", "0", "1,", ",1", "nan", "1,2,3,4,5,6,7,8,9", "5:1", "5:.5:", "5-4", "5:nan" };
+    static const char *const bad[] = { "x",   "5-",    "-5",  "0",     "1,", ",1",
+                                       "nan", "5:.5:", "5-4", "5:nan", "5:1", "1,2,3,4,5,6,7,8,9" };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(sgrad_numbers_parse(bad[i], &n), !strcmp(bad[i], "-5") || !strcmp(bad[i], "0"));
         assert_false(sgrad_step_range_parse(bad[i], &r) || sgrad_lookahead_parse(bad[i], &l));
