@@ -81,8 +81,7 @@ bool sgrad_numbers_parse(const char *text, struct sgrad_numbers *numbers) {
     for (bool more = true; more;) {
         char *end;
         const double x = strtod(text, &end);
-        if (end == text || (*end && *end != ',') || !isfinite(x) || n.count == SGRAD_MAX_NUMBERS)
-            return false;
+        if (end == text || (*end && *end != ',') || !isfinite(x) || n.count == SGRAD_MAX_NUMBERS) return false;
         n.number[n.count++] = x;
         more = *end == ',';
         text = end + more;

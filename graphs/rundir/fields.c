@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* Table of the options: name in config.json, type, and member of struct sgrad_train_options. */
-enum type { TEXT, REAL, INTEGER, FLAG };
+enum type { TEXT, REAL, INTEGER, FLAG, NUMBERS, STEPS, LOOKAHEAD };
 #define FIELD(name, type, member) \
     { name, type, offsetof(struct sgrad_train_options, member), sizeof(((struct sgrad_train_options *)NULL)->member) }
 static const struct field {
@@ -52,6 +52,7 @@ static const struct field {
     FIELD("label_smoothing", REAL, training.label_smoothing),
     FIELD("clip_norm", REAL, training.clip_norm),
     FIELD("ema", REAL, training.ema),
+    FIELD("class_weights", NUMBERS, training.class_weights),
     FIELD("dice", REAL, training.dice),
     FIELD("no_shuffle", FLAG, data.no_shuffle),
     FIELD("augment", TEXT, data.augment),
@@ -67,7 +68,10 @@ static const struct field {
     FIELD("optimizer_of", TEXT, optimizer.of),
     FIELD("lr_of", TEXT, optimizer.lr_of),
     FIELD("weight_decay_of", TEXT, optimizer.weight_decay_of),
+    FIELD("lookahead", LOOKAHEAD, training.lookahead),
     FIELD("tta", TEXT, evaluation.tta),
+    FIELD("mean", NUMBERS, data.mean),
+    FIELD("deviation", NUMBERS, data.std),
     FIELD("out", TEXT, output.folder),
     FIELD("resume", FLAG, checkpoint.resume),
     FIELD("evaluate_every", INTEGER, evaluation.every),
@@ -89,6 +93,7 @@ static const struct field {
     FIELD("allreduce", TEXT, parallel.allreduce),
     FIELD("bucket", REAL, parallel.bucket),
     FIELD("network", TEXT, parallel.network),
+    FIELD("trace", STEPS, output.trace),
     FIELD("tensorboard", FLAG, output.tensorboard),
     FIELD("histograms", INTEGER, output.histograms),
     FIELD("prometheus", INTEGER, output.prometheus),
@@ -101,6 +106,13 @@ static const struct field {
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
 
+/* Returns TEXT as JSON, null if it is empty, and frees it. */
+static json_t *take_text(char *text) {
+    json_t *value = *text ? json_string(text) : json_null();
+    free(text);
+    return value;
+}
+
 static json_t *value_of(const struct field *field, const struct sgrad_train_options *options) {
     const void *at = (const char *)options + field->at;
     switch (field->type) {
@@ -108,6 +120,9 @@ static json_t *value_of(const struct field *field, const struct sgrad_train_opti
     case REAL: return json_real(*(const double *)at);
     case INTEGER: return json_integer(field->size == sizeof(int) ? *(const int *)at : *(const long *)at);
     case FLAG: return json_boolean(*(const bool *)at);
+    case NUMBERS: return take_text(sgrad_numbers_text(at));
+    case STEPS: return take_text(sgrad_step_range_text(at));
+    case LOOKAHEAD: return take_text(sgrad_lookahead_text(at));
     }
     return NULL;
 }
@@ -131,6 +146,8 @@ static const char *kept(const char *text) {
 static bool take(const struct field *field, const json_t *value, struct sgrad_train_options *options) {
     void *at = (char *)options + field->at;
     const json_int_t n = json_integer_value(value);
+    const char *text = json_string_value(value);
+    if (field->type >= NUMBERS && json_is_null(value)) return memset(at, 0, field->size), true;
     switch (field->type) {
     case TEXT:
         if (!json_is_string(value) && !json_is_null(value)) return false;
@@ -143,6 +160,9 @@ static bool take(const struct field *field, const json_t *value, struct sgrad_tr
         else *(long *)at = (long)n;
         return true;
     case FLAG: return json_is_boolean(value) ? (*(bool *)at = json_is_true(value), true) : false;
+    case NUMBERS: return text && sgrad_numbers_parse(text, at);
+    case STEPS: return text && sgrad_step_range_parse(text, at);
+    case LOOKAHEAD: return text && sgrad_lookahead_parse(text, at);
     }
     return false;
 }
@@ -181,48 +201,6 @@ static bool take_placement(const json_t *value, struct sgrad_train_options *opti
     return options->data.partition || !strcmp(text, "replicate");
 }
 
-/* Returns TEXT as JSON, null if it is empty, and frees it. */
-static json_t *take_text(char *text) {
-    json_t *value = *text ? json_string(text) : json_null();
-    free(text);
-    return value;
-}
-
-static json_t *lookahead(const struct sgrad_train_options *options) {
-    return take_text(sgrad_lookahead_text(&options->training.lookahead));
-}
-static bool take_lookahead(const json_t *value, struct sgrad_train_options *options) {
-    if (json_is_null(value)) return options->training.lookahead = (struct sgrad_lookahead){ 0 }, true;
-    return json_is_string(value) && sgrad_lookahead_parse(json_string_value(value), &options->training.lookahead);
-}
-
-static json_t *trace(const struct sgrad_train_options *options) {
-    return take_text(sgrad_step_range_text(&options->output.trace));
-}
-static bool take_trace(const json_t *value, struct sgrad_train_options *options) {
-    if (json_is_null(value)) return options->output.trace = (struct sgrad_step_range){ 0 }, true;
-    return json_is_string(value) && sgrad_step_range_parse(json_string_value(value), &options->output.trace);
-}
-
-static bool take_numbers(const json_t *value, struct sgrad_numbers *numbers) {
-    if (json_is_null(value)) return *numbers = (struct sgrad_numbers){ 0 }, true;
-    return json_is_string(value) && sgrad_numbers_parse(json_string_value(value), numbers);
-}
-static json_t *weights(const struct sgrad_train_options *options) {
-    return take_text(sgrad_numbers_text(&options->training.class_weights));
-}
-static json_t *mean(const struct sgrad_train_options *options) { return take_text(sgrad_numbers_text(&options->data.mean)); }
-static json_t *deviation(const struct sgrad_train_options *options) { return take_text(sgrad_numbers_text(&options->data.std)); }
-static bool take_weights(const json_t *value, struct sgrad_train_options *options) {
-    return take_numbers(value, &options->training.class_weights);
-}
-static bool take_mean(const json_t *value, struct sgrad_train_options *options) {
-    return take_numbers(value, &options->data.mean);
-}
-static bool take_deviation(const json_t *value, struct sgrad_train_options *options) {
-    return take_numbers(value, &options->data.std);
-}
-
 static const struct other {
     const char *name;
     json_t *(*value)(const struct sgrad_train_options *o);
@@ -231,11 +209,6 @@ static const struct other {
     { "data_placement", placement, take_placement },
     { "seed", seed, take_seed },
     { "precision", precision, take_precision },
-    { "lookahead", lookahead, take_lookahead },
-    { "class_weights", weights, take_weights },
-    { "mean", mean, take_mean },
-    { "deviation", deviation, take_deviation },
-    { "trace", trace, take_trace },
 };
 enum { OTHERS = sizeof others / sizeof *others };
 
