@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The recipe of docs/record.md in PyTorch: train airbench94 on CIFAR-10, print one JSON object. `bench/record` calls this.
+"""The recipe of docs/performance/record.md in PyTorch: train airbench94 on CIFAR-10, print one JSON object. `bench/record` calls this.
 
 Everything that can be measured beforehand, such as compiling, is left out of "seconds", the final evaluation over views is not.
 """

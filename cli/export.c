@@ -38,5 +38,5 @@ const struct sgrad__command sgrad__export_command = {
     .options = options,
     .run = run,
     .notes = "Takes what the data set has, images as bytes (N,C,H,W), whatever N, which it normalises by itself; gives logits.\n"
-             "Batch norm has its running statistics, dropout drops nothing. docs/onnx.md says more.",
+             "Batch norm has its running statistics, dropout drops nothing. docs/guides/onnx.md says more.",
 };

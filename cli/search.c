@@ -102,6 +102,6 @@ const struct sgrad__command sgrad__search_command = {
     .notes = "FILE.json has options of train by their long names that hold for all, and \"candidates\": a list of objects of\n"
              "such options; or \"grid\": {\"lr\": [0.01, 0.1], …}; or \"random\": {\"count\": 20, \"lr\": {\"log\": [1e-3, 1]},\n"
              "…}. And perhaps \"stop\": {\"rule\": \"halving|median|none\", \"first\": 1, \"factor\": 3}, \"partitions\": N,\n"
-             "\"order\": \"staggered|ring|open-shop\". docs/search.md has more.\n\n"
+             "\"order\": \"staggered|ring|open-shop\". docs/guides/search.md has more.\n\n"
              "  stargrad search lenet.json --data idx:DIR --out search",
 };

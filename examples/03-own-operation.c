@@ -5,7 +5,7 @@
  *     Φ(x) = (1 + erf(x/√2)) / 2        dy/dx = Φ(x) + x·exp(-x²/2)/√(2π)
  *
  * An operation is a record: how shapes follow from shapes, and the tasks of its forward and its backward pass with the
- * roles their operands play. That is all autograd asks for. docs/add-an-operation.md moves this very operation into the
+ * roles their operands play. That is all autograd asks for. docs/develop/add-an-operation.md moves this very operation into the
  * library, and to GPUs.
  *
  * Next: 04-data.c. The record is explained in codelets/codelets.h. */

@@ -6,7 +6,7 @@
  * A sample is a list of fields: here an image's pixels and its label. A data set of a new kind is one file, datasets/NAME.c,
  * whose last thing is its record, struct sgrad_reader (open, read, close), and a line of datasets/datasets.def.
  *
- * Next: 05-own-optimizer.c. docs/add-a-dataset.md adds a reader. */
+ * Next: 05-own-optimizer.c. docs/develop/add-a-dataset.md adds a reader. */
 #include "datasets/datasets.h"
 
 #include <stdlib.h>

@@ -8,7 +8,7 @@
  * last: here features F32 (10) and target F32 (1). Training and evaluation report the metrics of the network's loss, which are in
  * the record of its operation: a classifier's is the fraction of right answers, this one's is the distance from the target.
  *
- * Next: 07-split-layer.c. docs/add-a-dataset.md moves a reader into the library, and reads files. */
+ * Next: 07-split-layer.c. docs/develop/add-a-dataset.md moves a reader into the library, and reads files. */
 #include "datasets/datasets.h"
 #include "graphs/graphs.h"
 

@@ -7,7 +7,7 @@
  * out is a list, one sample a line, as train --exclude takes it: data sets stay as they are. A hash of your own is a record like
  * sgrad_phash_hash, with two functions: how large an image it wants, and the bits that it makes of it.
  *
- * Next: 10-language-model.c. docs/dedup.md says what thresholds find and cost; the command is stargrad dedup. */
+ * Next: 10-language-model.c. docs/guides/dedup.md says what thresholds find and cost; the command is stargrad dedup. */
 #include "duplicates/duplicates.h"
 #include "graphs/graphs.h"
 

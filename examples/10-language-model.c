@@ -7,7 +7,7 @@
  * position knows what comes later. Its sizes are options of the model: "gpt:layers=2,heads=4,width=64,context=64". The loss is
  * what a byte costs, in nats: exp of it, the perplexity, is among how many bytes it hesitates.
  *
- * Next: 11-plan.c. docs/language-models.md has the recipe for more; docs/add-a-model.md how a network is added. */
+ * Next: 11-plan.c. docs/guides/language-models.md has the recipe for more; docs/develop/add-a-model.md how a network is added. */
 #include "graphs/graphs.h"
 
 #include <stdlib.h>

@@ -7,7 +7,7 @@
  * there, with its weights and its optimizer's states. After one epoch and after two the worse half is given up. What is left in
  * search/ is a folder for each candidate, the leaderboard and the order of its sub-epochs; begun again, with resume, it goes on.
  *
- * docs/search.md describes the file of a search, the orders of sub-epochs ("visits") and their costs; the command is stargrad
+ * docs/guides/search.md describes the file of a search, the orders of sub-epochs ("visits") and their costs; the command is stargrad
  * search.
  *
  * Next: 13-python.py, and 14-volume.c for stacks of slices. */

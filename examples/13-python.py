@@ -1,9 +1,9 @@
 """13-python.py: the course's way once more in Python: trains, evaluates, asks, looks at weights, exports.
 
-    pip install DIR/share/stargrad/python       # once; DIR is where Stargrad is installed (docs/python.md)
+    pip install DIR/share/stargrad/python       # once; DIR is where Stargrad is installed (docs/guides/python.md)
     python3 13-python.py
 
-This is the last of the course. docs/python.md says the rest; docs/record.md is where all of it leads: a record, step by step."""
+This is the last of the course. docs/guides/python.md says the rest; docs/performance/record.md is where all of it leads: a record, step by step."""
 import numpy
 
 import stargrad

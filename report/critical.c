@@ -112,7 +112,7 @@ static double find_work(const struct sgrad__timeline *timeline) {
 /* Returns a lower bound of the time: the critical path, or the work of a worker. StarPU also computes a bound
  * (starpu_bound_compute: tasks of each kind distributed over workers of each kind). With identical workers, that bound is the
  * work of a worker, but in times of StarPU's performance models instead of measured ones: the mean of all runs minus a standard
- * deviation, which depends more on the noise than on the order (docs/read-a-trace.md). */
+ * deviation, which depends more on the noise than on the order (docs/performance/traces.md). */
 double sgrad__critical_bound(const struct sgrad__critical *critical) { return fmax(critical->ms, critical->work); }
 
 void sgrad__critical_find(const struct sgrad__timeline *timeline, struct sgrad__critical *critical) {

@@ -172,7 +172,8 @@ makefile() {
 	local file names tests
 	names=" $(sed 's/#.*//' Makefile.am | tr -c '[:graph:]' ' ') "
 	mapfile -t tests < <(printf '%s\n' tests/**/*.c; grep -lE '^#!|^if __name__' tests/**/*.{sh,py} | grep -v '^tests/reference/')
-	for file in "${sources[@]}" "${tests[@]}" docs/*; do
+	for file in "${sources[@]}" "${tests[@]}" docs/**/*; do
+		[ -f "$file" ] || continue
 		case $names in *" $file "* | *" ${file%.c} "*) ;; *) echo "$file: not in Makefile.am" ;; esac
 	done
 }

@@ -1,6 +1,6 @@
 #!/bin/bash
 # What `make install` leaves, in a folder of one's own and staged: programs in C and C++ are compiled, linked and run with what
-# `pkg-config stargrad` says and nothing else. That an installation outlives its sources: docs/install.md has the commands.
+# `pkg-config stargrad` says and nothing else. That an installation outlives its sources: docs/start/install.md has the commands.
 set -u
 srcdir=$(cd "${srcdir:-$(dirname "$0")/..}" && pwd)
 builddir=$(cd "${builddir:-$srcdir/build}" && pwd)
@@ -58,12 +58,12 @@ grep -qx "$work/there/lib/libstargrad.so" there/share/stargrad/python/stargrad/l
 grep -qx /opt/stargrad/lib/libstargrad.so stage/opt/stargrad/share/stargrad/python/stargrad/library.txt || wrong 'a staged Python module looks elsewhere'
 
 # What the pages name is there, too: each other, and the lists.
-for page in there/share/doc/stargrad/docs/*.md; do
-	for file in $(grep -oE '\]\([a-z0-9-]+\.(md|png|svg)' "$page" | cut -c3-); do
+for page in there/share/doc/stargrad/docs/*.md there/share/doc/stargrad/docs/*/*.md; do
+	for file in $(grep -oE '\]\([a-zA-Z0-9./-]+\.(md|png|svg)' "$page" | cut -c3- | grep -vE '^(\.\./){1,2}(README|CONTRIBUTING)'); do
 		[ -s "${page%/*}/$file" ] || wrong "$page names $file, which is not installed"
 	done
 done
-[ -s there/share/doc/stargrad/docs/add-an-operation.md ] || wrong 'the pages are not installed'
+[ -s there/share/doc/stargrad/docs/develop/add-an-operation.md ] || wrong 'the pages are not installed'
 
 export PKG_CONFIG_PATH=$work/there/lib/pkgconfig
 read -ra compile < <(pkg-config --cflags stargrad)

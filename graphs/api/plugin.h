@@ -10,7 +10,7 @@
  *     stargrad train --plugin ./libswish.so --model swishnet --data digits
  *
  * The records can then be used by name, like built-in ones. A plug-in is not linked with the library: it calls the functions of
- * the program that opens it. docs/add-a-plug-in.md is a complete example. */
+ * the program that opens it. docs/develop/add-a-plug-in.md is a complete example. */
 #ifndef SGRAD_GRAPHS_API_PLUGIN_H
 #define SGRAD_GRAPHS_API_PLUGIN_H
 

@@ -8,7 +8,7 @@
     run.export("digits.onnx")
 
 Options are called and written as in a run's config.json: those of `stargrad train --help`, with _ for -. options() has them all. A run
-is its folder: what the command can do with it, this can, and the other way round. docs/python.md says more."""
+is its folder: what the command can do with it, this can, and the other way round. docs/guides/python.md says more."""
 import ctypes
 import json
 import os
@@ -39,7 +39,7 @@ def names(kind):
 
 
 def plugin(path):
-    """Opens a plug-in: its operations, networks, readers, optimizers are there from here on (docs/add-a-plug-in.md)."""
+    """Opens a plug-in: its operations, networks, readers, optimizers are there from here on (docs/develop/add-a-plug-in.md)."""
     call("sgrad_plugin_open", os.fsencode(path))
 
 
@@ -109,7 +109,7 @@ class Run:
         return said
 
     def export(self, path, **options):
-        """Writes its network and weights as an ONNX file (docs/onnx.md)."""
+        """Writes its network and weights as an ONNX file (docs/guides/onnx.md)."""
         call("sgrad_json_export", _folder(self), _text(options), os.fsencode(path))
 
 

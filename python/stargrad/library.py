@@ -38,7 +38,7 @@ def path():
     if found:
         return found
     raise Error("libstargrad.so is not found: STARGRAD_LIBRARY=DIR/lib/libstargrad.so says where it is, or install the module "
-                "from DIR/share/stargrad/python, which knows (docs/python.md)")
+                "from DIR/share/stargrad/python, which knows (docs/guides/python.md)")
 
 
 Hear = ctypes.CFUNCTYPE(None, ctypes.c_char_p)

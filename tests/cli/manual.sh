@@ -3,7 +3,7 @@
 # shellcheck source=tests/cli/expect.sh
 . "$(dirname "$0")/expect.sh"
 
-sed 's/\\-/-/g; s/\\f.//g' "$srcdir/docs/stargrad.1" >manual
+sed 's/\\-/-/g; s/\\f.//g' "$srcdir/docs/reference/stargrad.1" >manual
 . "$srcdir/cli/completion.bash"
 version=$("$STARGRAD" --version)
 grep -q "^\.TH .*\"$version\"" manual || wrong "the manual page is not about $version"
@@ -26,7 +26,7 @@ grep -o -e '--[a-z][a-z0-9-]*' manual | sort -u >page
 [ -z "$(comm -13 help page)" ] || wrong "the manual page knows too much: $(comm -13 help page | xargs)"
 
 if command -v man >/dev/null; then
-	complaints=$(LC_ALL=C MANWIDTH=80 man --warnings -l "$srcdir/docs/stargrad.1" 2>&1 >/dev/null)
+	complaints=$(LC_ALL=C MANWIDTH=80 man --warnings -l "$srcdir/docs/reference/stargrad.1" 2>&1 >/dev/null)
 	[ -z "$complaints" ] || wrong "man complains: $complaints"
 fi
 exit 0

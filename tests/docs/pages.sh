@@ -18,7 +18,7 @@ compile() {
 }
 
 # A block of C or CUDA that begins with "/* NAME.c:" is that file; the others are lines to be added somewhere.
-for page in "$srcdir"/docs/add-*.md; do
+for page in "$srcdir"/docs/develop/add-*.md; do
 	awk '/^```(c|cuda)$/ { inside = 1; file = "lines"; next } /^```/ { inside = 0 } !inside { next }
 		/^\/\* [a-z0-9_]*\.(c|cu):/ { file = $2; sub(":", "", file); files++ } { print > file } END { exit !files }' "$page" ||
 		fail "$page has no file that could be compiled"

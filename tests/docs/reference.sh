@@ -10,6 +10,6 @@ fail() { echo "FAIL: $*" >&2 && exit 1; }
 unset "${!MAKE@}" MFLAGS
 make -C "$builddir" html >"$work/log" 2>&1 || { cat "$work/log" && fail 'make html'; }
 ! grep -i warning "$work/log" || fail 'warnings'
-html=$builddir/docs/reference/html
+html=$builddir/docs/html
 grep -q 'sgrad_train_defaults' "$html/train_8h.html" || fail 'train.h has no functions'
 grep -q 'Detailed Description' "$html/datasets_8h.html" || fail 'datasets.h has no overview'

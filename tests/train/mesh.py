@@ -1,5 +1,5 @@
 """Transformers on a line, a square and a cube of ranks: losses, gradients and what is saved are one rank's; a run goes on with another
-mesh; --print tells what ranks have and send, which follows the volumes of docs/parallelism.md and is what is sent."""
+mesh; --print tells what ranks have and send, which follows the volumes of docs/scale/parallelism.md and is what is sent."""
 import os
 import re
 

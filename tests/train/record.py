@@ -1,4 +1,4 @@
-"""What the record's recipe (docs/record.md) adds to training: filters that whiten, --lookahead, --freeze-after, --weight-decay-of, --tta and
+"""What the record's recipe (docs/performance/record.md) adds to training: filters that whiten, --lookahead, --freeze-after, --weight-decay-of, --tta and
 --evaluate-last: their numbers, the same bits on ranks and after --resume."""
 import json
 import os

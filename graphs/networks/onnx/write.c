@@ -85,7 +85,7 @@ static int add_node(struct writer *writer, const struct sgrad__node *node) {
     fclose(to);
     char shape[SGRAD_SHAPE_TEXT];
     int error = size ? add_lines(writer, node, text)
-                     : sgrad_log_error(SGRAD_EINVAL, "%s: %s of %s has no form in ONNX (docs/onnx.md)", node->name,
+                     : sgrad_log_error(SGRAD_EINVAL, "%s: %s of %s has no form in ONNX (docs/guides/onnx.md)", node->name,
                                        node->op->name, sgrad_shape_text(&node->is.x[0].shape, shape));
     free(text);
     return error;
