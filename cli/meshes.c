@@ -21,14 +21,14 @@ static bool is_of(const char *mesh, const struct way *way) {
 
 static const struct sgrad_mesh_cost *best_of(const struct sgrad_mesh_result *result, const struct way *way) {
     const struct sgrad_mesh_cost *best = NULL;
-    for (const struct sgrad_mesh_cost *p = result->price; p < result->price + result->prices; p++)
+    for (const struct sgrad_mesh_cost *p = result->cost; p < result->cost + result->costs; p++)
         if (!p->error && is_of(p->mesh, way) && (!best || p->step < best->step)) best = p;
     return best;
 }
 
 /* Returns the reason why no mesh of the kind can be used, from the first such mesh. */
 static const char *why_not(const struct sgrad_mesh_result *result, const struct way *way) {
-    for (const struct sgrad_mesh_cost *p = result->price; p < result->price + result->prices; p++)
+    for (const struct sgrad_mesh_cost *p = result->cost; p < result->cost + result->costs; p++)
         if (p->error && is_of(p->mesh, way)) return p->error;
     return "no mesh of so many ranks is of that kind";
 }
@@ -43,12 +43,12 @@ static json_t *point(const struct sgrad_mesh_result *result, const struct way *w
                                                   p->mesh, "step_seconds", p->step, "computing_seconds", p->computing,
                                                   "sending_seconds", p->sending, "waiting_seconds", p->waiting, "memory_bytes",
                                                   p->memory, "speedup", alone / p->step, "best",
-                                                  result->best >= 0 && p == &result->price[result->best]));
+                                                  result->best >= 0 && p == &result->cost[result->best]));
         if (json) continue;
         if (p)
             printf("%6d %-15s %-28s %10.2f %10.2f %10.2f %10.2f %8.2f %9.2f%s\n", ranks, way->name, p->mesh, 1e3 * p->step,
                    1e3 * p->computing, 1e3 * p->sending, 1e3 * p->waiting, 1e-9 * p->memory, alone / p->step,
-                   result->best >= 0 && p == &result->price[result->best] ? "  best" : "");
+                   result->best >= 0 && p == &result->cost[result->best] ? "  best" : "");
         else printf("%6d %-15s not: %s\n", ranks, way->name, why_not(result, way));
     }
     return list;
@@ -57,7 +57,7 @@ static json_t *point(const struct sgrad_mesh_result *result, const struct way *w
 static double rate(const struct sgrad_machine *machine, enum sgrad_precision precision) {
     double share = 1;
     for (int i = 0; i < machine->device.efficiencies; i++)
-        if (!strcmp(machine->device.efficiency[i].operation, "linear")) share = machine->device.efficiency[i].share;
+        if (!strcmp(machine->device.efficiency[i].operation, "linear")) share = machine->device.efficiency[i].fraction;
     return machine->device.flops[precision] * share;
 }
 
@@ -87,10 +87,10 @@ int sgrad__plan_meshes(const struct sgrad__request *request, const struct sgrad_
                                                 .network = &net,
                                                 .batch = request->train.training.batch,
                                                 .flops = rate(machine, request->train.model.precision),
-                                                .bandwidth = machine->device.bandwidth * machine->device.traffic_share,
+                                                .bandwidth = machine->device.bandwidth * machine->device.traffic_fraction,
                                                 .memory = first ? machine->device.memory : 0 };
             error = sgrad_mesh_choose(&request->train, &q, &c);
-            if (!error && !first) alone = c.best < 0 ? 1 : c.price[c.best].step;
+            if (!error && !first) alone = c.best < 0 ? 1 : c.cost[c.best].step;
             json_t *kinds = NULL;
             if (!error && first) kinds = point(&c, only ? &asked : ways, only ? 1 : WAYS, net.ranks, alone, json);
             if (kinds)

@@ -35,17 +35,18 @@ static const char *time_text(double hours, char *text) {
 
 static void print_points(const struct sgrad_plan_query *query, const struct sgrad_forecast *forecast) {
     const struct sgrad_machine *m = query->machine;
-    const bool priced = m->price > 0, simulated = forecast->point->formula > 0;
+    const bool priced = m->price > 0, simulated = forecast->row->formula > 0;
     printf("%6s %6s %8s %10s %12s %9s %6s %10s %6s %8s %-4s %10s", "nodes", m->device.is_gpu ? "GPUs" : "CPUs", "batch",
            "step ms", "samples/s", "speed-up", "eff.", "exposed ms", "idle", "GB each", "fits", "training");
     if (priced) printf(" %11s", "cost");
     if (simulated) printf(" %10s %6s", "formula ms", "off");
     printf(" %-13s %9s %7s  %s\n", "collective", "bucket MB", "servers", "limit");
-    for (const struct sgrad_plan_row *p = forecast->point; p < forecast->point + forecast->points; p++) {
+    for (const struct sgrad_plan_row *p = forecast->row; p < forecast->row + forecast->rows; p++) {
         char hours[32];
         printf("%6d %6d %8.0f %10.2f %12.1f %9.2f %5.1f%% %10.2f %5.1f%% %8.2f %-4s %10s", p->nodes, p->devices, p->batch,
                1e3 * p->step, p->samples_per_second, p->speedup, 100 * p->efficiency, 1e3 * p->exposed,
-               100 * p->exposed / p->step, 1e-9 * p->memory, p->memory <= p->room ? "yes" : "no", time_text(p->hours, hours));
+               100 * p->exposed / p->step, 1e-9 * p->memory, p->memory <= p->available ? "yes" : "no",
+               time_text(p->hours, hours));
         if (priced) printf(" %9.2f %s", p->cost, m->currency);
         if (simulated) printf(" %10.2f %+5.1f%%", 1e3 * p->formula, 100 * (p->formula / p->step - 1));
         printf(" %-13s %9.2f %7d  %s\n", *p->collective ? p->collective : "-", p->devices > 1 ? 1e-6 * p->bucket : 0,
@@ -55,12 +56,12 @@ static void print_points(const struct sgrad_plan_query *query, const struct sgra
 
 /* Prints the largest local batch that fits, if the last row does not fit into memory. */
 static void print_advice(const struct sgrad_plan_query *query, const struct sgrad_forecast *forecast) {
-    const struct sgrad_plan_row *p = &forecast->point[forecast->points - 1];
-    if (p->memory <= p->room) return;
+    const struct sgrad_plan_row *p = &forecast->row[forecast->rows - 1];
+    if (p->memory <= p->available) return;
     if (p->most >= 1)
-        printf("\n%.2f GB are wanted of %.2f: %.0f samples a device fit", 1e-9 * p->memory, 1e-9 * p->room, p->most);
+        printf("\n%.2f GB are wanted of %.2f: %.0f samples a device fit", 1e-9 * p->memory, 1e-9 * p->available, p->most);
     else
-        printf("\n%.2f GB are wanted of %.2f: not one sample a device fits", 1e-9 * p->memory, 1e-9 * p->room);
+        printf("\n%.2f GB are wanted of %.2f: not one sample a device fits", 1e-9 * p->memory, 1e-9 * p->available);
     printf("%s\n", query->train->model.recompute ? "" : "; --recompute makes more fit");
 }
 
@@ -96,7 +97,7 @@ static json_t *point_json(const struct sgrad_plan_query *query, const struct sgr
         json_pack("{s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:b, s:s}", "nodes", row->nodes, "gpus", row->devices,
                   "batch", row->batch, "step_seconds", row->step, "samples_per_second", row->samples_per_second, "speedup",
                   row->speedup, "efficiency", row->efficiency, "exposed_seconds", row->exposed, "idle", row->exposed / row->step,
-                  "communication_seconds", row->communication, "memory_bytes", row->memory, "fits", row->memory <= row->room,
+                  "communication_seconds", row->communication, "memory_bytes", row->memory, "fits", row->memory <= row->available,
                   "method", row->formula > 0 ? "simulated" : "formula");
     json_object_update_new(json, json_pack("{s:f, s:f, s:f, s:s, s:f, s:i, s:s}", "compute_seconds", row->compute,
                                            "batch_that_fits", fmax(0, row->most), "training_hours", row->hours, "collective",
@@ -109,7 +110,7 @@ static json_t *point_json(const struct sgrad_plan_query *query, const struct sgr
 
 static void print_json(const struct sgrad_plan_query *query, const struct sgrad_forecast *forecast) {
     json_t *points = json_array();
-    for (int i = 0; i < forecast->points; i++) json_array_append_new(points, point_json(query, &forecast->point[i]));
+    for (int i = 0; i < forecast->rows; i++) json_array_append_new(points, point_json(query, &forecast->row[i]));
     json_t *json = json_pack("{s:s, s:s, s:s, s:f, s:o, s:o, s:o}", "machine", query->machine->name, "model", query->work->model,
                              "overlap", query->no_overlap ? "none" : "full", "parameters", query->work->parameters, "scale",
                              forecast->scale > 0 ? json_real(forecast->scale) : json_null(), "overhead",
@@ -130,12 +131,12 @@ static int draw(const struct sgrad_plan_query *question, const char *folder) {
     for (int i = 0; i < 2; i++) {
         q.no_overlap = i, q.efficiency = 0;
         SGRAD_TRY(sgrad_forecast_make(&q, &f[i]));
-        series[i].count = f[i].points;
-        series[i].devices = devices[i] = sgrad_xcalloc((size_t)f[i].points, sizeof **devices);
-        series[i].speedup = speedup[i] = sgrad_xcalloc((size_t)f[i].points, sizeof **speedup);
-        for (int j = 0; j < f[i].points; j++) {
-            devices[i][j] = f[i].point[j].devices;
-            speedup[i][j] = f[i].point[j].speedup;
+        series[i].count = f[i].rows;
+        series[i].devices = devices[i] = sgrad_xcalloc((size_t)f[i].rows, sizeof **devices);
+        series[i].speedup = speedup[i] = sgrad_xcalloc((size_t)f[i].rows, sizeof **speedup);
+        for (int j = 0; j < f[i].rows; j++) {
+            devices[i][j] = f[i].row[j].devices;
+            speedup[i][j] = f[i].row[j].speedup;
         }
         sgrad_forecast_free(&f[i]);
     }
@@ -159,16 +160,17 @@ static int choose_ways(const struct sgrad__request *request, const struct sgrad_
     const double room = request->plan.room > 0 ? 1e6 * request->plan.room : query->machine->device.memory - else_there;
     if (room <= 0) return sgrad_log_error(SGRAD_ENOMEM, "a mini-batch of %d: no memory is left for workspaces", samples);
     SGRAD_TRY(sgrad_layer_algorithms_measure(&request->train, samples, &ways));
-    struct sgrad_algorithm *all = sgrad_xcalloc((size_t)(ways.layers * ways.ways), sizeof *all);
-    for (int k = 0; k < ways.layers; k++) memcpy(all + k * ways.ways, ways.layer[k].way, (size_t)ways.ways * sizeof *all);
-    const int error = sgrad_algorithm_plan_make(all, ways.layers, ways.ways, room, !own, &choice);
+    struct sgrad_algorithm *all = sgrad_xcalloc((size_t)(ways.layers * ways.algorithms), sizeof *all);
+    for (int k = 0; k < ways.layers; k++)
+        memcpy(all + k * ways.algorithms, ways.layer[k].algorithm, (size_t)ways.algorithms * sizeof *all);
+    const int error = sgrad_algorithm_plan_make(all, ways.layers, ways.algorithms, room, !own, &choice);
     if (!error) {
         const double epoch = choice.seconds * (double)w->samples / samples;
         json_t *layers = json_array();
         for (int k = 0; k < ways.layers; k++) {
-            used[choice.way[k]]++;
+            used[choice.algorithm[k]]++;
             json_array_append_new(layers, json_pack("{s:s, s:s}", "layer", ways.layer[k].name, "way",
-                                                    all[k * ways.ways + choice.way[k]].name));
+                                                    all[k * ways.algorithms + choice.algorithm[k]].name));
         }
         if (json)
             json_array_append_new(json, json_pack("{s:i, s:f, s:f, s:f, s:f, s:O}", "mini_batch", samples, "seconds",
@@ -176,12 +178,12 @@ static int choose_ways(const struct sgrad__request *request, const struct sgrad_
                                                   "bound_bytes", room, "layers", layers));
         else {
             printf("%10d %12.2f %14.1f %12.2f %12.2f ", samples, 1e3 * choice.seconds, epoch, 1e-6 * choice.bytes, 1e-6 * room);
-            for (int l = 0; l < ways.ways; l++)
+            for (int l = 0; l < ways.algorithms; l++)
                 if (used[l]) printf(" %d %s", used[l], all[l].name);
             putchar('\n');
         }
         json_decref(layers);
-        free(choice.way);
+        free(choice.algorithm);
     }
     free(all);
     sgrad_layer_algorithms_free(&ways);

@@ -234,7 +234,7 @@ int sgrad__simulate(const struct sgrad__request *request, const struct sgrad_pla
     int error = 0;
     SGRAD_TRY(find_trainer(&trainer));
     const char *place = getenv("TMPDIR");
-    for (struct sgrad_plan_row *p = forecast->point; p < forecast->point + forecast->points && !error; p++) {
+    for (struct sgrad_plan_row *p = forecast->row; p < forecast->row + forecast->rows && !error; p++) {
         char *folder = sgrad_format("%s/stargrad-simulation-XXXXXX", place ? place : "/tmp");
         if (!mkdtemp(folder)) error = sgrad_log_error(SGRAD_EIO, "%s: cannot be made: %s", folder, strerror(errno));
         if (!error) error = simulate(request, query, forecast, p, trainer, folder);

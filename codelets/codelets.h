@@ -191,8 +191,8 @@ struct sgrad_signature {
     struct sgrad_view x[SGRAD_MAX_INPUTS];
     struct sgrad_view y;                            /* on entry dtype is x[0].dtype; the rule sets the shape */
     struct sgrad_parameter p[SGRAD_MAX_PARAMETERS], s[SGRAD_MAX_PARAMETERS];    /* parameters, states; end at name NULL */
-    struct sgrad_view keep[SGRAD_MAX_PARAMETERS];   /* of SAVED i; ends at rank 0; dim[0] is the micro-batch */
-    struct sgrad_shape part[SGRAD_MAX_PARAMETERS];  /* of PARTIAL i and SUM i (F64); ends at rank 0 */
+    struct sgrad_view saved[SGRAD_MAX_PARAMETERS];  /* of SAVED i; ends at rank 0; dim[0] is the micro-batch */
+    struct sgrad_shape partial[SGRAD_MAX_PARAMETERS];  /* of PARTIAL i and SUM i (F64); ends at rank 0 */
     struct sgrad_shape stat[SGRAD_MAX_PARAMETERS];  /* of STAT i (F64); ends at rank 0 */
     bool view_of_input;                             /* y is x[0] with another shape: no tasks run */
     bool cheap_to_recompute;                        /* y is cheap to recompute from x[0], which is saved for backward. CPU
@@ -202,7 +202,7 @@ struct sgrad_signature {
     const struct sgrad_mesh *mesh;                  /* NULL: no mesh */
     const struct sgrad_axis *axis;                  /* NULL: the operation does not move values */
     int root;                                       /* index on the axis of the root's rank */
-    struct sgrad_view piece;                        /* of one rank's shard */
+    struct sgrad_view shard;                        /* of one rank's shard */
 };
 
 /* One test shape. The gradient test, the device test and the benchmarks run every operation on each row of its table.
@@ -246,11 +246,11 @@ struct sgrad_op {
     size_t attrs_size;                  /* bytes */
     unsigned no_gradient;               /* bit i: input i has no gradient (labels, images) */
     enum sgrad_dtype input_dtype[SGRAD_MAX_INPUTS];    /* of inputs with no_gradient; U8 also allows U16: see the view */
-    /* Checks attributes and inputs; sets y, p, s, keep, part and stat. May replace attributes that are 0 by their defaults:
+    /* Checks attributes and inputs; sets y, p, s, saved, partial and stat. May replace attributes that are 0 by their defaults:
      * ATTRS is the node's own copy. Returns 0, SGRAD_ESHAPE or SGRAD_EINVAL; messages must name s->layer and the shapes. */
     int (*infer)(struct sgrad_signature *s, void *attrs);
     /* Completes ATTRS for RANK of s->mesh. For operations that need to know which shard of a sample a rank has; else NULL. */
-    void (*place)(const struct sgrad_signature *s, int rank, void *attrs);
+    void (*set_rank)(const struct sgrad_signature *s, int rank, void *attrs);
     void (*describe)(const void *attrs, char *text, size_t size);   /* writes "3x3 stride 2 pad 1"; NULL: no description */
     struct sgrad_patches (*patches)(const void *attrs);     /* NULL: not a linear layer on patches (struct sgrad_patches) */
     /* Writes the layer as ONNX nodes of opset SGRAD_ONNX_OPSET in ONNX's text syntax, one per line: "y = Relu (x)". See
@@ -293,11 +293,11 @@ static inline int64_t sgrad_sum_first(const struct sgrad_args *args, int input) 
  * input is absent. Operands: 0…13 the inputs (R), 14 the output (W or RW); of any shapes, all F32 or all F64. Attributes:
  * struct sgrad_copy. */
 #define SGRAD_COPY_INPUTS 14
-struct sgrad_copy_piece {
+struct sgrad_copy_block {
     int64_t from, to, count;        /* elements; count 0: no segment */
 };
 struct sgrad_copy {
-    struct sgrad_copy_piece piece[SGRAD_COPY_INPUTS];
+    struct sgrad_copy_block block[SGRAD_COPY_INPUTS];
 };
 extern const struct sgrad_kernel sgrad_copy_kernel;
 extern const struct sgrad_kernel sgrad_round_kernel;    /* rounds a parameter to bf16; operands: F32 (R), BF16 (W) */
@@ -339,7 +339,7 @@ enum { SGRAD_MAX_ALGORITHMS = 6 };
 struct sgrad_bound_kernel;
 /* Measures the task of CALL, on generated data, on one core with each algorithm; blocks until that is done. Returns the number
  * of array elements that it wrote; 0: CALL is not a task of a convolution or an inner product. */
-int sgrad_kernel_algorithms(const struct sgrad_bound_kernel *call, struct sgrad_algorithm way[SGRAD_MAX_ALGORITHMS]);
+int sgrad_kernel_algorithms(const struct sgrad_bound_kernel *call, struct sgrad_algorithm algorithm[SGRAD_MAX_ALGORITHMS]);
 
 /* Hyperparameters of one parameter's update; the optimizers' kernels are declared in codelets/updates.h. */
 struct sgrad_hyper {

@@ -5,7 +5,7 @@
  *         const enum sgrad_dtype type = a->view[0].dtype;
  *         const int64_t count = sgrad_shape_count(&a->view[0].shape);
  *         float x_buffer[SGRAD_ROW], y_buffer[SGRAD_ROW];
- *         for (int64_t i = 0, n; (n = sgrad_piece(i, count)); i += n) {
+ *         for (int64_t i = 0, n; (n = sgrad_chunk(i, count)); i += n) {
  *             const float *x = sgrad_row(type, a->data[0], i, n, x_buffer);
  *             float *y = sgrad_row_out(type, a->data[1], i, y_buffer);
  *             for (int64_t j = 0; j < n; j++) y[j] = 2 * x[j];
@@ -94,13 +94,13 @@ void sgrad_simulated_kernel(const struct sgrad_args *args);     /* stand-in for 
 
 /* Returns COUNT activations of type F32 or BF16 as floats, from element FROM on. F32 elements are not copied: the result points
  * into DATA. BF16 elements are converted into the caller's buffer, the last argument, which must have COUNT elements. Long rows
- * should be processed in chunks of SGRAD_ROW elements (sgrad_piece), which fit the first-level cache. */
+ * should be processed in chunks of SGRAD_ROW elements (sgrad_chunk), which fit the first-level cache. */
 enum { SGRAD_ROW = 512 };
-SGRAD_ALWAYS_INLINE const float *sgrad_row(enum sgrad_dtype dtype, const void *data, int64_t from, int64_t count, float *room) {
+SGRAD_ALWAYS_INLINE const float *sgrad_row(enum sgrad_dtype dtype, const void *data, int64_t from, int64_t count, float *buffer) {
     if (dtype == SGRAD_F32) return (const float *)data + from;
     const uint16_t *x = (const uint16_t *)data + from;
-    for (int64_t i = 0; i < count; i++) room[i] = sgrad_bf16_to_f32(x[i]);
-    return room;
+    for (int64_t i = 0; i < count; i++) buffer[i] = sgrad_bf16_to_f32(x[i]);
+    return buffer;
 }
 
 /* Converts COUNT floats to bf16 and writes them to TO, or adds them to its content (ADD). Rounds as sgrad_f32_to_bf16. Uses the
@@ -109,24 +109,24 @@ void sgrad_row_narrow(const float *x, int64_t count, uint16_t *to, bool add);
 
 /* sgrad_row_out returns a buffer of floats for writing a row from element FROM on: the row itself in DATA for F32, else the
  * caller's buffer. After writing, sgrad_row_done must be called with that buffer; for BF16 it converts the row into DATA. */
-SGRAD_ALWAYS_INLINE float *sgrad_row_out(enum sgrad_dtype dtype, void *data, int64_t from, float *room) {
-    return dtype == SGRAD_F32 ? (float *)data + from : room;
+SGRAD_ALWAYS_INLINE float *sgrad_row_out(enum sgrad_dtype dtype, void *data, int64_t from, float *buffer) {
+    return dtype == SGRAD_F32 ? (float *)data + from : buffer;
 }
-SGRAD_ALWAYS_INLINE void sgrad_row_done(enum sgrad_dtype dtype, void *data, int64_t from, int64_t count, const float *room) {
-    if (dtype != SGRAD_F32) sgrad_row_narrow(room, count, (uint16_t *)data + from, false);
+SGRAD_ALWAYS_INLINE void sgrad_row_done(enum sgrad_dtype dtype, void *data, int64_t from, int64_t count, const float *buffer) {
+    if (dtype != SGRAD_F32) sgrad_row_narrow(buffer, count, (uint16_t *)data + from, false);
 }
 
 /* Like sgrad_row_out, for a row that the caller only adds to: the buffer starts as the row's content (ADD) or as zeros. */
 SGRAD_ALWAYS_INLINE float *sgrad_row_sum(enum sgrad_dtype dtype, void *data, int64_t from, int64_t count, bool add,
-                                         float *room) {
-    float *row = sgrad_row_out(dtype, data, from, room);
+                                         float *buffer) {
+    float *row = sgrad_row_out(dtype, data, from, buffer);
     if (!add) memset(row, 0, (size_t)count * sizeof *row);
-    else if (dtype != SGRAD_F32) sgrad_row(dtype, data, from, count, room);
+    else if (dtype != SGRAD_F32) sgrad_row(dtype, data, from, count, buffer);
     return row;
 }
 
 /* Returns the length of the chunk that starts at element I of a row of COUNT: at most SGRAD_ROW; 0 at the end. */
-SGRAD_ALWAYS_INLINE int64_t sgrad_piece(int64_t i, int64_t count) {
+SGRAD_ALWAYS_INLINE int64_t sgrad_chunk(int64_t i, int64_t count) {
     return count - i < SGRAD_ROW ? count - i : (int64_t)SGRAD_ROW;
 }
 
@@ -139,10 +139,10 @@ SGRAD_ALWAYS_INLINE void sgrad_row_move(enum sgrad_dtype dtype, const void *x, i
         memcpy((char *)y + (size_t)to * size, (const char *)x + (size_t)from * size, (size_t)count * size);
         return;
     }
-    float x_room[SGRAD_ROW], y_room[SGRAD_ROW];
-    for (int64_t i = 0, n; (n = sgrad_piece(i, count)); i += n) {
-        const float *terms = sgrad_row(dtype, x, from + i, n, x_room);
-        float *sums = sgrad_row_sum(dtype, y, to + i, n, true, y_room);
+    float x_buffer[SGRAD_ROW], y_buffer[SGRAD_ROW];
+    for (int64_t i = 0, n; (n = sgrad_chunk(i, count)); i += n) {
+        const float *terms = sgrad_row(dtype, x, from + i, n, x_buffer);
+        float *sums = sgrad_row_sum(dtype, y, to + i, n, true, y_buffer);
         for (int64_t j = 0; j < n; j++) sums[j] += terms[j];
         sgrad_row_done(dtype, y, to + i, n, sums);
     }

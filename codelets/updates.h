@@ -36,10 +36,10 @@ float sgrad_clip_factor(const struct sgrad_hyper *hyper, const double *squares);
 SGRAD_UPDATE_KERNEL(ema);
 /* Returns the weight, from 0 to 1, of this step's weights in the new average: 1 - min(decay, (1 + t)/(10 + t)) after t earlier
  * steps; 1 in the first step of a run. */
-static inline SGRAD_BOTH float sgrad_ema_share(double decay, const struct sgrad_step *step) {
-    const double before = step->number - 1., share = (1 + before) / (10 + before);
-    const double kept = share < decay ? share : decay;
-    return before == 0 ? 1 : (float)(1 - kept);
+static inline SGRAD_BOTH float sgrad_ema_weight(double decay, const struct sgrad_step *step) {
+    const double before = step->number - 1., weight = (1 + before) / (10 + before);
+    const double decayed = weight < decay ? weight : decay;
+    return before == 0 ? 1 : (float)(1 - decayed);
 }
 
 /* Lookahead (lookahead.c; Zhang, Lucas, Hinton, Ba, arXiv:1907.08610; Jordan, arXiv:2404.00498). Attributes: this struct.
@@ -51,7 +51,7 @@ struct sgrad_lookahead {
 };
 SGRAD_UPDATE_KERNEL(lookahead);
 /* Returns the weight, from 0 to 1, of the weights in the new slow weights; 0 if decay is below 0. */
-static inline SGRAD_BOTH float sgrad_lookahead_share(const struct sgrad_lookahead *is, const struct sgrad_step *step) {
+static inline SGRAD_BOTH float sgrad_lookahead_weight(const struct sgrad_lookahead *is, const struct sgrad_step *step) {
     if (is->decay < 0) return 0;
     return (float)(1 - is->decay * pow((double)step->number / (double)is->steps, is->power));
 }

@@ -352,5 +352,5 @@ void sgrad_dataset_mix(struct sgrad_dataset *dataset, bool mix) {
     const int own = sgrad_dataset_own_fields(dataset);
     dataset->mixed = mix;
     dataset->field[own] = mix ? (struct sgrad_field){ "other", SGRAD_I32, { 0 }, NULL } : (struct sgrad_field){ 0 };
-    dataset->field[own + 1] = mix ? (struct sgrad_field){ "share", SGRAD_F32, { 0 }, NULL } : (struct sgrad_field){ 0 };
+    dataset->field[own + 1] = mix ? (struct sgrad_field){ "weight", SGRAD_F32, { 0 }, NULL } : (struct sgrad_field){ 0 };
 }

@@ -275,7 +275,7 @@ struct sgrad_walk {
         char *kind;                     /* ".txt", "hidden" */
         int64_t files;
     } *other;
-    int64_t room;                       /* private */
+    int64_t capacity;                   /* private */
 };
 /* Lists the images in FOLDER and all its subfolders, ordered by the bytes of the path of their folder, then of their name. Links
  * are followed, except to a folder that contains the link. Files and folders whose names begin with a dot are hidden: their files
@@ -334,8 +334,8 @@ void sgrad_dataset_augment(const struct sgrad_dataset *dataset, int64_t index, c
                            void *const *data);
 
 /* If MIX is set, adds two fields to the samples of labelled images, for samples that are mixed from two classes: "other" I32 (),
- * the label of the second class, and "share" F32 (), the weight of the first class, 0 to 1. sgrad_dataset_read sets "other" to
- * the label of the sample and "share" to 1. Without MIX, removes the two fields. */
+ * the label of the second class, and "weight" F32 (), the weight of the first class, 0 to 1. sgrad_dataset_read sets "other" to
+ * the label of the sample and "weight" to 1. Without MIX, removes the two fields. */
 void sgrad_dataset_mix(struct sgrad_dataset *dataset, bool mix);
 
 /* The pixels of an image, or of a slice of a volume, that an augmentation modifies. */

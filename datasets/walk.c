@@ -57,9 +57,9 @@ static void note_file(struct sgrad_walk *walk, const char *name) {
 }
 
 static void add_image(struct sgrad_walk *walk, const char *path, int64_t size) {
-    if (walk->count == walk->room) {
-        walk->room = walk->room ? 2 * walk->room : 64;
-        struct sgrad_walk_image *image = realloc(walk->image, (size_t)walk->room * sizeof *image);
+    if (walk->count == walk->capacity) {
+        walk->capacity = walk->capacity ? 2 * walk->capacity : 64;
+        struct sgrad_walk_image *image = realloc(walk->image, (size_t)walk->capacity * sizeof *image);
         if (!image) abort();
         walk->image = image;
     }

@@ -13,11 +13,11 @@
  * are, too, and a training sample that is near a test sample is dropped first, so it drops no others. Hence every dropped sample
  * is near a sample that remains, and two samples are not duplicates merely because both are near a third one.
  *
- *     struct sgrad_dataset *part[2] = { train, test };                          // opened with options.pictures
+ *     struct sgrad_dataset *split[2] = { train, test };                          // opened with options.pictures
  *     struct sgrad_hashes hashes;
  *     struct sgrad_hash_options how = { .kind = &sgrad_phash_hash, .bits = 64 };
- *     SGRAD_TRY(sgrad_hashes_make(context, part, &how, &hashes));
- *     SGRAD_TRY(sgrad_duplicates_find(part, &hashes, &(struct sgrad_duplicates_options){ .threshold = 10 }, &found));
+ *     SGRAD_TRY(sgrad_hashes_make(context, split, &how, &hashes));
+ *     SGRAD_TRY(sgrad_duplicates_find(split, &hashes, &(struct sgrad_duplicates_options){ .threshold = 10 }, &found));
  *     printf("%lld of %lld stay\n", (long long)(hashes.train - found.dropped), (long long)hashes.train);
  *
  * The module uses images and classes only; it does not use a network. Functions that return int return 0 or a negative SGRAD_E…
@@ -74,11 +74,11 @@ struct sgrad_hashes {
     uint8_t *state;                     /* (count): SGRAD_IMAGE_… flags; 0: a normal image */
     int64_t known;                      /* hashes read from the cache file, not computed, over all ranks */
 };
-/* Hashes all images of the training split, part[0], and of the test split, part[1], which may be NULL. Collective: every rank
+/* Hashes all images of the training split, split[0], and of the test split, split[1], which may be NULL. Collective: every rank
  * must call it. Each rank hashes some of the images and gets the hashes of all. Blocks until done. On success *HASHES must be
  * freed with sgrad_hashes_free. Returns SGRAD_EFORMAT or SGRAD_EIO if an image is damaged or odd and the options refuse it, or if
  * the cache file is damaged or cannot be written; SGRAD_ENOMEM if there is no memory for an image. */
-int sgrad_hashes_make(const struct sgrad_context *context, struct sgrad_dataset *const part[2],
+int sgrad_hashes_make(const struct sgrad_context *context, struct sgrad_dataset *const split[2],
                       const struct sgrad_hash_options *options, struct sgrad_hashes *hashes);
 void sgrad_hashes_free(struct sgrad_hashes *hashes);        /* frees the arrays, not the struct */
 /* Returns true if image I has a hash, that is, if it was neither damaged nor skipped. */
@@ -100,11 +100,11 @@ struct sgrad_pair {
 };
 /* Algorithms of the search, which all give the same result: the cheapest by estimate; multi-index hashing, which compares hashes
  * that differ in few bits of a segment (Norouzi, Punjani, Fleet 2014); comparison of hashes with similar numbers of ones. */
-enum sgrad_search_way { SGRAD_SEARCH_CHEAPEST, SGRAD_SEARCH_PARTS, SGRAD_SEARCH_WEIGHTS };
+enum sgrad_search_method { SGRAD_SEARCH_CHEAPEST, SGRAD_SEARCH_SEGMENTS, SGRAD_SEARCH_WEIGHTS };
 struct sgrad_search {
     int threshold;                      /* bits */
     int64_t queries;                    /* finds pairs with a < queries only; 0: all pairs */
-    enum sgrad_search_way way;
+    enum sgrad_search_method method;
     int64_t most;                       /* maximum number of pairs in memory; 0: 2^25 */
     int64_t memory;                     /* maximum bytes of memory, without struct sgrad_hashes; 0: no limit */
     const char *folder;                 /* of the temporary file that is used if memory is too small; NULL: the system's */
@@ -167,13 +167,13 @@ struct sgrad_duplicates {
  * The splits are those of sgrad_hashes_make. Writes options.folder/pairs.jsonl. Runs as tasks of this rank; blocks until done. On
  * success *FOUND must be freed with sgrad_duplicates_free. Returns the errors of sgrad_hashes_search, or SGRAD_EIO if pairs.jsonl
  * cannot be written. */
-int sgrad_duplicates_find(struct sgrad_dataset *const part[2], const struct sgrad_hashes *hashes,
+int sgrad_duplicates_find(struct sgrad_dataset *const split[2], const struct sgrad_hashes *hashes,
                           const struct sgrad_duplicates_options *options, struct sgrad_duplicates *found);
 void sgrad_duplicates_free(struct sgrad_duplicates *found);     /* frees the arrays, not the struct */
 /* Writes lists of training samples to FOLDER, one name or number per line: keep.txt; drop.txt, which includes images without a
  * hash; leaks.txt, those near a test sample. struct sgrad_dataset_options.exclude reads this format. A name with a line break is
  * left out, with a warning. Returns SGRAD_EIO if a file cannot be written. */
-int sgrad_duplicates_write(struct sgrad_dataset *const part[2], const struct sgrad_hashes *hashes,
+int sgrad_duplicates_write(struct sgrad_dataset *const split[2], const struct sgrad_hashes *hashes,
                            const struct sgrad_duplicates *found, const char *folder);
 /* Writes to PATH, in the same format, the training samples that are dropped at LEVEL; -1: only images without a hash. Returns
  * SGRAD_EIO if the file cannot be written. */
@@ -181,7 +181,7 @@ int sgrad_duplicates_write_level(const struct sgrad_dataset *train, const struct
                                  const struct sgrad_duplicates *found, int level, const char *path);
 /* Writes FOLDER/index.html, a self-contained page for any browser: groups of near images with thumbnails, and a slider for the
  * threshold. It is based on the pairs in found->pair. Returns SGRAD_EIO if the file cannot be written. */
-int sgrad_duplicates_page(struct sgrad_dataset *const part[2], const struct sgrad_hashes *hashes,
+int sgrad_duplicates_page(struct sgrad_dataset *const split[2], const struct sgrad_hashes *hashes,
                           const struct sgrad_duplicates *found, const struct sgrad_guide *guide, const char *title,
                           const char *folder);
 

@@ -33,7 +33,7 @@ void sgrad__hash(const struct sgrad_hash_kind *kind, int side, const struct sgra
 
 /* ---- plan.c ---- */
 
-/* The plan of a search (duplicates.h: enum sgrad_search_way). Multi-index hashing divides each hash into segments. */
+/* The plan of a search (duplicates.h: enum sgrad_search_method). Multi-index hashing divides each hash into segments. */
 #define SGRAD__PARTS_MOST 64    /* maximum number of segments */
 struct sgrad__part {
     int first, bits;            /* the first bit of the segment in the hash; the number of its bits that are indexed */

@@ -37,8 +37,8 @@ struct sgrad__plan sgrad__plan_make(int bits, const struct sgrad_search *search,
     const double n = (double)images;
     struct sgrad__plan best = { .weights = true, .parts = 1, .cost = n * n / 2 };
     best.part[0] = (struct sgrad__part){ 0, bits, search->threshold };
-    if (search->way == SGRAD_SEARCH_WEIGHTS) return best;
-    if (search->way == SGRAD_SEARCH_PARTS) best.cost = INFINITY;
+    if (search->method == SGRAD_SEARCH_WEIGHTS) return best;
+    if (search->method == SGRAD_SEARCH_SEGMENTS) best.cost = INFINITY;
     for (int parts = bits / 16 - 1; parts <= bits / 4 && parts < SGRAD__PARTS_MOST; parts++) {
         const struct sgrad__plan plan = plan_parts(bits, search->threshold, parts, n);
         if (plan.cost < best.cost) best = plan;

@@ -7,14 +7,14 @@
  * machine is a file, with a source for every figure. The planner puts the two together: a point for each number of nodes. What
  * limits there is what to spend money on.
  *
- * Next: 12-search.c. docs/scale/plan.md says how far such forecasts carry; the command is stargrad plan, and stargrad doctor --machine
- * measures a machine. */
+ * Next: 12-search.c. docs/scale/plan.md says how far such forecasts carry; the command is stargrad plan, and stargrad doctor
+ * --machine measures a machine. */
 #include "graphs/graphs.h"
 #include "planner/planner.h"
 
 static void show(const struct sgrad_machine *machine, const struct sgrad_forecast *forecast) {
     printf("%s\n%6s %10s %12s %9s  %s\n", machine->summary, "nodes", "step ms", "samples/s", "speed-up", "limit");
-    for (const struct sgrad_plan_row *p = forecast->point; p < forecast->point + forecast->points; p++)
+    for (const struct sgrad_plan_row *p = forecast->row; p < forecast->row + forecast->rows; p++)
         printf("%6d %10.2f %12.1f %9.2f  %s\n", p->nodes, 1e3 * p->step, p->samples_per_second, p->speedup,
                sgrad_limit_name[p->limit]);
 }

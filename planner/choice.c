@@ -48,10 +48,10 @@ static glp_prob *state(const struct sgrad_algorithm *way, int layers, int ways, 
 
 static void read_choice(glp_prob *p, const struct sgrad_algorithm *way, int layers, int ways, bool share,
                         struct sgrad_algorithm_plan *choice) {
-    *choice = (struct sgrad_algorithm_plan){ .way = sgrad_xcalloc((size_t)layers, sizeof *choice->way) };
+    *choice = (struct sgrad_algorithm_plan){ .algorithm = sgrad_xcalloc((size_t)layers, sizeof *choice->algorithm) };
     for (int i = 0; i < layers * ways; i++) {
         if (glp_mip_col_val(p, i + 1) < 0.5) continue;
-        choice->way[i / ways] = i % ways;
+        choice->algorithm[i / ways] = i % ways;
         choice->seconds += way[i].seconds;
         choice->bytes = share ? fmax(choice->bytes, way[i].bytes) : choice->bytes + way[i].bytes;
     }

@@ -39,8 +39,8 @@ static double share_of(const struct sgrad_machine *machine, const char *kernel) 
     double other = 1;
     for (int i = 0; i < machine->device.efficiencies; i++) {
         const struct sgrad_efficiency *e = &machine->device.efficiency[i];
-        if (strlen(e->operation) == length && !strncmp(e->operation, kernel, length)) return e->share;
-        if (!strcmp(e->operation, "other")) other = e->share;
+        if (strlen(e->operation) == length && !strncmp(e->operation, kernel, length)) return e->fraction;
+        if (!strcmp(e->operation, "other")) other = e->fraction;
     }
     return other;
 }
@@ -48,7 +48,7 @@ static double share_of(const struct sgrad_machine *machine, const char *kernel) 
 double sgrad_machine_seconds(const struct sgrad_machine *machine, enum sgrad_precision precision, const char *kernel,
                              double flops, double bytes) {
     const double arithmetic = flops / (machine->device.flops[precision] * share_of(machine, kernel));
-    const double traffic = bytes / (machine->device.bandwidth * machine->device.traffic_share);
+    const double traffic = bytes / (machine->device.bandwidth * machine->device.traffic_fraction);
     return fmax(arithmetic, traffic) + machine->device.launch;
 }
 
@@ -59,11 +59,12 @@ static double task_seconds(const struct study *study, const struct sgrad_step_co
 }
 
 /* Returns the seconds of the busiest rank, if the tasks of PART are distributed over RANKS. */
-static double busiest_rank(const struct study *study, enum sgrad_step_cost_part part, double samples, int ranks) {
+static double busiest_rank(const struct study *study, enum sgrad_cost_distribution part, double samples, int ranks) {
     double *seconds = study->seconds, *load = study->seconds + study->q->work->tasks, most = 0;
     int count = 0;
     for (int i = 0; i < study->q->work->tasks; i++)
-        if (study->q->work->task[i].part == part) seconds[count++] = task_seconds(study, &study->q->work->task[i], samples);
+        if (study->q->work->task[i].distribution == part)
+            seconds[count++] = task_seconds(study, &study->q->work->task[i], samples);
     const int used = ranks < count ? ranks : count;
     memset(load, 0, (size_t)used * sizeof *load);
     memset(study->rank, 0, (size_t)count * sizeof *study->rank);
@@ -86,7 +87,7 @@ static struct computed compute(const struct study *study, double samples, int ra
     struct computed is = { 0, 0 };
     for (int i = 0; i < w->tasks; i++) {
         const struct sgrad_step_cost_task *t = &w->task[i];
-        const double seconds = t->part < SGRAD_COST_ASSIGNED ? task_seconds(study, t, samples) : 0;
+        const double seconds = t->distribution < SGRAD_COST_ASSIGNED ? task_seconds(study, t, samples) : 0;
         is.all += seconds;
         is.behind += i > last ? seconds : 0;
         study->end[i] = is.all;
@@ -141,9 +142,11 @@ static struct curvature send_curvature(const struct study *study, int rows, cons
     column.ranks = rows, row.ranks = net->ranks / rows;
     for (const struct sgrad_step_cost_task *t = study->q->work->task; t < study->q->work->task + study->q->work->tasks; t++) {
         if (t->sent <= 0) continue;
-        if (t->part == SGRAD_COST_SUMMED) is.late += t->often * by_kind(SGRAD_ALLREDUCE, study->allreduce, t->sent, net).seconds;
-        if (t->part == SGRAD_COST_ASSIGNED) is.late += t->often * by_kind(SGRAD_BROADCAST, NULL, t->sent, &column).seconds;
-        if (t->part == SGRAD_COST_ASSIGNED_BY_LAYER)
+        if (t->distribution == SGRAD_COST_SUMMED)
+            is.late += t->often * by_kind(SGRAD_ALLREDUCE, study->allreduce, t->sent, net).seconds;
+        if (t->distribution == SGRAD_COST_ASSIGNED)
+            is.late += t->often * by_kind(SGRAD_BROADCAST, NULL, t->sent, &column).seconds;
+        if (t->distribution == SGRAD_COST_ASSIGNED_BY_LAYER)
             is.now += t->often * by_kind(SGRAD_BROADCAST, NULL, t->sent, &row).seconds;
     }
     return is;
@@ -203,7 +206,7 @@ static void find_limit(struct sgrad_plan_row *row, double bus, double input) {
     row->limit = row->step > 1.02 * row->compute ? SGRAD_BY_NETWORK : SGRAD_BY_COMPUTE;
     if (row->step <= bus) row->limit = SGRAD_BY_BUS;
     if (row->step <= input) row->limit = SGRAD_BY_INPUT;
-    if (row->memory > row->room) row->limit = SGRAD_BY_MEMORY;
+    if (row->memory > row->available) row->limit = SGRAD_BY_MEMORY;
 }
 
 static void find_money(const struct study *study, struct sgrad_plan_row *row) {
@@ -259,8 +262,8 @@ static void find_point(const struct study *study, int nodes, struct sgrad_plan_r
     row->speedup = row->samples_per_second * one / (q->strong ? row->batch : share);
     row->efficiency = row->speedup / devices;
     row->memory = memory(q->work, share, devices);
-    row->room = m->device.memory;
-    row->most = floor((row->room - memory(q->work, 0, devices)) / q->work->peak_bytes.each);
+    row->available = m->device.memory;
+    row->most = floor((row->available - memory(q->work, 0, devices)) / q->work->peak_bytes.each);
     row->servers = nodes > 1 ? (int)sgrad_lemma_servers(study->bytes, nodes, net.bandwidth, row->compute) : 0;
     find_limit(row, bus, input);
     find_money(study, row);
@@ -327,7 +330,7 @@ static double find_devices(const struct study *study, double efficiency) {
 
 /* Finds the overhead that explains the speed-up of the last row; if that row has a single device, of two nodes. */
 static void find_lemma(const struct study *study, struct sgrad_forecast *forecast) {
-    struct sgrad_plan_row p = forecast->point[forecast->points - 1];
+    struct sgrad_plan_row p = forecast->row[forecast->rows - 1];
     forecast->overhead = NAN;
     if (p.devices == 1) find_point(study, 2, &p);
     if (p.speedup > 1) forecast->overhead = sgrad_lemma_overhead(p.devices, p.speedup);
@@ -356,11 +359,11 @@ static int make_points(const struct study *study, struct sgrad_forecast *forecas
             free(before);
             continue;
         }
-        forecast->point = sgrad_array_grow(forecast->point, forecast->points, sizeof *forecast->point);
-        find_point(study, nodes, &forecast->point[forecast->points++]);
+        forecast->row = sgrad_array_grow(forecast->row, forecast->rows, sizeof *forecast->row);
+        find_point(study, nodes, &forecast->row[forecast->rows++]);
     }
     int error = 0;
-    if (!forecast->points)
+    if (!forecast->rows)
         error = sgrad_log_error(SGRAD_EINVAL,
                                 "--batch %ld: %s nodes cannot share it equally, so train refuses it; a multiple of the "
                                 "nodes can be shared",
@@ -394,6 +397,6 @@ void sgrad_plan_row_simulated(struct sgrad_plan_row *row, double seconds) {
 }
 
 void sgrad_forecast_free(struct sgrad_forecast *forecast) {
-    free(forecast->point);
+    free(forecast->row);
     *forecast = (struct sgrad_forecast){ 0 };
 }

@@ -120,13 +120,13 @@ static int read_shares(const struct place *from, struct sgrad_machine *machine) 
     struct place at = { from->path, "device.share", json_object_get(json_object_get(from->object, "device"), "share") };
     const char *key;
     json_t *value;
-    machine->device.traffic_share = 1;
+    machine->device.traffic_fraction = 1;
     if (at.object && !json_is_object(at.object)) return wrong(&at, "", "is no object");
     json_object_foreach((json_t *)at.object, key, value) {
         double share;
         SGRAD_TRY(read_figure(&at, key, NEEDED, 1, &share));
         if (!strcmp(key, "traffic")) {
-            machine->device.traffic_share = share;
+            machine->device.traffic_fraction = share;
             continue;
         }
         machine->device.efficiency =

@@ -44,7 +44,7 @@ extern "C" {
 /* The fraction of the device's peak that the kernels of an operation reach. */
 struct sgrad_efficiency {
     char *operation;            /* "conv2d" */
-    double share;               /* the fraction, 0 to 1 */
+    double fraction;            /* the fraction, 0 to 1 */
 };
 /* A measured rate of one device with one network. */
 struct sgrad_measured {
@@ -72,7 +72,7 @@ struct sgrad_machine {
         double flops[3];        /* peak per second, by enum sgrad_precision; 0: unknown */
         double memory, bandwidth;           /* bytes; bytes per second */
         double launch;          /* seconds that each task takes in addition to its work */
-        double traffic_share;   /* fraction of the bandwidth that kernels reach */
+        double traffic_fraction;   /* fraction of the bandwidth that kernels reach */
         int efficiencies;
         struct sgrad_efficiency *efficiency;
     } device;
@@ -141,7 +141,7 @@ struct sgrad_plan_row {
     double formula;                     /* the step by formula, if step is simulated; 0: step is by formula */
     double samples_per_second, speedup, efficiency;     /* speedup: over one device with the same batch; if not strong, with its
                                                            local batch. efficiency: speedup / devices */
-    double memory, room;                /* bytes of a device: required; available */
+    double memory, available;           /* bytes of a device: required; available */
     double most;                        /* largest local batch that fits into a device's memory */
     double hours, cost;                 /* of the whole training; cost 0: the price is unknown */
     const char *collective;             /* algorithm for gradients; "": none is used */
@@ -150,8 +150,8 @@ struct sgrad_plan_row {
     enum sgrad_limit limit;
 };
 struct sgrad_forecast {
-    int points;                         /* number of rows */
-    struct sgrad_plan_row *point;
+    int rows;                           /* number of rows */
+    struct sgrad_plan_row *row;
     double scale;                       /* factor of all tasks that matches a measured rate; 0: there is no measured rate */
     double overhead;                    /* R_O of the lemma below that explains the speed-up of the last row; NAN: none does */
     double lemma_devices, devices;      /* with the queried efficiency: by the lemma, and by the formulas of the rows */
@@ -161,12 +161,12 @@ struct sgrad_forecast {
  * do not connect this number of nodes, no number of nodes divides the batch, the machine's file has no rate for the precision, or
  * an allreduce algorithm is set for a strategy with parameter servers. SGRAD_ENAME: the strategy or the allreduce algorithm is
  * unknown. */
-int sgrad_forecast_make(const struct sgrad_plan_query *question, struct sgrad_forecast *forecast);
+int sgrad_forecast_make(const struct sgrad_plan_query *query, struct sgrad_forecast *forecast);
 /* Returns 0 if the machine's switches connect NODES nodes. SGRAD_EINVAL: they do not. */
 int sgrad_forecast_nodes(const struct sgrad_machine *machine, int nodes);
-/* Replaces the step of POINT, which is by formula, by a simulated one of SECONDS. Updates exposed, samples_per_second, speedup,
+/* Replaces the step of ROW, which is by formula, by a simulated one of SECONDS. Updates exposed, samples_per_second, speedup,
  * efficiency, hours and cost; limit is unchanged. */
-void sgrad_plan_row_simulated(struct sgrad_plan_row *point, double seconds);
+void sgrad_plan_row_simulated(struct sgrad_plan_row *row, double seconds);
 void sgrad_forecast_free(struct sgrad_forecast *forecast);
 
 /* ---- lemmas (Zou et al., Distributed Training Large-Scale Deep Architectures, arXiv:1709.06622) ------------------ */
@@ -184,13 +184,14 @@ double sgrad_lemma_servers(double bytes, double workers, double bandwidth, doubl
 /* ---- algorithms of layers, with bounded memory ------------------------------------------------------------------- */
 
 struct sgrad_algorithm_plan {
-    int *way;                           /* by layer: index of its algorithm; free it */
+    int *algorithm;                     /* by layer: index of its algorithm; free it */
     double seconds, bytes;              /* of all layers; of all workspaces, or of the largest one if the layers use the same */
 };
-/* Chooses an algorithm for each of LAYERS layers, with WAYS algorithms each (WAY[layer * ways + i]), so that the total time is
- * the shortest, and the workspaces have at most BOUND bytes: if share is true, the layers use one workspace, and the largest
- * counts; otherwise their sum. Solves an integer program exactly (Zou et al., as above). SGRAD_ENOMEM: no choice fits. */
-int sgrad_algorithm_plan_make(const struct sgrad_algorithm *way, int layers, int ways, double bound, bool share,
+/* Chooses an algorithm for each of LAYERS layers, with ALGORITHMS algorithms each: ALGORITHM[layer * algorithms + i]. The total
+ * time is the shortest for which the workspaces have at most BOUND bytes. If SHARED is true, the layers use one workspace, and
+ * the largest counts; otherwise their sum counts. Solves an integer program exactly (Zou et al., as above). SGRAD_ENOMEM: no
+ * choice fits. */
+int sgrad_algorithm_plan_make(const struct sgrad_algorithm *algorithm, int layers, int algorithms, double bound, bool shared,
                               struct sgrad_algorithm_plan *choice);
 
 #ifdef __cplusplus

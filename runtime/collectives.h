@@ -49,7 +49,7 @@ struct sgrad_group {
     int count;
     const int *rank;
 };
-int sgrad_group_place(const struct sgrad_group *group, int rank);     /* index of RANK in the group; -1: not a member */
+int sgrad_group_index(const struct sgrad_group *group, int rank);     /* index of RANK in the group; -1: not a member */
 
 /* Between narrow and widen, the collective functions of runtime.h apply only to the members of GROUP, and rank i is its i-th
  * member. All members must call both functions. Calls must not be nested. */
@@ -90,10 +90,10 @@ unsigned sgrad_mesh_bit(const struct sgrad_mesh *mesh, const struct sgrad_axis *
 unsigned sgrad_mesh_sampled(const struct sgrad_mesh *mesh);
 unsigned sgrad_mesh_all(const struct sgrad_mesh *mesh);
 int sgrad_mesh_ranks(const struct sgrad_mesh *mesh, unsigned axes);     /* number of ranks in a group along AXES */
-/* The ranks that differ from RANK only in the coordinates AXES are its group along AXES. sgrad_mesh_place returns the index of
+/* The ranks that differ from RANK only in the coordinates AXES are its group along AXES. sgrad_mesh_index returns the index of
  * RANK in it. sgrad_mesh_group returns the group, with ranks in ascending order, in the caller's array MEMBER, which must have
  * sgrad_mesh_ranks elements. */
-int sgrad_mesh_place(const struct sgrad_mesh *mesh, unsigned axes, int rank);
+int sgrad_mesh_index(const struct sgrad_mesh *mesh, unsigned axes, int rank);
 struct sgrad_group sgrad_mesh_group(const struct sgrad_mesh *mesh, unsigned axes, int rank, int *member);
 
 /* The network between ranks. The functions of struct sgrad_collective receive the network of a group: its ranks are indices. */
@@ -121,8 +121,8 @@ struct sgrad_collective {
     double (*cost)(double bytes, const struct sgrad_network *net);
     /* The best number of chunks. For reduce_scatter and all_gather it is always the number of ranks. */
     int (*chunks)(double bytes, const struct sgrad_network *net);
-    /* Appends the actions of the member with index PLACE (sgrad_plan_add); peers are indices. PLAN->chunks and ->root are set. */
-    void (*schedule)(struct sgrad_plan *plan, int place, const struct sgrad_network *net);
+    /* Appends the actions of the member with index INDEX (sgrad_plan_add); peers are indices. PLAN->chunks and ->root are set. */
+    void (*schedule)(struct sgrad_plan *plan, int index, const struct sgrad_network *net);
 };
 extern const struct sgrad_collective *const *sgrad_collectives;  /* those of collectives.def and of plug-ins, NULL-terminated */
 

@@ -17,7 +17,7 @@ double sgrad_bound_kernel_took(const struct sgrad_bound_kernel *call, int64_t *t
  * ("cpu0", "cuda1") in NAME of SIZE bytes, and in *SHARE the fraction of time, 0 to 1, that it spent in tasks since the previous
  * call. It resets the worker's counters. Returns false if there is no worker I. */
 void sgrad_workers_profile(void);
-bool sgrad_worker_busy(int i, char *name, size_t size, double *share);
+bool sgrad_worker_busy(int i, char *name, size_t size, double *fraction);
 
 /* The time of CPU workers outside tasks: scheduling, release of dependencies, messages. Idle time, with no task ready, is
  * excluded. It covers the time since sgrad_workers_profile, or since the last call of sgrad_workers_overhead or

@@ -54,7 +54,7 @@ void sgrad_log_warning(const char *format, ...) __attribute__((format(printf, 1,
 
 /* Sends all log lines to HEAR instead of standard error, complete with prefix and newline, from any thread and one at a time.
  * NULL restores standard error. For programs that report errors differently. */
-void sgrad_log_set_callback(void (*hear)(const char *line));
+void sgrad_log_set_callback(void (*callback)(const char *line));
 
 /* Suppresses the log lines of this thread. The last message is stored in TEXT, of SIZE bytes, without prefix and newline. NULL
  * restores logging. For speculative calls. */
@@ -431,7 +431,7 @@ void sgrad_tuning_cache_put(const char *topic, const char *key, const char *valu
 /* Atomic file replacement: writes to a temporary file in the same folder, syncs it, then renames it. Errors: SGRAD_EIO. */
 struct sgrad_file {
     FILE *stream;
-    char *path, *part;          /* the final and the temporary path */
+    char *path, *temporary;     /* the final and the temporary path */
 };
 int sgrad_file_begin(const char *path, struct sgrad_file *file);
 int sgrad_file_commit(struct sgrad_file *file);     /* syncs and renames; a failed write removes the temporary file */

@@ -86,7 +86,7 @@ SGRAD_ALWAYS_INLINE float wide_row_sum(enum sgrad_dtype type, const void *data, 
                                        bool squares) {
     float room[SGRAD_ROW];
     wide sum = wide_of(0);
-    for (int64_t i = 0, n; (n = sgrad_piece(i, count)); i += n) {
+    for (int64_t i = 0, n; (n = sgrad_chunk(i, count)); i += n) {
         const float *x = sgrad_row(type, data, from + i, n, room);
         for (int64_t j = 0; j < n; j += WIDE) {
             const wide d = wide_load(x + j, n - j, mean) - mean;

@@ -11,7 +11,7 @@ SGRAD_VECTOR(forward)(const struct sgrad_args *args) {
     const struct sgrad_add *attrs = args->attrs;
     enum sgrad_dtype type = args->view[0].dtype;
     float x0_room[SGRAD_ROW], x1_room[SGRAD_ROW], y_room[SGRAD_ROW];
-    for (int64_t i = 0, n, count = sgrad_shape_count(&args->view[0].shape); (n = sgrad_piece(i, count)); i += n) {
+    for (int64_t i = 0, n, count = sgrad_shape_count(&args->view[0].shape); (n = sgrad_chunk(i, count)); i += n) {
         const float *x0 = sgrad_row(type, args->data[0], i, n, x0_room), *x1 = sgrad_row(type, args->data[1], i, n, x1_room);
         float *y = sgrad_row_out(type, args->data[2], i, y_room);
         if (attrs->relu)
@@ -27,7 +27,7 @@ SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
     const struct sgrad_add *attrs = args->attrs;
     enum sgrad_dtype type = args->view[1].dtype;
     float y_room[SGRAD_ROW], dy_room[SGRAD_ROW], dx_room[SGRAD_ROW];
-    for (int64_t i = 0, n, count = sgrad_shape_count(&args->view[1].shape); (n = sgrad_piece(i, count)); i += n) {
+    for (int64_t i = 0, n, count = sgrad_shape_count(&args->view[1].shape); (n = sgrad_chunk(i, count)); i += n) {
         const float *dy = sgrad_row(type, args->data[1], i, n, dy_room);
         const float *y = attrs->relu ? sgrad_row(type, args->data[0], i, n, y_room) : NULL;
         for (int input = 2; input <= 3; input++) {

@@ -50,7 +50,7 @@ static int infer(struct sgrad_signature *signature, void *attributes) {
         return sgrad_log_error(SGRAD_ESHAPE, "%s: attention with a cache takes a row a step, not %lld", signature->layer,
                                (long long)x->dim[1]);
     signature->y.shape = (struct sgrad_shape){ 3, { x->dim[0], x->dim[1], width } };
-    signature->keep[0] = (struct sgrad_view){ SGRAD_F32, { 3, { x->dim[0], attrs->heads, x->dim[1] } } };
+    signature->saved[0] = (struct sgrad_view){ SGRAD_F32, { 3, { x->dim[0], attrs->heads, x->dim[1] } } };
     if (attrs->cache)
         signature->s[0] =
             (struct sgrad_parameter){ .name = "cache", .unsaved = true, .shape = { 3, { 2, attrs->cache, width } } };

@@ -38,7 +38,7 @@ SGRAD_VECTOR(forward)(const struct sgrad_args *args) {
         const int64_t i = pixel / (P * Q), h = pixel / Q % P * w.stride - w.padding, v = pixel % Q * w.stride - w.padding;
         const struct sgrad__range rows = sgrad__window_taps(w, h, H), columns = sgrad__window_taps(w, v, W);
         const float count = divisor(args, w, h, v, H, W);
-        for (int64_t c = 0, n; (n = sgrad_piece(c, C)); c += n) {
+        for (int64_t c = 0, n; (n = sgrad_chunk(c, C)); c += n) {
             float *y = sgrad_row_sum(type, args->data[1], pixel * C + c, n, false, y_room);
             for (int64_t r = rows.begin; r < rows.end; r++)
                 for (int64_t s = columns.begin; s < columns.end; s++) {
@@ -62,7 +62,7 @@ SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
     for (int64_t pixel = 0; pixel < in[0] * H * W; pixel++) {
         const int64_t i = pixel / (H * W), h = pixel / W % H + w.padding, v = pixel % W + w.padding;
         const struct sgrad__range rows = sgrad__window_outputs(w, h, P), columns = sgrad__window_outputs(w, v, Q);
-        for (int64_t c = 0, n; (n = sgrad_piece(c, C)); c += n) {
+        for (int64_t c = 0, n; (n = sgrad_chunk(c, C)); c += n) {
             float *dx = sgrad_row_sum(type, args->data[1], pixel * C + c, n, sgrad_adds(args, 1), dx_room);
             for (int64_t p = rows.begin; p < rows.end; p++)
                 for (int64_t q = columns.begin; q < columns.end; q++) {

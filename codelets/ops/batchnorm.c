@@ -410,7 +410,7 @@ static int infer(struct sgrad_signature *signature, void *attributes) {
     signature->cheap_to_recompute = signature->inputs == 1;
     attrs->area = (int)(sgrad_shape_count(x) / x->dim[0] / channels);
     signature->y.shape = *x;
-    signature->part[0] = signature->part[1] = signature->stat[0] = sgrad_shape(1, 2 * channels);
+    signature->partial[0] = signature->partial[1] = signature->stat[0] = sgrad_shape(1, 2 * channels);
     signature->p[0] = (struct sgrad_parameter){ .name = "weight", .shape = sgrad_shape(1, channels), .init = SGRAD_ONES };
     signature->p[1] = (struct sgrad_parameter){ .name = "bias", .shape = sgrad_shape(1, channels), .init = SGRAD_ZEROS };
     signature->s[0] = (struct sgrad_parameter){ .name = "running_mean", .shape = sgrad_shape(1, channels), .init = SGRAD_ZEROS };

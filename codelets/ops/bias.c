@@ -23,7 +23,7 @@ SGRAD_VECTOR(forward)(const struct sgrad_args *args) {
     const int64_t features = args->view[1].shape.dim[0], rows = sgrad_shape_count(&args->view[0].shape) / features;
     float x_room[SGRAD_ROW], y_room[SGRAD_ROW];
     for (int64_t r = 0; r < rows; r++)
-        for (int64_t i = 0, n; (n = sgrad_piece(i, features)); i += n) {
+        for (int64_t i = 0, n; (n = sgrad_chunk(i, features)); i += n) {
             const float *x = sgrad_row(type, args->data[0], r * features + i, n, x_room),
                         *bias = (const float *)args->data[1] + i;
             float *y = sgrad_row_out(type, args->data[2], r * features + i, y_room);
@@ -40,7 +40,7 @@ SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
     if (args->data[1]) sgrad_row_move(type, args->data[0], 0, args->data[1], 0, rows * features, sgrad_adds(args, 1));
     if (!sgrad_adds(args, 2)) memset(dbias, 0, sgrad_view_bytes(&args->view[2]));
     for (int64_t r = 0; r < rows; r++)
-        for (int64_t i = 0, n; (n = sgrad_piece(i, features)); i += n) {
+        for (int64_t i = 0, n; (n = sgrad_chunk(i, features)); i += n) {
             const float *dy = sgrad_row(type, args->data[0], r * features + i, n, room);
             for (int64_t j = 0; j < n; j++) dbias[i + j] += dy[j];
         }

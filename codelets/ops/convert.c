@@ -10,7 +10,7 @@ SGRAD_VECTOR(forward)(const struct sgrad_args *args) {
     const enum sgrad_dtype type = args->view[1].dtype;
     const float *x = args->data[0];
     float y_room[SGRAD_ROW];
-    for (int64_t i = 0, n, count = sgrad_shape_count(&args->view[0].shape); (n = sgrad_piece(i, count)); i += n) {
+    for (int64_t i = 0, n, count = sgrad_shape_count(&args->view[0].shape); (n = sgrad_chunk(i, count)); i += n) {
         float *y = sgrad_row_out(type, args->data[1], i, y_room);
         for (int64_t j = 0; j < n; j++) y[j] = x[i + j];
         sgrad_row_done(type, args->data[1], i, n, y);

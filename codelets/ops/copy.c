@@ -12,7 +12,7 @@ static void copy(const struct sgrad_args *args) {
     const enum sgrad_dtype dtype = args->view[SGRAD_COPY_INPUTS].dtype;
     const size_t size = sgrad_dtype_size(dtype);
     for (int i = 0; i < SGRAD_COPY_INPUTS; i++) {
-        const struct sgrad_copy_piece *p = &attrs->piece[i];
+        const struct sgrad_copy_block *p = &attrs->block[i];
         char *to = (char *)args->data[SGRAD_COPY_INPUTS] + (size_t)p->to * size;
         if (args->data[i]) memcpy(to, (const char *)args->data[i] + (size_t)p->from * size, (size_t)p->count * size);
         for (int64_t j = 0; !args->data[i] && j < p->count; j++)
@@ -24,7 +24,7 @@ static void copy(const struct sgrad_args *args) {
 static double bytes(const struct sgrad_args *args) {
     const struct sgrad_copy *attrs = args->attrs;
     double elements = 0;
-    for (int i = 0; i < SGRAD_COPY_INPUTS; i++) elements += 2 * (double)attrs->piece[i].count;
+    for (int i = 0; i < SGRAD_COPY_INPUTS; i++) elements += 2 * (double)attrs->block[i].count;
     return elements * (double)sgrad_dtype_size(args->view[SGRAD_COPY_INPUTS].dtype);
 }
 

@@ -12,7 +12,7 @@ extern "C" void sgrad__copy_cuda(const struct sgrad_args *a) {
     const enum sgrad_dtype dtype = a->view[SGRAD_COPY_INPUTS].dtype;
     const size_t size = sgrad_dtype_size(dtype);
     for (int i = 0; i < SGRAD_COPY_INPUTS; i++) {
-        const struct sgrad_copy_piece *p = &attrs->piece[i];
+        const struct sgrad_copy_block *p = &attrs->block[i];
         void *to = (char *)a->data[SGRAD_COPY_INPUTS] + p->to * size;
         if (p->count == 0) continue;
         if (a->data[i])

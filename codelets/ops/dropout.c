@@ -32,10 +32,10 @@ static int infer(struct sgrad_signature *signature, void *attrs) {
 static int64_t place_on(const struct sgrad_mesh *mesh, const char *name, int rank, int64_t *ranks) {
     const struct sgrad_axis *axis = *name ? sgrad_mesh_axis(mesh, name) : NULL;
     *ranks = axis ? axis->ranks : 1;
-    return axis ? sgrad_mesh_place(mesh, sgrad_mesh_bit(mesh, axis), rank) : 0;
+    return axis ? sgrad_mesh_index(mesh, sgrad_mesh_bit(mesh, axis), rank) : 0;
 }
 
-static void place(const struct sgrad_signature *signature, int rank, void *attrs) {
+static void set_rank(const struct sgrad_signature *signature, int rank, void *attrs) {
     struct sgrad_dropout *d = attrs;
     const struct sgrad_shape *x = &signature->x[0].shape;
     const int64_t size = sgrad_shape_count(x) / x->dim[0], width = x->dim[x->rank - 1];
@@ -59,7 +59,7 @@ SGRAD_VECTOR(drop)(const struct sgrad_args *args) {
     float x_room[SGRAD_ROW], y_room[SGRAD_ROW];
     uint32_t word[SGRAD_ROW + 8];
     for (int64_t r = 0; r < samples * size / run; r++)
-        for (int64_t e = 0, n; (n = sgrad_piece(e, run)); e += n) {
+        for (int64_t e = 0, n; (n = sgrad_chunk(e, run)); e += n) {
             const int64_t s = r * run / size, begin = d->first + r % (size / run) * d->row + e;
             const uint32_t *own = word + begin % 4;
             for (int64_t block = 0; 4 * block < begin % 4 + n; block++) {
@@ -95,7 +95,7 @@ const struct sgrad_op sgrad_dropout_op = {
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_dropout),
     .infer = infer,
-    .place = place,
+    .set_rank = set_rank,
     .describe = describe,
     .onnx = onnx,
     .forward = { { { .name = "dropout forward", .kind = &sgrad_forward_kind, .cpu = drop,

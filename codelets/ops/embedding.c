@@ -35,7 +35,7 @@ SGRAD_VECTOR(forward)(const struct sgrad_args *args) {
     const int64_t rows = sgrad_shape_count(&args->view[0].shape), features = attrs->features;
     float room[SGRAD_ROW];
     for (int64_t r = 0; r < rows; r++)
-        for (int64_t i = 0, n; (n = sgrad_piece(i, features)); i += n) {
+        for (int64_t i = 0, n; (n = sgrad_chunk(i, features)); i += n) {
             float *y = sgrad_row_out(type, args->data[2], r * features + i, room);
             if (x[r] >= 0 && x[r] < attrs->count) memcpy(y, weight + x[r] * features + i, (size_t)n * sizeof *y);
             else
@@ -55,7 +55,7 @@ SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
     for (int64_t r = 0; r < rows; r++) {
         if (x[r] < 0 || x[r] >= attrs->count) continue;
         float *to = dweight + x[r] * features;
-        for (int64_t i = 0, n; (n = sgrad_piece(i, features)); i += n) {
+        for (int64_t i = 0, n; (n = sgrad_chunk(i, features)); i += n) {
             const float *dy = sgrad_row(type, args->data[1], r * features + i, n, room);
             for (int64_t j = 0; j < n; j++) to[i + j] += dy[j];
         }

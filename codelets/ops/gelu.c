@@ -31,7 +31,7 @@ SGRAD_ALWAYS_INLINE wide phi(bool approximate, wide x, wide *density) {
 SGRAD_ALWAYS_INLINE void forward_pass(const struct sgrad_args *args, bool approximate) {
     const enum sgrad_dtype type = args->view[0].dtype;
     float x_room[SGRAD_ROW], y_room[SGRAD_ROW];
-    for (int64_t i = 0, n, count = sgrad_shape_count(&args->view[0].shape); (n = sgrad_piece(i, count)); i += n) {
+    for (int64_t i = 0, n, count = sgrad_shape_count(&args->view[0].shape); (n = sgrad_chunk(i, count)); i += n) {
         const float *x = sgrad_row(type, args->data[0], i, n, x_room);
         float *y = sgrad_row_out(type, args->data[1], i, y_room);
         for (int64_t j = 0; j < n; j += WIDE) {
@@ -46,7 +46,7 @@ SGRAD_ALWAYS_INLINE void forward_pass(const struct sgrad_args *args, bool approx
 SGRAD_ALWAYS_INLINE void backward_pass(const struct sgrad_args *args, bool approximate) {
     const enum sgrad_dtype type = args->view[0].dtype;
     float x_room[SGRAD_ROW], dy_room[SGRAD_ROW], dx_room[SGRAD_ROW];
-    for (int64_t i = 0, n, count = sgrad_shape_count(&args->view[0].shape); (n = sgrad_piece(i, count)); i += n) {
+    for (int64_t i = 0, n, count = sgrad_shape_count(&args->view[0].shape); (n = sgrad_chunk(i, count)); i += n) {
         const float *x = sgrad_row(type, args->data[0], i, n, x_room);
         const float *dy = sgrad_row(type, args->data[1], i, n, dy_room);
         float *dx = sgrad_row_sum(type, args->data[2], i, n, sgrad_adds(args, 2), dx_room);

@@ -29,7 +29,7 @@ SGRAD_VECTOR(forward)(const struct sgrad_args *args) {
     const int64_t pixels = pixels_of(x_is), channels = channels_of(x_is);
     float x_room[SGRAD_ROW], sum[SGRAD_ROW], y_room[SGRAD_ROW], scale = 1.0f / (float)pixels;
     for (int64_t s = 0; s < x_is->dim[0]; s++)
-        for (int64_t c = 0, n; (n = sgrad_piece(c, channels)); c += n) {
+        for (int64_t c = 0, n; (n = sgrad_chunk(c, channels)); c += n) {
             memset(sum, 0, sizeof sum);
             for (int64_t p = 0; p < pixels; p++) {
                 const float *x = sgrad_row(type, args->data[0], (s * pixels + p) * channels + c, n, x_room);
@@ -48,7 +48,7 @@ SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
     const int64_t pixels = pixels_of(x_is), channels = channels_of(x_is);
     float dy_room[SGRAD_ROW], dx_room[SGRAD_ROW], scale = 1.0f / (float)pixels;
     for (int64_t s = 0; s < x_is->dim[0]; s++)
-        for (int64_t c = 0, n; (n = sgrad_piece(c, channels)); c += n) {
+        for (int64_t c = 0, n; (n = sgrad_chunk(c, channels)); c += n) {
             const float *dy = sgrad_row(type, args->data[0], s * channels + c, n, dy_room);
             for (int64_t p = 0; p < pixels; p++) {
                 int64_t from = (s * pixels + p) * channels + c;

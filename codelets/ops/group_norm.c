@@ -39,7 +39,7 @@ static int infer(struct sgrad_signature *signature, void *attributes) {
     signature->y.shape = *x;
     signature->p[0] = (struct sgrad_parameter){ .name = "weight", .init = SGRAD_ONES, .shape = { 1, { channels } } };
     signature->p[1] = (struct sgrad_parameter){ .name = "bias", .init = SGRAD_ZEROS, .shape = { 1, { channels } } };
-    signature->keep[0] = (struct sgrad_view){ SGRAD_F32, { 3, { x->dim[0], attrs->groups, 2 } } };
+    signature->saved[0] = (struct sgrad_view){ SGRAD_F32, { 3, { x->dim[0], attrs->groups, 2 } } };
     return 0;
 }
 
@@ -85,7 +85,7 @@ SGRAD_ALWAYS_INLINE void add_groups(enum sgrad_dtype type, const struct walk *wa
     float of_column[SGRAD_ROW];
     double sum[SGRAD_ROW];
     for (int64_t g = 0; g < (end - first) / walk->width; g++) total[g] = 0;
-    for (int64_t c = first, n; (n = sgrad_piece(c, end)); c += n) {
+    for (int64_t c = first, n; (n = sgrad_chunk(c, end)); c += n) {
         for (int64_t j = 0; j < n; j++) of_column[j] = mean ? mean[(c + j - first) / walk->width] : 0;
         add_columns(type, walk, data, sample * walk->rows * walk->channels + c, n, of_column, mean != NULL, sum);
         for (int64_t j = 0; j < n; j++) total[(c + j - first) / walk->width] += sum[j];
@@ -111,7 +111,7 @@ SGRAD_ALWAYS_INLINE void forward_as(enum sgrad_dtype type, const struct sgrad_ar
                 own[0] = mean[g];
                 own[1] = scale[g] = (float)(1 / sqrt(total[g] / count + (double)attrs->eps));
             }
-            for (int64_t c = first, n; (n = sgrad_piece(c, end)); c += n) {
+            for (int64_t c = first, n; (n = sgrad_chunk(c, end)); c += n) {
                 float shift[SGRAD_ROW], by[SGRAD_ROW];
                 for (int64_t j = 0; j < n; j++) {
                     const int64_t g = (c + j - first) / w.width;
@@ -215,7 +215,7 @@ SGRAD_ALWAYS_INLINE void backward_as(enum sgrad_dtype type, const struct sgrad_a
             const float *keep = (const float *)args->data[4] + 2 * s * attrs->groups;
             const int64_t end = least(first + w.block, w.channels), begin = s * w.rows * w.channels;
             for (int64_t g = 0; g < (end - first) / w.width; g++) first_of[g] = second_of[g] = 0;
-            for (int64_t c = first, n; (n = sgrad_piece(c, end)); c += n) {
+            for (int64_t c = first, n; (n = sgrad_chunk(c, end)); c += n) {
                 set_columns(&k, &w, keep, args->data[2], args->data[3], c, n);
                 add_gradients(type, &w, &k, args->data[0], args->data[1], begin + c, n, attrs->relu, one, two);
                 for (int64_t j = 0; j < n; j++) {
@@ -225,7 +225,7 @@ SGRAD_ALWAYS_INLINE void backward_as(enum sgrad_dtype type, const struct sgrad_a
                     second_of[(c + j - first) / w.width] += (double)k.weight[j] * two[j];
                 }
             }
-            for (int64_t c = first, n; args->data[5] && (n = sgrad_piece(c, end)); c += n) {
+            for (int64_t c = first, n; args->data[5] && (n = sgrad_chunk(c, end)); c += n) {
                 set_columns(&k, &w, keep, args->data[2], args->data[3], c, n);
                 give_dx(type, &w, &k, args, begin + c, n, c - first, first_of, second_of);
             }

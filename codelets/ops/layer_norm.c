@@ -25,7 +25,7 @@ static int infer(struct sgrad_signature *signature, void *attributes) {
     signature->y.shape = *x;
     signature->p[0] = (struct sgrad_parameter){ .name = "weight", .init = SGRAD_ONES, .shape = { 1, { features } } };
     signature->p[1] = (struct sgrad_parameter){ .name = "bias", .init = SGRAD_ZEROS, .shape = { 1, { features } } };
-    signature->keep[0] = (struct sgrad_view){ SGRAD_F32, { 3, { x->dim[0], rows, 2 } } };
+    signature->saved[0] = (struct sgrad_view){ SGRAD_F32, { 3, { x->dim[0], rows, 2 } } };
     return 0;
 }
 
@@ -43,7 +43,7 @@ SGRAD_VECTOR(forward)(const struct sgrad_args *args) {
         const float mean = wide_row_sum(type, args->data[0], from, features, 0, false) / (float)features;
         const float variance = wide_row_sum(type, args->data[0], from, features, mean, true) / (float)features;
         const float scale = 1 / sqrtf(variance + attrs->eps);
-        for (int64_t i = 0, n; (n = sgrad_piece(i, features)); i += n) {
+        for (int64_t i = 0, n; (n = sgrad_chunk(i, features)); i += n) {
             const float *x = sgrad_row(type, args->data[0], from + i, n, x_room);
             float *y = sgrad_row_out(type, args->data[3], from + i, y_room);
             for (int64_t j = 0; j < n; j++) y[j] = (x[j] - mean) * scale * weight[i + j] + bias[i + j];
@@ -66,7 +66,7 @@ SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
         const int64_t from = r * features;
         const float mean = keep[2 * r], scale = keep[2 * r + 1];
         wide sum = wide_of(0), product = wide_of(0);
-        for (int64_t i = 0, n; (n = sgrad_piece(i, features)); i += n) {
+        for (int64_t i = 0, n; (n = sgrad_chunk(i, features)); i += n) {
             const float *x = sgrad_row(type, args->data[0], from + i, n, x_room);
             const float *dy = sgrad_row(type, args->data[1], from + i, n, dy_room);
             for (int64_t j = 0; j < n; j += WIDE) {
@@ -79,7 +79,7 @@ SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
             }
         }
         const float first = wide_sum(sum) / (float)features, second = wide_sum(product) / (float)features;
-        for (int64_t i = 0, n; args->data[4] && (n = sgrad_piece(i, features)); i += n) {
+        for (int64_t i = 0, n; args->data[4] && (n = sgrad_chunk(i, features)); i += n) {
             const float *x = sgrad_row(type, args->data[0], from + i, n, x_room);
             const float *dy = sgrad_row(type, args->data[1], from + i, n, dy_room);
             float *dx = sgrad_row_sum(type, args->data[4], from + i, n, sgrad_adds(args, 4), dx_room);

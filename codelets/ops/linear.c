@@ -25,7 +25,7 @@ static int infer(struct sgrad_signature *signature, void *attributes) {
         .init = SGRAD_UNIFORM,
         .fan = (double)features,
         .shape = { 2, { attrs->features, features } },
-        .layout = attrs->turned ? SGRAD_TRANSPOSED : SGRAD_AS_IS,
+        .layout = attrs->transposed ? SGRAD_TRANSPOSED : SGRAD_AS_IS,
     };
     if (attrs->bias)
         signature->p[1] = (struct sgrad_parameter){
@@ -51,10 +51,10 @@ static struct sgrad_patches patches(const void *attributes) {
 static void onnx(const struct sgrad_signature *signature, const void *attrs, FILE *to) {
     const struct sgrad_linear *l = attrs;
     const int rank = signature->x[0].shape.rank;
-    if (rank == 2) fprintf(to, "y = Gemm <transB = %d> (x, weight%s)", !l->turned, l->bias ? ", bias" : "");
+    if (rank == 2) fprintf(to, "y = Gemm <transB = %d> (x, weight%s)", !l->transposed, l->bias ? ", bias" : "");
     if (rank != 3) return;
-    if (!l->turned) fputs("turned = Transpose <perm = [1, 0]> (weight)\n", to);
-    fprintf(to, "%s = MatMul (x, %s)", l->bias ? "product" : "y", l->turned ? "weight" : "turned");
+    if (!l->transposed) fputs("transposed = Transpose <perm = [1, 0]> (weight)\n", to);
+    fprintf(to, "%s = MatMul (x, %s)", l->bias ? "product" : "y", l->transposed ? "weight" : "transposed");
     if (l->bias) fputs("\ny = Add (product, bias)", to);
 }
 

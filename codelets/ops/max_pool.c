@@ -68,7 +68,7 @@ static int infer(struct sgrad_signature *signature, void *attrs) {
     const int plane = signature->x[0].shape.rank - 3;
     for (int d = plane; d < plane + 2 && m->ceil; d++)
         signature->y.shape.dim[d] += reaches_beyond(m, signature->x[0].shape.dim[d]);
-    signature->keep[0] = (struct sgrad_view){ SGRAD_U8, signature->y.shape };
+    signature->saved[0] = (struct sgrad_view){ SGRAD_U8, signature->y.shape };
     return 0;
 }
 
@@ -152,7 +152,7 @@ SGRAD_ALWAYS_INLINE void run(const struct sgrad_args *args, uint8_t *keep) {
             const int64_t i = row / P, h = row % P * w.stride - w.padding, v = q * w.stride - w.padding;
             const struct sgrad__range rows = sgrad__window_taps(w, h, H), columns = sgrad__window_taps(w, v, W);
             m = together(w, C, v < 0 ? 0 : (W - v - w.kernel) / w.stride + 1);
-            for (int64_t c = 0, n; (n = sgrad_piece(c, C)); c += n) {
+            for (int64_t c = 0, n; (n = sgrad_chunk(c, C)); c += n) {
                 const int64_t from = ((i * H + h) * W + v) * C + c, to = (row * Q + q) * C + c;
                 const int64_t wide = (m - 1) * w.stride * C + n;
                 float *y = sgrad_row_out(type, args->data[1], to, y_room);
@@ -213,7 +213,7 @@ SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
             const bool begins = w.kernel == w.stride && rows.begin < rows.end && v % w.stride == 0;
             const int64_t m = begins ? together(w, C, (W - x) / w.kernel) : 1;
             pixels = m > 1 ? m * w.kernel : 1;
-            for (int64_t c = 0, n; (n = sgrad_piece(c, pixels * C)); c += n) {
+            for (int64_t c = 0, n; (n = sgrad_chunk(c, pixels * C)); c += n) {
                 const int64_t to = (row * W + x) * C + c;
                 float *dx = sgrad_row_sum(type, args->data[2], to, n, sgrad_adds(args, 2), dx_room);
                 for (int64_t p = rows.begin; p < rows.end; p++)

@@ -46,7 +46,7 @@ SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
     const int64_t count = sgrad_shape_count(&args->view[0].shape), per_sample = count / args->view[0].shape.dim[0];
     const float *target = args->data[1], scale = 2.0f / (float)(args->batch->averaged * per_sample);
     float y_room[SGRAD_ROW], dy_room[SGRAD_ROW];
-    for (int64_t i = 0, n; (n = sgrad_piece(i, count)); i += n) {
+    for (int64_t i = 0, n; (n = sgrad_chunk(i, count)); i += n) {
         const float *y = sgrad_row(type, args->data[0], i, n, y_room);
         float *dy = sgrad_row_sum(type, args->data[2], i, n, sgrad_adds(args, 2), dy_room);
         for (int64_t j = 0; j < n; j++) dy[j] += (y[j] - target[i + j]) * scale;

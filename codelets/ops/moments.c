@@ -43,7 +43,7 @@ SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
         const float mean = sgrad_row(type, args->data[1], 2 * r, 2, y_room)[0];
         const float *dy = sgrad_row(type, args->data[2], 2 * r, 2, dy_room);
         const float each = dy[0] / (float)features, slope = 2 * dy[1];
-        for (int64_t i = 0, n; (n = sgrad_piece(i, features)); i += n) {
+        for (int64_t i = 0, n; (n = sgrad_chunk(i, features)); i += n) {
             const float *x = sgrad_row(type, args->data[0], r * features + i, n, x_room);
             float *dx = sgrad_row_sum(type, args->data[3], r * features + i, n, sgrad_adds(args, 3), dx_room);
             for (int64_t j = 0; j < n; j++) dx[j] += each + slope * (x[j] - mean);

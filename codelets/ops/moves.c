@@ -54,7 +54,7 @@ static int infer_pieces(struct sgrad_signature *signature, const char *axis, int
         return sgrad_log_error(SGRAD_ESHAPE, "%s: dimension %d of %s cannot be split over the %d ranks of axis %s",
                                signature->layer, *dimension, sgrad_shape_text(x, text), ranks, axis);
     *split = gather ? *split * ranks : *split / ranks;
-    signature->piece = gather ? signature->x[0] : signature->y;
+    signature->shard = gather ? signature->x[0] : signature->y;
     return 0;
 }
 

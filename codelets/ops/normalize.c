@@ -60,7 +60,7 @@ SGRAD_VECTOR(forward)(const struct sgrad_args *args) {
     for (int64_t r = 0; r < rows; r++) {
         const float *of = sgrad_row(type, args->data[1], r * moments, moments, m_room);
         const struct whole is = whole_of(of, moments / 2, features, attrs->eps);
-        for (int64_t i = 0, n; (n = sgrad_piece(i, features)); i += n) {
+        for (int64_t i = 0, n; (n = sgrad_chunk(i, features)); i += n) {
             const float *x = sgrad_row(type, args->data[0], r * features + i, n, x_room);
             float *y = sgrad_row_out(type, args->data[4], r * features + i, y_room);
             for (int64_t j = 0; j < n; j++) y[j] = (x[j] - is.mean) * is.scale * weight[i + j] + bias[i + j];
@@ -84,7 +84,7 @@ SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
         const float *of = sgrad_row(type, args->data[1], r * moments, moments, m_room);
         const struct whole is = whole_of(of, parts, features, attrs->eps);
         wide sum = wide_of(0), product = wide_of(0);
-        for (int64_t i = 0, n; (n = sgrad_piece(i, features)); i += n) {
+        for (int64_t i = 0, n; (n = sgrad_chunk(i, features)); i += n) {
             const float *x = sgrad_row(type, args->data[0], r * features + i, n, x_room);
             const float *dy = sgrad_row(type, args->data[2], r * features + i, n, dy_room);
             for (int64_t j = 0; j < n; j += WIDE) {

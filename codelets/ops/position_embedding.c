@@ -38,7 +38,7 @@ SGRAD_VECTOR(forward)(const struct sgrad_args *args) {
     float x_room[SGRAD_ROW], y_room[SGRAD_ROW];
     for (int64_t r = 0; r < rows; r++) {
         const float *weight = (const float *)args->data[1] + (first + r % dim[1]) * features;
-        for (int64_t i = 0, n; (n = sgrad_piece(i, features)); i += n) {
+        for (int64_t i = 0, n; (n = sgrad_chunk(i, features)); i += n) {
             const float *x = sgrad_row(type, args->data[0], r * features + i, n, x_room);
             float *y = sgrad_row_out(type, args->data[2], r * features + i, y_room);
             for (int64_t j = 0; j < n; j++) y[j] = x[j] + weight[i + j];
@@ -56,7 +56,7 @@ SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
     if (!sgrad_adds(args, 2)) memset(args->data[2], 0, sgrad_view_bytes(&args->view[2]));
     for (int64_t r = 0; r < rows; r++) {
         float *dweight = (float *)args->data[2] + r % dim[1] * features;
-        for (int64_t i = 0, n; (n = sgrad_piece(i, features)); i += n) {
+        for (int64_t i = 0, n; (n = sgrad_chunk(i, features)); i += n) {
             const float *dy = sgrad_row(type, args->data[0], r * features + i, n, room);
             for (int64_t j = 0; j < n; j++) dweight[i + j] += dy[j];
         }

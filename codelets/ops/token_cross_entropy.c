@@ -25,7 +25,7 @@ static int infer(struct sgrad_signature *signature, void *attrs) {
     if (!fits)
         return sgrad_log_error(SGRAD_ESHAPE, "%s: token_cross_entropy takes logits (N,…,C) and targets (N,…), not %s and %s",
                                signature->layer, sgrad_shape_text(x, text[0]), sgrad_shape_text(targets, text[1]));
-    signature->keep[0] = (struct sgrad_view){ SGRAD_F32, *targets };
+    signature->saved[0] = (struct sgrad_view){ SGRAD_F32, *targets };
     signature->stat[0] = (struct sgrad_shape){ 1, { x->dim[x->rank - 1] == BYTES ? 4 : 3 } };
     return 0;
 }
@@ -36,7 +36,7 @@ static int64_t classes_of(const struct sgrad_view *view) { return view->shape.di
 SGRAD_ALWAYS_INLINE double log_sum(enum sgrad_dtype type, const void *data, int64_t from, int64_t count) {
     float room[SGRAD_ROW];
     wide most = wide_of(-INFINITY);
-    for (int64_t i = 0, n; (n = sgrad_piece(i, count)); i += n) {
+    for (int64_t i = 0, n; (n = sgrad_chunk(i, count)); i += n) {
         const float *x = sgrad_row(type, data, from + i, n, room);
         for (int64_t j = 0; j < n; j += WIDE) {
             const wide at = wide_load(x + j, n - j, -INFINITY);
@@ -45,7 +45,7 @@ SGRAD_ALWAYS_INLINE double log_sum(enum sgrad_dtype type, const void *data, int6
     }
     const float max = wide_max(most);
     double sum = 0;
-    for (int64_t i = 0, n; (n = sgrad_piece(i, count)); i += n) {
+    for (int64_t i = 0, n; (n = sgrad_chunk(i, count)); i += n) {
         const float *x = sgrad_row(type, data, from + i, n, room);
         wide part = wide_of(0);
         for (int64_t j = 0; j < n; j += WIDE) part += wide_exp(wide_load(x + j, n - j, -INFINITY) - max);
@@ -84,7 +84,7 @@ SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
     const float *keep = args->data[2], scale = 1.0f / (float)(args->batch->averaged * per_sample);
     float x_room[SGRAD_ROW], dx_room[SGRAD_ROW];
     for (int64_t r = 0; r < rows; r++)
-        for (int64_t i = 0, n; (n = sgrad_piece(i, classes)); i += n) {
+        for (int64_t i = 0, n; (n = sgrad_chunk(i, classes)); i += n) {
             const float *x = sgrad_row(type, args->data[0], r * classes + i, n, x_room), weight = target[r] < 0 ? 0 : scale;
             float *dx = sgrad_row_sum(type, args->data[3], r * classes + i, n, sgrad_adds(args, 3), dx_room);
             for (int64_t j = 0; j < n; j += WIDE) {

@@ -15,7 +15,7 @@ void sgrad__ema_cuda(const struct sgrad_args *a);
 SGRAD_VECTOR(ema)(const struct sgrad_args *args) {
     const float *restrict x = args->data[0];
     float *restrict y = args->data[1];
-    const float share = sgrad_ema_share(*(const double *)args->attrs, args->step);
+    const float share = sgrad_ema_weight(*(const double *)args->attrs, args->step);
     for (int64_t i = 0, n = sgrad_shape_count(&args->view[0].shape); i < n; i++) y[i] += share * (x[i] - y[i]);
 }
 

@@ -7,7 +7,7 @@ struct job : sgrad__job {
     const float *x;
     float *y;
     template <typename P> __device__ void at(uint32_t i, const struct sgrad_step *step) const {
-        const float share = sgrad_ema_share(decay, step);
+        const float share = sgrad_ema_weight(decay, step);
         float xv[P::size], yv[P::size];
         sgrad__load((const P *)x + i, xv);
         sgrad__load((const P *)y + i, yv);

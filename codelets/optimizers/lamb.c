@@ -36,7 +36,7 @@ SGRAD_VECTOR(lamb)(const struct sgrad_args *args) {
     const struct scales s = { (float)(1 / (1 - pow(beta1, args->step->number))),
                               (float)(1 / sqrt(1 - pow(beta2, args->step->number))), h->eps, h->weight_decay };
     double w_lane[SGRAD_LANES] = { 0 }, u_lane[SGRAD_LANES] = { 0 }, ratio = 1;
-    for (int64_t i = 0, n; (n = sgrad_piece(i, count)); i += n) {
+    for (int64_t i = 0, n; (n = sgrad_chunk(i, count)); i += n) {
         float u[SGRAD_ROW];
         for (int64_t j = i; j < i + n; j++) {
             const float g = c * dw[j];

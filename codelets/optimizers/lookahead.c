@@ -13,7 +13,7 @@ void sgrad__lookahead_cuda(const struct sgrad_args *a);
 /* Operands: w, slow (any shape). */
 SGRAD_VECTOR(lookahead)(const struct sgrad_args *args) {
     float *restrict w = args->data[0], *restrict slow = args->data[1];
-    const float share = sgrad_lookahead_share(args->attrs, args->step);
+    const float share = sgrad_lookahead_weight(args->attrs, args->step);
     for (int64_t i = 0, n = sgrad_shape_count(&args->view[0].shape); i < n; i++) {
         slow[i] += share * (w[i] - slow[i]);
         w[i] = slow[i];

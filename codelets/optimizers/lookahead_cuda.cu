@@ -6,7 +6,7 @@ template <typename P>
 static __global__ void lookahead(uint32_t n, struct sgrad_lookahead is, const struct sgrad_step *step, P *w, P *slow) {
     const uint32_t i = sgrad__thread();
     if (i >= n) return;
-    const float share = sgrad_lookahead_share(&is, step);
+    const float share = sgrad_lookahead_weight(&is, step);
     float wv[P::size], sv[P::size];
     sgrad__load(w + i, wv);
     sgrad__load(slow + i, sv);

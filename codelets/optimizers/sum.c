@@ -14,7 +14,7 @@ SGRAD_ALWAYS_INLINE void sum_f32(const void *const *in, float *out, int64_t size
     float zeros[SGRAD_ROW];
     const float *x[SGRAD_SUM_INPUTS];
     for (int j = 0; j < SGRAD_ROW; j++) zeros[j] = -0.0f;
-    for (int64_t i = 0, piece; (piece = sgrad_piece(i, size)); i += piece) {
+    for (int64_t i = 0, piece; (piece = sgrad_chunk(i, size)); i += piece) {
         for (int k = 0; k < SGRAD_SUM_INPUTS; k++) x[k] = in[k] ? (const float *)in[k] + i : zeros;
         for (int64_t j = 0; j < piece; j++)
             out[i + j] = ((x[0][j] + x[1][j]) + (x[2][j] + x[3][j])) + ((x[4][j] + x[5][j]) + (x[6][j] + x[7][j]));
@@ -25,7 +25,7 @@ SGRAD_ALWAYS_INLINE void sum_f64(const void *const *in, double *out, int64_t siz
     double zeros[SGRAD_ROW];
     const double *x[SGRAD_SUM_INPUTS];
     for (int j = 0; j < SGRAD_ROW; j++) zeros[j] = -0.0;
-    for (int64_t i = 0, piece; (piece = sgrad_piece(i, size)); i += piece) {
+    for (int64_t i = 0, piece; (piece = sgrad_chunk(i, size)); i += piece) {
         for (int k = 0; k < SGRAD_SUM_INPUTS; k++) x[k] = in[k] ? (const double *)in[k] + i : zeros;
         for (int64_t j = 0; j < piece; j++)
             out[i + j] = ((x[0][j] + x[1][j]) + (x[2][j] + x[3][j])) + ((x[4][j] + x[5][j]) + (x[6][j] + x[7][j]));

@@ -18,13 +18,13 @@ struct sgrad_linear_cost {
 /* How several ranks execute a task. OWN: each rank, with the samples of its local batch. SUMMED: likewise, and the results are
  * summed over all ranks. ASSIGNED: one of all ranks, which sends the result to the ranks that need it. ASSIGNED_BY_LAYER: the
  * ranks in the layer's column of the grid that --kfac-variant chooses; each of them sends the result to the ranks of its row. */
-enum sgrad_step_cost_part { SGRAD_COST_OWN, SGRAD_COST_SUMMED, SGRAD_COST_ASSIGNED, SGRAD_COST_ASSIGNED_BY_LAYER };
+enum sgrad_cost_distribution { SGRAD_COST_OWN, SGRAD_COST_SUMMED, SGRAD_COST_ASSIGNED, SGRAD_COST_ASSIGNED_BY_LAYER };
 struct sgrad_step_cost_task {
     const char *kernel;             /* "conv2d forward": the operation first; owned by the library */
     struct sgrad_linear_cost flops, bytes;   /* bytes: of all operands */
     double often;                   /* fraction of the steps that run this task */
     bool curvature;                 /* a task of K-FAC, which other optimizers do not have */
-    enum sgrad_step_cost_part part;
+    enum sgrad_cost_distribution distribution;
     double sent;                    /* bytes of the result, if other ranks receive it */
 };
 struct sgrad_step_cost_gradient {
@@ -62,17 +62,17 @@ void sgrad_step_cost_free(struct sgrad_step_cost *work);
  * machine, which takes seconds. */
 struct sgrad_measured_layer {
     char *name;                     /* "conv1 backward-weight" */
-    struct sgrad_algorithm way[SGRAD_MAX_ALGORITHMS];
+    struct sgrad_algorithm algorithm[SGRAD_MAX_ALGORITHMS];
 };
 struct sgrad_layer_algorithms {
-    int layers, ways;               /* number of layers; number of algorithms of each layer */
+    int layers, algorithms;         /* number of layers; number of algorithms of each layer */
     struct sgrad_measured_layer *layer;
 };
 /* Measures the algorithms in a step of SAMPLES samples. The caller must free the result (sgrad_layer_algorithms_free); after an
  * error it is empty. The errors are those of sgrad_train. */
 int sgrad_layer_algorithms_measure(const struct sgrad_train_options *options, int64_t samples,
-                                   struct sgrad_layer_algorithms *ways);
-void sgrad_layer_algorithms_free(struct sgrad_layer_algorithms *ways);
+                                   struct sgrad_layer_algorithms *algorithms);
+void sgrad_layer_algorithms_free(struct sgrad_layer_algorithms *algorithms);
 
 /* Returns the number of bytes, at most BYTES, that training sums at once over the ranks of NETWORK, if all gradients have BYTES.
  * METHOD: the allreduce algorithm; NULL: the cheapest. */
@@ -96,12 +96,12 @@ struct sgrad_mesh_cost {
     char *error;                    /* reason why the mesh cannot be used (the network's shapes, memory); NULL: it can be used */
 };
 struct sgrad_mesh_result {
-    int prices, best;               /* number of meshes; index of the fastest usable one, -1: none is usable */
-    struct sgrad_mesh_cost *price;
+    int costs, best;                /* number of meshes; index of the fastest usable one, -1: none is usable */
+    struct sgrad_mesh_cost *cost;
 };
 /* Computes the costs of meshes for the network of OPTIONS. Opens the data set, but reads no samples; trains nothing. The caller
  * must free *CHOICE (sgrad_mesh_result_free); after an error it is empty. The errors are those of sgrad_train. */
-int sgrad_mesh_choose(const struct sgrad_train_options *options, const struct sgrad_mesh_query *question,
+int sgrad_mesh_choose(const struct sgrad_train_options *options, const struct sgrad_mesh_query *query,
                       struct sgrad_mesh_result *choice);
 void sgrad_mesh_result_free(struct sgrad_mesh_result *choice);
 

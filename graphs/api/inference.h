@@ -27,15 +27,15 @@ struct sgrad_predictions {
     int64_t label_rows;                 /* labels of a sample, one per row; 0: samples have no labels */
     int32_t *label;                 /* (samples,labels) */
 };
-/* As sgrad_evaluate; also returns the predictions, the same on every rank, unless ANSWERS is NULL. The caller must free them
- * (sgrad_predictions_free). On an error, *ANSWERS is unchanged. */
+/* As sgrad_evaluate; also returns the predictions, the same on every rank, unless PREDICTIONS is NULL. The caller must free them
+ * (sgrad_predictions_free). On an error, *PREDICTIONS is unchanged. */
 int sgrad_predict(const struct sgrad_train_options *options, struct sgrad_train_result *result,
-                  struct sgrad_predictions *answers);
-void sgrad_predictions_free(struct sgrad_predictions *answers);
+                  struct sgrad_predictions *predictions);
+void sgrad_predictions_free(struct sgrad_predictions *predictions);
 
-/* Writes saved weights and their network to the ONNX file PATH (docs/guides/onnx.md). Rank 0 writes; every rank must call it. Uses the
- * same OPTIONS as sgrad_evaluate; the precision is always f32. SGRAD_EINVAL: a layer has no equivalent in ONNX. SGRAD_EIO: the
- * file cannot be written. Other errors are those of sgrad_evaluate. */
+/* Writes saved weights and their network to the ONNX file PATH (docs/guides/onnx.md). Rank 0 writes; every rank must call it.
+ * Uses the same OPTIONS as sgrad_evaluate; the precision is always f32. SGRAD_EINVAL: a layer has no equivalent in ONNX.
+ * SGRAD_EIO: the file cannot be written. Other errors are those of sgrad_evaluate. */
 int sgrad_export(const struct sgrad_train_options *options, const char *path);
 
 /* Statistics of predictions with one label per sample. */
@@ -56,7 +56,7 @@ struct sgrad_classification {
     double calibration_error;
 };
 /* Computes these statistics. The caller must free them (sgrad_classification_free). */
-struct sgrad_classification sgrad_classify(const struct sgrad_predictions *answers);
+struct sgrad_classification sgrad_classify(const struct sgrad_predictions *predictions);
 void sgrad_classification_free(struct sgrad_classification *classification);
 /* Returns true if COUNT logits have finite probabilities; false if one of them is NaN or +infinity, or all are -infinity. */
 bool sgrad_is_sure(const float *logit, int64_t count);
@@ -90,17 +90,17 @@ int sgrad_run_options(const char *folder, struct sgrad_train_options *options);
 
 /* Continues a run. SGRAD_CONTINUE: FOLDER must contain one. SGRAD_CONTINUE_OR_BEGIN: a run is begun if FOLDER contains none;
  * FOLDER may then contain only the files that batch systems write there (slurm-*.out). SGRAD_BEGIN: does nothing. If the run is
- * continued, *OPTIONS become its options, as above, and *GOES_ON is true; otherwise *OPTIONS are unchanged. Options that depend
+ * continued, *OPTIONS become its options, as above, and *CONTINUED is true; otherwise *OPTIONS are unchanged. Options that depend
  * on the number of ranks, and do not suit the present number, are chosen again. Each rank reads config.json, so all ranks must
  * see FOLDER. SGRAD_EINVAL: there is no run to continue. SGRAD_EIO, SGRAD_EFORMAT: as above. */
 enum sgrad_continuation { SGRAD_BEGIN, SGRAD_CONTINUE, SGRAD_CONTINUE_OR_BEGIN };
-int sgrad_run_continue(const char *folder, enum sgrad_continuation how, struct sgrad_train_options *options, bool *goes_on);
+int sgrad_run_continue(const char *folder, enum sgrad_continuation how, struct sgrad_train_options *options, bool *continued);
 
 /* Prepares the options of another run, INHERITED, for being overridden by options of GIVEN: those with a long name in the list
- * ASKED, which ends with NULL. Resets dependent options: another optimizer uses its default learning rate, and epochs replaces
+ * CHANGED, which ends with NULL. Resets dependent options: another optimizer uses its default learning rate, and epochs replaces
  * steps. */
 void sgrad_run_options_yield(struct sgrad_train_options *inherited, const struct sgrad_train_options *given,
-                             const char *const *asked);
+                             const char *const *changed);
 
 /* The input that a run was trained on: its images, and the names of its classes. */
 struct sgrad_run_input {

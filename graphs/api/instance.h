@@ -73,9 +73,9 @@ static inline int instance_open(struct instance *instance, const struct sgrad_op
         }
         if (instance->is.s[i].name)
             instance_tensor(instance, SGRAD_S, i, (struct sgrad_view){ instance->is.s[i].dtype, instance->is.s[i].shape });
-        if (instance->is.keep[i].shape.rank) instance_tensor(instance, SGRAD_SAVED, i, instance->is.keep[i]);
-        if (instance->is.part[i].rank) {
-            instance_tensor(instance, SGRAD_PARTIAL, i, instance_doubles(instance->is.part[i]));
+        if (instance->is.saved[i].shape.rank) instance_tensor(instance, SGRAD_SAVED, i, instance->is.saved[i]);
+        if (instance->is.partial[i].rank) {
+            instance_tensor(instance, SGRAD_PARTIAL, i, instance_doubles(instance->is.partial[i]));
             instance->tensor[SGRAD_SUM][i] = instance->tensor[SGRAD_PARTIAL][i];
         }
         if (instance->is.stat[i].rank) instance_tensor(instance, SGRAD_STAT, i, instance_doubles(instance->is.stat[i]));

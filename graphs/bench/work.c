@@ -27,7 +27,7 @@ static int build(const struct sgrad__run *run, int64_t samples, struct sgrad__pr
  * first and last operand that is sent to other ranks (0, -1: none). */
 static const struct curved {
     const struct sgrad_kernel *kernel;
-    enum sgrad_step_cost_part part;
+    enum sgrad_cost_distribution part;
     int first, last;
 } curved[] = {
     { &sgrad_kronecker_factor_kernel, SGRAD_COST_SUMMED, 1, 1 },
@@ -43,7 +43,7 @@ static void find_part(const struct sgrad_bound_kernel *call, struct sgrad_step_c
     for (const struct curved *c = curved; c < curved + sizeof curved / sizeof *curved; c++) {
         if (c->kernel != call->kernel) continue;
         task->curvature = true;
-        task->part = c->part;
+        task->distribution = c->part;
         for (int i = c->first; i <= c->last; i++)
             if (call->view[i].shape.rank >= 0) task->sent += (double)sgrad_view_bytes(&call->view[i]);
     }
@@ -209,9 +209,9 @@ static int measure(struct sgrad__run *run, int64_t samples, struct sgrad_layer_a
     algorithms->layer = sgrad_xcalloc((size_t)p->instruction_count, sizeof *algorithms->layer);
     for (int i = 0; i < p->instruction_count; i++) {
         struct sgrad_measured_layer *layer = &algorithms->layer[algorithms->layers];
-        const int ways = sgrad_kernel_algorithms(p->instruction[i].call, layer->way);
+        const int ways = sgrad_kernel_algorithms(p->instruction[i].call, layer->algorithm);
         if (!ways) continue;
-        algorithms->ways = ways;
+        algorithms->algorithms = ways;
         layer->name = sgrad_format("%.*s", (int)strcspn(p->instruction[i].name, "#"), p->instruction[i].name);
         algorithms->layers++;
     }

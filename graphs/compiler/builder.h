@@ -291,7 +291,7 @@ void sgrad__add_statistics(struct sgrad_builder *builder);
 /* A run of elements to copy; FROM: a buffer; -1: the elements are set to -0. */
 struct sgrad__piece {
     int from;
-    struct sgrad_copy_piece is;
+    struct sgrad_copy_block is;
 };
 /* Adds the tasks that assemble TO from COUNT runs of elements. */
 void sgrad__add_copies(struct sgrad_builder *builder, const struct sgrad__piece *piece, int count, int to, const char *name);

@@ -15,7 +15,7 @@ void sgrad__add_copies(struct sgrad_builder *builder, const struct sgrad__piece 
             call.access[i] = SGRAD_R;
             call.view[i].shape.rank = -1;
             if (operand[i] >= 0) call.view[i] = builder->p->buffer[operand[i]].view;
-            if (at + i < count) copy->piece[i] = piece[at + i].is;
+            if (at + i < count) copy->block[i] = piece[at + i].is;
         }
         operand[SGRAD_COPY_INPUTS] = to;
         call.view[SGRAD_COPY_INPUTS] = builder->p->buffer[to].view;

@@ -142,7 +142,7 @@ static struct sgrad__curvature_cost cost_of(const struct sgrad__curvature *curva
 /* The memory after the layers contains the ranks of the column. */
 static void set_rows(struct sgrad__curvature *curvature, int rows, const struct sgrad_program_options *options) {
     int *column = (int *)(curvature->layer + curvature->layers);
-    const int place = options->peers ? sgrad_group_place(options->peers, options->rank) : 0,
+    const int place = options->peers ? sgrad_group_index(options->peers, options->rank) : 0,
               *rank = options->peers ? options->peers->rank : &options->rank;
     curvature->rows = rows;
     curvature->columns = curvature->ranks / rows;

@@ -83,7 +83,7 @@ static double most_of(const struct sgrad__training *training, const struct sgrad
     double *load = sgrad_xcalloc((size_t)ranks, sizeof *load), most = 0;
     for (int i = 0; i < training->graph->parameter_count; i++) {
         const struct sgrad__update *update = &training->update[i];
-        if (update->ranks) load[sgrad_group_place(options->peers, update->owner)] += flops_of(training, i);
+        if (update->ranks) load[sgrad_group_index(options->peers, update->owner)] += flops_of(training, i);
     }
     for (int i = 0; i < ranks; i++) {
         *all += load[i];

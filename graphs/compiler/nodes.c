@@ -105,7 +105,7 @@ static int resolve_sum(struct sgrad_builder *builder, int n, enum phase phase, s
                        struct sgrad_view *view) {
     const struct sgrad__node *node = &builder->g->node[n];
     const int i = use.index, at = (n * SGRAD_MAX_PARAMETERS + i) * builder->micros, start = m - m % builder->group_micros;
-    *view = sgrad__doubles(use.role == SGRAD_STAT ? node->is.stat[i] : node->is.part[i]);
+    *view = sgrad__doubles(use.role == SGRAD_STAT ? node->is.stat[i] : node->is.partial[i]);
     if (use.role == SGRAD_SUM) {
         if (builder->sum[at + start] < 0)
             builder->sum[at + start] = add_group_sum(builder, &builder->part[at + start], node->name);
@@ -135,12 +135,12 @@ int sgrad__resolve(struct sgrad_builder *builder, int n, enum phase phase, struc
         return on_demand(builder, &builder->dparameter[at], *view, builder->g->parameter[node->p[i]].name, "gradient", -1, m);
     case SGRAD_SHARD:
         if (!is->axis || i >= is->axis->ranks) return -1;
-        *view = per_micro(builder, m, is->piece);
+        *view = per_micro(builder, m, is->shard);
         return on_demand(builder, &builder->piece[i * builder->micros + m], *view, node->name, "piece", i, m);
     case SGRAD_SAVED: {
-        if (!is->keep[i].shape.rank) return -1;
+        if (!is->saved[i].shape.rank) return -1;
         const enum made which = made(builder, n, phase);
-        *view = per_micro(builder, m, is->keep[i]);
+        *view = per_micro(builder, m, is->saved[i]);
         return recomputed(builder, &builder->keep[which][at], n, which, use.access, m, *view, node->name, "keep", i);
     }
     case SGRAD_PARTIAL: case SGRAD_SUM: case SGRAD_STAT: return resolve_sum(builder, n, phase, use, m, view);

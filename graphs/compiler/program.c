@@ -89,7 +89,7 @@ static void add_step(struct sgrad_builder *builder) {
 
 bool sgrad__has_groups(const struct sgrad_graph *graph) {
     for (int n = 0; n < graph->node_count; n++)
-        if (graph->node[n].is.part[0].rank) return true;
+        if (graph->node[n].is.partial[0].rank) return true;
     return false;
 }
 
@@ -161,7 +161,7 @@ static struct sgrad_group others(struct sgrad_builder *builder) {
 int sgrad__program_build(struct sgrad_graph *graph, const struct sgrad_program_options *options,
                          struct sgrad__program **program) {
     const bool grouped = options->training && sgrad__has_groups(graph);
-    const int peers = sgrad__peer_count(options), place = options->peers ? sgrad_group_place(options->peers, options->rank) : 0;
+    const int peers = sgrad__peer_count(options), place = options->peers ? sgrad_group_index(options->peers, options->rank) : 0;
     struct sgrad__program *p = sgrad__program_create();
     struct sgrad_builder b = { .p = p, .g = graph, .o = options, .place = place, .peers = peers };
     sgrad__open_gradients(&b);
@@ -186,7 +186,7 @@ int sgrad__program_build(struct sgrad_graph *graph, const struct sgrad_program_o
     b.micros = p->micros;
     b.group_micros = grouped ? (int)(p->micros * here / share) : 1;
     b.lanes = options->lanes && options->lanes < b.micros ? options->lanes : b.micros;
-    const int span = (int)(group / here), at = sgrad_group_place(&b.others, options->rank);
+    const int span = (int)(group / here), at = sgrad_group_index(&b.others, options->rank);
     b.span = (struct sgrad_group){ span, b.others.rank + at - at % span };
     if (options->source.records.shape.rank) p->records = sgrad__add_lent(&b, "records", options->source.records);
     open_builder(&b);

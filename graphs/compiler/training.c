@@ -95,7 +95,7 @@ struct sgrad__share sgrad__share_of(const struct sgrad__training *training, cons
         int *member = sgrad_xcalloc((size_t)training->sharers, sizeof *member);
         const struct sgrad_group group = sgrad__holders(graph, parameter, rank, member);
         ranks = group.count;
-        place = sgrad_group_place(&group, rank);
+        place = sgrad_group_index(&group, rank);
         free(member);
     }
     if (place < 0) return (struct sgrad__share){ ranks, 0, 0 };

@@ -18,8 +18,8 @@ enum { ALONG_AXIS = 8 };            /* maximum number of ranks along an axis */
 
 static void add(struct sgrad_mesh_result *result, int data, int pipe, int dimensions, int side) {
     char tensor[32] = "", stages[32] = "";
-    result->price = sgrad_array_grow(result->price, result->prices, sizeof *result->price);
-    struct sgrad_mesh_cost *price = &result->price[result->prices++];
+    result->cost = sgrad_array_grow(result->cost, result->costs, sizeof *result->cost);
+    struct sgrad_mesh_cost *price = &result->cost[result->costs++];
     if (side > 1) snprintf(tensor, sizeof tensor, ",tensor=%dd:%d", dimensions, side);
     if (pipe > 1) snprintf(stages, sizeof stages, ",pipe=%d", pipe);
     *price = (struct sgrad_mesh_cost){ .error = NULL };
@@ -128,25 +128,25 @@ void sgrad__run_price_meshes(struct sgrad__run *run, int (*build)(struct sgrad__
     char why[512];
     *result = (struct sgrad_mesh_result){ .best = -1 };
     if (query->mesh) {
-        result->price = sgrad_array_grow(result->price, result->prices, sizeof *result->price);
-        result->price[result->prices] = (struct sgrad_mesh_cost){ .error = NULL };
-        snprintf(result->price[result->prices++].mesh, sizeof result->price->mesh, "%s", query->mesh);
+        result->cost = sgrad_array_grow(result->cost, result->costs, sizeof *result->cost);
+        result->cost[result->costs] = (struct sgrad_mesh_cost){ .error = NULL };
+        snprintf(result->cost[result->costs++].mesh, sizeof result->cost->mesh, "%s", query->mesh);
     } else add_all(result, query->ranks, data_alone);
-    for (int i = 0; i < result->prices; i++) {
-        struct sgrad_mesh_cost *p = &result->price[i];
+    for (int i = 0; i < result->costs; i++) {
+        struct sgrad_mesh_cost *p = &result->cost[i];
         sgrad_log_capture(why, sizeof why);
         const int error = price(run, build, query, p);
         sgrad_log_capture(NULL, 0);
         if (error) p->error = sgrad_format("%s", why);
         else if (query->memory > 0 && p->memory > query->memory)
             p->error = sgrad_format("it wants %.2f GB of %.2f", 1e-9 * p->memory, 1e-9 * query->memory);
-        else if (result->best < 0 || p->step < result->price[result->best].step) result->best = i;
+        else if (result->best < 0 || p->step < result->cost[result->best].step) result->best = i;
     }
 }
 
 void sgrad_mesh_result_free(struct sgrad_mesh_result *result) {
-    for (int i = 0; i < result->prices; i++) free(result->price[i].error);
-    free(result->price);
+    for (int i = 0; i < result->costs; i++) free(result->cost[i].error);
+    free(result->cost);
     *result = (struct sgrad_mesh_result){ .best = -1 };
 }
 
@@ -180,20 +180,20 @@ static int by_step(const void *a, const void *b) {
  * it. */
 static char *tell(const struct sgrad_mesh_result *result, const char *only) {
     enum { LISTED = 16 };
-    struct sgrad_mesh_cost *sorted = sgrad_xcalloc((size_t)result->prices, sizeof *sorted);
+    struct sgrad_mesh_cost *sorted = sgrad_xcalloc((size_t)result->costs, sizeof *sorted);
     char *text = NULL;
     size_t size;
     FILE *to = open_memstream(&text, &size);
-    memcpy(sorted, result->price, (size_t)result->prices * sizeof *sorted);
-    qsort(sorted, (size_t)result->prices, sizeof *sorted, by_step);
+    memcpy(sorted, result->cost, (size_t)result->costs * sizeof *sorted);
+    qsort(sorted, (size_t)result->costs, sizeof *sorted, by_step);
     if (only) fprintf(to, "           data alone: %s goes with nothing else\n", only);
-    for (int i = 0; i < result->prices && i < LISTED; i++) {
+    for (int i = 0; i < result->costs && i < LISTED; i++) {
         const struct sgrad_mesh_cost *p = &sorted[i];
         if (p->error) fprintf(to, "           %-28s not: %s\n", p->mesh, p->error);
         else fprintf(to, "           %-28s %8.2f ms a step: %.2f computing, %.2f sending, %.2f waiting; %.3f GB\n", p->mesh,
                      1e3 * p->step, 1e3 * p->computing, 1e3 * p->sending, 1e3 * p->waiting, 1e-9 * p->memory);
     }
-    if (result->prices > LISTED) fprintf(to, "           and %d more\n", result->prices - LISTED);
+    if (result->costs > LISTED) fprintf(to, "           and %d more\n", result->costs - LISTED);
     fclose(to);
     free(sorted);
     return text;
@@ -217,11 +217,11 @@ int sgrad__run_choose_mesh(struct sgrad__run *run, int (*build)(struct sgrad__ru
     sgrad__run_price_meshes(run, build, &q, only, &c);
     sgrad_ranks_broadcast(&c.best, sizeof c.best, 0);       /* costs of ranks may differ: rank 0 decides */
     if (c.best < 0) {
-        const int error = sgrad_log_error(SGRAD_EINVAL, "--mesh auto: none goes; %s: %s", c.price[0].mesh, c.price[0].error);
+        const int error = sgrad_log_error(SGRAD_EINVAL, "--mesh auto: none goes; %s: %s", c.cost[0].mesh, c.cost[0].error);
         sgrad_mesh_result_free(&c);
         return error;
     }
-    run->parallel.chosen_mesh = sgrad_format("%s", c.price[c.best].mesh);
+    run->parallel.chosen_mesh = sgrad_format("%s", c.cost[c.best].mesh);
     run->options.parallel.mesh = run->parallel.chosen_mesh;
     run->parallel.mesh_table = tell(&c, only);
     sgrad_mesh_result_free(&c);

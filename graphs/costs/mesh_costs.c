@@ -46,7 +46,7 @@ static double move(const struct pricer *pricer, const struct sgrad__node *node, 
         [SGRAD_MOVE_ALL_GATHER] = SGRAD_ALL_GATHER, [SGRAD_MOVE_REDUCE] = SGRAD_REDUCE,
         [SGRAD_MOVE_BROADCAST] = SGRAD_BROADCAST,
     };
-    const double piece = (double)sgrad_view_bytes(&node->is.piece) * (double)pricer->micro;
+    const double piece = (double)sgrad_view_bytes(&node->is.shard) * (double)pricer->micro;
     const bool back = task->use[0].role == SGRAD_DY || task->use[1].role == SGRAD_DY;
     const double value = (double)sgrad_view_bytes(back ? &node->is.y : &node->is.x[0]) * (double)pricer->micro;
     const bool cut = task->use[0].role == SGRAD_SHARD || task->use[1].role == SGRAD_SHARD;
@@ -142,8 +142,8 @@ static double memory(const struct pricer *pricer, int stage, const struct kept *
         const double bytes = n->output < 0 || n->is.view_of_input ? 0 : (double)sgrad_view_bytes(&n->is.y);
         if (bytes > largest) largest = bytes;
         made += n->again ? 0 : bytes;
-        for (int i = 0; i < SGRAD_MAX_PARAMETERS && n->is.keep[i].shape.rank; i++)
-            made += (double)sgrad_view_bytes(&n->is.keep[i]);
+        for (int i = 0; i < SGRAD_MAX_PARAMETERS && n->is.saved[i].shape.rank; i++)
+            made += (double)sgrad_view_bytes(&n->is.saved[i]);
     }
     const double gathered = kept->whole > kept->parts ? kept->whole : 0;
     return kept->parts * (1 + pricer->is->states / sharers) + gathered + lanes * kept->whole +

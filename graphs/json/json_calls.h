@@ -45,7 +45,7 @@ struct sgrad_json_samples {
  * and ANSWERS may be NULL. SGRAD_EINVAL also if the type or the rank of an array is invalid. SGRAD_ESHAPE also if the samples do
  * not have the shape that the network expects. */
 int sgrad_json_predict(const char *run, const char *options, const struct sgrad_json_samples *samples, char **result,
-                       struct sgrad_predictions *answers);
+                       struct sgrad_predictions *predictions);
 
 /* Writes the weights, chosen as by sgrad_json_predict, and their network to the ONNX file PATH (sgrad_export). */
 int sgrad_json_export(const char *run, const char *options, const char *path);

@@ -43,8 +43,8 @@ int sgrad_graph_block(struct sgrad_graph *graph, int value) {
 static double bytes_of(const struct sgrad__node *node) {
     double bytes =
         node->output < 0 || node->is.view_of_input || sgrad__graph_prepares(node) ? 0 : (double)sgrad_view_bytes(&node->is.y);
-    for (int i = 0; i < SGRAD_MAX_PARAMETERS && node->is.keep[i].shape.rank; i++)
-        bytes += (double)sgrad_view_bytes(&node->is.keep[i]);
+    for (int i = 0; i < SGRAD_MAX_PARAMETERS && node->is.saved[i].shape.rank; i++)
+        bytes += (double)sgrad_view_bytes(&node->is.saved[i]);
     return bytes;
 }
 

@@ -89,7 +89,7 @@ int sgrad_graph_fail(struct sgrad_graph *graph, const char *format, ...) {
 void sgrad__graph_set_mesh(struct sgrad_graph *graph, const struct sgrad_mesh *mesh) {
     graph->mesh = *mesh;
     for (struct sgrad__node *n = graph->node; n < graph->node + graph->node_count; n++)
-        if (n->op->place) n->op->place(&n->is, graph->rank, n->attrs);
+        if (n->op->set_rank) n->op->set_rank(&n->is, graph->rank, n->attrs);
 }
 
 int sgrad_graph_ranks(const struct sgrad_graph *graph, const char *name) {

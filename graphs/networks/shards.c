@@ -37,7 +37,7 @@ static int64_t place_in_whole(const struct sgrad_graph *graph, const struct sgra
         const struct sgrad__cut *cut = &parameter->cut[c];
         if (cut->dimension != d) continue;
         const int64_t run = length / cut->sections,
-                      place = sgrad_mesh_place(&graph->mesh, sgrad_mesh_bit(&graph->mesh, cut->axis), rank);
+                      place = sgrad_mesh_index(&graph->mesh, sgrad_mesh_bit(&graph->mesh, cut->axis), rank);
         i = i / run * run * cut->axis->ranks + place * run + i % run;
         length *= cut->axis->ranks;
     }

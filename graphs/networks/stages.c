@@ -29,7 +29,7 @@ bool sgrad__parameter_on(const struct sgrad_graph *graph, const struct sgrad__pa
 
 int sgrad__stage_of(const struct sgrad_graph *graph, int rank) {
     const struct sgrad_axis *axis = sgrad_mesh_axis(&graph->mesh, SGRAD__PIPE);
-    return graph->stages == 1 ? 0 : sgrad_mesh_place(&graph->mesh, sgrad_mesh_bit(&graph->mesh, axis), rank);
+    return graph->stages == 1 ? 0 : sgrad_mesh_index(&graph->mesh, sgrad_mesh_bit(&graph->mesh, axis), rank);
 }
 
 /* ---- costs ---- */

@@ -8,8 +8,8 @@ static struct sgrad_view view_of(const struct sgrad__node *node, struct sgrad_us
     case SGRAD_X: return is->x[use.index];
     case SGRAD_Y: return is->y;
     case SGRAD_P: return (struct sgrad_view){ SGRAD_F32, is->p[use.index].shape };
-    case SGRAD_SAVED: return is->keep[use.index];
-    case SGRAD_PARTIAL: return (struct sgrad_view){ SGRAD_F64, is->part[use.index] };
+    case SGRAD_SAVED: return is->saved[use.index];
+    case SGRAD_PARTIAL: return (struct sgrad_view){ SGRAD_F64, is->partial[use.index] };
     default: return (struct sgrad_view){ .shape.rank = 0 };
     }
 }

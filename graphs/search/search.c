@@ -370,7 +370,7 @@ static int save_ended(struct sgrad__search *search) {
         struct sgrad__trial *e = &search->trial[i];
         const struct sgrad_group ranks = { e->ranks, e->at };
         int error = 0;
-        if (!is_over(e) || sgrad_group_place(&ranks, search->rank) < 0) continue;
+        if (!is_over(e) || sgrad_group_index(&ranks, search->rank) < 0) continue;
         if (e->status == SGRAD__FINISHED || e->status == SGRAD__STOPPED) error = sgrad__trial_save(e);
         sgrad__trial_close(e);
         if (!first) first = error;

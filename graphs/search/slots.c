@@ -45,7 +45,7 @@ static int rank_before(const struct sgrad__search *search, const struct sgrad__s
 static int send_first(struct sgrad__search *search) {
     for (const struct sgrad__sub_epoch *v = search->plan.sub_epoch; v < end_of(search); v++) {
         struct sgrad__trial *e = &search->trial[v->model];
-        const int place = sgrad_group_place(&(struct sgrad_group){ e->ranks, e->at }, search->rank);
+        const int place = sgrad_group_index(&(struct sgrad_group){ e->ranks, e->at }, search->rank);
         const int to = sgrad__search_rank(search, v) + place;
         if (v->number != e->completed || place < 0 || to == search->rank) continue;
         SGRAD_TRY(sgrad__trial_fetch(e, place, search->rank));

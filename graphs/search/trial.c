@@ -391,7 +391,7 @@ int sgrad__trial_save(struct sgrad__trial *trial) {
     sgrad_ranks_broadcast(&saved, sizeof saved, 0);
     int error = 0;
     if (!saved)
-        error = sgrad_ranks_agree(sgrad__trial_fetch(trial, sgrad_group_place(&ranks, trial->search->rank), trial->search->rank));
+        error = sgrad_ranks_agree(sgrad__trial_fetch(trial, sgrad_group_index(&ranks, trial->search->rank), trial->search->rank));
     if (!saved && !error) error = save(trial, path);
     sgrad_ranks_widen();
     free(path);

@@ -111,15 +111,15 @@ int sgrad__run_place_on_mesh(struct sgrad__run *run) {
     SGRAD_TRY(cut_into_stages(run));
     const unsigned sampled = sgrad_mesh_sampled(&run->parallel.mesh), others = sgrad_mesh_all(&run->parallel.mesh) & ~sampled;
     run->parallel.local_batches = sgrad_mesh_ranks(&run->parallel.mesh, sampled);
-    run->parallel.local_batch = sgrad_mesh_place(&run->parallel.mesh, sampled, rank);
+    run->parallel.local_batch = sgrad_mesh_index(&run->parallel.mesh, sampled, rank);
     run->parallel.copies = sgrad_mesh_ranks(&run->parallel.mesh, others);
     const struct sgrad_axis *pipe = sgrad_mesh_axis(&run->parallel.mesh, SGRAD__PIPE);
     const unsigned alike = others & ~(pipe ? sgrad_mesh_bit(&run->parallel.mesh, pipe) : 0);
     run->parallel.stores_predictions =
-        sgrad_mesh_place(&run->parallel.mesh, alike, rank) == 0 && run->graph->stage == run->graph->stages - 1;
+        sgrad_mesh_index(&run->parallel.mesh, alike, rank) == 0 && run->graph->stage == run->graph->stages - 1;
     const unsigned alone = sampled & ~axes_in_use(run);
     run->evaluation.turns = sgrad_mesh_ranks(&run->parallel.mesh, alone);
-    run->evaluation.turn = sgrad_mesh_place(&run->parallel.mesh, alone, rank);
+    run->evaluation.turn = sgrad_mesh_index(&run->parallel.mesh, alone, rank);
     return check_together(run);
 }
 

@@ -32,8 +32,8 @@ static int64_t made_bytes(const struct sgrad_graph *graph, int stage) {
     for (const struct sgrad__node *n = graph->node; n < graph->node + graph->node_count; n++) {
         if (n->stage != stage || n->again) continue;
         if (n->output >= 0 && !n->is.view_of_input) bytes += (int64_t)sgrad_view_bytes(&n->is.y);
-        for (int i = 0; i < SGRAD_MAX_PARAMETERS && n->is.keep[i].shape.rank; i++)
-            bytes += (int64_t)sgrad_view_bytes(&n->is.keep[i]);
+        for (int i = 0; i < SGRAD_MAX_PARAMETERS && n->is.saved[i].shape.rank; i++)
+            bytes += (int64_t)sgrad_view_bytes(&n->is.saved[i]);
     }
     return bytes;
 }

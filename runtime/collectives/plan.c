@@ -6,14 +6,14 @@
 #include <assert.h>
 #include <stdlib.h>
 
-int sgrad_group_place(const struct sgrad_group *group, int rank) {
+int sgrad_group_index(const struct sgrad_group *group, int rank) {
     for (int place = 0; place < group->count; place++)
         if (group->rank[place] == rank) return place;
     return -1;
 }
 
 static int place_of(const struct sgrad_exchange *what, int rank) {
-    return what->group ? sgrad_group_place(what->group, rank) : rank;
+    return what->group ? sgrad_group_index(what->group, rank) : rank;
 }
 
 /* Returns the network of the group: its ranks are indices. The caller must free *HOST, the hosts of the members, or NULL. */

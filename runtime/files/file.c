@@ -33,13 +33,13 @@ int sgrad_file_begin(const char *path, struct sgrad_file *file) {
         free(part);
         return error;
     }
-    *file = (struct sgrad_file){ .stream = stream, .path = sgrad_format("%s", path), .part = part };
+    *file = (struct sgrad_file){ .stream = stream, .path = sgrad_format("%s", path), .temporary = part };
     return 0;
 }
 
 static void forget(struct sgrad_file *file) {
     free(file->path);
-    free(file->part);
+    free(file->temporary);
     *file = (struct sgrad_file){ 0 };
 }
 
@@ -71,9 +71,9 @@ int sgrad_file_commit(struct sgrad_file *file) {
     if (failed == EIO && write(fileno(file->stream), "", 1) < 0) failed = errno;       /* a quota or a size limit */
     if (!failed && fsync(fileno(file->stream))) failed = errno;
     if (fclose(file->stream) && !failed) failed = errno;
-    if (!failed && rename(file->part, file->path)) failed = errno;
+    if (!failed && rename(file->temporary, file->path)) failed = errno;
     if (failed)
-        unlink(file->part);
+        unlink(file->temporary);
     else
         failed = sync_folder_of(file->path);
     int error = failed ? sgrad_log_error(SGRAD_EIO, "%s: cannot be written: %s", file->path, strerror(failed)) : 0;
@@ -84,7 +84,7 @@ int sgrad_file_commit(struct sgrad_file *file) {
 void sgrad_file_abort(struct sgrad_file *file) {
     if (!file->stream) return;
     fclose(file->stream);
-    unlink(file->part);
+    unlink(file->temporary);
     forget(file);
 }
 

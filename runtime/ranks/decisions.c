@@ -122,7 +122,7 @@ void sgrad_ranks_narrow(const struct sgrad_group *group) {
     MPI_Group all, some;
     wide = *world;
     sgrad__world.ranks = group->count;
-    sgrad__world.rank = sgrad_group_place(group, wide.rank);
+    sgrad__world.rank = sgrad_group_index(group, wide.rank);
     if (group->count == 1) return;
     MPI_Comm_group(wide.control, &all);
     MPI_Group_incl(all, group->count, group->rank, &some);

@@ -124,7 +124,7 @@ int sgrad_mesh_ranks(const struct sgrad_mesh *mesh, unsigned axes) {
     return ranks;
 }
 
-int sgrad_mesh_place(const struct sgrad_mesh *mesh, unsigned axes, int rank) {
+int sgrad_mesh_index(const struct sgrad_mesh *mesh, unsigned axes, int rank) {
     int place = 0;
     for (int i = 0; i < mesh->axes; i++) {
         const int after = sgrad_mesh_ranks(mesh, sgrad_mesh_all(mesh) & ~0u << (i + 1)), ranks = mesh->axis[i].ranks;
@@ -135,9 +135,9 @@ int sgrad_mesh_place(const struct sgrad_mesh *mesh, unsigned axes, int rank) {
 
 struct sgrad_group sgrad_mesh_group(const struct sgrad_mesh *mesh, unsigned axes, int rank, int *member) {
     const unsigned others = sgrad_mesh_all(mesh) & ~axes;
-    const int all = sgrad_mesh_ranks(mesh, sgrad_mesh_all(mesh)), here = sgrad_mesh_place(mesh, others, rank);
+    const int all = sgrad_mesh_ranks(mesh, sgrad_mesh_all(mesh)), here = sgrad_mesh_index(mesh, others, rank);
     struct sgrad_group group = { 0, member };
     for (int other = 0; other < all; other++)
-        if (sgrad_mesh_place(mesh, others, other) == here) member[group.count++] = other;
+        if (sgrad_mesh_index(mesh, others, other) == here) member[group.count++] = other;
     return group;
 }

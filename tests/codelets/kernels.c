@@ -221,7 +221,7 @@ static void dropout_of_parts(void **state) {
         for (int rank = 0; rank < j * k; rank++) {
             struct sgrad_dropout attrs = { .p = 0.25f, .stream = 1, .rows = "rows", .features = "features" };
             double y[2 * COUNT];
-            op->place(&(struct sgrad_signature){ .mesh = &mesh, .x = { view } }, rank, &attrs);
+            op->set_rank(&(struct sgrad_signature){ .mesh = &mesh, .x = { view } }, rank, &attrs);
             run_kernel(&op->forward[0].kernel, &attrs, &step, 5,
                        (struct operand[]){ { view, SGRAD_R, x }, { view, SGRAD_W, y } }, 2);
             for (int i = 0; i < 2 * COUNT / (j * k); i++) {

@@ -96,8 +96,8 @@ static void thresholds(void **state) {
         struct sgrad_hashes h = make(64, COUNT / 2, 40, flips);
         for (size_t t = 0; t < sizeof all / sizeof *all; t++)
             for (int way = SGRAD_SEARCH_CHEAPEST; way <= SGRAD_SEARCH_WEIGHTS; way++)
-                if (way != SGRAD_SEARCH_PARTS || all[t] <= 12)
-                    compare(&h, (struct sgrad_search){ .threshold = all[t], .way = way });
+                if (way != SGRAD_SEARCH_SEGMENTS || all[t] <= 12)
+                    compare(&h, (struct sgrad_search){ .threshold = all[t], .method = way });
         release(&h);
     }
 }
@@ -107,7 +107,7 @@ static void spread(void **state) {
     struct sgrad_hashes h = make(64, 4 * COUNT, 3 * COUNT, 9);
     for (int threshold = 0; threshold <= 10; threshold += 5)
         for (int way = SGRAD_SEARCH_CHEAPEST; way <= SGRAD_SEARCH_WEIGHTS; way++)
-            compare(&h, (struct sgrad_search){ .threshold = threshold, .way = way });
+            compare(&h, (struct sgrad_search){ .threshold = threshold, .method = way });
     release(&h);
 }
 
@@ -116,8 +116,8 @@ static void long_hashes(void **state) {
     struct sgrad_hashes h = make(256, COUNT / 2, 60, 40);
     for (int threshold = 0; threshold <= 60; threshold += 10)
         for (int way = SGRAD_SEARCH_CHEAPEST; way <= SGRAD_SEARCH_WEIGHTS; way++)
-            if (way != SGRAD_SEARCH_PARTS || threshold <= 40)
-                compare(&h, (struct sgrad_search){ .threshold = threshold, .way = way });
+            if (way != SGRAD_SEARCH_SEGMENTS || threshold <= 40)
+                compare(&h, (struct sgrad_search){ .threshold = threshold, .method = way });
     release(&h);
 }
 
@@ -139,8 +139,9 @@ static void little_memory(void **state) {
     for (int bits = 64; bits <= 256; bits *= 4) {
         struct sgrad_hashes h = make(bits, COUNT, COUNT / 2, 9);
         for (size_t b = 0; b < sizeof bounds / sizeof *bounds; b++)
-            for (int way = SGRAD_SEARCH_PARTS; way <= SGRAD_SEARCH_WEIGHTS; way++)
-                compare(&h, (struct sgrad_search){ .threshold = 8, .way = way, .memory = bounds[b], .folder = scratch_path("") });
+            for (int way = SGRAD_SEARCH_SEGMENTS; way <= SGRAD_SEARCH_WEIGHTS; way++)
+                compare(&h,
+                        (struct sgrad_search){ .threshold = 8, .method = way, .memory = bounds[b], .folder = scratch_path("") });
         compare(&h, (struct sgrad_search){ .threshold = 4, .most = 100, .memory = 8000 });
         release(&h);
     }

@@ -71,7 +71,7 @@ static void choices(void **state) {
         assert_done(sgrad_algorithm_plan_make(way, LAYERS, WAYS, bound, share, &choice));
         near(choice.seconds, best, 1e-9);
         assert_true(choice.bytes <= bound);
-        free(choice.way);
+        free(choice.algorithm);
     }
     assert_in_range(infeasible, 1, 40);
 }
@@ -188,32 +188,32 @@ static void sums_up(void **state) {
     o.training.batch = 96;
     o.parallel.allreduce = "ring";
     struct sgrad_forecast f = forecast((struct sgrad_plan_query){ &o, m, &work, 1, 6, true, true, 0.5 });
-    assert_int_equal(f.points, 4);
+    assert_int_equal(f.rows, 4);
     const int nodes[] = { 1, 2, 4, 6 };
     for (int i = 0; i < 4; i++) {
         const double p = nodes[i], share = 96 / p, ring = p > 1 ? 2 * (p - 1) * (1e-6 + 4e6 / p / 1e9) : 0;
-        assert_int_equal(f.point[i].nodes, nodes[i]);
-        near(f.point[i].step, 1e-3 * share + ring, 1e-6);
-        near(f.point[i].speedup, 96e-3 / f.point[i].step, 1e-6);
-        near(f.point[i].exposed + 1e-12, ring + 1e-12, 1e-6);
-        near(f.point[i].memory, 8e6 + 1e6 + 1e7 * share + (p > 1 ? 8e6 : 0), 1e-9);
-        near(f.point[i].hours, 2000 / f.point[i].samples_per_second / 3600, 1e-9);
+        assert_int_equal(f.row[i].nodes, nodes[i]);
+        near(f.row[i].step, 1e-3 * share + ring, 1e-6);
+        near(f.row[i].speedup, 96e-3 / f.row[i].step, 1e-6);
+        near(f.row[i].exposed + 1e-12, ring + 1e-12, 1e-6);
+        near(f.row[i].memory, 8e6 + 1e6 + 1e7 * share + (p > 1 ? 8e6 : 0), 1e-9);
+        near(f.row[i].hours, 2000 / f.row[i].samples_per_second / 3600, 1e-9);
     }
     assert_true(f.lemma_devices > 1 && f.devices > 1);
     sgrad_forecast_free(&f);
 
     o.training.batch = 8;
     f = forecast((struct sgrad_plan_query){ &o, m, &work, 4, 4, false, false, 0 });
-    near(f.point[0].batch, 32, 1e-12);
-    near(f.point[0].step, 8e-3 + 6 * (1e-6 + 1e-3), 1e-6);      /* behind backward, before forward */
+    near(f.row[0].batch, 32, 1e-12);
+    near(f.row[0].step, 8e-3 + 6 * (1e-6 + 1e-3), 1e-6);        /* behind backward, before forward */
     sgrad_forecast_free(&f);
 
     tasks[2] = (struct sgrad_step_cost_task){ "conv2d backward-data", { 0, 1e9 }, { 0, 0 }, .often = 1 }; /* hides the message */
     gradient[0].needed = 2;
     f = forecast((struct sgrad_plan_query){ &o, m, &work, 4, 4, false, false, 0 });
-    near(f.point[0].step, 16e-3, 1e-6);
-    near(f.point[0].communication, 6 * (1e-6 + 1e-3), 1e-6);
-    assert_int_equal(f.point[0].limit, SGRAD_BY_COMPUTE);
+    near(f.row[0].step, 16e-3, 1e-6);
+    near(f.row[0].communication, 6 * (1e-6 + 1e-3), 1e-6);
+    assert_int_equal(f.row[0].limit, SGRAD_BY_COMPUTE);
     sgrad_forecast_free(&f);
 
     o.model.precision = SGRAD_PRECISION_BF16;
@@ -229,9 +229,9 @@ static void second_order(void **state) {
     struct sgrad_step_cost_task all[] = {
         { "conv2d forward", { 0, 5e8 }, { 0, 0 }, .often = 1 },
         { "conv2d backward-weight", { 0, 5e8 }, { 0, 0 }, .often = 1 },
-        { "long", { 6e9, 0 }, { 0, 0 }, .often = .5, .curvature = true, .part = SGRAD_COST_ASSIGNED },
-        { "short", { 1e9, 0 }, { 0, 0 }, .often = 1, .curvature = true, .part = SGRAD_COST_ASSIGNED },
-        { "precondition", { 5e8, 0 }, { 0, 0 }, .often = 1, .curvature = true, .part = SGRAD_COST_ASSIGNED_BY_LAYER },
+        { "long", { 6e9, 0 }, { 0, 0 }, .often = .5, .curvature = true, .distribution = SGRAD_COST_ASSIGNED },
+        { "short", { 1e9, 0 }, { 0, 0 }, .often = 1, .curvature = true, .distribution = SGRAD_COST_ASSIGNED },
+        { "precondition", { 5e8, 0 }, { 0, 0 }, .often = 1, .curvature = true, .distribution = SGRAD_COST_ASSIGNED_BY_LAYER },
     };
     struct sgrad_step_cost second = work;
     struct sgrad_step_cost_gradient of[] = { { 1e6, 1, 0 } };
@@ -243,16 +243,16 @@ static void second_order(void **state) {
     o.parallel.allreduce = "ring";
     for (int overlap = 0; overlap < 2; overlap++) {
         struct sgrad_forecast f = forecast((struct sgrad_plan_query){ &o, m, &second, 1, 2, false, !overlap, 0 });
-        near(f.point[0].compute, 8e-3 + 3e-3 + 1e-3 + .5e-3, 1e-6);
-        near(f.point[1].compute, 8e-3 + 3e-3 + .5e-3, 1e-6);
+        near(f.row[0].compute, 8e-3 + 3e-3 + 1e-3 + .5e-3, 1e-6);
+        near(f.row[1].compute, 8e-3 + 3e-3 + .5e-3, 1e-6);
         const double sum = 2 * (1e-6 + .5e-3);
-        near(f.point[1].step, overlap ? 8e-3 + 3e-3 + .5e-3 : 8e-3 + 3e-3 + .5e-3 + sum, 1e-6);
+        near(f.row[1].step, overlap ? 8e-3 + 3e-3 + .5e-3 : 8e-3 + 3e-3 + .5e-3 + sum, 1e-6);
         sgrad_forecast_free(&f);
     }
     second.rows = 1;        /* both do what comes of the layer */
     of[0].bytes = 4e6;
     struct sgrad_forecast f = forecast((struct sgrad_plan_query){ &o, m, &second, 2, 2, false, false, 0 });
-    near(f.point[0].step, 8e-3 + 2 * (1e-6 + 2e-3) + .5e-3, 1e-6);
+    near(f.row[0].step, 8e-3 + 2 * (1e-6 + 2e-3) + .5e-3, 1e-6);
     sgrad_forecast_free(&f);
     sgrad_machine_free(m);
 }

@@ -334,12 +334,12 @@ static void ranks_on_a_mesh(void **state) {
                             *b = sgrad_mesh_axis(&mesh, "b");
     assert_true(rest == mesh.axis && rest->ranks == 4 && a->ranks == 3 && b->ranks == 2 && !sgrad_mesh_axis(&mesh, "c"));
     for (int rank = 0; rank < 24; rank++) {
-        assert_int_equal(rank, (sgrad_mesh_place(&mesh, 1, rank) * 3 + sgrad_mesh_place(&mesh, 2, rank)) * 2 +
-                                   sgrad_mesh_place(&mesh, 4, rank));
+        assert_int_equal(rank, (sgrad_mesh_index(&mesh, 1, rank) * 3 + sgrad_mesh_index(&mesh, 2, rank)) * 2 +
+                                   sgrad_mesh_index(&mesh, 4, rank));
         for (unsigned axes = 0; axes <= sgrad_mesh_all(&mesh); axes++) {
             const struct sgrad_group group = sgrad_mesh_group(&mesh, axes, rank, member);
             assert_int_equal(group.count, sgrad_mesh_ranks(&mesh, axes));
-            assert_int_equal(group.rank[sgrad_mesh_place(&mesh, axes, rank)], rank);
+            assert_int_equal(group.rank[sgrad_mesh_index(&mesh, axes, rank)], rank);
         }
     }
     assert_equal(sgrad_mesh_bit(&mesh, a), 2);
@@ -354,7 +354,7 @@ static void ranks_on_a_mesh(void **state) {
 
     assert_done(sgrad_mesh_parse("a=2,rest=3", "rest", &mesh));
     assert_done(sgrad_mesh_fit(&mesh, 6));
-    assert_int_equal(sgrad_mesh_place(&mesh, 2, 4), 1);
+    assert_int_equal(sgrad_mesh_index(&mesh, 2, 4), 1);
 }
 
 /* One name for several axes: ranks along one of them have other samples. */

@@ -220,13 +220,13 @@ int *sgrad__bucket_parameters(const struct sgrad_bucket *bucket, int *count) {
 
 /* Returns the elements of entry ENTRY that are in shard SHARE; there are as many shards as the group has ranks
  * (sgrad__share_of). A parameter that every rank updates is in no shard. */
-static struct sgrad_copy_piece share_of(const struct sgrad_builder *builder, const struct sgrad_bucket *bucket,
+static struct sgrad_copy_block share_of(const struct sgrad_builder *builder, const struct sgrad_bucket *bucket,
                                         const struct entry *entry, int share) {
     const struct sgrad__update *update = &builder->o->training->update[entry->parameter];
     const int64_t count = sgrad_shape_count(&entry->view.shape), first = count * share / bucket->group.count;
-    if (update->ranks) return (struct sgrad_copy_piece){ 0, 0, bucket->group.rank[share] == update->owner ? count : 0 };
-    if (!builder->o->strategy->shards_optimizer) return (struct sgrad_copy_piece){ 0 };
-    return (struct sgrad_copy_piece){ first, 0, count * (share + 1) / bucket->group.count - first };
+    if (update->ranks) return (struct sgrad_copy_block){ 0, 0, bucket->group.rank[share] == update->owner ? count : 0 };
+    if (!builder->o->strategy->shards_optimizer) return (struct sgrad_copy_block){ 0 };
+    return (struct sgrad_copy_block){ first, 0, count * (share + 1) / bucket->group.count - first };
 }
 
 static int64_t share_size(const struct sgrad_builder *builder, const struct sgrad_bucket *bucket, int share) {
@@ -266,7 +266,7 @@ static int gather_share(struct sgrad_builder *builder, const struct sgrad_bucket
 static void spread_share(struct sgrad_builder *builder, struct sgrad_bucket *bucket, int here, int chunk) {
     int64_t at = 0;
     for (struct entry *e = bucket->entry; e < bucket->entry + bucket->count; e++) {
-        const struct sgrad_copy_piece is = share_of(builder, bucket, e, here);
+        const struct sgrad_copy_block is = share_of(builder, bucket, e, here);
         const struct sgrad_view part = { bucket->dtype, { 1, { is.count } } };
         *e->done = -1;
         if (!is.count) continue;
@@ -282,7 +282,7 @@ static void spread_share(struct sgrad_builder *builder, struct sgrad_bucket *buc
 /* Sends the weights that this rank has updated to all ranks of the group, and receives those that the others have updated. A
  * parameter that one rank updates is already up to date on that rank. */
 static void join_shares(struct sgrad_builder *builder, const struct sgrad_bucket *bucket, const char *name) {
-    const int ranks = bucket->group.count, here = sgrad_group_place(&bucket->group, builder->o->rank);
+    const int ranks = bucket->group.count, here = sgrad_group_index(&bucket->group, builder->o->rank);
     int *chunk = sgrad_xcalloc((size_t)ranks, sizeof *chunk);
     int64_t *at = sgrad_xcalloc((size_t)ranks, sizeof *at);
     struct sgrad__piece *piece = sgrad_xcalloc((size_t)ranks, sizeof *piece);
@@ -292,7 +292,7 @@ static void join_shares(struct sgrad_builder *builder, const struct sgrad_bucket
     for (const struct entry *e = bucket->entry; e < bucket->entry + bucket->count; e++) {
         int count = 0;
         for (int i = 0; i < ranks; i++) {
-            const struct sgrad_copy_piece is = share_of(builder, bucket, e, i);
+            const struct sgrad_copy_block is = share_of(builder, bucket, e, i);
             if (is.count) piece[count++] = (struct sgrad__piece){ chunk[i], { at[i], is.from, is.count } };
             at[i] += is.count;
         }
@@ -318,7 +318,7 @@ static void join_or_hold(struct sgrad_builder *builder, struct sgrad_bucket *buc
 }
 
 void sgrad__bucket_share(struct sgrad_builder *builder, struct sgrad_bucket *bucket, int priority, const char *name) {
-    const int ranks = bucket->group.count, here = sgrad_group_place(&bucket->group, builder->o->rank);
+    const int ranks = bucket->group.count, here = sgrad_group_index(&bucket->group, builder->o->rank);
     int *chunk = sgrad_xcalloc((size_t)ranks, sizeof *chunk);
     for (int i = 0; i < ranks; i++) chunk[i] = gather_share(builder, bucket, i, false, name);
     sgrad__add_exchange(builder, SGRAD_REDUCE_SCATTER, &bucket->group, -1, chunk, ranks, priority, name);

@@ -46,8 +46,8 @@ static void add_made(struct table *table, const struct sgrad__program *program) 
         struct row *row = layer_of(table, n);
         if (n->stage != program->graph->stage) continue;
         if (n->output >= 0 && !n->is.view_of_input) row->made += (int64_t)sgrad_view_bytes(&n->is.y) * program->share;
-        for (int i = 0; i < SGRAD_MAX_PARAMETERS && n->is.keep[i].shape.rank; i++)
-            row->made += (int64_t)sgrad_view_bytes(&n->is.keep[i]) * program->share;
+        for (int i = 0; i < SGRAD_MAX_PARAMETERS && n->is.saved[i].shape.rank; i++)
+            row->made += (int64_t)sgrad_view_bytes(&n->is.saved[i]) * program->share;
     }
 }
 

@@ -50,7 +50,7 @@ static int add_scatter(struct sgrad_builder *builder, const struct sgrad__cut *c
         piece[i] = sgrad__add_buffer(builder, sgrad_format("%s gradient piece%d", name, i), part);
     add_pieces(builder, &sgrad_cut_kernel, whole, piece, group.count, name);
     sgrad__add_exchange(builder, SGRAD_REDUCE_SCATTER, &group, -1, piece, group.count, SGRAD__PRIORITY_SENT_WEIGHT, name);
-    return piece[sgrad_group_place(&group, builder->o->rank)];
+    return piece[sgrad_group_index(&group, builder->o->rank)];
 }
 
 int sgrad__add_gathered(struct sgrad_builder *builder, int parameter) {

@@ -100,7 +100,7 @@ static void add(struct sgrad_builder *b, int n, enum sgrad_move move, const int 
     const struct sgrad__node *node = &b->g->node[n];
     const unsigned axis = sgrad_mesh_bit(&b->g->mesh, node->is.axis);
     struct place p = { .group = sgrad__along(b, axis), .root = node->is.root, .name = node->name };
-    p.here = sgrad_group_place(&p.group, b->o->rank);
+    p.here = sgrad_group_index(&p.group, b->o->rank);
     moves[move](b, &p, from, to);
 }
 

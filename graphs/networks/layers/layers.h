@@ -65,7 +65,7 @@ int sgrad__check_split(struct sgrad_graph *graph, const char *what, int count, b
 struct sgrad__transformer {
     const char *norm1, *qkv, *proj, *norm2, *up, *down;     /* names of the layers, after that of the block */
     int width, heads, cache;                                /* cache: attribute of attention */
-    bool causal, approximate, turned;                       /* turned: weights are (C,K) in files */
+    bool causal, approximate, transposed;                   /* transposed: weights are (C,K) in files */
     float deviation, last_deviation, dropout;
 };
 int sgrad__transformer_block(struct sgrad_graph *graph, const char *name, int x, const struct sgrad__transformer *is);

@@ -6,7 +6,7 @@
 #include "graphs/networks/layers/layers.h"
 
 static struct sgrad_linear linear(const struct sgrad__transformer *is, int features, float deviation) {
-    return (struct sgrad_linear){ .features = features, .bias = true, .deviation = deviation, .turned = is->turned };
+    return (struct sgrad_linear){ .features = features, .bias = true, .deviation = deviation, .transposed = is->transposed };
 }
 
 static int drop(struct sgrad_graph *graph, const char *name, int x, float p) {

@@ -65,7 +65,7 @@ static int build(struct sgrad_graph *graph, int x, int classes) {
         .cache = sgrad_graph_cached(graph) ? context : 0,
         .causal = true,
         .approximate = true,
-        .turned = true,
+        .transposed = true,
         .deviation = DEVIATION,
         .last_deviation = DEVIATION / sqrtf(2 * (float)layers),
         .dropout = p,

@@ -41,7 +41,7 @@ static int read_product(struct sgrad__reader *reader, const Onnx__Node *n, const
     const bool turned = as_turned != weight->turned;
     const struct sgrad_shape shape = sgrad_graph_shape(reader->graph, x);
     const int64_t *dim = weight->tensor->dims, features = dim[turned ? 1 : 0], takes = dim[turned ? 0 : 1];
-    const struct sgrad_linear is = { .features = sgrad__onnx_outputs(reader, end, features), .bias = bias, .turned = turned };
+    const struct sgrad_linear is = { .features = sgrad__onnx_outputs(reader, end, features), .bias = bias, .transposed = turned };
     if (shape.rank > 3) return sgrad__onnx_refuse(reader, n, "takes images: rows (N,C) or (N,T,C) are known");
     if (shape.dim[shape.rank - 1] != takes)
         return sgrad__onnx_refuse(reader, n,

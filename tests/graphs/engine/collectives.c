@@ -92,7 +92,7 @@ static void job_close(struct job *job) {
 
 /* What this rank holds of an element of CHUNK in the end; false: nothing is promised. */
 static bool promised(const struct job *job, int round, int chunk, int64_t i, float *x) {
-    const int place = sgrad_group_place(&job->group, rank);
+    const int place = sgrad_group_index(&job->group, rank);
     *x = 0;
     switch (job->method->kind) {
     case SGRAD_ALL_GATHER: return *x = value(job->group.rank[chunk], round, chunk, i), true;
