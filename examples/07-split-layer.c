@@ -16,7 +16,8 @@
  * either rank finds the part of x's gradient that comes by its half, and the first layer, which both have, is updated by the sum
  * over both. Weights begin as on one rank, files have whole ones, and losses agree to rounding, whatever the number of ranks.
  *
- * Next: 08-second-order.c. graphs/networks/networks.h says what is summed over whom; docs/develop/add-a-collective.md how ranks sum. */
+ * Next: 08-second-order.c. graphs/networks/networks.h says what is summed over whom;
+ * docs/develop/add-a-collective.md how ranks sum. */
 #include "graphs/graphs.h"
 
 #include <stdlib.h>

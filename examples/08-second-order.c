@@ -8,7 +8,8 @@
  * pixels of one, have a factor of 9x9 for what comes in and one of 16x16 for what goes out. They are decomposed beside the steps,
  * by workers that have nothing else to do; what comes of that is used a fixed number of steps later.
  *
- * Next: 09-duplicates.c. docs/performance/second-order.md says what to tune; docs/develop/add-an-operation.md how the library grows. */
+ * Next: 09-duplicates.c. docs/performance/second-order.md says what to tune;
+ * docs/develop/add-an-operation.md how the library grows. */
 #include "graphs/graphs.h"
 
 #include <stdlib.h>

@@ -7,8 +7,8 @@
  * machine is a file, with a source for every figure. The planner puts the two together: a point for each number of nodes. What
  * limits there is what to spend money on.
  *
- * Next: 12-search.c. docs/scale/plan.md says how far such forecasts carry; the command is stargrad plan, and stargrad doctor --machine
- * measures a machine. */
+ * Next: 12-search.c. docs/scale/plan.md says how far such forecasts carry; the command is stargrad plan, and stargrad doctor
+ * --machine measures a machine. */
 #include "graphs/graphs.h"
 #include "planner/planner.h"
 

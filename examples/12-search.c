@@ -7,8 +7,8 @@
  * there, with its weights and its optimizer's states. After one epoch and after two the worse half is given up. What is left in
  * search/ is a folder for each candidate, the leaderboard and the order of its sub-epochs; begun again, with resume, it goes on.
  *
- * docs/guides/search.md describes the file of a search, the orders of sub-epochs ("visits") and their costs; the command is stargrad
- * search.
+ * docs/guides/search.md describes the file of a search, the orders of sub-epochs ("visits") and their costs; the command is
+ * stargrad search.
  *
  * Next: 13-python.py, and 14-volume.c for stacks of slices. */
 #include "graphs/graphs.h"

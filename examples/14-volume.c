@@ -7,8 +7,8 @@
  * "out", has a channel for each, and whose output is as large as its input. Group norm makes no patch depend on others.
  * Segmenting shows the network overlapping patches and blends what it says.
  *
- * Next: docs/guides/volumes.md. The command does the same to stacks of your own: stargrad train --data volume:DIR, stargrad segment. And
- * docs/performance/record.md, where the whole course leads. */
+ * Next: docs/guides/volumes.md. The command does the same to stacks of your own: stargrad train --data volume:DIR, stargrad
+ * segment. And docs/performance/record.md, where the whole course leads. */
 #include "graphs/graphs.h"
 #include "volumes/volumes.h"
 

@@ -8,8 +8,8 @@
  *
  * Each header begins with an overview and an example; api/train.h shows the whole way from a network to a trained one.
  *
- * A program is compiled by `cc program.c $(pkg-config --cflags --libs stargrad)` (docs/start/install.md). In C++, from C++20 on, all is
- * written as in C, sgrad_layer and records too; but a list of named fields has them in the order of their declaration, and
+ * A program is compiled by `cc program.c $(pkg-config --cflags --libs stargrad)` (docs/start/install.md). In C++, from C++20 on,
+ * all is written as in C, sgrad_layer and records too; but a list of named fields has them in the order of their declaration, and
  * g++ -Wextra warns of those that a record leaves out. */
 #ifndef SGRAD_GRAPHS_GRAPHS_H
 #define SGRAD_GRAPHS_GRAPHS_H

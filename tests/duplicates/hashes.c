@@ -1,5 +1,6 @@
-/* Hashes equal those of imagededup 0.3.3 with Pillow 13.0.0 for images of these sizes (docs/guides/dedup.md names the others): ahash and
- * dhash in every bit, phash and whash in all but a few. The numbers are those of encode_image for the images that draw makes.
+/* Hashes equal those of imagededup 0.3.3 with Pillow 13.0.0 for images of these sizes (docs/guides/dedup.md names the others):
+ * ahash and dhash in every bit, phash and whash in all but a few. The numbers are those of encode_image for the images that draw
+ * makes.
  * Also: hashes of 256 bits, and the file hashes.bin, whole and damaged. */
 #include "config.h"
 #include "duplicates/internal.h"

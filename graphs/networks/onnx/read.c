@@ -118,7 +118,8 @@ static int find_needed(struct sgrad__reader *reader) {
 static int check_node(struct sgrad__reader *reader, const Onnx__Node *n, const struct sgrad__operator *operator) {
     if (*n->domain && strcmp(n->domain, "ai.onnx"))
         return sgrad__onnx_refuse(reader, n, "is of domain '%s': ONNX's own operators alone are known", n->domain);
-    if (!operator->name) return sgrad__onnx_refuse(reader, n, "the operator is not known (docs/guides/onnx.md lists those that are)");
+    if (!operator->name)
+        return sgrad__onnx_refuse(reader, n, "the operator is not known (docs/guides/onnx.md lists those that are)");
     if ((int)n->n_input < operator->least || (int)n->n_input > operator->most || !n->n_output || !*n->output[0])
         return sgrad__onnx_refuse(reader, n, "has %zu inputs and %zu outputs", n->n_input, n->n_output);
     for (size_t i = (size_t)operator->outputs; i < n->n_output; i++) {
