@@ -5,28 +5,31 @@
 #include <stdlib.h>
 
 static const struct sgrad__option options[] = {
-    { "model", "NAME", "network: one of stargrad list models", &sgrad__text, SGRAD__FIELD(model.name), .required = true },
-    { "data", "KIND[:PATH]", "data set: one of stargrad list datasets; synthetic:HxWxC,CLASSES,COUNT needs no files",
+    { "model", "NAME", "network, one of stargrad list models", &sgrad__text, SGRAD__FIELD(model.name), .required = true },
+    { "data", "KIND[:PATH]", "data set, one of stargrad list datasets; synthetic:HxWxC,CLASSES,COUNT needs no files",
       &sgrad__text, SGRAD__FIELD(data.name), .required = true },
-    { "image-size", "N", "scale images of a folder to NxN", &sgrad__whole, SGRAD__FIELD(data.image_size), 1, 4096 },
-    { "batch", "N", "global batch, whatever the number of ranks", &sgrad__whole, SGRAD__FIELD(training.batch), 1, 2147483647 },
-    { "micro-batch", "N", "samples per task; divides the rank's share; chosen if not given", &sgrad__whole,
+    { "image-size", "N", "resize the images of a folder to NxN [original size]", &sgrad__whole, SGRAD__FIELD(data.image_size), 1,
+      4096 },
+    { "batch", "N", "global batch size, over all ranks", &sgrad__whole, SGRAD__FIELD(training.batch), 1, 2147483647 },
+    { "micro-batch", "N", "samples per task; must divide the batch of each rank [automatic]", &sgrad__whole,
       SGRAD__FIELD(training.micro_batch), 1, 2147483647 },
-    { "recompute", NULL, "blocks compute what they made again in backward: less memory, more work", &sgrad__flag,
+    { "recompute", NULL, "activation checkpointing: recompute activations in the backward pass to save memory", &sgrad__flag,
       SGRAD__FIELD(model.recompute) },
-    { "no-fuse", NULL, "every operation is a task of its own", &sgrad__flag, SGRAD__FIELD(parallel.no_fuse) },
-    { "no-cuda-graphs", NULL, "what a task does on a GPU is launched one by one, and memory found anew each step",
-      &sgrad__flag, SGRAD__FIELD(parallel.no_cuda_graphs) },
-    { "bn-group", "gpu|rank|micro|global|N", "samples over which batch norm takes its statistics", &sgrad__group,
+    { "no-fuse", NULL, "run each operation as a separate task", &sgrad__flag, SGRAD__FIELD(parallel.no_fuse) },
+    { "no-cuda-graphs", NULL,
+      "launch GPU kernels individually instead of through CUDA graphs, and allocate activations every step", &sgrad__flag,
+      SGRAD__FIELD(parallel.no_cuda_graphs) },
+    { "bn-group", "gpu|rank|micro|global|N", "samples over which batch norm computes its statistics", &sgrad__group,
       SGRAD__FIELD(training.bn_group), 1, 2147483647 },
-    { "optimizer", "NAME", "one of stargrad list optimizers", &sgrad__text, SGRAD__FIELD(optimizer.name) },
-    { "precision", "f32|tf32|bf16", "tf32: tensor cores of GPUs may round products; bf16: bfloat16 compute, f32 weights",
-      &sgrad__choice, SGRAD__FIELD(model.precision) },
-    { "cpus", "N", "CPU workers", &sgrad__workers, SGRAD__FIELD(parallel.cpus), 0, 4096 },
-    { "gpus", "N", "CUDA devices", &sgrad__workers, SGRAD__FIELD(parallel.gpus), 0, 4096 },
-    { "scheduler", "NAME", "StarPU's scheduler; chosen if not given", &sgrad__text, SGRAD__FIELD(parallel.scheduler) },
-    { "window", "N", "steps in flight", &sgrad__whole, SGRAD__FIELD(parallel.steps_in_flight), 1, 8 },
-    { "json", NULL, "print the result as one JSON object", &sgrad__flag, SGRAD__FIELD(output.json) },
+    { "optimizer", "NAME", "optimizer, one of stargrad list optimizers", &sgrad__text, SGRAD__FIELD(optimizer.name) },
+    { "precision", "f32|tf32|bf16",
+      "tf32: GPU tensor cores may round the factors of products; bf16: bfloat16 activations, f32 weights", &sgrad__choice,
+      SGRAD__FIELD(model.precision) },
+    { "cpus", "N", "number of CPU workers", &sgrad__workers, SGRAD__FIELD(parallel.cpus), 0, 4096 },
+    { "gpus", "N", "number of CUDA devices; 0: none", &sgrad__workers, SGRAD__FIELD(parallel.gpus), 0, 4096 },
+    { "scheduler", "NAME", "StarPU scheduler [lws; with GPUs dmdas]", &sgrad__text, SGRAD__FIELD(parallel.scheduler) },
+    { "window", "N", "largest number of steps in flight", &sgrad__whole, SGRAD__FIELD(parallel.steps_in_flight), 1, 8 },
+    { "json", NULL, "print the result as a JSON object", &sgrad__flag, SGRAD__FIELD(output.json) },
     { 0 },
 };
 
@@ -82,12 +85,11 @@ static int run(const struct sgrad__request *request) {
 
 const struct sgrad__command sgrad__bench_command = {
     .name = "bench",
-    .summary = "how near a network's training comes to this machine's limit",
+    .summary = "compare the training speed with the limit of this machine",
     .options = options,
     .run = run,
-    .notes = "Each kernel of a step runs alone, on every worker at once, with its memory warm: the sum of the best times, "
-             "shared by the\nworkers, is the limit. Memory: what tasks read and write that others wrote or will read; as far as "
-             "it is not in a cache\nstill, it comes on top. Then some steps are trained, and nothing is written.\n\n"
-             "For example:\n\n"
-             "  stargrad bench --model resnet20 --data synthetic:32x32x3,10,12800 --batch 128",
+    .notes = "Each kernel of a step runs alone, on all workers at once, with its data in cache. The limit is the sum of the "
+             "best times, divided by the number of workers. Memory counts the data that tasks pass to each other; data that "
+             "no longer fits in a cache adds to the limit. Then bench trains some steps. It writes no files. For example:\n\n"
+             "  stargrad bench --model resnet20 --data synthetic:32x32x3,10,9600 --batch 128",
 };

@@ -7,8 +7,8 @@
 
 static const struct sgrad__option options[] = {
     SGRAD__PLUGIN_OPTION,
-    { "cpus", "N", "CPU workers", &sgrad__workers, SGRAD__FIELD(parallel.cpus), 0, 4096 },
-    { "json", NULL, "print the result as one JSON array", &sgrad__flag, SGRAD__FIELD(output.json) },
+    { "cpus", "N", "number of CPU workers", &sgrad__workers, SGRAD__FIELD(parallel.cpus), 0, 4096 },
+    { "json", NULL, "print the result as a JSON array", &sgrad__flag, SGRAD__FIELD(output.json) },
     { 0 },
 };
 
@@ -90,14 +90,14 @@ static int run(const struct sgrad__request *request) {
 
 const struct sgrad__command sgrad__check_command = {
     .name = "check",
-    .summary = "whether operations, collectives and optimizers are right",
+    .summary = "test operations, collectives and optimizers",
     .argument = "NAME...",
     .repeats = true,
     .options = options,
     .run = run,
-    .notes = "On every test shape of an operation's record: derivatives against finite differences, bf16\n"
-             "against f32, gradients that are added to, and backward without the gradients that nobody wants.\n"
-             "Of a collective: the plans of 1 to 33 ranks, carried out in one process. Of an optimizer: steps\n"
-             "against the states of its record. For example:\n\n"
+    .notes = "For each test shape of an operation, check compares derivatives with finite differences and bf16 with f32, "
+             "adds to existing gradients, and runs the backward pass without unneeded gradients. For a collective, it "
+             "executes the plans of 1 to 33 ranks in one process. For an optimizer, it compares steps with the states in its "
+             "record. For example:\n\n"
              "  stargrad check --plugin ./libswish.so swish",
 };

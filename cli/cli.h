@@ -110,7 +110,7 @@ extern const struct sgrad__type sgrad__flag, sgrad__whole, sgrad__real, sgrad__t
 
 /* The option of all commands that search for records, such as models and data sets. */
 #define SGRAD__PLUGIN_OPTION \
-    { "plugin", "FILE", "a shared object with records of one's own; may come several times", &sgrad__plugin, SGRAD__PLACE(train) }
+    { "plugin", "FILE", "load a shared object with custom records; may be repeated", &sgrad__plugin, SGRAD__PLACE(train) }
 
 bool *sgrad__option_flag(const struct sgrad__option *option, struct sgrad__request *request);   /* address of a flag's value */
 bool sgrad__is_file(const char *path);      /* returns true if PATH exists and is not a folder */

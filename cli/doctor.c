@@ -425,23 +425,26 @@ static void defaults(struct sgrad__request *request) {
 }
 
 static const struct sgrad__option options[] = {
-    { "machine", "FILE", "measure this machine instead, and write FILE, as stargrad plan takes it", &sgrad__text,
+    { "machine", "FILE", "measure this machine instead, and write its description to FILE for stargrad plan", &sgrad__text,
       SGRAD__PLACE(plan.machine) },
-    { "limits", NULL, "measure, too, what limits a step: arithmetic, kernels, memory, submission, tasks", &sgrad__flag,
+    { "limits", NULL, "also measure the limits of a step: arithmetic, kernels, memory, submission, tasks", &sgrad__flag,
       SGRAD__PLACE(plan.limits) },
-    { "model", "NAME", "for --limits and --machine: whose kernels and steps are measured", &sgrad__text,
-      SGRAD__FIELD(model.name) },
-    { "data", "KIND[:PATH]", "for --limits and --machine: its data set", &sgrad__text, SGRAD__FIELD(data.name) },
-    { "batch", "N", "for --limits and --machine: its batch", &sgrad__whole, SGRAD__FIELD(training.batch), 1, 2147483647 },
-    { "strategy", "NAME", "for --machine: how ranks exchange meanwhile", &sgrad__text, SGRAD__FIELD(parallel.strategy) },
-    { "json", NULL, "print the result as one JSON object", &sgrad__flag, SGRAD__FIELD(output.json) },
+    { "model", "NAME", "network to measure, for --limits and --machine", &sgrad__text, SGRAD__FIELD(model.name) },
+    { "data", "KIND[:PATH]", "data set to measure, for --limits and --machine", &sgrad__text, SGRAD__FIELD(data.name) },
+    { "batch", "N", "batch size to measure, for --limits and --machine", &sgrad__whole, SGRAD__FIELD(training.batch), 1,
+      2147483647 },
+    { "strategy", "NAME", "training strategy across ranks to measure, for --machine", &sgrad__text,
+      SGRAD__FIELD(parallel.strategy) },
+    { "json", NULL, "print the result as a JSON object", &sgrad__flag, SGRAD__FIELD(output.json) },
     { 0 },
 };
 
 const struct sgrad__command sgrad__doctor_command = {
     .name = "doctor",
-    .summary = "what this machine offers, what is misconfigured, what to do about it",
+    .summary = "diagnose the machine and its configuration",
     .options = options,
     .defaults = defaults,
     .run = run,
+    .notes = "Prints the hardware and libraries of this machine, misconfigurations and their fixes. Under mpirun, --machine "
+             "also measures the network between ranks.",
 };

@@ -6,31 +6,31 @@
 #include <string.h>
 
 static const struct sgrad__option options[] = {
-    { "weights", "FILE", "the weights (safetensors); RUN-DIR/model.safetensors, or those in onnx:FILE, if not given",
-      &sgrad__text, SGRAD__FIELD(model.init) },
-    { "model", "NAME", "their network: one of stargrad list models", &sgrad__text, SGRAD__FIELD(model.name), .required = true },
-    { "data", "KIND[:PATH]", "data set, whose test part is used: one of stargrad list datasets", &sgrad__text,
+    { "weights", "FILE", "weights (safetensors) [RUN-DIR/model.safetensors, or those in onnx:FILE]", &sgrad__text,
+      SGRAD__FIELD(model.init) },
+    { "model", "NAME", "network of the weights, one of stargrad list models", &sgrad__text, SGRAD__FIELD(model.name),
+      .required = true },
+    { "data", "KIND[:PATH]", "data set with the test set to use, one of stargrad list datasets", &sgrad__text,
       SGRAD__FIELD(data.name), .required = true },
-    { "details", NULL, "of classes, too: accuracy of each, confusion, top-5, calibration", &sgrad__flag,
+    { "details", NULL, "also print accuracy per class, confusion matrix, top-5 accuracy and calibration", &sgrad__flag,
       SGRAD__PLACE(eval.details) },
-    { "tta", "flip|translate|flip,translate", "average what is said of mirrored and shifted images", &sgrad__views,
-      SGRAD__FIELD(evaluation.tta) },
+    { "tta", "flip|translate|flip,translate", "test-time augmentation: average predictions over flipped and shifted images",
+      &sgrad__views, SGRAD__FIELD(evaluation.tta) },
     SGRAD__PLUGIN_OPTION,
-    { "mean", "X,X,X", "mean of each channel, instead of the run's or the training set's", &sgrad__numbers,
-      SGRAD__FIELD(data.mean) },
-    { "deviation", "X,X,X", "standard deviation of each channel, instead of the run's or the training set's", &sgrad__numbers,
+    { "mean", "X,X,X", "mean of each channel [the run's or the training set's]", &sgrad__numbers, SGRAD__FIELD(data.mean) },
+    { "deviation", "X,X,X", "standard deviation of each channel [the run's or the training set's]", &sgrad__numbers,
       SGRAD__FIELD(data.std) },
-    { "damaged", "stop|skip", "a sample of --data that cannot be read: end with an error, or name it and leave it out",
-      &sgrad__choice, SGRAD__FIELD(data.skip_damaged) },
-    { "image-size", "N", "scale images of a folder to NxN", &sgrad__whole, SGRAD__FIELD(data.image_size), 1, 4096 },
-    { "micro-batch", "N", "samples per task; chosen if not given", &sgrad__whole, SGRAD__FIELD(training.micro_batch), 1,
-      2147483647 },
-    { "precision", "f32|tf32|bf16", "tf32: tensor cores of GPUs may round products; bf16: bfloat16 compute", &sgrad__choice,
-      SGRAD__FIELD(model.precision) },
-    { "cpus", "N", "CPU workers", &sgrad__workers, SGRAD__FIELD(parallel.cpus), 0, 4096 },
-    { "gpus", "N", "CUDA devices", &sgrad__workers, SGRAD__FIELD(parallel.gpus), 0, 4096 },
-    { "scheduler", "NAME", "StarPU's scheduler; chosen if not given", &sgrad__text, SGRAD__FIELD(parallel.scheduler) },
-    { "json", NULL, "print the result as one JSON object", &sgrad__flag, SGRAD__FIELD(output.json) },
+    { "damaged", "stop|skip", "on a sample that cannot be read: stop with an error, or log and skip it", &sgrad__choice,
+      SGRAD__FIELD(data.skip_damaged) },
+    { "image-size", "N", "resize the images of a folder to NxN [original size]", &sgrad__whole, SGRAD__FIELD(data.image_size), 1,
+      4096 },
+    { "micro-batch", "N", "samples per task [automatic]", &sgrad__whole, SGRAD__FIELD(training.micro_batch), 1, 2147483647 },
+    { "precision", "f32|tf32|bf16", "tf32: GPU tensor cores may round the factors of products; bf16: bfloat16 activations",
+      &sgrad__choice, SGRAD__FIELD(model.precision) },
+    { "cpus", "N", "number of CPU workers", &sgrad__workers, SGRAD__FIELD(parallel.cpus), 0, 4096 },
+    { "gpus", "N", "number of CUDA devices; 0: none", &sgrad__workers, SGRAD__FIELD(parallel.gpus), 0, 4096 },
+    { "scheduler", "NAME", "StarPU scheduler [lws; with GPUs dmdas]", &sgrad__text, SGRAD__FIELD(parallel.scheduler) },
+    { "json", NULL, "print the result as a JSON object", &sgrad__flag, SGRAD__FIELD(output.json) },
     { 0 },
 };
 
@@ -167,11 +167,12 @@ static int run(const struct sgrad__request *request) {
 
 const struct sgrad__command sgrad__eval_command = {
     .name = "eval",
-    .summary = "accuracy and loss of saved weights",
+    .summary = "measure accuracy and loss of saved weights",
     .argument = "[RUN-DIR]",
     .of_run = true,
     .options = options,
     .run = run,
-    .notes = "Of a run's folder weights, model and data are known, and what is given besides holds instead.\n"
-             "Pixels are normalised as the config.json beside the weights says; without one, by the training part's statistics.",
+    .notes = "Weights, model and data set are read from RUN-DIR; options given here override them. Pixels are normalised "
+             "with the statistics in config.json next to the weights. Without that file, the statistics of the training set "
+             "are used.",
 };

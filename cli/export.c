@@ -6,8 +6,7 @@
 #include <string.h>
 
 static const struct sgrad__option options[] = {
-    { "weights", "FILE", "the weights (safetensors); RUN-DIR/model.safetensors if not given", &sgrad__text,
-      SGRAD__FIELD(model.init) },
+    { "weights", "FILE", "weights (safetensors) [RUN-DIR/model.safetensors]", &sgrad__text, SGRAD__FIELD(model.init) },
     SGRAD__PLUGIN_OPTION,
     { 0 },
 };
@@ -31,12 +30,13 @@ static int run(const struct sgrad__request *request) {
 
 const struct sgrad__command sgrad__export_command = {
     .name = "export",
-    .summary = "a run's network and weights as an ONNX file",
+    .summary = "export a trained network to ONNX",
     .argument = "RUN-DIR FILE.onnx",
     .repeats = true,
     .of_run = true,
     .options = options,
     .run = run,
-    .notes = "Takes what the data set has, images as bytes (N,C,H,W), whatever N, which it normalises by itself; gives logits.\n"
-             "Batch norm has its running statistics, dropout drops nothing. docs/guides/onnx.md says more.",
+    .notes = "The ONNX network takes samples as they are in the data set, images as bytes (N,C,H,W) with any N. It "
+             "normalises them and returns logits. Batch norm uses its running statistics; dropout is disabled. See "
+             "docs/guides/onnx.md.",
 };

@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 static const struct sgrad__option options[] = {
-    { .help = "Which rates" },
+    { .help = "Learning rates" },
     { "from", "X", "learning rate of the first step", &sgrad__real, SGRAD__PLACE(find_lr.from), 1e-30, 1e6 },
-    { "to", "X", "learning rate that the last step comes near", &sgrad__real, SGRAD__PLACE(find_lr.to), 1e-30, 1e6 },
+    { "to", "X", "learning rate that the last step approaches", &sgrad__real, SGRAD__PLACE(find_lr.to), 1e-30, 1e6 },
     { 0 },
 };
 
@@ -131,13 +131,14 @@ static int run(const struct sgrad__request *request) {
 
 const struct sgrad__command sgrad__find_lr_command = {
     .name = "find-lr",
-    .summary = "which learning rate to begin with",
+    .summary = "find an initial learning rate",
     .options = options,
     .also = &sgrad__train_command,
     .defaults = defaults,
     .run = run,
-    .notes = "The range test: a short training, of --steps steps (100 if not given), whose learning rate grows by the same\n"
-             "factor each step, until the loss diverges. Nothing is kept of it but, with --out DIR, a picture and the figures:\n"
-             "DIR/find-lr.png, .svg and .csv. For example:\n\n"
-             "  stargrad find-lr --model resnet20 --data cifar10:DIR --batch 1024 --out rates",
+    .notes = "This is the learning-rate range test: in a short training, the learning rate grows by the same factor in each "
+             "step until the loss diverges. --steps sets the number of steps [100]. Only --out DIR writes files: "
+             "DIR/find-lr.png, .svg and .csv. Options for schedules, epochs and the folder of a run have no effect. For "
+             "example:\n\n"
+             "  stargrad find-lr --model resnet20 --data cifar10:DIR --batch 512 --out rates",
 };

@@ -14,12 +14,12 @@
 #include <unistd.h>
 
 static const struct sgrad__option options[] = {
-    { "ranks", "N", "processes, as a rule one a host", &sgrad__whole,
-      SGRAD__PLACE(launch.ranks), 1, 1000000, .required = true, .letter = 'n' },
-    { "retries", "R", "start again from the newest checkpoint so many times", &sgrad__whole,
-      SGRAD__PLACE(launch.retries), 0, 1000000 },
-    { "host", "LIST", "hosts, as mpirun takes them: A,B:2", &sgrad__text, SGRAD__PLACE(launch.host) },
-    { "hostfile", "FILE", "a file of hosts, as mpirun takes it", &sgrad__text, SGRAD__PLACE(launch.hostfile) },
+    { "ranks", "N", "number of processes, usually one per host", &sgrad__whole, SGRAD__PLACE(launch.ranks), 1, 1000000,
+      .required = true, .letter = 'n' },
+    { "retries", "R", "restart from the newest checkpoint up to R times", &sgrad__whole, SGRAD__PLACE(launch.retries), 0,
+      1000000 },
+    { "host", "LIST", "hosts in the format of mpirun: A,B:2", &sgrad__text, SGRAD__PLACE(launch.host) },
+    { "hostfile", "FILE", "file of hosts in the format of mpirun", &sgrad__text, SGRAD__PLACE(launch.hostfile) },
     { 0 },
 };
 
@@ -258,12 +258,14 @@ static int run(const struct sgrad__request *request) {
 
 const struct sgrad__command sgrad__launch_command = {
     .name = "launch",
-    .summary = "train on several ranks, and start again when one dies",
+    .summary = "train on several ranks and restart after failures",
     .argument = "-- train ...",
     .takes_words = true,
     .options = options,
     .run = run,
-    .notes = "Ranks are started by mpirun. A run that was killed, or lost a host, goes on from its newest checkpoint, on the "
-             "hosts that are left. For example:\n\n"
-             "  stargrad launch -n 4 --retries 3 -- train --model resnet20 --data cifar10:DIR --out runs/r20",
+    .notes = "mpirun starts the ranks. After a failure, the run restarts from its newest checkpoint on the hosts that still "
+             "answer; --retries therefore needs --out, a folder that launch can read. SIGINT, SIGTERM, SIGHUP and SIGUSR1 "
+             "end the run with a checkpoint and without retries. For example:\n\n"
+             "  stargrad launch -n 4 --retries 3 -- train --model resnet20 \\\n"
+             "      --data cifar10:DIR --out runs/r20",
 };

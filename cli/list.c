@@ -141,7 +141,7 @@ static int run(const struct sgrad__request *request) {
 
 const struct sgrad__command sgrad__list_command = {
     .name = "list",
-    .summary = "what this build knows, one a line",
+    .summary = "list the models, operations, data sets and so on of this build",
     .argument = "models|layers|ops|optimizers|datasets|augmentations|allreduce|collectives|strategies|hashes",
     .options = options,
     .run = run,

@@ -28,8 +28,8 @@ enum { COMMANDS = sizeof commands / sizeof *commands };
 static void help(void) {
     puts("Usage: stargrad COMMAND [OPTION...]\nTrains neural networks as graphs of asynchronous tasks.\n");
     for (int i = 0; i < COMMANDS; i++) printf("  %-8s  %s\n", commands[i]->name, commands[i]->summary);
-    puts("\n  stargrad COMMAND --help   what a command takes\n"
-         "  stargrad --version        which version this is\n\n"
+    puts("\n  stargrad COMMAND --help   options of a command\n"
+         "  stargrad --version        version number\n\n"
          "For example:\n\n"
          "  stargrad train --model convnet --data digits");
 }

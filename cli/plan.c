@@ -253,36 +253,41 @@ static int run(const struct sgrad__request *request) {
 static void defaults(struct sgrad__request *request) { request->plan.nodes = "1-64"; }
 
 static const struct sgrad__option options[] = {
-    { .help = "On which machines" },
-    { "machine", "FILE", "JSON that describes a node and the network; machines/ has some", &sgrad__text,
+    { .help = "Machines" },
+    { "machine", "FILE", "JSON description of a node and the network; machines/ has examples", &sgrad__text,
       SGRAD__PLACE(plan.machine), .required = true },
-    { "nodes", "A-B", "powers of two times A, and B", &sgrad__text, SGRAD__PLACE(plan.nodes) },
-    { "overlap", "full|none", "messages go beside computing, or after it, as programs do that wait for them", &sgrad__choice,
+    { "nodes", "A-B", "numbers of nodes: A, 2A, 4A and so on, and B", &sgrad__text, SGRAD__PLACE(plan.nodes) },
+    { "overlap", "full|none", "full: messages overlap computation, as in Stargrad; none: they follow it", &sgrad__choice,
       SGRAD__PLACE(plan.no_overlap) },
-    { "simulate", NULL, "run the same trainer on simulated machines (./quickstart simulate builds it), beside the formulas",
-      &sgrad__flag, SGRAD__PLACE(plan.simulate) },
-    { "every-node", NULL, "simulate each of them, also where all do alike and two could stand for all", &sgrad__flag,
+    { "simulate", NULL, "also run the trainer on simulated machines (built by ./quickstart simulate)", &sgrad__flag,
+      SGRAD__PLACE(plan.simulate) },
+    { "every-node", NULL, "simulate every node, even when two representative nodes give the same result", &sgrad__flag,
       SGRAD__PLACE(plan.every_node) },
-    { "efficiency", "X", "tell how many devices reach it", &sgrad__real, SGRAD__PLACE(plan.efficiency), 1e-3, 1 },
-    { "mini-batch", "A-B", "tell instead, for powers of two times A, and B, the fastest way of each layer in the memory that is "
-                           "left", &sgrad__text, SGRAD__PLACE(plan.mini_batch) },
-    { "workspace", "MB", "that is left for --mini-batch; what the device has left if not given", &sgrad__real,
+    { "efficiency", "X", "print the number of devices that reaches this efficiency", &sgrad__real, SGRAD__PLACE(plan.efficiency),
+      1e-3, 1 },
+    { "mini-batch", "A-B",
+      "print instead the fastest algorithm of each layer within the free memory for batches of A, 2A, 4A and so on, and B",
+      &sgrad__text, SGRAD__PLACE(plan.mini_batch) },
+    { "workspace", "MB", "memory for the workspaces of --mini-batch [the free memory of the device]", &sgrad__real,
       SGRAD__PLACE(plan.room), 1e-3, 1e9 },
-    { "own-workspaces", NULL, "for --mini-batch each layer has a workspace of its own; else all share one, as in training",
-      &sgrad__flag, SGRAD__PLACE(plan.own_workspaces) },
+    { "own-workspaces", NULL,
+      "for --mini-batch: a separate workspace for each layer instead of one shared workspace as in training", &sgrad__flag,
+      SGRAD__PLACE(plan.own_workspaces) },
     { 0 },
 };
 
 const struct sgrad__command sgrad__plan_command = {
     .name = "plan",
-    .summary = "what machines that you do not have would make of a training",
+    .summary = "predict the training time on other machines",
     .options = options,
     .also = &sgrad__train_command,
     .defaults = defaults,
     .run = run,
-    .notes = "--batch is that of all devices together (strong scaling); without it each device has --micro-batch, or the usual "
-             "batch\n(weak scaling). Speed-up is throughput over one device's. --out DIR gets a picture, plan.svg. --mesh "
-             "tells instead what\nsplitting the network over devices would cost, so, or with auto by kind of mesh. Nothing is "
-             "trained. For example:\n\n"
-             "  stargrad plan --model resnet50 --data synthetic:224x224x3,1000,1281167 --machine machines/iris-v100.json",
+    .notes = "With --batch, the global batch is fixed (strong scaling). Without it, each device has --micro-batch samples, "
+             "or the usual batch (weak scaling). Speed-up is relative to the throughput of one device. Nothing is trained.\n\n"
+             "--out DIR writes a plot, plan.svg. With --simulate, --trace also writes the folder of a run with a simulated "
+             "trace for each number of nodes. --mesh prints the cost of that mesh instead; --mesh auto compares all kinds of "
+             "meshes. For example:\n\n"
+             "  stargrad plan --model resnet50 --data synthetic:224x224x3,1000,1281167 \\\n"
+             "      --machine machines/iris-v100.json",
 };

@@ -9,24 +9,24 @@
 #include <sys/stat.h>
 
 static const struct sgrad__option options[] = {
-    { "weights", "FILE", "the weights (safetensors); RUN-DIR/model.safetensors if not given", &sgrad__text,
-      SGRAD__FIELD(model.init) },
-    { "model", "NAME", "another network, of those weights; onnx:FILE has its own", &sgrad__text, SGRAD__FIELD(model.name) },
-    { "data", "KIND[:PATH]", "where no file is named: a file's samples, or a set's test part; the run's if not given",
-      &sgrad__text, SGRAD__FIELD(data.name) },
-    { "top", "K", "so many classes of each sample, the likeliest first", &sgrad__whole, SGRAD__PLACE(predict.top), 1, 1000000 },
+    { "weights", "FILE", "weights (safetensors) [RUN-DIR/model.safetensors]", &sgrad__text, SGRAD__FIELD(model.init) },
+    { "model", "NAME", "other network for the weights; onnx:FILE has its own weights [the run's]", &sgrad__text,
+      SGRAD__FIELD(model.name) },
+    { "data", "KIND[:PATH]", "samples to use without FILE: a file, or the test set of a data set [the run's]", &sgrad__text,
+      SGRAD__FIELD(data.name) },
+    { "top", "K", "print the K most probable classes of each sample", &sgrad__whole, SGRAD__PLACE(predict.top), 1, 1000000 },
     SGRAD__PLUGIN_OPTION,
-    { "damaged", "stop|skip", "a sample of --data that cannot be read: end with an error, or name it and leave it out",
-      &sgrad__choice, SGRAD__FIELD(data.skip_damaged) },
-    { "image-size", "N", "scale images of a folder to NxN", &sgrad__whole, SGRAD__FIELD(data.image_size), 1, 4096 },
-    { "micro-batch", "N", "samples per task; chosen if not given", &sgrad__whole, SGRAD__FIELD(training.micro_batch), 1,
-      2147483647 },
-    { "precision", "f32|tf32|bf16", "tf32: tensor cores of GPUs may round products; bf16: bfloat16 compute", &sgrad__choice,
-      SGRAD__FIELD(model.precision) },
-    { "cpus", "N", "CPU workers", &sgrad__workers, SGRAD__FIELD(parallel.cpus), 0, 4096 },
-    { "gpus", "N", "CUDA devices", &sgrad__workers, SGRAD__FIELD(parallel.gpus), 0, 4096 },
-    { "scheduler", "NAME", "StarPU's scheduler; chosen if not given", &sgrad__text, SGRAD__FIELD(parallel.scheduler) },
-    { "json", NULL, "a JSON object a line, instead of CSV", &sgrad__flag, SGRAD__FIELD(output.json) },
+    { "damaged", "stop|skip", "on a sample that cannot be read: stop with an error, or log and skip it", &sgrad__choice,
+      SGRAD__FIELD(data.skip_damaged) },
+    { "image-size", "N", "resize the images of a folder to NxN [original size]", &sgrad__whole, SGRAD__FIELD(data.image_size), 1,
+      4096 },
+    { "micro-batch", "N", "samples per task [automatic]", &sgrad__whole, SGRAD__FIELD(training.micro_batch), 1, 2147483647 },
+    { "precision", "f32|tf32|bf16", "tf32: GPU tensor cores may round the factors of products; bf16: bfloat16 activations",
+      &sgrad__choice, SGRAD__FIELD(model.precision) },
+    { "cpus", "N", "number of CPU workers", &sgrad__workers, SGRAD__FIELD(parallel.cpus), 0, 4096 },
+    { "gpus", "N", "number of CUDA devices; 0: none", &sgrad__workers, SGRAD__FIELD(parallel.gpus), 0, 4096 },
+    { "scheduler", "NAME", "StarPU scheduler [lws; with GPUs dmdas]", &sgrad__text, SGRAD__FIELD(parallel.scheduler) },
+    { "json", NULL, "print one JSON object per line instead of CSV", &sgrad__flag, SGRAD__FIELD(output.json) },
     { 0 },
 };
 
@@ -223,14 +223,15 @@ static void defaults(struct sgrad__request *request) { request->predict.top = 1;
 
 const struct sgrad__command sgrad__predict_command = {
     .name = "predict",
-    .summary = "what a trained network says of images",
+    .summary = "predict classes or numbers with a trained network",
     .argument = "RUN-DIR [FILE...]",
     .repeats = true,
     .of_run = true,
     .options = options,
     .defaults = defaults,
     .run = run,
-    .notes = "Files are images (JPEG, PNG, TIFF, BMP, PNM, WebP, GIF), or folders with such, scaled and cut to what the run was\n"
-             "trained on. Without any it is the test part of the run's data set. One line for each sample and class:\n"
-             "sample,class,probability. A file that cannot be read is named; the others are predicted, and the status is 1.",
+    .notes = "FILE is an image (JPEG, PNG, TIFF, BMP, PNM, WebP, GIF) or a folder of images. Images are resized and cropped "
+             "to the size that the network was trained on. Without FILE, the test set of the run's data set is used.\n\n"
+             "Each sample and class is a line: sample,class,probability. A file that cannot be read is reported; the other "
+             "files are predicted, and the exit status is 1.",
 };

@@ -6,7 +6,7 @@
 #include <time.h>
 
 static const struct sgrad__option options[] = {
-    { "json", NULL, "print the result as one JSON object", &sgrad__flag, SGRAD__FIELD(output.json) },
+    { "json", NULL, "print the result as a JSON object", &sgrad__flag, SGRAD__FIELD(output.json) },
     { 0 },
 };
 
@@ -65,8 +65,9 @@ static int run(const struct sgrad__request *request) {
 
 const struct sgrad__command sgrad__queue_command = {
     .name = "queue",
-    .summary = "how far the work in a queue is",
+    .summary = "show the progress of a work queue",
     .argument = "DIR",
     .options = options,
     .run = run,
+    .notes = "Prints the number of tasks that are done, leased, to do and put aside, the speed and the remaining time.",
 };

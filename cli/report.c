@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 static const struct sgrad__option options[] = {
-    { "json", NULL, "print the result as one JSON object", &sgrad__flag, SGRAD__FIELD(output.json) },
+    { "json", NULL, "print the result as a JSON object", &sgrad__flag, SGRAD__FIELD(output.json) },
     { 0 },
 };
 
@@ -57,10 +57,12 @@ static int run(const struct sgrad__request *request) {
 
 const struct sgrad__command sgrad__report_command = {
     .name = "report",
-    .summary = "what happened in a run: learning curve, where the time went",
+    .summary = "summarise a run: learning curve and use of time",
     .argument = "RUN-DIR",
     .repeats = true,
-    .notes = "Several folders are laid side by side.",
+    .notes = "Report also works during the run. For a run with --trace, it prints the use of time in the traced steps, the "
+             "communication hidden by computation and the critical path, draws gantt.svg and writes report.html. Several "
+             "runs are compared side by side.",
     .options = options,
     .run = run,
 };

@@ -8,26 +8,24 @@
 #include <unistd.h>
 
 static const struct sgrad__option options[] = {
-    { "weights", "FILE", "the weights (safetensors); RUN-DIR/model.safetensors if not given", &sgrad__text,
-      SGRAD__FIELD(model.init), .required = true },
-    { "model", "NAME", "their network, with its options: gpt or gpt2 of stargrad list models", &sgrad__text,
+    { "weights", "FILE", "weights (safetensors) [RUN-DIR/model.safetensors]", &sgrad__text, SGRAD__FIELD(model.init),
+      .required = true },
+    { "model", "NAME", "network of the weights with its options: gpt or gpt2 of stargrad list models", &sgrad__text,
       SGRAD__FIELD(model.name), .required = true },
-    { "prompt", "TEXT",
-      "what it begins with, a line's end if not given; numbers of tokens, where nothing says how text becomes "
-      "tokens",
+    { "prompt", "TEXT", "text to continue; token numbers if the network has neither byte tokens nor a tokenizer [a line break]",
       &sgrad__text, SGRAD__PLACE(sample.prompt) },
-    { "tokens", "N", "how many it adds", &sgrad__whole, SGRAD__PLACE(sample.tokens), 1, 100000000 },
-    { "temperature", "T", "below 1 likelier tokens are likelier still; 0: always the likeliest", &sgrad__real,
-      SGRAD__PLACE(sample.temperature), 0, 1000 },
-    { "top-k", "K", "only the K likeliest tokens; 0: all", &sgrad__whole, SGRAD__PLACE(sample.top_k), 0, 65536 },
-    { "tokenizer", "FILE", "how text becomes tokens: GPT-2's tokenizer.json, or vocab.json with merges.txt beside it",
-      &sgrad__text, SGRAD__PLACE(sample.tokenizer) },
+    { "tokens", "N", "number of tokens to generate", &sgrad__whole, SGRAD__PLACE(sample.tokens), 1, 100000000 },
+    { "temperature", "T", "sampling temperature; values below 1 favour probable tokens; 0: always the most probable token",
+      &sgrad__real, SGRAD__PLACE(sample.temperature), 0, 1000 },
+    { "top-k", "K", "sample from the K most probable tokens; 0: from all", &sgrad__whole, SGRAD__PLACE(sample.top_k), 0, 65536 },
+    { "tokenizer", "FILE", "GPT-2 tokenizer: tokenizer.json, or vocab.json with merges.txt in the same folder", &sgrad__text,
+      SGRAD__PLACE(sample.tokenizer) },
     SGRAD__PLUGIN_OPTION,
-    { "seed", "N", "other numbers, other texts", &sgrad__whole, SGRAD__FIELD(training.seed), 0, 9007199254740992.0 },
-    { "precision", "f32|tf32|bf16", "tf32: tensor cores of GPUs may round products; bf16: bfloat16 compute", &sgrad__choice,
-      SGRAD__FIELD(model.precision) },
-    { "cpus", "N", "CPU workers", &sgrad__workers, SGRAD__FIELD(parallel.cpus), 0, 4096 },
-    { "scheduler", "NAME", "StarPU's scheduler; chosen if not given", &sgrad__text, SGRAD__FIELD(parallel.scheduler) },
+    { "seed", "N", "seed of the sampling", &sgrad__whole, SGRAD__FIELD(training.seed), 0, 9007199254740992.0 },
+    { "precision", "f32|tf32|bf16", "tf32: GPU tensor cores may round the factors of products; bf16: bfloat16 activations",
+      &sgrad__choice, SGRAD__FIELD(model.precision) },
+    { "cpus", "N", "number of CPU workers", &sgrad__workers, SGRAD__FIELD(parallel.cpus), 0, 4096 },
+    { "scheduler", "NAME", "StarPU scheduler [lws; with GPUs dmdas]", &sgrad__text, SGRAD__FIELD(parallel.scheduler) },
     { 0 },
 };
 
@@ -125,14 +123,15 @@ static int run(const struct sgrad__request *request) {
 
 const struct sgrad__command sgrad__sample_command = {
     .name = "sample",
-    .summary = "what a language model says next",
+    .summary = "generate text with a language model",
     .argument = "[RUN-DIR]",
     .of_run = true,
     .options = options,
     .defaults = defaults,
     .run = run,
-    .notes = "Of a run's folder weights and model are known, and how text becomes tokens, where it has a tokenizer.json.\n"
-             "What is given besides holds instead. For example:\n\n"
+    .notes = "Weights, model and tokenizer.json, if there is one, are read from RUN-DIR; options given here override them. "
+             "For example:\n\n"
              "  stargrad sample runs/gpt --prompt 'To be, ' --top-k 40\n"
-             "  stargrad sample --weights runs/gpt/model.safetensors --model gpt:context=64 --prompt 'To be, ' --top-k 40",
+             "  stargrad sample --weights runs/gpt/model.safetensors \\\n"
+             "      --model gpt:context=64 --prompt 'To be, ' --top-k 40",
 };

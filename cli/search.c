@@ -7,20 +7,21 @@
 #include <string.h>
 
 static const struct sgrad__option options[] = {
-    { "data", "KIND[:PATH]", "data set: one of stargrad list datasets", &sgrad__text, SGRAD__FIELD(data.name) },
-    { "out", "DIR", "the search's folder", &sgrad__folder, SGRAD__FIELD(output.folder) },
-    { "resume", NULL, "continue the search in --out from its candidates' newest checkpoints", &sgrad__flag,
+    { "data", "KIND[:PATH]", "data set, one of stargrad list datasets", &sgrad__text, SGRAD__FIELD(data.name) },
+    { "out", "DIR", "folder of the search", &sgrad__folder, SGRAD__FIELD(output.folder) },
+    { "resume", NULL, "continue the search in --out from the newest checkpoints of its candidates", &sgrad__flag,
       SGRAD__FIELD(checkpoint.resume) },
-    { "replay", "DIR/NAME", "train a search's candidate again, alone, in DIR/NAME/replay: are its losses and weights the same?",
-      &sgrad__text, SGRAD__PLACE(search.replay) },
-    { "together", "N", "candidates that a process trains side by side; chosen if not given", &sgrad__whole,
-      SGRAD__PLACE(search.together), 1, 64 },
-    { "stall-timeout", "SECONDS", "give up when a rank has done nothing for so long; 0: never", &sgrad__real,
+    { "replay", "DIR/NAME",
+      "train one candidate of a search again, alone, in DIR/NAME/replay, and compare its losses and weights", &sgrad__text,
+      SGRAD__PLACE(search.replay) },
+    { "together", "N", "candidates that a process trains concurrently [automatic]", &sgrad__whole, SGRAD__PLACE(search.together),
+      1, 64 },
+    { "stall-timeout", "SECONDS", "stop with an error after this time without progress of a rank; 0: never", &sgrad__real,
       SGRAD__FIELD(parallel.stall_timeout), 0, 1e9 },
-    { "cpus", "N", "CPU workers", &sgrad__workers, SGRAD__FIELD(parallel.cpus), 0, 4096 },
-    { "gpus", "N", "CUDA devices", &sgrad__workers, SGRAD__FIELD(parallel.gpus), 0, 4096 },
-    { "scheduler", "NAME", "StarPU's scheduler; chosen if not given", &sgrad__text, SGRAD__FIELD(parallel.scheduler) },
-    { "json", NULL, "print the result as one JSON object", &sgrad__flag, SGRAD__FIELD(output.json) },
+    { "cpus", "N", "number of CPU workers", &sgrad__workers, SGRAD__FIELD(parallel.cpus), 0, 4096 },
+    { "gpus", "N", "number of CUDA devices; 0: none", &sgrad__workers, SGRAD__FIELD(parallel.gpus), 0, 4096 },
+    { "scheduler", "NAME", "StarPU scheduler [lws; with GPUs dmdas]", &sgrad__text, SGRAD__FIELD(parallel.scheduler) },
+    { "json", NULL, "print the result as a JSON object", &sgrad__flag, SGRAD__FIELD(output.json) },
     { 0 },
 };
 
@@ -95,13 +96,18 @@ static int run(const struct sgrad__request *request) {
 
 const struct sgrad__command sgrad__search_command = {
     .name = "search",
-    .summary = "train many candidates, give up the worse ones",
+    .summary = "train many candidates and stop the worse ones early",
     .argument = "[FILE.json]",
     .options = options,
     .run = run,
-    .notes = "FILE.json has options of train by their long names that hold for all, and \"candidates\": a list of objects of\n"
-             "such options; or \"grid\": {\"lr\": [0.01, 0.1], …}; or \"random\": {\"count\": 20, \"lr\": {\"log\": [1e-3, 1]},\n"
-             "…}. And perhaps \"stop\": {\"rule\": \"halving|median|none\", \"first\": 1, \"factor\": 3}, \"partitions\": N,\n"
-             "\"order\": \"staggered|ring|open-shop\". docs/guides/search.md has more.\n\n"
+    .notes = "FILE.json has long option names of train, which apply to all candidates, and one of:\n\n"
+             "  \"candidates\": [{\"lr\": 0.01}, {\"lr\": 0.1}]\n"
+             "  \"grid\": {\"lr\": [0.01, 0.1], ...}\n"
+             "  \"random\": {\"count\": 20, \"lr\": {\"log\": [1e-3, 1]}, ...}\n\n"
+             "It may also have:\n\n"
+             "  \"stop\": {\"rule\": \"halving|median|none\", \"first\": 1, \"factor\": 3}\n"
+             "  \"partitions\": N\n"
+             "  \"order\": \"staggered|ring|open-shop\"\n\n"
+             "See docs/guides/search.md. For example:\n\n"
              "  stargrad search lenet.json --data idx:DIR --out search",
 };

@@ -26,31 +26,34 @@ static char *show_sizes(const struct sgrad__option *option, const struct sgrad__
 static const struct sgrad__type sizes = { read_sizes, takes_sizes, show_sizes };
 
 static const struct sgrad__option options[] = {
-    { "weights", "FILE", "the weights (safetensors), beside the config.json of their training", &sgrad__text,
+    { "weights", "FILE", "weights (safetensors) with the config.json of their training in the same folder", &sgrad__text,
       SGRAD__PLACE(segment.weights), .required = true },
-    { "model", "NAME", "their network: unet2d or unet3d", &sgrad__text, SGRAD__PLACE(segment.model), .required = true },
-    { "in", "VOLUME", "(Z,Y,X): NAME.tif, NAME.h5[:DATASET], NAME.raw:ZxYxX[:TYPE], a folder of Zarr or of PNG files",
+    { "model", "NAME", "network of the weights: unet2d or unet3d", &sgrad__text, SGRAD__PLACE(segment.model), .required = true },
+    { "in", "VOLUME", "input (Z,Y,X): NAME.tif, NAME.h5[:DATASET], NAME.raw:ZxYxX[:TYPE], or a folder of Zarr or PNG files",
       &sgrad__text, SGRAD__PLACE(segment.in), .required = true },
-    { "out", "VOLUME", "probabilities (C,Z,Y,X): NAME.zarr, NAME.h5[:DATASET] or NAME.raw", &sgrad__text,
+    { "out", "VOLUME", "output, probabilities (C,Z,Y,X): NAME.zarr, NAME.h5[:DATASET] or NAME.raw", &sgrad__text,
       SGRAD__PLACE(segment.out), .required = true },
-    { "patch", "ZxYxX", "what the network is shown at once", &sizes, SGRAD__PLACE(segment.patch), 1, 4096 },
-    { "overlap", "ZxYxX", "of neighbouring patches, which are blended there", &sizes, SGRAD__PLACE(segment.overlap), 0, 4095 },
-    { "dtype", "f32|u8", "u8: 0 to 255 for 0 to 1", &sgrad__choice, SGRAD__PLACE(segment.bytes) },
-    { "mask", "VOLUME", "where it has 0, zeros are written; as large as --in, or whole times smaller", &sgrad__text,
-      SGRAD__PLACE(segment.mask) },
-    { "tta", "none|flips", "flips: the mean over mirror images along z, y and x", &sgrad__choice, SGRAD__PLACE(segment.flips) },
+    { "patch", "ZxYxX", "size of the patches that the network processes", &sizes, SGRAD__PLACE(segment.patch), 1, 4096 },
+    { "overlap", "ZxYxX", "overlap of neighbouring patches, in which they are blended", &sizes, SGRAD__PLACE(segment.overlap), 0,
+      4095 },
+    { "dtype", "f32|u8", "type of the probabilities; u8: 0 to 255 for 0 to 1", &sgrad__choice, SGRAD__PLACE(segment.bytes) },
+    { "mask", "VOLUME", "write zeros where this volume is 0; it must be as large as --in, or smaller by whole factors",
+      &sgrad__text, SGRAD__PLACE(segment.mask) },
+    { "tta", "none|flips", "test-time augmentation; flips: average over mirror images along z, y and x", &sgrad__choice,
+      SGRAD__PLACE(segment.flips) },
     { "memory", "GB", "memory for chunks and patches", &sgrad__real, SGRAD__PLACE(segment.memory), 0.05, 1e6 },
     { "batch", "N", "patches per task", &sgrad__whole, SGRAD__PLACE(segment.batch), 1, 4096 },
-    { "queue", "DIR", "share the work with all processes that name this folder, wherever they run", &sgrad__text,
+    { "queue", "DIR", "share the work with all processes that use this folder, on any machine", &sgrad__text,
       SGRAD__PLACE(segment.queue) },
     { "lease", "S", "seconds without a sign of life after which another process takes over", &sgrad__real,
       SGRAD__PLACE(segment.lease), 0.1, 1e6 },
-    { "redo", NULL, "chunks that are there already, too", &sgrad__flag, SGRAD__PLACE(segment.redo) },
-    { "precision", "f32|tf32|bf16", "as of stargrad train", &sgrad__choice, SGRAD__PLACE(segment.precision) },
-    { "cpus", "N", "CPU workers", &sgrad__workers, SGRAD__PLACE(segment.cpus), 0, 4096 },
-    { "gpus", "N", "CUDA devices", &sgrad__workers, SGRAD__PLACE(segment.gpus), 0, 4096 },
-    { "scheduler", "NAME", "StarPU's scheduler; chosen if not given", &sgrad__text, SGRAD__PLACE(segment.scheduler) },
-    { "json", NULL, "print the result as one JSON object", &sgrad__flag, SGRAD__FIELD(output.json) },
+    { "redo", NULL, "recompute chunks that already exist in the output", &sgrad__flag, SGRAD__PLACE(segment.redo) },
+    { "precision", "f32|tf32|bf16", "tf32: GPU tensor cores may round the factors of products; bf16: bfloat16 activations",
+      &sgrad__choice, SGRAD__PLACE(segment.precision) },
+    { "cpus", "N", "number of CPU workers", &sgrad__workers, SGRAD__PLACE(segment.cpus), 0, 4096 },
+    { "gpus", "N", "number of CUDA devices; 0: none", &sgrad__workers, SGRAD__PLACE(segment.gpus), 0, 4096 },
+    { "scheduler", "NAME", "StarPU scheduler [lws; with GPUs dmdas]", &sgrad__text, SGRAD__PLACE(segment.scheduler) },
+    { "json", NULL, "print the result as a JSON object", &sgrad__flag, SGRAD__FIELD(output.json) },
     { 0 },
 };
 
@@ -156,11 +159,10 @@ static int run(const struct sgrad__request *request) {
 
 const struct sgrad__command sgrad__segment_command = {
     .name = "segment",
-    .summary = "run a network over a volume of any size",
+    .summary = "apply a network to a volume of any size",
     .options = options,
     .defaults = set_defaults,
     .run = run,
-    .notes =
-        "What is written depends on the volume, the weights, --patch, --overlap, --mask and --tta alone, however many processes "
-        "share a queue.",
+    .notes = "The output depends only on the volume, the weights, --patch, --overlap, --mask and --tta. It does not depend "
+             "on the number of processes that share a queue.",
 };

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct sgrad_reader reader = { .name = "array", .summary = "samples in memory that nobody has classified" };
+static const struct sgrad_reader reader = { .name = "array", .summary = "samples in memory, without labels" };
 
 /* Returns true if samples of shape IS are accepted for WANTED. IS may omit a last dimension of 1 (grey images), and the first
  * dimension of a volume of one slice. */

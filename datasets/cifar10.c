@@ -85,7 +85,7 @@ static int open_cifar10(struct sgrad_dataset *dataset, const char *argument, con
 const struct sgrad_reader sgrad_cifar10_reader = {
     .name = "cifar10",
     .argument = "DIR",
-    .summary = "CIFAR-10, the binary version: data_batch_1..5.bin and test_batch.bin in DIR or DIR/cifar-10-batches-bin",
+    .summary = "CIFAR-10, binary version: data_batch_1..5.bin and test_batch.bin in DIR or DIR/cifar-10-batches-bin",
     .augment = "crop:4,flip", /* He et al., Deep residual learning for image recognition, 2015, section 4.2 */
     .open = open_cifar10,
 };

@@ -299,9 +299,9 @@ static void close_csv(struct sgrad_dataset *dataset) {
 const struct sgrad_reader sgrad_csv_reader = {
     .name = "csv",
     .argument = "FILE[,COLUMN][,classes|numbers][,header|no-header]",
-    .summary = "numbers in lines; COLUMN, a title or a number, the last if not given, is the target: a number, or a class "
-               "where it is text or classes is given; every fifth line is the test set, or FILE is a folder with train.csv "
-               "and test.csv",
+    .summary = "rows of numbers; COLUMN, a title or a number (default: last), is the target: a class if it is text or 'classes' "
+               "is given, otherwise a number; every fifth row is in the test set, or FILE is a folder with train.csv and "
+               "test.csv",
     .open = open_csv,
     .close = close_csv,
 };

@@ -109,7 +109,7 @@ static void close_files(struct sgrad_dataset *dataset) {
 
 static const struct sgrad_reader reader = {
     .name = "files",
-    .summary = "images that nobody has classified",
+    .summary = "images without labels",
     .read = read_sample,
     .close = close_files,
     .sample_name = name_sample,

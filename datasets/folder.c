@@ -470,8 +470,8 @@ static void close_folder(struct sgrad_dataset *dataset) {
 const struct sgrad_reader sgrad_folder_reader = {
     .name = "folder",
     .argument = "DIR[,SIZE]",
-    .summary = "images in DIR/train/CLASS/ and DIR/val/CLASS/ (JPEG, PNG, TIFF, BMP, PNM, WebP, GIF), scaled and cut to SIZE x "
-               "SIZE; grey ones are not augmented; letters and digits want no flip",
+    .summary = "images in DIR/train/CLASS/ and DIR/val/CLASS/ (JPEG, PNG, TIFF, BMP, PNM, WebP, GIF), resized and cropped to "
+               "SIZE x SIZE; grey images are not augmented; letters and digits must not be flipped",
     .augment = "crop:1/8,flip",
     .open = open_folder,
     .measure = measure,

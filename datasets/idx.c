@@ -245,6 +245,6 @@ static int open_idx(struct sgrad_dataset *dataset, const char *folder, const str
 const struct sgrad_reader sgrad_idx_reader = {
     .name = "idx",
     .argument = "DIR",
-    .summary = "MNIST-style files, gzipped or not: train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-… in DIR",
+    .summary = "files in the MNIST format, optionally gzipped: train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-… in DIR",
     .open = open_idx,
 };

@@ -371,7 +371,7 @@ static int open_npy(struct sgrad_dataset *dataset, const char *argument, const s
 const struct sgrad_reader sgrad_npy_reader = {
     .name = "npy",
     .argument = "PATH[,classes|numbers]",
-    .summary = "NumPy's x_train.npy, y_train.npy, x_test.npy, y_test.npy in a folder or an .npz: images of uint8 or numbers; "
-               "classes, of images or of their pixels, or numbers",
+    .summary = "NumPy arrays x_train, y_train, x_test and y_test: .npy files in a folder, or one .npz; x: images of uint8, or "
+               "numbers; y: classes of images or of pixels, or numbers",
     .open = open_npy,
 };

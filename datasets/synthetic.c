@@ -99,7 +99,7 @@ static void close_synthetic(struct sgrad_dataset *dataset) { free(dataset->state
 const struct sgrad_reader sgrad_synthetic_reader = {
     .name = "synthetic",
     .argument = "HxWxC,CLASSES,COUNT",
-    .summary = "seeded images that a network can learn: COUNT of H x W pixels and C channels, in CLASSES classes",
+    .summary = "seeded images that a network can learn: COUNT images of H x W pixels and C channels, in CLASSES classes",
     .open = open_synthetic,
     .read = make_sample,
     .close = close_synthetic,

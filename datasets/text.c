@@ -42,7 +42,7 @@ static int open_text(struct sgrad_dataset *dataset, const char *argument, const 
 const struct sgrad_reader sgrad_text_reader = {
     .name = "text",
     .argument = "FILE,T",
-    .summary = "the bytes of FILE, T in a sample, and after each the next; the last tenth is the test set",
+    .summary = "the bytes of FILE, T per sample; the target is the next byte; the last tenth is the test set",
     .open = open_text,
     .read = sgrad__windows_read,
     .close = sgrad__windows_close,

@@ -201,7 +201,7 @@ static int open_tokens(struct sgrad_dataset *dataset, const char *argument, cons
 const struct sgrad_reader sgrad_tokens_reader = {
     .name = "tokens",
     .argument = "DIR,T[,16|32]",
-    .summary = "train.bin and val.bin in DIR, tokens of 16 or 32 bits as nanoGPT and llm.c write them, T in a sample",
+    .summary = "train.bin and val.bin in DIR: tokens of 16 or 32 bits in the format of nanoGPT and llm.c, T per sample",
     .open = open_tokens,
     .read = sgrad__windows_read,
     .close = sgrad__windows_close,

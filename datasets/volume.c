@@ -487,7 +487,7 @@ static void close_dataset(struct sgrad_dataset *dataset) {
 const struct sgrad_reader sgrad_volume_reader = {
     .name = "volume",
     .argument = "DIR[,ZxYxX]",
-    .summary = "patches, of 16x128x128 voxels if not given, of train/image.*, train/label.*, val/… in DIR: TIFF, HDF5, Zarr, PNG",
+    .summary = "patches (default: 16x128x128 voxels) of train/image.*, train/label.*, val/… in DIR: TIFF, HDF5, Zarr, PNG",
     .augment = "flip,rotate,elastic,brightness",
     .open = open_dataset,
     .read = read_sample,

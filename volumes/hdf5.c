@@ -379,7 +379,7 @@ static void close_hdf5(struct sgrad_volume *volume) {
 
 const struct sgrad_volume_format sgrad__hdf5_format = {
     .name = "hdf5",
-    .summary = "a data set of an HDF5 file, FILE.h5[:NAME]",
+    .summary = "data set of an HDF5 file, FILE.h5[:NAME]",
     .is = is_hdf5,
     .open = open_hdf5,
     .create = create_hdf5,

@@ -228,6 +228,6 @@ static void close_png(struct sgrad_volume *volume) {
 }
 
 const struct sgrad_volume_format sgrad__png_format = {
-    .name = "png", .summary = "a folder of PNG files, each a slice", .is = is_png, .open = open_png, .read = read_png,
+    .name = "png", .summary = "folder of PNG files, one per slice", .is = is_png, .open = open_png, .read = read_png,
     .close = close_png,
 };

@@ -140,6 +140,6 @@ static void close_raw(struct sgrad_volume *volume) {
 }
 
 const struct sgrad_volume_format sgrad__raw_format = {
-    .name = "raw", .summary = "bare voxels, FILE.raw:ZxYxX[:TYPE]", .is = is_raw, .open = open_raw, .create = create_raw,
+    .name = "raw", .summary = "raw voxels, FILE.raw:ZxYxX[:TYPE]", .is = is_raw, .open = open_raw, .create = create_raw,
     .read = read_raw, .write = write_raw, .finish = finish_raw, .close = close_raw,
 };

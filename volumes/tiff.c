@@ -312,5 +312,6 @@ static void close_tiff(struct sgrad_volume *volume) {
 }
 
 const struct sgrad_volume_format sgrad__tiff_format = {
-    .name = "tiff", .summary = "TIFF, a slice a page", .is = is_tiff, .open = open_tiff, .read = read_tiff, .close = close_tiff,
+    .name = "tiff", .summary = "TIFF, one slice per page", .is = is_tiff, .open = open_tiff, .read = read_tiff,
+    .close = close_tiff,
 };

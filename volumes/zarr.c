@@ -311,6 +311,6 @@ static int sign_zarr(struct sgrad_volume *volume, const char *work, bool again) 
 static void close_zarr(struct sgrad_volume *volume) { free(volume->state); }
 
 const struct sgrad_volume_format sgrad__zarr_format = {
-    .name = "zarr", .summary = "Zarr, version 2 or 3: a folder of chunks", .shared = true, .is = is_zarr, .open = open_to_read,
+    .name = "zarr", .summary = "Zarr, version 2 or 3: folder of chunks", .shared = true, .is = is_zarr, .open = open_to_read,
     .create = create_zarr, .read = read_zarr, .write = write_zarr, .has = has_zarr, .sign = sign_zarr, .close = close_zarr,
 };

@@ -61,7 +61,7 @@ static void onnx(const struct sgrad_signature *signature, const void *attrs, FIL
 
 const struct sgrad_op sgrad_add_op = {
     .name = "add",
-    .summary = "sum of two inputs, with relu if asked: the end of a residual block",
+    .summary = "sum of two inputs with optional ReLU: the end of a residual block",
     .source = "He, Zhang, Ren, Sun, Deep residual learning for image recognition, 2015",
     .inputs = 2,
     .attrs_size = sizeof(struct sgrad_add),

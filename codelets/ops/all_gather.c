@@ -8,7 +8,7 @@
 
 const struct sgrad_op sgrad_all_gather_op = {
     .name = "all_gather",
-    .summary = "the values of the ranks along an axis of the mesh side by side, on each of them",
+    .summary = "concatenation of the values of all ranks of a mesh axis, on every rank",
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_all_gather),
     .infer = sgrad__infer_join,

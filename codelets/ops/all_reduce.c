@@ -16,7 +16,7 @@ static void describe(const void *attrs, char *text, size_t size) {
 
 const struct sgrad_op sgrad_all_reduce_op = {
     .name = "all_reduce",
-    .summary = "the sum over the ranks along an axis of the mesh, on each of them",
+    .summary = "sum over the ranks of a mesh axis, on every rank",
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_all_reduce),
     .infer = infer,

@@ -456,7 +456,7 @@ static void onnx(const struct sgrad_signature *signature, const void *attrs, FIL
 
 const struct sgrad_op sgrad_attention_op = {
     .name = "attention",
-    .summary = "multi-head attention of a sample's rows to one another, or to those before, by blocks",
+    .summary = "multi-head self-attention over a sample's rows, optionally causal, computed in blocks",
     .source = "T. Dao et al., FlashAttention: fast and memory-efficient exact attention with IO-awareness, 2022",
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_attention),

@@ -95,7 +95,7 @@ static void onnx(const struct sgrad_signature *signature, const void *attrs, FIL
 
 const struct sgrad_op sgrad_average_pool_op = {
     .name = "average_pool",
-    .summary = "mean of every window",
+    .summary = "mean of each window",
     .source = "LeCun, Bottou, Bengio, Haffner, Gradient-based learning applied to document recognition, 1998",
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_average_pool),

@@ -455,7 +455,7 @@ static void onnx(const struct sgrad_signature *signature, const void *attrs, FIL
 
 const struct sgrad_op sgrad_batchnorm_op = {
     .name = "batchnorm",
-    .summary = "batch normalisation, optionally with an added second input and ReLU",
+    .summary = "batch normalisation, with optional second input to add and optional ReLU",
     .source = "S. Ioffe and C. Szegedy, Batch Normalization, 2015",
     .inputs = 1,
     .optional_inputs = 1,

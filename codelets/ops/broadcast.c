@@ -18,7 +18,7 @@ static void describe(const void *attrs, char *text, size_t size) {
 
 const struct sgrad_op sgrad_broadcast_op = {
     .name = "broadcast",
-    .summary = "one rank's value, on all ranks along an axis of the mesh",
+    .summary = "copy of one rank's value, on every rank of a mesh axis",
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_broadcast),
     .infer = infer,

@@ -71,7 +71,7 @@ static void onnx(const struct sgrad_signature *signature, const void *attrs, FIL
 
 const struct sgrad_op sgrad_concat_op = {
     .name = "concat",
-    .summary = "up to eight inputs side by side along the channels",
+    .summary = "concatenation of up to eight inputs along the channels",
     .inputs = 2,
     .optional_inputs = SGRAD_MAX_INPUTS - 2,
     .attrs_size = sizeof(struct sgrad_concat),

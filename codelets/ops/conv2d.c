@@ -130,7 +130,7 @@ static void onnx(const struct sgrad_signature *signature, const void *attrs, FIL
 
 const struct sgrad_op sgrad_conv2d_op = {
     .name = "conv2d",
-    .summary = "two-dimensional convolution, optionally with bias, strided, dilated, grouped",
+    .summary = "two-dimensional convolution with optional bias, stride, dilation and groups",
     .source = "K. He et al., Delving Deep into Rectifiers, 2015 (initial weights)",
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_conv2d),

@@ -33,7 +33,7 @@ static void onnx(const struct sgrad_signature *signature, const void *attrs, FIL
 
 const struct sgrad_op sgrad_conv3d_op = {
     .name = "conv3d",
-    .summary = "three-dimensional convolution, optionally with bias; strided, dilated, grouped in the plane",
+    .summary = "three-dimensional convolution with optional bias and groups; stride and dilation within slices",
     .source = "K. He et al., Delving Deep into Rectifiers, 2015 (initial weights)",
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_conv3d),

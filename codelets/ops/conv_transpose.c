@@ -65,7 +65,7 @@ static void onnx(const struct sgrad_signature *signature, const void *attrs, FIL
 
 const struct sgrad_op sgrad_conv_transpose_op = {
     .name = "conv_transpose",
-    .summary = "a convolution's transpose: images, or the slices of volumes, made larger",
+    .summary = "transposed convolution, which enlarges images or the slices of volumes",
     .source = "M. Zeiler et al., Deconvolutional networks, CVPR 2010",
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_conv_transpose),

@@ -86,7 +86,7 @@ static void onnx(const struct sgrad_signature *signature, const void *attributes
 
 const struct sgrad_op sgrad_crop_op = {
     .name = "crop",
-    .summary = "a part of images or volumes",
+    .summary = "crop of images or volumes",
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_crop),
     .infer = infer,

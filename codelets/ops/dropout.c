@@ -90,7 +90,7 @@ static void onnx(const struct sgrad_signature *signature, const void *attrs, FIL
 
 const struct sgrad_op sgrad_dropout_op = {
     .name = "dropout",
-    .summary = "in training, drops elements at random",
+    .summary = "dropout: sets random elements to zero in training",
     .source = "Srivastava et al., Dropout: a simple way to prevent neural networks from overfitting, JMLR 2014",
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_dropout),

@@ -87,7 +87,7 @@ static void onnx(const struct sgrad_signature *signature, const void *attrs, FIL
 
 const struct sgrad_op sgrad_embedding_op = {
     .name = "embedding",
-    .summary = "a row of a table for each number",
+    .summary = "embedding: a row of a table for each number",
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_embedding),
     .no_gradient = 1u << 0,

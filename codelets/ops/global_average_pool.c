@@ -70,7 +70,7 @@ static void onnx(const struct sgrad_signature *signature, const void *attrs, FIL
 
 const struct sgrad_op sgrad_global_average_pool_op = {
     .name = "global_average_pool",
-    .summary = "mean of every channel over the image, or over rows: (N,…,C) to (N,C)",
+    .summary = "mean of each channel over the image, or over rows: (N,…,C) to (N,C)",
     .source = "Lin, Chen, Yan, Network in network, 2013",
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_global_average_pool),

@@ -280,7 +280,7 @@ static void fill(const struct sgrad_test *test, int input, void *data) {
 
 const struct sgrad_op sgrad_group_norm_op = {
     .name = "group_norm",
-    .summary = "a sample's channels normalised group by group, optionally with ReLU",
+    .summary = "group normalisation over the channels of each sample, with optional ReLU",
     .source = "Y. Wu and K. He, Group normalization, ECCV 2018",
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_group_norm),

@@ -75,7 +75,7 @@ static void onnx(const struct sgrad_signature *signature, const void *attrs, FIL
 
 const struct sgrad_op sgrad_image_op = {
     .name = "image",
-    .summary = "pixels to activations: normalised by channel",
+    .summary = "conversion of pixels to activations, normalised per channel",
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_image),
     .no_gradient = 1u << 0,

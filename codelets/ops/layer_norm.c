@@ -101,7 +101,7 @@ static void onnx(const struct sgrad_signature *signature, const void *attrs, FIL
 
 const struct sgrad_op sgrad_layer_norm_op = {
     .name = "layer_norm",
-    .summary = "every row normalised by its own mean and variance, scaled and shifted",
+    .summary = "layer normalisation of each row, then scale and shift",
     .source = "J. Ba, J. Kiros, G. Hinton, Layer normalization, 2016",
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_layer_norm),

@@ -60,7 +60,7 @@ static void onnx(const struct sgrad_signature *signature, const void *attrs, FIL
 
 const struct sgrad_op sgrad_linear_op = {
     .name = "linear",
-    .summary = "fully connected layer, optionally with bias",
+    .summary = "fully connected layer with optional bias",
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_linear),
     .infer = infer,

@@ -261,7 +261,7 @@ static void onnx(const struct sgrad_signature *signature, const void *attrs, FIL
 
 const struct sgrad_op sgrad_max_pool_op = {
     .name = "max_pool",
-    .summary = "largest value of every window",
+    .summary = "largest value of each window",
     .source = "Riesenhuber, Poggio, Hierarchical models of object recognition in cortex, 1999",
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_max_pool),

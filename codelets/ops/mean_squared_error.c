@@ -56,7 +56,7 @@ SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
 
 const struct sgrad_op sgrad_mean_squared_error_op = {
     .name = "mean_squared_error",
-    .summary = "mean over all elements of (y - t)^2, and of |y - t|",
+    .summary = "mean over all elements of (y - t)^2; also reports the mean of |y - t|",
     .inputs = 2,
     .attrs_size = sizeof(struct sgrad_mean_squared_error),
     .no_gradient = 1u << 1,

@@ -125,7 +125,8 @@ static void fill(const struct sgrad_test *test, int input, void *data) {
 
 const struct sgrad_op sgrad_normalize_op = {
     .name = "normalize",
-    .summary = "every row normalised by moments of its parts, scaled and shifted: the rest of layer_norm",
+    .summary = "normalisation of each row by the moments of its shards, then scale and shift: second part of a sharded "
+               "layer_norm",
     .source = "J. Ba, J. Kiros, G. Hinton, Layer normalization, 2016",
     .inputs = 2,
     .attrs_size = sizeof(struct sgrad_normalize),

@@ -18,7 +18,7 @@ static void describe(const void *attrs, char *text, size_t size) {
 
 const struct sgrad_op sgrad_reduce_op = {
     .name = "reduce",
-    .summary = "the sum over the ranks along an axis of the mesh, on one of them; zeros on the others",
+    .summary = "sum over the ranks of a mesh axis, on one of them; zeros on the others",
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_reduce),
     .infer = infer,

@@ -8,7 +8,7 @@
 
 const struct sgrad_op sgrad_reduce_scatter_op = {
     .name = "reduce_scatter",
-    .summary = "a rank's part of the sum over the ranks along an axis of the mesh",
+    .summary = "sum over the ranks of a mesh axis, one shard per rank",
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_reduce_scatter),
     .infer = sgrad__infer_cut,

@@ -45,7 +45,7 @@ static void onnx(const struct sgrad_signature *signature, const void *attrs, FIL
 
 const struct sgrad_op sgrad_scale_op = {
     .name = "scale",
-    .summary = "y = x times a number",
+    .summary = "y = x times a constant",
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_scale),
     .infer = sgrad_infer_same,

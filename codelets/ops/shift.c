@@ -17,7 +17,7 @@ static void describe(const void *attrs, char *text, size_t size) {
 
 const struct sgrad_op sgrad_shift_op = {
     .name = "shift",
-    .summary = "the value of the rank before along an axis of the mesh, which is a ring: send and receive",
+    .summary = "send to the next rank of a mesh axis and receive from the previous one, around a ring",
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_shift),
     .infer = infer,

@@ -67,7 +67,7 @@ static void onnx(const struct sgrad_signature *signature, const void *attrs, FIL
 
 const struct sgrad_op sgrad_shortcut_a_op = {
     .name = "shortcut_a",
-    .summary = "shortcut without parameters: strided pixels, zero channels around",
+    .summary = "shortcut without parameters: subsampled pixels, zero-padded channels",
     .source = "He, Zhang, Ren, Sun, Deep residual learning for image recognition, 2015, section 3.3, option A",
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_shortcut_a),

@@ -139,7 +139,7 @@ static void fill(const struct sgrad_test *test, int input, void *data) {
 
 const struct sgrad_op sgrad_softmax_cross_entropy_op = {
     .name = "softmax_cross_entropy",
-    .summary = "mean over the batch of -log softmax(x) at the labels, with label smoothing; counts the correct",
+    .summary = "mean over the batch of -log softmax(x) at the labels, with label smoothing; counts correct predictions",
     .source = "Szegedy et al., Rethinking the Inception architecture, 2015, section 7 (label smoothing)",
     .inputs = 2,
     .optional_inputs = 2,

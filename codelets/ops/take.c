@@ -8,7 +8,7 @@
 
 const struct sgrad_op sgrad_take_op = {
     .name = "take",
-    .summary = "a rank's part of a value that all ranks along an axis of the mesh have",
+    .summary = "the rank's shard of a value that all ranks of a mesh axis have",
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_take),
     .infer = sgrad__infer_cut,

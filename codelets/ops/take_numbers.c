@@ -14,7 +14,7 @@ static void fill(const struct sgrad_test *test, int input, void *data) {
 
 const struct sgrad_op sgrad_take_numbers_op = {
     .name = "take_numbers",
-    .summary = "a rank's part of numbers that all ranks along an axis of the mesh have",
+    .summary = "the rank's shard of integers that all ranks of a mesh axis have",
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_take_numbers),
     .no_gradient = 1u << 0,

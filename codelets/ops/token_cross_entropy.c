@@ -112,7 +112,7 @@ static void fill(const struct sgrad_test *test, int input, void *data) {
 
 const struct sgrad_op sgrad_token_cross_entropy_op = {
     .name = "token_cross_entropy",
-    .summary = "mean over all tokens of -log softmax(x) at the next one; targets below 0 are left out",
+    .summary = "mean over all tokens of -log softmax(x) at the next token; negative targets are ignored",
     .inputs = 2,
     .attrs_size = sizeof(struct sgrad_token_cross_entropy),
     .no_gradient = 1u << 1,

@@ -332,7 +332,7 @@ static void fill(const struct sgrad_test *test, int input, void *data) {
 
 const struct sgrad_op sgrad_voxel_loss_op = {
     .name = "voxel_loss",
-    .summary = "cross entropy of every voxel, with weights of classes, and the Dice loss; tells how segments agree",
+    .summary = "cross entropy of each voxel with class weights, plus Dice loss; also measures segment agreement (Rand, VOI)",
     .source = "F. Milletari et al., V-Net, 2016 (Dice)",
     .inputs = 2,
     .attrs_size = sizeof(struct sgrad_voxel_loss),

@@ -16,7 +16,7 @@ static void move(const double *number, struct sgrad_chances *chances, int height
 
 const struct sgrad_augmentation sgrad_altflip_augmentation = {
     .name = "altflip",
-    .summary = "left to right in every other epoch: half the samples in even ones, the others in odd ones",
+    .summary = "horizontal flip in every other epoch: half of the samples in even epochs, the others in odd ones",
     .source = "K. Jordan, 94 % on CIFAR-10 in 3.29 seconds on a single GPU, arXiv:2404.00498, 2024, section 3.6",
     .move = move,
 };

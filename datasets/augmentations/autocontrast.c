@@ -9,7 +9,7 @@ static void change(const double *number, struct sgrad_chances *chances, struct s
 
 const struct sgrad_augmentation sgrad_autocontrast_augmentation = {
     .name = "autocontrast",
-    .summary = "the values of each channel spread over the full scale, one time in two",
+    .summary = "stretch of each channel to the full range, with probability 1/2",
     .source = "torchvision.transforms.RandomAutocontrast",
     .change = change,
 };

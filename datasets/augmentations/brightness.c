@@ -4,6 +4,6 @@
 
 const struct sgrad_augmentation sgrad_brightness_augmentation = {
     .name = "brightness",
-    .summary = "of volumes: contrast by up to a fifth, brightness by up to a tenth",
+    .summary = "contrast of volumes by up to a fifth, brightness by up to a tenth",
     .volumes = true,
 };

@@ -21,7 +21,7 @@ static void move(const double *number, struct sgrad_chances *chances, int height
 const struct sgrad_augmentation sgrad_crop_augmentation = {
     .name = "crop",
     .argument = "N",
-    .summary = "padded by N pixels of black, or 1/N of the shorter side, and cut at random to its size",
+    .summary = "padding by N black pixels, or by 1/N of the shorter side, then a random crop to the original size",
     .source = "Krizhevsky et al., ImageNet classification with deep convolutional neural networks, 2012, section 4.1",
     .numbers = 1,
     .number = { { .low = 1, .high = 8192, .pixels = true } },

@@ -29,7 +29,7 @@ static double mix(const double *number, struct sgrad_chances *chances, const str
 const struct sgrad_augmentation sgrad_cutmix_augmentation = {
     .name = "cutmix",
     .argument = "A",
-    .summary = "a rectangle of any other image in it, and of its class as much, in shares drawn from Beta(A,A) (1 if not given)",
+    .summary = "rectangle of another image pasted in, and labels mixed in proportion; its area is drawn from Beta(A,A) [1]",
     .source = "Yun et al., CutMix: regularization strategy to train strong classifiers, 2019",
     .numbers = 1,
     .number = { { .usual = 1, .low = 0.01, .high = 4 } },

@@ -21,7 +21,7 @@ static void change(const double *number, struct sgrad_chances *chances, struct s
 const struct sgrad_augmentation sgrad_cutout_augmentation = {
     .name = "cutout",
     .argument = "N",
-    .summary = "a square of N pixels, or 1/N of the shorter side, becomes the image's mean; its middle lies anywhere",
+    .summary = "square of N pixels, or 1/N of the shorter side, at a random position, filled with the image's mean",
     .source = "DeVries, Taylor, Improved regularization of convolutional neural networks with Cutout, 2017",
     .numbers = 1,
     .number = { { .low = 1, .high = 8192, .pixels = true } },

@@ -4,7 +4,7 @@
 
 const struct sgrad_augmentation sgrad_elastic_augmentation = {
     .name = "elastic",
-    .summary = "of volumes: bent, by random moves of a grid's points",
+    .summary = "elastic deformation of volumes by random displacements of a grid",
     .source = "Simard, Steinkraus, Platt, Best practices for convolutional neural networks, 2003",
     .volumes = true,
 };

@@ -11,7 +11,7 @@ static void move(const double *number, struct sgrad_chances *chances, int height
 
 const struct sgrad_augmentation sgrad_flip_augmentation = {
     .name = "flip",
-    .summary = "left to right, one time in two; volumes along every axis",
+    .summary = "horizontal flip with probability 1/2; volumes: along every axis",
     .volumes = true,
     .move = move,
 };

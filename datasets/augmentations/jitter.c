@@ -13,7 +13,7 @@ static void change(const double *number, struct sgrad_chances *chances, struct s
 const struct sgrad_augmentation sgrad_jitter_augmentation = {
     .name = "jitter",
     .argument = "X",
-    .summary = "brightness, contrast and saturation times 1-X to 1+X (.2 if not given), each by itself",
+    .summary = "brightness, contrast and saturation, each multiplied by 1-X to 1+X [0.2]",
     .source = "torchvision.transforms.ColorJitter",
     .numbers = 1,
     .number = { { .usual = 0.2, .low = 0, .high = 1 } },

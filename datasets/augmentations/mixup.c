@@ -17,7 +17,7 @@ static double mix(const double *number, struct sgrad_chances *chances, const str
 const struct sgrad_augmentation sgrad_mixup_augmentation = {
     .name = "mixup",
     .argument = "A",
-    .summary = "mixed with any other image, and its class with that one's, in shares drawn from Beta(A,A) (.2 if not given)",
+    .summary = "blend of two images and their labels, in proportions drawn from Beta(A,A) [0.2]",
     .source = "Zhang et al., mixup: beyond empirical risk minimization, 2017",
     .numbers = 1,
     .number = { { .usual = 0.2, .low = 0.01, .high = 4 } },

@@ -14,7 +14,7 @@ static void move(const double *number, struct sgrad_chances *chances, int height
 const struct sgrad_augmentation sgrad_rotate_augmentation = {
     .name = "rotate",
     .argument = "DEGREES",
-    .summary = "turned by up to DEGREES (180 if not given) either way; volumes about the axis of slices",
+    .summary = "rotation by up to DEGREES in either direction; volumes: about the axis of the slices [180]",
     .volumes = true,
     .numbers = 1,
     .number = { { .usual = 180, .low = 0, .high = 180 } },

@@ -24,7 +24,7 @@ static void move(const double *number, struct sgrad_chances *chances, int height
 const struct sgrad_augmentation sgrad_rrc_augmentation = {
     .name = "rrc",
     .argument = "A",
-    .summary = "random resized crop: a part of A (.08 if not given) to 1 of the area, of ratio 3/4 to 4/3, scaled to the whole",
+    .summary = "random resized crop: A to 1 of the area, aspect ratio 3/4 to 4/3, resized to the original size [0.08]",
     .source = "Szegedy et al., Going deeper with convolutions, 2014, section 6",
     .numbers = 1,
     .number = { { .usual = 0.08, .low = 0.01, .high = 1 } },

@@ -15,7 +15,7 @@ static void move(const double *number, struct sgrad_chances *chances, int height
 const struct sgrad_augmentation sgrad_translate_augmentation = {
     .name = "translate",
     .argument = "N",
-    .summary = "shifted by up to N pixels, or 1/N of the shorter side, along each side, and reflected beyond the edges",
+    .summary = "random shift by up to N pixels, or 1/N of the shorter side, along each axis, with reflection at the edges",
     .source = "torchvision.transforms.RandomCrop, padding_mode reflect",
     .numbers = 1,
     .number = { { .low = 1, .high = 8192, .pixels = true } },

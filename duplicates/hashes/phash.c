@@ -84,7 +84,7 @@ static void bits(const uint8_t *grey, int side, uint8_t *bit) {
 
 const struct sgrad_hash_kind sgrad_phash_hash = {
     .name = "phash",
-    .summary = "which of the 8x8 lowest frequencies are strong, of 32x32 pixels: the fewest images collide",
+    .summary = "strong frequencies among the 8x8 lowest, of 32x32 pixels: fewest collisions",
     .size = size,
     .bits = bits,
 };

@@ -33,7 +33,7 @@ static int open_spiral(struct sgrad_dataset *dataset, const char *argument, cons
 static const struct sgrad_reader spiral = {
     .name = "spiral",
     .argument = "POINTS",
-    .summary = "points of two spirals, one in the other, to be told apart",
+    .summary = "points of two interleaved spirals, in two classes",
     .open = open_spiral,
 };
 

@@ -32,7 +32,7 @@ static void schedule(struct sgrad_plan *plan, int place, const struct sgrad_netw
 static const struct sgrad_collective star = {
     .name = "star",
     .kind = SGRAD_ALLREDUCE,
-    .summary = "rank 0 adds what all have, and sends the sum to all",
+    .summary = "rank 0 adds all buffers and sends the sum to all ranks",
     .cost = cost,
     .chunks = chunks,
     .schedule = schedule,

@@ -224,7 +224,7 @@ static void blend(const struct sgrad_args *args) {
     stat[1] = (double)shape->dim[0];
 }
 const struct sgrad_op sgrad__blend_op = {
-    .name = "blend", .summary = "what is said of patches, added to a volume", .inputs = 1,
+    .name = "blend", .summary = "patch predictions, added to a volume", .inputs = 1,
     .attrs_size = sizeof(struct sgrad__blend), .infer = infer_blend, .not_differentiable = true,
     .forward = { { { .name = "blend", .kind = &sgrad_forward_kind, .cpu = blend, .flops = sgrad_no_flops },
                    .use = { SGRAD_IN(X, 0), SGRAD_OUT(STAT, 0) } } },

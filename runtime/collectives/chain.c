@@ -38,7 +38,7 @@ static void schedule(struct sgrad_plan *plan, int rank, const struct sgrad_netwo
 const struct sgrad_collective sgrad_chain_broadcast = {
     .name = "chain",
     .kind = SGRAD_BROADCAST,
-    .summary = "along a chain in a pipeline of chunks, for long buffers",
+    .summary = "pipelined chain of ranks, for long buffers",
     .source = "Pjesivac-Grbovic et al. 2007, doi:10.1007/s10586-007-0012-0",
     .tree_order = true,
     .cost = cost,

@@ -131,7 +131,7 @@ static void schedule(struct sgrad_plan *plan, int rank, const struct sgrad_netwo
 const struct sgrad_collective sgrad_halving_reduce_scatter = {
     .name = "halving",
     .kind = SGRAD_REDUCE_SCATTER,
-    .summary = "recursive halving: pairs at distance 1, 2, 4, … share the sums out; for 2^k ranks",
+    .summary = "recursive halving: pairs at distance 1, 2, 4, … divide the sums between them; for 2^k ranks",
     .source = SOURCE,
     .tree_order = true,
     .symmetric = true,
@@ -142,7 +142,7 @@ const struct sgrad_collective sgrad_halving_reduce_scatter = {
 const struct sgrad_collective sgrad_halving_all_gather = {
     .name = "halving",
     .kind = SGRAD_ALL_GATHER,
-    .summary = "the way back of recursive halving: what a rank holds doubles in every step; for 2^k ranks",
+    .summary = "reverse of recursive halving: each rank's data doubles in every step; for 2^k ranks",
     .source = SOURCE,
     .tree_order = true,
     .symmetric = true,

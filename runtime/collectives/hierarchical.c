@@ -105,7 +105,7 @@ static void schedule(struct sgrad_plan *plan, int rank, const struct sgrad_netwo
 const struct sgrad_collective sgrad_hierarchical_allreduce = {
     .name = "hierarchical",
     .kind = SGRAD_ALLREDUCE,
-    .summary = "inside each host to its first rank, between hosts by halving or a ring, and back",
+    .summary = "reduce within each host, halving or ring between hosts, broadcast within each host",
     .source = "Jia et al. 2018, arXiv:1807.11205",
     .cost = cost,
     .chunks = chunks,

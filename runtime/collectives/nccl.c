@@ -13,7 +13,7 @@
 const struct sgrad_collective sgrad_nccl_allreduce = {
     .name = "nccl",
     .kind = SGRAD_ALLREDUCE,
-    .summary = "one call of ncclAllReduce, on a GPU of each rank; taken by name only",
+    .summary = "one ncclAllReduce call, on one GPU per rank; used only by name",
     .source = "NCCL 2, ncclAllReduce",
     .library = "NCCL",
     .on_gpus = true,

@@ -70,7 +70,7 @@ static void schedule(struct sgrad_plan *plan, int rank, const struct sgrad_netwo
 const struct sgrad_collective sgrad_ring_reduce_scatter = {
     .name = "ring",
     .kind = SGRAD_REDUCE_SCATTER,
-    .summary = "chunks travel around a ring, each to its rank, and are added to on the way",
+    .summary = "chunks travel around a ring, each to its rank, and every rank adds its values",
     .source = SOURCE,
     .cost = half_cost,
     .chunks = chunks,
@@ -89,7 +89,7 @@ const struct sgrad_collective sgrad_ring_all_gather = {
 const struct sgrad_collective sgrad_ring_allreduce = {
     .name = "ring",
     .kind = SGRAD_ALLREDUCE,
-    .summary = "reduce-scatter and allgather around a ring: fewest bytes, most steps",
+    .summary = "reduce-scatter and all-gather around a ring: fewest bytes, most steps",
     .source = SOURCE,
     .cost = cost,
     .chunks = chunks,

@@ -106,7 +106,7 @@ static void schedule(struct sgrad_plan *plan, int rank, const struct sgrad_netwo
 const struct sgrad_collective sgrad_tree_reduce = {
     .name = "tree",
     .kind = SGRAD_REDUCE,
-    .summary = "up a binary tree to the root",
+    .summary = "binary tree, up to the root",
     .source = SOURCE,
     .tree_order = true,
     .cost = way_seconds,
@@ -116,7 +116,7 @@ const struct sgrad_collective sgrad_tree_reduce = {
 const struct sgrad_collective sgrad_tree_broadcast = {
     .name = "tree",
     .kind = SGRAD_BROADCAST,
-    .summary = "down a binary tree from the root: fewest steps, for short buffers",
+    .summary = "binary tree, down from the root: fewest steps, for short buffers",
     .source = SOURCE,
     .tree_order = true,
     .cost = way_seconds,

@@ -3,13 +3,14 @@
 # shellcheck source=tests/cli/expect.sh
 . "$(dirname "$0")/expect.sh"
 
-sed 's/\\-/-/g; s/\\f.//g' "$srcdir/docs/reference/stargrad.1" >manual
+sed 's/\\-/-/g; s/\\f.//g' "$builddir/stargrad.1" >manual
 . "$srcdir/cli/completion.bash"
 version=$("$STARGRAD" --version)
 grep -q "^\.TH .*\"$version\"" manual || wrong "the manual page is not about $version"
 
 for command in train launch eval predict export sample find-lr bench plan search dedup segment queue report check list doctor; do
-	grep -q "^\.B $command$" manual || wrong "the manual page does not know the command $command"
+	grep -q "^\.B $command$" manual || wrong "the manual page does not list the command $command"
+	grep -q "^\.SH STARGRAD ${command^^}$" manual || wrong "the manual page has no section about $command"
 	passes "$command" --help
 	! grep -E '(\[[^]]*\]) *\1' out || wrong "the help of $command has a default twice"
 	sed -n 's/^ *\(-., \)\{0,1\}\(--[a-z0-9-]*\).*/\2/p' out | sort >known
@@ -26,7 +27,7 @@ grep -o -e '--[a-z][a-z0-9-]*' manual | sort -u >page
 [ -z "$(comm -13 help page)" ] || wrong "the manual page knows too much: $(comm -13 help page | xargs)"
 
 if command -v man >/dev/null; then
-	complaints=$(LC_ALL=C MANWIDTH=80 man --warnings -l "$srcdir/docs/reference/stargrad.1" 2>&1 >/dev/null)
+	complaints=$(LC_ALL=C MANWIDTH=80 man --warnings -l "$builddir/stargrad.1" 2>&1 >/dev/null)
 	[ -z "$complaints" ] || wrong "man complains: $complaints"
 fi
 exit 0

@@ -6,7 +6,7 @@ SGRAD_UPDATE_KERNEL(adam);
 
 const struct sgrad_optimizer sgrad_adam_optimizer = {
     .name = "adam",
-    .summary = "adaptive moments, decay added to the gradient, as torch.optim.Adam",
+    .summary = "Adam with L2 weight decay, as torch.optim.Adam",
     .source = "D. Kingma, J. Ba, Adam: a method for stochastic optimization, 2014",
     .default_lr = 0.001,
     .options = (const char *const[]){ "beta1", "beta2", "eps", NULL },

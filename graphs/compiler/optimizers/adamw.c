@@ -6,7 +6,7 @@ SGRAD_UPDATE_KERNEL(adamw);
 
 const struct sgrad_optimizer sgrad_adamw_optimizer = {
     .name = "adamw",
-    .summary = "adaptive moments, decay apart from the gradient, as torch.optim.AdamW",
+    .summary = "Adam with decoupled weight decay, as torch.optim.AdamW",
     .source = "I. Loshchilov, F. Hutter, Decoupled weight decay regularization, 2019",
     .default_lr = 0.001,
     .options = (const char *const[]){ "beta1", "beta2", "eps", NULL },

@@ -307,7 +307,7 @@ SGRAD_UPDATE_KERNEL(kfac);
 
 const struct sgrad_optimizer sgrad_kfac_optimizer = {
     .name = "kfac",
-    .summary = "second order: sgd by gradients that Kronecker factors of the curvature precondition",
+    .summary = "K-FAC: SGD on gradients preconditioned by Kronecker factors of the curvature (second order)",
     .source = "J. G. Pauloski et al., Convolutional neural network training with distributed K-FAC, 2020",
     .default_lr = 0.1,
     .options = (const char *const[]){ "momentum", "nesterov", "kfac-damping", "kfac-damping-schedule", "kfac-decay", "kfac-clip",

@@ -6,7 +6,7 @@ SGRAD_UPDATE_KERNEL(lars);
 
 const struct sgrad_optimizer sgrad_lars_optimizer = {
     .name = "lars",
-    .summary = "sgd whose steps follow the norm of each parameter, for large batches",
+    .summary = "SGD with steps in proportion to the norm of each parameter, for large batches",
     .source = "Y. You, I. Gitman, B. Ginsburg, Large batch training of convolutional networks, 2017",
     .default_lr = 1,
     .options = (const char *const[]){ "momentum", "nesterov", "trust", NULL },

@@ -6,7 +6,7 @@ SGRAD_UPDATE_KERNEL(muon);
 
 const struct sgrad_optimizer sgrad_muon_optimizer = {
     .name = "muon",
-    .summary = "sgd whose steps of matrices and filters are made orthogonal",
+    .summary = "SGD with orthogonalised updates of matrices and filters",
     .source = "K. Jordan and others, Muon: an optimizer for hidden layers in neural networks, 2024",
     .default_lr = 0.02,
     .options = (const char *const[]){ "momentum", "nesterov", NULL },

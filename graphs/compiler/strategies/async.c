@@ -16,7 +16,7 @@ static int one(const struct sgrad_program_options *options) { return (void)optio
 
 const struct sgrad_strategy sgrad_async_strategy = {
     .name = "async",
-    .summary = "each rank pushes gradients to the servers and pulls weights when it is ready",
+    .summary = "asynchronous parameter servers: each rank pushes gradients and pulls weights independently",
     .source = "Dean et al., Large scale distributed deep networks, 2012",
     .options = (const char *const[]){ "servers", "staleness", NULL },
     .uses_servers = true,

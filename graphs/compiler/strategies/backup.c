@@ -20,7 +20,7 @@ static int first(const struct sgrad_program_options *options) { return sgrad__pe
 
 const struct sgrad_strategy sgrad_backup_strategy = {
     .name = "backup",
-    .summary = "servers update by the first gradients that come, and drop those of the --backup slowest ranks",
+    .summary = "servers update with the first gradients to arrive and drop those of the --backup slowest ranks",
     .source = "Chen et al., Revisiting distributed synchronous SGD, 2016",
     .options = (const char *const[]){ "servers", "backup", "staleness", NULL },
     .uses_servers = true,

@@ -15,7 +15,7 @@ static void exchange(struct sgrad_builder *builder, struct sgrad_bucket *bucket,
 
 const struct sgrad_strategy sgrad_mixed_strategy = {
     .name = "mixed",
-    .summary = "in step within groups of --group ranks, asynchronous between groups",
+    .summary = "synchronous within groups of --group ranks, asynchronous between groups",
     .source = "Campos et al., Distributed training strategies for a computer vision deep learning algorithm, 2017",
     .options = (const char *const[]){ "servers", "group", "staleness", NULL },
     .uses_servers = true,

@@ -31,7 +31,7 @@ static int all(const struct sgrad_program_options *options) { return sgrad__peer
 
 const struct sgrad_strategy sgrad_ps_strategy = {
     .name = "ps",
-    .summary = "parameter servers: --servers ranks share the updates; all ranks in step",
+    .summary = "synchronous parameter servers: --servers ranks apply the updates",
     .source = "Li et al., Scaling distributed machine learning with the parameter server, 2014",
     .options = (const char *const[]){ "servers", NULL },
     .uses_servers = true,

@@ -17,7 +17,7 @@ static int all(const struct sgrad_program_options *options) { return sgrad__peer
 
 const struct sgrad_strategy sgrad_shard_strategy = {
     .name = "shard",
-    .summary = "as sync, but each rank keeps a share of the optimizer's states, and does a share of the updates",
+    .summary = "like sync, with optimizer state and updates sharded over the ranks (ZeRO)",
     .source = "S. Rajbhandari et al., ZeRO: memory optimizations toward training trillion parameter models, 2020",
     .options = (const char *const[]){ NULL },
     .shards_optimizer = true,

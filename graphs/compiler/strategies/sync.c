@@ -16,7 +16,7 @@ static int all(const struct sgrad_program_options *options) { return sgrad__peer
 
 const struct sgrad_strategy sgrad_sync_strategy = {
     .name = "sync",
-    .summary = "all ranks add their gradients by --allreduce, and update alike",
+    .summary = "all ranks sum their gradients (--allreduce) and apply the same update",
     .options = (const char *const[]){ "allreduce", NULL },
     .balances_updates = true,
     .ranks = all,

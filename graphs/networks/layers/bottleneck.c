@@ -21,5 +21,5 @@ int sgrad__bottleneck(struct sgrad_graph *graph, const char *name, int x, int sh
 
 const struct sgrad_composite sgrad_bottleneck_composite = {
     .name = "bottleneck",
-    .summary = "ResNet's residual block of 1x1, 3x3 and 1x1 convolutions, stride in the middle",
+    .summary = "ResNet's residual block of 1x1, 3x3 (strided) and 1x1 convolutions",
 };

@@ -65,5 +65,5 @@ int sgrad__column_linear(struct sgrad_graph *graph, const char *name, int x, str
 
 const struct sgrad_composite sgrad_column_linear_composite = {
     .name = "column_linear",
-    .summary = "linear layer whose outputs are split over ranks",
+    .summary = "column-parallel linear layer: outputs sharded over ranks",
 };

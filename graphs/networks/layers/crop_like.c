@@ -14,5 +14,5 @@ int sgrad__crop_like(struct sgrad_graph *graph, const char *name, int x, int lik
 
 const struct sgrad_composite sgrad_crop_like_composite = {
     .name = "crop_like",
-    .summary = "cut to the size of something else",
+    .summary = "crop to the size of another tensor",
 };

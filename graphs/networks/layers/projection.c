@@ -12,5 +12,5 @@ int sgrad__projection(struct sgrad_graph *graph, const char *name, int x, int ch
 
 const struct sgrad_composite sgrad_projection_composite = {
     .name = "projection",
-    .summary = "ResNet's shortcut B: a 1x1 convolution and batch norm where the shape changes",
+    .summary = "ResNet's shortcut B: 1x1 convolution and batch norm where the shape changes",
 };

@@ -26,5 +26,5 @@ int sgrad__row_linear(struct sgrad_graph *graph, const char *name, int x, struct
 
 const struct sgrad_composite sgrad_row_linear_composite = {
     .name = "row_linear",
-    .summary = "linear layer whose inputs are split over ranks",
+    .summary = "row-parallel linear layer: inputs sharded over ranks",
 };

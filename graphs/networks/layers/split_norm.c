@@ -19,5 +19,5 @@ int sgrad__split_norm(struct sgrad_graph *graph, const char *name, int x) {
 
 const struct sgrad_composite sgrad_split_norm_composite = {
     .name = "split_norm",
-    .summary = "layer norm of features that are split over ranks",
+    .summary = "layer norm over features sharded over ranks",
 };

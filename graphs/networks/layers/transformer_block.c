@@ -32,5 +32,5 @@ int sgrad__transformer_block(struct sgrad_graph *graph, const char *name, int x,
 
 const struct sgrad_composite sgrad_transformer_block_composite = {
     .name = "transformer_block",
-    .summary = "attention and two wide layers, each added to what came in",
+    .summary = "pre-norm transformer block: attention and an MLP, each with a residual connection",
 };

@@ -41,7 +41,7 @@ static int build(struct sgrad_graph *graph, int x, int classes) {
 
 const struct sgrad_model sgrad_alexnet_model = {
     .name = "alexnet",
-    .summary = "AlexNet on one device, as torchvision has it",
+    .summary = "AlexNet for one device, as in torchvision",
     .source = "A. Krizhevsky, One weird trick for parallelizing convolutional neural networks, 2014",
     .min_image_side = 63,
     .build = build,

@@ -101,7 +101,7 @@ static int loss(struct sgrad_graph *graph, int y, int target) {
 
 const struct sgrad_model sgrad_googlenet_model = {
     .name = "googlenet",
-    .summary = "GoogLeNet, as torchvision has it; aux=1: with its two auxiliary classifiers; bn=0: as the paper has it",
+    .summary = "GoogLeNet, as in torchvision; aux=1: two auxiliary classifiers; bn=0: no batch norm, as in the paper",
     .source = "C. Szegedy et al., Going deeper with convolutions, 2014",
     .min_image_side = 31,
     .options = (const struct sgrad_model_option[]){ { "aux", 0, 0, 1, false }, { "bn", 1, 0, 1, false }, { 0 } },

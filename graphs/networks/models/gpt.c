@@ -97,7 +97,7 @@ static int loss(struct sgrad_graph *graph, int y, int target) {
 
 const struct sgrad_model sgrad_gpt_model = {
     .name = "gpt",
-    .summary = "GPT-2 in any size",
+    .summary = "GPT-2 of any size",
     .source = "A. Radford et al., Language models are unsupervised multitask learners, 2019",
     .options = OPTIONS(6, 6, 384, 256, 256),
     .build = build,
@@ -107,7 +107,7 @@ const struct sgrad_model sgrad_gpt_model = {
 
 const struct sgrad_model sgrad_gpt2_model = {
     .name = "gpt2",
-    .summary = "GPT-2 of 124 million parameters",
+    .summary = "GPT-2 with 124 million parameters",
     .source = "A. Radford et al., Language models are unsupervised multitask learners, 2019",
     .options = OPTIONS(12, 12, 768, 1024, 50257),
     .build = build,

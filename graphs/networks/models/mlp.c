@@ -15,6 +15,6 @@ static int build(struct sgrad_graph *graph, int x, int classes) {
 
 const struct sgrad_model sgrad_mlp_model = {
     .name = "mlp",
-    .summary = "three fully connected layers of 512, 256 and classes features",
+    .summary = "three fully connected layers of 512, 256 and CLASSES features",
     .build = build,
 };

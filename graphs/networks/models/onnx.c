@@ -13,7 +13,7 @@ static int build(struct sgrad_graph *graph, int x, int classes) {
 
 const struct sgrad_model sgrad_onnx_model = {
     .name = "onnx",
-    .summary = "onnx:FILE, the network in an ONNX file, weights included",
+    .summary = "network and weights of an ONNX file: onnx:FILE",
     .source = "Open Neural Network Exchange, github.com/onnx/onnx",
     .from_file = true,
     .build = build,

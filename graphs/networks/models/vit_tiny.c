@@ -43,7 +43,7 @@ static int build(struct sgrad_graph *graph, int x, int classes) {
 
 const struct sgrad_model sgrad_vit_tiny_model = {
     .name = "vit_tiny",
-    .summary = "vision transformer; patches of 4 pixels, for large images :patch=16",
+    .summary = "vision transformer with patches of 4 pixels; use vit_tiny:patch=16 for large images",
     .source = "A. Dosovitskiy et al., An image is worth 16x16 words, 2021; H. Touvron et al., DeiT, 2021 (tiny)",
     .options = (const struct sgrad_model_option[]) {
         { "layers", 12, 1, 1000, false }, { "heads", 3, 1, 1000, false }, { "width", 192, 1, 65536, false },
