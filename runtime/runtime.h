@@ -52,7 +52,7 @@ const char *sgrad_strerror(int error);  /* static message of a code: "success" f
 int sgrad_log_error(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void sgrad_log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));  /* with "stargrad: warning: " */
 
-/* Sends all log lines to HEAR instead of standard error, complete with prefix and newline, from any thread and one at a time.
+/* Sends all log lines to CALLBACK instead of standard error, complete with prefix and newline, from any thread and one at a time.
  * NULL restores standard error. For programs that report errors differently. */
 void sgrad_log_set_callback(void (*callback)(const char *line));
 

@@ -135,23 +135,23 @@ std::unique_ptr<struct plan> plan_of(const struct sgrad__graph_key &key, const s
     return plan;
 }
 
-cudnnStatus_t execute(const struct plan &plan, const struct sgrad__graph_data &o) {
+cudnnStatus_t execute(const struct plan &plan, const struct sgrad__graph_data &graph_data) {
     std::vector<int64_t> uid;
     std::vector<const void *> data;
-    for (int64_t number : plan.query->used) uid.push_back(sgrad__graph_uid(number)), data.push_back(o.at[number]);
+    for (int64_t number : plan.query->used) uid.push_back(sgrad__graph_uid(number)), data.push_back(graph_data.at[number]);
     descriptors own;
     const descriptor pack = own.make(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
     own.set(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, (int64_t)uid.size(), uid.data());
     own.set(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, (int64_t)data.size(), data.data());
-    own.set(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &o.room);
+    own.set(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &graph_data.room);
     own.finish(pack);
     if (own.good()) own.good_is(cudnnBackendExecute(sgrad_cudnn(), plan.runs, pack));
     return own.status;
 }
 
-cudnnStatus_t as_graph(const struct plan &plan, const struct sgrad__graph_data &o, const struct sgrad__graph_ways &ways) {
+cudnnStatus_t as_graph(const struct plan &plan, const struct sgrad__graph_data &data, const struct sgrad__graph_ways &ways) {
     if (ways.before) ways.before();
-    const cudnnStatus_t status = execute(plan, o);
+    const cudnnStatus_t status = execute(plan, data);
     if (status == CUDNN_STATUS_SUCCESS && ways.after) ways.after();
     return status;
 }
@@ -165,7 +165,7 @@ enum wanted wanted(void) {
 
 /* Returns the fastest plan, and sets its number and engine. NULL: separate kernels are faster, or no plan runs. Plans of mode 1
  * are slow, so they are tried only if no other plan runs. */
-std::unique_ptr<struct plan> measure(const struct sgrad__graph_key &key, const struct sgrad__graph_data &o,
+std::unique_ptr<struct plan> measure(const struct sgrad__graph_key &key, const struct sgrad__graph_data &data,
                                      const struct sgrad__graph_ways &ways, int *number, int64_t *engine) {
     std::unique_ptr<struct plan> best;
     const auto unfused = [&] { return ways.unfused(), CUDNN_STATUS_SUCCESS; };
@@ -177,7 +177,7 @@ std::unique_ptr<struct plan> measure(const struct sgrad__graph_key &key, const s
         struct engine is;
         std::unique_ptr<struct plan> plan = plan_of(key, query, i, compiled, &is);
         if (!plan) continue;
-        const double took = sgrad__time_of([&] { return as_graph(*plan, o, ways); }, least);
+        const double took = sgrad__time_of([&] { return as_graph(*plan, data, ways); }, least);
         compiled &= !is.compiled;
         ran |= took < INFINITY;
         if (!(took < least)) continue;
@@ -186,11 +186,11 @@ std::unique_ptr<struct plan> measure(const struct sgrad__graph_key &key, const s
     return best;
 }
 
-void choose(struct choice *c, const struct sgrad__graph_data &o, const struct sgrad__graph_ways &ways) {
+void choose(struct choice *choice, const struct sgrad__graph_data &data, const struct sgrad__graph_ways &ways) {
     static const char topic[] = "cudnn";
     static std::recursive_mutex lock; /* one worker measures, others find its result; recursive: unfused may use graphs, too */
     const std::lock_guard<std::recursive_mutex> locked(lock);
-    const std::string name = ways.memo() + " graph of " + std::to_string(c->key.steps);
+    const std::string name = ways.memo() + " graph of " + std::to_string(choice->key.steps);
     char value[48];
     int number = -1;
     long long engine = -1;
@@ -198,12 +198,12 @@ void choose(struct choice *c, const struct sgrad__graph_data &o, const struct sg
     if (wanted() == MEASURED && sgrad_tuning_cache_get(topic, name.c_str(), value, sizeof value) &&
         sscanf(value, "%d %lld", &number, &engine) == 2) {
         std::unique_ptr<struct plan> plan;
-        if (number >= 0) plan = plan_of(c->key, std::make_shared<struct query>(c->key), number, false, &is);
-        c->plan = plan && is.number == engine ? plan.release() : NULL;
+        if (number >= 0) plan = plan_of(choice->key, std::make_shared<struct query>(choice->key), number, false, &is);
+        choice->plan = plan && is.number == engine ? plan.release() : NULL;
     } else {
         int64_t found = -1;
-        c->plan = measure(c->key, o, ways, &number, &found).release();
-        snprintf(value, sizeof value, "%d %lld", c->plan ? number : -1, (long long)found);
+        choice->plan = measure(choice->key, data, ways, &number, &found).release();
+        snprintf(value, sizeof value, "%d %lld", choice->plan ? number : -1, (long long)found);
         if (wanted() == MEASURED) sgrad_tuning_cache_put(topic, name.c_str(), value);
     }
 }

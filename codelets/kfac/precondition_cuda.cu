@@ -60,20 +60,20 @@ static void by_inverse(const float *gradient, const float *a, const float *g, in
 
 /* Operands: dweight, dbias or absent, the eigen or inverse of A (groups,…,n) and of G (groups,…,k), V of the weight, V of the
  * bias or absent. */
-static void for_groups(const struct sgrad_args *a, by *how) {
-    const struct sgrad_shape *of_a = &a->view[A].shape, *of_g = &a->view[G].shape;
-    const int64_t groups = of_a->dim[0], n = of_a->dim[2], k = of_g->dim[2], of_weight = k * (n - (a->data[DBIAS] != NULL));
-    float *gradient = (float *)sgrad_aligned((size_t)a->workspace), *room = gradient + k * n, *v = room + k * n;
+static void for_groups(const struct sgrad_args *args, by *how) {
+    const struct sgrad_shape *of_a = &args->view[A].shape, *of_g = &args->view[G].shape;
+    const int64_t groups = of_a->dim[0], n = of_a->dim[2], k = of_g->dim[2], of_weight = k * (n - (args->data[DBIAS] != NULL));
+    float *gradient = (float *)sgrad_aligned((size_t)args->workspace), *room = gradient + k * n, *v = room + k * n;
     for (int64_t j = 0; j < groups; j++) {
-        float *dweight = (float *)a->data[DWEIGHT] + j * of_weight, *weight = (float *)a->data[WEIGHT] + j * of_weight;
-        float *dbias = a->data[DBIAS] ? (float *)a->data[DBIAS] + j * k : NULL;
-        float *bias = a->data[BIAS] ? (float *)a->data[BIAS] + j * k : NULL;
+        float *dweight = (float *)args->data[DWEIGHT] + j * of_weight, *weight = (float *)args->data[WEIGHT] + j * of_weight;
+        float *dbias = args->data[DBIAS] ? (float *)args->data[DBIAS] + j * k : NULL;
+        float *bias = args->data[BIAS] ? (float *)args->data[BIAS] + j * k : NULL;
         sgrad__launch(join, k * n, (int)n, dweight, dbias, gradient);
-        how(gradient, (const float *)a->data[A] + j * of_a->dim[1] * n, (const float *)a->data[G] + j * of_g->dim[1] * k, k, n,
-            a->step, room, v);
+        how(gradient, (const float *)args->data[A] + j * of_a->dim[1] * n, (const float *)args->data[G] + j * of_g->dim[1] * k, k,
+            n, args->step, room, v);
         sgrad__launch(part, k * n, (int)n, v, weight, bias);
     }
 }
 
-extern "C" void sgrad__precondition_cuda(const struct sgrad_args *a) { for_groups(a, by_eigen); }
-extern "C" void sgrad__precondition_by_inverse_cuda(const struct sgrad_args *a) { for_groups(a, by_inverse); }
+extern "C" void sgrad__precondition_cuda(const struct sgrad_args *args) { for_groups(args, by_eigen); }
+extern "C" void sgrad__precondition_by_inverse_cuda(const struct sgrad_args *args) { for_groups(args, by_inverse); }

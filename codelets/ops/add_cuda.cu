@@ -30,22 +30,22 @@ template <typename P> static __global__ void backward(uint32_t n, const P *y, co
 }
 
 /* x0, x1, y of any shape */
-extern "C" void sgrad__add_forward_cuda(const struct sgrad_args *a) {
-    const bool relu = ((const struct sgrad_add *)a->attrs)->relu;
-    const int64_t n = sgrad_shape_count(&a->view[0].shape);
-    sgrad__with_pack(a->view[0].dtype, n, [=](auto pack) {
+extern "C" void sgrad__add_forward_cuda(const struct sgrad_args *args) {
+    const bool relu = ((const struct sgrad_add *)args->attrs)->relu;
+    const int64_t n = sgrad_shape_count(&args->view[0].shape);
+    sgrad__with_pack(args->view[0].dtype, n, [=](auto pack) {
         using P = decltype(pack);
-        sgrad__launch(forward<P>, n / P::size, a->data[0], a->data[1], a->data[2], relu);
+        sgrad__launch(forward<P>, n / P::size, args->data[0], args->data[1], args->data[2], relu);
     });
 }
 
 /* y, dy, dx0, dx1 of any shape */
-extern "C" void sgrad__add_backward_cuda(const struct sgrad_args *a) {
-    const bool relu = ((const struct sgrad_add *)a->attrs)->relu;
-    const int64_t n = sgrad_shape_count(&a->view[1].shape);
-    sgrad__with_pack(a->view[1].dtype, n, [=](auto pack) {
+extern "C" void sgrad__add_backward_cuda(const struct sgrad_args *args) {
+    const bool relu = ((const struct sgrad_add *)args->attrs)->relu;
+    const int64_t n = sgrad_shape_count(&args->view[1].shape);
+    sgrad__with_pack(args->view[1].dtype, n, [=](auto pack) {
         using P = decltype(pack);
-        sgrad__launch(backward<P>, n / P::size, relu ? a->data[0] : nullptr, a->data[1], a->data[2], a->data[3],
-                      sgrad_adds(a, 2), sgrad_adds(a, 3));
+        sgrad__launch(backward<P>, n / P::size, relu ? args->data[0] : nullptr, args->data[1], args->data[2], args->data[3],
+                      sgrad_adds(args, 2), sgrad_adds(args, 3));
     });
 }

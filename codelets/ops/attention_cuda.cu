@@ -65,20 +65,20 @@ template <typename A, int DIM, bool HELD> struct left_rows {
 
 /* Loads rows from FROM on of M into a tile; all threads of the block must call it. */
 template <typename A, int DIM, typename t>
-static __device__ void load_tile(typename A::type *tile, struct matrix<typename A::type> m, int from, const struct sizes &s) {
+static __device__ void load_tile(typename A::type *tile, struct matrix<typename A::type> m, int from, const struct sizes &sizes) {
     constexpr int most = 16 / sizeof(typename A::type);
     typedef sgrad__pack<typename A::type, most> pack;
     for (int i = threadIdx.y * 32 + threadIdx.x; i < t::rows * DIM / most; i += 32 * WARPS) {
         const int row = i / (DIM / most), column = i % (DIM / most) * most;
         const typename A::type *x = m.at + (int64_t)(from + row) * m.stride + column;
         typename A::type *to = tile + row * t::wide + column;
-        if (from + row < s.T && s.size == DIM) {
+        if (from + row < sizes.T && sizes.size == DIM) {
             copy_later(to, x);
             continue;
         }
         pack p = {};
-        for (int j = 0; j < most && from + row < s.T; j++)
-            if (column + j < s.size) p.at[j] = x[j];
+        for (int j = 0; j < most && from + row < sizes.T; j++)
+            if (column + j < sizes.size) p.at[j] = x[j];
         *(pack *)to = p;
     }
 }
@@ -87,10 +87,10 @@ static __device__ void load_tile(typename A::type *tile, struct matrix<typename 
  * other callback, called with (from, stage), must load the further data that WORK needs. */
 template <typename A, int DIM, typename t, typename Beside, typename Work>
 static __device__ void pass(typename t::pair *tile, struct matrix<typename A::type> a, struct matrix<typename A::type> b,
-                            int begin, int end, const struct sizes &s, Beside beside, Work work) {
+                            int begin, int end, const struct sizes &sizes, Beside beside, Work work) {
     const auto load = [&](int from, int stage) {
-        load_tile<A, DIM, t>(tile[stage][0], a, from, s);
-        load_tile<A, DIM, t>(tile[stage][1], b, from, s);
+        load_tile<A, DIM, t>(tile[stage][0], a, from, sizes);
+        load_tile<A, DIM, t>(tile[stage][1], b, from, sizes);
         beside(from, stage);
         end_copies();
     };
@@ -154,10 +154,10 @@ static __device__ inline float most_of_four(float x) {
  * two elements, for rows g and g+8 of a thread. */
 template <typename A, int DIM>
 static __device__ void store_rows(const sgrad__tile_sum *sum, const float *factor, typename A::type *to, int64_t stride,
-                                  int first, const struct sizes &s, bool add) {
+                                  int first, const struct sizes &sizes, bool add) {
     _Pragma("unroll") for (int n = 0; n < DIM / 8; n++) for (int e = 0; e < 4; e++) {
         const int row = first + threadIdx.x / 4 + 8 * (e / 2), c = 8 * n + 2 * (threadIdx.x % 4) + e % 2;
-        if (row >= s.T || c >= s.size) continue;
+        if (row >= sizes.T || c >= sizes.size) continue;
         typename A::type *y = to + row * stride + c;
         *y = (add ? (float)*y : 0) + sum[n].at[e] * factor[e / 2];
     }
@@ -176,32 +176,32 @@ struct part {
 };
 
 /* Returns whether query ROW attends to key COLUMN. */
-static __device__ inline bool sees(const struct sizes &s, int row, int column) {
-    return row < s.T && column < s.T && (!s.causal || column <= row);
+static __device__ inline bool sees(const struct sizes &sizes, int row, int column) {
+    return row < sizes.T && column < sizes.T && (!sizes.causal || column <= row);
 }
 
 /* x (N,T,3C), y (N,T,C), saved (N,heads,T): log Σ exp of each row of scores */
 template <typename A, int DIM>
 static __global__ void __launch_bounds__(32 * WARPS)
-    forward(struct sizes s, const typename A::type *x, typename A::type *y, float *keep) {
+    forward(struct sizes sizes, const typename A::type *x, typename A::type *y, float *keep) {
     using t = tiling<A, DIM, 1>;
     alignas(16) __shared__ typename t::pair tile[t::stages];
-    const struct part part(s, s.causal);
-    const struct head<typename A::type> h(s, part.number, x);
-    const left_rows<A, DIM, (t::bytes <= 256)> q(h.q, part.of_warp(), s);
-    const float scale = 1 / sqrtf((float)s.size);
+    const struct part part(sizes, sizes.causal);
+    const struct head<typename A::type> h(sizes, part.number, x);
+    const left_rows<A, DIM, (t::bytes <= 256)> q(h.q, part.of_warp(), sizes);
+    const float scale = 1 / sqrtf((float)sizes.size);
     sgrad__tile_sum sum[t::columns], p[t::scores];
     float most[2] = { -INFINITY, -INFINITY }, total[2] = {};
-    const int end = s.causal ? min(s.T, part.first + ROWS) : s.T;
+    const int end = sizes.causal ? min(sizes.T, part.first + ROWS) : sizes.T;
     const auto turn = [&](int from, int, const typename A::type *keys, const typename A::type *values) {
-        const bool all = from + t::rows <= s.T && (!s.causal || from + t::rows <= part.of_warp() + 1);
+        const bool all = from + t::rows <= sizes.T && (!sizes.causal || from + t::rows <= part.of_warp() + 1);
         multiply_along<A, t>(p, q, keys);
         for (int i = 0; i < 2; i++) {
             const int row = part.of_warp() + threadIdx.x / 4 + 8 * i;
             float here = most[i], added = 0;
             _Pragma("unroll") for (int n = 0; n < t::scores; n++) for (int e = 2 * i; e < 2 * i + 2; e++) {
                 const int column = from + 8 * n + 2 * (threadIdx.x % 4) + e % 2;
-                if (!all && (column >= s.T || (s.causal && column > row))) p[n].at[e] = -INFINITY;
+                if (!all && (column >= sizes.T || (sizes.causal && column > row))) p[n].at[e] = -INFINITY;
                 here = fmaxf(here, p[n].at[e]);
             }
             here = most_of_four(here);
@@ -217,118 +217,122 @@ static __global__ void __launch_bounds__(32 * WARPS)
         multiply_across<A, t>(sum, p, values);
     };
     pass<A, DIM, t>(
-        tile, h.k, h.v, 0, end, s, [](int, int) {}, turn);
+        tile, h.k, h.v, 0, end, sizes, [](int, int) {}, turn);
     float factor[2];
     for (int i = 0; i < 2; i++) {
         const int row = part.of_warp() + threadIdx.x / 4 + 8 * i;
         total[i] = sum_of_four(total[i]);
         factor[i] = 1 / total[i];
-        if (row < s.T && threadIdx.x % 4 == 0) keep[part.number * s.T + row] = most[i] * scale + logf(total[i]);
+        if (row < sizes.T && threadIdx.x % 4 == 0) keep[part.number * sizes.T + row] = most[i] * scale + logf(total[i]);
     }
-    store_rows<A, DIM>(sum, factor, y + h.out, s.width, part.of_warp(), s, false);
+    store_rows<A, DIM>(sum, factor, y + h.out, sizes.width, part.of_warp(), sizes, false);
 }
 
 /* Computes dq in dx (N,T,3C), and own (N,heads,T), y·dy of each row, from x (N,T,3C), y, dy (N,T,C), saved (N,heads,T). */
 template <typename A, int DIM>
 static __global__ void __launch_bounds__(32 * WARPS)
-    backward_queries(struct sizes s, const typename A::type *x, const typename A::type *y, const typename A::type *dy,
+    backward_queries(struct sizes sizes, const typename A::type *x, const typename A::type *y, const typename A::type *dy,
                      const float *keep, float *own, typename A::type *dx, bool add) {
     using t = tiling<A, DIM, 1>;
     alignas(16) __shared__ typename t::pair tile[t::stages];
-    const struct part part(s, s.causal);
-    const struct head<typename A::type> h(s, part.number, x);
-    const left_rows<A, DIM, (t::bytes <= 128)> q(h.q, part.of_warp(), s), d({ dy + h.out, s.width }, part.of_warp(), s);
-    const left_rows<A, DIM, false> of_y({ y + h.out, s.width }, part.of_warp(), s);
-    const float scale = 1 / sqrtf((float)s.size);
+    const struct part part(sizes, sizes.causal);
+    const struct head<typename A::type> h(sizes, part.number, x);
+    const left_rows<A, DIM, (t::bytes <= 128)> q(h.q, part.of_warp(), sizes),
+        d({ dy + h.out, sizes.width }, part.of_warp(), sizes);
+    const left_rows<A, DIM, false> of_y({ y + h.out, sizes.width }, part.of_warp(), sizes);
+    const float scale = 1 / sqrtf((float)sizes.size);
     float log_sum[2], product[2] = {};
     _Pragma("unroll") for (int j = 0; j < t::steps; j++) A::dot(product, of_y[j], d[j]);
     for (int i = 0; i < 2; i++) {
         const int row = part.of_warp() + threadIdx.x / 4 + 8 * i;
         product[i] = sum_of_four(product[i]);
-        log_sum[i] = row < s.T ? keep[part.number * s.T + row] * LOG2E : 0;
-        if (row < s.T && threadIdx.x % 4 == 0) own[part.number * s.T + row] = product[i];
+        log_sum[i] = row < sizes.T ? keep[part.number * sizes.T + row] * LOG2E : 0;
+        if (row < sizes.T && threadIdx.x % 4 == 0) own[part.number * sizes.T + row] = product[i];
     }
     sgrad__tile_sum dq[t::columns], p[t::scores], ds[t::scores];
-    const int end = s.causal ? min(s.T, part.first + ROWS) : s.T;
+    const int end = sizes.causal ? min(sizes.T, part.first + ROWS) : sizes.T;
     const auto turn = [&](int from, int, const typename A::type *keys, const typename A::type *values) {
-        const bool all =
-            part.of_warp() + 16 <= s.T && from + t::rows <= s.T && (!s.causal || from + t::rows <= part.of_warp() + 1);
+        const bool all = part.of_warp() + 16 <= sizes.T && from + t::rows <= sizes.T &&
+                         (!sizes.causal || from + t::rows <= part.of_warp() + 1);
         multiply_along<A, t>(p, q, keys);
         multiply_along<A, t>(ds, d, values);
         _Pragma("unroll") for (int n = 0; n < t::scores; n++) for (int e = 0; e < 4; e++) {
             const int row = part.of_warp() + threadIdx.x / 4 + 8 * (e / 2);
             const int column = from + 8 * n + 2 * (threadIdx.x % 4) + e % 2;
-            const float share = all || sees(s, row, column) ? power_of_2(p[n].at[e] * scale * LOG2E - log_sum[e / 2]) : 0;
+            const float share = all || sees(sizes, row, column) ? power_of_2(p[n].at[e] * scale * LOG2E - log_sum[e / 2]) : 0;
             ds[n].at[e] = share * (ds[n].at[e] - product[e / 2]);
         }
         multiply_across<A, t>(dq, ds, keys);
     };
     pass<A, DIM, t>(
-        tile, h.k, h.v, 0, end, s, [](int, int) {}, turn);
+        tile, h.k, h.v, 0, end, sizes, [](int, int) {}, turn);
     const float factor[2] = { scale, scale };
-    store_rows<A, DIM>(dq, factor, dx + h.in, 3 * s.width, part.of_warp(), s, add);
+    store_rows<A, DIM>(dq, factor, dx + h.in, 3 * sizes.width, part.of_warp(), sizes, add);
 }
 
 /* Computes dk and dv in dx. */
 template <typename A, int DIM>
 static __global__ void __launch_bounds__(32 * WARPS)
-    backward_keys(struct sizes s, const typename A::type *x, const typename A::type *dy, const float *keep, const float *own,
+    backward_keys(struct sizes sizes, const typename A::type *x, const typename A::type *dy, const float *keep, const float *own,
                   typename A::type *dx, bool add) {
     using t = tiling<A, DIM, 2>;
     alignas(16) __shared__ typename t::pair tile[t::stages];
     __shared__ float log_sum[t::stages][t::rows], product[t::stages][t::rows];
-    const struct part part(s, false);
-    const struct head<typename A::type> h(s, part.number, x);
-    const struct matrix<typename A::type> of_dy = { dy + h.out, s.width };
-    const left_rows<A, DIM, (t::bytes <= 256)> k(h.k, part.of_warp(), s), v(h.v, part.of_warp(), s);
-    const float scale = 1 / sqrtf((float)s.size);
+    const struct part part(sizes, false);
+    const struct head<typename A::type> h(sizes, part.number, x);
+    const struct matrix<typename A::type> of_dy = { dy + h.out, sizes.width };
+    const left_rows<A, DIM, (t::bytes <= 256)> k(h.k, part.of_warp(), sizes), v(h.v, part.of_warp(), sizes);
+    const float scale = 1 / sqrtf((float)sizes.size);
     sgrad__tile_sum dk[t::columns], dv[t::columns], p[t::scores], ds[t::scores];
     const auto beside = [&](int from, int stage) {
         for (int i = threadIdx.y * 32 + threadIdx.x; i < t::rows; i += 32 * WARPS) {
-            const int64_t row = part.number * s.T + from + i;
-            log_sum[stage][i] = from + i < s.T ? keep[row] * LOG2E : 0, product[stage][i] = from + i < s.T ? own[row] : 0;
+            const int64_t row = part.number * sizes.T + from + i;
+            log_sum[stage][i] = from + i < sizes.T ? keep[row] * LOG2E : 0, product[stage][i] = from + i < sizes.T ? own[row] : 0;
         }
     };
     const auto turn = [&](int from, int stage, const typename A::type *queries, const typename A::type *slopes) {
-        const bool all = part.of_warp() + 16 <= s.T && from + t::rows <= s.T && (!s.causal || from >= part.of_warp() + 15);
+        const bool all =
+            part.of_warp() + 16 <= sizes.T && from + t::rows <= sizes.T && (!sizes.causal || from >= part.of_warp() + 15);
         multiply_along<A, t>(p, k, queries);
         multiply_along<A, t>(ds, v, slopes);
         _Pragma("unroll") for (int n = 0; n < t::scores; n++) for (int e = 0; e < 4; e++) {
             const int row = part.of_warp() + threadIdx.x / 4 + 8 * (e / 2), i = 8 * n + 2 * (threadIdx.x % 4) + e % 2;
-            const bool seen = all || sees(s, from + i, row);
+            const bool seen = all || sees(sizes, from + i, row);
             p[n].at[e] = seen ? power_of_2(p[n].at[e] * scale * LOG2E - log_sum[stage][i]) : 0;
             ds[n].at[e] = p[n].at[e] * (ds[n].at[e] - product[stage][i]);
         }
         multiply_across<A, t>(dv, p, slopes);
         multiply_across<A, t>(dk, ds, queries);
     };
-    pass<A, DIM, t>(tile, h.q, of_dy, s.causal ? part.first : 0, s.T, s, beside, turn);
+    pass<A, DIM, t>(tile, h.q, of_dy, sizes.causal ? part.first : 0, sizes.T, sizes, beside, turn);
     const float factor[2] = { scale, scale }, one[2] = { 1, 1 };
-    store_rows<A, DIM>(dk, factor, dx + h.in + s.width, 3 * s.width, part.of_warp(), s, add);
-    store_rows<A, DIM>(dv, one, dx + h.in + 2 * s.width, 3 * s.width, part.of_warp(), s, add);
+    store_rows<A, DIM>(dk, factor, dx + h.in + sizes.width, 3 * sizes.width, part.of_warp(), sizes, add);
+    store_rows<A, DIM>(dv, one, dx + h.in + 2 * sizes.width, 3 * sizes.width, part.of_warp(), sizes, add);
 }
 
 /* ---- tasks ------------------------------------------------------------------------------------------------------- */
 
-static struct sizes sizes_of(const struct sgrad_args *a) {
-    const struct sgrad_attention *attrs = (const struct sgrad_attention *)a->attrs;
-    const int64_t *x = a->view[0].shape.dim;
+static struct sizes sizes_of(const struct sgrad_args *args) {
+    const struct sgrad_attention *attrs = (const struct sgrad_attention *)args->attrs;
+    const int64_t *x = args->view[0].shape.dim;
     const int width = (int)(x[2] / 3);
     return { (int)x[1], width, attrs->heads, width / attrs->heads, attrs->causal };
 }
 
-static int64_t heads_of(const struct sgrad_args *a, const struct sizes &s) { return a->view[0].shape.dim[0] * s.heads; }
+static int64_t heads_of(const struct sgrad_args *args, const struct sizes &sizes) {
+    return args->view[0].shape.dim[0] * sizes.heads;
+}
 
 /* Calls blocks(arithmetic, dim, grid), or rows(element) if heads are too large for blocks. */
 template <typename Blocks, typename Rows>
-static void with_shape(const struct sgrad_args *a, const struct sizes &s, Blocks blocks, Rows rows) {
-    const int64_t grid = heads_of(a, s) * sgrad__ceil(s.T, ROWS);
-    if (s.size > 128) return sgrad__with_type(a->view[0].dtype, rows);
+static void with_shape(const struct sgrad_args *args, const struct sizes &sizes, Blocks blocks, Rows rows) {
+    const int64_t grid = heads_of(args, sizes) * sgrad__ceil(sizes.T, ROWS);
+    if (sizes.size > 128) return sgrad__with_type(args->view[0].dtype, rows);
     if (grid > INT32_MAX) sgrad_cuda_fail("operand too large", "a launch");
-    sgrad__with_arithmetic(a->view[0].dtype, a->tf32, [=](auto arithmetic) {
-        if (s.size <= 32)
+    sgrad__with_arithmetic(args->view[0].dtype, args->tf32, [=](auto arithmetic) {
+        if (sizes.size <= 32)
             blocks(arithmetic, std::integral_constant<int, 32>(), dim3((unsigned)grid));
-        else if (s.size <= 64)
+        else if (sizes.size <= 64)
             blocks(arithmetic, std::integral_constant<int, 64>(), dim3((unsigned)grid));
         else
             blocks(arithmetic, std::integral_constant<int, 128>(), dim3((unsigned)grid));
@@ -336,50 +340,51 @@ static void with_shape(const struct sgrad_args *a, const struct sizes &s, Blocks
 }
 
 /* x (N,T,3C), y (N,T,C), saved (N,heads,T) */
-extern "C" void sgrad__attention_forward_cuda(const struct sgrad_args *a) {
-    const struct sizes s = sizes_of(a);
+extern "C" void sgrad__attention_forward_cuda(const struct sgrad_args *args) {
+    const struct sizes s = sizes_of(args);
     with_shape(
-        a, s,
+        args, s,
         [=](auto arithmetic, auto dim, dim3 grid) {
-            sgrad__launch_grid(forward<decltype(arithmetic), dim.value>, grid, dim3(32, WARPS), s, a->data[0], a->data[1],
-                               a->data[2]);
+            sgrad__launch_grid(forward<decltype(arithmetic), dim.value>, grid, dim3(32, WARPS), s, args->data[0], args->data[1],
+                               args->data[2]);
         },
         [=](auto type) {
-            sgrad__launch_warps(forward_rows<decltype(type)>, heads_of(a, s) * s.T, s, a->data[0], a->data[1], a->data[2]);
+            sgrad__launch_warps(forward_rows<decltype(type)>, heads_of(args, s) * s.T, s, args->data[0], args->data[1],
+                                args->data[2]);
         });
 }
 
 /* x (N,T,3C), y (N,T,C), saved (N,heads,T), cache (2,L,C) or absent */
-extern "C" void sgrad__attention_inference_cuda(const struct sgrad_args *a) {
-    if (!a->data[3]) return sgrad__attention_forward_cuda(a);
-    const struct sizes s = sizes_of(a);
-    const int places = (int)a->view[3].shape.dim[1];
-    sgrad__with_type(a->view[0].dtype, [=](auto type) {
+extern "C" void sgrad__attention_inference_cuda(const struct sgrad_args *args) {
+    if (!args->data[3]) return sgrad__attention_forward_cuda(args);
+    const struct sizes s = sizes_of(args);
+    const int places = (int)args->view[3].shape.dim[1];
+    sgrad__with_type(args->view[0].dtype, [=](auto type) {
         using T = decltype(type);
-        sgrad__launch(remember<T>, s.width, a->step, places, a->data[0], a->data[3]);
-        sgrad__launch_warps(attend_to_cache<T>, s.heads, s, a->step, places, a->data[0], a->data[3], a->data[1]);
+        sgrad__launch(remember<T>, s.width, args->step, places, args->data[0], args->data[3]);
+        sgrad__launch_warps(attend_to_cache<T>, s.heads, s, args->step, places, args->data[0], args->data[3], args->data[1]);
     });
 }
 
 /* x (N,T,3C), y, dy (N,T,C), saved (N,heads,T), dx (N,T,3C); workspace: own (N,heads,T) */
-extern "C" void sgrad__attention_backward_cuda(const struct sgrad_args *a) {
-    const struct sizes s = sizes_of(a);
-    const bool add = sgrad_adds(a, 4);
-    void *own = (void *)sgrad_aligned((size_t)a->workspace);
+extern "C" void sgrad__attention_backward_cuda(const struct sgrad_args *args) {
+    const struct sizes s = sizes_of(args);
+    const bool add = sgrad_adds(args, 4);
+    void *own = (void *)sgrad_aligned((size_t)args->workspace);
     with_shape(
-        a, s,
+        args, s,
         [=](auto arithmetic, auto dim, dim3 grid) {
             using A = decltype(arithmetic);
-            sgrad__launch_grid(backward_queries<A, dim.value>, grid, dim3(32, WARPS), s, a->data[0], a->data[1], a->data[2],
-                               a->data[3], own, a->data[4], add);
-            sgrad__launch_grid(backward_keys<A, dim.value>, grid, dim3(32, WARPS), s, a->data[0], a->data[2], a->data[3], own,
-                               a->data[4], add);
+            sgrad__launch_grid(backward_queries<A, dim.value>, grid, dim3(32, WARPS), s, args->data[0], args->data[1],
+                               args->data[2], args->data[3], own, args->data[4], add);
+            sgrad__launch_grid(backward_keys<A, dim.value>, grid, dim3(32, WARPS), s, args->data[0], args->data[2], args->data[3],
+                               own, args->data[4], add);
         },
         [=](auto type) {
             using T = decltype(type);
-            sgrad__launch_warps(backward_query_rows<T>, heads_of(a, s) * s.T, s, a->data[0], a->data[1], a->data[2], a->data[3],
-                                a->data[4], add);
-            sgrad__launch_warps(backward_key_rows<T>, heads_of(a, s) * s.T, s, a->data[0], a->data[1], a->data[2], a->data[3],
-                                a->data[4], add);
+            sgrad__launch_warps(backward_query_rows<T>, heads_of(args, s) * s.T, s, args->data[0], args->data[1], args->data[2],
+                                args->data[3], args->data[4], add);
+            sgrad__launch_warps(backward_key_rows<T>, heads_of(args, s) * s.T, s, args->data[0], args->data[1], args->data[2],
+                                args->data[3], args->data[4], add);
         });
 }

@@ -16,8 +16,12 @@ static __device__ inline struct channel channel_of(double mean, double variance,
     const float rest = (float)((rounded - mean) * inverse);
     return { rounded, (float)inverse, rest, (float)inverse * weight, rest * weight + bias };
 }
-static __device__ inline float normalized(const struct channel &s, float x) { return (x - s.mean) * s.inverse + s.rest; }
-static __device__ inline float scaled(const struct channel &s, float x) { return (x - s.mean) * s.scale + s.shift; }
+static __device__ inline float normalized(const struct channel &channel, float x) {
+    return (x - channel.mean) * channel.inverse + channel.rest;
+}
+static __device__ inline float scaled(const struct channel &channel, float x) {
+    return (x - channel.mean) * channel.scale + channel.shift;
+}
 
 /* Parameters of all passes of one batch norm. */
 struct shape {
@@ -32,10 +36,10 @@ struct known {
     const double *sum;
     const float *mean, *variance;
 };
-static __device__ inline struct channel channel_of(const struct shape &s, const struct known &k, int c, int C) {
-    const double mean = k.sum ? k.sum[c] / s.count : k.mean[c];
-    const double variance = k.sum ? k.sum[C + c] / s.count - mean * mean : k.variance[c];
-    return channel_of(mean, variance, s.eps, k.weight ? k.weight[c] : 1, k.bias ? k.bias[c] : 0);
+static __device__ inline struct channel channel_of(const struct shape &shape, const struct known &known, int c, int C) {
+    const double mean = known.sum ? known.sum[c] / shape.count : known.mean[c];
+    const double variance = known.sum ? known.sum[C + c] / shape.count - mean * mean : known.variance[c];
+    return channel_of(mean, variance, shape.eps, known.weight ? known.weight[c] : 1, known.bias ? known.bias[c] : 0);
 }
 
 /* Computes values of the channels of a thread block. A row has COLUMNS packs of SIZE channels. MAKE(c) is called once for each
@@ -72,9 +76,9 @@ template <typename P> struct stats_term {
 
 /* Sets DZ, which is dy on entry, to 0 where y <= 0. If BY_Y is not set, y is recomputed from x. */
 template <typename P>
-static __device__ inline void mask(const struct shape &s, const struct channel *own, const float *x, bool by_y, const P &y,
+static __device__ inline void mask(const struct shape &shape, const struct channel *own, const float *x, bool by_y, const P &y,
                                    float *dz) {
-    if (!s.relu) return;
+    if (!shape.relu) return;
     for (int j = 0; j < P::size; j++)
         if ((by_y ? (float)y.at[j] : scaled(own[j], x[j])) <= 0) dz[j] = 0;
 }
@@ -108,35 +112,35 @@ template <typename P> struct gradient_term {
 enum { ROWS = 4 };
 
 /* Calls F(k, i) for each of the thread's next ROWS rows; I is the index of the thread's pack in the k-th. */
-template <typename F> static __device__ inline void each_row(const struct shape &s, int row, F f) {
+template <typename F> static __device__ inline void each_row(const struct shape &shape, int row, F f) {
 #pragma unroll
     for (int k = 0; k < ROWS; k++, row += gridDim.y * blockDim.y)
-        if (row < s.rows) f(k, (int64_t)row * s.columns + sgrad__column());
+        if (row < shape.rows) f(k, (int64_t)row * shape.columns + sgrad__column());
 }
 static __device__ inline int first_row(void) { return blockIdx.y * blockDim.y + threadIdx.y; }
 static __device__ inline int next_rows(void) { return ROWS * gridDim.y * blockDim.y; }
 
 /* y = relu?(x̂ · weight + bias + r); r may be NULL. */
 template <typename P>
-static __global__ void apply(struct shape s, struct known known, const P *x, const P *r, P *y) {
+static __global__ void apply(struct shape shape, struct known known, const P *x, const P *r, P *y) {
     constexpr int size = P::size;
     __shared__ struct channel all[MOST_CHANNELS];
-    make_channels(all, s.columns, size, [&](int c) { return channel_of(s, known, c, s.columns * size); });
-    if (sgrad__column() >= s.columns) return;
+    make_channels(all, shape.columns, size, [&](int c) { return channel_of(shape, known, c, shape.columns * size); });
+    if (sgrad__column() >= shape.columns) return;
     const struct channel *channel = own<P>(all);
-    for (int row = first_row(); row < s.rows; row += next_rows()) {
+    for (int row = first_row(); row < shape.rows; row += next_rows()) {
         P in[ROWS] = {}, other[ROWS] = {};
-        each_row(s, row, [&](int k, int64_t i) {
+        each_row(shape, row, [&](int k, int64_t i) {
             in[k] = x[i];
             if (r) other[k] = r[i];
         });
-        each_row(s, row, [&](int k, int64_t i) {
+        each_row(shape, row, [&](int k, int64_t i) {
             float v[size], add[size] = {};
             sgrad__load(&in[k], v);
             if (r) sgrad__load(&other[k], add);
             for (int j = 0; j < size; j++) {
                 v[j] = scaled(channel[j], v[j]) + add[j];
-                if (s.relu && v[j] < 0) v[j] = 0;
+                if (shape.relu && v[j] < 0) v[j] = 0;
             }
             sgrad__store(y + i, v);
         });
@@ -149,30 +153,30 @@ struct slope {
     float mean_dz, mean_dzx;
 };
 template <typename P>
-static __global__ void data(struct shape s, struct known known, const P *x, const P *dy, const P *y, const double *sum1, P *dx,
-                            P *dr, bool add_x, bool add_r) {
+static __global__ void data(struct shape shape, struct known known, const P *x, const P *dy, const P *y, const double *sum1,
+                            P *dx, P *dr, bool add_x, bool add_r) {
     constexpr int size = P::size;
     __shared__ struct slope all[MOST_CHANNELS];
-    make_channels(all, s.columns, size, [&](int c) {
-        const int C = s.columns * size;
-        return slope{ channel_of(s, known, c, C), (float)(sum1[c] / s.count), (float)(sum1[C + c] / s.count) };
+    make_channels(all, shape.columns, size, [&](int c) {
+        const int C = shape.columns * size;
+        return slope{ channel_of(shape, known, c, C), (float)(sum1[c] / shape.count), (float)(sum1[C + c] / shape.count) };
     });
-    if (sgrad__column() >= s.columns) return;
+    if (sgrad__column() >= shape.columns) return;
     struct channel channel[size];
     const struct slope *slope = own<P>(all);
     for (int j = 0; j < size; j++) channel[j] = slope[j].channel;
-    for (int row = first_row(); row < s.rows; row += next_rows()) {
+    for (int row = first_row(); row < shape.rows; row += next_rows()) {
         P in[ROWS] = {}, from[ROWS] = {}, out[ROWS] = {};
-        each_row(s, row, [&](int k, int64_t i) {
+        each_row(shape, row, [&](int k, int64_t i) {
             in[k] = x[i];
             from[k] = dy[i];
-            if (s.relu && y) out[k] = y[i];
+            if (shape.relu && y) out[k] = y[i];
         });
-        each_row(s, row, [&](int k, int64_t i) {
+        each_row(shape, row, [&](int k, int64_t i) {
             float v[size], dz[size];
             sgrad__load(&in[k], v);
             sgrad__load(&from[k], dz);
-            mask(s, channel, v, y, out[k], dz);
+            mask(shape, channel, v, y, out[k], dz);
             if (dr) sgrad__store(dr + i, dz, add_r);
             if (!dx) return;
             for (int j = 0; j < size; j++)
@@ -201,19 +205,19 @@ static __global__ void parameters(uint32_t C, const double *sum, float *dweight,
 }
 
 /* Computes the arguments of scaled() for all channels. */
-static __global__ void channels_of(uint32_t C, struct shape s, struct known known, float *mean, float *scale, float *shift) {
+static __global__ void channels_of(uint32_t C, struct shape shape, struct known known, float *mean, float *scale, float *shift) {
     const uint32_t c = sgrad__thread();
     if (c >= C) return;
-    const struct channel channel = channel_of(s, known, (int)c, (int)C);
+    const struct channel channel = channel_of(shape, known, (int)c, (int)C);
     mean[c] = channel.mean, scale[c] = channel.scale, shift[c] = channel.shift;
 }
 
 /* Σdz = SUM and Σdz·x̂ -> the task's partial sums; PRODUCT is Σdz · (x - mean), with the mean rounded to float */
-static __global__ void sums_of(uint32_t C, struct shape s, struct known known, const float *sum, const float *product,
+static __global__ void sums_of(uint32_t C, struct shape shape, struct known known, const float *sum, const float *product,
                                double *part) {
     const uint32_t c = sgrad__thread();
     if (c >= C) return;
-    const struct channel channel = channel_of(s, known, (int)c, (int)C);
+    const struct channel channel = channel_of(shape, known, (int)c, (int)C);
     part[c] = sum[c];
     part[C + c] = (double)product[c] * channel.inverse + (double)sum[c] * channel.rest;
 }
@@ -233,80 +237,90 @@ struct move : sgrad__job {
 
 /* ---- tasks ------------------------------------------------------------------------------------------------------- */
 
-static const struct sgrad_batchnorm *attrs_of(const struct sgrad_args *a) { return (const struct sgrad_batchnorm *)a->attrs; }
-static struct shape shape_of(const struct sgrad_args *a, int pack) {
-    const struct sgrad_shape *x = &a->view[0].shape;
-    const int64_t C = x->dim[x->rank - 1];
-    return { (int)(sgrad_shape_count(x) / C), (int)(C / pack), (double)a->batch->group * attrs_of(a)->area, attrs_of(a)->eps,
-             attrs_of(a)->relu };
+static const struct sgrad_batchnorm *attrs_of(const struct sgrad_args *args) {
+    return (const struct sgrad_batchnorm *)args->attrs;
 }
-static int64_t channels(const struct sgrad_args *a) { return a->view[0].shape.dim[a->view[0].shape.rank - 1]; }
+static struct shape shape_of(const struct sgrad_args *args, int pack) {
+    const struct sgrad_shape *x = &args->view[0].shape;
+    const int64_t C = x->dim[x->rank - 1];
+    return { (int)(sgrad_shape_count(x) / C), (int)(C / pack), (double)args->batch->group * attrs_of(args)->area,
+             attrs_of(args)->eps, attrs_of(args)->relu };
+}
+static int64_t channels(const struct sgrad_args *args) { return args->view[0].shape.dim[args->view[0].shape.rank - 1]; }
 
 /* x (…,C), partial (2C) = [Σx, Σx²] */
-extern "C" void sgrad__batchnorm_stats_cuda(const struct sgrad_args *a) {
-    sgrad__with_wide_pack(a->view[0].dtype, channels(a), [=](auto pack) {
+extern "C" void sgrad__batchnorm_stats_cuda(const struct sgrad_args *args) {
+    sgrad__with_wide_pack(args->view[0].dtype, channels(args), [=](auto pack) {
         using P = decltype(pack);
-        const struct shape s = shape_of(a, P::size);
-        sgrad__sum_rows(stats_term<P>{ (const P *)a->data[0], s.columns }, s.rows, s.columns, (double *)a->data[1]);
+        const struct shape s = shape_of(args, P::size);
+        sgrad__sum_rows(stats_term<P>{ (const P *)args->data[0], s.columns }, s.rows, s.columns, (double *)args->data[1]);
     });
 }
 
 /* sum (2C), stat (2C) */
-extern "C" void sgrad__batchnorm_moments_cuda(const struct sgrad_args *a) {
-    sgrad__launch(moments, a->view[0].shape.dim[0] / 2, a->batch->group * attrs_of(a)->area, a->data[0], a->data[1]);
+extern "C" void sgrad__batchnorm_moments_cuda(const struct sgrad_args *args) {
+    sgrad__launch(moments, args->view[0].shape.dim[0] / 2, args->batch->group * attrs_of(args)->area, args->data[0],
+                  args->data[1]);
 }
 
-template <typename P> static void apply_all(const struct sgrad_args *a, const struct known &known, void *y) {
-    const struct shape s = shape_of(a, P::size);
+template <typename P> static void apply_all(const struct sgrad_args *args, const struct known &known, void *y) {
+    const struct shape s = shape_of(args, P::size);
     const struct sgrad__sheet sheet = sgrad__sheet_of(s.rows, s.columns, 2 * ROWS);
-    sgrad__launch_grid(apply<P>, sheet.grid, sheet.block, s, known, a->data[0], a->data[1], y);
+    sgrad__launch_grid(apply<P>, sheet.grid, sheet.block, s, known, args->data[0], args->data[1], y);
 }
 
 /* x, r or absent, weight (C), bias (C), sum (2C), y */
-extern "C" void sgrad__batchnorm_apply_cuda(const struct sgrad_args *a) {
-    const struct known known = { (const float *)a->data[2], (const float *)a->data[3], (const double *)a->data[4], NULL, NULL };
-    sgrad__with_wide_pack(a->view[0].dtype, channels(a), [=](auto pack) { apply_all<decltype(pack)>(a, known, a->data[5]); });
+extern "C" void sgrad__batchnorm_apply_cuda(const struct sgrad_args *args) {
+    const struct known known = { (const float *)args->data[2], (const float *)args->data[3], (const double *)args->data[4], NULL,
+                                 NULL };
+    sgrad__with_wide_pack(args->view[0].dtype, channels(args),
+                          [=](auto pack) { apply_all<decltype(pack)>(args, known, args->data[5]); });
 }
 
 /* x, r or absent, weight (C), bias (C), running mean (C), running variance (C), y */
-extern "C" void sgrad__batchnorm_inference_cuda(const struct sgrad_args *a) {
-    const struct known known = { (const float *)a->data[2], (const float *)a->data[3], NULL, (const float *)a->data[4],
-                                 (const float *)a->data[5] };
-    sgrad__with_wide_pack(a->view[0].dtype, channels(a), [=](auto pack) { apply_all<decltype(pack)>(a, known, a->data[6]); });
+extern "C" void sgrad__batchnorm_inference_cuda(const struct sgrad_args *args) {
+    const struct known known = { (const float *)args->data[2], (const float *)args->data[3], NULL, (const float *)args->data[4],
+                                 (const float *)args->data[5] };
+    sgrad__with_wide_pack(args->view[0].dtype, channels(args),
+                          [=](auto pack) { apply_all<decltype(pack)>(args, known, args->data[6]); });
 }
 
 /* x, dy, y or absent (read only with relu), sum (2C), partial (2C) = [Σdz, Σdz·x̂], weight, bias (C; only if y is absent) */
-extern "C" void sgrad__batchnorm_sums_cuda(const struct sgrad_args *a) {
-    const struct known known = { (const float *)a->data[5], (const float *)a->data[6], (const double *)a->data[3], NULL, NULL };
-    sgrad__with_wide_pack(a->view[0].dtype, channels(a), [=](auto pack) {
+extern "C" void sgrad__batchnorm_sums_cuda(const struct sgrad_args *args) {
+    const struct known known = { (const float *)args->data[5], (const float *)args->data[6], (const double *)args->data[3], NULL,
+                                 NULL };
+    sgrad__with_wide_pack(args->view[0].dtype, channels(args), [=](auto pack) {
         using P = decltype(pack);
-        const struct shape s = shape_of(a, P::size);
-        const gradient_term<P> term = { s, known, (const P *)a->data[0], (const P *)a->data[1], (const P *)a->data[2], {} };
-        sgrad__sum_rows(term, s.rows, s.columns, (double *)a->data[4]);
+        const struct shape s = shape_of(args, P::size);
+        const gradient_term<P> term = {
+            s, known, (const P *)args->data[0], (const P *)args->data[1], (const P *)args->data[2], {}
+        };
+        sgrad__sum_rows(term, s.rows, s.columns, (double *)args->data[4]);
     });
 }
 
 /* sum (2C) = [Σdz, Σdz·x̂], dweight (C), dbias (C) */
-extern "C" void sgrad__batchnorm_parameters_cuda(const struct sgrad_args *a) {
-    sgrad__launch(parameters, a->view[1].shape.dim[0], a->data[0], a->data[1], a->data[2]);
+extern "C" void sgrad__batchnorm_parameters_cuda(const struct sgrad_args *args) {
+    sgrad__launch(parameters, args->view[1].shape.dim[0], args->data[0], args->data[1], args->data[2]);
 }
 
 /* x, dy, y or absent (read only with relu), weight (C), sum 0 (2C), sum 1 (2C), dx and dr, which may be absent, bias (C; only if
  * y is absent) */
-extern "C" void sgrad__batchnorm_data_cuda(const struct sgrad_args *a) {
-    const struct known known = { (const float *)a->data[3], (const float *)a->data[8], (const double *)a->data[4], NULL, NULL };
-    sgrad__with_wide_pack(a->view[0].dtype, channels(a), [=](auto pack) {
+extern "C" void sgrad__batchnorm_data_cuda(const struct sgrad_args *args) {
+    const struct known known = { (const float *)args->data[3], (const float *)args->data[8], (const double *)args->data[4], NULL,
+                                 NULL };
+    sgrad__with_wide_pack(args->view[0].dtype, channels(args), [=](auto pack) {
         using P = decltype(pack);
-        const struct shape s = shape_of(a, P::size);
+        const struct shape s = shape_of(args, P::size);
         const struct sgrad__sheet sheet = sgrad__sheet_of(s.rows, s.columns, 2 * ROWS);
-        sgrad__launch_grid(data<P>, sheet.grid, sheet.block, s, known, a->data[0], a->data[1], a->data[2], a->data[5], a->data[6],
-                           a->data[7], sgrad_adds(a, 6), sgrad_adds(a, 7));
+        sgrad__launch_grid(data<P>, sheet.grid, sheet.block, s, known, args->data[0], args->data[1], args->data[2], args->data[5],
+                           args->data[6], args->data[7], sgrad_adds(args, 6), sgrad_adds(args, 7));
     });
 }
 
 /* stat (2C), running mean (C), running variance (C), batches (1) I64 */
-extern "C" void sgrad__batchnorm_finish_cuda(const struct sgrad_args *a) {
-    sgrad__launch_jobs(a, [](const struct sgrad_args *one) {
+extern "C" void sgrad__batchnorm_finish_cuda(const struct sgrad_args *args) {
+    sgrad__launch_jobs(args, [](const struct sgrad_args *one) {
         return move{ { (uint32_t)sgrad_shape_count(&one->view[1].shape), false }, (double)one->batch->samples / one->batch->group,
                      attrs_of(one)->momentum, (const double *)one->data[0], (float *)one->data[1], (float *)one->data[2],
                      (int64_t *)one->data[3] };
@@ -315,15 +329,15 @@ extern "C" void sgrad__batchnorm_finish_cuda(const struct sgrad_args *a) {
 
 /* ---- functions for cuDNN graphs -------------------------------------------------------------------------------------- */
 
-void sgrad__batchnorm_channels(const struct sgrad_args *a, int weight, int sum, float *mean, float *scale, float *shift) {
-    const struct known known = { (const float *)a->data[weight], (const float *)a->data[weight + 1], (const double *)a->data[sum],
-                                 NULL, NULL };
-    sgrad__launch(channels_of, channels(a), shape_of(a, 1), known, mean, scale, shift);
+void sgrad__batchnorm_channels(const struct sgrad_args *args, int weight, int sum, float *mean, float *scale, float *shift) {
+    const struct known known = { (const float *)args->data[weight], (const float *)args->data[weight + 1],
+                                 (const double *)args->data[sum], NULL, NULL };
+    sgrad__launch(channels_of, channels(args), shape_of(args, 1), known, mean, scale, shift);
 }
 
-void sgrad__batchnorm_sums_of(const struct sgrad_args *a, const float *sum, const float *product) {
-    const struct known known = { NULL, NULL, (const double *)a->data[3], NULL, NULL };
-    sgrad__launch(sums_of, channels(a), shape_of(a, 1), known, sum, product, a->data[4]);
+void sgrad__batchnorm_sums_of(const struct sgrad_args *args, const float *sum, const float *product) {
+    const struct known known = { NULL, NULL, (const double *)args->data[3], NULL, NULL };
+    sgrad__launch(sums_of, channels(args), shape_of(args, 1), known, sum, product, args->data[4]);
 }
 
-bool sgrad__batchnorm_has_relu(const struct sgrad_args *a) { return attrs_of(a)->relu; }
+bool sgrad__batchnorm_has_relu(const struct sgrad_args *args) { return attrs_of(args)->relu; }

@@ -11,16 +11,16 @@ template <typename P> static __global__ void forward(uint32_t n, int C, const P 
 }
 
 /* x (N,…,C), bias (C), y (N,…,C) */
-extern "C" void sgrad__bias_forward_cuda(const struct sgrad_args *a) {
-    const int64_t C = a->view[1].shape.dim[0], n = sgrad_shape_count(&a->view[0].shape);
-    sgrad__with_pack(a->view[0].dtype, C, [=](auto pack) {
+extern "C" void sgrad__bias_forward_cuda(const struct sgrad_args *args) {
+    const int64_t C = args->view[1].shape.dim[0], n = sgrad_shape_count(&args->view[0].shape);
+    sgrad__with_pack(args->view[0].dtype, C, [=](auto pack) {
         using P = decltype(pack);
-        sgrad__launch(forward<P>, n / P::size, (int)(C / P::size), a->data[0], a->data[1], a->data[2]);
+        sgrad__launch(forward<P>, n / P::size, (int)(C / P::size), args->data[0], args->data[1], args->data[2]);
     });
 }
 
 /* dy (N,…,C), dx (N,…,C) or absent, dbias (C) */
-extern "C" void sgrad__bias_backward_cuda(const struct sgrad_args *a) {
-    if (a->data[1]) sgrad__move(&a->view[0], a->data[0], a->data[1], sgrad_adds(a, 1));
-    sgrad__sum_bias(&a->view[0], a->data[0], (float *)a->data[2]);
+extern "C" void sgrad__bias_backward_cuda(const struct sgrad_args *args) {
+    if (args->data[1]) sgrad__move(&args->view[0], args->data[0], args->data[1], sgrad_adds(args, 1));
+    sgrad__sum_bias(&args->view[0], args->data[0], (float *)args->data[2]);
 }

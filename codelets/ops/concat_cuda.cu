@@ -21,10 +21,10 @@ static __global__ void move(uint32_t n, int columns, int from_step, int to_step,
 
 /* Copies input x, of COLUMNS channels, to the channels of y from OFFSET on. BACKWARD: copies these channels of dy to dx, or adds
  * them to it. */
-static void submit(const struct sgrad_view *y, void *y_data, void *x_data, int64_t columns, int64_t offset, bool backward,
+static void submit(const struct sgrad_view *view, void *y_data, void *x_data, int64_t columns, int64_t offset, bool backward,
                    bool add) {
-    const int64_t all = y->shape.dim[y->shape.rank - 1], rows = sgrad_shape_count(&y->shape) / all;
-    sgrad__with_pack(y->dtype, std::gcd(std::gcd(columns, all), offset), [=](auto pack) {
+    const int64_t all = view->shape.dim[view->shape.rank - 1], rows = sgrad_shape_count(&view->shape) / all;
+    sgrad__with_pack(view->dtype, std::gcd(std::gcd(columns, all), offset), [=](auto pack) {
         using P = decltype(pack);
         P *own = (P *)x_data, *joint = (P *)y_data + offset / P::size;
         const int narrow = (int)(columns / P::size), wide = (int)(all / P::size);
@@ -35,17 +35,18 @@ static void submit(const struct sgrad_view *y, void *y_data, void *x_data, int64
     });
 }
 
-static const int *channels(const struct sgrad_args *a) { return ((const struct sgrad_concat *)a->attrs)->channels; }
+static const int *channels(const struct sgrad_args *args) { return ((const struct sgrad_concat *)args->attrs)->channels; }
 
 /* x0 … x7 (those after the last input are absent), y (…,C) */
-extern "C" void sgrad__concat_forward_cuda(const struct sgrad_args *a) {
+extern "C" void sgrad__concat_forward_cuda(const struct sgrad_args *args) {
     const int Y = SGRAD_MAX_INPUTS;
-    for (int64_t i = 0, offset = 0; i < Y && a->data[i]; offset += channels(a)[i++])
-        submit(&a->view[Y], a->data[Y], a->data[i], channels(a)[i], offset, false, false);
+    for (int64_t i = 0, offset = 0; i < Y && args->data[i]; offset += channels(args)[i++])
+        submit(&args->view[Y], args->data[Y], args->data[i], channels(args)[i], offset, false, false);
 }
 
 /* dy (…,C), dx0 … dx7, any of them absent */
-extern "C" void sgrad__concat_backward_cuda(const struct sgrad_args *a) {
-    for (int64_t i = 0, offset = 0; i < SGRAD_MAX_INPUTS; offset += channels(a)[i++])
-        if (a->data[1 + i]) submit(&a->view[0], a->data[0], a->data[1 + i], channels(a)[i], offset, true, sgrad_adds(a, 1 + i));
+extern "C" void sgrad__concat_backward_cuda(const struct sgrad_args *args) {
+    for (int64_t i = 0, offset = 0; i < SGRAD_MAX_INPUTS; offset += channels(args)[i++])
+        if (args->data[1 + i])
+            submit(&args->view[0], args->data[0], args->data[1 + i], channels(args)[i], offset, true, sgrad_adds(args, 1 + i));
 }

@@ -135,22 +135,24 @@ template <typename Found> static std::vector<candidate> usable(const struct plan
 
 /* Returns the usable algorithms of plan P, possibly none. Sets STATUS to cuDNN's result. No error is fatal: the simple kernels
  * compute the convolutions for which cuDNN fails. */
-static std::vector<candidate> candidates(const struct plan *p, cudnnStatus_t *status) {
+static std::vector<candidate> candidates(const struct plan *plan, cudnnStatus_t *status) {
     const cudnnHandle_t h = sgrad_cudnn();
     int n = 0;
-    describe_math(p);
-    if (p->key.pass == SGRAD__FORWARD) {
+    describe_math(plan);
+    if (plan->key.pass == SGRAD__FORWARD) {
         cudnnConvolutionFwdAlgoPerf_t found[ALGORITHMS];
-        *status = cudnnGetConvolutionForwardAlgorithm_v7(h, p->x, p->w, p->convolution, p->y, ALGORITHMS, &n, found);
-        return usable(p, found, *status ? 0 : n);
-    } else if (p->key.pass == SGRAD__BACKWARD_DATA) {
+        *status = cudnnGetConvolutionForwardAlgorithm_v7(h, plan->x, plan->w, plan->convolution, plan->y, ALGORITHMS, &n, found);
+        return usable(plan, found, *status ? 0 : n);
+    } else if (plan->key.pass == SGRAD__BACKWARD_DATA) {
         cudnnConvolutionBwdDataAlgoPerf_t found[ALGORITHMS];
-        *status = cudnnGetConvolutionBackwardDataAlgorithm_v7(h, p->w, p->y, p->convolution, p->x, ALGORITHMS, &n, found);
-        return usable(p, found, *status ? 0 : n);
+        *status =
+            cudnnGetConvolutionBackwardDataAlgorithm_v7(h, plan->w, plan->y, plan->convolution, plan->x, ALGORITHMS, &n, found);
+        return usable(plan, found, *status ? 0 : n);
     } else {
         cudnnConvolutionBwdFilterAlgoPerf_t found[ALGORITHMS];
-        *status = cudnnGetConvolutionBackwardFilterAlgorithm_v7(h, p->x, p->y, p->convolution, p->w, ALGORITHMS, &n, found);
-        return usable(p, found, *status ? 0 : n);
+        *status =
+            cudnnGetConvolutionBackwardFilterAlgorithm_v7(h, plan->x, plan->y, plan->convolution, plan->w, ALGORITHMS, &n, found);
+        return usable(plan, found, *status ? 0 : n);
     }
 }
 
@@ -164,50 +166,53 @@ struct operands {
     const void *x, *weight, *y;
     void *out, *room;
 };
-static cudnnStatus_t compute(const struct plan *p, const struct operands &o, const float *beta) {
+static cudnnStatus_t compute(const struct plan *plan, const struct operands &operands, const float *beta) {
     static const float one = 1;
     const cudnnHandle_t h = sgrad_cudnn();
-    const size_t size = p->key.room;
-    if (p->key.pass == SGRAD__FORWARD)
-        return cudnnConvolutionForward(h, &one, p->x, o.x, p->w, o.weight, p->convolution,
-                                       (cudnnConvolutionFwdAlgo_t)p->algorithm, o.room, size, beta, p->y, o.out);
-    if (p->key.pass == SGRAD__BACKWARD_DATA)
-        return cudnnConvolutionBackwardData(h, &one, p->w, o.weight, p->y, o.y, p->convolution,
-                                            (cudnnConvolutionBwdDataAlgo_t)p->algorithm, o.room, size, beta, p->x, o.out);
-    return cudnnConvolutionBackwardFilter(h, &one, p->x, o.x, p->y, o.y, p->convolution,
-                                          (cudnnConvolutionBwdFilterAlgo_t)p->algorithm, o.room, size, beta, p->w, o.out);
+    const size_t size = plan->key.room;
+    if (plan->key.pass == SGRAD__FORWARD)
+        return cudnnConvolutionForward(h, &one, plan->x, operands.x, plan->w, operands.weight, plan->convolution,
+                                       (cudnnConvolutionFwdAlgo_t)plan->algorithm, operands.room, size, beta, plan->y,
+                                       operands.out);
+    if (plan->key.pass == SGRAD__BACKWARD_DATA)
+        return cudnnConvolutionBackwardData(h, &one, plan->w, operands.weight, plan->y, operands.y, plan->convolution,
+                                            (cudnnConvolutionBwdDataAlgo_t)plan->algorithm, operands.room, size, beta, plan->x,
+                                            operands.out);
+    return cudnnConvolutionBackwardFilter(h, &one, plan->x, operands.x, plan->y, operands.y, plan->convolution,
+                                          (cudnnConvolutionBwdFilterAlgo_t)plan->algorithm, operands.room, size, beta, plan->w,
+                                          operands.out);
 }
 
 /* Sets SIZE to the bytes of the workspace of ALGORITHM. */
-static cudnnStatus_t find_workspace(const struct plan *p, int algorithm, size_t *size) {
+static cudnnStatus_t find_workspace(const struct plan *plan, int algorithm, size_t *size) {
     const cudnnHandle_t h = sgrad_cudnn();
-    if (p->key.pass == SGRAD__FORWARD)
-        return cudnnGetConvolutionForwardWorkspaceSize(h, p->x, p->w, p->convolution, p->y,
+    if (plan->key.pass == SGRAD__FORWARD)
+        return cudnnGetConvolutionForwardWorkspaceSize(h, plan->x, plan->w, plan->convolution, plan->y,
                                                        (cudnnConvolutionFwdAlgo_t)algorithm, size);
-    if (p->key.pass == SGRAD__BACKWARD_DATA)
-        return cudnnGetConvolutionBackwardDataWorkspaceSize(h, p->w, p->y, p->convolution, p->x,
+    if (plan->key.pass == SGRAD__BACKWARD_DATA)
+        return cudnnGetConvolutionBackwardDataWorkspaceSize(h, plan->w, plan->y, plan->convolution, plan->x,
                                                             (cudnnConvolutionBwdDataAlgo_t)algorithm, size);
-    return cudnnGetConvolutionBackwardFilterWorkspaceSize(h, p->x, p->y, p->convolution, p->w,
+    return cudnnGetConvolutionBackwardFilterWorkspaceSize(h, plan->x, plan->y, plan->convolution, plan->w,
                                                           (cudnnConvolutionBwdFilterAlgo_t)algorithm, size);
 }
 
 /* Sets the plan to an ALGORITHM and MATH mode from the tuning cache. Returns false if these do not work for it: the cache is a
  * file that anyone may have edited. */
-static bool follow(struct plan *p, int algorithm, int math) {
+static bool follow(struct plan *plan, int algorithm, int math) {
     size_t size;
-    return take(p, { algorithm, (cudnnMathType_t)math }) == CUDNN_STATUS_SUCCESS &&
-           find_workspace(p, algorithm, &size) == CUDNN_STATUS_SUCCESS && size <= p->key.room;
+    return take(plan, { algorithm, (cudnnMathType_t)math }) == CUDNN_STATUS_SUCCESS &&
+           find_workspace(plan, algorithm, &size) == CUDNN_STATUS_SUCCESS && size <= plan->key.room;
 }
 
-std::string sgrad__convolution_memo(const struct sgrad__convolution_key *k) {
+std::string sgrad__convolution_memo(const struct sgrad__convolution_key *key) {
     int device;
     struct cudaDeviceProp properties;
     SGRAD_CUDA(cudaGetDevice(&device));
     SGRAD_CUDA(cudaGetDeviceProperties(&properties, device));
     std::string memo = "2, " + std::string(properties.name) + ", cuDNN " + std::to_string(cudnnGetVersion()) + ", " +
-                       std::to_string(k->pass) + " " + std::to_string(k->dtype) + " " + std::to_string(k->tf32) + ", " +
-                       std::to_string(k->room) + ":";
-    const struct shape *s = &k->shape;
+                       std::to_string(key->pass) + " " + std::to_string(key->dtype) + " " + std::to_string(key->tf32) + ", " +
+                       std::to_string(key->room) + ":";
+    const struct shape *s = &key->shape;
     for (int size : { s->N, s->D, s->H, s->W, s->C, s->K, s->T, s->R, s->S, s->O, s->P, s->Q, s->stride, s->padding, s->dilation,
                       s->groups, s->depth_padding })
         memo += " " + std::to_string(size);
@@ -217,21 +222,21 @@ std::string sgrad__convolution_memo(const struct sgrad__convolution_key *k) {
 /* Sets the plan to the fastest of the first few candidates in LIST. Returns NULL, or the reason why nothing was measured. SIZE is
  * the size of the pass's output in bytes. The output is written to a temporary buffer, unknown to StarPU, because the pass may
  * have to add to its real output. A bf16 weight in the workspace may still be uninitialised. */
-static const char *measure(struct plan *plan, const std::vector<candidate> &list, struct operands o, size_t size) {
+static const char *measure(struct plan *plan, const std::vector<candidate> &list, struct operands operands, size_t size) {
     enum { TRIED = 4 };
     const float zero = 0;
     double least = INFINITY;
     candidate best = {};
     sgrad_log_progress("measuring cuDNN's algorithms, once for each kind of GPU and shape");
-    const cudaError_t status = cudaMalloc(&o.out, size);
+    const cudaError_t status = cudaMalloc(&operands.out, size);
     if (status != cudaSuccess) return cudaGetLastError(), cudaGetErrorString(status);
     for (size_t i = 0; i < list.size() && i < TRIED; i++) {
         if (take(plan, list[i]) != CUDNN_STATUS_SUCCESS) continue;
-        const double took = sgrad__time_of([&] { return compute(plan, o, &zero); }, least);
+        const double took = sgrad__time_of([&] { return compute(plan, operands, &zero); }, least);
         if (took < least) least = took, best = list[i];
     }
     cudaGetLastError();
-    SGRAD_CUDA(cudaFree(o.out));
+    SGRAD_CUDA(cudaFree(operands.out));
     if (least == INFINITY) return "none ran";
     SGRAD_CUDA(take(plan, best));
     return NULL;
@@ -240,7 +245,7 @@ static const char *measure(struct plan *plan, const std::vector<candidate> &list
 /* Sets the algorithm of PLAN. The fastest is found by measurement, once for each kind of GPU and shape, and stored in the tuning
  * cache. With --deterministic, results must not depend on a measurement, so cuDNN's first suggestion is used. It is also used if
  * there is not enough memory to measure. */
-static void search(struct plan *plan, struct operands o, size_t size) {
+static void search(struct plan *plan, struct operands operands, size_t size) {
     static const char topic[] = "cudnn";
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* one worker measures; those of equal GPUs then read the cache */
     char value[32], shape[160];
@@ -251,7 +256,7 @@ static void search(struct plan *plan, struct operands o, size_t size) {
         sscanf(value, "%d %d", &algorithm, &math) != 2 || !follow(plan, algorithm, math)) {
         cudnnStatus_t status;
         const std::vector<candidate> list = candidates(plan, &status);
-        const char *why = list.empty() || plan->key.deterministic ? NULL : measure(plan, list, o, size);
+        const char *why = list.empty() || plan->key.deterministic ? NULL : measure(plan, list, operands, size);
         if (list.empty()) {
             do_without(plan, status);
         } else if (plan->key.deterministic || why) {
@@ -273,82 +278,85 @@ static void search(struct plan *plan, struct operands o, size_t size) {
 /* ---- a task: its plan and the layout of its workspace --------------------------------------------------------------- */
 
 /* Bytes at the beginning of the workspace for the bf16 copy of weight W (or of its gradient); 0 if W needs no conversion. */
-static size_t weight_bytes(enum sgrad_dtype dtype, const struct sgrad_view *w) {
-    const bool rounds = dtype == SGRAD_BF16 && w->dtype == SGRAD_F32 && w->shape.rank >= 4;
-    return rounds ? sgrad__ceil(sgrad_shape_count(&w->shape) * sizeof(__nv_bfloat16), 256) * 256 : 0;
+static size_t weight_bytes(enum sgrad_dtype dtype, const struct sgrad_view *view) {
+    const bool rounds = dtype == SGRAD_BF16 && view->dtype == SGRAD_F32 && view->shape.rank >= 4;
+    return rounds ? sgrad__ceil(sgrad_shape_count(&view->shape) * sizeof(__nv_bfloat16), 256) * 256 : 0;
 }
 
 /* Sets SIDE to the (D,H,W,C) of a volume, or (1,H,W,C) of an image, and returns the number of volumes or images. With SLICES the
  * slices of volumes are images. */
-static int64_t sides_of(const struct sgrad_shape *s, bool slices, int *side) {
-    const int64_t *d = s->dim + s->rank - 4;
-    const bool volumes = s->rank == 5 && !slices;
+static int64_t sides_of(const struct sgrad_shape *shape, bool slices, int *side) {
+    const int64_t *d = shape->dim + shape->rank - 4;
+    const bool volumes = shape->rank == 5 && !slices;
     side[0] = volumes ? (int)d[0] : 1;
     for (int i = 1; i < 4; i++) side[i] = (int)d[i];
-    return sgrad_shape_count(s) / ((int64_t)side[0] * d[1] * d[2] * d[3]);
+    return sgrad_shape_count(shape) / ((int64_t)side[0] * d[1] * d[2] * d[3]);
 }
 
 /* Bytes for the result of a pass that adds to its output: y, operand 3, in forward; dx, operand 2, in backward-data. Else 0. */
-static size_t added_bytes(const struct sgrad_args *a) {
-    const int i = a->view[2].shape.rank < 4 ? 3 : 2;
-    return sgrad_adds(a, i) ? sgrad__ceil(sgrad_view_bytes(&a->view[i]), 256) * 256 : 0;
+static size_t added_bytes(const struct sgrad_args *args) {
+    const int i = args->view[2].shape.rank < 4 ? 3 : 2;
+    return sgrad_adds(args, i) ? sgrad__ceil(sgrad_view_bytes(&args->view[i]), 256) * 256 : 0;
 }
 
 /* Length of the vectors, one number per channel, that graphs need in the workspace: the largest number of channels of any
  * operand, rounded up. */
-static int64_t vector_of(const struct sgrad_args *a) {
-    const int last = a->view[2].shape.rank < 4 ? 3 : 2;
+static int64_t vector_of(const struct sgrad_args *args) {
+    const int last = args->view[2].shape.rank < 4 ? 3 : 2;
     int64_t most = 0;
     for (int i = 0; i <= last; i++)
-        if (a->view[i].shape.rank >= 4) most = std::max(most, a->view[i].shape.dim[a->view[i].shape.rank - 1]);
+        if (args->view[i].shape.rank >= 4) most = std::max(most, args->view[i].shape.dim[args->view[i].shape.rank - 1]);
     return sgrad__ceil(most, 64) * 64;
 }
-static size_t vector_bytes(const struct sgrad_args *a) { return SGRAD__VECTORS * (size_t)vector_of(a) * sizeof(float); }
+static size_t vector_bytes(const struct sgrad_args *args) { return SGRAD__VECTORS * (size_t)vector_of(args) * sizeof(float); }
 
-struct sgrad__convolution sgrad__convolution_of(enum sgrad__pass pass, const struct sgrad_args *a) {
+struct sgrad__convolution sgrad__convolution_of(enum sgrad__pass pass, const struct sgrad_args *args) {
     static struct sgrad_cache cache =
         sgrad__cuda_cache(sizeof(struct sgrad__convolution_key), sizeof(struct plan), plan_free);
     static const int operand[][3] = { { 0, 1, 3 }, { 2, 1, 0 }, { 0, 2, 1 } }; /* indices of x, w and y, by pass */
     const int x = operand[pass][0], w = operand[pass][1], y = operand[pass][2];
-    const struct sgrad_conv2d *c = (const struct sgrad_conv2d *)a->attrs;
-    const struct sgrad_shape *filter = &a->view[w].shape;
+    const struct sgrad_conv2d *c = (const struct sgrad_conv2d *)args->attrs;
+    const struct sgrad_shape *filter = &args->view[w].shape;
     const int64_t *wd = filter->dim + filter->rank - 3;
     const int taps = filter->rank == 5 ? (int)filter->dim[1] : 1;
     int xs[4], ys[4];
-    const int64_t samples = sides_of(&a->view[x].shape, taps == 1, xs);
-    sides_of(&a->view[y].shape, taps == 1, ys);
-    const enum sgrad_dtype dtype = a->view[x].dtype;
-    const size_t weight = weight_bytes(dtype, &a->view[w]), added = added_bytes(a), vectors = vector_bytes(a);
-    if (a->workspace_size < weight + added + vectors) sgrad_cuda_fail("workspace too small", "a convolution");
+    const int64_t samples = sides_of(&args->view[x].shape, taps == 1, xs);
+    sides_of(&args->view[y].shape, taps == 1, ys);
+    const enum sgrad_dtype dtype = args->view[x].dtype;
+    const size_t weight = weight_bytes(dtype, &args->view[w]), added = added_bytes(args), vectors = vector_bytes(args);
+    if (args->workspace_size < weight + added + vectors) sgrad_cuda_fail("workspace too small", "a convolution");
 
-    char *const aside = (char *)a->workspace + weight;
+    char *const aside = (char *)args->workspace + weight;
     struct sgrad__convolution t;
     memset(&t, 0, sizeof t);
-    t.key.room = a->workspace_size - weight - added - vectors;
-    t.key.pass = pass, t.key.dtype = dtype, t.key.deterministic = a->deterministic, t.key.tf32 = a->tf32;
+    t.key.room = args->workspace_size - weight - added - vectors;
+    t.key.pass = pass, t.key.dtype = dtype, t.key.deterministic = args->deterministic, t.key.tf32 = args->tf32;
     t.key.shape = { (int)samples, xs[0], xs[1], xs[2], xs[3], (int)filter->dim[0], taps, (int)wd[0], (int)wd[1], ys[0], ys[1],
                     ys[2], c->stride, c->padding, c->dilation, c->groups, (ys[0] - xs[0] + taps - 1) / 2 };
-    t.args = a, t.x = x, t.w = w, t.y = y;
-    t.weight = weight ? a->workspace : NULL;
+    t.args = args, t.x = x, t.w = w, t.y = y;
+    t.weight = weight ? args->workspace : NULL;
     t.aside = added ? aside : NULL;
-    t.vectors = (float *)(aside + added), t.vector = vector_of(a);
+    t.vectors = (float *)(aside + added), t.vector = vector_of(args);
     t.room = aside + added + vectors;
     bool created;
     t.plan = (struct plan *)sgrad_cache_get(&cache, &t.key, &created);
     if (created) {
         t.plan->key = t.key;
         describe(t.plan);
-        const struct operands operands = { a->data[x], t.weight ? t.weight : a->data[w], a->data[y], NULL, t.room };
-        search(t.plan, operands, sgrad_view_bytes(&a->view[sgrad__convolution_output(&t)]));
+        const struct operands operands = { args->data[x], t.weight ? t.weight : args->data[w], args->data[y], NULL, t.room };
+        search(t.plan, operands, sgrad_view_bytes(&args->view[sgrad__convolution_output(&t)]));
     }
     t.direct = t.plan->direct;
     return t;
 }
 
-const void *sgrad__convolution_weight(const struct sgrad__convolution *t) { return t->weight ? t->weight : t->args->data[t->w]; }
-void sgrad__convolution_round(const struct sgrad__convolution *t) {
-    if (t->weight)
-        sgrad__convert(sgrad_shape_count(&t->args->view[1].shape), (const float *)t->args->data[1], (__nv_bfloat16 *)t->weight);
+const void *sgrad__convolution_weight(const struct sgrad__convolution *convolution) {
+    return convolution->weight ? convolution->weight : convolution->args->data[convolution->w];
+}
+void sgrad__convolution_round(const struct sgrad__convolution *convolution) {
+    if (convolution->weight)
+        sgrad__convert(sgrad_shape_count(&convolution->args->view[1].shape), (const float *)convolution->args->data[1],
+                       (__nv_bfloat16 *)convolution->weight);
 }
 
 static int count_devices(void) {
@@ -358,13 +366,13 @@ static int count_devices(void) {
 
 /* Called before any task runs, also on machines without CUDA devices. In both backward passes operands 0 to 2 are images or
  * filters; in forward, operand 2 is the bias and operand 3 is y. */
-extern "C" size_t sgrad__conv2d_workspace_cuda(const struct sgrad_args *a) {
+extern "C" size_t sgrad__conv2d_workspace_cuda(const struct sgrad_args *args) {
     static const int devices = count_devices();
     if (devices == 0) return 0;
-    const bool is_forward = a->view[2].shape.rank < 4;
-    size_t bytes = WORKSPACE + added_bytes(a) + sgrad_view_bytes(&a->view[0]) + sgrad_view_bytes(&a->view[1]);
-    bytes += sgrad_view_bytes(&a->view[is_forward ? 3 : 2]) + vector_bytes(a);
-    return bytes + weight_bytes(a->view[0].dtype, &a->view[1]) + weight_bytes(a->view[0].dtype, &a->view[2]);
+    const bool is_forward = args->view[2].shape.rank < 4;
+    size_t bytes = WORKSPACE + added_bytes(args) + sgrad_view_bytes(&args->view[0]) + sgrad_view_bytes(&args->view[1]);
+    bytes += sgrad_view_bytes(&args->view[is_forward ? 3 : 2]) + vector_bytes(args);
+    return bytes + weight_bytes(args->view[0].dtype, &args->view[1]) + weight_bytes(args->view[0].dtype, &args->view[2]);
 }
 
 /* ---- passes by a plan's algorithm -------------------------------------------------------------------------------- */
@@ -374,74 +382,75 @@ static const float zero = 0, one = 1;
 /* Computes OUT, or adds to it, by cuDNN. RUN(beta, where) must run the pass with output WHERE. Returns false if cuDNN does not
  * support it. */
 template <typename Run>
-static bool convolve(const struct sgrad__convolution *t, const struct sgrad_view *view, void *out, Run run) {
-    struct plan *p = t->plan;
+static bool convolve(const struct sgrad__convolution *convolution, const struct sgrad_view *view, void *out, Run run) {
+    struct plan *p = convolution->plan;
     if (p->direct) return false;
-    if (t->aside && !p->aside && !(p->aside = !supported(run(&one, out)))) return true;
-    if (!supported(run(&zero, t->aside ? t->aside : out))) {
+    if (convolution->aside && !p->aside && !(p->aside = !supported(run(&one, out)))) return true;
+    if (!supported(run(&zero, convolution->aside ? convolution->aside : out))) {
         do_without(p, CUDNN_STATUS_NOT_SUPPORTED);
         return false;
     }
-    if (t->aside) sgrad__move(view, t->aside, out, true);
+    if (convolution->aside) sgrad__move(view, convolution->aside, out, true);
     return true;
 }
 
 /* Calls F with a value of the activations' type and a value of the weight's type; the weight is operand 1. */
-template <typename F> static void with_types(const struct sgrad_args *a, F f) {
-    sgrad__with_type(a->view[0].dtype, [=](auto type) {
-        sgrad__with_type(a->view[1].dtype, [=](auto weight) { f(type, weight); });
+template <typename F> static void with_types(const struct sgrad_args *args, F f) {
+    sgrad__with_type(args->view[0].dtype, [=](auto type) {
+        sgrad__with_type(args->view[1].dtype, [=](auto weight) { f(type, weight); });
     });
 }
 
 /* x (N,[D,]H,W,C), weight (K,[T,]R,S,C/groups), bias (K) or absent, y (N,[D,]P,Q,K), which is added to if it is a gradient */
-static void forward_unfused(const struct sgrad__convolution *t, const struct sgrad_args *a) {
-    const struct plan *p = t->plan;
-    const bool done = convolve(t, &a->view[3], a->data[3], [&](const float *beta, void *y) {
-        sgrad__convolution_round(t);
-        return compute(p, { a->data[0], sgrad__convolution_weight(t), NULL, y, t->room }, beta);
+static void forward_unfused(const struct sgrad__convolution *convolution, const struct sgrad_args *args) {
+    const struct plan *p = convolution->plan;
+    const bool done = convolve(convolution, &args->view[3], args->data[3], [&](const float *beta, void *y) {
+        sgrad__convolution_round(convolution);
+        return compute(p, { args->data[0], sgrad__convolution_weight(convolution), NULL, y, convolution->room }, beta);
     });
     if (!done)
-        with_types(a, [=](auto type, auto weight) {
-            const int64_t n = sgrad_shape_count(&a->view[3].shape);
-            sgrad__launch(forward<decltype(type), decltype(weight)>, n, p->key.shape, a->data[0], a->data[1], a->data[3],
-                          sgrad_adds(a, 3));
+        with_types(args, [=](auto type, auto weight) {
+            const int64_t n = sgrad_shape_count(&args->view[3].shape);
+            sgrad__launch(forward<decltype(type), decltype(weight)>, n, p->key.shape, args->data[0], args->data[1], args->data[3],
+                          sgrad_adds(args, 3));
         });
-    if (a->data[2]) sgrad__add_bias(&a->view[3], (const float *)a->data[2], a->data[3]);
+    if (args->data[2]) sgrad__add_bias(&args->view[3], (const float *)args->data[2], args->data[3]);
 }
 
 /* dy (N,[D,]P,Q,K), weight (K,[T,]R,S,C/groups), dx (N,[D,]H,W,C) */
-static void backward_data_unfused(const struct sgrad__convolution *t, const struct sgrad_args *a) {
-    const struct plan *p = t->plan;
-    const bool done = convolve(t, &a->view[2], a->data[2], [&](const float *beta, void *dx) {
-        sgrad__convolution_round(t);
-        return compute(p, { NULL, sgrad__convolution_weight(t), a->data[0], dx, t->room }, beta);
+static void backward_data_unfused(const struct sgrad__convolution *convolution, const struct sgrad_args *args) {
+    const struct plan *p = convolution->plan;
+    const bool done = convolve(convolution, &args->view[2], args->data[2], [&](const float *beta, void *dx) {
+        sgrad__convolution_round(convolution);
+        return compute(p, { NULL, sgrad__convolution_weight(convolution), args->data[0], dx, convolution->room }, beta);
     });
     if (!done)
-        with_types(a, [=](auto type, auto weight) {
-            const int64_t n = sgrad_shape_count(&a->view[2].shape);
-            sgrad__launch(backward_data<decltype(type), decltype(weight)>, n, p->key.shape, a->data[0], a->data[1], a->data[2],
-                          sgrad_adds(a, 2));
+        with_types(args, [=](auto type, auto weight) {
+            const int64_t n = sgrad_shape_count(&args->view[2].shape);
+            sgrad__launch(backward_data<decltype(type), decltype(weight)>, n, p->key.shape, args->data[0], args->data[1],
+                          args->data[2], sgrad_adds(args, 2));
         });
 }
 
 /* x (N,[D,]H,W,C), dy (N,[D,]P,Q,K), dweight (K,[T,]R,S,C/groups) */
-static void backward_weight_unfused(const struct sgrad__convolution *t, const struct sgrad_args *a) {
-    const int64_t n = sgrad_shape_count(&a->view[2].shape);
-    const struct plan *p = t->plan;
-    const bool done = convolve(t, &a->view[2], t->weight ? t->weight : a->data[2], [&](const float *beta, void *dw) {
-        return compute(p, { a->data[0], NULL, a->data[1], dw, t->room }, beta);
-    });
+static void backward_weight_unfused(const struct sgrad__convolution *convolution, const struct sgrad_args *args) {
+    const int64_t n = sgrad_shape_count(&args->view[2].shape);
+    const struct plan *p = convolution->plan;
+    const bool done = convolve(convolution, &args->view[2], convolution->weight ? convolution->weight : args->data[2],
+                               [&](const float *beta, void *dw) {
+                                   return compute(p, { args->data[0], NULL, args->data[1], dw, convolution->room }, beta);
+                               });
     if (!done)
-        sgrad__with_type(a->view[0].dtype, [=](auto type) {
-            sgrad__launch(backward_weight<decltype(type)>, n, p->key.shape, a->data[0], a->data[1], a->data[2]);
+        sgrad__with_type(args->view[0].dtype, [=](auto type) {
+            sgrad__launch(backward_weight<decltype(type)>, n, p->key.shape, args->data[0], args->data[1], args->data[2]);
         });
-    else if (t->weight)
-        sgrad__convert(n, (const __nv_bfloat16 *)t->weight, (float *)a->data[2]);
+    else if (convolution->weight)
+        sgrad__convert(n, (const __nv_bfloat16 *)convolution->weight, (float *)args->data[2]);
 }
 
-void sgrad__convolution_unfused(const struct sgrad__convolution *t) {
+void sgrad__convolution_unfused(const struct sgrad__convolution *convolution) {
     static void (*const pass[])(const struct sgrad__convolution *, const struct sgrad_args *) = {
         forward_unfused, backward_data_unfused, backward_weight_unfused
     };
-    pass[t->key.pass](t, t->args);
+    pass[convolution->key.pass](convolution, convolution->args);
 }

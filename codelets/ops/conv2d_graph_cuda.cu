@@ -50,25 +50,25 @@ struct whole {
     void go(const work &unfused) const;
 };
 
-whole::whole(enum sgrad__pass pass, const struct sgrad_args *a) : c(sgrad__convolution_of(pass, a)), steps(0), data() {
-    may_be = sgrad__graph_wanted() && !a->deterministic && !sgrad_adds(a, sgrad__convolution_output(&c)) && !c.direct;
+whole::whole(enum sgrad__pass pass, const struct sgrad_args *args) : c(sgrad__convolution_of(pass, args)), steps(0), data() {
+    may_be = sgrad__graph_wanted() && !args->deterministic && !sgrad_adds(args, sgrad__convolution_output(&c)) && !c.direct;
     data.room = c.room;
-    data.at[SGRAD__AT_X] = a->data[c.x], data.at[SGRAD__AT_Y] = a->data[c.y];
+    data.at[SGRAD__AT_X] = args->data[c.x], data.at[SGRAD__AT_Y] = args->data[c.y];
     data.at[SGRAD__AT_W] = sgrad__convolution_weight(&c);
     if (pass == SGRAD__BACKWARD_WEIGHT) {
-        const int64_t n = sgrad_shape_count(&a->view[2].shape);
+        const int64_t n = sgrad_shape_count(&args->view[2].shape);
         const __nv_bfloat16 *rounded = (const __nv_bfloat16 *)c.weight;
-        if (rounded) after.push_back([=] { sgrad__convert(n, rounded, (float *)a->data[2]); });
+        if (rounded) after.push_back([=] { sgrad__convert(n, rounded, (float *)args->data[2]); });
         return;
     }
     before.push_back([this] { sgrad__convolution_round(&c); });
-    if (pass != SGRAD__FORWARD || !a->data[2]) return;
+    if (pass != SGRAD__FORWARD || !args->data[2]) return;
     steps |= SGRAD__BIAS;
-    data.at[SGRAD__AT_BIAS] = a->data[2];
+    data.at[SGRAD__AT_BIAS] = args->data[2];
     if (c.key.dtype != SGRAD_BF16) return;
     __nv_bfloat16 *rounded = (__nv_bfloat16 *)take(SGRAD__AT_BIAS, 0);
     const int K = c.key.shape.K;
-    before.push_back([=] { sgrad__convert(K, (const float *)a->data[2], rounded); });
+    before.push_back([=] { sgrad__convert(K, (const float *)args->data[2], rounded); });
 }
 
 /* Adds the per-channel mean, scale and shift of batch norm task NORM to the graph's operands; they are computed before the graph.
@@ -100,8 +100,8 @@ void whole::go(const work &unfused) const {
 }
 
 /* Runs one pass, without neighbours. */
-void one_pass(enum sgrad__pass pass, const struct sgrad_args *a) {
-    const struct whole g(pass, a);
+void one_pass(enum sgrad__pass pass, const struct sgrad_args *args) {
+    const struct whole g(pass, args);
     const auto unfused = [&] { sgrad__convolution_unfused(&g.c); };
     g.may_be ? g.go(unfused) : unfused();
 }
@@ -114,82 +114,82 @@ void each(const struct sgrad_next *next, int count) {
     }
 }
 
-bool has_channels(const struct sgrad_view *v, int channels) { return v->shape.dim[v->shape.rank - 1] == channels; }
+bool has_channels(const struct sgrad_view *view, int channels) { return view->shape.dim[view->shape.rank - 1] == channels; }
 
 /* Adds the kernels NEXT, COUNT of which follow forward pass A, to graph G where possible. Returns the number of kernels added. */
-int add_forward(struct whole *g, const struct sgrad_args *a, const struct sgrad_next *next, int count) {
-    if (!count || next->args->data[0] != a->data[3]) return 0;
+int add_forward(struct whole *whole, const struct sgrad_args *args, const struct sgrad_next *next, int count) {
+    if (!count || next->args->data[0] != args->data[3]) return 0;
     const struct sgrad_args *b = next->args;
     if (next->kernel->cuda == sgrad__relu_forward_cuda && next->sole_consumer) {
-        g->steps |= SGRAD__RELU;
-        g->data.at[SGRAD__AT_Y] = b->data[1];
+        whole->steps |= SGRAD__RELU;
+        whole->data.at[SGRAD__AT_Y] = b->data[1];
         return 1;
     }
-    const int K = g->c.key.shape.K;
+    const int K = whole->c.key.shape.K;
     if (next->kernel->cuda != sgrad__batchnorm_stats_cuda || !has_channels(&b->view[0], K)) return 0;
-    const float *sum = g->take(SGRAD__AT_SUM, 1), *square = g->take(SGRAD__AT_PRODUCT, 2);
+    const float *sum = whole->take(SGRAD__AT_SUM, 1), *square = whole->take(SGRAD__AT_PRODUCT, 2);
     double *part = (double *)b->data[1];
-    g->steps |= SGRAD__STATS;
-    g->after.push_back([=] { sgrad__convert(K, sum, part), sgrad__convert(K, square, part + K); });
+    whole->steps |= SGRAD__STATS;
+    whole->after.push_back([=] { sgrad__convert(K, sum, part), sgrad__convert(K, square, part + K); });
     return 1;
 }
 
 /* The same for the kernels that follow backward-data pass A. */
-int add_backward(struct whole *g, const struct sgrad_args *a, const struct sgrad_next *next, int count) {
-    if (!count || next->args->data[1] != a->data[2]) return 0;
+int add_backward(struct whole *whole, const struct sgrad_args *args, const struct sgrad_next *next, int count) {
+    if (!count || next->args->data[1] != args->data[2]) return 0;
     const struct sgrad_args *b = next->args;
     if (next->kernel->cuda == sgrad__relu_backward_cuda && next->sole_consumer && !sgrad_adds(b, 2)) {
-        g->steps |= SGRAD__MASK;
-        g->data.at[SGRAD__AT_MASK] = b->data[0], g->data.at[SGRAD__AT_X] = b->data[2];
+        whole->steps |= SGRAD__MASK;
+        whole->data.at[SGRAD__AT_MASK] = b->data[0], whole->data.at[SGRAD__AT_X] = b->data[2];
         return 1;
     }
-    if (next->kernel->cuda != sgrad__batchnorm_sums_cuda || !has_channels(&b->view[0], g->c.key.shape.C)) return 0;
-    const float *sum = g->take(SGRAD__AT_SUM, 1), *product = g->take(SGRAD__AT_PRODUCT, 2);
-    g->steps |= SGRAD__SUMS;
-    if (sgrad__batchnorm_has_relu(b)) g->steps |= b->data[2] ? SGRAD__MASK : SGRAD__MASK_SCALED;
-    g->data.at[SGRAD__AT_SOURCE] = b->data[0], g->data.at[SGRAD__AT_MASK] = b->data[2];
-    g->scale(b, 5, 3);
-    g->after.push_back([=] { sgrad__batchnorm_sums_of(b, sum, product); });
+    if (next->kernel->cuda != sgrad__batchnorm_sums_cuda || !has_channels(&b->view[0], whole->c.key.shape.C)) return 0;
+    const float *sum = whole->take(SGRAD__AT_SUM, 1), *product = whole->take(SGRAD__AT_PRODUCT, 2);
+    whole->steps |= SGRAD__SUMS;
+    if (sgrad__batchnorm_has_relu(b)) whole->steps |= b->data[2] ? SGRAD__MASK : SGRAD__MASK_SCALED;
+    whole->data.at[SGRAD__AT_SOURCE] = b->data[0], whole->data.at[SGRAD__AT_MASK] = b->data[2];
+    whole->scale(b, 5, 3);
+    whole->after.push_back([=] { sgrad__batchnorm_sums_of(b, sum, product); });
     return 1;
 }
 
 } /* namespace */
 
-extern "C" void sgrad__conv2d_forward_cuda(const struct sgrad_args *a) { one_pass(SGRAD__FORWARD, a); }
-extern "C" void sgrad__conv2d_backward_data_cuda(const struct sgrad_args *a) { one_pass(SGRAD__BACKWARD_DATA, a); }
+extern "C" void sgrad__conv2d_forward_cuda(const struct sgrad_args *args) { one_pass(SGRAD__FORWARD, args); }
+extern "C" void sgrad__conv2d_backward_data_cuda(const struct sgrad_args *args) { one_pass(SGRAD__BACKWARD_DATA, args); }
 
 /* Operand 3 is dbias (K), or absent. */
-extern "C" void sgrad__conv2d_backward_weight_cuda(const struct sgrad_args *a) {
-    one_pass(SGRAD__BACKWARD_WEIGHT, a);
-    if (a->data[3]) sgrad__sum_bias(&a->view[1], a->data[1], (float *)a->data[3]);
+extern "C" void sgrad__conv2d_backward_weight_cuda(const struct sgrad_args *args) {
+    one_pass(SGRAD__BACKWARD_WEIGHT, args);
+    if (args->data[3]) sgrad__sum_bias(&args->view[1], args->data[1], (float *)args->data[3]);
 }
 
-extern "C" int sgrad__conv2d_forward_with_cuda(const struct sgrad_args *a, const struct sgrad_next *next, int count) {
-    struct whole g(SGRAD__FORWARD, a);
-    const int more = g.may_be ? add_forward(&g, a, next, count) : 0;
-    if (more) g.go([&] { sgrad__conv2d_forward_cuda(a), each(next, more); });
+extern "C" int sgrad__conv2d_forward_with_cuda(const struct sgrad_args *args, const struct sgrad_next *next, int count) {
+    struct whole g(SGRAD__FORWARD, args);
+    const int more = g.may_be ? add_forward(&g, args, next, count) : 0;
+    if (more) g.go([&] { sgrad__conv2d_forward_cuda(args), each(next, more); });
     return more;
 }
 
-extern "C" int sgrad__conv2d_backward_data_with_cuda(const struct sgrad_args *a, const struct sgrad_next *next, int count) {
-    struct whole g(SGRAD__BACKWARD_DATA, a);
-    const int more = g.may_be ? add_backward(&g, a, next, count) : 0;
-    if (more) g.go([&] { sgrad__conv2d_backward_data_cuda(a), each(next, more); });
+extern "C" int sgrad__conv2d_backward_data_with_cuda(const struct sgrad_args *args, const struct sgrad_next *next, int count) {
+    struct whole g(SGRAD__BACKWARD_DATA, args);
+    const int more = g.may_be ? add_backward(&g, args, next, count) : 0;
+    if (more) g.go([&] { sgrad__conv2d_backward_data_cuda(args), each(next, more); });
     return more;
 }
 
 /* Batch norm without a second input, fused with the convolution that reads its output. Returns the number of kernels of NEXT that
  * were run; 0: nothing was run. */
-extern "C" int sgrad__batchnorm_apply_with_cuda(const struct sgrad_args *a, const struct sgrad_next *next, int count) {
+extern "C" int sgrad__batchnorm_apply_with_cuda(const struct sgrad_args *args, const struct sgrad_next *next, int count) {
     const struct sgrad_args *b = next->args;
     if (next->kernel->cuda != sgrad__conv2d_forward_cuda || !next->sole_consumer) return 0;
-    if (a->data[1] || b->data[0] != a->data[5]) return 0;
+    if (args->data[1] || b->data[0] != args->data[5]) return 0;
     struct whole g(SGRAD__FORWARD, b);
-    if (!g.may_be || !has_channels(&a->view[0], g.c.key.shape.C)) return 0;
-    g.steps |= SGRAD__SCALE | (sgrad__batchnorm_has_relu(a) ? SGRAD__SCALE_RELU : 0);
-    g.data.at[SGRAD__AT_X] = a->data[0];
-    g.scale(a, 2, 4);
+    if (!g.may_be || !has_channels(&args->view[0], g.c.key.shape.C)) return 0;
+    g.steps |= SGRAD__SCALE | (sgrad__batchnorm_has_relu(args) ? SGRAD__SCALE_RELU : 0);
+    g.data.at[SGRAD__AT_X] = args->data[0];
+    g.scale(args, 2, 4);
     const int more = 1 + add_forward(&g, b, next + 1, count - 1);
-    g.go([&] { sgrad__batchnorm_apply_cuda(a), each(next, more); });
+    g.go([&] { sgrad__batchnorm_apply_cuda(args), each(next, more); });
     return more;
 }

@@ -12,10 +12,10 @@ template <typename To> struct job : sgrad__job {
 };
 
 /* x F32, y of any shape; all y are of one type */
-extern "C" void sgrad__convert_cuda(const struct sgrad_args *a) {
-    sgrad__with_type(a->view[1].dtype, [=](auto type) {
+extern "C" void sgrad__convert_cuda(const struct sgrad_args *args) {
+    sgrad__with_type(args->view[1].dtype, [=](auto type) {
         using To = decltype(type);
-        sgrad__launch_jobs(a, [](const struct sgrad_args *one) {
+        sgrad__launch_jobs(args, [](const struct sgrad_args *one) {
             return job<To>{ sgrad__job_of(&one->view[0]), (const float *)one->data[0], (To *)one->data[1] };
         });
     });

@@ -14,39 +14,40 @@ struct chances {
 };
 
 /* to (N,size) = from · factor, forward and backward; SIZE in packs */
-template <typename P> static __global__ void drop(uint32_t n, struct chances s, uint32_t size, const P *from, P *to, bool add) {
+template <typename P>
+static __global__ void drop(uint32_t n, struct chances chances, uint32_t size, const P *from, P *to, bool add) {
     const uint32_t i = sgrad__thread();
     if (i >= n) return;
-    const uint32_t own = i % size * P::size, element = s.begin + own / s.run * s.row + own % s.run;
-    const struct sgrad_random draw = 
-        sgrad__dropout_draw(s.step->seed, s.step->number, s.layer, s.step->first + s.first + i / size, element / 4);
+    const uint32_t own = i % size * P::size, element = chances.begin + own / chances.run * chances.row + own % chances.run;
+    const struct sgrad_random draw = sgrad__dropout_draw(chances.step->seed, chances.step->number, chances.layer,
+                                                         chances.step->first + chances.first + i / size, element / 4);
     float v[P::size];
     sgrad__load(from + i, v);
-    for (int j = 0; j < P::size; j++) v[j] *= sgrad__dropout_factor(draw.word[(element + j) % 4], s.p);
+    for (int j = 0; j < P::size; j++) v[j] *= sgrad__dropout_factor(draw.word[(element + j) % 4], chances.p);
     sgrad__store(to + i, v, add);
 }
 
-static void submit(const struct sgrad_args *a, bool add) {
-    const struct sgrad_dropout *attrs = (const struct sgrad_dropout *)a->attrs;
-    const int64_t n = sgrad_shape_count(&a->view[0].shape), size = n / a->view[0].shape.dim[0];
-    const int64_t width = a->view[0].shape.dim[a->view[0].shape.rank - 1], run = attrs->row > width ? width : size;
-    const struct chances s = { a->step, a->first, (uint32_t)attrs->first, (uint32_t)run, (uint32_t)attrs->row, attrs->stream,
-                               attrs->p };
+static void submit(const struct sgrad_args *args, bool add) {
+    const struct sgrad_dropout *attrs = (const struct sgrad_dropout *)args->attrs;
+    const int64_t n = sgrad_shape_count(&args->view[0].shape), size = n / args->view[0].shape.dim[0];
+    const int64_t width = args->view[0].shape.dim[args->view[0].shape.rank - 1], run = attrs->row > width ? width : size;
+    const struct chances s = { args->step,    args->first, (uint32_t)attrs->first, (uint32_t)run, (uint32_t)attrs->row,
+                               attrs->stream, attrs->p };
     const int64_t row = run < size ? attrs->row : 0;
-    sgrad__with_pack(a->view[0].dtype, run | row | attrs->first, [=](auto pack) { /* one draw per pack */
+    sgrad__with_pack(args->view[0].dtype, run | row | attrs->first, [=](auto pack) { /* one draw per pack */
         using P = decltype(pack);
-        sgrad__launch(drop<P>, n / P::size, s, (uint32_t)(size / P::size), a->data[0], a->data[1], add);
+        sgrad__launch(drop<P>, n / P::size, s, (uint32_t)(size / P::size), args->data[0], args->data[1], add);
     });
 }
 
 /* x, y of any shape */
-extern "C" void sgrad__dropout_forward_cuda(const struct sgrad_args *a) { submit(a, false); }
+extern "C" void sgrad__dropout_forward_cuda(const struct sgrad_args *args) { submit(args, false); }
 
 /* dy, dx of any shape */
-extern "C" void sgrad__dropout_backward_cuda(const struct sgrad_args *a) { submit(a, sgrad_adds(a, 1)); }
+extern "C" void sgrad__dropout_backward_cuda(const struct sgrad_args *args) { submit(args, sgrad_adds(args, 1)); }
 
 /* x, y of any shape; y = x */
-extern "C" void sgrad__dropout_inference_cuda(const struct sgrad_args *a) {
-    SGRAD_CUDA(
-        cudaMemcpyAsync(a->data[1], a->data[0], sgrad_view_bytes(&a->view[0]), cudaMemcpyDeviceToDevice, sgrad_cuda_stream()));
+extern "C" void sgrad__dropout_inference_cuda(const struct sgrad_args *args) {
+    SGRAD_CUDA(cudaMemcpyAsync(args->data[1], args->data[0], sgrad_view_bytes(&args->view[0]), cudaMemcpyDeviceToDevice,
+                               sgrad_cuda_stream()));
 }

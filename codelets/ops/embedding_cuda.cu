@@ -75,23 +75,24 @@ template <typename P> static __global__ void backward(int rows, int C, int count
 }
 
 /* x (N,…), weight (V,C), y (N,…,C) */
-extern "C" void sgrad__embedding_forward_cuda(const struct sgrad_args *a) {
-    const struct sgrad_embedding *attrs = (const struct sgrad_embedding *)a->attrs;
-    const int64_t n = sgrad_shape_count(&a->view[2].shape);
-    sgrad__with_pack(a->view[2].dtype, attrs->features, [=](auto pack) {
+extern "C" void sgrad__embedding_forward_cuda(const struct sgrad_args *args) {
+    const struct sgrad_embedding *attrs = (const struct sgrad_embedding *)args->attrs;
+    const int64_t n = sgrad_shape_count(&args->view[2].shape);
+    sgrad__with_pack(args->view[2].dtype, attrs->features, [=](auto pack) {
         using P = decltype(pack);
-        sgrad__launch(forward<P>, n / P::size, attrs->features / P::size, attrs->count, a->data[0], a->data[1], a->data[2]);
+        sgrad__launch(forward<P>, n / P::size, attrs->features / P::size, attrs->count, args->data[0], args->data[1],
+                      args->data[2]);
     });
 }
 
 /* x (N,…), dy (N,…,C), dweight (V,C) */
-extern "C" void sgrad__embedding_backward_cuda(const struct sgrad_args *a) {
-    const struct sgrad_embedding *attrs = (const struct sgrad_embedding *)a->attrs;
-    const int64_t rows = sgrad_shape_count(&a->view[0].shape);
-    sgrad__launch(clear, sgrad_shape_count(&a->view[2].shape), a->data[2]);
-    sgrad__with_pack(a->view[1].dtype, attrs->features, [=](auto pack) {
+extern "C" void sgrad__embedding_backward_cuda(const struct sgrad_args *args) {
+    const struct sgrad_embedding *attrs = (const struct sgrad_embedding *)args->attrs;
+    const int64_t rows = sgrad_shape_count(&args->view[0].shape);
+    sgrad__launch(clear, sgrad_shape_count(&args->view[2].shape), args->data[2]);
+    sgrad__with_pack(args->view[1].dtype, attrs->features, [=](auto pack) {
         using P = decltype(pack);
         sgrad__launch_grid(backward<P>, dim3((unsigned)rows), dim3(THREADS), (int)rows, attrs->features / P::size, attrs->count,
-                           a->data[0], a->data[1], a->data[2]);
+                           args->data[0], args->data[1], args->data[2]);
     });
 }

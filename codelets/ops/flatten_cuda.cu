@@ -28,21 +28,21 @@ template <typename T> static __global__ void transpose(int rows, int columns, co
         }
 }
 
-static void submit(const struct sgrad_args *a, int64_t samples, int64_t rows, int64_t columns, bool add) {
+static void submit(const struct sgrad_args *args, int64_t samples, int64_t rows, int64_t columns, bool add) {
     const dim3 grid((unsigned)(samples * sgrad__ceil(columns, SIDE)), (unsigned)sgrad__ceil(rows, SIDE)), block(SIDE, 8);
-    sgrad__with_type(a->view[0].dtype, [=](auto type) {
-        sgrad__launch_grid(transpose<decltype(type)>, grid, block, rows, columns, a->data[0], a->data[1], add);
+    sgrad__with_type(args->view[0].dtype, [=](auto type) {
+        sgrad__launch_grid(transpose<decltype(type)>, grid, block, rows, columns, args->data[0], args->data[1], add);
     });
 }
 
 /* x (N,H,W,C), y (N,C·H·W) */
-extern "C" void sgrad__flatten_forward_cuda(const struct sgrad_args *a) {
-    const int64_t *dim = a->view[0].shape.dim;
-    submit(a, dim[0], dim[1] * dim[2], dim[3], false);
+extern "C" void sgrad__flatten_forward_cuda(const struct sgrad_args *args) {
+    const int64_t *dim = args->view[0].shape.dim;
+    submit(args, dim[0], dim[1] * dim[2], dim[3], false);
 }
 
 /* dy (N,C·H·W), dx (N,H,W,C) */
-extern "C" void sgrad__flatten_backward_cuda(const struct sgrad_args *a) {
-    const int64_t *dim = a->view[1].shape.dim;
-    submit(a, dim[0], dim[3], dim[1] * dim[2], sgrad_adds(a, 1));
+extern "C" void sgrad__flatten_backward_cuda(const struct sgrad_args *args) {
+    const int64_t *dim = args->view[1].shape.dim;
+    submit(args, dim[0], dim[3], dim[1] * dim[2], sgrad_adds(args, 1));
 }

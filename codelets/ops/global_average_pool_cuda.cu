@@ -26,19 +26,22 @@ template <typename P> static __global__ void backward(uint32_t n, int pixels, in
 }
 
 /* x (N,H,W,C), y (N,C) */
-extern "C" void sgrad__global_average_pool_forward_cuda(const struct sgrad_args *a) {
-    const int64_t N = a->view[1].shape.dim[0], C = a->view[1].shape.dim[1], pixels = sgrad_shape_count(&a->view[0].shape) / N / C;
-    sgrad__with_pack(a->view[0].dtype, C, [=](auto pack) {
+extern "C" void sgrad__global_average_pool_forward_cuda(const struct sgrad_args *args) {
+    const int64_t N = args->view[1].shape.dim[0], C = args->view[1].shape.dim[1],
+                  pixels = sgrad_shape_count(&args->view[0].shape) / N / C;
+    sgrad__with_pack(args->view[0].dtype, C, [=](auto pack) {
         using P = decltype(pack);
-        sgrad__launch(forward<P>, N * C / P::size, pixels, C / P::size, a->data[0], a->data[1]);
+        sgrad__launch(forward<P>, N * C / P::size, pixels, C / P::size, args->data[0], args->data[1]);
     });
 }
 
 /* dy (N,C), dx (N,H,W,C) */
-extern "C" void sgrad__global_average_pool_backward_cuda(const struct sgrad_args *a) {
-    const int64_t N = a->view[0].shape.dim[0], C = a->view[0].shape.dim[1], pixels = sgrad_shape_count(&a->view[1].shape) / N / C;
-    sgrad__with_pack(a->view[1].dtype, C, [=](auto pack) {
+extern "C" void sgrad__global_average_pool_backward_cuda(const struct sgrad_args *args) {
+    const int64_t N = args->view[0].shape.dim[0], C = args->view[0].shape.dim[1],
+                  pixels = sgrad_shape_count(&args->view[1].shape) / N / C;
+    sgrad__with_pack(args->view[1].dtype, C, [=](auto pack) {
         using P = decltype(pack);
-        sgrad__launch(backward<P>, N * pixels * C / P::size, pixels, C / P::size, a->data[0], a->data[1], sgrad_adds(a, 1));
+        sgrad__launch(backward<P>, N * pixels * C / P::size, pixels, C / P::size, args->data[0], args->data[1],
+                      sgrad_adds(args, 1));
     });
 }

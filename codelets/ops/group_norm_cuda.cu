@@ -30,21 +30,21 @@ static __device__ inline double block_sum(double mine) {
 }
 
 template <typename T>
-static __global__ void forward(struct extent e, float eps, bool relu, const T *x, const float *weight, const float *bias, T *y,
-                               float *keep) {
-    const int64_t first = e.first(), count = e.count();
+static __global__ void forward(struct extent extent, float eps, bool relu, const T *x, const float *weight, const float *bias,
+                               T *y, float *keep) {
+    const int64_t first = extent.first(), count = extent.count();
     double sum = 0, squares = 0;
-    for (int64_t i = threadIdx.x; i < count; i += THREADS) sum += (float)x[first + e.at(i)];
+    for (int64_t i = threadIdx.x; i < count; i += THREADS) sum += (float)x[first + extent.at(i)];
     const float mean = (float)(block_sum(sum) / count);
     for (int64_t i = threadIdx.x; i < count; i += THREADS) {
-        const float d = (float)x[first + e.at(i)] - mean;
+        const float d = (float)x[first + extent.at(i)] - mean;
         squares += d * d;
     }
     const float scale = (float)(1 / sqrt(block_sum(squares) / count + eps));
     for (int64_t i = threadIdx.x; i < count; i += THREADS) {
-        const int c = e.channel(i);
-        const float v = ((float)x[first + e.at(i)] - mean) * (scale * weight[c]) + bias[c];
-        y[first + e.at(i)] = relu && v < 0 ? 0.0f : v;
+        const int c = extent.channel(i);
+        const float v = ((float)x[first + extent.at(i)] - mean) * (scale * weight[c]) + bias[c];
+        y[first + extent.at(i)] = relu && v < 0 ? 0.0f : v;
     }
     if (threadIdx.x == 0) keep[2 * blockIdx.x] = mean, keep[2 * blockIdx.x + 1] = scale;
 }
@@ -55,23 +55,23 @@ static __device__ inline float passed(float h, float dy, float weight, float bia
 }
 
 template <typename T>
-static __global__ void backward(struct extent e, bool relu, const T *x, const T *dy, const float *weight, const float *bias,
+static __global__ void backward(struct extent extent, bool relu, const T *x, const T *dy, const float *weight, const float *bias,
                                 const float *keep, T *dx, bool add) {
-    const int64_t first = e.first(), count = e.count();
+    const int64_t first = extent.first(), count = extent.count();
     const float mean = keep[2 * blockIdx.x], scale = keep[2 * blockIdx.x + 1];
     double sum = 0, product = 0;
     for (int64_t i = threadIdx.x; i < count; i += THREADS) {
-        const int c = e.channel(i);
-        const float h = ((float)x[first + e.at(i)] - mean) * scale;
-        const float g = weight[c] * passed(h, (float)dy[first + e.at(i)], weight[c], bias[c], relu);
+        const int c = extent.channel(i);
+        const float h = ((float)x[first + extent.at(i)] - mean) * scale;
+        const float g = weight[c] * passed(h, (float)dy[first + extent.at(i)], weight[c], bias[c], relu);
         sum += g, product += g * h;
     }
     const float mean_g = (float)(block_sum(sum) / count), mean_gh = (float)(block_sum(product) / count);
     for (int64_t i = threadIdx.x; i < count; i += THREADS) {
-        const int c = e.channel(i);
-        const float h = ((float)x[first + e.at(i)] - mean) * scale;
-        const float g = weight[c] * passed(h, (float)dy[first + e.at(i)], weight[c], bias[c], relu);
-        T *to = dx + first + e.at(i);
+        const int c = extent.channel(i);
+        const float h = ((float)x[first + extent.at(i)] - mean) * scale;
+        const float g = weight[c] * passed(h, (float)dy[first + extent.at(i)], weight[c], bias[c], relu);
+        T *to = dx + first + extent.at(i);
         *to = (add ? (float)*to : 0) + scale * (g - mean_g - h * mean_gh);
     }
 }
@@ -97,40 +97,41 @@ template <typename P> struct parameter_term {
     }
 };
 
-static struct extent extent_of(const struct sgrad_args *a) {
-    const struct sgrad_shape *x = &a->view[0].shape;
-    const int C = (int)x->dim[x->rank - 1], groups = ((const struct sgrad_group_norm *)a->attrs)->groups;
+static struct extent extent_of(const struct sgrad_args *args) {
+    const struct sgrad_shape *x = &args->view[0].shape;
+    const int C = (int)x->dim[x->rank - 1], groups = ((const struct sgrad_group_norm *)args->attrs)->groups;
     return { (int)(sgrad_shape_count(x) / x->dim[0] / C), C, C / groups, groups };
 }
 
 /* x (N,…,C), weight, bias (C), y (N,…,C), saved (N,groups,2) */
-extern "C" void sgrad__group_norm_forward_cuda(const struct sgrad_args *a) {
-    const struct sgrad_group_norm *attrs = (const struct sgrad_group_norm *)a->attrs;
-    const struct extent e = extent_of(a);
-    sgrad__with_type(a->view[0].dtype, [=](auto type) {
-        sgrad__launch_grid(forward<decltype(type)>, dim3((unsigned)(a->view[0].shape.dim[0] * e.groups)), dim3(THREADS), e,
-                           attrs->eps, attrs->relu, a->data[0], a->data[1], a->data[2], a->data[3], a->data[4]);
+extern "C" void sgrad__group_norm_forward_cuda(const struct sgrad_args *args) {
+    const struct sgrad_group_norm *attrs = (const struct sgrad_group_norm *)args->attrs;
+    const struct extent e = extent_of(args);
+    sgrad__with_type(args->view[0].dtype, [=](auto type) {
+        sgrad__launch_grid(forward<decltype(type)>, dim3((unsigned)(args->view[0].shape.dim[0] * e.groups)), dim3(THREADS), e,
+                           attrs->eps, attrs->relu, args->data[0], args->data[1], args->data[2], args->data[3], args->data[4]);
     });
 }
 
 /* x, dy (N,…,C), weight, bias (C), saved (N,groups,2), dx (N,…,C) or absent, dweight, dbias (C) */
-extern "C" void sgrad__group_norm_backward_cuda(const struct sgrad_args *a) {
-    const bool relu = ((const struct sgrad_group_norm *)a->attrs)->relu;
-    const struct extent e = extent_of(a);
-    if (a->data[5])
-        sgrad__with_type(a->view[0].dtype, [=](auto type) {
-            sgrad__launch_grid(backward<decltype(type)>, dim3((unsigned)(a->view[0].shape.dim[0] * e.groups)), dim3(THREADS), e,
-                               relu, a->data[0], a->data[1], a->data[2], a->data[3], a->data[4], a->data[5], sgrad_adds(a, 5));
+extern "C" void sgrad__group_norm_backward_cuda(const struct sgrad_args *args) {
+    const bool relu = ((const struct sgrad_group_norm *)args->attrs)->relu;
+    const struct extent e = extent_of(args);
+    if (args->data[5])
+        sgrad__with_type(args->view[0].dtype, [=](auto type) {
+            sgrad__launch_grid(backward<decltype(type)>, dim3((unsigned)(args->view[0].shape.dim[0] * e.groups)), dim3(THREADS),
+                               e, relu, args->data[0], args->data[1], args->data[2], args->data[3], args->data[4], args->data[5],
+                               sgrad_adds(args, 5));
         });
-    sgrad__with_pack(a->view[0].dtype, e.C, [=](auto pack) {
+    sgrad__with_pack(args->view[0].dtype, e.C, [=](auto pack) {
         using P = decltype(pack);
         const int columns = e.C / P::size;
-        const int64_t rows = a->view[0].shape.dim[0] * e.rows;
-        parameter_term<P> term = { (const P *)a->data[0], (const P *)a->data[1], (const float *)a->data[2],
-                                   (const float *)a->data[3], (const float *)a->data[4], e.rows, columns, e.width, e.groups,
+        const int64_t rows = args->view[0].shape.dim[0] * e.rows;
+        parameter_term<P> term = { (const P *)args->data[0], (const P *)args->data[1], (const float *)args->data[2],
+                                   (const float *)args->data[3], (const float *)args->data[4], e.rows, columns, e.width, e.groups,
                                    relu, true };
-        sgrad__sum_rows(term, rows, columns, (float *)a->data[6]);
+        sgrad__sum_rows(term, rows, columns, (float *)args->data[6]);
         term.weights = false;
-        sgrad__sum_rows(term, rows, columns, (float *)a->data[7]);
+        sgrad__sum_rows(term, rows, columns, (float *)args->data[7]);
     });
 }

@@ -126,33 +126,33 @@ template <typename P> struct weight_term {
     }
 };
 
-static int features_of(const struct sgrad_view *x) { return (int)x->shape.dim[x->shape.rank - 1]; }
+static int features_of(const struct sgrad_view *view) { return (int)view->shape.dim[view->shape.rank - 1]; }
 
 /* x (N,…,C), weight, bias (C), y (N,…,C), saved (N,rows,2) */
-extern "C" void sgrad__layer_norm_forward_cuda(const struct sgrad_args *a) {
-    const int C = features_of(&a->view[0]);
-    const float eps = ((const struct sgrad_layer_norm *)a->attrs)->eps;
-    const int64_t rows = sgrad_shape_count(&a->view[0].shape) / C;
-    with_rows(a->view[0].dtype, C, [=](auto pack, auto held) {
-        sgrad__launch_warps(forward<decltype(pack), held.value>, rows, (int)(C / pack.size), eps, a->data[0], a->data[1],
-                            a->data[2], a->data[3], a->data[4]);
+extern "C" void sgrad__layer_norm_forward_cuda(const struct sgrad_args *args) {
+    const int C = features_of(&args->view[0]);
+    const float eps = ((const struct sgrad_layer_norm *)args->attrs)->eps;
+    const int64_t rows = sgrad_shape_count(&args->view[0].shape) / C;
+    with_rows(args->view[0].dtype, C, [=](auto pack, auto held) {
+        sgrad__launch_warps(forward<decltype(pack), held.value>, rows, (int)(C / pack.size), eps, args->data[0], args->data[1],
+                            args->data[2], args->data[3], args->data[4]);
     });
 }
 
 /* x, dy (N,…,C), weight (C), saved (N,rows,2), dx (N,…,C) or absent, dweight, dbias (C) */
-extern "C" void sgrad__layer_norm_backward_cuda(const struct sgrad_args *a) {
-    const int C = features_of(&a->view[0]);
-    const int64_t rows = sgrad_shape_count(&a->view[0].shape) / C;
-    if (a->data[4])
-        with_rows(a->view[0].dtype, C, [=](auto pack, auto held) {
-            sgrad__launch_warps(backward<decltype(pack), held.value>, rows, (int)(C / pack.size), a->data[0], a->data[1],
-                                a->data[2], a->data[3], a->data[4], sgrad_adds(a, 4));
+extern "C" void sgrad__layer_norm_backward_cuda(const struct sgrad_args *args) {
+    const int C = features_of(&args->view[0]);
+    const int64_t rows = sgrad_shape_count(&args->view[0].shape) / C;
+    if (args->data[4])
+        with_rows(args->view[0].dtype, C, [=](auto pack, auto held) {
+            sgrad__launch_warps(backward<decltype(pack), held.value>, rows, (int)(C / pack.size), args->data[0], args->data[1],
+                                args->data[2], args->data[3], args->data[4], sgrad_adds(args, 4));
         });
-    sgrad__with_pack(a->view[0].dtype, C, [=](auto pack) {
+    sgrad__with_pack(args->view[0].dtype, C, [=](auto pack) {
         using P = decltype(pack);
         const int columns = C / P::size;
-        const weight_term<P> term = { (const P *)a->data[0], (const P *)a->data[1], (const float *)a->data[3], columns };
-        sgrad__sum_rows(term, rows, columns, (float *)a->data[5]);
+        const weight_term<P> term = { (const P *)args->data[0], (const P *)args->data[1], (const float *)args->data[3], columns };
+        sgrad__sum_rows(term, rows, columns, (float *)args->data[5]);
     });
-    sgrad__sum_bias(&a->view[1], a->data[1], (float *)a->data[6]);
+    sgrad__sum_bias(&args->view[1], args->data[1], (float *)args->data[6]);
 }

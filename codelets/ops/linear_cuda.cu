@@ -28,17 +28,17 @@ static void multiply(int64_t columns, int64_t rows, int64_t inner, const struct 
 static cudaDataType_t type_of(const struct sgrad_view *view) { return view->dtype == SGRAD_BF16 ? CUDA_R_16BF : CUDA_R_32F; }
 
 /* Returns the weight, operand 1, in the type of the activations. */
-static const void *weight_of(const struct sgrad_args *a) {
-    const int64_t n = sgrad_shape_count(&a->view[1].shape);
-    if (a->view[0].dtype == a->view[1].dtype) return a->data[1];
-    if (a->workspace_size < n * sizeof(__nv_bfloat16)) sgrad_cuda_fail("workspace too small", "linear");
-    sgrad__convert(n, (const float *)a->data[1], (__nv_bfloat16 *)a->workspace);
-    return a->workspace;
+static const void *weight_of(const struct sgrad_args *args) {
+    const int64_t n = sgrad_shape_count(&args->view[1].shape);
+    if (args->view[0].dtype == args->view[1].dtype) return args->data[1];
+    if (args->workspace_size < n * sizeof(__nv_bfloat16)) sgrad_cuda_fail("workspace too small", "linear");
+    sgrad__convert(n, (const float *)args->data[1], (__nv_bfloat16 *)args->workspace);
+    return args->workspace;
 }
 
 /* Bytes for the rounded weight; 0 if the weight is already rounded, and for backward-weight, whose operand 1 is dy. */
-extern "C" size_t sgrad__linear_workspace_cuda(const struct sgrad_args *a) {
-    return a->view[0].dtype != a->view[1].dtype ? sgrad_shape_count(&a->view[1].shape) * sizeof(__nv_bfloat16) : 0;
+extern "C" size_t sgrad__linear_workspace_cuda(const struct sgrad_args *args) {
+    return args->view[0].dtype != args->view[1].dtype ? sgrad_shape_count(&args->view[1].shape) * sizeof(__nv_bfloat16) : 0;
 }
 
 /* Each index of the leading dimensions is a row. */
@@ -47,26 +47,27 @@ static int64_t rows_of(const struct sgrad_view *view) {
 }
 
 /* x (N,…,C), weight (K,C), bias (K) or absent, y (N,…,K) */
-extern "C" void sgrad__linear_forward_cuda(const struct sgrad_args *a) {
-    const int64_t N = rows_of(&a->view[0]), K = a->view[1].shape.dim[0], C = a->view[1].shape.dim[1];
-    const cudaDataType_t type = type_of(&a->view[0]);
-    multiply(K, N, C, { weight_of(a), type, CUBLAS_OP_T, C }, { a->data[0], type, CUBLAS_OP_N, C }, 0, a->data[3], type, a->tf32);
-    if (a->data[2]) sgrad__add_bias(&a->view[3], (const float *)a->data[2], a->data[3]);
+extern "C" void sgrad__linear_forward_cuda(const struct sgrad_args *args) {
+    const int64_t N = rows_of(&args->view[0]), K = args->view[1].shape.dim[0], C = args->view[1].shape.dim[1];
+    const cudaDataType_t type = type_of(&args->view[0]);
+    multiply(K, N, C, { weight_of(args), type, CUBLAS_OP_T, C }, { args->data[0], type, CUBLAS_OP_N, C }, 0, args->data[3], type,
+             args->tf32);
+    if (args->data[2]) sgrad__add_bias(&args->view[3], (const float *)args->data[2], args->data[3]);
 }
 
 /* dy (N,…,K), weight (K,C), dx (N,…,C) */
-extern "C" void sgrad__linear_backward_data_cuda(const struct sgrad_args *a) {
-    const int64_t N = rows_of(&a->view[0]), K = a->view[1].shape.dim[0], C = a->view[1].shape.dim[1];
-    const cudaDataType_t type = type_of(&a->view[0]);
-    multiply(C, N, K, { weight_of(a), type, CUBLAS_OP_N, C }, { a->data[0], type, CUBLAS_OP_N, K }, sgrad_adds(a, 2), a->data[2],
-             type, a->tf32);
+extern "C" void sgrad__linear_backward_data_cuda(const struct sgrad_args *args) {
+    const int64_t N = rows_of(&args->view[0]), K = args->view[1].shape.dim[0], C = args->view[1].shape.dim[1];
+    const cudaDataType_t type = type_of(&args->view[0]);
+    multiply(C, N, K, { weight_of(args), type, CUBLAS_OP_N, C }, { args->data[0], type, CUBLAS_OP_N, K }, sgrad_adds(args, 2),
+             args->data[2], type, args->tf32);
 }
 
 /* x (N,…,C), dy (N,…,K), dweight (K,C), dbias (K) or absent */
-extern "C" void sgrad__linear_backward_weight_cuda(const struct sgrad_args *a) {
-    const int64_t N = rows_of(&a->view[0]), K = a->view[2].shape.dim[0], C = a->view[2].shape.dim[1];
-    const cudaDataType_t type = type_of(&a->view[0]);
-    multiply(C, K, N, { a->data[0], type, CUBLAS_OP_N, C }, { a->data[1], type, CUBLAS_OP_T, K }, 0, a->data[2], CUDA_R_32F,
-             a->tf32);
-    if (a->data[3]) sgrad__sum_bias(&a->view[1], a->data[1], (float *)a->data[3]);
+extern "C" void sgrad__linear_backward_weight_cuda(const struct sgrad_args *args) {
+    const int64_t N = rows_of(&args->view[0]), K = args->view[2].shape.dim[0], C = args->view[2].shape.dim[1];
+    const cudaDataType_t type = type_of(&args->view[0]);
+    multiply(C, K, N, { args->data[0], type, CUBLAS_OP_N, C }, { args->data[1], type, CUBLAS_OP_T, K }, 0, args->data[2],
+             CUDA_R_32F, args->tf32);
+    if (args->data[3]) sgrad__sum_bias(&args->view[1], args->data[1], (float *)args->data[3]);
 }

@@ -25,19 +25,19 @@ static __global__ void backward(uint32_t n, const T *y, const float *target, T *
 }
 
 /* y, target, stat (3) */
-extern "C" void sgrad__mean_squared_error_forward_cuda(const struct sgrad_args *a) {
-    const int64_t n = sgrad_shape_count(&a->view[0].shape);
-    sgrad__with_type(a->view[0].dtype, [=](auto type) {
+extern "C" void sgrad__mean_squared_error_forward_cuda(const struct sgrad_args *args) {
+    const int64_t n = sgrad_shape_count(&args->view[0].shape);
+    sgrad__with_type(args->view[0].dtype, [=](auto type) {
         using T = decltype(type);
-        sgrad__sum_rows(error_term<T>{ (const T *)a->data[0], (const float *)a->data[1] }, n, 1, (double *)a->data[2]);
+        sgrad__sum_rows(error_term<T>{ (const T *)args->data[0], (const float *)args->data[1] }, n, 1, (double *)args->data[2]);
     });
 }
 
 /* y, target, dy */
-extern "C" void sgrad__mean_squared_error_backward_cuda(const struct sgrad_args *a) {
-    const int64_t n = sgrad_shape_count(&a->view[0].shape), per_sample = n / a->view[0].shape.dim[0];
-    sgrad__with_type(a->view[0].dtype, [=](auto type) {
-        sgrad__launch(backward<decltype(type)>, n, a->data[0], a->data[1], a->data[2],
-                      2.0f / (float)(a->batch->averaged * per_sample), sgrad_adds(a, 2));
+extern "C" void sgrad__mean_squared_error_backward_cuda(const struct sgrad_args *args) {
+    const int64_t n = sgrad_shape_count(&args->view[0].shape), per_sample = n / args->view[0].shape.dim[0];
+    sgrad__with_type(args->view[0].dtype, [=](auto type) {
+        sgrad__launch(backward<decltype(type)>, n, args->data[0], args->data[1], args->data[2],
+                      2.0f / (float)(args->batch->averaged * per_sample), sgrad_adds(args, 2));
     });
 }

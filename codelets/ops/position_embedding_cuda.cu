@@ -29,22 +29,24 @@ template <typename P> static __global__ void backward(uint32_t n, int N, int T, 
 }
 
 /* x (N,T,C), weight (context,C), y (N,T,C) */
-extern "C" void sgrad__position_embedding_forward_cuda(const struct sgrad_args *a) {
-    const struct sgrad_position_embedding *attrs = (const struct sgrad_position_embedding *)a->attrs;
-    const int64_t *dim = a->view[0].shape.dim, n = sgrad_shape_count(&a->view[0].shape);
-    const struct sgrad_step *step = attrs->cached ? a->step : NULL;
-    sgrad__with_pack(a->view[0].dtype, dim[2], [=](auto pack) {
+extern "C" void sgrad__position_embedding_forward_cuda(const struct sgrad_args *args) {
+    const struct sgrad_position_embedding *attrs = (const struct sgrad_position_embedding *)args->attrs;
+    const int64_t *dim = args->view[0].shape.dim, n = sgrad_shape_count(&args->view[0].shape);
+    const struct sgrad_step *step = attrs->cached ? args->step : NULL;
+    sgrad__with_pack(args->view[0].dtype, dim[2], [=](auto pack) {
         using P = decltype(pack);
-        sgrad__launch(forward<P>, n / P::size, (int)dim[1], (int)(dim[2] / P::size), step, a->data[0], a->data[1], a->data[2]);
+        sgrad__launch(forward<P>, n / P::size, (int)dim[1], (int)(dim[2] / P::size), step, args->data[0], args->data[1],
+                      args->data[2]);
     });
 }
 
 /* dy (N,T,C), dx (N,T,C) or absent, dweight (context,C) */
-extern "C" void sgrad__position_embedding_backward_cuda(const struct sgrad_args *a) {
-    const int64_t *dim = a->view[0].shape.dim, weights = sgrad_shape_count(&a->view[2].shape);
-    if (a->data[1]) sgrad__move(&a->view[0], a->data[0], a->data[1], sgrad_adds(a, 1));
-    sgrad__with_pack(a->view[0].dtype, dim[2], [=](auto pack) {
+extern "C" void sgrad__position_embedding_backward_cuda(const struct sgrad_args *args) {
+    const int64_t *dim = args->view[0].shape.dim, weights = sgrad_shape_count(&args->view[2].shape);
+    if (args->data[1]) sgrad__move(&args->view[0], args->data[0], args->data[1], sgrad_adds(args, 1));
+    sgrad__with_pack(args->view[0].dtype, dim[2], [=](auto pack) {
         using P = decltype(pack);
-        sgrad__launch(backward<P>, weights / P::size, (int)dim[0], (int)dim[1], (int)(dim[2] / P::size), a->data[0], a->data[2]);
+        sgrad__launch(backward<P>, weights / P::size, (int)dim[0], (int)dim[1], (int)(dim[2] / P::size), args->data[0],
+                      args->data[2]);
     });
 }

@@ -21,19 +21,19 @@ template <typename P> static __global__ void backward(uint32_t n, const P *y, co
 }
 
 /* x, y of any shape */
-extern "C" void sgrad__relu_forward_cuda(const struct sgrad_args *a) {
-    const int64_t n = sgrad_shape_count(&a->view[0].shape);
-    sgrad__with_pack(a->view[0].dtype, n, [=](auto pack) {
+extern "C" void sgrad__relu_forward_cuda(const struct sgrad_args *args) {
+    const int64_t n = sgrad_shape_count(&args->view[0].shape);
+    sgrad__with_pack(args->view[0].dtype, n, [=](auto pack) {
         using P = decltype(pack);
-        sgrad__launch(forward<P>, n / P::size, a->data[0], a->data[1]);
+        sgrad__launch(forward<P>, n / P::size, args->data[0], args->data[1]);
     });
 }
 
 /* y, dy, dx of any shape */
-extern "C" void sgrad__relu_backward_cuda(const struct sgrad_args *a) {
-    const int64_t n = sgrad_shape_count(&a->view[0].shape);
-    sgrad__with_pack(a->view[0].dtype, n, [=](auto pack) {
+extern "C" void sgrad__relu_backward_cuda(const struct sgrad_args *args) {
+    const int64_t n = sgrad_shape_count(&args->view[0].shape);
+    sgrad__with_pack(args->view[0].dtype, n, [=](auto pack) {
         using P = decltype(pack);
-        sgrad__launch(backward<P>, n / P::size, a->data[0], a->data[1], a->data[2], sgrad_adds(a, 2));
+        sgrad__launch(backward<P>, n / P::size, args->data[0], args->data[1], args->data[2], sgrad_adds(args, 2));
     });
 }

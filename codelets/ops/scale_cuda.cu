@@ -12,17 +12,17 @@ template <typename P> static __global__ void multiply(uint32_t n, float factor, 
 }
 
 /* x, y of any shape */
-static void times_factor(const struct sgrad_args *a, bool add) {
-    const int64_t n = sgrad_shape_count(&a->view[0].shape);
-    const float factor = ((const struct sgrad_scale *)a->attrs)->factor;
-    sgrad__with_pack(a->view[0].dtype, n, [=](auto pack) {
+static void times_factor(const struct sgrad_args *args, bool add) {
+    const int64_t n = sgrad_shape_count(&args->view[0].shape);
+    const float factor = ((const struct sgrad_scale *)args->attrs)->factor;
+    sgrad__with_pack(args->view[0].dtype, n, [=](auto pack) {
         using P = decltype(pack);
-        sgrad__launch(multiply<P>, n / P::size, factor, (const P *)a->data[0], (P *)a->data[1], add);
+        sgrad__launch(multiply<P>, n / P::size, factor, (const P *)args->data[0], (P *)args->data[1], add);
     });
 }
 
 /* x, y of any shape */
-extern "C" void sgrad__scale_forward_cuda(const struct sgrad_args *a) { times_factor(a, false); }
+extern "C" void sgrad__scale_forward_cuda(const struct sgrad_args *args) { times_factor(args, false); }
 
 /* dy, dx of any shape */
-extern "C" void sgrad__scale_backward_cuda(const struct sgrad_args *a) { times_factor(a, sgrad_adds(a, 1)); }
+extern "C" void sgrad__scale_backward_cuda(const struct sgrad_args *args) { times_factor(args, sgrad_adds(args, 1)); }

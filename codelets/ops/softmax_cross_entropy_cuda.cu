@@ -102,26 +102,27 @@ static __global__ void backward(int N, int C, const T *x, const int *label, cons
     }
 }
 
-static float smoothing_of(const struct sgrad_args *a) {
-    return ((const struct sgrad_softmax_cross_entropy *)a->attrs)->label_smoothing;
+static float smoothing_of(const struct sgrad_args *args) {
+    return ((const struct sgrad_softmax_cross_entropy *)args->attrs)->label_smoothing;
 }
 
 /* x (N,…,C), labels (N,…), stat (3 or 4), second labels and weights of the first ones (N,…) or absent */
-extern "C" void sgrad__softmax_cross_entropy_forward_cuda(const struct sgrad_args *a) {
-    const int64_t N = sgrad_shape_count(&a->view[1].shape), C = sgrad_shape_count(&a->view[0].shape) / N;
-    sgrad__with_type(a->view[0].dtype, [=](auto type) {
-        sgrad__launch_grid(forward<decltype(type)>, dim3(1), dim3(32, WARPS), N, C, a->data[0], a->data[1], a->data[3],
-                           a->data[4], smoothing_of(a), a->view[2].shape.dim[0] == 4, a->step, a->data[2]);
+extern "C" void sgrad__softmax_cross_entropy_forward_cuda(const struct sgrad_args *args) {
+    const int64_t N = sgrad_shape_count(&args->view[1].shape), C = sgrad_shape_count(&args->view[0].shape) / N;
+    sgrad__with_type(args->view[0].dtype, [=](auto type) {
+        sgrad__launch_grid(forward<decltype(type)>, dim3(1), dim3(32, WARPS), N, C, args->data[0], args->data[1], args->data[3],
+                           args->data[4], smoothing_of(args), args->view[2].shape.dim[0] == 4, args->step, args->data[2]);
     });
 }
 
 /* x (N,…,C), labels (N,…), dx (N,…,C), second labels and weights of the first ones (N,…) or absent */
-extern "C" void sgrad__softmax_cross_entropy_backward_cuda(const struct sgrad_args *a) {
-    const int64_t N = sgrad_shape_count(&a->view[1].shape), C = sgrad_shape_count(&a->view[0].shape) / N;
-    const int64_t per_sample = N / a->view[1].shape.dim[0];
+extern "C" void sgrad__softmax_cross_entropy_backward_cuda(const struct sgrad_args *args) {
+    const int64_t N = sgrad_shape_count(&args->view[1].shape), C = sgrad_shape_count(&args->view[0].shape) / N;
+    const int64_t per_sample = N / args->view[1].shape.dim[0];
     const dim3 grid((unsigned)sgrad__ceil(N, 8)), block(32, 8);
-    sgrad__with_type(a->view[0].dtype, [=](auto type) {
-        sgrad__launch_grid(backward<decltype(type)>, grid, block, N, C, a->data[0], a->data[1], a->data[3], a->data[4],
-                           smoothing_of(a), 1.0f / (float)(a->batch->averaged * per_sample), a->data[2], sgrad_adds(a, 2));
+    sgrad__with_type(args->view[0].dtype, [=](auto type) {
+        sgrad__launch_grid(backward<decltype(type)>, grid, block, N, C, args->data[0], args->data[1], args->data[3],
+                           args->data[4], smoothing_of(args), 1.0f / (float)(args->batch->averaged * per_sample), args->data[2],
+                           sgrad_adds(args, 2));
     });
 }

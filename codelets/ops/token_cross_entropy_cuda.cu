@@ -57,22 +57,22 @@ static __global__ void backward(uint32_t n, int C, const T *x, const int *target
 }
 
 /* x (N,…,C), targets (N,…), saved (N,…), stat (3 or 4) */
-extern "C" void sgrad__token_cross_entropy_forward_cuda(const struct sgrad_args *a) {
-    const int64_t rows = sgrad_shape_count(&a->view[1].shape), C = sgrad_shape_count(&a->view[0].shape) / rows;
-    sgrad__with_type(a->view[0].dtype, [=](auto type) {
+extern "C" void sgrad__token_cross_entropy_forward_cuda(const struct sgrad_args *args) {
+    const int64_t rows = sgrad_shape_count(&args->view[1].shape), C = sgrad_shape_count(&args->view[0].shape) / rows;
+    sgrad__with_type(args->view[0].dtype, [=](auto type) {
         using T = decltype(type);
-        sgrad__launch_warps(normalize<T>, rows, (int)C, a->data[0], a->data[2]);
-        sgrad__launch_grid(add_up<T>, dim3(1), dim3(32, WARPS), (int)rows, (int)C, a->data[0], a->data[1], a->data[2],
-                           a->view[3].shape.dim[0] == 4, a->data[3]);
+        sgrad__launch_warps(normalize<T>, rows, (int)C, args->data[0], args->data[2]);
+        sgrad__launch_grid(add_up<T>, dim3(1), dim3(32, WARPS), (int)rows, (int)C, args->data[0], args->data[1], args->data[2],
+                           args->view[3].shape.dim[0] == 4, args->data[3]);
     });
 }
 
 /* x (N,…,C), targets (N,…), saved (N,…), dx (N,…,C) */
-extern "C" void sgrad__token_cross_entropy_backward_cuda(const struct sgrad_args *a) {
-    const int64_t rows = sgrad_shape_count(&a->view[1].shape), n = sgrad_shape_count(&a->view[0].shape);
-    const float scale = 1.0f / (float)(a->batch->averaged * (rows / a->view[1].shape.dim[0]));
-    sgrad__with_type(a->view[0].dtype, [=](auto type) {
-        sgrad__launch(backward<decltype(type)>, n, (int)(n / rows), a->data[0], a->data[1], a->data[2], scale, a->data[3],
-                      sgrad_adds(a, 3));
+extern "C" void sgrad__token_cross_entropy_backward_cuda(const struct sgrad_args *args) {
+    const int64_t rows = sgrad_shape_count(&args->view[1].shape), n = sgrad_shape_count(&args->view[0].shape);
+    const float scale = 1.0f / (float)(args->batch->averaged * (rows / args->view[1].shape.dim[0]));
+    sgrad__with_type(args->view[0].dtype, [=](auto type) {
+        sgrad__launch(backward<decltype(type)>, n, (int)(n / rows), args->data[0], args->data[1], args->data[2], scale,
+                      args->data[3], sgrad_adds(args, 3));
     });
 }

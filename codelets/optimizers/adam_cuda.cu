@@ -31,13 +31,13 @@ struct job : sgrad__job {
 };
 
 /* Operands: w, dw, Σ g² (1) or absent, m, v. */
-static void update(const struct sgrad_args *a, bool decoupled) {
-    sgrad__launch_jobs(a, [=](const struct sgrad_args *one) {
+static void update(const struct sgrad_args *args, bool decoupled) {
+    sgrad__launch_jobs(args, [=](const struct sgrad_args *one) {
         return job{ sgrad__job_of(&one->view[0]), decoupled, *(const struct sgrad_hyper *)one->attrs,
                     (const double *)one->data[2], (float *)one->data[0], (float *)one->data[3], (float *)one->data[4],
                     (const float *)one->data[1] };
     });
 }
 
-extern "C" void sgrad__adam_cuda(const struct sgrad_args *a) { update(a, false); }
-extern "C" void sgrad__adamw_cuda(const struct sgrad_args *a) { update(a, true); }
+extern "C" void sgrad__adam_cuda(const struct sgrad_args *args) { update(args, false); }
+extern "C" void sgrad__adamw_cuda(const struct sgrad_args *args) { update(args, true); }

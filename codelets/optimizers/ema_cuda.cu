@@ -17,8 +17,8 @@ struct job : sgrad__job {
 };
 
 /* Operands: x, y (any shape). */
-extern "C" void sgrad__ema_cuda(const struct sgrad_args *a) {
-    sgrad__launch_jobs(a, [](const struct sgrad_args *one) {
+extern "C" void sgrad__ema_cuda(const struct sgrad_args *args) {
+    sgrad__launch_jobs(args, [](const struct sgrad_args *one) {
         return job{ sgrad__job_of(&one->view[0]), *(const double *)one->attrs, (const float *)one->data[0],
                     (float *)one->data[1] };
     });

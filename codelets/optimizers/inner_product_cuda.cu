@@ -15,10 +15,11 @@ template <typename P> struct product_term {
 };
 
 /* Operands: x, y (any shape), out (1). */
-extern "C" void sgrad__inner_product_cuda(const struct sgrad_args *a) {
-    const int64_t n = sgrad_shape_count(&a->view[0].shape);
+extern "C" void sgrad__inner_product_cuda(const struct sgrad_args *args) {
+    const int64_t n = sgrad_shape_count(&args->view[0].shape);
     sgrad__with_pack(SGRAD_F32, n, [=](auto pack) {
         using P = decltype(pack);
-        sgrad__sum_rows(product_term<P>{ (const P *)a->data[0], (const P *)a->data[1] }, n / P::size, 1, (double *)a->data[2]);
+        sgrad__sum_rows(product_term<P>{ (const P *)args->data[0], (const P *)args->data[1] }, n / P::size, 1,
+                        (double *)args->data[2]);
     });
 }

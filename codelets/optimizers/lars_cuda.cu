@@ -19,40 +19,40 @@ template <typename P> struct norms_term {
 };
 
 /* Returns trust·‖w‖ / (‖g‖ + decay·‖w‖). C is the clip factor. SUMS must be NULL for vectors: the result is 1. */
-static __device__ double scale_of(const struct sgrad_hyper &h, float c, const double *sums) {
+static __device__ double scale_of(const struct sgrad_hyper &hyper, float c, const double *sums) {
     if (!sums) return 1;
     const double w_norm = sqrt(sums[0]), g_norm = c * sqrt(sums[1]);
-    return w_norm > 0 && g_norm > 0 ? h.trust * w_norm / (g_norm + h.weight_decay * w_norm) : 1;
+    return w_norm > 0 && g_norm > 0 ? hyper.trust * w_norm / (g_norm + hyper.weight_decay * w_norm) : 1;
 }
 
 template <typename P>
-static __global__ void lars(uint32_t n, struct sgrad_hyper h, const struct sgrad_step *now, const double *squares,
+static __global__ void lars(uint32_t n, struct sgrad_hyper hyper, const struct sgrad_step *now, const double *squares,
                             const double *sums, P *w, const P *dw, P *b) {
     const uint32_t i = sgrad__thread();
     if (i >= n) return;
-    const float c = sgrad__clip(h.clip_norm, squares), scaled = (float)(sgrad_lr_of(&h, now) * scale_of(h, c, sums));
+    const float c = sgrad__clip(hyper.clip_norm, squares), scaled = (float)(sgrad_lr_of(&hyper, now) * scale_of(hyper, c, sums));
     float wv[P::size], g[P::size], bv[P::size];
     sgrad__load(w + i, wv);
     sgrad__load(dw + i, g);
     sgrad__load(b + i, bv);
     for (int j = 0; j < P::size; j++) {
-        const float step = scaled * (c * g[j] + h.weight_decay * wv[j]);
-        bv[j] = h.momentum * bv[j] + step;
-        wv[j] -= h.nesterov ? h.momentum * bv[j] + step : bv[j];
+        const float step = scaled * (c * g[j] + hyper.weight_decay * wv[j]);
+        bv[j] = hyper.momentum * bv[j] + step;
+        wv[j] -= hyper.nesterov ? hyper.momentum * bv[j] + step : bv[j];
     }
     sgrad__store(w + i, wv);
     sgrad__store(b + i, bv);
 }
 
 /* Operands: w, dw, Σ g² over all parameters (1) or absent, b. */
-extern "C" void sgrad__lars_cuda(const struct sgrad_args *a) {
-    const struct sgrad_shape *shape = &a->view[0].shape;
+extern "C" void sgrad__lars_cuda(const struct sgrad_args *args) {
+    const struct sgrad_shape *shape = &args->view[0].shape;
     const int64_t n = sgrad_shape_count(shape);
     sgrad__with_pack(SGRAD_F32, n, [=](auto pack) {
         using P = decltype(pack);
-        double *sums = shape->rank > 1 ? (double *)a->workspace : NULL;
-        if (sums) sgrad__sum_rows(norms_term<P>{ (const P *)a->data[0], (const P *)a->data[1] }, n / P::size, 1, sums);
-        sgrad__launch(lars<P>, n / P::size, *(const struct sgrad_hyper *)a->attrs, a->step, a->data[2], sums, a->data[0],
-                      a->data[1], a->data[3]);
+        double *sums = shape->rank > 1 ? (double *)args->workspace : NULL;
+        if (sums) sgrad__sum_rows(norms_term<P>{ (const P *)args->data[0], (const P *)args->data[1] }, n / P::size, 1, sums);
+        sgrad__launch(lars<P>, n / P::size, *(const struct sgrad_hyper *)args->attrs, args->step, args->data[2], sums,
+                      args->data[0], args->data[1], args->data[3]);
     });
 }

@@ -16,10 +16,11 @@ static __global__ void lookahead(uint32_t n, struct sgrad_lookahead is, const st
 }
 
 /* Operands: w, slow (any shape). */
-extern "C" void sgrad__lookahead_cuda(const struct sgrad_args *a) {
-    const int64_t n = sgrad_shape_count(&a->view[0].shape);
+extern "C" void sgrad__lookahead_cuda(const struct sgrad_args *args) {
+    const int64_t n = sgrad_shape_count(&args->view[0].shape);
     sgrad__with_pack(SGRAD_F32, n, [=](auto pack) {
         using P = decltype(pack);
-        sgrad__launch(lookahead<P>, n / P::size, *(const struct sgrad_lookahead *)a->attrs, a->step, a->data[0], a->data[1]);
+        sgrad__launch(lookahead<P>, n / P::size, *(const struct sgrad_lookahead *)args->attrs, args->step, args->data[0],
+                      args->data[1]);
     });
 }

@@ -24,8 +24,8 @@ struct job : sgrad__job {
 };
 
 /* Operands: w, dw, Σ g² (1) or absent, b. */
-extern "C" void sgrad__sgd_cuda(const struct sgrad_args *a) {
-    sgrad__launch_jobs(a, [](const struct sgrad_args *one) {
+extern "C" void sgrad__sgd_cuda(const struct sgrad_args *args) {
+    sgrad__launch_jobs(args, [](const struct sgrad_args *one) {
         return job{ sgrad__job_of(&one->view[0]), *(const struct sgrad_hyper *)one->attrs,
                     (const double *)one->data[2], (float *)one->data[0], (float *)one->data[3], (const float *)one->data[1] };
     });

@@ -40,11 +40,11 @@ static __global__ void totals(SGRAD_SHARED_PARAMETER(struct sgrad__jobs<job>) jo
 }
 
 /* Operands: x (any shape), out (1). */
-extern "C" void sgrad__squared_norm_cuda(const struct sgrad_args *a) {
+extern "C" void sgrad__squared_norm_cuda(const struct sgrad_args *args) {
     const auto make = [](const struct sgrad_args *one) {
         return job{ sgrad__job_of(&one->view[0]), (const float *)one->data[0], (double *)one->data[1] };
     };
-    sgrad__each_jobs(a, CHUNK, make, [](const struct sgrad__jobs<job> &jobs, uint32_t blocks) {
+    sgrad__each_jobs(args, CHUNK, make, [](const struct sgrad__jobs<job> &jobs, uint32_t blocks) {
         double *partial = sgrad__partials();
         if (blocks > SGRAD_PARTIALS) sgrad_cuda_fail("operand too large", "a norm");
         sgrad__launch_grid(chunks, dim3(blocks), dim3(256), jobs, partial);

@@ -21,8 +21,8 @@ template <typename T> struct job : sgrad__job {
 };
 
 /* Operands: inputs 0 … 7 (any shape), some of them absent; output (same shape, or that of a segment of each input). */
-template <typename T> static void add(const struct sgrad_args *a) {
-    sgrad__launch_jobs(a, [](const struct sgrad_args *one) {
+template <typename T> static void add(const struct sgrad_args *args) {
+    sgrad__launch_jobs(args, [](const struct sgrad_args *one) {
         job<T> is = { sgrad__job_of(&one->view[SGRAD_SUM_INPUTS]), {}, (T *)one->data[SGRAD_SUM_INPUTS] };
         is.fours &= sizeof(T) == sizeof(float);
         for (int k = 0; k < SGRAD_SUM_INPUTS; k++) {
@@ -33,6 +33,6 @@ template <typename T> static void add(const struct sgrad_args *a) {
     });
 }
 
-extern "C" void sgrad__sum_cuda(const struct sgrad_args *a) {
-    a->view[SGRAD_SUM_INPUTS].dtype == SGRAD_F64 ? add<double>(a) : add<float>(a);
+extern "C" void sgrad__sum_cuda(const struct sgrad_args *args) {
+    args->view[SGRAD_SUM_INPUTS].dtype == SGRAD_F64 ? add<double>(args) : add<float>(args);
 }

@@ -99,18 +99,33 @@ static int check_components(void) {
         *components ? components : "its installation");
 }
 
-/* Starts MPI; every rank must call it. ERROR is the error of this rank so far, or 0. Returns 0, or the error of a rank; MPI has
- * ended then. */
+static bool joined;     /* a context of this process communicates */
+
+/* MPI_Finalize waits for all ranks. If this process exits with an open context, other ranks wait for its messages instead: then
+ * MPI must not end here, so that the launcher ends the other ranks. */
+static void end_mpi(void) {
+    int ended;
+    MPI_Finalized(&ended);
+    if (!ended && !joined) MPI_Finalize();
+}
+
+/* Starts MPI, unless this process has started it; every rank must call it. MPI can start only once in a process, so it ends with
+ * the process; MPI that the program has started itself is left to the program. ERROR is the error of this rank so far, or 0.
+ * Returns 0, or the error of a rank. */
 static int start_mpi(int error) {
-    int level, worst = error, packed = check_components();
+    int started, level, worst = error, packed = check_components();
     if (packed) return error ? error : packed;
-    set_up();
-    MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level);
+    MPI_Initialized(&started);
+    if (!started) {
+        set_up();
+        MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level);
+        atexit(end_mpi);
+    } else MPI_Query_thread(&level);
     if (!error && level < MPI_THREAD_MULTIPLE)
         worst = sgrad_log_error(SGRAD_EDEVICE, "this MPI has no MPI_THREAD_MULTIPLE, which ranks need; see stargrad doctor");
     MPI_Allreduce(MPI_IN_PLACE, &worst, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     sgrad__early_compare(MPI_COMM_WORLD);
-    if (worst) MPI_Finalize();
+    if (worst && !started) MPI_Finalize();
     return worst;
 }
 
@@ -144,9 +159,10 @@ int sgrad__ranks_open(struct sgrad_context *context, struct starpu_conf *conf) {
     sgrad__watchdog_open(context->timeout);
     if (!sgrad__launched()) return 0;
     MPI_Finalized(&finished);
-    if (finished) return sgrad_log_error(SGRAD_EDEVICE, "MPI has ended in this process, and starts only once");
+    if (finished) return sgrad_log_error(SGRAD_EDEVICE, "MPI has ended in this process, and can start only once");
     SGRAD_TRY(start_mpi(0));
     MPI_Comm_dup(MPI_COMM_WORLD, &world->control);
+    joined = true;
     MPI_Comm_rank(world->control, &world->rank);
     MPI_Comm_size(world->control, &world->ranks);
     context->rank = world->rank;
@@ -211,12 +227,9 @@ void sgrad__ranks_stop(void) {
 }
 
 void sgrad__ranks_close(void) {
-    int initialized, finished;
-    MPI_Initialized(&initialized);
-    MPI_Finalized(&finished);
-    if (!initialized || finished) return;
+    if (!joined) return;
     MPI_Comm_free(&world->control);
-    MPI_Finalize();
+    joined = false;
     free(host);
     free(number);
     host = number = NULL;
