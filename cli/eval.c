@@ -10,7 +10,7 @@ static const struct sgrad__option options[] = {
       SGRAD__FIELD(model.init) },
     { "model", "NAME", "network of the weights, one of stargrad list models", &sgrad__text, SGRAD__FIELD(model.name),
       .required = true },
-    { "data", "KIND[:PATH]", "data set with the test set to use, one of stargrad list datasets", &sgrad__text,
+    { "data", "KIND[:PATH]", "evaluate the test set of this data set, one of stargrad list datasets", &sgrad__text,
       SGRAD__FIELD(data.name), .required = true },
     { "details", NULL, "also print accuracy per class, confusion matrix, top-5 accuracy and calibration", &sgrad__flag,
       SGRAD__PLACE(eval.details) },

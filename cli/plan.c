@@ -266,12 +266,12 @@ static const struct sgrad__option options[] = {
     { "efficiency", "X", "print the number of devices that reaches this efficiency", &sgrad__real, SGRAD__PLACE(plan.efficiency),
       1e-3, 1 },
     { "mini-batch", "A-B",
-      "print instead the fastest algorithm of each layer within the free memory for batches of A, 2A, 4A and so on, and B",
+      "print only the fastest algorithm of each layer that fits into the free memory, for batches of A, 2A, 4A and so on, and B",
       &sgrad__text, SGRAD__PLACE(plan.mini_batch) },
     { "workspace", "MB", "memory for the workspaces of --mini-batch [the free memory of the device]", &sgrad__real,
       SGRAD__PLACE(plan.room), 1e-3, 1e9 },
     { "own-workspaces", NULL,
-      "for --mini-batch: a separate workspace for each layer instead of one shared workspace as in training", &sgrad__flag,
+      "with --mini-batch: each layer has its own workspace; without this option they share one, as in training", &sgrad__flag,
       SGRAD__PLACE(plan.own_workspaces) },
     { 0 },
 };
@@ -284,7 +284,7 @@ const struct sgrad__command sgrad__plan_command = {
     .defaults = defaults,
     .run = run,
     .notes = "With --batch, the global batch is fixed (strong scaling). Without it, each device has --micro-batch samples, "
-             "or the usual batch (weak scaling). Speed-up is relative to the throughput of one device. Nothing is trained.\n\n"
+             "by default 128 (weak scaling). Speed-up is relative to the throughput of one device. Nothing is trained.\n\n"
              "--out DIR writes a plot, plan.svg. With --simulate, --trace also writes the folder of a run with a simulated "
              "trace for each number of nodes. --mesh prints the cost of that mesh instead; --mesh auto compares all kinds of "
              "meshes. For example:\n\n"
