@@ -118,7 +118,7 @@ grep -q '^swishnet ' log || wrong 'list does not know the plug-in'
 does there/bin/stargrad train --plugin ./libswish.so --plugin ./liblion.so --model swishnet --optimizer lion --data digits --steps 20 --out swishing
 grep -q '"plugins": *\[' swishing/config.json && grep -q 'liblion.so"' swishing/config.json || wrong 'config.json does not know the plug-ins'
 does there/bin/stargrad eval --plugin ./libswish.so --model swishnet --data digits --weights swishing/model.safetensors
-refuses 2 'the run had the plug-in .*libswish.so, and here it is not loaded' eval swishing
+refuses 2 'the run used the plug-in .*libswish.so, which is not loaded' eval swishing
 does there/bin/stargrad eval --plugin ./libswish.so --plugin ./liblion.so swishing
 does there/bin/stargrad train --plugin ./libspiral.so --model mlp --data spiral:512 --steps 4 --batch 64 --out points
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \

@@ -135,49 +135,49 @@ refuses 2 "no dataset is called 'foobar'; 'stargrad list" train --model convnet 
 # Sizes that do not fit each other.
 for command in 'train --print' bench "eval --weights none"; do
 	# shellcheck disable=SC2086
-	refuses 1 'model lenet: takes images of 16x16 or more, those of digits have 8x8: another model (stargrad list models)' \
+	refuses 1 'model lenet requires images of 16x16 or more, but those of digits have 8x8; use another model (stargrad list models)' \
 		$command --model lenet --data digits
 done
-refuses 1 'model vgg11: takes images of 32x32 or more, those of synthetic:40x31x3,2,128 have 40x31' \
+refuses 1 'model vgg11 requires images of 32x32 or more, but those of synthetic:40x31x3,2,128 have 40x31' \
 	train --model vgg11 --data synthetic:40x31x3,2,128
-refuses 2 '.*micro-batch 100 .*128 does' "${train[@]}" --micro-batch 100
-refuses 2 '.*bn-group 100 .*128 does' "${train[@]}" --bn-group 100
+refuses 2 '.*micro-batch 100 .*; give --micro-batch 128' "${train[@]}" --micro-batch 100
+refuses 2 '.*bn-group 100 .*; give --bn-group 128' "${train[@]}" --bn-group 100
 refuses 2 '.*batch 100000 .*1437' "${train[@]}" --batch 100000
-refuses 2 '.*trace begins with step 10, the run ends with step 5' "${train[@]}" --trace --steps 5 --out wrong
+refuses 2 '.*trace begins with step 10, but the run ends with step 5' "${train[@]}" --trace --steps 5 --out wrong
 [ ! -e wrong ] || wrong 'a wrong command line leaves a folder behind'
 
 # Options without effect: a line each, with the reason, and the run goes on. What an optimizer heeds is in its record.
 idle() { warns 1 "--$1 has no effect: $2" "${train[@]}" --print "${@:3}"; }
-idle nesterov '--optimizer adam has no use for it' --optimizer adam --nesterov
-idle momentum '--optimizer lamb has no use for it' --optimizer lamb --momentum 0.9
-idle trust '--optimizer sgd has no use for it' --trust 0.1
-for option in beta1 beta2 eps; do idle $option '--optimizer lars has no use for it' --optimizer lars --$option 0.5; done
-idle nesterov 'there is no momentum' --momentum 0 --nesterov
-idle servers '--strategy sync has no use for it' --servers 1
-idle staleness '--strategy sync has no use for it' --staleness 2
-idle strategy 'one rank trains alone' --strategy ps
+idle nesterov '--optimizer adam does not use it' --optimizer adam --nesterov
+idle momentum '--optimizer lamb does not use it' --optimizer lamb --momentum 0.9
+idle trust '--optimizer sgd does not use it' --trust 0.1
+for option in beta1 beta2 eps; do idle $option '--optimizer lars does not use it' --optimizer lars --$option 0.5; done
+idle nesterov 'the momentum is 0' --momentum 0 --nesterov
+idle servers '--strategy sync does not use it' --servers 1
+idle staleness '--strategy sync does not use it' --staleness 2
+idle strategy 'the run has one rank' --strategy ps
 for option in 'allreduce ring' 'bucket 1' 'network none'; do
 	# shellcheck disable=SC2086 # a word and its value
-	idle "${option% *}" 'one rank trains alone' --$option
+	idle "${option% *}" 'the run has one rank' --$option
 done
-idle data-placement 'one rank trains alone' --data-placement partition
+idle data-placement 'the run has one rank' --data-placement partition
 idle image-size 'the images of digits are 8x8' --image-size 32
-idle epochs '--steps says how long' --epochs 3 --steps 2
-idle precision 'tf32 is for GPUs' --precision tf32 --gpus 0
-idle no-cuda-graphs 'CUDA graphs are of GPUs' --no-cuda-graphs --gpus 0
+idle epochs '--steps sets the length' --epochs 3 --steps 2
+idle precision 'tf32 requires a GPU' --precision tf32 --gpus 0
+idle no-cuda-graphs 'CUDA graphs require a GPU' --no-cuda-graphs --gpus 0
 idle cpus-share 'this run has no GPUs' --cpus-share none --gpus 0
 idle keep '--checkpoint-every 0 writes no' --keep 2 --checkpoint-every 0
 idle best '--evaluate-last evaluates once' --evaluate-last --best
 idle patience '--evaluate-last evaluates once' --evaluate-last --patience 2
-idle no-decay-1d 'there is no weight decay' --weight-decay 0 --no-decay-1d
-idle schedule 'the run ends after 2 epochs, and the rate would change after 30' --schedule step:30,60:0.1 --epochs 2
+idle no-decay-1d 'the weight decay is 0' --weight-decay 0 --no-decay-1d
+idle schedule 'the run ends after 2 epochs, but the learning rate would change after 30' --schedule step:30,60:0.1 --epochs 2
 warns 1 '--warmup 5: the run ends after 2 epochs, before the learning rate is reached$' "${train[@]}" --print --warmup 5 --epochs 2
 passes "${train[@]}" --print --schedule step:1:0.1 --warmup 1 --epochs 2
 cpus=$(nproc)
 warns 1 "--cpus 64: 64 workers take turns on the $cpus CPUs\\? here, and are no faster than $cpus\$" "${train[@]}" --print --cpus 64
 says '^devices    64 CPU workers ('
 refuses 2 "4096 CPU workers were asked for (--cpus): StarPU was built for [0-9]* at most, and there [a-z]* $cpus CPUs\\? here" "${train[@]}" --print --cpus 4096
-warns 1 '--augment crops nothing: that part of the shorter side of 8x8 is less than a pixel$' "${train[@]}" --print --augment crop:1/9,flip
+warns 1 '--augment crops nothing: this fraction of the shorter side of 8x8 is less than one pixel$' "${train[@]}" --print --augment crop:1/9,flip
 says '; augmentation flip$'
 warns 1 '--bn-group has no effect: mlp has no batch norm' train --model mlp --data digits --bn-group 32 --print
 warns 2 '--nesterov has no effect' "${train[@]}" --print --optimizer adam --nesterov --momentum 0.5

@@ -75,7 +75,7 @@ def test_predict():
 
     assert "nothing.png: No such file" in stargrad("predict", run, "nothing.png", status=1)
     assert "run.py: " in stargrad("predict", run, os.path.join(os.path.dirname(__file__), "run.py"), status=1)
-    assert "is no folder of a run" in stargrad("predict", folder("nowhere"), status=1)
+    assert "is not the folder of a run" in stargrad("predict", folder("nowhere"), status=1)
     assert "RUN-DIR" in stargrad("predict", status=2) and "--model NAME is missing" in stargrad("eval", "--data", "digits", "--weights",
                                                                                              "x", status=2)
 
@@ -294,7 +294,7 @@ def test_damaged():
         os.remove(f"{pets}/val/ant/{path}") if path.endswith("png") else None
     write_png(f"{pets}/val/ant/00.png", picture(random.Random(1), 0, 9), 9)
     said = stargrad("train", *words, "--out", folder("none"), status=1)
-    assert "of the test part pixels, U8 (9,9,3): folder:DIR,SIZE brings all to one size" in said, said
+    assert "but in the test set it is pixels, U8 (9,9,3): folder:DIR,SIZE resizes all to one size" in said, said
 
 
 def test_files_of_a_run_are_kept():
@@ -328,8 +328,8 @@ def test_like():
     assert len(events(other, "step")) == 3
     with open(f"{other}/config.json", "w") as f:
         f.write('{"options": {"batch": "many"}}')
-    assert "option batch has a value of another kind" in stargrad("train", "--like", other, status=1)
-    assert "is no folder of a run" in stargrad("train", "--like", folder("nowhere"), status=1)
+    assert "option batch has a value of the wrong type" in stargrad("train", "--like", other, status=1)
+    assert "is not the folder of a run" in stargrad("train", "--like", folder("nowhere"), status=1)
 
 
 if __name__ == "__main__":

@@ -183,7 +183,7 @@ def test_wrong_files():
     stargrad(*words(path, out))
     assert "holds a search already" in stargrad(*words(path, out), status=2)
     os.unlink(os.path.join(out, "search.json"))
-    assert "holds files already" in stargrad(*words(path, out), status=2)
+    assert "already contains files" in stargrad(*words(path, out), status=2)
     out = folder("other")
     stargrad(*words(path, out))
     other = write("e.json", {"model": "mlp", "epochs": 1, "candidates": [{"lr": 0.5}]})
