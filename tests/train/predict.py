@@ -92,8 +92,8 @@ def test_details():
         svg = picture.read()
         assert svg[svg.index("<svg"):] in page.read() and all(name.split()[0] in svg for name in ("ant", "bee, wild", "cat"))
     whole = json.dumps(told)
-    damages = (("[", "line 1"), ("[7]", "eval --details writes"), (whole[:-1] + "} x", "line 1"),
-               *((json.dumps(told | change), "eval --details writes") for change in (
+    damages = (("[", "line 1"), ("[7]", "was not written by stargrad eval --details"), (whole[:-1] + "} x", "line 1"),
+               *((json.dumps(told | change), "was not written by stargrad eval --details") for change in (
                    {"classes": []}, {"classes": told["classes"][:2]}, {"confusion": [[1, 2, 3]] * 2}, {"confusion": [[1, 2, -3]] * 3},
                    {"calibration": [{"samples": 1}]}, {"top5": "x"}, {"data": None})))
     for content, why in damages:
