@@ -26,7 +26,7 @@ does() {
 mkdir clone && cp "$srcdir/quickstart" clone
 for folder in build build/install .deps/starpu/../there; do
 	! clone/quickstart install "clone/$folder" >log 2>&1 || wrong "quickstart installs into $folder"
-	grep -q "name a folder outside it" log || wrong "quickstart does not refuse $folder"
+	grep -q "give a folder outside it" log || wrong "quickstart does not refuse $folder"
 done
 [ "$(ls -A clone)" = quickstart ] || wrong "quickstart leaves: $(ls -A clone)"
 
@@ -112,7 +112,7 @@ for name in lion spiral star swish; do
 	plug_in "there/share/doc/stargrad/examples/plug-ins/$name.c" $name -Wall -Wextra -Werror -lm
 done
 does there/bin/stargrad check --plugin ./libswish.so swish relu
-grep -qx 'swish: right on 2 shapes' log || wrong 'stargrad check does not tell of swish'
+grep -qx 'swish: passed for 2 shapes' log || wrong 'stargrad check does not tell of swish'
 does there/bin/stargrad list models --plugin ./libswish.so
 grep -q '^swishnet ' log || wrong 'list does not know the plug-in'
 does there/bin/stargrad train --plugin ./libswish.so --plugin ./liblion.so --model swishnet --optimizer lion --data digits --steps 20 --out swishing

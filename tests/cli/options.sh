@@ -13,40 +13,40 @@ for command in train launch eval find-lr bench search dedup report list doctor; 
 	passes --help
 done
 
-refuses 2 'which command' # none at all
-refuses 2 "no command 'trian'; did you mean train?" trian
-refuses 2 "no command 'zzzzzzzzzz'; see stargrad --help" zzzzzzzzzz
-refuses 2 "no command 'frobnicate'; see stargrad --help" frobnicate
-refuses 2 "no option '--versoin'; did you mean --version?" --versoin
+refuses 2 'the command is missing' # none at all
+refuses 2 "unknown command 'trian'; did you mean train?" trian
+refuses 2 "unknown command 'zzzzzzzzzz'; see stargrad --help" zzzzzzzzzz
+refuses 2 "unknown command 'frobnicate'; see stargrad --help" frobnicate
+refuses 2 "unknown option '--versoin'; did you mean --version?" --versoin
 refuses 2 'train: --model NAME is missing' train
 echo '{"model":"lenet"}' >model.json
 refuses 2 'train: --data KIND\[:PATH\] is missing' train --model convnet
 refuses 2 'eval: RUN-DIR or --model NAME is missing' eval
 refuses 2 'eval: --weights FILE is missing' eval --model convnet --data digits
-refuses 2 "eval: model.json is a file, not a run's folder; --weights FILE takes weights" eval model.json
+refuses 2 "eval: model.json is a file, not the folder of a run; give weights with --weights FILE" eval model.json
 refuses 2 'report: RUN-DIR is missing' report
 refuses 1 'a/config.json' report a b
 refuses 2 'list: .* is missing' list
-refuses 2 "doctor: 'x' is no option" doctor x
+refuses 2 "doctor: 'x' is not an option" doctor x
 refuses 2 'launch: --ranks N is missing' launch -- train
-refuses 2 'launch: -n takes a value: N' launch -n
+refuses 2 'launch: -n requires a value: N' launch -n
 refuses 2 'launch: -- train ... is missing' launch -n 2
-refuses 2 "launch: it starts train, not 'eval'" launch -n 2 -- eval
+refuses 2 "launch: the command must be train, not 'eval'" launch -n 2 -- eval
 
 train=(train --model convnet --data digits)
-refuses 2 'launch: --retries needs --out' launch -n 2 --retries 1 -- "${train[@]}"
-refuses 2 'launch: --host or --hostfile' launch -n 2 --host a --hostfile b -- "${train[@]}"
-refuses 2 "train: no option '--bacth'" launch -n 2 -- "${train[@]}" --bacth 3
+refuses 2 'launch: --retries requires --out' launch -n 2 --retries 1 -- "${train[@]}"
+refuses 2 'launch: --host cannot be combined with --hostfile' launch -n 2 --host a --hostfile b -- "${train[@]}"
+refuses 2 "train: unknown option '--bacth'" launch -n 2 -- "${train[@]}" --bacth 3
 refuses 1 'nowhere: No such file' launch -n 2 --hostfile nowhere -- "${train[@]}"
-refuses 2 "train: no option '--bacth'; did you mean --batch?" "${train[@]}" --bacth 3
-refuses 2 "train: no option '--zzzzzzzzzz'; see" "${train[@]}" --zzzzzzzzzz
-refuses 2 "train: no option '-q'; see" "${train[@]}" -q
-refuses 2 "train: 'resnet20' is no option" "${train[@]}" resnet20
-refuses 2 "train: --resume takes no value like 'runs', which is no option" "${train[@]}" --resume runs
-refuses 2 "train: 'x' is no option: a value of --trace that begins so is written --trace=x" "${train[@]}" --trace x
-refuses 2 'train: --m is short for several' "${train[@]}" --m 3
-refuses 2 'train: --batch takes a value: N' "${train[@]}" --batch
-refuses 2 'train: --print takes no value' "${train[@]}" --print=3
+refuses 2 "train: unknown option '--bacth'; did you mean --batch?" "${train[@]}" --bacth 3
+refuses 2 "train: unknown option '--zzzzzzzzzz'; see" "${train[@]}" --zzzzzzzzzz
+refuses 2 "train: unknown option '-q'; see" "${train[@]}" -q
+refuses 2 "train: 'resnet20' is not an option" "${train[@]}" resnet20
+refuses 2 "train: --resume does not accept the value 'runs'" "${train[@]}" --resume runs
+refuses 2 "train: 'x' is not an option; to give --trace this value, write --trace=x" "${train[@]}" --trace x
+refuses 2 'train: --m is ambiguous' "${train[@]}" --m 3
+refuses 2 'train: --batch requires a value: N' "${train[@]}" --batch
+refuses 2 'train: --print accepts no value' "${train[@]}" --print=3
 
 # Numbers: 0, below, above, overflowing, none. One option of each kind takes them all, the others one.
 whole() { refuses 2 "train: --$1: '$2' is not a whole number from $3 to " "${train[@]}" "--$1" "$2"; }
@@ -70,8 +70,8 @@ for list in flip, crop: crop:0 crop:2/8 mirror none,flip; do
 	refuses 2 "augmentation '$list': " "${train[@]}" --augment "$list"
 done
 refuses 2 'augmentation .crop:8.: crop takes 7 pixels at most of images of 8x8' "${train[@]}" --augment crop:8
-refuses 2 '--augment elastic: elastic is of volumes, not of digits' "${train[@]}" --augment elastic
-refuses 2 '--data-placement partition: mixup mixes with any image of digits' "${train[@]}" --augment mixup --data-placement partition
+refuses 2 '--augment elastic: elastic applies to volumes, not to digits' "${train[@]}" --augment elastic
+refuses 2 '--data-placement partition cannot be combined with --augment mixup, which mixes with any image of digits' "${train[@]}" --augment mixup --data-placement partition
 echo '{ "model": "convnet", "data": "digits", "batch": 48, "no-augment": true, "lr": 0.25, "resume": false, "seed": null }' >options.json
 passes train --config options.json --lr 0.5 --print
 says '^batch      48 = '
@@ -88,7 +88,7 @@ refuses 2 "train: --batch: 'many' is not a whole number" train --config model.js
 echo '{"batch":3' >wrong.json
 refuses 1 'wrong.json: line 2: ' train --config wrong.json
 echo '[1]' >wrong.json
-refuses 1 'wrong.json: is no JSON object of options' train --config wrong.json
+refuses 1 'wrong.json: is not a JSON object of options' train --config wrong.json
 passes "${train[@]}" --augment rotate:10,cutmix --batch 20 --show-batch batch.png
 says '^row 4: .*[0-9]\.[0-9]* [0-9] + 0\.[0-9]* [0-9]'
 [ "$(head -c 4 batch.png | tail -c 3)" = PNG ] || wrong 'batch.png is no picture'

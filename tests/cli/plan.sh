@@ -222,11 +222,11 @@ else
 	echo "not simulated: $simulated is not there (./quickstart simulate builds it)"
 fi
 STARGRAD_SIMULATED=none refuses 1 'none: there is no simulated trainer' plan --simulate "${small[@]}" --machine "$machines/titan.json"
-refuses 2 'plan: --simulate does not know --mesh' plan --simulate "${small[@]}" --machine "$machines/titan.json" --mesh data=2
-refuses 2 'plan: --simulate runs Stargrad' plan --simulate "${small[@]}" --machine "$machines/titan.json" --overlap none
+refuses 2 'plan: --simulate does not support --mesh' plan --simulate "${small[@]}" --machine "$machines/titan.json" --mesh data=2
+refuses 2 'plan: --simulate cannot be combined with --overlap none' plan --simulate "${small[@]}" --machine "$machines/titan.json" --overlap none
 
 refuses 2 'plan: --machine FILE is missing' plan "${small[@]}"
-refuses 1 'weak/pictures: cannot be created:  Not a directory' plan "${small[@]}" --machine "$machines/titan.json" --out weak/pictures
+refuses 1 'weak/pictures: cannot be created: Not a directory' plan "${small[@]}" --machine "$machines/titan.json" --out weak/pictures
 refuses 2 "plan: --nodes 4-2: takes" plan "${small[@]}" --machine "$machines/titan.json" --nodes 4-2
 refuses 2 "$machines/titan.json: device.flops has no bf16" plan "${small[@]}" --machine "$machines/titan.json" --precision bf16
 refuses 1 'none.json: ' plan "${small[@]}" --machine none.json

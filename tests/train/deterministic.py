@@ -106,7 +106,7 @@ def recompute(*rows):
         for how in ((), ("--recompute",)):
             out = folder("recompute")
             said = stargrad(*run, *how, "--out", out)
-            assert bool(re.search(r"^recompute  [1-9][0-9]* of [0-9]+ layers", said, re.M)) == bool(how), said
+            assert bool(re.search(r"^recompute  the activations of [1-9][0-9]* of [0-9]+ layers", said, re.M)) == bool(how), said
             got.append((losses(out), content(out)))
         assert got[0] == got[1], (run, got[0][0], got[1][0])
 

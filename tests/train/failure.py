@@ -174,7 +174,7 @@ def test_launch_leaves_out_a_host_that_is_gone():
     finally:
         for name in agents:
             del os.environ[name]
-    assert status == 0 and "on 2 ranks" in said and "not reached: gone.invalid" in said, said      # 3 do not share 64
+    assert status == 0 and "on 2 ranks" in said and "unreachable: gone.invalid" in said, said      # 3 do not share 64
 
 
 def test_launch_ends_when_told():

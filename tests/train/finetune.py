@@ -137,7 +137,7 @@ def test_mean_and_deviation():
     for wrong in (("--mean", "1,2"), ("--deviation", "0")):
         assert "must have 1 number" in train(*words, *wrong, status=2)[0], wrong
     for wrong in (("--mean", "x"), ("--mean", "1,"), ("--deviation", "nan")):
-        assert "is not up to 8 numbers with commas between" in train(*words, *wrong, status=2)[0], wrong
+        assert "is not up to 8 numbers separated by commas" in train(*words, *wrong, status=2)[0], wrong
 
 
 if __name__ == "__main__":

@@ -178,7 +178,7 @@ def test_sample():
     assert "no.so" in stargrad("sample", *say[1:], "--plugin", os.path.join(FOLDER, "no.so"), status=2)
     assert stargrad(*say, "--seed", 2) == stargrad(*say, "--seed", 2) != stargrad(*say, "--seed", 3)
     assert "--prompt: .. is not a value" in stargrad(*say[:5], "--prompt", "", status=2).replace("''", "..")
-    assert "takes text" in stargrad(*say[:4], TINY + ",vocabulary=300", "--prompt", "a", status=2)
+    assert "is not a token number; to give text, set --tokenizer FILE" in stargrad(*say[:4], TINY + ",vocabulary=300", "--prompt", "a", status=2)
 
 
 def test_sample_with_a_plug_in():
@@ -244,7 +244,7 @@ def test_tokenizer():
     for vocabulary in ('{"a": -1}', '{"a": 5, "b": 70000}'):
         with open(os.path.join(path, "vocab.json"), "w") as f:
             f.write(vocabulary)
-        assert "a token whose number is none" in stargrad(*say, "--prompt", "a", "--tokenizer", os.path.join(path, "vocab.json"), status=1)
+        assert "a token whose number is not from 0" in stargrad(*say, "--prompt", "a", "--tokenizer", os.path.join(path, "vocab.json"), status=1)
 
 
 def test_tokens():

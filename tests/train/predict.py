@@ -167,7 +167,7 @@ def test_numbers_have_titles():
     assert said.splitlines()[0] == "sample,price" and "finite" not in warned
     change(f"{out}/model.safetensors", "fc3.bias", [float("inf")])
     said, warned = told("predict", out)
-    assert "10 of 10 samples have numbers that are not finite" in warned, warned
+    assert "10 of 10 samples have numbers that are NaN or infinite" in warned, warned
 
 
 def test_auxiliary():

@@ -212,7 +212,7 @@ def test_resume_auto():
     with open(os.path.join(other, "notes"), "w"):
         pass
     assert "already contains files" in stargrad(*SHORT, "--steps", 1, "--out", other, "--resume", "auto", status=2)
-    assert "'again' is not auto, or nothing" in stargrad("train", "--out", out, "--resume=again", status=2)
+    assert "'again' is not auto or empty" in stargrad("train", "--out", out, "--resume=again", status=2)
     out = folder("auto")
     for steps in (2, 4):
         said = mpirun(2, command(*SHORT, "--steps", steps, "--out", out, "--resume", "auto"))

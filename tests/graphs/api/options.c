@@ -99,7 +99,7 @@ static void a_model_ends_with_a_column_for_each_class(void **state) {
     (void)state;
     struct sgrad_train_options options = complete();
     options.model.custom = &wrong;
-    assert_fails(train(options), SGRAD_ESHAPE, "model wrong: ends with (1,11), where synthetic:4x4x1,10,64 has 10 classes");
+    assert_fails(train(options), SGRAD_ESHAPE, "model wrong returns (1,11), but synthetic:4x4x1,10,64 has 10 classes");
 }
 
 static void names_have_defaults(void **state) {
