@@ -13,7 +13,7 @@ static void print_network(const struct sgrad__run *run, FILE *to) {
     int hosts = 0;
     for (int i = 0; i < net->ranks; i++) hosts += net->host[i] == i;
     if (!method) method = sgrad_collective_cheapest(SGRAD_ALLREDUCE, &each, net);
-    fprintf(to, "network    %d ranks on %d %s; a message takes %.0f us and its bytes at %.3g GB/s\n", net->ranks, hosts,
+    fprintf(to, "network    %d ranks on %d %s; latency %.0f us, bandwidth %.3g GB/s\n", net->ranks, hosts,
             sgrad_plural(hosts, "host", "hosts"), 1e6 * net->latency, net->bandwidth / 1e9);
     if (run->parallel.strategy->uses_servers) {
         fprintf(to, "servers    %d for %d %s of about %.0f kB; %s\n", run->parallel.servers, run->program->buckets, buckets,
