@@ -18,8 +18,8 @@ int sgrad__wrong(const char *format, ...) {
 int sgrad__no_such(const char *command, const char *what, const char *word, const char *const *names, const char *dashes) {
     const char *nearest = sgrad_suggest(word + (*dashes ? strspn(word, "-") : 0), names);
     const char *begin = *command ? ": " : "", *gap = *command ? " " : "";
-    if (nearest) return sgrad__wrong("%s%sno %s '%s'; did you mean %s%s?", command, begin, what, word, dashes, nearest);
-    return sgrad__wrong("%s%sno %s '%s'; see stargrad %s%s--help", command, begin, what, word, command, gap);
+    if (nearest) return sgrad__wrong("%s%sunknown %s '%s'; did you mean %s%s?", command, begin, what, word, dashes, nearest);
+    return sgrad__wrong("%s%sunknown %s '%s'; see stargrad %s%s--help", command, begin, what, word, command, gap);
 }
 
 int sgrad__status(int error) {

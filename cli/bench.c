@@ -52,7 +52,7 @@ static json_t *as_json(const struct sgrad_bench_result *result) {
 }
 
 static void print(const struct sgrad_bench_result *result) {
-    printf("\n%-28s %7s %10s %10s %10s\n", "kernel, in its best time", "calls", "ms", "GFlop/s", "GB/s");
+    printf("\n%-28s %7s %10s %10s %10s\n", "kernel (best time)", "calls", "ms", "GFlop/s", "GB/s");
     for (int i = 0; i < result->kernels; i++) {
         const struct sgrad_bench_kernel *k = &result->kernel[i];
         printf("%-28s %7lld %10.2f %10.1f %10.1f\n", k->name, (long long)k->calls, k->ms, k->ms > 0 ? 1e3 * k->gflop / k->ms : 0,
@@ -67,7 +67,7 @@ static void print(const struct sgrad_bench_result *result) {
         if (i != SGRAD__KERNELS) printf("%s %s\n", limit[i].name, limit[i].text);
     printf("steps %.1f ms, %.0f samples/s: %.0f %% of the limit\n", result->step_ms, samples / result->step_ms,
            100 * share(result));
-    printf("what takes longest of these: %s\n", sgrad__limits_longest(limit, limits)->name);
+    printf("longest of these: %s\n", sgrad__limits_longest(limit, limits)->name);
 }
 
 static int run(const struct sgrad__request *request) {

@@ -50,8 +50,8 @@ static int no_such_option(const struct place *place, const char *name, bool top)
         if (o->name && !is_one_of(o->name, refused)) names[count++] = o->name;
     for (int i = 0; top && own_words[i]; i++) names[count++] = own_words[i];
     const char *near = sgrad_suggest(name, names);
-    return sgrad__wrong("%s: %s: no option '%s'%s%s%s", place->file, place->in, name, near ? "; did you mean " : "",
-                        near ? near : "", near ? "?" : " of stargrad train (see stargrad train --help)");
+    return sgrad__wrong("%s: %s: unknown option '%s'%s%s%s", place->file, place->in, name, near ? "; did you mean " : "",
+                        near ? near : "", near ? "?" : "; see stargrad train --help");
 }
 
 /* Returns a copy of TEXT that is valid as long as the candidates; frees TEXT. */
@@ -72,8 +72,7 @@ static const char *typed(struct sgrad__candidates *all, const json_t *value) {
 /* Returns the text of the values that O takes. */
 static char *values_of(const struct sgrad__option *option) {
     if (!option->value) return sgrad_format("true or false");
-    return option->type->takes ? option->type->takes(option)
-                               : sgrad_format("a value as --%s takes it: %s", option->name, option->value);
+    return option->type->takes ? option->type->takes(option) : sgrad_format("a value of --%s: %s", option->name, option->value);
 }
 
 static int wrong_value(const struct place *place, const struct sgrad__option *option, const json_t *value) {
@@ -88,7 +87,7 @@ static int set_option(const struct place *place, const char *name, const json_t 
     const struct sgrad__option *o = sgrad__option_find(&sgrad__train_command, name);
     if (!o) return no_such_option(place, name, strcmp(place->in, "options for all") == 0);
     if (is_one_of(name, refused))
-        return sgrad__wrong("%s: %s: %s is no candidate's: see stargrad search --help", place->file, place->in, name);
+        return sgrad__wrong("%s: %s: %s cannot be set for candidates; see stargrad search --help", place->file, place->in, name);
     if (!o->value) {
         if (!json_is_boolean(value)) return wrong_value(place, o, value);
         if (json_is_true(value)) o->type->read(o, NULL, request);
@@ -119,10 +118,11 @@ static bool is_name(const char *name) {
 static int check_name(const struct place *place, const json_t *name) {
     const struct sgrad_search_options *o = &place->all->options;
     const char *is = json_string_value(name);
-    if (!is || !is_name(is)) return sgrad__wrong("%s: %s: name: takes letters, digits and . _ = -", place->file, place->in);
+    if (!is || !is_name(is))
+        return sgrad__wrong("%s: %s: name: must consist of letters, digits and . _ = -", place->file, place->in);
     for (int i = 0; i < o->candidates; i++)
         if (place->all->candidate[i].name && strcmp(place->all->candidate[i].name, is) == 0)
-            return sgrad__wrong("%s: %s: name: '%s' is another candidate's", place->file, place->in, is);
+            return sgrad__wrong("%s: %s: name: '%s' is the name of another candidate", place->file, place->in, is);
     return SGRAD__DONE;
 }
 
@@ -135,11 +135,11 @@ static int add_candidate(const struct place *place, const json_t *options) {
     json_object_del(given, "name");
     for (int i = 0; !status && common_only[i]; i++)
         if (json_object_get(given, common_only[i]))
-            status = sgrad__wrong("%s: %s: %s holds for all candidates: beside \"candidates\"", place->file, place->in,
-                                  common_only[i]);
+            status = sgrad__wrong("%s: %s: %s must be the same for all candidates; write it next to \"candidates\"", place->file,
+                                  place->in, common_only[i]);
     json_array_append_new(all->text, given);        /* owns the strings of the options */
     if (!status) status = set_options(place, given, &request);
-    if (!status && !request.train.model.name) status = sgrad__wrong("%s: %s: has no model", place->file, place->in);
+    if (!status && !request.train.model.name) status = sgrad__wrong("%s: %s: the model is missing", place->file, place->in);
     if (!status && all->options.candidates == MOST) status = sgrad__wrong("%s: more than %d candidates", place->file, MOST);
     if (!status) {
         all->candidate = sgrad_array_grow(all->candidate, all->options.candidates, sizeof *all->candidate);
@@ -153,12 +153,12 @@ static int add_candidate(const struct place *place, const json_t *options) {
 }
 
 static int add_given(struct place p, const json_t *list) {
-    int status = json_array_size(list) ? SGRAD__DONE : sgrad__wrong("%s: candidates: takes a list of objects", p.file);
+    int status = json_array_size(list) ? SGRAD__DONE : sgrad__wrong("%s: candidates: must be a list of objects", p.file);
     for (size_t i = 0; !status && i < json_array_size(list); i++) {
         const json_t *one = json_array_get(list, i);
         char *in = sgrad_format("candidates[%zu]", i);
         p.in = in;
-        status = json_is_object(one) ? add_candidate(&p, one) : sgrad__wrong("%s: %s: is no object", p.file, in);
+        status = json_is_object(one) ? add_candidate(&p, one) : sgrad__wrong("%s: %s: is not an object", p.file, in);
         free(in);
     }
     return status;
@@ -169,11 +169,12 @@ static int add_grid(const struct place *place, json_t *grid) {
     const char *key;
     json_t *values, *list = json_array();
     size_t i, j;
-    int status = json_object_size(grid) ? SGRAD__DONE : sgrad__wrong("%s: grid: takes an object of lists", place->file);
+    int status = json_object_size(grid) ? SGRAD__DONE : sgrad__wrong("%s: grid: must be an object of lists", place->file);
     json_array_append_new(list, json_object());
     json_object_foreach(grid, key, values) {
         json_t *longer = json_array(), *one, *value;
-        if (!status && !json_array_size(values)) status = sgrad__wrong("%s: grid: %s: takes a list of values", place->file, key);
+        if (!status && !json_array_size(values))
+            status = sgrad__wrong("%s: grid: %s: must be a list of values", place->file, key);
         if (!status && json_array_size(list) * json_array_size(values) > MOST)
             status = sgrad__wrong("%s: grid: more than %d candidates", place->file, MOST);
         if (!status)
@@ -225,8 +226,9 @@ static int draw_candidate(const struct place *place, json_t *random, int number)
                                                    (uint32_t)number, sgrad_hash(key, strlen(key)), 0);
         json_t *value = value_at(spec, (double)r.word[0] * 0x1p-32);
         if (!value && !status)
-            status = sgrad__wrong("%s: random: %s: takes a list, or {\"log\": [A, B]}, {\"uniform\": [A, B]} or "
-                                  "{\"whole\": [A, B]} with A up to B, above 0 for log", place->file, key);
+            status = sgrad__wrong("%s: random: %s: must be a list, or {\"log\": [A, B]}, {\"uniform\": [A, B]} or {\"whole\": "
+                                  "[A, B]} with A up to B, above 0 for log",
+                                  place->file, key);
         json_object_set_new(drawn, key, value ? value : json_null());
     }
     if (!status) status = add_candidate(place, drawn);
@@ -238,7 +240,7 @@ static int add_random(const struct place *place, json_t *random) {
     const json_t *count = json_object_get(random, "count");
     const json_int_t wanted = json_integer_value(count);
     if (!json_is_integer(count) || wanted < 1 || wanted > MOST)
-        return sgrad__wrong("%s: random: count: takes a whole number from 1 to %d", place->file, MOST);
+        return sgrad__wrong("%s: random: count: must be a whole number from 1 to %d", place->file, MOST);
     int status = SGRAD__DONE;
     for (int i = 0; !status && i < wanted; i++) status = draw_candidate(place, random, i);
     return status;
@@ -251,7 +253,7 @@ static int take_whole(const struct place *place, const json_t *object, const cha
     const json_int_t x = json_integer_value(is);
     if (!is) return SGRAD__DONE;
     if (!json_is_integer(is) || x < low || x > 1000000)
-        return sgrad__wrong("%s: %s: %s: takes a whole number from %d to 1000000", place->file, place->in, key, low);
+        return sgrad__wrong("%s: %s: %s: must be a whole number from %d to 1000000", place->file, place->in, key, low);
     *value = (int)x;
     return SGRAD__DONE;
 }
@@ -268,7 +270,7 @@ static int take_word(const struct place *place, const json_t *object, const char
             all = sgrad_format("%s%s%s", before, words[i + 1] ? ", " : " or ", words[i]);
             free(before);
         }
-        int status = sgrad__wrong("%s: %s: %s: takes %s", place->file, place->in, key, all);
+        int status = sgrad__wrong("%s: %s: %s: must be %s", place->file, place->in, key, all);
         free(all);
         return status;
     }
@@ -282,9 +284,9 @@ static int read_stop(struct place p, json_t *stop, struct sgrad_stop *to) {
     const char *key;
     json_t *value;
     p.in = "stop";
-    if (stop && !json_is_object(stop)) return sgrad__wrong("%s: stop: takes an object like {\"rule\": \"halving\"}", p.file);
-    json_object_foreach(stop, key, value)
-        if (!is_one_of(key, words)) return sgrad__wrong("%s: stop: no '%s': rule, first and factor there are", p.file, key);
+    if (stop && !json_is_object(stop)) return sgrad__wrong("%s: stop: must be an object like {\"rule\": \"halving\"}", p.file);
+    json_object_foreach(stop, key, value) if (!is_one_of(key, words)) return sgrad__wrong(
+        "%s: stop: unknown key '%s'; give rule, first or factor", p.file, key);
     int status = take_word(&p, stop, "rule", rules, &to->rule);
     if (!status) status = take_whole(&p, stop, "first", 1, &to->first);
     return status ? status : take_whole(&p, stop, "factor", 2, &to->factor);
@@ -300,7 +302,7 @@ static int read_common(struct place p, json_t *file) {
     p.in = "options for all";
     int status = set_options(&p, common, &request);
     if (!status && (request.train.training.epochs < 1 || request.train.training.epochs != floor(request.train.training.epochs)))
-        status = sgrad__wrong("%s: epochs: takes a whole number of 1 or more", p.file);
+        status = sgrad__wrong("%s: epochs: must be a whole number of 1 or more", p.file);
     o->common = request.train;
     o->options_json = keep_text(all, json_dumps(common, JSON_COMPACT | JSON_REAL_PRECISION(15)));
     json_decref(common);
@@ -312,8 +314,9 @@ static int read_search(struct place p, json_t *file) {
     json_t *given = json_object_get(file, "candidates"), *grid = json_object_get(file, "grid"),
            *random = json_object_get(file, "random");
     struct sgrad_search_options *o = &p.all->options;
-    if (!json_is_object(file)) return sgrad__wrong("%s: is no JSON object", p.file);
-    if (!given + !grid + !random != 2) return sgrad__wrong("%s: takes one of \"candidates\", \"grid\" and \"random\"", p.file);
+    if (!json_is_object(file)) return sgrad__wrong("%s: is not a JSON object", p.file);
+    if (!given + !grid + !random != 2)
+        return sgrad__wrong("%s: must have one of \"candidates\", \"grid\" and \"random\"", p.file);
     int status = read_common(p, file);
     p.in = "options for all";
     if (!status) status = take_whole(&p, file, "partitions", 1, &o->partitions);

@@ -46,15 +46,15 @@ static char *check_name(const char *name, int *count) {
         const struct sgrad_op *op = sgrad_op_find(name);
         if (sgrad_op_check(op)) return NULL;
         *count = shapes(op);
-        is = sgrad_format("right on %d %s", *count, sgrad_plural(*count, "shape", "shapes"));
+        is = sgrad_format("passed for %d %s", *count, sgrad_plural(*count, "shape", "shapes"));
     } else if (optimizer(name)) {
         if (sgrad_optimizer_check(optimizer(name))) return NULL;
-        is = sgrad_format("right, as an optimizer");
+        is = sgrad_format("passed as an optimizer");
     }
     for (int i = 0; collective(name, i); i++) {
         if (sgrad_collective_check(collective(name, i))) return free(is), NULL;
         char *before = is;
-        is = sgrad_format("%s%sright, as %s of 1 to 33 ranks", before ? before : "", before ? "; " : "",
+        is = sgrad_format("%s%spassed as %s of 1 to 33 ranks", before ? before : "", before ? "; " : "",
                           sgrad_collective_kind_name(collective(name, i)->kind));
         free(before);
     }

@@ -41,7 +41,8 @@ static int take(const struct sgrad__command *command, const char *path, const js
         if (!o) return sgrad__wrong("%s: %s: %s has no option '%s'", command->name, path, command->name, name);
         char *is = word_of(o, value);
         if (!is)
-            return sgrad__wrong("%s: %s: option '%s' takes %s", command->name, path, name, o->value ? o->value : "true or false");
+            return sgrad__wrong("%s: %s: option '%s' must be %s", command->name, path, name,
+                                o->value ? o->value : "true or false");
         if (*is) word[(*words)++] = is;
         else free(is);
     }
@@ -52,7 +53,7 @@ int sgrad__config_words(const struct sgrad__command *command, const char *path, 
     json_t *object;
     if (sgrad_json_read(path, FILE_LIMIT, &object)) return SGRAD__FAILED;
     if (!json_is_object(object)) {
-        sgrad_log_error(SGRAD_EFORMAT, "%s: is no JSON object of options", path);
+        sgrad_log_error(SGRAD_EFORMAT, "%s: is not a JSON object of options", path);
         json_decref(object);
         return SGRAD__FAILED;
     }

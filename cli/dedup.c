@@ -145,12 +145,12 @@ static int find(const struct sgrad__request *request, struct answer *answer) {
     SGRAD_TRY(sgrad_guide_sample(answer->part[0], &answer->hashes, 1, &answer->guide));
     answer->automatic = threshold < 0;
     if (answer->automatic && answer->guide.automatic < 0)
-        sgrad_log_warning("--threshold auto: even equal hashes are shared by more than %g of unrelated pairs of a class: 0 it is",
-                          SGRAD_FALSE_RATE);
+        sgrad_log_warning(
+            "--threshold auto: more than %g of the unrelated pairs of a class have equal hashes; the threshold is 0",
+            SGRAD_FALSE_RATE);
     if (answer->automatic) threshold = answer->guide.automatic < 0 ? 0 : answer->guide.automatic;
     if (request->dedup.sweep && sgrad__sweep_parse(request->dedup.sweep, &from, &to) && threshold < to) {
-        sgrad_log_warning("--sweep %s: lists and figures are those of threshold %d, not of %d", request->dedup.sweep, to,
-                          threshold);
+        sgrad_log_warning("--sweep %s: lists and figures use threshold %d, not %d", request->dedup.sweep, to, threshold);
         threshold = to;
         answer->automatic = false;
     }
@@ -182,19 +182,22 @@ static void print(const struct sgrad__request *request, const struct answer *ans
         if (answer->part[i] && answer->part[i]->others)
             printf("; %s folder: %s", i ? "test" : "training", answer->part[i]->others);
     putchar('\n');
-    printf("hashes     %s, %d bits: %lld made, %lld known, in %.2f s\n", h->kind->name, h->bits,
+    printf("hashes     %s, %d bits: %lld computed, %lld reused, in %.2f s\n", h->kind->name, h->bits,
            COUNT(h->count - h->known - damaged), COUNT(h->known), answer->hashing);
     if (damaged + deep + animated)
         printf("unusual    %lld damaged, %lld of more than 8 bits, %lld animated; %lld left out: %s/unusual.txt\n",
                COUNT(damaged), COUNT(deep), COUNT(animated), COUNT(unhashed), request->train.output.folder);
-    printf("threshold  %d%s: of unrelated pairs of a class up to %.2g %% are so near", d->threshold,
+    printf("threshold  %d%s: matches up to %.2g %% of the unrelated pairs of a class", d->threshold,
            answer->automatic ? " (auto)" : "", 100 * answer->guide.worst[d->threshold]);
-    if (answer->guide.automatic >= 0) printf("; below %g %% up to %d\n", 100 * SGRAD_FALSE_RATE, answer->guide.automatic);
-    else printf("; at no threshold below %g %%\n", 100 * SGRAD_FALSE_RATE);
-    printf("within     %lld %s of one class, %lld images: duplicates; by chance some %.*f, if as often as of two classes\n",
-           COUNT(d->pairs[SGRAD_WITHIN]), sgrad_plural(d->pairs[SGRAD_WITHIN], "pair", "pairs"), COUNT(d->images[SGRAD_WITHIN]),
-           d->chance < 10, d->chance);
-    printf("across     %lld %s of two classes, %lld images: wrong labels, or alike\n", COUNT(d->pairs[SGRAD_ACROSS]),
+    if (answer->guide.automatic >= 0)
+        printf("; below %g %% up to threshold %d\n", 100 * SGRAD_FALSE_RATE, answer->guide.automatic);
+    else
+        printf("; not below %g %% at any threshold\n", 100 * SGRAD_FALSE_RATE);
+    printf(
+        "within     %lld %s of one class, %lld images: duplicates; about %.*f by chance, estimated from pairs of two classes\n",
+        COUNT(d->pairs[SGRAD_WITHIN]), sgrad_plural(d->pairs[SGRAD_WITHIN], "pair", "pairs"), COUNT(d->images[SGRAD_WITHIN]),
+        d->chance < 10, d->chance);
+    printf("across     %lld %s of two classes, %lld images: wrong labels or similar images\n", COUNT(d->pairs[SGRAD_ACROSS]),
            sgrad_plural(d->pairs[SGRAD_ACROSS], "pair", "pairs"), COUNT(d->images[SGRAD_ACROSS]));
     printf("leaks      %lld training images near %lld test images (%.2f %% of these); %lld of %lld pairs of one class\n",
            COUNT(d->images[SGRAD_LEAK]), COUNT(d->tests), 100 * share(d->tests, h->count - h->train), COUNT(d->leaks_of_class),
@@ -245,9 +248,10 @@ static int check(const struct sgrad__request *request) {
                             request->dedup.bits ? 256 : 64);
     if (!request->dedup.sweep) return SGRAD__DONE;
     if (!sgrad__sweep_parse(request->dedup.sweep, &from, &to) || to >= SGRAD_LEVELS_MOST)
-        return sgrad__wrong("dedup: --sweep: '%s' is not a range of thresholds, like 0-16, below %d", request->dedup.sweep,
+        return sgrad__wrong("dedup: --sweep: '%s' is not a range of thresholds below %d, like 0-16", request->dedup.sweep,
                             SGRAD_LEVELS_MOST);
-    return request->train.model.name ? SGRAD__DONE : sgrad__wrong("dedup: --sweep needs --model NAME, and takes train's options");
+    return request->train.model.name ? SGRAD__DONE
+                                     : sgrad__wrong("dedup: --sweep requires --model NAME, and accepts the options of train");
 }
 
 /* Opens a context only for hashing and searching; each training of a sweep opens another. */
@@ -258,7 +262,7 @@ static int work(const struct sgrad__request *request, struct answer *answer) {
     SGRAD_TRY(sgrad_context_open(&(struct sgrad_context_options){ .cpus = request->train.parallel.cpus, .gpus = -1 }, &context));
     int error = 0;
     if (context->ranks > 1 && request->dedup.sweep)
-        error = context->rank ? SGRAD_EINVAL : sgrad_log_error(SGRAD_EINVAL, "--sweep trains on one rank: without mpirun");
+        error = context->rank ? SGRAD_EINVAL : sgrad_log_error(SGRAD_EINVAL, "--sweep trains on one rank; run it without mpirun");
     if (!error) error = hash_images(request, context, answer);
     if (!error)
         error = sgrad_ranks_await(context->rank ? 0 : find(request, answer), "for rank 0, which searches");

@@ -61,7 +61,7 @@ struct doctor {
     bool cannot_train;
 };
 
-#define BINDING "binds a program to one core; this command undoes it, programs of your own are slower: unset it"
+#define BINDING "binds a program to one core; stargrad undoes this, but your own programs with the library are slower: unset it"
 
 enum level { OK, NOTE, WARNING, FATAL };
 static const char *const level_name[] = { "ok", "note", "warning", "error" };
@@ -187,12 +187,12 @@ static void check_cpu(struct doctor *doctor) {
     struct machine *m = doctor->machine;
     const bool bf16 = sgrad_isa() >= SGRAD_AVX512_BF16;
     find(doctor, bf16 ? OK : NOTE, "CPU",
-         bf16 ? NULL : "bf16 has no instructions here: on CPUs it saves memory, and time only where steps wait for that",
+         bf16 ? NULL : "this CPU has no bf16 instructions: bf16 saves memory, but time only if training is memory-bound",
          "%d %s, %d %s of %s; kernels use %s", m->hwloc.cores, sgrad_plural(m->hwloc.cores, "core", "cores"), m->hwloc.threads,
          sgrad_plural(m->hwloc.threads, "thread", "threads"), m->hwloc.cpu, sgrad_isa_title(sgrad_isa()));
     if (!m->seen)
-        find(doctor, WARNING, "hwloc", "see what lstopo says; a broken plugin can be left out with HWLOC_COMPONENTS=-NAME",
-             "hwloc hangs or crashes: cores, NUMA nodes and the places of GPUs are unknown");
+        find(doctor, WARNING, "hwloc", "check the output of lstopo; HWLOC_COMPONENTS=-NAME disables a broken plugin",
+             "hwloc hangs or crashes: cores, NUMA nodes and locations of GPUs are unknown");
 }
 
 static void check_quota(struct doctor *doctor) {
@@ -201,7 +201,7 @@ static void check_quota(struct doctor *doctor) {
     if (!file) return;
     if (fscanf(file, "%ld %ld", &quota, &period) == 2 && period > 0 &&
         (double)quota / (double)period < doctor->machine->hwloc.cores - 0.5)
-        find(doctor, WARNING, "CPU", "give --cpus that number, or raise the container's limit",
+        find(doctor, WARNING, "CPU", "set --cpus to that number, or raise the limit of the container",
              "this container may use %.1f of %d %s", (double)quota / (double)period, doctor->machine->hwloc.cores,
              sgrad_plural(doctor->machine->hwloc.cores, "core", "cores"));
     fclose(file);
@@ -216,27 +216,27 @@ static void check_memory(struct doctor *doctor) {
 
 static void check_starpu(struct doctor *doctor) {
     const struct machine *m = doctor->machine;
-    const char *again = "build StarPU again: ./quickstart build does";
+    const char *again = "build StarPU again with ./quickstart build";
     if (!m->started)
         find(doctor, FATAL, "StarPU", "run stargrad train under gdb, or with STARPU_NCUDA=0",
              "StarPU hangs or crashes when it starts");
     else if (m->starpu.error)
-        find(doctor, FATAL, "StarPU", "look for STARPU_NCPU and STARPU_NCUDA in the environment", "StarPU does not start: %s",
+        find(doctor, FATAL, "StarPU", "check STARPU_NCPU and STARPU_NCUDA in the environment", "StarPU cannot be started: %s",
              sgrad_strerror(m->starpu.error));
     else
         find(doctor, OK, "StarPU", NULL, "%d CPU and %d CUDA workers", m->starpu.cpus, m->starpu.cudas);
 
-    find(doctor, OK, "StarPU", NULL, "built for at most %d CPUs, %d CUDA %s, %d buffers a task", STARPU_MAXCPUS,
+    find(doctor, OK, "StarPU", NULL, "built for at most %d CPUs, %d CUDA %s, %d buffers per task", STARPU_MAXCPUS,
          STARPU_MAXCUDADEVS, sgrad_plural(STARPU_MAXCUDADEVS, "device", "devices"), STARPU_NMAXBUFS);
     if (STARPU_NMAXBUFS <= SGRAD_FEW_OPERANDS)
-        find(doctor, FATAL, "StarPU", again, "tasks need %d buffers", SGRAD_FEW_OPERANDS + 1);
+        find(doctor, FATAL, "StarPU", again, "tasks require %d buffers", SGRAD_FEW_OPERANDS + 1);
     const int cores = m->hwloc.cores - STARPU_MAXCPUS, gpus = m->cuda.count - STARPU_MAXCUDADEVS;
     if (cores > 0) find(doctor, WARNING, "StarPU", again, "%d %s idle", cores, sgrad_plural(cores, "core stays", "cores stay"));
     if (gpus > 0) find(doctor, WARNING, "StarPU", again, "%d %s idle", gpus, sgrad_plural(gpus, "GPU stays", "GPUs stay"));
 #ifdef STARPU_USE_FXT
     find(doctor, OK, "traces", NULL, "StarPU was built with FxT: train --trace works");
 #else
-    find(doctor, NOTE, "traces", "install libfxt-dev and build StarPU again, if you want train --trace",
+    find(doctor, NOTE, "traces", "install libfxt-dev and build StarPU again to use train --trace",
          "StarPU was built without FxT");
 #endif
 }
@@ -245,28 +245,29 @@ static void check_gpus(struct doctor *doctor) {
     const struct machine *m = doctor->machine;
     int count = m->hwloc.gpus > m->cuda.count ? m->hwloc.gpus : m->cuda.count;
     if (!m->asked)
-        find(doctor, WARNING, "GPU", "see whether nvidia-smi answers; train --gpus 0 works without",
+        find(doctor, WARNING, "GPU", "check whether nvidia-smi answers; train --gpus 0 works without CUDA",
              "CUDA hangs or crashes when it starts");
-    if (!count) find(doctor, OK, "GPU", NULL, "none: CPUs train");
+    if (!count) find(doctor, OK, "GPU", NULL, "none: training uses CPUs");
     for (int i = 0; i < m->cuda.count && i < 16; i++)
         find(doctor, OK, "GPU", NULL, "%s, %.0f GiB, compute capability %d.%d", m->cuda.gpu[i].name,
              m->cuda.gpu[i].memory / (1 << 30), m->cuda.gpu[i].major, m->cuda.gpu[i].minor);
 #ifndef SGRAD_HAVE_CUDA
     if (count)
         find(doctor, WARNING, "GPU", "install CUDA and cuDNN, then ./quickstart build",
-             "%d on the PCI bus, but this build knows no CUDA", count);
+             "%d on the PCI bus, but this build does not support CUDA", count);
 #else
     if (m->asked && count > m->cuda.count)
         find(doctor, WARNING, "GPU",
-             "see whether nvidia-smi shows them; install a driver as new as the toolkit; look at CUDA_VISIBLE_DEVICES",
-             "%d on the PCI bus, CUDA offers %d: %s", count, m->cuda.count, cudaGetErrorString((enum cudaError)m->cuda.error));
+             "check whether nvidia-smi shows them; install a driver as new as the toolkit; check CUDA_VISIBLE_DEVICES",
+             "%d on the PCI bus, but CUDA offers %d: %s", count, m->cuda.count,
+             cudaGetErrorString((enum cudaError)m->cuda.error));
 #endif
     if (m->cuda.count && m->seen && !m->hwloc.located_gpus)
         find(doctor, WARNING, "GPU", "install hwloc's CUDA plugin (Debian, Ubuntu: libhwloc-plugins)",
-             "hwloc does not see where the GPUs are, so StarPU places data blindly: training can be 10 times slower");
+             "hwloc does not report where the GPUs are, so StarPU may place data badly: training can be 10 times slower");
     if (m->cuda.count && m->started && !m->starpu.error && !m->starpu.cudas)
-        find(doctor, WARNING, "GPU", "build StarPU with CUDA: ./quickstart build does where it finds nvcc",
-             "StarPU starts no CUDA worker: CPUs train");
+        find(doctor, WARNING, "GPU", "build StarPU with CUDA: ./quickstart build does so if it finds nvcc",
+             "StarPU starts no CUDA worker: training uses CPUs");
 }
 
 static void check_mpi(struct doctor *doctor) {
@@ -284,10 +285,11 @@ static void check_mpi(struct doctor *doctor) {
     for (size_t i = 0; i < sizeof levels / sizeof *levels; i++)
         if (levels[i].level == m->mpi.level) name = levels[i].name;
     if (!m->joined || m->mpi.error)
-        find(doctor, WARNING, "MPI", "one rank trains without it; try mpirun -n 1 true, which says more", "MPI does not start");
+        find(doctor, WARNING, "MPI", "training on one rank works without MPI; mpirun -n 1 true shows the cause",
+             "MPI cannot be started");
     else
         find(doctor, m->mpi.level < MPI_THREAD_MULTIPLE ? WARNING : OK, "MPI",
-             m->mpi.level < MPI_THREAD_MULTIPLE ? "several ranks need an MPI built with thread support" : NULL,
+             m->mpi.level < MPI_THREAD_MULTIPLE ? "several ranks require an MPI built with thread support" : NULL,
              "thread level %s", name);
 }
 
@@ -297,15 +299,15 @@ static void check_calibration(struct doctor *doctor) {
         find(doctor, OK, "calibration", NULL, "StarPU has measured %d %s of tasks", m->starpu.models,
              sgrad_plural(m->starpu.models, "kind", "kinds"));
     else if (m->starpu.cudas)
-        find(doctor, NOTE, "calibration", "train once for some hundred steps: what is measured is kept",
-             "StarPU has measured no task yet: GPU runs begin slowly");
+        find(doctor, NOTE, "calibration", "train once for some hundred steps: StarPU stores the measured times",
+             "StarPU has measured no tasks yet: GPU runs begin slowly");
 }
 
 static void check_home(struct doctor *doctor) {
     char *trouble = sgrad_home_trouble();
     if (trouble)
-        find(doctor, WARNING, "environment", "set STARPU_HOME to a folder that can be written",
-             "%s: StarPU cannot keep measured times there", trouble);
+        find(doctor, WARNING, "environment", "set STARPU_HOME to a writable folder",
+             "%s: StarPU cannot store measured times there", trouble);
     free(trouble);
 }
 
@@ -319,23 +321,23 @@ static void check_environment(struct doctor *doctor) {
         { "OMP_PLACES", NOTE, BINDING },
         { "GOMP_CPU_AFFINITY", NOTE, BINDING },
         { "OMP_NUM_THREADS", NOTE, "no effect: oneDNN gets one thread in each task" },
-        { "DNNL_MAX_CPU_ISA", WARNING, "oneDNN may be kept from the best instructions: unset it" },
-        { "ONEDNN_MAX_CPU_ISA", WARNING, "oneDNN may be kept from the best instructions: unset it" },
+        { "DNNL_MAX_CPU_ISA", WARNING, "oneDNN may not use the best instructions: unset it" },
+        { "ONEDNN_MAX_CPU_ISA", WARNING, "oneDNN may not use the best instructions: unset it" },
         { "DNNL_VERBOSE", WARNING, "oneDNN prints every call: unset it" },
         { "ONEDNN_VERBOSE", WARNING, "oneDNN prints every call: unset it" },
         { "CUDA_VISIBLE_DEVICES", NOTE, "the GPUs that can be used" },
         { "CUDA_LAUNCH_BLOCKING", WARNING, "nothing overlaps on GPUs: unset it" },
-        { "STARGRAD_MAX_ISA", WARNING, "kernels may be kept from the best instructions: unset it" },
-        { "STARGRAD_CUDNN", WARNING, "convolutions on GPUs may be kept from the fastest way of computing them: unset it" },
-        { "STARGRAD_CPU_ALGORITHM", WARNING, "layers may be kept from the fastest way of computing them: unset it" },
-        { "STARPU_NCPU", NOTE, "the number of CPU workers; --cpus goes before it" },
-        { "STARPU_NCUDA", NOTE, "the number of CUDA workers; --gpus goes before it" },
-        { "STARPU_SCHED", NOTE, "the scheduler; --scheduler goes before it" },
-        { "STARPU_HOME", NOTE, "where calibration is kept" },
-        { "STARPU_PERF_MODEL_DIR", NOTE, "where calibration is kept" },
-        { "STARPU_CALIBRATE", WARNING, "2 forgets what was measured, at every start: unset it" },
-        { "STARPU_FXT_TRACE", WARNING, "every run is traced, and slower: unset it, and use --trace" },
-        { "STARPU_WORKERS_NOBIND", WARNING, "workers wander from core to core: unset it" },
+        { "STARGRAD_MAX_ISA", WARNING, "kernels may not use the best instructions: unset it" },
+        { "STARGRAD_CUDNN", WARNING, "convolutions on GPUs may not use the fastest algorithm: unset it" },
+        { "STARGRAD_CPU_ALGORITHM", WARNING, "layers may not use the fastest algorithm: unset it" },
+        { "STARPU_NCPU", NOTE, "the number of CPU workers; --cpus overrides it" },
+        { "STARPU_NCUDA", NOTE, "the number of CUDA workers; --gpus overrides it" },
+        { "STARPU_SCHED", NOTE, "the scheduler; --scheduler overrides it" },
+        { "STARPU_HOME", NOTE, "the folder of the calibration" },
+        { "STARPU_PERF_MODEL_DIR", NOTE, "the folder of the calibration" },
+        { "STARPU_CALIBRATE", WARNING, "2 discards the measured times at every start: unset it" },
+        { "STARPU_FXT_TRACE", WARNING, "every run is traced and slower: unset it, and use --trace" },
+        { "STARPU_WORKERS_NOBIND", WARNING, "workers move between cores: unset it" },
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         const char *value = getenv(known[i].name);
@@ -347,14 +349,13 @@ static void check_environment(struct doctor *doctor) {
             size_t length = strlen(known[i].name);
             explained |= !strncmp(*variable, known[i].name, length) && (*variable)[length] == '=';
         }
-        if (!explained) find(doctor, NOTE, "environment", "see StarPU's handbook", "%s", *variable);
+        if (!explained) find(doctor, NOTE, "environment", "see the manual of StarPU", "%s", *variable);
     }
 }
 
 static void check_tools(struct doctor *doctor) {
     if (system("command -v gnuplot >/dev/null 2>&1"))
-        find(doctor, NOTE, "gnuplot", "install it for pictures of learning curves (Debian, Ubuntu: gnuplot-nox)",
-             "not installed");
+        find(doctor, NOTE, "gnuplot", "install it to draw learning curves (Debian, Ubuntu: gnuplot-nox)", "not installed");
 }
 
 static void (*const checks[])(struct doctor *doctor) = {
@@ -401,7 +402,8 @@ static void print(const struct doctor *doctor) {
 static int run(const struct sgrad__request *request) {
     if (request->plan.machine) return sgrad__machine_measure(request);
     struct machine *m = mmap(NULL, sizeof *m, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (m == MAP_FAILED) return sgrad_log_error(SGRAD_ENOMEM, "doctor: no memory to share with probes"), SGRAD__FAILED;
+    if (m == MAP_FAILED)
+        return sgrad_log_error(SGRAD_ENOMEM, "doctor: the memory of the probes cannot be allocated"), SGRAD__FAILED;
     m->asked = probe(ask_cuda, m, 20);
     m->started = probe(start_starpu, m, 60);
     m->joined = probe(join_mpi, m, 20);

@@ -95,7 +95,7 @@ static void add_details(json_t *json, const struct sgrad_classification *classif
 static void print_details(const struct sgrad_classification *classification, const struct sgrad__classes *names) {
     enum { FEW = 20 };
     if (has_top5(classification)) printf("top-5 %.2f %%, ", 100 * classification->top5);
-    printf("calibration error %.2f %%\n\n%-16s %8s %9s  most often taken for\n", 100 * classification->calibration_error, "class",
+    printf("calibration error %.2f %%\n\n%-16s %8s %9s  most frequent error\n", 100 * classification->calibration_error, "class",
            "samples", "accuracy");
     for (int i = 0; i < classification->classes; i++) {
         const int64_t *row = classification->confusion + i * classification->classes;
@@ -110,7 +110,7 @@ static void print_details(const struct sgrad_classification *classification, con
         if (samples_of(classification, i)) putchar('\n');
     }
     if (classification->classes > FEW) return;
-    printf("\nconfusion: a row for each class, a column for each that it was taken for\n");
+    printf("\nconfusion matrix: a row for each class, a column for each prediction\n");
     for (int i = 0; i < classification->classes; i++) {
         for (int j = 0; j < classification->classes; j++)
             printf("%6lld", (long long)classification->confusion[i * classification->classes + j]);
@@ -132,11 +132,11 @@ static int tell(const struct sgrad__request *request, const struct sgrad_train_o
     struct sgrad__classes names = { 0 };
     if (request->eval.details) {
         if (answers->label_rows != 1)
-            return sgrad__wrong("eval: --details: %s has no classes, one for each sample", options->data.name);
+            return sgrad__wrong("eval: --details requires one class for each sample, but %s has none", options->data.name);
         if (sgrad__classes_find(request, options, (int)answers->width, &names)) return SGRAD__FAILED;
         c = sgrad_classify(answers);
         if (c.all_unsure)
-            sgrad_log_warning("eval: %lld of %lld samples have logits that are not finite: they count as wrong",
+            sgrad_log_warning("eval: %lld of %lld samples have logits that are NaN or infinite: they count as wrong",
                               (long long)c.all_unsure, (long long)answers->samples);
     }
     json_t *json = as_json(options, result);

@@ -16,7 +16,7 @@ static int run(const struct sgrad__request *request) {
     const char *const *word = (const char *const *)request->words;
     struct sgrad_dataset *dataset = NULL;
     const char *end = word[1] ? strrchr(word[1], '.') : NULL;
-    if (!word[1] || word[2]) return sgrad__wrong("export: takes a run's folder and one FILE.onnx");
+    if (!word[1] || word[2]) return sgrad__wrong("export: give the folder of a run and one FILE.onnx");
     if (!end || strcmp(end, ".onnx"))       /* avoids overwriting files of the run */
         return sgrad__wrong("export: FILE must end with .onnx, not '%s'", word[1]);
     sgrad__weights_of_run(request, &o);

@@ -86,12 +86,12 @@ static void print_point(const struct sgrad_lr_test *test, int point, const char 
 
 static void print(const struct sgrad_lr_test *test, const struct sgrad_train_options *options, bool drawn) {
     if (isnan(test->suggested)) {
-        printf("no rate made the loss fall; it began at %.4g\n", test->count ? test->loss[0] : NAN);
+        printf("no learning rate reduced the loss, which began at %.4g\n", test->count ? test->loss[0] : NAN);
     } else {
         print_point(test, test->steepest, "steepest");
         print_point(test, test->least, "least");
         if (test->diverged) print_point(test, test->count - 1, "diverged");
-        printf("suggested  --lr %.2g: a tenth of the rate at which the loss is least\n", test->suggested);
+        printf("suggested  --lr %.2g: a tenth of the rate with the lowest loss\n", test->suggested);
     }
     if (options->output.folder) printf("%s: find-lr.csv%s\n", options->output.folder, drawn ? ", find-lr.svg, find-lr.png" : "");
 }
@@ -99,14 +99,14 @@ static void print(const struct sgrad_lr_test *test, const struct sgrad_train_opt
 static int tell(const struct sgrad__request *request, const struct sgrad_lr_test *test) {
     const struct sgrad_train_options *o = &request->train;
     bool drawn = false;
-    if (!test->count) return sgrad__status(sgrad_log_error(SGRAD_ENAN, "find-lr: the first step's loss is no number already"));
+    if (!test->count) return sgrad__status(sgrad_log_error(SGRAD_ENAN, "find-lr: the loss of the first step is NaN or infinite"));
     if (o->output.folder) SGRAD_TRY(write_files(o, test, &drawn));
     if (o->output.json) sgrad__print_json(as_json(test));
     else print(test, o, drawn);
     if (isnan(test->suggested))
-        sgrad_log_warning("find-lr: no rate is to be suggested: a lower --from, or more --steps, may tell more");
+        sgrad_log_warning("find-lr: no learning rate can be suggested; try a lower --from or more --steps");
     else if (!test->diverged && test->least > test->count * 9 / 10)
-        sgrad_log_warning("find-lr: the loss still falls at the end: a higher --to tells more");
+        sgrad_log_warning("find-lr: the loss still falls at the end; try a higher --to");
     return SGRAD__DONE;
 }
 
@@ -114,7 +114,7 @@ static int run(const struct sgrad__request *request) {
     struct sgrad_train_options o = request->train;
     struct sgrad_lr_test test;
     if (request->find_lr.from >= request->find_lr.to)
-        return sgrad__wrong("find-lr: --from %g is not below --to %g", request->find_lr.from, request->find_lr.to);
+        return sgrad__wrong("find-lr: --from %g must be below --to %g", request->find_lr.from, request->find_lr.to);
     const char *asked[sizeof request->asked / sizeof *request->asked];
     tell_idle(request, asked);
     o.output.explicit_options = asked;

@@ -186,7 +186,8 @@ static bool diverged(const struct sgrad_train_options *options) {
 
 static const char *ending(int status, char text[64]) {
     int number = status - SGRAD__KILLED;
-    if (status == SGRAD__STALLED) snprintf(text, 64, "a host fell silent: mpirun had to be killed");
+    if (status == SGRAD__STALLED)
+        snprintf(text, 64, "a host did not answer: mpirun was killed");
     else if (number > 0) snprintf(text, 64, "a process was ended by signal %d (%s)", number, strsignal(number));
     else snprintf(text, 64, "exit status %d", status);
     return text;
@@ -205,7 +206,7 @@ static bool prepare(struct hosts *hosts, int retry) {
     probe(hosts);
     if (!sgrad__children_pause(0)) return false;
     if (!hosts->count || hosts->gone < hosts->count) return true;
-    sgrad_log_error(SGRAD_EIO, "launch: none of the hosts can be reached");
+    sgrad_log_error(SGRAD_EIO, "launch: no host can be reached");
     return false;
 }
 
@@ -214,7 +215,7 @@ static void tell_retry(const struct sgrad__request *request, const char *out, bo
     char text[64], *gone = list_hosts(hosts, true, false, ", ");
     sgrad_log_warning("launch: %s; retry %d of %d, on %d %s, from the %s %s%s%s", ending(status, text), retry,
                       request->launch.retries, ranks, sgrad_plural(ranks, "rank", "ranks"),
-                      resume ? "newest checkpoint in" : "beginning, in", out, *gone ? "; not reached: " : "", gone);
+                      resume ? "newest checkpoint in" : "beginning, in", out, *gone ? "; unreachable: " : "", gone);
     free(gone);
 }
 
@@ -237,7 +238,7 @@ static int launch(const struct sgrad__request *request, const struct sgrad__requ
         if (status == SGRAD__DONE || status == SGRAD__USAGE) return status;
         if (forwarded || status == SGRAD__NOT_FOUND || (o->output.folder && diverged(o))) return SGRAD__FAILED;
     }
-    sgrad_log_error(SGRAD_EDEVICE, "launch: %s%s", ending(status, text), retries ? "; there are no more retries" : "");
+    sgrad_log_error(SGRAD_EDEVICE, "launch: %s%s", ending(status, text), retries ? "; no retries are left" : "");
     return SGRAD__FAILED;
 }
 
@@ -246,11 +247,12 @@ static int run(const struct sgrad__request *request) {
     struct hosts hosts = { 0 };
     int count = 0, status;
     while (request->words[count]) count++;
-    if (strcmp(request->words[0], "train")) return sgrad__wrong("launch: it starts train, not '%s'", request->words[0]);
-    if (request->launch.host && request->launch.hostfile) return sgrad__wrong("launch: --host or --hostfile, not both");
+    if (strcmp(request->words[0], "train")) return sgrad__wrong("launch: the command must be train, not '%s'", request->words[0]);
+    if (request->launch.host && request->launch.hostfile)
+        return sgrad__wrong("launch: --host cannot be combined with --hostfile");
     if (!sgrad__options_parse(job.command, count, request->words, &job, &status)) return status;
     if (request->launch.retries && !job.train.output.folder)
-        return sgrad__wrong("launch: --retries needs --out DIR after train: it goes on from the checkpoints there");
+        return sgrad__wrong("launch: --retries requires --out DIR after train: the run continues from the checkpoints there");
     status = read_hosts(request, &hosts) ? SGRAD__FAILED : launch(request, &job, &hosts);
     free_hosts(&hosts);
     return status;

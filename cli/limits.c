@@ -23,16 +23,16 @@ int sgrad__limits_of(const struct sgrad_bench_result *result, struct sgrad__limi
     add(&limit[SGRAD__ARITHMETIC], "arithmetic", result->arithmetic_ms, NULL,
         "%.2f GFlop a step, %.1f ms at the %.0f GFlop/s of matrix products on %d %s", result->gflop, result->arithmetic_ms,
         result->gflops, result->workers, workers);
-    add(&limit[SGRAD__KERNELS], "kernels", result->limit_ms, NULL, "%.1f ms a step, each in its best time, on %d %s",
+    add(&limit[SGRAD__KERNELS], "kernels", result->limit_ms, NULL, "%.1f ms a step, the sum of the best times, on %d %s",
         result->limit_ms, result->workers, workers);
-    add(&limit[SGRAD__MEMORY], "memory", result->memory_ms, "--precision bf16 moves half of it",
-        "%.2f GB a step, %.1f ms at the %.1f GB/s that it gives all workers at once", result->memory_gbyte, result->memory_ms,
-        result->gbytes);
+    add(&limit[SGRAD__MEMORY], "memory", result->memory_ms, "--precision bf16 moves half as much",
+        "%.2f GB a step, %.1f ms at the %.1f GB/s of the memory for all workers together", result->memory_gbyte,
+        result->memory_ms, result->gbytes);
     add(&limit[SGRAD__SUBMISSION], "submission", result->submission_ms, larger,
-        "%d tasks a step, %.2f ms of the thread that submits them: enough for %.0f such workers", result->tasks,
+        "%d tasks a step, which one thread submits in %.2f ms: enough for %.0f such workers", result->tasks,
         result->submission_ms, result->limit_ms * result->workers / result->submission_ms);
     if (result->tasks_ms <= 0) return SGRAD__TASKS;
-    add(&limit[SGRAD__TASKS], "tasks", result->tasks_ms, larger, "%.2f ms a step where none computes, on %d %s of scheduler %s",
+    add(&limit[SGRAD__TASKS], "tasks", result->tasks_ms, larger, "%.2f ms a step if no task computes, on %d %s with scheduler %s",
         result->tasks_ms, result->workers, workers, result->scheduler);
     return SGRAD__LIMITS;
 }

@@ -32,12 +32,12 @@ static json_t *device(const struct sgrad_bench_result *result, const char *how) 
                              "all cores of a node together");
     json_object_set_new(json, "memory", figure(memory, "the system"));
     json_object_set_new(json, "bandwidth",
-                        figure(1e9 * result->gbytes, "measured: sums of arrays that fit no cache, on all cores"));
+                        figure(1e9 * result->gbytes, "measured: sums of arrays larger than the caches, on all cores"));
     json_object_set_new(json, "launch",
-                        figure(result->task_overhead / result->workers, "measured: what a task costs StarPU, of all cores"));
+                        figure(result->task_overhead / result->workers, "measured: StarPU's time for a task, on all cores"));
     json_t *gflops = figure(1e9 * result->gflops, "measured: matrix products, on all cores");
     json_object_set_new(json, "flops", json_pack("{s:o}", "f32", gflops));
-    json_object_set_new(json, "workers", figure(result->workers, "StarPU's, of this rank"));
+    json_object_set_new(json, "workers", figure(result->workers, "StarPU's workers of this rank"));
     json_object_set_new(json, "share", shares);
     free(name);
     return json;
@@ -76,7 +76,7 @@ static json_t *machine(const struct sgrad__request *request, const struct sgrad_
     json_t *json = json_pack("{s:s, s:s, s:o, s:o, s:o, s:[{s:s, s:f, s:s, s:o}]}", "name", host, "summary",
                              "measured by stargrad doctor --machine", "device", device(result, how), "bus",
                              joined ? network(result->host_latency, result->host_bandwidth,
-                                              "measured: messages between ranks, of one host where there are such")
+                                              "measured: messages between ranks, of one host if possible")
                                     : network(0, 1e9 * result->gbytes, "main memory, as measured"),
                              "network", joined ? links(result, how) : network(5e-5, 1.18e8, alone), "measured", "model",
                              o->model.name, "batch", batch, "precision", sgrad_precision_name(o->model.precision),
@@ -95,7 +95,8 @@ int sgrad__machine_measure(const struct sgrad__request *request) {
     if (error) return sgrad__status(error);
     if (sgrad_launched_rank() == 0) {
         error = sgrad_json_write(request->plan.machine, machine(request, &result), 4);
-        if (!error && !request->train.output.json) printf("%s: this machine, as stargrad plan takes it\n", request->plan.machine);
+        if (!error && !request->train.output.json)
+            printf("%s: a description of this machine for stargrad plan\n", request->plan.machine);
     }
     free(result.kernel);
     free(result.call);

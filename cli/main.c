@@ -42,7 +42,7 @@ static int unknown(const char *word) {
 }
 
 static int dispatch(int argc, char **argv) {
-    if (argc < 2) return sgrad__wrong("which command? see stargrad --help");
+    if (argc < 2) return sgrad__wrong("the command is missing; see stargrad --help");
     if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) return help(), SGRAD__DONE;
     if (!strcmp(argv[1], "--version")) return puts("stargrad " PACKAGE_VERSION), SGRAD__DONE;
     for (int i = 0; i < COMMANDS; i++) {

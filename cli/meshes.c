@@ -11,7 +11,7 @@ static const struct way { const char *name, *has, *lacks; } ways[] = {
     { "3d", "tensor=3d", "pipe" }, { "pipe and tensor", "pipe", NULL },
 };
 enum { WAYS = sizeof ways / sizeof *ways };
-static const struct way asked = { "asked for", "", "?" };      /* every mesh */
+static const struct way asked = { "given", "", "?" };      /* every mesh */
 
 static bool is_of(const char *mesh, const struct way *way) {
     if (!strcmp(way->name, "data") && strstr(mesh, "tensor")) return false;
@@ -30,7 +30,7 @@ static const struct sgrad_mesh_cost *best_of(const struct sgrad_mesh_result *res
 static const char *why_not(const struct sgrad_mesh_result *result, const struct way *way) {
     for (const struct sgrad_mesh_cost *p = result->cost; p < result->cost + result->costs; p++)
         if (p->error && is_of(p->mesh, way)) return p->error;
-    return "no mesh of so many ranks is of that kind";
+    return "no mesh of this kind has that number of ranks";
 }
 
 static json_t *point(const struct sgrad_mesh_result *result, const struct way *way, int count, int ranks, double alone,
@@ -49,7 +49,8 @@ static json_t *point(const struct sgrad_mesh_result *result, const struct way *w
             printf("%6d %-15s %-28s %10.2f %10.2f %10.2f %10.2f %8.2f %9.2f%s\n", ranks, way->name, p->mesh, 1e3 * p->step,
                    1e3 * p->computing, 1e3 * p->sending, 1e3 * p->waiting, 1e-9 * p->memory, alone / p->step,
                    result->best >= 0 && p == &result->cost[result->best] ? "  best" : "");
-        else printf("%6d %-15s not: %s\n", ranks, way->name, why_not(result, way));
+        else
+            printf("%6d %-15s not possible: %s\n", ranks, way->name, why_not(result, way));
     }
     return list;
 }
@@ -72,11 +73,11 @@ int sgrad__plan_meshes(const struct sgrad__request *request, const struct sgrad_
         return error;
     }
     if (!json)
-        printf("%s on %s, batch %ld: %s, by cost; milliseconds of a step\n\n"
-               "%6s %-15s %-28s %10s %10s %10s %10s %8s %9s\n",
-               request->train.model.name, machine->name, request->train.training.batch,
-               only ? "this mesh" : "the cheapest mesh of each kind", "ranks", "kind", "mesh", "step", "computing", "sending",
-               "waiting", "GB each", "speed-up");
+        printf(
+            "%s on %s, batch %ld: %s, by estimated cost; milliseconds of a step\n\n%6s %-15s %-28s %10s %10s %10s %10s %8s %9s\n",
+            request->train.model.name, machine->name, request->train.training.batch,
+            only ? "this mesh" : "the cheapest mesh of each kind", "ranks", "kind", "mesh", "step", "computing", "sending",
+            "waiting", "GB each", "speed-up");
     for (int nodes = from; !error; nodes = nodes * 2 > to && nodes < to ? to : nodes * 2) {
         for (int first = alone > 0; first < 2 && !error; first++) {        /* one rank, for comparison, then all */
             struct sgrad_network net = sgrad_machine_network(machine, nodes);

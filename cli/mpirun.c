@@ -120,7 +120,8 @@ int sgrad__children_run(const char *const *word, int *forwarded) {
     int ends[2], status;
     double end = 0, forwarded_at = 0;
     bool hangs = false;
-    if (pipe2(ends, O_CLOEXEC)) return sgrad_log_error(SGRAD_EIO, "launch: no pipe: %s", strerror(errno)), SGRAD__FAILED;
+    if (pipe2(ends, O_CLOEXEC))
+        return sgrad_log_error(SGRAD_EIO, "launch: a pipe cannot be created: %s", strerror(errno)), SGRAD__FAILED;
     fcntl(ends[0], F_SETFL, O_NONBLOCK);
     pid_t child = start(word, STDOUT_FILENO, ends[1]);
     close(ends[1]);

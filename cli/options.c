@@ -59,17 +59,18 @@ static int wrong_option(const struct parsing *parsing, const char *word) {
     int matches = 0;
     for (const struct sgrad__option *o = parsing->command->options; o->help; o++) {
         if (!o->name) continue;
-        if (o->letter && word[1] == o->letter) return sgrad__wrong("%s: -%c takes a value: %s", command, o->letter, o->value);
+        if (o->letter && word[1] == o->letter) return sgrad__wrong("%s: -%c requires a value: %s", command, o->letter, o->value);
         if (length > 2 && !strncmp(word + 2, o->name, length - 2)) {
             matches++;
             match = o->name;
             if (strlen(o->name) != length - 2) continue;
-            if (word[length]) return sgrad__wrong("%s: --%s takes no value", command, o->name);
-            return sgrad__wrong("%s: --%s takes a value: %s", command, o->name, o->value);
+            if (word[length]) return sgrad__wrong("%s: --%s accepts no value", command, o->name);
+            return sgrad__wrong("%s: --%s requires a value: %s", command, o->name, o->value);
         }
     }
     if (matches > 1)
-        return sgrad__wrong("%s: %.*s is short for several options, --%s among them", command, (int)length, word, match);
+        return sgrad__wrong("%s: %.*s is ambiguous: several options begin with it, such as --%s", command, (int)length, word,
+                            match);
     return no_such_option(parsing, word, length);
 }
 
@@ -86,7 +87,7 @@ static int wrong_end(const struct parsing *parsing) {
     const struct sgrad__command *c = parsing->command;
     if (c->of_run) parsing->request->like = parsing->request->argument;
     if (c->of_run && parsing->request->like && sgrad__is_file(parsing->request->like))
-        return sgrad__wrong("%s: %s is a file, not a run's folder; --weights FILE takes weights", c->name,
+        return sgrad__wrong("%s: %s is a file, not the folder of a run; give weights with --weights FILE", c->name,
                             parsing->request->like);
     const bool goes_on = parsing->request->resume && !parsing->request->begins;
     if (parsing->request->like || goes_on || (parsing->request->config && !parsing->file)) return SGRAD__DONE;
@@ -122,15 +123,14 @@ static error_t parse(int key, char *text, struct argp_state *state) {
         const bool after_option = !p->command->argument && !strncmp(before, "--", 2);
         const struct sgrad__option *its = after_option ? sgrad__option_find(p->command, before + 2) : NULL;
         if (its && its->value && its->type != &sgrad__resume)
-            p->status = sgrad__wrong("%s: '%s' is no option: a value of %s that begins so is written %s=%s", name, text, before,
-                                     before, text);
+            p->status =
+                sgrad__wrong("%s: '%s' is not an option; to give %s this value, write %s=%s", name, text, before, before, text);
         else if (after_option)
-            p->status = sgrad__wrong("%s: %s takes no value like '%s', which is no option: options begin with --", name, before,
-                                     text);
+            p->status = sgrad__wrong("%s: %s does not accept the value '%s'; options begin with --", name, before, text);
         else if (!p->command->argument)
-            p->status = sgrad__wrong("%s: '%s' is no option: options begin with --", name, text);
+            p->status = sgrad__wrong("%s: '%s' is not an option; options begin with --", name, text);
         else if (p->request->argument)
-            p->status = sgrad__wrong("%s: one %s only: '%s' is too much", name, p->command->argument, text);
+            p->status = sgrad__wrong("%s: only one %s is allowed; remove '%s'", name, p->command->argument, text);
         else
             return p->request->argument = text, 0;
         return ECANCELED;
@@ -235,14 +235,14 @@ static int inherit(const struct sgrad__command *command, const struct sgrad__req
     const bool trains = !strcmp(command->name, "train");
     bool goes_on = false;
     if (trains && request->resume && !request->train.output.folder)
-        return sgrad__wrong("%s: --resume needs --out, the folder of the run to continue", command->name);
+        return sgrad__wrong("%s: --resume requires --out, the folder of the run to continue", command->name);
     if (trains) {
         const int error = sgrad_run_continue(request->train.output.folder, request->resume, &before->train, &goes_on);
         if (error) return sgrad__status(error);
     }
     before->begins = request->resume && !goes_on;
     if (request->like && goes_on && sgrad_launched_rank() == 0)
-        sgrad_log_warning("--like has no effect: the run in %s goes on with its own options", request->train.output.folder);
+        sgrad_log_warning("--like has no effect: the run in %s continues with its own options", request->train.output.folder);
     if (request->like && !goes_on) {
         const int error = sgrad_run_options(request->like, &before->train);
         if (error) return sgrad__status(error);

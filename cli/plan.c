@@ -59,10 +59,12 @@ static void print_advice(const struct sgrad_plan_query *query, const struct sgra
     const struct sgrad_plan_row *p = &forecast->row[forecast->rows - 1];
     if (p->memory <= p->available) return;
     if (p->most >= 1)
-        printf("\n%.2f GB are wanted of %.2f: %.0f samples a device fit", 1e-9 * p->memory, 1e-9 * p->available, p->most);
+        printf("\n%.2f GB are required, but %.2f are available: %.0f samples per device fit", 1e-9 * p->memory,
+               1e-9 * p->available, p->most);
     else
-        printf("\n%.2f GB are wanted of %.2f: not one sample a device fits", 1e-9 * p->memory, 1e-9 * p->available);
-    printf("%s\n", query->train->model.recompute ? "" : "; --recompute makes more fit");
+        printf("\n%.2f GB are required, but %.2f are available: not even one sample per device fits", 1e-9 * p->memory,
+               1e-9 * p->available);
+    printf("%s\n", query->train->model.recompute ? "" : "; --recompute saves memory");
 }
 
 static void print(const struct sgrad_plan_query *query, const struct sgrad_forecast *forecast) {
@@ -73,12 +75,13 @@ static void print(const struct sgrad_plan_query *query, const struct sgrad_forec
            1e-6 * query->work->parameters,
            query->strong || !query->train->training.micro_batch ? query->train->training.batch
                                                                 : query->train->training.micro_batch,
-           query->strong ? "in all" : "a device", sgrad_precision_name(query->train->model.precision),
-           query->no_overlap ? "messages after computing" : "messages beside computing");
+           query->strong ? "in total" : "per device", sgrad_precision_name(query->train->model.precision),
+           query->no_overlap ? "messages after computation" : "messages overlap computation");
     if (forecast->scale > 0)
-        printf("calibrated: tasks take %.2f of what rates alone say, by the rate measured on one device\n\n", forecast->scale);
+        printf("calibrated: task times are %.2f of the estimates from rates, by the throughput measured on one device\n\n",
+               forecast->scale);
     else
-        printf("not calibrated: no rate of %s was measured on this device; its tasks take what the device's rates say\n\n",
+        printf("not calibrated: no throughput of %s was measured on this device; task times are estimates from its rates\n\n",
                query->work->model);
     print_points(query, forecast);
     print_advice(query, forecast);
@@ -86,7 +89,8 @@ static void print(const struct sgrad_plan_query *query, const struct sgrad_forec
     printf("\nefficiency %g: ", query->efficiency);
     if (isfinite(forecast->lemma_devices))
         printf("%.0f devices by the lemma (overhead %.4f)", floor(forecast->lemma_devices), forecast->overhead);
-    else if (isnan(forecast->lemma_devices)) printf("none by the lemma, for more nodes are not faster");
+    else if (isnan(forecast->lemma_devices))
+        printf("none by the lemma, because more nodes are not faster");
     else printf("any number by the lemma (no overhead)");
     printf(", %s by the table's formulas\n",
            isfinite(forecast->devices) ? sgrad_amount_text(forecast->devices, text) : "more than 4096 nodes");
@@ -125,7 +129,7 @@ static void print_json(const struct sgrad_plan_query *query, const struct sgrad_
 /* Draws the speed-ups of all rows, with and without overlap. */
 static int draw(const struct sgrad_plan_query *question, const char *folder) {
     struct sgrad_forecast f[2];
-    struct sgrad_scaling_series series[2] = { { .title = "messages beside computing" }, { .title = "messages after computing" } };
+    struct sgrad_scaling_series series[2] = { { .title = "messages overlap computation" }, { .title = "messages after computation" } };
     double *devices[2], *speedup[2];
     struct sgrad_plan_query q = *question;
     for (int i = 0; i < 2; i++) {
@@ -193,12 +197,12 @@ static int choose_ways(const struct sgrad__request *request, const struct sgrad_
 static int choose_mini_batch(const struct sgrad__request *request, const struct sgrad_plan_query *query) {
     int from = 1, to = 1;
     if (!parse_range(request->plan.mini_batch, 1 << 20, &from, &to))
-        return sgrad__wrong("plan: --mini-batch %s: takes N, or A-B", request->plan.mini_batch), SGRAD_EINVAL;
+        return sgrad__wrong("plan: --mini-batch %s must be N or A-B", request->plan.mini_batch), SGRAD_EINVAL;
     json_t *json = request->train.output.json ? json_array() : NULL;
     int error = 0;
     if (!json)
-        printf("%10s %12s %14s %12s %12s  %s\n", "mini-batch", "layers ms", "s an epoch", "workspace MB", "bound MB",
-               "ways, measured on one core of this machine");
+        printf("%10s %12s %14s %12s %12s  %s\n", "mini-batch", "layers ms", "s per epoch", "workspace MB", "bound MB",
+               "algorithms, measured on one core of this machine");
     for (int samples = from; samples <= to && !error; samples = samples * 2 > to && samples < to ? to : samples * 2)
         error = choose_ways(request, query, samples, json);
     if (json && !error) sgrad__print_json(json_pack("{s:s, s:O}", "model", query->work->model, "mini_batches", json));
@@ -228,9 +232,9 @@ static int run(const struct sgrad__request *request) {
     struct sgrad_plan_query q = { .train = &request->train, .work = &work, .strong = sgrad__is_asked(request, "batch"),
                                 .no_overlap = request->plan.no_overlap, .efficiency = request->plan.efficiency };
     if (request->train.parallel.mesh && (request->train.output.folder || request->plan.mini_batch))
-        return sgrad__wrong("plan: --mesh goes without --%s", request->train.output.folder ? "out" : "mini-batch");
+        return sgrad__wrong("plan: --mesh cannot be combined with --%s", request->train.output.folder ? "out" : "mini-batch");
     if (!parse_range(request->plan.nodes, MOST_NODES, &q.from, &q.to))
-        return sgrad__wrong("plan: --nodes %s: takes N, or A-B up to %d", request->plan.nodes, MOST_NODES);
+        return sgrad__wrong("plan: --nodes %s must be N, or A-B up to %d", request->plan.nodes, MOST_NODES);
     int error = sgrad_machine_read(request->plan.machine, &machine);
     if (error) return sgrad__status(error);
     q.machine = machine;

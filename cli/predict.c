@@ -50,7 +50,8 @@ static int add_path(struct files *files, const char *path) {
     int error = sgrad_walk(path, &walk);
     for (int64_t i = 0; i < walk.count && !error; i++) add(files, sgrad_format("%s/%s", path, walk.image[i].name));
     char *others = error ? NULL : sgrad_walk_others(&walk), *endings = sgrad_image_endings();
-    if (!error && !walk.count) error = sgrad_log_error(SGRAD_EIO, "%s: has no image (%s)", path, endings);
+    if (!error && !walk.count)
+        error = sgrad_log_error(SGRAD_EIO, "%s: contains no image (%s)", path, endings);
     else if (others && sgrad_launched_rank() == 0) sgrad_log_warning("%s: %s", path, others);
     free(others);
     free(endings);
@@ -169,7 +170,8 @@ static void tell_all(const struct sgrad__request *request, const struct sgrad_da
     }
     if (unsure)
         sgrad_log_warning("predict: %lld of %lld samples have %s", (long long)unsure, (long long)predictions->samples,
-                          classes ? "logits that are not finite, and so no class" : "numbers that are not finite");
+                          classes ? "logits that are NaN or infinite, and therefore no class"
+                                  : "numbers that are NaN or infinite");
     free(ranked);
     free(probability);
 }

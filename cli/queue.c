@@ -18,10 +18,10 @@ static double speed_of(const struct sgrad_queue_worker *worker) {
 static void print_workers(const struct sgrad_queue_state *state) {
     const double now = (double)time(NULL);
     if (state->workers)
-        printf("\n%-32s  %8s  %8s  %14s  %s\n", "host,process", "done", "leased", "tasks a minute", "last sign of life");
+        printf("\n%-32s  %8s  %8s  %16s  %s\n", "host,process", "done", "leased", "tasks per minute", "last seen");
     for (int i = 0; i < state->workers && i < 1000; i++) {
         const struct sgrad_queue_worker *w = &state->worker[i];
-        printf("%-32.*s  %8lld  %8lld  %14.3g  %.0f s ago\n", (int)(strrchr(w->name, ',') ? strrchr(w->name, ',') - w->name : 32),
+        printf("%-32.*s  %8lld  %8lld  %16.3g  %.0f s ago\n", (int)(strrchr(w->name, ',') ? strrchr(w->name, ',') - w->name : 32),
                w->name, (long long)w->done, (long long)w->leased, speed_of(w), now > w->last ? now - w->last : 0);
     }
 }
@@ -30,13 +30,13 @@ static void print(const char *folder, const struct sgrad_queue_state *state) {
     const int64_t all = state->todo + state->leased + state->done + state->failed;
     printf("%lld of %lld tasks done, %lld leased, %lld to do, %lld failed\n", (long long)state->done, (long long)all,
            (long long)state->leased, (long long)state->todo, (long long)state->failed);
-    if (state->todo && !state->leased) printf("nobody works on it\n");
+    if (state->todo && !state->leased)
+        printf("no process works on it\n");
     else if (state->per_second > 0 && state->leased)
-        printf("%.3g tasks a minute, %.0f s left\n", 60 * state->per_second,
+        printf("%.3g tasks per minute, %.0f s left\n", 60 * state->per_second,
                (double)(state->todo + state->leased) / state->per_second);
     for (int64_t i = 0; i < state->failed && i < 1000; i++)
-        printf("task %lld is put aside: %s/logs/%lld says why\n", (long long)state->failures[i], folder,
-               (long long)state->failures[i]);
+        printf("task %lld has failed: see %s/logs/%lld\n", (long long)state->failures[i], folder, (long long)state->failures[i]);
     print_workers(state);
 }
 

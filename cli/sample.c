@@ -69,7 +69,7 @@ static int read_numbers(const char *text, int32_t **tokens, int *count) {
         const long n = strtol(text, &end, 10);
         if (end == text || n < 0 || n >= INT32_MAX) {
             free(number);
-            return sgrad__wrong("sample: --prompt: '%s' is no number of a token: --tokenizer FILE takes text", text);
+            return sgrad__wrong("sample: --prompt: '%s' is not a token number; to give text, set --tokenizer FILE", text);
         }
         number[(*count)++] = (int32_t)n;
     }
@@ -105,7 +105,7 @@ static int run(const struct sgrad__request *request) {
         token = sgrad_xcalloc((size_t)count + 1, sizeof *token);
         for (int i = 0; i < count; i++) token[i] = (unsigned char)prompt[i];
     } else status = read_numbers(prompt, &token, &count);
-    if (!status && !count) status = sgrad__wrong("sample: --prompt: is empty: the network goes on from one token at least");
+    if (!status && !count) status = sgrad__wrong("sample: --prompt is empty; give at least one token");
     if (!status) {
         struct speech speech = { tokenizer || bytes ? prompt : "", tokenizer, bytes };
         const struct sgrad_sample_options how = {

@@ -36,7 +36,7 @@ static int read_candidates(const struct sgrad__request *request, struct sgrad__c
         return sgrad__candidates_read(request->argument, o, all);
     }
     if (request->argument || o->output.folder || o->checkpoint.resume)
-        return sgrad__wrong("search: --replay takes all from DIR/NAME: no FILE.json, --out or --resume");
+        return sgrad__wrong("search: --replay reads all from DIR/NAME; it cannot be combined with FILE.json, --out or --resume");
     if (!slash || !slash[1] || slash == replay) return sgrad__wrong("search: --replay: '%s' is not DIR/NAME", replay);
     char *folder = sgrad_format("%.*s", (int)(slash - replay), replay);
     int status = sgrad__candidates_find(folder, slash + 1, o, all);
@@ -50,9 +50,9 @@ static void tell_replay(const struct sgrad__request *request, const struct sgrad
         sgrad__print_json(json_pack("{s:s, s:s, s:b}", "replay", request->search.replay, "folder", result->folder, "same",
                                     result->same));
     else if (result->same)
-        printf("%s: trained alone, the same losses and weights, to the bit: %s\n", request->search.replay, result->folder);
+        printf("%s: trained alone, the losses and weights are identical: %s\n", request->search.replay, result->folder);
     else
-        sgrad_log_error(SGRAD_EINVAL, "%s: trained alone in %s, it comes to something else", request->search.replay,
+        sgrad_log_error(SGRAD_EINVAL, "%s: trained alone in %s, the losses or weights differ", request->search.replay,
                         result->folder);
 }
 

@@ -69,17 +69,18 @@ static void tell(const struct sgrad_segment_options *options, const struct sgrad
     static double began;
     if (!result->chunks && !result->skipped) {
         began = sgrad_time_monotonic();
-        printf("%lld %s of %lldx%lldx%lld, in blocks of %lldx%lldx%lld; each voxel is shown %.2f times, by patches of "
-               "%lldx%lldx%lld; %.3g GB\n", (long long)result->all_chunks, sgrad_plural(result->all_chunks, "chunk", "chunks"),
-               (long long)result->chunk[0], (long long)result->chunk[1], (long long)result->chunk[2], (long long)result->block[0],
-               (long long)result->block[1], (long long)result->block[2], result->shown,
-               (long long)options->patch[0], (long long)options->patch[1], (long long)options->patch[2], result->memory / 1e9);
+        printf("%lld %s of %lldx%lldx%lld, in blocks of %lldx%lldx%lld; each voxel is computed %.2f times, in patches of "
+               "%lldx%lldx%lld; %.3g GB\n",
+               (long long)result->all_chunks, sgrad_plural(result->all_chunks, "chunk", "chunks"), (long long)result->chunk[0],
+               (long long)result->chunk[1], (long long)result->chunk[2], (long long)result->block[0], (long long)result->block[1],
+               (long long)result->block[2], result->shown, (long long)options->patch[0], (long long)options->patch[1],
+               (long long)options->patch[2], result->memory / 1e9);
         fflush(stdout);
     } else if (sgrad_terminal(STDERR_FILENO)) {
         const double seconds = sgrad_time_monotonic() - began,
                      each = result->chunks > 1 ? seconds / (double)(result->chunks - 1) : 0;
         char *text =
-            sgrad_format("chunk %lld of %lld, %lld there already; %.0f s left", (long long)(result->chunks + result->skipped),
+            sgrad_format("chunk %lld of %lld, %lld done before; %.0f s left", (long long)(result->chunks + result->skipped),
                          (long long)result->all_chunks, (long long)result->skipped,
                          each * (double)(result->all_chunks - result->chunks - result->skipped + 1));
         sgrad_log_progress(text);
@@ -102,7 +103,7 @@ static void print_stages(const struct sgrad_segment_result *result) {
                   { "blend", result->sum.blend },
                   { "save", result->sum.save },
                   { "wait", result->sum.wait } };
-    printf("\n%-8s  %10s  %6s  %s\n", "stage", "seconds", "share", "Mvoxel/s, were it alone");
+    printf("\n%-8s  %10s  %6s  %s\n", "stage", "seconds", "share", "Mvoxel/s if it ran alone");
     for (int i = 0; i < 5; i++) {
         printf("%-8s  %10.2f  %5.1f%%", stage[i].name, stage[i].seconds, all > 0 ? 100 * stage[i].seconds / all : 0);
         if (i < 4) printf("  %.3g", speed(result, stage[i].seconds));
@@ -116,7 +117,7 @@ static void print_stages(const struct sgrad_segment_result *result) {
 }
 
 static void print(const struct sgrad__request *request, const struct sgrad_segment_result *result) {
-    printf("%lld %s done here (%lld there already), %lld %s\n", (long long)result->chunks,
+    printf("%lld %s done here (%lld done before), %lld %s\n", (long long)result->chunks,
            sgrad_plural(result->chunks, "chunk", "chunks"), (long long)result->skipped, (long long)result->patches,
            sgrad_plural(result->patches, "patch", "patches"));
     if (result->blank)

@@ -25,12 +25,15 @@
 int sgrad__simulate_check(const struct sgrad__request *request) {
     static const char *const unknown[] = { "mesh", "plugin", "data-placement", "mini-batch", NULL };
     for (const char *const *name = unknown; *name; name++)
-        if (sgrad__is_asked(request, *name)) return sgrad__wrong("plan: --simulate does not know --%s", *name);
-    if (request->plan.no_overlap) return sgrad__wrong("plan: --simulate runs Stargrad, which has no --overlap none");
+        if (sgrad__is_asked(request, *name)) return sgrad__wrong("plan: --simulate does not support --%s", *name);
+    if (request->plan.no_overlap)
+        return sgrad__wrong(
+            "plan: --simulate cannot be combined with --overlap none: Stargrad overlaps messages and computation");
     const struct sgrad_collective *method =
         request->train.parallel.allreduce ? sgrad_collective_find(SGRAD_ALLREDUCE, request->train.parallel.allreduce) : NULL;
     if (method && method->library)
-        return sgrad__wrong("plan: --simulate does not know --allreduce %s, which is no plan of Stargrad's", method->name);
+        return sgrad__wrong("plan: --simulate does not support --allreduce %s, which is not an algorithm of Stargrad",
+                            method->name);
     return SGRAD__DONE;
 }
 
@@ -82,8 +85,9 @@ static int find_trainer(char **trainer) {
     if (!path && readlink("/proc/self/exe", self, sizeof self - 1) <= 0) *self = 0;
     *trainer = path ? sgrad_format("%s", path) : sgrad_format("%s/simulate/stargrad", dirname(self));
     if (access(*trainer, R_OK) == 0) return 0;
-    sgrad_log_error(SGRAD_EIO, "%s: there is no simulated trainer (%s): ./quickstart simulate builds one; " TRAINER
-                          " names another's place", *trainer, strerror(errno));
+    sgrad_log_error(SGRAD_EIO, "%s: the simulated trainer cannot be read (%s); build it with ./quickstart simulate, or set " TRAINER
+                    " to its path",
+                    *trainer, strerror(errno));
     free(*trainer);
     return SGRAD_EIO;
 }
@@ -120,7 +124,7 @@ static void start(const char *folder, const char *trainer, int nodes) {
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     set_environment(folder);
     execvp(*word, (char *const *)word);
-    sgrad_log_error(SGRAD_EIO, "%s, which SimGrid brings (libsimgrid-dev), cannot be started: %s", *word, strerror(errno));
+    sgrad_log_error(SGRAD_EIO, "%s of SimGrid (libsimgrid-dev) cannot be started: %s", *word, strerror(errno));
     _exit(SGRAD__FAILED);
 }
 
@@ -136,7 +140,8 @@ static int run_child(const char *folder, const char *trainer, int nodes) {
         sigprocmask(SIG_SETMASK, &before, NULL);
         start(folder, trainer, nodes);
     }
-    if (child < 0) return sgrad_log_error(SGRAD_EIO, "no process for the simulated trainer: %s", strerror(errno));
+    if (child < 0)
+        return sgrad_log_error(SGRAD_EIO, "the process of the simulated trainer cannot be started: %s", strerror(errno));
     while (!waitpid(child, &status, WNOHANG)) {
         sigwait(&watched, &signal);
         if (signal == SIGCHLD) continue;
@@ -171,7 +176,7 @@ static int write_run(const char *folder, const struct sgrad_plan_query *query, c
 static int read_answer(const char *folder, int nodes, double *seconds, json_t **answer) {
     char *path = sgrad_format("%s/answer.json", folder);
     json_t *json = NULL;
-    int error = access(path, R_OK) ? sgrad_log_error(SGRAD_EDEVICE, "the simulation of %d nodes ended without an answer", nodes)
+    int error = access(path, R_OK) ? sgrad_log_error(SGRAD_EDEVICE, "the simulation of %d nodes ended without a result", nodes)
                                    : sgrad_json_read(path, SGRAD__SIMULATION_LIMIT, &json);
     const json_t *list = json_object_get(json, "seconds");
     double sum = 0;
@@ -236,7 +241,7 @@ int sgrad__simulate(const struct sgrad__request *request, const struct sgrad_pla
     const char *place = getenv("TMPDIR");
     for (struct sgrad_plan_row *p = forecast->row; p < forecast->row + forecast->rows && !error; p++) {
         char *folder = sgrad_format("%s/stargrad-simulation-XXXXXX", place ? place : "/tmp");
-        if (!mkdtemp(folder)) error = sgrad_log_error(SGRAD_EIO, "%s: cannot be made: %s", folder, strerror(errno));
+        if (!mkdtemp(folder)) error = sgrad_log_error(SGRAD_EIO, "%s: cannot be created: %s", folder, strerror(errno));
         if (!error) error = simulate(request, query, forecast, p, trainer, folder);
         remove_files(folder);
         free(folder);

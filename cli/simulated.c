@@ -118,7 +118,8 @@ int sgrad__simulated_rank(void) {
     int count = 1, status;
     json_t *request;
     if (!path)
-        return sgrad_log_error(SGRAD_EINVAL, "this is the simulated trainer: stargrad plan --simulate starts it"), SGRAD__FAILED;
+        return sgrad_log_error(SGRAD_EINVAL, "this is the simulated trainer; start it with stargrad plan --simulate"),
+               SGRAD__FAILED;
     if (sgrad_json_read(path, SGRAD__SIMULATION_LIMIT, &request)) return SGRAD__FAILED;
     const json_t *words = json_object_get(request, "words");
     for (size_t i = 0; i < json_array_size(words) && count < 1023; i++)

@@ -33,7 +33,8 @@ static int train_once(const struct sgrad__request *request, const char *list, co
     o.checkpoint.every = 0;
     o.output.explicit_options = NULL;
     int error = sgrad_train(&o, &result);
-    if (!error && isnan(result.test_top1)) error = sgrad_log_error(SGRAD_EINVAL, "--sweep: %s has no accuracy", o.model.name);
+    if (!error && isnan(result.test_top1))
+        error = sgrad_log_error(SGRAD_EINVAL, "--sweep requires an accuracy, but %s has none", o.model.name);
     *accuracy = result.test_top1;
     free(result.folder);
     free(out);
@@ -102,7 +103,7 @@ static int write_picture(const char *folder, const struct sgrad__sweep *sweep) {
         fprintf(to, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.2f %%</text>\n", LEFT - 6, Y(a) + 4, 100 * a);
         fprintf(to, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.1f %%</text>\n", X(r), HEIGHT - BOTTOM + 16, 100 * r);
     }
-    fprintf(to, "<text x=\"%d\" y=\"14\">test accuracy, by share of the training set that is dropped</text>\n", LEFT);
+    fprintf(to, "<text x=\"%d\" y=\"14\">test accuracy by the dropped fraction of the training set</text>\n", LEFT);
     for (const struct sgrad__sweep_point *p = sweep->point; p < sweep->point + sweep->count; p++) {
         const bool best = p == sweep->point + sweep->best;
         char label[16] = "all";

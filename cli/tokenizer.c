@@ -74,7 +74,7 @@ static int take_vocabulary(struct sgrad__tokenizer *tokenizer, const char *file,
     tokenizer->token = json_incref(vocabulary);
     json_object_foreach(vocabulary, text, number) {
         const json_int_t n = json_is_integer(number) ? json_integer_value(number) : -1;
-        if (n < 0 || n >= MOST) return wrong(file, "its vocabulary has a token whose number is none from 0 to 65535");
+        if (n < 0 || n >= MOST) return wrong(file, "its vocabulary has a token whose number is not from 0 to 65535");
         if (n >= words) words = (int)n + 1;
     }
     tokenizer->word = sgrad_xcalloc((size_t)words, sizeof *tokenizer->word);
@@ -124,14 +124,14 @@ static int take_added(struct sgrad__tokenizer *tokenizer, const char *file, cons
         const json_t *id = json_object_get(one, "id");
         const json_int_t token = json_is_integer(id) ? json_integer_value(id) : -1;
         if (!text || !*text || token < 0 || token >= MOST)
-            return wrong(file, "an added token has no content, or a number that is none from 0 to 65535");
+            return wrong(file, "an added token has no content, or a number that is not from 0 to 65535");
         if (json_is_true(json_object_get(one, "single_word")))
             return sgrad_log_error(SGRAD_EFORMAT,
                                    "tokenizer: %s: the added token '%.100s' has single_word, which is not supported", file, text);
         if (token != number_of(tokenizer, text))
             return sgrad_log_error(SGRAD_EFORMAT,
-                                   "tokenizer: %s: the added token '%.100s' has number %lld, which by the vocabulary "
-                                   "and the tokens before it is %lld",
+                                   "tokenizer: %s: the added token '%.100s' has number %lld, but the vocabulary and the tokens "
+                                   "before it require %lld",
                                    file, text, (long long)token, (long long)number_of(tokenizer, text));
         add_token(tokenizer, text, (int32_t)token, (struct added){ .lstrip = json_is_true(json_object_get(one, "lstrip")),
                                                            .rstrip = json_is_true(json_object_get(one, "rstrip")),
@@ -144,7 +144,7 @@ static int take_added(struct sgrad__tokenizer *tokenizer, const char *file, cons
 
 static int refuse(const char *file, const char *what, const char *name) {
     return sgrad_log_error(SGRAD_EFORMAT, "tokenizer: %s: its %s %s is not supported: its %s", file, what, name,
-                           strcmp(what, "decoder") ? "tokens would be others" : "tokens' text would be another");
+                           strcmp(what, "decoder") ? "tokens would differ" : "decoded text would differ");
 }
 
 /* STEP: null or an object with a type, which may be a Sequence of such objects. Returns the first type other than KNOWN; NULL:
@@ -213,7 +213,7 @@ static int add_pair(struct sgrad__tokenizer *tokenizer, const char *file, const 
     piece[2] = sgrad_format("%s%s", piece[0], piece[1]);
     for (int i = 0; i < 3; i++) {
         if (!error && !json_object_get(tokenizer->token, piece[i]))
-            error = sgrad_log_error(SGRAD_EFORMAT, "tokenizer: %s: merge %d, '%.100s': '%.100s' is no token of the vocabulary",
+            error = sgrad_log_error(SGRAD_EFORMAT, "tokenizer: %s: merge %d, '%.100s': '%.100s' is not a token of the vocabulary",
                                     file, tokenizer->merges + 1, pair, piece[i]);
         free(piece[i]);
     }
@@ -228,7 +228,7 @@ static int take_merges(struct sgrad__tokenizer *tokenizer, const char *file, con
     if (!json_is_array(merges)) return wrong(file, "has no merges");
     json_array_foreach(merges, i, merge) {
         const char *one = json_string_value(json_array_get(merge, 0)), *other = json_string_value(json_array_get(merge, 1));
-        if (!json_string_value(merge) && !(one && other)) return wrong(file, "one of its merges is no pair");
+        if (!json_string_value(merge) && !(one && other)) return wrong(file, "one of its merges is not a pair");
         char *pair = json_string_value(merge) ? sgrad_format("%s", json_string_value(merge)) : sgrad_format("%s %s", one, other);
         const int error = add_pair(tokenizer, file, pair);
         free(pair);
@@ -414,7 +414,8 @@ static void encode_plain(const struct sgrad__tokenizer *tokenizer, const char *t
         for (size_t i = 0; i < length; i++) {
             const char *character = tokenizer->character[(unsigned char)text[i]];
             if (json_object_get(tokenizer->token, character)) piece[pieces++] = sgrad_format("%s", character);
-            else sgrad_log_warning("tokenizer: '%s' is no token of its vocabulary: left out", character);
+            else
+                sgrad_log_warning("tokenizer: '%s' is not a token of the vocabulary and is left out", character);
         }
         pieces = join(tokenizer, piece, pieces);
         for (int i = 0; i < pieces; i++) {

@@ -208,7 +208,7 @@ static bool read_period(const struct sgrad__option *option, const char *text, st
     return parse_whole(number, option->low, option->high, field(option, request));
 }
 static char *takes_period(const struct sgrad__option *option) {
-    return sgrad_format("a whole number from %.0f to %.0f, of epochs, of steps with an s, or a time like 10min or 2h",
+    return sgrad_format("a number of epochs from %.0f to %.0f, a number of steps like 500s, or a time like 10min or 2h",
                         option->low, option->high);
 }
 const struct sgrad__type sgrad__period = { read_period, takes_period, show_whole };
@@ -240,7 +240,7 @@ static bool read_numbers(const struct sgrad__option *option, const char *text, s
     return sgrad_numbers_parse(text, numbers);
 }
 static char *takes_numbers(const struct sgrad__option *option) {
-    return (void)option, sgrad_format("up to %d numbers with commas between", SGRAD_MAX_NUMBERS);
+    return (void)option, sgrad_format("up to %d numbers separated by commas", SGRAD_MAX_NUMBERS);
 }
 const struct sgrad__type sgrad__numbers = { .read = read_numbers, .takes = takes_numbers };
 
@@ -251,9 +251,8 @@ static bool read_lookahead(const struct sgrad__option *option, const char *text,
     return sgrad_lookahead_parse(text, lookahead);
 }
 static char *takes_lookahead(const struct sgrad__option *option) {
-    return (void)option,
-           sgrad_format("N[:D[:P]]: steps, what of the slow weights stays (below 1), and the power of the run's share by "
-                        "which that grows, like 5:.5 or 5:.77:3");
+    return (void)option, sgrad_format("N[:D[:P]]: steps, the fraction of the slow weights that is retained (below 1), and the "
+                                      "power of the run's progress by which it grows, like 5:.5 or 5:.77:3");
 }
 const struct sgrad__type sgrad__lookahead = { .read = read_lookahead, .takes = takes_lookahead };
 
@@ -271,5 +270,5 @@ static bool read_resume(const struct sgrad__option *option, const char *text, st
     *(bool *)field(option, request) = !request->begins;
     return !*text || !strcmp(text, "auto");
 }
-static char *takes_resume(const struct sgrad__option *option) { return (void)option, sgrad_format("auto, or nothing"); }
+static char *takes_resume(const struct sgrad__option *option) { return (void)option, sgrad_format("auto or empty"); }
 const struct sgrad__type sgrad__resume = { .read = read_resume, .takes = takes_resume };

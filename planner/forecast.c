@@ -293,13 +293,13 @@ static int open_study(const struct sgrad_plan_query *query, struct study *study)
     const char *strategy = o->parallel.strategy ? o->parallel.strategy : "sync";
     *study = (struct study){ .q = query };
     if (query->machine->device.flops[o->model.precision] <= 0)
-        return sgrad_log_error(SGRAD_EINVAL, "%s: device.flops has no %s, which --precision asks for", query->machine->path,
+        return sgrad_log_error(SGRAD_EINVAL, "%s: device.flops has no %s, which --precision requires", query->machine->path,
                                sgrad_precision_name(o->model.precision));
     if (!(study->strategy = sgrad_registry_find("strategy", strategy, sgrad_strategies))) return SGRAD_ENAME;
     if (o->parallel.allreduce && !(study->allreduce = sgrad_collective_find(SGRAD_ALLREDUCE, o->parallel.allreduce)))
         return SGRAD_ENAME;
     if (o->parallel.allreduce && study->strategy->uses_servers)
-        return sgrad_log_error(SGRAD_EINVAL, "--allreduce goes with --strategy sync, not with %s", strategy);
+        return sgrad_log_error(SGRAD_EINVAL, "--allreduce requires --strategy sync, not %s", strategy);
     for (int i = 0; i < query->work->gradients; i++) study->bytes += query->work->gradient[i].bytes;
     study->end = sgrad_xcalloc((size_t)query->work->tasks, sizeof *study->end);
     study->seconds = sgrad_xcalloc(2 * (size_t)query->work->tasks, sizeof *study->seconds);
@@ -342,9 +342,7 @@ static void find_lemma(const struct study *study, struct sgrad_forecast *forecas
 int sgrad_forecast_nodes(const struct sgrad_machine *machine, int nodes) {
     if (!machine->network.most || nodes <= machine->network.most) return 0;
     return sgrad_log_error(
-        SGRAD_EINVAL,
-        "%s: its highest switch has room for %.0f nodes, and there are to be %d: --nodes up to %.0f, or another "
-        "switch above",
+        SGRAD_EINVAL, "%s: the highest switch supports %.0f nodes, not %d; give --nodes up to %.0f, or add a switch above it",
         machine->path, machine->network.most, nodes, machine->network.most);
 }
 
@@ -364,12 +362,11 @@ static int make_points(const struct study *study, struct sgrad_forecast *forecas
     }
     int error = 0;
     if (!forecast->rows)
-        error = sgrad_log_error(SGRAD_EINVAL,
-                                "--batch %ld: %s nodes cannot share it equally, so train refuses it; a multiple of the "
-                                "nodes can be shared",
-                                q->train->training.batch, out);
+        error =
+            sgrad_log_error(SGRAD_EINVAL, "--batch %ld cannot be divided among %s nodes; give a multiple of the number of nodes",
+                            q->train->training.batch, out);
     else if (out)
-        sgrad_log_warning("--batch %ld: is left out with %s nodes, which cannot share it equally", q->train->training.batch, out);
+        sgrad_log_warning("--batch %ld cannot be divided among %s nodes: these are omitted", q->train->training.batch, out);
     free(out);
     return error;
 }

@@ -39,7 +39,7 @@ static int check_keys(const struct place *at, const char *const *known) {
         int i = 0;
         while (known[i] && strcmp(known[i], key)) i++;
         const char *nearest = known[i] ? NULL : sgrad_suggest(key, known);
-        char *what = nearest ? sgrad_format("is no field; did you mean %s?", nearest) : sgrad_format("is no field of a machine");
+        char *what = nearest ? sgrad_format("is an unknown key; did you mean %s?", nearest) : sgrad_format("is an unknown key");
         const int error = known[i] ? 0 : wrong(at, key, what);
         free(what);
         SGRAD_TRY(error);
@@ -49,7 +49,7 @@ static int check_keys(const struct place *at, const char *const *known) {
 
 static int read_text(const struct place *at, const char *key, char **text) {
     const json_t *value = json_object_get(at->object, key);
-    if (!json_is_string(value) || !*json_string_value(value)) return wrong(at, key, value ? "is no text" : "is missing");
+    if (!json_is_string(value) || !*json_string_value(value)) return wrong(at, key, value ? "is not a text" : "is missing");
     *text = sgrad_format("%s", json_string_value(value));
     return 0;
 }
@@ -61,12 +61,12 @@ static int read_figure(const struct place *at, const char *key, int rules, doubl
     const char *source = json_string_value(json_object_get(object, "source"));
     const double x = json_number_value(value);
     if (!object) return rules & NEEDED ? wrong(at, key, "is missing") : 0;
-    if (!json_is_number(value)) return wrong(at, key, "has no value: takes {\"value\": NUMBER, \"source\": \"WHERE FROM\"}");
+    if (!json_is_number(value)) return wrong(at, key, "is not a figure; write {\"value\": NUMBER, \"source\": \"WHERE FROM\"}");
     if (!source || !*source) return wrong(at, key, "has no source");
     if (!isfinite(x) || x < 0 || (x == 0 && !(rules & ZERO)))
         return wrong(at, key, rules & ZERO ? "is below 0" : "is not above 0");
     if (x > most || (rules & WHOLE && x != floor(x))) {
-        char *what = sgrad_format("is %g: takes %s up to %g", x, rules & WHOLE ? "whole numbers" : "numbers", most);
+        char *what = sgrad_format("is %g, but must be %s up to %g", x, rules & WHOLE ? "a whole number" : "a number", most);
         const int error = wrong(at, key, what);
         free(what);
         return error;
@@ -79,7 +79,7 @@ static int enter(const struct place *from, const char *key, bool needed, const c
     const json_t *object = json_object_get(from->object, key);
     *to = (struct place){ from->path, key, object };
     if (!object && !needed) return 0;
-    if (!json_is_object(object)) return wrong(from, key, object ? "is no object" : "is missing");
+    if (!json_is_object(object)) return wrong(from, key, object ? "is not an object" : "is missing");
     return check_keys(to, known);
 }
 
@@ -97,11 +97,11 @@ static int read_device(const struct place *from, struct sgrad_machine *machine) 
     machine->device.is_gpu = !strcmp(kind, "gpu");
     const bool known = machine->device.is_gpu || !strcmp(kind, "cpu");
     free(kind);
-    if (!known) return wrong(&at, "kind", "is neither gpu nor cpu");
+    if (!known) return wrong(&at, "kind", "must be gpu or cpu");
     SGRAD_TRY(read_text(&at, "name", &machine->device.name));
     SGRAD_TRY(read_figure(&at, "count", NEEDED | WHOLE, machine->device.is_gpu ? 64 : 1, &count));
     machine->device.count = (int)count;
-    if (machine->device.is_gpu && json_object_get(at.object, "workers")) return wrong(&at, "workers", "are of CPUs");
+    if (machine->device.is_gpu && json_object_get(at.object, "workers")) return wrong(&at, "workers", "is only for CPUs");
     SGRAD_TRY(read_figure(&at, "workers", WHOLE, 4096, &workers));
     machine->device.workers = (int)workers;
     SGRAD_TRY(read_figure(&at, "memory", NEEDED, ANY, &machine->device.memory));
@@ -121,7 +121,7 @@ static int read_shares(const struct place *from, struct sgrad_machine *machine) 
     const char *key;
     json_t *value;
     machine->device.traffic_fraction = 1;
-    if (at.object && !json_is_object(at.object)) return wrong(&at, "", "is no object");
+    if (at.object && !json_is_object(at.object)) return wrong(&at, "", "is not an object");
     json_object_foreach((json_t *)at.object, key, value) {
         double share;
         SGRAD_TRY(read_figure(&at, key, NEEDED, 1, &share));
@@ -148,7 +148,7 @@ static int find_switch(const json_t *list, const char *name) {
 /* The switch at HERE must have more nodes, NODES, than the switch below it. 0: the topmost switch states no number. */
 static int check_size(const struct place *here, const struct sgrad_machine *machine, double nodes) {
     const double below = machine->network.levels ? machine->network.level[machine->network.levels - 1].nodes : 0;
-    return below > 0 && nodes > 0 && nodes <= below ? wrong(here, "nodes", "are not more than those of the switch below") : 0;
+    return below > 0 && nodes > 0 && nodes <= below ? wrong(here, "nodes", "must be larger than that of the switch below") : 0;
 }
 
 /* The nodes are connected to the first switch of the list. Each switch names the one above it; the topmost names none. */
@@ -156,18 +156,18 @@ static int read_switches(const struct place *from, struct sgrad_machine *machine
     static const char *const keys[] = { "name", "nodes", "uplink", "above", NULL };
     const json_t *list = json_object_get(from->object, "switches");
     if (!list) return 0;
-    if (!json_is_array(list) || !json_array_size(list)) return wrong(from, "switches", "is no list of switches");
+    if (!json_is_array(list) || !json_array_size(list)) return wrong(from, "switches", "is not a list of switches");
     machine->network.level = sgrad_xcalloc(json_array_size(list), sizeof *machine->network.level);
     for (int at = 0; at >= 0;) {
         char *called = sgrad_format("network.switches[%d]", at);
         const struct place here = { from->path, called, json_array_get(list, (size_t)at) };
         const char *above = json_string_value(json_object_get(here.object, "above"));
         struct sgrad_switch_level *level = &machine->network.level[machine->network.levels];
-        int error = json_is_object(here.object) ? check_keys(&here, keys) : wrong(&here, "", "is no object");
+        int error = json_is_object(here.object) ? check_keys(&here, keys) : wrong(&here, "", "is not an object");
         if (!error && above && machine->network.levels == (int)json_array_size(list))
-            error = wrong(&here, "above", "leads round in a circle");
+            error = wrong(&here, "above", "forms a circle");
         at = above ? find_switch(list, above) : -1;
-        if (!error && above && at < 0) error = wrong(&here, "above", "names no switch of the list");
+        if (!error && above && at < 0) error = wrong(&here, "above", "is not the name of a switch in the list");
         if (!error && above) error = read_figure(&here, "nodes", NEEDED | WHOLE, 1e9, &level->nodes);
         if (!error && above) error = read_figure(&here, "uplink", NEEDED, ANY, &level->uplink);
         if (!error && !above) error = read_figure(&here, "nodes", WHOLE, 1e9, &machine->network.most);
@@ -198,7 +198,7 @@ static int read_network(const struct place *from, struct sgrad_machine *machine)
     SGRAD_TRY(read_figure(&at, "torus", WHOLE, 6, &dimensions));
     machine->network.dimensions = (int)dimensions;
     SGRAD_TRY(read_switches(&at, machine));
-    return dimensions && machine->network.levels ? wrong(&at, "torus", "has no switches: one of the two") : 0;
+    return dimensions && machine->network.levels ? wrong(&at, "torus", "cannot be combined with switches") : 0;
 }
 
 /* The model may be unknown to this program. The options of a known model must exist. */
@@ -213,22 +213,22 @@ static int check_model(const struct place *at, const char *model) {
 static int read_measured(const struct place *from, struct sgrad_machine *machine) {
     static const char *const keys[] = { "model", "batch", "precision", "samples_per_second", NULL };
     const json_t *list = json_object_get(from->object, "measured");
-    if (list && !json_is_array(list)) return wrong(from, "measured", "is no list");
+    if (list && !json_is_array(list)) return wrong(from, "measured", "is not a list");
     for (size_t i = 0; i < json_array_size(list); i++) {
         char *called = sgrad_format("measured[%zu]", i);
         const struct place at = { from->path, called, json_array_get(list, i) };
         struct sgrad_measured is = { 0 };
-        int error = json_is_object(at.object) ? check_keys(&at, keys) : wrong(&at, "", "is no object");
+        int error = json_is_object(at.object) ? check_keys(&at, keys) : wrong(&at, "", "is not an object");
         if (!error) error = read_text(&at, "model", &is.model);
         if (!error) error = check_model(&at, is.model);
         if (!error) error = read_figure(&at, "samples_per_second", NEEDED, ANY, &is.samples_per_second);
         is.batch = json_number_value(json_object_get(at.object, "batch"));
-        if (!error && !(is.batch >= 1)) error = wrong(&at, "batch", "is no number from 1 on");
+        if (!error && !(is.batch >= 1)) error = wrong(&at, "batch", "must be a number of 1 or more");
         const char *precision = json_string_value(json_object_get(at.object, "precision"));
         while (precision && is.precision < SGRAD_PRECISION_BF16 && strcmp(precision, sgrad_precision_name(is.precision)))
             is.precision++;
         if (!error && precision && strcmp(precision, sgrad_precision_name(is.precision)))
-            error = wrong(&at, "precision", "is none of f32, tf32, bf16");
+            error = wrong(&at, "precision", "must be f32, tf32 or bf16");
         free(called);
         machine->measured = sgrad_array_grow(machine->measured, machine->measurements, sizeof *machine->measured);
         machine->measured[machine->measurements++] = is;
@@ -245,17 +245,17 @@ static int by_hash(const void *one, const void *other) {
 static int read_timed(const struct place *from, struct sgrad_machine *machine) {
     static const char *const keys[] = { "kernel", "hash", "seconds", NULL };
     const json_t *list = json_object_get(from->object, "calls");
-    if (list && !json_is_array(list)) return wrong(from, "calls", "is no list");
+    if (list && !json_is_array(list)) return wrong(from, "calls", "is not a list");
     machine->timed = sgrad_xcalloc(json_array_size(list) + 1, sizeof *machine->timed);
     for (size_t i = 0; i < json_array_size(list); i++) {
         char *called = sgrad_format("calls[%zu]", i);
         const struct place at = { from->path, called, json_array_get(list, i) };
         const json_t *hash = json_object_get(at.object, "hash");
         struct sgrad_task_timing *is = &machine->timed[machine->timings++];
-        int error = json_is_object(at.object) ? check_keys(&at, keys) : wrong(&at, "", "is no object");
+        int error = json_is_object(at.object) ? check_keys(&at, keys) : wrong(&at, "", "is not an object");
         if (!error) error = read_text(&at, "kernel", &is->kernel);
         if (!error) error = read_figure(&at, "seconds", NEEDED, 1e6, &is->seconds);
-        if (!error && !json_is_integer(hash)) error = wrong(&at, "hash", "is no whole number");
+        if (!error && !json_is_integer(hash)) error = wrong(&at, "hash", "is not a whole number");
         is->hash = (uint32_t)json_integer_value(hash);
         free(called);
         SGRAD_TRY(error);
@@ -273,7 +273,7 @@ double sgrad_machine_timed(const struct sgrad_machine *machine, const char *kern
 static int read_all(const struct place *at, struct sgrad_machine *machine) {
     static const char *const keys[] = { "name", "summary", "device", "bus", "network", "input", "price", "currency", "measured",
                                         "calls", NULL };
-    if (!json_is_object(at->object)) return wrong(at, "", "holds no object");
+    if (!json_is_object(at->object)) return wrong(at, "", "is not an object");
     SGRAD_TRY(check_keys(at, keys));
     SGRAD_TRY(read_text(at, "name", &machine->name));
     SGRAD_TRY(read_text(at, "summary", &machine->summary));

@@ -111,11 +111,11 @@ static int write_empty(const char *folder, const char *name) {
 int sgrad_platform_write(const struct sgrad_machine *machine, int nodes, int simulated, const char *folder) {
     const int gpus = machine->device.is_gpu ? machine->device.count : 0;
     if (gpus > SGRAD_PLATFORM_GPUS)
-        return sgrad_log_error(SGRAD_EINVAL, "%s: a node has %d GPUs, and a simulated one %d at most", machine->path, gpus,
-                               SGRAD_PLATFORM_GPUS);
+        return sgrad_log_error(SGRAD_EINVAL, "%s: a node has %d GPUs, but a simulated node can have %d at most", machine->path,
+                               gpus, SGRAD_PLATFORM_GPUS);
     char *bus = sgrad_format("%s/bus", folder);
     const int error = mkdir(bus, 0777) && errno != EEXIST ? errno : 0;
-    if (error) sgrad_log_error(SGRAD_EIO, "%s: cannot be made: %s", bus, strerror(error));
+    if (error) sgrad_log_error(SGRAD_EIO, "%s: cannot be created: %s", bus, strerror(error));
     free(bus);
     if (error) return SGRAD_EIO;
     SGRAD_TRY(write_platform(machine, nodes, simulated, gpus, folder));

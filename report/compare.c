@@ -79,7 +79,7 @@ static json_t *find_differences(const struct runs *runs) {
 static void print_differences(const struct runs *runs) {
     json_t *found = find_differences(runs), *values;
     const char *key;
-    if (json_object_size(found)) printf("\nset otherwise\n");
+    if (json_object_size(found)) printf("\ndifferent options\n");
     json_object_foreach(found, key, values) {
         printf("%-*s", runs->left, key);
         for (int i = 0; i < runs->count; i++) {
@@ -156,7 +156,7 @@ static const struct figure figures[] = {
     { "%s/s (median)", 1, speed },
     { "loss of the last step", -1, loss },
     { "best test %s", 2, best },
-    { "ms a traced step", 1, traced_step },
+    { "ms per traced step", 1, traced_step },
 };
 enum { FIGURES = sizeof figures / sizeof *figures };
 

@@ -61,7 +61,7 @@ int sgrad__details_read(const char *folder, json_t **details) {
     json_t *json = NULL;
     int error = access(path, F_OK) ? 0 : sgrad_json_read(path, FILE_LIMIT, &json);
     if (json && !is_whole(json)) {
-        error = sgrad_log_error(SGRAD_EFORMAT, "%s: is not as stargrad eval --details writes it: run that again", path);
+        error = sgrad_log_error(SGRAD_EFORMAT, "%s: was not written by stargrad eval --details; run that command again", path);
         json_decref(json);
     }
     if (!error) *details = json;
@@ -129,7 +129,7 @@ static void write_matrix(FILE *to, const json_t *details) {
                 fprintf(to, "%zu %zu %u %.0f %u\n", j, i, tint(sqrt(share), i == j ? RIGHT : WRONG), n,
                         share > 0.4 ? 0xffffff : 0x222222);
         }
-    fputs("END\nset title 'what each class is taken for'\n", to);
+    fputs("END\nset title 'confusion'\n", to);
     fprintf(to, "set xrange [-0.5:%g]\nunset xtics\nunset grid\n", (double)count - 0.5);
     for (size_t i = 0; i < count && count <= COLUMNS; i++) {
         fputs(i ? "set xtics add (" : "set xtics (", to);
@@ -163,8 +163,10 @@ static void write_reliability(FILE *to, const json_t *details) {
             fprintf(to, "%g %g %g %g\n", ((double)i + 0.5) * width, number(bin, "accuracy"), (double)i * width,
                     (double)(i + 1) * width);
     }
-    fprintf(to, "END\nset title 'calibration error %.2f %%'\nset xlabel 'probability of the likeliest class'\n"
-                "set ylabel 'share that is right'\n", 100 * number(details, "calibration_error"));
+    fprintf(to,
+            "END\nset title 'calibration error %.2f %%'\nset xlabel 'probability of the predicted class'\nset ylabel 'fraction "
+            "correct'\n",
+            100 * number(details, "calibration_error"));
     fputs("set xrange [0:1]\nset yrange [0:1]\nset xtics auto\nset ytics auto scale 1\nset style fill solid 1 noborder\n"
           "plot $bin using 1:2:3:4:(0):2 with boxxyerror lc rgb '#2b5c8a', x with lines dt 2 lc '#c8752d'\n"
           "unset xlabel\nunset ylabel\n", to);
@@ -183,7 +185,7 @@ static void write_details(FILE *to, const void *of) {
 
 bool sgrad__details_draw(const char *folder, const json_t *details) {
     const int classes = (int)json_array_size(json_object_get(details, "classes")), named = FRAME + ROW * classes;
-    return sgrad__plot_draw(folder, &(struct sgrad__plot){ "details", "picture of classes", WIDTH,
-                                                           classes <= NAMES && named > HEIGHT ? named : HEIGHT, write_details,
-                                                           details });
+    return sgrad__plot_draw(folder,
+                            &(struct sgrad__plot){ "details", "plot of the classes", WIDTH,
+                                                   classes <= NAMES && named > HEIGHT ? named : HEIGHT, write_details, details });
 }

@@ -83,7 +83,8 @@ static void find_slow_rank(struct search *search) {
         left->exposed *= keep;
     }
     add(search, longest - shortest,
-        sgrad_format("rank %d works %.1f ms a step, rank %d %.1f: the others wait for the slower; look what else its node does",
+        sgrad_format("rank %d works %.1f ms per step, but rank %d only %.1f: the others wait for the slower rank; check which "
+                     "other programs run on its node",
                      most, longest / search->steps, least, shortest / search->steps));
 }
 
@@ -99,10 +100,10 @@ static void find_exposed(struct search *search) {
     if (t->ranks < 2 || !t->parcels || exposed < part * t->length || !rank->awaited) return;
     char *parcel = sgrad__timeline_parcel_text(&t->parcel[most]);
     add(search, exposed,
-        sgrad_format("messages of %s are exposed for %.1f ms a step on rank %d, all its messages for %.1f%s, most of it before "
+        sgrad_format("messages of %s are exposed for %.1f ms per step on rank %d, all its messages for %.1f%s, most of it before "
                      "\"%.*s\": try a smaller --bucket, another --allreduce, or a larger --batch",
                      parcel, search->o->exposed[most * t->ranks + worst] * exposed / all / search->steps, worst,
-                     exposed / search->steps, search->slowest < 0 ? "" : " besides what it waits for the slower rank",
+                     exposed / search->steps, search->slowest < 0 ? "" : " in addition to the wait for the slower rank",
                      (int)strcspn(rank->awaited, "#"), rank->awaited));
     free(parcel);
 }
@@ -114,8 +115,8 @@ static void find_starved(struct search *search) {
         if (workers_of(search->t, r) > 1) idle += search->rank[r].idle * workers_of(search->t, r) / search->t->rows;
     if (idle > part * search->t->length)
         add(search, idle,
-            sgrad_format("workers have nothing to do for %.1f ms a step%s: a smaller --micro-batch gives them more tasks at once",
-                         idle / search->steps, search->slowest < 0 ? "" : " besides what they wait for the slower rank"));
+            sgrad_format("workers are idle for %.1f ms per step%s: a smaller --micro-batch makes more tasks",
+                         idle / search->steps, search->slowest < 0 ? "" : " in addition to the wait for the slower rank"));
 }
 
 /* StarPU needs about 0.01 ms per task. If the tasks are not small and it takes far longer, other processes used the core. */
@@ -126,13 +127,14 @@ static void find_scheduling(struct search *search) {
     if (scheduling < part * t->length) return;
     if (sum / t->tasks < small)
         add(search, scheduling,
-            sgrad_format("StarPU's own work takes each worker %.1f ms a step, for %.0f tasks of %.3f ms on average: try a larger "
-                         "--micro-batch",
-                         scheduling / search->steps, t->tasks / search->steps, sum / t->tasks));
+            sgrad_format(
+                "StarPU uses %.1f ms per step of each worker for %.0f tasks of %.3f ms on average: try a larger --micro-batch",
+                scheduling / search->steps, t->tasks / search->steps, sum / t->tasks));
     else
         add(search, scheduling,
-            sgrad_format("workers are between tasks, in StarPU, for %.1f ms a step: look what else runs on their cores",
-                         scheduling / search->steps));
+            sgrad_format(
+                "StarPU uses %.1f ms per step between the tasks of each worker: check which other programs run on its cores",
+                scheduling / search->steps));
 }
 
 static int by_weight(const void *one, const void *other) {

@@ -119,7 +119,7 @@ bool sgrad__gantt_draw(const char *folder, const struct sgrad__timeline *timelin
     sgrad__lines_pick(timeline, &p.lines);
     const int height = ROUND + (p.lines.count > MANY ? LOW_ROW : ROW) * p.lines.count;
     const bool drawn =
-        sgrad__plot_draw(folder, &(struct sgrad__plot){ "gantt", "picture of the trace", WIDTH, height, write_gantt, &p });
+        sgrad__plot_draw(folder, &(struct sgrad__plot){ "gantt", "plot of the trace", WIDTH, height, write_gantt, &p });
     sgrad__lines_free(&p.lines);
     return drawn;
 }

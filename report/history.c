@@ -22,7 +22,7 @@ static int malformed(const struct place *at, const char *reason) {
 static int number(const struct place *at, const json_t *row, const char *key, double *value) {
     const json_t *is = json_object_get(row, key);
     char reason[64];
-    snprintf(reason, sizeof reason, "no number called \"%s\"", key);
+    snprintf(reason, sizeof reason, "no number \"%s\"", key);
     if (!json_is_number(is) && !json_is_null(is)) return malformed(at, reason);
     *value = json_is_null(is) ? NAN : json_number_value(is);
     return 0;
@@ -32,7 +32,7 @@ static int number(const struct place *at, const json_t *row, const char *key, do
 static int whole(const struct place *at, const json_t *row, const char *key, double *value) {
     const json_t *is = json_object_get(row, key);
     char reason[64];
-    snprintf(reason, sizeof reason, "no whole number called \"%s\"", key);
+    snprintf(reason, sizeof reason, "no whole number \"%s\"", key);
     if (!json_is_integer(is) || json_integer_value(is) < 0) return malformed(at, reason);
     *value = (double)json_integer_value(is);
     return 0;
@@ -91,11 +91,12 @@ static int read_lines(const char *path, struct sgrad__history *history) {
     const char *line = (const char *)map.data, *end = line + map.size, *next;
     for (; !error && (next = memchr(line, '\n', (size_t)(end - line))); line = next + 1) {
         at.line++;
-        error = next - line > LONGEST_LINE ? malformed(&at, "too long for a metric")
+        error = next - line > LONGEST_LINE ? malformed(&at, "too long for a line of metrics")
                                            : add_line(&at, line, (size_t)(next - line), history);
     }
     if (!error && !history->steps)
-        error = sgrad_log_error(SGRAD_EFORMAT, "%s: no step in it: the run has not begun, or this is another kind of file", path);
+        error =
+            sgrad_log_error(SGRAD_EFORMAT, "%s: contains no step: the run has not begun, or this is not a metrics file", path);
     sgrad_map_close(&map);
     return error;
 }
@@ -136,7 +137,8 @@ static int read_metrics(const char *path, struct sgrad__history *history) {
     }
     history->main = history->metrics > 1;
     if (good && strcmp(history->metric[0].name, "loss") == 0) return 0;
-    return sgrad_log_error(SGRAD_EFORMAT, "%s: metrics: are not 1 to %d, each with a name and a title, the first the loss", path,
+    return sgrad_log_error(SGRAD_EFORMAT,
+                           "%s: metrics must be a list of 1 to %d objects with a name and a title each, the loss first", path,
                            SGRAD__MOST_METRICS);
 }
 

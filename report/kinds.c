@@ -42,17 +42,17 @@ static bool read_color(const char *text, unsigned *color) {
 static int read_kinds(const char *path, const json_t *list, struct sgrad__kinds *kinds) {
     json_t *kind;
     size_t i;
-    if (!json_array_size(list)) return refuse(path, "no kind of task in it");
+    if (!json_array_size(list)) return refuse(path, "contains no kinds of tasks");
     if (json_array_size(list) > SGRAD__KINDS)
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: %zu kinds of task, where a report has at most %d", path, json_array_size(list),
-                               SGRAD__KINDS);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: contains %zu kinds of tasks, but a report can have %d at most", path,
+                               json_array_size(list), SGRAD__KINDS);
     json_array_foreach(list, i, kind) {
         const char *name = json_string_value(json_object_get(kind, "name"));
         if (!name || !*name || sgrad__kinds_find(kinds, name) >= 0)
-            return refuse(path, "a kind of task without a name of its own");
+            return refuse(path, "a kind of task has no name or the name of another kind");
         kinds->kind[kinds->count].name = name;
         if (!read_color(json_string_value(json_object_get(kind, "color")), &kinds->kind[kinds->count].color))
-            return refuse(path, "a kind of task without a color like \"#3b82c4\"");
+            return refuse(path, "the color of a kind of task is not like \"#3b82c4\"");
         kinds->count++;
     }
     return 0;
@@ -61,16 +61,19 @@ static int read_kinds(const char *path, const json_t *list, struct sgrad__kinds 
 static int read_kernels(const char *path, struct sgrad__kinds *kinds) {
     const char *model;
     json_t *kind;
-    if (!json_is_object(kinds->kernels)) return refuse(path, "no kernels in it");
-    json_object_foreach((json_t *)kinds->kernels, model, kind)
-        if (!json_is_string(kind) || sgrad__kinds_find(kinds, json_string_value(kind)) < 0)
-            return sgrad_log_error(SGRAD_EFORMAT, "%s: kernel %s is of none of its kinds; trace the run again", path, model);
+    if (!json_is_object(kinds->kernels)) return refuse(path, "contains no kernels");
+    json_object_foreach((json_t *)kinds->kernels, model,
+                        kind) if (!json_is_string(kind) ||
+                                  sgrad__kinds_find(kinds, json_string_value(kind)) <
+                                      0) return sgrad_log_error(SGRAD_EFORMAT,
+                                                                "%s: the kind of kernel %s is unknown; trace the run again", path,
+                                                                model);
     return 0;
 }
 
 static int read_file(const char *path, struct sgrad__kinds *kinds) {
     kinds->file = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
-    if (!json_is_object(kinds->file)) return refuse(path, "not written by this program, or not whole");
+    if (!json_is_object(kinds->file)) return refuse(path, "was not written by Stargrad, or is incomplete");
     kinds->kernels = json_object_get(kinds->file, "kernels");
     if (json_object_get(kinds->file, "kinds")) {
         SGRAD_TRY(read_kinds(path, json_object_get(kinds->file, "kinds"), kinds));

@@ -108,7 +108,9 @@ static void write_page(FILE *to, const char *folder, json_t *data, bool curve) {
     if (json_object_get(data, "details_picture")) put_picture(to, folder, "details");
     rest = put_until(to, rest, "<!--D3-->");
     if (json_object_get(data, "trace") && !put_file(to, SGRAD_D3, NULL))
-        sgrad_log_warning("%s: not found, so the page has no timeline to zoom (Debian, Ubuntu: apt install libjs-d3)", SGRAD_D3);
+        sgrad_log_warning(
+            "%s does not exist, so the page has no zoomable timeline; install d3 (Debian, Ubuntu: apt install libjs-d3)",
+            SGRAD_D3);
     rest = put_until(to, rest, "<!--DATA-->");
     json_dumpf(data, to, JSON_COMPACT | JSON_ESCAPE_SLASH | JSON_REAL_PRECISION(9));   /* it cannot contain </script> */
     fputs(rest, to);

@@ -165,7 +165,8 @@ static int read_lines(FILE *file, const char *path, struct search *search) {
         if (!number++ && text[0] != '%')
             error = sgrad_log_error(SGRAD_EFORMAT, "%s: not a Paje trace; trace the run again", path);
         else if (!whole)
-            error = sgrad_log_error(SGRAD_EFORMAT, "%s: line %ld: the file ends within it; trace the run again", path, number);
+            error =
+                sgrad_log_error(SGRAD_EFORMAT, "%s: line %ld: the file ends within this line; trace the run again", path, number);
         if (whole) text[length - 1] = 0;
         if (!error && isdigit((unsigned char)text[0])) split(text, &line), see(search, &line);
     }

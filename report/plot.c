@@ -43,7 +43,7 @@ static bool settle(const char *folder, const struct sgrad__plot *plot, bool whol
     for (int i = 0; i < PICTURES; i++) {
         char *path = sgrad_format("%s/%s.%s", folder, plot->name, pictures[i].ending), *part = sgrad_format("%s.part", path);
         if (whole && rename(part, path)) {
-            sgrad_log_warning("%s: no %s was drawn: %s", path, plot->what, strerror(errno));
+            sgrad_log_warning("%s: the %s was not drawn: %s", path, plot->what, strerror(errno));
             whole = false;
         }
         if (!whole) remove(part);
@@ -57,7 +57,7 @@ bool sgrad__plot_draw(const char *folder, const struct sgrad__plot *plot) {
     const char *pictures = getenv("STARGRAD_PICTURES");
     if (pictures && strcmp(pictures, "no") == 0) return false;
     if (system("command -v gnuplot >/dev/null 2>&1")) {
-        sgrad_log_warning("no %s was drawn: gnuplot is not installed (Debian, Ubuntu: apt install gnuplot-nox)", plot->what);
+        sgrad_log_warning("the %s was not drawn: gnuplot is not installed (Debian, Ubuntu: apt install gnuplot-nox)", plot->what);
         return false;
     }
     void (*before)(int) = signal(SIGPIPE, SIG_IGN); /* gnuplot may end before it has read everything */
@@ -68,6 +68,6 @@ bool sgrad__plot_draw(const char *folder, const struct sgrad__plot *plot) {
         status = pclose(gnuplot);
     }
     signal(SIGPIPE, before);
-    if (status) sgrad_log_warning("%s: no %s was drawn: gnuplot failed", folder, plot->what);
+    if (status) sgrad_log_warning("%s: the %s was not drawn: gnuplot failed", folder, plot->what);
     return settle(folder, plot, status == 0);
 }

@@ -25,5 +25,5 @@ static void write_rates(FILE *to, const void *of) {
 }
 
 bool sgrad_report_rates(const char *folder, const char *name, const struct sgrad_rates *rates) {
-    return sgrad__plot_draw(folder, &(struct sgrad__plot){ name, "picture of the rates", 760, 480, write_rates, rates });
+    return sgrad__plot_draw(folder, &(struct sgrad__plot){ name, "plot of the learning rates", 760, 480, write_rates, rates });
 }

@@ -148,12 +148,12 @@ void sgrad_report_print(const struct sgrad_report *report) {
     if (report->traced)
         sgrad__trace_print(&report->timeline, &report->overlap, &report->critical, json_object_get(report->json, "trace"));
     if (json_object_get(report->json, "curve")) printf("learning curve: %s/curve.svg, %s/curve.png\n", folder, folder);
-    if (json_object_get(report->json, "details_picture")) printf("its classes: %s/details.svg, %s/details.png\n", folder, folder);
-    if (json_object_get(report->json, "gantt")) printf("the traced steps: %s/gantt.svg, %s/gantt.png\n", folder, folder);
+    if (json_object_get(report->json, "details_picture")) printf("classes: %s/details.svg, %s/details.png\n", folder, folder);
+    if (json_object_get(report->json, "gantt")) printf("traced steps: %s/gantt.svg, %s/gantt.png\n", folder, folder);
     if (report->traced)
-        printf("with ViTE: vite -t %.0f:%.0f %s/trace/paje.trace, where they are, in ms\n", floor(t->start),
-               ceil(t->start + t->length), folder);
-    if (json_object_get(report->json, "page")) printf("all of it as a page: %s/report.html\n", folder);
+        printf("for ViTE (range in ms): vite -t %.0f:%.0f %s/trace/paje.trace\n", floor(t->start), ceil(t->start + t->length),
+               folder);
+    if (json_object_get(report->json, "page")) printf("report: %s/report.html\n", folder);
 }
 
 /* ---- plots ---- */

@@ -17,7 +17,7 @@ static void write_scaling(FILE *to, const void *of) {
     fputs("set title ", to);
     sgrad__plot_quoted(to, s->title);
     fputs(" noenhanced\nset key top left\nset xlabel 'devices'\nset ylabel 'speed-up'\nset logscale xy 2\n", to);
-    fprintf(to, "set xrange [1:%g]\nset yrange [1:*]\nplot x with lines lc '#bbbbbb' title 'as many times as fast'", most);
+    fprintf(to, "set xrange [1:%g]\nset yrange [1:*]\nplot x with lines lc '#bbbbbb' title 'ideal'", most);
     for (int i = 0; i < s->count; i++) {
         fprintf(to, ", $series%d using 1:2 with linespoints lw 2 pt 7 ps 0.6 lc '%s' title ", i, colors[i % 4]);
         sgrad__plot_quoted(to, s->series[i].title);
@@ -26,5 +26,5 @@ static void write_scaling(FILE *to, const void *of) {
 }
 
 bool sgrad_report_scaling(const char *folder, const char *name, const struct sgrad_scaling *scaling) {
-    return sgrad__plot_draw(folder, &(struct sgrad__plot){ name, "picture of the scaling", 760, 480, write_scaling, scaling });
+    return sgrad__plot_draw(folder, &(struct sgrad__plot){ name, "plot of the scaling", 760, 480, write_scaling, scaling });
 }

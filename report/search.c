@@ -30,7 +30,7 @@ static json_t *read_leaderboard(const char *folder) {
     json_error_t problem;
     json_t *list = json_load_file(path, 0, &problem);
     if (!json_is_array(list)) {
-        sgrad_log_error(SGRAD_EFORMAT, "%s: %s", path, list ? "is no list" : problem.text);
+        sgrad_log_error(SGRAD_EFORMAT, "%s: %s", path, list ? "is not a list" : problem.text);
         json_decref(list);
         list = NULL;
     }

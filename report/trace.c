@@ -92,7 +92,7 @@ static void print_mean(const struct sgrad__timeline *timeline, const struct sgra
 static void print_workers(const struct sgrad__timeline *timeline, const struct sgrad__overlap *overlap) {
     const bool each = timeline->rows <= WORKERS;
     int printed = 0, there = 0;
-    if (!each) printf("means over each rank's workers (--json has all %d)\n", timeline->rows);
+    if (!each) printf("means over the workers of each rank (--json has all %d)\n", timeline->rows);
     printf("%16s", "% of the time");
     for (int k = 0; k < timeline->kinds.count; k++) printf(" %10s", timeline->kinds.kind[k].name);
     printf(" %10s %10s %10s %10s\n", "scheduling", "fetching", "waiting", "idle");
@@ -116,8 +116,8 @@ static void print_workers(const struct sgrad__timeline *timeline, const struct s
 static void print_ranks(const struct sgrad__timeline *timeline, const struct sgrad__overlap *overlap) {
     if (timeline->ranks < 2) return;
     for (int r = 0; r < timeline->ranks && r < SGRAD__LISTED; r++)
-        printf("%srank %d: %.2f MB received; messages under way for %.1f ms, %.0f %% of it hidden behind work\n", r ? "" : "\n",
-               r, overlap->rank[r].megabytes, overlap->rank[r].communication,
+        printf("%srank %d: %.2f MB received; messages in flight for %.1f ms, %.0f %% of it hidden by computation\n",
+               r ? "" : "\n", r, overlap->rank[r].megabytes, overlap->rank[r].communication,
                percent(overlap->rank[r].hidden, overlap->rank[r].communication));
     print_rest(timeline->ranks, SGRAD__LISTED);
 }
@@ -154,8 +154,7 @@ static void print_critical(const struct sgrad__timeline *timeline, const struct 
     printf("\ncritical path: %.1f ms, %.0f %% of the time; ", critical->ms, percent(critical->ms, timeline->length));
     for (int k = 0; k < timeline->kinds.count; k++) printf("%s %.1f, ", timeline->kinds.kind[k].name, critical->kind[k]);
     printf("messages %.1f ms\n", critical->messages);
-    printf("bound: %.1f ms, %.0f %% of the time, for any order of these tasks; "
-           "work for each worker %.1f ms, critical path %.1f ms\n",
+    printf("bound: %.1f ms, %.0f %% of the time, for any order of these tasks; work per worker %.1f ms, critical path %.1f ms\n",
            sgrad__critical_bound(critical), percent(sgrad__critical_bound(critical), timeline->length), critical->work,
            critical->ms);
 }

@@ -26,7 +26,7 @@ does() {
 mkdir clone && cp "$srcdir/quickstart" clone
 for folder in build build/install .deps/starpu/../there; do
 	! clone/quickstart install "clone/$folder" >log 2>&1 || wrong "quickstart installs into $folder"
-	grep -q "name a folder outside it" log || wrong "quickstart does not refuse $folder"
+	grep -q "give a folder outside it" log || wrong "quickstart does not refuse $folder"
 done
 [ "$(ls -A clone)" = quickstart ] || wrong "quickstart leaves: $(ls -A clone)"
 
@@ -112,13 +112,13 @@ for name in lion spiral star swish; do
 	plug_in "there/share/doc/stargrad/examples/plug-ins/$name.c" $name -Wall -Wextra -Werror -lm
 done
 does there/bin/stargrad check --plugin ./libswish.so swish relu
-grep -qx 'swish: right on 2 shapes' log || wrong 'stargrad check does not tell of swish'
+grep -qx 'swish: passed for 2 shapes' log || wrong 'stargrad check does not tell of swish'
 does there/bin/stargrad list models --plugin ./libswish.so
 grep -q '^swishnet ' log || wrong 'list does not know the plug-in'
 does there/bin/stargrad train --plugin ./libswish.so --plugin ./liblion.so --model swishnet --optimizer lion --data digits --steps 20 --out swishing
 grep -q '"plugins": *\[' swishing/config.json && grep -q 'liblion.so"' swishing/config.json || wrong 'config.json does not know the plug-ins'
 does there/bin/stargrad eval --plugin ./libswish.so --model swishnet --data digits --weights swishing/model.safetensors
-refuses 2 'the run had the plug-in .*libswish.so, and here it is not loaded' eval swishing
+refuses 2 'the run used the plug-in .*libswish.so, which is not loaded' eval swishing
 does there/bin/stargrad eval --plugin ./libswish.so --plugin ./liblion.so swishing
 does there/bin/stargrad train --plugin ./libspiral.so --model mlp --data spiral:512 --steps 4 --batch 64 --out points
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \

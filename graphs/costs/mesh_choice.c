@@ -56,7 +56,9 @@ static int build_on(struct sgrad__run *run, int (*build)(struct sgrad__run *run)
 
 static int check_batch(const struct sgrad__run *run, int64_t batch) {
     const int parts = sgrad_mesh_ranks(&run->parallel.mesh, sgrad_mesh_sampled(&run->parallel.mesh));
-    if (batch % parts) return sgrad_log_error(SGRAD_EINVAL, "a batch of %lld is not %d ranks'", (long long)batch, parts);
+    if (batch % parts)
+        return sgrad_log_error(SGRAD_EINVAL, "a batch of %lld is not a multiple of the %d ranks that share it", (long long)batch,
+                               parts);
     if (batch / parts < run->graph->stages)
         return sgrad_log_error(SGRAD_EINVAL, "%lld %s of a rank cannot keep %d stages busy", (long long)(batch / parts),
                                sgrad_plural(batch / parts, "sample", "samples"), run->graph->stages);
@@ -69,7 +71,7 @@ static int check_shared(const struct sgrad__run *run) {
          axis++)
         if (axis->ranks > 1 && strcmp(axis->name, SGRAD__DATA) && strcmp(axis->name, SGRAD__PIPE) &&
             !sgrad__graph_uses(run->graph, axis))
-            return sgrad_log_error(SGRAD_EINVAL, "%s shares no work over it", run->model->name);
+            return sgrad_log_error(SGRAD_EINVAL, "%s does not divide its work over it", run->model->name);
     return 0;
 }
 
@@ -77,13 +79,13 @@ static int check_shared(const struct sgrad__run *run) {
 static int check_whole(const struct sgrad__run *run) {
     const struct sgrad__parameter *split =
         run->options.training.lookahead.every ? sgrad__training_find_split(run->training) : NULL;
-    if (split) return sgrad_log_error(SGRAD_EINVAL, "--lookahead needs whole parameters, and %s is split", split->name);
+    if (split) return sgrad_log_error(SGRAD_EINVAL, "--lookahead requires whole parameters, but %s is sharded", split->name);
     for (int i = 0; i < run->graph->parameter_count; i++) {
         const struct sgrad__parameter *p = &run->graph->parameter[i];
         const struct sgrad_optimizer *is = run->training->update[i].optimizer;
         if (is && p->cuts && is->needs_full_tensor)
-            return sgrad_log_error(SGRAD_EINVAL, "optimizer %s takes norms of whole parameters, and %s is split", is->name,
-                                   p->name);
+            return sgrad_log_error(SGRAD_EINVAL, "optimizer %s requires the norms of whole parameters, but %s is sharded",
+                                   is->name, p->name);
     }
     return 0;
 }
@@ -139,7 +141,7 @@ void sgrad__run_price_meshes(struct sgrad__run *run, int (*build)(struct sgrad__
         sgrad_log_capture(NULL, 0);
         if (error) p->error = sgrad_format("%s", why);
         else if (query->memory > 0 && p->memory > query->memory)
-            p->error = sgrad_format("it wants %.2f GB of %.2f", 1e-9 * p->memory, 1e-9 * query->memory);
+            p->error = sgrad_format("requires %.2f GB of memory; %.2f GB are available", 1e-9 * p->memory, 1e-9 * query->memory);
         else if (result->best < 0 || p->step < result->cost[result->best].step) result->best = i;
     }
 }
@@ -186,10 +188,11 @@ static char *tell(const struct sgrad_mesh_result *result, const char *only) {
     FILE *to = open_memstream(&text, &size);
     memcpy(sorted, result->cost, (size_t)result->costs * sizeof *sorted);
     qsort(sorted, (size_t)result->costs, sizeof *sorted, by_step);
-    if (only) fprintf(to, "           data alone: %s goes with nothing else\n", only);
+    if (only) fprintf(to, "          only data parallelism: %s cannot be combined with other meshes\n", only);
     for (int i = 0; i < result->costs && i < LISTED; i++) {
         const struct sgrad_mesh_cost *p = &sorted[i];
-        if (p->error) fprintf(to, "           %-28s not: %s\n", p->mesh, p->error);
+        if (p->error)
+            fprintf(to, "          %-28s not possible: %s\n", p->mesh, p->error);
         else fprintf(to, "           %-28s %8.2f ms a step: %.2f computing, %.2f sending, %.2f waiting; %.3f GB\n", p->mesh,
                      1e3 * p->step, 1e3 * p->computing, 1e3 * p->sending, 1e3 * p->waiting, 1e-9 * p->memory);
     }
@@ -217,7 +220,8 @@ int sgrad__run_choose_mesh(struct sgrad__run *run, int (*build)(struct sgrad__ru
     sgrad__run_price_meshes(run, build, &q, only, &c);
     sgrad_ranks_broadcast(&c.best, sizeof c.best, 0);       /* costs of ranks may differ: rank 0 decides */
     if (c.best < 0) {
-        const int error = sgrad_log_error(SGRAD_EINVAL, "--mesh auto: none goes; %s: %s", c.cost[0].mesh, c.cost[0].error);
+        const int error =
+            sgrad_log_error(SGRAD_EINVAL, "--mesh auto: no mesh is possible; %s: %s", c.cost[0].mesh, c.cost[0].error);
         sgrad_mesh_result_free(&c);
         return error;
     }

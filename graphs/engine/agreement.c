@@ -45,8 +45,8 @@ static void tell(const struct sgrad__message_list *mine, const struct sgrad__mes
                                    : sgrad_format("one of %lld bytes that rank %d does not have",
                                                   (long long)other->message[at].bytes, from);
     sgrad_log_error(SGRAD_EINVAL,
-                    "ranks %d and %d have built different programs: rank %d %s %d messages with %.0f bytes, rank %d %s %d "
-                    "with %.0f; the first that differs is %s: please report this fault of Stargrad, with the command",
+                    "ranks %d and %d have built different programs: rank %d %s %d messages with %.0f bytes, rank %d %s %d with "
+                    "%.0f; the first difference is %s; please report this error of Stargrad, with the command",
                     from, to, from, kind == SUMS ? "adds up" : "sends", mine->count, sgrad__message_list_bytes(mine), to,
                     kind == SUMS ? "adds up" : "expects", other->count, sgrad__message_list_bytes(other), first);
     free(first);

@@ -84,18 +84,18 @@ int sgrad_deadline_parse(const char *text, double *stop) {
     if (before && !sgrad_duration_parse(before, &seconds)) before = NULL;
     else if (before && (!end || !*end))
         return sgrad_log_error(SGRAD_EINVAL,
-                               "--stop-before %s: SLURM_JOB_END_TIME is not set: no Slurm job, or one without a time "
-                               "limit; it may be exported as seconds since 1970, or another time given",
+                               "--stop-before %s: SLURM_JOB_END_TIME is not set: this is not a Slurm job, or it has no time "
+                               "limit; export SLURM_JOB_END_TIME as seconds since 1970, or give another time",
                                text);
     if (before) is = strtod(end, NULL) - seconds;
     else if (sgrad_duration_parse(text, &seconds)) is = clock_now() + seconds;
     else if (!parse_clock(text, &is) && !parse_iso(text, &is))
-        return sgrad_log_error(SGRAD_EINVAL,
-                               "--stop-before '%s': takes seconds from now (3600, 90min, 2h), a time of the day (17:30, "
-                               "17:30:15), a date and time (2026-11-27T07:00, with Z or +01:00 for a zone), or how long "
-                               "before the end of a Slurm job (slurm-5min)",
-                               text);
-    if (is <= clock_now()) return sgrad_log_error(SGRAD_EINVAL, "--stop-before %s: that time is over", text);
+        return sgrad_log_error(
+            SGRAD_EINVAL,
+            "--stop-before '%s' must be seconds from now (3600, 90min, 2h), a time of day (17:30, 17:30:15), a date and time "
+            "(2026-11-27T07:00, with Z or +01:00 for a time zone), or a time before the end of a Slurm job (slurm-5min)",
+            text);
+    if (is <= clock_now()) return sgrad_log_error(SGRAD_EINVAL, "--stop-before %s is in the past; give a later time", text);
     *stop = is;
     return 0;
 }

@@ -78,12 +78,11 @@ static bool parse(const char *text, struct sgrad_schedule *schedule) {
 int sgrad_schedule_parse(const char *text, struct sgrad_schedule *schedule) {
     struct sgrad_schedule s = { 0 };
     if (!parse(text, &s))
-        return sgrad_log_error(
-            SGRAD_EINVAL,
-            "schedule '%s' is none of constant, step:E1,E2:F (at most %d epochs in ascending order and a "
-            "factor), cosine, poly:P (a power), triangle:START,TOP,END (shares of the rate, of the run, of the "
-            "rate: 0 to 1), onecycle; every other number is above 0",
-            text, MILESTONES);
+        return sgrad_log_error(SGRAD_EINVAL,
+                               "schedule '%s' is invalid; give constant, step:E1,E2:F (up to %d epochs in ascending order and a "
+                               "factor), cosine, poly:P (a power), triangle:START,TOP,END (fractions of the learning rate, the "
+                               "run and the learning rate: 0 to 1) or onecycle; all other numbers must be above 0",
+                               text, MILESTONES);
     *schedule = s;
     return 0;
 }

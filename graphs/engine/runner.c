@@ -242,7 +242,7 @@ static void tell_stall(const struct sgrad__runner *runner, const struct sgrad__s
     char *where = p->training ? sgrad_format("in step %u", slot->step.number) : sgrad_format("in an evaluation");
     const char *name = first ? first->name : "loss";
     const bool sends = first && sgrad__is_message(first->call);
-    char *what = sends ? sgrad_format("%s for %s (%d of its messages are not through)", where, name, messages)
+    char *what = sends ? sgrad_format("%s for %s (%d of its messages are outstanding)", where, name, messages)
                        : sgrad_format("%s for its own task %s", where, name);
     sgrad_watchdog_report(!sends, what);
     free(what);

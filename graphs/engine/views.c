@@ -23,15 +23,17 @@ int sgrad__run_check_views(const struct sgrad__run *run) {
     if (!o->evaluation.tta) return 0;
     SGRAD_TRY(sgrad_views_parse(o->evaluation.tta, &views));
     if (!sgrad_dataset_image(run->data.test) || !run->data.test->classes || sgrad_dataset_target(run->data.test)->shape.rank)
-        return sgrad_log_error(SGRAD_EINVAL, "--tta: takes images that have a class each, and %s has none", o->data.name);
+        return sgrad_log_error(SGRAD_EINVAL, "--tta requires images with one class each, but %s has none", o->data.name);
     if (!takes_logits(run->graph->node[run->graph->loss].op))
-        return sgrad_log_error(SGRAD_EINVAL, "--tta: takes networks whose loss is that of logits and labels, not %s",
+        return sgrad_log_error(SGRAD_EINVAL, "--tta requires a network whose loss is computed from logits and labels, not %s",
                                run->graph->node[run->graph->loss].op->name);
     if (run->data.train && (o->evaluation.best || o->evaluation.patience))
-        return sgrad_log_error(SGRAD_EINVAL, "--%s compares evaluations, of which --tta makes the last another",
-                               o->evaluation.best ? "best" : "patience");
+        return sgrad_log_error(
+            SGRAD_EINVAL, "--%s cannot be combined with --tta: the final evaluation would not be comparable with earlier ones",
+            o->evaluation.best ? "best" : "patience");
     if (run->parallel.mesh.axes > 1)
-        return sgrad_log_error(SGRAD_EINVAL, "--tta: takes ranks each of which has whole samples, not --mesh %s",
+        return sgrad_log_error(SGRAD_EINVAL,
+                               "--tta requires that each rank has whole samples; it cannot be combined with --mesh %s",
                                o->parallel.mesh);
     return 0;
 }

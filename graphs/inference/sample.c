@@ -57,7 +57,8 @@ static int check_model(const char *text) {
     for (const struct sgrad_model_option *option = model ? model->options : NULL; option && option->name; option++)
         has_vocabulary |= !strcmp(option->name, "vocabulary");
     if (has_vocabulary) return 0;
-    return sgrad_log_error(SGRAD_EINVAL, "model %s is no language model: sample takes one that has a vocabulary, as gpt", text);
+    return sgrad_log_error(SGRAD_EINVAL,
+                           "model %s is not a language model; sample requires a model with a vocabulary, such as gpt", text);
 }
 
 static int sample(struct sgrad__run *run, const struct sgrad_sample_options *options) {
@@ -68,11 +69,12 @@ static int sample(struct sgrad__run *run, const struct sgrad_sample_options *opt
     const int64_t vocabulary = (int64_t)sgrad_graph_option(run->graph, "vocabulary");
     const int64_t context = (int64_t)sgrad_graph_option(run->graph, "context"), half = context > 1 ? context / 2 : 1;
     if (options->words > vocabulary)
-        return sgrad_log_error(SGRAD_EINVAL, "the tokenizer has %d tokens, and the network knows %lld: the tokenizer is another "
-                               "network's", options->words, (long long)vocabulary);
+        return sgrad_log_error(SGRAD_EINVAL,
+                               "the tokenizer has %d tokens, but the network has %lld; give the tokenizer of this network",
+                               options->words, (long long)vocabulary);
     for (int64_t i = 0; i < options->prompt_tokens; i++)
         if (text[i] < 0 || text[i] >= vocabulary)
-            return sgrad_log_error(SGRAD_EINVAL, "the prompt's token %d: the network knows 0 to %lld", text[i],
+            return sgrad_log_error(SGRAD_EINVAL, "token %d of the prompt is invalid: it must be from 0 to %lld", text[i],
                                    (long long)vocabulary - 1);
     SGRAD_TRY(open_program(run));
     int64_t known = options->prompt_tokens, first = known > context ? known - context : 0;
@@ -81,7 +83,8 @@ static int sample(struct sgrad__run *run, const struct sgrad_sample_options *opt
         if (at - first == context) at = first = known - half;
         SGRAD_TRY(draw(run, at, at - first, &drawn));
         if (at + 1 < known) continue;
-        if (isnan(drawn)) return sgrad_log_error(SGRAD_ENAN, "%s: the network's logits are no numbers", run->options.model.init);
+        if (isnan(drawn))
+            return sgrad_log_error(SGRAD_ENAN, "%s: the logits of the network are NaN or infinite", run->options.model.init);
         text[known++] = (int32_t)drawn;
         options->take(options->arg, (int)drawn);
     }

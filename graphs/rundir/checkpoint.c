@@ -134,7 +134,7 @@ int sgrad__checkpoint_begin(const struct sgrad__training *training, const char *
     c->thread = sgrad_thread_start(write_checkpoint, c);
     if (!c->thread) {
         free_checkpoint(c);
-        return sgrad_log_error(SGRAD_ENOMEM, "the thread that writes checkpoints does not start");
+        return sgrad_log_error(SGRAD_ENOMEM, "the thread that writes checkpoints cannot be started");
     }
     *checkpoint = c;
     return 0;
@@ -156,9 +156,10 @@ int sgrad__checkpoint_end(struct sgrad__checkpoint *checkpoint) {
 
 static int get_number(const struct sgrad_safetensors *file, const char *key, long limit, long *number) {
     const char *text = sgrad_safetensors_metadata(file, key);
-    if (!text) return sgrad_log_error(SGRAD_EFORMAT, "%s: is no checkpoint: its metadata has no %s", file->path, key);
+    if (!text) return sgrad_log_error(SGRAD_EFORMAT, "%s: is not a checkpoint: its metadata have no %s", file->path, key);
     long value = parse_number(text, "");
-    if (value < 0 || value > limit) return sgrad_log_error(SGRAD_EFORMAT, "%s: its metadata's %s is '%s'", file->path, key, text);
+    if (value < 0 || value > limit)
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: %s in its metadata is invalid: '%s'", file->path, key, text);
     *number = value;
     return 0;
 }
@@ -183,8 +184,8 @@ static int check_whole(const struct sgrad_safetensors *file) {
     const char *stored = sgrad_safetensors_metadata(file, "checksum");
     SGRAD_TRY(sgrad_safetensors_file_checksum(file, sum));
     if (!stored || strcmp(stored, sum))
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: its data have checksum %s, its metadata say %s", file->path, sum,
-                               stored ? stored : "none");
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: is damaged: its data have checksum %s, but its metadata have %s", file->path,
+                               sum, stored ? stored : "none");
     return 0;
 }
 
@@ -225,12 +226,12 @@ int sgrad__checkpoint_newest(const char *folder, char **path) {
     for (int i = 0; i < count && !newest; i++) {
         newest = sgrad_format("%s/%s", folder, file[i]->d_name);
         if (is_whole(newest)) break;
-        sgrad_log_warning("%s is not whole: passed over", newest);
+        sgrad_log_warning("%s: is incomplete or damaged, and is skipped", newest);
         free(newest);
         newest = NULL;
     }
     free_files(file, count);
-    if (count && !newest) return sgrad_log_error(SGRAD_EFORMAT, "%s: holds no whole checkpoint", folder);
+    if (count && !newest) return sgrad_log_error(SGRAD_EFORMAT, "%s: contains no complete checkpoint", folder);
     *path = newest;
     return 0;
 }
@@ -239,7 +240,7 @@ static int load(struct sgrad__training *training, const struct sgrad_safetensors
                 struct sgrad__position *position) {
     struct sgrad__position p;
     const char *before = sgrad_safetensors_metadata(file, "identity");
-    if (!before) return sgrad_log_error(SGRAD_EFORMAT, "%s: is no checkpoint: its metadata has no identity", file->path);
+    if (!before) return sgrad_log_error(SGRAD_EFORMAT, "%s: is not a checkpoint: its metadata have no identity", file->path);
     SGRAD_TRY(sgrad__config_same(file->path, before, identity));
     SGRAD_TRY(get_position(file, &p));
     SGRAD_TRY(sgrad__weights_load(training->graph, sgrad__training_list(training, true), file, NULL));

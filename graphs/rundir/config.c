@@ -104,7 +104,7 @@ static json_t *versions_object(void) {
 static int write_config(const char *folder, json_t *object) {
     char *path = config_path(folder), *content = json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(DIGITS));
     struct sgrad_file file;
-    int error = content ? sgrad_file_begin(path, &file) : sgrad_log_error(SGRAD_EINVAL, "%s: an option is not UTF-8", path);
+    int error = content ? sgrad_file_begin(path, &file) : sgrad_log_error(SGRAD_EINVAL, "%s: an option is not valid UTF-8", path);
     if (!error) {
         fprintf(file.stream, "%s\n", content);
         error = sgrad_file_commit(&file);
@@ -209,14 +209,15 @@ static int same_data(const char *where, const json_t *config, const struct sgrad
                              json_integer_value(json_object_get(config, "classes")));
     char *after = data_text(c->options->data.name, c->dataset->count, c->dataset->classes);
     int error = 0;
-    if (!was) error = sgrad_log_error(SGRAD_EFORMAT, "%s: does not say of which data its run is", where);
+    if (!was)
+        error = sgrad_log_error(SGRAD_EFORMAT, "%s: identity.data is missing: the data of the run are unknown", where);
     else if (strcmp(was, json_string_value(now)))
         error = sgrad_log_error(SGRAD_EINVAL,
-                                "%s: the run has data %s%s%s, so it cannot be continued with %s%s%s%s; give --data with "
-                                "the same samples, or begin another run (--like has a run's options)",
-                                where, before, left_out ? " without those of " : "", left_out ? left_out : "", after,
-                                leaves_out ? " without those of " : "", leaves_out ? leaves_out : "",
-                                strcmp(before, after) || left_out || leaves_out ? "" : ", whose content is another by now");
+                                "%s: the run has data %s%s%s, so it cannot be continued with %s%s%s%s; give --data with the same "
+                                "samples, or begin another run (--like DIR copies the options)",
+                                where, before, left_out ? " without the samples of " : "", left_out ? left_out : "", after,
+                                leaves_out ? " without the samples of " : "", leaves_out ? leaves_out : "",
+                                strcmp(before, after) || left_out || leaves_out ? "" : ", whose content has changed");
     free(before);
     free(after);
     json_decref(now);
@@ -274,9 +275,9 @@ int sgrad__config_input(const char *folder, int channels, double *mean, double *
     if (object && !json_object_get(object, "identity")) json_decref(object), object = NULL;
     if (object && !(get_reals(json_object_get(object, "mean"), channels, -FLT_MAX, m) &&
                     get_reals(json_object_get(object, "deviation"), channels, FLT_MIN, d)))
-        error = sgrad_log_error(SGRAD_EFORMAT,
-                                "%s: mean and deviation are not %d numbers each that floats hold, the deviations above 0", path,
-                                channels);
+        error = sgrad_log_error(
+            SGRAD_EFORMAT, "%s: mean and deviation must have %d numbers each in the range of f32, and deviations must be above 0",
+            path, channels);
     if (!error) {
         *found = object;
         for (int i = 0; object && i < channels; i++) mean[i] = m[i], deviation[i] = d[i];
@@ -325,7 +326,7 @@ static char *change_text(const json_t *before, json_t *changed) {
     int count = 0;
     json_object_foreach(changed, key, value) {
         char *was = value_text(json_object_get(before, key)), *is = value_text(value);
-        fprintf(to, "%s%s %s (was %s)", count++ ? ", " : "with ", key, is, was ? was : "not told");
+        fprintf(to, "%s%s %s (was %s)", count++ ? ", " : "with ", key, is, was ? was : "not set");
         free(was);
         free(is);
     }
@@ -342,7 +343,7 @@ static json_t *begun_text(const json_t *options) {
     FILE *to = open_memstream(&text, &size);
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
         char *value = value_text(json_object_get(options, keys[k]));
-        fprintf(to, "%s%s %s", k ? ", " : "with ", keys[k], value ? value : "not told");
+        fprintf(to, "%s%s %s", k ? ", " : "with ", keys[k], value ? value : "not set");
         free(value);
     }
     fclose(to);
@@ -385,7 +386,7 @@ static char *history_text(const json_t *config) {
     json_array_foreach(continued, i, entry) {
         const char *changes = json_string_value(json_object_get(entry, "changes"));     /* NULL: the entry is not an object */
         fprintf(to, "%s  after step %lld, %s\n", i + 1 < json_array_size(continued) ? "continued" : "continues",
-                (long long)json_integer_value(json_object_get(entry, "step")), changes ? changes : "as nobody knows");
+                (long long)json_integer_value(json_object_get(entry, "step")), changes ? changes : "with unknown changes");
     }
     fclose(to);
     return text;

@@ -40,10 +40,10 @@ int sgrad__run_folder_check(const char *folder, bool resume) {
     SGRAD_TRY(content_of(folder, &content));
     if (content == (resume ? RUN : NOTHING)) return 0;
     if (!resume)
-        return sgrad_log_error(SGRAD_EINVAL, "%s: holds files already; choose another --out%s", folder,
+        return sgrad_log_error(SGRAD_EINVAL, "%s: already contains files; choose another --out%s", folder,
                                content == RUN ? ", or continue that run with --resume" : "");
-    return sgrad_log_error(SGRAD_EINVAL, "%s: there is no run to continue; leave out --resume to begin one%s", folder,
-                           content == FILES ? " in another --out: this one holds files" : " there");
+    return sgrad_log_error(SGRAD_EINVAL, "%s: contains no run to continue; leave out --resume to begin one%s", folder,
+                           content == FILES ? " in another --out: this folder contains files" : " there");
 }
 
 int sgrad_folder_make(const char *path) {
@@ -54,7 +54,7 @@ int sgrad_folder_make(const char *path) {
         char end = *s;
         *s = 0;
         if (mkdir(name, 0777) != 0 && errno != EEXIST)
-            error = sgrad_log_error(SGRAD_EIO, "%s: cannot be made: %s", name, strerror(errno));
+            error = sgrad_log_error(SGRAD_EIO, "%s: cannot be created: %s", name, strerror(errno));
         *s = end;
         if (!end) break;
     }

@@ -236,16 +236,16 @@ int sgrad__options_check(const struct sgrad_train_options *options) {
 /* Options that OBJECT lacks, because an older version wrote it, are unchanged. */
 int sgrad__options_take(const char *where, const json_t *object, struct sgrad_train_options *options) {
     struct sgrad_train_options o = *options;
-    if (!json_is_object(object)) return sgrad_log_error(SGRAD_EFORMAT, "%s: has no options of a run", where);
+    if (!json_is_object(object)) return sgrad_log_error(SGRAD_EFORMAT, "%s: the options of the run are missing", where);
     for (const struct field *f = fields; f < fields + FIELDS; f++) {
         const json_t *value = json_object_get(object, f->name);
         if (value && !take(f, value, &o))
-            return sgrad_log_error(SGRAD_EFORMAT, "%s: option %s has a value of another kind", where, f->name);
+            return sgrad_log_error(SGRAD_EFORMAT, "%s: option %s has a value of the wrong type", where, f->name);
     }
     for (const struct other *other = others; other < others + OTHERS; other++) {
         const json_t *value = json_object_get(object, other->name);
         if (value && !other->take(value, &o))
-            return sgrad_log_error(SGRAD_EFORMAT, "%s: option %s has a value of another kind", where, other->name);
+            return sgrad_log_error(SGRAD_EFORMAT, "%s: option %s has a value of the wrong type", where, other->name);
     }
     *options = o;
     return 0;

@@ -11,7 +11,7 @@
 /* The caller must free *PATH and *CONFIG, also after an error. */
 static int read_run(const char *folder, char **path, json_t **config) {
     SGRAD_TRY(sgrad__config_read(folder, path, config));
-    return *config ? 0 : sgrad_log_error(SGRAD_EIO, "%s: there is no such file: %s is no folder of a run", *path, folder);
+    return *config ? 0 : sgrad_log_error(SGRAD_EIO, "%s: does not exist: %s is not the folder of a run", *path, folder);
 }
 
 static bool is_open(const char *file) {
@@ -28,7 +28,7 @@ static void warn_of_plugins(const char *path, const json_t *config) {
     json_array_foreach(files, i, file) {
         const char *name = json_string_value(file);
         if (name && !is_open(name))
-            sgrad_log_warning("%s: the run had the plug-in %s, and here it is not loaded (--plugin)", path, name);
+            sgrad_log_warning("%s: the run used the plug-in %s, which is not loaded; load it with --plugin", path, name);
     }
 }
 
@@ -158,9 +158,10 @@ int sgrad_run_input(const char *folder, struct sgrad_run_input *input) {
     struct sgrad_run_input is = { 0 };
     int error = read_run(folder, &path, &config);
     if (!error && !json_object_get(config, "classes"))
-        error = sgrad_log_error(SGRAD_EFORMAT, "%s: does not say what the run's input is: an older Stargrad wrote it", path);
+        error = sgrad_log_error(SGRAD_EFORMAT, "%s: the input of the run is missing: an older version of Stargrad wrote the file",
+                                path);
     if (!error && (!take_image(json_object_get(config, "input"), &is) || !take_classes(config, &is)))
-        error = sgrad_log_error(SGRAD_EFORMAT, "%s: its input is neither none nor images (H,W,C), or its classes are no number",
+        error = sgrad_log_error(SGRAD_EFORMAT, "%s: the input is neither null nor an image (H,W,C), or classes is not a number",
                                 path);
     if (!error) *input = is;
     json_decref(config);
@@ -182,7 +183,7 @@ static int read_origin(const char *folder, struct sgrad_origin **origin, struct 
     int error = sgrad__config_read(folder, &path, &config);
     const bool is_run = config && json_object_get(config, "identity");
     struct sgrad_origin *o = is_run ? sgrad__origin_of(config) : NULL;
-    if (is_run && !o) error = sgrad_log_error(SGRAD_EFORMAT, "%s: its features or classes are not as a run writes them", path);
+    if (is_run && !o) error = sgrad_log_error(SGRAD_EFORMAT, "%s: features or classes are invalid", path);
     if (!error) *origin = o;
     if (config && !take_image(json_object_get(config, "input"), learned)) learned->image.rank = 0;
     json_decref(config);
@@ -220,8 +221,8 @@ static void warn_of_size(const struct sgrad_run_input *learned, const char *data
     if (!image || image->shape.rank != 3 || learned->image.rank != 3) return;
     const int64_t *is = image->shape.dim, *was = learned->image.dim;
     if ((is[0] != was[0] || is[1] != was[1]) && sgrad_launched_rank() == 0)
-        sgrad_log_warning("%s: images of %lldx%lld, and the network was trained on images of %lldx%lld", data, (long long)is[1],
-                          (long long)is[0], (long long)was[1], (long long)was[0]);
+        sgrad_log_warning("%s: the images have %lldx%lld pixels, but the network was trained on images of %lldx%lld", data,
+                          (long long)is[1], (long long)is[0], (long long)was[1], (long long)was[0]);
 }
 
 int sgrad_run_open_samples(const struct sgrad_train_options *options, bool every, struct sgrad_dataset **dataset) {

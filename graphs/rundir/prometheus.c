@@ -93,7 +93,7 @@ int sgrad__prometheus_open(int port, const char *const *name, int count, struct 
         p->daemon = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD, 0, NULL, NULL, answer, p, MHD_OPTION_LISTEN_SOCKET, fd,
                                      MHD_OPTION_END);
     if (!p->daemon) {
-        const char *why = fd < 0 ? strerror(errno) : "libmicrohttpd does not start";
+        const char *why = fd < 0 ? strerror(errno) : "libmicrohttpd cannot be started";
         int error = sgrad_log_error(SGRAD_EIO, "--prometheus %d: 127.0.0.1:%d: %s", port, port, why);
         sgrad__prometheus_close(p);
         return error;

@@ -89,7 +89,8 @@ static void find_kept(struct sgrad__run *run, long done) {
         const char *text = sgrad_safetensors_metadata(&file, "step");
         const long step = text ? strtol(text, NULL, 10) : 0;
         if (step > done && !isnan(run->best.value))
-            sgrad_log_warning("%s: is of step %ld, after the checkpoint of step %ld: the run repeats it", path, step, done);
+            sgrad_log_warning("%s: belongs to step %ld, after the checkpoint of step %ld; the run repeats that step", path, step,
+                              done);
         if (step > 0 && step <= done && sgrad_safetensors_metadata(&file, run->metric[deciding(run)].name)) run->best.step = step;
         for (int i = 0; i < run->result.metrics; i++) {
             const char *value = sgrad_safetensors_metadata(&file, run->metric[i].name);
@@ -110,11 +111,12 @@ static const char *find_split(const struct sgrad__run *run) {
 int sgrad__best_open(struct sgrad__run *run, long done) {
     const char *split = find_split(run);
     if (run->options.evaluation.best && split)
-        return sgrad_log_error(SGRAD_EINVAL, "--best: %s is split over ranks, none of which has the whole", split);
+        return sgrad_log_error(SGRAD_EINVAL, "--best requires that one rank has the whole network, but %s is sharded over ranks",
+                               split);
     const bool whole = !split && run->graph->stages == 1;
     run->best.saves = whole && (run->options.evaluation.best || run->options.evaluation.patience);
     if (!whole && run->options.evaluation.patience && run->context->rank == 0)
-        sgrad_log_warning("--patience: no rank has the whole network: the run ends with its last weights, not with its best");
+        sgrad_log_warning("--patience: no rank has the whole network; the run ends with its last weights, not with its best");
     run->best.value = NAN;
     if (run->options.checkpoint.resume && run->context->rank == 0) {
         count_again(run);
@@ -156,7 +158,7 @@ void sgrad__best_print(const struct sgrad__run *run, long done, FILE *to) {
     const struct sgrad_metric *metric = &run->metric[deciding(run)];
     char text[SGRAD_NUMBER_TEXT];
     if (run->best.enough && done < run->steps)
-        fprintf(to, "ended after step %ld: %d %s without a better %s\n", done, run->best.worse,
+        fprintf(to, "stopped after step %ld: %d %s without an improvement of the %s\n", done, run->best.worse,
                 sgrad_plural(run->best.worse, "evaluation", "evaluations"), metric->text);
     if (!run->best.step) return;
     fprintf(to, "best: %s %s, after ", metric->text, sgrad_metric_text(metric, run->best.metrics[deciding(run)], text));

@@ -4,7 +4,7 @@
 
 static int check_count(const char *option, const struct sgrad_numbers *numbers) {
     if (numbers->count >= 0 && numbers->count <= SGRAD_MAX_NUMBERS) return 0;
-    return sgrad_log_error(SGRAD_EINVAL, "--%s: %d numbers: takes up to %d", option, numbers->count, SGRAD_MAX_NUMBERS);
+    return sgrad_log_error(SGRAD_EINVAL, "--%s has %d numbers; give %d or fewer", option, numbers->count, SGRAD_MAX_NUMBERS);
 }
 
 /* Checks the options that need no data. */
@@ -13,19 +13,21 @@ static int check_numbers(const struct sgrad_train_options *options) {
     const int steps = options->parallel.steps_in_flight;
     const struct sgrad_lookahead *lookahead = &options->training.lookahead;
     const struct sgrad_step_range *trace = &options->output.trace;
-    if (batch < 1) return sgrad_log_error(SGRAD_EINVAL, "a batch of %ld samples: takes 1 or more", batch);
-    if (micro < 0) return sgrad_log_error(SGRAD_EINVAL, "a micro-batch of %ld samples: takes 0 or more", micro);
+    if (batch < 1) return sgrad_log_error(SGRAD_EINVAL, "a batch must have 1 sample or more, not %ld", batch);
+    if (micro < 0) return sgrad_log_error(SGRAD_EINVAL, "a micro-batch must have 0 samples (automatic) or more, not %ld", micro);
     SGRAD_TRY(check_count("class-weights", &options->training.class_weights));
     SGRAD_TRY(check_count("mean", &options->data.mean));
     SGRAD_TRY(check_count("deviation", &options->data.std));
     if (!sgrad_lookahead_is_valid(lookahead))
-        return sgrad_log_error(SGRAD_EINVAL, "lookahead every %ld steps, decay %g, power %g: out of range", lookahead->every,
-                               lookahead->decay, lookahead->power);
+        return sgrad_log_error(SGRAD_EINVAL, "lookahead every %ld steps with decay %g and power %g is out of range",
+                               lookahead->every, lookahead->decay, lookahead->power);
     if (trace->first < 0 || trace->last < trace->first)
-        return sgrad_log_error(SGRAD_EINVAL, "steps %ld to %ld to trace: takes 1 or more, the first one first", trace->first,
-                               trace->last);
+        return sgrad_log_error(
+            SGRAD_EINVAL,
+            "steps %ld to %ld cannot be traced: they must begin with step 1 or later, and must not end before they begin",
+            trace->first, trace->last);
     if (steps >= 0 && steps <= SGRAD__MAX_WINDOW) return 0;
-    return sgrad_log_error(SGRAD_EINVAL, "%d steps in flight: takes 1 to %d", steps, SGRAD__MAX_WINDOW);
+    return sgrad_log_error(SGRAD_EINVAL, "%d steps in flight: the number must be from 1 to %d", steps, SGRAD__MAX_WINDOW);
 }
 
 static int complete_names(struct sgrad_train_options *options) {

@@ -23,16 +23,16 @@ static int check_shapes(const struct sgrad__run *run) {
         int error = 0;
         const char *resizes = f ? NULL : a->reader->resizes;
         if (strcmp(one, other))
-            error = sgrad_log_error(SGRAD_ESHAPE, "%s: field %d of the training part is %s, of the test part %s%s%s%s",
+            error = sgrad_log_error(SGRAD_ESHAPE, "%s: field %d of the training set is %s, but in the test set it is %s%s%s%s",
                                     run->options.data.name, f, one, other, resizes ? ": " : "", resizes ? resizes : "",
-                                    resizes ? " brings all to one size" : "");
+                                    resizes ? " resizes all to one size" : "");
         free(one);
         free(other);
         SGRAD_TRY(error);
     }
     if (b->classes > a->classes)
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: the test part has %d classes, the training part %d", run->options.data.name,
-                               b->classes, a->classes);
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: the test set has %d classes, but the training set has %d",
+                               run->options.data.name, b->classes, a->classes);
     return 0;
 }
 
@@ -59,7 +59,7 @@ static int open_training_set(struct sgrad__run *run) {
     if (o->data.partition) how.memory = 1;       /* the placement stores decoded images: do not cache them as well */
     const int error = sgrad_dataset_open(o->data.name, SGRAD_TRAIN, &how, &run->data.train);
     if (error && o->checkpoint.resume && sgrad_launched_rank() == 0)
-        sgrad_log_warning("the run goes on with --data %s; where that is somewhere else by now, give --data", o->data.name);
+        sgrad_log_warning("the run continues with --data %s; if the data set is elsewhere now, give --data", o->data.name);
     SGRAD_TRY(error);
     return skip_damaged(run, run->data.train);
 }
@@ -86,7 +86,7 @@ static void warn_of_one_class(const struct sgrad__run *run) {
     bool one = d->classes == 1;
     for (int64_t i = 1; label && i < d->count && !one && label[i] == label[0]; i++) one = i == d->count - 1;
     if (one && sgrad_launched_rank() == 0)
-        sgrad_log_warning("%s: all training samples are of one class: there is nothing to learn", run->options.data.name);
+        sgrad_log_warning("%s: all training samples have the same class, so nothing can be learned", run->options.data.name);
 }
 
 int sgrad__run_open_data(struct sgrad__run *run) {
@@ -105,8 +105,8 @@ static int take_numbers(const char *name, const struct sgrad_numbers *value, int
     for (int i = 0; i < value->count && valid; i++) valid = value->number[i] >= low && value->number[i] <= 1e6;
     if (!valid) {
         char *text = sgrad_numbers_text(value);
-        sgrad_log_error(SGRAD_EINVAL, "--%s '%s': takes %d %s from %g on, with commas between, or one for all channels", name,
-                        text, channels, sgrad_plural(channels, "number", "numbers"), low);
+        sgrad_log_error(SGRAD_EINVAL, "--%s '%s' must have %d %s of %g or more, separated by commas, or one for all channels",
+                        name, text, channels, sgrad_plural(channels, "number", "numbers"), low);
         free(text);
         return SGRAD_EINVAL;
     }
@@ -147,7 +147,7 @@ static void sum_over_ranks(struct sgrad_dataset_sums *sums) {
 /* Returns the first sample of RANK's shard of COUNT samples; it ends where the shard of the next rank starts. */
 static int64_t share_first(const struct sgrad__run *run, int64_t count, int rank) { return count * rank / run->context->ranks; }
 
-#define READING "for all ranks to read their share of the data"
+#define READING "for all ranks to read their shard of the data"
 
 /* Every rank reads its shard; the ranks may take different times. */
 static int measure_training_set(struct sgrad__run *run) {
@@ -234,21 +234,22 @@ static int check_augmentation(const struct sgrad__run *run, const char *wanted) 
     for (const struct sgrad_augmenting *a = d->drawn.item; a < d->drawn.item + d->drawn.count; a++) {
         const char *name = a->is->name;
         if (d->reader->draw ? !a->is->volumes : !a->is->move && !a->is->change && !a->is->mix)
-            return sgrad_log_error(SGRAD_EINVAL, "--augment %s: %s is of %s, not of %s", wanted, name,
+            return sgrad_log_error(SGRAD_EINVAL, "--augment %s: %s applies to %s, not to %s", wanted, name,
                                    d->reader->draw ? "images" : "volumes", run->options.data.name);
         if (!a->is->mix) continue;
         if (!d->classes || target->shape.rank || (run->model->loss && !run->model->loss_option))
-            return sgrad_log_error(SGRAD_EINVAL, "--augment %s: %s mixes classes, one for each image: %s has none", wanted, name,
-                                   run->options.data.name);
+            return sgrad_log_error(SGRAD_EINVAL,
+                                   "--augment %s: %s mixes classes and requires one class for each image, but %s has none",
+                                   wanted, name, run->options.data.name);
         if (run->options.data.partition)
             return sgrad_log_error(SGRAD_EINVAL,
-                                   "--data-placement partition: %s mixes with any image of %s, and a rank has its share "
-                                   "of them",
+                                   "--data-placement partition cannot be combined with --augment %s, which mixes with any image "
+                                   "of %s: a rank has only its shard",
                                    name, run->options.data.name);
     }
     if (d->reader->draw && run->options.data.partition)
         return sgrad_log_error(SGRAD_EINVAL,
-                               "--data-placement partition: patches of %s are drawn again in each epoch, and not kept",
+                               "--data-placement partition is not supported for %s: its patches are drawn again in each epoch",
                                run->options.data.name);
     return 0;
 }

@@ -85,7 +85,8 @@ static int turn(struct sgrad__run *run, double from, double to, struct sgrad_lr_
 static int find(struct sgrad__run *run, double from, double to, struct sgrad_lr_test *test) {
     SGRAD_TRY(sgrad__run_open_training(run));
     if (run->parallel.strategy->asynchronous)
-        return sgrad_log_error(SGRAD_EINVAL, "find-lr: --strategy %s has no steps that all ranks take together",
+        return sgrad_log_error(SGRAD_EINVAL,
+                               "find-lr cannot be combined with --strategy %s: ranks must take their steps together",
                                run->parallel.strategy->name);
     sgrad__run_warn_unused(run);
     char *grows = sgrad_format("growing to %g by the same factor each step", to);
@@ -104,7 +105,8 @@ static int find(struct sgrad__run *run, double from, double to, struct sgrad_lr_
 
 int sgrad_find_lr(const struct sgrad_train_options *options, double from, double to, struct sgrad_lr_test *test) {
     if (!(from > 0 && to > from))
-        return sgrad_log_error(SGRAD_EINVAL, "find-lr: from %g to %g: takes two rates, the lower first", from, to);
+        return sgrad_log_error(
+            SGRAD_EINVAL, "find-lr: from %g to %g is not a range of learning rates; give two above 0, the lower first", from, to);
     struct sgrad__run *r = sgrad_xcalloc(1, sizeof *r);
     struct sgrad_train_options *o = &r->options;
     *o = *options;

@@ -24,7 +24,7 @@ static int make_default_folder(const char *model, char **folder) {
     for (int i = 1;; i++) {
         *folder = i == 1 ? sgrad_format("runs/%s-%s", model, when) : sgrad_format("runs/%s-%s-%d", model, when, i);
         if (mkdir(*folder, 0777) == 0) return 0;
-        if (errno != EEXIST) return sgrad_log_error(SGRAD_EIO, "%s: cannot be made: %s", *folder, strerror(errno));
+        if (errno != EEXIST) return sgrad_log_error(SGRAD_EIO, "%s: cannot be created: %s", *folder, strerror(errno));
         free(*folder);
     }
 }
@@ -33,7 +33,7 @@ int sgrad__run_claim_folder(struct sgrad__run *run) {
     const struct sgrad_train_options *o = &run->options;
     SGRAD_TRY(sgrad__options_check(o));
     if (o->checkpoint.resume && !o->output.folder)
-        return sgrad_log_error(SGRAD_EINVAL, "--resume needs --out, the folder of the run to continue");
+        return sgrad_log_error(SGRAD_EINVAL, "--resume requires --out, the folder of the run to continue");
     if (!o->output.folder) {
         run->files.created = true;
         SGRAD_TRY(make_default_folder(run->model->name, &run->files.folder));
@@ -122,10 +122,9 @@ void sgrad__run_describe(const struct sgrad__run *run, struct sgrad__config *con
 /* Returns an error if the run has finished without checkpoints: starting it again would overwrite its result. */
 static int refuse_finished(const char *folder) {
     char *path = sgrad_format("%s/model.safetensors", folder);
-    int error =
-        access(path, F_OK)
-            ? 0
-            : sgrad_log_error(SGRAD_EINVAL, "%s: there is no checkpoint from which this finished run could go on", folder);
+    int error = access(path, F_OK)
+                    ? 0
+                    : sgrad_log_error(SGRAD_EINVAL, "%s: no checkpoint from which this finished run could continue", folder);
     free(path);
     return error;
 }
@@ -147,7 +146,7 @@ static int open_own_folder(struct sgrad__run *run, const struct sgrad__config *c
     run->files.created = false;
     if (!run->options.checkpoint.resume) return sgrad__config_write(run->files.folder, config);
     SGRAD_TRY(refuse_finished(run->files.folder));
-    sgrad_log_warning("%s: no checkpoint there yet: the run begins anew", run->files.folder);
+    sgrad_log_warning("%s: contains no checkpoint yet; the run starts again", run->files.folder);
     return sgrad__config_continue(run->files.folder, config, 0, &run->files.history);
 }
 

@@ -13,8 +13,8 @@ int sgrad__run_open_mesh(struct sgrad__run *run) {
     SGRAD_TRY(sgrad_mesh_parse(run->options.parallel.mesh, SGRAD__DATA, &run->parallel.mesh));
     const struct sgrad_axis *pipe = sgrad_mesh_axis(&run->parallel.mesh, SGRAD__PIPE);
     if (pipe && pipe->dimensions > 1)
-        return sgrad_log_error(SGRAD_EINVAL, "mesh %s: stages stand in a line: %s=%d", run->options.parallel.mesh, pipe->name,
-                               pipe->ranks);
+        return sgrad_log_error(SGRAD_EINVAL, "mesh %s: pipe must have one dimension, like %s=%d", run->options.parallel.mesh,
+                               pipe->name, pipe->ranks);
     return 0;
 }
 
@@ -32,7 +32,8 @@ static int check_axes(const struct sgrad__run *run) {
     for (const struct sgrad_axis *axis = run->parallel.mesh.axis; axis < run->parallel.mesh.axis + run->parallel.mesh.axes;
          axis++)
         if (!axis->samples && axis->ranks > 1 && !sgrad__graph_uses(run->graph, axis) && strcmp(axis->name, SGRAD__PIPE))
-            return sgrad_log_error(SGRAD_EINVAL, "mesh %s: model %s shares no work over axis %s: all %d ranks would do the same",
+            return sgrad_log_error(SGRAD_EINVAL,
+                                   "mesh %s: model %s does not divide its work over axis %s: all %d ranks would compute the same",
                                    run->options.parallel.mesh, run->model->name, axis->name, axis->ranks);
     return 0;
 }
@@ -55,8 +56,8 @@ static int check_gradients(const struct sgrad__run *run) {
             takers += s != g->node[g->value[v].maker].stage && sgrad__graph_takes(g, v, s);
         if (takers > 1)
             return sgrad_log_error(SGRAD_EINVAL,
-                                   "--precision bf16: %s goes to several stages, as mesh %s has them, and gradients "
-                                   "from several are added in f32 alone: fewer stages may do",
+                                   "--precision bf16: %s is read by several stages of mesh %s, and their gradients can be added "
+                                   "only in f32; use fewer stages",
                                    g->value[v].name, run->options.parallel.mesh);
     }
     return 0;
@@ -68,12 +69,15 @@ static int check_stages(const struct sgrad__run *run) {
     const struct sgrad_train_options *o = &run->options;
     if (run->graph->stages == 1 || !run->data.train) return 0;
     if (run->training->hooks)
-        return sgrad_log_error(SGRAD_EINVAL,
-                               "optimizer %s takes all layers, and mesh %s has stages of them on ranks of their own",
-                               run->update.optimizer->name, o->parallel.mesh);
+        return sgrad_log_error(
+            SGRAD_EINVAL,
+            "optimizer %s requires all layers on one rank; it cannot be combined with the pipeline stages of mesh %s",
+            run->update.optimizer->name, o->parallel.mesh);
     if (o->output.histograms || o->evaluation.best)
-        return sgrad_log_error(SGRAD_EINVAL, "--%s: stages of the network are on other ranks, as mesh %s has them, and rank 0 "
-                                        "alone writes", o->output.histograms ? "histograms" : "best", o->parallel.mesh);
+        return sgrad_log_error(
+            SGRAD_EINVAL,
+            "--%s cannot be combined with the pipeline stages of mesh %s: rank 0, which writes it, does not have all layers",
+            o->output.histograms ? "histograms" : "best", o->parallel.mesh);
     return o->model.precision == SGRAD_PRECISION_BF16 ? check_gradients(run) : 0;
 }
 
@@ -84,16 +88,16 @@ static int check_together(const struct sgrad__run *run) {
         const struct sgrad__parameter *p = &run->graph->parameter[i];
         const struct sgrad_optimizer *is = run->training->update[i].optimizer;
         if (p->cuts && is->needs_full_tensor)
-            return sgrad_log_error(SGRAD_EINVAL,
-                                   "optimizer %s takes norms of whole parameters, and %s is split over axis %s: another "
-                                   "does without",
-                                   is->name, p->name, p->cut[0].axis->name);
+            return sgrad_log_error(
+                SGRAD_EINVAL,
+                "optimizer %s requires norms of whole parameters, but %s is sharded over axis %s; use another optimizer",
+                is->name, p->name, p->cut[0].axis->name);
     }
     if (run->parallel.strategy->uses_servers || run->parallel.strategy->asynchronous)
-        return sgrad_log_error(SGRAD_EINVAL, "mesh %s goes with --strategy sync, not with %s", run->options.parallel.mesh,
+        return sgrad_log_error(SGRAD_EINVAL, "mesh %s requires --strategy sync, not %s", run->options.parallel.mesh,
                                run->parallel.strategy->name);
     if (run->options.data.partition)
-        return sgrad_log_error(SGRAD_EINVAL, "mesh %s goes with --data-placement replicate, not with partition",
+        return sgrad_log_error(SGRAD_EINVAL, "mesh %s requires --data-placement replicate, not partition",
                                run->options.parallel.mesh);
     return 0;
 }

@@ -17,22 +17,22 @@ static int check_images(const struct sgrad__run *run, const struct sgrad_dataset
     const struct sgrad_field *image = sgrad_dataset_image(dataset);
     const int least = run->model->min_image_side, multiple = run->model->side_multiple;
     if (run->model->volumes && !(image && image->shape.rank == 4))
-        return sgrad_log_error(SGRAD_ESHAPE, "model %s: takes volumes (--data volume:DIR), and %s has none", run->model->name,
+        return sgrad_log_error(SGRAD_ESHAPE, "model %s requires volumes (--data volume:DIR), but %s has none", run->model->name,
                                run->options.data.name);
     if (image && multiple && (sgrad_field_plane(image)[0] % multiple || sgrad_field_plane(image)[1] % multiple))
-        return sgrad_log_error(SGRAD_ESHAPE, "model %s: takes images whose sides are multiples of %d, those of %s have %dx%d",
+        return sgrad_log_error(SGRAD_ESHAPE,
+                               "model %s requires images whose sides are multiples of %d, but those of %s have %dx%d pixels",
                                run->model->name, multiple, run->options.data.name, (int)sgrad_field_plane(image)[0],
                                (int)sgrad_field_plane(image)[1]);
     if (!least || (image && sgrad_field_plane(image)[0] >= least && sgrad_field_plane(image)[1] >= least)) return 0;
     if (!image)
-        return sgrad_log_error(SGRAD_ESHAPE, "model %s: takes images, and %s has none, but %s", run->model->name,
-                               run->options.data.name, dataset->field[0].name);
-    return sgrad_log_error(
-        SGRAD_ESHAPE,
-        "model %s: takes images of %dx%d or more, those of %s have %dx%d: another model (stargrad list models) "
-        "takes them, or --image-size %d scales those of a folder",
-        run->model->name, least, least, run->options.data.name, (int)sgrad_field_plane(image)[0],
-        (int)sgrad_field_plane(image)[1], least);
+        return sgrad_log_error(SGRAD_ESHAPE, "model %s requires images, but %s has %s", run->model->name, run->options.data.name,
+                               dataset->field[0].name);
+    return sgrad_log_error(SGRAD_ESHAPE,
+                           "model %s requires images of %dx%d or more, but those of %s have %dx%d; use another model (stargrad "
+                           "list models), or resize the images of a folder with --image-size %d",
+                           run->model->name, least, least, run->options.data.name, (int)sgrad_field_plane(image)[0],
+                           (int)sgrad_field_plane(image)[1], least);
 }
 
 /* Checks that the network has one logit per class. If the targets are numbers, the loss itself checks the shapes. */
@@ -41,7 +41,7 @@ static int check_logits(const struct sgrad__run *run, const struct sgrad_dataset
     char text[SGRAD_SHAPE_TEXT];
     if (sgrad_graph_error(run->graph) || !dataset->classes) return sgrad_graph_error(run->graph);
     if (shape.rank == 2 + sgrad_dataset_target(dataset)->shape.rank && shape.dim[shape.rank - 1] == dataset->classes) return 0;
-    return sgrad_log_error(SGRAD_ESHAPE, "model %s: ends with %s, where %s has %d classes: build has to return (N,%s%d)",
+    return sgrad_log_error(SGRAD_ESHAPE, "model %s returns %s, but %s has %d classes; build must return (N,%s%d)",
                            run->model->name, sgrad_shape_text(&shape, text), run->options.data.name, dataset->classes,
                            sgrad_dataset_target(dataset)->shape.rank ? "…," : "", dataset->classes);
 }
@@ -64,8 +64,8 @@ static int add_voxel_loss(struct sgrad__run *run, int y, int target) {
     }
     char *text = sgrad_numbers_text(weights);
     sgrad_log_error(SGRAD_EINVAL,
-                    "--class-weights '%s': takes %d numbers above 0 with commas between, one for each class of %s", text, classes,
-                    o->data.name);
+                    "--class-weights '%s' must have %d numbers above 0, separated by commas, one for each class of %s", text,
+                    classes, o->data.name);
     free(text);
     return SGRAD_EINVAL;
 }
@@ -82,7 +82,8 @@ static int add_mixed_loss(struct sgrad__run *run, int y, const int *field) {
 static int add_loss(struct sgrad__run *run, const struct sgrad_dataset *dataset, int y, const int *field) {
     if (sgrad__graph_own_loss(run->graph)) {
         if (dataset->mixed)
-            return sgrad_log_error(SGRAD_EINVAL, "--augment %s mixes classes, and %s has a loss of its own",
+            return sgrad_log_error(SGRAD_EINVAL,
+                                   "--augment %s mixes classes, but %s has its own loss, which does not support that",
                                    run->options.data.augment, run->model_text);
         run->model->loss(run->graph, y, *field);
         return sgrad_graph_finalize(run->graph);
@@ -119,8 +120,10 @@ int sgrad__run_build_graph(struct sgrad__run *run) {
     const int64_t numbers = sgrad_shape_count(&sgrad_dataset_target(d)->shape);
     const int y = run->model->build(g, x, d->classes ? d->classes : (int)numbers);
     if (g->imported && g->imported->softmax && !d->classes)
-        return sgrad_log_error(SGRAD_EINVAL, "%s: ends with Softmax, as networks of classes do, and the targets are numbers "
-                                        "(regression): export the network without it", g->file);
+        return sgrad_log_error(
+            SGRAD_EINVAL,
+            "%s: ends with Softmax, a layer for classes, but the targets are numbers (regression); export the network without it",
+            g->file);
     if (run->draw) {
         sgrad_graph_apply(g, &sgrad_draw_token_op, "draw", &y, 1, run->draw);
         SGRAD_TRY(sgrad_graph_finalize(g));

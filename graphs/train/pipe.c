@@ -69,8 +69,9 @@ void sgrad__run_print_pipe(const struct sgrad__run *run, FILE *to) {
     const int64_t count = turns(p);
     const char *what = count < p->micros ? sgrad_plural(count, "group of batch norm", "groups of batch norm")
                                          : sgrad_plural(count, "micro-batch", "micro-batches");
-    fprintf(to, "stages     %d, each of some layers; a step is %lld %s, of which ranks wait for each other %.0f %% of their "
-                "time%s\n", g->stages, (long long)count, what, 100 * bubble(g, count),
-            count < p->micros ? "; less with --bn-group micro" : "");
+    fprintf(
+        to,
+        "stages     %d, each with some of the layers; in a step of %lld %s, ranks wait for each other %.0f %% of the time%s\n",
+        g->stages, (long long)count, what, 100 * bubble(g, count), count < p->micros ? "; --bn-group micro reduces it" : "");
     if (run->options.output.print) print_table(run, to);
 }

@@ -13,20 +13,20 @@ static void print_network(const struct sgrad__run *run, FILE *to) {
     int hosts = 0;
     for (int i = 0; i < net->ranks; i++) hosts += net->host[i] == i;
     if (!method) method = sgrad_collective_cheapest(SGRAD_ALLREDUCE, &each, net);
-    fprintf(to, "network    %d ranks on %d %s; a message takes %.0f us and its bytes at %.3g GB/s\n", net->ranks, hosts,
+    fprintf(to, "network    %d ranks on %d %s; latency %.0f us, bandwidth %.3g GB/s\n", net->ranks, hosts,
             sgrad_plural(hosts, "host", "hosts"), 1e6 * net->latency, net->bandwidth / 1e9);
     if (run->parallel.strategy->uses_servers) {
-        fprintf(to, "servers    %d, of %d %s of about %.0f kB; %s\n", run->parallel.servers, run->program->buckets, buckets,
+        fprintf(to, "servers    %d for %d %s of about %.0f kB; %s\n", run->parallel.servers, run->program->buckets, buckets,
                 bytes / 1e3, run->parallel.strategy->summary);
         return;
     }
     if (run->parallel.strategy->shards_optimizer) {
-        fprintf(to, "shares     of states and updates; gradients in %d %s of about %.0f kB, summed in shares\n",
+        fprintf(to, "shards     of optimizer states and updates; gradients in %d %s of about %.0f kB, reduced to shards\n",
                 run->program->buckets, buckets, bytes / 1e3);
         return;
     }
-    fprintf(to, "allreduce  %s, %s; gradients in %d %s of about %.0f kB, each %.2f ms by its cost\n", method->name,
-            run->parallel.allreduce ? "as asked" : "the cheapest", run->program->buckets, buckets, bytes / 1e3,
+    fprintf(to, "allreduce  %s, %s; gradients in %d %s of about %.0f kB, estimated at %.2f ms each\n", method->name,
+            run->parallel.allreduce ? "set by --allreduce" : "lowest estimated cost", run->program->buckets, buckets, bytes / 1e3,
             1e3 * sgrad_collective_cost(method, &each, net));
 }
 
@@ -39,17 +39,19 @@ static void print_placement(const struct sgrad__run *run, FILE *to) {
         return;
     }
     const struct sgrad_view view = sgrad__placement_view(run->data.placement);
-    fprintf(to, "placement  partition: rank 0 holds %lld of %lld %s, %.2f MB%s\n", (long long)view.shape.dim[0],
+    fprintf(to, "placement  partition: rank 0 has %lld of %lld %s, %.2f MB%s\n", (long long)view.shape.dim[0],
             (long long)run->data.train->count, sgrad_plural(run->data.train->count, "record", "records"),
-            (double)sgrad_view_bytes(&view) / 1e6, run->options.data.no_shuffle ? "" : ", and as much again for the next epoch");
+            (double)sgrad_view_bytes(&view) / 1e6,
+            run->options.data.no_shuffle ? "" : ", and the same amount for the next epoch");
 }
 
 static void print_mesh(const struct sgrad__run *run, FILE *to) {
     char text[SGRAD_MESH_TEXT];
     if (run->parallel.copies == 1)
-        fprintf(to, "mesh       %s: all ranks have other samples\n", sgrad_mesh_text(&run->parallel.mesh, text));
-    else fprintf(to, "mesh       %s: %d ranks at a time have the same samples, and share the work on them\n",
-                 sgrad_mesh_text(&run->parallel.mesh, text), run->parallel.copies);
+        fprintf(to, "mesh       %s: every rank has different samples\n", sgrad_mesh_text(&run->parallel.mesh, text));
+    else
+        fprintf(to, "mesh       %s: groups of %d ranks have the same samples and share the work on them\n",
+                sgrad_mesh_text(&run->parallel.mesh, text), run->parallel.copies);
 }
 
 /* Prints the memory of a step. Evaluations need additional memory. */
@@ -62,8 +64,8 @@ static void print_memory(const struct sgrad__run *run, FILE *to) {
         double bytes;
     } part[] = { { "parameters and states", kept },   { "activations", is.activations }, { "gradients", is.gradients },
                  { "messages", is.messages },         { "inputs", is.inputs },           { "workspaces", is.workspaces } };
-    fprintf(to, "memory     %.2f MB of this rank at most", 1e-6 * most);
-    if (most > 1.005 * least) fprintf(to, ", %.2f where no rank is late", 1e-6 * least);
+    fprintf(to, "memory     up to %.2f MB on this rank", 1e-6 * most);
+    if (most > 1.005 * least) fprintf(to, ", %.2f if no rank is late", 1e-6 * least);
     fputc(':', to);
     for (size_t i = 0; i < sizeof part / sizeof *part; i++)
         if (part[i].bytes > 0) fprintf(to, "%s %.2f %s", i ? "," : "", 1e-6 * part[i].bytes, part[i].name);
@@ -99,8 +101,8 @@ static void print_data(const struct sgrad__run *run, FILE *to) {
 static const char *precision_text(const struct sgrad__run *run) {
     if (run->options.model.precision != SGRAD_PRECISION_BF16) return "";
     if (run->context->gpus || sgrad_isa() >= SGRAD_AVX512_BF16) return " with f32 master weights";
-    return " with f32 master weights, computed in f32: for bf16 there are no instructions here, so it saves memory, and "
-           "time only where a step waits for memory";
+    return " with f32 master weights, computed in f32: this CPU has no bf16 instructions, so bf16 saves memory, but time only if "
+           "training is memory-bound";
 }
 
 void sgrad__run_print(const struct sgrad__run *run, FILE *to) {
@@ -110,14 +112,14 @@ void sgrad__run_print(const struct sgrad__run *run, FILE *to) {
     const long long here = (long long)sgrad__parameters_count(run->graph);
     char *samples = sgrad__micros_text(run->program);
     fprintf(to, "model      %s, %lld %s", run->model_text, parameters, sgrad_plural(parameters, "parameter", "parameters"));
-    if (here < parameters) fprintf(to, ", of which a rank keeps %lld", here);
+    if (here < parameters) fprintf(to, ", of which this rank stores %lld", here);
     fputc('\n', to);
     print_data(run, to);
     if (run->data.placement || run->context->ranks > 1) print_placement(run, to);
     if (run->parallel.copies > 1 || run->parallel.mesh_table) print_mesh(run, to);
-    if (run->parallel.mesh_table) fprintf(to, "           chosen as the cheapest by cost:\n%s", run->parallel.mesh_table);
+    if (run->parallel.mesh_table) fprintf(to, "           the mesh of the lowest estimated cost:\n%s", run->parallel.mesh_table);
     sgrad__run_print_pipe(run, to);
-    const char *updates = run->parallel.strategy->drops_stale ? "synchronous but for the slowest" : "asynchronous";
+    const char *updates = run->parallel.strategy->drops_stale ? "synchronous except for the slowest" : "asynchronous";
     if (run->program->batch.averaged == run->program->batch.samples) updates = "synchronous";
     fprintf(to, "batch      %ld = %d %s x %d %s x %s, %s", o->training.batch, run->parallel.local_batches,
             sgrad_plural(run->parallel.local_batches, "rank", "ranks"), run->program->micros,
@@ -126,27 +128,26 @@ void sgrad__run_print(const struct sgrad__run *run, FILE *to) {
     if (run->program->grouped)
         fprintf(to, "; batch norm over %lld %s%s", (long long)run->batch.norm_group,
                 sgrad_plural(run->batch.norm_group, "sample", "samples"),
-                run->batch.resumed_group ? ", as on the ranks that the run began on" : "");
+                run->batch.resumed_group ? ", as at the start of the run" : "");
     fputc('\n', to);
     if (o->model.recompute)
-        fprintf(to, "recompute  %d of %d layers compute what they made again in backward\n", run->recomputed,
+        fprintf(to, "recompute  the activations of %d of %d layers in the backward pass\n", run->recomputed,
                 run->graph->node_count);
     if (run->program->batch.averaged != run->program->batch.samples)
-        fprintf(to, "updates    by the %sgradients of %lld %s%s; at most %d %s in flight\n",
+        fprintf(to, "updates    use the %sgradients of %lld %s%s; at most %d %s in flight\n",
                 run->parallel.strategy->drops_stale ? "first " : "", (long long)run->program->batch.averaged,
                 sgrad_plural(run->program->batch.averaged, "sample", "samples"),
-                run->parallel.strategy->drops_stale ? "; later ones are dropped" : ", as they come",
+                run->parallel.strategy->drops_stale ? "; later ones are dropped" : ", as they arrive",
                 sgrad__run_steps_in_flight(run), sgrad_plural(sgrad__run_steps_in_flight(run), "step", "steps"));
     fprintf(to, "optimizer  %s, learning rate %g", o->optimizer.name, run->update.peak_lr);
     if (o->optimizer.lr_scale_base)
         fprintf(to, " = %g x %ld/%ld", o->optimizer.lr, o->training.batch, o->optimizer.lr_scale_base);
-    fprintf(to, ", %s%s; %ld %s, %ld an epoch\n", o->optimizer.schedule, o->optimizer.warmup > 0 ? " after a warm-up" : "",
+    fprintf(to, ", %s%s; %ld %s, %ld per epoch\n", o->optimizer.schedule, o->optimizer.warmup > 0 ? " after a warm-up" : "",
             run->steps, sgrad_plural(run->steps, "step", "steps"), run->steps_per_epoch);
     if (o->training.lookahead.every)
-        fprintf(to, "lookahead  every %ld steps, slow weights keep %g x (step / %ld)^%g of themselves\n",
+        fprintf(to, "lookahead  every %ld steps, slow weights retain %g x (step / %ld)^%g of their value\n",
                 o->training.lookahead.every, o->training.lookahead.decay, run->steps, o->training.lookahead.power);
-    if (o->training.ema > 0)
-        fprintf(to, "weights    averaged from step to step with decay %g: evaluated, and saved, so\n", o->training.ema);
+    if (o->training.ema > 0) fprintf(to, "weights    evaluated and saved as a moving average with decay %g\n", o->training.ema);
     sgrad__run_print_tuning(run, to);
     print_memory(run, to);
     if (run->program->note) fprintf(to, "%.*s\n", (int)strcspn(run->program->note, "\n"), run->program->note);
@@ -170,7 +171,7 @@ static void print_dropped(struct sgrad__run *run, double pushes, FILE *to) {
         if (dropped[i] > dropped[worst]) worst = i;
     }
     if (run->context->rank == 0 && all > 0)
-        fprintf(to, "dropped    %.0f of %.0f pushes (%.1f %%); of rank %d's, the most, %.1f %%\n", all, pushes * ranks,
+        fprintf(to, "dropped    %.0f of %.0f pushes (%.1f %%); most of rank %d: %.1f %%\n", all, pushes * ranks,
                 100 * all / (pushes * ranks), worst, 100 * dropped[worst] / pushes);
     free(dropped);
 }

@@ -79,9 +79,9 @@ static int choose_shares(const struct sgrad_train_options *options, const char *
         return 0;
     }
     if (strcmp(options->parallel.shard, "optimizer") && strcmp(options->parallel.shard, "gradients"))
-        return sgrad_log_error(SGRAD_EINVAL, "--shard %s: takes none, optimizer or gradients", options->parallel.shard);
+        return sgrad_log_error(SGRAD_EINVAL, "--shard %s must be none, optimizer or gradients", options->parallel.shard);
     if (strcmp(options->parallel.strategy, "sync") && strcmp(options->parallel.strategy, "shard"))
-        return sgrad_log_error(SGRAD_EINVAL, "--shard %s goes with --strategy sync, not with %s", options->parallel.shard,
+        return sgrad_log_error(SGRAD_EINVAL, "--shard %s requires --strategy sync, not %s", options->parallel.shard,
                                options->parallel.strategy);
     *strategy = "shard";
     return 0;
@@ -105,7 +105,7 @@ static int find_records(struct sgrad__run *run) {
 
 static int check_lookahead(struct sgrad__run *run) {
     if (!run->options.training.lookahead.every || !strcmp(run->parallel.strategy->name, "sync")) return 0;
-    return sgrad_log_error(SGRAD_EINVAL, "--lookahead goes with --strategy sync, not with %s", run->parallel.strategy->name);
+    return sgrad_log_error(SGRAD_EINVAL, "--lookahead requires --strategy sync, not %s", run->parallel.strategy->name);
 }
 
 /* Sets the learning-rate schedule. With --lr-scale-base the rate is proportional to the batch; the warm-up starts at the

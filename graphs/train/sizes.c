@@ -19,11 +19,12 @@ int64_t sgrad__nearest_divisor(int64_t n, int64_t wanted) {
 int sgrad__run_check_sizes(struct sgrad__run *run, long ranks) {
     const struct sgrad_train_options *o = &run->options;
     if (o->training.batch > run->data.train->count)
-        return sgrad_log_error(SGRAD_EINVAL, "--batch %ld is more than the %lld samples of the training set", o->training.batch,
-                               (long long)run->data.train->count);
+        return sgrad_log_error(SGRAD_EINVAL,
+                               "--batch %ld exceeds the %lld samples of the training set; give --batch %lld or less",
+                               o->training.batch, (long long)run->data.train->count, (long long)run->data.train->count);
     if (o->training.batch % ranks)
-        return sgrad_log_error(SGRAD_EINVAL, "--batch %ld cannot be shared by %ld ranks: %ld can", o->training.batch, ranks,
-                               (o->training.batch / ranks + 1) * ranks);
+        return sgrad_log_error(SGRAD_EINVAL, "--batch %ld cannot be divided among %ld ranks; give --batch %ld", o->training.batch,
+                               ranks, (o->training.batch / ranks + 1) * ranks);
     const int64_t share = o->training.batch / ranks, micro = o->training.micro_batch;
     int64_t group = share;
     if (run->batch.resumed_group) group = run->batch.resumed_group;
@@ -32,16 +33,16 @@ int sgrad__run_check_sizes(struct sgrad__run *run, long ranks) {
     const int64_t here = group < share ? group : share;     /* samples of a group on one rank */
     if (run->batch.resumed_group && (o->training.batch % group || share % here || group % here))
         return sgrad_log_error(SGRAD_EINVAL,
-                               "the run takes batch norm's statistics over groups of %lld samples, which a rank's share "
-                               "of %lld cannot form: other ranks can, or --bn-group rank takes the share",
+                               "the run computes batch-norm statistics over groups of %lld samples, which the batch of a rank, "
+                               "%lld, cannot form; use another number of ranks, or give --bn-group rank",
                                (long long)group, (long long)share);
     if (o->training.batch % group || share % here || group % here)
-        return sgrad_log_error(SGRAD_EINVAL, "--bn-group %lld does not divide the %s of %lld: %lld does", (long long)group,
-                               ranks > 1 ? "rank's share" : "batch", (long long)share,
+        return sgrad_log_error(SGRAD_EINVAL, "--bn-group %lld does not divide the %s of %lld; give --bn-group %lld",
+                               (long long)group, ranks > 1 ? "batch of a rank" : "batch", (long long)share,
                                (long long)sgrad__nearest_divisor(share, group));
     if (micro && here % micro)
-        return sgrad_log_error(SGRAD_EINVAL, "--micro-batch %lld does not divide %s of %lld: %lld does", (long long)micro,
-                               here < share ? "the group" : "this rank's share", (long long)here,
+        return sgrad_log_error(SGRAD_EINVAL, "--micro-batch %lld does not divide %s of %lld; give --micro-batch %lld",
+                               (long long)micro, here < share ? "the group" : "the batch of this rank", (long long)here,
                                (long long)sgrad__nearest_divisor(here, micro));
     run->batch.micro = micro;
     run->batch.norm_group = group;
@@ -49,7 +50,7 @@ int sgrad__run_check_sizes(struct sgrad__run *run, long ranks) {
     run->steps = o->training.steps ? o->training.steps : (long)(o->training.epochs * (double)run->steps_per_epoch + 0.5);
     if (run->steps < 1) run->steps = 1;
     if (run->options.output.trace.first > run->steps)
-        return sgrad_log_error(SGRAD_EINVAL, "--trace begins with step %ld, the run ends with step %ld",
+        return sgrad_log_error(SGRAD_EINVAL, "--trace begins with step %ld, but the run ends with step %ld",
                                run->options.output.trace.first, run->steps);
     return 0;
 }
@@ -290,10 +291,10 @@ static int check_pipe(const struct sgrad__run *run) {
     while (fits > 1 && (run->batch.unit % fits || units * (run->batch.unit / fits) < stages)) fits--;
     if (micros >= stages) return 0;
     if (share < stages)
-        return sgrad_log_error(SGRAD_EINVAL, "mesh %s: %lld %s of a rank cannot keep %d stages busy: --batch %d can",
+        return sgrad_log_error(SGRAD_EINVAL, "mesh %s: %lld %s of a rank cannot keep %d stages busy; give --batch %d",
                                run->options.parallel.mesh, (long long)share, sgrad_plural(share, "sample", "samples"), stages,
                                stages * run->parallel.local_batches);
-    return sgrad_log_error(SGRAD_EINVAL, "mesh %s: %lld %s cannot keep %d stages busy: --micro-batch %lld makes %lld",
+    return sgrad_log_error(SGRAD_EINVAL, "mesh %s: %lld %s cannot keep %d stages busy; give --micro-batch %lld, which makes %lld",
                            run->options.parallel.mesh, (long long)micros, sgrad_plural(micros, "micro-batch", "micro-batches"),
                            stages, (long long)fits, (long long)(share / fits));
 }
@@ -305,11 +306,11 @@ static int check_statistics(const struct sgrad__run *run) {
     for (const struct sgrad__node *n = run->graph->node; n < run->graph->node + run->graph->node_count; n++) {
         if (n->op != &sgrad_batchnorm_op || run->batch.norm_group * ((const struct sgrad_batchnorm *)n->attrs)->area > 1)
             continue;
-        const char *more = o->training.batch > 1 ? "--bn-group of 2 samples or more" : "--batch 2 or more";
-        if (o->training.bn_group == SGRAD_GROUP_MICRO) more = "--micro-batch 2 or more, or another --bn-group,";
+        const char *more = o->training.batch > 1 ? "--bn-group with 2 samples or more" : "--batch 2 or more";
+        if (o->training.bn_group == SGRAD_GROUP_MICRO) more = "--micro-batch 2 or more, or another --bn-group";
         return sgrad_log_error(SGRAD_EINVAL,
-                               "model %s: %s: batch norm over one value per channel, of 1 sample of 1 pixel, has no "
-                               "variance: %s, or larger images, would give it one",
+                               "model %s: %s: batch norm over one value per channel (1 sample of 1 pixel) has no variance; give "
+                               "%s, or larger images",
                                run->model->name, n->name, more);
     }
     return 0;

@@ -20,10 +20,9 @@ static int parse_variant(const char *text, double *share) {
         if (strcmp(text, names[i].name) == 0) return *share = names[i].share, 0;
     *share = strtod(text, &end);
     if (end > text && !*end && *share > 0 && *share <= 1) return 0;
-    return sgrad_log_error(SGRAD_EINVAL,
-                           "--kfac-variant %s: takes auto, opt, lw, or the share of ranks that precondition a layer, "
-                           "above 0 and up to 1",
-                           text);
+    return sgrad_log_error(
+        SGRAD_EINVAL,
+        "--kfac-variant %s must be auto, opt, lw, or the fraction of ranks that precondition a layer, above 0 and up to 1", text);
 }
 
 /* Limits the memory of K-FAC to a quarter of this rank's fraction of the memory of its host. All ranks use the value of rank
@@ -42,7 +41,7 @@ bool sgrad__updates_are_independent(const struct sgrad_optimizer *is) {
 
 int sgrad__run_check_shares(const struct sgrad__run *run, const struct sgrad_optimizer *is, const char *option) {
     if (!run->parallel.strategy->shards_optimizer || !is->needs_full_tensor || sgrad__updates_are_independent(is)) return 0;
-    return sgrad_log_error(SGRAD_EINVAL, "--%s %s takes all parameters at once, and --shard has each rank update some", option,
+    return sgrad_log_error(SGRAD_EINVAL, "--%s %s requires all parameters at once; it cannot be combined with --shard", option,
                            is->name);
 }
 
@@ -52,41 +51,43 @@ int sgrad__run_check_strategy(struct sgrad__run *run) {
     const char *name = run->parallel.strategy->name;
     const bool sharded = run->parallel.strategy->uses_servers, layers = sgrad__layer_hooks_of(run->update.optimizer);
     if (o->parallel.allreduce && sharded)
-        return sgrad_log_error(SGRAD_EINVAL, "--allreduce goes with --strategy sync, not with %s", name);
+        return sgrad_log_error(SGRAD_EINVAL, "--allreduce requires --strategy sync, not %s", name);
     if (run->parallel.allreduce && run->parallel.allreduce->on_gpus && sgrad_nccl_lacks())
         return sgrad_log_error(SGRAD_EINVAL, "--allreduce %s: %s", o->parallel.allreduce, sgrad_nccl_lacks());
     if (o->training.clip_norm > 0 && sharded)
-        return sgrad_log_error(SGRAD_EINVAL, "--clip-norm goes with --strategy sync, not with %s", name);
+        return sgrad_log_error(SGRAD_EINVAL, "--clip-norm requires --strategy sync, not %s", name);
     if (layers && sharded)
-        return sgrad_log_error(SGRAD_EINVAL, "--optimizer %s goes with --strategy sync, not with %s", run->update.optimizer->name,
+        return sgrad_log_error(SGRAD_EINVAL, "--optimizer %s requires --strategy sync, not %s", run->update.optimizer->name,
                                name);
     if (layers && o->training.clip_norm > 0)
-        return sgrad_log_error(SGRAD_EINVAL, "--clip-norm does not go with --optimizer %s, which clips by --kfac-clip",
+        return sgrad_log_error(SGRAD_EINVAL, "--clip-norm cannot be combined with --optimizer %s, which clips with --kfac-clip",
                                run->update.optimizer->name);
     if ((o->parallel.allreduce || o->output.histograms) && run->parallel.strategy->shards_optimizer)
-        return sgrad_log_error(SGRAD_EINVAL, "--%s does not go with --shard: gradients are nowhere whole",
+        return sgrad_log_error(SGRAD_EINVAL, "--%s cannot be combined with --shard: no rank has whole gradients",
                                o->parallel.allreduce ? "allreduce" : "histograms");
     SGRAD_TRY(sgrad__run_check_shares(run, run->update.optimizer, "optimizer"));
     SGRAD_TRY(parse_variant(o->optimizer.kfac.variant, &run->update.kfac_share));
     if (layers && sgrad__run_lag(run) > o->optimizer.kfac.eigen_every)
-        return sgrad_log_error(SGRAD_EINVAL, "--kfac-lag %ld is more than --kfac-eigen-every %ld: no decomposition would be used",
+        return sgrad_log_error(SGRAD_EINVAL,
+                               "--kfac-lag %ld must not exceed --kfac-eigen-every %ld: no decomposition would be used",
                                o->optimizer.kfac.lag, o->optimizer.kfac.eigen_every);
     if (o->output.histograms && !o->output.tensorboard)
-        return sgrad_log_error(SGRAD_EINVAL, "--histograms needs --tensorboard, which shows them");
+        return sgrad_log_error(SGRAD_EINVAL, "--histograms requires --tensorboard");
     if (o->output.histograms && sharded)
         return sgrad_log_error(SGRAD_EINVAL,
-                               "--histograms goes with --strategy sync, not with %s: gradients are each at its server", name);
+                               "--histograms requires --strategy sync, not %s, which leaves gradients on the servers", name);
     if (o->training.ema > 0 && run->parallel.strategy->asynchronous)
-        return sgrad_log_error(SGRAD_EINVAL, "--ema goes with --strategy sync and ps, not with %s", name);
+        return sgrad_log_error(SGRAD_EINVAL, "--ema requires --strategy sync or ps, not %s", name);
     if (o->parallel.backup_workers >= 0 && !run->parallel.strategy->drops_stale)
-        return sgrad_log_error(SGRAD_EINVAL, "--backup goes with --strategy backup, not with %s", name);
+        return sgrad_log_error(SGRAD_EINVAL, "--backup requires --strategy backup, not %s", name);
     if (o->training.deterministic && run->parallel.strategy->asynchronous)
-        return sgrad_log_error(SGRAD_EINVAL, "--deterministic cannot go with --strategy %s: who comes first decides", name);
-    if (o->training.deterministic && run->parallel.allreduce && !run->parallel.allreduce->tree_order)
         return sgrad_log_error(SGRAD_EINVAL,
-                               "--allreduce %s does not keep to one order of sums, as --deterministic needs: doubling, "
-                               "halving and tree do",
-                               o->parallel.allreduce);
+                               "--deterministic cannot be combined with --strategy %s: its result depends on timing", name);
+    if (o->training.deterministic && run->parallel.allreduce && !run->parallel.allreduce->tree_order)
+        return sgrad_log_error(
+            SGRAD_EINVAL,
+            "--allreduce %s cannot be combined with --deterministic: its order of sums varies; use doubling, halving or tree",
+            o->parallel.allreduce);
     return 0;
 }
 
@@ -98,24 +99,24 @@ int sgrad__run_choose_strategy(struct sgrad__run *run) {
     run->parallel.group_ranks = run->context->network ? host_ranks(run->context->network) : 1;
     if (o->parallel.group_ranks) run->parallel.group_ranks = o->parallel.group_ranks;
     if (run->parallel.allreduce && run->parallel.allreduce->library && (run->parallel.copies > 1 || run->graph->stages > 1))
-        return sgrad_log_error(SGRAD_EINVAL,
-                               "--allreduce %s sums over all ranks, and mesh %s has gradients that some of them share: "
-                               "another --allreduce does that",
-                               o->parallel.allreduce, o->parallel.mesh);
+        return sgrad_log_error(
+            SGRAD_EINVAL,
+            "--allreduce %s sums over all ranks, but mesh %s requires sums over some of them; use another --allreduce",
+            o->parallel.allreduce, o->parallel.mesh);
     if (run->parallel.servers > ranks)
-        return sgrad_log_error(SGRAD_EINVAL, "--servers %d are more than the %d %s", run->parallel.servers, ranks, words);
+        return sgrad_log_error(SGRAD_EINVAL, "--servers %d exceeds the %d %s", run->parallel.servers, ranks, words);
     if (ranks % run->parallel.group_ranks)
-        return sgrad_log_error(SGRAD_EINVAL, "--group %d does not divide the %d %s: %d does", run->parallel.group_ranks, ranks,
-                               words, (int)sgrad__nearest_divisor(ranks, run->parallel.group_ranks));
+        return sgrad_log_error(SGRAD_EINVAL, "--group %d does not divide the %d %s; give --group %d", run->parallel.group_ranks,
+                               ranks, words, (int)sgrad__nearest_divisor(ranks, run->parallel.group_ranks));
     if (o->parallel.backup_workers >= ranks)
-        return sgrad_log_error(SGRAD_EINVAL, "--backup %d leaves none of the %d %s", o->parallel.backup_workers, ranks, words);
+        return sgrad_log_error(SGRAD_EINVAL, "--backup %d must be less than the %d %s", o->parallel.backup_workers, ranks, words);
     const struct sgrad_program_options how = { .peers = run->context->all,
                                                 .group_ranks = run->parallel.group_ranks,
                                                 .backup = sgrad__run_backup(run) };
     run->parallel.push_ranks = run->parallel.strategy->drops_stale ? 1 : run->parallel.strategy->ranks(&how);
     if (run->parallel.strategy->asynchronous &&
         run->batch.norm_group > o->training.batch / run->parallel.local_batches * run->parallel.push_ranks)
-        return sgrad_log_error(SGRAD_EINVAL, "--bn-group spans ranks that --strategy %s does not keep in step",
+        return sgrad_log_error(SGRAD_EINVAL, "--bn-group spans ranks that --strategy %s does not synchronise",
                                run->parallel.strategy->name);
     return 0;
 }

@@ -106,7 +106,7 @@ static int end_evaluation(struct sgrad__run *run, long done) {
 
 static int stop_for_nan(struct sgrad__run *run, long step, double loss) {
     const char *is = isnan(loss) ? "not a number" : "infinite";
-    const char *help = "a lower --lr, --clip-norm or --warmup may help; --nan-ok goes on";
+    const char *help = "try a lower --lr, --clip-norm or --warmup; --nan-ok continues";
     if (sgrad__checkpoint_end(run->files.checkpoint)) run->files.good_checkpoint = 0;
     run->files.checkpoint = NULL;
     if (run->files.good_checkpoint > 0)
@@ -117,9 +117,9 @@ static int stop_for_nan(struct sgrad__run *run, long step, double loss) {
 
 static const char *reason_to_stop(const struct sgrad__run *run) {
     const int signal = sgrad__signal_caught();
-    if (run->files.error) return "its metrics cannot be written";
+    if (run->files.error) return "the metrics cannot be written";
     if (signal) return strsignal(signal);
-    return sgrad__deadline_stops(run) ? sgrad__deadline_text(run) : "another rank was asked to end";
+    return sgrad__deadline_stops(run) ? sgrad__deadline_text(run) : "another rank stopped";
 }
 
 /* Ends the run with a checkpoint. Only rank 0 logs the reason; other ranks may not know it. */
@@ -285,7 +285,7 @@ static int correct_shares(struct sgrad__run *run, long done) {
     SGRAD_TRY(begin_anew(run, done));
     if (!mine) return 0;
     char *samples = sgrad__micros_text(run->program);
-    char *line = sgrad_format("shares     from step %ld on, by what tasks have taken: micro-batches of %s", done + 1, samples);
+    char *line = sgrad_format("shares     from step %ld, by measured task times: micro-batches of %s", done + 1, samples);
     sgrad__metrics_say(run->files.metrics, line);
     free(samples);
     free(line);
@@ -379,12 +379,11 @@ static void warn_of_loss(const struct sgrad__run *run) {
     char train[SGRAD_NUMBER_TEXT], test[SGRAD_NUMBER_TEXT], guessed[SGRAD_NUMBER_TEXT];
     if (run->context->rank || run->update.peak_lr == 0 || run->data.train->classes < 2 || isnan(result->test_top1)) return;
     if (!(result->train_loss > limit && result->test_loss > limit)) return;
-    sgrad_log_warning("the loss ends at %s, and at %s on the test set; a constant guess has %s: the run has %s",
+    sgrad_log_warning("the final loss is %s, and %s on the test set, but a constant guess has %s: the run has %s",
                       sgrad_number_text(result->train_loss, train), sgrad_number_text(result->test_loss, test),
                       sgrad_number_text(guess, guessed),
-                      result->train_loss > far && result->test_loss > far
-                          ? "diverged; a lower --lr, --clip-norm or --warmup may help"
-                          : "learned nothing; another --lr may help");
+                      result->train_loss > far && result->test_loss > far ? "diverged; try a lower --lr, --clip-norm or --warmup"
+                                                                          : "learned nothing; try another --lr");
 }
 
 /* Saves the weights of the best evaluation if they are available, else those of the last step. */
@@ -406,7 +405,7 @@ static int show_batch(struct sgrad__run *run, FILE *terminal) {
     for (int i = 0; i < count; i++) sample[i] = sgrad__sampler_sample(&order, 0, i);
     sgrad__sampler_close(&order);
     SGRAD_TRY(sgrad_dataset_show(run->data.train, sample, count, &how, run->options.output.show_batch, terminal));
-    fprintf(terminal, "the first %d of a batch as they go into training: %s\n", count, run->options.output.show_batch);
+    fprintf(terminal, "the first %d of a batch as they enter training: %s\n", count, run->options.output.show_batch);
     return 0;
 }
 
@@ -425,8 +424,8 @@ static int train_run(struct sgrad__run *run) {
     }
     if (run->options.output.print) return 0;
     if (done >= run->steps && tells)
-        fprintf(terminal, "%ld %s of this run are done already, and %ld asked for\n", done, sgrad_plural(done, "step", "steps"),
-                run->steps);
+        fprintf(terminal, "%ld %s of this run already complete; requested: %ld\n", done,
+                sgrad_plural(done, "step", "steps"), run->steps);
     SGRAD_TRY(sgrad__run_agree(run, sgrad__deadline_open(run)));
     SGRAD_TRY(sgrad__run_open_runner(run, done));
     SGRAD_TRY(sgrad__run_await(run, run->context->rank ? 0 : open_metrics(run, done, terminal),

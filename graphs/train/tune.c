@@ -24,7 +24,7 @@ double sgrad__number_of(const char *list, const char *parameter, double otherwis
 static int check_numbers(const struct sgrad__run *run, const char *option, const char *list, bool zero, const char *form) {
     for (const char *at = list; at && *at; at += strcspn(at, ","), at += *at == ',')
         if (number_at(at) < 0 || (number_at(at) == 0 && !zero))
-            return sgrad_log_error(SGRAD_EINVAL, "--%s '%s': takes %s", option, list, form);
+            return sgrad_log_error(SGRAD_EINVAL, "--%s '%s' is invalid; give %s", option, list, form);
     return sgrad__check_listed(run->graph, option, list);
 }
 
@@ -45,8 +45,9 @@ static int set_optimizers(struct sgrad__run *run) {
     const char *list = run->options.optimizer.of;
     for (const char *at = list; at && *at; at += strcspn(at, ","), at += *at == ',')
         if (at[strcspn(at, "=,")] != '=')
-            return sgrad_log_error(SGRAD_EINVAL, "--optimizer-of '%s': takes patterns and an optimizer each: *.bias=adamw,fc=sgd",
-                                   list);
+            return sgrad_log_error(
+                SGRAD_EINVAL, "--optimizer-of '%s' is invalid; give patterns with an optimizer each, such as *.bias=adamw,fc=sgd",
+                list);
     SGRAD_TRY(sgrad__check_listed(run->graph, "optimizer-of", list));
     for (int i = 0; i < run->graph->parameter_count && list; i++) {
         const char *at = sgrad__find_listed(list, run->graph->parameter[i].name);
@@ -55,7 +56,7 @@ static int set_optimizers(struct sgrad__run *run) {
         if (!is) return SGRAD_ENAME;
         SGRAD_TRY(sgrad__run_check_shares(run, is, "optimizer-of"));
         if (sgrad__layer_hooks_of(is) || run->training->hooks)
-            return sgrad_log_error(SGRAD_EINVAL, "--optimizer-of '%s': %s trains all layers or none", list,
+            return sgrad_log_error(SGRAD_EINVAL, "--optimizer-of '%s': %s must train all layers or none", list,
                                    run->training->hooks ? run->update.optimizer->name : is->name);
         run->training->update[i].optimizer = is;
     }
@@ -110,10 +111,9 @@ bool sgrad__run_freezes(const struct sgrad__run *run, long done) {
 static int check_freeze_after(const struct sgrad__run *run) {
     if (!run->options.training.freeze_after) return 0;
     if (strcmp(run->parallel.strategy->name, "sync"))
-        return sgrad_log_error(SGRAD_EINVAL, "--freeze-after goes with --strategy sync, not with %s",
-                               run->parallel.strategy->name);
+        return sgrad_log_error(SGRAD_EINVAL, "--freeze-after requires --strategy sync, not %s", run->parallel.strategy->name);
     if (run->training->hooks)
-        return sgrad_log_error(SGRAD_EINVAL, "--freeze-after goes with optimizers that keep nothing of layers, not with %s",
+        return sgrad_log_error(SGRAD_EINVAL, "--freeze-after cannot be combined with --optimizer %s, which stores data of layers",
                                run->update.optimizer->name);
     return 0;
 }
@@ -121,24 +121,24 @@ static int check_freeze_after(const struct sgrad__run *run) {
 int sgrad__run_fine_tune(struct sgrad__run *run) {
     const struct sgrad_train_options *o = &run->options;
     if (o->model.init_skip && !o->model.init && !run->graph->imported)
-        return sgrad_log_error(SGRAD_EINVAL, "--init-skip: leaves nothing out without --init FILE");
+        return sgrad_log_error(SGRAD_EINVAL, "--init-skip requires --init FILE");
     SGRAD_TRY(check_freeze_after(run));
     SGRAD_TRY(set_optimizers(run));
     SGRAD_TRY(sgrad__check_listed(run->graph, "init-skip", o->model.init_skip));
     SGRAD_TRY(sgrad__check_listed(run->graph, "freeze", o->training.freeze));
-    SGRAD_TRY(check_numbers(run, "lr-of", o->optimizer.lr_of, false,
-                            "patterns and how many times the learning rate, above 0: fc=10,layer1.*=.1"));
+    SGRAD_TRY(
+        check_numbers(run, "lr-of", o->optimizer.lr_of, false, "patterns with multipliers above 0, such as fc=10,layer1.*=.1"));
     SGRAD_TRY(check_numbers(run, "weight-decay-of", o->optimizer.weight_decay_of, true,
-                            "patterns and how many times the weight decay, from 0 on: *.bias=0,fc=.5"));
+                            "patterns with multipliers of 0 or more, such as *.bias=0,fc=.5"));
     SGRAD_TRY(check_numbers(run, "freeze-after", o->training.freeze_after, false,
-                            "patterns and after how many epochs, above 0: conv1=3,bn1=.5"));
+                            "patterns with numbers of epochs above 0, such as conv1=3,bn1=.5"));
     sgrad__run_time_freezes(run);
     sgrad__training_freeze(run->training, o->training.freeze, 0);
     for (int i = 0; i < run->graph->parameter_count; i++)
         if (!run->graph->parameter[i].state && !run->graph->parameter[i].frozen && !run->training->update[i].until) return 0;
     if (o->training.freeze_after)
-        return sgrad_log_error(SGRAD_EINVAL, "--freeze-after '%s': leaves no parameter to train", o->training.freeze_after);
-    return sgrad_log_error(SGRAD_EINVAL, "--freeze '%s': leaves no parameter to train", o->training.freeze);
+        return sgrad_log_error(SGRAD_EINVAL, "--freeze-after '%s' leaves no parameter to train", o->training.freeze_after);
+    return sgrad_log_error(SGRAD_EINVAL, "--freeze '%s' leaves no parameter to train", o->training.freeze);
 }
 
 void sgrad__run_print_tuning(const struct sgrad__run *run, FILE *to) {
@@ -153,17 +153,19 @@ void sgrad__run_print_tuning(const struct sgrad__run *run, FILE *to) {
     }
     const char *file = g->imported ? g->file : NULL;
     if (o->model.init) file = o->model.init;
-    if (file) fprintf(to, "init       %s: %d %s taken", file, g->parameter_count - left,
-                         sgrad_plural(g->parameter_count - left, "tensor", "tensors"));
+    if (file)
+        fprintf(to, "init       %s: %d %s loaded", file, g->parameter_count - left,
+                sgrad_plural(g->parameter_count - left, "tensor", "tensors"));
     for (int i = 0, printed = 0; i < g->parameter_count && left; i++)
         if (sgrad__is_listed(o->model.init_skip, g->parameter[i].name) && printed++ < 6)
-            fprintf(to, printed == 1 ? "; anew %s" : ", %s", g->parameter[i].name);
+            fprintf(to, printed == 1 ? "; random: %s" : ", %s", g->parameter[i].name);
     if (left > 6) fprintf(to, " and %d more", left - 6);
     if (file) fputc('\n', to);
-    if (frozen) fprintf(to, "frozen     %d of %d parameters: %s%s%s\n", frozen, trained, fixed ? "as the network has it" : "",
-                        fixed && o->training.freeze ? ", and " : "", o->training.freeze ? o->training.freeze : "");
-    if (o->training.freeze_after) fprintf(to, "frozen     after so many epochs: %s\n", o->training.freeze_after);
-    if (o->optimizer.of) fprintf(to, "optimizer  of its own: %s\n", o->optimizer.of);
-    if (o->optimizer.lr_of) fprintf(to, "rates      times the learning rate: %s\n", o->optimizer.lr_of);
-    if (o->optimizer.weight_decay_of) fprintf(to, "decay      times the weight decay: %s\n", o->optimizer.weight_decay_of);
+    if (frozen)
+        fprintf(to, "frozen     %d of %d parameters: %s%s%s\n", frozen, trained, fixed ? "by the network" : "",
+                fixed && o->training.freeze ? ", and " : "", o->training.freeze ? o->training.freeze : "");
+    if (o->training.freeze_after) fprintf(to, "frozen     after a number of epochs: %s\n", o->training.freeze_after);
+    if (o->optimizer.of) fprintf(to, "optimizer  for some parameters: %s\n", o->optimizer.of);
+    if (o->optimizer.lr_of) fprintf(to, "rates      learning-rate multipliers: %s\n", o->optimizer.lr_of);
+    if (o->optimizer.weight_decay_of) fprintf(to, "decay      weight-decay multipliers: %s\n", o->optimizer.weight_decay_of);
 }

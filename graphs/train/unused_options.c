@@ -35,17 +35,16 @@ static char *why_of_others(const struct sgrad__run *run, const char *option) {
     bool optimizers = false, strategies = false;
     for (int i = 0; sgrad_optimizers[i]; i++) optimizers |= lists(sgrad_optimizers[i]->options, option);
     for (int i = 0; sgrad_strategies[i]; i++) strategies |= lists(sgrad_strategies[i]->options, option);
-    if (optimizers && !is_heeded(run, option))
-        return sgrad_format("--optimizer %s has no use for it", run->update.optimizer->name);
+    if (optimizers && !is_heeded(run, option)) return sgrad_format("--optimizer %s does not use it", run->update.optimizer->name);
     if (strategies && !lists(run->parallel.strategy->options, option))
-        return sgrad_format("--strategy %s has no use for it", run->parallel.strategy->name);
+        return sgrad_format("--strategy %s does not use it", run->parallel.strategy->name);
     return NULL;
 }
 
 /* ---- other options: each function returns the reason, which the caller must free, or NULL if the option has its effect ---- */
 
 static char *one_rank(const struct sgrad__run *run) {
-    return run->context->ranks > 1 ? NULL : sgrad_format("one rank trains alone; mpirun and stargrad launch start several");
+    return run->context->ranks > 1 ? NULL : sgrad_format("the run has one rank; mpirun and stargrad launch start several");
 }
 
 static char *nothing_to_share(const struct sgrad__run *run) {
@@ -65,13 +64,13 @@ static bool has_voxels(const struct sgrad__run *run) {
 }
 
 static char *no_voxels(const struct sgrad__run *run) {
-    if (sgrad__graph_own_loss(run->graph)) return sgrad_format("%s has a loss of its own", run->model->name);
-    return has_voxels(run) ? NULL : sgrad_format("%s has no labels of voxels", run->options.data.name);
+    if (sgrad__graph_own_loss(run->graph)) return sgrad_format("%s has its own loss", run->model->name);
+    return has_voxels(run) ? NULL : sgrad_format("%s has no voxel labels", run->options.data.name);
 }
 
 static char *no_labels(const struct sgrad__run *run) {
-    if (has_voxels(run)) return sgrad_format("the loss of voxels has none");
-    if (sgrad__graph_own_loss(run->graph)) return sgrad_format("%s has a loss of its own", run->model->name);
+    if (has_voxels(run)) return sgrad_format("the loss of voxels does not use it");
+    if (sgrad__graph_own_loss(run->graph)) return sgrad_format("%s has its own loss", run->model->name);
     return run->data.test->classes ? NULL : sgrad_format("%s has no classes", run->options.data.name);
 }
 
@@ -84,7 +83,7 @@ static char *images_of_one_size(const struct sgrad__run *run) {
 }
 
 static char *steps_say(const struct sgrad__run *run) {
-    return run->options.training.steps ? sgrad_format("--steps says how long the run is") : NULL;
+    return run->options.training.steps ? sgrad_format("--steps sets the length of the run") : NULL;
 }
 
 static char *no_groups(const struct sgrad__run *run) {
@@ -96,24 +95,25 @@ static double epochs(const struct sgrad__run *run) { return (double)run->steps /
 static char *no_milestone_is_reached(const struct sgrad__run *run) {
     const struct sgrad_schedule *s = &run->update.schedule;
     if (s->kind != SGRAD_STEPS || s->milestone[0] < epochs(run)) return NULL;
-    return sgrad_format("the run ends after %.3g epochs, and the rate would change after %g", epochs(run), s->milestone[0]);
+    return sgrad_format("the run ends after %.3g epochs, but the learning rate would change after %g", epochs(run),
+                        s->milestone[0]);
 }
 
 static char *no_decay(const struct sgrad__run *run) {
-    return run->options.optimizer.weight_decay > 0 ? NULL : sgrad_format("there is no weight decay");
+    return run->options.optimizer.weight_decay > 0 ? NULL : sgrad_format("the weight decay is 0");
 }
 
 static char *no_momentum(const struct sgrad__run *run) {
-    return run->options.optimizer.momentum > 0 ? NULL : sgrad_format("there is no momentum");
+    return run->options.optimizer.momentum > 0 ? NULL : sgrad_format("the momentum is 0");
 }
 
 static char *no_tensor_cores(const struct sgrad__run *run) {
     if (run->options.model.precision != SGRAD_PRECISION_TF32 || run->context->gpus) return NULL;
-    return sgrad_format("tf32 is for GPUs, and this run has none: CPUs compute in f32");
+    return sgrad_format("tf32 requires a GPU, but this run has none: CPUs compute in f32");
 }
 
 static char *nothing_is_recorded(const struct sgrad__run *run) {
-    return run->context->gpus ? NULL : sgrad_format("CUDA graphs are of GPUs, and this run has none");
+    return run->context->gpus ? NULL : sgrad_format("CUDA graphs require a GPU, but this run has none");
 }
 
 static char *no_gpus(const struct sgrad__run *run) {
@@ -122,26 +122,26 @@ static char *no_gpus(const struct sgrad__run *run) {
 
 static char *staleness_says(const struct sgrad__run *run) {
     if (!run->parallel.strategy->asynchronous || !run->options.parallel.staleness) return NULL;
-    return sgrad_format("--staleness says how many steps are in flight");
+    return sgrad_format("--staleness sets the number of steps in flight");
 }
 
 static char *weights_are_there(const struct sgrad__run *run) {
-    return run->files.last_checkpoint ? sgrad_format("the run goes on from a checkpoint of its own") : NULL;
+    return run->files.last_checkpoint ? sgrad_format("the run continues from its own checkpoint") : NULL;
 }
 
 static char *traced_steps_are_over(const struct sgrad__run *run) {
     if (run->files.last_checkpoint < run->options.output.trace.first) return NULL;
-    return sgrad_format("step %ld lies behind the run, which goes on after step %ld", run->options.output.trace.first,
+    return sgrad_format("step %ld is over: the run continues after step %ld", run->options.output.trace.first,
                         run->files.last_checkpoint);
 }
 
 static char *no_histogram_is_due(const struct sgrad__run *run) {
     if (run->options.output.histograms <= run->steps) return NULL;
-    return sgrad_format("the run ends with step %ld, before the first", run->steps);
+    return sgrad_format("the run ends with step %ld, before the first histogram", run->steps);
 }
 
 static char *nothing_to_recompute(const struct sgrad__run *run) {
-    return run->recomputed ? NULL : sgrad_format("in memory %s is smallest as it is", run->model->name);
+    return run->recomputed ? NULL : sgrad_format("it would not reduce the memory of %s", run->model->name);
 }
 
 static char *evaluated_once(const struct sgrad__run *run) {
@@ -199,7 +199,8 @@ static const struct row rows[] = {
 static char *nothing_to_cut(const struct sgrad__run *run) {
     if (!run->data.uncropped) return NULL;
     const int64_t *dim = sgrad_field_plane(sgrad_dataset_image(run->data.train));
-    return sgrad_format("crops nothing: that part of the shorter side of %dx%d is less than a pixel", (int)dim[0], (int)dim[1]);
+    return sgrad_format("crops nothing: this fraction of the shorter side of %dx%d is less than one pixel", (int)dim[0],
+                        (int)dim[1]);
 }
 
 static char *fewer_cpus(const struct sgrad__run *run) {

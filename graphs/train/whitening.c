@@ -42,7 +42,7 @@ static int make_filters(const struct sgrad__run *run, const struct sgrad__node *
     const struct sgrad_shape *filters = &node->is.p[0].shape;
     const int maker = run->graph->value[node->input[0]].maker;
     if (maker < 0 || run->graph->node[maker].op != &sgrad_image_op || node->is.x[0].shape.rank != 4)
-        return sgrad_log_error(SGRAD_EINVAL, "%s: whitens, and has no images as its input, but %s", node->name,
+        return sgrad_log_error(SGRAD_EINVAL, "%s whitens images, but its input is %s", node->name,
                                run->graph->value[node->input[0]].name);
     struct sgrad_whitening w = sgrad_whitening_create((int)filters->dim[1], (int)filters->dim[3]);
     int error = add_images(run, &w);

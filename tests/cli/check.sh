@@ -43,7 +43,7 @@ star "$add $add" | plug_in twice
 star "if (place == 0) sgrad_plan_add(plan, SGRAD_ADD, other, 0); if (place == other) { if (other == 2) sgrad_plan_add(plan, SGRAD_COPY, 0, 0);
 	sgrad_plan_add(plan, SGRAD_SEND, 0, 0); }" | plug_in circle
 passes check --plugin ./star.so star
-says '^star: right, as allreduce of 1 to 33 ranks$'
+says '^star: passed as allreduce of 1 to 33 ranks$'
 refuses 1 'collective star, allreduce of 2 ranks: place 0 ends with a sum in which rank 1 does not count' check --plugin ./last.so star
 refuses 1 'collective star, allreduce of 6 ranks: ' check --plugin ./silent.so star
 refuses 1 'collective star, allreduce of 2 ranks: place 0 adds .* counts twice' check --plugin ./twice.so star
@@ -75,7 +75,7 @@ optimizer 's[i] = c * g[i]; w[i] -= a->step->lr * s[i];' | plug_in deaf
 optimizer 's[i] = g[i]; w[i] -= rate * g[i];' | plug_in unclipped
 optimizer 's[i] = c * g[n - 1 - i]; w[i] -= rate * (c * g[i] + .1f * s[i]);' | plug_in whole
 passes check --plugin ./right.so mine
-says '^mine: right, as an optimizer$'
+says '^mine: passed as an optimizer$'
 refuses 1 'optimizer mine, .*: writes operand 4, and its record has 1 state' check --plugin ./more.so mine
 refuses 1 'optimizer mine, .*: never writes its state mean' check --plugin ./less.so mine
 refuses 1 'optimizer mine, .*: its first step does not lead against' check --plugin ./climbs.so mine
@@ -124,6 +124,6 @@ operation 'if (a->data[3])' | plug_in asks
 operation '' | plug_in writes
 operation 'if (!a->data[3]) { sum = 7; continue; }' | plug_in differs
 passes check --plugin ./asks.so gain
-says '^gain: right on 1 shape$'
+says '^gain: passed for 1 shape$'
 refuses 1 'operation gain, 3 of 5: gain backward without a gradient for input 0 ends the process' check --plugin ./writes.so gain
 refuses 1 'operation gain, 3 of 5: gain backward without a gradient for input 0 leaves something else' check --plugin ./differs.so gain

@@ -21,7 +21,7 @@ done
 [ -d "$TMPDIR/stargrad-$(id -u)/.starpu" ] || wrong 'nothing is kept in TMPDIR'
 (export STARPU_HOME=$work/new/one && passes "${train[@]}") || exit 1
 (export HOME=$work/file TMPDIR=$work/file && refuses 1 'HOME=.*: StarPU has no folder .* set STARPU_HOME' "${train[@]}") || exit 1
-(export HOME=$work/file && passes doctor && says '^warning .*HOME=.*: StarPU cannot keep measured times there') || exit 1
+(export HOME=$work/file && passes doctor && says '^warning .*HOME=.*: StarPU cannot store measured times there') || exit 1
 # What another user has put there is not taken.
 rm -r "$TMPDIR/stargrad-$(id -u)" && ln -s "$work" "$TMPDIR/stargrad-$(id -u)"
 (export HOME=$work/file && warns 1 "HOME=.*: measured times of tasks are kept in $TMPDIR/stargrad-[A-Za-z0-9]*; STARPU_HOME" "${train[@]}") || exit 1

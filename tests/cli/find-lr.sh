@@ -7,12 +7,12 @@ unset STARGRAD_PICTURES
 
 network=(--model convnet --data digits --batch 64 --bn-group global --deterministic --cpus 1)
 passes find-lr "${network[@]}" --to 1e4 --out rates
-says '^suggested  --lr [0-9.e+-]*: a tenth of the rate at which the loss is least$'
+says '^suggested  --lr [0-9.e+-]*: a tenth of the rate with the lowest loss$'
 says '^diverged '
 rate=$(sed -n 's/^suggested  --lr \([^:]*\):.*/\1/p' out)
 for file in rates/find-lr.svg rates/find-lr.png; do [ -s "$file" ] || wrong "$file is not there"; done
 [ "$(ls rates)" = "$(printf 'find-lr.%s\n' csv png svg)" ] || wrong "it leaves $(ls rates)"
-refuses 2 'rates: there is no run to continue' train "${network[@]}" --out rates --resume
+refuses 2 'rates: contains no run to continue' train "${network[@]}" --out rates --resume
 
 passes find-lr "${network[@]}" --to 1e4 --json
 [ -z "$(ls -d runs 2>/dev/null)" ] || wrong 'it made a folder'
@@ -39,11 +39,11 @@ passes train "${network[@]}" --lr "$rate" --epochs 3 --out suggested
 says 'test accuracy 9[0-9]'
 
 warns 2 'find-lr: --epochs has no effect on a range test' find-lr "${network[@]}" --epochs 3 --steps 3
-warns 2 'find-lr: no rate is to be suggested' find-lr "${network[@]}" --keep 3 --steps 3
-refuses 1 'one/rates: cannot be made: Not a directory' find-lr "${network[@]}" --out one/rates
+warns 2 'find-lr: no learning rate can be suggested' find-lr "${network[@]}" --keep 3 --steps 3
+refuses 1 'one/rates: cannot be created: Not a directory' find-lr "${network[@]}" --out one/rates
 refuses 2 "no model is called 'convnets': did you mean" find-lr --model convnets --data digits --out none
 [ ! -e none ] || wrong 'a wrong command line leaves a folder behind'
-refuses 2 'find-lr: --from 1 is not below --to 0.1' find-lr "${network[@]}" --from 1 --to .1
+refuses 2 'find-lr: --from 1 must be below --to 0.1' find-lr "${network[@]}" --from 1 --to .1
 refuses 2 'find-lr: --model NAME is missing' find-lr --data digits
-refuses 2 'find-lr: --strategy async has no steps that all ranks take together' \
+refuses 2 'find-lr cannot be combined with --strategy async: ranks must take their steps together' \
 	find-lr --model convnet --data digits --strategy async

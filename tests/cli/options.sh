@@ -13,40 +13,40 @@ for command in train launch eval find-lr bench search dedup report list doctor; 
 	passes --help
 done
 
-refuses 2 'which command' # none at all
-refuses 2 "no command 'trian'; did you mean train?" trian
-refuses 2 "no command 'zzzzzzzzzz'; see stargrad --help" zzzzzzzzzz
-refuses 2 "no command 'frobnicate'; see stargrad --help" frobnicate
-refuses 2 "no option '--versoin'; did you mean --version?" --versoin
+refuses 2 'the command is missing' # none at all
+refuses 2 "unknown command 'trian'; did you mean train?" trian
+refuses 2 "unknown command 'zzzzzzzzzz'; see stargrad --help" zzzzzzzzzz
+refuses 2 "unknown command 'frobnicate'; see stargrad --help" frobnicate
+refuses 2 "unknown option '--versoin'; did you mean --version?" --versoin
 refuses 2 'train: --model NAME is missing' train
 echo '{"model":"lenet"}' >model.json
 refuses 2 'train: --data KIND\[:PATH\] is missing' train --model convnet
 refuses 2 'eval: RUN-DIR or --model NAME is missing' eval
 refuses 2 'eval: --weights FILE is missing' eval --model convnet --data digits
-refuses 2 "eval: model.json is a file, not a run's folder; --weights FILE takes weights" eval model.json
+refuses 2 "eval: model.json is a file, not the folder of a run; give weights with --weights FILE" eval model.json
 refuses 2 'report: RUN-DIR is missing' report
 refuses 1 'a/config.json' report a b
 refuses 2 'list: .* is missing' list
-refuses 2 "doctor: 'x' is no option" doctor x
+refuses 2 "doctor: 'x' is not an option" doctor x
 refuses 2 'launch: --ranks N is missing' launch -- train
-refuses 2 'launch: -n takes a value: N' launch -n
+refuses 2 'launch: -n requires a value: N' launch -n
 refuses 2 'launch: -- train ... is missing' launch -n 2
-refuses 2 "launch: it starts train, not 'eval'" launch -n 2 -- eval
+refuses 2 "launch: the command must be train, not 'eval'" launch -n 2 -- eval
 
 train=(train --model convnet --data digits)
-refuses 2 'launch: --retries needs --out' launch -n 2 --retries 1 -- "${train[@]}"
-refuses 2 'launch: --host or --hostfile' launch -n 2 --host a --hostfile b -- "${train[@]}"
-refuses 2 "train: no option '--bacth'" launch -n 2 -- "${train[@]}" --bacth 3
+refuses 2 'launch: --retries requires --out' launch -n 2 --retries 1 -- "${train[@]}"
+refuses 2 'launch: --host cannot be combined with --hostfile' launch -n 2 --host a --hostfile b -- "${train[@]}"
+refuses 2 "train: unknown option '--bacth'" launch -n 2 -- "${train[@]}" --bacth 3
 refuses 1 'nowhere: No such file' launch -n 2 --hostfile nowhere -- "${train[@]}"
-refuses 2 "train: no option '--bacth'; did you mean --batch?" "${train[@]}" --bacth 3
-refuses 2 "train: no option '--zzzzzzzzzz'; see" "${train[@]}" --zzzzzzzzzz
-refuses 2 "train: no option '-q'; see" "${train[@]}" -q
-refuses 2 "train: 'resnet20' is no option" "${train[@]}" resnet20
-refuses 2 "train: --resume takes no value like 'runs', which is no option" "${train[@]}" --resume runs
-refuses 2 "train: 'x' is no option: a value of --trace that begins so is written --trace=x" "${train[@]}" --trace x
-refuses 2 'train: --m is short for several' "${train[@]}" --m 3
-refuses 2 'train: --batch takes a value: N' "${train[@]}" --batch
-refuses 2 'train: --print takes no value' "${train[@]}" --print=3
+refuses 2 "train: unknown option '--bacth'; did you mean --batch?" "${train[@]}" --bacth 3
+refuses 2 "train: unknown option '--zzzzzzzzzz'; see" "${train[@]}" --zzzzzzzzzz
+refuses 2 "train: unknown option '-q'; see" "${train[@]}" -q
+refuses 2 "train: 'resnet20' is not an option" "${train[@]}" resnet20
+refuses 2 "train: --resume does not accept the value 'runs'" "${train[@]}" --resume runs
+refuses 2 "train: 'x' is not an option; to give --trace this value, write --trace=x" "${train[@]}" --trace x
+refuses 2 'train: --m is ambiguous' "${train[@]}" --m 3
+refuses 2 'train: --batch requires a value: N' "${train[@]}" --batch
+refuses 2 'train: --print accepts no value' "${train[@]}" --print=3
 
 # Numbers: 0, below, above, overflowing, none. One option of each kind takes them all, the others one.
 whole() { refuses 2 "train: --$1: '$2' is not a whole number from $3 to " "${train[@]}" "--$1" "$2"; }
@@ -70,8 +70,8 @@ for list in flip, crop: crop:0 crop:2/8 mirror none,flip; do
 	refuses 2 "augmentation '$list': " "${train[@]}" --augment "$list"
 done
 refuses 2 'augmentation .crop:8.: crop takes 7 pixels at most of images of 8x8' "${train[@]}" --augment crop:8
-refuses 2 '--augment elastic: elastic is of volumes, not of digits' "${train[@]}" --augment elastic
-refuses 2 '--data-placement partition: mixup mixes with any image of digits' "${train[@]}" --augment mixup --data-placement partition
+refuses 2 '--augment elastic: elastic applies to volumes, not to digits' "${train[@]}" --augment elastic
+refuses 2 '--data-placement partition cannot be combined with --augment mixup, which mixes with any image of digits' "${train[@]}" --augment mixup --data-placement partition
 echo '{ "model": "convnet", "data": "digits", "batch": 48, "no-augment": true, "lr": 0.25, "resume": false, "seed": null }' >options.json
 passes train --config options.json --lr 0.5 --print
 says '^batch      48 = '
@@ -88,7 +88,7 @@ refuses 2 "train: --batch: 'many' is not a whole number" train --config model.js
 echo '{"batch":3' >wrong.json
 refuses 1 'wrong.json: line 2: ' train --config wrong.json
 echo '[1]' >wrong.json
-refuses 1 'wrong.json: is no JSON object of options' train --config wrong.json
+refuses 1 'wrong.json: is not a JSON object of options' train --config wrong.json
 passes "${train[@]}" --augment rotate:10,cutmix --batch 20 --show-batch batch.png
 says '^row 4: .*[0-9]\.[0-9]* [0-9] + 0\.[0-9]* [0-9]'
 [ "$(head -c 4 batch.png | tail -c 3)" = PNG ] || wrong 'batch.png is no picture'
@@ -135,49 +135,49 @@ refuses 2 "no dataset is called 'foobar'; 'stargrad list" train --model convnet 
 # Sizes that do not fit each other.
 for command in 'train --print' bench "eval --weights none"; do
 	# shellcheck disable=SC2086
-	refuses 1 'model lenet: takes images of 16x16 or more, those of digits have 8x8: another model (stargrad list models)' \
+	refuses 1 'model lenet requires images of 16x16 or more, but those of digits have 8x8; use another model (stargrad list models)' \
 		$command --model lenet --data digits
 done
-refuses 1 'model vgg11: takes images of 32x32 or more, those of synthetic:40x31x3,2,128 have 40x31' \
+refuses 1 'model vgg11 requires images of 32x32 or more, but those of synthetic:40x31x3,2,128 have 40x31' \
 	train --model vgg11 --data synthetic:40x31x3,2,128
-refuses 2 '.*micro-batch 100 .*128 does' "${train[@]}" --micro-batch 100
-refuses 2 '.*bn-group 100 .*128 does' "${train[@]}" --bn-group 100
+refuses 2 '.*micro-batch 100 .*; give --micro-batch 128' "${train[@]}" --micro-batch 100
+refuses 2 '.*bn-group 100 .*; give --bn-group 128' "${train[@]}" --bn-group 100
 refuses 2 '.*batch 100000 .*1437' "${train[@]}" --batch 100000
-refuses 2 '.*trace begins with step 10, the run ends with step 5' "${train[@]}" --trace --steps 5 --out wrong
+refuses 2 '.*trace begins with step 10, but the run ends with step 5' "${train[@]}" --trace --steps 5 --out wrong
 [ ! -e wrong ] || wrong 'a wrong command line leaves a folder behind'
 
 # Options without effect: a line each, with the reason, and the run goes on. What an optimizer heeds is in its record.
 idle() { warns 1 "--$1 has no effect: $2" "${train[@]}" --print "${@:3}"; }
-idle nesterov '--optimizer adam has no use for it' --optimizer adam --nesterov
-idle momentum '--optimizer lamb has no use for it' --optimizer lamb --momentum 0.9
-idle trust '--optimizer sgd has no use for it' --trust 0.1
-for option in beta1 beta2 eps; do idle $option '--optimizer lars has no use for it' --optimizer lars --$option 0.5; done
-idle nesterov 'there is no momentum' --momentum 0 --nesterov
-idle servers '--strategy sync has no use for it' --servers 1
-idle staleness '--strategy sync has no use for it' --staleness 2
-idle strategy 'one rank trains alone' --strategy ps
+idle nesterov '--optimizer adam does not use it' --optimizer adam --nesterov
+idle momentum '--optimizer lamb does not use it' --optimizer lamb --momentum 0.9
+idle trust '--optimizer sgd does not use it' --trust 0.1
+for option in beta1 beta2 eps; do idle $option '--optimizer lars does not use it' --optimizer lars --$option 0.5; done
+idle nesterov 'the momentum is 0' --momentum 0 --nesterov
+idle servers '--strategy sync does not use it' --servers 1
+idle staleness '--strategy sync does not use it' --staleness 2
+idle strategy 'the run has one rank' --strategy ps
 for option in 'allreduce ring' 'bucket 1' 'network none'; do
 	# shellcheck disable=SC2086 # a word and its value
-	idle "${option% *}" 'one rank trains alone' --$option
+	idle "${option% *}" 'the run has one rank' --$option
 done
-idle data-placement 'one rank trains alone' --data-placement partition
+idle data-placement 'the run has one rank' --data-placement partition
 idle image-size 'the images of digits are 8x8' --image-size 32
-idle epochs '--steps says how long' --epochs 3 --steps 2
-idle precision 'tf32 is for GPUs' --precision tf32 --gpus 0
-idle no-cuda-graphs 'CUDA graphs are of GPUs' --no-cuda-graphs --gpus 0
+idle epochs '--steps sets the length' --epochs 3 --steps 2
+idle precision 'tf32 requires a GPU' --precision tf32 --gpus 0
+idle no-cuda-graphs 'CUDA graphs require a GPU' --no-cuda-graphs --gpus 0
 idle cpus-share 'this run has no GPUs' --cpus-share none --gpus 0
 idle keep '--checkpoint-every 0 writes no' --keep 2 --checkpoint-every 0
 idle best '--evaluate-last evaluates once' --evaluate-last --best
 idle patience '--evaluate-last evaluates once' --evaluate-last --patience 2
-idle no-decay-1d 'there is no weight decay' --weight-decay 0 --no-decay-1d
-idle schedule 'the run ends after 2 epochs, and the rate would change after 30' --schedule step:30,60:0.1 --epochs 2
+idle no-decay-1d 'the weight decay is 0' --weight-decay 0 --no-decay-1d
+idle schedule 'the run ends after 2 epochs, but the learning rate would change after 30' --schedule step:30,60:0.1 --epochs 2
 warns 1 '--warmup 5: the run ends after 2 epochs, before the learning rate is reached$' "${train[@]}" --print --warmup 5 --epochs 2
 passes "${train[@]}" --print --schedule step:1:0.1 --warmup 1 --epochs 2
 cpus=$(nproc)
 warns 1 "--cpus 64: 64 workers take turns on the $cpus CPUs\\? here, and are no faster than $cpus\$" "${train[@]}" --print --cpus 64
 says '^devices    64 CPU workers ('
 refuses 2 "4096 CPU workers were asked for (--cpus): StarPU was built for [0-9]* at most, and there [a-z]* $cpus CPUs\\? here" "${train[@]}" --print --cpus 4096
-warns 1 '--augment crops nothing: that part of the shorter side of 8x8 is less than a pixel$' "${train[@]}" --print --augment crop:1/9,flip
+warns 1 '--augment crops nothing: this fraction of the shorter side of 8x8 is less than one pixel$' "${train[@]}" --print --augment crop:1/9,flip
 says '; augmentation flip$'
 warns 1 '--bn-group has no effect: mlp has no batch norm' train --model mlp --data digits --bn-group 32 --print
 warns 2 '--nesterov has no effect' "${train[@]}" --print --optimizer adam --nesterov --momentum 0.5

@@ -47,8 +47,8 @@ assert strong["gpus"] >= 1 and strong["lemma_gpus"] >= 1
 END
 
 # What train refuses is not estimated: a batch that nodes cannot share, and more nodes than the highest switch has room for.
-refuses 2 '--batch 100: 3 nodes cannot share it equally' plan "${small[@]}" --machine "$machines/iris-v100.json" --batch 100 --nodes 3
-warns 1 '--batch 96: is left out with 64 nodes' plan "${small[@]}" --machine "$machines/iris-v100.json" --batch 96 --nodes 1-64
+refuses 2 '--batch 100 cannot be divided among 3 nodes' plan "${small[@]}" --machine "$machines/iris-v100.json" --batch 100 --nodes 3
+warns 1 '--batch 96 cannot be divided among 64 nodes: these are omitted' plan "${small[@]}" --machine "$machines/iris-v100.json" --batch 96 --nodes 1-64
 says '^ *32 '
 python3 - "$machines/iris-v100.json" <<'END'
 import json, sys
@@ -60,10 +60,10 @@ for name, switches in (("two", [one]), ("leaves", [below, {**one, "nodes": {"val
     machine["network"]["switches"] = switches
     json.dump(machine, open(name + ".json", "w"))
 END
-refuses 2 'two.json: its highest switch has room for 2 nodes, and there are to be 4' plan "${small[@]}" --machine two.json --nodes 4
-refuses 2 'leaves.json: its highest switch has room for 6 nodes' plan "${small[@]}" --machine leaves.json --nodes 1-8
-refuses 2 'two.json: its highest switch' plan "${small[@]}" --machine two.json --nodes 1-3 --mesh auto --batch 24
-refuses 1 'less.json: network.switches.1..nodes: are not more' plan "${small[@]}" --machine less.json --nodes 1
+refuses 2 'two.json: the highest switch supports 2 nodes, not 4' plan "${small[@]}" --machine two.json --nodes 4
+refuses 2 'leaves.json: the highest switch supports 6 nodes' plan "${small[@]}" --machine leaves.json --nodes 1-8
+refuses 2 'two.json: the highest switch' plan "${small[@]}" --machine two.json --nodes 1-3 --mesh auto --batch 24
+refuses 1 'less.json: network.switches.1..nodes: must be larger' plan "${small[@]}" --machine less.json --nodes 1
 passes plan "${small[@]}" --machine leaves.json --nodes 6
 passes plan "${small[@]}" --machine two.json
 says '^ *2 '
@@ -222,11 +222,11 @@ else
 	echo "not simulated: $simulated is not there (./quickstart simulate builds it)"
 fi
 STARGRAD_SIMULATED=none refuses 1 'none: there is no simulated trainer' plan --simulate "${small[@]}" --machine "$machines/titan.json"
-refuses 2 'plan: --simulate does not know --mesh' plan --simulate "${small[@]}" --machine "$machines/titan.json" --mesh data=2
-refuses 2 'plan: --simulate runs Stargrad' plan --simulate "${small[@]}" --machine "$machines/titan.json" --overlap none
+refuses 2 'plan: --simulate does not support --mesh' plan --simulate "${small[@]}" --machine "$machines/titan.json" --mesh data=2
+refuses 2 'plan: --simulate cannot be combined with --overlap none' plan --simulate "${small[@]}" --machine "$machines/titan.json" --overlap none
 
 refuses 2 'plan: --machine FILE is missing' plan "${small[@]}"
-refuses 1 'weak/pictures: cannot be made: Not a directory' plan "${small[@]}" --machine "$machines/titan.json" --out weak/pictures
+refuses 1 'weak/pictures: cannot be created: Not a directory' plan "${small[@]}" --machine "$machines/titan.json" --out weak/pictures
 refuses 2 "plan: --nodes 4-2: takes" plan "${small[@]}" --machine "$machines/titan.json" --nodes 4-2
 refuses 2 "$machines/titan.json: device.flops has no bf16" plan "${small[@]}" --machine "$machines/titan.json" --precision bf16
 refuses 1 'none.json: ' plan "${small[@]}" --machine none.json

@@ -34,7 +34,7 @@ says 'test loss  test absolute error'
 says '^best test absolute error 0.2500, after epoch 1$'
 says 'samples/s (median)$'
 folder "${numbers/\"name\":\"mae\"/\"name\":3}" "$step"$'\n'
-refuses 1 'run/config.json: metrics: are not 1 to 8, each with a name and a title' report run
+refuses 1 'run/config.json: metrics must be a list of 1 to 8 objects with a name and a title each' report run
 
 # Runs side by side: a column has its run's whole name, but for what all have in common, and its whole settings.
 pair=some/folder/a-run-with-a-name-of-some-length
@@ -82,7 +82,7 @@ done
 folder "$config" ''
 refuses 1 'run/metrics.jsonl: ' report run
 folder "$config" '{"event":"other"}'$'\n'
-refuses 1 'run/metrics.jsonl: no step in it' report run
+refuses 1 'run/metrics.jsonl: contains no step' report run
 rm run/metrics.jsonl
 refuses 1 'run/metrics.jsonl: ' report run
 mkfifo run/metrics.jsonl

@@ -50,8 +50,8 @@ static void correct(void **state) {
     (void)state;
     struct sgrad__request request;
     assert_fails(parse((char *[]){ "many", "--optoin-99=1", NULL }, &request), SGRAD__USAGE, "did you mean --option-99?");
-    assert_fails(parse((char *[]){ "many", "--opt=1", NULL }, &request), SGRAD__USAGE, "--opt is short for several options");
-    assert_fails(parse((char *[]){ "many", "--option-97", NULL }, &request), SGRAD__USAGE, "--option-97 takes a value: N");
+    assert_fails(parse((char *[]){ "many", "--opt=1", NULL }, &request), SGRAD__USAGE, "--opt is ambiguous");
+    assert_fails(parse((char *[]){ "many", "--option-97", NULL }, &request), SGRAD__USAGE, "--option-97 requires a value: N");
 }
 
 int main(int argc, char **argv) {

@@ -68,17 +68,17 @@ wait
 # A finished run, resumed, is as it was; with more steps it goes on; without checkpoints it is left alone.
 cp first/metrics.jsonl first/model.safetensors .
 passes "${train[@]}" --out first --resume
-says '^3 steps of this run are done already, and 3 asked for$'
+says '^3 steps of this run already complete; requested: 3$'
 top1=$(tail -n 1 metrics.jsonl | python3 -c 'import json; print("%.2f" % (100 * json.loads(input())["test_top1"]))')
 says "^first: test accuracy $top1 %$"
 cmp metrics.jsonl first/metrics.jsonl && cmp model.safetensors first/model.safetensors || wrong 'resuming changes a finished run'
 passes "${train[@]}" --steps 1 --out first --resume
-says '^3 steps of this run are done already, and 1 asked for$'
+says '^3 steps of this run already complete; requested: 1$'
 cp -r first longer
 passes "${train[@]}" --steps 4 --out longer --resume
 [ "$(grep -c '"event":"step"' longer/metrics.jsonl)" = 4 ] || wrong 'three steps and one are not four'
 cp -r first bare && rm bare/checkpoint-*
-refuses 2 'bare: there is no checkpoint' "${train[@]}" --steps 4 --out bare --resume
+refuses 2 'bare: no checkpoint from which this finished run could continue' "${train[@]}" --steps 4 --out bare --resume
 cmp model.safetensors bare/model.safetensors || wrong 'a refused run is changed'
 
 # Standard streams that are closed are no place in a file of the run.
@@ -167,7 +167,7 @@ assert all(abs(r - min(0.2, 0.05 + 0.15 * k / steps)) < 1e-6 for k, r in enumera
 END
 
 # A loss that is a number still, but worse than a guess, is said at the end, with as many digits as are read.
-warns 1 'the loss ends at [0-9.]*e+[0-9]*, .* a constant guess has 2.3026: the run has diverged; a lower --lr' train --model convnet --data digits --epochs 2 --lr 100 --out lost
+warns 1 'the final loss is [0-9.]*e+[0-9]*, .* a constant guess has 2.3026: the run has diverged; try a lower --lr' train --model convnet --data digits --epochs 2 --lr 100 --out lost
 says '^epoch 2/2  loss [0-9.]*e+[0-9]*  test loss [0-9.]*e+[0-9]*  '
 passes report lost
 says '^ *2  *[0-9.]*e+[0-9]*  *[0-9.]*e+[0-9]*  *[0-9.]* %'
@@ -176,7 +176,7 @@ passes eval --weights lost/model.safetensors --model convnet --data digits
 says '^test accuracy [0-9.]* %, loss [0-9.]*e+[0-9]*$'
 passes train --model lenet --data synthetic:28x28x1,10,64 --batch 32 --lr 0.3 --epochs 1 --out rough     # ordinary, and short
 passes train --model resnet20 --data synthetic:32x32x3,10,256 --epochs 2 --out rougher
-warns 1 'the loss ends at .* a constant guess has 2.3026: the run has learned nothing; another --lr may help$' \
+warns 1 'the final loss is .* a constant guess has 2.3026: the run has learned nothing; try another --lr$' \
 	train --model convnet --data digits --steps 100 --lr 1e-12 --out still
 
 # --print shows network and tasks, and leaves nothing behind.
@@ -191,7 +191,7 @@ refuses 1 'safetensors: nothing: ' "${train[@]}" --trace=1 --init nothing --out 
 refuses 1 'nowhere' "${train[@]}" --trace=1 --init nowhere --out traced
 [ ! -e traced ] || wrong 'a traced run that fails early leaves its folder'
 mkdir -p traced/trace
-refuses 2 'traced: there is no run to continue' "${train[@]}" --out traced --resume
+refuses 2 'traced: contains no run to continue' "${train[@]}" --out traced --resume
 passes "${train[@]}" --trace=1 --out traced
 touch no-folder
 refuses 1 'no-folder/run: cannot be read: Not a directory' "${train[@]}" --out no-folder/run --resume
@@ -206,7 +206,7 @@ grep -q 'gnuplot is not installed' err || wrong 'nothing says that gnuplot is mi
 lenet=(train --model lenet --data synthetic:28x28x1,10,320 --batch 32 --micro-batch 32 --cpus 1)
 passes "${lenet[@]}" --steps 1 --out counted
 says '^batch      32 = 1 rank x 1 micro-batch x 32, synchronous$'
-says '; 1 step, 10 an epoch$'
+says '; 1 step, 10 per epoch$'
 says '^step 1/1  loss '
 passes "${lenet[@]}" --steps 17 --batch 31 --micro-batch 31 --out fraction
 says '^step 10/17  loss '

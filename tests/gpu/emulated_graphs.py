@@ -61,7 +61,7 @@ def test_nccl():
     said = ranks(2, "train", *arguments, "--gpus", 1, "--allreduce", "nccl", "--print", status=None, env={"STARGRAD_EMULATED_GPUS": "1"})
     if "built without NCCL" in said:
         raise Skip("configured without NCCL")
-    assert re.search(r"^allreduce  nccl, as asked; gradients in (\d\d|[2-9]) buckets", said, re.M) and "ncclAllReduce" in said, said
+    assert re.search(r"^allreduce  nccl, set by --allreduce; gradients in (\d\d|[2-9]) buckets", said, re.M) and "ncclAllReduce" in said, said
     ring = folder("ring")
     ranks(2, "train", *arguments, "--gpus", 1, "--allreduce", "ring", "--out", ring, env={"STARGRAD_EMULATED_GPUS": "1"})
     for gpus, delay in ((1, 0), (1, 300), (2, 300)):
@@ -71,7 +71,7 @@ def test_nccl():
         error = [abs(a - b) / b for a, b in zip(losses(out), losses(ring), strict=True)]
         assert max(error) < 1e-4, (gpus, delay, error)
     for more, why in ((("--gpus", 0), r"NCCL sums on GPUs, and rank \d has none: --gpus 1"),
-                      (("--gpus", 1, "--deterministic"), "--allreduce nccl does not keep to one order of sums")):
+                      (("--gpus", 1, "--deterministic"), "--allreduce nccl cannot be combined with --deterministic: its order of sums varies")):
         said = ranks(2, "train", *arguments, *more, "--allreduce", "nccl", "--out", folder("not"), status=1, env={"STARGRAD_EMULATED_GPUS": "1"})
         assert re.search(why, said), said
 

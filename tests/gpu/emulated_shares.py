@@ -66,7 +66,7 @@ def test_shares_are_corrected():
     assert re.search(r"^training step of 128 samples: 1 micro-batch of 128 on GPUs(,|$)", said, re.M), said
     said = stargrad("train", *arguments, *CUDA, "--out", out, env=env[1])
     assert re.search(r"^batch .* 112 on GPUs, 16 on CPUs", said, re.M), said
-    corrected = re.search(r"^shares +from step 17 on, by what tasks have taken: micro-batches of (\d+).* on GPUs, ", said, re.M)
+    corrected = re.search(r"^shares +from step 17, by measured task times: micro-batches of (\d+).* on GPUs, ", said, re.M)
     assert corrected and int(corrected[1]) < 100, said
     error = [abs(a - b) / b for a, b in zip(losses(out), losses(train("cpu", *arguments, *CPU)), strict=True)]
     assert max(error[:3]) <= 1e-4 and max(error) <= 1e-3, error

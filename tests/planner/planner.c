@@ -64,7 +64,7 @@ static void choices(void **state) {
         struct sgrad_algorithm_plan choice;
         if (isinf(best)) {
             assert_fails(sgrad_algorithm_plan_make(way, LAYERS, WAYS, bound, share, &choice), SGRAD_ENOMEM,
-                         "no way of computing");
+                         "no choice of algorithms");
             infeasible++;
             continue;
         }
@@ -108,25 +108,25 @@ static void refusals(void **state) {
     static const struct { const char *path, *value, *says; } is[] = {
         { "device.flops.f32", NULL, "machine.json: device.flops.f32: is missing" },
         { "device.flops.f32", F("-1"), "device.flops.f32: is not above 0" },
-        { "device.count", F("1.5"), "device.count: is 1.5: takes whole numbers" },
-        { "device.count", "4", "device.count: has no value" },
+        { "device.count", F("1.5"), "device.count: is 1.5, but must be a whole number" },
+        { "device.count", "4", "device.count: is not a figure" },
         { "device.memory", "{\"value\": 1}", "device.memory: has no source" },
-        { "device.kind", "\"tpu\"", "device.kind: is neither gpu nor cpu" },
+        { "device.kind", "\"tpu\"", "device.kind: must be gpu or cpu" },
         { "device.share", "{\"conv2d\": " F("1.2") "}", "device.share.conv2d: is 1.2" },
         { "network", NULL, "network: is missing" },
-        { "network.bandwidht", "1", "network.bandwidht: is no field; did you mean bandwidth?" },
+        { "network.bandwidht", "1", "network.bandwidht: is an unknown key; did you mean bandwidth?" },
         { "network.latency", F("-1e-6"), "network.latency: is below 0" },
         { "price", F("3"), "currency: is missing" },
-        { "calls", "[{\"kernel\": \"a\", \"hash\": 1.5, \"seconds\": " F("1") "}]", "calls[0].hash: is no whole number" },
+        { "calls", "[{\"kernel\": \"a\", \"hash\": 1.5, \"seconds\": " F("1") "}]", "calls[0].hash: is not a whole number" },
         { "calls", "[{\"kernel\": \"a\", \"hash\": 1, \"seconds\": " F("-1") "}]", "calls[0].seconds: is not above 0" },
-        { "device.workers", F("2"), "device.workers: are of CPUs" },
+        { "device.workers", F("2"), "device.workers: is only for CPUs" },
         { "measured", "[{\"model\": \"a\", \"batch\": 0, \"samples_per_second\": " F("1") "}]",
-          "measured[0].batch: is no number" },
+          "measured[0].batch: must be a number of 1 or more" },
         { "network.switches",
           "[{\"name\": \"a\", \"above\": \"b\", \"nodes\": " F("4") ", \"uplink\": " F("1e9") "},"
           " {\"name\": \"b\", \"above\": \"a\", \"nodes\": " F("8") ", \"uplink\": " F("1e9") "}]",
-          "network.switches[0].above: leads round in a circle" },
-        { "network.switches", "[{\"name\": \"a\", \"above\": \"c\"}]", "network.switches[0].above: names no switch" },
+          "network.switches[0].above: forms a circle" },
+        { "network.switches", "[{\"name\": \"a\", \"above\": \"c\"}]", "network.switches[0].above: is not the name of a switch" },
     };
     for (size_t i = 0; i < sizeof is / sizeof *is; i++) {
         struct sgrad_machine *machine;

@@ -53,25 +53,25 @@ static void none_of_them(void **state) {
         snprintf(many + strlen(many), 64, "%s{\"name\": \"k%d\", \"color\": \"#000000\"}", i ? ", " : "", i);
     strcat(many, "]}");
     assert_fails(sgrad__kinds_read(with(many), &kinds), SGRAD_EFORMAT,
-                 "kernels.json: 17 kinds of task, where a report has at most 16");
+                 "kernels.json: contains 17 kinds of tasks, but a report can have 16 at most");
     static const struct {
         const char *text, *says;
     } wrong[] = {
-        { "", "not written by this program, or not whole" },
-        { "[]", "not written by this program, or not whole" },
-        { "{\"kinds\": [], \"kernels\": {}}", "no kind of task in it" },
-        { "{\"kinds\": 1, \"kernels\": {}}", "no kind of task in it" },
-        { "{\"kinds\": [{\"color\": \"#000000\"}], \"kernels\": {}}", "without a name" },
+        { "", "was not written by Stargrad, or is incomplete" },
+        { "[]", "was not written by Stargrad, or is incomplete" },
+        { "{\"kinds\": [], \"kernels\": {}}", "contains no kinds of tasks" },
+        { "{\"kinds\": 1, \"kernels\": {}}", "contains no kinds of tasks" },
+        { "{\"kinds\": [{\"color\": \"#000000\"}], \"kernels\": {}}", "a kind of task has no name" },
         { "{\"kinds\": [{\"name\": \"a\", \"color\": \"#000000\"}, {\"name\": \"a\", \"color\": \"#000000\"}], \"kernels\": {}}",
-          "without a name of its own" },
-        { "{\"kinds\": [{\"name\": \"a\"}], \"kernels\": {}}", "without a color" },
-        { "{\"kinds\": [{\"name\": \"a\", \"color\": \"red\"}], \"kernels\": {}}", "without a color" },
-        { "{\"kinds\": [{\"name\": \"a\", \"color\": \"#12345g\"}], \"kernels\": {}}", "without a color" },
-        { "{\"kinds\": [{\"name\": \"a\", \"color\": \"#000000\"}]}", "no kernels in it" },
+          "a kind of task has no name or the name of another kind" },
+        { "{\"kinds\": [{\"name\": \"a\"}], \"kernels\": {}}", "the color of a kind of task is not like" },
+        { "{\"kinds\": [{\"name\": \"a\", \"color\": \"red\"}], \"kernels\": {}}", "the color of a kind of task is not like" },
+        { "{\"kinds\": [{\"name\": \"a\", \"color\": \"#12345g\"}], \"kernels\": {}}", "the color of a kind of task is not like" },
+        { "{\"kinds\": [{\"name\": \"a\", \"color\": \"#000000\"}]}", "contains no kernels" },
         { "{\"kinds\": [{\"name\": \"a\", \"color\": \"#000000\"}], \"kernels\": {\"k\": \"b\"}}",
-          "kernel k is of none of its kinds" },
-        { "{\"k\": \"b\"}", "kernel k is of none of its kinds" },
-        { "{\"k\": 1}", "kernel k is of none of its kinds" },
+          "the kind of kernel k is unknown" },
+        { "{\"k\": \"b\"}", "the kind of kernel k is unknown" },
+        { "{\"k\": 1}", "the kind of kernel k is unknown" },
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         assert_fails(sgrad__kinds_read(with(wrong[i].text), &kinds), SGRAD_EFORMAT, wrong[i].says);

@@ -182,12 +182,12 @@ static void message_until(double until, double end, const char *const *says, int
 /* A moment without work has one reason: what the slower rank works longer is no message's, and no micro-batch's. */
 static void explained_once(void **state) {
     (void)state;
-    const char *slow = "rank 1 works 100.0 ms a step, rank 0 50.0";
+    const char *slow = "rank 1 works 100.0 ms per step, but rank 0 only 50.0";
     message_until(51, 100, &slow, 1);
     message_until(75, 100, &slow, 1);
     message_until(100, 100, &slow, 1);
     message_until(120, 120,
-                  (const char *[]){ slow, "are exposed for 20.0 ms a step on rank 0, all its messages for 20.0 besides" }, 2);
+                  (const char *[]){ slow, "are exposed for 20.0 ms per step on rank 0, all its messages for 20.0 in addition" }, 2);
 }
 
 int main(int argc, char **argv) {

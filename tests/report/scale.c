@@ -103,7 +103,7 @@ static void check_findings(const struct size *size, const json_t *trace) {
 /* Of idle time what the slow rank does not account for is the micro-batch's, and that only where several workers share tasks. */
 static void check_starved(const struct size *size, const json_t *trace) {
     const json_t *findings = json_object_get(trace, "findings"), *workers = json_object_get(trace, "workers");
-    static const char begins[] = "workers have nothing to do for ";
+    static const char begins[] = "workers are idle for ";
     double idle = 0, told = 0;
     for (size_t i = 0; i < json_array_size(workers); i++) {
         const json_t *worker = json_array_get(workers, i);
@@ -186,13 +186,13 @@ static void few_ranks(void **state) {
 
 static void more_than_a_picture_has(void **state) {
     (void)state;
-    check(2, 140, "The picture has of each rank the 127 busiest workers, 254 of 280.", 4 * MB);
-    check(200, 1, "The picture has of each of the first 128 of 200 ranks the busiest worker, 128 of 200.", 8 * MB);
+    check(2, 140, "The plot shows, of each rank, the 127 busiest workers: 254 of 280.", 4 * MB);
+    check(200, 1, "The plot shows, of each of the first 128 of 200 ranks, the busiest worker: 128 of 200.", 8 * MB);
 }
 
 static void many_of_many(void **state) {
     (void)state;
-    check(128, 64, "The picture has of each rank the busiest worker, 128 of 8192.", 8 * MB);
+    check(128, 64, "The plot shows, of each rank, the busiest worker: 128 of 8192.", 8 * MB);
 }
 
 int main(int argc, char **argv) {

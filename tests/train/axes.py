@@ -21,13 +21,13 @@ def test_chosen():
 def test_refused_ones():
     """They say why; and the run is that of a mesh that goes."""
     said = ranks(2, "train", "--model", "convnet", "--data", "digits", "--batch", 63, "--mesh", "auto", "--print")
-    assert "data=2                       not: a batch of 63 is not 2 ranks'" in said, said
-    assert "tensor=1d:2                  not: convnet shares no work over it" in said, said
+    assert "data=2                       not possible: a batch of 63 is not a multiple of the 2 ranks that share it" in said, said
+    assert "tensor=1d:2                  not possible: convnet does not divide its work over it" in said, said
     assert re.search(r"^mesh +data=1,pipe=2: ", said, re.M), said
     said = ranks(2, "train", "--model", "convnet", "--data", "digits", "--batch", 63, "--mesh", "auto", "--print", "--best", status=2)
-    assert "--mesh auto: none goes; data=2: a batch of 63 is not 2 ranks'" in said, said
+    assert "--mesh auto: no mesh is possible; data=2: a batch of 63 is not a multiple of the 2 ranks that share it" in said, said
     said = ranks(2, "train", "--model", "convnet", "--data", "digits", "--batch", 64, "--mesh", "auto", "--print", "--precision", "bf16")
-    assert "data alone: --precision bf16 goes with nothing else" in said and "pipe" not in said, said
+    assert "only data parallelism: --precision bf16 cannot be combined with other meshes" in said and "pipe" not in said, said
 
 
 def test_what_a_mesh_must_hold():
@@ -37,9 +37,9 @@ def test_what_a_mesh_must_hold():
     plain, slow = (dict(memory.findall(ranks(4, *words, *more))) for more in ((), ("--lookahead", 5)))
     assert plain and plain.keys() == slow.keys() and all(float(slow[mesh]) > float(plain[mesh]) for mesh in plain), (plain, slow)
     said = ranks(4, *GPT, "--mesh", "auto", "--print", "--optimizer-of", "transformer.h.*=lamb")
-    assert re.search(r"^ {11}tensor=1d:4 +not: ", said, re.M), said
+    assert re.search(r"^ {11}tensor=1d:4 +not possible: ", said, re.M), said
     said = ranks(4, *GPT, "--mesh", "auto", "--print", "--lookahead", 5)       # however fast a mesh would be that splits parameters
-    assert re.search(r"^ {11}tensor=1d:4 +not: --lookahead needs whole parameters", said, re.M), said
+    assert re.search(r"^ {11}tensor=1d:4 +not possible: --lookahead requires whole parameters", said, re.M), said
 
 
 def test_runs():
@@ -53,7 +53,7 @@ def test_runs():
 
 def test_resume():
     """--resume chooses again on another number of ranks, from one rank on, too, and keeps the mesh on the same number and a mesh that is named."""
-    out, chosen = folder("resumed"), "chosen as the cheapest by cost"
+    out, chosen = folder("resumed"), "the mesh of the lowest estimated cost:"
     words = ("train", "--out", out, "--resume", "--steps")
     assert chosen in ranks(2, *GPT, "--mesh", "auto", "--steps", 1, "--out", out)
     assert chosen not in ranks(2, *words, 2)
@@ -75,7 +75,7 @@ def test_plan():
         assert len(best) == 1 and best[0]["step_seconds"] == min(kind["step_seconds"] for kind in point["kinds"]), point
         for kind in point["kinds"]:
             assert kind["step_seconds"] >= max(kind["computing_seconds"], kind["sending_seconds"]) / 2 and kind["memory_bytes"] > 0, kind
-    assert "not: " in stargrad(*words) and "best" in stargrad(*words)
+    assert "not possible: " in stargrad(*words) and "best" in stargrad(*words)
     one = json.loads(stargrad("plan", *GPT[1:], "--mesh", "pipe=2", "--machine", machine, "--nodes", "1", "--json"))["points"][0]["kinds"]
     assert [kind["mesh"] for kind in one] == ["pipe=2"] and one[0]["best"], one
 

@@ -35,7 +35,7 @@ def test_patience():
         words = ("train", *WORDS, "--epochs", 60, "--best", "--patience", 2, "--bn-group", "global", "--out", out)
         said = stargrad(*words) if count == 1 else ranks(count, *words[:-2], "--out", out)
         tops, best = best_of(out)
-        assert "without a better top-1" in said and len(tops) < 60 and content(out)
+        assert "without an improvement of the top-1" in said and len(tops) < 60 and content(out)
         assert all(top <= best for top in tops[tops.index(best) + 1:]) and len(tops) - 1 - tops.index(best) >= 2
         check(out)
 

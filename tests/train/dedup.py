@@ -184,7 +184,7 @@ def test_no_threshold_is_rare_enough():
             write(f"{place}/train/{label}/{n:02}.png", png(smooth(1)))
             write(f"{place}/val/{label}/{n:02}.png", png(smooth(1)))
     told = stargrad("dedup", "--data", f"folder:{place}", "--out", folder("near-out"), "--threshold", 0)
-    assert "; at no threshold below 0.01 %" in told and not re.search(r"^threshold .*-1", told, re.M), told
+    assert "; not below 0.01 % at any threshold" in told and not re.search(r"^threshold .*-1", told, re.M), told
 
 
 def test_sweep():
@@ -219,7 +219,7 @@ def test_wrong():
         assert "is not auto or a whole number from 0 to 64" in stargrad(*args, f"--threshold={text}", status=2)
     for text in ("3", "5-2", "0-64", "a-b"):
         assert "is not a range of thresholds" in stargrad(*args, "--sweep", text, "--model", "convnet", status=2)
-    assert "--sweep needs --model" in stargrad(*args, "--sweep", "0-2", status=2)
+    assert "--sweep requires --model" in stargrad(*args, "--sweep", "0-2", status=2)
     assert not os.path.exists(out)
 
 

@@ -202,7 +202,7 @@ def test_numbers_have_no_softmax():
     for end in ("Softmax", "LogSoftmax"):
         nodes = f"z = Gemm<transB = 1>(x, w, b) y = {end}(z)"
         said, _ = foreign(f"numbers{end}", nodes, tensors, x, y=y)
-        assert "ends with Softmax, as networks of classes do, and the targets are numbers (regression)" in str(said), said
+        assert "ends with Softmax, a layer for classes, but the targets are numbers (regression)" in str(said), said
     for dims in (None, [-1]):                               # of no size, as some writers have it; others write 0
         said, wanted = foreign("numbers", "y = Gemm<transB = 1>(x, w, b)", tensors, x, y=y, dims=dims)
         assert abs(said - wanted) < 1e-4 * wanted, (dims, said, wanted)

@@ -174,7 +174,7 @@ def test_launch_leaves_out_a_host_that_is_gone():
     finally:
         for name in agents:
             del os.environ[name]
-    assert status == 0 and "on 2 ranks" in said and "not reached: gone.invalid" in said, said      # 3 do not share 64
+    assert status == 0 and "on 2 ranks" in said and "unreachable: gone.invalid" in said, said      # 3 do not share 64
 
 
 def test_launch_ends_when_told():
@@ -211,7 +211,7 @@ def test_launch_does_not_repeat_what_would_fail_again():
     assert status == 1 and "the loss is" in said and "retry" not in said, said
     run = launch(3, *RUN, "--out", folder("shared"), options=("--retries", 2))
     status, said = end(run)
-    assert status == 2 and "cannot be shared by 3 ranks" in said and "retry" not in said, said
+    assert status == 2 and "cannot be divided among 3 ranks" in said and "retry" not in said, said
 
 
 if __name__ == "__main__":

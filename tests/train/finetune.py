@@ -70,7 +70,7 @@ def test_optimizer_of():
     assert tensors(train(*run, "--optimizer", "muon", "--optimizer-of", "*=adamw")[1]) == adamw
     some = (*run, "--optimizer", "muon", "--optimizer-of", "*.bias=adamw,fc2=sgd", "--checkpoint-every", 3)
     said, out = train(*some)
-    assert "of its own: *.bias=adamw,fc2=sgd" in said
+    assert "optimizer  for some parameters: *.bias=adamw,fc2=sgd" in said
     kept = [n.split(".", 2)[1:] for n in tensors(out, "checkpoint-6.safetensors") if n.startswith("optimizer.")]
     assert {state for state, of in kept if of.endswith(".bias")} == {"exp_avg", "exp_avg_sq"}
     assert {state for state, of in kept if of.endswith(".weight")} == {"momentum"}
@@ -135,9 +135,9 @@ def test_mean_and_deviation():
     other = train(*words, "--mean", 0, "--deviation", 1)[1]
     assert losses(other) != plain and json.load(open(f"{other}/config.json"))["deviation"] == [1]
     for wrong in (("--mean", "1,2"), ("--deviation", "0")):
-        assert "takes 1 number" in train(*words, *wrong, status=2)[0], wrong
+        assert "must have 1 number" in train(*words, *wrong, status=2)[0], wrong
     for wrong in (("--mean", "x"), ("--mean", "1,"), ("--deviation", "nan")):
-        assert "is not up to 8 numbers with commas between" in train(*words, *wrong, status=2)[0], wrong
+        assert "is not up to 8 numbers separated by commas" in train(*words, *wrong, status=2)[0], wrong
 
 
 if __name__ == "__main__":

@@ -110,7 +110,7 @@ def test_tensor_refused():
     refused("values move between ranks in F32", "--mesh", "tensor=2", "--precision", "bf16")
     refused("takes AXIS=RANKS, some of them with commas between: data=2,tensor=1d:2; or 2d:2, 3d:2", "--mesh", "tensor=4d:2")
     refused("the mesh asks for a multiple of 4 ranks, and 2 are here", "--mesh", "tensor=4")
-    refused("shares no work over axis depth", "--mesh", "depth=2")
+    refused("does not divide its work over axis depth", "--mesh", "depth=2")
 
 
 def test_metrics():
@@ -172,13 +172,13 @@ def test_sample():
     assert "--model NAME is missing" in stargrad("sample", *say[1:3], "--prompt", "a", status=2)
     picture = folder("picture")
     stargrad("train", "--model", "mlp", "--data", "digits", "--batch", 96, "--steps", 1, "--out", picture)
-    assert "model mlp is no language model" in stargrad("sample", picture, "--prompt", "a", status=2)
+    assert "model mlp is not a language model" in stargrad("sample", picture, "--prompt", "a", status=2)
     other = os.path.join(REFERENCE, "tokenizer.json")
-    assert "the tokenizer has 700 tokens, and the network knows 256: the tokenizer is another network's" in stargrad(*say, "--tokenizer", other, status=2)
+    assert "the tokenizer has 700 tokens, but the network has 256; give the tokenizer of this network" in stargrad(*say, "--tokenizer", other, status=2)
     assert "no.so" in stargrad("sample", *say[1:], "--plugin", os.path.join(FOLDER, "no.so"), status=2)
     assert stargrad(*say, "--seed", 2) == stargrad(*say, "--seed", 2) != stargrad(*say, "--seed", 3)
     assert "--prompt: .. is not a value" in stargrad(*say[:5], "--prompt", "", status=2).replace("''", "..")
-    assert "takes text" in stargrad(*say[:4], TINY + ",vocabulary=300", "--prompt", "a", status=2)
+    assert "is not a token number; to give text, set --tokenizer FILE" in stargrad(*say[:4], TINY + ",vocabulary=300", "--prompt", "a", status=2)
 
 
 def test_sample_with_a_plug_in():
@@ -240,11 +240,11 @@ def test_tokenizer():
         json.dump(added, f)
     assert stargrad(*say, "--prompt", "the the a", "--tokenizer", os.path.join(path, "added.json")) == said
     wrong = stargrad(*say, "--prompt", "the[PAD]", "--tokenizer", os.path.join(path, "added.json"), status=2)
-    assert f"the prompt's token {len(words)}: the network knows 0 to {len(words) - 1}" in wrong, wrong
+    assert f"token {len(words)} of the prompt is invalid: it must be from 0 to {len(words) - 1}" in wrong, wrong
     for vocabulary in ('{"a": -1}', '{"a": 5, "b": 70000}'):
         with open(os.path.join(path, "vocab.json"), "w") as f:
             f.write(vocabulary)
-        assert "a token whose number is none" in stargrad(*say, "--prompt", "a", "--tokenizer", os.path.join(path, "vocab.json"), status=1)
+        assert "a token whose number is not from 0" in stargrad(*say, "--prompt", "a", "--tokenizer", os.path.join(path, "vocab.json"), status=1)
 
 
 def test_tokens():

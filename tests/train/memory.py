@@ -15,7 +15,7 @@ GPT = ("--model", "gpt:layers=2,heads=4,width=32,context=24,vocabulary=256", "--
 def alike(count, *words):
     out = folder("memory")
     said = ranks(count, "train", *words, "--gpus", 0, "--steps", 3, "--checkpoint-every", 0, "--out", out)
-    most, least = re.search(r"^memory +([\d.]+) MB of this rank at most(?:, ([\d.]+) where no rank is late)?:", said, re.M).groups()
+    most, least = re.search(r"^memory +up to ([\d.]+) MB on this rank(?:, ([\d.]+) if no rank is late)?:", said, re.M).groups()
     most, least = float(most), float(least or most)
     taken = events(out, "epoch")[0]["memory_mbyte"]         # before the evaluation
     assert least <= most <= 1.15 * least, (words, least, most)      # K-FAC on four ranks: 1.07 to 1.11, as it places its factors

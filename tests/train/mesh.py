@@ -140,12 +140,12 @@ def test_refused():
             "gpt:heads=4,width=32", 22)
     refused("width: 36 cannot be split over 8 ranks, as tensor=3d:2 has to: 32 or 40 could", "tensor=3d:2", 4, "gpt:heads=4,width=36")
     refused("the mesh asks for a multiple of 8 ranks, and 4 are here: mpirun -n 8", "tensor=3d:2", 4)
-    refused("--batch 18 cannot be shared by 4 ranks: 20 can", "data=2,tensor=2d:2", 8, "gpt:heads=4,width=32", 24, "--batch", 18)
-    refused("--allreduce mpi sums over all ranks, and mesh data=2,tensor=2 has gradients that some of them share", "data=2,tensor=2", 4,
+    refused("--batch 18 cannot be divided among 4 ranks; give --batch 20", "data=2,tensor=2d:2", 8, "gpt:heads=4,width=32", 24, "--batch", 18)
+    refused("--allreduce mpi sums over all ranks, but mesh data=2,tensor=2 requires sums over some of them", "data=2,tensor=2", 4,
             "gpt:heads=4,width=32", 24, "--allreduce", "mpi")
-    refused("optimizer muon takes norms of whole parameters", "tensor=2d:2", 4, "gpt:heads=4,width=32", 24, "--optimizer", "muon")
+    refused("optimizer muon requires norms of whole parameters", "tensor=2d:2", 4, "gpt:heads=4,width=32", 24, "--optimizer", "muon")
     said = ranks(4, "train", "--model", "convnet", "--data", "digits", "--print", "--mesh", "tensor=2d:2", status=2)
-    assert "model convnet shares no work over axis tensor" in said, said
+    assert "model convnet does not divide its work over axis tensor" in said, said
 
 
 if __name__ == "__main__":

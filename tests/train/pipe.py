@@ -119,7 +119,7 @@ def test_weights():
 
 def test_print():
     said = ranks(4, *GPT, "--mesh", "pipe=4", "--print")
-    assert "stages     4, each of some layers; a step is 8 micro-batches, of which ranks wait for each other" in said, said
+    assert "stages     4, each with some of the layers; in a step of 8 micro-batches, ranks wait for each other" in said, said
     rows = re.findall(r"^([0-3]) +(\S+) +(\S+) +(\d+) % +(\d+) +(\d+) +(\d+)$", said, re.M)
     assert [row[0] for row in rows] == list("0123") and rows[0][1] == "transformer.wte" and rows[3][2] == "loss", said
     assert abs(sum(int(row[3]) for row in rows) - 100) <= 2, said
@@ -127,7 +127,7 @@ def test_print():
     whole = int(re.search(r"(\d+) parameters", said).group(1))
     assert sum(int(row[4]) for row in rows) == whole + 256 * 32, said     # the embedding twice
     said = ranks(2, *CONVNET, "--mesh", "pipe=2", "--print")
-    assert "1 group of batch norm, of which ranks wait for each other 50 % of their time; less with --bn-group micro" in said, said
+    assert "1 group of batch norm, ranks wait for each other 50 % of the time; --bn-group micro reduces it" in said, said
 
 
 def test_one_rank_has_the_whole():
@@ -149,12 +149,12 @@ def test_refused():
 
     mlp = ("train", "--model", "mlp", "--data", "digits", "--batch", 64)
     refused("mesh pipe=4: mlp has 3 layers with parameters, for 3 stages at most: pipe=3", 4, "pipe=4", *mlp)
-    refused("mesh pipe=4: 2 micro-batches cannot keep 4 stages busy: --micro-batch 16 makes 4", 4, "pipe=4", *CONVNET, "--micro-batch", 32)
-    refused("mesh pipe=4: 3 samples of a rank cannot keep 4 stages busy: --batch 4 can", 4, "pipe=4", *CONVNET, "--batch", 3)
-    refused("mesh pipe=2d:2: stages stand in a line: pipe=2", 4, "pipe=2d:2", *CONVNET)
-    refused("optimizer kfac takes all layers", 2, "pipe=2", *CONVNET, "--optimizer", "kfac")
-    refused("--best: stages of the network are on other ranks", 2, "pipe=2", *CONVNET, "--best")
-    refused("--histograms: stages of the network are on other ranks", 2, "pipe=2", *CONVNET, "--histograms", 2, "--tensorboard")
+    refused("mesh pipe=4: 2 micro-batches cannot keep 4 stages busy; give --micro-batch 16, which makes 4", 4, "pipe=4", *CONVNET, "--micro-batch", 32)
+    refused("mesh pipe=4: 3 samples of a rank cannot keep 4 stages busy; give --batch 4", 4, "pipe=4", *CONVNET, "--batch", 3)
+    refused("mesh pipe=2d:2: pipe must have one dimension, like pipe=2", 4, "pipe=2d:2", *CONVNET)
+    refused("optimizer kfac requires all layers on one rank", 2, "pipe=2", *CONVNET, "--optimizer", "kfac")
+    refused("--best cannot be combined with the pipeline stages", 2, "pipe=2", *CONVNET, "--best")
+    refused("--histograms cannot be combined with the pipeline stages", 2, "pipe=2", *CONVNET, "--histograms", 2, "--tensorboard")
     refused("the mesh asks for a multiple of 3 ranks, and 4 are here: mpirun -n 3", 4, "pipe=3", *CONVNET)
 
 

@@ -75,7 +75,7 @@ def test_predict():
 
     assert "nothing.png: No such file" in stargrad("predict", run, "nothing.png", status=1)
     assert "run.py: " in stargrad("predict", run, os.path.join(os.path.dirname(__file__), "run.py"), status=1)
-    assert "is no folder of a run" in stargrad("predict", folder("nowhere"), status=1)
+    assert "is not the folder of a run" in stargrad("predict", folder("nowhere"), status=1)
     assert "RUN-DIR" in stargrad("predict", status=2) and "--model NAME is missing" in stargrad("eval", "--data", "digits", "--weights",
                                                                                              "x", status=2)
 
@@ -92,8 +92,8 @@ def test_details():
         svg = picture.read()
         assert svg[svg.index("<svg"):] in page.read() and all(name.split()[0] in svg for name in ("ant", "bee, wild", "cat"))
     whole = json.dumps(told)
-    damages = (("[", "line 1"), ("[7]", "eval --details writes"), (whole[:-1] + "} x", "line 1"),
-               *((json.dumps(told | change), "eval --details writes") for change in (
+    damages = (("[", "line 1"), ("[7]", "was not written by stargrad eval --details"), (whole[:-1] + "} x", "line 1"),
+               *((json.dumps(told | change), "was not written by stargrad eval --details") for change in (
                    {"classes": []}, {"classes": told["classes"][:2]}, {"confusion": [[1, 2, 3]] * 2}, {"confusion": [[1, 2, -3]] * 3},
                    {"calibration": [{"samples": 1}]}, {"top5": "x"}, {"data": None})))
     for content, why in damages:
@@ -167,7 +167,7 @@ def test_numbers_have_titles():
     assert said.splitlines()[0] == "sample,price" and "finite" not in warned
     change(f"{out}/model.safetensors", "fc3.bias", [float("inf")])
     said, warned = told("predict", out)
-    assert "10 of 10 samples have numbers that are not finite" in warned, warned
+    assert "10 of 10 samples have numbers that are NaN or infinite" in warned, warned
 
 
 def test_auxiliary():
@@ -294,7 +294,7 @@ def test_damaged():
         os.remove(f"{pets}/val/ant/{path}") if path.endswith("png") else None
     write_png(f"{pets}/val/ant/00.png", picture(random.Random(1), 0, 9), 9)
     said = stargrad("train", *words, "--out", folder("none"), status=1)
-    assert "of the test part pixels, U8 (9,9,3): folder:DIR,SIZE brings all to one size" in said, said
+    assert "but in the test set it is pixels, U8 (9,9,3): folder:DIR,SIZE resizes all to one size" in said, said
 
 
 def test_files_of_a_run_are_kept():
@@ -328,8 +328,8 @@ def test_like():
     assert len(events(other, "step")) == 3
     with open(f"{other}/config.json", "w") as f:
         f.write('{"options": {"batch": "many"}}')
-    assert "option batch has a value of another kind" in stargrad("train", "--like", other, status=1)
-    assert "is no folder of a run" in stargrad("train", "--like", folder("nowhere"), status=1)
+    assert "option batch has a value of the wrong type" in stargrad("train", "--like", other, status=1)
+    assert "is not the folder of a run" in stargrad("train", "--like", folder("nowhere"), status=1)
 
 
 if __name__ == "__main__":

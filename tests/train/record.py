@@ -43,7 +43,7 @@ def test_lookahead():
         assert values == four[f"optimizer.lookahead.{name}"], name      # the fifth step is given up: the run ends with the slow weights
     for wrong in ("0", "x", "5:1", "5:-.5", "5:.5:", "5:.5:-1", "-5", "5:nan"):
         assert "--lookahead" in stargrad(*RUN, "--lookahead", wrong, "--out", folder("wrong"), status=2), wrong
-    assert "goes with --strategy sync, not with ps" in stargrad(*RUN, "--lookahead", 5, "--strategy", "ps", "--out", folder("ps"), status=2)
+    assert "requires --strategy sync, not ps" in stargrad(*RUN, "--lookahead", 5, "--strategy", "ps", "--out", folder("ps"), status=2)
 
 
 def test_texts_of_older_versions():

@@ -73,7 +73,7 @@ def test_metrics_that_cannot_be_written():
 
     words = command(*run, "--tensorboard", "--histograms", 1, "--checkpoint-every", 1000, "--out", out)
     done = subprocess.run(words, capture_output=True, text=True, preexec_fn=limit)
-    step = re.search(r"its metrics cannot be written: stopped after step (\d+); checkpoint written", done.stderr)
+    step = re.search(r"the metrics cannot be written: stopped after step (\d+); checkpoint written", done.stderr)
     assert done.returncode == 1 and step and "File too large" in done.stderr, done
     assert os.path.exists(os.path.join(out, f"checkpoint-{step[1]}.safetensors")), os.listdir(out)
     stargrad(*run, "--out", out, "--resume")
@@ -200,7 +200,7 @@ def test_resume_auto():
         with open(os.path.join(out, name), "w"):
             pass
     words = (*SHORT, "--steps", 3, "--out", out, "--resume")
-    assert "there is no run to continue" in stargrad(*words, status=2)
+    assert "contains no run to continue" in stargrad(*words, status=2)
     stargrad(*words, "auto")
     assert len(losses(out)) == 3
     assert "continues" not in stargrad(*words, "auto") and len(losses(out)) == 3
@@ -211,8 +211,8 @@ def test_resume_auto():
     os.makedirs(other)
     with open(os.path.join(other, "notes"), "w"):
         pass
-    assert "holds files already" in stargrad(*SHORT, "--steps", 1, "--out", other, "--resume", "auto", status=2)
-    assert "'again' is not auto, or nothing" in stargrad("train", "--out", out, "--resume=again", status=2)
+    assert "already contains files" in stargrad(*SHORT, "--steps", 1, "--out", other, "--resume", "auto", status=2)
+    assert "'again' is not auto or empty" in stargrad("train", "--out", out, "--resume=again", status=2)
     out = folder("auto")
     for steps in (2, 4):
         said = mpirun(2, command(*SHORT, "--steps", steps, "--out", out, "--resume", "auto"))
@@ -266,7 +266,7 @@ def test_groups_of_other_ranks_are_kept():
     out = folder("fewer")
     mpirun(2, command(*words, "--steps", 2, "--out", out))
     said = stargrad("train", "--out", out, "--resume", "--steps", 4)
-    assert "batch norm over 32 samples, as on the ranks that the run began on" in said, said
+    assert "batch norm over 32 samples, as at the start of the run" in said, said
     assert losses(out) == losses(whole) and content(out) == content(whole)
     said = stargrad("train", "--out", out, "--resume", "--steps", 5, "--bn-group", "rank")
     assert "batch norm over 64 samples\n" in said, said
@@ -281,7 +281,7 @@ def test_ranks_that_do_not_see_the_folder():
     there, elsewhere = shlex.quote(os.path.dirname(out)), shlex.quote(nowhere)
     one = ["sh", "-c", f'if [ "$OMPI_COMM_WORLD_RANK" = 0 ]; then cd {there}; else cd {elsewhere}; fi; exec "$@"', "sh"]
     said = mpirun(2, [*one, os.path.abspath(command()[0]), "train", "--out", os.path.basename(out), "--resume", "--steps", "4"], status=None)
-    assert "rank 1: apart: there is no run to continue" in said and len(events(out)) == 2, said
+    assert "rank 1: apart: contains no run to continue" in said and len(events(out)) == 2, said
     assert os.listdir(nowhere) == []
 
 
@@ -293,10 +293,10 @@ def test_what_is_not_there_is_not_continued():
         pass
     for out, way in ((gone, "leave out --resume to begin one"), (empty, "leave out --resume"), (other, "in another --out")):
         said = stargrad(*RUN, "--out", out, "--resume", status=2)
-        assert f"{out}: there is no run to continue" in said and way in said and said.count("\n") == 1, said
+        assert f"{out}: contains no run to continue" in said and way in said and said.count("\n") == 1, said
     said = mpirun(2, command(*RUN, "--cpus", 1, "--out", gone, "--resume"), status=2)
-    assert said.count("there is no run to continue") == 1, said
-    assert not os.path.exists(gone) and os.listdir(other) != [] and "holds files already" in stargrad(*RUN, "--out", other, status=2)
+    assert said.count("contains no run to continue") == 1, said
+    assert not os.path.exists(gone) and os.listdir(other) != [] and "already contains files" in stargrad(*RUN, "--out", other, status=2)
 
 
 def test_a_run_without_a_checkpoint_begins_anew():
@@ -312,7 +312,7 @@ def test_a_run_without_a_checkpoint_begins_anew():
         if name.endswith(".safetensors"):
             os.remove(os.path.join(out, name))
     done = subprocess.run(command(*run, "--out", out, "--resume"), capture_output=True, text=True)
-    assert done.returncode == 0 and "no checkpoint there yet: the run begins anew" in done.stderr, done
+    assert done.returncode == 0 and "contains no checkpoint yet; the run starts again" in done.stderr, done
     assert losses(out) == losses(reference) and content(out) == content(reference)
 
 

@@ -53,7 +53,7 @@ def test_language():
     assert {v["name"]: v["ranks"] for v in schedule(out, "visit")} == {"line": 2, "one": 1, "stages": 2}
     assert all(c["status"] == "finished" for c in board(out)), board(out)
     for name, count in (("line", 2), ("stages", 2), ("one", 1)):
-        assert "to the bit" in ranks(count, "search", "--replay", os.path.join(out, name)), name
+        assert "the losses and weights are identical" in ranks(count, "search", "--replay", os.path.join(out, name)), name
     assert "takes 2 ranks, and 1 is here" in stargrad("search", "--replay", os.path.join(out, "line"), status=2)
 
 
@@ -75,7 +75,7 @@ def test_on_ranks():
     assert status["lost"] == "diverged" and "failed" not in status.values(), status
     for c in board(two):
         if c["status"] == "finished":
-            assert "to the bit" in ranks(2, "search", "--replay", os.path.join(two, c["name"]))
+            assert "the losses and weights are identical" in ranks(2, "search", "--replay", os.path.join(two, c["name"]))
 
 
 def test_killed():

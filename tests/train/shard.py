@@ -119,11 +119,11 @@ def test_dealt_out_by_cost():
 
 
 def test_refused():
-    for words, why in ((("--shard", "all"), "--shard all: takes none, optimizer or gradients"),
-                       (("--shard", "optimizer", "--strategy", "ps"), "--shard optimizer goes with --strategy sync, not with ps"),
-                       (("--shard", "optimizer", "--optimizer", "kfac"), "--optimizer kfac takes all parameters at once"),
-                       (("--shard", "optimizer", "--optimizer-of", "fc3=kfac"), "--optimizer-of kfac takes all parameters at once"),
-                       (("--shard", "optimizer", "--allreduce", "ring"), "--allreduce does not go with --shard")):
+    for words, why in ((("--shard", "all"), "--shard all must be none, optimizer or gradients"),
+                       (("--shard", "optimizer", "--strategy", "ps"), "--shard optimizer requires --strategy sync, not ps"),
+                       (("--shard", "optimizer", "--optimizer", "kfac"), "--optimizer kfac requires all parameters at once"),
+                       (("--shard", "optimizer", "--optimizer-of", "fc3=kfac"), "--optimizer-of kfac requires all parameters at once"),
+                       (("--shard", "optimizer", "--allreduce", "ring"), "--allreduce cannot be combined with --shard")):
         said = ranks(2, *CONVNET, *words, "--print", status=2)
         assert why in said, (words, said)
     one, other = folder("alone"), folder("alone-shared")

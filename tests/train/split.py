@@ -90,14 +90,14 @@ def test_what_is_refused():
                                ("third", "tensor=2", "up.weight: is to be split along dimension 2, and has shape (6,144)"),
                                ("uneven", "tensor=2", "up.weight: dimension 0 of (7,144) cannot be kept in parts by the 2 ranks of axis tensor"),
                                ("normed", "tensor=2", "bn.weight: cannot be split"),
-                               ("whole", "tensor=2", "model split shares no work over axis tensor"),
+                               ("whole", "tensor=2", "model split does not divide its work over axis tensor"),
                                ("reduced", "tensor=3", "the mesh asks for a multiple of 3 ranks, and 2 are here"),
                                ("reduced", "tensor=2,data=3", "the mesh asks for 6 ranks, and 2 are here"),
                                ("reduced", "tensor", "mesh 'tensor': takes AXIS=RANKS")):
         said = split(network, mesh, 2, status=1)
         assert why in said, (network, mesh, said)
-    for word, why in (("ps", "mesh tensor=2 goes with --strategy sync, not with ps"), ("bf16", "sum: values move between ranks in F32"),
-                      ("lamb", "optimizer lamb takes norms of whole parameters, and up.weight is split over axis tensor")):
+    for word, why in (("ps", "mesh tensor=2 requires --strategy sync, not ps"), ("bf16", "sum: values move between ranks in F32"),
+                      ("lamb", "optimizer lamb requires norms of whole parameters, but up.weight is sharded over axis tensor")):
         said = split("reduced", "tensor=2", 2, word, status=1)
         assert why in said, (word, said)
 

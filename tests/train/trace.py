@@ -307,7 +307,7 @@ def test_marks():
 def test_window():
     """Where in paje.trace the traced steps are: what the report tells for ViTE holds all tasks, and little else."""
     out = trace(1)
-    first, last = map(int, re.search(r"with ViTE: vite -t (\d+):(\d+) .*paje.trace", stargrad("report", out)).groups())
+    first, last = map(int, re.search(r"for ViTE \(range in ms\): vite -t (\d+):(\d+) .*paje.trace", stargrad("report", out)).groups())
     start, end = stretch(tasks(out))
     assert start - 1 < first <= start and end <= last < end + 1, (first, last, start, end)
 
@@ -364,7 +364,7 @@ def test_broken():
     with open(path) as f:
         whole = f.read()
     cut = whole.index("EndTime: ", len(whole) // 2) + 12
-    for text, says in (("", "no task in it"), ("what is this\n", 'not "Key: value"'), (whole.replace("EndTime: ", "EndTime: -", 1), "impossible times"),
+    for text, says in (("", "contains no tasks"), ("what is this\n", 'not "Key: value"'), (whole.replace("EndTime: ", "EndTime: -", 1), "the times of a task are invalid"),
                        (whole[:cut], "the file ends within a record")):
         refused(out, "tasks.rec", text, says)
     os.remove(path)

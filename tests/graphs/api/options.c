@@ -48,23 +48,23 @@ static void what_has_no_default_is_named(void **state) {
     assert_fails(train(options), SGRAD_EINVAL, "options.model.custom has no name");
     options = complete();
     options.training.batch = 0;
-    assert_fails(train(options), SGRAD_EINVAL, "a batch of 0 samples");
+    assert_fails(train(options), SGRAD_EINVAL, "a batch must have 1 sample or more, not 0");
     options = complete();
     options.training.micro_batch = -1;
-    assert_fails(train(options), SGRAD_EINVAL, "a micro-batch of -1 samples: takes 0 or more");
+    assert_fails(train(options), SGRAD_EINVAL, "a micro-batch must have 0 samples (automatic) or more, not -1");
 }
 
 static void values_out_of_range_are_refused(void **state) {
     (void)state;
     struct sgrad_train_options options = complete();
     options.training.lookahead = (struct sgrad_lookahead){ .every = 5, .decay = 1 };
-    assert_fails(train(options), SGRAD_EINVAL, "lookahead every 5 steps, decay 1, power 0: out of range");
+    assert_fails(train(options), SGRAD_EINVAL, "lookahead every 5 steps with decay 1 and power 0 is out of range");
     options = complete();
     options.output.trace = (struct sgrad_step_range){ 5, 3 };
-    assert_fails(train(options), SGRAD_EINVAL, "steps 5 to 3 to trace");
+    assert_fails(train(options), SGRAD_EINVAL, "steps 5 to 3 cannot be traced");
     options = complete();
     options.data.mean = (struct sgrad_numbers){ .count = 1000 };
-    assert_fails(train(options), SGRAD_EINVAL, "--mean: 1000 numbers: takes up to 8");
+    assert_fails(train(options), SGRAD_EINVAL, "--mean has 1000 numbers; give 8 or fewer");
 }
 
 /* The text of a value is the shortest that has the same meaning. */
@@ -99,7 +99,7 @@ static void a_model_ends_with_a_column_for_each_class(void **state) {
     (void)state;
     struct sgrad_train_options options = complete();
     options.model.custom = &wrong;
-    assert_fails(train(options), SGRAD_ESHAPE, "model wrong: ends with (1,11), where synthetic:4x4x1,10,64 has 10 classes");
+    assert_fails(train(options), SGRAD_ESHAPE, "model wrong returns (1,11), but synthetic:4x4x1,10,64 has 10 classes");
 }
 
 static void names_have_defaults(void **state) {
@@ -163,14 +163,14 @@ static void times(void **state) {
     snprintf(text, sizeof text, "%ld", (long)later);
     setenv("SLURM_JOB_END_TIME", text, 1);
     assert_near(from_now("slurm-5min"), 7200 - 300, 60);
-    assert_fails(sgrad_deadline_parse("slurm-3h", &stop), SGRAD_EINVAL, "that time is over");
+    assert_fails(sgrad_deadline_parse("slurm-3h", &stop), SGRAD_EINVAL, "is in the past");
     unsetenv("SLURM_JOB_END_TIME");
     assert_fails(sgrad_deadline_parse("slurm-5min", &stop), SGRAD_EINVAL, "SLURM_JOB_END_TIME is not set");
-    assert_fails(sgrad_deadline_parse("2020-01-01T00:00", &stop), SGRAD_EINVAL, "that time is over");
+    assert_fails(sgrad_deadline_parse("2020-01-01T00:00", &stop), SGRAD_EINVAL, "is in the past");
     static const char *const none[] = { "25:00",      "12:61",             "12:",   "noon", "2030-13-01T00:00",
                                         "2030-01-01", "2030-01-01T00:00+", "slurm-" };
     for (size_t i = 0; i < sizeof none / sizeof *none; i++)
-        assert_fails(sgrad_deadline_parse(none[i], &stop), SGRAD_EINVAL, "takes seconds from now");
+        assert_fails(sgrad_deadline_parse(none[i], &stop), SGRAD_EINVAL, "must be seconds from now");
 }
 
 int main(int argc, char **argv) {

@@ -92,7 +92,7 @@ static void refused(void **state) {
     o.output.folder = scratch_path("refused");
     o.evaluation.tta = "flip";
     o.evaluation.best = true;
-    assert_fails(sgrad_train(&o, &result), SGRAD_EINVAL, "--best compares evaluations, of which --tta makes the last another");
+    assert_fails(sgrad_train(&o, &result), SGRAD_EINVAL, "--best cannot be combined with --tta");
 }
 
 int main(int argc, char **argv) {

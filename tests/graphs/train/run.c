@@ -165,7 +165,7 @@ static void config_file(void **state) {
     assert_fails(sgrad__config_check(scratch_root, &c), SGRAD_EINVAL, "model convnet");
     c.model = "convnet", c.fingerprint = 1;
     assert_fails(sgrad__config_check(scratch_root, &c), SGRAD_EINVAL,
-                 "the run has data digits, so it cannot be continued with digits, whose content is another by now; give --data");
+                 "the run has data digits, so it cannot be continued with digits, whose content has changed; give --data");
 }
 
 /* No run goes on beside a config.json with this TEXT; what it says of the input is wrong, or, not OURS, nothing. */
@@ -268,7 +268,7 @@ static void checkpoint(void **state) {
     assert_int_equal(q.seed, 5);
 
     assert_done(sgrad__weights_save(sgrad__training_list(g, false), scratch_path("model.safetensors"), NULL, 0));
-    assert_fails(sgrad__checkpoint_load(h, scratch_path("model.safetensors"), id, &q), SGRAD_EFORMAT, "is no checkpoint");
+    assert_fails(sgrad__checkpoint_load(h, scratch_path("model.safetensors"), id, &q), SGRAD_EFORMAT, "is not a checkpoint");
     training_close(g);
     training_close(h);
 }
@@ -333,7 +333,7 @@ static void spoiled_checkpoints(void **state) {
         assert_done(save(g, &p, "{}", 4));
     spoil(scratch_path("checkpoint-103.safetensors"), 1, true);
     spoil(scratch_path("checkpoint-102.safetensors"), 3, false);
-    char *path = newest(0, "checkpoint-102.safetensors is not whole");
+    char *path = newest(0, "checkpoint-102.safetensors: is incomplete or damaged");
     assert_string_equal(path, scratch_path("checkpoint-101.safetensors"));
     free(path);
 
@@ -341,9 +341,9 @@ static void spoiled_checkpoints(void **state) {
     assert_done(save(g, &p, "{}", 1));
     assert_true(exists(scratch_path("checkpoint-102.safetensors")));
     assert_false(exists(scratch_path("checkpoint-101.safetensors")));
-    free(newest(0, "checkpoint-103.safetensors is not whole"));
+    free(newest(0, "checkpoint-103.safetensors: is incomplete or damaged"));
     spoil(scratch_path("checkpoint-102.safetensors"), 1, true);
-    assert_null(newest(SGRAD_EFORMAT, "holds no whole checkpoint"));
+    assert_null(newest(SGRAD_EFORMAT, "contains no complete checkpoint"));
     training_close(g);
 }
 
