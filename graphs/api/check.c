@@ -63,7 +63,7 @@ static int check_differences(struct instance *instance, const char *what, struct
             error = difference(instance, variable, x, i, steps[s], &d);
             good = fabs(d - g[i]) <= 2e-3 * scale + 1e-3 * fabs(g[i]);
         }
-        if (!good && !error) error = wrong(instance, what, g[i], "by differences", d);
+        if (!good && !error) error = wrong(instance, what, g[i], "by finite differences", d);
     }
     free(x);
     free(g);
@@ -77,12 +77,12 @@ static int check_all_differences(struct instance *instance) {
     SGRAD_TRY(objective(instance, &sum));
     SGRAD_TRY(instance_run(instance, instance->op->backward, 0));
     for (int i = 0; i < SGRAD_MAX_INPUTS; i++) {
-        snprintf(what, sizeof what, "a derivative by input %d", i);
+        snprintf(what, sizeof what, "the derivative with respect to input %d", i);
         if (instance_has_gradient(instance, i))
             SGRAD_TRY(check_differences(instance, what, instance->tensor[SGRAD_X][i], instance->tensor[SGRAD_DX][i]));
     }
     for (int i = 0; i < SGRAD_MAX_PARAMETERS; i++) {
-        snprintf(what, sizeof what, "a derivative by %s", instance->is.p[i].name);
+        snprintf(what, sizeof what, "the derivative with respect to %s", instance->is.p[i].name);
         if (instance->tensor[SGRAD_P][i])
             SGRAD_TRY(check_differences(instance, what, instance->tensor[SGRAD_P][i], instance->tensor[SGRAD_DP][i]));
     }
@@ -248,7 +248,7 @@ int sgrad_op_check(const struct sgrad_op *op) {
     /* Winograd's algorithm may be chosen, which in bf16 has noise of 1.2 % of the root mean square. */
     const double tolerance = op->patches ? SGRAD__WINOGRAD_TOLERANCE : SGRAD__BF16_TOLERANCE;
     if (!op->tests[0].name)
-        return sgrad_log_error(SGRAD_EINVAL, "operation %s: has no .tests, shapes to be checked on", op->name);
+        return sgrad_log_error(SGRAD_EINVAL, "operation %s: has no .tests; add shapes for the checks", op->name);
     for (int i = 0; i < SGRAD_MAX_TESTS && op->tests[i].name; i++) {
         SGRAD_TRY(sgrad__check_gradients(op, &op->tests[i]));
         SGRAD_TRY(sgrad__check_accumulate(op, &op->tests[i]));

@@ -60,11 +60,11 @@ static float tree_sum(int first, int count, int chunk) {
 static int check_action(const struct rehearsal *rehearsal, const struct event *event) {
     const struct sgrad_action *a = &event->action;
     if (a->kind != SGRAD_SEND && a->kind != SGRAD_ADD && a->kind != SGRAD_COPY)
-        return WRONG(rehearsal, "place %d has an action that is none of SEND, ADD and COPY", event->place);
+        return WRONG(rehearsal, "rank %d has an action that is not SEND, ADD or COPY", event->place);
     if (a->peer < 0 || a->peer >= rehearsal->places || a->peer == event->place)
-        return WRONG(rehearsal, "place %d has an action with place %d", event->place, a->peer);
+        return WRONG(rehearsal, "rank %d has an action with rank %d, which is invalid", event->place, a->peer);
     if (a->chunk < 0 || a->count < 1 || a->chunk + a->count > rehearsal->chunks)
-        return WRONG(rehearsal, "place %d has an action with chunks %d to %d, of %d", event->place, a->chunk,
+        return WRONG(rehearsal, "rank %d has an action with chunks %d to %d, but there are only %d", event->place, a->chunk,
                      a->chunk + a->count - 1, rehearsal->chunks);
     return 0;
 }
@@ -72,7 +72,7 @@ static int check_action(const struct rehearsal *rehearsal, const struct event *e
 static int make_plans(struct rehearsal *rehearsal, double bytes, const struct sgrad_network *net) {
     const bool shares = rehearsal->method->kind == SGRAD_REDUCE_SCATTER || rehearsal->method->kind == SGRAD_ALL_GATHER;
     rehearsal->chunks = shares || rehearsal->places == 1 ? rehearsal->places : rehearsal->method->chunks(bytes, net);
-    if (rehearsal->chunks < 1) return WRONG(rehearsal, "it wants %d chunks", rehearsal->chunks);
+    if (rehearsal->chunks < 1) return WRONG(rehearsal, "has %d chunks, but must have at least 1", rehearsal->chunks);
     if (!shares && rehearsal->chunks > 256) rehearsal->chunks = 256;
     for (int place = 0; place < rehearsal->places; place++) {
         struct sgrad_plan plan = { .chunks = rehearsal->chunks, .root = rehearsal->root };
@@ -102,16 +102,16 @@ static int connect(struct rehearsal *rehearsal) {
                 !rehearsal->event[j].partner)
                 e->partner = &rehearsal->event[j];
         if (!e->partner)
-            return WRONG(rehearsal, "place %d waits for chunk %d from place %d, which does not send it", e->place,
+            return WRONG(rehearsal, "rank %d waits for chunk %d from rank %d, which does not send it", e->place,
                          e->action.chunk, from);
         if (e->partner->action.chunk != e->action.chunk || e->partner->action.count != e->action.count)
-            return WRONG(rehearsal, "place %d sends chunk %d to place %d, which waits for chunk %d", from,
+            return WRONG(rehearsal, "rank %d sends chunk %d to rank %d, which waits for chunk %d", from,
                          e->partner->action.chunk, e->place, e->action.chunk);
         e->partner->partner = e;
     }
     for (int i = 0; i < rehearsal->events; i++)
         if (!rehearsal->event[i].partner)
-            return WRONG(rehearsal, "place %d sends chunk %d to place %d, which does not receive it", rehearsal->event[i].place,
+            return WRONG(rehearsal, "rank %d sends chunk %d to rank %d, which does not receive it", rehearsal->event[i].place,
                          rehearsal->event[i].action.chunk, rehearsal->event[i].action.peer);
     return 0;
 }
@@ -125,7 +125,7 @@ static int perform(struct rehearsal *rehearsal, struct event *event) {
         if (!came) event->sent[c] = *own;
         else if (event->action.kind == SGRAD_COPY) *own = *came;
         else if (own->ranks & came->ranks)
-            return WRONG(rehearsal, "place %d adds what place %d sends, so that some rank counts twice", event->place,
+            return WRONG(rehearsal, "rank %d adds a value from rank %d that counts a rank twice", event->place,
                          event->action.peer);
         else *own = (struct value){ own->ranks | came->ranks, own->sum + came->sum };
     }
@@ -150,7 +150,7 @@ static int run(struct rehearsal *rehearsal) {
     }
     for (int p = 0; p < rehearsal->places && left && !error; p++)
         if (rehearsal->begin[p] + at[p] < rehearsal->begin[p + 1])
-            error = WRONG(rehearsal, "places wait for each other in a circle: %d for %d", p,
+            error = WRONG(rehearsal, "deadlock: ranks wait for each other, rank %d for rank %d", p,
                           rehearsal->event[rehearsal->begin[p] + at[p]].action.peer);
     free(at);
     return error;
@@ -173,12 +173,13 @@ static int check_results(const struct rehearsal *rehearsal) {
         const struct value *is = &rehearsal->value[i], *first = &rehearsal->value[kind == SGRAD_ALLREDUCE ? chunk : i];
         const uint64_t all = ((uint64_t)1 << rehearsal->places) - 1;
         if (!sums && (is->ranks != (uint64_t)1 << owner || is->sum != contribution(owner, chunk)))
-            return WRONG(rehearsal, "place %d ends without what place %d has in chunk %d", place, owner, chunk);
+            return WRONG(rehearsal, "rank %d ends without the data of rank %d in chunk %d", place, owner, chunk);
         if (sums && is->ranks != all)
-            return WRONG(rehearsal, "place %d ends with a sum in which rank %d does not count", place, lowest_missing(is->ranks));
-        if (sums && is->sum != first->sum) return WRONG(rehearsal, "places 0 and %d end with sums of other bits", place);
+            return WRONG(rehearsal, "rank %d ends with a sum that lacks rank %d", place, lowest_missing(is->ranks));
+        if (sums && is->sum != first->sum) return WRONG(rehearsal, "ranks 0 and %d end with sums of different bits", place);
         if (sums && tree && is->sum != tree_sum(0, rehearsal->places, chunk))
-            return WRONG(rehearsal, "place %d has added in another order than halving, which the record promises", place);
+            return WRONG(rehearsal, "rank %d does not add in the order that .tree_order of the record specifies",
+                         place);
     }
     return 0;
 }
@@ -210,12 +211,13 @@ int sgrad_collective_check(const struct sgrad_collective *method) {
         const struct sgrad_network net = { ranks, layout(i / SIZES % LAYOUTS, ranks, host), 50e-6, 1e9, 5e-6, 8e9 };
         const double cost = ranks > 1 ? method->cost(bytes, &net) : 0;
         if (isnan(cost) || cost < 0)
-            return sgrad_log_error(SGRAD_EINVAL, "collective %s: costs %g seconds on %d ranks", method->name, cost, ranks);
+            return sgrad_log_error(SGRAD_EINVAL, "collective %s: .cost is %g seconds for %d ranks, but must be 0 or more",
+                                   method->name, cost, ranks);
         if (isinf(cost)) continue;      /* does not support this number of ranks */
         compared += ranks > 1;
         SGRAD_TRY(rehearse(method, ranks, 0, bytes, &net));
         if (rooted && ranks > 1) SGRAD_TRY(rehearse(method, ranks, ranks - 1, bytes, &net));
     }
     return compared ? 0
-                  : sgrad_log_error(SGRAD_EINVAL, "collective %s: serves no number of ranks from 2 to %d", method->name, RANKS);
+                  : sgrad_log_error(SGRAD_EINVAL, "collective %s: supports no number of ranks from 2 to %d", method->name, RANKS);
 }

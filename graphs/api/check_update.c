@@ -31,7 +31,7 @@ struct trial {
 #define WRONG(t, ...) wrong(t, sgrad_format(__VA_ARGS__))
 static int wrong(const struct trial *trial, char *what) {
     char text[SGRAD_SHAPE_TEXT];
-    const int error = sgrad_log_error(SGRAD_EINVAL, "optimizer %s, a parameter of %s: %s", trial->is->name,
+    const int error = sgrad_log_error(SGRAD_EINVAL, "optimizer %s, a parameter of shape %s: %s", trial->is->name,
                                       sgrad_shape_text(&trial->shape, text), what);
     free(what);
     return error;
@@ -102,7 +102,7 @@ static int check_states(struct trial *trial) {
     for (uint32_t n = 1; n <= 3; n++) step(trial, n, 0.1f);
     const bool kept = !memcmp(gradient, trial->data[GRADIENT], (size_t)count_of(trial, GRADIENT) * sizeof *gradient);
     free(gradient);
-    if (!kept) return WRONG(trial, "changes the gradient, which it may only read");
+    if (!kept) return WRONG(trial, "changes the gradient, which must only be read");
     for (int i = 0; i < MOST; i++)
         if (i != NORM && !is_guarded(trial, i)) return WRONG(trial, "writes beyond the end of operand %d", i);
     for (int i = STATES; i < MOST; i++) {
@@ -112,7 +112,7 @@ static int check_states(struct trial *trial) {
         if (!written && i < STATES + trial->states)
             return WRONG(trial, "never writes its state %s", trial->is->states[i - STATES].name);
         if (written && i >= STATES + trial->states)
-            return WRONG(trial, "writes operand %d, and its record has %d %s, operands 3 to %d", i, trial->states,
+            return WRONG(trial, "writes operand %d, but its record has only %d %s, operands 3 to %d", i, trial->states,
                          sgrad_plural(trial->states, "state", "states"), STATES + trial->states - 1);
     }
     for (int64_t k = 0; k < count_of(trial, PARAMETER); k++)
@@ -137,21 +137,21 @@ static double along(struct trial *trial, float rate, bool *moves) {
 
 static int check_step(struct trial *trial) {
     bool moves;
-    if (!(along(trial, 0.1f, &moves) < 0)) return WRONG(trial, "its first step does not lead against the gradient");
+    if (!(along(trial, 0.1f, &moves) < 0)) return WRONG(trial, "its first step does not go against the gradient");
     return 0;
 }
 
 static int check_no_rate(struct trial *trial) {
     bool moves;
     along(trial, 0, &moves);
-    return moves ? WRONG(trial, "a step with a learning rate of 0 changes it") : 0;
+    return moves ? WRONG(trial, "a step with a learning rate of 0 changes the parameter") : 0;
 }
 
 static int check_no_gradient(struct trial *trial) {
     bool moves;
     scale(trial, GRADIENT, 0);
     along(trial, 0.1f, &moves);
-    return moves ? WRONG(trial, "a step without gradient and weight decay changes it") : 0;
+    return moves ? WRONG(trial, "a step without gradient and weight decay changes the parameter") : 0;
 }
 
 /* Checks that TRIAL and OTHER have the same parameter values, to rounding, in the first COUNT elements. */
@@ -206,7 +206,7 @@ static int check_rate(const struct sgrad_optimizer *is, struct sgrad_shape shape
     open_trial(&other, is, shape);
     one.hyper.lr_scale = 0.25f;
     for (uint32_t n = 1; n <= 2; n++) step(&one, n, 0.4f), step(&other, n, 0.1f);
-    const int error = check_same(&one, &other, count_of(&one, PARAMETER), "a quarter of the learning rate, by --lr-of");
+    const int error = check_same(&one, &other, count_of(&one, PARAMETER), "with a quarter of the learning rate (--lr-of)");
     close_trial(&one);
     close_trial(&other);
     return error;
@@ -225,8 +225,8 @@ int sgrad_optimizer_check(const struct sgrad_optimizer *is) {
         SGRAD_TRY(with(is, shapes[i], check_no_rate));
         SGRAD_TRY(with(is, shapes[i], check_no_gradient));
         SGRAD_TRY(check_rate(is, shapes[i]));
-        SGRAD_TRY(compare(is, shapes[i], "clipped to half of the gradient's norm", clip));
-        if (!is->needs_full_tensor && !own) SGRAD_TRY(compare(is, shapes[i], "a part of it, updated by itself", cut));
+        SGRAD_TRY(compare(is, shapes[i], "with clipping to half of the gradient norm", clip));
+        if (!is->needs_full_tensor && !own) SGRAD_TRY(compare(is, shapes[i], "a shard, updated separately", cut));
     }
     return 0;
 }

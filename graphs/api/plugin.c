@@ -33,7 +33,7 @@ static const char *wrong_operation(const void *record) {
     if (!all_run(op->forward)) return "has a forward kernel without .cpu";
     if (!all_run(op->backward)) return "has a backward kernel without .cpu";
     if (op->backward[0].kernel.name || (op->no_gradient & inputs) == inputs) return NULL;
-    return "has no .backward, nor is all .no_gradient";
+    return "has no .backward, but .no_gradient does not contain all inputs";
 }
 
 static const char *wrong_optimizer(const void *record) {
@@ -44,9 +44,10 @@ static const char *wrong_optimizer(const void *record) {
 static const char *wrong_augmentation(const void *record) {
     const struct sgrad_augmentation *is = record;
     const int does = (is->move != NULL) + (is->change != NULL) + (is->mix != NULL);
-    if (does != 1) return does ? "has more than one of .move, .change, .mix" : "has none of .move, .change, .mix";
-    if (is->numbers < 0 || is->numbers > SGRAD_AUGMENTATION_NUMBERS) return "takes more .numbers than there may be";
-    if ((is->numbers > 0) != (is->argument != NULL)) return "has .numbers, or .argument, which says what they are, but not both";
+    if (does != 1) return does ? "must have only one of .move, .change, .mix" : "must have one of .move, .change, .mix";
+    if (is->numbers < 0 || is->numbers > SGRAD_AUGMENTATION_NUMBERS) return "has an invalid .numbers";
+    if ((is->numbers > 0) != (is->argument != NULL))
+        return "must have both .numbers and .argument, which describes them, or neither";
     for (const struct sgrad_augmentation_number *n = is->number; n < is->number + is->numbers; n++)
         if (n->low > n->high || (n->usual != 0 && (n->usual < n->low || n->usual > n->high)))
             return "has a number whose .usual is not within .low and .high";
@@ -104,7 +105,7 @@ static int count(const void *const *array) {
 
 static int check_record(const char *path, const struct list *list, const void *record) {
     static const void *nothing;
-    if (!name_of(record)) return sgrad_log_error(SGRAD_EFORMAT, "plug-in %s: %s without a name", path, list->what);
+    if (!name_of(record)) return sgrad_log_error(SGRAD_EFORMAT, "plug-in %s: %s has no name", path, list->what);
     for (const struct member *m = list->owes; m->name; m++)
         if (!memcmp((const char *)record + m->at, &nothing, sizeof nothing))
             return sgrad_log_error(SGRAD_EFORMAT, "plug-in %s: %s %s has no .%s", path, list->what, name_of(record), m->name);
@@ -118,22 +119,23 @@ static int check_list(const char *path, const struct list *list, const struct sg
         SGRAD_TRY(check_record(path, list, own[i]));
         for (const void *const *there = array_at(list->all); *there; there++)
             if (list->same(*there, own[i]))
-                return sgrad_log_error(SGRAD_ENAME, "plug-in %s: its %s '%s' has the name of one that is there", path, list->what,
+                return sgrad_log_error(SGRAD_ENAME, "plug-in %s: %s '%s' has the name of an existing one", path, list->what,
                                        name_of(own[i]));
         for (int j = 0; j < i; j++)
             if (list->same(own[j], own[i]))
-                return sgrad_log_error(SGRAD_ENAME, "plug-in %s: its %s '%s' is there twice", path, list->what, name_of(own[i]));
+                return sgrad_log_error(SGRAD_ENAME, "plug-in %s: %s '%s' is defined twice", path, list->what, name_of(own[i]));
     }
     return 0;
 }
 
 static int check(const char *path, const struct sgrad_plugin *plugin) {
     static const size_t size[SGRAD_RECORD_KINDS] = SGRAD_RECORD_SIZES;
-    if (!plugin) return sgrad_log_error(SGRAD_EFORMAT, "plug-in %s: is none: it has no SGRAD_PLUGIN (graphs/api/plugin.h)", path);
+    if (!plugin)
+        return sgrad_log_error(SGRAD_EFORMAT, "plug-in %s: is not a plug-in: it has no SGRAD_PLUGIN (graphs/api/plugin.h)", path);
     if (plugin->version != SGRAD_PLUGIN_VERSION || memcmp(plugin->size, size, sizeof size))
         return sgrad_log_error(SGRAD_EFORMAT,
-                               "plug-in %s: was compiled with headers of another Stargrad: its records are of version "
-                               "%d, here they are of %d, or of other sizes: compile it anew",
+                               "plug-in %s: was compiled with headers of another Stargrad: its records have version "
+                               "%d, but must have %d, and the same sizes; compile it again",
                                path, plugin->version, SGRAD_PLUGIN_VERSION);
     for (int k = 0; k < LISTS; k++) SGRAD_TRY(check_list(path, &lists[k], plugin));
     return 0;

@@ -212,14 +212,14 @@ static void print_variant(const struct sgrad__curvature *curvature, int rows, FI
 static void print_grids(const struct sgrad__curvature *curvature, FILE *to) {
     fprintf(to, "variant ");
     print_variant(curvature, curvature->rows, to);
-    const char *why = curvature->fits ? "the cheapest there is room for" : "which keeps least, though there is no room";
-    if (!curvature->chosen) why = "as asked for";
+    const char *why = curvature->fits ? "the cheapest that fits in memory" : "the smallest, which does not fit in memory";
+    if (!curvature->chosen) why = "as requested";
     fprintf(to, ", %s: a layer is preconditioned by %d of %d ranks\n", why, curvature->rows, curvature->ranks);
     for (const struct sgrad__curvature_cost *g = curvature->grid; g < curvature->grid + curvature->grids; g++) {
         fprintf(to, "  ");
         print_variant(curvature, g->rows, to);
-        fprintf(to, ": computing %.3g ms a step, sending %.3g ms, %.1f MB kept on a rank\n", 1e3 * g->computing, 1e3 * g->sending,
-                g->bytes / 1e6);
+        fprintf(to, ": computing %.3g ms per step, sending %.3g ms, %.1f MB stored on a rank\n", 1e3 * g->computing,
+                1e3 * g->sending, g->bytes / 1e6);
     }
 }
 
@@ -267,10 +267,10 @@ char *sgrad__curvature_text(const struct sgrad__curvature *curvature, const stru
             sgrad_plural(curvature->layers, "layer", "layers"), how->factor_every, steps(how->factor_every), factors / 1e6,
             how->inverse ? "inverted" : "decomposed", how->eigen_every, made / 1e6);
     if (how->lag) fprintf(to, "%ld %s later\n", how->lag, steps(how->lag));
-    else fprintf(to, "at once\n");
+    else fprintf(to, "immediately\n");
     if (curvature->ranks > 1) print_grids(curvature, to);
-    fprintf(to, "preconditioned: %.1f MB kept%s; %s of A and G:\n", curvature->cost->bytes / 1e6,
-            curvature->ranks > 1 ? " on the rank that keeps most" : "", how->inverse ? "inverses" : "decompositions");
+    fprintf(to, "preconditioned: %.1f MB stored%s; %s of A and G:\n", curvature->cost->bytes / 1e6,
+            curvature->ranks > 1 ? " on the rank that stores most" : "", how->inverse ? "inverses" : "decompositions");
     if (curvature->ranks > 1) print_sent(curvature, options, sent, made, to);
     for (const struct sgrad__curved_layer *l = curvature->layer; l < curvature->layer + curvature->layers; l++)
         print_layer(curvature, l, graph->node[l->node].name, to);

@@ -103,9 +103,9 @@ char *sgrad__assignment_text(const struct sgrad__training *training, const struc
     if (!count) return NULL;
     const double most = most_of(training, options, &all);
     FILE *to = open_memstream(&text, &size);
-    fprintf(to, "updates    of %d %s dealt out by cost: %.1f Mflop a step, %.1f of them the most that a rank has\n", count,
+    fprintf(to, "updates    of %d %s distributed by cost: %.1f Mflop per step, at most %.1f of them on one rank\n", count,
             sgrad_plural(count, "parameter", "parameters"), 1e-6 * all, 1e-6 * most);
-    fprintf(to, "updated by one rank each, which has the states, and gathered:\n");
+    fprintf(to, "updated by one rank each, which stores the states, and gathered:\n");
     for (int i = 0; i < graph->parameter_count; i++)
         if (training->update[i].ranks)
             fprintf(to, "  %-36s %-14s %8.1f Mflop, rank %d\n", graph->parameter[i].name,

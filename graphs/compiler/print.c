@@ -34,7 +34,7 @@ static void print_links(const struct sgrad_bound_kernel *call, FILE *to) {
     if (sgrad__call_links(call) == 1 && !samples) return;
     fprintf(to, "%-10s   ", "");
     if (samples) fprintf(to, "%lld %s at a time: ", (long long)samples, sgrad_plural(samples, "sample", "samples"));
-    else fprintf(to, "together: ");
+    else fprintf(to, "fused: ");
     for (int i = 0; i < sgrad__call_links(call); i++) fprintf(to, "%s%s", i ? ", " : "", sgrad__call_link(call, i)->kernel->name);
     fputc('\n', to);
 }

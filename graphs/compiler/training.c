@@ -65,8 +65,8 @@ static int allocate(const struct sgrad__training *training, int parameter) {
         const struct sgrad_state *state = &update->optimizer->states[i];
         if (is->cuts && state->shape)
             return sgrad_log_error(SGRAD_ESHAPE,
-                                   "%s: is split over axis %s, and the optimizer's %s, whose shape is its own, is not: "
-                                   "another optimizer does without",
+                                   "%s: is split over axis %s, but the optimizer's state %s cannot be split; "
+                                   "use another optimizer",
                                    is->name, is->cut[0].axis->name, state->name);
         struct sgrad_shape shape = state->shape ? state->shape(&is->is.shape) : is->kept_shape;
         if (share.ranks > 1) shape = sgrad_shape(1, share.count ? share.count : 1);
@@ -150,7 +150,8 @@ static int keep_of_each(struct sgrad__training *training, const char *option, si
     const struct sgrad_graph *graph = training->graph;
     const struct sgrad__parameter *split = sgrad__training_find_split(training);
     if (split)
-        return sgrad_log_error(SGRAD_EINVAL, "--%s: %s is split over ranks, none of which has the whole", option, split->name);
+        return sgrad_log_error(SGRAD_EINVAL, "--%s cannot be combined with this mesh: %s is sharded over ranks", option,
+                               split->name);
     for (int i = 0; i < graph->parameter_count; i++) {
         const struct sgrad__parameter *parameter = &graph->parameter[i];
         if (!is_followed(parameter)) continue;

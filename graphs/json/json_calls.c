@@ -31,7 +31,7 @@ static int no_such_option(json_t *known, const char *name) {
     int count = 0;
     json_object_foreach(known, key, value) names[count++] = key;
     const char *near = sgrad_suggest(name, names);
-    sgrad_log_error(SGRAD_ENAME, "no option is called '%s'%s%s%s", name, near ? ": did you mean '" : "", near ? near : "",
+    sgrad_log_error(SGRAD_ENAME, "unknown option '%s'%s%s%s", name, near ? "; did you mean '" : "", near ? near : "",
                     near ? "'?" : "");
     free(names);
     return SGRAD_ENAME;
@@ -75,7 +75,7 @@ static int take_options(const char *run, const char *options, bool training, str
     bool goes_on = false;
     *asked = (struct asked){ .object = json_loads(options, JSON_REJECT_DUPLICATES, &problem), .options = given };
     if (!asked->object) return sgrad_log_error(SGRAD_EFORMAT, "options: line %d: %s", problem.line, problem.text);
-    if (!json_is_object(asked->object)) return sgrad_log_error(SGRAD_EFORMAT, "options: are no JSON object");
+    if (!json_is_object(asked->object)) return sgrad_log_error(SGRAD_EFORMAT, "options: must be a JSON object");
     SGRAD_TRY(check_names(asked));
     if (training) SGRAD_TRY(take_own(asked, &goes_on));
     if (run && !goes_on) SGRAD_TRY(sgrad_run_options(run, &asked->options));
@@ -133,8 +133,10 @@ static int open_array(const struct sgrad_dataset *like, const struct sgrad_json_
     struct sgrad_shape shape = { .rank = samples->rank };
     enum sgrad_dtype dtype;
     if (samples->rank < 0 || samples->rank > SGRAD_MAX_RANK || !find_type(samples->type, &dtype))
-        return sgrad_log_error(SGRAD_EINVAL, "an array of %s of rank %d: takes U8, U16, I32 or F32, of rank %d at most",
-                               samples->type, samples->rank, SGRAD_MAX_RANK);
+        return sgrad_log_error(
+            SGRAD_EINVAL,
+            "samples: an array of type %s and rank %d is not supported; use U8, U16, I32 or F32, of at most rank %d",
+            samples->type, samples->rank, SGRAD_MAX_RANK);
     for (int i = 0; i < samples->rank; i++) shape.dim[i] = samples->dim[i];
     return sgrad_dataset_of_array(like, samples->array, dtype, samples->count, &shape, dataset);
 }

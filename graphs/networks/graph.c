@@ -135,7 +135,7 @@ static void add_cut(struct sgrad_graph *graph, struct sgrad__parameter *paramete
     if (!split->gathered && (parameter->is.init == SGRAD_HE) == (split->dimension == 0)) parameter->is.fan *= axis->ranks;
     if (!split->gathered) return;
     if (*kept % axis->ranks)
-        graph->error = sgrad_log_error(SGRAD_ESHAPE, "%s: dimension %d of %s cannot be kept in parts by the %d ranks of axis %s",
+        graph->error = sgrad_log_error(SGRAD_ESHAPE, "%s: dimension %d of %s cannot be divided among the %d ranks of axis %s",
                                        parameter->name, split->dimension, sgrad_shape_text(&parameter->kept_shape, text),
                                        axis->ranks, split->axis);
     *kept /= axis->ranks;
@@ -149,11 +149,12 @@ static void split_parameter(struct sgrad_graph *graph, struct sgrad__parameter *
         if (strcmp(s->name, parameter->name) || s->gathered != (i >= graph->split_count)) continue;
         s->made = true;
         if (s->dimension < 0 || s->dimension >= parameter->is.shape.rank)
-            graph->error = sgrad_log_error(SGRAD_ESHAPE, "%s: is to be split along dimension %d, and has shape %s",
+            graph->error = sgrad_log_error(SGRAD_ESHAPE, "%s: cannot be split along dimension %d: its shape is %s",
                                            parameter->name, s->dimension, sgrad_shape_text(&parameter->is.shape, text));
         else if (s->sections < 1 || parameter->is.shape.dim[s->dimension] % s->sections)
-            graph->error = sgrad_log_error(SGRAD_ESHAPE, "%s: dimension %d of %s is not %d sections", parameter->name,
-                                           s->dimension, sgrad_shape_text(&parameter->is.shape, text), s->sections);
+            graph->error =
+                sgrad_log_error(SGRAD_ESHAPE, "%s: dimension %d of %s cannot be divided into %d sections", parameter->name,
+                                s->dimension, sgrad_shape_text(&parameter->is.shape, text), s->sections);
         if (!graph->error && sgrad_graph_ranks(graph, s->axis) > 1) add_cut(graph, parameter, s);
     }
 }
@@ -172,12 +173,12 @@ static int tied_parameter(struct sgrad_graph *graph, struct sgrad__tie *tie, con
     while (i < graph->parameter_count && (graph->parameter[i].state || strcmp(graph->parameter[i].name, tie->as))) i++;
     if (i == graph->parameter_count) {
         graph->error =
-            sgrad_log_error(SGRAD_ENAME, "%s: is tied to %s, and no layer before it has such a parameter", tie->name, tie->as);
+            sgrad_log_error(SGRAD_ENAME, "%s: cannot be tied to %s: no earlier layer has this parameter", tie->name, tie->as);
         return -1;
     }
     const struct sgrad_parameter *other = &graph->parameter[i].is;
     if (!sgrad_shape_equal(&other->shape, &is->shape) || other->layout != is->layout) {
-        graph->error = sgrad_log_error(SGRAD_ESHAPE, "%s: has shape %s, and %s, to which it is tied, has %s", tie->name,
+        graph->error = sgrad_log_error(SGRAD_ESHAPE, "%s: has shape %s, but %s, to which it is tied, has %s", tie->name,
                                        sgrad_shape_text(&is->shape, here), tie->as, sgrad_shape_text(&other->shape, there));
         return -1;
     }
@@ -203,7 +204,7 @@ static int add_parameter(struct sgrad_graph *graph, const char *layer, const str
 static void check_split(struct sgrad_graph *graph, const struct sgrad__node *node) {
     for (int i = 0; i < SGRAD_MAX_PARAMETERS && !graph->error; i++)
         if (node->p[i] >= 0 && graph->parameter[node->p[i]].cuts && node->is.stat[0].rank)
-            graph->error = sgrad_log_error(SGRAD_EINVAL, "%s: cannot be split: %s takes statistics that are all ranks'",
+            graph->error = sgrad_log_error(SGRAD_EINVAL, "%s: cannot be split: %s computes statistics over all ranks",
                                            graph->parameter[node->p[i]].name, node->op->name);
 }
 
@@ -212,17 +213,17 @@ static void check_split(struct sgrad_graph *graph, const struct sgrad__node *nod
 /* Activations must have the type of the network, other inputs that of the operation. */
 static int check_input(const struct sgrad_graph *graph, const struct sgrad_op *op, const char *name, int value, int i) {
     if (value < 0 || value >= graph->value_count)
-        return sgrad_log_error(SGRAD_EINVAL, "%s: input %d of %s is no value of this network", name, i, op->name);
+        return sgrad_log_error(SGRAD_EINVAL, "%s: input %d of %s is not a value of this network", name, i, op->name);
     const enum sgrad_dtype is = graph->value[value].view.dtype,
                            takes = op->no_gradient >> i & 1 ? op->input_dtype[i] : graph->dtype;
     if (is == takes || (is == SGRAD_U16 && takes == SGRAD_U8)) return 0;
-    return sgrad_log_error(SGRAD_EINVAL, "%s: input %d of %s is of type %s, and %s is of type %s", name, i, op->name,
+    return sgrad_log_error(SGRAD_EINVAL, "%s: input %d of %s must have type %s, but %s has type %s", name, i, op->name,
                            sgrad_dtype_name(takes), graph->value[value].name, sgrad_dtype_name(is));
 }
 
 static int check_inputs(struct sgrad_graph *graph, const struct sgrad_op *op, const char *name, const int *inputs, int count) {
     if (count < op->inputs || count > op->inputs + op->optional_inputs)
-        return sgrad_log_error(SGRAD_EINVAL, "%s: %s takes %d to %d inputs, not %d", name, op->name, op->inputs,
+        return sgrad_log_error(SGRAD_EINVAL, "%s: %s must have %d to %d inputs, not %d", name, op->name, op->inputs,
                                op->inputs + op->optional_inputs, count);
     for (int i = 0; i < count; i++)
         SGRAD_TRY(check_input(graph, op, name, inputs[i], i));
@@ -249,7 +250,7 @@ int sgrad_graph_apply(struct sgrad_graph *graph, const struct sgrad_op *op, cons
     if ((graph->error = check_inputs(graph, op, name, given, count))) return -1;
     if (attrs && !op->attrs_size) {
         graph->error =
-            sgrad_log_error(SGRAD_EINVAL, "operation %s has no .attrs_size, the size of its attributes' structure", op->name);
+            sgrad_log_error(SGRAD_EINVAL, "operation %s: has no .attrs_size; set it to the size of its attributes", op->name);
         return -1;
     }
     for (int i = 0; i < count; i++) inputs[i] = again(graph, name, given, i);
@@ -321,17 +322,17 @@ int sgrad_graph_finalize(struct sgrad_graph *graph) {
     if (graph->error) return graph->error;
     const struct sgrad__node *last = graph->node_count ? &graph->node[graph->node_count - 1] : NULL;
     if (!last || !last->op->metrics[0].name)
-        return graph->error = sgrad_log_error(SGRAD_EINVAL, "%s: the network has to end with a loss, an operation with metrics",
+        return graph->error = sgrad_log_error(SGRAD_EINVAL, "%s: the network must end with a loss, an operation with metrics",
                                               last ? last->name : "no layer");
     graph->loss = graph->node_count - 1;
     for (int i = 0; i < last->is.stat[0].dim[0] - 1; i++) assert(last->op->metrics[i].name);
     for (int i = 0; i < graph->tie_count && !graph->error; i++)
         if (!graph->tie[i].made)
-            graph->error = sgrad_log_error(SGRAD_ENAME, "%s: is tied to %s, and no layer has such a parameter",
+            graph->error = sgrad_log_error(SGRAD_ENAME, "%s: is tied to %s, but no layer has the parameter",
                                            graph->tie[i].name, graph->tie[i].as);
     for (int i = 0; i < graph->split_count && !graph->error; i++)
         if (!graph->split[i].made)
-            graph->error = sgrad_log_error(SGRAD_ENAME, "%s: is to be split over axis %s, and no layer has such a parameter",
+            graph->error = sgrad_log_error(SGRAD_ENAME, "%s: cannot be split over axis %s: no layer has this parameter",
                                            graph->split[i].name, graph->split[i].axis);
     return graph->error;
 }

@@ -19,9 +19,10 @@ static int no_such(const struct sgrad_model *model, const char *word) {
         list = longer;
     }
     const char *nearest = sgrad_suggest(word, names);
-    if (!names[0]) sgrad_log_error(SGRAD_EINVAL, "model %s: takes no options, and '%s' is one", model->name, word);
-    else if (nearest) sgrad_log_error(SGRAD_EINVAL, "model %s: no option '%s'; did you mean %s?", model->name, word, nearest);
-    else sgrad_log_error(SGRAD_EINVAL, "model %s: no option '%s': there are %s", model->name, word, list);
+    if (!names[0]) sgrad_log_error(SGRAD_EINVAL, "model %s: unknown option '%s': this model has no options", model->name, word);
+    else if (nearest)
+        sgrad_log_error(SGRAD_EINVAL, "model %s: unknown option '%s'; did you mean %s?", model->name, word, nearest);
+    else sgrad_log_error(SGRAD_EINVAL, "model %s: unknown option '%s'; use one of %s", model->name, word, list);
     free(list);
     return SGRAD_EINVAL;
 }
@@ -40,7 +41,7 @@ static int take(const struct sgrad_model *model, char *word, double *value) {
         value[i] = x;
         return 0;
     }
-    return sgrad_log_error(SGRAD_EINVAL, "model %s: %s=%s: takes a %s from %g to %.10g", model->name, word,
+    return sgrad_log_error(SGRAD_EINVAL, "model %s: %s=%s must be a %s from %g to %.10g", model->name, word,
                            equals ? equals + 1 : "", o->fraction ? "number" : "whole number", o->low, o->high);
 }
 

@@ -35,9 +35,9 @@ int sgrad__check_listed(const struct sgrad_graph *graph, const char *option, con
         bool found = false;
         for (int i = 0; i < graph->parameter_count && !found; i++) found = matches_first(list, graph->parameter[i].name);
         if (!found)
-            return sgrad_log_error(SGRAD_EINVAL, "--%s: no parameter is called '%.*s', like %s for example; --print names all",
-                                   option, (int)strcspn(list, ","), list,
-                                   graph->parameter_count ? graph->parameter[0].name : "conv1.weight");
+            return sgrad_log_error(
+                SGRAD_EINVAL, "--%s: '%.*s' matches no parameter (names are like %s); list them with --print --no-fuse", option,
+                (int)strcspn(list, ","), list, graph->parameter_count ? graph->parameter[0].name : "conv1.weight");
     }
     return 0;
 }
@@ -50,7 +50,7 @@ void sgrad_graph_freeze(struct sgrad_graph *graph, const char *name) {
         p->fixed = found = true;
     }
     if (!found && !graph->error)
-        graph->error = sgrad_log_error(SGRAD_ENAME, "%s: is to be frozen, and no layer has such a parameter", name);
+        graph->error = sgrad_log_error(SGRAD_ENAME, "%s: cannot be frozen: no layer has this parameter", name);
 }
 
 void sgrad__graph_freeze(struct sgrad_graph *graph, const bool *frozen) {

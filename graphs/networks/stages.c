@@ -131,7 +131,8 @@ int sgrad__graph_cut(struct sgrad_graph *graph, int stages) {
     int first[SGRAD__STAGES_MOST + 1];
     if (stages > most) {
         close_cutter(&c);
-        return sgrad_log_error(SGRAD_EINVAL, "mesh %s=%d: %s has %d %s with parameters, for %d stages at most: %s=%d",
+        return sgrad_log_error(SGRAD_EINVAL,
+                               "mesh %s=%d: %s has %d %s with parameters, so at most %d stages are possible; use %s=%d",
                                SGRAD__PIPE, stages, graph->model ? graph->model->name : "the network", layers,
                                sgrad_plural(layers, "layer", "layers"), most, SGRAD__PIPE, most);
     }

@@ -102,23 +102,23 @@ static int check_item(const struct sgrad_graph *graph, const struct sgrad__item 
     const struct sgrad_entry *entry = find_entry(graph, file, item->name);
     const char *path = file->path, *other = entry ? NULL : find_other(graph, file, item->name);
     if (other)
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: %s is of type %s, the network takes F32, BF16, F16 or F64", path, item->name,
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: %s has type %s, but must be F32, BF16, F16 or F64", path, item->name,
                                other);
     if (!entry)
         return may_be_absent(item)
                    ? 0
-                   : sgrad_log_error(SGRAD_EFORMAT, "%s: has no tensor %s, which the network has", path, item->name);
+                   : sgrad_log_error(SGRAD_EFORMAT, "%s: has no tensor %s, which the network requires", path, item->name);
     const enum sgrad_dtype has = entry->view.dtype, wants = item->view.dtype;
     const bool real = has == SGRAD_F32 || has == SGRAD_BF16 || has == SGRAD_F16 || has == SGRAD_F64;
     if (wants == SGRAD_F32 ? !real : has != wants)
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: %s is of type %s, the network takes %s", path, item->name,
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: %s has type %s, but must be %s", path, item->name,
                                sgrad_dtype_name(has), wants == SGRAD_F32 ? "F32, BF16, F16 or F64" : sgrad_dtype_name(wants));
     const struct sgrad_shape shape = file_shape(item);
     char there[SGRAD_SHAPE_TEXT], here[SGRAD_SHAPE_TEXT];
     if (!sgrad_shape_equal(&entry->view.shape, &shape))
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: %s has shape %s, the network's has %s%s", path, item->name,
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: %s has shape %s, but the network requires %s%s", path, item->name,
                                sgrad_shape_text(&entry->view.shape, there), sgrad_shape_text(&shape, here),
-                               with_states ? "" : "; --init-skip leaves it out in training, and there alone");
+                               with_states ? "" : "; in training, leave it out with --init-skip");
     return 0;
 }
 
@@ -149,14 +149,14 @@ static int check_stranger(const struct sgrad_graph *graph, const struct sgrad__i
     for (int i = 0; i < graph->tie_count; i++) {
         if (strcmp(graph->tie[i].name, tensor)) continue;
         if (entry && !check_equal(file, entry, find_entry(graph, file, graph->tie[i].as))) return 0;
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: %s is not %s, which the network takes for both", file->path, tensor,
-                               graph->tie[i].as);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: %s and %s must be equal, because the network uses one parameter for both",
+                               file->path, tensor, graph->tie[i].as);
     }
     char *name = sgrad_format("%s%s", model && model->prefix ? model->prefix : "", tensor);
     const struct sgrad__item key = { .name = name };
     const bool known = bsearch(&key, list->item, (size_t)list->count, sizeof *list->item, by_name);
     free(name);
-    return known ? 0 : sgrad_log_error(SGRAD_EFORMAT, "%s: has a tensor %s, which the network has not", file->path, tensor);
+    return known ? 0 : sgrad_log_error(SGRAD_EFORMAT, "%s: has a tensor %s, which the network does not have", file->path, tensor);
 }
 
 /* Checks a file; sorts the list by name. */
@@ -274,7 +274,7 @@ int sgrad__weights_checksum(const struct sgrad_safetensors *file, char checksum[
     const char *written = sgrad_safetensors_metadata(file, "checksum");
     SGRAD_TRY(sgrad_safetensors_file_checksum(file, checksum));
     if (written && strcmp(written, checksum))
-        sgrad_log_warning("%s: its data have checksum %s, not %s as when they were written: changed since, or damaged",
+        sgrad_log_warning("%s: its data have checksum %s, but had %s when written: the file was changed or is damaged",
                           file->path, checksum, written);
     return 0;
 }

@@ -215,7 +215,7 @@ static char *where_text(const struct sgrad__trial *trial) {
         return trial->ranks > 1 ? sgrad_format("partition %d, ranks %d-%d", v->partition, rank, rank + trial->ranks - 1)
                             : sgrad_format("partition %d, rank %d", v->partition, rank);
     }
-    return sgrad_format("%s", status_of(trial) == SGRAD__RUNNING ? "waits" : status_text(trial));
+    return sgrad_format("%s", status_of(trial) == SGRAD__RUNNING ? "waiting" : status_text(trial));
 }
 
 /* Prints "  1  2/8   0.5321   91.20 %  partition 1, rank 1   lr 0.01". */
@@ -326,8 +326,8 @@ int sgrad__leaderboard_update(struct sgrad__trial *trial) {
     const int epoch = trial->written / s->partitions - 1;
     if (trial->written == written) return 0;
     if (has_failed(trial) && !failed)
-        sgrad_log_warning("candidate %s %s; the others go on", trial->name,
-                          status_of(trial) == SGRAD__DIVERGED ? "has diverged: its loss is no number" : "has failed");
+        sgrad_log_warning("candidate %s %s; the others continue", trial->name,
+                          status_of(trial) == SGRAD__DIVERGED ? "has diverged: its loss is not a finite number" : "has failed");
     draw(s);
     if (epoch == written / s->partitions - 1 || epoch >= sgrad__leaderboard_epochs(trial)) return 0;
     if (!s->leaderboard->table && !s->options->replay) print_epoch(trial, epoch);

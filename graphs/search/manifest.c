@@ -74,7 +74,9 @@ int sgrad__manifest_read(const struct sgrad__search *search, const char *folder,
     if (!*found) return 0;
     SGRAD_TRY(load(folder, &json));
     const json_int_t count = json_integer_value(json_object_get(json, "partitions"));
-    int error = count >= 1 && count <= INT_MAX ? 0 : sgrad_log_error(SGRAD_EFORMAT, "%s/search.json: has no partitions", folder);
+    int error = count >= 1 && count <= INT_MAX
+                    ? 0
+                    : sgrad_log_error(SGRAD_EFORMAT, "%s/search.json: partitions must be a whole number from 1", folder);
     if (!error && search) error = check_same(search, folder, json, (int)count);
     if (!error) *partitions = (int)count;
     json_decref(json);
@@ -161,8 +163,8 @@ int sgrad__manifest_sub_epochs(const char *folder, const char *name, int partiti
         if (!read_sub_epoch(line, name, &next)) continue;
         const bool fits = next.epoch == v.count / partitions && next.partition >= 0 && next.partition < partitions;
         if (v.count == partitions * epochs || !fits)
-            error = sgrad_log_error(SGRAD_EFORMAT, "%s: the visits of %s are not %d partitions in each of %d epochs", path, name,
-                                    partitions, epochs);
+            error = sgrad_log_error(SGRAD_EFORMAT, "%s: the visits of %s must cover %d partitions in each of %d epochs", path,
+                                    name, partitions, epochs);
         next.number = v.count;
         next.begin = v.count;
         next.end = v.makespan = v.count + 1;
@@ -209,8 +211,8 @@ static bool same_losses(const char *one, const char *other) {
         more = step[0] && step[1];
         same = step[0] == step[1] && (!more || (loss[0] && loss[1] && strcmp(loss[0], loss[1]) == 0));
         if (!same)
-            sgrad_log_warning("%s: has loss %s at step %ld, %s has %s at step %ld", path[0], loss[0] ? loss[0] : "none", step[0],
-                              path[1], loss[1] ? loss[1] : "none", step[1]);
+            sgrad_log_warning("%s: has loss %s at step %ld, but %s has %s at step %ld", path[0], loss[0] ? loss[0] : "none",
+                              step[0], path[1], loss[1] ? loss[1] : "none", step[1]);
         free(loss[0]);
         free(loss[1]);
     }
@@ -227,7 +229,7 @@ static bool same_bytes(const char *one, const char *other) {
     bool same = sgrad_map_open(other, SIZE_MAX, &b) == 0;
     if (same) {
         same = a.size == b.size && memcmp(a.data, b.data, a.size) == 0;
-        if (!same) sgrad_log_warning("%s: other weights than %s", one, other);
+        if (!same) sgrad_log_warning("%s: differs from %s", one, other);
         sgrad_map_close(&b);
     }
     sgrad_map_close(&a);

@@ -55,15 +55,16 @@ static int count_ranks(struct sgrad__trial *trial) {
     trial->ranks = 1;
     if (!trial->options.parallel.mesh) return 0;
     if (!strcmp(trial->options.parallel.mesh, "auto"))
-        return SAY(s, "candidate %s: mesh auto: a candidate says how many ranks it takes: tensor=1d:2", trial->name);
+        return SAY(s, "candidate %s: mesh auto is not supported; give the numbers of ranks, for example tensor=1d:2",
+                   trial->name);
     SGRAD_TRY(sgrad_mesh_parse(trial->options.parallel.mesh, SGRAD__DATA, &mesh));
     for (int i = 0; i < mesh.axes; i++) trial->ranks *= mesh.axis[i].ranks ? mesh.axis[i].ranks : 1;
     if (trial->ranks & (trial->ranks - 1))
-        return SAY(s, "candidate %s: mesh %s takes %d ranks: 2, 4, 8, … add up to the same bits on any network", trial->name,
+        return SAY(s, "candidate %s: mesh %s requires %d ranks, but candidates must have 1, 2, 4, 8, … ranks", trial->name,
                    trial->options.parallel.mesh, trial->ranks);
     if (trial->ranks <= s->ranks) return 0;
-    return SAY(s, "candidate %s: mesh %s takes %d ranks, and %d %s here: mpirun -n %d", trial->name, trial->options.parallel.mesh,
-               trial->ranks, s->ranks, sgrad_plural(s->ranks, "is", "are"), trial->ranks);
+    return SAY(s, "candidate %s: mesh %s requires %d ranks, but there %s %d; use mpirun -n %d", trial->name,
+               trial->options.parallel.mesh, trial->ranks, sgrad_plural(s->ranks, "is", "are"), s->ranks, trial->ranks);
 }
 
 static int open_trials(struct sgrad__search *search) {
@@ -123,9 +124,9 @@ static int open_folder(struct sgrad__search *search) {
         SGRAD_TRY(sgrad__run_folder_check(search->trial[i].folder, false));
     if (found == o->checkpoint.resume) return 0;
     if (found)
-        return sgrad_log_error(SGRAD_EINVAL, "%s: holds a search already; choose another --out, or continue it with --resume",
+        return sgrad_log_error(SGRAD_EINVAL, "%s: contains a search already; choose another --out, or continue it with --resume",
                                search->folder);
-    return sgrad_log_error(SGRAD_EINVAL, "%s: there is no search to continue; leave out --resume to begin one", search->folder);
+    return sgrad_log_error(SGRAD_EINVAL, "%s: has no search to continue; omit --resume to begin one", search->folder);
 }
 
 /* Distributes all samples to partitions in a random order, because samples of a class are often consecutive in files. */
@@ -185,7 +186,7 @@ static int find_past(struct sgrad__trial *trial) {
     }
     free(have);
     if (!whole)
-        return SAY(s, "%s: of its checkpoints after %d visits some parts are missing, or one rank alone has several",
+        return SAY(s, "%s: the checkpoints after %d visits are incomplete, or several parts are on the disk of one rank only",
                    trial->folder, trial->completed);
     SGRAD_TRY(sgrad_ranks_agree(trial->at[0] == s->rank ? sgrad__trial_recall(trial, 0, trial->completed) : 0));
     sgrad_ranks_broadcast(trial->journal, sgrad__journal_count(trial) * sizeof *trial->journal, trial->at[0]);
@@ -197,7 +198,7 @@ static int add_trial(struct sgrad__trial *trial) {
     sgrad__trial_measure(trial);
     if (sgrad_ranks_agree(trial->status == SGRAD__BROKEN ? SGRAD_EINVAL : 0)) {
         trial->status = SGRAD__BROKEN;
-        if (s->rank == 0) sgrad_log_warning("candidate %s cannot be trained; the others go on", trial->name);
+        if (s->rank == 0) sgrad_log_warning("candidate %s cannot be trained; the others continue", trial->name);
     }
     trial->bytes = s->rank < trial->ranks ? trial->part : 0;
     sgrad_ranks_sum(&trial->bytes, 1);
@@ -437,7 +438,8 @@ static int replay(struct sgrad__search *search) {
 static void find_result(struct sgrad__search *search, struct sgrad_search_result *result) {
     const struct sgrad__trial *best = sgrad__leaderboard_best(search);
     char *path = best ? sgrad_format("%s/model.safetensors", best->folder) : NULL;
-    if (path && access(path, F_OK)) sgrad_log_warning("%s: is with rank %d, where the candidate ended", path, best->at[0]);
+    if (path && access(path, F_OK))
+        sgrad_log_warning("%s: is on the disk of rank %d, where the candidate ended", path, best->at[0]);
     free(path);
     result->best = best ? sgrad_format("%s", best->name) : NULL;
     result->same = search->options->replay && sgrad__manifest_same(search->options->replay, search->folder);

@@ -88,9 +88,9 @@ static const struct rule *rule_of(const struct sgrad_stop *stop) {
 }
 
 int sgrad__stop_check(const struct sgrad_stop *stop) {
-    if (stop->rule && !sgrad_registry_find("rule of stopping", stop->rule, rules)) return SGRAD_ENAME;
-    if (factor(stop) < 2) return sgrad_log_error(SGRAD_EINVAL, "stop: factor %d: halving takes 2 at least", stop->factor);
-    return first(stop) > 0 ? 0 : sgrad_log_error(SGRAD_EINVAL, "stop: first %d: epochs are counted from 1", stop->first);
+    if (stop->rule && !sgrad_registry_find("stopping rule", stop->rule, rules)) return SGRAD_ENAME;
+    if (factor(stop) < 2) return sgrad_log_error(SGRAD_EINVAL, "stop: factor is %d, but must be at least 2", stop->factor);
+    return first(stop) > 0 ? 0 : sgrad_log_error(SGRAD_EINVAL, "stop: first is %d, but must be at least 1", stop->first);
 }
 
 int sgrad__stop_next(const struct sgrad_stop *stop, int epoch, int epochs) { return rule_of(stop)->next(stop, epoch, epochs); }

@@ -215,7 +215,7 @@ int sgrad__sub_epochs_plan(const char *name, const options *o, struct sgrad__sub
     }
     if (!best.schedule) {
         const char *near = sgrad_suggest(name, names);
-        return sgrad_log_error(SGRAD_ENAME, "no schedule '%s'; did you mean %s?", name,
+        return sgrad_log_error(SGRAD_ENAME, "unknown schedule '%s'; did you mean %s?", name,
                                near ? near : "staggered, ring or open-shop");
     }
     *sub_epochs = best;

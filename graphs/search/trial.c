@@ -40,8 +40,8 @@ static int open_run(struct sgrad__trial *trial, int place) {
     int error = sgrad__run_open_beside(r, &how);
     if (!error && r->options.training.batch > s->partition_samples)
         error = sgrad_log_error(SGRAD_EINVAL,
-                                "candidate %s: --batch %ld is more than the %lld samples of a partition, of which there "
-                                "are %d",
+                                "candidate %s: --batch %ld exceeds the %lld samples of each of the %d partitions; use a smaller "
+                                "batch or fewer partitions",
                                 trial->name, r->options.training.batch, (long long)s->partition_samples, s->partitions);
     if (!error) {
         trial->sub_epoch_steps = (long)(s->partition_samples / r->options.training.batch);
@@ -129,11 +129,11 @@ static int read_journal(struct sgrad__trial *trial, const char *path, int *compl
     const bool fits = entry && entry->view.dtype == SGRAD_F32 &&
                       sgrad_view_bytes(&entry->view) == sgrad__journal_count(trial) * sizeof *trial->journal;
     int error = fits ? sgrad_safetensors_read(&file, entry, trial->journal)
-                     : sgrad_log_error(SGRAD_EFORMAT, "%s: is no checkpoint of this search", path);
+                     : sgrad_log_error(SGRAD_EFORMAT, "%s: is not a checkpoint of this search", path);
     const float done = trial->journal[SGRAD__JOURNAL_SUB_EPOCHS],
                 most = (float)(trial->search->epochs * trial->search->partitions);
     if (!error && !(done >= 1 && done <= most && done == floorf(done)))
-        error = sgrad_log_error(SGRAD_EFORMAT, "%s: its journal has %g visits, of %g", path, done, most);
+        error = sgrad_log_error(SGRAD_EFORMAT, "%s: its log has %g visits, but must have from 1 to %g", path, done, most);
     if (!error) *completed = (int)done;
     sgrad_safetensors_close(&file);
     return error;

@@ -194,8 +194,10 @@ static void add_patch(struct sgrad__segment *segment, struct sgrad__chunk *chunk
         pthread_mutex_unlock(&chunk->plane[from[0] + z]);
     }
     if (finite) return;
-    char *reason = sgrad_format("segment: chunk %lld: an output of the network is no finite number: its weights are damaged, or "
-                                "do not fit the voxels", (long long)chunk->number);
+    char *reason =
+        sgrad_format("segment: chunk %lld: an output of the network is not a finite number: its weights are damaged, or "
+                     "do not fit the voxels",
+                     (long long)chunk->number);
     sgrad__segment_blame(chunk, SGRAD_EFORMAT, reason);
     free(reason);
 }

@@ -17,9 +17,10 @@
 static int find_classes(struct sgrad__segment *segment, const struct sgrad_safetensors *weights) {
     const struct sgrad_entry *out = sgrad_safetensors_find(weights, "out.weight");
     if (!out || out->view.shape.rank < 1 || out->view.shape.dim[0] < 1 || out->view.shape.dim[0] > SGRAD_MAX_WEIGHTED)
-        return sgrad_log_error(SGRAD_EFORMAT,
-                               "%s: has no out.weight of 1 to %d classes: not the weights of a network that segments",
-                               weights->path, SGRAD_MAX_WEIGHTED);
+        return sgrad_log_error(
+            SGRAD_EFORMAT,
+            "%s: has no tensor out.weight with 1 to %d classes: these are not the weights of a segmentation network",
+            weights->path, SGRAD_MAX_WEIGHTED);
     segment->classes = (int)out->view.shape.dim[0];
     return 0;
 }
@@ -35,7 +36,7 @@ static int add_layers(struct sgrad__segment *segment, const struct sgrad_model *
         if (slash) *slash = 0;
         int error = sgrad__config_input(slash ? folder : ".", 1, mean, deviation, &found);
         if (!error && !found)
-            error = sgrad_log_error(SGRAD_EIO, "%s: has no config.json beside it, which says how pixels are normalised",
+            error = sgrad_log_error(SGRAD_EIO, "%s: its folder has no config.json, which specifies the normalisation of pixels",
                                     segment->o->weights);
         free(folder);
         SGRAD_TRY(error);
@@ -49,7 +50,7 @@ static int add_layers(struct sgrad__segment *segment, const struct sgrad_model *
     SGRAD_TRY(sgrad_graph_error(g));
     if (y.rank != 5 || memcmp(y.dim + 1, p->dim, 3 * sizeof *p->dim) || y.dim[4] != segment->classes)
         return sgrad_log_error(
-            SGRAD_ESHAPE, "model %s: says %s of a patch of %lldx%lldx%lld: a network that segments says classes of each voxel",
+            SGRAD_ESHAPE, "model %s: has output %s for a patch of %lldx%lldx%lld, but must have the classes of each voxel",
             model->name, sgrad_shape_text(&y, text), (long long)p->dim[0], (long long)p->dim[1], (long long)p->dim[2]);
     sgrad_graph_apply(g, &sgrad__blend_op, "blend", &x, 1, &(struct sgrad__blend){ segment });
     SGRAD_TRY(sgrad_graph_finalize(g));
@@ -63,11 +64,11 @@ static int open_network(struct sgrad__segment *segment) {
     const int64_t *p = o->patch;
     if (!model) return SGRAD_ENAME;
     if (p[1] < model->min_image_side || p[2] < model->min_image_side)
-        return sgrad_log_error(SGRAD_EINVAL, "segment: a patch of %lldx%lldx%lld: model %s takes %d and more along y and x",
-                               (long long)p[0], (long long)p[1], (long long)p[2], model->name, model->min_image_side);
+        return sgrad_log_error(SGRAD_EINVAL, "--patch %lldx%lldx%lld: must be at least %d along y and x for model %s",
+                               (long long)p[0], (long long)p[1], (long long)p[2], model->min_image_side, model->name);
     if (model->side_multiple && (p[1] % model->side_multiple || p[2] % model->side_multiple))
-        return sgrad_log_error(SGRAD_EINVAL, "segment: a patch of %lldx%lldx%lld: model %s takes multiples of %d along y and x",
-                               (long long)p[0], (long long)p[1], (long long)p[2], model->name, model->side_multiple);
+        return sgrad_log_error(SGRAD_EINVAL, "--patch %lldx%lldx%lld: must be multiples of %d along y and x for model %s",
+                               (long long)p[0], (long long)p[1], (long long)p[2], model->side_multiple, model->name);
     segment->reader = (struct sgrad_reader){ .name = "patches", .read = sgrad__segment_read };
     segment->data = (struct sgrad_dataset){ .reader = &segment->reader, .count = SGRAD__NO_CHUNK + 1,
                                            .full_scale = segment->pixel == SGRAD_U8 ? 255 : 65535, .state = segment };
@@ -107,8 +108,8 @@ static int check_memory(struct sgrad__segment *segment) {
         sgrad__memory_all(&m) + sgrad__graph_memory(segment->graph) + (SGRAD__CHUNKS + 1) * chunk;
     if (all <= segment->o->memory * 1e9) return 0;
     return sgrad_log_error(SGRAD_EINVAL,
-                           "segment: patches and chunks take %.3g GB, more than --memory %g: smaller patches, a smaller "
-                           "--batch or fewer --cpus take less",
+                           "segment: patches and chunks require %.3g GB, more than --memory %g; use smaller patches, a smaller "
+                           "--batch, fewer --cpus or more --memory",
                            all / 1e9, segment->o->memory);
 }
 
@@ -153,8 +154,8 @@ static int open_mask(struct sgrad__segment *segment) {
     for (int d = 0; d < 3; d++) fits &= dim[1 + d] <= segment->dim[d] && segment->dim[d] % dim[1 + d] == 0;
     if (fits) return 0;
     return sgrad_log_error(SGRAD_ESHAPE,
-                           "--mask: %s is of %lldx%lldx%lldx%lld, %s of %lldx%lldx%lld: takes one channel of the same "
-                           "sides, or of sides that divide these",
+                           "--mask: %s is %lldx%lldx%lldx%lld, but %s is %lldx%lldx%lld: the mask must have one channel "
+                           "and the same sides, or sides that divide these",
                            segment->o->mask, (long long)dim[0], (long long)dim[1], (long long)dim[2], (long long)dim[3],
                            segment->o->in, (long long)segment->dim[0], (long long)segment->dim[1], (long long)segment->dim[2]);
 }
@@ -197,7 +198,7 @@ static char *describe(const struct sgrad__segment *segment) {
 static int open_queue(struct sgrad__segment *segment, const char *work) {
     const struct sgrad_segment_options *o = segment->o;
     if (!sgrad_volume_is_shared(segment->out))
-        return sgrad_log_error(SGRAD_EINVAL, "--queue: several processes write Zarr alone, not %s", o->out);
+        return sgrad_log_error(SGRAD_EINVAL, "--queue requires a Zarr volume as output, not %s", o->out);
     char *whole = sgrad_format("%s, chunks %lldx%lldx%lld, to %s\n", work, (long long)segment->size[0],
                                (long long)segment->size[1], (long long)segment->size[2], name_of(o->out));
     int error = sgrad_queue_open(o->queue, whole, segment->result->all_chunks, o->lease > 0 ? o->lease : 30, &segment->queue);
@@ -229,7 +230,7 @@ static int open_all(struct sgrad__segment *segment) {
     SGRAD_TRY(sgrad_context_open(&how, &segment->context));
     sgrad_early_close();
     if (segment->context->ranks > 1)
-        return sgrad_log_error(SGRAD_EINVAL, "segment: one process at a time, not %d ranks: start several with --queue",
+        return sgrad_log_error(SGRAD_EINVAL, "segment: must be one process, not %d ranks; start several processes with --queue",
                                segment->context->ranks);
     SGRAD_TRY(open_network(segment));
     choose_chunk(segment);
@@ -245,9 +246,9 @@ static int check_queue(const struct sgrad__segment *segment) {
     const int64_t failed = state.failed;
     sgrad_queue_forget(&state);
     if (!failed) return 0;
-    return sgrad_log_error(SGRAD_EFORMAT, "%s: %lld of %lld chunks are put aside, and not in %s: stargrad queue %s says which",
-                           segment->o->queue, (long long)failed, (long long)segment->result->all_chunks, segment->o->out,
-                           segment->o->queue);
+    return sgrad_log_error(
+        SGRAD_EFORMAT, "%s: %lld of %lld chunks failed and are missing in %s; list them with 'stargrad queue %s'",
+        segment->o->queue, (long long)failed, (long long)segment->result->all_chunks, segment->o->out, segment->o->queue);
 }
 
 static void close_all(struct sgrad__segment *segment) {

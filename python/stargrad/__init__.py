@@ -30,7 +30,7 @@ def names(kind):
     """What there is of a kind: "models", "ops", "optimizers", "datasets", "augmentations"."""
     symbols = {"datasets": "sgrad_readers", **{k: f"sgrad_{k}" for k in ("models", "ops", "optimizers", "augmentations")}}
     if kind not in symbols:
-        raise Error(f"no list is called '{kind}': there are {', '.join(sorted(symbols))}")
+        raise Error(f"unknown list '{kind}'; use one of {', '.join(sorted(symbols))}")
     records = ctypes.POINTER(ctypes.POINTER(ctypes.c_char_p)).in_dll(library(), symbols[kind])
     found = []
     while records[len(found)]:                          # each begins with its name; NULL ends
@@ -65,7 +65,7 @@ class Run:
     def __init__(self, folder, result=None):
         self.folder, self.result = os.fspath(folder), result
         if not os.path.exists(os.path.join(self.folder, "config.json")):
-            raise Error(f"{self.folder}: is no folder of a run: it has no config.json")
+            raise Error(f"{self.folder}: is not the folder of a run: it has no config.json")
 
     def __repr__(self):
         return f"Run({self.folder!r})"
@@ -139,7 +139,7 @@ def _samples(samples, keeps):
         return ctypes.byref(Samples(file=files, count=len(samples)))
     array = numpy.asarray(samples)
     if array.ndim == 0 or array.dtype.kind not in "fiub":
-        raise Error("samples are a list of image files, or an array of numbers whose first axis counts them")
+        raise Error("samples must be a list of image files, or an array of numbers whose first axis is that of samples")
     if array.dtype not in (numpy.uint8, numpy.uint16):
         array = array.astype(numpy.float32 if array.dtype.kind == "f" else numpy.int32)
     array = numpy.ascontiguousarray(array)

@@ -37,8 +37,8 @@ def path():
     found = ctypes.util.find_library("stargrad")
     if found:
         return found
-    raise Error("libstargrad.so is not found: STARGRAD_LIBRARY=DIR/lib/libstargrad.so says where it is, or install the module "
-                "from DIR/share/stargrad/python, which knows (docs/guides/python.md)")
+    raise Error("libstargrad.so is not found; set STARGRAD_LIBRARY=DIR/lib/libstargrad.so, or install the module "
+                "from DIR/share/stargrad/python (docs/guides/python.md)")
 
 
 Hear = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
@@ -66,7 +66,7 @@ def library():
         lib.sgrad_json_defaults.restype = ctypes.c_void_p
         lib.sgrad_strerror.restype = text
     except (OSError, AttributeError) as why:
-        raise Error(f"{path()}: is no libstargrad of this module's version: {why}") from None
+        raise Error(f"{path()}: is not a libstargrad of this module's version: {why}") from None
     lib.sgrad_log_set_callback(_hear)
     return lib
 

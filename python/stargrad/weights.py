@@ -16,17 +16,17 @@ def load(path):
     length = int.from_bytes(data[:8], "little")
     try:
         if length > len(data) - 8:
-            raise ValueError(f"a header of {length} bytes, in a file of {len(data)}")
+            raise ValueError(f"its header has {length} bytes, but the file has {len(data)}")
         header = json.loads(data[8:8 + length])
         return {name: _array(data[8 + length:], **entry) for name, entry in header.items() if name != "__metadata__"}
     except (ValueError, KeyError, TypeError, AttributeError) as why:
-        raise Error(f"{path}: is no safetensors file: {why}") from None
+        raise Error(f"{path}: is not a safetensors file: {why}") from None
 
 
 def _array(data, dtype, shape, data_offsets):
     begin, end = data_offsets
     if not 0 <= begin <= end <= len(data):
-        raise ValueError(f"numbers at {begin} to {end} of {len(data)} bytes")
+        raise ValueError(f"data_offsets are {begin} to {end}, but there are {len(data)} bytes")
     kind = "<u2" if dtype == "BF16" else KINDS[dtype]
     array = numpy.frombuffer(data[begin:end], kind).reshape(shape)
     return (array.astype("<u4") << 16).view("<f4") if dtype == "BF16" else array.copy()
@@ -39,7 +39,8 @@ def save(path, arrays):
         array = numpy.asarray(array)
         kind = array.dtype.newbyteorder("<")
         if kind not in NAMES:
-            raise Error(f"{name}: numbers of {array.dtype}: takes {', '.join(str(numpy.dtype(k)) for k in KINDS.values())}")
+            raise Error(f"{name}: type {array.dtype} is not supported; use one of "
+                        f"{', '.join(str(numpy.dtype(k)) for k in KINDS.values())}")
         part = array.astype(kind).tobytes()
         header[name] = {"dtype": NAMES[kind], "shape": array.shape, "data_offsets": (at, at + len(part))}
         at += len(part)

@@ -143,15 +143,15 @@ found = json.load(open("out"))["test_top1"]
 last = [json.loads(line) for line in open("first/metrics.jsonl")][-1]
 assert last["event"] == "epoch" and abs(last["test_top1"] - found) < 1e-6, (last, found)
 END
-refuses 1 'first/model.safetensors: conv1.weight has shape (32,1,3,3), the network.s has (16,1,3,3)' \
+refuses 1 'first/model.safetensors: conv1.weight has shape (32,1,3,3), but the network requires (16,1,3,3)' \
 	eval --weights first/model.safetensors --model resnet20 --data digits
 refuses 1 'first/model.safetensors: conv1.weight has shape (32,1,3,3), .* (16,3,3,3)' \
 	eval --weights first/model.safetensors --model resnet20 --data synthetic:8x8x3,10,10
 refuses 1 'first/model.safetensors: has no tensor fc1.weight' eval --weights first/model.safetensors --model mlp --data digits
 cp first/model.safetensors flipped
 printf '\1' | dd of=flipped bs=1 seek=$(($(stat -c %s flipped) - 4)) conv=notrunc status=none
-warns 1 'flipped: its data have checksum .*: changed since, or damaged$' eval --weights flipped --model convnet --data digits
-warns 1 'flipped: its data have checksum .*: changed since, or damaged$' "${train[@]}" --init flipped --print
+warns 1 'flipped: its data have checksum .*: the file was changed or is damaged$' eval --weights flipped --model convnet --data digits
+warns 1 'flipped: its data have checksum .*: the file was changed or is damaged$' "${train[@]}" --init flipped --print
 refuses 1 'nowhere' eval --weights nowhere --model convnet --data digits
 
 # A rate that follows the batch: what is printed, what is kept, what is used.

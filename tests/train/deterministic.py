@@ -155,7 +155,7 @@ def test_slices():
     said = stargrad("train", "--model", "resnet20", "--data", "synthetic:32x32x3,10,128", "--batch", 64, "--micro-batch", 32, "--print")
     slices = [int(samples) for samples in re.findall(r"^ +([0-9]+) samples at a time: .*", said, re.M)]
     assert slices and max(slices) < 32, slices
-    assert re.search(r"^ +together: .*sgd, .*sgd", said, re.M)
+    assert re.search(r"^ +fused: .*sgd, .*sgd", said, re.M)
 
 
 def test_weights_are_packed_once_a_step():

@@ -154,7 +154,7 @@ def test_bytes_of_other_scales():
     said, _ = foreign("negative", chain, {**tensors, "full": numpy.float32(-255)}, x)
     assert "(Div): divides pixels by -255" in said, said
     wide, _ = foreign("wide", chain, {**tensors, "full": numpy.float32(65535)}, x, kind=4)
-    assert "its input 'x' is of ONNX's type 4, and the data are pixels of 8 bits (type 2)" in wide, wide
+    assert "input 'x' has ONNX type 4, but the data set has pixels of 8 bits (type 2)" in wide, wide
     twice = ("c = Cast<to = 1>(x) s = Div(c, full) d = Sub(s, mean) n = Div(d, deviation) d2 = Sub(s, deviation) n2 = Div(d2, mean) "
              "m = Add(n, n2) f = Flatten(m) y = Gemm<transB = 1>(f, w, b)")
     said, _ = foreign("twice", twice, {**tensors, "full": numpy.float32(255)}, x)
@@ -171,10 +171,10 @@ def test_other_axes():
                "q": draw.normal(size=(8, 8)).astype("f4"), "v": draw.normal(size=8).astype("f4"), "one": numpy.int64([1])}
     end = " f = ReduceMean<axes = [1], keepdims = 0>(h) y = Gemm<transB = 1>(f, w, b)"
     for name, nodes, text in (
-            ("spread", "u = Unsqueeze(v, one) h = Add(x, u)" + end, "(Add): adds 'u'"),
-            ("behind", "u = Unsqueeze(v, one) p = MatMul(x, q) h = Add(p, u)" + end, "(Add): adds 'u'"),
-            ("pooled", "p = GlobalAveragePool(x) f = Flatten(p) y = Gemm<transB = 1>(f, w, b)", "takes no images"),
-            ("squeezed", "p = GlobalAveragePool(x) f = Squeeze(p) y = Gemm<transB = 1>(f, w, b)", "takes no images")):
+            ("spread", "u = Unsqueeze(v, one) h = Add(x, u)" + end, "(Add): 'u' must have a number per feature"),
+            ("behind", "u = Unsqueeze(v, one) p = MatMul(x, q) h = Add(p, u)" + end, "(Add): 'u' must have a number per feature"),
+            ("pooled", "p = GlobalAveragePool(x) f = Flatten(p) y = Gemm<transB = 1>(f, w, b)", "its input has 3 dimensions, but must be images"),
+            ("squeezed", "p = GlobalAveragePool(x) f = Squeeze(p) y = Gemm<transB = 1>(f, w, b)", "its input has 3 dimensions, but must be images")):
         said, _ = foreign(name, nodes, tensors, x)
         assert text in str(said), (name, said)
     said, wanted = foreign("added", "p = MatMul(x, q) h = Add(p, v)" + end, tensors, x)
@@ -189,7 +189,7 @@ def test_inputs_of_other_types():
     tensors = {"w": draw.normal(size=(4, 6)).astype("f4"), "b": draw.normal(size=4).astype("f4")}
     for kind in (2, 6, 7, 9):                               # bytes, whole numbers of 32 and 64 bits, truth
         said, _ = foreign(f"type{kind}", "f = Cast<to = 1>(x) y = Gemm<transB = 1>(f, w, b)", tensors, x, kind)
-        assert f"its input 'x' is of ONNX's type {kind}, and the data are floats (type 1)" in str(said), said
+        assert f"input 'x' has ONNX type {kind}, but the data set has floats (type 1)" in str(said), said
 
 
 def test_numbers_have_no_softmax():
@@ -229,7 +229,7 @@ def test_tokens_that_an_embedding_lacks():
             said = stargrad.evaluate(model=f"onnx:{path}", data=f"tokens:{data},8", cpus=1)["test_loss"] > 0
         except stargrad.Error as refusal:
             said = str(refusal)
-        assert said is True if rows == 20 else "'t' has rows for tokens to 18, and the data have tokens to 19" in said, said
+        assert said is True if rows == 20 else "'t' has rows for tokens up to 18, but the data set has tokens up to 19" in said, said
 
 
 def test_dropout_between_pool_and_flatten():

@@ -123,8 +123,8 @@ def printed(*more, latency=1e-5):
 
 def test_auto():
     """Where each message takes long fewer are sent."""
-    assert "variant lw, the cheapest there is room for: a layer is preconditioned by 1 of 4 ranks" in printed()
-    assert "variant opt, the cheapest there is room for: a layer is preconditioned by 4 of 4 ranks" in printed(latency=0.1)
+    assert "variant lw, the cheapest that fits in memory: a layer is preconditioned by 1 of 4 ranks" in printed()
+    assert "variant opt, the cheapest that fits in memory: a layer is preconditioned by 4 of 4 ranks" in printed(latency=0.1)
 
 
 def messages(*more):
@@ -178,7 +178,7 @@ def test_memory():
     plain, kept = states("--optimizer", "sgd"), []
     for variant in ("opt", 0.5, "lw"):
         said = ranks(4, *SMALL, "--kfac-variant", variant, "--print")
-        kept.append(float(re.search(r"preconditioned: ([\d.]+) MB kept on the rank that keeps most", said)[1]) * 1e6)
+        kept.append(float(re.search(r"preconditioned: ([\d.]+) MB stored on the rank that stores most", said)[1]) * 1e6)
         factor, used = [0] * 4, [0] * 4
         for a, rank_a, g, rank_g in re.findall(r"^  \S+ +(\d+)x\d+ +[\d.]+ Mflop, rank (\d) +(\d+)x\d+ +[\d.]+ Mflop, rank (\d)$", said, re.M):
             columns = {"opt": 1, 0.5: 2, "lw": 4}[variant]

@@ -124,9 +124,9 @@ def test_bytes():
             bias = table[f"transformer.h.0.{name}"][0] - kept
             assert 0 < bias <= 4 * 4 * WIDTH, (mesh, name, table[f"transformer.h.0.{name}"], kept)
         assert table["transformer.wte"][0] == 4 * VOCABULARY * WIDTH // count, (mesh, table["transformer.wte"])
-        assert [sum(row[i] for name, row in table.items() if name != "in all") for i in range(4)] == table["in all"]
+        assert [sum(row[i] for name, row in table.items() if name != "total") for i in range(4)] == table["total"]
         counted = [[int(number) for number in re.findall(r"rank 0 sent (\d+) bytes", said(steps))] for steps in (2, 4)]
-        assert counted[1][0] - counted[0][0] == 2 * table["in all"][3], (mesh, counted, table["in all"])
+        assert counted[1][0] - counted[0][0] == 2 * table["total"][3], (mesh, counted, table["total"])
 
 
 def test_refused():
@@ -134,11 +134,11 @@ def test_refused():
         said = ranks(count, "train", "--model", model, "--data", f"text:{TEXT},{tokens}", "--batch", 16, "--print", "--mesh", mesh, *more, status=2)
         assert what in said, said
 
-    refused("heads: 4 cannot be split over 9 ranks, as tensor=3d:3 has to: 9 or 18 could", "tensor=3d:3", 4)
-    refused("heads: 6 cannot be split over 4 ranks, as tensor=3d:2 has to: 4 or 8 could", "tensor=3d:2", 4, "gpt:heads=6,width=48")
-    refused("tokens a sample: 22 cannot be split over 4 ranks, as tensor=3d:2 has to: 20 or 24 could", "tensor=3d:2", 4,
+    refused("heads: 4 cannot be split over 9 ranks, as tensor=3d:3 requires; use 9 or 18", "tensor=3d:3", 4)
+    refused("heads: 6 cannot be split over 4 ranks, as tensor=3d:2 requires; use 4 or 8", "tensor=3d:2", 4, "gpt:heads=6,width=48")
+    refused("tokens per sample: 22 cannot be split over 4 ranks, as tensor=3d:2 requires; use 20 or 24", "tensor=3d:2", 4,
             "gpt:heads=4,width=32", 22)
-    refused("width: 36 cannot be split over 8 ranks, as tensor=3d:2 has to: 32 or 40 could", "tensor=3d:2", 4, "gpt:heads=4,width=36")
+    refused("width: 36 cannot be split over 8 ranks, as tensor=3d:2 requires; use 32 or 40", "tensor=3d:2", 4, "gpt:heads=4,width=36")
     refused("the mesh asks for a multiple of 8 ranks, and 4 are here: mpirun -n 8", "tensor=3d:2", 4)
     refused("--batch 18 cannot be divided among 4 ranks; give --batch 20", "data=2,tensor=2d:2", 8, "gpt:heads=4,width=32", 24, "--batch", 18)
     refused("--allreduce mpi sums over all ranks, but mesh data=2,tensor=2 requires sums over some of them", "data=2,tensor=2", 4,

@@ -107,21 +107,21 @@ def test_images():
     refused(lambda: one.predict(x[60:, :, :5]), "(9,5,1) a sample", "pixels of U8 (9,8,1)")
     refused(lambda: one.predict(x[60:].astype("f4")), "F32 (9,8,1) a sample", "U8")
     refused(lambda: one.predict([os.path.join(FOLDER, "nothing.png")]), "nothing.png", "No such file")
-    refused(lambda: one.predict("nothing.png"), "samples are a list of image files")
+    refused(lambda: one.predict("nothing.png"), "samples must be a list of image files")
 
 
 def test_refused():
     needs_numpy()
     how = {"model": "mlp", "data": "digits", "out": folder("refused")}
-    refused(lambda: stargrad.train(**how, epoch=2), "no option is called 'epoch': did you mean 'epochs'?")
+    refused(lambda: stargrad.train(**how, epoch=2), "unknown option 'epoch'; did you mean 'epochs'?")
     refused(lambda: stargrad.train(**how, epochs="two"), "option epochs has a value of the wrong type")
     refused(lambda: stargrad.train(**how, precision="f64"), "option precision has a value of the wrong type")
     refused(lambda: stargrad.train(**how, seed=-1), "option seed has a value of the wrong type")
     refused(lambda: stargrad.train(data="digits", model="mlpp"), "mlpp", "did you mean 'mlp'")
     refused(lambda: stargrad.train(model="mlp"), "no data set is named")
-    refused(lambda: stargrad.Run(FOLDER), "is no folder of a run")
+    refused(lambda: stargrad.Run(FOLDER), "is not the folder of a run")
     refused(lambda: stargrad.evaluate(folder("nowhere")), "is not the folder of a run")
-    refused(lambda: stargrad.names("weights"), "no list is called 'weights'")
+    refused(lambda: stargrad.names("weights"), "unknown list 'weights'")
     refused(lambda: stargrad.plugin("nowhere.so"), "nowhere.so: No such file")
     assert not os.path.exists(how["out"]) and {"convnet", "mlp"} <= set(stargrad.names("models"))
     assert "digits" in stargrad.names("datasets") and stargrad.options()["batch"] == 128
@@ -133,8 +133,8 @@ def test_refused():
                  header(b'{"a": {"dtype": "C64", "shape": [1], "data_offsets": [0, 8]}}', b"12345678")):
         with open(path, "wb") as file:
             file.write(data)
-        refused(lambda: stargrad.load(path), "bad.safetensors: is no safetensors file")
-    refused(lambda: stargrad.save(path, {"z": numpy.zeros(2, complex)}), "z: numbers of complex128")
+        refused(lambda: stargrad.load(path), "bad.safetensors: is not a safetensors file")
+    refused(lambda: stargrad.save(path, {"z": numpy.zeros(2, complex)}), "z: type complex128 is not supported")
 
 
 def python(text, **how):
@@ -180,7 +180,7 @@ def test_pip():
     assert done.returncode == 0 and done.stdout.startswith(place) and "convnet" in done.stdout, done
     env["STARGRAD_LIBRARY"] = os.path.join(FOLDER, "nowhere.so")
     done = subprocess.run([there, "-c", "import stargrad; stargrad.options()"], env=env, capture_output=True, text=True)
-    assert "nowhere.so: is no libstargrad" in done.stderr, done.stderr
+    assert "nowhere.so: is not a libstargrad" in done.stderr, done.stderr
 
 
 def test_version():

@@ -148,7 +148,7 @@ def test_refused():
         assert what in said, said
 
     mlp = ("train", "--model", "mlp", "--data", "digits", "--batch", 64)
-    refused("mesh pipe=4: mlp has 3 layers with parameters, for 3 stages at most: pipe=3", 4, "pipe=4", *mlp)
+    refused("mesh pipe=4: mlp has 3 layers with parameters, so at most 3 stages are possible; use pipe=3", 4, "pipe=4", *mlp)
     refused("mesh pipe=4: 2 micro-batches cannot keep 4 stages busy; give --micro-batch 16, which makes 4", 4, "pipe=4", *CONVNET, "--micro-batch", 32)
     refused("mesh pipe=4: 3 samples of a rank cannot keep 4 stages busy; give --batch 4", 4, "pipe=4", *CONVNET, "--batch", 3)
     refused("mesh pipe=2d:2: pipe must have one dimension, like pipe=2", 4, "pipe=2d:2", *CONVNET)

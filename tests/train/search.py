@@ -181,7 +181,7 @@ def test_wrong_files():
     path = write("d.json", {"model": "mlp", "epochs": 1, "candidates": [{}]})
     assert "no search to continue" in stargrad(*words(path, out, "--resume"), status=2)
     stargrad(*words(path, out))
-    assert "holds a search already" in stargrad(*words(path, out), status=2)
+    assert "contains a search already" in stargrad(*words(path, out), status=2)
     os.unlink(os.path.join(out, "search.json"))
     assert "already contains files" in stargrad(*words(path, out), status=2)
     out = folder("other")

@@ -54,7 +54,7 @@ def test_language():
     assert all(c["status"] == "finished" for c in board(out)), board(out)
     for name, count in (("line", 2), ("stages", 2), ("one", 1)):
         assert "the losses and weights are identical" in ranks(count, "search", "--replay", os.path.join(out, name)), name
-    assert "takes 2 ranks, and 1 is here" in stargrad("search", "--replay", os.path.join(out, "line"), status=2)
+    assert "requires 2 ranks, but there is 1" in stargrad("search", "--replay", os.path.join(out, "line"), status=2)
 
 
 @functools.cache
@@ -99,9 +99,9 @@ def test_refused():
     def refused(candidate, says, status=2, count=2):
         said = ranks(count, *words(write("no.json", {"model": "mlp", "epochs": 1, "candidates": [candidate]}), "digits", folder("no")), status=status)
         assert says in said, (candidate, said)
-    refused({"mesh": "pipe=4"}, "takes 4 ranks, and 2 are here: mpirun -n 4")
-    refused({"mesh": "auto"}, "says how many ranks it takes")
-    refused({"mesh": "pipe=3"}, "takes 3 ranks: 2, 4, 8", count=3)
+    refused({"mesh": "pipe=4"}, "requires 4 ranks, but there are 2; use mpirun -n 4")
+    refused({"mesh": "auto"}, "mesh auto is not supported; give the numbers of ranks")
+    refused({"mesh": "pipe=3"}, "requires 3 ranks, but candidates must have 1, 2, 4, 8", count=3)
     refused({"mesh": "tensor=1d:2"}, "every candidate has failed", status=1)
 
 

@@ -108,7 +108,7 @@ def test_dealt_out_by_cost():
     for mflop, _ in sorted(dealt, reverse=True):
         wanted[wanted.index(min(wanted))] += mflop
     assert len(dealt) == 14 and max(load) <= max(wanted) + 0.5, (load, wanted)
-    told = re.search(r"of 14 parameters dealt out by cost: ([\d.]+) Mflop a step, ([\d.]+) of them", said)
+    told = re.search(r"of 14 parameters distributed by cost: ([\d.]+) Mflop per step, at most ([\d.]+) of them", said)
     assert abs(float(told[1]) - sum(load)) < 1 and abs(float(told[2]) - max(load)) < 1, (told[0], load)
     assert float(told[2]) < 0.5 * float(told[1])
 

@@ -1,9 +1,9 @@
 /* bytes.c: prints the bytes that a rank of a mesh stores, uses, computes and sends per step, for each layer. The numbers are
  * exact, because they are computed from the program.
  *
- *     layer     kept          weights and biases that this rank stores; each state of the optimizer has the same size again
+ *     layer     stored        weights and biases that this rank stores; each state of the optimizer has the same size again
  *               in use        the same as the layer uses them: larger, if shards are gathered
- *               made          results of forward for this rank's samples, for backward or for the next layer
+ *               activations   results of forward for this rank's samples, for backward or for the next layer
  *               sent          messages: values, weights, and gradients on their path to the rank that stores them
  *
  * Buckets, with the gradients of parameters that several ranks store, and statistics have separate rows. */
@@ -85,11 +85,11 @@ static void print_row(const struct row *row, FILE *to) {
 
 void sgrad__program_print_bytes(const struct sgrad__program *program, FILE *to) {
     struct table t = { 0 };
-    struct row all = { .name = "in all", .length = 6 };
+    struct row all = { .name = "total", .length = 5 };
     add_made(&t, program);
     add_parameters(&t, program->graph);
     add_sent(&t, program);
-    fprintf(to, "%-36s %14s %14s %14s %14s\n", "bytes of this rank", "kept", "in use", "made", "sent");
+    fprintf(to, "%-36s %14s %14s %14s %14s\n", "bytes of this rank", "stored", "in use", "activations", "sent");
     for (const struct row *r = t.row; r < t.row + t.count; r++) {
         if (r->used || r->made || r->sent) print_row(r, to);
         all.kept += r->kept;

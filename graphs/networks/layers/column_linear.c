@@ -11,7 +11,7 @@ static int refuse_line(struct sgrad_graph *graph, const char *what, int count, i
     int less = ranks, more = ranks;
     while (count % less) less--;
     while (more < count && count % more) more++;
-    return sgrad_graph_fail(graph, "%s: %d cannot be split over the %d ranks of axis " SGRAD__TENSOR ", but over %d or %d", what,
+    return sgrad_graph_fail(graph, "%s: %d cannot be split over the %d ranks of axis " SGRAD__TENSOR "; use %d or %d", what,
                             count, ranks, less, more < count ? more : count);
 }
 
@@ -21,7 +21,7 @@ int sgrad__check_split(struct sgrad_graph *graph, const char *what, int count, b
     if (count % ranks == 0) return 0;
     if (ranks == line) return refuse_line(graph, what, count, ranks);
     const int more = (count + ranks - 1) / ranks * ranks, less = more > ranks ? more - ranks : more;
-    return sgrad_graph_fail(graph, "%s: %d cannot be split over %d ranks, as " SGRAD__TENSOR "=%dd:%d has to: %d or %d could",
+    return sgrad_graph_fail(graph, "%s: %d cannot be split over %d ranks, as " SGRAD__TENSOR "=%dd:%d requires; use %d or %d",
                             what, count, ranks, side > 1 ? 3 : 2, line, less, more > less ? more : 2 * more);
 }
 

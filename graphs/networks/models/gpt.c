@@ -38,13 +38,13 @@ static void keep_parts(struct sgrad_graph *graph, const char *table) {
 static int build(struct sgrad_graph *graph, int x, int classes) {
     const int width = (int)sgrad_graph_option(graph, "width"), heads = (int)sgrad_graph_option(graph, "heads");
     const int vocabulary = (int)sgrad_graph_option(graph, "vocabulary"), context = (int)sgrad_graph_option(graph, "context");
-    if (width % heads) return sgrad_graph_fail(graph, "width=%d is not divided by heads=%d", width, heads);
+    if (width % heads) return sgrad_graph_fail(graph, "width=%d must be a multiple of heads=%d", width, heads);
     if (classes > vocabulary)
-        return sgrad_graph_fail(graph, "vocabulary=%d, and the data have tokens to %d: vocabulary=%d takes them", vocabulary,
-                                classes - 1, classes);
+        return sgrad_graph_fail(graph, "vocabulary=%d is too small for tokens up to %d of the data set; use vocabulary=%d",
+                                vocabulary, classes - 1, classes);
     const int features = sgrad_graph_ranks(graph, SGRAD__FEATURES), tokens = (int)sgrad_graph_shape(graph, x).dim[1];
     SGRAD_TRY(sgrad__check_split(graph, "heads", heads, false));
-    SGRAD_TRY(sgrad__check_split(graph, "tokens a sample", tokens, false));
+    SGRAD_TRY(sgrad__check_split(graph, "tokens per sample", tokens, false));
     SGRAD_TRY(sgrad__check_split(graph, "width", width, true));
     keep_parts(graph, "transformer.wte.weight");
     keep_parts(graph, "transformer.wpe.weight");

@@ -4,7 +4,7 @@
 
 static int build(struct sgrad_graph *graph, int x, int classes) {
     struct sgrad__onnx *file;
-    if (!graph->file || !*graph->file) return sgrad_graph_fail(graph, "is the network of a file: onnx:FILE");
+    if (!graph->file || !*graph->file) return sgrad_graph_fail(graph, "requires a file; write onnx:FILE");
     if (graph->error || (graph->error = sgrad__onnx_open(graph->file, &file))) return -1;
     const int y = sgrad__onnx_build(file, graph, x, classes);
     sgrad__onnx_close(file);

@@ -24,7 +24,7 @@ static int build(struct sgrad_graph *graph, int x, int classes) {
         .last_deviation = DEVIATION,
         .dropout = (float)sgrad_graph_option(graph, "dropout"),
     };
-    if (width % heads) return sgrad_graph_fail(graph, "width=%d is not divided by heads=%d", width, heads);
+    if (width % heads) return sgrad_graph_fail(graph, "width=%d must be a multiple of heads=%d", width, heads);
     x = sgrad_layer(graph, conv2d, "patch_embed.proj", (x), .channels = width, .kernel = patch, .stride = patch, .bias = true);
     x = sgrad_layer(graph, rows, "patch_embed", (x), 0);
     const int patches = (int)sgrad_graph_shape(graph, x).dim[1];

@@ -33,7 +33,7 @@ enum { NOWHERE, PARTS, TURNED, QUERY, KEY, WORTH, COLUMN, PRODUCT, SCORE, SHARE,
 static bool is(const Onnx__Node *n, const char *operator) { return strcmp(n->op_type, operator) == 0; }
 
 static int refuse(struct sgrad__reader *reader, const Onnx__Node *n) {
-    return sgrad__onnx_refuse(reader, n, "is none of the steps of attention as Stargrad writes it");
+    return sgrad__onnx_refuse(reader, n, "is not a supported step of attention");
 }
 
 bool sgrad__onnx_attends(const struct sgrad__reader *reader, const Onnx__Node *n) {
@@ -128,8 +128,8 @@ static int scale(struct sgrad__reader *reader, const Onnx__Node *n, const struct
     if ((!product && from->attends != QUERY && from->attends != COLUMN) || !is_one(by, &number)) return refuse(reader, n);
     const double features = features_of_head(reader, from);
     if (!is_near(number, product ? 1 / sqrt(features) : 1 / sqrt(sqrt(features))))
-        return sgrad__onnx_refuse(reader, n, "scales by %g: attention by 1 over the root of a head's %g features is known",
-                                  number, features);
+        return sgrad__onnx_refuse(
+            reader, n, "scales by %g, but attention must be scaled by 1/√C for the C = %g features of a head", number, features);
     if (product) return go(reader, n, from, SCORE);
     return go(reader, n, from, from->attends == QUERY ? ROOT_QUERY : ROOT_COLUMN);
 }
@@ -282,7 +282,7 @@ int sgrad__onnx_read_split(struct sgrad__reader *reader, const Onnx__Node *n) {
     const bool sizes = !sgrad__onnx_input(reader, n, 1) || sgrad__onnx_numbers(reader, n, 1, size, &count);
     if (shape.rank != 3 || (axis != 2 && axis != -1) || n->n_output != 3 || !sizes || count != 3 || size[0] != third ||
         size[1] != third || size[2] != third || 3 * third != shape.dim[2])
-        return sgrad__onnx_refuse(reader, n, "of rows in three equal parts, which attention takes, it is known");
+        return sgrad__onnx_refuse(reader, n, "must split the features of rows into three equal parts, for attention");
     const struct sgrad__thing from = { .of = x };
     for (int i = 0; i < 3; i++)
         if (*n->output[i]) SGRAD_TRY(go_to(reader, n, (size_t)i, &from, THIRD + i));
@@ -295,12 +295,12 @@ int sgrad__onnx_read_attention(struct sgrad__reader *reader, const Onnx__Node *n
         in[i] = sgrad__onnx_input(reader, n, (size_t)i);
         if (!in[i] || in[i]->attends != QUERY + i || in[i]->of != in[0]->of || in[i]->heads != in[0]->heads)
             return sgrad__onnx_refuse(reader, n,
-                                      "of query, key and worth that are thirds of the same rows' features it is known");
+                                      "query, key and value must be thirds of the features of the same rows");
     }
     if (sgrad__onnx_float(n, "softcap", 0) != 0 ||
         (sgrad__onnx_attribute(n, "scale") &&
          !is_near(sgrad__onnx_float(n, "scale", 0), 1 / sqrt(features_of_head(reader, in[0])))))
-        return sgrad__onnx_refuse(reader, n, "without softcap, scaled by 1 over the root of a head's features, it is known");
+        return sgrad__onnx_refuse(reader, n, "softcap must be 0, and scale must be 1/√C for the C features of a head");
     SGRAD_TRY(go(reader, n, in[0], MEAN));
     sgrad__onnx_thing(reader, n->output[0])->causal = sgrad__onnx_int(n, "is_causal", 0);
     return 0;

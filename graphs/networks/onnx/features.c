@@ -42,10 +42,10 @@ static int read_product(struct sgrad__reader *reader, const Onnx__Node *n, const
     const struct sgrad_shape shape = sgrad_graph_shape(reader->graph, x);
     const int64_t *dim = weight->tensor->dims, features = dim[turned ? 1 : 0], takes = dim[turned ? 0 : 1];
     const struct sgrad_linear is = { .features = sgrad__onnx_outputs(reader, end, features), .bias = bias, .transposed = turned };
-    if (shape.rank > 3) return sgrad__onnx_refuse(reader, n, "takes images: rows (N,C) or (N,T,C) are known");
+    if (shape.rank > 3) return sgrad__onnx_refuse(reader, n, "its input must be rows (N,C) or (N,T,C), not images");
     if (shape.dim[shape.rank - 1] != takes)
         return sgrad__onnx_refuse(reader, n,
-                                  "takes %lld numbers, and there are %lld: the file was made for samples of another size",
+                                  "requires %lld features, but its input has %lld: the file is for samples of another size",
                                   (long long)takes, (long long)shape.dim[shape.rank - 1]);
     char *name = sgrad__onnx_name(reader, n, 1);
     sgrad__onnx_bind(reader, name, "weight", weight);
@@ -63,7 +63,7 @@ int sgrad__onnx_read_gemm(struct sgrad__reader *reader, const Onnx__Node *n) {
     if (sgrad__onnx_rank(reader, x) != 2 || sgrad__onnx_int(n, "transA", 0) || sgrad__onnx_float(n, "alpha", 1) != 1 ||
         (has_bias && sgrad__onnx_float(n, "beta", 1) != 1))
         return sgrad__onnx_refuse(reader, n,
-                                  "rows (N,C), transA 0, alpha 1 and beta 1 alone are known, not transA %d, alpha %g and "
+                                  "requires rows (N,C), transA 0, alpha 1 and beta 1, but has transA %d, alpha %g and "
                                   "beta %g",
                                   (int)sgrad__onnx_int(n, "transA", 0), (double)sgrad__onnx_float(n, "alpha", 1),
                                   (double)sgrad__onnx_float(n, "beta", 1));
@@ -89,10 +89,10 @@ int sgrad__onnx_read_embedding(struct sgrad__reader *reader, const Onnx__Node *n
     const int x = sgrad__onnx_value(reader, n, 1, false);
     const struct sgrad__thing *weight = x < 0 ? NULL : sgrad__onnx_tensor(reader, n, 0, 2);
     if (!weight) return reader->graph->error;
-    if (weight->turned) return sgrad__onnx_refuse(reader, n, "takes '%s', which is transposed", weight->name);
+    if (weight->turned) return sgrad__onnx_refuse(reader, n, "'%s' must not be transposed", weight->name);
     if (x == reader->x && reader->classes > weight->tensor->dims[0])
-        return sgrad__onnx_refuse(reader, n, "'%s' has rows for tokens to %lld, and the data have tokens to %d", weight->name,
-                                  (long long)weight->tensor->dims[0] - 1, reader->classes - 1);
+        return sgrad__onnx_refuse(reader, n, "'%s' has rows for tokens up to %lld, but the data set has tokens up to %d",
+                                  weight->name, (long long)weight->tensor->dims[0] - 1, reader->classes - 1);
     const struct sgrad_embedding is = { .count = (int)weight->tensor->dims[0], .features = (int)weight->tensor->dims[1] };
     char *name = sgrad__onnx_name(reader, n, 0);
     sgrad__onnx_bind(reader, name, "weight", weight);
@@ -115,7 +115,7 @@ static int add_tensor(struct sgrad__reader *reader, const Onnx__Node *n, int x, 
     const bool fits = (int)t->tensor->n_dims <= shape.rank && !t->spread;
     const bool position = shape.rank == 3 && rank == 2 && !t->turned && dim[0] == shape.dim[1] && dim[1] == shape.dim[2];
     if (!fits || (!position && (shape.rank > 3 || rank != 1 || dim[0] != shape.dim[shape.rank - 1])))
-        return sgrad__onnx_refuse(reader, n, "adds '%s': a number for each feature, or, of rows, for each position too, is known",
+        return sgrad__onnx_refuse(reader, n, "'%s' must have a number per feature or, for rows, one per position and feature",
                                   t->name);
     char *name = sgrad__onnx_name(reader, n, position ? (int)i : -1);
     sgrad__onnx_bind_less(reader, name, position ? "weight" : "bias", t, ones);
@@ -152,7 +152,7 @@ int sgrad__onnx_read_concat(struct sgrad__reader *reader, const Onnx__Node *n) {
         struct sgrad__thing *to = sgrad__onnx_thing(reader, n->output[0]);
         for (size_t i = 0; i < n->n_input; i++) {
             if (!sgrad__onnx_numbers(reader, n, i, number, &count) || to->count + count > SGRAD__NUMBERS)
-                return sgrad__onnx_refuse(reader, n, "its input %zu is no number that is known", i);
+                return sgrad__onnx_refuse(reader, n, "input %zu must be integers that are known when the file is read", i);
             memcpy(to->number + to->count, number, (size_t)count * sizeof *number);
             to->count += count;
         }
@@ -165,7 +165,8 @@ int sgrad__onnx_read_concat(struct sgrad__reader *reader, const Onnx__Node *n) {
     int64_t axis = sgrad__onnx_int(n, "axis", 1);
     if (axis < 0) axis += rank;
     if (axis != sgrad__onnx_channels(rank))
-        return sgrad__onnx_refuse(reader, n, "axis %lld: along channels alone it is known", (long long)axis);
+        return sgrad__onnx_refuse(reader, n, "axis is %lld, but must be %d, that of channels", (long long)axis,
+                                  sgrad__onnx_channels(rank));
     return sgrad__onnx_make(reader, n,
                             sgrad__onnx_plain(reader, n, &sgrad_concat_op, x, (int)n->n_input, &(struct sgrad_concat){ { 0 } }));
 }
@@ -187,7 +188,7 @@ int sgrad__onnx_read_mul(struct sgrad__reader *reader, const Onnx__Node *n) {
     if (sgrad__onnx_attends(reader, n)) return sgrad__onnx_attend(reader, n);
     if (sgrad__onnx_groups(reader, n)) return sgrad__onnx_group(reader, n);
     if (!by || !by->tensor || !sgrad__onnx_floats(by->tensor, &is.factor, 1, &count) || count != 1)
-        return sgrad__onnx_refuse(reader, n, "by one number of the file it is known, and as a step of attention or of GELU");
+        return sgrad__onnx_refuse(reader, n, "must multiply by one number of the file, or be a step of attention or GELU");
     const int x = sgrad__onnx_value(reader, n, 0, false);
     return x < 0 ? reader->graph->error : sgrad__onnx_make(reader, n, sgrad__onnx_plain(reader, n, &sgrad_scale_op, &x, 1, &is));
 }
@@ -196,7 +197,7 @@ int sgrad__onnx_read_gelu(struct sgrad__reader *reader, const Onnx__Node *n) {
     const Onnx__Attribute *how = sgrad__onnx_attribute(n, "approximate");
     const struct sgrad_gelu is = { .approximate = sgrad__onnx_is_text(how, "tanh") };
     if (how && !is.approximate && !sgrad__onnx_is_text(how, "none"))
-        return sgrad__onnx_refuse(reader, n, "approximate is neither none nor tanh");
+        return sgrad__onnx_refuse(reader, n, "approximate must be none or tanh");
     const int x = sgrad__onnx_value(reader, n, 0, false);
     return x < 0 ? reader->graph->error : sgrad__onnx_make(reader, n, sgrad__onnx_plain(reader, n, &sgrad_gelu_op, &x, 1, &is));
 }
@@ -223,17 +224,19 @@ int sgrad__onnx_read_batchnorm(struct sgrad__reader *reader, const Onnx__Node *n
     const struct sgrad_shape shape = sgrad_graph_shape(reader->graph, x[0]);
     const Onnx__Node *sum = sum_behind(reader, n, &shape, &x[1]), *relu = relu_behind(reader, sum ? sum : n);
     if (sgrad__onnx_int(n, "training_mode", 0))
-        return sgrad__onnx_refuse(reader, n, "training_mode is 1: model.eval() before the export gives what is meant");
+        return sgrad__onnx_refuse(reader, n, "training_mode is 1, but must be 0; call model.eval() before the export");
     if (!sgrad__onnx_int(n, "spatial", 1))
-        return sgrad__onnx_refuse(reader, n, "spatial is 0: statistics of channels are known, not of pixels");
+        return sgrad__onnx_refuse(reader, n, "spatial is 0, but must be 1: statistics are those of channels");
     for (size_t i = 1; i < n->n_output; i++)
         if (*n->output[i])
-            return sgrad__onnx_refuse(reader, n, "has output %zu, '%s', and so normalises by the batch: model.eval() before the "
-                                      "export gives what is meant", i, n->output[i]);
+            return sgrad__onnx_refuse(reader, n,
+                                      "has output %zu, '%s', so it normalises by the batch; call model.eval() before the "
+                                      "export",
+                                      i, n->output[i]);
     for (size_t i = 0; i < 4; i++) {
         if (!(t[i] = sgrad__onnx_tensor(reader, n, i + 1, 1))) return reader->graph->error;
         if (t[i]->tensor->dims[0] != shape.dim[shape.rank - 1])
-            return sgrad__onnx_refuse(reader, n, "'%s' has %lld numbers, of %lld channels", t[i]->name,
+            return sgrad__onnx_refuse(reader, n, "'%s' has %lld numbers, but there are %lld channels", t[i]->name,
                                       (long long)t[i]->tensor->dims[0], (long long)shape.dim[shape.rank - 1]);
     }
     const struct sgrad_batchnorm is = { .relu = relu, .eps = sgrad__onnx_given(sgrad__onnx_float(n, "epsilon", 1e-5f)),
@@ -253,10 +256,10 @@ int sgrad__onnx_read_layer_norm(struct sgrad__reader *reader, const Onnx__Node *
     const int64_t axis = sgrad__onnx_int(n, "axis", -1);
     if (!bias) return reader->graph->error;
     if (rank > 3 || (axis != -1 && axis != rank - 1))
-        return sgrad__onnx_refuse(reader, n, "of rows, along their features, it is known, not along axis %lld of %d",
+        return sgrad__onnx_refuse(reader, n, "must normalise rows along their features, not along axis %lld of %d",
                                   (long long)axis, rank);
     if (sgrad__onnx_int(n, "stash_type", ONNX_FLOAT) != ONNX_FLOAT)
-        return sgrad__onnx_refuse(reader, n, "stash_type is %d: statistics in floats are known",
+        return sgrad__onnx_refuse(reader, n, "stash_type is %d, but must be 1 (FLOAT)",
                                   (int)sgrad__onnx_int(n, "stash_type", ONNX_FLOAT));
     char *name = sgrad__onnx_name(reader, n, 1);
     sgrad__onnx_bind(reader, name, "weight", weight);
@@ -273,9 +276,9 @@ int sgrad__onnx_read_lrn(struct sgrad__reader *reader, const Onnx__Node *n) {
     const int64_t size = sgrad__onnx_int(n, "size", 0);
     if (x < 0) return reader->graph->error;
     if (sgrad__onnx_rank(reader, x) == 3)
-        return sgrad__onnx_refuse(reader, n, "takes rows, over whose rows it goes: images are known");
+        return sgrad__onnx_refuse(reader, n, "its input must be images, not rows");
     if (size < 1 || size > SGRAD__ONNX_LARGE || size % 2 == 0)
-        return sgrad__onnx_refuse(reader, n, "a size that is odd is known");
+        return sgrad__onnx_refuse(reader, n, "size is %lld, but must be odd and at most %d", (long long)size, SGRAD__ONNX_LARGE);
     const struct sgrad_local_response_norm is = { .size = (int)size,
                                                   .alpha = sgrad__onnx_given(sgrad__onnx_float(n, "alpha", 1e-4f)),
                                                   .beta = sgrad__onnx_given(sgrad__onnx_float(n, "beta", .75f)),
@@ -290,12 +293,11 @@ int sgrad__onnx_read_dropout(struct sgrad__reader *reader, const Onnx__Node *n) 
     int count = 1;
     if (x < 0) return reader->graph->error;
     if (share && (!share->tensor || !sgrad__onnx_floats(share->tensor, &p, 1, &count) || count != 1))
-        return sgrad__onnx_refuse(reader, n, "its ratio is no number of the file");
+        return sgrad__onnx_refuse(reader, n, "its ratio must be a number of the file");
     const struct sgrad__thing *training = sgrad__onnx_input(reader, n, 2);
     int64_t trains = 0;
     if (training && (!training->tensor || !sgrad__onnx_ints(training->tensor, &trains, 1, &count) || count != 1 || trains))
-        return sgrad__onnx_refuse(reader, n,
-                                  "its training_mode is not false: model.eval() before the export gives what is meant");
+        return sgrad__onnx_refuse(reader, n, "training_mode must be false; call model.eval() before the export");
     if (p == 0) return sgrad__onnx_pass(reader, n, 0);
     const int y = sgrad__onnx_plain(reader, n, &sgrad_dropout_op, &x, 1, &(struct sgrad_dropout){ .p = p });
     sgrad__onnx_thing(reader, n->output[0])->pixel = t->pixel;
@@ -306,11 +308,12 @@ int sgrad__onnx_read_dropout(struct sgrad__reader *reader, const Onnx__Node *n) 
 int sgrad__onnx_read_softmax(struct sgrad__reader *reader, const Onnx__Node *n) {
     if (sgrad__onnx_attends(reader, n)) return sgrad__onnx_attend(reader, n);
     if (sgrad__onnx_thing(reader, n->output[0]) != reader->last)
-        return sgrad__onnx_refuse(reader, n, "at the network's end it is known, where the loss has it");
+        return sgrad__onnx_refuse(reader, n,
+                                  "is supported only in attention and at the end of the network, where the loss computes it");
     if (sgrad__onnx_value(reader, n, 0, true) < 0) return reader->graph->error;
     const int rank = sgrad__onnx_file_rank(reader, sgrad__onnx_input(reader, n, 0));
     if (sgrad__onnx_softmax_axis(reader, n, rank) != sgrad__onnx_channels(rank))
-        return sgrad__onnx_refuse(reader, n, "axis %lld (of opset %lld): the loss has it along classes, axis %d of %d",
+        return sgrad__onnx_refuse(reader, n, "axis is %lld (opset %lld), but must be that of classes, axis %d of %d",
                                   (long long)sgrad__onnx_int(n, "axis", reader->opset >= 13 ? -1 : 1), (long long)reader->opset,
                                   sgrad__onnx_channels(rank), rank);
     reader->imported->softmax = true;

@@ -50,20 +50,21 @@ static int check_tensors(const char *name, const char *folder, const Onnx__Graph
 
 static int check(const char *name, const char *folder, const Onnx__Model *model) {
     if (!model->graph || !model->graph->n_node)
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: has no graph: it is no ONNX file, or an empty one", name);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: has no graph: it is not an ONNX file, or is empty", name);
     if (model->graph->n_node > MOST_NODES)
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: has %zu nodes: more than %d", name, model->graph->n_node, MOST_NODES);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: has %zu nodes, but at most %d are supported", name, model->graph->n_node,
+                               MOST_NODES);
     if (model->graph->n_sparse_initializer)
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: has sparse tensors, which are not known", name);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: has sparse tensors, which are not supported", name);
     return check_tensors(name, folder, model->graph);
 }
 
 static int refuse(const char *name, const void *data, size_t size) {
     const struct sgrad_contents *is = sgrad_contents(data, size < 512 ? size : 512);
     if (is)
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: is no ONNX file, but %s%s%s", name, is->name, is->way_out ? ": " : "",
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: is not an ONNX file, but %s%s%s", name, is->name, is->way_out ? ": " : "",
                                is->way_out ? is->way_out : "");
-    return sgrad_log_error(SGRAD_EFORMAT, "%s: is no ONNX file, or a damaged one: protobuf cannot read it", name);
+    return sgrad_log_error(SGRAD_EFORMAT, "%s: is not an ONNX file, or is damaged: protobuf cannot read it", name);
 }
 
 static int parse(const char *name, const char *folder, const void *data, size_t size, struct sgrad__onnx **file) {
@@ -90,7 +91,7 @@ static int read_all(const char *path, unsigned char **data, size_t *size) {
     if (!fseeko(file, 0, SEEK_END)) end = ftello(file);
     int error = 0;
     if (end < 0 || end > INT_MAX || fseeko(file, 0, SEEK_SET))
-        error = sgrad_log_error(SGRAD_EFORMAT, "%s: is no file below 2 GiB, as those of ONNX are", path);
+        error = sgrad_log_error(SGRAD_EFORMAT, "%s: must be a regular file smaller than 2 GiB", path);
     *data = error ? NULL : sgrad_xcalloc(1, (size_t)end + 1);
     if (!error && fread(*data, 1, (size_t)end, file) != (size_t)end)
         error =

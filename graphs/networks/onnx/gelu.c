@@ -69,5 +69,5 @@ bool sgrad__onnx_is_normal(struct sgrad__reader *reader, const Onnx__Node *n, in
 int sgrad__onnx_read_erf(struct sgrad__reader *reader, const Onnx__Node *n) {
     int status;
     return sgrad__onnx_is_normal(reader, n, &status) ? status
-                                                     : sgrad__onnx_refuse(reader, n, "on the way to GELU alone it is known");
+                                                     : sgrad__onnx_refuse(reader, n, "is supported only as a step of GELU");
 }

@@ -23,7 +23,7 @@ static int go(struct sgrad__reader *reader, const Onnx__Node *n, const struct sg
 }
 
 static int refuse(struct sgrad__reader *reader, const Onnx__Node *n) {
-    return sgrad__onnx_refuse(reader, n, "is none of the steps of group normalisation as tools write it");
+    return sgrad__onnx_refuse(reader, n, "is not a supported step of group normalisation");
 }
 
 bool sgrad__onnx_groups(const struct sgrad__reader *reader, const Onnx__Node *n) {
@@ -67,7 +67,7 @@ static bool is_all(const struct sgrad__reader *reader, const Onnx__Node *n, size
 int sgrad__onnx_read_instance_norm(struct sgrad__reader *reader, const Onnx__Node *n) {
     const struct sgrad__thing *t = sgrad__onnx_input(reader, n, 0);
     if (!t || t->grouping != PARTS || !is_all(reader, n, 1, t->groups, 1) || !is_all(reader, n, 2, t->groups, 0))
-        return sgrad__onnx_refuse(reader, n, "as a step of group normalisation, by ones and zeros, it is known");
+        return sgrad__onnx_refuse(reader, n, "is supported only as a step of group normalisation, with scale 1 and bias 0");
     struct sgrad__thing from = *t;
     from.eps = sgrad__onnx_given(sgrad__onnx_float(n, "epsilon", 1e-5f));
     return go(reader, n, &from, NORMAL);
@@ -134,13 +134,13 @@ int sgrad__onnx_read_group_norm(struct sgrad__reader *reader, const Onnx__Node *
     const int64_t groups = sgrad__onnx_int(n, "num_groups", 0), channels = bias ? channels_of(reader, x) : 0;
     if (!bias) return reader->graph->error;
     if (sgrad__onnx_rank(reader, x) == 3 || groups < 1 || groups > channels || channels % groups)
-        return sgrad__onnx_refuse(reader, n, "num_groups is %lld, of %lld channels: equal groups of images' channels are known",
+        return sgrad__onnx_refuse(reader, n, "num_groups is %lld, but must divide the %lld channels of images",
                                   (long long)groups, (long long)channels);
     if (weight->tensor->dims[0] != channels || bias->tensor->dims[0] != channels)
-        return sgrad__onnx_refuse(reader, n, "its scale and bias are not of %lld channels, as opset 21 has them",
+        return sgrad__onnx_refuse(reader, n, "its scale and bias must have %lld numbers, one per channel (opset 21)",
                                   (long long)channels);
     if (sgrad__onnx_int(n, "stash_type", ONNX_FLOAT) != ONNX_FLOAT)
-        return sgrad__onnx_refuse(reader, n, "stash_type: statistics in floats are known");
+        return sgrad__onnx_refuse(reader, n, "stash_type must be 1 (FLOAT)");
     return make_layer(reader, n, x, &(struct sgrad_group_norm){ .groups = (int)groups,
                                                            .eps = sgrad__onnx_given(sgrad__onnx_float(n, "epsilon", 1e-5f)) },
                       weight, bias);

@@ -15,7 +15,7 @@ static int find_input(const struct sgrad__reader *reader, const Onnx__Value **in
         const struct sgrad__thing *t = sgrad__onnx_thing(reader, v->name);
         if (!*v->name || (t && t->tensor)) continue;
         if (*input)
-            return sgrad_log_error(SGRAD_EFORMAT, "%s: has inputs '%s' and '%s': networks of one are known", reader->path,
+            return sgrad_log_error(SGRAD_EFORMAT, "%s: has inputs '%s' and '%s', but must have one", reader->path,
                                    (*input)->name, v->name);
         *input = v;
     }
@@ -30,7 +30,7 @@ static int take_type(const struct sgrad__reader *reader, const char *name, int32
     thing->stage = 1;
     if (image && type == (wide ? ONNX_UINT16 : ONNX_UINT8)) return 0;
     const char *data = image ? "pixels of 8 bits (type 2)" : "floats (type 1)";
-    return sgrad_log_error(SGRAD_EFORMAT, "%s: its input '%s' is of ONNX's type %d, and the data are %s", reader->path, name,
+    return sgrad_log_error(SGRAD_EFORMAT, "%s: input '%s' has ONNX type %d, but the data set has %s", reader->path, name,
                            type, wide ? "pixels of 16 bits (type 4)" : data);
 }
 
@@ -45,12 +45,12 @@ static int take_input(struct sgrad__reader *reader, const Onnx__Value *input) {
     SGRAD_TRY(take_type(reader, input->name, type ? type->elem_type : 0, thing));
     if (!type || !type->shape) return 0;
     if (type->shape->n_dim != (size_t)x.rank)
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: its input '%s' has %zu dimensions, and samples as %s make %d", reader->path,
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: input '%s' has %zu dimensions, but samples of shape %s have %d", reader->path,
                                input->name, type->shape->n_dim, sgrad_shape_text(&x, text), x.rank);
     const Onnx__Dimension *last = type->shape->dim[sgrad__onnx_channels(x.rank)];
     const bool any = !last->has_dim_value || last->dim_value <= 0;     /* some programs write 0 or -1 */
     if (reader->graph->value[reader->x].view.dtype != SGRAD_I32 && !any && last->dim_value != x.dim[x.rank - 1])
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: its input '%s' takes %lld %s, and the data have %lld", reader->path,
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: input '%s' requires %lld %s, but the data set has %lld", reader->path,
                                input->name, (long long)last->dim_value, x.rank > 3 ? "channels" : "features",
                                (long long)x.dim[x.rank - 1]);
     return 0;
@@ -76,7 +76,7 @@ static int list_things(struct sgrad__reader *reader) {
     qsort(reader->thing, (size_t)reader->things, sizeof *reader->thing, sgrad__onnx_by_name);
     for (int i = 1; i < reader->things; i++)
         if (!sgrad__onnx_by_name(&reader->thing[i - 1], &reader->thing[i]))
-            return sgrad_log_error(SGRAD_EFORMAT, "%s: '%s' is made twice", reader->path, reader->thing[i].name);
+            return sgrad_log_error(SGRAD_EFORMAT, "%s: '%s' is defined twice", reader->path, reader->thing[i].name);
     return take_input(reader, input);
 }
 
@@ -92,10 +92,10 @@ static bool is_needed(const struct sgrad__reader *reader, const Onnx__Node *n) {
 static int find_needed(struct sgrad__reader *reader) {
     const char *name = reader->is->n_output ? reader->is->output[0]->name : "";
     if (reader->is->n_output > 1)
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: has outputs '%s' and '%s': networks of one are known: export it with one",
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: has outputs '%s' and '%s', but must have one; export it with one output",
                                reader->path, name, reader->is->output[1]->name);
     struct sgrad__thing *last = sgrad__onnx_thing(reader, name);
-    if (!last) return sgrad_log_error(SGRAD_EFORMAT, "%s: its output '%s' is made by no node", reader->path, name);
+    if (!last) return sgrad_log_error(SGRAD_EFORMAT, "%s: output '%s' is not computed by any node", reader->path, name);
     last->needed = true;
     last->uses++;
     reader->last = last;
@@ -117,27 +117,29 @@ static int find_needed(struct sgrad__reader *reader) {
 
 static int check_node(struct sgrad__reader *reader, const Onnx__Node *n, const struct sgrad__operator *operator) {
     if (*n->domain && strcmp(n->domain, "ai.onnx"))
-        return sgrad__onnx_refuse(reader, n, "is of domain '%s': ONNX's own operators alone are known", n->domain);
+        return sgrad__onnx_refuse(reader, n, "has domain '%s', but only ONNX's own operators are supported", n->domain);
     if (!operator->name)
-        return sgrad__onnx_refuse(reader, n, "the operator is not known (docs/guides/onnx.md lists those that are)");
+        return sgrad__onnx_refuse(reader, n, "the operator is not supported; see docs/guides/onnx.md for a list");
     if ((int)n->n_input < operator->least || (int)n->n_input > operator->most || !n->n_output || !*n->output[0])
-        return sgrad__onnx_refuse(reader, n, "has %zu inputs and %zu outputs", n->n_input, n->n_output);
+        return sgrad__onnx_refuse(reader, n, "has %zu inputs and %zu outputs, but must have %d to %d inputs and an output",
+                                  n->n_input, n->n_output, operator->least, operator->most);
     for (size_t i = (size_t)operator->outputs; i < n->n_output; i++) {
         const struct sgrad__thing *t = *n->output[i] ? sgrad__onnx_thing(reader, n->output[i]) : NULL;
         if (t && t->uses)
-            return sgrad__onnx_refuse(reader, n, "its output %zu, '%s', is taken: of this operator output 0 alone is known", i,
-                                      t->name);
+            return sgrad__onnx_refuse(reader, n,
+                                      "output %zu, '%s', is used, but the supported outputs of this operator end at %d", i,
+                                      t->name, operator->outputs - 1);
     }
     for (size_t i = 0; i < n->n_attribute; i++) {
         const Onnx__Attribute *a = n->attribute[i];
         char word[64];
         snprintf(word, sizeof word, " %s ", a->name);
-        if (!strstr(operator->attributes, word)) return sgrad__onnx_refuse(reader, n, "its attribute%sis not known", word);
+        if (!strstr(operator->attributes, word)) return sgrad__onnx_refuse(reader, n, "attribute%sis not supported", word);
     }
     for (size_t i = 0; i < n->n_input; i++) {
         const struct sgrad__thing *t = sgrad__onnx_input(reader, n, i);
         if (*n->input[i] && (!t || !t->known))
-            return sgrad__onnx_refuse(reader, n, "takes '%s', which nothing before it makes", n->input[i]);
+            return sgrad__onnx_refuse(reader, n, "input '%s' is not computed by an earlier node", n->input[i]);
     }
     return 0;
 }
@@ -155,7 +157,8 @@ static int read_node(struct sgrad__reader *reader, const Onnx__Node *n) {
 static int read_all(struct sgrad__reader *reader) {
     enum { LEAST = 7 };  /* lowest opset; earlier ones broadcast shapes differently, and their batch norm is for training */
     if (reader->opset < LEAST)
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: is of opset %lld: %d and those after it are known (onnx.version_converter)",
+        return sgrad_log_error(SGRAD_EFORMAT,
+                               "%s: has opset %lld, but must have %d or later; convert it with onnx.version_converter",
                                reader->path, (long long)reader->opset, LEAST);
     SGRAD_TRY(list_things(reader));
     SGRAD_TRY(find_needed(reader));
@@ -163,7 +166,7 @@ static int read_all(struct sgrad__reader *reader) {
         if (is_needed(reader, reader->is->node[i])) SGRAD_TRY(read_node(reader, reader->is->node[i]));
     if (reader->last->value < 0 || reader->last->stage || reader->last->columns || reader->last->strides[0] ||
         reader->last->strides[1])
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: its output '%s' is nothing that it computes of its input", reader->path,
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: output '%s' is not computed from its input", reader->path,
                                reader->last->name);
     return 0;
 }
@@ -179,8 +182,8 @@ static int take_weights(struct sgrad__reader *reader) {
     w->entry = sgrad_xcalloc((size_t)reader->bounds + 1, sizeof *w->entry);
     for (int i = 0; i < reader->bounds; i++) {
         if (!sgrad__onnx_entry(reader->bound[i].tensor, reader->bound[i].parameter, &w->entry[w->count]))
-            return sgrad_log_error(SGRAD_EFORMAT, "%s: tensor '%s' is of type %d, which no weights are", reader->path,
-                                   reader->bound[i].thing, reader->bound[i].tensor->data_type);
+            return sgrad_log_error(SGRAD_EFORMAT, "%s: tensor '%s' has type %d, but weights must be floating-point numbers",
+                                   reader->path, reader->bound[i].thing, reader->bound[i].tensor->data_type);
         struct sgrad_shape *shape = &w->entry[w->count++].view.shape;
         const int more = shape->rank - reader->bound[i].rank;
         if (more && reader->bound[i].rank == 1) shape->dim[more] = sgrad_shape_count(shape);     /* (C,1,1) is a vector as well */

@@ -16,7 +16,7 @@
 static int flatten(struct sgrad__reader *reader, const Onnx__Node *n) {
     const int x = sgrad__onnx_value(reader, n, 0, true), rank = x < 0 ? 0 : sgrad__onnx_rank(reader, x);
     if (x < 0) return reader->graph->error;
-    if (rank != 2 && rank != 4) return sgrad__onnx_refuse(reader, n, "takes no images (N,C,H,W)");
+    if (rank != 2 && rank != 4) return sgrad__onnx_refuse(reader, n, "its input must be rows (N,C) or images (N,C,H,W)");
     if (rank == 2) return sgrad__onnx_make(reader, n, x);
     return sgrad__onnx_make(reader, n, sgrad__onnx_plain(reader, n, &sgrad_flatten_op, &x, 1, &(struct sgrad_flatten){ 0 }));
 }
@@ -24,7 +24,7 @@ static int flatten(struct sgrad__reader *reader, const Onnx__Node *n) {
 int sgrad__onnx_read_flatten(struct sgrad__reader *reader, const Onnx__Node *n) {
     const int rank = sgrad__onnx_file_rank(reader, sgrad__onnx_input(reader, n, 0));
     const int64_t axis = sgrad__onnx_int(n, "axis", 1);
-    if (axis != 1 && axis + rank != 1) return sgrad__onnx_refuse(reader, n, "axis %lld: 1 alone is known", (long long)axis);
+    if (axis != 1 && axis + rank != 1) return sgrad__onnx_refuse(reader, n, "axis is %lld, but must be 1", (long long)axis);
     return flatten(reader, n);
 }
 
@@ -52,10 +52,10 @@ int sgrad__onnx_read_reshape(struct sgrad__reader *reader, const Onnx__Node *n) 
         return 0;
     }
     for (int i = 0; i < count && known && sgrad__onnx_int(n, "allowzero", 0); i++)
-        if (!to[i]) return sgrad__onnx_refuse(reader, n, "allowzero is 1, and its shape has a 0");
+        if (!to[i]) return sgrad__onnx_refuse(reader, n, "allowzero 1 with a 0 in its shape is not supported");
     if (!known || count != 2 || (to[1] != -1 && to[1] != sgrad_shape_count(&shape)) ||
         (to[1] == -1 && (to[0] == -1 || (!sgrad__onnx_is_batch(to[0]) && to[0] != reader->samples))))
-        return sgrad__onnx_refuse(reader, n, "to rows (N,C) of all numbers of a sample, here %lld, or to (N,C,H·W), is known",
+        return sgrad__onnx_refuse(reader, n, "its shape must be (N,C), where C is all %lld numbers of a sample, or (N,C,H·W)",
                                   (long long)sgrad_shape_count(&shape));
     return flatten(reader, n);
 }
@@ -67,14 +67,14 @@ int sgrad__onnx_read_squeeze(struct sgrad__reader *reader, const Onnx__Node *n) 
     const struct sgrad__thing *t = sgrad__onnx_input(reader, n, 0);
     if (t && (t->is_numbers || t->tensor) && sgrad__onnx_numbers(reader, n, 0, axis, &count))
         return sgrad__onnx_pass(reader, n, 0);
-    if (!t || !t->pixel) return sgrad__onnx_refuse(reader, n, "takes no pixel (N,C,1,1)");
+    if (!t || !t->pixel) return sgrad__onnx_refuse(reader, n, "its input must have shape (N,C,1,1)");
     const Onnx__Attribute *axes = sgrad__onnx_attribute(n, "axes");
     count = 0;
     for (size_t i = 0; axes && i < axes->n_ints && i < 2; i++) axis[count++] = axes->ints[i];
     if (axes && axes->n_ints > 2) count = 3;
     if (!axes && n->n_input > 1 && !sgrad__onnx_numbers(reader, n, 1, axis, &count)) count = 3;
     if (count && (count != 2 || sgrad__onnx_axis(axis[0], 4) + sgrad__onnx_axis(axis[1], 4) != 5))
-        return sgrad__onnx_refuse(reader, n, "its axes are not 2 and 3, those of pixels");
+        return sgrad__onnx_refuse(reader, n, "its axes must be 2 and 3");
     return sgrad__onnx_make(reader, n, t->value);
 }
 
@@ -101,7 +101,9 @@ int sgrad__onnx_read_shape(struct sgrad__reader *reader, const Onnx__Node *n) {
         for (int i = 1; i < rank; i++) number[i] = shape.dim[sgrad__onnx_dimension(rank, i)];
     }
     const int64_t start = sgrad__onnx_int(n, "start", 0), end = sgrad__onnx_int(n, "end", rank);
-    if (start < 0 || end > rank || start >= end) return sgrad__onnx_refuse(reader, n, "of start or end that are not known");
+    if (start < 0 || end > rank || start >= end)
+        return sgrad__onnx_refuse(reader, n, "start is %lld and end is %lld, but must be 0 <= start < end <= %d",
+                                  (long long)start, (long long)end, rank);
     return make_numbers(reader, n, number + start, (int)(end - start));
 }
 
@@ -110,11 +112,11 @@ int sgrad__onnx_read_gather(struct sgrad__reader *reader, const Onnx__Node *n) {
     const struct sgrad__thing *t = sgrad__onnx_input(reader, n, 0);
     int64_t number[SGRAD__NUMBERS], at[SGRAD__NUMBERS];
     int count, places;
-    if (sgrad__onnx_int(n, "axis", 0)) return sgrad__onnx_refuse(reader, n, "axis 0 alone is known");
+    if (sgrad__onnx_int(n, "axis", 0)) return sgrad__onnx_refuse(reader, n, "axis must be 0");
     if (!t || !t->is_numbers) return sgrad__onnx_read_embedding(reader, n);
     if (!sgrad__onnx_numbers(reader, n, 0, number, &count) || !sgrad__onnx_numbers(reader, n, 1, at, &places) || places != 1 ||
         at[0] < -count || at[0] >= count)
-        return sgrad__onnx_refuse(reader, n, "of a shape one dimension at a time is known");
+        return sgrad__onnx_refuse(reader, n, "must select one dimension of a shape");
     return make_numbers(reader, n, &number[at[0] < 0 ? at[0] + count : at[0]], 1);
 }
 
@@ -146,7 +148,8 @@ int sgrad__onnx_read_unsqueeze(struct sgrad__reader *reader, const Onnx__Node *n
         return 0;
     }
     if (!t || !sgrad__onnx_numbers(reader, n, 0, number, &count))
-        return sgrad__onnx_refuse(reader, n, "of numbers of a shape, or of a filter for volumes' slices, it is known");
+        return sgrad__onnx_refuse(reader, n,
+                                  "its input must be integers of a shape, a vector, or a filter (K,C,h,w) with axes 2");
     return make_numbers(reader, n, number, count);
 }
 
@@ -159,7 +162,7 @@ enum { BYTES = 1, NUMBERS, SHARES, DISTANCES };
 
 static int make_stage(struct sgrad__reader *reader, const Onnx__Node *n, int stage) {
     if (reader->stages >= (stage ? stage : DISTANCES + 1))
-        return sgrad__onnx_refuse(reader, n, "normalises pixels a second time, and they are normalised once here");
+        return sgrad__onnx_refuse(reader, n, "normalises pixels a second time, which is not supported");
     reader->stages = stage ? stage : DISTANCES + 1;
     SGRAD_TRY(sgrad__onnx_pass(reader, n, 0));
     sgrad__onnx_thing(reader, n->output[0])->stage = stage;
@@ -184,13 +187,15 @@ static int stage_of(const struct sgrad__reader *reader, const Onnx__Node *n) {
  * no number would be lost. */
 static int cast_known(struct sgrad__reader *reader, const Onnx__Node *n, const struct sgrad__thing *thing, int32_t to) {
     if (thing->is_numbers && (to == ONNX_INT64 || to == ONNX_INT32)) return sgrad__onnx_pass(reader, n, 0);
-    if (!thing->tensor) return sgrad__onnx_refuse(reader, n, "to type %d: whole numbers stay whole", to);
+    if (!thing->tensor)
+        return sgrad__onnx_refuse(reader, n, "to is type %d, but integers of a shape must stay integers (type 6 or 7)", to);
     const int32_t from = thing->tensor->data_type;
     const bool wider = sgrad__onnx_is_real(from) ? to == ONNX_DOUBLE
                                                  : to == ONNX_INT64 && from != ONNX_UINT64 && from != ONNX_BOOL;
     if (to == from || wider) return sgrad__onnx_pass(reader, n, 0);
     if (to != ONNX_FLOAT)
-        return sgrad__onnx_refuse(reader, n, "of a tensor of type %d to type %d: to floats it is known", from, to);
+        return sgrad__onnx_refuse(reader, n, "a conversion from type %d to type %d is not supported; convert to FLOAT (type 1)",
+                                  from, to);
     SGRAD_TRY(sgrad__onnx_pass(reader, n, 0));
     reader->made = sgrad_array_grow(reader->made, reader->mades, sizeof *reader->made);
     sgrad__onnx_thing(reader, n->output[0])->tensor = reader->made[reader->mades++] = sgrad__onnx_as_floats(thing->tensor);
@@ -206,14 +211,15 @@ int sgrad__onnx_read_cast(struct sgrad__reader *reader, const Onnx__Node *n) {
         if (is == SGRAD_I32 ? to == ONNX_INT32 || to == ONNX_INT64 : to == ONNX_FLOAT) return sgrad__onnx_pass(reader, n, 0);
     }
     if (stage_of(reader, n) != BYTES || sgrad__onnx_int(n, "to", 0) != ONNX_FLOAT)
-        return sgrad__onnx_refuse(reader, n, "to type %d: of the file's numbers, or of bytes to floats, it is known", to);
+        return sgrad__onnx_refuse(
+            reader, n, "to is type %d, but only pixels to FLOAT (type 1) and tensors of the file can be converted", to);
     return make_stage(reader, n, NUMBERS);
 }
 
 int sgrad__onnx_read_sub(struct sgrad__reader *reader, const Onnx__Node *n) {
     if (stage_of(reader, n) == SHARES && take_channels(reader, n, reader->imported->mean))
         return make_stage(reader, n, DISTANCES);
-    return sgrad__onnx_refuse(reader, n, "of pixels' means, after Cast and Div, it is known");
+    return sgrad__onnx_refuse(reader, n, "must subtract the means of pixels, after Cast and Div");
 }
 
 int sgrad__onnx_read_div(struct sgrad__reader *reader, const Onnx__Node *n) {
@@ -225,15 +231,18 @@ int sgrad__onnx_read_div(struct sgrad__reader *reader, const Onnx__Node *n) {
     float full;
     int count;
     if (stage_of(reader, n) == NUMBERS && by && by->tensor && sgrad__onnx_floats(by->tensor, &full, 1, &count) && count == 1) {
-        if (!(full > 0) || isinf(full)) return sgrad__onnx_refuse(reader, n, "divides pixels by %g", (double)full);
+        if (!(full > 0) || isinf(full))
+            return sgrad__onnx_refuse(reader, n, "divides pixels by %g, which must be a positive number", (double)full);
         reader->scale = image ? full / image->full_scale : 1;
         return make_stage(reader, n, SHARES);
     }
     if (stage_of(reader, n) != DISTANCES || !take_channels(reader, n, reader->imported->deviation))
-        return sgrad__onnx_refuse(reader, n, "of pixels, by full scale and by deviations, and on the way to GELU it is known");
+        return sgrad__onnx_refuse(reader, n,
+                                  "must divide pixels, by the full scale or by standard deviations, or be a step of GELU");
     for (int c = 0; c < x.dim[x.rank - 1]; c++)
         if (!(reader->imported->deviation[c] > 0))
-            return sgrad__onnx_refuse(reader, n, "deviation %d is %g", c, reader->imported->deviation[c]);
+            return sgrad__onnx_refuse(reader, n, "standard deviation %d is %g, but must be positive", c,
+                                      reader->imported->deviation[c]);
     for (int c = 0; c < x.dim[x.rank - 1]; c++)
         reader->imported->mean[c] *= reader->scale, reader->imported->deviation[c] *= reader->scale;
     reader->imported->channels = (int)x.dim[x.rank - 1];
@@ -255,7 +264,7 @@ static int slice_numbers(struct sgrad__reader *reader, const Onnx__Node *n, cons
         at[i] = sgrad_clamp(at[i], 0, thing->count);
     }
     if (!known || axes != 1 || axis[0] || at[0] >= at[1])
-        return sgrad__onnx_refuse(reader, n, "of a shape's numbers from one to another it is known");
+        return sgrad__onnx_refuse(reader, n, "must select a range of the dimensions of a shape, along axis 0");
     return make_numbers(reader, n, thing->number + at[0], (int)(at[1] - at[0]));
 }
 
@@ -266,7 +275,7 @@ int sgrad__onnx_read_slice(struct sgrad__reader *reader, const Onnx__Node *n) {
     struct sgrad__thing *from = sgrad__onnx_input(reader, n, 0), *to = sgrad__onnx_thing(reader, n->output[0]);
     if (from && from->is_numbers) return slice_numbers(reader, n, from);
     if (!from || from->value < 0 || from->pixel || from->stage || from->columns || sgrad__onnx_rank(reader, from->value) != 4)
-        return sgrad__onnx_refuse(reader, n, "takes no images (N,C,H,W)");
+        return sgrad__onnx_refuse(reader, n, "its input must be images (N,C,H,W)");
     const struct sgrad_shape shape = sgrad_graph_shape(reader->graph, from->value);
     bool known = sgrad__onnx_numbers(reader, n, 1, first, &count[0]) && sgrad__onnx_numbers(reader, n, 2, end, &count[1]) &&
                  sgrad__onnx_numbers(reader, n, 3, axis, &count[2]) && sgrad__onnx_numbers(reader, n, 4, step, &count[3]) &&
@@ -277,7 +286,7 @@ int sgrad__onnx_read_slice(struct sgrad__reader *reader, const Onnx__Node *n) {
         if (known) known = end[i] >= shape.dim[axis[i] - 1] && strides[axis[i] - 2] < 1;
         if (known) strides[axis[i] - 2] = (int)step[i];
     }
-    if (!known || !to) return sgrad__onnx_refuse(reader, n, "of every so-manieth row or column of whole images it is known");
+    if (!known || !to) return sgrad__onnx_refuse(reader, n, "must select every n-th row or column of whole images");
     SGRAD_TRY(sgrad__onnx_pass(reader, n, 0));
     memcpy(to->strides, strides, sizeof strides);
     return 0;
@@ -291,14 +300,15 @@ int sgrad__onnx_read_pad(struct sgrad__reader *reader, const Onnx__Node *n) {
     float value = 0;
     int count;
     if (!from || from->value < 0 || from->pixel || from->stage || from->columns || sgrad__onnx_rank(reader, from->value) != 4)
-        return sgrad__onnx_refuse(reader, n, "takes no images (N,C,H,W)");
+        return sgrad__onnx_refuse(reader, n, "its input must be images (N,C,H,W)");
     bool known = (!mode || (mode->s.len == 8 && !memcmp(mode->s.data, "constant", 8))) && !sgrad__onnx_input(reader, n, 3) &&
                  sgrad__onnx_numbers(reader, n, 1, pad, &count) && count == 8;
     if (zero) known &= zero->tensor && sgrad__onnx_floats(zero->tensor, &value, 1, &count) && value == 0;
     for (int i = 0; i < 8 && known; i++)
         known = i % 4 == 1 ? pad[i] >= 0 && pad[i] <= 1 << 20 : pad[i] == 0;
     if (!known || pad[1] != (pad[1] + pad[5]) / 2 || from->strides[0] != from->strides[1])
-        return sgrad__onnx_refuse(reader, n, "of channels of zeros, as many before as behind, it is known, after equal strides");
+        return sgrad__onnx_refuse(
+            reader, n, "must add zero channels, as many before as after, and the strides of a Slice before must be equal");
     const struct sgrad_shortcut_a is = { .stride = from->strides[0] ? from->strides[0] : 1,
                                          .channels =
                                              (int)(sgrad_graph_shape(reader->graph, from->value).dim[3] + pad[1] + pad[5]) };
@@ -330,8 +340,8 @@ static Onnx__Tensor *make_tensor(struct sgrad__reader *reader, const Onnx__Attri
 int sgrad__onnx_read_constant(struct sgrad__reader *reader, const Onnx__Node *n) {
     struct sgrad__thing *to = sgrad__onnx_thing(reader, n->output[0]);
     const Onnx__Attribute *a = n->n_attribute == 1 ? n->attribute[0] : NULL;
-    if (!a || !to) return sgrad__onnx_refuse(reader, n, "has %zu values", n->n_attribute);
-    if (strcmp(a->name, "value") == 0 && !a->t) return sgrad__onnx_refuse(reader, n, "its value is no tensor");
+    if (!a || !to) return sgrad__onnx_refuse(reader, n, "has %zu values, but must have one", n->n_attribute);
+    if (strcmp(a->name, "value") == 0 && !a->t) return sgrad__onnx_refuse(reader, n, "its value must be a tensor");
     if (a->t && sgrad__onnx_check_tensor(reader->path, to->name, a->t)) return reader->graph->error = SGRAD_EFORMAT;
     to->tensor = a->t ? a->t : make_tensor(reader, a);
     to->known = true;
@@ -347,7 +357,7 @@ int sgrad__onnx_read_transpose(struct sgrad__reader *reader, const Onnx__Node *n
         return sgrad__onnx_make(reader, n,
                                 sgrad__onnx_plain(reader, n, &sgrad_rows_op, &from->value, 1, &(struct sgrad_rows){ 0 }));
     if (!from || !from->tensor || from->tensor->n_dims != 2 || (a && (a->n_ints != 2 || a->ints[0] != 1 || a->ints[1] != 0)))
-        return sgrad__onnx_refuse(reader, n, "of matrices of the file, and of images' columns to rows, it is known");
+        return sgrad__onnx_refuse(reader, n, "must transpose a matrix of the file, or images (N,C,H·W) to rows (N,H·W,C)");
     SGRAD_TRY(sgrad__onnx_pass(reader, n, 0));
     sgrad__onnx_thing(reader, n->output[0])->turned = !from->turned;
     return 0;

@@ -70,11 +70,11 @@ int64_t sgrad__onnx_count(const Onnx__Tensor *t) {
 static int count_dimensions(const char *path, const char *name, const Onnx__Tensor *t, size_t *count) {
     *count = 1;
     if (t->n_dims > SGRAD_MAX_RANK)
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: tensor '%s' has %zu dimensions: more than %d", path, name, t->n_dims,
-                               SGRAD_MAX_RANK);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: tensor '%s' has %zu dimensions, but at most %d are supported", path, name,
+                               t->n_dims, SGRAD_MAX_RANK);
     for (size_t i = 0; i < t->n_dims; i++) {
         if (t->dims[i] < 0 || t->dims[i] > INT_MAX || (*count *= (size_t)t->dims[i]) > INT_MAX)
-            return sgrad_log_error(SGRAD_EFORMAT, "%s: tensor '%s': dimension %zu is %lld: out of range", path, name, i,
+            return sgrad_log_error(SGRAD_EFORMAT, "%s: tensor '%s': dimension %zu is %lld, which is out of range", path, name, i,
                                    (long long)t->dims[i]);
     }
     return 0;
@@ -85,22 +85,24 @@ int sgrad__onnx_check_tensor(const char *path, const char *name, const Onnx__Ten
     const struct type *type = type_of(t->data_type);
     size_t count;
     if (t->data_location)
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: tensor '%s' is in another file, beside one that is read from memory", path,
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: tensor '%s' is in another file, but this one is read from memory", path,
                                name);
-    if (t->has_segment) return sgrad_log_error(SGRAD_EFORMAT, "%s: tensor '%s' is in segments", path, name);
+    if (t->has_segment)
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: tensor '%s' is in segments, which are not supported", path, name);
     if (!type)
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: tensor '%s' is of type %d, which is not known", path, name, t->data_type);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: tensor '%s' has type %d, which is not supported", path, name, t->data_type);
     SGRAD_TRY(count_dimensions(path, name, t, &count));
     if (is_raw(t) && count_typed(t))
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: tensor '%s' has numbers in raw_data and in fields of their own", path, name);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: tensor '%s' must have numbers in raw_data or in another field, not in both",
+                               path, name);
     if (is_raw(t) && t->raw_data.len != count * type->size)
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: tensor '%s' has %zu bytes, where its dimensions say %zu", path, name,
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: tensor '%s' has %zu bytes, but its dimensions require %zu", path, name,
                                t->raw_data.len, count * type->size);
     if (is_raw(t) || (count_typed(t) == count && count_in(t, type->place) == count)) return 0;
     if (count_typed(t) != count_in(t, type->place))
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: tensor '%s' is of type %d, whose numbers are in raw_data or %s: it has others",
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: tensor '%s' has type %d, whose numbers must be in raw_data or %s",
                                path, name, t->data_type, places[type->place]);
-    return sgrad_log_error(SGRAD_EFORMAT, "%s: tensor '%s' has %zu numbers in %s, where its dimensions say %zu", path, name,
+    return sgrad_log_error(SGRAD_EFORMAT, "%s: tensor '%s' has %zu numbers in %s, but its dimensions require %zu", path, name,
                            count_typed(t), places[type->place], count);
 }
 
@@ -126,10 +128,10 @@ static bool take_bytes(const char *text, size_t otherwise, size_t *bytes) {
 
 static int read_bytes(const char *path, const char *name, size_t at, size_t bytes, void *to) {
     FILE *file = fopen(path, "rb");
-    if (!file) return sgrad_log_error(SGRAD_EIO, "%s, where tensor '%s' is: %s", path, name, strerror(errno));
+    if (!file) return sgrad_log_error(SGRAD_EIO, "%s: cannot be opened to read tensor '%s': %s", path, name, strerror(errno));
     const bool there = !fseeko(file, (off_t)at, SEEK_SET) && fread(to, 1, bytes, file) == bytes;
     fclose(file);
-    return there ? 0 : sgrad_log_error(SGRAD_EFORMAT, "%s: ends before byte %zu, where tensor '%s' does: it is truncated", path,
+    return there ? 0 : sgrad_log_error(SGRAD_EFORMAT, "%s: is truncated: it ends before byte %zu, the end of tensor '%s'", path,
                                        at + bytes, name);
 }
 
@@ -141,11 +143,11 @@ int sgrad__onnx_fetch(const char *path, const char *folder, Onnx__Tensor *t) {
     SGRAD_TRY(count_dimensions(path, t->name, t, &count));
     const size_t bytes = count * type->size;
     if (!location || sgrad_path_leads_out(location))
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: tensor '%s' is in '%s', which is not a file in its folder", path, t->name,
-                               location ? location : "");
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: tensor '%s' is in '%s', which is not in the folder of this file", path,
+                               t->name, location ? location : "");
     if (!take_bytes(external(t, "offset"), 0, &at) || !take_bytes(external(t, "length"), bytes, &length) || length != bytes ||
         t->has_raw_data || count_typed(t))
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: tensor '%s': its offset and length in '%s' are not those of %zu bytes", path,
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: tensor '%s': its offset or length in '%s' is invalid for %zu bytes", path,
                                t->name, location, bytes);
     char *file = sgrad_format("%s%s", folder, location);
     t->raw_data = (ProtobufCBinaryData){ bytes, sgrad_xcalloc(1, bytes + 1) };

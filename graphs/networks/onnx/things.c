@@ -64,13 +64,17 @@ int sgrad__onnx_value(struct sgrad__reader *reader, const Onnx__Node *n, size_t 
     const struct sgrad__thing *t = sgrad__onnx_input(reader, n, i);
     if (sgrad__onnx_is_value(t) || (t && pixel && t->pixel)) return t->value;
     if (t && (t->strides[0] || t->strides[1]))
-        sgrad__onnx_refuse(reader, n, "takes '%s', pixels that were left out: a Pad of channels alone is known there",
+        sgrad__onnx_refuse(reader, n, "'%s' is the output of a Slice, which only a Pad of channels may use",
                                            t->name);
-    else if (t && t->columns) sgrad__onnx_refuse(reader, n, "takes '%s', (N,C,H·W): a Transpose to rows alone is known", t->name);
-    else if (t && t->pixel) sgrad__onnx_refuse(reader, n, "takes '%s', one pixel (N,C,1,1): a Flatten is missing", t->name);
-    else if (t && t->stage) sgrad__onnx_refuse(reader, n, "takes '%s', bytes: known is Cast, Div, Sub, Div, by channel", t->name);
+    else if (t && t->columns)
+        sgrad__onnx_refuse(reader, n, "'%s' has shape (N,C,H·W), which only a Transpose to rows may use", t->name);
+    else if (t && t->pixel)
+        sgrad__onnx_refuse(reader, n, "'%s' has shape (N,C,1,1), which must be flattened before; add a Flatten", t->name);
+    else if (t && t->stage)
+        sgrad__onnx_refuse(reader, n, "'%s' must be normalised before, by Cast, Div, Sub and Div with a number per channel",
+                           t->name);
     else
-        sgrad__onnx_refuse(reader, n, "its input %zu, '%s', is none that the network computes", i,
+        sgrad__onnx_refuse(reader, n, "input %zu, '%s', is not a value that the network computes", i,
                            i < n->n_input ? n->input[i] : "");
     return -1;
 }
@@ -83,9 +87,9 @@ struct sgrad__thing *sgrad__onnx_tensor(struct sgrad__reader *reader, const Onnx
         return t;
     }
     if (t && t->tensor)
-        sgrad__onnx_refuse(reader, n, "'%s' has %zu dimensions, %zu are known there", t->name,
+        sgrad__onnx_refuse(reader, n, "'%s' has %zu dimensions, but must have %zu", t->name,
                            t->tensor->n_dims + t->sliced + (size_t)t->spread, rank);
-    else sgrad__onnx_refuse(reader, n, "its input %zu, '%s', is no tensor of the file", i, i < n->n_input ? n->input[i] : "");
+    else sgrad__onnx_refuse(reader, n, "input %zu, '%s', must be a tensor of the file", i, i < n->n_input ? n->input[i] : "");
     return NULL;
 }
 
@@ -162,7 +166,7 @@ int sgrad__onnx_layer(struct sgrad__reader *reader, const Onnx__Node *n, const c
     double numbers = 1;
     for (int i = 0; i < shape.rank; i++) numbers *= (double)shape.dim[i];
     if (numbers <= (double)LARGEST) return value;
-    sgrad__onnx_refuse(reader, n, "makes more than %lld numbers of a sample", (long long)LARGEST);
+    sgrad__onnx_refuse(reader, n, "its output has more than %lld numbers per sample", (long long)LARGEST);
     return -1;
 }
 
@@ -202,7 +206,7 @@ void sgrad__onnx_bind_less(struct sgrad__reader *reader, const char *name, const
 int sgrad__onnx_make(struct sgrad__reader *reader, const Onnx__Node *n, int value) {
     struct sgrad__thing *t = sgrad__onnx_thing(reader, n->output[0]);
     if (value < 0 || !t)
-        return reader->graph->error ? reader->graph->error : sgrad__onnx_refuse(reader, n, "makes nothing that is known");
+        return reader->graph->error ? reader->graph->error : sgrad__onnx_refuse(reader, n, "has no output that can be used");
     t->value = value;
     t->known = true;
     return 0;

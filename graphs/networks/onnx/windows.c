@@ -39,7 +39,7 @@ static int pad_by_itself(struct sgrad__reader *reader, const Onnx__Node *n, int 
     if (!how || !how->s.len || sgrad__onnx_is_text(how, "NOTSET")) return 0;
     const bool same = sgrad__onnx_is_text(how, "SAME_UPPER") || sgrad__onnx_is_text(how, "SAME_LOWER");
     if ((!same && !sgrad__onnx_is_text(how, "VALID")) || (same && !strcmp(n->op_type, "ConvTranspose")))
-        return sgrad__onnx_refuse(reader, n, "auto_pad is '%.*s': pads as numbers are known", (int)how->s.len,
+        return sgrad__onnx_refuse(reader, n, "auto_pad is '%.*s', which is not supported; export it with pads", (int)how->s.len,
                                   (const char *)how->s.data);
     for (int i = 0; i < plane; i++) {
         const int64_t size = shape.dim[i + 1], steps = (size + s[i] - 1) / s[i];
@@ -61,8 +61,8 @@ static int take_window(struct sgrad__reader *reader, const Onnx__Node *n, int x,
     if (!take_numbers(n, "kernel_shape", dims, 0, 0, k) || !take_numbers(n, "strides", dims, 1, 1, s) ||
         !take_numbers(n, "dilations", dims, 1, 1, d) || !take_numbers(n, "pads", 2 * dims, 0, 0, p))
         return sgrad__onnx_refuse(reader, n,
-                                  "its kernel_shape, strides, dilations or pads are not %d, %d, %d, %d numbers to %d, from "
-                                  "0 or 1",
+                                  "kernel_shape, strides, dilations and pads must have %d, %d, %d and %d numbers up to %d, "
+                                  "and strides and dilations must be positive",
                                   plane, plane, plane, 2 * plane, SGRAD__ONNX_LARGE);
     if (kernel && !sgrad__onnx_attribute(n, "kernel_shape"))
         for (int i = 0; i < plane; i++) k[i] = kernel[i] <= SGRAD__ONNX_LARGE ? kernel[i] : 0;
@@ -70,14 +70,14 @@ static int take_window(struct sgrad__reader *reader, const Onnx__Node *n, int x,
     SGRAD_TRY(pad_by_itself(reader, n, x, plane, k, s, d, p, &whole));
     if (!whole)
         return sgrad__onnx_refuse(reader, n,
-                                  "auto_pad SAME makes a padding that is not the same on all sides, which is not known");
+                                  "auto_pad SAME requires a padding that is not equal on all sides, which is not supported");
     if (k[h] != k[v] || s[h] != s[v] || d[h] != d[v] || k[h] < 1 || (kernel && (kernel[h] != k[h] || kernel[v] != k[v])))
-        return sgrad__onnx_refuse(reader, n, "its window is not square, of one stride and one dilation, as that of its weight");
+        return sgrad__onnx_refuse(reader, n, "its window must be square, with one stride and one dilation, and match its weight");
     for (int i = 0; i < plane; i++)
         if (p[i] != p[plane + i] || (i >= h && p[i] != p[h]))
-            return sgrad__onnx_refuse(reader, n, "its padding is not the same on all sides");
+            return sgrad__onnx_refuse(reader, n, "its padding must be equal on all sides");
     if (h && (s[0] != 1 || d[0] != 1 || k[0] < 1 || (kernel && kernel[0] != k[0])))
-        return sgrad__onnx_refuse(reader, n, "its window has a stride or a dilation along the first dimension");
+        return sgrad__onnx_refuse(reader, n, "along depth, its stride and dilation must be 1, and its size that of its weight");
     *window = (struct window){ h ? (int)k[0] : 0, h ? (int)p[0] : 0, (int)k[h], (int)s[h], (int)p[h], (int)d[h] };
     return 0;
 }
@@ -86,7 +86,7 @@ static int take_window(struct sgrad__reader *reader, const Onnx__Node *n, int x,
 static int plane_of(struct sgrad__reader *reader, const Onnx__Node *n, int x) {
     const int rank = sgrad__onnx_rank(reader, x);
     if (rank == 4 || rank == 5) return rank - 2;
-    sgrad__onnx_refuse(reader, n, "takes no images (N,C,H,W), but %d dimensions", rank);
+    sgrad__onnx_refuse(reader, n, "its input has %d dimensions, but must be images (N,C,H,W) or volumes (N,C,D,H,W)", rank);
     return 0;
 }
 
@@ -109,11 +109,14 @@ int sgrad__onnx_read_conv(struct sgrad__reader *reader, const Onnx__Node *n) {
     int64_t kernel[3];
     window_of(weight, plane, kernel);
     SGRAD_TRY(take_window(reader, n, x, plane, kernel, &w));
-    if (weight->sliced && w.depth_padding) return sgrad__onnx_refuse(reader, n, "takes slices, and pads between them");
+    if (weight->sliced && w.depth_padding)
+        return sgrad__onnx_refuse(reader, n, "a filter of single slices must not be padded along depth");
     const int64_t groups = sgrad__onnx_int(n, "group", 1);
-    if (groups < 1 || groups > weight->tensor->dims[0]) return sgrad__onnx_refuse(reader, n, "group is %lld", (long long)groups);
+    if (groups < 1 || groups > weight->tensor->dims[0])
+        return sgrad__onnx_refuse(reader, n, "group is %lld, but must be from 1 to %lld", (long long)groups,
+                                  (long long)weight->tensor->dims[0]);
     if (w.taps && w.depth_padding != w.taps / 2 && w.depth_padding)
-        return sgrad__onnx_refuse(reader, n, "its padding along the first dimension is %d of %d taps", w.depth_padding, w.taps);
+        return sgrad__onnx_refuse(reader, n, "its padding along depth is %d, but must be 0 or %d", w.depth_padding, w.taps / 2);
     const int channels = sgrad__onnx_outputs(reader, n, weight->tensor->dims[0]);
     char *name = sgrad__onnx_name(reader, n, 1);
     sgrad__onnx_bind(reader, name, "weight", weight);
@@ -142,7 +145,7 @@ int sgrad__onnx_read_conv_transpose(struct sgrad__reader *reader, const Onnx__No
     SGRAD_TRY(take_window(reader, n, x, plane, kernel, &w));
     if (sgrad__onnx_int(n, "group", 1) != 1 || !take_numbers(n, "output_padding", (size_t)plane, 0, 0, more) || more[0] ||
         more[1] || more[2] || w.taps > 1 || w.depth_padding)
-        return sgrad__onnx_refuse(reader, n, "groups, output_padding and windows of several slices are not known");
+        return sgrad__onnx_refuse(reader, n, "groups, output_padding and windows of several slices are not supported");
     char *name = sgrad__onnx_name(reader, n, 1), *behind = sgrad_format("%s/bias", name);
     sgrad__onnx_bind(reader, name, "weight", weight);
     if (bias) sgrad__onnx_bind(reader, name, "bias", bias);
@@ -166,9 +169,9 @@ static int take_ceil(struct sgrad__reader *reader, const Onnx__Node *n, int x, i
     for (int i = plane - 2; i < plane; i++) {
         const int64_t size = shape.dim[i + 1], room = size + 2 * window->padding - window->kernel;
         if (room < 0 || room % window->stride == 0) continue;
-        if (!max) return sgrad__onnx_refuse(reader, n, "ceil_mode is 1, and its last windows reach beyond the end: 0 is known");
+        if (!max) return sgrad__onnx_refuse(reader, n, "ceil_mode must be 0, because its last windows extend beyond the end");
         if ((room / window->stride + 1) * window->stride >= size + window->padding)
-            return sgrad__onnx_refuse(reader, n, "ceil_mode is 1, and its last windows begin behind the end");
+            return sgrad__onnx_refuse(reader, n, "ceil_mode must be 0, because its last windows begin after the end");
     }
     return 0;
 }
@@ -180,8 +183,9 @@ static int read_pool(struct sgrad__reader *reader, const Onnx__Node *n, bool max
     bool ceil;
     SGRAD_TRY(take_window(reader, n, x, plane, NULL, &w));
     if (w.dilation != 1)
-        return sgrad__onnx_refuse(reader, n, "its dilations are %d: windows of neighbours are known", w.dilation);
-    if (w.taps > 1 || w.depth_padding) return sgrad__onnx_refuse(reader, n, "its kernel_shape or pads are of several slices");
+        return sgrad__onnx_refuse(reader, n, "its dilations are %d, but must be 1", w.dilation);
+    if (w.taps > 1 || w.depth_padding)
+        return sgrad__onnx_refuse(reader, n, "its window must cover one slice, without padding along depth");
     SGRAD_TRY(take_ceil(reader, n, x, plane, max, &w, &ceil));
     const struct sgrad_max_pool most = { .kernel = w.kernel, .stride = w.stride, .padding = w.padding, .ceil = ceil };
     const struct sgrad_average_pool mean = { .kernel = w.kernel, .stride = w.stride, .padding = w.padding,
@@ -223,5 +227,6 @@ int sgrad__onnx_read_reduce_mean(struct sgrad__reader *reader, const Onnx__Node 
     }
     bool known = rank > 3 ? !over[0] && !over[1] : rank == 3 && !over[0] && over[1] && !over[2] && !keeps;
     for (int i = 2; i < rank && rank > 3; i++) known &= over[i];
-    return known ? pool_all(reader, n, keeps) : sgrad__onnx_refuse(reader, n, "takes no mean of all pixels, or of all rows");
+    return known ? pool_all(reader, n, keeps)
+                 : sgrad__onnx_refuse(reader, n, "must be the mean over all pixels, or, with keepdims 0, over all rows");
 }

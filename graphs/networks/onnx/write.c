@@ -65,7 +65,7 @@ static int add_lines(struct writer *writer, const struct sgrad__node *n, const c
         const char *from = line;
         Onnx__Node *node = sgrad__onnx_take_node(&line);
         if (!node)
-            return sgrad_log_error(SGRAD_EINVAL, "%s: %s: the ONNX form of its record is no node in ONNX's text syntax: %.*s",
+            return sgrad_log_error(SGRAD_EINVAL, "%s: the ONNX form of operation %s is not a node in ONNX's text syntax: %.*s",
                                    n->name, n->op->name, (int)strcspn(from, "\n"), from);
         node->name = strcmp(node->output[0], "y") ? whole_name(writer, n, node->output[0]) : sgrad_format("%s", n->name);
         rename_all(writer, n, node->output, node->n_output);
@@ -80,13 +80,13 @@ static int add_node(struct writer *writer, const struct sgrad__node *node) {
     char *text = NULL;
     size_t size = 0;
     FILE *to = open_memstream(&text, &size);
-    if (!to) return sgrad_log_error(SGRAD_EIO, "no memory for what %s is in ONNX", node->name);
+    if (!to) return sgrad_log_error(SGRAD_EIO, "%s: no memory for its ONNX form", node->name);
     if (node->op->onnx) node->op->onnx(&node->is, node->attrs, to);
     fclose(to);
     char shape[SGRAD_SHAPE_TEXT];
     int error = size ? add_lines(writer, node, text)
-                     : sgrad_log_error(SGRAD_EINVAL, "%s: %s of %s has no form in ONNX (docs/guides/onnx.md)", node->name,
-                                       node->op->name, sgrad_shape_text(&node->is.x[0].shape, shape));
+                     : sgrad_log_error(SGRAD_EINVAL, "%s: %s of shape %s cannot be written as ONNX; see docs/guides/onnx.md",
+                                       node->name, node->op->name, sgrad_shape_text(&node->is.x[0].shape, shape));
     free(text);
     return error;
 }
@@ -179,7 +179,7 @@ static int save(const Onnx__Model *model, const char *path) {
     const size_t size = onnx__model__get_packed_size(model);
     struct sgrad_file file;
     if (size > INT32_MAX)
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: would have %.1f GiB, and ONNX files have less than 2", path,
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: would have %.1f GiB, but ONNX files must be smaller than 2 GiB", path,
                                (double)size / (1 << 30));
     SGRAD_TRY(sgrad_file_begin(path, &file));
     struct stream stream = { .is.append = append, .to = file.stream };

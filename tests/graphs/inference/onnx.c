@@ -362,8 +362,8 @@ static void norms(void **state) {
     static const struct {
         void (*change)(Onnx__Model *m);
         const char *text;
-    } is[] = { { by_the_batch, "(BatchNormalization): training_mode is 1: model.eval() before the export" },
-               { batch_mean, "(BatchNormalization): has output 1, 'mean', and so normalises by the batch" },
+    } is[] = { { by_the_batch, "(BatchNormalization): training_mode is 1, but must be 0; call model.eval() before the export" },
+               { batch_mean, "(BatchNormalization): has output 1, 'mean', so it normalises by the batch" },
                { by_pixels, "(BatchNormalization): spatial is 0" } };
     size_t size;
     float eps = 0, share = 0;
@@ -386,40 +386,40 @@ static void refusals(void **state) {
         int error;
         const char *text;
     } is[] = {
-        { other_operator, SGRAD_EFORMAT, "a.onnx: node 'conv1' (Einsum): the operator is not known" },
-        { other_domain, SGRAD_EFORMAT, "a.onnx: node 'conv1' (Conv): is of domain 'com.example'" },
-        { other_attribute, SGRAD_EFORMAT, "a.onnx: node 'conv1' (Conv): its attribute shape is not known" },
-        { no_input, SGRAD_EFORMAT, "a.onnx: node 'pool1' (MaxPool): takes 'nothing', which nothing before it makes" },
-        { no_weight, SGRAD_EFORMAT, "a.onnx: node 'conv1' (Conv): takes 'conv1.weight', which nothing before it makes" },
-        { circle, SGRAD_EFORMAT, "a.onnx: node 'conv1' (Conv): takes 'fc1', which nothing before it makes" },
-        { twice, SGRAD_EFORMAT, "a.onnx: 'conv1' is made twice" },
+        { other_operator, SGRAD_EFORMAT, "a.onnx: node 'conv1' (Einsum): the operator is not supported" },
+        { other_domain, SGRAD_EFORMAT, "a.onnx: node 'conv1' (Conv): has domain 'com.example'" },
+        { other_attribute, SGRAD_EFORMAT, "a.onnx: node 'conv1' (Conv): its attribute shape is not supported" },
+        { no_input, SGRAD_EFORMAT, "a.onnx: node 'pool1' (MaxPool): input 'nothing' is not computed by an earlier node" },
+        { no_weight, SGRAD_EFORMAT, "a.onnx: node 'conv1' (Conv): input 'conv1.weight' is not computed by an earlier node" },
+        { circle, SGRAD_EFORMAT, "a.onnx: node 'conv1' (Conv): input 'fc1' is not computed by an earlier node" },
+        { twice, SGRAD_EFORMAT, "a.onnx: 'conv1' is defined twice" },
         { two_inputs, SGRAD_EFORMAT, "a.onnx: has inputs 'images' and 'mask'" },
         { elsewhere, SGRAD_EFORMAT, "a.onnx: tensor 'conv1.weight' is in another file" },
         { negative, SGRAD_EFORMAT, "a.onnx: tensor 'conv1.weight': dimension 0 is -6" },
         { huge, SGRAD_EFORMAT, "a.onnx: tensor 'conv1.weight': dimension 0 is 9223372036854775807" },
-        { too_many, SGRAD_EFORMAT, "a.onnx: tensor 'conv1.weight' has 600 bytes, where its dimensions say 700" },
-        { of_texts, SGRAD_EFORMAT, "a.onnx: tensor 'conv1.weight' is of type 8" },
-        { of_ints, SGRAD_EFORMAT, "a.onnx: tensor 'conv1.weight' is of type 6, which no weights are" },
-        { no_steps, SGRAD_EFORMAT, "a.onnx: node 'conv1' (Conv): its kernel_shape, strides, dilations or pads" },
-        { oblong, SGRAD_EFORMAT, "a.onnx: node 'pool1' (MaxPool): its window is not square" },
-        { wide, SGRAD_EFORMAT, "a.onnx: node 'conv1' (Conv): its kernel_shape, strides, dilations or pads" },
-        { scaled, SGRAD_EFORMAT, "a.onnx: node 'fc1' (Gemm): rows (N,C), transA 0" },
-        { no_output, SGRAD_EFORMAT, "a.onnx: its output 'nothing' is made by no node" },
+        { too_many, SGRAD_EFORMAT, "a.onnx: tensor 'conv1.weight' has 600 bytes, but its dimensions require 700" },
+        { of_texts, SGRAD_EFORMAT, "a.onnx: tensor 'conv1.weight' has type 8" },
+        { of_ints, SGRAD_EFORMAT, "a.onnx: tensor 'conv1.weight' has type 6, but weights must be" },
+        { no_steps, SGRAD_EFORMAT, "a.onnx: node 'conv1' (Conv): kernel_shape, strides, dilations and pads" },
+        { oblong, SGRAD_EFORMAT, "a.onnx: node 'pool1' (MaxPool): its window must be square" },
+        { wide, SGRAD_EFORMAT, "a.onnx: node 'conv1' (Conv): kernel_shape, strides, dilations and pads" },
+        { scaled, SGRAD_EFORMAT, "a.onnx: node 'fc1' (Gemm): requires rows (N,C), transA 0" },
+        { no_output, SGRAD_EFORMAT, "a.onnx: output 'nothing' is not computed by any node" },
         { sparse, SGRAD_EFORMAT, "a.onnx: has sparse tensors" },
         { second_output, SGRAD_EFORMAT, "a.onnx: has outputs 'logits' and 'fc1'" },
-        { indices, SGRAD_EFORMAT, "(MaxPool): its output 1, 'indices', is taken" },
-        { half_alpha, SGRAD_EFORMAT, "(Gemm): rows (N,C), transA 0, alpha 1 and beta 1 alone are known, not transA 0, alpha" },
+        { indices, SGRAD_EFORMAT, "(MaxPool): output 1, 'indices', is used" },
+        { half_alpha, SGRAD_EFORMAT, "(Gemm): requires rows (N,C), transA 0, alpha 1 and beta 1, but has transA 0, alpha" },
         { half_beta, SGRAD_EFORMAT, "and beta 0.5" },
-        { softmax_of_samples, SGRAD_EFORMAT, "(Softmax): axis 0 (of opset 20)" },
-        { softmax_from_the_end, SGRAD_EFORMAT, "(LogSoftmax): axis -2" },
-        { old_opset, SGRAD_EFORMAT, "a.onnx: is of opset 6" },
+        { softmax_of_samples, SGRAD_EFORMAT, "(Softmax): axis is 0 (opset 20)" },
+        { softmax_from_the_end, SGRAD_EFORMAT, "(LogSoftmax): axis is -2" },
+        { old_opset, SGRAD_EFORMAT, "a.onnx: has opset 6" },
         { same_padding, SGRAD_EFORMAT, "(MaxPool): auto_pad is 'SAME_LESS'" },
         { dilated, SGRAD_EFORMAT, "(MaxPool): its dilations are 2" },
-        { flatten_later, SGRAD_EFORMAT, "(Flatten): axis 2" },
-        { to_half, SGRAD_EFORMAT, "(Cast): to type 10" },
-        { short_floats, SGRAD_EFORMAT, "tensor 'conv1.weight' has 7 numbers in float_data, where its dimensions say 150" },
-        { wrong_field, SGRAD_EFORMAT, "tensor 'conv1.weight' is of type 11, whose numbers are in raw_data or double_data" },
-        { two_fields, SGRAD_EFORMAT, "tensor 'conv1.weight' has numbers in raw_data and in fields of their own" },
+        { flatten_later, SGRAD_EFORMAT, "(Flatten): axis is 2" },
+        { to_half, SGRAD_EFORMAT, "(Cast): to is type 10" },
+        { short_floats, SGRAD_EFORMAT, "tensor 'conv1.weight' has 7 numbers in float_data, but its dimensions require 150" },
+        { wrong_field, SGRAD_EFORMAT, "tensor 'conv1.weight' has type 11, whose numbers must be in raw_data or double_data" },
+        { two_fields, SGRAD_EFORMAT, "tensor 'conv1.weight' must have numbers in raw_data or in another field, not in both" },
     };
     size_t size;
     char *data = file_of("lenet", 28, &size);
@@ -430,7 +430,7 @@ static void refusals(void **state) {
                                              same_as_float, flatten_from_the_end, by_valid };
     for (size_t i = 0; i < sizeof same / sizeof *same; i++) assert_done(read_changed(data, size, 28, same[i], NULL, NULL));
     for (size_t end = 0; end < size; end += end < 4000 ? 97 : 40009) assert_false(survives(read_back(data, end)));
-    assert_fails(read_back("hello, this is text", 19), SGRAD_EFORMAT, "a.onnx: is no ONNX file, or a damaged one");
+    assert_fails(read_back("hello, this is text", 19), SGRAD_EFORMAT, "a.onnx: is not an ONNX file, or is damaged");
     free(data);
 
     struct sgrad__onnx *file;
@@ -438,7 +438,7 @@ static void refusals(void **state) {
     struct sgrad_train_options o = options("onnx", "digits");
     struct sgrad_train_result result;
     o.output.print = true;
-    assert_fails(sgrad_train(&o, &result), SGRAD_EINVAL, "model onnx: is the network of a file: onnx:FILE");
+    assert_fails(sgrad_train(&o, &result), SGRAD_EINVAL, "model onnx: requires a file; write onnx:FILE");
 }
 
 /* A table of positions (1,T,C), as vision transformers have it, is one of (T,C). */
@@ -480,7 +480,7 @@ static void no_form(void **state) {
     x = sgrad_layer(g, linear, "pixelwise", (x), .features = 3);
     sgrad_graph_loss(g, x, sgrad_graph_input(g, "label", SGRAD_I32, sgrad_shape(2, 4, 4)), 0);
     assert_done(sgrad__parameters_allocate(g, 1));
-    assert_fails(sgrad__onnx_write(g, FILE_1), SGRAD_EINVAL, "pixelwise: linear of (1,4,4,2) has no form in ONNX");
+    assert_fails(sgrad__onnx_write(g, FILE_1), SGRAD_EINVAL, "pixelwise: linear of shape (1,4,4,2) cannot be written as ONNX");
     sgrad_graph_destroy(g);
     sgrad_context_close(context);
 }

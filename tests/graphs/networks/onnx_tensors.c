@@ -102,12 +102,13 @@ static void beside(void **state) {
     } is[] = {
         { "weights.bin", "8", "24", 0, NULL },
         { "weights.bin", "8", NULL, 0, NULL },
-        { "weights.bin", "16", "24", SGRAD_EFORMAT, "weights.bin: ends before byte 40, where tensor 'bias' does" },
-        { "weights.bin", "8", "20", SGRAD_EFORMAT, "tensor 'bias': its offset and length" },
-        { "weights.bin", "-8", "24", SGRAD_EFORMAT, "tensor 'bias': its offset and length" },
-        { "none.bin", NULL, "24", SGRAD_EIO, "none.bin, where tensor 'bias' is: No such file" },
-        { "../weights.bin", NULL, "24", SGRAD_EFORMAT, "'../weights.bin', which is not a file in its folder" },
-        { "/etc/passwd", NULL, "24", SGRAD_EFORMAT, "'/etc/passwd', which is not a file in its folder" },
+        { "weights.bin", "16", "24", SGRAD_EFORMAT,
+          "weights.bin: is truncated: it ends before byte 40, the end of tensor 'bias'" },
+        { "weights.bin", "8", "20", SGRAD_EFORMAT, "tensor 'bias': its offset or length" },
+        { "weights.bin", "-8", "24", SGRAD_EFORMAT, "tensor 'bias': its offset or length" },
+        { "none.bin", NULL, "24", SGRAD_EIO, "none.bin: cannot be opened to read tensor 'bias': No such file" },
+        { "../weights.bin", NULL, "24", SGRAD_EFORMAT, "'../weights.bin', which is not in the folder of this file" },
+        { "/etc/passwd", NULL, "24", SGRAD_EFORMAT, "'/etc/passwd', which is not in the folder of this file" },
     };
     const float numbers[] = { 9, 9, 1, 2, 3, 4, 5, 6 };
     scratch_write("weights.bin", numbers, sizeof numbers);

@@ -233,7 +233,7 @@ static void passes_on(void **state) {
     images(g, 5, 1);
     scratch_listen();
     sgrad_graph_freeze(g, "conv.weight");
-    assert_contains(scratch_said(), "no layer has such a parameter");
+    assert_contains(scratch_said(), "no layer has this parameter");
     sgrad_graph_destroy(g);
 }
 
@@ -311,18 +311,18 @@ static void refusals(void **state) {
     (void)state;
     struct sgrad_graph *g = small(), *untouched = small();
     assert_fails(load_entry(g, (struct sgrad_entry){ "conv.weight", { SGRAD_F32, { 4, { 2, 3, 3, 5 } } }, zeros }), SGRAD_ESHAPE,
-                 "conv.weight has shape (2,3,3,5), the network's has (2,5,3,3)");
+                 "conv.weight has shape (2,3,3,5), but the network requires (2,5,3,3)");
     assert_fails(load_entry(g, (struct sgrad_entry){ "fc.weight", { SGRAD_F32, { 1, { 6 } } }, zeros }), SGRAD_ESHAPE,
-                 "fc.weight has shape (6), the network's has (3,2)");
+                 "fc.weight has shape (6), but the network requires (3,2)");
     assert_fails(load_entry(g, (struct sgrad_entry){ "fc.bias", { SGRAD_I32, { 1, { 3 } } }, zeros }), SGRAD_EFORMAT,
-                 "fc.bias is of type I32, the network takes F32, BF16, F16 or F64");
+                 "fc.bias has type I32, but must be F32, BF16, F16 or F64");
     assert_fails(load_entry(g, (struct sgrad_entry){ "bn.num_batches_tracked", { SGRAD_F32, { 0 } }, zeros }), SGRAD_EFORMAT,
-                 "bn.num_batches_tracked is of type F32, the network takes I64");
+                 "bn.num_batches_tracked has type F32, but must be I64");
     assert_fails(load_entry(g, (struct sgrad_entry){ "fc2.bias", { SGRAD_F32, { 1, { 3 } } }, zeros }), SGRAD_EFORMAT,
-                 "has a tensor fc2.bias, which the network has not");
+                 "has a tensor fc2.bias, which the network does not have");
     const struct sgrad_entry one = { "conv.weight", { SGRAD_F32, { 4, { 2, 5, 3, 3 } } }, zeros };
     assert_done(sgrad_safetensors_write(PATH, &one, 1, NULL, 0));
-    assert_fails(load(g, PATH), SGRAD_EFORMAT, "has no tensor bn.weight, which the network has");
+    assert_fails(load(g, PATH), SGRAD_EFORMAT, "has no tensor bn.weight, which the network requires");
     for (int i = 0; i < g->parameter_count; i++) assert_true(equal(&g->parameter[i], &untouched->parameter[i]));
     sgrad_graph_destroy(g);
     sgrad_graph_destroy(untouched);
