@@ -149,7 +149,7 @@ static int check_place(const char *name, hwloc_obj_type_t type, const char *what
     const int count = count_objects(type);
     const long number = strtol(text, &end, 10);
     if (end != text && !*end && number >= -1 && (number < count || count < 1)) return 0;
-    return sgrad_log_error(SGRAD_EINVAL, "%s=%s is not a %s of this machine, which are 0 to %d; unset it", name, text, what,
+    return sgrad_log_error(SGRAD_EINVAL, "%s=%s is not a %s of this machine (0 to %d); unset it", name, text, what,
                            count - 1);
 }
 

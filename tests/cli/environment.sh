@@ -37,7 +37,7 @@ done
 (export STARPU_NCPU=64 && warns 1 "STARPU_NCPU=64: 64 workers share the $(nproc) CPUs\\? of this machine" "${train[@]}") || exit 1
 for variable in STARPU_MAIN_THREAD_CPUID STARPU_MAIN_THREAD_COREID STARPU_MPI_THREAD_CPUID STARPU_MPI_THREAD_COREID; do
 	for value in 4096 x; do
-		(export $variable=$value && refuses 2 "$variable=$value is not a [a-zA-Z]* of this machine, which are 0 to " "${train[@]}") || exit 1
+		(export $variable=$value && refuses 2 "$variable=$value is not a [a-zA-Z]* of this machine (0 to " "${train[@]}") || exit 1
 	done
 done
 (export STARPU_MAIN_THREAD_CPUID=0 STARPU_NCPU=1 && passes "${train[@]}") || exit 1

@@ -306,14 +306,15 @@ static void no_folders(void **state) {
         { "cifar10", "data_batch_1.bin to data_batch_5.bin and test_batch.bin" },
         { "folder", "images in train/CLASS/ and val/CLASS/" },
     };
-    const char *const paths[][2] = { { scratch_write("file", "", 0), "is a file" },
+    const char *const paths[][2] = { { scratch_write("file", "", 0), "is a file, not a folder" },
                                      { scratch_path("nowhere"), "No such file or directory" } };
     for (size_t i = 0; i < 6; i++) {
         const char *kind = kinds[i / 2][0], *path = paths[i % 2][0];
         char text[640], begins[2048];
         struct sgrad_dataset *none;
         snprintf(text, sizeof text, "%s:%s", kind, path);
-        snprintf(begins, sizeof begins, "stargrad: data set %s:%s: %s: %s:DIR names ", kind, path, paths[i % 2][1], kind);
+        snprintf(begins, sizeof begins, "stargrad: data set %s:%s: %s; give %s:DIR, where DIR contains ", kind, path,
+                 paths[i % 2][1], kind);
         assert_fails(sgrad_dataset_open(text, SGRAD_TRAIN, NULL, &none), SGRAD_EIO, begins);
         assert_fails(sgrad_dataset_open(text, SGRAD_TEST, NULL, &none), SGRAD_EIO, kinds[i / 2][1]);
     }

@@ -148,7 +148,7 @@ static void titles(void **state) {
         { "y,z,k\n10,3,no\n", "lacks the column 'x' and has the unknown column 'z'; its columns must be those of the run's",
           { 0 }, 0, true },
         { "u,z,k\n10,3,no\n", "lacks the columns 'x', 'y' and has the unknown columns 'u', 'z'", { 0 }, 0, true },
-        { "1\n2\n", "has 1 column, the run's data have 2 features and a target", { 0 }, 0, true },
+        { "1\n2\n", "has 1 column, but the run's data have 2 features and a target", { 0 }, 0, true },
         { "x,y\n1,2\n1,2\n1,2\n1,2\n1,2\n", "lacks the column 'k', the target of the run's data", { 0 }, 0, false },
         { "x,y,k\n1,2,no\n1,2,no\n1,2,no\n1,2,no\n1,2,maybe\n", "was not trained on the class 'maybe'", { 0 }, 0, false },
     };

@@ -73,7 +73,7 @@ static void refused(void **state) {
         { "v2-lz4", "compression with 'lz4'", SGRAD_EFORMAT },
         { "v3-sharded", "sharding_indexed", SGRAD_EFORMAT },  
         { "two.h5", "has 3 data sets; give one of them, ", SGRAD_EFORMAT }, { "two.h5", ":NAME: a/raw, b, c", SGRAD_EFORMAT },
-        { "two.h5:none", "data set none cannot be opened: object 'none' doesn't exist: it has a/raw, b, c", SGRAD_EFORMAT },
+        { "two.h5:none", "data set none cannot be opened: object 'none' doesn't exist; the file has a/raw, b, c", SGRAD_EFORMAT },
         { "two.h5:a", "data set a cannot be opened: not a dataset", SGRAD_EFORMAT },
         { "dangling.h5", "its link raw is broken: unable to open external file", SGRAD_EFORMAT },
         { "dangling.h5:raw", "data set raw cannot be opened: unable to open external file", SGRAD_EFORMAT },
@@ -291,7 +291,7 @@ static void signed_(void **state) {
     (void)state;
     for (int round = 0; round < 3; round++) {
         assert_done(sgrad_volume_create(scratch_path("signed.zarr"), SGRAD_VOXEL_U8, dim, dim, &v));
-        if (round == 1) assert_fails(sgrad_volume_sign(v, "other \"work\"", false), SGRAD_EIO, "of other work: one work");
+        if (round == 1) assert_fails(sgrad_volume_sign(v, "other \"work\"", false), SGRAD_EIO, "made by other work: one work");
         else assert_done(sgrad_volume_sign(v, "one work", false));
         if (round == 1) assert_done(sgrad_volume_sign(v, "other \"work\"", true));
         if (round == 1) assert_done(sgrad_volume_sign(v, "one work", true));
