@@ -11,6 +11,6 @@ int sgrad__folder_check(const char *kind, const char *path, const char *wanted) 
     struct stat status;
     const bool missing = stat(path, &status) != 0;
     if (!missing && S_ISDIR(status.st_mode)) return 0;
-    const char *problem = missing ? strerror(errno) : "is a file";
-    return sgrad_log_error(SGRAD_EIO, "data set %s:%s: %s: %s", kind, path, problem, wanted);
+    const char *problem = missing ? strerror(errno) : "is a file, not a folder";
+    return sgrad_log_error(SGRAD_EIO, "data set %s:%s: %s; %s", kind, path, problem, wanted);
 }

@@ -38,8 +38,9 @@ static char *all_of_them(void) {
 
 static int unknown(const char *text, const char *word, size_t length) {
     char *all = all_of_them();
-    int error = sgrad_log_error(SGRAD_EINVAL, "augmentation '%s': '%.*s' is neither none nor, with commas between, of %s", text,
-                                (int)length, word, all);
+    int error = sgrad_log_error(SGRAD_EINVAL,
+                                "augmentation '%s': unknown augmentation '%.*s'; give none, or, separated by commas, some of %s",
+                                text, (int)length, word, all);
     free(all);
     return error;
 }
@@ -50,7 +51,7 @@ static char *form_and_ranges(const struct sgrad_augmentation *augmentation) {
     for (int i = 0; i < augmentation->numbers; i++) {
         char *longer =
             sgrad_format("%s%s%g to %g%s", text, i ? " and " : ", ", augmentation->number[i].low, augmentation->number[i].high,
-                         augmentation->number[i].pixels ? " or a part of the shorter side, 1/N" : "");
+                         augmentation->number[i].pixels ? " or 1/N of the shorter side" : "");
         free(text);
         text = longer;
     }
@@ -59,7 +60,7 @@ static char *form_and_ranges(const struct sgrad_augmentation *augmentation) {
 
 static int misused(const char *text, const struct sgrad_augmentation *is) {
     char *form = form_and_ranges(is);
-    int error = sgrad_log_error(SGRAD_EINVAL, "augmentation '%s': takes %s: %s", text, form, is->summary);
+    int error = sgrad_log_error(SGRAD_EINVAL, "augmentation '%s': must be %s: %s", text, form, is->summary);
     free(form);
     return error;
 }
@@ -116,7 +117,7 @@ static int check_item(const char *text, int height, int width, const struct sgra
         if (!item->is->number[i].pixels) continue;
         *nothing |= item->number[i] == 0;
         if (side && item->number[i] >= side)
-            return sgrad_log_error(SGRAD_EINVAL, "augmentation '%s': %s takes %d pixels at most of images of %dx%d", text,
+            return sgrad_log_error(SGRAD_EINVAL, "augmentation '%s': %s must be at most %d pixels for images of %dx%d", text,
                                    item->is->name, side - 1, height, width);
     }
     return 0;
@@ -132,7 +133,7 @@ int sgrad_augmentations_parse(const char *text, int height, int width, struct sg
             if (strlen((*a)->name) == length && !strncmp((*a)->name, at, length)) item.is = *a;
         if (!item.is) return unknown(text, at, length);
         if (sgrad_augmentations_find(&all, item.is->name) || all.count == SGRAD_MAX_AUGMENTATIONS)
-            return sgrad_log_error(SGRAD_EINVAL, "augmentation '%s': %s is there twice", text, item.is->name);
+            return sgrad_log_error(SGRAD_EINVAL, "augmentation '%s': %s is given twice", text, item.is->name);
         if (!(at = take_numbers(at + length, height < width ? height : width, &item))) return misused(text, item.is);
         SGRAD_TRY(check_item(text, height, width, &item, &nothing));
         if (!nothing) add(&all, &item);

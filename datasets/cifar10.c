@@ -15,8 +15,8 @@
 enum { SIDE = 32, PLANE = SIDE * SIDE, PIXELS = 3 * PLANE, RECORD = 1 + PIXELS, CLASSES = 10 };
 #define FILE_LIMIT ((size_t)1 << 31)
 #define WANTED                                                                                                                   \
-    "cifar10:DIR names the folder of data_batch_1.bin to data_batch_5.bin and test_batch.bin, as cifar-10-binary.tar.gz has "    \
-    "them, or the one above"
+    "give cifar10:DIR, where DIR contains data_batch_1.bin to data_batch_5.bin and test_batch.bin of cifar-10-binary.tar.gz, "   \
+    "or is the folder above"
 
 static const char *const classes[CLASSES] = { "airplane", "automobile", "bird",  "cat",  "deer",
                                               "dog",      "frog",       "horse", "ship", "truck" };
@@ -26,13 +26,14 @@ static const char *const test_files[] = { "test_batch.bin", NULL };
 
 int sgrad__cifar10_parse(const char *name, const void *data, size_t size, uint8_t *pixels, int32_t *labels) {
     if (size == 0 || size % RECORD)
-        return sgrad_log_error(SGRAD_EFORMAT, "cifar10: %s: byte %zu: ends within a record, after %zu whole ones of %d bytes",
-                               name, size, size / RECORD, RECORD);
+        return sgrad_log_error(SGRAD_EFORMAT,
+                               "cifar10: %s: byte %zu: ends within a record, after %zu complete records of %d bytes", name, size,
+                               size / RECORD, RECORD);
     const uint8_t *record = data;
     for (size_t i = 0; i < size / RECORD; i++, record += RECORD, pixels += PIXELS) {
         if (record[0] >= CLASSES)
-            return sgrad_log_error(SGRAD_EFORMAT, "cifar10: %s: byte %zu: record %zu has label %d, there are %d classes", name,
-                                   i * RECORD, i, record[0], CLASSES);
+            return sgrad_log_error(SGRAD_EFORMAT, "cifar10: %s: byte %zu: record %zu has label %d, but there are %d classes",
+                                   name, i * RECORD, i, record[0], CLASSES);
         labels[i] = record[0];
         for (int j = 0; j < PLANE; j++)
             for (int c = 0; c < 3; c++) pixels[3 * j + c] = record[1 + c * PLANE + j];
@@ -56,7 +57,7 @@ static int open_file(struct sgrad_dataset *dataset, const char *folder, const ch
     char *path = sgrad_format("%s/%s", folder, file);
     struct sgrad_map map;
     int error = access(path, F_OK) && errno == ENOENT
-                    ? sgrad_log_error(SGRAD_EIO, "data set cifar10:%s: has no %s: " WANTED, folder, file)
+                    ? sgrad_log_error(SGRAD_EIO, "data set cifar10:%s: has no %s; " WANTED, folder, file)
                     : sgrad_map_open(path, FILE_LIMIT, &map);
     if (!error) {
         error = append(dataset, path, &map);

@@ -35,7 +35,7 @@ static char *place_of(const struct sgrad__table *table, int file, int64_t row, i
 /* Logs that a cell has a decimal comma, or, if it has none, WHY the cell is refused. Returns SGRAD_EFORMAT. */
 static int refuse(const struct sgrad__table *table, int file, int64_t row, int column, const char *why) {
     char *place = place_of(table, file, row, column), *point = sgrad__csv_point(sgrad__table_cell(table, file, row, column));
-    const int error = point ? sgrad_log_error(SGRAD_EFORMAT, "%s has a decimal comma: write %s", place, point)
+    const int error = point ? sgrad_log_error(SGRAD_EFORMAT, "%s has a decimal comma; write %s", place, point)
                             : sgrad_log_error(SGRAD_EFORMAT, "%s %s", place, why);
     free(point);
     free(place);
@@ -48,7 +48,7 @@ static int check_features(const struct sgrad__table *table, int file) {
         for (int f = 0; f < table->origin->features; f++)
             if (!sgrad__csv_number(sgrad__table_cell(table, file, row, table->column[file][f]), &number))
                 return refuse(table, file, row, table->column[file][f],
-                              "is no number that a float holds: every feature of every line is one");
+                              "is not a number in the range of a float, but every feature must be one");
     return 0;
 }
 
@@ -76,7 +76,7 @@ static void warn_of_index(const struct sgrad__table *table) {
             row++;
         if (row == rows && (first == 0 || first == 1))
             warn_of(table, 0, column,
-                    "begins a column that counts the lines: it is read as a feature: leave it out where it is none");
+                    "begins a column that numbers the lines; it is read as a feature: remove it if it is not one");
     }
 }
 
@@ -94,14 +94,14 @@ static void warn_of_classes(const struct sgrad__table *table, const struct sgrad
         for (size_t i = 0; i < sizeof unknown / sizeof *unknown && odd < 0; i++)
             if (!strcasecmp(cell, unknown[i])) odd = row;
     }
-    if (odd >= 0) warn_of(table, odd, target, "is taken as a class: if it means 'unknown', remove these lines");
+    if (odd >= 0) warn_of(table, odd, target, "is read as a class; if it means 'unknown', remove these lines");
     if (rows < FEW) return;
     if (2 * dataset->classes > rows)
-        sgrad_log_warning("csv: %s: the %lld lines have %d classes: is column %d the target?", table->path[SGRAD_TRAIN],
+        sgrad_log_warning("csv: %s: the %lld lines have %d classes; check that column %d is the target", table->path[SGRAD_TRAIN],
                           (long long)rows, dataset->classes, target + 1);
     else if (same == 1 && !table->csv[SGRAD_TRAIN].headed && !table->wanted.no_header)
         warn_of(table, 0, target,
-                "is a class that no other line has: where line 1 names the columns, add ,header (or ,no-header)");
+                "is a class that no other line has; add ,header if line 1 names the columns, otherwise ,no-header");
 }
 
 /* Returns number I of the features of the training lines OF, a table, for sgrad__features_measure. */
@@ -158,17 +158,17 @@ static int decide(struct sgrad__table *table, const struct sgrad_origin *trained
     *classes = asked || (other && !any && !table->wanted.numbers && !(trained && trained->target_column && !trained->classes));
     const bool comma = other && !asked && sgrad__csv_comma(sgrad__table_cell(table, odd_file, odd, table->target[odd_file]));
     if (comma || (!*classes && other && (!any || is_mostly_numbers(table))))
-        return refuse(table, odd_file, odd, table->target[odd_file], table->wanted.numbers || trained
-                          ? "is no number, which the target is"
-                          : "is no number, as other cells of the target are: ,classes takes every cell as a class");
+        return refuse(table, odd_file, odd, table->target[odd_file],
+                      table->wanted.numbers || trained
+                          ? "is not a number, but the target must be a number"
+                          : "is not a number, but other cells of the target are; add ,classes to read all cells as classes");
     if (!*classes && other)
         return refuse(table, file, row, table->target[file],
-                      "is a number, as other cells of the target are not: ,classes takes every "
-                      "cell as a class");
+                      "is a number, but other cells of the target are not; add ,classes to read all cells as classes");
     for (int f = 0; f < 2 && *classes; f++)
         for (int64_t i = 0; has_cells(table, f) && i < table->csv[f].rows; i++)
             if (!*sgrad__table_cell(table, f, i, table->target[f]))
-                return refuse(table, f, i, table->target[f], "is no class: the cell is empty");
+                return refuse(table, f, i, table->target[f], "is not a class: the cell is empty");
     return 0;
 }
 
@@ -184,8 +184,8 @@ static int find_classes(struct sgrad_dataset *dataset, const struct sgrad__table
         if (!classes || order(&all[classes - 1], &all[i])) all[classes++] = all[i];
     int error = 0;
     if (classes > CLASSES_LIMIT)
-        error = sgrad_log_error(SGRAD_EFORMAT, "csv: %s: column %d has %lld classes", table->path[0], table->target[0] + 1,
-                                (long long)classes);
+        error = sgrad_log_error(SGRAD_EFORMAT, "csv: %s: column %d has %lld classes, but must have at most %d", table->path[0],
+                                table->target[0] + 1, (long long)classes, CLASSES_LIMIT);
     struct state *s = error ? NULL : sgrad_xcalloc(1, sizeof *s);
     if (s) {
         s->class = sgrad_xcalloc((size_t)classes + 1, sizeof *s->class);
@@ -215,7 +215,7 @@ static bool has_target(const struct sgrad__table *table, int file, const struct 
         const char *cell = sgrad__table_cell(table, file, row, table->target[file]);
         if (classes ? *cell != 0 : sgrad__csv_number(cell, &number)) continue;
         char *place = place_of(table, file, row, table->target[file]);
-        sgrad_log_warning("%s is no %s: the target is not compared", place, classes ? "class" : "number");
+        sgrad_log_warning("%s is not a %s; the target is not compared", place, classes ? "class" : "number");
         free(place);
         return false;
     }
@@ -248,7 +248,8 @@ static int fill(struct sgrad_dataset *dataset, const struct sgrad__table *table)
         !dataset->unlabelled && !table->every)
         sgrad__warn_of_unused("csv", table->path[file], target, dataset->count, dataset);
     if (!dataset->count)
-        return sgrad_log_error(SGRAD_EFORMAT, "csv: %s: has %lld %s: every fifth is for testing, and there is none",
+        return sgrad_log_error(SGRAD_EFORMAT,
+                               "csv: %s: has %lld %s, but the test split is every fifth line; give at least 5 lines",
                                table->path[0], (long long)csv->rows, sgrad_plural(csv->rows, "line", "lines"));
     return 0;
 }

@@ -72,7 +72,7 @@ static int read_cell(struct reading *reading, char **cell) {
         while (reading->to > *cell && is_blank(reading->to[-1])) reading->to--;
     }
     if (!ends_cell(reading))
-        return sgrad_log_error(SGRAD_EFORMAT, "csv: %s: line %ld: goes on behind a quote", reading->name, reading->line);
+        return sgrad_log_error(SGRAD_EFORMAT, "csv: %s: line %ld: text follows a closing quote", reading->name, reading->line);
     *reading->to++ = 0;
     return 0;
 }
@@ -99,7 +99,7 @@ static int read_line(struct reading *reading, struct sgrad__csv *csv) {
     if (columns != csv->columns)
         return sgrad_log_error(SGRAD_EFORMAT, "csv: %s: line %lld: has %d %s, the first has %d%s", reading->name,
                                (long long)begin, columns, sgrad_plural(columns, "column", "columns"), csv->columns,
-                               *csv->cell[0] == '#' ? " and begins with #: remove it if it is a comment" : "");
+                               *csv->cell[0] == '#' ? " and begins with #; remove it if it is a comment" : "");
     csv->line = sgrad_array_grow(csv->line, (int)csv->rows, sizeof *csv->line);
     csv->line[csv->rows++] = begin;
     return 0;
@@ -197,8 +197,8 @@ int sgrad__csv_parse(const char *name, const void *data, size_t size, struct sgr
     if (stated) r.at += 5, end_line(&r);
     const bool wide = size >= 2 && (!memcmp(data, "\xff\xfe", 2) || !memcmp(data, "\xfe\xff", 2));
     if (memchr(data, 0, size))
-        error = sgrad_log_error(SGRAD_EFORMAT, "csv: %s: %s", name, wide ? "is text of UTF-16: save it as UTF-8"
-                                                                    : "has a byte 0: is no text");
+        error = sgrad_log_error(SGRAD_EFORMAT, "csv: %s: %s", name,
+                                wide ? "is UTF-16 text; save it as UTF-8" : "contains a zero byte, so it is not text");
     while (!error && r.at < size) {
         const size_t at = r.at;
         pass_blanks(&r);

@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 
 #define FILE_LIMIT ((size_t)1 << 31)
-#define WANTED     "takes FILE[,COLUMN][,classes|numbers][,header|no-header]"
+#define WANTED     "give csv:FILE[,COLUMN][,classes|numbers][,header|no-header]"
 
 /* ---- the argument ---------------------------------------------------------------------------------------------------- */
 
@@ -42,9 +42,9 @@ static int read_argument(const char *argument, struct sgrad__csv_wanted *wanted)
     for (char *comma; (comma = strrchr(wanted->path, ',')) && stat(wanted->path, &status) && take_keyword(wanted, comma + 1);)
         *comma = 0;
     if (wanted->classes && wanted->numbers)
-        return sgrad_log_error(SGRAD_EINVAL, "csv:%s: classes or numbers, not both", argument);
+        return sgrad_log_error(SGRAD_EINVAL, "csv:%s: classes cannot be combined with numbers", argument);
     if (wanted->header && wanted->no_header)
-        return sgrad_log_error(SGRAD_EINVAL, "csv:%s: header or no-header, not both", argument);
+        return sgrad_log_error(SGRAD_EINVAL, "csv:%s: header cannot be combined with no-header", argument);
     char *comma = stat(wanted->path, &status) ? strchr(wanted->path, ',') : NULL;
     while (comma) {                     /* the first comma after the name of an existing file */
         *comma = 0;
@@ -119,11 +119,10 @@ static int find_header(const struct sgrad__table *table, const char *path, struc
     if (w->no_header) csv->headed = false;
     else if (!csv->headed && counts(csv) && table->warns)
         sgrad_log_warning(
-            "csv: %s: line %lld is %s,%s,…: read as a sample; where it names the columns, add ,header (or ,no-header)", path,
+            "csv: %s: line %lld (%s,%s,…) is read as a sample; add ,header if it names the columns, otherwise ,no-header", path,
             (long long)csv->line[0], csv->cell[0], csv->cell[1]);
-    if (csv->latin && table->warns)
-        sgrad_log_warning("csv: %s: is no UTF-8: letters other than English ones are taken for Latin-1", path);
-    if (csv->cut && table->warns) sgrad_log_warning("csv: %s: every line ends with an empty cell: that column is left out", path);
+    if (csv->latin && table->warns) sgrad_log_warning("csv: %s: is not UTF-8; it is read as Latin-1", path);
+    if (csv->cut && table->warns) sgrad_log_warning("csv: %s: every line ends with an empty cell; this column is ignored", path);
     csv->rows -= csv->headed;
     return csv->rows > 0 ? 0 : sgrad_log_error(SGRAD_EFORMAT, "csv: %s: has no line of numbers", path);
 }
@@ -144,13 +143,15 @@ static int find_target(struct sgrad__table *table, int file) {
     int target = column && csv->headed ? find_title(csv, column, 0) : -1;
     if (target >= 0 && find_title(csv, column, 1) >= 0)
         return sgrad_log_error(SGRAD_EINVAL,
-                               "csv: %s: columns %d and %d are both called '%s': the target's number, from 1, is clear",
+                               "csv: %s: columns %d and %d are both called '%s'; give the number of the target's column, from 1",
                                table->path[file], target + 1, find_title(csv, column, 1) + 1, column);
     if (target < 0) target = column ? number_of(csv, column) : csv->columns - 1;
     if (target < 0) return sgrad_log_error(SGRAD_EINVAL, "csv: %s: has no column '%s'; " WANTED, table->path[file], column);
     if (csv->columns < 2)
-        return sgrad_log_error(SGRAD_EFORMAT, "csv: %s: has one column: takes features and a target, separated by commas, "
-                               "semicolons or tabs", table->path[file]);
+        return sgrad_log_error(
+            SGRAD_EFORMAT,
+            "csv: %s: has one column, but must have features and a target, separated by commas, semicolons or tabs",
+            table->path[file]);
     table->target[file] = target;
     return 0;
 }
@@ -228,9 +229,9 @@ static int match_titles(struct sgrad__table *table, int file, bool trained) {
     const bool lacking = differ(table, file, &text);
     int error = 0;
     if (lacking || (*text && !trained))
-        error = sgrad_log_error(SGRAD_EFORMAT, "csv: %s: %s; its columns are to be those of %s", table->path[file], text, from);
+        error = sgrad_log_error(SGRAD_EFORMAT, "csv: %s: %s; its columns must be those of %s", table->path[file], text, from);
     else if (*text)
-        sgrad_log_warning("csv: %s: %s, not used", table->path[file], text);
+        sgrad_log_warning("csv: %s: %s, which is ignored", table->path[file], text);
     free(text);
     return error;
 }
@@ -242,7 +243,7 @@ static int match_places(struct sgrad__table *table, int file, bool trained) {
     const int64_t features = table->origin->features;
     const bool without = table->every && csv->columns == features;
     if (csv->columns != features + 1 && !without)
-        return sgrad_log_error(SGRAD_EFORMAT, "csv: %s: has %d %s, %s %lld %s and a target", table->path[file], csv->columns,
+        return sgrad_log_error(SGRAD_EFORMAT, "csv: %s: has %d %s, but %s %lld %s and a target", table->path[file], csv->columns,
                                sgrad_plural(csv->columns, "column", "columns"),
                                trained ? "the run's data have" : table->path[SGRAD_TRAIN], (long long)features,
                                sgrad_plural(features, "feature", "features"));

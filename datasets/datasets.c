@@ -14,8 +14,8 @@ static int find_reader(const char *kind, const char *argument, const struct sgra
     const struct sgrad_reader *found = own ? custom : sgrad_registry_find("dataset", kind, sgrad_readers);
     if (!found) return SGRAD_ENAME;
     if (found->argument && !argument)
-        return sgrad_log_error(SGRAD_EINVAL, "data set %s: its argument is missing: %s:%s", kind, kind, found->argument);
-    if (!found->argument && argument) return sgrad_log_error(SGRAD_EINVAL, "data set %s: takes no argument", kind);
+        return sgrad_log_error(SGRAD_EINVAL, "data set %s: its argument is missing; give %s:%s", kind, kind, found->argument);
+    if (!found->argument && argument) return sgrad_log_error(SGRAD_EINVAL, "data set %s: accepts no argument", kind);
     *reader = found;
     return 0;
 }

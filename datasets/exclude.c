@@ -67,9 +67,9 @@ static int mark(const struct sgrad_dataset *dataset, const char *file, const str
         const int64_t sample = *line && *line != '#' ? find(dataset, named, line) : -1;
         if (sample >= 0) out[sample] = true;
         else if (*line && *line != '#')
-            error =
-                sgrad_log_error(SGRAD_EFORMAT, "%s: line %lld: '%.200s' is none of the %lld samples, by number from 0%s", file,
-                                (long long)row, line, (long long)dataset->count, named ? " or by name (train/CLASS/FILE)" : "");
+            error = sgrad_log_error(
+                SGRAD_EFORMAT, "%s: line %lld: '%.200s' is not one of the %lld samples; give its number, from 0%s", file,
+                (long long)row, line, (long long)dataset->count, named ? ", or its name (train/CLASS/FILE)" : "");
         free(line);
         at = stop ? stop + 1 : end;
     }
@@ -86,7 +86,7 @@ int sgrad__dataset_exclude(struct sgrad_dataset *dataset, const char *file) {
     int error = mark(dataset, file, &map, out);
     sgrad_map_close(&map);
     const int64_t before = dataset->count, left_out = error ? 0 : sgrad__dataset_leave_out(dataset, out);
-    if (left_out == before) error = sgrad_log_error(SGRAD_EFORMAT, "%s: leaves out every sample", file);
+    if (left_out == before) error = sgrad_log_error(SGRAD_EFORMAT, "%s: excludes every sample", file);
     else dataset->excluded = left_out;
     free(out);
     return error;

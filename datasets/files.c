@@ -31,9 +31,9 @@ static int read_file(const struct sgrad_dataset *dataset, int64_t index, struct 
     SGRAD_TRY(sgrad_map_open(path, FILE_LIMIT, &map));
     int error = (is_deep(dataset) ? sgrad__image_decode_deep : sgrad__image_decode)(path, map.data, map.size, image);
     sgrad_map_close(&map);
-    if (!error && image->animated) sgrad_log_warning("%s: has further pages or frames: the first is read", path);
+    if (!error && image->animated) sgrad_log_warning("%s: has further pages or frames; only the first is read", path);
     if (!error && image->deep && !is_deep(dataset))
-        sgrad_log_warning("%s: has more than 8 bits a channel, which are rounded to 8, as of the training's images", path);
+        sgrad_log_warning("%s: has more than 8 bits per channel; they are rounded to 8, as in training", path);
     return error;
 }
 
@@ -46,8 +46,8 @@ static int fit(const struct sgrad_dataset *dataset, int64_t index, const struct 
         return memcpy(to, from, (size_t)(dim[0] * dim[1] * 3) * sgrad_dtype_size(dataset->field[0].dtype)), 0;
     if (dim[0] != dim[1])
         return sgrad_log_error(SGRAD_EINVAL,
-                               "%s: an image of %dx%d pixels, where the network was trained on %dx%d, to which, being "
-                               "no square, none is scaled",
+                               "%s: the image has %dx%d pixels, but the network was trained on %dx%d; resize it, because "
+                               "Stargrad resizes only to squares",
                                name_of(dataset, index), (int)image->height, (int)image->width, (int)dim[0], (int)dim[1]);
     sgrad__image_fit(image, (int)dim[0], to);
     return 0;
@@ -119,8 +119,9 @@ int sgrad_dataset_of_files(const char *const *file, int64_t count, const struct 
                            struct sgrad_dataset **dataset) {
     char text[SGRAD_SHAPE_TEXT];
     if (image->rank != 3 || (image->dim[2] != 1 && image->dim[2] != 3))
-        return sgrad_log_error(SGRAD_EINVAL, "files are read as images of 1 or 3 channels, and the network takes %s%s: --data "
-                                        "csv:FILE predicts a table's rows, --data npy:DIR those of arrays",
+        return sgrad_log_error(SGRAD_EINVAL,
+                               "files are read as images of 1 or 3 channels, but the network requires %s%s; give --data csv:FILE "
+                               "for a table, --data npy:DIR for arrays",
                                image->rank ? "samples of " : "other samples", image->rank ? sgrad_shape_text(image, text) : "");
     struct sgrad_dataset *d = *dataset = sgrad_xcalloc(1, sizeof *d);
     *d = (struct sgrad_dataset){ .reader = &reader, .split = SGRAD_TEST, .count = count, .classes = classes,

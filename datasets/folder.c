@@ -30,7 +30,7 @@
 #define FILE_LIMIT   ((size_t)1 << 28)
 #define SIDE_LIMIT   8192
 #define MEMORY_LIMIT ((size_t)2 << 30)
-#define WANTED       "folder:DIR names a folder that holds images in train/CLASS/, and in val/CLASS/"
+#define WANTED       "give folder:DIR, where DIR contains images in train/CLASS/ and val/CLASS/"
 
 enum { ABSENT, COPYING, CACHED }; /* state of a cached image: not decoded, being copied, complete */
 
@@ -85,7 +85,7 @@ static int list_classes(const char *path, char ***name, int *classes) {
     }
     free(entry);
     *classes = found;
-    return found ? 0 : sgrad_log_error(SGRAD_EFORMAT, "folder: %s: has no folders, which would be the classes: " WANTED, path);
+    return found ? 0 : sgrad_log_error(SGRAD_EFORMAT, "folder: %s: has no folders of classes; " WANTED, path);
 }
 
 static void free_names(char **name, int64_t count) {
@@ -245,7 +245,8 @@ static int decode_deep(const char *path, const struct sgrad_map *map, struct sgr
 static int odd_size(const struct sgrad_dataset *dataset, int64_t i, const struct sgrad__image *image) {
     const struct folder *folder = dataset->state;
     const int64_t *dim = dataset->field[0].shape.dim;
-    return sgrad_log_error(SGRAD_ESHAPE, "folder: %s/%s: is %dx%d, others are %dx%d: folder:DIR,SIZE brings all to one size",
+    return sgrad_log_error(SGRAD_ESHAPE,
+                           "folder: %s/%s: is %dx%d, but others are %dx%d; give folder:DIR,SIZE to resize all images",
                            folder->path, folder->file[i], image->width, image->height, (int)dim[1], (int)dim[0]);
 }
 
@@ -305,11 +306,12 @@ static int find_kind(struct sgrad_dataset *dataset) {
 /* Warns once of further frames, which are not read, and once of more than 8 bits per channel, which are rounded. */
 static void tell_unread(struct folder *folder, int64_t i, const struct sgrad__image *image) {
     if (image->animated && !atomic_exchange(&folder->warned_animated, true))
-        sgrad_log_warning("folder: %s/%s: has further pages or frames, of which the first is read, as of others like it",
+        sgrad_log_warning("folder: %s/%s: has further pages or frames; only the first is read, here and in similar files",
                           folder->path, folder->file[i]);
     if (image->deep && !folder->deep && !atomic_exchange(&folder->warned_deep, true))
-        sgrad_log_warning("folder: %s/%s: has more than 8 bits a channel, which are rounded to 8, as of others like it: the "
-                          "images that were sampled, which decide, have not", folder->path, folder->file[i]);
+        sgrad_log_warning("folder: %s/%s: has more than 8 bits per channel; they are rounded to 8, here and in similar files, "
+                          "because the sampled images have 8",
+                          folder->path, folder->file[i]);
 }
 
 static int decode_sample(const struct sgrad_dataset *dataset, int64_t i, uint8_t *pixels) {
@@ -416,7 +418,7 @@ static int open_split(struct sgrad_dataset *dataset, const char *root) {
     SGRAD_TRY(sgrad__folder_check("folder", root, WANTED));
     folder->path = sgrad_format("%s/%s", root, train ? "train" : "val");
     if (!is_folder(folder->path))
-        return sgrad_log_error(SGRAD_EIO, "data set folder:%s: has no folder %s: " WANTED, root, train ? "train" : "val");
+        return sgrad_log_error(SGRAD_EIO, "data set folder:%s: has no folder %s; " WANTED, root, train ? "train" : "val");
     folder->trained = sgrad_format("%s/train", root);
     if (!is_folder(folder->trained)) strcpy(folder->trained + strlen(root), "/val");
     int error = list_classes(folder->trained, &folder->class_name, &folder->classes);

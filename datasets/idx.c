@@ -88,8 +88,8 @@ static size_t source_take(struct source *source, void *to, size_t n) {
 
 static int truncated(const struct source *source, const char *name, size_t at, uint64_t promised) {
     if (source->damage)
-        return sgrad_log_error(SGRAD_EFORMAT, "idx: %s: byte %zu of what it unpacks to: %s", name, at, source->damage);
-    return sgrad_log_error(SGRAD_EFORMAT, "idx: %s: byte %zu: ends early: %llu bytes belong there", name, at,
+        return sgrad_log_error(SGRAD_EFORMAT, "idx: %s: byte %zu of the uncompressed data: %s", name, at, source->damage);
+    return sgrad_log_error(SGRAD_EFORMAT, "idx: %s: byte %zu: ends early, but must have %llu bytes", name, at,
                            (unsigned long long)promised);
 }
 
@@ -101,16 +101,18 @@ static int parse_header(struct source *source, const char *name, size_t size, in
     if (got < length) return truncated(source, name, got, length);
     if (header[0] || header[1] || header[2] != 8 || header[3] != rank)
         return sgrad_log_error(
-            SGRAD_EFORMAT, "idx: %s: byte 0: %02x %02x %02x %02x where 00 00 08 %02x begins an array of bytes in %d %s", name,
+            SGRAD_EFORMAT,
+            "idx: %s: byte 0: %02x %02x %02x %02x is invalid; it must be 00 00 08 %02x for an array of bytes in %d %s", name,
             header[0], header[1], header[2], header[3], rank, rank, sgrad_plural(rank, "dimension", "dimensions"));
     uint64_t count = 1;
     for (int i = 0; i < rank; i++) {
         const unsigned char *b = header + 4 + 4 * i;
         const uint32_t dim = (uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | b[3];
         if (dim == 0 || (i > 0 && dim > SIDE_LIMIT) || __builtin_mul_overflow(count, dim, &count) || count > FILE_LIMIT)
-            return sgrad_log_error(SGRAD_EFORMAT,
-                                   "idx: %s: byte %d: dimension %d is %u: an image has sides of 1 to %d, a file 16 GiB", name,
-                                   4 + 4 * i, i, dim, SIDE_LIMIT);
+            return sgrad_log_error(
+                SGRAD_EFORMAT,
+                "idx: %s: byte %d: dimension %d is %u, but sides of images must be 1 to %d, and a file must have at most 16 GiB",
+                name, 4 + 4 * i, i, dim, SIDE_LIMIT);
         idx->dim[i] = dim;
     }
     if (count > (source->gzipped ? (uint64_t)size * DEFLATE_RATIO : source->left))
@@ -127,7 +129,7 @@ static int parse_elements(struct source *source, const char *name, int rank, str
     if (got < count) return truncated(source, name, header + got, header + count);
     unsigned char more;
     if (source_take(source, &more, 1))
-        return sgrad_log_error(SGRAD_EFORMAT, "idx: %s: byte %zu: goes on after its last element", name, header + count);
+        return sgrad_log_error(SGRAD_EFORMAT, "idx: %s: byte %zu: data follow the last element", name, header + count);
     if (source->damage) return truncated(source, name, header + count, header + count); /* the checksum comes last */
     return 0;
 }
@@ -149,7 +151,7 @@ int sgrad__idx_parse(const char *name, const void *data, size_t size, int rank, 
 /* ---- the reader -------------------------------------------------------------------------------------------------- */
 
 #define WANTED                                                                                                                   \
-    "idx:DIR names the folder of train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and "                  \
+    "give idx:DIR, where DIR contains train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and "             \
     "t10k-labels-idx1-ubyte"
 
 /* Returns the path of the file of WHAT ("images", "labels") in the first spelling that exists; NULL: none exists. The caller must
@@ -169,7 +171,7 @@ static int load(const char *folder, enum sgrad_split split, const char *what, in
     struct sgrad_map map;
     *path = find(folder, split, what, rank);
     if (!*path)
-        return sgrad_log_error(SGRAD_EIO, "data set idx:%s: has no %s-%s-idx%d-ubyte, plain or .gz: " WANTED, folder,
+        return sgrad_log_error(SGRAD_EIO, "data set idx:%s: has no %s-%s-idx%d-ubyte, plain or .gz; " WANTED, folder,
                                split == SGRAD_TRAIN ? "train" : "t10k", what, rank);
     SGRAD_TRY(sgrad_map_open(*path, FILE_LIMIT + 16, &map));
     int error = sgrad__idx_parse(*path, map.data, map.size, rank, idx);
@@ -206,7 +208,7 @@ static int take_labels(struct sgrad_dataset *dataset, const struct sgrad__idx *l
     dataset->field[1] = (struct sgrad_field){ "label", SGRAD_I32, { 0 }, label };
     for (int64_t i = 0; i < labels->count; i++) {
         if (labels->data[i] >= dataset->classes)
-            return sgrad_log_error(SGRAD_EFORMAT, "idx: %s: byte %lld: record %lld has label %d, there are %d classes", path,
+            return sgrad_log_error(SGRAD_EFORMAT, "idx: %s: byte %lld: record %lld has label %d, but there are %d classes", path,
                                    (long long)i + 8, (long long)i, labels->data[i], dataset->classes);
         label[i] = labels->data[i];
     }

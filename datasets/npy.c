@@ -19,7 +19,8 @@
 #include <sys/stat.h>
 
 #define FILE_LIMIT ((size_t)1 << 40)
-#define WANTED "npy:PATH names a folder with x_train.npy, y_train.npy, x_test.npy and y_test.npy, or an .npz with these"
+#define WANTED                                                                                                                   \
+    "give npy:PATH, where PATH is a folder with x_train.npy, y_train.npy, x_test.npy and y_test.npy, or an .npz with these"
 enum { CLASSES_LIMIT = 1 << 20 };
 
 /* ---- location of the arrays ------------------------------------------------------------------------------------------ */
@@ -113,7 +114,7 @@ static int check_features(const struct array *array) {
         const double number = sgrad__npy_number(&array->is, i);
         if (!isfinite((float)number))
             return sgrad_log_error(SGRAD_EFORMAT,
-                                   "npy: %s: sample %lld, number %lld, both from 0, is %g: features are finite numbers",
+                                   "npy: %s: sample %lld, number %lld, both from 0, is %g, but features must be finite",
                                    array->path, (long long)(i / each), (long long)(i % each), number);
     }
     return 0;
@@ -126,9 +127,8 @@ static void warn_of_channels(const struct sgrad_dataset *dataset, const struct a
     char text[SGRAD_SHAPE_TEXT];
     if (dataset->split == SGRAD_TRAIN && !trained && one.rank == 3 && (dim[0] == 1 || dim[0] == 3) && dim[1] == dim[2] &&
         dim[1] > dim[0] && sgrad_launched_rank() == 0)
-        sgrad_log_warning(
-            "npy: %s: samples of %s are taken as (height,width,channels): where channels come first, transpose them", array->path,
-            sgrad_shape_text(&one, text));
+        sgrad_log_warning("npy: %s: samples of %s are read as (height,width,channels); transpose them if channels come first",
+                          array->path, sgrad_shape_text(&one, text));
 }
 
 /* Normalises the features of ARRAY by the training samples TRAIN, or as TRAINED describes, if it has features. */
@@ -140,10 +140,10 @@ static int fill_features(struct sgrad_dataset *dataset, const struct array *arra
     if (one.rank == SGRAD_MAX_RANK) return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: has too many dimensions", array->path);
     const int64_t features = sgrad_shape_count(&one);
     if (trained && trained->features && trained->features != features)
-        return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: has %lld %s a sample, the run's data have %lld", array->path,
+        return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: has %lld %s per sample, but the run's data have %lld", array->path,
                                (long long)features, sgrad_plural(features, "number", "numbers"), (long long)trained->features);
     if (trained && trained->shape.rank && !sgrad_shape_equal(&trained->shape, &one))
-        return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: has samples of %s, the run's data have samples of %s", array->path,
+        return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: has samples of %s, but the run's data have samples of %s", array->path,
                                sgrad_shape_text(&one, text[0]), sgrad_shape_text(&trained->shape, text[1]));
     SGRAD_TRY(check_features(array));
     if (trained && trained->features) dataset->origin = sgrad__origin_copy(trained);
@@ -169,7 +169,8 @@ static int fill_images(struct sgrad_dataset *dataset, const struct array *array,
     char text[SGRAD_SHAPE_TEXT];
     if (one.rank == 2) one.dim[one.rank++] = 1;
     if (one.dim[2] > SGRAD_MAX_CHANNELS)
-        return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: images of %s: takes (H,W,C) of %d channels at most, channels last",
+        return sgrad_log_error(SGRAD_EFORMAT,
+                               "npy: %s: images of %s are invalid; they must be (H,W,C), channels last, with at most %d channels",
                                array->path, sgrad_shape_text(&one, text), SGRAD_MAX_CHANNELS);
     uint8_t *pixels = sgrad_xcalloc((size_t)npy->count, 1);
     for (int64_t i = 0; i < npy->count && npy->fortran; i++) pixels[i] = (uint8_t)sgrad__npy_number(npy, i);
@@ -252,7 +253,7 @@ static int fill_classes(struct sgrad_dataset *dataset, const struct array *array
     for (int64_t i = 0; i < count; i++) {
         const double number = class_at(&array->is, meaning, i);
         if (!(number >= 0 && number < CLASSES_LIMIT && number == floor(number)))
-            return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: number %lld is %g: classes are whole numbers, counted from 0",
+            return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: number %lld is %g, but classes must be whole numbers, counted from 0",
                                    array->path, (long long)i, number);
         to[i] = (int32_t)number;
         if (number >= dataset->classes) dataset->classes = (int)number + 1;
@@ -274,7 +275,7 @@ static int fill_numbers(struct sgrad_dataset *dataset, const struct array *array
     for (int64_t i = 0; i < array->is.count; i++) {
         to[i] = (float)sgrad__npy_number(&array->is, i);
         if (!isfinite(to[i]))
-            return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: number %lld is %g: targets are finite numbers", array->path,
+            return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: number %lld is %g, but targets must be finite", array->path,
                                    (long long)i, sgrad__npy_number(&array->is, i));
     }
     return 0;
@@ -282,9 +283,11 @@ static int fill_numbers(struct sgrad_dataset *dataset, const struct array *array
 
 static int fill_y(struct sgrad_dataset *dataset, const struct place *place, const struct array *array, const struct array *other,
                   bool masks, const struct sgrad_origin *trained) {
-    static const char *const note[] = { [NUMBERS] = "y is numbers", [CLASSES] = "y is classes",
-                                        [ONE_HOT] = "y is classes, as one-hot rows", [MASKS] = "y is classes of pixels",
-                                        [BINARY] = "y is classes of pixels, 0 and 255" };
+    static const char *const note[] = { [NUMBERS] = "y contains numbers",
+                                        [CLASSES] = "y contains classes",
+                                        [ONE_HOT] = "y contains classes, as one-hot rows",
+                                        [MASKS] = "y contains classes of pixels",
+                                        [BINARY] = "y contains classes of pixels, 0 and 255" };
     bool some = false;
     const bool binary = masks && is_binary(&array->is, &some) && (!other->path || is_binary(&other->is, &some)) && some;
     enum meaning meaning = binary ? BINARY : MASKS;
@@ -292,8 +295,8 @@ static int fill_y(struct sgrad_dataset *dataset, const struct place *place, cons
     char text[SGRAD_SHAPE_TEXT];
     dataset->note = sgrad_format("%s", note[meaning]);
     if (meaning == NUMBERS && place->classes)
-        return sgrad_log_error(SGRAD_EINVAL, "npy: %s: ,classes: is %s: takes one class a sample, or one-hot rows", array->path,
-                               sgrad_shape_text(&array->is.shape, text));
+        return sgrad_log_error(SGRAD_EINVAL, "npy: %s: is %s, but ,classes requires one class per sample, or one-hot rows",
+                               array->path, sgrad_shape_text(&array->is.shape, text));
     return meaning == NUMBERS ? fill_numbers(dataset, array) : fill_classes(dataset, array, other, meaning, trained);
 }
 

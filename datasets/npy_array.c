@@ -74,13 +74,13 @@ int sgrad__npy_parse(const char *name, const void *data, size_t size, struct sgr
     const unsigned char *byte = data;
     struct sgrad__npy npy = { .kind = 0 };
     if (size < 12 || memcmp(data, "\x93NUMPY", 6))
-        return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: byte 0: is no NumPy array", name);
+        return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: byte 0: is not a NumPy array", name);
     if (byte[6] < 1 || byte[6] > 3)
-        return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: byte 6: is of version %d, 1 to 3 are known", name, byte[6]);
+        return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: byte 6: version %d is not supported; it must be 1 to 3", name, byte[6]);
     size_t length = byte[8] | (size_t)byte[9] << 8, from = 10;
     if (byte[6] > 1) length |= (size_t)byte[10] << 16 | (size_t)byte[11] << 24, from = 12;
     if (length > HEADER_LIMIT || length > size - from)
-        return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: byte 8: its header has %zu bytes, the file %zu", name, length, size);
+        return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: byte 8: its header has %zu bytes, but the file %zu", name, length, size);
     char *header = sgrad_format("%.*s", (int)length, (const char *)byte + from);
     const char *type = value_of(header, "'descr'"), *order = value_of(header, "'fortran_order'");
     const char *shape = value_of(header, "'shape'");
@@ -88,22 +88,22 @@ int sgrad__npy_parse(const char *name, const void *data, size_t size, struct sgr
     if (!type || !order || !shape)
         error = sgrad_log_error(SGRAD_EFORMAT, "npy: %s: byte %zu: its header lacks descr, fortran_order or shape", name, from);
     else if (!parse_type(type, &npy))
-        error = sgrad_log_error(SGRAD_EFORMAT,
-                                "npy: %s: byte %zu: has values of type %.*s: takes whole and real numbers of up to 8 "
-                                "bytes",
-                                name, from, value_length(type), type);
+        error = sgrad_log_error(
+            SGRAD_EFORMAT,
+            "npy: %s: byte %zu: has values of type %.*s, but they must be integers or real numbers of up to 8 bytes", name, from,
+            value_length(type), type);
     else if (strncmp(order, "False", 5) && strncmp(order, "True", 4))
-        error = sgrad_log_error(SGRAD_EFORMAT, "npy: %s: byte %zu: fortran_order is %.*s, neither True nor False", name, from,
+        error = sgrad_log_error(SGRAD_EFORMAT, "npy: %s: byte %zu: fortran_order is %.*s, but must be True or False", name, from,
                                 value_length(order), order);
     else if (!parse_shape(shape, &npy.shape))
-        error = sgrad_log_error(SGRAD_EFORMAT, "npy: %s: byte %zu: its shape is none of up to %d dimensions", name, from,
-                                SGRAD_MAX_RANK);
+        error = sgrad_log_error(SGRAD_EFORMAT, "npy: %s: byte %zu: its shape is invalid; it must have up to %d dimensions", name,
+                                from, SGRAD_MAX_RANK);
     npy.fortran = !error && *order == 'T';
     free(header);
     SGRAD_TRY(error);
     npy.count = count_of(&npy.shape, npy.bytes, size - from - length);
     if (npy.count < 0 || (size_t)npy.count * (size_t)npy.bytes != size - from - length)
-        return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: byte %zu: has %zu bytes of numbers, which its shape says otherwise", name,
+        return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: byte %zu: has %zu bytes of numbers, which do not match its shape", name,
                                from + length, size - from - length);
     npy.data = byte + from + length;
     *parsed = npy;

@@ -89,12 +89,12 @@ enum { FEW = 10 };
 static int take_numbers(struct sgrad_dataset *dataset, const char *data, const struct sgrad_origin *origin, bool every) {
     if (dataset->classes <= origin->classes) return 0;
     if (every) {
-        sgrad_log_warning("%s: has classes up to %d, the network knows %d: labels are not compared", data, dataset->classes - 1,
-                          origin->classes);
+        sgrad_log_warning("%s: has classes up to %d, but the network has %d classes; labels are not compared", data,
+                          dataset->classes - 1, origin->classes);
         dataset->unlabelled = true;
         return 0;
     }
-    return sgrad_log_error(SGRAD_EFORMAT, "%s: has a class %d, and the network was trained on %d: 0 to %d", data,
+    return sgrad_log_error(SGRAD_EFORMAT, "%s: has a class %d, but the network was trained on %d classes: 0 to %d", data,
                            dataset->classes - 1, origin->classes, origin->classes - 1);
 }
 
@@ -115,12 +115,11 @@ static int take_names(struct sgrad_dataset *dataset, const char *data, const str
     }
     const char *are = sgrad_plural(unknowns, "class", "classes");
     if (unknowns && every)
-        sgrad_log_warning("%s: the network was not trained on the %s %s: labels are not compared", data, are, unknown);
+        sgrad_log_warning("%s: the network was not trained on the %s %s; labels are not compared", data, are, unknown);
     else if (unknowns)
-        error = sgrad_log_error(SGRAD_EFORMAT,
-                                "%s: the network was not trained on the %s %s: 'stargrad predict' takes samples of "
-                                "unknown classes",
-                                data, are, unknown);
+        error = sgrad_log_error(
+            SGRAD_EFORMAT, "%s: the network was not trained on the %s %s; use 'stargrad predict', which accepts unknown classes",
+            data, are, unknown);
     if (missings && !every)
         sgrad_log_warning("%s: has no sample of the %s %s, on which the network was trained", data,
                           sgrad_plural(missings, "class", "classes"), missing);

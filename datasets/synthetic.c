@@ -65,8 +65,8 @@ static int parse_argument(const char *argument, struct sgrad_dataset *dataset) {
         !take_number(&text, ',', SGRAD_MAX_CHANNELS, &channels) || !take_number(&text, ',', CLASSES_LIMIT, &classes) ||
         !take_number(&text, 0, COUNT_LIMIT, &count))
         return sgrad_log_error(SGRAD_EINVAL,
-                               "data set synthetic:%s: is not HxWxC,CLASSES,COUNT with sides to %d, %d channels, %d classes, "
-                               "%d samples at most",
+                               "data set synthetic:%s: must be HxWxC,CLASSES,COUNT with sides of at most %d, and at most %d "
+                               "channels, %d classes and %d samples",
                                argument, SIDE_LIMIT, SGRAD_MAX_CHANNELS, CLASSES_LIMIT, COUNT_LIMIT);
     dataset->field[0] = (struct sgrad_field){ "pixels", SGRAD_U8, { 3, { height, width, channels } }, NULL };
     dataset->classes = (int)classes;

@@ -18,7 +18,7 @@ static void warn_of_others(const char *path, const struct sgrad_map *map) {
     const size_t size = map->size < FIRST ? map->size : FIRST;
     const struct sgrad_contents *is = sgrad_contents(map->data, size);
     if (sgrad_launched_rank() || !is || (sgrad__is_text(map->data, size) && !strstr(is->name, "LFS"))) return;
-    sgrad_log_warning("text: %s: is %s, whose bytes are read as they are%s%s", path, is->name, is->way_out ? ": " : "",
+    sgrad_log_warning("text: %s: is %s; its bytes are read as text%s%s", path, is->name, is->way_out ? "; " : "",
                       is->way_out ? is->way_out : "");
 }
 

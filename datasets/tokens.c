@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 
 #define FILE_LIMIT ((size_t)1 << 44)
-#define WANTED "a folder with train.bin and val.bin, tokens of 16 or 32 bits"
+#define WANTED     "give tokens:DIR,T, where DIR contains train.bin and val.bin, tokens of 16 or 32 bits"
 enum { HEADER = 1024, WORDS = HEADER / 4, USED = 8 };
 
 static const struct format {
@@ -46,7 +46,7 @@ static int refuse_others(const char *name, const void *data, size_t size) {
     const struct sgrad_contents *is = sgrad_contents(data, size < 512 ? size : 512);
     for (size_t i = 0; is && i < sizeof sure / sizeof *sure; i++)
         if (strstr(is->name, sure[i]))
-            return sgrad_log_error(SGRAD_EFORMAT, "tokens: %s: is %s, not tokens%s%s", name, is->name, is->way_out ? ": " : "",
+            return sgrad_log_error(SGRAD_EFORMAT, "tokens: %s: is %s, not tokens%s%s", name, is->name, is->way_out ? "; " : "",
                                    is->way_out ? is->way_out : "");
     return 0;
 }
@@ -55,20 +55,21 @@ int sgrad__tokens_parse(const char *name, const void *data, size_t size, size_t 
     const struct format *format = find_format(data, size);
     SGRAD_TRY(refuse_others(name, data, size));
     if (!format && has_header(data, size))
-        return sgrad_log_error(SGRAD_EFORMAT,
-                               "tokens: %s: byte 0: begins with a header that is not known: its first number is %u, "
-                               "llm.c's are %u (16 bits) and %u (32 bits)",
-                               name, word(data, 0), formats[0].magic, formats[1].magic);
+        return sgrad_log_error(
+            SGRAD_EFORMAT,
+            "tokens: %s: byte 0: unknown header: its first number is %u, but llm.c's are %u (16 bits) and %u (32 bits)", name,
+            word(data, 0), formats[0].magic, formats[1].magic);
     if (format && word(data, 1) != format->version)
-        return sgrad_log_error(SGRAD_EFORMAT, "tokens: %s: byte 4: has version %u of llm.c's format %u, %u is known", name,
+        return sgrad_log_error(SGRAD_EFORMAT,
+                               "tokens: %s: byte 4: version %u of llm.c's format %u is not supported; it must be %u", name,
                                word(data, 1), format->magic, format->version);
     const size_t begin = format ? HEADER : 0;
     const int width = format ? format->bytes : *bytes;
     if (size % (size_t)width)
-        return sgrad_log_error(SGRAD_EFORMAT, "tokens: %s: has %zu bytes, no whole number of tokens of %d bits", name, size,
-                               8 * width);
+        return sgrad_log_error(SGRAD_EFORMAT, "tokens: %s: has %zu bytes, which is not a whole number of tokens of %d bits", name,
+                               size, 8 * width);
     if (format && (size - begin) / (size_t)width != word(data, 2))
-        return sgrad_log_error(SGRAD_EFORMAT, "tokens: %s: byte 8: its header says %u tokens, and it has %zu", name,
+        return sgrad_log_error(SGRAD_EFORMAT, "tokens: %s: byte 8: its header states %u tokens, but it has %zu", name,
                                word(data, 2), (size - begin) / (size_t)width);
     *from = begin;
     *bytes = width;
@@ -110,13 +111,12 @@ static bool warn_of_wider(const char *path, const struct file *file, bool asked)
     const bool long_ones = is_wider(file, (size_t)parts), wide = !asked && file->bytes == 2 && is_wider(file, 2);
     if (file->from || !(long_ones || wide)) return false;
     if (long_ones)
-        sgrad_log_warning("tokens: %s: looks like int64 (%d of every %d values %s 0): write it as uint16 or uint32", path,
+        sgrad_log_warning("tokens: %s: looks like int64 (%d of every %d values %s 0); write it as uint16 or uint32", path,
                           parts - 1, parts, sgrad_plural(parts - 1, "is", "are"));
     else
-        sgrad_log_warning(
-            "tokens: %s: looks like 32-bit tokens (every second value is 0): tokens:DIR,T,32 reads 32 bits (,16 is sure "
-            "of 16)",
-            path);
+        sgrad_log_warning("tokens: %s: looks like 32-bit tokens (every second value is 0); give tokens:DIR,T,32 to read 32 bits, "
+                          "or ,16 to confirm 16",
+                          path);
     return true;
 }
 
@@ -130,9 +130,9 @@ static int refuse_likely(const char *path, const struct file *file) {
     bool known = text;
     for (size_t i = 0; is && i < sizeof likely / sizeof *likely; i++) known |= strstr(is->name, likely[i]) != NULL;
     if (file->from || !known) return 0;
-    const char *help = is ? is->way_out : "text:FILE,T reads a text";
-    return sgrad_log_error(SGRAD_EFORMAT, "tokens: %s: is %s, not tokens%s%s (tokens:DIR,T,16 reads it as such)", path,
-                           is ? is->name : "text", help ? ": " : "", help ? help : "");
+    const char *help = is ? is->way_out : "give text:FILE,T to read text";
+    return sgrad_log_error(SGRAD_EFORMAT, "tokens: %s: is %s, not tokens; %s%sgive tokens:DIR,T,16 to read it as tokens", path,
+                           is ? is->name : "text", help ? help : "", help ? ", or " : "");
 }
 
 /* Opens FILE of FOLDER. Tokens have f->bytes bytes, unless the header states otherwise. *LARGEST becomes the largest token, if it
@@ -145,7 +145,8 @@ static int open_file(const char *folder, const char *file, bool asked, bool *war
     for (size_t i = 0; !error && i < tokens_of(f); i++) {
         const uint32_t token = token_at(f, i);
         if (token >= INT32_MAX)
-            error = sgrad_log_error(SGRAD_EFORMAT, "tokens: %s: token %zu is %u: takes less than %d", path, i, token, INT32_MAX);
+            error = sgrad_log_error(SGRAD_EFORMAT, "tokens: %s: token %zu is %u, but tokens must be less than %d", path, i, token,
+                                    INT32_MAX);
         else if ((int)token > *largest) *largest = (int)token;
     }
     if (!error && *warns) *warns = !warn_of_wider(path, f, asked);

@@ -20,8 +20,8 @@ void sgrad__warn_of_unused(const char *kind, const char *path, const int32_t *la
         free(name);
     }
     if (unused && sgrad_launched_rank() == 0)
-        sgrad_log_warning("%s: %s: %d classes, of which these have no training sample: %s%s", kind, path, dataset->classes, list,
-                          dataset->class_name ? "" : ": classes are counted from 0");
+        sgrad_log_warning("%s: %s: of %d classes, these have no training sample: %s%s", kind, path, dataset->classes, list,
+                          dataset->class_name ? "" : "; classes are counted from 0");
     free(list);
     free(used);
 }

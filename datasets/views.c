@@ -28,7 +28,8 @@ int sgrad_views_parse(const char *text, struct sgrad_views *views) {
     struct sgrad_views v = { .count = 1, .view = { { mirrored[0], 1 } } };
     const bool both = !strcmp(text, "flip,translate") || !strcmp(text, "translate,flip");
     const bool flip = both || !strcmp(text, "flip"), translate = both || !strcmp(text, "translate");
-    if (!flip && !translate) return sgrad_log_error(SGRAD_EINVAL, "--tta '%s': takes flip, translate, or flip,translate", text);
+    if (!flip && !translate)
+        return sgrad_log_error(SGRAD_EINVAL, "--tta '%s' is invalid; give flip, translate, or flip,translate", text);
     if (flip) multiply(&v, mirrored, (const double[]){ 0.5, 0.5 }, 2);
     if (translate) multiply(&v, shifted, (const double[]){ 0.5, 0.25, 0.25 }, 3);
     *views = v;

@@ -253,9 +253,8 @@ static int draw_sample(const struct sgrad_dataset *dataset, struct sgrad_sample 
 /* ---- opening ------------------------------------------------------------------------------------------------------ */
 
 #define WANTED                                                                                                                   \
-    "volume:DIR[,ZxYxX] names a folder with train/image.*, train/label.*, val/image.* and val/label.* as .tif, .h5 or .zarr, "   \
-    "or folders image and label of PNG files, or "                                                                        \
-    "with train-volume-idx3-ubyte.gz and train-labels-idx3-ubyte.gz"
+    "give volume:DIR[,ZxYxX], where DIR contains train/image.*, train/label.*, val/image.* and val/label.* as .tif, .h5 or "     \
+    ".zarr, or folders image and label of PNG files, or train-volume-idx3-ubyte.gz and train-labels-idx3-ubyte.gz"
 
 /* Returns how likely PATH is the volume that is meant: 2 if its whole ENDING is known; 1 if it is a volume with another ending,
  * such as an array "image.zarr.bak" or "image.2.tif"; 0: not a volume. Raw voxels are not accepted, because nothing states their
@@ -297,8 +296,9 @@ static int find_file(const char *folder, const char *part, const char *name, cha
     }
     if (dir) closedir(dir);
     if (other)
-        error = sgrad_log_error(SGRAD_EFORMAT, "data set volume:%s: has both %s and %s: one of them is to be the %s %s", folder,
-                                *found, other, part, name);
+        error = sgrad_log_error(SGRAD_EFORMAT,
+                                "data set volume:%s: has both %s and %s; only one of them can be the %s %s: remove the other",
+                                folder, *found, other, part, name);
     free(other);
     free(inner);
     return error;
@@ -307,10 +307,10 @@ static int find_file(const char *folder, const char *part, const char *name, cha
 static int open_volume(const char *folder, const char *part, const char *name, struct stack *stack) {
     char *path;
     int error = find_file(folder, part, name, &path);
-    if (!error && !path) return sgrad_log_error(SGRAD_EIO, "data set volume:%s: has no %s/%s.*: " WANTED, folder, part, name);
+    if (!error && !path) return sgrad_log_error(SGRAD_EIO, "data set volume:%s: has no %s/%s.*; " WANTED, folder, part, name);
     if (!error) error = sgrad_volume_open(path, &stack->volume);
     if (!error && stack->volume->dim[0] != 1)
-        error = sgrad_log_error(SGRAD_EFORMAT, "%s: has %lld channels: takes one", path, (long long)stack->volume->dim[0]);
+        error = sgrad_log_error(SGRAD_EFORMAT, "%s: has %lld channels, not one", path, (long long)stack->volume->dim[0]);
     if (!error) memcpy(stack->dim, stack->volume->dim + 1, sizeof stack->dim);
     free(path);
     return error;
@@ -332,7 +332,8 @@ static int open_slices(const char *folder, const char *name, enum sgrad_split sp
         *stack = (struct stack){ .memory = idx.data, .first = split == SGRAD_TEST ? train : 0,
                              .dim = { split == SGRAD_TEST ? last : train, idx.dim[1], idx.dim[2] } };
         if (train < 1)
-            error = sgrad_log_error(SGRAD_EFORMAT, "%s: has one slice: one for training and one for val are the least", path);
+            error = sgrad_log_error(SGRAD_EFORMAT, "%s: has one slice, but must have at least two, one for train and one for val",
+                                    path);
     }
     free(path);
     return error;
@@ -351,8 +352,8 @@ static int open_stacks(const char *folder, enum sgrad_split split, struct stack 
     SGRAD_TRY(slices ? open_slices(folder, "volume", split, image) : open_volume(folder, part, "image", image));
     SGRAD_TRY(slices ? open_slices(folder, "labels", split, label) : open_volume(folder, part, "label", label));
     if (!memcmp(image->dim, label->dim, sizeof image->dim)) return 0;
-    return sgrad_log_error(SGRAD_EFORMAT, "data set volume:%s: the %s image is %lldx%lldx%lld, its labels %lldx%lldx%lld", folder,
-                           part, (long long)image->dim[0], (long long)image->dim[1], (long long)image->dim[2],
+    return sgrad_log_error(SGRAD_EFORMAT, "data set volume:%s: the %s image is %lldx%lldx%lld, but its labels are %lldx%lldx%lld",
+                           folder, part, (long long)image->dim[0], (long long)image->dim[1], (long long)image->dim[2],
                            (long long)label->dim[0], (long long)label->dim[1], (long long)label->dim[2]);
 }
 
@@ -367,8 +368,8 @@ static int count_labels(const char *folder, const struct stack *stack, uint64_t 
             if (slice[i] >= 0 && slice[i] <= 255 && slice[i] == rint(slice[i])) count[(int)slice[i]]++;
             else if (slice[i] != -1)
                 error = sgrad_log_error(SGRAD_EFORMAT,
-                                        "data set volume:%s: slice %lld has label %g: takes classes from 0 to %d, or 0 "
-                                        "and 255, and -1 where none is known",
+                                        "data set volume:%s: slice %lld has label %g, but labels must be classes from 0 to %d, "
+                                        "or 0 and 255, or -1 for unknown",
                                         folder, (long long)z, slice[i], CLASSES - 1);
     }
     free(slice);
@@ -381,7 +382,7 @@ static void warn_of_unused(const char *folder, const uint64_t count[256], bool b
     for (int c = 0; c < classes; c++)
         if (!count[binary && c ? 255 : c]) sprintf(list + strlen(list), "%s%d", *list ? ", " : "", c);
     if (*list && sgrad_launched_rank() == 0)
-        sgrad_log_warning("data set volume:%s: %d classes, of which these have no voxel in train: %s", folder, classes, list);
+        sgrad_log_warning("data set volume:%s: of %d classes, these have no voxel in train: %s", folder, classes, list);
 }
 
 /* Determines the classes by the labels of the training split. SGRAD_EFORMAT: labels are out of range. */
@@ -395,13 +396,14 @@ static int find_classes(const char *folder, struct sgrad_dataset *dataset, const
     s->binary = most == 255;
     for (int i = CLASSES; i < 255; i++)
         if (count[i])
-            return sgrad_log_error(SGRAD_EFORMAT, "data set volume:%s: has label %d: takes classes from 0 to %d, or 0 and 255",
+            return sgrad_log_error(SGRAD_EFORMAT,
+                                   "data set volume:%s: has label %d, but labels must be classes from 0 to %d, or 0 and 255",
                                    folder, i, CLASSES - 1);
     for (int i = 1; i < CLASSES && s->binary; i++)
         if (count[i])
-            return sgrad_log_error(SGRAD_EFORMAT,
-                                   "data set volume:%s: has labels %d and 255: takes classes from 0 to %d, or 0 and 255", folder,
-                                   i, CLASSES - 1);
+            return sgrad_log_error(
+                SGRAD_EFORMAT, "data set volume:%s: has labels %d and 255, but labels must be classes from 0 to %d, or 0 and 255",
+                folder, i, CLASSES - 1);
     dataset->classes = s->binary ? 2 : most + 1;
     if (dataset->split == SGRAD_TRAIN) warn_of_unused(folder, count, s->binary, dataset->classes);
     dataset->identity = sgrad__fingerprint_add((uint64_t)dataset->split, count, sizeof count);
@@ -416,7 +418,7 @@ static int check_val(const char *folder, const struct sgrad_dataset *dataset) {
     SGRAD_TRY(count_labels(folder, &s->label, count));
     for (int i = 0; i < 256; i++)
         if (count[i] && !s->binary && i >= dataset->classes)
-            return sgrad_log_error(SGRAD_EFORMAT, "data set volume:%s: val has label %d, which is none of train's", folder, i);
+            return sgrad_log_error(SGRAD_EFORMAT, "data set volume:%s: val has label %d, but train does not", folder, i);
     return 0;
 }
 
@@ -444,8 +446,9 @@ static int open_parts(struct sgrad_dataset *dataset, const char *folder) {
     SGRAD_TRY(sgrad__folder_check("volume", folder, WANTED));
     for (int d = 0; d < 3; d++)
         if (s->patch[d] < 1 || s->patch[d] > SIDE_LIMIT)
-            return sgrad_log_error(SGRAD_EINVAL, "data set volume:%s: a patch of %lldx%lldx%lld: takes ZxYxX of 1 to %d each",
-                                   folder, (long long)s->patch[0], (long long)s->patch[1], (long long)s->patch[2], SIDE_LIMIT);
+            return sgrad_log_error(SGRAD_EINVAL,
+                                   "data set volume:%s: a patch of %lldx%lldx%lld is invalid; give ZxYxX of 1 to %d each", folder,
+                                   (long long)s->patch[0], (long long)s->patch[1], (long long)s->patch[2], SIDE_LIMIT);
     SGRAD_TRY(open_stacks(folder, dataset->split, &s->image, &s->label));
     SGRAD_TRY(find_pixel(&s->image, &s->pixel));
     if (dataset->split == SGRAD_TRAIN) return find_classes(folder, dataset, &s->label);
@@ -453,8 +456,9 @@ static int open_parts(struct sgrad_dataset *dataset, const char *folder) {
     int error = open_stacks(folder, SGRAD_TRAIN, &image, &label);
     if (!error) error = find_pixel(&image, &trained);
     if (!error && trained != s->pixel)
-        error = sgrad_log_error(SGRAD_EFORMAT, "data set volume:%s: of the images of train and val one is of uint8, one is not",
-                                folder);
+        error = sgrad_log_error(
+            SGRAD_EFORMAT,
+            "data set volume:%s: one of the images of train and val is uint8, but the other is not; convert one of them", folder);
     if (!error) error = find_classes(folder, dataset, &label);
     if (!error) error = check_val(folder, dataset);
     close_stack(&image);

@@ -26,7 +26,7 @@ int sgrad__windows_argument(const char *what, const char *argument, char **path,
     const long long number = comma ? strtoll(comma + 1, &end, 10) : 0;
     if (!comma || comma == argument || comma[1] < '0' || comma[1] > '9' || *end || number < 1 || number > MOST)
         return sgrad_log_error(SGRAD_EINVAL,
-                               "data set %s:%s: does not end with ,T: the length of a sample, a whole number from 1 to %d", what,
+                               "data set %s:%s: must end with ,T, the length of a sample, a whole number from 1 to %d", what,
                                argument, MOST);
     *path = sgrad_format("%.*s", (int)(comma - argument), argument);
     *length = number;
@@ -37,8 +37,8 @@ int sgrad__windows_open(struct sgrad_dataset *dataset, struct sgrad_map map, con
                         int bytes, int64_t length) {
     if (count <= length) {
         sgrad_map_close(&map);
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: the %s part has %lld %s, a sample of %lld and the one after it need %lld",
-                               name, dataset->split == SGRAD_TRAIN ? "training" : "test", (long long)count,
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: the %s split has %lld %s, but samples of %lld require at least %lld", name,
+                               dataset->split == SGRAD_TRAIN ? "training" : "test", (long long)count,
                                bytes == 1 ? "bytes" : "tokens", (long long)length, (long long)length + 1);
     }
     struct windows *w = dataset->state = sgrad_xcalloc(1, sizeof *w);

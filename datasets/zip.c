@@ -40,12 +40,12 @@ static int find_member(struct member *member, size_t archive_size) {
         return sgrad_log_error(SGRAD_EFORMAT, "zip: %s: has no %s", member->archive, member->name);
     const bool stored = member->is.comp_method == ZIP_CM_STORE, encrypted = member->is.encryption_method != ZIP_EM_NONE;
     if (encrypted || (!stored && member->is.comp_method != ZIP_CM_DEFLATE))
-        return sgrad_log_error(SGRAD_EFORMAT, "zip: %s: %s is %s: takes what is stored or deflated", member->archive,
-                               member->name, encrypted ? "encrypted" : "packed by another method");
+        return sgrad_log_error(SGRAD_EFORMAT, "zip: %s: %s is %s, but must be stored or deflated", member->archive, member->name,
+                               encrypted ? "encrypted" : "compressed by another method");
     if (member->is.comp_size > archive_size)
         return sgrad_log_error(SGRAD_EFORMAT, "zip: %s: %s ends early", member->archive, member->name);
     if (stored ? member->is.size != member->is.comp_size : member->is.size / DEFLATE_RATIO > member->is.comp_size)
-        return sgrad_log_error(SGRAD_EFORMAT, "zip: %s: %s cannot have as many bytes as the directory says", member->archive,
+        return sgrad_log_error(SGRAD_EFORMAT, "zip: %s: %s is damaged: the directory states an impossible size", member->archive,
                                member->name);
     return 0;
 }
@@ -67,8 +67,8 @@ static int read_member(const struct member *member, unsigned char *to) {
         error = sgrad_log_error(SGRAD_EFORMAT, "zip: %s: %s is damaged: %s", member->archive, member->name,
                                 zip_error_strerror(zip_file_get_error(file)));
     else if (done != member->is.size)
-        error = sgrad_log_error(SGRAD_EFORMAT, "zip: %s: %s is damaged: is not as long as the directory says", member->archive,
-                                member->name);
+        error = sgrad_log_error(SGRAD_EFORMAT, "zip: %s: %s is damaged: its size is not the one that the directory states",
+                                member->archive, member->name);
     zip_fclose(file);
     return error;
 }

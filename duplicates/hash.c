@@ -45,8 +45,8 @@ void sgrad_hash_picture(const struct sgrad_hash_kind *kind, int side, const stru
 
 static int refuse_odd(const struct job *job, int64_t i, int state) {
     char *name = sgrad__image_name(job->part, job->hashes, i);
-    int error = sgrad_log_error(SGRAD_EFORMAT, "%s: %s; --odd take or skip goes on", name,
-                                state & SGRAD_IMAGE_DEEP ? "has more than 8 bits a channel" : "is animated");
+    int error = sgrad_log_error(SGRAD_EFORMAT, "%s: %s; give --odd take or --odd skip to continue", name,
+                                state & SGRAD_IMAGE_DEEP ? "has more than 8 bits per channel" : "is animated");
     free(name);
     return error;
 }
@@ -156,7 +156,7 @@ int sgrad_hashes_make(const struct sgrad_context *context, struct sgrad_dataset 
                        .begin = share_first(h.count, context->rank, context->ranks),
                        .end = share_first(h.count, context->rank + 1, context->ranks) };
     int error = open_store(&job, context);
-    if (!error) error = sgrad_ranks_await(hash_share(&job), "for all ranks to hash their share of the images");
+    if (!error) error = sgrad_ranks_await(hash_share(&job), "for all ranks to hash their images");
     h.known = job.known;
     if (!error) hand_out(&h, context);
     free(job.store.record);

@@ -18,7 +18,7 @@
 enum { FORMAT = 1, NAME_SIZE = 16, HEADER = 40, SUM = 8 };
 #define MAGIC      "SGRADHSH"
 #define FILE_LIMIT ((size_t)1 << 40)
-#define AGAIN      "; without the file all images are hashed anew"
+#define AGAIN      "; remove the file to hash all images again"
 
 static uint64_t get(const unsigned char *at, int bytes) {
     uint64_t x = 0;
@@ -38,18 +38,19 @@ static int by_stamp(const void *a, const void *b) {
 static int check(const char *name, const unsigned char *data, size_t size) {
     if (size < HEADER + SUM)
         return sgrad_log_error(SGRAD_EFORMAT, "%s: byte %zu: ends within its first %d bytes" AGAIN, name, size, HEADER + SUM);
-    if (memcmp(data, MAGIC, 8)) return sgrad_log_error(SGRAD_EFORMAT, "%s: byte 0: is no file of hashes" AGAIN, name);
+    if (memcmp(data, MAGIC, 8)) return sgrad_log_error(SGRAD_EFORMAT, "%s: byte 0: is not a file of hashes" AGAIN, name);
     if (get(data + 8, 4) != FORMAT)
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: byte 8: version %llu, known is %d" AGAIN, name,
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: byte 8: version %llu is not the supported version %d" AGAIN, name,
                                (unsigned long long)get(data + 8, 4), FORMAT);
     const uint64_t bits = get(data + 12, 4), count = get(data + 32, 8), record = 16 + bits / 8, body = size - HEADER - SUM;
     if (bits != 64 && bits != 256)
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: byte 12: hashes of %llu bits" AGAIN, name, (unsigned long long)bits);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: byte 12: hashes of %llu bits are not supported" AGAIN, name,
+                               (unsigned long long)bits);
     if (body % record || body / record != count)
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: byte 32: promises %llu records of %llu bytes, there are %llu bytes" AGAIN,
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: byte 32: states %llu records of %llu bytes, but there are %llu bytes" AGAIN,
                                name, (unsigned long long)count, (unsigned long long)record, (unsigned long long)body);
     if (get(data + size - SUM, SUM) != sgrad_hash(data, size - SUM))
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: byte %zu: the checksum is not that of what stands before it" AGAIN, name,
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: byte %zu: the checksum does not match the data before it" AGAIN, name,
                                size - SUM);
     return 0;
 }

@@ -183,7 +183,8 @@ static int write_list(const struct sgrad_dataset *train, const struct wanted *wa
     for (int64_t i = 0; i < train->count; i++) {
         if (!has(wanted, i)) continue;
         char *name = sgrad_dataset_sample_name(train, i);
-        if (strchr(name, '\n')) sgrad_log_warning("%s: a file's name has a line break, and is left out", path);
+        if (strchr(name, '\n'))
+            sgrad_log_warning("%s: a file's name has a line break; it is left out", path);
         else fprintf(file.stream, "%s\n", name);
         free(name);
     }

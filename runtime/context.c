@@ -55,19 +55,19 @@ static int check_scheduler(const char *name) {
     }
     const char *near = sgrad_suggest(name, names);
     return sgrad_log_error(SGRAD_ENAME, "StarPU has no scheduler '%s'%s%s%s (STARPU_SCHED=help lists them)", name,
-                           near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
+                           near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
 static int start(struct starpu_conf *conf, const struct sgrad_context_options *options) {
     int error = sgrad__ranks_init(conf);
     if (error == -ENODEV)
-        return sgrad_log_error(SGRAD_EDEVICE, "StarPU found no worker: neither a CPU core nor a CUDA device is left to use");
-    if (error) return sgrad_log_error(SGRAD_EDEVICE, "StarPU does not start: %s", strerror(-error));
+        return sgrad_log_error(SGRAD_EDEVICE, "StarPU found no worker: neither a CPU core nor a CUDA device is available");
+    if (error) return sgrad_log_error(SGRAD_EDEVICE, "StarPU cannot start: %s", strerror(-error));
     starpu_malloc_set_align(SGRAD_LINE);
     int found = (int)starpu_cuda_worker_get_count();
     if (found >= options->gpus) return 0;
     starpu_shutdown();
-    return sgrad_log_error(SGRAD_EDEVICE, "%d CUDA devices were asked for, and %d found; see stargrad doctor", options->gpus,
+    return sgrad_log_error(SGRAD_EDEVICE, "%d CUDA devices were requested, but %d found; see 'stargrad doctor'", options->gpus,
                            found);
 }
 

@@ -42,13 +42,13 @@ int sgrad__worker(void) {
 /* Aborts the program unless MADE, because kernels require these handles. */
 static void must(bool made, const char *what, const char *why) {
     if (made) return;
-    sgrad_log_error(SGRAD_EDEVICE, "%s cannot be made: %s; see stargrad doctor", what, why);
+    sgrad_log_error(SGRAD_EDEVICE, "%s cannot be created: %s; see 'stargrad doctor'", what, why);
     abort();
 }
 
 static void make_engine(void) {
     sgrad_isa();    /* must precede the first use of oneDNN, which cannot be limited afterwards */
-    must(dnnl_engine_create(&engine, dnnl_cpu, 0) == dnnl_success, "oneDNN's engine", "no memory, or no CPU that it knows");
+    must(dnnl_engine_create(&engine, dnnl_cpu, 0) == dnnl_success, "oneDNN's engine", "no memory, or an unknown CPU");
 }
 
 struct dnnl_engine *sgrad_dnnl_engine(void) {
@@ -106,7 +106,7 @@ const struct sgrad_step *sgrad__cuda_step(const struct sgrad_step *step) {
         void *from = memcpy(h->sent[h->copies++ % TURNS], step, SGRAD_STEP_BYTES);
         status = cudaMemcpyAsync(h->step, from, SGRAD_STEP_BYTES, cudaMemcpyHostToDevice, sgrad_cuda_stream());
     }
-    if (status) sgrad_cuda_fail(cudaGetErrorString(status), "a step's numbers on their way to the GPU");
+    if (status) sgrad_cuda_fail(cudaGetErrorString(status), "the copy of a step's numbers to the GPU");
     return h->step;
 }
 
@@ -149,7 +149,7 @@ static void fail_in(int worker, const char *why, const char *where) {
     pthread_mutex_lock(&b->lock);
     sgrad_log_error(SGRAD_EDEVICE, "CUDA: %s, in %s, task %s%s%s%s", why, where, *b->name[0] ? b->name[0] : "(none)",
                     *b->name[1] ? " or, before it, " : "", b->name[1],
-                    *b->name[1] ? "; CUDA_LAUNCH_BLOCKING=1 STARPU_CUDA_PIPELINE=0 tells which" : "");
+                    *b->name[1] ? "; set CUDA_LAUNCH_BLOCKING=1 STARPU_CUDA_PIPELINE=0 to find out which" : "");
     abort();
 }
 

@@ -87,11 +87,11 @@ static int settle_home(void) {
     int error = 0;
     if (!home)
         error = sgrad_log_error(SGRAD_EIO,
-                                "%s: StarPU has no folder for measured times, and TMPDIR cannot be written either: set "
-                                "STARPU_HOME to a folder that can",
+                                "%s: StarPU has no folder for measured times, and TMPDIR cannot be written either; set "
+                                "STARPU_HOME to a writable folder",
                                 trouble);
     else {
-        sgrad_log_warning("%s: measured times of tasks are kept in %s; STARPU_HOME names another folder", trouble, home);
+        sgrad_log_warning("%s: measured times of tasks are stored in %s; set STARPU_HOME to use another folder", trouble, home);
         setenv("STARPU_HOME", home, 1);
         if (getenv("XDG_CACHE_HOME")) setenv("XDG_CACHE_HOME", home, 1);
     }
@@ -119,7 +119,7 @@ int sgrad_cpus(void) {
 char *sgrad_crowding_text(int workers) {
     const int cpus = sgrad_cpus();
     if (workers <= cpus) return NULL;
-    return sgrad_format("%d workers take turns on the %d %s here, and are no faster than %d", workers, cpus,
+    return sgrad_format("%d workers share the %d %s of this machine, and are no faster than %d", workers, cpus,
                         sgrad_plural(cpus, "CPU", "CPUs"), cpus);
 }
 
@@ -129,8 +129,9 @@ static int check_count(const char *name, int most, const char *what) {
     if (!text || !*text) return 0;
     const long number = strtol(text, &end, 10);
     if (end != text && !*end && number >= -1 && number <= most) return 0;
-    return sgrad_log_error(SGRAD_EINVAL, "%s=%s is not a whole number from 0 to %d, which is how many %s StarPU was built for: "
-                                    "unset it", name, text, most, what);
+    return sgrad_log_error(SGRAD_EINVAL,
+                           "%s=%s is not a whole number from 0 to %d, the number of %s that StarPU was built for; unset it", name,
+                           text, most, what);
 }
 
 /* Only warns, because it is possible to have more workers than CPUs. */
@@ -148,7 +149,7 @@ static int check_place(const char *name, hwloc_obj_type_t type, const char *what
     const int count = count_objects(type);
     const long number = strtol(text, &end, 10);
     if (end != text && !*end && number >= -1 && (number < count || count < 1)) return 0;
-    return sgrad_log_error(SGRAD_EINVAL, "%s=%s names no %s of this machine, which are 0 to %d: unset it", name, text, what,
+    return sgrad_log_error(SGRAD_EINVAL, "%s=%s is not a %s of this machine (0 to %d); unset it", name, text, what,
                            count - 1);
 }
 
@@ -163,11 +164,9 @@ static int check_numbers(const struct sgrad_context_options *options) {
     if (options->cpus <= 0) compare_workers(getenv("STARPU_NCPU") ? "STARPU_NCPU" : "STARPU_NCPUS");
     if (options->cpus <= STARPU_MAXCPUS) return 0;
     const int cpus = sgrad_cpus();
-    return sgrad_log_error(SGRAD_EINVAL,
-                           "%d CPU workers were asked for (--cpus): StarPU was built for %d at most, and there %s %d %s "
-                           "here",
-                           options->cpus, STARPU_MAXCPUS, sgrad_plural(cpus, "is", "are"), cpus,
-                           sgrad_plural(cpus, "CPU", "CPUs"));
+    return sgrad_log_error(
+        SGRAD_EINVAL, "%d CPU workers were requested (--cpus), but StarPU was built for at most %d, and this machine has %d %s",
+        options->cpus, STARPU_MAXCPUS, cpus, sgrad_plural(cpus, "CPU", "CPUs"));
 }
 
 /* ---- threads ---------------------------------------------------------------------------------------------------- */
@@ -184,7 +183,7 @@ char *sgrad_binding_variable(void) {
 static void look_at_binding(void) {
     const int all = (int)sysconf(_SC_NPROCESSORS_ONLN), own = sgrad_cpus();
     char *set = own < all ? sgrad_binding_variable() : NULL;
-    if (set) sgrad_log_warning("%s leaves this process %d of %d CPUs: unset it", set, own, all);
+    if (set) sgrad_log_warning("%s limits this process to %d of %d CPUs; unset it", set, own, all);
     free(set);
 }
 
@@ -209,7 +208,7 @@ int sgrad__environment_settle(const struct sgrad_context_options *options) {
 
 /* ---- launchers -------------------------------------------------------------------------------------------------- */
 
-#define OWN_MPIRUN "start them by the mpirun of the Open MPI that Stargrad was built with"
+#define OWN_MPIRUN "start them with the mpirun of the Open MPI that Stargrad was built with"
 static const struct {
     const char *size, *place;       /* variables: number of processes; number of this process */
     const char *unless;             /* ignore this launcher if this variable is also set; NULL: never */
@@ -217,7 +216,7 @@ static const struct {
 } launchers[] = {
     { "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", NULL, "mpirun", OWN_MPIRUN },
     { "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "OMPI_COMM_WORLD_SIZE", "srun",
-      "srun --mpi=pmix, or mpirun in a batch script, makes them ranks of one run" },
+      "use srun --mpi=pmix, or mpirun in a batch script, to make them ranks of one run" },
     { "PALS_NRANKS", "PALS_RANKID", "OMPI_COMM_WORLD_SIZE", "mpiexec", OWN_MPIRUN },
     { "PMI_SIZE", "PMI_RANK", "OMPI_COMM_WORLD_SIZE", "mpiexec", OWN_MPIRUN },
 };
@@ -230,9 +229,11 @@ int sgrad_launcher_check(int ranks) {
         if (!size || atoi(size) <= ranks || (launchers[i].unless && getenv(launchers[i].unless))) continue;
         const char *place = getenv(launchers[i].place);
         if (place && atoi(place) > 0) return SGRAD_EINVAL;      /* process 0 logs the error for all */
-        return sgrad_log_error(SGRAD_EINVAL, "%s has started %d processes (%s), and MPI has %d %s: each would train alone; %s; "
-                                        "for runs of their own, unset %s", launchers[i].launcher, atoi(size), launchers[i].size,
-                               ranks, sgrad_plural(ranks, "rank", "ranks"), launchers[i].help, launchers[i].size);
+        return sgrad_log_error(SGRAD_EINVAL,
+                               "%s has started %d processes (%s), but MPI has %d %s, so each would train separately; %s; for "
+                               "separate runs, unset %s",
+                               launchers[i].launcher, atoi(size), launchers[i].size, ranks, sgrad_plural(ranks, "rank", "ranks"),
+                               launchers[i].help, launchers[i].size);
     }
     return 0;
 }

@@ -187,9 +187,12 @@ const void *sgrad_registry_find(const char *what, const char *name, const void *
     const char **names = sgrad_xcalloc((size_t)count + 1, sizeof *names);
     for (int i = 0; i < count; i++) names[i] = *record[i];
     const char *near = sgrad_suggest(name, names), *list = list_of(what);
-    if (near) sgrad_log_error(SGRAD_ENAME, "no %s is called '%s': did you mean '%s'?", what, name, near);
-    else if (list) sgrad_log_error(SGRAD_ENAME, "no %s is called '%s'; 'stargrad list %s' names them", what, name, list);
-    else sgrad_log_error(SGRAD_ENAME, "no %s is called '%s'", what, name);
+    if (near)
+        sgrad_log_error(SGRAD_ENAME, "unknown %s '%s'; did you mean '%s'?", what, name, near);
+    else if (list)
+        sgrad_log_error(SGRAD_ENAME, "unknown %s '%s'; see 'stargrad list %s'", what, name, list);
+    else
+        sgrad_log_error(SGRAD_ENAME, "unknown %s '%s'", what, name);
     free(names);
     return NULL;
 }

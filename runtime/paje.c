@@ -67,7 +67,8 @@ void sgrad__paje_mend(const char *folder, int ranks) {
     }
     for (int r = 0; r < ranks; r++)
         if (!ended[r])
-            sgrad_log_warning("%s: the events of rank %d end too soon, so the trace is not whole; is a disk full?", folder, r);
+            sgrad_log_warning("%s: the events of rank %d end too soon, so the trace is incomplete; check that no disk is full",
+                              folder, r);
     if (from) fclose(from);
     free(ended);
     free(line);

@@ -32,12 +32,14 @@ static int limit(void) {
     if (!asked || !*asked) return 0;
     while (level < LEVELS && strcmp(levels[level].name, asked) != 0) level++;
     if (level == LEVELS)
-        return sgrad_log_error(SGRAD_EINVAL, "%s=%s is none of baseline, avx2, avx512, avx512_bf16, amx", variable, asked);
+        return sgrad_log_error(SGRAD_EINVAL, "%s=%s is unknown; it must be baseline, avx2, avx512, avx512_bf16 or amx", variable,
+                               asked);
     /* In a simulation a process has several ranks: oneDNN refuses a second limit, and has the first. */
     const bool limited = dnnl_set_max_cpu_isa(levels[level].onednn) == dnnl_success ||
                          !((unsigned)dnnl_get_effective_cpu_isa() & ~(unsigned)levels[level].onednn);
     if (!limited)
-        return sgrad_log_error(SGRAD_EDEVICE, "%s=%s: oneDNN cannot be limited: it is in use already, or was built so",
+        return sgrad_log_error(SGRAD_EDEVICE,
+                               "%s=%s: oneDNN cannot be limited: it is in use already, or was built without this function",
                                variable, asked);
     return 0;
 }

@@ -104,8 +104,8 @@ static void give_up(struct reel *reel, const struct sgrad_bound_kernel *call, co
     reel->off = true;
     call->kernel->cuda(args);
     if (!atomic_flag_test_and_set(&warned))
-        sgrad_log_warning("CUDA graphs: %s cannot be recorded: %s; what such tasks launch goes one by one", call->kernel->name,
-                          excuse);
+        sgrad_log_warning("CUDA graphs: %s cannot be recorded: %s; kernels of such tasks are launched one by one",
+                          call->kernel->name, excuse);
 }
 
 /* Returns the recording with key PLACE; NULL: the key has not occurred before. */

@@ -129,7 +129,7 @@ int __wrap_MPI_Irecv(void *data, int count, MPI_Datatype type, int from, int tag
 }
 
 int sgrad_allreduce(const struct sgrad_message *message) {
-    return sgrad_log_error(SGRAD_EINVAL, "%s: a library's own sum is not simulated: --allreduce takes another",
+    return sgrad_log_error(SGRAD_EINVAL, "%s: the allreduce of a library cannot be simulated; give another --allreduce",
                            message->tensor->name);
 }
 int sgrad_allreduce_on_gpus(const struct sgrad_message *message) { return sgrad_allreduce(message); }
@@ -140,7 +140,7 @@ int sgrad__ranks_open(struct sgrad_context *context, struct starpu_conf *conf) {
     (void)conf;
     world->rank = context->rank = starpu_mpi_world_rank();
     world->ranks = context->ranks = simulation && simulation->ranks ? simulation->ranks : starpu_mpi_world_size();
-    if (!simulation) return sgrad_log_error(SGRAD_EINVAL, "a simulated trainer has to be told of its machine");
+    if (!simulation) return sgrad_log_error(SGRAD_EINVAL, "a simulated trainer requires a machine");
     starpu_malloc_set_hooks(give_place, take_back);
     if (world->rank == 0) leave_contents();
     return 0;

@@ -31,13 +31,14 @@ int sgrad__trace_prepare(const char *path, const struct sgrad_kind *const *all) 
     starpu_fxt_autostart_profiling(0);
     if (!path) return 0;
 #ifndef STARPU_USE_FXT
-    return sgrad_log_error(SGRAD_EINVAL, "no traces: StarPU was built without FxT (configure it --with-fxt; ./quickstart does)");
+    return sgrad_log_error(
+        SGRAD_EINVAL, "traces are not supported: StarPU was built without FxT; configure it --with-fxt, as ./quickstart does");
 #endif
     ours = sgrad_launched_rank() == 0;
     char *own = ours || SGRAD_SIMULATED ? sgrad_format("%s", path) : temporary_folder();
     if (!own || (mkdir(own, 0777) != 0 && errno != EEXIST)) {
         free(own);
-        return sgrad_log_error(SGRAD_EIO, "%s: cannot be made: %s", ours ? path : "a temporary folder for the trace",
+        return sgrad_log_error(SGRAD_EIO, "%s: cannot be created: %s", ours ? path : "a temporary folder for the trace",
                                strerror(errno));
     }
     folder = sgrad_format("%s/", own);
@@ -139,7 +140,7 @@ static bool generate(struct starpu_fxt_options *options) {
     }
     while (tool > 0 && waitpid(tool, &status, 0) < 0 && errno == EINTR) continue;
     if (tool > 0 && status == 0) return true;
-    sgrad_log_warning("%s: no trace: StarPU's tool cannot read the events that the ranks left; is a disk full?", folder);
+    sgrad_log_warning("%s: no trace: StarPU's tool cannot read the events of the ranks; check that no disk is full", folder);
     return false;
 }
 
@@ -151,7 +152,7 @@ static bool convert(int ranks) {
     options.use_task_color = 1;
     options.dir = folder;
     if (ranks > STARPU_FXT_MAX_FILES)
-        sgrad_log_warning("%s: StarPU's tool reads the events of %d ranks: those of %d others are not in the trace", folder,
+        sgrad_log_warning("%s: StarPU's tool reads the events of only %d ranks; those of %d others are not in the trace", folder,
                           STARPU_FXT_MAX_FILES, ranks - STARPU_FXT_MAX_FILES);
     for (int r = 0; r < ranks && r < STARPU_FXT_MAX_FILES; r++) {
         char *path = events_of(r);
@@ -180,5 +181,5 @@ int sgrad_trace_convert(const char *path, int ranks) {
     const bool converted = convert(ranks);
     free(folder);
     folder = NULL;
-    return converted ? 0 : sgrad_log_error(SGRAD_EDEVICE, "%s: no trace came of the simulation", path);
+    return converted ? 0 : sgrad_log_error(SGRAD_EDEVICE, "%s: the simulation made no trace", path);
 }

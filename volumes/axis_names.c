@@ -34,9 +34,8 @@ int sgrad__axes_check(const char *path, int rank, const int64_t *dim, const char
         fits &= place < 0 || place == rank - 1 - d || dim[d] == 1;
         snprintf(text + used, sizeof text - used, "%s%.30s", d ? ", " : "", name[d] ? name[d] : "?");
     }
-    return fits
-               ? 0
-               : sgrad_log_error(SGRAD_EFORMAT, "%s: its axes are %s; a volume's are ([[c,] z,] y, x): transpose it", path, text);
+    return fits ? 0
+                : sgrad_log_error(SGRAD_EFORMAT, "%s: its axes are %s, but must be ([[c,] z,] y, x); transpose it", path, text);
 }
 
 int sgrad__axes_check_json(const char *path, int rank, const int64_t *dim, const json_t *names) {

@@ -116,23 +116,23 @@ int sgrad__volume_shape(struct sgrad_volume *volume, int rank, const int64_t *di
     size_t bytes = voxels[volume->voxel].size;
     double count = (double)bytes;
     if (rank < 2 || rank > SGRAD_VOLUME_RANK)
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: has %d dimensions; volumes have 2 to %d: ([[C,]Z,]Y,X)", volume->path, rank,
-                               SGRAD_VOLUME_RANK);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: has %d dimensions, but volumes must have 2 to %d: ([[C,]Z,]Y,X)", volume->path,
+                               rank, SGRAD_VOLUME_RANK);
     volume->rank = rank;
     for (int d = 0; d < SGRAD_VOLUME_RANK; d++) {
         const int own = d - (SGRAD_VOLUME_RANK - rank);
         volume->dim[d] = own < 0 ? 1 : dim[own];
         volume->chunk[d] = own < 0 ? 1 : chunk[own];
         if (volume->dim[d] < 1 || volume->chunk[d] < 1)
-            return sgrad_log_error(SGRAD_EFORMAT, "%s: dimension %d is %lld, in chunks of %lld: takes 1 and more", volume->path,
-                                   own, (long long)volume->dim[d], (long long)volume->chunk[d]);
+            return sgrad_log_error(SGRAD_EFORMAT, "%s: dimension %d is %lld, in chunks of %lld, but both must be 1 or more",
+                                   volume->path, own, (long long)volume->dim[d], (long long)volume->chunk[d]);
         if ((uint64_t)volume->chunk[d] > SGRAD__CHUNK_LIMIT / bytes)
-            return sgrad_log_error(SGRAD_EFORMAT, "%s: chunks of more than %zu MB are not read", volume->path,
+            return sgrad_log_error(SGRAD_EFORMAT, "%s: chunks of more than %zu MB are not supported", volume->path,
                                    SGRAD__CHUNK_LIMIT >> 20);
         bytes *= (size_t)volume->chunk[d];
         count *= (double)volume->dim[d];
     }
-    return count < 0x1p62 ? 0 : sgrad_log_error(SGRAD_EFORMAT, "%s: has %g bytes: more than can be counted", volume->path, count);
+    return count < 0x1p62 ? 0 : sgrad_log_error(SGRAD_EFORMAT, "%s: has %g bytes, which is too large", volume->path, count);
 }
 
 /* ---- files ------------------------------------------------------------------------------------------------------- */
@@ -145,6 +145,6 @@ int sgrad__part_place(const char *part, const char *path) {
     if (file >= 0) close(file);
     if (!failed && !link(part, path)) return unlink(part), 0;
     if (!failed && (errno == EEXIST || rename(part, path))) failed = errno;     /* some file systems have no links */
-    if (failed == EEXIST) return sgrad_log_error(SGRAD_EIO, "%s: is there already: another process was faster", path);
+    if (failed == EEXIST) return sgrad_log_error(SGRAD_EIO, "%s: already exists: another process wrote it first", path);
     return failed ? sgrad_log_error(SGRAD_EIO, "%s: cannot be written: %s", path, strerror(failed)) : 0;
 }

@@ -101,10 +101,10 @@ static int find_set(const struct sgrad_volume *volume, struct hdf5 *hdf5) {
     if (hdf5->name) return 0;
     search_in(hdf5->file, &search);
     if (search.count > 1)
-        error = sgrad_log_error(SGRAD_EFORMAT, "%s: has %d data sets: name one, %s:NAME: %s", volume->path, search.count,
+        error = sgrad_log_error(SGRAD_EFORMAT, "%s: has %d data sets; give one of them, %s:NAME: %s", volume->path, search.count,
                                 volume->path, search.list);
     else if (!search.count && search.broken)
-        error = sgrad_log_error(SGRAD_EFORMAT, "%s: has no data set: its link %s leads nowhere: %s", volume->path, search.broken,
+        error = sgrad_log_error(SGRAD_EFORMAT, "%s: has no data set: its link %s is broken: %s", volume->path, search.broken,
                                 search.reason);
     else if (!search.count) error = sgrad_log_error(SGRAD_EFORMAT, "%s: has no data set", volume->path);
     else hdf5->name = sgrad_format("%s", search.found);
@@ -118,7 +118,7 @@ static int no_set(const struct sgrad_volume *volume, const struct hdf5 *hdf5) {
     struct search search;
     why(reason);
     search_in(hdf5->file, &search);
-    int error = sgrad_log_error(SGRAD_EFORMAT, "%s: data set %s cannot be opened: %s: it has %s", volume->path, hdf5->name,
+    int error = sgrad_log_error(SGRAD_EFORMAT, "%s: data set %s cannot be opened: %s; the file has %s", volume->path, hdf5->name,
                                 reason, search.list ? search.list : "no data set");
     end_search(&search);
     return error;
@@ -128,10 +128,10 @@ static int no_set(const struct sgrad_volume *volume, const struct hdf5 *hdf5) {
 static int no_file(const struct sgrad_volume *volume) {
     char reason[REASON];
     why(reason);
-    const char *out = strstr(reason, "signature not found") ? ": it is no HDF5 file" : "";
+    const char *out = strstr(reason, "signature not found") ? ": it is not an HDF5 file" : "";
     if (strstr(reason, "lock file"))
-        out = strstr(reason, strerror(EAGAIN)) ? ": another process has it open for writing: read it when it is closed"
-                                               : ": HDF5_USE_FILE_LOCKING=FALSE reads it without a lock";
+        out = strstr(reason, strerror(EAGAIN)) ? ": another process has it open for writing; read it when it is closed"
+                                               : "; set HDF5_USE_FILE_LOCKING=FALSE to read it without a lock";
     return sgrad_log_error(SGRAD_EFORMAT, "%s: HDF5 cannot open it: %s%s", volume->path, reason, out);
 }
 
@@ -153,7 +153,7 @@ static int find_voxel(struct sgrad_volume *volume, const struct hdf5 *hdf5) {
         if (sgrad_voxel_size(voxel) == size && (real ? class == H5T_FLOAT : class == H5T_INTEGER && sign == is_signed))
             return volume->voxel = voxel, 0;
     }
-    return sgrad_log_error(SGRAD_EFORMAT, "%s:%s: voxels are neither whole nor real numbers of 8 to 64 bits", volume->path,
+    return sgrad_log_error(SGRAD_EFORMAT, "%s:%s: voxels must be integers or real numbers of 8 to 64 bits", volume->path,
                            hdf5->name);
 }
 
@@ -253,7 +253,7 @@ static int check_sources(const struct sgrad_volume *volume, const struct hdf5 *h
     for (size_t i = 0; i < sources && !error; i++) {
         if (H5Pget_virtual_filename(how, i, name, LONGEST) < 0 || strchr(name, '%') || !strcmp(name, ".")) continue;
         if (!is_found(volume->path, name))
-            error = sgrad_log_error(SGRAD_EIO, "%s:%s: is made of %s, which is not there", volume->path, hdf5->name, name);
+            error = sgrad_log_error(SGRAD_EIO, "%s:%s: is made of %s, which does not exist", volume->path, hdf5->name, name);
     }
     H5Pclose(how);
     return error;
@@ -291,10 +291,10 @@ static int create_set(struct sgrad_volume *volume) {
     h->file = h->set = -1;
     h->name = sgrad_format("%s", *end ? end + 1 : "volume");
     volume->path[end - volume->path] = 0;
-    if (!access(volume->path, F_OK)) return sgrad_log_error(SGRAD_EIO, "%s: is there already", volume->path);
+    if (!access(volume->path, F_OK)) return sgrad_log_error(SGRAD_EIO, "%s: already exists", volume->path);
     h->part = sgrad__part_of(volume->path);
     if ((h->file = H5Fcreate(h->part, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT)) < 0)
-        return sgrad_log_error(SGRAD_EIO, "%s: cannot be made", volume->path);
+        return sgrad_log_error(SGRAD_EIO, "%s: cannot be created", volume->path);
     for (int d = 0; d < SGRAD_VOLUME_RANK; d++)
         dim[d] = (hsize_t)volume->dim[d],
         chunk[d] = (hsize_t)(volume->chunk[d] < volume->dim[d] ? volume->chunk[d] : volume->dim[d]);
@@ -307,7 +307,7 @@ static int create_set(struct sgrad_volume *volume) {
     H5Sclose(space);
     H5Pclose(how);
     H5Pclose(links);
-    return h->set < 0 ? sgrad_log_error(SGRAD_EIO, "%s: data set %s cannot be made", volume->path, h->name) : 0;
+    return h->set < 0 ? sgrad_log_error(SGRAD_EIO, "%s: data set %s cannot be created", volume->path, h->name) : 0;
 }
 
 static int create_hdf5(struct sgrad_volume *volume) {

@@ -39,7 +39,8 @@ int sgrad_patches_open(const int64_t dim[3], const int64_t patch[3], const int64
     for (int d = 0; d < 3; d++)
         if (patch[d] < 1 || overlap[d] < 0 || overlap[d] >= patch[d])
             return sgrad_log_error(
-                SGRAD_EINVAL, "a patch of %lldx%lldx%lld with an overlap of %lldx%lldx%lld: an overlap is less than its patch",
+                SGRAD_EINVAL,
+                "a patch of %lldx%lldx%lld with an overlap of %lldx%lldx%lld is invalid; the overlap must be less than the patch",
                 (long long)patch[0], (long long)patch[1], (long long)patch[2], (long long)overlap[0], (long long)overlap[1],
                 (long long)overlap[2]);
     for (int d = 0; d < 3; d++) open_axis(dim[d], patch[d], overlap[d], &patches->axis[d]);

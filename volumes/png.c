@@ -34,15 +34,15 @@ int sgrad__png_header(const char *name, const void *data, size_t size, struct sg
     enum { WIDTH = 16, HEIGHT = 20, BITS = 24, COLOURS = 25, BEGIN = 26 };
     const unsigned char *at = data;
     if (size < BEGIN || png_sig_cmp(at, 0, 8) || memcmp(at + 12, "IHDR", 4))
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: is no PNG file", name);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: is not a PNG file", name);
     const struct sgrad__png is = { .width = number_at(at + WIDTH), .height = number_at(at + HEIGHT),
                                    .voxel = at[BITS] == 16 ? SGRAD_VOXEL_U16 : SGRAD_VOXEL_U8 };
     if (at[COLOURS] != PNG_COLOR_TYPE_GRAY)
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: has colours or transparency: takes grey alone", name);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: has colours or transparency, but must be grey", name);
     if (is.width < 1 || is.height < 1 || is.width > INT32_MAX || is.height > INT32_MAX ||
         (double)is.width * is.height * (double)sgrad_voxel_size(is.voxel) > (double)SGRAD__CHUNK_LIMIT)
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: a slice of %ux%u: takes up to %zu MB", name, is.width, is.height,
-                               SGRAD__CHUNK_LIMIT >> 20);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: a slice of %ux%u is invalid; it must have up to %zu MB", name, is.width,
+                               is.height, SGRAD__CHUNK_LIMIT >> 20);
     *png = is;
     return 0;
 }
@@ -81,7 +81,7 @@ static int decode(png_struct *decoder, png_info *info, struct source *source, co
     const int passes = png_set_interlace_handling(decoder);
     png_read_update_info(decoder, info);
     if (png_get_rowbytes(decoder, info) != stride || png_get_image_height(decoder, info) != png->height)
-        png_error(decoder, "its header says two sizes");
+        png_error(decoder, "its header states two sizes");
     for (int pass = 0; pass < passes; pass++)
         for (size_t y = 0; y < png->height; y++) png_read_row(decoder, to + y * stride, NULL);
     png_read_end(decoder, NULL);
@@ -152,9 +152,9 @@ static int read_slice(const struct sgrad_volume *volume, int64_t z, struct sgrad
         error = sgrad__png_header(path, map.data, map.size, png);
         if (!error && volume->rank &&
             (png->width != volume->dim[3] || png->height != volume->dim[2] || png->voxel != volume->voxel))
-            error = sgrad_log_error(SGRAD_EFORMAT, "%s: is of %ux%u %s, the first of %lldx%lld %s", path, png->width, png->height,
-                                    sgrad_voxel_name(png->voxel), (long long)volume->dim[3], (long long)volume->dim[2],
-                                    sgrad_voxel_name(volume->voxel));
+            error = sgrad_log_error(SGRAD_EFORMAT, "%s: is of %ux%u %s, but the first is of %lldx%lld %s", path, png->width,
+                                    png->height, sgrad_voxel_name(png->voxel), (long long)volume->dim[3],
+                                    (long long)volume->dim[2], sgrad_voxel_name(volume->voxel));
         if (!error && to) error = sgrad__png_decode(path, map.data, map.size, png, to);
         sgrad_map_close(&map);
     }
@@ -167,7 +167,7 @@ static int open_png(struct sgrad_volume *volume) {
     struct sgrad__png png;
     pthread_mutex_init(&s->lock, NULL);
     s->files = scandir(volume->path, &s->file, is_slice, versionsort);
-    if (s->files < 1) return sgrad_log_error(SGRAD_EIO, "%s: has no PNG files, or may not be read", volume->path);
+    if (s->files < 1) return sgrad_log_error(SGRAD_EIO, "%s: has no PNG files, or cannot be read", volume->path);
     SGRAD_TRY(read_slice(volume, 0, &png, NULL));
     volume->voxel = png.voxel;
     SGRAD_TRY(sgrad__volume_shape(volume, 3, (int64_t[]){ s->files, png.height, png.width },

@@ -39,7 +39,7 @@ static int parse(struct sgrad_volume *volume, const char *text) {
         for (voxel = 0; voxel < SGRAD_VOXELS && strcmp(end + 1, sgrad_voxel_name(voxel)); voxel++) continue;
     if (!sized || voxel == SGRAD_VOXELS)
         return sgrad_log_error(SGRAD_ENAME,
-                               "%s: ':%s' says no shape: takes FILE.raw:ZxYxX[:TYPE], as stack.raw:20x512x512:uint16",
+                               "%s: ':%s' is not a shape; give FILE.raw:ZxYxX[:TYPE], for example stack.raw:20x512x512:uint16",
                                volume->path, text);
     volume->voxel = voxel;
     for (int d = 0; d < rank; d++) chunk[d] = d < rank - 2 ? 1 : dim[d];
@@ -71,15 +71,15 @@ static int open_raw(struct sgrad_volume *volume) {
     if (!error) error = open_file(volume, NULL, O_RDONLY);
     SGRAD_TRY(error);
     if (fstat(((struct raw *)volume->state)->file, &status) || (uint64_t)status.st_size != bytes_of(volume))
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: has %lld bytes, where its shape and type ask for %llu", volume->path,
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: has %lld bytes, but its shape and type require %llu", volume->path,
                                (long long)status.st_size, (unsigned long long)bytes_of(volume));
     return 0;
 }
 
 static int create_raw(struct sgrad_volume *volume) {
     if (*ending_of(volume->path))
-        return sgrad_log_error(SGRAD_ENAME, "%s: shape and type follow from what is written: takes FILE.raw alone", volume->path);
-    if (!access(volume->path, F_OK)) return sgrad_log_error(SGRAD_EIO, "%s: is there already", volume->path);
+        return sgrad_log_error(SGRAD_ENAME, "%s: shape and type of an output cannot be chosen; give FILE.raw only", volume->path);
+    if (!access(volume->path, F_OK)) return sgrad_log_error(SGRAD_EIO, "%s: already exists", volume->path);
     SGRAD_TRY(open_file(volume, sgrad__part_of(volume->path), O_RDWR | O_CREAT | O_TRUNC));
     if (!ftruncate(((struct raw *)volume->state)->file, (off_t)bytes_of(volume))) return 0;
     return sgrad_log_error(SGRAD_EIO, "%s: %llu bytes: %s", volume->path, (unsigned long long)bytes_of(volume), strerror(errno));

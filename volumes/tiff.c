@@ -54,8 +54,8 @@ static int read_page(const struct sgrad_volume *volume, int64_t number, TIFF *fi
     TIFFGetFieldDefaulted(file, TIFFTAG_SUBFILETYPE, &kind);
     if (kind & FILETYPE_REDUCEDIMAGE)
         return sgrad_log_error(SGRAD_EFORMAT,
-                               "%s: page %lld is a reduced copy of another (NewSubfileType 1), and no slice: save the "
-                               "file without reduced pages",
+                               "%s: page %lld is a reduced copy of another page (NewSubfileType 1), not a slice; save the file "
+                               "without reduced pages",
                                volume->path, (long long)number);
     TIFFGetFieldDefaulted(file, TIFFTAG_IMAGEDEPTH, &page->depth);
     TIFFGetField(file, TIFFTAG_IMAGEWIDTH, &page->width);
@@ -69,9 +69,10 @@ static int read_page(const struct sgrad_volume *volume, int64_t number, TIFF *fi
     const bool known = format <= SAMPLEFORMAT_IEEEFP && page->voxel < SGRAD_VOXELS &&
                        (base == SGRAD_VOXEL_F32) == (page->voxel >= SGRAD_VOXEL_F32);
     if (samples != 1 || planar != PLANARCONFIG_CONTIG || !known)
-        return sgrad_log_error(SGRAD_EFORMAT,
-                               "%s: page %lld has %u samples of %u bits, format %u: takes one, whole or real, of 8 to 64 bits",
-                               volume->path, (long long)number, samples, bits, format);
+        return sgrad_log_error(
+            SGRAD_EFORMAT,
+            "%s: page %lld has %u samples of %u bits, format %u, but must have one, an integer or real number of 8 to 64 bits",
+            volume->path, (long long)number, samples, bits, format);
     if (TIFFIsTiled(file)) {
         TIFFGetField(file, TIFFTAG_TILEWIDTH, &page->chunk_width);
         TIFFGetField(file, TIFFTAG_TILELENGTH, &page->chunk_height);
@@ -94,14 +95,14 @@ static int read_pages(struct sgrad_volume *volume, struct tiff *tiff, int64_t *p
         SGRAD_TRY(read_page(volume, *pages, tiff->file, &page));
         if (*pages == 0) first = page;
         if (page.width != first.width || page.height != first.height || page.depth != first.depth || page.voxel != first.voxel)
-            return sgrad_log_error(SGRAD_EFORMAT, "%s: page %lld is of %ux%ux%u %s, page 0 of %ux%ux%u %s", volume->path,
+            return sgrad_log_error(SGRAD_EFORMAT, "%s: page %lld is of %ux%ux%u %s, but page 0 is of %ux%ux%u %s", volume->path,
                                    (long long)*pages, page.width, page.height, page.depth, sgrad_voxel_name(page.voxel),
                                    first.width, first.height, first.depth, sgrad_voxel_name(first.voxel));
         ++*pages;
         more = !TIFFLastDirectory(tiff->file);
         if (more && !TIFFReadDirectory(tiff->file))
-            return sgrad_log_error(SGRAD_EFORMAT, "%s: page %lld cannot be read: the file is damaged, or was cut short",
-                                   volume->path, (long long)*pages);
+            return sgrad_log_error(SGRAD_EFORMAT, "%s: page %lld cannot be read: the file is damaged or truncated", volume->path,
+                                   (long long)*pages);
     }
     volume->voxel = first.voxel;
     *one = first;
@@ -120,15 +121,15 @@ static int find_bare(const struct sgrad_volume *volume, struct tiff *tiff, const
                 TIFFGetField(tiff->file, TIFFTAG_STRIPBYTECOUNTS, &bytes);
     for (uint32_t i = 1; bare && i < TIFFNumberOfStrips(tiff->file); i++) bare = strip[i] == strip[i - 1] + bytes[i - 1];
     if (!bare)
-        return sgrad_log_error(SGRAD_EFORMAT,
-                               "%s: %s states %lld images, and there is one page: takes them bare, neither compressed "
-                               "nor in tiles nor apart",
-                               volume->path, tiff->axes.source, (long long)images);
+        return sgrad_log_error(
+            SGRAD_EFORMAT,
+            "%s: %s states %lld images, but there is one page; images in one page must be uncompressed, contiguous and not tiled",
+            volume->path, tiff->axes.source, (long long)images);
     const double wanted = (double)images * (double)page->height * (double)page->width * (double)sgrad_voxel_size(volume->voxel);
     tiff->bare = strip[0];
     if (fstat(TIFFFileno(tiff->file), &status) || !tiff->bare || (double)status.st_size < (double)tiff->bare + wanted)
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: %s states %lld images; it is too short for them: damaged", volume->path,
-                               tiff->axes.source, (long long)images);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: %s states %lld images, but the file is too short for them: it is damaged",
+                               volume->path, tiff->axes.source, (long long)images);
     return 0;
 }
 
@@ -150,9 +151,9 @@ static void warn_of_display(const struct sgrad_volume *volume, TIFF *file) {
     TIFFGetField(file, TIFFTAG_PHOTOMETRIC, &photometric);
     if (sgrad_launched_rank()) return;
     if (photometric == PHOTOMETRIC_MINISWHITE)
-        sgrad_log_warning("%s: states that 0 is white: voxels are read as they are stored, as tifffile reads them", volume->path);
+        sgrad_log_warning("%s: states that 0 is white; voxels are read as they are stored, as tifffile reads them", volume->path);
     if (orientation != ORIENTATION_TOPLEFT)
-        sgrad_log_warning("%s: states orientation %d: voxels are read as they are stored, as tifffile reads them", volume->path,
+        sgrad_log_warning("%s: states orientation %d; voxels are read as they are stored, as tifffile reads them", volume->path,
                           orientation);
 }
 
@@ -161,11 +162,11 @@ static int find_axes(struct sgrad_volume *volume, struct tiff *tiff, int64_t pag
     const char *text = NULL;
     struct sgrad__tiff_axes *a = &tiff->axes;
     if (!TIFFSetSubDirectory(tiff->file, tiff->page[0]))
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: page 0 is gone", volume->path);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: page 0 can no longer be read", volume->path);
     TIFFGetField(tiff->file, TIFFTAG_IMAGEDESCRIPTION, &text);
     tiff->deep = page->depth > 1 && TIFFIsTiled(tiff->file);
     if (page->chunk_depth > 1 && !tiff->deep)
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: has TileDepth and no ImageDepth", volume->path);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: has TileDepth, but no ImageDepth", volume->path);
     if (page->depth > 1) *a = (struct sgrad__tiff_axes){ pages, page->depth, 1, !tiff->deep, "ImageDepth" };
     else SGRAD_TRY(sgrad__tiff_axes(volume->path, text, (int64_t[]){ page->height, page->width }, a));
     if (!a->slices && !(pages == 1 && find_planes(tiff->file, a))) *a = (struct sgrad__tiff_axes){ 1, pages, 1, 1, NULL };
@@ -173,7 +174,8 @@ static int find_axes(struct sgrad_volume *volume, struct tiff *tiff, int64_t pag
     const int64_t images = a->channels * a->slices;
     if (!tiff->deep && images != pages && pages == 1) SGRAD_TRY(find_bare(volume, tiff, page, images));
     else if (!tiff->deep && images != pages)
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: %s states %lld images, and it has %lld pages: damaged, or of several series",
+        return sgrad_log_error(SGRAD_EFORMAT,
+                               "%s: %s states %lld images, but the file has %lld pages: it is damaged, or has several series",
                                volume->path, a->source, (long long)images, (long long)pages);
     const int64_t high = tiff->bare ? page->height : page->chunk_height, wide = tiff->bare ? page->width : page->chunk_width;
     const int64_t dim[] = { a->channels, a->slices, page->height, page->width }, chunk[] = { 1, page->chunk_depth, high, wide };
@@ -201,7 +203,7 @@ static int open_tiff(struct sgrad_volume *volume) {
     TIFFSetWarningHandler(hear_warning);
     if (access(volume->path, R_OK)) return sgrad_log_error(SGRAD_EIO, "%s: %s", volume->path, strerror(errno));
     TIFF *file = TIFFOpen(volume->path, "r");
-    if (!file) return sgrad_log_error(SGRAD_EFORMAT, "%s: is no TIFF file, or a damaged one", volume->path);
+    if (!file) return sgrad_log_error(SGRAD_EFORMAT, "%s: is not a TIFF file, or is damaged", volume->path);
     struct tiff *t = volume->state = sgrad_xcalloc(1, sizeof *t);
     t->file = file;
     pthread_mutex_init(&t->lock, NULL);
@@ -234,7 +236,7 @@ static int read_chunk(const struct sgrad_volume *volume, struct tiff *tiff, int6
                       page.chunk_height == volume->chunk[2] && page.chunk_depth == volume->chunk[1] &&
                       page.voxel == volume->voxel;
     if (!same)
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: page %lld is cut otherwise than page 0, or has changed", volume->path,
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: page %lld has another layout than page 0, or has changed", volume->path,
                                (long long)number);
     memset(room, 0, bytes);
     guessed = false;
@@ -242,7 +244,7 @@ static int read_chunk(const struct sgrad_volume *volume, struct tiff *tiff, int6
                           ? read_tile(tiff->file, TIFFComputeTile(tiff->file, x, y, z, 0), &page, room, bytes)
                           : TIFFReadEncodedStrip(tiff->file, TIFFComputeStrip(tiff->file, y, 0), room, (tmsize_t)bytes) > 0;
     if (done && !guessed) return 0;
-    return sgrad_log_error(SGRAD_EFORMAT, "%s: page %lld cannot be read: damaged, or compressed in a way that is not known",
+    return sgrad_log_error(SGRAD_EFORMAT, "%s: page %lld cannot be read: it is damaged, or its compression is not supported",
                            volume->path, (long long)number);
 }
 
@@ -259,7 +261,7 @@ static int pass_chunk(const struct sgrad__piece *piece, void *arg) {
     pthread_mutex_lock(&t->lock);
     int error = TIFFSetSubDirectory(t->file, t->page[number])
                     ? read_chunk(p->volume, t, number, piece, p->room, p->bytes)
-                    : sgrad_log_error(SGRAD_EFORMAT, "%s: page %lld is gone", p->volume->path, (long long)number);
+                    : sgrad_log_error(SGRAD_EFORMAT, "%s: page %lld can no longer be read", p->volume->path, (long long)number);
     pthread_mutex_unlock(&t->lock);
     if (!error) sgrad_box_copy(&piece->inside, sgrad_voxel_size(p->volume->voxel), &piece->chunk, p->room, p->box, p->to);
     return error;

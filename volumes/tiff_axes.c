@@ -14,7 +14,8 @@
 #include <string.h>
 
 static int refuse(const char *path, const char *what) { return sgrad_log_error(SGRAD_EFORMAT, "%s: %s", path, what); }
-static const char no_time[] = "its description states more axes than channels, z, y and x: a volume has no time: save one frame";
+static const char no_time[] =
+    "its description states more axes than channels, z, y and x, but a volume has no time axis; save one frame";
 
 enum { MOST = 1 << 20 };        /* maximum length of an axis; larger numbers are reduced to it */
 static int64_t number_at(const char *digits) {
@@ -38,7 +39,7 @@ static int read_imagej(const char *path, const char *text, struct sgrad__tiff_ax
     if (frames > slices) slices = frames;
     if (slices < 1) slices = 1;
     if (images > 0 && channels * slices != images) {
-        if (images % channels) return refuse(path, "ImageJ states images that its channels do not divide");
+        if (images % channels) return refuse(path, "ImageJ states a number of images that is not a multiple of its channels");
         slices = images / channels;
     }
     *axes = (struct sgrad__tiff_axes){ channels, slices, 1, channels, "ImageJ" };
@@ -74,15 +75,15 @@ static int read_ome(const char *path, const char *text, struct sgrad__tiff_axes 
     static const char letters[] = "ZCT";
     const char *pixels = tag_of(text, "Pixels"), *order = pixels ? attribute_of(pixels, "DimensionOrder") : NULL;
     int64_t size[3], step[3] = { 0 }, all = 1;
-    if (tag_of(text, "BinaryOnly")) return refuse(path, "OME: its description lies in another file: give the file that has it");
-    if (!order || strncmp(order, "XY", 2)) return refuse(path, "OME: states no DimensionOrder that begins with XY");
+    if (tag_of(text, "BinaryOnly")) return refuse(path, "OME: its description is in another file; give that file");
+    if (!order || strncmp(order, "XY", 2)) return refuse(path, "OME: its DimensionOrder must begin with XY");
     for (int i = 0; i < 3; i++) {
         size[i] = number_in(pixels, (const char *[]){ "SizeZ", "SizeC", "SizeT" }[i], 0);
         if (size[i] < 1) return refuse(path, "OME: does not state SizeZ, SizeC and SizeT");
     }
     for (int i = 2; i < 5; i++) {
         const char *letter = order[i] ? strchr(letters, order[i]) : NULL;
-        if (!letter || step[letter - letters]) return refuse(path, "OME: its DimensionOrder does not have Z, C and T once each");
+        if (!letter || step[letter - letters]) return refuse(path, "OME: its DimensionOrder must have Z, C and T once each");
         step[letter - letters] = all;
         all *= size[letter - letters];
     }
@@ -91,7 +92,7 @@ static int read_ome(const char *path, const char *text, struct sgrad__tiff_axes 
         const int64_t first = number_in(data, "FirstZ", 0) * step[0] + number_in(data, "FirstC", 0) * step[1] +
                               number_in(data, "FirstT", 0) * step[2];
         if (number_in(data, "IFD", first) != first)
-            return refuse(path, "OME: its pages are in another order than DimensionOrder, or those of several images");
+            return refuse(path, "OME: its pages are not in the order of DimensionOrder, or belong to several images");
     }
     const int slow = size[0] > 1 ? 0 : 2;
     *axes = (struct sgrad__tiff_axes){ size[1], size[slow], step[1], step[slow], "OME" };
@@ -110,12 +111,13 @@ static int read_shape(const char *path, const int64_t *size, int rank, const cha
     const bool sample = rank > 2 && size[rank - 1] == 1 && size[rank - 2] == page[1] && size[rank - 3] == page[0];
     if (sample) rank--;
     if (size[rank - 2] != page[0] || size[rank - 1] != page[1])
-        return refuse(path, "its description states another size than its pages have: it was cut or scaled since: remove the "
-                            "description");
+        return refuse(
+            path,
+            "its description states another size than its pages have, because it was cropped or scaled; remove the description");
     for (int i = rank - 3; i >= 0; i--) {
         const int64_t n = size[i];
         const bool is_channels = letter ? letter[i] == 'C' : sliced;
-        if (n < 1 || n > MOST) return refuse(path, "its description states a shape that is none");
+        if (n < 1 || n > MOST) return refuse(path, "its description states an invalid shape");
         if (n > 1 && (is_channels ? parted : sliced)) return refuse(path, no_time);
         if (n > 1 && is_channels) channels = n, channel_step = all, parted = true;
         if (n > 1 && !is_channels) slices = n, slice_step = all, sliced = true;

@@ -32,7 +32,7 @@ static int finish(struct sgrad_volume *v, int error, struct sgrad_volume **volum
 static int no_format(const char *name) {
     struct stat status;
     if (stat(name, &status)) return sgrad_log_error(SGRAD_EIO, "%s: %s", name, strerror(errno));
-    return sgrad_log_error(SGRAD_ENAME, "%s: of no format that is known: takes " READ_NAMES, name);
+    return sgrad_log_error(SGRAD_ENAME, "%s: has an unknown format; give " READ_NAMES, name);
 }
 
 int sgrad_volume_open(const char *name, struct sgrad_volume **volume) {
@@ -46,8 +46,8 @@ int sgrad_volume_create(const char *name, enum sgrad_voxel voxel, const int64_t 
     v->voxel = voxel;
     int error = 0;
     if (!v->format || !v->format->create)
-        error =
-            sgrad_log_error(SGRAD_ENAME, "%s: of no format that is written: takes NAME.zarr, NAME.h5[:DATASET], NAME.raw", name);
+        error = sgrad_log_error(SGRAD_ENAME,
+                                "%s: has a format that cannot be written; give NAME.zarr, NAME.h5[:DATASET] or NAME.raw", name);
     if (!error) error = sgrad__volume_shape(v, SGRAD_VOLUME_RANK, dim, chunk);
     return finish(v, error ? error : v->format->create(v), volume);
 }
@@ -106,10 +106,10 @@ int sgrad_volume_pixels(const struct sgrad_volume *volume, enum sgrad_dtype *pix
     if (volume->dim[0] == 1 && (volume->voxel == SGRAD_VOXEL_U8 || volume->voxel == SGRAD_VOXEL_U16 || real))
         return *pixel = volume->voxel == SGRAD_VOXEL_U8 ? SGRAD_U8 : SGRAD_U16, 0;
     if (volume->dim[0] != 1)
-        return sgrad_log_error(SGRAD_EFORMAT,
-                               "%s: has %lld channels, and is read as an image of one: split its channels into files",
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: has %lld channels, but an image must have one; split its channels into files",
                                volume->path, (long long)volume->dim[0]);
-    return sgrad_log_error(SGRAD_EFORMAT, "%s: has pixels of %s: an image has uint8, uint16, float32 or float64: convert it",
+    return sgrad_log_error(SGRAD_EFORMAT,
+                           "%s: has pixels of %s, but an image must have uint8, uint16, float32 or float64; convert it",
                            volume->path, sgrad_voxel_name(volume->voxel));
 }
 
@@ -122,7 +122,8 @@ int sgrad_volume_read_pixels(const struct sgrad_volume *volume, const struct sgr
     for (int64_t i = 0; i < count && !error; i++)
         if (voxel[i] >= 0 && voxel[i] <= 1) voxel[i] *= 65535;
         else
-            error = sgrad_log_error(SGRAD_EFORMAT, "%s: has a voxel of %g: an image's real numbers are 0 to 1: scale them first",
+            error = sgrad_log_error(SGRAD_EFORMAT,
+                                    "%s: has a voxel of %g, but an image's real numbers must be 0 to 1; scale them first",
                                     volume->path, voxel[i]);
     if (!error) sgrad_voxel_convert(SGRAD_VOXEL_F64, voxel, count, SGRAD_VOXEL_U16, to);
     free(voxel);

@@ -42,7 +42,8 @@ static int open_zarr(struct sgrad_volume *volume) {
     struct stat status;
     if (stat(volume->path, &status)) return sgrad_log_error(SGRAD_EIO, "%s: %s", volume->path, strerror(errno));
     if (!version)
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: has neither .zarray nor zarr.json: no array of Zarr, or a group of some",
+        return sgrad_log_error(SGRAD_EFORMAT,
+                               "%s: has neither .zarray nor zarr.json: it is not a Zarr array, or is a group of arrays",
                                volume->path);
     struct sgrad__zarr *zarr = volume->state = sgrad_xcalloc(1, sizeof *zarr);
     struct sgrad_map map;
@@ -90,7 +91,7 @@ static void find_chunks(struct sgrad_volume *volume) {
     if (!there && nested && !zarr->separated) zarr->separator = '/', there = true;  /* old libraries did not state it */
     char *first = chunk_path(volume, (const int64_t[SGRAD_VOLUME_RANK]){ 0 });
     if (!there && sgrad_launched_rank() == 0)
-        sgrad_log_warning("%s: has no chunk, of which the first would be %s: every voxel is the fill value", volume->path, first);
+        sgrad_log_warning("%s: has no chunk (the first would be %s); every voxel is the fill value", volume->path, first);
     free(first);
 }
 
@@ -214,8 +215,9 @@ static int write_chunk(const struct sgrad__piece *piece, void *arg) {
 static int write_zarr(const struct sgrad_volume *volume, const struct sgrad_box *box, const void *from) {
     const struct sgrad__zarr *zarr = volume->state;
     if (zarr->version != 2 || zarr->codec != SGRAD__ZSTD || zarr->separator != '.')
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: is Zarr of another making: what is written is of version 2, by zstd, with '.'",
-                               volume->path);
+        return sgrad_log_error(
+            SGRAD_EFORMAT, "%s: cannot be written: the Zarr array must have version 2, zstd compression and the separator '.'",
+            volume->path);
     return pass(&(struct passage){ .volume = volume, .box = box, .from = from }, write_chunk);
 }
 
@@ -249,7 +251,7 @@ static int take_over(struct sgrad_volume *volume) {
     if (same) volume->state = there.state;
     else free(there.state);
     SGRAD_TRY(error);
-    return same ? 0 : sgrad_log_error(SGRAD_EIO, "%s: is there already, with other voxels, size or chunks", volume->path);
+    return same ? 0 : sgrad_log_error(SGRAD_EIO, "%s: already exists with other voxels, size or chunks", volume->path);
 }
 
 static int create_zarr(struct sgrad_volume *volume) {
@@ -257,7 +259,7 @@ static int create_zarr(struct sgrad_volume *volume) {
     const int64_t *d = volume->dim, *c = volume->chunk;
     if (version_of(volume->path)) return take_over(volume);
     if (mkdir(volume->path, 0777) && errno != EEXIST)
-        return sgrad_log_error(SGRAD_EIO, "%s: cannot be made: %s", volume->path, strerror(errno));
+        return sgrad_log_error(SGRAD_EIO, "%s: cannot be created: %s", volume->path, strerror(errno));
     struct sgrad__zarr *zarr = volume->state = sgrad_xcalloc(1, sizeof *zarr);
     *zarr = (struct sgrad__zarr){
         .version = 2, .rank = volume->rank, .voxel = volume->voxel, .codec = SGRAD__ZSTD, .separator = '.'
@@ -297,9 +299,9 @@ static int sign_zarr(struct sgrad_volume *volume, const char *work, bool again) 
     char *text = json_dumps(json, JSON_INDENT(1));
     int error = 0;
     if (there && strcmp(there, work) && !again)
-        error =
-            sgrad_log_error(SGRAD_EIO, "%s: is there already, and of other work: %s; this is %s: takes another name, or --redo",
-                            volume->path, there, work);
+        error = sgrad_log_error(SGRAD_EIO,
+                                "%s: already exists and was made by other work: %s; this is %s; give another name, or --redo",
+                                volume->path, there, work);
     else if ((!there || strcmp(there, work)) && text) error = write_file(file, text, strlen(text));
     json_decref(json);
     free(text);

@@ -22,17 +22,18 @@ static bool is_voxel(enum sgrad_voxel v, const char *text, int version) {
 static int find_voxel(const char *name, const char *text, int version, struct sgrad__zarr *zarr) {
     for (enum sgrad_voxel v = 0; v < SGRAD_VOXELS && text; v++)
         if (is_voxel(v, text, version)) return zarr->voxel = v, zarr->swapped = version == 2 && *text == '>', 0;
-    return FAIL("%s: voxels of type '%s': takes whole and real numbers of 8 to 64 bits", name, text ? text : "?");
+    return FAIL("%s: voxels of type '%s' are not supported; they must be integers or real numbers of 8 to 64 bits", name,
+                text ? text : "?");
 }
 
 static int read_sizes(const char *name, const char *what, const json_t *list, int64_t *to, struct sgrad__zarr *zarr) {
     const size_t count = json_array_size(list);
     if (count < 1 || count > SGRAD_VOLUME_RANK || (zarr->rank && zarr->rank != (int)count))
-        return FAIL("%s: \"%s\" is no list of 1 to %d sizes", name, what, SGRAD_VOLUME_RANK);
+        return FAIL("%s: \"%s\" is not a list of 1 to %d sizes", name, what, SGRAD_VOLUME_RANK);
     zarr->rank = (int)count;
     for (size_t i = 0; i < count; i++) {
         to[i] = (int64_t)json_integer_value(json_array_get(list, i));
-        if (to[i] < 1) return FAIL("%s: \"%s\" has a size that is no number of 1 or more", name, what);
+        if (to[i] < 1) return FAIL("%s: \"%s\" has a size that is not a number of 1 or more", name, what);
     }
     return 0;
 }
@@ -45,19 +46,21 @@ static int read_fill(const char *name, const json_t *fill, struct sgrad__zarr *z
     else if (text && !strcmp(text, "NaN")) zarr->fill = NAN;
     else if (text && !strcmp(text, "Infinity")) zarr->fill = INFINITY;
     else if (text && !strcmp(text, "-Infinity")) zarr->fill = -INFINITY;
-    else if (text) return FAIL("%s: \"fill_value\" is '%s': takes a number", name, text);
+    else if (text)
+        return FAIL("%s: \"fill_value\" is '%s', but must be a number", name, text);
     return 0;
 }
 
 static int read_separator(const char *name, const char *text, struct sgrad__zarr *zarr) {
-    if (!text || strlen(text) != 1 || !strchr("./", *text)) return FAIL("%s: chunks' numbers are separated by '.' or '/'", name);
+    if (!text || strlen(text) != 1 || !strchr("./", *text))
+        return FAIL("%s: the separator of chunk numbers must be '.' or '/'", name);
     zarr->separator = *text;
     return 0;
 }
 
 static int read_codec(const char *name, const char *id, struct sgrad__zarr *zarr) {
     if (id && sgrad__codec_find(id, &zarr->codec)) return 0;
-    return FAIL("%s: compressed with '%s': takes none, zlib, gzip, zstd and blosc", name, id ? id : "?");
+    return FAIL("%s: compression with '%s' is not supported; it must be none, zlib, gzip, zstd or blosc", name, id ? id : "?");
 }
 
 static int parse2(const char *name, const json_t *json, struct sgrad__zarr *zarr) {
@@ -67,9 +70,10 @@ static int parse2(const char *name, const json_t *json, struct sgrad__zarr *zarr
     SGRAD_TRY(read_sizes(name, "shape", json_object_get(json, "shape"), zarr->dim, zarr));
     SGRAD_TRY(read_sizes(name, "chunks", json_object_get(json, "chunks"), zarr->chunk, zarr));
     SGRAD_TRY(find_voxel(name, json_string_value(json_object_get(json, "dtype")), 2, zarr));
-    if (order && strcmp(order, "C") && strcmp(order, "F")) return FAIL("%s: chunks in order '%s': takes C and F", name, order);
+    if (order && strcmp(order, "C") && strcmp(order, "F"))
+        return FAIL("%s: chunks in order '%s' are not supported; the order must be C or F", name, order);
     zarr->turned = order && *order == 'F';
-    if (json_array_size(filters)) return FAIL("%s: has filters, which are not known here", name);
+    if (json_array_size(filters)) return FAIL("%s: has filters, which are not supported", name);
     zarr->separated = own != NULL;
     if (own) separator = json_string_value(own);
     if (json_is_object(compressor)) SGRAD_TRY(read_codec(name, json_string_value(json_object_get(compressor, "id")), zarr));
@@ -86,11 +90,12 @@ static int parse3_codecs(const char *name, const json_t *codecs, struct sgrad__z
         const char *endian = json_string_value(json_object_get(how, "endian"));
         if (id && !strcmp(id, "bytes") && !bytes) {
             if (endian && strcmp(endian, "little") && strcmp(endian, "big"))
-                return FAIL("%s: voxels are %s-endian: takes little and big", name, endian);
+                return FAIL("%s: voxels are %s-endian, but must be little or big", name, endian);
             zarr->swapped = endian && *endian == 'b';
             bytes = true;
         } else if (!bytes || zarr->codec != SGRAD__NO_CODEC)
-            return FAIL("%s: codec '%s': takes \"bytes\" and one compressor at most", name, id ? id : "?");
+            return FAIL("%s: codec '%s' is not supported; codecs must be \"bytes\" and at most one compressor", name,
+                        id ? id : "?");
         else SGRAD_TRY(read_codec(name, id, zarr));
     }
     return bytes ? 0 : FAIL("%s: \"codecs\" has no \"bytes\"", name);
@@ -101,12 +106,13 @@ static int parse3(const char *name, const json_t *json, struct sgrad__zarr *zarr
     const json_t *grid = json_object_get(json, "chunk_grid"), *keys = json_object_get(json, "chunk_key_encoding");
     const char *kind = json_string_value(json_object_get(grid, "name")), *key = json_string_value(json_object_get(keys, "name"));
     if (!type || strcmp(type, "array"))
-        return FAIL("%s: is a %s, not an array: name the array's own folder", name, type ? type : "?");
-    if (!kind || strcmp(kind, "regular")) return FAIL("%s: chunks of grid '%s': takes a regular one", name, kind ? kind : "?");
+        return FAIL("%s: is a %s, not an array; give the array's folder", name, type ? type : "?");
+    if (!kind || strcmp(kind, "regular"))
+        return FAIL("%s: chunks of grid '%s' are not supported; the grid must be regular", name, kind ? kind : "?");
     if (!key || (strcmp(key, "default") && strcmp(key, "v2")))
-        return FAIL("%s: chunks' names are '%s': takes default and v2", name, key ? key : "?");
+        return FAIL("%s: chunk names '%s' are not supported; they must be default or v2", name, key ? key : "?");
     if (json_array_size(json_object_get(json, "storage_transformers")))
-        return FAIL("%s: has storage transformers, which are not known here", name);
+        return FAIL("%s: has storage transformers, which are not supported", name);
     zarr->prefixed = strcmp(key, "default") == 0;
     const json_t *separator = json_object_get(json_object_get(keys, "configuration"), "separator");
     zarr->separated = true;

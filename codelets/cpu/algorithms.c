@@ -173,9 +173,9 @@ static void ask(void) {
     if (!name || strcmp(name, "measured") == 0) asked = SGRAD__ALGORITHMS;
     else if (strcmp(name, "rule") == 0) asked = SGRAD__ALGORITHMS + 1;
     else if (asked == SGRAD__ALGORITHMS)
-        sgrad_log_warning(
-            "%s=%s is none of measured, rule, plain, blocked, winograd, product, pixels, tiles: the fastest are taken", variable,
-            name);
+        sgrad_log_warning("%s=%s is unknown, so the fastest kernels are used; give measured, rule, plain, blocked, winograd, "
+                          "product, pixels or tiles",
+                          variable, name);
 }
 
 /* Returns the key of a measurement: the build, the processor, oneDNN's version and the layer. The caller must free it. */

@@ -253,7 +253,7 @@ void sgrad__graph_do(const struct sgrad__graph_key *key, const struct sgrad__gra
     if (c->plan) {
         const cudnnStatus_t status = as_graph(*c->plan, *data, *ways);
         if (status == CUDNN_STATUS_SUCCESS || sgrad_cuda_excuses(cudnnGetErrorString(status), "a convolution's graph")) return;
-        sgrad_log_warning("convolution: cuDNN's graph of (%d,%d,%d,%d) to %d channels does not run: %s; it is computed without",
+        sgrad_log_warning("convolution: cuDNN's graph of (%d,%d,%d,%d) to %d channels failed: %s; it is computed without a graph",
                           key->x[0], key->x[1], key->x[key->dims - 2], key->x[key->dims - 1], key->y[1],
                           cudnnGetErrorString(status));
         delete c->plan;

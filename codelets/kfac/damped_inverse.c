@@ -41,8 +41,8 @@ static void damped_inverse(const struct sgrad_args *args) {
         if (finite && !invert(matrix, n, args->step->damping)) put(matrix, n, inverse);
         else
             sgrad__factor_tell(health, finite ? &health->negative : &health->unmade, args->step,
-                               finite ? "has eigenvalues of minus the damping or less: its last inverse stays"
-                                      : "is not finite: its last inverse stays");
+                               finite ? "has eigenvalues of minus the damping or less; its previous inverse is used"
+                                      : "is not finite; its previous inverse is used");
     }
 }
 

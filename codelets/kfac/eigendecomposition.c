@@ -37,12 +37,12 @@ static void eigendecomposition(const struct sgrad_args *args) {
         if (finite) dsyevd_("V", "L", &rows, matrix, &rows, values, work, &size, more_work, &more, &info, 1, 1);
         if (!finite || info) {
             sgrad__factor_tell(health, &health->unmade, args->step,
-                               finite ? "has no decomposition: the last one stays"
-                                      : "is not finite: its last decomposition stays");
+                               finite ? "has no eigendecomposition; the previous one is used"
+                                      : "is not finite; its previous eigendecomposition is used");
             continue;
         }
         if (values[0] < -ROUNDING * values[n - 1] && values[0] < -NONE)
-            sgrad__factor_tell(health, &health->negative, args->step, "has negative eigenvalues: they count as 0");
+            sgrad__factor_tell(health, &health->negative, args->step, "has negative eigenvalues; they are replaced by 0");
         put(values, matrix, n, eigen);
     }
 }

@@ -18,7 +18,7 @@ SGRAD_VECTOR(running_average)(const struct sgrad_args *args) {
     float bad = 0;      /* NaN if an element is not finite */
     for (int64_t i = 0; i < count; i++) bad += 0 * x[i];
     if (bad != 0) {
-        sgrad__factor_tell(r->health, &r->health->infinite, args->step, "is not finite: left out");
+        sgrad__factor_tell(r->health, &r->health->infinite, args->step, "is not finite; it is skipped");
         return;
     }
     for (int64_t i = 0; i < count; i++) y[i] = first ? take * x[i] : keep * y[i] + take * x[i];

@@ -40,14 +40,15 @@ static int infer(struct sgrad_signature *signature, void *attributes) {
     const struct sgrad_shape *x = &signature->x[0].shape;
     char text[SGRAD_SHAPE_TEXT];
     if (x->rank != 3 || x->dim[2] % 3)
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: attention takes queries, keys and values (N,T,3C), not %s", signature->layer,
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: attention requires queries, keys and values (N,T,3C), not %s", signature->layer,
                                sgrad_shape_text(x, text));
     const int64_t width = x->dim[2] / 3;
     if (attrs->heads < 1 || width % attrs->heads || width / attrs->heads > SGRAD_ROW)
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: attention: a width of %lld is not %d heads of %d at most", signature->layer,
-                               (long long)width, attrs->heads, SGRAD_ROW);
+        return sgrad_log_error(SGRAD_ESHAPE,
+                               "%s: attention: a width of %lld cannot be divided into %d heads of at most %d features",
+                               signature->layer, (long long)width, attrs->heads, SGRAD_ROW);
     if (attrs->cache && x->dim[1] != 1)
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: attention with a cache takes a row a step, not %lld", signature->layer,
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: attention with a cache requires one row per step, not %lld", signature->layer,
                                (long long)x->dim[1]);
     signature->y.shape = (struct sgrad_shape){ 3, { x->dim[0], x->dim[1], width } };
     signature->saved[0] = (struct sgrad_view){ SGRAD_F32, { 3, { x->dim[0], attrs->heads, x->dim[1] } } };

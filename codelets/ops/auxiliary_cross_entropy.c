@@ -16,7 +16,7 @@ static int infer(struct sgrad_signature *signature, void *attrs) {
     if (loss->heads < 1) loss->heads = 1;
     if (loss->weight == 0) loss->weight = 0.3f;
     if (x->rank != 2 || labels->rank != 1 || labels->dim[0] != x->dim[0] || x->dim[1] % loss->heads)
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: auxiliary_cross_entropy takes logits (N,%d·C) and labels (N), not %s and %s",
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: auxiliary_cross_entropy requires logits (N,%d·C) and labels (N), not %s and %s",
                                signature->layer, loss->heads, sgrad_shape_text(x, text[0]), sgrad_shape_text(labels, text[1]));
     signature->stat[0] = (struct sgrad_shape){ 1, { 3 } };
     return 0;

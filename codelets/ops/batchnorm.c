@@ -400,8 +400,8 @@ static int infer(struct sgrad_signature *signature, void *attributes) {
                                "(N,C)",
                                signature->layer, text);
     if (signature->inputs > 1 && !sgrad_shape_equal(x, &signature->x[1].shape))
-        return sgrad_log_error(SGRAD_ESHAPE, "batchnorm: %s: input %s and what is added to it, %s, differ", signature->layer,
-                               text, sgrad_shape_text(&signature->x[1].shape, other));
+        return sgrad_log_error(SGRAD_ESHAPE, "batchnorm: %s: input %s and the added input %s must have the same shape",
+                               signature->layer, text, sgrad_shape_text(&signature->x[1].shape, other));
     if (attrs->eps < 0 || attrs->momentum < 0 || attrs->momentum > 1)
         return sgrad_log_error(SGRAD_EINVAL, "batchnorm: %s: eps %g, momentum %g: out of range", signature->layer, attrs->eps,
                                attrs->momentum);

@@ -19,7 +19,8 @@ static int infer(struct sgrad_signature *signature, void *attrs) {
         char first[SGRAD_SHAPE_TEXT], other[SGRAD_SHAPE_TEXT];
         like.dim[last] = x->dim[last];
         if (x->rank < 2 || !sgrad_shape_equal(x, &like))
-            return sgrad_log_error(SGRAD_ESHAPE, "%s: concat takes inputs that differ in the last dimension alone, not %s and %s",
+            return sgrad_log_error(SGRAD_ESHAPE,
+                                   "%s: concat requires inputs that differ only in the last dimension, not %s and %s",
                                    signature->layer, sgrad_shape_text(&signature->x[0].shape, first), sgrad_shape_text(x, other));
         concat->channels[i] = (int)x->dim[last];
         y.dim[last] += x->dim[last];

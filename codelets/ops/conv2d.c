@@ -79,7 +79,7 @@ static int begin_otherwise(struct sgrad_signature *signature, const struct sgrad
     signature->p[1].init = SGRAD_ZEROS;
     if (conv2d->groups == 1 && conv2d->channels % 2 == 0 && conv2d->channels <= 2 * patch) return 0;
     return sgrad_log_error(SGRAD_EINVAL,
-                           "conv2d: %s: whitening takes no groups, and an even number of filters, %lld at most, not %d",
+                           "conv2d: %s: whitening requires one group and an even number of at most %lld filters, not %d",
                            signature->layer, (long long)(2 * patch), conv2d->channels);
 }
 

@@ -100,9 +100,9 @@ static void do_without(struct plan *plan, cudnnStatus_t status) {
     shape_text(&plan->key, shape, sizeof shape);
     plan->direct = true;
     if (status == CUDNN_STATUS_SUCCESS || CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED)
-        sgrad_log_warning("convolution: cuDNN does not support %s here; it is computed without, slowly", shape);
+        sgrad_log_warning("convolution: cuDNN does not support %s here; it is computed without cuDNN, slowly", shape);
     else
-        sgrad_log_warning("convolution: cuDNN fails to choose an algorithm for %s: %s; it is computed without, slowly", shape,
+        sgrad_log_warning("convolution: cuDNN cannot choose an algorithm for %s: %s; it is computed without cuDNN, slowly", shape,
                           cudnnGetErrorString(status));
 }
 
@@ -267,10 +267,9 @@ static void search(struct plan *plan, struct operands operands, size_t size) {
         }
         shape_text(&plan->key, shape, sizeof shape);
         if (why)
-            sgrad_log_warning(
-                "convolution: cuDNN's algorithms for %s could not be measured with %zu MB of their own and %zu MB to "
-                "write to: %s; this run takes its guess",
-                shape, plan->key.room >> 20, size >> 20, why);
+            sgrad_log_warning("convolution: cuDNN's algorithms for %s could not be measured with %zu MB of workspace and %zu MB "
+                              "of output: %s; this run uses cuDNN's first suggestion",
+                              shape, plan->key.room >> 20, size >> 20, why);
     }
     pthread_mutex_unlock(&lock);
 }

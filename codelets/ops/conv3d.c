@@ -14,7 +14,7 @@ static int infer(struct sgrad_signature *signature, void *attributes) {
     struct sgrad_conv3d *c = attributes;
     if (!c->depth) c->depth = c->kernel;
     if (c->depth < 1 || (!c->valid && c->depth % 2 == 0))
-        return sgrad_log_error(SGRAD_EINVAL, "conv3d: %s: %d taps along D: takes an odd number, or, without padding, 1 or more",
+        return sgrad_log_error(SGRAD_EINVAL, "conv3d: %s: kernel depth %d must be odd, or, without padding, at least 1",
                                signature->layer, c->depth);
     return sgrad__filter_infer(signature, "conv3d", attributes, c->depth, c->valid ? 0 : c->depth / 2);
 }

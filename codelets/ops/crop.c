@@ -16,14 +16,14 @@ static int infer(struct sgrad_signature *signature, void *attributes) {
     const struct sgrad_shape *x = &signature->x[0].shape;
     char text[SGRAD_SHAPE_TEXT];
     if (x->rank != 4 && x->rank != 5)
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: crop takes images (N,H,W,C) or volumes (N,D,H,W,C), not %s", signature->layer,
-                               sgrad_shape_text(x, text));
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: crop requires images (N,H,W,C) or volumes (N,D,H,W,C), not %s",
+                               signature->layer, sgrad_shape_text(x, text));
     signature->y.shape = *x;
     for (int d = 0; d < 3; d++) {
         const int64_t dim = d == 0 && x->rank == 4 ? 1 : x->dim[x->rank - 4 + d];
         if (!c->size[d]) c->size[d] = (int)(dim - c->from[d]);
         if (c->from[d] < 0 || c->size[d] < 1 || c->from[d] > dim - c->size[d])
-            return sgrad_log_error(SGRAD_EINVAL, "%s: crop of %dx%dx%d from %d,%d,%d: outside %s", signature->layer, c->size[0],
+            return sgrad_log_error(SGRAD_EINVAL, "%s: crop of %dx%dx%d from %d,%d,%d is outside %s", signature->layer, c->size[0],
                                    c->size[1], c->size[2], c->from[0], c->from[1], c->from[2], sgrad_shape_text(x, text));
         if (d || x->rank == 5) signature->y.shape.dim[x->rank - 4 + d] = c->size[d];
     }

@@ -14,11 +14,11 @@ static int infer(struct sgrad_signature *signature, void *attributes) {
     const struct sgrad_shape *x = &signature->x[0].shape;
     char text[SGRAD_SHAPE_TEXT];
     if (x->rank < 2 || sgrad_shape_count(x) != x->dim[x->rank - 1])
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: draw_token takes the logits of one token (1,…,C), not %s", signature->layer,
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: draw_token requires the logits of one token (1,…,C), not %s", signature->layer,
                                sgrad_shape_text(x, text));
     if (!(attrs->temperature >= 0) || attrs->top_k < 0)
-        return sgrad_log_error(SGRAD_EINVAL, "%s: draw_token: a temperature of %g, the %d largest: out of range",
-                               signature->layer, attrs->temperature, attrs->top_k);
+        return sgrad_log_error(SGRAD_EINVAL, "%s: draw_token: temperature %g and top-k %d must be 0 or more", signature->layer,
+                               attrs->temperature, attrs->top_k);
     signature->stat[0] = sgrad_shape(1, 2);
     return 0;
 }

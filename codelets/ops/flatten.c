@@ -16,7 +16,7 @@ static int infer(struct sgrad_signature *signature, void *attrs) {
     const struct sgrad_shape *x = &signature->x[0].shape;
     char text[SGRAD_SHAPE_TEXT];
     if (x->rank < 2)
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: flatten takes images (N,H,W,C) or arrays (N,…), not %s", signature->layer,
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: flatten requires images (N,H,W,C) or arrays (N,…), not %s", signature->layer,
                                sgrad_shape_text(x, text));
     signature->view_of_input = x->rank != 4 || x->dim[1] * x->dim[2] == 1;
     signature->y.shape = (struct sgrad_shape){ 2, { x->dim[0], sgrad_shape_count(x) / x->dim[0] } };

@@ -11,7 +11,7 @@ static int infer(struct sgrad_signature *signature, void *attrs) {
     const struct sgrad_shape *x = &signature->x[0].shape;
     char text[SGRAD_SHAPE_TEXT];
     if (x->rank < 3)
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: global_average_pool takes images (N,H,W,C) or rows (N,T,C), not %s",
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: global_average_pool requires images (N,H,W,C) or rows (N,T,C), not %s",
                                signature->layer, sgrad_shape_text(x, text));
     signature->y.shape = (struct sgrad_shape){ 2, { x->dim[0], x->dim[x->rank - 1] } };
     return 0;

@@ -27,15 +27,16 @@ static int infer(struct sgrad_signature *signature, void *attributes) {
     const struct sgrad_shape *x = &signature->x[0].shape;
     char text[SGRAD_SHAPE_TEXT];
     if (x->rank < 2)
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: group_norm takes samples with channels (N,…,C), not %s", signature->layer,
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: group_norm requires samples with channels (N,…,C), not %s", signature->layer,
                                sgrad_shape_text(x, text));
     if (attrs->eps == 0) attrs->eps = 1e-5f;
     if (attrs->groups == 0) attrs->groups = 1;
     const int64_t channels = x->dim[x->rank - 1];
     if (attrs->groups < 1 || channels % attrs->groups || attrs->eps < 0)
-        return sgrad_log_error(SGRAD_EINVAL,
-                               "%s: group_norm of %lld channels in %d groups, eps %g: groups have to divide channels",
-                               signature->layer, (long long)channels, attrs->groups, attrs->eps);
+        return sgrad_log_error(
+            SGRAD_EINVAL,
+            "%s: group_norm of %lld channels in %d groups, eps %g: groups must divide channels, and eps must be 0 or more",
+            signature->layer, (long long)channels, attrs->groups, attrs->eps);
     signature->y.shape = *x;
     signature->p[0] = (struct sgrad_parameter){ .name = "weight", .init = SGRAD_ONES, .shape = { 1, { channels } } };
     signature->p[1] = (struct sgrad_parameter){ .name = "bias", .init = SGRAD_ZEROS, .shape = { 1, { channels } } };

@@ -11,7 +11,7 @@ static int infer(struct sgrad_signature *signature, void *attrs) {
     const struct sgrad_shape *x = &signature->x[0].shape;
     char text[SGRAD_SHAPE_TEXT];
     if ((x->rank != 4 && x->rank != 5) || x->dim[x->rank - 1] > SGRAD_MAX_CHANNELS)
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: image takes pixels (N,H,W,C) or (N,D,H,W,C) of %d channels at most, not %s",
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: image requires pixels (N,H,W,C) or (N,D,H,W,C) of at most %d channels, not %s",
                                signature->layer, SGRAD_MAX_CHANNELS, sgrad_shape_text(x, text));
     if (image->full_scale == 0) image->full_scale = 1;
     for (int c = 0; c < SGRAD_MAX_CHANNELS; c++)

@@ -18,7 +18,7 @@ static int infer(struct sgrad_signature *signature, void *attributes) {
     const struct sgrad_shape *x = &signature->x[0].shape;
     char text[SGRAD_SHAPE_TEXT];
     if (x->rank < 2)
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: layer_norm takes samples of features (N,…,C), not %s", signature->layer,
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: layer_norm requires samples of features (N,…,C), not %s", signature->layer,
                                sgrad_shape_text(x, text));
     if (attrs->eps == 0) attrs->eps = 1e-5f;
     const int64_t features = x->dim[x->rank - 1], rows = sgrad_shape_count(x) / features / x->dim[0];

@@ -33,13 +33,13 @@ int sgrad__pool_infer(struct sgrad_signature *signature, int kernel, int *stride
     char text[SGRAD_SHAPE_TEXT];
     if (!*stride) *stride = kernel;
     if (x->rank != 4 && x->rank != 5)
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: pooling takes images (N,H,W,C), or slices (N,D,H,W,C), not %s",
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: pooling requires images (N,H,W,C) or slices (N,D,H,W,C), not %s",
                                signature->layer, sgrad_shape_text(x, text));
     const int plane = x->rank - 3;      /* the dimension of H */
     if (kernel < 1 || *stride < 1 || padding < 0 || padding > kernel / 2)
         return sgrad_log_error(SGRAD_EINVAL,
-                               "%s: pooling takes a kernel and a stride of 1 or more, and a padding of at most half "
-                               "the kernel, not kernel %d, stride %d, padding %d",
+                               "%s: pooling requires a kernel and a stride of 1 or more, and a padding of at most half the "
+                               "kernel, not kernel %d, stride %d, padding %d",
                                signature->layer, kernel, *stride, padding);
     if (x->dim[plane] + 2 * padding < kernel || x->dim[plane + 1] + 2 * padding < kernel)
         return sgrad_log_error(SGRAD_ESHAPE, "%s: a %dx%d window with padding %d does not fit its input %s", signature->layer,
@@ -62,7 +62,7 @@ static bool reaches_beyond(const struct sgrad_max_pool *pool, int64_t size) {
 static int infer(struct sgrad_signature *signature, void *attrs) {
     struct sgrad_max_pool *m = attrs;
     if (m->kernel > LARGEST_KERNEL)
-        return sgrad_log_error(SGRAD_EINVAL, "%s: max_pool takes kernels up to %d, not %d", signature->layer, LARGEST_KERNEL,
+        return sgrad_log_error(SGRAD_EINVAL, "%s: max_pool requires kernels up to %d, not %d", signature->layer, LARGEST_KERNEL,
                                m->kernel);
     SGRAD_TRY(sgrad__pool_infer(signature, m->kernel, &m->stride, m->padding));
     const int plane = signature->x[0].shape.rank - 3;

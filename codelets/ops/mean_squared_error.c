@@ -18,7 +18,7 @@ static int infer(struct sgrad_signature *signature, void *attrs) {
     (void)attrs;
     if (flat.rank > 1 && flat.dim[flat.rank - 1] == 1) flat.rank--;
     if (!sgrad_shape_equal(y, target) && !sgrad_shape_equal(&flat, target))
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: mean_squared_error compares what has one shape, not %s and %s",
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: mean_squared_error requires inputs of the same shape, not %s and %s",
                                signature->layer, sgrad_shape_text(y, text[0]), sgrad_shape_text(target, text[1]));
     signature->stat[0] = (struct sgrad_shape){ 1, { 3 } };
     return 0;

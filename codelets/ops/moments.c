@@ -11,7 +11,7 @@ static int infer(struct sgrad_signature *signature, void *attributes) {
     char text[SGRAD_SHAPE_TEXT];
     (void)attributes;
     if (x->rank < 2)
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: moments takes samples of features (N,…,C), not %s", signature->layer,
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: moments requires samples of features (N,…,C), not %s", signature->layer,
                                sgrad_shape_text(x, text));
     signature->y.shape = *x;
     signature->y.shape.dim[x->rank - 1] = 2;

@@ -10,17 +10,18 @@
 int sgrad__infer_move(struct sgrad_signature *signature, const char *axis) {
     const struct sgrad_axis *over = sgrad_mesh_axis(signature->mesh, axis);
     signature->y.shape = signature->x[0].shape;
-    if (!*axis) return sgrad_log_error(SGRAD_EINVAL, "%s: its .axis names no axis of the mesh", signature->layer);
+    if (!*axis)
+        return sgrad_log_error(SGRAD_EINVAL, "%s: its .axis is empty; give the name of an axis of the mesh", signature->layer);
     if (over && !over->ranks)
-        return sgrad_log_error(SGRAD_EINVAL, "%s: how many ranks stand along axis %s has to be named: mesh %s=N",
+        return sgrad_log_error(SGRAD_EINVAL, "%s: the mesh must have a number of ranks for axis %s; give --mesh %s=N",
                                signature->layer, axis, axis);
     if (!over || over->ranks == 1) {
         signature->view_of_input = true;
         return 0;
     }
     if (signature->x[0].dtype == SGRAD_BF16)
-        return sgrad_log_error(SGRAD_EINVAL, "%s: values move between ranks in F32, not in %s: --precision f32", signature->layer,
-                               sgrad_dtype_name(signature->x[0].dtype));
+        return sgrad_log_error(SGRAD_EINVAL, "%s: ranks can exchange values only in F32, not in %s; give --precision f32",
+                               signature->layer, sgrad_dtype_name(signature->x[0].dtype));
     signature->axis = over;
     return 0;
 }
@@ -29,8 +30,8 @@ int sgrad__infer_rooted(struct sgrad_signature *signature, const char *axis, int
     SGRAD_TRY(sgrad__infer_move(signature, axis));
     const int ranks = signature->axis ? signature->axis->ranks : 1;
     if (root < 0 || root >= ranks)
-        return sgrad_log_error(SGRAD_EINVAL, "%s: root %d is none of the %d %s along axis %s", signature->layer, root, ranks,
-                               sgrad_plural(ranks, "place", "places"), axis);
+        return sgrad_log_error(SGRAD_EINVAL, "%s: root %d is not one of the %d %s along axis %s, counted from 0",
+                               signature->layer, root, ranks, sgrad_plural(ranks, "rank", "ranks"), axis);
     signature->root = root;
     return 0;
 }
@@ -41,14 +42,16 @@ static int infer_pieces(struct sgrad_signature *signature, const char *axis, int
     SGRAD_TRY(sgrad__infer_move(signature, axis));
     if (!*dimension) *dimension = x->rank - 1;
     if (*dimension < 1 || *dimension >= x->rank)
-        return sgrad_log_error(SGRAD_EINVAL, "%s: is split along dimension %d, which %s has not beside its samples",
-                               signature->layer, *dimension, sgrad_shape_text(x, text));
+        return sgrad_log_error(
+            SGRAD_EINVAL,
+            "%s: cannot be split along dimension %d, because %s has no such dimension after dimension 0, the samples",
+            signature->layer, *dimension, sgrad_shape_text(x, text));
     if (!signature->axis) return 0;
     const int ranks = signature->axis->ranks;
     const int64_t units = gather ? sections : (int64_t)ranks * sections;    /* must divide the dimension */
     int64_t *split = &signature->y.shape.dim[*dimension];
     if (ranks > SGRAD_MAX_INPUTS)
-        return sgrad_log_error(SGRAD_EINVAL, "%s: values are split over %d ranks at most, and %d stand along axis %s",
+        return sgrad_log_error(SGRAD_EINVAL, "%s: values can be split over at most %d ranks, not over the %d of axis %s",
                                signature->layer, SGRAD_MAX_INPUTS, ranks, axis);
     if (*split % units)
         return sgrad_log_error(SGRAD_ESHAPE, "%s: dimension %d of %s cannot be split over the %d ranks of axis %s",

@@ -21,7 +21,7 @@ static int infer(struct sgrad_signature *signature, void *attributes) {
     struct sgrad_shape fits = *x;
     if (x->rank >= 2 && moments->rank == x->rank) fits.dim[x->rank - 1] = moments->dim[x->rank - 1];
     if (x->rank < 2 || moments->rank != x->rank || moments->dim[x->rank - 1] % 2 || !sgrad_shape_equal(&fits, moments))
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: normalize takes features (N,…,C) and moments (N,…,2P), not %s and %s",
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: normalize requires features (N,…,C) and moments (N,…,2P), not %s and %s",
                                signature->layer, sgrad_shape_text(x, text), sgrad_shape_text(moments, other));
     if (attrs->eps == 0) attrs->eps = 1e-5f;
     const int64_t features = x->dim[x->rank - 1];

@@ -13,10 +13,10 @@ static int infer(struct sgrad_signature *signature, void *attributes) {
     const struct sgrad_shape *x = &signature->x[0].shape;
     char text[SGRAD_SHAPE_TEXT];
     if (x->rank != 3)
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: position_embedding takes samples of rows (N,T,C), not %s", signature->layer,
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: position_embedding requires samples of rows (N,T,C), not %s", signature->layer,
                                sgrad_shape_text(x, text));
     if (attrs->context < 1 || x->dim[1] > attrs->context)
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: samples have %lld positions, the network has context=%d", signature->layer,
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: samples have %lld positions, but the network has context=%d", signature->layer,
                                (long long)x->dim[1], attrs->context);
     if (attrs->deviation == 0) attrs->deviation = 1;
     signature->y.shape = *x;

@@ -13,7 +13,7 @@ static int infer(struct sgrad_signature *signature, void *attrs) {
 
 static void describe(const void *attrs, char *text, size_t size) {
     const struct sgrad_reduce *is = attrs;
-    snprintf(text, size, "over %s, to place %d", is->axis, is->root);
+    snprintf(text, size, "over %s, to rank %d", is->axis, is->root);
 }
 
 const struct sgrad_op sgrad_reduce_op = {

@@ -9,7 +9,7 @@ static int infer(struct sgrad_signature *signature, void *attrs) {
     char text[SGRAD_SHAPE_TEXT];
     (void)attrs;
     if (x->rank < 3)
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: rows takes images (N,H,W,C), not %s", signature->layer,
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: rows requires images (N,H,W,C), not %s", signature->layer,
                                sgrad_shape_text(x, text));
     const int64_t channels = x->dim[x->rank - 1];
     signature->view_of_input = true;

@@ -17,8 +17,8 @@ static int infer(struct sgrad_signature *signature, void *attrs) {
     char text[SGRAD_SHAPE_TEXT];
     if (x->rank != 4 || m->stride < 1 || m->channels < x->dim[3])
         return sgrad_log_error(SGRAD_ESHAPE,
-                               "%s: shortcut_a takes images (N,H,W,C), a stride of 1 or more and at least C channels, "
-                               "not %s, stride %d and %d channels",
+                               "%s: shortcut_a requires images (N,H,W,C), a stride of 1 or more and at least C channels, not %s, "
+                               "stride %d and %d channels",
                                signature->layer, sgrad_shape_text(x, text), m->stride, m->channels);
     signature->y.shape =
         (struct sgrad_shape){ 4, { x->dim[0], (x->dim[1] - 1) / m->stride + 1, (x->dim[2] - 1) / m->stride + 1, m->channels } };

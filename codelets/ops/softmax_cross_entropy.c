@@ -23,16 +23,17 @@ static int infer(struct sgrad_signature *signature, void *attrs) {
     const struct sgrad_shape *x = &signature->x[0].shape, *labels = &signature->x[1].shape;
     if (signature->inputs == 3 || !sgrad_shape_equal(labels, &signature->x[signature->inputs > 2 ? 2 : 1].shape) ||
         !sgrad_shape_equal(labels, &signature->x[signature->inputs > 2 ? 3 : 1].shape))
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: softmax_cross_entropy takes a second label and a share for each label",
+        return sgrad_log_error(SGRAD_ESHAPE,
+                               "%s: softmax_cross_entropy requires both or neither of a second label and a weight for each label",
                                signature->layer);
     char text[2][SGRAD_SHAPE_TEXT];
     bool fits = x->rank >= 2 && labels->rank == x->rank - 1;
     for (int i = 0; i < labels->rank && fits; i++) fits = labels->dim[i] == x->dim[i];
     if (!fits)
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: softmax_cross_entropy takes logits (N,…,C) and labels (N,…), not %s and %s",
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: softmax_cross_entropy requires logits (N,…,C) and labels (N,…), not %s and %s",
                                signature->layer, sgrad_shape_text(x, text[0]), sgrad_shape_text(labels, text[1]));
     if (!(loss->label_smoothing >= 0 && loss->label_smoothing <= 1))
-        return sgrad_log_error(SGRAD_EINVAL, "%s: label smoothing is a number from 0 to 1, not %g", signature->layer,
+        return sgrad_log_error(SGRAD_EINVAL, "%s: label smoothing must be from 0 to 1, not %g", signature->layer,
                                loss->label_smoothing);
     signature->stat[0] = (struct sgrad_shape){ 1, { x->dim[x->rank - 1] < MANY ? 3 : 4 } };
     return 0;

@@ -23,7 +23,7 @@ static int infer(struct sgrad_signature *signature, void *attrs) {
     bool fits = x->rank >= 2 && targets->rank == x->rank - 1;
     for (int i = 0; i < targets->rank && fits; i++) fits = targets->dim[i] == x->dim[i];
     if (!fits)
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: token_cross_entropy takes logits (N,…,C) and targets (N,…), not %s and %s",
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: token_cross_entropy requires logits (N,…,C) and targets (N,…), not %s and %s",
                                signature->layer, sgrad_shape_text(x, text[0]), sgrad_shape_text(targets, text[1]));
     signature->saved[0] = (struct sgrad_view){ SGRAD_F32, *targets };
     signature->stat[0] = (struct sgrad_shape){ 1, { x->dim[x->rank - 1] == BYTES ? 4 : 3 } };

@@ -41,19 +41,17 @@ static int infer(struct sgrad_signature *signature, void *attrs) {
     bool fits = x->rank >= 4 && labels->rank == x->rank - 1 && x->dim[x->rank - 1] <= SGRAD_MAX_WEIGHTED;
     for (int i = 0; i < labels->rank && fits; i++) fits = labels->dim[i] == x->dim[i];
     if (!fits)
-        return sgrad_log_error(SGRAD_ESHAPE,
-                               "%s: voxel_loss takes logits (N,…,H,W,C) of %d classes at most and labels (N,…,H,W), not %s "
-                               "and %s",
-                               signature->layer, SGRAD_MAX_WEIGHTED, sgrad_shape_text(x, text[0]),
-                               sgrad_shape_text(labels, text[1]));
+        return sgrad_log_error(
+            SGRAD_ESHAPE, "%s: voxel_loss requires logits (N,…,H,W,C) of at most %d classes and labels (N,…,H,W), not %s and %s",
+            signature->layer, SGRAD_MAX_WEIGHTED, sgrad_shape_text(x, text[0]), sgrad_shape_text(labels, text[1]));
     for (int c = 0; c < SGRAD_MAX_WEIGHTED; c++) {
         if (loss->weight[c] == 0) loss->weight[c] = 1;
         if (!(loss->weight[c] > 0 && isfinite(loss->weight[c])))
-            return sgrad_log_error(SGRAD_EINVAL, "%s: a class's weight is a number above 0, not %g", signature->layer,
+            return sgrad_log_error(SGRAD_EINVAL, "%s: the weight of a class must be above 0, not %g", signature->layer,
                                    loss->weight[c]);
     }
     if (!(loss->dice >= 0 && isfinite(loss->dice)))
-        return sgrad_log_error(SGRAD_EINVAL, "%s: the share of the Dice loss is a number from 0 on, not %g", signature->layer,
+        return sgrad_log_error(SGRAD_EINVAL, "%s: the weight of the Dice loss must be 0 or more, not %g", signature->layer,
                                loss->dice);
     signature->stat[0] = sgrad_shape(1, 6);
     return 0;

@@ -62,5 +62,9 @@ int sgrad_whitening_filters(const struct sgrad_whitening *whitening, int m, floa
     free(values);
     free(work);
     free(more_work);
-    return bad != 0 || info ? sgrad_log_error(SGRAD_EINVAL, "whitening: the patches of the images have no second moments") : 0;
+    return bad != 0 || info
+               ? sgrad_log_error(
+                     SGRAD_EINVAL,
+                     "whitening: the filters cannot be computed: the second moments of the image patches are not finite")
+               : 0;
 }

@@ -36,20 +36,20 @@ static int read_header(const char *name, struct bmp *bmp) {
     if (bmp->size < FILE_HEADER + CORE_HEADER) return wrong(name, "the file ends early");
     const size_t header = number(data + FILE_HEADER, 4);
     const bool core = header == CORE_HEADER;
-    if ((!core && header < INFO_HEADER) || header > bmp->size - FILE_HEADER) return wrong(name, "byte 14: is no header's size");
+    if ((!core && header < INFO_HEADER) || header > bmp->size - FILE_HEADER)
+        return wrong(name, "byte 14: the size of the header is invalid");
     bmp->begin = number(data + 10, 4);
     bmp->width = core ? (int64_t)number(data + 18, 2) : (int32_t)number(data + 18, 4);
     bmp->height = core ? (int64_t)number(data + 20, 2) : (int32_t)number(data + 22, 4);
     bmp->bits = (int)number(data + (core ? 24 : 28), 2);
     const uint32_t packing = core ? RGB : number(data + 30, 4), used = core ? 0 : number(data + 46, 4);
     const bool fields = packing == BITFIELDS || packing == ALPHA_BITFIELDS;
-    if (packing == 1 || packing == 2)
-        return wrong(name, "is compressed by RLE, which is not read: save it uncompressed, or as PNG");
+    if (packing == 1 || packing == 2) return wrong(name, "RLE compression is not supported; save it uncompressed, or as PNG");
     if (packing != RGB && !(fields && (bmp->bits == 16 || bmp->bits == 32)))
-        return wrong(name, "is compressed in a way that is not read");
+        return wrong(name, "its compression is not supported; save it uncompressed, or as PNG");
     if (bmp->bits != 1 && bmp->bits != 2 && bmp->bits != 4 && bmp->bits != 8 && bmp->bits != 16 && bmp->bits != 24 &&
         bmp->bits != 32)
-        return wrong(name, "takes pixels of 1, 2, 4, 8, 16, 24 or 32 bits");
+        return wrong(name, "pixels must have 1, 2, 4, 8, 16, 24 or 32 bits");
     const int five = bmp->bits == 16 ? 5 : 8;
     for (int c = 0; c < 3; c++) bmp->mask[c] = ((1u << five) - 1) << ((2 - c) * five);
     if (fields && bmp->size < FILE_HEADER + INFO_HEADER + 12) return wrong(name, "the file ends early");
@@ -64,7 +64,7 @@ static int read_header(const char *name, struct bmp *bmp) {
         const size_t before =
             bmp->begin > (size_t)(bmp->palette - data) ? (bmp->begin - (size_t)(bmp->palette - data)) / bmp->entry : 0;
         if (bmp->colours > before) bmp->colours = before;   /* the pixels follow the palette */
-        if (bmp->colours > room || !bmp->colours) return wrong(name, "its palette is not there");
+        if (bmp->colours > room || !bmp->colours) return wrong(name, "its palette is missing");
     }
     return 0;
 }

@@ -140,7 +140,7 @@ static int read_gif(const char *name, const void *data, size_t size, bool pixels
 #else
 static int read_gif(const char *name, const void *data, size_t size, bool pixels, struct sgrad__image *image) {
     (void)data, (void)size, (void)pixels, (void)image;
-    return sgrad_log_error(SGRAD_EFORMAT, "gif: %s: this build reads no GIF: install libgif-dev and build again", name);
+    return sgrad_log_error(SGRAD_EFORMAT, "gif: %s: this build does not support GIF; install libgif-dev and build again", name);
 }
 #endif
 

@@ -83,7 +83,7 @@ static int png_run(struct png *png, bool pixels) {
     const int passes = png_set_interlace_handling(decoder);
     png_read_update_info(decoder, png->info);
     const size_t stride = (deep ? 6 : 3) * (size_t)image->width;
-    if (png_get_rowbytes(decoder, png->info) != stride) png_error(decoder, "pixels do not become RGB");
+    if (png_get_rowbytes(decoder, png->info) != stride) png_error(decoder, "the pixels cannot be converted to RGB");
     uint8_t *rows = sgrad_xcalloc((size_t)image->height, stride);
     if (deep) image->rgb16 = (uint16_t *)(void *)rows;
     else image->rgb = rows;

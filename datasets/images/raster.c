@@ -9,7 +9,9 @@
 
 int sgrad__image_check_size(const char *format, const char *name, uint64_t width, uint64_t height, uint64_t most) {
     if (width < 1 || height < 1 || width > SGRAD__SIDE_LIMIT || height > SGRAD__SIDE_LIMIT || width * height > PIXEL_LIMIT)
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: %s: an image of %llux%llu pixels: sides are 1 to %d, 2^28 pixels in all",
+        return sgrad_log_error(SGRAD_EFORMAT,
+                               "%s: %s: an image of %llux%llu pixels is not supported; sides must be 1 to %d, and an image must "
+                               "have at most 2^28 pixels",
                                format, name, (unsigned long long)width, (unsigned long long)height, SGRAD__SIDE_LIMIT);
     if (width * height > most)
         return sgrad_log_error(SGRAD_EFORMAT, "%s: %s: the file is too short for its image of %llux%llu pixels", format, name,

@@ -107,7 +107,7 @@ static int open_tiff(struct tiff *tiff) {
     TIFFOpenOptionsSetMaxSingleMemAlloc(how, MEMORY_LIMIT);
     tiff->file = TIFFClientOpenExt(tiff->name, "r", tiff, take, refuse, seek, leave, size_of, map_file, unmap_file, how);
     TIFFOpenOptionsFree(how);
-    if (!tiff->file) return wrong(tiff, "is no TIFF file, or a damaged one");
+    if (!tiff->file) return wrong(tiff, "is not a TIFF file, or is damaged");
     *tiff->why = 0;     /* invalid tags that libtiff ignores, such as an orientation of 0 */
     TIFFGetField(tiff->file, TIFFTAG_IMAGEWIDTH, &tiff->width);
     TIFFGetField(tiff->file, TIFFTAG_IMAGELENGTH, &tiff->height);
@@ -129,11 +129,11 @@ static int check(struct tiff *tiff) {
     SGRAD_TRY(sgrad__image_check_size("tiff", tiff->name, tiff->width, tiff->height, (uint64_t)tiff->size * TIFF_PIXELS));
     const bool whole = tiff->format == SAMPLEFORMAT_UINT || tiff->format == SAMPLEFORMAT_VOID;
     if (!whole || tiff->bits > 16 || (tiff->bits > 8 && !is_deep(tiff)))
-        return wrong(tiff, "takes whole numbers without sign, of 16 bits grey, RGB or CMYK, of up to 8 bits any");
+        return wrong(tiff, "its pixels must be unsigned integers of up to 8 bits, or of 16 bits if grey, RGB or CMYK");
     if (is_grey(tiff) && tiff->samples > 2)
-        return wrong(tiff, "has several grey channels: takes one, with or without alpha: split its channels into files");
+        return wrong(tiff, "has several grey channels, but must have one, with or without alpha; split its channels into files");
     if (!tiff->colours && tiff->photometric == PHOTOMETRIC_SEPARATED)
-        return wrong(tiff, "has inks other than cyan, magenta, yellow, black");
+        return wrong(tiff, "has inks other than cyan, magenta, yellow and black, which are not supported");
     return 0;
 }
 
@@ -176,7 +176,7 @@ static int read_strips(struct tiff *tiff, uint16_t plane, uint16_t *to, size_t k
     if (rows > tiff->height) rows = tiff->height;
     const tmsize_t size = TIFFStripSize(tiff->file), line = TIFFScanlineSize(tiff->file);
     if (!rows || size <= 0 || line < row_bytes(tiff, tiff->width) || size > MEMORY_LIMIT)
-        return wrong(tiff, "its strips are none");
+        return wrong(tiff, "its strips are invalid");
     uint8_t *room = sgrad_xcalloc(1, (size_t)size);
     int error = 0;
     for (uint32_t y = 0; y < tiff->height && !error; y += rows) {
@@ -196,7 +196,7 @@ static int read_tiles(struct tiff *tiff, uint16_t plane, uint16_t *to, size_t ke
     TIFFGetField(tiff->file, TIFFTAG_TILELENGTH, &height);
     const tmsize_t size = TIFFTileSize(tiff->file), line = TIFFTileRowSize(tiff->file);
     if (!width || !height || size <= 0 || size > MEMORY_LIMIT || line < row_bytes(tiff, width) || size / height < line)
-        return wrong(tiff, "its tiles are none");
+        return wrong(tiff, "its tiles are invalid");
     uint8_t *room = sgrad_xcalloc(1, (size_t)size);
     int error = 0;
     for (uint32_t y = 0; y < tiff->height && !error; y += height)

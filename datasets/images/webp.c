@@ -43,7 +43,8 @@ static int read_webp(const char *name, const void *data, size_t size, bool pixel
 #else
 static int read_webp(const char *name, const void *data, size_t size, bool pixels, struct sgrad__image *image) {
     (void)data, (void)size, (void)pixels, (void)image;
-    return sgrad_log_error(SGRAD_EFORMAT, "webp: %s: this build reads no WebP: install libwebp-dev and build again", name);
+    return sgrad_log_error(SGRAD_EFORMAT, "webp: %s: this build does not support WebP; install libwebp-dev and build again",
+                           name);
 }
 #endif
 

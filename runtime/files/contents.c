@@ -6,7 +6,7 @@
 #include <strings.h>
 
 #define UNPACK "unpack it first"
-#define SAVED_PAGE "the page of a download was saved in place of the file: download the file itself"
+#define SAVED_PAGE "a web page was saved instead of the file: download the file itself"
 
 static const struct kind {
     struct sgrad_contents is;
@@ -14,10 +14,10 @@ static const struct kind {
     const char *bytes;
 } kinds[] = {
 #define BYTES(text) sizeof text - 1, text
-    { { "a Git LFS pointer", "'git lfs pull' in its folder fetches the file" }, 0, BYTES("version https://git-lfs") },
-    { { "a Git LFS pointer", "'git lfs pull' in its folder fetches the file" }, 0, BYTES("version https://hawser") },
+    { { "a Git LFS pointer", "run 'git lfs pull' in its folder" }, 0, BYTES("version https://git-lfs") },
+    { { "a Git LFS pointer", "run 'git lfs pull' in its folder" }, 0, BYTES("version https://hawser") },
     { { "an empty zip archive", NULL }, 0, BYTES("PK\5\6") },
-    { { "a Python pickle, as torch.save of PyTorch before 1.6 writes", NULL }, 0, BYTES("\x80\2\x8a\n") },
+    { { "a Python pickle, written by torch.save of PyTorch before 1.6", NULL }, 0, BYTES("\x80\2\x8a\n") },
     { { "a Python pickle", NULL }, 0, BYTES("\x80\2}") },
     { { "a Python pickle", NULL }, 0, BYTES("\x80\2c") },
     { { "a Python pickle", NULL }, 0, BYTES("\x80\3}") },
@@ -25,7 +25,10 @@ static const struct kind {
     { { "a Python pickle", NULL }, 0, BYTES("\x80\4\x95") },
     { { "a Python pickle", NULL }, 0, BYTES("\x80\5\x95") },
     { { "a gzip file", UNPACK }, 0, BYTES("\x1f\x8b\x08") },
-    { { "an xz file", UNPACK }, 0, BYTES("\xfd" "7zXZ") },
+    { { "an xz file", UNPACK },
+      0,
+      BYTES("\xfd"
+            "7zXZ") },
     { { "a Zstandard file", UNPACK }, 0, BYTES("\x28\xb5\x2f\xfd") },
     { { "a bzip2 file", UNPACK }, 0, BYTES("BZh") },
     { { "a 7-Zip archive", UNPACK }, 0, BYTES("7z\xbc\xaf\x27\x1c") },
@@ -42,7 +45,10 @@ static const struct kind {
     { { "a TIFF image", NULL }, 0, BYTES("MM\0*") },
     { { "a PDF document", NULL }, 0, BYTES("%PDF") },
     { { "a TFLite model", NULL }, 4, BYTES("TFL3") },
-    { { "a program or a library", NULL }, 0, BYTES("\x7f" "ELF") },
+    { { "a program or a library", NULL },
+      0,
+      BYTES("\x7f"
+            "ELF") },
     { { "a shell script", NULL }, 0, BYTES("#!") },
 #undef BYTES
 };
@@ -65,7 +71,7 @@ bool sgrad_contents_is_json(const void *first, size_t size) {
 
 /* Identifies a zip archive by the name of its first member, which begins at byte 30. */
 static const struct sgrad_contents *zip(const unsigned char *first, size_t size) {
-    static const struct sgrad_contents torch = { "a PyTorch checkpoint, as torch.save writes it", NULL },
+    static const struct sgrad_contents torch = { "a PyTorch checkpoint, written by torch.save", NULL },
                                        numpy = { "a NumPy archive (.npz)", NULL }, any = { "a zip archive", NULL };
     enum { LENGTH = 26, NAME = 30 };
     char name[256] = "";

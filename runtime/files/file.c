@@ -96,7 +96,8 @@ static int check_file(int fd, const char *path, size_t limit, size_t *size) {
     if (!S_ISREG(status.st_mode)) return sgrad_log_error(SGRAD_EIO, "%s: not a regular file", path);
     if (status.st_size == 0) return sgrad_log_error(SGRAD_EFORMAT, "%s: the file is empty", path);
     if ((uint64_t)status.st_size > limit)
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: has %lld bytes, at most %zu are read", path, (long long)status.st_size, limit);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: has %lld bytes, but must have at most %zu", path, (long long)status.st_size,
+                               limit);
     *size = (size_t)status.st_size;
     return 0;
 }
@@ -115,8 +116,9 @@ int sgrad__file_read(int fd, const char *path, size_t at, size_t bytes, void *to
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) return sgrad_log_error(SGRAD_EIO, "%s: byte %zu: cannot be read: %s", path, at + done, strerror(errno));
         if (got == 0)
-            return sgrad_log_error(SGRAD_EIO, "%s: ends at byte %zu, and was longer when it was opened: who writes to it?", path,
-                                   at + done);
+            return sgrad_log_error(
+                SGRAD_EIO, "%s: ends at byte %zu, but was longer when it was opened; check that no other process writes to it",
+                path, at + done);
         done += (size_t)got;
     }
     return 0;

@@ -129,7 +129,7 @@ static int give_back(const struct sgrad_queue *queue, const char *name, struct t
     char *from = sgrad_format("%s/leased/%s", queue->folder, name);
     t.lost++;
     char *to = t.lost >= LOSSES ? end_path(queue, "failed", t.number) : todo_path(queue, t);
-    log_line(queue, t.number, t.lost >= LOSSES ? "its lease was lost too often: put aside" : "its lease was lost");
+    log_line(queue, t.number, t.lost >= LOSSES ? "its lease was lost too often; it failed" : "its lease was lost");
     return move_task(from, to);
 }
 
@@ -214,7 +214,8 @@ static int drop(const char *path, const struct stat *status, int kind, struct FT
  * create it concurrently, one succeeds, and the others delete their folders. */
 static int make(const struct sgrad_queue *queue, const char *work) {
     struct sgrad_queue own = { .folder = sgrad_format("%s.part.%s", queue->folder, queue->owner) };
-    int error = mkdir(own.folder, 0777) ? sgrad_log_error(SGRAD_EIO, "%s: cannot be made: %s", own.folder, strerror(errno)) : 0;
+    int error =
+        mkdir(own.folder, 0777) ? sgrad_log_error(SGRAD_EIO, "%s: cannot be created: %s", own.folder, strerror(errno)) : 0;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         char *part = sgrad_format("%s/%s", own.folder, parts[i]);
         mkdir(part, 0777);
@@ -228,7 +229,7 @@ static int make(const struct sgrad_queue *queue, const char *work) {
         }
         char *path = todo_path(&own, (struct task){ .number = i });
         FILE *file = fopen(path, "we");
-        if (!file || fclose(file)) error = sgrad_log_error(SGRAD_EIO, "%s: cannot be made: %s", path, strerror(errno));
+        if (!file || fclose(file)) error = sgrad_log_error(SGRAD_EIO, "%s: cannot be created: %s", path, strerror(errno));
         free(path);
     }
     char *file = sgrad_format("%s/work", own.folder);
@@ -237,7 +238,7 @@ static int make(const struct sgrad_queue *queue, const char *work) {
     if (!error && rename(own.folder, queue->folder)) {
         const int why = errno;      /* ENOTEMPTY, EEXIST: another process was first */
         if (why != ENOTEMPTY && why != EEXIST)
-            error = sgrad_log_error(SGRAD_EIO, "%s: cannot be made: %s", queue->folder, strerror(why));
+            error = sgrad_log_error(SGRAD_EIO, "%s: cannot be created: %s", queue->folder, strerror(why));
         nftw(own.folder, drop, 16, FTW_DEPTH | FTW_PHYS);
     }
     free(own.folder);
@@ -250,7 +251,7 @@ static int compare_work(const struct sgrad_queue *queue, const char *work) {
     int error = sgrad_map_open(path, 1 << 20, &map);
     if (!error && (map.size != strlen(work) || memcmp(map.data, work, map.size))) {
         const char *other = (const char *)map.data, *end = memchr(other, '\n', map.size);   /* a file need not end a line */
-        error = sgrad_log_error(SGRAD_EINVAL, "%s: is a queue of other work: %.*s; this is %.*s", queue->folder,
+        error = sgrad_log_error(SGRAD_EINVAL, "%s: is the queue of other work: %.*s; this is %.*s", queue->folder,
                                 (int)(end ? end - other : (ptrdiff_t)map.size), other, (int)strcspn(work, "\n"), work);
     }
     if (!error || error == SGRAD_EINVAL) sgrad_map_close(&map);
@@ -273,7 +274,7 @@ int sgrad_queue_open(const char *folder, const char *work, int64_t count, double
     if (!error) error = compare_work(q, work);
     q->next_shard = count ? getpid() % ((count + SHARD - 1) / SHARD) : 0;
     q->beats = !error && !pthread_create(&q->heart, NULL, beat, q);
-    if (!error && !q->beats) error = sgrad_log_error(SGRAD_EIO, "%s: no thread can be started that renews leases", q->folder);
+    if (!error && !q->beats) error = sgrad_log_error(SGRAD_EIO, "%s: cannot start the thread that renews leases", q->folder);
     if (error) sgrad_queue_close(q);
     else *queue = q;
     return error;
@@ -462,7 +463,7 @@ int sgrad_queue_look(const char *folder, struct sgrad_queue_state *state) {
     const bool is_queue = !access(work, F_OK);
     int64_t count[4];
     free(work);
-    if (!is_queue) return sgrad_log_error(SGRAD_EIO, "%s: is no queue", folder);
+    if (!is_queue) return sgrad_log_error(SGRAD_EIO, "%s: is not a queue", folder);
     *state = (struct sgrad_queue_state){ 0 };
     for (int i = 0; i < 4; i++) {
         struct sight s = { .state = state, .part = parts[i] };

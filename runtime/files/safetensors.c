@@ -52,7 +52,7 @@ static int parse_metadata(const json_t *object, struct sgrad_safetensors *file) 
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)object, key, value) {
-        if (!json_is_string(value)) return malformed(file, METADATA, "holds a value that is not a string");
+        if (!json_is_string(value)) return malformed(file, METADATA, "has a value that is not a string");
         file->metadata[2 * file->metadata_count] = sgrad_format("%s", key);
         file->metadata[2 * file->metadata_count + 1] = sgrad_format("%s", json_string_value(value));
         file->metadata_count++;
@@ -121,8 +121,8 @@ static int parse_entry(const json_t *header, size_t start, size_t size, const st
         return malformed(file, entry->name, "data_offsets are not two offsets in order");
     if (end > size)
         return sgrad_log_error(SGRAD_EFORMAT,
-                               "safetensors: %s: %s: data_offsets end beyond the file, which is truncated: its header "
-                               "describes %zu bytes, and it has %zu: copy or download it again",
+                               "safetensors: %s: %s: data_offsets end beyond the file, which is truncated: its header describes "
+                               "%zu bytes, but it has %zu; copy or download it again",
                                file->path, entry->name, start + described(header), start + size);
     char text[SGRAD_SHAPE_TEXT];
     if (!located->type && !has_bytes(&entry->view, end - begin))
@@ -150,8 +150,8 @@ static int check_offsets(const char *path, struct located *located, int count, s
     for (int i = 0; i < count; i++) {
         if (located[i].at != expected)
             return sgrad_log_error(SGRAD_EFORMAT,
-                                   "safetensors: %s: %s: begins at byte %zu of the data, the tensor before it ends at %zu", path,
-                                   located[i].is.name, located[i].at, expected);
+                                   "safetensors: %s: %s: begins at byte %zu of the data, but the tensor before it ends at %zu",
+                                   path, located[i].is.name, located[i].at, expected);
         expected += located[i].size;
     }
     if (expected == size) return 0;
@@ -205,15 +205,16 @@ static int refuse(const char *name, const void *first, size_t size, uint64_t len
     const struct sgrad_contents *is = sgrad_contents(first, known);
     const bool zip = !memcmp(first, "PK\3\4", 4), pickle = !memcmp(first, "\x80\2\x8a\n", 4); /* pickle: PyTorch before 1.6 */
     if (zip || pickle)
-        return sgrad_log_error(SGRAD_EFORMAT, "safetensors: %s: is %s, as torch.save writes it: in Python, "
-                                         "safetensors.torch.save_file(torch.load(FILE), OTHER) makes safetensors of a state_dict",
+        return sgrad_log_error(SGRAD_EFORMAT,
+                               "safetensors: %s: is %s, written by torch.save; convert a state_dict in Python: "
+                               "safetensors.torch.save_file(torch.load(FILE), OTHER)",
                                name, zip ? "an archive" : "a pickle");
     if (is)
         return sgrad_log_error(SGRAD_EFORMAT, "safetensors: %s: is %s, not safetensors%s%s", name, is->name,
-                               is->way_out ? ": " : "", is->way_out ? is->way_out : "");
+                               is->way_out ? "; " : "", is->way_out ? is->way_out : "");
     return sgrad_log_error(SGRAD_EFORMAT,
-                           "safetensors: %s: byte 0: a header of %llu bytes, where %zu follow and %d are allowed: the "
-                           "file is truncated, or of another kind",
+                           "safetensors: %s: byte 0: states a header of %llu bytes, but %zu follow and %d are allowed: the file "
+                           "is truncated, or has another format",
                            name, (unsigned long long)length, size - LENGTH_BYTES, HEADER_LIMIT);
 }
 
@@ -384,7 +385,7 @@ int sgrad_safetensors_write(const char *path, const struct sgrad_entry *entry, i
     char *header = make_header(sorted, count, metadata, metadata_count);
     struct sgrad_file file;
     int error = header ? sgrad_file_begin(path, &file)
-                       : sgrad_log_error(SGRAD_EINVAL, "safetensors: %s: a name is not UTF-8 or comes twice", path);
+                       : sgrad_log_error(SGRAD_EINVAL, "safetensors: %s: a name is not UTF-8, or occurs twice", path);
     if (!error) {
         write_all(file.stream, header, sorted, count);
         error = sgrad_file_commit(&file);

@@ -72,8 +72,8 @@ static int check_places(const struct sgrad_safetensors *file, const json_t *map,
         const struct place key = { .name = tensor }, *at = count ? bsearch(&key, all, (size_t)count, sizeof key, by_name) : NULL;
         const char *path = at ? file->shard[at->shard].path : "";
         if (!at || strcmp(path + strlen(folder), json_string_value(value)))
-            return sgrad_log_error(SGRAD_EFORMAT, "safetensors: %s: %s is not in %s%s, which the index names", file->path, tensor,
-                                   folder, json_string_value(value));
+            return sgrad_log_error(SGRAD_EFORMAT, "safetensors: %s: %s is not in %s%s, but the index states it", file->path,
+                                   tensor, folder, json_string_value(value));
     }
     return 0;
 }
@@ -119,8 +119,8 @@ int sgrad__shards_open(const char *path, int (*open)(const char *path, struct sg
     const json_t *map = json_object_get(json, "weight_map");
     if (!error && (!json_is_object(map) || !json_object_size(map)))
         error = sgrad_log_error(SGRAD_EFORMAT,
-                                "safetensors: %s: is JSON text, not safetensors, nor an index of several files (it has "
-                                "no weight_map): give model.safetensors, or model.safetensors.index.json",
+                                "safetensors: %s: is JSON text, neither safetensors nor an index of several files (it has no "
+                                "weight_map); give model.safetensors, or model.safetensors.index.json",
                                 path);
     if (!error) error = read_map(file, map, open);
     json_decref(json);

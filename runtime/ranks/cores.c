@@ -94,7 +94,7 @@ int sgrad__cores_claim(int *cores) {
     MPI_Comm here;
     int rank, ranks;
     if (hwloc_topology_init(&topology) || hwloc_topology_load(topology))
-        return sgrad_log_error(SGRAD_EDEVICE, "hwloc cannot tell which cores this host has; see stargrad doctor");
+        return sgrad_log_error(SGRAD_EDEVICE, "hwloc cannot find the cores of this host; see 'stargrad doctor'");
     MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here);
     MPI_Comm_rank(here, &rank);
     MPI_Comm_size(here, &ranks);

@@ -26,11 +26,11 @@ void sgrad_ranks_swap(const void *mine, void *theirs, size_t bytes) {
         return;
     }
     MPI_Ialltoall(mine, (int)bytes, MPI_BYTE, theirs, (int)bytes, MPI_BYTE, world->control, &request);
-    sgrad__request_wait(&request, "for what all ranks have to tell each other");
+    sgrad__request_wait(&request, "for all ranks to exchange data");
 }
 
 int sgrad_ranks_least(int value) {
-    reduce(&value, 1, MPI_INT, MPI_MIN, "for the least value of all ranks");
+    reduce(&value, 1, MPI_INT, MPI_MIN, "for the minimum over all ranks");
     return value;
 }
 
@@ -38,7 +38,7 @@ int sgrad_ranks_least(int value) {
 void sgrad_ranks_broadcast(void *data, size_t bytes, int from) {
     enum { PIECE = 64 << 20 };
     char what[64];
-    snprintf(what, sizeof what, "for what rank %d has to send", from);
+    snprintf(what, sizeof what, "for data from rank %d", from);
     for (size_t at = 0, piece; world->ranks > 1 && at < bytes; at += piece) {
         piece = bytes - at < PIECE ? bytes - at : PIECE;
         MPI_Request request;
@@ -65,7 +65,7 @@ char *sgrad__rank_deliver(int from, const void *data, size_t *bytes) {
 
 int sgrad_ranks_agree(int error) {
     int worst = error;
-    reduce(&worst, 1, MPI_INT, MPI_MIN, "for all ranks to come as far");
+    reduce(&worst, 1, MPI_INT, MPI_MIN, "for all ranks to reach this point");
     if (world->ranks > 1) sgrad__early_compare(world->control);
     return error ? error : worst;
 }
@@ -96,8 +96,9 @@ static void tell_difference(const char *first, const char *mine) {
         mine += b + (mine[b] != 0);
     }
     int a = trim(&first), b = trim(&mine);
-    sgrad_log_error(SGRAD_EINVAL, "rank %d has %.*s, rank 0 has %.*s: start all ranks with the same program, options and data",
-                    world->rank, b, mine, a, first);
+    sgrad_log_error(SGRAD_EINVAL,
+                    "rank %d has %.*s, but rank 0 has %.*s; start all ranks with the same program, options and data", world->rank,
+                    b, mine, a, first);
 }
 
 int sgrad_ranks_compare(const char *text) {

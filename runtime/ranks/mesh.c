@@ -68,8 +68,8 @@ int sgrad_mesh_parse(const char *text, const char *rest, struct sgrad_mesh *mesh
     }
     if (!good)
         return sgrad_log_error(SGRAD_EINVAL,
-                               "mesh '%s': takes AXIS=RANKS, some of them with commas between: %s=2,tensor=1d:2; or "
-                               "2d:2, 3d:2",
+                               "mesh '%s' is invalid; give AXIS=RANKS, separated by commas, for example %s=2,tensor=1d:2 (or "
+                               "tensor=2d:2, tensor=3d:2)",
                                text, rest);
     *mesh = whole;
     mesh->axis[find(mesh, rest)].samples = true;
@@ -84,8 +84,8 @@ int sgrad_mesh_fit(struct sgrad_mesh *mesh, int ranks) {
         else if (named <= MOST * (long)MOST) named *= mesh->axis[i].ranks;      /* a larger product is too many */
     }
     if (rest < 0 ? named != ranks : ranks % named != 0)
-        return sgrad_log_error(SGRAD_EINVAL, "the mesh asks for %s%ld ranks, and %d %s here: mpirun -n %ld",
-                               rest < 0 ? "" : "a multiple of ", named, ranks, sgrad_plural(ranks, "is", "are"), named);
+        return sgrad_log_error(SGRAD_EINVAL, "the mesh requires %s%ld ranks, but there %s %d; use mpirun -n %ld",
+                               rest < 0 ? "" : "a multiple of ", named, sgrad_plural(ranks, "is", "are"), ranks, named);
     if (rest >= 0) mesh->axis[rest].ranks = (int)(ranks / named);
     return 0;
 }

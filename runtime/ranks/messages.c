@@ -22,7 +22,7 @@ static int check_length(const struct sgrad_message *message) {
     const size_t bytes = sgrad_view_bytes(&message->tensor->view);
     if (bytes <= (size_t)sgrad_message_most()) return 0;
     return sgrad_log_error(SGRAD_EINVAL,
-                           "%s: has %zu bytes, and a message between ranks %d at most: it has to go in several tensors",
+                           "%s: has %zu bytes, but a message between ranks can have at most %d; split it into several tensors",
                            message->tensor->name, bytes, (int)sgrad_message_most());
 }
 

@@ -31,7 +31,7 @@ static struct {
 /* Ends all ranks unless WENT, because ranks that wait for this one in NCCL would never return. */
 static void must(bool went, const char *why, const char *what) {
     if (went) return;
-    sgrad_log_error(SGRAD_EDEVICE, "NCCL: %s, in %s: %s; NCCL_DEBUG=WARN tells more", why, what,
+    sgrad_log_error(SGRAD_EDEVICE, "NCCL: %s, in %s: %s; set NCCL_DEBUG=WARN for details", why, what,
                     nccl.comm ? ncclGetLastError(nccl.comm) : "");
     sgrad_ranks_abort(1);
 }
@@ -69,9 +69,10 @@ const struct sgrad__summing sgrad__nccl_summing = { .node = node, .begin = begin
 
 /* Logs an error of the start, for example if two ranks have the same GPU. */
 static int failed(ncclResult_t status) {
-    return sgrad_log_error(SGRAD_EDEVICE, "NCCL does not start on rank %d, GPU %d: %s: %s; each rank needs a GPU of its own; "
-                                     "NCCL_DEBUG=WARN tells more", sgrad__world.rank, nccl.device, ncclGetErrorString(status),
-                           ncclGetLastError(NULL));
+    return sgrad_log_error(
+        SGRAD_EDEVICE,
+        "NCCL cannot start on rank %d, GPU %d: %s: %s; give each rank another GPU, or set NCCL_DEBUG=WARN for details",
+        sgrad__world.rank, nccl.device, ncclGetErrorString(status), ncclGetLastError(NULL));
 }
 
 /* Creates the communicator and the stream on the calling thread's current device. */
@@ -92,10 +93,9 @@ int sgrad_nccl_open(const struct sgrad_context *ctx) {
     int before, error = 0;
     if (ctx->ranks == 1 || nccl.comm) return 0;
     if (!ctx->gpus)
-        error = sgrad_log_error(SGRAD_EDEVICE,
-                                "NCCL sums on GPUs, and rank %d has none: --gpus 1 and a GPU for each rank, or another "
-                                "--allreduce",
-                                ctx->rank);
+        error = sgrad_log_error(
+            SGRAD_EDEVICE,
+            "NCCL requires GPUs, but rank %d has none; give --gpus 1 and a GPU for each rank, or another --allreduce", ctx->rank);
     SGRAD_TRY(sgrad_ranks_agree(error));
     const int worker = starpu_worker_get_by_type(STARPU_CUDA_WORKER, 0);
     nccl.device = starpu_worker_get_devid(worker);
@@ -119,7 +119,7 @@ void sgrad__nccl_close(void) {
 #else
 const struct sgrad__summing sgrad__nccl_summing = { 0 };
 const char *sgrad_nccl_lacks(void) {
-    return "this Stargrad was built without NCCL: configure --with-nccl=DIR, where CUDA is found, or another --allreduce";
+    return "this Stargrad was built without NCCL; build it with CUDA and configure --with-nccl=DIR, or give another --allreduce";
 }
 int sgrad_nccl_open(const struct sgrad_context *ctx) {
     return ctx->ranks == 1 ? 0 : sgrad_log_error(SGRAD_EDEVICE, "%s", sgrad_nccl_lacks());

@@ -82,7 +82,7 @@ int sgrad__network_read(const char *path, struct sgrad_network *net) {
     const bool hosts = get(object, "host_latency", &n.host_latency) && get(object, "host_bandwidth", &n.host_bandwidth);
     json_decref(object);
     if (!whole)
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: latency (seconds) and bandwidth (bytes a second) are not numbers above 0",
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: latency (seconds) and bandwidth (bytes per second) must be numbers above 0",
                                path);
     if (!hosts) n.host_latency = n.latency, n.host_bandwidth = n.bandwidth;
     *net = n;

@@ -94,8 +94,8 @@ static int check_components(void) {
     if (*components && access(components, R_OK) == 0) return 0;
     return sgrad_log_error(
         SGRAD_EDEVICE,
-        "several ranks cannot start from a pack here: its Open MPI looks for components in %s, which is not there: "
-        "install the Open MPI it was built with, name its place by OPAL_PREFIX, or start one process alone",
+        "several ranks cannot start from a pack here: its Open MPI looks for components in %s, which does not exist; install the "
+        "Open MPI that it was built with, set OPAL_PREFIX to its folder, or start only one process",
         *components ? components : "its installation");
 }
 
@@ -122,7 +122,8 @@ static int start_mpi(int error) {
         atexit(end_mpi);
     } else MPI_Query_thread(&level);
     if (!error && level < MPI_THREAD_MULTIPLE)
-        worst = sgrad_log_error(SGRAD_EDEVICE, "this MPI has no MPI_THREAD_MULTIPLE, which ranks need; see stargrad doctor");
+        worst = sgrad_log_error(SGRAD_EDEVICE,
+                                "this MPI has no MPI_THREAD_MULTIPLE, which several ranks require; see 'stargrad doctor'");
     MPI_Allreduce(MPI_IN_PLACE, &worst, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     sgrad__early_compare(MPI_COMM_WORLD);
     if (worst && !started) MPI_Finalize();
@@ -159,7 +160,7 @@ int sgrad__ranks_open(struct sgrad_context *context, struct starpu_conf *conf) {
     sgrad__watchdog_open(context->timeout);
     if (!sgrad__launched()) return 0;
     MPI_Finalized(&finished);
-    if (finished) return sgrad_log_error(SGRAD_EDEVICE, "MPI has ended in this process, and can start only once");
+    if (finished) return sgrad_log_error(SGRAD_EDEVICE, "MPI has ended in this process, and cannot start again");
     SGRAD_TRY(start_mpi(0));
     MPI_Comm_dup(MPI_COMM_WORLD, &world->control);
     joined = true;

@@ -41,4 +41,4 @@ says '^submission [0-9]* tasks a step, which one thread submits in [0-9.]* ms'
 says '^tasks [0-9.]* ms a step if no task computes, on 2 workers with scheduler '
 says '^longest of these:  \(arithmetic\|kernels\|memory\|submission\|tasks\)$'
 refuses 2 'bench: --model NAME is missing' bench --data digits
-refuses 2 'no model is called' bench --model resnet21 --data digits
+refuses 2 "unknown model 'resnet21'" bench --model resnet21 --data digits

@@ -5,7 +5,7 @@
 
 passes check sgd adamw lamb muon ring doubling halving tree hierarchical relu --json
 grep -q '"good": false' out && wrong 'check: a record of its own is wrong'
-refuses 2 'no operation is called' check nothing
+refuses 2 "unknown operation 'nothing'" check nothing
 
 CC=${CC:-cc}
 command -v "${CC%% *}" >/dev/null || { echo 'skipped: no compiler, for plug-ins' && exit 0; }

@@ -24,7 +24,7 @@ done
 says '^[a-z]*  *limit *convnet, batch 64: [0-9.]* ms a step, [0-9]* % of it '
 "$STARGRAD" doctor --limits --model convnot >out 2>err
 [ $? = 1 ] || wrong 'limits of a network that is none are fine'
-grep -q "no model is called 'convnot'" err || wrong 'doctor --limits does not say what it lacks'
+grep -q "unknown model 'convnot'" err || wrong 'doctor --limits does not say what it lacks'
 
 DNNL_MAX_CPU_ISA=SSE41 OMP_NUM_THREADS=7 passes doctor
 says '^warning .*DNNL_MAX_CPU_ISA=SSE41'

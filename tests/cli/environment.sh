@@ -11,7 +11,7 @@ touch file
 
 # ---- a home in which StarPU cannot write: its folder is in TMPDIR
 
-kept="measured times of tasks are kept in $TMPDIR/stargrad-$(id -u); STARPU_HOME names another folder\$"
+kept="measured times of tasks are stored in $TMPDIR/stargrad-$(id -u); set STARPU_HOME to use another folder\$"
 for home in "HOME=$work/file" "HOME=$work/nowhere" "HOME=/proc" "STARPU_HOME=$work/file" "STARPU_HOME=/proc/x" "XDG_CACHE_HOME=$work/file/x"; do
 	# shellcheck disable=SC2163 # a variable and its value
 	(export "$home" && warns 1 "$home: [A-Z][a-z ]*: $kept" "${train[@]}") || exit 1
@@ -24,20 +24,20 @@ done
 (export HOME=$work/file && passes doctor && says '^warning .*HOME=.*: StarPU cannot store measured times there') || exit 1
 # What another user has put there is not taken.
 rm -r "$TMPDIR/stargrad-$(id -u)" && ln -s "$work" "$TMPDIR/stargrad-$(id -u)"
-(export HOME=$work/file && warns 1 "HOME=.*: measured times of tasks are kept in $TMPDIR/stargrad-[A-Za-z0-9]*; STARPU_HOME" "${train[@]}") || exit 1
+(export HOME=$work/file && warns 1 "HOME=.*: measured times of tasks are stored in $TMPDIR/stargrad-[A-Za-z0-9]*; set STARPU_HOME" "${train[@]}") || exit 1
 [ ! -L "$TMPDIR/stargrad-$(id -u)/.starpu" ] || wrong 'a link is followed'
 
 # ---- numbers that StarPU cannot use
 
 for variable in STARPU_NCPU STARPU_NCPUS STARPU_NCUDA; do
 	for value in 4096 99999999999999999999 -3 abc 2x 1.5; do
-		(export $variable=$value && refuses 2 "$variable=$value is not a whole number from 0 to [0-9]*, .*: unset it" "${train[@]}") || exit 1
+		(export $variable=$value && refuses 2 "$variable=$value is not a whole number from 0 to [0-9]*, .*; unset it" "${train[@]}") || exit 1
 	done
 done
-(export STARPU_NCPU=64 && warns 1 "STARPU_NCPU=64: 64 workers take turns on the $(nproc) CPUs\\? here" "${train[@]}") || exit 1
+(export STARPU_NCPU=64 && warns 1 "STARPU_NCPU=64: 64 workers share the $(nproc) CPUs\\? of this machine" "${train[@]}") || exit 1
 for variable in STARPU_MAIN_THREAD_CPUID STARPU_MAIN_THREAD_COREID STARPU_MPI_THREAD_CPUID STARPU_MPI_THREAD_COREID; do
 	for value in 4096 x; do
-		(export $variable=$value && refuses 2 "$variable=$value names no [a-zA-Z]* of this machine, which are 0 to " "${train[@]}") || exit 1
+		(export $variable=$value && refuses 2 "$variable=$value is not a [a-zA-Z]* of this machine (0 to " "${train[@]}") || exit 1
 	done
 done
 (export STARPU_MAIN_THREAD_CPUID=0 STARPU_NCPU=1 && passes "${train[@]}") || exit 1
@@ -67,10 +67,10 @@ copies() { # PATTERN VARIABLE=VALUE…
 alone() {
 	(export "${@?}" && passes "${train[@]}") || exit 1
 }
-copies 'srun has started 2 processes (SLURM_STEP_NUM_TASKS), and MPI has 1 rank: .*--mpi=pmix.*unset SLURM_STEP_NUM_TASKS' \
+copies 'srun has started 2 processes (SLURM_STEP_NUM_TASKS), but MPI has 1 rank, so .*--mpi=pmix.*unset SLURM_STEP_NUM_TASKS' \
 	SLURM_NTASKS=2 SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0
-copies 'mpiexec has started 4 processes (PMI_SIZE), and MPI has 1 rank: ' PMI_SIZE=4
-copies 'mpiexec has started 3 processes (PALS_NRANKS), and MPI has 1 rank: ' PALS_NRANKS=3 PALS_RANKID=0
+copies 'mpiexec has started 4 processes (PMI_SIZE), but MPI has 1 rank, so each would train separately' PMI_SIZE=4
+copies 'mpiexec has started 3 processes (PALS_NRANKS), but MPI has 1 rank, so each would train separately' PALS_NRANKS=3 PALS_RANKID=0
 alone SLURM_NTASKS=2 SLURM_JOB_ID=7 SLURM_PROCID=0       # a batch script that starts one process
 alone SLURM_NTASKS=2 SLURM_STEP_NUM_TASKS=1              # srun -n 1
 alone SLURM_STEP_NUM_TASKS=15 OMPI_COMM_WORLD_SIZE=1     # mpirun has started its daemons by srun

@@ -41,7 +41,7 @@ says 'test accuracy 9[0-9]'
 warns 2 'find-lr: --epochs has no effect on a range test' find-lr "${network[@]}" --epochs 3 --steps 3
 warns 2 'find-lr: no learning rate can be suggested' find-lr "${network[@]}" --keep 3 --steps 3
 refuses 1 'one/rates: cannot be created: Not a directory' find-lr "${network[@]}" --out one/rates
-refuses 2 "no model is called 'convnets': did you mean" find-lr --model convnets --data digits --out none
+refuses 2 "unknown model 'convnets'; did you mean" find-lr --model convnets --data digits --out none
 [ ! -e none ] || wrong 'a wrong command line leaves a folder behind'
 refuses 2 'find-lr: --from 1 must be below --to 0.1' find-lr "${network[@]}" --from 1 --to .1
 refuses 2 'find-lr: --model NAME is missing' find-lr --data digits

@@ -69,7 +69,7 @@ refuses 2 "train: --data-placement: 'replicat' is not" "${train[@]}" --data-plac
 for list in flip, crop: crop:0 crop:2/8 mirror none,flip; do
 	refuses 2 "augmentation '$list': " "${train[@]}" --augment "$list"
 done
-refuses 2 'augmentation .crop:8.: crop takes 7 pixels at most of images of 8x8' "${train[@]}" --augment crop:8
+refuses 2 'augmentation .crop:8.: crop must be at most 7 pixels for images of 8x8' "${train[@]}" --augment crop:8
 refuses 2 '--augment elastic: elastic applies to volumes, not to digits' "${train[@]}" --augment elastic
 refuses 2 '--data-placement partition cannot be combined with --augment mixup, which mixes with any image of digits' "${train[@]}" --augment mixup --data-placement partition
 echo '{ "model": "convnet", "data": "digits", "batch": 48, "no-augment": true, "lr": 0.25, "resume": false, "seed": null }' >options.json
@@ -104,7 +104,7 @@ refuses 2 ".*'resnet21'.*did you mean .*resnet20" train --model resnet21 --data 
 refuses 2 ".*'adm'.*did you mean .*adam" "${train[@]}" --optimizer adm
 refuses 2 ".*'SGD'.*did you mean 'sgd'" "${train[@]}" --optimizer SGD
 refuses 2 ".*'rnig'.*did you mean .*ring" "${train[@]}" --allreduce rnig
-refuses 2 "no dataset is called 'digit': did you mean 'digits'?" train --model convnet --data digit
+refuses 2 "unknown dataset 'digit'; did you mean 'digits'?" train --model convnet --data digit
 refuses 2 '.*cifar10: its argument is missing' train --model convnet --data cifar10
 refuses 1 'data set cifar10:nowhere: No such file' train --model convnet --data cifar10:nowhere
 refuses 1 'nowhere' "${train[@]}" --init nowhere
@@ -119,8 +119,8 @@ done
 # Where nothing is near, the list that is advised has the names.
 while read -r command; do
 	# shellcheck disable=SC2086
-	refuses 2 "no [a-z]* is called 'zzzzzzzz'; 'stargrad list [a-z]*' names them\$" $command zzzzzzzz
-	passes list "$(sed "s/.*'stargrad list \(.*\)' names them/\1/" err)"
+	refuses 2 "unknown [a-z]* 'zzzzzzzz'; see 'stargrad list [a-z]*'\$" $command zzzzzzzz
+	passes list "$(sed "s/.*'stargrad list \(.*\)'/\1/" err)"
 done <<'END'
 train --data digits --model
 train --model convnet --data
@@ -130,7 +130,7 @@ train --model convnet --data digits --allreduce
 dedup --data digits --out dups --hash
 check
 END
-refuses 2 "no dataset is called 'foobar'; 'stargrad list" train --model convnet --data foobar
+refuses 2 "unknown dataset 'foobar'; see 'stargrad list" train --model convnet --data foobar
 
 # Sizes that do not fit each other.
 for command in 'train --print' bench "eval --weights none"; do
@@ -174,9 +174,9 @@ idle schedule 'the run ends after 2 epochs, but the learning rate would change a
 warns 1 '--warmup 5: the run ends after 2 epochs, before the learning rate is reached$' "${train[@]}" --print --warmup 5 --epochs 2
 passes "${train[@]}" --print --schedule step:1:0.1 --warmup 1 --epochs 2
 cpus=$(nproc)
-warns 1 "--cpus 64: 64 workers take turns on the $cpus CPUs\\? here, and are no faster than $cpus\$" "${train[@]}" --print --cpus 64
+warns 1 "--cpus 64: 64 workers share the $cpus CPUs\\? of this machine, and are no faster than $cpus\$" "${train[@]}" --print --cpus 64
 says '^devices    64 CPU workers ('
-refuses 2 "4096 CPU workers were asked for (--cpus): StarPU was built for [0-9]* at most, and there [a-z]* $cpus CPUs\\? here" "${train[@]}" --print --cpus 4096
+refuses 2 "4096 CPU workers were requested (--cpus), but StarPU was built for at most [0-9]*, and this machine has $cpus CPUs\\?" "${train[@]}" --print --cpus 4096
 warns 1 '--augment crops nothing: this fraction of the shorter side of 8x8 is less than one pixel$' "${train[@]}" --print --augment crop:1/9,flip
 says '; augmentation flip$'
 warns 1 '--bn-group has no effect: mlp has no batch norm' train --model mlp --data digits --bn-group 32 --print

@@ -230,6 +230,6 @@ refuses 1 'weak/pictures: cannot be created: Not a directory' plan "${small[@]}"
 refuses 2 "plan: --nodes 4-2: takes" plan "${small[@]}" --machine "$machines/titan.json" --nodes 4-2
 refuses 2 "$machines/titan.json: device.flops has no bf16" plan "${small[@]}" --machine "$machines/titan.json" --precision bf16
 refuses 1 'none.json: ' plan "${small[@]}" --machine none.json
-refuses 2 'no model is called' plan --model resnet21 --data digits --machine "$machines/titan.json"
+refuses 2 "unknown model 'resnet21'" plan --model resnet21 --data digits --machine "$machines/titan.json"
 sed 's/"value": 3950000000000.0/"value": 0/' "$machines/titan.json" >still.json
 refuses 1 'still.json: device.flops.f32: is not above 0' plan "${small[@]}" --machine still.json

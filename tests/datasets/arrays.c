@@ -104,18 +104,18 @@ static void meanings(void **state) {
         int classes;                    /* -1: refused */
         float y[4];                     /* bytes where the type is u1 */
     } rows[] = {
-        { "|u1", "(2, 1)", "", "y is classes", 3, { 1, 2 } },
-        { "|u1", "(2,)", ",numbers", "y is numbers", 0, { 1, 2 } },
-        { "|u1", "(2, 2)", "", "y is classes, as one-hot rows", 2, { 0, 1, 1, 0 } },
-        { "<f4", "(2, 2)", "", "y is classes, as one-hot rows", 2, { 0, 1, 1, 0 } },
-        { "<f4", "(2, 2)", ",numbers", "y is numbers", 0, { 0, 1, 1, 0 } },
-        { "<f4", "(2, 2)", "", "y is numbers", 0, { 0, 1, 1, 1 } },
-        { "<f4", "(2, 2)", "", "y is numbers", 0, { 0, .5f, 1, 0 } },
-        { "<f4", "(2, 1)", "", "y is numbers", 0, { 1, 2 } },
-        { "<f4", "(2,)", ",classes", "y is classes", 3, { 1, 2 } },
-        { "<f4", "(2,)", ",classes", "number 1 is 1.5: classes are whole numbers", -1, { 1, 1.5f } },
-        { "<f4", "(2, 2)", ",classes", "takes one class a sample, or one-hot rows", -1, { 0, 1, 1, 1 } },
-        { "|u1", "(2, 2)", "", "y is numbers", 0, { 3, 1, 1, 1 } },
+        { "|u1", "(2, 1)", "", "y contains classes", 3, { 1, 2 } },
+        { "|u1", "(2,)", ",numbers", "y contains numbers", 0, { 1, 2 } },
+        { "|u1", "(2, 2)", "", "y contains classes, as one-hot rows", 2, { 0, 1, 1, 0 } },
+        { "<f4", "(2, 2)", "", "y contains classes, as one-hot rows", 2, { 0, 1, 1, 0 } },
+        { "<f4", "(2, 2)", ",numbers", "y contains numbers", 0, { 0, 1, 1, 0 } },
+        { "<f4", "(2, 2)", "", "y contains numbers", 0, { 0, 1, 1, 1 } },
+        { "<f4", "(2, 2)", "", "y contains numbers", 0, { 0, .5f, 1, 0 } },
+        { "<f4", "(2, 1)", "", "y contains numbers", 0, { 1, 2 } },
+        { "<f4", "(2,)", ",classes", "y contains classes", 3, { 1, 2 } },
+        { "<f4", "(2,)", ",classes", "number 1 is 1.5, but classes must be whole numbers", -1, { 1, 1.5f } },
+        { "<f4", "(2, 2)", ",classes", ",classes requires one class per sample, or one-hot rows", -1, { 0, 1, 1, 1 } },
+        { "|u1", "(2, 2)", "", "y contains numbers", 0, { 3, 1, 1, 1 } },
     };
     put_array("x_train.npy", "<f4", "(2, 2)", (float[]){ 1, 2, 3, 4 }, 16);
     put_array("x_test.npy", "<f4", "(2, 2)", (float[]){ 1, 2, 3, 4 }, 16);
@@ -157,7 +157,7 @@ static void odd_labels(void **state) {
         { "(2L, 1L)", "(2,)", { 0, 1, 0, 1 }, 2, NULL },
         { "(2, 1, 2)", "(2, 2)", { 1, 0, 0, 1 }, 2, NULL },
         { "(2, 2, 1)", "(2, 1, 2)", { 1, 0, 0, 1 }, 2, NULL },
-        { "(2,)", "(2, 1)", { 1, 2 }, 3, "3 classes, of which these have no training sample: 0: classes are counted from 0" },
+        { "(2,)", "(2, 1)", { 1, 2 }, 3, "of 3 classes, these have no training sample: 0; classes are counted from 0" },
         { "(2,)", "(2,)", { 0, 9 }, 10, "have no training sample: 1, 2, 3, 4, 5, …:" },
         { "(2, 4)", "(2, 2)", { 0, 0, 0, 1, 0, 1, 0, 0 }, -1, "y_train.npy and " },
         { "(2, 2)", "(2,)", { 0, 1, 1, 0 }, -1, "have targets of different shapes" },
@@ -191,7 +191,7 @@ static void odd_labels(void **state) {
     sgrad_log_capture(said, sizeof said);
     assert_int_equal(sgrad_dataset_open(data, SGRAD_TRAIN, NULL, &d), 0);
     sgrad_log_capture(NULL, 0);
-    assert_non_null(strstr(said, "(3,4,4) are taken as (height,width,channels)"));
+    assert_non_null(strstr(said, "(3,4,4) are read as (height,width,channels)"));
     sgrad_dataset_close(d);
     free(data);
 }
@@ -205,12 +205,12 @@ static void wrong_arrays(void **state) {
         size_t size;
     } rows[] = {
         { "<f4", "(2, 2)", "x_train.npy: byte ", 15 },
-        { "|S4", "(2, 2)", "has values of type '|S4': takes", 16 },
-        { "<c8", "(1, 2)", "has values of type '<c8': takes", 16 },
-        { "|O", "(2, 2)", "has values of type '|O': takes", 16 },
-        { "<f4", "(2147483647, 2147483647, 2147483647)", "which its shape says otherwise", 16 },
-        { "<f4", "(-2, 2)", "its shape is none", 16 },
-        { "<f4", "(1, 1, 1, 1, 1, 1, 1, 1, 1, 1)", "its shape is none", 16 },
+        { "|S4", "(2, 2)", "has values of type '|S4', but they must be", 16 },
+        { "<c8", "(1, 2)", "has values of type '<c8', but they must be", 16 },
+        { "|O", "(2, 2)", "has values of type '|O', but they must be", 16 },
+        { "<f4", "(2147483647, 2147483647, 2147483647)", "which do not match its shape", 16 },
+        { "<f4", "(-2, 2)", "its shape is invalid", 16 },
+        { "<f4", "(1, 1, 1, 1, 1, 1, 1, 1, 1, 1)", "its shape is invalid", 16 },
         { "<f4", "()", "has no samples", 4 },
         { "<f4", "(0, 3)", "has no samples", 0 },
         { "<f4", "(4,)", "has 4 samples", 16 },
@@ -227,9 +227,9 @@ static void wrong_arrays(void **state) {
     put_array("x_train.npy", "<f4", "(2,)", (float[]){ 1, 2 }, 8);
     put_array("y_train.npy", "|i1", "(2,)", (int8_t[]){ 0, -1 }, 2);
     assert_fails(sgrad_dataset_open(data, SGRAD_TRAIN, NULL, &none), SGRAD_EFORMAT,
-                 "number 1 is -1: classes are whole numbers, counted from 0");
+                 "number 1 is -1, but classes must be whole numbers, counted from 0");
     scratch_write("x_train.npy", "PK\3\4 is a zip file", 18);
-    assert_fails(sgrad_dataset_open(data, SGRAD_TRAIN, NULL, &none), SGRAD_EFORMAT, "x_train.npy: byte 0: is no NumPy array");
+    assert_fails(sgrad_dataset_open(data, SGRAD_TRAIN, NULL, &none), SGRAD_EFORMAT, "x_train.npy: byte 0: is not a NumPy array");
     remove(scratch_path("x_train.npy"));
     assert_fails(sgrad_dataset_open(data, SGRAD_TRAIN, NULL, &none), SGRAD_EIO, "x_train.npy");
     free(data);

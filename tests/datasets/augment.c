@@ -34,18 +34,20 @@ static void texts(void **state) {
     static const struct {
         const char *text, *says;
     } wrong[] = {
-        { "", "'' is neither none nor" }, { "None", "'None' is neither" }, { "flip,", "'' is neither" },
-        { ",flip", "'' is neither" },
-        { "flip,flip", "flip is there twice" }, { "none,flip", "'none' is neither" },
-        { "crop", "takes crop:N, 1 to 8192 or a part of the shorter side, 1/N: padding" },
-        { "crop:", "takes crop:N" }, { "crop:0", "takes crop:N" }, { "crop:-1", "takes crop:N" }, { "crop:1/", "takes crop:N" },
-        { "crop:1/0", "takes crop:N" }, { "crop:2/8", "takes crop:N" }, { "crop: 4", "takes crop:N" },
-        { "crop:4 ", "takes crop:N" },
-        { "crop:4,crop:4", "crop is there twice" }, { "pad:4", "'pad' is neither" }, { "crop:4x", "takes crop:N" },
-        { "crop:99999", "takes crop:N" }, { "crop:99999999999999999999", "takes crop:N" }, { "flip:2", "takes flip: horizontal" },
-        { "jitter:2", "takes jitter[:X]" }, { "jitter:nan", "takes jitter[:X]" }, { "randaugment:2", "takes randaugment[:N,M]" },
-        { "randaugment:2,99", "takes randaugment[:N,M]" }, { "rotate:10,20", "'20' is neither" },
-        { "crop:32", "crop takes 31 pixels at most of images of 40x32" },
+        { "", "unknown augmentation ''" }, { "None", "unknown augmentation 'None'" }, { "flip,", "unknown augmentation ''" },
+        { ",flip", "unknown augmentation ''" },
+        { "flip,flip", "flip is given twice" }, { "none,flip", "unknown augmentation 'none'" },
+        { "crop", "must be crop:N, 1 to 8192 or 1/N of the shorter side: padding" },
+        { "crop:", "must be crop:N" }, { "crop:0", "must be crop:N" }, { "crop:-1", "must be crop:N" },
+        { "crop:1/", "must be crop:N" }, { "crop:1/0", "must be crop:N" }, { "crop:2/8", "must be crop:N" },
+        { "crop: 4", "must be crop:N" }, { "crop:4 ", "must be crop:N" },
+        { "crop:4,crop:4", "crop is given twice" }, { "pad:4", "unknown augmentation 'pad'" }, { "crop:4x", "must be crop:N" },
+        { "crop:99999", "must be crop:N" }, { "crop:99999999999999999999", "must be crop:N" },
+        { "flip:2", "must be flip: horizontal" },
+        { "jitter:2", "must be jitter[:X]" }, { "jitter:nan", "must be jitter[:X]" },
+        { "randaugment:2", "must be randaugment[:N,M]" },
+        { "randaugment:2,99", "must be randaugment[:N,M]" }, { "rotate:10,20", "unknown augmentation '20'" },
+        { "crop:32", "crop must be at most 31 pixels for images of 40x32" },
     };
     struct sgrad_augmentations none;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
@@ -216,7 +218,7 @@ static void several_views(void **state) {
     }
     static const char *const wrong[] = { "", "none", "flip,", "flip,flip", "Flip", "translate:2", "crop" };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        assert_fails(sgrad_views_parse(wrong[i], &views), SGRAD_EINVAL, "takes flip, translate, or flip,translate");
+        assert_fails(sgrad_views_parse(wrong[i], &views), SGRAD_EINVAL, "is invalid; give flip, translate, or flip,translate");
     sgrad_dataset_close(d);
 }
 

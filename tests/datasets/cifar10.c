@@ -69,7 +69,7 @@ static void malformed(void **state) {
     write_all("");
     write_batch("data_batch_3.bin", 0, 2, RECORD + 17);
     assert_fails(open_split(SGRAD_TRAIN, &none), SGRAD_EFORMAT,
-                 "data_batch_3.bin: byte 3090: ends within a record, after 1 whole");
+                 "data_batch_3.bin: byte 3090: ends within a record, after 1 complete");
     write_batch("data_batch_3.bin", 0, 2, 1);
     assert_fails(open_split(SGRAD_TRAIN, &none), SGRAD_EFORMAT, "data_batch_3.bin: byte 1: ends within a record");
     scratch_write("data_batch_3.bin", "", 0);
@@ -78,9 +78,9 @@ static void malformed(void **state) {
     bytes[RECORD] = 10;
     scratch_write("data_batch_3.bin", bytes, sizeof bytes);
     assert_fails(open_split(SGRAD_TRAIN, &none), SGRAD_EFORMAT,
-                 "data_batch_3.bin: byte 3073: record 1 has label 10, there are 10 classes");
+                 "data_batch_3.bin: byte 3073: record 1 has label 10, but there are 10 classes");
     unlink(scratch_path("data_batch_3.bin"));
-    assert_fails(open_split(SGRAD_TRAIN, &none), SGRAD_EIO, "has no data_batch_3.bin: cifar10:DIR names the folder of");
+    assert_fails(open_split(SGRAD_TRAIN, &none), SGRAD_EIO, "has no data_batch_3.bin; give cifar10:DIR, where DIR contains");
 }
 
 int main(int argc, char **argv) {

@@ -21,11 +21,11 @@ static void names(void **state) {
     struct sgrad_dataset *none;
     for (int i = 0; sgrad_readers[i]; i++) assert_true(strlen(sgrad_readers[i]->summary) > 20);
     assert_fails(sgrad_dataset_open("cifar:/data", SGRAD_TRAIN, NULL, &none), SGRAD_ENAME, "did you mean 'cifar10'?");
-    assert_fails(sgrad_dataset_open("", SGRAD_TRAIN, NULL, &none), SGRAD_ENAME, "no dataset is called ''");
+    assert_fails(sgrad_dataset_open("", SGRAD_TRAIN, NULL, &none), SGRAD_ENAME, "unknown dataset ''");
     assert_fails(sgrad_dataset_open("mnist-from-the-net:x", SGRAD_TRAIN, NULL, &none), SGRAD_ENAME, "stargrad list datasets");
     assert_fails(sgrad_dataset_open("cifar10", SGRAD_TRAIN, NULL, &none), SGRAD_EINVAL, "cifar10:DIR");
     assert_fails(sgrad_dataset_open("idx:", SGRAD_TRAIN, NULL, &none), SGRAD_EINVAL, "idx:DIR");
-    assert_fails(sgrad_dataset_open("digits:8", SGRAD_TRAIN, NULL, &none), SGRAD_EINVAL, "takes no argument");
+    assert_fails(sgrad_dataset_open("digits:8", SGRAD_TRAIN, NULL, &none), SGRAD_EINVAL, "accepts no argument");
     sgrad_dataset_close(NULL);
 }
 
@@ -234,7 +234,7 @@ static void synthetic_arguments(void **state) {
         struct sgrad_dataset *none;
         char text[100];
         snprintf(text, sizeof text, "synthetic:%s", wrong[i]);
-        assert_fails(sgrad_dataset_open(text, SGRAD_TRAIN, NULL, &none), SGRAD_EINVAL, "is not HxWxC,CLASSES,COUNT");
+        assert_fails(sgrad_dataset_open(text, SGRAD_TRAIN, NULL, &none), SGRAD_EINVAL, "must be HxWxC,CLASSES,COUNT");
     }
 }
 
@@ -268,7 +268,7 @@ static void fields(void **state) {
                                          .open = open_measured, .read = read_measured };
     const struct sgrad_dataset_options how = { .custom = &reader };
     struct sgrad_dataset *a, *b;
-    assert_fails(sgrad_dataset_open("measured:a", SGRAD_TRAIN, NULL, &a), SGRAD_ENAME, "no dataset is called 'measured'");
+    assert_fails(sgrad_dataset_open("measured:a", SGRAD_TRAIN, NULL, &a), SGRAD_ENAME, "unknown dataset 'measured'");
     assert_done(sgrad_dataset_open("measured:a", SGRAD_TRAIN, &how, &a));
     assert_done(sgrad_dataset_open("measured:b", SGRAD_TRAIN, &how, &b));
     assert_int_equal(sgrad_dataset_fields(a), 3);
@@ -304,16 +304,17 @@ static void no_folders(void **state) {
     static const char *const kinds[][2] = {
         { "idx", "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte" },
         { "cifar10", "data_batch_1.bin to data_batch_5.bin and test_batch.bin" },
-        { "folder", "images in train/CLASS/, and in val/CLASS/" },
+        { "folder", "images in train/CLASS/ and val/CLASS/" },
     };
-    const char *const paths[][2] = { { scratch_write("file", "", 0), "is a file" },
+    const char *const paths[][2] = { { scratch_write("file", "", 0), "is a file, not a folder" },
                                      { scratch_path("nowhere"), "No such file or directory" } };
     for (size_t i = 0; i < 6; i++) {
         const char *kind = kinds[i / 2][0], *path = paths[i % 2][0];
         char text[640], begins[2048];
         struct sgrad_dataset *none;
         snprintf(text, sizeof text, "%s:%s", kind, path);
-        snprintf(begins, sizeof begins, "stargrad: data set %s:%s: %s: %s:DIR names ", kind, path, paths[i % 2][1], kind);
+        snprintf(begins, sizeof begins, "stargrad: data set %s:%s: %s; give %s:DIR, where DIR contains ", kind, path,
+                 paths[i % 2][1], kind);
         assert_fails(sgrad_dataset_open(text, SGRAD_TRAIN, NULL, &none), SGRAD_EIO, begins);
         assert_fails(sgrad_dataset_open(text, SGRAD_TEST, NULL, &none), SGRAD_EIO, kinds[i / 2][1]);
     }

@@ -113,10 +113,12 @@ static void refused(void **state) {
     const struct form real = { 32, 1, PLANARCONFIG_CONTIG, PHOTOMETRIC_MINISBLACK, COMPRESSION_NONE, false };
     char *path = write_tiff("real.tif", &real);
     assert_done(sgrad_map_open(path, 1 << 20, &map));
-    assert_fails(sgrad__image_decode(path, map.data, map.size, &image), SGRAD_EFORMAT, "real.tif: takes whole numbers");
+    assert_fails(sgrad__image_decode(path, map.data, map.size, &image), SGRAD_EFORMAT,
+                 "real.tif: its pixels must be unsigned integers");
     sgrad_map_close(&map);
     assert_fails(sgrad__image_decode("x", "II*\0\377\377\377\377", 8, &image), SGRAD_EFORMAT, "tiff: x: ");
-    assert_fails(sgrad__image_decode("x", "BM", 2, &image), SGRAD_EFORMAT, "does not begin like JPEG, PNG, TIFF, ");
+    assert_fails(sgrad__image_decode("x", "BM", 2, &image), SGRAD_EFORMAT,
+                 "is not the beginning of a known image format: JPEG, PNG, TIFF, ");
     free(path);
 }
 

@@ -80,10 +80,11 @@ static void bad_lists(void **state) {
     static const char set[] = "synthetic:4x4x3,3,10";
     const struct sgrad_dataset_options how = { .exclude = scratch_path("none") };
     struct sgrad_dataset *none = NULL;
-    assert_fails(exclude(set, "1\n10\n", &none), SGRAD_EFORMAT, "line 2: '10' is none of the 10 samples, by number from 0");
+    assert_fails(exclude(set, "1\n10\n", &none), SGRAD_EFORMAT,
+                 "line 2: '10' is not one of the 10 samples; give its number, from 0");
     assert_fails(exclude(set, "1 \n", &none), SGRAD_EFORMAT, "line 1: '1 '");
     assert_fails(exclude(set, "train/a/1.jpg\n", &none), SGRAD_EFORMAT, "line 1: 'train/a/1.jpg'");
-    assert_fails(exclude(set, "0\n1\n2\n3\n4\n5\n6\n7\n8\n9", &none), SGRAD_EFORMAT, "leaves out every sample");
+    assert_fails(exclude(set, "0\n1\n2\n3\n4\n5\n6\n7\n8\n9", &none), SGRAD_EFORMAT, "excludes every sample");
     assert_fails(sgrad_dataset_open(set, SGRAD_TRAIN, &how, &none), SGRAD_EIO, "none: No such file");
     assert_null(none);
 }

@@ -137,7 +137,7 @@ static void sizes(void **state) {
     assert_int_equal(dataset->field[0].shape.dim[0] * 100 + dataset->field[0].shape.dim[1], H * 100 + W);
     assert_done(sgrad_dataset_check(dataset, 0, 1));
     assert_fails(sgrad_dataset_check(dataset, 0, 2), SGRAD_ESHAPE,
-                 "a/2.png: is 12x16, others are 16x12: folder:DIR,SIZE brings");
+                 "a/2.png: is 12x16, but others are 16x12; give folder:DIR,SIZE to resize");
     sgrad_dataset_close(dataset);
     assert_fails(open_split(",0", SGRAD_TRAIN, &dataset), SGRAD_EINVAL, "the size must be 1 to 8192");
     assert_fails(open_split(",8193", SGRAD_TRAIN, &dataset), SGRAD_EINVAL, "the size must be 1 to 8192");
@@ -182,9 +182,9 @@ static void resize(void **state) {
 static void classes(void **state) {
     (void)state;
     struct sgrad_dataset *dataset;
-    assert_fails(open_split("", SGRAD_TRAIN, &dataset), SGRAD_EIO, "has no folder train: folder:DIR names a folder that");
+    assert_fails(open_split("", SGRAD_TRAIN, &dataset), SGRAD_EIO, "has no folder train; give folder:DIR, where DIR contains");
     scratch_write("train/file.png", "x", 1);
-    assert_fails(open_split("", SGRAD_TRAIN, &dataset), SGRAD_EFORMAT, "which would be the classes: folder:DIR names");
+    assert_fails(open_split("", SGRAD_TRAIN, &dataset), SGRAD_EFORMAT, "has no folders of classes; give folder:DIR, where DIR");
     write_png("train/b/1.png", PNG_FORMAT_RGB, picture(3, 0), H, W);
     scratch_write("train/c/1.txt", "x", 1);
     assert_fails(open_split("", SGRAD_TRAIN, &dataset), SGRAD_EFORMAT, "train/c: has no image (.jpg, .jpeg, ");
@@ -224,10 +224,11 @@ static void damaged(void **state) {
     assert_fails(sgrad__image_decode("file", bytes, size[1], &image), SGRAD_EFORMAT, "png: file: byte ");
     assert_fails(sgrad__image_decode("file", good[0], size[0] / 2, &image), SGRAD_EFORMAT, "remature end of ");
     assert_fails(sgrad__image_decode("file", "GIF99a__________", 16, &image), SGRAD_EFORMAT,
-                 "image: file: byte 0: does not begin like");
+                 "image: file: byte 0: is not the beginning of a known image format");
     uint8_t *frame = memmem(good[0], size[0], "\xff\xc0", 2);
     memcpy(frame + 5, "\xff\x00\xff\x00", 4); /* 65280 x 65280 */
-    assert_fails(sgrad__image_decode("file", good[0], size[0], &image), SGRAD_EFORMAT, "65280x65280 pixels: sides are");
+    assert_fails(sgrad__image_decode("file", good[0], size[0], &image), SGRAD_EFORMAT,
+                 "65280x65280 pixels is not supported; sides must be");
     memcpy(frame + 5, "\x20\x00\x20\x00", 4); /* 8192 x 8192 */
     assert_fails(sgrad__image_decode("file", good[0], size[0], &image), SGRAD_EFORMAT, "too short for its image of 8192x8192");
 }
@@ -305,7 +306,7 @@ static void changed_since(void **state) {
     assert_done(open_split("", SGRAD_TRAIN, &dataset));
     write_png("train/a/1.png", PNG_FORMAT_RGB, picture(3, 0), 2, 2);
     assert_fails(sgrad_dataset_read(dataset, &(struct sgrad_sample){ .index = 0 }, 1, (void *[]){ pixels, &label }), SGRAD_ESHAPE,
-                 "a/1.png: is 2x2, others are 16x12");
+                 "a/1.png: is 2x2, but others are 16x12");
     unlink(scratch_path("train/a/1.png"));
     assert_fails(sgrad_dataset_read(dataset, &(struct sgrad_sample){ .index = 0 }, 1, (void *[]){ pixels, &label }), SGRAD_EIO,
                  "a/1.png: No such file");

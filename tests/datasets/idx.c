@@ -72,7 +72,7 @@ static void good(void **state) {
 static void labels_that_do_not_fit(void **state) {
     (void)state;
     struct sgrad_dataset *none;
-    assert_fails(open_split(SGRAD_TRAIN, &none), SGRAD_EIO, "has no train-images-idx3-ubyte, plain or .gz: idx:DIR names");
+    assert_fails(open_split(SGRAD_TRAIN, &none), SGRAD_EIO, "has no train-images-idx3-ubyte, plain or .gz; give idx:DIR");
     scratch_write("train-images-idx3-ubyte", images, IMAGES);
     assert_fails(open_split(SGRAD_TRAIN, &none), SGRAD_EIO, "has no train-labels-idx1-ubyte");
     scratch_write("t10k-images-idx3-ubyte", images, IMAGES);
@@ -86,7 +86,7 @@ static void labels_that_do_not_fit(void **state) {
     other[10] = 4;
     scratch_write("t10k-labels-idx1-ubyte", other, LABELS);
     assert_fails(open_split(SGRAD_TEST, &none), SGRAD_EFORMAT,
-                 "t10k-labels-idx1-ubyte: byte 10: record 2 has label 4, there are 4 classes");
+                 "t10k-labels-idx1-ubyte: byte 10: record 2 has label 4, but there are 4 classes");
 }
 
 static int parse(const void *data, size_t size) {
@@ -106,10 +106,10 @@ static void damaged(void **state) {
     (void)state;
     uint8_t longer[IMAGES + 1] = { 0 }, packed[1000], changed[1000];
     memcpy(longer, images, IMAGES);
-    assert_fails(parse(longer, IMAGES + 1), SGRAD_EFORMAT, "file: byte 76: goes on after its last element");
-    assert_fails(parse(images, 40), SGRAD_EFORMAT, "file: byte 40: ends early: 76 bytes");
+    assert_fails(parse(longer, IMAGES + 1), SGRAD_EFORMAT, "file: byte 76: data follow the last element");
+    assert_fails(parse(images, 40), SGRAD_EFORMAT, "file: byte 40: ends early, but must have 76 bytes");
     const size_t size = gzip(images, IMAGES, packed, sizeof packed);
-    assert_fails(parse(packed, size - 1), SGRAD_EFORMAT, "file: byte 76 of what it unpacks to: the compressed data end early");
+    assert_fails(parse(packed, size - 1), SGRAD_EFORMAT, "file: byte 76 of the uncompressed data: the compressed data end early");
     for (size_t n = 0; n < IMAGES; n++) assert_false(survives(parse(images, n)));
     for (size_t n = 0; n < size; n++) assert_false(survives(parse(packed, n)));
     for (size_t i = 0; i < size; i++)
@@ -136,13 +136,13 @@ static void headers(void **state) {
         uint8_t byte[16];
         const char *reason;
     } header[] = {
-        { { 0, 0, 8, 1, 0, 0, 0, 1 }, "byte 0: 00 00 08 01 where 00 00 08 03 begins" },
+        { { 0, 0, 8, 1, 0, 0, 0, 1 }, "byte 0: 00 00 08 01 is invalid; it must be 00 00 08 03 for" },
         { { 0, 0, 9, 3 }, "byte 0: 00 00 09 03" },
         { { 0, 0, 8, 3, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1 }, "byte 4: dimension 0 is 0" },
         { { 0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0 }, "byte 12: dimension 2 is 0" },
         { { 0, 0, 8, 3, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0, 1 }, "byte 8: dimension 1 is 65536" },
         { { 0, 0, 8, 3, 255, 255, 255, 255, 0, 0, 255, 255, 0, 0, 255, 255 }, "byte 8: dimension 1 is 65535" },
-        { { 0, 0, 8, 3, 0, 1, 0, 0, 0, 0, 255, 255, 0, 0, 0, 2 }, "byte 16: ends early: 8589803536 bytes" },
+        { { 0, 0, 8, 3, 0, 1, 0, 0, 0, 0, 255, 255, 0, 0, 0, 2 }, "byte 16: ends early, but must have 8589803536 bytes" },
     };
     for (size_t i = 0; i < sizeof header / sizeof *header; i++) {
         uint8_t packed[100];

@@ -107,9 +107,9 @@ static void headers(void **state) {
     char said[512];
     sgrad_log_capture(said, sizeof said);
     sgrad_dataset_close(open_lines(rows[6].text, "", SGRAD_TRAIN));
-    assert_contains(said, "line 1 is 0,1,…: read as a sample; where it names the columns, add ,header");
+    assert_contains(said, "line 1 (0,1,…) is read as a sample; add ,header if it names the columns");
     sgrad_dataset_close(open_lines(rows[9].text, "", SGRAD_TRAIN));
-    assert_contains(said, "every line ends with an empty cell: that column is left out");
+    assert_contains(said, "every line ends with an empty cell; this column is ignored");
     sgrad_log_capture(NULL, 0);
 }
 
@@ -145,10 +145,10 @@ static void titles(void **state) {
         { "y,x,k\n10,3,perhaps\n", NULL, { 1, -1 }, -1, true },
         { "y,id,x,k\n10,7,3,no\n", NULL, { 1, -1 }, 0, true },
         { "y,x,k\n10,3,\n", NULL, { 1, -1 }, -1, true },
-        { "y,z,k\n10,3,no\n", "lacks the column 'x' and has the unknown column 'z'; its columns are to be those of the run's",
+        { "y,z,k\n10,3,no\n", "lacks the column 'x' and has the unknown column 'z'; its columns must be those of the run's",
           { 0 }, 0, true },
         { "u,z,k\n10,3,no\n", "lacks the columns 'x', 'y' and has the unknown columns 'u', 'z'", { 0 }, 0, true },
-        { "1\n2\n", "has 1 column, the run's data have 2 features and a target", { 0 }, 0, true },
+        { "1\n2\n", "has 1 column, but the run's data have 2 features and a target", { 0 }, 0, true },
         { "x,y\n1,2\n1,2\n1,2\n1,2\n1,2\n", "lacks the column 'k', the target of the run's data", { 0 }, 0, false },
         { "x,y,k\n1,2,no\n1,2,no\n1,2,no\n1,2,no\n1,2,maybe\n", "was not trained on the class 'maybe'", { 0 }, 0, false },
     };
@@ -190,19 +190,19 @@ static void odd_lines(void **state) {
         { "x;y, cm;k\n1;2;no\n3;4;yes\n3;4;yes\n3;4;yes\n3;4;yes\n", "", 2, 2, NULL },
         { "x\ty, cm\tk\n1\t2\tno\n3\t4\tyes\n3\t4\tyes\n3\t4\tyes\n3\t4\tyes\n", "", 2, 2, NULL },
         { "1,9007199254740993\n1,9007199254740992\n1,7\n1,7.0\n1,7\n", ",classes", 3, 1, NULL },
-        { "x,k\n5,a\n3,b\n8,NA\n5,a\n3,b\n", "", 3, 1, "line 4, column 2 (k): 'NA' is taken as a class" },
+        { "x,k\n5,a\n3,b\n8,NA\n5,a\n3,b\n", "", 3, 1, "line 4, column 2 (k): 'NA' is read as a class" },
         { "x,k\n5,a\n3,b\n8,NA\n5,a\n3,b\n", ",classes", 3, 1, NULL },
-        { "x,k\n5,a\n3,b\n8,a\n5,a\n3,c\n4,b\n", "", 3, 1, "3 classes, of which these have no training sample: c" },
+        { "x,k\n5,a\n3,b\n8,a\n5,a\n3,c\n4,b\n", "", 3, 1, "of 3 classes, these have no training sample: c" },
         { ",x,k\n0,5,a\n1,3,b\n2,8,a\n3,5,a\n4,3,b\n5,3,b\n6,3,b\n7,3,b\n8,3,b\n9,3,a\n", "", 2, 2,
-          "line 2, column 1 (): '0' begins a column that counts the lines" },
+          "line 2, column 1 (): '0' begins a column that numbers the lines" },
         { "x,k\n0,a\n1,b\n2,a\n3,a\n4,b\n5,b\n6,b\n7,b\n8,b\n9,a\n", "", 2, 1, NULL },
         { "year,x,k\n2,5,a\n3,3,b\n4,8,a\n5,5,a\n6,3,b\n7,3,b\n8,3,b\n9,3,b\n10,3,b\n11,3,a\n", "", 2, 2, NULL },
         { "x;k\n5;1,5\n3;2,5\n8;1,5\n5;1,5\n3;2,5\n", ",classes", 2, 1, NULL },
         { "2019,2020,sort\n5,4,a\n3,4,b\n2,8,a\n3,5,a\n4,3,b\n5,3,b\n6,3,b\n7,3,b\n8,3,b\n9,3,a\n", "", 3, 2,
-          "line 1, column 3: 'sort' is a class that no other line has: where line 1 names the columns, add ,header" },
-        { "2019,2020,2021\n5,4,3\n3,4,7\n2,8,6\n3,5,4\n4,3,4\n5,3,5\n", "", 0, 2, "line 1 is 2019,2020,…: read as a sample" },
+          "line 1, column 3: 'sort' is a class that no other line has; add ,header if line 1 names the columns" },
+        { "2019,2020,2021\n5,4,3\n3,4,7\n2,8,6\n3,5,4\n4,3,4\n5,3,5\n", "", 0, 2, "line 1 (2019,2020,…) is read as a sample" },
         { "5,a\n5,b\n5,c\n5,d\n5,e\n5,f\n5,g\n5,h\n5,i\n5,j\n", "", 10, 1,
-          "the 10 lines have 10 classes: is column 2 the target?" },
+          "the 10 lines have 10 classes; check that column 2 is the target" },
         { "x,k\n5,NA\n3,b\n5,NA\n3,b\n3,b\n", "", 2, 1, "if it means 'unknown', remove these lines" },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -237,35 +237,36 @@ static void wrong_lines(void **state) {
     } rows[] = {
         { "a,b\n1,2\n3\n", "", "lines.csv: line 3: has 1 column, the first has 2\n", SGRAD_EFORMAT },
         { "a,b\n1,\"2\n3,4\n", "", "line 2: a quote is not closed", SGRAD_EFORMAT },
-        { "a,b\n\"1\"2,3\n", "", "line 2: goes on behind a quote", SGRAD_EFORMAT },
+        { "a,b\n\"1\"2,3\n", "", "line 2: text follows a closing quote", SGRAD_EFORMAT },
         { "a,b\n", "", "has no line of numbers", SGRAD_EFORMAT },
-        { "a,b,c\n1,x,3\n1,2,3\n1,2,3\n1,2,3\n1,2,3\n", "", "line 2, column 2 (b): 'x' is no number", SGRAD_EFORMAT },
-        { "a,b,c\n1,2,3\n1,nan,3\n1,2,3\n1,2,3\n1,2,3\n", "", "line 3, column 2 (b): 'nan' is no number", SGRAD_EFORMAT },
+        { "a,b,c\n1,x,3\n1,2,3\n1,2,3\n1,2,3\n1,2,3\n", "", "line 2, column 2 (b): 'x' is not a number", SGRAD_EFORMAT },
+        { "a,b,c\n1,2,3\n1,nan,3\n1,2,3\n1,2,3\n1,2,3\n", "", "line 3, column 2 (b): 'nan' is not a number", SGRAD_EFORMAT },
         { "a,b\n1,2\n3,4\n", ",d", "has no column 'd'", SGRAD_EINVAL },
         { "a,b\n1,2\n3,4\n", ",3", "has no column '3'", SGRAD_EINVAL },
-        { "a,b\n1,2\n3,4\n", ",b,class", "takes FILE[,COLUMN][,classes|numbers][,header|no-header]", SGRAD_EINVAL },
-        { "a,b\n1,2\n3,4\n", ",b,classes,numbers", "classes or numbers, not both", SGRAD_EINVAL },
-        { "a,b,t\n1,2,3\n\n1,2,n/a\n1,2,4\n", "", "line 4, column 3 (t): 'n/a' is no number", SGRAD_EFORMAT },
+        { "a,b\n1,2\n3,4\n", ",b,class", "give csv:FILE[,COLUMN][,classes|numbers][,header|no-header]", SGRAD_EINVAL },
+        { "a,b\n1,2\n3,4\n", ",b,classes,numbers", "classes cannot be combined with numbers", SGRAD_EINVAL },
+        { "a,b,t\n1,2,3\n\n1,2,n/a\n1,2,4\n", "", "line 4, column 3 (t): 'n/a' is not a number", SGRAD_EFORMAT },
         { "a,b,t\n1,2,x\n1,2,y\n1,2,4\n", "", "line 4, column 3 (t): '4' is a number", SGRAD_EFORMAT },
         { "a,b,t\n1,2,x\n1,2,\n1,2,y\n", "", "line 3, column 3 (t): '' is no class", SGRAD_EFORMAT },
-        { "a,b,t\n1,2,x\n1,,y\n1,2,y\n", "", "line 3, column 2 (b): '' is no number", SGRAD_EFORMAT },
-        { "a,b,t\n1,2,x\n1,inf,y\n1,2,y\n", "", "line 3, column 2 (b): 'inf' is no number", SGRAD_EFORMAT },
-        { "a,b,t\n1,2,x\n1,2,y\n1,2,y\n", ",numbers", "line 2, column 3 (t): 'x' is no number", SGRAD_EFORMAT },
+        { "a,b,t\n1,2,x\n1,,y\n1,2,y\n", "", "line 3, column 2 (b): '' is not a number", SGRAD_EFORMAT },
+        { "a,b,t\n1,2,x\n1,inf,y\n1,2,y\n", "", "line 3, column 2 (b): 'inf' is not a number", SGRAD_EFORMAT },
+        { "a,b,t\n1,2,x\n1,2,y\n1,2,y\n", ",numbers", "line 2, column 3 (t): 'x' is not a number", SGRAD_EFORMAT },
         { "t,a,t\n1,2,3\n1,2,3\n", ",t", "columns 1 and 3 are both called 't'", SGRAD_EINVAL },
         { "1\n2\n", "", "has one column", SGRAD_EFORMAT },
-        { "# made by hand\na,b,t\n1,2,3\n1,2,4\n", "", "the first has 1 and begins with #: remove it if it is a comment",
+        { "# made by hand\na,b,t\n1,2,3\n1,2,4\n", "", "the first has 1 and begins with #; remove it if it is a comment",
           SGRAD_EFORMAT },
         { "1|2|a\n2|3|b\n", "", "separated by commas, semicolons or tabs", SGRAD_EFORMAT },
-        { "a,b\n1,2\n0x10,4\n3,4\n", "", "line 3, column 1 (a): '0x10' is no number", SGRAD_EFORMAT },
-        { "a,b\n1,2\n1e300,4\n3,4\n", "", "line 3, column 1 (a): '1e300' is no number that a float holds", SGRAD_EFORMAT },
-        { "a,t\n1,2\n1,-1e39\n1,4\n", "", "line 3, column 2 (t): '-1e39' is no number", SGRAD_EFORMAT },
-        { "0,12;a\n3,5;b\n4,5;a\n", "", "line 1, column 1: '0,12' has a decimal comma: write 0.12", SGRAD_EFORMAT },
-        { "a;b;y\n0,5;0,25;0\n1,5;2,5;1\n", "", "line 2, column 1 (a): '0,5' has a decimal comma: write 0.5", SGRAD_EFORMAT },
+        { "a,b\n1,2\n0x10,4\n3,4\n", "", "line 3, column 1 (a): '0x10' is not a number", SGRAD_EFORMAT },
+        { "a,b\n1,2\n1e300,4\n3,4\n", "", "line 3, column 1 (a): '1e300' is not a number in the range of a float",
+          SGRAD_EFORMAT },
+        { "a,t\n1,2\n1,-1e39\n1,4\n", "", "line 3, column 2 (t): '-1e39' is not a number", SGRAD_EFORMAT },
+        { "0,12;a\n3,5;b\n4,5;a\n", "", "line 1, column 1: '0,12' has a decimal comma; write 0.12", SGRAD_EFORMAT },
+        { "a;b;y\n0,5;0,25;0\n1,5;2,5;1\n", "", "line 2, column 1 (a): '0,5' has a decimal comma; write 0.5", SGRAD_EFORMAT },
         { "1,5;2,5\n3,5;4,5\n", "", "line 1, column 1: '1,5' has a decimal comma", SGRAD_EFORMAT },
         { "1,5\t2,5\n", "", "line 1, column 1: '1,5' has a decimal comma", SGRAD_EFORMAT },
-        { "a;t\n1;-2,5\n3;4,5\n", "", "line 2, column 2 (t): '-2,5' has a decimal comma: write -2.5", SGRAD_EFORMAT },
-        { "a;b;t\n1,000,000;2;3\n", "", "'1,000,000' is no number that a float holds", SGRAD_EFORMAT },
-        { "\xff\xfe" "1\0,\0002\0\n", "", "is text of UTF-16: save it as UTF-8", SGRAD_EFORMAT },
+        { "a;t\n1;-2,5\n3;4,5\n", "", "line 2, column 2 (t): '-2,5' has a decimal comma; write -2.5", SGRAD_EFORMAT },
+        { "a;b;t\n1,000,000;2;3\n", "", "'1,000,000' is not a number in the range of a float", SGRAD_EFORMAT },
+        { "\xff\xfe" "1\0,\0002\0\n", "", "is UTF-16 text; save it as UTF-8", SGRAD_EFORMAT },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const size_t wide = *rows[i].text == '\xff' ? 10 : strlen(rows[i].text);
@@ -281,7 +282,8 @@ static void wrong_lines(void **state) {
     assert_fails(sgrad_dataset_open(data, SGRAD_TRAIN, NULL, &none), SGRAD_EIO, "nowhere.csv");
     free(data);
     data = sgrad_format("csv:%s", path);
-    assert_fails(sgrad_dataset_open(data, SGRAD_TEST, NULL, &none), SGRAD_EFORMAT, "has 2 lines: every fifth is for testing");
+    assert_fails(sgrad_dataset_open(data, SGRAD_TEST, NULL, &none), SGRAD_EFORMAT,
+                 "has 2 lines, but the test split is every fifth line");
     free(data);
     free(path);
 }

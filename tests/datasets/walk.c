@@ -119,7 +119,7 @@ static void damaged(void **state) {
     write_ppm("train/b/2.ppm", H + 1, 2, true);
     assert_done(open_folder(true, SGRAD_TRAIN, &dataset));
     assert_fails(sgrad_dataset_skip_damaged(dataset, false, NULL), SGRAD_ESHAPE,
-                 "b/2.ppm: is 5x4, others are 5x3: folder:DIR,SIZE");
+                 "b/2.ppm: is 5x4, but others are 5x3; give folder:DIR,SIZE");
     sgrad_dataset_close(dataset);
 }
 

@@ -148,7 +148,7 @@ static void little_memory(void **state) {
     struct sgrad_hashes h = make(64, 150, 1, 0);
     compare(&h, (struct sgrad_search){ .threshold = 4, .memory = 1 });
     assert_fails(sgrad_hashes_search(&h, &(struct sgrad_search){ .memory = 1, .folder = scratch_path("none") }), SGRAD_EIO,
-                 "no room for the ");
+                 "cannot allocate the ");
     release(&h);
 }
 

@@ -70,7 +70,7 @@ def test_nccl():
               env={"STARGRAD_EMULATED_GPUS": str(gpus), "STARGRAD_EMULATED_DELAY": str(delay)})
         error = [abs(a - b) / b for a, b in zip(losses(out), losses(ring), strict=True)]
         assert max(error) < 1e-4, (gpus, delay, error)
-    for more, why in ((("--gpus", 0), r"NCCL sums on GPUs, and rank \d has none: --gpus 1"),
+    for more, why in ((("--gpus", 0), r"NCCL requires GPUs, but rank \d has none; give --gpus 1"),
                       (("--gpus", 1, "--deterministic"), "--allreduce nccl cannot be combined with --deterministic: its order of sums varies")):
         said = ranks(2, "train", *arguments, *more, "--allreduce", "nccl", "--out", folder("not"), status=1, env={"STARGRAD_EMULATED_GPUS": "1"})
         assert re.search(why, said), said

@@ -174,7 +174,7 @@ def test_ranks_from_a_pack():
     shutil.copy(mpi[2], os.path.join(libraries, mpi[1]))
     rank = {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0", "OPAL_PREFIX": None, "LD_LIBRARY_PATH": libraries}
     nowhere = os.path.join(FOLDER, "nowhere")
-    for components, why in ((nowhere, f"looks for components in {nowhere}, which is not there"),
+    for components, why in ((nowhere, f"looks for components in {nowhere}, which does not exist"),
                             ("", "looks for components in its installation")):
         with open(os.path.join(libraries, "stargrad-pack"), "w") as file:
             file.write(components + "\n")

@@ -125,7 +125,8 @@ static void unreadable(void **state) {
     assert_fails(sgrad_map_open(scratch_path("nowhere"), 10, &map), SGRAD_EIO, "nowhere: No such file or directory");
     assert_fails(sgrad_map_open(scratch_root, 10, &map), SGRAD_EIO, ": not a regular file");
     assert_fails(sgrad_map_open(scratch_write("empty", "", 0), 10, &map), SGRAD_EFORMAT, "empty: the file is empty");
-    assert_fails(sgrad_map_open(scratch_write("long", "0123456789x", 11), 10, &map), SGRAD_EFORMAT, "has 11 bytes, at most 10");
+    assert_fails(sgrad_map_open(scratch_write("long", "0123456789x", 11), 10, &map), SGRAD_EFORMAT,
+                 "has 11 bytes, but must have at most 10");
     const char *pipe = scratch_path("pipe");
     assert_int_equal(mkfifo(pipe, 0600), 0);
     assert_fails(sgrad_map_open(pipe, 10, &map), SGRAD_EIO, "pipe: not a regular file");
@@ -144,7 +145,7 @@ static void shortened(void **state) {
     assert_memory_equal(map.data, long_text, sizeof long_text);
     sgrad_map_close(&map);
     if (access(kernels, R_OK) == 0)
-        assert_fails(sgrad_map_open(kernels, 10000, &map), SGRAD_EIO, "and was longer when it was opened");
+        assert_fails(sgrad_map_open(kernels, 10000, &map), SGRAD_EIO, "but was longer when it was opened");
     else
         print_message("not tested: %s is not there\n", kernels);
 }

@@ -57,7 +57,8 @@ static void unended(void **state) {
     (void)state;
     memset(text, 'x', sizeof text);
     scratch_write("unended/work", text, sizeof text);
-    assert_fails(sgrad_queue_open(scratch_path("unended"), "work\n", 1, 600, &q), SGRAD_EINVAL, "is a queue of other work: xxx");
+    assert_fails(sgrad_queue_open(scratch_path("unended"), "work\n", 1, 600, &q), SGRAD_EINVAL,
+                 "is the queue of other work: xxx");
 }
 
 /* Its lease is long, but its process is gone. */

@@ -77,8 +77,10 @@ static void length(void) {
     struct sgrad_message to = m;
     assert_done(sgrad_tensor_create("huge", SGRAD_F32, sgrad_shape(2, 1 << 15, 1 << 15), SGRAD_TRANSIENT, &huge));
     to.tensor = huge;
-    assert_fails(sgrad_send(&to), SGRAD_EINVAL, "huge: has 4294967296 bytes, and a message between ranks 2147483647 at most");
-    assert_fails(sgrad_receive(&to), SGRAD_EINVAL, "huge: has 4294967296 bytes, and a message between ranks 2147483647 at most");
+    assert_fails(sgrad_send(&to), SGRAD_EINVAL,
+                 "huge: has 4294967296 bytes, but a message between ranks can have at most 2147483647");
+    assert_fails(sgrad_receive(&to), SGRAD_EINVAL,
+                 "huge: has 4294967296 bytes, but a message between ranks can have at most 2147483647");
     sgrad_tensor_destroy(huge);
 }
 

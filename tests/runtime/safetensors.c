@@ -66,8 +66,8 @@ static void shortened(void **state) {
     const struct sgrad_entry *last = sgrad_safetensors_find(&file, "byte \"\\\t\303\251");
     assert_done(sgrad_safetensors_read(&file, last, data));
     assert_int_equal(truncate(path, 4), 0);
-    assert_fails(sgrad_safetensors_read(&file, last, data), SGRAD_EIO, "and was longer when it was opened");
-    assert_fails(sgrad_safetensors_file_checksum(&file, sum), SGRAD_EIO, "and was longer when it was opened");
+    assert_fails(sgrad_safetensors_read(&file, last, data), SGRAD_EIO, "but was longer when it was opened");
+    assert_fails(sgrad_safetensors_file_checksum(&file, sum), SGRAD_EIO, "but was longer when it was opened");
     sgrad_safetensors_close(&file);
 }
 
@@ -88,9 +88,9 @@ static void refuses_to_write(void **state) {
     const struct sgrad_entry twice[] = { entries[0], entries[1], entries[0] };
     const struct sgrad_entry latin1 = { "caf\351", { SGRAD_U8, { 1, { 1 } } }, byte };
     const struct sgrad_entry reserved = { "__metadata__", { SGRAD_U8, { 1, { 1 } } }, byte };
-    assert_fails(sgrad_safetensors_write(path, twice, 3, NULL, 0), SGRAD_EINVAL, "comes twice");
+    assert_fails(sgrad_safetensors_write(path, twice, 3, NULL, 0), SGRAD_EINVAL, "occurs twice");
     assert_fails(sgrad_safetensors_write(path, &latin1, 1, NULL, 0), SGRAD_EINVAL, "not UTF-8");
-    assert_fails(sgrad_safetensors_write(path, &reserved, 1, NULL, 0), SGRAD_EINVAL, "comes twice");
+    assert_fails(sgrad_safetensors_write(path, &reserved, 1, NULL, 0), SGRAD_EINVAL, "occurs twice");
     assert_int_not_equal(access(path, F_OK), 0);
     assert_fails(sgrad_safetensors_write(scratch_path("no/where"), entries, 1, NULL, 0), SGRAD_EIO,
                  "no/where: cannot be written");
@@ -136,7 +136,7 @@ static const struct {
     { "{\"a\":{\"dtype\":7,\"shape\":[1],\"data_offsets\":[0,1]}}", 1, "a: dtype is not a string" },
     { "{" TENSOR("a", "BOOL", "1", 1, 2) "}", 2, "a: begins at byte 1 of the data" },
     { "{" TENSOR("a", "U8", "1", 0, 1) "," TENSOR("b", "F32", "9", 1, 37) "}", 30,
-      "b: data_offsets end beyond the file, which is truncated: its header describes 152 bytes, and it has 145" },
+      "b: data_offsets end beyond the file, which is truncated: its header describes 152 bytes, but it has 145" },
     { "{" TENSOR("a", "U8", "-1", 0, 1) "}", 1, "a: shape" },
     { "{" TENSOR("a", "U8", "1.0", 0, 1) "}", 1, "a: shape" },
     { "{" TENSOR("a", "U8", "1,1,1,1,1,1", 0, 1) "}", 1, "a: shape" },
@@ -154,7 +154,7 @@ static const struct {
     { "{" TENSOR("a", "U8", "2", 0, 2) "}", 3, "end at byte 2 of the data, which has 3" },
     { "{" TENSOR("a", "U8", "1", 0, 1) "," TENSOR("a", "U8", "1", 0, 1) "}", 1, "duplicate" },
     { "{\"__metadata__\":[]}", 0, "__metadata__: is not an object" },
-    { "{\"__metadata__\":{\"a\":1}}", 0, "__metadata__: holds a value that is not a string" },
+    { "{\"__metadata__\":{\"a\":1}}", 0, "__metadata__: has a value that is not a string" },
 };
 
 static void refuses_to_read(void **state) {
@@ -171,16 +171,16 @@ static void refuses_to_read(void **state) {
     assert_fails(sgrad_safetensors_parse("file", bytes, 7, &file), SGRAD_EFORMAT, "file: byte 7: ends within");
     memcpy(bytes, "PK\3\4", 4);
     assert_fails(sgrad_safetensors_parse("file.pt", bytes, sizeof bytes, &file), SGRAD_EFORMAT,
-                 "file.pt: is an archive, as torch.save");
+                 "file.pt: is an archive, written by torch.save");
     memcpy(bytes, "\x80\2\x8a\nl\xfc\x9c\x46", 8); /* as of PyTorch 1.5 */
     assert_fails(sgrad_safetensors_parse("file.pth", bytes, sizeof bytes, &file), SGRAD_EFORMAT,
-                 "file.pth: is a pickle, as torch.save");
+                 "file.pth: is a pickle, written by torch.save");
     bytes[2] = bytes[3] = 0; /* the end of a longer file is missing */
     memset(bytes + 4, 0, 4);
     assert_fails(sgrad_safetensors_parse("file", bytes, sizeof bytes, &file), SGRAD_EFORMAT, "a header of 640 bytes");
     for (uint64_t length = 505; length; length *= 1009) { /* beyond the end, then beyond 2^63 and around */
         memcpy(bytes, &length, 8);
-        assert_fails(sgrad_safetensors_parse("file", bytes, sizeof bytes, &file), SGRAD_EFORMAT, "byte 0: a header of ");
+        assert_fails(sgrad_safetensors_parse("file", bytes, sizeof bytes, &file), SGRAD_EFORMAT, "byte 0: states a header of ");
         if (length > UINT64_MAX / 1009) break;
     }
 }
@@ -221,8 +221,8 @@ static void other_files(void **state) {
         { "<!DOCTYPE html>\n<html>", "is an HTML page" },
         { "\n  <HTML lang=en>", "is an HTML page" },
         { "<?xml version=\"1.0\"?><Error>", "is an XML document" },
-        { "{\"architectures\": [\"GPT2LMHeadModel\"]}", "is JSON text, not safetensors, nor an index" },
-        { "{\"weight_map\": {}}", "is JSON text, not safetensors, nor an index" },
+        { "{\"architectures\": [\"GPT2LMHeadModel\"]}", "is JSON text, neither safetensors nor an index" },
+        { "{\"weight_map\": {}}", "is JSON text, neither safetensors nor an index" },
         { "\x1f\x8b\x08\1\1\1\1\1\1", "is a gzip file, not safetensors: unpack it" },
         { "\x93NUMPY\1\1v\1{", "is a NumPy array" },
         { "GGUF\3\1\1\1\1\1", "is a GGUF file" },
@@ -254,7 +254,7 @@ static void shards(void **state) {
         { SGRAD_EFORMAT, INDEX(IN("fc.weight", "/etc/passwd")), "'/etc/passwd' is not a file in the index's folder" },
         { SGRAD_EFORMAT, INDEX(IN("fc.weight", "a/../../x")), "'a/../../x' is not a file in" },
         { SGRAD_EFORMAT, INDEX("\"fc.weight\": 7"), "is not a file in" },
-        { SGRAD_EFORMAT, INDEX(IN("fc.weight", "a.index.json")), "is JSON text, not safetensors" },
+        { SGRAD_EFORMAT, INDEX(IN("fc.weight", "a.index.json")), "is JSON text, neither safetensors" },
     };
     struct sgrad_safetensors file;
     unsigned char data[100];

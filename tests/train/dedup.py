@@ -214,7 +214,7 @@ def test_sweep():
 def test_wrong():
     out = folder("wrong")
     args = ("dedup", "--data", "digits", "--out", out)
-    assert "no hash is called 'fash'" in stargrad(*args, "--hash", "fash", status=2)
+    assert "unknown hash 'fash'" in stargrad(*args, "--hash", "fash", status=2)
     for text in ("65", "-1", "x", "1x"):
         assert "is not auto or a whole number from 0 to 64" in stargrad(*args, f"--threshold={text}", status=2)
     for text in ("3", "5-2", "0-64", "a-b"):

@@ -116,13 +116,13 @@ def test_wrong():
     place = folder("wrong")
     os.makedirs(place)
     run = ("train", "--data", IDX[0], *RUN, "--out", f"{place}/out")
-    for lines, what in ((["1", "200"], "line 2: '200' is none of the 200 samples"), (["-1"], "line 1: '-1'"),
-                        (["99999999999999999999"], "line 1: "), (["train/a/1.png"], "line 1: 'train/a/1.png' is none"),
-                        (range(COUNT), "leaves out every sample")):
+    for lines, what in ((["1", "200"], "line 2: '200' is not one of the 200 samples"), (["-1"], "line 1: '-1'"),
+                        (["99999999999999999999"], "line 1: "), (["train/a/1.png"], "line 1: 'train/a/1.png' is not one"),
+                        (range(COUNT), "excludes every sample")):
         said = stargrad(*run, "--exclude", write_list(f"{place}/list", lines), status=1)
         assert f"{place}/list: {what}" in said and said.count("\n") == 1, said
     said = stargrad("train", "--data", FOLDER[0], *RUN, "--exclude", write_list(f"{place}/list", ["train/a/999.png"]), status=1)
-    assert "or by name (train/CLASS/FILE)" in said, said
+    assert "or its name (train/CLASS/FILE)" in said, said
     assert "No such file" in stargrad(*run, "--exclude", f"{place}/none", status=1)
     assert not os.path.exists(f"{place}/out")
 

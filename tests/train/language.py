@@ -107,9 +107,9 @@ def test_tensor_refused():
         assert what in said, said
 
     refused("heads: 4 cannot be split over the 3 ranks of axis tensor; use 2 or 4", "--mesh", "tensor=3", count=3)
-    refused("values move between ranks in F32", "--mesh", "tensor=2", "--precision", "bf16")
-    refused("takes AXIS=RANKS, some of them with commas between: data=2,tensor=1d:2; or 2d:2, 3d:2", "--mesh", "tensor=4d:2")
-    refused("the mesh asks for a multiple of 4 ranks, and 2 are here", "--mesh", "tensor=4")
+    refused("ranks can exchange values only in F32", "--mesh", "tensor=2", "--precision", "bf16")
+    refused("give AXIS=RANKS, separated by commas, for example data=2,tensor=1d:2 (or tensor=2d:2, tensor=3d:2)", "--mesh", "tensor=4d:2")
+    refused("the mesh requires a multiple of 4 ranks, but there are 2", "--mesh", "tensor=4")
     refused("does not divide its work over axis depth", "--mesh", "depth=2")
 
 
@@ -277,11 +277,11 @@ def test_tokens():
         assert losses(out) == said[0]
     say = ("train", "--model", TINY + ",vocabulary=512", "--batch", 4, "--print", "--data")
     done = subprocess.run(command(*say, f"tokens:{os.path.join(FOLDER, 'wide')},16"), capture_output=True, text=True)
-    assert done.returncode == 0 and done.stderr.count("tokens:DIR,T,32 reads 32 bits") == 1, done.stderr
+    assert done.returncode == 0 and done.stderr.count("give tokens:DIR,T,32 to read 32 bits") == 1, done.stderr
     for name, train, val, more, why in (                    # int64, as numpy has it; of validation alone; what is as it should be
-            ("long", array.array("q", tokens), array.array("q", tokens), "", "looks like int64 (3 of every 4 values are 0): write it as"),
+            ("long", array.array("q", tokens), array.array("q", tokens), "", "looks like int64 (3 of every 4 values are 0); write it as"),
             ("long32", array.array("q", tokens), array.array("I", tokens), ",32", "looks like int64 (1 of every 2 values is 0)"),
-            ("val", tokens, array.array("I", tokens), "", "val.bin: looks like 32-bit tokens (every second value is 0): tokens:"),
+            ("val", tokens, array.array("I", tokens), "", "val.bin: looks like 32-bit tokens (every second value is 0); give tokens:"),
             ("sure", array.array("I", tokens), array.array("I", tokens), ",16", ""), ("plain", tokens, tokens, "", "")):
         other = folder(f"tokens-{name}")
         os.makedirs(other)
@@ -291,14 +291,14 @@ def test_tokens():
         done = subprocess.run(command(*say, f"tokens:{other},16{more}"), capture_output=True, text=True)
         assert done.returncode == 0 and why in done.stderr and done.stderr.count("warning") == bool(why), (name, done.stderr)
     text = "To be, or not to be: na\u00efve \u4e16\u754c\n".encode() * 10
-    for content, why in ((text, "is text, not tokens: text:FILE,T reads a text (tokens:DIR,T,16 reads it as such)"),
+    for content, why in ((text, "is text, not tokens; give text:FILE,T to read text, or give tokens:DIR,T,16 to read it as tokens"),
                          (b'{"tokens": [1, 2]}' + b" " * 70, "is JSON text, not tokens"),
-                         (b"\x1f\x8b\x08" + tokens.tobytes()[:101], "is a gzip file, not tokens: unpack it first"),
+                         (b"\x1f\x8b\x08" + tokens.tobytes()[:101], "is a gzip file, not tokens; unpack it first"),
                          (b"\x80\4\x95" + tokens.tobytes()[:101], "is a Python pickle, not tokens"),
                          (array.array("I", [20990101, 1, 400] + [0] * 253).tobytes() + tokens.tobytes(), "its first number is 20990101"),
-                         (array.array("I", [20240801, 1, 400] + [0] * 253).tobytes() + tokens.tobytes(), "has version 1"),
-                         (header.tobytes() + tokens.tobytes()[:-2], "its header says 400 tokens, and it has 399"),
-                         (tokens.tobytes() + b"x", "no whole number of tokens of 16 bits"),
+                         (array.array("I", [20240801, 1, 400] + [0] * 253).tobytes() + tokens.tobytes(), "version 1 of"),
+                         (header.tobytes() + tokens.tobytes()[:-2], "its header states 400 tokens, but it has 399"),
+                         (tokens.tobytes() + b"x", "not a whole number of tokens of 16 bits"),
                          (b"\x93NUMPY\1\0" + tokens.tobytes(), "is a NumPy array"),
                          (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\n", "is a Git LFS pointer")):
         with open(os.path.join(path, "train.bin"), "wb") as f:
@@ -310,7 +310,7 @@ def test_tokens():
     assert "vocabulary=256 is too small for tokens up to" in said, said
     with open(os.path.join(path, "val.bin"), "ab") as f:
         f.write(b"xx")
-    assert "its header says 400 tokens, and it has 401" in stargrad("train", "--model", TINY, "--data", f"tokens:{path},16", "--print", status=1)
+    assert "its header states 400 tokens, but it has 401" in stargrad("train", "--model", TINY, "--data", f"tokens:{path},16", "--print", status=1)
 
 
 def test_text_that_is_none():
@@ -351,12 +351,12 @@ def test_wrong():
     refused("gpt:layers", data, "layers= must be a whole number")
     refused("gpt:dropout=1", data, "must be a number from 0 to 0.99")
     refused("gpt:heads=5", data, "width=384 must be a multiple of heads=5")
-    refused("gpt:context=8", data, "samples have 16 positions, the network has context=8", 1)
+    refused("gpt:context=8", data, "samples have 16 positions, but the network has context=8", 1)
     refused("resnet20:layers=2", "digits", "model resnet20: unknown option 'layers': this model has no options")
     refused("gpt", "text:nothing.txt,16", "nothing.txt", 1)
-    refused("gpt", f"text:{TEXT}", "does not end with ,T")
-    refused("gpt", f"text:{TEXT},0", "does not end with ,T")
-    refused("gpt", f"text:{TEXT},100000", "a sample of 100000 and the one after it need 100001", 1)
+    refused("gpt", f"text:{TEXT}", "must end with ,T")
+    refused("gpt", f"text:{TEXT},0", "must end with ,T")
+    refused("gpt", f"text:{TEXT},100000", "samples of 100000 require at least 100001", 1)
 
 
 if __name__ == "__main__":

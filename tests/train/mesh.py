@@ -139,7 +139,7 @@ def test_refused():
     refused("tokens per sample: 22 cannot be split over 4 ranks, as tensor=3d:2 requires; use 20 or 24", "tensor=3d:2", 4,
             "gpt:heads=4,width=32", 22)
     refused("width: 36 cannot be split over 8 ranks, as tensor=3d:2 requires; use 32 or 40", "tensor=3d:2", 4, "gpt:heads=4,width=36")
-    refused("the mesh asks for a multiple of 8 ranks, and 4 are here: mpirun -n 8", "tensor=3d:2", 4)
+    refused("the mesh requires a multiple of 8 ranks, but there are 4; use mpirun -n 8", "tensor=3d:2", 4)
     refused("--batch 18 cannot be divided among 4 ranks; give --batch 20", "data=2,tensor=2d:2", 8, "gpt:heads=4,width=32", 24, "--batch", 18)
     refused("--allreduce mpi sums over all ranks, but mesh data=2,tensor=2 requires sums over some of them", "data=2,tensor=2", 4,
             "gpt:heads=4,width=32", 24, "--allreduce", "mpi")

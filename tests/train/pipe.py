@@ -155,7 +155,7 @@ def test_refused():
     refused("optimizer kfac requires all layers on one rank", 2, "pipe=2", *CONVNET, "--optimizer", "kfac")
     refused("--best cannot be combined with the pipeline stages", 2, "pipe=2", *CONVNET, "--best")
     refused("--histograms cannot be combined with the pipeline stages", 2, "pipe=2", *CONVNET, "--histograms", 2, "--tensorboard")
-    refused("the mesh asks for a multiple of 3 ranks, and 4 are here: mpirun -n 3", 4, "pipe=3", *CONVNET)
+    refused("the mesh requires a multiple of 3 ranks, but there are 4; use mpirun -n 3", 4, "pipe=3", *CONVNET)
 
 
 if __name__ == "__main__":

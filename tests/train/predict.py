@@ -244,7 +244,7 @@ def test_deep_among_others():
     for words, told in ((("train", "--model", "convnet", "--data", f"folder:{pets}", "--batch", 24, "--epochs", 2, "--out", run), 1),
                         (("predict", run, f"{pets}/val/ant/02.png", f"{pets}/val/ant/03.png"), 2)):
         done = subprocess.run(command(*words), capture_output=True, text=True)
-        assert done.returncode == 0 and done.stderr.count("has more than 8 bits a channel") == told, done.stderr
+        assert done.returncode == 0 and done.stderr.count("has more than 8 bits per channel") == told, done.stderr
     write_png(f"{pets}/train/bee, wild/07.png", picture(random.Random(7), 1), depth=16)     # one of 72 decides for all
     done = subprocess.run(command("train", "--model", "convnet", "--data", f"folder:{pets}", "--batch", 24, "--steps", 1, "--out",
                                   folder("deeper")), capture_output=True, text=True)

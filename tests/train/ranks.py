@@ -170,7 +170,7 @@ def test_every_allreduce_on_four_ranks():
 
 def test_no_gpus_for_nccl():
     said = ranks(2, *SMALL, "--batch", 48, "--steps", 3, "--gpus", 0, "--allreduce", "nccl", "--out", folder("nccl"), status=1)
-    assert re.search(r"built without NCCL: configure --with-nccl|NCCL sums on GPUs, and rank \d has none: --gpus 1", said), said
+    assert re.search(r"built without NCCL; build it with CUDA and configure --with-nccl|NCCL requires GPUs, but rank \d has none; give --gpus 1", said), said
 
 
 def test_parameter_servers():

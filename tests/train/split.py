@@ -83,20 +83,20 @@ def test_weights():
 
 def test_what_is_refused():
     for network, mesh, why in (("odd", "tensor=2", "part: dimension 1 of (1,7) cannot be split over the 2 ranks of axis tensor"),
-                               ("nowhere", "tensor=2", "root: root 5 is none of the 2 places along axis tensor"),
-                               ("samples", "tensor=2", "all: is split along dimension 9, which (1,144) has not beside its samples"),
-                               ("unnamed", "tensor=2", "sum: its .axis names no axis of the mesh"),
+                               ("nowhere", "tensor=2", "root: root 5 is not one of the 2 ranks along axis tensor"),
+                               ("samples", "tensor=2", "all: cannot be split along dimension 9, because (1,144) has no such dimension after dimension 0, the samples"),
+                               ("unnamed", "tensor=2", "sum: its .axis is empty; give the name of an axis of the mesh"),
                                ("unknown", "tensor=2", "nobody.weight: cannot be split over axis tensor: no layer has this parameter"),
                                ("third", "tensor=2", "up.weight: cannot be split along dimension 2: its shape is (6,144)"),
                                ("uneven", "tensor=2", "up.weight: dimension 0 of (7,144) cannot be divided among the 2 ranks of axis tensor"),
                                ("normed", "tensor=2", "bn.weight: cannot be split"),
                                ("whole", "tensor=2", "model split does not divide its work over axis tensor"),
-                               ("reduced", "tensor=3", "the mesh asks for a multiple of 3 ranks, and 2 are here"),
-                               ("reduced", "tensor=2,data=3", "the mesh asks for 6 ranks, and 2 are here"),
-                               ("reduced", "tensor", "mesh 'tensor': takes AXIS=RANKS")):
+                               ("reduced", "tensor=3", "the mesh requires a multiple of 3 ranks, but there are 2"),
+                               ("reduced", "tensor=2,data=3", "the mesh requires 6 ranks, but there are 2"),
+                               ("reduced", "tensor", "mesh 'tensor' is invalid; give AXIS=RANKS")):
         said = split(network, mesh, 2, status=1)
         assert why in said, (network, mesh, said)
-    for word, why in (("ps", "mesh tensor=2 requires --strategy sync, not ps"), ("bf16", "sum: values move between ranks in F32"),
+    for word, why in (("ps", "mesh tensor=2 requires --strategy sync, not ps"), ("bf16", "sum: ranks can exchange values only in F32"),
                       ("lamb", "optimizer lamb requires norms of whole parameters, but up.weight is sharded over axis tensor")):
         said = split("reduced", "tensor=2", 2, word, status=1)
         assert why in said, (word, said)

@@ -87,7 +87,7 @@ def test_volumes_in_a_run_and_in_a_queue():
         stargrad("train", "--model", model, "--data", f"volume:{data},{patch}", "--batch", 4, "--steps", 2, "--out", out)
         names = (out / "model.safetensors").read_bytes()[:100000]
         assert b"enc1.gn1.weight" in names and b"running_mean" not in names
-    for patch, status, says in (("1x8x32", 1, "9x9 or more"), ("0x32x32", 2, "takes ZxYxX")):
+    for patch, status, says in (("1x8x32", 1, "9x9 or more"), ("0x32x32", 2, "give ZxYxX")):
         told = stargrad("train", "--model", "unet2d", "--data", f"volume:{data},{patch}", "--batch", 4, "--steps", 1, "--out", work / "no",
                         status=status)
         assert says in told, told
@@ -130,7 +130,7 @@ def test_volumes_in_a_run_and_in_a_queue():
     stargrad("train", "--model", "unet2d", "--data", f"volume:{data},1x32x32", "--batch", 8, "--steps", 1, "--out", work / "other")
     other = [work / "other/model.safetensors" if word == work / "run/model.safetensors" else word for word in how]
     for words in (other, how + ["--tta", "flips"], how + ["--dtype", "f32", "--precision", "bf16"]):
-        assert "of other work" in stargrad(*words, "--out", work / "alone.zarr", status=1)
+        assert "made by other work" in stargrad(*words, "--out", work / "alone.zarr", status=1)
     assert blocks(work / "alone.zarr") == alone
     stargrad(*other, "--out", work / "redone.zarr")
     stargrad(*how, "--out", work / "redone.zarr", "--redo")
@@ -184,7 +184,7 @@ def test_volumes_in_a_run_and_in_a_queue():
     assert sum(worker["done"] for worker in state["workers"]) == state["done"] and len(state["workers"]) > 0, state
     assert "\n0 chunks done here" in stargrad(*shared(turn))
     assert "tasks per minute" in stargrad("queue", work / f"queue{turn}")
-    assert "of other work" in stargrad(*shared(turn), "--memory", 0.2, status=2)
+    assert "made by other work" in stargrad(*shared(turn), "--memory", 0.2, status=2)
 
     # A chunk that is damaged: what needs it is put aside and named, all else is there; mended, the rest is done.
     good = (source / "0.0.0").read_bytes()
@@ -214,7 +214,7 @@ def test_volumes_in_a_run_and_in_a_queue():
         both = [subprocess.Popen([STARGRAD, *map(str, how), "--out", work / name], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
                 for i in range(2)]
         told = [process.communicate()[1].decode() for process in both]
-        assert sorted(process.returncode for process in both) == [0, 1] and "is there already" in "".join(told), told
+        assert sorted(process.returncode for process in both) == [0, 1] and "already exists" in "".join(told), told
         assert (work / name).exists()
 
     # A mask of zeros but in the last rows, half as long, and mirror images, four of a patch of one slice.
@@ -229,7 +229,7 @@ def test_volumes_in_a_run_and_in_a_queue():
     assert len(voxels) == 2 * 2 * 140 * 40
     for at in range(0, len(voxels), 140 * 40):
         assert not any(voxels[at:at + 130 * 40]) and any(voxels[at + 130 * 40:at + 140 * 40]), at
-    for mask, status, says in (("none.zarr", 1, "No such file"), (work, 2, "of no format"), (source, 1, "sides that divide")):
+    for mask, status, says in (("none.zarr", 1, "No such file"), (work, 2, "has an unknown format"), (source, 1, "sides that divide")):
         told = stargrad(*masked, "--mask", mask, "--out", work / "no.zarr", status=status)
         assert says in told, told
 

@@ -65,7 +65,7 @@ def test_what_libraries_write_is_read_and_the_other_way_round():
     for number, (version, compressor, name) in enumerate(((2, own.BZ2(), "bz2"), (2, own.LZMA(), "lzma"), (2, own.LZ4(), "lz4"))):
         path = work / f"refused{number}.zarr"
         zarr.create_array(str(path), data=whole, chunks=chunks, zarr_format=version, compressors=compressor)
-        assert f"compressed with '{name}'" in told_of(path), name
+        assert f"compression with '{name}'" in told_of(path), name
     zarr.create_array(str(work / "sharded.zarr"), data=whole, chunks=(1, 8, 40), shards=(2, 16, 40), zarr_format=3)
     assert "sharding_indexed" in told_of(work / "sharded.zarr")
     turned = None

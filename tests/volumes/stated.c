@@ -86,7 +86,7 @@ static void separators(void **state) {
         char *folder = sgrad_format("separators-%zu.zarr", i);
         put_metadata(folder, rows[i].version, "[3, 2, 3]", "[1, 2, 3]", rows[i].more);
         if (rows[i].separator) put_slices(folder, rows[i].prefix, rows[i].separator);
-        assert_opens(scratch_path(folder), 3, rows[i].there ? -1 : 9, rows[i].there ? NULL : "has no chunk, of which the first");
+        assert_opens(scratch_path(folder), 3, rows[i].there ? -1 : 9, rows[i].there ? NULL : "has no chunk (the first");
         free(folder);
     }
 }
@@ -130,7 +130,7 @@ static void names_of_axes(void **state) {
         put_slices(folder, "", '.');
         scratch_write(attributes, text, strlen(text));
         if (rows[i].fits) assert_opens(scratch_path(folder), 3, -1, NULL);
-        else assert_refuses(scratch_path(folder), "a volume's are ([[c,] z,] y, x): transpose it");
+        else assert_refuses(scratch_path(folder), "must be ([[c,] z,] y, x); transpose it");
         free(text);
         text = sgrad_format(", \"fill_value\": 0, \"dimension_names\": %s" KEYS("v2", "."), rows[i].names);
         char *third = sgrad_format("third-%zu.zarr", i);
@@ -187,7 +187,7 @@ static void axes_of_hdf5(void **state) {
         H5Sclose(space);
         H5Fclose(file);
         if (rows[i].fits) assert_opens(path, 3, -1, NULL);
-        else assert_refuses(path, "a volume's are ([[c,] z,] y, x): transpose it");
+        else assert_refuses(path, "must be ([[c,] z,] y, x); transpose it");
     }
 }
 
@@ -221,7 +221,7 @@ static void virtual_sets(void **state) {
             unlink(link);
             assert_int_equal(symlink(path, link), 0);
             if (there) assert_opens(path, 3, -1, NULL);
-            else assert_refuses(path, "5, which is not there");
+            else assert_refuses(path, "5, which does not exist");
             if (there && i < 2) assert_opens(link, 3, -1, NULL);
             else assert_refuses(link, "virtual.h5:raw: is made of ");
         }
@@ -261,11 +261,11 @@ static const char *put_tiff(const char *name, int slices, uint32_t tag, int is, 
 static void pages(void **state) {
     (void)state;
     assert_opens(put_tiff("plain.Tif", 3, 0, 0, 0), 3, -1, NULL);
-    assert_opens(put_tiff("turned.tif", 3, TIFFTAG_ORIENTATION, 3, 0), 3, -1, "states orientation 3: voxels are read as");
-    assert_opens(put_tiff("white.tif", 3, TIFFTAG_PHOTOMETRIC, PHOTOMETRIC_MINISWHITE, 0), 3, -1, "that 0 is white: voxels");
+    assert_opens(put_tiff("turned.tif", 3, TIFFTAG_ORIENTATION, 3, 0), 3, -1, "states orientation 3; voxels are read as");
+    assert_opens(put_tiff("white.tif", 3, TIFFTAG_PHOTOMETRIC, PHOTOMETRIC_MINISWHITE, 0), 3, -1, "that 0 is white; voxels");
     assert_refuses(put_tiff("reduced.tif", 3, TIFFTAG_SUBFILETYPE, FILETYPE_REDUCEDIMAGE, 0), "page 0 is a reduced copy");
     assert_opens(put_tiff("metamorph.tif", 4, 0, 0, 4), 4, -1, NULL);
-    assert_refuses(put_tiff("metamorph.tif", 4, 0, 0, 200), "MetaMorph states 200 images; it is too short for them");
+    assert_refuses(put_tiff("metamorph.tif", 4, 0, 0, 200), "MetaMorph states 200 images, but the file is too short for them");
 }
 
 /* A stack packed as JPEG is read; where half of its data is gone, that is no stack. */

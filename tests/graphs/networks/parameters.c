@@ -227,7 +227,7 @@ static void passes_on(void **state) {
     g = sgrad_graph_create(SGRAD_F32);
     scratch_listen();
     sgrad_layer(g, conv2d, "conv", (images(g, 5, 1)), .channels = 10, .kernel = 2, .whitening = true);
-    assert_contains(scratch_said(), "an even number of filters, 8 at most, not 10");
+    assert_contains(scratch_said(), "an even number of at most 8 filters, not 10");
     sgrad_graph_destroy(g);
     g = sgrad_graph_create(SGRAD_F32);
     images(g, 5, 1);

@@ -292,8 +292,8 @@ static void one_image(void **state) {
     assert_done(sgrad_dataset_open(data, SGRAD_TRAIN, NULL, &d));
     sgrad_dataset_close(d);
     scratch_write("set/train/image.tif", "x", 1);
-    assert_fails(sgrad_dataset_open(data, SGRAD_TRAIN, NULL, &d), SGRAD_EFORMAT, "one of them is to be the train image");
-    assert_fails(sgrad_dataset_open(data, SGRAD_TEST, NULL, &d), SGRAD_EFORMAT, "one of them is to be the train image");
+    assert_fails(sgrad_dataset_open(data, SGRAD_TRAIN, NULL, &d), SGRAD_EFORMAT, "only one of them can be the train image");
+    assert_fails(sgrad_dataset_open(data, SGRAD_TEST, NULL, &d), SGRAD_EFORMAT, "only one of them can be the train image");
     unlink(scratch_path("set/train/image.tif"));
     free(data);
 }
@@ -305,9 +305,9 @@ static void unused_classes(void **state) {
         int label[2], classes;
         const char *says;
     } rows[] = {
-        { { 0, 3 }, 4, "4 classes, of which these have no voxel in train: 1, 2" },
-        { { 0, 0 }, 2, "2 classes, of which these have no voxel in train: 1" },
-        { { 255, 255 }, 2, "2 classes, of which these have no voxel in train: 0" },
+        { { 0, 3 }, 4, "of 4 classes, these have no voxel in train: 1, 2" },
+        { { 0, 0 }, 2, "of 2 classes, these have no voxel in train: 1" },
+        { { 255, 255 }, 2, "of 2 classes, these have no voxel in train: 0" },
         { { 1, 0 }, 2, "" },
         { { 0, 255 }, 2, "" },
     };

@@ -140,7 +140,7 @@ static void mistakes(void **state) {
         { no_loss, SGRAD_EINVAL, "end: the network must end with a loss, an operation with metrics" },
         { unknown_field, SGRAD_ENAME, "the data set's samples have no field weight" },
         { wrong_type, SGRAD_EINVAL, "loss: input 1 of softmax_cross_entropy must have type I32, but target has type F32" },
-        { wrong_shape, SGRAD_ESHAPE, "loss: mean_squared_error compares what has one shape, not (1,3) and (1)" },
+        { wrong_shape, SGRAD_ESHAPE, "loss: mean_squared_error requires inputs of the same shape, not (1,3) and (1)" },
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         struct sgrad_model other = model;
