@@ -201,7 +201,7 @@ def test_volumes_in_a_run_and_in_a_queue():
     again = json.loads(stargrad(*poisoned, "--queue", work / "mended", "--json"))
     assert again["skipped"] > 0 and again["chunks"] > 0 and blocks(work / "poisoned.zarr") == alone, again
 
-    for patch, overlap, says in (("1x8x32", "0x0x0", "must be at least 9"), ("1x32x32", "0x32x32", "less than its patch")):
+    for patch, overlap, says in (("1x8x32", "0x0x0", "must be at least 9"), ("1x32x32", "0x32x32", "the overlap must be less than the patch")):
         assert says in stargrad(*plain, "--patch", patch, "--overlap", overlap, "--out", work / "no.raw", status=2)
 
     # Killed in the middle, a raw or an HDF5 file is not there; by two at once it is there once, whole.
