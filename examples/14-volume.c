@@ -83,7 +83,7 @@ static int segment(const char *folder) {
                                                                .flips = true },
                               &result);
     if (!error)
-        printf("%s: %lld voxels, each in %.1f patches on average; open it with zarr or napari\n", out, (long long)result.voxels,
+        printf("%s: %lld voxels, each processed %.1f times; open it with zarr or napari\n", out, (long long)result.voxels,
                result.shown);
     free(weights);
     free(in);
