@@ -242,7 +242,7 @@ static struct shape shape_of(const struct sgrad_args *a, int pack) {
 }
 static int64_t channels(const struct sgrad_args *a) { return a->view[0].shape.dim[a->view[0].shape.rank - 1]; }
 
-/* x (…,C), partial (2C) = [Σx, Σx²] */
+/* Partial sums: x (…,C), partial (2C) = [Σx, Σx²] */
 extern "C" void sgrad__batchnorm_stats_cuda(const struct sgrad_args *a) {
     sgrad__with_wide_pack(a->view[0].dtype, channels(a), [=](auto pack) {
         using P = decltype(pack);
@@ -251,7 +251,7 @@ extern "C" void sgrad__batchnorm_stats_cuda(const struct sgrad_args *a) {
     });
 }
 
-/* sum (2C), stat (2C) */
+/* Moments: sum (2C), stat (2C) */
 extern "C" void sgrad__batchnorm_moments_cuda(const struct sgrad_args *a) {
     sgrad__launch(moments, a->view[0].shape.dim[0] / 2, a->batch->group * attrs_of(a)->area, a->data[0], a->data[1]);
 }
@@ -262,20 +262,21 @@ template <typename P> static void apply_all(const struct sgrad_args *a, const st
     sgrad__launch_grid(apply<P>, sheet.grid, sheet.block, s, known, a->data[0], a->data[1], y);
 }
 
-/* x, r or absent, weight (C), bias (C), sum (2C), y */
+/* Forward: x, r or absent, weight (C), bias (C), sum (2C), y */
 extern "C" void sgrad__batchnorm_apply_cuda(const struct sgrad_args *a) {
     const struct known known = { (const float *)a->data[2], (const float *)a->data[3], (const double *)a->data[4], NULL, NULL };
     sgrad__with_wide_pack(a->view[0].dtype, channels(a), [=](auto pack) { apply_all<decltype(pack)>(a, known, a->data[5]); });
 }
 
-/* x, r or absent, weight (C), bias (C), running mean (C), running variance (C), y */
+/* Inference: x, r or absent, weight (C), bias (C), running mean (C), running variance (C), y */
 extern "C" void sgrad__batchnorm_inference_cuda(const struct sgrad_args *a) {
     const struct known known = { (const float *)a->data[2], (const float *)a->data[3], NULL, (const float *)a->data[4],
                                  (const float *)a->data[5] };
     sgrad__with_wide_pack(a->view[0].dtype, channels(a), [=](auto pack) { apply_all<decltype(pack)>(a, known, a->data[6]); });
 }
 
-/* x, dy, y or absent (read only with relu), sum (2C), partial (2C) = [Σdz, Σdz·x̂], weight, bias (C; only if y is absent) */
+/* Sums of backward: x, dy, y or absent (read only with relu), sum (2C), partial (2C) = [Σdz, Σdz·x̂], weight,
+ * bias (C; only if y is absent) */
 extern "C" void sgrad__batchnorm_sums_cuda(const struct sgrad_args *a) {
     const struct known known = { (const float *)a->data[5], (const float *)a->data[6], (const double *)a->data[3], NULL, NULL };
     sgrad__with_wide_pack(a->view[0].dtype, channels(a), [=](auto pack) {
@@ -286,13 +287,13 @@ extern "C" void sgrad__batchnorm_sums_cuda(const struct sgrad_args *a) {
     });
 }
 
-/* sum (2C) = [Σdz, Σdz·x̂], dweight (C), dbias (C) */
+/* Gradients of the parameters: sum (2C) = [Σdz, Σdz·x̂], dweight (C), dbias (C) */
 extern "C" void sgrad__batchnorm_parameters_cuda(const struct sgrad_args *a) {
     sgrad__launch(parameters, a->view[1].shape.dim[0], a->data[0], a->data[1], a->data[2]);
 }
 
-/* x, dy, y or absent (read only with relu), weight (C), sum 0 (2C), sum 1 (2C), dx and dr, which may be absent, bias (C; only if
- * y is absent) */
+/* Backward: x, dy, y or absent (read only with relu), weight (C), sum 0 (2C), sum 1 (2C), dx and dr, which may be absent,
+ * bias (C; only if y is absent) */
 extern "C" void sgrad__batchnorm_data_cuda(const struct sgrad_args *a) {
     const struct known known = { (const float *)a->data[3], (const float *)a->data[8], (const double *)a->data[4], NULL, NULL };
     sgrad__with_wide_pack(a->view[0].dtype, channels(a), [=](auto pack) {

@@ -393,7 +393,8 @@ template <typename F> static void with_types(const struct sgrad_args *a, F f) {
     });
 }
 
-/* x (N,[D,]H,W,C), weight (K,[T,]R,S,C/groups), bias (K) or absent, y (N,[D,]P,Q,K), which is added to if it is a gradient */
+/* Forward: x (N,[D,]H,W,C), weight (K,[T,]R,S,C/groups), bias (K) or absent, y (N,[D,]P,Q,K). If y is a gradient, it is
+ * added to. */
 static void forward_unfused(const struct sgrad__convolution *t, const struct sgrad_args *a) {
     const struct plan *p = t->plan;
     const bool done = convolve(t, &a->view[3], a->data[3], [&](const float *beta, void *y) {
@@ -409,7 +410,7 @@ static void forward_unfused(const struct sgrad__convolution *t, const struct sgr
     if (a->data[2]) sgrad__add_bias(&a->view[3], (const float *)a->data[2], a->data[3]);
 }
 
-/* dy (N,[D,]P,Q,K), weight (K,[T,]R,S,C/groups), dx (N,[D,]H,W,C) */
+/* Backward, data: dy (N,[D,]P,Q,K), weight (K,[T,]R,S,C/groups), dx (N,[D,]H,W,C) */
 static void backward_data_unfused(const struct sgrad__convolution *t, const struct sgrad_args *a) {
     const struct plan *p = t->plan;
     const bool done = convolve(t, &a->view[2], a->data[2], [&](const float *beta, void *dx) {
@@ -424,7 +425,7 @@ static void backward_data_unfused(const struct sgrad__convolution *t, const stru
         });
 }
 
-/* x (N,[D,]H,W,C), dy (N,[D,]P,Q,K), dweight (K,[T,]R,S,C/groups) */
+/* Backward, weight: x (N,[D,]H,W,C), dy (N,[D,]P,Q,K), dweight (K,[T,]R,S,C/groups) */
 static void backward_weight_unfused(const struct sgrad__convolution *t, const struct sgrad_args *a) {
     const int64_t n = sgrad_shape_count(&a->view[2].shape);
     const struct plan *p = t->plan;

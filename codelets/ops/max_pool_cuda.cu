@@ -61,13 +61,13 @@ static void launch_forward(const struct sgrad_args *a, void *keep) {
     });
 }
 
-/* x (N,H,W,C), y (N,P,Q,C), saved taps (N,P,Q,C) U8 */
+/* Forward: x (N,H,W,C), y (N,P,Q,C), saved taps (N,P,Q,C) U8 */
 extern "C" void sgrad__max_pool_forward_cuda(const struct sgrad_args *a) { launch_forward(a, a->data[2]); }
 
-/* x (N,H,W,C), y (N,P,Q,C) */
+/* Inference: x (N,H,W,C), y (N,P,Q,C) */
 extern "C" void sgrad__max_pool_inference_cuda(const struct sgrad_args *a) { launch_forward(a, NULL); }
 
-/* dy (N,P,Q,C), saved taps (N,P,Q,C) U8, dx (N,H,W,C) */
+/* Backward: dy (N,P,Q,C), saved taps (N,P,Q,C) U8, dx (N,H,W,C) */
 extern "C" void sgrad__max_pool_backward_cuda(const struct sgrad_args *a) {
     const struct sgrad_max_pool *attrs = (const struct sgrad_max_pool *)a->attrs;
     const struct sgrad_shape *y = &a->view[0].shape, *x = &a->view[2].shape;
