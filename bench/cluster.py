@@ -95,7 +95,8 @@ class Cluster:
         self.agent.chmod(0o755)
 
     def run(self, commands, environment):
-        """Runs all commands concurrently and returns their outputs. Sets self.others, the fraction of the machine that other programs used."""
+        """Runs all commands concurrently and returns their outputs. Sets self.others, the fraction of the machine that other
+        programs used."""
         used_before, busy_before, started = sum(os.times()[2:4]), busy(), time.monotonic()
         files = [(self.folder / f"output{n}").open("w+") for n in range(len(commands))]
         running = [subprocess.Popen([str(word) for word in command], stdout=file, stderr=subprocess.STDOUT, cwd=self.folder,
@@ -120,8 +121,8 @@ class Cluster:
         return ["ip", "netns", "exec", f"h{rank + 1}", "taskset", "-c", self.cores[rank], *command]
 
     def mpirun(self, ranks, command, more={}):
-        """Returns the command that runs COMMAND on RANKS hosts. MORE: further parameters of Open MPI. Hosts must be names: Open MPI 5.0.7
-        does not count the slots of addresses."""
+        """Returns the command that runs COMMAND on RANKS hosts. MORE: further parameters of Open MPI. Hosts must be names: Open
+        MPI 5.0.7 does not count the slots of addresses."""
         hosts = ",".join(f"h{n + 1}:1" for n in range(ranks))
         mca = {"plm_rsh_agent": self.agent, "orte_leave_session_attached": 1, "btl": "tcp,self",
                "btl_tcp_if_include": "10.0.0.0/24", "oob_tcp_if_include": "10.0.0.0/24", **more}

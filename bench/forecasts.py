@@ -1,10 +1,10 @@
 """Measured and predicted steps on this machine, for bench/prediction and bench/scaling.
 
-A rank is a host with one core (cluster.py). `stargrad plan` predicts the steps from a machine file that `stargrad doctor --machine`
-measures before, separately from the steps that are predicted:
+A rank is a host with one core (cluster.py). `stargrad plan` predicts the steps from a machine file that `stargrad doctor
+--machine` measures before, separately from the steps that are predicted:
 
-    tasks           durations and overhead of tasks, and the processor time per byte of messages, on the same number of ranks with the
-                    same local batch and the same links, but with another strategy
+    tasks           durations and overhead of tasks, and the processor time per byte of messages, on the same number of ranks with
+                    the same local batch and the same links, but with another strategy
     network         only messages, between the same ranks"""
 import json
 import pathlib
@@ -30,8 +30,8 @@ class Study(Cluster):
         return ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", ranks, *words]
 
     def step(self, ranks, linked, what, steps):
-        """Returns the seconds of a step of rank 0, the mean of STEPS steps. The first three and the last step do not count: the pipeline
-        of steps fills up, and the evaluation begins during the last one. The steps must be within one epoch."""
+        """Returns the seconds of a step of rank 0, the mean of STEPS steps. The first three and the last step do not count: the
+        pipeline of steps fills up, and the evaluation begins during the last one. The steps must be within one epoch."""
         out = self.folder / "run"
         shutil.rmtree(out, ignore_errors=True)
         warm = 3

@@ -42,8 +42,8 @@ def busy():
 
 
 class Energy:
-    """Measures the energy of the processors within a block, by the machine's counters (RAPL). joules: the energy; None if the counters
-    cannot be read, with the reason in why. Counters overflow within minutes, so a thread reads them regularly."""
+    """Measures the energy of the processors within a block, by the machine's counters (RAPL). joules: the energy; None if the
+    counters cannot be read, with the reason in why. Counters overflow within minutes, so a thread reads them regularly."""
     FOLDER = pathlib.Path("/sys/class/powercap")
 
     def __init__(self):
@@ -85,7 +85,8 @@ def steps_s(out, batch):
 
 
 class Failed(SystemExit):
-    """A command failed. If it is not caught, it ends this program with the command's message. late: the command exceeded its time limit."""
+    """A command failed. If it is not caught, it ends this program with the command's message. late: the command exceeded its time
+    limit."""
     late = False
 
 

@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
-"""Plot the predicted efficiency (speed-up divided by ranks) of each kind of parallelism against the number of ranks. Needs gnuplot.
+"""Plot the predicted efficiency (speed-up divided by ranks) of each kind of parallelism against the number of ranks. Needs
+gnuplot.
 
-    bench/meshes.py STARGRAD PICTURE.png TITLE OPTION…       options of stargrad plan: --model … --data … --machine FILE --nodes A-B
+    bench/meshes.py STARGRAD PICTURE.png TITLE OPTION…
+
+OPTION: of stargrad plan: --model … --data … --machine FILE --nodes A-B
 """
 import json
 import subprocess

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Measure one PyTorch training run and print one JSON object. `bench/peers`, `bench/network` and `bench/gpu` call this.
 
-Only the training step is timed: there is no data loader, the loss is not read, and a few batches are generated before. On a GPU, a
-step begins with the bytes of the samples in pinned memory, as in Stargrad. A separate stream copies the samples of the next step
-during a step. They are normalised on the GPU.
+Only the training step is timed: there is no data loader, the loss is not read, and a few batches are generated before. On a GPU,
+a step begins with the bytes of the samples in pinned memory, as in Stargrad. A separate stream copies the samples of the next
+step during a step. They are normalised on the GPU.
 
 With --serve, each line of standard input has further options and requests one measurement. The answer is one line. Networks stay
 compiled between measurements; GPU memory is freed.

@@ -1,5 +1,5 @@
-"""A Markdown file with measurements on a GPU. Each program that writes to it has one section with one table. The section is rewritten
-after every row, so that an interruption loses no results. Sections of other programs do not change."""
+"""A Markdown file with measurements on a GPU. Each program that writes to it has one section with one table. The section is
+rewritten after every row, so that an interruption loses no results. Sections of other programs do not change."""
 import datetime
 import os
 import pathlib

@@ -8,7 +8,8 @@ from torch.nn import functional as F
 
 
 class Airbench94(nn.Module):
-    """Jordan, arXiv:2404.00498: a whitening layer and three blocks of two convolutions. begin_airbench94 sets the initial weights."""
+    """Jordan, arXiv:2404.00498: a whitening layer and three blocks of two convolutions. begin_airbench94 sets the initial
+    weights."""
 
     class Group(nn.Module):
         def __init__(self, inputs, outputs):
@@ -334,7 +335,8 @@ MODELS["vit_tiny"] = Vit
 
 
 def text_options(name):
-    """Returns the options of a NAME such as "gpt:layers=6,heads=6,width=384,context=256" as keywords of Gpt; None for other models."""
+    """Returns the options of a NAME such as "gpt:layers=6,heads=6,width=384,context=256" as keywords of Gpt; None for other
+    models."""
     kind, _, options = name.partition(":")
     if kind != "gpt":
         return None
@@ -343,6 +345,7 @@ def text_options(name):
 
 
 def build(name, shape=(3, 32, 32), classes=10):
-    """Returns a network. shape is (channels, height, width). A language model takes its sizes from its name; its classes are the 256 bytes."""
+    """Returns a network. shape is (channels, height, width). A language model takes its sizes from its name; its classes are the
+    256 bytes."""
     sizes = text_options(name)
     return Gpt(**sizes, vocabulary=256) if sizes else MODELS[name](shape, classes)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Train airbench94 on CIFAR-10 in PyTorch with the recipe of docs/performance/record.md, and print one JSON object. `bench/record` calls
-this. "seconds" includes the final evaluation over views. It does not include the preparation, such as compilation.
+"""Train airbench94 on CIFAR-10 in PyTorch with the recipe of docs/performance/record.md, and print one JSON object.
+`bench/record` calls this. "seconds" includes the final evaluation over views. It does not include the preparation, such as
+compilation.
 """
 import argparse
 import json
@@ -52,7 +53,7 @@ def shifted(images, generator):
 
 
 def views(model, images):
-    """Returns the weighted mean of the predictions for the image, two copies shifted along the diagonal, and their mirror images."""
+    """Returns the weighted mean of the predictions for the image, two diagonally shifted copies, and their mirror images."""
     padded = F.pad(images, (1,) * 4, "reflect")
     both = [(images, 0.25), (padded[:, :, :32, :32], 0.125), (padded[:, :, 2:, 2:], 0.125)]
     return sum(weight * (model(x) + model(x.flip(3))) for x, weight in both)

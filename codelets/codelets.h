@@ -74,8 +74,8 @@ enum sgrad_role {
     SGRAD_SUM,      /* sum i over the group */
     SGRAD_STAT,     /* written: this task's term of statistic i; read: its sum over the step; only SGRAD_STEP tasks read it */
     SGRAD_DX,       /* gradient of the loss with respect to X i */
-    SGRAD_DY,       /* gradient of the loss with respect to Y */
-    SGRAD_DP,       /* gradient of the loss with respect to P i */
+    SGRAD_DY,       /* the same with respect to Y */
+    SGRAD_DP,       /* the same with respect to P i */
     SGRAD_SHARD,    /* a value split over ranks: the shard of rank i on the axis; for the next task of the same operation */
 };
 enum sgrad_scope { SGRAD_MICRO, SGRAD_GROUP, SGRAD_STEP };      /* A task runs once per micro-batch, group or step. */

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Measure recall and precision of dedup on planted duplicates: planted.py STARGRAD FOLDER OUT [COUNT]
 
-FOLDER/train/*/* must be real photographs. The script adds an altered copy of COUNT of them: in turn half as large, compressed with
-quality 30, cropped by 5 % on each side, or 25 % brighter. COUNT others have no copy. All images are in one class of OUT.
+FOLDER/train/*/* must be real photographs. The script adds an altered copy of COUNT of them: in turn half as large, compressed
+with quality 30, cropped by 5 % on each side, or 25 % brighter. COUNT others have no copy. All images are in one class of OUT.
 
-Recall is the fraction of the planted pairs that dedup finds. Precision is the fraction of the pairs found that were planted; pairs
-of photographs that were near each other before count as false. Needs numpy and Pillow."""
+Recall is the fraction of the planted pairs that dedup finds. Precision is the fraction of the pairs found that were planted;
+pairs of photographs that were near each other before count as false. Needs numpy and Pillow."""
 import glob
 import json
 import os

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 """Compare the speed of stargrad and of imagededup with two processes: speed.py STARGRAD SEARCH CIFAR-10-DIR FOLDER [TURNS]
 
-Hashing. imagededup hashes the files of a folder, or one array at a time. CIFAR-10 is passed to it as arrays in memory, half of them to
-each of two processes; stargrad reads the files of the data set. Both also hash the images of CIFAR-10 as PNG files, and the JPEG files
-of FOLDER.
+Hashing. imagededup hashes the files of a folder, or one array at a time. CIFAR-10 is passed to it as arrays in memory, half of
+them to each of two processes; stargrad reads the files of the data set. Both also hash the images of CIFAR-10 as PNG files, and
+the JPEG files of FOLDER.
 
-Searching. The hashes are random, and one in twenty is a near copy of another. SEARCH (search.c) searches them; so do both methods of
-imagededup: every pair in Cython, its default, and its BK-tree.
+Searching. The hashes are random, and one in twenty is a near copy of another. SEARCH (search.c) searches them; so do both methods
+of imagededup: every pair in Cython, its default, and its BK-tree.
 
-The figures are medians over TURNS, for hashing only and for the whole command with its start, its search and its output files. The
-two programs run in turn. On a machine in use by others, processor time is more reliable than elapsed time."""
+The figures are medians over TURNS, for hashing only and for the whole command with its start, its search and its output files.
+The two programs run in turn. On a machine in use by others, processor time is more reliable than elapsed time."""
 import glob
 import json
 import multiprocessing
@@ -102,8 +102,8 @@ def search(threshold):
 
 
 def peer_search(hashes, threshold, method):
-    """Returns the estimated seconds for all queries, from two runs with few queries: a fixed part (building the tree, starting the
-    processes) and a part for each query."""
+    """Returns the estimated seconds for all queries, from two runs with few queries: a fixed part (building the tree, starting
+    the processes) and a part for each query."""
     seconds, queries = [], (20, 60)
     for count in queries:
         part = {name: hashes[name] for name in list(hashes)[::len(hashes) // count][:count]}

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Compare stargrad segment with chunkflow (PyPI): same network (in PyTorch for chunkflow), same patches and overlap, whole commands in turn:
+"""Compare stargrad segment with chunkflow (PyPI): same network (in PyTorch for chunkflow), same patches and overlap, whole
+commands in turn:
 
     chunkflow.py STARGRAD CHUNKFLOW SIDES PATCH OVERLAP [TURNS]
     example: chunkflow.py build/stargrad chunkflow 16x1024x1024 1x256x256 0x64x64 3
 
-Both programs read a TIFF stack and write HDF5. chunkflow has the whole volume in memory. The weights come from a short training on
-blobs. The script prints medians of elapsed and processor time, Mvoxel/s of the whole command, and the difference of the two results.
-With a volume of one patch, the difference shows that the networks are the same. In overlaps, the two programs weight patches
-differently (volumes/patches.h)."""
+Both programs read a TIFF stack and write HDF5. chunkflow has the whole volume in memory. The weights come from a short training
+on blobs. The script prints medians of elapsed and processor time, Mvoxel/s of the whole command, and the difference of the two
+results. With a volume of one patch, the difference shows that the networks are the same. In overlaps, the two programs weight
+patches differently (volumes/patches.h)."""
 import os
 import pathlib
 import resource

@@ -1,15 +1,15 @@
 #!/bin/sh
-# Train unet2d on ISBI 2012 for the same processor time in Stargrad and in PyTorch (isbi_torch.py). Prints Rand, VOI and IoU of the
-# whole val slices.
+# Train unet2d on ISBI 2012 for the same processor time in Stargrad and in PyTorch (isbi_torch.py). Prints Rand, VOI and IoU of
+# the whole val slices.
 #
 #     isbi.sh STARGRAD PYTHON ISBI2012-DIR OUT SECONDS
 #     example: isbi.sh build/stargrad python3 /data/isbi2012 runs/isbi 1500
 #
 # ISBI2012-DIR must contain train-volume-idx3-ubyte.gz and train-labels-idx3-ubyte.gz. PYTHON must have torch and numpy.
 #
-# Both train concurrently, each with one thread on a separate core. SECONDS is processor time, user and system, so other load on the
-# machine does not matter. A trial of two epochs determines the number of epochs for Stargrad. PyTorch trains until the time is over.
-# stargrad eval evaluates both. OUT contains the intermediate weights of both.
+# Both train concurrently, each with one thread on a separate core. SECONDS is processor time, user and system, so other load on
+# the machine does not matter. A trial of two epochs determines the number of epochs for Stargrad. PyTorch trains until the time
+# is over. stargrad eval evaluates both. OUT contains the intermediate weights of both.
 set -eu
 stargrad=$1 python=$2 data=$3 out=$4 seconds=$5
 here=$(cd "$(dirname "$0")" && pwd)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Train unet2d in PyTorch for SECONDS of processor time, for isbi.sh: isbi_torch.py ISBI2012-DIR OUT SECONDS
 
-It trains with one thread on random 256x256 patches of the first four fifths of the slices, with the augmentations of Stargrad: flips,
-rotation, elastic deformation, brightness. Adam, learning rate 0.001, cosine schedule over the time. The first steps select the faster
-memory layout.
+It trains with one thread on random 256x256 patches of the first four fifths of the slices, with the augmentations of Stargrad:
+flips, rotation, elastic deformation, brightness. Adam, learning rate 0.001, cosine schedule over the time. The first steps select
+the faster memory layout.
 
 Writes OUT/torch/model.safetensors with Stargrad's names of weights, and part-N.safetensors after each tenth of the time. Copies
 OUT/trial/config.json to the same folder."""
@@ -37,7 +37,8 @@ torch.manual_seed(1)
 
 
 def draw():
-    """Returns a random patch, sampled with a rotated and deformed grid: image bilinear, labels nearest, label -1 outside the slice."""
+    """Returns a random patch, sampled with a rotated and deformed grid: image bilinear, labels nearest, label -1 outside the
+    slice."""
     z, room = torch.randint(train, ()), [n - SIDE for n in image.shape[1:]]
     y, x = (int(torch.randint(n + 1, ())) for n in room)
     v, u = torch.meshgrid(torch.arange(SIDE) + 0.0, torch.arange(SIDE) + 0.0, indexing="ij")

@@ -4,12 +4,12 @@
     memory.py STARGRAD SIDES [MEMORY-GB [PATCH OVERLAP [MODEL]]]
     example: memory.py build/stargrad 512x2048x2048 0.5        segments 2 GB
 
-The volume is a raw file, written slice by slice. The output is Zarr, with two classes as bytes. The script prints the peak resident
-memory of the command and its Mvoxel/s.
+The volume is a raw file, written slice by slice. The output is Zarr, with two classes as bytes. The script prints the peak
+resident memory of the command and its Mvoxel/s.
 
-It also prints the difference between the first slice segmented in patches and as a whole. A patch must be one slice deep. Margins of
-half an overlap are left out, because the surroundings of these voxels differ. The default MODEL is a small unet2d with a receptive
-field of ten pixels in each direction."""
+It also prints the difference between the first slice segmented in patches and as a whole. A patch must be one slice deep. Margins
+of half an overlap are left out, because the surroundings of these voxels differ. The default MODEL is a small unet2d with a
+receptive field of ten pixels in each direction."""
 import json
 import os
 import pathlib

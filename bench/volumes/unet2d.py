@@ -1,5 +1,5 @@
-"""unet2d in PyTorch, with Stargrad's names of weights, and functions that read and write safetensors files. chunkflow's --convnet-model
-calls load_model with the path of a run's model.safetensors."""
+"""unet2d in PyTorch, with Stargrad's names of weights, and functions that read and write safetensors files. chunkflow's
+--convnet-model calls load_model with the path of a run's model.safetensors."""
 import json
 import pathlib
 import struct
@@ -74,7 +74,7 @@ def load(path):
 
 
 class Volumes(nn.Module):
-    """(N,1,D,H,W) in 0 to 1 -> (N,classes,D,H,W), as in stargrad segment: normalises, predicts slice by slice, applies softmax."""
+    """(N,1,D,H,W) in 0 to 1 -> (N,classes,D,H,W), as in stargrad segment: normalises, predicts slice by slice, then softmax."""
     def __init__(self, path):
         super().__init__()
         config = json.loads((pathlib.Path(path).parent / "config.json").read_text())

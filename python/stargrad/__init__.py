@@ -7,8 +7,8 @@
     run.weights()["fc.weight"].shape
     run.export("digits.onnx")
 
-Options have the names of `stargrad train --help`, with _ for -, and the values of a run's config.json. options() returns all of them.
-A run is a folder. The command and this module can read each other's runs. See docs/guides/python.md."""
+Options have the names of `stargrad train --help`, with _ for -, and the values of a run's config.json. options() returns all of
+them. A run is a folder. The command and this module can read each other's runs. See docs/guides/python.md."""
 import ctypes
 import json
 import os
@@ -39,13 +39,14 @@ def names(kind):
 
 
 def plugin(path):
-    """Loads a plug-in: its operations, networks, readers and optimizers can be used after this call (docs/develop/add-a-plug-in.md)."""
+    """Loads a plug-in: its operations, networks, readers and optimizers can be used after this call
+    (docs/develop/add-a-plug-in.md)."""
     call("sgrad_plugin_open", os.fsencode(path))
 
 
 def train(like=None, **options):
-    """Trains and returns the Run. Progress is printed to standard output, as by the command. LIKE is a run or its folder; its options are
-    the defaults. Ctrl-C ends the training after a checkpoint. out=…, resume=True continues it."""
+    """Trains and returns the Run. Progress is printed to standard output, as by the command. LIKE is a run or its folder; its
+    options are the defaults. Ctrl-C ends the training after a checkpoint. out=…, resume=True continues it."""
     result = ctypes.c_void_p()
     call("sgrad_json_train", _folder(like), _text(options), ctypes.byref(result))
     result = json.loads(take_text(result))
@@ -89,7 +90,7 @@ class Run:
         return [line for line in lines if line["event"] == event]
 
     def weights(self, name="model.safetensors"):
-        """Returns the final weights, or those of another file in the folder (best.safetensors, a checkpoint), as arrays by name."""
+        """Returns the final weights, or those in another file of the folder (best.safetensors, a checkpoint): arrays by name."""
         return load(os.path.join(self.folder, name))
 
     def evaluate(self, **options):
@@ -97,8 +98,9 @@ class Run:
         return evaluate(self, **options)
 
     def predict(self, samples=None, **options):
-        """Returns the predictions as float32 (samples, numbers): the logits of the classes, or the predicted numbers. SAMPLES must be a
-        list of image files or an array (samples, …): images as uint8 (n,H,W,C), numbers as float32. None: the run's test set."""
+        """Returns the predictions as float32 (samples, numbers): the logits of the classes, or the predicted numbers. SAMPLES
+        must be a list of image files or an array (samples, …): images as uint8 (n,H,W,C), numbers as float32. None: the run's
+        test set."""
         answers, keeps = Answers(), []
         given = None if samples is None else _samples(samples, keeps)
         call("sgrad_json_predict", _folder(self), _text(options), given, None, ctypes.byref(answers))

@@ -1,5 +1,5 @@
-"""library.py: loads libstargrad at its first use and declares its functions (graphs/json/json_calls.h). Warnings of the library are printed
-to sys.stderr; errors are raised as Error."""
+"""library.py: loads libstargrad at its first use and declares its functions (graphs/json/json_calls.h). Warnings of the library
+are printed to sys.stderr; errors are raised as Error."""
 import ctypes
 import ctypes.util
 import functools
@@ -26,7 +26,8 @@ class Answers(ctypes.Structure):
 
 
 def path():
-    """Returns the file of the library: STARGRAD_LIBRARY, else the one that `make install` noted in library.txt, else the system's."""
+    """Returns the file of the library: STARGRAD_LIBRARY, else the one that `make install` noted in library.txt, else the
+    system's."""
     named = os.environ.get("STARGRAD_LIBRARY")
     if named:
         return named

@@ -1,5 +1,5 @@
-"""tests/gpu/run, its pack, and bench/gpu: the plan, the choice of the Python, the order of measurements, the results of an interrupted run.
-The emulated GPU replaces a GPU, and a script replaces PyTorch."""
+"""tests/gpu/run, its pack, and bench/gpu: the plan, the choice of the Python, the order of measurements, the results of an
+interrupted run. The emulated GPU replaces a GPU, and a script replaces PyTorch."""
 import os
 import re
 import shutil

@@ -1,5 +1,5 @@
-"""Functions that the tests of CUDA code on emulated GPUs share. Emulated GPUs are CPU threads (tests/gpu/emulator), so these tests check
-only logic. tests/gpu/run tests the behaviour of a real GPU."""
+"""Functions that the tests of CUDA code on emulated GPUs share. Emulated GPUs are CPU threads (tests/gpu/emulator), so these
+tests check only logic. tests/gpu/run tests the behaviour of a real GPU."""
 import os
 import re
 import shutil

@@ -1,17 +1,18 @@
-"""The parts of tests/gpu/run, in this order: kernels against CPU kernels, losses against training on CPUs, speed against PyTorch, a trace,
-a batch divided between CPU and GPU, reproducible bits. The plan is printed first, with the seconds of each part.
+"""The parts of tests/gpu/run, in this order: kernels against CPU kernels, losses against training on CPUs, speed against PyTorch,
+a trace, a batch divided between CPU and GPU, reproducible bits. The plan is printed first, with the seconds of each part.
 
-A part ends at its planned time at the latest. Time that a part does not use is available to later parts, so no part takes time from
-another. A part that fails, or has no time left, adds a row with the reason, and the next part begins.
+A part ends at its planned time at the latest. Time that a part does not use is available to later parts, so no part takes time
+from another. A part that fails, or has no time left, adds a row with the reason, and the next part begins.
 
     tests/gpu/run                        starts this script with its environment
     tests/gpu/parts.py --plan            only prints the plan
     tests/gpu/parts.py --emulated        on CPU threads instead of a GPU, smaller: tests the parts, measures nothing
     tests/gpu/parts.py --part WORD…      only parts whose names contain one of these words
 
-Rows are printed at once and stored in a table: $GPU_TABLE (default gpu.md; bench/table.py). The trace (trace/) and the output of each
-part's programs (logs/) are written to $GPU_OUT, by default the current directory. PyTorch compiles its networks during the comparison of
-losses, which does not need an idle machine. Exit status: 0 all parts that ran agree and none failed, 1 otherwise."""
+Rows are printed at once and stored in a table: $GPU_TABLE (default gpu.md; bench/table.py). The trace (trace/) and the output
+of each part's programs (logs/) are written to $GPU_OUT, by default the current directory. PyTorch compiles its networks during
+the comparison of losses, which does not need an idle machine. Exit status: 0 all parts that ran agree and none failed, 1
+otherwise."""
 import argparse
 import json
 import os

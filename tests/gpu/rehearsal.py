@@ -1,9 +1,9 @@
-"""A rehearsal of tests/gpu/run in a minimal environment: the pack runs in a minimal Debian 13, without Open MPI, hwloc's plug-ins, CUDA, xz
-or a compiler. CUDA's libraries are Python packages, and a script replaces nvidia-smi. There is no device, so the programs for GPUs must
-fail exactly at the point where they need one. Then the programs for the emulated GPU run all parts.
+"""A rehearsal of tests/gpu/run in a minimal environment: the pack runs in a minimal Debian 13, without Open MPI, hwloc's
+plug-ins, CUDA, xz or a compiler. CUDA's libraries are Python packages, and a script replaces nvidia-smi. There is no device, so
+the programs for GPUs must fail exactly at the point where they need one. Then the programs for the emulated GPU run all parts.
 
-Needs root, debootstrap, pip and a network. STARGRAD_REHEARSAL names a folder for the Debian and the packages (2 GB). It is not removed, so
-that later rehearsals do not download them again."""
+Needs root, debootstrap, pip and a network. STARGRAD_REHEARSAL names a folder for the Debian and the packages (2 GB). It is not
+removed, so that later rehearsals do not download them again."""
 import glob
 import os
 import re

@@ -1,6 +1,7 @@
-"""The law of files: the same content in every legal encoding gives the same samples. The test draws a content and writes it twice: plainly,
-and in a random encoding. Two training steps with learning rate 0 and an evaluation must give the same losses, mean, standard deviation and
-number of samples for both. The files are written with Python's standard library only (writers.py)."""
+"""The law of files: the same content in every legal encoding gives the same samples. The test draws a content and writes it
+twice: plainly, and in a random encoding. Two training steps with learning rate 0 and an evaluation must give the same losses,
+mean, standard deviation and number of samples for both. The files are written with Python's standard library only
+(writers.py)."""
 import json
 import os
 import re

@@ -1,6 +1,6 @@
-"""The law of a run's own numbers: for any network, data and options, these results agree: the last result that train prints, eval RUN, eval
---weights, the accuracy of predict RUN, the Python module, and eval of the exported network. If Python has onnxruntime, its logits must also
-agree."""
+"""The law of a run's own numbers: for any network, data and options, these results agree: the last result that train prints, eval
+RUN, eval --weights, the accuracy of predict RUN, the Python module, and eval of the exported network. If Python has onnxruntime,
+its logits must also agree."""
 import json
 import os
 import struct

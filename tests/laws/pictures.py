@@ -1,6 +1,6 @@
-"""Writes PNG and TIFF files, plain or in a random encoding. Pixels are (r,g,b) or grey values of DEPTH 8 or 16 bits. An encoding can store
-fewer bits, at least LEAST, if they represent all values. If LOOSE, it can store more bits, which a reader of 8 bits must round. VOXELS are
-values that are stored unchanged."""
+"""Writes PNG and TIFF files, plain or in a random encoding. Pixels are (r,g,b) or grey values of DEPTH 8 or 16 bits. An encoding
+can store fewer bits, at least LEAST, if they represent all values. If LOOSE, it can store more bits, which a reader of 8 bits
+must round. VOXELS are values that are stored unchanged."""
 import struct
 import zlib
 

@@ -1,5 +1,5 @@
-"""Contents, and files with these contents. For each kind, write(draw, content, folder, drawn) writes the plain file, or a random legal
-encoding of it, and returns the argument of --data. how names the encoding."""
+"""Contents, and files with these contents. For each kind, write(draw, content, folder, drawn) writes the plain file, or a random
+legal encoding of it, and returns the argument of --data. how names the encoding."""
 import gzip
 import json
 import os

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Make gpt.json and text.txt: ten training steps of language models in double precision. Needs PyTorch 2; the tests do not run this.
+"""Make gpt.json and text.txt: ten training steps of language models in double precision. Needs PyTorch 2; the tests do not run
+this.
 
 text.txt    words of a small artificial language, read byte by byte
-gpt.json    for each run: its options, the shapes of its weights (weights.py makes the values) and the losses of ten steps; "spread"
-            is the largest relative difference of PyTorch's single precision from each loss
+gpt.json    for each run: its options, the shapes of its weights (weights.py makes the values) and the losses of ten steps;
+            "spread" is the largest relative difference of PyTorch's single precision from each loss
 
 AdamW is that of nanoGPT: weights with one dimension do not decay, and gradients are clipped.
 """

@@ -1,4 +1,4 @@
-"""Weights of networks that are too large for files: computed from names and shapes, with the same bits with and without PyTorch."""
+"""Weights of networks that are too large for files: computed from names and shapes. The bits do not depend on PyTorch."""
 import array
 import json
 import math

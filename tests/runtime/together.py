@@ -1,5 +1,5 @@
-"""Operations of several ranks (tests/runtime/ranks.c): sums that are too long for one MPI call, and waiting for a rank that is busy with
-files."""
+"""Operations of several ranks (tests/runtime/ranks.c): sums that are too long for one MPI call, and waiting for a rank that is
+busy with files."""
 import os
 import re
 import subprocess

@@ -1,6 +1,6 @@
 #!/bin/bash
-# AddressSanitizer, LeakSanitizer and UndefinedBehaviorSanitizer: the test programs of readers, and the corpus of the fuzzers. In `make
-# check-long` (STARGRAD_LONG): all test programs, and a short run. There are no suppressions: all reports concern our code.
+# AddressSanitizer, LeakSanitizer and UndefinedBehaviorSanitizer: the test programs of readers, and the corpus of the fuzzers. In
+# `make check-long` (STARGRAD_LONG): all test programs, and a short run. There are no suppressions: all reports concern our code.
 # shellcheck source=tests/sanitize/common.sh
 . "$(dirname "$0")/common.sh"
 

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Valgrind's memcheck: a short run of the program as built. Unlike the sanitizers, memcheck detects uninitialised values in all libraries.
+# Valgrind's memcheck: a short run of the program as built. Unlike the sanitizers, memcheck detects uninitialised values in all
+# libraries.
 # shellcheck source=tests/sanitize/common.sh
 . "$(dirname "$0")/common.sh"
 

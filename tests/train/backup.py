@@ -1,4 +1,4 @@
-"""Backup workers: updates do not wait for the slowest ranks, no rank hangs, and without backup workers the bits are those of ps."""
+"""Backup workers: updates do not wait for the slowest ranks, and no rank hangs. Without backup workers the bits are those of ps."""
 import math
 import os
 import re

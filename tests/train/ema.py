@@ -1,5 +1,5 @@
-"""--ema: the moving average of the weights equals its definition and does not change training. Evaluations and the final weights use it.
-With --resume, on several ranks and with parameter servers, the bits are the same."""
+"""--ema: the moving average of the weights equals its definition and does not change training. Evaluations and the final weights
+use it. With --resume, on several ranks and with parameter servers, the bits are the same."""
 import json
 import os
 import struct

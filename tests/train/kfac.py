@@ -1,5 +1,5 @@
-"""Second-order training equals a plain implementation in double precision (tests/reference/kfac.py made the files). Its results do not
-depend on workers, ranks or interruptions. Options that cannot be combined are refused."""
+"""Second-order training equals a plain implementation in double precision (tests/reference/kfac.py made the files). Its results
+do not depend on workers, ranks or interruptions. Options that cannot be combined are refused."""
 import array
 import json
 import os

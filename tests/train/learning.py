@@ -1,8 +1,8 @@
 """Networks reach the accuracy that users expect of them.
 
-The test set of the digits has 360 samples. Another seed, or the rounding of another processor, changes several predictions of a run. So
-each minimum is at least four standard deviations below the mean of 16 to 24 seeds (0.976 and 0.005 for plain SGD, 0.965 and 0.007 for
-LARS)."""
+The test set of the digits has 360 samples. Another seed, or the rounding of another processor, changes several predictions of a
+run. So each minimum is at least four standard deviations below the mean of 16 to 24 seeds (0.976 and 0.005 for plain SGD, 0.965
+and 0.007 for LARS)."""
 import json
 import os
 

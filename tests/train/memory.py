@@ -1,5 +1,5 @@
-"""The memory of tensors that a run prints at its start is correct to 5 %: on one rank, on several ranks, on meshes. The progress of other
-ranks determines how long messages are in memory; if that makes a difference, a run prints a range."""
+"""The memory of tensors that a run prints at its start is correct to 5 %: on one rank, on several ranks, on meshes. The progress
+of other ranks determines how long messages are in memory; if that makes a difference, a run prints a range."""
 import os
 import re
 

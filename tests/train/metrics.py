@@ -1,5 +1,5 @@
-"""--tensorboard writes a file that TensorBoard reads, also with --histograms; --prometheus answers during the run; config.json contains the
-environment."""
+"""--tensorboard writes a file that TensorBoard reads, also with --histograms; --prometheus answers during the run; config.json
+contains the environment."""
 import bisect
 import collections
 import glob

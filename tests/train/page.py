@@ -1,5 +1,5 @@
-"""Pages in a browser: no errors, no downloads. report.html: the timeline zooms and describes the task under the pointer. index.html of
-dedup: the images are there, and the slider splits groups."""
+"""Pages in a browser: no errors, no downloads. report.html: the timeline zooms and describes the task under the pointer.
+index.html of dedup: the images are there, and the slider splits groups."""
 import json
 import os
 import pathlib

@@ -1,5 +1,5 @@
-"""Pipeline stages on ranks: losses and files are those of one rank, also with axes data and tensor; a run can be resumed with another mesh;
-networks that cannot be divided are refused; --print lists the stages and the waiting time of ranks."""
+"""Pipeline stages on ranks: losses and files are those of one rank, also with axes data and tensor; a run can be resumed with
+another mesh; networks that cannot be divided are refused; --print lists the stages and the waiting time of ranks."""
 import gzip
 import json
 import os

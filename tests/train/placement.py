@@ -1,5 +1,5 @@
-"""A training set that is distributed over the ranks gives the same training as one that every rank has: the same samples in the same order,
-to the bit."""
+"""A training set that is distributed over the ranks gives the same training as one that every rank has: the same samples in the
+same order, to the bit."""
 import os
 import re
 import signal

@@ -1,5 +1,5 @@
-"""stargrad search: for any distribution of candidates over ranks, and after any interruption, each candidate has the result of a training
-of its own."""
+"""stargrad search: for any distribution of candidates over ranks, and after any interruption, each candidate has the result of a
+training of its own."""
 import json
 import os
 import random

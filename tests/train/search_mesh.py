@@ -1,5 +1,5 @@
-"""Candidates of a search that use several ranks at once, together with others that use one rank: each has the result of a training of its
-own, to the bit, also after interruptions; the bytes moved are those planned."""
+"""Candidates of a search that use several ranks at once, together with others that use one rank: each has the result of a
+training of its own, to the bit, also after interruptions; the bytes moved are those planned."""
 import functools
 import json
 import os

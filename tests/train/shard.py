@@ -1,6 +1,7 @@
-"""--shard: a run equals one with --strategy sync. Its checkpoint has whole states and can be resumed without --shard or on other ranks.
-Also with clipping, with sizes that the number of ranks does not divide, and on a mesh. --print shows the memory saved. For optimizers that
-need whole parameters, the shards are whole parameters. muon is also sharded with --strategy sync, with the bits of one rank."""
+"""--shard: a run equals one with --strategy sync. Its checkpoint has whole states and can be resumed without --shard or on other
+ranks. Also with clipping, with sizes that the number of ranks does not divide, and on a mesh. --print shows the memory saved. For
+optimizers that need whole parameters, the shards are whole parameters. muon is also sharded with --strategy sync, with the bits
+of one rank."""
 import os
 import re
 
