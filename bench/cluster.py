@@ -1,11 +1,11 @@
-"""A cluster in the small: hosts that are network namespaces of this process, each with a link to a bridge:
+"""An emulated cluster: each host is a network namespace of this process, with a link to a bridge:
 
     rank 0  10.0.0.1 ══ tbf ══╗                ╔══ tbf ══ 10.0.0.3  rank 2
                               ╠════ bridge ════╣
     rank 1  10.0.0.2 ══ tbf ══╝                ╚══ tbf ══ 10.0.0.4  rank 3
 
-Each has a core, which ranks share in turn where there are more of them than cores. All of it lives in namespaces of this process
-and is gone when it ends, however it ends."""
+Each host has one core. If there are more hosts than cores, hosts share cores. The kernel removes all namespaces when this process
+ends, even after a crash."""
 import ctypes
 import os
 import pathlib
@@ -18,14 +18,14 @@ import time
 from machine import busy
 
 AGENT = """#!/bin/sh
-# What mpirun calls instead of ssh: [options] h1 COMMAND. A name of its own makes the namespace another host.
+# mpirun calls this instead of ssh: [options] h1 COMMAND. A separate host name makes the namespace a different host for mpirun.
 while [ "${1#-}" != "$1" ]; do shift; done
 host=${1#h} && shift
 core=$(cut -d' ' -f"$host" %s)
 exec ip netns exec "h$host" unshare --uts sh -c "hostname h$host && exec taskset -c $core sh -c '$*'"
 """
 MTU = 9000              # bytes: jumbo frames, as clusters have them
-SEND_BUFFER = 4194304   # bytes that wait in the kernel at most: Linux's own
+SEND_BUFFER = 4194304   # maximum bytes in the kernel's send buffer: the default of Linux
 
 
 def say(*words):
@@ -33,14 +33,14 @@ def say(*words):
 
 
 def adopt_orphans():
-    """What mpirun leaves behind on its other hosts becomes this process's: to be counted, and waited for."""
+    """Makes processes that mpirun leaves on other hosts children of this process, so that it can count and wait for them."""
     PR_SET_CHILD_SUBREAPER = 36
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def enter_namespaces(program):
-    """This process continues with a network and mounts of its own, so that what it makes of either ends with it. A signal
-    ends it in order."""
+    """Moves this process to new network and mount namespaces, so that the kernel removes its networks and mounts when it ends. A
+    signal ends the process with cleanup."""
     missing = [tool for tool in ("ip", "tc", "unshare", "taskset", "mpirun") if not shutil.which(tool)]
     if missing:
         sys.exit(f"{program}: {', '.join(missing)} not found (Debian: iproute2, util-linux, openmpi-bin)")
@@ -58,7 +58,7 @@ def enter_namespaces(program):
 
 
 def make_network(hosts, rate, send_buffer=SEND_BUFFER):
-    """RATE: Mbit/s of each link, each way."""
+    """Creates the hosts, the bridge and the links. RATE: Mbit/s of each link in each direction."""
     shape = ["root", "tbf", "rate", f"{rate}mbit", "burst", "64kb", "latency", "50ms"]
     say("ip", "link", "add", "bridge", "mtu", MTU, "type", "bridge")
     say("ip", "link", "set", "bridge", "up")
@@ -95,7 +95,8 @@ class Cluster:
         self.agent.chmod(0o755)
 
     def run(self, commands, environment):
-        """All at once; their outputs. self.others: the share of the machine that other programs took meanwhile."""
+        """Runs all commands concurrently and returns their outputs. Sets self.others, the fraction of the machine that other
+        programs used."""
         used_before, busy_before, started = sum(os.times()[2:4]), busy(), time.monotonic()
         files = [(self.folder / f"output{n}").open("w+") for n in range(len(commands))]
         running = [subprocess.Popen([str(word) for word in command], stdout=file, stderr=subprocess.STDOUT, cwd=self.folder,
@@ -120,7 +121,8 @@ class Cluster:
         return ["ip", "netns", "exec", f"h{rank + 1}", "taskset", "-c", self.cores[rank], *command]
 
     def mpirun(self, ranks, command, more={}):
-        """MORE: of Open MPI's parameters. (Hosts by name: of those given as addresses Open MPI 5.0.7 counts no slots.)"""
+        """Returns the command that runs COMMAND on RANKS hosts. MORE: further parameters of Open MPI. Hosts must be names: Open
+        MPI 5.0.7 does not count the slots of addresses."""
         hosts = ",".join(f"h{n + 1}:1" for n in range(ranks))
         mca = {"plm_rsh_agent": self.agent, "orte_leave_session_attached": 1, "btl": "tcp,self",
                "btl_tcp_if_include": "10.0.0.0/24", "oob_tcp_if_include": "10.0.0.0/24", **more}

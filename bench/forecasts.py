@@ -1,11 +1,11 @@
-"""Steps as they are on this machine, and as `stargrad plan` has them: what bench/prediction and bench/scaling share.
+"""Measured and predicted steps on this machine, for bench/prediction and bench/scaling.
 
-A rank is a host with one core (cluster.py). What the plan knows is measured before, and apart, by `stargrad doctor --machine`:
+A rank is a host with one core (cluster.py). `stargrad plan` predicts the steps from a machine file that `stargrad doctor
+--machine` measures before, separately from the steps that are predicted:
 
-    what tasks take     on as many ranks, each with its share of the batch, which exchange over links or within one host as in the
-                        steps that are to be told, but by another strategy; what each costs beside its work; and what workers spend
-                        on a byte of messages
-    the network         by messages alone, between the same ranks"""
+    tasks           durations and overhead of tasks, and the processor time per byte of messages, on the same number of ranks with
+                    the same local batch and the same links, but with another strategy
+    network         only messages, between the same ranks"""
 import json
 import pathlib
 import shutil
@@ -22,7 +22,7 @@ class Study(Cluster):
         self.simulated = simulated
 
     def started(self, ranks, linked, words):
-        """RANKS of it, over the links or within one host."""
+        """Returns the command that runs WORDS on RANKS ranks, over the links or within one host."""
         if ranks == 1:
             return self.on(0, words)
         if linked:
@@ -30,8 +30,8 @@ class Study(Cluster):
         return ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", ranks, *words]
 
     def step(self, ranks, linked, what, steps):
-        """Seconds of a step of rank 0: the mean of STEPS, after as many as are in flight and then some, and before the last, beside
-        which its evaluation begins. What ends an epoch is not to fall among them."""
+        """Returns the seconds of a step of rank 0, the mean of STEPS steps. The first three and the last step do not count: the
+        pipeline of steps fills up, and the evaluation begins during the last one. The steps must be within one epoch."""
         out = self.folder / "run"
         shutil.rmtree(out, ignore_errors=True)
         warm = 3
@@ -41,13 +41,13 @@ class Study(Cluster):
         return statistics.mean(steps_s(out, batch)[-1 - steps:-1])
 
     def calibrated(self, ranks, linked, what, strategy):
-        """A machine as rank 0 sees it while it exchanges with the others by STRATEGY."""
+        """Returns the machine as rank 0 measures it while it exchanges messages with the other ranks by STRATEGY."""
         file = self.folder / "machine.json"
         self.run([self.started(ranks, linked, [self.stargrad, "doctor", "--machine", file, *what, "--strategy", strategy])], {})
         return json.loads(file.read_text())
 
     def predicted(self, machine, ranks, what):
-        """Seconds of a step: simulated, and by the formulas."""
+        """Returns the predicted seconds of a step: simulated, and by the formulas."""
         file = self.folder / "plan.json"
         file.write_text(json.dumps(machine))
         words = [self.stargrad, "plan", "--json", "--machine", file, "--nodes", ranks, "--no-augment", *what,
@@ -58,7 +58,7 @@ class Study(Cluster):
 
 
 def another(strategy, ranks):
-    """By which a machine is calibrated for steps of STRATEGY; a rank alone has nobody to exchange with."""
+    """Returns the strategy that calibrates a machine for steps of STRATEGY. A single rank exchanges no messages."""
     return "ps" if strategy == "sync" and ranks > 1 else "sync"
 
 
@@ -67,7 +67,7 @@ def without_rate(machine):
 
 
 def typical_task(machine):
-    """Milliseconds: the middle of all kinds of tasks that take any of a step's time to speak of."""
+    """Returns the weighted median of the durations of tasks, in milliseconds, weighted by their duration."""
     seconds = sorted((call["seconds"]["value"] for call in machine["calls"]), reverse=True)
     most, seen = sum(seconds), 0
     for each in seconds:

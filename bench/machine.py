@@ -1,4 +1,4 @@
-"""What the measurements here share: which PyTorch they measure against, and who else was at work meanwhile."""
+"""Functions that all benchmarks use: find PyTorch, run a command, measure the load by other programs."""
 import importlib.util
 import json
 import os
@@ -16,14 +16,13 @@ VENV = pathlib.Path(os.environ.get("BENCH_VENV") or ROOT / "build/bench-venv")
 BARE = not VENV.exists() and importlib.util.find_spec("torch")      # this Python has PyTorch already
 PYTHON = pathlib.Path(sys.executable) if BARE else VENV / "bin/python"
 
-# What PyTorch loses on CPUs it loses in page faults: each of these makes malloc keep its memory.
+# On CPUs, PyTorch loses most time in page faults. With these settings, malloc does not return memory to the system.
 KEEP = {"MALLOC_MMAP_THRESHOLD_": "2000000000", "MALLOC_TRIM_THRESHOLD_": "4000000000", "MALLOC_TOP_PAD_": "268435456"}
 HUGE = KEEP | {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 
 
 def find_torch(program, install=True):
-    """Installs PyTorch where it is looked for, if it is not there and may be; what there is already is taken before. Without: ends
-    the program with a message."""
+    """Finds PyTorch, or installs it if INSTALL allows this. Ends the program with a message if there is no PyTorch that works."""
     if not PYTHON.exists() and not install:
         sys.exit(f"{program}: there is no PyTorch in {sys.executable}, nor in {VENV}")
     if not PYTHON.exists():
@@ -33,26 +32,26 @@ def find_torch(program, install=True):
             shutil.rmtree(VENV)
             sys.exit(f"{program}: PyTorch cannot be installed; BENCH_VENV may name a virtual environment that has it")
     if subprocess.run([PYTHON, "-c", "import torch"]).returncode:
-        sys.exit(f"{program}: PyTorch of {PYTHON} does not work; remove {VENV} to install it anew")
+        sys.exit(f"{program}: PyTorch of {PYTHON} does not work; remove {VENV} to install it again")
 
 
 def busy():
-    """Processor seconds that this machine has spent so far on anything."""
+    """Returns the processor seconds that all programs of this machine have used since its start."""
     fields = [int(field) for field in pathlib.Path("/proc/stat").read_text().split()[1:9]]
-    return (sum(fields) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")  # less idle, less waiting
+    return (sum(fields) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")  # without idle and iowait
 
 
 class Energy:
-    """What processors have taken while it was open, as the machine's own counters (RAPL) tell: .joules, None where .why says why not.
-    Counters begin again within minutes, so they are read on the way."""
+    """Measures the energy of the processors within a block, by the machine's counters (RAPL). joules: the energy; None if the
+    counters cannot be read, with the reason in why. Counters overflow within minutes, so a thread reads them regularly."""
     FOLDER = pathlib.Path("/sys/class/powercap")
 
     def __init__(self):
         self.joules, self.why, self.files = None, None, sorted(self.FOLDER.glob("*-rapl:?/energy_uj"))
         if not self.files:
-            self.why = f"{self.FOLDER} has no counters of energy"
+            self.why = f"{self.FOLDER} has no energy counters"
         elif not all(os.access(file, os.R_OK) for file in self.files):
-            self.why = f"{self.files[0]} is root's alone to read"
+            self.why = f"only root can read {self.files[0]}"
 
     def read(self):
         now = [int(file.read_text()) for file in self.files]
@@ -80,18 +79,19 @@ class Energy:
 
 
 def steps_s(out, batch):
-    """Seconds of every step of the run in folder OUT."""
+    """Returns the seconds of every step of the run in folder OUT."""
     events = map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
     return [batch / event["samples_per_second"] for event in events if event["event"] == "step"]
 
 
 class Failed(SystemExit):
-    """A program failed: ends this one, too, with what that said, unless it is caught. LATE: it was stopped at its limit."""
+    """A command failed. If it is not caught, it ends this program with the command's message. late: the command exceeded its time
+    limit."""
     late = False
 
 
 def run(command, environment={}, limit_s=None):
-    """Standard output, peak memory in MiB, and the share of the machine that other programs took meanwhile."""
+    """Returns standard output, peak memory in MiB, and the fraction of the machine that other programs used during the run."""
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
         busy_before, started = busy(), time.monotonic()
         process = subprocess.Popen(list(map(str, command)), env=os.environ | environment, stdout=output, stderr=errors)
@@ -114,7 +114,7 @@ def run(command, environment={}, limit_s=None):
 
 
 def train_speed(stargrad, arguments, batch, steps, warm, environment={}, limit_s=None):
-    """Images a second of Stargrad's STEPS steps after WARM ones, by the time between them; memory and others as run() has them."""
+    """Returns the samples per second of Stargrad's STEPS steps after WARM steps, and memory and others as in run()."""
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder, "run")
         _, memory, others = run([stargrad, "train", "--batch", batch, "--no-augment", "--steps", warm + steps, "--out", out,

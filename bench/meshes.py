@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Draws what each way to split a network over ranks would make of more and more of them, by cost: the share of their time that they compute,
-as one rank does it. Needs gnuplot.
+"""Plot the predicted efficiency (speed-up divided by ranks) of each kind of parallelism against the number of ranks. Needs
+gnuplot.
 
-    bench/meshes.py STARGRAD PICTURE.png TITLE WORDS…        the words are plan's: --model … --data … --machine FILE --nodes A-B
+    bench/meshes.py STARGRAD PICTURE.png TITLE OPTION…
+
+OPTION: of stargrad plan: --model … --data … --machine FILE --nodes A-B
 """
 import json
 import subprocess

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Measure one PyTorch training run and print one JSON object. `bench/peers`, `bench/network` and `bench/gpu` call this.
 
-No data loader, no reading of the loss: a few batches made beforehand, so nothing but the training step is timed. On a GPU the
-step begins with the samples' bytes in pinned memory, as Stargrad's does: a stream of its own copies those of the next step
-meanwhile, and they are normalised on the GPU.
+Only the training step is timed: there is no data loader, the loss is not read, and a few batches are generated before. On a GPU,
+a step begins with the bytes of the samples in pinned memory, as in Stargrad. A separate stream copies the samples of the next
+step during a step. They are normalised on the GPU.
 
-With --serve nothing is measured at first: each line of standard input is a measurement, in further options, answered by a
-line. Networks stay compiled in between; memory of the GPU does not stay taken.
+With --serve, each line of standard input has further options and requests one measurement. The answer is one line. Networks stay
+compiled between measurements; GPU memory is freed.
 """
 import argparse
 import contextlib
@@ -22,7 +22,7 @@ import torch
 import torch_models
 from torch.nn import functional as F
 
-MEAN, DEVIATION = 127.5, 64.0       # of bytes
+MEAN, DEVIATION = 127.5, 64.0       # of the bytes of images
 
 
 def command_line(arguments=None):
@@ -38,15 +38,15 @@ def command_line(arguments=None):
     parser.add_argument("--warmup", type=int, default=5)
     parser.add_argument("--compile", choices=("default", "reduce-overhead", "max-autotune"), help="torch.compile in this mode")
     parser.add_argument("--graph", action="store_true", help="the whole step, updates too, as one CUDA graph")
-    parser.add_argument("--nchw", action="store_true", help="not channels-last")
+    parser.add_argument("--nchw", action="store_true", help="use NCHW instead of channels-last")
     parser.add_argument("--processes", action="store_true",
-                        help="data-parallel: not --threads threads but as many processes, each with its share of the "
-                             "batch (and batch norm over that share)")
-    parser.add_argument("--rank", type=int, help="this is one of --ranks processes of --threads threads, each of which "
-                        "has its share of the batch; rank 0 listens at --address")
+                        help="data parallel: --threads processes instead of threads, each with a part of the batch "
+                             "(and batch norm over this part)")
+    parser.add_argument("--rank", type=int, help="the number of this process among --ranks processes with --threads threads each; "
+                        "each process has a part of the batch; rank 0 listens at --address")
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--address", default="127.0.0.1:29517")
-    parser.add_argument("--bucket", type=float, help="MB of gradients summed at once (default PyTorch's)")
+    parser.add_argument("--bucket", type=float, help="MB of gradients summed at once (default: PyTorch's)")
     parser.add_argument("--serve", action="store_true")
     return parser.parse_args(arguments)
 
@@ -58,7 +58,7 @@ def make_model(options, rank, processes):
     model = model.to(options.device, memory_format=torch.contiguous_format if options.nchw else torch.channels_last)
     if processes > 1:
         torch.distributed.init_process_group("gloo", f"tcp://{options.address}", rank=rank, world_size=processes)
-        if options.bucket:      # torch.compile asks that the first one is no larger than the others
+        if options.bucket:      # torch.compile requires that the first bucket is not larger than the others
             torch.distributed._DEFAULT_FIRST_BUCKET_BYTES = int(options.bucket * 2**20)
         model = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=options.bucket, gradient_as_bucket_view=True,
                                                           broadcast_buffers=False)
@@ -66,8 +66,8 @@ def make_model(options, rank, processes):
 
 
 def make_loss(options, model):
-    """The loss of a batch, in the precision asked for, compiled where that is asked for."""
-    def loss_of(x, y):      # casts are not kept on a GPU: a CUDA graph must make its own, and a weight is used once
+    """Returns a function that computes the loss of a batch in --precision, compiled with --compile."""
+    def loss_of(x, y):      # no cast cache on a GPU: a CUDA graph needs its own casts, and each weight is used once
         if options.device == "cuda":
             x = (x.float() - MEAN) * (1 / DEVIATION)
         bf16 = options.precision == "bf16"
@@ -94,7 +94,7 @@ def make_batches(options, share):
 
 
 class Copies:
-    """Pinned batches on their way to the GPU: the next one is copied while the last one is used."""
+    """Copies pinned batches to the GPU. The next batch is copied during the use of the current one."""
 
     def __init__(self, options, batches):
         self.batches, self.channels_last, self.next = batches, not options.nchw, 0
@@ -109,7 +109,7 @@ class Copies:
     def take(self):
         torch.cuda.current_stream().wait_stream(self.stream)
         x, y = self.ahead
-        for tensor in (x, y):       # its memory is the other stream's: not to be used anew while this one needs it
+        for tensor in (x, y):       # the copy stream owns the memory and must not reuse it before this stream is done
             tensor.record_stream(torch.cuda.current_stream())
         self.copy()
         return x.permute(0, 3, 1, 2) if self.channels_last else x, y
@@ -130,7 +130,7 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
 
     def graph(self, copies):
-        """A step that replays one CUDA graph of it, on memory of its own."""
+        """Captures a step in one CUDA graph with its own input buffers. Returns a function that replays it."""
         x, y = copies.take()
         x, y = x.clone(memory_format=torch.preserve_format), y.clone()
         stream = torch.cuda.Stream()
@@ -151,7 +151,7 @@ class Trainer:
         return replay
 
     def train(self, batches):
-        """Seconds of the timed steps."""
+        """Returns the seconds of the timed steps."""
         options, cuda = self.options, self.options.device == "cuda"
         copies = Copies(options, batches) if cuda else None
         step = self.graph(copies) if options.graph else self.step
@@ -200,7 +200,7 @@ def measure(rank, options, processes, threads):
 
 
 def answer(options, trainers):
-    """One measurement. A trainer is kept for the next one with the same precision, layout and compilation."""
+    """Makes one measurement. The trainer is retained for later ones with the same precision, layout and compilation."""
     cuda = options.device == "cuda"
     set_up(options, options.threads)
     key = options.precision, options.nchw, options.compile
@@ -215,9 +215,9 @@ def answer(options, trainers):
 
 
 def serve(arguments):
-    torch._dynamo.config.cache_size_limit = 64      # all trainers' losses are one function to it
+    torch._dynamo.config.cache_size_limit = 64      # to Dynamo, the losses of all trainers are one function
     trainers, results = {}, os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)       # compilers print where they like
+    os.dup2(2, 1)       # compilers also print to standard output
     for line in sys.stdin:
         options = command_line(arguments + shlex.split(line))
         try:
@@ -240,4 +240,4 @@ if __name__ == "__main__":
     else:
         measure(chosen.rank or 0, chosen, chosen.ranks, chosen.threads)
     sys.stdout.flush()
-    os._exit(0)     # gloo's threads abort now and then where an interpreter ends in the ordinary way
+    os._exit(0)     # gloo's threads sometimes abort during a normal exit of the interpreter

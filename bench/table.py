@@ -1,5 +1,5 @@
-"""A file that holds what was measured on a GPU: sections in markdown, one for each program that writes here, each with one table.
-A section is written anew after every row, so that what is known stays whatever comes next; the others' stay as they are."""
+"""A Markdown file with measurements on a GPU. Each program that writes to it has one section with one table. The section is
+rewritten after every row, so that an interruption loses no results. Sections of other programs do not change."""
 import datetime
 import os
 import pathlib
@@ -11,7 +11,7 @@ FILE = pathlib.Path(os.environ.get("GPU_TABLE", "gpu.md"))
 
 
 def smi(query):
-    """The first GPU's properties, as nvidia-smi says them; None where there is none."""
+    """Returns properties of the first GPU from nvidia-smi; None if there is no GPU."""
     try:
         done = subprocess.run(["nvidia-smi", "-i", "0", f"--query-gpu={query}", "--format=csv,noheader,nounits"],
                               capture_output=True, text=True, timeout=60)
@@ -21,7 +21,7 @@ def smi(query):
 
 
 def machine():
-    """"NVIDIA H100 80GB HBM3, driver 580.82, 81559 MiB", or what is there in its place."""
+    """Returns the GPU, as in "NVIDIA H100 80GB HBM3, driver 580.82, 81559 MiB", or "no GPU", and the processor."""
     found = smi("name,driver_version,memory.total")
     emulated = os.environ.get("STARGRAD_EMULATED_GPUS")
     device = (f"{found[0]}, driver {found[1]}, {found[2]} MiB" if found else
@@ -51,7 +51,7 @@ class Table:
         return "\n".join(lines + [""] + [f"- {note}" for note in self.notes] + [""] * bool(self.notes))
 
     def write(self):
-        """Other programs' sections stay; the file is there whole or as it was."""
+        """Writes the file and keeps the sections of other programs. The file is replaced atomically."""
         old = FILE.read_text() if FILE.exists() else ""
         others = [part for part in re.split(r"^(?=## )", old, flags=re.M)[1:] if not part.startswith(f"## {self.section}\n")]
         beside = FILE.with_name(FILE.name + ".new")

@@ -1,4 +1,4 @@
-"""The networks that `stargrad list models` knows, in PyTorch, with the same weight names.
+"""The networks of `stargrad list models` in PyTorch, with the same names of weights.
 
     model = torch_models.build("resnet20", shape=(3, 32, 32), classes=10)
 """
@@ -8,7 +8,8 @@ from torch.nn import functional as F
 
 
 class Airbench94(nn.Module):
-    """Jordan, arXiv:2404.00498: whitened, three blocks of two convolutions; how it begins is begin_airbench94's."""
+    """Jordan, arXiv:2404.00498: a whitening layer and three blocks of two convolutions. begin_airbench94 sets the initial
+    weights."""
 
     class Group(nn.Module):
         def __init__(self, inputs, outputs):
@@ -37,7 +38,7 @@ class Airbench94(nn.Module):
 
 
 def begin_airbench94(model, images):
-    """First values: IMAGES (N,C,H,W), normalised, are whitened; convolutions pass on what they get."""
+    """Sets the initial weights. The first layer whitens IMAGES (N,C,H,W), normalised; the other convolutions are identities."""
     patches = F.unfold(images, 2).transpose(1, 2).flatten(0, 1).double()
     values, vectors = torch.linalg.eigh(patches.T @ patches / len(patches))
     filters = (vectors / (values + 5e-4).sqrt()).T.flip(0).reshape(-1, images.shape[1], 2, 2)
@@ -140,7 +141,7 @@ class ResNet(nn.Module):
 
 
 class Projecting(nn.Module):
-    """A block of He et al. 2015 whose shortcut is a convolution where the shape changes (option B)."""
+    """A block of He et al. 2015. Its shortcut is a convolution if the shape changes (option B)."""
 
     def __init__(self, inputs, outputs, stride):
         super().__init__()
@@ -178,7 +179,7 @@ class Bottleneck(Projecting):
 
 
 class LargeResNet(nn.Module):
-    """He et al. 2015, table 1, as torchvision has it: "v1.5"."""
+    """He et al. 2015, table 1, in torchvision's version "v1.5"."""
 
     PLANS = {18: (BasicBlock, 64, (2, 2, 2, 2)), 34: (BasicBlock, 64, (3, 4, 6, 3)), 50: (Bottleneck, 256, (3, 4, 6, 3)),
              101: (Bottleneck, 256, (3, 4, 23, 3)), 152: (Bottleneck, 256, (3, 8, 36, 3))}
@@ -224,7 +225,7 @@ class Nin(nn.Module):
 
 
 class Vgg(nn.Module):
-    """torchvision's vggN_bn, with one linear layer as its classifier."""
+    """vggN_bn of torchvision, with one linear layer as the classifier."""
 
     PLANS = {11: "64 M 128 M 256 256 M 512 512 M 512 512 M",
              13: "64 64 M 128 128 M 256 256 M 512 512 M 512 512 M",
@@ -248,7 +249,7 @@ class Vgg(nn.Module):
 
 
 class Turned(nn.Module):
-    """A linear layer whose weight lies (in, out), as GPT-2's do."""
+    """A linear layer with a weight of shape (in, out), as in GPT-2."""
 
     def __init__(self, inputs, outputs):
         super().__init__()
@@ -276,7 +277,7 @@ class GptBlock(nn.Module):
 
 
 class Gpt(nn.Module):
-    """Hugging Face's GPT2LMHeadModel, its names and layouts."""
+    """GPT2LMHeadModel of Hugging Face, with its names and layouts of weights."""
 
     def __init__(self, layers, heads, width, context, vocabulary):
         super().__init__()
@@ -310,7 +311,7 @@ class VitBlock(nn.Module):
 
 
 class Vit(nn.Module):
-    """A vision transformer without a class token: the mean of its patches says the class."""
+    """A vision transformer without a class token: the class is predicted from the mean over the patches."""
 
     def __init__(self, shape, classes, layers=12, heads=3, width=192, patch=4):
         super().__init__()
@@ -334,7 +335,8 @@ MODELS["vit_tiny"] = Vit
 
 
 def text_options(name):
-    """The sizes that "gpt:layers=6,heads=6,width=384,context=256" names, as keywords of Gpt; None: NAME is no language model."""
+    """Returns the options of a NAME such as "gpt:layers=6,heads=6,width=384,context=256" as keywords of Gpt; None for other
+    models."""
     kind, _, options = name.partition(":")
     if kind != "gpt":
         return None
@@ -343,6 +345,7 @@ def text_options(name):
 
 
 def build(name, shape=(3, 32, 32), classes=10):
-    """shape is (channels, height, width); a language model's is what its name says, its classes the 256 bytes."""
+    """Returns a network. shape is (channels, height, width). A language model takes its sizes from its name; its classes are the
+    256 bytes."""
     sizes = text_options(name)
     return Gpt(**sizes, vocabulary=256) if sizes else MODELS[name](shape, classes)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The recipe of docs/performance/record.md in PyTorch: train airbench94 on CIFAR-10, print one JSON object. `bench/record` calls this.
-
-Everything that can be measured beforehand, such as compiling, is left out of "seconds", the final evaluation over views is not.
+"""Train airbench94 on CIFAR-10 in PyTorch with the recipe of docs/performance/record.md, and print one JSON object.
+`bench/record` calls this. "seconds" includes the final evaluation over views. It does not include the preparation, such as
+compilation.
 """
 import argparse
 import json
@@ -26,24 +26,24 @@ def command_line():
     parser.add_argument("--precision", choices=("f32", "bf16"), default="bf16", help="bf16: autocast")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--compile", choices=("default", "max-autotune"), help="torch.compile in this mode")
-    parser.add_argument("--init", help="first weights (safetensors), in place of this seed's")
+    parser.add_argument("--init", help="initial weights (safetensors), instead of random ones")
     return parser.parse_args()
 
 
 def read(files):
-    """Bytes (N,3,32,32) and labels."""
+    """Returns the images as bytes (N,3,32,32), and the labels."""
     records = numpy.concatenate([numpy.fromfile(f, numpy.uint8) for f in files]).reshape(-1, 3073)
     return torch.from_numpy(records[:, 1:].reshape(-1, 3, 32, 32).copy()), torch.from_numpy(records[:, 0].astype(numpy.int64))
 
 
 def rate_at(step, steps):
-    """A triangle: from .2 up to 1 at .23 of the run, down to .07."""
+    """Returns the factor of the learning rate, a triangle: from .2 up to 1 at .23 of the run, then down to .07."""
     t = step / steps
     return 0.2 + 0.8 * t / 0.23 if t < 0.23 else 1 - 0.93 * (t - 0.23) / 0.77
 
 
 def shifted(images, generator):
-    """By up to 2 pixels along each side, reflected."""
+    """Shifts each image at random by up to 2 pixels along each axis, with reflection."""
     padded, out = F.pad(images, (2,) * 4, "reflect"), torch.empty_like(images)
     places = torch.randint(0, 25, (len(images),), generator=generator)
     for place in range(25):
@@ -53,7 +53,7 @@ def shifted(images, generator):
 
 
 def views(model, images):
-    """The mean over the image, itself shifted both ways along the diagonal, and the mirror images of them all."""
+    """Returns the weighted mean of the predictions for the image, two diagonally shifted copies, and their mirror images."""
     padded = F.pad(images, (1,) * 4, "reflect")
     both = [(images, 0.25), (padded[:, :, :32, :32], 0.125), (padded[:, :, 2:, 2:], 0.125)]
     return sum(weight * (model(x) + model(x.flip(3))) for x, weight in both)
@@ -86,7 +86,7 @@ def main():
     fast = torch.compile(model, mode=arguments.compile) if arguments.compile else model
     cast = torch.autocast("cpu", torch.bfloat16, enabled=arguments.precision == "bf16")
 
-    if arguments.compile:       # beforehand, with statistics and gradients of nothing
+    if arguments.compile:       # compile before the clock starts, then restore the statistics and drop the gradients
         before = {k: v.clone() for k, v in model.state_dict().items()}
         with cast:
             F.cross_entropy(fast(train[:BATCH].contiguous(memory_format=torch.channels_last)), labels[:BATCH]).backward()

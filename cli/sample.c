@@ -77,7 +77,7 @@ static int read_numbers(const char *text, int32_t **tokens, int *count) {
     return SGRAD__DONE;
 }
 
-/* Opens the specified tokenizer, or the one in the run's folder. *TOKENIZER is unchanged if there is none. */
+/* Opens the specified tokenizer, or the one in the run's folder. *TOKENIZER is unchanged if neither exists. */
 static int open_tokenizer(const struct sgrad__request *request, struct sgrad__tokenizer **tokenizer) {
     if (request->sample.tokenizer) return sgrad__tokenizer_open(request->sample.tokenizer, tokenizer);
     if (!request->argument) return 0;

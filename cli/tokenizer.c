@@ -148,7 +148,7 @@ static int refuse(const char *file, const char *what, const char *name) {
 }
 
 /* STEP: null or an object with a type, which may be a Sequence of such objects. Returns the first type other than KNOWN; NULL:
- * there is none. */
+ * all are KNOWN. */
 static const char *other_type(const json_t *step, const char *known) {
     const char *type = json_string_value(json_object_get(step, "type"));
     size_t i;

@@ -213,7 +213,7 @@ static char *takes_period(const struct sgrad__option *option) {
 }
 const struct sgrad__type sgrad__period = { read_period, takes_period, show_whole };
 
-/* In the library, 0 is all workers and -1 none; on the command line, the default is all and 0 is none. */
+/* In the library, 0 is all workers and -1 none; on the command line, the default is all and 0 means no workers. */
 static bool read_workers(const struct sgrad__option *option, const char *text, struct sgrad__request *request) {
     if (!read_whole(option, text, request)) return false;
     int *workers = field(option, request);

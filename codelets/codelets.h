@@ -68,17 +68,17 @@ enum sgrad_role {
     SGRAD_X,        /* input i */
     SGRAD_Y,        /* the output */
     SGRAD_P,        /* parameter i, trained */
-    SGRAD_S,        /* state i, retained between steps, not trained (running statistics) */
+    SGRAD_S,        /* state i: retained between steps, not trained (running statistics) */
     SGRAD_SAVED,    /* value i that forward saves for backward, per micro-batch */
     SGRAD_PARTIAL,  /* this micro-batch's partial sum i */
     SGRAD_SUM,      /* sum i over the group */
-    SGRAD_STAT,     /* written: this task's term of statistic i; read (only by SGRAD_STEP tasks): its sum over the step */
+    SGRAD_STAT,     /* written: this task's term of statistic i; read: its sum over the step; only SGRAD_STEP tasks read it */
     SGRAD_DX,       /* gradient of the loss with respect to X i */
-    SGRAD_DY,       /* gradient of the loss with respect to Y */
-    SGRAD_DP,       /* gradient of the loss with respect to P i */
-    SGRAD_SHARD,    /* shard of rank i on the axis, of a value split over ranks; for the next task of the same operation */
+    SGRAD_DY,       /* the same with respect to Y */
+    SGRAD_DP,       /* the same with respect to P i */
+    SGRAD_SHARD,    /* a value split over ranks: the shard of rank i on the axis; for the next task of the same operation */
 };
-enum sgrad_scope { SGRAD_MICRO, SGRAD_GROUP, SGRAD_STEP };      /* a task runs once per micro-batch, group, step */
+enum sgrad_scope { SGRAD_MICRO, SGRAD_GROUP, SGRAD_STEP };      /* A task runs once per micro-batch, group or step. */
 
 /* How a task without a kernel moves a value, use[0], to use[1], between the ranks along an axis of the mesh. In REDUCE_SCATTER
  * and SLICE use[0] is SHARD 0, which stands for the shards of all ranks; in ALL_GATHER and PAD use[1] is. */
@@ -89,10 +89,10 @@ enum sgrad_move {
     SGRAD_MOVE_ALL_GATHER,      /* to SHARD: every rank gets the shards of all ranks */
     SGRAD_MOVE_SLICE,           /* from SHARD: every rank has all shards and retains its own; no communication */
     SGRAD_MOVE_PAD,             /* to SHARD: every rank gets its own shard, and zeros for the others; no communication */
-    SGRAD_MOVE_REDUCE,          /* the root gets the sum over all ranks, the others get zeros */
+    SGRAD_MOVE_REDUCE,          /* the root gets the sum over all ranks; the others get zeros */
     SGRAD_MOVE_BROADCAST,       /* every rank gets the root's value */
-    SGRAD_MOVE_SHIFT,           /* every rank gets the value of the previous rank, the first that of the last */
-    SGRAD_MOVE_UNSHIFT,         /* every rank gets the value of the next rank, the last that of the first */
+    SGRAD_MOVE_SHIFT,           /* every rank gets the value of the previous rank; the first rank, that of the last */
+    SGRAD_MOVE_UNSHIFT,         /* every rank gets the value of the next rank; the last rank, that of the first */
 };
 
 /* One operand of a task. */
@@ -178,9 +178,9 @@ struct sgrad_parameter {
     struct sgrad_shape shape;
     enum sgrad_dtype dtype;     /* F32; a state may be I64 (num_batches_tracked), also in memory */
     enum sgrad_init init;
-    double fan, deviation;      /* of init, where it uses them */
+    double fan, deviation;      /* parameters of init, if it uses them */
     enum sgrad_file_layout layout;
-    bool unsaved;               /* a state that is not written to files */
+    bool unsaved;               /* true: this state is not written to files */
 };
 
 /* Arguments and results of the shape rule (struct sgrad_op.infer). dim[0] of x[i].shape and y.shape is the size of the

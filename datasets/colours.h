@@ -21,10 +21,10 @@ void sgrad__contrast(struct sgrad_pixels *image, double factor);
 void sgrad__saturate(struct sgrad_pixels *image, double factor);
 void sgrad__sharpen(struct sgrad_pixels *image, double factor);
 
-void sgrad__posterize(struct sgrad_pixels *image, int bits);        /* values retain the upper BITS of 8 bits */
-void sgrad__solarize(struct sgrad_pixels *image, double from);      /* inverts values of at least FROM·full_scale */
-void sgrad__autocontrast(struct sgrad_pixels *image);               /* scales each channel to 0 to full_scale */
-void sgrad__equalize(struct sgrad_pixels *image);                   /* makes the values of a channel about equally frequent */
+void sgrad__posterize(struct sgrad_pixels *image, int bits);        /* Retains the upper BITS of 8 bits of each value. */
+void sgrad__solarize(struct sgrad_pixels *image, double from);      /* Inverts values of at least FROM·full_scale. */
+void sgrad__autocontrast(struct sgrad_pixels *image);               /* Scales each channel to 0 to full_scale. */
+void sgrad__equalize(struct sgrad_pixels *image);                   /* Makes the values of a channel about equally frequent. */
 
 /* Returns the composition of two maps: pixel p of the result is read at SECOND(FIRST(p)). */
 struct sgrad_affine sgrad__affine_after(const struct sgrad_affine *first, const struct sgrad_affine *second);

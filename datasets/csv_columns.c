@@ -95,7 +95,7 @@ static bool counts(const struct sgrad__csv *csv) {
     return true;
 }
 
-/* Returns the column, from 0, whose number, from 1, is TEXT; -1: there is none. */
+/* Returns the column, from 0, whose number, from 1, is TEXT; -1: no such column. */
 static int number_of(const struct sgrad__csv *csv, const char *text) {
     char *end;
     const long number = strtol(text, &end, 10);

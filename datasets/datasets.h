@@ -56,7 +56,7 @@ struct sgrad_origin {
     struct sgrad_shape shape;           /* of a sample in its file; rank 0: unknown, or the sample is a row of a table */
     char **title;                       /* column title of each feature */
     char *target;                       /* column title of the target */
-    int target_column;                  /* column number of the target in the file, from 1 */
+    int target_column;                  /* Column number of the target in the file, from 1. */
     /* Feature i is normalised to (x - mean[i % groups]) / deviation[i % groups], where x is its value in the file. */
     int64_t groups;                     /* length of mean and of deviation */
     double *mean, *deviation;           /* mean, standard deviation; NULL: features are not normalised */
@@ -215,7 +215,7 @@ int sgrad_dataset_statistics(const struct sgrad_dataset *dataset, double *mean, 
  * without images it returns zeros and only checks the samples. Callers add the sums of all subsets, member by member.
  * sgrad_dataset_moments computes the result from the sums over all sgrad_dataset_measured samples. Of three ranks that read ten
  * samples, one reads 0 to 2, one 3 to 5, one 6 to 9. Errors: as sgrad_dataset_read. */
-struct sgrad_dataset_sums {         /* of each channel Σ x, and Σ x² as squares + 65536·more, so that neither overflows */
+struct sgrad_dataset_sums {         /* For each channel: Σ x, and Σ x² as squares + 65536·more, so that neither overflows. */
     uint64_t sum[SGRAD_MAX_CHANNELS], squares[SGRAD_MAX_CHANNELS], more[SGRAD_MAX_CHANNELS];
 };
 int sgrad_dataset_sums(const struct sgrad_dataset *dataset, int64_t from, int64_t count, struct sgrad_dataset_sums *sums);
@@ -270,7 +270,7 @@ struct sgrad_walk {
         int64_t size;                   /* bytes; -1: the file does not exist (a link without a target) */
     } *image;
     int64_t others;                     /* number of files that are not images */
-    int kinds;                          /* length of other */
+    int kinds;                          /* Length of other. */
     struct sgrad_walk_other {
         char *kind;                     /* ".txt", "hidden" */
         int64_t files;
@@ -399,7 +399,7 @@ struct sgrad_views {
 };
 /* Parses TEXT: "flip", "translate", or both with a comma between. flip: the image and its mirror image, weight 1/2 each.
  * translate: the image, weight 1/2; the image shifted by one pixel up and left, and down and right, reflected at its edges,
- * weight 1/4 each. Both: all six combinations. SGRAD_EINVAL: TEXT is none of these. */
+ * weight 1/4 each. Both: all six combinations. SGRAD_EINVAL: TEXT is invalid. */
 int sgrad_views_parse(const char *text, struct sgrad_views *views);
 /* Like sgrad_dataset_read, but reads view sample[i].view of each sample, 0 ≤ view < count. */
 int sgrad_views_read(const struct sgrad_dataset *dataset, const struct sgrad_views *views, const struct sgrad_sample *sample,

@@ -43,7 +43,7 @@ static void free_names(struct named *named, int64_t count) {
     free(named);
 }
 
-/* Returns the sample that LINE names, by number or by name; -1: there is none. NAMED may be NULL. */
+/* Returns the sample that LINE names, by number or by name; -1: no such sample. NAMED may be NULL. */
 static int64_t find(const struct sgrad_dataset *dataset, const struct named *named, char *line) {
     if (line[strspn(line, "0123456789")] == 0) {
         errno = 0;

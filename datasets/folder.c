@@ -36,7 +36,7 @@ enum { ABSENT, COPYING, CACHED }; /* state of a cached image: not decoded, being
 
 struct folder {
     char *path; /* DIR/train or DIR/val */
-    char *trained; /* DIR/train; DIR/val if there is none */
+    char *trained; /* DIR/train, or DIR/val if it does not exist */
     int side;   /* of a square; 0: images keep their size */
     size_t memory; /* limit of the cache in bytes; 0: set by the machine's memory */
     int classes;

@@ -12,7 +12,7 @@
 
 enum { HEADER_LIMIT = 1 << 16 };
 
-/* Returns the address of the value of KEY in the header, a Python dictionary as NumPy writes it; NULL: there is none. */
+/* Returns the address of the value of KEY in the header, a Python dictionary as NumPy writes it; NULL: no such key. */
 static const char *value_of(const char *header, const char *key) {
     const char *at = strstr(header, key);
     if (!at) return NULL;

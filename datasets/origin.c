@@ -60,7 +60,7 @@ static bool is_same(const char *a, const char *b) {
     return !strcmp(a, b) || (sgrad__csv_number(a, &x) && sgrad__csv_number(b, &y) && !sgrad__csv_order(a, b));
 }
 
-/* Returns the class of ORIGIN that is called NAME; -1: there is none. Equal texts take precedence over equal numbers. */
+/* Returns the class of ORIGIN that is called NAME; -1: no such class. Equal texts take precedence over equal numbers. */
 static int find(const struct sgrad_origin *origin, const char *name) {
     int found = -1;
     for (int c = 0; c < origin->classes; c++) {

@@ -269,7 +269,7 @@ static int likely(const char *path, const char *ending) {
     return is;
 }
 
-/* Finds the most likely file FOLDER/PART/NAME.*, or folder NAME. The caller must free *FOUND; NULL: there is none. SGRAD_EFORMAT:
+/* Finds the most likely file FOLDER/PART/NAME.*, or folder NAME. The caller must free *FOUND; NULL: no such file. SGRAD_EFORMAT:
  * two are equally likely. */
 static int find_file(const char *folder, const char *part, const char *name, char **found) {
     char *inner = sgrad_format("%s/%s", folder, part), *other = NULL;

@@ -161,7 +161,7 @@ struct sgrad_duplicates {
     uint8_t *relation;                  /* of each image; bit R: it is in a pair of relation R */
     int64_t kept;
     struct sgrad_pair *pair;            /* (kept): the first pairs, at most options.pairs_kept */
-    int64_t written;                    /* pairs in pairs.jsonl, at most options.pairs_written */
+    int64_t written;                    /* pairs in pairs.jsonl: at most options.pairs_written */
 };
 /* Searches all near pairs of two training images, or of a training and a test image, and decides which training samples to drop.
  * The splits are those of sgrad_hashes_make. Writes options.folder/pairs.jsonl. Runs as tasks of this rank; blocks until done. On

@@ -51,8 +51,8 @@ static int refuse_odd(const struct job *job, int64_t i, int state) {
     return error;
 }
 
-/* Copies the hash of image I from the cache. Returns false if there is none. Damaged images are decoded again, so that every run
- * reports them. */
+/* Copies the hash of image I from the cache. Returns false if the cache does not have it. Damaged images are decoded again,
+ * so that every run reports them. */
 static bool is_known(struct job *job, int64_t i) {
     struct sgrad_hashes *h = job->hashes;
     const struct sgrad__record *r = sgrad__store_find(&job->store, h->stamp[i]);

@@ -40,7 +40,7 @@ struct sgrad__part {
     int radius;                 /* maximum number of different bits in the segment; negative: it is not searched */
 };
 struct sgrad__plan {
-    bool weights;               /* compares hashes with similar numbers of ones, instead of multi-index hashing */
+    bool weights;               /* true: compares hashes with similar numbers of ones; false: multi-index hashing */
     int parts;                  /* number of segments */
     struct sgrad__part part[SGRAD__PARTS_MOST];
     double cost;                /* estimated number of comparisons */

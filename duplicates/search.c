@@ -58,12 +58,12 @@ struct walk {
     int current;                /* segment */
     int words;
     int64_t images;             /* number of hashes */
-    uint64_t *word;             /* (images,words), with permuted bits */
+    uint64_t *word;             /* (images,words): the hashes with permuted bits */
     uint32_t *image;            /* image of each hash, ascending */
     bool disk;                  /* word and image are mapped from a file */
     struct table table;
     int64_t room;               /* maximum number of hashes in a table */
-    int shift;                  /* list number >> shift is the number of its shard */
+    int shift;                  /* shard of a list: its number >> shift */
     uint32_t one, other;        /* shards in the table */
     uint32_t *mask;             /* values in which two lists that are compared may differ (xor) */
     int masks;
@@ -175,7 +175,7 @@ static void masks_make(struct walk *walk) {
 
 /* ---- comparison ---------------------------------------------------------------------------------------------------- */
 
-/* Returns the first of the positions LOW to HIGH - 1 whose image is above THAN; HIGH: there is none. */
+/* Returns the first of the positions LOW to HIGH - 1 whose image is above THAN; HIGH: no such position. */
 SGRAD_ALWAYS_INLINE uint32_t above(const uint32_t *image, uint32_t low, uint32_t high, uint32_t than) {
     while (low < high) {
         const uint32_t middle = low + (high - low) / 2;

@@ -1,14 +1,14 @@
 /* 00-task.c: a kernel, two tensors, three tasks.
  *
- * A kernel is a plain C function on blocks of memory. A call is a kernel with the shapes of its operands. sgrad_task_submit makes
- * a task of a call and returns at once. A task runs on any free worker as soon as the tasks that write its operands are done.
- * Here the two squares may run at the same time, and the sum waits for both:
+ * A kernel is a plain C function on blocks of memory. A call is a kernel with the shapes of its operands. sgrad_task_submit
+ * creates a task from a call and returns at once. A task runs on any free worker as soon as the tasks that write its operands
+ * are done. Here the two squares may run at the same time. The sum waits for both:
  *
  *     x ── square ──> y0 ──┐
  *                          ├── add ──> y0
  *     x ── square ──> y1 ──┘
  *
- * Next: 01-network.c. What is used here is explained in runtime/runtime.h. */
+ * Next: 01-network.c. For the functions used here, see runtime/runtime.h. */
 #include "runtime/runtime.h"
 
 enum { N = 1000 };
@@ -40,7 +40,7 @@ static int run(void) {
     for (int i = 0; i < N; i++) values[i] = (float)i;
     SGRAD_TRY(sgrad_tensor_write(x, values));
 
-    /* How each operand is accessed is all that StarPU needs to know about order. A call must live until its tasks are done. */
+    /* StarPU derives the order of tasks from the access modes of their operands. A call must exist until its tasks are done. */
     struct sgrad_bound_kernel square_call = { .kernel = &square_kernel, .operands = 2, .view = { x->view, y[0]->view },
                                       .access = { SGRAD_R, SGRAD_W } };
     struct sgrad_bound_kernel add_call = { .kernel = &add_kernel, .operands = 2, .view = { y[1]->view, y[0]->view },

@@ -1,21 +1,23 @@
 /* 01-network.c: describing a network.
  *
- * A network is built by applying operations to values. Each call names a layer and returns the value it makes; shapes are
- * inferred, and mistakes found, as layers are added. Nothing is computed yet: a graph says what, a program says in which
- * order, and only a run says when and where.
+ * You build a network by applying operations to values. Each call names a layer and returns its output value. Stargrad infers
+ * the shapes and finds mistakes while you add layers. Nothing is computed yet: a graph defines the operations, a program their
+ * order. A run chooses the time and the worker of each task.
  *
- * Letters of shapes: N samples, H W C height, width and channels of the input, P Q K of the output. Images are (N,H,W,C).
+ * Letters in shapes: N is the number of samples. H, W, C are height, width and channels of the input, P, Q, K those of the
+ * output. Images are (N,H,W,C).
  *
- * Next: 02-train.c. What is used here is explained in graphs/graphs.h; the operations are listed in codelets/codelets.def. */
+ * Next: 02-train.c. For the functions used here, see graphs/graphs.h. codelets/codelets.def lists the operations. */
 #include "graphs/graphs.h"
 
+/* Prints the name and the shape of a value. */
 static void show(const struct sgrad_graph *graph, const char *what, int value) {
     struct sgrad_shape shape = sgrad_graph_shape(graph, value);
     char text[SGRAD_SHAPE_TEXT];
     printf("%-12s %s\n", what, sgrad_shape_text(&shape, text));
 }
 
-/* A convolution, batch norm and ReLU, beside which a shortcut passes: what deep residual networks are made of. */
+/* The building block of residual networks: a convolution and batch norm, a shortcut around them, then ReLU. */
 static int residual(struct sgrad_graph *graph, int x) {
     int y = sgrad_layer(graph, conv2d, "block.conv", (x), .channels = 16, .kernel = 3, .padding = 1);
     y = sgrad_layer(graph, batchnorm, "block.bn", (y));
@@ -47,7 +49,7 @@ int main(void) {
     sgrad_graph_destroy(g);
     if (error) return 1;
 
-    /* A mistake: the two inputs of an addition differ. The line on standard error names the layer and both shapes. */
+    /* A mistake: the two inputs of an addition differ in shape. The error message names the layer and both shapes. */
     g = sgrad_graph_create(SGRAD_F32);
     images = sgrad_graph_input(g, "images", SGRAD_F32, sgrad_shape(3, 32, 32, 3));
     int half = sgrad_layer(g, max_pool, "pool", (images), .kernel = 2);

@@ -1,11 +1,17 @@
-/* 02-train.c: training a network of one's own.
+/* 02-train.c: training your own network.
  *
  *     02-train            trains it for five epochs on the digits that come with Stargrad
- *     02-train --print    prints the network, and every task of a training step in the order of submission; runs nothing
+ *     02-train --print    prints the network and all tasks of a training step in the order of submission, without training
  *
- * Each option of the command `stargrad train` is a field of struct sgrad_train_options (graphs/api/train.h). The run's folder
- * holds its options (config.json), a line for each step and each evaluation (metrics.jsonl), checkpoints, and the final weights
- * (model.safetensors). `stargrad report FOLDER` shows it.
+ * Each option of the command `stargrad train` is a field of struct sgrad_train_options (graphs/api/train.h).
+ *
+ * The run's folder contains:
+ *     config.json          its options
+ *     metrics.jsonl        a line for each step and each evaluation
+ *     checkpoint-*         its checkpoints
+ *     model.safetensors    the final weights
+ *
+ * `stargrad report FOLDER` writes a report of the run.
  *
  * Next: 03-own-operation.c. */
 #include "graphs/graphs.h"
@@ -28,7 +34,7 @@ static const struct sgrad_model model = { .name = "mine", .summary = "two convol
 
 int main(int argc, char **argv) {
     struct sgrad_train_options options = sgrad_train_defaults();
-    options.model.custom = &model;              /* or options.model.name = "resnet20": one of stargrad list models */
+    options.model.custom = &model;              /* or options.model.name = "resnet20"; stargrad list models prints all names */
     options.data.name = "digits";
     options.training.epochs = 5;
     options.training.batch = 64;
@@ -36,10 +42,10 @@ int main(int argc, char **argv) {
     options.output.print = argc > 1 && !strcmp(argv[1], "--print");
 
     struct sgrad_train_result result = { 0 };
-    if (sgrad_train(&options, &result)) return 1;       /* what went wrong is on standard error */
+    if (sgrad_train(&options, &result)) return 1;       /* the error is already on standard error */
     if (options.output.print) return 0;
 
-    if (result.rank == 0)                               /* under mpirun all ranks have the result, one tells it */
+    if (result.rank == 0)                               /* under mpirun, all ranks have the result, and one prints it */
         printf("%s: %ld steps, test accuracy %.2f %%\n", result.folder, result.steps, 100 * result.test_top1);
     free(result.folder);
     return 0;

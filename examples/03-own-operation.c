@@ -1,21 +1,21 @@
-/* 03-own-operation.c: an operation of one's own, outside the library, trained.
+/* 03-own-operation.c: your own operation, outside the library, in a network that is trained.
  *
  * GELU (Hendrycks, Gimpel, Gaussian error linear units, 2016): y = x·Φ(x), Φ being the normal distribution function.
  *
  *     Φ(x) = (1 + erf(x/√2)) / 2        dy/dx = Φ(x) + x·exp(-x²/2)/√(2π)
  *
- * An operation is a record: how shapes follow from shapes, and the tasks of its forward and its backward pass with the
- * roles their operands play. That is all autograd asks for. docs/develop/add-an-operation.md moves this very operation into the
- * library, and to GPUs.
+ * An operation is a record. It has a rule that computes the output's shape, and the tasks of the forward and backward pass with
+ * the roles of their operands. Autograd needs nothing else. docs/develop/add-an-operation.md adds the same operation to the
+ * library, with a GPU version.
  *
- * Next: 04-data.c. The record is explained in codelets/codelets.h. */
+ * Next: 04-data.c. codelets/codelets.h explains the record. */
 #include "codelets/kernels.h"
 #include "graphs/graphs.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* ---- the operation: this part is what codelets/ops/gelu.c would hold ---- */
+/* ---- the operation: in the library, this part would be codelets/ops/gelu.c ---- */
 
 struct sgrad_own_gelu {     /* its attributes: none */
     char none;
@@ -33,7 +33,7 @@ static void forward(const struct sgrad_args *args) {
     }
 }
 
-/* x, dy, dx of any shape. Where another layer reads x as well, dx is added to. */
+/* x, dy, dx of any shape. If another layer also reads x, dx must be added to, not replaced. */
 static void backward(const struct sgrad_args *args) {
     const enum sgrad_dtype type = args->view[0].dtype;
     for (int64_t i = 0, n = sgrad_shape_count(&args->view[0].shape); i < n; i++) {
@@ -42,7 +42,7 @@ static void backward(const struct sgrad_args *args) {
     }
 }
 
-/* erf counts as 20 operations. Bytes need no word: every operand once is the default. */
+/* erf counts as 20 operations. No function for bytes is needed: by default every operand is read or written once. */
 static double flops(const struct sgrad_args *args) { return 24.0 * (double)sgrad_shape_count(&args->view[0].shape); }
 
 static const struct sgrad_op sgrad_own_gelu_op = {
@@ -56,10 +56,10 @@ static const struct sgrad_op sgrad_own_gelu_op = {
                    { SGRAD_IN(X, 0), SGRAD_OUT(Y, 0) } } },
     .backward = { { { .name = "gelu backward", .kind = &sgrad_backward_kind, .cpu = backward, .flops = flops },
                     { SGRAD_IN(X, 0), SGRAD_IN(DY, 0), SGRAD_OUT(DX, 0) } } },
-    .tests = { { "7 samples of 17", .x = { { 2, { 7, 17 } } } } },      /* the library's tests run what is here */
+    .tests = { { "7 samples of 17", .x = { { 2, { 7, 17 } } } } },      /* the library's tests run these shapes */
 };
 
-/* ---- a check: kernels are plain functions, so they can be tried on plain memory ---- */
+/* ---- a check: kernels are plain functions, so they can be tested on plain memory ---- */
 
 static bool gradient_agrees(float at) {
     const float h = 1e-2f;
@@ -68,7 +68,7 @@ static bool gradient_agrees(float at) {
     forward(&(struct sgrad_args){ .view = (struct sgrad_view[]){ two, two }, .data = (void *[]){ x, y } });
     backward(&(struct sgrad_args){ .view = (struct sgrad_view[]){ one, one, one }, .data = (void *[]){ &at, &dy, &dx } });
     float expected = (y[0] - y[1]) / (2 * h);
-    printf("gelu'(%4g) = %.4f, by differences %.4f\n", at, dx, expected);
+    printf("gelu'(%4g) = %.4f, by finite differences %.4f\n", at, dx, expected);
     return fabsf(dx - expected) < 1e-3f;
 }
 

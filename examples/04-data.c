@@ -1,17 +1,17 @@
 /* 04-data.c: looking at a data set.
  *
- *     04-data                      the digits that come with Stargrad
- *     04-data cifar10:DIR 3        the first 3 images of another data set; stargrad list datasets names the kinds
+ *     04-data                      prints the first 2 of the digits that come with Stargrad
+ *     04-data cifar10:DIR 3        prints the first 3 images of another data set; stargrad list datasets prints the kinds
  *
- * A sample is a list of fields: here an image's pixels and its label. A data set of a new kind is one file, datasets/NAME.c,
- * whose last thing is its record, struct sgrad_reader (open, read, close), and a line of datasets/datasets.def.
+ * A sample is a list of fields: here an image's pixels and its label. To add a kind of data set, write one file,
+ * datasets/NAME.c, that ends with a record, struct sgrad_reader (open, read, close), and add a line to datasets/datasets.def.
  *
  * Next: 05-own-optimizer.c. docs/develop/add-a-dataset.md adds a reader. */
 #include "datasets/datasets.h"
 
 #include <stdlib.h>
 
-/* The brightness of the pixel (h,w), over its channels, as one of ten characters. */
+/* Returns one of ten characters for the brightness of the pixel (h,w), the mean over its channels. */
 static char shade(const struct sgrad_dataset *dataset, const uint8_t *pixels, int64_t h, int64_t w) {
     const int64_t width = dataset->field[0].shape.dim[1], channels = dataset->field[0].shape.dim[2];
     double sum = 0;
@@ -46,7 +46,7 @@ static int look(const char *name, long count) {
         for (const struct sgrad_field *f = train->field; f->name; f++)
             printf("field %s: %s of %s\n", f->name, sgrad_shape_text(&f->shape, shape), sgrad_dtype_name(f->dtype));
         for (int c = 0; c < train->field[0].shape.dim[2]; c++)
-            printf("channel %d: mean %.4f, deviation %.4f\n", c, mean[c], deviation[c]);
+            printf("channel %d: mean %.4f, standard deviation %.4f\n", c, mean[c], deviation[c]);
     }
     uint8_t *pixels = malloc(sgrad_field_bytes(&train->field[0]));
     for (int64_t i = 0; i < count && i < train->count && !error; i++) error = show(train, i, pixels);

@@ -1,14 +1,15 @@
-/* 05-own-optimizer.c: an optimizer of one's own, outside the library, with a state of a shape of its own.
+/* 05-own-optimizer.c: your own optimizer, outside the library, with a state of a different shape than the parameter.
  *
- * NovoGrad (Ginsburg et al., Stochastic gradient methods with layer-wise adaptive moments, 2019, algorithm 1) keeps the mean of
- * the gradient's norm, one number for each parameter, where Adam keeps one for each of its elements:
+ * NovoGrad (Ginsburg et al., Stochastic gradient methods with layer-wise adaptive moments, 2019, algorithm 1) has a moving
+ * average of the squared norm of the gradient, one number for each parameter tensor. Adam has one number for each element.
  *
  *     v = beta2·v + (1-beta2)·‖g‖²     m = beta1·m + (g / (√v + eps) + decay·w)     w = w - rate·m        (v = ‖g‖² at first)
  *
- * An optimizer is a kernel, which says how one parameter is updated by its gradient, and a record, which says what is kept from
- * step to step. Checkpoints, resumption and parameter servers know states, not optimizers.
+ * An optimizer is a kernel and a record. The kernel updates one parameter with its gradient. The record lists the states that
+ * are retained from step to step. Checkpoints, --resume and parameter servers handle these states for any optimizer.
  *
- * Next: 06-regression.c. codelets/updates.h says what the kernel is handed; docs/ how to move it into the library. */
+ * Next: 06-regression.c. codelets/updates.h describes the kernel's arguments. docs/develop/add-an-optimizer.md adds an optimizer
+ * to the library. */
 #include "codelets/updates.h"
 #include "graphs/graphs.h"
 

@@ -1,14 +1,14 @@
-/* 06-regression.c: data of one's own, whose samples are numbers, and a network that learns a number.
+/* 06-regression.c: your own data set, with samples of numbers, and a network that learns to predict a number.
  *
- * Friedman's function (Multivariate adaptive regression splines, 1991, equation 61) of ten features, of which five matter:
+ * Friedman's function (Multivariate adaptive regression splines, 1991, equation 61) of ten features. It depends on five of them:
  *
- *     t = 10 sin(π u₀ u₁) + 20 (u₂ - ½)² + 10 u₃ + 5 u₄        u uniform in 0…1; t has a deviation of 4.9
+ *     t = 10 sin(π u₀ u₁) + 20 (u₂ - ½)² + 10 u₃ + 5 u₄        u uniform in 0…1; t has a standard deviation of 4.9
  *
- * A sample of a data set is a list of fields, which a reader declares and fills. The network's input comes first and its target
- * last: here features F32 (10) and target F32 (1). Training and evaluation report the metrics of the network's loss, which are in
- * the record of its operation: a classifier's is the fraction of right answers, this one's is the distance from the target.
+ * A sample of a data set is a list of fields. A reader declares and fills them. The network's input must come first and its
+ * target last: here features F32 (10) and target F32 (1). Training and evaluation report the metrics of the network's loss. The
+ * record of the loss operation lists them. A classifier's metric is its accuracy; here it is the mean distance from the target.
  *
- * Next: 07-split-layer.c. docs/develop/add-a-dataset.md moves a reader into the library, and reads files. */
+ * Next: 07-split-layer.c. docs/develop/add-a-dataset.md adds a reader of files to the library. */
 #include "datasets/datasets.h"
 #include "graphs/graphs.h"
 
@@ -23,8 +23,8 @@ static float friedman(const float *u) {
     return 10 * sinf((float)M_PI * u[0] * u[1]) + 20 * (u[2] - 0.5f) * (u[2] - 0.5f) + 10 * u[3] + 5 * u[4];
 }
 
-/* The input is 2u - 1, because networks learn faster from values around 0. Both splits are small, so they are in memory. Data of
- * a field that is not in memory would be NULL, and be read sample by sample (.read). */
+/* The input is 2u - 1, because networks learn faster from values around 0. Both splits are small, so this reader puts them in
+ * memory. A field that is not in memory has data NULL; its samples are read one by one with the reader's function .read. */
 static int open_friedman(struct sgrad_dataset *data, const char *argument, const struct sgrad_dataset_options *options) {
     (void)argument;
     data->count = data->split == SGRAD_TRAIN ? TRAINING : TEST;
@@ -52,7 +52,7 @@ static const struct sgrad_reader reader = {
 
 /* ---- the network ---- */
 
-/* x (N,10), returns (N,1): as many numbers as the target has */
+/* x (N,10), returns (N,numbers). numbers is the size of the target: 1. */
 static int build(struct sgrad_graph *graph, int x, int numbers) {
     x = sgrad_layer(graph, linear, "fc1", (x), .features = 64, .bias = true);
     x = sgrad_layer(graph, relu, "relu1", (x));
@@ -61,7 +61,7 @@ static int build(struct sgrad_graph *graph, int x, int numbers) {
     return sgrad_layer(graph, linear, "fc3", (x), .features = numbers, .bias = true);
 }
 
-/* A network ends with its loss. Left out, it is the usual one: this for numbers, softmax cross entropy for labels. */
+/* A network ends with its loss. Default: this loss for numbers, softmax cross entropy for labels. */
 static int loss(struct sgrad_graph *graph, int y, int target) {
     return sgrad_layer(graph, mean_squared_error, "loss", (y, target), 0);
 }
@@ -81,7 +81,7 @@ int main(void) {
 
     struct sgrad_train_result result;
     if (sgrad_train(&options, &result)) return 1;
-    for (int i = 0; i < result.metrics && result.rank == 0; i++) {      /* by the loss's record: loss, mean absolute error */
+    for (int i = 0; i < result.metrics && result.rank == 0; i++) {      /* this loss has two: loss and mean absolute error */
         char text[SGRAD_NUMBER_TEXT];
         printf("%s: test %s %s\n", result.folder, result.metric[i].text,
                sgrad_metric_text(&result.metric[i], result.test[i], text));

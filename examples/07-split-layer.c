@@ -1,23 +1,25 @@
-/* 07-split-layer.c: a network whose largest layers are split over the ranks of a host.
+/* 07-split-layer.c: a network with its largest layers split over the ranks of a host (tensor parallelism).
  *
- *     07-split-layer                          the whole network, on one rank
- *     mpirun -n 2 07-split-layer 2            two ranks, each with half of both weights, on the same samples
- *     mpirun -n 4 07-split-layer 2            two such pairs, each with its half of the batch
- *     mpirun -n 2 07-split-layer 2 --print    the network of a rank, its tasks and messages; runs nothing
+ *     07-split-layer                          trains the whole network on one rank
+ *     mpirun -n 2 07-split-layer 2            two ranks, each with half of both weights, train on the same samples
+ *     mpirun -n 4 07-split-layer 2            two such pairs, each with half of the batch
+ *     mpirun -n 2 07-split-layer 2 --print    prints the network of a rank, its tasks and messages, without training
  *
- * Of y = W2·relu(W1·x), two ranks have half the rows of W1 and half the columns of W2 each, so that between them nobody needs
- * what the other has (Shoeybi et al., Megatron-LM, 2019):
+ * The split layers compute y = W2·relu(W1·x). Each of two ranks has half of the rows of W1 and half of the columns of W2. A rank
+ * needs no values of the other rank between the two products (Shoeybi et al., Megatron-LM, 2019):
  *
  *     rank 0   x ── W1 upper ── relu ── W2 left  ──┐
  *                                                  + ── y, on both
  *     rank 1   x ── W1 lower ── relu ── W2 right ──┘
  *
- * The sum is an operation like others, all_reduce; so are all_gather, reduce_scatter, broadcast, reduce and shift. Backward,
- * either rank finds the part of x's gradient that comes by its half, and the first layer, which both have, is updated by the sum
- * over both. Weights begin as on one rank, files have whole ones, and losses agree to rounding, whatever the number of ranks.
+ * The sum is an ordinary operation, all_reduce. Others are all_gather, reduce_scatter, broadcast, reduce and shift. In the
+ * backward pass, each rank computes the gradient of x from its half of the weights. Both ranks have the first layer; they update
+ * it with the sum of their gradients.
  *
- * Next: 08-second-order.c. graphs/networks/networks.h says what is summed over whom; docs/develop/add-a-collective.md how ranks
- * sum. */
+ * The initial weights are those of one rank, files contain whole weights, and losses agree to rounding for any number of ranks.
+ *
+ * Next: 08-second-order.c. graphs/networks/networks.h describes which gradients are summed over which ranks.
+ * docs/develop/add-a-collective.md describes how ranks compute sums. */
 #include "graphs/graphs.h"
 
 #include <stdlib.h>
@@ -25,7 +27,7 @@
 
 enum { HIDDEN = 512 };
 
-/* x (N,H,W,C), returns the logits (N,classes). Every rank builds the same: what is a part has its size by the number of ranks. */
+/* x (N,H,W,C), returns the logits (N,classes). Every rank calls this. The size of a shard depends on the number of ranks. */
 static int build(struct sgrad_graph *graph, int x, int classes) {
     x = sgrad_layer(graph, flatten, "flatten", (x));
     x = sgrad_layer(graph, linear, "first", (x), .features = 64, .bias = true);
@@ -36,7 +38,7 @@ static int build(struct sgrad_graph *graph, int x, int classes) {
     x = sgrad_layer(graph, relu, "up_relu", (x));
 
     sgrad_graph_partition(graph, "down.weight", "tensor", 1);
-    x = sgrad_layer(graph, linear, "down", (x), .features = 64);    /* a bias here would be added by every rank */
+    x = sgrad_layer(graph, linear, "down", (x), .features = 64);    /* without a bias: every rank would add it */
     x = sgrad_layer(graph, all_reduce, "down_sum", (x), .axis = "tensor");
     x = sgrad_layer(graph, relu, "down_relu", (x));
 
@@ -51,7 +53,7 @@ int main(int argc, char **argv) {
     snprintf(mesh, sizeof mesh, "tensor=%s", argc > 1 ? argv[1] : "1");
     options.model.custom = &model;
     options.data.name = "digits";
-    options.parallel.mesh = mesh;            /* ranks that are left have other samples: of four, tensor=2 is data=2,tensor=2 */
+    options.parallel.mesh = mesh;            /* the remaining factor is data parallelism: 4 ranks, tensor=2: data=2,tensor=2 */
     options.training.epochs = 5;
     options.training.batch = 64;
     options.optimizer.lr = 0.05;

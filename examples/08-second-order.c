@@ -1,15 +1,15 @@
-/* 08-second-order.c: the same network, by its gradients and by its curvature.
+/* 08-second-order.c: the same network, trained with a first-order and with a second-order optimizer.
  *
- *     08-second-order             K-FAC: gradients are preconditioned by factors of the curvature
- *     08-second-order sgd         plain SGD with momentum at the same rate: compare the losses of the first epochs
- *     08-second-order --print     which layers are preconditioned, what that costs, and which task is part of which steps
+ *     08-second-order             K-FAC: preconditions gradients with factors of the curvature
+ *     08-second-order sgd         plain SGD with momentum and the same learning rate: compare the losses
+ *     08-second-order --print     prints the preconditioned layers, their cost, and the steps that run each task
  *
- * An operation whose record has .patches (conv2d, linear, yours) is a layer that can be preconditioned: 16 channels, of 3x3
- * pixels of one, have a factor of 9x9 for what comes in and one of 16x16 for what goes out. They are decomposed beside the steps,
- * by workers that have nothing else to do; what comes of that is used a fixed number of steps later.
+ * K-FAC can precondition a layer if the record of its operation has .patches: conv2d, linear, and your own. A convolution of 3x3
+ * pixels from 1 to 16 channels has an input factor of 9x9 and an output factor of 16x16. Idle workers decompose the factors while
+ * the next steps run. The results are used a fixed number of steps later.
  *
- * Next: 09-duplicates.c. docs/performance/second-order.md says what to tune; docs/develop/add-an-operation.md how the library
- * grows. */
+ * Next: 09-duplicates.c. docs/performance/second-order.md describes the settings. docs/develop/add-an-operation.md describes how
+ * to add an operation to the library. */
 #include "graphs/graphs.h"
 
 #include <stdlib.h>
@@ -40,7 +40,7 @@ int main(int argc, char **argv) {
     options.optimizer.lr = 0.02;
     options.optimizer.kfac.damping = 0.01;
     options.optimizer.kfac.eigen_every = 20;      /* the run has 66 steps */
-    options.optimizer.kfac.factor_every = 5;      /* the lag, too, unless options.optimizer.kfac.lag says otherwise */
+    options.optimizer.kfac.factor_every = 5;      /* also the default of options.optimizer.kfac.lag */
 
     struct sgrad_train_result result = { 0 };
     if (sgrad_train(&options, &result)) return 1;

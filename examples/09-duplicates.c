@@ -1,13 +1,13 @@
-/* 09-duplicates.c: near-duplicate images: found, left out, and what the training is like without them.
+/* 09-duplicates.c: finding near-duplicate images, and training without them.
  *
- *     09-duplicates                      of the built-in digits, those that differ in 2 bits of their hashes or fewer
- *     09-duplicates cifar10:DIR 4        of another set, at another threshold
+ *     09-duplicates                      finds built-in digits whose hashes differ in at most 2 bits
+ *     09-duplicates cifar10:DIR 4        searches another data set, with another threshold
  *
- * Images become hashes of 64 bits, a task for a block of them; those near each other are searched for by tasks, too. What is left
- * out is a list, one sample a line, as train --exclude takes it: data sets stay as they are. A hash of your own is a record like
- * sgrad_phash_hash, with two functions: how large an image it wants, and the bits that it makes of it.
+ * Tasks compute a hash of 64 bits for each image, one block of images a task. More tasks search for pairs of near hashes. The
+ * result is a list of samples to drop, one a line, the format of train --exclude. The data set itself does not change. To add
+ * your own hash, write a record like sgrad_phash_hash with two functions: one for the image size, one that computes the bits.
  *
- * Next: 10-language-model.c. docs/guides/dedup.md says what thresholds find and cost; the command is stargrad dedup. */
+ * Next: 10-language-model.c. docs/guides/dedup.md describes thresholds, their results and cost. The command is stargrad dedup. */
 #include "duplicates/duplicates.h"
 #include "graphs/graphs.h"
 
@@ -16,12 +16,12 @@
 #define LIST "duplicates.txt"
 
 static void show(const struct sgrad_dataset *train, const struct sgrad_hashes *hashes, const struct sgrad_duplicates *found) {
-    printf("%lld images, %lld pairs of one class, %lld of two, %lld with a test image; %lld are left out: " LIST "\n",
+    printf("%lld training images; near pairs: %lld of one class, %lld of two, %lld with a test image; %lld dropped: " LIST "\n",
            (long long)hashes->train, (long long)found->pairs[SGRAD_WITHIN], (long long)found->pairs[SGRAD_ACROSS],
            (long long)found->pairs[SGRAD_LEAK], (long long)found->dropped);
     for (int64_t i = 0; i < found->kept; i++) {
         const struct sgrad_pair *p = &found->pair[i];
-        if (p->b >= hashes->train) continue; /* the test set's images come after all of these */
+        if (p->b >= hashes->train) continue; /* a test image: their numbers follow those of the training images */
         char *a = sgrad_dataset_sample_name(train, p->a), *b = sgrad_dataset_sample_name(train, p->b);
         printf("  %s and %s: %u bits\n", a, b, p->distance);
         free(a);
@@ -29,9 +29,9 @@ static void show(const struct sgrad_dataset *train, const struct sgrad_hashes *h
     }
 }
 
-/* Leaves LIST. */
+/* Finds near-duplicates and writes the samples to drop to LIST. */
 static int find(const char *data, int threshold) {
-    const struct sgrad_dataset_options how = { .pictures = true }; /* as they are in their files, of any size */
+    const struct sgrad_dataset_options how = { .pictures = true }; /* images in the sizes of their files */
     const struct sgrad_hash_options hashing = { .kind = &sgrad_phash_hash, .bits = 64, .damaged = SGRAD_SKIP };
     struct sgrad_dataset *part[2] = { NULL };
     struct sgrad_context *context = NULL;
@@ -63,7 +63,7 @@ static int train(const char *data, const char *exclude) {
     options.training.batch = 64;
     options.data.exclude = exclude;
     SGRAD_TRY(sgrad_train(&options, &result));
-    printf("%s: %.2f %% of the test images right, after %ld steps\n", exclude ? "without them" : "all", 100 * result.test_top1,
+    printf("%s: test accuracy %.2f %% after %ld steps\n", exclude ? "without duplicates" : "all images", 100 * result.test_top1,
            result.steps);
     free(result.folder);
     return 0;

@@ -1,13 +1,14 @@
-/* 10-language-model.c: a small GPT learns a text byte by byte, and goes on from where you begin.
+/* 10-language-model.c: a small GPT that learns a text byte by byte, then continues a text of yours.
  *
- *     10-language-model FILE [BEGINNING]      any text of some 100 kB; a minute
- *     10-language-model FILE --print          the network and its tasks; runs nothing
+ *     10-language-model FILE [BEGINNING]      trains on any text of about 100 kB, in about a minute, then continues BEGINNING
+ *     10-language-model FILE --print          prints the network and its tasks, without training
  *
- * A sample is 64 bytes and the bytes after each; the network is asked for all of them at once, and attention sees to it that no
- * position knows what comes later. Its sizes are options of the model: "gpt:layers=2,heads=4,width=64,context=64". The loss is
- * what a byte costs, in nats: exp of it, the perplexity, is among how many bytes it hesitates.
+ * A sample is 64 bytes; the target of each byte is the next one. The network predicts all 64 targets at once. Causal attention
+ * hides later bytes from each position. The sizes are options of the model: "gpt:layers=2,heads=4,width=64,context=64". The loss
+ * is the mean cross entropy per byte, in nats. Its exponential is the perplexity: the number of equally probable bytes that
+ * would be as hard to predict.
  *
- * Next: 11-plan.c. docs/guides/language-models.md has the recipe for more; docs/develop/add-a-model.md how a network is added. */
+ * Next: 11-plan.c. docs/guides/language-models.md describes larger models. docs/develop/add-a-model.md adds a network. */
 #include "graphs/graphs.h"
 
 #include <stdlib.h>
@@ -21,7 +22,7 @@ static void take(void *arg, int token) {
     fflush(stdout);
 }
 
-/* What the weights in FOLDER add to BEGINNING. */
+/* Prints BEGINNING and the bytes that the model in FOLDER adds to it. */
 static int go_on(const char *folder, const char *beginning) {
     struct sgrad_train_options options = sgrad_train_defaults();
     char *weights = sgrad_format("%s/model.safetensors", folder);
@@ -51,7 +52,7 @@ int main(int argc, char **argv) {
     options.optimizer.lr = 0.003;
     options.optimizer.beta2 = 0.99;
     options.optimizer.weight_decay = 0.1;
-    options.optimizer.no_decay_1d = true;         /* matrices alone decay */
+    options.optimizer.no_decay_1d = true;         /* only matrices decay */
     options.training.clip_norm = 1;
     options.optimizer.schedule = "cosine";
     options.output.print = !strcmp(word, "--print");
@@ -59,7 +60,7 @@ int main(int argc, char **argv) {
     struct sgrad_train_result result = { 0 };
     int error = sgrad_train(&options, &result);
     if (!error && result.rank == 0 && !options.output.print) {
-        printf("%s: %s %.2f on the last tenth\n\n", result.folder, result.metric[1].title, result.test[1]);
+        printf("%s: %s %.2f on the last tenth of the text\n\n", result.folder, result.metric[1].title, result.test[1]);
         error = go_on(result.folder, word);
     }
     free(result.folder);

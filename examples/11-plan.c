@@ -1,13 +1,13 @@
-/* 11-plan.c: know before you buy: what machines that you do not have would make of a training.
+/* 11-plan.c: predicting the speed of a training on machines that you do not have.
  *
- *     11-plan FILE                       a machine's file; machines/ has some
+ *     11-plan FILE                       FILE describes a machine; machines/ has several
  *     11-plan machines/titan.json
  *
- * What a step is made of, its tasks with their arithmetic and traffic, comes from the same program that a training would run; a
- * machine is a file, with a source for every figure. The planner puts the two together: a point for each number of nodes. What
- * limits there is what to spend money on.
+ * The planner reads two things. The cost of a step, its tasks with their arithmetic and memory traffic, comes from the program
+ * that a training would run. The machine comes from a file with a source for every figure. The planner predicts one row for each
+ * number of nodes. The column "limit" names the part of the machine that limits the speed, so the part to spend money on.
  *
- * Next: 12-search.c. docs/scale/plan.md says how far such forecasts carry; the command is stargrad plan, and stargrad doctor
+ * Next: 12-search.c. docs/scale/plan.md describes the accuracy of such predictions. The command is stargrad plan. stargrad doctor
  * --machine measures a machine. */
 #include "graphs/graphs.h"
 #include "planner/planner.h"
@@ -23,7 +23,7 @@ int main(int argc, char **argv) {
     struct sgrad_train_options options = sgrad_train_defaults();
     options.model.name = "resnet20";
     options.data.name = "synthetic:32x32x3,10,50000";
-    options.training.batch = 1024;               /* of all devices together: strong scaling */
+    options.training.batch = 1024;               /* samples of all devices: strong scaling */
     struct sgrad_machine *machine;
     struct sgrad_step_cost work;
     struct sgrad_forecast forecast;
@@ -34,7 +34,7 @@ int main(int argc, char **argv) {
         struct sgrad_plan_query question = { .train = &options, .machine = machine, .work = &work, .from = 1, .to = 64,
                                            .strong = true, .no_overlap = without };
         if (sgrad_forecast_make(&question, &forecast)) return 1;
-        printf("%smessages %s computing: ", without ? "\n" : "", without ? "after" : "beside");
+        printf("%smessages %s the computation: ", without ? "\n" : "", without ? "after" : "during");
         show(machine, &forecast);
         sgrad_forecast_free(&forecast);
     }

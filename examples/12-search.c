@@ -1,16 +1,18 @@
-/* 12-search.c: many candidates over data that stays where it is.
+/* 12-search.c: a hyperparameter search; the candidates move from rank to rank, the data do not.
  *
- *     12-search                          four learning rates of a small network, on the digits that come with Stargrad
- *     mpirun -n 2 12-search cifar10:DIR  the data cut in two: each rank keeps its half, and the candidates travel
+ *     12-search                          trains four candidates with different learning rates on the built-in digits
+ *     mpirun -n 2 12-search cifar10:DIR  divides the data: each rank has half of them, and the candidates move
  *
- * Each candidate is trained by itself, step after step, as if it were alone. Where its next samples lie with another rank it goes
- * there, with its weights and its optimizer's states. After one epoch and after two the worse half is given up. What is left in
- * search/ is a folder for each candidate, the leaderboard and the order of its sub-epochs; begun again, with resume, it goes on.
+ * Each candidate is trained with the same steps as in a training of its own. If its next samples are on another rank, it moves
+ * there with its weights and its optimizer's states. After one epoch, and again after two, the search stops the worse half.
  *
- * docs/guides/search.md describes the file of a search, the orders of sub-epochs ("visits") and their costs; the command is
+ * The folder search/ contains a folder for each candidate, the leaderboard and the order of the sub-epochs. If you start the
+ * program again, it resumes the search.
+ *
+ * docs/guides/search.md describes the file of a search, the orders of sub-epochs ("visits") and their costs. The command is
  * stargrad search.
  *
- * Next: 13-python.py, and 14-volume.c for stacks of slices. */
+ * Next: 13-python.py. For stacks of slices, see 14-volume.c. */
 #include "graphs/graphs.h"
 
 #include <stdlib.h>
@@ -29,15 +31,15 @@ int main(int argc, char **argv) {
     options.common.training.epochs = 4;
     options.common.checkpoint.resume = sgrad_search_exists("search");
     for (int i = 0; i < CANDIDATES; i++) {
-        snprintf(name[i], sizeof name[i], "lr-%g", rates[i]);           /* its folder */
-        snprintf(given[i], sizeof given[i], "{\"lr\": %g}", rates[i]);   /* what tables tell of it */
+        snprintf(name[i], sizeof name[i], "lr-%g", rates[i]);           /* the name of its folder */
+        snprintf(given[i], sizeof given[i], "{\"lr\": %g}", rates[i]);   /* its options, for tables */
         candidate[i] = (struct sgrad_candidate){ .name = name[i], .options_json = given[i], .options = sgrad_train_defaults() };
         candidate[i].options.model.name = "convnet";
         candidate[i].options.training.batch = 64;
         candidate[i].options.optimizer.lr = rates[i];
     }
     if (sgrad_search(&options, &result)) return 1;
-    if (result.rank == 0) printf("the best is %s\n", result.best ? result.best : "none: all have failed");
+    if (result.rank == 0) printf("best candidate: %s\n", result.best ? result.best : "none, all failed");
     free(result.folder);
     free(result.best);
     return 0;

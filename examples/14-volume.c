@@ -1,14 +1,16 @@
-/* 14-volume.c: a network of one's own learns to see the bright cells of a stack, and is run over it patch by patch.
+/* 14-volume.c: your own network learns to find the bright cells in a stack of slices, then segments a stack patch by patch.
  *
- *     14-volume [FOLDER]      makes FOLDER (volume-example) with a stack, its labels, a run, and the predictions of its voxels
+ *     14-volume [FOLDER]      creates FOLDER (default: volume-example) with two stacks, their labels, a run and the predictions
  *
- * The stack is made here: bright balls in noise. Volumes are files of voxels (C,Z,Y,X), opened, read and written window by window
- * (volumes/volumes.h), so that they may be larger than memory. A network that says classes of voxels is any whose last layer,
- * "out", has a channel for each, and whose output is as large as its input. Group norm makes no patch depend on others.
- * Segmenting shows the network overlapping patches and blends what it says.
+ * The program generates the stacks: bright balls in noise. A volume is a file of voxels (C,Z,Y,X). It can be larger than memory:
+ * programs open it, then read and write boxes of it (volumes/volumes.h).
  *
- * Next: docs/guides/volumes.md. The command does the same to stacks of your own: stargrad train --data volume:DIR, stargrad
- * segment. And docs/performance/record.md, where the whole course leads. */
+ * A network predicts classes of voxels if its last layer, "out", has a channel for each class and its output is as large as its
+ * input. With group norm, the prediction of a patch does not depend on other patches. Segmentation runs the network on
+ * overlapping patches and blends the predictions.
+ *
+ * Next: docs/guides/volumes.md. Commands for your own stacks: stargrad train --data volume:DIR, stargrad segment. The course ends
+ * with docs/performance/record.md. */
 #include "graphs/graphs.h"
 #include "volumes/volumes.h"
 
@@ -18,7 +20,7 @@
 
 enum { Z = 16, Y = 96, X = 96, VOXELS = Z * Y * X, CELL = 24 };
 
-/* A convolution that looks around in the slice, and one that looks in the slices beside it, too. */
+/* A convolution within a slice, and one that also reads the adjacent slices. */
 static int build(struct sgrad_graph *graph, int x, int classes) {
     x = sgrad_layer(graph, conv3d, "conv1", (x), .channels = 8, .kernel = 5, .depth = 1, .padding = 2);
     x = sgrad_layer(graph, group_norm, "norm1", (x), .groups = 2, .relu = true);
@@ -28,7 +30,7 @@ static int build(struct sgrad_graph *graph, int x, int classes) {
 }
 static const struct sgrad_model model = { .name = "cells", .volumes = true, .build = build };
 
-/* Balls on a grid, in noise brighter than they are: one voxel tells little, its neighbours all. */
+/* Writes balls on a grid, in noise stronger than their brightness. The class of a voxel depends on its neighbours. */
 static int write_stack(const char *folder, const char *part, unsigned seed) {
     static uint8_t image[VOXELS], label[VOXELS];
     const struct sgrad_box all = { { 0 }, { 1, Z, Y, X } };
@@ -81,7 +83,7 @@ static int segment(const char *folder) {
                                                                .flips = true },
                               &result);
     if (!error)
-        printf("%s: %lld voxels, each shown %.1f times; open it with zarr, or napari\n", out, (long long)result.voxels,
+        printf("%s: %lld voxels, each processed %.1f times; open it with zarr or napari\n", out, (long long)result.voxels,
                result.shown);
     free(weights);
     free(in);

@@ -136,7 +136,7 @@ static int read_shares(const struct place *from, struct sgrad_machine *machine) 
     return 0;
 }
 
-/* Returns the index of the switch NAME; -1: there is none. */
+/* Returns the index of the switch NAME; -1: no such switch. */
 static int find_switch(const json_t *list, const char *name) {
     for (size_t i = 0; i < json_array_size(list); i++) {
         const char *is = json_string_value(json_object_get(json_array_get(list, i), "name"));

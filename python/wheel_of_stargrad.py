@@ -1,5 +1,5 @@
-"""What pip needs to install this folder (PEP 517), without any other package: a wheel is a zip archive of the modules and three notes
-(the binary distribution format of packaging.python.org). Version and dependency are those of pyproject.toml."""
+"""The build backend (PEP 517) with which pip installs this folder. It needs no other package: a wheel is a zip archive of the
+modules and three metadata files (packaging.python.org, binary distribution format). The version is that of pyproject.toml."""
 import base64
 import hashlib
 import pathlib

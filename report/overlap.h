@@ -16,12 +16,12 @@ struct sgrad__overlap_rank {
     double hidden;                      /* of these, the ms in which its workers did not wait: mean over the workers */
     double megabytes;                   /* received, in 1e6 bytes */
     const char *awaited;                /* the task before which one of its workers waited longest for messages; NULL: none */
-    double awaited_ms;                  /* the sum of these waits over all micro-batches and steps */
+    double awaited_ms;                  /* sum of these waits: over all micro-batches and steps */
 };
 struct sgrad__overlap_layer {
     const char *name;                   /* the first LENGTH characters of the name of a task, not NUL-terminated */
     int length;
-    double ms, gflop, gbyte;            /* sums over all its tasks, on all workers */
+    double ms, gflop, gbyte;            /* sums over all its tasks: on all workers */
     double roof_ms;                     /* minimum ms of these tasks by the roofline model (Williams et al. 2009); 0: unknown */
 };
 struct sgrad__overlap {

@@ -73,11 +73,11 @@ struct sgrad__timeline_row {
 struct sgrad__timeline {
     int ranks, rows, tasks, messages, parcels, spans, memories, copies, jobs, befores;
     int steps, first_step;              /* number of training steps, from the first to the last with tasks; the first one */
-    double start;                       /* start of the first task, in ms of StarPU's clock */
+    double start;                       /* start of the first task: ms of StarPU's clock */
     double length;                      /* ms from the start of the first task to the end of the last */
     struct sgrad__kinds kinds;
     struct sgrad__timeline_row *row;    /* sorted by rank, then worker */
-    struct sgrad__numbers workers;      /* maps {rank, worker}, two ints, to the index in row */
+    struct sgrad__numbers workers;      /* Maps {rank, worker}, two ints, to the index in row. */
     int *first_row;                     /* [ranks + 1]: index of the first row of each rank; the last element: rows */
     struct sgrad__timeline_task *task;  /* sorted by row, then begin */
     struct sgrad__timeline_message *message;

@@ -28,13 +28,13 @@ extern "C" {
 
 enum sgrad_action_kind {
     SGRAD_SEND,         /* sends the current value of the chunk to PEER */
-    SGRAD_ADD,          /* receives the value of PEER and adds it to the rank's value */
-    SGRAD_COPY,         /* receives the value of PEER and replaces the rank's value */
+    SGRAD_ADD,          /* receives the value of PEER; adds it to the rank's value */
+    SGRAD_COPY,         /* receives the value of PEER; replaces the rank's value by it */
     SGRAD_WHOLE,        /* one library call does the whole collective; it is the only action of its plan */
 };
 struct sgrad_action {
     enum sgrad_action_kind kind;
-    int peer, chunk, count;         /* COUNT consecutive chunks, the first is CHUNK */
+    int peer, chunk, count;         /* COUNT consecutive chunks; the first is CHUNK */
 };
 struct sgrad_plan {
     int chunks;                     /* number of chunks, of nearly equal size, that the buffer is divided into */
@@ -132,7 +132,7 @@ struct sgrad_context;
 int sgrad_nccl_open(const struct sgrad_context *context);
 const char *sgrad_nccl_lacks(void);
 
-/* Returns the algorithm NAME of a kind. If there is none, logs this and returns NULL. */
+/* Returns the algorithm NAME of a kind. If it does not exist, logs an error and returns NULL. */
 const struct sgrad_collective *sgrad_collective_find(enum sgrad_collective_kind kind, const char *name);
 
 /* The parameters of a collective. */
@@ -141,7 +141,7 @@ struct sgrad_exchange {
     int limit;                      /* maximum number of chunks; 0: no limit */
     const struct sgrad_group *group;    /* NULL: all ranks of the network */
     int root;                       /* rank, for reduce and broadcast */
-    bool halving;                   /* additions must follow the binary tree (struct sgrad_collective), if any algorithm can */
+    bool halving;                   /* if an algorithm can: additions must follow the binary tree (struct sgrad_collective) */
 };
 /* Returns the cheapest algorithm on NET without a library whose best number of chunks is at most WHAT->limit; NULL: none. */
 const struct sgrad_collective *sgrad_collective_cheapest(enum sgrad_collective_kind kind, const struct sgrad_exchange *what,

@@ -65,8 +65,8 @@ struct sgrad__sum {
 };
 struct sgrad__summing {
     int (*node)(void);                          /* StarPU's memory node on which the tensor must be */
-    void (*begin)(struct sgrad__sum *sum);      /* starts the sum, without waiting for its end */
-    bool (*has_ended)(struct sgrad__sum *sum);  /* returns true once the sum is complete, and frees its state */
+    void (*begin)(struct sgrad__sum *sum);      /* Starts the sum, without waiting for its end. */
+    bool (*has_ended)(struct sgrad__sum *sum);  /* Returns true once the sum is complete, and frees its state. */
 };
 extern const struct sgrad__summing sgrad__nccl_summing;     /* nccl.c; all members are NULL without NCCL */
 void sgrad__nccl_close(void);       /* no sum may be in progress; no effect if NCCL is not open */

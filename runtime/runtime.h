@@ -144,9 +144,9 @@ bool sgrad_shape_equal(const struct sgrad_shape *one, const struct sgrad_shape *
 #define SGRAD_SHAPE_TEXT 80
 const char *sgrad_shape_text(const struct sgrad_shape *shape, char text[SGRAD_SHAPE_TEXT]);     /* "(16,32,32,3)"; returns TEXT */
 
-#define SGRAD_MAX_CHANNELS 4    /* channels of an image at most */
+#define SGRAD_MAX_CHANNELS 4    /* Maximum number of channels of an image. */
 
-struct sgrad_view {     /* type and shape of a block of memory */
+struct sgrad_view {     /* Type and shape of a block of memory. */
     enum sgrad_dtype dtype;
     struct sgrad_shape shape;
 };
@@ -154,7 +154,7 @@ size_t sgrad_view_bytes(const struct sgrad_view *view);
 
 enum sgrad_lifetime {
     SGRAD_PERSISTENT,   /* has a host buffer, initially zeros */
-    SGRAD_TRANSIENT,    /* allocated on the memory node of its first write, freed by sgrad_tensor_invalidate */
+    SGRAD_TRANSIENT,    /* allocated on the memory node of its first write; freed by sgrad_tensor_invalidate */
     SGRAD_SCRATCH,      /* from sgrad_workspace_create; each task that uses it gets a separate buffer */
 };
 struct starpu_codelet; struct _starpu_data_state;
@@ -204,8 +204,8 @@ struct sgrad_args {
     int64_t first;                  /* index of the operands' first row among the rows of the step */
     uint64_t accumulate;            /* bit i: add to operand i, else overwrite it */
     int packing; /* layout of operand weight_operand as returned by .pack_layout, overrides its view; 0: not packed */
-    bool deterministic;             /* the same input must give the same bits */
-    bool tf32;                      /* F32 products may be rounded to TF32 on devices that support it */
+    bool deterministic;             /* true: the same input must give the same bits */
+    bool tf32;                      /* true: F32 products may be rounded to TF32 on devices that support it */
     void *workspace;
     size_t workspace_size;          /* bytes */
     const struct sgrad_args *next;  /* more independent calls of the same kernel and types, if it is .batched; NULL: none */
@@ -224,8 +224,8 @@ struct sgrad_kernel {
      * *BYTES. 0, or NULL: do not pack. pack writes FROM in that layout to TO (64-byte aligned). ARGS have no data. */
     int weight_operand, (*pack_layout)(const struct sgrad_args *args, size_t *bytes);
     void (*pack)(const struct sgrad_args *args, const void *from, void *to);
-    bool accumulates;                                              /* on CPUs, accumulate is supported for every output */
-    bool batched;                                              /* on GPUs, one launch also does the calls linked by args->next */
+    bool accumulates;                                              /* on CPUs: accumulate is supported for every output */
+    bool batched;                                              /* on GPUs: one launch also does the calls linked by args->next */
     /* Like cuda, but may also run the first of the COUNT kernels in NEXT, which follow in the same task. Returns the number of
      * these that it ran. 0: it ran nothing, not even this kernel. NULL: no fusion. */
     int (*cuda_fused)(const struct sgrad_args *args, const struct sgrad_next *next, int count);
@@ -280,7 +280,7 @@ struct sgrad_submission {
     const struct sgrad_step *step;          /* as in struct sgrad_args */
     int64_t first;                          /* as in struct sgrad_args */
     int priority;                           /* larger goes first */
-    enum sgrad_workers workers;             /* the GPU settings are ignored if the kernel has no GPU version */
+    enum sgrad_workers workers;             /* GPU settings: ignored if the kernel has no GPU version */
     int gpu;                                /* GPU of this process that must run it, counted from 1; 0: any */
     const char *name;                       /* "conv1 backward-weight #3", for traces */
     struct sgrad_failure *failure;          /* of the set of tasks it belongs to; NULL: sgrad_wait_all returns its error */
@@ -351,8 +351,8 @@ struct sgrad_message {
 };
 int sgrad_send(const struct sgrad_message *message);
 int sgrad_receive(const struct sgrad_message *message);
-int64_t sgrad_sent_bytes(void);     /* of all tensors submitted to sgrad_send by this process */
-int64_t sgrad_remote_bytes(void);   /* of all tensors sent to or received from other ranks, submitted ones included */
+int64_t sgrad_sent_bytes(void);     /* Bytes of all tensors submitted to sgrad_send by this process. */
+int64_t sgrad_remote_bytes(void);   /* Bytes of all tensors sent to or received from other ranks, including submitted ones. */
 /* Replaces TENSOR (F32 or F64) by its sum over all ranks, with MPI_Iallreduce. Does not wait. Peer and tag are not used. All
  * ranks must submit their allreduces in the same order. SGRAD_EDEVICE: StarPU fails. */
 int sgrad_allreduce(const struct sgrad_message *message);

@@ -18,7 +18,8 @@
 #include "runtime/runtime.h"
 
 struct sgrad_simulation {
-    double (*seconds)(const struct sgrad_bound_kernel *call, const void *arg);  /* duration of a task of CALL on any worker */
+    /* Returns the duration of a task of CALL on any worker. */
+    double (*seconds)(const struct sgrad_bound_kernel *call, const void *arg);
     const void *arg;                /* passed to seconds */
     int gpus;                       /* GPUs per rank */
     double latency, bandwidth;      /* of the network, in seconds and bytes per second, for the choice of collectives */

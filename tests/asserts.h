@@ -1,5 +1,5 @@
-/* asserts.h: what cmocka lacks: checks that print what was expected, what came and the last message; tests that sentences name;
- * how to repeat one that fails.
+/* asserts.h: additions to cmocka: checks that print the expected value, the actual value and the last message; tests that are
+ * named by sentences; and the command that repeats a failed test.
  *
  *     static void flipped(void **state) {
  *         assert_fails(sgrad_safetensors_open(path, &file), SGRAD_EFORMAT, "byte 8");     (tests/scratch.h)

@@ -1,4 +1,4 @@
-"""What pytest adds to a test of Stargrad: a failure names the command that repeats this one test."""
+"""Additions to pytest: a failed test prints the command that repeats it."""
 import os
 import shlex
 import signal

@@ -1,6 +1,6 @@
-# harness.sh COMMAND…: runs one test of `make check`, whose last word is its file. Tests run beside each other, so each has a folder
-# of its own, TMPDIR and STARPU_HOME, which is removed when the test has ended. The last line of the test's log is its time. A test
-# that fails is shown at once, on file descriptor 9, with the command that repeats it.
+# harness.sh COMMAND…: runs one test of `make check`; the last word is its file. Tests run in parallel, so each has a separate
+# folder, TMPDIR and STARPU_HOME, which is removed at the end. The last line of a test's log is its time. A failed test is printed
+# at once, on file descriptor 9, with the command that repeats it.
 # shellcheck shell=bash
 set -u
 log=$(readlink "/proc/$$/fd/1")

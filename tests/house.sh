@@ -1,5 +1,5 @@
 #!/bin/bash
-# The rules of the house that a script can see. Every line that a check prints is something to mend.
+# Rules of the project that a script can check. Every line of output is an error that must be fixed.
 set -u
 shopt -s globstar nullglob
 cd "${srcdir:-$(dirname "$0")/..}" || exit 99

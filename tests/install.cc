@@ -1,5 +1,5 @@
-/* install.cc: what tests/install.sh compiles and runs as a program outside, in C++: an operation of its own, a network with it,
- * two steps of training, a task. */
+/* install.cc: a C++ program that tests/install.sh compiles and runs with an installed Stargrad: its own operation, a network
+ * with it, two steps of training, a task. */
 #include "graphs/graphs.h"
 
 #include <cmath>

@@ -1,6 +1,6 @@
 #!/bin/bash
-# What `make install` leaves, in a folder of one's own and staged: programs in C and C++ are compiled, linked and run with what
-# `pkg-config stargrad` says and nothing else. That an installation outlives its sources: docs/start/install.md has the commands.
+# The result of `make install`, in a folder and staged: programs in C and C++ are compiled, linked and run with only the flags of
+# `pkg-config stargrad`. docs/start/install.md has the commands that check an installation without its sources.
 set -u
 srcdir=$(cd "${srcdir:-$(dirname "$0")/..}" && pwd)
 builddir=$(cd "${builddir:-$srcdir/build}" && pwd)

@@ -1,5 +1,5 @@
-# long.sh JOBS [PART…]: the parts of `make check-long` that are named, or all, one after the other, in the build folder. JOBS is make's
-# option -jN, or empty. Its status is 0 when no test of any part has failed.
+# long.sh JOBS [PART…]: runs the named parts of `make check-long`, or all, one after the other, in the build folder. JOBS is
+# make's option -jN, or empty. The exit status is 0 if no test of any part failed.
 # shellcheck shell=bash
 set -u
 parts=$(dirname "$0")/parts.txt

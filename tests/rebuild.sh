@@ -1,6 +1,6 @@
 #!/bin/bash
-# A new line of a list rebuilds little: ten objects of the library and the command at most, counted in what the compiler wrote down
-# of each when it was built (its .deps/NAME.Plo or .Po). Builds nothing, changes nothing.
+# A new line in a list rebuilds few files: at most ten objects of the library and the command. The test counts them in the
+# dependency files of the last build (.deps/NAME.Plo or .Po). It builds and changes nothing.
 set -u
 most=10
 srcdir=$(cd "${srcdir:-$(dirname "$0")/..}" && pwd) || exit 99

@@ -1,4 +1,4 @@
-/* scratch.h: for tests that meet files: a folder that goes away, and what is said on standard error. */
+/* scratch.h: for tests with files: a folder that is removed at the end, and the text on standard error. */
 #ifndef SGRAD_TESTS_SCRATCH_H
 #define SGRAD_TESTS_SCRATCH_H
 

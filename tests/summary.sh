@@ -1,6 +1,7 @@
-# summary.sh FOLDER FILE STATUS: of the tests of the build in FOLDER that ended after FILE was written: the ten slowest, what was skipped,
-# with reasons, and how many passed. STATUS is make's. Its own is 1 when something failed, was skipped for a reason that
-# tests/skips.txt does not have, or took longer than STARGRAD_MOST_SECONDS, where that is set.
+# summary.sh FOLDER FILE STATUS: prints the results of all tests of the build in FOLDER that ended after FILE was written: the ten
+# slowest tests, the skipped ones with their reasons, and the number that passed. STATUS is that of make. The exit status is 1 if
+# a test failed, was skipped for a reason that is not in tests/skips.txt, or took longer than STARGRAD_MOST_SECONDS, if this is
+# set.
 # shellcheck shell=bash
 set -u
 skips=$(cd "$(dirname "$0")" && pwd)/skips.txt

@@ -33,8 +33,8 @@ struct sgrad__tiff_axes {
     int64_t channel_step, slice_step;       /* channel C of slice S is image C * channel_step + S * slice_step, from 0 */
     const char *source;                     /* origin of the description: "ImageJ", "OME", "tifffile" */
 };
-/* Parses TEXT, the description of the first page of PATH; NULL: there is none. PAGE: height and width of the page. SGRAD_EFORMAT:
- * it states axes that a volume cannot have. */
+/* Parses TEXT, the description of the first page of PATH; it may be NULL. PAGE: height and width of the page.
+ * SGRAD_EFORMAT: it states axes that a volume cannot have. */
 int sgrad__tiff_axes(const char *path, const char *text, const int64_t page[2], struct sgrad__tiff_axes *axes);
 
 /* ---- axis_names.c: names of the axes of an array in a file --------------------------------------------------------------- */

@@ -94,7 +94,7 @@ static void end_search(struct search *search) {
     free(search->broken);
 }
 
-/* Finds the name of the data set, if it was not specified. SGRAD_EFORMAT: there is none, or more than one. */
+/* Finds the name of the data set, if it was not specified. SGRAD_EFORMAT: the file has no data set, or more than one. */
 static int find_set(const struct sgrad_volume *volume, struct hdf5 *hdf5) {
     struct search search;
     int error = 0;

@@ -24,7 +24,7 @@ static int64_t number_at(const char *digits) {
 
 /* ---- ImageJ ------------------------------------------------------------------------------------------------------------ */
 
-/* Returns the number after KEY; 0: there is none. */
+/* Returns the number after KEY; 0: no such key. */
 static int64_t number_of(const char *text, const char *key) {
     const char *at = strstr(text, key);
     return at ? number_at(at + strlen(key)) : 0;
@@ -48,7 +48,7 @@ static int read_imagej(const char *path, const char *text, struct sgrad__tiff_ax
 
 /* ---- OME-XML ----------------------------------------------------------------------------------------------------------- */
 
-/* Returns the next tag NAME from TEXT on, with any namespace prefix; NULL: there is none. */
+/* Returns the next tag NAME from TEXT on, with any namespace prefix; NULL: not found. */
 static const char *tag_of(const char *text, const char *name) {
     const size_t length = strlen(name);
     for (const char *at = text; (at = strstr(at, name)); at += length)

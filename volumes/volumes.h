@@ -66,7 +66,7 @@ struct sgrad_volume {
     enum sgrad_voxel voxel;
     int rank;                                   /* number of dimensions in the file: 2 to 4 */
     int64_t dim[SGRAD_VOLUME_RANK];             /* voxels (C,Z,Y,X); dimensions that the file lacks are 1 */
-    int64_t chunk[SGRAD_VOLUME_RANK];           /* size in voxels of a block that is stored contiguously (chunk, tile, slice) */
+    int64_t chunk[SGRAD_VOLUME_RANK];           /* voxels of a block that is stored contiguously: chunk, tile, slice */
     void *state;                                /* private to the format */
 };
 

@@ -278,7 +278,7 @@ static int create_zarr(struct sgrad_volume *volume) {
     return error;
 }
 
-/* Returns the attribute made_by in .zattrs; NULL: there is none. The caller must free it. */
+/* Returns the attribute made_by in .zattrs; NULL: no such attribute. The caller must free it. */
 static char *signature_of(const char *path) {
     struct sgrad_map map;
     char *file = sgrad_format("%s/.zattrs", path), *text = NULL;

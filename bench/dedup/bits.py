@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Hashes of real images, stargrad's and imagededup's, bit by bit: bits.py STARGRAD CIFAR-10-DIR FOLDER [COUNT]
+"""Compare the hashes of stargrad and imagededup bit by bit, on real images: bits.py STARGRAD CIFAR-10-DIR FOLDER [COUNT]
 
-Needs imagededup, numpy and Pillow (pip install --no-deps imagededup; pip install numpy pillow scipy PyWavelets tqdm). FOLDER is
-laid out as folder: takes it. The hashes are read from hashes.bin, whose records are in the order of images."""
+Needs imagededup, numpy and Pillow (pip install --no-deps imagededup; pip install numpy pillow scipy PyWavelets tqdm). FOLDER must
+have the layout of --data folder:FOLDER. The script reads stargrad's hashes from hashes.bin, in the order of the images."""
 import glob
 import struct
 import subprocess
@@ -40,5 +40,5 @@ for kind, peer in KINDS.items():
             ("CIFAR-10", hashes(f"cifar10:{cifar}", kind)[:count], [encoder.encode_image(image_array=x) for x in pixels()]),
             ("JPEGs", hashes(f"folder:{tree}", kind)[::step], [encoder.encode_image(image_file=f) for f in files[::step]])):
         different = [bin(a ^ int(b, 16)).count("1") for a, b in zip(mine, theirs)]
-        print(f"{kind} {name}: {len(different)} images, {sum(d == 0 for d in different)} alike to the bit, "
-              f"{100 - 100 * sum(different) / 64 / len(different):.4f} % of bits, at most {max(different)} in one", flush=True)
+        print(f"{kind} {name}: {len(different)} images, {sum(d == 0 for d in different)} with identical hashes, "
+              f"{100 - 100 * sum(different) / 64 / len(different):.4f} % of bits equal, at most {max(different)} bits differ", flush=True)

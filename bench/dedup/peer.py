@@ -1,4 +1,4 @@
-"""imagededup (PyPI) without what hashing and searching do not need: its network, plots and scikit-learn stay outside."""
+"""Imports imagededup (PyPI) without the modules that hashing and searching do not need: its network, plots, scikit-learn."""
 import sys
 from unittest.mock import MagicMock
 

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Recall and precision on planted duplicates: planted.py STARGRAD FOLDER OUT [COUNT]
+"""Measure recall and precision of dedup on planted duplicates: planted.py STARGRAD FOLDER OUT [COUNT]
 
-FOLDER/train/*/* are real photographs. COUNT of them get a copy each: by turns half as large, compressed with quality 30, cropped by
-5 % on each side, or brighter by a quarter; COUNT others get none. All go into one class of OUT, so that every pair found is
-either a planted one or a false one. Recall: share of the planted pairs that are found; precision: share of what is found that
-was planted (photographs that were near each other before count as false). Needs numpy and Pillow."""
+FOLDER/train/*/* must be real photographs. The script adds an altered copy of COUNT of them: in turn half as large, compressed
+with quality 30, cropped by 5 % on each side, or 25 % brighter. COUNT others have no copy. All images are in one class of OUT.
+
+Recall is the fraction of the planted pairs that dedup finds. Precision is the fraction of the pairs found that were planted;
+pairs of photographs that were near each other before count as false. Needs numpy and Pillow."""
 import glob
 import json
 import os

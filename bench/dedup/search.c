@@ -1,5 +1,5 @@
-/* search.c: how long the search takes on the 64-bit hashes of a file: search FILE THRESHOLD [MIB]. Says seconds, pairs and memory
- * as JSON. In the folder of the build:
+/* search.c: measures the search for near pairs on a file of 64-bit hashes: search FILE THRESHOLD [MIB]. Prints seconds, pairs and
+ * memory as JSON. To build it, in the build folder:
  *
  *     make V=0 tests/duplicates/search
  *     ./libtool --tag=CC --mode=link gcc -O2 -I.. -I. ../bench/dedup/search.c -o dedup-search libduplicates.la libdatasets.la \

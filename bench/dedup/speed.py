@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
-"""Hashing and searching, stargrad against imagededup with two processes, in turns: speed.py STARGRAD SEARCH CIFAR-10-DIR FOLDER [TURNS]
+"""Compare the speed of stargrad and of imagededup with two processes: speed.py STARGRAD SEARCH CIFAR-10-DIR FOLDER [TURNS]
 
-imagededup hashes a folder's files, or an array at a time: CIFAR-10 is given to it as arrays, already in memory, by two processes that
-have half each (stargrad reads the set's own files), and as PNGs, which stargrad is given, too. Searching is measured on the same
-hashes, drawn at random with one in twenty a near copy of another, by SEARCH (search.c), against imagededup's two: each with each in
-Cython, which it takes by itself, and its BK-tree. Medians over TURNS: hashing alone, and the whole command, its start, its search and
-the files that it writes. On a machine that others use work says more than the clock."""
+Hashing. imagededup hashes the files of a folder, or one array at a time. CIFAR-10 is passed to it as arrays in memory, half of
+them to each of two processes; stargrad reads the files of the data set. Both also hash the images of CIFAR-10 as PNG files, and
+the JPEG files of FOLDER.
+
+Searching. The hashes are random, and one in twenty is a near copy of another. SEARCH (search.c) searches them; so do both methods
+of imagededup: every pair in Cython, its default, and its BK-tree.
+
+The figures are medians over TURNS, for hashing only and for the whole command with its start, its search and its output files.
+The two programs run in turn. On a machine in use by others, processor time is more reliable than elapsed time."""
 import glob
 import json
 import multiprocessing
@@ -18,7 +22,7 @@ import time
 
 import numpy
 from PIL import Image
-from peer import KINDS      # before what it keeps outside
+from peer import KINDS      # must be first: it replaces modules that imagededup imports
 from imagededup.handlers.search.retrieval import HashEval
 from imagededup.methods.hashing import Hashing
 
@@ -34,7 +38,7 @@ for i, image in enumerate(images[:10000]):
 
 
 def spent():
-    """Seconds of the clock, and of processors, this process's and its children's."""
+    """Returns the elapsed time, and the processor time of this process and its children, in seconds."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return numpy.array([time.monotonic(), sum(u.ru_utime + u.ru_stime for u in used)])
 
@@ -60,20 +64,20 @@ def hash_arrays(kind, begin, end):
 
 
 def theirs_of_arrays(kind):
-    """Both halves at once; the processes are there before, and have the arrays."""
+    """Hashes both halves concurrently. The processes exist and have the arrays before the clock starts."""
     with multiprocessing.get_context("fork").Pool(2) as pool:
         begin, half = spent(), len(images) // 2
         pool.starmap(hash_arrays, [(kind, 0, half), (kind, half, len(images))], chunksize=1)
         clock = (spent() - begin)[0]
-    return [clock, 2 * clock, clock]    # both were at work all the time
+    return [clock, 2 * clock, clock]    # both processes were busy all the time
 
 
 def compare(what, one, other):
     times = numpy.array([(one(), other()) for _ in range(TURNS)])
     (clock, work, hashing), (their_clock, their_work, _) = numpy.median(times, axis=0)
-    print(f"{what}: stargrad {hashing:.3g} s of hashing, {clock:.3g} s in all, {work:.3g} of processors, imagededup's hashing {their_clock:.3g} s, "
-          f"{their_work:.3g} of processors: {their_clock / hashing:.1f} times hashing alone by the clock, {their_work / work:.1f} by all work",
-          flush=True)
+    print(f"{what}: stargrad: hashing {hashing:.3g} s, whole command {clock:.3g} s, processor time {work:.3g} s; imagededup: hashing "
+          f"{their_clock:.3g} s, processor time {their_work:.3g} s; stargrad is {their_clock / hashing:.1f} times as fast in hashing, "
+          f"{their_work / work:.1f} times by processor time of the whole command", flush=True)
 
 
 for kind in KINDS:
@@ -98,7 +102,8 @@ def search(threshold):
 
 
 def peer_search(hashes, threshold, method):
-    """Seconds for all: what all queries have in common (a tree is built, processes start) and a part for each, from two runs of few."""
+    """Returns the estimated seconds for all queries, from two runs with few queries: a fixed part (building the tree, starting
+    the processes) and a part for each query."""
     seconds, queries = [], (20, 60)
     for count in queries:
         part = {name: hashes[name] for name in list(hashes)[::len(hashes) // count][:count]}
@@ -116,9 +121,9 @@ for count in (60000, 100000, 1000000):
         begin = spent()
         told = search(threshold)
         work = (spent() - begin)[1]
-        print(f"{count} hashes, threshold {threshold}: stargrad {told['seconds']:.3g} s, {work:.3g} of processors with its start, "
+        print(f"{count} hashes, threshold {threshold}: stargrad {told['seconds']:.3g} s, processor time with its start {work:.3g} s, "
               f"{told['pairs']} pairs, {told['megabytes']} MB", flush=True)
         for method in ("brute_force_cython", "bktree") if count == 60000 else ():
             clock, used = peer_search(hashes, threshold, method)
-            print(f"    imagededup's {method}: {clock:.4g} s, {used:.4g} of processors (from 80 queries): {clock / told['seconds']:.0f} times "
-                  f"by the clock, {used / work:.0f} by work", flush=True)
+            print(f"    imagededup's {method}: {clock:.4g} s, processor time {used:.4g} s (estimated from 80 queries): stargrad is "
+                  f"{clock / told['seconds']:.0f} times as fast, {used / work:.0f} times by processor time", flush=True)

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""stargrad segment against chunkflow (PyPI) with the same network in PyTorch, the same patches and overlap, whole commands, in turns:
+"""Compare stargrad segment with chunkflow (PyPI): same network (in PyTorch for chunkflow), same patches and overlap, whole
+commands in turn:
 
-    chunkflow.py STARGRAD CHUNKFLOW SIDES PATCH OVERLAP [TURNS]      as: build/stargrad chunkflow 16x1024x1024 1x256x256 0x64x64 3
+    chunkflow.py STARGRAD CHUNKFLOW SIDES PATCH OVERLAP [TURNS]
+    example: chunkflow.py build/stargrad chunkflow 16x1024x1024 1x256x256 0x64x64 3
 
-Both read a TIFF stack and write HDF5; chunkflow holds the volume in memory. Weights are those of a minute's training on blobs. Medians
-of the clock and of all processors' work, Mvoxel/s end to end; how far the two results are from one another: a volume of one patch
-shows that the networks are the same, in overlaps what weights patches have differs (volumes/patches.h)."""
+Both programs read a TIFF stack and write HDF5. chunkflow has the whole volume in memory. The weights come from a short training
+on blobs. The script prints medians of elapsed and processor time, Mvoxel/s of the whole command, and the difference of the two
+results. With a volume of one patch, the difference shows that the networks are the same. In overlaps, the two programs weight
+patches differently (volumes/patches.h)."""
 import os
 import pathlib
 import resource
@@ -25,7 +28,7 @@ here = pathlib.Path(__file__).resolve().parent
 
 
 def blobs(shape, seed):
-    """Bytes that hang together, and which of them are bright."""
+    """Returns a volume of random bright blobs, as bytes, and its labels: 1 for bright voxels."""
     draw = np.random.default_rng(seed).random((shape[0], -(-shape[1] // 8), -(-shape[2] // 8)), "f4")
     image = draw.repeat(8, 1).repeat(8, 2)[:, :shape[1], :shape[2]]
     image = (image + np.roll(image, 4, 1) + np.roll(image, 4, 2)) / 3
@@ -68,7 +71,7 @@ with tempfile.TemporaryDirectory() as scratch:
         with h5py.File(work / f"{name}.h5") as file:
             results[name] = file["volume" if name == "stargrad" else "main"][:]
         clock, used = np.median(times[name], axis=0)
-        print(f"{name}: {clock:.3g} s, {used:.3g} s of processors: {np.prod(sides) / 1e6 / clock:.3g} Mvoxel/s end to end")
+        print(f"{name}: {clock:.3g} s, processor time {used:.3g} s: {np.prod(sides) / 1e6 / clock:.3g} Mvoxel/s for the whole command")
     print("stargrad is {:.2f} times as fast".format(np.median(times["chunkflow"], axis=0)[0] / np.median(times["stargrad"], axis=0)[0]))
     apart = np.abs(results["stargrad"] - results["chunkflow"])
     print(f"largest difference {apart.max():.2g}, mean {apart.mean():.2g}")

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""The peer of isbi.sh: unet2d in PyTorch, trained for so many seconds of the processor, by one thread, on random 256x256 patches of the
-first four fifths of the slices, flipped, turned, bent and made brighter as Stargrad's are; Adam, 0.001, cosine over the time; in the
-layout that is faster here, tried in the first steps. isbi_torch.py ISBI2012-DIR OUT SECONDS
+"""Train unet2d in PyTorch for SECONDS of processor time, for isbi.sh: isbi_torch.py ISBI2012-DIR OUT SECONDS
 
-Leaves OUT/torch/model.safetensors with Stargrad's names, and part-N.safetensors after each tenth of the time; OUT/trial/config.json is
-copied beside them."""
+It trains with one thread on random 256x256 patches of the first four fifths of the slices, with the augmentations of Stargrad:
+flips, rotation, elastic deformation, brightness. Adam, learning rate 0.001, cosine schedule over the time. The first steps select
+the faster memory layout.
+
+Writes OUT/torch/model.safetensors with Stargrad's names of weights, and part-N.safetensors after each tenth of the time. Copies
+OUT/trial/config.json to the same folder."""
 import gzip
 import math
 import pathlib
@@ -35,7 +37,8 @@ torch.manual_seed(1)
 
 
 def draw():
-    """One patch, by a grid that turns and bends: linear means of the image, the nearest label, -1 beyond the ends."""
+    """Returns a random patch, sampled with a rotated and deformed grid: image bilinear, labels nearest, label -1 outside the
+    slice."""
     z, room = torch.randint(train, ()), [n - SIDE for n in image.shape[1:]]
     y, x = (int(torch.randint(n + 1, ())) for n in room)
     v, u = torch.meshgrid(torch.arange(SIDE) + 0.0, torch.arange(SIDE) + 0.0, indexing="ij")
@@ -78,7 +81,7 @@ def leave(name):
 
 
 def faster():
-    """Of the layouts, by three steps of each."""
+    """Returns the faster memory layout, from four steps of each."""
     times = {}
     for layout in (torch.contiguous_format, torch.channels_last):
         net.to(memory_format=layout)
@@ -100,7 +103,7 @@ while (spent := time.process_time() / seconds) < 1:
     steps += 1
     if 10 * spent >= parts:
         leave(f"part-{parts}")
-        print(f"part {parts} of 10: {steps} steps, {time.process_time():.0f} s of the processor, loss {loss:.4f}", flush=True)
+        print(f"part {parts} of 10: {steps} steps, {time.process_time():.0f} s of processor time, loss {loss:.4f}", flush=True)
         parts += 1
 leave("model")
-print(f"PyTorch {torch.__version__}, {layout}: {steps} steps of {BATCH} patches in {time.process_time():.0f} s of the processor")
+print(f"PyTorch {torch.__version__}, {layout}: {steps} steps of {BATCH} patches in {time.process_time():.0f} s of processor time")

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Segments a synthetic volume of some GB in little memory, and the first of it whole, to see seams:
+"""Segment a synthetic volume of several GB in little memory, and compare its first slice with a segmentation without patches:
 
-    memory.py STARGRAD SIDES [MEMORY-GB [PATCH OVERLAP [MODEL]]]        as: build/stargrad 512x2048x2048 0.5: 2 GB
+    memory.py STARGRAD SIDES [MEMORY-GB [PATCH OVERLAP [MODEL]]]
+    example: memory.py build/stargrad 512x2048x2048 0.5        segments 2 GB
 
-The volume is a raw file, written slab by slab; the output, two classes of bytes, is Zarr. Prints the largest resident memory of the
-command, its Mvoxel/s, and the difference of the patchwise from the whole run on the first slice, patches being of one slice: inside
-margins of half an overlap from the slice's ends, where both see the same of what is around. MODEL is a small unet2d, which looks ten
-pixels far."""
+The volume is a raw file, written slice by slice. The output is Zarr, with two classes as bytes. The script prints the peak
+resident memory of the command and its Mvoxel/s.
+
+It also prints the difference between the first slice segmented in patches and as a whole. A patch must be one slice deep. Margins
+of half an overlap are left out, because the surroundings of these voxels differ. The default MODEL is a small unet2d with a
+receptive field of ten pixels in each direction."""
 import json
 import os
 import pathlib
@@ -24,7 +27,7 @@ model = sys.argv[6] if len(sys.argv) > 6 else "unet2d:width=4,levels=2"
 
 
 def run(*words):
-    """What it prints, and the GB that were resident at most."""
+    """Returns the output of the command, and its peak resident memory in GB."""
     process = subprocess.Popen([stargrad, *map(str, words)], stdout=subprocess.PIPE, text=True)
     told = process.stdout.read()
     _, status, used = os.wait4(process.pid, 0)
@@ -57,9 +60,9 @@ with tempfile.TemporaryDirectory(dir=".") as scratch:
                      "u8", "--out", work / "out.zarr")
     told = json.loads(told)
     print(f"{np.prod(sides) / 1e9:.3g} GB in {told['seconds']:.3g} s, {told['voxels'] / 1e6 / told['seconds']:.3g} Mvoxel/s, "
-          f"{most:.3g} GB resident at most", flush=True)
+          f"peak resident memory {most:.3g} GB", flush=True)
 
-    # The first slice, patchwise and whole, as real numbers.
+    # The first slice, in patches and as a whole, as F32.
     area = sides[1] * sides[2]
     with open(work / "in.raw", "rb") as file:
         (work / "slice.raw").write_bytes(file.read(area))
@@ -70,4 +73,4 @@ with tempfile.TemporaryDirectory(dir=".") as scratch:
         results.append(np.fromfile(work / f"{name}.raw", "<f4").reshape(2, sides[1], sides[2]))
     y, x = (int(n) // 2 for n in overlap.split("x")[1:])
     apart = np.abs(results[0] - results[1])[:, y:sides[1] - y, x:sides[2] - x]
-    print(f"patchwise against whole, inside margins of {y}x{x}: largest difference {apart.max():.2g}, mean {apart.mean():.2g}")
+    print(f"patches against whole slice, without margins of {y}x{x}: largest difference {apart.max():.2g}, mean {apart.mean():.2g}")

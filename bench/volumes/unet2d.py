@@ -1,5 +1,5 @@
-"""unet2d in PyTorch, with Stargrad's names, and safetensors to and fro. As a file of chunkflow's --convnet-model: load_model, of
-which the weights' path is that of a run's model.safetensors."""
+"""unet2d in PyTorch, with Stargrad's names of weights, and functions that read and write safetensors files. chunkflow's
+--convnet-model calls load_model with the path of a run's model.safetensors."""
 import json
 import pathlib
 import struct
@@ -62,7 +62,7 @@ def write(path, tensors):
 
 
 def ours(name):
-    """enc1_conv1.weight -> enc1.conv1.weight"""
+    """Returns Stargrad's name of a weight: enc1_conv1.weight -> enc1.conv1.weight"""
     return name.replace("_conv", ".conv").replace("_bn", ".bn")
 
 
@@ -74,7 +74,7 @@ def load(path):
 
 
 class Volumes(nn.Module):
-    """(N,1,D,H,W) of 0 to 1 -> (N,classes,D,H,W), as segment has it: normalised, slice by slice, softmax."""
+    """(N,1,D,H,W) in 0 to 1 -> (N,classes,D,H,W), as in stargrad segment: normalises, predicts slice by slice, then softmax."""
     def __init__(self, path):
         super().__init__()
         config = json.loads((pathlib.Path(path).parent / "config.json").read_text())
@@ -87,6 +87,6 @@ class Volumes(nn.Module):
 
 
 def load_model(path):
-    if not torch.cuda.is_available():       # whose name chunkflow asks for all the same
+    if not torch.cuda.is_available():       # chunkflow queries the name of the GPU even without one
         torch.cuda.get_device_name = lambda *_: "CPU"
     return Volumes(path)

@@ -56,7 +56,7 @@ enum { PIECE = 256 };           /* terms of a sum that are added in one pass */
 struct product {
     int64_t rows, in, out;      /* R, C, K */
     bool few;                   /* few rows: x and y are transposed instead of w */
-    bool aside;                 /* sums are computed in the workspace, then written to the output */
+    bool aside;                 /* sums are computed in the workspace; then they are written to the output */
     int64_t block;              /* rows that are processed together */
     int64_t padded;             /* columns of the packed factor, rounded up to whole vectors */
     int64_t right, sums, size;  /* in floats: start of the right factor (packed, or converted to floats) and of the sums in the

@@ -7,7 +7,7 @@
 enum {
     BOTH = AT_ONCE / 2,         /* tiles of sums for each of two columns of tiles */
     NARROW = 12,                /* maximum width of an output for which rows of tiles are samples */
-    COPY = 128 << 10,           /* bytes of images that are copied at a time, a small fraction of the second-level cache */
+    COPY = 128 << 10,           /* bytes of images that are copied at a time: a small fraction of the second-level cache */
     SAMPLES = 768 << 10,        /* the same if rows of tiles are samples: larger, since each panel is multiplied by all of them */
 };
 

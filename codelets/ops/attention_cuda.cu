@@ -228,7 +228,7 @@ static __global__ void __launch_bounds__(32 * WARPS)
     store_rows<A, DIM>(sum, factor, y + h.out, sizes.width, part.of_warp(), sizes, false);
 }
 
-/* Computes dq in dx (N,T,3C), and own (N,heads,T), y·dy of each row, from x (N,T,3C), y, dy (N,T,C), saved (N,heads,T). */
+/* Computes dq in dx (N,T,3C), and own (N,heads,T): y·dy of each row. Inputs: x (N,T,3C), y, dy (N,T,C), saved (N,heads,T). */
 template <typename A, int DIM>
 static __global__ void __launch_bounds__(32 * WARPS)
     backward_queries(struct sizes sizes, const typename A::type *x, const typename A::type *y, const typename A::type *dy,
@@ -339,7 +339,7 @@ static void with_shape(const struct sgrad_args *args, const struct sizes &sizes,
     });
 }
 
-/* x (N,T,3C), y (N,T,C), saved (N,heads,T) */
+/* Forward: x (N,T,3C), y (N,T,C), saved (N,heads,T) */
 extern "C" void sgrad__attention_forward_cuda(const struct sgrad_args *args) {
     const struct sizes s = sizes_of(args);
     with_shape(
@@ -354,7 +354,7 @@ extern "C" void sgrad__attention_forward_cuda(const struct sgrad_args *args) {
         });
 }
 
-/* x (N,T,3C), y (N,T,C), saved (N,heads,T), cache (2,L,C) or absent */
+/* Inference: x (N,T,3C), y (N,T,C), saved (N,heads,T), cache (2,L,C) or absent */
 extern "C" void sgrad__attention_inference_cuda(const struct sgrad_args *args) {
     if (!args->data[3]) return sgrad__attention_forward_cuda(args);
     const struct sizes s = sizes_of(args);
@@ -366,7 +366,7 @@ extern "C" void sgrad__attention_inference_cuda(const struct sgrad_args *args) {
     });
 }
 
-/* x (N,T,3C), y, dy (N,T,C), saved (N,heads,T), dx (N,T,3C); workspace: own (N,heads,T) */
+/* Backward: x (N,T,3C), y, dy (N,T,C), saved (N,heads,T), dx (N,T,3C); workspace: own (N,heads,T) */
 extern "C" void sgrad__attention_backward_cuda(const struct sgrad_args *args) {
     const struct sizes s = sizes_of(args);
     const bool add = sgrad_adds(args, 4);

@@ -248,7 +248,7 @@ static struct shape shape_of(const struct sgrad_args *args, int pack) {
 }
 static int64_t channels(const struct sgrad_args *args) { return args->view[0].shape.dim[args->view[0].shape.rank - 1]; }
 
-/* x (…,C), partial (2C) = [Σx, Σx²] */
+/* Partial sums: x (…,C), partial (2C) = [Σx, Σx²] */
 extern "C" void sgrad__batchnorm_stats_cuda(const struct sgrad_args *args) {
     sgrad__with_wide_pack(args->view[0].dtype, channels(args), [=](auto pack) {
         using P = decltype(pack);
@@ -257,7 +257,7 @@ extern "C" void sgrad__batchnorm_stats_cuda(const struct sgrad_args *args) {
     });
 }
 
-/* sum (2C), stat (2C) */
+/* Moments: sum (2C), stat (2C) */
 extern "C" void sgrad__batchnorm_moments_cuda(const struct sgrad_args *args) {
     sgrad__launch(moments, args->view[0].shape.dim[0] / 2, args->batch->group * attrs_of(args)->area, args->data[0],
                   args->data[1]);
@@ -269,7 +269,7 @@ template <typename P> static void apply_all(const struct sgrad_args *args, const
     sgrad__launch_grid(apply<P>, sheet.grid, sheet.block, s, known, args->data[0], args->data[1], y);
 }
 
-/* x, r or absent, weight (C), bias (C), sum (2C), y */
+/* Forward: x, r or absent, weight (C), bias (C), sum (2C), y */
 extern "C" void sgrad__batchnorm_apply_cuda(const struct sgrad_args *args) {
     const struct known known = { (const float *)args->data[2], (const float *)args->data[3], (const double *)args->data[4], NULL,
                                  NULL };
@@ -277,7 +277,7 @@ extern "C" void sgrad__batchnorm_apply_cuda(const struct sgrad_args *args) {
                           [=](auto pack) { apply_all<decltype(pack)>(args, known, args->data[5]); });
 }
 
-/* x, r or absent, weight (C), bias (C), running mean (C), running variance (C), y */
+/* Inference: x, r or absent, weight (C), bias (C), running mean (C), running variance (C), y */
 extern "C" void sgrad__batchnorm_inference_cuda(const struct sgrad_args *args) {
     const struct known known = { (const float *)args->data[2], (const float *)args->data[3], NULL, (const float *)args->data[4],
                                  (const float *)args->data[5] };
@@ -285,7 +285,8 @@ extern "C" void sgrad__batchnorm_inference_cuda(const struct sgrad_args *args) {
                           [=](auto pack) { apply_all<decltype(pack)>(args, known, args->data[6]); });
 }
 
-/* x, dy, y or absent (read only with relu), sum (2C), partial (2C) = [Σdz, Σdz·x̂], weight, bias (C; only if y is absent) */
+/* Sums of backward: x, dy, y or absent (read only with relu), sum (2C), partial (2C) = [Σdz, Σdz·x̂], weight,
+ * bias (C; only if y is absent) */
 extern "C" void sgrad__batchnorm_sums_cuda(const struct sgrad_args *args) {
     const struct known known = { (const float *)args->data[5], (const float *)args->data[6], (const double *)args->data[3], NULL,
                                  NULL };
@@ -299,13 +300,13 @@ extern "C" void sgrad__batchnorm_sums_cuda(const struct sgrad_args *args) {
     });
 }
 
-/* sum (2C) = [Σdz, Σdz·x̂], dweight (C), dbias (C) */
+/* Gradients of the parameters: sum (2C) = [Σdz, Σdz·x̂], dweight (C), dbias (C) */
 extern "C" void sgrad__batchnorm_parameters_cuda(const struct sgrad_args *args) {
     sgrad__launch(parameters, args->view[1].shape.dim[0], args->data[0], args->data[1], args->data[2]);
 }
 
-/* x, dy, y or absent (read only with relu), weight (C), sum 0 (2C), sum 1 (2C), dx and dr, which may be absent, bias (C; only if
- * y is absent) */
+/* Backward: x, dy, y or absent (read only with relu), weight (C), sum 0 (2C), sum 1 (2C), dx and dr, which may be absent,
+ * bias (C; only if y is absent) */
 extern "C" void sgrad__batchnorm_data_cuda(const struct sgrad_args *args) {
     const struct known known = { (const float *)args->data[3], (const float *)args->data[8], (const double *)args->data[4], NULL,
                                  NULL };

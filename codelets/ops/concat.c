@@ -29,7 +29,7 @@ static int infer(struct sgrad_signature *signature, void *attrs) {
     return 0;
 }
 
-/* x0 … x7 (those after the last input are absent), y (…,C) */
+/* Forward: x0 … x7 (those after the last input are absent), y (…,C) */
 SGRAD_VECTOR(forward)(const struct sgrad_args *args) {
     const struct sgrad_concat *concat = args->attrs;
     const struct sgrad_view *y = &args->view[SGRAD_MAX_INPUTS];
@@ -41,7 +41,7 @@ SGRAD_VECTOR(forward)(const struct sgrad_args *args) {
                            concat->channels[i], false);
 }
 
-/* dy (…,C), dx0 … dx7 (absent if the gradient is not needed) */
+/* Backward: dy (…,C), dx0 … dx7 (absent if the gradient is not needed) */
 SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
     const struct sgrad_concat *concat = args->attrs;
     const struct sgrad_view *dy = &args->view[0];

@@ -400,7 +400,8 @@ template <typename F> static void with_types(const struct sgrad_args *args, F f)
     });
 }
 
-/* x (N,[D,]H,W,C), weight (K,[T,]R,S,C/groups), bias (K) or absent, y (N,[D,]P,Q,K), which is added to if it is a gradient */
+/* Forward: x (N,[D,]H,W,C), weight (K,[T,]R,S,C/groups), bias (K) or absent, y (N,[D,]P,Q,K). If y is a gradient, it is
+ * added to. */
 static void forward_unfused(const struct sgrad__convolution *convolution, const struct sgrad_args *args) {
     const struct plan *p = convolution->plan;
     const bool done = convolve(convolution, &args->view[3], args->data[3], [&](const float *beta, void *y) {
@@ -416,7 +417,7 @@ static void forward_unfused(const struct sgrad__convolution *convolution, const 
     if (args->data[2]) sgrad__add_bias(&args->view[3], (const float *)args->data[2], args->data[3]);
 }
 
-/* dy (N,[D,]P,Q,K), weight (K,[T,]R,S,C/groups), dx (N,[D,]H,W,C) */
+/* Backward, data: dy (N,[D,]P,Q,K), weight (K,[T,]R,S,C/groups), dx (N,[D,]H,W,C) */
 static void backward_data_unfused(const struct sgrad__convolution *convolution, const struct sgrad_args *args) {
     const struct plan *p = convolution->plan;
     const bool done = convolve(convolution, &args->view[2], args->data[2], [&](const float *beta, void *dx) {
@@ -431,7 +432,7 @@ static void backward_data_unfused(const struct sgrad__convolution *convolution, 
         });
 }
 
-/* x (N,[D,]H,W,C), dy (N,[D,]P,Q,K), dweight (K,[T,]R,S,C/groups) */
+/* Backward, weight: x (N,[D,]H,W,C), dy (N,[D,]P,Q,K), dweight (K,[T,]R,S,C/groups) */
 static void backward_weight_unfused(const struct sgrad__convolution *convolution, const struct sgrad_args *args) {
     const int64_t n = sgrad_shape_count(&args->view[2].shape);
     const struct plan *p = convolution->plan;

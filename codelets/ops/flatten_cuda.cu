@@ -11,7 +11,7 @@
 
 #define SIDE 32
 
-/* x (N,rows,columns) to y (N,columns,rows) */
+/* Transposes x (N,rows,columns) to y (N,columns,rows). */
 template <typename T> static __global__ void transpose(int rows, int columns, const T *x, T *y, bool add) {
     __shared__ float tile[SIDE][SIDE + 1]; /* the extra column avoids bank conflicts */
     const unsigned across = (columns + SIDE - 1) / SIDE;    /* tiles in a row of a sample */
@@ -35,13 +35,13 @@ static void submit(const struct sgrad_args *args, int64_t samples, int64_t rows,
     });
 }
 
-/* x (N,H,W,C), y (N,C·H·W) */
+/* Forward: x (N,H,W,C), y (N,C·H·W) */
 extern "C" void sgrad__flatten_forward_cuda(const struct sgrad_args *args) {
     const int64_t *dim = args->view[0].shape.dim;
     submit(args, dim[0], dim[1] * dim[2], dim[3], false);
 }
 
-/* dy (N,C·H·W), dx (N,H,W,C) */
+/* Backward: dy (N,C·H·W), dx (N,H,W,C) */
 extern "C" void sgrad__flatten_backward_cuda(const struct sgrad_args *args) {
     const int64_t *dim = args->view[1].shape.dim;
     submit(args, dim[0], dim[3], dim[1] * dim[2], sgrad_adds(args, 1));

@@ -103,7 +103,7 @@ static struct extent extent_of(const struct sgrad_args *args) {
     return { (int)(sgrad_shape_count(x) / x->dim[0] / C), C, C / groups, groups };
 }
 
-/* x (N,…,C), weight, bias (C), y (N,…,C), saved (N,groups,2) */
+/* Forward: x (N,…,C), weight, bias (C), y (N,…,C), saved (N,groups,2) */
 extern "C" void sgrad__group_norm_forward_cuda(const struct sgrad_args *args) {
     const struct sgrad_group_norm *attrs = (const struct sgrad_group_norm *)args->attrs;
     const struct extent e = extent_of(args);
@@ -113,7 +113,7 @@ extern "C" void sgrad__group_norm_forward_cuda(const struct sgrad_args *args) {
     });
 }
 
-/* x, dy (N,…,C), weight, bias (C), saved (N,groups,2), dx (N,…,C) or absent, dweight, dbias (C) */
+/* Backward: x, dy (N,…,C), weight, bias (C), saved (N,groups,2), dx (N,…,C) or absent, dweight, dbias (C) */
 extern "C" void sgrad__group_norm_backward_cuda(const struct sgrad_args *args) {
     const bool relu = ((const struct sgrad_group_norm *)args->attrs)->relu;
     const struct extent e = extent_of(args);

@@ -24,7 +24,7 @@ static float normalised(const struct sgrad_image *attrs, int64_t c, float x) {
     return (x / attrs->full_scale - attrs->mean[c]) / attrs->deviation[c];
 }
 
-/* x (N,H,W,C) or (N,D,H,W,C) U16, y as x */
+/* Forward, 16 bits: x (N,H,W,C) or (N,D,H,W,C) U16, y as x */
 static void forward_deep(const struct sgrad_args *args) {
     const struct sgrad_shape *shape = &args->view[0].shape;
     const int64_t channels = shape->dim[shape->rank - 1], count = sgrad_shape_count(shape);
@@ -34,7 +34,7 @@ static void forward_deep(const struct sgrad_args *args) {
             sgrad_put(args->view[1].dtype, args->data[1], i + c, normalised(args->attrs, c, x[i + c]));
 }
 
-/* x (N,H,W,C) or (N,D,H,W,C) U8 or U16, y as x */
+/* Forward: x (N,H,W,C) or (N,D,H,W,C) U8 or U16, y as x */
 static void forward(const struct sgrad_args *args) {
     if (args->view[0].dtype == SGRAD_U16) return forward_deep(args);
     const struct sgrad_image *attrs = args->attrs;

@@ -27,7 +27,7 @@ static int infer(struct sgrad_signature *signature, void *attrs) {
     return 0;
 }
 
-/* sum[c] = Σ v[d], d from c - before to c + after, limited to 0…count-1 */
+/* Computes sum[c] = Σ v[d], d from c - before to c + after, limited to 0…count-1. */
 SGRAD_ALWAYS_INLINE void window_sum(const float *restrict v, float *restrict sum, int64_t count, int64_t before, int64_t after) {
     memset(sum, 0, (size_t)count * sizeof *sum);
     for (int64_t offset = -before; offset <= after; offset++) {
@@ -36,7 +36,7 @@ SGRAD_ALWAYS_INLINE void window_sum(const float *restrict v, float *restrict sum
     }
 }
 
-/* scale[c] = s_c of a row x; SQUARES is a scratch buffer of COUNT numbers */
+/* Computes scale[c] = s_c of a row x. SQUARES is a scratch buffer of COUNT numbers. */
 SGRAD_ALWAYS_INLINE void scales(const struct sgrad_local_response_norm *norm, const float *x, float *restrict squares,
                                 float *restrict scale, int64_t count) {
     const float k = norm->k, alpha = norm->alpha / (float)norm->size;

@@ -9,7 +9,7 @@ struct window {
     float k, alpha, beta; /* alpha: divided by size */
 };
 
-/* s_c of a row of C channels */
+/* Returns s_c of a row X of C channels. */
 template <typename T> static __device__ inline float scale(const struct window &window, const T *x, int c) {
     float sum = 0;
     for (int d = max(c - window.before, 0); d <= min(c + window.after, window.C - 1); d++) sum += (float)x[d] * (float)x[d];
@@ -23,7 +23,7 @@ template <typename T> static __global__ void forward(uint32_t n, struct window w
     y[i] = (float)x[i] * powf(scale(window, x + (i - c), c), -window.beta);
 }
 
-/* dx_c = dy_c s_c^-beta - 2 alpha/size beta x_c Σ dy_d y_d / s_d, over the d whose windows contain c */
+/* Computes dx_c = dy_c s_c^-beta - 2 alpha/size beta x_c Σ dy_d y_d / s_d, over the d whose windows contain c. */
 template <typename T>
 static __global__ void backward(uint32_t n, struct window window, const T *x, const T *y, const T *dy, T *dx, bool add) {
     const uint32_t i = sgrad__thread();
@@ -45,7 +45,7 @@ static struct window window_of(const struct sgrad_args *args) {
     return { C, before, after, attrs->k, attrs->alpha / attrs->size, attrs->beta };
 }
 
-/* x, y (…,C) */
+/* Forward: x, y (…,C) */
 extern "C" void sgrad__local_response_norm_forward_cuda(const struct sgrad_args *args) {
     const int64_t n = sgrad_shape_count(&args->view[0].shape);
     sgrad__with_type(args->view[0].dtype, [=](auto type) {
@@ -53,7 +53,7 @@ extern "C" void sgrad__local_response_norm_forward_cuda(const struct sgrad_args 
     });
 }
 
-/* x, y, dy, dx (…,C) */
+/* Backward: x, y, dy, dx (…,C) */
 extern "C" void sgrad__local_response_norm_backward_cuda(const struct sgrad_args *args) {
     const int64_t n = sgrad_shape_count(&args->view[0].shape);
     sgrad__with_type(args->view[0].dtype, [=](auto type) {

@@ -145,7 +145,7 @@ SGRAD_ALWAYS_INLINE void run(const struct sgrad_args *args, uint8_t *keep) {
     const int64_t *in = x_is.dim, *out = y_is.dim, H = in[1], W = in[2], C = in[3];
     const int64_t P = out[1], Q = out[2];
     float y_room[SGRAD_ROW], most[SGRAD_ROW];
-    int32_t winner[SGRAD_ROW] = { 0 };  /* it is read in whole vectors */
+    int32_t winner[SGRAD_ROW] = { 0 };  /* initialised, because it is read in whole vectors */
     uint8_t tap[SGRAD_ROW];
     for (int64_t row = 0; row < out[0] * P; row++)
         for (int64_t q = 0, m; q < Q; q += m) {
@@ -170,13 +170,13 @@ SGRAD_ALWAYS_INLINE void run(const struct sgrad_args *args, uint8_t *keep) {
         }
 }
 
-/* x (N,H,W,C), y (N,P,Q,C), saved taps (N,P,Q,C) U8 */
+/* Forward: x (N,H,W,C), y (N,P,Q,C), saved taps (N,P,Q,C) U8 */
 SGRAD_VECTOR(forward)(const struct sgrad_args *args) { run(args, args->data[2]); }
 
-/* x (N,H,W,C), y (N,P,Q,C) */
+/* Inference: x (N,H,W,C), y (N,P,Q,C). */
 SGRAD_VECTOR(inference)(const struct sgrad_args *args) { run(args, NULL); }
 
-/* Writes to DISTRIBUTED (M,kernel,C) the gradients of row r of M adjacent windows, from DY (M,C), by the saved taps KEEP (M,C).
+/* Writes the gradients of row r of M adjacent windows to DISTRIBUTED (M,kernel,C), from DY (M,C) and the saved taps KEEP (M,C).
  * The windows must not overlap. */
 SGRAD_ALWAYS_INLINE void distribute(const float *dy, const uint8_t *keep, struct sgrad__window w, int64_t r, int64_t m, int64_t C,
                                     float *distributed) {

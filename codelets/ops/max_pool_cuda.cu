@@ -64,13 +64,13 @@ static void launch_forward(const struct sgrad_args *args, void *keep) {
     });
 }
 
-/* x (N,H,W,C), y (N,P,Q,C), saved taps (N,P,Q,C) U8 */
+/* Forward: x (N,H,W,C), y (N,P,Q,C), saved taps (N,P,Q,C) U8 */
 extern "C" void sgrad__max_pool_forward_cuda(const struct sgrad_args *args) { launch_forward(args, args->data[2]); }
 
-/* x (N,H,W,C), y (N,P,Q,C) */
+/* Inference: x (N,H,W,C), y (N,P,Q,C) */
 extern "C" void sgrad__max_pool_inference_cuda(const struct sgrad_args *args) { launch_forward(args, NULL); }
 
-/* dy (N,P,Q,C), saved taps (N,P,Q,C) U8, dx (N,H,W,C) */
+/* Backward: dy (N,P,Q,C), saved taps (N,P,Q,C) U8, dx (N,H,W,C) */
 extern "C" void sgrad__max_pool_backward_cuda(const struct sgrad_args *args) {
     const struct sgrad_max_pool *attrs = (const struct sgrad_max_pool *)args->attrs;
     const struct sgrad_shape *y = &args->view[0].shape, *x = &args->view[2].shape;

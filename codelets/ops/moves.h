@@ -25,8 +25,8 @@ void sgrad__describe_pieces(const void *attrs, char *text, size_t size);    /* w
  *
  *     y  a a b b c c     cut ──>   p0  a a   p1  b b   p2  c c
  *        a a b b c c     <── join      a a       b b       c c                                                     */
-void sgrad__cut(const struct sgrad_args *args);     /* y, p0 … p7, those after the last absent */
-void sgrad__join(const struct sgrad_args *args);    /* p0 … p7, those after the last absent, y */
+void sgrad__cut(const struct sgrad_args *args);     /* Operands: y, p0 … p7 (absent after the last shard) */
+void sgrad__join(const struct sgrad_args *args);    /* Operands: p0 … p7 (absent after the last shard), y */
 /* Tasks (struct sgrad_task) of operation OP with these kernels. ROLE: of the value. The last argument: the kind, e.g. forward. */
 #define SGRAD__CUT(op, role, what)                                                                                               \
     { .kernel = { .name = #op " cut", .kind = &sgrad_##what##_kind, .cpu = sgrad__cut, .flops = sgrad_no_flops },                \

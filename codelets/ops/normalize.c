@@ -49,7 +49,7 @@ SGRAD_ALWAYS_INLINE struct whole whole_of(const float *moments, int64_t parts, i
     return is;
 }
 
-/* x (N,…,C), moments (N,…,2P), weight, bias (C), y (N,…,C) */
+/* Forward: x (N,…,C), moments (N,…,2P), weight, bias (C), y (N,…,C) */
 SGRAD_VECTOR(forward)(const struct sgrad_args *args) {
     const struct sgrad_normalize *attrs = args->attrs;
     const enum sgrad_dtype type = args->view[0].dtype;
@@ -69,7 +69,8 @@ SGRAD_VECTOR(forward)(const struct sgrad_args *args) {
     }
 }
 
-/* x (N,…,C), moments (N,…,2P), dy (N,…,C), weight (C), dx (N,…,C) or absent, dmoments (N,…,2P) or absent, dweight, dbias (C) */
+/* Backward: x (N,…,C), moments (N,…,2P), dy (N,…,C), weight (C), dx (N,…,C) or absent, dmoments (N,…,2P) or absent,
+ * dweight, dbias (C) */
 SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
     const struct sgrad_normalize *attrs = args->attrs;
     const enum sgrad_dtype type = args->view[0].dtype;

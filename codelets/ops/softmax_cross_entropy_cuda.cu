@@ -18,7 +18,7 @@ template <typename T> static __device__ inline void normalize(int C, const T *x,
     *log_sum = log(sgrad__warp_sum(sum));
 }
 
-/* Returns the first class whose logit is MAX, C if there is none. */
+/* Returns the first class whose logit is MAX, or C if no class has it. */
 template <typename T> static __device__ inline int find(int C, const T *x, float max) {
     int first = C;
     for (int c = threadIdx.x; c < C && first == C; c += 32)
@@ -84,7 +84,7 @@ static __global__ void __launch_bounds__(32 * WARPS)
     stat[2 + many] = N;
 }
 
-/* x (N,C), label (N), second labels and weights of the first ones (N) or NULL, dx (N,C) = (softmax(x) - q) · scale */
+/* Backward: x (N,C), label (N), second labels and weights of the first ones (N) or NULL, dx (N,C) = (softmax(x) - q) · scale */
 template <typename T>
 static __global__ void backward(int N, int C, const T *x, const int *label, const int *other, const float *share, float smoothing,
                                 float scale, T *dx, bool add) {
@@ -106,7 +106,7 @@ static float smoothing_of(const struct sgrad_args *args) {
     return ((const struct sgrad_softmax_cross_entropy *)args->attrs)->label_smoothing;
 }
 
-/* x (N,…,C), labels (N,…), stat (3 or 4), second labels and weights of the first ones (N,…) or absent */
+/* Forward: x (N,…,C), labels (N,…), stat (3 or 4), second labels and weights of the first ones (N,…) or absent */
 extern "C" void sgrad__softmax_cross_entropy_forward_cuda(const struct sgrad_args *args) {
     const int64_t N = sgrad_shape_count(&args->view[1].shape), C = sgrad_shape_count(&args->view[0].shape) / N;
     sgrad__with_type(args->view[0].dtype, [=](auto type) {
@@ -115,7 +115,7 @@ extern "C" void sgrad__softmax_cross_entropy_forward_cuda(const struct sgrad_arg
     });
 }
 
-/* x (N,…,C), labels (N,…), dx (N,…,C), second labels and weights of the first ones (N,…) or absent */
+/* Backward: x (N,…,C), labels (N,…), dx (N,…,C), second labels and weights of the first ones (N,…) or absent */
 extern "C" void sgrad__softmax_cross_entropy_backward_cuda(const struct sgrad_args *args) {
     const int64_t N = sgrad_shape_count(&args->view[1].shape), C = sgrad_shape_count(&args->view[0].shape) / N;
     const int64_t per_sample = N / args->view[1].shape.dim[0];

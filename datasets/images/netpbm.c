@@ -34,7 +34,7 @@ static void pass_blanks(struct netpbm *netpbm) {
                 netpbm->at++;
 }
 
-/* Returns the next number; negative: there is none. */
+/* Returns the next number; negative: no number follows. */
 static int64_t next_number(struct netpbm *netpbm) {
     int64_t number = -1;
     pass_blanks(netpbm);
@@ -43,7 +43,7 @@ static int64_t next_number(struct netpbm *netpbm) {
     return number;
 }
 
-/* Returns the next value of a text file; negative: there is none. Values of P1 are single digits, without blanks between them. */
+/* Returns the next value of a text file; negative: the file ends. Values of P1 are single digits, without blanks between them. */
 static int64_t next_text(struct netpbm *netpbm, bool bits) {
     if (!bits) return next_number(netpbm);
     pass_blanks(netpbm);

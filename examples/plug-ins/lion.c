@@ -24,7 +24,7 @@ static const struct sgrad_kernel kernel = { .name = "lion", .kind = &sgrad_updat
 
 static const struct sgrad_optimizer optimizer = {
     .name = "lion",
-    .summary = "steps by the sign of a moving average of the gradients",
+    .summary = "steps along the sign of a moving average of the gradients",
     .source = "Chen et al., Symbolic discovery of optimization algorithms, 2023",
     .default_lr = 0.0003,
     .options = (const char *const[]){ "beta1", "beta2", NULL },

@@ -1,4 +1,4 @@
-/* spiral.c: a plug-in with a kind of data: points of two spirals, one in the other, to be told apart.
+/* spiral.c: a plug-in with a kind of data set: points of two interleaved spirals, in two classes.
  *
  *     cc -O2 -shared -fPIC spiral.c -o libspiral.so $(pkg-config --cflags stargrad) -lm
  *     stargrad train --plugin ./libspiral.so --model mlp --data spiral:4000 */
@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* ARGUMENT: how many points to train with; a fourth as many are for testing. */
+/* ARGUMENT: the number of training points. The test set has a quarter of this number. */
 static int open_spiral(struct sgrad_dataset *dataset, const char *argument, const struct sgrad_dataset_options *options) {
     char *end;
     const long points = strtol(argument, &end, 10);

@@ -1,4 +1,4 @@
-/* star.c: a plug-in with a collective: rank 0 adds what all have, and sends the sum to all.
+/* star.c: a plug-in with a collective: rank 0 adds the buffers of all ranks, and sends the sum to all ranks.
  *
  *                rank 0    rank 1    rank 2
  *     start      A0        A1        A2
@@ -6,7 +6,7 @@
  *     add        A*        A1        A2          2 sends
  *     copy       A*        A*        A*          0 sends twice
  *
- * Limits: rank 0 receives and sends all; sums go from rank to rank, not along the tree made by halving.
+ * Limits: rank 0 receives and sends all messages. It adds rank after rank, not along the binary tree of the other algorithms.
  *
  *     cc -O2 -shared -fPIC star.c -o libstar.so $(pkg-config --cflags stargrad)
  *     mpirun -n 3 stargrad train --plugin ./libstar.so --allreduce star --model convnet --data digits --batch 96 */

@@ -13,7 +13,7 @@
 #include <math.h>
 
 struct sgrad_swish {
-    float beta;         /* 0: 1 */
+    float beta;         /* default, also for 0: 1 */
 };
 
 static int infer(struct sgrad_signature *signature, void *attrs) {

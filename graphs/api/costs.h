@@ -23,7 +23,7 @@ struct sgrad_step_cost_task {
     const char *kernel;             /* "conv2d forward": the operation first; owned by the library */
     struct sgrad_linear_cost flops, bytes;   /* bytes: of all operands */
     double often;                   /* fraction of the steps that run this task */
-    bool curvature;                 /* a task of K-FAC, which other optimizers do not have */
+    bool curvature;                 /* true: only K-FAC has this task */
     enum sgrad_cost_distribution distribution;
     double sent;                    /* bytes of the result, if other ranks receive it */
 };
@@ -33,7 +33,7 @@ struct sgrad_step_cost_gradient {
 };
 enum { SGRAD_COST_FIELDS = 4 };
 struct sgrad_step_cost {
-    char *model;                    /* its name, with all of its options */
+    char *model;                    /* Its name with all of its options. */
     int64_t samples;                /* of an epoch */
     double epochs;                  /* of the run */
     int64_t batch;                  /* samples of a step, as in the options */

@@ -87,7 +87,7 @@ int sgrad_train(const struct sgrad_train_options *options, struct sgrad_train_re
 /* Parses the time before which a run must end. *STOP is in seconds since 1970. TEXT is one of: a duration from now ("3600",
  * "90min", "2h"); a time of day ("17:30", "17:30:15"), the next one; a date and time ("2026-11-27T07:00"), local or followed by Z
  * or an offset (+01:00); "slurm-5min": this duration before the end of the Slurm job (SLURM_JOB_END_TIME).
- * SGRAD_EINVAL: TEXT is none of these, or the time has passed. */
+ * SGRAD_EINVAL: TEXT is invalid, or the time has passed. */
 int sgrad_deadline_parse(const char *text, double *stop);
 bool sgrad_duration_parse(const char *text, double *seconds);      /* "90", "90s", "10min", "2h", "1d"; false: not a duration */
 

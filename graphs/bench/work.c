@@ -81,7 +81,7 @@ static bool uses(const struct sgrad__instruction *in, int operand, const struct 
 }
 
 /* For the parameter in TENSOR. *NEEDED: the first task that uses it. *UPDATE: its update. *GRADIENT: the operand of the update
- * with the gradient. -1: there is none. */
+ * with the gradient. -1: not found. */
 static void find_uses(const struct sgrad__program *program, const struct sgrad_tensor *tensor, int *needed, int *update,
                       int *gradient) {
     *needed = *update = *gradient = -1;

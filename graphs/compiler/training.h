@@ -19,7 +19,7 @@ struct sgrad__layer_hooks {
     int (*allocate)(struct sgrad__training *training, const struct sgrad_program_options *options);
     /* Adds tasks after the backward pass of node N and micro-batch MICRO. */
     void (*on_backward)(struct sgrad_builder *builder, int n, int micro);
-    /* Adds all updates, once all gradients exist. gradient[i]: the buffer of the gradient of parameter i; -1: there is none. */
+    /* Adds all updates, once all gradients exist. gradient[i]: the buffer of the gradient of parameter i; -1: no buffer. */
     void (*update_all)(struct sgrad_builder *builder, const int *gradient);
 };
 /* list.c: returns the hooks of OPTIMIZER; NULL: it has none. */
@@ -76,8 +76,8 @@ int sgrad__training_keep(struct sgrad__training *training, const char *state, co
                          int rank, bool here);
 /* Returns such a state; NULL: it does not exist, or not on this rank. */
 struct sgrad_tensor *sgrad__training_kept(const struct sgrad__training *training, const char *state, const char *layer);
-/* Returns the first parameter that sgrad__training_average and sgrad__training_keep_slow refuse, since it is split over ranks;
- * NULL: there is none. */
+/* Returns the first parameter that sgrad__training_average and sgrad__training_keep_slow refuse, because it is split over ranks;
+ * NULL: no parameter is split. */
 const struct sgrad__parameter *sgrad__training_find_split(const struct sgrad__training *training);
 /* Adds a moving average of each parameter that is not frozen and of each running statistic, "optimizer.ema.conv1.weight" in
  * files. Counters have none. SGRAD_EINVAL: a parameter is split over ranks. SGRAD_ENOMEM. */

@@ -12,7 +12,7 @@ struct sgrad__terms {
                                        because batch normalization combines them */
     double flops, bandwidth;        /* of a rank, per second: operations; bytes of its memory */
     int workers;                    /* number of workers of a rank */
-    double states;                  /* mean number of values stored in addition to each trained one (optimizer states, …) */
+    double states;                  /* mean number of values stored for each trained one: optimizer states, … */
     bool shares;                    /* these values and the updates are sharded over data-parallel ranks (--shard) */
 };
 /* The cost of a step; times are in seconds. step: its total time. computing, sending, waiting: of the slowest stage; they

@@ -33,7 +33,7 @@ bool sgrad__throughput_find(const struct sgrad__run *run, struct sgrad__throughp
     return found;
 }
 
-/* Returns the duration of IN on the first worker that may execute it and has been measured; NAN: there is none. */
+/* Returns the duration of IN on the first worker that may execute it and has been measured; NAN: no such worker. */
 static double seconds_of(const struct sgrad__instruction *in) {
     const bool of_gpu = in->workers == SGRAD_GPU_WORKERS;
     double seconds = NAN;

@@ -51,7 +51,7 @@ struct sgrad__placement {
     struct sgrad_bound_kernel call[CALLS];
 
     uint32_t epoch;
-    struct sgrad__exchange exchange;    /* to the next epoch; ranks is 0 if there is none */
+    struct sgrad__exchange exchange;    /* to the next epoch; ranks is 0 without an exchange */
     int64_t turns, turn;                /* number of exchanges; of those submitted */
     long first, last;                   /* steps over which they are distributed */
     struct sgrad_monitor *monitor;

@@ -211,7 +211,7 @@ int sgrad__evaluation_turn(struct sgrad__run *run);
  * started are omitted, unless several ranks process the same samples. run->control.stopping is then true, and
  * run->evaluation.epoch.evaluated false: there are no metrics. */
 int sgrad__evaluation_end(struct sgrad__run *run, bool may_leave);
-/* Frees the evaluation, none of whose steps may be in flight. No effect if there is none. */
+/* Frees the evaluation, none of whose steps may be in flight. No effect without an evaluation. */
 void sgrad__evaluation_close(struct sgrad__run *run);
 /* Returns the weights of the last evaluation, by parameter; NULL for a parameter that this rank does not have. They belong to the
  * evaluation. */
@@ -262,7 +262,7 @@ char *sgrad__deadline_text(const struct sgrad__run *run);   /* returns "--stop-b
 /* Starts this rank's server, if the strategy is asynchronous and there are several ranks, after FIRST completed steps.
  * SGRAD_ENOMEM: its thread cannot be started. */
 int sgrad__server_open(struct sgrad__run *run, long first);
-void sgrad__server_close(struct sgrad__run *run);       /* stops and frees it; no effect if there is none */
+void sgrad__server_close(struct sgrad__run *run);       /* stops and frees it; no effect without a server */
 /* Returns program NUMBER of those that process pushes on this rank; NULL: there are fewer. */
 const struct sgrad__program *sgrad__server_program(const struct sgrad__server *server, int number);
 /* Announces that every rank pushes its gradients of all steps up to STEPS, counted from the start of the run. STOP: the last step

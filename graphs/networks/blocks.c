@@ -21,7 +21,7 @@
  * ranks. */
 static bool computes_once(const struct sgrad__node *node) { return sgrad__graph_prepares(node) || node->is.axis; }
 
-/* Returns the layer that computes VALUE, or the value that it is a view of; NULL: there is none, or it is never recomputed. */
+/* Returns the layer that computes VALUE, or the value that it is a view of; NULL: no layer, or it is never recomputed. */
 static struct sgrad__node *maker_of(struct sgrad_graph *graph, int value) {
     if (graph->error || value < 0 || value >= graph->value_count) return NULL;
     const int maker = graph->value[graph->value[value].root].maker;

@@ -86,7 +86,7 @@ struct sgrad_graph {
     double option[SGRAD_MAX_MODEL_OPTIONS];     /* values of the model's options, in the model's order */
     bool cached;                                /* see sgrad_graph_cached (networks.h) */
     struct sgrad_mesh mesh;
-    int rank;               /* this rank's number on the mesh, which selects its shards of parameters and of layers */
+    int rank;               /* this rank's number on the mesh: it selects its shards of parameters and of layers */
     int stages, stage;      /* number of pipeline stages, 1: no pipeline; stage of this rank */
     int value_count, node_count, parameter_count, tie_count, split_count;
     struct sgrad__value *value;

@@ -74,7 +74,7 @@ void sgrad_graph_destroy(struct sgrad_graph *graph);        /* NULL is a no-op *
  * (N,SAMPLE…). A graph has at most SGRAD_MAX_INPUTS inputs. */
 int sgrad_graph_input(struct sgrad_graph *graph, const char *name, enum sgrad_dtype dtype, struct sgrad_shape sample);
 
-/* Returns the value of the input NAME. SGRAD_ENAME, stored in the graph: there is none; returns -1. */
+/* Returns the value of the input NAME. SGRAD_ENAME, stored in the graph: no such input; returns -1. */
 int sgrad_graph_field(struct sgrad_graph *graph, const char *name);
 
 /* Adds the layer NAME: applies OP to COUNT values, which may repeat. Returns the output value; -1: an error, or OP has no output

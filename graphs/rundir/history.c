@@ -176,7 +176,7 @@ void sgrad_run_input_free(struct sgrad_run_input *input) {
 }
 
 /* Reads FOLDER/config.json. *ORIGIN: features and classes; NULL: there is no config.json of a run. LEARNED: the image in
- * config.json; unchanged if there is none, rank 0 if it is malformed. */
+ * config.json; unchanged if config.json has none, rank 0 if it is malformed. */
 static int read_origin(const char *folder, struct sgrad_origin **origin, struct sgrad_run_input *learned) {
     char *path;
     json_t *config;

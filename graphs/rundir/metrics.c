@@ -20,13 +20,13 @@ struct sgrad__metrics {
     char *path;
     FILE *file;
     double loss, seconds;       /* sums over the steps of this epoch so far, or since the last evaluation within it */
-    double share[SGRAD_MAX_METRICS];    /* the same, by metric, of metrics that are fractions */
+    double share[SGRAD_MAX_METRICS];    /* by metric: the same for metrics that are fractions */
     long epoch_steps;
     int epoch;                  /* of these sums */
     long last_epoch;            /* step of the last epoch line */
     bool owed;
     long in_flight;
-    double last;                /* when the last step ended, or the first one of those in flight was submitted */
+    double last;                /* time: when the last step ended, or the first one of those in flight was submitted */
     double run_seconds;         /* of the steps of this process */
     long run_steps;
     int names;

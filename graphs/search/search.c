@@ -141,7 +141,7 @@ static void distribute_samples(struct sgrad__search *search) {
 }
 
 /* Chooses a rank among those that have the state of the trial's rank with index PLACE: preferably one that will need it, and
- * none that was chosen for another index. Returns -1 if there is none. */
+ * none that was chosen for another index. Returns -1 if no rank is left. */
 static int choose_rank(const struct sgrad__trial *trial, int place, const double *have) {
     int chosen = -1;
     for (int r = trial->search->ranks - 1; r >= 0; r--) {

@@ -95,11 +95,11 @@ struct sgrad__search {
     struct sgrad__run ground;           /* owner of the context and the data sets */
     int rank, ranks, partitions, epochs; /* partitions of the training set; epochs of a trial */
     int64_t partition_samples;          /* samples of a partition; the remaining samples are not used */
-    int64_t *sample;                    /* samples of all partitions, one partition after another */
+    int64_t *sample;                    /* samples of all partitions: one partition after another */
     int trials;                         /* number of trials */
     struct sgrad__trial *trial;
     int slots;                          /* trials that a rank trains concurrently */
-    struct sgrad_monitor *monitor;      /* notified when a message has arrived, or a step has ended */
+    struct sgrad_monitor *monitor;      /* notified of events: a message has arrived, or a step has ended */
     struct sgrad__checkpoint *checkpoint;       /* the one that this rank is writing; NULL: none */
     struct sgrad__search_messages *messages;       /* messages with the results of sub-epochs, to rank 0 */
     struct sgrad__leaderboard *leaderboard;   /* the leaderboard; only on rank 0 */
@@ -172,7 +172,7 @@ int sgrad__trial_save(struct sgrad__trial *trial);
 /* Frees the state on this rank, if there is one. */
 void sgrad__trial_close(struct sgrad__trial *trial);
 /* Finds the newest checkpoint of the trial's rank with the given index on the disk of this rank, and reads the log from it.
- * *COMPLETED becomes the number of its completed sub-epochs; 0: there is none. SGRAD_EIO, SGRAD_EFORMAT: it cannot be read, or is
+ * *COMPLETED becomes the number of its completed sub-epochs; 0: no file. SGRAD_EIO, SGRAD_EFORMAT: it cannot be read, or is
  * not a checkpoint of this search. */
 int sgrad__trial_find(struct sgrad__trial *trial, int place, int *completed);
 /* Returns true if there is a checkpoint of that rank after COMPLETED sub-epochs. */

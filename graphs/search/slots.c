@@ -24,7 +24,7 @@ static const struct sgrad__sub_epoch *end_of(const struct sgrad__search *search)
     return search->plan.sub_epoch + search->plan.count;
 }
 
-/* Returns the next sub-epoch of this rank from V on that has yet to be made; NULL: there is none. */
+/* Returns the next sub-epoch of this rank from V on that has yet to be made; NULL: all are made. */
 static const struct sgrad__sub_epoch *own_sub_epoch(const struct sgrad__search *search, const struct sgrad__sub_epoch *epoch) {
     while (epoch < end_of(search) &&
            (!sgrad__search_trains(search, epoch) || epoch->number < search->trial[epoch->model].completed))

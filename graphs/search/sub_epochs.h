@@ -55,7 +55,7 @@ void sgrad__sub_epochs_time(const struct sgrad__sub_epochs_options *options, str
 static inline int sgrad__sub_epochs_rank(int partition, int ranks, int width) {
     return partition % ranks / width % (ranks / width) * width;
 }
-/* Returns the sub-epoch of the same model that follows BEFORE, an element of SUB_EPOCHS; NULL: there is none. */
+/* Returns the sub-epoch of the same model that follows BEFORE, an element of SUB_EPOCHS; NULL: BEFORE is the last one. */
 const struct sgrad__sub_epoch *sgrad__sub_epochs_next(const struct sgrad__sub_epochs *sub_epochs,
                                                       const struct sgrad__sub_epoch *before);
 

@@ -127,18 +127,18 @@ static int set_rate(struct sgrad__run *run) {
 
 /* Members of struct sgrad__run that later stages need. */
 enum {
-    OPTIONS = 1 << 0,           /* options, complete */
+    OPTIONS = 1 << 0,           /* options: complete */
     RECORDS = 1 << 1,           /* model, update.optimizer, parallel.strategy, parallel.allreduce */
     DATA = 1 << 2,              /* data.train, data.test */
     MESH = 1 << 3,              /* parallel.mesh */
     GRAPH = 1 << 4,             /* graph, training, metric */
     CONTEXT = 1 << 5,           /* context */
-    PLACE = 1 << 6,             /* parallel.local_batches, parallel.local_batch, parallel.copies */
+    PLACE = 1 << 6,             /* parallel: local_batches, local_batch, copies */
     SERVERS = 1 << 7,           /* parallel.servers, parallel.group_ranks */
-    TASKS = 1 << 8,             /* all of batch */
+    TASKS = 1 << 8,             /* batch: all members */
     INPUT = 1 << 9,             /* data.mean, data.deviation */
     WEIGHTS = 1 << 10,          /* the tensors of graph and training */
-    SIZES = 1 << 11,            /* steps, steps_per_epoch, batch.norm_group, and batch.micro if it is given */
+    SIZES = 1 << 11,            /* steps, steps_per_epoch, batch.norm_group; batch.micro, if it is an option */
     WORKERS = 1 << 12,          /* files.workers */
 };
 

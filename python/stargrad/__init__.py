@@ -1,4 +1,4 @@
-"""Stargrad in Python: training, and what comes after it, by the C library; numbers are NumPy's.
+"""Stargrad in Python: training, evaluation, prediction and export with the C library. Arrays are NumPy arrays.
 
     import stargrad
     run = stargrad.train(model="convnet", data="digits", epochs=5, lr=0.1)
@@ -7,8 +7,8 @@
     run.weights()["fc.weight"].shape
     run.export("digits.onnx")
 
-Options are called and written as in a run's config.json: those of `stargrad train --help`, with _ for -. options() has them all. A run
-is its folder: what the command can do with it, this can, and the other way round. docs/guides/python.md says more."""
+Options have the names of `stargrad train --help`, with _ for -, and the values of a run's config.json. options() returns all of
+them. A run is a folder. The command and this module can read each other's runs. See docs/guides/python.md."""
 import ctypes
 import json
 import os
@@ -22,30 +22,31 @@ __all__ = ["Error", "Run", "evaluate", "load", "names", "options", "plugin", "pr
 
 
 def options():
-    """Every option of a training, and what holds where it is not given."""
+    """Returns all options of a training and their defaults."""
     return json.loads(take_text(library().sgrad_json_defaults()))
 
 
 def names(kind):
-    """What there is of a kind: "models", "ops", "optimizers", "datasets", "augmentations"."""
+    """Returns all names of a kind: "models", "ops", "optimizers", "datasets" or "augmentations"."""
     symbols = {"datasets": "sgrad_readers", **{k: f"sgrad_{k}" for k in ("models", "ops", "optimizers", "augmentations")}}
     if kind not in symbols:
         raise Error(f"unknown list '{kind}'; use one of {', '.join(sorted(symbols))}")
     records = ctypes.POINTER(ctypes.POINTER(ctypes.c_char_p)).in_dll(library(), symbols[kind])
     found = []
-    while records[len(found)]:                          # each begins with its name; NULL ends
+    while records[len(found)]:                          # a record begins with its name; the list ends with NULL
         found.append(records[len(found)][0].decode())
     return found
 
 
 def plugin(path):
-    """Opens a plug-in: its operations, networks, readers, optimizers are there from here on (docs/develop/add-a-plug-in.md)."""
+    """Loads a plug-in: its operations, networks, readers and optimizers can be used after this call
+    (docs/develop/add-a-plug-in.md)."""
     call("sgrad_plugin_open", os.fsencode(path))
 
 
 def train(like=None, **options):
-    """Trains, and returns the Run; what the command tells goes to standard output. LIKE: a run, or its folder, whose options hold where
-    none is given. Ctrl-C ends a training as it ends the command's: a checkpoint is written, and out=…, resume=True goes on."""
+    """Trains and returns the Run. Progress is printed to standard output, as by the command. LIKE is a run or its folder; its
+    options are the defaults. Ctrl-C ends the training after a checkpoint. out=…, resume=True continues it."""
     result = ctypes.c_void_p()
     call("sgrad_json_train", _folder(like), _text(options), ctypes.byref(result))
     result = json.loads(take_text(result))
@@ -53,14 +54,14 @@ def train(like=None, **options):
 
 
 def evaluate(run=None, **options):
-    """Loss and metrics on a test set: of a run, or of model=…, init=WEIGHTS, data=…."""
+    """Returns the loss and the metrics of a run, or of model=…, init=WEIGHTS, data=…, on the test set."""
     result = ctypes.c_void_p()
     call("sgrad_json_predict", _folder(run), _text(options), None, ctypes.byref(result), None)
     return json.loads(take_text(result))
 
 
 class Run:
-    """A run, which is its folder. result: what the training that made it came to; None of one that was opened."""
+    """A run, stored in a folder. result: the result of its training; None if the run was opened from its folder."""
 
     def __init__(self, folder, result=None):
         self.folder, self.result = os.fspath(folder), result
@@ -72,33 +73,34 @@ class Run:
 
     @property
     def config(self):
-        """config.json: options, versions, mean and deviation, names of classes."""
+        """The content of config.json: options, versions, mean and standard deviation, class names."""
         with open(os.path.join(self.folder, "config.json")) as file:
             return json.load(file)
 
     @property
     def classes(self):
-        """What the classes are called."""
+        """The names of the classes. Without names: "0", "1", …"""
         config = self.config
         return config["class_names"] or [str(c) for c in range(config["classes"])]
 
     def metrics(self, event="step"):
-        """The lines of metrics.jsonl of a kind, "step" or "epoch", as far as they are written."""
+        """Returns the lines of metrics.jsonl of a kind, "step" or "epoch". A line that is not complete yet is left out."""
         with open(os.path.join(self.folder, "metrics.jsonl")) as file:
             lines = [json.loads(line) for line in file if line.endswith("\n")]
         return [line for line in lines if line["event"] == event]
 
     def weights(self, name="model.safetensors"):
-        """Arrays by name, of the final weights or of another file in the folder: "best.safetensors", a checkpoint."""
+        """Returns the final weights, or those in another file of the folder (best.safetensors, a checkpoint): arrays by name."""
         return load(os.path.join(self.folder, name))
 
     def evaluate(self, **options):
-        """Loss and metrics on its test set, or on that of data=…; init=…: of other weights."""
+        """Returns the loss and the metrics on the run's test set. data=… selects another test set, init=… other weights."""
         return evaluate(self, **options)
 
     def predict(self, samples=None, **options):
-        """What it says (samples, numbers), float32: logits of classes, or the numbers themselves. SAMPLES are a list of image files, or
-        an array (samples, …) of what it was trained on: images as uint8 (n,H,W,C), numbers as float32; None: its test set."""
+        """Returns the predictions as float32 (samples, numbers): the logits of the classes, or the predicted numbers. SAMPLES
+        must be a list of image files or an array (samples, …): images as uint8 (n,H,W,C), numbers as float32. None: the run's
+        test set."""
         answers, keeps = Answers(), []
         given = None if samples is None else _samples(samples, keeps)
         call("sgrad_json_predict", _folder(self), _text(options), given, None, ctypes.byref(answers))
@@ -109,12 +111,12 @@ class Run:
         return said
 
     def export(self, path, **options):
-        """Writes its network and weights as an ONNX file (docs/guides/onnx.md)."""
+        """Writes the network and its weights to an ONNX file (docs/guides/onnx.md)."""
         call("sgrad_json_export", _folder(self), _text(options), os.fsencode(path))
 
 
 def probabilities(logits):
-    """The softmax of logits, over the last axis."""
+    """Returns the softmax of logits over the last axis."""
     shifted = numpy.exp(logits - logits.max(axis=-1, keepdims=True))
     return shifted / shifted.sum(axis=-1, keepdims=True)
 
@@ -124,7 +126,7 @@ def _folder(run):
 
 
 def _plain(value):
-    """Paths and NumPy's numbers are given as Python's."""
+    """Converts paths and NumPy numbers to Python values."""
     return value.item() if isinstance(value, numpy.generic) else os.fspath(value)
 
 
@@ -133,7 +135,7 @@ def _text(options):
 
 
 def _samples(samples, keeps):
-    """struct sgrad_json_samples; KEEPS holds what it points to."""
+    """Returns a struct sgrad_json_samples. Appends the arrays that it points to to KEEPS, so that they are not freed."""
     if isinstance(samples, (list, tuple)) and samples and all(isinstance(s, (str, os.PathLike)) for s in samples):
         files = (ctypes.c_char_p * len(samples))(*map(os.fsencode, samples))
         return ctypes.byref(Samples(file=files, count=len(samples)))

@@ -1,5 +1,5 @@
-"""library.py: libstargrad, loaded when it is first needed, and its functions (graphs/json/json_calls.h). What it says goes to sys.stderr;
-what it refuses is an Error."""
+"""library.py: loads libstargrad at its first use and declares its functions (graphs/json/json_calls.h). Warnings of the library
+are printed to sys.stderr; errors are raised as Error."""
 import ctypes
 import ctypes.util
 import functools
@@ -10,7 +10,7 @@ HERE = os.path.dirname(__file__)
 
 
 class Error(Exception):
-    """Stargrad could not do it: the message says what, where, why."""
+    """A call of the library failed. The message is the library's."""
 
 
 class Samples(ctypes.Structure):
@@ -26,7 +26,8 @@ class Answers(ctypes.Structure):
 
 
 def path():
-    """The library's file: what STARGRAD_LIBRARY names, what `make install` noted, or what the system finds."""
+    """Returns the file of the library: STARGRAD_LIBRARY, else the one that `make install` noted in library.txt, else the
+    system's."""
     named = os.environ.get("STARGRAD_LIBRARY")
     if named:
         return named
@@ -57,7 +58,7 @@ def _hear(line):
 @functools.cache
 def library():
     try:
-        lib = ctypes.CDLL(path(), mode=ctypes.RTLD_GLOBAL)      # plug-ins, and MPI's own, look for its functions
+        lib = ctypes.CDLL(path(), mode=ctypes.RTLD_GLOBAL)      # plug-ins, those of MPI too, need its symbols
         text, texts = ctypes.c_char_p, ctypes.POINTER(ctypes.c_void_p)
         lib.sgrad_json_train.argtypes = [text, text, texts]
         lib.sgrad_json_predict.argtypes = [text, text, ctypes.POINTER(Samples), texts, ctypes.POINTER(Answers)]
@@ -76,7 +77,7 @@ _free.argtypes = [ctypes.c_void_p]
 
 
 def take_text(pointer):
-    """The text at a pointer of C's, which is freed."""
+    """Returns the text at a C pointer, and frees it."""
     try:
         return ctypes.string_at(pointer).decode()
     finally:
@@ -84,7 +85,7 @@ def take_text(pointer):
 
 
 def call(name, *arguments):
-    """Calls a function that returns 0 or an error."""
+    """Calls a function that returns 0 or an error code. Raises Error, or KeyboardInterrupt after a signal."""
     function = getattr(library(), name)
     _said.clear()
     error = function(*arguments)

@@ -1,4 +1,4 @@
-"""weights.py: safetensors files as NumPy arrays, both ways (the format's own page: github.com/huggingface/safetensors)."""
+"""weights.py: reads and writes safetensors files as NumPy arrays (format: github.com/huggingface/safetensors)."""
 import json
 
 import numpy
@@ -10,7 +10,7 @@ NAMES = {numpy.dtype(kind): name for name, kind in KINDS.items()}
 
 
 def load(path):
-    """The arrays in a file, by name; bfloat16, which NumPy has not, as float32."""
+    """Returns the arrays in a file by name. bfloat16, which NumPy does not have, is converted to float32."""
     with open(path, "rb") as file:
         data = file.read()
     length = int.from_bytes(data[:8], "little")
@@ -33,7 +33,7 @@ def _array(data, dtype, shape, data_offsets):
 
 
 def save(path, arrays):
-    """Writes arrays by name: `train(init=path)`, `predict(…, init=path)` take them. Names and layouts are PyTorch's."""
+    """Writes arrays by name, for `train(init=path)` and `predict(…, init=path)`. Names and layouts must be those of PyTorch."""
     header, parts, at = {}, [], 0
     for name, array in arrays.items():
         array = numpy.asarray(array)

@@ -302,7 +302,7 @@ void sgrad_queue_close(struct sgrad_queue *queue) {
 
 /* ---- leasing and ending tasks ------------------------------------------------------------------------------------- */
 
-/* Leases one task of SHARD. Returns 1: leased, *TAKEN is the task; 0: there is none; negative: error. */
+/* Leases one task of SHARD. Returns 1: leased, *TAKEN is the task; 0: no task is left; negative: error. */
 static int take_from(struct sgrad_queue *queue, int64_t shard, struct task *taken) {
     char *folder = sgrad_format("%s/todo/%lld", queue->folder, (long long)shard);
     DIR *dir = opendir(folder);

@@ -21,8 +21,8 @@ extern "C" {
 #endif
 
 struct sgrad_queue;
-/* Opens the queue in FOLDER; if there is none, creates it with tasks 0 to COUNT - 1. WORK is the text of DIR/work. LEASE is the
- * duration of leases in seconds. SGRAD_EINVAL: the queue has a different WORK. SGRAD_EIO: FOLDER is not accessible. */
+/* Opens the queue in FOLDER. If it does not exist, creates it with tasks 0 to COUNT - 1. WORK is the text of DIR/work. LEASE is
+ * the duration of leases in seconds. SGRAD_EINVAL: the queue has a different WORK. SGRAD_EIO: FOLDER is not accessible. */
 int sgrad_queue_open(const char *folder, const char *work, int64_t count, double lease, struct sgrad_queue **queue);
 void sgrad_queue_close(struct sgrad_queue *queue);     /* returns its leased tasks to the queue; NULL is allowed */
 

@@ -71,7 +71,7 @@ static const struct sgrad__summing mpi = { .node = main_memory, .begin = begin_m
 
 /* ---- order of tickets ---- */
 
-/* Removes the first ticket whose sum has ended from the list and returns it; NULL: there is none. */
+/* Removes the first ticket whose sum has ended from the list and returns it; NULL: no sum has ended. */
 static struct ticket *take_ended(void) {
     for (struct ticket **at = &first; *at && (*at)->begun; at = &(*at)->next) {
         struct ticket *t = *at;

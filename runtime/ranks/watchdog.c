@@ -64,8 +64,8 @@ static void call_roll(const struct waiting *mine, struct answer *answer) {
     free(request);
 }
 
-/* Logs the ranks that did not answer, those that wait for their own tasks, and this rank. If there is none of the first two
- * kinds, logs the wait of every rank. */
+/* Logs the ranks that did not answer, those that wait for their own tasks, and this rank. If there are no ranks of the
+ * first two kinds, logs the wait of every rank. */
 static void tell(const struct answer *answer) {
     char *text = NULL;
     size_t size;

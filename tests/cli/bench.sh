@@ -1,5 +1,5 @@
 #!/bin/bash
-# The limit of a network on this machine: what bench says adds up, and it leaves nothing behind.
+# The limit of a network on this machine: the figures of bench add up, and it leaves no files.
 # shellcheck source=tests/cli/expect.sh
 . "$(dirname "$0")/expect.sh"
 

@@ -1,5 +1,5 @@
 #!/bin/bash
-# stargrad check: operations, collectives and optimizers of plug-ins, of which some are wrong.
+# stargrad check: operations, collectives and optimizers of plug-ins, some of them wrong.
 # shellcheck source=tests/cli/expect.sh
 . "$(dirname "$0")/expect.sh"
 

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The doctor ends, finds something, and notices what is wrong.
+# stargrad doctor ends, prints findings, and detects problems.
 # shellcheck source=tests/cli/expect.sh
 . "$(dirname "$0")/expect.sh"
 

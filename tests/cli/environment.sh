@@ -1,5 +1,6 @@
 #!/bin/bash
-# Variables that StarPU, OpenMP and launchers read: what would abort StarPU, leave cores idle or train copies is mended or refused.
+# Environment variables of StarPU, OpenMP and launchers: settings that would abort StarPU, leave cores idle or train copies are
+# corrected or refused.
 # shellcheck source=tests/cli/expect.sh
 . "$(dirname "$0")/expect.sh"
 

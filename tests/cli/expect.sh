@@ -1,4 +1,4 @@
-# What the tests of the command line share. They run in an empty folder, which is gone when they end.
+# Functions that the tests of the command line share. The tests run in an empty folder, which is removed at the end.
 # shellcheck shell=bash
 set -u
 srcdir=${srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}

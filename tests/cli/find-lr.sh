@@ -1,6 +1,6 @@
 #!/bin/bash
-# The range test: rates grow evenly, on any ranks, it ends where the loss diverges, and the rate that it suggests trains; it leaves a
-# picture and figures, and no run.
+# stargrad find-lr: learning rates grow evenly, on any number of ranks; the test ends if the loss diverges; the suggested rate
+# trains; it writes a plot and figures, and no run.
 # shellcheck source=tests/cli/expect.sh
 . "$(dirname "$0")/expect.sh"
 unset STARGRAD_PICTURES

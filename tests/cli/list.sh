@@ -1,5 +1,5 @@
 #!/bin/bash
-# What the lists say, and that completion offers the same.
+# The output of stargrad list; completion offers the same names.
 # shellcheck source=tests/cli/expect.sh
 . "$(dirname "$0")/expect.sh"
 

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The manual page and the completion know every command and every option that the help knows, and no other option.
+# The manual page and the completion have every command and every option of the help, and no others.
 # shellcheck source=tests/cli/expect.sh
 . "$(dirname "$0")/expect.sh"
 

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Help, version, and everything that can be wrong with a command line.
+# Help, version, and errors of the command line.
 # shellcheck source=tests/cli/expect.sh
 . "$(dirname "$0")/expect.sh"
 

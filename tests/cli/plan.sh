@@ -1,5 +1,5 @@
 #!/bin/bash
-# What machines would make of a training: every machine file is read, figures add up, published rows come out, refusals are plain.
+# stargrad plan: every machine file is read, figures add up, published rows are reproduced, errors are clear.
 # shellcheck source=tests/cli/expect.sh
 . "$(dirname "$0")/expect.sh"
 unset STARGRAD_PICTURES

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Reports of folders that are not what they should be.
+# stargrad report of invalid folders.
 # shellcheck source=tests/cli/expect.sh
 . "$(dirname "$0")/expect.sh"
 unset STARGRAD_PICTURES

@@ -1,4 +1,4 @@
-/* A command of a hundred options: each is read, missed and corrected like one of a few. */
+/* Options of a command with a hundred options are read, missed and corrected as those of a command with a few. */
 #include "cli/cli.h"
 #include "tests/scratch.h"
 

@@ -1,5 +1,5 @@
-/* GPT-2's tokens of texts, as the library `tokenizers` makes them of tests/reference/tokenizer.json; and tokenizers that are
- * refused, since they would make others. */
+/* GPT-2's tokens of texts equal those that the library `tokenizers` computes with tests/reference/tokenizer.json. Tokenizers
+ * that would give other tokens are refused. */
 #include "config.h"
 
 #include "cli/tokenizer.h"

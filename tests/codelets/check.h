@@ -1,5 +1,5 @@
-/* check.h: what the tests of codelets share beside instances: comparing arrays, running a kernel alone, a group of tests on each
- * kind of device. */
+/* check.h: functions that the tests of codelets share, in addition to instances: compare arrays, run a kernel without a graph,
+ * run a group of tests on each kind of device. */
 #ifndef SGRAD_TESTS_CHECK_H
 #define SGRAD_TESTS_CHECK_H
 

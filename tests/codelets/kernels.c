@@ -1,5 +1,5 @@
-/* kernels.c: what no layer's gradient shows: sums in their fixed tree, norms and clipping, histograms, the
- * chances of dropout; rows of bf16. */
+/* kernels.c: properties of kernels that the gradient checks of layers do not test: sums in a fixed tree, norms and clipping,
+ * histograms, the probabilities of dropout, rows of bf16. */
 #include "codelets/kernels.h"
 #include "codelets/ops/dropout.h"
 #include "codelets/updates.h"
@@ -290,8 +290,8 @@ int main(int argc, char **argv) {
         sentence("sums are added in a fixed tree", sums_are_trees),
         sentence("the squared norm of a tensor is the sum of its squares", squared_norm),
         sentence("clipping scales a gradient as PyTorch does", clipping),
-        sentence("dropout drops the documented share, the same again in backward and in any micro-batch", dropout),
-        sentence("dropout of a rank's part drops what dropout of the whole sample drops", dropout_of_parts),
+        sentence("dropout drops the documented fraction of values, the same ones in backward and in any micro-batch", dropout),
+        sentence("dropout of a shard drops the same values as dropout of the whole sample", dropout_of_parts),
         sentence("a histogram counts every finite number in its bucket", histogram),
     };
     return run_on_devices(argc, argv, tests);

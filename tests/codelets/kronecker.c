@@ -1,5 +1,5 @@
-/* kronecker.c: second-order training's kernels against plain ones in double precision: factors of odd images, strides, dilations,
- * groups; decompositions, put together again; preconditioned gradients; the step. */
+/* kronecker.c: K-FAC kernels against plain ones in double precision: factors of images with odd sizes, strides, dilations and
+ * groups; decompositions multiplied together again; preconditioned gradients; the step. */
 #include "codelets/kfac/kronecker.h"
 #include "codelets/updates.h"
 #include "tests/codelets/check.h"
@@ -420,10 +420,10 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         sentence("Kronecker factors equal a plain sum over patches", factors),
         sentence("running averages start and decay as documented, and leave out infinite values", averages),
-        sentence("eigendecompositions give the factor again", decompositions),
-        sentence("a factor with NaN leaves its old decomposition", no_decomposition),
+        sentence("an eigendecomposition multiplied together is the factor", decompositions),
+        sentence("a factor with NaN does not replace the old decomposition", no_decomposition),
         sentence("a factor of zeros has eigenvalues of zero", no_curvature),
-        sentence("damped inverses invert", inverses),
+        sentence("a damped inverse times its factor is the identity", inverses),
         sentence("preconditioned gradients equal a plain product", preconditioned),
         sentence("inner products equal a plain sum", inner_products),
         sentence("the K-FAC step clips and decays as documented", step),

@@ -1,12 +1,12 @@
-/* layerwise.c: optimizers that look at a parameter as a whole against their papers' algorithms in double precision (PyTorch has
- * LARS and LAMB not at all, and Muon in bf16). A parameter is trained for some steps by gradients drawn at random, its weights
- * and states then compared.
+/* layerwise.c: layer-wise optimizers against the algorithms of their papers in double precision. (PyTorch has no LARS and no
+ * LAMB, and Muon only in bf16.) A test trains a parameter for several steps with random gradients, then compares weights and
+ * states.
  *
- *     LARS   You, Gitman, Ginsburg 2017, algorithm 1; rate and momentum as there
+ *     LARS   You, Gitman, Ginsburg 2017, algorithm 1, with its rate and momentum
  *     LAMB   You et al. 2019, algorithm 2, φ(z) = z
  *     Muon   Jordan et al. 2024, with the published coefficients of its five steps
  *
- * and, as in the implementations of LARS and LAMB, a ratio of 1 for vectors and where a norm is zero. */
+ * As in the implementations of LARS and LAMB, the ratio is 1 for vectors and if a norm is zero. */
 #include "codelets/updates.h"
 #include "tests/codelets/check.h"
 

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Every kernel with the instructions of lesser processors than this one, too: STARGRAD_MAX_ISA. The other tests take the best it has.
+# Every kernel with the instructions of older processors (STARGRAD_MAX_ISA). The other tests use all instructions of the
+# processor.
 set -u
 cd "${builddir:-.}" || exit 99
 work=$(mktemp -d) || exit 99

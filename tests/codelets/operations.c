@@ -1,11 +1,11 @@
-/* operations.c: every operation on every one of its test shapes:
+/* operations.c: every operation on all test shapes of its record:
  *
- *     gradients, accumulate, adds, bf16     as graphs/api/check.c has them
- *     CUDA         forward, inference and backward on a GPU against a CPU, and accumulate there, where there is a GPU
+ *     gradients, accumulate, adds, bf16     as in graphs/api/check.c
+ *     CUDA         forward, inference, backward and accumulation on a GPU against a CPU, if there is a GPU
  *
- * A convolution and an inner product have several ways to go (algorithms.h): they come again for each, the others do not.
+ * A convolution and an inner product have several algorithms (algorithms.h). These operations are tested with each of them.
  *
- *     OPERATIONS=relu,conv2d build/tests/codelets/operations       these alone, and each case by its name before it begins */
+ *     OPERATIONS=relu,conv2d build/tests/codelets/operations       tests only these, and prints the name of each case first */
 #include "codelets/ops/conv2d.h"
 #include "codelets/ops/conv3d.h"
 #include "codelets/cpu/passes.h"
@@ -270,8 +270,8 @@ static void announce(enum sgrad__algorithm way) {
 int main(int argc, char **argv) {
     const struct CMUnitTest every_way[] = {
         sentence("gradients of every operation equal finite differences", gradients),
-        sentence("gradients of every operation are added where another was", accumulate),
-        sentence("every operation adds to what is there", adds),
+        sentence("gradients of every operation can be added to another gradient", accumulate),
+        sentence("every operation can add to the old values of its output", adds),
         sentence("every operation in bf16 is close to f32", bf16),
     };
     const struct CMUnitTest devices[] = { sentence("every operation on a GPU equals the CPU", cuda) };

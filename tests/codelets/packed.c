@@ -1,5 +1,5 @@
-/* packed.c: tasks that take their factor packed leave the same bits as those that take it as it lies, and with fewer samples than
- * it was packed for; by the rule's ways, or that of STARGRAD_CPU_ALGORITHM. */
+/* packed.c: tasks that read a packed factor give the same bits as tasks that read it unpacked, also with fewer samples than it
+ * was packed for. The test uses the default algorithms, or STARGRAD_CPU_ALGORITHM. */
 #include "tests/codelets/check.h"
 
 #include <stdlib.h>
@@ -95,7 +95,7 @@ static void the_same(void **state) {
 int main(int argc, char **argv) {
     struct sgrad_context *context;
     const struct CMUnitTest tests[] = {
-        sentence("tasks with packed factors leave the same bits as without", the_same),
+        sentence("tasks with packed factors give the same bits as without", the_same),
     };
     setenv("STARGRAD_CPU_ALGORITHM", "rule", 0);
     if (sgrad_context_open(&(struct sgrad_context_options){ .cpus = 1, .gpus = -1 }, &context)) return 99;

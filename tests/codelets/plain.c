@@ -1,5 +1,5 @@
-/* plain.c: the operations that carry a network, each once more as the plainest loop in double precision, compared with the real
- * one on every row of its record's tests. A loop does forward and backward at once: y = f(x) and dx = (∂y/∂x)ᵀ·dy. */
+/* plain.c: the most important operations, written again as plain loops in double precision, and compared with the real ones on
+ * all test shapes of their records. A loop does forward and backward at once: y = f(x) and dx = (∂y/∂x)ᵀ·dy. */
 #include "codelets/ops/average_pool.h"
 #include "codelets/ops/batchnorm.h"
 #include "codelets/ops/conv2d.h"

@@ -1,5 +1,5 @@
-/* reference.c: our operations and optimizers against PyTorch's, on every case of tests/reference/layers.safetensors
- * (tests/reference/make.py says what a case holds). */
+/* reference.c: our operations and optimizers against those of PyTorch, on all cases of tests/reference/layers.safetensors
+ * (tests/reference/make.py describes a case). */
 #include "codelets/operations.h"
 #include "codelets/updates.h"
 #include "tests/codelets/check.h"

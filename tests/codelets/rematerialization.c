@@ -1,5 +1,5 @@
-/* rematerialization.c: where tasks of backward recompute an operation's output inline, the operation's own backward gives the
- * same bits without it. */
+/* rematerialization.c: if tasks of the backward pass recompute an operation's output inline, the operation's own backward task
+ * gives the same bits without this output. */
 #include "tests/codelets/check.h"
 
 static void open_and_run(struct instance *instance, const struct sgrad_op *op, const struct sgrad_test *test,
@@ -47,7 +47,7 @@ static void without_output(void **state) {
 int main(int argc, char **argv) {
     struct sgrad_context *context;
     const struct CMUnitTest tests[] = {
-        sentence("backward needs no output that is made again in passing", without_output),
+        sentence("backward does not read an output that is recomputed inline", without_output),
     };
     if (sgrad_context_open(&(struct sgrad_context_options){ .cpus = 1, .gpus = -1 }, &context)) return 99;
     const int failed = run_sentences(argc, argv, tests, NULL, NULL);

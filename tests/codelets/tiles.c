@@ -1,6 +1,6 @@
-/* tiles.c: each pass of layers that take each of its branches is, to the bit, what a sum over all taps is, written once and added
- * to what is there: the numbers have so few bits that F32 holds every sum of their products, in whatever order. And a sample's
- * results have the same bits alone. */
+/* tiles.c: each pass of the AMX kernels equals, to the bit, a plain sum over all taps, for layers that cover every branch,
+ * both when the result is written and when it is added. The numbers have so few bits that F32 represents all sums of their
+ * products exactly, in any order. A sample also has the same bits if it is computed without the others. */
 #include "codelets/cpu/tiles.h"
 #include "tests/codelets/check.h"
 

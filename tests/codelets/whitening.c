@@ -1,5 +1,6 @@
-/* whitening.c: filters that whiten, against what they are for: the second moments of what they say of patches are diagonal, and
- * are d/(d + 5e-4) for the moments' eigenvalues d, the largest first; the second half are the negatives. */
+/* whitening.c: properties of whitening filters. The second moments of their outputs on patches are diagonal, and equal d/(d +
+ * 5e-4) for the eigenvalues d of the moments of the patches, the largest first. The second half of the filters are the
+ * negatives of the first. */
 #include "codelets/ops/whitening.h"
 #include "tests/codelets/check.h"
 

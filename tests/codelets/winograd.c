@@ -1,6 +1,6 @@
-/* winograd.c: what fused tasks build on: a sample's results have the same bits alone and among others, in blocks of tiles and
- * in chunks of channels; results are added to what is there; and a weight's gradient is the sum of those of single samples.
- * tests/codelets/operations.c checks what they are. */
+/* winograd.c: properties of the Winograd kernels that fused tasks rely on. A sample has the same bits alone and among others,
+ * in blocks of tiles and in chunks of channels. Results can be added to an output. The gradient of a weight is the sum of
+ * those of single samples. tests/codelets/operations.c checks the values. */
 #include "codelets/cpu/winograd.h"
 #include "tests/codelets/check.h"
 

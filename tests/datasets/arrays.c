@@ -1,4 +1,4 @@
-/* Arrays of NumPy's, and what is wrong with files of them. */
+/* NumPy arrays: reading them, and errors in their files. */
 #include "config.h"
 
 #include "datasets/datasets.h"
@@ -240,7 +240,7 @@ int main(int argc, char **argv) {
         sentence("NumPy arrays of every type give samples", arrays),
         sentence("a malformed NumPy array is refused", wrong_arrays),
         sentence("NumPy arrays in any order of bytes and dimensions give the same numbers", orders),
-        sentence("y is read as classes or as numbers, by its values or as asked", meanings),
+        sentence("y is read as classes or as numbers, by its values or by an option", meanings),
         sentence("labels of images and pixels are read in every form, and those without samples are reported", odd_labels),
     };
     return run_sentences(argc, argv, tests, scratch_open, scratch_close);

@@ -1,5 +1,4 @@
-/* What training does to images: as text, and done: the views of an image are those that they should be, and depend on seed, epoch
- * and sample alone. */
+/* Augmentations: parsing them, applying them, the views of an image. Results depend only on seed, epoch and sample. */
 #include "config.h"
 
 #include "datasets/datasets.h"
@@ -411,15 +410,15 @@ static void wide_patches(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         sentence("a list of augmentations is put in order, and a wrong one is refused", texts),
-        sentence("crops and flips are drawn equally often", views),
-        sentence("an augmented sample depends on seed, epoch and sample alone", alone),
+        sentence("all crops and flips are equally frequent", views),
+        sentence("an augmented sample depends only on seed, epoch and sample", alone),
         sentence("labels of pixels move with their pixels", masks),
         sentence("augmentations of no strength change nothing", nothing),
-        sentence("a mixed image is its share of two samples", mixed),
+        sentence("a mixed image is the weighted sum of two samples", mixed),
         sentence("altflip flips each image in every second epoch, and translate draws each shift equally often", alternates),
         sentence("labels of pixels move with a reflecting shift", reflected_labels),
         sentence("the views of an evaluation have the documented images and weights", several_views),
-        sentence("a rotated patch of a volume reads its surroundings alone", rotated_patches),
+        sentence("a rotated patch of a volume reads only its surroundings", rotated_patches),
         sentence("a patch of 16 bits is shown as bytes", wide_patches),
     };
     return run_sentences(argc, argv, tests, scratch_open, scratch_close);

@@ -1,4 +1,4 @@
-/* CIFAR-10's files: planes become pixels; what is malformed is refused with its place. */
+/* CIFAR-10 files: planes become pixels; malformed files are refused with the position of the error. */
 #include "config.h"
 #include "datasets/datasets.h"
 #include "tests/scratch.h"

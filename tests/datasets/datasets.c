@@ -1,5 +1,5 @@
-/* What is the same for every kind: names, reading, statistics, fingerprints; and the published data sets, where
- * STARGRAD_DATA names a folder that holds fashion-mnist/ and cifar-10-batches-bin/. */
+/* Properties of all data sets: names, reading, statistics, fingerprints. If STARGRAD_DATA names a folder with fashion-mnist/
+ * and cifar-10-batches-bin/, also the published data sets. */
 #include "config.h"
 
 #include "datasets/datasets.h"
@@ -395,7 +395,7 @@ int main(int argc, char **argv) {
         sentence("synthetic samples depend on the seed, not on the size of the set", synthetic_seed_and_size),
         sentence("wrong arguments of a synthetic set are refused", synthetic_arguments),
         sentence("a custom reader gives fields of any kind", fields),
-        sentence("a path that is no folder is refused, and the message says what the folder has to hold", no_folders),
+        sentence("a path that is not a folder is refused, with the files that it must contain", no_folders),
         sentence("a text gives windows of bytes and the bytes that follow them", text_windows),
         sentence("the published CIFAR-10 has the known mean and deviation", cifar10),
         sentence("the published Fashion-MNIST has the known mean and deviation", fashion_mnist),

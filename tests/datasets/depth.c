@@ -1,4 +1,4 @@
-/* TIFF images of every layout, and images of 16 bits a channel: pixels, statistics, augmentation, what is damaged. */
+/* TIFF images of every layout, and images with 16 bits a channel: pixels, statistics, augmentation, damaged files. */
 #include "config.h"
 #include "datasets/colours.h"
 #include "datasets/formats.h"

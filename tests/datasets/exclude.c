@@ -1,4 +1,4 @@
-/* Samples that a list leaves out: those in memory and those that are read, names, numbers, twice, and bad lists. */
+/* Samples that a list excludes: from data in memory and in files, by name, by number, listed twice, and invalid lists. */
 #include "config.h"
 #include "datasets/datasets.h"
 #include "tests/scratch.h"

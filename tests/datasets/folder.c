@@ -1,4 +1,4 @@
-/* Folders of JPEGs and PNGs: order, sizes, grey and transparent images, many readers at once, and bad files. */
+/* Folders of JPEG and PNG images: order, sizes, grey and transparent images, parallel readers, and damaged files. */
 #include "config.h"
 #include "datasets/datasets.h"
 #include "datasets/formats.h"

@@ -1,4 +1,5 @@
-/* idx files: plain, gzipped, either spelling; what is malformed is refused with its place. */
+/* idx files: plain or gzipped, with either spelling of their names; malformed files are refused with the position of the
+ * error. */
 #include "config.h"
 #include "datasets/datasets.h"
 #include "datasets/formats.h"

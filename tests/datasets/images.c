@@ -1,4 +1,4 @@
-/* Images of every format: pixels, orientation, transparency, odd files that are whole, files that are not. */
+/* Images of every format: pixels, orientation, transparency, unusual files that are valid, and damaged files. */
 #include "config.h"
 #include "datasets/formats.h"
 #include "tests/scratch.h"
@@ -488,8 +488,8 @@ int main(int argc, char **argv) {
         sentence("BMP images of every depth are read", bitmaps),
         sentence("Netpbm images of every kind are read", netpbm),
         sentence("WebP and GIF images are read, and of an animation the first frame", from_libraries),
-        sentence("an odd but whole JPEG is read, and a truncated one is refused", odd_jpegs),
-        sentence("an odd but whole PNG is read, and one with a wrong checksum is refused", odd_pngs),
+        sentence("an unusual but valid JPEG is read, and a truncated one is refused", odd_jpegs),
+        sentence("an unusual but valid PNG is read, and one with a wrong checksum is refused", odd_pngs),
         sentence_with("a TIFF of any orientation is read upright", orientations, scratch_open, scratch_close),
         sentence_with("a TIFF keeps its colours, whatever its alpha means", alphas, scratch_open, scratch_close),
         sentence_with("TIFFs of odd tiles, of odd tags and of inks are read", other_tiffs, scratch_open, scratch_close),

@@ -1,4 +1,4 @@
-/* Lines of numbers, and what is wrong with files of them. */
+/* CSV files: reading them, and errors in them. */
 #include "config.h"
 
 #include "datasets/datasets.h"
@@ -293,10 +293,10 @@ int main(int argc, char **argv) {
         sentence("a CSV file gives normalised features and classes", classes),
         sentence("a CSV file gives numbers as targets, from one file or from two", numbers),
         sentence("a malformed CSV file is refused with line and column", wrong_lines),
-        sentence("a quoted empty cell is a line, and blanks alone are none", empty_cells),
+        sentence("a line with a quoted empty cell is a row, and a blank line is not", empty_cells),
         sentence("a CSV header is recognised with any separator, quote or line end", headers),
         sentence("columns of later files are matched by their titles", titles),
-        sentence("an odd but legal CSV file is read, and reported where it is likely to be meant otherwise", odd_lines),
+        sentence("an unusual but legal CSV file is read, with a warning if it is probably a mistake", odd_lines),
     };
     return run_sentences(argc, argv, tests, scratch_open, scratch_close);
 }

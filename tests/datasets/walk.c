@@ -1,4 +1,4 @@
-/* Which files of a folder are images, what some of them decide for all, and what becomes of damaged ones. */
+/* Which files of a folder are images, how some of them set the properties of all, and the handling of damaged ones. */
 #include "config.h"
 #include "datasets/datasets.h"
 #include "tests/scratch.h"

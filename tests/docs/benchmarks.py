@@ -1,5 +1,5 @@
-"""docs/performance/benchmarks.md and its charts are as bench/page makes them of bench/results/*.json; each record has all fields, and each
-command names scripts that exist."""
+"""docs/performance/benchmarks.md and its charts equal the output of bench/page for bench/results/*.json. Each record has all
+fields, and each command names scripts that exist."""
 import datetime
 import glob
 import json

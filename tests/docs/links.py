@@ -1,4 +1,4 @@
-"""Every relative link of the Markdown files leads to a file, and every fragment to a heading of that file."""
+"""Every relative link in the Markdown files leads to a file, and every fragment to a heading of that file."""
 import os
 import re
 import subprocess

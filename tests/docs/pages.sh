@@ -1,5 +1,5 @@
 #!/bin/bash
-# The files that the pages of docs/ walk through compile as they stand there, and the examples with what is installed alone.
+# The source files in the pages of docs/ compile unchanged. The examples compile with only the installed headers.
 set -u
 srcdir=${srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
 builddir=${builddir:-$srcdir/build}

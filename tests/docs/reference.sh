@@ -1,5 +1,5 @@
 #!/bin/bash
-# The reference of the public headers is built without a warning, and has their functions and overviews.
+# make html builds the reference of the public headers without a warning. It contains their functions and overviews.
 set -u
 builddir=$(cd "${builddir:-build}" && pwd) || exit 99
 command -v doxygen >/dev/null || { echo 'skipped: doxygen is not installed' && exit 77; }

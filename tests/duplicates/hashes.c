@@ -1,6 +1,6 @@
-/* Hashes equal those of imagededup 0.3.3 with Pillow 13.0.0 for images of these sizes (docs/guides/dedup.md names the others):
- * ahash and dhash in every bit, phash and whash in all but a few. The numbers are those of encode_image for the images that draw
- * makes. Also: hashes of 256 bits, and the file hashes.bin, whole and damaged. */
+/* Hashes equal those of imagededup 0.3.3 with Pillow 13.0.0 for images of these sizes (docs/guides/dedup.md describes the
+ * others): ahash and dhash in every bit, phash and whash in all but a few. The numbers are the results of encode_image for the
+ * images of the function draw. Also: hashes of 256 bits, and the file hashes.bin, valid and damaged. */
 #include "config.h"
 #include "duplicates/internal.h"
 #include "tests/scratch.h"
@@ -190,8 +190,8 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         sentence("hashes equal those of imagededup", as_imagededup),
         sentence("a hash does not depend on the images that were hashed before", one_scaler),
-        sentence("hashes of 256 bits are near for like images and far for others", long_hashes),
-        sentence("a file of hashes is read again, and one of other hashes is left out", whole_file),
+        sentence("hashes of 256 bits are near for similar images and far for others", long_hashes),
+        sentence("a file of hashes is read again, and one of another kind of hash is ignored", whole_file),
         sentence("a damaged file of hashes is refused, whichever byte is wrong", damaged_file),
     };
     return run_sentences(argc, argv, tests, scratch_open, scratch_close);

@@ -1,5 +1,6 @@
-/* The search finds every near pair, once, in order: both ways against each with each, at many thresholds, for hashes that are
- * spread, crowded, or alike, of 64 and 256 bits, with little room, and without some images. */
+/* The search finds every near pair once, in order. Both algorithms are compared with a comparison of all pairs: at many
+ * thresholds, for hashes that are spread, clustered or identical, of 64 and 256 bits, with little memory, and without some
+ * images. */
 #include "config.h"
 #include "duplicates/duplicates.h"
 #include "runtime/philox.h"
@@ -183,10 +184,10 @@ int main(int argc, char **argv) {
         sentence("the search finds every near pair at every threshold", thresholds),
         sentence("the search finds every near pair among spread hashes", spread),
         sentence("the search finds every near pair of 256 bits", long_hashes),
-        sentence("the search finds every pair with room for a few", little_room),
+        sentence("the search finds every pair with buffers for a few", little_room),
         sentence("the search finds the same pairs with little memory", little_memory),
-        sentence("the search leaves out images without a hash, and asks for a part of the set", parts_of_a_set),
-        sentence("the search ends when its caller says so", who_sees_ends_it),
+        sentence("the search leaves out images without a hash, and can be limited to some queries", parts_of_a_set),
+        sentence("the search ends if its callback requests it", who_sees_ends_it),
     };
     return run_sentences(argc, argv, tests, open_context, close_context);
 }

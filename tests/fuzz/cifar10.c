@@ -1,4 +1,4 @@
-/* Any bytes as a file of CIFAR-10. Whole records are long, so a short input is stretched over them. */
+/* Any bytes as a file of CIFAR-10. Whole records are long, so short inputs are repeated to fill them. */
 #include "datasets/formats.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Any bytes as the config.json of a run that is continued or evaluated, and as the identity that a checkpoint holds. */
+/* Any bytes as the config.json of a run that is resumed or evaluated, and as the identity in a checkpoint. */
 #include "datasets/datasets.h"
 #include "graphs/api/inference.h"
 #include "graphs/rundir/rundir.h"

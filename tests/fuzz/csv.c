@@ -1,4 +1,4 @@
-/* Any bytes as lines of numbers. */
+/* Any bytes as a CSV file. */
 #include "datasets/formats.h"
 
 #include <string.h>

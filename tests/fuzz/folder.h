@@ -1,4 +1,4 @@
-/* folder.h: for targets whose bytes are a file in a run's folder. */
+/* folder.h: for targets whose input is a file in a run's folder. */
 #ifndef SGRAD_TESTS_FUZZ_FOLDER_H
 #define SGRAD_TESTS_FUZZ_FOLDER_H
 

@@ -1,4 +1,5 @@
-/* Any bytes as hashes.bin, as they are and with the checksum that would be right: what is taken is found again. */
+/* Any bytes as hashes.bin, unchanged and with a corrected checksum: a file that is accepted is read again with the same
+ * result. */
 #include "duplicates/internal.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Any bytes as the metrics.jsonl of a run that is reported. */
+/* Any bytes as the metrics.jsonl of a run for `stargrad report`. */
 #include "report/history.h"
 #include "tests/fuzz/folder.h"
 

@@ -1,4 +1,4 @@
-/* Any bytes as a JPEG, a PNG or a TIFF, scaled and cut, of 8 and of 16 bits, and hashed in every way. */
+/* Any bytes as a JPEG, a PNG or a TIFF image: scaled and cropped, of 8 and of 16 bits, and with all hashes. */
 #include "datasets/formats.h"
 #include "duplicates/duplicates.h"
 

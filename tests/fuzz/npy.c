@@ -1,4 +1,4 @@
-/* Any bytes as an array of NumPy's. */
+/* Any bytes as a NumPy array. */
 #include "datasets/formats.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

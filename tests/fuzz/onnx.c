@@ -1,4 +1,4 @@
-/* Any bytes as an ONNX file, and what it says as layers on small images. */
+/* Any bytes as an ONNX file, and the network in it on small images. */
 #include "codelets/ops/image.h"
 #include "graphs/networks/onnx/onnx.h"
 

@@ -1,5 +1,5 @@
-/* replay.c: main() of a fuzz target where there is no fuzzer: hands it every file of tests/fuzz/corpus/NAME/, NAME being
- * the program's own, or the files named on its command line. */
+/* replay.c: main() of a fuzz target without a fuzzer. It runs the target on every file of tests/fuzz/corpus/NAME/, where NAME
+ * is that of the program, or on the files of its command line. */
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Each fuzz target searches some seconds for inputs that break a reader: built by clang with its fuzzer and sanitizers, in a folder of
-# its own.
+# Each fuzz target searches for several seconds for inputs that break a reader. Clang builds the targets with its fuzzer and
+# sanitizers, in a separate folder.
 set -u
 srcdir=$(cd "${srcdir:-$(dirname "$0")/../..}" && pwd) || exit 99
 builddir=$(cd "${builddir:-$srcdir/build}" && pwd) || exit 99

@@ -1,4 +1,4 @@
-/* Any bytes as what a Zarr array says of itself, in either version, and as chunks by each compressor. */
+/* Any bytes as the metadata of a Zarr array, in both versions of the format, and as chunks of each compressor. */
 #include "volumes/formats.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

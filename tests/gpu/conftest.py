@@ -1,4 +1,4 @@
-"""Tests of this folder run the program of the emulator."""
+"""The tests of this folder run the program of the emulator."""
 import os
 
 import pytest

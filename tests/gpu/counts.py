@@ -1,9 +1,12 @@
-"""What a GPU has to do in a training step, counted, where there is none (tests/gpu/emulator): python3 tests/gpu/counts.py [MODEL…] [OPTION…]
+"""Count the work of a GPU in a training step, without a GPU (tests/gpu/emulator): python3 tests/gpu/counts.py [MODEL…] [OPTION…]
 
-For each network, in bf16: StarPU's tasks of a step, kernels, calls of cuDNN and cuBLAS, launches, of which one is that of a whole
-CUDA graph, and bytes that kernels move, at so many samples on one GPU: all; those of batch norm's passes. Tasks and bytes come from
-what train --print says; launches are those of a run of six steps less one of five, when all is recorded, on two samples of 32x32, for
-they do not depend on the samples. OPTIONS that begin with -- are train's."""
+For each network, in bf16 and for a number of samples on one GPU, the script prints: StarPU's tasks of a step, kernels, calls of
+cuDNN and cuBLAS, launches (a whole CUDA graph is one launch), and the bytes that kernels move, in total and for the passes of
+batch norm.
+
+Tasks and bytes come from the output of train --print. Launches are those of a run of six steps minus those of five steps, after
+all graphs are recorded. They use two samples of 32x32, because launches do not depend on the samples. OPTIONS that begin with --
+are passed to train."""
 import os
 import re
 import subprocess

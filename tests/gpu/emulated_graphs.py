@@ -1,4 +1,4 @@
-"""Runs on emulated GPUs to the same bits: recorded as CUDA graphs, repeated, on ranks, with sums by NCCL."""
+"""Runs on emulated GPUs give the same bits: recorded as CUDA graphs, repeated, on several ranks, with sums by NCCL."""
 import os
 import re
 import shutil

@@ -1,4 +1,4 @@
-"""Operations on emulated GPUs: their CUDA kernels, and convolutions as cuDNN's graphs, against CPU kernels."""
+"""Operations on emulated GPUs against CPU kernels: CUDA kernels, and convolutions as cuDNN graphs."""
 import os
 import re
 import subprocess

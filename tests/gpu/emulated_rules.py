@@ -1,4 +1,4 @@
-"""The rules of CUDA's driver that the emulated GPU enforces, each broken by a program of its own (tests/gpu/emulator/rules.cc)."""
+"""The emulated GPU enforces the rules of CUDA's driver: each is broken by a separate program (tests/gpu/emulator/rules.cc)."""
 import os
 import subprocess
 

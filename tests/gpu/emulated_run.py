@@ -1,5 +1,5 @@
-"""tests/gpu/run, its pack, and bench/gpu: the plan, the Python that is chosen, the order of measurements, what an interruption leaves. The
-emulated GPU is in place of a GPU, and a script in place of PyTorch."""
+"""tests/gpu/run, its pack, and bench/gpu: the plan, the choice of the Python, the order of measurements, the results of an
+interrupted run. The emulated GPU replaces a GPU, and a script replaces PyTorch."""
 import os
 import re
 import shutil

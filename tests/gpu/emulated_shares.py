@@ -1,4 +1,4 @@
-"""Batches that emulated GPUs and cores share."""
+"""Batches that are divided between emulated GPUs and CPU cores."""
 import os
 import re
 

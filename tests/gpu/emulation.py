@@ -1,5 +1,5 @@
-"""What the tests of the CUDA code on emulated GPUs share. These are CPU threads (tests/gpu/emulator), so the tests are of logic alone: what only a
-GPU can show is for tests/gpu/run."""
+"""Functions that the tests of CUDA code on emulated GPUs share. Emulated GPUs are CPU threads (tests/gpu/emulator), so these
+tests check only logic. tests/gpu/run tests the behaviour of a real GPU."""
 import os
 import re
 import shutil

@@ -1,16 +1,18 @@
-"""What tests/gpu/run does on a GPU, part by part, in this order: kernels against CPU kernels, losses against training on CPUs, speed
-beside PyTorch, a trace, a batch that CPU and GPU share, the same bits twice. The plan comes first, with each part's seconds. A part
-ends at its time in the plan at the latest, so what an earlier part has left over is a later one's, and no part takes another's
-time. One that fails, or has no time, is a row that says so, and the next one begins.
+"""The parts of tests/gpu/run, in this order: kernels against CPU kernels, losses against training on CPUs, speed against PyTorch,
+a trace, a batch divided between CPU and GPU, reproducible bits. The plan is printed first, with the seconds of each part.
 
-    tests/gpu/run                        starts this with what it needs
+A part ends at its planned time at the latest. Time that a part does not use is available to later parts, so no part takes time
+from another. A part that fails, or has no time left, adds a row with the reason, and the next part begins.
+
+    tests/gpu/run                        starts this script with its environment
     tests/gpu/parts.py --plan            only prints the plan
-    tests/gpu/parts.py --emulated        on CPU threads in place of a GPU, smaller: tests the parts, measures nothing
-    tests/gpu/parts.py --part WORD…      only parts whose names have one of these words
+    tests/gpu/parts.py --emulated        on CPU threads instead of a GPU, smaller: tests the parts, measures nothing
+    tests/gpu/parts.py --part WORD…      only parts whose names contain one of these words
 
-Rows are printed as they come, and kept in a table: $GPU_TABLE, or gpu.md (bench/table.py). $GPU_OUT, or the current directory, gets
-the trace (trace/) and what each part's programs printed (logs/). While losses are compared, which needs no quiet machine, PyTorch
-compiles its networks. Exit status: 0 all that ran agrees and nothing failed, 1 otherwise."""
+Rows are printed at once and stored in a table: $GPU_TABLE (default gpu.md; bench/table.py). The trace (trace/) and the output
+of each part's programs (logs/) are written to $GPU_OUT, by default the current directory. PyTorch compiles its networks during
+the comparison of losses, which does not need an idle machine. Exit status: 0 all parts that ran agree and none failed, 1
+otherwise."""
 import argparse
 import json
 import os

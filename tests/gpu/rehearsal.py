@@ -1,9 +1,9 @@
-"""A rehearsal of tests/gpu/run on a machine that has only what a machine with a GPU may have: the pack in a bare Debian 13, without Open MPI,
-hwloc's plug-ins, CUDA, xz or a compiler; CUDA's libraries are Python packages; a script stands in for nvidia-smi. There is no device, so the
-programs for GPUs must get as far as that, and no further; then the emulated GPU's programs go through the parts.
+"""A rehearsal of tests/gpu/run in a minimal environment: the pack runs in a minimal Debian 13, without Open MPI, hwloc's
+plug-ins, CUDA, xz or a compiler. CUDA's libraries are Python packages, and a script replaces nvidia-smi. There is no device, so
+the programs for GPUs must fail exactly at the point where they need one. Then the programs for the emulated GPU run all parts.
 
-Needs root, debootstrap, pip and a network. STARGRAD_REHEARSAL names a directory for the Debian and the packages (2 GB), which stays, so that
-the next rehearsal need not fetch them."""
+Needs root, debootstrap, pip and a network. STARGRAD_REHEARSAL names a folder for the Debian and the packages (2 GB). It is not
+removed, so that later rehearsals do not download them again."""
 import glob
 import os
 import re

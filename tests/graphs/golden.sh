@@ -1,8 +1,8 @@
 #!/bin/bash
-# What `stargrad train --print` says of some runs, against the copies in tests/graphs/golden/.
+# The output of `stargrad train --print` for several runs equals the copies in tests/graphs/golden/.
 #
-#   bash tests/graphs/golden.sh            shows where they differ
-#   bash tests/graphs/golden.sh --update   writes the copies anew: look at `git diff` before they are committed
+#   bash tests/graphs/golden.sh            shows the differences
+#   bash tests/graphs/golden.sh --update   updates the copies: check `git diff` before you commit them
 # shellcheck source=tests/cli/expect.sh
 . "$(dirname "$0")/../cli/expect.sh"
 

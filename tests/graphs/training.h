@@ -1,4 +1,4 @@
-/* training.h: a network that is trained by an optimizer, for all tests. */
+/* training.h: a network trained by an optimizer, for several tests. */
 #ifndef SGRAD_TESTS_GRAPHS_TRAINING_H
 #define SGRAD_TESTS_GRAPHS_TRAINING_H
 

@@ -1,5 +1,5 @@
-"""A run that is killed or stopped at any step, then resumed without further options, equals the uninterrupted run: losses, metrics and
-weights, bit for bit, and no row twice in metrics.jsonl."""
+"""The law of interruption: a run that is killed or stopped at any step, then resumed without further options, equals the
+uninterrupted run. Losses, metrics and weights are equal bit for bit, and no row occurs twice in metrics.jsonl."""
 import os
 import re
 import shlex

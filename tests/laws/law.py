@@ -1,12 +1,12 @@
-"""What the tests of laws share. A law holds for every combination of valid options; its check is a function of a Draw, from which it takes a
-combination at random. A law's test has seeds 1, 2, 3, …; a seed always draws the same combination:
+"""Functions that the tests of laws share. A law holds for every combination of valid options. Its check is a function of a Draw,
+from which it takes a random combination. The tests of a law have the seeds 1, 2, 3, …; a seed always gives the same combination:
 
-    python3 tests/laws/ranks.py                              ten of them, or STARGRAD_LONG=1: as many as a long check has, two at a time
+    python3 tests/laws/ranks.py                              ten seeds; with STARGRAD_LONG=1 those of a long check, two at a time
     python3 tests/laws/ranks.py 'test_ranks[17]' -rP         the combination of seed 17, with its commands
     STARGRAD_SEEDS=1:500 python3 tests/laws/ranks.py -n 2    those of seeds 1 to 500, two at a time
 
-A combination that the program refuses by itself, with a reason, is no case of a law: raise Refused, and the next one of the same seed
-is drawn."""
+If the program itself refuses a combination, with a reason, the law does not apply: raise Refused, and the next combination of the
+same seed is used."""
 import importlib.util
 import os
 import random

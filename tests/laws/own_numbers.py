@@ -1,6 +1,6 @@
-"""The law of a run's own numbers: the last result that train prints, eval RUN, eval --weights, the accuracy of predict RUN, Python, and eval of
-the exported network agree, whatever the network, the data and the options; and so do the logits that onnxruntime computes, where Python has
-it."""
+"""The law of a run's own numbers: for any network, data and options, these results agree: the last result that train prints, eval
+RUN, eval --weights, the accuracy of predict RUN, the Python module, and eval of the exported network. If Python has onnxruntime,
+its logits must also agree."""
 import json
 import os
 import struct

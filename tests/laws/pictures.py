@@ -1,6 +1,6 @@
-"""PNG and TIFF files, plain, or in an encoding that is drawn. Pixels are (r,g,b), or grey numbers, of 8 or 16 bits, which is DEPTH. They are stored
-in fewer bits where these hold all of them, LEAST at least, and in more where LOOSE, which a reader of 8 bits rounds. VOXELS are numbers,
-stored as they are."""
+"""Writes PNG and TIFF files, plain or in a random encoding. Pixels are (r,g,b) or grey values of DEPTH 8 or 16 bits. An encoding
+can store fewer bits, at least LEAST, if they represent all values. If LOOSE, it can store more bits, which a reader of 8 bits
+must round. VOXELS are values that are stored unchanged."""
 import struct
 import zlib
 

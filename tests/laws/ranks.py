@@ -1,5 +1,6 @@
-"""The law of ranks: valid options on 1, 2, 3 or 4 ranks, in step, give the losses and the weights of one rank: to the same bits with
---deterministic on 2 or 4 ranks that share the samples alone, and to rounding otherwise."""
+"""The law of ranks: valid options on 1, 2, 3 or 4 ranks, with a synchronous strategy, give the losses and the weights of one
+rank. With --deterministic on 2 or 4 ranks that divide only the samples, the bits are the same; otherwise they agree to
+rounding."""
 import os
 
 import law

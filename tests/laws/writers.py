@@ -1,5 +1,5 @@
-"""Contents, and the files that hold them: for each kind, write(draw, content, folder, drawn) makes the plain file, or one of the legal encodings,
-drawn at random, and returns what --data takes; how says which encoding it was."""
+"""Contents, and files with these contents. For each kind, write(draw, content, folder, drawn) writes the plain file, or a random
+legal encoding of it, and returns the argument of --data. how names the encoding."""
 import gzip
 import json
 import os

@@ -1,5 +1,5 @@
-/* The planner: lemmas against their formulas, the integer program against brute force, machines that cannot be, forecasts of work
- * that a person can sum up. */
+/* The planner: lemmas against their formulas, the integer program against brute force, invalid machines, predictions for work
+ * that can be computed by hand. */
 #include "config.h"
 #include "graphs/api/costs.h"
 #include "planner/planner.h"
@@ -260,11 +260,11 @@ static void second_order(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         sentence("the lemmas equal their formulas and published speed-ups", lemmas),
-        sentence("the chosen ways of computing are the fastest that fit into memory", choices),
+        sentence("the chosen algorithms are the fastest that fit into memory", choices),
         sentence("a malformed machine file is refused with its field", refusals),
         sentence("a switch with a narrow uplink limits the bandwidth", topologies),
         sentence("a forecast sums up computation, messages and memory", sums_up),
-        sentence("a forecast of second-order training deals its tasks to devices", second_order),
+        sentence("a forecast of second-order training distributes its tasks over devices", second_order),
     };
     return run_sentences(argc, argv, tests, scratch_open, scratch_close);
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes onnx-*.onnx, as PyTorch exports them, with logits of their own: onnx.txt; and the seeds of tests/fuzz/onnx. Wants torch,
-onnx, onnxscript and onnxruntime."""
+"""Make the files onnx-*.onnx, exported by PyTorch, their logits onnx.txt, and the seeds of tests/fuzz/onnx. Needs torch, onnx,
+onnxscript and onnxruntime."""
 import copy
 import sys
 from pathlib import Path

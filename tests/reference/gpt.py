@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Make gpt.json and text.txt: ten steps of language models in double precision. Needs PyTorch 2; the tests do not run this.
+"""Make gpt.json and text.txt: ten training steps of language models in double precision. Needs PyTorch 2; the tests do not run
+this.
 
-text.txt    words of a small language, to be read byte by byte
-gpt.json    of each run its options, the shapes of its weights (weights.py makes them) and the losses of ten steps; "spread" is how far
-            PyTorch's own single precision is from each, relatively, at most
+text.txt    words of a small artificial language, read byte by byte
+gpt.json    for each run: its options, the shapes of its weights (weights.py makes the values) and the losses of ten steps;
+            "spread" is the largest relative difference of PyTorch's single precision from each loss
 
-AdamW as nanoGPT has it: weights of one dimension do not decay, gradients are clipped.
+AdamW is that of nanoGPT: weights with one dimension do not decay, and gradients are clipped.
 """
 import json
 import pathlib

@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""Make kfac.json and kfac.safetensors: what second-order training does, straightforwardly, in double precision. Needs PyTorch 2;
-the tests do not run this. After make.py, whose data sets and weights it takes.
+"""Make kfac.json and kfac.safetensors: second-order training, computed directly in double precision. Needs PyTorch 2; the tests
+do not run this. Run make.py first, because this script uses its data sets and weights.
 
-kfac.json           of each run its options and the losses of ten steps
-kfac.safetensors    RUN/PARAMETER: what the gradient of the first step becomes, of a weight the first rows
+kfac.json           for each run: its options and the losses of ten steps
+kfac.safetensors    RUN/PARAMETER: the preconditioned gradient of the first step, only the first rows for a weight
 
-Of a layer, with a: patches of the input, a 1 behind each where there is a bias; g: gradients of the mean loss by outputs; B samples
-(of a linear layer: rows), S positions:
+For a layer, with a: patches of the input, followed by a 1 if there is a bias; g: gradients of the mean loss with respect to the
+outputs; B samples (rows, for a linear layer), S positions:
 
     A = aᵀa / (B S²)    G = B S gᵀg    both running averages    V = Q_G ((Q_Gᵀ ∇ Q_A) / (d_G d_Aᵀ + γ)) Q_Aᵀ
 
-or, "inverse", V = (G + γI)⁻¹ ∇ (A + γI)⁻¹. (Pauloski et al., 2020.) V is scaled by min(1, sqrt(κ / |Σ lr² V·∇|)); weight decay and momentum come after that.
+or, "inverse", V = (G + γI)⁻¹ ∇ (A + γI)⁻¹. (Pauloski et al., 2020.) V is scaled by min(1, sqrt(κ / |Σ lr² V·∇|)). Weight decay
+and momentum follow.
 """
 import gzip
 import json

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Make the reference files that the tests compare Stargrad with. Needs PyTorch 2; the tests do not run this.
+"""Make the reference files with which the tests compare Stargrad. Needs PyTorch 2; the tests do not run this.
 
-layers.safetensors     CASE/x, CASE/weight, CASE/y, CASE/dy, CASE/dx, ... for every layer, NCHW and OIHW; the metadata
-                       holds the attributes of each case as JSON, under the case's name; an absent one is 0
-MODEL.safetensors      initial weights; of large networks losses.json has the shapes, and weights.py makes them
-idx/, cifar10/         tiny data sets in the publishers' formats
-losses.json            ten training steps of each model, from those weights on those data: the losses; of some tensors
-                       the sum, the l2 norm, the l2 norm of the change; "spread" is how far rounding takes each number
+layers.safetensors     CASE/x, CASE/weight, CASE/y, CASE/dy, CASE/dx, ... for every layer, NCHW and OIHW; the metadata has the
+                       attributes of each case as JSON, under the name of the case; missing attributes are 0
+MODEL.safetensors      initial weights; for large networks, losses.json has the shapes, and weights.py makes the values
+idx/, cifar10/         tiny data sets in the formats of their publishers
+losses.json            ten training steps of each model, with these weights and data: the losses; for some tensors the sum, the
+                       l2 norm, and the l2 norm of the change; "spread" is the effect of rounding on each number
 
-Everything is computed in double precision from values that are exact in single precision, and rounded once.
+All results are computed in double precision from values that are exact in single precision, and rounded once.
 """
 import gzip
 import json

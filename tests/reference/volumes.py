@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Make the volumes of tests/reference/volumes, as other libraries write them: voxel (z,y,x) is (100 z + 10 y + x) % 251, of
-5x7x9. Needs zarr 3, h5py, tifffile, numcodecs, Pillow; the tests do not run this."""
+"""Make the volumes of tests/reference/volumes with other libraries: voxel (z,y,x) is (100 z + 10 y + x) % 251, of 5x7x9. Needs
+zarr 3, h5py, tifffile, numcodecs, Pillow; the tests do not run this."""
 import pathlib
 import shutil
 

@@ -1,4 +1,4 @@
-"""Weights of networks too large to keep in files: made of names and shapes alone, the same bits with and without PyTorch."""
+"""Weights of networks that are too large for files: computed from names and shapes. The bits do not depend on PyTorch."""
 import array
 import json
 import math

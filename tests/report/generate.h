@@ -1,4 +1,4 @@
-/* generate.h: a traced run of any size whose sums are known, as training and StarPU's trace tool would leave it. */
+/* generate.h: a traced run of any size with known sums, with the files that training and StarPU's trace tool would write. */
 #ifndef SGRAD_TESTS_REPORT_GENERATE_H
 #define SGRAD_TESTS_REPORT_GENERATE_H
 

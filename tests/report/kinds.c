@@ -1,4 +1,4 @@
-/* Kinds of task are what the trace says they are, in its order; traces of before had five. */
+/* Kinds of tasks come from the trace, in its order; older traces have five fixed kinds. */
 #include "config.h"
 #include "report/kinds.h"
 #include "runtime/runtime.h"
@@ -80,7 +80,7 @@ static void none_of_them(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         sentence("kinds of task come from the trace, in its order", of_the_trace),
-        sentence("a trace of an earlier version has the five kinds of then", of_before),
+        sentence("a trace of an earlier version has five fixed kinds", of_before),
         sentence("a malformed list of kinds is refused", none_of_them),
     };
     return run_sentences(argc, argv, tests, scratch_open, scratch_close);

@@ -1,4 +1,4 @@
-/* Things that differ in a byte have numbers of their own, in the order in which they are first seen. */
+/* Names that differ in one byte get different numbers, in the order of their first occurrence. */
 #include "config.h"
 #include "report/numbers.h"
 #include "tests/scratch.h"
@@ -31,7 +31,7 @@ static void of_any_length(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         sentence("numbers are given in the order of first occurrence", in_order),
-        sentence("names that differ in length or in one byte have numbers of their own", of_any_length),
+        sentence("names that differ in length or in one byte have different numbers", of_any_length),
     };
     return run_sentences(argc, argv, tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Where time went, of small timelines at random: the same as by asking each millisecond what goes on in it. */
+/* The division of time into reasons, for small random timelines, equals that of a check of each millisecond. */
 #include "config.h"
 #include "report/trace.h"
 #include "runtime/runtime.h"

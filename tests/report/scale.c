@@ -1,4 +1,4 @@
-/* Of a trace of 128 ranks with 64 workers each the report says what is known of it, and so of the smallest. */
+/* Reports of generated traces, from one rank to 128 ranks with 64 workers each, have the known values. */
 #include "config.h"
 #include "report/lines.h"
 #include "report/pictures.h"
@@ -199,7 +199,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         sentence("a report of one rank has the known values", one_rank),
         sentence("a report of a few ranks has the known values", few_ranks),
-        sentence("a report of more workers than a picture holds says what it leaves out", more_than_a_picture_has),
+        sentence("a report with too many workers for a plot lists those that are left out", more_than_a_picture_has),
         sentence("a report of 128 ranks with 64 workers each has the known values", many_of_many),
     };
     if (argc == 4) {       /* FOLDER RANKS WORKERS: only writes such a run, to time a report of it */

@@ -1,5 +1,5 @@
-/* collectives: all ranks' plans in one process: every contribution counts once, nothing waits for ever, no message is left
- * unread, every place ends with what the kind promises, and the choice among methods is what their costs say. */
+/* collectives: the plans of all ranks, executed in one process: every contribution counts once, no rank waits for ever, every
+ * message is received, every rank ends with the defined result of the kind. The choice of an algorithm follows the costs. */
 #include "runtime/runtime.h"
 #include "tests/runtime/world.h"
 
@@ -401,17 +401,17 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         sentence("every collective gives the right result on any number of ranks and hosts", results_are_right),
         sentence("every kind of collective has a method for any number of ranks", every_kind_serves_any_number),
-        sentence("a group of ranks has the plan of as many ranks of its own", groups_are_places),
-        sentence("one rank alone sends nothing", one_rank_does_nothing),
+        sentence("a group of ranks has the plan of a world of the same size", groups_are_places),
+        sentence("a single rank sends nothing", one_rank_does_nothing),
         sentence("the method mpi is one call of MPI", mpi_is_one_call),
         sentence("no rank adds in two colours of the method multicolor", colours_are_disjoint),
-        sentence("hosts of the hierarchical method talk through their first ranks", hosts_talk_through_their_first_ranks),
+        sentence("hosts of the hierarchical method communicate through their first ranks", hosts_talk_through_their_first_ranks),
         sentence("the cost of a method is the time that its plan takes", costs_are_what_plans_take),
         sentence("the cheapest method is chosen", the_cheapest_is_chosen),
         sentence("short buffers take few steps, and long ones are sent few times", short_and_long_buffers),
-        sentence("ranks that share the wire of their host are taken into account", crowded_hosts),
-        sentence("ranks on a mesh have places, groups and neighbours", ranks_on_a_mesh),
-        sentence("an axis of two or three dimensions is as many axes", squares_and_cubes),
+        sentence("costs take into account that the ranks of a host share its link", crowded_hosts),
+        sentence("ranks on a mesh have positions, groups and neighbours", ranks_on_a_mesh),
+        sentence("an axis of two or three dimensions equals two or three axes", squares_and_cubes),
         sentence("a mesh that is malformed or does not fit the ranks is refused", meshes_that_are_none),
     };
     return run_sentences(argc, argv, tests, NULL, NULL);

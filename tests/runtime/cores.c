@@ -1,4 +1,5 @@
-/* Ranks of one host share its cores, whole ones while there are enough, unless the launcher has bound them apart. */
+/* Ranks of one host share its cores: whole cores while there are enough, unless the launcher has bound the ranks to different
+ * cores. */
 #include "config.h"
 #include "runtime/internal.h"
 #include "runtime/runtime.h"
@@ -144,7 +145,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         sentence("ranks of one host share all of its cores, and none is left out", every_number_of_ranks),
         sentence("ranks get whole cores while there are enough", whole_cores),
-        sentence("ranks share the cores of a container alone", inside_a_cpuset),
+        sentence("ranks share only the cores of their container", inside_a_cpuset),
         sentence("ranks keep the cores to which the launcher has bound them", what_the_launcher_bound),
         sentence("ranks of one host share its GPUs", gpus_of_ranks),
     };

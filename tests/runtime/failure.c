@@ -1,4 +1,4 @@
-/* failure.c: an error stops the tasks that belong to the one that met it, and no others. */
+/* failure.c: an error stops the tasks of its owner, and no others. */
 #include "runtime/runtime.h"
 #include "tests/asserts.h"
 
@@ -80,8 +80,8 @@ static int end(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        sentence("an error stops the tasks of its own owner alone", each_its_own),
-        sentence("tasks without an owner stop after an error, until somebody waits", until_a_wait),
+        sentence("an error stops only the tasks of its owner", each_its_own),
+        sentence("tasks without an owner stop after an error, until the next wait", until_a_wait),
     };
     return run_sentences(argc, argv, tests, begin, end);
 }

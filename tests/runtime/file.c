@@ -1,4 +1,5 @@
-/* Files appear whole or not at all; files that are read are regular, small enough, not empty; one process writes to a folder. */
+/* Files are complete or do not exist; files that are read must be regular, not too large, and not empty; only one process can
+ * write to a folder. */
 #include "config.h"
 #include "runtime/runtime.h"
 #include "runtime/files/streams.h"

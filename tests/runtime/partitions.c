@@ -1,5 +1,5 @@
-/* partitions.c: parts of a tensor are its memory, each element in one of them; tasks of the whole and of parts keep their order.
- */
+/* partitions.c: the parts of a tensor share its memory, and each element is in one part; tasks of the whole and of the parts
+ * keep their order. */
 #include "runtime/partitions.h"
 #include "tests/asserts.h"
 

@@ -1,4 +1,4 @@
-/* profile.c: what tasks take is told apart from what workers spend beside them, and both from having nothing to do. */
+/* profile.c: the time of tasks, the overhead of workers between tasks, and idle time are measured separately. */
 #include "runtime/profile.h"
 #include "tests/asserts.h"
 

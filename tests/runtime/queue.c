@@ -1,5 +1,5 @@
-/* queue.c: a queue in a folder: each task is done once, given back when its process dies or says nothing, put aside when it
- * fails. */
+/* queue.c: a queue in a folder: each task is done once; it returns to the queue if its process dies or stops responding, and
+ * is put aside if it fails. */
 #include "config.h"
 #include "runtime/files/queue.h"
 #include "tests/scratch.h"

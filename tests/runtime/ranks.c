@@ -1,8 +1,9 @@
-/* What ranks do together, started by together.py as `ranks NAME`: each rank runs the test of this name. Alone: what one rank can.
+/* Operations of several ranks, started by together.py as `ranks NAME`: each rank runs the test with this name. Without NAME:
+ * the tests of one rank.
  *
- *     sums             MPI_Iallreduce of tensors that MPI cannot count at once
- *     files PIPE       all wait for rank 0, which waits for somebody to open a pipe
- *     tasks PIPE       the same, while rank 2 waits in vain for its tasks */
+ *     sums             MPI_Iallreduce of tensors that are too long for one MPI call
+ *     files PIPE       all wait for rank 0, which waits until a process opens a pipe
+ *     tasks PIPE       the same; meanwhile, the tasks of rank 2 do not progress */
 #include "config.h"
 #include "runtime/internal.h"
 #include "runtime/runtime.h"
@@ -94,7 +95,7 @@ static void one_rank(void **state) {
 int main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "", *pipe = argc > 2 ? argv[2] : NULL;
     const struct CMUnitTest tests[] = {
-        sentence("one rank refuses messages that are too long, and waits for nobody", one_rank),
+        sentence("a single rank refuses messages that are too long, and does not wait", one_rank),
     };
     int status = 2;
     if (sgrad_context_open(&(struct sgrad_context_options){ .cpus = 1, .gpus = -1, .timeout = 1 }, &context)) return 1;

@@ -1,4 +1,4 @@
-/* safetensors: what is written is read again; what is malformed is refused with its reason. */
+/* safetensors: files that were written are read again; malformed files are refused with the reason. */
 #include "config.h"
 #include "runtime/runtime.h"
 #include "tests/scratch.h"
@@ -282,13 +282,13 @@ static void shards(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         sentence("a safetensors file that was written is read again", comes_back),
-        sentence("a safetensors file that somebody shortens while it is open is an error", shortened),
+        sentence("a safetensors file that is truncated while it is open is an error", shortened),
         sentence("a safetensors file without tensors is written and read", empty_file),
         sentence("names that occur twice or are not UTF-8 are refused", refuses_to_write),
         sentence("a truncated safetensors file is refused, and a flipped bit does no harm", damaged),
         sentence("a malformed safetensors file is refused with its reason", refuses_to_read),
         sentence("tensors of other types are listed, and the others are read", other_types),
-        sentence("a file of another kind is refused by the name of its kind", other_files),
+        sentence("a file of another format is refused by the name of its format", other_files),
         sentence("an index of several safetensors files is read as one file", shards),
     };
     return run_sentences(argc, argv, tests, scratch_open, scratch_close);

@@ -1,4 +1,4 @@
-/* stack.c: a kernel has a stack of megabytes, however small that of the main program is (tests/cli/environment.sh). */
+/* stack.c: a kernel has a stack of megabytes, even if that of the main program is small (tests/cli/environment.sh). */
 #include "runtime/runtime.h"
 #include "tests/asserts.h"
 

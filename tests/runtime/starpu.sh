@@ -1,5 +1,5 @@
 #!/bin/bash
-# The StarPU that Stargrad stands on: built for as many CPUs as there are, and refused by the compiler where it is too small.
+# StarPU: it must be built for the number of CPUs of the machine, and the compiler refuses one that is too small.
 set -u
 cd "${srcdir:-$(dirname "$0")/../..}" || exit 99
 work=$(mktemp -d) || exit 99

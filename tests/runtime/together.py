@@ -1,4 +1,5 @@
-"""What ranks do together (tests/runtime/ranks.c): sums longer than MPI counts, and waiting for one that works on files."""
+"""Operations of several ranks (tests/runtime/ranks.c): sums that are too long for one MPI call, and waiting for a rank that is
+busy with files."""
 import os
 import re
 import subprocess

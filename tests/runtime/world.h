@@ -1,4 +1,4 @@
-/* world.h: all ranks' plans of a collective in one process, carried out in several orders. */
+/* world.h: the plans of a collective for all ranks, executed in one process in several orders. */
 #ifndef SGRAD_TESTS_WORLD_H
 #define SGRAD_TESTS_WORLD_H
 

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Under AddressSanitizer, LeakSanitizer and UndefinedBehaviorSanitizer: the test programs of readers, and the fuzzers' corpus; in
-# `make check-long` (STARGRAD_LONG) every test program, and a short run. No suppression is needed: what is reported is ours.
+# AddressSanitizer, LeakSanitizer and UndefinedBehaviorSanitizer: the test programs of readers, and the corpus of the fuzzers. In
+# `make check-long` (STARGRAD_LONG): all test programs, and a short run. There are no suppressions: all reports concern our code.
 # shellcheck source=tests/sanitize/common.sh
 . "$(dirname "$0")/common.sh"
 

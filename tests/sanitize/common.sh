@@ -1,4 +1,4 @@
-# What the tests of this folder share: programs built with a sanitizer, and the runs that lead through most of the code.
+# Functions that the tests of this folder share: programs built with a sanitizer, and runs that cover most of the code.
 # shellcheck shell=bash
 set -u
 export srcdir=${srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}

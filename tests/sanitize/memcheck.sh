@@ -1,6 +1,6 @@
 #!/bin/bash
-# Under Valgrind's memcheck: a short run of the program as it is built: it sees, as no sanitizer does, values that were never set,
-# whichever library they pass through.
+# Valgrind's memcheck: a short run of the program as built. Unlike the sanitizers, memcheck detects uninitialised values in all
+# libraries.
 # shellcheck source=tests/sanitize/common.sh
 . "$(dirname "$0")/common.sh"
 

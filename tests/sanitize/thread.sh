@@ -1,9 +1,9 @@
 #!/bin/bash
-# Under ThreadSanitizer: the operations, and a short run on two workers.
+# ThreadSanitizer: the operations, and a short run on two workers.
 #
-# StarPU is not instrumented, but hands tasks over under mutexes that ThreadSanitizer sees, so our kernels' accesses are ordered for
-# it as they are in truth. What StarPU copies and frees itself it guards by spin locks of its own, which cannot be seen: only
-# accesses of instrumented code count. (called_from_lib:libstarpu would hide the mutexes, too.)
+# StarPU is not instrumented. It passes tasks to workers under mutexes that ThreadSanitizer sees, so it knows the order of our
+# kernels' accesses. It does not see the spin locks with which StarPU protects its own copies and frees, so only accesses of
+# instrumented code count. (called_from_lib:libstarpu would also hide the mutexes.)
 # shellcheck source=tests/sanitize/common.sh
 . "$(dirname "$0")/common.sh"
 

@@ -1,5 +1,5 @@
-"""Every collective for real: sums over 2 to 8 ranks, ragged sizes, against MPI_Allreduce (tests/graphs/engine/allreduce.c); every
-kind over groups of ranks, from every root (tests/graphs/engine/collectives.c)."""
+"""Collectives on real ranks: sums over 2 to 8 ranks with uneven sizes equal those of MPI_Allreduce
+(tests/graphs/engine/allreduce.c); every kind over groups of ranks, with every root (tests/graphs/engine/collectives.c)."""
 import os
 import re
 

@@ -1,4 +1,4 @@
-"""--mesh auto: the cheapest mesh that goes, by cost, with why; and what plan says of machines."""
+"""--mesh auto selects the cheapest valid mesh by cost and prints the reason; predictions of plan for meshes."""
 import json
 import os
 import re

@@ -1,4 +1,4 @@
-"""Backup workers: updates do without the slowest ranks, nobody hangs for it, and with none it is ps, to the bit."""
+"""Backup workers: updates do not wait for the slowest ranks, and no rank hangs. Without backup workers the bits are those of ps."""
 import math
 import os
 import re

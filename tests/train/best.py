@@ -1,5 +1,5 @@
-"""--best, --patience, --evaluate-every: the weights of the best evaluation are kept, a run that gets no better ends, and evaluations
-come within epochs, too."""
+"""--best, --patience, --evaluate-every: the weights of the best evaluation are saved, a run without improvement ends, and
+evaluations can be within epochs."""
 import json
 
 from run import content, events, folder, main, ranks, stargrad

@@ -1,5 +1,5 @@
-"""stargrad dedup: planted duplicates are found, counted by relation, listed by the greedy rule; damaged, deep and animated images;
-hashes that are kept; ranks; a sweep; what train --exclude makes of it."""
+"""stargrad dedup: planted duplicates are found, counted by relation, and listed by the greedy rule; damaged, 16-bit and animated
+images; stored hashes; ranks; several thresholds; the result of train --exclude."""
 import json
 import os
 import random

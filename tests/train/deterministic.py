@@ -1,4 +1,4 @@
-"""With --deterministic the same command gives the same bits: whatever the workers, the scheduler and the window."""
+"""With --deterministic, the same command gives the same bits for any number of workers, any scheduler and any window."""
 import json
 import os
 import re

@@ -1,5 +1,5 @@
-"""--ema: the moving average of the weights has the numbers that its definition has, changes nothing of training, is what evaluations
-see and what a run leaves, and goes on with --resume, on ranks and with parameter servers, to the same bits."""
+"""--ema: the moving average of the weights equals its definition and does not change training. Evaluations and the final weights
+use it. With --resume, on several ranks and with parameter servers, the bits are the same."""
 import json
 import os
 import struct

@@ -1,4 +1,5 @@
-"""--exclude: a set without some samples trains as one that never had them, to the bit, from every reader and on several ranks."""
+"""--exclude: a training without some samples equals, to the bit, a training on a set that never had them, with every reader and
+on several ranks."""
 import os
 import random
 import struct

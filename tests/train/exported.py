@@ -1,4 +1,5 @@
-"""stargrad export against onnxruntime: the same logits to 1e-4, of networks of images, of pixels and of tokens, after some steps."""
+"""stargrad export against onnxruntime: the same logits to 1e-4, for networks of images, of pixels and of tokens, after several
+steps."""
 import os
 import random
 import re

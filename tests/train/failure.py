@@ -1,4 +1,4 @@
-"""A rank that dies or stalls hangs nobody, and costs no more than the steps since the newest checkpoint."""
+"""If a rank dies or stalls, no rank hangs, and only the steps since the newest checkpoint are lost."""
 import functools
 import os
 import random

@@ -1,5 +1,5 @@
-"""Second-order training does what a plain one does in double precision (tests/reference/kfac.py made the files); its results depend
-on neither workers nor ranks nor interruptions; what does not go together is told."""
+"""Second-order training equals a plain implementation in double precision (tests/reference/kfac.py made the files). Its results
+do not depend on workers, ranks or interruptions. Options that cannot be combined are refused."""
 import array
 import json
 import os

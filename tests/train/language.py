@@ -1,6 +1,6 @@
 """Language models: ten steps from given weights have PyTorch's losses (tests/reference/gpt.py made them), at any micro-batch and
-on several ranks; weights under Hugging Face's names load with their prefix and without; what is learned is told; text is drawn from
-it with cached keys and values, as the whole network would have it; what does not fit is refused."""
+on several ranks. Weights with Hugging Face's names load with and without their prefix. The progress is printed. Sampling with
+cached keys and values equals the whole network. Invalid options and files are refused."""
 import array
 import json
 import math

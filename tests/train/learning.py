@@ -1,7 +1,8 @@
-"""Networks learn what their users expect of them.
+"""Networks reach the accuracy that users expect of them.
 
-The digits' test set has 360 samples, and another seed, or another processor's rounding, moves a run by several of them:
-each floor is four standard deviations or more below the mean of 16 to 24 seeds (0.976 and 0.005 for plain SGD, 0.965 and 0.007 for LARS)."""
+The test set of the digits has 360 samples. Another seed, or the rounding of another processor, changes several predictions of a
+run. So each minimum is at least four standard deviations below the mean of 16 to 24 seeds (0.976 and 0.005 for plain SGD, 0.965
+and 0.007 for LARS)."""
 import json
 import os
 

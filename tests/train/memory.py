@@ -1,5 +1,5 @@
-"""What a run says at its beginning that tensors will take is what they take, to 5 %: on one rank, on several, on meshes.
-How far other ranks are decides how long messages lie in memory: where that makes a difference, a run says between what."""
+"""The memory of tensors that a run prints at its start is correct to 5 %: on one rank, on several ranks, on meshes. The progress
+of other ranks determines how long messages are in memory; if that makes a difference, a run prints a range."""
 import os
 import re
 

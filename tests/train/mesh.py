@@ -1,5 +1,6 @@
-"""Transformers on a line, a square and a cube of ranks: losses, gradients and what is saved are one rank's; a run goes on with another
-mesh; --print tells what ranks have and send, which follows the volumes of docs/scale/parallelism.md and is what is sent."""
+"""Transformers with 1-D, 2-D and 3-D tensor parallelism: losses, gradients and files are those of one rank; a run can be resumed
+with another mesh; --print lists the memory and the messages of ranks, which equal the volumes of docs/scale/parallelism.md and
+the bytes sent."""
 import os
 import re
 

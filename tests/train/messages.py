@@ -1,5 +1,5 @@
-"""Ranks build programs with the same messages, whatever is trained: networks with batch norm over several ranks, of which parts stay
-as they are. Each trains as one rank does, and nothing waits in vain."""
+"""Ranks build programs with the same messages for any network: also with batch norm over several ranks and frozen parts. Each
+trains as one rank does, and no rank waits for a message that is never sent."""
 import json
 import os
 import struct

@@ -1,4 +1,5 @@
-"""--tensorboard leaves a file that TensorBoard reads, with --histograms too; --prometheus answers while the run goes on; config.json knows the environment."""
+"""--tensorboard writes a file that TensorBoard reads, also with --histograms; --prometheus answers during the run; config.json
+contains the environment."""
 import bisect
 import collections
 import glob

@@ -1,4 +1,4 @@
-"""The Python module: what it says is what the command says; arrays, weights, errors, Ctrl-C, ranks, and its installation by pip."""
+"""The Python module: its results are those of the command; arrays, weights, errors, Ctrl-C, ranks, installation by pip."""
 import json
 import os
 import re

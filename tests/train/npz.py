@@ -1,4 +1,5 @@
-"""npy:FILE.npz is what npy:DIR is of the same arrays, stored or deflated; archives that are damaged or hostile are refused by name."""
+"""npy:FILE.npz gives the samples of npy:DIR with the same arrays, stored or deflated; damaged or malicious archives are refused
+by name."""
 import io
 import os
 import random

@@ -1,5 +1,5 @@
-"""Pages in a browser: no error, nothing fetched. report.html: the timeline zooms and tells what is under the pointer; dedup's
-index.html: pictures are there, and the slider takes groups apart."""
+"""Pages in a browser: no errors, no downloads. report.html: the timeline zooms and describes the task under the pointer.
+index.html of dedup: the images are there, and the slider splits groups."""
 import json
 import os
 import pathlib

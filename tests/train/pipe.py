@@ -1,5 +1,5 @@
-"""Stages of a network on ranks: losses and what is saved are one rank's, with other samples along data and layers split along tensor, too; a
-run goes on with another mesh; what cannot be cut is refused; --print tells who has what and how long ranks wait."""
+"""Pipeline stages on ranks: losses and files are those of one rank, also with axes data and tensor; a run can be resumed with
+another mesh; networks that cannot be divided are refused; --print lists the stages and the waiting time of ranks."""
 import gzip
 import json
 import os

@@ -1,4 +1,5 @@
-"""A training set spread over the ranks trains as one that every rank has: the same samples in the same order, to the same bits."""
+"""A training set that is distributed over the ranks gives the same training as one that every rank has: the same samples in the
+same order, to the bit."""
 import os
 import re
 import signal

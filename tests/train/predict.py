@@ -1,4 +1,4 @@
-"""predict, eval of a run's folder, train --like: what a run's folder is enough for."""
+"""predict, eval of a run's folder, train --like: commands that need only the folder of a run."""
 import csv
 import io
 import json

@@ -1,4 +1,5 @@
-"""Several ranks train as one does: to the bit with --deterministic and 2^k of them, to 1e-5 with any number and any allreduce."""
+"""Several ranks train as one rank does: to the bit with --deterministic and 2^k ranks, to 1e-5 with any number and any allreduce
+algorithm."""
 import json
 import os
 import re

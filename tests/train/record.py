@@ -1,5 +1,5 @@
-"""What the record's recipe (docs/performance/record.md) adds to training: filters that whiten, --lookahead, --freeze-after, --weight-decay-of, --tta and
---evaluate-last: their numbers, the same bits on ranks and after --resume."""
+"""The options of the record's recipe (docs/performance/record.md): whitening filters, --lookahead, --freeze-after,
+--weight-decay-of, --tta and --evaluate-last: their values, and the same bits on several ranks and after --resume."""
 import json
 import os
 import shutil

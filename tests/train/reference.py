@@ -1,4 +1,4 @@
-"""Ten steps of training from given weights have PyTorch's losses, at any micro-batch. make.py in tests/reference made them."""
+"""Ten training steps from given weights have PyTorch's losses, at any micro-batch. tests/reference/make.py made the files."""
 import json
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""A run killed at any moment goes on where its newest checkpoint left it, to the same bits."""
+"""A run that is killed at any moment continues from its newest checkpoint, to the same bits."""
 import json
 import os
 import random

@@ -1,4 +1,4 @@
-"""What the tests of training share: start the program, read what it leaves."""
+"""Functions that the tests of training share: start the program, read the files of a run."""
 import atexit
 import json
 import os

@@ -1,4 +1,5 @@
-"""Many candidates over data that stays where it is: whoever trains where and whenever the search is ended, each comes to what it comes to alone."""
+"""stargrad search: for any distribution of candidates over ranks, and after any interruption, each candidate has the result of a
+training of its own."""
 import json
 import os
 import random

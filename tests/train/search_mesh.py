@@ -1,5 +1,5 @@
-"""Candidates of a search that take several ranks at once, beside others that take one: each comes to what it comes to alone, to the bit,
-and wherever the search was ended; what is moved is what was planned."""
+"""Candidates of a search that use several ranks at once, together with others that use one rank: each has the result of a
+training of its own, to the bit, also after interruptions; the bytes moved are those planned."""
 import functools
 import json
 import os

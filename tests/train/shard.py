@@ -1,6 +1,7 @@
-"""Shares of an optimizer's states: the run is that of --strategy sync, its checkpoint has whole states, and goes on without shares, or
-on other ranks; with clipping, with sizes that no number of ranks divides, and on a mesh; --print tells what it saves. Of optimizers that
-take whole parameters shares are some of these; so muon's are with --strategy sync, too, where the bits are those of one rank."""
+"""--shard: a run equals one with --strategy sync. Its checkpoint has whole states and can be resumed without --shard or on other
+ranks. Also with clipping, with sizes that the number of ranks does not divide, and on a mesh. --print shows the memory saved. For
+optimizers that need whole parameters, the shards are whole parameters. muon is also sharded with --strategy sync, with the bits
+of one rank."""
 import os
 import re
 

@@ -1,4 +1,4 @@
-"""A network whose layers are split over ranks (tests/graphs/train/split.c) trains as the whole one does on one rank."""
+"""A network with layers split over ranks (tests/graphs/train/split.c) trains as the whole network does on one rank."""
 import json
 import os
 import re

@@ -1,4 +1,4 @@
-"""Signals and the clock end a run in order: with a checkpoint, from which it goes on to the same bits, and soon."""
+"""Signals and time limits end a run soon and in order, with a checkpoint, from which it continues to the same bits."""
 import json
 import os
 import random

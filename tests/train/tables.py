@@ -1,4 +1,4 @@
-"""Tables through a run: eval and predict match columns and classes with those of the run, by name."""
+"""Tables in a run: eval and predict match columns and classes with those of the run, by name."""
 import csv
 import io
 import json

@@ -1,4 +1,4 @@
-"""What is drawn over and over is for terminals, and has room on them; ranks print what they have in common once."""
+"""Progress that is redrawn appears only on terminals and fits their width; ranks print common lines once."""
 import fcntl
 import os
 import pty

@@ -1,4 +1,5 @@
-"""A trace holds every task of the traced steps once, where it ran and when, after what it depends on; the report says the same."""
+"""A trace has every task of the traced steps once, with its worker and its time, after its dependencies; the report has the same
+values."""
 import collections
 import json
 import os

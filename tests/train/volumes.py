@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Volumes by the command: trained on, segmented by processes that share a queue and die, with a full disk, a block that is cut
-off, and one chunk that cannot be read. STARGRAD_LONG: by four processes, of which a hundred die."""
+"""Volumes with the command: training, and segmentation by processes that share a queue and die, with a full disk, a truncated
+block, and a chunk that cannot be read. STARGRAD_LONG: four processes at a time, of which a hundred in total die."""
 import gzip
 import json
 import os

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Volumes as Python's zarr, h5py and tifffile write them, in odd chunks and by every compressor, are read, or refused by name; what segment
-writes, they read: values, shapes, chunks."""
+"""Volumes that Python's zarr, h5py and tifffile wrote, with uneven chunks and every compressor, are read, or refused by name.
+These libraries read the files that segment writes: values, shapes, chunks."""
 import json
 import os
 import pathlib

@@ -1,4 +1,4 @@
-/* What files state of their axes, chunks and parts: it is used, or refused, or what of it is not used is told. */
+/* Statements of files about their axes, chunks and parts are used, refused, or reported as not used. */
 #include "config.h"
 #include "tests/scratch.h"
 #include "volumes/volumes.h"
@@ -324,14 +324,14 @@ static void files_beside(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        sentence("Zarr chunks are found by either separator, and reported where there are none", separators),
+        sentence("Zarr chunks are found with either separator, and an array without chunks is reported", separators),
         sentence("a missing chunk has the fill value, also one that is not finite", fills),
-        sentence("a Zarr array whose axes are in another order is refused", names_of_axes),
-        sentence("an HDF5 data set whose axes are in another order is refused", axes_of_hdf5),
+        sentence("a Zarr array with its axes in another order is refused", names_of_axes),
+        sentence("an HDF5 data set with its axes in another order is refused", axes_of_hdf5),
         sentence("a virtual HDF5 data set is refused if one of its files is missing", virtual_sets),
-        sentence("pages of a TIFF that are no slices are refused, and planes without pages are read", pages),
+        sentence("pages of a TIFF that are not slices are refused, and planes without pages are read", pages),
         sentence("a TIFF page whose JPEG data are damaged is refused", packed_pages),
-        sentence("files in a PNG series that are no slices are reported", files_beside),
+        sentence("files in a PNG series that are not slices are reported", files_beside),
     };
     TIFFSetWarningHandler(NULL);
     setenv("HDF5_VDS_PREFIX", "${ORIGIN}/apart", 1);        /* the library looks once */

@@ -1,5 +1,5 @@
-/* volumes.c: volumes as other libraries write them (tests/reference/volumes.py), window by window; what we write, read again;
- * what is refused. */
+/* volumes.c: volumes that other libraries wrote (tests/reference/volumes.py), read in windows; volumes that we write, read
+ * again; volumes that are refused. */
 #include "config.h"
 #include "tests/scratch.h"
 #include "volumes/volumes.h"
@@ -338,7 +338,7 @@ int main(int argc, char **argv) {
         sentence("a TIFF stack is read as its description states, and refused if that is not true", stated_by_tiff),
         sentence("a missing chunk is zeros, and a damaged one is refused", chunks),
         sentence("a volume that was not finished leaves no file", unfinished),
-        sentence("a volume of other work is refused unless all is done again", signed_),
+        sentence("the output of another segmentation is refused, unless it is replaced", signed_),
         sentence("voxels are rounded and clipped to their type", converted),
     };
     setenv("HDF5_USE_FILE_LOCKING", "TRUE", 1);

@@ -34,7 +34,7 @@ uint64_t sgrad__message_list_hash(const struct sgrad__message_list *list);
 /* Returns the total size of the messages. */
 double sgrad__message_list_bytes(const struct sgrad__message_list *list);
 /* Returns the index of the first message of LIST that differs from the message with this index in OTHER; the count of LIST if
- * there is none. */
+ * all are equal. */
 int sgrad__message_list_difference(const struct sgrad__message_list *list, const struct sgrad__message_list *other);
 
 #endif

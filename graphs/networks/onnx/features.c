@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns the ReLU after N, if it is the only consumer of N's output: then N's layer computes it. NULL: there is none. */
+/* Returns the ReLU after N, if it is the only consumer of N's output: then N's layer computes it. NULL: no such ReLU. */
 static const Onnx__Node *relu_behind(const struct sgrad__reader *reader, const Onnx__Node *n) {
     return sgrad__onnx_next(reader, n, "Relu");
 }

@@ -55,7 +55,7 @@ struct sgrad__thing {
     int strides[2];                 /* above 0: every strides[0]-th row, strides[1]-th column of VALUE; only for Pad */
     int stage;                      /* above 0: progress of the conversion of bytes to activations (shapes.c) */
     bool columns;                   /* images as (N,C,H·W), which a Transpose converts to rows */
-    bool sliced;                    /* a filter (K,C,h,w) that stands for (K,C,1,h,w), applied to each slice of a volume */
+    bool sliced;                    /* a filter (K,C,h,w) that stands for (K,C,1,h,w): it is applied to each slice of a volume */
     int attends, of, heads;         /* attends above 0: progress within attention (attention.c), of value OF with HEADS heads */
     int normal;                     /* above 0: progress within GELU (gelu.c), of value OF */
     bool causal;                    /* attention is causal: later rows are left out */
@@ -66,8 +66,8 @@ struct sgrad__thing {
     bool is_numbers;                /* COUNT integers that are known when the file is read */
     int count;
     int64_t number[SGRAD__NUMBERS]; /* SGRAD__BATCH: the number of samples of a batch */
-    bool known;                     /* of the file, or its node has been read */
-    bool needed;                    /* the network's output depends on it */
+    bool known;                     /* true: it is in the file, or its node has been read */
+    bool needed;                    /* true: the network's output depends on it */
     int uses;                       /* number of uses by nodes and as the output */
     const Onnx__Node *user;         /* the last node that uses it; NULL: none */
 };

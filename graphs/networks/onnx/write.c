@@ -27,7 +27,7 @@ static const char *value_name(const struct writer *writer, int value) {
     return value == writer->logits ? LOGITS : writer->graph->value[value].name;
 }
 
-/* Returns the index of the parameter or state of node N that has NAME in its ONNX form; -1: there is none. */
+/* Returns the index of the parameter or state of node N that has NAME in its ONNX form; -1: not found. */
 static int parameter_of(const struct sgrad__node *node, const char *name) {
     for (int i = 0; i < SGRAD_MAX_PARAMETERS; i++) {
         if (node->is.p[i].name && !strcmp(name, node->is.p[i].name)) return node->p[i];

@@ -1,19 +1,21 @@
-/* cudnn_graph.cc: as much of cuDNN's backend API as codelets/cuda/cudnn_draw_cuda.cu and cudnn_graph_cuda.cu call, on the CPU. A
- * descriptor holds what it is given, by attribute; a graph is its operations in their order, each done on whole tensors as
- * floats; what is virtual is rounded to its type, and never written to memory.
+/* cudnn_graph.cc: the part of cuDNN's backend API that codelets/cuda/cudnn_draw_cuda.cu and cudnn_graph_cuda.cu call, on the
+ * CPU. A descriptor stores its attributes. A graph is a list of operations, executed one after another on whole tensors of
+ * floats. Virtual tensors are rounded to their type and never written to memory.
  *
- *     heuristics answer with engines     7   what tensor cores take: F32 is rounded; compiled
- *                                        9   not the same bits every time
- *                                        5   exact; it has no sums, and nothing before the convolution
- *                                       13   likewise; as slow as six others
- *                                       11   likewise; refuses to run what has a dilation, which shows only then; the heuristics
- *                                            give it only to who asks for what supports more
+ *     heuristics return these engines    7   tensor cores: F32 is rounded; compiled at run time
+ *                                        9   not deterministic
+ *                                        5   exact; supports no sums, and nothing before the convolution
+ *                                       13   as 5; as slow as six others
+ *                                       11   as 5; fails at execution if there is a dilation; only the heuristics for engines
+ *                                            with the widest support return it
  *
- * Graphs of volumes, and of one channel a group, have no engine, nor has what real cuDNN does not take: what is before a
- * backward pass, or behind backward-weight; factors of different types; a channel's value as the first of two; groups with what
- * depends on channels before them; what is within a graph and not virtual, but for what sums are of. Types that are not known,
- * unfinished descriptors, tensors whose sizes do not meet, addresses that are missing or too many are failures, as they are with
- * cuDNN. */
+ * There is no engine for graphs of volumes and of one channel a group. There is also none for graphs that real cuDNN does not
+ * support: operations before a backward pass or after backward-weight; factors of different types; the value of a channel as
+ * the first of two operands; groups together with operations before them that depend on channels; tensors within a graph that
+ * are not virtual, except the inputs of sums.
+ *
+ * Unknown types, unfinished descriptors, tensors whose sizes do not match, missing addresses and too many addresses are
+ * errors, as in cuDNN. */
 #include "tests/gpu/emulator/libraries.h"
 
 #include <algorithm>

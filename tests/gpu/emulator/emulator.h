@@ -1,44 +1,47 @@
-/* emulator.h: CUDA devices made of CPU threads, so that CUDA code runs, and is tested, where there is no GPU.
+/* emulator.h: CUDA devices emulated by CPU threads, so that CUDA code runs and can be tested without a GPU.
  *
- * The CUDA sources of codelets/, unchanged, are compiled as C++ with this header before them: __global__ and __device__ mean
- * nothing there, and what a kernel has of a GPU is below. A program of these and of the other files of this folder has devices:
+ * The CUDA sources of codelets/ are compiled unchanged as C++, with this header before them. Here __global__ and __device__
+ * have no effect, and the built-in functions of a kernel are defined below. A program of these and of the other files of this
+ * folder has emulated devices:
  *
  *     threads.cc     the threads of a block, barriers, exchanges in a warp
  *     runtime.cc     the functions of the CUDA runtime that StarPU and Stargrad call: devices, memory, streams, events, copies
  *     matrices.cc    products of matrices by a warp
  *     libraries.cc   the functions of cuDNN and cuBLAS that Stargrad calls
  *
- * A program's own functions come before those of shared libraries, so StarPU's library, too, calls these.
+ * The functions of a program take precedence over those of shared libraries, so StarPU also calls these.
  *
- *     STARGRAD_EMULATED_GPUS=N     so many devices (default: 1)
- *     STARGRAD_EMULATED_DELAY=N    whatever a stream does begins up to N µs late (default: 0)
- *     STARGRAD_EMULATED_FAULT=N    kernel N accesses memory that is not there: from then on its device does nothing any more
- *     STARGRAD_EMULATED_CAPTURE=0  what a stream is given cannot be captured as a graph; 2: cuDNN's convolutions are not
- *                                  supported then
- *     STARGRAD_EMULATED_REFUSAL=N  cuDNN runs the first N - 1 of its graphs, and none from then on
- *     STARGRAD_EMULATED_HEURISTICS=0  cuDNN's heuristics fail: they neither choose an algorithm nor an engine
- *     STARGRAD_EMULATED_CLOCK=1    events measure the time that passes; otherwise 1 ms for each thing that the stream has done,
- *                                  so that who measures finds the same every time
- *     STARGRAD_EMULATED_COUNT=1    what was done in all is told at the end
+ *     STARGRAD_EMULATED_GPUS=N     number of devices (default: 1)
+ *     STARGRAD_EMULATED_DELAY=N    each operation of a stream starts up to N µs late (default: 0)
+ *     STARGRAD_EMULATED_FAULT=N    kernel N accesses invalid memory; after that, its device does nothing
+ *     STARGRAD_EMULATED_CAPTURE=0  streams cannot be captured as graphs; 2: during a capture, cuDNN's convolutions are not
+ *                                  supported
+ *     STARGRAD_EMULATED_REFUSAL=N  cuDNN runs the first N - 1 of its graphs and refuses all later ones
+ *     STARGRAD_EMULATED_HEURISTICS=0  cuDNN's heuristics fail: they return neither an algorithm nor an engine
+ *     STARGRAD_EMULATED_CLOCK=1    events measure elapsed time; otherwise, each operation of a stream takes 1 ms, so that
+ *                                  measurements give the same result every time
+ *     STARGRAD_EMULATED_COUNT=1    prints the number of all operations at the end
  *
- * Every stream is a thread with a queue, so what nobody waited for is not there yet, as on a GPU. A device's address is one that
- * nobody can read or write; what is there lies in ordinary memory, and what is given to a stream is told where:
+ * Every stream is a thread with a queue. As on a GPU, results exist only after a synchronisation. An address of a device
+ * cannot be read or written by the CPU. The data are in ordinary memory, and operations of a stream get the translated
+ * address:
  *
- *     cudaMalloc   0x7e0000000100   of pages without access: a CPU that touches it ends the program, as it must not on a GPU
- *     a kernel     0x5581c02a3300   of the heap, as NaNs at first: a sanitizer sees kernels that leave their operands
+ *     cudaMalloc   0x7e0000000100   pages without access: a CPU access ends the program
+ *     a kernel     0x5581c02a3300   heap, initially NaNs: a sanitizer detects kernels that access memory outside of their
+ *                                   operands
  *
- * These end the program: a kernel or a library that is given host memory, or another device's; an exchange or a matrix
- * instruction that not all lanes of a warp reach; a copy to shared memory that nobody waits for, or at an address that is no
- * multiple of 16; a load or store of a pack at an address that is no multiple of its size; a stream, event, graph or handle that
- * does not exist (any more); a handle whose stream is on another device.
+ * These errors end the program: host memory, or memory of another device, passed to a kernel or a library; an exchange or a
+ * matrix instruction that not all lanes of a warp reach; a copy to shared memory without a wait, or at an address that is not
+ * a multiple of 16; a load or store of a pack at an address that is not a multiple of its size; a stream, event, graph or
+ * handle that does not exist; a handle with a stream of another device.
  *
- * While a thread captures a stream, these calls of it are refused, and the capture is lost with them, as by the driver in the
- * mode cudaStreamCaptureModeThreadLocal: allocation and its end, of host memory, too; synchronous copies; whatever waits or
- * asks, of streams, events and devices; work for the default stream; a wait for an event of outside. Work that another thread
- * gives to the default stream meanwhile ends the program, if the captured stream is one that waits for that.
+ * While a thread captures a stream, these calls of this thread fail and invalidate the capture, as in the driver's mode
+ * cudaStreamCaptureModeThreadLocal: allocating and freeing memory, also of the host; synchronous copies; waits and queries of
+ * streams, events and devices; work for the default stream; a wait for an event from outside the capture. If the captured
+ * stream synchronises with the default stream, work of another thread for the default stream ends the program.
  *
- * Limits: this checks logic. It says nothing of speed, of races between the warps of a block or between blocks, which run one
- * after another, nor of what nvcc, cuDNN and cuBLAS themselves do. */
+ * Limits: the emulator checks logic. It does not test speed, races between the warps of a block or between blocks, which run
+ * one after another, or the behaviour of nvcc, cuDNN and cuBLAS themselves. */
 #ifndef SGRAD_EMULATOR_H
 #define SGRAD_EMULATOR_H
 

@@ -1,10 +1,13 @@
-/* libraries.cc: the functions of cuDNN and cuBLAS that Stargrad calls, on the CPU: simple loops and OpenBLAS, sums in float.
+/* libraries.cc: the functions of cuDNN and cuBLAS that Stargrad calls, on the CPU: simple loops and OpenBLAS, with sums in
+ * float.
  *
- * What a caller may get wrong, shows: where TF32 is allowed, F32 operands lose more bits than they would, so that every test
- * shape shows it; an algorithm fills its workspace, and a search for one its output; one that says that it is not deterministic
- * is not. Some convolutions are not supported, so that the caller's own kernels run: those of volumes; those of one channel a
- * group; in bf16, those with a dilation, which shows only when they are run; to add to what is there, those with a stride; and no
- * algorithm for the weight's gradient of groups has little enough workspace. */
+ * The functions make mistakes of a caller visible. If TF32 is allowed, F32 operands lose more bits than on a GPU, so that
+ * every test shape shows it. An algorithm overwrites its workspace, and a search for an algorithm overwrites its output. An
+ * algorithm that is reported as not deterministic is not deterministic.
+ *
+ * Some convolutions are not supported, so that the caller's own kernels run: those of volumes; those of one channel a group;
+ * those in bf16 with a dilation, which fail only at execution; those with a stride that add to the output. No algorithm for
+ * the weight gradient of groups has a small enough workspace. */
 #include "tests/gpu/emulator/libraries.h"
 
 #include <algorithm>

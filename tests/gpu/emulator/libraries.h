@@ -1,4 +1,4 @@
-/* libraries.h: what the emulated libraries share: arrays of either type as floats, handles. */
+/* libraries.h: functions that the emulated libraries share: arrays of both types as floats, handles. */
 #ifndef SGRAD_EMULATOR_LIBRARIES_H
 #define SGRAD_EMULATOR_LIBRARIES_H
 

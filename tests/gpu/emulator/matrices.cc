@@ -1,5 +1,5 @@
-/* matrices.cc: a GPU's matrix instructions, of all lanes of a warp at once, as plain loops. codelets/cuda/tensor_cores.h defines
- * what they compute, and the PTX ISA which lane holds which element. */
+/* matrices.cc: the matrix instructions of a GPU, for all lanes of a warp at once, as plain loops. codelets/cuda/tensor_cores.h
+ * defines the results, and the PTX ISA the elements of each lane. */
 #include "tests/gpu/emulator/emulator.h"
 
 namespace emulator {

@@ -1,6 +1,6 @@
-/* nccl.cc: what Stargrad calls of NCCL, over MPI, which the program has begun: a communicator is all of its ranks, each with one
- * device. Sums are made by the stream's thread when it comes to them, and wait there for the other ranks: who gives its stream
- * other sums than they do, or in another order, finds MPI ending the program, or waits for ever, as with NCCL. */
+/* nccl.cc: the functions of NCCL that Stargrad calls, on top of MPI, which the program must have initialised. A communicator
+ * has all ranks, each with one device. The thread of a stream computes a sum when it reaches it, and waits there for the other
+ * ranks. If the ranks submit different sums, or in a different order, MPI ends the program or the program hangs, as with NCCL. */
 #include "tests/gpu/emulator/emulator.h"
 
 #include <cstdio>

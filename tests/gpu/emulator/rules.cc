@@ -1,5 +1,5 @@
-/* rules.cc: programs that break one rule of CUDA each, which the emulator has to notice: rules NAME, or without a name the list.
- * Prints what the call that breaks it returns, and what becomes of the capture; some rules end the program instead. */
+/* rules.cc: programs that break one rule of CUDA each, which the emulator must detect. Usage: rules NAME; without NAME it
+ * prints a list. It prints the result of the wrong call and the state of the capture. For some rules the program ends instead. */
 #include "tests/gpu/emulator/libraries.h"
 
 #include <cstdio>

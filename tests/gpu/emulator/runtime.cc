@@ -1,5 +1,5 @@
 /* runtime.cc: the functions of the CUDA runtime that StarPU and Stargrad call, on the CPU. A stream is a thread with a queue.
- * What is not here is the real runtime's, which finds no device and says so. */
+ * Other functions are those of the real runtime, which finds no device and returns an error. */
 #include "tests/gpu/emulator/emulator.h"
 
 #include <atomic>

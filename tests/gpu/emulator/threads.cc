@@ -1,14 +1,14 @@
 /* threads.cc: the threads of a block as fibers of one CPU thread.
  *
- * A fiber runs one thread of the block after another, as long as they end without waiting: kernels without barriers need one
- * fiber. A thread that waits keeps its fiber, and the next threads get another:
+ * A fiber runs one thread of the block after another, as long as they end without waiting. Kernels without barriers need one
+ * fiber. A thread that waits keeps its fiber, and the next threads run on another one:
  *
  *     fiber 0   thread 0 ───── barrier             thread 0 ─── ends
  *     fiber 1            thread 1 ───── barrier             thread 1 ─── ends
  *     fiber 2                     thread 2 ends, thread 3 ends, …
  *
- * When all that have not ended wait, a barrier opens if all of them are there, an exchange for each warp of which all 32 lanes
- * are. */
+ * If all threads that have not ended wait, a barrier opens if all of them are at it. An exchange runs for each warp whose 32
+ * lanes are all at it. */
 #undef _FORTIFY_SOURCE /* jumps from stack to stack are meant */
 #include "tests/gpu/emulator/emulator.h"
 

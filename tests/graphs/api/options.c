@@ -1,5 +1,5 @@
-/* options: what a program that trains may leave out of its options, what it is told when it may not, and a model that does not
- * end as it has to. */
+/* options: defaults of the options of a program that trains, errors for missing and invalid options, and a model whose last
+ * layer is wrong. */
 #include "config.h"
 #include "graphs/graphs.h"
 #include "tests/scratch.h"
@@ -181,7 +181,7 @@ int main(int argc, char **argv) {
         sentence("values out of range are refused", values_out_of_range_are_refused),
         sentence("values become text and back, and invalid texts are refused", values_and_their_text),
         sentence("optimizer, schedule and strategy have defaults", names_have_defaults),
-        sentence("two runs that begin in one second have folders of their own", two_runs_begun_at_once),
+        sentence("two runs that begin in the same second have different folders", two_runs_begun_at_once),
         sentence("durations and times of day are read, and malformed or past ones are refused", times),
     };
     return run_sentences(argc, argv, tests, scratch_open, scratch_close);

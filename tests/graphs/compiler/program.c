@@ -1,6 +1,6 @@
-/* program.c: what a training program promises, whatever the network: checked by walking over its instructions with symbols in
- * place of numbers. The network has what can go wrong: a value with two readers, a branch that leads nowhere, batch norm; once as
- * it is, and once with all layers up to bn2 computed again. */
+/* program.c: properties of training programs for any network. The tests walk over the instructions with symbols instead of
+ * numbers. The network has the difficult cases: a value with two readers, a branch without an effect, batch norm. It is tested
+ * as it is, and with all layers up to bn2 recomputed. */
 #include "graphs/compiler/program.h"
 #include "codelets/ops/batchnorm.h"
 #include "codelets/ops/conv2d.h"
@@ -485,7 +485,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         sentence("a training program reads nothing that was not written, and adds in a fixed tree", training),
         sentence("an evaluation program changes no parameter", evaluation),
-        sentence("gradients that nobody needs are not computed", nothing_in_vain),
+        sentence("gradients that are not needed are not computed", nothing_in_vain),
         sentence("the gradients of two readers of a value are added", shared_value),
         sentence("the number of tasks grows with the number of micro-batches", size_is_linear),
         sentence("the inputs of several steps are in memory at a time, and nothing else is", window),

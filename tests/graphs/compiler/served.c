@@ -1,4 +1,4 @@
-/* served.c: what a parameter server's program for one of its workers promises. */
+/* served.c: properties of a parameter server's program for one of its workers. */
 #include "graphs/compiler/builder.h"
 #include "codelets/ops/linear.h"
 #include "tests/graphs/context.h"

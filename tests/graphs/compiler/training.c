@@ -1,4 +1,4 @@
-/* training.c: the states of optimizers, and their way to files and back; which parameters are frozen, and when. */
+/* training.c: the states of optimizers, saving and loading them; which parameters are frozen, and when. */
 #include "config.h"
 #include "codelets/ops/batchnorm.h"
 #include "codelets/ops/conv2d.h"

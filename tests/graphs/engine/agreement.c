@@ -1,8 +1,8 @@
-/* agreement: the programs of all ranks have the same messages, and ranks that have built different ones find out before they
- * send.
+/* agreement: the programs of all ranks have the same messages, and ranks that have built different programs detect this before
+ * they send.
  *
- *     agreement            programs of four ranks, built here; one message is then changed
- *     agreement RANK       run by mpirun: rank RANK builds a longer sum than the others; for tests/train/messages.py */
+ *     agreement            programs of four ranks, built here; then one message is changed
+ *     agreement RANK       under mpirun: rank RANK builds a longer sum than the others; for tests/train/messages.py */
 #include "config.h"
 #include "codelets/ops/batchnorm.h"
 #include "codelets/ops/conv2d.h"

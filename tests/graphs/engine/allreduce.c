@@ -1,16 +1,16 @@
-/* allreduce.c: sums over real ranks: buckets on their way through the executor that training uses, by every method.
+/* allreduce.c: sums over real ranks, of buckets, with the executor that training uses, by every algorithm.
  *
- *     allreduce                         one rank: what goes in comes out
- *     mpirun -n 4 allreduce             ragged sizes: what MPI_Allreduce has, to the bit (tests/train/allreduce.py)
- *     mpirun -n 4 allreduce time B…     milliseconds that a bucket of B bytes takes by each method, a JSON object a line, and
- * what the cheapest would be (bench/allreduce) mpirun -n 4 allreduce plain B…    the same of MPI_Allreduce alone: no StarPU, no
- * copies
+ *     allreduce                         one rank: the output is the input
+ *     mpirun -n 4 allreduce             uneven sizes: equals MPI_Allreduce, to the bit (tests/train/allreduce.py)
+ *     mpirun -n 4 allreduce time B…     prints, as a JSON object a line, the milliseconds for a bucket of B bytes by each
+ *                                       algorithm, and the algorithm that is cheapest by cost (bench/allreduce)
+ *     mpirun -n 4 allreduce plain B…    the same for MPI_Allreduce, without StarPU and without copies
  *
- * A program as a training step has it, without the network:
+ * The program is that of a training step, without the network:
  *
  *     parameter 0 ─┐                 ┌─ parameter 0
  *     parameter 1 ─┴─ bucket 0 ─ plan ┴─ parameter 1       values of this rank, sums over all
- *     parameter 2 ─── bucket 1 ─ plan ── parameter 2                                                */
+ *     parameter 2 ─── bucket 1 ─ plan ── parameter 2 */
 #include "graphs/compiler/builder.h"
 #include "graphs/engine/runner.h"
 #include "runtime/philox.h"

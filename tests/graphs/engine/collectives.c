@@ -1,15 +1,16 @@
-/* collectives.c: every method of every kind, over real ranks and groups of them, through the executor that training uses.
+/* collectives.c: every algorithm of every kind of collective, over real ranks and groups of them, with the executor that
+ * training uses.
  *
- *     collectives                       one rank: what goes in comes out
- *     mpirun -n 4 collectives           groups, roots, ragged chunks: what the kind promises, to the bit
+ *     collectives                       one rank: the output is the input
+ *     mpirun -n 4 collectives           groups, roots, uneven chunks: the defined result of the kind, to the bit
  *                                       (tests/train/allreduce.py)
  *
- * The ranks fall into groups in several ways; every rank is in one group of each:
+ * The ranks are divided into groups in several ways; every rank is in one group of each division:
  *
  *     all       0 1 2 3 4         in order
- *     back      4 3 2 1 0         the other way round
- *     parity    4 2 0 │ 3 1       no neighbours, the other way round
- *     pairs     0 1 │ 2 3 │ 4     groups of one among them */
+ *     back      4 3 2 1 0         in reverse order
+ *     parity    4 2 0 │ 3 1       not adjacent, in reverse order
+ *     pairs     0 1 │ 2 3 │ 4     includes a group of one */
 #include "graphs/compiler/builder.h"
 #include "graphs/engine/runner.h"
 

@@ -1,8 +1,9 @@
-/* failing: trains a network of which one rank's kernel fails in a step, into the folder that is named; tests/train/failure.py
- * looks at the checkpoints that are left:
+/* failing: trains a network on several ranks; a kernel of one rank fails in a step. tests/train/failure.py checks the
+ * checkpoints in FOLDER:
  *
- *     mpirun -n 2 failing FOLDER              rank 1 fails in step 4; every step before it leaves a checkpoint
- *     mpirun -n 2 failing FOLDER evaluating   … in the evaluation after step 8, beside which others run; step 8 leaves one */
+ *     mpirun -n 2 failing FOLDER              rank 1 fails in step 4; every earlier step writes a checkpoint
+ *     mpirun -n 2 failing FOLDER evaluating   rank 1 fails in the evaluation after step 8, during later steps; step 8
+ *                                             writes a checkpoint */
 #include "config.h"
 #include "graphs/graphs.h"
 

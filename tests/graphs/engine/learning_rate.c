@@ -1,4 +1,4 @@
-/* Learning rates, against torch.optim.lr_scheduler (2.x), stepped once a step. */
+/* Learning rates equal those of torch.optim.lr_scheduler (2.x), stepped once a step. */
 #include "config.h"
 #include "graphs/graphs.h"
 #include "tests/scratch.h"

@@ -1,4 +1,4 @@
-/* Who has which record when the training set is spread over ranks: every rank's plan, carried out in one process. */
+/* Which rank has which record if the training set is distributed over ranks: the plans of all ranks, executed in one process. */
 #include "config.h"
 #include "graphs/engine/placement.h"
 #include "tests/asserts.h"
@@ -116,7 +116,7 @@ static void files(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         sentence("every sample of a partition is on one rank", places),
-        sentence("a rank has the samples of its share of each batch", shares),
+        sentence("a rank has the samples of its part of each batch", shares),
         sentence("exchanges between epochs give every rank the samples of the next epoch", exchanges),
         sentence("ranks that read files exchange nothing but their own samples", files),
     };

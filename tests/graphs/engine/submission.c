@@ -1,10 +1,10 @@
-/* submission.c: what one step of many small tasks costs the thread that submits them: ResNet-20, batch 128, cut for 64 workers,
- * with kernels that do nothing.
+/* submission.c: the time that the submitting thread needs for one step of many small tasks: ResNet-20, batch 128, divided for
+ * 64 workers, with kernels that do nothing.
  *
- *     submission                   one step, which has to end
- *     submission STEPS             tasks a step, and ms of the submitting thread's CPU time a step (the median)
+ *     submission                   one step, which must end
+ *     submission STEPS             prints tasks a step, and ms of CPU time of the submitting thread a step (the median)
  *
- *     micro-batches   of 2 samples, one for each of 64 workers, and of as many as training takes (README: --micro-batch)
+ *     micro-batches   of 2 samples, one for each of 64 workers, and of the default size (--micro-batch)
  *     lanes           a gradient for each micro-batch, and eight in all */
 #include "config.h"
 #include "graphs/graphs.h"

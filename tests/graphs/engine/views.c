@@ -1,5 +1,5 @@
-/* views.c: what is said of several views of each image is the mean of what is said of each view, by its weight; loss and accuracy
- * are those of the mean; whatever the size of tasks. */
+/* views.c: the prediction for several views of an image is the weighted mean of the predictions for each view. Loss and
+ * accuracy are computed from the mean. The size of tasks does not matter. */
 #include "config.h"
 #include "datasets/datasets.h"
 #include "graphs/graphs.h"

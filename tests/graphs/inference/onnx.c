@@ -1,4 +1,5 @@
-/* onnx: networks to ONNX files and back; what PyTorch exported (tests/reference/export_onnx.py); files that are refused. */
+/* onnx: exporting networks to ONNX files and reading them again; files that PyTorch exported (tests/reference/export_onnx.py);
+ * files that are refused. */
 #include "config.h"
 #include "datasets/datasets.h"
 #include "graphs/graphs.h"

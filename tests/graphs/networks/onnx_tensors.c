@@ -1,4 +1,4 @@
-/* onnx_tensors: the numbers of an ONNX file's tensors, wherever the format allows them to be. */
+/* onnx_tensors: the values of tensors in ONNX files, in all fields in which the format allows them. */
 #include "config.h"
 #include "graphs/networks/onnx/reader.h"
 #include "tests/scratch.h"

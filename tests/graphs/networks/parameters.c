@@ -1,4 +1,4 @@
-/* Parameters of every network: how many, how they start, and their way to files and back. */
+/* Parameters of every network: their number, their initial values, saving and loading them. */
 #include "config.h"
 #include "codelets/ops/batchnorm.h"
 #include "codelets/ops/conv2d.h"
@@ -342,10 +342,10 @@ int main(int argc, char **argv) {
         sentence("every model has as many parameters as its PyTorch counterpart", counts),
         sentence("weights of PyTorch are loaded", loads_pytorch),
         sentence("weights start as in PyTorch, and follow the seed", starts),
-        sentence("airbench94 starts with filters that pass channels on", passes_on),
+        sentence("airbench94 starts with identity filters", passes_on),
         sentence("weights of bf16, f16 and f64 are loaded", types),
         sentence("weights that do not fit are refused, and the network stays as it was", refusals),
-        sentence("a model takes images of its least side and refuses smaller ones", least_sides),
+        sentence("a model accepts images of its minimum side and refuses smaller ones", least_sides),
         sentence("GPT models have as many parameters as in transformers", language_models),
     };
     return run_sentences(argc, argv, tests, begin, end);

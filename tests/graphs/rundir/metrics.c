@@ -1,4 +1,4 @@
-/* What those who listen are told of 128 ranks with 64 workers each: every value by its own name, at every step. */
+/* TensorBoard and Prometheus output of 128 ranks with 64 workers each: every value has its own name, at every step. */
 #include "graphs/compiler/program.h"
 #include "graphs/rundir/rundir.h"
 #include "tests/scratch.h"
@@ -213,7 +213,7 @@ static void prometheus(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         sentence("TensorBoard files have every value of every step", tensorboard),
-        sentence("Prometheus is told the values of the newest step", prometheus),
+        sentence("Prometheus reads the values of the newest step", prometheus),
     };
     return run_sentences(argc, argv, tests, make_workers, free_workers);
 }

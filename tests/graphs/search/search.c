@@ -1,4 +1,4 @@
-/* Orders of a search's sub-epochs, and who is given up when. */
+/* Orders of the sub-epochs of a search, and when candidates are stopped. */
 #include "config.h"
 #include "graphs/api/search.h"
 #include "graphs/search/search.h"

@@ -1,5 +1,6 @@
-/* volumes.c: networks run over volumes patch by patch: what goes in comes out, no seam shows, all is the same however it is
- * shared; and patches of a data set: those of a grid have every voxel once, those that are drawn are the same again. */
+/* volumes.c: segmentation of volumes patch by patch: an identity network does not change a volume, there are no seams, the
+ * result does not depend on the division of the work. Patches of a data set: those of a grid cover every voxel once, random
+ * ones are reproducible. */
 #include "config.h"
 #include "codelets/operations.h"
 #include "datasets/datasets.h"
@@ -405,9 +406,9 @@ int main(int argc, char **argv) {
         sentence("the patches of the test set have every voxel once", grid),
         sentence("a volume set whose image may be one of several files is refused", one_image),
         sentence("labels that skip a class are reported", unused_classes),
-        sentence("a drawn patch depends on seed, epoch and sample alone", drawn),
+        sentence("a random patch depends only on seed, epoch and sample", drawn),
         sentence("labels of other types and images of 16 bits give the same patches", typed),
-        sentence("a patch that memory does not hold is refused before anything is written", too_much),
+        sentence("a patch that does not fit into memory is refused before any output is written", too_much),
     };
     return run_sentences(argc, argv, tests, make_set, scratch_close);
 }

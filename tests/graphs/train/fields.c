@@ -1,12 +1,12 @@
-/* fields: trains a network on samples of three fields of numbers, of which one is in memory and two are read when they are asked
- * for; the network asks for the middle one by its name, and chooses its loss:
+/* fields: trains a network on samples with three fields of numbers. One field is in memory, two are read on demand. The
+ * network selects the middle field by its name, and has its own loss:
  *
  *     features F32 (3) ─┐
  *     more     F32 (3) ─┴ + ─ fc1 ─ relu ─ fc2 ─ mean_squared_error
  *     target   F32 ()   ──────────────────────────┘
  *
- *     fields                           a run that has to learn, and what is told of it
- *     fields FOLDER PARTITION          one for tests/train/ranks.py to compare */
+ *     fields                           a run that must learn, and its output
+ *     fields FOLDER PARTITION          a run for tests/train/ranks.py */
 #include "config.h"
 #include "datasets/datasets.h"
 #include "graphs/graphs.h"

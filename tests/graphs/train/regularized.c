@@ -1,6 +1,6 @@
-/* regularized: trains a network that has batch norm over the global batch, dropout and augmented images at once, for a few steps,
- * into the folder that is named; tests/train/ranks.py compares what different numbers of ranks leave. Alone it is a run that has
- * to succeed. */
+/* regularized: trains a network with batch norm over the global batch, dropout and augmented images for a few steps, into the
+ * folder of its argument. tests/train/ranks.py compares the results of different numbers of ranks. Without an argument, it is
+ * a run that must succeed. */
 #include "config.h"
 #include "graphs/graphs.h"
 #include "tests/scratch.h"

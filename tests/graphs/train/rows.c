@@ -1,10 +1,10 @@
-/* rows: trains a network whose linear layers work on the channels of pixels (rows), of which two share their parameters, and
- * which adds a value to itself:
+/* rows: trains a network whose linear layers work on the channels of pixels (rows). Two of them share their parameters, and
+ * the network adds a value to itself:
  *
  *     x (N,H,W,C) ─ mix ─ twice ─ relu ─ twice ─ relu ─ + itself ─ mean over H,W ─ fc
  *
- *     rows                                      a run that has to succeed
- *     rows DATA WEIGHTS MICRO-BATCH FOLDER      ten steps to compare with PyTorch's (tests/train/reference.py) */
+ *     rows                                      a run that must succeed
+ *     rows DATA WEIGHTS MICRO-BATCH FOLDER      ten steps that are compared with PyTorch (tests/train/reference.py) */
 #include "config.h"
 #include "graphs/graphs.h"
 #include "tests/scratch.h"

@@ -1,4 +1,4 @@
-/* What surrounds a run: the order of samples, config.json, checkpoints, metrics.jsonl. */
+/* Other parts of a run: the order of samples, config.json, checkpoints, metrics.jsonl. */
 #include "config.h"
 #include "graphs/api/inference.h"
 #include "codelets/ops/linear.h"

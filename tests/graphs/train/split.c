@@ -1,8 +1,9 @@
-/* split: trains networks whose linear layers are split over the ranks of axis tensor, and which are the same on any number of
- * them; tests/train/split.py compares what they leave.
+/* split: trains networks whose linear layers are split over the ranks of axis tensor. The results must be the same on any
+ * number of ranks; tests/train/split.py compares them.
  *
- *     split                                   a run alone that has to succeed
- *     split NETWORK MESH FOLDER WORD…         MESH "" for none; words: see heed, and eval, the first */
+ *     split                                   a run on one rank that must succeed
+ *     split NETWORK MESH FOLDER WORD…         MESH "": no mesh. For the words see the function heed; eval, as the
+ *                                             first one, evaluates instead */
 #include "config.h"
 #include "graphs/graphs.h"
 #include "tests/scratch.h"
