@@ -129,7 +129,8 @@ static void print_json(const struct sgrad_plan_query *query, const struct sgrad_
 /* Draws the speed-ups of all rows, with and without overlap. */
 static int draw(const struct sgrad_plan_query *question, const char *folder) {
     struct sgrad_forecast f[2];
-    struct sgrad_scaling_series series[2] = { { .title = "messages overlap computation" }, { .title = "messages after computation" } };
+    struct sgrad_scaling_series series[2] = { { .title = "messages overlap computation" },
+                                              { .title = "messages after computation" } };
     double *devices[2], *speedup[2];
     struct sgrad_plan_query q = *question;
     for (int i = 0; i < 2; i++) {

@@ -85,7 +85,8 @@ static int find_trainer(char **trainer) {
     if (!path && readlink("/proc/self/exe", self, sizeof self - 1) <= 0) *self = 0;
     *trainer = path ? sgrad_format("%s", path) : sgrad_format("%s/simulate/stargrad", dirname(self));
     if (access(*trainer, R_OK) == 0) return 0;
-    sgrad_log_error(SGRAD_EIO, "%s: the simulated trainer cannot be read (%s); build it with ./quickstart simulate, or set " TRAINER
+    sgrad_log_error(SGRAD_EIO,
+                    "%s: the simulated trainer cannot be read (%s); build it with ./quickstart simulate, or set " TRAINER
                     " to its path",
                     *trainer, strerror(errno));
     free(*trainer);

@@ -187,7 +187,8 @@ static void explained_once(void **state) {
     message_until(75, 100, &slow, 1);
     message_until(100, 100, &slow, 1);
     message_until(120, 120,
-                  (const char *[]){ slow, "are exposed for 20.0 ms per step on rank 0, all its messages for 20.0 in addition" }, 2);
+                  (const char *[]){ slow, "are exposed for 20.0 ms per step on rank 0, all its messages for 20.0 in addition" },
+                  2);
 }
 
 int main(int argc, char **argv) {
