@@ -82,7 +82,7 @@ static char *images_of_one_size(const struct sgrad__run *run) {
     return sgrad_format("the images of %s are %dx%d", run->options.data.name, height, width);
 }
 
-static char *steps_say(const struct sgrad__run *run) {
+static char *steps_decide(const struct sgrad__run *run) {
     return run->options.training.steps ? sgrad_format("--steps sets the length of the run") : NULL;
 }
 
@@ -120,7 +120,7 @@ static char *no_gpus(const struct sgrad__run *run) {
     return run->context->gpus ? NULL : sgrad_format("this run has no GPUs");
 }
 
-static char *staleness_says(const struct sgrad__run *run) {
+static char *staleness_decides(const struct sgrad__run *run) {
     if (!run->parallel.strategy->asynchronous || !run->options.parallel.staleness) return NULL;
     return sgrad_format("--staleness sets the number of steps in flight");
 }
@@ -169,7 +169,7 @@ static const struct row rows[] = {
     { "data-placement", not_shared },
     { "deviation", no_images },
     { "dice", no_voxels },
-    { "epochs", steps_say },
+    { "epochs", steps_decide },
     { "group", one_rank },
     { "histograms", no_histogram_is_due },
     { "image-size", images_of_one_size },
@@ -190,7 +190,7 @@ static const struct row rows[] = {
     { "staleness", one_rank },
     { "strategy", no_servers },
     { "trace", traced_steps_are_over },
-    { "window", staleness_says },
+    { "window", staleness_decides },
     { NULL, NULL },
 };
 
@@ -228,7 +228,16 @@ static char *find(const struct row *row, const struct sgrad__run *run, const cha
     return row->option ? row->why(run) : NULL;
 }
 
+/* Warns if an epoch uses less than 9/10 of the training samples, because the last batch would be incomplete. */
+static void warn_of_unused_samples(const struct sgrad__run *run) {
+    const int64_t all = run->data.train->count, used = run->steps_per_epoch * run->options.training.batch;
+    if (run->context->rank == 0 && 10 * used < 9 * all)
+        sgrad_log_warning("--batch %d leaves %lld of %lld training samples out of each epoch; a smaller batch uses more of them",
+                          run->options.training.batch, (long long)(all - used), (long long)all);
+}
+
 void sgrad__run_warn_unused(const struct sgrad__run *run) {
+    warn_of_unused_samples(run);
     for (const char *const *option = run->options.output.explicit_options; option && *option && run->context->rank == 0;
          option++) {
         char *why = why_of_others(run, *option), *other = find(others, run, *option);
