@@ -228,11 +228,12 @@ static char *find(const struct row *row, const struct sgrad__run *run, const cha
     return row->option ? row->why(run) : NULL;
 }
 
-/* Warns if an epoch uses less than 9/10 of the training samples, because the last batch would be incomplete. */
+/* Warns if an epoch leaves out more than a tenth of the training samples, because the last batch would be incomplete. */
 static void warn_of_unused_samples(const struct sgrad__run *run) {
+    if (!run->data.train || run->context->rank) return;
     const int64_t all = run->data.train->count, used = run->steps_per_epoch * run->options.training.batch;
-    if (run->context->rank == 0 && 10 * used < 9 * all)
-        sgrad_log_warning("--batch %d leaves %lld of %lld training samples out of each epoch; a smaller batch uses more of them",
+    if (used && 10 * used < 9 * all)
+        sgrad_log_warning("--batch %ld leaves %lld of %lld training samples out of each epoch; a smaller batch uses more of them",
                           run->options.training.batch, (long long)(all - used), (long long)all);
 }
 

@@ -110,6 +110,26 @@ def test_images():
     refused(lambda: one.predict("nothing.png"), "samples must be a list of image files")
 
 
+def test_several_calls_on_ranks():
+    """Train, evaluate, predict and resume in one process per rank, as on one rank."""
+    needs_numpy()
+    program = os.path.join(folder("calls"), "calls.py")
+    os.makedirs(os.path.dirname(program))
+    out = os.path.join(FOLDER, "calls-run")
+    with open(program, "w", encoding="utf-8") as file:
+        file.write(f"""import stargrad
+run = stargrad.train(model="mlp", data="digits", epochs=2, batch=64, out={out!r}, cpus=1)
+result = run.evaluate(cpus=1)
+rows = run.predict(cpus=1)
+assert result["test_top1"] == run.result["test_top1"] and len(rows) == 360, (result, run.result, len(rows))
+again = stargrad.train(out={out!r}, resume=True, epochs=3, cpus=1)
+assert again.result["steps"] == 66, again.result
+print("all done")
+""")
+    said = mpirun(2, [sys.executable, program], env={**ENV, "STARGRAD_LIBRARY": LIBRARY})
+    assert said.count("all done") == 2, said
+
+
 def test_refused():
     needs_numpy()
     how = {"model": "mlp", "data": "digits", "out": folder("refused")}
