@@ -322,8 +322,8 @@ struct sgrad_context {
     const struct sgrad_group *all;          /* all ranks (collectives.h); NULL with one rank, as is the network */
     const struct sgrad_network *network;    /* measured, or read from the file */
 };
-/* Starts StarPU, and MPI if there are several ranks. Only one context may be open at a time. MPI ends with the
- * process, so a later context can use it again; if the program has started MPI itself, the program must end it. Sets malloc to retain freed buffers (page faults cost a fifth of a step). Errors:
+/* Starts StarPU, and MPI if there are several ranks. Only one context may be open at a time. MPI ends with the process, unless
+ * the program has started it itself. Sets malloc to retain freed buffers (page faults cost a fifth of a step). Errors:
  * SGRAD_EDEVICE, SGRAD_ENAME (scheduler), SGRAD_EINVAL (options), SGRAD_EIO, SGRAD_EFORMAT. If MPI runs, they end all ranks. */
 int sgrad_context_open(const struct sgrad_context_options *options, struct sgrad_context **context);
 void sgrad_context_close(struct sgrad_context *context);    /* waits for all tasks and ranks; NULL is allowed */
