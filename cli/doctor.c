@@ -125,10 +125,21 @@ static void see_hwloc(struct machine *machine) {
     count_gpus(topology, machine);
 }
 
+/* The probe ends by _exit, so MPI must end here. */
+static void end_mpi(void) {
+    int started, ended;
+    MPI_Initialized(&started);
+    MPI_Finalized(&ended);
+    if (started && !ended) MPI_Finalize();
+}
+
 static void start_starpu(struct machine *machine) {
     struct sgrad_context *context;
     machine->starpu.error = sgrad_context_open(&(struct sgrad_context_options){ 0 }, &context);
-    if (machine->starpu.error) return;
+    if (machine->starpu.error) {
+        end_mpi();
+        return;
+    }
     machine->starpu.cpus = context->cpus;
     machine->starpu.cudas = context->gpus;
     FILE *list = tmpfile();
@@ -138,6 +149,7 @@ static void start_starpu(struct machine *machine) {
         for (int c; (c = getc(list)) != EOF;) machine->starpu.models += c == '\n';
     }
     sgrad_context_close(context);
+    end_mpi();
 }
 
 static void join_mpi(struct machine *machine) {

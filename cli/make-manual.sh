@@ -33,7 +33,8 @@ section() {
 		text = substr($0, indent + 1)
 		if (indent < 20) {
 			option = text
-			sub(/  .*/, "", option)
+			if (match(option, /^(-., *)?--[^ ]+/)) option = substr(option, 1, RLENGTH)
+			else sub(/  .*/, "", option)
 			text = substr(text, length(option) + 1)
 			sub(/^ +/, "", text)
 			print ".TP\n.B " roff(option)

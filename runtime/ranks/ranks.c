@@ -3,9 +3,7 @@
  * A process that was not started by a launcher is the only rank, and does not use MPI. StarPU-MPI has a thread that polls for
  * messages continuously. If a rank has enough cores, this thread gets one of them. Otherwise it is also the first CPU worker, and
  * polls between tasks (StarPU handbook, STARPU_MPI_DRIVER_CALL_FREQUENCY), because two threads on one core would wait for each
- * other's time slices, 4 ms on Linux, at every message.
- *
- * Limits: MPI can start only once in a process, so a context of several ranks can be opened only once. */
+ * other's time slices, 4 ms on Linux, at every message. */
 #include "config.h"
 #include "runtime/collectives.h"
 #include "runtime/ranks/early.h"
@@ -19,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { CORES_TO_SPARE = 5 };        /* a rank with at least this number dedicates one to messages */
@@ -55,22 +54,26 @@ static void number_ranks(void) {
  * the socket after the data of the other, so that an exchange takes twice as long as necessary. */
 #define TCP_EAGER "4194304"     /* bytes */
 
-/* Sets environment variables of Open MPI and StarPU-MPI, unless the user has set them. */
-static void set_up(void) {
+/* Set environment variables, unless the user has set them: of Open MPI, before MPI starts; of StarPU-MPI. */
+static void set_up_mpi(void) {
     setenv("OMPI_MCA_btl_tcp_eager_limit", TCP_EAGER, 0);
     setenv("OMPI_MCA_btl_tcp_rndv_eager_limit", TCP_EAGER, 0);
     setenv("OMPI_MCA_btl_tcp_max_send_size", TCP_EAGER, 0);
+}
+static void set_up_starpu(void) {
     setenv("STARPU_MPI_COOP_SENDS", "0", 0);            /* they require a different MPI */
     setenv("STARPU_MPI_NDETACHED_SEND", "2", 0);        /* waiting messages are sorted by priority, started ones are not */
 }
 
 /* With few cores, all of them get workers, and the thread that polls for messages is one of the workers. */
 static void share_cores(int cores, struct starpu_conf *conf) {
+    static bool chosen;     /* the frequency was set here, for this or an earlier context, not by the user */
     if (cores < CORES_TO_SPARE) {
         const char *asked = getenv("STARPU_NCPU");
         if (conf->ncpus < 0) conf->ncpus = asked ? atoi(asked) : cores;
         setenv("STARPU_MPI_NOBIND", "1", 0);
-        setenv("STARPU_MPI_DRIVER_CALL_FREQUENCY", conf->ncpus > 0 ? "1" : "0", 0);
+        chosen = chosen || !getenv("STARPU_MPI_DRIVER_CALL_FREQUENCY");
+        setenv("STARPU_MPI_DRIVER_CALL_FREQUENCY", conf->ncpus > 0 ? "1" : "0", chosen);
     }
     const char *drives = getenv("STARPU_MPI_DRIVER_CALL_FREQUENCY");
     thread_works = drives && atoi(drives) > 0;
@@ -100,13 +103,30 @@ static int check_components(void) {
 }
 
 static bool joined;     /* a context of this process communicates */
+enum { EXIT_TIMEOUT = 30 };     /* seconds that a failed process waits for ranks that may never exit */
 
-/* MPI_Finalize waits for all ranks. If this process exits with an open context, other ranks wait for its messages instead: then
- * MPI must not end here, so that the launcher ends the other ranks. */
-static void end_mpi(void) {
+/* Waits for all ranks, at most SECONDS; 0: until the watchdog expires. Returns true if all have arrived. */
+static bool meet(double seconds) {
+    const double begin = sgrad_time_monotonic();
+    MPI_Request request;
+    int done;
+    MPI_Ibarrier(MPI_COMM_WORLD, &request);
+    for (;;) {
+        MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+        const double waited = sgrad_time_monotonic() - begin;
+        if (done || (seconds > 0 ? waited > seconds : sgrad_watchdog_expired(waited))) return done;
+        nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+    }
+}
+
+/* Runs when the process exits with STATUS. MPI_Finalize waits for all ranks, so it must not be called if others may wait for this
+ * process instead: it exits with an open context, or with an error that the others do not have. MPI then does not end, and the
+ * launcher ends the other ranks. */
+static void end_mpi(int status, void *unused) {
     int ended;
+    (void)unused;
     MPI_Finalized(&ended);
-    if (!ended && !joined) MPI_Finalize();
+    if (!ended && !joined && (!status || meet(EXIT_TIMEOUT))) MPI_Finalize();
 }
 
 /* Starts MPI, unless this process has started it; every rank must call it. MPI can start only once in a process, so it ends with
@@ -116,14 +136,20 @@ static int start_mpi(int error) {
     int started, level, worst = error, packed = check_components();
     if (packed) return error ? error : packed;
     MPI_Initialized(&started);
+    set_up_starpu();
     if (!started) {
-        set_up();
+        set_up_mpi();
         MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level);
-        atexit(end_mpi);
+        on_exit(end_mpi, NULL);
     } else MPI_Query_thread(&level);
     if (!error && level < MPI_THREAD_MULTIPLE)
         worst = sgrad_log_error(SGRAD_EDEVICE,
-                                "this MPI has no MPI_THREAD_MULTIPLE, which several ranks require; see 'stargrad doctor'");
+                                started ? "MPI was started without MPI_THREAD_MULTIPLE; start it by MPI_Init_thread with this level"
+                                        : "this MPI has no MPI_THREAD_MULTIPLE, which several ranks require; see 'stargrad doctor'");
+    if (started && !meet(0)) {
+        sgrad_log_error(SGRAD_EDEVICE, "another rank has not begun this call; all ranks must make the same calls");
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
     MPI_Allreduce(MPI_IN_PLACE, &worst, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     sgrad__early_compare(MPI_COMM_WORLD);
     if (worst && !started) MPI_Finalize();

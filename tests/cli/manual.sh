@@ -8,6 +8,8 @@ sed 's/\\-/-/g; s/\\f.//g' "$builddir/stargrad.1" >manual
 version=$("$STARGRAD" --version)
 grep -q "^\.TH .*\"$version\"" manual || wrong "the manual page is not about $version"
 
+! grep -E '^\.B --[^ ]+ [a-z]' manual || wrong 'an option and its description are on one line'
+
 for command in train launch eval predict export sample find-lr bench plan search dedup segment queue report check list doctor; do
 	grep -q "^\.B $command$" manual || wrong "the manual page does not list the command $command"
 	grep -q "^\.SH STARGRAD ${command^^}$" manual || wrong "the manual page has no section about $command"

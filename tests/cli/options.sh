@@ -53,7 +53,8 @@ whole() { refuses 2 "train: --$1: '$2' is not a whole number from $3 to " "${tra
 real() { refuses 2 "train: --$1: '$2' is not a number from " "${train[@]}" "--$1" "$2"; }
 for value in 0 -1 99999999999 99999999999999999999 1.5 1e3 '' ' 1' x 1x nan; do whole batch "$value" 1; done
 for option in steps lr-scale-base micro-batch window keep image-size; do whole $option 0 1; done
-for option in seed cpus gpus checkpoint-every; do whole $option -1 0; done
+for option in seed cpus gpus; do whole $option -1 0; done
+refuses 2 "train: --checkpoint-every: '-1' is not a number of epochs from 0 to " "${train[@]}" --checkpoint-every -1
 for value in -1 1e999 nan inf x '' ' 1' 1x; do real lr "$value"; done
 for option in epochs warmup momentum weight-decay beta1 beta2 eps trust label-smoothing clip-norm; do real $option -1; done
 refuses 2 "train: --ema: '1' is not a number from 0 to 0.9999999" "${train[@]}" --ema 1

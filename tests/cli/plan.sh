@@ -23,7 +23,7 @@ while read -r file model precision; do
 	says '^calibrated: '
 done <rates
 sed 's/"resnet50"/"resnet50:smal=1"/' "$machines/minsky-p100.json" >misspelt.json
-refuses 1 'misspelt.json: measured\[0\].model: .*no option .smal.; did you mean small' plan --model mlp --data digits --machine misspelt.json
+refuses 1 'misspelt.json: measured\[0\].model: .*unknown option .smal.; did you mean small' plan --model mlp --data digits --machine misspelt.json
 passes plan --model resnet50:small=1 --data synthetic:224x224x3,10,50000 --machine "$machines/minsky-p100.json" --nodes 1
 says '^not calibrated: '
 

@@ -44,7 +44,7 @@ END
 # Batch norm over one value per channel is refused before anything is trained, whatever the cause.
 small=(train --data synthetic:2x2x1,2,64 --steps 3 --model convnet --out small)
 refuses 2 'model convnet: .*batch norm over one value per channel.*--batch 2' "${small[@]}" --batch 1
-refuses 2 'model convnet: .*batch norm over one value per channel.*--bn-group of 2' "${small[@]}" --batch 4 --bn-group 1
+refuses 2 'model convnet: .*batch norm over one value per channel.*--bn-group with 2 samples or more' "${small[@]}" --batch 4 --bn-group 1
 refuses 2 'model convnet: .*batch norm over one value per channel.*--micro-batch 2' "${small[@]}" --batch 4 --bn-group micro \
 	--micro-batch 1
 refuses 2 'model convnet: .*batch norm over one value per channel' "${small[@]}" --batch 4 --bn-group 1 --print

@@ -8,7 +8,10 @@ import re
 import subprocess
 import sys
 
-import pytest
+try:
+    import pytest
+except ModuleNotFoundError:
+    sys.exit(f"{sys.argv[0]}: {sys.executable} has no pytest: install Debian's python3-pytest, or name another Python (make PYTHON=…)")
 
 SOURCE = os.environ.get("srcdir") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 FIELDS = {"title", "summary", "columns", "rows", "command", "commit", "machine", "date", "peer", "missed", "notes", "charts"}

@@ -18,7 +18,10 @@ import zlib
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "train"))
-import pytest   # noqa: E402
+try:
+    import pytest   # noqa: E402
+except ModuleNotFoundError:
+    sys.exit(f"{sys.argv[0]}: {sys.executable} has no pytest: install Debian's python3-pytest, or name another Python (make PYTHON=…)")
 from run import FOLDER, RANKS, long, main   # noqa: E402
 
 SOURCE = os.path.abspath(os.environ.get("srcdir") or os.path.dirname(os.path.dirname(HERE)))

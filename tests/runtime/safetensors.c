@@ -217,13 +217,13 @@ static void other_files(void **state) {
         const char *bytes, *text;
     } is[] = {
         { "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 548105171\n",
-          "is a Git LFS pointer, not safetensors: 'git lfs" },
+          "is a Git LFS pointer, not safetensors; run 'git lfs" },
         { "<!DOCTYPE html>\n<html>", "is an HTML page" },
         { "\n  <HTML lang=en>", "is an HTML page" },
         { "<?xml version=\"1.0\"?><Error>", "is an XML document" },
         { "{\"architectures\": [\"GPT2LMHeadModel\"]}", "is JSON text, neither safetensors nor an index" },
         { "{\"weight_map\": {}}", "is JSON text, neither safetensors nor an index" },
-        { "\x1f\x8b\x08\1\1\1\1\1\1", "is a gzip file, not safetensors: unpack it" },
+        { "\x1f\x8b\x08\1\1\1\1\1\1", "is a gzip file, not safetensors; unpack it" },
         { "\x93NUMPY\1\1v\1{", "is a NumPy array" },
         { "GGUF\3\1\1\1\1\1", "is a GGUF file" },
         { "\x89HDF\r\n\x1a\n\1", "is an HDF5 file" },
@@ -254,7 +254,7 @@ static void shards(void **state) {
         { SGRAD_EFORMAT, INDEX(IN("fc.weight", "/etc/passwd")), "'/etc/passwd' is not a file in the index's folder" },
         { SGRAD_EFORMAT, INDEX(IN("fc.weight", "a/../../x")), "'a/../../x' is not a file in" },
         { SGRAD_EFORMAT, INDEX("\"fc.weight\": 7"), "is not a file in" },
-        { SGRAD_EFORMAT, INDEX(IN("fc.weight", "a.index.json")), "is JSON text, neither safetensors" },
+        { SGRAD_EFORMAT, INDEX(IN("fc.weight", "a.index.json")), "is JSON text, not safetensors" },
     };
     struct sgrad_safetensors file;
     unsigned char data[100];

@@ -77,7 +77,7 @@ def test_optimizer_of():
     _, again = train(*some, "--steps", 3)
     stargrad("train", *some, *WORDS, "--out", again, "--resume")
     assert tensors(again) == tensors(out)
-    for wrong, says in (("fc1", "--optimizer-of"), ("x=sgd", "'x=sgd'"), ("fc1=kfac", "all layers or none"), ("fc1=", "no optimizer"),
+    for wrong, says in (("fc1", "--optimizer-of"), ("x=sgd", "'x=sgd'"), ("fc1=kfac", "all layers or none"), ("fc1=", "unknown optimizer ''"),
                         ("fc1=sdg", "did you mean 'sgd'")):
         assert says in train(*run, "--optimizer-of", wrong, status=2)[0], wrong
 
@@ -91,7 +91,7 @@ def test_init_skip():
     words = ("--model", "convnet", "--data", data, "--init", keep, "--steps", 1, "--lr", 0)
     assert "fc.weight has shape (10,64), but the network requires (4,64); in training, leave it out with --init-skip" in train(*words, status=1)[0]
     said, out = train(*words, "--init-skip", "fc")
-    assert "anew fc.weight, fc.bias" in said
+    assert "random: fc.weight, fc.bias" in said
     after = tensors(out)
     assert len(after["fc.bias"]) == 4 and all(after[n] == start[n] for n in start if "fc" not in n and "running" not in n)
     assert "--init-skip" in train("--model", "convnet", "--data", data, "--init-skip", "fc", "--steps", 1, status=2)[0]
@@ -105,7 +105,7 @@ def test_onnx_head():
     words = ("--model", f"onnx:{path}", "--data", "synthetic:8x8x1,4,256", "--steps", 1, "--lr", 0)
     assert "leave it out with --init-skip" in train(*words, status=1)[0]
     said, out = train(*words, "--init-skip", "fc")
-    assert f"{path}: " in said and "anew fc.weight, fc.bias" in said, said
+    assert f"{path}: " in said and "random: fc.weight, fc.bias" in said, said
     after = tensors(out)
     assert len(after["fc.bias"]) == 4 and all(after[n] == start[n] for n in start if "fc" not in n and "running" not in n)
     assert json.loads(stargrad("eval", out, "--json"))["test_top1"] <= 1

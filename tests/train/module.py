@@ -104,7 +104,7 @@ def test_images():
     said = one.predict(cpus=1)
     assert one.classes == ["0", "1", "2"]
     assert (one.predict(x[60:], cpus=1) == said).all() and (one.predict(x[60:, :, :, 0], cpus=1) == said).all()     # grey
-    refused(lambda: one.predict(x[60:, :, :5]), "(9,5,1) a sample", "pixels of U8 (9,8,1)")
+    refused(lambda: one.predict(x[60:, :, :5]), "samples of U8 (9,5,1)", "pixels of U8 (9,8,1)")
     refused(lambda: one.predict(x[60:].astype("f4")), "F32 (9,8,1) a sample", "U8")
     refused(lambda: one.predict([os.path.join(FOLDER, "nothing.png")]), "nothing.png", "No such file")
     refused(lambda: one.predict("nothing.png"), "samples must be a list of image files")
@@ -128,6 +128,22 @@ print("all done")
 """)
     said = mpirun(2, [sys.executable, program], env={**ENV, "STARGRAD_LIBRARY": LIBRARY})
     assert said.count("all done") == 2, said
+
+
+def test_a_rank_that_fails_between_calls():
+    """If one rank ends with an error after a call, the others do not wait for it in the next call without end."""
+    needs_numpy()
+    program = os.path.join(folder("fails"), "fails.py")
+    os.makedirs(os.path.dirname(program))
+    with open(program, "w", encoding="utf-8") as file:
+        file.write(f"""import os, stargrad
+run = stargrad.train(model="mlp", data="digits", steps=2, batch=64, out={os.path.join(FOLDER, "fails-run")!r}, cpus=1)
+if os.environ["OMPI_COMM_WORLD_RANK"] == "1":
+    raise SystemExit(3)
+run.evaluate(cpus=1, stall_timeout=5)
+""")
+    said = mpirun(2, [sys.executable, program], status=1, env={**ENV, "STARGRAD_LIBRARY": LIBRARY})
+    assert "all ranks must make the same calls" in said, said
 
 
 def test_refused():
