@@ -10,6 +10,8 @@ static const struct sgrad__option options[] = {
       &sgrad__text, SGRAD__FIELD(data.name), .required = true },
     { "image-size", "N", "resize the images of a folder to NxN [original size]", &sgrad__whole, SGRAD__FIELD(data.image_size), 1,
       4096 },
+    { "damaged", "stop|skip", "on a sample that cannot be read: stop with an error, or log and skip it", &sgrad__choice,
+      SGRAD__FIELD(data.skip_damaged) },
     { "batch", "N", "global batch size, over all ranks", &sgrad__whole, SGRAD__FIELD(training.batch), 1, 2147483647 },
     { "micro-batch", "N", "samples per task; must divide the batch of each rank [automatic]", &sgrad__whole,
       SGRAD__FIELD(training.micro_batch), 1, 2147483647 },

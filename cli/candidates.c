@@ -87,7 +87,7 @@ static int set_option(const struct place *place, const char *name, const json_t 
     const struct sgrad__option *o = sgrad__option_find(&sgrad__train_command, name);
     if (!o) return no_such_option(place, name, strcmp(place->in, "options for all") == 0);
     if (is_one_of(name, refused))
-        return sgrad__wrong("%s: %s: %s cannot be set for candidates; see stargrad search --help", place->file, place->in, name);
+        return sgrad__wrong("%s: %s: %s cannot be set for candidates; remove it from the file", place->file, place->in, name);
     if (!o->value) {
         if (!json_is_boolean(value)) return wrong_value(place, o, value);
         if (json_is_true(value)) o->type->read(o, NULL, request);
@@ -227,7 +227,7 @@ static int draw_candidate(const struct place *place, json_t *random, int number)
         json_t *value = value_at(spec, (double)r.word[0] * 0x1p-32);
         if (!value && !status)
             status = sgrad__wrong("%s: random: %s: must be a list, or {\"log\": [A, B]}, {\"uniform\": [A, B]} or {\"whole\": "
-                                  "[A, B]} with A up to B, above 0 for log",
+                                  "[A, B]} with A at most B; A must be above 0 for log",
                                   place->file, key);
         json_object_set_new(drawn, key, value ? value : json_null());
     }

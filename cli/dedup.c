@@ -81,7 +81,8 @@ static int open_parts(const struct sgrad__request *request, struct sgrad_dataset
     const struct sgrad_dataset_options how = { .seed = o->training.seed, .pictures = true };
     SGRAD_TRY(sgrad_dataset_open(o->data.name, SGRAD_TRAIN, &how, &part[0]));
     if (!sgrad_dataset_image(part[0]) || sgrad_dataset_image(part[0])->shape.rank != 3)
-        return sgrad_log_error(SGRAD_EINVAL, "dedup: --data %s has no images", o->data.name);
+        return sgrad_log_error(SGRAD_EINVAL, "dedup: --data %s has no images; give a data set of images, such as folder:DIR",
+                               o->data.name);
     return request->dedup.no_test ? 0 : sgrad_dataset_open(o->data.name, SGRAD_TEST, &how, &part[1]);
 }
 

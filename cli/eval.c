@@ -136,7 +136,7 @@ static int tell(const struct sgrad__request *request, const struct sgrad_train_o
         if (sgrad__classes_find(request, options, (int)answers->width, &names)) return SGRAD__FAILED;
         c = sgrad_classify(answers);
         if (c.all_unsure)
-            sgrad_log_warning("eval: %lld of %lld samples have logits that are NaN or infinite: they count as wrong",
+            sgrad_log_warning("eval: %lld of %lld samples have logits that are NaN or infinite; these samples count as wrong",
                               (long long)c.all_unsure, (long long)answers->samples);
     }
     json_t *json = as_json(options, result);

@@ -198,7 +198,8 @@ static int choose_ways(const struct sgrad__request *request, const struct sgrad_
 static int choose_mini_batch(const struct sgrad__request *request, const struct sgrad_plan_query *query) {
     int from = 1, to = 1;
     if (!parse_range(request->plan.mini_batch, 1 << 20, &from, &to))
-        return sgrad__wrong("plan: --mini-batch %s must be N or A-B", request->plan.mini_batch), SGRAD_EINVAL;
+        return sgrad__wrong("plan: --mini-batch %s must be one size or a range, such as 32 or 8-64", request->plan.mini_batch),
+               SGRAD_EINVAL;
     json_t *json = request->train.output.json ? json_array() : NULL;
     int error = 0;
     if (!json)

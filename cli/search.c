@@ -37,7 +37,8 @@ static int read_candidates(const struct sgrad__request *request, struct sgrad__c
     }
     if (request->argument || o->output.folder || o->checkpoint.resume)
         return sgrad__wrong("search: --replay reads all from DIR/NAME; it cannot be combined with FILE.json, --out or --resume");
-    if (!slash || !slash[1] || slash == replay) return sgrad__wrong("search: --replay: '%s' is not DIR/NAME", replay);
+    if (!slash || !slash[1] || slash == replay)
+        return sgrad__wrong("search: --replay '%s' must be the folder of a search and the name of a candidate, DIR/NAME", replay);
     char *folder = sgrad_format("%.*s", (int)(slash - replay), replay);
     int status = sgrad__candidates_find(folder, slash + 1, o, all);
     all->options.common.output.folder = folder;

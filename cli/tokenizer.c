@@ -228,7 +228,7 @@ static int take_merges(struct sgrad__tokenizer *tokenizer, const char *file, con
     if (!json_is_array(merges)) return wrong(file, "has no merges");
     json_array_foreach(merges, i, merge) {
         const char *one = json_string_value(json_array_get(merge, 0)), *other = json_string_value(json_array_get(merge, 1));
-        if (!json_string_value(merge) && !(one && other)) return wrong(file, "one of its merges is not a pair");
+        if (!json_string_value(merge) && !(one && other)) return wrong(file, "one of its merges is not a pair of tokens");
         char *pair = json_string_value(merge) ? sgrad_format("%s", json_string_value(merge)) : sgrad_format("%s %s", one, other);
         const int error = add_pair(tokenizer, file, pair);
         free(pair);

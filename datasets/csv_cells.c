@@ -97,7 +97,7 @@ static int read_line(struct reading *reading, struct sgrad__csv *csv) {
     }
     if (!csv->columns) csv->columns = columns;
     if (columns != csv->columns)
-        return sgrad_log_error(SGRAD_EFORMAT, "csv: %s: line %lld: has %d %s, the first has %d%s", reading->name,
+        return sgrad_log_error(SGRAD_EFORMAT, "csv: %s: line %lld: has %d %s, but the first line has %d%s", reading->name,
                                (long long)begin, columns, sgrad_plural(columns, "column", "columns"), csv->columns,
                                *csv->cell[0] == '#' ? " and begins with #; remove it if it is a comment" : "");
     csv->line = sgrad_array_grow(csv->line, (int)csv->rows, sizeof *csv->line);

@@ -245,7 +245,7 @@ static int match_places(struct sgrad__table *table, int file, bool trained) {
     if (csv->columns != features + 1 && !without)
         return sgrad_log_error(SGRAD_EFORMAT, "csv: %s: has %d %s, but %s %lld %s and a target", table->path[file], csv->columns,
                                sgrad_plural(csv->columns, "column", "columns"),
-                               trained ? "the run's data have" : table->path[SGRAD_TRAIN], (long long)features,
+                               trained ? "the run's data have" : "the training data have", (long long)features,
                                sgrad_plural(features, "feature", "features"));
     if (table->wanted.column && !without) SGRAD_TRY(find_target(table, file));
     else table->target[file] = without ? -1 : table->origin->target_column - 1;

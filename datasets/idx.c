@@ -89,7 +89,7 @@ static size_t source_take(struct source *source, void *to, size_t n) {
 static int truncated(const struct source *source, const char *name, size_t at, uint64_t promised) {
     if (source->damage)
         return sgrad_log_error(SGRAD_EFORMAT, "idx: %s: byte %zu of the uncompressed data: %s", name, at, source->damage);
-    return sgrad_log_error(SGRAD_EFORMAT, "idx: %s: byte %zu: ends early, but must have %llu bytes", name, at,
+    return sgrad_log_error(SGRAD_EFORMAT, "idx: %s: byte %zu: the file ends early; its header requires %llu bytes", name, at,
                            (unsigned long long)promised);
 }
 
@@ -201,9 +201,9 @@ static int count_classes(const char *folder, int *classes) {
 
 static int take_labels(struct sgrad_dataset *dataset, const struct sgrad__idx *labels, const char *path) {
     if (labels->count != dataset->count)
-        return sgrad_log_error(SGRAD_EFORMAT, "idx: %s: byte 4: %lld %s for %lld %s", path, (long long)labels->count,
-                               sgrad_plural(labels->count, "label", "labels"), (long long)dataset->count,
-                               sgrad_plural(dataset->count, "image", "images"));
+        return sgrad_log_error(SGRAD_EFORMAT, "idx: %s: byte 4: has %lld %s, but there are %lld %s", path,
+                               (long long)labels->count, sgrad_plural(labels->count, "label", "labels"),
+                               (long long)dataset->count, sgrad_plural(dataset->count, "image", "images"));
     int32_t *label = sgrad_xcalloc((size_t)labels->count, sizeof *label);
     dataset->field[1] = (struct sgrad_field){ "label", SGRAD_I32, { 0 }, label };
     for (int64_t i = 0; i < labels->count; i++) {

@@ -114,8 +114,8 @@ static int check_features(const struct array *array) {
         const double number = sgrad__npy_number(&array->is, i);
         if (!isfinite((float)number))
             return sgrad_log_error(SGRAD_EFORMAT,
-                                   "npy: %s: sample %lld, number %lld, both from 0, is %g, but features must be finite",
-                                   array->path, (long long)(i / each), (long long)(i % each), number);
+                                   "npy: %s: feature %lld of sample %lld (both counted from 0) is %g, but must be finite",
+                                   array->path, (long long)(i % each), (long long)(i / each), number);
     }
     return 0;
 }
@@ -137,7 +137,9 @@ static int fill_features(struct sgrad_dataset *dataset, const struct array *arra
     struct sgrad_shape one = of_one(&array->is.shape);
     char text[2][SGRAD_SHAPE_TEXT];
     if (!one.rank) one = sgrad_shape(1, 1);
-    if (one.rank == SGRAD_MAX_RANK) return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: has too many dimensions", array->path);
+    if (one.rank == SGRAD_MAX_RANK)
+        return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: has %d dimensions, but at most %d are supported", array->path,
+                               SGRAD_MAX_RANK + 1, SGRAD_MAX_RANK);
     const int64_t features = sgrad_shape_count(&one);
     if (trained && trained->features && trained->features != features)
         return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: has %lld %s per sample, but the run's data have %lld", array->path,

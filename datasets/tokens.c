@@ -66,8 +66,9 @@ int sgrad__tokens_parse(const char *name, const void *data, size_t size, size_t 
     const size_t begin = format ? HEADER : 0;
     const int width = format ? format->bytes : *bytes;
     if (size % (size_t)width)
-        return sgrad_log_error(SGRAD_EFORMAT, "tokens: %s: has %zu bytes, which is not a whole number of tokens of %d bits", name,
-                               size, 8 * width);
+        return sgrad_log_error(SGRAD_EFORMAT, "tokens: %s: has %zu bytes, which is not a whole number of tokens of %d bits%s",
+                               name, size, 8 * width,
+                               width == 4 && !format && size % 2 == 0 ? "; give ,16 if tokens have 16" : "");
     if (format && (size - begin) / (size_t)width != word(data, 2))
         return sgrad_log_error(SGRAD_EFORMAT, "tokens: %s: byte 8: its header states %u tokens, but it has %zu", name,
                                word(data, 2), (size - begin) / (size_t)width);

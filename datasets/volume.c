@@ -382,7 +382,7 @@ static void warn_of_unused(const char *folder, const uint64_t count[256], bool b
     for (int c = 0; c < classes; c++)
         if (!count[binary && c ? 255 : c]) sprintf(list + strlen(list), "%s%d", *list ? ", " : "", c);
     if (*list && sgrad_launched_rank() == 0)
-        sgrad_log_warning("data set volume:%s: of %d classes, these have no voxel in train: %s", folder, classes, list);
+        sgrad_log_warning("data set volume:%s: has %d classes, but no training voxel of: %s", folder, classes, list);
 }
 
 /* Determines the classes by the labels of the training split. SGRAD_EFORMAT: labels are out of range. */

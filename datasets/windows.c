@@ -37,8 +37,9 @@ int sgrad__windows_open(struct sgrad_dataset *dataset, struct sgrad_map map, con
                         int bytes, int64_t length) {
     if (count <= length) {
         sgrad_map_close(&map);
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: the %s split has %lld %s, but samples of %lld require at least %lld", name,
-                               dataset->split == SGRAD_TRAIN ? "training" : "test", (long long)count,
+        return sgrad_log_error(SGRAD_EFORMAT,
+                               "%s: the %s split has %lld %s, but samples of %lld require at least %lld; give shorter samples",
+                               name, dataset->split == SGRAD_TRAIN ? "training" : "test", (long long)count,
                                bytes == 1 ? "bytes" : "tokens", (long long)length, (long long)length + 1);
     }
     struct windows *w = dataset->state = sgrad_xcalloc(1, sizeof *w);

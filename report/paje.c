@@ -163,14 +163,14 @@ static int read_lines(FILE *file, const char *path, struct search *search) {
     for (ssize_t length; !error && (length = getline(&text, &room, file)) > 0;) {
         const bool whole = text[length - 1] == '\n';
         if (!number++ && text[0] != '%')
-            error = sgrad_log_error(SGRAD_EFORMAT, "%s: not a Paje trace; trace the run again", path);
+            error = sgrad_log_error(SGRAD_EFORMAT, "%s: is not a Paje trace; trace the run again", path);
         else if (!whole)
             error =
                 sgrad_log_error(SGRAD_EFORMAT, "%s: line %ld: the file ends within this line; trace the run again", path, number);
         if (whole) text[length - 1] = 0;
         if (!error && isdigit((unsigned char)text[0])) split(text, &line), see(search, &line);
     }
-    if (!error && !number) error = sgrad_log_error(SGRAD_EFORMAT, "%s: not a Paje trace; trace the run again", path);
+    if (!error && !number) error = sgrad_log_error(SGRAD_EFORMAT, "%s: is not a Paje trace; trace the run again", path);
     free(text);
     return error;
 }

@@ -43,7 +43,7 @@ int sgrad__codec_expand(enum sgrad__codec codec, const char *name, const void *d
     else if (codec == SGRAD__ZSTD) got = ZSTD_decompress(to, wanted, data, size);
     else if (codec == SGRAD__BLOSC) got = blosc_all(data, size, to, wanted);
     if (got == wanted) return 0;
-    return sgrad_log_error(SGRAD_EFORMAT, "%s: its %zu bytes are not a %s chunk of %zu; the file is damaged", name, size,
+    return sgrad_log_error(SGRAD_EFORMAT, "%s: its %zu bytes are not a %s chunk of %zu bytes; the file is damaged", name, size,
                            title[codec], wanted);
 }
 

@@ -152,7 +152,7 @@ static int read_slice(const struct sgrad_volume *volume, int64_t z, struct sgrad
         error = sgrad__png_header(path, map.data, map.size, png);
         if (!error && volume->rank &&
             (png->width != volume->dim[3] || png->height != volume->dim[2] || png->voxel != volume->voxel))
-            error = sgrad_log_error(SGRAD_EFORMAT, "%s: is of %ux%u %s, but the first is of %lldx%lld %s", path, png->width,
+            error = sgrad_log_error(SGRAD_EFORMAT, "%s: is of %ux%u %s, but the first slice is of %lldx%lld %s", path, png->width,
                                     png->height, sgrad_voxel_name(png->voxel), (long long)volume->dim[3],
                                     (long long)volume->dim[2], sgrad_voxel_name(volume->voxel));
         if (!error && to) error = sgrad__png_decode(path, map.data, map.size, png, to);

@@ -403,8 +403,8 @@ static int infer(struct sgrad_signature *signature, void *attributes) {
         return sgrad_log_error(SGRAD_ESHAPE, "batchnorm: %s: input %s and the added input %s must have the same shape",
                                signature->layer, text, sgrad_shape_text(&signature->x[1].shape, other));
     if (attrs->eps < 0 || attrs->momentum < 0 || attrs->momentum > 1)
-        return sgrad_log_error(SGRAD_EINVAL, "batchnorm: %s: eps %g, momentum %g: out of range", signature->layer, attrs->eps,
-                               attrs->momentum);
+        return sgrad_log_error(SGRAD_EINVAL, "batchnorm: %s: eps %g must be 0 or more, and momentum %g must be from 0 to 1",
+                               signature->layer, attrs->eps, attrs->momentum);
 
     const int channels = (int)x->dim[x->rank - 1];
     signature->cheap_to_recompute = signature->inputs == 1;

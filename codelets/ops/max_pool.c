@@ -62,8 +62,8 @@ static bool reaches_beyond(const struct sgrad_max_pool *pool, int64_t size) {
 static int infer(struct sgrad_signature *signature, void *attrs) {
     struct sgrad_max_pool *m = attrs;
     if (m->kernel > LARGEST_KERNEL)
-        return sgrad_log_error(SGRAD_EINVAL, "%s: max_pool requires kernels up to %d, not %d", signature->layer, LARGEST_KERNEL,
-                               m->kernel);
+        return sgrad_log_error(SGRAD_EINVAL, "%s: max_pool supports kernel sizes up to %d, not %d", signature->layer,
+                               LARGEST_KERNEL, m->kernel);
     SGRAD_TRY(sgrad__pool_infer(signature, m->kernel, &m->stride, m->padding));
     const int plane = signature->x[0].shape.rank - 3;
     for (int d = plane; d < plane + 2 && m->ceil; d++)

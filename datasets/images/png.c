@@ -38,7 +38,7 @@ static void png_pass(png_struct *decoder, const char *warning) { (void)decoder, 
 
 static void png_take(png_struct *decoder, png_byte *to, size_t n) {
     struct png *png = png_get_io_ptr(decoder);
-    if (n > png->size - png->at) png_error(decoder, "the file ends early");
+    if (n > png->size - png->at) png->at = png->size, png_error(decoder, "the file ends early");
     memcpy(to, png->data + png->at, n);
     png->at += n;
 }

@@ -71,7 +71,7 @@ static int check_shared(const struct sgrad__run *run) {
          axis++)
         if (axis->ranks > 1 && strcmp(axis->name, SGRAD__DATA) && strcmp(axis->name, SGRAD__PIPE) &&
             !sgrad__graph_uses(run->graph, axis))
-            return sgrad_log_error(SGRAD_EINVAL, "%s does not divide its work over it", run->model->name);
+            return sgrad_log_error(SGRAD_EINVAL, "model %s does not divide its work over this mesh", run->model->name);
     return 0;
 }
 
@@ -221,7 +221,8 @@ int sgrad__run_choose_mesh(struct sgrad__run *run, int (*build)(struct sgrad__ru
     sgrad_ranks_broadcast(&c.best, sizeof c.best, 0);       /* costs of ranks may differ: rank 0 decides */
     if (c.best < 0) {
         const int error =
-            sgrad_log_error(SGRAD_EINVAL, "--mesh auto: no mesh is possible; %s: %s", c.cost[0].mesh, c.cost[0].error);
+            sgrad_log_error(SGRAD_EINVAL, "--mesh auto: no mesh is possible; the reason for %s: %s", c.cost[0].mesh,
+                            c.cost[0].error);
         sgrad_mesh_result_free(&c);
         return error;
     }

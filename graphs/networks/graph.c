@@ -328,8 +328,8 @@ int sgrad_graph_finalize(struct sgrad_graph *graph) {
     for (int i = 0; i < last->is.stat[0].dim[0] - 1; i++) assert(last->op->metrics[i].name);
     for (int i = 0; i < graph->tie_count && !graph->error; i++)
         if (!graph->tie[i].made)
-            graph->error = sgrad_log_error(SGRAD_ENAME, "%s: is tied to %s, but no layer has the parameter",
-                                           graph->tie[i].name, graph->tie[i].as);
+            graph->error = sgrad_log_error(SGRAD_ENAME, "%s: cannot be tied to %s: no layer has the parameter %s",
+                                           graph->tie[i].name, graph->tie[i].as, graph->tie[i].name);
     for (int i = 0; i < graph->split_count && !graph->error; i++)
         if (!graph->split[i].made)
             graph->error = sgrad_log_error(SGRAD_ENAME, "%s: cannot be split over axis %s: no layer has this parameter",

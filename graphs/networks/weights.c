@@ -156,7 +156,8 @@ static int check_stranger(const struct sgrad_graph *graph, const struct sgrad__i
     const struct sgrad__item key = { .name = name };
     const bool known = bsearch(&key, list->item, (size_t)list->count, sizeof *list->item, by_name);
     free(name);
-    return known ? 0 : sgrad_log_error(SGRAD_EFORMAT, "%s: has a tensor %s, which the network does not have", file->path, tensor);
+    return known ? 0 : sgrad_log_error(SGRAD_EFORMAT, "%s: has a tensor %s, which the network does not have; check --model",
+                                       file->path, tensor);
 }
 
 /* Checks a file; sorts the list by name. */

@@ -35,8 +35,9 @@ static int complete_names(struct sgrad_train_options *options) {
     const struct sgrad_model_options *model = &options->model;
     if (!data->name && data->reader) data->name = data->reader->name;
     if (!data->name && data->dataset[SGRAD_TEST]) data->name = data->dataset[SGRAD_TEST]->reader->name;
-    if (!data->name) return sgrad_log_error(SGRAD_EINVAL, "no data set is named (options.data.name, --data)");
-    if (!model->name && !model->custom) return sgrad_log_error(SGRAD_EINVAL, "no model is named (options.model.name, --model)");
+    if (!data->name) return sgrad_log_error(SGRAD_EINVAL, "no data set is named; give --data (in C: options.data.name)");
+    if (!model->name && !model->custom)
+        return sgrad_log_error(SGRAD_EINVAL, "no model is named; give --model (in C: options.model.name)");
     if (!model->custom || model->custom->name) return 0;
     return sgrad_log_error(SGRAD_EINVAL, "options.model.custom has no name");
 }

@@ -72,8 +72,8 @@ static int check_places(const struct sgrad_safetensors *file, const json_t *map,
         const struct place key = { .name = tensor }, *at = count ? bsearch(&key, all, (size_t)count, sizeof key, by_name) : NULL;
         const char *path = at ? file->shard[at->shard].path : "";
         if (!at || strcmp(path + strlen(folder), json_string_value(value)))
-            return sgrad_log_error(SGRAD_EFORMAT, "safetensors: %s: %s is not in %s%s, but the index states it", file->path,
-                                   tensor, folder, json_string_value(value));
+            return sgrad_log_error(SGRAD_EFORMAT, "safetensors: %s: lists tensor %s in %s%s, but that file does not have it",
+                                   file->path, tensor, folder, json_string_value(value));
     }
     return 0;
 }

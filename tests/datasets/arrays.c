@@ -223,7 +223,7 @@ static void wrong_arrays(void **state) {
     }
     put_array("x_train.npy", "<f4", "(2,)", (float[]){ 1, INFINITY }, 8);
     assert_fails(sgrad_dataset_open(data, SGRAD_TRAIN, NULL, &none), SGRAD_EFORMAT,
-                 "x_train.npy: sample 1, number 0, both from 0, is inf");
+                 "x_train.npy: feature 0 of sample 1 (both counted from 0) is inf");
     put_array("x_train.npy", "<f4", "(2,)", (float[]){ 1, 2 }, 8);
     put_array("y_train.npy", "|i1", "(2,)", (int8_t[]){ 0, -1 }, 2);
     assert_fails(sgrad_dataset_open(data, SGRAD_TRAIN, NULL, &none), SGRAD_EFORMAT,

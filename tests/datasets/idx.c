@@ -82,7 +82,8 @@ static void labels_that_do_not_fit(void **state) {
     memcpy(other, labels, LABELS);
     other[7] = N - 1;
     scratch_write("t10k-labels-idx1-ubyte", other, LABELS - 1);
-    assert_fails(open_split(SGRAD_TEST, &none), SGRAD_EFORMAT, "t10k-labels-idx1-ubyte: byte 4: 4 labels for 5 images");
+    assert_fails(open_split(SGRAD_TEST, &none), SGRAD_EFORMAT,
+                 "t10k-labels-idx1-ubyte: byte 4: has 4 labels, but there are 5 images");
     other[7] = N;
     other[10] = 4;
     scratch_write("t10k-labels-idx1-ubyte", other, LABELS);
@@ -108,7 +109,7 @@ static void damaged(void **state) {
     uint8_t longer[IMAGES + 1] = { 0 }, packed[1000], changed[1000];
     memcpy(longer, images, IMAGES);
     assert_fails(parse(longer, IMAGES + 1), SGRAD_EFORMAT, "file: byte 76: data follow the last element");
-    assert_fails(parse(images, 40), SGRAD_EFORMAT, "file: byte 40: ends early, but must have 76 bytes");
+    assert_fails(parse(images, 40), SGRAD_EFORMAT, "file: byte 40: the file ends early; its header requires 76 bytes");
     const size_t size = gzip(images, IMAGES, packed, sizeof packed);
     assert_fails(parse(packed, size - 1), SGRAD_EFORMAT, "file: byte 76 of the uncompressed data: the compressed data end early");
     for (size_t n = 0; n < IMAGES; n++) assert_false(survives(parse(images, n)));
@@ -143,7 +144,8 @@ static void headers(void **state) {
         { { 0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0 }, "byte 12: dimension 2 is 0" },
         { { 0, 0, 8, 3, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0, 1 }, "byte 8: dimension 1 is 65536" },
         { { 0, 0, 8, 3, 255, 255, 255, 255, 0, 0, 255, 255, 0, 0, 255, 255 }, "byte 8: dimension 1 is 65535" },
-        { { 0, 0, 8, 3, 0, 1, 0, 0, 0, 0, 255, 255, 0, 0, 0, 2 }, "byte 16: ends early, but must have 8589803536 bytes" },
+        { { 0, 0, 8, 3, 0, 1, 0, 0, 0, 0, 255, 255, 0, 0, 0, 2 },
+          "byte 16: the file ends early; its header requires 8589803536 bytes" },
     };
     for (size_t i = 0; i < sizeof header / sizeof *header; i++) {
         uint8_t packed[100];

@@ -235,7 +235,7 @@ static void wrong_lines(void **state) {
         const char *text, *more, *says;
         int error;
     } rows[] = {
-        { "a,b\n1,2\n3\n", "", "lines.csv: line 3: has 1 column, the first has 2\n", SGRAD_EFORMAT },
+        { "a,b\n1,2\n3\n", "", "lines.csv: line 3: has 1 column, but the first line has 2\n", SGRAD_EFORMAT },
         { "a,b\n1,\"2\n3,4\n", "", "line 2: a quote is not closed", SGRAD_EFORMAT },
         { "a,b\n\"1\"2,3\n", "", "line 2: text follows a closing quote", SGRAD_EFORMAT },
         { "a,b\n", "", "has no line of numbers", SGRAD_EFORMAT },
@@ -253,7 +253,7 @@ static void wrong_lines(void **state) {
         { "a,b,t\n1,2,x\n1,2,y\n1,2,y\n", ",numbers", "line 2, column 3 (t): 'x' is not a number", SGRAD_EFORMAT },
         { "t,a,t\n1,2,3\n1,2,3\n", ",t", "columns 1 and 3 are both called 't'", SGRAD_EINVAL },
         { "1\n2\n", "", "has one column", SGRAD_EFORMAT },
-        { "# made by hand\na,b,t\n1,2,3\n1,2,4\n", "", "the first has 1 and begins with #; remove it if it is a comment",
+        { "# made by hand\na,b,t\n1,2,3\n1,2,4\n", "", "but the first line has 1 and begins with #; remove it if it is a comment",
           SGRAD_EFORMAT },
         { "1|2|a\n2|3|b\n", "", "separated by commas, semicolons or tabs", SGRAD_EFORMAT },
         { "a,b\n1,2\n0x10,4\n3,4\n", "", "line 3, column 1 (a): '0x10' is not a number", SGRAD_EFORMAT },

@@ -334,7 +334,7 @@ def refused(out, name, text, says):
 
 def test_broken_of_ranks():
     out = trace(2)
-    for name, foreign in (("comms.rec", 'not "Key: value"'), ("data.rec", 'not "Key: value"'), ("paje.trace", "not a Paje trace")):
+    for name, foreign in (("comms.rec", 'not "Key: value"'), ("data.rec", 'not "Key: value"'), ("paje.trace", "is not a Paje trace")):
         with open(f"{out}/trace/{name}") as f:
             whole = f.read()
         cut = whole.index("\t" if name == "paje.trace" else ": ", len(whole) // 2) + 2

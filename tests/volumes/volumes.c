@@ -80,7 +80,7 @@ static void refused(void **state) {
         { "absent.h5", "No such file", SGRAD_EIO },
         { "colour.tif", "3 samples", SGRAD_EFORMAT },
         { "png-colour", "has colours", SGRAD_EFORMAT },
-        { "png-sizes", "is of 8x7 uint8, but the first is of 9x7", SGRAD_EFORMAT },
+        { "png-sizes", "is of 8x7 uint8, but the first slice is of 9x7", SGRAD_EFORMAT },
         { "bare.raw", "is not a shape", SGRAD_ENAME },         { "bare.raw:5x7x9:int", "is not a shape", SGRAD_ENAME },
         { "bare.raw:5x-7x9", "is not a shape", SGRAD_ENAME },  { "bare.raw:5x7x9", "has 630 bytes", SGRAD_EFORMAT },
         { "bare.raw:1x5x7x9x1", "is not a shape", SGRAD_ENAME },

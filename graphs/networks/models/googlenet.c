@@ -74,7 +74,8 @@ static int build(struct sgrad_graph *graph, int x, int classes) {
     int head[2], heads = 0;
     const int side = (int)sgrad_graph_shape(graph, x).dim[1], least = 63;
     if (aux && side < least)
-        return sgrad_graph_fail(graph, "aux=1 requires images of at least %d pixels per side, but these have %d", least, side);
+        return sgrad_graph_fail(graph, "aux=1 requires images of at least %d pixels per side, but these have %d; leave out aux=1",
+                                least, side);
     x = conv(graph, "conv1", x, 64, 7, 2, bn);
     x = pool(graph, "maxpool1", x, 3);
     if (!bn) x = sgrad_layer(graph, local_response_norm, "norm1", (x));

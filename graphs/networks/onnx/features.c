@@ -188,7 +188,7 @@ int sgrad__onnx_read_mul(struct sgrad__reader *reader, const Onnx__Node *n) {
     if (sgrad__onnx_attends(reader, n)) return sgrad__onnx_attend(reader, n);
     if (sgrad__onnx_groups(reader, n)) return sgrad__onnx_group(reader, n);
     if (!by || !by->tensor || !sgrad__onnx_floats(by->tensor, &is.factor, 1, &count) || count != 1)
-        return sgrad__onnx_refuse(reader, n, "must multiply by one number of the file, or be a step of attention or GELU");
+        return sgrad__onnx_refuse(reader, n, "must multiply by a single constant, or be a step of attention or GELU");
     const int x = sgrad__onnx_value(reader, n, 0, false);
     return x < 0 ? reader->graph->error : sgrad__onnx_make(reader, n, sgrad__onnx_plain(reader, n, &sgrad_scale_op, &x, 1, &is));
 }

@@ -212,7 +212,7 @@ int sgrad__onnx_read_cast(struct sgrad__reader *reader, const Onnx__Node *n) {
     }
     if (stage_of(reader, n) != BYTES || sgrad__onnx_int(n, "to", 0) != ONNX_FLOAT)
         return sgrad__onnx_refuse(
-            reader, n, "to is type %d, but only pixels to FLOAT (type 1) and tensors of the file can be converted", to);
+            reader, n, "to is type %d; only pixels can be converted, to FLOAT (type 1), and tensors of the file", to);
     return make_stage(reader, n, NUMBERS);
 }
 

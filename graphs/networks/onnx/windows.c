@@ -61,9 +61,9 @@ static int take_window(struct sgrad__reader *reader, const Onnx__Node *n, int x,
     if (!take_numbers(n, "kernel_shape", dims, 0, 0, k) || !take_numbers(n, "strides", dims, 1, 1, s) ||
         !take_numbers(n, "dilations", dims, 1, 1, d) || !take_numbers(n, "pads", 2 * dims, 0, 0, p))
         return sgrad__onnx_refuse(reader, n,
-                                  "kernel_shape, strides, dilations and pads must have %d, %d, %d and %d numbers up to %d, "
-                                  "and strides and dilations must be positive",
-                                  plane, plane, plane, 2 * plane, SGRAD__ONNX_LARGE);
+                                  "kernel_shape, strides and dilations must have %d numbers each, and pads %d; none may "
+                                  "exceed %d, and strides and dilations must be positive",
+                                  plane, 2 * plane, SGRAD__ONNX_LARGE);
     if (kernel && !sgrad__onnx_attribute(n, "kernel_shape"))
         for (int i = 0; i < plane; i++) k[i] = kernel[i] <= SGRAD__ONNX_LARGE ? kernel[i] : 0;
     const int h = plane - 2, v = plane - 1;

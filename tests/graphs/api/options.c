@@ -40,10 +40,10 @@ static void what_has_no_default_is_named(void **state) {
     (void)state;
     struct sgrad_train_options options = complete();
     options.data.name = NULL;
-    assert_fails(train(options), SGRAD_EINVAL, "no data set is named (options.data.name");
+    assert_fails(train(options), SGRAD_EINVAL, "no data set is named; give --data (in C: options.data.name");
     options = complete();
     options.model.custom = NULL;
-    assert_fails(train(options), SGRAD_EINVAL, "no model is named (options.model.name");
+    assert_fails(train(options), SGRAD_EINVAL, "no model is named; give --model (in C: options.model.name");
     options.model.custom = &nameless;
     assert_fails(train(options), SGRAD_EINVAL, "options.model.custom has no name");
     options = complete();

@@ -319,7 +319,7 @@ static void refusals(void **state) {
     assert_fails(load_entry(g, (struct sgrad_entry){ "bn.num_batches_tracked", { SGRAD_F32, { 0 } }, zeros }), SGRAD_EFORMAT,
                  "bn.num_batches_tracked has type F32, but must be I64");
     assert_fails(load_entry(g, (struct sgrad_entry){ "fc2.bias", { SGRAD_F32, { 1, { 3 } } }, zeros }), SGRAD_EFORMAT,
-                 "has a tensor fc2.bias, which the network does not have");
+                 "has a tensor fc2.bias, which the network does not have; check --model");
     const struct sgrad_entry one = { "conv.weight", { SGRAD_F32, { 4, { 2, 5, 3, 3 } } }, zeros };
     assert_done(sgrad_safetensors_write(PATH, &one, 1, NULL, 0));
     assert_fails(load(g, PATH), SGRAD_EFORMAT, "has no tensor bn.weight, which the network requires");

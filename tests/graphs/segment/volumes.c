@@ -306,9 +306,9 @@ static void unused_classes(void **state) {
         int label[2], classes;
         const char *says;
     } rows[] = {
-        { { 0, 3 }, 4, "of 4 classes, these have no voxel in train: 1, 2" },
-        { { 0, 0 }, 2, "of 2 classes, these have no voxel in train: 1" },
-        { { 255, 255 }, 2, "of 2 classes, these have no voxel in train: 0" },
+        { { 0, 3 }, 4, "has 4 classes, but no training voxel of: 1, 2" },
+        { { 0, 0 }, 2, "has 2 classes, but no training voxel of: 1" },
+        { { 255, 255 }, 2, "has 2 classes, but no training voxel of: 0" },
         { { 1, 0 }, 2, "" },
         { { 0, 255 }, 2, "" },
     };
