@@ -188,11 +188,11 @@ static char *tell(const struct sgrad_mesh_result *result, const char *only) {
     FILE *to = open_memstream(&text, &size);
     memcpy(sorted, result->cost, (size_t)result->costs * sizeof *sorted);
     qsort(sorted, (size_t)result->costs, sizeof *sorted, by_step);
-    if (only) fprintf(to, "          only data parallelism: %s cannot be combined with other meshes\n", only);
+    if (only) fprintf(to, "           only data parallelism: %s cannot be combined with other meshes\n", only);
     for (int i = 0; i < result->costs && i < LISTED; i++) {
         const struct sgrad_mesh_cost *p = &sorted[i];
         if (p->error)
-            fprintf(to, "          %-28s not possible: %s\n", p->mesh, p->error);
+            fprintf(to, "           %-28s not possible: %s\n", p->mesh, p->error);
         else fprintf(to, "           %-28s %8.2f ms a step: %.2f computing, %.2f sending, %.2f waiting; %.3f GB\n", p->mesh,
                      1e3 * p->step, 1e3 * p->computing, 1e3 * p->sending, 1e3 * p->waiting, 1e-9 * p->memory);
     }

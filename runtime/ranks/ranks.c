@@ -105,16 +105,18 @@ static int check_components(void) {
 static bool joined;     /* a context of this process communicates */
 enum { EXIT_TIMEOUT = 30 };     /* seconds that a failed process waits for ranks that may never exit */
 
-/* Waits for all ranks, at most SECONDS; 0: until the watchdog expires. Returns true if all have arrived. */
-static bool meet(double seconds) {
+/* Waits until all ranks call this function, at most SECONDS; 0: until the watchdog expires. LEAVES: the process exits. Returns
+ * true if all ranks have called it, with the same value. */
+static bool meet(bool leaves, double seconds) {
     const double begin = sgrad_time_monotonic();
+    int any[] = { leaves, !leaves }, done;      /* a rank leaves; a rank stays */
     MPI_Request request;
-    int done;
-    MPI_Ibarrier(MPI_COMM_WORLD, &request);
+    MPI_Iallreduce(MPI_IN_PLACE, any, 2, MPI_INT, MPI_MAX, MPI_COMM_WORLD, &request);
     for (;;) {
         MPI_Test(&request, &done, MPI_STATUS_IGNORE);
         const double waited = sgrad_time_monotonic() - begin;
-        if (done || (seconds > 0 ? waited > seconds : sgrad_watchdog_expired(waited))) return done;
+        if (done) return !any[0] || !any[1];
+        if (seconds > 0 ? waited > seconds : sgrad_watchdog_expired(waited)) return false;
         nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
     }
 }
@@ -126,7 +128,7 @@ static void end_mpi(int status, void *unused) {
     int ended;
     (void)unused;
     MPI_Finalized(&ended);
-    if (!ended && !joined && (!status || meet(EXIT_TIMEOUT))) MPI_Finalize();
+    if (!ended && !joined && (!status || meet(true, EXIT_TIMEOUT))) MPI_Finalize();
 }
 
 /* Starts MPI, unless this process has started it; every rank must call it. MPI can start only once in a process, so it ends with
@@ -143,13 +145,11 @@ static int start_mpi(int error) {
         on_exit(end_mpi, NULL);
     } else MPI_Query_thread(&level);
     if (!error && level < MPI_THREAD_MULTIPLE)
-        worst = sgrad_log_error(SGRAD_EDEVICE,
-                                started ? "MPI was started without MPI_THREAD_MULTIPLE; start it by MPI_Init_thread with this level"
-                                        : "this MPI has no MPI_THREAD_MULTIPLE, which several ranks require; see 'stargrad doctor'");
-    if (started && !meet(0)) {
-        sgrad_log_error(SGRAD_EDEVICE, "another rank has not begun this call; all ranks must make the same calls");
-        MPI_Abort(MPI_COMM_WORLD, 1);
-    }
+        worst = sgrad_log_error(
+            SGRAD_EDEVICE, started ? "MPI was started without MPI_THREAD_MULTIPLE; start it by MPI_Init_thread with this level"
+                                   : "this MPI has no MPI_THREAD_MULTIPLE, which several ranks require; see 'stargrad doctor'");
+    if (started && !meet(false, 0))
+        return sgrad_log_error(SGRAD_EDEVICE, "another rank has ended or has not begun; all ranks must make the same calls");
     MPI_Allreduce(MPI_IN_PLACE, &worst, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     sgrad__early_compare(MPI_COMM_WORLD);
     if (worst && !started) MPI_Finalize();

@@ -221,7 +221,7 @@ END
 else
 	echo "not simulated: $simulated is not there (./quickstart simulate builds it)"
 fi
-STARGRAD_SIMULATED=none refuses 1 'none: there is no simulated trainer' plan --simulate "${small[@]}" --machine "$machines/titan.json"
+STARGRAD_SIMULATED=none refuses 1 'none: the simulated trainer cannot be read' plan --simulate "${small[@]}" --machine "$machines/titan.json"
 refuses 2 'plan: --simulate does not support --mesh' plan --simulate "${small[@]}" --machine "$machines/titan.json" --mesh data=2
 refuses 2 'plan: --simulate cannot be combined with --overlap none' plan --simulate "${small[@]}" --machine "$machines/titan.json" --overlap none
 

@@ -158,7 +158,7 @@ static void odd_labels(void **state) {
         { "(2, 1, 2)", "(2, 2)", { 1, 0, 0, 1 }, 2, NULL },
         { "(2, 2, 1)", "(2, 1, 2)", { 1, 0, 0, 1 }, 2, NULL },
         { "(2,)", "(2, 1)", { 1, 2 }, 3, "of 3 classes, these have no training sample: 0; classes are counted from 0" },
-        { "(2,)", "(2,)", { 0, 9 }, 10, "have no training sample: 1, 2, 3, 4, 5, …:" },
+        { "(2,)", "(2,)", { 0, 9 }, 10, "have no training sample: 1, 2, 3, 4, 5, …; classes are counted from 0" },
         { "(2, 4)", "(2, 2)", { 0, 0, 0, 1, 0, 1, 0, 0 }, -1, "y_train.npy and " },
         { "(2, 2)", "(2,)", { 0, 1, 1, 0 }, -1, "have targets of different shapes" },
         { "(2,)", "(2, 2)", { 0, 1, 1, 0 }, -1, "have targets of different shapes" },

@@ -188,7 +188,7 @@ static void classes(void **state) {
     write_png("train/b/1.png", PNG_FORMAT_RGB, picture(3, 0), H, W);
     scratch_write("train/c/1.txt", "x", 1);
     assert_fails(open_split("", SGRAD_TRAIN, &dataset), SGRAD_EFORMAT, "train/c: has no image (.jpg, .jpeg, ");
-    assert_fails(open_split("", SGRAD_TEST, &dataset), SGRAD_EIO, "has no folder val: folder:DIR");
+    assert_fails(open_split("", SGRAD_TEST, &dataset), SGRAD_EIO, "has no folder val; give folder:DIR, where DIR");
     scratch_write("val/c/1.txt", "x", 1);
     assert_fails(open_split("", SGRAD_TEST, &dataset), SGRAD_EFORMAT, ".gif) in its folders");
     write_png("val/bb/1.png", PNG_FORMAT_RGB, picture(3, 0), H, W);

@@ -72,7 +72,7 @@ def test_freeze_after():
         assert "--freeze-after" in stargrad(*RUN, "--freeze-after", wrong, "--out", folder("wrong"), status=2), wrong
     assert "leaves no parameter to train" in stargrad(*RUN, "--freeze-after", "*=1", "--out", folder("wrong"), status=2)
     assert "'cnv1=1' matches no parameter" in stargrad(*RUN, "--freeze-after", "cnv1=1", "--out", folder("wrong"), status=2)
-    assert "not with kfac" in stargrad(*RUN, "--freeze-after", "conv1=1", "--optimizer", "kfac", "--out", folder("wrong"), status=2)
+    assert "--freeze-after cannot be combined with --optimizer kfac" in stargrad(*RUN, "--freeze-after", "conv1=1", "--optimizer", "kfac", "--out", folder("wrong"), status=2)
 
 
 def test_weight_decay_of():

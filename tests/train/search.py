@@ -166,7 +166,7 @@ def test_changes_on_the_way():
 
 def test_wrong_files():
     for file, says in (({"candidates": [{"lr": "fast"}], "model": "mlp"}, r'candidates[0]: lr: "fast" is not a number from 0'),
-                       ({"candidates": [{"momentun": 0.9}], "model": "mlp"}, "candidates[0]: unknown option 'momentun';  did you mean momentum?"),
+                       ({"candidates": [{"momentun": 0.9}], "model": "mlp"}, "candidates[0]: unknown option 'momentun'; did you mean momentum?"),
                        ({"grid": {"lr": 0.1}, "model": "mlp"}, "grid: lr: must be a list of values"),
                        ({"random": {"count": 3, "lr": {"log": [0, 1]}}, "model": "mlp"}, "random: lr: must be a list, or"),
                        ({"candidates": [{}]}, "candidates[0]: the model is missing"),
