@@ -194,7 +194,7 @@ static const struct row rows[] = {
     { NULL, NULL },
 };
 
-/* ---- unexpected effects: each function returns the rest of the message, which the caller must free, or NULL ---- */
+/* ---- unexpected effects: each function returns the rest of the message, which the caller must free, or NULL. ---- */
 
 static char *nothing_to_cut(const struct sgrad__run *run) {
     if (!run->data.uncropped) return NULL;
