@@ -184,7 +184,7 @@ def test_volumes_in_a_run_and_in_a_queue():
     assert sum(worker["done"] for worker in state["workers"]) == state["done"] and len(state["workers"]) > 0, state
     assert "\n0 chunks done here" in stargrad(*shared(turn))
     assert "tasks per minute" in stargrad("queue", work / f"queue{turn}")
-    assert "made by other work" in stargrad(*shared(turn), "--memory", 0.2, status=2)
+    assert "is the queue of other work" in stargrad(*shared(turn), "--memory", 0.2, status=2)
 
     # A chunk that is damaged: what needs it is put aside and named, all else is there; mended, the rest is done.
     good = (source / "0.0.0").read_bytes()
