@@ -108,6 +108,18 @@ extern const struct sgrad__type sgrad__flag, sgrad__whole, sgrad__real, sgrad__t
     sgrad__schedule, sgrad__views, sgrad__augmentation, sgrad__none, sgrad__group, sgrad__period, sgrad__workers, sgrad__range,
     sgrad__plugin, sgrad__resume, sgrad__time, sgrad__numbers, sgrad__lookahead;
 
+/* The options of eval and predict about samples and devices. */
+#define SGRAD__EVALUATION_OPTIONS \
+    { "damaged", "stop|skip", "on a sample that cannot be read: stop with an error, or log and skip it", &sgrad__choice, \
+      SGRAD__FIELD(data.skip_damaged) }, \
+    { "image-size", "N", "resize the images of a folder to NxN [original size]", &sgrad__whole, SGRAD__FIELD(data.image_size), \
+      1, 4096 }, \
+    { "micro-batch", "N", "samples per task [automatic]", &sgrad__whole, SGRAD__FIELD(training.micro_batch), 1, 2147483647 }, \
+    { "precision", "f32|tf32|bf16", "tf32: GPU tensor cores may round the factors of products; bf16: bfloat16 activations", \
+      &sgrad__choice, SGRAD__FIELD(model.precision) }, \
+    { "cpus", "N", "number of CPU workers", &sgrad__workers, SGRAD__FIELD(parallel.cpus), 0, 4096 }, \
+    { "gpus", "N", "number of CUDA devices; 0: none", &sgrad__workers, SGRAD__FIELD(parallel.gpus), 0, 4096 }, \
+    { "scheduler", "NAME", "StarPU scheduler [lws; with GPUs dmdas]", &sgrad__text, SGRAD__FIELD(parallel.scheduler) }
 /* The option of all commands that search for records, such as models and data sets. */
 #define SGRAD__PLUGIN_OPTION \
     { "plugin", "FILE", "load a shared object with custom records; may be repeated", &sgrad__plugin, SGRAD__PLACE(train) }
