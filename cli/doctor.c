@@ -81,6 +81,14 @@ __attribute__((format(printf, 5, 6))) static void find(struct doctor *doctor, en
 
 /* ---- probes ---- */
 
+/* Ends MPI if this process has started it. */
+static void end_mpi(void) {
+    int started, ended;
+    MPI_Initialized(&started);
+    MPI_Finalized(&ended);
+    if (started && !ended) MPI_Finalize();
+}
+
 /* Runs FUNCTION in a child without output. MACHINE must be shared memory. Returns true if FUNCTION completed within LIMIT
  * seconds. */
 static bool probe(void (*function)(struct machine *machine), struct machine *machine, double limit) {
@@ -89,6 +97,7 @@ static bool probe(void (*function)(struct machine *machine), struct machine *mac
         setsid();
         if (!freopen("/dev/null", "w", stdout) || !freopen("/dev/null", "w", stderr)) _exit(1);
         function(machine);
+        end_mpi();
         _exit(0);
     }
     int status;
@@ -125,21 +134,10 @@ static void see_hwloc(struct machine *machine) {
     count_gpus(topology, machine);
 }
 
-/* The probe ends by _exit, so MPI must end here. */
-static void end_mpi(void) {
-    int started, ended;
-    MPI_Initialized(&started);
-    MPI_Finalized(&ended);
-    if (started && !ended) MPI_Finalize();
-}
-
 static void start_starpu(struct machine *machine) {
     struct sgrad_context *context;
     machine->starpu.error = sgrad_context_open(&(struct sgrad_context_options){ 0 }, &context);
-    if (machine->starpu.error) {
-        end_mpi();
-        return;
-    }
+    if (machine->starpu.error) return;
     machine->starpu.cpus = context->cpus;
     machine->starpu.cudas = context->gpus;
     FILE *list = tmpfile();
@@ -149,12 +147,10 @@ static void start_starpu(struct machine *machine) {
         for (int c; (c = getc(list)) != EOF;) machine->starpu.models += c == '\n';
     }
     sgrad_context_close(context);
-    end_mpi();
 }
 
 static void join_mpi(struct machine *machine) {
     machine->mpi.error = MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &machine->mpi.level);
-    if (!machine->mpi.error) MPI_Finalize();
 }
 
 static void ask_cuda(struct machine *machine) {

@@ -93,13 +93,15 @@ static int wrong_end(const struct parsing *parsing) {
     const bool goes_on = parsing->request->resume && !parsing->request->begins;
     if (parsing->request->like || goes_on || (parsing->request->config && !parsing->file)) return SGRAD__DONE;
     const char *folder = parsing->request->train.output.folder;
-    for (int i = 0; i < parsing->rows; i++)
-        if (c->options[i].required && !parsing->given[i] && !strcmp(c->name, "train") && folder && sgrad_run_exists(folder))
-            return sgrad__wrong("%s: --%s %s is missing; to continue the run in %s, give --resume", c->name, c->options[i].name,
-                                c->options[i].value, folder);
-        else if (c->options[i].required && !parsing->given[i])
-            return sgrad__wrong("%s: %s--%s %s is missing; see stargrad %s --help", c->name, c->of_run ? "RUN-DIR or " : "",
-                                c->options[i].name, c->options[i].value, c->name);
+    for (int i = 0; i < parsing->rows; i++) {
+        const struct sgrad__option *o = &c->options[i];
+        if (!o->required || parsing->given[i]) continue;
+        if (!strcmp(c->name, "train") && folder && sgrad_run_exists(folder))
+            return sgrad__wrong("%s: --%s %s is missing; to continue the run in %s, give --resume", c->name, o->name, o->value,
+                                folder);
+        return sgrad__wrong("%s: %s--%s %s is missing; see stargrad %s --help", c->name, c->of_run ? "RUN-DIR or " : "", o->name,
+                            o->value, c->name);
+    }
     if (c->argument && *c->argument != '[' && !parsing->request->argument)
         return sgrad__wrong("%s: %s is missing; see stargrad %s --help", c->name, c->argument, c->name);
     return SGRAD__DONE;

@@ -19,13 +19,13 @@ enum { ALONG_AXIS = 8 };            /* maximum number of ranks along an axis */
 static void add(struct sgrad_mesh_result *result, int data, int pipe, int dimensions, int side) {
     char tensor[32] = "", stages[32] = "";
     result->cost = sgrad_array_grow(result->cost, result->costs, sizeof *result->cost);
-    struct sgrad_mesh_cost *price = &result->cost[result->costs++];
+    struct sgrad_mesh_cost *cost = &result->cost[result->costs++];
     if (side > 1) snprintf(tensor, sizeof tensor, ",tensor=%dd:%d", dimensions, side);
     if (pipe > 1) snprintf(stages, sizeof stages, ",pipe=%d", pipe);
-    *price = (struct sgrad_mesh_cost){ .error = NULL };
-    snprintf(price->mesh, sizeof price->mesh, "data=%d%s%s", data, stages, tensor);
-    if (data == 1 && (pipe > 1 || side > 1)) snprintf(price->mesh, sizeof price->mesh, "%s%s", stages, tensor);
-    if (*price->mesh == ',') memmove(price->mesh, price->mesh + 1, strlen(price->mesh));
+    *cost = (struct sgrad_mesh_cost){ .error = NULL };
+    snprintf(cost->mesh, sizeof cost->mesh, "data=%d%s%s", data, stages, tensor);
+    if (data == 1 && (pipe > 1 || side > 1)) snprintf(cost->mesh, sizeof cost->mesh, "%s%s", stages, tensor);
+    if (*cost->mesh == ',') memmove(cost->mesh, cost->mesh + 1, strlen(cost->mesh));
 }
 
 /* Adds the meshes: those with fewer pipeline stages and fewer shards first. */
@@ -104,10 +104,10 @@ static double states_of(const struct sgrad__run *run) {
     return (elements > 0 ? states / elements : 0) + (run->options.training.lookahead.every > 0) + (run->options.training.ema > 0);
 }
 
-static int price(struct sgrad__run *run, int (*build)(struct sgrad__run *run), const struct sgrad_mesh_query *query,
-                 struct sgrad_mesh_cost *price) {
+static int estimate(struct sgrad__run *run, int (*build)(struct sgrad__run *run), const struct sgrad_mesh_query *query,
+                    struct sgrad_mesh_cost *cost) {
     const struct sgrad_train_options *o = &run->options;
-    SGRAD_TRY(build_on(run, build, price->mesh, query->ranks));
+    SGRAD_TRY(build_on(run, build, cost->mesh, query->ranks));
     const struct sgrad_axis *pipe = sgrad_mesh_axis(&run->parallel.mesh, SGRAD__PIPE);
     SGRAD_TRY(check_shared(run));
     if (pipe && pipe->ranks > 1) SGRAD_TRY(sgrad__graph_cut(run->graph, pipe->ranks));
@@ -120,8 +120,8 @@ static int price(struct sgrad__run *run, int (*build)(struct sgrad__run *run), c
                                         .states = states_of(run),
                                         .shares = run->parallel.strategy->shards_optimizer };
     const struct sgrad__price is = sgrad__graph_price(run->graph, &terms);
-    price->step = is.step, price->computing = is.computing, price->sending = is.sending, price->waiting = is.waiting;
-    price->memory = is.memory;
+    cost->step = is.step, cost->computing = is.computing, cost->sending = is.sending, cost->waiting = is.waiting;
+    cost->memory = is.memory;
     return 0;
 }
 
@@ -137,7 +137,7 @@ void sgrad__run_price_meshes(struct sgrad__run *run, int (*build)(struct sgrad__
     for (int i = 0; i < result->costs; i++) {
         struct sgrad_mesh_cost *p = &result->cost[i];
         sgrad_log_capture(why, sizeof why);
-        const int error = price(run, build, query, p);
+        const int error = estimate(run, build, query, p);
         sgrad_log_capture(NULL, 0);
         if (error) p->error = sgrad_format("%s", why);
         else if (query->memory > 0 && p->memory > query->memory)

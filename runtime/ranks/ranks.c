@@ -17,7 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { CORES_TO_SPARE = 5 };        /* a rank with at least this number dedicates one to messages */
@@ -117,7 +116,7 @@ static bool meet(bool leaves, double seconds) {
         const double waited = sgrad_time_monotonic() - begin;
         if (done) return !any[0] || !any[1];
         if (seconds > 0 ? waited > seconds : sgrad_watchdog_expired(waited)) return false;
-        nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+        sgrad_sleep(1e-3);
     }
 }
 

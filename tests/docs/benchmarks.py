@@ -8,12 +8,8 @@ import re
 import subprocess
 import sys
 
-try:
-    import pytest
-except ModuleNotFoundError:
-    sys.exit(f"{sys.argv[0]}: {sys.executable} has no pytest: install Debian's python3-pytest, or name another Python (make PYTHON=…)")
+from markdown import SOURCE, main, pytest, read
 
-SOURCE = os.environ.get("srcdir") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 FIELDS = {"title", "summary", "columns", "rows", "command", "commit", "machine", "date", "peer", "missed", "notes", "charts"}
 
 
@@ -21,8 +17,7 @@ def records():
     """(name, record) of every record: "speed 1"."""
     found = []
     for file in sorted(glob.glob(os.path.join(SOURCE, "bench/results/*.json"))):
-        with open(file, encoding="utf-8") as opened:
-            found += [(f"{os.path.basename(file)[:-5]} {number}", record) for number, record in enumerate(json.load(opened), 1)]
+        found += [(f"{os.path.basename(file)[:-5]} {number}", record) for number, record in enumerate(json.loads(read(file)), 1)]
     return found
 
 
@@ -58,8 +53,7 @@ def test_scripts(record):
 
 
 def test_charts_are_installed():
-    with open(os.path.join(SOURCE, "Makefile.am"), encoding="utf-8") as file:
-        makefile = file.read()
+    makefile = read("Makefile.am")
     charts = [chart["file"] for _, record in RECORDS for chart in record["charts"]]
     assert len(charts) == len(set(charts))
     missing = [chart for chart in charts if f"\tdocs/images/bench-{chart}.svg \\\n" not in makefile]
@@ -67,4 +61,4 @@ def test_charts_are_installed():
 
 
 if __name__ == "__main__":
-    sys.exit(pytest.main([os.path.abspath(__file__), "-q", *sys.argv[1:]]))
+    main(globals())

@@ -4,6 +4,7 @@ blocks of Python are compiled.
 
     tests/docs/commands.py 'test_commands[docs/guides/dedup.md]'      one page
 """
+import functools
 import glob
 import json
 import os
@@ -16,17 +17,10 @@ import subprocess
 import sys
 import zlib
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(os.path.dirname(HERE), "train"))
-try:
-    import pytest   # noqa: E402
-except ModuleNotFoundError:
-    sys.exit(f"{sys.argv[0]}: {sys.executable} has no pytest: install Debian's python3-pytest, or name another Python (make PYTHON=…)")
-from run import FOLDER, RANKS, long, main   # noqa: E402
+from markdown import BUILD, SOURCE, STARGRAD, main, pages, pytest, read
+from run import FOLDER, RANKS, long
 
-SOURCE = os.path.abspath(os.environ.get("srcdir") or os.path.dirname(os.path.dirname(HERE)))
-BUILD = os.path.abspath(os.environ.get("builddir") or os.path.join(SOURCE, "build"))
-STARGRAD = os.path.abspath(os.environ.get("STARGRAD") or os.path.join(BUILD, "stargrad"))
+HERE = os.path.dirname(os.path.abspath(__file__))
 FIXTURES = os.path.join(FOLDER, "fixtures")
 SECONDS = 600     # the most for a page
 
@@ -40,7 +34,7 @@ STAND_INS = {
     "mpirun": ("mpirun", "more than four ranks print their tasks; hosts are one host"),
     "make": ("make", "builds, or runs all tests: targets, tests and parts are there"),
     "git": ("git", "a clone of this tree has nothing but quickstart"),
-    "sudo": ("sudo", "nobody is root; the command runs"),
+    "sudo": ("sudo", "the command runs, but not as root"),
     "python3": ("python3", "programs of bench/ and tests/ measure, pip needs a network: options are read"),
     "pkg-config": ("pkg_config", "nothing is installed: the flags are those of the build"),
     "taskset": ("taskset", "keeps a core busy that others need"),
@@ -62,16 +56,6 @@ RUNS = {
 }
 
 
-def read(page):
-    with open(os.path.join(SOURCE, page), encoding="utf-8") as file:
-        return file.read()
-
-
-def pages():
-    found = glob.glob(os.path.join(SOURCE, "docs/**/*.md"), recursive=True)
-    return ["README.md", "CONTRIBUTING.md", *sorted(path for path in (os.path.relpath(path, SOURCE) for path in found) if "/archive/" not in path)]
-
-
 def blocks(page, language):
     """(line, text) of every block of code."""
     text = read(page)
@@ -83,6 +67,7 @@ def complete(text):
     return not text.rstrip().endswith("\\") and subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True).returncode == 0
 
 
+@functools.cache
 def commands(page):
     """Of each block the (line, text) of its commands; one may take several lines."""
     found = []
@@ -289,4 +274,4 @@ def test_not_run_commands_are_there():
 
 
 if __name__ == "__main__":
-    main([name for name in globals() if name.startswith("test_")])
+    main(globals())

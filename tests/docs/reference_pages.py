@@ -4,16 +4,8 @@ import json
 import os
 import re
 import subprocess
-import sys
 
-try:
-    import pytest
-except ModuleNotFoundError:
-    sys.exit(f"{sys.argv[0]}: {sys.executable} has no pytest: install Debian's python3-pytest, or name another Python (make PYTHON=…)")
-
-SOURCE = os.environ.get("srcdir") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BUILD = os.environ.get("builddir") or os.path.join(SOURCE, "build")
-STARGRAD = os.environ.get("STARGRAD") or os.path.join(BUILD, "stargrad")
+from markdown import BUILD, SOURCE, STARGRAD, main, pages, prose, pytest, read
 
 # Options that pages and README.md name and that belong to programs of others.
 OTHERS = {
@@ -26,11 +18,6 @@ OTHERS = {
 }
 
 
-def read(path):
-    with open(os.path.join(SOURCE, path), encoding="utf-8", errors="replace") as file:
-        return file.read()
-
-
 def sources(*folders, endings=(".c", ".h", ".cu", ".cc", ".py", ".sh", ".am")):
     """The files of code below FOLDERS; scripts have no ending."""
     for folder in folders:
@@ -39,16 +26,9 @@ def sources(*folders, endings=(".c", ".h", ".cu", ".cc", ".py", ".sh", ".am")):
             yield from (os.path.relpath(os.path.join(where, file), SOURCE) for file in files if file.endswith(endings) or "." not in file)
 
 
-def pages():
-    for where, folders, files in os.walk(os.path.join(SOURCE, "docs")):
-        folders[:] = [name for name in folders if name != "archive"]
-        yield from (os.path.relpath(os.path.join(where, file), SOURCE) for file in files if file.endswith(".md"))
-    yield "README.md"
-
-
 def code_words(page):
     """The words in `code` of a page."""
-    return set(re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", read(page), flags=re.S | re.M)))
+    return set(re.findall(r"`([^`\n]+)`", prose(page)))
 
 
 def rows(page, heading=None):
@@ -221,5 +201,4 @@ def test_c_program_compiles(tmp_path):
 
 
 if __name__ == "__main__":
-    words = [f"{os.path.abspath(__file__)}::{word}" if word.startswith("test_") else word for word in sys.argv[1:]]
-    sys.exit(pytest.main(["-q", *words, *([] if any("::" in word for word in words) else [os.path.abspath(__file__)])]))
+    main(globals())

@@ -110,14 +110,16 @@ def test_images():
     refused(lambda: one.predict("nothing.png"), "samples must be a list of image files")
 
 
+def on_ranks(program, status=0):
+    """The output of a program in Python on two ranks."""
+    needs_numpy()
+    return mpirun(2, [sys.executable, "-c", program], status=status, env=ENV)
+
+
 def test_several_calls_on_ranks():
     """Train, evaluate, predict and resume in one process per rank, as on one rank."""
-    needs_numpy()
-    program = os.path.join(folder("calls"), "calls.py")
-    os.makedirs(os.path.dirname(program))
-    out = os.path.join(FOLDER, "calls-run")
-    with open(program, "w", encoding="utf-8") as file:
-        file.write(f"""import stargrad
+    out = folder("calls")
+    said = on_ranks(f"""import stargrad
 run = stargrad.train(model="mlp", data="digits", epochs=2, batch=64, out={out!r}, cpus=1)
 result = run.evaluate(cpus=1)
 rows = run.predict(cpus=1)
@@ -126,18 +128,13 @@ again = stargrad.train(out={out!r}, resume=True, epochs=3, cpus=1)
 assert again.result["steps"] == 66, again.result
 print("all done")
 """)
-    said = mpirun(2, [sys.executable, program], env={**ENV, "STARGRAD_LIBRARY": LIBRARY})
     assert said.count("all done") == 2, said
 
 
 def test_a_rank_that_fails_between_calls():
     """If one rank ends with an error after a call, the others do not wait for it in the next call without end."""
-    needs_numpy()
-    program = os.path.join(folder("fails"), "fails.py")
-    os.makedirs(os.path.dirname(program))
-    with open(program, "w", encoding="utf-8") as file:
-        file.write(f"""import os, stargrad
-run = stargrad.train(model="mlp", data="digits", steps=2, batch=64, out={os.path.join(FOLDER, "fails-run")!r}, cpus=1)
+    said = on_ranks(f"""import os, stargrad
+run = stargrad.train(model="mlp", data="digits", steps=2, batch=64, out={folder("fails")!r}, cpus=1)
 if os.environ["OMPI_COMM_WORLD_RANK"] == "1":
     raise SystemExit(3)
 try:
@@ -145,8 +142,7 @@ try:
 except stargrad.Error as why:
     print(why, flush=True)
     raise
-""")
-    said = mpirun(2, [sys.executable, program], status=None, env={**ENV, "STARGRAD_LIBRARY": LIBRARY})
+""", status=None)
     assert "all ranks must make the same calls" in said, said
 
 
@@ -197,9 +193,8 @@ def test_interrupted():
 
 
 def test_ranks():
-    needs_numpy()
     out = folder("ranks")
-    mpirun(2, [sys.executable, "-c", "import stargrad; stargrad.train(model='mlp', data='digits', steps=3, deterministic=True, cpus=1, out=%r)" % out], env=ENV)
+    on_ranks(f"import stargrad; stargrad.train(model='mlp', data='digits', steps=3, deterministic=True, cpus=1, out={out!r})")
     alone = stargrad.train(model="mlp", data="digits", steps=3, deterministic=True, cpus=1, out=folder("alone"))
     assert losses(alone.folder) == losses(out)
 
