@@ -6,7 +6,7 @@
  *
  * In a ring the models start one after another: max(M,K)·E + min(M,K) − 1 slots for M models, K partitions and E epochs.
  * Staggered, K models at a time start with different partitions, so that every partition is busy from the first slot on: M·E
- * slots if K divides M. The orders are Latin squares that are drawn again for each epoch, so that no model always sub-epochs the
+ * slots if K divides M. The orders are Latin squares that are drawn again for each epoch, so that no model always visits the
  * partitions in the same order.
  *
  * Times are computed from an order by simulation: a sub-epoch starts when its model is idle, and a slot of the rank that has its
