@@ -180,6 +180,7 @@ static void check_versions(struct doctor *doctor) {
     starpu_get_version(&major, &minor, &release);
     MPI_Get_library_version(text, &(int){ 0 });
     text[strcspn(text, ",\n")] = 0;
+    if (strchr(text, '\t')) *strchr(text, '\t') = ' ';       /* MPICH's "Version:\t4.0" */
 #ifdef SGRAD_HAVE_CUDA
     int runtime = 0;
     cudaRuntimeGetVersion(&runtime);

@@ -89,6 +89,14 @@ static void unbind(void) {
     free(bound);
 }
 
+/* `stargrad launch` starts the launcher with SIGTERM blocked (mpirun.c). Open MPI unblocks it in the ranks, MPICH does not. */
+static void unblock(void) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    if (getenv("PMI_RANK")) sigprocmask(SIG_UNBLOCK, &set, NULL);
+}
+
 /* Runs the process. Output that is the same on all ranks is printed once. */
 static int begin(int argc, char **argv) {
 #if SGRAD_SIMULATED
@@ -106,6 +114,7 @@ static int begin(int argc, char **argv) {
 int main(int argc, char **argv) {
     if (hangup_is_ignored) signal(SIGHUP, SIG_IGN);
     unbind();
+    unblock();
     keep_standard_streams();
     int status = begin(argc, argv);
     const int lost = sgrad_stream_error(stdout);

@@ -208,7 +208,7 @@ int sgrad__environment_settle(const struct sgrad_context_options *options) {
 
 /* ---- launchers -------------------------------------------------------------------------------------------------- */
 
-#define OWN_MPIRUN "start them with the mpirun of the Open MPI that Stargrad was built with"
+#define OWN_MPIRUN "start them with the launcher of the " SGRAD_MPI " that Stargrad was built with: " SGRAD_MPIRUN
 static const struct {
     const char *size, *place;       /* variables: number of processes; number of this process */
     const char *unless;             /* ignore this launcher if this variable is also set; NULL: never */

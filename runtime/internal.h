@@ -4,16 +4,17 @@
 
 #include "runtime/runtime.h"
 
+#include <mpi.h>
+
 /* Checks the variable STARGRAD_MAX_ISA. SGRAD_EINVAL: unknown name. SGRAD_EDEVICE: oneDNN can no longer be limited. */
 int sgrad__isa_check(void);
 int sgrad__worker(void);        /* index of the calling worker in per-worker arrays; SGRAD_MAX_WORKERS: any other thread */
 
 /* The rank of this process. sgrad_ranks_narrow temporarily replaces rank, ranks and control by those of a group. */
-struct ompi_communicator_t;
 struct sgrad__world {
     int rank, ranks;                        /* 0 and 1 until MPI has started */
     int rank_here, ranks_here;              /* counted among the ranks of this host; 0 and 1 until MPI has started */
-    struct ompi_communicator_t *control;    /* MPI_Comm for the collective calls of the main threads */
+    MPI_Comm control;                       /* for the collective calls of the main threads */
 };
 extern struct sgrad__world sgrad__world;
 struct hwloc_topology;
@@ -40,7 +41,7 @@ int sgrad__environment_settle(const struct sgrad_context_options *options);
 void sgrad__early_hold(int rank);   /* starts the buffering of log lines on rank RANK, for sgrad_early_open (early.h) */
 /* Print the buffered lines and empty the buffer; no effect without buffering. compare must be called by every rank of COMM: each
  * rank prints its lines that rank 0 does not have. flush prints all lines of this rank; rank 0 has printed its lines already. */
-void sgrad__early_compare(struct ompi_communicator_t *comm);
+void sgrad__early_compare(MPI_Comm comm);
 void sgrad__early_flush(void);
 void sgrad__early_write(void);      /* writes all buffered lines, from a signal handler, before the process exits */
 
@@ -73,19 +74,18 @@ void sgrad__nccl_close(void);       /* no sum may be in progress; no effect if N
 void sgrad__allreduces_open(void);  /* prepares for allreduces by libraries (allreduce.c); requires MPI */
 void sgrad__allreduces_close(void); /* waits for these allreduces, then releases their resources and closes NCCL */
 struct sgrad_network;
-struct ompi_request_t;
 void sgrad__watchdog_open(double patience); /* sets the timeout of waits, in seconds; 0: none */
 /* MPI_Wait with that timeout. WHAT: the awaited event, for the log: "for a sum over all ranks". After the timeout, logs the ranks
  * that are responsible and ends all ranks. */
-void sgrad__request_wait(struct ompi_request_t **request, const char *what);
+void sgrad__request_wait(MPI_Request *request, const char *what);
 /* Like sgrad__request_wait, but at each timeout only the lowest waiting rank logs a warning, and the wait continues. Every rank
  * must call it, in the same order as the other collective functions. */
-void sgrad__request_await(struct ompi_request_t **request, const char *what);
+void sgrad__request_await(MPI_Request *request, const char *what);
 /* Set latency, bandwidth, host_latency and host_bandwidth of NETWORK. read takes them from a JSON object with these keys; without
  * the host_ keys, those between hosts are used. SGRAD_EFORMAT. measure times messages between two ranks, and requires ->ranks and
  * ->host; every rank of COMM must call it, with its number RANK. SGRAD_ENOMEM. */
 int sgrad__network_read(const char *path, struct sgrad_network *network);
-int sgrad__network_measure(int rank, struct sgrad_network *network, struct ompi_communicator_t *comm);
+int sgrad__network_measure(int rank, struct sgrad_network *network, MPI_Comm comm);
 
 /* Calls THEN(ARG) on any thread as soon as TENSOR is in memory node NODE (StarPU's number; 0: main memory), with the content that
  * the tasks submitted so far leave. From then until the release, it may be accessed there as ACCESS permits; memory returns its

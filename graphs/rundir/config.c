@@ -50,7 +50,8 @@ static json_t *metrics_array(const struct sgrad__config *config) {
  * (OMPI_MCA_rmaps), but not with 5 (PRTE_MCA_rmaps). */
 static const char *const environment[] = {
     "STARPU_",      "OMPI_MCA_btl", "OMPI_MCA_coll",  "OMPI_MCA_hwloc", "OMPI_MCA_mpi",     "OMPI_MCA_mtl", "OMPI_MCA_opal",
-    "OMPI_MCA_osc", "OMPI_MCA_pml", "OMPI_MCA_rmaps", "OMPI_MCA_smsc",  "OMP_NUM_THREADS=", "ONEDNN_"
+    "OMPI_MCA_osc", "OMPI_MCA_pml", "OMPI_MCA_rmaps", "OMPI_MCA_smsc",  "MPIR_CVAR_",       "MPICH_",       "I_MPI_",
+    "UCX_",         "FI_",          "OMP_NUM_THREADS=", "ONEDNN_"
 };
 /* Variables whose names contain one of these strings have paths or host names as values, and are not recorded for privacy. */
 static const char *const places[] = { "_DIR", "_FILE", "_HOME", "_LIB", "_PATH", "_PREFIX", "_SWAP", "HOSTNAME", "LOGFILE" };

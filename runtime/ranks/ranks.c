@@ -55,9 +55,11 @@ static void number_ranks(void) {
 
 /* Set environment variables, unless the user has set them: of Open MPI, before MPI starts; of StarPU-MPI. */
 static void set_up_mpi(void) {
+#ifdef SGRAD_OPEN_MPI
     setenv("OMPI_MCA_btl_tcp_eager_limit", TCP_EAGER, 0);
     setenv("OMPI_MCA_btl_tcp_rndv_eager_limit", TCP_EAGER, 0);
     setenv("OMPI_MCA_btl_tcp_max_send_size", TCP_EAGER, 0);
+#endif
 }
 static void set_up_starpu(void) {
     setenv("STARPU_MPI_COOP_SENDS", "0", 0);            /* they require a different MPI */

@@ -104,7 +104,7 @@ void sgrad_watchdog_report(bool own, const char *what) {
 
 bool sgrad_watchdog_expired(double waited) { return patience > 0 && waited >= patience; }
 
-void sgrad__request_wait(struct ompi_request_t **request, const char *what) {
+void sgrad__request_wait(MPI_Request *request, const char *what) {
     int ended = 0;
     double waited = 0;
     for (double seconds = 1e-5; MPI_Test(request, &ended, MPI_STATUS_IGNORE), !ended; seconds = next_nap(seconds)) {
@@ -152,7 +152,7 @@ static void answer_roll(const char *what) {
     if (called) sgrad_watchdog_report(false, what);
 }
 
-void sgrad__request_await(struct ompi_request_t **request, const char *what) {
+void sgrad__request_await(MPI_Request *request, const char *what) {
     static int calls;
     const int tag = STILL + calls++ % CALLS;
     int ended = 0, lowest = world->ranks;

@@ -12,6 +12,7 @@ struct sgrad__world sgrad__world = { .ranks = 1, .ranks_here = 1 };
 bool sgrad__launched(void) {
     const char *size = getenv("OMPI_COMM_WORLD_SIZE");
     if (SGRAD_SIMULATED) return false;
+    if (!size && getenv("PMI_RANK")) size = getenv("PMI_SIZE");
     return size ? atoi(size) > 1 : getenv("PMIX_RANK") || getenv("PMI_RANK");
 }
 

@@ -46,7 +46,7 @@ def processes_of(parent):
                 if int(stat.read().rpartition(")")[2].split()[1]) != parent:
                     continue
             with open(f"/proc/{entry}/environ", "rb") as environment:
-                rank = re.search(rb"(?:^|\0)OMPI_COMM_WORLD_RANK=(\d+)", environment.read())
+                rank = re.search(rb"(?:^|\0)(?:OMPI_COMM_WORLD|PMI)_RANK=(\d+)", environment.read())
         except (OSError, ValueError):
             continue
         found.update({int(rank[1]): int(entry)} if rank else processes_of(int(entry)))

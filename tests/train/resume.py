@@ -279,7 +279,7 @@ def test_ranks_that_do_not_see_the_folder():
     nowhere = folder("nowhere")
     os.makedirs(nowhere)
     there, elsewhere = shlex.quote(os.path.dirname(out)), shlex.quote(nowhere)
-    one = ["sh", "-c", f'if [ "$OMPI_COMM_WORLD_RANK" = 0 ]; then cd {there}; else cd {elsewhere}; fi; exec "$@"', "sh"]
+    one = ["sh", "-c", f'if [ "${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}}" = 0 ]; then cd {there}; else cd {elsewhere}; fi; exec "$@"', "sh"]
     said = mpirun(2, [*one, os.path.abspath(command()[0]), "train", "--out", os.path.basename(out), "--resume", "--steps", "4"], status=None)
     assert "rank 1: apart: contains no run to continue" in said and len(events(out)) == 2, said
     assert os.listdir(nowhere) == []

@@ -51,13 +51,18 @@ RANKS = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "
 def by_rank(*commands):
     """A command that is another one on each rank. (The mpirun of Open MPI 5.0.7, Debian 13's, dies of "A : B", whatever A and B are.)"""
     cases = " ".join(f"{rank}) exec {shlex.join(map(str, words))} ;;" for rank, words in enumerate(commands))
-    return ["sh", "-c", f"case $OMPI_COMM_WORLD_RANK in {cases} esac"]
+    return ["sh", "-c", f"case ${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}} in {cases} esac"]
 
 
 def children_of(parent):
     """The processes that PARENT has started, in their order."""
     with open(f"/proc/{parent}/task/{parent}/children") as f:
         return [int(child) for child in f.read().split()]
+
+
+def has_open_mpi():
+    """The launcher is Open MPI's, not MPICH's or Intel's."""
+    return "Open MPI" in subprocess.run(["mpirun", "--version"], capture_output=True, text=True).stdout
 
 
 def mpirun(count, words, status=0, env=None):

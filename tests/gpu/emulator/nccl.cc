@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #define OMPI_SKIP_MPICXX 1 /* MPI's own C++ */
+#define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
 #include <nccl.h>
 #include <unistd.h>
