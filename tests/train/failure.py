@@ -6,7 +6,7 @@ import re
 import signal
 import subprocess
 
-from run import RANKS, REFERENCE, Skip, by_rank, children_of, command, content, events, folder, losses, main, ranks, resuming, stargrad, wait_for_steps
+from run import RANKS, REFERENCE, by_rank, children_of, command, content, events, folder, losses, main, ranks, ranks_of, resuming, stargrad, wait_for_steps
 
 RUN = ("train", "--model", "convnet", "--data", "synthetic:16x16x3,10,512", "--batch", 64, "--epochs", 3, "--lr", 0.05, "--bn-group", "global",
        "--deterministic", "--checkpoint-every", "3s", "--cpus", 1)
@@ -37,25 +37,9 @@ def end(process):
     return process.returncode, said
 
 
-def processes_of(parent):
-    """The ranks that PARENT, or a child of it, has started: rank and process."""
-    found = {}
-    for entry in os.listdir("/proc"):
-        try:
-            with open(f"/proc/{entry}/stat") as stat:
-                if int(stat.read().rpartition(")")[2].split()[1]) != parent:
-                    continue
-            with open(f"/proc/{entry}/environ", "rb") as environment:
-                rank = re.search(rb"(?:^|\0)(?:OMPI_COMM_WORLD|PMI)_RANK=(\d+)", environment.read())
-        except (OSError, ValueError):
-            continue
-        found.update({int(rank[1]): int(entry)} if rank else processes_of(int(entry)))
-    return found
-
-
 def strike(process, rank, number):
     """Sends a rank a signal, if there is one yet, or still."""
-    victim = processes_of(process.pid).get(rank)
+    victim = ranks_of(process.pid).get(rank)
     if victim:
         os.kill(victim, number)
     return victim
@@ -183,7 +167,7 @@ def test_launch_ends_when_told():
         out = folder("told")
         run = launch(2, *LONG, "--out", out, options=("--retries", 2))
         wait_for_steps(out, 4, run)
-        everybody = [*children_of(run.pid), *processes_of(run.pid).values()] if len(signals) > 1 else []
+        everybody = [*children_of(run.pid), *ranks_of(run.pid).values()] if len(signals) > 1 else []
         for number in signals:
             run.send_signal(number)
         for process in everybody:

@@ -7,7 +7,7 @@ import struct
 import subprocess
 import zlib
 
-from run import RANKS, children_of, command, content, events, folder, losses, main, ranks, stargrad, wait_for_steps
+from run import RANKS, command, content, events, folder, losses, main, ranks, ranks_of, stargrad, wait_for_steps
 
 # Padding, cropping and flipping; five steps an epoch, and a rest of 50 samples that no step uses.
 RUN = ("train", "--model", "convnet", "--data", "synthetic:16x16x3,10,530", "--augment", "crop:4,flip", "--lr", 0.05, "--bn-group",
@@ -85,9 +85,9 @@ def kill_one(out, count, steps, *words):
     words = ["mpirun", "-n", str(count), *command(*words, "--out", out, "--cpus", 1)]
     run = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env={**os.environ, **RANKS})
     wait_for_steps(out, steps, run)
-    children = children_of(run.pid)
-    if run.poll() is None and children:
-        os.kill(children[-1], signal.SIGKILL)
+    running = ranks_of(run.pid)
+    if run.poll() is None and running:
+        os.kill(running[max(running)], signal.SIGKILL)
     run.communicate(timeout=120)
 
 

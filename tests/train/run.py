@@ -2,6 +2,7 @@
 import atexit
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -55,9 +56,25 @@ def by_rank(*commands):
 
 
 def children_of(parent):
-    """The processes that PARENT has started, in their order."""
-    with open(f"/proc/{parent}/task/{parent}/children") as f:
-        return [int(child) for child in f.read().split()]
+    """The processes that PARENT has started; none if it has ended."""
+    try:
+        tasks = [open(f"/proc/{parent}/task/{task}/children").read() for task in os.listdir(f"/proc/{parent}/task")]
+    except OSError:
+        return []
+    return [int(child) for children in tasks for child in children.split()]
+
+
+def ranks_of(parent):
+    """The ranks that PARENT has started, through other processes with some launchers: rank and process."""
+    found = {}
+    for child in children_of(parent):
+        try:
+            with open(f"/proc/{child}/environ", "rb") as environment:
+                rank = re.search(rb"(?:^|\0)(?:OMPI_COMM_WORLD|PMI)_RANK=(\d+)", environment.read())
+            found.update({int(rank[1]): child} if rank else ranks_of(child))
+        except OSError:      # it has ended
+            pass
+    return found
 
 
 def has_open_mpi():

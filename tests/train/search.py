@@ -6,7 +6,7 @@ import random
 import signal
 import subprocess
 
-from run import RANKS, children_of, command, content, events, folder, losses, main, mpirun, ranks, stargrad, wait_until
+from run import RANKS, command, content, events, folder, losses, main, mpirun, ranks, ranks_of, stargrad, wait_until
 from split import tensors
 
 FILE = {"model": "mlp", "epochs": 2, "batch": 32, "partitions": 2, "stop": {"rule": "halving", "first": 1, "factor": 2}, "candidates": [
@@ -108,11 +108,11 @@ def test_each_its_own_way():
 
 def kill(process):
     """Without a word: the search's only rank, or one of mpirun's, which ends the others."""
-    children = children_of(process.pid)
+    running = ranks_of(process.pid)
     if process.args[0] != "mpirun":
         process.kill()
-    elif process.poll() is None and children:
-        os.kill(children[-1], signal.SIGKILL)
+    elif process.poll() is None and running:
+        os.kill(running[max(running)], signal.SIGKILL)
     process.communicate(timeout=120)
 
 

@@ -8,7 +8,7 @@ import struct
 import time
 
 from resume import RUN, SHORT, history, options, start, whole
-from run import children_of, command, content, events, folder, long, losses, main, mpirun, resuming, stargrad, wait_for_steps, wait_until
+from run import command, content, events, folder, long, losses, main, mpirun, ranks_of, resuming, stargrad, wait_for_steps, wait_until
 
 
 def test_signals_end_with_a_checkpoint():
@@ -43,7 +43,7 @@ def test_a_signal_after_thirty_seconds_ends_a_run_that_hangs():
     out = folder("hangs")
     process = start(*SHORT, "--epochs", 100000, "--checkpoint-every", "1h", "--stall-timeout", 600, "--out", out, ranks=2)
     wait_for_steps(out, 10, process)
-    running, still = [pid for pid in children_of(process.pid) if catching(process, signal.SIGUSR1)]
+    running, still = ranks_of(process.pid).values()
     os.kill(still, signal.SIGSTOP)
     began = time.monotonic()
     os.kill(running, signal.SIGTERM)
@@ -53,7 +53,7 @@ def test_a_signal_after_thirty_seconds_ends_a_run_that_hangs():
     wait_until(lambda: time.monotonic() > began + 31.5, process)
     assert process.poll() is None, "a repeated signal ended the run"
     os.kill(running, signal.SIGTERM)
-    wait_until(lambda: running not in children_of(process.pid), process, limit=20)
+    wait_until(lambda: running not in ranks_of(process.pid).values(), process, limit=20)
     os.kill(still, signal.SIGCONT)
     process.communicate(timeout=60)
     assert process.returncode != 0
@@ -61,7 +61,7 @@ def test_a_signal_after_thirty_seconds_ends_a_run_that_hangs():
 
 def catching(process, number):
     """Of a process and its children, one that runs stargrad and has a handler for the signal; None if there is none yet."""
-    for pid in [process.pid, *children_of(process.pid)]:
+    for pid in [process.pid, *ranks_of(process.pid).values()]:
         try:
             with open(f"/proc/{pid}/status") as f:
                 said = f.read()
