@@ -72,6 +72,7 @@ struct sgrad__command {
     bool repeats;                           /* the argument may occur several times: request.words */
     bool takes_words;                       /* the argument ends the options; it and all later words belong to another command */
     const char *notes;                      /* end of the help; NULL: none */
+    char *(*more)(void);                    /* returns text after the notes, which the caller must free; NULL: none */
     const struct sgrad__option *options;    /* ends with a row of zeros */
     const struct sgrad__command *also;      /* a command whose options are accepted as well, after these; NULL: none */
     void (*defaults)(struct sgrad__request *request);   /* sets the defaults of the options outside request.train; NULL: zeros */

@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 #include "datasets/datasets.h"
 #include "duplicates/duplicates.h"
+#include "planner/planner.h"
 #include "runtime/collectives.h"
 
 #include <stdlib.h>
@@ -85,6 +86,12 @@ static void augmentations(json_t *list) {
     }
 }
 
+static void machines(json_t *list) {
+    struct sgrad_machine_file *files = sgrad_machine_files();
+    for (const struct sgrad_machine_file *file = files; file->name; file++) add(list, file->name, file->summary);
+    sgrad_machine_files_free(files);
+}
+
 static const struct {
     const char *name;
     void (*fill)(json_t *list);
@@ -100,6 +107,7 @@ static const struct {
     { "strategies", strategies, "no strategy" },
     { "augmentations", augmentations, "no augmentation" },
     { "hashes", hashes, "no hash" },
+    { "machines", machines, "no machine file: share/stargrad/machines of the installation is not found" },
 };
 enum { LISTS = sizeof lists / sizeof *lists };
 
@@ -142,7 +150,7 @@ static int run(const struct sgrad__request *request) {
 const struct sgrad__command sgrad__list_command = {
     .name = "list",
     .summary = "list the models, operations, data sets and so on of this build",
-    .argument = "models|layers|ops|optimizers|datasets|augmentations|allreduce|collectives|strategies|hashes",
+    .argument = "models|layers|ops|optimizers|datasets|augmentations|allreduce|collectives|strategies|hashes|machines",
     .options = options,
     .run = run,
 };

@@ -225,7 +225,9 @@ static bool parse_words(const struct sgrad__command *command, const char *file, 
     assert(p.rows < (int)(sizeof request->asked / sizeof *request->asked));
     request->train.output.explicit_options = request->asked;
     p.given = sgrad_xcalloc((size_t)p.rows + 1, sizeof *p.given);
-    char *doc = sgrad_format("%s\v%s", command->summary, command->notes ? command->notes : "");
+    char *more = command->more ? command->more() : NULL;
+    char *doc = sgrad_format("%s\v%s%s", command->summary, command->notes ? command->notes : "", more ? more : "");
+    free(more);
     p.argp = (struct argp){ .options = options, .parser = parse, .args_doc = command->argument, .doc = doc };
     error_t error = argp_parse(&p.argp, argc, argv, ARGP_NO_ERRS | ARGP_NO_HELP | ARGP_NO_EXIT | ARGP_IN_ORDER, NULL, &p);
     for (int i = 0; i <= p.rows; i++) free((char *)options[i].doc);

@@ -256,11 +256,43 @@ static int run(const struct sgrad__request *request) {
     return sgrad__status(error);
 }
 
+/* Returns TEXT in lines of at most 78 columns, each with INDENT blanks before it and a newline after it. The caller must free
+ * it. */
+static char *wrap(const char *text, int indent) {
+    char *all = sgrad_format("%s", "");
+    while (*text) {
+        int length = (int)strlen(text), most = 78 - indent;
+        for (int i = most; length > most && i > 0; i--)
+            if (text[i] == ' ') length = i;
+        char *longer = sgrad_format("%s%*s%.*s\n", all, indent, "", length, text);
+        free(all);
+        all = longer;
+        text += length + (text[length] == ' ');
+    }
+    return all;
+}
+
+/* The format of machine files, for the help. */
+static char *describe_keys(void) {
+    char *all = sgrad_format(
+        "\n\nA machine file is a JSON object with the keys below; [] stands for an element of a list. A figure is an object "
+        "with a value and its source, which must not be empty: {\"value\": 3.9e12, \"source\": \"data sheet\"}. "
+        "stargrad doctor --machine FILE writes such a file.\n\n");
+    struct sgrad_machine_key key;
+    for (int i = 0; sgrad_machine_key(i, &key); i++) {
+        char *meaning = wrap(key.meaning, 6);
+        char *longer = sgrad_format("%s  %s\n      %s; %s\n%s", all, key.path, key.type, key.required, meaning);
+        free(all), free(meaning), free(key.type), free(key.required);
+        all = longer;
+    }
+    return all;
+}
+
 static void defaults(struct sgrad__request *request) { request->plan.nodes = "1-64"; }
 
 static const struct sgrad__option options[] = {
     { .help = "Machines" },
-    { "machine", "FILE", "JSON description of a node and the network; machines/ has examples", &sgrad__text,
+    { "machine", "NAME|FILE", "a name of stargrad list machines, or a JSON file with the keys below", &sgrad__text,
       SGRAD__PLACE(plan.machine), .required = true },
     { "nodes", "A-B", "numbers of nodes: A, 2A, 4A and so on, and B", &sgrad__text, SGRAD__PLACE(plan.nodes) },
     { "overlap", "full|none", "full: messages overlap computation, as in Stargrad; none: they follow it", &sgrad__choice,
@@ -295,5 +327,6 @@ const struct sgrad__command sgrad__plan_command = {
              "trace for each number of nodes. --mesh prints the cost of that mesh instead; --mesh auto compares all kinds of "
              "meshes. For example:\n\n"
              "  stargrad plan --model resnet50 --data synthetic:224x224x3,1000,1281167 \\\n"
-             "      --machine machines/iris-v100.json",
+             "      --machine iris-v100",
+    .more = describe_keys,
 };

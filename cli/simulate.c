@@ -9,6 +9,7 @@
 #include "cli/simulate.h"
 #include "graphs/api/costs.h"
 #include "graphs/compiler/training.h"
+#include "runtime/environment.h"
 
 #include <errno.h>
 #include <libgen.h>
@@ -68,10 +69,10 @@ static int write_request(const struct sgrad__request *request, const struct sgra
                          const struct sgrad_forecast *forecast, const struct sgrad_plan_row *row, const char *folder,
                          const char *traced) {
     char *path = sgrad_format("%s/request.json", folder);
-    json_t *json = json_pack("{s:o, s:o, s:i, s:f, s:i, s:i, s:b, s:f}", "words", words_json(request->given), "fields",
-                             fields_json(query->work), "classes", query->work->classes, "batch", row->batch, "nodes", row->nodes,
-                             "devices", row->devices, "alike", simulated(request, row->nodes) < row->nodes, "scale",
-                             forecast->scale > 0 ? forecast->scale : 1);
+    json_t *json = json_pack("{s:o, s:o, s:o, s:i, s:f, s:i, s:i, s:b, s:f}", "words", words_json(request->given), "machine",
+                             sgrad__json_text(query->machine->path), "fields", fields_json(query->work), "classes",
+                             query->work->classes, "batch", row->batch, "nodes", row->nodes, "devices", row->devices, "alike",
+                             simulated(request, row->nodes) < row->nodes, "scale", forecast->scale > 0 ? forecast->scale : 1);
     if (traced) json_object_set_new(json, "trace", json_string(traced));
     const int error = sgrad_json_write(path, json, 17);
     free(path);
@@ -81,7 +82,7 @@ static int write_request(const struct sgrad__request *request, const struct sgra
 /* Finds the simulated trainer: by the variable, or in the folder of this command. */
 static int find_trainer(char **trainer) {
     char self[4096] = { 0 };
-    const char *path = getenv(TRAINER);
+    const char *path = sgrad_variable(TRAINER);
     if (!path && readlink("/proc/self/exe", self, sizeof self - 1) <= 0) *self = 0;
     *trainer = path ? sgrad_format("%s", path) : sgrad_format("%s/simulate/stargrad", dirname(self));
     if (access(*trainer, R_OK) == 0) return 0;

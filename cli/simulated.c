@@ -4,6 +4,7 @@
 #include "cli/simulate.h"
 #include "graphs/api/bench.h"
 #include "datasets/datasets.h"
+#include "runtime/environment.h"
 #include "runtime/simulation.h"
 
 #include <math.h>
@@ -93,7 +94,7 @@ static int take_steps(struct sgrad__request *r, const json_t *request) {
     struct sgrad_machine *machine;
     double seconds[STEPS];
     int rank;
-    SGRAD_TRY(sgrad_machine_read(r->plan.machine, &machine));
+    SGRAD_TRY(sgrad_machine_read(json_string_value(json_object_get(request, "machine")), &machine));
     const int nodes = (int)json_integer_value(json_object_get(request, "nodes"));
     const struct sgrad_network net = sgrad_machine_network(machine, nodes);
     const struct rates rates = { machine, r->train.model.precision, json_number_value(json_object_get(request, "scale")) };
@@ -112,7 +113,7 @@ static int take_steps(struct sgrad__request *r, const json_t *request) {
 extern const struct sgrad__command sgrad__plan_command;
 
 int sgrad__simulated_rank(void) {
-    const char *path = getenv(SGRAD__SIMULATION);
+    const char *path = sgrad_variable(SGRAD__SIMULATION);
     struct sgrad__request r = { .command = &sgrad__plan_command, .train = sgrad_train_defaults() };
     char *word[1024] = { (char *)sgrad__plan_command.name };
     int count = 1, status;

@@ -12,7 +12,7 @@
  *     struct sgrad_step_cost work;
  *     struct sgrad_machine *machine;
  *     struct sgrad_forecast forecast;
- *     SGRAD_TRY(sgrad_machine_read("machines/iris-v100.json", &machine));
+ *     SGRAD_TRY(sgrad_machine_read("iris-v100", &machine));
  *     SGRAD_TRY(sgrad_step_cost_find(&options, &work));
  *     const struct sgrad_plan_query query = { .train = &options, .machine = machine, .work = &work, .from = 1, .to = 64 };
  *     SGRAD_TRY(sgrad_forecast_make(&query, &forecast));
@@ -93,11 +93,36 @@ struct sgrad_machine {
     int timings;
     struct sgrad_task_timing *timed;      /* sorted by hash, then by kernel */
 };
-/* Reads a machine from the JSON file PATH. Each figure in the file must state its source. The caller must free *MACHINE
- * (sgrad_machine_free). SGRAD_EIO: the file cannot be read. SGRAD_EFORMAT: it is malformed, a figure has no source, or a value is
- * impossible; the error names file and field. */
-int sgrad_machine_read(const char *path, struct sgrad_machine **machine);
+/* Reads a machine from a JSON file. NAME: as for sgrad_machine_find. Each figure in the file must state its source. The caller
+ * must free *MACHINE (sgrad_machine_free). SGRAD_EIO: the file cannot be read. SGRAD_EFORMAT: it is malformed, keys are missing
+ * or unknown, a figure has no source, or a value is impossible; one message names the file and all such keys. Other errors: as
+ * sgrad_machine_find. */
+int sgrad_machine_read(const char *name, struct sgrad_machine **machine);
 void sgrad_machine_free(struct sgrad_machine *machine);         /* NULL: does nothing */
+
+/* A machine file that belongs to Stargrad. */
+struct sgrad_machine_file {
+    char *name, *path, *summary;            /* "titan"; its file; its description in one line */
+};
+/* Returns the machine files that belong to Stargrad, in alphabetical order. The last element has the name NULL; it is the first
+ * one if the files are not found. The caller must free the array (sgrad_machine_files_free). */
+struct sgrad_machine_file *sgrad_machine_files(void);
+void sgrad_machine_files_free(struct sgrad_machine_file *files);        /* NULL: does nothing */
+/* Finds the file of a machine. NAME is the name of one of Stargrad's files, or else a path. A name with a '/' or with ".json" at
+ * its end is always a path, which need not exist. The caller must free *PATH. SGRAD_ENAME: there is neither a machine nor a file
+ * NAME; the message lists the known machines. */
+int sgrad_machine_find(const char *name, char **path);
+
+/* Key I of machine files, for their documentation. Returns false if there are no more keys. The caller must free type and
+ * required. */
+struct sgrad_machine_key {
+    const char *path;           /* "device.flops.f32"; in the elements of a list: "measured[].model" */
+    char *type;                 /* with unit and range: "figure, bytes/s, above 0" */
+    char *required;             /* "required"; "optional; default: 1" */
+    const char *meaning;
+};
+bool sgrad_machine_key(int i, struct sgrad_machine_key *key);
+
 /* Returns the network between NODES nodes of MACHINE, with each device as a rank. The caller must free its member host. */
 struct sgrad_network sgrad_machine_network(const struct sgrad_machine *machine, int nodes);
 

@@ -1,6 +1,6 @@
 /* plot.c: draws plots with gnuplot: NAME.svg and NAME.png in the folder of a run; both are complete, or neither is written. */
 #include "report/pictures.h"
-#include "runtime/runtime.h"
+#include "runtime/environment.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -53,9 +53,15 @@ static bool settle(const char *folder, const struct sgrad__plot *plot, bool whol
     return whole;
 }
 
+static bool are_wanted(void) {
+    static const char *const choices[] = { "no", "yes", NULL };
+    static int choice = -2;
+    if (choice < -1) choice = sgrad_variable_choice("STARGRAD_PICTURES", choices, "plots are drawn");
+    return choice != 0;
+}
+
 bool sgrad__plot_draw(const char *folder, const struct sgrad__plot *plot) {
-    const char *pictures = getenv("STARGRAD_PICTURES");
-    if (pictures && strcmp(pictures, "no") == 0) return false;
+    if (!are_wanted()) return false;
     if (system("command -v gnuplot >/dev/null 2>&1")) {
         sgrad_log_warning("the %s was not drawn: gnuplot is not installed (Debian, Ubuntu: apt install gnuplot-nox)", plot->what);
         return false;

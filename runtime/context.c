@@ -1,7 +1,7 @@
 /* context.c: opens and closes a context: starts and stops MPI and StarPU. */
 #include "config.h"
+#include "runtime/environment.h"
 #include "runtime/internal.h"
-#include "runtime/runtime.h"
 
 #include <malloc.h>
 #include <omp.h>
@@ -58,10 +58,18 @@ static int check_scheduler(const char *name) {
                            near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
+/* Returns the remedy if the user has requested no CPU worker. */
+static const char *no_worker_text(const struct sgrad_context_options *options) {
+    const char *count = sgrad_variable("STARPU_NCPU") ? sgrad_variable("STARPU_NCPU") : sgrad_variable("STARPU_NCPUS");
+    if (options->cpus) return "; give --cpus 1 or more";
+    return count && atoi(count) == 0 ? "; STARPU_NCPU or STARPU_NCPUS is 0: unset it" : "";
+}
+
 static int start(struct starpu_conf *conf, const struct sgrad_context_options *options) {
     int error = sgrad__ranks_init(conf);
     if (error == -ENODEV)
-        return sgrad_log_error(SGRAD_EDEVICE, "StarPU found no worker: neither a CPU core nor a CUDA device is available");
+        return sgrad_log_error(SGRAD_EDEVICE, "StarPU found no worker: neither a CPU core nor a CUDA device is available%s",
+                               no_worker_text(options));
     if (error) return sgrad_log_error(SGRAD_EDEVICE, "StarPU cannot start: %s", strerror(-error));
     starpu_malloc_set_align(SGRAD_LINE);
     int found = (int)starpu_cuda_worker_get_count();
@@ -89,15 +97,15 @@ int sgrad_context_open(const struct sgrad_context_options *options, struct sgrad
         keep_freed_memory();
         want_large_pages();
     }
-    setenv("STARPU_SILENT", "1", 0);
     SGRAD_TRY(sgrad__environment_settle(options));
+    setenv("STARPU_SILENT", "1", 0);
     starpu_conf_init(&conf);
     conf.precedence_over_environment_variables = 1;
     if (options->cpus) conf.ncpus = options->cpus > 0 ? options->cpus : 0;
     if (options->gpus) conf.ncuda = options->gpus > 0 ? options->gpus : 0;
     conf.nopencl = 0;
     conf.catch_signals = 0;
-    const char *scheduler = options->scheduler ? options->scheduler : getenv("STARPU_SCHED");
+    const char *scheduler = options->scheduler ? options->scheduler : sgrad_variable("STARPU_SCHED");
     if (!scheduler) scheduler = sgrad__cuda_devices() > 0 && conf.ncuda != 0 ? "dmdas" : "lws";
     SGRAD_TRY(check_scheduler(scheduler));
     SGRAD_TRY(sgrad__isa_check());

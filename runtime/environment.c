@@ -1,7 +1,9 @@
 /* environment.c: checks the environment before StarPU starts, which would otherwise abort or ignore the user's intention:
  *
  *     home folder not writable            measured times are stored in a folder in $TMPDIR, with a warning
+ *     empty variable                      counts as unset
  *     number that StarPU cannot use       error
+ *     StarPU aborts                       error with the variables that may be the reason
  *     OpenMP has bound this process       warning
  *     small stack                         threads get 8 MiB */
 #include "config.h"
@@ -10,8 +12,10 @@
 
 #include <errno.h>
 #include <hwloc.h>
+#include <limits.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <starpu.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,12 +25,34 @@
 
 enum { STACK = 8 << 20 };   /* minimum bytes of a worker's stack: kernels have local arrays */
 
+/* ---- values ------------------------------------------------------------------------------------------------------ */
+
+const char *sgrad_variable(const char *name) {
+    const char *value = getenv(name);
+    return value && *value ? value : NULL;
+}
+
+int sgrad_variable_choice(const char *name, const char *const *choices, const char *instead) {
+    const char *value = sgrad_variable(name);
+    char *all = NULL;
+    if (!value) return -1;
+    for (int i = 0; choices[i]; i++) {
+        if (!strcmp(value, choices[i])) return i;
+        char *longer = sgrad_format("%s%s%s", all ? all : "", !all ? "" : choices[i + 1] ? ", " : " or ", choices[i]);
+        free(all);
+        all = longer;
+    }
+    if (sgrad_launched_rank() == 0) sgrad_log_warning("%s=%s is unknown, so %s; give %s, or unset it", name, value, instead, all);
+    free(all);
+    return -1;
+}
+
 /* ---- home ------------------------------------------------------------------------------------------------------- */
 
 static const char *home_variable(void) {
     static const char *const all[] = { "XDG_CACHE_HOME", "STARPU_HOME", "HOME" };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (getenv(all[i])) return all[i];
+        if (sgrad_variable(all[i])) return all[i];
     return NULL;
 }
 
@@ -40,17 +66,24 @@ static int make_folders(char *path, char *at) {
     return mkdir(path, 0777) && errno != EEXIST ? errno : 0;
 }
 
-/* Returns 0 if StarPU can write below HOME, else errno. MAKE: create HOME if it is missing; must be false for the user's home. */
-static int try_home(const char *home, bool make) {
+/* Returns 0 if StarPU can write its measured times to PATH, else errno. Creates the missing folders after position AT. */
+static int try_folder(char *path, char *at) {
     static const char *const parts[] = { "", "/bus", "/codelets", "/codelets/45" };
-    struct stat status;
-    char *path = sgrad_format("%s/.starpu/sampling", home), *from = make ? path : path + strlen(home);
-    int error = !make && stat(home, &status) ? errno : make_folders(path, from);
+    int error = make_folders(path, at);
     for (size_t i = 0; i < sizeof parts / sizeof *parts && !error; i++) {
         char *part = sgrad_format("%s%s", path, parts[i]);
         if (access(part, W_OK | X_OK) && (i == 0 || errno != ENOENT)) error = errno;
         free(part);
     }
+    return error;
+}
+
+/* Returns 0 if StarPU can write below HOME, else errno. MAKE: create HOME if it is missing; must be false for the user's home. */
+static int try_home(const char *home, bool make) {
+    struct stat status;
+    if (!make && stat(home, &status)) return errno;
+    char *path = sgrad_format("%s/.starpu/sampling", home);
+    const int error = try_folder(path, make ? path : path + strlen(home));
     free(path);
     return error;
 }
@@ -80,6 +113,23 @@ static char *make_home(void) {
     return path;
 }
 
+/* Empty variables count as unset: StarPU would abort, or store its files in /.starpu. */
+static void drop_empty(void) {
+    static const char *const homes[] = { "XDG_CACHE_HOME", "HOME" };
+    for (size_t i = 0; i < sizeof homes / sizeof *homes; i++)
+        if (!sgrad_variable(homes[i])) unsetenv(homes[i]);
+    for (char **variable = environ; *variable;) {
+        const size_t length = strcspn(*variable, "=");
+        if (strncmp(*variable, "STARPU_", 7) || (*variable)[length] != '=' || (*variable)[length + 1]) {
+            variable++;
+            continue;
+        }
+        char *name = sgrad_format("%.*s", (int)length, *variable);
+        unsetenv(name);     /* moves the following variables */
+        free(name);
+    }
+}
+
 static int settle_home(void) {
     char *trouble = sgrad_home_trouble();
     if (!trouble) return 0;
@@ -98,6 +148,21 @@ static int settle_home(void) {
     free(home);
     free(trouble);
     return error;
+}
+
+/* StarPU aborts if it cannot write to this folder. */
+static void settle_model_folder(void) {
+    static const char variable[] = "STARPU_PERF_MODEL_DIR";
+    const char *value = sgrad_variable(variable);
+    char *path = value ? sgrad_format("%s", value) : NULL;
+    const int error = path ? try_folder(path, path) : 0;
+    if (error) {
+        const char *home = getenv(home_variable());
+        sgrad_log_warning("%s=%s: %s: measured times of tasks are stored in %s/.starpu/sampling; set %s to a writable folder",
+                          variable, path, strerror(error), home, variable);
+        unsetenv(variable);
+    }
+    free(path);
 }
 
 /* ---- numbers ---------------------------------------------------------------------------------------------------- */
@@ -123,50 +188,113 @@ char *sgrad_crowding_text(int workers) {
                         sgrad_plural(cpus, "CPU", "CPUs"), cpus);
 }
 
-static int check_count(const char *name, int most, const char *what) {
-    const char *text = getenv(name);
+/* Variables that must be whole numbers. StarPU aborts on other values. */
+static const struct {
+    const char *name;
+    int least, most;
+    const char *limit;      /* reason of the largest value */
+} numbers[] = {
+    { "STARPU_NCPU", 0, STARPU_MAXCPUS, ", the number of CPU workers that StarPU was built for" },
+    { "STARPU_NCPUS", 0, STARPU_MAXCPUS, ", the number of CPU workers that StarPU was built for" },
+    { "STARPU_NCUDA", 0, STARPU_MAXCUDADEVS, ", the number of CUDA devices that StarPU was built for" },
+    { "STARPU_SILENT", 0, INT_MAX, "" },
+    { "STARPU_CALIBRATE", 0, 2, "" },
+    { "STARPU_FXT_TRACE", 0, INT_MAX, "" },
+    { "STARPU_WORKERS_NOBIND", 0, INT_MAX, "" },
+    { "STARPU_MPI_NOBIND", 0, INT_MAX, "" },
+    { "STARPU_MPI_COOP_SENDS", 0, INT_MAX, "" },
+    { "STARPU_MPI_NDETACHED_SEND", 0, INT_MAX, "" },
+    { "STARPU_MPI_DRIVER_CALL_FREQUENCY", 0, INT_MAX, "" },
+    { "STARPU_MPI_DRIVER_TASK_FREQUENCY", 0, INT_MAX, "" },
+    { "STARGRAD_MESSAGE_LIMIT", 64, INT_MAX, "" },
+};
+
+/* Returns true if TEXT is a whole number from LEAST to MOST, and sets *NUMBER. */
+static bool parse_number(const char *text, long least, long most, long *number) {
     char *end;
-    if (!text || !*text) return 0;
-    const long number = strtol(text, &end, 10);
-    if (end != text && !*end && number >= -1 && number <= most) return 0;
-    return sgrad_log_error(SGRAD_EINVAL,
-                           "%s=%s is not a whole number from 0 to %d, the number of %s that StarPU was built for; unset it", name,
-                           text, most, what);
+    errno = 0;
+    *number = strtol(text, &end, 10);
+    return end != text && !*end && !errno && *number >= least && *number <= most;
+}
+
+static int check_whole(void) {
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        const char *name = numbers[i].name, *text = sgrad_variable(name);
+        const bool counts = *numbers[i].limit;      /* StarPU accepts -1: all */
+        long number;
+        if (!text || parse_number(text, counts ? -1 : numbers[i].least, numbers[i].most, &number)) continue;
+        return sgrad_log_error(SGRAD_EINVAL, "%s=%s is not a whole number from %d to %d%s; unset it", name, text,
+                               numbers[i].least, numbers[i].most, numbers[i].limit);
+    }
+    return 0;
 }
 
 /* Only warns, because it is possible to have more workers than CPUs. */
 static void compare_workers(const char *name) {
-    const char *value = getenv(name);
+    const char *value = sgrad_variable(name);
     char *crowding = value ? sgrad_crowding_text(atoi(value)) : NULL;
     if (crowding) sgrad_log_warning("%s=%s: %s", name, value, crowding);
     free(crowding);
 }
 
 static int check_place(const char *name, hwloc_obj_type_t type, const char *what) {
-    const char *text = getenv(name);
-    char *end;
-    if (!text || !*text) return 0;
+    const char *text = sgrad_variable(name);
+    long number;
+    if (!text) return 0;
     const int count = count_objects(type);
-    const long number = strtol(text, &end, 10);
-    if (end != text && !*end && number >= -1 && (number < count || count < 1)) return 0;
+    if (parse_number(text, -1, count < 1 ? INT_MAX : count - 1, &number)) return 0;
     return sgrad_log_error(SGRAD_EINVAL, "%s=%s is not a %s of this machine (0 to %d); unset it", name, text, what,
                            count - 1);
 }
 
 static int check_numbers(const struct sgrad_context_options *options) {
-    SGRAD_TRY(check_count("STARPU_NCPU", STARPU_MAXCPUS, "CPU workers"));
-    SGRAD_TRY(check_count("STARPU_NCPUS", STARPU_MAXCPUS, "CPU workers"));
-    SGRAD_TRY(check_count("STARPU_NCUDA", STARPU_MAXCUDADEVS, "CUDA devices"));
+    SGRAD_TRY(check_whole());
     SGRAD_TRY(check_place("STARPU_MAIN_THREAD_CPUID", HWLOC_OBJ_PU, "CPU"));
     SGRAD_TRY(check_place("STARPU_MAIN_THREAD_COREID", HWLOC_OBJ_CORE, "core"));
     SGRAD_TRY(check_place("STARPU_MPI_THREAD_CPUID", HWLOC_OBJ_PU, "CPU"));
     SGRAD_TRY(check_place("STARPU_MPI_THREAD_COREID", HWLOC_OBJ_CORE, "core"));
-    if (options->cpus <= 0) compare_workers(getenv("STARPU_NCPU") ? "STARPU_NCPU" : "STARPU_NCPUS");
+    if (options->cpus <= 0) compare_workers(sgrad_variable("STARPU_NCPU") ? "STARPU_NCPU" : "STARPU_NCPUS");
     if (options->cpus <= STARPU_MAXCPUS) return 0;
     const int cpus = sgrad_cpus();
     return sgrad_log_error(
         SGRAD_EINVAL, "%d CPU workers were requested (--cpus), but StarPU was built for at most %d, and this machine has %d %s",
         options->cpus, STARPU_MAXCPUS, cpus, sgrad_plural(cpus, "CPU", "CPUs"));
+}
+
+/* ---- aborts of StarPU -------------------------------------------------------------------------------------------- */
+
+static char *abort_text;
+
+static void explain_abort(int number) {
+    (void)number;
+    const ssize_t written = write(STDERR_FILENO, abort_text, strlen(abort_text));
+    _exit(written < 0 ? 2 : 1);
+}
+
+/* Returns true if StarPU may abort because of VARIABLE, "STARPU_BACKOFF_MAX=x", which is not a number of 0 or more. */
+static bool may_abort(const char *variable) {
+    static const char *const texts[] = { "STARPU_HOME=", "STARPU_SCHED=", "STARPU_HOSTNAME=", "STARPU_PERF_MODEL_",
+                                         "STARPU_FXT_" };
+    const char *value = strchr(variable, '=');
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (!strncmp(variable, texts[i], strlen(texts[i]))) return false;
+    return !strncmp(variable, "STARPU_", 7) && value && value[strspn(value, "=0123456789.")];
+}
+
+/* If StarPU aborts, now or when it reads a variable later, the process ends with a message that names the variables which may be
+ * the reason. Without such variables, an abort is unchanged. */
+static void watch_aborts(void) {
+    char *all = NULL;
+    for (char **variable = environ; *variable; variable++) {
+        if (!may_abort(*variable)) continue;
+        char *longer = sgrad_format("%s%s%s", all ? all : "", all ? ", " : "", *variable);
+        free(all);
+        all = longer;
+    }
+    if (!all || abort_text) return;
+    abort_text = sgrad_format("stargrad: StarPU has aborted, possibly because of %s; correct or unset it\n", all);
+    signal(SIGABRT, explain_abort);
+    free(all);
 }
 
 /* ---- threads ---------------------------------------------------------------------------------------------------- */
@@ -198,9 +326,12 @@ static void widen_stacks(void) {
 }
 
 int sgrad__environment_settle(const struct sgrad_context_options *options) {
+    drop_empty();
     SGRAD_TRY(settle_home());
+    settle_model_folder();
     if (SGRAD_SIMULATED) return 0;
     SGRAD_TRY(check_numbers(options));
+    watch_aborts();
     look_at_binding();
     widen_stacks();
     return 0;

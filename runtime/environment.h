@@ -4,6 +4,17 @@
 
 #include "runtime/runtime.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Returns the value of the environment variable NAME; NULL: it is not set, or empty, which has the same meaning. */
+const char *sgrad_variable(const char *name);
+
+/* Returns the index of the value of NAME in CHOICES, which ends with NULL; -1: not set, or another value. Rank 0 logs another
+ * value as a warning with its effect, INSTEAD ("the fastest kernels are used"). */
+int sgrad_variable_choice(const char *name, const char *const *choices, const char *instead);
+
 /* Checks the folder for StarPU's time measurements: .starpu in $XDG_CACHE_HOME, else $STARPU_HOME, else $HOME. Creates missing
  * folders, except $HOME. Returns NULL if StarPU can write there, else the reason, "HOME=/x: Permission denied", which the caller
  * must free. */
@@ -21,4 +32,7 @@ char *sgrad_crowding_text(int workers);
  * only a process that will not start MPI is checked. For commands whose processes are the ranks of one run. */
 int sgrad_launcher_check(int ranks);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

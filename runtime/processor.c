@@ -2,8 +2,8 @@
  * STARGRAD_MAX_ISA, which applies to oneDNN as well. With it, a machine can show the performance of an older one, and tests can
  * run the kernels of all instruction sets. */
 #include "config.h"
+#include "runtime/environment.h"
 #include "runtime/internal.h"
-#include "runtime/runtime.h"
 
 #include <oneapi/dnnl/dnnl.h>
 #include <pthread.h>
@@ -27,9 +27,9 @@ static int refused;             /* the error of STARGRAD_MAX_ISA; 0: none */
 
 static int limit(void) {
     static const char variable[] = "STARGRAD_MAX_ISA";
-    const char *asked = getenv(variable);
+    const char *asked = sgrad_variable(variable);
     int level = 0;
-    if (!asked || !*asked) return 0;
+    if (!asked) return 0;
     while (level < LEVELS && strcmp(levels[level].name, asked) != 0) level++;
     if (level == LEVELS)
         return sgrad_log_error(SGRAD_EINVAL, "%s=%s is unknown; it must be baseline, avx2, avx512, avx512_bf16 or amx", variable,

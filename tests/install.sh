@@ -87,6 +87,13 @@ mv 03-own-operation own
 does ./own
 grep -q '^runs/gelunet-.*: test accuracy' log || wrong 'an operation outside the library was not trained'
 does there/bin/stargrad list models
+# Machine files are found relative to the program, also after the installation is moved.
+does there/bin/stargrad list machines
+grep -q '^titan ' log || wrong 'the installed machine files are not found'
+cp -r there/share/stargrad/machines moved-machines && mkdir -p moved/bin moved/share/stargrad && cp there/bin/stargrad moved/bin &&
+	mv moved-machines moved/share/stargrad/machines && rm moved/share/stargrad/machines/titan.json
+does moved/bin/stargrad plan --machine iris-v100 --model mlp --data digits --nodes 1
+moved/bin/stargrad list machines | grep -q '^titan ' && wrong 'a moved program finds the machine files of another installation'
 
 # Plug-ins: one of each kind. What they call is the command's own, which therefore has all that the library has.
 public() { nm -D --defined-only "$1" | awk '$3 ~ /^sgrad_[^_]/ { print $3 }' | LC_ALL=C sort; }

@@ -4,6 +4,10 @@
 # set.
 # shellcheck shell=bash
 set -u
+if [[ ! ${STARGRAD_MOST_SECONDS:-0} =~ ^[0-9]+$ ]]; then
+	echo "STARGRAD_MOST_SECONDS=$STARGRAD_MOST_SECONDS is not a whole number of seconds; correct or unset it" >&2
+	exit 2
+fi
 skips=$(cd "$(dirname "$0")" && pwd)/skips.txt
 made=$3
 cd "$1" || exit 99

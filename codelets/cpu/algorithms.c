@@ -12,6 +12,7 @@
 #include "codelets/cpu/tiles.h"
 #include "codelets/cpu/algorithms.h"
 #include "codelets/cpu/winograd.h"
+#include "runtime/environment.h"
 
 #if defined __x86_64__ || defined __i386__
 #include <cpuid.h>
@@ -167,15 +168,10 @@ static enum sgrad__algorithm
     asked; /* STARGRAD_CPU_ALGORITHM; SGRAD__ALGORITHMS: by measurement; larger: by rule */
 static void ask(void) {
     static const char present[] = "STARGRAD_CPU_ALGORITHM", former[] = "STARGRAD_WAYS";     /* former: name in 0.1.0 */
-    const char *variable = getenv(present) ? present : former;
-    const char *name = getenv(variable);
-    for (asked = 0; name && asked < SGRAD__ALGORITHMS && strcmp(name, sgrad__algorithm_name[asked]) != 0;) asked++;
-    if (!name || strcmp(name, "measured") == 0) asked = SGRAD__ALGORITHMS;
-    else if (strcmp(name, "rule") == 0) asked = SGRAD__ALGORITHMS + 1;
-    else if (asked == SGRAD__ALGORITHMS)
-        sgrad_log_warning("%s=%s is unknown, so the fastest kernels are used; give measured, rule, plain, blocked, winograd, "
-                          "product, pixels or tiles",
-                          variable, name);
+    const char *choices[SGRAD__ALGORITHMS + 3] = { "measured", "rule" };
+    for (int i = 0; i < SGRAD__ALGORITHMS; i++) choices[i + 2] = sgrad__algorithm_name[i];
+    const int choice = sgrad_variable_choice(sgrad_variable(present) ? present : former, choices, "the fastest kernels are used");
+    asked = choice < 2 ? SGRAD__ALGORITHMS + (choice == 1) : choice - 2;
 }
 
 /* Returns the key of a measurement: the build, the processor, oneDNN's version and the layer. The caller must free it. */

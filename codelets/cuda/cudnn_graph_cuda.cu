@@ -18,6 +18,7 @@
  *
  * Source: cuDNN's backend API reference, and its developer guide on graphs, version 9. */
 #include "codelets/cuda/cudnn_descriptors.h"
+#include "runtime/environment.h"
 
 #include <cmath>
 #include <cstring>
@@ -157,10 +158,10 @@ cudnnStatus_t as_graph(const struct plan &plan, const struct sgrad__graph_data &
 }
 
 enum wanted { MEASURED, GRAPH, ALGORITHMS };
-enum wanted wanted(void) {
-    const char *way = getenv("STARGRAD_CUDNN");
-    if (way && !strcmp(way, "graph")) return GRAPH;
-    return way && !strcmp(way, "algorithms") ? ALGORITHMS : MEASURED;
+int wanted(void) {
+    static const char *const choices[] = { "measured", "graph", "algorithms", NULL };
+    static const int choice = sgrad_variable_choice("STARGRAD_CUDNN", choices, "the fastest convolutions are used");
+    return choice < 0 ? (int)MEASURED : choice;
 }
 
 /* Returns the fastest plan, and sets its number and engine. NULL: separate kernels are faster, or no plan runs. Plans of mode 1

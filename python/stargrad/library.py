@@ -67,7 +67,8 @@ def library():
         lib.sgrad_json_defaults.restype = ctypes.c_void_p
         lib.sgrad_strerror.restype = text
     except (OSError, AttributeError) as why:
-        raise Error(f"{path()}: is not a libstargrad of this module's version: {why}") from None
+        variable = "STARGRAD_LIBRARY=" if os.environ.get("STARGRAD_LIBRARY") else ""
+        raise Error(f"{variable}{path()}: is not a libstargrad of this module's version: {why}") from None
     lib.sgrad_log_set_callback(_hear)
     return lib
 

@@ -3,7 +3,7 @@
  * last line of a key is valid. Several processes may append concurrently, so each line is one write. The cache is optional: a
  * value that cannot be read is measured again. */
 #include "config.h"
-#include "runtime/runtime.h"
+#include "runtime/environment.h"
 
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -15,9 +15,9 @@
 
 /* Returns the path of the file of TOPIC, which the caller must free; NULL: no folder is set. MAKE: create missing folders. */
 static char *path_of(const char *topic, bool make) {
-    const char *home = getenv("XDG_CACHE_HOME");
-    if (!home) home = getenv("STARPU_HOME");
-    if (!home) home = getenv("HOME");
+    const char *home = sgrad_variable("XDG_CACHE_HOME");
+    if (!home) home = sgrad_variable("STARPU_HOME");
+    if (!home) home = sgrad_variable("HOME");
     if (!home) return NULL;
     char *path = sgrad_format("%s/.starpu/stargrad/%s", home, topic);
     for (char *slash = path + strlen(home); make && (slash = strchr(slash + 1, '/'));) {

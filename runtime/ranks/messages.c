@@ -1,5 +1,6 @@
 /* messages.c: sends and receives tensors between ranks, by detached transfers of StarPU-MPI. */
 #include "config.h"
+#include "runtime/environment.h"
 #include "runtime/internal.h"
 #include "runtime/partitions.h"
 
@@ -12,7 +13,7 @@
 int sgrad__message_limit = INT_MAX;
 
 int64_t sgrad_message_most(void) {
-    const char *asked = getenv("STARGRAD_MESSAGE_LIMIT");
+    const char *asked = sgrad_variable("STARGRAD_MESSAGE_LIMIT");    /* environment.c checks it */
     const int64_t most = asked ? strtol(asked, NULL, 10) : 0;
     return most > 0 && most < sgrad__message_limit ? most : sgrad__message_limit;
 }

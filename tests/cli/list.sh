@@ -76,7 +76,7 @@ offers_list() {
 	offers "$(sed -n "s/^\($beginning[^ ]*\) .*/\1/p" out | sort | xargs)" "$@" "$beginning"
 }
 offers 'train' trai
-offers 'allreduce augmentations collectives datasets hashes layers models ops optimizers strategies' list ''
+offers 'allreduce augmentations collectives datasets hashes layers machines models ops optimizers strategies' list ''
 offers_list models resnet train --model
 offers_list models con train --model =
 offers_list datasets c train --data

@@ -11,6 +11,26 @@ for file in "$machines"/*.json; do
 	says '^ *2 '
 done
 
+# A machine is found by its name; a file of that name is not needed, and a path is still a path.
+passes list machines
+for file in "$machines"/*.json; do
+	name=$(basename "$file" .json)
+	says "^$name  *[^ ]"
+	"$STARGRAD" plan --model mlp --data digits --machine "$name" --nodes 2 >named 2>err || wrong "plan does not know $name"
+	"$STARGRAD" plan --model mlp --data digits --machine "$file" --nodes 2 >by_path 2>err
+	cmp -s named by_path || wrong "plan --machine $name is not that of $file"
+done
+cp "$machines/titan.json" mine
+passes plan --model mlp --data digits --machine mine --nodes 2
+cp mine titan
+sed -i 's/"summary": "/&not /' titan
+passes plan --model mlp --data digits --machine ./titan --nodes 2
+refuses 2 "unknown machine 'titn'; did you mean 'titan'? The known ones are h100-8, .*, titan, xeon-amx" plan --model mlp --data digits --machine titn
+refuses 2 "unknown machine 'summit'; the known ones are h100-8, .*; or give the path" plan --model mlp --data digits --machine summit
+echo '{"name": "mine", "summary": "s", "device": {"kind": "cpu", "count": 1}}' >few.json
+refuses 1 'few.json: missing: device.name, device.memory, .*, network.bandwidth; device.count: is not a figure; .*plan --help' \
+	plan --model mlp --data digits --machine few.json
+
 # Whatever rate a file has, of a network with what options are told, plans of that network know; those of another do not.
 python3 -c '
 import json, sys
@@ -63,7 +83,7 @@ END
 refuses 2 'two.json: the highest switch supports 2 nodes, not 4' plan "${small[@]}" --machine two.json --nodes 4
 refuses 2 'leaves.json: the highest switch supports 6 nodes' plan "${small[@]}" --machine leaves.json --nodes 1-8
 refuses 2 'two.json: the highest switch' plan "${small[@]}" --machine two.json --nodes 1-3 --mesh auto --batch 24
-refuses 1 'less.json: network.switches.1..nodes: must be larger' plan "${small[@]}" --machine less.json --nodes 1
+refuses 1 'less.json: network.switches.1..nodes: is 2, but must be larger' plan "${small[@]}" --machine less.json --nodes 1
 passes plan "${small[@]}" --machine leaves.json --nodes 6
 passes plan "${small[@]}" --machine two.json
 says '^ *2 '
@@ -225,11 +245,11 @@ STARGRAD_SIMULATED=none refuses 1 'none: the simulated trainer cannot be read' p
 refuses 2 'plan: --simulate does not support --mesh' plan --simulate "${small[@]}" --machine "$machines/titan.json" --mesh data=2
 refuses 2 'plan: --simulate cannot be combined with --overlap none' plan --simulate "${small[@]}" --machine "$machines/titan.json" --overlap none
 
-refuses 2 'plan: --machine FILE is missing' plan "${small[@]}"
+refuses 2 'plan: --machine NAME|FILE is missing' plan "${small[@]}"
 refuses 1 'weak/pictures: cannot be created: Not a directory' plan "${small[@]}" --machine "$machines/titan.json" --out weak/pictures
 refuses 2 "plan: --nodes 4-2 must be N, or A-B" plan "${small[@]}" --machine "$machines/titan.json" --nodes 4-2
 refuses 2 "$machines/titan.json: device.flops has no bf16" plan "${small[@]}" --machine "$machines/titan.json" --precision bf16
 refuses 1 'none.json: ' plan "${small[@]}" --machine none.json
 refuses 2 "unknown model 'resnet21'" plan --model resnet21 --data digits --machine "$machines/titan.json"
 sed 's/"value": 3950000000000.0/"value": 0/' "$machines/titan.json" >still.json
-refuses 1 'still.json: device.flops.f32: is not above 0' plan "${small[@]}" --machine still.json
+refuses 1 'still.json: device.flops.f32: is 0, but must be above 0' plan "${small[@]}" --machine still.json

@@ -65,7 +65,8 @@ def test_environment_has_every_variable_and_no_other():
 
 def test_environment_has_the_variables_that_c_code_reads():
     known = {name for file in sources("cli", "codelets", "graphs", "planner", "report", "runtime", "volumes", endings=(".c", ".cu"))
-             for name in re.findall(r'(?:getenv|check_count|check_place)\("([A-Z_0-9]+)"', read(file))}
+             for name in re.findall(r'(?:getenv|sgrad_variable|check_place)\("([A-Z_0-9]+)"', read(file))}
+    known |= set(re.findall(r'^    \{ "(STAR[A-Z_]+)"', read("runtime/environment.c"), flags=re.M))
     missing = known - code_words("docs/reference/environment.md")
     assert "TMPDIR" in known and not missing, f"missing: {sorted(missing)}"
 
@@ -140,12 +141,15 @@ def test_metrics_has_every_result_of_train(folders):
 
 
 def test_machine_files_has_every_key():
-    text = read("planner/machine.c")
-    known = {key for one in re.findall(r"\*const \w+\[\] = \{(.*?)\}", text, flags=re.S) for key in re.findall(r'"(\w+)"', one)}
-    for file in os.listdir(os.path.join(SOURCE, "machines")):
-        known |= keys(json.loads(read(os.path.join("machines", file)))) - {"value", "source"}
-    missing = known - code_words("docs/reference/machine-files.md")
-    assert "cpu_seconds_per_byte" in known and not missing, f"missing: {sorted(missing)}"
+    """The tables of the page are those of plan --help: key, type, unit and range, whether it is required, meaning."""
+    text = call("plan", "--help").split("A machine file is", 1)[1]
+    known = {key: (kind, required, " ".join(meaning.split())) for key, kind, required, meaning in
+             re.findall(r"^  (\S+)\n      ([^;\n]+); (.+)\n((?:      .+\n?)+)", text, flags=re.M)}
+    listed = {cells[0]: tuple(cells[1:]) for row in re.findall(r"^\| (`[a-z].*) \|$", read("docs/reference/machine-files.md"), flags=re.M)
+              for cells in [row.replace("`", "").split(" | ")]}
+    assert "network.cpu_seconds_per_byte" in known and len(re.findall(r"^  [a-z]\S+$", text, flags=re.M)) == len(known)
+    for key in known.keys() | listed.keys():
+        assert listed.get(key) == known.get(key), f"{key}: on the page: {listed.get(key)}; in plan --help: {known.get(key)}"
 
 
 @functools.lru_cache

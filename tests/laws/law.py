@@ -10,6 +10,7 @@ same seed is used."""
 import importlib.util
 import os
 import random
+import re
 import shlex
 import shutil
 import subprocess
@@ -87,7 +88,10 @@ def differ(one, other, limit):
 
 def seeds(check, long):
     """The seeds of a test: CHECK of them, with STARGRAD_LONG LONG of them, or those of STARGRAD_SEEDS, as 17 or 1:500."""
-    first, _, last = os.environ.get("STARGRAD_SEEDS", f"1:{long if os.environ.get('STARGRAD_LONG') else check}").partition(":")
+    chosen = os.environ.get("STARGRAD_SEEDS") or f"1:{long if os.environ.get('STARGRAD_LONG') else check}"
+    if not re.fullmatch(r"\d+(:\d+)?", chosen):
+        sys.exit(f"STARGRAD_SEEDS={chosen} is not a seed, such as 17, or a range, such as 1:500; correct or unset it")
+    first, _, last = chosen.partition(":")
     return pytest.mark.parametrize("seed", range(int(first), int(last or first) + 1))
 
 

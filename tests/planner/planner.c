@@ -106,27 +106,32 @@ static const char *altered(const char *path, const char *value) {
 static void refusals(void **state) {
     (void)state;
     static const struct { const char *path, *value, *says; } is[] = {
-        { "device.flops.f32", NULL, "machine.json: device.flops.f32: is missing" },
-        { "device.flops.f32", F("-1"), "device.flops.f32: is not above 0" },
-        { "device.count", F("1.5"), "device.count: is 1.5, but must be a whole number" },
+        { "device.flops.f32", NULL, "machine.json: missing: device.flops.f32; 'stargrad plan --help' describes" },
+        { "device.flops.f32", F("-1"), "device.flops.f32: is -1, but must be above 0" },
+        { "device.count", F("1.5"), "device.count: is 1.5, but must be a whole number, 1 to 64" },
         { "device.count", "4", "device.count: is not a figure" },
         { "device.memory", "{\"value\": 1}", "device.memory: has no source" },
-        { "device.kind", "\"tpu\"", "device.kind: must be gpu or cpu" },
+        { "device.kind", "\"tpu\"", "device.kind: must be cpu or gpu" },
         { "device.share", "{\"conv2d\": " F("1.2") "}", "device.share.conv2d: is 1.2" },
-        { "network", NULL, "network: is missing" },
+        { "network", NULL, "missing: network.latency, network.bandwidth;" },
+        { "network", "7", "network: is not an object" },
         { "network.bandwidht", "1", "network.bandwidht: is an unknown key; did you mean bandwidth?" },
-        { "network.latency", F("-1e-6"), "network.latency: is below 0" },
-        { "price", F("3"), "currency: is missing" },
+        { "network.latency", F("-1e-6"), "network.latency: is -1e-06, but must be 0 to 1" },
+        { "price", F("3"), "missing: currency" },
         { "calls", "[{\"kernel\": \"a\", \"hash\": 1.5, \"seconds\": " F("1") "}]", "calls[0].hash: is not a whole number" },
-        { "calls", "[{\"kernel\": \"a\", \"hash\": 1, \"seconds\": " F("-1") "}]", "calls[0].seconds: is not above 0" },
+        { "calls", "[{\"kernel\": \"a\", \"hash\": 1, \"seconds\": " F("-1") "}]",
+          "calls[0].seconds: is -1, but must be above 0" },
         { "device.workers", F("2"), "device.workers: is only for CPUs" },
         { "measured", "[{\"model\": \"a\", \"batch\": 0, \"samples_per_second\": " F("1") "}]",
-          "measured[0].batch: must be a number of 1 or more" },
+          "measured[0].batch: is 0, but must be 1 or more" },
         { "network.switches",
           "[{\"name\": \"a\", \"above\": \"b\", \"nodes\": " F("4") ", \"uplink\": " F("1e9") "},"
           " {\"name\": \"b\", \"above\": \"a\", \"nodes\": " F("8") ", \"uplink\": " F("1e9") "}]",
           "network.switches[0].above: forms a circle" },
         { "network.switches", "[{\"name\": \"a\", \"above\": \"c\"}]", "network.switches[0].above: is not the name of a switch" },
+        { "network.switches", "[{\"above\": \"c\"}]",
+          "missing: network.switches[0].name, network.switches[0].nodes, network.switches[0].uplink;" },
+        { "device.kind", "\"cpu\"", "device.count: is 2, but must be 1 for cpu" },
     };
     for (size_t i = 0; i < sizeof is / sizeof *is; i++) {
         struct sgrad_machine *machine;
@@ -135,6 +140,50 @@ static void refusals(void **state) {
     struct sgrad_machine *machine;
     assert_fails(sgrad_machine_read(scratch_path("none.json"), &machine), SGRAD_EIO, "none.json");
     assert_fails(sgrad_machine_read(scratch_write("bad.json", "{\n\"a\":", 6), &machine), SGRAD_EFORMAT, "bad.json: line 2");
+}
+
+static void all_problems(void **state) {
+    (void)state;
+    struct sgrad_machine *machine;
+    assert_fails(sgrad_machine_read(scratch_write("machine.json", "{}", 2), &machine), SGRAD_EFORMAT,
+                 "machine.json: missing: name, summary, device.kind, device.name, device.count, device.memory, device.bandwidth, "
+                 "device.launch, device.flops.f32, bus.latency, bus.bandwidth, network.latency, network.bandwidth; 'stargrad");
+    static const char bad[] = "{\"nmae\": 1, \"bus\": [], \"network\": {\"latency\": 1}, \"device\": {\"count\": " F("0") "}}";
+    assert_fails(sgrad_machine_read(scratch_write("machine.json", bad, strlen(bad)), &machine), SGRAD_EFORMAT,
+                 "network.bandwidth; nmae: is an unknown key; did you mean name?; device.count: is 0, but must be a whole "
+                 "number, 1 to 64; bus: is not an object; network.latency: is not a figure");
+    assert_fails(sgrad_machine_read(scratch_write("machine.json", "[]", 2), &machine), SGRAD_EFORMAT,
+                 "the file: is not an object");
+}
+
+static void many_problems(void **state) {
+    (void)state;
+    struct sgrad_machine *machine;
+    char *text = sgrad_format("%s", "{\"calls\": [0");
+    for (int i = 0; i < 1000; i++) {
+        char *longer = sgrad_format("%s, {}", text);
+        free(text);
+        text = longer;
+    }
+    char *whole = sgrad_format("%s]}", text);
+    assert_fails(sgrad_machine_read(scratch_write("machine.json", whole, strlen(whole)), &machine), SGRAD_EFORMAT,
+                 "more; 'stargrad plan --help' describes the format");
+    free(whole);
+    free(text);
+}
+
+/* The program of this test is in the build, whose folder machines/ is found from there. */
+static void names(void **state) {
+    (void)state;
+    struct sgrad_machine_file *files = sgrad_machine_files();
+    char *path;
+    assert_done(sgrad_machine_find("./titan", &path));
+    assert_string_equal(path, "./titan");
+    free(path);
+    assert_done(sgrad_machine_find("none.json", &path));
+    free(path);
+    assert_fails(sgrad_machine_find("no-machine", &path), SGRAD_ENAME, "unknown machine 'no-machine'");
+    sgrad_machine_files_free(files);
 }
 
 /* Two nodes below a switch whose uplink is half as wide as their links together. */
@@ -262,6 +311,9 @@ int main(int argc, char **argv) {
         sentence("the lemmas equal their formulas and published speed-ups", lemmas),
         sentence("the chosen algorithms are the fastest that fit into memory", choices),
         sentence("a malformed machine file is refused with its field", refusals),
+        sentence("all missing and wrong keys of a machine file are in one message", all_problems),
+        sentence("a message of a thousand problems ends with the number of those that are left out", many_problems),
+        sentence("a machine is named by a path, or by a name that must be known", names),
         sentence("a switch with a narrow uplink limits the bandwidth", topologies),
         sentence("a forecast sums up computation, messages and memory", sums_up),
         sentence("a forecast of second-order training distributes its tasks over devices", second_order),

@@ -13,7 +13,7 @@ FILE = {"model": "mlp", "epochs": 2, "batch": 32, "partitions": 2, "stop": {"rul
     {"lr": 0.01}, {"lr": 0.1}, {"lr": 1e6}, {"name": "adam", "optimizer": "adam"}, {"lr": 0.05, "batch": 64}, {"batch": 10000}]}
 
 
-LONG = "STARGRAD_LONG" in os.environ      # make check-long
+LONG = bool(os.environ.get("STARGRAD_LONG"))      # make check-long
 
 
 def write(name, file):

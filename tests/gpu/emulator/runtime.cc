@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <climits>
 #include <condition_variable>
 #include <csignal>
 #include <cstdarg>
@@ -66,7 +67,14 @@ void fail(const char *why, ...) {
 
 static int setting(const char *name, int otherwise) {
     const char *text = getenv(name);
-    return text ? atoi(text) : otherwise;
+    char *end;
+    if (!text || !*text) return otherwise;
+    const long number = strtol(text, &end, 10);
+    if (*end || number < 0 || number > INT_MAX) {
+        fprintf(stderr, "emulated GPU: %s=%s is not a whole number from 0 to %d; correct or unset it\n", name, text, INT_MAX);
+        _exit(2);
+    }
+    return (int)number;
 }
 
 static int devices() {
