@@ -129,8 +129,8 @@ struct sgrad__image_format {
     const char *name, *endings;                         /* "JPEG", ".jpg .jpeg" */
     const char *library;                                /* the one that read needs (runtime/libraries.h); NULL: none */
     bool (*is)(const unsigned char *data, size_t size); /* checks the first bytes */
-    /* Decodes to rgb, or to rgb16 if the file has more than 8 bits per channel. Without PIXELS, both are NULL. read is NULL if the
-     * build lacks the library. */
+    /* Decodes to rgb, or to rgb16 if the file has more than 8 bits per channel. Without PIXELS, both are NULL. read is NULL
+     * if the build lacks the library. */
     int (*read)(const char *name, const void *data, size_t size, bool pixels, struct sgrad__image *image);
 };
 /* Returns true if the name of a file ends with the extension of a format, in upper or lower case. */

@@ -24,6 +24,6 @@ int sgrad_library_missing(const char *option, const char *what, ...) {
     va_start(list, what);
     vsnprintf(text, sizeof text, what, list);
     va_end(list);
-    return sgrad_log_error(SGRAD_ELIBRARY, "cannot %s: this build has no %s; install %s, then configure --with-%s=yes and build again",
-                           text, library->name, library->packages, option);
+    return sgrad_log_error(SGRAD_ELIBRARY, "cannot %s: this build has no %s; install %s, then configure --with-%s=yes and build "
+                           "again", text, library->name, library->packages, option);
 }

@@ -113,7 +113,8 @@ static int read_png(const char *name, const void *data, size_t size, bool pixels
 }
 
 int sgrad_png_encode(const uint8_t *rgb, int height, int width, void **file, size_t *size) {
-    png_image png = { .version = PNG_IMAGE_VERSION, .format = PNG_FORMAT_RGB, .height = (unsigned)height, .width = (unsigned)width };
+    png_image png = { .version = PNG_IMAGE_VERSION, .format = PNG_FORMAT_RGB, .height = (unsigned)height,
+                      .width = (unsigned)width };
     size_t bytes = PNG_IMAGE_PNG_SIZE_MAX(png);
     void *data = sgrad_xcalloc(bytes, 1);
     if (!png_image_write_to_memory(&png, data, &bytes, 0, rgb, 0, NULL)) {
