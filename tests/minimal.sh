@@ -55,14 +55,13 @@ lacks fxt "${digits[@]}" --trace
 lacks png "${digits[@]}" --show-batch batch.png
 lacks libmicrohttpd "${digits[@]}" --prometheus 9100
 lacks protobuf-c train --model onnx:x.onnx --data digits
-mkdir -p volume/train
-for file in image.h5 image.tif; do
-	rm -f volume/train/*
-	touch "volume/train/$file" "volume/train/label.raw"
-	case $file in *.h5) library=hdf5 ;; *) library=tiff ;; esac
-	lacks $library train --model unet3d --data "volume:volume"
+for library in hdf5:h5 tiff:tif; do
+	ending=${library#*:}
+	mkdir -p "$ending"/{train,val}
+	touch "$ending"/{train,val}/{image,label}".$ending"
+	lacks "${library%:*}" train --model unet3d --data "volume:$ending"
 done
-touch samples.npz
+echo PK >samples.npz
 lacks libzip train --model mlp --data npy:samples.npz
 ! "$builddir/minimal/stargrad" plan --machine "$srcdir/machines/titan.json" --model convnet --data digits --mini-batch 8 >out 2>err ||
 	wrong 'plan --mini-batch works without a solver'
