@@ -9,6 +9,7 @@
 for tool in debootstrap git unshare; do
 	command -v "$tool" >/dev/null || { echo "$0: $tool is not installed; install debootstrap, git and util-linux" >&2 && exit 1; }
 done
+# shellcheck disable=SC2016 # a word of apt
 [ -n "${MIRROR:-}" ] || MIRROR=$(apt-get indextargets --format '$(SITE)' 'Origin: Debian' 'Label: Debian' 2>/dev/null | head -n 1)
 # debootstrap's own way to the archive
 [ -n "${http_proxy:-}" ] || eval "$(apt-config shell http_proxy Acquire::http::Proxy)"

@@ -44,6 +44,8 @@ archive=$(cd first/build && echo *.tar.*)
 version=$(sed -n 's/^AC_INIT(\[stargrad\], \[\(.*\)\])$/\1/p' "$srcdir/configure.ac")
 [ "$archive" = "stargrad-$version.tar.xz" ] || wrong "the archive of version $version is $archive"
 grep -qx "version = \"$version\"" "$srcdir/python/pyproject.toml" || wrong "the Python module does not have version $version"
+[[ $(head -n 1 "$srcdir/packaging/debian/debian/changelog") == "stargrad ($version-"* ]] ||
+	wrong "the Debian packages do not have version $version"
 cmp "first/build/$archive" "elsewhere/$archive" >log 2>&1 || wrong 'two archives of one commit differ'
 
 # Its files.
