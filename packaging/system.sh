@@ -19,7 +19,8 @@ export http_proxy=${http_proxy:-}
 create() {
 	debootstrap --variant=minbase "${@:3}" "$2" "$1" ${MIRROR:+"$MIRROR"} || return
 	apt-config dump | grep -E '^Acquire::(https?|ftp|Check|Force|Retries)' >"$1/etc/apt/apt.conf.d/99host"
-	:
+	# The system need not survive a crash of the machine.
+	echo force-unsafe-io >"$1/etc/dpkg/dpkg.cfg.d/99host"
 }
 
 # inside ROOT FOLDER WORD…: runs a command in FOLDER of the system, without the environment of this machine. The arrays `mounts`
