@@ -7,6 +7,7 @@
 #include "cli/limits.h"
 #include "cli/machine.h"
 #include "runtime/environment.h"
+#include "runtime/libraries.h"
 
 #include <hwloc.h>
 #include <mpi.h>
@@ -191,6 +192,25 @@ static void check_versions(struct doctor *doctor) {
          major, minor, release, dnnl->major, dnnl->minor, dnnl->patch, text, hwloc >> 16, hwloc >> 8 & 0xff, cuda);
 }
 
+/* Reports the optional libraries: those that are built in on one line, each other one with what it is for. */
+static void check_libraries(struct doctor *doctor) {
+    char *names = sgrad_format("%s", "");
+    for (const struct sgrad_library *l = sgrad_libraries; l->option; l++) {
+        if (!l->built_in) continue;
+        char *more = sgrad_format("%s%s%s", names, *names ? ", " : "", l->name);
+        free(names);
+        names = more;
+    }
+    find(doctor, OK, "libraries", NULL, "built in: %s", *names ? names : "none of the optional ones");
+    free(names);
+    for (const struct sgrad_library *l = sgrad_libraries; l->option; l++) {
+        if (l->built_in) continue;
+        char *advice = sgrad_format("install %s, then configure --with-%s=yes and build again", l->packages, l->option);
+        find(doctor, NOTE, "libraries", advice, "this build has no %s: %s", l->name, l->use);
+        free(advice);
+    }
+}
+
 /* Reports the cores and the instruction set that kernels use. */
 static void check_cpu(struct doctor *doctor) {
     struct machine *m = doctor->machine;
@@ -242,12 +262,6 @@ static void check_starpu(struct doctor *doctor) {
     const int cores = m->hwloc.cores - STARPU_MAXCPUS, gpus = m->cuda.count - STARPU_MAXCUDADEVS;
     if (cores > 0) find(doctor, WARNING, "StarPU", again, "%d %s idle", cores, sgrad_plural(cores, "core stays", "cores stay"));
     if (gpus > 0) find(doctor, WARNING, "StarPU", again, "%d %s idle", gpus, sgrad_plural(gpus, "GPU stays", "GPUs stay"));
-#ifdef STARPU_USE_FXT
-    find(doctor, OK, "traces", NULL, "StarPU was built with FxT: train --trace works");
-#else
-    find(doctor, NOTE, "traces", "install libfxt-dev and build StarPU again to use train --trace",
-         "StarPU was built without FxT");
-#endif
 }
 
 static void check_gpus(struct doctor *doctor) {
@@ -368,8 +382,8 @@ static void check_tools(struct doctor *doctor) {
 }
 
 static void (*const checks[])(struct doctor *doctor) = {
-    check_versions, check_cpu, check_quota,       check_memory,      check_gpus,
-    check_starpu,   check_mpi, check_calibration, check_home,        check_environment, check_tools,
+    check_versions, check_libraries, check_cpu,         check_quota, check_memory,      check_gpus,
+    check_starpu,   check_mpi,       check_calibration, check_home,  check_environment, check_tools,
 };
 
 /* ---- limits ---- */

@@ -3,6 +3,7 @@
 #include "runtime/ranks/early.h"
 #include "runtime/environment.h"
 #include "runtime/files/streams.h"
+#include "runtime/libraries.h"
 
 #if SGRAD_SIMULATED
 #include <starpu.h>     /* gives main another name: each rank comes to it by StarPU's own */
@@ -29,7 +30,7 @@ static void help(void) {
     puts("Usage: stargrad COMMAND [OPTION...]\nTrains neural networks as graphs of asynchronous tasks.\n");
     for (int i = 0; i < COMMANDS; i++) printf("  %-8s  %s\n", commands[i]->name, commands[i]->summary);
     puts("\n  stargrad COMMAND --help   options of a command\n"
-         "  stargrad --version        version number\n\n"
+         "  stargrad --version        version number, and the optional libraries\n\n"
          "For example:\n\n"
          "  stargrad train --model convnet --data digits");
 }
@@ -41,10 +42,20 @@ static int unknown(const char *word) {
     return *word == '-' ? sgrad__no_such("", "option", word, options, "--") : sgrad__no_such("", "command", word, names, "");
 }
 
+static void version(void) {
+    puts("stargrad " PACKAGE_VERSION);
+    for (int built_in = 1; built_in >= 0; built_in--) {
+        const char *before = built_in ? "with:" : "without:";
+        for (const struct sgrad_library *l = sgrad_libraries; l->option; l++)
+            if (l->built_in == built_in) printf("%s %s", before, l->name), before = ",";
+        if (*before == ',') putchar('\n');
+    }
+}
+
 static int dispatch(int argc, char **argv) {
     if (argc < 2) return sgrad__wrong("the command is missing; see stargrad --help");
     if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) return help(), SGRAD__DONE;
-    if (!strcmp(argv[1], "--version")) return puts("stargrad " PACKAGE_VERSION), SGRAD__DONE;
+    if (!strcmp(argv[1], "--version")) return version(), SGRAD__DONE;
     for (int i = 0; i < COMMANDS; i++) {
         if (strcmp(argv[1], commands[i]->name)) continue;
         struct sgrad__request request = { .command = commands[i], .train = sgrad_train_defaults() };

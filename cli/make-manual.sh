@@ -46,6 +46,7 @@ section() {
 
 runs=yes
 version=$("$program" --version 2>/dev/null) || runs=no
+version=$(printf '%s\n' "$version" | head -n 1)
 [ $runs = yes ] || echo "make-manual.sh: $program does not run here: the manual page lacks the options" >&2
 while IFS= read -r line; do
 	case $line.$runs in

@@ -200,6 +200,7 @@ static int choose_mini_batch(const struct sgrad__request *request, const struct 
     if (!parse_range(request->plan.mini_batch, 1 << 20, &from, &to))
         return sgrad__wrong("plan: --mini-batch %s must be one size or a range, such as 32 or 8-64", request->plan.mini_batch),
                SGRAD_EINVAL;
+    SGRAD_TRY(sgrad_algorithm_plan_check());
     json_t *json = request->train.output.json ? json_array() : NULL;
     int error = 0;
     if (!json)

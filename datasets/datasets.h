@@ -324,9 +324,13 @@ bool sgrad_augmentations_mix(const struct sgrad_augmentations *augmentations);
 
 /* Draws N samples as training does, and writes them as one PNG image to PATH: rows of up to 16 samples; of a volume its middle
  * slice; labels of pixels as colours, to the right of the image. Writes the labels of images to TEXT, one line per row.
- * SGRAD_EINVAL: the samples are not images. SGRAD_EIO: PATH cannot be written. Other errors: as sgrad_dataset_draw. */
+ * SGRAD_EINVAL: the samples are not images. SGRAD_EIO: PATH cannot be written. Other errors: as sgrad_dataset_draw and
+ * sgrad_png_encode. */
 int sgrad_dataset_show(const struct sgrad_dataset *dataset, const struct sgrad_sample *sample, int n,
                        const struct sgrad_drawing *how, const char *path, FILE *text);
+/* Encodes RGB, (height,width,3), as a PNG file in memory, *FILE of *SIZE bytes, which the caller must free. SGRAD_ELIBRARY: this
+ * build has no libpng. SGRAD_ENOMEM. */
+int sgrad_png_encode(const uint8_t *rgb, int height, int width, void **file, size_t *size);
 
 /* Augments sample INDEX by overwriting its fields, which are at DATA[f]. The data set must have images. Does not mix, because
  * mixing needs a second sample. */

@@ -110,7 +110,7 @@ int sgrad__npy_parse(const char *name, const void *data, size_t size, struct sgr
 double sgrad__npy_number(const struct sgrad__npy *npy, int64_t i);      /* number I in C order, in either order of the file */
 
 /* Reads MEMBER of a zip archive, stored or deflated, and verifies its checksum. The caller must free *CONTENT, of *BYTES bytes.
- * SGRAD_EFORMAT, SGRAD_ENOMEM. */
+ * SGRAD_EFORMAT, SGRAD_ENOMEM, SGRAD_ELIBRARY. */
 int sgrad__zip_read(const char *name, const void *data, size_t size, const char *member, void **content, size_t *bytes);
 bool sgrad__zip_has(const void *data, size_t size, const char *member);     /* false also if it is not an archive */
 
@@ -127,8 +127,10 @@ struct sgrad__image {
 };
 struct sgrad__image_format {
     const char *name, *endings;                         /* "JPEG", ".jpg .jpeg" */
+    const char *library;                                /* the one that read needs (runtime/libraries.h); NULL: none */
     bool (*is)(const unsigned char *data, size_t size); /* checks the first bytes */
-    /* Decodes to rgb, or to rgb16 if the file has more than 8 bits per channel. Without PIXELS, both are NULL. */
+    /* Decodes to rgb, or to rgb16 if the file has more than 8 bits per channel. Without PIXELS, both are NULL. read is NULL
+     * if the build lacks the library. */
     int (*read)(const char *name, const void *data, size_t size, bool pixels, struct sgrad__image *image);
 };
 /* Returns true if the name of a file ends with the extension of a format, in upper or lower case. */
@@ -136,7 +138,7 @@ bool sgrad__image_is_named(const char *name);
 /* Returns all extensions: ".jpg, .jpeg, …". The caller must free it. */
 char *sgrad__image_endings(void);
 /* These functions select the format by the first bytes. header reads no pixels; decode sets rgb, and decode_deep rgb16, for files
- * of any depth. SGRAD_EFORMAT: the file is damaged, of an unknown format, or of one whose library this build does not have. */
+ * of any depth. SGRAD_EFORMAT: the file is damaged, or of an unknown format. SGRAD_ELIBRARY: the build lacks its library. */
 int sgrad__image_header(const char *name, const void *data, size_t size, struct sgrad__image *image);
 int sgrad__image_decode(const char *name, const void *data, size_t size, struct sgrad__image *image);
 int sgrad__image_decode_deep(const char *name, const void *data, size_t size, struct sgrad__image *image);

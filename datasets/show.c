@@ -3,7 +3,6 @@
 #include "datasets/colours.h"
 
 #include <math.h>
-#include <png.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,14 +71,15 @@ static void tell(const struct sgrad_dataset *dataset, void *const *data, int sam
 }
 
 static int write_png(const struct sheet *sheet, const char *path) {
-    png_image png = { .version = PNG_IMAGE_VERSION, .format = PNG_FORMAT_RGB, .width = (unsigned)sheet_width(sheet),
-                      .height = (unsigned)sheet_height(sheet) };
     struct sgrad_file file;
-    size_t size = PNG_IMAGE_PNG_SIZE_MAX(png);
-    uint8_t *data = sgrad_xcalloc(size, 1);
+    size_t size;
+    void *data;
+    SGRAD_TRY(sgrad_png_encode(sheet->rgb, sheet_height(sheet), sheet_width(sheet), &data, &size));
     int error = sgrad_file_begin(path, &file);
-    if (!error && png_image_write_to_memory(&png, data, &size, 0, sheet->rgb, 0, NULL)) fwrite(data, 1, size, file.stream);
-    if (!error) error = sgrad_file_commit(&file);
+    if (!error) {
+        fwrite(data, 1, size, file.stream);
+        error = sgrad_file_commit(&file);
+    }
     free(data);
     return error;
 }

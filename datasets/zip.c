@@ -2,9 +2,12 @@
  * are checked for plausibility before memory is allocated.
  *
  * Limits: no encryption; only the methods of numpy.savez (stored) and savez_compressed (deflated). */
+#include "config.h"
 #include "datasets/formats.h"
+#include "runtime/libraries.h"
 
 #include <stdlib.h>
+#ifdef SGRAD_HAVE_LIBZIP
 #include <zip.h>
 
 #define DEFLATE_RATIO 1032 /* maximum expansion by deflate (zlib.net/zlib_tech.html) */
@@ -97,3 +100,11 @@ bool sgrad__zip_has(const void *data, size_t size, const char *member) {
     else if (source) zip_source_free(source);
     return has;
 }
+#else
+int sgrad__zip_read(const char *name, const void *data, size_t size, const char *member, void **content, size_t *bytes) {
+    (void)data, (void)size, (void)member, (void)content, (void)bytes;
+    return sgrad_library_missing("libzip", "read %s, a zip archive", name);
+}
+
+bool sgrad__zip_has(const void *data, size_t size, const char *member) { return (void)data, (void)size, (void)member, true; }
+#endif

@@ -71,7 +71,7 @@ static int hash_one(struct job *job, int64_t i, struct sgrad__scaler *scaler, ui
     h->stamp[i] = sgrad_dataset_stamp(dataset, index);
     if (!is_known(job, i)) {
         int error = sgrad_dataset_picture(dataset, index, &picture);
-        if (error && (job->options->damaged == SGRAD_REFUSE || error == SGRAD_ENOMEM)) return error;
+        if (error && (job->options->damaged == SGRAD_REFUSE || error == SGRAD_ENOMEM || error == SGRAD_ELIBRARY)) return error;
         if (error) return h->state[i] = SGRAD_IMAGE_DAMAGED, 0;
         h->state[i] = (uint8_t)(picture.deep * SGRAD_IMAGE_DEEP + picture.animated * SGRAD_IMAGE_ANIMATED);
         sgrad__hash(h->kind, h->bits == 64 ? 8 : 16, &picture, scaler, grey, h->word + i * h->words);

@@ -6,9 +6,9 @@
  * Of each relation at most GROUPS groups are shown, at equal intervals among all groups. The slider of the page separates groups
  * again, because each pair has its distance. */
 #include "duplicates/internal.h"
+#include "runtime/libraries.h"
 
 #include <jansson.h>
-#include <png.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -132,18 +132,16 @@ static char *as_url(const uint8_t *data, size_t size) {
     return url;
 }
 
-/* Returns a sample's image as a URL with its data; NULL: it can no longer be read. The caller must free it. */
+/* Returns a sample's image as a URL with its data; NULL: it can no longer be read, or not be encoded. The caller must free it. */
 static char *picture_url(const struct sgrad_dataset *dataset, int64_t index) {
     struct sgrad_picture picture;
-    png_image png = { .version = PNG_IMAGE_VERSION, .format = PNG_FORMAT_RGB };
     int width, height;
-    if (sgrad_dataset_picture(dataset, index, &picture)) return NULL;
+    size_t size;
+    void *data = NULL;
+    if (!sgrad_library_has("png") || sgrad_dataset_picture(dataset, index, &picture)) return NULL;
     uint8_t *small = shrink(&picture, &width, &height);
     free(picture.pixels);
-    png.width = (unsigned)width, png.height = (unsigned)height;
-    size_t size = PNG_IMAGE_PNG_SIZE_MAX(png);
-    uint8_t *data = sgrad_xcalloc(size, 1);
-    char *url = png_image_write_to_memory(&png, data, &size, 0, small, 0, NULL) ? as_url(data, size) : NULL;
+    char *url = sgrad_png_encode(small, height, width, &data, &size) ? NULL : as_url(data, size);
     free(data);
     free(small);
     return url;
@@ -213,6 +211,7 @@ int sgrad_duplicates_page(struct sgrad_dataset *const part[2], const struct sgra
     struct sgrad_file file;
     char *path = sgrad_format("%s/index.html", folder);
     int error = sgrad_file_begin(path, &file);
+    if (!sgrad_library_has("png")) sgrad_log_warning("%s: shows no images, because this build has no libpng", path);
     free(path);
     SGRAD_TRY(error);
     json_t *data = page_as_json(part, hashes, found, guide, title);

@@ -215,7 +215,8 @@ struct sgrad_algorithm_plan {
 /* Chooses an algorithm for each of LAYERS layers, with ALGORITHMS algorithms each: ALGORITHM[layer * algorithms + i]. The total
  * time is the shortest for which the workspaces have at most BOUND bytes. If SHARED is true, the layers use one workspace, and
  * the largest counts; otherwise their sum counts. Solves an integer program exactly (Zou et al., as above). SGRAD_ENOMEM: no
- * choice fits. */
+ * choice fits. SGRAD_ELIBRARY: this build has no solver; check returns only this error. */
+int sgrad_algorithm_plan_check(void);
 int sgrad_algorithm_plan_make(const struct sgrad_algorithm *algorithm, int layers, int algorithms, double bound, bool shared,
                               struct sgrad_algorithm_plan *choice);
 

@@ -1,6 +1,7 @@
 /* trace.c: execution traces of selected steps, recorded by StarPU with FxT, collected from all ranks, and converted. */
 #include "config.h"
 #include "runtime/internal.h"
+#include "runtime/libraries.h"
 #include "runtime/runtime.h"
 
 #include <errno.h>
@@ -30,10 +31,7 @@ int sgrad__trace_prepare(const char *path, const struct sgrad_kind *const *all) 
     kinds = all;
     starpu_fxt_autostart_profiling(0);
     if (!path) return 0;
-#ifndef STARPU_USE_FXT
-    return sgrad_log_error(
-        SGRAD_EINVAL, "traces are not supported: StarPU was built without FxT; configure it --with-fxt, as ./quickstart does");
-#endif
+    if (!sgrad_library_has("fxt")) return sgrad_library_missing("fxt", "trace");
     ours = sgrad_launched_rank() == 0;
     char *own = ours || SGRAD_SIMULATED ? sgrad_format("%s", path) : temporary_folder();
     if (!own || (mkdir(own, 0777) != 0 && errno != EEXIST)) {
@@ -128,6 +126,7 @@ static void write_kinds(void) {
     free(path);
 }
 
+#ifdef SGRAD_HAVE_FXT
 /* Runs StarPU's tool in a separate process, without its messages, because it exits or crashes if events are not as it expects,
  * for example if a full disk has truncated them. */
 static bool generate(struct starpu_fxt_options *options) {
@@ -166,6 +165,9 @@ static bool convert(int ranks) {
     starpu_fxt_options_shutdown(&options);
     return converted;
 }
+#else
+static bool convert(int ranks) { return (void)ranks, false; }
+#endif
 
 /* Writes kernels.json last. Simulated ranks do not convert, because they do not know whether the others have written their
  * events; the process that started them calls sgrad_trace_convert. */

@@ -57,8 +57,12 @@ static inline void asserts_hear(const char *line) {
     fputs(line, stderr);
 }
 
+/* Skips the rest of the test: it needs a library that this build lacks. */
+static inline void asserts_lacks(const char *message, const char *file, int line);
+
 static inline void asserts_done(const char *call, int is, int messages, const char *file, int line) {
     if (!is) return;
+    if (is == SGRAD_ELIBRARY) asserts_lacks(asserts_message, file, line);
     const int length = messages == asserts_messages ? 0 : (int)strcspn(asserts_message, "\n");
     asserts_fail(file, line, "%s\n    expected: 0\n    returned: %d (%s)\n    message:  %.*s\n", call, is, sgrad_strerror(is),
                  length ? length : 4, length ? asserts_message : "none");
@@ -146,6 +150,19 @@ static inline int asserts_end(void **state) {
 /* A test that is skipped has not failed. */
 #undef skip
 #define skip() (asserts_passed[asserts_now] = true, _skip(__FILE__, __LINE__))
+
+static inline void asserts_lacks(const char *message, const char *file, int line) {
+    print_message("skipped: %.*s\n", (int)strcspn(message, "\n"), message);
+    asserts_passed[asserts_now] = true;
+    _skip(file, line);
+}
+
+/* Defines TEST for a build without the library that has this OPTION of configure: it is skipped. */
+#define TEST_WITHOUT(option, test)                                                       \
+    static void test(void **state) {                                                     \
+        (void)state;                                                                     \
+        asserts_lacks("this build has no library for --with-" option, __FILE__, __LINE__); \
+    }
 
 /* The command, by the program's own name, not by that of the folder in which libtool hides it. */
 static inline void asserts_repeat(const char *program, const char *name) {

@@ -1,5 +1,6 @@
-"""Additions to pytest: a failed test prints the command that repeats it."""
+"""Additions to pytest: a failed test prints the command that repeats it; a test whose library the build lacks is skipped."""
 import os
+import re
 import shlex
 import signal
 import sys
@@ -52,5 +53,8 @@ def repeat(item):
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
     report = (yield).get_result()
-    if report.failed:
+    lacks = report.failed and re.search(r"this build has (no|neither) [^;\n]*; install", f"{call.excinfo.value} {report.longreprtext}")
+    if lacks:
+        report.outcome, report.longrepr = "skipped", (str(item.path), item.location[1], f"Skipped: {lacks[0].partition(';')[0]}")
+    elif report.failed:
         report.sections.append(("repeat", repeat(item)))

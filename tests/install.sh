@@ -73,6 +73,12 @@ read -ra cc <<<"${CC:-cc}"
 read -ra cxx <<<"${CXX:-c++}"
 command -v "${cxx[0]}" >/dev/null || cxx=()
 
+# A distribution's packages have no rpath.
+grep -q "^PC_RPATH = ." "$builddir/Makefile" || ! grep -q rpath there/lib/pkgconfig/stargrad.pc || wrong 'stargrad.pc has an rpath'
+export LD_LIBRARY_PATH=$work/there/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+grep -q '^Libs.private: .*-lstarpu.*-ljansson' there/lib/pkgconfig/stargrad.pc || wrong 'stargrad.pc does not name the libraries of libstargrad'
+[ -z "$(find there -name '*.la')" ] || wrong "libtool's files are installed: $(find there -name '*.la')"
+
 # Each header alone; of those of the operations, which are made by one script, one.
 while read -r header; do
 	echo "#include \"$header\"" >one.c

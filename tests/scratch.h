@@ -88,6 +88,7 @@ static inline int scratch_one_line(const char *text) {
 static inline void scratch_refused(const char *call, int is, int error, const char *said, const char *text, const char *file,
                                    int line) {
     if (is == error && scratch_one_line(said) && strstr(said, text)) return;
+    if (is == SGRAD_ELIBRARY) asserts_lacks(said, file, line);
     asserts_fail(file, line, "%s\n    expected: %d (%s) and one line with \"%s\"\n    returned: %d (%s) and \"%.*s\"\n", call,
                  error, sgrad_strerror(error), text, is, sgrad_strerror(is), (int)strlen(said) - scratch_one_line(said), said);
 }

@@ -1,12 +1,17 @@
 /* codec.c: compression of chunks: zlib and gzip, Zstandard, Blosc. */
 #include "config.h"
+#include "runtime/libraries.h"
 #include "volumes/formats.h"
 
-#include <blosc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
+#ifdef SGRAD_HAVE_BLOSC
+#include <blosc.h>
+#endif
+#ifdef SGRAD_HAVE_ZSTD
 #include <zstd.h>
+#endif
 
 bool sgrad__codec_find(const char *name, enum sgrad__codec *codec) {
     static const struct {
@@ -16,6 +21,12 @@ bool sgrad__codec_find(const char *name, enum sgrad__codec *codec) {
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (!strcmp(known[i].name, name)) return *codec = known[i].codec, true;
     return false;
+}
+
+int sgrad__codec_check(enum sgrad__codec codec, const char *name) {
+    static const char *const library[] = { [SGRAD__ZSTD] = "zstd", [SGRAD__BLOSC] = "blosc" };
+    const char *needed = codec == SGRAD__ZSTD || codec == SGRAD__BLOSC ? library[codec] : NULL;
+    return !needed || sgrad_library_has(needed) ? 0 : sgrad_library_missing(needed, "read or write %s", name);
 }
 
 /* Accepts the headers of zlib and of gzip. Returns the number of bytes; SIZE_MAX: the data are damaged. */
@@ -29,26 +40,20 @@ static size_t inflate_all(const void *data, size_t size, void *to, size_t wanted
 }
 
 static size_t blosc_all(const void *data, size_t size, void *to, size_t wanted) {
+#ifdef SGRAD_HAVE_BLOSC
     size_t bytes;
     if (blosc_cbuffer_validate(data, size, &bytes) || bytes != wanted) return SIZE_MAX;
     const int got = blosc_decompress_ctx(data, to, wanted, 1);
     return got < 0 ? SIZE_MAX : (size_t)got;
+#else
+    return (void)data, (void)size, (void)to, (void)wanted, SIZE_MAX;
+#endif
 }
 
-int sgrad__codec_expand(enum sgrad__codec codec, const char *name, const void *data, size_t size, void *to, size_t wanted) {
-    static const char *const title[] = { "uncompressed", "zlib", "zstd", "blosc" };
-    size_t got = size;
-    if (codec == SGRAD__NO_CODEC && size == wanted) memcpy(to, data, wanted);
-    else if (codec == SGRAD__ZLIB) got = inflate_all(data, size, to, wanted);
-    else if (codec == SGRAD__ZSTD) got = ZSTD_decompress(to, wanted, data, size);
-    else if (codec == SGRAD__BLOSC) got = blosc_all(data, size, to, wanted);
-    if (got == wanted) return 0;
-    return sgrad_log_error(SGRAD_EFORMAT, "%s: its %zu bytes are not a %s chunk of %zu bytes; the file is damaged", name, size,
-                           title[codec], wanted);
-}
+#ifdef SGRAD_HAVE_ZSTD
+static size_t zstd_all(const void *data, size_t size, void *to, size_t wanted) { return ZSTD_decompress(to, wanted, data, size); }
 
-bool sgrad__codec_whole(enum sgrad__codec codec, const void *data, size_t size, size_t wanted) {
-    if (codec != SGRAD__ZSTD) return size > 0;
+static bool zstd_whole(const void *data, size_t size, size_t wanted) {
     return ZSTD_getFrameContentSize(data, size) == wanted && ZSTD_findFrameCompressedSize(data, size) == size;
 }
 
@@ -62,4 +67,30 @@ size_t sgrad__codec_pack(const void *data, size_t size, void **packed) {
     const size_t bytes = ZSTD_compress2(how, *packed, most, data, size);
     ZSTD_freeCCtx(how);
     return ZSTD_isError(bytes) ? 0 : bytes;
+}
+#else
+static size_t zstd_all(const void *data, size_t size, void *to, size_t wanted) {
+    return (void)data, (void)size, (void)to, (void)wanted, SIZE_MAX;
+}
+
+static bool zstd_whole(const void *data, size_t size, size_t wanted) { return (void)data, (void)size, (void)wanted, false; }
+
+size_t sgrad__codec_pack(const void *data, size_t size, void **packed) { return (void)data, (void)size, *packed = NULL, 0; }
+#endif
+
+int sgrad__codec_expand(enum sgrad__codec codec, const char *name, const void *data, size_t size, void *to, size_t wanted) {
+    static const char *const title[] = { "uncompressed", "zlib", "zstd", "blosc" };
+    size_t got = size;
+    SGRAD_TRY(sgrad__codec_check(codec, name));
+    if (codec == SGRAD__NO_CODEC && size == wanted) memcpy(to, data, wanted);
+    else if (codec == SGRAD__ZLIB) got = inflate_all(data, size, to, wanted);
+    else if (codec == SGRAD__ZSTD) got = zstd_all(data, size, to, wanted);
+    else if (codec == SGRAD__BLOSC) got = blosc_all(data, size, to, wanted);
+    if (got == wanted) return 0;
+    return sgrad_log_error(SGRAD_EFORMAT, "%s: its %zu bytes are not a %s chunk of %zu bytes; the file is damaged", name, size,
+                           title[codec], wanted);
+}
+
+bool sgrad__codec_whole(enum sgrad__codec codec, const void *data, size_t size, size_t wanted) {
+    return codec == SGRAD__ZSTD ? zstd_whole(data, size, wanted) : size > 0;
 }

@@ -51,8 +51,10 @@ int sgrad__axes_check_json(const char *path, int rank, const int64_t *dim, const
 enum sgrad__codec { SGRAD__NO_CODEC, SGRAD__ZLIB, SGRAD__ZSTD, SGRAD__BLOSC };
 /* Sets *CODEC to the codec with this name in Zarr: "zlib", "gzip", "zstd", "blosc". Returns false if the name is unknown. */
 bool sgrad__codec_find(const char *name, enum sgrad__codec *codec);
+/* SGRAD_ELIBRARY: this build lacks the library of CODEC, with which the volume NAME is read and written. */
+int sgrad__codec_check(enum sgrad__codec codec, const char *name);
 /* Decompresses SIZE bytes to exactly WANTED bytes. NAME is for messages. SGRAD_EFORMAT: the data are damaged or have another
- * size. */
+ * size. SGRAD_ELIBRARY. */
 int sgrad__codec_expand(enum sgrad__codec codec, const char *name, const void *data, size_t size, void *to, size_t wanted);
 /* Returns true if DATA are a complete chunk, as far as this can be checked without decompressing it. ZSTD: it is one complete
  * frame, of WANTED bytes. Other codecs: SIZE is above 0. */

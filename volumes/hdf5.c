@@ -7,7 +7,6 @@
 #include "volumes/formats.h"
 
 #include <errno.h>
-#include <hdf5.h>
 #include <jansson.h>
 #include <libgen.h>
 #include <pthread.h>
@@ -15,13 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-struct hdf5 {
-    hid_t file, set;
-    char *name;         /* of the data set */
-    char *part;         /* path of the temporary file that is written; NULL: reading */
-};
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Returns the end of the file's name: a colon, which the name of the data set follows, or the end of NAME. NULL: NAME is not the
  * name of an HDF5 file. */
@@ -35,6 +27,16 @@ static const char *ending_of(const char *name) {
     return NULL;
 }
 static bool is_hdf5(const char *name) { return ending_of(name) != NULL; }
+
+#ifdef SGRAD_HAVE_HDF5
+#include <hdf5.h>
+
+struct hdf5 {
+    hid_t file, set;
+    char *name;         /* of the data set */
+    char *part;         /* path of the temporary file that is written; NULL: reading */
+};
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Writes the library's reason for the last failure to TEXT as one line: the innermost error. Errors of a search for a plug-in are
  * skipped, so that the reason is that for which the plug-in is needed. */
@@ -376,15 +378,19 @@ static void close_hdf5(struct sgrad_volume *volume) {
     free(h->name);
     free(h);
 }
+#endif
 
 const struct sgrad_volume_format sgrad__hdf5_format = {
     .name = "hdf5",
     .summary = "data set of an HDF5 file, FILE.h5[:NAME]",
+    .library = "hdf5",
     .is = is_hdf5,
+#ifdef SGRAD_HAVE_HDF5
     .open = open_hdf5,
     .create = create_hdf5,
     .read = read_hdf5,
     .write = write_hdf5,
     .finish = finish_hdf5,
     .close = close_hdf5,
+#endif
 };

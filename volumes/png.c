@@ -11,13 +11,29 @@
 #include "volumes/formats.h"
 
 #include <dirent.h>
-#include <png.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
+
+static int is_slice(const struct dirent *entry) {
+    const char *dot = strrchr(entry->d_name, '.');
+    return dot && entry->d_name[0] != '.' && !strcasecmp(dot, ".png");
+}
+
+static bool is_png(const char *name) {
+    DIR *dir = opendir(name);
+    struct dirent *entry;
+    bool found = false;
+    while (dir && !found && (entry = readdir(dir))) found = is_slice(entry);
+    if (dir) closedir(dir);
+    return found;
+}
+
+#ifdef SGRAD_HAVE_PNG
+#include <png.h>
 
 #define FILE_LIMIT ((size_t)1 << 30)
 #define KEPT_LIMIT ((size_t)64 << 20)
@@ -110,11 +126,6 @@ struct series {
     pthread_mutex_t lock;
 };
 
-static int is_slice(const struct dirent *entry) {
-    const char *dot = strrchr(entry->d_name, '.');
-    return dot && entry->d_name[0] != '.' && !strcasecmp(dot, ".png");
-}
-
 /* Warns of files that are not PNG: slices may be among them. */
 static void tell_others(const char *path) {
     DIR *dir = opendir(path);
@@ -131,15 +142,6 @@ static void tell_others(const char *path) {
                           sgrad_plural(others, "file is not a PNG and was", "files are not PNGs and were"), first,
                           others > 1 ? ", …" : "");
     free(first);
-}
-
-static bool is_png(const char *name) {
-    DIR *dir = opendir(name);
-    struct dirent *entry;
-    bool found = false;
-    while (dir && !found && (entry = readdir(dir))) found = is_slice(entry);
-    if (dir) closedir(dir);
-    return found;
 }
 
 /* Reads the file of slice Z; without TO, only its header. SGRAD_EFORMAT: its size or type differs from the first slice. */
@@ -226,8 +228,11 @@ static void close_png(struct sgrad_volume *volume) {
     free(s->slice);
     free(s);
 }
+#endif
 
 const struct sgrad_volume_format sgrad__png_format = {
-    .name = "png", .summary = "folder of PNG files, one per slice", .is = is_png, .open = open_png, .read = read_png,
-    .close = close_png,
+    .name = "png", .summary = "folder of PNG files, one per slice", .library = "png", .is = is_png,
+#ifdef SGRAD_HAVE_PNG
+    .open = open_png, .read = read_png, .close = close_png,
+#endif
 };

@@ -19,8 +19,15 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
-#include <tiffio.h>
 #include <unistd.h>
+
+static bool is_tiff(const char *name) {
+    const char *dot = strrchr(name, '.');
+    return dot && (!strcasecmp(dot, ".tif") || !strcasecmp(dot, ".tiff"));
+}
+
+#ifdef SGRAD_HAVE_TIFF
+#include <tiffio.h>
 
 struct tiff {
     TIFF *file;
@@ -30,11 +37,6 @@ struct tiff {
     bool deep;                  /* a page contains all slices of a channel */
     uint64_t bare;              /* offset of contiguous images; 0: there are pages */
 };
-
-static bool is_tiff(const char *name) {
-    const char *dot = strrchr(name, '.');
-    return dot && (!strcasecmp(dot, ".tif") || !strcasecmp(dot, ".tiff"));
-}
 
 /* Properties of a page. */
 struct page {
@@ -312,8 +314,11 @@ static void close_tiff(struct sgrad_volume *volume) {
     free(t->page);
     free(t);
 }
+#endif
 
 const struct sgrad_volume_format sgrad__tiff_format = {
-    .name = "tiff", .summary = "TIFF, one slice per page", .is = is_tiff, .open = open_tiff, .read = read_tiff,
-    .close = close_tiff,
+    .name = "tiff", .summary = "TIFF, one slice per page", .library = "tiff", .is = is_tiff,
+#ifdef SGRAD_HAVE_TIFF
+    .open = open_tiff, .read = read_tiff, .close = close_tiff,
+#endif
 };

@@ -1,5 +1,6 @@
 /* volumes.c: functions for volumes of all formats: selecting the format by the name, opening, reading, writing. */
 #include "config.h"
+#include "runtime/libraries.h"
 #include "volumes/formats.h"
 
 #include <assert.h>
@@ -37,7 +38,9 @@ static int no_format(const char *name) {
 
 int sgrad_volume_open(const char *name, struct sgrad_volume **volume) {
     struct sgrad_volume *v = volume_of(name);
-    return finish(v, v->format ? v->format->open(v) : no_format(name), volume);
+    int error = v->format ? 0 : no_format(name);
+    if (!error) error = v->format->open ? v->format->open(v) : sgrad_library_missing(v->format->library, "read %s", name);
+    return finish(v, error, volume);
 }
 
 int sgrad_volume_create(const char *name, enum sgrad_voxel voxel, const int64_t dim[SGRAD_VOLUME_RANK],
@@ -45,7 +48,8 @@ int sgrad_volume_create(const char *name, enum sgrad_voxel voxel, const int64_t 
     struct sgrad_volume *v = volume_of(name);
     v->voxel = voxel;
     int error = 0;
-    if (!v->format || !v->format->create)
+    if (v->format && !v->format->open) error = sgrad_library_missing(v->format->library, "write %s", name);
+    else if (!v->format || !v->format->create)
         error = sgrad_log_error(SGRAD_ENAME,
                                 "%s: has a format that cannot be written; give NAME.zarr, NAME.h5[:DATASET] or NAME.raw", name);
     if (!error) error = sgrad__volume_shape(v, SGRAD_VOLUME_RANK, dim, chunk);

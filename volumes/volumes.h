@@ -117,9 +117,11 @@ int sgrad_volume_read_pixels(const struct sgrad_volume *volume, const struct sgr
  * SGRAD_E… code, after logging the error. */
 struct sgrad_volume_format {
     const char *name, *summary;
+    const char *library;                        /* the one that it needs (runtime/libraries.h); NULL: none */
     bool shared;                                /* several processes may write a volume */
     bool (*is)(const char *name);               /* recognises NAME by its ending or by the folder's content */
-    int (*open)(struct sgrad_volume *volume);   /* on entry path is the name as given; may shorten it; sets the rest */
+    /* On entry path is the name as given; may shorten it; sets the rest. NULL: the build lacks the library. */
+    int (*open)(struct sgrad_volume *volume);
     int (*create)(struct sgrad_volume *volume); /* on entry all fields except state are set; NULL: cannot be written */
     int (*read)(const struct sgrad_volume *volume, const struct sgrad_box *box, void *to);      /* unconverted voxels */
     int (*write)(const struct sgrad_volume *volume, const struct sgrad_box *box, const void *from);

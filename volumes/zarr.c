@@ -108,6 +108,7 @@ static int check_names(const struct sgrad_volume *volume) {
 
 static int open_to_read(struct sgrad_volume *volume) {
     SGRAD_TRY(open_zarr(volume));
+    SGRAD_TRY(sgrad__codec_check(((const struct sgrad__zarr *)volume->state)->codec, volume->path));
     SGRAD_TRY(check_names(volume));
     find_chunks(volume);
     return 0;
@@ -257,6 +258,7 @@ static int take_over(struct sgrad_volume *volume) {
 static int create_zarr(struct sgrad_volume *volume) {
     static const char *const type[SGRAD_VOXELS] = { "|u1", "<u2", "<u4", "<u8", "|i1", "<i2", "<i4", "<i8", "<f4", "<f8" };
     const int64_t *d = volume->dim, *c = volume->chunk;
+    SGRAD_TRY(sgrad__codec_check(SGRAD__ZSTD, volume->path));
     if (version_of(volume->path)) return take_over(volume);
     if (mkdir(volume->path, 0777) && errno != EEXIST)
         return sgrad_log_error(SGRAD_EIO, "%s: cannot be created: %s", volume->path, strerror(errno));

@@ -1,4 +1,4 @@
-/* gif.c: the first image of a GIF file, read with giflib, which is optional when building.
+/* gif.c: the first image of a GIF file, read with giflib.
  *
  * Pixels of the file's screen that the image does not cover have the transparent colour, or colour 0, as in Pillow. */
 #include "config.h"
@@ -137,15 +137,15 @@ static int read_gif(const char *name, const void *data, size_t size, bool pixels
     *image = is;
     return 0;
 }
-#else
-static int read_gif(const char *name, const void *data, size_t size, bool pixels, struct sgrad__image *image) {
-    (void)data, (void)size, (void)pixels, (void)image;
-    return sgrad_log_error(SGRAD_EFORMAT, "gif: %s: this build does not support GIF; install libgif-dev and build again", name);
-}
 #endif
 
 static bool is_gif(const unsigned char *data, size_t size) {
     return size >= 6 && (!memcmp(data, "GIF87a", 6) || !memcmp(data, "GIF89a", 6));
 }
 
-const struct sgrad__image_format sgrad__gif_image = { .name = "GIF", .endings = ".gif", .is = is_gif, .read = read_gif };
+const struct sgrad__image_format sgrad__gif_image = {
+    .name = "GIF", .library = "gif", .endings = ".gif", .is = is_gif,
+#ifdef SGRAD_HAVE_GIF
+    .read = read_gif,
+#endif
+};

@@ -4,6 +4,7 @@
  * applied, as in torchvision's ImageFolder. The orientation of TIFF is applied. */
 #include "config.h"
 #include "datasets/formats.h"
+#include "runtime/libraries.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -53,8 +54,11 @@ static char *format_names(void) {
 
 /* Decodes with the depth of the file. */
 static int read_image(const char *name, const void *data, size_t size, bool pixels, struct sgrad__image *image) {
-    for (const struct sgrad__image_format *const *f = formats; *f; f++)
-        if ((*f)->is(data, size)) return (*f)->read(name, data, size, pixels, image);
+    for (const struct sgrad__image_format *const *f = formats; *f; f++) {
+        if (!(*f)->is(data, size)) continue;
+        if (!(*f)->read) return sgrad_library_missing((*f)->library, "read %s, a %s image", name, (*f)->name);
+        return (*f)->read(name, data, size, pixels, image);
+    }
     if (!size) return sgrad_log_error(SGRAD_EFORMAT, "image: %s: the file is empty", name);
     char *known = format_names();
     int error =

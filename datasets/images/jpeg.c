@@ -8,12 +8,13 @@
 #include "config.h"
 #include "datasets/formats.h"
 
-#include <stdio.h>
-#include <jpeglib.h>
-#include <jerror.h>
 #include <setjmp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef SGRAD_HAVE_JPEG
+#include <jpeglib.h>
+#include <jerror.h>
 
 #define SCAN_LIMIT  500        /* of a progressive JPEG: each scan costs a pass over the whole image */
 #define JPEG_PIXELS 512        /* maximum pixels per byte: 64 pixels take at least one bit */
@@ -125,8 +126,13 @@ static int read_jpeg(const char *name, const void *data, size_t size, bool pixel
     return error;
 }
 
+#endif
+
 static bool is_jpeg(const unsigned char *data, size_t size) { return size >= 3 && !memcmp(data, "\xff\xd8\xff", 3); }
 
 const struct sgrad__image_format sgrad__jpeg_image = {
-    .name = "JPEG", .endings = ".jpg .jpeg .jpe .jfif", .is = is_jpeg, .read = read_jpeg
+    .name = "JPEG", .library = "jpeg", .endings = ".jpg .jpeg .jpe .jfif", .is = is_jpeg,
+#ifdef SGRAD_HAVE_JPEG
+    .read = read_jpeg,
+#endif
 };

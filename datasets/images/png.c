@@ -7,12 +7,15 @@
  *
  * Limits: colour profiles, gamma and the EXIF orientation are not applied, as in torchvision's ImageFolder. */
 #include "config.h"
+#include "datasets/datasets.h"
 #include "datasets/formats.h"
+#include "runtime/libraries.h"
 
-#include <png.h>
 #include <setjmp.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef SGRAD_HAVE_PNG
+#include <png.h>
 
 #define PNG_PIXELS (8 * 1032) /* maximum pixels per byte: a pixel takes one bit or more, and deflate expands up to 1032 times */
 
@@ -109,6 +112,31 @@ static int read_png(const char *name, const void *data, size_t size, bool pixels
     return error;
 }
 
+int sgrad_png_encode(const uint8_t *rgb, int height, int width, void **file, size_t *size) {
+    png_image png = { .version = PNG_IMAGE_VERSION, .format = PNG_FORMAT_RGB, .height = (unsigned)height,
+                      .width = (unsigned)width };
+    size_t bytes = PNG_IMAGE_PNG_SIZE_MAX(png);
+    void *data = sgrad_xcalloc(bytes, 1);
+    if (!png_image_write_to_memory(&png, data, &bytes, 0, rgb, 0, NULL)) {
+        free(data);
+        return sgrad_log_error(SGRAD_ENOMEM, "png: an image of %dx%d cannot be encoded: %s", width, height, png.message);
+    }
+    *file = data;
+    *size = bytes;
+    return 0;
+}
+#else
+int sgrad_png_encode(const uint8_t *rgb, int height, int width, void **file, size_t *size) {
+    (void)rgb, (void)height, (void)width, (void)file, (void)size;
+    return sgrad_library_missing("png", "write PNG images");
+}
+#endif
+
 static bool is_png(const unsigned char *data, size_t size) { return size >= 8 && !memcmp(data, "\x89PNG\r\n\x1a\n", 8); }
 
-const struct sgrad__image_format sgrad__png_image = { .name = "PNG", .endings = ".png .apng", .is = is_png, .read = read_png };
+const struct sgrad__image_format sgrad__png_image = {
+    .name = "PNG", .library = "png", .endings = ".png .apng", .is = is_png,
+#ifdef SGRAD_HAVE_PNG
+    .read = read_png,
+#endif
+};

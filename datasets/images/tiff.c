@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef SGRAD_HAVE_TIFF
 #include <tiffio.h>
 
 #define TIFF_PIXELS  (8 * 1032 * 16)    /* maximum pixels per byte: deflate's expansion, one bit per pixel, and a margin */
@@ -295,6 +296,8 @@ static int read_tiff(const char *name, const void *data, size_t size, bool pixel
     return 0;
 }
 
+#endif
+
 /* Returns true for classic TIFF and BigTIFF, in both byte orders. */
 static bool is_tiff(const unsigned char *data, size_t size) {
     static const char *const begins[] = { "II*\0", "MM\0*", "II+\0", "MM\0+" };
@@ -304,5 +307,8 @@ static bool is_tiff(const unsigned char *data, size_t size) {
 }
 
 const struct sgrad__image_format sgrad__tiff_image = {
-    .name = "TIFF", .endings = ".tif .tiff", .is = is_tiff, .read = read_tiff
+    .name = "TIFF", .library = "tiff", .endings = ".tif .tiff", .is = is_tiff,
+#ifdef SGRAD_HAVE_TIFF
+    .read = read_tiff,
+#endif
 };

@@ -1,4 +1,4 @@
-/* webp.c: WebP files, read with libwebp, which is optional when building. Of an animation, the first image is read. */
+/* webp.c: WebP files, read with libwebp. Of an animation, the first image is read. */
 #include "config.h"
 #include "datasets/formats.h"
 
@@ -40,16 +40,15 @@ static int read_webp(const char *name, const void *data, size_t size, bool pixel
     *image = found;
     return 0;
 }
-#else
-static int read_webp(const char *name, const void *data, size_t size, bool pixels, struct sgrad__image *image) {
-    (void)data, (void)size, (void)pixels, (void)image;
-    return sgrad_log_error(SGRAD_EFORMAT, "webp: %s: this build does not support WebP; install libwebp-dev and build again",
-                           name);
-}
 #endif
 
 static bool is_webp(const unsigned char *data, size_t size) {
     return size >= 12 && !memcmp(data, "RIFF", 4) && !memcmp(data + 8, "WEBP", 4);
 }
 
-const struct sgrad__image_format sgrad__webp_image = { .name = "WebP", .endings = ".webp", .is = is_webp, .read = read_webp };
+const struct sgrad__image_format sgrad__webp_image = {
+    .name = "WebP", .library = "webp", .endings = ".webp", .is = is_webp,
+#ifdef SGRAD_HAVE_WEBP
+    .read = read_webp,
+#endif
+};

@@ -4,8 +4,11 @@
  *     $ curl 127.0.0.1:9100/metrics
  *     # TYPE stargrad_train_loss gauge
  *     stargrad_train_loss 0.5321                                                                   */
+#include "config.h"
 #include "graphs/rundir/rundir.h"
+#include "runtime/libraries.h"
 
+#ifdef SGRAD_HAVE_LIBMICROHTTPD
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
@@ -120,3 +123,15 @@ void sgrad__prometheus_close(struct sgrad__prometheus *prometheus) {
     pthread_mutex_destroy(&prometheus->lock);
     free(prometheus);
 }
+#else
+int sgrad__prometheus_open(int port, const char *const *name, int count, struct sgrad__prometheus **prometheus) {
+    (void)name, (void)count, (void)prometheus;
+    return sgrad_library_missing("libmicrohttpd", "serve --prometheus %d", port);
+}
+
+void sgrad__prometheus_tell(struct sgrad__prometheus *prometheus, int first, const double *value, int count) {
+    (void)prometheus, (void)first, (void)value, (void)count;
+}
+
+void sgrad__prometheus_close(struct sgrad__prometheus *prometheus) { (void)prometheus; }
+#endif

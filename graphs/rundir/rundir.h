@@ -163,7 +163,7 @@ void sgrad__tensorboard_close(struct sgrad__tensorboard *tensorboard);
 
 struct sgrad__prometheus;
 /* Serves COUNT values, with the names in NAME, on PORT of 127.0.0.1, in the text format of Prometheus. Values that have not been
- * set are omitted. SGRAD_EIO: the port is in use, or the server cannot be started. */
+ * set are omitted. SGRAD_EIO: the port is in use, or the server cannot be started. SGRAD_ELIBRARY. */
 int sgrad__prometheus_open(int port, const char *const *name, int count, struct sgrad__prometheus **prometheus);
 /* Sets COUNT values, from number FIRST on. */
 void sgrad__prometheus_tell(struct sgrad__prometheus *prometheus, int first, const double *value, int count);

@@ -5,7 +5,7 @@
 
 sed 's/\\-/-/g; s/\\f.//g' "$builddir/stargrad.1" >manual
 . "$srcdir/cli/completion.bash"
-version=$("$STARGRAD" --version)
+version=$("$STARGRAD" --version | head -n 1)
 grep -q "^\.TH .*\"$version\"" manual || wrong "the manual page is not about $version"
 
 ! grep -E '^\.B --[^ ]+ [a-z]' manual || wrong 'an option and its description are on one line'

@@ -233,7 +233,7 @@ import json
 trace = json.load(open("out"))["trace"]
 assert trace["tasks"] > 100 and trace["messages"] > 0 and len(trace["ranks"]) == 2, trace
 END
-	elif grep -q 'built without FxT' err; then
+	elif grep -q 'this build has no FxT' err; then
 		echo 'no traces of simulated runs: their StarPU was built without FxT'
 	else
 		wrong "plan --simulate --trace: $(cat err)"

@@ -42,7 +42,8 @@ STAND_INS = {
     "readelf": ("files", "nothing is installed"),
 }
 # Commands of which nothing runs: what they begin with, and the reason.
-NOT_RUN = {"autoreconf -fi && mkdir build": "builds for minutes, and installs"}
+NOT_RUN = {"autoreconf -fi && mkdir build": "builds for minutes, and installs",
+           "apt-get install ./": "needs packages, and installs"}
 
 # Runs that a page takes from its reader, and the words that make them.
 PETS = "train --model resnet20 --data folder:DIR,32"
@@ -165,7 +166,8 @@ def scratch(page):
     os.makedirs(work)
     for name in ("docs", "examples", "graphs", "machines", "python"):
         os.symlink(os.path.join(SOURCE, name), os.path.join(work, name))
-    for path in ("quickstart", *glob.glob("bench/**/*", root_dir=SOURCE, recursive=True), "tests/gpu/run"):
+    for path in ("quickstart", *glob.glob("bench/**/*", root_dir=SOURCE, recursive=True), "tests/gpu/run",
+                 *glob.glob("packaging/*/build", root_dir=SOURCE)):
         source = os.path.join(SOURCE, path)
         if os.path.isfile(source) and (os.access(source, os.X_OK) or path.endswith(".sh")):
             stand_in(os.path.join(work, path), "quickstart" if path == "quickstart" else "script", path)

@@ -10,7 +10,8 @@ from markdown import BUILD, SOURCE, STARGRAD, main, pages, prose, pytest, read
 # Options that pages and README.md name and that belong to programs of others.
 OTHERS = {
     "mpirun and srun": "bind-to cpu-bind cpus-per-task exclusive map-by mca mpi ntasks-per-node oversubscribe report-bindings signal wrap",
-    "configure of Autoconf and of StarPU": "enable-maxbuffers prefix with-fxt",
+    "configure of Autoconf and of StarPU": "enable-maxbuffers prefix",
+    "configure of Stargrad, for any library": "with-LIBRARY",
     "pip, pkg-config": "cflags libs no-index",
     "ncu": "metrics",
     "ompi_info": "all parsable",
@@ -177,7 +178,7 @@ def options_of_scripts():
 
 def test_pages_name_no_unknown_option():
     _, known = options_of_commands()
-    known = known | options_of_scripts() | {option for words in OTHERS.values() for option in words.split()}
+    known = known | options_of_scripts() | options_of_configure() | {option for words in OTHERS.values() for option in words.split()}
     unknown = {}
     for page in pages():
         named = set(re.findall(r"(?<![\w-])--([a-z][a-z0-9-]*)", read(page)))
@@ -185,6 +186,29 @@ def test_pages_name_no_unknown_option():
         if wrong:
             unknown[page] = sorted(wrong)
     assert not unknown, f"options of no command (OTHERS in tests/docs/reference_pages.py has those of other programs): {unknown}"
+
+
+def libraries():
+    """The optional libraries of configure.ac: option, name, packages, use."""
+    return re.findall(r"^SGRAD_LIBRARY\(\[([^]]*)\], \[([^]]*)\], \[([^]]*)\], \[([^]]*)\]", read("configure.ac"), flags=re.M)
+
+
+def options_of_configure():
+    options = re.findall(r"AC_ARG_(WITH|ENABLE)\(\[([a-z0-9-]+)\]", read("configure.ac"))
+    return {f"{kind.lower()}-{name}" for kind, name in options} | {"disable-optional"} | {f"with-{row[0]}" for row in libraries()}
+
+
+def test_install_has_every_optional_library_and_no_other():
+    known = {(f"`--with-{option}`", *row) for option, *row in libraries()}
+    section = read("docs/start/install.md").split("### Optional libraries", 1)[1].split("\n## ", 1)[0]
+    listed = {tuple(cell.strip() for cell in line.strip("|").split("|")) for line in section.splitlines() if line.startswith("| `")}
+    assert len(known) > 10 and listed == known, f"missing: {sorted(known - listed)}, unknown: {sorted(listed - known)}"
+
+
+def test_quickstart_installs_every_optional_library():
+    packages = set(re.search(r'^packages="(.*?)"', read("quickstart"), flags=re.S | re.M).group(1).split())
+    wanted = {word for _, _, words, _ in libraries() for word in words.split() if word.endswith(("-dev", "-compiler"))}
+    assert wanted - packages == {"libhighs-dev"}        # Debian 12 has no HiGHS
 
 
 def test_command_line_has_every_command():

@@ -274,7 +274,7 @@ def main():
     if OPTIONS.plan:
         return 0
     (OUT / "logs").mkdir(parents=True, exist_ok=True)
-    version = subprocess.run(command("--version"), capture_output=True, text=True).stdout.strip()
+    version = subprocess.run(command("--version"), capture_output=True, text=True).stdout.partition("\n")[0]
     table = Table("tests/gpu/run", ["part", "reference", "GPU", "result", "s"], version)
     begun = time.monotonic()
     Compilation.begin(parts)

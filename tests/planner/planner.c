@@ -1,5 +1,4 @@
-/* The planner: lemmas against their formulas, the integer program against brute force, invalid machines, predictions for work
- * that can be computed by hand. */
+/* The planner: lemmas against their formulas, invalid machines, predictions for work that can be computed by hand. */
 #include "config.h"
 #include "graphs/api/costs.h"
 #include "planner/planner.h"
@@ -30,50 +29,6 @@ static void lemmas(void **state) {
     }
     assert_equal(sgrad_lemma_servers(100e6, 16, 1e9, 1), 4);
     assert_equal(sgrad_lemma_servers(100e6, 16, 1e9, 3.2), 1);
-}
-
-/* ---- the integer program ---- */
-
-enum { LAYERS = 5, WAYS = 4 };
-
-/* The least seconds of all combinations that fit; INFINITY: none does. */
-static double brute_force(const struct sgrad_algorithm *way, double bound, bool share) {
-    double best = INFINITY;
-    for (int all = 0; all < 1 << (2 * LAYERS); all++) {
-        double seconds = 0, bytes = 0;
-        for (int k = 0; k < LAYERS; k++) {
-            const struct sgrad_algorithm *w = &way[k * WAYS + (all >> 2 * k & 3)];
-            seconds += w->seconds;
-            bytes = share ? fmax(bytes, w->bytes) : bytes + w->bytes;
-        }
-        if (bytes <= bound && seconds < best) best = seconds;
-    }
-    return best;
-}
-
-static void choices(void **state) {
-    (void)state;
-    int infeasible = 0;
-    srand(1);
-    for (int again = 0; again < 60; again++) {
-        struct sgrad_algorithm way[LAYERS * WAYS], *w = way;
-        const bool share = again % 2;
-        for (; w < way + LAYERS * WAYS; w++)
-            *w = (struct sgrad_algorithm){ "", rand() % 7 ? 1e-3 * (1 + rand() % 1000) : INFINITY, 1e6 * (rand() % 100) };
-        const double bound = 1e6 * (1 + rand() % (share ? 100 : 250)), best = brute_force(way, bound, share);
-        struct sgrad_algorithm_plan choice;
-        if (isinf(best)) {
-            assert_fails(sgrad_algorithm_plan_make(way, LAYERS, WAYS, bound, share, &choice), SGRAD_ENOMEM,
-                         "no choice of algorithms");
-            infeasible++;
-            continue;
-        }
-        assert_done(sgrad_algorithm_plan_make(way, LAYERS, WAYS, bound, share, &choice));
-        near(choice.seconds, best, 1e-9);
-        assert_true(choice.bytes <= bound);
-        free(choice.algorithm);
-    }
-    assert_in_range(infeasible, 1, 40);
 }
 
 /* ---- machines ---- */
@@ -309,7 +264,6 @@ static void second_order(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         sentence("the lemmas equal their formulas and published speed-ups", lemmas),
-        sentence("the chosen algorithms are the fastest that fit into memory", choices),
         sentence("a malformed machine file is refused with its field", refusals),
         sentence("all missing and wrong keys of a machine file are in one message", all_problems),
         sentence("a message of a thousand problems ends with the number of those that are left out", many_problems),

@@ -7,7 +7,9 @@
 #include <fcntl.h>
 #include <math.h>
 #include <sys/file.h>
+#ifdef SGRAD_HAVE_TIFF
 #include <tiffio.h>
+#endif
 
 enum { Z = 5, Y = 7, X = 9 };
 
@@ -95,6 +97,7 @@ static void refused(void **state) {
     }
 }
 
+#ifdef SGRAD_HAVE_TIFF
 /* A copy that was cut short is no smaller stack. */
 static void cut_short(void **state) {
     char *path = data_path("strips.tif");
@@ -219,6 +222,11 @@ static void stated_by_tiff(void **state) {
         sgrad_volume_close(v);
     }
 }
+#else
+TEST_WITHOUT("tiff", cut_short)
+TEST_WITHOUT("tiff", channels_of_tiff)
+TEST_WITHOUT("tiff", stated_by_tiff)
+#endif
 
 /* The reason is HDF5's own, in one line. */
 static void reasons_of_hdf5(void **state) {

@@ -21,8 +21,8 @@ static inline int sgrad__onnx_dimension(int rank, int i) {
 /* ---- write.c ---- */
 
 /* Writes the network up to the first input of its loss, with the current weights, to the file PATH. For images with classes, its
- * input is "pixels" and its output "logits". SGRAD_EINVAL: a layer has no form in ONNX. SGRAD_ESHAPE: the file would exceed 2
- * GiB. SGRAD_EIO: PATH cannot be written. */
+ * input is "pixels" and its output "logits". SGRAD_ELIBRARY: this build has no protobuf-c. SGRAD_EINVAL: a layer has no form in
+ * ONNX. SGRAD_ESHAPE: the file would exceed 2 GiB. SGRAD_EIO: PATH cannot be written. */
 int sgrad__onnx_write(const struct sgrad_graph *graph, const char *path);
 
 /* ---- file.c, read.c ---- */
@@ -30,7 +30,8 @@ int sgrad__onnx_write(const struct sgrad_graph *graph, const char *path);
 struct sgrad__onnx;         /* a file in memory: protobuf's Onnx__Model */
 
 /* open reads the file PATH, and other files that contain its tensors; parse reads from memory, with NAME for messages. The caller
- * must close *FILE. SGRAD_EIO: a file cannot be read. SGRAD_EFORMAT: it is malformed, or exceeds a limit. */
+ * must close *FILE. SGRAD_ELIBRARY: as above. SGRAD_EIO: a file cannot be read. SGRAD_EFORMAT: it is malformed, or exceeds a
+ * limit. */
 int sgrad__onnx_open(const char *path, struct sgrad__onnx **file);
 int sgrad__onnx_parse(const char *name, const void *data, size_t size, struct sgrad__onnx **file);
 void sgrad__onnx_close(struct sgrad__onnx *file);
