@@ -68,7 +68,8 @@ int sgrad_algorithm_plan_make(const struct sgrad_algorithm *way, int layers, int
     if (!failed && is == GLP_OPT) read_choice(p, way, layers, ways, share, choice);
     glp_delete_prob(p);
     if (!failed && is == GLP_OPT) return 0;
-    return sgrad_log_error(SGRAD_ENOMEM, "no choice of algorithms for all %d %s has workspaces of %.0f bytes or less; "
-                           "give a larger --workspace",
+    return sgrad_log_error(SGRAD_ENOMEM,
+                           "the algorithms of all %d %s require workspaces of more than %.0f bytes, whichever are chosen; give a "
+                           "larger --workspace",
                            layers, sgrad_plural(layers, "layer", "layers"), bound);
 }

@@ -49,7 +49,7 @@ static int check_keys(const struct place *at, const char *const *known) {
 
 static int read_text(const struct place *at, const char *key, char **text) {
     const json_t *value = json_object_get(at->object, key);
-    if (!json_is_string(value) || !*json_string_value(value)) return wrong(at, key, value ? "is not a text" : "is missing");
+    if (!json_is_string(value) || !*json_string_value(value)) return wrong(at, key, value ? "is not a string" : "is missing");
     *text = sgrad_format("%s", json_string_value(value));
     return 0;
 }
@@ -61,7 +61,7 @@ static int read_figure(const struct place *at, const char *key, int rules, doubl
     const char *source = json_string_value(json_object_get(object, "source"));
     const double x = json_number_value(value);
     if (!object) return rules & NEEDED ? wrong(at, key, "is missing") : 0;
-    if (!json_is_number(value)) return wrong(at, key, "is not a figure; write {\"value\": NUMBER, \"source\": \"WHERE FROM\"}");
+    if (!json_is_number(value)) return wrong(at, key, "is not a figure; write {\"value\": NUMBER, \"source\": \"ORIGIN\"}");
     if (!source || !*source) return wrong(at, key, "has no source");
     if (!isfinite(x) || x < 0 || (x == 0 && !(rules & ZERO)))
         return wrong(at, key, rules & ZERO ? "is below 0" : "is not above 0");
@@ -165,7 +165,7 @@ static int read_switches(const struct place *from, struct sgrad_machine *machine
         struct sgrad_switch_level *level = &machine->network.level[machine->network.levels];
         int error = json_is_object(here.object) ? check_keys(&here, keys) : wrong(&here, "", "is not an object");
         if (!error && above && machine->network.levels == (int)json_array_size(list))
-            error = wrong(&here, "above", "forms a circle");
+            error = wrong(&here, "above", "forms a cycle");
         at = above ? find_switch(list, above) : -1;
         if (!error && above && at < 0) error = wrong(&here, "above", "is not the name of a switch in the list");
         if (!error && above) error = read_figure(&here, "nodes", NEEDED | WHOLE, 1e9, &level->nodes);

@@ -32,7 +32,8 @@ int sgrad__trace_prepare(const char *path, const struct sgrad_kind *const *all) 
     if (!path) return 0;
 #ifndef STARPU_USE_FXT
     return sgrad_log_error(
-        SGRAD_EINVAL, "traces are not supported: StarPU was built without FxT; configure it --with-fxt, as ./quickstart does");
+        SGRAD_EINVAL,
+        "traces are not supported: StarPU was built without FxT; configure it with --with-fxt, as ./quickstart does");
 #endif
     ours = sgrad_launched_rank() == 0;
     char *own = ours || SGRAD_SIMULATED ? sgrad_format("%s", path) : temporary_folder();
@@ -140,7 +141,8 @@ static bool generate(struct starpu_fxt_options *options) {
     }
     while (tool > 0 && waitpid(tool, &status, 0) < 0 && errno == EINTR) continue;
     if (tool > 0 && status == 0) return true;
-    sgrad_log_warning("%s: no trace: StarPU's tool cannot read the events of the ranks; check that no disk is full", folder);
+    sgrad_log_warning("%s: has no trace, because StarPU's tool cannot read the events of the ranks; check that no disk is full",
+                      folder);
     return false;
 }
 
@@ -152,12 +154,13 @@ static bool convert(int ranks) {
     options.use_task_color = 1;
     options.dir = folder;
     if (ranks > STARPU_FXT_MAX_FILES)
-        sgrad_log_warning("%s: StarPU's tool reads the events of only %d ranks; those of %d others are not in the trace", folder,
-                          STARPU_FXT_MAX_FILES, ranks - STARPU_FXT_MAX_FILES);
+        sgrad_log_warning("%s: the trace has the events of only %d ranks, the limit of StarPU's tool; those of %d other ranks "
+                          "are missing",
+                          folder, STARPU_FXT_MAX_FILES, ranks - STARPU_FXT_MAX_FILES);
     for (int r = 0; r < ranks && r < STARPU_FXT_MAX_FILES; r++) {
         char *path = events_of(r);
         if (access(path, R_OK) == 0) options.filenames[options.ninputfiles++] = path;
-        else sgrad_log_warning("%s: rank %d left no trace", folder, r), free(path);
+        else sgrad_log_warning("%s: rank %d wrote no trace", folder, r), free(path);
     }
     const bool converted = options.ninputfiles && generate(&options);
     if (converted) sgrad__paje_mend(folder, ranks);
