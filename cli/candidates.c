@@ -139,7 +139,8 @@ static int add_candidate(const struct place *place, const json_t *options) {
                                   place->in, common_only[i]);
     json_array_append_new(all->text, given);        /* owns the strings of the options */
     if (!status) status = set_options(place, given, &request);
-    if (!status && !request.train.model.name) status = sgrad__wrong("%s: %s: the model is missing", place->file, place->in);
+    if (!status && !request.train.model.name)
+        status = sgrad__wrong("%s: %s: the model is missing; add \"model\": \"NAME\"", place->file, place->in);
     if (!status && all->options.candidates == MOST) status = sgrad__wrong("%s: more than %d candidates", place->file, MOST);
     if (!status) {
         all->candidate = sgrad_array_grow(all->candidate, all->options.candidates, sizeof *all->candidate);

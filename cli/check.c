@@ -95,8 +95,8 @@ const struct sgrad__command sgrad__check_command = {
     .repeats = true,
     .options = options,
     .run = run,
-    .notes = "For each test shape of an operation, check compares derivatives with finite differences and bf16 with f32, "
-             "adds to existing gradients, and runs the backward pass without unneeded gradients. For a collective, it "
+    .notes = "For each test shape of an operation, check compares derivatives with finite differences and bf16 with f32. It also "
+             "adds to existing gradients, and runs the backward pass without gradients that are not needed. For a collective, it "
              "executes the plans of 1 to 33 ranks in one process. For an optimizer, it compares steps with the states in its "
              "record. For example:\n\n"
              "  stargrad check --plugin ./libswish.so swish",

@@ -74,7 +74,7 @@ struct sgrad__command {
     const char *notes;                      /* end of the help; NULL: none */
     char *(*more)(void);                    /* returns text after the notes, which the caller must free; NULL: none */
     const struct sgrad__option *options;    /* ends with a row of zeros */
-    const struct sgrad__command *also;      /* a command whose options are accepted as well, after these; NULL: none */
+    const struct sgrad__command *also;      /* a command whose options are accepted as well; the help refers to it; NULL: none */
     void (*defaults)(struct sgrad__request *request);   /* sets the defaults of the options outside request.train; NULL: zeros */
     int (*run)(const struct sgrad__request *request);   /* returns the exit status */
 };
@@ -123,7 +123,8 @@ extern const struct sgrad__type sgrad__flag, sgrad__whole, sgrad__real, sgrad__t
     { "scheduler", "NAME", "StarPU scheduler [lws; with GPUs dmdas]", &sgrad__text, SGRAD__FIELD(parallel.scheduler) }
 /* The option of all commands that search for records, such as models and data sets. */
 #define SGRAD__PLUGIN_OPTION \
-    { "plugin", "FILE", "load a shared object with custom records; may be repeated", &sgrad__plugin, SGRAD__PLACE(train) }
+    { "plugin", "FILE", "load a plug-in, a shared object with custom operations, models and so on; may be repeated", \
+      &sgrad__plugin, SGRAD__PLACE(train) }
 
 bool *sgrad__option_flag(const struct sgrad__option *option, struct sgrad__request *request);   /* address of a flag's value */
 bool sgrad__is_file(const char *path);      /* returns true if PATH exists and is not a folder */

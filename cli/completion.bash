@@ -1,5 +1,6 @@
-# Bash completion for stargrad. Commands, options and names are asked of the program itself.
+# Bash completion for stargrad. Commands, options and names are read from the output of the program.
 _stargrad_names() { "$1" list "$2" 2>/dev/null | cut -d ' ' -f 1; }
+_stargrad_options() { "$1" "$2" --help 2>/dev/null | sed -n 's/^ *\(-., \)\{0,1\}\(--[a-z0-9-]*\).*/\2/p'; }
 
 _stargrad() {
 	local program=${1/#\~/${HOME-}} word=$2 previous=$3 command=${COMP_WORDS[1]} choices names files=no
@@ -18,17 +19,25 @@ _stargrad() {
 	--optimizer) choices=$(_stargrad_names "$program" optimizers) ;;
 	--allreduce) choices=$(_stargrad_names "$program" allreduce) ;;
 	--strategy) choices=$(_stargrad_names "$program" strategies) ;;
+	--hash) choices=$(_stargrad_names "$program" hashes) ;;
 	--shard) choices='none optimizer gradients' ;;
-	--precision) choices='f32 bf16' ;;
-	--overlap) choices='full none' ;;
+	--precision) choices='f32 tf32 bf16' ;;
+	--overlap) [ "$command" = plan ] && choices='full none' ;; # a size for segment
+	--cpus-share) choices='auto none' ;;
+	--damaged) choices='stop skip' ;;
+	--odd) choices='take skip refuse' ;;
+	--kfac-variant) choices='auto opt lw' ;;
+	--bits) choices='64 256' ;;
+	--dtype) choices='f32 u8' ;;
 	--tta) [ "$command" = segment ] && choices='none flips' || choices='flip translate flip,translate' ;;
 	--data-placement) choices='replicate partition' ;;
-	--bn-group) choices='rank micro global' ;;
+	--bn-group) choices='gpu rank micro global' ;;
 	--schedule) choices='constant step: cosine poly: triangle: onecycle' ;;
-	--plugin | --init | --exclude | --tokenizer | --network | --weights | --out | --like | --replay | --hostfile | --in | --mask | --queue | :) files=yes ;;
+	--plugin | --config | --init | --exclude | --tokenizer | --network | --weights | --out | --like | --replay | --hostfile | --in | --mask | --queue | :) files=yes ;;
 	check) choices=$(_stargrad_names "$program" ops) ;;
 	*)
-		choices=$("$program" "$command" --help 2>/dev/null | sed -n 's/^ *\(-., \)\{0,1\}\(--[a-z0-9-]*\).*/\2/p')
+		choices=$(_stargrad_options "$program" "$command")
+		[[ $command =~ ^(find-lr|plan)$ ]] && choices+=" $(_stargrad_options "$program" train)"
 		[[ $command =~ ^(report|eval|predict|export|search)$ && $word != -* ]] && files=yes
 		;;
 	esac

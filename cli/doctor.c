@@ -349,7 +349,7 @@ static void check_environment(struct doctor *doctor) {
         { "DNNL_VERBOSE", WARNING, "oneDNN prints every call: unset it" },
         { "ONEDNN_VERBOSE", WARNING, "oneDNN prints every call: unset it" },
         { "CUDA_VISIBLE_DEVICES", NOTE, "the GPUs that can be used" },
-        { "CUDA_LAUNCH_BLOCKING", WARNING, "nothing overlaps on GPUs: unset it" },
+        { "CUDA_LAUNCH_BLOCKING", WARNING, "kernels and copies on GPUs do not overlap: unset it" },
         { "STARGRAD_MAX_ISA", WARNING, "kernels may not use the best instructions: unset it" },
         { "STARGRAD_CUDNN", WARNING, "convolutions on GPUs may not use the fastest algorithm: unset it" },
         { "STARGRAD_CPU_ALGORITHM", WARNING, "layers may not use the fastest algorithm: unset it" },
@@ -470,6 +470,6 @@ const struct sgrad__command sgrad__doctor_command = {
     .options = options,
     .defaults = defaults,
     .run = run,
-    .notes = "Prints the hardware and libraries of this machine, misconfigurations and their fixes. Under mpirun, --machine "
-             "also measures the network between ranks.",
+    .notes = "Prints the hardware and the libraries of this machine, and each misconfiguration with its remedy. Under mpirun, "
+             "--machine also measures the network between ranks.",
 };

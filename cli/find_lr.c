@@ -99,7 +99,9 @@ static void print(const struct sgrad_lr_test *test, const struct sgrad_train_opt
 static int tell(const struct sgrad__request *request, const struct sgrad_lr_test *test) {
     const struct sgrad_train_options *o = &request->train;
     bool drawn = false;
-    if (!test->count) return sgrad__status(sgrad_log_error(SGRAD_ENAN, "find-lr: the loss of the first step is NaN or infinite"));
+    if (!test->count)
+        return sgrad__status(sgrad_log_error(
+            SGRAD_ENAN, "find-lr: the loss of the first step is NaN or infinite; check the data, or try another --seed"));
     if (o->output.folder) SGRAD_TRY(write_files(o, test, &drawn));
     if (o->output.json) sgrad__print_json(as_json(test));
     else print(test, o, drawn);
@@ -136,7 +138,7 @@ const struct sgrad__command sgrad__find_lr_command = {
     .also = &sgrad__train_command,
     .defaults = defaults,
     .run = run,
-    .notes = "This is the learning-rate range test: in a short training, the learning rate grows by the same factor in each "
+    .notes = "find-lr runs the learning-rate range test: in a short training, the learning rate grows by the same factor in each "
              "step until the loss diverges. --steps sets the number of steps [100]. Only --out DIR writes files: "
              "DIR/find-lr.png, .svg and .csv. Options for schedules, epochs and the folder of a run have no effect. For "
              "example:\n\n"

@@ -265,9 +265,9 @@ const struct sgrad__command sgrad__launch_command = {
     .takes_words = true,
     .options = options,
     .run = run,
-    .notes = "mpirun starts the ranks. After a failure, the run restarts from its newest checkpoint on the hosts that still "
-             "answer; --retries therefore needs --out, a folder that launch can read. SIGINT, SIGTERM, SIGHUP and SIGUSR1 "
-             "end the run with a checkpoint and without retries. For example:\n\n"
+    .notes = "Starts the ranks with mpirun. After a failure, the run restarts from its newest checkpoint on the hosts that still "
+             "answer. Therefore --retries requires --out, a folder that launch can read. SIGINT, SIGTERM, SIGHUP and SIGUSR1 end "
+             "the run with a checkpoint and without retries. For example:\n\n"
              "  stargrad launch -n 4 --retries 3 -- train --model resnet20 \\\n"
              "      --data cifar10:DIR --out runs/r20",
 };

@@ -21,11 +21,11 @@ static void add(json_t *list, const char *name, const char *summary) {
 /* Each list is a NULL-terminated array of records of one type; all types have a name and a summary. */
 #define EACH(array)                                                                                                              \
     for (size_t i = 0; (array)[i]; i++) add(list, (array)[i]->name, (array)[i]->summary)
-/* Returns " (gpt:layers=6,heads=6)" with the default values, or "" for a model without options; the caller must free it. */
+/* Returns " (options: layers=6,heads=6)" with the default values, or "" for a model without options; the caller must free it. */
 static char *model_options(const struct sgrad_model *model) {
     char *text = sgrad_format("%s", "");
     for (const struct sgrad_model_option *o = model->options; o && o->name; o++) {
-        char *longer = sgrad_format("%s%s%s=%.10g", text, o == model->options ? " (" : ",", o->name, o->value);
+        char *longer = sgrad_format("%s%s%s=%.10g", text, o == model->options ? " (options: " : ",", o->name, o->value);
         free(text);
         text = longer;
     }
@@ -149,7 +149,7 @@ static int run(const struct sgrad__request *request) {
 
 const struct sgrad__command sgrad__list_command = {
     .name = "list",
-    .summary = "list the models, operations, data sets and so on of this build",
+    .summary = "list the models, operations, data sets and other components of this build",
     .argument = "models|layers|ops|optimizers|datasets|augmentations|allreduce|collectives|strategies|hashes|machines",
     .options = options,
     .run = run,

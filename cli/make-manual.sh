@@ -1,11 +1,11 @@
 #!/bin/sh
-# make-manual.sh PROGRAM TEMPLATE: prints the manual page: TEMPLATE, with the version, the commands and the options of PROGRAM in place of
-# @VERSION@, @COMMANDS@ and @OPTIONS@. If PROGRAM cannot run on this machine, the page refers to --help.
+# make-manual.sh PROGRAM TEMPLATE: prints the manual page. In TEMPLATE, @VERSION@, @COMMANDS@ and @OPTIONS@ are replaced by the
+# version, the commands and the options of PROGRAM. If PROGRAM cannot run on this machine, the page refers to --help.
 set -eu
 program=$1 template=$2
 export LC_ALL=C ARGP_HELP_FMT=rmargin=999,no-dup-args-note
 
-# section COMMAND: its help as a section. Several commands accept the options of train; these are described once.
+# section COMMAND: prints the command's help as a section of the page.
 section() {
 	"$program" "$1" --help | awk -v command="$1" '
 	function roff(text) {
@@ -22,11 +22,7 @@ section() {
 	/^ +-h, --help / { notes = NR; next }
 	notes && /^$/ { example(0); print ".PP"; next }
 	notes { example($0 ~ /^  /); print roff($0); next }
-	/^ Model and data$/ && command != "train" {
-		of_train = 1
-		print ".PP\nAll options of\n.B stargrad train\nare accepted as well."
-	}
-	of_train || /^$/ { next }
+	/^$/ { next }
 	/^ [^ ]/ { print ".SS " roff(substr($0, 2)); next }
 	{
 		indent = match($0, /[^ ]/) - 1

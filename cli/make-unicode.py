@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write the ranges of Unicode's letters (categories L…) and numbers (N…), by Python's unicodedata, as a C header.
+"""Write the ranges of Unicode's letters (categories L…) and numbers (N…), according to Python's unicodedata, as a C header.
 
 usage: make-unicode.py > unicode_data.h
 """

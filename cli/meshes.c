@@ -30,7 +30,7 @@ static const struct sgrad_mesh_cost *best_of(const struct sgrad_mesh_result *res
 static const char *why_not(const struct sgrad_mesh_result *result, const struct way *way) {
     for (const struct sgrad_mesh_cost *p = result->cost; p < result->cost + result->costs; p++)
         if (p->error && is_of(p->mesh, way)) return p->error;
-    return "no mesh of this kind has that number of ranks";
+    return "no mesh of this kind has this number of ranks";
 }
 
 static json_t *point(const struct sgrad_mesh_result *result, const struct way *way, int count, int ranks, double alone,

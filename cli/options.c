@@ -88,7 +88,7 @@ static int wrong_end(const struct parsing *parsing) {
     const struct sgrad__command *c = parsing->command;
     if (c->of_run) parsing->request->like = parsing->request->argument;
     if (c->of_run && parsing->request->like && sgrad__is_file(parsing->request->like))
-        return sgrad__wrong("%s: %s is a file, not the folder of a run; give weights with --weights FILE", c->name,
+        return sgrad__wrong("%s: %s is a file, not the folder of a run; to give weights, use --weights FILE", c->name,
                             parsing->request->like);
     const bool goes_on = parsing->request->resume && !parsing->request->begins;
     if (parsing->request->like || goes_on || (parsing->request->config && !parsing->file)) return SGRAD__DONE;
@@ -177,28 +177,41 @@ static void add_opposites(const struct sgrad__command *command, int rows, struct
     }
 }
 
-/* Converts the rows for argp, with the defaults in the help. The caller must free each doc, then the table. */
+/* Converts the rows for argp, with the defaults in the help. The help does not list the rows of COMMAND's .also. */
 static struct argp_option *table(const struct sgrad__command *command, const struct sgrad__request *defaults, int *rows) {
-    const int count = count_rows(command->options);
+    const int count = count_rows(command->options), own = count - (command->also ? count_rows(command->also->options) : 0);
     int group = 0;
-    struct argp_option *table = sgrad_xcalloc(2 * (size_t)count + 2, sizeof *table);
+    struct argp_option *table = sgrad_xcalloc(2 * (size_t)count + 2, sizeof *table), *to = table;
     for (int i = 0; i < count; i++) {
         const struct sgrad__option *o = &command->options[i];
         group += !o->name;
+        if (!o->name && i >= own) continue;
         char *shown = o->name && o->type->show ? o->type->show(o, defaults) : NULL;
-        table[i] = (struct argp_option){ .name = o->name,
-                                         .key = o->name ? key_of(o, i) : 0,
-                                         .group = group,
-                                         .doc = shown ? sgrad_format("%s [%s]", o->help, shown) : sgrad_format("%s", o->help) };
+        *to = (struct argp_option){ .name = o->name,
+                                    .key = o->name ? key_of(o, i) : 0,
+                                    .flags = i < own ? 0 : OPTION_HIDDEN,
+                                    .group = group,
+                                    .doc = shown ? sgrad_format("%s [%s]", o->help, shown) : sgrad_format("%s", o->help) };
         free(shown);
-        if (!o->value) continue;
-        table[i].arg = o->value;
-        if (o->value[0] == '[') table[i].flags = OPTION_ARG_OPTIONAL;
+        if (o->value && o->value[0] == '[') {
+            to->flags |= OPTION_ARG_OPTIONAL;
+            to->arg = sgrad_format("%.*s", (int)strlen(o->value) - 2, o->value + 1);    /* argp adds the brackets */
+        } else to->arg = o->value;
+        to++;
     }
-    table[count] = (struct argp_option){ .name = "help", .key = HELP, .doc = sgrad_format("print this help"), .group = -1 };
-    add_opposites(command, count, &table[count + 1]);
+    *to++ = (struct argp_option){ .name = "help", .key = HELP, .doc = sgrad_format("print this help"), .group = -1 };
+    add_opposites(command, count, to);
     *rows = count;
     return table;
+}
+
+static void free_table(struct argp_option *table) {
+    for (struct argp_option *row = table; row->name || row->doc; row++) {
+        if (!row->doc) free((char *)row->name);     /* an opposite */
+        if (row->flags & OPTION_ARG_OPTIONAL) free((char *)row->arg);
+        free((char *)row->doc);
+    }
+    free(table);
 }
 
 /* Returns the rows of a command, then those of the command whose options it accepts as well; the caller must free the array. */
@@ -225,14 +238,16 @@ static bool parse_words(const struct sgrad__command *command, const char *file, 
     assert(p.rows < (int)(sizeof request->asked / sizeof *request->asked));
     request->train.output.explicit_options = request->asked;
     p.given = sgrad_xcalloc((size_t)p.rows + 1, sizeof *p.given);
+    const char *also = command->also ? command->also->name : NULL;
+    char *refer = also ? sgrad_format("The options of %s are accepted as well; see 'stargrad %s --help'.\n\n", also, also) : NULL;
     char *more = command->more ? command->more() : NULL;
-    char *doc = sgrad_format("%s\v%s%s", command->summary, command->notes ? command->notes : "", more ? more : "");
+    char *doc = sgrad_format("%s\v%s%s%s", command->summary, refer ? refer : "", command->notes ? command->notes : "",
+                             more ? more : "");
     free(more);
     p.argp = (struct argp){ .options = options, .parser = parse, .args_doc = command->argument, .doc = doc };
     error_t error = argp_parse(&p.argp, argc, argv, ARGP_NO_ERRS | ARGP_NO_HELP | ARGP_NO_EXIT | ARGP_IN_ORDER, NULL, &p);
-    for (int i = 0; i <= p.rows; i++) free((char *)options[i].doc);
-    for (struct argp_option *opposite = &options[p.rows + 1]; opposite->name; opposite++) free((char *)opposite->name);
-    free(options);
+    free_table(options);
+    free(refer);
     free(doc);
     free(p.given);
     *status = p.status;

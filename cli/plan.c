@@ -78,10 +78,10 @@ static void print(const struct sgrad_plan_query *query, const struct sgrad_forec
            query->strong ? "in total" : "per device", sgrad_precision_name(query->train->model.precision),
            query->no_overlap ? "messages after computation" : "messages overlap computation");
     if (forecast->scale > 0)
-        printf("calibrated: task times are %.2f of the estimates from rates, by the throughput measured on one device\n\n",
+        printf("calibrated: task times are %.2f times the estimates from rates, by the throughput measured on one device\n\n",
                forecast->scale);
     else
-        printf("not calibrated: no throughput of %s was measured on this device; task times are estimates from its rates\n\n",
+        printf("not calibrated: no throughput of %s was measured on this device, so task times are estimates from rates\n\n",
                query->work->model);
     print_points(query, forecast);
     print_advice(query, forecast);
@@ -295,22 +295,23 @@ static const struct sgrad__option options[] = {
     { .help = "Machines" },
     { "machine", "NAME|FILE", "a name of stargrad list machines, or a JSON file with the keys below", &sgrad__text,
       SGRAD__PLACE(plan.machine), .required = true },
-    { "nodes", "A-B", "numbers of nodes: A, 2A, 4A and so on, and B", &sgrad__text, SGRAD__PLACE(plan.nodes) },
-    { "overlap", "full|none", "full: messages overlap computation, as in Stargrad; none: they follow it", &sgrad__choice,
-      SGRAD__PLACE(plan.no_overlap) },
-    { "simulate", NULL, "also run the trainer on simulated machines (built by ./quickstart simulate)", &sgrad__flag,
+    { "nodes", "A-B", "numbers of nodes to predict: A, 2A, 4A and so on up to B, and B", &sgrad__text, SGRAD__PLACE(plan.nodes) },
+    { "overlap", "full|none", "full: messages overlap computation, as in Stargrad; none: messages follow computation",
+      &sgrad__choice, SGRAD__PLACE(plan.no_overlap) },
+    { "simulate", NULL, "also run the trainer on simulated machines; ./quickstart simulate builds it", &sgrad__flag,
       SGRAD__PLACE(plan.simulate) },
     { "every-node", NULL, "simulate every node, even when two representative nodes give the same result", &sgrad__flag,
       SGRAD__PLACE(plan.every_node) },
-    { "efficiency", "X", "print the number of devices that reaches this efficiency", &sgrad__real, SGRAD__PLACE(plan.efficiency),
-      1e-3, 1 },
+    { "efficiency", "X", "print the largest number of devices that reaches this efficiency", &sgrad__real,
+      SGRAD__PLACE(plan.efficiency), 1e-3, 1 },
     { "mini-batch", "A-B",
-      "print only the fastest algorithm of each layer that fits into the free memory, for batches of A, 2A, 4A and so on, and B",
+      "print only the fastest algorithm of each layer that fits into the free memory, for batches of A, 2A, 4A and so on up to "
+      "B, and B",
       &sgrad__text, SGRAD__PLACE(plan.mini_batch) },
     { "workspace", "MB", "memory for the workspaces of --mini-batch [the free memory of the device]", &sgrad__real,
       SGRAD__PLACE(plan.room), 1e-3, 1e9 },
     { "own-workspaces", NULL,
-      "with --mini-batch: each layer has its own workspace; without this option they share one, as in training", &sgrad__flag,
+      "with --mini-batch: give each layer its own workspace; by default, all layers share one, as in training", &sgrad__flag,
       SGRAD__PLACE(plan.own_workspaces) },
     { 0 },
 };
@@ -322,11 +323,11 @@ const struct sgrad__command sgrad__plan_command = {
     .also = &sgrad__train_command,
     .defaults = defaults,
     .run = run,
-    .notes = "With --batch, the global batch is fixed (strong scaling). Without it, each device has --micro-batch samples, "
-             "by default 128 (weak scaling). Speed-up is relative to the throughput of one device. Nothing is trained.\n\n"
-             "--out DIR writes a plot, plan.svg. With --simulate, --trace also writes the folder of a run with a simulated "
-             "trace for each number of nodes. --mesh prints the cost of that mesh instead; --mesh auto compares all kinds of "
-             "meshes. For example:\n\n"
+    .notes = "With --batch, the global batch is fixed (strong scaling). Without it, each device has --micro-batch samples, by "
+             "default 128 (weak scaling). Speed-up is relative to the throughput of one device.\n\n"
+             "--out DIR writes a plot, plan.svg. With --simulate, --trace also writes the folder of a run with a simulated trace "
+             "for each number of nodes. --mesh prints the cost of that mesh instead; --mesh auto compares all kinds of meshes. "
+             "For example:\n\n"
              "  stargrad plan --model resnet50 --data synthetic:224x224x3,1000,1281167 \\\n"
              "      --machine iris-v100",
     .more = describe_keys,

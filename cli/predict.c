@@ -10,9 +10,9 @@
 
 static const struct sgrad__option options[] = {
     { "weights", "FILE", "weights (safetensors) [RUN-DIR/model.safetensors]", &sgrad__text, SGRAD__FIELD(model.init) },
-    { "model", "NAME", "other network for the weights; onnx:FILE has its own weights [the run's]", &sgrad__text,
+    { "model", "NAME", "network for the weights; onnx:FILE contains its own weights [the run's]", &sgrad__text,
       SGRAD__FIELD(model.name) },
-    { "data", "KIND[:PATH]", "samples to use without FILE: a file, or the test set of a data set [the run's]", &sgrad__text,
+    { "data", "KIND[:PATH]", "without FILE: predict this file, or the test set of this data set [the run's]", &sgrad__text,
       SGRAD__FIELD(data.name) },
     { "top", "K", "print the K most probable classes of each sample", &sgrad__whole, SGRAD__PLACE(predict.top), 1, 1000000 },
     SGRAD__PLUGIN_OPTION,
@@ -223,8 +223,8 @@ const struct sgrad__command sgrad__predict_command = {
     .options = options,
     .defaults = defaults,
     .run = run,
-    .notes = "FILE is an image (JPEG, PNG, TIFF, BMP, PNM, WebP, GIF) or a folder of images. Images are resized and cropped "
-             "to the size that the network was trained on. Without FILE, the test set of the run's data set is used.\n\n"
-             "Each sample and class is a line: sample,class,probability. A file that cannot be read is reported; the other "
-             "files are predicted, and the exit status is 1.",
+    .notes = "FILE is an image (JPEG, PNG, TIFF, BMP, PNM, WebP, GIF) or a folder of images. Images are resized and cropped to "
+             "the size that the network was trained on. Without FILE, the test set of the run's data set is used.\n\n"
+             "Prints a line for each sample and class: sample,class,probability. A file that cannot be read causes a warning and "
+             "exit status 1; the other files are predicted.",
 };

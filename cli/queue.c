@@ -69,5 +69,5 @@ const struct sgrad__command sgrad__queue_command = {
     .argument = "DIR",
     .options = options,
     .run = run,
-    .notes = "Prints the number of tasks that are done, leased, to do and put aside, the speed and the remaining time.",
+    .notes = "Prints the numbers of tasks that are done, leased, to do and failed, the speed, and the remaining time.",
 };

@@ -60,9 +60,9 @@ const struct sgrad__command sgrad__report_command = {
     .summary = "summarise a run: learning curve and use of time",
     .argument = "RUN-DIR",
     .repeats = true,
-    .notes = "Report also works during the run. For a run with --trace, it prints the use of time in the traced steps, the "
-             "communication hidden by computation and the critical path, draws gantt.svg and writes report.html. Several "
-             "runs are compared side by side.",
+    .notes = "report also works during the run. For a run with --trace, it prints the use of time in the traced steps, the "
+             "communication hidden by computation, and the critical path. It also draws gantt.svg and writes report.html. "
+             "Several runs are compared side by side.",
     .options = options,
     .run = run,
 };

@@ -10,9 +10,9 @@
 static const struct sgrad__option options[] = {
     { "weights", "FILE", "weights (safetensors) [RUN-DIR/model.safetensors]", &sgrad__text, SGRAD__FIELD(model.init),
       .required = true },
-    { "model", "NAME", "network of the weights with its options: gpt or gpt2 of stargrad list models", &sgrad__text,
+    { "model", "NAME", "network of the weights with its options: gpt or gpt2, see stargrad list models", &sgrad__text,
       SGRAD__FIELD(model.name), .required = true },
-    { "prompt", "TEXT", "text to continue; token numbers if the network has neither byte tokens nor a tokenizer [a line break]",
+    { "prompt", "TEXT", "text to continue; token numbers if the network has neither byte tokens nor a tokenizer [line break]",
       &sgrad__text, SGRAD__PLACE(sample.prompt) },
     { "tokens", "N", "number of tokens to generate", &sgrad__whole, SGRAD__PLACE(sample.tokens), 1, 100000000 },
     { "temperature", "T", "sampling temperature; values below 1 favour probable tokens; 0: always the most probable token",

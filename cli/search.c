@@ -12,10 +12,10 @@ static const struct sgrad__option options[] = {
     { "resume", NULL, "continue the search in --out from the newest checkpoints of its candidates", &sgrad__flag,
       SGRAD__FIELD(checkpoint.resume) },
     { "replay", "DIR/NAME",
-      "train one candidate of a search again, alone, in DIR/NAME/replay, and compare its losses and weights", &sgrad__text,
-      SGRAD__PLACE(search.replay) },
-    { "together", "N", "candidates that a process trains concurrently [automatic]", &sgrad__whole, SGRAD__PLACE(search.together),
-      1, 64 },
+      "train only candidate NAME of the search in DIR again, in DIR/NAME/replay, and compare its losses and weights",
+      &sgrad__text, SGRAD__PLACE(search.replay) },
+    { "together", "N", "number of candidates that a process trains concurrently [automatic]", &sgrad__whole,
+      SGRAD__PLACE(search.together), 1, 64 },
     { "stall-timeout", "SECONDS", "stop with an error after this time without progress of a rank; 0: never", &sgrad__real,
       SGRAD__FIELD(parallel.stall_timeout), 0, 1e9 },
     { "cpus", "N", "number of CPU workers", &sgrad__workers, SGRAD__FIELD(parallel.cpus), 0, 4096 },
@@ -36,7 +36,8 @@ static int read_candidates(const struct sgrad__request *request, struct sgrad__c
         return sgrad__candidates_read(request->argument, o, all);
     }
     if (request->argument || o->output.folder || o->checkpoint.resume)
-        return sgrad__wrong("search: --replay reads all from DIR/NAME; it cannot be combined with FILE.json, --out or --resume");
+        return sgrad__wrong("search: --replay cannot be combined with FILE.json, --out or --resume: it reads everything from "
+                            "DIR/NAME");
     if (!slash || !slash[1] || slash == replay)
         return sgrad__wrong("search: --replay '%s' must be the folder of a search and the name of a candidate, DIR/NAME", replay);
     char *folder = sgrad_format("%.*s", (int)(slash - replay), replay);
@@ -51,9 +52,9 @@ static void tell_replay(const struct sgrad__request *request, const struct sgrad
         sgrad__print_json(json_pack("{s:s, s:s, s:b}", "replay", request->search.replay, "folder", result->folder, "same",
                                     result->same));
     else if (result->same)
-        printf("%s: trained alone, the losses and weights are identical: %s\n", request->search.replay, result->folder);
+        printf("%s: trained alone in %s: the losses and weights are identical\n", request->search.replay, result->folder);
     else
-        sgrad_log_error(SGRAD_EINVAL, "%s: trained alone in %s, the losses or weights differ", request->search.replay,
+        sgrad_log_error(SGRAD_EINVAL, "%s: trained alone in %s: the losses or weights differ", request->search.replay,
                         result->folder);
 }
 
@@ -67,7 +68,7 @@ static void tell(const struct sgrad__request *request, const struct sgrad_search
         free(path);
         return;
     }
-    printf("%ld %s moved, %.3g MB\n", result->hops, sgrad_plural(result->hops, "hop", "hops"), result->bytes / 1e6);
+    printf("%ld %s, %.3g MB moved\n", result->hops, sgrad_plural(result->hops, "hop", "hops"), result->bytes / 1e6);
     if (result->best) printf("best: %s/%s/model.safetensors\n", result->folder, result->best);
     printf("%s: leaderboard.json, schedule.jsonl%s\n", result->folder, drawn ? ", report.html" : "");
 }
@@ -84,7 +85,7 @@ static int run(const struct sgrad__request *request) {
     } else if (!status && result.rank == 0) {
         tell(request, &result);
         if (!result.best) {
-            sgrad_log_error(SGRAD_ENAN, "%s: every candidate has failed", result.folder);
+            sgrad_log_error(SGRAD_ENAN, "%s: every candidate has failed; the warnings above state the reasons", result.folder);
             status = SGRAD__FAILED;
         }
     }

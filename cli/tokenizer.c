@@ -280,7 +280,7 @@ static int read_pair(struct sgrad__tokenizer *tokenizer, const char *file, json_
     json_t *value;
     json_object_foreach(object, key, value)
         if (!json_is_integer(value))
-            return wrong(file, "is neither a tokenizer.json, with a model, nor a vocab.json, with a number for each token");
+            return wrong(file, "is neither a tokenizer.json (with a model) nor a vocab.json (with a number for each token)");
     SGRAD_TRY(take_vocabulary(tokenizer, file, object));
     if (json_object_get(object, end))
         add_token(tokenizer, end, (int32_t)json_integer_value(json_object_get(object, end)), (struct added){ 0 });

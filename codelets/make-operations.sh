@@ -1,11 +1,11 @@
 #!/bin/sh
-# make-operations.sh DEF FOLDER: makes headers in FOLDER of the lines SGRAD_OP(name, attributes…) of DEF, codelets.def. The line
+# make-operations.sh DEF FOLDER: writes to FOLDER a header for each entry SGRAD_OP(name, attributes…) of DEF (codelets.def). From
 #
 #     SGRAD_OP(dropout, float p /* [0.5] */;)
 #
-# becomes ops/dropout.h, with struct sgrad_dropout { float p /* [0.5] */; }; and the declaration of sgrad_dropout_op. operations.h
-# includes all of them; operations.mk names all of them, and is written last. A header that would be as it was keeps its time, so
-# that what includes it is not compiled again. A line may go on until its parenthesis closes.
+# it makes ops/dropout.h, which defines struct sgrad_dropout { float p /* [0.5] */; }; and declares sgrad_dropout_op. operations.h
+# includes all these headers. operations.mk lists them, and is written last. An unchanged header keeps its modification time, so
+# files that include it are not compiled again. An entry may span several lines; it ends with its closing parenthesis.
 set -eu
 def=$1 folder=$2
 new=$folder/operations.new
@@ -31,7 +31,7 @@ function finish_operation(name,  file) {
 	headers = headers " codelets/ops/" name ".h"
 }
 BEGIN { all = new "/operations.h" }
-FNR == 1 { guard(all, "SGRAD_OPERATIONS_H", "operations.h: every operation: its attributes and its record.") }
+FNR == 1 { guard(all, "SGRAD_OPERATIONS_H", "operations.h: the attributes and the records of all operations.") }
 text == "" { start = FNR }
 {
 	text = text == "" ? $0 : text "\n    " $0
@@ -40,13 +40,13 @@ text == "" { start = FNR }
 	gsub(/[ \t\n]+/, " ", code)
 	if (code ~ /\/\*/) next
 	if (code ~ /^ *$/) { text = ""; next }
-	if (code !~ /^SGRAD_OP\([a-z][a-z0-9_]*,/) refuse("no SGRAD_OP(name, attributes…)")
+	if (code !~ /^SGRAD_OP\([a-z][a-z0-9_]*,/) refuse("must be SGRAD_OP(name, attributes;), with a name of a-z, 0-9 and _")
 	if (gsub(/\(/, "(", code) != gsub(/\)/, ")", code)) next
-	if (text !~ /^SGRAD_OP\([a-z0-9_]*,/ || code !~ /; *\) *$/ || text !~ /\)[ \t]*$/) refuse("not SGRAD_OP(name, attributes;)")
+	if (text !~ /^SGRAD_OP\([a-z0-9_]*,/ || code !~ /; *\) *$/ || text !~ /\)[ \t]*$/) refuse("must be SGRAD_OP(name, attributes;) on lines of its own")
 	name = code
 	sub(/^SGRAD_OP\(/, "", name)
 	sub(/,.*/, "", name)
-	if (seen[name]++) refuse(name " is there already")
+	if (seen[name]++) refuse(name " is defined twice")
 	attributes = text
 	sub(/^SGRAD_OP\([a-z0-9_]*,[ \t\n]*/, "", attributes)
 	sub(/[ \t]*\)[ \t]*$/, "", attributes)
@@ -55,7 +55,7 @@ text == "" { start = FNR }
 }
 END {
 	if (failed) exit 1
-	if (text != "") refuse("SGRAD_OP without end")
+	if (text != "") refuse("the parenthesis of SGRAD_OP( is not closed")
 	print "\n#endif" >all
 	print "operation_headers =" headers >(new "/operations.mk")
 }' "$def"

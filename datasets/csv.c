@@ -76,7 +76,7 @@ static void warn_of_index(const struct sgrad__table *table) {
             row++;
         if (row == rows && (first == 0 || first == 1))
             warn_of(table, 0, column,
-                    "begins a column that numbers the lines; it is read as a feature: remove it if it is not one");
+                    "begins a column that numbers the lines; it is read as a feature; remove the column if it is not one");
     }
 }
 
@@ -300,9 +300,9 @@ static void close_csv(struct sgrad_dataset *dataset) {
 const struct sgrad_reader sgrad_csv_reader = {
     .name = "csv",
     .argument = "FILE[,COLUMN][,classes|numbers][,header|no-header]",
-    .summary = "rows of numbers; COLUMN, a title or a number (default: last), is the target: a class if it is text or 'classes' "
-               "is given, otherwise a number; every fifth row is in the test set, or FILE is a folder with train.csv and "
-               "test.csv",
+    .summary = "rows of numbers. COLUMN, a title or a number (default: last), is the target: a class if it is text or with "
+               "'classes', otherwise a number. The test set is every fifth row, or test.csv if FILE is a folder with train.csv "
+               "and test.csv",
     .open = open_csv,
     .close = close_csv,
 };

@@ -46,8 +46,8 @@ static int fit(const struct sgrad_dataset *dataset, int64_t index, const struct 
         return memcpy(to, from, (size_t)(dim[0] * dim[1] * 3) * sgrad_dtype_size(dataset->field[0].dtype)), 0;
     if (dim[0] != dim[1])
         return sgrad_log_error(SGRAD_EINVAL,
-                               "%s: the image has %dx%d pixels, but the network was trained on %dx%d; resize it, because "
-                               "Stargrad resizes only to squares",
+                               "%s: the image has %dx%d pixels, but the network was trained on %dx%d; resize the image "
+                               "(--image-size resizes only to squares)",
                                name_of(dataset, index), (int)image->height, (int)image->width, (int)dim[0], (int)dim[1]);
     sgrad__image_fit(image, (int)dim[0], to);
     return 0;

@@ -203,7 +203,7 @@ static int count_beside(struct folder *folder) {
         const char *name = entry[i]->d_name;
         char *path = sgrad_format("%s/%s", folder->path, name);
         struct sgrad_walk walk = { 0 };
-        if (!is_folder(path)) sgrad_walk_note(&folder->beside, *name == '.' ? "hidden" : "outside of the classes' folders");
+        if (!is_folder(path)) sgrad_walk_note(&folder->beside, *name == '.' ? "hidden" : "outside the class folders");
         else if (*name == '.' && strcmp(name, ".") && strcmp(name, "..") && !sgrad_walk(path, &walk))
             for (int64_t n = walk.count + walk.others; n > 0; n--) sgrad_walk_note(&folder->beside, "hidden");
         sgrad_walk_free(&walk);
@@ -473,7 +473,7 @@ const struct sgrad_reader sgrad_folder_reader = {
     .name = "folder",
     .argument = "DIR[,SIZE]",
     .summary = "images in DIR/train/CLASS/ and DIR/val/CLASS/ (JPEG, PNG, TIFF, BMP, PNM, WebP, GIF), resized and cropped to "
-               "SIZE x SIZE; grey images are not augmented; letters and digits must not be flipped",
+               "SIZE x SIZE; by default, grey images (often letters or digits, which must not be flipped) are not augmented",
     .augment = "crop:1/8,flip",
     .open = open_folder,
     .measure = measure,

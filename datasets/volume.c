@@ -310,7 +310,7 @@ static int open_volume(const char *folder, const char *part, const char *name, s
     if (!error && !path) return sgrad_log_error(SGRAD_EIO, "data set volume:%s: has no %s/%s.*; " WANTED, folder, part, name);
     if (!error) error = sgrad_volume_open(path, &stack->volume);
     if (!error && stack->volume->dim[0] != 1)
-        error = sgrad_log_error(SGRAD_EFORMAT, "%s: has %lld channels, not one", path, (long long)stack->volume->dim[0]);
+        error = sgrad_log_error(SGRAD_EFORMAT, "%s: has %lld channels instead of one", path, (long long)stack->volume->dim[0]);
     if (!error) memcpy(stack->dim, stack->volume->dim + 1, sizeof stack->dim);
     free(path);
     return error;

@@ -145,7 +145,7 @@ char *sgrad_walk_others(struct sgrad_walk *walk) {
         listed += walk->other[i].files;
     }
     if (listed == walk->others) return text;
-    char *more = sgrad_format("%s, %lld of further endings", text, (long long)(walk->others - listed));
+    char *more = sgrad_format("%s, %lld with other endings", text, (long long)(walk->others - listed));
     free(text);
     return more;
 }

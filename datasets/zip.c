@@ -48,8 +48,8 @@ static int find_member(struct member *member, size_t archive_size) {
     if (member->is.comp_size > archive_size)
         return sgrad_log_error(SGRAD_EFORMAT, "zip: %s: %s ends early", member->archive, member->name);
     if (stored ? member->is.size != member->is.comp_size : member->is.size / DEFLATE_RATIO > member->is.comp_size)
-        return sgrad_log_error(SGRAD_EFORMAT, "zip: %s: %s is damaged: the directory states an impossible size", member->archive,
-                               member->name);
+        return sgrad_log_error(SGRAD_EFORMAT, "zip: %s: %s is damaged: the archive's directory states an impossible size",
+                               member->archive, member->name);
     return 0;
 }
 
@@ -70,7 +70,7 @@ static int read_member(const struct member *member, unsigned char *to) {
         error = sgrad_log_error(SGRAD_EFORMAT, "zip: %s: %s is damaged: %s", member->archive, member->name,
                                 zip_error_strerror(zip_file_get_error(file)));
     else if (done != member->is.size)
-        error = sgrad_log_error(SGRAD_EFORMAT, "zip: %s: %s is damaged: its size is not the one that the directory states",
+        error = sgrad_log_error(SGRAD_EFORMAT, "zip: %s: %s is damaged: its size differs from that in the archive's directory",
                                 member->archive, member->name);
     zip_fclose(file);
     return error;

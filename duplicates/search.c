@@ -465,7 +465,7 @@ static void divide_memory(struct walk *walk, int64_t count) {
 int sgrad_hashes_search(const struct sgrad_hashes *hashes, const struct sgrad_search *search) {
     const size_t count = (size_t)hashes->count + 1, words = count * (size_t)hashes->words * sizeof *hashes->word;
     if (hashes->count >= UINT32_MAX)
-        return sgrad_log_error(SGRAD_EINVAL, "%lld images are too many; a search supports less than 2^32",
+        return sgrad_log_error(SGRAD_EINVAL, "%lld images are too many; a search supports fewer than 2^32",
                                (long long)hashes->count);
     struct walk w = { .search = search, .words = hashes->words, .units = UNITS * sgrad_workers() };
     void *word = NULL, *image = NULL;

@@ -1,6 +1,6 @@
 #!/bin/sh
-# exports.sh: reads the public headers, preprocessed, from standard input, and prints the names of the functions and variables that
-# they declare, one a line, sorted: the symbols that the library exports.
+# exports.sh: reads the preprocessed public headers from standard input, and prints the names of the functions and variables that
+# they declare, sorted, one per line. The library exports these symbols.
 set -eu
 awk '
 # Prints the last name in TEXT, if it begins with sgrad_.

@@ -366,7 +366,7 @@ static int make_points(const struct study *study, struct sgrad_forecast *forecas
             sgrad_log_error(SGRAD_EINVAL, "--batch %ld cannot be divided among %s nodes; give a multiple of the number of nodes",
                             q->train->training.batch, out);
     else if (out)
-        sgrad_log_warning("--batch %ld cannot be divided among %s nodes: these are omitted", q->train->training.batch, out);
+        sgrad_log_warning("--batch %ld cannot be divided among %s nodes, so these are left out", q->train->training.batch, out);
     free(out);
     return error;
 }

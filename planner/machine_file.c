@@ -130,7 +130,7 @@ static void read_figure(struct reading *reading, const struct sgrad__machine_fie
     const json_t *value = json_object_get(object, "value");
     const char *source = json_string_value(json_object_get(object, "source"));
     if (!json_is_number(value)) {
-        wrong(reading, path, "is not a figure; write {\"value\": NUMBER, \"source\": \"WHERE FROM\"}");
+        wrong(reading, path, "is not a figure; write {\"value\": NUMBER, \"source\": \"ORIGIN\"}");
         return;
     }
     if (!source || !*source) wrong(reading, path, "has no source");
@@ -163,7 +163,7 @@ static void read_field(struct reading *reading, const struct sgrad__machine_fiel
         if (json_is_string(value) && *json_string_value(value))
             *(char **)to = sgrad_format("%s", json_string_value(value));
         else
-            wrong(reading, path, "is not a text");
+            wrong(reading, path, "is not a string");
         break;
     case CHOICE: read_choice(reading, field, path, value, to); break;
     case FIGURE: read_figure(reading, field, path, value, to); break;
@@ -260,7 +260,7 @@ static void link_switches(struct reading *reading, const struct sgrad__switch_en
         const bool circle = is->above && machine->network.levels == entries;
         next = is->above && !circle ? find_switch(entry, entries, is->above) : -1;
         if (circle)
-            wrong(reading, above, "forms a circle");
+            wrong(reading, above, "forms a cycle");
         else if (is->above && next < 0)
             wrong(reading, above, "is not the name of a switch in the list");
         if (below > 0 && is->nodes > 0 && is->nodes <= below)

@@ -17,7 +17,8 @@
 #include <time.h>
 #endif
 
-_Static_assert(STARPU_NMAXWORKERS <= SGRAD_MAX_WORKERS, "StarPU was built for more workers than SGRAD_MAX_WORKERS of runtime.h");
+_Static_assert(STARPU_NMAXWORKERS <= SGRAD_MAX_WORKERS, "StarPU was built for more workers than SGRAD_MAX_WORKERS; raise it in "
+                                                        "runtime/runtime.h");
 
 struct handles {
     dnnl_stream_t dnnl;
@@ -48,7 +49,8 @@ static void must(bool made, const char *what, const char *why) {
 
 static void make_engine(void) {
     sgrad_isa();    /* must precede the first use of oneDNN, which cannot be limited afterwards */
-    must(dnnl_engine_create(&engine, dnnl_cpu, 0) == dnnl_success, "oneDNN's engine", "no memory, or an unknown CPU");
+    must(dnnl_engine_create(&engine, dnnl_cpu, 0) == dnnl_success, "oneDNN's engine",
+         "out of memory, or the CPU is not supported");
 }
 
 struct dnnl_engine *sgrad_dnnl_engine(void) {
@@ -106,7 +108,7 @@ const struct sgrad_step *sgrad__cuda_step(const struct sgrad_step *step) {
         void *from = memcpy(h->sent[h->copies++ % TURNS], step, SGRAD_STEP_BYTES);
         status = cudaMemcpyAsync(h->step, from, SGRAD_STEP_BYTES, cudaMemcpyHostToDevice, sgrad_cuda_stream());
     }
-    if (status) sgrad_cuda_fail(cudaGetErrorString(status), "the copy of a step's numbers to the GPU");
+    if (status) sgrad_cuda_fail(cudaGetErrorString(status), "the copy of a step's parameters to the GPU");
     return h->step;
 }
 

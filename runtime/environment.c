@@ -137,11 +137,12 @@ static int settle_home(void) {
     int error = 0;
     if (!home)
         error = sgrad_log_error(SGRAD_EIO,
-                                "%s: StarPU has no folder for measured times, and TMPDIR cannot be written either; set "
-                                "STARPU_HOME to a writable folder",
+                                "%s: StarPU cannot store measured times there or in TMPDIR; set STARPU_HOME to a writable folder",
                                 trouble);
     else {
-        sgrad_log_warning("%s: measured times of tasks are stored in %s; set STARPU_HOME to use another folder", trouble, home);
+        sgrad_log_warning(
+            "%s: StarPU cannot store measured times there and uses %s instead; set STARPU_HOME to a writable folder", trouble,
+            home);
         setenv("STARPU_HOME", home, 1);
         if (getenv("XDG_CACHE_HOME")) setenv("XDG_CACHE_HOME", home, 1);
     }
@@ -184,7 +185,7 @@ int sgrad_cpus(void) {
 char *sgrad_crowding_text(int workers) {
     const int cpus = sgrad_cpus();
     if (workers <= cpus) return NULL;
-    return sgrad_format("%d workers share the %d %s of this machine, and are no faster than %d", workers, cpus,
+    return sgrad_format("%d workers share the %d %s of this machine, so they are no faster than %d", workers, cpus,
                         sgrad_plural(cpus, "CPU", "CPUs"), cpus);
 }
 
@@ -361,8 +362,8 @@ int sgrad_launcher_check(int ranks) {
         const char *place = getenv(launchers[i].place);
         if (place && atoi(place) > 0) return SGRAD_EINVAL;      /* process 0 logs the error for all */
         return sgrad_log_error(SGRAD_EINVAL,
-                               "%s has started %d processes (%s), but MPI has %d %s, so each would train separately; %s; for "
-                               "separate runs, unset %s",
+                               "%s has started %d processes (%s), but MPI has %d %s, so each process would train by itself; %s; "
+                               "for separate runs, unset %s",
                                launchers[i].launcher, atoi(size), launchers[i].size, ranks, sgrad_plural(ranks, "rank", "ranks"),
                                launchers[i].help, launchers[i].size);
     }

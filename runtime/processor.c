@@ -14,7 +14,7 @@ static const struct {
     const char *name, *title;
     dnnl_cpu_isa_t onednn;
 } levels[] = {
-    [SGRAD_BASELINE] = { "baseline", "no vector instructions known", dnnl_cpu_isa_sse41 },
+    [SGRAD_BASELINE] = { "baseline", "baseline instructions", dnnl_cpu_isa_sse41 },
     [SGRAD_AVX2] = { "avx2", "AVX2", dnnl_cpu_isa_avx2 },
     [SGRAD_AVX512] = { "avx512", "AVX-512", dnnl_cpu_isa_avx512_core },
     [SGRAD_AVX512_BF16] = { "avx512_bf16", "AVX-512 with bf16", dnnl_cpu_isa_avx512_core_bf16 },
@@ -39,7 +39,8 @@ static int limit(void) {
                          !((unsigned)dnnl_get_effective_cpu_isa() & ~(unsigned)levels[level].onednn);
     if (!limited)
         return sgrad_log_error(SGRAD_EDEVICE,
-                               "%s=%s: oneDNN cannot be limited: it is in use already, or was built without this function",
+                               "%s=%s: oneDNN's instructions cannot be limited: it is in use already, or was built without this "
+                               "function; unset the variable",
                                variable, asked);
     return 0;
 }

@@ -104,7 +104,7 @@ static void give_up(struct reel *reel, const struct sgrad_bound_kernel *call, co
     reel->off = true;
     call->kernel->cuda(args);
     if (!atomic_flag_test_and_set(&warned))
-        sgrad_log_warning("CUDA graphs: %s cannot be recorded: %s; kernels of such tasks are launched one by one",
+        sgrad_log_warning("CUDA graphs: task %s cannot be recorded: %s; the kernels of such tasks are launched one by one",
                           call->kernel->name, excuse);
 }
 

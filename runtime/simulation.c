@@ -129,7 +129,7 @@ int __wrap_MPI_Irecv(void *data, int count, MPI_Datatype type, int from, int tag
 }
 
 int sgrad_allreduce(const struct sgrad_message *message) {
-    return sgrad_log_error(SGRAD_EINVAL, "%s: the allreduce of a library cannot be simulated; give another --allreduce",
+    return sgrad_log_error(SGRAD_EINVAL, "%s: an allreduce of MPI or NCCL cannot be simulated; give another --allreduce",
                            message->tensor->name);
 }
 int sgrad_allreduce_on_gpus(const struct sgrad_message *message) { return sgrad_allreduce(message); }

@@ -20,7 +20,7 @@
 #include <starpu.h>
 
 _Static_assert(STARPU_NMAXBUFS > SGRAD_FEW_OPERANDS,
-               "StarPU was built for too few buffers a task: configure it --enable-maxbuffers=16, as ./quickstart does");
+               "StarPU was built for too few buffers per task; configure it with --enable-maxbuffers=16, as ./quickstart does");
 
 /* The argument of a task; StarPU frees it with the task. */
 struct argument {

@@ -139,7 +139,8 @@ static bool generate(struct starpu_fxt_options *options) {
     }
     while (tool > 0 && waitpid(tool, &status, 0) < 0 && errno == EINTR) continue;
     if (tool > 0 && status == 0) return true;
-    sgrad_log_warning("%s: no trace: StarPU's tool cannot read the events of the ranks; check that no disk is full", folder);
+    sgrad_log_warning("%s: has no trace, because StarPU's tool cannot read the events of the ranks; check that no disk is full",
+                      folder);
     return false;
 }
 
@@ -151,12 +152,13 @@ static bool convert(int ranks) {
     options.use_task_color = 1;
     options.dir = folder;
     if (ranks > STARPU_FXT_MAX_FILES)
-        sgrad_log_warning("%s: StarPU's tool reads the events of only %d ranks; those of %d others are not in the trace", folder,
-                          STARPU_FXT_MAX_FILES, ranks - STARPU_FXT_MAX_FILES);
+        sgrad_log_warning("%s: the trace has the events of only %d ranks, the limit of StarPU's tool; those of %d other ranks "
+                          "are missing",
+                          folder, STARPU_FXT_MAX_FILES, ranks - STARPU_FXT_MAX_FILES);
     for (int r = 0; r < ranks && r < STARPU_FXT_MAX_FILES; r++) {
         char *path = events_of(r);
         if (access(path, R_OK) == 0) options.filenames[options.ninputfiles++] = path;
-        else sgrad_log_warning("%s: rank %d left no trace", folder, r), free(path);
+        else sgrad_log_warning("%s: rank %d wrote no trace", folder, r), free(path);
     }
     const bool converted = options.ninputfiles && generate(&options);
     if (converted) sgrad__paje_mend(folder, ranks);

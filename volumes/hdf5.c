@@ -255,7 +255,7 @@ static int check_sources(const struct sgrad_volume *volume, const struct hdf5 *h
     for (size_t i = 0; i < sources && !error; i++) {
         if (H5Pget_virtual_filename(how, i, name, LONGEST) < 0 || strchr(name, '%') || !strcmp(name, ".")) continue;
         if (!is_found(volume->path, name))
-            error = sgrad_log_error(SGRAD_EIO, "%s:%s: is made of %s, which does not exist", volume->path, hdf5->name, name);
+            error = sgrad_log_error(SGRAD_EIO, "%s:%s: refers to %s, which does not exist", volume->path, hdf5->name, name);
     }
     H5Pclose(how);
     return error;

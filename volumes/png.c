@@ -154,8 +154,8 @@ static int read_slice(const struct sgrad_volume *volume, int64_t z, struct sgrad
         error = sgrad__png_header(path, map.data, map.size, png);
         if (!error && volume->rank &&
             (png->width != volume->dim[3] || png->height != volume->dim[2] || png->voxel != volume->voxel))
-            error = sgrad_log_error(SGRAD_EFORMAT, "%s: is of %ux%u %s, but the first slice is of %lldx%lld %s", path, png->width,
-                                    png->height, sgrad_voxel_name(png->voxel), (long long)volume->dim[3],
+            error = sgrad_log_error(SGRAD_EFORMAT, "%s: has %ux%u pixels of %s, but the first slice has %lldx%lld of %s", path,
+                                    png->width, png->height, sgrad_voxel_name(png->voxel), (long long)volume->dim[3],
                                     (long long)volume->dim[2], sgrad_voxel_name(volume->voxel));
         if (!error && to) error = sgrad__png_decode(path, map.data, map.size, png, to);
         sgrad_map_close(&map);

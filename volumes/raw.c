@@ -78,11 +78,13 @@ static int open_raw(struct sgrad_volume *volume) {
 
 static int create_raw(struct sgrad_volume *volume) {
     if (*ending_of(volume->path))
-        return sgrad_log_error(SGRAD_ENAME, "%s: shape and type of an output cannot be chosen; give FILE.raw only", volume->path);
+        return sgrad_log_error(SGRAD_ENAME, "%s: the shape and the type of an output cannot be chosen; give only FILE.raw",
+                               volume->path);
     if (!access(volume->path, F_OK)) return sgrad_log_error(SGRAD_EIO, "%s: already exists", volume->path);
     SGRAD_TRY(open_file(volume, sgrad__part_of(volume->path), O_RDWR | O_CREAT | O_TRUNC));
     if (!ftruncate(((struct raw *)volume->state)->file, (off_t)bytes_of(volume))) return 0;
-    return sgrad_log_error(SGRAD_EIO, "%s: %llu bytes: %s", volume->path, (unsigned long long)bytes_of(volume), strerror(errno));
+    return sgrad_log_error(SGRAD_EIO, "%s: cannot allocate %llu bytes: %s", volume->path, (unsigned long long)bytes_of(volume),
+                           strerror(errno));
 }
 
 /* Reads COUNT bytes of FILE at offset AT to TO, or, if TO is NULL, writes them from FROM. Returns false after an error, in

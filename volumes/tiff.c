@@ -97,9 +97,10 @@ static int read_pages(struct sgrad_volume *volume, struct tiff *tiff, int64_t *p
         SGRAD_TRY(read_page(volume, *pages, tiff->file, &page));
         if (*pages == 0) first = page;
         if (page.width != first.width || page.height != first.height || page.depth != first.depth || page.voxel != first.voxel)
-            return sgrad_log_error(SGRAD_EFORMAT, "%s: page %lld is of %ux%ux%u %s, but page 0 is of %ux%ux%u %s", volume->path,
-                                   (long long)*pages, page.width, page.height, page.depth, sgrad_voxel_name(page.voxel),
-                                   first.width, first.height, first.depth, sgrad_voxel_name(first.voxel));
+            return sgrad_log_error(SGRAD_EFORMAT, "%s: page %lld has %ux%ux%u pixels of %s, but page 0 has %ux%ux%u of %s",
+                                   volume->path, (long long)*pages, page.width, page.height, page.depth,
+                                   sgrad_voxel_name(page.voxel), first.width, first.height, first.depth,
+                                   sgrad_voxel_name(first.voxel));
         ++*pages;
         more = !TIFFLastDirectory(tiff->file);
         if (more && !TIFFReadDirectory(tiff->file))
@@ -153,9 +154,9 @@ static void warn_of_display(const struct sgrad_volume *volume, TIFF *file) {
     TIFFGetField(file, TIFFTAG_PHOTOMETRIC, &photometric);
     if (sgrad_launched_rank()) return;
     if (photometric == PHOTOMETRIC_MINISWHITE)
-        sgrad_log_warning("%s: states that 0 is white; voxels are read as they are stored, as tifffile reads them", volume->path);
+        sgrad_log_warning("%s: states that 0 is white; the values are read as they are stored, as in tifffile", volume->path);
     if (orientation != ORIENTATION_TOPLEFT)
-        sgrad_log_warning("%s: states orientation %d; voxels are read as they are stored, as tifffile reads them", volume->path,
+        sgrad_log_warning("%s: states orientation %d; the values are read as they are stored, as in tifffile", volume->path,
                           orientation);
 }
 

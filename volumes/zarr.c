@@ -91,7 +91,7 @@ static void find_chunks(struct sgrad_volume *volume) {
     if (!there && nested && !zarr->separated) zarr->separator = '/', there = true;  /* old libraries did not state it */
     char *first = chunk_path(volume, (const int64_t[SGRAD_VOLUME_RANK]){ 0 });
     if (!there && sgrad_launched_rank() == 0)
-        sgrad_log_warning("%s: has no chunk (the first would be %s); every voxel is the fill value", volume->path, first);
+        sgrad_log_warning("%s: has no chunks (the first would be %s), so every voxel has the fill value", volume->path, first);
     free(first);
 }
 
@@ -302,7 +302,8 @@ static int sign_zarr(struct sgrad_volume *volume, const char *work, bool again) 
     int error = 0;
     if (there && strcmp(there, work) && !again)
         error = sgrad_log_error(SGRAD_EIO,
-                                "%s: already exists and was made by other work: %s; this is %s; give another name, or --redo",
+                                "%s: already exists, from another job, '%s', not from this one, '%s'; give another name, or "
+                                "--redo",
                                 volume->path, there, work);
     else if ((!there || strcmp(there, work)) && text) error = write_file(file, text, strlen(text));
     json_decref(json);

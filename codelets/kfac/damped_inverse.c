@@ -41,7 +41,7 @@ static void damped_inverse(const struct sgrad_args *args) {
         if (finite && !invert(matrix, n, args->step->damping)) put(matrix, n, inverse);
         else
             sgrad__factor_tell(health, finite ? &health->negative : &health->unmade, args->step,
-                               finite ? "has eigenvalues of minus the damping or less; its previous inverse is used"
+                               finite ? "has an eigenvalue at or below minus the damping; its previous inverse is used"
                                       : "is not finite; its previous inverse is used");
     }
 }

@@ -37,7 +37,7 @@ static void eigendecomposition(const struct sgrad_args *args) {
         if (finite) dsyevd_("V", "L", &rows, matrix, &rows, values, work, &size, more_work, &more, &info, 1, 1);
         if (!finite || info) {
             sgrad__factor_tell(health, &health->unmade, args->step,
-                               finite ? "has no eigendecomposition; the previous one is used"
+                               finite ? "has no eigendecomposition; its previous one is used"
                                       : "is not finite; its previous eigendecomposition is used");
             continue;
         }

@@ -83,7 +83,7 @@ static void fill(const struct sgrad_test *test, int input, void *data) {
 
 const struct sgrad_op sgrad_auxiliary_cross_entropy_op = {
     .name = "auxiliary_cross_entropy",
-    .summary = "softmax cross entropy of several classifiers: the first one's, plus a fraction of the others'",
+    .summary = "softmax cross entropy of several classifiers: that of the first, plus a fraction of that of the others",
     .source = "Szegedy et al., Going deeper with convolutions, 2014, section 5",
     .inputs = 2,
     .attrs_size = sizeof(struct sgrad_auxiliary_cross_entropy),

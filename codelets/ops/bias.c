@@ -59,7 +59,7 @@ static void onnx(const struct sgrad_signature *signature, const void *attrs, FIL
 
 const struct sgrad_op sgrad_bias_op = {
     .name = "bias",
-    .summary = "sum of each row and one number per feature",
+    .summary = "sum of each row and a vector of one number per feature",
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_bias),
     .infer = infer,

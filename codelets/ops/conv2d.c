@@ -28,13 +28,15 @@ int sgrad__filter_infer(struct sgrad_signature *signature, const char *op, struc
     if (conv2d->channels < 1 || conv2d->kernel < 1 || conv2d->stride < 1 || conv2d->dilation < 1 || conv2d->groups < 1 ||
         conv2d->padding < 0)
         return sgrad_log_error(SGRAD_EINVAL,
-                               "%s: %s: %d channels, kernel %d, stride %d, dilation %d, groups %d, padding %d: out of range", op,
-                               signature->layer, conv2d->channels, conv2d->kernel, conv2d->stride, conv2d->dilation,
+                               "%s: %s: %d channels, kernel %d, stride %d, dilation %d and groups %d must be 1 or more, and "
+                               "padding %d must be 0 or more",
+                               op, signature->layer, conv2d->channels, conv2d->kernel, conv2d->stride, conv2d->dilation,
                                conv2d->groups, conv2d->padding);
     const int64_t inputs = x->dim[x->rank - 1], extent = (int64_t)(conv2d->kernel - 1) * conv2d->dilation + 1;
     if (inputs % conv2d->groups || conv2d->channels % conv2d->groups)
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: %s: %d groups do not divide the channels of input %s and of output %d", op,
-                               signature->layer, conv2d->groups, text, conv2d->channels);
+        return sgrad_log_error(SGRAD_ESHAPE,
+                               "%s: %s: %d groups must divide both the channels of the input, %s, and those of the output, %d",
+                               op, signature->layer, conv2d->groups, text, conv2d->channels);
     const int64_t height = x->dim[plane] + 2 * conv2d->padding - extent, width = x->dim[plane + 1] + 2 * conv2d->padding - extent;
     if (height < 0 || width < 0)
         return sgrad_log_error(SGRAD_ESHAPE, "%s: %s: a filter of %dx%d pixels is larger than input %s with padding %d", op,

@@ -33,7 +33,7 @@ static void onnx(const struct sgrad_signature *signature, const void *attrs, FIL
 
 const struct sgrad_op sgrad_convert_op = {
     .name = "convert",
-    .summary = "conversion of a data set's numbers (f32) to activations (f32 or bf16)",
+    .summary = "conversion of the numbers of a data set (f32) to activations (f32 or bf16)",
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_convert),
     .no_gradient = 1u << 0,

@@ -75,7 +75,7 @@ static void forward(const struct sgrad_args *args) {
 
 const struct sgrad_op sgrad_draw_token_op = {
     .name = "draw_token",
-    .summary = "a token drawn from softmax(x / temperature), or the one with the largest x; replaces the loss",
+    .summary = "a token drawn from softmax(x / temperature), or the most probable token; replaces the loss in generation",
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_draw_token),
     .infer = infer,

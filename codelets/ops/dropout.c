@@ -22,7 +22,7 @@ static int infer(struct sgrad_signature *signature, void *attrs) {
     struct sgrad_dropout *d = attrs;
     if (d->p == 0) d->p = 0.5f;
     if (!(d->p > 0 && d->p <= 1))
-        return sgrad_log_error(SGRAD_EINVAL, "%s: dropout requires p above 0 and up to 1, not %g", signature->layer, d->p);
+        return sgrad_log_error(SGRAD_EINVAL, "%s: dropout: p must be above 0 and at most 1, not %g", signature->layer, d->p);
     d->stream =
         (uint32_t)sgrad_hash(signature->layer, strlen(signature->layer)); /* layers of different names drop different elements */
     signature->y.shape = signature->x[0].shape;

@@ -12,8 +12,8 @@ static int infer(struct sgrad_signature *signature, void *attributes) {
     struct sgrad_embedding *attrs = attributes;
     const struct sgrad_shape *x = &signature->x[0].shape;
     if (x->rank < 1 || x->rank >= SGRAD_MAX_RANK || attrs->count < 1 || attrs->features < 1)
-        return sgrad_log_error(SGRAD_EINVAL, "%s: embedding of %d rows of %d features: out of range", signature->layer,
-                               attrs->count, attrs->features);
+        return sgrad_log_error(SGRAD_EINVAL, "%s: embedding of %d rows of %d features is invalid; both must be 1 or more",
+                               signature->layer, attrs->count, attrs->features);
     if (attrs->deviation == 0) attrs->deviation = 1;
     signature->y.shape = *x;
     signature->y.shape.dim[signature->y.shape.rank++] = attrs->features;
@@ -87,7 +87,7 @@ static void onnx(const struct sgrad_signature *signature, const void *attrs, FIL
 
 const struct sgrad_op sgrad_embedding_op = {
     .name = "embedding",
-    .summary = "embedding: a row of a table for each number",
+    .summary = "embedding: for each number, that row of a table",
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_embedding),
     .no_gradient = 1u << 0,

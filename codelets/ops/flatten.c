@@ -54,7 +54,7 @@ static void onnx(const struct sgrad_signature *signature, const void *attrs, FIL
 
 const struct sgrad_op sgrad_flatten_op = {
     .name = "flatten",
-    .summary = "images as rows, (N,H,W,C) to (N,C·H·W), in PyTorch's order",
+    .summary = "images to rows, (N,H,W,C) to (N,C·H·W), in PyTorch's order",
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_flatten),
     .infer = infer,

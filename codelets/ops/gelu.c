@@ -85,7 +85,7 @@ static void onnx(const struct sgrad_signature *signature, const void *attrs, FIL
 
 const struct sgrad_op sgrad_gelu_op = {
     .name = "gelu",
-    .summary = "Gaussian error linear unit: y = x times the probability of a normal variable below x",
+    .summary = "Gaussian error linear unit: y = x Φ(x), where Φ is the standard normal distribution function",
     .source = "D. Hendrycks, K. Gimpel, Gaussian error linear units, 2016",
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_gelu),

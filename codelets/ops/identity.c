@@ -19,7 +19,7 @@ static void onnx(const struct sgrad_signature *signature, const void *attrs, FIL
 
 const struct sgrad_op sgrad_identity_op = {
     .name = "identity",
-    .summary = "y = x, as a separate value",
+    .summary = "y = x, stored as a separate value",
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_identity),
     .infer = sgrad_infer_same,

@@ -16,7 +16,8 @@ static int infer(struct sgrad_signature *signature, void *attributes) {
         return sgrad_log_error(SGRAD_ESHAPE, "linear: %s: input %s is not samples of features (N,…,C)", signature->layer,
                                sgrad_shape_text(x, text));
     if (attrs->features < 1)
-        return sgrad_log_error(SGRAD_EINVAL, "linear: %s: %d features: out of range", signature->layer, attrs->features);
+        return sgrad_log_error(SGRAD_EINVAL, "linear: %s: must have 1 or more features, not %d", signature->layer,
+                               attrs->features);
     const int64_t features = x->dim[x->rank - 1];
     signature->y.shape = *x;
     signature->y.shape.dim[x->rank - 1] = attrs->features;

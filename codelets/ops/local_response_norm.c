@@ -21,7 +21,7 @@ static int infer(struct sgrad_signature *signature, void *attrs) {
     if (norm->beta == 0) norm->beta = 0.75f;
     if (norm->k == 0) norm->k = 1;
     if (norm->size < 0 || norm->k < 0)
-        return sgrad_log_error(SGRAD_EINVAL, "%s: local_response_norm requires a size and a k above 0, not %d and %g",
+        return sgrad_log_error(SGRAD_EINVAL, "%s: local_response_norm: size and k must be above 0, not %d and %g",
                                signature->layer, norm->size, norm->k);
     signature->y.shape = signature->x[0].shape;
     return 0;

@@ -11,7 +11,7 @@ int sgrad__infer_move(struct sgrad_signature *signature, const char *axis) {
     const struct sgrad_axis *over = sgrad_mesh_axis(signature->mesh, axis);
     signature->y.shape = signature->x[0].shape;
     if (!*axis)
-        return sgrad_log_error(SGRAD_EINVAL, "%s: its .axis is empty; give the name of an axis of the mesh", signature->layer);
+        return sgrad_log_error(SGRAD_EINVAL, "%s: .axis is empty; set it to the name of an axis of the mesh", signature->layer);
     if (over && !over->ranks)
         return sgrad_log_error(SGRAD_EINVAL, "%s: the mesh must have a number of ranks for axis %s; give --mesh %s=N",
                                signature->layer, axis, axis);
@@ -44,7 +44,8 @@ static int infer_pieces(struct sgrad_signature *signature, const char *axis, int
     if (*dimension < 1 || *dimension >= x->rank)
         return sgrad_log_error(
             SGRAD_EINVAL,
-            "%s: cannot be split along dimension %d, because %s has no such dimension after dimension 0, the samples",
+            "%s: cannot be split along dimension %d of %s; only an existing dimension from 1 can be split (dimension 0 is that "
+            "of the samples)",
             signature->layer, *dimension, sgrad_shape_text(x, text));
     if (!signature->axis) return 0;
     const int ranks = signature->axis->ranks;

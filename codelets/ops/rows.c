@@ -26,7 +26,7 @@ static void onnx(const struct sgrad_signature *signature, const void *attrs, FIL
 
 const struct sgrad_op sgrad_rows_op = {
     .name = "rows",
-    .summary = "the pixels of an image as rows: (N,H,W,C) to (N,H·W,C)",
+    .summary = "pixels of images to rows, (N,H,W,C) to (N,H·W,C)",
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_rows),
     .infer = infer,

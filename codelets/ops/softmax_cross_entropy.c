@@ -24,7 +24,7 @@ static int infer(struct sgrad_signature *signature, void *attrs) {
     if (signature->inputs == 3 || !sgrad_shape_equal(labels, &signature->x[signature->inputs > 2 ? 2 : 1].shape) ||
         !sgrad_shape_equal(labels, &signature->x[signature->inputs > 2 ? 3 : 1].shape))
         return sgrad_log_error(SGRAD_ESHAPE,
-                               "%s: softmax_cross_entropy requires both or neither of a second label and a weight for each label",
+                               "%s: softmax_cross_entropy requires a second label and a weight for each label, or neither",
                                signature->layer);
     char text[2][SGRAD_SHAPE_TEXT];
     bool fits = x->rank >= 2 && labels->rank == x->rank - 1;

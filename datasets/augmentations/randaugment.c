@@ -80,7 +80,7 @@ static void change(const double *number, struct sgrad_chances *chances, struct s
 const struct sgrad_augmentation sgrad_randaugment_augmentation = {
     .name = "randaugment",
     .argument = "N,M",
-    .summary = "N of 14 random changes of strength M, at most 30 [2,9]",
+    .summary = "N random changes of 14 kinds, with strength M, at most 30 [2,9]",
     .source = "Cubuk et al., RandAugment: practical automated data augmentation, 2019; strengths as torchvision has them",
     .numbers = 2,
     .number = { { .usual = 2, .low = 1, .high = 14 }, { .usual = 9, .low = 0, .high = STRENGTHS } },

@@ -16,7 +16,7 @@ static void bits(const uint8_t *grey, int side, uint8_t *bit) {
 
 const struct sgrad_hash_kind sgrad_ahash_hash = {
     .name = "ahash",
-    .summary = "pixels brighter than the mean, of 8x8 pixels: fast, most collisions",
+    .summary = "a bit is 1 if one of 8x8 pixels is brighter than the mean: fast, most collisions",
     .size = size,
     .bits = bits,
 };

@@ -17,7 +17,7 @@ static void bits(const uint8_t *grey, int side, uint8_t *bit) {
 
 const struct sgrad_hash_kind sgrad_dhash_hash = {
     .name = "dhash",
-    .summary = "increases of brightness to the right, of 9x8 pixels: fast, sensitive to edges",
+    .summary = "a bit is 1 if one of 9x8 pixels is darker than the next to the right: fast, sensitive to edges",
     .size = size,
     .bits = bits,
 };

@@ -84,7 +84,7 @@ static void bits(const uint8_t *grey, int side, uint8_t *bit) {
 
 const struct sgrad_hash_kind sgrad_phash_hash = {
     .name = "phash",
-    .summary = "strong frequencies among the 8x8 lowest, of 32x32 pixels: fewest collisions",
+    .summary = "a bit is 1 if one of the 8x8 lowest frequencies of 32x32 pixels is above the median: fewest collisions",
     .size = size,
     .bits = bits,
 };

@@ -32,7 +32,7 @@ static void bits(const uint8_t *grey, int side, uint8_t *bit) {
 
 const struct sgrad_hash_kind sgrad_whash_hash = {
     .name = "whash",
-    .summary = "8x8 blocks brighter than the median, of 256x256 pixels: slow, many collisions",
+    .summary = "a bit is 1 if one of 8x8 blocks of 256x256 pixels is brighter than the median: slow, many collisions",
     .size = size,
     .bits = bits,
 };

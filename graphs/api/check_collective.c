@@ -125,7 +125,7 @@ static int perform(struct rehearsal *rehearsal, struct event *event) {
         if (!came) event->sent[c] = *own;
         else if (event->action.kind == SGRAD_COPY) *own = *came;
         else if (own->ranks & came->ranks)
-            return WRONG(rehearsal, "rank %d adds a value from rank %d that counts a rank twice", event->place,
+            return WRONG(rehearsal, "rank %d adds a value from rank %d that contains the data of a rank twice", event->place,
                          event->action.peer);
         else *own = (struct value){ own->ranks | came->ranks, own->sum + came->sum };
     }
@@ -178,8 +178,7 @@ static int check_results(const struct rehearsal *rehearsal) {
             return WRONG(rehearsal, "rank %d ends with a sum that lacks rank %d", place, lowest_missing(is->ranks));
         if (sums && is->sum != first->sum) return WRONG(rehearsal, "ranks 0 and %d end with sums of different bits", place);
         if (sums && tree && is->sum != tree_sum(0, rehearsal->places, chunk))
-            return WRONG(rehearsal, "rank %d does not add in the order that .tree_order of the record specifies",
-                         place);
+            return WRONG(rehearsal, "rank %d does not add in the order that .tree_order specifies", place);
     }
     return 0;
 }

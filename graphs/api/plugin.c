@@ -33,7 +33,7 @@ static const char *wrong_operation(const void *record) {
     if (!all_run(op->forward)) return "has a forward kernel without .cpu";
     if (!all_run(op->backward)) return "has a backward kernel without .cpu";
     if (op->backward[0].kernel.name || (op->no_gradient & inputs) == inputs) return NULL;
-    return "has no .backward, but .no_gradient does not contain all inputs";
+    return "has no .backward, so .no_gradient must contain all inputs";
 }
 
 static const char *wrong_optimizer(const void *record) {
@@ -46,11 +46,10 @@ static const char *wrong_augmentation(const void *record) {
     const int does = (is->move != NULL) + (is->change != NULL) + (is->mix != NULL);
     if (does != 1) return does ? "must have only one of .move, .change, .mix" : "must have one of .move, .change, .mix";
     if (is->numbers < 0 || is->numbers > SGRAD_AUGMENTATION_NUMBERS) return "has an invalid .numbers";
-    if ((is->numbers > 0) != (is->argument != NULL))
-        return "must have both .numbers and .argument, which describes them, or neither";
+    if ((is->numbers > 0) != (is->argument != NULL)) return "must have .numbers and .argument, their description, or neither";
     for (const struct sgrad_augmentation_number *n = is->number; n < is->number + is->numbers; n++)
         if (n->low > n->high || (n->usual != 0 && (n->usual < n->low || n->usual > n->high)))
-            return "has a number whose .usual is not within .low and .high";
+            return "has a number whose .usual is not between .low and .high";
     return NULL;
 }
 
@@ -119,7 +118,7 @@ static int check_list(const char *path, const struct list *list, const struct sg
         SGRAD_TRY(check_record(path, list, own[i]));
         for (const void *const *there = array_at(list->all); *there; there++)
             if (list->same(*there, own[i]))
-                return sgrad_log_error(SGRAD_ENAME, "plug-in %s: %s '%s' has the name of an existing one", path, list->what,
+                return sgrad_log_error(SGRAD_ENAME, "plug-in %s: %s '%s' exists already; choose another name", path, list->what,
                                        name_of(own[i]));
         for (int j = 0; j < i; j++)
             if (list->same(own[j], own[i]))
@@ -134,8 +133,8 @@ static int check(const char *path, const struct sgrad_plugin *plugin) {
         return sgrad_log_error(SGRAD_EFORMAT, "plug-in %s: is not a plug-in: it has no SGRAD_PLUGIN (graphs/api/plugin.h)", path);
     if (plugin->version != SGRAD_PLUGIN_VERSION || memcmp(plugin->size, size, sizeof size))
         return sgrad_log_error(SGRAD_EFORMAT,
-                               "plug-in %s: was compiled with headers of another Stargrad: its records have version "
-                               "%d, but must have %d, and the same sizes; compile it again",
+                               "plug-in %s: was compiled with the headers of another Stargrad: its records have version %d or "
+                               "other sizes, but must have version %d; compile it again",
                                path, plugin->version, SGRAD_PLUGIN_VERSION);
     for (int k = 0; k < LISTS; k++) SGRAD_TRY(check_list(path, &lists[k], plugin));
     return 0;

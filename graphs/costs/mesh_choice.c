@@ -57,10 +57,9 @@ static int build_on(struct sgrad__run *run, int (*build)(struct sgrad__run *run)
 static int check_batch(const struct sgrad__run *run, int64_t batch) {
     const int parts = sgrad_mesh_ranks(&run->parallel.mesh, sgrad_mesh_sampled(&run->parallel.mesh));
     if (batch % parts)
-        return sgrad_log_error(SGRAD_EINVAL, "a batch of %lld is not a multiple of the %d ranks that share it", (long long)batch,
-                               parts);
+        return sgrad_log_error(SGRAD_EINVAL, "a batch of %lld cannot be divided among %d ranks", (long long)batch, parts);
     if (batch / parts < run->graph->stages)
-        return sgrad_log_error(SGRAD_EINVAL, "%lld %s of a rank cannot keep %d stages busy", (long long)(batch / parts),
+        return sgrad_log_error(SGRAD_EINVAL, "the %lld %s of a rank cannot keep %d stages busy", (long long)(batch / parts),
                                sgrad_plural(batch / parts, "sample", "samples"), run->graph->stages);
     return 0;
 }

@@ -42,11 +42,11 @@ static int first_difference(const struct sgrad__messages *messages, int rank) {
 static void tell(const struct sgrad__message_list *mine, const struct sgrad__message_list *other, int from, int to, int kind) {
     const int at = sgrad__message_list_difference(mine, other);
     char *first = at < mine->count ? sgrad_format("\"%s\" of %lld bytes", mine->name[at], (long long)mine->message[at].bytes)
-                                   : sgrad_format("one of %lld bytes that rank %d does not have",
+                                   : sgrad_format("a message of %lld bytes that rank %d does not have",
                                                   (long long)other->message[at].bytes, from);
     sgrad_log_error(SGRAD_EINVAL,
-                    "ranks %d and %d have built different programs: rank %d %s %d messages with %.0f bytes, rank %d %s %d with "
-                    "%.0f; the first difference is %s; please report this error of Stargrad, with the command",
+                    "ranks %d and %d have built different programs: rank %d %s %d messages of %.0f bytes in total, rank %d %s %d "
+                    "of %.0f bytes; the first difference is %s; this is a bug in Stargrad, please report it with the command",
                     from, to, from, kind == SUMS ? "adds up" : "sends", mine->count, sgrad__message_list_bytes(mine), to,
                     kind == SUMS ? "adds up" : "expects", other->count, sgrad__message_list_bytes(other), first);
     free(first);

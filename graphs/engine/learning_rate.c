@@ -79,9 +79,9 @@ int sgrad_schedule_parse(const char *text, struct sgrad_schedule *schedule) {
     struct sgrad_schedule s = { 0 };
     if (!parse(text, &s))
         return sgrad_log_error(SGRAD_EINVAL,
-                               "schedule '%s' is invalid; give constant, step:E1,E2:F (up to %d epochs in ascending order and a "
-                               "factor), cosine, poly:P (a power), triangle:START,TOP,END (fractions of the learning rate, the "
-                               "run and the learning rate: 0 to 1) or onecycle; all other numbers must be above 0",
+                               "schedule '%s' is invalid; give constant, step:E1,E2:F (up to %d epochs in ascending order, and a "
+                               "factor), cosine, poly:P (a power), triangle:START,TOP,END (START and END: fractions of the "
+                               "learning rate, TOP: fraction of the run, 0 to 1) or onecycle; all other numbers must be above 0",
                                text, MILESTONES);
     *schedule = s;
     return 0;

@@ -236,7 +236,9 @@ int sgrad__server_open(struct sgrad__run *run, long first) {
     SGRAD_TRY(open_masters(s));
     for (int i = 0; i < run->program->shards; i++) SGRAD_TRY(open_sessions(s, i, first));
     s->thread = sgrad_thread_start(serve, s);
-    return s->thread ? 0 : sgrad_log_error(SGRAD_ENOMEM, "the thread of the parameter server cannot be started");
+    return s->thread ? 0
+                     : sgrad_log_error(SGRAD_ENOMEM, "the thread of the parameter server cannot be started; check the limit of "
+                                                     "threads (ulimit -u)");
 }
 
 const struct sgrad__program *sgrad__server_program(const struct sgrad__server *server, int number) {

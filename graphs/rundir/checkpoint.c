@@ -134,7 +134,8 @@ int sgrad__checkpoint_begin(const struct sgrad__training *training, const char *
     c->thread = sgrad_thread_start(write_checkpoint, c);
     if (!c->thread) {
         free_checkpoint(c);
-        return sgrad_log_error(SGRAD_ENOMEM, "the thread that writes checkpoints cannot be started");
+        return sgrad_log_error(SGRAD_ENOMEM, "the thread that writes checkpoints cannot be started; check the limit of threads "
+                                             "(ulimit -u)");
     }
     *checkpoint = c;
     return 0;

@@ -211,7 +211,7 @@ static int same_data(const char *where, const json_t *config, const struct sgrad
     char *after = data_text(c->options->data.name, c->dataset->count, c->dataset->classes);
     int error = 0;
     if (!was)
-        error = sgrad_log_error(SGRAD_EFORMAT, "%s: identity.data is missing: the data of the run are unknown", where);
+        error = sgrad_log_error(SGRAD_EFORMAT, "%s: identity.data is missing, so the data of the run are unknown", where);
     else if (strcmp(was, json_string_value(now)))
         error = sgrad_log_error(SGRAD_EINVAL,
                                 "%s: the run has data %s%s%s, so it cannot be continued with %s%s%s%s; give --data with the same "
@@ -276,9 +276,10 @@ int sgrad__config_input(const char *folder, int channels, double *mean, double *
     if (object && !json_object_get(object, "identity")) json_decref(object), object = NULL;
     if (object && !(get_reals(json_object_get(object, "mean"), channels, -FLT_MAX, m) &&
                     get_reals(json_object_get(object, "deviation"), channels, FLT_MIN, d)))
-        error = sgrad_log_error(
-            SGRAD_EFORMAT, "%s: mean and deviation must have %d numbers each in the range of f32, and deviations must be above 0",
-            path, channels);
+        error = sgrad_log_error(SGRAD_EFORMAT,
+                                "%s: mean and deviation must be lists with a finite number for each channel (%d), and deviations "
+                                "must be above 0",
+                                path, channels);
     if (!error) {
         *found = object;
         for (int i = 0; object && i < channels; i++) mean[i] = m[i], deviation[i] = d[i];

@@ -158,11 +158,12 @@ int sgrad_run_input(const char *folder, struct sgrad_run_input *input) {
     struct sgrad_run_input is = { 0 };
     int error = read_run(folder, &path, &config);
     if (!error && !json_object_get(config, "classes"))
-        error = sgrad_log_error(SGRAD_EFORMAT, "%s: the input of the run is missing: an older version of Stargrad wrote the file",
+        error = sgrad_log_error(SGRAD_EFORMAT,
+                                "%s: 'classes' is missing, because an older version of Stargrad wrote the file; use that version",
                                 path);
     if (!error && (!take_image(json_object_get(config, "input"), &is) || !take_classes(config, &is)))
-        error = sgrad_log_error(SGRAD_EFORMAT, "%s: the input is neither null nor an image (H,W,C), or classes is not a number",
-                                path);
+        error =
+            sgrad_log_error(SGRAD_EFORMAT, "%s: 'input' must be null or an image (H,W,C), and 'classes' must be a number", path);
     if (!error) *input = is;
     json_decref(config);
     free(path);

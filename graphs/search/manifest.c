@@ -61,8 +61,8 @@ static int check_same(const struct sgrad__search *search, const char *folder, js
     json_object_del(now, "data");
     json_object_foreach(now, key, value) if (!error && !json_equal(value, json_object_get(before, key))) error =
         sgrad_log_error(SGRAD_EINVAL,
-                        "%s/search.json: the search began with another \"%s\", so it cannot be continued "
-                        "with this one; choose another --out",
+                        "%s/search.json: the search cannot be continued, because it began with another \"%s\"; choose another "
+                        "--out",
                         folder, key);
     json_decref(now);
     return error;
@@ -163,14 +163,14 @@ int sgrad__manifest_sub_epochs(const char *folder, const char *name, int partiti
         if (!read_sub_epoch(line, name, &next)) continue;
         const bool fits = next.epoch == v.count / partitions && next.partition >= 0 && next.partition < partitions;
         if (v.count == partitions * epochs || !fits)
-            error = sgrad_log_error(SGRAD_EFORMAT, "%s: the visits of %s must cover %d partitions in each of %d epochs", path,
-                                    name, partitions, epochs);
+            error = sgrad_log_error(SGRAD_EFORMAT, "%s: the visits of candidate %s must cover %d partitions in each of %d epochs",
+                                    path, name, partitions, epochs);
         next.number = v.count;
         next.begin = v.count;
         next.end = v.makespan = v.count + 1;
         if (!error) v.sub_epoch[v.count++] = next;
     }
-    if (!error && !v.count) error = sgrad_log_error(SGRAD_EFORMAT, "%s: has no visits of %s", path, name);
+    if (!error && !v.count) error = sgrad_log_error(SGRAD_EFORMAT, "%s: has no visits of candidate %s", path, name);
     if (from) fclose(from);
     free(line);
     free(path);

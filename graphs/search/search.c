@@ -186,7 +186,7 @@ static int find_past(struct sgrad__trial *trial) {
     }
     free(have);
     if (!whole)
-        return SAY(s, "%s: the checkpoints after %d visits are incomplete, or several parts are on the disk of one rank only",
+        return SAY(s, "%s: the checkpoint after %d visits is incomplete, or all of its shards are on the disk of one rank",
                    trial->folder, trial->completed);
     SGRAD_TRY(sgrad_ranks_agree(trial->at[0] == s->rank ? sgrad__trial_recall(trial, 0, trial->completed) : 0));
     sgrad_ranks_broadcast(trial->journal, sgrad__journal_count(trial) * sizeof *trial->journal, trial->at[0]);

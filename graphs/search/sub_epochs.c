@@ -143,11 +143,12 @@ static void order_open_shop(const options *o, struct sgrad__sub_epoch *sub_epoch
 }
 
 const struct sgrad__sub_epoch_order sgrad__sub_epoch_orders[] = {
-    { "staggered", "as many models as partitions at a time, each begins with another partition; drawn anew for each epoch",
+    { "staggered",
+      "as many models at a time as there are partitions, each on a different partition, in an order that is random in each epoch",
       "Latin squares", order_staggered },
-    { "ring", "models enter the first partition one after another, and go from each to the next",
+    { "ring", "models start at the first partition, one after another, and move from each partition to the next",
       "Chen, Lee, Xia, Lin, Suzumura and Lin 2015", order_ring },
-    { "open-shop", "whichever model and partition are free first, the model with most to do before others: for unequal models",
+    { "open-shop", "a free rank trains the free model with the most remaining work; for models of unequal size",
       "Gonzalez and Sahni 1976; Kumar, Nakandala, Zhang, Li, Gemawat and Nagrecha 2021 (Cerebro)", order_open_shop },
     { 0 },
 };

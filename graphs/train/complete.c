@@ -13,21 +13,23 @@ static int check_numbers(const struct sgrad_train_options *options) {
     const int steps = options->parallel.steps_in_flight;
     const struct sgrad_lookahead *lookahead = &options->training.lookahead;
     const struct sgrad_step_range *trace = &options->output.trace;
-    if (batch < 1) return sgrad_log_error(SGRAD_EINVAL, "a batch must have 1 sample or more, not %ld", batch);
-    if (micro < 0) return sgrad_log_error(SGRAD_EINVAL, "a micro-batch must have 0 samples (automatic) or more, not %ld", micro);
+    if (batch < 1) return sgrad_log_error(SGRAD_EINVAL, "batch %ld: must be 1 sample or more", batch);
+    if (micro < 0) return sgrad_log_error(SGRAD_EINVAL, "micro-batch %ld: must be 1 sample or more, or 0 (automatic)", micro);
     SGRAD_TRY(check_count("class-weights", &options->training.class_weights));
     SGRAD_TRY(check_count("mean", &options->data.mean));
     SGRAD_TRY(check_count("deviation", &options->data.std));
     if (!sgrad_lookahead_is_valid(lookahead))
-        return sgrad_log_error(SGRAD_EINVAL, "lookahead every %ld steps with decay %g and power %g is out of range",
+        return sgrad_log_error(SGRAD_EINVAL,
+                               "lookahead every %ld steps with decay %g and power %g is out of range; give 1 step "
+                               "or more, a decay from 0 to below 1, and a power of 0 or more",
                                lookahead->every, lookahead->decay, lookahead->power);
     if (trace->first < 0 || trace->last < trace->first)
-        return sgrad_log_error(
-            SGRAD_EINVAL,
-            "steps %ld to %ld cannot be traced: they must begin with step 1 or later, and must not end before they begin",
-            trace->first, trace->last);
+        return sgrad_log_error(SGRAD_EINVAL,
+                               "steps %ld to %ld cannot be traced: the first must be 1 or more, and the last must not precede it",
+                               trace->first, trace->last);
     if (steps >= 0 && steps <= SGRAD__MAX_WINDOW) return 0;
-    return sgrad_log_error(SGRAD_EINVAL, "%d steps in flight: the number must be from 1 to %d", steps, SGRAD__MAX_WINDOW);
+    return sgrad_log_error(SGRAD_EINVAL, "%d steps in flight are not possible; the number must be from 1 to %d", steps,
+                           SGRAD__MAX_WINDOW);
 }
 
 static int complete_names(struct sgrad_train_options *options) {

@@ -105,8 +105,9 @@ static int find(struct sgrad__run *run, double from, double to, struct sgrad_lr_
 
 int sgrad_find_lr(const struct sgrad_train_options *options, double from, double to, struct sgrad_lr_test *test) {
     if (!(from > 0 && to > from))
-        return sgrad_log_error(
-            SGRAD_EINVAL, "find-lr: from %g to %g is not a range of learning rates; give two above 0, the lower first", from, to);
+        return sgrad_log_error(SGRAD_EINVAL,
+                               "find-lr: %g to %g is not a range of learning rates; give two numbers above 0, the lower first",
+                               from, to);
     struct sgrad__run *r = sgrad_xcalloc(1, sizeof *r);
     struct sgrad_train_options *o = &r->options;
     *o = *options;

@@ -124,7 +124,10 @@ static int refuse_finished(const char *folder) {
     char *path = sgrad_format("%s/model.safetensors", folder);
     int error = access(path, F_OK)
                     ? 0
-                    : sgrad_log_error(SGRAD_EINVAL, "%s: no checkpoint from which this finished run could continue", folder);
+                    : sgrad_log_error(SGRAD_EINVAL,
+                                      "%s: contains no checkpoint, so this finished run cannot be continued; begin another run "
+                                      "(--like DIR copies the options)",
+                                      folder);
     free(path);
     return error;
 }

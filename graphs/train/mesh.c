@@ -33,8 +33,8 @@ static int check_axes(const struct sgrad__run *run) {
          axis++)
         if (!axis->samples && axis->ranks > 1 && !sgrad__graph_uses(run->graph, axis) && strcmp(axis->name, SGRAD__PIPE))
             return sgrad_log_error(SGRAD_EINVAL,
-                                   "mesh %s: model %s does not divide its work over axis %s: all %d ranks would compute the same"
-                                   "; give the ranks to another axis, such as data",
+                                   "mesh %s: model %s does not divide its work over axis %s, so all %d ranks would compute the "
+                                   "same; give the ranks to another axis, such as data",
                                    run->options.parallel.mesh, run->model->name, axis->name, axis->ranks);
     return 0;
 }

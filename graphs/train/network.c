@@ -41,7 +41,7 @@ static int check_logits(const struct sgrad__run *run, const struct sgrad_dataset
     char text[SGRAD_SHAPE_TEXT];
     if (sgrad_graph_error(run->graph) || !dataset->classes) return sgrad_graph_error(run->graph);
     if (shape.rank == 2 + sgrad_dataset_target(dataset)->shape.rank && shape.dim[shape.rank - 1] == dataset->classes) return 0;
-    return sgrad_log_error(SGRAD_ESHAPE, "model %s returns %s, but %s has %d classes; build must return (N,%s%d)",
+    return sgrad_log_error(SGRAD_ESHAPE, "model %s returns %s, but %s has %d classes; .build must return (N,%s%d)",
                            run->model->name, sgrad_shape_text(&shape, text), run->options.data.name, dataset->classes,
                            sgrad_dataset_target(dataset)->shape.rank ? "…," : "", dataset->classes);
 }

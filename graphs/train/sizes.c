@@ -33,8 +33,8 @@ int sgrad__run_check_sizes(struct sgrad__run *run, long ranks) {
     const int64_t here = group < share ? group : share;     /* samples of a group on one rank */
     if (run->batch.resumed_group && (o->training.batch % group || share % here || group % here))
         return sgrad_log_error(SGRAD_EINVAL,
-                               "the run computes batch-norm statistics over groups of %lld samples, which the batch of a rank, "
-                               "%lld, cannot form; use another number of ranks, or give --bn-group rank",
+                               "the run computes batch-norm statistics over groups of %lld samples, but the %lld samples of a "
+                               "rank cannot be divided into such groups; use another number of ranks, or give --bn-group rank",
                                (long long)group, (long long)share);
     if (o->training.batch % group || share % here || group % here)
         return sgrad_log_error(SGRAD_EINVAL, "--bn-group %lld does not divide the %s of %lld; give --bn-group %lld",

@@ -112,7 +112,7 @@ static int stop_for_nan(struct sgrad__run *run, long step, double loss) {
     if (run->files.good_checkpoint > 0)
         return SAY(run, SGRAD_ENAN, "step %ld: the loss is %s; the last good checkpoint is %s/checkpoint-%ld.safetensors (%s)",
                    step, is, run->files.folder, run->files.good_checkpoint, help);
-    return SAY(run, SGRAD_ENAN, "step %ld: the loss is %s, before the first good checkpoint (%s)", step, is, help);
+    return SAY(run, SGRAD_ENAN, "step %ld: the loss is %s, and there is no good checkpoint yet (%s)", step, is, help);
 }
 
 static const char *reason_to_stop(const struct sgrad__run *run) {
@@ -379,7 +379,7 @@ static void warn_of_loss(const struct sgrad__run *run) {
     char train[SGRAD_NUMBER_TEXT], test[SGRAD_NUMBER_TEXT], guessed[SGRAD_NUMBER_TEXT];
     if (run->context->rank || run->update.peak_lr == 0 || run->data.train->classes < 2 || isnan(result->test_top1)) return;
     if (!(result->train_loss > limit && result->test_loss > limit)) return;
-    sgrad_log_warning("the final loss is %s, and %s on the test set, but a constant guess has %s: the run has %s",
+    sgrad_log_warning("the final loss is %s, and %s on the test set, but that of a constant guess is %s: the run has %s",
                       sgrad_number_text(result->train_loss, train), sgrad_number_text(result->test_loss, test),
                       sgrad_number_text(guess, guessed),
                       result->train_loss > far && result->test_loss > far ? "diverged; try a lower --lr, --clip-norm or --warmup"

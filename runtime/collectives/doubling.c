@@ -43,7 +43,7 @@ static void schedule(struct sgrad_plan *plan, int rank, const struct sgrad_netwo
 const struct sgrad_collective sgrad_doubling_allreduce = {
     .name = "doubling",
     .kind = SGRAD_ALLREDUCE,
-    .summary = "recursive doubling: pairs exchange all data at distance 1, 2, 4, …: fewest steps, for short buffers",
+    .summary = "recursive doubling: pairs at distance 1, 2, 4, … exchange all data: fewest steps, for short buffers",
     .source = "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
     .tree_order = true,
     .symmetric = true,

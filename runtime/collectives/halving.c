@@ -131,7 +131,7 @@ static void schedule(struct sgrad_plan *plan, int rank, const struct sgrad_netwo
 const struct sgrad_collective sgrad_halving_reduce_scatter = {
     .name = "halving",
     .kind = SGRAD_REDUCE_SCATTER,
-    .summary = "recursive halving: pairs at distance 1, 2, 4, … divide the sums between them; for 2^k ranks",
+    .summary = "recursive halving: in pairs at distance 1, 2, 4, …, each rank sums one half of the data; for 2^k ranks",
     .source = SOURCE,
     .tree_order = true,
     .symmetric = true,

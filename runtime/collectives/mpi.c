@@ -11,7 +11,7 @@
 const struct sgrad_collective sgrad_mpi_allreduce = {
     .name = "mpi",
     .kind = SGRAD_ALLREDUCE,
-    .summary = "one MPI_Iallreduce call, for comparison; used only by name",
+    .summary = "one MPI_Iallreduce call, for comparison; never chosen automatically",
     .library = "MPI",
     .source = "MPI 4.0, section 6.12.8",
     .cost = sgrad__library_cost,

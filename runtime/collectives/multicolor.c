@@ -118,7 +118,7 @@ static void schedule(struct sgrad_plan *plan, int rank, const struct sgrad_netwo
 const struct sgrad_collective sgrad_multicolor_allreduce = {
     .name = "multicolor",
     .kind = SGRAD_ALLREDUCE,
-    .summary = "k pipelined trees in parallel; each rank is an inner node of one tree only (IBM)",
+    .summary = "k pipelined trees in parallel; each rank is an inner node of only one tree (IBM)",
     .source = "Kumar et al. 2017, arXiv:1711.00705",
     .cost = cost,
     .chunks = chunks,

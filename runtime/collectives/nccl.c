@@ -13,7 +13,7 @@
 const struct sgrad_collective sgrad_nccl_allreduce = {
     .name = "nccl",
     .kind = SGRAD_ALLREDUCE,
-    .summary = "one ncclAllReduce call, on one GPU per rank; used only by name",
+    .summary = "one ncclAllReduce call, on one GPU per rank; never chosen automatically",
     .source = "NCCL 2, ncclAllReduce",
     .library = "NCCL",
     .on_gpus = true,

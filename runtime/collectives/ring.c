@@ -70,7 +70,7 @@ static void schedule(struct sgrad_plan *plan, int rank, const struct sgrad_netwo
 const struct sgrad_collective sgrad_ring_reduce_scatter = {
     .name = "ring",
     .kind = SGRAD_REDUCE_SCATTER,
-    .summary = "chunks travel around a ring, each to its rank, and every rank adds its values",
+    .summary = "chunks travel around a ring, each towards its rank, and every rank on the way adds its values",
     .source = SOURCE,
     .cost = half_cost,
     .chunks = chunks,

@@ -21,7 +21,8 @@ int sgrad_lock_take(const char *folder, int *lock) {
     const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     int error = fd < 0 ? sgrad_log_error(SGRAD_EIO, "%s: cannot be written: %s", path, strerror(errno)) : 0;
     if (!error && fcntl(fd, F_SETLK, &whole) && (errno == EAGAIN || errno == EACCES)) {
-        error = sgrad_log_error(SGRAD_EIO, "%s: another run is writing there", folder);
+        error = sgrad_log_error(SGRAD_EIO, "%s: another run is writing there; choose another folder, or wait until that run ends",
+                                folder);
         close(fd);
     }
     free(path);

@@ -129,7 +129,7 @@ static int give_back(const struct sgrad_queue *queue, const char *name, struct t
     char *from = sgrad_format("%s/leased/%s", queue->folder, name);
     t.lost++;
     char *to = t.lost >= LOSSES ? end_path(queue, "failed", t.number) : todo_path(queue, t);
-    log_line(queue, t.number, t.lost >= LOSSES ? "its lease was lost too often; it failed" : "its lease was lost");
+    log_line(queue, t.number, t.lost >= LOSSES ? "its lease was lost too often, so the task has failed" : "its lease was lost");
     return move_task(from, to);
 }
 
@@ -251,8 +251,9 @@ static int compare_work(const struct sgrad_queue *queue, const char *work) {
     int error = sgrad_map_open(path, 1 << 20, &map);
     if (!error && (map.size != strlen(work) || memcmp(map.data, work, map.size))) {
         const char *other = (const char *)map.data, *end = memchr(other, '\n', map.size);   /* a file need not end a line */
-        error = sgrad_log_error(SGRAD_EINVAL, "%s: is the queue of other work: %.*s; this is %.*s", queue->folder,
-                                (int)(end ? end - other : (ptrdiff_t)map.size), other, (int)strcspn(work, "\n"), work);
+        error =
+            sgrad_log_error(SGRAD_EINVAL, "%s: is the queue of another job, '%.*s', not of this one, '%.*s'; use another folder",
+                            queue->folder, (int)(end ? end - other : (ptrdiff_t)map.size), other, (int)strcspn(work, "\n"), work);
     }
     if (!error || error == SGRAD_EINVAL) sgrad_map_close(&map);
     free(path);
@@ -274,7 +275,9 @@ int sgrad_queue_open(const char *folder, const char *work, int64_t count, double
     if (!error) error = compare_work(q, work);
     q->next_shard = count ? getpid() % ((count + SHARD - 1) / SHARD) : 0;
     q->beats = !error && !pthread_create(&q->heart, NULL, beat, q);
-    if (!error && !q->beats) error = sgrad_log_error(SGRAD_EIO, "%s: cannot start the thread that renews leases", q->folder);
+    if (!error && !q->beats)
+        error = sgrad_log_error(
+            SGRAD_EIO, "%s: the thread that renews leases cannot be started; check the limit of threads (ulimit -u)", q->folder);
     if (error) sgrad_queue_close(q);
     else *queue = q;
     return error;
@@ -463,7 +466,7 @@ int sgrad_queue_look(const char *folder, struct sgrad_queue_state *state) {
     const bool is_queue = !access(work, F_OK);
     int64_t count[4];
     free(work);
-    if (!is_queue) return sgrad_log_error(SGRAD_EIO, "%s: is not a queue", folder);
+    if (!is_queue) return sgrad_log_error(SGRAD_EIO, "%s: is not the folder of a queue", folder);
     *state = (struct sgrad_queue_state){ 0 };
     for (int i = 0; i < 4; i++) {
         struct sight s = { .state = state, .part = parts[i] };

@@ -24,7 +24,7 @@
 #include <zlib.h>
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "safetensors are little-endian, and so must be the machine"
+#error "safetensors are little-endian; big-endian machines are not supported"
 #endif
 
 #define LENGTH_BYTES 8
@@ -47,7 +47,7 @@ static int malformed(const struct sgrad_safetensors *file, const char *tensor, c
 }
 
 static int parse_metadata(const json_t *object, struct sgrad_safetensors *file) {
-    if (!json_is_object(object)) return malformed(file, METADATA, "is not an object");
+    if (!json_is_object(object)) return malformed(file, METADATA, "is not a JSON object");
     file->metadata = sgrad_xcalloc(2 * json_object_size(object), sizeof *file->metadata);
     const char *key;
     json_t *value;
@@ -112,22 +112,23 @@ static int parse_entry(const json_t *header, size_t start, size_t size, const st
     const json_t *info = json_object_get(header, entry->name);
     const char *type = json_string_value(json_object_get(info, "dtype"));
     size_t begin, end;
-    if (!json_is_object(info)) return malformed(file, entry->name, "is not an object");
+    if (!json_is_object(info)) return malformed(file, entry->name, "is not a JSON object");
     if (!type) return malformed(file, entry->name, "dtype is not a string");
     if (!parse_dtype(json_object_get(info, "dtype"), &entry->view.dtype)) located->type = sgrad_format("%s", type);
     if (!parse_shape(json_object_get(info, "shape"), &entry->view.shape) && !located->type)
         return malformed(file, entry->name, "shape is not a list of at most 5 sizes");
     if (!parse_offsets(json_object_get(info, "data_offsets"), &begin, &end))
-        return malformed(file, entry->name, "data_offsets are not two offsets in order");
+        return malformed(file, entry->name, "data_offsets are not two ascending offsets");
     if (end > size)
         return sgrad_log_error(SGRAD_EFORMAT,
-                               "safetensors: %s: %s: data_offsets end beyond the file, which is truncated: its header describes "
-                               "%zu bytes, but it has %zu; copy or download it again",
+                               "safetensors: %s: %s: the file is truncated: its header describes %zu bytes, but it has %zu; copy "
+                               "or download it again",
                                file->path, entry->name, start + described(header), start + size);
     char text[SGRAD_SHAPE_TEXT];
     if (!located->type && !has_bytes(&entry->view, end - begin))
-        return sgrad_log_error(SGRAD_EFORMAT, "safetensors: %s: %s: %s of %s do not fill its %zu bytes", file->path, entry->name,
-                               sgrad_shape_text(&entry->view.shape, text), sgrad_dtype_name(entry->view.dtype), end - begin);
+        return sgrad_log_error(SGRAD_EFORMAT, "safetensors: %s: %s: shape %s of %s does not match its %zu bytes", file->path,
+                               entry->name, sgrad_shape_text(&entry->view.shape, text), sgrad_dtype_name(entry->view.dtype),
+                               end - begin);
     located->at = begin;
     located->size = end - begin;
     return 0;
@@ -155,7 +156,7 @@ static int check_offsets(const char *path, struct located *located, int count, s
         expected += located[i].size;
     }
     if (expected == size) return 0;
-    return sgrad_log_error(SGRAD_EFORMAT, "safetensors: %s: the tensors end at byte %zu of the data, which has %zu", path,
+    return sgrad_log_error(SGRAD_EFORMAT, "safetensors: %s: the tensors end at byte %zu of the data, which has %zu bytes", path,
                            expected, size);
 }
 
@@ -213,8 +214,8 @@ static int refuse(const char *name, const void *first, size_t size, uint64_t len
         return sgrad_log_error(SGRAD_EFORMAT, "safetensors: %s: is %s, not safetensors%s%s", name, is->name,
                                is->way_out ? "; " : "", is->way_out ? is->way_out : "");
     return sgrad_log_error(SGRAD_EFORMAT,
-                           "safetensors: %s: byte 0: states a header of %llu bytes, but %zu follow and %d are allowed: the file "
-                           "is truncated, or has another format",
+                           "safetensors: %s: byte 0: states a header of %llu bytes, but the file has %zu more, and at most %d "
+                           "are allowed: it is truncated, or has another format",
                            name, (unsigned long long)length, size - LENGTH_BYTES, HEADER_LIMIT);
 }
 
@@ -236,7 +237,7 @@ static int parse_header(const char *name, const char *text, size_t length, size_
                                problem.text);
 
     struct sgrad_safetensors result = { .path = sgrad_format("%s", name), .descriptor = -1 };
-    int error = text[0] != '{' ? malformed(&result, "byte 8", "the header is not an object")
+    int error = text[0] != '{' ? malformed(&result, "byte 8", "the header is not a JSON object")
                                : parse_entries(header, LENGTH_BYTES + length, size - LENGTH_BYTES - length, &result);
     json_decref(header);
     if (error) sgrad_safetensors_close(&result);
@@ -384,8 +385,10 @@ int sgrad_safetensors_write(const char *path, const struct sgrad_entry *entry, i
     qsort(sorted, (size_t)count, sizeof *sorted, by_width);
     char *header = make_header(sorted, count, metadata, metadata_count);
     struct sgrad_file file;
-    int error = header ? sgrad_file_begin(path, &file)
-                       : sgrad_log_error(SGRAD_EINVAL, "safetensors: %s: a name is not UTF-8, or occurs twice", path);
+    int error =
+        header ? sgrad_file_begin(path, &file)
+               : sgrad_log_error(SGRAD_EINVAL,
+                                 "safetensors: %s: cannot be written: the name of a tensor is not UTF-8, or occurs twice", path);
     if (!error) {
         write_all(file.stream, header, sorted, count);
         error = sgrad_file_commit(&file);

@@ -98,8 +98,8 @@ static int check_components(void) {
     if (*components && access(components, R_OK) == 0) return 0;
     return sgrad_log_error(
         SGRAD_EDEVICE,
-        "several ranks cannot start from a pack here: its Open MPI looks for components in %s, which does not exist; install the "
-        "Open MPI that it was built with, set OPAL_PREFIX to its folder, or start only one process",
+        "several ranks cannot start: Open MPI in this package looks for components in %s, which does not exist; install the Open "
+        "MPI that it was built with, set OPAL_PREFIX to its folder, or start only one process",
         *components ? components : "its installation");
 }
 
@@ -147,10 +147,12 @@ static int start_mpi(int error) {
     } else MPI_Query_thread(&level);
     if (!error && level < MPI_THREAD_MULTIPLE)
         worst = sgrad_log_error(
-            SGRAD_EDEVICE, started ? "MPI was started without MPI_THREAD_MULTIPLE; start it by MPI_Init_thread with this level"
-                                   : "this MPI has no MPI_THREAD_MULTIPLE, which several ranks require; see 'stargrad doctor'");
+            SGRAD_EDEVICE, started ? "MPI was started without MPI_THREAD_MULTIPLE; call MPI_Init_thread with this level"
+                                   : "several ranks require MPI_THREAD_MULTIPLE, which this MPI does not support; see 'stargrad "
+                                     "doctor'");
     if (started && !meet(false, 0))
-        return sgrad_log_error(SGRAD_EDEVICE, "another rank has ended or has not begun; all ranks must make the same calls");
+        return sgrad_log_error(SGRAD_EDEVICE,
+                               "another rank has ended, or has not started yet; all ranks must make the same calls");
     MPI_Allreduce(MPI_IN_PLACE, &worst, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     sgrad__early_compare(MPI_COMM_WORLD);
     if (worst && !started) MPI_Finalize();
@@ -187,7 +189,8 @@ int sgrad__ranks_open(struct sgrad_context *context, struct starpu_conf *conf) {
     sgrad__watchdog_open(context->timeout);
     if (!sgrad__launched()) return 0;
     MPI_Finalized(&finished);
-    if (finished) return sgrad_log_error(SGRAD_EDEVICE, "MPI has ended in this process, and cannot start again");
+    if (finished)
+        return sgrad_log_error(SGRAD_EDEVICE, "MPI has ended in this process, and cannot start again; use another process");
     SGRAD_TRY(start_mpi(0));
     MPI_Comm_dup(MPI_COMM_WORLD, &world->control);
     joined = true;

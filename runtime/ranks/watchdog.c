@@ -89,7 +89,7 @@ void sgrad_watchdog_report(bool own, const char *what) {
     int lowest = 0;
     snprintf(mine.what, sizeof mine.what, "%s", what);
     if (world->ranks == 1) {
-        sgrad_log_warning(SGRAD_STALL_SAYS " %g s; still waiting %s", patience, mine.what);
+        sgrad_log_warning(SGRAD_STALL_SAYS " %g s; this process still waits %s", patience, mine.what);
         return;
     }
     struct answer *answer = sgrad_xcalloc((size_t)world->ranks, sizeof *answer);

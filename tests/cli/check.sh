@@ -46,7 +46,7 @@ passes check --plugin ./star.so star
 says '^star: passed as allreduce of 1 to 33 ranks$'
 refuses 1 'collective star, allreduce of 2 ranks: rank 0 ends with a sum that lacks rank 1' check --plugin ./last.so star
 refuses 1 'collective star, allreduce of 6 ranks: ' check --plugin ./silent.so star
-refuses 1 'collective star, allreduce of 2 ranks: rank 0 adds .* counts a rank twice' check --plugin ./twice.so star
+refuses 1 'collective star, allreduce of 2 ranks: rank 0 adds .* contains the data of a rank twice' check --plugin ./twice.so star
 refuses 1 'collective star, allreduce of 3 ranks: ' check --plugin ./circle.so star
 
 # An optimizer: right; with a state that its record lacks; with one that it never writes; that climbs; that does not heed --lr-of.

@@ -12,7 +12,7 @@ touch file
 
 # ---- a home in which StarPU cannot write: its folder is in TMPDIR
 
-kept="measured times of tasks are stored in $TMPDIR/stargrad-$(id -u); set STARPU_HOME to use another folder\$"
+kept="StarPU cannot store measured times there and uses $TMPDIR/stargrad-$(id -u) instead; set STARPU_HOME to a writable folder\$"
 for home in "HOME=$work/file" "HOME=$work/nowhere" "HOME=/proc" "STARPU_HOME=$work/file" "STARPU_HOME=/proc/x" "XDG_CACHE_HOME=$work/file/x"; do
 	# shellcheck disable=SC2163 # a variable and its value
 	(export "$home" && warns 1 "$home: [A-Z][a-z ]*: $kept" "${train[@]}") || exit 1
@@ -21,11 +21,11 @@ done
 [ ! -e nowhere ] || wrong 'a home that is not there is made'
 [ -d "$TMPDIR/stargrad-$(id -u)/.starpu" ] || wrong 'nothing is kept in TMPDIR'
 (export STARPU_HOME=$work/new/one && passes "${train[@]}") || exit 1
-(export HOME=$work/file TMPDIR=$work/file && refuses 1 'HOME=.*: StarPU has no folder .* set STARPU_HOME' "${train[@]}") || exit 1
+(export HOME=$work/file TMPDIR=$work/file && refuses 1 'HOME=.*: StarPU cannot store measured times there or in TMPDIR; set STARPU_HOME' "${train[@]}") || exit 1
 (export HOME=$work/file && passes doctor && says '^warning .*HOME=.*: StarPU cannot store measured times there') || exit 1
 # What another user has put there is not taken.
 rm -r "$TMPDIR/stargrad-$(id -u)" && ln -s "$work" "$TMPDIR/stargrad-$(id -u)"
-(export HOME=$work/file && warns 1 "HOME=.*: measured times of tasks are stored in $TMPDIR/stargrad-[A-Za-z0-9]*; set STARPU_HOME" "${train[@]}") || exit 1
+(export HOME=$work/file && warns 1 "HOME=.*: StarPU cannot store measured times there and uses $TMPDIR/stargrad-[A-Za-z0-9]* instead; set STARPU_HOME" "${train[@]}") || exit 1
 [ ! -L "$TMPDIR/stargrad-$(id -u)/.starpu" ] || wrong 'a link is followed'
 
 # ---- numbers that StarPU cannot use
@@ -70,8 +70,8 @@ alone() {
 }
 copies 'srun has started 2 processes (SLURM_STEP_NUM_TASKS), but MPI has 1 rank, so .*--mpi=pmix.*unset SLURM_STEP_NUM_TASKS' \
 	SLURM_NTASKS=2 SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0
-copies 'mpiexec has started 4 processes (PMI_SIZE), but MPI has 1 rank, so each would train separately' PMI_SIZE=4
-copies 'mpiexec has started 3 processes (PALS_NRANKS), but MPI has 1 rank, so each would train separately' PALS_NRANKS=3 PALS_RANKID=0
+copies 'mpiexec has started 4 processes (PMI_SIZE), but MPI has 1 rank, so each process would train by itself' PMI_SIZE=4
+copies 'mpiexec has started 3 processes (PALS_NRANKS), but MPI has 1 rank, so each process would train by itself' PALS_NRANKS=3 PALS_RANKID=0
 alone SLURM_NTASKS=2 SLURM_JOB_ID=7 SLURM_PROCID=0       # a batch script that starts one process
 alone SLURM_NTASKS=2 SLURM_STEP_NUM_TASKS=1              # srun -n 1
 alone SLURM_STEP_NUM_TASKS=15 OMPI_COMM_WORLD_SIZE=1     # mpirun has started its daemons by srun

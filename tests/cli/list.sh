@@ -50,7 +50,7 @@ says '^rotate .*(rotate\[:DEGREES\])$'
 passes list datasets
 says '(digits, --augment none)$'
 says '(cifar10:DIR, --augment crop:4,flip)$'
-says '^folder  .*; grey images are not augmented; letters and digits must not be flipped (folder:DIR\[,SIZE\], --augment crop:1/8,flip)$'
+says '^folder  .*; by default, grey images (often letters or digits, which must not be flipped) are not augmented (folder:DIR\[,SIZE\], --augment crop:1/8,flip)$'
 refuses 2 "list: unknown list 'model'; did you mean models?" list model
 
 # complete WORD…: what Bash would offer for the last of these words, sorted.

@@ -15,11 +15,17 @@ for command in train launch eval predict export sample find-lr bench plan search
 	grep -q "^\.SH STARGRAD ${command^^}$" manual || wrong "the manual page has no section about $command"
 	passes "$command" --help
 	! grep -E '(\[[^]]*\]) *\1' out || wrong "the help of $command has a default twice"
-	sed -n 's/^ *\(-., \)\{0,1\}\(--[a-z0-9-]*\).*/\2/p' out | sort >known
+	! sed '1,3d; /^ *-h, --help /,$d' out | grep -e '^[^ ]' -e '^  *$' || wrong "argp breaks a line of the help of $command; reword the option"
+	if grep -q "see 'stargrad train --help'" out; then
+		cp out own
+		passes train --help
+		cat own >>out
+	fi
+	sed -n 's/^ *\(-., \)\{0,1\}\(--[a-z0-9-]*\).*/\2/p' out | sort -u >known
 	cat known >>options
 	COMP_WORDS=(stargrad "$command" --) COMP_CWORD=2 COMPREPLY=()
 	_stargrad "$STARGRAD" -- "$command"
-	printf '%s\n' "${COMPREPLY[@]}" | sort | cmp -s - known || wrong "completion of $command offers: ${COMPREPLY[*]}"
+	printf '%s\n' "${COMPREPLY[@]}" | sort -u | cmp -s - known || wrong "completion of $command offers: ${COMPREPLY[*]}"
 done
 echo --version >>options
 

@@ -23,7 +23,7 @@ echo '{"model":"lenet"}' >model.json
 refuses 2 'train: --data KIND\[:PATH\] is missing' train --model convnet
 refuses 2 'eval: RUN-DIR or --model NAME is missing' eval
 refuses 2 'eval: --weights FILE is missing' eval --model convnet --data digits
-refuses 2 "eval: model.json is a file, not the folder of a run; give weights with --weights FILE" eval model.json
+refuses 2 "eval: model.json is a file, not the folder of a run; to give weights, use --weights FILE" eval model.json
 refuses 2 'report: RUN-DIR is missing' report
 refuses 1 'a/config.json' report a b
 refuses 2 'list: .* is missing' list
@@ -175,7 +175,7 @@ idle schedule 'the run ends after 2 epochs, but the learning rate would change a
 warns 1 '--warmup 5: the run ends after 2 epochs, before the learning rate is reached$' "${train[@]}" --print --warmup 5 --epochs 2
 passes "${train[@]}" --print --schedule step:1:0.1 --warmup 1 --epochs 2
 cpus=$(nproc)
-warns 1 "--cpus 64: 64 workers share the $cpus CPUs\\? of this machine, and are no faster than $cpus\$" "${train[@]}" --print --cpus 64
+warns 1 "--cpus 64: 64 workers share the $cpus CPUs\\? of this machine, so they are no faster than $cpus\$" "${train[@]}" --print --cpus 64
 says '^devices    64 CPU workers ('
 refuses 2 "4096 CPU workers were requested (--cpus), but StarPU was built for at most [0-9]*, and this machine has $cpus CPUs\\?" "${train[@]}" --print --cpus 4096
 warns 1 '--augment crops nothing: this fraction of the shorter side of 8x8 is less than one pixel$' "${train[@]}" --print --augment crop:1/9,flip

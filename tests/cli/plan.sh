@@ -68,7 +68,7 @@ END
 
 # What train refuses is not estimated: a batch that nodes cannot share, and more nodes than the highest switch has room for.
 refuses 2 '--batch 100 cannot be divided among 3 nodes' plan "${small[@]}" --machine "$machines/iris-v100.json" --batch 100 --nodes 3
-warns 1 '--batch 96 cannot be divided among 64 nodes: these are omitted' plan "${small[@]}" --machine "$machines/iris-v100.json" --batch 96 --nodes 1-64
+warns 1 '--batch 96 cannot be divided among 64 nodes, so these are left out' plan "${small[@]}" --machine "$machines/iris-v100.json" --batch 96 --nodes 1-64
 says '^ *32 '
 python3 - "$machines/iris-v100.json" <<'END'
 import json, sys

@@ -64,7 +64,7 @@ static void surveys(void **state) {
     assert_done(open_folder(false, SGRAD_TRAIN, &dataset));
     assert_null(dataset->augment);
     assert_string_equal(dataset->plain, "40 of 40 sampled images are grey");
-    assert_string_equal(dataset->others, "3 other files: 1 .txt, 1 hidden, 1 outside of the classes' folders");
+    assert_string_equal(dataset->others, "3 other files: 1 .txt, 1 hidden, 1 outside the class folders");
     sgrad_dataset_close(dataset);
     write_ppm("train/b/zz.ppm", H, 1, true);
     assert_done(open_folder(false, SGRAD_TRAIN, &dataset));

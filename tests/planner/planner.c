@@ -82,7 +82,7 @@ static void refusals(void **state) {
         { "network.switches",
           "[{\"name\": \"a\", \"above\": \"b\", \"nodes\": " F("4") ", \"uplink\": " F("1e9") "},"
           " {\"name\": \"b\", \"above\": \"a\", \"nodes\": " F("8") ", \"uplink\": " F("1e9") "}]",
-          "network.switches[0].above: forms a circle" },
+          "network.switches[0].above: forms a cycle" },
         { "network.switches", "[{\"name\": \"a\", \"above\": \"c\"}]", "network.switches[0].above: is not the name of a switch" },
         { "network.switches", "[{\"above\": \"c\"}]",
           "missing: network.switches[0].name, network.switches[0].nodes, network.switches[0].uplink;" },

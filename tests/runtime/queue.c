@@ -58,7 +58,7 @@ static void unended(void **state) {
     memset(text, 'x', sizeof text);
     scratch_write("unended/work", text, sizeof text);
     assert_fails(sgrad_queue_open(scratch_path("unended"), "work\n", 1, 600, &q), SGRAD_EINVAL,
-                 "is the queue of other work: xxx");
+                 "is the queue of another job, 'xxx");
 }
 
 /* Its lease is long, but its process is gone. */

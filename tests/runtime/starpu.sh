@@ -66,7 +66,7 @@ compiles() {
 }
 compiles runtime/task.c || fail 'runtime/task.c does not compile with this StarPU'
 compiles runtime/devices.c || fail 'runtime/devices.c does not compile with this StarPU'
-compiles runtime/task.c STARPU_NMAXBUFS 8 | grep -q 'too few buffers a task: configure it --enable-maxbuffers=16' ||
+compiles runtime/task.c STARPU_NMAXBUFS 8 | grep -q 'too few buffers per task; configure it with --enable-maxbuffers=16' ||
 	fail 'a StarPU of 8 buffers a task is not refused'
 compiles runtime/devices.c STARPU_NMAXWORKERS 4096 | grep -q 'more workers than SGRAD_MAX_WORKERS' ||
 	fail 'a StarPU of 4096 workers is not refused'

@@ -82,7 +82,7 @@ def test_refused():
     huge = lambda at, size: good[:at] + struct.pack("<I", size) + good[at + 4:]
     cases = [(good[:length], "zip: ") for length in (1, len(good) // 2, len(good) - 1)]
     cases += [(packed(x, zipfile.ZIP_STORED), "has no y_test.npy"), (packed(made, zipfile.ZIP_BZIP2), "compressed by another method"),
-              (good[:entry + 8] + b"\1" + good[entry + 9:], "encrypted"), (huge(entry + 24, 0xfffffff0), "the directory states an impossible size"),
+              (good[:entry + 8] + b"\1" + good[entry + 9:], "encrypted"), (huge(entry + 24, 0xfffffff0), "directory states an impossible size"),
               (huge(entry + 20, 0x7ffffff0), "ends early"), (huge(entry + 42, 0x7ffffff0), "x_train.npy is damaged"),
               (huge(entry + 16, 1), "x_train.npy is damaged"), (huge(entry + 24, 4000), "x_train.npy is damaged"),
               (huge(entry + 24, 3000), "x_train.npy is damaged"), (good[:200] + bytes([good[200] ^ 4]) + good[201:], "x_train.npy is damaged"),

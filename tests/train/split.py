@@ -84,8 +84,8 @@ def test_weights():
 def test_what_is_refused():
     for network, mesh, why in (("odd", "tensor=2", "part: dimension 1 of (1,7) cannot be split over the 2 ranks of axis tensor"),
                                ("nowhere", "tensor=2", "root: root 5 is not one of the 2 ranks along axis tensor"),
-                               ("samples", "tensor=2", "all: cannot be split along dimension 9, because (1,144) has no such dimension after dimension 0, the samples"),
-                               ("unnamed", "tensor=2", "sum: its .axis is empty; give the name of an axis of the mesh"),
+                               ("samples", "tensor=2", "all: cannot be split along dimension 9 of (1,144); only an existing dimension from 1 can be split"),
+                               ("unnamed", "tensor=2", "sum: .axis is empty; set it to the name of an axis of the mesh"),
                                ("unknown", "tensor=2", "nobody.weight: cannot be split over axis tensor: no layer has this parameter"),
                                ("third", "tensor=2", "up.weight: cannot be split along dimension 2: its shape is (6,144)"),
                                ("uneven", "tensor=2", "up.weight: dimension 0 of (7,144) cannot be divided among the 2 ranks of axis tensor"),

@@ -130,7 +130,7 @@ def test_volumes_in_a_run_and_in_a_queue():
     stargrad("train", "--model", "unet2d", "--data", f"volume:{data},1x32x32", "--batch", 8, "--steps", 1, "--out", work / "other")
     other = [work / "other/model.safetensors" if word == work / "run/model.safetensors" else word for word in how]
     for words in (other, how + ["--tta", "flips"], how + ["--dtype", "f32", "--precision", "bf16"]):
-        assert "made by other work" in stargrad(*words, "--out", work / "alone.zarr", status=1)
+        assert "from another job" in stargrad(*words, "--out", work / "alone.zarr", status=1)
     assert blocks(work / "alone.zarr") == alone
     stargrad(*other, "--out", work / "redone.zarr")
     stargrad(*how, "--out", work / "redone.zarr", "--redo")
@@ -184,7 +184,7 @@ def test_volumes_in_a_run_and_in_a_queue():
     assert sum(worker["done"] for worker in state["workers"]) == state["done"] and len(state["workers"]) > 0, state
     assert "\n0 chunks done here" in stargrad(*shared(turn))
     assert "tasks per minute" in stargrad("queue", work / f"queue{turn}")
-    assert "is the queue of other work" in stargrad(*shared(turn), "--memory", 0.2, status=2)
+    assert "is the queue of another job" in stargrad(*shared(turn), "--memory", 0.2, status=2)
 
     # A chunk that is damaged: what needs it is put aside and named, all else is there; mended, the rest is done.
     good = (source / "0.0.0").read_bytes()

@@ -93,7 +93,7 @@ static void separators(void **state) {
         char *folder = sgrad_format("separators-%zu.zarr", i);
         put_metadata(folder, rows[i].version, "[3, 2, 3]", "[1, 2, 3]", rows[i].more);
         if (rows[i].separator) put_slices(folder, rows[i].prefix, rows[i].separator);
-        assert_opens(scratch_path(folder), 3, rows[i].there ? -1 : 9, rows[i].there ? NULL : "has no chunk (the first");
+        assert_opens(scratch_path(folder), 3, rows[i].there ? -1 : 9, rows[i].there ? NULL : "has no chunks (the first");
         free(folder);
     }
 }
@@ -231,7 +231,7 @@ static void virtual_sets(void **state) {
             if (there) assert_opens(path, 3, -1, NULL);
             else assert_refuses(path, "5, which does not exist");
             if (there && i < 2) assert_opens(link, 3, -1, NULL);
-            else assert_refuses(link, "virtual.h5:raw: is made of ");
+            else assert_refuses(link, "virtual.h5:raw: refers to ");
         }
         put_set(scratch_path("source.h5"), NULL);
         put_set(scratch_path("apart/below.h5"), NULL);
@@ -274,8 +274,8 @@ static const char *put_tiff(const char *name, int slices, uint32_t tag, int is, 
 static void pages(void **state) {
     (void)state;
     assert_opens(put_tiff("plain.Tif", 3, 0, 0, 0), 3, -1, NULL);
-    assert_opens(put_tiff("turned.tif", 3, TIFFTAG_ORIENTATION, 3, 0), 3, -1, "states orientation 3; voxels are read as");
-    assert_opens(put_tiff("white.tif", 3, TIFFTAG_PHOTOMETRIC, PHOTOMETRIC_MINISWHITE, 0), 3, -1, "that 0 is white; voxels");
+    assert_opens(put_tiff("turned.tif", 3, TIFFTAG_ORIENTATION, 3, 0), 3, -1, "states orientation 3; the values are read as");
+    assert_opens(put_tiff("white.tif", 3, TIFFTAG_PHOTOMETRIC, PHOTOMETRIC_MINISWHITE, 0), 3, -1, "that 0 is white; the values");
     assert_refuses(put_tiff("reduced.tif", 3, TIFFTAG_SUBFILETYPE, FILETYPE_REDUCEDIMAGE, 0), "page 0 is a reduced copy");
     assert_opens(put_tiff("metamorph.tif", 4, 0, 0, 4), 4, -1, NULL);
     assert_refuses(put_tiff("metamorph.tif", 4, 0, 0, 200), "MetaMorph states 200 images, but the file is too short for them");

@@ -53,7 +53,7 @@ static int build(struct sgrad_graph *graph, int x, int classes) {
 
 const struct sgrad_model sgrad_airbench94_model = {
     .name = "airbench94",
-    .summary = "CIFAR-10 speed-record network: whitening, six 3x3 convolutions (docs/performance/record.md)",
+    .summary = "network of a CIFAR-10 speed record: whitening, six 3x3 convolutions (docs/performance/record.md)",
     .source = "K. Jordan, 94 % on CIFAR-10 in 3.29 seconds on a single GPU, arXiv:2404.00498, 2024",
     .min_image_side = 9,
     .options = (const struct sgrad_model_option[]){

@@ -83,7 +83,7 @@ static const struct sgrad_model_option of_large[] = { { "small", 0, 0, 1, false 
         .build = build##layers,                                                                                                  \
     }
 #define SMALL "small images, shortcut A"
-#define LARGE "large images, shortcut B"
+#define LARGE "large images, shortcut B; small=1: for small images"
 RESNET(18, LARGE, of_large);
 RESNET(20, SMALL, NULL);
 RESNET(32, SMALL, NULL);

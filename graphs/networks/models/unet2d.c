@@ -51,7 +51,8 @@ static int build(struct sgrad_graph *graph, int x, int classes) {
 
 const struct sgrad_model sgrad_unet2d_model = {
     .name = "unet2d",
-    .summary = "U-Net for images or slices, classifies pixels; groups=N: group norm; width, levels: size",
+    .summary = "U-Net that classifies pixels of images or slices; groups=N: group norm; width: channels of the first level; "
+               "levels: depth",
     .source = "O. Ronneberger et al., U-Net, 2015",
     .min_image_side = 9,
     .options = (const struct sgrad_model_option[]){

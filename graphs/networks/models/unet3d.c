@@ -56,7 +56,7 @@ static int build(struct sgrad_graph *graph, int x, int classes) {
 
 const struct sgrad_model sgrad_unet3d_model = {
     .name = "unet3d",
-    .summary = "residual symmetric U-Net for volumes, classifies voxels; groups=N: group norm",
+    .summary = "residual symmetric U-Net that classifies voxels of volumes; groups=N: group norm",
     .source = "K. Lee et al., Superhuman accuracy on the SNEMI3D connectomics challenge, 2017",
     .min_image_side = 9,
     .options = (const struct sgrad_model_option[]){ { "groups", 0, 0, 16, false }, { 0 } },

@@ -48,10 +48,10 @@ static void what_has_no_default_is_named(void **state) {
     assert_fails(train(options), SGRAD_EINVAL, "options.model.custom has no name");
     options = complete();
     options.training.batch = 0;
-    assert_fails(train(options), SGRAD_EINVAL, "a batch must have 1 sample or more, not 0");
+    assert_fails(train(options), SGRAD_EINVAL, "batch 0: must be 1 sample or more");
     options = complete();
     options.training.micro_batch = -1;
-    assert_fails(train(options), SGRAD_EINVAL, "a micro-batch must have 0 samples (automatic) or more, not -1");
+    assert_fails(train(options), SGRAD_EINVAL, "micro-batch -1: must be 1 sample or more");
 }
 
 static void values_out_of_range_are_refused(void **state) {

@@ -144,7 +144,8 @@ static void config_file(void **state) {
         assert_equal((float)mean[i], (float)c.mean[i]);
         assert_equal((float)deviation[i], (float)c.deviation[i]);
     }
-    assert_fails(sgrad__config_input(scratch_root, 1, mean, deviation, &found), SGRAD_EFORMAT, "must have 1 numbers each");
+    assert_fails(sgrad__config_input(scratch_root, 1, mean, deviation, &found), SGRAD_EFORMAT,
+                 "a finite number for each channel (1)");
     check_past(&o);
 
     assert_done(sgrad__config_check(scratch_root, &c));
