@@ -16,15 +16,15 @@
 #SBATCH --open-mode=append
 
 limit=
-trap 'limit=yes; kill -USR1 $train' USR1
+trap 'limit=yes; kill -USR1 "$train"' USR1
 srun --mpi=pmix --cpu-bind=none --kill-on-bad-exit=1 stargrad train --resume auto --checkpoint-every 10min "$@" &
 train=$!
 while :; do
-	wait $train
+	wait "$train"
 	status=$?
-	kill -0 $train 2>/dev/null || break # otherwise the signal has interrupted wait
+	kill -0 "$train" 2>/dev/null || break # otherwise the signal has interrupted wait
 done
-if [ "$limit" ] && [ $status != 0 ]; then
+if [ "$limit" ] && [ "$status" != 0 ]; then
 	scontrol requeue "$SLURM_JOB_ID"
 fi
-exit $status
+exit "$status"
