@@ -8,6 +8,7 @@
 #include "graphs/api/inference.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -188,7 +189,8 @@ static const char *ending(int status, char text[64]) {
     int number = status - SGRAD__KILLED;
     if (status == SGRAD__STALLED)
         snprintf(text, 64, "a host did not answer: mpirun was killed");
-    else if (number > 0) snprintf(text, 64, "a process was ended by signal %d (%s)", number, strsignal(number));
+    else if (number > 0 && number <= SIGRTMAX)      /* more: a status of mpirun itself */
+        snprintf(text, 64, "a process was ended by signal %d (%s)", number, strsignal(number));
     else snprintf(text, 64, "exit status %d", status);
     return text;
 }

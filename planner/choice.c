@@ -93,7 +93,8 @@ int sgrad_algorithm_plan_make(const struct sgrad_algorithm *way, int layers, int
                               struct sgrad_algorithm_plan *choice) {
     SGRAD_TRY(sgrad_algorithm_plan_check());
     if (!sgrad__algorithm_plan_by(sgrad__solvers[0], way, layers, ways, bound, share, choice)) return 0;
-    return sgrad_log_error(SGRAD_ENOMEM, "the algorithms of all %d %s require workspaces of more than %.0f bytes, whichever are chosen; give "
-                           "a larger --workspace",
+    return sgrad_log_error(SGRAD_ENOMEM,
+                           "the algorithms of all %d %s require workspaces of more than %.0f bytes, whichever are chosen; give a "
+                           "larger --workspace",
                            layers, sgrad_plural(layers, "layer", "layers"), bound);
 }

@@ -382,9 +382,9 @@ void sgrad_ranks_abort(int status);
 bool sgrad_watchdog_expired(double waited);
 void sgrad_watchdog_report(bool own, const char *what);
 
-/* The rank assigned to this process by the launcher; 0 without one. Available before a context is open. */
-int sgrad_launched_rank(void);
-int sgrad_launched_ranks(void);     /* the number of ranks it started; 1 without one */
+int sgrad_launched_rank(void);      /* the rank that the launcher assigned; 0 without one; available before a context is open */
+int sgrad_launched_ranks(void);     /* the number of ranks that it started; 1 without one; available before a context is open */
+const char *sgrad_rank_host(int rank);      /* name of the host on which RANK runs; valid until the context closes */
 
 int sgrad_workers(void);        /* number of workers of this process */
 int sgrad_cuda_workers(void);   /* number of CUDA workers; 0 before a context is open */

@@ -115,9 +115,34 @@ static int write_config(const char *folder, json_t *object) {
     return error;
 }
 
+/* Returns the ranks of each host: {"node1": [0, 1], "node2": [2, 3]}. */
+static json_t *hosts_object(int ranks) {
+    json_t *object = json_object();
+    for (int r = 0; r < ranks; r++) {
+        const char *host = sgrad_rank_host(r);
+        if (!json_object_get(object, host)) json_object_set_new(object, host, json_array());
+        json_array_append_new(json_object_get(object, host), json_integer(r));
+    }
+    return object;
+}
+
+/* Returns the job of Slurm in which this process runs: {"id": "17", "array": "15_2", "restarts": 1}; NULL: none. */
+static json_t *job_object(void) {
+    const char *id = getenv("SLURM_JOB_ID"), *array = getenv("SLURM_ARRAY_JOB_ID"), *task = getenv("SLURM_ARRAY_TASK_ID");
+    const char *restarts = getenv("SLURM_RESTART_COUNT");
+    if (!id) return NULL;
+    json_t *object = json_pack("{s:s}", "id", id);
+    if (array && task) json_object_set_new(object, "array", json_sprintf("%s_%s", array, task));
+    json_object_set_new(object, "restarts", json_integer(restarts ? atoi(restarts) : 0));
+    return object;
+}
+
 /* Adds the values that may change each time the run is resumed. */
 static void set_circumstances(json_t *object, const struct sgrad__config *config) {
+    json_t *job = job_object();
     json_object_set_new(object, "ranks", json_integer(config->ranks));
+    json_object_set_new(object, "hosts", hosts_object(config->ranks));
+    if (job) json_object_set_new(object, "job", job);
     json_object_set_new(object, "micro_batch", json_integer(config->micro_batch));
     if (config->group) json_object_set_new(object, "bn_group", json_integer(config->group));
     if (config->auto_mesh) json_object_set_new(object, "auto_mesh", json_true());

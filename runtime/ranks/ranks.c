@@ -24,6 +24,7 @@ enum { CORES_TO_SPARE = 5 };        /* a rank with at least this number dedicate
 #define AWAKE_TAG ((starpu_mpi_tag_t)1 << 60)      /* not used by any other message */
 
 static struct sgrad__world *const world = &sgrad__world;
+static char (*name)[MPI_MAX_PROCESSOR_NAME];        /* per rank: the name of its host */
 static int *host, *number;
 static struct sgrad_network network;
 static struct sgrad_group all;
@@ -31,14 +32,21 @@ static starpu_data_handle_t awake;
 static bool thread_works;                   /* StarPU-MPI's thread is also a worker */
 
 static void name_hosts(void) {
-    char name[MPI_MAX_PROCESSOR_NAME] = { 0 }, *names = sgrad_xcalloc((size_t)world->ranks, sizeof name);
+    char own[MPI_MAX_PROCESSOR_NAME] = { 0 };
     int length;
-    MPI_Get_processor_name(name, &length);
-    MPI_Allgather(name, sizeof name, MPI_CHAR, names, sizeof name, MPI_CHAR, world->control);
+    name = sgrad_xcalloc((size_t)world->ranks, sizeof *name);
+    MPI_Get_processor_name(own, &length);
+    MPI_Allgather(own, sizeof own, MPI_CHAR, name, sizeof own, MPI_CHAR, world->control);
     host = sgrad_xcalloc((size_t)world->ranks, sizeof *host);
     for (int r = 0; r < world->ranks; r++)
-        while (strcmp(names + host[r] * MPI_MAX_PROCESSOR_NAME, names + r * MPI_MAX_PROCESSOR_NAME)) host[r]++;
-    free(names);
+        while (strcmp(name[host[r]], name[r])) host[r]++;
+}
+
+const char *sgrad_rank_host(int rank) {
+    static char own[256];
+    if (name) return name[rank];
+    gethostname(own, sizeof own - 1);
+    return own;
 }
 
 static void number_ranks(void) {
@@ -261,8 +269,10 @@ void sgrad__ranks_close(void) {
     if (!joined) return;
     MPI_Comm_free(&world->control);
     joined = false;
+    free(name);
     free(host);
     free(number);
+    name = NULL;
     host = number = NULL;
     world->ranks = 1;
     world->rank = 0;

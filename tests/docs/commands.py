@@ -37,6 +37,7 @@ STAND_INS = {
     "sudo": ("sudo", "the command runs, but not as root"),
     "python3": ("python3", "programs of bench/ and tests/ measure, pip needs a network: options are read"),
     "pkg-config": ("pkg_config", "nothing is installed: the flags are those of the build"),
+    "sbatch": ("sbatch", "there is no Slurm: options and the script are read, and the script's training runs, on one rank"),
     "taskset": ("taskset", "keeps a core busy that others need"),
     "vite": ("files", "needs a display, and is rarely installed"),
     "readelf": ("files", "nothing is installed"),
@@ -268,6 +269,14 @@ def test_commands(page, fixtures):
 def test_python(page):
     for line, text in blocks(page, "python"):
         compile("\n" * (line - 1) + text, page, "exec")
+
+
+@pytest.mark.parametrize("page", [page for page in pages() if blocks(page, "bash")])
+def test_scripts(page):
+    """A script that a page shows is the file that a test runs."""
+    for line, text in blocks(page, "bash"):
+        name = re.match(r"#!/bin/bash\n# ([a-z-]+\.sh): ", text)
+        assert name and text == read(f"examples/slurm/{name[1]}"), f"{page}:{line}"
 
 
 def test_not_run_commands_are_there():

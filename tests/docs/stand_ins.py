@@ -256,6 +256,17 @@ def mpirun(_, *words):
     return run(["mpirun", "-n", str(count), STARGRAD, *stargrad(program, *words, ranks=count)], without_stand_ins())
 
 
+def sbatch(_, *words):
+    """Options of Slurm and the script are not run (tests/slurm does that); the script's training is."""
+    words = list(words)
+    while words and words[0].startswith("-"):
+        if not re.fullmatch(r"--(nodes|time|array)=[\d:%-]+", words.pop(0)):
+            fail(f"sbatch {words}: no such option")
+    if not words or not os.access(words[0], os.X_OK):
+        fail(f"sbatch: no script {words[:1]}")
+    return stargrad("stargrad", "train", *words[1:])
+
+
 def without_stand_ins():
     return {"PATH": os.environ["COMMANDS_PATH"]}
 

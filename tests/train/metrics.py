@@ -281,6 +281,18 @@ def test_environment():
     assert json.loads(content(one, "config.json"))["continued"][0]["environment"]["STARPU_SCHED"] == "eager"
 
 
+def test_hosts_and_job():
+    """A job of Slurm, and the ranks of each host; each continuation has its own."""
+    out = folder("job")
+    stargrad(*NETWORK, "--steps", 2, "--out", out, env={"SLURM_JOB_ID": "17", "SLURM_ARRAY_JOB_ID": "15", "SLURM_ARRAY_TASK_ID": "2"})
+    mpirun(2, command(*NETWORK, "--steps", 4, "--cpus", 1, "--resume", "--out", out), env={"SLURM_JOB_ID": "18", "SLURM_RESTART_COUNT": "3"})
+    stargrad(*NETWORK, "--steps", 6, "--resume", "--out", out)
+    config = json.loads(content(out, "config.json"))
+    first, second, third = config, *config["continued"]
+    assert list(first["hosts"].values()) == list(third["hosts"].values()) == [[0]] and list(second["hosts"].values()) == [[0, 1]], config
+    assert first["job"] == {"id": "17", "array": "15_2", "restarts": 0} and second["job"] == {"id": "18", "restarts": 3} and "job" not in third
+
+
 def test_environment_of_ranks():
     out = folder("ranks")
     words = command(*NETWORK, "--steps", 2, "--cpus", 1, "--out", out)
