@@ -145,8 +145,8 @@ void sgrad__cuda_begin(const char *name);   /* sets the name of the task that th
 int sgrad__cuda_devices(void);      /* number of usable CUDA devices; 0 without CUDA */
 
 /* The trace of a context. prepare is called before StarPU starts, with the folder and kinds of struct sgrad_context_options; no
- * folder: no trace. SGRAD_ELIBRARY: StarPU was built without FxT. SGRAD_EIO: the folder cannot be created. collect sends the events
- * of all ranks to rank 0, and convert writes the trace files there; both only log errors. */
+ * folder: no trace. SGRAD_ELIBRARY: StarPU was built without FxT. SGRAD_EIO: the folder cannot be created. collect sends the
+ * events of all ranks to rank 0, and convert writes the trace files there; both only log errors. */
 int sgrad__trace_prepare(const char *folder, const struct sgrad_kind *const *kinds);
 void sgrad__trace_collect(const struct sgrad_context *context);     /* after StarPU has stopped, before MPI stops */
 void sgrad__trace_convert(const struct sgrad_context *context);     /* after MPI has stopped */
