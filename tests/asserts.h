@@ -157,6 +157,13 @@ static inline void asserts_lacks(const char *message, const char *file, int line
     _skip(file, line);
 }
 
+/* The program of a build without the library with this NAME, for a file of which no test can be compiled. */
+#define SKIPPED_WITHOUT(name)                                  \
+    int main(void) {                                           \
+        print_message("skipped: this build has no " name "\n"); \
+        return 77;                                             \
+    }
+
 /* Defines TEST for a build without the library that has this OPTION of configure: it is skipped. */
 #define TEST_WITHOUT(option, test)                                                       \
     static void test(void **state) {                                                     \
