@@ -57,7 +57,7 @@ static inline void asserts_hear(const char *line) {
     fputs(line, stderr);
 }
 
-/* Skips the rest of the test: it needs a library that this build lacks. */
+/* Skips the rest of the test, or in the setup of a group all tests: they need a library that this build lacks. */
 static inline void asserts_lacks(const char *message, const char *file, int line);
 
 static inline void asserts_done(const char *call, int is, int messages, const char *file, int line) {
@@ -153,9 +153,17 @@ static inline int asserts_end(void **state) {
 
 static inline void asserts_lacks(const char *message, const char *file, int line) {
     print_message("skipped: %.*s\n", (int)strcspn(message, "\n"), message);
+    if (asserts_now < 0) exit(77);
     asserts_passed[asserts_now] = true;
     _skip(file, line);
 }
+
+/* The program of a build without the library with this NAME, for a file of which no test can be compiled. */
+#define SKIPPED_WITHOUT(name)                                  \
+    int main(void) {                                           \
+        print_message("skipped: this build has no " name "\n"); \
+        return 77;                                             \
+    }
 
 /* Defines TEST for a build without the library that has this OPTION of configure: it is skipped. */
 #define TEST_WITHOUT(option, test)                                                       \

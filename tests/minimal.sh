@@ -51,7 +51,7 @@ lacks() { # LIBRARY ARGUMENT…
 		wrong "stargrad $* does not name --with-$library" err
 }
 digits=(train --model mlp --data digits --steps 1 --cpus 1 --out run)
-lacks fxt "${digits[@]}" --trace
+lacks fxt "${digits[@]}" --trace=1
 lacks png "${digits[@]}" --show-batch batch.png
 lacks libmicrohttpd "${digits[@]}" --prometheus 9100
 lacks protobuf-c train --model onnx:x.onnx --data digits

@@ -1,10 +1,10 @@
 /* TIFF images of every layout, and images with 16 bits a channel: pixels, statistics, augmentation, damaged files. */
 #include "config.h"
-#if defined(SGRAD_HAVE_TIFF) && defined(SGRAD_HAVE_PNG)
 #include "datasets/colours.h"
 #include "datasets/formats.h"
 #include "tests/scratch.h"
 
+#if defined(SGRAD_HAVE_TIFF) && defined(SGRAD_HAVE_PNG)
 #include <math.h>
 #include <png.h>
 #include <tiffio.h>
@@ -188,10 +188,5 @@ int main(int argc, char **argv) {
     return run_sentences(argc, argv, tests, scratch_open, scratch_close);
 }
 #else
-#include <stdio.h>
-
-int main(void) {
-    puts("skipped: this build has no libtiff or no libpng");
-    return 77;
-}
+SKIPPED_WITHOUT("libtiff or no libpng")
 #endif

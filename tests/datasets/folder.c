@@ -1,10 +1,10 @@
 /* Folders of JPEG and PNG images: order, sizes, grey and transparent images, parallel readers, and damaged files. */
 #include "config.h"
-#if defined(SGRAD_HAVE_JPEG) && defined(SGRAD_HAVE_PNG)
 #include "datasets/datasets.h"
 #include "datasets/formats.h"
 #include "tests/scratch.h"
 
+#if defined(SGRAD_HAVE_JPEG) && defined(SGRAD_HAVE_PNG)
 #include <jpeglib.h>
 #include <png.h>
 #include <pthread.h>
@@ -330,10 +330,5 @@ int main(int argc, char **argv) {
     return run_sentences(argc, argv, tests, NULL, NULL);
 }
 #else
-#include <stdio.h>
-
-int main(void) {
-    puts("skipped: this build has no libjpeg or no libpng");
-    return 77;
-}
+SKIPPED_WITHOUT("libjpeg or no libpng")
 #endif

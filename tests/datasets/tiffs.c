@@ -1,9 +1,9 @@
 /* TIFF images: orientation, alpha, unusual tiles and tags, and damaged files. */
 #include "config.h"
-#ifdef SGRAD_HAVE_TIFF
 #include "datasets/formats.h"
 #include "tests/scratch.h"
 
+#ifdef SGRAD_HAVE_TIFF
 #include <tiffio.h>
 
 enum { H = 3, W = 5 };
@@ -193,10 +193,5 @@ int main(int argc, char **argv) {
     return run_sentences(argc, argv, tests, scratch_open, scratch_close);
 }
 #else
-#include <stdio.h>
-
-int main(void) {
-    puts("skipped: this build has no libtiff");
-    return 77;
-}
+SKIPPED_WITHOUT("libtiff")
 #endif

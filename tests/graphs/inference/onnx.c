@@ -1,11 +1,11 @@
-/* onnx: exporting networks to ONNX files and reading them again; files that PyTorch exported (tests/reference/export_onnx.py);
- * files that are refused. */
+/* onnx: networks exported to ONNX and read again; files that PyTorch exported (tests/reference/export_onnx.py); refused files. */
 #include "config.h"
 #include "datasets/datasets.h"
 #include "graphs/graphs.h"
-#include "graphs/networks/onnx/reader.h"
 #include "tests/scratch.h"
 
+#ifdef SGRAD_HAVE_PROTOBUF_C
+#include "graphs/networks/onnx/reader.h"
 #define FILE_1 scratch_path("first.onnx")
 #define FILE_2 scratch_path("second.onnx")
 
@@ -58,9 +58,7 @@ static void round_trips(void **state) {
         size_t one, other;
         char *a = read_file(FILE_1, &one), *b = read_file(FILE_2, &other);
         if (one != other || memcmp(a, b, one)) fail_msg("%s is another one, read and written again", is[i].model);
-        free(a);
-        free(b);
-        free(text);
+        free(a), free(b), free(text);
         sgrad_graph_destroy(g);
         sgrad_graph_destroy(again);
     }
@@ -111,8 +109,7 @@ static void a_run(void **state) {
     assert_done(sgrad_export(&from_file, FILE_2));
     assert_done(sgrad_predict(&from_file, &result, &again));
     assert_memory_not_equal(answers.logits, again.logits, (size_t)(answers.samples * answers.width) * sizeof(float));
-    sgrad_predictions_free(&answers);
-    sgrad_predictions_free(&again);
+    sgrad_predictions_free(&answers), sgrad_predictions_free(&again);
     free(text);
 }
 
@@ -498,3 +495,6 @@ int main(int argc, char **argv) {
     };
     return run_sentences(argc, argv, tests, scratch_open, scratch_close);
 }
+#else
+SKIPPED_WITHOUT("protobuf-c")
+#endif

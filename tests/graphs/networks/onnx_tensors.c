@@ -1,8 +1,9 @@
 /* onnx_tensors: the values of tensors in ONNX files, in all fields in which the format allows them. */
 #include "config.h"
+#include "tests/scratch.h"
+
 #ifdef SGRAD_HAVE_PROTOBUF_C
 #include "graphs/networks/onnx/reader.h"
-#include "tests/scratch.h"
 
 /* ---- where numbers are stored ------------------------------------------------------------------------------------- */
 
@@ -145,10 +146,5 @@ int main(int argc, char **argv) {
     return run_sentences(argc, argv, tests, scratch_open, scratch_close);
 }
 #else
-#include <stdio.h>
-
-int main(void) {
-    puts("skipped: this build has no protobuf-c");
-    return 77;
-}
+SKIPPED_WITHOUT("protobuf-c")
 #endif
