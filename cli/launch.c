@@ -143,6 +143,15 @@ static void add_hosts(struct words *words, const struct sgrad__request *request,
     free(list);
 }
 
+/* The launchers of MPICH and Intel MPI wait for a host that cannot be reached for ever; that of Open MPI ends. Returns true if the
+ * launcher would wait. */
+static bool would_wait(struct hosts *hosts) {
+#ifndef SGRAD_OPEN_MPI
+    probe(hosts);
+#endif
+    return hosts->gone;
+}
+
 /* Runs a training on RANKS ranks; returns its exit status. */
 static int run_once(const struct sgrad__request *request, const struct hosts *hosts, int ranks, bool resume, int *forwarded) {
     struct words w = { 0 };
@@ -189,6 +198,7 @@ static const char *ending(int status, char text[64]) {
     int number = status - SGRAD__KILLED;
     if (status == SGRAD__STALLED)
         snprintf(text, 64, "a host did not answer: mpirun was killed");
+    else if (status == SGRAD__UNREACHABLE) snprintf(text, 64, "a host cannot be reached");
     else if (number > 0 && number <= SIGRTMAX)      /* more: a status of mpirun itself */
         snprintf(text, 64, "a process was ended by signal %d (%s)", number, strsignal(number));
     else snprintf(text, 64, "exit status %d", status);
@@ -236,7 +246,7 @@ static int launch(const struct sgrad__request *request, const struct sgrad__requ
             resume = sgrad_run_exists(o->output.folder);
             tell_retry(request, o->output.folder, resume, hosts, ranks, retry, status);
         }
-        status = run_once(request, hosts, ranks, resume && !resumes, &forwarded);
+        status = !retry && would_wait(hosts) ? SGRAD__UNREACHABLE : run_once(request, hosts, ranks, resume && !resumes, &forwarded);
         if (status == SGRAD__DONE || status == SGRAD__USAGE) return status;
         if (forwarded || status == SGRAD__NOT_FOUND || (o->output.folder && diverged(o))) return SGRAD__FAILED;
     }

@@ -7,7 +7,8 @@
 #include <sys/types.h>
 
 /* Exit status of a child, as in shells and mpirun: command not found; SGRAD__KILLED plus the number of the signal. */
-enum { SGRAD__NOT_FOUND = 127, SGRAD__KILLED = 128, SGRAD__STALLED = 1000 /* mpirun hung and was killed */ };
+enum { SGRAD__NOT_FOUND = 127, SGRAD__KILLED = 128, SGRAD__STALLED = 1000 /* mpirun hung and was killed */,
+       SGRAD__UNREACHABLE };
 
 /* Starts the forwarding of SIGINT, SIGTERM, SIGHUP and SIGUSR1, unless they are ignored, to the child of sgrad__children_run. */
 void sgrad__children_open(void);

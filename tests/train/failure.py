@@ -150,7 +150,7 @@ def test_launch_begins_what_has_not_begun():
 
 def test_launch_leaves_out_a_host_that_is_gone():
     out = folder("gone")
-    agents = dict.fromkeys(("OMPI_MCA_plm_rsh_agent", "PRTE_MCA_plm_ssh_agent"), "false")     # no way to any other host
+    agents = dict.fromkeys(("OMPI_MCA_plm_rsh_agent", "PRTE_MCA_plm_ssh_agent", "HYDRA_LAUNCHER_EXEC"), "/bin/false")     # no way to any other host
     os.environ.update(agents)
     try:
         run = launch(6, *RUN, "--steps", 3, "--out", out, options=("--retries", 1, "--host", "localhost:3,gone.invalid:3"))
