@@ -73,7 +73,7 @@ cd "$work" || exit 99
 eval "arguments=($("$builddir/config.status" --config))"
 refuses() { # PATTERN OPTION…
 	! "$srcdir/configure" "${arguments[@]}" --srcdir="$srcdir" --with-cuda=no "${@:2}" >out 2>&1 || wrong "configure accepts ${*:2}"
-	grep -q "$1" out || wrong "configure ${*:2} does not print: $1" out
+	grep -q -e "$1" out || wrong "configure ${*:2} does not print: $1" out
 }
 refuses '--with-gif=yes, but giflib was not found: install libgif-dev' --with-gif=yes ac_cv_header_gif_lib_h=no
 refuses '--with-gif=perhaps: must be yes, no or auto' --with-gif=perhaps
