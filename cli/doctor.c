@@ -192,6 +192,12 @@ static void check_versions(struct doctor *doctor) {
          major, minor, release, dnnl->major, dnnl->minor, dnnl->patch, text, hwloc >> 16, hwloc >> 8 & 0xff, cuda);
 }
 
+/* HiGHS and GLPK solve the same programs, so one of them is sufficient. */
+static bool is_needed(const struct sgrad_library *library) {
+    const bool solver = !strcmp(library->option, "highs") || !strcmp(library->option, "glpk");
+    return !library->built_in && !(solver && (sgrad_library_has("highs") || sgrad_library_has("glpk")));
+}
+
 /* Reports the optional libraries: those that are built in on one line, each other one with what it is for. */
 static void check_libraries(struct doctor *doctor) {
     char *names = sgrad_format("%s", "");
@@ -204,7 +210,7 @@ static void check_libraries(struct doctor *doctor) {
     find(doctor, OK, "libraries", NULL, "built in: %s", *names ? names : "none of the optional ones");
     free(names);
     for (const struct sgrad_library *l = sgrad_libraries; l->option; l++) {
-        if (l->built_in) continue;
+        if (!is_needed(l)) continue;
         char *advice = sgrad_format("install %s, then configure --with-%s=yes and build again", l->packages, l->option);
         find(doctor, NOTE, "libraries", advice, "this build has no %s: %s", l->name, l->use);
         free(advice);
