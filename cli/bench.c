@@ -90,8 +90,8 @@ const struct sgrad__command sgrad__bench_command = {
     .summary = "compare the training speed with the limit of this machine",
     .options = options,
     .run = run,
-    .notes = "Each kernel of a step runs alone, on all workers at once, with its data in cache. The limit is the sum of the "
-             "best times, divided by the number of workers. Memory counts the data that tasks pass to each other; data that "
-             "no longer fits in a cache adds to the limit. Then bench trains some steps. It writes no files. For example:\n\n"
+    .notes = "Each kernel of a step is timed on all workers at once, without other tasks, with its data in cache. The limit is "
+             "the sum of the best times, divided by the number of workers. It excludes the transfer of data between tasks, "
+             "which is printed as memory. Then bench trains some steps. It writes no files. For example:\n\n"
              "  stargrad bench --model resnet20 --data synthetic:32x32x3,10,9600 --batch 128",
 };

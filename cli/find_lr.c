@@ -10,7 +10,7 @@
 static const struct sgrad__option options[] = {
     { .help = "Learning rates" },
     { "from", "X", "learning rate of the first step", &sgrad__real, SGRAD__PLACE(find_lr.from), 1e-30, 1e6 },
-    { "to", "X", "learning rate that the last step approaches", &sgrad__real, SGRAD__PLACE(find_lr.to), 1e-30, 1e6 },
+    { "to", "X", "learning rate of the last step, approximately", &sgrad__real, SGRAD__PLACE(find_lr.to), 1e-30, 1e6 },
     { 0 },
 };
 
@@ -140,7 +140,7 @@ const struct sgrad__command sgrad__find_lr_command = {
     .run = run,
     .notes = "find-lr runs the learning-rate range test: in a short training, the learning rate grows by the same factor in each "
              "step until the loss diverges. --steps sets the number of steps [100]. Only --out DIR writes files: "
-             "DIR/find-lr.png, .svg and .csv. Options for schedules, epochs and the folder of a run have no effect. For "
+             "DIR/find-lr.png, .svg and .csv. Options for schedules, epochs, evaluation and checkpoints have no effect. For "
              "example:\n\n"
              "  stargrad find-lr --model resnet20 --data cifar10:DIR --batch 512 --out rates",
 };

@@ -46,8 +46,8 @@ static const struct sgrad__option options[] = {
     { "micro-batch", "N", "samples per task; must divide the batch of each rank [automatic]", &sgrad__whole,
       SGRAD__FIELD(training.micro_batch), 1, 2147483647 },
     { "bn-group", "gpu|rank|micro|global|N",
-      "samples over which batch norm computes its statistics: those of each GPU (without GPUs: of each rank), of each rank or "
-      "micro-batch, of the whole batch (global), or of N samples",
+      "samples over which batch norm computes its statistics; gpu: those of a GPU (without GPUs: of a rank); rank: of a rank; "
+      "micro: of a micro-batch; global: of the whole batch; N: N samples",
       &sgrad__group, SGRAD__FIELD(training.bn_group), 1, 2147483647 },
 
     { .help = "Optimizer" },
@@ -79,8 +79,8 @@ static const struct sgrad__option options[] = {
       0.999999 },
     { "eps", "X", "constant added to the denominator in adam, adamw and lamb", &sgrad__real, SGRAD__FIELD(optimizer.eps), 1e-30,
       1 },
-    { "trust", "X", "LARS trust coefficient: the norm of a step is about --lr x X x the norm of the parameter", &sgrad__real,
-      SGRAD__FIELD(optimizer.trust), 0, 1e6 },
+    { "trust", "X", "LARS trust coefficient: the norm of a step is about X times --lr times the norm of the parameter",
+      &sgrad__real, SGRAD__FIELD(optimizer.trust), 0, 1e6 },
     { "kfac-damping", "X",
       "K-FAC damping, added to the eigenvalues of the curvature; a larger X makes steps more like those of sgd", &sgrad__real,
       SGRAD__FIELD(optimizer.kfac.damping), 1e-12, 1e6 },
@@ -183,7 +183,7 @@ static const struct sgrad__option options[] = {
     { "checkpoint-every", "N|Ns|Nmin|Nh", "interval between checkpoints: epochs, steps (s), minutes (min) or hours (h); 0: never",
       &sgrad__period, SGRAD__FIELD(checkpoint.every), 0, 2147483647 },
     { "stop-before", "TIME",
-      "write a checkpoint and stop before this time: a duration from now (3600 seconds, 90min, 2h), a time (17:30, "
+      "write a checkpoint and stop before this time: a duration from now (3600s, 90min, 2h), a time (17:30, "
       "2026-11-27T07:00), or slurm-5min, 5 minutes before the Slurm job ends",
       &sgrad__time, SGRAD__FIELD(training.stop_before) },
     { "keep", "N", "number of checkpoints to keep", &sgrad__whole, SGRAD__FIELD(checkpoint.keep), 1, 1000000 },

@@ -310,7 +310,7 @@ static void tell_unread(struct folder *folder, int64_t i, const struct sgrad__im
                           folder->path, folder->file[i]);
     if (image->deep && !folder->deep && !atomic_exchange(&folder->warned_deep, true))
         sgrad_log_warning("folder: %s/%s: has more than 8 bits per channel; they are rounded to 8, here and in similar files, "
-                          "because the sampled images have 8",
+                          "because the files examined at the start have 8",
                           folder->path, folder->file[i]);
 }
 

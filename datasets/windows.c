@@ -25,9 +25,8 @@ int sgrad__windows_argument(const char *what, const char *argument, char **path,
     char *end = NULL;
     const long long number = comma ? strtoll(comma + 1, &end, 10) : 0;
     if (!comma || comma == argument || comma[1] < '0' || comma[1] > '9' || *end || number < 1 || number > MOST)
-        return sgrad_log_error(SGRAD_EINVAL,
-                               "data set %s:%s: must end with ,T, the length of a sample, a whole number from 1 to %d", what,
-                               argument, MOST);
+        return sgrad_log_error(SGRAD_EINVAL, "data set %s:%s: must end with ,T, where T is the length of a sample (1 to %d)",
+                               what, argument, MOST);
     *path = sgrad_format("%.*s", (int)(comma - argument), argument);
     *length = number;
     return 0;

@@ -37,7 +37,8 @@ static int by_stamp(const void *a, const void *b) {
 
 static int check(const char *name, const unsigned char *data, size_t size) {
     if (size < HEADER + SUM)
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: byte %zu: ends within its first %d bytes" AGAIN, name, size, HEADER + SUM);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: byte %zu: ends here, but must have at least %d bytes" AGAIN, name, size,
+                               HEADER + SUM);
     if (memcmp(data, MAGIC, 8)) return sgrad_log_error(SGRAD_EFORMAT, "%s: byte 0: is not a file of hashes" AGAIN, name);
     if (get(data + 8, 4) != FORMAT)
         return sgrad_log_error(SGRAD_EFORMAT, "%s: byte 8: version %llu is not the supported version %d" AGAIN, name,

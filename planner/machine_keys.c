@@ -77,7 +77,7 @@ const struct sgrad__machine_field sgrad__machine_fields[] = {
       "possible machine",
       IN(_switch_entry, nodes) },
     { "network.switches[].uplink", FIGURE, "bytes/s", 0, 0, 0, "required, except for the highest level",
-      "bandwidth of all links of a switch to the level above together, in each direction", IN(_switch_entry, uplink) },
+      "total bandwidth of the links of a switch to the level above, in each direction", IN(_switch_entry, uplink) },
     { "network.switches[].above", TEXT, NULL, 0, 0, 0, NULL, "name of the level above; absent: this is the highest level",
       IN(_switch_entry, above) },
 

@@ -140,7 +140,9 @@ int sgrad__ranks_open(struct sgrad_context *context, struct starpu_conf *conf) {
     (void)conf;
     world->rank = context->rank = starpu_mpi_world_rank();
     world->ranks = context->ranks = simulation && simulation->ranks ? simulation->ranks : starpu_mpi_world_size();
-    if (!simulation) return sgrad_log_error(SGRAD_EINVAL, "a simulated trainer requires a machine");
+    if (!simulation)
+        return sgrad_log_error(SGRAD_EINVAL,
+                               "the simulated trainer requires a machine file; start it with stargrad plan --simulate");
     starpu_malloc_set_hooks(give_place, take_back);
     if (world->rank == 0) leave_contents();
     return 0;

@@ -302,8 +302,7 @@ static int sign_zarr(struct sgrad_volume *volume, const char *work, bool again) 
     int error = 0;
     if (there && strcmp(there, work) && !again)
         error = sgrad_log_error(SGRAD_EIO,
-                                "%s: already exists, from another job, '%s', not from this one, '%s'; give another name, or "
-                                "--redo",
+                                "%s: is the output of another job ('%s'), not of this one ('%s'); give another name, or --redo",
                                 volume->path, there, work);
     else if ((!there || strcmp(there, work)) && text) error = write_file(file, text, strlen(text));
     json_decref(json);

@@ -76,7 +76,7 @@ static int check_without(const struct trial *trial, uint64_t absent, const char 
             SGRAD_EINVAL, "operation %s, %s: %s without %s crashes: %s; outputs that are not needed have no memory (NULL)",
             trial->t->op->name, trial->t->test->name, trial->task->kernel.name, what, strsignal(WTERMSIG(status)));
     if (WEXITSTATUS(status))
-        return sgrad_log_error(SGRAD_EINVAL, "operation %s, %s: %s without %s computes different values of its other outputs",
+        return sgrad_log_error(SGRAD_EINVAL, "operation %s, %s: the other outputs of %s differ if it runs without %s",
                                trial->t->op->name, trial->t->test->name, trial->task->kernel.name, what);
     return 0;
 }

@@ -130,7 +130,7 @@ def test_volumes_in_a_run_and_in_a_queue():
     stargrad("train", "--model", "unet2d", "--data", f"volume:{data},1x32x32", "--batch", 8, "--steps", 1, "--out", work / "other")
     other = [work / "other/model.safetensors" if word == work / "run/model.safetensors" else word for word in how]
     for words in (other, how + ["--tta", "flips"], how + ["--dtype", "f32", "--precision", "bf16"]):
-        assert "from another job" in stargrad(*words, "--out", work / "alone.zarr", status=1)
+        assert "is the output of another job" in stargrad(*words, "--out", work / "alone.zarr", status=1)
     assert blocks(work / "alone.zarr") == alone
     stargrad(*other, "--out", work / "redone.zarr")
     stargrad(*how, "--out", work / "redone.zarr", "--redo")

@@ -149,7 +149,7 @@ int sgrad__onnx_read_unsqueeze(struct sgrad__reader *reader, const Onnx__Node *n
     }
     if (!t || !sgrad__onnx_numbers(reader, n, 0, number, &count))
         return sgrad__onnx_refuse(reader, n,
-                                  "its input must be integers of a shape, a vector, or a filter (K,C,h,w) with axes 2");
+                                  "its input must be a shape, a vector, or a filter (K,C,h,w); a filter requires axes 2");
     return make_numbers(reader, n, number, count);
 }
 

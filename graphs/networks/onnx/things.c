@@ -67,7 +67,7 @@ int sgrad__onnx_value(struct sgrad__reader *reader, const Onnx__Node *n, size_t 
         sgrad__onnx_refuse(reader, n, "'%s' is the output of a Slice, which only a Pad of channels may use",
                                            t->name);
     else if (t && t->columns)
-        sgrad__onnx_refuse(reader, n, "'%s' has shape (N,C,H·W), which only a Transpose to rows may use", t->name);
+        sgrad__onnx_refuse(reader, n, "'%s' has shape (N,C,H·W); only a Transpose to (N,H·W,C) may use it", t->name);
     else if (t && t->pixel)
         sgrad__onnx_refuse(reader, n, "'%s' has shape (N,C,1,1), which must be flattened before; add a Flatten", t->name);
     else if (t && t->stage)
