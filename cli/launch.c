@@ -143,8 +143,8 @@ static void add_hosts(struct words *words, const struct sgrad__request *request,
     free(list);
 }
 
-/* The launchers of MPICH and Intel MPI wait for a host that cannot be reached for ever; that of Open MPI ends. Returns true if the
- * launcher would wait. */
+/* The launchers of MPICH and Intel MPI wait for an unreachable host without end; that of Open MPI ends. Returns true if the launcher
+ * would wait. */
 static bool would_wait(struct hosts *hosts) {
 #ifndef SGRAD_OPEN_MPI
     probe(hosts);
@@ -246,7 +246,8 @@ static int launch(const struct sgrad__request *request, const struct sgrad__requ
             resume = sgrad_run_exists(o->output.folder);
             tell_retry(request, o->output.folder, resume, hosts, ranks, retry, status);
         }
-        status = !retry && would_wait(hosts) ? SGRAD__UNREACHABLE : run_once(request, hosts, ranks, resume && !resumes, &forwarded);
+        if (!retry && would_wait(hosts)) status = SGRAD__UNREACHABLE;
+        else status = run_once(request, hosts, ranks, resume && !resumes, &forwarded);
         if (status == SGRAD__DONE || status == SGRAD__USAGE) return status;
         if (forwarded || status == SGRAD__NOT_FOUND || (o->output.folder && diverged(o))) return SGRAD__FAILED;
     }

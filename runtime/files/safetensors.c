@@ -222,7 +222,7 @@ static int refuse(const char *name, const void *first, size_t size, uint64_t len
 /* Sets *LENGTH to the length of the header of a file of SIZE bytes. FIRST: the first bytes of the file, at most 512. */
 static int parse_length(const char *name, const void *first, size_t size, uint64_t *length) {
     if (size < LENGTH_BYTES)
-        return sgrad_log_error(SGRAD_EFORMAT, "safetensors: %s: byte %zu: ends within its first number", name, size);
+        return sgrad_log_error(SGRAD_EFORMAT, "safetensors: %s: byte %zu: ends here, but must have at least 8 bytes", name, size);
     memcpy(length, first, LENGTH_BYTES);
     if (*length <= HEADER_LIMIT && *length <= size - LENGTH_BYTES) return 0;
     return refuse(name, first, size, *length);
