@@ -143,8 +143,8 @@ static void add_hosts(struct words *words, const struct sgrad__request *request,
     free(list);
 }
 
-/* The launchers of MPICH and Intel MPI wait for an unreachable host without end; that of Open MPI ends. Returns true if the launcher
- * would wait. */
+/* The launchers of MPICH and Intel MPI wait for an unreachable host without end; that of Open MPI ends. Returns true if the
+ * launcher would wait. */
 static bool would_wait(struct hosts *hosts) {
 #ifndef SGRAD_OPEN_MPI
     probe(hosts);

@@ -298,8 +298,8 @@ static int find_kind(struct sgrad_dataset *dataset) {
     dataset->full_scale = folder->deep ? 65535 : 255;
     if (dataset->split != SGRAD_TRAIN || survey.coloured || !survey.images) return 0;
     dataset->augment = NULL;
-    dataset->plain = folder->plain = sgrad_format("%lld of the %lld images examined at the start are grey", (long long)survey.images,
-                                                  (long long)survey.images);
+    dataset->plain = folder->plain = sgrad_format("%lld of the %lld images examined at the start are grey",
+                                                  (long long)survey.images, (long long)survey.images);
     return 0;
 }
 

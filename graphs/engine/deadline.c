@@ -92,7 +92,7 @@ int sgrad_deadline_parse(const char *text, double *stop) {
     else if (!parse_clock(text, &is) && !parse_iso(text, &is))
         return sgrad_log_error(
             SGRAD_EINVAL,
-            "--stop-before '%s' must be seconds from now (3600, 90min, 2h), a time of day (17:30, 17:30:15), a date and time "
+            "--stop-before '%s' must be a duration from now (3600s, 90min, 2h), a time of day (17:30, 17:30:15), a date and time "
             "(2026-11-27T07:00, with Z or +01:00 for a time zone), or a time before the end of a Slurm job (slurm-5min)",
             text);
     if (is <= clock_now()) return sgrad_log_error(SGRAD_EINVAL, "--stop-before %s is in the past; give a later time", text);

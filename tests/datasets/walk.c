@@ -63,7 +63,7 @@ static void surveys(void **state) {
     scratch_write("train/.git/config", "x", 1);
     assert_done(open_folder(false, SGRAD_TRAIN, &dataset));
     assert_null(dataset->augment);
-    assert_string_equal(dataset->plain, "40 of 40 sampled images are grey");
+    assert_string_equal(dataset->plain, "40 of the 40 images examined at the start are grey");
     assert_string_equal(dataset->others, "3 other files: 1 .txt, 1 hidden, 1 outside the class folders");
     sgrad_dataset_close(dataset);
     write_ppm("train/b/zz.ppm", H, 1, true);

@@ -170,7 +170,7 @@ static void times(void **state) {
     static const char *const none[] = { "25:00",      "12:61",             "12:",   "noon", "2030-13-01T00:00",
                                         "2030-01-01", "2030-01-01T00:00+", "slurm-" };
     for (size_t i = 0; i < sizeof none / sizeof *none; i++)
-        assert_fails(sgrad_deadline_parse(none[i], &stop), SGRAD_EINVAL, "must be seconds from now");
+        assert_fails(sgrad_deadline_parse(none[i], &stop), SGRAD_EINVAL, "must be a duration from now");
 }
 
 int main(int argc, char **argv) {
