@@ -133,7 +133,7 @@ def test_by_the_clock():
     for before in ("slurm-5min", "slurm-90", "slurm-1h", "23:59", "00:01:30", "90min"):
         stargrad(*SHORT, "--stop-before", before, "--print", env=soon)
     for before, why in (("25:00", "must be a duration from now"), ("soon", "must be a duration"), ("slurm-5min", "SLURM_JOB_END_TIME is not set"),
-                        ("2020-01-01T00:00", "is in the past"), ("slurm-", "must be seconds"), ("", "must be seconds")):
+                        ("2020-01-01T00:00", "is in the past"), ("slurm-", "must be a duration"), ("", "must be a duration")):
         assert why in stargrad(*SHORT, "--stop-before", before, "--print", status=2, env={"SLURM_JOB_END_TIME": ""}), before
 
 
