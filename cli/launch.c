@@ -248,6 +248,9 @@ static int launch(const struct sgrad__request *request, const struct sgrad__requ
         }
         if (!retry && would_wait(hosts)) status = SGRAD__UNREACHABLE;
         else status = run_once(request, hosts, ranks, resume && !resumes, &forwarded);
+#ifndef SGRAD_OPEN_MPI      /* after a forwarded signal, MPICH's launcher may exit with 0, whatever the ranks' status */
+        if (forwarded && status == SGRAD__DONE) return SGRAD__FAILED;
+#endif
         if (status == SGRAD__DONE || status == SGRAD__USAGE) return status;
         if (forwarded || status == SGRAD__NOT_FOUND || (o->output.folder && diverged(o))) return SGRAD__FAILED;
     }

@@ -174,6 +174,12 @@ void sgrad__ranks_close(void) {
     number = NULL;
 }
 
+const char *sgrad_rank_host(int rank) {
+    static char name[16];
+    snprintf(name, sizeof name, "node%d", rank);
+    return name;
+}
+
 /* ---- decisions of all ranks -------------------------------------------------------------------------------------- */
 
 void sgrad_ranks_sum(double *value, int count) {

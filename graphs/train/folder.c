@@ -68,8 +68,9 @@ char *sgrad__run_again_text(const struct sgrad__run *run) {
     char *folder = quoted(run->files.folder), *text = NULL;
     size_t size;
     FILE *to = open_memstream(&text, &size);
+    const bool by_mpirun = getenv("OMPI_COMM_WORLD_SIZE") || getenv("MPI_LOCALNRANKS");
     if (run->context->ranks > 1 && run->options.output.command)
-        fprintf(to, "%s -n %d ", getenv("OMPI_COMM_WORLD_SIZE") ? "mpirun" : "srun --mpi=pmix", run->context->ranks);
+        fprintf(to, "%s -n %d ", by_mpirun ? "mpirun" : "srun --mpi=pmix", run->context->ranks);
     if (run->options.output.command) fprintf(to, "%s ", run->options.output.command);
     fprintf(to, "--out %s --resume", folder);
     for (const char *const *file = sgrad_plugins; *file && run->options.output.command; file++) {
