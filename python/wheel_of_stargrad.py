@@ -1,8 +1,8 @@
 """The build backend (PEP 517) with which pip installs this folder. It needs no other package: a wheel is a zip archive of the
 modules and three metadata files (packaging.python.org, binary distribution format). The version is that of pyproject.toml.
 
-The setting "tree" names a folder with further files, in the places that they have in the wheel: the library, the command and data. The wheel is then binary: it contains all that the modules need except MPI, for this platform only, for any Python 3.
-packaging/wheel/build makes such a folder."""
+The setting "tree" names a folder with further files, in the places that they have in the wheel: the library, the command and data.
+The wheel is then for this platform only, and for any Python 3. packaging/wheel/build makes such a folder."""
 import base64
 import hashlib
 import os

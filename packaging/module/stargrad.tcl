@@ -14,5 +14,4 @@ prereq openmpi
 
 prepend-path PATH $root/bin
 prepend-path PKG_CONFIG_PATH $root/lib/pkgconfig
-prepend-path MANPATH $root/share/man
 prepend-path XDG_DATA_DIRS $root/share
