@@ -41,10 +41,12 @@ inside() {
 			exec chroot "$root" sh -c '\''cd "$0" && exec "$@"'\'' "$folder" "$@"' bash "$1" "$2" $((${#mounts[@]} / 2)) "${mounts[@]}" "${@:3}"
 }
 
-# step NAME COMMAND…: runs a step of a recipe. Its output goes to $out/log/NAME, and its wall time is added to $times.
+# step NAME COMMAND…: runs a step of a recipe. Its output goes to $out/log/NAME, and its wall time is added to $times. The caller sets
+# $out, a folder that contains log/.
 times=
 step() {
 	local start=$SECONDS
+	# shellcheck disable=SC2154 # out
 	if ! "${@:2}" >"$out/log/$1" 2>&1; then
 		tail -n 30 "$out/log/$1" >&2
 		echo "$0: $1 failed; the complete output is in $out/log/$1" >&2
