@@ -13,4 +13,3 @@ conflict("stargrad")
 
 prepend_path("PATH", pathJoin(root, "bin"))
 prepend_path("PKG_CONFIG_PATH", pathJoin(root, "lib/pkgconfig"))
-prepend_path("XDG_DATA_DIRS", pathJoin(root, "share"))

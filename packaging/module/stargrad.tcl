@@ -14,4 +14,3 @@ prereq openmpi
 
 prepend-path PATH $root/bin
 prepend-path PKG_CONFIG_PATH $root/lib/pkgconfig
-prepend-path XDG_DATA_DIRS $root/share
