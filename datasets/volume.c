@@ -184,7 +184,7 @@ static void make_patch(const struct state *state, const struct window *window, c
 static int take_patch(const struct state *state, const struct draw *draw, void *const *data) {
     int64_t from[3], size[3];
     struct window w = { .image = NULL };
-    const int64_t reach = (int64_t)ceil(hypot((double)state->patch[1], (double)state->patch[2]) / 2) + MARGIN;
+    const int64_t y = state->patch[1], x = state->patch[2], reach = (int64_t)ceil(sqrt((double)(y * y + x * x)) / 2) + MARGIN;
     for (int axis = 0; axis < 3; axis++) from[axis] = draw->from[axis], size[axis] = state->patch[axis];
     for (int axis = 1; axis < 3 && draw->bends; axis++) {   /* rotated corners are outside of the patch */
         from[axis] += state->patch[axis] / 2 - reach;

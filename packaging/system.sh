@@ -40,3 +40,27 @@ inside() {
 			done
 			exec chroot "$root" sh -c '\''cd "$0" && exec "$@"'\'' "$folder" "$@"' bash "$1" "$2" $((${#mounts[@]} / 2)) "${mounts[@]}" "${@:3}"
 }
+
+# step NAME COMMAND…: runs a step of a recipe. Its output goes to $out/log/NAME, and its wall time is added to $times. The caller sets
+# $out, a folder that contains log/.
+times=
+step() {
+	local start=$SECONDS
+	# shellcheck disable=SC2154 # out
+	if ! "${@:2}" >"$out/log/$1" 2>&1; then
+		tail -n 30 "$out/log/$1" >&2
+		echo "$0: $1 failed; the complete output is in $out/log/$1" >&2
+		exit 1
+	fi
+	times="$times, $1 $((SECONDS - start)) s"
+}
+
+# starpu_source FOLDER: the source of StarPU, downloaded once, in FOLDER/starpu.tar.xz.
+starpu_source() {
+	local archive source
+	[ ! -e "$1/starpu.tar.xz" ] || return 0
+	source=$(mktemp -d "$1/starpu.XXXXXX") && archive=$(build-aux/starpu/fetch "$1/starpu") && mkdir "$source/starpu" &&
+		tar -xf "$archive" -C "$source/starpu" --strip-components=1 &&
+		tar -C "$source" --sort=name --owner=0 --group=0 --numeric-owner -cJf "$1/starpu.tar.xz.new" starpu &&
+		mv "$1/starpu.tar.xz.new" "$1/starpu.tar.xz" && rm -r "$source"
+}

@@ -5,6 +5,7 @@
 #include "report/pictures.h"
 #include "runtime/runtime.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -101,13 +102,24 @@ static const char *put_until(FILE *to, const char *from, const char *mark) {
     return end + strlen(mark);
 }
 
+/* Inserts d3. An installation that can be moved, such as a Python wheel, has its own copy, relative to the library. */
+static bool put_d3(FILE *to) {
+    Dl_info object;
+    char *own = dladdr((void *)sgrad__page_write, &object) && object.dli_fname ? realpath(object.dli_fname, NULL) : NULL;
+    char *path = own ? sgrad_format("%.*s/../share/stargrad/d3.min.js", (int)(strrchr(own, '/') - own), own) : NULL;
+    const bool found = (path && put_file(to, path, NULL)) || put_file(to, SGRAD_D3, NULL);
+    free(path);
+    free(own);
+    return found;
+}
+
 static void write_page(FILE *to, const char *folder, json_t *data, bool curve) {
     const char *rest = put_until(to, page, "<!--CURVE-->");
     if (curve) put_picture(to, folder, "curve");
     rest = put_until(to, rest, "<!--DETAILS-->");
     if (json_object_get(data, "details_picture")) put_picture(to, folder, "details");
     rest = put_until(to, rest, "<!--D3-->");
-    if (json_object_get(data, "trace") && !put_file(to, SGRAD_D3, NULL))
+    if (json_object_get(data, "trace") && !put_d3(to))
         sgrad_log_warning(
             "%s does not exist, so the page has no zoomable timeline; install d3 (Debian, Ubuntu: apt install libjs-d3)",
             SGRAD_D3);

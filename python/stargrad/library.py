@@ -3,6 +3,7 @@ are printed to sys.stderr; errors are raised as Error."""
 import ctypes
 import ctypes.util
 import functools
+import glob
 import os
 import sys
 
@@ -26,11 +27,14 @@ class Answers(ctypes.Structure):
 
 
 def path():
-    """Returns the file of the library: STARGRAD_LIBRARY, else the one that `make install` noted in library.txt, else the
-    system's."""
+    """Returns the file of the library: STARGRAD_LIBRARY, else the one in a binary wheel, else the one that `make install` noted in
+    library.txt, else the system's."""
     named = os.environ.get("STARGRAD_LIBRARY")
     if named:
         return named
+    packed = glob.glob(os.path.join(glob.escape(HERE), "lib", "libstargrad.so.*"))
+    if packed:
+        return packed[0]
     noted = os.path.join(HERE, "library.txt")
     if os.path.exists(noted):
         with open(noted) as file:

@@ -44,7 +44,9 @@ STAND_INS = {
 }
 # Commands of which nothing runs: what they begin with, and the reason.
 NOT_RUN = {"autoreconf -fi && mkdir build": "builds for minutes, and installs",
-           "apt-get install ./": "needs packages, and installs"}
+           "apt-get install ./": "needs packages, and installs",
+           "python3 -m venv env ": "needs the wheel, which packaging/wheel/build makes and tests", "env/bin/": "likewise",
+           **dict.fromkeys(("git clone . /tmp/context", "podman ", "apptainer ", "spack ", "guix "), "needs another program, and builds")}
 
 # Runs that a page takes from its reader, and the words that make them.
 PETS = "train --model resnet20 --data folder:DIR,32"
@@ -168,7 +170,7 @@ def scratch(page):
     for name in ("docs", "examples", "graphs", "machines", "python"):
         os.symlink(os.path.join(SOURCE, name), os.path.join(work, name))
     for path in ("quickstart", *glob.glob("bench/**/*", root_dir=SOURCE, recursive=True), "tests/gpu/run",
-                 *glob.glob("packaging/*/build", root_dir=SOURCE)):
+                 *glob.glob("packaging/*/build", root_dir=SOURCE), "packaging/oci/try"):
         source = os.path.join(SOURCE, path)
         if os.path.isfile(source) and (os.access(source, os.X_OK) or path.endswith(".sh")):
             stand_in(os.path.join(work, path), "quickstart" if path == "quickstart" else "script", path)
