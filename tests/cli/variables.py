@@ -118,7 +118,7 @@ def test_empty_values():
 def test_empty_home():
     done, lines = call(TRAIN, {"HOME": ""})
     assert done.returncode == 0 and len(lines) == 1, done.stderr
-    assert lines[0].startswith("stargrad: warning: HOME is not set: measured times of tasks are stored in"), lines[0]
+    assert lines[0].startswith("stargrad: warning: HOME is not set: StarPU cannot store measured times there and uses"), lines[0]
 
 
 def test_library():
