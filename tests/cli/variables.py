@@ -30,7 +30,7 @@ def unknown(name, value, words=TRAIN):
 
 
 def no_home(name):
-    return [(NOWHERE, TRAIN, 0, f"warning: {name}={NOWHERE}: .*: measured times of tasks are stored in .*; set STARPU_HOME")]
+    return [(NOWHERE, TRAIN, 0, f"warning: {name}={NOWHERE}: .*: StarPU cannot store measured times there and uses .*; set STARPU_HOME")]
 
 
 def place(name):
