@@ -9,7 +9,9 @@ from markdown import BUILD, SOURCE, STARGRAD, main, pages, prose, pytest, read
 
 # Options that pages and README.md name and that belong to programs of others.
 OTHERS = {
-    "mpirun and srun": "bind-to cpu-bind cpus-per-task exclusive map-by mca mpi ntasks-per-node oversubscribe report-bindings signal wrap",
+    "mpirun": "bind-to map-by mca oversubscribe report-bindings",
+    "sbatch, srun, scancel": "array batch cpu-bind cpus-per-task exclusive gres kill-on-bad-exit mpi nodes ntasks ntasks-per-node open-mode overcommit "
+                             "requeue signal time wrap",
     "configure of Autoconf and of StarPU": "enable-maxbuffers prefix",
     "configure of Stargrad, for any library": "with-LIBRARY",
     "pip, pkg-config": "cflags libs no-index",
@@ -113,7 +115,7 @@ def test_config_has_every_key_that_a_run_writes(folders):
     words = code_words("docs/reference/config-json.md")
     for folder in folders:
         with open(os.path.join(folder, "config.json")) as file:
-            missing = keys(json.load(file), without=("environment",)) - words
+            missing = keys(json.load(file), without=("environment", "hosts")) - words
         assert not missing, f"{folder}: {sorted(missing)}"
 
 
