@@ -248,8 +248,26 @@ static int check_place(const char *name, hwloc_obj_type_t type, const char *what
                            count - 1);
 }
 
+/* The CUDA devices: StarPU ignores all text after the first word that is not a number, and divides by 0 without any number. */
+static int check_devices(void) {
+    static const char variable[] = "STARPU_WORKERS_CUDAID";
+    const int devices = sgrad__cuda_devices(), most = devices ? devices - 1 : INT_MAX;
+    const char *text = sgrad_variable(variable);
+    char *words = text ? sgrad_format("%s", text) : NULL, *rest = words;
+    int count = 0;
+    bool valid = true;
+    long number;
+    for (char *word; valid && (word = strsep(&rest, " "));)
+        if (*word) valid = parse_number(word, 0, most, &number) && ++count <= STARPU_MAXCUDADEVS;
+    free(words);
+    if (!text || (valid && count)) return 0;
+    return sgrad_log_error(SGRAD_EINVAL, "%s=%s is not a list of CUDA devices, such as '0 1'%s; unset it", variable, text,
+                           devices ? ", of this machine (see stargrad doctor)" : "");
+}
+
 static int check_numbers(const struct sgrad_context_options *options) {
     SGRAD_TRY(check_whole());
+    SGRAD_TRY(check_devices());
     SGRAD_TRY(check_place("STARPU_MAIN_THREAD_CPUID", HWLOC_OBJ_PU, "CPU"));
     SGRAD_TRY(check_place("STARPU_MAIN_THREAD_COREID", HWLOC_OBJ_CORE, "core"));
     SGRAD_TRY(check_place("STARPU_MPI_THREAD_CPUID", HWLOC_OBJ_PU, "CPU"));
