@@ -39,8 +39,8 @@ static int pad_by_itself(struct sgrad__reader *reader, const Onnx__Node *n, int 
     if (!how || !how->s.len || sgrad__onnx_is_text(how, "NOTSET")) return 0;
     const bool same = sgrad__onnx_is_text(how, "SAME_UPPER") || sgrad__onnx_is_text(how, "SAME_LOWER");
     if ((!same && !sgrad__onnx_is_text(how, "VALID")) || (same && !strcmp(n->op_type, "ConvTranspose")))
-        return sgrad__onnx_refuse(reader, n, "auto_pad is '%.*s', which is not supported; export it with pads", (int)how->s.len,
-                                  (const char *)how->s.data);
+        return sgrad__onnx_refuse(reader, n, "auto_pad is '%.*s', which is not supported; export the model with pads",
+                                  (int)how->s.len, (const char *)how->s.data);
     for (int i = 0; i < plane; i++) {
         const int64_t size = shape.dim[i + 1], steps = (size + s[i] - 1) / s[i];
         const int64_t all = same ? (steps - 1) * s[i] + (k[i] - 1) * d[i] + 1 - size : 0;
