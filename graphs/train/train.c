@@ -406,7 +406,8 @@ static int show_batch(struct sgrad__run *run, FILE *terminal) {
     for (int i = 0; i < count; i++) sample[i] = sgrad__sampler_sample(&order, 0, i);
     sgrad__sampler_close(&order);
     SGRAD_TRY(sgrad_dataset_show(run->data.train, sample, count, &how, run->options.output.show_batch, terminal));
-    fprintf(terminal, "the first %d of a batch as they enter training: %s\n", count, run->options.output.show_batch);
+    fprintf(terminal, "the first %d %s of a batch, as they enter training: %s\n", count,
+            sgrad_plural(count, "sample", "samples"), run->options.output.show_batch);
     return 0;
 }
 
