@@ -44,8 +44,7 @@ static int infer_pieces(struct sgrad_signature *signature, const char *axis, int
     if (*dimension < 1 || *dimension >= x->rank)
         return sgrad_log_error(
             SGRAD_EINVAL,
-            "%s: cannot be split along dimension %d of %s; only an existing dimension from 1 can be split (dimension 0 is that "
-            "of the samples)",
+            "%s: cannot be split along dimension %d of %s; the dimension must exist and must not be 0, which counts the samples",
             signature->layer, *dimension, sgrad_shape_text(x, text));
     if (!signature->axis) return 0;
     const int ranks = signature->axis->ranks;
