@@ -261,8 +261,8 @@ static int check_devices(void) {
         if (*word) valid = parse_number(word, 0, most, &number) && ++count <= STARPU_MAXCUDADEVS;
     free(words);
     if (!text || (valid && count)) return 0;
-    return sgrad_log_error(SGRAD_EINVAL, "%s=%s is not a list of CUDA devices, such as '0 1'%s; unset it", variable, text,
-                           devices ? ", of this machine (see stargrad doctor)" : "");
+    return sgrad_log_error(SGRAD_EINVAL, "%s=%s is not a list of CUDA devices%s, such as '0 1'; correct or unset it", variable,
+                           text, devices ? " of this machine (see stargrad doctor)" : "");
 }
 
 static int check_numbers(const struct sgrad_context_options *options) {
