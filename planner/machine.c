@@ -97,7 +97,7 @@ static int unknown(const char *name, const struct sgrad_machine_file *files) {
     if (near)
         sgrad_log_error(SGRAD_ENAME, "unknown machine '%s'; did you mean '%s'? The known ones are %s", name, near, all);
     else if (*names)
-        sgrad_log_error(SGRAD_ENAME, "unknown machine '%s'; the known ones are %s; or give the path of a machine file", name,
+        sgrad_log_error(SGRAD_ENAME, "unknown machine '%s'; give one of %s, or the path of a machine file", name,
                         all);
     else
         sgrad_log_error(SGRAD_ENAME,
