@@ -85,7 +85,7 @@ int sgrad_deadline_parse(const char *text, double *stop) {
     else if (before && (!end || !*end))
         return sgrad_log_error(SGRAD_EINVAL,
                                "--stop-before %s: SLURM_JOB_END_TIME is not set: this is not a Slurm job, or it has no time "
-                               "limit; export SLURM_JOB_END_TIME as seconds since 1970, or give another time",
+                               "limit; export SLURM_JOB_END_TIME as seconds since 1970, or give a duration or a time of day",
                                text);
     if (before) is = strtod(end, NULL) - seconds;
     else if (sgrad_duration_parse(text, &seconds)) is = clock_now() + seconds;
