@@ -73,7 +73,7 @@ static int check_without(const struct trial *trial, uint64_t absent, const char 
     if (child < 0 || waitpid(child, &status, 0) != child) return 0;     /* no child process: not checked */
     if (!WIFEXITED(status))
         return sgrad_log_error(
-            SGRAD_EINVAL, "operation %s, %s: %s without %s crashes: %s; outputs that are not needed have no memory (NULL)",
+            SGRAD_EINVAL, "operation %s, %s: %s crashes without %s: %s; a kernel must not use outputs that are NULL",
             trial->t->op->name, trial->t->test->name, trial->task->kernel.name, what, strsignal(WTERMSIG(status)));
     if (WEXITSTATUS(status))
         return sgrad_log_error(SGRAD_EINVAL, "operation %s, %s: the other outputs of %s differ if it runs without %s",

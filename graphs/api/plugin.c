@@ -46,7 +46,8 @@ static const char *wrong_augmentation(const void *record) {
     const int does = (is->move != NULL) + (is->change != NULL) + (is->mix != NULL);
     if (does != 1) return does ? "must have only one of .move, .change, .mix" : "must have one of .move, .change, .mix";
     if (is->numbers < 0 || is->numbers > SGRAD_AUGMENTATION_NUMBERS) return "has an invalid .numbers";
-    if ((is->numbers > 0) != (is->argument != NULL)) return "must have .numbers and .argument, their description, or neither";
+    if ((is->numbers > 0) != (is->argument != NULL))
+        return "must have both .numbers and .argument (their description), or neither";
     for (const struct sgrad_augmentation_number *n = is->number; n < is->number + is->numbers; n++)
         if (n->low > n->high || (n->usual != 0 && (n->usual < n->low || n->usual > n->high)))
             return "has a number whose .usual is not between .low and .high";

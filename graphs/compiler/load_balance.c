@@ -105,7 +105,7 @@ char *sgrad__assignment_text(const struct sgrad__training *training, const struc
     FILE *to = open_memstream(&text, &size);
     fprintf(to, "updates    of %d %s distributed by cost: %.1f Mflop per step, at most %.1f of them on one rank\n", count,
             sgrad_plural(count, "parameter", "parameters"), 1e-6 * all, 1e-6 * most);
-    fprintf(to, "updated by one rank each, which stores the states, and gathered:\n");
+    fprintf(to, "parameters updated on one rank, which stores their states, and then gathered by the others:\n");
     for (int i = 0; i < graph->parameter_count; i++)
         if (training->update[i].ranks)
             fprintf(to, "  %-36s %-14s %8.1f Mflop, rank %d\n", graph->parameter[i].name,

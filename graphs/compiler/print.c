@@ -58,7 +58,7 @@ void sgrad__program_print(const struct sgrad__program *program, FILE *to) {
             sgrad_plural(program->share, "sample", "samples"), program->micros,
             sgrad_plural(program->micros, "micro-batch", "micro-batches"), samples);
     free(samples);
-    if (program->grouped) fprintf(to, ", groups of %lld", (long long)program->batch.group);
+    if (program->grouped) fprintf(to, ", batch-norm groups of %lld", (long long)program->batch.group);
     fputc('\n', to);
     if (program->note) fputs(strchr(program->note, '\n') + 1, to);
     fprintf(to, "%-10s %-44s %6s  %-8s %-8s %s\n", "kind", "task", "times", "flops", "bytes", "first operand");

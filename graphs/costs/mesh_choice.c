@@ -220,7 +220,7 @@ int sgrad__run_choose_mesh(struct sgrad__run *run, int (*build)(struct sgrad__ru
     sgrad_ranks_broadcast(&c.best, sizeof c.best, 0);       /* costs of ranks may differ: rank 0 decides */
     if (c.best < 0) {
         const int error =
-            sgrad_log_error(SGRAD_EINVAL, "--mesh auto: no mesh is possible; the reason for %s: %s", c.cost[0].mesh,
+            sgrad_log_error(SGRAD_EINVAL, "--mesh auto: no mesh is possible; for example, %s: %s", c.cost[0].mesh,
                             c.cost[0].error);
         sgrad_mesh_result_free(&c);
         return error;

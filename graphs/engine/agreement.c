@@ -46,9 +46,10 @@ static void tell(const struct sgrad__message_list *mine, const struct sgrad__mes
                                                   (long long)other->message[at].bytes, from);
     sgrad_log_error(SGRAD_EINVAL,
                     "ranks %d and %d have built different programs: rank %d %s %d messages of %.0f bytes in total, rank %d %s %d "
-                    "of %.0f bytes; the first difference is %s; this is a bug in Stargrad, please report it with the command",
-                    from, to, from, kind == SUMS ? "adds up" : "sends", mine->count, sgrad__message_list_bytes(mine), to,
-                    kind == SUMS ? "adds up" : "expects", other->count, sgrad__message_list_bytes(other), first);
+                    "of %.0f bytes; the first difference is %s; this is a bug in Stargrad; please report it with the "
+                    "command line",
+                    from, to, from, kind == SUMS ? "sums" : "sends", mine->count, sgrad__message_list_bytes(mine), to,
+                    kind == SUMS ? "sums" : "expects", other->count, sgrad__message_list_bytes(other), first);
     free(first);
 }
 

@@ -86,7 +86,7 @@ static int slurm_end(const char *text, double *stop) {
     if (!value)
         return sgrad_log_error(SGRAD_EINVAL,
                                "--stop-before %s: SLURM_JOB_END_TIME is not set: this is not a Slurm job, or it has no time "
-                               "limit; export SLURM_JOB_END_TIME as seconds since 1970, or give another time",
+                               "limit; export SLURM_JOB_END_TIME as seconds since 1970, or give a duration or a time of day",
                                text);
     *stop = strtod(value, &end);
     if (*end || !isdigit((unsigned char)*value))

@@ -80,8 +80,9 @@ int sgrad_schedule_parse(const char *text, struct sgrad_schedule *schedule) {
     if (!parse(text, &s))
         return sgrad_log_error(SGRAD_EINVAL,
                                "schedule '%s' is invalid; give constant, step:E1,E2:F (up to %d epochs in ascending order, and a "
-                               "factor), cosine, poly:P (a power), triangle:START,TOP,END (START and END: fractions of the "
-                               "learning rate, TOP: fraction of the run, 0 to 1) or onecycle; all other numbers must be above 0",
+                               "factor, all above 0), cosine, poly:P (a power above 0), triangle:START,TOP,END (START and END: "
+                               "fractions of the learning rate, from 0 to 1; TOP: fraction of the run, between 0 and 1) or "
+                               "onecycle",
                                text, MILESTONES);
     *schedule = s;
     return 0;

@@ -25,7 +25,7 @@ int sgrad__run_check_views(const struct sgrad__run *run) {
     if (!sgrad_dataset_image(run->data.test) || !run->data.test->classes || sgrad_dataset_target(run->data.test)->shape.rank)
         return sgrad_log_error(SGRAD_EINVAL, "--tta requires images with one class each, but %s has none", o->data.name);
     if (!takes_logits(run->graph->node[run->graph->loss].op))
-        return sgrad_log_error(SGRAD_EINVAL, "--tta requires a network whose loss is computed from logits and labels, not %s",
+        return sgrad_log_error(SGRAD_EINVAL, "--tta requires a loss computed from logits and labels, but the network has loss %s",
                                run->graph->node[run->graph->loss].op->name);
     if (run->data.train && (o->evaluation.best || o->evaluation.patience))
         return sgrad_log_error(

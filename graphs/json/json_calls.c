@@ -74,7 +74,7 @@ static int take_options(const char *run, const char *options, bool training, str
     json_error_t problem;
     bool goes_on = false;
     *asked = (struct asked){ .object = json_loads(options, JSON_REJECT_DUPLICATES, &problem), .options = given };
-    if (!asked->object) return sgrad_log_error(SGRAD_EFORMAT, "options: line %d: %s", problem.line, problem.text);
+    if (!asked->object) return sgrad_log_error(SGRAD_EFORMAT, "options: invalid JSON in line %d: %s", problem.line, problem.text);
     if (!json_is_object(asked->object)) return sgrad_log_error(SGRAD_EFORMAT, "options: must be a JSON object");
     SGRAD_TRY(check_names(asked));
     if (training) SGRAD_TRY(take_own(asked, &goes_on));

@@ -118,7 +118,7 @@ static int check_item(const struct sgrad_graph *graph, const struct sgrad__item 
     if (!sgrad_shape_equal(&entry->view.shape, &shape))
         return sgrad_log_error(SGRAD_ESHAPE, "%s: %s has shape %s, but the network requires %s%s", path, item->name,
                                sgrad_shape_text(&entry->view.shape, there), sgrad_shape_text(&shape, here),
-                               with_states ? "" : "; in training, leave it out with --init-skip");
+                               with_states ? "" : "; train with --init-skip to initialise it randomly instead");
     return 0;
 }
 

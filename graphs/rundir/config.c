@@ -236,11 +236,11 @@ static int same_data(const char *where, const json_t *config, const struct sgrad
     char *after = data_text(c->options->data.name, c->dataset->count, c->dataset->classes);
     int error = 0;
     if (!was)
-        error = sgrad_log_error(SGRAD_EFORMAT, "%s: identity.data is missing, so the data of the run are unknown", where);
+        error = sgrad_log_error(SGRAD_EFORMAT, "%s: 'identity' has no 'data', so the run cannot be continued", where);
     else if (strcmp(was, json_string_value(now)))
         error = sgrad_log_error(SGRAD_EINVAL,
-                                "%s: the run has data %s%s%s, so it cannot be continued with %s%s%s%s; give --data with the same "
-                                "samples, or begin another run (--like DIR copies the options)",
+                                "%s: the run was trained on %s%s%s, so it cannot be continued with %s%s%s%s; give --data with "
+                                "the same samples, or begin another run (--like DIR copies the options)",
                                 where, before, left_out ? " without the samples of " : "", left_out ? left_out : "", after,
                                 leaves_out ? " without the samples of " : "", leaves_out ? leaves_out : "",
                                 strcmp(before, after) || left_out || leaves_out ? "" : ", whose content has changed");

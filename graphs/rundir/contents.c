@@ -42,8 +42,8 @@ int sgrad__run_folder_check(const char *folder, bool resume) {
     if (!resume)
         return sgrad_log_error(SGRAD_EINVAL, "%s: already contains files; choose another --out%s", folder,
                                content == RUN ? ", or continue that run with --resume" : "");
-    return sgrad_log_error(SGRAD_EINVAL, "%s: contains no run to continue; leave out --resume to begin one%s", folder,
-                           content == FILES ? " in another --out: this folder contains files" : " there");
+    return sgrad_log_error(SGRAD_EINVAL, "%s: contains no run to continue%s; leave out --resume to begin one%s", folder,
+                           content == FILES ? ", only other files" : "", content == FILES ? " in another --out" : " there");
 }
 
 int sgrad_folder_make(const char *path) {

@@ -184,7 +184,7 @@ static int read_origin(const char *folder, struct sgrad_origin **origin, struct 
     int error = sgrad__config_read(folder, &path, &config);
     const bool is_run = config && json_object_get(config, "identity");
     struct sgrad_origin *o = is_run ? sgrad__origin_of(config) : NULL;
-    if (is_run && !o) error = sgrad_log_error(SGRAD_EFORMAT, "%s: features or classes are invalid", path);
+    if (is_run && !o) error = sgrad_log_error(SGRAD_EFORMAT, "%s: 'features' or 'classes' is invalid", path);
     if (!error) *origin = o;
     if (config && !take_image(json_object_get(config, "input"), learned)) learned->image.rank = 0;
     json_decref(config);
@@ -228,7 +228,8 @@ static void warn_of_size(const struct sgrad_run_input *learned, const char *data
 
 int sgrad_run_open_samples(const struct sgrad_train_options *options, bool every, struct sgrad_dataset **dataset) {
     struct sgrad_origin *origin = NULL;
-    if (!options->data.name) return sgrad_log_error(SGRAD_EINVAL, "no data set is named (options.data.name, --data)");
+    if (!options->data.name)
+        return sgrad_log_error(SGRAD_EINVAL, "no data set is named; give --data (in C: options.data.name)");
     char *folder = folder_of_weights(options);
     struct sgrad_run_input learned = { 0 };
     int error = folder ? read_origin(folder, &origin, &learned) : 0;

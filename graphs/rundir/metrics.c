@@ -150,7 +150,8 @@ int sgrad__metrics_open(const struct sgrad__metrics_options *options, struct sgr
                                                                                  at->step % options->evaluate_every == 0)));
     m->owed = (options->evaluate_last ? last : ends) && m->last_epoch < at->step;
     m->is.resumed = NULL;
-    if (!error && !(m->file = fopen(m->path, "ae"))) error = sgrad_log_error(SGRAD_EIO, "%s: %s", m->path, strerror(errno));
+    if (!error && !(m->file = fopen(m->path, "ae")))
+        error = sgrad_log_error(SGRAD_EIO, "%s: cannot be written: %s", m->path, strerror(errno));
     if (!error) error = open_listeners(m, at ? at->step + 1 : 0);
     if (error) sgrad__metrics_close(m);
     else *metrics = m;

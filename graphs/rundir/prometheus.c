@@ -97,7 +97,8 @@ int sgrad__prometheus_open(int port, const char *const *name, int count, struct 
                                      MHD_OPTION_END);
     if (!p->daemon) {
         const char *why = fd < 0 ? strerror(errno) : "libmicrohttpd cannot be started";
-        int error = sgrad_log_error(SGRAD_EIO, "--prometheus %d: 127.0.0.1:%d: %s; give another port", port, port, why);
+        int error = sgrad_log_error(SGRAD_EIO, "--prometheus %d: cannot listen on 127.0.0.1:%d: %s; give another port", port,
+                                    port, why);
         sgrad__prometheus_close(p);
         return error;
     }

@@ -133,7 +133,7 @@ int sgrad__tensorboard_open(const char *folder, long first, struct sgrad__tensor
     const bool made = mkdir(inside, 0777) == 0 || errno == EEXIST;
     free(inside);
     if (!made || !(t->file = fopen(t->path, "wbe"))) {
-        int error = sgrad_log_error(SGRAD_EIO, "%s: %s", t->path, strerror(errno));
+        int error = sgrad_log_error(SGRAD_EIO, "%s: cannot be created: %s", t->path, strerror(errno));
         sgrad__tensorboard_close(t);
         return error;
     }

@@ -313,8 +313,8 @@ void sgrad__leaderboard_round(struct sgrad__search *search, int from, int to) {
             sgrad_plural(running, "candidate", "candidates"), search->plan.schedule, search->plan.count,
             sgrad_plural(search->plan.count, "visit", "visits"), search->plan.makespan,
             search->plan.makespan == 1 ? "slot" : "slots", 100 * search->busy);
-    if (search->slots > 1) fprintf(terminal, ", %d side by side", search->slots);
-    fprintf(terminal, "; %ld %s, %.3g MB\n", search->hops, sgrad_plural(search->hops, "hop", "hops"), search->bytes / 1e6);
+    if (search->slots > 1) fprintf(terminal, ", %d concurrent per rank", search->slots);
+    fprintf(terminal, "; %ld %s, %.3g MB moved\n", search->hops, sgrad_plural(search->hops, "hop", "hops"), search->bytes / 1e6);
     fflush(terminal);
 }
 

@@ -76,7 +76,7 @@ int sgrad__manifest_read(const struct sgrad__search *search, const char *folder,
     const json_int_t count = json_integer_value(json_object_get(json, "partitions"));
     int error = count >= 1 && count <= INT_MAX
                     ? 0
-                    : sgrad_log_error(SGRAD_EFORMAT, "%s/search.json: partitions must be a whole number from 1", folder);
+                    : sgrad_log_error(SGRAD_EFORMAT, "%s/search.json: partitions must be a whole number of at least 1", folder);
     if (!error && search) error = check_same(search, folder, json, (int)count);
     if (!error) *partitions = (int)count;
     json_decref(json);

@@ -60,8 +60,8 @@ static int count_ranks(struct sgrad__trial *trial) {
     SGRAD_TRY(sgrad_mesh_parse(trial->options.parallel.mesh, SGRAD__DATA, &mesh));
     for (int i = 0; i < mesh.axes; i++) trial->ranks *= mesh.axis[i].ranks ? mesh.axis[i].ranks : 1;
     if (trial->ranks & (trial->ranks - 1))
-        return SAY(s, "candidate %s: mesh %s requires %d ranks, but candidates must have 1, 2, 4, 8, … ranks", trial->name,
-                   trial->options.parallel.mesh, trial->ranks);
+        return SAY(s, "candidate %s: mesh %s requires %d ranks, but the number of ranks of a candidate must be a power of 2",
+                   trial->name, trial->options.parallel.mesh, trial->ranks);
     if (trial->ranks <= s->ranks) return 0;
     return SAY(s, "candidate %s: mesh %s requires %d ranks, but there %s %d; use mpirun -n %d", trial->name,
                trial->options.parallel.mesh, trial->ranks, sgrad_plural(s->ranks, "is", "are"), s->ranks, trial->ranks);
@@ -186,8 +186,10 @@ static int find_past(struct sgrad__trial *trial) {
     }
     free(have);
     if (!whole)
-        return SAY(s, "%s: the checkpoint after %d visits is incomplete, or all of its shards are on the disk of one rank",
-                   trial->folder, trial->completed);
+        return SAY(s,
+                   "%s: each of %d ranks must have a different shard of the checkpoint after %d visits, but some have none; "
+                   "copy the shards to a file system that all ranks share",
+                   trial->folder, trial->ranks, trial->completed);
     SGRAD_TRY(sgrad_ranks_agree(trial->at[0] == s->rank ? sgrad__trial_recall(trial, 0, trial->completed) : 0));
     sgrad_ranks_broadcast(trial->journal, sgrad__journal_count(trial) * sizeof *trial->journal, trial->at[0]);
     return 0;

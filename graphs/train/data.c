@@ -243,7 +243,7 @@ static int check_augmentation(const struct sgrad__run *run, const char *wanted) 
                                    wanted, name, run->options.data.name);
         if (run->options.data.partition)
             return sgrad_log_error(SGRAD_EINVAL,
-                                   "--data-placement partition cannot be combined with --augment %s, which mixes with any image "
+                                   "--data-placement partition cannot be combined with --augment %s, which mixes any two images "
                                    "of %s: a rank has only its shard",
                                    name, run->options.data.name);
     }

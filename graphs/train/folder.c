@@ -150,7 +150,7 @@ static int open_own_folder(struct sgrad__run *run, const struct sgrad__config *c
     run->files.created = false;
     if (!run->options.checkpoint.resume) return sgrad__config_write(run->files.folder, config);
     SGRAD_TRY(refuse_finished(run->files.folder));
-    sgrad_log_warning("%s: contains no checkpoint yet; the run starts again", run->files.folder);
+    sgrad_log_warning("%s: contains no checkpoint yet; the run starts from the beginning", run->files.folder);
     return sgrad__config_continue(run->files.folder, config, 0, &run->files.history);
 }
 

@@ -117,7 +117,8 @@ int sgrad__run_choose_strategy(struct sgrad__run *run) {
     run->parallel.push_ranks = run->parallel.strategy->drops_stale ? 1 : run->parallel.strategy->ranks(&how);
     if (run->parallel.strategy->asynchronous &&
         run->batch.norm_group > o->training.batch / run->parallel.local_batches * run->parallel.push_ranks)
-        return sgrad_log_error(SGRAD_EINVAL, "--bn-group spans ranks that --strategy %s does not synchronise",
+        return sgrad_log_error(SGRAD_EINVAL,
+                               "--bn-group spans ranks that --strategy %s does not synchronise; give --bn-group rank",
                                run->parallel.strategy->name);
     return 0;
 }

@@ -426,7 +426,7 @@ static int train_run(struct sgrad__run *run) {
     }
     if (run->options.output.print) return 0;
     if (done >= run->steps && tells)
-        fprintf(terminal, "%ld %s of this run already complete; requested: %ld\n", done,
+        fprintf(terminal, "this run has already completed %ld %s; requested: %ld\n", done,
                 sgrad_plural(done, "step", "steps"), run->steps);
     SGRAD_TRY(sgrad__run_agree(run, sgrad__deadline_open(run)));
     SGRAD_TRY(sgrad__run_open_runner(run, done));

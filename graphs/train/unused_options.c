@@ -79,7 +79,7 @@ static char *images_of_one_size(const struct sgrad__run *run) {
     if (!image) return no_images(run);
     const int height = (int)sgrad_field_plane(image)[0], width = (int)sgrad_field_plane(image)[1];
     if (height == run->options.data.image_size && width == run->options.data.image_size) return NULL;
-    return sgrad_format("the images of %s are %dx%d", run->options.data.name, height, width);
+    return sgrad_format("the images of %s have a fixed size of %dx%d", run->options.data.name, height, width);
 }
 
 static char *steps_decide(const struct sgrad__run *run) {

@@ -72,7 +72,7 @@ for list in flip, crop: crop:0 crop:2/8 mirror none,flip; do
 done
 refuses 2 'augmentation .crop:8.: crop must be at most 7 pixels for images of 8x8' "${train[@]}" --augment crop:8
 refuses 2 '--augment elastic: elastic applies to volumes, not to digits' "${train[@]}" --augment elastic
-refuses 2 '--data-placement partition cannot be combined with --augment mixup, which mixes with any image of digits' "${train[@]}" --augment mixup --data-placement partition
+refuses 2 '--data-placement partition cannot be combined with --augment mixup, which mixes any two images of digits' "${train[@]}" --augment mixup --data-placement partition
 echo '{ "model": "convnet", "data": "digits", "batch": 48, "no-augment": true, "lr": 0.25, "resume": false, "seed": null }' >options.json
 passes train --config options.json --lr 0.5 --print
 says '^batch      48 = '
@@ -164,7 +164,7 @@ for option in 'allreduce ring' 'bucket 1' 'network none'; do
 	idle "${option% *}" 'the run has one rank' --$option
 done
 idle data-placement 'the run has one rank' --data-placement partition
-idle image-size 'the images of digits are 8x8' --image-size 32
+idle image-size 'the images of digits have a fixed size of 8x8' --image-size 32
 idle epochs '--steps sets the length' --epochs 3 --steps 2
 idle precision 'tf32 requires a GPU' --precision tf32 --gpus 0
 idle no-cuda-graphs 'CUDA graphs require a GPU' --no-cuda-graphs --gpus 0

@@ -68,12 +68,12 @@ wait
 # A finished run, resumed, is as it was; with more steps it goes on; without checkpoints it is left alone.
 cp first/metrics.jsonl first/model.safetensors .
 passes "${train[@]}" --out first --resume
-says '^3 steps of this run already complete; requested: 3$'
+says '^this run has already completed 3 steps; requested: 3$'
 top1=$(tail -n 1 metrics.jsonl | python3 -c 'import json; print("%.2f" % (100 * json.loads(input())["test_top1"]))')
 says "^first: test accuracy $top1 %$"
 cmp metrics.jsonl first/metrics.jsonl && cmp model.safetensors first/model.safetensors || wrong 'resuming changes a finished run'
 passes "${train[@]}" --steps 1 --out first --resume
-says '^3 steps of this run already complete; requested: 1$'
+says '^this run has already completed 3 steps; requested: 1$'
 cp -r first longer
 passes "${train[@]}" --steps 4 --out longer --resume
 [ "$(grep -c '"event":"step"' longer/metrics.jsonl)" = 4 ] || wrong 'three steps and one are not four'
@@ -213,7 +213,7 @@ says '^step 10/17  loss '
 says '^step 17/17  loss '
 passes "${train[@]}" --steps 19 --batch 63 --micro-batch 63 --print
 says '; batch norm over 63 samples$'
-says '^training step of 63 samples: 1 micro-batch of 63, groups of 63$'
+says '^training step of 63 samples: 1 micro-batch of 63, batch-norm groups of 63$'
 passes "${lenet[@]}" --print
 says '^training step of 32 samples: 1 micro-batch of 32$'
 passes "${train[@]}" --steps 19 --out thirds

@@ -107,7 +107,7 @@ def test_resume():
     stargrad(*run, "--exclude", IDX[1], "--steps", 4)
     steps = len(whole[0])
     said = stargrad(*run, "--exclude", "", "--resume", status=2)
-    assert f"the run has data {IDX[0]}" in said and f"without the samples of {IDX[1]}, so it cannot be continued with" in said, said
+    assert f"the run was trained on {IDX[0]}" in said and f"without the samples of {IDX[1]}, so it cannot be continued with" in said, said
     assert said.count("sample") >= 2 and "give --data" in said and said.count("\n") == 1, said
     stargrad(*run, "--steps", steps, "--resume")
     assert (losses(out), content(out)) == (whole[0], whole[2])

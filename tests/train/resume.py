@@ -248,7 +248,7 @@ def test_what_differs_is_named():
     stargrad(*words, "--data", here)
     for other, what in ((longer, "samples, 3 classes"), (more, "samples, 4 classes")):
         said = stargrad("train", "--out", out, "--resume", "--steps", 4, "--data", other, status=2)
-        assert f"the run has data {here} (" in said and f"cannot be continued with {other} (" in said and what in said, said
+        assert f"the run was trained on {here} (" in said and f"cannot be continued with {other} (" in said and what in said, said
         assert "give --data with the same samples" in said and said.count("\n") == 1, said
     os.remove(here[4:])
     said = stargrad("train", "--out", out, "--resume", "--steps", 4, status=1)
@@ -312,7 +312,7 @@ def test_a_run_without_a_checkpoint_begins_anew():
         if name.endswith(".safetensors"):
             os.remove(os.path.join(out, name))
     done = subprocess.run(command(*run, "--out", out, "--resume"), capture_output=True, text=True)
-    assert done.returncode == 0 and "contains no checkpoint yet; the run starts again" in done.stderr, done
+    assert done.returncode == 0 and "contains no checkpoint yet; the run starts from the beginning" in done.stderr, done
     assert losses(out) == losses(reference) and content(out) == content(reference)
 
 

@@ -101,7 +101,7 @@ def test_refused():
         assert says in said, (candidate, said)
     refused({"mesh": "pipe=4"}, "requires 4 ranks, but there are 2; use mpirun -n 4")
     refused({"mesh": "auto"}, "mesh auto is not supported; give the numbers of ranks")
-    refused({"mesh": "pipe=3"}, "requires 3 ranks, but candidates must have 1, 2, 4, 8", count=3)
+    refused({"mesh": "pipe=3"}, "requires 3 ranks, but the number of ranks of a candidate must be a power of 2", count=3)
     refused({"mesh": "tensor=1d:2"}, "every candidate has failed", status=1)
 
 

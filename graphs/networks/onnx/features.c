@@ -165,7 +165,7 @@ int sgrad__onnx_read_concat(struct sgrad__reader *reader, const Onnx__Node *n) {
     int64_t axis = sgrad__onnx_int(n, "axis", 1);
     if (axis < 0) axis += rank;
     if (axis != sgrad__onnx_channels(rank))
-        return sgrad__onnx_refuse(reader, n, "axis is %lld, but must be %d, that of channels", (long long)axis,
+        return sgrad__onnx_refuse(reader, n, "axis is %lld, but must be %d, the axis of channels", (long long)axis,
                                   sgrad__onnx_channels(rank));
     return sgrad__onnx_make(reader, n,
                             sgrad__onnx_plain(reader, n, &sgrad_concat_op, x, (int)n->n_input, &(struct sgrad_concat){ { 0 } }));
@@ -226,7 +226,7 @@ int sgrad__onnx_read_batchnorm(struct sgrad__reader *reader, const Onnx__Node *n
     if (sgrad__onnx_int(n, "training_mode", 0))
         return sgrad__onnx_refuse(reader, n, "training_mode is 1, but must be 0; call model.eval() before the export");
     if (!sgrad__onnx_int(n, "spatial", 1))
-        return sgrad__onnx_refuse(reader, n, "spatial is 0, but must be 1: statistics are those of channels");
+        return sgrad__onnx_refuse(reader, n, "spatial is 0, but must be 1 (statistics per channel)");
     for (size_t i = 1; i < n->n_output; i++)
         if (*n->output[i])
             return sgrad__onnx_refuse(reader, n,
@@ -293,7 +293,7 @@ int sgrad__onnx_read_dropout(struct sgrad__reader *reader, const Onnx__Node *n) 
     int count = 1;
     if (x < 0) return reader->graph->error;
     if (share && (!share->tensor || !sgrad__onnx_floats(share->tensor, &p, 1, &count) || count != 1))
-        return sgrad__onnx_refuse(reader, n, "its ratio must be a number of the file");
+        return sgrad__onnx_refuse(reader, n, "its ratio must be one constant number");
     const struct sgrad__thing *training = sgrad__onnx_input(reader, n, 2);
     int64_t trains = 0;
     if (training && (!training->tensor || !sgrad__onnx_ints(training->tensor, &trains, 1, &count) || count != 1 || trains))
@@ -313,7 +313,7 @@ int sgrad__onnx_read_softmax(struct sgrad__reader *reader, const Onnx__Node *n) 
     if (sgrad__onnx_value(reader, n, 0, true) < 0) return reader->graph->error;
     const int rank = sgrad__onnx_file_rank(reader, sgrad__onnx_input(reader, n, 0));
     if (sgrad__onnx_softmax_axis(reader, n, rank) != sgrad__onnx_channels(rank))
-        return sgrad__onnx_refuse(reader, n, "axis is %lld (opset %lld), but must be that of classes, axis %d of %d",
+        return sgrad__onnx_refuse(reader, n, "axis is %lld (opset %lld), but must be the axis of classes, %d of %d dimensions",
                                   (long long)sgrad__onnx_int(n, "axis", reader->opset >= 13 ? -1 : 1), (long long)reader->opset,
                                   sgrad__onnx_channels(rank), rank);
     reader->imported->softmax = true;

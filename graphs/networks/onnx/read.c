@@ -127,8 +127,8 @@ static int check_node(struct sgrad__reader *reader, const Onnx__Node *n, const s
         const struct sgrad__thing *t = *n->output[i] ? sgrad__onnx_thing(reader, n->output[i]) : NULL;
         if (t && t->uses)
             return sgrad__onnx_refuse(reader, n,
-                                      "output %zu, '%s', is used, but the supported outputs of this operator end at %d", i,
-                                      t->name, operator->outputs - 1);
+                                      "output %zu, '%s', is used, but outputs after %d of this operator are not supported",
+                                      i, t->name, operator->outputs - 1);
     }
     for (size_t i = 0; i < n->n_attribute; i++) {
         const Onnx__Attribute *a = n->attribute[i];

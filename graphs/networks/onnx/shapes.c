@@ -55,7 +55,7 @@ int sgrad__onnx_read_reshape(struct sgrad__reader *reader, const Onnx__Node *n) 
         if (!to[i]) return sgrad__onnx_refuse(reader, n, "allowzero 1 with a 0 in its shape is not supported");
     if (!known || count != 2 || (to[1] != -1 && to[1] != sgrad_shape_count(&shape)) ||
         (to[1] == -1 && (to[0] == -1 || (!sgrad__onnx_is_batch(to[0]) && to[0] != reader->samples))))
-        return sgrad__onnx_refuse(reader, n, "its shape must be (N,C), where C is all %lld numbers of a sample, or (N,C,H·W)",
+        return sgrad__onnx_refuse(reader, n, "its shape must be (N,C), where C is the %lld values of a sample, or (N,C,H·W)",
                                   (long long)sgrad_shape_count(&shape));
     return flatten(reader, n);
 }
@@ -102,7 +102,7 @@ int sgrad__onnx_read_shape(struct sgrad__reader *reader, const Onnx__Node *n) {
     }
     const int64_t start = sgrad__onnx_int(n, "start", 0), end = sgrad__onnx_int(n, "end", rank);
     if (start < 0 || end > rank || start >= end)
-        return sgrad__onnx_refuse(reader, n, "start is %lld and end is %lld, but must be 0 <= start < end <= %d",
+        return sgrad__onnx_refuse(reader, n, "start is %lld and end is %lld, but 0 <= start < end <= %d is required",
                                   (long long)start, (long long)end, rank);
     return make_numbers(reader, n, number + start, (int)(end - start));
 }
@@ -149,7 +149,7 @@ int sgrad__onnx_read_unsqueeze(struct sgrad__reader *reader, const Onnx__Node *n
     }
     if (!t || !sgrad__onnx_numbers(reader, n, 0, number, &count))
         return sgrad__onnx_refuse(reader, n,
-                                  "its input must be a shape, a vector, or a filter (K,C,h,w); a filter requires axes 2");
+                                  "its input must be a shape, a vector, or a filter (K,C,h,w); for a filter, axes must be 2");
     return make_numbers(reader, n, number, count);
 }
 
@@ -188,7 +188,9 @@ static int stage_of(const struct sgrad__reader *reader, const Onnx__Node *n) {
 static int cast_known(struct sgrad__reader *reader, const Onnx__Node *n, const struct sgrad__thing *thing, int32_t to) {
     if (thing->is_numbers && (to == ONNX_INT64 || to == ONNX_INT32)) return sgrad__onnx_pass(reader, n, 0);
     if (!thing->tensor)
-        return sgrad__onnx_refuse(reader, n, "to is type %d, but integers of a shape must stay integers (type 6 or 7)", to);
+        return sgrad__onnx_refuse(reader, n,
+                                  "converts integers of a shape to type %d, but only types 6 (INT32) and 7 (INT64) are supported",
+                                  to);
     const int32_t from = thing->tensor->data_type;
     const bool wider = sgrad__onnx_is_real(from) ? to == ONNX_DOUBLE
                                                  : to == ONNX_INT64 && from != ONNX_UINT64 && from != ONNX_BOOL;
@@ -219,7 +221,7 @@ int sgrad__onnx_read_cast(struct sgrad__reader *reader, const Onnx__Node *n) {
 int sgrad__onnx_read_sub(struct sgrad__reader *reader, const Onnx__Node *n) {
     if (stage_of(reader, n) == SHARES && take_channels(reader, n, reader->imported->mean))
         return make_stage(reader, n, DISTANCES);
-    return sgrad__onnx_refuse(reader, n, "must subtract the means of pixels, after Cast and Div");
+    return sgrad__onnx_refuse(reader, n, "must subtract the mean of each channel of the pixels, after Cast and Div");
 }
 
 int sgrad__onnx_read_div(struct sgrad__reader *reader, const Onnx__Node *n) {
@@ -232,16 +234,16 @@ int sgrad__onnx_read_div(struct sgrad__reader *reader, const Onnx__Node *n) {
     int count;
     if (stage_of(reader, n) == NUMBERS && by && by->tensor && sgrad__onnx_floats(by->tensor, &full, 1, &count) && count == 1) {
         if (!(full > 0) || isinf(full))
-            return sgrad__onnx_refuse(reader, n, "divides pixels by %g, which must be a positive number", (double)full);
+            return sgrad__onnx_refuse(reader, n, "divides pixels by %g; the divisor must be positive and finite", (double)full);
         reader->scale = image ? full / image->full_scale : 1;
         return make_stage(reader, n, SHARES);
     }
     if (stage_of(reader, n) != DISTANCES || !take_channels(reader, n, reader->imported->deviation))
         return sgrad__onnx_refuse(reader, n,
-                                  "must divide pixels, by the full scale or by standard deviations, or be a step of GELU");
+                                  "must divide pixels by the full scale or by standard deviations, or be a step of GELU");
     for (int c = 0; c < x.dim[x.rank - 1]; c++)
         if (!(reader->imported->deviation[c] > 0))
-            return sgrad__onnx_refuse(reader, n, "standard deviation %d is %g, but must be positive", c,
+            return sgrad__onnx_refuse(reader, n, "the standard deviation of channel %d is %g, but must be positive", c,
                                       reader->imported->deviation[c]);
     for (int c = 0; c < x.dim[x.rank - 1]; c++)
         reader->imported->mean[c] *= reader->scale, reader->imported->deviation[c] *= reader->scale;
@@ -308,7 +310,8 @@ int sgrad__onnx_read_pad(struct sgrad__reader *reader, const Onnx__Node *n) {
         known = i % 4 == 1 ? pad[i] >= 0 && pad[i] <= 1 << 20 : pad[i] == 0;
     if (!known || pad[1] != (pad[1] + pad[5]) / 2 || from->strides[0] != from->strides[1])
         return sgrad__onnx_refuse(
-            reader, n, "must add zero channels, as many before as after, and the strides of a Slice before must be equal");
+            reader, n,
+            "must pad the channels only, with zeros, equally at both ends; a Slice before it must have equal strides");
     const struct sgrad_shortcut_a is = { .stride = from->strides[0] ? from->strides[0] : 1,
                                          .channels =
                                              (int)(sgrad_graph_shape(reader->graph, from->value).dim[3] + pad[1] + pad[5]) };
@@ -340,7 +343,7 @@ static Onnx__Tensor *make_tensor(struct sgrad__reader *reader, const Onnx__Attri
 int sgrad__onnx_read_constant(struct sgrad__reader *reader, const Onnx__Node *n) {
     struct sgrad__thing *to = sgrad__onnx_thing(reader, n->output[0]);
     const Onnx__Attribute *a = n->n_attribute == 1 ? n->attribute[0] : NULL;
-    if (!a || !to) return sgrad__onnx_refuse(reader, n, "has %zu values, but must have one", n->n_attribute);
+    if (!a || !to) return sgrad__onnx_refuse(reader, n, "has %zu attributes, but must have one, its value", n->n_attribute);
     if (strcmp(a->name, "value") == 0 && !a->t) return sgrad__onnx_refuse(reader, n, "its value must be a tensor");
     if (a->t && sgrad__onnx_check_tensor(reader->path, to->name, a->t)) return reader->graph->error = SGRAD_EFORMAT;
     to->tensor = a->t ? a->t : make_tensor(reader, a);
@@ -358,7 +361,7 @@ int sgrad__onnx_read_transpose(struct sgrad__reader *reader, const Onnx__Node *n
                                 sgrad__onnx_plain(reader, n, &sgrad_rows_op, &from->value, 1, &(struct sgrad_rows){ 0 }));
     if (!from || !from->tensor || from->tensor->n_dims != 2 || (a && (a->n_ints != 2 || a->ints[0] != 1 || a->ints[1] != 0)))
         return sgrad__onnx_refuse(reader, n,
-                                  "only a matrix of the file, or images (N,C,H·W) to rows (N,H·W,C), can be transposed");
+                                  "must transpose a matrix of the file, or images (N,C,H·W) to rows (N,H·W,C)");
     SGRAD_TRY(sgrad__onnx_pass(reader, n, 0));
     sgrad__onnx_thing(reader, n->output[0])->turned = !from->turned;
     return 0;

@@ -85,8 +85,8 @@ int sgrad__onnx_check_tensor(const char *path, const char *name, const Onnx__Ten
     const struct type *type = type_of(t->data_type);
     size_t count;
     if (t->data_location)
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: tensor '%s' is in another file, but this one is read from memory", path,
-                               name);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: tensor '%s' is in another file, which is not supported for a model in memory",
+                               path, name);
     if (t->has_segment)
         return sgrad_log_error(SGRAD_EFORMAT, "%s: tensor '%s' is in segments, which are not supported", path, name);
     if (!type)

@@ -69,9 +69,11 @@ int sgrad__onnx_value(struct sgrad__reader *reader, const Onnx__Node *n, size_t 
     else if (t && t->columns)
         sgrad__onnx_refuse(reader, n, "'%s' has shape (N,C,H·W); only a Transpose to (N,H·W,C) may use it", t->name);
     else if (t && t->pixel)
-        sgrad__onnx_refuse(reader, n, "'%s' has shape (N,C,1,1), which must be flattened before; add a Flatten", t->name);
+        sgrad__onnx_refuse(reader, n, "'%s' has shape (N,C,1,1), which must be flattened first; add a Flatten", t->name);
     else if (t && t->stage)
-        sgrad__onnx_refuse(reader, n, "'%s' must be normalised before, by Cast, Div, Sub and Div with a number per channel",
+        sgrad__onnx_refuse(reader, n,
+                           "'%s' has pixels, which must be normalised first: Cast, Div by the full scale, then Sub and Div with "
+                           "a number per channel",
                            t->name);
     else
         sgrad__onnx_refuse(reader, n, "input %zu, '%s', is not a value that the network computes", i,
@@ -89,7 +91,9 @@ struct sgrad__thing *sgrad__onnx_tensor(struct sgrad__reader *reader, const Onnx
     if (t && t->tensor)
         sgrad__onnx_refuse(reader, n, "'%s' has %zu dimensions, but must have %zu", t->name,
                            t->tensor->n_dims + t->sliced + (size_t)t->spread, rank);
-    else sgrad__onnx_refuse(reader, n, "input %zu, '%s', must be a tensor of the file", i, i < n->n_input ? n->input[i] : "");
+    else
+        sgrad__onnx_refuse(reader, n, "input %zu, '%s', must be an initializer or a constant", i,
+                           i < n->n_input ? n->input[i] : "");
     return NULL;
 }
 

@@ -39,7 +39,7 @@ static int pad_by_itself(struct sgrad__reader *reader, const Onnx__Node *n, int 
     if (!how || !how->s.len || sgrad__onnx_is_text(how, "NOTSET")) return 0;
     const bool same = sgrad__onnx_is_text(how, "SAME_UPPER") || sgrad__onnx_is_text(how, "SAME_LOWER");
     if ((!same && !sgrad__onnx_is_text(how, "VALID")) || (same && !strcmp(n->op_type, "ConvTranspose")))
-        return sgrad__onnx_refuse(reader, n, "auto_pad is '%.*s', which is not supported; export the model with pads",
+        return sgrad__onnx_refuse(reader, n, "auto_pad is '%.*s', which is not supported; export the model with explicit pads",
                                   (int)how->s.len, (const char *)how->s.data);
     for (int i = 0; i < plane; i++) {
         const int64_t size = shape.dim[i + 1], steps = (size + s[i] - 1) / s[i];
@@ -70,7 +70,7 @@ static int take_window(struct sgrad__reader *reader, const Onnx__Node *n, int x,
     SGRAD_TRY(pad_by_itself(reader, n, x, plane, k, s, d, p, &whole));
     if (!whole)
         return sgrad__onnx_refuse(reader, n,
-                                  "auto_pad SAME requires a padding that is not equal on all sides, which is not supported");
+                                  "auto_pad requires unequal padding here, but the padding must be equal on all sides");
     if (k[h] != k[v] || s[h] != s[v] || d[h] != d[v] || k[h] < 1 || (kernel && (kernel[h] != k[h] || kernel[v] != k[v])))
         return sgrad__onnx_refuse(reader, n,
                                   "its window must be square, with equal strides and equal dilations, and have the size of its "
@@ -114,7 +114,8 @@ int sgrad__onnx_read_conv(struct sgrad__reader *reader, const Onnx__Node *n) {
     window_of(weight, plane, kernel);
     SGRAD_TRY(take_window(reader, n, x, plane, kernel, &w));
     if (weight->sliced && w.depth_padding)
-        return sgrad__onnx_refuse(reader, n, "a filter of single slices must not be padded along depth");
+        return sgrad__onnx_refuse(reader, n, "its padding along depth is %d, but must be 0 for a filter of depth 1",
+                                  w.depth_padding);
     const int64_t groups = sgrad__onnx_int(n, "group", 1);
     if (groups < 1 || groups > weight->tensor->dims[0])
         return sgrad__onnx_refuse(reader, n, "group is %lld, but must be from 1 to %lld", (long long)groups,
@@ -149,7 +150,9 @@ int sgrad__onnx_read_conv_transpose(struct sgrad__reader *reader, const Onnx__No
     SGRAD_TRY(take_window(reader, n, x, plane, kernel, &w));
     if (sgrad__onnx_int(n, "group", 1) != 1 || !take_numbers(n, "output_padding", (size_t)plane, 0, 0, more) || more[0] ||
         more[1] || more[2] || w.taps > 1 || w.depth_padding)
-        return sgrad__onnx_refuse(reader, n, "groups, output_padding and windows of several slices are not supported");
+        return sgrad__onnx_refuse(reader, n,
+                                  "group must be 1, output_padding must be 0, and along depth its window must have size 1 and "
+                                  "no padding");
     char *name = sgrad__onnx_name(reader, n, 1), *behind = sgrad_format("%s/bias", name);
     sgrad__onnx_bind(reader, name, "weight", weight);
     if (bias) sgrad__onnx_bind(reader, name, "bias", bias);
@@ -173,9 +176,10 @@ static int take_ceil(struct sgrad__reader *reader, const Onnx__Node *n, int x, i
     for (int i = plane - 2; i < plane; i++) {
         const int64_t size = shape.dim[i + 1], room = size + 2 * window->padding - window->kernel;
         if (room < 0 || room % window->stride == 0) continue;
-        if (!max) return sgrad__onnx_refuse(reader, n, "ceil_mode must be 0, because its last windows extend beyond the end");
+        if (!max)
+            return sgrad__onnx_refuse(reader, n, "ceil_mode must be 0, because its last windows would extend beyond the input");
         if ((room / window->stride + 1) * window->stride >= size + window->padding)
-            return sgrad__onnx_refuse(reader, n, "ceil_mode must be 0, because its last windows begin after the end");
+            return sgrad__onnx_refuse(reader, n, "ceil_mode must be 0, because its last windows would begin after the input");
     }
     return 0;
 }
@@ -189,7 +193,7 @@ static int read_pool(struct sgrad__reader *reader, const Onnx__Node *n, bool max
     if (w.dilation != 1)
         return sgrad__onnx_refuse(reader, n, "its dilations are %d, but must be 1", w.dilation);
     if (w.taps > 1 || w.depth_padding)
-        return sgrad__onnx_refuse(reader, n, "its window must cover one slice, without padding along depth");
+        return sgrad__onnx_refuse(reader, n, "along depth, its window must have size 1 and no padding");
     SGRAD_TRY(take_ceil(reader, n, x, plane, max, &w, &ceil));
     const struct sgrad_max_pool most = { .kernel = w.kernel, .stride = w.stride, .padding = w.padding, .ceil = ceil };
     const struct sgrad_average_pool mean = { .kernel = w.kernel, .stride = w.stride, .padding = w.padding,

@@ -166,7 +166,7 @@ static void config_file(void **state) {
     assert_fails(sgrad__config_check(scratch_root, &c), SGRAD_EINVAL, "model convnet");
     c.model = "convnet", c.fingerprint = 1;
     assert_fails(sgrad__config_check(scratch_root, &c), SGRAD_EINVAL,
-                 "the run has data digits, so it cannot be continued with digits, whose content has changed; give --data");
+                 "the run was trained on digits, so it cannot be continued with digits, whose content has changed; give --data");
 }
 
 /* No run goes on beside a config.json with this TEXT; what it says of the input is wrong, or, not OURS, nothing. */
