@@ -414,7 +414,7 @@ const struct sgrad_op sgrad_attention_op = {
           &(struct sgrad_attention){ .heads = 4, .kv_heads = 2, .causal = true } },
         { "three inputs", { { 3, { 2, 7, 12 } }, { 3, { 2, 7, 12 } }, { 3, { 2, 7, 12 } } },
           &(struct sgrad_attention){ .heads = 2, .causal = true } },
-        { "three inputs, 6 heads, 2 of keys, causal", { { 3, { 2, 70, 48 } }, { 3, { 2, 70, 16 } }, { 3, { 2, 70, 16 } } },
+        { "three inputs, 6 heads, 2 of keys, causal", { { 3, { 2, 70, 96 } }, { 3, { 2, 70, 32 } }, { 3, { 2, 70, 32 } } },
           &(struct sgrad_attention){ .heads = 6, .kv_heads = 2, .causal = true } },
         { "three inputs, a head of 136 of keys", { { 3, { 1, 5, 272 } }, { 3, { 1, 5, 136 } }, { 3, { 1, 5, 136 } } },
           &(struct sgrad_attention){ .heads = 2, .kv_heads = 1 } },
