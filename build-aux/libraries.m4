@@ -1,4 +1,12 @@
-dnl libraries.m4: macros for optional libraries. configure.ac has one line for each library.
+dnl libraries.m4: macros for libraries. configure.ac has one line for each library.
+
+# SGRAD_DIR(VARIABLE, LIBRARY): the flags of a library that is installed in the folder of --with-LIBRARY.
+AC_DEFUN([SGRAD_DIR], [
+    AS_IF([test -d "$with_$2/include"], [],
+        [AC_MSG_ERROR([--with-$2=$with_$2: must be a folder that contains include and lib, or lib64])])
+    $1_CFLAGS="-I$with_$2/include"
+    AS_IF([test -d "$with_$2/lib64"], [$1_LIBS="-L$with_$2/lib64 -Wl,-rpath,$with_$2/lib64"],
+        [$1_LIBS="-L$with_$2/lib -Wl,-rpath,$with_$2/lib"])])
 
 # SGRAD_LIBRARY(LIBRARY, NAME, DEBIAN-PACKAGES, USE, CHECK): adds --with-LIBRARY. CHECK sets `found` to yes if the library is there.
 # $libraries becomes a table in C (runtime/libraries.h), and the table at the end.

@@ -135,8 +135,8 @@ static int add_candidate(const struct place *place, const json_t *options) {
     json_object_del(given, "name");
     for (int i = 0; !status && common_only[i]; i++)
         if (json_object_get(given, common_only[i]))
-            status = sgrad__wrong("%s: %s: %s must be the same for all candidates; write it next to \"candidates\"", place->file,
-                                  place->in, common_only[i]);
+            status = sgrad__wrong("%s: %s: %s must be the same for all candidates; move it to the top level of the file",
+                                  place->file, place->in, common_only[i]);
     json_array_append_new(all->text, given);        /* owns the strings of the options */
     if (!status) status = set_options(place, given, &request);
     if (!status && !request.train.model.name)

@@ -38,6 +38,9 @@ static int take(const struct sgrad__command *command, const char *path, const js
     json_t *value;
     json_object_foreach((json_t *)object, name, value) {
         const struct sgrad__option *o = strcmp(name, "config") ? sgrad__option_find(command, name) : NULL;
+        if (!o && json_object_get(object, "identity"))
+            return sgrad__wrong("%s: %s is the config.json of a run, not a file of options; use --like and the folder of the run",
+                                command->name, path);
         if (!o) return sgrad__wrong("%s: %s: %s has no option '%s'", command->name, path, command->name, name);
         char *is = word_of(o, value);
         if (!is)

@@ -194,7 +194,7 @@ static void print(const struct sgrad__request *request, const struct answer *ans
     printf("threshold  %d%s: matches up to %.2g %% of the unrelated pairs of a class", d->threshold,
            answer->automatic ? " (auto)" : "", 100 * answer->guide.worst[d->threshold]);
     if (answer->guide.automatic >= 0)
-        printf("; below %g %% up to threshold %d\n", 100 * SGRAD_FALSE_RATE, answer->guide.automatic);
+        printf("; below %g %% at thresholds up to %d\n", 100 * SGRAD_FALSE_RATE, answer->guide.automatic);
     else
         printf("; not below %g %% at any threshold\n", 100 * SGRAD_FALSE_RATE);
     printf(

@@ -266,7 +266,11 @@ static void check_starpu(struct doctor *doctor) {
     if (STARPU_NMAXBUFS <= SGRAD_FEW_OPERANDS)
         find(doctor, FATAL, "StarPU", again, "tasks require %d buffers", SGRAD_FEW_OPERANDS + 1);
     const int cores = m->hwloc.cores - STARPU_MAXCPUS, gpus = m->cuda.count - STARPU_MAXCUDADEVS;
-    if (cores > 0) find(doctor, WARNING, "StarPU", again, "%d %s idle", cores, sgrad_plural(cores, "core stays", "cores stay"));
+    if (cores > 0) {
+        char *advice = sgrad_format("build StarPU for them: MAXCPUS=%d ./quickstart build, or install DIR", m->hwloc.cores);
+        find(doctor, WARNING, "StarPU", advice, "%d %s idle", cores, sgrad_plural(cores, "core stays", "cores stay"));
+        free(advice);
+    }
     if (gpus > 0) find(doctor, WARNING, "StarPU", again, "%d %s idle", gpus, sgrad_plural(gpus, "GPU stays", "GPUs stay"));
 }
 

@@ -107,7 +107,7 @@ static const struct {
     { "strategies", strategies, "no strategy" },
     { "augmentations", augmentations, "no augmentation" },
     { "hashes", hashes, "no hash" },
-    { "machines", machines, "no machine file: share/stargrad/machines of the installation is not found" },
+    { "machines", machines, "no machine file: the folder machines of the installation is not found" },
 };
 enum { LISTS = sizeof lists / sizeof *lists };
 

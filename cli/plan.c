@@ -39,7 +39,7 @@ static void print_points(const struct sgrad_plan_query *query, const struct sgra
     printf("%6s %6s %8s %10s %12s %9s %6s %10s %6s %8s %-4s %10s", "nodes", m->device.is_gpu ? "GPUs" : "CPUs", "batch",
            "step ms", "samples/s", "speed-up", "eff.", "exposed ms", "idle", "GB each", "fits", "training");
     if (priced) printf(" %11s", "cost");
-    if (simulated) printf(" %10s %6s", "formula ms", "off");
+    if (simulated) printf(" %10s %6s", "formula ms", "diff.");
     printf(" %-13s %9s %7s  %s\n", "collective", "bucket MB", "servers", "limit");
     for (const struct sgrad_plan_row *p = forecast->row; p < forecast->row + forecast->rows; p++) {
         char hours[32];
@@ -59,10 +59,10 @@ static void print_advice(const struct sgrad_plan_query *query, const struct sgra
     const struct sgrad_plan_row *p = &forecast->row[forecast->rows - 1];
     if (p->memory <= p->available) return;
     if (p->most >= 1)
-        printf("\n%.2f GB are required, but %.2f are available: %.0f samples per device fit", 1e-9 * p->memory,
+        printf("\n%.2f GB per device are required, but %.2f GB are available, enough for %.0f samples", 1e-9 * p->memory,
                1e-9 * p->available, p->most);
     else
-        printf("\n%.2f GB are required, but %.2f are available: not even one sample per device fits", 1e-9 * p->memory,
+        printf("\n%.2f GB per device are required, but %.2f GB are available, not enough for one sample", 1e-9 * p->memory,
                1e-9 * p->available);
     printf("%s\n", query->train->model.recompute ? "" : "; --recompute saves memory");
 }
@@ -78,7 +78,7 @@ static void print(const struct sgrad_plan_query *query, const struct sgrad_forec
            query->strong ? "in total" : "per device", sgrad_precision_name(query->train->model.precision),
            query->no_overlap ? "messages after computation" : "messages overlap computation");
     if (forecast->scale > 0)
-        printf("calibrated: task times are %.2f times the estimates from rates, by the throughput measured on one device\n\n",
+        printf("calibrated: estimated task times are multiplied by %.2f, to match the throughput measured on one device\n\n",
                forecast->scale);
     else
         printf("not calibrated: no throughput of %s was measured on this device, so task times are estimates from rates\n\n",

@@ -52,10 +52,10 @@ static void tell_replay(const struct sgrad__request *request, const struct sgrad
         sgrad__print_json(json_pack("{s:s, s:s, s:b}", "replay", request->search.replay, "folder", result->folder, "same",
                                     result->same));
     else if (result->same)
-        printf("%s: trained alone in %s: the losses and weights are identical\n", request->search.replay, result->folder);
+        printf("%s: trained again in %s: the losses and weights are identical\n", request->search.replay, result->folder);
     else
-        sgrad_log_error(SGRAD_EINVAL, "%s: trained alone in %s: the losses or weights differ", request->search.replay,
-                        result->folder);
+        sgrad_log_error(SGRAD_EINVAL, "%s: trained again in %s: the losses or weights differ from those of the search",
+                        request->search.replay, result->folder);
 }
 
 static void tell(const struct sgrad__request *request, const struct sgrad_search_result *result) {

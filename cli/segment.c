@@ -109,7 +109,7 @@ static void print_stages(const struct sgrad_segment_result *result) {
         if (i < 4) printf("  %.3g", speed(result, stage[i].seconds));
         printf("\n");
     }
-    printf("\n%-8s  %10s  %10s  %10s  %10s  %10s\n", "worker", "load", "compute", "blend", "save", "wait, s");
+    printf("\n%-8s  %10s  %10s  %10s  %10s  %10s\n", "worker", "load, s", "compute, s", "blend, s", "save, s", "wait, s");
     for (int i = 0; i <= result->workers; i++) {
         const struct sgrad_segment_worker *w = &result->worker[i];
         printf("%-8s  %10.2f  %10.2f  %10.2f  %10.2f  %10.2f\n", w->name, w->load, w->compute, w->blend, w->save, w->wait);

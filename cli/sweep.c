@@ -120,7 +120,7 @@ static int write_picture(const char *folder, const struct sgrad__sweep *sweep) {
 }
 
 static void print(const struct sgrad__sweep *sweep) {
-    printf("\n%9s %9s %8s %9s %9s %9s\n", "threshold", "dropped", "ratio", "test", "least", "most");
+    printf("\n%9s %9s %8s %9s %9s %9s\n", "threshold", "dropped", "ratio", "accuracy", "lowest", "highest");
     for (const struct sgrad__sweep_point *p = sweep->point; p < sweep->point + sweep->count; p++) {
         char label[16] = "none";
         if (p->threshold >= 0) snprintf(label, sizeof label, "%d", p->threshold);

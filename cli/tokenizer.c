@@ -143,8 +143,8 @@ static int take_added(struct sgrad__tokenizer *tokenizer, const char *file, cons
 /* ---- features that GPT-2's tokenizer lacks ---- */
 
 static int refuse(const char *file, const char *what, const char *name) {
-    return sgrad_log_error(SGRAD_EFORMAT, "tokenizer: %s: its %s %s is not supported: its %s", file, what, name,
-                           strcmp(what, "decoder") ? "tokens would differ" : "decoded text would differ");
+    return sgrad_log_error(SGRAD_EFORMAT, "tokenizer: %s: its %s %s is not supported; Stargrad would %s", file, what, name,
+                           strcmp(what, "decoder") ? "produce other tokens" : "decode tokens to other text");
 }
 
 /* STEP: null or an object with a type, which may be a Sequence of such objects. Returns the first type other than KNOWN; NULL:
@@ -183,7 +183,7 @@ static int check_steps(const char *file, const json_t *object) {
     }
     if (!json_is_object(level)) return refuse(file, "pre_tokenizer", json_is_object(pre) ? "Sequence" : "null");
     if (json_is_true(json_object_get(level, "add_prefix_space")))
-        return refuse(file, "pre_tokenizer", "ByteLevel's add_prefix_space");
+        return refuse(file, "pre_tokenizer", "ByteLevel with add_prefix_space");
     if (json_is_false(json_object_get(level, "use_regex"))) return refuse(file, "pre_tokenizer", "ByteLevel without use_regex");
     for (const char *const *name = (const char *const[]){ "truncation", "padding", NULL }; *name; name++)
         if (json_is_object(json_object_get(object, *name))) return refuse(file, "step", *name);
@@ -259,7 +259,7 @@ static int check_unknown(const struct sgrad__tokenizer *tokenizer, const char *f
     if (!json_is_string(json_object_get(model, "unk_token"))) return 0;
     for (int byte = 0; byte < BYTES; byte++)
         if (!json_object_get(tokenizer->token, tokenizer->character[byte]))
-            return refuse(file, "model's", "unk_token, with a vocabulary that lacks bytes,");
+            return refuse(file, "model's", "unk_token (the vocabulary lacks bytes)");
     return 0;
 }
 

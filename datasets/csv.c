@@ -76,7 +76,8 @@ static void warn_of_index(const struct sgrad__table *table) {
             row++;
         if (row == rows && (first == 0 || first == 1))
             warn_of(table, 0, column,
-                    "begins a column that numbers the lines; it is read as a feature; remove the column if it is not one");
+                    "begins a column that numbers the lines, but is read as a feature; remove the column if it is only a line "
+                    "number");
     }
 }
 

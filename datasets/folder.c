@@ -309,8 +309,8 @@ static void tell_unread(struct folder *folder, int64_t i, const struct sgrad__im
         sgrad_log_warning("folder: %s/%s: has further pages or frames; only the first is read, here and in similar files",
                           folder->path, folder->file[i]);
     if (image->deep && !folder->deep && !atomic_exchange(&folder->warned_deep, true))
-        sgrad_log_warning("folder: %s/%s: has more than 8 bits per channel; they are rounded to 8, here and in similar files, "
-                          "because the files examined at the start have 8",
+        sgrad_log_warning("folder: %s/%s: has more than 8 bits per channel, but the files examined at the start have 8; this and "
+                          "similar files are rounded to 8 bits",
                           folder->path, folder->file[i]);
 }
 

@@ -111,7 +111,7 @@ static int parse_header(struct source *source, const char *name, size_t size, in
         if (dim == 0 || (i > 0 && dim > SIDE_LIMIT) || __builtin_mul_overflow(count, dim, &count) || count > FILE_LIMIT)
             return sgrad_log_error(
                 SGRAD_EFORMAT,
-                "idx: %s: byte %d: dimension %d is %u, but sides of images must be 1 to %d, and a file must have at most 16 GiB",
+                "idx: %s: byte %d: dimension %d is %u; image sides must be from 1 to %d, and a file may have at most 16 GiB",
                 name, 4 + 4 * i, i, dim, SIDE_LIMIT);
         idx->dim[i] = dim;
     }

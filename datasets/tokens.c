@@ -61,14 +61,14 @@ int sgrad__tokens_parse(const char *name, const void *data, size_t size, size_t 
             word(data, 0), formats[0].magic, formats[1].magic);
     if (format && word(data, 1) != format->version)
         return sgrad_log_error(SGRAD_EFORMAT,
-                               "tokens: %s: byte 4: version %u of llm.c's format %u is not supported; it must be %u", name,
-                               word(data, 1), format->magic, format->version);
+                               "tokens: %s: byte 4: llm.c's format %u has version %u here, but only version %u is supported",
+                               name, format->magic, word(data, 1), format->version);
     const size_t begin = format ? HEADER : 0;
     const int width = format ? format->bytes : *bytes;
     if (size % (size_t)width)
         return sgrad_log_error(SGRAD_EFORMAT, "tokens: %s: has %zu bytes, which is not a whole number of tokens of %d bits%s",
                                name, size, 8 * width,
-                               width == 4 && !format && size % 2 == 0 ? "; give ,16 if tokens have 16" : "");
+                               width == 4 && !format && size % 2 == 0 ? "; replace ,32 by ,16 if tokens have 16 bits" : "");
     if (format && (size - begin) / (size_t)width != word(data, 2))
         return sgrad_log_error(SGRAD_EFORMAT, "tokens: %s: byte 8: its header states %u tokens, but it has %zu", name,
                                word(data, 2), (size - begin) / (size_t)width);

@@ -368,8 +368,8 @@ static int count_labels(const char *folder, const struct stack *stack, uint64_t 
             if (slice[i] >= 0 && slice[i] <= 255 && slice[i] == rint(slice[i])) count[(int)slice[i]]++;
             else if (slice[i] != -1)
                 error = sgrad_log_error(SGRAD_EFORMAT,
-                                        "data set volume:%s: slice %lld has label %g, but labels must be classes from 0 to %d, "
-                                        "or 0 and 255, or -1 for unknown",
+                                        "data set volume:%s: slice %lld has label %g; labels must be either classes from 0 to "
+                                        "%d, or only 0 and 255; -1 marks unknown voxels",
                                         folder, (long long)z, slice[i], CLASSES - 1);
     }
     free(slice);
@@ -396,14 +396,14 @@ static int find_classes(const char *folder, struct sgrad_dataset *dataset, const
     s->binary = most == 255;
     for (int i = CLASSES; i < 255; i++)
         if (count[i])
-            return sgrad_log_error(SGRAD_EFORMAT,
-                                   "data set volume:%s: has label %d, but labels must be classes from 0 to %d, or 0 and 255",
-                                   folder, i, CLASSES - 1);
+            return sgrad_log_error(
+                SGRAD_EFORMAT, "data set volume:%s: has label %d; labels must be either classes from 0 to %d, or only 0 and 255",
+                folder, i, CLASSES - 1);
     for (int i = 1; i < CLASSES && s->binary; i++)
         if (count[i])
-            return sgrad_log_error(
-                SGRAD_EFORMAT, "data set volume:%s: has labels %d and 255, but labels must be classes from 0 to %d, or 0 and 255",
-                folder, i, CLASSES - 1);
+            return sgrad_log_error(SGRAD_EFORMAT,
+                                   "data set volume:%s: mixes labels %d and 255; labels must be either classes from 0 to %d, "
+                                   "or only 0 and 255", folder, i, CLASSES - 1);
     dataset->classes = s->binary ? 2 : most + 1;
     if (dataset->split == SGRAD_TRAIN) warn_of_unused(folder, count, s->binary, dataset->classes);
     dataset->identity = sgrad__fingerprint_add((uint64_t)dataset->split, count, sizeof count);

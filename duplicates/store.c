@@ -37,18 +37,19 @@ static int by_stamp(const void *a, const void *b) {
 
 static int check(const char *name, const unsigned char *data, size_t size) {
     if (size < HEADER + SUM)
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: byte %zu: ends here, but must have at least %d bytes" AGAIN, name, size,
-                               HEADER + SUM);
-    if (memcmp(data, MAGIC, 8)) return sgrad_log_error(SGRAD_EFORMAT, "%s: byte 0: is not a file of hashes" AGAIN, name);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: byte %zu: the file ends here, but must have at least %d bytes" AGAIN, name,
+                               size, HEADER + SUM);
+    if (memcmp(data, MAGIC, 8)) return sgrad_log_error(SGRAD_EFORMAT, "%s: byte 0: this is not a hashes.bin file" AGAIN, name);
     if (get(data + 8, 4) != FORMAT)
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: byte 8: version %llu is not the supported version %d" AGAIN, name,
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: byte 8: version %llu is not supported, only version %d" AGAIN, name,
                                (unsigned long long)get(data + 8, 4), FORMAT);
     const uint64_t bits = get(data + 12, 4), count = get(data + 32, 8), record = 16 + bits / 8, body = size - HEADER - SUM;
     if (bits != 64 && bits != 256)
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: byte 12: hashes of %llu bits are not supported" AGAIN, name,
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: byte 12: hashes of %llu bits are not supported, only 64 and 256" AGAIN, name,
                                (unsigned long long)bits);
     if (body % record || body / record != count)
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: byte 32: states %llu records of %llu bytes, but there are %llu bytes" AGAIN,
+        return sgrad_log_error(SGRAD_EFORMAT,
+                               "%s: byte 32: states %llu records of %llu bytes each, but the records have %llu bytes" AGAIN,
                                name, (unsigned long long)count, (unsigned long long)record, (unsigned long long)body);
     if (get(data + size - SUM, SUM) != sgrad_hash(data, size - SUM))
         return sgrad_log_error(SGRAD_EFORMAT, "%s: byte %zu: the checksum does not match the data before it" AGAIN, name,

@@ -1,20 +1,11 @@
-/* machine.c: the machine files that belong to Stargrad, and the network of a machine.
- *
- * The files are found relative to the library, or to the program if it contains the library, so that an installation can be
- * moved:
- *
- *     PREFIX/bin/stargrad, PREFIX/lib/libstargrad.so, PREFIX/lib/ARCHITECTURE/…     PREFIX/share/stargrad/machines/
- *     build/stargrad, build/.libs/libstargrad.so (not installed)                    build/machines, a link to machines/ of the
- * source */
+/* machine.c: the machine files that belong to Stargrad, and the network of a machine. */
 #include "config.h"
 #include "planner/planner.h"
+#include "runtime/files/data.h"
 
 #include <dirent.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <jansson.h>
-#include <libgen.h>
-#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,28 +14,6 @@
 #define ENDING ".json"
 
 /* ---- files ------------------------------------------------------------------------------------------------------ */
-
-/* Returns the absolute path of the file that contains this function: the library or the program. The caller must free it; NULL:
- * unknown. */
-static char *own_path(void) {
-    Dl_info object;
-    const bool known = dladdr((void *)sgrad_machine_find, &object) && object.dli_fname && strchr(object.dli_fname, '/');
-    return realpath(known ? object.dli_fname : "/proc/self/exe", NULL);
-}
-
-/* Returns the folder of the machine files, which the caller must free; NULL: not found. */
-static char *find_folder(void) {
-    static const char *const places[] = { "machines", "../machines", "../share/stargrad/machines",
-                                          "../../share/stargrad/machines" };
-    char *own = own_path(), *folder = NULL;
-    for (size_t i = 0; own && !folder && i < sizeof places / sizeof *places; i++) {
-        char *path = sgrad_format("%.*s/%s", (int)(strrchr(own, '/') - own), own, places[i]);
-        folder = realpath(path, NULL);
-        free(path);
-    }
-    free(own);
-    return folder;
-}
 
 static int is_machine(const struct dirent *entry) {
     const size_t length = strlen(entry->d_name), ending = strlen(ENDING);
@@ -61,7 +30,7 @@ static char *summary_of(const char *path) {
 
 struct sgrad_machine_file *sgrad_machine_files(void) {
     struct dirent **entry = NULL;
-    char *folder = find_folder();
+    char *folder = sgrad_data_path("machines");
     const int found = folder ? scandir(folder, &entry, is_machine, alphasort) : 0, count = found > 0 ? found : 0;
     struct sgrad_machine_file *files = sgrad_xcalloc((size_t)count + 1, sizeof *files);
     for (int i = 0; i < count; i++) {
@@ -97,7 +66,7 @@ static int unknown(const char *name, const struct sgrad_machine_file *files) {
     if (near)
         sgrad_log_error(SGRAD_ENAME, "unknown machine '%s'; did you mean '%s'? The known ones are %s", name, near, all);
     else if (*names)
-        sgrad_log_error(SGRAD_ENAME, "unknown machine '%s'; the known ones are %s; or give the path of a machine file", name,
+        sgrad_log_error(SGRAD_ENAME, "unknown machine '%s'; give one of %s, or the path of a machine file", name,
                         all);
     else
         sgrad_log_error(SGRAD_ENAME,

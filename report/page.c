@@ -3,9 +3,9 @@
 #include "config.h"
 #include "report/lines.h"
 #include "report/pictures.h"
+#include "runtime/files/data.h"
 #include "runtime/runtime.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -102,14 +102,11 @@ static const char *put_until(FILE *to, const char *from, const char *mark) {
     return end + strlen(mark);
 }
 
-/* Inserts d3. An installation that can be moved, such as a Python wheel, has its own copy, relative to the library. */
+/* Inserts d3. An installation that can be moved, such as a Python wheel, has its own copy. */
 static bool put_d3(FILE *to) {
-    Dl_info object;
-    char *own = dladdr((void *)sgrad__page_write, &object) && object.dli_fname ? realpath(object.dli_fname, NULL) : NULL;
-    char *path = own ? sgrad_format("%.*s/../share/stargrad/d3.min.js", (int)(strrchr(own, '/') - own), own) : NULL;
+    char *path = sgrad_data_path("d3.min.js");
     const bool found = (path && put_file(to, path, NULL)) || put_file(to, SGRAD_D3, NULL);
     free(path);
-    free(own);
     return found;
 }
 

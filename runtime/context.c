@@ -75,8 +75,8 @@ static int start(struct starpu_conf *conf, const struct sgrad_context_options *o
     int found = (int)starpu_cuda_worker_get_count();
     if (found >= options->gpus) return 0;
     starpu_shutdown();
-    return sgrad_log_error(SGRAD_EDEVICE, "%d CUDA devices were requested, but %d found; see 'stargrad doctor'", options->gpus,
-                           found);
+    return sgrad_log_error(SGRAD_EDEVICE, "%d CUDA devices were requested, but StarPU found %d; see 'stargrad doctor'",
+                           options->gpus, found);
 }
 
 /* Selects the GPUs of this rank, unless the user has selected them or the launcher makes only one visible to each rank. */

@@ -251,18 +251,16 @@ static int check_place(const char *name, hwloc_obj_type_t type, const char *what
 /* The CUDA devices: StarPU ignores all text after the first word that is not a number, and divides by 0 without any number. */
 static int check_devices(void) {
     static const char variable[] = "STARPU_WORKERS_CUDAID";
-    const int devices = sgrad__cuda_devices(), most = devices ? devices - 1 : INT_MAX;
     const char *text = sgrad_variable(variable);
     char *words = text ? sgrad_format("%s", text) : NULL, *rest = words;
     int count = 0;
     bool valid = true;
     long number;
     for (char *word; valid && (word = strsep(&rest, " "));)
-        if (*word) valid = parse_number(word, 0, most, &number) && ++count <= STARPU_MAXCUDADEVS;
+        if (*word) valid = parse_number(word, 0, INT_MAX, &number) && ++count <= STARPU_MAXCUDADEVS;
     free(words);
     if (!text || (valid && count)) return 0;
-    return sgrad_log_error(SGRAD_EINVAL, "%s=%s is not a list of CUDA devices, such as '0 1'%s; unset it", variable, text,
-                           devices ? ", of this machine (see stargrad doctor)" : "");
+    return sgrad_log_error(SGRAD_EINVAL, "%s=%s is not a list of CUDA devices, such as '0 1'; unset it", variable, text);
 }
 
 static int check_numbers(const struct sgrad_context_options *options) {

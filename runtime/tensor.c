@@ -128,14 +128,14 @@ void *sgrad__tensor_memory(const struct sgrad_tensor *tensor, int node) {
 void sgrad__tensor_release(struct sgrad_tensor *tensor, int node) { starpu_data_release_on_node(tensor->handle, node); }
 
 int sgrad_tensor_read(struct sgrad_tensor *tensor, void *to) {
-    if (acquire(tensor, STARPU_R) != 0) return sgrad_log_error(SGRAD_EDEVICE, "%s: cannot be read", tensor->name);
+    if (acquire(tensor, STARPU_R) != 0) return sgrad_log_error(SGRAD_EDEVICE, "StarPU cannot read tensor %s", tensor->name);
     copy(to, sgrad__tensor_memory(tensor, STARPU_MAIN_RAM), sgrad_view_bytes(&tensor->view));
     sgrad__tensor_release(tensor, STARPU_MAIN_RAM);
     return sgrad_task_error();
 }
 
 int sgrad_tensor_write(struct sgrad_tensor *tensor, const void *from) {
-    if (acquire(tensor, STARPU_W) != 0) return sgrad_log_error(SGRAD_EDEVICE, "%s: cannot be written", tensor->name);
+    if (acquire(tensor, STARPU_W) != 0) return sgrad_log_error(SGRAD_EDEVICE, "StarPU cannot write tensor %s", tensor->name);
     copy(sgrad__tensor_memory(tensor, STARPU_MAIN_RAM), from, sgrad_view_bytes(&tensor->view));
     sgrad__tensor_release(tensor, STARPU_MAIN_RAM);
     return 0;
@@ -148,7 +148,7 @@ void sgrad_tensor_invalidate(struct sgrad_tensor *tensor) {
 int sgrad_tensor_copy(struct sgrad_tensor *from, struct sgrad_tensor *to) {
     assert(sgrad_view_bytes(&from->view) == sgrad_view_bytes(&to->view));
     if (starpu_data_cpy(to->handle, from->handle, 1, NULL, NULL) == 0) return 0;
-    return sgrad_log_error(SGRAD_EDEVICE, "%s: cannot be copied", from->name);
+    return sgrad_log_error(SGRAD_EDEVICE, "StarPU cannot copy tensor %s", from->name);
 }
 
 struct fetch {
@@ -170,5 +170,5 @@ int sgrad_tensor_fetch(struct sgrad_tensor *tensor, void *to, void (*done)(void 
     *f = (struct fetch){ tensor, to, arg, done };
     if (sgrad__tensor_acquire(tensor, STARPU_MAIN_RAM, SGRAD_R, fetched, f) == 0) return 0;
     free(f);
-    return sgrad_log_error(SGRAD_EDEVICE, "%s: cannot be read", tensor->name);
+    return sgrad_log_error(SGRAD_EDEVICE, "StarPU cannot read tensor %s", tensor->name);
 }

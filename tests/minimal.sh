@@ -1,6 +1,6 @@
 #!/bin/bash
-# A build with none of the optional libraries (configure --disable-optional): it links none of them, what needs one fails with the
-# library, its package and its option, and the tests pass: those of check-quick; with STARGRAD_LONG=all, those of check. The build is in a
+# A build with none of the optional libraries (configure --disable-optional), and with other folders than the default ones: it links no
+# optional library, what needs one fails with the library, its package and its option, and the tests pass: those of check-quick; with STARGRAD_LONG=all, those of check. The build is in a
 # separate folder.
 set -u
 srcdir=$(cd "${srcdir:-$(dirname "$0")/..}" && pwd) || exit 99
@@ -20,10 +20,16 @@ wrong() {
 [ -e "$builddir/config.status" ] || wrong "$builddir is not configured: ./quickstart build"
 mkdir -p "$builddir/minimal" && cd "$builddir/minimal" || exit 99
 eval "arguments=($("$builddir/config.status" --config))"
-if [ ! Makefile -nt "$builddir/config.status" ]; then
-	"$srcdir/configure" "${arguments[@]}" --srcdir="$srcdir" --with-cuda=no --disable-optional >configure.out 2>&1 || wrong configure configure.out
+# shellcheck disable=SC2016 # make's words
+folders=(--prefix=/nowhere --libdir='${prefix}/lib64/deep' --datadir='${prefix}/data')
+if [ ! Makefile -nt "$builddir/config.status" ] || ! ./config.status --config | grep -q nowhere; then
+	"$srcdir/configure" "${arguments[@]}" --srcdir="$srcdir" --with-cuda=no --disable-optional "${folders[@]}" >configure.out 2>&1 ||
+		wrong configure configure.out
 fi
-make -j"$(nproc)" all check-programs >make.out 2>&1 || wrong make make.out
+# Not at once: "all" is another make, which would write the same files.
+for target in all check-programs; do
+	make -j"$(nproc)" $target >make.out 2>&1 || wrong "make $target" make.out
+done
 
 # ---- the libraries
 
@@ -39,6 +45,22 @@ readelf -d .libs/libstargrad.so >"$work/needs" || wrong readelf
 for library in "${libraries[@]}"; do
 	grep -q -e "configure --with-$library=yes" "$work/doctor" || wrong "doctor does not name --with-$library" "$work/doctor"
 done
+
+# ---- the data files, in other folders than PREFIX/share and relative to PREFIX/lib: the program and the library find them, also after
+# the installation is moved
+
+make install DESTDIR="$work/stage" >"$work/install" 2>&1 || wrong 'make install' "$work/install"
+"$work/stage/nowhere/bin/stargrad" list machines >"$work/machines" || wrong 'list machines'
+grep -q '^titan ' "$work/machines" || wrong 'the program does not find its machine files' "$work/machines"
+python3 - "$work/stage/nowhere" <<'END' || wrong 'the library does not find its machine files'
+import ctypes
+import sys
+library, path = ctypes.CDLL(sys.argv[1] + "/lib64/deep/libstargrad.so"), ctypes.c_char_p()
+assert library.sgrad_machine_find(b"titan", ctypes.byref(path)) == 0
+assert path.value.decode() == sys.argv[1] + "/data/stargrad/machines/titan.json", path.value
+END
+make uninstall DESTDIR="$work/stage" >"$work/install" 2>&1 || wrong 'make uninstall' "$work/install"
+[ -z "$(find "$work/stage" -type f -o -type l)" ] || wrong "uninstall leaves: $(find "$work/stage" -type f -o -type l)"
 
 # ---- what needs one
 
@@ -77,6 +99,8 @@ refuses() { # PATTERN OPTION…
 }
 refuses '--with-gif=yes, but giflib was not found: install libgif-dev' --with-gif=yes ac_cv_header_gif_lib_h=no
 refuses '--with-gif=perhaps: must be yes, no or auto' --with-gif=perhaps
+refuses '--with-dnnl=/nowhere: must be a folder that contains include' --with-dnnl=/nowhere
+refuses 'pkg-config not found: install pkg-config' PKG_CONFIG=/nowhere
 
 # ---- the tests
 

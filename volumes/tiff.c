@@ -73,7 +73,8 @@ static int read_page(const struct sgrad_volume *volume, int64_t number, TIFF *fi
     if (samples != 1 || planar != PLANARCONFIG_CONTIG || !known)
         return sgrad_log_error(
             SGRAD_EFORMAT,
-            "%s: page %lld has %u samples of %u bits, format %u, but must have one, an integer or real number of 8 to 64 bits",
+            "%s: page %lld has %u samples per pixel, of %u bits (TIFF sample format %u), but must have one sample per pixel: "
+            "an integer or real number of 8 to 64 bits",
             volume->path, (long long)number, samples, bits, format);
     if (TIFFIsTiled(file)) {
         TIFFGetField(file, TIFFTAG_TILEWIDTH, &page->chunk_width);

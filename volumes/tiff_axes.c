@@ -113,7 +113,7 @@ static int read_shape(const char *path, const int64_t *size, int rank, const cha
     if (size[rank - 2] != page[0] || size[rank - 1] != page[1])
         return refuse(
             path,
-            "its description states another size than its pages have, because it was cropped or scaled; remove the description");
+            "its ImageDescription states another size than its pages have, as after cropping or scaling; remove it");
     for (int i = rank - 3; i >= 0; i--) {
         const int64_t n = size[i];
         const bool is_channels = letter ? letter[i] == 'C' : sliced;

@@ -33,7 +33,7 @@ static int infer(struct sgrad_signature *signature, void *attributes) {
         return sgrad_log_error(
             SGRAD_EINVAL,
             "conv_transpose: %s: %d channels, kernel %d, stride %d and dilation %d must be 1 or more, groups %d must be 1, and "
-            "padding %d must be 0 or more and leave an output",
+            "padding %d must be 0 or more, but small enough that the output is not empty",
             signature->layer, c->channels, c->kernel, c->stride, c->dilation, c->groups, c->padding);
     signature->y.shape = *x;
     signature->y.shape.dim[last - 2] = height;

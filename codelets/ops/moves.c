@@ -44,16 +44,15 @@ static int infer_pieces(struct sgrad_signature *signature, const char *axis, int
     if (*dimension < 1 || *dimension >= x->rank)
         return sgrad_log_error(
             SGRAD_EINVAL,
-            "%s: cannot be split along dimension %d of %s; only an existing dimension from 1 can be split (dimension 0 is that "
-            "of the samples)",
+            "%s: cannot be split along dimension %d of %s; the dimension must exist and must not be 0, which counts the samples",
             signature->layer, *dimension, sgrad_shape_text(x, text));
     if (!signature->axis) return 0;
     const int ranks = signature->axis->ranks;
     const int64_t units = gather ? sections : (int64_t)ranks * sections;    /* must divide the dimension */
     int64_t *split = &signature->y.shape.dim[*dimension];
     if (ranks > SGRAD_MAX_INPUTS)
-        return sgrad_log_error(SGRAD_EINVAL, "%s: values can be split over at most %d ranks, not over the %d of axis %s",
-                               signature->layer, SGRAD_MAX_INPUTS, ranks, axis);
+        return sgrad_log_error(SGRAD_EINVAL, "%s: values cannot be split over the %d ranks of axis %s; the maximum is %d",
+                               signature->layer, ranks, axis, SGRAD_MAX_INPUTS);
     if (*split % units)
         return sgrad_log_error(SGRAD_ESHAPE, "%s: dimension %d of %s cannot be split over the %d ranks of axis %s",
                                signature->layer, *dimension, sgrad_shape_text(x, text), ranks, axis);

@@ -35,7 +35,7 @@ static int read_webp(const char *name, const void *data, size_t size, bool pixel
     if (pixels) found.rgb = sgrad_xcalloc((size_t)is.height * (size_t)is.width, 3);
     if (pixels && !(is.has_animation ? read_first : read_still)(data, size, &found)) {
         free(found.rgb);
-        return wrong(name, "its pixels cannot be read: damaged, or it ends early");
+        return wrong(name, "its pixels cannot be read: the file is damaged or truncated");
     }
     *image = found;
     return 0;

@@ -63,7 +63,7 @@ static int check_differences(struct instance *instance, const char *what, struct
             error = difference(instance, variable, x, i, steps[s], &d);
             good = fabs(d - g[i]) <= 2e-3 * scale + 1e-3 * fabs(g[i]);
         }
-        if (!good && !error) error = wrong(instance, what, g[i], "by finite differences", d);
+        if (!good && !error) error = wrong(instance, what, g[i], "but finite differences give", d);
     }
     free(x);
     free(g);

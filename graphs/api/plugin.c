@@ -131,11 +131,16 @@ static int check(const char *path, const struct sgrad_plugin *plugin) {
     static const size_t size[SGRAD_RECORD_KINDS] = SGRAD_RECORD_SIZES;
     if (!plugin)
         return sgrad_log_error(SGRAD_EFORMAT, "plug-in %s: is not a plug-in: it has no SGRAD_PLUGIN (graphs/api/plugin.h)", path);
-    if (plugin->version != SGRAD_PLUGIN_VERSION || memcmp(plugin->size, size, sizeof size))
+    if (plugin->version != SGRAD_PLUGIN_VERSION)
         return sgrad_log_error(SGRAD_EFORMAT,
-                               "plug-in %s: was compiled with the headers of another Stargrad: its records have version %d or "
-                               "other sizes, but must have version %d; compile it again",
+                               "plug-in %s: was compiled for version %d of the plug-in interface, but this Stargrad requires "
+                               "version %d; compile the plug-in again with the headers of this Stargrad",
                                path, plugin->version, SGRAD_PLUGIN_VERSION);
+    if (memcmp(plugin->size, size, sizeof size))
+        return sgrad_log_error(SGRAD_EFORMAT,
+                               "plug-in %s: its records have other sizes than in this Stargrad; compile the plug-in again with "
+                               "the headers of this Stargrad",
+                               path);
     for (int k = 0; k < LISTS; k++) SGRAD_TRY(check_list(path, &lists[k], plugin));
     return 0;
 }

@@ -218,8 +218,8 @@ static void print_grids(const struct sgrad__curvature *curvature, FILE *to) {
     for (const struct sgrad__curvature_cost *g = curvature->grid; g < curvature->grid + curvature->grids; g++) {
         fprintf(to, "  ");
         print_variant(curvature, g->rows, to);
-        fprintf(to, ": computing %.3g ms per step, sending %.3g ms, %.1f MB stored on a rank\n", 1e3 * g->computing,
-                1e3 * g->sending, g->bytes / 1e6);
+        fprintf(to, ": %.3g ms of computation and %.3g ms of communication per step, %.1f MB stored per rank\n",
+                1e3 * g->computing, 1e3 * g->sending, g->bytes / 1e6);
     }
 }
 

@@ -59,7 +59,7 @@ static int check_batch(const struct sgrad__run *run, int64_t batch) {
     if (batch % parts)
         return sgrad_log_error(SGRAD_EINVAL, "a batch of %lld cannot be divided among %d ranks", (long long)batch, parts);
     if (batch / parts < run->graph->stages)
-        return sgrad_log_error(SGRAD_EINVAL, "the %lld %s of a rank cannot keep %d stages busy", (long long)(batch / parts),
+        return sgrad_log_error(SGRAD_EINVAL, "%lld %s per rank cannot keep %d stages busy", (long long)(batch / parts),
                                sgrad_plural(batch / parts, "sample", "samples"), run->graph->stages);
     return 0;
 }

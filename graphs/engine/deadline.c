@@ -7,6 +7,7 @@
  * takes as long as the longest step so far, and that files are written at the rate of a busy disk of a cluster. */
 #include "config.h"
 #include "graphs/engine/run.h"
+#include "runtime/environment.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -78,16 +79,28 @@ static bool parse_iso(const char *text, double *stop) {
     return true;
 }
 
-int sgrad_deadline_parse(const char *text, double *stop) {
-    const char *end = getenv("SLURM_JOB_END_TIME"), *before = strncmp(text, "slurm-", 6) ? NULL : text + 6;
-    double seconds, is;
-    if (before && !sgrad_duration_parse(before, &seconds)) before = NULL;
-    else if (before && (!end || !*end))
+/* Reads the end of the Slurm job, in seconds since 1970. TEXT: the value of --stop-before, for messages. */
+static int slurm_end(const char *text, double *stop) {
+    const char *value = sgrad_variable("SLURM_JOB_END_TIME");
+    char *end;
+    if (!value)
         return sgrad_log_error(SGRAD_EINVAL,
                                "--stop-before %s: SLURM_JOB_END_TIME is not set: this is not a Slurm job, or it has no time "
                                "limit; export SLURM_JOB_END_TIME as seconds since 1970, or give another time",
                                text);
-    if (before) is = strtod(end, NULL) - seconds;
+    *stop = strtod(value, &end);
+    if (*end || !isdigit((unsigned char)*value))
+        return sgrad_log_error(SGRAD_EINVAL, "--stop-before %s: SLURM_JOB_END_TIME=%s must be a number of seconds since 1970",
+                               text, value);
+    return 0;
+}
+
+int sgrad_deadline_parse(const char *text, double *stop) {
+    double seconds, is;
+    if (strncmp(text, "slurm-", 6) == 0 && sgrad_duration_parse(text + 6, &seconds)) {
+        SGRAD_TRY(slurm_end(text, &is));
+        is -= seconds;
+    }
     else if (sgrad_duration_parse(text, &seconds)) is = clock_now() + seconds;
     else if (!parse_clock(text, &is) && !parse_iso(text, &is))
         return sgrad_log_error(

@@ -226,7 +226,7 @@ int sgrad__options_check(const struct sgrad_train_options *options) {
     for (const struct field *f = fields; f < fields + FIELDS; f++) {
         json_t *value = f->type == TEXT ? value_of(f, options) : json_null();
         if (!value)
-            return sgrad_log_error(SGRAD_EINVAL, "%s '%s': is not UTF-8, as config.json requires", f->name,
+            return sgrad_log_error(SGRAD_EINVAL, "%s '%s': must be UTF-8, because it is written to config.json", f->name,
                                    *(const char *const *)((const char *)options + f->at));
         json_decref(value);
     }

@@ -78,7 +78,7 @@ int sgrad__identity_same(const char *where, json_t *before, json_t *now) {
     rewrite_lookahead(before);
     json_object_foreach(now, key, value) {
         const char *was = json_string_value(json_object_get(before, key)), *is = json_string_value(value);
-        if (!was) return sgrad_log_error(SGRAD_EFORMAT, "%s: the %s of the run is missing", where, key);
+        if (!was) return sgrad_log_error(SGRAD_EFORMAT, "%s: does not state the %s of the run", where, key);
         if (!is_same(was, is ? is : ""))
             return sgrad_log_error(SGRAD_EINVAL,
                                    "%s: the run has %s %s, so it cannot be continued with %s; leave that option out, or begin "

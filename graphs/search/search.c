@@ -439,7 +439,8 @@ static void find_result(struct sgrad__search *search, struct sgrad_search_result
     const struct sgrad__trial *best = sgrad__leaderboard_best(search);
     char *path = best ? sgrad_format("%s/model.safetensors", best->folder) : NULL;
     if (path && access(path, F_OK))
-        sgrad_log_warning("%s: is on the disk of rank %d, where the candidate ended", path, best->at[0]);
+        sgrad_log_warning("%s: is not on this host; rank %d, which finished the candidate, wrote it to its own disk", path,
+                          best->at[0]);
     free(path);
     result->best = best ? sgrad_format("%s", best->name) : NULL;
     result->same = search->options->replay && sgrad__manifest_same(search->options->replay, search->folder);

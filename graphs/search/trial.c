@@ -133,7 +133,8 @@ static int read_journal(struct sgrad__trial *trial, const char *path, int *compl
     const float done = trial->journal[SGRAD__JOURNAL_SUB_EPOCHS],
                 most = (float)(trial->search->epochs * trial->search->partitions);
     if (!error && !(done >= 1 && done <= most && done == floorf(done)))
-        error = sgrad_log_error(SGRAD_EFORMAT, "%s: its log has %g visits, but must have from 1 to %g", path, done, most);
+        error = sgrad_log_error(SGRAD_EFORMAT, "%s: records %g training visits to partitions, but must record from 1 to %g", path,
+                                done, most);
     if (!error) *completed = (int)done;
     sgrad_safetensors_close(&file);
     return error;

@@ -57,8 +57,8 @@ static int check_gradients(const struct sgrad__run *run) {
             takers += s != g->node[g->value[v].maker].stage && sgrad__graph_takes(g, v, s);
         if (takers > 1)
             return sgrad_log_error(SGRAD_EINVAL,
-                                   "--precision bf16: %s is read by several stages of mesh %s, and their gradients can be added "
-                                   "only in f32; use fewer stages",
+                                   "--precision bf16: %s is read by several stages of mesh %s, but gradients from several stages "
+                                   "can be added only in f32; use fewer stages",
                                    g->value[v].name, run->options.parallel.mesh);
     }
     return 0;

@@ -364,7 +364,7 @@ int sgrad__run_open_beside(struct sgrad__run *run, const struct sgrad__beside *h
 
 static int check_weights(struct sgrad__run *run) {
     if (run->options.model.init || run->model->from_file) return 0;
-    return sgrad_log_error(SGRAD_EINVAL, "no weights are named (options.model.init, --weights)");
+    return sgrad_log_error(SGRAD_EINVAL, "no weights are named; give --weights (in C: options.model.init)");
 }
 
 /* The mesh is that of the training run; with one rank the network is not sharded. */

@@ -31,18 +31,19 @@ int sgrad__run_check_sizes(struct sgrad__run *run, long ranks) {
     else if (o->training.bn_group > 0) group = o->training.bn_group;
     else if (o->training.bn_group == SGRAD_GROUP_GLOBAL) group = o->training.batch;
     const int64_t here = group < share ? group : share;     /* samples of a group on one rank */
+    const char *samples_of = ranks > 1 ? "each rank's batch" : "the batch";
     if (run->batch.resumed_group && (o->training.batch % group || share % here || group % here))
         return sgrad_log_error(SGRAD_EINVAL,
                                "the run computes batch-norm statistics over groups of %lld samples, but the %lld samples of a "
                                "rank cannot be divided into such groups; use another number of ranks, or give --bn-group rank",
                                (long long)group, (long long)share);
     if (o->training.batch % group || share % here || group % here)
-        return sgrad_log_error(SGRAD_EINVAL, "--bn-group %lld does not divide the %s of %lld; give --bn-group %lld",
-                               (long long)group, ranks > 1 ? "batch of a rank" : "batch", (long long)share,
+        return sgrad_log_error(SGRAD_EINVAL, "--bn-group %lld does not divide the %lld samples of %s; give --bn-group %lld",
+                               (long long)group, (long long)share, samples_of,
                                (long long)sgrad__nearest_divisor(share, group));
     if (micro && here % micro)
-        return sgrad_log_error(SGRAD_EINVAL, "--micro-batch %lld does not divide %s of %lld; give --micro-batch %lld",
-                               (long long)micro, here < share ? "the group" : "the batch of this rank", (long long)here,
+        return sgrad_log_error(SGRAD_EINVAL, "--micro-batch %lld does not divide the %lld samples of %s; give --micro-batch %lld",
+                               (long long)micro, (long long)here, here < share ? "a batch-norm group" : samples_of,
                                (long long)sgrad__nearest_divisor(here, micro));
     run->batch.micro = micro;
     run->batch.norm_group = group;
@@ -291,10 +292,11 @@ static int check_pipe(const struct sgrad__run *run) {
     while (fits > 1 && (run->batch.unit % fits || units * (run->batch.unit / fits) < stages)) fits--;
     if (micros >= stages) return 0;
     if (share < stages)
-        return sgrad_log_error(SGRAD_EINVAL, "mesh %s: %lld %s of a rank cannot keep %d stages busy; give --batch %d",
+        return sgrad_log_error(SGRAD_EINVAL, "mesh %s: %lld %s per rank cannot keep %d stages busy; give --batch %d",
                                run->options.parallel.mesh, (long long)share, sgrad_plural(share, "sample", "samples"), stages,
                                stages * run->parallel.local_batches);
-    return sgrad_log_error(SGRAD_EINVAL, "mesh %s: %lld %s cannot keep %d stages busy; give --micro-batch %lld, which makes %lld",
+    return sgrad_log_error(SGRAD_EINVAL,
+                           "mesh %s: %lld %s cannot keep %d stages busy; give --micro-batch %lld for %lld micro-batches",
                            run->options.parallel.mesh, (long long)micros, sgrad_plural(micros, "micro-batch", "micro-batches"),
                            stages, (long long)fits, (long long)(share / fits));
 }

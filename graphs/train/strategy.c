@@ -22,7 +22,8 @@ static int parse_variant(const char *text, double *share) {
     if (end > text && !*end && *share > 0 && *share <= 1) return 0;
     return sgrad_log_error(
         SGRAD_EINVAL,
-        "--kfac-variant %s must be auto, opt, lw, or the fraction of ranks that precondition a layer, above 0 and up to 1", text);
+        "--kfac-variant %s must be auto, opt, lw, or a number above 0 and up to 1, the fraction of ranks that precondition a "
+        "layer", text);
 }
 
 /* Limits the memory of K-FAC to a quarter of this rank's fraction of the memory of its host. All ranks use the value of rank

@@ -106,7 +106,7 @@ static int end_evaluation(struct sgrad__run *run, long done) {
 
 static int stop_for_nan(struct sgrad__run *run, long step, double loss) {
     const char *is = isnan(loss) ? "not a number" : "infinite";
-    const char *help = "try a lower --lr, --clip-norm or --warmup; --nan-ok continues";
+    const char *help = "lower --lr, or add --clip-norm or --warmup; --nan-ok continues such a run";
     if (sgrad__checkpoint_end(run->files.checkpoint)) run->files.good_checkpoint = 0;
     run->files.checkpoint = NULL;
     if (run->files.good_checkpoint > 0)
@@ -379,10 +379,11 @@ static void warn_of_loss(const struct sgrad__run *run) {
     char train[SGRAD_NUMBER_TEXT], test[SGRAD_NUMBER_TEXT], guessed[SGRAD_NUMBER_TEXT];
     if (run->context->rank || run->update.peak_lr == 0 || run->data.train->classes < 2 || isnan(result->test_top1)) return;
     if (!(result->train_loss > limit && result->test_loss > limit)) return;
-    sgrad_log_warning("the final loss is %s, and %s on the test set, but that of a constant guess is %s: the run has %s",
+    sgrad_log_warning("the final loss is %s in training and %s on the test set, but a constant guess has a loss of %s: the run "
+                      "has %s",
                       sgrad_number_text(result->train_loss, train), sgrad_number_text(result->test_loss, test),
                       sgrad_number_text(guess, guessed),
-                      result->train_loss > far && result->test_loss > far ? "diverged; try a lower --lr, --clip-norm or --warmup"
+                      result->train_loss > far && result->test_loss > far ? "diverged; lower --lr, or add --clip-norm or --warmup"
                                                                           : "learned nothing; try another --lr");
 }
 
@@ -405,7 +406,8 @@ static int show_batch(struct sgrad__run *run, FILE *terminal) {
     for (int i = 0; i < count; i++) sample[i] = sgrad__sampler_sample(&order, 0, i);
     sgrad__sampler_close(&order);
     SGRAD_TRY(sgrad_dataset_show(run->data.train, sample, count, &how, run->options.output.show_batch, terminal));
-    fprintf(terminal, "the first %d of a batch as they enter training: %s\n", count, run->options.output.show_batch);
+    fprintf(terminal, "the first %d %s of a batch, as they enter training: %s\n", count,
+            sgrad_plural(count, "sample", "samples"), run->options.output.show_batch);
     return 0;
 }
 

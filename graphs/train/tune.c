@@ -113,7 +113,8 @@ static int check_freeze_after(const struct sgrad__run *run) {
     if (strcmp(run->parallel.strategy->name, "sync"))
         return sgrad_log_error(SGRAD_EINVAL, "--freeze-after requires --strategy sync, not %s", run->parallel.strategy->name);
     if (run->training->hooks)
-        return sgrad_log_error(SGRAD_EINVAL, "--freeze-after cannot be combined with --optimizer %s, which stores data of layers",
+        return sgrad_log_error(SGRAD_EINVAL,
+                               "--freeze-after cannot be combined with --optimizer %s, which stores data for each layer",
                                run->update.optimizer->name);
     return 0;
 }
@@ -164,7 +165,7 @@ void sgrad__run_print_tuning(const struct sgrad__run *run, FILE *to) {
     if (frozen)
         fprintf(to, "frozen     %d of %d parameters: %s%s%s\n", frozen, trained, fixed ? "by the network" : "",
                 fixed && o->training.freeze ? ", and " : "", o->training.freeze ? o->training.freeze : "");
-    if (o->training.freeze_after) fprintf(to, "frozen     after a number of epochs: %s\n", o->training.freeze_after);
+    if (o->training.freeze_after) fprintf(to, "frozen     later (PATTERN=EPOCHS): %s\n", o->training.freeze_after);
     if (o->optimizer.of) fprintf(to, "optimizer  for some parameters: %s\n", o->optimizer.of);
     if (o->optimizer.lr_of) fprintf(to, "rates      learning-rate multipliers: %s\n", o->optimizer.lr_of);
     if (o->optimizer.weight_decay_of) fprintf(to, "decay      weight-decay multipliers: %s\n", o->optimizer.weight_decay_of);

@@ -31,6 +31,12 @@ says '^warning .*DNNL_MAX_CPU_ISA=SSE41'
 says '^note .*OMP_NUM_THREADS=7'
 says '^note .*STARPU_NCPU=2'
 
+# A node with more cores than StarPU was built for; hwloc describes it.
+most=$(sed -n 's/^ok *StarPU *built for at most \([0-9]*\) CPUs.*/\1/p' out)
+HWLOC_SYNTHETIC="core:$((most + 8)) pu:1" HWLOC_THISSYSTEM=0 passes doctor
+says '^warning .*StarPU .*8 cores stay idle$'
+says "-> build StarPU for them: MAXCPUS=$((most + 8)) "
+
 # No worker at all: training cannot run.
 STARPU_NCPU=0 STARPU_NCUDA=0 "$STARGRAD" doctor >out 2>err
 [ $? = 1 ] || wrong 'a machine without workers is fine'

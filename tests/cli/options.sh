@@ -90,6 +90,8 @@ echo '{"batch":3' >wrong.json
 refuses 1 'wrong.json: line 2: ' train --config wrong.json
 echo '[1]' >wrong.json
 refuses 1 'wrong.json: is not a JSON object of options' train --config wrong.json
+echo '{"identity": {"model": "mlp"}, "parameters": 1}' >wrong.json
+refuses 2 'train: wrong.json is the config.json of a run, .* use --like' train --config wrong.json
 passes "${train[@]}" --augment rotate:10,cutmix --batch 20 --show-batch batch.png
 says '^row 4: .*[0-9]\.[0-9]* [0-9] + 0\.[0-9]* [0-9]'
 [ "$(head -c 4 batch.png | tail -c 3)" = PNG ] || wrong 'batch.png is no picture'

@@ -26,7 +26,7 @@ cp mine titan
 sed -i 's/"summary": "/&not /' titan
 passes plan --model mlp --data digits --machine ./titan --nodes 2
 refuses 2 "unknown machine 'titn'; did you mean 'titan'? The known ones are h100-8, .*, titan, xeon-amx" plan --model mlp --data digits --machine titn
-refuses 2 "unknown machine 'summit'; the known ones are h100-8, .*; or give the path" plan --model mlp --data digits --machine summit
+refuses 2 "unknown machine 'summit'; give one of h100-8, .*, or the path" plan --model mlp --data digits --machine summit
 echo '{"name": "mine", "summary": "s", "device": {"kind": "cpu", "count": 1}}' >few.json
 refuses 1 'few.json: missing: device.name, device.memory, .*, network.bandwidth; device.count: is not a figure; .*plan --help' \
 	plan --model mlp --data digits --machine few.json

@@ -123,7 +123,7 @@ static void lacks(void **state) {
     json_object_set_new(model, "unk_token", json_string("a"));
     assert_int_equal(json_dump_file(object, scratch_path("changed.json"), 0), 0);
     assert_fails(sgrad__tokenizer_open(scratch_path("changed.json"), &t), SGRAD_EFORMAT,
-                 "its model's unk_token, with a vocabulary that lacks bytes, is not supported");
+                 "its model's unk_token (the vocabulary lacks bytes) is not supported; Stargrad would produce other tokens");
     json_decref(object);
     free(file);
 }
@@ -142,8 +142,9 @@ static void refused(void **state) {
         { { "pre_tokenizer" }, "{\"type\": \"Split\"}", "its pre_tokenizer Split" },
         { { "pre_tokenizer" }, "null", "its pre_tokenizer null" },
         { { "pre_tokenizer" }, "", "its pre_tokenizer null" },
-        { { "decoder" }, "{\"type\": \"BPEDecoder\"}", "its decoder BPEDecoder is not supported: its decoded text would differ" },
-        { { "pre_tokenizer", "add_prefix_space" }, "true", "its pre_tokenizer ByteLevel's add_prefix_space" },
+        { { "decoder" }, "{\"type\": \"BPEDecoder\"}",
+          "its decoder BPEDecoder is not supported; Stargrad would decode tokens to other text" },
+        { { "pre_tokenizer", "add_prefix_space" }, "true", "its pre_tokenizer ByteLevel with add_prefix_space" },
         { { "pre_tokenizer", "use_regex" }, "false", "its pre_tokenizer ByteLevel without use_regex" },
         { { "post_processor" }, "{\"type\": \"TemplateProcessing\"}", "its post_processor TemplateProcessing" },
         { { "truncation" }, "{\"max_length\": 5}", "its step truncation" },

@@ -167,7 +167,7 @@ assert all(abs(r - min(0.2, 0.05 + 0.15 * k / steps)) < 1e-6 for k, r in enumera
 END
 
 # A loss that is a number still, but worse than a guess, is said at the end, with as many digits as are read.
-warns 1 'the final loss is [0-9.]*e+[0-9]*, .* a constant guess is 2.3026: the run has diverged; try a lower --lr' train --model convnet --data digits --epochs 2 --lr 100 --out lost
+warns 1 'the final loss is [0-9.]*e+[0-9]*, .* a constant guess has a loss of 2.3026: the run has diverged; lower --lr, or add --clip-norm' train --model convnet --data digits --epochs 2 --lr 100 --out lost
 says '^epoch 2/2  loss [0-9.]*e+[0-9]*  test loss [0-9.]*e+[0-9]*  '
 passes report lost
 says '^ *2  *[0-9.]*e+[0-9]*  *[0-9.]*e+[0-9]*  *[0-9.]* %'
@@ -176,7 +176,7 @@ passes eval --weights lost/model.safetensors --model convnet --data digits
 says '^test accuracy [0-9.]* %, loss [0-9.]*e+[0-9]*$'
 passes train --model lenet --data synthetic:28x28x1,10,64 --batch 32 --lr 0.3 --epochs 1 --out rough     # ordinary, and short
 passes train --model resnet20 --data synthetic:32x32x3,10,256 --epochs 2 --out rougher
-warns 1 'the final loss is .* a constant guess is 2.3026: the run has learned nothing; try another --lr$' \
+warns 1 'the final loss is .* a constant guess has a loss of 2.3026: the run has learned nothing; try another --lr$' \
 	train --model convnet --data digits --steps 100 --lr 1e-12 --out still
 
 # --print shows network and tasks, and leaves nothing behind.

@@ -50,7 +50,7 @@ PROGRAM = {
     "STARPU_NCPU": whole("STARPU_NCPU", "4096") + [("0", TRAIN, 1, "StarPU found no worker: .*; STARPU_NCPU or STARPU_NCPUS is 0: unset it")],
     "STARPU_NCPUS": whole("STARPU_NCPUS", "4096"),
     "STARPU_NCUDA": whole("STARPU_NCUDA", "4096"),
-    "STARPU_WORKERS_CUDAID": [(value, TRAIN, 2, f"STARPU_WORKERS_CUDAID={value} is not a list of CUDA devices, .*; unset it")
+    "STARPU_WORKERS_CUDAID": [(value, TRAIN, 2, f"STARPU_WORKERS_CUDAID={value} is not a list of CUDA devices, such as .0 1.; unset it")
                               for value in ("abc", "0,1", "-1", " ", "0 x")],
     "STARPU_SCHED": [("slurm", TRAIN, 2, "StarPU has no scheduler 'slurm' \\(STARPU_SCHED=help lists them\\)")],
     "STARPU_MAIN_THREAD_CPUID": place("STARPU_MAIN_THREAD_CPUID"),

@@ -100,7 +100,8 @@ def test_a_failed_step_is_no_checkpoint():
         out = folder("failed")
         status, said = end(start("mpirun", "-n", 2, FAILING, out))
         kept = sorted(int(f[11:-12]) for f in os.listdir(out) if re.fullmatch(r"checkpoint-\d+\.safetensors", f))
-        assert status and kept == [1, 2, 3], (status, kept, said)
+        # the abort of one rank may end the other while it writes the last checkpoint
+        assert status and kept in ([1, 2, 3], [1, 2]), (status, kept, said)
 
 
 def test_an_evaluation_that_fails_on_one_rank_ends():

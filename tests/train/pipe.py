@@ -149,8 +149,8 @@ def test_refused():
 
     mlp = ("train", "--model", "mlp", "--data", "digits", "--batch", 64)
     refused("mesh pipe=4: mlp has 3 layers with parameters, so at most 3 stages are possible; use pipe=3", 4, "pipe=4", *mlp)
-    refused("mesh pipe=4: 2 micro-batches cannot keep 4 stages busy; give --micro-batch 16, which makes 4", 4, "pipe=4", *CONVNET, "--micro-batch", 32)
-    refused("mesh pipe=4: 3 samples of a rank cannot keep 4 stages busy; give --batch 4", 4, "pipe=4", *CONVNET, "--batch", 3)
+    refused("mesh pipe=4: 2 micro-batches cannot keep 4 stages busy; give --micro-batch 16 for 4 micro-batches", 4, "pipe=4", *CONVNET, "--micro-batch", 32)
+    refused("mesh pipe=4: 3 samples per rank cannot keep 4 stages busy; give --batch 4", 4, "pipe=4", *CONVNET, "--batch", 3)
     refused("mesh pipe=2d:2: pipe must have one dimension, like pipe=2", 4, "pipe=2d:2", *CONVNET)
     refused("optimizer kfac requires all layers on one rank", 2, "pipe=2", *CONVNET, "--optimizer", "kfac")
     refused("--best cannot be combined with the pipeline stages", 2, "pipe=2", *CONVNET, "--best")

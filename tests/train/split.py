@@ -84,7 +84,7 @@ def test_weights():
 def test_what_is_refused():
     for network, mesh, why in (("odd", "tensor=2", "part: dimension 1 of (1,7) cannot be split over the 2 ranks of axis tensor"),
                                ("nowhere", "tensor=2", "root: root 5 is not one of the 2 ranks along axis tensor"),
-                               ("samples", "tensor=2", "all: cannot be split along dimension 9 of (1,144); only an existing dimension from 1 can be split"),
+                               ("samples", "tensor=2", "all: cannot be split along dimension 9 of (1,144); the dimension must exist and must not be 0"),
                                ("unnamed", "tensor=2", "sum: .axis is empty; set it to the name of an axis of the mesh"),
                                ("unknown", "tensor=2", "nobody.weight: cannot be split over axis tensor: no layer has this parameter"),
                                ("third", "tensor=2", "up.weight: cannot be split along dimension 2: its shape is (6,144)"),

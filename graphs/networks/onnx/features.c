@@ -230,8 +230,8 @@ int sgrad__onnx_read_batchnorm(struct sgrad__reader *reader, const Onnx__Node *n
     for (size_t i = 1; i < n->n_output; i++)
         if (*n->output[i])
             return sgrad__onnx_refuse(reader, n,
-                                      "has output %zu, '%s', so it normalises by the batch; call model.eval() before the "
-                                      "export",
+                                      "has output %zu, '%s', so it normalises with batch statistics; call model.eval() before "
+                                      "the export",
                                       i, n->output[i]);
     for (size_t i = 0; i < 4; i++) {
         if (!(t[i] = sgrad__onnx_tensor(reader, n, i + 1, 1))) return reader->graph->error;

@@ -212,7 +212,7 @@ int sgrad__onnx_read_cast(struct sgrad__reader *reader, const Onnx__Node *n) {
     }
     if (stage_of(reader, n) != BYTES || sgrad__onnx_int(n, "to", 0) != ONNX_FLOAT)
         return sgrad__onnx_refuse(
-            reader, n, "to is type %d; only pixels can be converted, to FLOAT (type 1), and tensors of the file", to);
+            reader, n, "converts to type %d, but only pixels (to FLOAT, type 1) and tensors of the file can be converted", to);
     return make_stage(reader, n, NUMBERS);
 }
 
@@ -357,7 +357,8 @@ int sgrad__onnx_read_transpose(struct sgrad__reader *reader, const Onnx__Node *n
         return sgrad__onnx_make(reader, n,
                                 sgrad__onnx_plain(reader, n, &sgrad_rows_op, &from->value, 1, &(struct sgrad_rows){ 0 }));
     if (!from || !from->tensor || from->tensor->n_dims != 2 || (a && (a->n_ints != 2 || a->ints[0] != 1 || a->ints[1] != 0)))
-        return sgrad__onnx_refuse(reader, n, "must transpose a matrix of the file, or images (N,C,H·W) to rows (N,H·W,C)");
+        return sgrad__onnx_refuse(reader, n,
+                                  "only a matrix of the file, or images (N,C,H·W) to rows (N,H·W,C), can be transposed");
     SGRAD_TRY(sgrad__onnx_pass(reader, n, 0));
     sgrad__onnx_thing(reader, n->output[0])->turned = !from->turned;
     return 0;

@@ -100,7 +100,7 @@ int sgrad__onnx_check_tensor(const char *path, const char *name, const Onnx__Ten
                                t->raw_data.len, count * type->size);
     if (is_raw(t) || (count_typed(t) == count && count_in(t, type->place) == count)) return 0;
     if (count_typed(t) != count_in(t, type->place))
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: tensor '%s' has type %d, whose numbers must be in raw_data or %s",
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: the numbers of tensor '%s' (type %d) must be in raw_data or %s",
                                path, name, t->data_type, places[type->place]);
     return sgrad_log_error(SGRAD_EFORMAT, "%s: tensor '%s' has %zu numbers in %s, but its dimensions require %zu", path, name,
                            count_typed(t), places[type->place], count);

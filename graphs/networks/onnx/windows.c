@@ -39,8 +39,8 @@ static int pad_by_itself(struct sgrad__reader *reader, const Onnx__Node *n, int 
     if (!how || !how->s.len || sgrad__onnx_is_text(how, "NOTSET")) return 0;
     const bool same = sgrad__onnx_is_text(how, "SAME_UPPER") || sgrad__onnx_is_text(how, "SAME_LOWER");
     if ((!same && !sgrad__onnx_is_text(how, "VALID")) || (same && !strcmp(n->op_type, "ConvTranspose")))
-        return sgrad__onnx_refuse(reader, n, "auto_pad is '%.*s', which is not supported; export it with pads", (int)how->s.len,
-                                  (const char *)how->s.data);
+        return sgrad__onnx_refuse(reader, n, "auto_pad is '%.*s', which is not supported; export the model with pads",
+                                  (int)how->s.len, (const char *)how->s.data);
     for (int i = 0; i < plane; i++) {
         const int64_t size = shape.dim[i + 1], steps = (size + s[i] - 1) / s[i];
         const int64_t all = same ? (steps - 1) * s[i] + (k[i] - 1) * d[i] + 1 - size : 0;
@@ -72,12 +72,16 @@ static int take_window(struct sgrad__reader *reader, const Onnx__Node *n, int x,
         return sgrad__onnx_refuse(reader, n,
                                   "auto_pad SAME requires a padding that is not equal on all sides, which is not supported");
     if (k[h] != k[v] || s[h] != s[v] || d[h] != d[v] || k[h] < 1 || (kernel && (kernel[h] != k[h] || kernel[v] != k[v])))
-        return sgrad__onnx_refuse(reader, n, "its window must be square, with one stride and one dilation, and match its weight");
+        return sgrad__onnx_refuse(reader, n,
+                                  "its window must be square, with equal strides and equal dilations, and have the size of its "
+                                  "weight");
     for (int i = 0; i < plane; i++)
         if (p[i] != p[plane + i] || (i >= h && p[i] != p[h]))
             return sgrad__onnx_refuse(reader, n, "its padding must be equal on all sides");
     if (h && (s[0] != 1 || d[0] != 1 || k[0] < 1 || (kernel && kernel[0] != k[0])))
-        return sgrad__onnx_refuse(reader, n, "along depth, its stride and dilation must be 1, and its size that of its weight");
+        return sgrad__onnx_refuse(reader, n,
+                                  "along depth, its stride and dilation must be 1, and its window must have the size of its "
+                                  "weight");
     *window = (struct window){ h ? (int)k[0] : 0, h ? (int)p[0] : 0, (int)k[h], (int)s[h], (int)p[h], (int)d[h] };
     return 0;
 }

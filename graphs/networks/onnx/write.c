@@ -65,7 +65,7 @@ static int add_lines(struct writer *writer, const struct sgrad__node *n, const c
         const char *from = line;
         Onnx__Node *node = sgrad__onnx_take_node(&line);
         if (!node)
-            return sgrad_log_error(SGRAD_EINVAL, "%s: the ONNX form of operation %s is not a node in ONNX's text syntax: %.*s",
+            return sgrad_log_error(SGRAD_EINVAL, "%s: operation %s returned ONNX text that cannot be parsed as a node: %.*s",
                                    n->name, n->op->name, (int)strcspn(from, "\n"), from);
         node->name = strcmp(node->output[0], "y") ? whole_name(writer, n, node->output[0]) : sgrad_format("%s", n->name);
         rename_all(writer, n, node->output, node->n_output);

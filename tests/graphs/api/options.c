@@ -164,6 +164,11 @@ static void times(void **state) {
     setenv("SLURM_JOB_END_TIME", text, 1);
     assert_near(from_now("slurm-5min"), 7200 - 300, 60);
     assert_fails(sgrad_deadline_parse("slurm-3h", &stop), SGRAD_EINVAL, "is in the past");
+    static const char *const ends[] = { "abc", "2026-11-27T07:00:00", "-1", "inf", " 4000000000", "4000000000s" };
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        setenv("SLURM_JOB_END_TIME", ends[i], 1);
+        assert_fails(sgrad_deadline_parse("slurm-5min", &stop), SGRAD_EINVAL, "must be a number of seconds since 1970");
+    }
     unsetenv("SLURM_JOB_END_TIME");
     assert_fails(sgrad_deadline_parse("slurm-5min", &stop), SGRAD_EINVAL, "SLURM_JOB_END_TIME is not set");
     assert_fails(sgrad_deadline_parse("2020-01-01T00:00", &stop), SGRAD_EINVAL, "is in the past");

@@ -361,7 +361,7 @@ static void norms(void **state) {
         void (*change)(Onnx__Model *m);
         const char *text;
     } is[] = { { by_the_batch, "(BatchNormalization): training_mode is 1, but must be 0; call model.eval() before the export" },
-               { batch_mean, "(BatchNormalization): has output 1, 'mean', so it normalises by the batch" },
+               { batch_mean, "(BatchNormalization): has output 1, 'mean', so it normalises with batch statistics" },
                { by_pixels, "(BatchNormalization): spatial is 0" } };
     size_t size;
     float eps = 0, share = 0;
@@ -414,9 +414,9 @@ static void refusals(void **state) {
         { same_padding, SGRAD_EFORMAT, "(MaxPool): auto_pad is 'SAME_LESS'" },
         { dilated, SGRAD_EFORMAT, "(MaxPool): its dilations are 2" },
         { flatten_later, SGRAD_EFORMAT, "(Flatten): axis is 2" },
-        { to_half, SGRAD_EFORMAT, "(Cast): to is type 10" },
+        { to_half, SGRAD_EFORMAT, "(Cast): converts to type 10, but only pixels" },
         { short_floats, SGRAD_EFORMAT, "tensor 'conv1.weight' has 7 numbers in float_data, but its dimensions require 150" },
-        { wrong_field, SGRAD_EFORMAT, "tensor 'conv1.weight' has type 11, whose numbers must be in raw_data or double_data" },
+        { wrong_field, SGRAD_EFORMAT, "the numbers of tensor 'conv1.weight' (type 11) must be in raw_data or double_data" },
         { two_fields, SGRAD_EFORMAT, "tensor 'conv1.weight' must have numbers in raw_data or in another field, not in both" },
     };
     size_t size;
