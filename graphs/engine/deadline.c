@@ -96,7 +96,7 @@ static int slurm_end(const char *text, double *stop) {
 }
 
 int sgrad_deadline_parse(const char *text, double *stop) {
-    double seconds, is;
+    double seconds, is = 0;
     if (strncmp(text, "slurm-", 6) == 0 && sgrad_duration_parse(text + 6, &seconds)) {
         SGRAD_TRY(slurm_end(text, &is));
         is -= seconds;
