@@ -341,9 +341,12 @@ static void onnx_thirds(long long rows, int heads, long long size, FILE *to) {
 static void onnx_heads(const struct sgrad_signature *signature, const struct sgrad_attention *a, long long size, FILE *to) {
     const int group = a->heads / a->kv_heads;
     const long long kv = a->kv_heads * size;
-    if (signature->inputs == 1)
-        fprintf(to, "sizes = Constant <value = int64[3] {%lld, %lld, %lld}> ()\ninput0, input1, input2 = Split <axis = -1> (x, sizes)\n",
-                a->heads * size, kv, kv);
+    const long long bound[] = { 0, a->heads * size, a->heads * size + kv, a->heads * size + 2 * kv };
+    if (signature->inputs == 1) fputs("last = Constant <value = int64[1] {-1}> ()\n", to);
+    for (int i = 0; i < 4 && signature->inputs == 1; i++)
+        fprintf(to, "bound%d = Constant <value = int64[1] {%lld}> ()\n", i, bound[i]);
+    for (int i = 0; i < 3 && signature->inputs == 1; i++)
+        fprintf(to, "input%d = Slice (x, bound%d, bound%d, last)\n", i, i, i + 1);
     for (int i = 0; i < 3; i++) {
         char input[16];
         snprintf(input, sizeof input, signature->inputs == 1 ? "input%d" : i ? "x%d" : "x", i);

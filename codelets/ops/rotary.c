@@ -126,7 +126,10 @@ static void onnx(const struct sgrad_signature *signature, const void *attributes
     static const char *const names[] = { "cosine", "sine" };
     if (attrs->cached) return;
     fprintf(to, "split = Constant <value = int64[4] {0, 0, %d, -1}> ()\nheads = Reshape (x, split)\n"
-                "half0, half1 = Split <axis = -1, num_outputs = 2> (heads)\n", attrs->heads);
+                "zero = Constant <value = int64[1] {0}> ()\nmiddle = Constant <value = int64[1] {%lld}> ()\n"
+                "end = Constant <value = int64[1] {%lld}> ()\nlast = Constant <value = int64[1] {-1}> ()\n"
+                "half0 = Slice (heads, zero, middle, last)\nhalf1 = Slice (heads, middle, end, last)\n",
+            attrs->heads, (long long)size / 2, (long long)size);
     for (int which = 0; which < 2; which++) {
         fprintf(to, "%s = Constant <value = float[%lld,1,%lld] {", names[which], (long long)rows, (long long)size / 2);
         for (int64_t t = 0; t < rows; t++)

@@ -10,6 +10,8 @@ from run import FOLDER, REFERENCE, folder, losses, main, pytest, ranks, stargrad
 sys.path.insert(0, REFERENCE)
 import weights  # noqa: E402
 
+if not pytest:
+    main(())
 TEXT = os.path.join(REFERENCE, "text.txt")
 with open(os.path.join(REFERENCE, "llama.json"), encoding="utf-8") as _file:
     RUNS = json.load(_file)
@@ -95,6 +97,27 @@ def test_short_samples():
     """max_position_embeddings limits samples; it is not their length."""
     said = stargrad(*words("llama3", written("llama3", max_position_embeddings=16)), status=2)
     assert "samples have 20 tokens, but the network has context=16" in said, said
+
+
+def test_cache():
+    """Keys and values that are cached from step to step give the result of the whole network: the byte that is drawn as the likeliest
+    has the least loss."""
+    model = "llama:layers=2,heads=4,kv_heads=2,width=32,hidden=64,context=24,qk_norm=1"
+    out = folder("learned")
+    stargrad("train", "--model", model, "--data", f"text:{TEXT},24", "--batch", 16, "--optimizer", "adamw", "--lr", 0.01, "--epochs", 4,
+             "--checkpoint-every", 0, "--out", out)
+    text = stargrad("sample", out, "--prompt", "ab", "--tokens", 12, "--temperature", 0)[:14].encode()
+
+    def loss(last):
+        path = os.path.join(FOLDER, "said.txt")
+        with open(path, "wb") as file:
+            file.write(bytes(126) + text[:13] + bytes([last]))      # the last tenth: the text
+        return json.loads(stargrad("eval", "--weights", out + "/model.safetensors", "--model", model, "--data", f"text:{path},13", "--json"))["test_loss"]
+
+    assert len(text) == 14
+    drawn = loss(text[13])
+    for other in {*b" aeiourstn,.\n"} - {text[13]}:
+        assert drawn < loss(other), (text, other)
 
 
 if __name__ == "__main__":
