@@ -25,8 +25,8 @@ static const struct sgrad__option options[] = {
       SGRAD__FIELD(training.bn_group), 1, 2147483647 },
     { "optimizer", "NAME", "optimizer, one of stargrad list optimizers", &sgrad__text, SGRAD__FIELD(optimizer.name) },
     { "precision", "f32|tf32|bf16",
-      "tf32: GPU tensor cores may round the factors of products; bf16: bfloat16 activations, f32 weights", &sgrad__choice,
-      SGRAD__FIELD(model.precision) },
+      "tf32: GPU tensor cores may round the inputs of matrix products to TF32; bf16: bfloat16 activations, f32 weights",
+      &sgrad__choice, SGRAD__FIELD(model.precision) },
     { "cpus", "N", "number of CPU workers", &sgrad__workers, SGRAD__FIELD(parallel.cpus), 0, 4096 },
     { "gpus", "N", "number of CUDA devices; 0: none", &sgrad__workers, SGRAD__FIELD(parallel.gpus), 0, 4096 },
     { "scheduler", "NAME", "StarPU scheduler [lws; with GPUs dmdas]", &sgrad__text, SGRAD__FIELD(parallel.scheduler) },
@@ -69,7 +69,7 @@ static void print(const struct sgrad_bench_result *result) {
         if (i != SGRAD__KERNELS) printf("%s %s\n", limit[i].name, limit[i].text);
     printf("steps %.1f ms, %.0f samples/s: %.0f %% of the limit\n", result->step_ms, samples / result->step_ms,
            100 * share(result));
-    printf("longest of these: %s\n", sgrad__limits_longest(limit, limits)->name);
+    printf("largest limit: %s\n", sgrad__limits_longest(limit, limits)->name);
 }
 
 static int run(const struct sgrad__request *request) {

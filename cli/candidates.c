@@ -39,6 +39,8 @@ static const char *const refused[] = {
 };
 /* Options that must be the same for all candidates. */
 static const char *const common_only[] = { "epochs", "exclude", "image-size", "mean", "deviation", NULL };
+/* The position of the keys at the top level of the file, for messages. */
+static const char everywhere[] = "options for all candidates";
 static const char *const own_words[] = { "candidates", "grid", "random", "stop", "partitions", "order", NULL };
 
 /* ---- an option ---------------------------------------------------------------------------------------------------- */
@@ -85,7 +87,7 @@ static int wrong_value(const struct place *place, const struct sgrad__option *op
 
 static int set_option(const struct place *place, const char *name, const json_t *value, struct sgrad__request *request) {
     const struct sgrad__option *o = sgrad__option_find(&sgrad__train_command, name);
-    if (!o) return no_such_option(place, name, strcmp(place->in, "options for all") == 0);
+    if (!o) return no_such_option(place, name, strcmp(place->in, everywhere) == 0);
     if (is_one_of(name, refused))
         return sgrad__wrong("%s: %s: %s cannot be set for candidates; remove it from the file", place->file, place->in, name);
     if (!o->value) {
@@ -119,10 +121,12 @@ static int check_name(const struct place *place, const json_t *name) {
     const struct sgrad_search_options *o = &place->all->options;
     const char *is = json_string_value(name);
     if (!is || !is_name(is))
-        return sgrad__wrong("%s: %s: name: must consist of letters, digits and . _ = -", place->file, place->in);
+        return sgrad__wrong("%s: %s: name: must consist of 1 to 99 letters, digits and . _ = -, and not begin with .",
+                            place->file, place->in);
     for (int i = 0; i < o->candidates; i++)
         if (place->all->candidate[i].name && strcmp(place->all->candidate[i].name, is) == 0)
-            return sgrad__wrong("%s: %s: name: '%s' is the name of another candidate", place->file, place->in, is);
+            return sgrad__wrong("%s: %s: name: '%s' is also the name of another candidate; names must be unique", place->file,
+                                place->in, is);
     return SGRAD__DONE;
 }
 
@@ -141,7 +145,7 @@ static int add_candidate(const struct place *place, const json_t *options) {
     if (!status) status = set_options(place, given, &request);
     if (!status && !request.train.model.name)
         status = sgrad__wrong("%s: %s: the model is missing; add \"model\": \"NAME\"", place->file, place->in);
-    if (!status && all->options.candidates == MOST) status = sgrad__wrong("%s: more than %d candidates", place->file, MOST);
+    if (!status && all->options.candidates == MOST) status = sgrad__wrong("%s: has more than %d candidates", place->file, MOST);
     if (!status) {
         all->candidate = sgrad_array_grow(all->candidate, all->options.candidates, sizeof *all->candidate);
         all->candidate[all->options.candidates++] = (struct sgrad_candidate){
@@ -154,7 +158,8 @@ static int add_candidate(const struct place *place, const json_t *options) {
 }
 
 static int add_given(struct place p, const json_t *list) {
-    int status = json_array_size(list) ? SGRAD__DONE : sgrad__wrong("%s: candidates: must be a list of objects", p.file);
+    int status = json_array_size(list) ? SGRAD__DONE
+                                       : sgrad__wrong("%s: candidates: must be a non-empty list of objects", p.file);
     for (size_t i = 0; !status && i < json_array_size(list); i++) {
         const json_t *one = json_array_get(list, i);
         char *in = sgrad_format("candidates[%zu]", i);
@@ -170,14 +175,15 @@ static int add_grid(const struct place *place, json_t *grid) {
     const char *key;
     json_t *values, *list = json_array();
     size_t i, j;
-    int status = json_object_size(grid) ? SGRAD__DONE : sgrad__wrong("%s: grid: must be an object of lists", place->file);
+    int status = json_object_size(grid) ? SGRAD__DONE
+                                        : sgrad__wrong("%s: grid: must be a non-empty object of lists", place->file);
     json_array_append_new(list, json_object());
     json_object_foreach(grid, key, values) {
         json_t *longer = json_array(), *one, *value;
         if (!status && !json_array_size(values))
-            status = sgrad__wrong("%s: grid: %s: must be a list of values", place->file, key);
+            status = sgrad__wrong("%s: grid: %s: must be a non-empty list of values", place->file, key);
         if (!status && json_array_size(list) * json_array_size(values) > MOST)
-            status = sgrad__wrong("%s: grid: more than %d candidates", place->file, MOST);
+            status = sgrad__wrong("%s: grid: has more than %d combinations; shorten its lists", place->file, MOST);
         if (!status)
             json_array_foreach(list, i, one) json_array_foreach(values, j, value) {
                 json_t *more = json_copy(one);
@@ -287,7 +293,7 @@ static int read_stop(struct place p, json_t *stop, struct sgrad_stop *to) {
     p.in = "stop";
     if (stop && !json_is_object(stop)) return sgrad__wrong("%s: stop: must be an object like {\"rule\": \"halving\"}", p.file);
     json_object_foreach(stop, key, value) if (!is_one_of(key, words)) return sgrad__wrong(
-        "%s: stop: unknown key '%s'; give rule, first or factor", p.file, key);
+        "%s: stop: unknown key '%s'; the keys are rule, first and factor", p.file, key);
     int status = take_word(&p, stop, "rule", rules, &to->rule);
     if (!status) status = take_whole(&p, stop, "first", 1, &to->first);
     return status ? status : take_whole(&p, stop, "factor", 2, &to->factor);
@@ -300,7 +306,7 @@ static int read_common(struct place p, json_t *file) {
     struct sgrad__request request = { .train = o->common };
     json_t *common = json_copy(file);
     for (int i = 0; own_words[i]; i++) json_object_del(common, own_words[i]);
-    p.in = "options for all";
+    p.in = everywhere;
     int status = set_options(&p, common, &request);
     if (!status && (request.train.training.epochs < 1 || request.train.training.epochs != floor(request.train.training.epochs)))
         status = sgrad__wrong("%s: epochs: must be a whole number of 1 or more", p.file);
@@ -317,9 +323,9 @@ static int read_search(struct place p, json_t *file) {
     struct sgrad_search_options *o = &p.all->options;
     if (!json_is_object(file)) return sgrad__wrong("%s: is not a JSON object", p.file);
     if (!given + !grid + !random != 2)
-        return sgrad__wrong("%s: must have one of \"candidates\", \"grid\" and \"random\"", p.file);
+        return sgrad__wrong("%s: must have exactly one of \"candidates\", \"grid\" and \"random\"", p.file);
     int status = read_common(p, file);
-    p.in = "options for all";
+    p.in = everywhere;
     if (!status) status = take_whole(&p, file, "partitions", 1, &o->partitions);
     if (!status) status = take_word(&p, file, "order", orders, &o->schedule);
     if (!status) status = read_stop(p, json_object_get(file, "stop"), &o->stop);

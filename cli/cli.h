@@ -116,7 +116,8 @@ extern const struct sgrad__type sgrad__flag, sgrad__whole, sgrad__real, sgrad__t
     { "image-size", "N", "resize the images of a folder to NxN [original size]", &sgrad__whole, SGRAD__FIELD(data.image_size), \
       1, 4096 }, \
     { "micro-batch", "N", "samples per task [automatic]", &sgrad__whole, SGRAD__FIELD(training.micro_batch), 1, 2147483647 }, \
-    { "precision", "f32|tf32|bf16", "tf32: GPU tensor cores may round the factors of products; bf16: bfloat16 activations", \
+    { "precision", "f32|tf32|bf16", \
+      "tf32: GPU tensor cores may round the inputs of matrix products to TF32; bf16: bfloat16 activations", \
       &sgrad__choice, SGRAD__FIELD(model.precision) }, \
     { "cpus", "N", "number of CPU workers", &sgrad__workers, SGRAD__FIELD(parallel.cpus), 0, 4096 }, \
     { "gpus", "N", "number of CUDA devices; 0: none", &sgrad__workers, SGRAD__FIELD(parallel.gpus), 0, 4096 }, \

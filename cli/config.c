@@ -41,11 +41,12 @@ static int take(const struct sgrad__command *command, const char *path, const js
         if (!o && json_object_get(object, "identity"))
             return sgrad__wrong("%s: %s is the config.json of a run, not a file of options; use --like and the folder of the run",
                                 command->name, path);
-        if (!o) return sgrad__wrong("%s: %s: %s has no option '%s'", command->name, path, command->name, name);
+        if (!o) return sgrad__wrong("%s: %s: unknown option '%s'; see stargrad %s --help", command->name, path, name,
+                                    command->name);
         char *is = word_of(o, value);
         if (!is)
-            return sgrad__wrong("%s: %s: option '%s' must be %s", command->name, path, name,
-                                o->value ? o->value : "true or false");
+            return sgrad__wrong("%s: %s: option '%s' must be %s%s", command->name, path, name,
+                                o->value ? "a string or a number: " : "true or false", o->value ? o->value : "");
         if (*is) word[(*words)++] = is;
         else free(is);
     }

@@ -45,7 +45,8 @@ static const struct sgrad__option options[] = {
     { "lr", "X", "learning rate [see stargrad list optimizers]", &sgrad__real, SGRAD__FIELD(optimizer.lr), 0, 1e6 },
     { "schedule", "NAME", "learning-rate schedule, as in stargrad train", &sgrad__schedule, SGRAD__FIELD(optimizer.schedule) },
     { "weight-decay", "X", "weight decay, applied as in PyTorch", &sgrad__real, SGRAD__FIELD(optimizer.weight_decay), 0, 1e6 },
-    { "precision", "f32|tf32|bf16", "tf32: GPU tensor cores may round the factors of products; bf16: bfloat16 activations",
+    { "precision", "f32|tf32|bf16",
+      "tf32: GPU tensor cores may round the inputs of matrix products to TF32; bf16: bfloat16 activations",
       &sgrad__choice, SGRAD__FIELD(model.precision) },
     { "seed", "N", "seed of the first training per threshold; the seed of each further training is larger by 1", &sgrad__whole,
       SGRAD__FIELD(training.seed), 0, 9007199254740992.0 },
@@ -54,7 +55,8 @@ static const struct sgrad__option options[] = {
     { "out", "DIR", "folder for the lists, the HTML page and the hashes; a later run reuses the hashes", &sgrad__folder,
       SGRAD__FIELD(output.folder), .required = true },
     { "memory", "MIB",
-      "memory of the search, in addition to 26 bytes per image; further data are in a file in DIR [half of the machine's memory]",
+      "memory limit of the search, in addition to 26 bytes per image; data beyond it are kept in a file in DIR [half of the "
+      "machine's memory]",
       &sgrad__whole, SGRAD__PLACE(dedup.memory), 1, 1e9 },
     { "cpus", "N", "number of CPU workers", &sgrad__workers, SGRAD__FIELD(parallel.cpus), 0, 4096 },
     { "json", NULL, "print the result as a JSON object", &sgrad__flag, SGRAD__FIELD(output.json) },
@@ -150,11 +152,12 @@ static int find(const struct sgrad__request *request, struct answer *answer) {
     answer->automatic = threshold < 0;
     if (answer->automatic && answer->guide.automatic < 0)
         sgrad_log_warning(
-            "--threshold auto: more than %g of the unrelated pairs of a class have equal hashes; the threshold is 0",
-            SGRAD_FALSE_RATE);
+            "--threshold auto: more than %g %% of the random pairs of one class have equal hashes, so the threshold is 0",
+            100 * SGRAD_FALSE_RATE);
     if (answer->automatic) threshold = answer->guide.automatic < 0 ? 0 : answer->guide.automatic;
     if (request->dedup.sweep && sgrad__sweep_parse(request->dedup.sweep, &from, &to) && threshold < to) {
-        sgrad_log_warning("--sweep %s: lists and figures use threshold %d, not %d", request->dedup.sweep, to, threshold);
+        sgrad_log_warning("--sweep %s: the lists and the page use its highest threshold, %d, instead of %d",
+                          request->dedup.sweep, to, threshold);
         threshold = to;
         answer->automatic = false;
     }
@@ -189,9 +192,9 @@ static void print(const struct sgrad__request *request, const struct answer *ans
     printf("hashes     %s, %d bits: %lld computed, %lld reused, in %.2f s\n", h->kind->name, h->bits,
            COUNT(h->count - h->known - damaged), COUNT(h->known), answer->hashing);
     if (damaged + deep + animated)
-        printf("unusual    %lld damaged, %lld of more than 8 bits, %lld animated; %lld left out: %s/unusual.txt\n",
+        printf("unusual    %lld damaged, %lld of more than 8 bits, %lld animated; %lld left out; see %s/unusual.txt\n",
                COUNT(damaged), COUNT(deep), COUNT(animated), COUNT(unhashed), request->train.output.folder);
-    printf("threshold  %d%s: matches up to %.2g %% of the unrelated pairs of a class", d->threshold,
+    printf("threshold  %d%s: matches up to %.2g %% of the random pairs of one class", d->threshold,
            answer->automatic ? " (auto)" : "", 100 * answer->guide.worst[d->threshold]);
     if (answer->guide.automatic >= 0)
         printf("; below %g %% at thresholds up to %d\n", 100 * SGRAD_FALSE_RATE, answer->guide.automatic);
@@ -203,13 +206,14 @@ static void print(const struct sgrad__request *request, const struct answer *ans
         d->chance < 10, d->chance);
     printf("across     %lld %s of two classes, %lld images: wrong labels or similar images\n", COUNT(d->pairs[SGRAD_ACROSS]),
            sgrad_plural(d->pairs[SGRAD_ACROSS], "pair", "pairs"), COUNT(d->images[SGRAD_ACROSS]));
-    printf("leaks      %lld training images near %lld test images (%.2f %% of these); %lld of %lld pairs of one class\n",
+    printf("leaks      %lld training images near %lld test images (%.2f %% of the test set); %lld of %lld pairs are of one "
+           "class\n",
            COUNT(d->images[SGRAD_LEAK]), COUNT(d->tests), 100 * share(d->tests, h->count - h->train), COUNT(d->leaks_of_class),
            COUNT(d->pairs[SGRAD_LEAK]));
     printf("dropped    %lld of %lld training images (%.2f %%), searched in %.2f s\n", COUNT(d->dropped), COUNT(h->train),
            100 * share(d->dropped, h->train), answer->searching);
     if (d->written < d->pairs[0] + d->pairs[1] + d->pairs[2])
-        printf("pairs      the first %lld are in pairs.jsonl\n", COUNT(d->written));
+        printf("pairs      pairs.jsonl has only the first %lld\n", COUNT(d->written));
 #undef COUNT
     printf("%s: keep.txt, drop.txt, leaks.txt, pairs.jsonl, index.html, hashes.bin\n", request->train.output.folder);
 }
@@ -255,7 +259,7 @@ static int check(const struct sgrad__request *request) {
         return sgrad__wrong("dedup: --sweep: '%s' is not a range of thresholds below %d, like 0-16", request->dedup.sweep,
                             SGRAD_LEVELS_MOST);
     return request->train.model.name ? SGRAD__DONE
-                                     : sgrad__wrong("dedup: --sweep requires --model NAME, and accepts the options of train");
+                                     : sgrad__wrong("dedup: --sweep requires --model NAME, the network to train");
 }
 
 /* Opens a context only for hashing and searching; each training of a sweep opens another. */
@@ -269,7 +273,7 @@ static int work(const struct sgrad__request *request, struct answer *answer) {
         error = context->rank ? SGRAD_EINVAL : sgrad_log_error(SGRAD_EINVAL, "--sweep trains on one rank; run it without mpirun");
     if (!error) error = hash_images(request, context, answer);
     if (!error)
-        error = sgrad_ranks_await(context->rank ? 0 : find(request, answer), "for rank 0, which searches");
+        error = sgrad_ranks_await(context->rank ? 0 : find(request, answer), "for rank 0, which searches for duplicates");
     sgrad_context_close(context);
     return error;
 }

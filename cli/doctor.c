@@ -62,7 +62,7 @@ struct doctor {
     bool cannot_train;
 };
 
-#define BINDING "binds a program to one core; stargrad undoes this, but your own programs with the library are slower: unset it"
+#define BINDING "binds a process to one core; stargrad undoes this, but your programs that use libstargrad are slower: unset it"
 
 enum level { OK, NOTE, WARNING, FATAL };
 static const char *const level_name[] = { "ok", "note", "warning", "error" };
@@ -207,7 +207,7 @@ static void check_libraries(struct doctor *doctor) {
         free(names);
         names = more;
     }
-    find(doctor, OK, "libraries", NULL, "built in: %s", *names ? names : "none of the optional ones");
+    find(doctor, OK, "libraries", NULL, "built in: %s", *names ? names : "none of the optional libraries");
     free(names);
     for (const struct sgrad_library *l = sgrad_libraries; l->option; l++) {
         if (!is_needed(l)) continue;
@@ -264,21 +264,24 @@ static void check_starpu(struct doctor *doctor) {
     find(doctor, OK, "StarPU", NULL, "built for at most %d CPUs, %d CUDA %s, %d buffers per task", STARPU_MAXCPUS,
          STARPU_MAXCUDADEVS, sgrad_plural(STARPU_MAXCUDADEVS, "device", "devices"), STARPU_NMAXBUFS);
     if (STARPU_NMAXBUFS <= SGRAD_FEW_OPERANDS)
-        find(doctor, FATAL, "StarPU", again, "tasks require %d buffers", SGRAD_FEW_OPERANDS + 1);
+        find(doctor, FATAL, "StarPU", again, "tasks require %d buffers, more than StarPU supports", SGRAD_FEW_OPERANDS + 1);
     const int cores = m->hwloc.cores - STARPU_MAXCPUS, gpus = m->cuda.count - STARPU_MAXCUDADEVS;
     if (cores > 0) {
         char *advice = sgrad_format("build StarPU for them: MAXCPUS=%d ./quickstart build, or install DIR", m->hwloc.cores);
-        find(doctor, WARNING, "StarPU", advice, "%d %s idle", cores, sgrad_plural(cores, "core stays", "cores stay"));
+        find(doctor, WARNING, "StarPU", advice, "%d %s idle, because StarPU is built for fewer", cores,
+             sgrad_plural(cores, "core stays", "cores stay"));
         free(advice);
     }
-    if (gpus > 0) find(doctor, WARNING, "StarPU", again, "%d %s idle", gpus, sgrad_plural(gpus, "GPU stays", "GPUs stay"));
+    if (gpus > 0)
+        find(doctor, WARNING, "StarPU", again, "%d %s idle, because StarPU is built for fewer", gpus,
+             sgrad_plural(gpus, "GPU stays", "GPUs stay"));
 }
 
 static void check_gpus(struct doctor *doctor) {
     const struct machine *m = doctor->machine;
     int count = m->hwloc.gpus > m->cuda.count ? m->hwloc.gpus : m->cuda.count;
     if (!m->asked)
-        find(doctor, WARNING, "GPU", "check whether nvidia-smi answers; train --gpus 0 works without CUDA",
+        find(doctor, WARNING, "GPU", "check whether nvidia-smi works; train --gpus 0 does not use CUDA",
              "CUDA hangs or crashes when it starts");
     if (!count) find(doctor, OK, "GPU", NULL, "none: training uses CPUs");
     for (int i = 0; i < m->cuda.count && i < 16; i++)
@@ -332,7 +335,7 @@ static void check_calibration(struct doctor *doctor) {
         find(doctor, OK, "calibration", NULL, "StarPU has measured %d %s of tasks", m->starpu.models,
              sgrad_plural(m->starpu.models, "kind", "kinds"));
     else if (m->starpu.cudas)
-        find(doctor, NOTE, "calibration", "train once for some hundred steps: StarPU stores the measured times",
+        find(doctor, NOTE, "calibration", "train once for a few hundred steps: StarPU stores the measured times",
              "StarPU has measured no tasks yet: GPU runs begin slowly");
 }
 
@@ -366,8 +369,8 @@ static void check_environment(struct doctor *doctor) {
         { "STARPU_NCPU", NOTE, "the number of CPU workers; --cpus overrides it" },
         { "STARPU_NCUDA", NOTE, "the number of CUDA workers; --gpus overrides it" },
         { "STARPU_SCHED", NOTE, "the scheduler; --scheduler overrides it" },
-        { "STARPU_HOME", NOTE, "the folder of the calibration" },
-        { "STARPU_PERF_MODEL_DIR", NOTE, "the folder of the calibration" },
+        { "STARPU_HOME", NOTE, "the folder of StarPU's calibration" },
+        { "STARPU_PERF_MODEL_DIR", NOTE, "the folder of StarPU's calibration" },
         { "STARPU_CALIBRATE", WARNING, "2 discards the measured times at every start: unset it" },
         { "STARPU_FXT_TRACE", WARNING, "every run is traced and slower: unset it, and use --trace" },
         { "STARPU_WORKERS_NOBIND", WARNING, "workers move between cores: unset it" },
@@ -411,8 +414,8 @@ static int find_limits(struct doctor *doctor, const struct sgrad__request *reque
     const struct sgrad__limit *longest = sgrad__limits_longest(limit, limits);
     for (int i = 0; i < limits; i++) find(doctor, OK, limit[i].name, NULL, "%s", limit[i].text);
     find(doctor, r.step_ms > far * longest->ms ? NOTE : OK, "limit", longest->advice,
-         "%s, batch %ld: %.1f ms a step, %.0f %% of it %s", options.model.name, r.batch, r.step_ms, 100 * longest->ms / r.step_ms,
-         longest->name);
+         "%s, batch %ld: %.1f ms a step; the largest limit is %.0f %% of it: %s", options.model.name, r.batch, r.step_ms,
+         100 * longest->ms / r.step_ms, longest->name);
     free(r.kernel);
     free(r.call);
     return 0;

@@ -123,7 +123,8 @@ static int tell(const struct sgrad__request *request, const struct sgrad_train_o
     struct sgrad__classes names = { 0 };
     if (request->eval.details) {
         if (answers->label_rows != 1)
-            return sgrad__wrong("eval: --details requires one class for each sample, but %s has none", options->data.name);
+            return sgrad__wrong("eval: --details requires a data set with one class per sample; %s is not one",
+                                options->data.name);
         if (sgrad__classes_find(request, options, (int)answers->width, &names)) return SGRAD__FAILED;
         c = sgrad_classify(answers);
         if (c.all_unsure)

@@ -23,7 +23,7 @@ static int run(const struct sgrad__request *request) {
     int error = sgrad_run_samples(request->argument, &o, &dataset);
     o.data.dataset[SGRAD_TEST] = dataset;
     if (!error) error = sgrad_export(&o, word[1]);
-    if (!error) printf("%s: %s, with the weights in %s\n", word[1], o.model.name, o.model.init);
+    if (!error) printf("%s: %s, with the weights from %s\n", word[1], o.model.name, o.model.init);
     sgrad_dataset_close(dataset);
     return sgrad__status(error);
 }

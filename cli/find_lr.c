@@ -89,7 +89,7 @@ static void print(const struct sgrad_lr_test *test, const struct sgrad_train_opt
         printf("no learning rate reduced the loss, which began at %.4g\n", test->count ? test->loss[0] : NAN);
     } else {
         print_point(test, test->steepest, "steepest");
-        print_point(test, test->least, "least");
+        print_point(test, test->least, "lowest");
         if (test->diverged) print_point(test, test->count - 1, "diverged");
         printf("suggested  --lr %.2g: a tenth of the rate with the lowest loss\n", test->suggested);
     }

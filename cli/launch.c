@@ -201,7 +201,7 @@ static const char *ending(int status, char text[64]) {
     else if (status == SGRAD__UNREACHABLE) snprintf(text, 64, "a host cannot be reached");
     else if (number > 0 && number <= SIGRTMAX)      /* more: a status of mpirun itself */
         snprintf(text, 64, "a process was ended by signal %d (%s)", number, strsignal(number));
-    else snprintf(text, 64, "exit status %d", status);
+    else snprintf(text, 64, "mpirun ended with exit status %d", status);
     return text;
 }
 
@@ -218,7 +218,7 @@ static bool prepare(struct hosts *hosts, int retry) {
     probe(hosts);
     if (!sgrad__children_pause(0)) return false;
     if (!hosts->count || hosts->gone < hosts->count) return true;
-    sgrad_log_error(SGRAD_EIO, "launch: no host can be reached");
+    sgrad_log_error(SGRAD_EIO, "launch: no host can be reached; check --host or --hostfile, and the network");
     return false;
 }
 

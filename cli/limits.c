@@ -25,7 +25,7 @@ int sgrad__limits_of(const struct sgrad_bench_result *result, struct sgrad__limi
         result->gflops, result->workers, workers);
     add(&limit[SGRAD__KERNELS], "kernels", result->limit_ms, NULL, "%.1f ms a step, the sum of the best times, on %d %s",
         result->limit_ms, result->workers, workers);
-    add(&limit[SGRAD__MEMORY], "memory", result->memory_ms, "--precision bf16 moves half as much",
+    add(&limit[SGRAD__MEMORY], "memory", result->memory_ms, "--precision bf16 moves half as many bytes",
         "%.2f GB a step, %.1f ms at the %.1f GB/s of the memory for all workers together", result->memory_gbyte,
         result->memory_ms, result->gbytes);
     add(&limit[SGRAD__SUBMISSION], "submission", result->submission_ms, larger,

@@ -49,7 +49,7 @@ static void layers(json_t *list) { EACH(sgrad_composites); }
 static void ops(json_t *list) { EACH(sgrad_ops); }
 static void optimizers(json_t *list) {
     for (const struct sgrad_optimizer *const *o = sgrad_optimizers; *o; o++) {
-        char *summary = sgrad_format("%s (--lr %g)", (*o)->summary, (*o)->default_lr);
+        char *summary = sgrad_format("%s (default --lr %g)", (*o)->summary, (*o)->default_lr);
         add(list, (*o)->name, summary);
         free(summary);
     }
@@ -70,7 +70,7 @@ static void strategies(json_t *list) { EACH(sgrad_strategies); }
 static void datasets(json_t *list) {
     for (const struct sgrad_reader *const *r = sgrad_readers; *r; r++) {
         const char *argument = (*r)->argument, *augment = (*r)->augment ? (*r)->augment : "none";
-        char *summary = sgrad_format("%s (%s%s%s, --augment %s)", (*r)->summary, (*r)->name, argument ? ":" : "",
+        char *summary = sgrad_format("%s (%s%s%s, default --augment %s)", (*r)->summary, (*r)->name, argument ? ":" : "",
                                      argument ? argument : "", augment);
         add(list, (*r)->name, summary);
         free(summary);

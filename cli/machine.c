@@ -65,12 +65,12 @@ static json_t *calls(const struct sgrad_bench_result *result, const char *how) {
 
 static json_t *machine(const struct sgrad__request *request, const struct sgrad_bench_result *result) {
     const struct sgrad_train_options *o = &request->train;
-    static const char alone[] = "assumed: gigabit Ethernet; mpirun on two nodes measures it";
+    static const char alone[] = "assumed: gigabit Ethernet; to measure it, run under mpirun on two nodes";
     const bool joined = result->bandwidth > 0;
     char host[256] = "this machine";
     gethostname(host, sizeof host - 1);
     const double batch = (double)result->batch / result->ranks;       /* of a rank */
-    char *how = joined ? sgrad_format("measured: %s on %s, batch %g, by each of %d ranks that exchange by %s", o->model.name,
+    char *how = joined ? sgrad_format("measured: %s on %s, batch %g, on each of %d ranks with --strategy %s", o->model.name,
                                       o->data.name, batch, result->ranks, o->parallel.strategy)
                        : sgrad_format("measured: %s on %s, batch %g", o->model.name, o->data.name, batch);
     json_t *json = json_pack("{s:s, s:s, s:o, s:o, s:o, s:[{s:s, s:f, s:s, s:o}]}", "name", host, "summary",

@@ -74,7 +74,7 @@ int sgrad__plan_meshes(const struct sgrad__request *request, const struct sgrad_
     }
     if (!json)
         printf(
-            "%s on %s, batch %ld: %s, by estimated cost; milliseconds of a step\n\n%6s %-15s %-28s %10s %10s %10s %10s %8s %9s\n",
+            "%s on %s, batch %ld: %s, by estimated cost; times in ms per step\n\n%6s %-15s %-28s %10s %10s %10s %10s %8s %9s\n",
             request->train.model.name, machine->name, request->train.training.batch,
             only ? "this mesh" : "the cheapest mesh of each kind", "ranks", "kind", "mesh", "step", "computing", "sending",
             "waiting", "GB each", "speed-up");

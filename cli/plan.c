@@ -81,18 +81,18 @@ static void print(const struct sgrad_plan_query *query, const struct sgrad_forec
         printf("calibrated: estimated task times are multiplied by %.2f, to match the throughput measured on one device\n\n",
                forecast->scale);
     else
-        printf("not calibrated: no throughput of %s was measured on this device, so task times are estimates from rates\n\n",
+        printf("not calibrated: no throughput of %s was measured on this device, so task times are estimated from its rates\n\n",
                query->work->model);
     print_points(query, forecast);
     print_advice(query, forecast);
     if (query->efficiency <= 0) return;
     printf("\nefficiency %g: ", query->efficiency);
     if (isfinite(forecast->lemma_devices))
-        printf("%.0f devices by the lemma (overhead %.4f)", floor(forecast->lemma_devices), forecast->overhead);
+        printf("%.0f devices by the lemma of Zou et al. (overhead %.4f)", floor(forecast->lemma_devices), forecast->overhead);
     else if (isnan(forecast->lemma_devices))
-        printf("none by the lemma, because more nodes are not faster");
-    else printf("any number by the lemma (no overhead)");
-    printf(", %s by the table's formulas\n",
+        printf("none by the lemma of Zou et al., because more nodes are not faster");
+    else printf("any number by the lemma of Zou et al. (no overhead)");
+    printf(", %s by the formulas of the table\n",
            isfinite(forecast->devices) ? sgrad_amount_text(forecast->devices, text) : "more than 4096 nodes");
 }
 
@@ -163,7 +163,8 @@ static int choose_ways(const struct sgrad__request *request, const struct sgrad_
     int used[SGRAD_MAX_ALGORITHMS] = { 0 };
     const double else_there = w->kept_bytes + w->peak_bytes.fixed + w->peak_bytes.each * samples;
     const double room = request->plan.room > 0 ? 1e6 * request->plan.room : query->machine->device.memory - else_there;
-    if (room <= 0) return sgrad_log_error(SGRAD_ENOMEM, "a mini-batch of %d: no memory is left for workspaces", samples);
+    if (room <= 0)
+        return sgrad_log_error(SGRAD_ENOMEM, "plan: --mini-batch %d leaves no memory for workspaces; reduce it", samples);
     SGRAD_TRY(sgrad_layer_algorithms_measure(&request->train, samples, &ways));
     struct sgrad_algorithm *all = sgrad_xcalloc((size_t)(ways.layers * ways.algorithms), sizeof *all);
     for (int k = 0; k < ways.layers; k++)
@@ -237,7 +238,7 @@ static int run(const struct sgrad__request *request) {
     if (request->train.parallel.mesh && (request->train.output.folder || request->plan.mini_batch))
         return sgrad__wrong("plan: --mesh cannot be combined with --%s", request->train.output.folder ? "out" : "mini-batch");
     if (!parse_range(request->plan.nodes, MOST_NODES, &q.from, &q.to))
-        return sgrad__wrong("plan: --nodes %s must be N, or A-B up to %d", request->plan.nodes, MOST_NODES);
+        return sgrad__wrong("plan: --nodes %s must be N or A-B, with 1 <= A <= B <= %d", request->plan.nodes, MOST_NODES);
     int error = sgrad_machine_read(request->plan.machine, &machine);
     if (error) return sgrad__status(error);
     q.machine = machine;

@@ -31,7 +31,7 @@ static void print(const char *folder, const struct sgrad_queue_state *state) {
     printf("%lld of %lld tasks done, %lld leased, %lld to do, %lld failed\n", (long long)state->done, (long long)all,
            (long long)state->leased, (long long)state->todo, (long long)state->failed);
     if (state->todo && !state->leased)
-        printf("no process works on it\n");
+        printf("no process is working on this queue\n");
     else if (state->per_second > 0 && state->leased)
         printf("%.3g tasks per minute, %.0f s left\n", 60 * state->per_second,
                (double)(state->todo + state->leased) / state->per_second);

@@ -36,7 +36,7 @@ static int tell_search(const struct sgrad__request *request) {
         sgrad__print_json(json_pack("{s:s, s:o}", "folder", request->argument, "leaderboard", leaderboard));
         return SGRAD__DONE;
     }
-    printf("%-8s %-9s %6s %9s\n", "", "", "epochs", "test");
+    printf("%-8s %-9s %6s %9s  %s\n", "name", "status", "epochs", "test", "options");
     json_array_foreach(leaderboard, i, one) print_candidate(one);
     if (drawn) printf("\n%s/report.html, %s/curves.svg\n", request->argument, request->argument);
     json_decref(leaderboard);

@@ -17,7 +17,7 @@ static bool read_sizes(const struct sgrad__option *option, const char *text, str
            x <= option->high;
 }
 static char *takes_sizes(const struct sgrad__option *option) {
-    return sgrad_format("three whole numbers from %.0f to %.0f, as 20x256x256", option->low, option->high);
+    return sgrad_format("three whole numbers from %.0f to %.0f, like 20x256x256", option->low, option->high);
 }
 static char *show_sizes(const struct sgrad__option *option, const struct sgrad__request *request) {
     const int64_t *size = (const int64_t *)((const char *)request + option->field);
@@ -49,7 +49,8 @@ static const struct sgrad__option options[] = {
     { "lease", "S", "with --queue: seconds after which another process takes over the task of a process that no longer responds",
       &sgrad__real, SGRAD__PLACE(segment.lease), 0.1, 1e6 },
     { "redo", NULL, "recompute chunks that already exist in the output", &sgrad__flag, SGRAD__PLACE(segment.redo) },
-    { "precision", "f32|tf32|bf16", "tf32: GPU tensor cores may round the factors of products; bf16: bfloat16 activations",
+    { "precision", "f32|tf32|bf16",
+      "tf32: GPU tensor cores may round the inputs of matrix products to TF32; bf16: bfloat16 activations",
       &sgrad__choice, SGRAD__PLACE(segment.precision) },
     { "cpus", "N", "number of CPU workers", &sgrad__workers, SGRAD__PLACE(segment.cpus), 0, 4096 },
     { "gpus", "N", "number of CUDA devices; 0: none", &sgrad__workers, SGRAD__PLACE(segment.gpus), 0, 4096 },
@@ -70,7 +71,7 @@ static void tell(const struct sgrad_segment_options *options, const struct sgrad
     if (!result->chunks && !result->skipped) {
         began = sgrad_time_monotonic();
         printf("%lld %s of %lldx%lldx%lld, in blocks of %lldx%lldx%lld; each voxel is computed %.2f times, in patches of "
-               "%lldx%lldx%lld; %.3g GB\n",
+               "%lldx%lldx%lld; %.3g GB of memory\n",
                (long long)result->all_chunks, sgrad_plural(result->all_chunks, "chunk", "chunks"), (long long)result->chunk[0],
                (long long)result->chunk[1], (long long)result->chunk[2], (long long)result->block[0], (long long)result->block[1],
                (long long)result->block[2], result->shown, (long long)options->patch[0], (long long)options->patch[1],
@@ -121,7 +122,7 @@ static void print(const struct sgrad__request *request, const struct sgrad_segme
            sgrad_plural(result->chunks, "chunk", "chunks"), (long long)result->skipped, (long long)result->patches,
            sgrad_plural(result->patches, "patch", "patches"));
     if (result->blank)
-        printf("%lld %s of %lldx%lldx%lld %s blank, zeros or masked: zeros are written there\n", (long long)result->blank,
+        printf("%lld %s of %lldx%lldx%lld %s blank (only zeros, or masked): zeros are written there\n", (long long)result->blank,
                sgrad_plural(result->blank, "block", "blocks"), (long long)result->block[0], (long long)result->block[1],
                (long long)result->block[2], sgrad_plural(result->blank, "is", "are"));
     if (!result->chunks) return;

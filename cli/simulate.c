@@ -183,7 +183,7 @@ static int read_answer(const char *folder, int nodes, double *seconds, json_t **
     const json_t *list = json_object_get(json, "seconds");
     double sum = 0;
     for (size_t i = 0; i < json_array_size(list); i++) sum += json_number_value(json_array_get(list, i));
-    if (!error && !(sum > 0)) error = sgrad_log_error(SGRAD_EFORMAT, "%s: has no seconds", path);
+    if (!error && !(sum > 0)) error = sgrad_log_error(SGRAD_EFORMAT, "%s: contains no step times", path);
     if (!error) *seconds = sum / (double)json_array_size(list);
     if (error) json_decref(json);
     else *answer = json;

@@ -34,7 +34,7 @@ static int train_once(const struct sgrad__request *request, const char *list, co
     o.output.explicit_options = NULL;
     int error = sgrad_train(&o, &result);
     if (!error && isnan(result.test_top1))
-        error = sgrad_log_error(SGRAD_EINVAL, "--sweep requires an accuracy, but %s has none", o.model.name);
+        error = sgrad_log_error(SGRAD_EINVAL, "--sweep compares accuracies, but the evaluation of %s has none", o.model.name);
     *accuracy = result.test_top1;
     free(result.folder);
     free(out);
@@ -126,7 +126,7 @@ static void print(const struct sgrad__sweep *sweep) {
         if (p->threshold >= 0) snprintf(label, sizeof label, "%d", p->threshold);
         printf("%9s %9lld %6.2f %% %7.2f %% %7.2f %% %7.2f %%%s\n", label, (long long)p->dropped, 100 * p->ratio,
                100 * p->accuracy, 100 * p->least, 100 * p->most,
-               p == sweep->point + sweep->best ? "  <- the largest ratio within epsilon" : "");
+               p == sweep->point + sweep->best ? "  <- best: the largest ratio that loses at most epsilon" : "");
     }
     putchar('\n');
 }

@@ -88,7 +88,7 @@ static const struct sgrad__option options[] = {
       SGRAD__FIELD(optimizer.kfac.damping_schedule) },
     { "kfac-decay", "X", "decay rate of the running averages of the Kronecker factors", &sgrad__real,
       SGRAD__FIELD(optimizer.kfac.decay), 0, 0.999999 },
-    { "kfac-clip", "X", "limit of the change of the outputs in a K-FAC step; 0: off", &sgrad__real,
+    { "kfac-clip", "X", "limit of the change of the network's outputs in a K-FAC step; 0: off", &sgrad__real,
       SGRAD__FIELD(optimizer.kfac.clip), 0, 1e6 },
     { "kfac-factor-every", "N", "update the Kronecker factors every N steps", &sgrad__whole,
       SGRAD__FIELD(optimizer.kfac.factor_every), 1, 1000000000 },
@@ -123,8 +123,8 @@ static const struct sgrad__option options[] = {
     { "deterministic", NULL, "produce identical bits each time the same command runs", &sgrad__flag,
       SGRAD__FIELD(training.deterministic) },
     { "precision", "f32|tf32|bf16",
-      "tf32: GPU tensor cores may round the factors of products; bf16: bfloat16 activations, f32 weights", &sgrad__choice,
-      SGRAD__FIELD(model.precision) },
+      "tf32: GPU tensor cores may round the inputs of matrix products to TF32; bf16: bfloat16 activations, f32 weights",
+      &sgrad__choice, SGRAD__FIELD(model.precision) },
     { "cpus", "N", "number of CPU workers; 0: none", &sgrad__workers, SGRAD__FIELD(parallel.cpus), 0, 4096 },
     { "gpus", "N", "number of CUDA devices; 0: none", &sgrad__workers, SGRAD__FIELD(parallel.gpus), 0, 4096 },
     { "cpus-share", "auto|none",
@@ -229,7 +229,7 @@ static void tell(const struct sgrad_train_result *result, bool json) {
         if (curve) printf("learning curve: %s\n", curve);
         printf("%s: test %s %s", result->folder, result->metric[main].title,
                sgrad_metric_text(&result->metric[main], result->test[main], text));
-        if (result->best_step) printf(", of the best evaluation, after step %ld", result->best_step);
+        if (result->best_step) printf(", from the best evaluation, after step %ld", result->best_step);
         putchar('\n');
     }
     free(curve);

@@ -87,7 +87,7 @@ static bool read_text(const struct sgrad__option *option, const char *text, stru
     *(const char **)field(option, request) = *text ? text : NULL;
     return *text || may_be_empty(option);
 }
-static char *takes_text(const struct sgrad__option *option) { return sgrad_format("a value for %s", option->value); }
+static char *takes_text(const struct sgrad__option *option) { return sgrad_format("a valid %s", option->value); }
 static char *show_text(const struct sgrad__option *option, const struct sgrad__request *request) {
     const char *text = *(const char *const *)field_of(option, request);
     return text ? sgrad_format("%s", text) : NULL;

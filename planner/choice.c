@@ -94,7 +94,6 @@ int sgrad_algorithm_plan_make(const struct sgrad_algorithm *way, int layers, int
     SGRAD_TRY(sgrad_algorithm_plan_check());
     if (!sgrad__algorithm_plan_by(sgrad__solvers[0], way, layers, ways, bound, share, choice)) return 0;
     return sgrad_log_error(SGRAD_ENOMEM,
-                           "the algorithms of all %d %s require workspaces of more than %.0f bytes, whichever are chosen; give a "
-                           "larger --workspace",
+                           "no choice of algorithms for the %d %s fits into workspaces of %.0f bytes; give a larger --workspace",
                            layers, sgrad_plural(layers, "layer", "layers"), bound);
 }

@@ -293,8 +293,8 @@ static int open_study(const struct sgrad_plan_query *query, struct study *study)
     const char *strategy = o->parallel.strategy ? o->parallel.strategy : "sync";
     *study = (struct study){ .q = query };
     if (query->machine->device.flops[o->model.precision] <= 0)
-        return sgrad_log_error(SGRAD_EINVAL, "%s: device.flops has no %s, which --precision requires", query->machine->path,
-                               sgrad_precision_name(o->model.precision));
+        return sgrad_log_error(SGRAD_EINVAL, "%s: device.flops has no %s, which --precision requires; add it, or choose another "
+                               "precision", query->machine->path, sgrad_precision_name(o->model.precision));
     if (!(study->strategy = sgrad_registry_find("strategy", strategy, sgrad_strategies))) return SGRAD_ENAME;
     if (o->parallel.allreduce && !(study->allreduce = sgrad_collective_find(SGRAD_ALLREDUCE, o->parallel.allreduce)))
         return SGRAD_ENAME;

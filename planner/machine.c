@@ -70,7 +70,7 @@ static int unknown(const char *name, const struct sgrad_machine_file *files) {
                         all);
     else
         sgrad_log_error(SGRAD_ENAME,
-                        "unknown machine '%s': Stargrad's own machine files are not found; give the path of a machine file",
+                        "unknown machine '%s': Stargrad's own machine files were not found; give the path of a machine file",
                         name);
     free(all);
     return SGRAD_ENAME;

@@ -16,7 +16,7 @@
  *     SGRAD_TRY(sgrad_step_cost_find(&options, &work));
  *     const struct sgrad_plan_query query = { .train = &options, .machine = machine, .work = &work, .from = 1, .to = 64 };
  *     SGRAD_TRY(sgrad_forecast_make(&query, &forecast));
- *     for (int i = 0; i < forecast.points; i++) printf("%d %.1f\n", forecast.point[i].nodes, forecast.point[i].speedup);
+ *     for (int i = 0; i < forecast.rows; i++) printf("%d %.1f\n", forecast.row[i].nodes, forecast.row[i].speedup);
  *
  * A task takes the longer of its arithmetic and its memory traffic, at the machine's rates, plus the time to launch it. If the
  * machine's file contains a measured rate of the same network, all tasks are scaled to match it. Collectives cost the time that

@@ -79,7 +79,7 @@ static json_t *find_differences(const struct runs *runs) {
 static void print_differences(const struct runs *runs) {
     json_t *found = find_differences(runs), *values;
     const char *key;
-    if (json_object_size(found)) printf("\ndifferent options\n");
+    if (json_object_size(found)) printf("\nsettings that differ\n");
     json_object_foreach(found, key, values) {
         printf("%-*s", runs->left, key);
         for (int i = 0; i < runs->count; i++) {

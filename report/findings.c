@@ -100,10 +100,11 @@ static void find_exposed(struct search *search) {
     if (t->ranks < 2 || !t->parcels || exposed < part * t->length || !rank->awaited) return;
     char *parcel = sgrad__timeline_parcel_text(&t->parcel[most]);
     add(search, exposed,
-        sgrad_format("messages of %s are exposed for %.1f ms per step on rank %d, all its messages for %.1f%s, most of it before "
+        sgrad_format("rank %d waits %.1f ms per step for messages%s, including %.1f for %s; the longest waits are before "
                      "\"%.*s\": try a smaller --bucket, another --allreduce, or a larger --batch",
-                     parcel, search->o->exposed[most * t->ranks + worst] * exposed / all / search->steps, worst,
-                     exposed / search->steps, search->slowest < 0 ? "" : " in addition to the wait for the slower rank",
+                     worst, exposed / search->steps,
+                     search->slowest < 0 ? "" : " (in addition to the wait for the slower rank)",
+                     search->o->exposed[most * t->ranks + worst] * exposed / all / search->steps, parcel,
                      (int)strcspn(rank->awaited, "#"), rank->awaited));
     free(parcel);
 }
@@ -115,8 +116,8 @@ static void find_starved(struct search *search) {
         if (workers_of(search->t, r) > 1) idle += search->rank[r].idle * workers_of(search->t, r) / search->t->rows;
     if (idle > part * search->t->length)
         add(search, idle,
-            sgrad_format("workers are idle for %.1f ms per step%s: a smaller --micro-batch makes more tasks",
-                         idle / search->steps, search->slowest < 0 ? "" : " in addition to the wait for the slower rank"));
+            sgrad_format("workers are idle for %.1f ms per step%s: try a smaller --micro-batch, which makes more tasks",
+                         idle / search->steps, search->slowest < 0 ? "" : " (in addition to the wait for the slower rank)"));
 }
 
 /* StarPU needs about 0.01 ms per task. If the tasks are not small and it takes far longer, other processes used the core. */
@@ -128,12 +129,13 @@ static void find_scheduling(struct search *search) {
     if (sum / t->tasks < small)
         add(search, scheduling,
             sgrad_format(
-                "StarPU uses %.1f ms per step of each worker for %.0f tasks of %.3f ms on average: try a larger --micro-batch",
+                "StarPU takes %.1f ms per step on each worker to manage %.0f tasks of %.3f ms on average: try a larger "
+                "--micro-batch",
                 scheduling / search->steps, t->tasks / search->steps, sum / t->tasks));
     else
         add(search, scheduling,
             sgrad_format(
-                "StarPU uses %.1f ms per step between the tasks of each worker: check which other programs run on its cores",
+                "StarPU takes %.1f ms per step on each worker between its tasks: check which other programs run on the cores",
                 scheduling / search->steps));
 }
 

@@ -21,8 +21,8 @@ static int malformed(const struct place *at, const char *reason) {
 /* Reads the number KEY of ROW. Losses that are not finite are written as null, which is read as NaN. */
 static int number(const struct place *at, const json_t *row, const char *key, double *value) {
     const json_t *is = json_object_get(row, key);
-    char reason[64];
-    snprintf(reason, sizeof reason, "no number \"%s\"", key);
+    char reason[96];
+    snprintf(reason, sizeof reason, "\"%s\" is missing, or is not a number", key);
     if (!json_is_number(is) && !json_is_null(is)) return malformed(at, reason);
     *value = json_is_null(is) ? NAN : json_number_value(is);
     return 0;
@@ -31,8 +31,8 @@ static int number(const struct place *at, const json_t *row, const char *key, do
 /* Reads the integer KEY of ROW, at least 0: a number of steps. */
 static int whole(const struct place *at, const json_t *row, const char *key, double *value) {
     const json_t *is = json_object_get(row, key);
-    char reason[64];
-    snprintf(reason, sizeof reason, "no whole number \"%s\"", key);
+    char reason[96];
+    snprintf(reason, sizeof reason, "\"%s\" is missing, or is not a whole number of 0 or more", key);
     if (!json_is_integer(is) || json_integer_value(is) < 0) return malformed(at, reason);
     *value = (double)json_integer_value(is);
     return 0;
@@ -75,7 +75,7 @@ static int add_line(const struct place *at, const char *line, size_t length, str
     if (!row) return malformed(at, error.text);
     const char *event = json_string_value(json_object_get(row, "event"));
     int result = 0;
-    if (!event) result = malformed(at, "not an object with an \"event\"");
+    if (!event) result = malformed(at, "is not an object with an \"event\"");
     else if (!strcmp(event, "step")) result = add_step(at, row, history);
     else if (!strcmp(event, "epoch")) result = add_epoch(at, row, history);
     json_decref(row);
@@ -91,7 +91,7 @@ static int read_lines(const char *path, struct sgrad__history *history) {
     const char *line = (const char *)map.data, *end = line + map.size, *next;
     for (; !error && (next = memchr(line, '\n', (size_t)(end - line))); line = next + 1) {
         at.line++;
-        error = next - line > LONGEST_LINE ? malformed(&at, "too long for a line of metrics")
+        error = next - line > LONGEST_LINE ? malformed(&at, "is longer than any line of metrics")
                                            : add_line(&at, line, (size_t)(next - line), history);
     }
     if (!error && !history->steps)
@@ -103,7 +103,7 @@ static int read_lines(const char *path, struct sgrad__history *history) {
 
 static int read_config(const char *path, json_t **config) {
     SGRAD_TRY(sgrad_json_read(path, largest_file, config));
-    if (!json_is_object(*config)) return sgrad_log_error(SGRAD_EFORMAT, "%s: not a JSON object", path);
+    if (!json_is_object(*config)) return sgrad_log_error(SGRAD_EFORMAT, "%s: is not a JSON object", path);
     return 0;
 }
 

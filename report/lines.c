@@ -36,12 +36,12 @@ static void add_line(struct sgrad__lines *lines, int row, int rank) {
     lines->rank[lines->count++] = rank;
 }
 
-/* Returns "The plot shows the busiest worker of each rank: 128 of 8192."; the caller must free it. */
+/* Returns "The plot shows the busiest worker of each rank: 128 of 8192 workers."; the caller must free it. */
 static char *sentence(const struct sgrad__timeline *timeline, const struct sgrad__lines *lines, int ranks, int each) {
     char *some = ranks < timeline->ranks ? sgrad_format("each of the first %d of %d ranks", ranks, timeline->ranks)
                                          : sgrad_format("each rank");
     char *busiest = each == 1 ? sgrad_format("busiest worker") : sgrad_format("%d busiest workers", each);
-    char *text = sgrad_format("The plot shows the %s of %s: %d of %d.", busiest, some, lines->workers, timeline->rows);
+    char *text = sgrad_format("The plot shows the %s of %s: %d of %d workers.", busiest, some, lines->workers, timeline->rows);
     free(busiest);
     free(some);
     return text;

@@ -20,7 +20,7 @@ static void write_rates(FILE *to, const void *of) {
         fprintf(to, "set arrow 1 from first %g, graph 0 to first %g, graph 1 nohead lw 2 dt 2 lc '#c8752d'\n"
                     "set label 1 ' suggested %.2g' at first %g, graph 0.95 tc '#c8752d'\n",
                 r->suggested, r->suggested, r->suggested, r->suggested);
-    fputs("plot $loss using 1:2 with lines lc '#c3ced9' title 'of a step', '' using 1:3 with lines lw 2 lc '#2b5c8a' "
+    fputs("plot $loss using 1:2 with lines lc '#c3ced9' title 'per step', '' using 1:3 with lines lw 2 lc '#2b5c8a' "
           "title 'smoothed'\nunset arrow\nunset label\nunset logscale\nunset ylabel\nset format x '%g'\n", to);
 }
 

@@ -34,7 +34,7 @@ bool sgrad__records_next(struct sgrad__records *records, int *error) {
         if (!length) continue;
         char *colon = strstr(records->line, ": ");
         if (!colon && records->line[length - 1] == ':') colon = &records->line[length - 1];
-        if (!colon) return refuse(records, "not \"Key: value\"", error);
+        if (!colon) return refuse(records, "is not \"Key: value\"", error);
         some = true;
         *colon = 0;
         for (int i = 0; i < SGRAD__KEYS && records->key[i]; i++)

@@ -133,7 +133,7 @@ static void print_history(const struct sgrad__history *history) {
     printf("%s on %s\n", text_of(json_object_get(history->config, "identity"), "model"), text_of(history->options, "data"));
     print_settings(history);
     print_epochs(history);
-    printf("\n%.0f %s, loss of the last %s; %.4g %s/s (median)\n", last->step, sgrad_plural((int64_t)last->step, "step", "steps"),
+    printf("\n%.0f %s, last loss %s; %.4g %s/s (median)\n", last->step, sgrad_plural((int64_t)last->step, "step", "steps"),
            NUMBER(last->loss), sgrad__history_median_rate(history), history->samples);
     if (best)
         printf("best test %s %s, after epoch %s\n", history->metric[history->main].title,
@@ -151,8 +151,8 @@ void sgrad_report_print(const struct sgrad_report *report) {
     if (json_object_get(report->json, "details_picture")) printf("classes: %s/details.svg, %s/details.png\n", folder, folder);
     if (json_object_get(report->json, "gantt")) printf("traced steps: %s/gantt.svg, %s/gantt.png\n", folder, folder);
     if (report->traced)
-        printf("for ViTE (range in ms): vite -t %.0f:%.0f %s/trace/paje.trace\n", floor(t->start), ceil(t->start + t->length),
-               folder);
+        printf("to view the trace with ViTE (range in ms): vite -t %.0f:%.0f %s/trace/paje.trace\n", floor(t->start),
+               ceil(t->start + t->length), folder);
     if (json_object_get(report->json, "page")) printf("report: %s/report.html\n", folder);
 }
 

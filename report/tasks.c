@@ -78,7 +78,8 @@ int sgrad__timeline_read_tasks(const char *folder, struct sgrad__timeline *timel
     SGRAD_TRY(sgrad__records_open(folder, "tasks.rec", task_keys, &records));
     while (!error && sgrad__records_next(&records, &error))
         if (!add_task(timeline, &records))
-            error = sgrad_log_error(SGRAD_EFORMAT, "%s: line %ld: the times of a task are invalid", records.path, records.number);
+            error = sgrad_log_error(SGRAD_EFORMAT, "%s: line %ld: the times of a task are invalid; trace the run again",
+                                    records.path, records.number);
     if (!error && !timeline->tasks)
         error = sgrad_log_error(SGRAD_EFORMAT, "%s: contains no tasks; trace the run again", records.path);
     sgrad__records_close(&records);

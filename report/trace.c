@@ -143,7 +143,7 @@ static void print_traffic(const struct sgrad__timeline *timeline, const struct s
     for (int n = 0; n < timeline->parcels && n < PARCELS && exposed[n].ms > 0; n++) {
         const struct sgrad__timeline_parcel *p = &timeline->parcel[exposed[n].parcel];
         char *text = sgrad__timeline_parcel_text(p);
-        printf("%sexposed %8.1f ms: %s, %d %s of %.2f MB\n", n ? "" : "\n", exposed[n].ms, text, p->messages,
+        printf("%sexposed %8.1f ms: %s, %d %s, %.2f MB in total\n", n ? "" : "\n", exposed[n].ms, text, p->messages,
                sgrad_plural(p->messages, "message", "messages"), 1e-6 * p->bytes);
         free(text);
     }
@@ -154,7 +154,8 @@ static void print_critical(const struct sgrad__timeline *timeline, const struct 
     printf("\ncritical path: %.1f ms, %.0f %% of the time; ", critical->ms, percent(critical->ms, timeline->length));
     for (int k = 0; k < timeline->kinds.count; k++) printf("%s %.1f, ", timeline->kinds.kind[k].name, critical->kind[k]);
     printf("messages %.1f ms\n", critical->messages);
-    printf("bound: %.1f ms, %.0f %% of the time, for any order of these tasks; work per worker %.1f ms, critical path %.1f ms\n",
+    printf("lower bound: %.1f ms, %.0f %% of the time, for any order of these tasks; work per worker %.1f ms, critical path "
+           "%.1f ms\n",
            sgrad__critical_bound(critical), percent(sgrad__critical_bound(critical), timeline->length), critical->work,
            critical->ms);
 }

@@ -39,6 +39,6 @@ says '^memory [0-9.]* GB a step, [0-9.]* ms at '
 says '^arithmetic [0-9.]* GFlop a step, [0-9.]* ms at '
 says '^submission [0-9]* tasks a step, which one thread submits in [0-9.]* ms'
 says '^tasks [0-9.]* ms a step if no task computes, on 2 workers with scheduler '
-says '^longest of these: \(arithmetic\|kernels\|memory\|submission\|tasks\)$'
+says '^largest limit: \(arithmetic\|kernels\|memory\|submission\|tasks\)$'
 refuses 2 'bench: --model NAME is missing' bench --data digits
 refuses 2 "unknown model 'resnet21'" bench --model resnet21 --data digits

@@ -21,7 +21,7 @@ passes doctor --limits --model convnet --data digits --batch 64
 for about in arithmetic kernels memory submission tasks; do
 	says "^ok  *$about "
 done
-says '^[a-z]*  *limit *convnet, batch 64: [0-9.]* ms a step, [0-9]* % of it '
+says '^[a-z]*  *limit *convnet, batch 64: [0-9.]* ms a step; the largest limit is [0-9]* % of it: '
 "$STARGRAD" doctor --limits --model convnot >out 2>err
 [ $? = 1 ] || wrong 'limits of a network that is none are fine'
 grep -q "unknown model 'convnot'" err || wrong 'doctor --limits does not say what it lacks'
@@ -56,7 +56,7 @@ assert 0 < machine["device"]["launch"]["value"] < 1e-3 and 0 <= machine["network
 END
 	passes plan --machine here.json --model convnet --data digits --nodes 2
 	mpirun -n 2 "$STARGRAD" doctor --machine here.json --model mlp --data digits --batch 64 --strategy ps >out 2>err || wrong 'no servers'
-	grep -q 'by each of 2 ranks that exchange by ps' here.json || wrong 'the file does not say how ranks exchanged'
+	grep -q 'on each of 2 ranks with --strategy ps' here.json || wrong 'the file does not say how ranks exchanged'
 	! "$STARGRAD" doctor --machine here.json --model mlp --data digits --strategy pss >out 2>err || wrong 'pss is a strategy'
 	grep -q 'pss.*ps' err || wrong 'pss is not set right'
 else

@@ -48,9 +48,9 @@ says '^lenet .*(images of 16x16 or more)$'
 passes list augmentations
 says '^rotate .*(rotate\[:DEGREES\])$'
 passes list datasets
-says '(digits, --augment none)$'
-says '(cifar10:DIR, --augment crop:4,flip)$'
-says '^folder  .*; by default, grey images (often letters or digits, which must not be flipped) are not augmented (folder:DIR\[,SIZE\], --augment crop:1/8,flip)$'
+says '(digits, default --augment none)$'
+says '(cifar10:DIR, default --augment crop:4,flip)$'
+says '^folder  .*; by default, grey images (often letters or digits, which must not be flipped) are not augmented (folder:DIR\[,SIZE\], default --augment crop:1/8,flip)$'
 refuses 2 "list: unknown list 'model'; did you mean models?" list model
 
 # complete WORD…: what Bash would offer for the last of these words, sorted.

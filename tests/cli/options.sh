@@ -97,7 +97,7 @@ says '^row 4: .*[0-9]\.[0-9]* [0-9] + 0\.[0-9]* [0-9]'
 [ "$(head -c 4 batch.png | tail -c 3)" = PNG ] || wrong 'batch.png is no picture'
 refuses 2 "train: --trace: '5-2' is not a step or a range" "${train[@]}" --trace 5-2
 refuses 2 "train: --trace: '0' is not a step or a range" "${train[@]}" --trace=0
-refuses 2 "train: --model: '' is not a value" train --model '' --data digits
+refuses 2 "train: --model: '' is not a valid NAME" train --model '' --data digits
 for schedule in '' stp step step:3 step:3,2:0.1 step:x:0.1 poly poly:-1 cosine:3; do
 	refuses 2 ".*schedule" "${train[@]}" --schedule "$schedule"
 done
@@ -190,7 +190,7 @@ passes "${train[@]}" --print --optimizer adam --beta1 0.8
 # A rate that nobody gave is the optimizer's.
 for pair in 'sgd 0.1' 'adam 0.001' 'adamw 0.001' 'lamb 0.005'; do
 	passes list optimizers
-	says "^${pair% *} .*(--lr ${pair#* })\$"
+	says "^${pair% *} .*(default --lr ${pair#* })\$"
 	passes "${train[@]}" --print --optimizer "${pair% *}"
 	says "^optimizer  ${pair% *}, learning rate ${pair#* },"
 done

@@ -247,7 +247,7 @@ refuses 2 'plan: --simulate cannot be combined with --overlap none' plan --simul
 
 refuses 2 'plan: --machine NAME|FILE is missing' plan "${small[@]}"
 refuses 1 'weak/pictures: cannot be created: Not a directory' plan "${small[@]}" --machine "$machines/titan.json" --out weak/pictures
-refuses 2 "plan: --nodes 4-2 must be N, or A-B" plan "${small[@]}" --machine "$machines/titan.json" --nodes 4-2
+refuses 2 "plan: --nodes 4-2 must be N or A-B" plan "${small[@]}" --machine "$machines/titan.json" --nodes 4-2
 refuses 2 "$machines/titan.json: device.flops has no bf16" plan "${small[@]}" --machine "$machines/titan.json" --precision bf16
 refuses 1 'none.json: ' plan "${small[@]}" --machine none.json
 refuses 2 "unknown model 'resnet21'" plan --model resnet21 --data digits --machine "$machines/titan.json"

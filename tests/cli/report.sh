@@ -20,7 +20,7 @@ folder "$config" "$step"$'\n'"$epoch"$'\n''{"event":"ste' # the run goes on, or 
 passes report run
 says 'mine on digits'
 says '50.00 %'
-says '^1 step, loss of the last 2.5000'
+says '^1 step, last loss 2.5000'
 folder "$config" "$step"$'\n' # no epoch has ended
 passes report run
 folder "$config" "${step/2.5/null}"$'\n' # the loss was no number
@@ -72,7 +72,7 @@ refuses 1 'nowhere/config.json' report nowhere
 folder '' "$step"$'\n'
 refuses 1 'run/config.json: ' report run
 folder '[]' "$step"$'\n'
-refuses 1 'run/config.json: not a JSON object' report run
+refuses 1 'run/config.json: is not a JSON object' report run
 folder '{"model":' "$step"$'\n'
 refuses 1 'run/config.json: line 1: ' report run
 for line in x '[]' '{}' '{"event":"step"}' "${step/:1,/:null,}" "${step/2.5/\"a\"}" "${epoch/0.5/true}" "$(printf '%070000d' 0)" $'\xff\xfe'; do

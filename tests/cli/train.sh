@@ -171,7 +171,7 @@ warns 1 'the final loss is [0-9.]*e+[0-9]*, .* a constant guess has a loss of 2.
 says '^epoch 2/2  loss [0-9.]*e+[0-9]*  test loss [0-9.]*e+[0-9]*  '
 passes report lost
 says '^ *2  *[0-9.]*e+[0-9]*  *[0-9.]*e+[0-9]*  *[0-9.]* %'
-says 'loss of the last [0-9.e+]*;'
+says 'last loss [0-9.e+]*;'
 passes eval --weights lost/model.safetensors --model convnet --data digits
 says '^test accuracy [0-9.]* %, loss [0-9.]*e+[0-9]*$'
 passes train --model lenet --data synthetic:28x28x1,10,64 --batch 32 --lr 0.3 --epochs 1 --out rough     # ordinary, and short

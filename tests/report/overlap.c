@@ -187,7 +187,8 @@ static void explained_once(void **state) {
     message_until(75, 100, &slow, 1);
     message_until(100, 100, &slow, 1);
     message_until(120, 120,
-                  (const char *[]){ slow, "are exposed for 20.0 ms per step on rank 0, all its messages for 20.0 in addition" },
+                  (const char *[]){ slow, "rank 0 waits 20.0 ms per step for messages (in addition to the wait for the slower "
+                                          "rank), including 20.0 for" },
                   2);
 }
 

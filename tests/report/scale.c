@@ -186,13 +186,13 @@ static void few_ranks(void **state) {
 
 static void more_than_a_picture_has(void **state) {
     (void)state;
-    check(2, 140, "The plot shows the 127 busiest workers of each rank: 254 of 280.", 4 * MB);
-    check(200, 1, "The plot shows the busiest worker of each of the first 128 of 200 ranks: 128 of 200.", 8 * MB);
+    check(2, 140, "The plot shows the 127 busiest workers of each rank: 254 of 280 workers.", 4 * MB);
+    check(200, 1, "The plot shows the busiest worker of each of the first 128 of 200 ranks: 128 of 200 workers.", 8 * MB);
 }
 
 static void many_of_many(void **state) {
     (void)state;
-    check(128, 64, "The plot shows the busiest worker of each rank: 128 of 8192.", 8 * MB);
+    check(128, 64, "The plot shows the busiest worker of each rank: 128 of 8192 workers.", 8 * MB);
 }
 
 int main(int argc, char **argv) {

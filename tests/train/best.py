@@ -45,7 +45,7 @@ def ends_with_its_best(out, said):
     tops, best = best_of(out)
     epochs = events(out, "epoch")
     step = epochs[tops.index(best)]["step"]
-    assert said.splitlines()[-1] == f"{out}: test accuracy {100 * best:.2f} %, of the best evaluation, after step {step}", said
+    assert said.splitlines()[-1] == f"{out}: test accuracy {100 * best:.2f} %, from the best evaluation, after step {step}", said
     told = json.loads(stargrad("eval", out, "--json"))
     assert told["test_top1"] == best, (told, tops)
     assert abs(told["test_loss"] - epochs[tops.index(best)]["test_loss"]) <= 1e-5 * told["test_loss"], (told, epochs)

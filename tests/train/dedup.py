@@ -197,7 +197,7 @@ def test_sweep():
     assert all(a["dropped"] <= b["dropped"] for a, b in zip(points, points[1:]))
     assert points[3]["dropped"] > 0 and points[2]["test_top1"] == points[1]["test_top1"], points
     assert [p["best"] for p in points].index(True) == 3, points        # 2 and 3 drop the same: distances are even
-    assert "within epsilon" in said and os.path.exists(f"{out}/sweep.svg")
+    assert "loses at most epsilon" in said and os.path.exists(f"{out}/sweep.svg")
     assert len(losses(f"{out}/sweep/none-1")) == 20
 
     # What could not be hashed is in no training, with any threshold.

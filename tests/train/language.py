@@ -177,7 +177,7 @@ def test_sample():
     assert "the tokenizer has 700 tokens, but the network has 256; give the tokenizer of this network" in stargrad(*say, "--tokenizer", other, status=2)
     assert "no.so" in stargrad("sample", *say[1:], "--plugin", os.path.join(FOLDER, "no.so"), status=2)
     assert stargrad(*say, "--seed", 2) == stargrad(*say, "--seed", 2) != stargrad(*say, "--seed", 3)
-    assert "--prompt: .. is not a value" in stargrad(*say[:5], "--prompt", "", status=2).replace("''", "..")
+    assert "--prompt: .. is not a valid TEXT" in stargrad(*say[:5], "--prompt", "", status=2).replace("''", "..")
     assert "is not a token number; to give text, set --tokenizer FILE" in stargrad(*say[:4], TINY + ",vocabulary=300", "--prompt", "a", status=2)
 
 

@@ -167,15 +167,15 @@ def test_changes_on_the_way():
 def test_wrong_files():
     for file, says in (({"candidates": [{"lr": "fast"}], "model": "mlp"}, r'candidates[0]: lr: "fast" is not a number from 0'),
                        ({"candidates": [{"momentun": 0.9}], "model": "mlp"}, "candidates[0]: unknown option 'momentun'; did you mean momentum?"),
-                       ({"grid": {"lr": 0.1}, "model": "mlp"}, "grid: lr: must be a list of values"),
+                       ({"grid": {"lr": 0.1}, "model": "mlp"}, "grid: lr: must be a non-empty list of values"),
                        ({"random": {"count": 3, "lr": {"log": [0, 1]}}, "model": "mlp"}, "random: lr: must be a list, or"),
                        ({"candidates": [{}]}, "candidates[0]: the model is missing"),
                        ({"candidates": [{"patience": 2}], "model": "mlp"}, "candidates[0]: patience cannot be set for candidates"),
                        ({"candidates": [{"out": "x"}], "model": "mlp"}, "candidates[0]: out cannot be set for candidates"),
-                       ({"candidates": [{"name": "../x"}], "model": "mlp"}, "candidates[0]: name: must consist of letters"),
+                       ({"candidates": [{"name": "../x"}], "model": "mlp"}, "candidates[0]: name: must consist of 1 to 99 letters"),
                        ({"candidates": [{}], "model": "mlp", "stop": {"rule": "never"}}, "stop: rule: must be none, halving or median"),
                        ({"candidates": [{}], "model": "mlp", "epochs": 1.5}, "epochs: must be a whole number"),
-                       ({"model": "mlp"}, 'must have one of "candidates", "grid" and "random"')):
+                       ({"model": "mlp"}, 'must have exactly one of "candidates", "grid" and "random"')):
         said = stargrad(*words(write("wrong.json", file), folder("wrong")), status=2)
         assert says in said and said.count("\n") == 1 and "wrong.json" in said, (file, said)
     out = folder("again")

@@ -308,7 +308,7 @@ def test_marks():
 def test_window():
     """Where in paje.trace the traced steps are: what the report tells for ViTE holds all tasks, and little else."""
     out = trace(1)
-    first, last = map(int, re.search(r"for ViTE \(range in ms\): vite -t (\d+):(\d+) .*paje.trace", stargrad("report", out)).groups())
+    first, last = map(int, re.search(r"with ViTE \(range in ms\): vite -t (\d+):(\d+) .*paje.trace", stargrad("report", out)).groups())
     start, end = stretch(tasks(out))
     assert start - 1 < first <= start and end <= last < end + 1, (first, last, start, end)
 
