@@ -18,12 +18,12 @@
  * A network with a key-value cache (attribute .cache, its length in rows) processes one row per step. Step number 1 writes its k
  * and v to row 0 of the cache, step 2 to row 1, and so on. The query of a step attends to all rows written so far.
  *
- * The rows of a head are first copied to contiguous matrices (attention_head.h). Computation is in F32 for all types of activations, with one
- * exception: if activations are bf16 and the processor has AVX512_BF16, the factors of products are pairs of bf16, adjacent in
- * the dimension that is summed over, and p and ds are rounded to bf16.
+ * The rows of a head are first copied to contiguous matrices (attention_head.h). Computation is in F32 for all types of
+ * activations, with one exception: if activations are bf16 and the processor has AVX512_BF16, the factors of products are pairs
+ * of bf16, adjacent in the dimension that is summed over, and p and ds are rounded to bf16.
  *
- * Sources: J. Ainslie et al., GQA: training generalized multi-query transformer models from multi-head checkpoints, 2023; T. Dao et al., FlashAttention: fast and memory-efficient exact attention, 2022; A. Vaswani et al., Attention is all
- * you need, 2017. */
+ * Sources: J. Ainslie et al., GQA: training generalized multi-query transformer models from multi-head checkpoints, 2023; T. Dao
+ * et al., FlashAttention: fast and memory-efficient exact attention, 2022; A. Vaswani et al., Attention is all you need, 2017. */
 #include "config.h"
 #include "codelets/ops/attention_head.h"
 
@@ -40,7 +40,8 @@ static int check_one(const struct sgrad_signature *signature, const struct sgrad
     const struct sgrad_shape *x = &signature->x[0].shape;
     char text[SGRAD_SHAPE_TEXT];
     if (x->rank == 3 && x->dim[2] % (attrs->heads + 2 * attrs->kv_heads) == 0) return 0;
-    return sgrad_log_error(SGRAD_ESHAPE, "%s: attention requires rows (N,T,C) of %d heads of queries and %d of keys and of values, not %s",
+    return sgrad_log_error(SGRAD_ESHAPE,
+                           "%s: attention requires rows (N,T,C) of %d heads of queries and %d of keys and of values, not %s",
                            signature->layer, attrs->heads, attrs->kv_heads, sgrad_shape_text(x, text));
 }
 static int check_three(const struct sgrad_signature *signature, const struct sgrad_attention *attrs) {
@@ -49,10 +50,12 @@ static int check_three(const struct sgrad_signature *signature, const struct sgr
     if (signature->inputs == 3 && q->rank == 3 && k->rank == 3 && q->dim[0] == k->dim[0] && q->dim[1] == k->dim[1] &&
         q->dim[2] % attrs->heads == 0 && k->dim[2] == q->dim[2] / attrs->heads * attrs->kv_heads && sgrad_shape_equal(k, v))
         return 0;
-    return sgrad_log_error(SGRAD_ESHAPE,
-                           "%s: attention requires queries, keys and values (N,T,C) of %d, %d and %d heads of the same size, not %s, %s "
-                           "and %s", signature->layer, attrs->heads, attrs->kv_heads, attrs->kv_heads, sgrad_shape_text(q, text[0]),
-                           sgrad_shape_text(k, text[1]), signature->inputs == 3 ? sgrad_shape_text(v, text[2]) : "nothing");
+    return sgrad_log_error(
+        SGRAD_ESHAPE,
+        "%s: attention requires queries, keys and values (N,T,C) of %d, %d and %d heads of the same size, not %s, %s "
+        "and %s",
+        signature->layer, attrs->heads, attrs->kv_heads, attrs->kv_heads, sgrad_shape_text(q, text[0]),
+        sgrad_shape_text(k, text[1]), signature->inputs == 3 ? sgrad_shape_text(v, text[2]) : "nothing");
 }
 
 static int infer(struct sgrad_signature *signature, void *attributes) {
@@ -74,8 +77,9 @@ static int infer(struct sgrad_signature *signature, void *attributes) {
     signature->y.shape = (struct sgrad_shape){ 3, { x->dim[0], x->dim[1], width } };
     signature->saved[0] = (struct sgrad_view){ SGRAD_F32, { 3, { x->dim[0], attrs->heads, x->dim[1] } } };
     if (attrs->cache)
-        signature->s[0] =
-            (struct sgrad_parameter){ .name = "cache", .unsaved = true, .shape = { 3, { 2, attrs->cache, attrs->kv_heads * size } } };
+        signature->s[0] = (struct sgrad_parameter){ .name = "cache",
+                                                    .unsaved = true,
+                                                    .shape = { 3, { 2, attrs->cache, attrs->kv_heads * size } } };
     return 0;
 }
 
@@ -228,7 +232,8 @@ SGRAD_ALWAYS_INLINE void sum_own(const struct head *head, const void *y, const v
 
 /* Writes the gradient of a head's rows, times SCALE. */
 SGRAD_ALWAYS_INLINE void put(const struct head *head, const float *slope, float scale, const struct rows *rows, int64_t to) {
-    if (rows->slope) scatter(slope, head->row, head->count, head->size, scale, head->type, rows->slope, to, rows->stride, rows->add);
+    if (rows->slope)
+        scatter(slope, head->row, head->count, head->size, scale, head->type, rows->slope, to, rows->stride, rows->add);
 }
 
 /* Computes the gradient of query head K of sample N, and adds its terms to dk and dv. */
@@ -324,7 +329,8 @@ static void describe(const void *attributes, char *text, size_t size) {
     const struct sgrad_attention *attrs = attributes;
     char shared[32] = "";
     if (attrs->kv_heads != attrs->heads) snprintf(shared, sizeof shared, ", %d of keys", attrs->kv_heads);
-    snprintf(text, size, "%d %s%s%s", attrs->heads, attrs->heads == 1 ? "head" : "heads", shared, attrs->causal ? ", causal" : "");
+    snprintf(text, size, "%d %s%s%s", attrs->heads, attrs->heads == 1 ? "head" : "heads", shared,
+             attrs->causal ? ", causal" : "");
 }
 
 static const char *const onnx_part[] = { "query", "key", "worth" };
@@ -334,7 +340,8 @@ static void onnx_thirds(long long rows, int heads, long long size, FILE *to) {
     fprintf(to, "heads = Constant <value = int64[5] {0, %lld, 3, %d, %lld}> ()\nparts = Reshape (x, heads)\n", rows, heads, size);
     fputs("turned = Transpose <perm = [2, 0, 3, 1, 4]> (parts)\n", to);
     for (int i = 0; i < 3; i++)
-        fprintf(to, "number%d = Constant <value = int64 {%d}> ()\n%s = Gather <axis = 0> (turned, number%d)\n", i, i, onnx_part[i], i);
+        fprintf(to, "number%d = Constant <value = int64 {%d}> ()\n%s = Gather <axis = 0> (turned, number%d)\n", i, i,
+                onnx_part[i], i);
 }
 
 /* Writes them in general: repeats the heads of k and v. */
@@ -351,8 +358,8 @@ static void onnx_heads(const struct sgrad_signature *signature, const struct sgr
         char input[16];
         snprintf(input, sizeof input, signature->inputs == 1 ? "input%d" : i ? "x%d" : "x", i);
         const bool repeat = i > 0 && group > 1;
-        fprintf(to, "split%d = Constant <value = int64[%d] {0, 0, %d, %s%lld}> ()\nheads%d = Reshape (%s, split%d)\n", i, repeat ? 5 : 4,
-                i ? a->kv_heads : a->heads, repeat ? "1, " : "", size, i, input, i);
+        fprintf(to, "split%d = Constant <value = int64[%d] {0, 0, %d, %s%lld}> ()\nheads%d = Reshape (%s, split%d)\n", i,
+                repeat ? 5 : 4, i ? a->kv_heads : a->heads, repeat ? "1, " : "", size, i, input, i);
         if (repeat)
             fprintf(to, "times%d = Constant <value = int64[5] {1, 1, 1, %d, 1}> ()\nmany%d = Expand (heads%d, times%d)\n"
                         "join%d = Constant <value = int64[4] {0, 0, %d, %lld}> ()\nall%d = Reshape (many%d, join%d)\n",

@@ -326,16 +326,18 @@ static struct sizes sizes_of(const struct sgrad_args *args, int of_k) {
     return { (int)x[1], attrs->heads * size, attrs->heads, attrs->kv_heads, size, attrs->causal };
 }
 
-/* Returns the rows of q, k and v. Their gradients are those from SLOPE on; with three inputs the last two are operands OF_K + 2 and
- * OF_K + 3. SLOPE 0: none. */
-template <typename T> static struct operands<T> operands_of(const struct sgrad_args *args, const struct sizes &s, int of_k, int slope) {
+/* Returns the rows of q, k and v. Their gradients are those from SLOPE on; with three inputs the last two are operands OF_K + 2
+ * and OF_K + 3. SLOPE 0: none. */
+template <typename T>
+static struct operands<T> operands_of(const struct sgrad_args *args, const struct sizes &s, int of_k, int slope) {
     const bool one = !args->data[of_k];
     struct operand<T> of[3];
     for (int i = 0; i < 3; i++) {
         const int x = one || i == 0 ? 0 : of_k + i - 1, dx = one || i == 0 ? slope : of_k + 1 + i;
         const int64_t first = one && i > 0 ? s.width + (i - 1) * s.kv * s.size : 0;
         T *to = slope ? (T *)args->data[dx] : nullptr;
-        of[i] = { (const T *)args->data[x] + first, to ? to + first : to, args->view[x].shape.dim[2], slope && sgrad_adds(args, dx) };
+        of[i] = { (const T *)args->data[x] + first, to ? to + first : to, args->view[x].shape.dim[2],
+                  slope && sgrad_adds(args, dx) };
     }
     return { of[0], of[1], of[2] };
 }
@@ -389,8 +391,8 @@ extern "C" void sgrad__attention_inference_cuda(const struct sgrad_args *args) {
     });
 }
 
-/* Backward: x (N,T,C+2K) or q (N,T,C), y, dy (N,T,C), saved (N,heads,T), dx or dq, k and v (N,T,K) or absent, dk and dv (N,T,K) or
- * absent; workspace: own (N,heads,T) */
+/* Backward: x (N,T,C+2K) or q (N,T,C), y, dy (N,T,C), saved (N,heads,T), dx or dq, k and v (N,T,K) or absent, dk and dv (N,T,K)
+ * or absent; workspace: own (N,heads,T) */
 extern "C" void sgrad__attention_backward_cuda(const struct sgrad_args *args) {
     const struct sizes s = sizes_of(args, 5);
     const unsigned samples = (unsigned)args->view[0].shape.dim[0];
@@ -400,8 +402,8 @@ extern "C" void sgrad__attention_backward_cuda(const struct sgrad_args *args) {
         [=](auto arithmetic, auto dim, unsigned high) {
             using A = decltype(arithmetic);
             const auto in = operands_of<typename A::type>(args, s, 5, 4);
-            sgrad__launch_grid(backward_queries<A, dim.value>, dim3(samples * s.heads * high), dim3(32, WARPS), s, in, args->data[1],
-                               args->data[2], args->data[3], own);
+            sgrad__launch_grid(backward_queries<A, dim.value>, dim3(samples * s.heads * high), dim3(32, WARPS), s, in,
+                               args->data[1], args->data[2], args->data[3], own);
             sgrad__launch_grid(backward_keys<A, dim.value>, dim3(samples * s.kv * high), dim3(32, WARPS), s, in, args->data[2],
                                args->data[3], own);
         },

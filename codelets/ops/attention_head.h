@@ -14,8 +14,8 @@ enum { BLOCK = 64 };    /* rows and columns of a block of scores */
 
 typedef uint32_t word __attribute__((may_alias));
 
-/* The rows of q, k or v: element (n,t,h,d) is DATA[(n·T + t)·stride + first + h·D + d]. SLOPE has the gradient in the same manner;
- * ADD: it is added to. */
+/* The rows of q, k or v: element (n,t,h,d) is DATA[(n·T + t)·stride + first + h·D + d]. SLOPE has the gradient in the same
+ * manner; ADD: it is added to. */
 struct rows {
     const void *data;
     void *slope;

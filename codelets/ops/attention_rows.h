@@ -20,8 +20,8 @@ template <typename T> struct matrix {
     int64_t stride;
 };
 
-/* The rows of q, k or v of all heads: element (n,t,head,c) is at[(n·T + t) * stride + head * D + c]. SLOPE has the gradient in the
- * same manner, or is NULL; ADD: it is added to. */
+/* The rows of q, k or v of all heads: element (n,t,head,c) is at[(n·T + t) * stride + head * D + c]. SLOPE has the gradient in
+ * the same manner, or is NULL; ADD: it is added to. */
 template <typename T> struct operand {
     const T *at;
     T *slope;

@@ -20,7 +20,8 @@ static int infer(struct sgrad_signature *signature, void *attributes) {
     if (attrs->heads == 0) attrs->heads = 1;
     if (attrs->eps == 0) attrs->eps = 1e-5f;
     if (x->rank < 2 || attrs->heads < 0 || x->dim[x->rank - 1] % attrs->heads)
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: rms_norm requires samples of features (N,…,C), with C a multiple of %d heads, not %s",
+        return sgrad_log_error(SGRAD_ESHAPE,
+                               "%s: rms_norm requires samples of features (N,…,C), with C a multiple of %d heads, not %s",
                                signature->layer, attrs->heads, sgrad_shape_text(x, text));
     const int64_t features = x->dim[x->rank - 1] / attrs->heads, rows = sgrad_shape_count(x) / features / x->dim[0];
     signature->y.shape = *x;
@@ -123,7 +124,8 @@ const struct sgrad_op sgrad_rms_norm_op = {
                    { SGRAD_IN(X, 0), SGRAD_IN(P, 0), SGRAD_OUT(Y, 0), SGRAD_OUT(SAVED, 0) } } },
     .backward = { { { .name = "rms_norm backward", .kind = &sgrad_backward_kind, .cpu = backward,
                       .cuda = SGRAD_ON_CUDA(sgrad__rms_norm_backward_cuda), .accumulates = true, .flops = backward_flops },
-                    { SGRAD_IN(X, 0), SGRAD_IN(DY, 0), SGRAD_IN(P, 0), SGRAD_IN(SAVED, 0), SGRAD_OUT(DX, 0), SGRAD_OUT(DP, 0) } } },
+                    { SGRAD_IN(X, 0), SGRAD_IN(DY, 0), SGRAD_IN(P, 0), SGRAD_IN(SAVED, 0), SGRAD_OUT(DX, 0),
+                      SGRAD_OUT(DP, 0) } } },
     .tests = {
         { "one row of 5", { { 2, { 1, 5 } } } },
         { "3 samples of 4 rows of 17", { { 3, { 3, 4, 17 } } } },

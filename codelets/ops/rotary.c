@@ -1,18 +1,19 @@
-/* rotary.c: rotary positions. In the row of position t, each pair of features of a head, D/2 apart, is rotated by an angle that is
- * proportional to t:
+/* rotary.c: rotary positions. In the row of position t, each pair of features of a head, D/2 apart, is rotated by an angle that
+ * is proportional to t:
  *
  *     y_i = x_i cos(t·f_i) - x_j sin(t·f_i)      y_j = x_j cos(t·f_i) + x_i sin(t·f_i)      j = i + D/2,   f_i = base^(-2i/D)
  *
  * so that the product of a query and a key depends on the distance of their positions. x, y (N,T,C), with heads of D = C/heads
- * features, in the order of Hugging Face's Llama. With .cached, for networks with a key-value cache, the input is one row per step;
- * its position is the step's number minus 1.
+ * features, in the order of Hugging Face's Llama. With .cached, for networks with a key-value cache, the input is one row per
+ * step; its position is the step's number minus 1.
  *
  * FACTOR divides all frequencies (linear scaling). If ORIGINAL is set, it is the context before the extension of Llama 3.1, and
- * FACTOR divides only the frequencies below LOW turns in that context; those above HIGH are unchanged, those between interpolated.
+ * FACTOR divides only the frequencies below LOW turns in that context; those above HIGH are unchanged, those between
+ * interpolated.
  *
  * Angles are products in F32, as in Hugging Face's implementation. Backward rotates by the opposite angle.
  *
- * Sources: J. Su et al., RoFormer: enhanced transformer with rotary position embedding, 2021; Llama 3.1's model card (scaling). */
+ * Sources: J. Su et al., RoFormer: enhanced transformer with rotary position embedding, 2021; Llama 3.1's model (scaling). */
 #include "config.h"
 #include "codelets/kernels.h"
 #include "codelets/ops/frequencies.h"
@@ -32,8 +33,10 @@ static int infer(struct sgrad_signature *signature, void *attributes) {
     if (attrs->low == 0) attrs->low = 1;
     if (attrs->high == 0) attrs->high = 4;
     if (x->rank != 3 || attrs->heads < 0 || x->dim[2] % (2 * attrs->heads) || x->dim[2] / attrs->heads > SGRAD_ROW)
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: rotary requires rows (N,T,C) of %d heads of an even number of at most %d features, "
-                               "not %s", signature->layer, attrs->heads, SGRAD_ROW, sgrad_shape_text(x, text));
+        return sgrad_log_error(SGRAD_ESHAPE,
+                               "%s: rotary requires rows (N,T,C) of %d heads of an even number of at most %d features, "
+                               "not %s",
+                               signature->layer, attrs->heads, SGRAD_ROW, sgrad_shape_text(x, text));
     signature->y.shape = *x;
     return 0;
 }

@@ -40,8 +40,8 @@ static void rotate_all(const struct sgrad_args *args, float sign) {
     for (int i = 0; i < size / 2; i++) f.at[i] = sgrad__frequency(attrs, size, i);
     sgrad__with_wide_pack(args->view[0].dtype, size / 2, [=](auto pack) {
         using P = decltype(pack);
-        sgrad__launch(rotate<P>, dim[0] * dim[1] * dim[2] / 2 / P::size, (int)dim[1], attrs->heads, size / 2 / P::size, sign, step,
-                      f, args->data[0], args->data[1], sgrad_adds(args, 1));
+        sgrad__launch(rotate<P>, dim[0] * dim[1] * dim[2] / 2 / P::size, (int)dim[1], attrs->heads, size / 2 / P::size, sign,
+                      step, f, args->data[0], args->data[1], sgrad_adds(args, 1));
     });
 }
 

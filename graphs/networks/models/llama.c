@@ -9,8 +9,8 @@
  *         │                             └─ up_proj ────────── · ── down_proj ── + ──
  *         └────────────────────────────────────────────────────────────────────┘
  *
- * All norms are RMS norms; q_norm and k_norm (qk_norm=1, Qwen 3) normalize each head. Layers have no biases, except q_proj, k_proj
- * and v_proj with bias=1 (Qwen 2.5). With tied=1, the weight of the logits is that of the embedding. Initial values are
+ * All norms are RMS norms; q_norm and k_norm (qk_norm=1, Qwen 3) normalize each head. Layers have no biases, except q_proj,
+ * k_proj and v_proj with bias=1 (Qwen 2.5). With tied=1, the weight of the logits is that of the embedding. Initial values are
  * N(0, 0.02²); those of o_proj and down_proj are divided by the root of the number of branches.
  *
  * llama:config=FOLDER reads the options from Hugging Face's config.json: llama_config.c.
@@ -62,7 +62,8 @@ static int read_sizes(struct sgrad_graph *graph, struct sizes *is) {
     if (is->heads % is->kv_heads)
         return sgrad_graph_fail(graph, "heads=%d must be a multiple of kv_heads=%d", is->heads, is->kv_heads);
     if (!option(graph, "head_size") && is->width % is->heads)
-        return sgrad_graph_fail(graph, "width=%d must be a multiple of heads=%d, unless head_size is given", is->width, is->heads);
+        return sgrad_graph_fail(graph, "width=%d must be a multiple of heads=%d, unless head_size is given", is->width,
+                                is->heads);
     if (is->size % 2) return sgrad_graph_fail(graph, "heads must have an even number of features, not %d", is->size);
     if (sgrad_graph_ranks(graph, SGRAD__FEATURES) > 1)
         return sgrad_graph_fail(graph, "tensor=3d is not supported; use tensor=1d or tensor=2d");
@@ -101,7 +102,8 @@ static int attention(struct sgrad_graph *graph, const char *block, int x, const 
 static int mlp(struct sgrad_graph *graph, const char *block, int x, const struct sizes *is) {
     int y = sgrad_layer(graph, rms_norm, SGRAD__NAME("%s.post_attention_layernorm", block), (x), .eps = is->eps);
     y = sgrad__gather_rows(graph, SGRAD__NAME("%s.mlp", block), y);
-    const int gate = sgrad__column_of_rows(graph, SGRAD__NAME("%s.mlp.gate_proj", block), y, linear(is->hidden, false, DEVIATION), 1);
+    const int gate =
+        sgrad__column_of_rows(graph, SGRAD__NAME("%s.mlp.gate_proj", block), y, linear(is->hidden, false, DEVIATION), 1);
     const int up = sgrad__column_of_rows(graph, SGRAD__NAME("%s.mlp.up_proj", block), y, linear(is->hidden, false, DEVIATION), 1);
     y = sgrad_layer(graph, multiply, SGRAD__NAME("%s.mlp.act", block), (gate, up), .silu = true);
     y = sgrad__row_linear(graph, SGRAD__NAME("%s.mlp.down_proj", block), y, linear(is->width, false, is->last_deviation));
@@ -150,16 +152,30 @@ static int loss(struct sgrad_graph *graph, int y, int target) {
 
 const struct sgrad_model sgrad_llama_model = {
     .name = "llama",
-    .summary = "decoder of the Llama family, of any size: Llama 2 and 3, Mistral, Qwen 2.5 and 3; config=FOLDER reads config.json",
+    .summary =
+        "decoder of the Llama family, of any size: Llama 2 and 3, Mistral, Qwen 2.5 and 3; config=FOLDER reads config.json",
     .source = "H. Touvron et al., Llama 2: open foundation and fine-tuned chat models, 2023",
-    .options = (const struct sgrad_model_option[]){
-        { "layers", 6, 1, 1000, false }, { "heads", 6, 1, 1000, false }, { "kv_heads", 0, 0, 1000, false },
-        { "width", 384, 1, 65536, false }, { "hidden", 1024, 1, 1 << 20, false }, { "context", 256, 1, 1 << 24, false },
-        { "vocabulary", 256, 2, 1 << 20, false }, { "head_size", 0, 0, 512, false }, { "rope_base", 10000, 1, 1e12, true },
-        { "rope_factor", 1, 1, 1000, true }, { "rope_original", 0, 0, 1 << 24, false }, { "rope_low", 1, 0.01, 1000, true },
-        { "rope_high", 4, 0.01, 1000, true }, { "eps", 1e-5, 1e-12, 1, true }, { "tied", 1, 0, 1, false },
-        { "qk_norm", 0, 0, 1, false }, { "bias", 0, 0, 1, false }, { 0 },
-    },
+    .options =
+        (const struct sgrad_model_option[]){
+            { "layers", 6, 1, 1000, false },
+            { "heads", 6, 1, 1000, false },
+            { "kv_heads", 0, 0, 1000, false },
+            { "width", 384, 1, 65536, false },
+            { "hidden", 1024, 1, 1 << 20, false },
+            { "context", 256, 1, 1 << 24, false },
+            { "vocabulary", 256, 2, 1 << 20, false },
+            { "head_size", 0, 0, 512, false },
+            { "rope_base", 10000, 1, 1e12, true },
+            { "rope_factor", 1, 1, 1000, true },
+            { "rope_original", 0, 0, 1 << 24, false },
+            { "rope_low", 1, 0.01, 1000, true },
+            { "rope_high", 4, 0.01, 1000, true },
+            { "eps", 1e-5, 1e-12, 1, true },
+            { "tied", 1, 0, 1, false },
+            { "qk_norm", 0, 0, 1, false },
+            { "bias", 0, 0, 1, false },
+            { 0 },
+        },
     .configure = sgrad__llama_configure,
     .build = build,
     .loss = loss,

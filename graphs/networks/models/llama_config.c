@@ -30,7 +30,8 @@ static void set(struct reading *r, const char *key, const char *name, double x) 
     else r->value[i] = x;
 }
 
-/* Sets option NAME to the number KEY of OBJECT. Without that key, the option is set to ABSENT, or is an error if ABSENT is negative. */
+/* Sets option NAME to the number KEY of OBJECT. Without that key, the option is set to ABSENT, or is an error if ABSENT is
+ * negative. */
 static void take(struct reading *r, const json_t *object, const char *key, const char *name, double absent) {
     const json_t *x = json_object_get(object, key);
     if (r->error) return;
@@ -44,7 +45,8 @@ static void refuse(struct reading *r, const char *key, const char *supported) {
     const json_t *x = json_object_get(r->config, key);
     char *text = x ? json_dumps(x, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
     if (!r->error)
-        r->error = sgrad_log_error(SGRAD_EINVAL, "%s: %s %.60s is not supported; %s", r->path, key, text ? text : "(absent)", supported);
+        r->error =
+            sgrad_log_error(SGRAD_EINVAL, "%s: %s %.60s is not supported; %s", r->path, key, text ? text : "(absent)", supported);
     free(text);
 }
 
