@@ -81,6 +81,9 @@ SGRAD_ALWAYS_INLINE wide wide_exp(wide x) {
     return wide_exp_within(wide_choose(-at, lowest, wide_of(88), at));
 }
 
+/* Returns the logistic function 1 / (1 + e⁻ˣ); NaN if X is NaN. */
+SGRAD_ALWAYS_INLINE wide wide_sigmoid(wide x) { return 1 / (1 + wide_exp(-x)); }
+
 /* Returns Σ (x - mean), or Σ (x - mean)² (SQUARES), over COUNT elements from element FROM on. */
 SGRAD_ALWAYS_INLINE float wide_row_sum(enum sgrad_dtype type, const void *data, int64_t from, int64_t count, float mean,
                                        bool squares) {

@@ -94,6 +94,9 @@ template <typename P> static __device__ inline void sgrad__store(P *to, const fl
     *to = p;
 }
 
+/* Returns the logistic function 1 / (1 + e⁻ˣ). */
+static __device__ inline float sgrad__sigmoid(float x) { return 1 / (1 + expf(-x)); }
+
 /* ---- launches -------------------------------------------------------------------------------------------------- */
 
 /* Returns a / b, rounded up. */

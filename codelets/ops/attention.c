@@ -2,7 +2,9 @@
  *
  *     y_i = Σ_j p_ij v_j,    p_i = softmax over j of q_i·k_j / √D         CAUSAL: over j ≤ i
  *
- * x is (N,T,3C): a row is the concatenation of q, k and v, each of C = heads·D numbers, head by head. y is (N,T,C).
+ * With one input, x is (N,T,C+2·K): a row is the concatenation of q, of C = heads·D numbers, head by head, and of k and v, of
+ * K = kv_heads·D numbers each. With three inputs, they are q (N,T,C), k and v (N,T,K). y is (N,T,C). Adjacent heads of q, as many
+ * as heads/kv_heads, use the same head of k and v (grouped queries).
  *
  * The matrix p is never stored. Scores are computed block by block, with a running maximum and a running sum per row. Sums that
  * were accumulated with a smaller maximum are scaled down. log Σ exp of each row is saved for backward, which recomputes the
@@ -16,16 +18,14 @@
  * A network with a key-value cache (attribute .cache, its length in rows) processes one row per step. Step number 1 writes its k
  * and v to row 0 of the cache, step 2 to row 1, and so on. The query of a step attends to all rows written so far.
  *
- * The rows of a head are first copied to contiguous matrices. Computation is in F32 for all types of activations, with one
- * exception: if activations are bf16 and the processor has AVX512_BF16, the factors of products are pairs of bf16, adjacent in
- * the dimension that is summed over, and p and ds are rounded to bf16.
+ * The rows of a head are first copied to contiguous matrices (attention_head.h). Computation is in F32 for all types of
+ * activations, with one exception: if activations are bf16 and the processor has AVX512_BF16, the factors of products are pairs
+ * of bf16, adjacent in the dimension that is summed over, and p and ds are rounded to bf16.
  *
- * Sources: T. Dao et al., FlashAttention: fast and memory-efficient exact attention, 2022; A. Vaswani et al., Attention is all
- * you need, 2017. */
+ * Sources: J. Ainslie et al., GQA: training generalized multi-query transformer models from multi-head checkpoints, 2023; T. Dao
+ * et al., FlashAttention: fast and memory-efficient exact attention, 2022; A. Vaswani et al., Attention is all you need, 2017. */
 #include "config.h"
-#include "codelets/cpu/isa.h"
-#include "codelets/cpu/wide.h"
-#include "codelets/ops/attention.h"
+#include "codelets/ops/attention_head.h"
 
 #include <math.h>
 
@@ -33,81 +33,65 @@ void sgrad__attention_forward_cuda(const struct sgrad_args *args);
 void sgrad__attention_backward_cuda(const struct sgrad_args *args);
 void sgrad__attention_inference_cuda(const struct sgrad_args *args);
 
-enum { BLOCK = 64 };    /* rows and columns of a block of scores */
+enum { FORWARD_K = 3, INFERENCE_K = 4, BACKWARD_K = 5 };   /* operand k of each task, if it is not in x; operand v is the next */
 
-static int infer(struct sgrad_signature *signature, void *attributes) {
-    const struct sgrad_attention *attrs = attributes;
+/* Check the shape of one input, of queries, keys and values, and the shapes of three. */
+static int check_one(const struct sgrad_signature *signature, const struct sgrad_attention *attrs) {
     const struct sgrad_shape *x = &signature->x[0].shape;
     char text[SGRAD_SHAPE_TEXT];
-    if (x->rank != 3 || x->dim[2] % 3)
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: attention requires queries, keys and values (N,T,3C), not %s", signature->layer,
-                               sgrad_shape_text(x, text));
-    const int64_t width = x->dim[2] / 3;
-    if (attrs->heads < 1 || width % attrs->heads || width / attrs->heads > SGRAD_ROW)
-        return sgrad_log_error(SGRAD_ESHAPE,
-                               "%s: attention: a width of %lld cannot be divided into %d heads of at most %d features",
-                               signature->layer, (long long)width, attrs->heads, SGRAD_ROW);
+    if (x->rank == 3 && x->dim[2] % (attrs->heads + 2 * attrs->kv_heads) == 0) return 0;
+    return sgrad_log_error(SGRAD_ESHAPE,
+                           "%s: attention requires rows (N,T,C) of %d heads of queries and %d of keys and of values, not %s",
+                           signature->layer, attrs->heads, attrs->kv_heads, sgrad_shape_text(x, text));
+}
+static int check_three(const struct sgrad_signature *signature, const struct sgrad_attention *attrs) {
+    const struct sgrad_shape *q = &signature->x[0].shape, *k = &signature->x[1].shape, *v = &signature->x[2].shape;
+    char text[3][SGRAD_SHAPE_TEXT];
+    if (signature->inputs == 3 && q->rank == 3 && k->rank == 3 && q->dim[0] == k->dim[0] && q->dim[1] == k->dim[1] &&
+        q->dim[2] % attrs->heads == 0 && k->dim[2] == q->dim[2] / attrs->heads * attrs->kv_heads && sgrad_shape_equal(k, v))
+        return 0;
+    return sgrad_log_error(
+        SGRAD_ESHAPE,
+        "%s: attention requires queries, keys and values (N,T,C) of %d, %d and %d heads of the same size, not %s, %s "
+        "and %s",
+        signature->layer, attrs->heads, attrs->kv_heads, attrs->kv_heads, sgrad_shape_text(q, text[0]),
+        sgrad_shape_text(k, text[1]), signature->inputs == 3 ? sgrad_shape_text(v, text[2]) : "nothing");
+}
+
+static int infer(struct sgrad_signature *signature, void *attributes) {
+    struct sgrad_attention *attrs = attributes;
+    const struct sgrad_shape *x = &signature->x[0].shape;
+    if (attrs->kv_heads == 0) attrs->kv_heads = attrs->heads;
+    if (attrs->heads < 1 || attrs->kv_heads < 1 || attrs->heads % attrs->kv_heads)
+        return sgrad_log_error(SGRAD_EINVAL, "%s: attention: %d heads of queries cannot share %d heads of keys and values evenly",
+                               signature->layer, attrs->heads, attrs->kv_heads);
+    SGRAD_TRY(signature->inputs == 1 ? check_one(signature, attrs) : check_three(signature, attrs));
+    const int64_t size = x->dim[2] / (signature->inputs == 1 ? attrs->heads + 2 * attrs->kv_heads : attrs->heads);
+    const int64_t width = attrs->heads * size;
+    if (size > SGRAD_ROW)
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: attention: heads have %lld features, more than %d", signature->layer,
+                               (long long)size, SGRAD_ROW);
     if (attrs->cache && x->dim[1] != 1)
         return sgrad_log_error(SGRAD_ESHAPE, "%s: attention with a cache requires one row per step, not %lld", signature->layer,
                                (long long)x->dim[1]);
     signature->y.shape = (struct sgrad_shape){ 3, { x->dim[0], x->dim[1], width } };
     signature->saved[0] = (struct sgrad_view){ SGRAD_F32, { 3, { x->dim[0], attrs->heads, x->dim[1] } } };
     if (attrs->cache)
-        signature->s[0] =
-            (struct sgrad_parameter){ .name = "cache", .unsaved = true, .shape = { 3, { 2, attrs->cache, width } } };
+        signature->s[0] = (struct sgrad_parameter){ .name = "cache",
+                                                    .unsaved = true,
+                                                    .shape = { 3, { 2, attrs->cache, attrs->kv_heads * size } } };
     return 0;
 }
 
-/* ---- a head's matrices -------------------------------------------------------------------------------------------
- *
- * Matrices consist of 4-byte words. A word is a float or a pair of bf16. A left factor (T,D) has its words along D. So has its
- * transpose, which is a right factor and is stored in blocks of T, each (D,BLOCK). Other right factors (T,D) have their words
- * along T. Rows are padded with zeros to whole vectors. */
-
-typedef uint32_t word __attribute__((may_alias));
-
-/* Sizes of one head, and the offsets of its matrices in the workspace, in words. */
-struct head {
-    bool pairs;
-    int64_t count, width, heads, size;          /* T, C, heads, D */
-    int64_t row, deep, rows;                    /* D padded to vectors; words along D; T padded to blocks */
-    int64_t q, kt, v, dy, vt, of_q, of_k, of_dy, dq, dk, dv, scores, slopes, words, sum, own, all;
-};
-
-static void place(struct head *head, int64_t *matrix, int64_t words) {
-    *matrix = head->all;
-    head->all += words;
+static size_t forward_workspace(const struct sgrad_args *args) {
+    return SGRAD_LINE + (size_t)head_of(args, FORWARD_K, false).all * sizeof(float);
 }
-
-static struct head head_of(const struct sgrad_view *view, int heads, bool backward) {
-    struct head h = { .count = view->shape.dim[1], .width = view->shape.dim[2] / 3, .heads = heads };
-    const struct sgrad__level *level = sgrad__level();
-    h.pairs = view->dtype == SGRAD_BF16 && level && level->multiply_pairs && sgrad_isa() >= SGRAD_AVX512_BF16;
-    h.size = h.width / heads;
-    h.row = (h.size + WIDE - 1) / WIDE * WIDE;
-    h.deep = h.pairs ? h.row / 2 : h.row;
-    h.rows = (h.count + BLOCK - 1) / BLOCK * BLOCK;
-    int64_t *const left[] = { &h.q, &h.kt, &h.dy, &h.vt }, *const right[] = { &h.v, &h.of_k, &h.of_q, &h.of_dy };
-    for (int i = 0; i < (backward ? 4 : 2); i++) place(&h, left[i], h.rows * h.deep);
-    if (!backward) place(&h, &h.v, h.rows * h.row);
-    for (int i = 1; i < (h.pairs ? 4 : 2) && backward; i++) place(&h, right[i], h.rows * h.row);
-    if (!h.pairs) h.of_q = h.q, h.of_dy = h.dy;     /* words of one number fit both kinds of factors */
-    int64_t *const sums[] = { &h.dq, &h.dk, &h.dv };
-    for (int i = 0; i < 3 && backward; i++) place(&h, sums[i], h.rows * h.row);
-    place(&h, &h.scores, BLOCK * BLOCK);
-    place(&h, &h.slopes, BLOCK * BLOCK);
-    place(&h, &h.words, BLOCK * BLOCK);
-    place(&h, &h.sum, BLOCK * h.row);
-    place(&h, &h.own, h.rows);
-    return h;
+static size_t inference_workspace(const struct sgrad_args *args) {
+    return SGRAD_LINE + (size_t)head_of(args, INFERENCE_K, false).all * sizeof(float);
 }
-
-static size_t workspace(const struct sgrad_args *args, bool backward) {
-    const struct sgrad_attention *attrs = args->attrs;
-    return SGRAD_LINE + (size_t)head_of(&args->view[0], attrs->heads, backward).all * sizeof(float);
+static size_t backward_workspace(const struct sgrad_args *args) {
+    return SGRAD_LINE + (size_t)head_of(args, BACKWARD_K, true).all * sizeof(float);
 }
-static size_t forward_workspace(const struct sgrad_args *args) { return workspace(args, false); }
-static size_t backward_workspace(const struct sgrad_args *args) { return workspace(args, true); }
 
 /* Workspace of backward on a GPU: y·dy of each row of each head. */
 static size_t backward_gpu_workspace(const struct sgrad_args *args) {
@@ -116,112 +100,6 @@ static size_t backward_gpu_workspace(const struct sgrad_args *args) {
     return SGRAD_LINE + (size_t)(x[0] * attrs->heads * x[1]) * sizeof(float);
 }
 static size_t no_workspace(const struct sgrad_args *args) { return (void)args, 0; }
-
-/* Copies COUNT rows of SIZE numbers, STRIDE apart, the first at FROM, times SCALE. The rows of TO are TO_ROW numbers long and are
- * padded with zeros. */
-SGRAD_ALWAYS_INLINE void gather(enum sgrad_dtype type, const void *data, int64_t from, int64_t stride, int64_t count,
-                                int64_t size, float scale, float *to, int64_t to_row) {
-    float room[SGRAD_ROW];
-    for (int64_t t = 0; t < count; t++, to += to_row) {
-        const float *x = sgrad_row(type, data, from + t * stride, size, room);
-        for (int64_t i = 0; i < size; i++) to[i] = x[i] * scale;
-        for (int64_t i = size; i < to_row; i++) to[i] = 0;
-    }
-}
-
-/* Copies a head's rows of DATA, STRIDE apart, the first at FROM, as a left factor: words along D. */
-SGRAD_ALWAYS_INLINE void gather_left(const struct head *head, enum sgrad_dtype type, const void *data, int64_t from,
-                                     int64_t stride, float *to) {
-    if (!head->pairs) gather(type, data, from, stride, head->count, head->size, 1, to, head->row);
-    for (int64_t t = 0; t < head->count && head->pairs; t++, to += head->deep) {
-        memcpy(to, (const uint16_t *)data + from + t * stride, (size_t)head->size * sizeof(uint16_t));
-        memset((uint16_t *)(void *)to + head->size, 0, (size_t)(head->row - head->size) * sizeof(uint16_t));
-    }
-}
-
-/* Copies the same rows as a right factor: words along T. If T is odd, the upper half of the last words is 0. */
-SGRAD_ALWAYS_INLINE void gather_right(const struct head *head, enum sgrad_dtype type, const void *data, int64_t from,
-                                      int64_t stride, float *to) {
-    if (!head->pairs) gather(type, data, from, stride, head->count, head->size, 1, to, head->row);
-    for (int64_t t = 0; t < head->count && head->pairs; t += 2, to += head->row) {
-        const uint16_t *low = (const uint16_t *)data + from + t * stride, *high = t + 1 < head->count ? low + stride : NULL;
-        word *y = (word *)to;
-        for (int64_t c = 0; c < head->size; c++) y[c] = high ? low[c] | (uint32_t)high[c] << 16 : low[c];
-        for (int64_t c = head->size; c < head->row; c++) y[c] = 0;
-    }
-}
-
-/* Writes the transpose of the left factor LEFT as a right factor. */
-SGRAD_ALWAYS_INLINE void turn(const struct head *head, const float *left, float *to) {
-    for (int64_t from = 0; from < head->count; from += BLOCK, to += BLOCK * head->deep) {
-        const word *x = (const word *)left + from * head->deep;
-        const int64_t count = head->count - from < BLOCK ? head->count - from : BLOCK;
-        word *y = (word *)to;
-        for (int64_t d = 0; d < head->deep; d++, y += BLOCK) {
-            for (int64_t t = 0; t < count; t++) y[t] = x[t * head->deep + d];
-            for (int64_t t = count; t < BLOCK; t++) y[t] = 0;
-        }
-    }
-}
-
-/* Inverse of gather: writes COUNT rows of SIZE numbers, X_ROW apart, times SCALE, to rows STRIDE apart, or adds to these. */
-SGRAD_ALWAYS_INLINE void scatter(const float *x, int64_t x_row, int64_t count, int64_t size, float scale, enum sgrad_dtype type,
-                                 void *data, int64_t to, int64_t stride, bool add) {
-    float room[SGRAD_ROW];
-    for (int64_t t = 0; t < count; t++, x += x_row) {
-        float *y = sgrad_row_sum(type, data, to + t * stride, size, add, room);
-        for (int64_t i = 0; i < size; i++) y[i] += x[i] * scale;
-        sgrad_row_done(type, data, to + t * stride, size, y);
-    }
-}
-
-/* ---- products: Z (M,N) = E (M,T) V (T,N), or added to Z; N is a multiple of the vector length --------------------- */
-
-static void plain(int64_t m, int64_t n, int64_t terms, const float *e, int64_t e_row, int64_t e_step, const float *v,
-                  int64_t v_row, float *z, int64_t z_row, bool add) {
-    for (int64_t i = 0; i < m; i++, z += z_row) {
-        if (!add) memset(z, 0, (size_t)n * sizeof *z);
-        for (int64_t t = 0; t < terms; t++)
-            for (int64_t j = 0; j < n; j++) z[j] += e[i * e_row + t * e_step] * v[t * v_row + j];
-    }
-}
-
-/* E and V have their words along the dimension that is summed over, which is TERMS words long. A row of E is E_ROW words long. */
-static void multiply(const struct head *head, int64_t m, int64_t n, int64_t terms, const float *e, int64_t e_row, const float *v,
-                     int64_t v_row, float *z, int64_t z_row, bool add) {
-    const struct sgrad__level *level = sgrad__level();
-    if (head->pairs) level->multiply_pairs(m, n, terms, e, e_row, 1, v, v_row, z, z_row, add);
-    else if (level) level->multiply_rows(m, n, terms, e, e_row, v, v_row, z, z_row, add);
-    else plain(m, n, terms, e, e_row, 1, v, v_row, z, z_row, add);
-}
-
-/* Adds the product of E's transpose and V to Z. E is (T,M); its rows are BLOCK words long. */
-static void multiply_turned(const struct head *head, int64_t m, int64_t n, int64_t terms, const float *e, const float *v,
-                            int64_t v_row, float *z, int64_t z_row) {
-    const struct sgrad__level *level = sgrad__level();
-    if (head->pairs) level->multiply_pairs(m, n, terms, e, 1, BLOCK, v, v_row, z, z_row, true);
-    else if (level) level->multiply_columns(m, n, terms, e, BLOCK, v, v_row, z, z_row, true);
-    else plain(m, n, terms, e, 1, BLOCK, v, v_row, z, z_row, true);
-}
-
-static int64_t words(const struct head *head, int64_t terms) { return head->pairs ? (terms + 1) / 2 : terms; }
-
-/* Return ROWS rows of a block of floats as a left factor (along), or as a factor whose transpose is a left factor (across).
- * If words are pairs, the result is written to the given buffer; else it is BLOCK itself. */
-static const float *along(const struct head *head, const float *block, int64_t rows, float *room) {
-    if (!head->pairs) return block;
-    sgrad__level()->make_pairs(block, rows, BLOCK, room, NULL);
-    return room;
-}
-static const float *across(const struct head *head, const float *block, int64_t rows, float *room) {
-    if (!head->pairs) return block;
-    sgrad__level()->make_pairs(block, rows, BLOCK, NULL, room);
-    return room;
-}
-
-/* Return the block of rows that begins at row FROM: of a transposed right factor, and of another right factor. */
-static const float *block_turned(const struct head *head, const float *x, int64_t from) { return x + from * head->deep; }
-static const float *block_of(const struct head *head, const float *x, int64_t from) { return x + words(head, from) * head->row; }
 
 /* ---- training and evaluation ------------------------------------------------------------------------------------- */
 
@@ -291,27 +169,31 @@ SGRAD_ALWAYS_INLINE void attend(const struct head *head, bool causal, int64_t fi
     }
 }
 
-SGRAD_ALWAYS_INLINE void attend_to_all(const struct sgrad_args *args) {
-    const struct sgrad_attention *attrs = args->attrs;
-    const enum sgrad_dtype type = args->view[0].dtype;
-    const struct head h = head_of(&args->view[0], attrs->heads, false);
+SGRAD_ALWAYS_INLINE void attend_to_all(const struct sgrad_args *args, int of_k) {
+    const bool causal = ((const struct sgrad_attention *)args->attrs)->causal;
+    const struct head h = head_of(args, of_k, false);
     float *room = (float *)sgrad_aligned((size_t)args->workspace), *keep = args->data[2];
-    for (int64_t k = 0; k < args->view[0].shape.dim[0] * h.heads; k++, keep += h.count) {
-        const int64_t row = k / h.heads * h.count, column = k % h.heads * h.size, from = row * 3 * h.width + column;
-        gather_left(&h, type, args->data[0], from + h.width, 3 * h.width, room + h.q);
-        turn(&h, room + h.q, room + h.kt);
-        gather_left(&h, type, args->data[0], from, 3 * h.width, room + h.q);
-        gather_right(&h, type, args->data[0], from + 2 * h.width, 3 * h.width, room + h.v);
+    struct rows of[3];
+    find_rows(args, &h, of_k, 0, of);
+    for (int64_t i = 0; i < args->view[0].shape.dim[0] * h.heads; i++, keep += h.count) {
+        const int64_t n = i / h.heads, k = i % h.heads, shared = k / h.group;
+        if (k % h.group == 0) {
+            gather_left(&h, &of[1], begin(&h, &of[1], n, shared), room + h.q);
+            turn(&h, room + h.q, room + h.kt);
+            gather_right(&h, &of[2], begin(&h, &of[2], n, shared), room + h.v);
+        }
+        gather_left(&h, &of[0], begin(&h, &of[0], n, k), room + h.q);
         for (int64_t first = 0; first < h.count; first += BLOCK) {
             const int64_t rows = least(BLOCK, h.count - first);
-            attend(&h, attrs->causal, first, rows, room, keep);
-            scatter(room + h.sum, h.row, rows, h.size, 1, type, args->data[1], (row + first) * h.width + column, h.width, false);
+            attend(&h, causal, first, rows, room, keep);
+            scatter(room + h.sum, h.row, rows, h.size, 1, h.type, args->data[1], (n * h.count + first) * h.width + k * h.size,
+                    h.width, false);
         }
     }
 }
 
-/* x (N,T,3C), y (N,T,C), saved (N,heads,T): log Σ exp of each row of scores */
-SGRAD_VECTOR(forward)(const struct sgrad_args *args) { attend_to_all(args); }
+/* x (N,T,C+2K) or q (N,T,C), y (N,T,C), saved (N,heads,T): log Σ exp of each row of scores, k and v (N,T,K) or absent */
+SGRAD_VECTOR(forward)(const struct sgrad_args *args) { attend_to_all(args, FORWARD_K); }
 
 /* Backward of one block of scores, ROWS queries from FIRST on and COUNT keys from FROM on. Adds its terms to dq, dk and dv. */
 SGRAD_ALWAYS_INLINE void slope(const struct head *head, bool causal, int64_t first, int64_t rows, int64_t from, int64_t count,
@@ -336,12 +218,11 @@ SGRAD_ALWAYS_INLINE void slope(const struct head *head, bool causal, int64_t fir
 }
 
 /* Computes own[t] = y·dy of each row t of a head. */
-SGRAD_ALWAYS_INLINE void sum_own(const struct head *head, enum sgrad_dtype type, const void *y, const void *dy, int64_t from,
-                                 float *own) {
+SGRAD_ALWAYS_INLINE void sum_own(const struct head *head, const void *y, const void *dy, int64_t from, float *own) {
     float of_y[SGRAD_ROW], of_dy[SGRAD_ROW];
     for (int64_t t = 0; t < head->count; t++) {
-        const float *a = sgrad_row(type, y, from + t * head->width, head->size, of_y),
-                    *b = sgrad_row(type, dy, from + t * head->width, head->size, of_dy);
+        const float *a = sgrad_row(head->type, y, from + t * head->width, head->size, of_y),
+                    *b = sgrad_row(head->type, dy, from + t * head->width, head->size, of_dy);
         wide sum = wide_of(0);
         for (int64_t c = 0; c < head->size; c += WIDE)
             sum += wide_load(a + c, head->size - c, 0) * wide_load(b + c, head->size - c, 0);
@@ -349,52 +230,70 @@ SGRAD_ALWAYS_INLINE void sum_own(const struct head *head, enum sgrad_dtype type,
     }
 }
 
-/* x (N,T,3C), y, dy (N,T,C), saved (N,heads,T), dx (N,T,3C) */
+/* Writes the gradient of a head's rows, times SCALE. */
+SGRAD_ALWAYS_INLINE void put(const struct head *head, const float *slope, float scale, const struct rows *rows, int64_t to) {
+    if (rows->slope)
+        scatter(slope, head->row, head->count, head->size, scale, head->type, rows->slope, to, rows->stride, rows->add);
+}
+
+/* Computes the gradient of query head K of sample N, and adds its terms to dk and dv. */
+SGRAD_ALWAYS_INLINE void slope_head(const struct sgrad_args *args, const struct head *head, const struct rows *of_q, int64_t n,
+                                    int64_t k, float *room) {
+    const bool causal = ((const struct sgrad_attention *)args->attrs)->causal;
+    const float *keep = (const float *)args->data[3] + (n * head->heads + k) * head->count;
+    const struct rows of_dy = { .data = args->data[2], .stride = head->width };
+    const int64_t from = begin(head, of_q, n, k), out = begin(head, &of_dy, n, k);
+    gather_left(head, of_q, from, room + head->q);
+    gather_left(head, &of_dy, out, room + head->dy);
+    if (head->pairs) gather_right(head, of_q, from, room + head->of_q);
+    if (head->pairs) gather_right(head, &of_dy, out, room + head->of_dy);
+    sum_own(head, args->data[1], args->data[2], out, room + head->own);
+    memset(room + head->dq, 0, (size_t)(head->rows * head->row) * sizeof *room);
+    for (int64_t key = 0; key < head->count; key += BLOCK)
+        for (int64_t first = causal ? key : 0; first < head->count; first += BLOCK)
+            slope(head, causal, first, least(BLOCK, head->count - first), key, least(BLOCK, head->count - key), room, keep);
+    put(head, room + head->dq, scale_of(head), of_q, from);
+}
+
+/* x (N,T,C+2K) or q (N,T,C), y, dy (N,T,C), saved (N,heads,T), dx or dq, k, v (N,T,K) or absent, dk, dv (N,T,K) or absent */
 SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
-    const struct sgrad_attention *attrs = args->attrs;
-    const enum sgrad_dtype type = args->view[0].dtype;
-    const struct head h = head_of(&args->view[0], attrs->heads, true);
-    const float *keep = args->data[3];
+    const struct head h = head_of(args, BACKWARD_K, true);
     float *room = (float *)sgrad_aligned((size_t)args->workspace);
-    for (int64_t k = 0; k < args->view[0].shape.dim[0] * h.heads; k++, keep += h.count) {
-        const int64_t row = k / h.heads * h.count, column = k % h.heads * h.size;
-        const int64_t stride = 3 * h.width, from = row * stride + column, out = row * h.width + column;
-        gather_left(&h, type, args->data[0], from + h.width, stride, room + h.q);
-        turn(&h, room + h.q, room + h.kt);
-        gather_left(&h, type, args->data[0], from + 2 * h.width, stride, room + h.q);
-        turn(&h, room + h.q, room + h.vt);
-        gather_left(&h, type, args->data[0], from, stride, room + h.q);
-        gather_left(&h, type, args->data[2], out, h.width, room + h.dy);
-        gather_right(&h, type, args->data[0], from + h.width, stride, room + h.of_k);
-        if (h.pairs) gather_right(&h, type, args->data[0], from, stride, room + h.of_q);
-        if (h.pairs) gather_right(&h, type, args->data[2], out, h.width, room + h.of_dy);
-        sum_own(&h, type, args->data[1], args->data[2], out, room + h.own);
-        memset(room + h.dq, 0, (size_t)(3 * h.rows * h.row) * sizeof *room);
-        for (int64_t key = 0; key < h.count; key += BLOCK)
-            for (int64_t first = attrs->causal ? key : 0; first < h.count; first += BLOCK)
-                slope(&h, attrs->causal, first, least(BLOCK, h.count - first), key, least(BLOCK, h.count - key), room, keep);
-        const bool add = sgrad_adds(args, 4);
-        scatter(room + h.dq, h.row, h.count, h.size, scale_of(&h), type, args->data[4], from, stride, add);
-        scatter(room + h.dk, h.row, h.count, h.size, scale_of(&h), type, args->data[4], from + h.width, stride, add);
-        scatter(room + h.dv, h.row, h.count, h.size, 1, type, args->data[4], from + 2 * h.width, stride, add);
-    }
+    struct rows of[3];
+    find_rows(args, &h, BACKWARD_K, 4, of);
+    for (int64_t n = 0; n < args->view[0].shape.dim[0]; n++)
+        for (int64_t shared = 0; shared < h.kv; shared++) {
+            const int64_t of_k = begin(&h, &of[1], n, shared), of_v = begin(&h, &of[2], n, shared);
+            gather_left(&h, &of[1], of_k, room + h.q);
+            turn(&h, room + h.q, room + h.kt);
+            gather_left(&h, &of[2], of_v, room + h.q);
+            turn(&h, room + h.q, room + h.vt);
+            gather_right(&h, &of[1], of_k, room + h.of_k);
+            memset(room + h.dk, 0, (size_t)(2 * h.rows * h.row) * sizeof *room);
+            for (int64_t k = shared * h.group; k < (shared + 1) * h.group; k++) slope_head(args, &h, &of[0], n, k, room);
+            put(&h, room + h.dk, scale_of(&h), &of[1], of_k);
+            put(&h, room + h.dv, 1, &of[2], of_v);
+        }
 }
 
 /* ---- one row per step, with a cache ------------------------------------------------------------------------------ */
 
-/* x (1,1,3C), y (1,1,C), cache (2,L,C): the keys and values of L rows */
+/* x (1,1,C+2K) or q (1,1,C), y (1,1,C), cache (2,L,K): the keys and values of L rows */
 SGRAD_ALWAYS_INLINE void attend_to_cache(const struct sgrad_args *args) {
-    const struct sgrad_attention *attrs = args->attrs;
-    const struct head h = head_of(&args->view[0], attrs->heads, false);
-    const int64_t place = (int64_t)args->step->number - 1, places = attrs->cache;
-    float *keys = args->data[3], *values = keys + places * h.width, *q = (float *)sgrad_aligned((size_t)args->workspace);
-    gather(args->view[0].dtype, args->data[0], h.width, h.size, h.heads, h.size, 1, keys + place * h.width, h.size);
-    gather(args->view[0].dtype, args->data[0], 2 * h.width, h.size, h.heads, h.size, 1, values + place * h.width, h.size);
+    const struct head h = head_of(args, INFERENCE_K, false);
+    const int64_t place = (int64_t)args->step->number - 1, width = h.kv * h.size;
+    float *keys = args->data[3], *values = keys + args->view[3].shape.dim[1] * width;
+    float *q = (float *)sgrad_aligned((size_t)args->workspace);
+    struct rows of[3];
+    find_rows(args, &h, INFERENCE_K, 0, of);
+    gather(h.type, of[1].data, of[1].first, h.size, h.kv, h.size, 1, keys + place * width, h.size);
+    gather(h.type, of[2].data, of[2].first, h.size, h.kv, h.size, 1, values + place * width, h.size);
     for (int64_t k = 0; k < h.heads; k++) {
         float room[SGRAD_ROW] = { 0 }, max = -INFINITY, total = 0;
-        gather(args->view[0].dtype, args->data[0], k * h.size, h.size, 1, h.size, 1 / sqrtf((float)h.size), q, h.row);
+        gather(h.type, of[0].data, k * h.size, h.size, 1, h.size, 1 / sqrtf((float)h.size), q, h.row);
         for (int64_t t = 0; t <= place; t++) {
-            const float *key = keys + t * h.width + k * h.size, *value = values + t * h.width + k * h.size;
+            const int64_t at = t * width + k / h.group * h.size;
+            const float *key = keys + at, *value = values + at;
             wide sum = wide_of(0);
             for (int64_t c = 0; c < h.size; c += WIDE) sum += wide_load(q + c, h.size - c, 0) * wide_load(key + c, h.size - c, 0);
             const float score = wide_sum(sum), before = max;
@@ -403,14 +302,14 @@ SGRAD_ALWAYS_INLINE void attend_to_cache(const struct sgrad_args *args) {
             total = total * shrink + p;
             for (int64_t c = 0; c < h.size; c++) room[c] = room[c] * shrink + p * value[c];
         }
-        scatter(room, h.size, 1, h.size, 1 / total, args->view[0].dtype, args->data[1], k * h.size, h.size, false);
+        scatter(room, h.size, 1, h.size, 1 / total, h.type, args->data[1], k * h.size, h.size, false);
     }
 }
 
-/* x (N,T,3C), y (N,T,C), saved (N,heads,T), cache (2,L,C) or absent */
+/* x (N,T,C+2K) or q (N,T,C), y (N,T,C), saved (N,heads,T), cache (2,L,K) or absent, k and v (N,T,K) or absent */
 SGRAD_VECTOR(inference)(const struct sgrad_args *args) {
     if (args->data[3]) attend_to_cache(args);
-    else attend_to_all(args);
+    else attend_to_all(args, INFERENCE_K);
 }
 
 /* ---- the record -------------------------------------------------------------------------------------------------- */
@@ -419,29 +318,63 @@ SGRAD_VECTOR(inference)(const struct sgrad_args *args) {
  * cache this is the mean over the steps that fill it. */
 static double flops(const struct sgrad_args *args, int products) {
     const struct sgrad_attention *attrs = args->attrs;
-    const struct sgrad_shape *x = &args->view[0].shape;
-    const int64_t keys = attrs->cache ? attrs->cache : x->dim[1];
-    return 2.0 * products * (double)(x->dim[0] * x->dim[1] * keys * x->dim[2] / 3) / (attrs->causal ? 2 : 1);
+    const struct sgrad_shape *y = &args->view[1].shape;
+    const int64_t keys = attrs->cache ? attrs->cache : y->dim[1];
+    return 2.0 * products * (double)(y->dim[0] * y->dim[1] * keys * y->dim[2]) / (attrs->causal ? 2 : 1);
 }
 static double forward_flops(const struct sgrad_args *args) { return flops(args, 2); }
 static double backward_flops(const struct sgrad_args *args) { return flops(args, 5); }
 
 static void describe(const void *attributes, char *text, size_t size) {
     const struct sgrad_attention *attrs = attributes;
-    snprintf(text, size, "%d %s%s", attrs->heads, attrs->heads == 1 ? "head" : "heads", attrs->causal ? ", causal" : "");
+    char shared[32] = "";
+    if (attrs->kv_heads != attrs->heads) snprintf(shared, sizeof shared, ", %d of keys", attrs->kv_heads);
+    snprintf(text, size, "%d %s%s%s", attrs->heads, attrs->heads == 1 ? "head" : "heads", shared,
+             attrs->causal ? ", causal" : "");
+}
+
+static const char *const onnx_part[] = { "query", "key", "worth" };
+
+/* Writes q, k and v, (N,heads,T,D), of one input with as many heads of each. */
+static void onnx_thirds(long long rows, int heads, long long size, FILE *to) {
+    fprintf(to, "heads = Constant <value = int64[5] {0, %lld, 3, %d, %lld}> ()\nparts = Reshape (x, heads)\n", rows, heads, size);
+    fputs("turned = Transpose <perm = [2, 0, 3, 1, 4]> (parts)\n", to);
+    for (int i = 0; i < 3; i++)
+        fprintf(to, "number%d = Constant <value = int64 {%d}> ()\n%s = Gather <axis = 0> (turned, number%d)\n", i, i,
+                onnx_part[i], i);
+}
+
+/* Writes them in general: repeats the heads of k and v. */
+static void onnx_heads(const struct sgrad_signature *signature, const struct sgrad_attention *a, long long size, FILE *to) {
+    const int group = a->heads / a->kv_heads;
+    const long long kv = a->kv_heads * size;
+    const long long bound[] = { 0, a->heads * size, a->heads * size + kv, a->heads * size + 2 * kv };
+    if (signature->inputs == 1) fputs("last = Constant <value = int64[1] {-1}> ()\n", to);
+    for (int i = 0; i < 4 && signature->inputs == 1; i++)
+        fprintf(to, "bound%d = Constant <value = int64[1] {%lld}> ()\n", i, bound[i]);
+    for (int i = 0; i < 3 && signature->inputs == 1; i++)
+        fprintf(to, "input%d = Slice (x, bound%d, bound%d, last)\n", i, i, i + 1);
+    for (int i = 0; i < 3; i++) {
+        char input[16];
+        snprintf(input, sizeof input, signature->inputs == 1 ? "input%d" : i ? "x%d" : "x", i);
+        const bool repeat = i > 0 && group > 1;
+        fprintf(to, "split%d = Constant <value = int64[%d] {0, 0, %d, %s%lld}> ()\nheads%d = Reshape (%s, split%d)\n", i,
+                repeat ? 5 : 4, i ? a->kv_heads : a->heads, repeat ? "1, " : "", size, i, input, i);
+        if (repeat)
+            fprintf(to, "times%d = Constant <value = int64[5] {1, 1, 1, %d, 1}> ()\nmany%d = Expand (heads%d, times%d)\n"
+                        "join%d = Constant <value = int64[4] {0, 0, %d, %lld}> ()\nall%d = Reshape (many%d, join%d)\n",
+                    i, group, i, i, i, i, a->heads, size, i, i, i);
+        fprintf(to, "%s = Transpose <perm = [0, 2, 1, 3]> (%s%d)\n", onnx_part[i], repeat ? "all" : "heads", i);
+    }
 }
 
 /* In causal attention -∞ is added to the scores above the diagonal. */
 static void onnx(const struct sgrad_signature *signature, const void *attrs, FILE *to) {
     const struct sgrad_attention *a = attrs;
     const long long rows = signature->y.shape.dim[1], width = signature->y.shape.dim[2], size = width / a->heads;
-    static const char *const part[] = { "query", "key", "worth" };
     if (a->cache) return;
-    fprintf(to, "heads = Constant <value = int64[5] {0, %lld, 3, %d, %lld}> ()\nparts = Reshape (x, heads)\n", rows, a->heads,
-            size);
-    fputs("turned = Transpose <perm = [2, 0, 3, 1, 4]> (parts)\n", to);
-    for (int i = 0; i < 3; i++)
-        fprintf(to, "number%d = Constant <value = int64 {%d}> ()\n%s = Gather <axis = 0> (turned, number%d)\n", i, i, part[i], i);
+    if (signature->inputs == 1 && a->kv_heads == a->heads) onnx_thirds(rows, a->heads, size, to);
+    else onnx_heads(signature, a, size, to);
     fprintf(to, "column = Transpose <perm = [0, 1, 3, 2]> (key)\nproduct = MatMul (query, column)\n"
                 "scale = Constant <value = float {%.9g}> ()\n", 1 / sqrt((double)size));
     fprintf(to, "%s = Mul (product, scale)\n", a->causal ? "all" : "score");
@@ -457,9 +390,10 @@ static void onnx(const struct sgrad_signature *signature, const void *attrs, FIL
 
 const struct sgrad_op sgrad_attention_op = {
     .name = "attention",
-    .summary = "multi-head self-attention over a sample's rows, optionally causal, computed in blocks",
+    .summary = "multi-head or grouped-query self-attention over a sample's rows, optionally causal, computed in blocks",
     .source = "T. Dao et al., FlashAttention: fast and memory-efficient exact attention with IO-awareness, 2022",
     .inputs = 1,
+    .optional_inputs = 2,
     .attrs_size = sizeof(struct sgrad_attention),
     .infer = infer,
     .describe = describe,
@@ -467,15 +401,17 @@ const struct sgrad_op sgrad_attention_op = {
     .forward = { { { .name = "attention forward", .kind = &sgrad_forward_kind, .cpu = forward,
                      .cuda = SGRAD_ON_CUDA(sgrad__attention_forward_cuda), .workspace = forward_workspace,
                      .gpu_workspace = no_workspace, .flops = forward_flops },
-                   { SGRAD_IN(X, 0), SGRAD_OUT(Y, 0), SGRAD_OUT(SAVED, 0) } } },
+                   { SGRAD_IN(X, 0), SGRAD_OUT(Y, 0), SGRAD_OUT(SAVED, 0), SGRAD_IN(X, 1), SGRAD_IN(X, 2) } } },
     .inference = { { { .name = "attention inference", .kind = &sgrad_forward_kind, .cpu = inference,
                      .cuda = SGRAD_ON_CUDA(sgrad__attention_inference_cuda),
-                       .workspace = forward_workspace, .gpu_workspace = no_workspace, .flops = forward_flops },
-                     { SGRAD_IN(X, 0), SGRAD_OUT(Y, 0), SGRAD_OUT(SAVED, 0), SGRAD_INOUT(S, 0) } } },
+                       .workspace = inference_workspace, .gpu_workspace = no_workspace, .flops = forward_flops },
+                     { SGRAD_IN(X, 0), SGRAD_OUT(Y, 0), SGRAD_OUT(SAVED, 0), SGRAD_INOUT(S, 0), SGRAD_IN(X, 1),
+                       SGRAD_IN(X, 2) } } },
     .backward = { { { .name = "attention backward", .kind = &sgrad_backward_kind, .cpu = backward,
                      .cuda = SGRAD_ON_CUDA(sgrad__attention_backward_cuda),
                       .workspace = backward_workspace, .gpu_workspace = backward_gpu_workspace, .flops = backward_flops },
-                    { SGRAD_IN(X, 0), SGRAD_IN(Y, 0), SGRAD_IN(DY, 0), SGRAD_IN(SAVED, 0), SGRAD_OUT(DX, 0) } } },
+                    { SGRAD_IN(X, 0), SGRAD_IN(Y, 0), SGRAD_IN(DY, 0), SGRAD_IN(SAVED, 0), SGRAD_OUT(DX, 0), SGRAD_IN(X, 1),
+                      SGRAD_IN(X, 2), SGRAD_OUT(DX, 1), SGRAD_OUT(DX, 2) } } },
     .tests = {
         { "one row, one head", { { 3, { 1, 1, 12 } } }, &(struct sgrad_attention){ .heads = 1, .causal = true } },
         { "2 heads of 5, causal", { { 3, { 2, 7, 30 } } }, &(struct sgrad_attention){ .heads = 2, .causal = true } },
@@ -484,6 +420,14 @@ const struct sgrad_op sgrad_attention_op = {
         { "three blocks", { { 3, { 1, 130, 24 } } }, &(struct sgrad_attention){ .heads = 2 } },
         { "2 heads of 64, causal", { { 3, { 1, 75, 384 } } }, &(struct sgrad_attention){ .heads = 2, .causal = true } },
         { "a head of 100", { { 3, { 1, 40, 300 } } }, &(struct sgrad_attention){ .heads = 1 } },
+        { "4 heads, 2 of keys, causal", { { 3, { 2, 7, 40 } } },
+          &(struct sgrad_attention){ .heads = 4, .kv_heads = 2, .causal = true } },
+        { "three inputs", { { 3, { 2, 7, 12 } }, { 3, { 2, 7, 12 } }, { 3, { 2, 7, 12 } } },
+          &(struct sgrad_attention){ .heads = 2, .causal = true } },
+        { "three inputs, 6 heads, 2 of keys, causal", { { 3, { 2, 70, 96 } }, { 3, { 2, 70, 32 } }, { 3, { 2, 70, 32 } } },
+          &(struct sgrad_attention){ .heads = 6, .kv_heads = 2, .causal = true } },
+        { "three inputs, a head of 136 of keys", { { 3, { 1, 5, 272 } }, { 3, { 1, 5, 136 } }, { 3, { 1, 5, 136 } } },
+          &(struct sgrad_attention){ .heads = 2, .kv_heads = 1 } },
         { "a head of 136, causal", { { 3, { 1, 5, 408 } } }, &(struct sgrad_attention){ .heads = 1, .causal = true } },
     },
 };

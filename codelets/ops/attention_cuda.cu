@@ -150,16 +150,17 @@ static __device__ inline float most_of_four(float x) {
     return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
 }
 
-/* Writes a warp's rows of sums, times FACTOR, to TO (rows, STRIDE), or adds to it; rows after the last are skipped. FACTOR has
- * two elements, for rows g and g+8 of a thread. */
+/* Writes a warp's rows of sums, times FACTOR, to a head's gradient, which begins at element AT, or adds to it; rows after the
+ * last are skipped. FACTOR has two elements, for rows g and g+8 of a thread. */
 template <typename A, int DIM>
-static __device__ void store_rows(const sgrad__tile_sum *sum, const float *factor, typename A::type *to, int64_t stride,
-                                  int first, const struct sizes &sizes, bool add) {
+static __device__ void store_rows(const sgrad__tile_sum *sum, const float *factor, const struct operand<typename A::type> &to,
+                                  int64_t at, int first, const struct sizes &sizes) {
+    if (!to.slope) return;
     _Pragma("unroll") for (int n = 0; n < DIM / 8; n++) for (int e = 0; e < 4; e++) {
         const int row = first + threadIdx.x / 4 + 8 * (e / 2), c = 8 * n + 2 * (threadIdx.x % 4) + e % 2;
         if (row >= sizes.T || c >= sizes.size) continue;
-        typename A::type *y = to + row * stride + c;
-        *y = (add ? (float)*y : 0) + sum[n].at[e] * factor[e / 2];
+        typename A::type *y = to.slope + at + row * to.stride + c;
+        *y = (to.add ? (float)*y : 0) + sum[n].at[e] * factor[e / 2];
     }
 }
 
@@ -180,14 +181,14 @@ static __device__ inline bool sees(const struct sizes &sizes, int row, int colum
     return row < sizes.T && column < sizes.T && (!sizes.causal || column <= row);
 }
 
-/* x (N,T,3C), y (N,T,C), saved (N,heads,T): log Σ exp of each row of scores */
+/* q, k, v, y (N,T,C), saved (N,heads,T): log Σ exp of each row of scores */
 template <typename A, int DIM>
 static __global__ void __launch_bounds__(32 * WARPS)
-    forward(struct sizes sizes, const typename A::type *x, typename A::type *y, float *keep) {
+    forward(struct sizes sizes, struct operands<typename A::type> in, typename A::type *y, float *keep) {
     using t = tiling<A, DIM, 1>;
     alignas(16) __shared__ typename t::pair tile[t::stages];
     const struct part part(sizes, sizes.causal);
-    const struct head<typename A::type> h(sizes, part.number, x);
+    const struct head<typename A::type> h(sizes, part.number, in);
     const left_rows<A, DIM, (t::bytes <= 256)> q(h.q, part.of_warp(), sizes);
     const float scale = 1 / sqrtf((float)sizes.size);
     sgrad__tile_sum sum[t::columns], p[t::scores];
@@ -225,18 +226,19 @@ static __global__ void __launch_bounds__(32 * WARPS)
         factor[i] = 1 / total[i];
         if (row < sizes.T && threadIdx.x % 4 == 0) keep[part.number * sizes.T + row] = most[i] * scale + logf(total[i]);
     }
-    store_rows<A, DIM>(sum, factor, y + h.out, sizes.width, part.of_warp(), sizes, false);
+    const struct operand<typename A::type> to = { nullptr, y, sizes.width, false };
+    store_rows<A, DIM>(sum, factor, to, h.out, part.of_warp(), sizes);
 }
 
-/* Computes dq in dx (N,T,3C), and own (N,heads,T): y·dy of each row. Inputs: x (N,T,3C), y, dy (N,T,C), saved (N,heads,T). */
+/* Computes dq, and own (N,heads,T): y·dy of each row. Inputs: q, k, v, y, dy (N,T,C), saved (N,heads,T). */
 template <typename A, int DIM>
 static __global__ void __launch_bounds__(32 * WARPS)
-    backward_queries(struct sizes sizes, const typename A::type *x, const typename A::type *y, const typename A::type *dy,
-                     const float *keep, float *own, typename A::type *dx, bool add) {
+    backward_queries(struct sizes sizes, struct operands<typename A::type> in, const typename A::type *y,
+                     const typename A::type *dy, const float *keep, float *own) {
     using t = tiling<A, DIM, 1>;
     alignas(16) __shared__ typename t::pair tile[t::stages];
     const struct part part(sizes, sizes.causal);
-    const struct head<typename A::type> h(sizes, part.number, x);
+    const struct head<typename A::type> h(sizes, part.number, in);
     const left_rows<A, DIM, (t::bytes <= 128)> q(h.q, part.of_warp(), sizes),
         d({ dy + h.out, sizes.width }, part.of_warp(), sizes);
     const left_rows<A, DIM, false> of_y({ y + h.out, sizes.width }, part.of_warp(), sizes);
@@ -267,26 +269,26 @@ static __global__ void __launch_bounds__(32 * WARPS)
     pass<A, DIM, t>(
         tile, h.k, h.v, 0, end, sizes, [](int, int) {}, turn);
     const float factor[2] = { scale, scale };
-    store_rows<A, DIM>(dq, factor, dx + h.in, 3 * sizes.width, part.of_warp(), sizes, add);
+    store_rows<A, DIM>(dq, factor, in.q, h.of_q, part.of_warp(), sizes);
 }
 
-/* Computes dk and dv in dx. */
+/* Computes dk and dv, summed over the heads of queries that use a head of keys. */
 template <typename A, int DIM>
 static __global__ void __launch_bounds__(32 * WARPS)
-    backward_keys(struct sizes sizes, const typename A::type *x, const typename A::type *dy, const float *keep, const float *own,
-                  typename A::type *dx, bool add) {
+    backward_keys(struct sizes sizes, struct operands<typename A::type> in, const typename A::type *dy, const float *keep,
+                  const float *own) {
     using t = tiling<A, DIM, 2>;
     alignas(16) __shared__ typename t::pair tile[t::stages];
     __shared__ float log_sum[t::stages][t::rows], product[t::stages][t::rows];
     const struct part part(sizes, false);
-    const struct head<typename A::type> h(sizes, part.number, x);
-    const struct matrix<typename A::type> of_dy = { dy + h.out, sizes.width };
-    const left_rows<A, DIM, (t::bytes <= 256)> k(h.k, part.of_warp(), sizes), v(h.v, part.of_warp(), sizes);
+    int64_t number = first_head(sizes, part.number);
+    const struct head<typename A::type> shared(sizes, number, in);
+    const left_rows<A, DIM, (t::bytes <= 256)> k(shared.k, part.of_warp(), sizes), v(shared.v, part.of_warp(), sizes);
     const float scale = 1 / sqrtf((float)sizes.size);
     sgrad__tile_sum dk[t::columns], dv[t::columns], p[t::scores], ds[t::scores];
     const auto beside = [&](int from, int stage) {
         for (int i = threadIdx.y * 32 + threadIdx.x; i < t::rows; i += 32 * WARPS) {
-            const int64_t row = part.number * sizes.T + from + i;
+            const int64_t row = number * sizes.T + from + i;
             log_sum[stage][i] = from + i < sizes.T ? keep[row] * LOG2E : 0, product[stage][i] = from + i < sizes.T ? own[row] : 0;
         }
     };
@@ -304,87 +306,113 @@ static __global__ void __launch_bounds__(32 * WARPS)
         multiply_across<A, t>(dv, p, slopes);
         multiply_across<A, t>(dk, ds, queries);
     };
-    pass<A, DIM, t>(tile, h.q, of_dy, sizes.causal ? part.first : 0, sizes.T, sizes, beside, turn);
+    for (int g = 0; g < sizes.heads / sizes.kv; g++, number++) {
+        const struct head<typename A::type> h(sizes, number, in);
+        const struct matrix<typename A::type> of_dy = { dy + h.out, sizes.width };
+        pass<A, DIM, t>(tile, h.q, of_dy, sizes.causal ? part.first : 0, sizes.T, sizes, beside, turn);
+    }
     const float factor[2] = { scale, scale }, one[2] = { 1, 1 };
-    store_rows<A, DIM>(dk, factor, dx + h.in + sizes.width, 3 * sizes.width, part.of_warp(), sizes, add);
-    store_rows<A, DIM>(dv, one, dx + h.in + 2 * sizes.width, 3 * sizes.width, part.of_warp(), sizes, add);
+    store_rows<A, DIM>(dk, factor, in.k, shared.of_k, part.of_warp(), sizes);
+    store_rows<A, DIM>(dv, one, in.v, shared.of_v, part.of_warp(), sizes);
 }
 
 /* ---- tasks ------------------------------------------------------------------------------------------------------- */
 
-static struct sizes sizes_of(const struct sgrad_args *args) {
+/* OF_K is the index of operand k, if k and v are inputs of their own; operand v is the next. */
+static struct sizes sizes_of(const struct sgrad_args *args, int of_k) {
     const struct sgrad_attention *attrs = (const struct sgrad_attention *)args->attrs;
     const int64_t *x = args->view[0].shape.dim;
-    const int width = (int)(x[2] / 3);
-    return { (int)x[1], width, attrs->heads, width / attrs->heads, attrs->causal };
+    const int size = (int)x[2] / (args->data[of_k] ? attrs->heads : attrs->heads + 2 * attrs->kv_heads);
+    return { (int)x[1], attrs->heads * size, attrs->heads, attrs->kv_heads, size, attrs->causal };
 }
 
-static int64_t heads_of(const struct sgrad_args *args, const struct sizes &sizes) {
-    return args->view[0].shape.dim[0] * sizes.heads;
+/* Returns the rows of q, k and v. Their gradients are those from SLOPE on; with three inputs the last two are operands OF_K + 2
+ * and OF_K + 3. SLOPE 0: none. */
+template <typename T>
+static struct operands<T> operands_of(const struct sgrad_args *args, const struct sizes &s, int of_k, int slope) {
+    const bool one = !args->data[of_k];
+    struct operand<T> of[3];
+    for (int i = 0; i < 3; i++) {
+        const int x = one || i == 0 ? 0 : of_k + i - 1, dx = one || i == 0 ? slope : of_k + 1 + i;
+        const int64_t first = one && i > 0 ? s.width + (i - 1) * s.kv * s.size : 0;
+        T *to = slope ? (T *)args->data[dx] : nullptr;
+        of[i] = { (const T *)args->data[x] + first, to ? to + first : to, args->view[x].shape.dim[2],
+                  slope && sgrad_adds(args, dx) };
+    }
+    return { of[0], of[1], of[2] };
 }
 
-/* Calls blocks(arithmetic, dim, grid), or rows(element) if heads are too large for blocks. */
+/* Calls blocks(arithmetic, dim, blocks per head), or rows(element) if heads are too large for blocks. */
 template <typename Blocks, typename Rows>
 static void with_shape(const struct sgrad_args *args, const struct sizes &sizes, Blocks blocks, Rows rows) {
-    const int64_t grid = heads_of(args, sizes) * sgrad__ceil(sizes.T, ROWS);
+    const int64_t high = sgrad__ceil(sizes.T, ROWS), grid = args->view[0].shape.dim[0] * sizes.heads * high;
     if (sizes.size > 128) return sgrad__with_type(args->view[0].dtype, rows);
     if (grid > INT32_MAX) sgrad_cuda_fail("operand too large", "a launch");
     sgrad__with_arithmetic(args->view[0].dtype, args->tf32, [=](auto arithmetic) {
         if (sizes.size <= 32)
-            blocks(arithmetic, std::integral_constant<int, 32>(), dim3((unsigned)grid));
+            blocks(arithmetic, std::integral_constant<int, 32>(), (unsigned)high);
         else if (sizes.size <= 64)
-            blocks(arithmetic, std::integral_constant<int, 64>(), dim3((unsigned)grid));
+            blocks(arithmetic, std::integral_constant<int, 64>(), (unsigned)high);
         else
-            blocks(arithmetic, std::integral_constant<int, 128>(), dim3((unsigned)grid));
+            blocks(arithmetic, std::integral_constant<int, 128>(), (unsigned)high);
     });
 }
 
-/* Forward: x (N,T,3C), y (N,T,C), saved (N,heads,T) */
-extern "C" void sgrad__attention_forward_cuda(const struct sgrad_args *args) {
-    const struct sizes s = sizes_of(args);
+static void forward_from(const struct sgrad_args *args, int of_k) {
+    const struct sizes s = sizes_of(args, of_k);
+    const unsigned heads = (unsigned)(args->view[0].shape.dim[0] * s.heads);
     with_shape(
         args, s,
-        [=](auto arithmetic, auto dim, dim3 grid) {
-            sgrad__launch_grid(forward<decltype(arithmetic), dim.value>, grid, dim3(32, WARPS), s, args->data[0], args->data[1],
-                               args->data[2]);
+        [=](auto arithmetic, auto dim, unsigned high) {
+            using T = typename decltype(arithmetic)::type;
+            sgrad__launch_grid(forward<decltype(arithmetic), dim.value>, dim3(heads * high), dim3(32, WARPS), s,
+                               operands_of<T>(args, s, of_k, 0), args->data[1], args->data[2]);
         },
         [=](auto type) {
-            sgrad__launch_warps(forward_rows<decltype(type)>, heads_of(args, s) * s.T, s, args->data[0], args->data[1],
+            using T = decltype(type);
+            sgrad__launch_warps(forward_rows<T>, (int64_t)heads * s.T, s, operands_of<T>(args, s, of_k, 0), args->data[1],
                                 args->data[2]);
         });
 }
 
-/* Inference: x (N,T,3C), y (N,T,C), saved (N,heads,T), cache (2,L,C) or absent */
+/* Forward: x (N,T,C+2K) or q (N,T,C), y (N,T,C), saved (N,heads,T), k and v (N,T,K) or absent */
+extern "C" void sgrad__attention_forward_cuda(const struct sgrad_args *args) { forward_from(args, 3); }
+
+/* Inference: x (N,T,C+2K) or q (N,T,C), y (N,T,C), saved (N,heads,T), cache (2,L,K) or absent, k and v (N,T,K) or absent */
 extern "C" void sgrad__attention_inference_cuda(const struct sgrad_args *args) {
-    if (!args->data[3]) return sgrad__attention_forward_cuda(args);
-    const struct sizes s = sizes_of(args);
+    if (!args->data[3]) return forward_from(args, 4);
+    const struct sizes s = sizes_of(args, 4);
     const int places = (int)args->view[3].shape.dim[1];
     sgrad__with_type(args->view[0].dtype, [=](auto type) {
         using T = decltype(type);
-        sgrad__launch(remember<T>, s.width, args->step, places, args->data[0], args->data[3]);
-        sgrad__launch_warps(attend_to_cache<T>, s.heads, s, args->step, places, args->data[0], args->data[3], args->data[1]);
+        const struct operands<T> in = operands_of<T>(args, s, 4, 0);
+        sgrad__launch(remember<T>, s.kv * s.size, args->step, places, in, args->data[3]);
+        sgrad__launch_warps(attend_to_cache<T>, s.heads, s, args->step, places, in, args->data[3], args->data[1]);
     });
 }
 
-/* Backward: x (N,T,3C), y, dy (N,T,C), saved (N,heads,T), dx (N,T,3C); workspace: own (N,heads,T) */
+/* Backward: x (N,T,C+2K) or q (N,T,C), y, dy (N,T,C), saved (N,heads,T), dx or dq, k and v (N,T,K) or absent, dk and dv (N,T,K)
+ * or absent; workspace: own (N,heads,T) */
 extern "C" void sgrad__attention_backward_cuda(const struct sgrad_args *args) {
-    const struct sizes s = sizes_of(args);
-    const bool add = sgrad_adds(args, 4);
+    const struct sizes s = sizes_of(args, 5);
+    const unsigned samples = (unsigned)args->view[0].shape.dim[0];
     void *own = (void *)sgrad_aligned((size_t)args->workspace);
     with_shape(
         args, s,
-        [=](auto arithmetic, auto dim, dim3 grid) {
+        [=](auto arithmetic, auto dim, unsigned high) {
             using A = decltype(arithmetic);
-            sgrad__launch_grid(backward_queries<A, dim.value>, grid, dim3(32, WARPS), s, args->data[0], args->data[1],
-                               args->data[2], args->data[3], own, args->data[4], add);
-            sgrad__launch_grid(backward_keys<A, dim.value>, grid, dim3(32, WARPS), s, args->data[0], args->data[2], args->data[3],
-                               own, args->data[4], add);
+            const auto in = operands_of<typename A::type>(args, s, 5, 4);
+            sgrad__launch_grid(backward_queries<A, dim.value>, dim3(samples * s.heads * high), dim3(32, WARPS), s, in,
+                               args->data[1], args->data[2], args->data[3], own);
+            sgrad__launch_grid(backward_keys<A, dim.value>, dim3(samples * s.kv * high), dim3(32, WARPS), s, in, args->data[2],
+                               args->data[3], own);
         },
         [=](auto type) {
             using T = decltype(type);
-            sgrad__launch_warps(backward_query_rows<T>, heads_of(args, s) * s.T, s, args->data[0], args->data[1], args->data[2],
-                                args->data[3], args->data[4], add);
-            sgrad__launch_warps(backward_key_rows<T>, heads_of(args, s) * s.T, s, args->data[0], args->data[1], args->data[2],
-                                args->data[3], args->data[4], add);
+            const struct operands<T> in = operands_of<T>(args, s, 5, 4);
+            sgrad__launch_warps(backward_query_rows<T>, (int64_t)samples * s.heads * s.T, s, in, args->data[1], args->data[2],
+                                args->data[3]);
+            sgrad__launch_warps(backward_key_rows<T>, (int64_t)samples * s.kv * s.T, s, in, args->data[1], args->data[2],
+                                args->data[3]);
         });
 }

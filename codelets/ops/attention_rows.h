@@ -10,7 +10,7 @@
 #include "codelets/cuda/cuda.h"
 
 struct sizes {
-    int T, width, heads, size; /* rows of a sample; C; heads; C / heads */
+    int T, width, heads, kv, size; /* rows of a sample; C; heads of queries, of keys; D */
     bool causal;
 };
 
@@ -20,16 +20,33 @@ template <typename T> struct matrix {
     int64_t stride;
 };
 
-/* The matrices of one head in x; NUMBER is its index among all N·heads. */
+/* The rows of q, k or v of all heads: element (n,t,head,c) is at[(n·T + t) * stride + head * D + c]. SLOPE has the gradient in
+ * the same manner, or is NULL; ADD: it is added to. */
+template <typename T> struct operand {
+    const T *at;
+    T *slope;
+    int64_t stride;
+    bool add;
+};
+template <typename T> struct operands {
+    struct operand<T> q, k, v;
+};
+
+/* The matrices of one head; NUMBER is its index among all N·heads. */
 template <typename T> struct head {
-    int64_t in, out; /* index of its first element in (N,T,3C), in (N,T,C) */
+    int64_t of_q, of_k, of_v, out; /* index of its first element in q, k, v, in (N,T,C) */
     struct matrix<T> q, k, v;
-    __device__ head(const struct sizes &s, int64_t number, const T *x) {
-        const int64_t first = number / s.heads * s.T * s.width, column = number % s.heads * s.size;
-        in = 3 * first + column, out = first + column;
-        q = { x + in, 3 * s.width }, k = { q.at + s.width, q.stride }, v = { k.at + s.width, q.stride };
+    __device__ head(const struct sizes &s, int64_t number, const struct operands<T> &in) {
+        const int64_t first = number / s.heads * s.T, column = number % s.heads * s.size;
+        const int64_t shared = number % s.heads / (s.heads / s.kv) * s.size;
+        of_q = first * in.q.stride + column, of_k = first * in.k.stride + shared, of_v = first * in.v.stride + shared;
+        out = first * s.width + column;
+        q = { in.q.at + of_q, in.q.stride }, k = { in.k.at + of_k, in.k.stride }, v = { in.v.at + of_v, in.v.stride };
     }
 };
+
+/* Returns the number of the first head of queries that uses head SHARED of all N·kv heads of keys. */
+static __device__ inline int64_t first_head(const struct sizes &s, int64_t shared) { return shared * (s.heads / s.kv); }
 
 #define COLUMNS 16 /* maximum columns of a head per thread: SGRAD_ROW / 32 */
 
@@ -46,6 +63,13 @@ template <typename T> static __device__ float times(struct matrix<T> m, int t, i
 }
 template <typename T> static __device__ void add_to(float *sum, struct matrix<T> m, int t, int size, float factor) {
     for (int c = threadIdx.x, k = 0; c < size; c += 32, k++) sum[k] += (float)m.at[t * m.stride + c] * factor;
+}
+
+/* Writes V, times FACTOR, to row T of a head's gradient, which begins at element FIRST, or adds it. */
+template <typename T>
+static __device__ void store(const float *v, float factor, const struct operand<T> &to, int64_t first, int t, int size) {
+    T *x = to.slope + first + t * to.stride;
+    for (int c = threadIdx.x, k = 0; to.slope && c < size; c += 32, k++) x[c] = (to.add ? (float)x[c] : 0) + v[k] * factor;
 }
 
 /* y = Σ p v over keys and values 0 … COUNT - 1, where p is the softmax of the scores, the dot products of Q and the keys.
@@ -65,11 +89,12 @@ static __device__ inline float attend(const float *q, struct matrix<K> keys, str
     return most + logf(total);
 }
 
-/* Forward: x (N,T,3C), y (N,T,C), keep (N,heads,T): log Σ exp(score) of each row, saved for backward. */
-template <typename T> static __global__ void forward_rows(uint32_t rows, struct sizes s, const T *x, T *y, float *keep) {
+/* Forward: q, k, v, y (N,T,C), keep (N,heads,T): log Σ exp(score) of each row, saved for backward. */
+template <typename T>
+static __global__ void forward_rows(uint32_t rows, struct sizes s, struct operands<T> in, T *y, float *keep) {
     const uint32_t row = sgrad__warp();
     if (row >= rows) return;
-    const struct head<T> h(s, row / s.T, x);
+    const struct head<T> h(s, row / s.T, in);
     const int t = row % s.T;
     float q[COLUMNS];
     load(h.q, t, s.size, q, 1 / sqrtf((float)s.size));
@@ -77,13 +102,13 @@ template <typename T> static __global__ void forward_rows(uint32_t rows, struct 
     if (threadIdx.x == 0) keep[row] = log_sum;
 }
 
-/* Backward, dq in dx (N,T,3C), from x (N,T,3C), y, dy (N,T,C), keep (N,heads,T). */
+/* Backward, dq, from q, k, v, y, dy (N,T,C), keep (N,heads,T). */
 template <typename T>
-static __global__ void backward_query_rows(uint32_t rows, struct sizes s, const T *x, const T *y, const T *dy, const float *keep,
-                                           T *dx, bool add) {
+static __global__ void backward_query_rows(uint32_t rows, struct sizes s, struct operands<T> in, const T *y, const T *dy,
+                                           const float *keep) {
     const uint32_t row = sgrad__warp();
     if (row >= rows) return;
-    const struct head<T> h(s, row / s.T, x);
+    const struct head<T> h(s, row / s.T, in);
     const int t = row % s.T;
     const struct matrix<T> of_y = { y + h.out, s.width }, of_dy = { dy + h.out, s.width };
     const float scale = 1 / sqrtf((float)s.size);
@@ -95,55 +120,57 @@ static __global__ void backward_query_rows(uint32_t rows, struct sizes s, const 
         const float p = expf(times(h.k, j, s.size, q) - keep[row]);
         add_to(dq, h.k, j, s.size, p * (times(h.v, j, s.size, d) - own));
     }
-    dx += h.in + (int64_t)t * 3 * s.width;
-    for (int c = threadIdx.x, k = 0; c < s.size; c += 32, k++) dx[c] = (add ? (float)dx[c] : 0) + dq[k] * scale;
+    store(dq, scale, in.q, h.of_q, t, s.size);
 }
 
-/* Backward, dk and dv in dx, from the same operands. */
+/* Backward, dk and dv, from the same operands; ROWS are those of the N·kv heads of keys. */
 template <typename T>
-static __global__ void backward_key_rows(uint32_t rows, struct sizes s, const T *x, const T *y, const T *dy, const float *keep,
-                                         T *dx, bool add) {
+static __global__ void backward_key_rows(uint32_t rows, struct sizes s, struct operands<T> in, const T *y, const T *dy,
+                                         const float *keep) {
     const uint32_t row = sgrad__warp();
     if (row >= rows) return;
-    const struct head<T> h(s, row / s.T, x);
+    const int64_t number = first_head(s, row / s.T);
+    const struct head<T> shared(s, number, in);
     const int t = row % s.T;
-    const struct matrix<T> of_y = { y + h.out, s.width }, of_dy = { dy + h.out, s.width };
     const float scale = 1 / sqrtf((float)s.size);
     float key[COLUMNS], value[COLUMNS], d[COLUMNS], dk[COLUMNS] = {}, dv[COLUMNS] = {};
-    load(h.k, t, s.size, key, scale);
-    load(h.v, t, s.size, value);
-    for (int i = s.causal ? t : 0; i < s.T; i++) {
-        load(of_dy, i, s.size, d);
-        const float p = expf(times(h.q, i, s.size, key) - keep[row - t + i]);
-        add_to(dv, of_dy, i, s.size, p);
-        add_to(dk, h.q, i, s.size, p * (times(of_dy, i, s.size, value) - times(of_y, i, s.size, d)) * scale);
+    load(shared.k, t, s.size, key, scale);
+    load(shared.v, t, s.size, value);
+    for (int g = 0; g < s.heads / s.kv; g++) {
+        const struct head<T> h(s, number + g, in);
+        const struct matrix<T> of_y = { y + h.out, s.width }, of_dy = { dy + h.out, s.width };
+        for (int i = s.causal ? t : 0; i < s.T; i++) {
+            load(of_dy, i, s.size, d);
+            const float p = expf(times(h.q, i, s.size, key) - keep[(number + g) * s.T + i]);
+            add_to(dv, of_dy, i, s.size, p);
+            add_to(dk, h.q, i, s.size, p * (times(of_dy, i, s.size, value) - times(of_y, i, s.size, d)) * scale);
+        }
     }
-    dx += h.in + (int64_t)t * 3 * s.width + s.width;
-    for (int c = threadIdx.x, k = 0; c < s.size; c += 32, k++) {
-        dx[c] = (add ? (float)dx[c] : 0) + dk[k];
-        dx[s.width + c] = (add ? (float)dx[s.width + c] : 0) + dv[k];
-    }
+    store(dk, 1, in.k, shared.of_k, t, s.size);
+    store(dv, 1, in.v, shared.of_v, t, s.size);
 }
 
-/* Writes the key and the value in x (1,1,3C) to the cache (2,positions,C), at the position of the step: its number - 1. */
+/* Writes keys and values of one row, of WIDTH numbers each, to the cache (2,positions,width), at the position of the step: its
+ * number - 1. */
 template <typename T>
-static __global__ void remember(uint32_t n, const struct sgrad_step *step, int places, const T *x, float *cache) {
+static __global__ void remember(uint32_t width, const struct sgrad_step *step, int places, struct operands<T> in, float *cache) {
     const uint32_t i = sgrad__thread();
-    if (i >= n) return;
+    if (i >= width) return;
     const int place = (int)step->number - 1;
-    cache[(int64_t)place * n + i] = (float)x[n + i];
-    cache[((int64_t)places + place) * n + i] = (float)x[2 * n + i];
+    cache[(int64_t)place * width + i] = (float)in.k.at[i];
+    cache[((int64_t)places + place) * width + i] = (float)in.v.at[i];
 }
 
-/* y (1,1,C): attention of the query in x (1,1,3C) to the positions of the cache up to that of the step. */
+/* y (1,1,C): attention of the queries of one row to the positions of the cache up to that of the step. */
 template <typename T>
-static __global__ void attend_to_cache(uint32_t heads, struct sizes s, const struct sgrad_step *step, int places, const T *x,
-                                       const float *cache, T *y) {
+static __global__ void attend_to_cache(uint32_t heads, struct sizes s, const struct sgrad_step *step, int places,
+                                       struct operands<T> in, const float *cache, T *y) {
     const uint32_t number = sgrad__warp();
     if (number >= heads) return;
-    const struct matrix<T> queries = { x + number *s.size, 0 };
-    const struct matrix<float> keys = { cache + number *s.size, s.width };
-    const struct matrix<float> values = { keys.at + (int64_t)places *s.width, s.width };
+    const int64_t width = s.kv * s.size, column = number / (s.heads / s.kv) * s.size;
+    const struct matrix<T> queries = { in.q.at + number *s.size, 0 };
+    const struct matrix<float> keys = { cache + column, width };
+    const struct matrix<float> values = { keys.at + (int64_t)places *width, width };
     float q[COLUMNS];
     load(queries, 0, s.size, q, 1 / sqrtf((float)s.size));
     attend(q, keys, values, (int)step->number, s.size, y + number * s.size);

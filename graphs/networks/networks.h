@@ -160,7 +160,7 @@ struct sgrad_state {
 };
 
 /* An option of a model: "gpt:layers=12". */
-#define SGRAD_MAX_MODEL_OPTIONS 8
+#define SGRAD_MAX_MODEL_OPTIONS 20
 struct sgrad_model_option {
     const char *name;
     double value, low, high;        /* default, minimum, maximum */
@@ -171,6 +171,9 @@ struct sgrad_model_option {
 struct sgrad_model {
     const char *name, *summary, *source;        /* source: paper or document, or NULL */
     const struct sgrad_model_option *options;   /* ends at a NULL name; NULL: none */
+    /* Sets the values of OPTIONS from files in FOLDER: "NAME:config=FOLDER"; options after it replace these values. Logs errors,
+     * SGRAD_E…. NULL: none. */
+    int (*configure)(const char *folder, const struct sgrad_model_option *options, double *value);
     int min_image_side;     /* minimum side of images, in pixels; 0: any */
     int side_multiple;  /* both sides of images must be multiples of it; 0: any */
     bool volumes;       /* takes volumes (N,D,H,W,C), not images */

@@ -31,12 +31,13 @@ static int no_such(const struct sgrad_model *model, const char *word) {
 static int take(const struct sgrad_model *model, char *word, double *value) {
     char *equals = strchr(word, '='), *end = NULL;
     if (equals) *equals = 0;
+    if (equals && model->configure && strcmp(word, "config") == 0) return model->configure(equals + 1, model->options, value);
     int i = 0;
     while (i < count_options(model) && strcmp(model->options[i].name, word)) i++;
     if (i == count_options(model)) return no_such(model, word);
     const struct sgrad_model_option *o = &model->options[i];
     const double x = equals ? strtod(equals + 1, &end) : 0;
-    const bool number = equals && end > equals + 1 && !*end && strcspn(equals + 1, "0123456789.") == 0;
+    const bool number = equals && end > equals + 1 && !*end && strspn(equals + 1, "0123456789.e-+") == strlen(equals + 1);
     if (number && x >= o->low && x <= o->high && (o->fraction || x == (double)(long)x)) {
         value[i] = x;
         return 0;

@@ -12,7 +12,7 @@ OTHERS = {
     "mpirun": "bind-to map-by mca oversubscribe report-bindings",
     "sbatch, srun, scancel": "array batch cpu-bind cpus-per-task exclusive gres kill-on-bad-exit mpi nodes ntasks ntasks-per-node open-mode overcommit "
                              "requeue signal time wrap",
-    "configure of Autoconf and of StarPU": "enable-maxbuffers prefix",
+    "configure of Autoconf and of StarPU": "datadir docdir enable-maxbuffers libdir prefix",
     "configure of Stargrad, for any library": "with-LIBRARY",
     "pip, pkg-config": "cflags libs no-index",
     "ncu": "metrics",

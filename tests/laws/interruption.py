@@ -20,6 +20,7 @@ NETWORKS = (
     (("--model", "mlp", "--data", "synthetic:4x4x1,20,200"), ("--batch", 20), 0.05),
     (("--model", "mlp", "--data", "table"), ("--batch", 20), 0.02),
     (("--model", "gpt:layers=1,heads=2,width=16,context=8,vocabulary=256", "--data", "text"), ("--batch", 16), 0.05),
+    (("--model", "llama:layers=1,heads=4,kv_heads=2,width=16,hidden=24,context=8,vocabulary=256", "--data", "text"), ("--batch", 16), 0.05),
 )
 OPTIONS = (
     (0.3, ("--optimizer", "adamw", "--lr", 0.002), ("--optimizer", "lamb"), ("--optimizer", "muon"), ("--optimizer", "lars"),

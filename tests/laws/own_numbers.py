@@ -13,6 +13,7 @@ from law import Broken
 from run import FOLDER, SOURCE, command, events, folder
 
 GPT = "gpt:layers=1,heads=2,width=16,context=12,vocabulary=256"
+LLAMA = "llama:layers=1,heads=4,kv_heads=2,width=16,hidden=24,context=12,vocabulary=256,qk_norm=1"
 # Networks, and the data that they take: functions of the Draw, or words.
 NETWORKS = (
     ("mlp", "digits", "table", "numbers", "images", "drawn"),
@@ -25,6 +26,7 @@ NETWORKS = (
     ("unet2d:width=4,levels=2", "masks"),
     ("unet2d:width=4,levels=2,groups=2", "masks"),
     (GPT, "text"),
+    (LLAMA, "text"),
 )
 OPTIONS = (
     (0.4, ("--label-smoothing", 0.1), ("--label-smoothing", 0.4)),

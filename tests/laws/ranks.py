@@ -16,6 +16,7 @@ NETWORKS = (
     (("--model", "resnet20", "--data", "synthetic:8x8x3,10,128", "--augment", "crop:2,flip"), True, True),
     (("--model", "vit_tiny:layers=2,heads=2,width=16,dropout=0.1", "--data", "synthetic:8x8x3,10,128"), False, False),
     (("--model", "gpt:layers=2,heads=2,width=32,context=16,vocabulary=256", "--data", "tokens"), False, False),
+    (("--model", "llama:layers=2,heads=4,kv_heads=2,width=32,hidden=48,context=16,vocabulary=256,qk_norm=1,tied=0", "--data", "tokens"), False, False),
     (("--model", "mlp", "--data", "table"), False, True),
     (("--model", "exported mlp", "--data", "digits"), False, True),
     (("--model", "exported convnet", "--data", "digits"), True, True),
@@ -123,7 +124,7 @@ def check(draw):
     if exact and draw.chance(0.3):
         words += ["--precision", "bf16"]
     on_ranks = [*draw.options(ON_RANKS), *placed]
-    if network[1].startswith("gpt") and "partition" in on_ranks:     # which keeps text's windows where they are: other samples
+    if network[1].startswith(("gpt", "llama")) and "partition" in on_ranks:     # which keeps text's windows where they are: other samples
         on_ranks[on_ranks.index("partition")] = "replicate"
     for attempt in range(ATTEMPTS if kinks and not exact else 1):
         one, some = folder("one"), folder("some")

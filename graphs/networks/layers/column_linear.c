@@ -41,13 +41,17 @@ int sgrad__join_rows(struct sgrad_graph *graph, const char *name, int x) {
     return x;
 }
 
-int sgrad__column_linear(struct sgrad_graph *graph, const char *name, int x, struct sgrad_linear attrs, int sections) {
+int sgrad__gather_rows(struct sgrad_graph *graph, const char *name, int x) {
+    if (sgrad_graph_ranks(graph, SGRAD__TENSOR) == 1) return x;
+    return sgrad_layer(graph, all_gather, SGRAD__NAME("%s/gather", name), (x), .axis = SGRAD__TENSOR, .dimension = 1);
+}
+
+int sgrad__column_of_rows(struct sgrad_graph *graph, const char *name, int x, struct sgrad_linear attrs, int sections) {
     const int outputs = sgrad_graph_ranks(graph, SGRAD__TENSOR), inputs = sgrad_graph_ranks(graph, SGRAD__FEATURES);
     const bool bias = attrs.bias;
     const char *weight_name = SGRAD__NAME("%s.weight", name), *bias_name = SGRAD__NAME("%s.bias", name);
     if (sgrad__check_split(graph, name, attrs.features / sections, false)) return -1;
     if (outputs > 1) {
-        x = sgrad_layer(graph, all_gather, SGRAD__NAME("%s/gather", name), (x), .axis = SGRAD__TENSOR, .dimension = 1);
         sgrad_graph_split_sections(graph, weight_name, SGRAD__TENSOR, 0, sections);
         sgrad_graph_partition(graph, weight_name, SGRAD__FEATURES, 1);
         sgrad_graph_shard(graph, weight_name, SGRAD__SAMPLES, 1);
@@ -61,6 +65,11 @@ int sgrad__column_linear(struct sgrad_graph *graph, const char *name, int x, str
     x = sgrad_layer(graph, reduce_scatter, SGRAD__NAME("%s/sum", name), (x), .axis = SGRAD__FEATURES, .dimension = 2,
                     .sections = sections);
     return bias ? sgrad_layer(graph, bias, SGRAD__NAME("%s/bias", name), (x), 0) : x;
+}
+
+int sgrad__column_linear(struct sgrad_graph *graph, const char *name, int x, struct sgrad_linear attrs, int sections) {
+    if (sgrad__check_split(graph, name, attrs.features / sections, false)) return -1;
+    return sgrad__column_of_rows(graph, name, sgrad__gather_rows(graph, name, x), attrs, sections);
 }
 
 const struct sgrad_composite sgrad_column_linear_composite = {

@@ -45,6 +45,10 @@ int sgrad__crop_like(struct sgrad_graph *graph, const char *name, int x, int lik
 #define SGRAD__SAMPLES "tensor.samples"         /* I */
 int sgrad__column_linear(struct sgrad_graph *graph, const char *name, int x, struct sgrad_linear attrs, int sections);
 int sgrad__row_linear(struct sgrad_graph *graph, const char *name, int x, struct sgrad_linear attrs);
+/* The two parts of a column layer, for several layers with the same input: gather_rows returns the rows of all ranks along J, as
+ * layer NAME/gather, and column_of_rows continues from them. */
+int sgrad__gather_rows(struct sgrad_graph *graph, const char *name, int x);
+int sgrad__column_of_rows(struct sgrad_graph *graph, const char *name, int x, struct sgrad_linear attrs, int sections);
 /* Layer norm of a value between two such layers, of which a rank has T/J rows and C/K features. */
 int sgrad__split_norm(struct sgrad_graph *graph, const char *name, int x);
 /* split_rows returns this rank's T/J rows and C/K features of a value (N,T,C); join_rows gathers (N,T,C) from them. NAME: the

@@ -1,0 +1,93 @@
+/* multiply.c: y = x0·x1, element by element; with silu, y = x0·σ(x0)·x1 in the same pass: the gate of SwiGLU, where σ is the
+ * logistic function (silu.c). */
+#include "config.h"
+#include "codelets/cpu/wide.h"
+#include "codelets/ops/multiply.h"
+
+void sgrad__multiply_forward_cuda(const struct sgrad_args *args);
+void sgrad__multiply_backward_cuda(const struct sgrad_args *args);
+
+SGRAD_ALWAYS_INLINE void forward_pass(const struct sgrad_args *args, bool silu) {
+    const enum sgrad_dtype type = args->view[0].dtype;
+    float x0_room[SGRAD_ROW], x1_room[SGRAD_ROW], y_room[SGRAD_ROW];
+    for (int64_t i = 0, n, count = sgrad_shape_count(&args->view[0].shape); (n = sgrad_chunk(i, count)); i += n) {
+        const float *x0 = sgrad_row(type, args->data[0], i, n, x0_room), *x1 = sgrad_row(type, args->data[1], i, n, x1_room);
+        float *y = sgrad_row_out(type, args->data[2], i, y_room);
+        for (int64_t j = 0; j < n; j += WIDE) {
+            const wide gate = wide_load(x0 + j, n - j, 0), product = gate * wide_load(x1 + j, n - j, 0);
+            wide_store(y + j, n - j, silu ? product * wide_sigmoid(gate) : product);
+        }
+        sgrad_row_done(type, args->data[2], i, n, y);
+    }
+}
+
+SGRAD_ALWAYS_INLINE void backward_pass(const struct sgrad_args *args, bool silu) {
+    const enum sgrad_dtype type = args->view[0].dtype;
+    float x0_room[SGRAD_ROW], x1_room[SGRAD_ROW], dy_room[SGRAD_ROW], dx0_room[SGRAD_ROW] = { 0 }, dx1_room[SGRAD_ROW] = { 0 };
+    for (int64_t i = 0, n, count = sgrad_shape_count(&args->view[0].shape); (n = sgrad_chunk(i, count)); i += n) {
+        const float *x0 = sgrad_row(type, args->data[0], i, n, x0_room), *x1 = sgrad_row(type, args->data[1], i, n, x1_room);
+        const float *dy = sgrad_row(type, args->data[2], i, n, dy_room);
+        const bool has0 = args->data[3], has1 = args->data[4];
+        float *dx0 = has0 ? sgrad_row_sum(type, args->data[3], i, n, sgrad_adds(args, 3), dx0_room) : dx0_room;
+        float *dx1 = has1 ? sgrad_row_sum(type, args->data[4], i, n, sgrad_adds(args, 4), dx1_room) : dx1_room;
+        for (int64_t j = 0; j < n; j += WIDE) {
+            const wide gate = wide_load(x0 + j, n - j, 0), value = wide_load(x1 + j, n - j, 0), d = wide_load(dy + j, n - j, 0);
+            const wide s = silu ? wide_sigmoid(gate) : wide_of(1), slope = silu ? s * (1 + gate * (1 - s)) : s;
+            wide_store(dx0 + j, n - j, wide_load(dx0 + j, n - j, 0) + d * value * slope);
+            wide_store(dx1 + j, n - j, wide_load(dx1 + j, n - j, 0) + d * gate * s);
+        }
+        if (has0) sgrad_row_done(type, args->data[3], i, n, dx0);
+        if (has1) sgrad_row_done(type, args->data[4], i, n, dx1);
+    }
+}
+
+/* x0, x1, y of any shape */
+SGRAD_VECTOR(forward)(const struct sgrad_args *args) {
+    if (((const struct sgrad_multiply *)args->attrs)->silu) forward_pass(args, true);
+    else forward_pass(args, false);
+}
+
+/* x0, x1, dy of any shape, dx0, dx1 of that shape or absent */
+SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
+    if (((const struct sgrad_multiply *)args->attrs)->silu) backward_pass(args, true);
+    else backward_pass(args, false);
+}
+
+/* the exponential counts as 20 operations */
+static double flops(const struct sgrad_args *args, double plain, double silu) {
+    return (((const struct sgrad_multiply *)args->attrs)->silu ? silu : plain) * (double)sgrad_shape_count(&args->view[0].shape);
+}
+static double forward_flops(const struct sgrad_args *args) { return flops(args, 1, 25); }
+static double backward_flops(const struct sgrad_args *args) { return flops(args, 4, 32); }
+
+static void describe(const void *attrs, char *text, size_t size) {
+    snprintf(text, size, "%s", ((const struct sgrad_multiply *)attrs)->silu ? "silu" : "");
+}
+
+static void onnx(const struct sgrad_signature *signature, const void *attrs, FILE *to) {
+    (void)signature;
+    fputs(((const struct sgrad_multiply *)attrs)->silu ? "share = Sigmoid (x)\ngate = Mul (x, share)\ny = Mul (gate, x1)"
+                                                       : "y = Mul (x, x1)", to);
+}
+
+const struct sgrad_op sgrad_multiply_op = {
+    .name = "multiply",
+    .summary = "product of two inputs; the first can pass through SiLU (SwiGLU)",
+    .source = "N. Shazeer, GLU variants improve transformer, 2020",
+    .inputs = 2,
+    .attrs_size = sizeof(struct sgrad_multiply),
+    .infer = sgrad_infer_same,
+    .describe = describe,
+    .onnx = onnx,
+    .forward = { { { .name = "multiply forward", .kind = &sgrad_forward_kind, .cpu = forward,
+                     .cuda = SGRAD_ON_CUDA(sgrad__multiply_forward_cuda), .flops = forward_flops },
+                   { SGRAD_IN(X, 0), SGRAD_IN(X, 1), SGRAD_OUT(Y, 0) } } },
+    .backward = { { { .name = "multiply backward", .kind = &sgrad_backward_kind, .cpu = backward,
+                      .cuda = SGRAD_ON_CUDA(sgrad__multiply_backward_cuda), .flops = backward_flops },
+                    { SGRAD_IN(X, 0), SGRAD_IN(X, 1), SGRAD_IN(DY, 0), SGRAD_OUT(DX, 0), SGRAD_OUT(DX, 1) } } },
+    .tests = {
+        { "one image of 5x3x3", .x = { { 4, { 1, 5, 3, 3 } }, { 4, { 1, 5, 3, 3 } } } },
+        { "silu, 7 samples of 17", .x = { { 2, { 7, 17 } }, { 2, { 7, 17 } } }, &(struct sgrad_multiply){ .silu = true } },
+        { "silu, longer than a row", .x = { { 2, { 2, 531 } }, { 2, { 2, 531 } } }, &(struct sgrad_multiply){ .silu = true } },
+    },
+};

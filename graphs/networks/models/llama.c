@@ -1,0 +1,184 @@
+/* llama.c: the Llama family of decoders of text: Llama 2 and 3, Mistral without sliding windows, Qwen 2.5 and 3, SmolLM, with the
+ * names of Hugging Face's LlamaForCausalLM. A block:
+ *
+ *     x ──┬── input_layernorm ─┬─ q_proj ── (q_norm) ── rotary ─┐
+ *         │                    ├─ k_proj ── (k_norm) ── rotary ─┼─ attention ── o_proj ── + ── x'
+ *         │                    └─ v_proj ───────────────────────┘                         │
+ *         └───────────────────────────────────────────────────────────────────────────────┘
+ *     x' ─┬── post_attention_layernorm ─┬─ gate_proj ── SiLU ─┐
+ *         │                             └─ up_proj ────────── · ── down_proj ── + ──
+ *         └────────────────────────────────────────────────────────────────────┘
+ *
+ * All norms are RMS norms; q_norm and k_norm (qk_norm=1, Qwen 3) normalize each head. Layers have no biases, except q_proj,
+ * k_proj and v_proj with bias=1 (Qwen 2.5). With tied=1, the weight of the logits is that of the embedding. Initial values are
+ * N(0, 0.02²); those of o_proj and down_proj are divided by the root of the number of branches.
+ *
+ * llama:config=FOLDER reads the options from Hugging Face's config.json: llama_config.c.
+ *
+ * On a mesh, heads, hidden features and rows are split over axis tensor as in gpt.c; queries, keys and values share one gather.
+ *
+ * Limits: axis tensor must be 1d or 2d. */
+#include "codelets/ops/add.h"
+#include "codelets/ops/attention.h"
+#include "codelets/ops/embedding.h"
+#include "codelets/ops/linear.h"
+#include "codelets/ops/multiply.h"
+#include "codelets/ops/rms_norm.h"
+#include "codelets/ops/rotary.h"
+#include "codelets/ops/take.h"
+#include "codelets/ops/take_numbers.h"
+#include "codelets/ops/token_cross_entropy.h"
+#include "graphs/networks/layers/layers.h"
+#include "graphs/networks/models/llama_config.h"
+
+#include <math.h>
+
+#define DEVIATION 0.02f
+
+struct sizes {
+    int layers, heads, kv_heads, size, width, hidden, context, vocabulary;
+    bool bias, qk_norm, tied;
+    float eps, last_deviation;
+    struct sgrad_rotary rotary;
+};
+
+static int option(const struct sgrad_graph *graph, const char *name) { return (int)sgrad_graph_option(graph, name); }
+
+static int read_sizes(struct sgrad_graph *graph, struct sizes *is) {
+    *is = (struct sizes){ .layers = option(graph, "layers"), .heads = option(graph, "heads"), .width = option(graph, "width"),
+                          .hidden = option(graph, "hidden"), .context = option(graph, "context"),
+                          .vocabulary = option(graph, "vocabulary"), .bias = option(graph, "bias"),
+                          .qk_norm = option(graph, "qk_norm"), .tied = option(graph, "tied") };
+    is->kv_heads = option(graph, "kv_heads") ? option(graph, "kv_heads") : is->heads;
+    is->size = option(graph, "head_size") ? option(graph, "head_size") : is->width / is->heads;
+    is->eps = (float)sgrad_graph_option(graph, "eps");
+    is->last_deviation = DEVIATION / sqrtf(2 * (float)is->layers);
+    is->rotary = (struct sgrad_rotary){ .base = (float)sgrad_graph_option(graph, "rope_base"),
+                                        .factor = (float)sgrad_graph_option(graph, "rope_factor"),
+                                        .low = (float)sgrad_graph_option(graph, "rope_low"),
+                                        .high = (float)sgrad_graph_option(graph, "rope_high"),
+                                        .original = option(graph, "rope_original"),
+                                        .cached = sgrad_graph_cached(graph) };
+    if (is->heads % is->kv_heads)
+        return sgrad_graph_fail(graph, "heads=%d must be a multiple of kv_heads=%d", is->heads, is->kv_heads);
+    if (!option(graph, "head_size") && is->width % is->heads)
+        return sgrad_graph_fail(graph, "width=%d must be a multiple of heads=%d, unless head_size is given", is->width,
+                                is->heads);
+    if (is->size % 2) return sgrad_graph_fail(graph, "heads must have an even number of features, not %d", is->size);
+    if (sgrad_graph_ranks(graph, SGRAD__FEATURES) > 1)
+        return sgrad_graph_fail(graph, "tensor=3d is not supported; use tensor=1d or tensor=2d");
+    return 0;
+}
+
+static struct sgrad_linear linear(int features, bool bias, float deviation) {
+    return (struct sgrad_linear){ .features = features, .bias = bias, .deviation = deviation };
+}
+
+/* Projects X, the rows of all ranks, to the COUNT heads of queries or keys of a block, normalizes them, and rotates them. */
+static int heads_at(struct sgrad_graph *graph, const char *block, const char *which, int x, int count, const struct sizes *is) {
+    const int own = count / sgrad_graph_ranks(graph, SGRAD__TENSOR);
+    struct sgrad_rotary rotary = is->rotary;
+    rotary.heads = own;
+    int y = sgrad__column_of_rows(graph, SGRAD__NAME("%s.self_attn.%s_proj", block, which), x,
+                                  linear(count * is->size, is->bias, DEVIATION), 1);
+    if (is->qk_norm)
+        y = sgrad_layer(graph, rms_norm, SGRAD__NAME("%s.self_attn.%s_norm", block, which), (y), .heads = own, .eps = is->eps);
+    return sgrad_graph_apply(graph, &sgrad_rotary_op, SGRAD__NAME("%s.self_attn.%s_rotary", block, which), &y, 1, &rotary);
+}
+
+static int attention(struct sgrad_graph *graph, const char *block, int x, const struct sizes *is) {
+    const int ranks = sgrad_graph_ranks(graph, SGRAD__TENSOR);
+    int y = sgrad_layer(graph, rms_norm, SGRAD__NAME("%s.input_layernorm", block), (x), .eps = is->eps);
+    y = sgrad__gather_rows(graph, SGRAD__NAME("%s.self_attn", block), y);
+    const int q = heads_at(graph, block, "q", y, is->heads, is), k = heads_at(graph, block, "k", y, is->kv_heads, is);
+    const int v = sgrad__column_of_rows(graph, SGRAD__NAME("%s.self_attn.v_proj", block), y,
+                                        linear(is->kv_heads * is->size, is->bias, DEVIATION), 1);
+    y = sgrad_layer(graph, attention, SGRAD__NAME("%s.self_attn", block), (q, k, v), .heads = is->heads / ranks,
+                    .kv_heads = is->kv_heads / ranks, .causal = true, .cache = sgrad_graph_cached(graph) ? is->context : 0);
+    y = sgrad__row_linear(graph, SGRAD__NAME("%s.self_attn.o_proj", block), y, linear(is->width, false, is->last_deviation));
+    return sgrad_layer(graph, add, SGRAD__NAME("%s.add_1", block), (y, x), 0);
+}
+
+static int mlp(struct sgrad_graph *graph, const char *block, int x, const struct sizes *is) {
+    int y = sgrad_layer(graph, rms_norm, SGRAD__NAME("%s.post_attention_layernorm", block), (x), .eps = is->eps);
+    y = sgrad__gather_rows(graph, SGRAD__NAME("%s.mlp", block), y);
+    const int gate =
+        sgrad__column_of_rows(graph, SGRAD__NAME("%s.mlp.gate_proj", block), y, linear(is->hidden, false, DEVIATION), 1);
+    const int up = sgrad__column_of_rows(graph, SGRAD__NAME("%s.mlp.up_proj", block), y, linear(is->hidden, false, DEVIATION), 1);
+    y = sgrad_layer(graph, multiply, SGRAD__NAME("%s.mlp.act", block), (gate, up), .silu = true);
+    y = sgrad__row_linear(graph, SGRAD__NAME("%s.mlp.down_proj", block), y, linear(is->width, false, is->last_deviation));
+    return sgrad_layer(graph, add, SGRAD__NAME("%s.add_2", block), (y, x), 0);
+}
+
+/* A rank stores its shard of a table (rows,C). */
+static void shard(struct sgrad_graph *graph, const char *table) {
+    sgrad_graph_shard(graph, table, SGRAD__SAMPLES, 1);
+    sgrad_graph_shard(graph, table, SGRAD__TENSOR, 1);
+}
+
+static int build(struct sgrad_graph *graph, int x, int classes) {
+    struct sizes is;
+    if (read_sizes(graph, &is)) return -1;
+    const int tokens = (int)sgrad_graph_shape(graph, x).dim[1];
+    if (classes > is.vocabulary)
+        return sgrad_graph_fail(graph, "vocabulary=%d is too small for tokens up to %d of the data set; use vocabulary=%d",
+                                is.vocabulary, classes - 1, classes);
+    if (tokens > is.context)
+        return sgrad_graph_fail(graph, "samples have %d tokens, but the network has context=%d", tokens, is.context);
+    SGRAD_TRY(sgrad__check_split(graph, "kv_heads", is.kv_heads, false));
+    SGRAD_TRY(sgrad__check_split(graph, "tokens per sample", tokens, false));
+    SGRAD_TRY(sgrad__check_split(graph, "width", is.width, true));
+    shard(graph, "model.embed_tokens.weight");
+    x = sgrad_layer(graph, embedding, "model.embed_tokens", (x), .count = is.vocabulary, .features = is.width,
+                    .deviation = DEVIATION);
+    if (sgrad_graph_ranks(graph, SGRAD__TENSOR) > 1)
+        x = sgrad_layer(graph, take, "model.rows", (x), .axis = SGRAD__TENSOR, .dimension = 1);
+    x = sgrad_graph_block(graph, x);
+    for (int i = 0; i < is.layers; i++) {
+        const char *block = SGRAD__NAME("model.layers.%d", i);
+        x = sgrad_graph_block(graph, mlp(graph, block, attention(graph, block, x, &is), &is));
+    }
+    x = sgrad_layer(graph, rms_norm, "model.norm", (x), .eps = is.eps);
+    if (is.tied) sgrad_graph_tie(graph, "lm_head.weight", "model.embed_tokens.weight");
+    else shard(graph, "lm_head.weight");
+    return sgrad_layer(graph, linear, "lm_head", (x), .features = is.vocabulary, .deviation = DEVIATION);
+}
+
+static int loss(struct sgrad_graph *graph, int y, int target) {
+    if (sgrad_graph_ranks(graph, SGRAD__TENSOR) > 1)
+        target = sgrad_layer(graph, take_numbers, "target_rows", (target), .axis = SGRAD__TENSOR, .dimension = 1);
+    return sgrad_layer(graph, token_cross_entropy, "loss", (y, target), 0);
+}
+
+const struct sgrad_model sgrad_llama_model = {
+    .name = "llama",
+    .summary =
+        "decoder of the Llama family, of any size: Llama 2 and 3, Mistral, Qwen 2.5 and 3; config=FOLDER reads config.json",
+    .source = "H. Touvron et al., Llama 2: open foundation and fine-tuned chat models, 2023",
+    .options =
+        (const struct sgrad_model_option[]){
+            { "layers", 6, 1, 1000, false },
+            { "heads", 6, 1, 1000, false },
+            { "kv_heads", 0, 0, 1000, false },
+            { "width", 384, 1, 65536, false },
+            { "hidden", 1024, 1, 1 << 20, false },
+            { "context", 256, 1, 1 << 24, false },
+            { "vocabulary", 256, 2, 1 << 20, false },
+            { "head_size", 0, 0, 512, false },
+            { "rope_base", 10000, 1, 1e12, true },
+            { "rope_factor", 1, 1, 1000, true },
+            { "rope_original", 0, 0, 1 << 24, false },
+            { "rope_low", 1, 0.01, 1000, true },
+            { "rope_high", 4, 0.01, 1000, true },
+            { "eps", 1e-5, 1e-12, 1, true },
+            { "tied", 1, 0, 1, false },
+            { "qk_norm", 0, 0, 1, false },
+            { "bias", 0, 0, 1, false },
+            { 0 },
+        },
+    .configure = sgrad__llama_configure,
+    .build = build,
+    .loss = loss,
+    .prefix = "model.",
+    .ignored = (const char *const[]){ ".rotary_emb.inv_freq", NULL },
+};

@@ -1,0 +1,137 @@
+/* llama_config.c: reads config.json of a Hugging Face model of the Llama family as options of network llama. A feature that
+ * llama.c does not have is refused by its key.
+ *
+ * Source: the configuration classes of Hugging Face transformers: LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config. */
+#include "graphs/networks/models/llama_config.h"
+#include "runtime/runtime.h"
+
+#include <jansson.h>
+#include <string.h>
+
+enum { CONFIG_LIMIT = 1 << 20 };
+
+struct reading {
+    const char *path;
+    const json_t *config;
+    const struct sgrad_model_option *options;
+    double *value;
+    int error;
+};
+
+/* Sets option NAME. The first error is logged and ends the reading. */
+static void set(struct reading *r, const char *key, const char *name, double x) {
+    int i = 0;
+    while (strcmp(r->options[i].name, name)) i++;
+    const struct sgrad_model_option *o = &r->options[i];
+    if (r->error) return;
+    if (!(x >= o->low && x <= o->high) || (!o->fraction && x != (double)(long)x))
+        r->error = sgrad_log_error(SGRAD_EFORMAT, "%s: %s is %g, but must be a %s from %g to %.10g", r->path, key, x,
+                                   o->fraction ? "number" : "whole number", o->low, o->high);
+    else r->value[i] = x;
+}
+
+/* Sets option NAME to the number KEY of OBJECT. Without that key, the option is set to ABSENT, or is an error if ABSENT is
+ * negative. */
+static void take(struct reading *r, const json_t *object, const char *key, const char *name, double absent) {
+    const json_t *x = json_object_get(object, key);
+    if (r->error) return;
+    if (json_is_number(x)) set(r, key, name, json_number_value(x));
+    else if (x && !json_is_null(x)) r->error = sgrad_log_error(SGRAD_EFORMAT, "%s: %s must be a number", r->path, key);
+    else if (absent >= 0) set(r, key, name, absent);
+    else r->error = sgrad_log_error(SGRAD_EFORMAT, "%s: has no %s", r->path, key);
+}
+
+static void refuse(struct reading *r, const char *key, const char *supported) {
+    const json_t *x = json_object_get(r->config, key);
+    char *text = x ? json_dumps(x, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+    if (!r->error)
+        r->error =
+            sgrad_log_error(SGRAD_EINVAL, "%s: %s %.60s is not supported; %s", r->path, key, text ? text : "(absent)", supported);
+    free(text);
+}
+
+static bool is_set(const json_t *x) {
+    return x && !json_is_null(x) && !json_is_false(x) && !(json_is_number(x) && json_number_value(x) == 0);
+}
+
+/* Reads the scaling of rotary frequencies: rope_scaling, or the entry of rope_parameters. */
+static void read_scaling(struct reading *r, const json_t *rope, const char *key) {
+    const json_t *type = json_object_get(rope, "rope_type");
+    const char *name = json_string_value(type ? type : json_object_get(rope, "type"));
+    if (!name || strcmp(name, "default") == 0) return;
+    if (strcmp(name, "linear") && strcmp(name, "llama3")) return refuse(r, key, "rope_type must be default, linear or llama3");
+    take(r, rope, "factor", "rope_factor", -1);
+    if (strcmp(name, "linear") == 0) return;
+    take(r, rope, "original_max_position_embeddings", "rope_original", -1);
+    take(r, rope, "low_freq_factor", "rope_low", -1);
+    take(r, rope, "high_freq_factor", "rope_high", -1);
+}
+
+static void read_rotary(struct reading *r) {
+    const json_t *both = json_object_get(r->config, "rope_parameters"), *scaling = json_object_get(r->config, "rope_scaling");
+    const bool parameters = json_is_object(both);
+    take(r, parameters && json_object_get(both, "rope_theta") ? both : r->config, "rope_theta", "rope_base", 10000);
+    if (parameters) read_scaling(r, both, "rope_parameters");
+    else if (json_is_object(scaling)) read_scaling(r, scaling, "rope_scaling");
+    const json_t *partial = json_object_get(parameters ? both : r->config, "partial_rotary_factor");
+    if (partial && json_number_value(partial) != 1) refuse(r, "partial_rotary_factor", "it must be 1");
+}
+
+/* Refuses windows of attention that are shorter than the context. */
+static void check_windows(struct reading *r) {
+    const json_t *window = json_object_get(r->config, "sliding_window"), *used = json_object_get(r->config, "use_sliding_window");
+    const json_t *types = json_object_get(r->config, "layer_types"), *type;
+    const double context = json_number_value(json_object_get(r->config, "max_position_embeddings"));
+    size_t i;
+    if (json_is_number(window) && !json_is_false(used) && json_number_value(window) < context)
+        refuse(r, "sliding_window", "it must be null, or use_sliding_window must be false");
+    json_array_foreach(types, i, type) {
+        const char *name = json_string_value(type);
+        if (!name || strcmp(name, "full_attention")) return refuse(r, "layer_types", "all layers must be full_attention");
+    }
+}
+
+static void check_features(struct reading *r) {
+    static const char *const off[] = { "attention_bias", "mlp_bias", "attention_dropout", "quantization_config", "num_experts",
+                                       "num_local_experts", NULL };
+    const char *act = json_string_value(json_object_get(r->config, "hidden_act"));
+    for (int i = 0; off[i]; i++)
+        if (is_set(json_object_get(r->config, off[i]))) refuse(r, off[i], "it must be absent, null, false or 0");
+    if (act && strcmp(act, "silu") && strcmp(act, "swish")) refuse(r, "hidden_act", "it must be silu");
+    check_windows(r);
+}
+
+static void read_config(struct reading *r) {
+    static const char *const types[] = { "llama", "mistral", "qwen2", "qwen3", NULL };
+    const char *type = json_string_value(json_object_get(r->config, "model_type"));
+    int known = 0;
+    while (types[known] && (!type || strcmp(types[known], type))) known++;
+    if (!types[known]) return refuse(r, "model_type", "use a model of type llama, mistral, qwen2 or qwen3");
+    check_features(r);
+    take(r, r->config, "num_hidden_layers", "layers", -1);
+    take(r, r->config, "num_attention_heads", "heads", -1);
+    take(r, r->config, "num_key_value_heads", "kv_heads", 0);
+    take(r, r->config, "hidden_size", "width", -1);
+    take(r, r->config, "intermediate_size", "hidden", -1);
+    take(r, r->config, "max_position_embeddings", "context", -1);
+    take(r, r->config, "vocab_size", "vocabulary", -1);
+    take(r, r->config, "head_dim", "head_size", strcmp(type, "qwen3") ? 0 : 128);
+    take(r, r->config, "rms_norm_eps", "eps", 1e-6);
+    set(r, "model_type", "bias", strcmp(type, "qwen2") == 0);
+    set(r, "model_type", "qk_norm", strcmp(type, "qwen3") == 0);
+    set(r, "tie_word_embeddings", "tied", json_is_true(json_object_get(r->config, "tie_word_embeddings")));
+    read_rotary(r);
+}
+
+int sgrad__llama_configure(const char *folder, const struct sgrad_model_option *options, double *value) {
+    char *path = sgrad_format("%s/config.json", folder);
+    json_t *config = NULL;
+    struct reading r = { .path = path, .options = options, .value = value };
+    r.error = sgrad_json_read(path, CONFIG_LIMIT, &config);
+    r.config = config;
+    if (!r.error && !json_is_object(config)) r.error = sgrad_log_error(SGRAD_EFORMAT, "%s: is not a JSON object", path);
+    if (!r.error) read_config(&r);
+    json_decref(config);
+    free(path);
+    return r.error;
+}
