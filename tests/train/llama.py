@@ -18,11 +18,12 @@ with open(os.path.join(REFERENCE, "llama.json"), encoding="utf-8") as _file:
 
 
 def written(name, **changes):
-    """A folder with a run's config.json, in which CHANGES replace keys."""
+    """A folder with a run's config.json, in which CHANGES replace keys, or, with value ..., remove them."""
     path = folder(name)
     os.makedirs(path)
     with open(os.path.join(path, "config.json"), "w", encoding="utf-8") as file:
-        json.dump({**RUNS[name]["config"], **changes}, file)
+        config = {**RUNS[name]["config"], **changes}
+        json.dump({key: value for key, value in config.items() if value is not ...}, file)
     return path
 
 
@@ -73,13 +74,24 @@ def test_new_rotary_options():
     ("llama3", "hidden_act", "gelu", "it must be silu"),
     ("llama3", "attention_bias", True, "it must be absent, null, false or 0"),
     ("llama3", "rope_scaling", {"rope_type": "yarn", "factor": 2}, "rope_type must be default, linear or llama3"),
-    ("mistral", "sliding_window", 16, "it must be null, or use_sliding_window must be false"),
+    ("mistral", "sliding_window", 16, "it must be null, or at least max_position_embeddings"),
     ("qwen3", "layer_types", ["full_attention", "sliding_attention"], "all layers must be full_attention"),
     ("llama3", "quantization_config", {"bits": 4}, "it must be absent, null, false or 0"),
 ])
 def test_unsupported(name, key, value, reason):
     said = stargrad(*words(name, written(name, **{key: value})), status=2)
     assert f"config.json: {key} " in said and reason in said, said
+
+
+def test_windows():
+    """Mistral has windows of 4096 by default. Qwen has windows only with use_sliding_window, and only after max_window_layers."""
+    said = stargrad(*words("mistral", written("mistral", sliding_window=..., max_position_embeddings=8192)), status=2)
+    assert "sliding_window (absent) is not supported" in said, said
+    short = dict(use_sliding_window=True, sliding_window=8, layer_types=...)
+    said = stargrad(*words("qwen2", written("qwen2", **short, max_window_layers=1)), status=2)
+    assert "use_sliding_window true is not supported; it must be false" in said, said
+    check("qwen2", config=written("qwen2", **short, max_window_layers=2))
+    check("qwen3", config=written("qwen3", **{**short, "use_sliding_window": ...}))
 
 
 def test_invalid():

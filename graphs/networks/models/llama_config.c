@@ -10,6 +10,20 @@
 
 enum { CONFIG_LIMIT = 1 << 20 };
 
+/* The model types, and the values of absent keys in which they differ: num_key_value_heads (0: num_attention_heads), head_dim
+ * (0: hidden_size / num_attention_heads) and sliding_window (0: none). SWITCHED: windows require use_sliding_window. */
+static const struct family {
+    const char *type;
+    double kv_heads, head_size, window;
+    bool switched, bias, qk_norm;
+} families[] = {
+    { "llama", 0, 0, 0, false, false, false },
+    { "mistral", 8, 0, 4096, false, false, false },
+    { "qwen2", 32, 0, 4096, true, true, false },
+    { "qwen3", 32, 128, 4096, true, false, true },
+    { 0 },
+};
+
 struct reading {
     const char *path;
     const json_t *config;
@@ -77,48 +91,58 @@ static void read_rotary(struct reading *r) {
     if (partial && json_number_value(partial) != 1) refuse(r, "partial_rotary_factor", "it must be 1");
 }
 
+/* Returns whether layer_types or max_window_layers (default 28) exclude windows from all layers. */
+static bool has_full_layers(const struct reading *r) {
+    const json_t *first = json_object_get(r->config, "max_window_layers");
+    if (json_is_array(json_object_get(r->config, "layer_types"))) return true;
+    return (first ? json_number_value(first) : 28) >= json_number_value(json_object_get(r->config, "num_hidden_layers"));
+}
+
 /* Refuses windows of attention that are shorter than the context. */
-static void check_windows(struct reading *r) {
-    const json_t *window = json_object_get(r->config, "sliding_window"), *used = json_object_get(r->config, "use_sliding_window");
+static void check_windows(struct reading *r, const struct family *family) {
+    const json_t *window = json_object_get(r->config, "sliding_window");
     const json_t *types = json_object_get(r->config, "layer_types"), *type;
     const double context = json_number_value(json_object_get(r->config, "max_position_embeddings"));
     size_t i;
-    if (json_is_number(window) && !json_is_false(used) && json_number_value(window) < context)
-        refuse(r, "sliding_window", "it must be null, or use_sliding_window must be false");
     json_array_foreach(types, i, type) {
         const char *name = json_string_value(type);
         if (!name || strcmp(name, "full_attention")) return refuse(r, "layer_types", "all layers must be full_attention");
     }
+    if (json_is_null(window) || (!window && family->window == 0)) return;
+    if (family->switched && (!is_set(json_object_get(r->config, "use_sliding_window")) || has_full_layers(r))) return;
+    if ((window ? json_number_value(window) : family->window) >= context) return;
+    if (family->switched) refuse(r, "use_sliding_window", "it must be false");
+    else refuse(r, "sliding_window", "it must be null, or at least max_position_embeddings");
 }
 
-static void check_features(struct reading *r) {
+static void check_features(struct reading *r, const struct family *family) {
     static const char *const off[] = { "attention_bias", "mlp_bias", "attention_dropout", "quantization_config", "num_experts",
                                        "num_local_experts", NULL };
     const char *act = json_string_value(json_object_get(r->config, "hidden_act"));
     for (int i = 0; off[i]; i++)
         if (is_set(json_object_get(r->config, off[i]))) refuse(r, off[i], "it must be absent, null, false or 0");
     if (act && strcmp(act, "silu") && strcmp(act, "swish")) refuse(r, "hidden_act", "it must be silu");
-    check_windows(r);
+    check_windows(r, family);
 }
 
 static void read_config(struct reading *r) {
-    static const char *const types[] = { "llama", "mistral", "qwen2", "qwen3", NULL };
     const char *type = json_string_value(json_object_get(r->config, "model_type"));
-    int known = 0;
-    while (types[known] && (!type || strcmp(types[known], type))) known++;
-    if (!types[known]) return refuse(r, "model_type", "use a model of type llama, mistral, qwen2 or qwen3");
-    check_features(r);
+    const json_t *kv_heads = json_object_get(r->config, "num_key_value_heads");
+    const struct family *family = families;
+    while (family->type && (!type || strcmp(family->type, type))) family++;
+    if (!family->type) return refuse(r, "model_type", "use a model of type llama, mistral, qwen2 or qwen3");
+    check_features(r, family);
     take(r, r->config, "num_hidden_layers", "layers", -1);
     take(r, r->config, "num_attention_heads", "heads", -1);
-    take(r, r->config, "num_key_value_heads", "kv_heads", 0);
+    take(r, r->config, "num_key_value_heads", "kv_heads", json_is_null(kv_heads) ? 0 : family->kv_heads);
     take(r, r->config, "hidden_size", "width", -1);
     take(r, r->config, "intermediate_size", "hidden", -1);
     take(r, r->config, "max_position_embeddings", "context", -1);
     take(r, r->config, "vocab_size", "vocabulary", -1);
-    take(r, r->config, "head_dim", "head_size", strcmp(type, "qwen3") ? 0 : 128);
+    take(r, r->config, "head_dim", "head_size", family->head_size);
     take(r, r->config, "rms_norm_eps", "eps", 1e-6);
-    set(r, "model_type", "bias", strcmp(type, "qwen2") == 0);
-    set(r, "model_type", "qk_norm", strcmp(type, "qwen3") == 0);
+    set(r, "model_type", "bias", family->bias);
+    set(r, "model_type", "qk_norm", family->qk_norm);
     set(r, "tie_word_embeddings", "tied", json_is_true(json_object_get(r->config, "tie_word_embeddings")));
     read_rotary(r);
 }
