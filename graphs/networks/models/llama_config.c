@@ -68,12 +68,15 @@ static bool is_set(const json_t *x) {
     return x && !json_is_null(x) && !json_is_false(x) && !(json_is_number(x) && json_number_value(x) == 0);
 }
 
-/* Reads the scaling of rotary frequencies: rope_scaling, or the entry of rope_parameters. */
-static void read_scaling(struct reading *r, const json_t *rope, const char *key) {
-    const json_t *type = json_object_get(rope, "rope_type");
-    const char *name = json_string_value(type ? type : json_object_get(rope, "type"));
-    if (!name || strcmp(name, "default") == 0) return;
-    if (strcmp(name, "linear") && strcmp(name, "llama3")) return refuse(r, key, "rope_type must be default, linear or llama3");
+/* Reads the scaling of rotary frequencies: rope_scaling, or the entry of rope_parameters, in which it is optional. */
+static void read_scaling(struct reading *r, const json_t *rope, const char *key, bool optional) {
+    const json_t *type = json_object_get(rope, "rope_type"), *old = json_object_get(rope, "type");
+    const char *name = json_string_value(type ? type : old);
+    if (!type && !old && optional) return;
+    if (type && old && !json_equal(type, old)) return refuse(r, key, "rope_type and type must be equal");
+    if (name && strcmp(name, "default") == 0) return;
+    if (!name || (strcmp(name, "linear") && strcmp(name, "llama3")))
+        return refuse(r, key, "rope_type must be default, linear or llama3");
     take(r, rope, "factor", "rope_factor", -1);
     if (strcmp(name, "linear") == 0) return;
     take(r, rope, "original_max_position_embeddings", "rope_original", -1);
@@ -81,14 +84,24 @@ static void read_scaling(struct reading *r, const json_t *rope, const char *key)
     take(r, rope, "high_freq_factor", "rope_high", -1);
 }
 
+/* Refuses KEY of the configuration if OBJECT specifies that only a part of a head is rotated. */
+static void check_partial(struct reading *r, const json_t *object, const char *key) {
+    const json_t *partial = json_object_get(object, "partial_rotary_factor");
+    if (partial && json_number_value(partial) != 1) refuse(r, key, "partial_rotary_factor must be 1");
+}
+
 static void read_rotary(struct reading *r) {
     const json_t *both = json_object_get(r->config, "rope_parameters"), *scaling = json_object_get(r->config, "rope_scaling");
     const bool parameters = json_is_object(both);
     take(r, parameters && json_object_get(both, "rope_theta") ? both : r->config, "rope_theta", "rope_base", 10000);
-    if (parameters) read_scaling(r, both, "rope_parameters");
-    else if (json_is_object(scaling)) read_scaling(r, scaling, "rope_scaling");
-    const json_t *partial = json_object_get(parameters ? both : r->config, "partial_rotary_factor");
-    if (partial && json_number_value(partial) != 1) refuse(r, "partial_rotary_factor", "it must be 1");
+    set(r, "rope_scaling", "rope_factor", 1);
+    set(r, "rope_scaling", "rope_original", 0);
+    if (parameters) read_scaling(r, both, "rope_parameters", true);
+    else if (is_set(both)) refuse(r, "rope_parameters", "it must be an object or null");
+    else if (json_is_object(scaling)) read_scaling(r, scaling, "rope_scaling", false);
+    else if (is_set(scaling)) refuse(r, "rope_scaling", "it must be an object or null");
+    check_partial(r, r->config, "partial_rotary_factor");
+    check_partial(r, both, "rope_parameters");
 }
 
 /* Returns whether layer_types or max_window_layers (default 28) exclude windows from all layers. */
@@ -128,6 +141,7 @@ static void check_features(struct reading *r, const struct family *family) {
 static void read_config(struct reading *r) {
     const char *type = json_string_value(json_object_get(r->config, "model_type"));
     const json_t *kv_heads = json_object_get(r->config, "num_key_value_heads");
+    const json_t *tied = json_object_get(r->config, "tie_word_embeddings");
     const struct family *family = families;
     while (family->type && (!type || strcmp(family->type, type))) family++;
     if (!family->type) return refuse(r, "model_type", "use a model of type llama, mistral, qwen2 or qwen3");
@@ -143,7 +157,8 @@ static void read_config(struct reading *r) {
     take(r, r->config, "rms_norm_eps", "eps", 1e-6);
     set(r, "model_type", "bias", family->bias);
     set(r, "model_type", "qk_norm", family->qk_norm);
-    set(r, "tie_word_embeddings", "tied", json_is_true(json_object_get(r->config, "tie_word_embeddings")));
+    if (tied && !json_is_boolean(tied) && !json_is_null(tied)) refuse(r, "tie_word_embeddings", "it must be true or false");
+    set(r, "tie_word_embeddings", "tied", json_is_true(tied));
     read_rotary(r);
 }
 
