@@ -12,9 +12,10 @@ static inline float sgrad__frequency(const struct sgrad_rotary *attrs, int size,
     const float f = (float)(1 / pow((double)attrs->base, (double)(2 * i) / size));
     if (attrs->original == 0) return f / attrs->factor;
     const float turns = (float)attrs->original * f / (float)two_pi;
+    if (turns <= attrs->low) return f / attrs->factor;
+    if (turns >= attrs->high) return f;
     const float share = (turns - attrs->low) / (attrs->high - attrs->low);
-    if (turns < attrs->low) return f / attrs->factor;
-    return turns > attrs->high ? f : (1 - share) * f / attrs->factor + share * f;
+    return (1 - share) * f / attrs->factor + share * f;
 }
 
 #endif
