@@ -44,8 +44,8 @@ static int infer(struct sgrad_signature *signature, void *attributes) {
 /* ---- the table of cosines and sines, one per worker and shape ------------------------------------------------------ */
 
 struct key {
-    int64_t rows, size;
-    struct sgrad_rotary attrs;
+    int64_t rows, size, original;
+    float base, factor, low, high;
 };
 
 /* Row t of the table is D/2 cosines, then D/2 sines. */
@@ -65,8 +65,8 @@ static const float *table_of(const struct sgrad_rotary *attrs, int64_t rows, int
     struct key key;
     bool created;
     memset(&key, 0, sizeof key);
-    key.rows = rows, key.size = size;
-    memcpy(&key.attrs, attrs, sizeof key.attrs);
+    key.rows = rows, key.size = size, key.original = attrs->original;
+    key.base = attrs->base, key.factor = attrs->factor, key.low = attrs->low, key.high = attrs->high;
     float **table = sgrad_cache_get(&cache, &key, &created);
     if (created && (*table = malloc((size_t)(rows * size) * sizeof **table)))
         for (int64_t t = 0; t < rows; t++) fill_row(attrs, t, size, *table + t * size);
