@@ -39,7 +39,7 @@ enum { FORWARD_K = 3, INFERENCE_K = 4, BACKWARD_K = 5 };   /* operand k of each 
 static int check_one(const struct sgrad_signature *signature, const struct sgrad_attention *attrs) {
     const struct sgrad_shape *x = &signature->x[0].shape;
     char text[SGRAD_SHAPE_TEXT];
-    if (x->rank == 3 && x->dim[2] % (attrs->heads + 2 * attrs->kv_heads) == 0) return 0;
+    if (x->rank == 3 && x->dim[2] % (attrs->heads + 2 * (int64_t)attrs->kv_heads) == 0) return 0;
     return sgrad_log_error(SGRAD_ESHAPE,
                            "%s: attention requires rows (N,T,C) of %d heads of queries and %d of keys and of values, not %s",
                            signature->layer, attrs->heads, attrs->kv_heads, sgrad_shape_text(x, text));

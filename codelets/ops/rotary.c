@@ -32,7 +32,7 @@ static int infer(struct sgrad_signature *signature, void *attributes) {
     if (attrs->factor == 0) attrs->factor = 1;
     if (attrs->low == 0) attrs->low = 1;
     if (attrs->high == 0) attrs->high = 4;
-    if (x->rank != 3 || attrs->heads < 0 || x->dim[2] % (2 * attrs->heads) || x->dim[2] / attrs->heads > SGRAD_ROW)
+    if (x->rank != 3 || attrs->heads < 0 || x->dim[2] % (2 * (int64_t)attrs->heads) || x->dim[2] / attrs->heads > SGRAD_ROW)
         return sgrad_log_error(SGRAD_ESHAPE,
                                "%s: rotary requires rows (N,T,C) of %d heads of an even number of at most %d features, "
                                "not %s",
@@ -119,7 +119,7 @@ static double flops(const struct sgrad_args *args) { return 3.0 * (double)sgrad_
 static void describe(const void *attributes, char *text, size_t size) {
     const struct sgrad_rotary *attrs = attributes;
     snprintf(text, size, "%d %s, base %g%s", attrs->heads, attrs->heads == 1 ? "head" : "heads", (double)attrs->base,
-             attrs->original ? ", scaled" : "");
+             attrs->original || attrs->factor != 1 ? ", scaled" : "");
 }
 
 /* The cosines and sines are constants of the file. */
