@@ -70,7 +70,7 @@ static int start(struct starpu_conf *conf, const struct sgrad_context_options *o
     if (error == -ENODEV)
         return sgrad_log_error(SGRAD_EDEVICE, "StarPU found no worker: neither a CPU core nor a CUDA device is available%s",
                                no_worker_text(options));
-    if (error) return sgrad_log_error(SGRAD_EDEVICE, "StarPU cannot start: %s", strerror(-error));
+    if (error) return sgrad_log_error(SGRAD_EDEVICE, "StarPU cannot start: %s; see 'stargrad doctor'", strerror(-error));
     starpu_malloc_set_align(SGRAD_LINE);
     int found = (int)starpu_cuda_worker_get_count();
     if (found >= options->gpus) return 0;

@@ -62,7 +62,7 @@ struct dnnl_stream *sgrad_dnnl_stream(void) {
     struct handles *h = &handles[sgrad__worker()];
     if (!h->dnnl)
         must(dnnl_stream_create(&h->dnnl, sgrad_dnnl_engine(), dnnl_stream_default_flags) == dnnl_success, "oneDNN's stream",
-             "no memory");
+             "out of memory");
     return h->dnnl;
 }
 

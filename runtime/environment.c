@@ -185,8 +185,8 @@ int sgrad_cpus(void) {
 char *sgrad_crowding_text(int workers) {
     const int cpus = sgrad_cpus();
     if (workers <= cpus) return NULL;
-    return sgrad_format("%d workers share the %d %s of this machine, so they are no faster than %d", workers, cpus,
-                        sgrad_plural(cpus, "CPU", "CPUs"), cpus);
+    return sgrad_format("%d workers share the %d %s of this machine, so they are no faster than %d %s", workers, cpus,
+                        sgrad_plural(cpus, "CPU", "CPUs"), cpus, sgrad_plural(cpus, "worker", "workers"));
 }
 
 /* Variables that must be whole numbers. StarPU aborts on other values. */
@@ -274,7 +274,8 @@ static int check_numbers(const struct sgrad_context_options *options) {
     if (options->cpus <= STARPU_MAXCPUS) return 0;
     const int cpus = sgrad_cpus();
     return sgrad_log_error(
-        SGRAD_EINVAL, "%d CPU workers were requested (--cpus), but StarPU was built for at most %d, and this machine has %d %s",
+        SGRAD_EINVAL,
+        "%d CPU workers were requested (--cpus), but StarPU was built for at most %d, and this machine has %d %s; give fewer",
         options->cpus, STARPU_MAXCPUS, cpus, sgrad_plural(cpus, "CPU", "CPUs"));
 }
 
@@ -328,7 +329,7 @@ char *sgrad_binding_variable(void) {
 static void look_at_binding(void) {
     const int all = (int)sysconf(_SC_NPROCESSORS_ONLN), own = sgrad_cpus();
     char *set = own < all ? sgrad_binding_variable() : NULL;
-    if (set) sgrad_log_warning("%s limits this process to %d of %d CPUs; unset it", set, own, all);
+    if (set) sgrad_log_warning("%s limits this process to %d of %d CPUs; unset it to use all CPUs", set, own, all);
     free(set);
 }
 

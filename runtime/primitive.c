@@ -84,7 +84,7 @@ static struct took run_on_gpu(void (*kernel)(const struct sgrad_args *args), con
     if (!status) status = cudaEventRecord(end, stream);
     if (!status) status = cudaEventSynchronize(end);
     if (!status) status = cudaEventElapsedTime(&ms, begin, end);
-    if (status) sgrad_cuda_fail(cudaGetErrorString(status), "a measurement");
+    if (status) sgrad_cuda_fail(cudaGetErrorString(status), "a time measurement");
     cudaEventDestroy(begin);
     cudaEventDestroy(end);
     return (struct took){ 1e-6 * (starpu_timing_now() - start), 1e-3 * ms };

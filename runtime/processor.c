@@ -39,8 +39,8 @@ static int limit(void) {
                          !((unsigned)dnnl_get_effective_cpu_isa() & ~(unsigned)levels[level].onednn);
     if (!limited)
         return sgrad_log_error(SGRAD_EDEVICE,
-                               "%s=%s: oneDNN's instructions cannot be limited: it is in use already, or was built without this "
-                               "function; unset the variable",
+                               "%s=%s: the instruction set of oneDNN cannot be limited: oneDNN is already in use, or was built "
+                               "without this feature; unset the variable",
                                variable, asked);
     return 0;
 }

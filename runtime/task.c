@@ -289,7 +289,7 @@ int sgrad_task_submit(const struct sgrad_submission *submission) {
     if (error) {
         task->destroy = 0;
         starpu_task_destroy(task);
-        return sgrad_log_error(SGRAD_EDEVICE, "%s: no worker can run this task",
+        return sgrad_log_error(SGRAD_EDEVICE, "task %s: no CPU or GPU worker can run it; see 'stargrad doctor'",
                                submission->name ? submission->name : call->kernel->name);
     }
     return 0;

@@ -185,5 +185,5 @@ int sgrad_trace_convert(const char *path, int ranks) {
     const bool converted = convert(ranks);
     free(folder);
     folder = NULL;
-    return converted ? 0 : sgrad_log_error(SGRAD_EDEVICE, "%s: the simulation made no trace", path);
+    return converted ? 0 : sgrad_log_error(SGRAD_EDEVICE, "%s: the trace of the simulation cannot be converted", path);
 }

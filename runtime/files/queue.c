@@ -466,7 +466,7 @@ int sgrad_queue_look(const char *folder, struct sgrad_queue_state *state) {
     const bool is_queue = !access(work, F_OK);
     int64_t count[4];
     free(work);
-    if (!is_queue) return sgrad_log_error(SGRAD_EIO, "%s: is not the folder of a queue", folder);
+    if (!is_queue) return sgrad_log_error(SGRAD_EIO, "%s: is not the folder of a queue: it has no file 'work'", folder);
     *state = (struct sgrad_queue_state){ 0 };
     for (int i = 0; i < 4; i++) {
         struct sight s = { .state = state, .part = parts[i] };

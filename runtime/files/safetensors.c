@@ -214,15 +214,16 @@ static int refuse(const char *name, const void *first, size_t size, uint64_t len
         return sgrad_log_error(SGRAD_EFORMAT, "safetensors: %s: is %s, not safetensors%s%s", name, is->name,
                                is->way_out ? "; " : "", is->way_out ? is->way_out : "");
     return sgrad_log_error(SGRAD_EFORMAT,
-                           "safetensors: %s: byte 0: states a header of %llu bytes, but the file has %zu more, and at most %d "
-                           "are allowed: it is truncated, or has another format",
+                           "safetensors: %s: byte 0: states a header of %llu bytes, but %zu bytes follow, and a header may have "
+                           "at most %d: the file is truncated, or has another format",
                            name, (unsigned long long)length, size - LENGTH_BYTES, HEADER_LIMIT);
 }
 
 /* Sets *LENGTH to the length of the header of a file of SIZE bytes. FIRST: the first bytes of the file, at most 512. */
 static int parse_length(const char *name, const void *first, size_t size, uint64_t *length) {
     if (size < LENGTH_BYTES)
-        return sgrad_log_error(SGRAD_EFORMAT, "safetensors: %s: byte %zu: ends here, but must have at least 8 bytes", name, size);
+        return sgrad_log_error(SGRAD_EFORMAT, "safetensors: %s: byte %zu: the file ends here, but must have at least 8 bytes",
+                               name, size);
     memcpy(length, first, LENGTH_BYTES);
     if (*length <= HEADER_LIMIT && *length <= size - LENGTH_BYTES) return 0;
     return refuse(name, first, size, *length);

@@ -20,7 +20,7 @@ static int add_shard(struct sgrad_safetensors *file, const char *folder, const c
                      int (*open)(const char *path, struct sgrad_safetensors *file)) {
     if (!name || sgrad_path_leads_out(name))
         return sgrad_log_error(SGRAD_EFORMAT, "safetensors: %s: weight_map: %s: '%s' is not a file in the index's folder",
-                               file->path, tensor, name ? name : "not a string");
+                               file->path, tensor, name ? name : "(not a string)");
     char *path = sgrad_format("%s%s", folder, name);
     int i = 0, error = 0;
     while (i < file->shards && strcmp(file->shard[i].path, path)) i++;

@@ -124,7 +124,9 @@ static int submit(const struct sgrad_message *message, const struct sgrad__summi
     last = &t->next;
     sgrad_monitor_unlock(tickets);
     if (thread && sgrad__tensor_acquire(message->tensor, t->node, SGRAD_RW, is_ready, t) == 0) return 0;
-    return sgrad_log_error(SGRAD_EDEVICE, "the sum of tensor %s over the ranks cannot be started", message->tensor->name);
+    return sgrad_log_error(SGRAD_EDEVICE,
+                           "the sum of tensor %s over the ranks cannot be started; check the limit of threads (ulimit -u)",
+                           message->tensor->name);
 }
 
 int sgrad_allreduce(const struct sgrad_message *message) { return submit(message, &mpi); }

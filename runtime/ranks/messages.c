@@ -23,7 +23,8 @@ static int check_length(const struct sgrad_message *message) {
     const size_t bytes = sgrad_view_bytes(&message->tensor->view);
     if (bytes <= (size_t)sgrad_message_most()) return 0;
     return sgrad_log_error(SGRAD_EINVAL,
-                           "%s: has %zu bytes, but a message between ranks can have at most %d; split it into several tensors",
+                           "tensor %s: has %zu bytes, but a message between ranks can have at most %d; split it into several "
+                           "tensors",
                            message->tensor->name, bytes, (int)sgrad_message_most());
 }
 
@@ -43,7 +44,8 @@ int sgrad_send(const struct sgrad_message *message) {
     count(message);
     if (starpu_mpi_isend_detached_prio(message->tensor->handle, to.peer, to.tag, message->priority, MPI_COMM_WORLD, message->done,
                                        message->arg))
-        return sgrad_log_error(SGRAD_EDEVICE, "%s: cannot be sent to rank %d", message->tensor->name, message->peer);
+        return sgrad_log_error(SGRAD_EDEVICE, "tensor %s: StarPU cannot send it to rank %d", message->tensor->name,
+                               message->peer);
     if (SGRAD_SIMULATED) sgrad__simulation_carry(message, SGRAD_R);
     return 0;
 }
@@ -54,7 +56,8 @@ int sgrad_receive(const struct sgrad_message *message) {
     count(message);
     if (starpu_mpi_irecv_detached_prio(message->tensor->handle, from.peer, from.tag, message->priority, MPI_COMM_WORLD,
                                        message->done, message->arg))
-        return sgrad_log_error(SGRAD_EDEVICE, "%s: cannot be received from rank %d", message->tensor->name, message->peer);
+        return sgrad_log_error(SGRAD_EDEVICE, "tensor %s: StarPU cannot receive it from rank %d", message->tensor->name,
+                               message->peer);
     if (SGRAD_SIMULATED) sgrad__simulation_carry(message, SGRAD_RW);
     return 0;
 }

@@ -177,9 +177,9 @@ idle schedule 'the run ends after 2 epochs, but the learning rate would change a
 warns 1 '--warmup 5: the run ends after 2 epochs, before the learning rate is reached$' "${train[@]}" --print --warmup 5 --epochs 2
 passes "${train[@]}" --print --schedule step:1:0.1 --warmup 1 --epochs 2
 cpus=$(nproc)
-warns 1 "--cpus 64: 64 workers share the $cpus CPUs\\? of this machine, so they are no faster than $cpus\$" "${train[@]}" --print --cpus 64
+warns 1 "--cpus 64: 64 workers share the $cpus CPUs\\? of this machine, so they are no faster than $cpus workers\\?\$" "${train[@]}" --print --cpus 64
 says '^devices    64 CPU workers ('
-refuses 2 "4096 CPU workers were requested (--cpus), but StarPU was built for at most [0-9]*, and this machine has $cpus CPUs\\?" "${train[@]}" --print --cpus 4096
+refuses 2 "4096 CPU workers were requested (--cpus), but StarPU was built for at most [0-9]*, and this machine has $cpus CPUs\\?; give fewer" "${train[@]}" --print --cpus 4096
 warns 1 '--augment crops nothing: this fraction of the shorter side of 8x8 is less than one pixel$' "${train[@]}" --print --augment crop:1/9,flip
 says '; augmentation flip$'
 warns 1 '--bn-group has no effect: mlp has no batch norm' train --model mlp --data digits --bn-group 32 --print
