@@ -28,7 +28,7 @@ int sgrad_dataset_of_array(const struct sgrad_dataset *like, const void *data, e
     char is[SGRAD_SHAPE_TEXT], wanted[SGRAD_SHAPE_TEXT];
     if (count < 1) return sgrad_log_error(SGRAD_EINVAL, "array: has no samples");
     if (dtype != from->dtype || !fits(shape, &from->shape) || target != from + 1)
-        return sgrad_log_error(SGRAD_ESHAPE, "array: samples of %s %s are invalid, because the network requires %s of %s %s",
+        return sgrad_log_error(SGRAD_ESHAPE, "array: samples of %s %s do not fit: the network requires %s of %s %s",
                                sgrad_dtype_name(dtype), sgrad_shape_text(shape, is), from->name, sgrad_dtype_name(from->dtype),
                                sgrad_shape_text(&from->shape, wanted));
     struct sgrad_dataset *d = *dataset = sgrad_xcalloc(1, sizeof *d);

@@ -16,7 +16,7 @@ enum { SIDE = 32, PLANE = SIDE * SIDE, PIXELS = 3 * PLANE, RECORD = 1 + PIXELS, 
 #define FILE_LIMIT ((size_t)1 << 31)
 #define WANTED                                                                                                                   \
     "give cifar10:DIR, where DIR contains data_batch_1.bin to data_batch_5.bin and test_batch.bin of cifar-10-binary.tar.gz, "   \
-    "or is the folder above"
+    "or is the parent of their folder"
 
 static const char *const classes[CLASSES] = { "airplane", "automobile", "bird",  "cat",  "deer",
                                               "dog",      "frog",       "horse", "ship", "truck" };
@@ -27,8 +27,8 @@ static const char *const test_files[] = { "test_batch.bin", NULL };
 int sgrad__cifar10_parse(const char *name, const void *data, size_t size, uint8_t *pixels, int32_t *labels) {
     if (size == 0 || size % RECORD)
         return sgrad_log_error(SGRAD_EFORMAT,
-                               "cifar10: %s: byte %zu: ends within a record, after %zu complete records of %d bytes", name, size,
-                               size / RECORD, RECORD);
+                               "cifar10: %s: byte %zu: the file ends within a record, after %zu complete records of %d bytes",
+                               name, size, size / RECORD, RECORD);
     const uint8_t *record = data;
     for (size_t i = 0; i < size / RECORD; i++, record += RECORD, pixels += PIXELS) {
         if (record[0] >= CLASSES)

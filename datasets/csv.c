@@ -48,7 +48,7 @@ static int check_features(const struct sgrad__table *table, int file) {
         for (int f = 0; f < table->origin->features; f++)
             if (!sgrad__csv_number(sgrad__table_cell(table, file, row, table->column[file][f]), &number))
                 return refuse(table, file, row, table->column[file][f],
-                              "is not a number in the range of a float, but every feature must be one");
+                              "is not a number, or exceeds the range of 32-bit floats; every feature must be a number");
     return 0;
 }
 
@@ -76,8 +76,8 @@ static void warn_of_index(const struct sgrad__table *table) {
             row++;
         if (row == rows && (first == 0 || first == 1))
             warn_of(table, 0, column,
-                    "begins a column that numbers the lines, but is read as a feature; remove the column if it is only a line "
-                    "number");
+                    "begins a column of consecutive line numbers, which is read as a feature; remove the column if it has no "
+                    "other meaning");
     }
 }
 
@@ -301,9 +301,9 @@ static void close_csv(struct sgrad_dataset *dataset) {
 const struct sgrad_reader sgrad_csv_reader = {
     .name = "csv",
     .argument = "FILE[,COLUMN][,classes|numbers][,header|no-header]",
-    .summary = "rows of numbers. COLUMN, a title or a number (default: last), is the target: a class if it is text or with "
-               "'classes', otherwise a number. The test set is every fifth row, or test.csv if FILE is a folder with train.csv "
-               "and test.csv",
+    .summary = "rows of numbers. COLUMN, a title or a number (default: last), is the target: a class if it is text or "
+               "'classes' is given, otherwise a number. The test set is every fifth row, or test.csv if FILE is a folder with "
+               "train.csv and test.csv",
     .open = open_csv,
     .close = close_csv,
 };

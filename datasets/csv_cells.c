@@ -79,7 +79,8 @@ static int read_cell(struct reading *reading, char **cell) {
 
 static int keep(const struct reading *reading, struct sgrad__csv *csv, char *cell) {
     if (csv->cells == CELLS_LIMIT)
-        return sgrad_log_error(SGRAD_EFORMAT, "csv: %s: line %ld: too many cells", reading->name, reading->line);
+        return sgrad_log_error(SGRAD_EFORMAT, "csv: %s: line %ld: the file has more than %d cells", reading->name, reading->line,
+                               CELLS_LIMIT);
     csv->cell = sgrad_array_grow(csv->cell, (int)csv->cells, sizeof *csv->cell);
     csv->cell[csv->cells++] = cell;
     return 0;

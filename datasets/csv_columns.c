@@ -231,7 +231,7 @@ static int match_titles(struct sgrad__table *table, int file, bool trained) {
     if (lacking || (*text && !trained))
         error = sgrad_log_error(SGRAD_EFORMAT, "csv: %s: %s; its columns must be those of %s", table->path[file], text, from);
     else if (*text)
-        sgrad_log_warning("csv: %s: %s, which is ignored", table->path[file], text);
+        sgrad_log_warning("csv: %s: %s; unknown columns are ignored", table->path[file], text);
     free(text);
     return error;
 }

@@ -50,7 +50,7 @@ int sgrad_dataset_skip_damaged(struct sgrad_dataset *dataset, bool tell, char **
     int error = sgrad__dataset_find_damaged(dataset, reason);
     for (int64_t i = 0; i < count; i++) {
         out[i] = reason[i];
-        if (reason[i] && !error && tell) sgrad_log_warning("%s: left out", reason[i]);
+        if (reason[i] && !error && tell) sgrad_log_warning("%s; this sample is left out", reason[i]);
         if (reason[i] && !error && list) *list = append(*list, reason[i]);
     }
     if (!error && tell) tell_classes(dataset, out);

@@ -85,7 +85,7 @@ static int list_classes(const char *path, char ***name, int *classes) {
     }
     free(entry);
     *classes = found;
-    return found ? 0 : sgrad_log_error(SGRAD_EFORMAT, "folder: %s: has no folders of classes; " WANTED, path);
+    return found ? 0 : sgrad_log_error(SGRAD_EFORMAT, "folder: %s: has no class folders; " WANTED, path);
 }
 
 static void free_names(char **name, int64_t count) {

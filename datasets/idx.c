@@ -37,7 +37,7 @@ struct source {
 static int source_open(struct source *source, const char *name, const unsigned char *data, size_t size) {
     *source = (struct source){ .next = data, .left = size, .gzipped = size >= 2 && data[0] == 0x1f && data[1] == 0x8b };
     if (source->gzipped && inflateInit2(&source->z, 16 + MAX_WBITS) != Z_OK)
-        return sgrad_log_error(SGRAD_ENOMEM, "idx: %s: zlib cannot start", name);
+        return sgrad_log_error(SGRAD_ENOMEM, "idx: %s: no memory for zlib", name);
     return 0;
 }
 
@@ -129,7 +129,8 @@ static int parse_elements(struct source *source, const char *name, int rank, str
     if (got < count) return truncated(source, name, header + got, header + count);
     unsigned char more;
     if (source_take(source, &more, 1))
-        return sgrad_log_error(SGRAD_EFORMAT, "idx: %s: byte %zu: data follow the last element", name, header + count);
+        return sgrad_log_error(SGRAD_EFORMAT, "idx: %s: byte %zu: bytes follow the last element that the header describes", name,
+                               header + count);
     if (source->damage) return truncated(source, name, header + count, header + count); /* the checksum comes last */
     return 0;
 }

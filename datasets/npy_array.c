@@ -80,7 +80,8 @@ int sgrad__npy_parse(const char *name, const void *data, size_t size, struct sgr
     size_t length = byte[8] | (size_t)byte[9] << 8, from = 10;
     if (byte[6] > 1) length |= (size_t)byte[10] << 16 | (size_t)byte[11] << 24, from = 12;
     if (length > HEADER_LIMIT || length > size - from)
-        return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: byte 8: its header has %zu bytes, but the file %zu", name, length, size);
+        return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: byte 8: states a header of %zu bytes, but the file has %zu bytes", name,
+                               length, size);
     char *header = sgrad_format("%.*s", (int)length, (const char *)byte + from);
     const char *type = value_of(header, "'descr'"), *order = value_of(header, "'fortran_order'");
     const char *shape = value_of(header, "'shape'");

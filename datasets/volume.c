@@ -297,7 +297,7 @@ static int find_file(const char *folder, const char *part, const char *name, cha
     if (dir) closedir(dir);
     if (other)
         error = sgrad_log_error(SGRAD_EFORMAT,
-                                "data set volume:%s: has both %s and %s; only one of them can be the %s %s: remove the other",
+                                "data set volume:%s: has both %s and %s, but only one of them can be the %s %s; remove the other",
                                 folder, *found, other, part, name);
     free(other);
     free(inner);

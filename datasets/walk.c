@@ -50,7 +50,7 @@ void sgrad_walk_add(struct sgrad_walk *walk, const struct sgrad_walk *more) {
 /* Counts a file that is not an image, by its extension. */
 static void note_file(struct sgrad_walk *walk, const char *name) {
     const char *dot = strrchr(name, '.');
-    char *ending = sgrad_format("%s", dot && dot[1] ? dot : "without ending");
+    char *ending = sgrad_format("%s", dot && dot[1] ? dot : "without extension");
     for (char *c = ending; dot && *c; c++) *c = (char)tolower((unsigned char)*c);
     sgrad_walk_note(walk, ending);
     free(ending);
@@ -145,7 +145,7 @@ char *sgrad_walk_others(struct sgrad_walk *walk) {
         listed += walk->other[i].files;
     }
     if (listed == walk->others) return text;
-    char *more = sgrad_format("%s, %lld with other endings", text, (long long)(walk->others - listed));
+    char *more = sgrad_format("%s, %lld with other extensions", text, (long long)(walk->others - listed));
     free(text);
     return more;
 }

@@ -62,7 +62,7 @@ static int read_image(const char *name, const void *data, size_t size, bool pixe
     if (!size) return sgrad_log_error(SGRAD_EFORMAT, "image: %s: the file is empty", name);
     char *known = format_names();
     int error =
-        sgrad_log_error(SGRAD_EFORMAT, "image: %s: does not begin like any supported image format (%s)", name, known);
+        sgrad_log_error(SGRAD_EFORMAT, "image: %s: its first bytes match no supported image format (%s)", name, known);
     free(known);
     return error;
 }

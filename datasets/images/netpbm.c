@@ -70,7 +70,7 @@ static int read_pixels(struct netpbm *netpbm, int kind, int channels, unsigned m
     for (size_t i = 0; i < height * values; i++) {
         int64_t value =
             text ? next_text(netpbm, bits) : value_at(netpbm->data + netpbm->at + i / values * stride, i % values, bits, most);
-        if (value < 0) return wrong(netpbm, netpbm->at < netpbm->size ? "is not a number" : "the file ends early");
+        if (value < 0) return wrong(netpbm, netpbm->at < netpbm->size ? "a number is expected here" : "the file ends early");
         if (value > most) value = most;
         if (bits) value = !value;
         value = (int64_t)rint((double)value / most * range);
@@ -87,7 +87,7 @@ static int read_netpbm(const char *name, const void *data, size_t size, bool pix
     const int64_t width = next_number(&n), height = next_number(&n), most = kind % 3 == 1 ? 1 : next_number(&n);
     if (width < 0 || height < 0 || most < 1 || most > 65535)
         return wrong(&n, "the header must be a width, a height and a largest value");
-    if (n.at >= n.size || !isspace(n.data[n.at])) return wrong(&n, "a blank must follow the header");
+    if (n.at >= n.size || !isspace(n.data[n.at])) return wrong(&n, "white space must follow the header");
     n.at++;
     SGRAD_TRY(sgrad__image_check_size("netpbm", name, (uint64_t)width, (uint64_t)height, (uint64_t)size * 8));
     struct sgrad__image is = { .height = (int)height, .width = (int)width, .grey = channels == 1, .deep = most > 255 };

@@ -101,7 +101,7 @@ static int read_png(const char *name, const void *data, size_t size, bool pixels
     struct png png = { .name = name, .data = data, .size = size };
     png.decoder = png_create_read_struct(PNG_LIBPNG_VER_STRING, &png, png_leave, png_pass);
     png.info = png.decoder ? png_create_info_struct(png.decoder) : NULL;
-    int error = png.info ? png_run(&png, pixels) : sgrad_log_error(SGRAD_ENOMEM, "png: %s: libpng cannot start", name);
+    int error = png.info ? png_run(&png, pixels) : sgrad_log_error(SGRAD_ENOMEM, "png: %s: no memory for libpng", name);
     png_destroy_read_struct(&png.decoder, &png.info, NULL);
     if (error) {
         free(png.image.rgb);

@@ -69,9 +69,9 @@ static void malformed(void **state) {
     write_all("");
     write_batch("data_batch_3.bin", 0, 2, RECORD + 17);
     assert_fails(open_split(SGRAD_TRAIN, &none), SGRAD_EFORMAT,
-                 "data_batch_3.bin: byte 3090: ends within a record, after 1 complete");
+                 "data_batch_3.bin: byte 3090: the file ends within a record, after 1 complete");
     write_batch("data_batch_3.bin", 0, 2, 1);
-    assert_fails(open_split(SGRAD_TRAIN, &none), SGRAD_EFORMAT, "data_batch_3.bin: byte 1: ends within a record");
+    assert_fails(open_split(SGRAD_TRAIN, &none), SGRAD_EFORMAT, "data_batch_3.bin: byte 1: the file ends within a record");
     scratch_write("data_batch_3.bin", "", 0);
     assert_fails(open_split(SGRAD_TRAIN, &none), SGRAD_EFORMAT, "data_batch_3.bin: the file is empty");
     uint8_t bytes[2 * RECORD] = { 0 };

@@ -119,7 +119,7 @@ static void refused(void **state) {
     sgrad_map_close(&map);
     assert_fails(sgrad__image_decode("x", "II*\0\377\377\377\377", 8, &image), SGRAD_EFORMAT, "tiff: x: ");
     assert_fails(sgrad__image_decode("x", "BM", 2, &image), SGRAD_EFORMAT,
-                 "does not begin like any supported image format (JPEG, PNG, TIFF, ");
+                 "its first bytes match no supported image format (JPEG, PNG, TIFF, ");
     free(path);
 }
 

@@ -185,7 +185,7 @@ static void classes(void **state) {
     struct sgrad_dataset *dataset;
     assert_fails(open_split("", SGRAD_TRAIN, &dataset), SGRAD_EIO, "has no folder train; give folder:DIR, where DIR contains");
     scratch_write("train/file.png", "x", 1);
-    assert_fails(open_split("", SGRAD_TRAIN, &dataset), SGRAD_EFORMAT, "has no folders of classes; give folder:DIR, where DIR");
+    assert_fails(open_split("", SGRAD_TRAIN, &dataset), SGRAD_EFORMAT, "has no class folders; give folder:DIR, where DIR");
     write_png("train/b/1.png", PNG_FORMAT_RGB, picture(3, 0), H, W);
     scratch_write("train/c/1.txt", "x", 1);
     assert_fails(open_split("", SGRAD_TRAIN, &dataset), SGRAD_EFORMAT, "train/c: has no image (.jpg, .jpeg, ");
@@ -225,7 +225,7 @@ static void damaged(void **state) {
     assert_fails(sgrad__image_decode("file", bytes, size[1], &image), SGRAD_EFORMAT, "png: file: byte ");
     assert_fails(sgrad__image_decode("file", good[0], size[0] / 2, &image), SGRAD_EFORMAT, "remature end of ");
     assert_fails(sgrad__image_decode("file", "GIF99a__________", 16, &image), SGRAD_EFORMAT,
-                 "image: file: does not begin like any supported image format");
+                 "image: file: its first bytes match no supported image format");
     uint8_t *frame = memmem(good[0], size[0], "\xff\xc0", 2);
     memcpy(frame + 5, "\xff\x00\xff\x00", 4); /* 65280 x 65280 */
     assert_fails(sgrad__image_decode("file", good[0], size[0], &image), SGRAD_EFORMAT,

@@ -108,7 +108,7 @@ static void damaged(void **state) {
     (void)state;
     uint8_t longer[IMAGES + 1] = { 0 }, packed[1000], changed[1000];
     memcpy(longer, images, IMAGES);
-    assert_fails(parse(longer, IMAGES + 1), SGRAD_EFORMAT, "file: byte 76: data follow the last element");
+    assert_fails(parse(longer, IMAGES + 1), SGRAD_EFORMAT, "file: byte 76: bytes follow the last element");
     assert_fails(parse(images, 40), SGRAD_EFORMAT, "file: byte 40: the file ends early; its header requires 76 bytes");
     const size_t size = gzip(images, IMAGES, packed, sizeof packed);
     assert_fails(parse(packed, size - 1), SGRAD_EFORMAT, "file: byte 76 of the uncompressed data: the compressed data end early");

@@ -194,7 +194,7 @@ static void odd_lines(void **state) {
         { "x,k\n5,a\n3,b\n8,NA\n5,a\n3,b\n", ",classes", 3, 1, NULL },
         { "x,k\n5,a\n3,b\n8,a\n5,a\n3,c\n4,b\n", "", 3, 1, "of 3 classes, these have no training sample: c" },
         { ",x,k\n0,5,a\n1,3,b\n2,8,a\n3,5,a\n4,3,b\n5,3,b\n6,3,b\n7,3,b\n8,3,b\n9,3,a\n", "", 2, 2,
-          "line 2, column 1 (): '0' begins a column that numbers the lines" },
+          "line 2, column 1 (): '0' begins a column of consecutive line numbers" },
         { "x,k\n0,a\n1,b\n2,a\n3,a\n4,b\n5,b\n6,b\n7,b\n8,b\n9,a\n", "", 2, 1, NULL },
         { "year,x,k\n2,5,a\n3,3,b\n4,8,a\n5,5,a\n6,3,b\n7,3,b\n8,3,b\n9,3,b\n10,3,b\n11,3,a\n", "", 2, 2, NULL },
         { "x;k\n5;1,5\n3;2,5\n8;1,5\n5;1,5\n3;2,5\n", ",classes", 2, 1, NULL },

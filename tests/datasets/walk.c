@@ -24,8 +24,8 @@ static void walks(void **state) {
     assert_int_equal(walk.image[0].size, 1);
     assert_int_equal(walk.image[3].size, -1);
     char *text = sgrad_walk_others(&walk);
-    assert_string_equal(text,
-                        "11 other files: 3 hidden, 2 .txt, 2 circular link, 2 without ending, 1 .db, 1 neither file nor folder");
+    assert_string_equal(text, "11 other files: 3 hidden, 2 .txt, 2 circular link, 2 without extension, 1 .db, "
+                              "1 neither file nor folder");
     free(text);
     sgrad_walk_free(&walk);
     assert_int_equal(chmod(scratch_path("z/y"), 0), 0);
