@@ -132,7 +132,8 @@ int sgrad__volume_shape(struct sgrad_volume *volume, int rank, const int64_t *di
         bytes *= (size_t)volume->chunk[d];
         count *= (double)volume->dim[d];
     }
-    return count < 0x1p62 ? 0 : sgrad_log_error(SGRAD_EFORMAT, "%s: has %g bytes, which is too large", volume->path, count);
+    if (count < 0x1p62) return 0;
+    return sgrad_log_error(SGRAD_EFORMAT, "%s: has %g bytes, but must have fewer than 2^62", volume->path, count);
 }
 
 /* ---- files ------------------------------------------------------------------------------------------------------- */

@@ -293,10 +293,12 @@ static int create_set(struct sgrad_volume *volume) {
     h->file = h->set = -1;
     h->name = sgrad_format("%s", *end ? end + 1 : "volume");
     volume->path[end - volume->path] = 0;
-    if (!access(volume->path, F_OK)) return sgrad_log_error(SGRAD_EIO, "%s: already exists", volume->path);
+    if (!access(volume->path, F_OK))
+        return sgrad_log_error(SGRAD_EIO, "%s: already exists; give another name, or remove it", volume->path);
     h->part = sgrad__part_of(volume->path);
     if ((h->file = H5Fcreate(h->part, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT)) < 0)
-        return sgrad_log_error(SGRAD_EIO, "%s: cannot be created", volume->path);
+        return sgrad_log_error(SGRAD_EIO, "%s: HDF5 cannot create it; check that its folder exists and is writable",
+                               volume->path);
     for (int d = 0; d < SGRAD_VOLUME_RANK; d++)
         dim[d] = (hsize_t)volume->dim[d],
         chunk[d] = (hsize_t)(volume->chunk[d] < volume->dim[d] ? volume->chunk[d] : volume->dim[d]);
@@ -309,7 +311,7 @@ static int create_set(struct sgrad_volume *volume) {
     H5Sclose(space);
     H5Pclose(how);
     H5Pclose(links);
-    return h->set < 0 ? sgrad_log_error(SGRAD_EIO, "%s: data set %s cannot be created", volume->path, h->name) : 0;
+    return h->set < 0 ? sgrad_log_error(SGRAD_EIO, "%s: HDF5 cannot create data set %s in it", volume->path, h->name) : 0;
 }
 
 static int create_hdf5(struct sgrad_volume *volume) {
@@ -361,7 +363,7 @@ static int finish_hdf5(struct sgrad_volume *volume) {
     pthread_mutex_lock(&lock);
     const bool written = leave(h);
     pthread_mutex_unlock(&lock);
-    if (!written) return sgrad_log_error(SGRAD_EIO, "%s: cannot be written", volume->path);
+    if (!written) return sgrad_log_error(SGRAD_EIO, "%s: HDF5 cannot write it; check that the disk is not full", volume->path);
     SGRAD_TRY(sgrad__part_place(h->part, volume->path));
     free(h->part);
     h->part = NULL;

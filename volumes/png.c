@@ -57,8 +57,9 @@ int sgrad__png_header(const char *name, const void *data, size_t size, struct sg
         return sgrad_log_error(SGRAD_EFORMAT, "%s: has colours or transparency, but must be grey", name);
     if (is.width < 1 || is.height < 1 || is.width > INT32_MAX || is.height > INT32_MAX ||
         (double)is.width * is.height * (double)sgrad_voxel_size(is.voxel) > (double)SGRAD__CHUNK_LIMIT)
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: a slice of %ux%u is invalid; it must have up to %zu MB", name, is.width,
-                               is.height, SGRAD__CHUNK_LIMIT >> 20);
+        return sgrad_log_error(SGRAD_EFORMAT,
+                               "%s: a slice of %ux%u pixels is invalid; it must have at least one pixel and at most %zu MB", name,
+                               is.width, is.height, SGRAD__CHUNK_LIMIT >> 20);
     *png = is;
     return 0;
 }
@@ -108,7 +109,7 @@ int sgrad__png_decode(const char *name, const void *data, size_t size, const str
     struct source source = { name, data, size, 0 };
     png_struct *decoder = png_create_read_struct(PNG_LIBPNG_VER_STRING, &source, leave, leave);
     png_info *info = decoder ? png_create_info_struct(decoder) : NULL;
-    int error = info ? decode(decoder, info, &source, png, to) : sgrad_log_error(SGRAD_ENOMEM, "%s: libpng cannot start", name);
+    int error = info ? decode(decoder, info, &source, png, to) : sgrad_log_error(SGRAD_ENOMEM, "%s: no memory for libpng", name);
     png_destroy_read_struct(&decoder, &info, NULL);
     return error;
 }

@@ -80,7 +80,8 @@ static int create_raw(struct sgrad_volume *volume) {
     if (*ending_of(volume->path))
         return sgrad_log_error(SGRAD_ENAME, "%s: the shape and the type of an output cannot be chosen; give only FILE.raw",
                                volume->path);
-    if (!access(volume->path, F_OK)) return sgrad_log_error(SGRAD_EIO, "%s: already exists", volume->path);
+    if (!access(volume->path, F_OK))
+        return sgrad_log_error(SGRAD_EIO, "%s: already exists; give another name, or remove it", volume->path);
     SGRAD_TRY(open_file(volume, sgrad__part_of(volume->path), O_RDWR | O_CREAT | O_TRUNC));
     if (!ftruncate(((struct raw *)volume->state)->file, (off_t)bytes_of(volume))) return 0;
     return sgrad_log_error(SGRAD_EIO, "%s: cannot allocate %llu bytes: %s", volume->path, (unsigned long long)bytes_of(volume),

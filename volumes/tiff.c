@@ -127,7 +127,8 @@ static int find_bare(const struct sgrad_volume *volume, struct tiff *tiff, const
     if (!bare)
         return sgrad_log_error(
             SGRAD_EFORMAT,
-            "%s: %s states %lld images, but there is one page; images in one page must be uncompressed, contiguous and not tiled",
+            "%s: %s states %lld images, but the file has one page; images in one page must be uncompressed, contiguous and not "
+            "tiled",
             volume->path, tiff->axes.source, (long long)images);
     const double wanted = (double)images * (double)page->height * (double)page->width * (double)sgrad_voxel_size(volume->voxel);
     tiff->bare = strip[0];
@@ -155,9 +156,9 @@ static void warn_of_display(const struct sgrad_volume *volume, TIFF *file) {
     TIFFGetField(file, TIFFTAG_PHOTOMETRIC, &photometric);
     if (sgrad_launched_rank()) return;
     if (photometric == PHOTOMETRIC_MINISWHITE)
-        sgrad_log_warning("%s: states that 0 is white; the values are read as they are stored, as in tifffile", volume->path);
+        sgrad_log_warning("%s: states that 0 is white (WhiteIsZero); values are not inverted, as in tifffile", volume->path);
     if (orientation != ORIENTATION_TOPLEFT)
-        sgrad_log_warning("%s: states orientation %d; the values are read as they are stored, as in tifffile", volume->path,
+        sgrad_log_warning("%s: states Orientation %d; slices are not rotated or flipped, as in tifffile", volume->path,
                           orientation);
 }
 
@@ -166,7 +167,8 @@ static int find_axes(struct sgrad_volume *volume, struct tiff *tiff, int64_t pag
     const char *text = NULL;
     struct sgrad__tiff_axes *a = &tiff->axes;
     if (!TIFFSetSubDirectory(tiff->file, tiff->page[0]))
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: page 0 can no longer be read", volume->path);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: page 0 can no longer be read; check that no other process writes to the file",
+                               volume->path);
     TIFFGetField(tiff->file, TIFFTAG_IMAGEDESCRIPTION, &text);
     tiff->deep = page->depth > 1 && TIFFIsTiled(tiff->file);
     if (page->chunk_depth > 1 && !tiff->deep)
@@ -240,8 +242,8 @@ static int read_chunk(const struct sgrad_volume *volume, struct tiff *tiff, int6
                       page.chunk_height == volume->chunk[2] && page.chunk_depth == volume->chunk[1] &&
                       page.voxel == volume->voxel;
     if (!same)
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: page %lld has another layout than page 0, or has changed", volume->path,
-                               (long long)number);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: the layout of page %lld differs from that of page 0, or the file has changed",
+                               volume->path, (long long)number);
     memset(room, 0, bytes);
     guessed = false;
     const bool done = TIFFIsTiled(tiff->file)
@@ -265,7 +267,9 @@ static int pass_chunk(const struct sgrad__piece *piece, void *arg) {
     pthread_mutex_lock(&t->lock);
     int error = TIFFSetSubDirectory(t->file, t->page[number])
                     ? read_chunk(p->volume, t, number, piece, p->room, p->bytes)
-                    : sgrad_log_error(SGRAD_EFORMAT, "%s: page %lld can no longer be read", p->volume->path, (long long)number);
+                    : sgrad_log_error(SGRAD_EFORMAT,
+                                      "%s: page %lld can no longer be read; check that no other process writes to the file",
+                                      p->volume->path, (long long)number);
     pthread_mutex_unlock(&t->lock);
     if (!error) sgrad_box_copy(&piece->inside, sgrad_voxel_size(p->volume->voxel), &piece->chunk, p->room, p->box, p->to);
     return error;

@@ -15,7 +15,7 @@
 
 static int refuse(const char *path, const char *what) { return sgrad_log_error(SGRAD_EFORMAT, "%s: %s", path, what); }
 static const char no_time[] =
-    "its description states more axes than channels, z, y and x, but a volume has no time axis; save one frame";
+    "its description states more axes than channels, z, y and x; volumes have no time axis, so save one frame";
 
 enum { MOST = 1 << 20 };        /* maximum length of an axis; larger numbers are reduced to it */
 static int64_t number_at(const char *digits) {
@@ -113,7 +113,7 @@ static int read_shape(const char *path, const int64_t *size, int rank, const cha
     if (size[rank - 2] != page[0] || size[rank - 1] != page[1])
         return refuse(
             path,
-            "its ImageDescription states another size than its pages have, as after cropping or scaling; remove it");
+            "its ImageDescription states another size than its pages have, as after cropping or scaling; remove this tag");
     for (int i = rank - 3; i >= 0; i--) {
         const int64_t n = size[i];
         const bool is_channels = letter ? letter[i] == 'C' : sliced;

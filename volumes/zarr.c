@@ -207,7 +207,8 @@ static int write_chunk(const struct sgrad__piece *piece, void *arg) {
     memset(p->room, 0, p->bytes);
     sgrad_box_copy(&piece->inside, sgrad_voxel_size(p->volume->voxel), p->box, p->from, &piece->chunk, p->room);
     const size_t size = sgrad__codec_pack(p->room, p->bytes, &packed);
-    int error = size ? write_file(path, packed, size) : sgrad_log_error(SGRAD_ENOMEM, "%s: cannot be compressed", path);
+    int error =
+        size ? write_file(path, packed, size) : sgrad_log_error(SGRAD_ENOMEM, "%s: no memory to compress this chunk", path);
     free(packed);
     free(path);
     return error;
@@ -252,7 +253,9 @@ static int take_over(struct sgrad_volume *volume) {
     if (same) volume->state = there.state;
     else free(there.state);
     SGRAD_TRY(error);
-    return same ? 0 : sgrad_log_error(SGRAD_EIO, "%s: already exists with other voxels, size or chunks", volume->path);
+    if (same) return 0;
+    return sgrad_log_error(SGRAD_EIO, "%s: already exists with another type, shape or chunk shape; give another name",
+                           volume->path);
 }
 
 static int create_zarr(struct sgrad_volume *volume) {

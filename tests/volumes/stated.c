@@ -274,8 +274,8 @@ static const char *put_tiff(const char *name, int slices, uint32_t tag, int is, 
 static void pages(void **state) {
     (void)state;
     assert_opens(put_tiff("plain.Tif", 3, 0, 0, 0), 3, -1, NULL);
-    assert_opens(put_tiff("turned.tif", 3, TIFFTAG_ORIENTATION, 3, 0), 3, -1, "states orientation 3; the values are read as");
-    assert_opens(put_tiff("white.tif", 3, TIFFTAG_PHOTOMETRIC, PHOTOMETRIC_MINISWHITE, 0), 3, -1, "that 0 is white; the values");
+    assert_opens(put_tiff("turned.tif", 3, TIFFTAG_ORIENTATION, 3, 0), 3, -1, "slices are not rotated or flipped");
+    assert_opens(put_tiff("white.tif", 3, TIFFTAG_PHOTOMETRIC, PHOTOMETRIC_MINISWHITE, 0), 3, -1, "0 is white (WhiteIsZero)");
     assert_refuses(put_tiff("reduced.tif", 3, TIFFTAG_SUBFILETYPE, FILETYPE_REDUCEDIMAGE, 0), "page 0 is a reduced copy");
     assert_opens(put_tiff("metamorph.tif", 4, 0, 0, 4), 4, -1, NULL);
     assert_refuses(put_tiff("metamorph.tif", 4, 0, 0, 200), "MetaMorph states 200 images, but the file is too short for them");
