@@ -142,7 +142,8 @@ static const struct operand {
  * reference kernel, so a failure means that memory ran out or that the library is broken. */
 static void check(dnnl_status_t status, const char *what) {
     if (status == dnnl_success) return;
-    sgrad_log_error(SGRAD_EDEVICE, "oneDNN %s: status %d", what, (int)status);
+    sgrad_log_error(SGRAD_EDEVICE, "oneDNN failed (%s, status %d): memory is exhausted, or the library is damaged", what,
+                    (int)status);
     abort();
 }
 

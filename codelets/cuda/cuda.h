@@ -117,7 +117,7 @@ static inline void sgrad__launch_grid(void (*kernel)(Parameter...), dim3 grid, d
  * if COUNT is 2^32 or more. sgrad__thread returns the index of the calling thread's item. */
 template <typename... Parameter, typename... Argument>
 static inline void sgrad__launch(void (*kernel)(uint32_t, Parameter...), int64_t count, Argument... argument) {
-    if (count < 0 || count > UINT32_MAX) sgrad_cuda_fail("operand too large", "a launch");
+    if (count < 0 || count > UINT32_MAX) sgrad_cuda_fail("an operand has too many elements", "a kernel launch");
     if (count > 0) sgrad__launch_grid(kernel, dim3((unsigned)sgrad__ceil(count, 256)), dim3(256), (uint32_t)count, argument...);
 }
 static __device__ inline uint32_t sgrad__thread(void) { return blockIdx.x * blockDim.x + threadIdx.x; }
@@ -154,7 +154,7 @@ static __device__ inline float sgrad__warp_max(float mine) {
  * aborted if COUNT is 2^31 or more. sgrad__warp returns the row of the calling thread's warp. */
 template <typename... Parameter, typename... Argument>
 static inline void sgrad__launch_warps(void (*kernel)(uint32_t, Parameter...), int64_t count, Argument... argument) {
-    if (count < 0 || count > INT32_MAX) sgrad_cuda_fail("operand too large", "a launch");
+    if (count < 0 || count > INT32_MAX) sgrad_cuda_fail("an operand has too many elements", "a kernel launch");
     if (count > 0)
         sgrad__launch_grid(kernel, dim3((unsigned)sgrad__ceil(count, 8)), dim3(32, 8), (uint32_t)count, argument...);
 }
@@ -292,7 +292,7 @@ struct sgrad__job {
 };
 static inline struct sgrad__job sgrad__job_of(const struct sgrad_view *view) {
     const int64_t n = sgrad_shape_count(&view->shape);
-    if (n > UINT32_MAX) sgrad_cuda_fail("operand too large", "a launch");
+    if (n > UINT32_MAX) sgrad_cuda_fail("an operand has too many elements", "a kernel launch");
     return { (uint32_t)n, n % 4 == 0 };
 }
 

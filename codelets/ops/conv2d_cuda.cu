@@ -100,10 +100,11 @@ static void do_without(struct plan *plan, cudnnStatus_t status) {
     shape_text(&plan->key, shape, sizeof shape);
     plan->direct = true;
     if (status == CUDNN_STATUS_SUCCESS || CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED)
-        sgrad_log_warning("convolution: cuDNN does not support %s here; it is computed without cuDNN, slowly", shape);
+        sgrad_log_warning("convolution: cuDNN does not support %s here; it is computed without cuDNN, by a slower kernel", shape);
     else
-        sgrad_log_warning("convolution: cuDNN cannot choose an algorithm for %s: %s; it is computed without cuDNN, slowly", shape,
-                          cudnnGetErrorString(status));
+        sgrad_log_warning("convolution: cuDNN cannot choose an algorithm for %s: %s; it is computed without cuDNN, by a slower "
+                          "kernel",
+                          shape, cudnnGetErrorString(status));
 }
 
 /* Returns whether cuDNN supports the call that returned STATUS. Other errors end the program. While a CUDA graph is recorded,
@@ -237,7 +238,7 @@ static const char *measure(struct plan *plan, const std::vector<candidate> &list
     }
     cudaGetLastError();
     SGRAD_CUDA(cudaFree(operands.out));
-    if (least == INFINITY) return "none ran";
+    if (least == INFINITY) return "none of them ran";
     SGRAD_CUDA(take(plan, best));
     return NULL;
 }

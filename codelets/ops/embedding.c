@@ -87,7 +87,7 @@ static void onnx(const struct sgrad_signature *signature, const void *attrs, FIL
 
 const struct sgrad_op sgrad_embedding_op = {
     .name = "embedding",
-    .summary = "embedding: for each number, that row of a table",
+    .summary = "embedding: for each number, the row of a table with that index",
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_embedding),
     .no_gradient = 1u << 0,

@@ -75,7 +75,7 @@ static void onnx(const struct sgrad_signature *signature, const void *attrs, FIL
 
 const struct sgrad_op sgrad_position_embedding_op = {
     .name = "position_embedding",
-    .summary = "sum of the features of each position and that row of a table",
+    .summary = "sum of the features of each position and the table row of that position",
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_position_embedding),
     .infer = infer,

@@ -46,7 +46,7 @@ extern "C" void sgrad__squared_norm_cuda(const struct sgrad_args *args) {
     };
     sgrad__each_jobs(args, CHUNK, make, [](const struct sgrad__jobs<job> &jobs, uint32_t blocks) {
         double *partial = sgrad__partials();
-        if (blocks > SGRAD_PARTIALS) sgrad_cuda_fail("operand too large", "a norm");
+        if (blocks > SGRAD_PARTIALS) sgrad_cuda_fail("an operand has too many elements", "a squared norm");
         sgrad__launch_grid(chunks, dim3(blocks), dim3(256), jobs, partial);
         if (blocks > (uint32_t)jobs.count) sgrad__launch_grid(totals, dim3(jobs.count), dim3(256), jobs, partial);
     });
