@@ -184,7 +184,7 @@ static int write_list(const struct sgrad_dataset *train, const struct wanted *wa
         if (!has(wanted, i)) continue;
         char *name = sgrad_dataset_sample_name(train, i);
         if (strchr(name, '\n'))
-            sgrad_log_warning("%s: a file is left out, because its name has a line break", path);
+            sgrad_log_warning("%s: a file is missing from this list, because its name has a line break", path);
         else fprintf(file.stream, "%s\n", name);
         free(name);
     }
