@@ -141,7 +141,7 @@ def _samples(samples, keeps):
         return ctypes.byref(Samples(file=files, count=len(samples)))
     array = numpy.asarray(samples)
     if array.ndim == 0 or array.dtype.kind not in "fiub":
-        raise Error("samples must be a list of image files, or an array of numbers whose first axis is that of samples")
+        raise Error("samples must be a list of image files, or an array of numbers whose first axis is the sample")
     if array.dtype not in (numpy.uint8, numpy.uint16):
         array = array.astype(numpy.float32 if array.dtype.kind == "f" else numpy.int32)
     array = numpy.ascontiguousarray(array)

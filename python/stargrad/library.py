@@ -42,7 +42,7 @@ def path():
     found = ctypes.util.find_library("stargrad")
     if found:
         return found
-    raise Error("libstargrad.so is not found; set STARGRAD_LIBRARY=DIR/lib/libstargrad.so, or install the module "
+    raise Error("libstargrad.so was not found; set STARGRAD_LIBRARY=DIR/lib/libstargrad.so, or install the module "
                 "from DIR/share/stargrad/python (docs/guides/python.md)")
 
 
@@ -72,7 +72,7 @@ def library():
         lib.sgrad_strerror.restype = text
     except (OSError, AttributeError) as why:
         variable = "STARGRAD_LIBRARY=" if os.environ.get("STARGRAD_LIBRARY") else ""
-        raise Error(f"{variable}{path()}: is not a libstargrad of this module's version: {why}") from None
+        raise Error(f"{variable}{path()}: is not a libstargrad that this version of the module can load: {why}") from None
     lib.sgrad_log_set_callback(_hear)
     return lib
 
