@@ -54,8 +54,10 @@ static int infer_pieces(struct sgrad_signature *signature, const char *axis, int
         return sgrad_log_error(SGRAD_EINVAL, "%s: values cannot be split over the %d ranks of axis %s; the maximum is %d",
                                signature->layer, ranks, axis, SGRAD_MAX_INPUTS);
     if (*split % units)
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: dimension %d of %s cannot be split over the %d ranks of axis %s",
-                               signature->layer, *dimension, sgrad_shape_text(x, text), ranks, axis);
+        return sgrad_log_error(SGRAD_ESHAPE,
+                               "%s: dimension %d of %s cannot be split over the %d ranks of axis %s: it is not a multiple "
+                               "of %lld",
+                               signature->layer, *dimension, sgrad_shape_text(x, text), ranks, axis, (long long)units);
     *split = gather ? *split * ranks : *split / ranks;
     signature->shard = gather ? signature->x[0] : signature->y;
     return 0;

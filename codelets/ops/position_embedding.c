@@ -16,8 +16,10 @@ static int infer(struct sgrad_signature *signature, void *attributes) {
         return sgrad_log_error(SGRAD_ESHAPE, "%s: position_embedding requires samples of rows (N,T,C), not %s", signature->layer,
                                sgrad_shape_text(x, text));
     if (attrs->context < 1 || x->dim[1] > attrs->context)
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: samples have %lld positions, but the network has context=%d", signature->layer,
-                               (long long)x->dim[1], attrs->context);
+        return sgrad_log_error(SGRAD_ESHAPE,
+                               "%s: samples have %lld positions, but the network has context=%d; give shorter samples, or a "
+                               "larger context",
+                               signature->layer, (long long)x->dim[1], attrs->context);
     if (attrs->deviation == 0) attrs->deviation = 1;
     signature->y.shape = *x;
     signature->p[0] = (struct sgrad_parameter){
