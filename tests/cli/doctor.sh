@@ -34,7 +34,7 @@ says '^note .*STARPU_NCPU=2'
 # A node with more cores than StarPU was built for; hwloc describes it.
 most=$(sed -n 's/^ok *StarPU *built for at most \([0-9]*\) CPUs.*/\1/p' out)
 HWLOC_SYNTHETIC="core:$((most + 8)) pu:1" HWLOC_THISSYSTEM=0 passes doctor
-says '^warning .*StarPU .*8 cores stay idle$'
+says '^warning .*StarPU .*8 cores stay idle, because StarPU is built for fewer$'
 says "-> build StarPU for them: MAXCPUS=$((most + 8)) "
 
 # No worker at all: training cannot run.

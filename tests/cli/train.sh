@@ -167,7 +167,7 @@ assert all(abs(r - min(0.2, 0.05 + 0.15 * k / steps)) < 1e-6 for k, r in enumera
 END
 
 # A loss that is a number still, but worse than a guess, is said at the end, with as many digits as are read.
-warns 1 'the final loss is [0-9.]*e+[0-9]*, .* a constant guess has a loss of 2.3026: the run has diverged; lower --lr, or add --clip-norm' train --model convnet --data digits --epochs 2 --lr 100 --out lost
+warns 1 'the final loss is [0-9.]*e+[0-9]* in training .* a constant guess has a loss of 2.3026: the run has diverged; lower --lr, or add --clip-norm' train --model convnet --data digits --epochs 2 --lr 100 --out lost
 says '^epoch 2/2  loss [0-9.]*e+[0-9]*  test loss [0-9.]*e+[0-9]*  '
 passes report lost
 says '^ *2  *[0-9.]*e+[0-9]*  *[0-9.]*e+[0-9]*  *[0-9.]* %'

@@ -257,7 +257,7 @@ static void wrong_lines(void **state) {
           SGRAD_EFORMAT },
         { "1|2|a\n2|3|b\n", "", "separated by commas, semicolons or tabs", SGRAD_EFORMAT },
         { "a,b\n1,2\n0x10,4\n3,4\n", "", "line 3, column 1 (a): '0x10' is not a number", SGRAD_EFORMAT },
-        { "a,b\n1,2\n1e300,4\n3,4\n", "", "line 3, column 1 (a): '1e300' is not a number in the range of a float",
+        { "a,b\n1,2\n1e300,4\n3,4\n", "", "line 3, column 1 (a): '1e300' is not a number, or exceeds the range of 32-bit floats",
           SGRAD_EFORMAT },
         { "a,t\n1,2\n1,-1e39\n1,4\n", "", "line 3, column 2 (t): '-1e39' is not a number", SGRAD_EFORMAT },
         { "0,12;a\n3,5;b\n4,5;a\n", "", "line 1, column 1: '0,12' has a decimal comma; write 0.12", SGRAD_EFORMAT },
@@ -265,7 +265,7 @@ static void wrong_lines(void **state) {
         { "1,5;2,5\n3,5;4,5\n", "", "line 1, column 1: '1,5' has a decimal comma", SGRAD_EFORMAT },
         { "1,5\t2,5\n", "", "line 1, column 1: '1,5' has a decimal comma", SGRAD_EFORMAT },
         { "a;t\n1;-2,5\n3;4,5\n", "", "line 2, column 2 (t): '-2,5' has a decimal comma; write -2.5", SGRAD_EFORMAT },
-        { "a;b;t\n1,000,000;2;3\n", "", "'1,000,000' is not a number in the range of a float", SGRAD_EFORMAT },
+        { "a;b;t\n1,000,000;2;3\n", "", "'1,000,000' is not a number, or exceeds the range of 32-bit floats", SGRAD_EFORMAT },
         { "\xff\xfe" "1\0,\0002\0\n", "", "is UTF-16 text; save it as UTF-8", SGRAD_EFORMAT },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
