@@ -5,9 +5,9 @@
 #include <stdlib.h>
 
 static const struct sgrad__option options[] = {
-    { "model", "NAME", "network, one of stargrad list models", &sgrad__text, SGRAD__FIELD(model.name), .required = true },
-    { "data", "KIND[:PATH]", "data set, one of stargrad list datasets; synthetic:HxWxC,CLASSES,COUNT needs no files",
-      &sgrad__text, SGRAD__FIELD(data.name), .required = true },
+    { "model", "NAME", "network; see stargrad list models", &sgrad__text, SGRAD__FIELD(model.name), .required = true },
+    { "data", "KIND[:PATH]", "data set; see stargrad list datasets; synthetic:HxWxC,CLASSES,COUNT needs no files", &sgrad__text,
+      SGRAD__FIELD(data.name), .required = true },
     { "image-size", "N", "resize the images of a folder to NxN [original size]", &sgrad__whole, SGRAD__FIELD(data.image_size), 1,
       4096 },
     { "damaged", "stop|skip", "on a sample that cannot be read: stop with an error, or log and skip it", &sgrad__choice,
@@ -23,14 +23,15 @@ static const struct sgrad__option options[] = {
       SGRAD__FIELD(parallel.no_cuda_graphs) },
     { "bn-group", "gpu|rank|micro|global|N", "samples over which batch norm computes its statistics", &sgrad__group,
       SGRAD__FIELD(training.bn_group), 1, 2147483647 },
-    { "optimizer", "NAME", "optimizer, one of stargrad list optimizers", &sgrad__text, SGRAD__FIELD(optimizer.name) },
+    { "optimizer", "NAME", "optimizer; see stargrad list optimizers", &sgrad__text, SGRAD__FIELD(optimizer.name) },
     { "precision", "f32|tf32|bf16",
       "tf32: GPU tensor cores may round the inputs of matrix products to TF32; bf16: bfloat16 activations, f32 weights",
       &sgrad__choice, SGRAD__FIELD(model.precision) },
     { "cpus", "N", "number of CPU workers", &sgrad__workers, SGRAD__FIELD(parallel.cpus), 0, 4096 },
     { "gpus", "N", "number of CUDA devices; 0: none", &sgrad__workers, SGRAD__FIELD(parallel.gpus), 0, 4096 },
     { "scheduler", "NAME", "StarPU scheduler [lws; with GPUs dmdas]", &sgrad__text, SGRAD__FIELD(parallel.scheduler) },
-    { "window", "N", "largest number of steps in flight", &sgrad__whole, SGRAD__FIELD(parallel.steps_in_flight), 1, 8 },
+    { "window", "N", "maximum number of steps in progress at the same time", &sgrad__whole,
+      SGRAD__FIELD(parallel.steps_in_flight), 1, 8 },
     { "json", NULL, "print the result as a JSON object", &sgrad__flag, SGRAD__FIELD(output.json) },
     { 0 },
 };
@@ -92,6 +93,6 @@ const struct sgrad__command sgrad__bench_command = {
     .run = run,
     .notes = "Each kernel of a step is timed on all workers at once, without other tasks, with its data in cache. The limit is "
              "the sum of the best times, divided by the number of workers. It excludes the transfer of data between tasks, "
-             "which is printed as memory. Then bench trains some steps. It writes no files. For example:\n\n"
+             "which bench prints on a separate line, memory. Then bench trains some steps. It writes no files. For example:\n\n"
              "  stargrad bench --model resnet20 --data synthetic:32x32x3,10,9600 --batch 128",
 };

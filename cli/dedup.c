@@ -8,7 +8,7 @@
 
 static const struct sgrad__option options[] = {
     { .help = "Images" },
-    { "data", "KIND[:PATH]", "data set of images, one of stargrad list datasets", &sgrad__text, SGRAD__FIELD(data.name),
+    { "data", "KIND[:PATH]", "data set of images; see stargrad list datasets", &sgrad__text, SGRAD__FIELD(data.name),
       .required = true },
     { "no-test", NULL, "examine only the training set", &sgrad__flag, SGRAD__PLACE(dedup.no_test) },
     { "damaged", "skip|stop|refuse", "on an image that cannot be read: skip it, or stop with an error (refuse means stop)",
@@ -19,7 +19,7 @@ static const struct sgrad__option options[] = {
       &sgrad__choice, SGRAD__PLACE(dedup.odd) },
 
     { .help = "Similarity" },
-    { "hash", "NAME", "hash, one of stargrad list hashes", &sgrad__text, SGRAD__PLACE(dedup.hash) },
+    { "hash", "NAME", "hash; see stargrad list hashes", &sgrad__text, SGRAD__PLACE(dedup.hash) },
     { "bits", "64|256", "number of bits of a hash", &sgrad__choice, SGRAD__PLACE(dedup.bits) },
     { "threshold", "T|auto",
       "largest Hamming distance of duplicates; auto: the largest at which fewer than 1 in 10,000 random pairs match [10; 40 "
@@ -30,10 +30,10 @@ static const struct sgrad__option options[] = {
     { .help = "Threshold sweep: one training per threshold" },
     { "sweep", "A-B", "for each threshold from A to B, train without the images that it drops; write sweep.json and sweep.svg",
       &sgrad__text, SGRAD__PLACE(dedup.sweep) },
-    { "epsilon", "X", "the best threshold drops the most images and loses at most X of accuracy", &sgrad__real,
-      SGRAD__PLACE(dedup.epsilon), 0, 1 },
+    { "epsilon", "X", "largest accepted loss of accuracy: among thresholds that lose no more, the best one drops the most images",
+      &sgrad__real, SGRAD__PLACE(dedup.epsilon), 0, 1 },
     { "seeds", "N", "number of trainings per threshold", &sgrad__whole, SGRAD__PLACE(dedup.seeds), 1, 1000 },
-    { "model", "NAME", "network, one of stargrad list models", &sgrad__text, SGRAD__FIELD(model.name) },
+    { "model", "NAME", "network; see stargrad list models", &sgrad__text, SGRAD__FIELD(model.name) },
     { "image-size", "N", "resize the images of a folder to NxN [original size]", &sgrad__whole, SGRAD__FIELD(data.image_size), 1,
       4096 },
     { "augment", "LIST", "augmentations, as in stargrad train", &sgrad__augmentation, SGRAD__FIELD(data.augment) },
@@ -41,7 +41,7 @@ static const struct sgrad__option options[] = {
     { "steps", "N", "number of steps per training; overrides --epochs", &sgrad__whole, SGRAD__FIELD(training.steps), 1,
       4294967295.0 },
     { "batch", "N", "samples per step", &sgrad__whole, SGRAD__FIELD(training.batch), 1, 2147483647 },
-    { "optimizer", "NAME", "optimizer, one of stargrad list optimizers", &sgrad__text, SGRAD__FIELD(optimizer.name) },
+    { "optimizer", "NAME", "optimizer; see stargrad list optimizers", &sgrad__text, SGRAD__FIELD(optimizer.name) },
     { "lr", "X", "learning rate [see stargrad list optimizers]", &sgrad__real, SGRAD__FIELD(optimizer.lr), 0, 1e6 },
     { "schedule", "NAME", "learning-rate schedule, as in stargrad train", &sgrad__schedule, SGRAD__FIELD(optimizer.schedule) },
     { "weight-decay", "X", "weight decay, applied as in PyTorch", &sgrad__real, SGRAD__FIELD(optimizer.weight_decay), 0, 1e6 },

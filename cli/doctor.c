@@ -463,8 +463,8 @@ static void defaults(struct sgrad__request *request) {
 }
 
 static const struct sgrad__option options[] = {
-    { "machine", "FILE", "measure this machine instead, and write its description to FILE for stargrad plan", &sgrad__text,
-      SGRAD__PLACE(plan.machine) },
+    { "machine", "FILE", "instead of the diagnosis, measure this machine and write its description to FILE for stargrad plan",
+      &sgrad__text, SGRAD__PLACE(plan.machine) },
     { "limits", NULL, "also measure the limits of a step: arithmetic, kernels, memory, submission, tasks", &sgrad__flag,
       SGRAD__PLACE(plan.limits) },
     { "model", "NAME", "network to measure, for --limits and --machine", &sgrad__text, SGRAD__FIELD(model.name) },

@@ -8,9 +8,9 @@
 static const struct sgrad__option options[] = {
     { "weights", "FILE", "weights (safetensors) [RUN-DIR/model.safetensors, or those in onnx:FILE]", &sgrad__text,
       SGRAD__FIELD(model.init) },
-    { "model", "NAME", "network of the weights, one of stargrad list models", &sgrad__text, SGRAD__FIELD(model.name),
+    { "model", "NAME", "network of the weights; see stargrad list models", &sgrad__text, SGRAD__FIELD(model.name),
       .required = true },
-    { "data", "KIND[:PATH]", "evaluate the test set of this data set, one of stargrad list datasets", &sgrad__text,
+    { "data", "KIND[:PATH]", "evaluate the test set of this data set; see stargrad list datasets", &sgrad__text,
       SGRAD__FIELD(data.name), .required = true },
     { "details", NULL, "also print accuracy per class, confusion matrix, top-5 accuracy and calibration", &sgrad__flag,
       SGRAD__PLACE(eval.details) },

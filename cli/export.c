@@ -36,7 +36,7 @@ const struct sgrad__command sgrad__export_command = {
     .of_run = true,
     .options = options,
     .run = run,
-    .notes = "The ONNX network takes samples as they are in the data set, images as bytes (N,C,H,W) with any N. It "
-             "normalises them and returns logits. Batch norm uses its running statistics; dropout is disabled. See "
-             "docs/guides/onnx.md.",
+    .notes = "The ONNX network takes samples as they are stored in the data set, and normalises them itself. Images are bytes in "
+             "the shape (N,C,H,W), with any N. The output is logits. Batch norm uses its running statistics; dropout is "
+             "disabled. See docs/guides/onnx.md.",
 };

@@ -294,9 +294,9 @@ static void defaults(struct sgrad__request *request) { request->plan.nodes = "1-
 
 static const struct sgrad__option options[] = {
     { .help = "Machines" },
-    { "machine", "NAME|FILE", "a name of stargrad list machines, or a JSON file with the keys below", &sgrad__text,
+    { "machine", "NAME|FILE", "name of a machine (see stargrad list machines), or a JSON file with the keys below", &sgrad__text,
       SGRAD__PLACE(plan.machine), .required = true },
-    { "nodes", "A-B", "numbers of nodes to predict: A, 2A, 4A and so on up to B, and B", &sgrad__text, SGRAD__PLACE(plan.nodes) },
+    { "nodes", "A-B", "numbers of nodes to predict: A, 2A, 4A, ..., and always B", &sgrad__text, SGRAD__PLACE(plan.nodes) },
     { "overlap", "full|none", "full: messages overlap computation, as in Stargrad; none: messages follow computation",
       &sgrad__choice, SGRAD__PLACE(plan.no_overlap) },
     { "simulate", NULL, "also run the trainer on simulated machines; ./quickstart simulate builds it", &sgrad__flag,
@@ -306,8 +306,8 @@ static const struct sgrad__option options[] = {
     { "efficiency", "X", "print the largest number of devices that reaches this efficiency", &sgrad__real,
       SGRAD__PLACE(plan.efficiency), 1e-3, 1 },
     { "mini-batch", "A-B",
-      "print only the fastest algorithm of each layer that fits into the free memory, for batches of A, 2A, 4A and so on up to "
-      "B, and B",
+      "print only the fastest algorithm of each layer that fits into the free memory, for batches of A, 2A, 4A, ..., and "
+      "always B",
       &sgrad__text, SGRAD__PLACE(plan.mini_batch) },
     { "workspace", "MB", "memory for the workspaces of --mini-batch [the free memory of the device]", &sgrad__real,
       SGRAD__PLACE(plan.room), 1e-3, 1e9 },

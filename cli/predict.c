@@ -12,8 +12,9 @@ static const struct sgrad__option options[] = {
     { "weights", "FILE", "weights (safetensors) [RUN-DIR/model.safetensors]", &sgrad__text, SGRAD__FIELD(model.init) },
     { "model", "NAME", "network for the weights; onnx:FILE contains its own weights [the run's]", &sgrad__text,
       SGRAD__FIELD(model.name) },
-    { "data", "KIND[:PATH]", "without FILE: predict all lines of this CSV file, or the test set of this data set [the run's]",
-      &sgrad__text, SGRAD__FIELD(data.name) },
+    { "data", "KIND[:PATH]",
+      "if there is no FILE: predict all lines of this CSV file, or the test set of this data set [the run's]", &sgrad__text,
+      SGRAD__FIELD(data.name) },
     { "top", "K", "print the K most probable classes of each sample", &sgrad__whole, SGRAD__PLACE(predict.top), 1, 1000000 },
     SGRAD__PLUGIN_OPTION,
     SGRAD__EVALUATION_OPTIONS,
@@ -225,6 +226,6 @@ const struct sgrad__command sgrad__predict_command = {
     .run = run,
     .notes = "FILE is an image (JPEG, PNG, TIFF, BMP, PNM, WebP, GIF) or a folder of images. Images are resized and cropped to "
              "the size that the network was trained on. Without FILE, the test set of the run's data set is used.\n\n"
-             "Prints a line for each sample and class: sample,class,probability. A file that cannot be read causes a warning and "
-             "exit status 1; the other files are predicted.",
+             "For each sample, prints one line for each of its --top classes: sample,class,probability. A file that cannot be "
+             "read causes a warning and exit status 1; the other files are predicted.",
 };

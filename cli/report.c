@@ -62,7 +62,7 @@ const struct sgrad__command sgrad__report_command = {
     .repeats = true,
     .notes = "report also works during the run. For a run with --trace, it prints the use of time in the traced steps, the "
              "communication hidden by computation, and the critical path. It also draws gantt.svg and writes report.html. "
-             "Several runs are compared side by side.",
+             "With more than one RUN-DIR, report compares the runs side by side.",
     .options = options,
     .run = run,
 };

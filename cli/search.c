@@ -7,7 +7,7 @@
 #include <string.h>
 
 static const struct sgrad__option options[] = {
-    { "data", "KIND[:PATH]", "data set, one of stargrad list datasets", &sgrad__text, SGRAD__FIELD(data.name) },
+    { "data", "KIND[:PATH]", "data set; see stargrad list datasets", &sgrad__text, SGRAD__FIELD(data.name) },
     { "out", "DIR", "folder of the search", &sgrad__folder, SGRAD__FIELD(output.folder) },
     { "resume", NULL, "continue the search in --out from the newest checkpoints of its candidates", &sgrad__flag,
       SGRAD__FIELD(checkpoint.resume) },
@@ -102,7 +102,7 @@ const struct sgrad__command sgrad__search_command = {
     .argument = "[FILE.json]",
     .options = options,
     .run = run,
-    .notes = "FILE.json has long option names of train, which apply to all candidates, and one of:\n\n"
+    .notes = "FILE.json is a JSON object. Its keys are long option names of train, for all candidates, and one of:\n\n"
              "  \"candidates\": [{\"lr\": 0.01}, {\"lr\": 0.1}]\n"
              "  \"grid\": {\"lr\": [0.01, 0.1], ...}\n"
              "  \"random\": {\"count\": 20, \"lr\": {\"log\": [1e-3, 1]}, ...}\n\n"

@@ -7,8 +7,8 @@
 
 static const struct sgrad__option options[] = {
     { .help = "Model and data" },
-    { "model", "NAME", "network, one of stargrad list models", &sgrad__text, SGRAD__FIELD(model.name), .required = true },
-    { "data", "KIND[:PATH]", "data set, one of stargrad list datasets", &sgrad__text, SGRAD__FIELD(data.name), .required = true },
+    { "model", "NAME", "network; see stargrad list models", &sgrad__text, SGRAD__FIELD(model.name), .required = true },
+    { "data", "KIND[:PATH]", "data set; see stargrad list datasets", &sgrad__text, SGRAD__FIELD(data.name), .required = true },
     { "config", "FILE", "read options from FILE, a JSON object with long option names; the command line overrides them",
       &sgrad__file, SGRAD__PLACE(config) },
     { "like", "RUN", "use the options of the run in this folder as defaults", &sgrad__folder, SGRAD__PLACE(like) },
@@ -32,8 +32,8 @@ static const struct sgrad__option options[] = {
       SGRAD__FIELD(training.class_weights) },
     { "dice", "X", "weight of a Dice term in the loss for volumes", &sgrad__real, SGRAD__FIELD(training.dice), 0, 1e6 },
     { "augment", "LIST",
-      "comma-separated augmentations of training images, some of stargrad list augmentations, or none "
-      "[see stargrad list datasets]",
+      "comma-separated augmentations of training images, or none; see stargrad list augmentations "
+      "[depends on the data set; see stargrad list datasets]",
       &sgrad__augmentation, SGRAD__FIELD(data.augment) },
     { "no-augment", NULL, "only normalise images; the same as --augment none", &sgrad__none, SGRAD__FIELD(data.augment) },
 
@@ -46,12 +46,12 @@ static const struct sgrad__option options[] = {
     { "micro-batch", "N", "samples per task; must divide the batch of each rank [automatic]", &sgrad__whole,
       SGRAD__FIELD(training.micro_batch), 1, 2147483647 },
     { "bn-group", "gpu|rank|micro|global|N",
-      "samples over which batch norm computes its statistics; gpu: those of a GPU (without GPUs: of a rank); rank: of a rank; "
-      "micro: of a micro-batch; global: of the whole batch; N: N samples",
+      "samples over which batch norm computes its statistics; gpu: the samples of one GPU (without GPUs: as rank); rank: of one "
+      "rank; micro: of one micro-batch; global: of the whole batch; N: of N samples",
       &sgrad__group, SGRAD__FIELD(training.bn_group), 1, 2147483647 },
 
     { .help = "Optimizer" },
-    { "optimizer", "NAME", "optimizer, one of stargrad list optimizers", &sgrad__text, SGRAD__FIELD(optimizer.name) },
+    { "optimizer", "NAME", "optimizer; see stargrad list optimizers", &sgrad__text, SGRAD__FIELD(optimizer.name) },
     { "lr", "X", "learning rate [see stargrad list optimizers]", &sgrad__real, SGRAD__FIELD(optimizer.lr), 0, 1e6 },
     { "optimizer-of", "LIST", "other optimizers for the parameters that match patterns: *.bias=adamw,fc=sgd", &sgrad__text,
       SGRAD__FIELD(optimizer.of) },
@@ -111,8 +111,8 @@ static const struct sgrad__option options[] = {
     { "clip-norm", "X", "gradient clipping: limit of the global norm of the gradients; 0: off", &sgrad__real,
       SGRAD__FIELD(training.clip_norm), 0, 1e30 },
     { "lookahead", "N[:D[:P]]",
-      "Lookahead: every N steps, blend the weights into slow weights, which retain D x (step/steps)^P of their value, and "
-      "continue from these [off; D 0.5, P 0]",
+      "Lookahead: every N steps, blend the weights into slow weights, and continue from these; the slow weights retain "
+      "D x (step/steps)^P of their value [off; D 0.5, P 0]",
       &sgrad__lookahead, SGRAD__FIELD(training.lookahead) },
     { "ema", "DECAY", "evaluate and save an exponential moving average of the weights with this decay; 0: off", &sgrad__real,
       SGRAD__FIELD(training.ema), 0, 0.9999999 },
@@ -128,8 +128,8 @@ static const struct sgrad__option options[] = {
     { "cpus", "N", "number of CPU workers; 0: none", &sgrad__workers, SGRAD__FIELD(parallel.cpus), 0, 4096 },
     { "gpus", "N", "number of CUDA devices; 0: none", &sgrad__workers, SGRAD__FIELD(parallel.gpus), 0, 4096 },
     { "cpus-share", "auto|none",
-      "share of each batch that CPUs compute when GPUs are used; auto: by measured speed, but none if it would be less than a "
-      "tenth",
+      "share of each batch that CPUs compute when GPUs are used; auto: according to measured speed, but nothing if this share is "
+      "less than a tenth",
       &sgrad__choice, SGRAD__FIELD(parallel.gpus_only) },
     { "scheduler", "NAME", "StarPU scheduler [lws; with GPUs dmdas]", &sgrad__text, SGRAD__FIELD(parallel.scheduler) },
     { "window", "N", "maximum number of steps in progress at the same time", &sgrad__whole,
@@ -147,7 +147,7 @@ static const struct sgrad__option options[] = {
     { "shard", "none|optimizer|gradients",
       "shard the optimizer state over data-parallel ranks (ZeRO); gradients has the same effect as optimizer [none]",
       &sgrad__text, SGRAD__FIELD(parallel.shard) },
-    { "strategy", "NAME", "training strategy across ranks, one of stargrad list strategies", &sgrad__text,
+    { "strategy", "NAME", "training strategy across ranks; see stargrad list strategies", &sgrad__text,
       SGRAD__FIELD(parallel.strategy) },
     { "servers", "N", "number of parameter-server ranks, for --strategy ps, async, mixed and backup [all]", &sgrad__whole,
       SGRAD__FIELD(parallel.servers), 1, 1000000 },
@@ -158,7 +158,7 @@ static const struct sgrad__option options[] = {
     { "staleness", "N",
       "number of steps by which a rank may be ahead of the slowest rank, for --strategy async, backup and mixed [1]",
       &sgrad__whole, SGRAD__FIELD(parallel.staleness), 1, 7 },
-    { "allreduce", "NAME", "allreduce algorithm, one of stargrad list allreduce [the one with the lowest estimated cost]",
+    { "allreduce", "NAME", "allreduce algorithm; see stargrad list allreduce [the one with the lowest estimated cost]",
       &sgrad__text, SGRAD__FIELD(parallel.allreduce) },
     { "bucket", "MB", "size of the gradient buckets that ranks exchange; 0: automatic", &sgrad__real,
       SGRAD__FIELD(parallel.bucket), 0, 1e6 },
