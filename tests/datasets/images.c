@@ -156,7 +156,7 @@ static void netpbm(void **state) {
         free(image.rgb);
     }
     assert_fails(sgrad__image_decode("x", "P6 1 1 70000\n", 13, &image), SGRAD_EFORMAT, "a width, a height and a largest value");
-    assert_fails(sgrad__image_decode("x", "P2 1 1 9 x", 10, &image), SGRAD_EFORMAT, "is not a number");
+    assert_fails(sgrad__image_decode("x", "P2 1 1 9 x", 10, &image), SGRAD_EFORMAT, "a number is expected here");
 }
 
 static void webps(void **state) {
