@@ -168,7 +168,7 @@ static void refuses_to_read(void **state) {
         assert_fails(sgrad_safetensors_parse("file", bytes, 8 + length + malformed[i].data, &file), SGRAD_EFORMAT,
                      malformed[i].reason);
     }
-    assert_fails(sgrad_safetensors_parse("file", bytes, 7, &file), SGRAD_EFORMAT, "file: byte 7: ends here");
+    assert_fails(sgrad_safetensors_parse("file", bytes, 7, &file), SGRAD_EFORMAT, "file: byte 7: the file ends here");
     memcpy(bytes, "PK\3\4", 4);
     assert_fails(sgrad_safetensors_parse("file.pt", bytes, sizeof bytes, &file), SGRAD_EFORMAT,
                  "file.pt: is an archive, written by torch.save");
