@@ -296,7 +296,7 @@ def test_tokens():
                          (b"\x1f\x8b\x08" + tokens.tobytes()[:101], "is a gzip file, not tokens; unpack it first"),
                          (b"\x80\4\x95" + tokens.tobytes()[:101], "is a Python pickle, not tokens"),
                          (array.array("I", [20990101, 1, 400] + [0] * 253).tobytes() + tokens.tobytes(), "its first number is 20990101"),
-                         (array.array("I", [20240801, 1, 400] + [0] * 253).tobytes() + tokens.tobytes(), "version 1 of"),
+                         (array.array("I", [20240801, 1, 400] + [0] * 253).tobytes() + tokens.tobytes(), "has version 1 here"),
                          (header.tobytes() + tokens.tobytes()[:-2], "its header states 400 tokens, but it has 399"),
                          (tokens.tobytes() + b"x", "not a whole number of tokens of 16 bits"),
                          (b"\x93NUMPY\1\0" + tokens.tobytes(), "is a NumPy array"),
