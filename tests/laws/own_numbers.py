@@ -220,6 +220,11 @@ def check(draw):
     exports(draw, out, data, wanted, 0.05 if bf16 else 1e-3, None if bf16 else said, [])
 
 
+def content(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
 def exports(draw, out, data, wanted, limit, said, alike):
     """The network that is exported, read again, and by onnxruntime. In bf16 a run rounds what the other does not."""
     path = f"{out}/net.onnx"
@@ -229,8 +234,9 @@ def exports(draw, out, data, wanted, limit, said, alike):
         return
     if done.returncode:
         raise Broken(done.stderr)
-    again = json.loads(draw.run(["eval", "--model", f"onnx:{path}", "--data", data, "--cpus", 1, "--json", *alike]))
-    compare("the exported network", wanted, again, limit)
+    if '"llama:' not in content(f"{out}/config.json"):      # Stargrad cannot read that network from ONNX
+        again = json.loads(draw.run(["eval", "--model", f"onnx:{path}", "--data", data, "--cpus", 1, "--json", *alike]))
+        compare("the exported network", wanted, again, limit)
     logits = onnxruntime(path, data) if said else None
     if logits is not None:
         mine, theirs = said[2], [float(x) for x in logits.ravel()[:2000]]
