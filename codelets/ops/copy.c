@@ -17,6 +17,7 @@ static void copy(const struct sgrad_args *args) {
         if (args->data[i]) memcpy(to, (const char *)args->data[i] + (size_t)p->from * size, (size_t)p->count * size);
         for (int64_t j = 0; !args->data[i] && j < p->count; j++)
             if (dtype == SGRAD_F64) ((double *)to)[j] = -0.0;
+            else if (dtype == SGRAD_BF16) ((uint16_t *)to)[j] = sgrad_f32_to_bf16(-0.0f);
             else ((float *)to)[j] = -0.0f;
     }
 }

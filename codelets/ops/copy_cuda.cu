@@ -21,6 +21,6 @@ extern "C" void sgrad__copy_cuda(const struct sgrad_args *args) {
         else if (dtype == SGRAD_F64)
             sgrad__launch(fill<double>, p->count, to);
         else
-            sgrad__launch(fill<float>, p->count, to);
+            sgrad__with_type(dtype, [=](auto element) { sgrad__launch(fill<decltype(element)>, p->count, to); });
     }
 }

@@ -56,7 +56,7 @@ static double flops(const struct sgrad_args *args) { return 4.0 * (double)sgrad_
 
 const struct sgrad_op sgrad_moments_op = {
     .name = "moments",
-    .summary = "mean and sum of squared deviations of each row: first part of a sharded layer_norm",
+    .summary = "mean and sum of squared deviations of each row: first part of a sharded layer_norm or rms_norm",
     .source = "T. F. Chan, G. H. Golub, R. J. LeVeque, Updating formulae and a pairwise algorithm for computing sample "
               "variances, 1979",
     .inputs = 1,

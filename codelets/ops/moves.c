@@ -19,9 +19,6 @@ int sgrad__infer_move(struct sgrad_signature *signature, const char *axis) {
         signature->view_of_input = true;
         return 0;
     }
-    if (signature->x[0].dtype == SGRAD_BF16)
-        return sgrad_log_error(SGRAD_EINVAL, "%s: ranks can exchange values only in F32, not in %s; give --precision f32",
-                               signature->layer, sgrad_dtype_name(signature->x[0].dtype));
     signature->axis = over;
     return 0;
 }

@@ -6,8 +6,7 @@
 #include "codelets/kernels.h"
 
 /* Shape rule: y has the shape of x. Sets s->axis to the axis of this name; s->view_of_input if the mesh has no such axis, or
- * has one rank along it. Returns SGRAD_EINVAL, and logs it, if AXIS is empty, if its number of ranks is unknown, or if values
- * are BF16. */
+ * has one rank along it. Returns SGRAD_EINVAL, and logs it, if AXIS is empty or its number of ranks is unknown. */
 int sgrad__infer_move(struct sgrad_signature *signature, const char *axis);
 /* The same for moves with a root, the index of a rank on the axis. Also SGRAD_EINVAL if there is no such rank. */
 int sgrad__infer_rooted(struct sgrad_signature *signature, const char *axis, int root);

@@ -1,4 +1,4 @@
-/* normalize.c: layer norm of rows that are split over ranks. x (N,…,C) is this rank's shard. moments (N,…,2P) contains, for each
+/* normalize.c: layer norm, or RMS norm, of rows that are split over ranks. x (N,…,C) is this rank's shard. moments (N,…,2P) contains, for each
  * of the P shards of a row, its mean m and its sum of squared differences s (moments.c); a shard has C features. The mean and
  * variance of the whole row, of P·C features, are computed from them:
  *
@@ -7,7 +7,9 @@
  *
  * and backward, with g = weight·dy, u = Σ g, v = Σ g·h over this shard, r = 1 / sqrt(variance + eps):
  *
- *     dx = r·g        ds = -r²·v / (2·P·C)        dm = -r·u / P + 2·C·(m - mean)·ds                                          */
+ *     dx = r·g        ds = -r²·v / (2·P·C)        dm = -r·u / P + 2·C·(m - mean)·ds
+ *
+ * RMS norm has the same formulas with mean = 0, u = 0 and no bias: the mean of the squares is Σ (s + C·m²) / (P·C).          */
 #include "config.h"
 #include "codelets/cpu/wide.h"
 #include "codelets/ops/normalize.h"
@@ -27,7 +29,8 @@ static int infer(struct sgrad_signature *signature, void *attributes) {
     const int64_t features = x->dim[x->rank - 1];
     signature->y.shape = *x;
     signature->p[0] = (struct sgrad_parameter){ .name = "weight", .init = SGRAD_ONES, .shape = { 1, { features } } };
-    signature->p[1] = (struct sgrad_parameter){ .name = "bias", .init = SGRAD_ZEROS, .shape = { 1, { features } } };
+    if (!attrs->rms)
+        signature->p[1] = (struct sgrad_parameter){ .name = "bias", .init = SGRAD_ZEROS, .shape = { 1, { features } } };
     return 0;
 }
 
@@ -37,19 +40,20 @@ static int64_t last_of(const struct sgrad_view *view) { return view->shape.dim[v
 struct whole {
     float mean, scale;          /* scale: 1/sqrt(variance + eps) */
 };
-SGRAD_ALWAYS_INLINE struct whole whole_of(const float *moments, int64_t parts, int64_t features, float eps) {
+SGRAD_ALWAYS_INLINE struct whole whole_of(const float *moments, int64_t parts, int64_t features,
+                                          const struct sgrad_normalize *attrs) {
     struct whole is = { 0, 0 };
     float square = 0;
-    for (int64_t p = 0; p < parts; p++) is.mean += moments[2 * p] / (float)parts;
+    for (int64_t p = 0; p < parts && !attrs->rms; p++) is.mean += moments[2 * p] / (float)parts;
     for (int64_t p = 0; p < parts; p++) {
         const float off = moments[2 * p] - is.mean;
         square += moments[2 * p + 1] + (float)features * off * off;
     }
-    is.scale = 1 / sqrtf(square / (float)(parts * features) + eps);
+    is.scale = 1 / sqrtf(square / (float)(parts * features) + attrs->eps);
     return is;
 }
 
-/* Forward: x (N,…,C), moments (N,…,2P), weight, bias (C), y (N,…,C) */
+/* Forward: x (N,…,C), moments (N,…,2P), weight, bias (C) or absent, y (N,…,C) */
 SGRAD_VECTOR(forward)(const struct sgrad_args *args) {
     const struct sgrad_normalize *attrs = args->attrs;
     const enum sgrad_dtype type = args->view[0].dtype;
@@ -59,18 +63,19 @@ SGRAD_VECTOR(forward)(const struct sgrad_args *args) {
     float x_room[SGRAD_ROW], y_room[SGRAD_ROW], m_room[SGRAD_ROW];
     for (int64_t r = 0; r < rows; r++) {
         const float *of = sgrad_row(type, args->data[1], r * moments, moments, m_room);
-        const struct whole is = whole_of(of, moments / 2, features, attrs->eps);
+        const struct whole is = whole_of(of, moments / 2, features, attrs);
         for (int64_t i = 0, n; (n = sgrad_chunk(i, features)); i += n) {
             const float *x = sgrad_row(type, args->data[0], r * features + i, n, x_room);
             float *y = sgrad_row_out(type, args->data[4], r * features + i, y_room);
-            for (int64_t j = 0; j < n; j++) y[j] = (x[j] - is.mean) * is.scale * weight[i + j] + bias[i + j];
+            for (int64_t j = 0; j < n; j++) y[j] = (x[j] - is.mean) * is.scale * weight[i + j];
+            for (int64_t j = 0; bias && j < n; j++) y[j] += bias[i + j];
             sgrad_row_done(type, args->data[4], r * features + i, n, y);
         }
     }
 }
 
 /* Backward: x (N,…,C), moments (N,…,2P), dy (N,…,C), weight (C), dx (N,…,C) or absent, dmoments (N,…,2P) or absent,
- * dweight, dbias (C) */
+ * dweight, dbias (C) or absent */
 SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
     const struct sgrad_normalize *attrs = args->attrs;
     const enum sgrad_dtype type = args->view[0].dtype;
@@ -80,10 +85,10 @@ SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
     float *dweight = args->data[6], *dbias = args->data[7];
     float x_room[SGRAD_ROW], dy_room[SGRAD_ROW], dx_room[SGRAD_ROW], m_room[SGRAD_ROW], dm_room[SGRAD_ROW];
     if (!sgrad_adds(args, 6)) memset(dweight, 0, sgrad_view_bytes(&args->view[6]));
-    if (!sgrad_adds(args, 7)) memset(dbias, 0, sgrad_view_bytes(&args->view[7]));
+    if (dbias && !sgrad_adds(args, 7)) memset(dbias, 0, sgrad_view_bytes(&args->view[7]));
     for (int64_t r = 0; r < rows; r++) {
         const float *of = sgrad_row(type, args->data[1], r * moments, moments, m_room);
-        const struct whole is = whole_of(of, parts, features, attrs->eps);
+        const struct whole is = whole_of(of, parts, features, attrs);
         wide sum = wide_of(0), product = wide_of(0);
         for (int64_t i = 0, n; (n = sgrad_chunk(i, features)); i += n) {
             const float *x = sgrad_row(type, args->data[0], r * features + i, n, x_room);
@@ -94,7 +99,7 @@ SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
                 sum += g;
                 product += g * h;
                 wide_store(dweight + i + j, n - j, wide_load(dweight + i + j, n - j, 0) + d * h);
-                wide_store(dbias + i + j, n - j, wide_load(dbias + i + j, n - j, 0) + d);
+                if (dbias) wide_store(dbias + i + j, n - j, wide_load(dbias + i + j, n - j, 0) + d);
             }
             if (!args->data[4]) continue;
             float *dx = sgrad_row_sum(type, args->data[4], r * features + i, n, sgrad_adds(args, 4), dx_room);
@@ -103,7 +108,7 @@ SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
         }
         if (!args->data[5]) continue;
         const float dsquare = -is.scale * is.scale * wide_sum(product) / (float)(2 * parts * features);
-        const float dmean = -is.scale * wide_sum(sum) / (float)parts;
+        const float dmean = attrs->rms ? 0 : -is.scale * wide_sum(sum) / (float)parts;
         float *dm = sgrad_row_sum(type, args->data[5], r * moments, moments, sgrad_adds(args, 5), dm_room);
         for (int64_t p = 0; p < parts; p++) {
             dm[2 * p] += dmean + 2 * (float)features * (of[2 * p] - is.mean) * dsquare;
@@ -111,6 +116,10 @@ SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
         }
         sgrad_row_done(type, args->data[5], r * moments, moments, dm);
     }
+}
+
+static void describe(const void *attributes, char *text, size_t size) {
+    snprintf(text, size, "%s", ((const struct sgrad_normalize *)attributes)->rms ? "RMS" : "");
 }
 
 static double forward_flops(const struct sgrad_args *args) { return 4.0 * (double)sgrad_shape_count(&args->view[0].shape); }
@@ -127,8 +136,10 @@ static void fill(const struct sgrad_test *test, int input, void *data) {
 const struct sgrad_op sgrad_normalize_op = {
     .name = "normalize",
     .summary = "normalisation of each row by the moments of its shards, then scale and shift: second part of a sharded "
-               "layer_norm",
-    .source = "J. Ba, J. Kiros, G. Hinton, Layer normalization, 2016",
+               "layer_norm or rms_norm",
+    .source = "J. Ba, J. Kiros, G. Hinton, Layer normalization, 2016; B. Zhang, R. Sennrich, Root mean square layer "
+              "normalization, 2019",
+    .describe = describe,
     .inputs = 2,
     .attrs_size = sizeof(struct sgrad_normalize),
     .infer = infer,
@@ -144,5 +155,7 @@ const struct sgrad_op sgrad_normalize_op = {
         { "3 samples of 4 rows of 17, one of two parts", { { 3, { 3, 4, 17 } }, { 3, { 3, 4, 4 } } } },
         { "longer than a row, one of four parts, eps 0.1", { { 2, { 3, 531 } }, { 2, { 3, 8 } } },
           &(struct sgrad_normalize){ .eps = 0.1f } },
+        { "RMS, 3 samples of 4 rows of 17, one of two parts", { { 3, { 3, 4, 17 } }, { 3, { 3, 4, 4 } } },
+          &(struct sgrad_normalize){ .rms = true } },
     },
 };

@@ -8,16 +8,18 @@
 
 void sgrad__sum_cuda(const struct sgrad_args *a);
 
-/* Operands: inputs (any shape), some of them absent, output (same shape). Adds SIZE elements, in chunks that stay in the
- * first-level cache. */
-SGRAD_ALWAYS_INLINE void sum_f32(const void *const *in, float *out, int64_t size) {
-    float zeros[SGRAD_ROW];
+/* Operands: inputs (any shape), some of them absent, output (same shape). Adds SIZE elements of type F32 or BF16, in chunks that
+ * stay in the first-level cache. A sum of BF16 is computed in F32 and rounded once. */
+SGRAD_ALWAYS_INLINE void sum_rows(enum sgrad_dtype type, const void *const *in, void *out, int64_t size) {
+    float zeros[SGRAD_ROW], x_room[SGRAD_SUM_INPUTS][SGRAD_ROW], y_room[SGRAD_ROW];
     const float *x[SGRAD_SUM_INPUTS];
     for (int j = 0; j < SGRAD_ROW; j++) zeros[j] = -0.0f;
     for (int64_t i = 0, piece; (piece = sgrad_chunk(i, size)); i += piece) {
-        for (int k = 0; k < SGRAD_SUM_INPUTS; k++) x[k] = in[k] ? (const float *)in[k] + i : zeros;
+        for (int k = 0; k < SGRAD_SUM_INPUTS; k++) x[k] = in[k] ? sgrad_row(type, in[k], i, piece, x_room[k]) : zeros;
+        float *y = sgrad_row_out(type, out, i, y_room);
         for (int64_t j = 0; j < piece; j++)
-            out[i + j] = ((x[0][j] + x[1][j]) + (x[2][j] + x[3][j])) + ((x[4][j] + x[5][j]) + (x[6][j] + x[7][j]));
+            y[j] = ((x[0][j] + x[1][j]) + (x[2][j] + x[3][j])) + ((x[4][j] + x[5][j]) + (x[6][j] + x[7][j]));
+        sgrad_row_done(type, out, i, piece, y);
     }
 }
 
@@ -38,10 +40,11 @@ SGRAD_VECTOR(sum)(const struct sgrad_args *args) {
     const void *in[SGRAD_SUM_INPUTS];
     for (int k = 0; k < SGRAD_SUM_INPUTS; k++)
         in[k] = args->data[k] ? (const char *)args->data[k] + (size_t)sgrad_sum_first(args, k) * element : NULL;
-    if (view->dtype == SGRAD_F64)
-        sum_f64(in, args->data[SGRAD_SUM_INPUTS], sgrad_shape_count(&view->shape));
-    else
-        sum_f32(in, args->data[SGRAD_SUM_INPUTS], sgrad_shape_count(&view->shape));
+    void *out = args->data[SGRAD_SUM_INPUTS];
+    const int64_t size = sgrad_shape_count(&view->shape);
+    if (view->dtype == SGRAD_F64) sum_f64(in, out, size);
+    else if (view->dtype == SGRAD_BF16) sum_rows(SGRAD_BF16, in, out, size);
+    else sum_rows(SGRAD_F32, in, out, size);
 }
 
 static int inputs(const struct sgrad_args *args) {

@@ -162,7 +162,6 @@ static const char *alone(const struct sgrad__run *run) {
     const struct sgrad_train_options *o = &run->options;
     if (sgrad__layer_hooks_of(run->update.optimizer) || run->update.optimizer->needs_full_tensor) return "--optimizer";
     if (run->parallel.strategy->uses_servers || run->parallel.strategy->asynchronous) return "--strategy";
-    if (o->model.precision == SGRAD_PRECISION_BF16) return "--precision bf16";
     if (o->training.ema > 0) return "--ema";
     if (o->evaluation.best) return "--best";
     if (o->evaluation.patience) return "--patience";

@@ -47,23 +47,6 @@ static unsigned axes_in_use(const struct sgrad__run *run) {
     return axes;
 }
 
-/* Returns an error if the gradient of a value comes from several stages. Such gradients are added one after another, which is
- * implemented only for f32. */
-static int check_gradients(const struct sgrad__run *run) {
-    const struct sgrad_graph *g = run->graph;
-    for (int v = 0; v < g->value_count; v++) {
-        int takers = 0;
-        for (int s = 0; s < g->stages && g->value[v].maker >= 0 && g->value[v].needs_gradient; s++)
-            takers += s != g->node[g->value[v].maker].stage && sgrad__graph_takes(g, v, s);
-        if (takers > 1)
-            return sgrad_log_error(SGRAD_EINVAL,
-                                   "--precision bf16: %s is read by several stages of mesh %s, but gradients from several stages "
-                                   "can be added only in f32; use fewer stages",
-                                   g->value[v].name, run->options.parallel.mesh);
-    }
-    return 0;
-}
-
 /* With pipeline stages, checks for optimizers that need all layers on one rank, and for files that rank 0 writes from its own
  * weights. */
 static int check_stages(const struct sgrad__run *run) {
@@ -79,7 +62,7 @@ static int check_stages(const struct sgrad__run *run) {
             SGRAD_EINVAL,
             "--%s cannot be combined with the pipeline stages of mesh %s: rank 0, which writes it, does not have all layers",
             o->output.histograms ? "histograms" : "best", o->parallel.mesh);
-    return o->model.precision == SGRAD_PRECISION_BF16 ? check_gradients(run) : 0;
+    return 0;
 }
 
 static int check_together(const struct sgrad__run *run) {

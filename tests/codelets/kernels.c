@@ -19,7 +19,8 @@ static double *normals(uint32_t stream, enum sgrad_dtype type, int64_t count) {
     double *values = sgrad_xcalloc((size_t)count, sizeof *values);
     for (int64_t i = 0; i < count; i++) {
         values[i] = instance_normal(stream, i);
-        if (type == SGRAD_F32) values[i] = (float)values[i];
+        if (type != SGRAD_F64) values[i] = (float)values[i];
+        if (type == SGRAD_BF16) values[i] = sgrad_bf16_to_f32(sgrad_f32_to_bf16((float)values[i]));
     }
     return values;
 }
@@ -32,7 +33,7 @@ static bool halved(enum sgrad_dtype type, double *const *x, int span, int64_t i,
     if (span == 1) return *x && (*sum = (*x)[i], true);
     if (!halved(type, x, span / 2, i, &left)) return false;
     if (!halved(type, x + span / 2, span / 2, i, &right)) return *sum = left, true;
-    *sum = type == SGRAD_F32 ? (double)((float)left + (float)right) : left + right;
+    *sum = type == SGRAD_F64 ? left + right : (double)((float)left + (float)right);
     return true;
 }
 
@@ -41,7 +42,7 @@ static void check_sum(enum sgrad_dtype type, unsigned present, int64_t count, bo
     struct sgrad_sum attrs = { 0 };
     struct operand operand[SGRAD_SUM_INPUTS + 1] = { 0 };
     double *x[SGRAD_SUM_INPUTS] = { 0 }, *input[SGRAD_SUM_INPUTS] = { 0 }, *sum = sgrad_xcalloc((size_t)count, sizeof *sum),
-           wanted;
+           wanted = 0;
     for (int k = 0; k < SGRAD_SUM_INPUTS; k++) {
         if (!(present >> k & 1)) continue;
         attrs.first[k] = runs ? 3 * k : 0;
@@ -55,6 +56,7 @@ static void check_sum(enum sgrad_dtype type, unsigned present, int64_t count, bo
     run_kernel(&sgrad_sum_kernel, runs ? &attrs : NULL, NULL, 0, operand, SGRAD_SUM_INPUTS + 1);
     for (int64_t i = 0; i < count; i++) {
         assert_true(halved(type, x, SGRAD_SUM_INPUTS, i, &wanted));
+        if (type == SGRAD_BF16) wanted = sgrad_bf16_to_f32(sgrad_f32_to_bf16((float)wanted));
         if (memcmp(&sum[i], &wanted, sizeof wanted))
             fail_msg("sum of %x %s, element %lld of %lld, is %a, not %a", present, sgrad_dtype_name(type), (long long)i,
                      (long long)count, sum[i], wanted);
@@ -71,6 +73,7 @@ static void sums_are_trees(void **state) {
         for (int k = 0; k < 6; k++) {
             check_sum(SGRAD_F32, present[p], counts[k / 2], k % 2);
             check_sum(SGRAD_F64, present[p], counts[k / 2], k % 2);
+            check_sum(SGRAD_BF16, present[p], counts[k / 2], k % 2);
         }
 }
 

@@ -12,6 +12,7 @@ LAYERS, WIDTH, TOKENS, CONTEXT, VOCABULARY, BATCH = 2, 32, 20, 24, 256, 4
 MODEL = f"gpt:layers={LAYERS},heads=4,width={WIDTH},context={CONTEXT},vocabulary={VOCABULARY}"
 MESHES = ((4, "tensor=2d:2", (2, 2, 1)), (8, "tensor=3d:2", (2, 2, 2)))     # with the ranks along I, J and K of layers.h
 GPT = ("train", "--model", MODEL, "--data", f"text:{TEXT},{TOKENS}", "--batch", BATCH, "--micro-batch", 1)
+LLAMA = f"llama:layers=2,heads=8,kv_heads=4,width={WIDTH},hidden=64,context={CONTEXT},head_size=8,qk_norm=1,tied=0,bias=1"
 
 
 def close(one, other, what, file="model.safetensors", within=1e-5):
@@ -26,13 +27,27 @@ def close(one, other, what, file="model.safetensors", within=1e-5):
 
 def test_gradients():
     """After one step the momentum is the gradient."""
-    words = (*GPT, "--optimizer", "sgd", "--lr", 0.1, "--weight-decay", 0, "--steps", 1, "--checkpoint-every", "1s")
-    one = folder("gradient")
-    stargrad(*words, "--out", one)
-    for count, mesh, _ in (*MESHES, (2, "tensor=1d:2", ())):
-        out = folder(f"gradient-{mesh}")
-        ranks(count, *words, "--mesh", mesh, "--out", out)
-        close(one, out, mesh, "checkpoint-1.safetensors")
+    for model in MODEL, LLAMA:
+        words = (*GPT[:2], model, *GPT[3:], "--optimizer", "sgd", "--lr", 0.1, "--weight-decay", 0, "--steps", 1, "--checkpoint-every", "1s")
+        one = folder("gradient")
+        stargrad(*words, "--out", one)
+        for count, mesh, _ in (*MESHES, (2, "tensor=1d:2", ())):
+            out = folder(f"gradient-{mesh}")
+            ranks(count, *words, "--mesh", mesh, "--out", out)
+            close(one, out, f"{model}, {mesh}", "checkpoint-1.safetensors")
+
+
+def test_bf16():
+    """Messages between ranks are in bf16. Losses differ from those of one rank by the rounding of partial sums."""
+    for model in MODEL, LLAMA:
+        words = (*GPT[:2], model, *GPT[3:], "--optimizer", "adamw", "--steps", 5, "--checkpoint-every", 0, "--precision", "bf16")
+        one = folder("half")
+        stargrad(*words, "--out", one)
+        for count, mesh in (*(row[:2] for row in MESHES), (4, "tensor=1d:2,pipe=2")):
+            out = folder(f"half-{mesh}")
+            ranks(count, *words, "--mesh", mesh, "--out", out)
+            for a, b in zip(losses(one), losses(out), strict=True):
+                assert abs(a - b) <= 1e-3 * a, (model, mesh, losses(one), losses(out))
 
 
 def test_training():
@@ -126,8 +141,11 @@ def test_bytes():
             assert 0 < bias <= 4 * 4 * WIDTH, (mesh, name, table[f"transformer.h.0.{name}"], kept)
         assert table["transformer.wte"][0] == 4 * VOCABULARY * WIDTH // count, (mesh, table["transformer.wte"])
         assert [sum(row[i] for name, row in table.items() if name != "total") for i in range(4)] == table["total"]
-        counted = [[int(number) for number in re.findall(r"rank 0 sent (\d+) bytes", said(steps))] for steps in (2, 4)]
-        assert counted[1][0] - counted[0][0] == 2 * table["total"][3], (mesh, counted, table["total"])
+        half = int(re.search(r"^total +.* (\d+)$", said("bf16", "print"), re.M)[1])
+        assert half < table["total"][3]
+        for total, *precision in (table["total"][3],), (half, "bf16"):
+            counted = [int(re.search(r"rank 0 sent (\d+) bytes", said(*precision, steps))[1]) for steps in (2, 4)]
+            assert counted[1] - counted[0] == 2 * total, (mesh, precision, counted, total)
 
 
 def test_refused():

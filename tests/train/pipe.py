@@ -88,6 +88,10 @@ def test_skips():
         stargrad(*words, "--out", one)
         ranks(count, *words, "--mesh", f"pipe={count}", "--out", out)
         alike(one, out, model)
+        half = folder("skips-half")
+        ranks(count, *words, "--mesh", f"pipe={count}", "--precision", "bf16", "--out", half)
+        for a, b in zip(losses(one), losses(half), strict=True):
+            assert abs(a - b) <= 0.03 * a, (model, losses(one), losses(half))
 
 
 def test_resume():

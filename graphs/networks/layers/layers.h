@@ -49,8 +49,9 @@ int sgrad__row_linear(struct sgrad_graph *graph, const char *name, int x, struct
  * layer NAME/gather, and column_of_rows continues from them. */
 int sgrad__gather_rows(struct sgrad_graph *graph, const char *name, int x);
 int sgrad__column_of_rows(struct sgrad_graph *graph, const char *name, int x, struct sgrad_linear attrs, int sections);
-/* Layer norm of a value between two such layers, of which a rank has T/J rows and C/K features. */
+/* Layer norm, and RMS norm, of a value between two such layers, of which a rank has T/J rows and C/K features. */
 int sgrad__split_norm(struct sgrad_graph *graph, const char *name, int x);
+int sgrad__split_rms_norm(struct sgrad_graph *graph, const char *name, int x, float eps);
 /* split_rows returns this rank's T/J rows and C/K features of a value (N,T,C); join_rows gathers (N,T,C) from them. NAME: the
  * layer along J; that along K is NAME/features. */
 int sgrad__split_rows(struct sgrad_graph *graph, const char *name, int x);

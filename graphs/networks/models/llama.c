@@ -15,14 +15,14 @@
  *
  * llama:config=FOLDER reads the options from Hugging Face's config.json: llama_config.c.
  *
- * On a mesh, heads, hidden features and rows are split over axis tensor as in gpt.c; queries, keys and values share one gather.
- *
- * Limits: axis tensor must be 1d or 2d. */
+ * On a mesh, heads, hidden features, rows and features are split over the axes of tensor as in gpt.c; queries, keys and values
+ * share one gather. */
 #include "codelets/ops/add.h"
 #include "codelets/ops/attention.h"
 #include "codelets/ops/embedding.h"
 #include "codelets/ops/linear.h"
 #include "codelets/ops/multiply.h"
+#include "codelets/ops/reduce_scatter.h"
 #include "codelets/ops/rms_norm.h"
 #include "codelets/ops/rotary.h"
 #include "codelets/ops/take.h"
@@ -65,8 +65,6 @@ static int read_sizes(struct sgrad_graph *graph, struct sizes *is) {
         return sgrad_graph_fail(graph, "width=%d must be a multiple of heads=%d, unless head_size is given", is->width,
                                 is->heads);
     if (is->size % 2) return sgrad_graph_fail(graph, "heads must have an even number of features, not %d", is->size);
-    if (sgrad_graph_ranks(graph, SGRAD__FEATURES) > 1)
-        return sgrad_graph_fail(graph, "tensor=3d is not supported; use tensor=1d or tensor=2d");
     return 0;
 }
 
@@ -74,9 +72,14 @@ static struct sgrad_linear linear(int features, bool bias, float deviation) {
     return (struct sgrad_linear){ .features = features, .bias = bias, .deviation = deviation };
 }
 
+/* Returns the number of ranks over which heads are split. */
+static int ranks_of_heads(const struct sgrad_graph *graph) {
+    return sgrad_graph_ranks(graph, SGRAD__TENSOR) * sgrad_graph_ranks(graph, SGRAD__FEATURES);
+}
+
 /* Projects X, the rows of all ranks, to the COUNT heads of queries or keys of a block, normalizes them, and rotates them. */
 static int heads_at(struct sgrad_graph *graph, const char *block, const char *which, int x, int count, const struct sizes *is) {
-    const int own = count / sgrad_graph_ranks(graph, SGRAD__TENSOR);
+    const int own = count / ranks_of_heads(graph);
     struct sgrad_rotary rotary = is->rotary;
     rotary.heads = own;
     int y = sgrad__column_of_rows(graph, SGRAD__NAME("%s.self_attn.%s_proj", block, which), x,
@@ -87,8 +90,8 @@ static int heads_at(struct sgrad_graph *graph, const char *block, const char *wh
 }
 
 static int attention(struct sgrad_graph *graph, const char *block, int x, const struct sizes *is) {
-    const int ranks = sgrad_graph_ranks(graph, SGRAD__TENSOR);
-    int y = sgrad_layer(graph, rms_norm, SGRAD__NAME("%s.input_layernorm", block), (x), .eps = is->eps);
+    const int ranks = ranks_of_heads(graph);
+    int y = sgrad__split_rms_norm(graph, SGRAD__NAME("%s.input_layernorm", block), x, is->eps);
     y = sgrad__gather_rows(graph, SGRAD__NAME("%s.self_attn", block), y);
     const int q = heads_at(graph, block, "q", y, is->heads, is), k = heads_at(graph, block, "k", y, is->kv_heads, is);
     const int v = sgrad__column_of_rows(graph, SGRAD__NAME("%s.self_attn.v_proj", block), y,
@@ -100,7 +103,7 @@ static int attention(struct sgrad_graph *graph, const char *block, int x, const 
 }
 
 static int mlp(struct sgrad_graph *graph, const char *block, int x, const struct sizes *is) {
-    int y = sgrad_layer(graph, rms_norm, SGRAD__NAME("%s.post_attention_layernorm", block), (x), .eps = is->eps);
+    int y = sgrad__split_rms_norm(graph, SGRAD__NAME("%s.post_attention_layernorm", block), x, is->eps);
     y = sgrad__gather_rows(graph, SGRAD__NAME("%s.mlp", block), y);
     const int gate =
         sgrad__column_of_rows(graph, SGRAD__NAME("%s.mlp.gate_proj", block), y, linear(is->hidden, false, DEVIATION), 1);
@@ -110,8 +113,9 @@ static int mlp(struct sgrad_graph *graph, const char *block, int x, const struct
     return sgrad_layer(graph, add, SGRAD__NAME("%s.add_2", block), (y, x), 0);
 }
 
-/* A rank stores its shard of a table (rows,C). */
+/* A rank uses C/K features of a table (rows,C), and stores its shard of these. */
 static void shard(struct sgrad_graph *graph, const char *table) {
+    sgrad_graph_partition(graph, table, SGRAD__FEATURES, 1);
     sgrad_graph_shard(graph, table, SGRAD__SAMPLES, 1);
     sgrad_graph_shard(graph, table, SGRAD__TENSOR, 1);
 }
@@ -119,7 +123,7 @@ static void shard(struct sgrad_graph *graph, const char *table) {
 static int build(struct sgrad_graph *graph, int x, int classes) {
     struct sizes is;
     if (read_sizes(graph, &is)) return -1;
-    const int tokens = (int)sgrad_graph_shape(graph, x).dim[1];
+    const int tokens = (int)sgrad_graph_shape(graph, x).dim[1], features = sgrad_graph_ranks(graph, SGRAD__FEATURES);
     if (classes > is.vocabulary)
         return sgrad_graph_fail(graph, "vocabulary=%d is too small for tokens up to %d of the data set; use vocabulary=%d",
                                 is.vocabulary, classes - 1, classes);
@@ -129,7 +133,7 @@ static int build(struct sgrad_graph *graph, int x, int classes) {
     SGRAD_TRY(sgrad__check_split(graph, "tokens per sample", tokens, false));
     SGRAD_TRY(sgrad__check_split(graph, "width", is.width, true));
     shard(graph, "model.embed_tokens.weight");
-    x = sgrad_layer(graph, embedding, "model.embed_tokens", (x), .count = is.vocabulary, .features = is.width,
+    x = sgrad_layer(graph, embedding, "model.embed_tokens", (x), .count = is.vocabulary, .features = is.width / features,
                     .deviation = DEVIATION);
     if (sgrad_graph_ranks(graph, SGRAD__TENSOR) > 1)
         x = sgrad_layer(graph, take, "model.rows", (x), .axis = SGRAD__TENSOR, .dimension = 1);
@@ -138,15 +142,19 @@ static int build(struct sgrad_graph *graph, int x, int classes) {
         const char *block = SGRAD__NAME("model.layers.%d", i);
         x = sgrad_graph_block(graph, mlp(graph, block, attention(graph, block, x, &is), &is));
     }
-    x = sgrad_layer(graph, rms_norm, "model.norm", (x), .eps = is.eps);
+    x = sgrad__split_rms_norm(graph, "model.norm", x, is.eps);
     if (is.tied) sgrad_graph_tie(graph, "lm_head.weight", "model.embed_tokens.weight");
     else shard(graph, "lm_head.weight");
-    return sgrad_layer(graph, linear, "lm_head", (x), .features = is.vocabulary, .deviation = DEVIATION);
+    x = sgrad_layer(graph, linear, "lm_head", (x), .features = is.vocabulary, .deviation = DEVIATION);
+    if (features == 1) return x;
+    return sgrad_layer(graph, reduce_scatter, "lm_head/sum", (x), .axis = SGRAD__FEATURES, .dimension = 1);
 }
 
 static int loss(struct sgrad_graph *graph, int y, int target) {
     if (sgrad_graph_ranks(graph, SGRAD__TENSOR) > 1)
         target = sgrad_layer(graph, take_numbers, "target_rows", (target), .axis = SGRAD__TENSOR, .dimension = 1);
+    if (sgrad_graph_ranks(graph, SGRAD__FEATURES) > 1)
+        target = sgrad_layer(graph, take_numbers, "target_rows/part", (target), .axis = SGRAD__FEATURES, .dimension = 1);
     return sgrad_layer(graph, token_cross_entropy, "loss", (y, target), 0);
 }
 
