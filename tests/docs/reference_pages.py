@@ -16,7 +16,7 @@ OTHERS = {
     "configure of Stargrad, for any library": "with-LIBRARY",
     "pip, pkg-config": "cflags libs no-index",
     "ncu": "metrics",
-    "podman": "rm userns",
+    "podman": "format rm userns",
     "ompi_info": "all parsable",
     "torchrun": "nproc-per-node",
 }
