@@ -1,5 +1,5 @@
 #!/bin/bash
-# array.sh: an array of jobs, each of which trains one process with another seed. The arguments are options of stargrad train,
+# array.sh: an array of jobs. Each job is a run of one process, with its own seed. The arguments are options of stargrad train,
 # without --seed and --out:
 #
 #     sbatch --array=0-7 examples/slurm/array.sh --model resnet20 --data cifar10:DIR
