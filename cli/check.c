@@ -97,7 +97,7 @@ const struct sgrad__command sgrad__check_command = {
     .run = run,
     .notes = "For each test shape of an operation, check compares derivatives with finite differences and bf16 with f32. It also "
              "tests whether gradients are added to existing ones, and whether the backward pass can omit gradients that are not "
-             "needed. For a collective, it executes the plans of 1 to 33 ranks in one process. For an optimizer, it tests the "
-             "states, the direction of a step, the learning rate, clipping and the updates of shards. For example:\n\n"
+             "needed. For a collective, it executes the messages and sums of 1 to 33 ranks in one process. For an optimizer, it "
+             "tests the states, the direction of a step, the learning rate, clipping and the updates of shards. For example:\n\n"
              "  stargrad check --plugin ./libswish.so swish",
 };

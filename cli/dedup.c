@@ -30,7 +30,8 @@ static const struct sgrad__option options[] = {
     { .help = "Threshold sweep: one training per threshold" },
     { "sweep", "A-B", "for each threshold from A to B, train without the images that it drops; write sweep.json and sweep.svg",
       &sgrad__text, SGRAD__PLACE(dedup.sweep) },
-    { "epsilon", "X", "largest accepted loss of accuracy: among thresholds that lose no more, the best one drops the most images",
+    { "epsilon", "X",
+      "largest accepted loss of accuracy; of the thresholds that lose no more than X, the best drops the most images",
       &sgrad__real, SGRAD__PLACE(dedup.epsilon), 0, 1 },
     { "seeds", "N", "number of trainings per threshold", &sgrad__whole, SGRAD__PLACE(dedup.seeds), 1, 1000 },
     { "model", "NAME", "network; see stargrad list models", &sgrad__text, SGRAD__FIELD(model.name) },
@@ -55,8 +56,8 @@ static const struct sgrad__option options[] = {
     { "out", "DIR", "folder for the lists, the HTML page and the hashes; a later run reuses the hashes", &sgrad__folder,
       SGRAD__FIELD(output.folder), .required = true },
     { "memory", "MIB",
-      "memory limit of the search, in addition to 26 bytes per image; data beyond it are kept in a file in DIR [half of the "
-      "machine's memory]",
+      "memory limit of the search, in addition to 26 bytes per image; data beyond it are kept in a file in the --out folder "
+      "[half of the machine's memory]",
       &sgrad__whole, SGRAD__PLACE(dedup.memory), 1, 1e9 },
     { "cpus", "N", "number of CPU workers", &sgrad__workers, SGRAD__FIELD(parallel.cpus), 0, 4096 },
     { "json", NULL, "print the result as a JSON object", &sgrad__flag, SGRAD__FIELD(output.json) },

@@ -6,9 +6,9 @@
 #include <string.h>
 
 static const struct sgrad__option options[] = {
-    { "weights", "FILE", "weights (safetensors) [RUN-DIR/model.safetensors, or those in onnx:FILE]", &sgrad__text,
-      SGRAD__FIELD(model.init) },
-    { "model", "NAME", "network of the weights; see stargrad list models", &sgrad__text, SGRAD__FIELD(model.name),
+    { "weights", "FILE", "weights (safetensors) [RUN-DIR/model.safetensors; with --model onnx:FILE, the weights in FILE]",
+      &sgrad__text, SGRAD__FIELD(model.init) },
+    { "model", "NAME", "network that the weights belong to; see stargrad list models", &sgrad__text, SGRAD__FIELD(model.name),
       .required = true },
     { "data", "KIND[:PATH]", "evaluate the test set of this data set; see stargrad list datasets", &sgrad__text,
       SGRAD__FIELD(data.name), .required = true },

@@ -139,7 +139,7 @@ const struct sgrad__command sgrad__find_lr_command = {
     .defaults = defaults,
     .run = run,
     .notes = "find-lr runs the learning-rate range test: in a short training, the learning rate grows by the same factor in each "
-             "step until the loss diverges. --steps sets the number of steps [100]. Only --out DIR writes files: "
+             "step until the loss diverges. --steps sets the number of steps [100]. It writes files only with --out DIR: "
              "DIR/find-lr.png, .svg and .csv. Options for schedules, epochs, evaluation and checkpoints have no effect. For "
              "example:\n\n"
              "  stargrad find-lr --model resnet20 --data cifar10:DIR --batch 512 --out rates",

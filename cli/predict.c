@@ -10,7 +10,7 @@
 
 static const struct sgrad__option options[] = {
     { "weights", "FILE", "weights (safetensors) [RUN-DIR/model.safetensors]", &sgrad__text, SGRAD__FIELD(model.init) },
-    { "model", "NAME", "network for the weights; onnx:FILE contains its own weights [the run's]", &sgrad__text,
+    { "model", "NAME", "network that the weights belong to; onnx:FILE contains its own weights [the run's]", &sgrad__text,
       SGRAD__FIELD(model.name) },
     { "data", "KIND[:PATH]",
       "if there is no FILE: predict all lines of this CSV file, or the test set of this data set [the run's]", &sgrad__text,

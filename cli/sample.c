@@ -10,8 +10,8 @@
 static const struct sgrad__option options[] = {
     { "weights", "FILE", "weights (safetensors) [RUN-DIR/model.safetensors]", &sgrad__text, SGRAD__FIELD(model.init),
       .required = true },
-    { "model", "NAME", "network of the weights, with its options: gpt, gpt2 or llama; see stargrad list models", &sgrad__text,
-      SGRAD__FIELD(model.name), .required = true },
+    { "model", "NAME", "network that the weights belong to: gpt, gpt2 or llama, with its options; see stargrad list models",
+      &sgrad__text, SGRAD__FIELD(model.name), .required = true },
     { "prompt", "TEXT", "text to continue; token numbers if the network has neither byte tokens nor a tokenizer [line break]",
       &sgrad__text, SGRAD__PLACE(sample.prompt) },
     { "tokens", "N", "number of tokens to generate", &sgrad__whole, SGRAD__PLACE(sample.tokens), 1, 100000000 },

@@ -12,7 +12,8 @@ static const struct sgrad__option options[] = {
     { "resume", NULL, "continue the search in --out from the newest checkpoints of its candidates", &sgrad__flag,
       SGRAD__FIELD(checkpoint.resume) },
     { "replay", "DIR/NAME",
-      "train candidate NAME of the search in DIR again and alone, and compare its losses and weights; writes DIR/NAME/replay",
+      "train candidate NAME of the search in DIR again, by itself, and compare losses and weights with those of the search; "
+      "writes DIR/NAME/replay",
       &sgrad__text, SGRAD__PLACE(search.replay) },
     { "together", "N", "number of candidates that a process trains concurrently [automatic]", &sgrad__whole,
       SGRAD__PLACE(search.together), 1, 64 },

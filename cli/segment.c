@@ -28,7 +28,8 @@ static const struct sgrad__type sizes = { read_sizes, takes_sizes, show_sizes };
 static const struct sgrad__option options[] = {
     { "weights", "FILE", "weights (safetensors) with the config.json of their training in the same folder", &sgrad__text,
       SGRAD__PLACE(segment.weights), .required = true },
-    { "model", "NAME", "network of the weights: unet2d or unet3d", &sgrad__text, SGRAD__PLACE(segment.model), .required = true },
+    { "model", "NAME", "network that the weights belong to: unet2d or unet3d", &sgrad__text, SGRAD__PLACE(segment.model),
+      .required = true },
     { "in", "VOLUME", "input (Z,Y,X): NAME.tif, NAME.h5[:DATASET], NAME.raw:ZxYxX[:TYPE], or a folder of Zarr or PNG files",
       &sgrad__text, SGRAD__PLACE(segment.in), .required = true },
     { "out", "VOLUME", "output, probabilities (C,Z,Y,X): NAME.zarr, NAME.h5[:DATASET] or NAME.raw", &sgrad__text,

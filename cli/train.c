@@ -46,8 +46,8 @@ static const struct sgrad__option options[] = {
     { "micro-batch", "N", "samples per task; must divide the batch of each rank [automatic]", &sgrad__whole,
       SGRAD__FIELD(training.micro_batch), 1, 2147483647 },
     { "bn-group", "gpu|rank|micro|global|N",
-      "samples over which batch norm computes its statistics; gpu: the samples of one GPU (without GPUs: as rank); rank: of one "
-      "rank; micro: of one micro-batch; global: of the whole batch; N: of N samples",
+      "samples over which batch norm computes its statistics; gpu: the samples of one GPU (without GPUs: the same as rank); "
+      "rank: of one rank; micro: of one micro-batch; global: of the whole batch; N: of N samples",
       &sgrad__group, SGRAD__FIELD(training.bn_group), 1, 2147483647 },
 
     { .help = "Optimizer" },
@@ -141,8 +141,8 @@ static const struct sgrad__option options[] = {
       "launch GPU kernels individually instead of through CUDA graphs, and allocate activations every step", &sgrad__flag,
       SGRAD__FIELD(parallel.no_cuda_graphs) },
     { "mesh", "AXIS=N,...",
-      "mesh of ranks: data parallelism (data=N), tensor parallelism in 1, 2 or 3 dimensions (tensor=1d:P, 2d:Q or 3d:Q), "
-      "pipeline parallelism (pipe=P); example: data=2,pipe=2,tensor=1d:2; auto: the mesh with the lowest estimated cost",
+      "mesh of ranks: data parallelism (data=N), pipeline parallelism (pipe=P), and tensor parallelism on P ranks (tensor=1d:P), "
+      "QxQ ranks (2d:Q) or QxQxQ ranks (3d:Q); example: data=2,pipe=2,tensor=1d:2; auto: the mesh with the lowest estimated cost",
       &sgrad__text, SGRAD__FIELD(parallel.mesh) },
     { "shard", "none|optimizer|gradients",
       "shard the optimizer state over data-parallel ranks (ZeRO); gradients has the same effect as optimizer [none]",

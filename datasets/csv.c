@@ -102,7 +102,7 @@ static void warn_of_classes(const struct sgrad__table *table, const struct sgrad
                           (long long)rows, dataset->classes, target + 1);
     else if (same == 1 && !table->csv[SGRAD_TRAIN].headed && !table->wanted.no_header)
         warn_of(table, 0, target,
-                "is a class that no other line has; add ,header if line 1 names the columns, otherwise ,no-header");
+                "is a class that no other line has; append ,header to --data if line 1 names the columns, otherwise ,no-header");
 }
 
 /* Returns number I of the features of the training lines OF, a table, for sgrad__features_measure. */

@@ -119,8 +119,9 @@ static int find_header(const struct sgrad__table *table, const char *path, struc
     if (w->no_header) csv->headed = false;
     else if (!csv->headed && counts(csv) && table->warns)
         sgrad_log_warning(
-            "csv: %s: line %lld (%s,%s,…) is read as a sample; add ,header if it names the columns, otherwise ,no-header", path,
-            (long long)csv->line[0], csv->cell[0], csv->cell[1]);
+            "csv: %s: line %lld (%s,%s,…) is read as a sample; append ,header to --data if it names the columns, otherwise "
+            ",no-header",
+            path, (long long)csv->line[0], csv->cell[0], csv->cell[1]);
     if (csv->latin && table->warns) sgrad_log_warning("csv: %s: is not UTF-8; it is read as Latin-1", path);
     if (csv->cut && table->warns) sgrad_log_warning("csv: %s: every line ends with an empty cell; this column is ignored", path);
     csv->rows -= csv->headed;

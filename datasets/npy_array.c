@@ -104,8 +104,9 @@ int sgrad__npy_parse(const char *name, const void *data, size_t size, struct sgr
     SGRAD_TRY(error);
     npy.count = count_of(&npy.shape, npy.bytes, size - from - length);
     if (npy.count < 0 || (size_t)npy.count * (size_t)npy.bytes != size - from - length)
-        return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: byte %zu: has %zu bytes of numbers, which do not match its shape", name,
-                               from + length, size - from - length);
+        return sgrad_log_error(SGRAD_EFORMAT,
+                               "npy: %s: byte %zu: %zu bytes of numbers follow, which do not match the shape in the header",
+                               name, from + length, size - from - length);
     npy.data = byte + from + length;
     *parsed = npy;
     return 0;

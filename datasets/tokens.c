@@ -116,7 +116,7 @@ static bool warn_of_wider(const char *path, const struct file *file, bool asked)
                           parts - 1, parts, sgrad_plural(parts - 1, "is", "are"));
     else
         sgrad_log_warning("tokens: %s: looks like 32-bit tokens (every second value is 0); give tokens:DIR,T,32 to read 32 bits, "
-                          "or ,16 to confirm 16",
+                          "or tokens:DIR,T,16 if they are 16-bit tokens",
                           path);
     return true;
 }

@@ -43,8 +43,8 @@ const struct sgrad__machine_field sgrad__machine_fields[] = {
       IN(machine, device.flops[2]) },
 
     { "device.share.OPERATION", FIGURE, NULL, SHARE, 1, 0, "optional; default: other",
-      "fraction of flops that the kernels of an operation reach: conv2d, linear, another name of stargrad list ops, or "
-      "kronecker_factor, eigendecomposition or precondition for K-FAC",
+      "fraction of flops that the kernels of OPERATION reach. OPERATION is a name from stargrad list ops, such as conv2d or "
+      "linear. For K-FAC it is kronecker_factor, eigendecomposition or precondition",
       0, 0 },
     { "device.share.other", FIGURE, NULL, SHARE, 1, 1, NULL, "the same for operations that are not listed", 0, 0 },
     { "device.share.traffic", FIGURE, NULL, 0, 1, 1, NULL, "fraction of bandwidth that kernels reach",
@@ -74,7 +74,7 @@ const struct sgrad__machine_field sgrad__machine_fields[] = {
     { "network.switches[].name", TEXT, NULL, NEEDED, 0, 0, NULL, "name of the level", IN(_switch_entry, name) },
     { "network.switches[].nodes", FIGURE, "nodes", WHOLE, 1e9, 0, "required, except for the highest level",
       "number of nodes below one switch of the level; must increase from level to level. For the highest level: the largest "
-      "possible machine",
+      "possible number of nodes",
       IN(_switch_entry, nodes) },
     { "network.switches[].uplink", FIGURE, "bytes/s", 0, 0, 0, "required, except for the highest level",
       "total bandwidth of the links of a switch to the level above, in each direction", IN(_switch_entry, uplink) },
@@ -90,7 +90,8 @@ const struct sgrad__machine_field sgrad__machine_fields[] = {
       "that one device reaches this rate",
       IN(measured, samples_per_second) },
 
-    { "calls[].kernel", TEXT, NULL, NEEDED, 0, 0, NULL, "name of the kernel: conv2d forward", IN(task_timing, kernel) },
+    { "calls[].kernel", TEXT, NULL, NEEDED, 0, 0, NULL, "name of the kernel, for example conv2d forward",
+      IN(task_timing, kernel) },
     { "calls[].hash", INTEGER, NULL, NEEDED | ZERO, UINT32_MAX, 0, NULL, "StarPU's hash of the task's shapes",
       IN(task_timing, hash) },
     { "calls[].seconds", FIGURE, "seconds", NEEDED, 1e6, 0, NULL, "time that the task takes on one worker during training steps",

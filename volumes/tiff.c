@@ -156,9 +156,10 @@ static void warn_of_display(const struct sgrad_volume *volume, TIFF *file) {
     TIFFGetField(file, TIFFTAG_PHOTOMETRIC, &photometric);
     if (sgrad_launched_rank()) return;
     if (photometric == PHOTOMETRIC_MINISWHITE)
-        sgrad_log_warning("%s: states that 0 is white (WhiteIsZero); values are not inverted, as in tifffile", volume->path);
+        sgrad_log_warning("%s: states that 0 is white (WhiteIsZero); like tifffile, Stargrad does not invert the values",
+                          volume->path);
     if (orientation != ORIENTATION_TOPLEFT)
-        sgrad_log_warning("%s: states Orientation %d; slices are not rotated or flipped, as in tifffile", volume->path,
+        sgrad_log_warning("%s: states Orientation %d; like tifffile, Stargrad does not rotate or flip slices", volume->path,
                           orientation);
 }
 

@@ -32,8 +32,8 @@ static int infer(struct sgrad_signature *signature, void *attributes) {
         width < 1)
         return sgrad_log_error(
             SGRAD_EINVAL,
-            "conv_transpose: %s: %d channels, kernel %d, stride %d and dilation %d must be 1 or more, groups %d must be 1, and "
-            "padding %d must be 0 or more, but small enough that the output is not empty",
+            "conv_transpose: %s: has %d channels, kernel %d, stride %d, dilation %d, groups %d and padding %d; groups must be "
+            "1; padding must be 0 or more, but small enough that the output is not empty; the others must be 1 or more",
             signature->layer, c->channels, c->kernel, c->stride, c->dilation, c->groups, c->padding);
     signature->y.shape = *x;
     signature->y.shape.dim[last - 2] = height;

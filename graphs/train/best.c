@@ -89,8 +89,8 @@ static void find_kept(struct sgrad__run *run, long done) {
         const char *text = sgrad_safetensors_metadata(&file, "step");
         const long step = text ? strtol(text, NULL, 10) : 0;
         if (step > done && !isnan(run->best.value))
-            sgrad_log_warning("%s: belongs to step %ld, after the checkpoint of step %ld; the run repeats that step", path, step,
-                              done);
+            sgrad_log_warning("%s: has weights of step %ld, but the checkpoint is of step %ld; these weights are not used", path,
+                              step, done);
         if (step > 0 && step <= done && sgrad_safetensors_metadata(&file, run->metric[deciding(run)].name)) run->best.step = step;
         for (int i = 0; i < run->result.metrics; i++) {
             const char *value = sgrad_safetensors_metadata(&file, run->metric[i].name);

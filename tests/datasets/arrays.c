@@ -208,7 +208,7 @@ static void wrong_arrays(void **state) {
         { "|S4", "(2, 2)", "has values of type '|S4', but they must be", 16 },
         { "<c8", "(1, 2)", "has values of type '<c8', but they must be", 16 },
         { "|O", "(2, 2)", "has values of type '|O', but they must be", 16 },
-        { "<f4", "(2147483647, 2147483647, 2147483647)", "which do not match its shape", 16 },
+        { "<f4", "(2147483647, 2147483647, 2147483647)", "which do not match the shape in the header", 16 },
         { "<f4", "(-2, 2)", "its shape is invalid", 16 },
         { "<f4", "(1, 1, 1, 1, 1, 1, 1, 1, 1, 1)", "its shape is invalid", 16 },
         { "<f4", "()", "has no samples", 4 },

@@ -107,7 +107,7 @@ static void headers(void **state) {
     char said[512];
     sgrad_log_capture(said, sizeof said);
     sgrad_dataset_close(open_lines(rows[6].text, "", SGRAD_TRAIN));
-    assert_contains(said, "line 1 (0,1,…) is read as a sample; add ,header if it names the columns");
+    assert_contains(said, "line 1 (0,1,…) is read as a sample; append ,header to --data if it names the columns");
     sgrad_dataset_close(open_lines(rows[9].text, "", SGRAD_TRAIN));
     assert_contains(said, "every line ends with an empty cell; this column is ignored");
     sgrad_log_capture(NULL, 0);
@@ -199,7 +199,7 @@ static void odd_lines(void **state) {
         { "year,x,k\n2,5,a\n3,3,b\n4,8,a\n5,5,a\n6,3,b\n7,3,b\n8,3,b\n9,3,b\n10,3,b\n11,3,a\n", "", 2, 2, NULL },
         { "x;k\n5;1,5\n3;2,5\n8;1,5\n5;1,5\n3;2,5\n", ",classes", 2, 1, NULL },
         { "2019,2020,sort\n5,4,a\n3,4,b\n2,8,a\n3,5,a\n4,3,b\n5,3,b\n6,3,b\n7,3,b\n8,3,b\n9,3,a\n", "", 3, 2,
-          "line 1, column 3: 'sort' is a class that no other line has; add ,header if line 1 names the columns" },
+          "line 1, column 3: 'sort' is a class that no other line has; append ,header to --data if line 1 names the columns" },
         { "2019,2020,2021\n5,4,3\n3,4,7\n2,8,6\n3,5,4\n4,3,4\n5,3,5\n", "", 0, 2, "line 1 (2019,2020,…) is read as a sample" },
         { "5,a\n5,b\n5,c\n5,d\n5,e\n5,f\n5,g\n5,h\n5,i\n5,j\n", "", 10, 1,
           "the 10 lines have 10 classes; check that column 2 is the target" },

@@ -274,7 +274,7 @@ static const char *put_tiff(const char *name, int slices, uint32_t tag, int is, 
 static void pages(void **state) {
     (void)state;
     assert_opens(put_tiff("plain.Tif", 3, 0, 0, 0), 3, -1, NULL);
-    assert_opens(put_tiff("turned.tif", 3, TIFFTAG_ORIENTATION, 3, 0), 3, -1, "slices are not rotated or flipped");
+    assert_opens(put_tiff("turned.tif", 3, TIFFTAG_ORIENTATION, 3, 0), 3, -1, "Stargrad does not rotate or flip slices");
     assert_opens(put_tiff("white.tif", 3, TIFFTAG_PHOTOMETRIC, PHOTOMETRIC_MINISWHITE, 0), 3, -1, "0 is white (WhiteIsZero)");
     assert_refuses(put_tiff("reduced.tif", 3, TIFFTAG_SUBFILETYPE, FILETYPE_REDUCEDIMAGE, 0), "page 0 is a reduced copy");
     assert_opens(put_tiff("metamorph.tif", 4, 0, 0, 4), 4, -1, NULL);

@@ -214,7 +214,7 @@ int sgrad__onnx_read_cast(struct sgrad__reader *reader, const Onnx__Node *n) {
     }
     if (stage_of(reader, n) != BYTES || sgrad__onnx_int(n, "to", 0) != ONNX_FLOAT)
         return sgrad__onnx_refuse(
-            reader, n, "converts to type %d, but only pixels (to FLOAT, type 1) and tensors of the file can be converted", to);
+            reader, n, "converts to type %d, but only constants and pixels can be converted, and pixels only to FLOAT (1)", to);
     return make_stage(reader, n, NUMBERS);
 }
 

@@ -147,7 +147,8 @@ int sgrad__onnx_fetch(const char *path, const char *folder, Onnx__Tensor *t) {
                                t->name, location ? location : "");
     if (!take_bytes(external(t, "offset"), 0, &at) || !take_bytes(external(t, "length"), bytes, &length) || length != bytes ||
         t->has_raw_data || count_typed(t))
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: tensor '%s': its offset or length in '%s' is invalid for %zu bytes", path,
+        return sgrad_log_error(SGRAD_EFORMAT,
+                               "%s: tensor '%s': its offset or length in '%s' is invalid; the tensor has %zu bytes", path,
                                t->name, location, bytes);
     char *file = sgrad_format("%s%s", folder, location);
     t->raw_data = (ProtobufCBinaryData){ bytes, sgrad_xcalloc(1, bytes + 1) };

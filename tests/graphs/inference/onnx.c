@@ -414,7 +414,7 @@ static void refusals(void **state) {
         { same_padding, SGRAD_EFORMAT, "(MaxPool): auto_pad is 'SAME_LESS'" },
         { dilated, SGRAD_EFORMAT, "(MaxPool): its dilations are 2" },
         { flatten_later, SGRAD_EFORMAT, "(Flatten): axis is 2" },
-        { to_half, SGRAD_EFORMAT, "(Cast): converts to type 10, but only pixels" },
+        { to_half, SGRAD_EFORMAT, "(Cast): converts to type 10, but only constants and pixels" },
         { short_floats, SGRAD_EFORMAT, "tensor 'conv1.weight' has 7 numbers in float_data, but its dimensions require 150" },
         { wrong_field, SGRAD_EFORMAT, "the numbers of tensor 'conv1.weight' (type 11) must be in raw_data or double_data" },
         { two_fields, SGRAD_EFORMAT, "tensor 'conv1.weight' must have numbers in raw_data or in another field, not in both" },
