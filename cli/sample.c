@@ -42,8 +42,9 @@ struct speech {
     bool bytes;                             /* tokens are bytes; false, without a tokenizer: print numbers */
 };
 
-static void take(void *arg, int token) {
+static bool take(void *arg, int text, int token) {
     struct speech *s = arg;
+    (void)text;
     size_t size;
     if (s->prompt) fputs(s->prompt, stdout);
     s->prompt = NULL;
@@ -53,6 +54,7 @@ static void take(void *arg, int token) {
     } else if (s->bytes) putchar(token);
     else printf(" %d", token);
     fflush(stdout);
+    return true;
 }
 
 /* Returns true if the tokens of the network are bytes, by the options of the model. */
@@ -110,7 +112,7 @@ static int run(const struct sgrad__request *request) {
     if (!status) {
         struct speech speech = { tokenizer || bytes ? prompt : "", tokenizer, bytes };
         const struct sgrad_sample_options how = {
-            .prompt = token, .prompt_tokens = count, .tokens = request->sample.tokens,
+            .prompt = &(struct sgrad_prompt){ token, count }, .prompts = 1, .tokens = request->sample.tokens,
             .temperature = request->sample.temperature, .top_k = request->sample.top_k, .take = take, .arg = &speech,
             .words = tokenizer ? sgrad__tokenizer_words(tokenizer) : 0,
         };

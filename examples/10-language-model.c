@@ -16,10 +16,11 @@
 
 #define MODEL "gpt:layers=2,heads=4,width=64,context=64"
 
-static void take(void *arg, int token) {
-    (void)arg;
+static bool take(void *arg, int text, int token) {
+    (void)arg, (void)text;
     putchar(token);
     fflush(stdout);
+    return true;
 }
 
 /* Prints BEGINNING and the bytes that the model in FOLDER adds to it. */
@@ -31,8 +32,9 @@ static int go_on(const char *folder, const char *beginning) {
     options.model.name = MODEL;
     options.model.init = weights;
     printf("%s", beginning);
-    int error = sgrad_sample(&options, &(struct sgrad_sample_options){ .prompt = token, .prompt_tokens = (int)strlen(beginning),
-                                                                       .tokens = 200, .temperature = 0.8, .take = take });
+    const struct sgrad_prompt prompt = { token, (int)strlen(beginning) };
+    int error = sgrad_sample(&options, &(struct sgrad_sample_options){ .prompt = &prompt, .prompts = 1, .tokens = 200,
+                                                                       .temperature = 0.8, .take = take });
     putchar('\n');
     free(token);
     free(weights);

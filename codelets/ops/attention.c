@@ -15,7 +15,7 @@
  *        ↓     ■ ■                                  ds = p (dp - y·dy), dq += ds k, dk += dsᵀ q
  *              ■ ■ ■     causal: blocks above the diagonal are left out
  *
- * A network with a key-value cache (attribute .cache, its length in rows) processes one row per step. Step number 1 writes its k
+ * A network with a key-value cache (attribute .cache, its length in rows) processes one row of each sequence per step. Step number 1 writes its k
  * and v to row 0 of the cache, step 2 to row 1, and so on. The query of a step attends to all rows written so far.
  *
  * The rows of a head are first copied to contiguous matrices (attention_head.h). Computation is in F32 for all types of
@@ -71,6 +71,7 @@ static int infer(struct sgrad_signature *signature, void *attributes) {
     if (size > SGRAD_ROW)
         return sgrad_log_error(SGRAD_ESHAPE, "%s: attention: heads have %lld features, more than %d", signature->layer,
                                (long long)size, SGRAD_ROW);
+    if (attrs->sequences == 0) attrs->sequences = 1;
     if (attrs->cache && x->dim[1] != 1)
         return sgrad_log_error(SGRAD_ESHAPE, "%s: attention with a cache requires one row per step, not %lld", signature->layer,
                                (long long)x->dim[1]);
@@ -79,7 +80,7 @@ static int infer(struct sgrad_signature *signature, void *attributes) {
     if (attrs->cache)
         signature->s[0] = (struct sgrad_parameter){ .name = "cache",
                                                     .unsaved = true,
-                                                    .shape = { 3, { 2, attrs->cache, attrs->kv_heads * size } } };
+                                                    .shape = { 4, { attrs->sequences, 2, attrs->cache, attrs->kv_heads * size } } };
     return 0;
 }
 
@@ -278,19 +279,17 @@ SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
 
 /* ---- one row per step, with a cache ------------------------------------------------------------------------------ */
 
-/* x (1,1,C+2K) or q (1,1,C), y (1,1,C), cache (2,L,K): the keys and values of L rows */
-SGRAD_ALWAYS_INLINE void attend_to_cache(const struct sgrad_args *args) {
-    const struct head h = head_of(args, INFERENCE_K, false);
+/* Processes the row of sequence N; its keys and values are those of L rows, (2,L,K), at CACHE. */
+SGRAD_ALWAYS_INLINE void attend_to_cache(const struct sgrad_args *args, const struct head h, const struct rows *of, int64_t n,
+                                         float *cache) {
     const int64_t place = (int64_t)args->step->number - 1, width = h.kv * h.size;
-    float *keys = args->data[3], *values = keys + args->view[3].shape.dim[1] * width;
+    float *keys = cache, *values = keys + args->view[3].shape.dim[2] * width;
     float *q = (float *)sgrad_aligned((size_t)args->workspace);
-    struct rows of[3];
-    find_rows(args, &h, INFERENCE_K, 0, of);
-    gather(h.type, of[1].data, of[1].first, h.size, h.kv, h.size, 1, keys + place * width, h.size);
-    gather(h.type, of[2].data, of[2].first, h.size, h.kv, h.size, 1, values + place * width, h.size);
+    gather(h.type, of[1].data, begin(&h, &of[1], n, 0), h.size, h.kv, h.size, 1, keys + place * width, h.size);
+    gather(h.type, of[2].data, begin(&h, &of[2], n, 0), h.size, h.kv, h.size, 1, values + place * width, h.size);
     for (int64_t k = 0; k < h.heads; k++) {
         float room[SGRAD_ROW] = { 0 }, max = -INFINITY, total = 0;
-        gather(h.type, of[0].data, k * h.size, h.size, 1, h.size, 1 / sqrtf((float)h.size), q, h.row);
+        gather(h.type, of[0].data, begin(&h, &of[0], n, k), h.size, 1, h.size, 1 / sqrtf((float)h.size), q, h.row);
         for (int64_t t = 0; t <= place; t++) {
             const int64_t at = t * width + k / h.group * h.size;
             const float *key = keys + at, *value = values + at;
@@ -302,14 +301,18 @@ SGRAD_ALWAYS_INLINE void attend_to_cache(const struct sgrad_args *args) {
             total = total * shrink + p;
             for (int64_t c = 0; c < h.size; c++) room[c] = room[c] * shrink + p * value[c];
         }
-        scatter(room, h.size, 1, h.size, 1 / total, h.type, args->data[1], k * h.size, h.size, false);
+        scatter(room, h.size, 1, h.size, 1 / total, h.type, args->data[1], n * h.width + k * h.size, h.size, false);
     }
 }
 
-/* x (N,T,C+2K) or q (N,T,C), y (N,T,C), saved (N,heads,T), cache (2,L,K) or absent, k and v (N,T,K) or absent */
+/* x (N,T,C+2K) or q (N,T,C), y (N,T,C), saved (N,heads,T), cache (N,2,L,K) or absent, k and v (N,T,K) or absent */
 SGRAD_VECTOR(inference)(const struct sgrad_args *args) {
-    if (args->data[3]) attend_to_cache(args);
-    else attend_to_all(args, INFERENCE_K);
+    if (!args->data[3]) return attend_to_all(args, INFERENCE_K);
+    const struct head h = head_of(args, INFERENCE_K, false);
+    struct rows of[3];
+    find_rows(args, &h, INFERENCE_K, 0, of);
+    for (int64_t n = 0; n < args->view[0].shape.dim[0]; n++)
+        attend_to_cache(args, h, of, n, (float *)args->data[3] + n * 2 * args->view[3].shape.dim[2] * h.kv * h.size);
 }
 
 /* ---- the record -------------------------------------------------------------------------------------------------- */

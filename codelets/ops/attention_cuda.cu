@@ -378,16 +378,22 @@ static void forward_from(const struct sgrad_args *args, int of_k) {
 /* Forward: x (N,T,C+2K) or q (N,T,C), y (N,T,C), saved (N,heads,T), k and v (N,T,K) or absent */
 extern "C" void sgrad__attention_forward_cuda(const struct sgrad_args *args) { forward_from(args, 3); }
 
-/* Inference: x (N,T,C+2K) or q (N,T,C), y (N,T,C), saved (N,heads,T), cache (2,L,K) or absent, k and v (N,T,K) or absent */
+/* Inference: x (N,T,C+2K) or q (N,T,C), y (N,T,C), saved (N,heads,T), cache (N,2,L,K) or absent, k and v (N,T,K) or absent */
 extern "C" void sgrad__attention_inference_cuda(const struct sgrad_args *args) {
     if (!args->data[3]) return forward_from(args, 4);
     const struct sizes s = sizes_of(args, 4);
-    const int places = (int)args->view[3].shape.dim[1];
+    const int places = (int)args->view[3].shape.dim[2];
     sgrad__with_type(args->view[0].dtype, [=](auto type) {
         using T = decltype(type);
-        const struct operands<T> in = operands_of<T>(args, s, 4, 0);
-        sgrad__launch(remember<T>, s.kv * s.size, args->step, places, in, args->data[3]);
-        sgrad__launch_warps(attend_to_cache<T>, s.heads, s, args->step, places, in, args->data[3], args->data[1]);
+        struct operands<T> in = operands_of<T>(args, s, 4, 0);
+        float *cache = (float *)args->data[3];
+        T *y = (T *)args->data[1];
+        for (int64_t n = 0; n < args->view[0].shape.dim[0]; n++) {
+            sgrad__launch(remember<T>, s.kv * s.size, args->step, places, in, cache);
+            sgrad__launch_warps(attend_to_cache<T>, s.heads, s, args->step, places, in, cache, y);
+            in.q.at += in.q.stride, in.k.at += in.k.stride, in.v.at += in.v.stride;
+            cache += (int64_t)2 * places * s.kv * s.size, y += s.width;
+        }
     });
 }
 

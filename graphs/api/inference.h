@@ -65,20 +65,28 @@ void sgrad_probabilities(const float *logit, int64_t count, double *probability)
 
 /* ---- language models ---------------------------------------------------------------------------------------------- */
 
+struct sgrad_prompt {
+    const int32_t *token;               /* at least one */
+    int tokens;
+};
 struct sgrad_sample_options {
-    const int32_t *prompt;              /* at least one token */
-    int prompt_tokens;
-    long tokens;                        /* number of tokens to generate */
+    const struct sgrad_prompt *prompt;  /* beginnings of texts, which are generated together */
+    int prompts;
+    long tokens;                        /* number of tokens to generate for each text */
     double temperature;                 /* 0: always the most probable token */
     int top_k;                          /* draw from the top_k most probable tokens; 0: from all */
-    void (*take)(void *arg, int token); /* called with each generated token */
+    double top_p;                       /* draw from the most probable tokens that together have at least this probability; 0: from all */
+    double repetition_penalty;          /* divides positive logits of tokens in the text, multiplies negative ones; 0: none */
+    /* Called with each generated token of text TEXT, an index of .prompt. False: the text ends with this token. */
+    bool (*take)(void *arg, int text, int token);
     void *arg;
     int words;                          /* size of the tokenizer's vocabulary, at most that of the network; 0: unknown */
 };
-/* Generates text by a language model with the weights OPTIONS.init. Uses of OPTIONS: model, init, seed, precision, cpus, gpus,
- * scheduler. SGRAD_EINVAL: the prompt contains a token outside the network's vocabulary, that vocabulary is smaller than the
- * tokenizer's, or the model is not a language model. SGRAD_ENAME: the model does not exist. SGRAD_ENAN: the logits are NaN.
- * SGRAD_EIO, SGRAD_EFORMAT: the weights cannot be read. */
+/* Generates texts by a language model with the weights OPTIONS.init. Uses of OPTIONS: model, init, seed, precision, cpus, gpus,
+ * scheduler. The tokens of a text depend on the seed and on its index, not on the other prompts. SGRAD_EINVAL: a prompt contains a
+ * token outside the network's vocabulary, that vocabulary is smaller than the tokenizer's, an option is out of range, or the model
+ * is not a language model. SGRAD_ENAME: the model does not exist. SGRAD_ENAN: the logits are NaN. SGRAD_EIO, SGRAD_EFORMAT: the
+ * weights cannot be read. */
 int sgrad_sample(const struct sgrad_train_options *options, const struct sgrad_sample_options *how);
 
 /* ---- run directories ------------------------------------------------------------------------------------------------ */

@@ -3,7 +3,6 @@
 #define SGRAD_GRAPHS_ENGINE_RUN_H
 
 #include "graphs/api/inference.h"
-#include "codelets/ops/draw_token.h"
 #include "graphs/engine/placement.h"
 #include "graphs/rundir/rundir.h"
 #include "graphs/engine/runner.h"
@@ -132,7 +131,9 @@ struct sgrad__run {
     struct sgrad_graph *graph;                  /* owned */
     struct sgrad__training *training;           /* owned; how the graph's parameters are updated, and optimizer states */
     int recomputed;                             /* number of layers that are recomputed in the backward pass */
-    const struct sgrad_draw_token *draw;        /* borrowed; draw tokens instead of computing a loss; NULL: compute the loss */
+    struct {
+        int rows, sequences;                    /* of generated text: tokens of a sequence, its prompt included; 0: none is generated */
+    } generation;
     const struct sgrad_metric *metric;          /* of the network's loss; result.metrics records */
     struct sgrad__program *program;             /* owned; of a training step */
     struct sgrad__runner *runner;               /* owned; executes the program */

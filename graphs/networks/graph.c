@@ -72,7 +72,8 @@ int sgrad_graph_field(struct sgrad_graph *graph, const char *name) {
     return -1;
 }
 
-bool sgrad_graph_cached(const struct sgrad_graph *graph) { return graph->cached; }
+int sgrad_graph_cached(const struct sgrad_graph *graph) { return graph->cached; }
+int sgrad_graph_sequences(const struct sgrad_graph *graph) { return graph->sequences; }
 
 int sgrad_graph_fail(struct sgrad_graph *graph, const char *format, ...) {
     char text[512];

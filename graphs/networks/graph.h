@@ -84,7 +84,7 @@ struct sgrad_graph {
     char *file;                                 /* file that the model is read from; NULL: none */
     struct sgrad__imported *imported;           /* NULL: no imported data */
     double option[SGRAD_MAX_MODEL_OPTIONS];     /* values of the model's options, in the model's order */
-    bool cached;                                /* see sgrad_graph_cached (networks.h) */
+    int cached, sequences;                      /* see sgrad_graph_cached (networks.h) */
     struct sgrad_mesh mesh;
     int rank;               /* this rank's number on the mesh: it selects its shards of parameters and of layers */
     int stages, stage;      /* number of pipeline stages, 1: no pipeline; stage of this rank */

@@ -197,9 +197,11 @@ bool sgrad_model_equal(const char *text, const char *other);
 
 /* Returns the value of option NAME of the model that is being built; 0: there is no such option. */
 double sgrad_graph_option(const struct sgrad_graph *graph, const char *name);
-/* Returns true if the network computes one row (token) of a sample per step, and attention caches the keys and values of previous
- * rows (stargrad sample). */
-bool sgrad_graph_cached(const struct sgrad_graph *graph);
+/* A network that generates text (stargrad sample) computes one row (token) of each sequence per step, and attention caches the
+ * keys and values of previous rows. sgrad_graph_cached returns the number of rows that a sequence will have, 0: the network is
+ * not such a network; sgrad_graph_sequences the number of sequences. */
+int sgrad_graph_cached(const struct sgrad_graph *graph);
+int sgrad_graph_sequences(const struct sgrad_graph *graph);
 /* Fails to build the model: logs the formatted reason, stores SGRAD_EINVAL in the graph, and returns -1. */
 int sgrad_graph_fail(struct sgrad_graph *graph, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

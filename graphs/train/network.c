@@ -88,6 +88,10 @@ static int add_loss(struct sgrad__run *run, const struct sgrad_dataset *dataset,
         run->model->loss(run->graph, y, *field);
         return sgrad_graph_finalize(run->graph);
     }
+    if (run->generation.rows) { /* the loss is not used, but networks end with one */
+        sgrad_layer(run->graph, token_cross_entropy, "loss", (y, *field), 0);
+        return sgrad_graph_finalize(run->graph);
+    }
     SGRAD_TRY(check_logits(run, dataset, y));
     if (run->model->from_file && dataset->field[0].dtype == SGRAD_I32 &&
         sgrad_dataset_target(dataset)->shape.rank == 1) { /* tokens */
@@ -108,7 +112,7 @@ int sgrad__run_build_graph(struct sgrad__run *run) {
     SGRAD_TRY(sgrad__graph_set_model(g, run->model, o->model.name));
     run->model_text = sgrad__graph_model_text(g);
     sgrad__graph_set_mesh(g, &run->parallel.mesh);
-    g->cached = run->draw;
+    g->cached = run->generation.rows, g->sequences = run->generation.sequences;
     int field[SGRAD_MAX_FIELDS], x;
     for (int f = 0; d->field[f].name; f++)
         field[f] = sgrad_graph_input(g, d->field[f].name, d->field[f].dtype, d->field[f].shape);
@@ -124,17 +128,12 @@ int sgrad__run_build_graph(struct sgrad__run *run) {
             SGRAD_EINVAL,
             "%s: ends with Softmax, a layer for classes, but the targets are numbers (regression); export the network without it",
             g->file);
-    if (run->draw) {
-        sgrad_graph_apply(g, &sgrad_draw_token_op, "draw", &y, 1, run->draw);
-        SGRAD_TRY(sgrad_graph_finalize(g));
-    } else {
-        SGRAD_TRY(add_loss(run, d, y, &field[sgrad_dataset_own_fields(d) - 1]));
-    }
+    SGRAD_TRY(add_loss(run, d, y, &field[sgrad_dataset_own_fields(d) - 1]));
     run->training = sgrad__training_create(g, run->update.optimizer);
     run->training->hooks = sgrad__layer_hooks_of(run->update.optimizer);
     if (run->data.train) SGRAD_TRY(sgrad__run_fine_tune(run));
     if (o->model.recompute) run->recomputed = sgrad__graph_recompute_blocks(g);
     run->metric = sgrad__graph_metrics(g, &run->result.metrics);
-    if (run->data.train && !run->draw) SGRAD_TRY(sgrad__run_check_views(run));
+    if (run->data.train) SGRAD_TRY(sgrad__run_check_views(run));
     return 0;
 }

@@ -13,8 +13,8 @@
 /* Completes options that the caller has not set, and checks those that need no data. Names have defaults, except for the model
  * and the data. SGRAD_EINVAL: one is missing or out of range. */
 int sgrad__options_complete(struct sgrad_train_options *options);
-/* Builds the network for the run's model, data and mesh in run->graph, which must be NULL. The network ends with the loss, or
- * draws tokens if run->draw is set. SGRAD_ESHAPE, SGRAD_EINVAL: the model does not fit the data or the options. */
+/* Builds the network for the run's model, data and mesh in run->graph, which must be NULL. The network ends with the loss.
+ * SGRAD_ESHAPE, SGRAD_EINVAL: the model does not fit the data or the options. */
 int sgrad__run_build_graph(struct sgrad__run *run);
 
 /* Completes and checks the options, opens the data sets and builds the network: the first half of the next function. It needs

@@ -69,7 +69,7 @@ int sgrad__check_split(struct sgrad_graph *graph, const char *what, int count, b
  * weights; LAST_DEVIATION that of proj and down, the last layers of the branches. */
 struct sgrad__transformer {
     const char *norm1, *qkv, *proj, *norm2, *up, *down;     /* names of the layers, after that of the block */
-    int width, heads, cache;                                /* cache: attribute of attention */
+    int width, heads, cache, sequences;                     /* cache, sequences: attributes of attention */
     bool causal, approximate, transposed;                   /* transposed: weights are (C,K) in files */
     float deviation, last_deviation, dropout;
 };

@@ -18,7 +18,8 @@ int sgrad__transformer_block(struct sgrad_graph *graph, const char *name, int x,
     const int parts = sgrad_graph_ranks(graph, SGRAD__TENSOR) * sgrad_graph_ranks(graph, SGRAD__FEATURES);
     int y = sgrad__split_norm(graph, NAME(is->norm1), x);
     y = sgrad__column_linear(graph, NAME(is->qkv), y, linear(is, 3 * is->width, is->deviation), 3);
-    y = sgrad_layer(graph, attention, NAME("attn"), (y), .heads = is->heads / parts, .causal = is->causal, .cache = is->cache);
+    y = sgrad_layer(graph, attention, NAME("attn"), (y), .heads = is->heads / parts, .causal = is->causal, .cache = is->cache,
+                    .sequences = is->sequences);
     y = sgrad__row_linear(graph, NAME(is->proj), y, linear(is, is->width, is->last_deviation));
     x = sgrad_layer(graph, add, NAME("add_1"), (drop(graph, NAME("attn.drop"), y, is->dropout), x), 0);
     y = sgrad__split_norm(graph, NAME(is->norm2), x);

@@ -97,7 +97,8 @@ static int attention(struct sgrad_graph *graph, const char *block, int x, const 
     const int v = sgrad__column_of_rows(graph, SGRAD__NAME("%s.self_attn.v_proj", block), y,
                                         linear(is->kv_heads * is->size, is->bias, DEVIATION), 1);
     y = sgrad_layer(graph, attention, SGRAD__NAME("%s.self_attn", block), (q, k, v), .heads = is->heads / ranks,
-                    .kv_heads = is->kv_heads / ranks, .causal = true, .cache = sgrad_graph_cached(graph) ? is->context : 0);
+                    .kv_heads = is->kv_heads / ranks, .causal = true, .sequences = sgrad_graph_sequences(graph),
+                    .cache = sgrad_graph_cached(graph) < is->context ? sgrad_graph_cached(graph) : is->context);
     y = sgrad__row_linear(graph, SGRAD__NAME("%s.self_attn.o_proj", block), y, linear(is->width, false, is->last_deviation));
     return sgrad_layer(graph, add, SGRAD__NAME("%s.add_1", block), (y, x), 0);
 }
