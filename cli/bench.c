@@ -92,7 +92,8 @@ const struct sgrad__command sgrad__bench_command = {
     .options = options,
     .run = run,
     .notes = "Each kernel of a step is timed on all workers at once, without other tasks, with its data in cache. The limit is "
-             "the sum of the best times, divided by the number of workers. It excludes the transfer of data between tasks, "
-             "which bench prints on a separate line, memory. Then bench trains some steps. It writes no files. For example:\n\n"
+             "the sum of the best times, divided by the number of workers. It excludes the transfer of data between tasks; "
+             "the line 'memory' shows the time of this transfer. Then bench trains some steps. It writes no files. For "
+             "example:\n\n"
              "  stargrad bench --model resnet20 --data synthetic:32x32x3,10,9600 --batch 128",
 };

@@ -45,8 +45,8 @@ static int take(const struct sgrad__command *command, const char *path, const js
                                     command->name);
         char *is = word_of(o, value);
         if (!is)
-            return sgrad__wrong("%s: %s: option '%s' must be %s%s", command->name, path, name,
-                                o->value ? "a string or a number: " : "true or false", o->value ? o->value : "");
+            return sgrad__wrong("%s: %s: option '%s' must be %s; see stargrad %s --help", command->name, path, name,
+                                o->value ? "a string or a number" : "true or false", command->name);
         if (*is) word[(*words)++] = is;
         else free(is);
     }

@@ -31,7 +31,7 @@ static const struct sgrad__option options[] = {
     { "sweep", "A-B", "for each threshold from A to B, train without the images that it drops; write sweep.json and sweep.svg",
       &sgrad__text, SGRAD__PLACE(dedup.sweep) },
     { "epsilon", "X",
-      "largest accepted loss of accuracy; of the thresholds that lose no more than X, the best drops the most images",
+      "largest accepted loss of accuracy; the best threshold drops the most images without losing more than this",
       &sgrad__real, SGRAD__PLACE(dedup.epsilon), 0, 1 },
     { "seeds", "N", "number of trainings per threshold", &sgrad__whole, SGRAD__PLACE(dedup.seeds), 1, 1000 },
     { "model", "NAME", "network; see stargrad list models", &sgrad__text, SGRAD__FIELD(model.name) },

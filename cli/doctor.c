@@ -439,7 +439,7 @@ static int run(const struct sgrad__request *request) {
     if (request->plan.machine) return sgrad__machine_measure(request);
     struct machine *m = mmap(NULL, sizeof *m, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (m == MAP_FAILED)
-        return sgrad_log_error(SGRAD_ENOMEM, "doctor: the memory of the probes cannot be allocated"), SGRAD__FAILED;
+        return sgrad_log_error(SGRAD_ENOMEM, "doctor: memory for the checks cannot be allocated"), SGRAD__FAILED;
     m->asked = probe(ask_cuda, m, 20);
     m->started = probe(start_starpu, m, 60);
     m->joined = probe(join_mpi, m, 20);

@@ -327,8 +327,8 @@ const struct sgrad__command sgrad__plan_command = {
     .notes = "With --batch, the global batch is fixed (strong scaling). Without it, each device has --micro-batch samples, by "
              "default 128 (weak scaling). Speed-up is relative to the throughput of one device.\n\n"
              "--out DIR writes a plot, plan.svg. With --simulate, --trace also writes a run folder for each number of nodes, "
-             "with a simulated trace. --mesh prints the cost of that mesh instead; --mesh auto compares all kinds of meshes. "
-             "For example:\n\n"
+             "with a simulated trace. With --mesh, plan prints the estimated cost of that mesh instead of predicting the "
+             "training time; --mesh auto compares all kinds of meshes. For example:\n\n"
              "  stargrad plan --model resnet50 --data synthetic:224x224x3,1000,1281167 \\\n"
              "      --machine iris-v100",
     .more = describe_keys,

@@ -39,7 +39,7 @@ static char *all_of_them(void) {
 static int unknown(const char *text, const char *word, size_t length) {
     char *all = all_of_them();
     int error = sgrad_log_error(SGRAD_EINVAL,
-                                "augmentation '%s': unknown augmentation '%.*s'; give none, or a comma-separated list of %s",
+                                "augmentation '%s': unknown augmentation '%.*s'; give 'none' or a comma-separated list of %s",
                                 text, (int)length, word, all);
     free(all);
     return error;

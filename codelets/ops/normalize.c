@@ -1,6 +1,6 @@
-/* normalize.c: layer norm, or RMS norm, of rows that are split over ranks. x (N,…,C) is this rank's shard. moments (N,…,2P) contains, for each
- * of the P shards of a row, its mean m and its sum of squared differences s (moments.c); a shard has C features. The mean and
- * variance of the whole row, of P·C features, are computed from them:
+/* normalize.c: layer norm, or RMS norm, of rows that are split over ranks. x (N,…,C) is this rank's shard. moments (N,…,2P)
+ * contains, for each of the P shards of a row, its mean m and its sum of squared differences s (moments.c); a shard has C
+ * features. The mean and variance of the whole row, of P·C features, are computed from them:
  *
  *     mean = Σ m / P        variance = Σ (s + C·(m - mean)²) / (P·C)        h = (x - mean) / sqrt(variance + eps)
  *     y = weight·h + bias                                                   weight, bias (C): those of this shard

@@ -223,9 +223,12 @@ static int check_input(const struct sgrad_graph *graph, const struct sgrad_op *o
 }
 
 static int check_inputs(struct sgrad_graph *graph, const struct sgrad_op *op, const char *name, const int *inputs, int count) {
-    if (count < op->inputs || count > op->inputs + op->optional_inputs)
-        return sgrad_log_error(SGRAD_EINVAL, "%s: %s must have %d to %d inputs, not %d", name, op->name, op->inputs,
-                               op->inputs + op->optional_inputs, count);
+    const int most = op->inputs + op->optional_inputs;
+    if ((count < op->inputs || count > most) && op->optional_inputs)
+        return sgrad_log_error(SGRAD_EINVAL, "%s: %s must have %d to %d inputs, not %d", name, op->name, op->inputs, most, count);
+    if (count < op->inputs || count > most)
+        return sgrad_log_error(SGRAD_EINVAL, "%s: %s must have %d %s, not %d", name, op->name, most,
+                               sgrad_plural(most, "input", "inputs"), count);
     for (int i = 0; i < count; i++)
         SGRAD_TRY(check_input(graph, op, name, inputs[i], i));
     for (int i = 0; i < graph->node_count; i++)

@@ -357,7 +357,7 @@ static char *change_text(const json_t *before, json_t *changed) {
         free(was);
         free(is);
     }
-    if (!count) fputs("as before", to);
+    if (!count) fputs("with the same options", to);
     fclose(to);
     return text;
 }

@@ -139,7 +139,7 @@ def test_a_run_has_its_own_options():
         os.remove(f"{out}/checkpoint-{step}.safetensors")
     os.remove(f"{out}/model.safetensors")
     said = stargrad("train", "--out", out, "--resume")
-    assert re.search(r"continues  after step \d+, as before\n", said), said
+    assert re.search(r"continues  after step \d+, with the same options\n", said), said
     keys = ("step", "loss", "lr", "top1", "test_loss", "test_top1", "train_loss", "train_top1")
     for kind in ("step", "epoch"):
         assert [[e.get(key) for key in keys] for e in events(whole, kind)] == [[e.get(key) for key in keys] for e in events(out, kind)], kind

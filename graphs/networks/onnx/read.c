@@ -120,15 +120,20 @@ static int check_node(struct sgrad__reader *reader, const Onnx__Node *n, const s
         return sgrad__onnx_refuse(reader, n, "has domain '%s', but only ONNX's own operators are supported", n->domain);
     if (!operator->name)
         return sgrad__onnx_refuse(reader, n, "the operator is not supported; see docs/guides/onnx.md for a list");
-    if ((int)n->n_input < operator->least || (int)n->n_input > operator->most || !n->n_output || !*n->output[0])
+    const bool fits = (int)n->n_input >= operator->least && (int)n->n_input <= operator->most && n->n_output && *n->output[0];
+    if (!fits && operator->least < operator->most)
         return sgrad__onnx_refuse(reader, n, "has %zu inputs and %zu outputs, but must have %d to %d inputs and an output",
                                   n->n_input, n->n_output, operator->least, operator->most);
+    if (!fits)
+        return sgrad__onnx_refuse(reader, n, "has %zu %s and %zu %s, but must have %d %s and an output", n->n_input,
+                                  sgrad_plural((int64_t)n->n_input, "input", "inputs"), n->n_output,
+                                  sgrad_plural((int64_t)n->n_output, "output", "outputs"), operator->most,
+                                  sgrad_plural(operator->most, "input", "inputs"));
     for (size_t i = (size_t)operator->outputs; i < n->n_output; i++) {
         const struct sgrad__thing *t = *n->output[i] ? sgrad__onnx_thing(reader, n->output[i]) : NULL;
         if (t && t->uses)
-            return sgrad__onnx_refuse(reader, n,
-                                      "output %zu, '%s', is used, but outputs after %d of this operator are not supported",
-                                      i, t->name, operator->outputs - 1);
+            return sgrad__onnx_refuse(reader, n, "output '%s' is used, but only %d %s of this operator can be used", t->name,
+                                      operator->outputs, sgrad_plural(operator->outputs, "output", "outputs"));
     }
     for (size_t i = 0; i < n->n_attribute; i++) {
         const Onnx__Attribute *a = n->attribute[i];

@@ -405,7 +405,7 @@ static void refusals(void **state) {
         { no_output, SGRAD_EFORMAT, "a.onnx: output 'nothing' is not computed by any node" },
         { sparse, SGRAD_EFORMAT, "a.onnx: has sparse tensors" },
         { second_output, SGRAD_EFORMAT, "a.onnx: has outputs 'logits' and 'fc1'" },
-        { indices, SGRAD_EFORMAT, "(MaxPool): output 1, 'indices', is used" },
+        { indices, SGRAD_EFORMAT, "(MaxPool): output 'indices' is used" },
         { half_alpha, SGRAD_EFORMAT, "(Gemm): requires rows (N,C), transA 0, alpha 1 and beta 1, but has transA 0, alpha" },
         { half_beta, SGRAD_EFORMAT, "and beta 0.5" },
         { softmax_of_samples, SGRAD_EFORMAT, "(Softmax): axis is 0 (opset 20)" },
