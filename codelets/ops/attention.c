@@ -15,8 +15,9 @@
  *        ↓     ■ ■                                  ds = p (dp - y·dy), dq += ds k, dk += dsᵀ q
  *              ■ ■ ■     causal: blocks above the diagonal are left out
  *
- * A network with a key-value cache (attribute .cache, its length in rows) processes one row of each sequence per step. Step number 1 writes its k
- * and v to row 0 of the cache, step 2 to row 1, and so on. The query of a step attends to all rows written so far.
+ * A network with a key-value cache (attribute .cache, its length in rows) processes one row of each sequence per step. Step
+ * number 1 writes its k and v to row 0 of the cache, step 2 to row 1, and so on. The query of a step attends to all rows written
+ * so far.
  *
  * The rows of a head are first copied to contiguous matrices (attention_head.h). Computation is in F32 for all types of
  * activations, with one exception: if activations are bf16 and the processor has AVX512_BF16, the factors of products are pairs
@@ -80,7 +81,8 @@ static int infer(struct sgrad_signature *signature, void *attributes) {
     if (attrs->cache)
         signature->s[0] = (struct sgrad_parameter){ .name = "cache",
                                                     .unsaved = true,
-                                                    .shape = { 4, { attrs->sequences, 2, attrs->cache, attrs->kv_heads * size } } };
+                                                    .shape = { 4, { attrs->sequences, 2, attrs->cache,
+                                                                    attrs->kv_heads * size } } };
     return 0;
 }
 

@@ -75,7 +75,7 @@ struct sgrad_sample_options {
     long tokens;                        /* number of tokens to generate for each text */
     double temperature;                 /* 0: always the most probable token */
     int top_k;                          /* draw from the top_k most probable tokens; 0: from all */
-    double top_p;                       /* draw from the most probable tokens that together have at least this probability; 0: from all */
+    double top_p;                       /* draw from the most probable tokens that together have this probability; 0: from all */
     double repetition_penalty;          /* divides positive logits of tokens in the text, multiplies negative ones; 0: none */
     /* Called with each generated token of text TEXT, an index of .prompt. False: the text ends with this token. */
     bool (*take)(void *arg, int text, int token);
@@ -83,10 +83,10 @@ struct sgrad_sample_options {
     int words;                          /* size of the tokenizer's vocabulary, at most that of the network; 0: unknown */
 };
 /* Generates texts by a language model with the weights OPTIONS.init. Uses of OPTIONS: model, init, seed, precision, cpus, gpus,
- * scheduler. The tokens of a text depend on the seed and on its index, not on the other prompts. SGRAD_EINVAL: a prompt contains a
- * token outside the network's vocabulary, that vocabulary is smaller than the tokenizer's, an option is out of range, or the model
- * is not a language model. SGRAD_ENAME: the model does not exist. SGRAD_ENAN: the logits are NaN. SGRAD_EIO, SGRAD_EFORMAT: the
- * weights cannot be read. */
+ * scheduler. The random numbers of a text depend on the seed and on its index, not on the other prompts. SGRAD_EINVAL: a prompt
+ * contains a token outside the network's vocabulary, that vocabulary is smaller than the tokenizer's, an option is out of range,
+ * or the model is not a language model. SGRAD_ENAME: the model does not exist. SGRAD_ENAN: the logits are NaN. SGRAD_EIO,
+ * SGRAD_EFORMAT: the weights cannot be read. */
 int sgrad_sample(const struct sgrad_train_options *options, const struct sgrad_sample_options *how);
 
 /* ---- run directories ------------------------------------------------------------------------------------------------ */

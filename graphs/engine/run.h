@@ -132,7 +132,7 @@ struct sgrad__run {
     struct sgrad__training *training;           /* owned; how the graph's parameters are updated, and optimizer states */
     int recomputed;                             /* number of layers that are recomputed in the backward pass */
     struct {
-        int rows, sequences;                    /* of generated text: tokens of a sequence, its prompt included; 0: none is generated */
+        int rows, sequences;                    /* tokens of a generated text, with its prompt; 0: none is generated; texts */
     } generation;
     const struct sgrad_metric *metric;          /* of the network's loss; result.metrics records */
     struct sgrad__program *program;             /* owned; of a training step */

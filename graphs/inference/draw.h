@@ -4,8 +4,8 @@
 
 #include "graphs/api/inference.h"
 
-/* Returns the token that follows TEXT, COUNT tokens; -1: a logit is NaN. LOGIT[CLASSES] is overwritten. NUMBER is the index of the
- * text. The random number is a function of SEED, NUMBER and COUNT. In this order:
+/* Returns the token that follows TEXT, COUNT tokens; -1: a logit is NaN. LOGIT[CLASSES] is overwritten. NUMBER is the index of
+ * the text. The random number is a function of SEED, NUMBER and COUNT. In this order:
  *
  *     penalty        logits of tokens that TEXT contains are divided by it if positive, else multiplied
  *     temperature    probabilities are softmax(logits / temperature); 0: the first of the largest logits is chosen
