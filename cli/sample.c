@@ -1,7 +1,7 @@
 /* sample.c: stargrad sample: generates text with a language model. */
 #include "cli/cli.h"
 #include "graphs/api/inference.h"
-#include "cli/tokenizer.h"
+#include "datasets/tokenizers/tokenizer.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@ static const struct sgrad__option options[] = {
     { "temperature", "T", "sampling temperature; values below 1 favour probable tokens; 0: always the most probable token",
       &sgrad__real, SGRAD__PLACE(sample.temperature), 0, 1000 },
     { "top-k", "K", "sample from the K most probable tokens; 0: from all", &sgrad__whole, SGRAD__PLACE(sample.top_k), 0, 65536 },
-    { "tokenizer", "FILE", "GPT-2 tokenizer: tokenizer.json, or vocab.json with merges.txt in the same folder", &sgrad__text,
+    { "tokenizer", "FILE", "tokenizer.json, or vocab.json with merges.txt in the same folder", &sgrad__text,
       SGRAD__PLACE(sample.tokenizer) },
     SGRAD__PLUGIN_OPTION,
     { "seed", "N", "seed of the sampling", &sgrad__whole, SGRAD__FIELD(training.seed), 0, 9007199254740992.0 },
@@ -38,7 +38,7 @@ static void defaults(struct sgrad__request *request) {
 /* The output, printed as tokens are generated; the prompt is the first. */
 struct speech {
     const char *prompt;                     /* NULL: already printed */
-    const struct sgrad__tokenizer *tokenizer;
+    struct sgrad__decoder *decoder;         /* NULL: there is no tokenizer */
     bool bytes;                             /* tokens are bytes; false, without a tokenizer: print numbers */
 };
 
@@ -48,9 +48,9 @@ static bool take(void *arg, int text, int token) {
     size_t size;
     if (s->prompt) fputs(s->prompt, stdout);
     s->prompt = NULL;
-    if (s->tokenizer) {
-        const char *word = sgrad__tokenizer_word(s->tokenizer, token, &size);
-        fwrite(word, 1, size, stdout);
+    if (s->decoder) {
+        const char *text = sgrad__decode(s->decoder, token, &size);
+        fwrite(text, 1, size, stdout);
     } else if (s->bytes) putchar(token);
     else printf(" %d", token);
     fflush(stdout);
@@ -80,6 +80,28 @@ static int read_numbers(const char *text, int32_t **tokens, int *count) {
     return SGRAD__DONE;
 }
 
+/* Returns the *COUNT tokens of PROMPT, after those that the tokenizer's template puts before a text, unless the prompt begins
+ * with them. The caller must free them. */
+static int32_t *encode(const struct sgrad__tokenizer *tokenizer, const char *prompt, int *count) {
+    struct sgrad__encoder *encoder = sgrad__encoder_create(tokenizer);
+    size_t own;
+    int begins;
+    const int32_t *begin = sgrad__tokenizer_begin(tokenizer, &begins);
+    const int32_t *text = sgrad__encode(encoder, prompt, strlen(prompt), &own);
+    int32_t *token = sgrad_xcalloc((size_t)begins + own + 1, sizeof *token);
+    if (own >= (size_t)begins && !memcmp(text, begin, (size_t)begins * sizeof *text)) begins = 0;
+    memcpy(token, begin, (size_t)begins * sizeof *token);
+    memcpy(token + begins, text, own * sizeof *token);
+    *count = begins + (int)own;
+    const size_t dropped = sgrad__encoder_dropped(encoder);
+    if (dropped)
+        sgrad_log_warning("sample: %zu %s of the prompt %s not in the tokenizer's vocabulary and %s left out", dropped,
+                          sgrad_plural((int64_t)dropped, "character", "characters"), sgrad_plural((int64_t)dropped, "is", "are"),
+                          sgrad_plural((int64_t)dropped, "was", "were"));
+    sgrad__encoder_destroy(encoder);
+    return token;
+}
+
 /* Opens the specified tokenizer, or the one in the run's folder. *TOKENIZER is unchanged if neither exists. */
 static int open_tokenizer(const struct sgrad__request *request, struct sgrad__tokenizer **tokenizer) {
     if (request->sample.tokenizer) return sgrad__tokenizer_open(request->sample.tokenizer, tokenizer);
@@ -103,20 +125,25 @@ static int run(const struct sgrad__request *request) {
     const int error = open_tokenizer(request, &tokenizer);
     if (error) return sgrad__status(error);
     if (tokenizer) {
-        token = sgrad__tokenizer_encode(tokenizer, prompt, &count);
+        token = encode(tokenizer, prompt, &count);
     } else if (bytes) {
         token = sgrad_xcalloc((size_t)count + 1, sizeof *token);
         for (int i = 0; i < count; i++) token[i] = (unsigned char)prompt[i];
     } else status = read_numbers(prompt, &token, &count);
     if (!status && !count) status = sgrad__wrong("sample: --prompt is empty; give at least one token");
     if (!status) {
-        struct speech speech = { tokenizer || bytes ? prompt : "", tokenizer, bytes };
+        struct speech speech = { tokenizer || bytes ? prompt : "",
+                                 tokenizer ? sgrad__decoder_create(tokenizer, true) : NULL, bytes };
         const struct sgrad_sample_options how = {
             .prompt = &(struct sgrad_prompt){ token, count }, .prompts = 1, .tokens = request->sample.tokens,
             .temperature = request->sample.temperature, .top_k = request->sample.top_k, .take = take, .arg = &speech,
             .words = tokenizer ? sgrad__tokenizer_words(tokenizer) : 0,
         };
         status = sgrad__status(sgrad_sample(&options, &how));
+        size_t size = 0;
+        const char *rest = speech.decoder ? sgrad__decode_end(speech.decoder, &size) : "";
+        fwrite(rest, 1, size, stdout);
+        sgrad__decoder_destroy(speech.decoder);
         if (!status) putchar('\n');
     }
     free(token);

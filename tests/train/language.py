@@ -240,7 +240,7 @@ def test_tokenizer():
     assert stargrad(*say, "--prompt", "the the a", "--tokenizer", os.path.join(path, "added.json")) == said
     wrong = stargrad(*say, "--prompt", "the[PAD]", "--tokenizer", os.path.join(path, "added.json"), status=2)
     assert f"token {len(words)} of the prompt is invalid: it must be from 0 to {len(words) - 1}" in wrong, wrong
-    for vocabulary in ('{"a": -1}', '{"a": 5, "b": 70000}'):
+    for vocabulary in ('{"a": -1}', '{"a": 5, "b": 2000000}'):
         with open(os.path.join(path, "vocab.json"), "w") as f:
             f.write(vocabulary)
         assert "a token whose number is not from 0" in stargrad(*say, "--prompt", "a", "--tokenizer", os.path.join(path, "vocab.json"), status=1)

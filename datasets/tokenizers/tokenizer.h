@@ -1,0 +1,69 @@
+/* tokenizer.h: byte pair encoding, as the library `tokenizers` of Hugging Face computes it. A text becomes tokens in these steps,
+ * each of which a tokenizer may lack:
+ *
+ *     "Naïve <|end|>"
+ *     added tokens     "Naïve "            <|end|>             found in the text, by name
+ *     normalize        "Naïve "                                NFC (Qwen); " " becomes "▁" (Llama 2)
+ *     split            "Naïve" " "                             by a regular expression: GPT-2's, Llama 3's or Qwen's
+ *     bytes            N a Ã ¯ v e   Ġ                         each byte becomes a visible character; not with Llama 2
+ *     merge            Na Ã¯ ve      Ġ                         pairs, in the order of the list of merges
+ *
+ * Sources: R. Sennrich, B. Haddow, A. Birch, Neural machine translation of rare words with subword units, 2016; applied to bytes:
+ * A. Radford et al., Language models are unsupervised multitask learners, 2019; byte fallback: T. Kudo, J. Richardson,
+ * SentencePiece, 2018.
+ *
+ *     struct sgrad__tokenizer *t;
+ *     SGRAD_TRY(sgrad__tokenizer_open("tokenizer.json", &t));
+ *     struct sgrad__encoder *encoder = sgrad__encoder_create(t);
+ *     size_t count;
+ *     const int32_t *token = sgrad__encode(encoder, "To be", 5, &count); */
+#ifndef SGRAD_DATASETS_TOKENIZERS_TOKENIZER_H
+#define SGRAD_DATASETS_TOKENIZERS_TOKENIZER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct sgrad__tokenizer; /* not changed after open: threads may share it */
+struct sgrad__encoder;   /* buffers and a cache of words, for one thread */
+struct sgrad__decoder;
+
+/* Reads FILE: tokenizer.json of Hugging Face, or vocab.json, with merges.txt in the same folder. The caller must close
+ * *TOKENIZER. SGRAD_EFORMAT: a file is malformed, or has a key or a value that is not supported. Other errors: as
+ * sgrad_map_open. */
+int sgrad__tokenizer_open(const char *file, struct sgrad__tokenizer **tokenizer);
+/* Reads the SIZE bytes of a tokenizer.json. NAME is its name in messages. */
+int sgrad__tokenizer_parse(const char *name, const void *data, size_t size, struct sgrad__tokenizer **tokenizer);
+void sgrad__tokenizer_close(struct sgrad__tokenizer *tokenizer); /* NULL is allowed */
+
+int sgrad__tokenizer_words(const struct sgrad__tokenizer *tokenizer);  /* largest token of the vocabulary, plus 1 */
+int sgrad__tokenizer_tokens(const struct sgrad__tokenizer *tokenizer); /* the same with added tokens */
+/* Returns the token with this text, which may be an added token. ADDED: must be one. -1: none. */
+int sgrad__tokenizer_find(const struct sgrad__tokenizer *tokenizer, const char *text, bool added);
+/* Returns the tokens that the file's template puts before a text, for example <|begin_of_text|>. The tokenizer owns them. */
+const int32_t *sgrad__tokenizer_begin(const struct sgrad__tokenizer *tokenizer, int *count);
+/* Returns true if the tokens of a text are those of its two parts, wherever a letter, a line break and a letter (of ASCII) follow
+ * each other and the cut is after the line break. */
+bool sgrad__tokenizer_cuts_lines(const struct sgrad__tokenizer *tokenizer);
+/* Returns the bytes of TOKEN and sets *SIZE to their number; 0: no such token. The tokenizer owns them. They may be a part of a
+ * character. */
+const char *sgrad__tokenizer_word(const struct sgrad__tokenizer *tokenizer, int token, size_t *size);
+bool sgrad__tokenizer_is_pair(const struct sgrad__tokenizer *tokenizer); /* it is vocab.json with merges.txt */
+
+struct sgrad__encoder *sgrad__encoder_create(const struct sgrad__tokenizer *tokenizer);
+void sgrad__encoder_destroy(struct sgrad__encoder *encoder); /* NULL is allowed */
+/* Returns the *COUNT tokens of TEXT, of less than 2 GiB, without those of the template. They are valid until the next call. */
+const int32_t *sgrad__encode(struct sgrad__encoder *encoder, const char *text, size_t size, size_t *count);
+/* Returns the number of characters, of all calls, that have no token and were left out, as the library does. */
+size_t sgrad__encoder_dropped(const struct sgrad__encoder *encoder);
+
+/* A decoder returns text as soon as its characters are complete. CONTINUES: the tokens follow a text; else a tokenizer of
+ * SentencePiece's style removes the blank at their beginning. */
+struct sgrad__decoder *sgrad__decoder_create(const struct sgrad__tokenizer *tokenizer, bool continues);
+void sgrad__decoder_destroy(struct sgrad__decoder *decoder); /* NULL is allowed */
+/* Return valid UTF-8 of *SIZE bytes, which is valid until the next call: the characters that TOKEN completes, and those that the
+ * end completes. Bytes that belong to no character become U+FFFD. */
+const char *sgrad__decode(struct sgrad__decoder *decoder, int token, size_t *size);
+const char *sgrad__decode_end(struct sgrad__decoder *decoder, size_t *size);
+
+#endif
