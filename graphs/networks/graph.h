@@ -181,7 +181,7 @@ struct sgrad__weights;
  * from COPY. */
 void sgrad__weights_merge(struct sgrad__weights *copy);
 /* Adds the product of the adapter of the weight NAME in FILE, if there is one, to VALUE, this weight, which has SHAPE in the
- * layout of memory. SGRAD_EFORMAT: the adapter has another type, or its matrices do not fit. SGRAD_EIO. */
+ * layout of memory. SGRAD_EFORMAT: the adapter is malformed, or does not fit the weight. SGRAD_EIO. */
 int sgrad__adapter_merge(const struct sgrad_safetensors *file, const char *name, const struct sgrad_shape *shape, float *value);
 
 /* ---- options.c ---- */

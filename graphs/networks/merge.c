@@ -6,6 +6,7 @@
  * A and B have this layout in files, too, even if the weight is transposed there. */
 #include "graphs/networks/graph.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -89,11 +90,14 @@ int sgrad__adapter_merge(const struct sgrad_safetensors *file, const char *name,
     const struct sgrad_entry *a = find_matrix(file, name, 0), *b = find_matrix(file, name, 1);
     if (!a && !b) return 0;
     const struct sgrad_shape *of_a = a ? &a->view.shape : NULL, *of_b = b ? &b->view.shape : NULL;
+    const double scale = strtod(text, NULL);
+    if (!(scale > 0 && scale < INFINITY))
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: " SGRAD__LORA_SCALE " in its metadata is invalid: '%s'", file->path, text);
     if (!a || !b || a->view.dtype != SGRAD_F32 || b->view.dtype != SGRAD_F32 || of_a->rank != 2 || of_b->rank != 2 ||
         of_a->dim[1] != shape->dim[1] || of_b->dim[0] != shape->dim[0] || of_a->dim[0] != of_b->dim[1])
         return sgrad_log_error(SGRAD_EFORMAT, "%s: the adapter of %s is incomplete, or does not fit it", file->path, name);
     float *left = read_matrix(file, b), *right = left ? read_matrix(file, a) : NULL;
-    if (right) add_product(value, right, left, shape->dim[0], shape->dim[1], of_a->dim[0], strtod(text, NULL));
+    if (right) add_product(value, right, left, shape->dim[0], shape->dim[1], of_a->dim[0], scale);
     free(left);
     free(right);
     return right ? 0 : SGRAD_EIO;

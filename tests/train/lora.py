@@ -90,6 +90,7 @@ def test_ranks():
     check("llama", start=two)
     check("gpt2", "--mesh", "data=2", "--recompute", start=two)
     check("qwen3", "--mesh", "pipe=2", start=two)
+    check("llama", "--mesh", "data=2,pipe=2", start=lambda *all_words: ranks(4, *all_words))
     check("llama", "--shard", "optimizer", start=two)
     said = ranks(2, *words("llama"), "--lora", 4, "--mesh", "tensor=2", "--out", folder("tensor"), status=2)
     assert "--lora supports meshes with axes data and pipe only, not axis tensor" in said, said
@@ -136,6 +137,11 @@ def test_resume():
     assert losses(one) == losses(two)
     said = stargrad("train", "--out", two, "--resume", "--lora", "4:4", "--steps", 12, status=2)
     assert "adamw --ema 0.9 --lora 4:8" in said and "cannot be continued" in said, said
+    of_adapter = folder("of-adapter")
+    stargrad(*words("llama"), "--adapter", adapter("llama"), "--steps", 5, "--out", of_adapter)
+    folder("adapter-llama")         # which removes it
+    stargrad("train", "--out", of_adapter, "--resume", "--steps", 10)
+    assert max(abs(a - b) for a, b in zip(losses(of_adapter), RUNS["llama"]["loss"])) < 1e-5
 
 
 def merged(name, scale):
@@ -260,6 +266,40 @@ def test_invalid_adapter():
     assert "adapter_model.safetensors" in stargrad(*words("llama"), "--adapter", path, "--out", folder("refused"), status=1)
     said = stargrad(*words("llama"), "--adapter", FOLDER + "/nowhere", "--out", folder("refused"), status=1)
     assert "nowhere" in said, said
+
+
+def rewritten(path, metadata, changes):
+    """The safetensors file PATH, as another one with these metadata and shapes of tensors, by name; None: without the tensor."""
+    read = tensors(path)
+    read.update({name: (shape, array.array("f", bytes(4 * shape[0] * shape[1]))) for name, shape in changes.items() if shape})
+    read = {name: read[name] for name in read if changes.get(name, True)}
+    header, end = {"__metadata__": metadata}, 0
+    for name, (shape, value) in read.items():
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [end, end := end + 4 * len(value)]}
+    text, to = json.dumps(header).encode(), os.path.join(FOLDER, "rewritten.safetensors")
+    with open(to, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + b"".join(value.tobytes() for _, value in read.values()))
+    return to
+
+
+def test_invalid_checkpoint():
+    """An adapter in a file of weights that is malformed, or does not fit, is refused."""
+    out, name = folder("few"), "model.layers.0.self_attn.q_proj.lora_"
+    stargrad(*words("llama"), "--lora", "4:8", "--steps", 1, "--out", out)
+    how = ("eval", "--model", RUNS["llama"]["model"], "--data", f"text:{TEXT},20", "--weights")
+    path = f"{out}/checkpoint-1.safetensors"
+    stargrad(*how, rewritten(path, {"lora_scale": "2"}, {}))
+    for scale, changes, reason in (
+            ("2", {f"{name}A.weight": [4, 31]}, "the adapter of model.layers.0.self_attn.q_proj.weight is incomplete, or does not fit it"),
+            ("2", {f"{name}B.weight": [32, 5]}, "is incomplete, or does not fit it"),
+            ("2", {f"{name}B.weight": None}, "is incomplete, or does not fit it"),
+            ("-1", {}, "lora_scale in its metadata is invalid: '-1'"),
+            ("x", {}, "lora_scale in its metadata is invalid: 'x'"),
+            ("nan", {}, "lora_scale in its metadata is invalid: 'nan'")):
+        said = stargrad(*how, rewritten(path, {"lora_scale": scale}, changes), status=1)
+        assert reason in said and said.count("\n") == 1, said
+    said = stargrad(*how, rewritten(path, {}, {}), status=1)
+    assert f"has a tensor {name}A.weight, which the network does not have" in said, said
 
 
 PEFT = """
