@@ -33,7 +33,7 @@ _stargrad() {
 	--data-placement) choices='replicate partition' ;;
 	--bn-group) choices='gpu rank micro global' ;;
 	--schedule) choices='constant step: cosine poly: triangle: onecycle' ;;
-	--plugin | --config | --init | --exclude | --tokenizer | --network | --weights | --out | --like | --replay | --hostfile | --in | --mask | --queue | :) files=yes ;;
+	--plugin | --config | --init | --adapter | --exclude | --tokenizer | --network | --weights | --out | --like | --replay | --hostfile | --in | --mask | --queue | :) files=yes ;;
 	check) choices=$(_stargrad_names "$program" ops) ;;
 	*)
 		choices=$(_stargrad_options "$program" "$command")

@@ -33,7 +33,8 @@ int sgrad_predict(const struct sgrad_train_options *options, struct sgrad_train_
                   struct sgrad_predictions *predictions);
 void sgrad_predictions_free(struct sgrad_predictions *predictions);
 
-/* Writes saved weights and their network to the ONNX file PATH (docs/guides/onnx.md). Rank 0 writes; every rank must call it.
+/* Writes saved weights and their network to the ONNX file PATH (docs/guides/onnx.md) or, if PATH ends with ".safetensors", only
+ * the weights. Adapters are merged into the weights. Rank 0 writes; every rank must call it.
  * Uses the same OPTIONS as sgrad_evaluate; the precision is always f32. SGRAD_EINVAL: a layer has no equivalent in ONNX.
  * SGRAD_EIO: the file cannot be written. Other errors are those of sgrad_evaluate. */
 int sgrad_export(const struct sgrad_train_options *options, const char *path);

@@ -133,7 +133,8 @@ static void open_builder(struct sgrad_builder *builder) {
     for (int i = 0; i < builder->g->parameter_count; i++)
         if (builder->g->parameter[i].tensor)
             builder->parameter[i] =
-                sgrad__lend_buffer(builder, builder->o->parameter ? builder->o->parameter[i] : builder->g->parameter[i].tensor);
+                sgrad__lend_buffer(builder, builder->o->parameter && builder->o->parameter[i] ? builder->o->parameter[i]
+                                                                                            : builder->g->parameter[i].tensor);
 }
 
 static void close_builder(struct sgrad_builder *builder) {

@@ -177,7 +177,8 @@ struct sgrad_program_options {
     double ema;                         /* decay of the moving averages of weights, which belong to TRAINING; 0: off */
     struct sgrad__kfac kfac;
     int window;                         /* maximum number of steps in flight */
-    struct sgrad_tensor *const *parameter;      /* per parameter: the tensor to use instead of the graph's; NULL: the graph's */
+    struct sgrad_tensor *const *parameter;      /* per parameter: the tensor to use instead of the graph's; NULL, or an element
+                                                   NULL: the graph's */
     bool answers;                       /* make the inputs of the loss (predictions, targets) outputs */
     bool yields;                        /* its tasks have a lower priority than those of programs without it */
     struct sgrad__source source;        /* of the samples */

@@ -9,7 +9,8 @@ struct sgrad__training *sgrad__training_create(struct sgrad_graph *graph, const 
     *training = (struct sgrad__training){ .graph = graph, .optimizer = optimizer };
     training->update = sgrad_xcalloc((size_t)graph->parameter_count + 1, sizeof *training->update);
     for (int i = 0; i < graph->parameter_count; i++)
-        if (!graph->parameter[i].state) training->update[i].optimizer = optimizer;
+        if (!graph->parameter[i].state && (!graph->lora.rank || graph->parameter[i].adapter))
+            training->update[i].optimizer = optimizer;
     return training;
 }
 
@@ -222,7 +223,8 @@ struct sgrad__items sgrad__training_list(const struct sgrad__training *training,
     const struct sgrad_graph *graph = training->graph;
     int most = training->kept_count;
     for (int i = 0; i < graph->parameter_count; i++) most += 1 + sgrad__state_count(&training->update[i]);
-    struct sgrad__items list = { .states = with_states, .item = sgrad_xcalloc((size_t)most, sizeof *list.item) };
+    struct sgrad__items list = { .states = with_states, .lora_scale = sgrad__lora_scale(graph),
+                                 .item = sgrad_xcalloc((size_t)most, sizeof *list.item) };
     for (int i = 0; i < graph->parameter_count; i++) {
         const struct sgrad__update *update = &training->update[i];
         if (graph->parameter[i].is.unsaved || (training->sharded && !graph->parameter[i].tensor)) continue;

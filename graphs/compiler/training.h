@@ -27,7 +27,7 @@ const struct sgrad__layer_hooks *sgrad__layer_hooks_of(const struct sgrad_optimi
 
 /* The update of a parameter. */
 struct sgrad__update {
-    const struct sgrad_optimizer *optimizer;    /* NULL: a state of an operation, which no optimizer updates */
+    const struct sgrad_optimizer *optimizer;    /* NULL: a state of an operation, or frozen because the network has adapters */
     struct sgrad_hyper hyper;                   /* includes the parameter's learning-rate scale and weight decay */
     long until;                         /* number of steps after which the parameter is frozen; 0: never */
     int ranks, owner;                   /* ranks above 0: of RANKS ranks, only rank OWNER does the update and stores the states */
@@ -58,8 +58,8 @@ struct sgrad__training {
     struct sgrad__kept *kept;
 };
 
-/* Returns the table of GRAPH, which must be complete and outlive it: OPTIMIZER updates all parameters. The caller must free it
- * with sgrad__training_destroy. */
+/* Returns the table of GRAPH, which must be complete and outlive it: OPTIMIZER updates all parameters or, if the network has
+ * adapters, theirs. The caller must free the table with sgrad__training_destroy. */
 struct sgrad__training *sgrad__training_create(struct sgrad_graph *graph, const struct sgrad_optimizer *optimizer);
 void sgrad__training_destroy(struct sgrad__training *training);     /* NULL is allowed */
 /* Freezes the parameters in LIST (patterns; NULL: none), those that the network freezes, and those whose limit (until) is at most

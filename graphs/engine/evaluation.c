@@ -31,7 +31,7 @@ struct part {
 enum { AT_ONCE = 8, LEAST = 8, PARTS = 2 };
 struct sgrad__evaluation {
     struct part part[PARTS], total;
-    struct sgrad_tensor **weight;       /* by parameter: copies of the weights */
+    struct sgrad_tensor **weight;       /* by parameter: copies of the weights; NULL: adapted ones, which no step changes */
     struct sgrad_tensor *shared;        /* content of value, sent to all ranks */
     int64_t batches;                    /* of all ranks */
     int sums;                           /* of a batch: one per metric, and the number of rows or elements summed */
@@ -61,7 +61,7 @@ static int open_weights(struct sgrad__run *run, struct sgrad__evaluation *evalua
     evaluation->weight = sgrad_xcalloc((size_t)run->graph->parameter_count, sizeof(struct sgrad_tensor *));
     for (int i = 0; i < run->graph->parameter_count; i++) {
         const struct sgrad__parameter *p = &run->graph->parameter[i];
-        if (p->tensor)
+        if (p->tensor && !(run->graph->lora.rank && p->frozen))
             SGRAD_TRY(sgrad_tensor_create(p->name, p->is.dtype, p->kept_shape, SGRAD_PERSISTENT, &evaluation->weight[i]));
     }
     return 0;
@@ -151,7 +151,7 @@ int sgrad__evaluation_begin(struct sgrad__run *run) {
     struct sgrad__evaluation *e = run->evaluation.state;
     for (int i = 0; i < run->graph->parameter_count; i++) {
         struct sgrad_tensor *tensor = run->graph->parameter[i].tensor, *average = run->training->update[i].average;
-        if (tensor) SGRAD_TRY(sgrad_tensor_copy(average ? average : tensor, e->weight[i]));
+        if (e->weight[i]) SGRAD_TRY(sgrad_tensor_copy(average ? average : tensor, e->weight[i]));
     }
     memset(e->value, 0, sgrad_view_bytes(&e->shared->view));
     e->done = e->next = run->evaluation.turn;

@@ -128,6 +128,7 @@ struct sgrad__run {
     const struct sgrad__run *beside;            /* run that owns the context and the data sets; NULL: this one does */
     const struct sgrad_model *model;
     char *model_text;                           /* owned; name of the model, with all of its options */
+    char *lora[2];                              /* owned; options.model.lora and lora_on, if --adapter sets them; else NULL */
     struct sgrad_graph *graph;                  /* owned */
     struct sgrad__training *training;           /* owned; how the graph's parameters are updated, and optimizer states */
     int recomputed;                             /* number of layers that are recomputed in the backward pass */

@@ -23,6 +23,7 @@ void sgrad_graph_destroy(struct sgrad_graph *graph) {
     sgrad__parameters_free(graph);
     sgrad__imported_free(graph);
     free(graph->file);
+    free(graph->lora.on);
     for (int i = 0; i < graph->value_count; i++) free(graph->value[i].name);
     for (int i = 0; i < graph->node_count; i++) {
         free(graph->node[i].name);
@@ -297,7 +298,7 @@ int sgrad_graph_apply(struct sgrad_graph *graph, const struct sgrad_op *op, cons
     }
     graph->node = sgrad_array_grow(graph->node, graph->node_count, sizeof *graph->node);
     graph->node[graph->node_count++] = n;
-    return n.output;
+    return graph->adapt ? graph->adapt(graph, graph->node_count - 1) : n.output;
 }
 
 /* ---- inputs and loss ---- */

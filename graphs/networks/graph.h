@@ -40,6 +40,7 @@ struct sgrad__parameter {
     bool state;                         /* a state of an operation: not trained */
     bool frozen;                        /* its gradient is not computed, and it is not updated */
     bool fixed;                         /* frozen by the network (sgrad_graph_freeze), in all trainings */
+    bool adapter;                       /* a matrix of a low-rank adapter (adapters.c) */
     struct sgrad_tensor *tensor;        /* NULL before sgrad__parameters_allocate, and if only other stages use it */
 };
 
@@ -77,6 +78,14 @@ struct sgrad__imported {
     float mean[SGRAD_MAX_CHANNELS], deviation[SGRAD_MAX_CHANNELS]; /* mean and standard deviation per channel */
 };
 
+/* Low-rank adapters of linear layers (adapters.c). */
+enum { SGRAD__LORA_RANK = 65536 };              /* the largest rank */
+struct sgrad__lora {
+    int rank;                                   /* rows of A and columns of B; 0: there are no adapters */
+    double alpha;                               /* the product B·A is multiplied by alpha / rank */
+    char *on;                                   /* patterns of the adapted weights */
+};
+
 struct sgrad_graph {
     enum sgrad_dtype dtype;
     int error;                                  /* the first error; 0: none */
@@ -85,6 +94,9 @@ struct sgrad_graph {
     struct sgrad__imported *imported;           /* NULL: no imported data */
     double option[SGRAD_MAX_MODEL_OPTIONS];     /* values of the model's options, in the model's order */
     int cached, sequences;                      /* see sgrad_graph_cached (networks.h) */
+    struct sgrad__lora lora;
+    /* If set, it may add further nodes after NODE, the last one. Returns the value that replaces its output; -1: an error. */
+    int (*adapt)(struct sgrad_graph *graph, int node);
     struct sgrad_mesh mesh;
     int rank;               /* this rank's number on the mesh: it selects its shards of parameters and of layers */
     int stages, stage;      /* number of pipeline stages, 1: no pipeline; stage of this rank */
@@ -140,9 +152,37 @@ bool sgrad__is_listed(const char *list, const char *name);
 const char *sgrad__find_listed(const char *list, const char *name);
 /* Returns SGRAD_EINVAL, and logs it as an error of --OPTION, if a pattern in LIST matches no parameter; else 0. */
 int sgrad__check_listed(const struct sgrad_graph *graph, const char *option, const char *list);
-/* Freezes each parameter i with FROZEN[i] (NULL: none), and those that the network freezes; all others are trained. Gradients
- * that only frozen parameters need are not computed. */
+/* Freezes each parameter i with FROZEN[i] (NULL: none), those that the network freezes, and, if the network has adapters, all
+ * that do not belong to an adapter; all others are trained. Gradients that only frozen parameters need are not computed. */
 void sgrad__graph_freeze(struct sgrad_graph *graph, const bool *frozen);
+
+/* ---- adapters.c, merge.c: low-rank adapters ---- */
+
+/* Adds an adapter to each linear layer that is added later and whose weight matches a pattern in LORA, which is copied. The
+ * parameters of the adapter of "q_proj.weight" are "q_proj.lora_A.weight" and "q_proj.lora_B.weight". A weight that is tied to a
+ * parameter of an earlier layer gets none. SGRAD_EINVAL, stored in the graph: such a weight is split over ranks. */
+void sgrad__graph_adapt(struct sgrad_graph *graph, const struct sgrad__lora *lora);
+/* Checks that the completed graph has adapters; EACH: that each pattern has. SGRAD_EINVAL: a pattern, or all of them, match no
+ * weight of a linear layer. The error message lists some weights that they could match. */
+int sgrad__check_adapters(const struct sgrad_graph *graph, bool each);
+/* Returns the number of adapters. *LAYERS becomes the number of linear layers of the network. */
+int sgrad__adapters_count(const struct sgrad_graph *graph, int *layers);
+/* Returns the factor of the adapters; 0: there are none. */
+static inline double sgrad__lora_scale(const struct sgrad_graph *graph) {
+    return graph->lora.rank ? graph->lora.alpha / graph->lora.rank : 0;
+}
+/* Returns true if NAME ends like that of a parameter of an adapter. */
+bool sgrad__is_adapter(const char *name);
+
+/* Metadata key of files that contain weights with separate adapters: alpha / rank. */
+#define SGRAD__LORA_SCALE "lora_scale"
+struct sgrad__weights;
+/* Adds the product of each adapter in COPY, which must not be written yet, to the weight that it adapts, and removes the adapter
+ * from COPY. */
+void sgrad__weights_merge(struct sgrad__weights *copy);
+/* Adds the product of the adapter of the weight NAME in FILE, if there is one, to VALUE, this weight, which has SHAPE in the
+ * layout of memory. SGRAD_EFORMAT: the adapter is malformed, or does not fit the weight. SGRAD_EIO. */
+int sgrad__adapter_merge(const struct sgrad_safetensors *file, const char *name, const struct sgrad_shape *shape, float *value);
 
 /* ---- options.c ---- */
 
@@ -213,6 +253,7 @@ struct sgrad__item {
 struct sgrad__items {
     int count;
     bool states;                        /* the list includes the optimizer states */
+    double lora_scale;                  /* alpha / rank of the adapters in the list; 0: there are none */
     struct sgrad__item *item;
 };
 /* Returns the first rank that stores the parameter; -1: all ranks store it, or a shard of it. */
@@ -221,7 +262,11 @@ int sgrad__parameter_provider(const struct sgrad_graph *graph, const struct sgra
 struct sgrad__item sgrad__parameter_item(const struct sgrad_graph *graph, int parameter);
 /* Returns the parameters of GRAPH, without optimizer states. The caller must free the list with sgrad__items_free. */
 struct sgrad__items sgrad__parameters_list(const struct sgrad_graph *graph);
+/* Returns the same without those of adapters. */
+struct sgrad__items sgrad__network_list(const struct sgrad_graph *graph);
 void sgrad__items_free(struct sgrad__items *list);
+/* Removes from the list all items that belong to an adapter or, if ADAPTERS is set, all others. */
+void sgrad__items_select(struct sgrad__items *list, bool adapters);
 
 /* ---- shards.c: parameters that are split over ranks ---- */
 
@@ -251,7 +296,8 @@ void sgrad__wholes_free(struct sgrad_graph *graph);
 /* Loads ITEMS, of GRAPH, from an open file with PyTorch's names and layouts. Tensors whose names begin with "optimizer." are
  * ignored unless ITEMS include optimizer states. SKIP: patterns of tensors that are not loaded; NULL: none. A missing or extra
  * tensor, or another type or shape, is an error, which names the first such tensor and both shapes, and nothing is changed:
- * SGRAD_EFORMAT, SGRAD_ESHAPE. SGRAD_EIO: the file cannot be read; some tensors may be changed. */
+ * SGRAD_EFORMAT, SGRAD_ESHAPE. The adapters of a checkpoint are merged into the weights unless ITEMS include optimizer states.
+ * SGRAD_EIO: the file cannot be read; some tensors may be changed. */
 int sgrad__weights_load(struct sgrad_graph *graph, struct sgrad__items items, const struct sgrad_safetensors *file,
                         const char *skip);
 
@@ -259,13 +305,14 @@ int sgrad__weights_load(struct sgrad_graph *graph, struct sgrad__items items, co
  * warning, not an error. SGRAD_EIO. */
 int sgrad__weights_checksum(const struct sgrad_safetensors *file, char checksum[SGRAD_CHECKSUM]);
 /* A copy of items in host memory, for a file. sgrad__weights_copy waits for the tasks that change the items; whole values of
- * split items must exist. The caller must free the copy with sgrad__weights_free. sgrad__weights_write may be called only once,
- * on any thread. */
+ * split items must exist. VALUE: a tensor for each item, which is copied instead of the item; NULL, or an element NULL: the item
+ * is copied. The caller must free the copy with sgrad__weights_free. sgrad__weights_write may be called only once, on any
+ * thread. */
 struct sgrad__weights {
     struct sgrad__items items;
     void **value;               /* per item, in the layout of memory; once written, in that of files */
 };
-int sgrad__weights_copy(struct sgrad__items items, struct sgrad__weights *copy);
+int sgrad__weights_copy(struct sgrad__items items, struct sgrad_tensor *const *value, struct sgrad__weights *copy);
 int sgrad__weights_write(struct sgrad__weights *copy, const char *path, const char *const *metadata, int metadata_count);
 /* Returns the copy as entries in the layout of files, in the order of the items. Must not be called twice or together with
  * sgrad__weights_write. The caller must free the array; names and data belong to COPY. */
@@ -275,10 +322,7 @@ void sgrad__weights_free(struct sgrad__weights *copy);
 void sgrad__to_floats(enum sgrad_dtype dtype, const void *from, int64_t count, float *to);
 /* Frees the imported data. */
 void sgrad__imported_free(struct sgrad_graph *graph);
-/* Copies, writes and frees. Errors: those of sgrad_tensor_read and sgrad_safetensors_write. sgrad__weights_save_values writes
- * VALUE, a tensor for each item, instead of the items, none of which may be split. */
+/* Copies, writes and frees. Errors: those of sgrad_tensor_read and sgrad_safetensors_write. */
 int sgrad__weights_save(struct sgrad__items items, const char *path, const char *const *metadata, int metadata_count);
-int sgrad__weights_save_values(struct sgrad__items items, struct sgrad_tensor *const *value, const char *path,
-                               const char *const *metadata, int metadata_count);
 
 #endif

@@ -56,7 +56,8 @@ void sgrad_graph_freeze(struct sgrad_graph *graph, const char *name) {
 void sgrad__graph_freeze(struct sgrad_graph *graph, const bool *frozen) {
     for (int i = 0; i < graph->parameter_count; i++) {
         struct sgrad__parameter *parameter = &graph->parameter[i];
-        parameter->frozen = !parameter->state && (parameter->fixed || (frozen && frozen[i]));
+        const bool fixed = parameter->fixed || (graph->lora.rank && !parameter->adapter);
+        parameter->frozen = !parameter->state && (fixed || (frozen && frozen[i]));
     }
     for (int n = 0; n < graph->node_count; n++) {
         const struct sgrad__node *node = &graph->node[n];

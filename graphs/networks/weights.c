@@ -166,19 +166,22 @@ static int check_file(const struct sgrad_graph *graph, struct sgrad__items *list
     for (int i = 0; i < list->count; i++)
         SGRAD_TRY(check_item(graph, &list->item[i], file, list->states));
     qsort(list->item, (size_t)list->count, sizeof *list->item, by_name);
+    const bool merges = !list->states && sgrad_safetensors_metadata(file, SGRAD__LORA_SCALE);
     for (int i = 0; i < file->count + file->others; i++) {
         const struct sgrad_entry *entry = i < file->count ? &file->entry[i] : NULL;
         char *name = entry ? entry->name : file->other[i - file->count].name;
         if (!list->states && strncmp(name, SGRAD__STATES, strlen(SGRAD__STATES)) == 0) continue;
         if (sgrad__is_listed(skip, name)) continue;
+        if (merges && sgrad__is_adapter(name)) continue;
         if (!bsearch(&(struct sgrad__item){ .name = name }, list->item, (size_t)list->count, sizeof *list->item, by_name))
             SGRAD_TRY(check_stranger(graph, list, file, name, entry));
     }
     return 0;
 }
 
+/* MERGES: the adapters in the file are merged into the weights. */
 static int load_item(const struct sgrad_graph *graph, const struct sgrad__item *item, const struct sgrad_safetensors *from,
-                     const struct sgrad_entry *entry) {
+                     const struct sgrad_entry *entry, bool merges) {
     if (!entry) return 0;
     const int64_t count = sgrad_shape_count(&item->view.shape);
     const size_t bytes = sgrad_view_bytes(&item->view);
@@ -189,6 +192,7 @@ static int load_item(const struct sgrad_graph *graph, const struct sgrad__item *
     else memcpy(file, data, bytes);
     bool moves = item->layout != SGRAD_AS_IS;
     if (moves) to_memory_layout(item, file, memory);
+    if (!error && merges) error = sgrad__adapter_merge(from, item->name, &item->view.shape, moves ? memory : file);
     if (!error && item->whole) {
         free(*item->whole);
         *item->whole = memcpy(sgrad_xcalloc(1, bytes), moves ? memory : file, bytes);
@@ -221,7 +225,7 @@ int sgrad__weights_load(struct sgrad_graph *graph, struct sgrad__items items, co
     const int left = leave_out(&items, skip);
     int error = check_file(graph, &items, file, skip);
     for (int i = 0; i < items.count && !error; i++)
-        error = load_item(graph, &items.item[i], file, find_entry(graph, file, items.item[i].name));
+        error = load_item(graph, &items.item[i], file, find_entry(graph, file, items.item[i].name), !items.states);
     items.count += left;
     sgrad__items_free(&items);
     return error;
@@ -237,8 +241,7 @@ void sgrad__imported_free(struct sgrad_graph *graph) {
 
 /* ---- saving --------------------------------------------------------------------------------------------------- */
 
-/* Copies the items, in their order or, unless VALUE is NULL, the tensors in VALUE, one per item. */
-static int copy_items(struct sgrad__items items, struct sgrad_tensor *const *value, struct sgrad__weights *copy) {
+int sgrad__weights_copy(struct sgrad__items items, struct sgrad_tensor *const *value, struct sgrad__weights *copy) {
     struct sgrad__weights w = { .items = items };
     int error = 0;
     w.value = sgrad_xcalloc((size_t)w.items.count, sizeof *w.value);
@@ -246,14 +249,12 @@ static int copy_items(struct sgrad__items items, struct sgrad_tensor *const *val
         const struct sgrad__item *item = &w.items.item[i];
         w.value[i] = sgrad_xcalloc(1, sgrad_view_bytes(&item->view));
         if (item->whole) memcpy(w.value[i], *item->whole, sgrad_view_bytes(&item->view));
-        else error = sgrad_tensor_read(value ? value[i] : item->tensor, w.value[i]);
+        else error = sgrad_tensor_read(value && value[i] ? value[i] : item->tensor, w.value[i]);
     }
     if (error) sgrad__weights_free(&w);
     else *copy = w;
     return error;
 }
-
-int sgrad__weights_copy(struct sgrad__items items, struct sgrad__weights *copy) { return copy_items(items, NULL, copy); }
 
 void sgrad__weights_free(struct sgrad__weights *weights) {
     for (int i = 0; i < weights->items.count; i++) free(weights->value[i]);
@@ -311,15 +312,10 @@ int sgrad__weights_write(struct sgrad__weights *weights, const char *path, const
     return error;
 }
 
-int sgrad__weights_save_values(struct sgrad__items items, struct sgrad_tensor *const *value, const char *path,
-                               const char *const *metadata, int metadata_count) {
+int sgrad__weights_save(struct sgrad__items items, const char *path, const char *const *metadata, int metadata_count) {
     struct sgrad__weights copy;
-    SGRAD_TRY(copy_items(items, value, &copy));
+    SGRAD_TRY(sgrad__weights_copy(items, NULL, &copy));
     int error = sgrad__weights_write(&copy, path, metadata, metadata_count);
     sgrad__weights_free(&copy);
     return error;
-}
-
-int sgrad__weights_save(struct sgrad__items items, const char *path, const char *const *metadata, int metadata_count) {
-    return sgrad__weights_save_values(items, NULL, path, metadata, metadata_count);
 }

@@ -3,6 +3,7 @@
  *
  *     checkpoint-STEP.safetensors     parameters and states by PyTorch's names, optimizer.STATE.PARAMETER
  *         metadata                    step, epoch, step_in_epoch, seed; identity: values that must agree when resuming;
+ *                                     lora_scale: factor of the low-rank adapters, if there are any;
  *                                     checksum of all tensors; stargrad: the version that wrote it
  *
  * A checkpoint is written to a temporary file and renamed, so that it is either complete or does not exist. Truncation and
@@ -97,16 +98,20 @@ struct sgrad__checkpoint {
 
 static int save(struct sgrad__checkpoint *checkpoint) {
     const struct sgrad__position *at = &checkpoint->position;
-    char *path = sgrad__checkpoint_path(checkpoint->folder, at->step), step[24], epoch[24], step_in_epoch[24], seed[24];
+    char *path = sgrad__checkpoint_path(checkpoint->folder, at->step), step[24], epoch[24], step_in_epoch[24], seed[24],
+         scale[32];
     snprintf(step, sizeof step, "%ld", at->step);
     snprintf(epoch, sizeof epoch, "%d", at->epoch);
     snprintf(step_in_epoch, sizeof step_in_epoch, "%ld", at->step_in_epoch);
     snprintf(seed, sizeof seed, "%llu", (unsigned long long)at->seed);
+    snprintf(scale, sizeof scale, "%.17g", checkpoint->weights.items.lora_scale);
     const char *const metadata[][2] = {
         { "step", step }, { "epoch", epoch },            { "step_in_epoch", step_in_epoch },
         { "seed", seed }, { "identity", checkpoint->identity },   { "stargrad", PACKAGE_VERSION },
+        { SGRAD__LORA_SCALE, scale },
     };
-    int error = sgrad__weights_write(&checkpoint->weights, path, metadata[0], sizeof metadata / sizeof *metadata);
+    const int count = sizeof metadata / sizeof *metadata - (checkpoint->weights.items.lora_scale == 0);
+    int error = sgrad__weights_write(&checkpoint->weights, path, metadata[0], count);
     free(path);
     return error ? error : remove_old(checkpoint->folder, at->step, checkpoint->keep);
 }
@@ -127,7 +132,7 @@ static void free_checkpoint(struct sgrad__checkpoint *checkpoint) {
 int sgrad__checkpoint_begin(const struct sgrad__training *training, const char *folder, const struct sgrad__position *position,
                             const char *identity, int keep, struct sgrad__checkpoint **checkpoint) {
     struct sgrad__weights weights;
-    SGRAD_TRY(sgrad__weights_copy(sgrad__training_list(training, true), &weights));
+    SGRAD_TRY(sgrad__weights_copy(sgrad__training_list(training, true), NULL, &weights));
     struct sgrad__checkpoint *c = sgrad_xcalloc(1, sizeof *c);
     *c = (struct sgrad__checkpoint){ .weights = weights, .folder = sgrad_format("%s", folder), .position = *position,
                                      .identity = sgrad_format("%s", identity), .keep = keep };

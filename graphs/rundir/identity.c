@@ -12,11 +12,13 @@ static json_t *group_text(long group) {
     return name ? json_string(name) : json_sprintf("%ld", group);
 }
 
-/* Returns the optimizer with --lookahead and --ema: a resumed run needs the state that these add. */
+/* Returns the optimizer with --lookahead, --ema and --lora: a resumed run needs the state that these add. */
 static json_t *optimizer_text(const struct sgrad_train_options *options) {
     char *ema = options->training.ema > 0 ? sgrad_format(" --ema %g", options->training.ema) : sgrad_format("%s", "");
     char *lookahead = sgrad_lookahead_text(&options->training.lookahead);
-    json_t *text = json_sprintf("%s%s%s%s", options->optimizer.name, *lookahead ? " --lookahead " : "", lookahead, ema);
+    const char *lora = options->model.lora;
+    json_t *text = json_sprintf("%s%s%s%s%s%s", options->optimizer.name, *lookahead ? " --lookahead " : "", lookahead, ema,
+                                lora ? " --lora " : "", lora ? lora : "");
     free(ema);
     free(lookahead);
     return text;

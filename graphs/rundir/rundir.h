@@ -92,6 +92,26 @@ int sgrad__config_input(const char *folder, int channels, double *mean, double *
  * SGRAD_GROUP_…. *SAMPLES: the resulting number of samples of a group; 0: unknown. *FOUND and errors: as above. */
 int sgrad__config_group(const char *folder, long *group, int64_t *samples, bool *found);
 
+/* ---- adapter.c: low-rank adapters in the format of Hugging Face peft ------------------------------------------- */
+
+/* adapter_config.json and the tensors of an adapter. */
+struct sgrad__adapter {
+    int rank;
+    double alpha;                   /* the product B·A is multiplied by alpha / rank */
+    char *on;                       /* names of the adapted weights in the network, separated by commas */
+    struct sgrad_safetensors file;  /* adapter_model.safetensors */
+};
+/* Reads the adapter in FOLDER. The caller must free it with sgrad__adapter_close. SGRAD_EIO: a file cannot be read.
+ * SGRAD_EFORMAT: it is malformed. SGRAD_EINVAL: the adapter has a feature that is not supported, which is named. */
+int sgrad__adapter_read(const char *folder, struct sgrad__adapter *adapter);
+void sgrad__adapter_close(struct sgrad__adapter *adapter);
+/* Loads the adapters of GRAPH from such a file. Errors: those of sgrad__weights_load. */
+int sgrad__adapter_load(struct sgrad_graph *graph, const struct sgrad__adapter *adapter);
+/* Writes the adapters of GRAPH in COPY, which must not be merged or written yet, to FOLDER. BASE: the file of the weights, for
+ * the configuration; NULL: unknown. SGRAD_EIO. */
+int sgrad__adapter_write(const struct sgrad_graph *graph, const struct sgrad__weights *copy, const char *folder,
+                         const char *base);
+
 /* ---- identity.c ----------------------------------------------------------------------------------------------- */
 
 /* Returns the values that must not change when a run is continued: model, data, batch, seed, batch-normalization group,

@@ -33,7 +33,7 @@ static int write_best(const struct sgrad__run *run) {
     for (int i = 1; i < count; i++) number[i] = sgrad_format("%.17g", run->best.metrics[i - 1]);
     for (int i = 0; i < count; i++) metadata[2 * i] = i ? run->metric[i - 1].name : "step", metadata[2 * i + 1] = number[i];
     int error =
-        sgrad__weights_save_values(sgrad__parameters_list(run->graph), sgrad__evaluation_weights(run), path, metadata, count);
+        sgrad__run_save_weights(run, sgrad__parameters_list(run->graph), sgrad__evaluation_weights(run), path, metadata, count);
     for (int i = 0; i < count; i++) free(number[i]);
     free(path);
     return error;

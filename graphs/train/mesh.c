@@ -71,7 +71,7 @@ static int check_together(const struct sgrad__run *run) {
     for (int i = 0; i < run->graph->parameter_count; i++) {
         const struct sgrad__parameter *p = &run->graph->parameter[i];
         const struct sgrad_optimizer *is = run->training->update[i].optimizer;
-        if (p->cuts && is->needs_full_tensor)
+        if (is && p->cuts && is->needs_full_tensor)
             return sgrad_log_error(
                 SGRAD_EINVAL,
                 "optimizer %s requires norms of whole parameters, but %s is sharded over axis %s; use another optimizer",

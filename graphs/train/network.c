@@ -113,6 +113,7 @@ int sgrad__run_build_graph(struct sgrad__run *run) {
     run->model_text = sgrad__graph_model_text(g);
     sgrad__graph_set_mesh(g, &run->parallel.mesh);
     g->cached = run->generation.rows, g->sequences = run->generation.sequences;
+    SGRAD_TRY(sgrad__run_adapt(run));
     int field[SGRAD_MAX_FIELDS], x;
     for (int f = 0; d->field[f].name; f++)
         field[f] = sgrad_graph_input(g, d->field[f].name, d->field[f].dtype, d->field[f].shape);

@@ -47,7 +47,7 @@ static void set_hyper(struct sgrad__run *run) {
     }
 }
 
-static int open_parameters(struct sgrad__run *run) {
+static int open_weights(struct sgrad__run *run) {
     struct sgrad_safetensors file;
     const struct sgrad_program_options how = sgrad__run_program_options(run, true, run->options.training.batch, run->batch.micro);
     run->training->sharers =
@@ -62,12 +62,17 @@ static int open_parameters(struct sgrad__run *run) {
     const struct sgrad__imported *imported = run->graph->imported;
     const char *skip = run->data.train ? run->options.model.init_skip : NULL;  /* an evaluation loads all weights */
     if (!run->options.model.init || run->files.restores)
-        return imported ? sgrad__weights_load(run->graph, sgrad__parameters_list(run->graph), &imported->weights, skip) : 0;
+        return imported ? sgrad__weights_load(run->graph, sgrad__network_list(run->graph), &imported->weights, skip) : 0;
     SGRAD_TRY(sgrad_safetensors_open(run->options.model.init, &file));
-    int error = sgrad__weights_load(run->graph, sgrad__parameters_list(run->graph), &file, skip);
+    int error = sgrad__weights_load(run->graph, sgrad__network_list(run->graph), &file, skip);
     if (!error && run->context->rank == 0) error = sgrad__weights_checksum(&file, (char[SGRAD_CHECKSUM]){ 0 });
     sgrad_safetensors_close(&file);
     return error;
+}
+
+static int open_parameters(struct sgrad__run *run) {
+    SGRAD_TRY(open_weights(run));
+    return run->data.train && !run->files.restores ? sgrad__run_load_adapter(run) : 0;
 }
 
 /* Sets *STRATEGY. --shard is implemented by the strategy "shard", which replaces "sync". */
@@ -184,6 +189,7 @@ static int print_batch(struct sgrad__run *run) {
 /* Completes and checks the options, opens the data sets and builds the network. */
 static const struct stage graph_stages[] = {
     { complete, 0, OPTIONS },
+    { sgrad__run_complete_lora, OPTIONS, 0 },
     { print_batch, OPTIONS, 0 },
     { find_records, OPTIONS, RECORDS },
     { set_rate, RECORDS, 0 },
@@ -333,6 +339,7 @@ static int set_input(struct sgrad__run *run) {
 
 static const struct stage trial_stages[] = {
     { complete, 0, OPTIONS },
+    { sgrad__run_complete_lora, OPTIONS, 0 },
     { check_options, OPTIONS, 0 },
     { find_records, OPTIONS, RECORDS },
     { set_rate, RECORDS, 0 },
@@ -451,5 +458,6 @@ void sgrad__run_close(struct sgrad__run *run) {
     free(run->files.history);
     free(run->data.augment);
     free(run->data.damaged);
+    for (int i = 0; i < 2; i++) free(run->lora[i]);
     free(run->files.folder);
 }

@@ -56,6 +56,24 @@ long sgrad__run_next_freeze(const struct sgrad__run *run, long done);
 bool sgrad__run_freezes(const struct sgrad__run *run, long done);
 void sgrad__run_print_tuning(const struct sgrad__run *run, FILE *to);       /* prints these options, if set, to TO */
 
+/* ---- lora.c: low-rank adapters (graphs/networks/adapters.c) ---- */
+
+/* Checks --lora, --lora-on and --adapter, and completes them from the files of the adapter. SGRAD_EINVAL: one is invalid. Other
+ * errors: those of sgrad__adapter_read. */
+int sgrad__run_complete_lora(struct sgrad__run *run);
+/* adapt: sets the adapters of run->graph, which must have no layers yet, if the run trains. check_lora: checks the completed
+ * graph. SGRAD_EINVAL: no layer can be adapted, or an option cannot be combined with --lora. */
+int sgrad__run_adapt(struct sgrad__run *run);
+int sgrad__run_check_lora(const struct sgrad__run *run);
+/* Loads --adapter, if it is set, into the graph's adapters. SGRAD_EINVAL: its scale is not that of --lora. Others: those of
+ * sgrad__adapter_read and sgrad__weights_load. */
+int sgrad__run_load_adapter(struct sgrad__run *run);
+/* Saves ITEMS, or VALUE instead (sgrad__weights_copy), as the result of the run, in the file PATH. Adapters are merged into the
+ * weights. They are also written, as Hugging Face peft has them, to the folder of PATH. SGRAD_EIO. */
+int sgrad__run_save_weights(const struct sgrad__run *run, struct sgrad__items items, struct sgrad_tensor *const *value,
+                            const char *path, const char *const *metadata, int metadata_count);
+void sgrad__run_print_lora(const struct sgrad__run *run, FILE *to);     /* prints a line about the adapters, if there are any */
+
 /* ---- whitening.c ---- */
 
 /* Computes the filters that whiten the first images of the training set, for layers that have such initial values and are not

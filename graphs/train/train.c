@@ -391,7 +391,7 @@ static void warn_of_loss(const struct sgrad__run *run) {
 static int save_weights(struct sgrad__run *run) {
     char *path = sgrad_format("%s/model.safetensors", run->files.folder);
     int error = run->best.step ? sgrad__best_copy(run, path)
-                             : sgrad__weights_save(sgrad__training_list(run->training, false), path, NULL, 0);
+                             : sgrad__run_save_weights(run, sgrad__training_list(run->training, false), NULL, path, NULL, 0);
     free(path);
     return error;
 }

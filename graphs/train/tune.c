@@ -51,7 +51,7 @@ static int set_optimizers(struct sgrad__run *run) {
     SGRAD_TRY(sgrad__check_listed(run->graph, "optimizer-of", list));
     for (int i = 0; i < run->graph->parameter_count && list; i++) {
         const char *at = sgrad__find_listed(list, run->graph->parameter[i].name);
-        if (run->graph->parameter[i].state || !at) continue;
+        if (!run->training->update[i].optimizer || !at) continue;
         const struct sgrad_optimizer *is = optimizer_at(at);
         if (!is) return SGRAD_ENAME;
         SGRAD_TRY(sgrad__run_check_shares(run, is, "optimizer-of"));
@@ -123,6 +123,7 @@ int sgrad__run_fine_tune(struct sgrad__run *run) {
     const struct sgrad_train_options *o = &run->options;
     if (o->model.init_skip && !o->model.init && !run->graph->imported)
         return sgrad_log_error(SGRAD_EINVAL, "--init-skip requires --init FILE");
+    SGRAD_TRY(sgrad__run_check_lora(run));
     SGRAD_TRY(check_freeze_after(run));
     SGRAD_TRY(set_optimizers(run));
     SGRAD_TRY(sgrad__check_listed(run->graph, "init-skip", o->model.init_skip));
@@ -147,7 +148,7 @@ void sgrad__run_print_tuning(const struct sgrad__run *run, FILE *to) {
     const struct sgrad_graph *g = run->graph;
     int left = 0, frozen = 0, fixed = 0, trained = 0;
     for (int i = 0; i < g->parameter_count; i++) {
-        left += sgrad__is_listed(o->model.init_skip, g->parameter[i].name);
+        left += g->parameter[i].adapter || sgrad__is_listed(o->model.init_skip, g->parameter[i].name);
         frozen += g->parameter[i].frozen;
         fixed += g->parameter[i].fixed;
         trained += !g->parameter[i].state;
@@ -157,12 +158,13 @@ void sgrad__run_print_tuning(const struct sgrad__run *run, FILE *to) {
     if (file)
         fprintf(to, "init       %s: %d %s loaded", file, g->parameter_count - left,
                 sgrad_plural(g->parameter_count - left, "tensor", "tensors"));
-    for (int i = 0, printed = 0; i < g->parameter_count && left; i++)
+    for (int i = 0, printed = 0; i < g->parameter_count && left && !g->lora.rank; i++)
         if (sgrad__is_listed(o->model.init_skip, g->parameter[i].name) && printed++ < 6)
             fprintf(to, printed == 1 ? "; random: %s" : ", %s", g->parameter[i].name);
-    if (left > 6) fprintf(to, " and %d more", left - 6);
+    if (left > 6 && !g->lora.rank) fprintf(to, " and %d more", left - 6);
     if (file) fputc('\n', to);
-    if (frozen)
+    sgrad__run_print_lora(run, to);
+    if (frozen && !g->lora.rank)
         fprintf(to, "frozen     %d of %d parameters: %s%s%s\n", frozen, trained, fixed ? "by the network" : "",
                 fixed && o->training.freeze ? ", and " : "", o->training.freeze ? o->training.freeze : "");
     if (o->training.freeze_after) fprintf(to, "frozen     later (PATTERN=EPOCHS): %s\n", o->training.freeze_after);

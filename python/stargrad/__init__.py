@@ -111,7 +111,7 @@ class Run:
         return said
 
     def export(self, path, **options):
-        """Writes the network and its weights to an ONNX file (docs/guides/onnx.md)."""
+        """Writes the network and its weights to an ONNX file (docs/guides/onnx.md), or only the weights to a .safetensors file."""
         call("sgrad_json_export", _folder(self), _text(options), os.fsencode(path))
 
 

@@ -189,10 +189,11 @@ def check(draw):
              "--cpus", 1, *how, *draw.options(OPTIONS), *(draw.options(OF_VOXELS) if voxels else [])]
     if model == "convnet" and draw.chance(0.3):
         words += ["--bn-group", draw.choice(("micro", 2, 4))]
-    if draw.chance(0.3) and model in ("mlp", "convnet"):        # from others' weights, without the head
+    if draw.chance(0.3) and model in ("mlp", "convnet"):        # from others' weights, without the head, or with adapters
         first = folder("first")
         draw.run(["train", "--model", model, "--data", data, "--batch", 4, "--steps", 1, "--cpus", 1, "--out", first], refusable=True)
-        words += ["--init", f"{first}/model.safetensors", "--init-skip", draw.choice(("fc*", "*.bias"))]
+        words += ["--init", f"{first}/model.safetensors",
+                  *draw.choice((("--init-skip", "fc*"), ("--init-skip", "*.bias"), ("--lora", "2:3", "--lora-on", "fc*")))]
     alike = words[words.index("--tta"):][:2] if "--tta" in words else []
     told = json.loads(draw.run([*words, "--json", "--out", out], refusable=True))
     wanted = {name: value for name, value in told.items() if name.startswith("test_")}

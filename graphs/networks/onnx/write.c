@@ -224,7 +224,7 @@ static int write_graph(struct writer *writer, struct sgrad__weights *copy, const
 int sgrad__onnx_write(const struct sgrad_graph *graph, const char *path) {
     struct sgrad__weights copy;
     struct writer w = { .graph = graph, .logits = sgrad__graph_logits(graph) };
-    SGRAD_TRY(sgrad__weights_copy(sgrad__parameters_list(graph), &copy));
+    SGRAD_TRY(sgrad__weights_copy(sgrad__parameters_list(graph), NULL, &copy));
     w.needed = sgrad_xcalloc((size_t)graph->value_count, sizeof *w.needed);
     w.used = sgrad_xcalloc((size_t)graph->parameter_count + 1, sizeof *w.used);
     onnx__graph__init(w.to = sgrad_xcalloc(1, sizeof *w.to));
