@@ -39,7 +39,7 @@ int sgrad__run_complete_lora(struct sgrad__run *run) {
 int sgrad__run_adapt(struct sgrad__run *run) {
     const struct sgrad_model_options *model = &run->options.model;
     struct sgrad__lora lora = { .on = (char *)(model->lora_on ? model->lora_on : DEFAULT_ON) };
-    if (!model->lora || !run->data.train || run->draw) return 0;
+    if (!model->lora || !run->data.train) return 0;
     if (!parse(model->lora, &lora)) return SGRAD_EINVAL;
     const struct sgrad_mesh *mesh = &run->parallel.mesh;
     for (const struct sgrad_axis *axis = mesh->axis; axis < mesh->axis + mesh->axes; axis++)
