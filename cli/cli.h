@@ -32,9 +32,12 @@ struct sgrad__request {
         bool details;
     } eval;
     struct {
-        const char *prompt, *tokenizer;
+        long shard_size;
+    } export;
+    struct {
+        const char *prompt, *prompts, *template, *stop, *tokenizer;
         long tokens;
-        double temperature;
+        double temperature, top_p, repetition_penalty;
         int top_k;
     } sample;
     struct {
@@ -106,8 +109,8 @@ struct sgrad__type {
     char *(*show)(const struct sgrad__option *option, const struct sgrad__request *request);
 };
 extern const struct sgrad__type sgrad__flag, sgrad__whole, sgrad__real, sgrad__text, sgrad__file, sgrad__folder, sgrad__choice,
-    sgrad__schedule, sgrad__views, sgrad__augmentation, sgrad__none, sgrad__group, sgrad__period, sgrad__workers, sgrad__range,
-    sgrad__plugin, sgrad__resume, sgrad__time, sgrad__numbers, sgrad__lookahead;
+    sgrad__schedule, sgrad__views, sgrad__augmentation, sgrad__none, sgrad__group, sgrad__period, sgrad__bytes, sgrad__workers,
+    sgrad__range, sgrad__plugin, sgrad__resume, sgrad__time, sgrad__numbers, sgrad__lookahead;
 
 /* The options of eval and predict about samples and devices. */
 #define SGRAD__EVALUATION_OPTIONS \

@@ -8,6 +8,8 @@
 
 static const struct sgrad__option options[] = {
     { "weights", "FILE", "weights (safetensors) [RUN-DIR/model.safetensors]", &sgrad__text, SGRAD__FIELD(model.init) },
+    { "shard-size", "SIZE", "write several safetensors files of at most SIZE, such as 5G, and their index", &sgrad__bytes,
+      SGRAD__PLACE(export.shard_size), 1, 1e18 },
     SGRAD__PLUGIN_OPTION,
     { 0 },
 };
@@ -31,10 +33,12 @@ static int run(const struct sgrad__request *request) {
     if (strcmp(end, ".onnx") && is_in_run(word[1]))
         return sgrad__wrong("export: '%s' is in the folder of a run, whose weights it could replace; give another folder",
                             word[1]);
+    if (!strcmp(end, ".onnx") && request->export.shard_size)
+        return sgrad__wrong("export: --shard-size requires FILE.safetensors; an ONNX network is one file");
     sgrad__weights_of_run(request, &o);
     int error = sgrad_run_samples(request->argument, &o, &dataset);
     o.data.dataset[SGRAD_TEST] = dataset;
-    if (!error) error = sgrad_export(&o, word[1]);
+    if (!error) error = sgrad_export(&o, word[1], request->export.shard_size);
     if (!error) printf("%s: %s, with the weights from %s\n", word[1], o.model.name, o.model.init);
     sgrad_dataset_close(dataset);
     return sgrad__status(error);

@@ -73,6 +73,27 @@ static char *show_real(const struct sgrad__option *option, const struct sgrad__r
 }
 const struct sgrad__type sgrad__real = { read_real, takes_real, show_real };
 
+/* "5G": bytes, with a unit of 1024, 1024² or 1024³. */
+static bool read_bytes(const struct sgrad__option *option, const char *text, struct sgrad__request *request) {
+    static const char units[] = "KMG";
+    char *end;
+    double x = strtod(text, &end);
+    if (end == text || isspace((unsigned char)*text)) return false;
+    const char *unit = *end ? strchr(units, *end) : NULL;
+    if (unit) {
+        for (const char *u = units; u <= unit; u++) x *= 1024;
+        end++;
+        if (!strcmp(end, "B") || !strcmp(end, "iB")) end += strlen(end);
+    }
+    if (*end || !(x >= option->low && x <= option->high)) return false;
+    *(long *)field(option, request) = (long)x;
+    return true;
+}
+static char *takes_bytes(const struct sgrad__option *option) {
+    return sgrad_format("a number of bytes, such as 500M or 5G, of at least %.0f", option->low);
+}
+const struct sgrad__type sgrad__bytes = { .read = read_bytes, .takes = takes_bytes };
+
 /* An empty value clears a list that --like or --resume inherits, or makes a choice automatic again. */
 static bool may_be_empty(const struct sgrad__option *option) {
     static const char *const lists[] = { "LIST", "AXIS=N,..." };

@@ -34,10 +34,12 @@ int sgrad_predict(const struct sgrad_train_options *options, struct sgrad_train_
 void sgrad_predictions_free(struct sgrad_predictions *predictions);
 
 /* Writes saved weights and their network to the ONNX file PATH (docs/guides/onnx.md) or, if PATH ends with ".safetensors", only
- * the weights. Adapters are merged into the weights. Rank 0 writes; every rank must call it.
- * Uses the same OPTIONS as sgrad_evaluate; the precision is always f32. SGRAD_EINVAL: a layer has no equivalent in ONNX.
- * SGRAD_EIO: the file cannot be written. Other errors are those of sgrad_evaluate. */
-int sgrad_export(const struct sgrad_train_options *options, const char *path);
+ * the weights. Adapters are merged into the weights. LIMIT: the weights are written to several files, PATH with
+ * "-00001-of-0000N" before its ending, of at most this number of bytes, or one tensor, and an index, PATH with ".index.json";
+ * to PATH, if one file is enough; 0: no limit. Rank 0 writes; every rank must call it. Uses the same OPTIONS as sgrad_evaluate;
+ * the precision is always f32. SGRAD_EINVAL: a layer has no equivalent in ONNX. SGRAD_EIO: a file cannot be written. Other errors
+ * are those of sgrad_evaluate. */
+int sgrad_export(const struct sgrad_train_options *options, const char *path, int64_t limit);
 
 /* Statistics of predictions with one label per sample. */
 enum { SGRAD_CONFIDENCES = 15 };

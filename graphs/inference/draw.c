@@ -62,7 +62,8 @@ static float find_nucleus(const float *logit, int64_t classes, float least, floa
 
 int sgrad__draw_token(const struct sgrad_sample_options *how, float *logit, int64_t classes, const int32_t *text, int64_t count,
                       uint64_t seed, int number) {
-    if (how->repetition_penalty > 0) penalize(how->repetition_penalty, logit, classes, text, count);
+    if (how->repetition_penalty > 0 && how->repetition_penalty != 1)
+        penalize(how->repetition_penalty, logit, classes, text, count);
     float max = -INFINITY, least = -INFINITY;
     int most = -1;
     for (int64_t i = 0; i < classes; i++) {

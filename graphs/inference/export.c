@@ -3,21 +3,63 @@
 #include "graphs/api/inference.h"
 #include "graphs/train/setup.h"
 
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
-static int write_file(const struct sgrad_graph *graph, const char *path) {
-    const char *end = strrchr(path, '.');
-    if (!end || strcmp(end, ".safetensors")) return sgrad__onnx_write(graph, path);
-    return sgrad__weights_save(sgrad__parameters_list(graph), path, NULL, 0);
+/* Writes ENTRY, consecutive tensors, to files of at most LIMIT bytes of tensors, or one tensor, and their index:
+ *
+ *     model-00001-of-00002.safetensors   model-00002-of-00002.safetensors   model.safetensors.index.json */
+static int write_shards(const struct sgrad_entry *entry, int count, const char *path, int64_t limit) {
+    int *first = sgrad_xcalloc((size_t)count + 1, sizeof *first), files = 0, error = 0;
+    int64_t bytes = 0, total = 0;
+    for (int i = 0; i < count; i++) {
+        const int64_t own = (int64_t)sgrad_view_bytes(&entry[i].view);
+        if (!files || bytes + own > limit) first[files++] = i, bytes = 0;
+        bytes += own, total += own;
+    }
+    first[files] = count;
+    const int stem = (int)(strrchr(path, '.') - path);
+    json_t *map = json_object();
+    for (int f = 0; f < files && !error; f++) {
+        char *name = files == 1 ? sgrad_format("%s", path) : sgrad_format("%.*s-%05d-of-%05d.safetensors", stem, path, f + 1, files);
+        const char *slash = strrchr(name, '/');
+        for (int i = first[f]; i < first[f + 1]; i++)
+            json_object_set_new(map, entry[i].name, json_string(slash ? slash + 1 : name));
+        error = sgrad_safetensors_write(name, entry + first[f], first[f + 1] - first[f], (const char *const[]){ "format", "pt" }, 1);
+        free(name);
+    }
+    char *index = sgrad_format("%s.index.json", path);
+    json_t *json = json_pack("{s:{s:I}, s:o}", "metadata", "total_size", (json_int_t)total, "weight_map", map);
+    if (error || files == 1) json_decref(json);
+    else error = sgrad_json_write(index, json, 17);
+    free(index);
+    free(first);
+    return error;
 }
 
-int sgrad_export(const struct sgrad_train_options *options, const char *path) {
+static int write_weights(const struct sgrad_graph *graph, const char *path, int64_t limit) {
+    struct sgrad__weights copy;
+    if (!limit) return sgrad__weights_save(sgrad__parameters_list(graph), path, NULL, 0);
+    SGRAD_TRY(sgrad__weights_copy(sgrad__parameters_list(graph), NULL, &copy));
+    struct sgrad_entry *entry = sgrad__weights_entries(&copy);
+    int error = write_shards(entry, copy.items.count, path, limit);
+    free(entry);
+    sgrad__weights_free(&copy);
+    return error;
+}
+
+static int write_file(const struct sgrad_graph *graph, const char *path, int64_t limit) {
+    const char *end = strrchr(path, '.');
+    return end && !strcmp(end, ".safetensors") ? write_weights(graph, path, limit) : sgrad__onnx_write(graph, path);
+}
+
+int sgrad_export(const struct sgrad_train_options *options, const char *path, int64_t limit) {
     struct sgrad__run *r = sgrad_xcalloc(1, sizeof *r);
     r->options = *options;
     r->options.model.precision = SGRAD_PRECISION_F32;
     int error = sgrad__run_open_evaluation(r);
-    if (!error && r->context->rank == 0) error = write_file(r->graph, path);
+    if (!error && r->context->rank == 0) error = write_file(r->graph, path, limit);
     if (error && !r->control.together) sgrad_ranks_abort(1);
     sgrad__run_close(r);
     free(r);

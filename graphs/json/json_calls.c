@@ -181,7 +181,7 @@ int sgrad_json_export(const char *run, const char *options, const char *path) {
     if (!error) take_weights(run, &a);
     if (!error) error = sgrad_run_samples(run, &a.options, &dataset);
     a.options.data.dataset[SGRAD_TEST] = dataset;
-    if (!error) error = sgrad_export(&a.options, path);
+    if (!error) error = sgrad_export(&a.options, path, 0);
     sgrad_dataset_close(dataset);
     close_asked(&a);
     return error;

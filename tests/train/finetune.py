@@ -140,5 +140,24 @@ def test_mean_and_deviation():
         assert "is not up to 8 numbers separated by commas" in train(*words, *wrong, status=2)[0], wrong
 
 
+def test_shards():
+    """Weights that were exported to several files are read by their index, and are the same."""
+    _, weights = base()
+    path = folder("shards")
+    os.makedirs(path)
+    file = os.path.join(path, "model.safetensors")
+    stargrad("export", os.path.dirname(weights), file, "--shard-size", "20K")
+    files = sorted(os.listdir(path))
+    assert files[-1] == "model.safetensors.index.json" and files[0] == f"model-00001-of-0000{len(files) - 1}.safetensors", files
+    for name in files[:-1]:
+        assert os.path.getsize(os.path.join(path, name)) < 22000 or len(tensors(path, name)) == 1, name
+    data = ("--model", "convnet", "--data", "digits", "--json")
+    assert stargrad("eval", "--weights", f"{file}.index.json", *data) == stargrad("eval", "--weights", weights, *data)
+    stargrad("export", os.path.dirname(weights), file, "--shard-size", "1G")
+    assert tensors(path) == tensors(os.path.dirname(weights))
+    assert "is not a number of bytes" in stargrad("export", os.path.dirname(weights), file, "--shard-size", "1X", status=2)
+    assert "an ONNX network is one file" in stargrad("export", os.path.dirname(weights), "a.onnx", "--shard-size", "1G", status=2)
+
+
 if __name__ == "__main__":
     main(globals())

@@ -180,6 +180,53 @@ def test_sample():
     assert "is not a token number; to give text, set --tokenizer FILE" in stargrad(*say[:4], TINY + ",vocabulary=300", "--prompt", "a", status=2)
 
 
+def test_sample_together():
+    """Texts that are generated together are those generated alone, whatever the lengths of their prompts."""
+    say = ("sample", "--weights", learn(), "--model", TINY, "--tokens", 60)
+    prompts = ["a", "to ", "the king and the queen of the whole country"]       # the last one is longer than the context
+    path = os.path.join(FOLDER, "prompts.txt")
+    with open(path, "w", encoding="utf-8") as f:
+        f.write("\n".join(prompts))
+    lines = [json.loads(line) for line in stargrad(*say, "--prompts", path, "--temperature", 0).splitlines()]
+    assert [line["prompt"] for line in lines] == prompts
+    assert all(line["tokens"] == 60 and not line["stopped"] for line in lines)
+    for line in lines:
+        alone = stargrad(*say, "--prompt", line["prompt"], "--temperature", 0)
+        assert alone == line["prompt"] + line["text"] + "\n", (alone, line)
+    both = [json.loads(line)["text"] for line in stargrad(*say, "--prompts", path).splitlines()]
+    assert stargrad(*say, "--prompt", prompts[0]) == prompts[0] + both[0] + "\n"
+    with open(path, "w", encoding="utf-8") as f:
+        f.write("a\n\nb\n")
+    assert f"line 2 of {path} is empty" in stargrad(*say, "--prompts", path, status=2)
+    assert "--prompt and --prompts cannot be combined" in stargrad(*say, "--prompts", path, "--prompt", "a", status=2)
+    assert "--prompts: nowhere: No such file" in stargrad(*say, "--prompts", "nowhere", status=1)
+
+
+def test_sample_until():
+    """A text ends before --stop, also where the text continues like it; --template surrounds the prompt."""
+    say = ("sample", "--weights", learn(), "--model", TINY, "--tokens", 60, "--temperature", 0)
+    whole = stargrad(*say, "--prompt", "a")[1:-1]
+    for stop in whole[20:21], whole[20:23], whole[40:50], whole[:2]:
+        assert stargrad(*say, "--prompt", "a", "--stop", stop) == "a" + whole[:whole.index(stop)] + "\n", stop
+    assert stargrad(*say, "--prompt", "a", "--stop", whole[-3:] + "?") == f"a{whole}\n"      # a beginning of it at the end of the text
+    path = os.path.join(FOLDER, "template.txt")
+    with open(path, "w", encoding="utf-8") as f:
+        f.write("to {prompt}\n")
+    assert stargrad(*say, "--prompt", "be", "--template", path) == stargrad(*say, "--prompt", "to be\n").removeprefix("to be\n")
+    with open(path, "w", encoding="utf-8") as f:
+        f.write("{prompt}{prompt}")
+    assert "must contain {prompt} exactly once" in stargrad(*say, "--prompt", "a", "--template", path, status=1)
+
+
+def test_sample_choices():
+    say = ("sample", "--weights", learn(), "--model", TINY, "--tokens", 60, "--prompt", "a")
+    greedy = stargrad(*say, "--temperature", 0)
+    assert stargrad(*say, "--top-p", 0.0001) == greedy != stargrad(*say, "--top-p", 0.9)
+    assert stargrad(*say, "--top-p", 1) == stargrad(*say) == stargrad(*say, "--repetition-penalty", 1)
+    varied = stargrad(*say, "--temperature", 0, "--repetition-penalty", 100)
+    assert len(set(varied)) > len(set(greedy)), (varied, greedy)
+
+
 def test_sample_with_a_plug_in():
     """A run that had a plug-in is sampled with it, by the run's folder; without it a warning names it."""
     library, build = os.path.join(FOLDER, "swish.so"), os.environ.get("builddir", "build")

@@ -90,7 +90,7 @@ static void a_run(void **state) {
     assert_done(sgrad_train(&o, &result));
     free(result.folder);
     o.model.init = scratch_path("run/model.safetensors");
-    assert_done(sgrad_export(&o, FILE_1));
+    assert_done(sgrad_export(&o, FILE_1, 0));
     assert_done(sgrad_predict(&o, &result, &answers));
 
     char *text = sgrad_format("onnx:%s", FILE_1);
@@ -106,7 +106,7 @@ static void a_run(void **state) {
     assert_done(sgrad_train(&from_file, &result));
     free(result.folder);
     from_file.model.init = scratch_path("on/model.safetensors");
-    assert_done(sgrad_export(&from_file, FILE_2));
+    assert_done(sgrad_export(&from_file, FILE_2, 0));
     assert_done(sgrad_predict(&from_file, &result, &again));
     assert_memory_not_equal(answers.logits, again.logits, (size_t)(answers.samples * answers.width) * sizeof(float));
     sgrad_predictions_free(&answers), sgrad_predictions_free(&again);
