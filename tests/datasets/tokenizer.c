@@ -385,9 +385,21 @@ static void long_texts(void **state) {
     memset(text, 'a', 2 * MARKS);
     sgrad__encode(encoder, text, 2 * MARKS, &count);
     assert_true(count > 0);
-    free(text);
     sgrad__encoder_destroy(encoder);
     sgrad__tokenizer_close(t);
+    char *file = reference();
+    json_t *object = json_load_file(file, 0, NULL);
+    json_array_append_new(json_object_get(object, "added_tokens"), added_token(701, "\n", true, true, false));
+    t = open_changed(object);
+    encoder = sgrad__encoder_create(t);
+    memset(text, '\n', 2 * MARKS);
+    sgrad__encode(encoder, text, 2 * MARKS, &count);
+    assert_int_equal(count, 1);     /* takes all others, and those have nothing left */
+    sgrad__encoder_destroy(encoder);
+    sgrad__tokenizer_close(t);
+    json_decref(object);
+    free(file);
+    free(text);
     t = open_kind("llama2");
     assert_false(sgrad__tokenizer_cuts_lines(t));
     int begins;
