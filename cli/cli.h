@@ -41,6 +41,10 @@ struct sgrad__request {
         int top_k;
     } sample;
     struct {
+        const char *tokenizer, *field, *begin, *end, *val;
+        int threads;
+    } tokenize;
+    struct {
         int ranks, retries;
         const char *host, *hostfile;
     } launch;

@@ -38,7 +38,7 @@ _stargrad() {
 	*)
 		choices=$(_stargrad_options "$program" "$command")
 		[[ $command =~ ^(find-lr|plan)$ ]] && choices+=" $(_stargrad_options "$program" train)"
-		[[ $command =~ ^(report|eval|predict|export|search)$ && $word != -* ]] && files=yes
+		[[ $command =~ ^(report|eval|predict|export|search|tokenize)$ && $word != -* ]] && files=yes
 		;;
 	esac
 	# shellcheck disable=SC2207 # words without blanks

@@ -30,6 +30,9 @@ int sgrad__cifar10_parse(const char *name, const void *data, size_t size, uint8_
 /* Parses a file of tokens, with or without llm.c's header. *FROM is set to the byte at which the tokens begin; they extend to the
  * end of the file. *BYTES, the size of a token, 2 or 4, is set from the header; without a header it is an input. */
 int sgrad__tokens_parse(const char *name, const void *data, size_t size, size_t *from, int *bytes);
+/* Sets HEADER to llm.c's header of a file of COUNT tokens of BYTES bytes, 2 or 4. */
+#define SGRAD__TOKENS_HEADER 1024
+void sgrad__tokens_header(int bytes, uint32_t count, unsigned char header[SGRAD__TOKENS_HEADER]);
 
 /* A table: lines of cells, all with the same number of columns. */
 struct sgrad__csv {

@@ -14,7 +14,7 @@
 
 #define FILE_LIMIT ((size_t)1 << 44)
 #define WANTED     "give tokens:DIR,T, where DIR contains train.bin and val.bin, tokens of 16 or 32 bits"
-enum { HEADER = 1024, WORDS = HEADER / 4, USED = 8 };
+enum { HEADER = SGRAD__TOKENS_HEADER, WORDS = HEADER / 4, USED = 8 };
 
 static const struct format {
     uint32_t magic, version;
@@ -30,6 +30,13 @@ static const struct format *find_format(const void *data, size_t size) {
     for (size_t i = 0; size >= HEADER && i < sizeof formats / sizeof *formats; i++)
         if (word(data, 0) == formats[i].magic) return &formats[i];
     return NULL;
+}
+
+void sgrad__tokens_header(int bytes, uint32_t count, unsigned char header[SGRAD__TOKENS_HEADER]) {
+    const struct format *format = &formats[bytes == formats[1].bytes];
+    const uint32_t numbers[] = { format->magic, format->version, count };
+    memset(header, 0, HEADER);
+    for (size_t i = 0; i < sizeof numbers; i++) header[i] = (unsigned char)(numbers[i / 4] >> 8 * (i % 4));
 }
 
 /* Returns true if the file begins with a header of any kind: a few numbers, then only zeros. */

@@ -149,16 +149,16 @@ static const char *strip_right(const char *at, const char *end) {
  * added token includes may itself be the next added token. */
 static void split_added(struct sgrad__encoder *e, const struct sgrad__trie *trie, const char *text, size_t size,
                         void (*plain)(struct sgrad__encoder *encoder, const char *text, size_t size)) {
-    const char *done = text, *end = text + size;
+    const char *done = text, *end = text + size, *blank = end, *solid = end;     /* from blank to solid there is white space */
     size_t at = 0, length;
     for (int32_t i; (i = sgrad__trie_find(trie, text, size, &at, &length)) >= 0;) {
         const struct sgrad__added *added = &e->tokenizer->added[i];
         const char *from = text + at, *to = from + length;
         at += length;
         if (added->single_word && ((from > text && is_word(before(text, from), from)) || is_word(to, end))) continue;
-        if (added->lstrip) from = strip_left(text, from);
-        if (added->lstrip && from < done) from = done;
-        if (added->rstrip) to = strip_right(to, end);
+        if (added->lstrip) from = from > done ? strip_left(done, from) : done;
+        if (added->rstrip && (to < blank || to > solid)) blank = to, solid = strip_right(to, end);
+        if (added->rstrip) to = solid;
         if (done < from) plain(e, done, (size_t)(from - done));
         if (from < to) {
             *more_tokens(e, 1) = added->token;

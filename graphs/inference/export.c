@@ -22,11 +22,12 @@ static int write_shards(const struct sgrad_entry *entry, int count, const char *
     const int stem = (int)(strrchr(path, '.') - path);
     json_t *map = json_object();
     for (int f = 0; f < files && !error; f++) {
-        char *name = files == 1 ? sgrad_format("%s", path) : sgrad_format("%.*s-%05d-of-%05d.safetensors", stem, path, f + 1, files);
+        char *name = sgrad_format("%s", path);
+        if (files > 1) free(name), name = sgrad_format("%.*s-%05d-of-%05d.safetensors", stem, path, f + 1, files);
         const char *slash = strrchr(name, '/');
         for (int i = first[f]; i < first[f + 1]; i++)
             json_object_set_new(map, entry[i].name, json_string(slash ? slash + 1 : name));
-        error = sgrad_safetensors_write(name, entry + first[f], first[f + 1] - first[f], (const char *const[]){ "format", "pt" }, 1);
+        error = sgrad_safetensors_write(name, entry + first[f], first[f + 1] - first[f], NULL, 0);
         free(name);
     }
     char *index = sgrad_format("%s.index.json", path);

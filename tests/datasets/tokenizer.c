@@ -305,11 +305,119 @@ static void incomplete(void **state) {
     free(file);
 }
 
+/* Kind NAME of tests/reference/tokenizer_kinds.json. */
+static struct sgrad__tokenizer *open_kind(const char *name) {
+    const char *source = getenv("srcdir");
+    char *path = sgrad_format("%s/tests/reference/tokenizer_kinds.json", source ? source : "."), *content = NULL;
+    json_t *file = json_load_file(path, JSON_ALLOW_NUL, NULL), *one;
+    struct sgrad__tokenizer *t;
+    size_t c;
+    json_array_foreach(json_object_get(file, "cases"), c, one) if (!strcmp(json_string_value(json_object_get(one, "name")), name))
+        content = json_dumps(json_object_get(one, "tokenizer"), 0);
+    assert_non_null(content);
+    assert_done(sgrad__tokenizer_parse(name, content, strlen(content), &t));
+    json_decref(file);
+    free(content);
+    free(path);
+    return t;
+}
+
+/* A character in UTF-8: of ASCII, or any other one, except those that no text has and the blank of Llama 2's files. */
+static size_t draw_character(unsigned *seed, char *to) {
+    static const unsigned most[] = { 0x80, 0x80, 0x80, 0x800, 0x3000, 0x10000, 0x110000 };
+    for (;;) {
+        *seed = *seed * 1103515245 + 12345;
+        const unsigned code = (*seed >> 8) % most[(*seed >> 4) % 7];
+        if (!code || (code >= 0xD800 && code < 0xE000) || code == 0x2581) continue;
+        char text[32], *end;
+        snprintf(text, sizeof text, code < 0x10000 ? "\"\\u%04X\"" : "\"\\u%04X\\u%04X\"",
+                 code < 0x10000 ? code : 0xD800 + ((code - 0x10000) >> 10), 0xDC00 + ((code - 0x10000) & 0x3FF));
+        json_t *character = json_loads(text, JSON_DECODE_ANY, NULL);
+        end = stpcpy(to, json_string_value(character));
+        json_decref(character);
+        return (size_t)(end - to);
+    }
+}
+
+/* Tokenizers that neither normalize nor lack characters. */
+static void round_trip(void **state) {
+    (void)state;
+    for (const char *const *name = (const char *const[]){ "gpt2", "gpt2-split", "llama3", "smollm", "llama2", NULL }; *name;
+         name++) {
+        struct sgrad__tokenizer *t = open_kind(*name);
+        struct sgrad__encoder *encoder = sgrad__encoder_create(t);
+        unsigned seed = 1;
+        for (int i = 0; i < 1000; i++) {
+            char text[256], back[256];
+            size_t size = 0, done = 0, count, more;
+            while (size < (size_t)(i % 64)) size += draw_character(&seed, text + size);
+            const int32_t *token = sgrad__encode(encoder, text, size, &count);
+            struct sgrad__decoder *decoder = sgrad__decoder_create(t, false);
+            for (size_t k = 0; k <= count; k++) {
+                const char *part = k < count ? sgrad__decode(decoder, token[k], &more) : sgrad__decode_end(decoder, &more);
+                assert_true(done + more <= sizeof back);
+                memcpy(back + done, part, more);
+                done += more;
+            }
+            if (done != size || memcmp(text, back, size))
+                fail_msg("%s: '%.*s' becomes '%.*s'", *name, (int)size, text, (int)done, back);
+            sgrad__decoder_destroy(decoder);
+        }
+        assert_int_equal(sgrad__encoder_dropped(encoder), 0);
+        sgrad__encoder_destroy(encoder);
+        sgrad__tokenizer_close(t);
+    }
+}
+
+/* Hundreds of thousands of marks of one character, which NFC sorts, and of letters of one word: no step is quadratic. Also the
+ * properties that `tokenize` uses. */
+static void long_texts(void **state) {
+    (void)state;
+    enum { MARKS = 400000 };
+    struct sgrad__tokenizer *t = open_kind("qwen");
+    struct sgrad__encoder *encoder = sgrad__encoder_create(t);
+    char *text = sgrad_xcalloc(2 * MARKS + 1, 1);
+    size_t count;
+    assert_true(sgrad__tokenizer_cuts_lines(t));
+    for (int i = 0; i < MARKS; i++) memcpy(text + 2 * i, i % 2 ? "\u0301" : "\u0323", 2);
+    sgrad__encode(encoder, text, 2 * MARKS, &count);
+    assert_true(count > 0);
+    memset(text, 'a', 2 * MARKS);
+    sgrad__encode(encoder, text, 2 * MARKS, &count);
+    assert_true(count > 0);
+    sgrad__encoder_destroy(encoder);
+    sgrad__tokenizer_close(t);
+    char *file = reference();
+    json_t *object = json_load_file(file, 0, NULL);
+    json_array_append_new(json_object_get(object, "added_tokens"), added_token(701, "\n", true, true, false));
+    t = open_changed(object);
+    encoder = sgrad__encoder_create(t);
+    memset(text, '\n', 2 * MARKS);
+    sgrad__encode(encoder, text, 2 * MARKS, &count);
+    assert_int_equal(count, 1);     /* takes all others, and those have nothing left */
+    sgrad__encoder_destroy(encoder);
+    sgrad__tokenizer_close(t);
+    json_decref(object);
+    free(file);
+    free(text);
+    t = open_kind("llama2");
+    assert_false(sgrad__tokenizer_cuts_lines(t));
+    int begins;
+    assert_int_equal(*sgrad__tokenizer_begin(t, &begins), 1);
+    assert_int_equal(begins, 1);
+    assert_int_equal(sgrad__tokenizer_find(t, "</s>", true), 2);
+    assert_int_equal(sgrad__tokenizer_find(t, "<0x00>", true), -1);
+    assert_int_equal(sgrad__tokenizer_find(t, "<0x00>", false), 3);
+    sgrad__tokenizer_close(t);
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         sentence("tokens equal those of the tokenizers library", texts),
         sentence("tokenizers of every kind give the tokens of the tokenizers library", every_kind),
         sentence("decoded text is that of the tokenizers library, in valid parts", decoded),
+        sentence("decoded tokens are the text", round_trip),
+        sentence("long words and long runs of marks are tokenized", long_texts),
         sentence("a decoder returns no incomplete character", incomplete),
         sentence("vocab.json with merges.txt gives the same tokens as tokenizer.json", files),
         sentence("a tokenizer that would give other tokens is refused", refused),

@@ -194,6 +194,8 @@ def scratch(page):
         write(f"{work}/{name}", png(33, draw))
     for name in ("photo.jpg", "cat.jpg"):
         shutil.copy(os.path.join(SOURCE, "tests/fuzz/corpus/image/rgb.jpg"), f"{work}/{name}")
+    shutil.copy(os.path.join(SOURCE, "tests/reference/tokenizer.json"), f"{work}/tokenizer.json")
+    write(f"{work}/corpus.jsonl", "".join(json.dumps({"text": " ".join(draw.choices("to be or not in the".split(), k=90))}) + "\n" for _ in range(20)))
     for name, path in (("input.txt", "text.txt"), ("new.csv", "table.csv"), ("net.onnx", "net.onnx")):
         shutil.copy(f"{FIXTURES}/{path}", f"{work}/{name}")
     write(f"{work}/stack.tif", tiff(4, 64, lambda z, y, x: (x * y + 16 * z) % 251))

@@ -62,23 +62,27 @@ def of_characters(texts, size, fuse_unk=True, byte_fallback=True):
     return Tokenizer.from_str(json.dumps(content))
 
 
-def make_all(texts, size):
-    """Yields a name and a tokenizer."""
+def make_all(texts, size, names=None):
+    """Yields a name and a tokenizer, of all kinds or of those in NAMES."""
     added = [AddedToken("hello", single_word=True), AddedToken("world", lstrip=True), AddedToken("to", rstrip=True, single_word=True),
              AddedToken("\n\n", normalized=False), AddedToken("12", lstrip=True, rstrip=True, normalized=False), AddedToken("123"),
              AddedToken("he", single_word=True, lstrip=True, normalized=False)]
     tools = [AddedToken("café"), AddedToken("<tool>", normalized=False)]
-    yield "gpt2", of_bytes(texts, size, levels())
-    yield "gpt2-prefix", of_bytes(texts, size, levels(prefix=True))
-    yield "gpt2-split", of_bytes(texts, size, split(GPT2))
-    yield "llama3", of_bytes(texts, size, split(LLAMA3), ignore_merges=True, begin="<|begin_of_text|>")
-    yield "qwen", of_bytes(texts, size, split(QWEN), normalizer=normalizers.NFC(), added=tools)
-    yield "smollm", of_bytes(texts, size, digits(True))
-    yield "digits", of_bytes(texts, size, digits(False, prefix=True, regex=False))
-    yield "added", of_bytes(texts, size, levels(), added=added)
-    yield "llama2", of_characters(texts, size)
-    yield "unknown", of_characters(texts, size, fuse_unk=False, byte_fallback=False)
-    yield "unknown-fused", of_characters(texts, size, byte_fallback=False)
+    kinds = {
+        "gpt2": lambda: of_bytes(texts, size, levels()),
+        "gpt2-prefix": lambda: of_bytes(texts, size, levels(prefix=True)),
+        "gpt2-split": lambda: of_bytes(texts, size, split(GPT2)),
+        "llama3": lambda: of_bytes(texts, size, split(LLAMA3), ignore_merges=True, begin="<|begin_of_text|>"),
+        "qwen": lambda: of_bytes(texts, size, split(QWEN), normalizer=normalizers.NFC(), added=tools),
+        "smollm": lambda: of_bytes(texts, size, digits(True)),
+        "digits": lambda: of_bytes(texts, size, digits(False, prefix=True, regex=False)),
+        "added": lambda: of_bytes(texts, size, levels(), added=added),
+        "llama2": lambda: of_characters(texts, size),
+        "unknown": lambda: of_characters(texts, size, fuse_unk=False, byte_fallback=False),
+        "unknown-fused": lambda: of_characters(texts, size, byte_fallback=False),
+    }
+    for name in names or kinds:
+        yield name, kinds[name]()
 
 
 TEXTS = [

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import random
+import re
 import struct
 import subprocess
 import sys
@@ -291,6 +292,43 @@ def test_tokenizer():
         with open(os.path.join(path, "vocab.json"), "w") as f:
             f.write(vocabulary)
         assert "a token whose number is not from 0" in stargrad(*say, "--prompt", "a", "--tokenizer", os.path.join(path, "vocab.json"), status=1)
+
+
+def text_of(words, tokens):
+    """The text of tokens, by the words of a vocabulary: of bytes as characters (GPT-2), or of characters (Llama 2)."""
+    shown = [*range(ord("!"), ord("~") + 1), *range(0xa1, 0xad), *range(0xae, 0x100)]
+    byte = {chr(code): code for code in shown}
+    byte |= {chr(0x100 + number): code for number, code in enumerate(code for code in range(256) if code not in shown)}
+    levels = "\u0120" in words.values()
+    content = b""
+    for word in (words[token] for token in tokens):
+        if levels:
+            content += bytes(byte[character] for character in word)
+        elif re.fullmatch("<0x..>", word):
+            content += bytes([int(word[3:5], 16)])
+        else:
+            content += word.replace("\u2581", " ").encode()
+    return content.decode(errors="replace")
+
+
+def test_tokenizers_of_other_models():
+    """The prompt follows the template's token, and the generated text has only complete characters: it is that of the numbers."""
+    with open(os.path.join(REFERENCE, "tokenizer_kinds.json"), encoding="utf-8") as f:
+        kinds = json.load(f)
+    prompt, (how, _) = kinds["texts"][0], reference("small")
+    shapes = {tensor: [int(size) for size in shape.split()] for tensor, shape in how["weights"].items()}
+    for name, begin in (("llama3", [1]), ("qwen", []), ("llama2", [1])):
+        kind = next(case for case in kinds["cases"] if case["name"] == name)
+        words = {number: word for word, number in kind["tokenizer"]["model"]["vocab"].items()}
+        path, init = (os.path.join(FOLDER, f"{name}{ending}") for ending in (".json", ".safetensors"))
+        with open(path, "w", encoding="utf-8") as f:
+            json.dump(kind["tokenizer"], f)
+        weights.write(init, shapes | {"transformer.wte.weight": [len(words), 32]})
+        say = ("sample", "--weights", init, "--model", TINY + f",vocabulary={len(words)}", "--tokens", 60)
+        numbers = stargrad(*say, "--prompt", " ".join(map(str, begin + kind["ids"][0])))
+        text = stargrad(*say, "--prompt", prompt, "--tokenizer", path)        # UTF-8, or Python refuses it
+        wanted = prompt + text_of(words, [int(number) for number in numbers.split()]) + "\n"
+        assert text == wanted.replace("\r\n", "\n").replace("\r", "\n"), name        # as Python reads output
 
 
 def test_tokens():

@@ -1,0 +1,317 @@
+/* corpus.c: the threads that tokenize the blocks of an input, and the files of tokens. */
+
+#include "config.h"
+
+#include "cli/corpus.h"
+#include "datasets/formats.h"
+#include "datasets/tokenizers/unicode.h"
+#include "runtime/runtime.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_16 = 65536 };
+#define MOST_TOKENS 0xFFFFFFFF /* the number of tokens in the header has 32 bits */
+
+/* The tokens of a part of a block, little-endian. */
+struct output {
+    unsigned char *data;
+    size_t size, capacity;
+    struct sgrad__corpus_part sum;
+};
+
+/* A block and its tokens. */
+struct slot {
+    enum { FREE, READY, TAKEN, DONE } state;
+    struct sgrad__block block;
+    struct output part[SGRAD__PARTS];
+    int64_t dropped;
+    char *error; /* NULL: none */
+};
+
+struct corpus {
+    const struct sgrad__corpus_options *options;
+    struct sgrad_monitor *monitor;
+    struct slot *slot; /* block i is in slot i % slots */
+    int slots;
+    int64_t taken, read; /* blocks that threads have taken, that were read */
+    bool stop;
+    int width;     /* bytes of a token */
+    bool one_text; /* the only input is a text file, with two documents */
+    struct sgrad_file file[SGRAD__PARTS];
+    struct sgrad__corpus_result *result;
+};
+
+/* ---- threads ----------------------------------------------------------------------------------------------------- */
+
+/* Every (1 / fraction)-th document is for validation, from the first on. */
+static int part_of(const struct corpus *c, int64_t document) {
+    enum { UNIT = 1000000000 };
+    const struct sgrad__corpus_options *o = c->options;
+    const uint64_t share = (uint64_t)llround(o->fraction * UNIT), i = (uint64_t)document;
+    if (c->one_text) return document ? SGRAD__PART_VAL : SGRAD__PART_TRAIN;
+    if (o->documents) return document < o->documents ? SGRAD__PART_VAL : SGRAD__PART_TRAIN;
+    return ((i + 1) * share + UNIT - 1) / UNIT > (i * share + UNIT - 1) / UNIT ? SGRAD__PART_VAL : SGRAD__PART_TRAIN;
+}
+
+static void put(struct output *to, int width, const int32_t *token, size_t count) {
+    const size_t needed = to->size + count * (size_t)width;
+    if (to->capacity < needed) {
+        unsigned char *larger = sgrad_xcalloc(to->capacity = 2 * needed + 4096, 1);
+        if (to->size) memcpy(larger, to->data, to->size);
+        free(to->data);
+        to->data = larger;
+    }
+    for (size_t i = 0; i < count; i++)
+        for (int byte = 0; byte < width; byte++) to->data[to->size++] = (unsigned char)((uint32_t)token[i] >> 8 * byte);
+    to->sum.tokens += (int64_t)count;
+}
+
+/* Adds a text, of which FIRST: the document begins here; LAST: it ends. */
+static void add_text(const struct corpus *c, struct sgrad__encoder *encoder, const char *text, size_t size, bool first, bool last,
+                     struct output *to) {
+    size_t count;
+    const int32_t *token = sgrad__encode(encoder, text, size, &count);
+    if (first) put(to, c->width, c->options->begin, (size_t)c->options->begins);
+    put(to, c->width, token, count);
+    if (last && c->options->end >= 0) put(to, c->width, &c->options->end, 1);
+    to->sum.documents += last;
+    to->sum.bytes += (int64_t)size;
+}
+
+/* Adds the document in a line of JSON. Returns an error, which the caller must free; NULL: none. */
+static char *add_line(const struct corpus *c, struct sgrad__encoder *encoder, const char *line, size_t size, struct output *to) {
+    json_error_t problem;
+    json_t *object = json_loadb(line, size, JSON_ALLOW_NUL, &problem);
+    const json_t *text = json_object_get(object, c->options->field);
+    char *error = NULL;
+    if (!object)
+        error = sgrad_format("is not JSON: %s", problem.text);
+    else if (!json_is_object(object))
+        error = sgrad_format("is not an object; each line must be one, such as {\"text\": \"…\"}");
+    else if (!text) {
+        const char *key = json_object_iter_key(json_object_iter(object));
+        error = sgrad_format("has no field '%s'; set --field%s%s%s", c->options->field, key ? ", for example to '" : "",
+                             key ? key : "", key ? "'" : "");
+    } else if (!json_is_string(text))
+        error = sgrad_format("its field '%s' is not a text; set --field", c->options->field);
+    else
+        add_text(c, encoder, json_string_value(text), json_string_length(text), true, true, to);
+    json_decref(object);
+    return error;
+}
+
+static char *tokenize_lines(const struct corpus *c, struct sgrad__encoder *encoder, struct slot *s) {
+    const char *at = s->block.text, *end = at + s->block.size;
+    int64_t line = s->block.line, document = s->block.document;
+    for (size_t size; at < end; at += size + 1, line++) {
+        const char *next = memchr(at, '\n', (size_t)(end - at));
+        size = (size_t)((next ? next : end) - at);
+        size_t blanks = 0;
+        while (blanks < size && strchr(" \t\r", at[blanks]) && at[blanks]) blanks++;
+        if (blanks == size) continue;
+        char *why = add_line(c, encoder, at, size, &s->part[part_of(c, document++)]);
+        if (!why) continue;
+        char *error = sgrad_format("%s: line %lld: %s", s->block.file, (long long)line, why);
+        free(why);
+        return error;
+    }
+    return NULL;
+}
+
+static char *tokenize_text(const struct corpus *c, struct sgrad__encoder *encoder, struct slot *s) {
+    const struct sgrad__block *b = &s->block;
+    const size_t bad = sgrad__utf8_check(b->text, b->size);
+    int64_t line = b->line;
+    if (bad == b->size) {
+        add_text(c, encoder, b->text, b->size, b->first, b->last, &s->part[part_of(c, b->document)]);
+        return NULL;
+    }
+    for (size_t i = 0; i < bad; i++) line += b->text[i] == '\n';
+    return sgrad_format("%s: line %lld: byte 0x%02X is not UTF-8; convert the file, for example with iconv -f LATIN1 -t UTF-8",
+                        b->file, (long long)line, (unsigned char)b->text[bad]);
+}
+
+static void *work(void *arg) {
+    struct corpus *c = arg;
+    struct sgrad__encoder *encoder = sgrad__encoder_create(c->options->tokenizer);
+    sgrad_monitor_lock(c->monitor);
+    while (!c->stop) {
+        struct slot *s = &c->slot[c->taken % c->slots];
+        if (c->taken == c->read) {
+            sgrad_monitor_wait(c->monitor, 0);
+            continue;
+        }
+        c->taken++;
+        s->state = TAKEN;
+        sgrad_monitor_unlock(c->monitor);
+        const size_t dropped = sgrad__encoder_dropped(encoder);
+        s->error = s->block.lines ? tokenize_lines(c, encoder, s) : tokenize_text(c, encoder, s);
+        s->dropped = (int64_t)(sgrad__encoder_dropped(encoder) - dropped);
+        sgrad_monitor_lock(c->monitor);
+        s->state = DONE;
+        sgrad_monitor_notify(c->monitor);
+    }
+    sgrad_monitor_unlock(c->monitor);
+    sgrad__encoder_destroy(encoder);
+    return NULL;
+}
+
+/* ---- output ------------------------------------------------------------------------------------------------------ */
+
+static int begin_files(struct corpus *c) {
+    static const char *const name[] = { [SGRAD__PART_TRAIN] = "train.bin", [SGRAD__PART_VAL] = "val.bin" };
+    static const unsigned char header[SGRAD__TOKENS_HEADER];
+    for (int i = 0; i < SGRAD__PARTS; i++) {
+        char *path = sgrad_format("%s/%s", c->options->folder, name[i]);
+        const int error = sgrad_file_begin(path, &c->file[i]);
+        free(path);
+        SGRAD_TRY(error);
+        fwrite(header, 1, sizeof header, c->file[i].stream); /* commit reports errors */
+    }
+    return 0;
+}
+
+/* Writes the headers, and gives the files their names. */
+static int commit_files(struct corpus *c) {
+    const int64_t documents = c->result->part[0].documents + c->result->part[1].documents;
+    if (documents < 2)
+        return sgrad_log_error(
+            SGRAD_EFORMAT,
+            "tokenize: the input has %lld %s, but train.bin and val.bin need at least one each; give several, or "
+            "one text file and --val FRACTION",
+            (long long)documents, sgrad_plural(documents, "document", "documents"));
+    for (int i = 0; i < SGRAD__PARTS; i++) {
+        const int64_t tokens = c->result->part[i].tokens;
+        if (!tokens)
+            return sgrad_log_error(SGRAD_EFORMAT,
+                                   "tokenize: %s would have no tokens: %lld %s of %lld %s for it; set another --val",
+                                   i ? "val.bin" : "train.bin", (long long)c->result->part[i].documents,
+                                   sgrad_plural(c->result->part[i].documents, "document", "documents"), (long long)documents,
+                                   sgrad_plural(c->result->part[i].documents, "is", "are"));
+        unsigned char header[SGRAD__TOKENS_HEADER];
+        sgrad__tokens_header(c->width, (uint32_t)tokens, header);
+        rewind(c->file[i].stream);
+        fwrite(header, 1, sizeof header, c->file[i].stream);
+    }
+    SGRAD_TRY(sgrad_file_commit(&c->file[SGRAD__PART_VAL]));
+    return sgrad_file_commit(&c->file[SGRAD__PART_TRAIN]);
+}
+
+/* Writes the tokens of a slot, and frees it. */
+static int write_slot(struct corpus *c, struct slot *s) {
+    int error = s->error ? sgrad_log_error(SGRAD_EFORMAT, "tokenize: %s", s->error) : 0;
+    for (int i = 0; i < SGRAD__PARTS; i++) {
+        struct sgrad__corpus_part *sum = &c->result->part[i];
+        struct output *o = &s->part[i];
+        if (!error && o->size && fwrite(o->data, 1, o->size, c->file[i].stream) != o->size)
+            error = sgrad_log_error(SGRAD_EIO, "tokenize: %s: cannot be written; is the disk full?", c->file[i].path);
+        sum->documents += o->sum.documents;
+        sum->tokens += o->sum.tokens;
+        sum->bytes += o->sum.bytes;
+        if (!error && sum->tokens > MOST_TOKENS)
+            error = sgrad_log_error(SGRAD_EFORMAT,
+                                    "tokenize: %s would have more than %lld tokens, which its header cannot state; tokenize the "
+                                    "input in parts",
+                                    c->file[i].path, (long long)MOST_TOKENS);
+        o->size = 0;
+        o->sum = (struct sgrad__corpus_part){ 0 };
+    }
+    c->result->dropped += s->dropped;
+    free(s->block.text);
+    free(s->error);
+    s->block.text = s->error = NULL;
+    s->state = FREE;
+    return error;
+}
+
+static void show_progress(const struct corpus *c, const struct sgrad__input *input, double began) {
+    static double last;
+    const double now = sgrad_time_monotonic(), done = sgrad__input_done(input), seconds = now - began;
+    const struct sgrad__corpus_part *p = c->result->part;
+    const double tokens = (double)(p[0].tokens + p[1].tokens), bytes = (double)(p[0].bytes + p[1].bytes);
+    if (!c->options->progress || now - last < 0.2) return;
+    last = now;
+    char *left =
+        done > 0 && !c->options->files[1] ? sgrad_format("; %.0f s left", seconds / done * (1 - done)) : sgrad_format("%s", "");
+    char *text = sgrad_format("%.1f MB, %.0f tokens, %.3g tokens/s%s", bytes / 1e6, tokens, tokens / seconds, left);
+    sgrad_log_progress(text);
+    free(text);
+    free(left);
+}
+
+/* Reads blocks into free slots, and writes those that are done, in order. */
+static int turn(struct corpus *c, struct sgrad__input *input) {
+    const double began = sgrad_time_monotonic();
+    int64_t written = 0;
+    bool more = true;
+    while (more || written < c->read) {
+        struct slot *s = &c->slot[written % c->slots];
+        if (!more || c->read - written == c->slots) {
+            sgrad_monitor_lock(c->monitor);
+            while (s->state != DONE) sgrad_monitor_wait(c->monitor, 0);
+            sgrad_monitor_unlock(c->monitor);
+            written++;
+            SGRAD_TRY(write_slot(c, s));
+            show_progress(c, input, began);
+            continue;
+        }
+        struct sgrad__block block;
+        SGRAD_TRY(sgrad__input_next(input, &block, &more));
+        if (!more) continue;
+        sgrad_monitor_lock(c->monitor);
+        c->slot[c->read % c->slots].block = block;
+        c->slot[c->read % c->slots].state = READY;
+        c->read++;
+        sgrad_monitor_notify(c->monitor);
+        sgrad_monitor_unlock(c->monitor);
+    }
+    c->result->seconds = sgrad_time_monotonic() - began;
+    return 0;
+}
+
+/* Starts the threads and runs them until the input is written. */
+static int run(struct corpus *c, struct sgrad__input *input) {
+    struct sgrad_thread **thread = sgrad_xcalloc((size_t)c->options->threads, sizeof *thread);
+    int error = 0;
+    for (int i = 0; i < c->options->threads && !error; i++)
+        if (!(thread[i] = sgrad_thread_start(work, c)))
+            error = sgrad_log_error(SGRAD_EIO, "tokenize: thread %d of %d cannot be started; set --threads", i + 1,
+                                    c->options->threads);
+    if (!error) error = turn(c, input);
+    sgrad_monitor_lock(c->monitor);
+    c->stop = true;
+    sgrad_monitor_notify(c->monitor);
+    sgrad_monitor_unlock(c->monitor);
+    for (int i = 0; i < c->options->threads; i++) sgrad_thread_join(thread[i]);
+    free(thread);
+    if (c->options->progress) sgrad_log_progress(NULL);
+    return error;
+}
+
+int sgrad__corpus_write(const struct sgrad__corpus_options *options, struct sgrad__corpus_result *result) {
+    const bool wide = sgrad__tokenizer_tokens(options->tokenizer) > MOST_16;
+    struct corpus c = { .options = options, .slots = 4 * options->threads + 2, .width = wide ? 4 : 2, .result = result };
+    struct sgrad__input *input;
+    *result = (struct sgrad__corpus_result){ .bits = 8 * c.width };
+    SGRAD_TRY(sgrad__input_open(options->files, options->lines, sgrad__tokenizer_cuts_lines(options->tokenizer),
+                                options->fraction, &input));
+    c.one_text = sgrad__input_has_two(input);
+    c.monitor = sgrad_monitor_create();
+    c.slot = sgrad_xcalloc((size_t)c.slots, sizeof *c.slot);
+    int error = begin_files(&c);
+    if (!error) error = run(&c, input);
+    if (!error) error = commit_files(&c);
+    for (int i = 0; i < SGRAD__PARTS; i++) sgrad_file_abort(&c.file[i]);
+    for (int i = 0; i < c.slots; i++) {
+        free(c.slot[i].block.text);
+        free(c.slot[i].error);
+        for (int p = 0; p < SGRAD__PARTS; p++) free(c.slot[i].part[p].data);
+    }
+    free(c.slot);
+    sgrad_monitor_destroy(c.monitor);
+    sgrad__input_close(input);
+    return error;
+}

@@ -1,0 +1,65 @@
+/* corpus.h: text files and JSON lines become files of tokens. Blocks of the input are tokenized by threads and written in order:
+ *
+ *     input       block 5 | block 6 | block 7 …           the calling thread reads whole lines, or parts of a text file
+ *     threads             2 3 4                           tokenize
+ *     output      0 1                                     the calling thread writes
+ *
+ * Only a few blocks per thread are in memory. */
+#ifndef SGRAD_CLI_CORPUS_H
+#define SGRAD_CLI_CORPUS_H
+
+#include "datasets/tokenizers/tokenizer.h"
+
+enum { SGRAD__PART_TRAIN, SGRAD__PART_VAL, SGRAD__PARTS };
+
+struct sgrad__corpus_options {
+    const struct sgrad__tokenizer *tokenizer;
+    char **files;      /* NULL-terminated; "-": standard input */
+    const char *field; /* of the objects of JSON lines */
+    bool lines;        /* standard input has JSON lines, not text */
+    double fraction;   /* of the documents for validation; of a text file that is the only one, its end */
+    int64_t documents; /* number of the first documents for validation, instead of a fraction; 0: none */
+    int threads;
+    const int32_t *begin; /* tokens before each document */
+    int begins;
+    int32_t end;        /* token after each document; -1: none */
+    const char *folder; /* gets train.bin and val.bin */
+    bool progress;
+};
+struct sgrad__corpus_result {
+    struct sgrad__corpus_part {
+        int64_t documents, tokens, bytes;
+    } part[SGRAD__PARTS];
+    int64_t dropped; /* characters that have no token */
+    int bits;        /* of a token */
+    double seconds;
+};
+
+/* Writes train.bin and val.bin in llm.c's formats, each when it is complete. SGRAD_EFORMAT: a file is malformed, or a part has no
+ * tokens. SGRAD_EIO. */
+int sgrad__corpus_write(const struct sgrad__corpus_options *options, struct sgrad__corpus_result *result);
+
+/* ---- corpus_input.c ---- */
+
+/* A part of the input. JSON lines: whole lines, each a document. Text: a part of a document. */
+struct sgrad__block {
+    char *text; /* the owner must free it */
+    size_t size;
+    const char *file; /* its name */
+    int64_t line;     /* number of its first line, from 1 */
+    int64_t document; /* number of its first document, from 0 */
+    bool lines;       /* JSON lines */
+    bool first, last; /* text: it begins, ends a document */
+};
+struct sgrad__input;
+
+/* CUTS: text may be divided after a line break between two letters. FRACTION: if the only input is a text file, this part of it,
+ * at its end, is a second document. */
+int sgrad__input_open(char **files, bool stdin_lines, bool cuts, double fraction, struct sgrad__input **input);
+void sgrad__input_close(struct sgrad__input *input);         /* NULL is allowed */
+bool sgrad__input_has_two(const struct sgrad__input *input); /* a text file was divided into two documents */
+/* Sets *BLOCK to the next block. *MORE becomes false at the end of the input. SGRAD_EIO, SGRAD_EFORMAT. */
+int sgrad__input_next(struct sgrad__input *input, struct sgrad__block *block, bool *more);
+double sgrad__input_done(const struct sgrad__input *input); /* fraction of the input that was read; 0: unknown */
+
+#endif
