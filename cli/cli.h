@@ -41,7 +41,7 @@ struct sgrad__request {
         int top_k;
     } sample;
     struct {
-        const char *tokenizer, *field, *begin, *end, *val;
+        const char *tokenizer, *field, *template, *begin, *end, *val;
         int threads;
     } tokenize;
     struct {

@@ -31,9 +31,10 @@ _stargrad() {
 	--dtype) choices='f32 u8' ;;
 	--tta) [ "$command" = segment ] && choices='none flips' || choices='flip translate flip,translate' ;;
 	--data-placement) choices='replicate partition' ;;
+	--loss-on) choices='all answers' ;;
 	--bn-group) choices='gpu rank micro global' ;;
 	--schedule) choices='constant step: cosine poly: triangle: onecycle' ;;
-	--plugin | --config | --init | --adapter | --exclude | --tokenizer | --network | --weights | --out | --like | --replay | --hostfile | --in | --mask | --queue | :) files=yes ;;
+	--plugin | --config | --init | --adapter | --exclude | --tokenizer | --template | --prompts | --network | --weights | --out | --like | --replay | --hostfile | --in | --mask | --queue | :) files=yes ;;
 	check) choices=$(_stargrad_names "$program" ops) ;;
 	*)
 		choices=$(_stargrad_options "$program" "$command")

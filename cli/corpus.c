@@ -15,10 +15,13 @@
 enum { MOST_16 = 65536 };
 #define MOST_TOKENS 0xFFFFFFFF /* the number of tokens in the header has 32 bits */
 
-/* The tokens of a part of a block, little-endian. */
-struct output {
+struct bytes {
     unsigned char *data;
     size_t size, capacity;
+};
+/* A part of a block: its tokens, little-endian, and with a template a byte for each, 1 if it belongs to an answer. */
+struct output {
+    struct bytes tokens, answers;
     struct sgrad__corpus_part sum;
 };
 
@@ -40,7 +43,7 @@ struct corpus {
     bool stop;
     int width;     /* bytes of a token */
     bool one_text; /* the only input is a text file, with two documents */
-    struct sgrad_file file[SGRAD__PARTS];
+    struct sgrad_file file[SGRAD__PARTS], answers[SGRAD__PARTS];
     struct sgrad__corpus_result *result;
 };
 
@@ -56,16 +59,25 @@ static int part_of(const struct corpus *c, int64_t document) {
     return ((i + 1) * share + UNIT - 1) / UNIT > (i * share + UNIT - 1) / UNIT ? SGRAD__PART_VAL : SGRAD__PART_TRAIN;
 }
 
-static void put(struct output *to, int width, const int32_t *token, size_t count) {
-    const size_t needed = to->size + count * (size_t)width;
+/* Returns the address of SIZE bytes that are appended to TO. */
+static unsigned char *extend(struct bytes *to, size_t size) {
+    const size_t needed = to->size + size;
     if (to->capacity < needed) {
         unsigned char *larger = sgrad_xcalloc(to->capacity = 2 * needed + 4096, 1);
         if (to->size) memcpy(larger, to->data, to->size);
         free(to->data);
         to->data = larger;
     }
+    to->size = needed;
+    return to->data + needed - size;
+}
+
+/* ANSWER: the tokens belong to an answer. */
+static void put(const struct corpus *c, const int32_t *token, size_t count, bool answer, struct output *to) {
+    unsigned char *at = extend(&to->tokens, count * (size_t)c->width);
     for (size_t i = 0; i < count; i++)
-        for (int byte = 0; byte < width; byte++) to->data[to->size++] = (unsigned char)((uint32_t)token[i] >> 8 * byte);
+        for (int byte = 0; byte < c->width; byte++) *at++ = (unsigned char)((uint32_t)token[i] >> 8 * byte);
+    if (c->options->template && count) memset(extend(&to->answers, count), answer, count);
     to->sum.tokens += (int64_t)count;
 }
 
@@ -74,11 +86,66 @@ static void add_text(const struct corpus *c, struct sgrad__encoder *encoder, con
                      struct output *to) {
     size_t count;
     const int32_t *token = sgrad__encode(encoder, text, size, &count);
-    if (first) put(to, c->width, c->options->begin, (size_t)c->options->begins);
-    put(to, c->width, token, count);
-    if (last && c->options->end >= 0) put(to, c->width, &c->options->end, 1);
+    if (first) put(c, c->options->begin, (size_t)c->options->begins, false, to);
+    put(c, token, count, false, to);
+    if (last && c->options->end >= 0) put(c, &c->options->end, 1, false, to);
     to->sum.documents += last;
     to->sum.bytes += (int64_t)size;
+}
+
+/* Adds an exchange of a conversation. Its two parts are encoded apart, as sample does. */
+static void add_exchange(const struct corpus *c, struct sgrad__encoder *encoder, const char *prompt, const char *answer,
+                         struct output *to) {
+    const struct sgrad__template *form = c->options->template;
+    char *text[2] = { sgrad_format("%s%s%s", form->before, prompt, form->between), sgrad_format("%s%s", answer, form->after) };
+    for (int i = 0; i < 2; i++) {
+        size_t count;
+        const int32_t *token = sgrad__encode(encoder, text[i], strlen(text[i]), &count);
+        put(c, token, count, i == 1, to);
+        to->sum.bytes += (int64_t)strlen(text[i]);
+        free(text[i]);
+    }
+}
+
+/* Sets PROMPT and ANSWER to those of exchange I of a conversation. Returns an error, which the caller must free; NULL: none. */
+static char *exchange_of(const json_t *object, size_t i, const char **prompt, const char **answer) {
+    static const char *const roles[] = { "user", "assistant" };
+    const json_t *messages = json_object_get(object, "messages");
+    const char **text[] = { prompt, answer };
+    if (!messages) {
+        *prompt = json_string_value(json_object_get(object, "prompt"));
+        *answer = json_string_value(json_object_get(object, "response"));
+        if (*prompt && *answer) return NULL;
+        return sgrad_format("must have the texts 'prompt' and 'response', or an array 'messages'");
+    }
+    for (size_t k = 0; k < 2; k++) {
+        const json_t *message = json_array_get(messages, 2 * i + k);
+        const char *role = json_string_value(json_object_get(message, "role"));
+        *text[k] = json_string_value(json_object_get(message, "content"));
+        if (!message) return sgrad_format("ends with a message of role 'user'; the last one must be of role 'assistant'");
+        if (!role || strcmp(role, roles[k]))
+            return sgrad_format("message %zu has role '%s', but must have role '%s': a template has places for two roles only",
+                                2 * i + k + 1, role ? role : "", roles[k]);
+        if (!*text[k]) return sgrad_format("message %zu has no text 'content'", 2 * i + k + 1);
+    }
+    return NULL;
+}
+
+/* Adds the conversation in a line of JSON, a document: an object with prompt and response, or with an array of messages. */
+static char *add_conversation(const struct corpus *c, struct sgrad__encoder *encoder, const json_t *object, struct output *to) {
+    const json_t *messages = json_object_get(object, "messages");
+    const size_t exchanges = messages ? (json_array_size(messages) + 1) / 2 : 1;
+    const char *prompt, *answer;
+    if (!exchanges) return sgrad_format("'messages' is not an array with a message");
+    put(c, c->options->begin, (size_t)c->options->begins, false, to);
+    for (size_t i = 0; i < exchanges; i++) {
+        char *error = exchange_of(object, i, &prompt, &answer);
+        if (error) return error;
+        add_exchange(c, encoder, prompt, answer, to);
+    }
+    if (c->options->end >= 0) put(c, &c->options->end, 1, true, to);
+    to->sum.documents++;
+    return NULL;
 }
 
 /* Adds the document in a line of JSON. Returns an error, which the caller must free; NULL: none. */
@@ -91,6 +158,8 @@ static char *add_line(const struct corpus *c, struct sgrad__encoder *encoder, co
         error = sgrad_format("is not JSON: %s", problem.text);
     else if (!json_is_object(object))
         error = sgrad_format("is not an object; each line must be one, such as {\"text\": \"…\"}");
+    else if (c->options->template)
+        error = add_conversation(c, encoder, object, to);
     else if (!text) {
         const char *key = json_object_iter_key(json_object_iter(object));
         error = sgrad_format("has no field '%s'; set --field%s%s%s", c->options->field, key ? ", for example to '" : "",
@@ -125,6 +194,8 @@ static char *tokenize_text(const struct corpus *c, struct sgrad__encoder *encode
     const struct sgrad__block *b = &s->block;
     const size_t bad = sgrad__utf8_check(b->text, b->size);
     int64_t line = b->line;
+    if (c->options->template)
+        return sgrad_format("%s: is text, but --template requires JSON lines, in a file whose name ends with .jsonl", b->file);
     if (bad == b->size) {
         add_text(c, encoder, b->text, b->size, b->first, b->last, &s->part[part_of(c, b->document)]);
         return NULL;
@@ -162,12 +233,15 @@ static void *work(void *arg) {
 /* ---- output ------------------------------------------------------------------------------------------------------ */
 
 static int begin_files(struct corpus *c) {
-    static const char *const name[] = { [SGRAD__PART_TRAIN] = "train.bin", [SGRAD__PART_VAL] = "val.bin" };
+    static const char *const name[] = { [SGRAD__PART_TRAIN] = "train", [SGRAD__PART_VAL] = "val" };
     static const unsigned char header[SGRAD__TOKENS_HEADER];
     for (int i = 0; i < SGRAD__PARTS; i++) {
-        char *path = sgrad_format("%s/%s", c->options->folder, name[i]);
-        const int error = sgrad_file_begin(path, &c->file[i]);
+        char *path = sgrad_format("%s/%s.bin", c->options->folder, name[i]);
+        char *answers = sgrad_format("%s/%s.answers", c->options->folder, name[i]);
+        int error = sgrad_file_begin(path, &c->file[i]);
+        if (!error && c->options->template) error = sgrad_file_begin(answers, &c->answers[i]);
         free(path);
+        free(answers);
         SGRAD_TRY(error);
         fwrite(header, 1, sizeof header, c->file[i].stream); /* commit reports errors */
     }
@@ -196,8 +270,14 @@ static int commit_files(struct corpus *c) {
         rewind(c->file[i].stream);
         fwrite(header, 1, sizeof header, c->file[i].stream);
     }
+    for (int i = 0; i < SGRAD__PARTS && c->options->template; i++) SGRAD_TRY(sgrad_file_commit(&c->answers[i]));
     SGRAD_TRY(sgrad_file_commit(&c->file[SGRAD__PART_VAL]));
     return sgrad_file_commit(&c->file[SGRAD__PART_TRAIN]);
+}
+
+static int write_bytes(const struct bytes *bytes, const struct sgrad_file *file) {
+    if (!bytes->size || fwrite(bytes->data, 1, bytes->size, file->stream) == bytes->size) return 0;
+    return sgrad_log_error(SGRAD_EIO, "tokenize: %s: cannot be written; is the disk full?", file->path);
 }
 
 /* Writes the tokens of a slot, and frees it. */
@@ -206,8 +286,8 @@ static int write_slot(struct corpus *c, struct slot *s) {
     for (int i = 0; i < SGRAD__PARTS; i++) {
         struct sgrad__corpus_part *sum = &c->result->part[i];
         struct output *o = &s->part[i];
-        if (!error && o->size && fwrite(o->data, 1, o->size, c->file[i].stream) != o->size)
-            error = sgrad_log_error(SGRAD_EIO, "tokenize: %s: cannot be written; is the disk full?", c->file[i].path);
+        if (!error) error = write_bytes(&o->tokens, &c->file[i]);
+        if (!error) error = write_bytes(&o->answers, &c->answers[i]);
         sum->documents += o->sum.documents;
         sum->tokens += o->sum.tokens;
         sum->bytes += o->sum.bytes;
@@ -216,7 +296,7 @@ static int write_slot(struct corpus *c, struct slot *s) {
                                     "tokenize: %s would have more than %lld tokens, which its header cannot state; tokenize the "
                                     "input in parts",
                                     c->file[i].path, (long long)MOST_TOKENS);
-        o->size = 0;
+        o->tokens.size = o->answers.size = 0;
         o->sum = (struct sgrad__corpus_part){ 0 };
     }
     c->result->dropped += s->dropped;
@@ -304,11 +384,14 @@ int sgrad__corpus_write(const struct sgrad__corpus_options *options, struct sgra
     int error = begin_files(&c);
     if (!error) error = run(&c, input);
     if (!error) error = commit_files(&c);
-    for (int i = 0; i < SGRAD__PARTS; i++) sgrad_file_abort(&c.file[i]);
+    for (int i = 0; i < SGRAD__PARTS; i++) sgrad_file_abort(&c.file[i]), sgrad_file_abort(&c.answers[i]);
     for (int i = 0; i < c.slots; i++) {
         free(c.slot[i].block.text);
         free(c.slot[i].error);
-        for (int p = 0; p < SGRAD__PARTS; p++) free(c.slot[i].part[p].data);
+        for (int p = 0; p < SGRAD__PARTS; p++) {
+            free(c.slot[i].part[p].tokens.data);
+            free(c.slot[i].part[p].answers.data);
+        }
     }
     free(c.slot);
     sgrad_monitor_destroy(c.monitor);

@@ -8,6 +8,7 @@
 #ifndef SGRAD_CLI_CORPUS_H
 #define SGRAD_CLI_CORPUS_H
 
+#include "cli/template.h"
 #include "datasets/tokenizers/tokenizer.h"
 
 enum { SGRAD__PART_TRAIN, SGRAD__PART_VAL, SGRAD__PARTS };
@@ -16,6 +17,7 @@ struct sgrad__corpus_options {
     const struct sgrad__tokenizer *tokenizer;
     char **files;      /* NULL-terminated; "-": standard input */
     const char *field; /* of the objects of JSON lines */
+    const struct sgrad__template *template;     /* JSON lines are conversations; NULL: texts */
     bool lines;        /* standard input has JSON lines, not text */
     double fraction;   /* of the documents for validation; of a text file that is the only one, its end */
     int64_t documents; /* number of the first documents for validation, instead of a fraction; 0: none */
@@ -35,8 +37,9 @@ struct sgrad__corpus_result {
     double seconds;
 };
 
-/* Writes train.bin and val.bin in llm.c's formats, each when it is complete. SGRAD_EFORMAT: a file is malformed, or a part has no
- * tokens. SGRAD_EIO. */
+/* Writes train.bin and val.bin in llm.c's formats, each when it is complete. With a template, also train.answers and val.answers,
+ * with a byte for each token: 1 if it belongs to an answer or to the text of the template after it, or ends the document; else 0.
+ * SGRAD_EFORMAT: a file is malformed, or a part has no tokens. SGRAD_EIO. */
 int sgrad__corpus_write(const struct sgrad__corpus_options *options, struct sgrad__corpus_result *result);
 
 /* ---- corpus_input.c ---- */

@@ -1,5 +1,6 @@
 /* sample.c: stargrad sample: generates text with a language model. */
 #include "cli/cli.h"
+#include "cli/template.h"
 #include "datasets/tokenizers/tokenizer.h"
 #include "graphs/api/inference.h"
 
@@ -18,7 +19,7 @@ static const struct sgrad__option options[] = {
       &sgrad__text, SGRAD__PLACE(sample.prompt) },
     { "prompts", "FILE", "a prompt per line, or - for standard input; the texts are generated together, and printed as JSON",
       &sgrad__text, SGRAD__PLACE(sample.prompts) },
-    { "template", "FILE", "a text that contains {prompt}, in whose place each prompt is put; only the answer is printed",
+    { "template", "FILE", "text with {prompt}, in whose place each prompt is put, up to {answer}; only the answer is printed",
       &sgrad__file, SGRAD__PLACE(sample.template) },
     { "tokens", "N", "number of tokens to generate", &sgrad__whole, SGRAD__PLACE(sample.tokens), 1, 100000000 },
     { "temperature", "T", "sampling temperature; values below 1 favour probable tokens; 0: always the most probable token",
@@ -231,31 +232,19 @@ static int read_prompts(const struct sgrad__request *request, struct texts *text
     return status;
 }
 
-/* Returns TEMPLATE, a file, with PROMPT in place of {prompt}. The caller must free it. NULL: an error, which is logged. */
-static char *fill_template(const char *template, const char *prompt) {
-    static const char place[] = "{prompt}";
-    size_t size;
-    char *form = read_file("template", template, &size), *text = NULL;
-    char *at = form ? strstr(form, place) : NULL;
-    if (at && !strstr(at + 1, place)) text = sgrad_format("%.*s%s%s", (int)(at - form), form, prompt, at + strlen(place));
-    else if (form) sgrad_log_error(SGRAD_EFORMAT, "sample: --template: %s must contain %s exactly once", template, place);
-    free(form);
-    return text;
-}
-
 /* Sets the tokens of a prompt, in the template. */
-static int read_tokens(const struct sgrad__request *request, const struct sgrad__tokenizer *tokenizer, bool bytes,
+static int read_tokens(const struct sgrad__template *template, const struct sgrad__tokenizer *tokenizer, bool bytes,
                        struct text *text) {
-    const char *template = request->sample.template;
-    char *whole = template ? fill_template(template, text->prompt) : sgrad_format("%s", text->prompt);
-    int status = whole ? SGRAD__DONE : SGRAD__FAILED;
-    if (whole && tokenizer) {
+    char *whole = template ? sgrad_format("%s%s%s", template->before, text->prompt, template->between)
+                           : sgrad_format("%s", text->prompt);
+    int status = SGRAD__DONE;
+    if (tokenizer) {
         text->token = encode(tokenizer, whole, &text->tokens);
         text->decoder = sgrad__decoder_create(tokenizer, true);
-    } else if (whole && bytes) {
+    } else if (bytes) {
         text->token = sgrad_xcalloc(strlen(whole) + 1, sizeof *text->token);
         for (; whole[text->tokens]; text->tokens++) text->token[text->tokens] = (unsigned char)whole[text->tokens];
-    } else if (whole) status = read_numbers(whole, &text->token, &text->tokens);
+    } else status = read_numbers(whole, &text->token, &text->tokens);
     if (!status && !text->tokens) status = sgrad__wrong("sample: the prompt is empty; give at least one token");
     free(whole);
     return status;
@@ -263,10 +252,15 @@ static int read_tokens(const struct sgrad__request *request, const struct sgrad_
 
 static int generate(const struct sgrad__request *request, const struct sgrad_train_options *options,
                     const struct sgrad__tokenizer *tokenizer, struct texts *texts) {
+    const char *form = request->sample.template;
+    struct sgrad__template template = { 0 };
     int status = read_prompts(request, texts);
+    if (!status && form) status = sgrad__status(sgrad__template_open(form, false, &template));
     texts->prints = !request->sample.prompts;
-    if (texts->prints && !request->sample.template && (tokenizer || texts->bytes)) texts->opening = texts->text->prompt;
-    for (int i = 0; !status && i < texts->count; i++) status = read_tokens(request, tokenizer, texts->bytes, &texts->text[i]);
+    if (texts->prints && !form && (tokenizer || texts->bytes)) texts->opening = texts->text->prompt;
+    for (int i = 0; !status && i < texts->count; i++)
+        status = read_tokens(form ? &template : NULL, tokenizer, texts->bytes, &texts->text[i]);
+    sgrad__template_close(&template);
     if (status) return status;
     struct sgrad_prompt *prompt = sgrad_xcalloc((size_t)texts->count, sizeof *prompt);
     for (int i = 0; i < texts->count; i++) prompt[i] = (struct sgrad_prompt){ texts->text[i].token, texts->text[i].tokens };

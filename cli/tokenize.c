@@ -15,6 +15,10 @@ static const struct sgrad__option options[] = {
       SGRAD__FIELD(output.folder), .required = true },
     { "field", "NAME", "field of JSON lines that contains the text; if set, standard input has JSON lines [text]", &sgrad__text,
       SGRAD__PLACE(tokenize.field) },
+    { "template", "FILE",
+      "JSON lines are conversations, with prompt and response or messages: text with {prompt} and {answer}, in whose places each "
+      "prompt and answer is put; for --loss-on answers",
+      &sgrad__file, SGRAD__PLACE(tokenize.template) },
     { "begin", "TOKEN", "token before each document; none: no token [the tokenizer's, such as <|begin_of_text|>, if it has one]",
       &sgrad__text, SGRAD__PLACE(tokenize.begin) },
     { "end", "TOKEN",
@@ -179,6 +183,7 @@ static int run(const struct sgrad__request *request) {
         .folder = request->train.output.folder,
         .progress = !request->train.output.quiet && sgrad_terminal(STDERR_FILENO),
     };
+    struct sgrad__template template = { 0 };
     int32_t begin;
     int status = read_val(request->tokenize.val, &corpus);
     if (!status) status = check_folder(corpus.folder);
@@ -186,10 +191,18 @@ static int run(const struct sgrad__request *request) {
     const int error = sgrad__tokenizer_open(request->tokenize.tokenizer, &tokenizer);
     if (error) return sgrad__status(error);
     corpus.tokenizer = tokenizer;
-    status = find_begin(request, &corpus, &begin);
+    if (request->tokenize.template) {
+        status = sgrad__status(sgrad__template_open(request->tokenize.template, true, &template));
+        corpus.template = &template;
+        corpus.lines = true;
+    }
+    if (!status && corpus.template && request->tokenize.field)
+        status = sgrad__wrong("tokenize: --template and --field cannot be combined: a conversation has more than one text");
+    if (!status) status = find_begin(request, &corpus, &begin);
     if (!status) status = find_end(request, &corpus);
     if (!status) status = sgrad__status(write_all(request, &corpus));
     sgrad__tokenizer_close(tokenizer);
+    sgrad__template_close(&template);
     return status;
 }
 

@@ -113,6 +113,8 @@ static const struct sgrad__option options[] = {
       "ranks that precondition each layer; opt: all; lw (layer-wise): one; X: this fraction of them; auto: chosen by cost and "
       "memory",
       &sgrad__text, SGRAD__FIELD(optimizer.kfac.variant) },
+    { "loss-on", "all|answers", "answers: only tokens of answers count, as marked by stargrad tokenize --template",
+      &sgrad__choice, SGRAD__FIELD(data.loss_on_answers) },
     { "label-smoothing", "X", "label smoothing: the fraction of each target that is spread over all classes", &sgrad__real,
       SGRAD__FIELD(training.label_smoothing), 0, 1 },
     { "clip-norm", "X", "gradient clipping: limit of the global norm of the gradients; 0: off", &sgrad__real,

@@ -48,7 +48,9 @@ int sgrad_dataset_open(const char *text, enum sgrad_split split, const struct sg
     opened->split = split;
     opened->augment = reader->augment;
     if (!options) options = &none;
-    error = reader->open(opened, argument, options);
+    if (options->answers && strcmp(reader->name, "tokens"))
+        error = sgrad_log_error(SGRAD_EINVAL, "--loss-on answers requires --data tokens:DIR,T, not %s", text);
+    if (!error) error = reader->open(opened, argument, options);
     if (!error && options->origin) error = sgrad__origin_match(opened, text, options->origin, options->every);
     if (!error && options->exclude) error = sgrad__dataset_exclude(opened, options->exclude);
     if (!error && reader->measure && !options->pictures) error = reader->measure(opened);

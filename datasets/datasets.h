@@ -70,6 +70,8 @@ struct sgrad_dataset_options {
     int size;           /* side in pixels of the images of a folder, if its argument has none; 0: the size of the files */
     size_t memory;      /* bytes for the cache of decoded images; 0: 2 GiB, at most a quarter of the memory; 1: no cache */
     bool pictures;      /* images are only read by sgrad_dataset_picture: they may have any size, or be damaged */
+    bool answers;       /* only tokens of answers are targets; all others are -1, which the loss excludes. SGRAD_EINVAL: the kind
+                           of data set has no answers */
     bool damaged;       /* sgrad_dataset_skip_damaged will be called: the image shape is that of the first readable image */
     const char *exclude;        /* path of a file that lists samples to leave out, see sgrad_dataset_open; NULL: none */
     /* The samples that a network was trained on. Columns are matched by title. Features are normalised and labels are numbered as

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define FILE_LIMIT ((size_t)1 << 44)
 #define WANTED     "give tokens:DIR,T, where DIR contains train.bin and val.bin, tokens of 16 or 32 bits"
@@ -179,6 +180,31 @@ static int read_argument(const char *argument, char **folder, int64_t *length, i
     return error;
 }
 
+/* Restricts the targets to the tokens of answers, by FOLDER/train.answers or val.answers, which has a byte for each token. */
+static int read_answers(struct sgrad_dataset *dataset, const char *folder, size_t tokens) {
+    char *path = sgrad_format("%s/%s.answers", folder, dataset->split == SGRAD_TRAIN ? "train" : "val");
+    struct sgrad_map map;
+    size_t bad = 0;
+    int error = access(path, F_OK) ? sgrad_log_error(SGRAD_EINVAL,
+                                                     "--loss-on answers requires %s, which stargrad tokenize --template writes",
+                                                     path)
+                                   : sgrad_map_open(path, FILE_LIMIT, &map);
+    if (!error) {
+        while (bad < map.size && map.data[bad] <= 1) bad++;
+        if (bad < map.size)
+            error = sgrad_log_error(SGRAD_EFORMAT, "tokens: %s: byte %zu is %d, not 0 or 1", path, bad, map.data[bad]);
+        else if (map.size != tokens)
+            error = sgrad_log_error(SGRAD_EFORMAT, "tokens: %s: has %zu bytes, but must have one for each of the %zu tokens",
+                                    path, map.size, tokens);
+        else if (!memchr(map.data, 1, map.size))
+            error = sgrad_log_error(SGRAD_EFORMAT, "tokens: %s: no token belongs to an answer", path);
+        if (error) sgrad_map_close(&map);
+        else sgrad__windows_restrict(dataset, map);
+    }
+    free(path);
+    return error;
+}
+
 /* The number of classes is determined by the tokens of both files. */
 static int open_tokens(struct sgrad_dataset *dataset, const char *argument, const struct sgrad_dataset_options *options) {
     static const char *const name[] = { [SGRAD_TRAIN] = "train.bin", [SGRAD_TEST] = "val.bin" };
@@ -201,7 +227,10 @@ static int open_tokens(struct sgrad_dataset *dataset, const char *argument, cons
     if (!error) {
         dataset->classes = largest + 1;
         dataset->note = sgrad_format("tokens of %d bits", 8 * own.bytes);
-        error = sgrad__windows_open(dataset, own.map, argument, own.from, (int64_t)tokens_of(&own), own.bytes, length);
+        const size_t tokens = tokens_of(&own);
+        error = sgrad__windows_open(dataset, own.map, argument, own.from, (int64_t)tokens, own.bytes, length);
+        if (!error && options->answers) error = read_answers(dataset, folder, tokens);
+        if (error && dataset->state) sgrad__windows_close(dataset), dataset->state = NULL;
     }
     free(folder);
     return error;

@@ -13,7 +13,7 @@
 #include <string.h>
 
 struct windows {
-    struct sgrad_map map;
+    struct sgrad_map map, answers;  /* answers: by number, 1 if it may be a target; no data: all may */
     const unsigned char *first;     /* first number of the sequence */
     int64_t count, length;          /* numbers of the sequence; of a window */
     int bytes;                      /* of a number: 1, 2 or 4, little-endian */
@@ -42,7 +42,7 @@ int sgrad__windows_open(struct sgrad_dataset *dataset, struct sgrad_map map, con
                                bytes == 1 ? "bytes" : "tokens", (long long)length, (long long)length + 1);
     }
     struct windows *w = dataset->state = sgrad_xcalloc(1, sizeof *w);
-    *w = (struct windows){ map, map.data + from, count, length, bytes };
+    *w = (struct windows){ .map = map, .first = map.data + from, .count = count, .length = length, .bytes = bytes };
     dataset->field[0] = (struct sgrad_field){ "tokens", SGRAD_I32, { 1, { length } }, NULL };
     dataset->field[1] = (struct sgrad_field){ "next", SGRAD_I32, { 1, { length } }, NULL };
     dataset->count = (count - 1) / length;
@@ -51,17 +51,24 @@ int sgrad__windows_open(struct sgrad_dataset *dataset, struct sgrad_map map, con
     return 0;
 }
 
+void sgrad__windows_restrict(struct sgrad_dataset *dataset, struct sgrad_map answers) {
+    struct windows *w = dataset->state;
+    w->answers = answers;
+    dataset->identity = sgrad__fingerprint_add(dataset->identity, answers.data, answers.size);
+}
+
 int sgrad__windows_read(const struct sgrad_dataset *dataset, struct sgrad_sample sample, void *const *data) {
     const struct windows *w = dataset->state;
     const int64_t wanted = sample.index * w->length + sample.shift, last = w->count - 1 - w->length;
-    const unsigned char *at = w->first + (wanted < last ? wanted : last) * w->bytes;
+    const int64_t first = wanted < last ? wanted : last;
+    const unsigned char *at = w->first + first * w->bytes, *answer = w->answers.data ? w->answers.data + first : NULL;
     int32_t *tokens = data[0], *next = data[1];
     for (int64_t i = 0; i <= w->length; i++, at += w->bytes) {
         uint32_t bits = 0;
         for (int b = w->bytes; b-- > 0;) bits = bits << 8 | at[b];
         const int32_t number = (int32_t)bits;
         if (i < w->length) tokens[i] = number;
-        if (i > 0) next[i - 1] = number;
+        if (i > 0) next[i - 1] = answer && !answer[i] ? -1 : number;
     }
     return 0;
 }
@@ -69,5 +76,6 @@ int sgrad__windows_read(const struct sgrad_dataset *dataset, struct sgrad_sample
 void sgrad__windows_close(struct sgrad_dataset *dataset) {
     struct windows *w = dataset->state;
     sgrad_map_close(&w->map);
+    if (w->answers.data) sgrad_map_close(&w->answers);
     free(w);
 }

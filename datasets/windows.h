@@ -14,6 +14,9 @@ int sgrad__windows_argument(const char *what, const char *argument, char **path,
  * sgrad__windows_close implement read and close of a reader. */
 int sgrad__windows_open(struct sgrad_dataset *dataset, struct sgrad_map map, const char *name, size_t from, int64_t count,
                         int bytes, int64_t length);
+/* Restricts targets to the numbers of the sequence whose byte in ANSWERS, COUNT bytes, is 1; all others become -1. ANSWERS is
+ * closed by sgrad__windows_close. */
+void sgrad__windows_restrict(struct sgrad_dataset *dataset, struct sgrad_map answers);
 int sgrad__windows_read(const struct sgrad_dataset *dataset, struct sgrad_sample sample, void *const *data);
 void sgrad__windows_close(struct sgrad_dataset *dataset);
 

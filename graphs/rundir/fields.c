@@ -20,6 +20,7 @@ static const struct field {
     FIELD("model", TEXT, model.name),
     FIELD("data", TEXT, data.name),
     FIELD("exclude", TEXT, data.exclude),
+    FIELD("loss_on_answers", FLAG, data.loss_on_answers),
     FIELD("skip_damaged", FLAG, data.skip_damaged),
     FIELD("epochs", REAL, training.epochs),
     FIELD("steps", INTEGER, training.steps),

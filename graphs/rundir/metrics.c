@@ -21,7 +21,7 @@ struct sgrad__metrics {
     FILE *file;
     double loss, seconds;       /* sums over the steps of this epoch so far, or since the last evaluation within it */
     double share[SGRAD_MAX_METRICS];    /* by metric: the same for metrics that are fractions */
-    long epoch_steps;
+    long epoch_steps, losses;   /* losses: steps among these that have a loss */
     int epoch;                  /* of these sums */
     long last_epoch;            /* step of the last epoch line */
     bool owed;
@@ -59,7 +59,7 @@ static const char *typed(char text[32], float x) {
 static void begin_epoch(struct sgrad__metrics *metrics, int epoch) {
     metrics->loss = metrics->seconds = 0;
     memset(metrics->share, 0, sizeof metrics->share);
-    metrics->epoch_steps = 0;
+    metrics->epoch_steps = metrics->losses = 0;
     metrics->epoch = epoch;
 }
 
@@ -69,11 +69,12 @@ static bool is_trained(const struct sgrad__metrics *metrics, int i) {
     return metrics->is.metric[i].is_fraction && !metrics->is.metric[i].transform && !metrics->is.metric[i].unprefixed;
 }
 
-/* Adds the completed step STEP to the sums. LOSS is a float, because a resumed run reads it back with float precision. */
-static void count_step(struct sgrad__metrics *metrics, long step, int epoch, float loss, double seconds) {
+/* Adds the completed step STEP to the sums. LOSS is a float, because a resumed run reads it back with float precision. EMPTY: the
+ * step has no loss. */
+static void count_step(struct sgrad__metrics *metrics, long step, int epoch, float loss, bool empty, double seconds) {
     const bool evaluated = metrics->is.evaluate_every && (step - 1) % metrics->is.evaluate_every == 0;
     if (epoch != metrics->epoch || evaluated) begin_epoch(metrics, epoch);
-    metrics->loss += loss;
+    if (!empty) metrics->loss += loss, metrics->losses++;
     metrics->seconds += seconds;
     metrics->epoch_steps++;
 }
@@ -89,7 +90,8 @@ static bool keep_line(struct sgrad__metrics *metrics, const char *line, size_t l
         json_t *loss = json_object_get(event, "loss");
         double rate = json_number_value(json_object_get(event, "samples_per_second"));
         count_step(metrics, (long)json_integer_value(step), (int)json_integer_value(json_object_get(event, "epoch")),
-                   json_is_number(loss) ? (float)json_number_value(loss) : NAN, rate > 0 ? (double)metrics->is.batch / rate : 0);
+                   json_is_number(loss) ? (float)json_number_value(loss) : NAN,
+                   json_is_true(json_object_get(event, "empty")), rate > 0 ? (double)metrics->is.batch / rate : 0);
         for (int i = 1; i < metrics->is.metrics; i++) {
             const json_t *mean = json_object_get(event, metrics->is.metric[i].name);
             metrics->share[i] += json_is_number(mean) ? (float)json_number_value(mean) : NAN;
@@ -269,7 +271,7 @@ int sgrad__metrics_step(struct sgrad__metrics *metrics, const struct sgrad__step
     metrics->run_seconds += seconds;
     metrics->run_steps++;
     const float loss = (float)event->loss;
-    count_step(metrics, event->step, event->epoch, loss, seconds);
+    count_step(metrics, event->step, event->epoch, loss, event->empty, seconds);
     fprintf(metrics->file, "{\"event\":\"step\",\"step\":%ld,\"epoch\":%d,\"loss\":%s,\"lr\":%s,\"samples_per_second\":%s",
             event->step, event->epoch, NUMBER(loss), TYPED((float)event->rate), NUMBER(rate));
     for (int i = 1; i < metrics->is.metrics; i++) {
@@ -277,7 +279,7 @@ int sgrad__metrics_step(struct sgrad__metrics *metrics, const struct sgrad__step
         metrics->share[i] += mean;
         if (is_trained(metrics, i)) fprintf(metrics->file, ",\"%s\":%s", metrics->is.metric[i].name, NUMBER(mean));
     }
-    fputs("}\n", metrics->file);
+    fputs(event->empty ? ",\"empty\":true}\n" : "}\n", metrics->file);
     if (metrics->tensorboard || metrics->prometheus) {
         const double value[] = { [LOSS] = loss, [RATE] = event->rate, [SPEED] = rate, [EPOCH] = event->epoch };
         tell(metrics, event->step, LOSS, value, TESTS);
@@ -292,7 +294,7 @@ int sgrad__metrics_step(struct sgrad__metrics *metrics, const struct sgrad__step
 
 void sgrad__metrics_steps(const struct sgrad__metrics *metrics, struct sgrad__epoch *epoch) {
     if (!metrics) return;
-    epoch->train_loss = metrics->loss / (double)metrics->epoch_steps;
+    epoch->train_loss = metrics->losses ? metrics->loss / (double)metrics->losses : NAN;
     for (int i = 0; i < metrics->is.metrics; i++)
         epoch->train[i] = is_trained(metrics, i) ? metrics->share[i] / (double)metrics->epoch_steps : NAN;
     epoch->seconds = metrics->seconds;

@@ -230,6 +230,7 @@ struct sgrad__step_event {
     double time;                            /* when it was completed: seconds of the monotonic clock */
     const double *mean;                     /* by metric: mean over the samples of the step; NULL: unknown */
     const double *busy;                     /* by worker, all ranks: fraction of time in tasks; NULL: this rank, measured now */
+    bool empty;                             /* no target of the step counts, so that loss is NaN, and the epoch ignores it */
 };
 /* Records a histogram. The histograms of a step must be recorded before the step (sgrad__metrics_step). */
 void sgrad__metrics_histogram(struct sgrad__metrics *metrics, const char *name, long step,

@@ -171,6 +171,11 @@ static const double *slot_means(const struct sgrad__run *run, const struct sgrad
     return mean;
 }
 
+/* Returns true if the loss excludes all targets of the step, so that there is none. */
+static bool is_empty(const struct sgrad__run *run, const struct sgrad__slot *slot) {
+    return sgrad__slot_doubles(slot, run->program->statistics)[run->result.metrics] == 0;
+}
+
 /* Records a completed step. If that fails, the run ends with a checkpoint, as if its end had been requested. */
 static void tell_step(struct sgrad__run *run, const struct sgrad__slot *slot, long done, double loss) {
     const struct sgrad__program *p = run->program;
@@ -182,7 +187,7 @@ static void tell_step(struct sgrad__run *run, const struct sgrad__slot *slot, lo
             sgrad__metrics_histogram(run->files.metrics, p->buffer[output->buffer].name, done, slot->output[p->histogram[i]]);
     }
     const struct sgrad__step_event event = { done, (int)slot->step.epoch, loss, sgrad__run_lr(run, done - 1), slot->time,
-                                             slot_means(run, slot, mean), votes ? votes + 1 : NULL };
+                                             slot_means(run, slot, mean), votes ? votes + 1 : NULL, is_empty(run, slot) };
     const int error = run->files.error ? 0 : sgrad__metrics_step(run->files.metrics, &event);
     if (error) run->files.error = error;
 }
@@ -237,7 +242,8 @@ static int turn(struct sgrad__run *run, long *done) {
         if (votes && *votes >= 1) end_together(run);
         else if (votes && *votes > 0) run->control.pausing = true;
         if (isfinite(loss)) run->files.good_checkpoint = run->files.last_checkpoint;
-        else if (!run->options.training.nan_ok) run->control.stopping = true, error = stop_for_nan(run, *done, loss);
+        else if (!run->options.training.nan_ok && !is_empty(run, slot))
+            run->control.stopping = true, error = stop_for_nan(run, *done, loss);
     }
     return error;
 }
