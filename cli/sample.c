@@ -3,12 +3,15 @@
 #include "cli/template.h"
 #include "datasets/tokenizers/tokenizer.h"
 #include "graphs/api/inference.h"
+#include "graphs/networks/networks.h"
 
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+enum { BYTES = 256 };       /* tokens of a network of bytes */
 
 static const struct sgrad__option options[] = {
     { "weights", "FILE", "weights (safetensors) [RUN-DIR/model.safetensors]", &sgrad__text, SGRAD__FIELD(model.init),
@@ -66,6 +69,8 @@ struct texts {
     bool bytes;                             /* tokens are bytes; false, without a tokenizer: print numbers */
     bool prints;                            /* as tokens are generated */
     double begin, seconds;                  /* time of the first generated token; from there to the last */
+    long tokens;                            /* that a text gets, unless it is stopped */
+    int finished;                           /* texts that were printed as JSON */
     struct text *text;
     int count;
 };
@@ -94,6 +99,37 @@ static void append(const struct texts *texts, struct text *text, const char *byt
     text->printed = end;
 }
 
+/* Prints the characters that were not complete, or might have been a part of the stop text. */
+static void finish(const struct texts *texts, struct text *text) {
+    size_t size = 0;
+    const char *rest = text->decoder && !text->stopped ? sgrad__decode_end(text->decoder, &size) : "";
+    append(texts, text, rest, size);
+    if (!texts->prints || text->stopped) return;
+    fwrite(text->said + text->printed, 1, text->size - text->printed, stdout);
+}
+
+static void print_line(const struct text *t) {
+    char *said = sgrad_xcalloc(t->size + 1, 1);
+    for (size_t i = 0; i < t->size; i++) said[i] = t->said[i] ? t->said[i] : (char)0xFF; /* U+FFFD, as invalid bytes */
+    json_t *line = json_pack("{s:o, s:o, s:i, s:b}", "prompt", sgrad__json_text(t->prompt), "text", sgrad__json_text(said),
+                             "tokens", t->generated, "stopped", t->stopped);
+    json_dumpf(line, stdout, 0);
+    putchar('\n');
+    fflush(stdout);
+    json_decref(line);
+    free(said);
+}
+
+/* Prints the texts that have ended, one JSON object each, up to the first that has not. */
+static void print_lines(struct texts *texts) {
+    for (; texts->finished < texts->count; texts->finished++) {
+        struct text *t = &texts->text[texts->finished];
+        if (!t->stopped && t->generated < texts->tokens) return;
+        finish(texts, t);
+        print_line(t);
+    }
+}
+
 static bool take(void *arg, int number, int token) {
     struct texts *texts = arg;
     struct text *text = &texts->text[number];
@@ -107,39 +143,12 @@ static bool take(void *arg, int number, int token) {
     else if (!texts->bytes) size = (size_t)snprintf(word, sizeof word, " %d", token);
     append(texts, text, bytes, size);
     text->generated++;
-    return !text->stopped;
-}
-
-/* Prints the characters that were not complete, or might have been a part of the stop text. */
-static void finish(const struct texts *texts, struct text *text) {
-    size_t size = 0;
-    const char *rest = text->decoder && !text->stopped ? sgrad__decode_end(text->decoder, &size) : "";
-    append(texts, text, rest, size);
-    if (!texts->prints || text->stopped) return;
-    fwrite(text->said + text->printed, 1, text->size - text->printed, stdout);
-}
-
-/* Prints one JSON object per text. */
-static void print_lines(const struct texts *texts) {
-    for (const struct text *t = texts->text; t < texts->text + texts->count; t++) {
-        char *said = sgrad_xcalloc(t->size + 1, 1);
-        for (size_t i = 0; i < t->size; i++) said[i] = t->said[i] ? t->said[i] : (char)0xFF;   /* U+FFFD, as invalid bytes */
-        json_t *line = json_pack("{s:o, s:o, s:i, s:b}", "prompt", sgrad__json_text(t->prompt), "text", sgrad__json_text(said),
-                                 "tokens", t->generated, "stopped", t->stopped);
-        json_dumpf(line, stdout, 0);
-        putchar('\n');
-        json_decref(line);
-        free(said);
-    }
+    const bool stopped = text->stopped;
+    if (!texts->prints) print_lines(texts);
+    return !stopped;
 }
 
 /* ---- prompts ---- */
-
-/* Returns true if the tokens of the network are bytes, by the options of the model. */
-static bool takes_bytes(const char *model) {
-    const char *vocabulary = strstr(model, "vocabulary=");
-    return vocabulary ? atoi(vocabulary + strlen("vocabulary=")) == 256 : strncmp(model, "gpt2", strlen("gpt2")) != 0;
-}
 
 /* Parses "464 2068": numbers of tokens, separated by blanks or commas. */
 static int read_numbers(const char *text, int32_t **tokens, int *count) {
@@ -180,13 +189,26 @@ static int32_t *encode(const struct sgrad__tokenizer *tokenizer, const char *pro
     return token;
 }
 
-/* Opens the specified tokenizer, or the one in the run's folder. *TOKENIZER is unchanged if neither exists. */
-static int open_tokenizer(const struct sgrad__request *request, struct sgrad__tokenizer **tokenizer) {
-    if (request->sample.tokenizer) return sgrad__tokenizer_open(request->sample.tokenizer, tokenizer);
-    if (!request->argument) return 0;
-    char *path = sgrad_format("%s/tokenizer.json", request->argument);
+/* Opens FOLDER/tokenizer.json if it exists. */
+static int open_in(const char *folder, struct sgrad__tokenizer **tokenizer) {
+    char *path = sgrad_format("%s/tokenizer.json", folder);
     const int error = access(path, F_OK) ? 0 : sgrad__tokenizer_open(path, tokenizer);
     free(path);
+    return error;
+}
+
+/* Opens the specified tokenizer, or that in the run's folder, or that beside the token files that the run was trained on.
+ * *TOKENIZER is unchanged if none of them exists. */
+static int open_tokenizer(const struct sgrad__request *request, struct sgrad__tokenizer **tokenizer) {
+    static const char kind[] = "tokens:";
+    const char *data = request->train.data.name;
+    if (request->sample.tokenizer) return sgrad__tokenizer_open(request->sample.tokenizer, tokenizer);
+    if (!request->argument) return 0;
+    SGRAD_TRY(open_in(request->argument, tokenizer));
+    if (*tokenizer || !data || strncmp(data, kind, strlen(kind))) return 0;
+    char *folder = sgrad_format("%.*s", (int)strcspn(data + strlen(kind), ","), data + strlen(kind));
+    const int error = open_in(folder, tokenizer);
+    free(folder);
     return error;
 }
 
@@ -220,12 +242,14 @@ static int read_prompts(const struct sgrad__request *request, struct texts *text
     if (!data) return SGRAD__FAILED;
     int status = SGRAD__DONE;
     for (char *at = data, *end; !status && at < data + size; at = end + 1) {
-        end = at + strcspn(at, "\n");
-        if (end == at)
-            status = sgrad__wrong("sample: --prompts: line %d of %s is empty; each line must be a prompt", texts->count + 1,
-                                  request->sample.prompts);
+        char *line = memchr(at, '\n', (size_t)(data + size - at));
+        end = line ? line : data + size;
+        const size_t length = (size_t)(end - at) - (end > at && end[-1] == '\r');
+        if (!length || memchr(at, 0, length))
+            status = sgrad__wrong("sample: --prompts: line %d of %s %s; each line must be a prompt", texts->count + 1,
+                                  request->sample.prompts, length ? "contains a byte 0" : "is empty");
         texts->text = sgrad_array_grow(texts->text, texts->count, sizeof *texts->text);
-        texts->text[texts->count++] = (struct text){ .prompt = sgrad_format("%.*s", (int)(end - at), at) };
+        texts->text[texts->count++] = (struct text){ .prompt = sgrad_format("%.*s", (int)length, at) };
     }
     if (!status && !texts->count) status = sgrad__wrong("sample: --prompts: %s is empty", request->sample.prompts);
     free(data);
@@ -272,16 +296,15 @@ static int generate(const struct sgrad__request *request, const struct sgrad_tra
     };
     status = sgrad__status(sgrad_sample(options, &how));
     free(prompt);
-    for (int i = 0; !status && i < texts->count; i++) finish(texts, &texts->text[i]);
-    if (!status && texts->prints) putchar('\n');
-    else if (!status) print_lines(texts);
+    if (!status && texts->prints) finish(texts, texts->text), putchar('\n');
     return status;
 }
 
-/* Reports the speed on the terminal. */
+/* Prints the speed on a terminal. */
 static void report(const struct texts *texts, double seconds) {
     long tokens = 0;
     for (int i = 0; i < texts->count; i++) tokens += texts->text[i].generated;
+    tokens -= tokens > 0;           /* the first one, at which the clock started */
     if (isatty(STDERR_FILENO))
         fprintf(stderr, "%ld %s in %.1f s, %.1f tokens/s\n", tokens, sgrad_plural(tokens, "token", "tokens"), seconds,
                 seconds > 0 ? (double)tokens / seconds : 0);
@@ -290,11 +313,13 @@ static void report(const struct texts *texts, double seconds) {
 static int run(const struct sgrad__request *request) {
     struct sgrad_train_options options = request->train;
     struct sgrad__tokenizer *tokenizer = NULL;
-    struct texts texts = { .stop = request->sample.stop };
+    struct texts texts = { .stop = request->sample.stop, .tokens = request->sample.tokens };
+    if (sgrad_launched_ranks() > 1)
+        return sgrad__wrong("sample: uses one rank, but %d were started; run it without mpirun", sgrad_launched_ranks());
     sgrad__weights_of_run(request, &options);
     if (!options.model.init) return sgrad__wrong("sample: --weights FILE is missing");
     options.parallel.mesh = NULL;        /* of the run; sampling uses one rank */
-    texts.bytes = takes_bytes(options.model.name);
+    texts.bytes = options.model.name && sgrad_model_vocabulary(options.model.name) == BYTES;
     const int error = open_tokenizer(request, &tokenizer);
     if (error) return sgrad__status(error);
     const int status = generate(request, &options, tokenizer, &texts);

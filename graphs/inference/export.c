@@ -3,9 +3,11 @@
 #include "graphs/api/inference.h"
 #include "graphs/train/setup.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Writes ENTRY, consecutive tensors, to files of at most LIMIT bytes of tensors, or one tensor, and their index:
  *
@@ -20,6 +22,8 @@ static int write_shards(const struct sgrad_entry *entry, int count, const char *
     }
     first[files] = count;
     const int stem = (int)(strrchr(path, '.') - path);
+    if (files > 1 && unlink(path) && errno != ENOENT)
+        error = sgrad_log_error(SGRAD_EIO, "%s: cannot be replaced by several files: %s", path, strerror(errno));
     json_t *map = json_object();
     for (int f = 0; f < files && !error; f++) {
         char *name = sgrad_format("%s", path);
@@ -39,8 +43,12 @@ static int write_shards(const struct sgrad_entry *entry, int count, const char *
     return error;
 }
 
+/* The index of an earlier export is removed first: it would list files that are replaced. */
 static int write_weights(const struct sgrad_graph *graph, const char *path, int64_t limit) {
     struct sgrad__weights copy;
+    char *index = sgrad_format("%s.index.json", path);
+    unlink(index);
+    free(index);
     if (!limit) return sgrad__weights_save(sgrad__parameters_list(graph), path, NULL, 0);
     SGRAD_TRY(sgrad__weights_copy(sgrad__parameters_list(graph), NULL, &copy));
     struct sgrad_entry *entry = sgrad__weights_entries(&copy);

@@ -16,15 +16,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The texts: token t of text i is token[i·length + t]. A prompt that is longer than the context has lost its beginning. */
+/* Texts that are generated together: token t of text i is token[i·length + t]. A prompt that is longer than the context has lost
+ * its beginning. */
 struct texts {
-    int count;
-    int64_t length, longest; /* tokens of a text that can be stored; of the longest prompt */
-    int32_t *token;          /* owned by the data set, as its first field */
-    int64_t *known;          /* by text: number of tokens, those of the prompt and those generated */
-    int64_t *last;           /* by text: number at which it ends */
-    float *logit;            /* of a row */
+    int first, count;               /* index of the first prompt; number of texts, of which the last ones may have no prompt */
+    int64_t length, longest;        /* tokens of a text that can be stored; of the longest prompt */
+    int32_t *token;                 /* owned by the data set, as its first field */
+    int64_t *known;                 /* by text: number of tokens, those of the prompt and those generated */
+    int64_t *last;                  /* by text: number at which it ends */
+    float *logit;                   /* of a row */
 };
+
+/* Limits of the texts that are generated together: their number, and their tokens. */
+enum { MOST_TEXTS = 64, MOST_TOKENS = 1 << 20 };
 
 /* Opens the texts as a data set whose sample i is token[i]. The targets are not used, but data sets must have them. */
 static void open_texts(struct sgrad__run *run, const struct sgrad_sample_options *how, struct texts *texts) {
@@ -32,10 +36,10 @@ static void open_texts(struct sgrad__run *run, const struct sgrad_sample_options
     const struct sgrad_view one = { SGRAD_I32, { 1, { 1 } } };
     for (int i = 0; i < how->prompts; i++)
         if (how->prompt[i].tokens > texts->longest) texts->longest = how->prompt[i].tokens;
-    texts->count = how->prompts;
     texts->length = texts->longest + how->tokens + 1;
-    texts->known = sgrad_xcalloc((size_t)how->prompts, sizeof *texts->known);
-    texts->last = sgrad_xcalloc((size_t)how->prompts, sizeof *texts->last);
+    texts->count = (int)sgrad_clamp(MOST_TOKENS / texts->length, 1, how->prompts < MOST_TEXTS ? how->prompts : MOST_TEXTS);
+    texts->known = sgrad_xcalloc((size_t)texts->count, sizeof *texts->known);
+    texts->last = sgrad_xcalloc((size_t)texts->count, sizeof *texts->last);
     const int64_t all = texts->count * texts->length;
     texts->token = sgrad_xcalloc((size_t)all, sizeof *texts->token);
     run->data.test = sgrad_xcalloc(1, sizeof *run->data.test);
@@ -49,20 +53,34 @@ static void open_texts(struct sgrad__run *run, const struct sgrad_sample_options
     run->generation.sequences = texts->count;
 }
 
-/* Copies the prompts, the last CONTEXT tokens of each. */
-static int copy_prompts(const struct sgrad_sample_options *how, int64_t context, int64_t vocabulary, const struct texts *texts) {
-    for (int i = 0; i < texts->count; i++) {
+/* Checks the tokens of all prompts, and warns of those of which only the last CONTEXT tokens are used. */
+static int check_prompts(const struct sgrad_sample_options *how, int64_t context, int64_t vocabulary) {
+    int cut = 0;
+    for (int i = 0; i < how->prompts; i++) {
         const struct sgrad_prompt *prompt = &how->prompt[i];
-        const int64_t lost = prompt->tokens > context ? prompt->tokens - context : 0;
         for (int t = 0; t < prompt->tokens; t++)
             if (prompt->token[t] < 0 || prompt->token[t] >= vocabulary)
                 return sgrad_log_error(SGRAD_EINVAL, "token %d of the prompt is invalid: it must be from 0 to %lld",
                                        prompt->token[t], (long long)vocabulary - 1);
+        cut += prompt->tokens > context;
+    }
+    if (cut)
+        sgrad_log_warning("%d %s longer than the context of %lld tokens; only the last %lld tokens are used", cut,
+                          sgrad_plural(cut, "prompt is", "prompts are"), (long long)context, (long long)context);
+    return 0;
+}
+
+/* Copies the prompts from texts->first on, the last CONTEXT tokens of each. A text without a prompt has ended. */
+static void copy_prompts(const struct sgrad_sample_options *how, int64_t context, const struct texts *texts) {
+    for (int i = 0; i < texts->count; i++) {
+        const struct sgrad_prompt *prompt = &how->prompt[texts->first + i];
+        texts->known[i] = texts->last[i] = 0;
+        if (texts->first + i >= how->prompts) continue;
+        const int64_t lost = prompt->tokens > context ? prompt->tokens - context : 0;
         texts->known[i] = prompt->tokens - lost;
         texts->last[i] = texts->known[i] + how->tokens;
         memcpy(texts->token + i * texts->length, prompt->token + lost, (size_t)texts->known[i] * sizeof *texts->token);
     }
-    return 0;
 }
 
 static int open_program(struct sgrad__run *run, int sequences) {
@@ -107,11 +125,12 @@ static int extend(struct sgrad__run *run, const struct sgrad_sample_options *how
         int32_t *text = texts->token + i * texts->length;
         if (texts->known[i] == at + 1 && at + 1 < texts->last[i]) {
             float *logit = logits_of(run, texts, slot, i, vocabulary);
-            const int drawn = sgrad__draw_token(how, logit, vocabulary, text, at + 1, run->options.training.seed, i);
+            const int drawn = sgrad__draw_token(how, logit, vocabulary, text, at + 1, run->options.training.seed,
+                                                texts->first + i);
             if (drawn < 0)
                 return sgrad_log_error(SGRAD_ENAN, "%s: the logits of the network are NaN or infinite", run->options.model.init);
             text[texts->known[i]++] = drawn;
-            if (!how->take(how->arg, i, drawn)) texts->last[i] = texts->known[i];
+            if (!how->take(how->arg, texts->first + i, drawn)) texts->last[i] = texts->known[i];
         }
         *left += texts->known[i] < texts->last[i];
     }
@@ -140,28 +159,39 @@ static int check_options(const struct sgrad_sample_options *how) {
     return 0;
 }
 
+/* Generates the texts whose prompts were copied. */
+static int generate_group(struct sgrad__run *run, const struct sgrad_sample_options *how, int64_t context,
+                          const struct texts *texts) {
+    const int64_t half = context > 1 ? context / 2 : 1;
+    int left = 1;
+    for (int64_t at = 0, first = 0, furthest = 0; left; at++) {
+        const struct sgrad__slot *slot;
+        if (at - first == context) at = first = at + 1 - half;
+        SGRAD_TRY(process(run, texts, at, at - first, &slot));
+        if (at < furthest) continue;        /* a row that is processed again */
+        furthest = at + 1;
+        SGRAD_TRY(extend(run, how, texts, at, slot, &left));
+    }
+    return 0;
+}
+
 static int generate(struct sgrad__run *run, const struct sgrad_sample_options *how, struct texts *texts) {
     SGRAD_TRY(check_options(how));
     SGRAD_TRY(check_model(run->options.model.name));
     open_texts(run, how, texts);
     SGRAD_TRY(sgrad__run_open_sampling(run));
     const int64_t vocabulary = (int64_t)sgrad_graph_option(run->graph, "vocabulary");
-    const int64_t context = (int64_t)sgrad_graph_option(run->graph, "context"), half = context > 1 ? context / 2 : 1;
+    const int64_t context = (int64_t)sgrad_graph_option(run->graph, "context");
     if (how->words > vocabulary)
         return sgrad_log_error(SGRAD_EINVAL,
                                "the tokenizer has %d tokens, but the network has %lld; give the tokenizer of this network",
                                how->words, (long long)vocabulary);
-    SGRAD_TRY(copy_prompts(how, context, vocabulary, texts));
+    SGRAD_TRY(check_prompts(how, context, vocabulary));
     SGRAD_TRY(open_program(run, texts->count));
     texts->logit = sgrad_xcalloc((size_t)vocabulary, sizeof *texts->logit);
-    int left = how->tokens > 0;
-    for (int64_t at = 0, first = 0, furthest = 0; left; at++) {
-        const struct sgrad__slot *slot;
-        if (at - first == context) at = first = at + 1 - half;
-        SGRAD_TRY(process(run, texts, at, at - first, &slot));
-        if (at < furthest) continue; /* a row that is processed again */
-        furthest = at + 1;
-        SGRAD_TRY(extend(run, how, texts, at, slot, &left));
+    for (; texts->first < how->prompts && how->tokens; texts->first += texts->count) {
+        copy_prompts(how, context, texts);
+        SGRAD_TRY(generate_group(run, how, context, texts));
     }
     return 0;
 }

@@ -32,6 +32,12 @@ const struct sgrad_model *sgrad_model_find(const char *text) {
     return model;
 }
 
+int sgrad_model_vocabulary(const char *text) {
+    const struct sgrad_model *model = sgrad_model_find(text);
+    struct sgrad_graph graph = { 0 };
+    return !model || sgrad__graph_set_model(&graph, model, text) ? 0 : (int)sgrad_graph_option(&graph, "vocabulary");
+}
+
 bool sgrad_model_equal(const char *text, const char *other) {
     const size_t length = strcspn(text, ":");
     struct sgrad_graph one = { 0 }, two = { 0 };

@@ -80,7 +80,7 @@ def test_loss():
     assert all(abs(a - b) <= 1e-5 * a for a, b in zip(losses(both), losses(out)[:5], strict=True))
     stargrad("train", "--resume", "--steps", 310, "--out", out)
     assert events(out, "epoch")[-1]["test_loss"] < 0.15
-    answer = stargrad("sample", out, "--tokenizer", f"{path}/tokenizer.json", "--template", f"{path}/template.txt", "--prompt", "c",
+    answer = stargrad("sample", out, "--template", f"{path}/template.txt", "--prompt", "c",
                       "--stop", "<e>", "--temperature", 0, "--tokens", 20)
     assert answer == "C\n", answer
 
