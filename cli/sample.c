@@ -319,7 +319,8 @@ static int run(const struct sgrad__request *request) {
     sgrad__weights_of_run(request, &options);
     if (!options.model.init) return sgrad__wrong("sample: --weights FILE is missing");
     options.parallel.mesh = NULL;        /* of the run; sampling uses one rank */
-    texts.bytes = options.model.name && sgrad_model_vocabulary(options.model.name) == BYTES;
+    const int vocabulary = options.model.name ? sgrad_model_vocabulary(options.model.name) : 0;
+    texts.bytes = vocabulary == BYTES || !vocabulary;    /* 0: sgrad_sample fails */
     const int error = open_tokenizer(request, &tokenizer);
     if (error) return sgrad__status(error);
     const int status = generate(request, &options, tokenizer, &texts);

@@ -27,9 +27,19 @@ int sgrad__idx_parse(const char *name, const void *data, size_t size, int rank, 
  * are the caller's arrays. */
 int sgrad__cifar10_parse(const char *name, const void *data, size_t size, uint8_t *pixels, int32_t *labels);
 
-/* Parses a file of tokens, with or without llm.c's header. *FROM is set to the byte at which the tokens begin; they extend to the
- * end of the file. *BYTES, the size of a token, 2 or 4, is set from the header; without a header it is an input. */
-int sgrad__tokens_parse(const char *name, const void *data, size_t size, size_t *from, int *bytes);
+/* The tokens of a file: COUNT little-endian integers of BYTES bytes, from byte FROM on. */
+struct sgrad__tokens {
+    size_t from, count;
+    int bytes;          /* 1, 2, 4 or 8 */
+    bool is_signed;     /* two's complement */
+    bool stated;        /* the width is stated by the file, or by its index */
+};
+/* Parses a file of tokens without a header, or with llm.c's. tokens->bytes, 2 or 4, is an input if the file has no header. */
+int sgrad__tokens_parse(const char *name, const void *data, size_t size, struct sgrad__tokens *tokens);
+/* Parses a NumPy array of tokens. It must have one dimension and contain integers of up to 32 bits, or int64. */
+int sgrad__tokens_parse_npy(const char *name, const void *data, size_t size, struct sgrad__tokens *tokens);
+/* Parses the index of a data set of Megatron-LM, whose tokens are in another file, of BIN_SIZE bytes. */
+int sgrad__tokens_parse_megatron(const char *name, const void *data, size_t size, size_t bin_size, struct sgrad__tokens *tokens);
 /* Sets HEADER to llm.c's header of a file of COUNT tokens of BYTES bytes, 2 or 4. */
 #define SGRAD__TOKENS_HEADER 1024
 void sgrad__tokens_header(int bytes, uint32_t count, unsigned char header[SGRAD__TOKENS_HEADER]);

@@ -81,8 +81,13 @@ static int open_file(const struct place *place, const char *name, struct array *
 
 static int open_array(const struct place *place, const char *name, struct array *array) {
     SGRAD_TRY(place->archive.data ? open_member(place, name, array) : open_file(place, name, array));
-    if (array->is.shape.rank && array->is.shape.dim[0] > 0 && array->is.count > 0) return 0;
-    return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: has no samples", array->path);
+    if (!array->is.shape.rank || array->is.count == 0)
+        return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: has no samples", array->path);
+    for (int d = 0; d < array->is.shape.rank; d++)
+        if (array->is.shape.dim[d] > INT32_MAX)
+            return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: dimension %d is %lld, but may be at most %d", array->path, d,
+                                   (long long)array->is.shape.dim[d], INT32_MAX);
+    return 0;
 }
 
 static void close_array(struct array *array) {

@@ -26,8 +26,8 @@ static bool parse_shape(const char *text, struct sgrad_shape *shape) {
     if (*text++ != '(') return false;
     while (*text != ')') {
         char *end;
-        const long n = strtol(text, &end, 10);
-        if (end == text || n < 0 || n > INT32_MAX || shape->rank == SGRAD_MAX_RANK) return false;
+        const long long n = strtoll(text, &end, 10);
+        if (end == text || n < 0 || shape->rank == SGRAD_MAX_RANK) return false;
         shape->dim[shape->rank++] = n;
         text = end + (*end == 'L');             /* Python 2 wrote it after some numbers */
         while (*text == ',' || *text == ' ') text++;

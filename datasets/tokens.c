@@ -1,8 +1,10 @@
-/* tokens.c: the reader of tokens, little-endian integers of 16 or 32 bits, in train.bin and val.bin. The files have no header, as
- * written by nanoGPT, or a header of 256 integers of 32 bits, as written by llm.c:
+/* tokens.c: the reader of tokens: train.bin and val.bin, or train.npy and val.npy. A .bin file contains little-endian integers.
+ * It has an index (megatron.c), or no header, as written by nanoGPT, or a header of 256 integers of 32 bits, as written by llm.c:
  *
  *     20240520   1   number of tokens that follow   0 …      tokens of 16 bits (GPT-2's)
- *     20240801   7   number of tokens that follow   0 …      tokens of 32 bits (Llama 3's) */
+ *     20240801   7   number of tokens that follow   0 …      tokens of 32 bits (Llama 3's)
+ *
+ * A .npy file is an array of integers with one dimension (npy_array.c). */
 #include "config.h"
 #include "datasets/formats.h"
 #include "datasets/windows.h"
@@ -14,7 +16,7 @@
 #include <unistd.h>
 
 #define FILE_LIMIT ((size_t)1 << 44)
-#define WANTED     "give tokens:DIR,T, where DIR contains train.bin and val.bin, tokens of 16 or 32 bits"
+#define WANTED     "give tokens:DIR,T, where DIR contains train.bin and val.bin, or train.npy and val.npy"
 enum { HEADER = SGRAD__TOKENS_HEADER, WORDS = HEADER / 4, USED = 8 };
 
 static const struct format {
@@ -59,7 +61,7 @@ static int refuse_others(const char *name, const void *data, size_t size) {
     return 0;
 }
 
-int sgrad__tokens_parse(const char *name, const void *data, size_t size, size_t *from, int *bytes) {
+int sgrad__tokens_parse(const char *name, const void *data, size_t size, struct sgrad__tokens *tokens) {
     const struct format *format = find_format(data, size);
     SGRAD_TRY(refuse_others(name, data, size));
     if (!format && has_header(data, size))
@@ -72,7 +74,7 @@ int sgrad__tokens_parse(const char *name, const void *data, size_t size, size_t 
                                "tokens: %s: byte 4: llm.c's format %u has version %u here, but only version %u is supported",
                                name, format->magic, word(data, 1), format->version);
     const size_t begin = format ? HEADER : 0;
-    const int width = format ? format->bytes : *bytes;
+    const int width = format ? format->bytes : tokens->bytes;
     if (size % (size_t)width)
         return sgrad_log_error(SGRAD_EFORMAT, "tokens: %s: has %zu bytes, which is not a whole number of tokens of %d bits%s",
                                name, size, 8 * width,
@@ -80,29 +82,51 @@ int sgrad__tokens_parse(const char *name, const void *data, size_t size, size_t 
     if (format && (size - begin) / (size_t)width != word(data, 2))
         return sgrad_log_error(SGRAD_EFORMAT, "tokens: %s: byte 8: its header states %u tokens, but it has %zu", name,
                                word(data, 2), (size - begin) / (size_t)width);
-    *from = begin;
-    *bytes = width;
+    *tokens = (struct sgrad__tokens){ begin, (size - begin) / (size_t)width, width, .stated = format != NULL };
+    return 0;
+}
+
+int sgrad__tokens_parse_npy(const char *name, const void *data, size_t size, struct sgrad__tokens *tokens) {
+    struct sgrad__npy npy;
+    SGRAD_TRY(sgrad__npy_parse(name, data, size, &npy));
+    if (npy.shape.rank != 1)
+        return sgrad_log_error(SGRAD_EFORMAT, "tokens: %s: has %d dimensions, but tokens must have one; save array.reshape(-1)",
+                               name, npy.shape.rank);
+    if ((npy.kind != 'i' && npy.kind != 'u') || (npy.kind == 'u' && npy.bytes == 8))
+        return sgrad_log_error(SGRAD_EFORMAT,
+                               "tokens: %s: has values of type %c%d, but tokens must be integers of up to 32 bits, or int64",
+                               name, npy.kind, npy.bytes);
+    if (npy.high_first && npy.bytes > 1)
+        return sgrad_log_error(SGRAD_EFORMAT, "tokens: %s: is big-endian, but must be little-endian; save array.astype('<%c%d')",
+                               name, npy.kind, npy.bytes);
+    *tokens = (struct sgrad__tokens){ .from = (size_t)(npy.data - (const unsigned char *)data),
+                                      .count = (size_t)npy.count,
+                                      .bytes = npy.bytes,
+                                      .is_signed = npy.kind == 'i',
+                                      .stated = true };
     return 0;
 }
 
 /* A file of tokens. */
 struct file {
     struct sgrad_map map;
-    size_t from;
-    int bytes;
+    struct sgrad__tokens is;
 };
 
-static uint32_t token_at(const struct file *file, size_t i) {
-    const unsigned char *at = file->map.data + file->from + i * (size_t)file->bytes;
-    return file->bytes == 4 ? word(at, 0) : (uint32_t)at[0] | (uint32_t)at[1] << 8;
+static int64_t token_at(const struct file *file, size_t i) {
+    const int bytes = file->is.bytes, unused = 64 - 8 * bytes;
+    const unsigned char *at = file->map.data + file->is.from + i * (size_t)bytes;
+    uint64_t bits = at[0];
+    if (bytes == 2) bits |= (uint64_t)at[1] << 8;
+    if (bytes >= 4) bits = word(at, 0);
+    if (bytes == 8) bits |= (uint64_t)word(at, 1) << 32;
+    return file->is.is_signed ? (int64_t)(bits << unused) >> unused : (int64_t)bits;
 }
-
-static size_t tokens_of(const struct file *file) { return (file->map.size - file->from) / (size_t)file->bytes; }
 
 /* Returns true if tokens seem to be wider integers: in each group of COUNT, all except the first are 0, or nearly always 0. */
 static bool is_wider(const struct file *file, size_t count) {
     enum { LEAST = 64, MOST = 1 << 20, SMALL = 3 };
-    const size_t groups = tokens_of(file) / count < MOST ? tokens_of(file) / count : MOST, others = groups * (count - 1);
+    const size_t groups = file->is.count / count < MOST ? file->is.count / count : MOST, others = groups * (count - 1);
     size_t zeros = 0, small = 0, lower = 0;
     for (size_t i = 0; i < groups; i++) {
         lower += token_at(file, count * i) == 0;
@@ -116,9 +140,10 @@ static bool is_wider(const struct file *file, size_t count) {
 
 /* Warns of tokens that seem to be wider integers. ASKED: the argument specifies the width. Returns true if it warned. */
 static bool warn_of_wider(const char *path, const struct file *file, bool asked) {
-    const int parts = 8 / file->bytes;
-    const bool long_ones = is_wider(file, (size_t)parts), wide = !asked && file->bytes == 2 && is_wider(file, 2);
-    if (file->from || !(long_ones || wide)) return false;
+    if (file->is.stated) return false;
+    const int parts = 8 / file->is.bytes;
+    const bool long_ones = is_wider(file, (size_t)parts), wide = !asked && file->is.bytes == 2 && is_wider(file, 2);
+    if (!(long_ones || wide)) return false;
     if (long_ones)
         sgrad_log_warning("tokens: %s: looks like int64 (%d of every %d values %s 0); write it as uint16 or uint32", path,
                           parts - 1, parts, sgrad_plural(parts - 1, "is", "are"));
@@ -138,29 +163,62 @@ static int refuse_likely(const char *path, const struct file *file) {
     const bool text = file->map.size >= LEAST && sgrad__is_text(file->map.data, file->map.size < MOST ? file->map.size : MOST);
     bool known = text;
     for (size_t i = 0; is && i < sizeof likely / sizeof *likely; i++) known |= strstr(is->name, likely[i]) != NULL;
-    if (file->from || !known) return 0;
+    if (file->is.stated || !known) return 0;
     const char *help = is ? is->way_out : "give text:FILE,T to read text";
     return sgrad_log_error(SGRAD_EFORMAT, "tokens: %s: is %s, not tokens; %s%sgive tokens:DIR,T,16 to read it as tokens", path,
                            is ? is->name : "text", help ? help : "", help ? ", or " : "");
 }
 
-/* Opens FILE of FOLDER. Tokens have f->bytes bytes, unless the header states otherwise. *LARGEST becomes the largest token, if it
- * is larger. If *WARNS is true, may warn once, and then clears it. */
-static int open_file(const char *folder, const char *file, bool asked, bool *warns, struct file *f, int *largest) {
-    char *path = sgrad_format("%s/%s", folder, file);
-    int error = sgrad_map_open(path, FILE_LIMIT, &f->map);
-    if (!error) error = sgrad__tokens_parse(path, f->map.data, f->map.size, &f->from, &f->bytes);
-    if (!error && !asked) error = refuse_likely(path, f);
-    for (size_t i = 0; !error && i < tokens_of(f); i++) {
-        const uint32_t token = token_at(f, i);
-        if (token >= INT32_MAX)
-            error = sgrad_log_error(SGRAD_EFORMAT, "tokens: %s: token %zu is %u, but tokens must be less than %d", path, i, token,
-                                    INT32_MAX);
-        else if ((int)token > *largest) *largest = (int)token;
+/* Sets f->is from the file INDEX, the index of the tokens that f->map contains. */
+static int read_index(const char *index, struct file *f) {
+    struct sgrad_map map;
+    SGRAD_TRY(sgrad_map_open(index, FILE_LIMIT, &map));
+    int error = refuse_others(index, map.data, map.size);
+    if (!error) error = sgrad__tokens_parse_megatron(index, map.data, map.size, f->map.size, &f->is);
+    sgrad_map_close(&map);
+    return error;
+}
+
+/* Checks that each token is a number from 0 on that is less than INT32_MAX. *LARGEST becomes the largest, if it is larger. */
+static int check_tokens(const char *path, const struct file *f, int *largest) {
+    for (size_t i = 0; i < f->is.count; i++) {
+        const int64_t token = token_at(f, i);
+        if (token < 0 || token >= INT32_MAX)
+            return sgrad_log_error(SGRAD_EFORMAT, "tokens: %s: token %zu is %lld, but tokens must be at least 0 and less than %d",
+                                   path, i, (long long)token, INT32_MAX);
+        if (token > *largest) *largest = (int)token;
     }
+    return 0;
+}
+
+static bool exists(const char *path) {
+    struct stat status;
+    return !stat(path, &status);
+}
+
+/* Opens the file of SPLIT, "train" or "val", in FOLDER. Tokens have f->is.bytes bytes, unless the file or its index states the
+ * width. *LARGEST becomes the largest token, if it is larger. If *WARNS is true, may warn once, and then clears it. */
+static int open_file(const char *folder, const char *split, bool asked, bool *warns, struct file *f, int *largest) {
+    char *bin = sgrad_format("%s/%s.bin", folder, split), *npy = sgrad_format("%s/%s.npy", folder, split);
+    char *index = sgrad_format("%s/%s.idx", folder, split);
+    const bool array = exists(npy);
+    const char *path = array ? npy : bin;
+    int error = 0;
+    if (array && exists(bin))
+        error = sgrad_log_error(SGRAD_EFORMAT, "tokens: %s and %s both exist; remove one of them", bin, npy);
+    else if (!array && !exists(bin))
+        error = sgrad_log_error(SGRAD_EIO, "tokens: %s: neither %s.bin nor %s.npy exists; " WANTED, folder, split, split);
+    if (!error) error = sgrad_map_open(path, FILE_LIMIT, &f->map);
+    if (!error && array) error = sgrad__tokens_parse_npy(path, f->map.data, f->map.size, &f->is);
+    else if (!error && exists(index)) error = read_index(index, f);
+    else if (!error) error = sgrad__tokens_parse(path, f->map.data, f->map.size, &f->is);
+    if (!error && !asked) error = refuse_likely(path, f);
+    if (!error) error = check_tokens(path, f, largest);
     if (!error && *warns) *warns = !warn_of_wider(path, f, asked);
     if (error && f->map.data) sgrad_map_close(&f->map);
-    free(path);
+    free(bin);
+    free(npy);
+    free(index);
     return error;
 }
 
@@ -207,7 +265,7 @@ static int read_answers(struct sgrad_dataset *dataset, const char *folder, size_
 
 /* The number of classes is determined by the tokens of both files. */
 static int open_tokens(struct sgrad_dataset *dataset, const char *argument, const struct sgrad_dataset_options *options) {
-    static const char *const name[] = { [SGRAD_TRAIN] = "train.bin", [SGRAD_TEST] = "val.bin" };
+    static const char *const name[] = { [SGRAD_TRAIN] = "train", [SGRAD_TEST] = "val" };
     struct file own, other;
     int largest = 0, asked;
     char *folder;
@@ -215,7 +273,7 @@ static int open_tokens(struct sgrad_dataset *dataset, const char *argument, cons
     const bool first = dataset->split == SGRAD_TRAIN || options->origin;       /* warns once, not for both splits */
     bool warns = first && sgrad_launched_rank() == 0;
     SGRAD_TRY(read_argument(argument, &folder, &length, &asked));
-    own = other = (struct file){ .bytes = asked ? asked : 2 };
+    own = other = (struct file){ .is.bytes = asked ? asked : 2 };
     int error = sgrad__folder_check("tokens", folder, WANTED);
     if (!error) error = open_file(folder, name[dataset->split], asked, &warns, &own, &largest);
     if (!error) {
@@ -226,10 +284,9 @@ static int open_tokens(struct sgrad_dataset *dataset, const char *argument, cons
     }
     if (!error) {
         dataset->classes = largest + 1;
-        dataset->note = sgrad_format("tokens of %d bits", 8 * own.bytes);
-        const size_t tokens = tokens_of(&own);
-        error = sgrad__windows_open(dataset, own.map, argument, own.from, (int64_t)tokens, own.bytes, length);
-        if (!error && options->answers) error = read_answers(dataset, folder, tokens);
+        dataset->note = sgrad_format("tokens of %d bits", 8 * own.is.bytes);
+        error = sgrad__windows_open(dataset, own.map, argument, own.is.from, (int64_t)own.is.count, own.is.bytes, length);
+        if (!error && options->answers) error = read_answers(dataset, folder, own.is.count);
         if (error && dataset->state) sgrad__windows_close(dataset), dataset->state = NULL;
     }
     free(folder);
@@ -239,7 +296,8 @@ static int open_tokens(struct sgrad_dataset *dataset, const char *argument, cons
 const struct sgrad_reader sgrad_tokens_reader = {
     .name = "tokens",
     .argument = "DIR,T[,16|32]",
-    .summary = "train.bin and val.bin in DIR: tokens of 16 or 32 bits in the format of nanoGPT and llm.c, T per sample",
+    .summary = "tokens, T per sample: train.bin and val.bin in DIR, as written by nanoGPT, llm.c or Megatron-LM (with train.idx "
+               "and val.idx), or train.npy and val.npy",
     .open = open_tokens,
     .read = sgrad__windows_read,
     .close = sgrad__windows_close,

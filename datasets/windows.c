@@ -16,7 +16,7 @@ struct windows {
     struct sgrad_map map, answers;  /* answers: by number, 1 if it may be a target; no data: all may */
     const unsigned char *first;     /* first number of the sequence */
     int64_t count, length;          /* numbers of the sequence; of a window */
-    int bytes;                      /* of a number: 1, 2 or 4, little-endian */
+    int bytes;                      /* of a number: 1, 2, 4 or 8, little-endian */
 };
 
 int sgrad__windows_argument(const char *what, const char *argument, char **path, int64_t *length) {

@@ -9,9 +9,9 @@
 int sgrad__windows_argument(const char *what, const char *argument, char **path, int64_t *length);
 
 /* sgrad__windows_open makes the samples of DATASET, which is as reader->open receives it, from windows of LENGTH numbers of a
- * sequence in MAP: COUNT numbers of BYTES bytes (1, 2 or 4) from byte FROM on. NAME is that of the file. MAP is closed by
- * sgrad__windows_close, or at once after an error. SGRAD_EFORMAT: COUNT is not above LENGTH. sgrad__windows_read and
- * sgrad__windows_close implement read and close of a reader. */
+ * sequence in MAP: COUNT little-endian numbers of BYTES bytes (1, 2, 4 or 8) from byte FROM on, each from 0 to INT32_MAX. NAME is
+ * that of the file. MAP is closed by sgrad__windows_close, or at once after an error. SGRAD_EFORMAT: COUNT is not above LENGTH.
+ * sgrad__windows_read and sgrad__windows_close implement read and close of a reader. */
 int sgrad__windows_open(struct sgrad_dataset *dataset, struct sgrad_map map, const char *name, size_t from, int64_t count,
                         int bytes, int64_t length);
 /* Restricts targets to the numbers of the sequence whose byte in ANSWERS, COUNT bytes, is 1; all others become -1. ANSWERS is

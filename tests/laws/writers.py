@@ -163,6 +163,16 @@ class Tokens(Kind):
     def write(self, draw, content, folder, drawn):
         self.how, bare = "tokens", 32 if self.most > 65536 or (drawn and draw.chance(0.5)) else 16     # of a file without a header
         for part, tokens in content.items():
+            form = draw.choice(("bin", "bin", "npy", "megatron")) if drawn else "bin"
+            if form != "bin":
+                kind = draw.choice(("i4", "u4", "i8") if self.most > 65536 else ("u2", "i2", "i4", "u4", "i8"))
+                self.how += f" {part} {form} {kind}"
+            if form == "npy":
+                put(folder, f"{part}.npy", npy(draw, kind, (len(tokens),), tokens, False)[0])
+                continue
+            if form == "megatron":
+                self.megatron(draw, folder, part, tokens, {"u2": (8, "H"), "i2": (3, "h"), "i8": (5, "q")}.get(kind, (4, "i")))
+                continue
             headed = drawn and draw.chance(0.7)
             bits = draw.choice((16, 32)) if headed and self.most < 65536 else bare
             magic, version = (20240520, 1) if bits == 16 else (20240801, 7)
@@ -170,6 +180,17 @@ class Tokens(Kind):
             self.how += f" {part} of {bits} bits {'with' if headed else 'without'} llm.c's header"
             put(folder, f"{part}.bin", header + struct.pack(f"<{len(tokens)}{'H' if bits == 16 else 'I'}", *tokens))
         return f"tokens:{folder},8" + (f",{bare}" if bare == 32 or (drawn and draw.chance(0.5)) else "")
+
+    def megatron(self, draw, folder, part, tokens, kind):
+        """A data set of Megatron-LM, in sequences of any length, and documents of any number of them."""
+        (code, letter), cuts = kind, sorted(draw.random.randrange(len(tokens) + 1) for _ in range(draw.random.randrange(6)))
+        begins = [0, *cuts]
+        lengths = [end - begin for begin, end in zip(begins, cuts + [len(tokens)])]
+        documents = [0, *sorted(draw.random.randrange(len(lengths) + 1) for _ in range(draw.random.randrange(3))), len(lengths)]
+        put(folder, f"{part}.bin", struct.pack(f"<{len(tokens)}{letter}", *tokens))
+        put(folder, f"{part}.idx", b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, code, len(lengths), len(documents)) +
+            struct.pack(f"<{len(lengths)}i", *lengths) + struct.pack(f"<{len(begins)}q", *(begin * struct.calcsize(letter) for begin in begins)) +
+            struct.pack(f"<{len(documents)}q", *documents))
 
 
 # ---- pictures ----
