@@ -94,10 +94,10 @@ static char *takes_bytes(const struct sgrad__option *option) {
 }
 const struct sgrad__type sgrad__bytes = { .read = read_bytes, .takes = takes_bytes };
 
-/* An empty value clears a list that --like or --resume inherits, or makes a choice automatic again. */
+/* An empty value clears a list or an adapter that --like or --resume inherits, or makes a choice automatic again. */
 static bool may_be_empty(const struct sgrad__option *option) {
     static const char *const lists[] = { "LIST", "AXIS=N,..." };
-    static const char *const chosen[] = { "allreduce", "network", "scheduler" };
+    static const char *const chosen[] = { "adapter", "allreduce", "lora", "network", "scheduler" };
     bool may = false;
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) may |= !strcmp(option->value, lists[i]);
     for (size_t i = 0; i < sizeof chosen / sizeof *chosen; i++) may |= !strcmp(option->name, chosen[i]);

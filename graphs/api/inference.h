@@ -108,8 +108,8 @@ enum sgrad_continuation { SGRAD_BEGIN, SGRAD_CONTINUE, SGRAD_CONTINUE_OR_BEGIN }
 int sgrad_run_continue(const char *folder, enum sgrad_continuation how, struct sgrad_train_options *options, bool *continued);
 
 /* Prepares the options of another run, INHERITED, for being overridden by options of GIVEN: those with a long name in the list
- * CHANGED, which ends with NULL. Resets dependent options: another optimizer uses its default learning rate, and epochs replaces
- * steps. */
+ * CHANGED, which ends with NULL. Resets dependent options: another optimizer uses its default learning rate, epochs replaces
+ * steps, and without lora there are no lora_on and no adapter. */
 void sgrad_run_options_yield(struct sgrad_train_options *inherited, const struct sgrad_train_options *given,
                              const char *const *changed);
 

@@ -37,6 +37,7 @@ static void close_bucket(struct sgrad_builder *builder, struct sgrad__sharing *s
     struct sgrad_bucket **bucket = &sharing->bucket;
     if (!*bucket) return;
     char *name = sgrad_format("bucket %d", builder->p->buckets);
+    builder->p->exchanged_bytes += sgrad__bucket_bytes(*bucket);
     builder->o->strategy->exchange(builder, *bucket, builder->p->buckets++, name);
     if (!sgrad__bucket_is_held(builder, *bucket)) sgrad__bucket_free(*bucket);
     *bucket = NULL;

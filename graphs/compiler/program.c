@@ -55,7 +55,7 @@ static void add_step(struct sgrad_builder *builder) {
     struct sgrad_graph *g = builder->g;
     int *summed = sgrad_xcalloc((size_t)g->parameter_count, sizeof *summed);
     for (int i = 0; i < g->parameter_count; i++) summed[i] = -1;
-    builder->rest = sgrad__parameters_count(g) * (int64_t)sizeof(float);
+    builder->rest = sgrad__parameters_trained(g) * (int64_t)sizeof(float);
 
     for (int start = 0; start < builder->micros; start += builder->group_micros) {
         for (int m = start; m < start + builder->group_micros && takes_input(builder); m++) sgrad__add_input(builder, m);

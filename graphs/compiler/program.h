@@ -107,7 +107,7 @@ struct sgrad__program {
     int votes;
     int histograms, *histogram;                         /* outputs: counts; the buffers are named KIND/PARAMETER */
     int buckets;                                        /* number of gradient buckets that ranks exchange */
-    int64_t bucket_bytes;                               /* target size of a bucket */
+    int64_t bucket_bytes, exchanged_bytes;              /* target size of a bucket; sum of the sizes of all of them */
     int shards;
     struct sgrad__shard *shard;
     int owned_count;

@@ -227,8 +227,10 @@ int sgrad__graph_recompute_blocks(struct sgrad_graph *graph);
  * SGRAD_ENOMEM. After an error, everything is freed. */
 int sgrad__parameters_allocate(struct sgrad_graph *graph, uint64_t seed);
 void sgrad__parameters_free(struct sgrad_graph *graph);
-/* Return the number of elements of trained parameters: stored by this rank; of the whole network. */
+/* Return the number of elements of parameters, without states: stored by this rank; those of them that are not frozen; of the
+ * whole network. */
 int64_t sgrad__parameters_count(const struct sgrad_graph *graph);
+int64_t sgrad__parameters_trained(const struct sgrad_graph *graph);
 int64_t sgrad__parameters_whole(const struct sgrad_graph *graph);
 
 /* Consecutive elements of the shard of a parameter that a rank stores. */

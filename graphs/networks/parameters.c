@@ -93,6 +93,14 @@ int64_t sgrad__parameters_count(const struct sgrad_graph *graph) {
     return count;
 }
 
+int64_t sgrad__parameters_trained(const struct sgrad_graph *graph) {
+    int64_t count = sgrad__parameters_count(graph);
+    for (int i = 0; i < graph->parameter_count; i++)
+        if (graph->parameter[i].frozen && sgrad__parameter_on(graph, &graph->parameter[i], graph->rank))
+            count -= sgrad_shape_count(&graph->parameter[i].kept_shape);
+    return count;
+}
+
 int64_t sgrad__parameters_whole(const struct sgrad_graph *graph) {
     int64_t count = 0;
     for (int i = 0; i < graph->parameter_count; i++) {

@@ -96,18 +96,28 @@ static const char *find_other(const struct sgrad_graph *graph, const struct sgra
     return sgrad_safetensors_other(file, name + strlen(prefix));
 }
 
+/* Returns the remedy for an item whose shape is not that in the file. */
+static const char *advice_on_shape(const struct sgrad_graph *graph, const struct sgrad__item *item, bool with_states) {
+    if (with_states) return "";
+    if (!graph->lora.rank) return "; train with --init-skip to initialise it randomly instead";
+    if (sgrad__is_adapter(item->name)) return "; check --model, and r in adapter_config.json";
+    return "; check --model and --data, or first train with --init-skip and without --lora, and adapt the resulting weights";
+}
+
 /* Checks an item. A checkpoint (WITH_STATES) must contain all of its network. */
 static int check_item(const struct sgrad_graph *graph, const struct sgrad__item *item, const struct sgrad_safetensors *file,
                       bool with_states) {
     const struct sgrad_entry *entry = find_entry(graph, file, item->name);
     const char *path = file->path, *other = entry ? NULL : find_other(graph, file, item->name);
+    const bool of_adapter = sgrad__is_adapter(item->name);
     if (other)
         return sgrad_log_error(SGRAD_EFORMAT, "%s: %s has type %s, but must be F32, BF16, F16 or F64", path, item->name,
                                other);
     if (!entry)
         return may_be_absent(item)
                    ? 0
-                   : sgrad_log_error(SGRAD_EFORMAT, "%s: has no tensor %s, which the network requires", path, item->name);
+                   : sgrad_log_error(SGRAD_EFORMAT, "%s: has no tensor %s, which the network requires%s", path, item->name,
+                                     of_adapter && !with_states ? "; check --lora-on, or save the adapter again" : "");
     const enum sgrad_dtype has = entry->view.dtype, wants = item->view.dtype;
     const bool real = has == SGRAD_F32 || has == SGRAD_BF16 || has == SGRAD_F16 || has == SGRAD_F64;
     if (wants == SGRAD_F32 ? !real : has != wants)
@@ -118,7 +128,7 @@ static int check_item(const struct sgrad_graph *graph, const struct sgrad__item 
     if (!sgrad_shape_equal(&entry->view.shape, &shape))
         return sgrad_log_error(SGRAD_ESHAPE, "%s: %s has shape %s, but the network requires %s%s", path, item->name,
                                sgrad_shape_text(&entry->view.shape, there), sgrad_shape_text(&shape, here),
-                               with_states ? "" : "; train with --init-skip to initialise it randomly instead");
+                               advice_on_shape(graph, item, with_states));
     return 0;
 }
 
@@ -156,8 +166,11 @@ static int check_stranger(const struct sgrad_graph *graph, const struct sgrad__i
     const struct sgrad__item key = { .name = name };
     const bool known = bsearch(&key, list->item, (size_t)list->count, sizeof *list->item, by_name);
     free(name);
-    return known ? 0 : sgrad_log_error(SGRAD_EFORMAT, "%s: has a tensor %s, which the network does not have; check --model",
-                                       file->path, tensor);
+    if (known) return 0;
+    return sgrad_log_error(SGRAD_EFORMAT, "%s: has a tensor %s, which the network does not have; check %s", file->path, tensor,
+                           graph->lora.rank && sgrad__is_adapter(tensor)
+                               ? "--lora-on, and that the file has both matrices of each adapter"
+                               : "--model");
 }
 
 /* Checks a file; sorts the list by name. */

@@ -251,12 +251,27 @@ static int same_data(const char *where, const json_t *config, const struct sgrad
     return error;
 }
 
+/* Checks that --adapter is that of the start: the weights in the checkpoint have replaced it. */
+static int same_adapter(const char *where, const json_t *config, const struct sgrad__config *c) {
+    json_t *options = sgrad__config_options(config);
+    const char *was = json_string_value(json_object_get(options, "adapter")), *is = c->options->model.adapter;
+    int error = 0;
+    if (was && is ? strcmp(was, is) : was != is)
+        error = sgrad_log_error(SGRAD_EINVAL,
+                                "%s: the run has adapter %s, so it cannot be continued with %s; leave that option out, or begin "
+                                "another run (--like DIR copies the options)",
+                                where, was ? was : "none", is ? is : "none");
+    json_decref(options);
+    return error;
+}
+
 int sgrad__config_check(const char *folder, const struct sgrad__config *config) {
     char *path;
     json_t *object, *now = sgrad__identity_json(config);
     int error = sgrad__config_read(folder, &path, &object);
     json_object_del(now, "data");
-    if (object) error = sgrad__identity_same(path, json_object_get(object, "identity"), now);
+    if (object) error = same_adapter(path, object, config);
+    if (object && !error) error = sgrad__identity_same(path, json_object_get(object, "identity"), now);
     if (object && !error) error = same_data(path, object, config);
     json_decref(object);
     json_decref(now);

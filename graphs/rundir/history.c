@@ -112,6 +112,7 @@ void sgrad_run_options_yield(struct sgrad_train_options *options, const struct s
     if (is_asked(asked, "optimizer") && !is_asked(asked, "lr") &&
         (!options->optimizer.name || strcmp(given->optimizer.name, options->optimizer.name)))
         options->optimizer.lr = -1;
+    if (is_asked(asked, "lora") && !given->model.lora) options->model.lora_on = options->model.adapter = NULL;
 }
 
 int sgrad_run_options(const char *folder, struct sgrad_train_options *options) {

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define NONE "none"
+
 json_t *sgrad__fingerprint_json(uint64_t fingerprint) { return json_sprintf("%016llx", (unsigned long long)fingerprint); }
 
 static json_t *group_text(long group) {
@@ -12,16 +14,18 @@ static json_t *group_text(long group) {
     return name ? json_string(name) : json_sprintf("%ld", group);
 }
 
-/* Returns the optimizer with --lookahead, --ema and --lora: a resumed run needs the state that these add. */
+/* Returns the optimizer with --lookahead and --ema: a resumed run needs the state that these add. */
 static json_t *optimizer_text(const struct sgrad_train_options *options) {
     char *ema = options->training.ema > 0 ? sgrad_format(" --ema %g", options->training.ema) : sgrad_format("%s", "");
     char *lookahead = sgrad_lookahead_text(&options->training.lookahead);
-    const char *lora = options->model.lora;
-    json_t *text = json_sprintf("%s%s%s%s%s%s", options->optimizer.name, *lookahead ? " --lookahead " : "", lookahead, ema,
-                                lora ? " --lora " : "", lora ? lora : "");
+    json_t *text = json_sprintf("%s%s%s%s", options->optimizer.name, *lookahead ? " --lookahead " : "", lookahead, ema);
     free(ema);
     free(lookahead);
     return text;
+}
+
+static json_t *lora_text(const struct sgrad__lora *lora) {
+    return lora ? json_sprintf("%d:%.15g", lora->rank, lora->alpha) : json_string(NONE);
 }
 
 json_t *sgrad__identity_json(const struct sgrad__config *config) {
@@ -33,6 +37,8 @@ json_t *sgrad__identity_json(const struct sgrad__config *config) {
     json_object_set_new(object, "bn-group", group_text(o->training.bn_group));
     json_object_set_new(object, "precision", json_string(sgrad_precision_name(o->model.precision)));
     json_object_set_new(object, "optimizer", optimizer_text(o));
+    json_object_set_new(object, "lora", lora_text(config->lora));
+    json_object_set_new(object, "lora-on", json_string(config->lora ? config->lora->on : NONE));
     json_object_set_new(object, "data", sgrad__fingerprint_json(config->fingerprint));
     return object;
 }
@@ -74,10 +80,18 @@ static void rewrite_lookahead(json_t *identity) {
     free(given);
 }
 
+/* Adds the values of a run without adapters, if an older version wrote IDENTITY. */
+static void add_lora(json_t *identity) {
+    static const char *const key[] = { "lora", "lora-on" };
+    for (int i = 0; i < 2; i++)
+        if (!json_object_get(identity, key[i])) json_object_set_new(identity, key[i], json_string(NONE));
+}
+
 int sgrad__identity_same(const char *where, json_t *before, json_t *now) {
     const char *key;
     json_t *value;
     rewrite_lookahead(before);
+    add_lora(before);
     json_object_foreach(now, key, value) {
         const char *was = json_string_value(json_object_get(before, key)), *is = json_string_value(value);
         if (!was) return sgrad_log_error(SGRAD_EFORMAT, "%s: 'identity' has no '%s', so the run cannot be continued", where, key);

@@ -34,6 +34,7 @@ int sgrad__options_take(const char *where, const struct json_t *object, struct s
 struct sgrad__config {
     const struct sgrad_train_options *options;
     const char *model;                              /* model with all of its options; a custom model must also have a name */
+    const struct sgrad__lora *lora;                 /* adapters; NULL: none */
     int64_t parameters;                             /* number of trained values */
     uint64_t fingerprint;                           /* hash of the training set (sgrad_dataset_fingerprint) */
     const struct sgrad_metric *metric;              /* array: metrics of the network's loss */
@@ -62,8 +63,8 @@ int sgrad__config_continue(const char *folder, const struct sgrad__config *confi
 /* Returns the values that must be equal on all ranks, one per line: versions, data, and all options except those that are
  * specific to a node. The caller must free the result. */
 char *sgrad__config_shared(const struct sgrad__config *config);
-/* Compares CONFIG with the identity in FOLDER/config.json; a directory without this file passes. The errors are those of
- * sgrad__config_same, and of reading the file. */
+/* Compares CONFIG with the identity and the adapter in FOLDER/config.json; a directory without this file passes. The errors are
+ * those of sgrad__config_same, and of reading the file. */
 int sgrad__config_check(const char *folder, const struct sgrad__config *config);
 
 /* Reads FOLDER/config.json. *OBJECT becomes its content, which the caller must release (json_decref); NULL if there is no such
@@ -115,7 +116,7 @@ int sgrad__adapter_write(const struct sgrad_graph *graph, const struct sgrad__we
 /* ---- identity.c ----------------------------------------------------------------------------------------------- */
 
 /* Returns the values that must not change when a run is continued: model, data, batch, seed, batch-normalization group,
- * precision, optimizer. The result is the text of a JSON object; the caller must free it. */
+ * precision, optimizer, adapters. The result is the text of a JSON object; the caller must free it. */
 char *sgrad__config_identity(const struct sgrad__config *config);
 /* Returns the same as a JSON object. The caller must release it (json_decref). */
 struct json_t *sgrad__identity_json(const struct sgrad__config *config);

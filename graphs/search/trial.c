@@ -379,7 +379,7 @@ static int save(struct sgrad__trial *trial, const char *path) {
     struct sgrad__run *r = trial->run;
     r->training->sharded = false;
     int error = trial->ranks > 1 ? sgrad__run_gather(r, false) : 0;
-    if (!error && trial->place == 0) 
+    if (!error && trial->place == 0)
         error = sgrad__run_save_weights(r, sgrad__training_list(r->training, false), NULL, path, NULL, 0);
     sgrad__training_free_wholes(r->training);
     return error;

@@ -102,6 +102,7 @@ void sgrad__run_describe(const struct sgrad__run *run, struct sgrad__config *con
     *config = (struct sgrad__config){
         .options = &run->options,
         .model = run->model_text,
+        .lora = run->graph->lora.rank ? &run->graph->lora : NULL,
         .dataset = run->data.train,
         .parameters = sgrad__parameters_whole(run->graph),
         .fingerprint = run->data.fingerprint,

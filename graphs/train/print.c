@@ -6,7 +6,7 @@
 
 static void print_network(const struct sgrad__run *run, FILE *to) {
     const struct sgrad_network *net = run->context->network;
-    const double bytes = (double)run->program->bucket_bytes;
+    const double bytes = run->program->buckets ? (double)run->program->exchanged_bytes / run->program->buckets : 0;
     const char *buckets = sgrad_plural(run->program->buckets, "bucket", "buckets");
     const struct sgrad_exchange each = { .bytes = bytes, .halving = run->options.training.deterministic };
     const struct sgrad_collective *method = run->parallel.allreduce;

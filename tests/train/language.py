@@ -108,6 +108,8 @@ def test_tensor_refused():
         assert what in said, said
 
     refused("heads: 4 cannot be split over the 3 ranks of axis tensor; use 2 or 4", "--mesh", "tensor=3", count=3)
+    refused("kv_heads: 2 cannot be split over the 3 ranks of axis tensor; use 2\n", "--model", "llama:layers=1,heads=6,kv_heads=2,width=48,context=24",
+            "--mesh", "tensor=3", count=3)
     refused("give AXIS=RANKS, separated by commas, for example data=2,tensor=1d:2 (or tensor=2d:2, tensor=3d:2)", "--mesh", "tensor=4d:2")
     refused("the mesh requires a multiple of 4 ranks, but there are 2", "--mesh", "tensor=4")
     refused("does not divide its work over axis depth", "--mesh", "depth=2")

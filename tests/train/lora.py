@@ -92,6 +92,9 @@ def test_ranks():
     check("qwen3", "--mesh", "pipe=2", start=two)
     check("llama", "--mesh", "data=2,pipe=2", start=lambda *all_words: ranks(4, *all_words))
     check("llama", "--shard", "optimizer", start=two)
+    said = ranks(2, *words("llama"), "--lora", 4, "--mesh", "data=2", "--print")
+    assert "gradients in 3 buckets of about 1 kB, " in said, said      # 896 values are trained
+    assert "gradients in 1 bucket of about 4 kB, " in ranks(2, *words("llama"), "--lora", 4, "--mesh", "data=2", "--bucket", 1, "--print")
     said = ranks(2, *words("llama"), "--lora", 4, "--mesh", "tensor=2", "--out", folder("tensor"), status=2)
     assert "--lora supports meshes with axes data and pipe only, not axis tensor" in said, said
 
@@ -136,12 +139,29 @@ def test_resume():
         assert content(one, file) == content(two, file), file
     assert losses(one) == losses(two)
     said = stargrad("train", "--out", two, "--resume", "--lora", "4:4", "--steps", 12, status=2)
-    assert "adamw --ema 0.9 --lora 4:8" in said and "cannot be continued" in said, said
+    assert "the run has lora 4:8, so it cannot be continued with 4:4" in said and said.count("\n") == 1, said
+    said = stargrad("train", "--out", two, "--resume", "--lora-on", "*.q_proj", "--steps", 12, status=2)
+    assert "has lora-on *.q_proj,*.v_proj,*.c_attn,*.qkv, so it cannot be continued with *.q_proj; " in said and said.count("\n") == 1, said
+    said = stargrad("train", "--out", two, "--resume", "--adapter", adapter("llama"), "--steps", 12, status=2)
+    assert "the run has adapter none, so it cannot be continued with " in said and said.count("\n") == 1, said
+    stargrad("train", "--out", two, "--resume", "--lora", "4:8.0", "--steps", 11)
     of_adapter = folder("of-adapter")
     stargrad(*words("llama"), "--adapter", adapter("llama"), "--steps", 5, "--out", of_adapter)
     folder("adapter-llama")         # which removes it
+    said = stargrad("train", "--out", of_adapter, "--resume", "--adapter", folder("other"), "--steps", 10, status=2)
+    assert f"the run has adapter {FOLDER}" in said and "leave that option out" in said and said.count("\n") == 1, said
     stargrad("train", "--out", of_adapter, "--resume", "--steps", 10)
     assert max(abs(a - b) for a, b in zip(losses(of_adapter), RUNS["llama"]["loss"])) < 1e-5
+
+
+def test_turned_off():
+    """An empty value turns an option off that --like inherits."""
+    out = folder("on")
+    stargrad(*words("llama"), "--adapter", adapter("llama"), "--steps", 1, "--out", out)
+    said = stargrad("train", "--like", out, "--lora", "", "--print", "--no-fuse")
+    assert "\nlora  " not in said and "q_proj.weight update" in said, said
+    said = stargrad("train", "--like", out, "--adapter", "", "--lora-on", "", "--lora", 2, "--print")
+    assert "lora       rank 2, alpha 2, on 4 of 15 linear layers" in said, said
 
 
 def merged(name, scale):
@@ -238,6 +258,8 @@ def test_refused():
         assert reason in said and said.count("\n") == 1, said
     without = [w for w in words("llama") if w not in ("--init", base("llama"))]
     assert "--lora requires --init FILE" in stargrad(*without, "--lora", 4, "--out", folder("refused"), status=2)
+    said = stargrad(*words("llama"), "--model", RUNS["llama"]["model"].replace("hidden=56", "hidden=64"), "--lora", 4, "--out", folder("refused"), status=1)
+    assert "; check --model and --data, or first train with --init-skip and without --lora" in said and said.count("\n") == 1, said
     said = stargrad("train", "--model", "convnet", "--data", "digits", "--init", base("llama"), "--lora", 4, "--out", folder("refused"), status=2)
     assert "'*.q_proj,*.v_proj,*.c_attn,*.qkv' matches no weight of a linear layer; these are fc.weight" in said, said
 
@@ -250,7 +272,7 @@ def test_refused():
     ({"rank_pattern": {"q_proj": 2}}, 2, "rank_pattern"),
     ({"r": 0}, 1, "r must be a whole number from 1 to 65536"),
     ({"lora_alpha": "8"}, 1, "lora_alpha must be a number above 0"),
-    ({"r": 8}, 1, "q_proj.lora_A.weight has shape (4,32), but the network requires (8,32)"),
+    ({"r": 8}, 1, "q_proj.lora_A.weight has shape (4,32), but the network requires (8,32); check --model, and r in adapter_config.json"),
 ])
 def test_unsupported_adapters(changes, status, reason):
     said = stargrad(*words("llama"), "--adapter", adapter("llama", **changes), "--out", folder("refused"), status=status)
@@ -262,6 +284,12 @@ def test_invalid_adapter():
     weights.write(f"{path}/adapter_model.safetensors", {"lora_A.weight": [4, 32]})
     said = stargrad(*words("llama"), "--adapter", path, "--out", folder("refused"), status=1)
     assert "adapter_model.safetensors: has no tensor base_model.model.NAME.lora_A.weight" in said, said
+    path, name = adapter("llama"), "base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight"
+    weights.write(f"{path}/adapter_model.safetensors", shapes({tensor: shape for tensor, shape in RUNS["llama"]["adapters"].items() if tensor != name}))
+    said = stargrad(*words("llama"), "--adapter", path, "--out", folder("refused"), status=1)
+    assert f"has no tensor {name}, which the network requires; check --lora-on" in said and said.count("\n") == 1, said
+    said = stargrad(*words("llama"), "--adapter", adapter("llama"), "--lora-on", "*.q_proj", "--out", folder("refused"), status=1)
+    assert "v_proj.lora_A.weight, which the network does not have; check --lora-on" in said and said.count("\n") == 1, said
     os.remove(f"{path}/adapter_model.safetensors")
     assert "adapter_model.safetensors" in stargrad(*words("llama"), "--adapter", path, "--out", folder("refused"), status=1)
     said = stargrad(*words("llama"), "--adapter", FOLDER + "/nowhere", "--out", folder("refused"), status=1)

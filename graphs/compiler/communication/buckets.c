@@ -379,12 +379,12 @@ int64_t sgrad__bucket_size(int64_t bytes, const struct sgrad_program_options *op
     return best;
 }
 
-/* Returns the bucket size for the bytes of all gradients. With pipeline stages, these are divided by the number of stages, so
- * that all stages use the same size, because some buckets belong to several stages. */
+/* Returns the bucket size for the bytes of all gradients; frozen parameters have none. With pipeline stages, these are divided by
+ * the number of stages, so that all stages use the same size, because some buckets belong to several stages. */
 int64_t sgrad__bucket_bytes_of(const struct sgrad_graph *graph, const struct sgrad_program_options *options) {
     int64_t bytes = 0;
-    for (int i = 0; i < graph->parameter_count; i++)
-        if (!graph->parameter[i].state) bytes += sgrad_shape_count(&graph->parameter[i].kept_shape) * (int64_t)sizeof(float);
+    for (const struct sgrad__parameter *p = graph->parameter; p < graph->parameter + graph->parameter_count; p++)
+        if (!p->state && !p->frozen) bytes += sgrad_shape_count(&p->kept_shape) * (int64_t)sizeof(float);
     bytes /= graph->stages;
     if (!options->peers || !options->training) return 0;
     return options->bucket ? options->bucket : sgrad__bucket_size(bytes, options);

@@ -11,8 +11,11 @@ static int refuse_line(struct sgrad_graph *graph, const char *what, int count, i
     int less = ranks, more = ranks;
     while (count % less) less--;
     while (more < count && count % more) more++;
-    return sgrad_graph_fail(graph, "%s: %d cannot be split over the %d ranks of axis " SGRAD__TENSOR "; use %d or %d", what,
-                            count, ranks, less, more < count ? more : count);
+    if (more > count) more = count;
+    char other[32] = "";
+    if (more > less) snprintf(other, sizeof other, " or %d", more);
+    return sgrad_graph_fail(graph, "%s: %d cannot be split over the %d ranks of axis " SGRAD__TENSOR "; use %d%s", what, count,
+                            ranks, less, other);
 }
 
 int sgrad__check_split(struct sgrad_graph *graph, const char *what, int count, bool whole) {
