@@ -195,6 +195,8 @@ def scratch(page):
     for name in ("photo.jpg", "cat.jpg"):
         shutil.copy(os.path.join(SOURCE, "tests/fuzz/corpus/image/rgb.jpg"), f"{work}/{name}")
     shutil.copy(os.path.join(SOURCE, "tests/reference/tokenizer.json"), f"{work}/tokenizer.json")
+    write(f"{work}/template.txt", "<|im_start|>user\n{prompt}<|im_end|>\n<|im_start|>assistant\n{answer}<|im_end|>\n")
+    write(f"{work}/chats.jsonl", "".join(json.dumps({"prompt": "red small four", "response": "four small red"}) + "\n" for _ in range(200)))
     write(f"{work}/corpus.jsonl", "".join(json.dumps({"text": " ".join(draw.choices("to be or not in the".split(), k=90))}) + "\n" for _ in range(20)))
     for name, path in (("input.txt", "text.txt"), ("new.csv", "table.csv"), ("net.onnx", "net.onnx")):
         shutil.copy(f"{FIXTURES}/{path}", f"{work}/{name}")
