@@ -26,8 +26,8 @@ def test_refused_ones():
     assert re.search(r"^mesh +data=1,pipe=2: ", said, re.M), said
     said = ranks(2, "train", "--model", "convnet", "--data", "digits", "--batch", 63, "--mesh", "auto", "--print", "--best", status=2)
     assert "--mesh auto: no mesh is possible; for example, data=2: a batch of 63 cannot be divided among 2 ranks" in said, said
-    said = ranks(2, "train", "--model", "convnet", "--data", "digits", "--batch", 64, "--mesh", "auto", "--print", "--precision", "bf16")
-    assert "only data parallelism: --precision bf16 cannot be combined with other meshes" in said and "pipe" not in said, said
+    said = ranks(2, "train", "--model", "convnet", "--data", "digits", "--batch", 64, "--mesh", "auto", "--print", "--ema", 0.9)
+    assert "only data parallelism: --ema cannot be combined with other meshes" in said and "pipe" not in said, said
 
 
 def test_what_a_mesh_must_hold():
