@@ -145,7 +145,7 @@ static int fill(struct sgrad__input *in, size_t size) {
 
 static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
-/* Returns the number of bytes before the last place at which the text may be divided; 0: there is none. */
+/* Returns the number of bytes before the last place at which the text may be divided; 0: it cannot be divided. */
 static size_t find_cut(const struct sgrad__input *in) {
     if (in->end) return in->size;
     const char *text = in->text;

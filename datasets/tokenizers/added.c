@@ -13,7 +13,7 @@ static int32_t add_node(struct sgrad__trie *trie, int byte) {
     return trie->nodes++;
 }
 
-/* Returns the child of a node for BYTE; 0: there is none. */
+/* Returns the child of a node for BYTE; 0: it has no such child. */
 static int32_t child_of(const struct sgrad__trie *trie, int32_t node, unsigned char byte) {
     int32_t child = trie->node[node].child;
     while (child && trie->node[child].byte != byte) child = trie->node[child].sibling;

@@ -102,10 +102,11 @@ struct sgrad__tokenizer {
     struct sgrad__merges merges;
     bool ignore_merges, byte_fallback, fuse_unk;
     int32_t unknown;                  /* -1: characters that are not tokens are left out */
-    int32_t byte_token[SGRAD__BYTES]; /* <0x00> …; -1: there is none */
+    int32_t byte_token[SGRAD__BYTES]; /* <0x00> …; -1: no such token */
 
     struct sgrad__added *added;
-    int addeds;
+    int addeds, next;               /* next: the number after those of all added tokens; 0: there are no added tokens */
+    struct sgrad__table added_at;   /* index in added, by text */
     struct sgrad__trie plain_added, normalized_added;
 
     int32_t begin[SGRAD__STEPS]; /* tokens that the template puts before a text */

@@ -85,6 +85,7 @@ void sgrad__tokenizer_close(struct sgrad__tokenizer *t) {
     free_steps(t->normalizer, t->normalizers);
     free_steps(t->decoder, t->decoders);
     sgrad__table_free(&t->vocabulary);
+    sgrad__table_free(&t->added_at);
     free(t->merges.row);
     free(t->plain_added.node);
     free(t->normalized_added.node);

@@ -61,7 +61,7 @@ static int add_pair(struct sgrad__tokenizer *t, const char *file, int rank, cons
     return error;
 }
 
-/* Adds the merge "a b", and counts it; a line "#version" is none. */
+/* Adds the merge "a b", and counts it. A line "#version" is skipped. */
 static int add_line(struct sgrad__tokenizer *t, const char *file, const char *line, int *rank) {
     if (!strncmp(line, "#version", strlen("#version"))) return 0;
     const size_t one = strcspn(line, " ");

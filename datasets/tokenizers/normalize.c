@@ -105,7 +105,7 @@ static void sort(struct part *part) {
     }
 }
 
-/* Returns the composition of two characters; 0: there is none. */
+/* Returns the composition of two characters; 0: they have none. */
 static uint32_t compose_two(uint32_t one, uint32_t other) {
     if (one - LEAD < LEADS && other - VOWEL < VOWELS) return SYLLABLE + ((one - LEAD) * VOWELS + other - VOWEL) * TAILS;
     if (one - SYLLABLE < SYLLABLES && (one - SYLLABLE) % TAILS == 0 && other - TAIL - 1 < TAILS - 1) return one + other - TAIL;

@@ -45,8 +45,8 @@ static const char *split_spaces(const char *text, const char *end) {
     return end;
 }
 
-/* 's|'t|'re|'ve|'m|'ll|'d from TEXT on, which begins with '. Returns NULL if there is none. FOLDS: ignores case; then U+017F is
- * an s. */
+/* 's|'t|'re|'ve|'m|'ll|'d from TEXT on, which begins with '. Returns NULL if TEXT begins otherwise. FOLDS: ignores case; then
+ * U+017F is an s. */
 static const char *split_ending(const char *text, const char *end, bool folds) {
     const size_t left = (size_t)(end - text);
     const int fold = folds ? 0x20 : 0;

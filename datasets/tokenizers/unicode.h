@@ -27,7 +27,7 @@ extern uint8_t sgrad__unicode_class[SGRAD__CHARACTERS]; /* by code; of SGRAD__NO
 uint32_t sgrad__utf8_get(const char *at, const char *end, size_t *length);
 /* Returns the address after the character CODE, which is written to TO, of at least 4 bytes. */
 char *sgrad__utf8_put(uint32_t code, char *to);
-/* Returns the offset of the first byte of TEXT that is not UTF-8; SIZE: there is none. */
+/* Returns the offset of the first byte of TEXT that is not UTF-8; SIZE if all are. */
 size_t sgrad__utf8_check(const char *text, size_t size);
 
 /* A text that grows. */

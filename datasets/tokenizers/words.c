@@ -43,7 +43,8 @@ void sgrad__add_token(struct sgrad__tokenizer *t, const char *text, struct sgrad
     else if (normal.size)
         sgrad__trie_add(&t->normalized_added, normal.text, normal.size, t->addeds);
     if (added.token >= t->all) t->all = added.token + 1;
-    t->addeds++;
+    if (added.token >= t->next) t->next = added.token + 1;
+    sgrad__table_put(&t->added_at, text, added.size, t->addeds++);
     free(normal.text);
 }
 
@@ -51,10 +52,8 @@ void sgrad__add_token(struct sgrad__tokenizer *t, const char *text, struct sgrad
  * vocabulary, or the next free one. */
 static int32_t number_of(const struct sgrad__tokenizer *t, const char *text) {
     const int32_t known = sgrad__table_get(&t->vocabulary, text, strlen(text));
-    int32_t next = t->entries;
-    for (int i = 0; i < t->addeds && known < 0; i++)
-        if (t->added[i].token >= next) next = t->added[i].token + 1;
-    return known < 0 ? next : known;
+    if (known >= 0) return known;
+    return t->next > t->entries ? t->next : t->entries;
 }
 
 static bool equals(const struct sgrad__added *a, const struct sgrad__added *b) {
@@ -76,9 +75,8 @@ static int read_one(struct sgrad__tokenizer *t, const json_t *one) {
     SGRAD_TRY(sgrad__read_flag(t, "added_tokens", one, "lstrip", &added.lstrip));
     SGRAD_TRY(sgrad__read_flag(t, "added_tokens", one, "rstrip", &added.rstrip));
     SGRAD_TRY(sgrad__read_flag(t, "added_tokens", one, "normalized", &added.normalized));
-    for (int i = 0; i < t->addeds; i++)
-        if (!strcmp(t->added[i].text, text))
-            return equals(&t->added[i], &added) ? 0 : sgrad__refuse(t, "added_tokens (again)", one);
+    const int32_t before = sgrad__table_get(&t->added_at, text, strlen(text));
+    if (before >= 0) return equals(&t->added[before], &added) ? 0 : sgrad__refuse(t, "added_tokens (again)", one);
     if (token != number_of(t, text))
         return sgrad_log_error(
             SGRAD_EFORMAT,
