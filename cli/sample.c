@@ -143,9 +143,8 @@ static bool take(void *arg, int number, int token) {
     else if (!texts->bytes) size = (size_t)snprintf(word, sizeof word, " %d", token);
     append(texts, text, bytes, size);
     text->generated++;
-    const bool stopped = text->stopped;
     if (!texts->prints) print_lines(texts);
-    return !stopped;
+    return !text->stopped;
 }
 
 /* ---- prompts ---- */
@@ -169,8 +168,9 @@ static int read_numbers(const char *text, int32_t **tokens, int *count) {
 
 /* Returns the *COUNT tokens of PROMPT, after those that the tokenizer's template puts before a text, unless the prompt begins
  * with them. The caller must free them. */
-static int32_t *encode(const struct sgrad__tokenizer *tokenizer, const char *prompt, int *count) {
-    struct sgrad__encoder *encoder = sgrad__encoder_create(tokenizer);
+static int32_t *encode(const struct sgrad__tokenizer *tokenizer, struct sgrad__encoder *encoder, const char *prompt,
+                       int *count) {
+    const size_t before = sgrad__encoder_dropped(encoder);
     size_t own;
     int begins;
     const int32_t *begin = sgrad__tokenizer_begin(tokenizer, &begins);
@@ -180,12 +180,11 @@ static int32_t *encode(const struct sgrad__tokenizer *tokenizer, const char *pro
     memcpy(token, begin, (size_t)begins * sizeof *token);
     memcpy(token + begins, text, own * sizeof *token);
     *count = begins + (int)own;
-    const size_t dropped = sgrad__encoder_dropped(encoder);
+    const size_t dropped = sgrad__encoder_dropped(encoder) - before;
     if (dropped)
         sgrad_log_warning("sample: %zu %s of the prompt %s not in the tokenizer's vocabulary and %s left out", dropped,
                           sgrad_plural((int64_t)dropped, "character", "characters"), sgrad_plural((int64_t)dropped, "is", "are"),
                           sgrad_plural((int64_t)dropped, "was", "were"));
-    sgrad__encoder_destroy(encoder);
     return token;
 }
 
@@ -212,58 +211,50 @@ static int open_tokenizer(const struct sgrad__request *request, struct sgrad__to
     return error;
 }
 
-/* Returns a copy of the file NAME, standard input for "-", with *SIZE bytes and then 0; NULL: an error, which is logged. */
-static char *read_file(const char *option, const char *name, size_t *size) {
-    FILE *file = strcmp(name, "-") ? fopen(name, "rb") : stdin;
-    char *data = sgrad_xcalloc(1, 1);
-    *size = 0;
-    for (int byte; file && (byte = getc(file)) != EOF; data[*size] = 0) {
-        data[(*size)++] = (char)byte;
-        data = sgrad_array_grow(data, (int)*size, 1);
+/* Reads the prompts of FILE, one per line. */
+static int read_lines(const char *name, FILE *file, struct texts *texts) {
+    char *line = NULL;
+    int status = SGRAD__DONE;
+    size_t room = 0;
+    for (ssize_t length; !status && (length = getline(&line, &room, file)) > 0;) {
+        length -= line[length - 1] == '\n';
+        length -= length && line[length - 1] == '\r';
+        if (!length || memchr(line, 0, (size_t)length))
+            status = sgrad__wrong("sample: --prompts: line %d of %s %s; each line must be a prompt", texts->count + 1, name,
+                                  length ? "contains a byte 0" : "is empty");
+        texts->text = sgrad_array_grow(texts->text, texts->count, sizeof *texts->text);
+        texts->text[texts->count++] = (struct text){ .prompt = sgrad_format("%.*s", (int)length, line) };
     }
-    const bool failed = !file || ferror(file);
-    if (file && file != stdin) fclose(file);
-    if (!failed) return data;
-    sgrad_log_error(SGRAD_EIO, "sample: --%s: %s: %s", option, name, strerror(errno));
-    free(data);
-    return NULL;
+    if (ferror(file)) status = sgrad__status(sgrad_log_error(SGRAD_EIO, "sample: --prompts: %s: %s", name, strerror(errno)));
+    free(line);
+    return status;
 }
 
-/* Reads the prompts, one per line of --prompts, or the one of --prompt. */
+/* Reads the prompts, those of --prompts or the one of --prompt. */
 static int read_prompts(const struct sgrad__request *request, struct texts *texts) {
-    size_t size;
-    if (!request->sample.prompts) {
+    const char *name = request->sample.prompts;
+    if (!name) {
         texts->text = sgrad_xcalloc(texts->count = 1, sizeof *texts->text);
         texts->text->prompt = sgrad_format("%s", request->sample.prompt ? request->sample.prompt : "\n");
         return SGRAD__DONE;
     }
     if (request->sample.prompt) return sgrad__wrong("sample: --prompt and --prompts cannot be combined");
-    char *data = read_file("prompts", request->sample.prompts, &size);
-    if (!data) return SGRAD__FAILED;
-    int status = SGRAD__DONE;
-    for (char *at = data, *end; !status && at < data + size; at = end + 1) {
-        char *line = memchr(at, '\n', (size_t)(data + size - at));
-        end = line ? line : data + size;
-        const size_t length = (size_t)(end - at) - (end > at && end[-1] == '\r');
-        if (!length || memchr(at, 0, length))
-            status = sgrad__wrong("sample: --prompts: line %d of %s %s; each line must be a prompt", texts->count + 1,
-                                  request->sample.prompts, length ? "contains a byte 0" : "is empty");
-        texts->text = sgrad_array_grow(texts->text, texts->count, sizeof *texts->text);
-        texts->text[texts->count++] = (struct text){ .prompt = sgrad_format("%.*s", (int)length, at) };
-    }
-    if (!status && !texts->count) status = sgrad__wrong("sample: --prompts: %s is empty", request->sample.prompts);
-    free(data);
+    FILE *file = strcmp(name, "-") ? fopen(name, "r") : stdin;
+    if (!file) return sgrad__status(sgrad_log_error(SGRAD_EIO, "sample: --prompts: %s: %s", name, strerror(errno)));
+    int status = read_lines(name, file, texts);
+    if (!status && !texts->count) status = sgrad__wrong("sample: --prompts: %s is empty", name);
+    if (file != stdin) fclose(file);
     return status;
 }
 
 /* Sets the tokens of a prompt, in the template. */
-static int read_tokens(const struct sgrad__template *template, const struct sgrad__tokenizer *tokenizer, bool bytes,
-                       struct text *text) {
+static int read_tokens(const struct sgrad__template *template, const struct sgrad__tokenizer *tokenizer,
+                       struct sgrad__encoder *encoder, bool bytes, struct text *text) {
     char *whole = template ? sgrad_format("%s%s%s", template->before, text->prompt, template->between)
                            : sgrad_format("%s", text->prompt);
     int status = SGRAD__DONE;
     if (tokenizer) {
-        text->token = encode(tokenizer, whole, &text->tokens);
+        text->token = encode(tokenizer, encoder, whole, &text->tokens);
         text->decoder = sgrad__decoder_create(tokenizer, true);
     } else if (bytes) {
         text->token = sgrad_xcalloc(strlen(whole) + 1, sizeof *text->token);
@@ -282,8 +273,10 @@ static int generate(const struct sgrad__request *request, const struct sgrad_tra
     if (!status && form) status = sgrad__status(sgrad__template_open(form, false, &template));
     texts->prints = !request->sample.prompts;
     if (texts->prints && !form && (tokenizer || texts->bytes)) texts->opening = texts->text->prompt;
+    struct sgrad__encoder *encoder = tokenizer ? sgrad__encoder_create(tokenizer) : NULL;
     for (int i = 0; !status && i < texts->count; i++)
-        status = read_tokens(form ? &template : NULL, tokenizer, texts->bytes, &texts->text[i]);
+        status = read_tokens(form ? &template : NULL, tokenizer, encoder, texts->bytes, &texts->text[i]);
+    sgrad__encoder_destroy(encoder);
     sgrad__template_close(&template);
     if (status) return status;
     struct sgrad_prompt *prompt = sgrad_xcalloc((size_t)texts->count, sizeof *prompt);
@@ -319,9 +312,10 @@ static int run(const struct sgrad__request *request) {
     sgrad__weights_of_run(request, &options);
     if (!options.model.init) return sgrad__wrong("sample: --weights FILE is missing");
     options.parallel.mesh = NULL;        /* of the run; sampling uses one rank */
-    const int vocabulary = options.model.name ? sgrad_model_vocabulary(options.model.name) : 0;
+    int vocabulary = 0;
+    int error = options.model.name ? sgrad_model_vocabulary(options.model.name, &vocabulary) : 0;
     texts.bytes = vocabulary == BYTES || !vocabulary;    /* 0: sgrad_sample fails */
-    const int error = open_tokenizer(request, &tokenizer);
+    if (!error) error = open_tokenizer(request, &tokenizer);
     if (error) return sgrad__status(error);
     const int status = generate(request, &options, tokenizer, &texts);
     if (!status) report(&texts, texts.seconds);

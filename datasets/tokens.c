@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #define FILE_LIMIT ((size_t)1 << 44)
 #define WANTED     "give tokens:DIR,T, where DIR contains train.bin and val.bin, or train.npy and val.npy"
@@ -243,10 +242,9 @@ static int read_answers(struct sgrad_dataset *dataset, const char *folder, size_
     char *path = sgrad_format("%s/%s.answers", folder, dataset->split == SGRAD_TRAIN ? "train" : "val");
     struct sgrad_map map;
     size_t bad = 0;
-    int error = access(path, F_OK) ? sgrad_log_error(SGRAD_EINVAL,
-                                                     "--loss-on answers requires %s, which stargrad tokenize --template writes",
-                                                     path)
-                                   : sgrad_map_open(path, FILE_LIMIT, &map);
+    int error = exists(path) ? sgrad_map_open(path, FILE_LIMIT, &map)
+                             : sgrad_log_error(SGRAD_EINVAL,
+                                               "--loss-on answers requires %s, which stargrad tokenize --template writes", path);
     if (!error) {
         while (bad < map.size && map.data[bad] <= 1) bad++;
         if (bad < map.size)

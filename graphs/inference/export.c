@@ -26,8 +26,8 @@ static int write_shards(const struct sgrad_entry *entry, int count, const char *
         error = sgrad_log_error(SGRAD_EIO, "%s: cannot be replaced by several files: %s", path, strerror(errno));
     json_t *map = json_object();
     for (int f = 0; f < files && !error; f++) {
-        char *name = sgrad_format("%s", path);
-        if (files > 1) free(name), name = sgrad_format("%.*s-%05d-of-%05d.safetensors", stem, path, f + 1, files);
+        char *name = files == 1 ? sgrad_format("%s", path)
+                                : sgrad_format("%.*s-%05d-of-%05d.safetensors", stem, path, f + 1, files);
         const char *slash = strrchr(name, '/');
         for (int i = first[f]; i < first[f + 1]; i++)
             json_object_set_new(map, entry[i].name, json_string(slash ? slash + 1 : name));

@@ -73,9 +73,9 @@ static int check_prompts(const struct sgrad_sample_options *how, int64_t context
 /* Copies the prompts from texts->first on, the last CONTEXT tokens of each. A text without a prompt has ended. */
 static void copy_prompts(const struct sgrad_sample_options *how, int64_t context, const struct texts *texts) {
     for (int i = 0; i < texts->count; i++) {
-        const struct sgrad_prompt *prompt = &how->prompt[texts->first + i];
         texts->known[i] = texts->last[i] = 0;
         if (texts->first + i >= how->prompts) continue;
+        const struct sgrad_prompt *prompt = &how->prompt[texts->first + i];
         const int64_t lost = prompt->tokens > context ? prompt->tokens - context : 0;
         texts->known[i] = prompt->tokens - lost;
         texts->last[i] = texts->known[i] + how->tokens;
@@ -93,8 +93,8 @@ static int open_program(struct sgrad__run *run, int sequences) {
     return 0;
 }
 
-/* Processes token AT of every text as row ROW, and sets *SLOT, which contains the logits. A text that has ended, or has no such
- * token, is processed with token 0. */
+/* Processes token AT of every text as row ROW, and sets *SLOT, which contains the logits. A text that has ended is
+ * processed, too, with any token; its logits are not used. */
 static int process(struct sgrad__run *run, const struct texts *texts, int64_t at, int64_t row, const struct sgrad__slot **slot) {
     const struct sgrad_step step = { .seed = run->options.training.seed, .number = (uint32_t)row + 1 };
     struct sgrad_sample *sample = sgrad_xcalloc((size_t)texts->count, sizeof *sample);
@@ -109,10 +109,9 @@ static int process(struct sgrad__run *run, const struct texts *texts, int64_t at
 static float *logits_of(const struct sgrad__run *run, const struct texts *texts, const struct sgrad__slot *slot, int i,
                         int64_t classes) {
     const int output = run->program->answer[0];
-    const bool half = run->program->buffer[run->program->output[output].buffer].view.dtype == SGRAD_BF16;
-    for (int64_t k = i * classes; k < (i + 1) * classes; k++)
-        texts->logit[k - i * classes] =
-            half ? sgrad_bf16_to_f32(((const uint16_t *)slot->output[output])[k]) : ((const float *)slot->output[output])[k];
+    const enum sgrad_dtype type = run->program->buffer[run->program->output[output].buffer].view.dtype;
+    const char *from = (const char *)slot->output[output] + (size_t)(i * classes) * sgrad_dtype_size(type);
+    sgrad__to_floats(type, from, classes, texts->logit);
     return texts->logit;
 }
 
@@ -137,14 +136,11 @@ static int extend(struct sgrad__run *run, const struct sgrad_sample_options *how
     return 0;
 }
 
-/* Checks that the model is a language model: it has an option "vocabulary". NULL, a model without a name, is not checked. */
+/* Checks that the model is a language model. NULL, a model without a name, is not checked. */
 static int check_model(const char *text) {
-    const struct sgrad_model *model = text ? sgrad_model_find(text) : NULL;
-    bool has_vocabulary = !text;
-    if (text && !model) return SGRAD_ENAME;
-    for (const struct sgrad_model_option *option = model ? model->options : NULL; option && option->name; option++)
-        has_vocabulary |= !strcmp(option->name, "vocabulary");
-    if (has_vocabulary) return 0;
+    int vocabulary = 1;
+    if (text) SGRAD_TRY(sgrad_model_vocabulary(text, &vocabulary));
+    if (vocabulary) return 0;
     return sgrad_log_error(SGRAD_EINVAL,
                            "model %s is not a language model; sample requires a model with a vocabulary, such as gpt", text);
 }

@@ -32,10 +32,13 @@ const struct sgrad_model *sgrad_model_find(const char *text) {
     return model;
 }
 
-int sgrad_model_vocabulary(const char *text) {
+int sgrad_model_vocabulary(const char *text, int *vocabulary) {
     const struct sgrad_model *model = sgrad_model_find(text);
     struct sgrad_graph graph = { 0 };
-    return !model || sgrad__graph_set_model(&graph, model, text) ? 0 : (int)sgrad_graph_option(&graph, "vocabulary");
+    if (!model) return SGRAD_ENAME;
+    SGRAD_TRY(sgrad__graph_set_model(&graph, model, text));
+    *vocabulary = (int)sgrad_graph_option(&graph, "vocabulary");
+    return 0;
 }
 
 bool sgrad_model_equal(const char *text, const char *other) {

@@ -41,7 +41,7 @@ void sgrad__items_select(struct sgrad__items *list, bool adapters) {
 
 /* ---- copies of weights ------------------------------------------------------------------------------------------- */
 
-/* Returns the index of the item with the first LENGTH characters of NAME and then END as its name; -1: there is none. */
+/* Returns the index of the item with the first LENGTH characters of NAME and then END as its name; -1: no such item. */
 static int find(const struct sgrad__items *list, const char *name, size_t length, const char *end) {
     for (int i = 0; i < list->count; i++)
         if (!strncmp(list->item[i].name, name, length) && !strcmp(list->item[i].name + length, end)) return i;
@@ -76,7 +76,7 @@ static float *read_matrix(const struct sgrad_safetensors *file, const struct sgr
     return NULL;
 }
 
-/* Returns matrix WHICH of the adapter of the weight NAME; NULL: there is none. */
+/* Returns matrix WHICH of the adapter of the weight NAME; NULL: the file has no such matrix. */
 static const struct sgrad_entry *find_matrix(const struct sgrad_safetensors *file, const char *name, int which) {
     char *matrix = sgrad_format("%.*s%s", (int)(strlen(name) - strlen(WEIGHT)), name, suffix[which]);
     const struct sgrad_entry *entry = sgrad_safetensors_find(file, matrix);

@@ -194,9 +194,9 @@ const struct sgrad_model *sgrad_model_find(const char *text);
 /* Returns true if both texts specify the same network. An omitted option is equal to its default. Models of files are equal if
  * their texts are. */
 bool sgrad_model_equal(const char *text, const char *other);
-/* Returns the number of tokens of the language model TEXT, its option "vocabulary". 0: it has no such option, or TEXT is invalid,
- * which is logged. */
-int sgrad_model_vocabulary(const char *text);
+/* Sets *VOCABULARY to the number of tokens of the language model TEXT, its option "vocabulary"; 0: it is not a language model.
+ * SGRAD_ENAME, SGRAD_EINVAL: TEXT is invalid. */
+int sgrad_model_vocabulary(const char *text, int *vocabulary);
 
 /* Returns the value of option NAME of the model that is being built; 0: there is no such option. */
 double sgrad_graph_option(const struct sgrad_graph *graph, const char *name);

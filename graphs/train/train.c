@@ -171,7 +171,7 @@ static const double *slot_means(const struct sgrad__run *run, const struct sgrad
     return mean;
 }
 
-/* Returns true if the loss excludes all targets of the step, so that there is none. */
+/* Returns true if the loss excludes all targets of the step, so that the step has no loss. */
 static bool is_empty(const struct sgrad__run *run, const struct sgrad__slot *slot) {
     return sgrad__slot_doubles(slot, run->program->statistics)[run->result.metrics] == 0;
 }
