@@ -82,7 +82,7 @@ def make_loss(options, model):
 def make_batches(options, share):
     text = torch_models.text_options(options.model)
     if text:
-        return [tuple(torch.randint(256, (share, text["context"]), device=options.device) for _ in range(2)) for _ in range(4)]
+        return [tuple(torch.randint(text["vocabulary"], (share, text["context"]), device=options.device) for _ in range(2)) for _ in range(4)]
     height, width, channels = map(int, options.shape.split("x"))
     if options.device == "cpu":
         layout = torch.contiguous_format if options.nchw else torch.channels_last

@@ -295,6 +295,58 @@ class Gpt(nn.Module):
         return F.linear(parts["ln_f"](x), parts["wte"].weight)
 
 
+class LlamaBlock(nn.Module):
+    def __init__(self, heads, kv_heads, width, hidden):
+        super().__init__()
+        size = width // heads
+        self.size = size
+        self.input_layernorm, self.post_attention_layernorm = nn.RMSNorm(width, 1e-5), nn.RMSNorm(width, 1e-5)
+        self.self_attn = nn.ModuleDict({
+            "q_proj": nn.Linear(width, width, False), "k_proj": nn.Linear(width, kv_heads * size, False),
+            "v_proj": nn.Linear(width, kv_heads * size, False), "o_proj": nn.Linear(width, width, False)})
+        self.mlp = nn.ModuleDict({"gate_proj": nn.Linear(width, hidden, False), "up_proj": nn.Linear(width, hidden, False),
+                                  "down_proj": nn.Linear(hidden, width, False)})
+
+    def rotate(self, x, cos, sin):
+        left, right = x.chunk(2, -1)
+        return x * cos + torch.cat((-right, left), -1) * sin
+
+    def forward(self, x, cos, sin):
+        n, t, width = x.shape
+        y = self.input_layernorm(x)
+        q, k, v = (self.self_attn[f"{name}_proj"](y).view(n, t, -1, self.size).transpose(1, 2) for name in "qkv")
+        q, k = self.rotate(q, cos, sin).to(v.dtype), self.rotate(k, cos, sin).to(v.dtype)
+        shared = q.shape[1] // k.shape[1]       # faster on CPUs than enable_gqa, which has no fused kernel there
+        k, v = (part.repeat_interleave(shared, 1) if shared > 1 else part for part in (k, v))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(n, t, width)
+        x = x + self.self_attn["o_proj"](y)
+        y = self.post_attention_layernorm(x)
+        return x + self.mlp["down_proj"](F.silu(self.mlp["gate_proj"](y)) * self.mlp["up_proj"](y))
+
+
+class Llama(nn.Module):
+    """LlamaForCausalLM of Hugging Face with a tied head, with its names of weights."""
+
+    def __init__(self, layers, heads, width, context, vocabulary, kv_heads=0, hidden=1024):
+        super().__init__()
+        self.model = nn.ModuleDict({
+            "embed_tokens": nn.Embedding(vocabulary, width), "norm": nn.RMSNorm(width, 1e-5),
+            "layers": nn.ModuleList(LlamaBlock(heads, kv_heads or heads, width, hidden) for _ in range(layers))})
+        for weight in self.parameters():
+            if weight.dim() == 2:
+                nn.init.normal_(weight, std=0.02)
+        size = width // heads
+        angles = torch.outer(torch.arange(context), 10000 ** (-torch.arange(0, size, 2) / size)).repeat(1, 2)
+        self.register_buffer("cos", angles.cos(), False)
+        self.register_buffer("sin", angles.sin(), False)
+
+    def forward(self, tokens):
+        x, rows = self.model["embed_tokens"](tokens), tokens.shape[1]
+        for block in self.model["layers"]:
+            x = block(x, self.cos[:rows], self.sin[:rows])
+        return F.linear(self.model["norm"](x), self.model["embed_tokens"].weight)
+
+
 class VitBlock(nn.Module):
     def __init__(self, heads, width):
         super().__init__()
@@ -332,20 +384,20 @@ MODELS |= {f"resnet{n}": lambda *a, n=n: ResNet(n, *a) for n in (20, 32, 44, 56,
 MODELS |= {f"resnet{n}": lambda *a, n=n: LargeResNet(n, *a) for n in LargeResNet.PLANS}
 MODELS |= {f"vgg{n}": lambda *a, n=n: Vgg(n, *a) for n in (11, 13, 16)}
 MODELS["vit_tiny"] = Vit
+TEXT_MODELS = {"gpt": Gpt, "llama": Llama}
 
 
 def text_options(name):
-    """Returns the options of a NAME such as "gpt:layers=6,heads=6,width=384,context=256" as keywords of Gpt; None for other
-    models."""
+    """Returns the options of a NAME such as "gpt:layers=6,heads=6,width=384,context=256" as keywords of its class; None for models
+    that are not language models. The default vocabulary is the 256 bytes."""
     kind, _, options = name.partition(":")
-    if kind != "gpt":
+    if kind not in TEXT_MODELS:
         return None
-    sizes = {"layers": 6, "heads": 6, "width": 384, "context": 256}
+    sizes = {"layers": 6, "heads": 6, "width": 384, "context": 256, "vocabulary": 256}
     return sizes | {key: int(value) for key, value in (option.split("=") for option in options.split(",") if option)}
 
 
 def build(name, shape=(3, 32, 32), classes=10):
-    """Returns a network. shape is (channels, height, width). A language model takes its sizes from its name; its classes are the
-    256 bytes."""
+    """Returns a network. shape is (channels, height, width). A language model takes its sizes from its name."""
     sizes = text_options(name)
-    return Gpt(**sizes, vocabulary=256) if sizes else MODELS[name](shape, classes)
+    return TEXT_MODELS[name.partition(":")[0]](**sizes) if sizes else MODELS[name](shape, classes)
