@@ -113,6 +113,9 @@ static const struct sgrad__option options[] = {
       "ranks that precondition each layer; opt: all; lw (layer-wise): one; X: this fraction of them; auto: chosen by cost and "
       "memory",
       &sgrad__text, SGRAD__FIELD(optimizer.kfac.variant) },
+    { "attend", "sample|document[:TOKEN]",
+      "document: attention does not cross the borders of documents, which end with token TOKEN [of tokens.json]", &sgrad__text,
+      SGRAD__FIELD(data.attend) },
     { "loss-on", "all|answers", "answers: only tokens of answers count, as marked by stargrad tokenize --template",
       &sgrad__choice, SGRAD__FIELD(data.loss_on_answers) },
     { "label-smoothing", "X", "label smoothing: the fraction of each target that is spread over all classes", &sgrad__real,

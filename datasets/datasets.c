@@ -32,6 +32,20 @@ static void check(const struct sgrad_dataset *dataset) {
     }
 }
 
+/* Checks ATTEND, as in struct sgrad_dataset_options, for the data set TEXT. */
+static int check_attend(const char *attend, const struct sgrad_reader *reader, const char *text) {
+    static const char with_token[] = "document:";
+    if (!attend || strcmp(attend, "sample") == 0) return 0;
+    const bool given = strncmp(attend, with_token, strlen(with_token)) == 0;
+    const char *token = attend + (given ? strlen(with_token) : 0);
+    const size_t digits = strspn(token, "0123456789");
+    if (given ? digits < 1 || digits > 9 || token[digits] : strcmp(attend, "document") != 0)
+        return sgrad_log_error(SGRAD_EINVAL, "--attend '%s' must be sample, document or document:TOKEN, where TOKEN is a number",
+                               attend);
+    if (strcmp(reader->name, "tokens") == 0 || strcmp(reader->name, "text") == 0) return 0;
+    return sgrad_log_error(SGRAD_EINVAL, "--attend document requires --data tokens:DIR,T or text:FILE,T, not %s", text);
+}
+
 int sgrad_dataset_open(const char *text, enum sgrad_split split, const struct sgrad_dataset_options *options,
                        struct sgrad_dataset **dataset) {
     static const struct sgrad_dataset_options none;
@@ -50,6 +64,7 @@ int sgrad_dataset_open(const char *text, enum sgrad_split split, const struct sg
     if (!options) options = &none;
     if (options->answers && strcmp(reader->name, "tokens"))
         error = sgrad_log_error(SGRAD_EINVAL, "--loss-on answers requires --data tokens:DIR,T, not %s", text);
+    if (!error) error = check_attend(options->attend, reader, text);
     if (!error) error = reader->open(opened, argument, options);
     if (!error && options->origin) error = sgrad__origin_match(opened, text, options->origin, options->every);
     if (!error && options->exclude) error = sgrad__dataset_exclude(opened, options->exclude);

@@ -72,6 +72,9 @@ struct sgrad_dataset_options {
     bool pictures;      /* images are only read by sgrad_dataset_picture: they may have any size, or be damaged */
     bool answers;       /* only tokens of answers are targets; all others are -1, which the loss excludes. SGRAD_EINVAL: the kind
                            of data set has no answers */
+    const char *attend; /* "document", "document:TOKEN": text and tokens have the field SGRAD_DOCUMENT_FIELD; TOKEN, or the end
+                           token in DIR/tokens.json, is the last of each document. NULL, "sample": they do not. SGRAD_EINVAL: the
+                           text is invalid, or the samples are of another kind */
     bool damaged;       /* sgrad_dataset_skip_damaged will be called: the image shape is that of the first readable image */
     const char *exclude;        /* path of a file that lists samples to leave out, see sgrad_dataset_open; NULL: none */
     /* The samples that a network was trained on. Columns are matched by title. Features are normalised and labels are numbered as
@@ -97,6 +100,7 @@ struct sgrad_augmentations {
 
 /* A field of the samples of a data set. */
 #define SGRAD_MAX_FIELDS 4
+#define SGRAD_DOCUMENT_FIELD "document"     /* for each token, the index in the sample of the first token of its document */
 struct sgrad_field {
     const char *name;                   /* "pixels" */
     enum sgrad_dtype dtype;             /* U8, U16, I32 or F32; images are U8, or U16 if they have more than 8 bits per channel */

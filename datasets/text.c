@@ -26,7 +26,6 @@ static int open_text(struct sgrad_dataset *dataset, const char *argument, const 
     struct sgrad_map map;
     char *path;
     int64_t length;
-    (void)options;
     SGRAD_TRY(sgrad__windows_argument("text", argument, &path, &length));
     int error = sgrad_map_open(path, FILE_LIMIT, &map);
     if (!error && dataset->split == SGRAD_TRAIN) warn_of_others(path, &map);
@@ -34,6 +33,7 @@ static int open_text(struct sgrad_dataset *dataset, const char *argument, const 
         const size_t train = map.size / 10 * 9 + map.size % 10 * 9 / 10, from = dataset->split == SGRAD_TRAIN ? 0 : train;
         dataset->classes = BYTES;
         error = sgrad__windows_open(dataset, map, path, from, (int64_t)(from ? map.size - train : train), 1, length);
+        if (!error) error = sgrad__windows_attend(dataset, options->attend, NULL);
     }
     free(path);
     return error;

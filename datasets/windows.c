@@ -9,14 +9,17 @@
 #include "datasets/windows.h"
 #include "datasets/formats.h"
 
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct windows {
     struct sgrad_map map, answers;  /* answers: by number, 1 if it may be a target; no data: all may */
     const unsigned char *first;     /* first number of the sequence */
     int64_t count, length;          /* numbers of the sequence; of a window */
     int bytes;                      /* of a number: 1, 2, 4 or 8, little-endian */
+    int end;                        /* last number of each document */
 };
 
 int sgrad__windows_argument(const char *what, const char *argument, char **path, int64_t *length) {
@@ -57,12 +60,49 @@ void sgrad__windows_restrict(struct sgrad_dataset *dataset, struct sgrad_map ans
     dataset->identity = sgrad__fingerprint_add(dataset->identity, answers.data, answers.size);
 }
 
+/* Sets *END to the end token in FOLDER/tokens.json, which stargrad tokenize writes. */
+static int read_end(const char *folder, int *end) {
+    char *path = sgrad_format("%s/tokens.json", folder);
+    json_t *file = NULL;
+    int error = access(path, F_OK)
+                    ? sgrad_log_error(SGRAD_EINVAL,
+                                      "--attend document: %s does not exist; give --attend document:TOKEN, where TOKEN is the "
+                                      "number of the last token of each document",
+                                      path)
+                    : sgrad_json_read(path, 1 << 20, &file);
+    const json_t *number = json_object_get(file, "end");
+    if (!error && (!json_is_integer(number) || json_integer_value(number) < 0 || json_integer_value(number) >= INT32_MAX))
+        error = sgrad_log_error(SGRAD_EFORMAT,
+                                "--attend document: %s: \"end\" is not the number of a token: documents have no end token; "
+                                "tokenize with --end TOKEN",
+                                path);
+    if (!error) *end = (int)json_integer_value(number);
+    json_decref(file);
+    free(path);
+    return error;
+}
+
+int sgrad__windows_attend(struct sgrad_dataset *dataset, const char *attend, const char *folder) {
+    struct windows *w = dataset->state;
+    const char *number = attend ? strchr(attend, ':') : NULL;
+    if (!attend || strcmp(attend, "sample") == 0) return 0;
+    if (number) w->end = atoi(number + 1);
+    else if (folder) SGRAD_TRY(read_end(folder, &w->end));
+    else
+        return sgrad_log_error(SGRAD_EINVAL, "--attend document: text has no end token; give --attend document:BYTE, where BYTE "
+                                             "is the number of the last byte of each document");
+    dataset->field[2] = dataset->field[1];
+    dataset->field[1] = (struct sgrad_field){ SGRAD_DOCUMENT_FIELD, SGRAD_I32, dataset->field[0].shape, NULL };
+    return 0;
+}
+
 int sgrad__windows_read(const struct sgrad_dataset *dataset, struct sgrad_sample sample, void *const *data) {
     const struct windows *w = dataset->state;
     const int64_t wanted = sample.index * w->length + sample.shift, last = w->count - 1 - w->length;
     const int64_t first = wanted < last ? wanted : last;
     const unsigned char *at = w->first + first * w->bytes, *answer = w->answers.data ? w->answers.data + first : NULL;
-    int32_t *tokens = data[0], *next = data[1];
+    const bool documents = sgrad_dataset_own_fields(dataset) == 3;
+    int32_t *tokens = data[0], *document = data[1], *next = data[documents ? 2 : 1];
     for (int64_t i = 0; i <= w->length; i++, at += w->bytes) {
         uint32_t bits = 0;
         for (int b = w->bytes; b-- > 0;) bits = bits << 8 | at[b];
@@ -70,6 +110,8 @@ int sgrad__windows_read(const struct sgrad_dataset *dataset, struct sgrad_sample
         if (i < w->length) tokens[i] = number;
         if (i > 0) next[i - 1] = answer && !answer[i] ? -1 : number;
     }
+    for (int64_t i = 0; i < w->length && documents; i++)
+        document[i] = i == 0 || tokens[i - 1] == w->end ? (int32_t)i : document[i - 1];
     return 0;
 }
 

@@ -17,6 +17,10 @@ int sgrad__windows_open(struct sgrad_dataset *dataset, struct sgrad_map map, con
 /* Restricts targets to the numbers of the sequence whose byte in ANSWERS, COUNT bytes, is 1; all others become -1. ANSWERS is
  * closed by sgrad__windows_close. */
 void sgrad__windows_restrict(struct sgrad_dataset *dataset, struct sgrad_map answers);
+/* Adds the field SGRAD_DOCUMENT_FIELD if ATTEND, as in struct sgrad_dataset_options, requires it. FOLDER: that of tokens.json;
+ * NULL: the data have no such file. SGRAD_EINVAL, SGRAD_EIO, SGRAD_EFORMAT: the end token is unknown, or the file cannot be
+ * read. */
+int sgrad__windows_attend(struct sgrad_dataset *dataset, const char *attend, const char *folder);
 int sgrad__windows_read(const struct sgrad_dataset *dataset, struct sgrad_sample sample, void *const *data);
 void sgrad__windows_close(struct sgrad_dataset *dataset);
 

@@ -15,6 +15,9 @@
  *        ↓     ■ ■                                  ds = p (dp - y·dy), dq += ds k, dk += dsᵀ q
  *              ■ ■ ■     causal: blocks above the diagonal are left out
  *
+ * Operation document_attention has a further input after the first, start (N,T): the index of the first row of the document
+ * that a row belongs to. Row i then attends only to rows start_i ≤ j ≤ i. Blocks between two documents are left out.
+ *
  * A network with a key-value cache (attribute .cache, its length in rows) processes one row of each sequence per step. Step
  * number 1 writes its k and v to row 0 of the cache, step 2 to row 1, and so on. The query of a step attends to all rows written
  * so far.
@@ -27,16 +30,15 @@
  * et al., FlashAttention: fast and memory-efficient exact attention, 2022; A. Vaswani et al., Attention is all you need, 2017. */
 #include "config.h"
 #include "codelets/ops/attention_head.h"
+#include "codelets/ops/attention_tasks.h"
 
 #include <math.h>
 
-void sgrad__attention_forward_cuda(const struct sgrad_args *args);
-void sgrad__attention_backward_cuda(const struct sgrad_args *args);
-void sgrad__attention_inference_cuda(const struct sgrad_args *args);
+/* Operand k of each task, if it is not in x; operand v is the next. Operand start of each task of document_attention. */
+enum { FORWARD_K = 3, INFERENCE_K = 4, BACKWARD_K = 5 };
+enum { FORWARD_START = 5, INFERENCE_START = 6, BACKWARD_START = 9 };
 
-enum { FORWARD_K = 3, INFERENCE_K = 4, BACKWARD_K = 5 };   /* operand k of each task, if it is not in x; operand v is the next */
-
-/* Check the shape of one input, of queries, keys and values, and the shapes of three. */
+/* Check the shape of one input, of queries, keys and values, and the shapes of three, the second of which is input OF_K. */
 static int check_one(const struct sgrad_signature *signature, const struct sgrad_attention *attrs) {
     const struct sgrad_shape *x = &signature->x[0].shape;
     char text[SGRAD_SHAPE_TEXT];
@@ -45,10 +47,10 @@ static int check_one(const struct sgrad_signature *signature, const struct sgrad
                            "%s: attention requires rows (N,T,C) of %d heads of queries and %d of keys and of values, not %s",
                            signature->layer, attrs->heads, attrs->kv_heads, sgrad_shape_text(x, text));
 }
-static int check_three(const struct sgrad_signature *signature, const struct sgrad_attention *attrs) {
-    const struct sgrad_shape *q = &signature->x[0].shape, *k = &signature->x[1].shape, *v = &signature->x[2].shape;
+static int check_three(const struct sgrad_signature *signature, const struct sgrad_attention *attrs, int of_k) {
+    const struct sgrad_shape *q = &signature->x[0].shape, *k = &signature->x[of_k].shape, *v = &signature->x[of_k + 1].shape;
     char text[3][SGRAD_SHAPE_TEXT];
-    if (signature->inputs == 3 && q->rank == 3 && k->rank == 3 && q->dim[0] == k->dim[0] && q->dim[1] == k->dim[1] &&
+    if (signature->inputs == of_k + 2 && q->rank == 3 && k->rank == 3 && q->dim[0] == k->dim[0] && q->dim[1] == k->dim[1] &&
         q->dim[2] % attrs->heads == 0 && k->dim[2] == q->dim[2] / attrs->heads * attrs->kv_heads && sgrad_shape_equal(k, v))
         return 0;
     return sgrad_log_error(
@@ -56,18 +58,18 @@ static int check_three(const struct sgrad_signature *signature, const struct sgr
         "%s: attention requires queries, keys and values (N,T,C) of %d, %d and %d heads of the same size, not %s, %s "
         "and %s",
         signature->layer, attrs->heads, attrs->kv_heads, attrs->kv_heads, sgrad_shape_text(q, text[0]),
-        sgrad_shape_text(k, text[1]), signature->inputs == 3 ? sgrad_shape_text(v, text[2]) : "nothing");
+        sgrad_shape_text(k, text[1]), signature->inputs == of_k + 2 ? sgrad_shape_text(v, text[2]) : "nothing");
 }
 
-static int infer(struct sgrad_signature *signature, void *attributes) {
-    struct sgrad_attention *attrs = attributes;
+int sgrad__attention_infer(struct sgrad_signature *signature, struct sgrad_attention *attrs, int of_k) {
     const struct sgrad_shape *x = &signature->x[0].shape;
+    const bool one = signature->inputs <= of_k;
     if (attrs->kv_heads == 0) attrs->kv_heads = attrs->heads;
     if (attrs->heads < 1 || attrs->kv_heads < 1 || attrs->heads % attrs->kv_heads)
         return sgrad_log_error(SGRAD_EINVAL, "%s: attention: %d heads of queries cannot share %d heads of keys and values evenly",
                                signature->layer, attrs->heads, attrs->kv_heads);
-    SGRAD_TRY(signature->inputs == 1 ? check_one(signature, attrs) : check_three(signature, attrs));
-    const int64_t size = x->dim[2] / (signature->inputs == 1 ? attrs->heads + 2 * attrs->kv_heads : attrs->heads);
+    SGRAD_TRY(one ? check_one(signature, attrs) : check_three(signature, attrs, of_k));
+    const int64_t size = x->dim[2] / (one ? attrs->heads + 2 * attrs->kv_heads : attrs->heads);
     const int64_t width = attrs->heads * size;
     if (size > SGRAD_ROW)
         return sgrad_log_error(SGRAD_ESHAPE, "%s: attention: heads have %lld features, more than %d", signature->layer,
@@ -86,23 +88,25 @@ static int infer(struct sgrad_signature *signature, void *attributes) {
     return 0;
 }
 
-static size_t forward_workspace(const struct sgrad_args *args) {
+static int infer(struct sgrad_signature *signature, void *attrs) { return sgrad__attention_infer(signature, attrs, 1); }
+
+size_t sgrad__attention_forward_workspace(const struct sgrad_args *args) {
     return SGRAD_LINE + (size_t)head_of(args, FORWARD_K, false).all * sizeof(float);
 }
-static size_t inference_workspace(const struct sgrad_args *args) {
+size_t sgrad__attention_inference_workspace(const struct sgrad_args *args) {
     return SGRAD_LINE + (size_t)head_of(args, INFERENCE_K, false).all * sizeof(float);
 }
-static size_t backward_workspace(const struct sgrad_args *args) {
+size_t sgrad__attention_backward_workspace(const struct sgrad_args *args) {
     return SGRAD_LINE + (size_t)head_of(args, BACKWARD_K, true).all * sizeof(float);
 }
 
 /* Workspace of backward on a GPU: y·dy of each row of each head. */
-static size_t backward_gpu_workspace(const struct sgrad_args *args) {
+size_t sgrad__attention_backward_gpu_workspace(const struct sgrad_args *args) {
     const struct sgrad_attention *attrs = args->attrs;
     const int64_t *x = args->view[0].shape.dim;
     return SGRAD_LINE + (size_t)(x[0] * attrs->heads * x[1]) * sizeof(float);
 }
-static size_t no_workspace(const struct sgrad_args *args) { return (void)args, 0; }
+size_t sgrad__attention_no_workspace(const struct sgrad_args *args) { return (void)args, 0; }
 
 /* ---- training and evaluation ------------------------------------------------------------------------------------- */
 
@@ -112,6 +116,20 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 SGRAD_ALWAYS_INLINE int64_t seen(bool causal, int64_t i, int64_t first, int64_t count) {
     if (!causal || i >= first + count - 1) return count;
     return i < first ? 0 : i - first + 1;
+}
+
+/* The same. If there are documents, START has the first row of that of each row; keys before it are given the score -∞. S: the
+ * scores of the row. */
+SGRAD_ALWAYS_INLINE int64_t seen_of(bool causal, const int32_t *start, int64_t i, int64_t first, int64_t count, float *s) {
+    const int64_t keys = seen(causal, i, first, count), others = start ? start[i] - first : 0;
+    if (others >= keys) return 0;
+    for (int64_t j = 0; j < others; j++) s[j] = -INFINITY;
+    return keys;
+}
+
+/* Returns operand OF_START, or NULL if there are no documents. */
+static const int32_t *start_of(const struct sgrad_args *args, int of_start) {
+    return ((const struct sgrad_attention *)args->attrs)->documents ? args->data[of_start] : NULL;
 }
 
 /* Returns the maximum of the first COUNT scores of a row. */
@@ -142,20 +160,21 @@ SGRAD_ALWAYS_INLINE float exponentials(float *s, int64_t count, float scale, flo
 SGRAD_ALWAYS_INLINE float scale_of(const struct head *head) { return 1 / sqrtf((float)head->size); }
 
 /* Computes queries FIRST to FIRST + ROWS - 1 of a head. Writes their rows of y to the workspace at h.sum, and their log Σ exp
- * to KEEP. */
-SGRAD_ALWAYS_INLINE void attend(const struct head *head, bool causal, int64_t first, int64_t rows, float *room, float *keep) {
+ * to KEEP. START: as of seen_of. */
+SGRAD_ALWAYS_INLINE void attend(const struct head *head, bool causal, const int32_t *start, int64_t first, int64_t rows,
+                                float *room, float *keep) {
     float max[BLOCK], total[BLOCK], *sum = room + head->sum, *scores = room + head->scores;
     const int64_t keys = causal ? first + rows : head->count;
     const float *q = room + head->q + first * head->deep, scale = scale_of(head);
     for (int64_t i = 0; i < rows; i++) max[i] = -INFINITY, total[i] = 0;
     memset(sum, 0, (size_t)(rows * head->row) * sizeof *sum);
-    for (int64_t from = 0; from < keys; from += BLOCK) {
+    for (int64_t from = start ? start[first] / BLOCK * BLOCK : 0; from < keys; from += BLOCK) {
         const int64_t count = least(BLOCK, keys - from);
         multiply(head, rows, BLOCK, words(head, head->size), q, head->deep, block_turned(head, room + head->kt, from), BLOCK,
                  scores, BLOCK, false);
         for (int64_t i = 0; i < rows; i++) {
             float *s = scores + i * BLOCK;
-            const int64_t some = seen(causal, first + i, from, count);
+            const int64_t some = seen_of(causal, start, first + i, from, count, s);
             const float before = max[i], here = some ? greatest(s, some) * scale : -INFINITY;
             max[i] = here > before || here != here ? here : before;
             const float shrink = before == max[i] ? 1 : expf(before - max[i]);
@@ -172,8 +191,9 @@ SGRAD_ALWAYS_INLINE void attend(const struct head *head, bool causal, int64_t fi
     }
 }
 
-SGRAD_ALWAYS_INLINE void attend_to_all(const struct sgrad_args *args, int of_k) {
+SGRAD_ALWAYS_INLINE void attend_to_all(const struct sgrad_args *args, int of_k, int of_start) {
     const bool causal = ((const struct sgrad_attention *)args->attrs)->causal;
+    const int32_t *start = start_of(args, of_start);
     const struct head h = head_of(args, of_k, false);
     float *room = (float *)sgrad_aligned((size_t)args->workspace), *keep = args->data[2];
     struct rows of[3];
@@ -188,19 +208,20 @@ SGRAD_ALWAYS_INLINE void attend_to_all(const struct sgrad_args *args, int of_k) 
         gather_left(&h, &of[0], begin(&h, &of[0], n, k), room + h.q);
         for (int64_t first = 0; first < h.count; first += BLOCK) {
             const int64_t rows = least(BLOCK, h.count - first);
-            attend(&h, causal, first, rows, room, keep);
+            attend(&h, causal, start ? start + n * h.count : NULL, first, rows, room, keep);
             scatter(room + h.sum, h.row, rows, h.size, 1, h.type, args->data[1], (n * h.count + first) * h.width + k * h.size,
                     h.width, false);
         }
     }
 }
 
-/* x (N,T,C+2K) or q (N,T,C), y (N,T,C), saved (N,heads,T): log Σ exp of each row of scores, k and v (N,T,K) or absent */
-SGRAD_VECTOR(forward)(const struct sgrad_args *args) { attend_to_all(args, FORWARD_K); }
+/* x (N,T,C+2K) or q (N,T,C), y (N,T,C), saved (N,heads,T): log Σ exp of each row of scores, k and v (N,T,K) or absent, start
+ * (N,T) of document_attention */
+SGRAD_VECTOR(forward)(const struct sgrad_args *args) { attend_to_all(args, FORWARD_K, FORWARD_START); }
 
 /* Backward of one block of scores, ROWS queries from FIRST on and COUNT keys from FROM on. Adds its terms to dq, dk and dv. */
-SGRAD_ALWAYS_INLINE void slope(const struct head *head, bool causal, int64_t first, int64_t rows, int64_t from, int64_t count,
-                               float *room, const float *keep) {
+SGRAD_ALWAYS_INLINE void slope(const struct head *head, bool causal, const int32_t *start, int64_t first, int64_t rows,
+                               int64_t from, int64_t count, float *room, const float *keep) {
     float *p = room + head->scores, *ds = room + head->slopes, *pairs = room + head->words;
     const float *q = room + head->q + first * head->deep, *dy = room + head->dy + first * head->deep,
                 *own = room + head->own + first;
@@ -209,7 +230,8 @@ SGRAD_ALWAYS_INLINE void slope(const struct head *head, bool causal, int64_t fir
     multiply(head, rows, BLOCK, words(head, head->size), dy, head->deep, block_turned(head, room + head->vt, from), BLOCK, ds,
              BLOCK, false);
     for (int64_t i = 0; i < rows; i++) {
-        exponentials(p + i * BLOCK, seen(causal, first + i, from, count), scale_of(head), keep[first + i]);
+        const int64_t some = seen_of(causal, start, first + i, from, count, p + i * BLOCK);
+        exponentials(p + i * BLOCK, some, scale_of(head), keep[first + i]);
         for (int64_t j = 0; j < BLOCK; j++) ds[i * BLOCK + j] = p[i * BLOCK + j] * (ds[i * BLOCK + j] - own[i]);
     }
     multiply_turned(head, count, head->row, words(head, rows), across(head, p, rows, pairs),
@@ -243,6 +265,7 @@ SGRAD_ALWAYS_INLINE void put(const struct head *head, const float *slope, float 
 SGRAD_ALWAYS_INLINE void slope_head(const struct sgrad_args *args, const struct head *head, const struct rows *of_q, int64_t n,
                                     int64_t k, float *room) {
     const bool causal = ((const struct sgrad_attention *)args->attrs)->causal;
+    const int32_t *starts = start_of(args, BACKWARD_START), *start = starts ? starts + n * head->count : NULL;
     const float *keep = (const float *)args->data[3] + (n * head->heads + k) * head->count;
     const struct rows of_dy = { .data = args->data[2], .stride = head->width };
     const int64_t from = begin(head, of_q, n, k), out = begin(head, &of_dy, n, k);
@@ -253,12 +276,14 @@ SGRAD_ALWAYS_INLINE void slope_head(const struct sgrad_args *args, const struct 
     sum_own(head, args->data[1], args->data[2], out, room + head->own);
     memset(room + head->dq, 0, (size_t)(head->rows * head->row) * sizeof *room);
     for (int64_t key = 0; key < head->count; key += BLOCK)
-        for (int64_t first = causal ? key : 0; first < head->count; first += BLOCK)
-            slope(head, causal, first, least(BLOCK, head->count - first), key, least(BLOCK, head->count - key), room, keep);
+        for (int64_t first = causal ? key : 0; first < head->count && !(start && start[first] >= key + BLOCK); first += BLOCK)
+            slope(head, causal, start, first, least(BLOCK, head->count - first), key, least(BLOCK, head->count - key), room,
+                  keep);
     put(head, room + head->dq, scale_of(head), of_q, from);
 }
 
-/* x (N,T,C+2K) or q (N,T,C), y, dy (N,T,C), saved (N,heads,T), dx or dq, k, v (N,T,K) or absent, dk, dv (N,T,K) or absent */
+/* x (N,T,C+2K) or q (N,T,C), y, dy (N,T,C), saved (N,heads,T), dx or dq, k, v (N,T,K) or absent, dk, dv (N,T,K) or absent, start
+ * (N,T) of document_attention */
 SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
     const struct head h = head_of(args, BACKWARD_K, true);
     float *room = (float *)sgrad_aligned((size_t)args->workspace);
@@ -307,15 +332,20 @@ SGRAD_ALWAYS_INLINE void attend_to_cache(const struct sgrad_args *args, const st
     }
 }
 
-/* x (N,T,C+2K) or q (N,T,C), y (N,T,C), saved (N,heads,T), cache (N,2,L,K) or absent, k and v (N,T,K) or absent */
+/* x (N,T,C+2K) or q (N,T,C), y (N,T,C), saved (N,heads,T), cache (N,2,L,K) or absent, k and v (N,T,K) or absent, start (N,T) of
+ * document_attention */
 SGRAD_VECTOR(inference)(const struct sgrad_args *args) {
-    if (!args->data[3]) return attend_to_all(args, INFERENCE_K);
+    if (!args->data[3]) return attend_to_all(args, INFERENCE_K, INFERENCE_START);
     const struct head h = head_of(args, INFERENCE_K, false);
     struct rows of[3];
     find_rows(args, &h, INFERENCE_K, 0, of);
     for (int64_t n = 0; n < args->view[0].shape.dim[0]; n++)
         attend_to_cache(args, h, of, n, (float *)args->data[3] + n * 2 * args->view[3].shape.dim[2] * h.kv * h.size);
 }
+
+void sgrad__attention_forward(const struct sgrad_args *args) { forward(args); }
+void sgrad__attention_inference(const struct sgrad_args *args) { inference(args); }
+void sgrad__attention_backward(const struct sgrad_args *args) { backward(args); }
 
 /* ---- the record -------------------------------------------------------------------------------------------------- */
 
@@ -327,10 +357,10 @@ static double flops(const struct sgrad_args *args, int products) {
     const int64_t keys = attrs->cache ? attrs->cache : y->dim[1];
     return 2.0 * products * (double)(y->dim[0] * y->dim[1] * keys * y->dim[2]) / (attrs->causal ? 2 : 1);
 }
-static double forward_flops(const struct sgrad_args *args) { return flops(args, 2); }
-static double backward_flops(const struct sgrad_args *args) { return flops(args, 5); }
+double sgrad__attention_forward_flops(const struct sgrad_args *args) { return flops(args, 2); }
+double sgrad__attention_backward_flops(const struct sgrad_args *args) { return flops(args, 5); }
 
-static void describe(const void *attributes, char *text, size_t size) {
+void sgrad__attention_describe(const void *attributes, char *text, size_t size) {
     const struct sgrad_attention *attrs = attributes;
     char shared[32] = "";
     if (attrs->kv_heads != attrs->heads) snprintf(shared, sizeof shared, ", %d of keys", attrs->kv_heads);
@@ -401,22 +431,9 @@ const struct sgrad_op sgrad_attention_op = {
     .optional_inputs = 2,
     .attrs_size = sizeof(struct sgrad_attention),
     .infer = infer,
-    .describe = describe,
+    .describe = sgrad__attention_describe,
     .onnx = onnx,
-    .forward = { { { .name = "attention forward", .kind = &sgrad_forward_kind, .cpu = forward,
-                     .cuda = SGRAD_ON_CUDA(sgrad__attention_forward_cuda), .workspace = forward_workspace,
-                     .gpu_workspace = no_workspace, .flops = forward_flops },
-                   { SGRAD_IN(X, 0), SGRAD_OUT(Y, 0), SGRAD_OUT(SAVED, 0), SGRAD_IN(X, 1), SGRAD_IN(X, 2) } } },
-    .inference = { { { .name = "attention inference", .kind = &sgrad_forward_kind, .cpu = inference,
-                     .cuda = SGRAD_ON_CUDA(sgrad__attention_inference_cuda),
-                       .workspace = inference_workspace, .gpu_workspace = no_workspace, .flops = forward_flops },
-                     { SGRAD_IN(X, 0), SGRAD_OUT(Y, 0), SGRAD_OUT(SAVED, 0), SGRAD_INOUT(S, 0), SGRAD_IN(X, 1),
-                       SGRAD_IN(X, 2) } } },
-    .backward = { { { .name = "attention backward", .kind = &sgrad_backward_kind, .cpu = backward,
-                     .cuda = SGRAD_ON_CUDA(sgrad__attention_backward_cuda),
-                      .workspace = backward_workspace, .gpu_workspace = backward_gpu_workspace, .flops = backward_flops },
-                    { SGRAD_IN(X, 0), SGRAD_IN(Y, 0), SGRAD_IN(DY, 0), SGRAD_IN(SAVED, 0), SGRAD_OUT(DX, 0), SGRAD_IN(X, 1),
-                      SGRAD_IN(X, 2), SGRAD_OUT(DX, 1), SGRAD_OUT(DX, 2) } } },
+    SGRAD__ATTENTION_TASKS("attention", 1, { 0 }),
     .tests = {
         { "one row, one head", { { 3, { 1, 1, 12 } } }, &(struct sgrad_attention){ .heads = 1, .causal = true } },
         { "2 heads of 5, causal", { { 3, { 2, 7, 30 } } }, &(struct sgrad_attention){ .heads = 2, .causal = true } },

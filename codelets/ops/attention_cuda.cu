@@ -9,6 +9,8 @@
  * the block's on-chip memory (__shared__). Backward computes p twice, so that no two blocks add to the same number. Therefore
  * results are bitwise reproducible.
  *
+ * In document_attention, blocks of queries and keys that have no document in common are left out.
+ *
  * Limits: heads of more than 128 numbers, which are rare, and one row per step with a cache use the simpler kernels of
  * attention_rows.h.
  *
@@ -176,9 +178,22 @@ struct part {
     __device__ int of_warp() const { return first + 16 * threadIdx.y; }
 };
 
-/* Returns whether query ROW attends to key COLUMN. */
-static __device__ inline bool sees(const struct sizes &sizes, int row, int column) {
-    return row < sizes.T && column < sizes.T && (!sizes.causal || column <= row);
+/* Returns whether query ROW attends to key COLUMN. START: as of first_key. */
+static __device__ inline bool sees(const struct sizes &sizes, const int32_t *start, int row, int column) {
+    return row < sizes.T && column < sizes.T && (!sizes.causal || column <= row) && column >= first_key(start, row);
+}
+
+/* Returns the first query, of those after key LAST, that does not attend to it nor to any key before it; they are sorted. */
+static __device__ inline int after(const struct sizes &sizes, const int32_t *start, int last) {
+    int low = min(last + 1, sizes.T), high = sizes.T;
+    while (start && low < high) {
+        const int middle = (low + high) / 2;
+        if (start[middle] > last)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return high;
 }
 
 /* q, k, v, y (N,T,C), saved (N,heads,T): log Σ exp of each row of scores */
@@ -193,16 +208,19 @@ static __global__ void __launch_bounds__(32 * WARPS)
     const float scale = 1 / sqrtf((float)sizes.size);
     sgrad__tile_sum sum[t::columns], p[t::scores];
     float most[2] = { -INFINITY, -INFINITY }, total[2] = {};
+    const int begin = first_key(h.start, part.first) / t::rows * t::rows;
+    const int latest = first_key(h.start, min(part.of_warp() + 15, sizes.T - 1)); /* of the rows of this warp */
     const int end = sizes.causal ? min(sizes.T, part.first + ROWS) : sizes.T;
     const auto turn = [&](int from, int, const typename A::type *keys, const typename A::type *values) {
-        const bool all = from + t::rows <= sizes.T && (!sizes.causal || from + t::rows <= part.of_warp() + 1);
+        const bool all = part.of_warp() + 16 <= sizes.T && from + t::rows <= sizes.T &&
+                         (!sizes.causal || from + t::rows <= part.of_warp() + 1) && from >= latest;
         multiply_along<A, t>(p, q, keys);
         for (int i = 0; i < 2; i++) {
             const int row = part.of_warp() + threadIdx.x / 4 + 8 * i;
             float here = most[i], added = 0;
             _Pragma("unroll") for (int n = 0; n < t::scores; n++) for (int e = 2 * i; e < 2 * i + 2; e++) {
                 const int column = from + 8 * n + 2 * (threadIdx.x % 4) + e % 2;
-                if (!all && (column >= sizes.T || (sizes.causal && column > row))) p[n].at[e] = -INFINITY;
+                if (!all && !sees(sizes, h.start, row, column)) p[n].at[e] = -INFINITY;
                 here = fmaxf(here, p[n].at[e]);
             }
             here = most_of_four(here);
@@ -218,7 +236,7 @@ static __global__ void __launch_bounds__(32 * WARPS)
         multiply_across<A, t>(sum, p, values);
     };
     pass<A, DIM, t>(
-        tile, h.k, h.v, 0, end, sizes, [](int, int) {}, turn);
+        tile, h.k, h.v, begin, end, sizes, [](int, int) {}, turn);
     float factor[2];
     for (int i = 0; i < 2; i++) {
         const int row = part.of_warp() + threadIdx.x / 4 + 8 * i;
@@ -252,22 +270,25 @@ static __global__ void __launch_bounds__(32 * WARPS)
         if (row < sizes.T && threadIdx.x % 4 == 0) own[part.number * sizes.T + row] = product[i];
     }
     sgrad__tile_sum dq[t::columns], p[t::scores], ds[t::scores];
+    const int begin = first_key(h.start, part.first) / t::rows * t::rows;
+    const int latest = first_key(h.start, min(part.of_warp() + 15, sizes.T - 1)); /* of the rows of this warp */
     const int end = sizes.causal ? min(sizes.T, part.first + ROWS) : sizes.T;
     const auto turn = [&](int from, int, const typename A::type *keys, const typename A::type *values) {
         const bool all = part.of_warp() + 16 <= sizes.T && from + t::rows <= sizes.T &&
-                         (!sizes.causal || from + t::rows <= part.of_warp() + 1);
+                         (!sizes.causal || from + t::rows <= part.of_warp() + 1) && from >= latest;
         multiply_along<A, t>(p, q, keys);
         multiply_along<A, t>(ds, d, values);
         _Pragma("unroll") for (int n = 0; n < t::scores; n++) for (int e = 0; e < 4; e++) {
             const int row = part.of_warp() + threadIdx.x / 4 + 8 * (e / 2);
             const int column = from + 8 * n + 2 * (threadIdx.x % 4) + e % 2;
-            const float share = all || sees(sizes, row, column) ? power_of_2(p[n].at[e] * scale * LOG2E - log_sum[e / 2]) : 0;
+            const bool seen = all || sees(sizes, h.start, row, column);
+            const float share = seen ? power_of_2(p[n].at[e] * scale * LOG2E - log_sum[e / 2]) : 0;
             ds[n].at[e] = share * (ds[n].at[e] - product[e / 2]);
         }
         multiply_across<A, t>(dq, ds, keys);
     };
     pass<A, DIM, t>(
-        tile, h.k, h.v, 0, end, sizes, [](int, int) {}, turn);
+        tile, h.k, h.v, begin, end, sizes, [](int, int) {}, turn);
     const float factor[2] = { scale, scale };
     store_rows<A, DIM>(dq, factor, in.q, h.of_q, part.of_warp(), sizes);
 }
@@ -285,6 +306,7 @@ static __global__ void __launch_bounds__(32 * WARPS)
     const struct head<typename A::type> shared(sizes, number, in);
     const left_rows<A, DIM, (t::bytes <= 256)> k(shared.k, part.of_warp(), sizes), v(shared.v, part.of_warp(), sizes);
     const float scale = 1 / sqrtf((float)sizes.size);
+    const int end = after(sizes, shared.start, part.first + ROWS - 1);
     sgrad__tile_sum dk[t::columns], dv[t::columns], p[t::scores], ds[t::scores];
     const auto beside = [&](int from, int stage) {
         for (int i = threadIdx.y * 32 + threadIdx.x; i < t::rows; i += 32 * WARPS) {
@@ -294,12 +316,13 @@ static __global__ void __launch_bounds__(32 * WARPS)
     };
     const auto turn = [&](int from, int stage, const typename A::type *queries, const typename A::type *slopes) {
         const bool all =
-            part.of_warp() + 16 <= sizes.T && from + t::rows <= sizes.T && (!sizes.causal || from >= part.of_warp() + 15);
+            part.of_warp() + 16 <= sizes.T && from + t::rows <= sizes.T && (!sizes.causal || from >= part.of_warp() + 15) &&
+            first_key(shared.start, from + t::rows - 1) <= part.of_warp();
         multiply_along<A, t>(p, k, queries);
         multiply_along<A, t>(ds, v, slopes);
         _Pragma("unroll") for (int n = 0; n < t::scores; n++) for (int e = 0; e < 4; e++) {
             const int row = part.of_warp() + threadIdx.x / 4 + 8 * (e / 2), i = 8 * n + 2 * (threadIdx.x % 4) + e % 2;
-            const bool seen = all || sees(sizes, from + i, row);
+            const bool seen = all || sees(sizes, shared.start, from + i, row);
             p[n].at[e] = seen ? power_of_2(p[n].at[e] * scale * LOG2E - log_sum[stage][i]) : 0;
             ds[n].at[e] = p[n].at[e] * (ds[n].at[e] - product[stage][i]);
         }
@@ -309,7 +332,7 @@ static __global__ void __launch_bounds__(32 * WARPS)
     for (int g = 0; g < sizes.heads / sizes.kv; g++, number++) {
         const struct head<typename A::type> h(sizes, number, in);
         const struct matrix<typename A::type> of_dy = { dy + h.out, sizes.width };
-        pass<A, DIM, t>(tile, h.q, of_dy, sizes.causal ? part.first : 0, sizes.T, sizes, beside, turn);
+        pass<A, DIM, t>(tile, h.q, of_dy, sizes.causal ? part.first : 0, end, sizes, beside, turn);
     }
     const float factor[2] = { scale, scale }, one[2] = { 1, 1 };
     store_rows<A, DIM>(dk, factor, in.k, shared.of_k, part.of_warp(), sizes);
@@ -318,12 +341,14 @@ static __global__ void __launch_bounds__(32 * WARPS)
 
 /* ---- tasks ------------------------------------------------------------------------------------------------------- */
 
-/* OF_K is the index of operand k, if k and v are inputs of their own; operand v is the next. */
-static struct sizes sizes_of(const struct sgrad_args *args, int of_k) {
+/* OF_K is the index of operand k, if k and v are inputs of their own; operand v is the next. OF_START is that of operand start of
+ * document_attention. */
+static struct sizes sizes_of(const struct sgrad_args *args, int of_k, int of_start) {
     const struct sgrad_attention *attrs = (const struct sgrad_attention *)args->attrs;
     const int64_t *x = args->view[0].shape.dim;
     const int size = (int)x[2] / (args->data[of_k] ? attrs->heads : attrs->heads + 2 * attrs->kv_heads);
-    return { (int)x[1], attrs->heads * size, attrs->heads, attrs->kv_heads, size, attrs->causal };
+    return { (int)x[1], attrs->heads * size, attrs->heads, attrs->kv_heads, size, attrs->causal,
+             attrs->documents ? (const int32_t *)args->data[of_start] : nullptr };
 }
 
 /* Returns the rows of q, k and v. Their gradients are those from SLOPE on; with three inputs the last two are operands OF_K + 2
@@ -358,8 +383,8 @@ static void with_shape(const struct sgrad_args *args, const struct sizes &sizes,
     });
 }
 
-static void forward_from(const struct sgrad_args *args, int of_k) {
-    const struct sizes s = sizes_of(args, of_k);
+static void forward_from(const struct sgrad_args *args, int of_k, int of_start) {
+    const struct sizes s = sizes_of(args, of_k, of_start);
     const unsigned heads = (unsigned)(args->view[0].shape.dim[0] * s.heads);
     with_shape(
         args, s,
@@ -375,13 +400,15 @@ static void forward_from(const struct sgrad_args *args, int of_k) {
         });
 }
 
-/* Forward: x (N,T,C+2K) or q (N,T,C), y (N,T,C), saved (N,heads,T), k and v (N,T,K) or absent */
-extern "C" void sgrad__attention_forward_cuda(const struct sgrad_args *args) { forward_from(args, 3); }
+/* Forward: x (N,T,C+2K) or q (N,T,C), y (N,T,C), saved (N,heads,T), k and v (N,T,K) or absent, start (N,T) of
+ * document_attention */
+extern "C" void sgrad__attention_forward_cuda(const struct sgrad_args *args) { forward_from(args, 3, 5); }
 
-/* Inference: x (N,T,C+2K) or q (N,T,C), y (N,T,C), saved (N,heads,T), cache (N,2,L,K) or absent, k and v (N,T,K) or absent */
+/* Inference: x (N,T,C+2K) or q (N,T,C), y (N,T,C), saved (N,heads,T), cache (N,2,L,K) or absent, k and v (N,T,K) or absent,
+ * start (N,T) of document_attention */
 extern "C" void sgrad__attention_inference_cuda(const struct sgrad_args *args) {
-    if (!args->data[3]) return forward_from(args, 4);
-    const struct sizes s = sizes_of(args, 4);
+    if (!args->data[3]) return forward_from(args, 4, 6);
+    const struct sizes s = sizes_of(args, 4, 6);
     const int places = (int)args->view[3].shape.dim[2];
     sgrad__with_type(args->view[0].dtype, [=](auto type) {
         using T = decltype(type);
@@ -398,9 +425,9 @@ extern "C" void sgrad__attention_inference_cuda(const struct sgrad_args *args) {
 }
 
 /* Backward: x (N,T,C+2K) or q (N,T,C), y, dy (N,T,C), saved (N,heads,T), dx or dq, k and v (N,T,K) or absent, dk and dv (N,T,K)
- * or absent; workspace: own (N,heads,T) */
+ * or absent, start (N,T) of document_attention; workspace: own (N,heads,T) */
 extern "C" void sgrad__attention_backward_cuda(const struct sgrad_args *args) {
-    const struct sizes s = sizes_of(args, 5);
+    const struct sizes s = sizes_of(args, 5, 9);
     const unsigned samples = (unsigned)args->view[0].shape.dim[0];
     void *own = (void *)sgrad_aligned((size_t)args->workspace);
     with_shape(

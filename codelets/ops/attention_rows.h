@@ -12,7 +12,14 @@
 struct sizes {
     int T, width, heads, kv, size; /* rows of a sample; C; heads of queries, of keys; D */
     bool causal;
+    const int32_t *start; /* (N,T): first row of the document of each row; NULL: a sample is one document */
+
+    /* Returns start of sample N. */
+    __device__ const int32_t *start_of(int64_t n) const { return start ? start + n * T : nullptr; }
 };
+
+/* Returns the first key that query ROW attends to. START: those of the sample, or NULL. */
+static __device__ inline int first_key(const int32_t *start, int row) { return start ? start[row] : 0; }
 
 /* A head's matrix: element (t,c) is at[t * stride + c]. */
 template <typename T> struct matrix {
@@ -36,11 +43,12 @@ template <typename T> struct operands {
 template <typename T> struct head {
     int64_t of_q, of_k, of_v, out; /* index of its first element in q, k, v, in (N,T,C) */
     struct matrix<T> q, k, v;
+    const int32_t *start; /* of the sample's rows, or NULL */
     __device__ head(const struct sizes &s, int64_t number, const struct operands<T> &in) {
         const int64_t first = number / s.heads * s.T, column = number % s.heads * s.size;
         const int64_t shared = number % s.heads / (s.heads / s.kv) * s.size;
         of_q = first * in.q.stride + column, of_k = first * in.k.stride + shared, of_v = first * in.v.stride + shared;
-        out = first * s.width + column;
+        out = first * s.width + column, start = s.start_of(number / s.heads);
         q = { in.q.at + of_q, in.q.stride }, k = { in.k.at + of_k, in.k.stride }, v = { in.v.at + of_v, in.v.stride };
     }
 };
@@ -98,7 +106,9 @@ static __global__ void forward_rows(uint32_t rows, struct sizes s, struct operan
     const int t = row % s.T;
     float q[COLUMNS];
     load(h.q, t, s.size, q, 1 / sqrtf((float)s.size));
-    const float log_sum = attend(q, h.k, h.v, s.causal ? t + 1 : s.T, s.size, y + h.out + (int64_t)t * s.width);
+    const int from = first_key(h.start, t);
+    const struct matrix<T> keys = { h.k.at + from * h.k.stride, h.k.stride }, values = { h.v.at + from * h.v.stride, h.v.stride };
+    const float log_sum = attend(q, keys, values, (s.causal ? t + 1 : s.T) - from, s.size, y + h.out + (int64_t)t * s.width);
     if (threadIdx.x == 0) keep[row] = log_sum;
 }
 
@@ -116,7 +126,7 @@ static __global__ void backward_query_rows(uint32_t rows, struct sizes s, struct
     load(h.q, t, s.size, q, scale);
     load(of_dy, t, s.size, d);
     const float own = times(of_y, t, s.size, d);
-    for (int j = 0; j < (s.causal ? t + 1 : s.T); j++) {
+    for (int j = first_key(h.start, t); j < (s.causal ? t + 1 : s.T); j++) {
         const float p = expf(times(h.k, j, s.size, q) - keep[row]);
         add_to(dq, h.k, j, s.size, p * (times(h.v, j, s.size, d) - own));
     }
@@ -139,7 +149,7 @@ static __global__ void backward_key_rows(uint32_t rows, struct sizes s, struct o
     for (int g = 0; g < s.heads / s.kv; g++) {
         const struct head<T> h(s, number + g, in);
         const struct matrix<T> of_y = { y + h.out, s.width }, of_dy = { dy + h.out, s.width };
-        for (int i = s.causal ? t : 0; i < s.T; i++) {
+        for (int i = s.causal ? t : 0; i < s.T && first_key(h.start, i) <= t; i++) {
             load(of_dy, i, s.size, d);
             const float p = expf(times(h.q, i, s.size, key) - keep[(number + g) * s.T + i]);
             add_to(dv, of_dy, i, s.size, p);

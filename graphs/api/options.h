@@ -86,6 +86,8 @@ struct sgrad_data_options {
     struct sgrad_numbers mean, std;             /* mean and standard deviation, for each channel or one for all; none: those of
                                                    the training set */
     int image_size;                             /* folder data: side to which images are scaled; 0: unscaled */
+    const char *attend;                         /* text and tokens: "sample", "document" or "document:TOKEN", see
+                                                   sgrad_dataset_options; NULL: "sample" */
     bool loss_on_answers;                       /* tokens: the loss is the mean over the tokens of answers; false: over all */
     bool skip_damaged;                          /* report and skip unreadable samples; false: one ends the run with an error */
     bool no_shuffle;                            /* samples in file order */

@@ -75,6 +75,7 @@ int sgrad_graph_field(struct sgrad_graph *graph, const char *name) {
 
 int sgrad_graph_cached(const struct sgrad_graph *graph) { return graph->cached; }
 int sgrad_graph_sequences(const struct sgrad_graph *graph) { return graph->sequences; }
+int sgrad_graph_documents(const struct sgrad_graph *graph) { return graph->documents ? graph->documents : -1; }
 
 int sgrad_graph_fail(struct sgrad_graph *graph, const char *format, ...) {
     char text[512];

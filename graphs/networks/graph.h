@@ -94,6 +94,7 @@ struct sgrad_graph {
     struct sgrad__imported *imported;           /* NULL: no imported data */
     double option[SGRAD_MAX_MODEL_OPTIONS];     /* values of the model's options, in the model's order */
     int cached, sequences;                      /* see sgrad_graph_cached (networks.h) */
+    int documents;                              /* see sgrad_graph_documents; 0: a sample is one document */
     struct sgrad__lora lora;
     /* If set, it may add further nodes after NODE, the last one. Returns the value that replaces its output; -1: an error. */
     int (*adapt)(struct sgrad_graph *graph, int node);

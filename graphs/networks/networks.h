@@ -205,6 +205,9 @@ double sgrad_graph_option(const struct sgrad_graph *graph, const char *name);
  * not such a network; sgrad_graph_sequences the number of sequences. */
 int sgrad_graph_cached(const struct sgrad_graph *graph);
 int sgrad_graph_sequences(const struct sgrad_graph *graph);
+/* Returns the value (N,T) of type I32 with, for each token, the index in the sample of the first token of its document; -1: a
+ * sample is one document. Attention must not cross the borders of documents (operation document_attention). */
+int sgrad_graph_documents(const struct sgrad_graph *graph);
 /* Fails to build the model: logs the formatted reason, stores SGRAD_EINVAL in the graph, and returns -1. */
 int sgrad_graph_fail(struct sgrad_graph *graph, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

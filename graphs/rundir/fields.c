@@ -21,6 +21,7 @@ static const struct field {
     FIELD("data", TEXT, data.name),
     FIELD("exclude", TEXT, data.exclude),
     FIELD("loss_on_answers", FLAG, data.loss_on_answers),
+    FIELD("attend", TEXT, data.attend),
     FIELD("skip_damaged", FLAG, data.skip_damaged),
     FIELD("epochs", REAL, training.epochs),
     FIELD("steps", INTEGER, training.steps),

@@ -238,7 +238,7 @@ int sgrad_run_open_samples(const struct sgrad_train_options *options, bool every
     const struct sgrad_dataset_options how = { .custom = options->data.reader,
                                                .seed = options->training.seed,
                                                .size = options->data.image_size,
-                                               .answers = options->data.loss_on_answers,
+                                               .answers = options->data.loss_on_answers, .attend = options->data.attend,
                                                .origin = origin,
                                                .every = every,
                                                .damaged = options->data.skip_damaged };

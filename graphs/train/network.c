@@ -46,6 +46,18 @@ static int check_logits(const struct sgrad__run *run, const struct sgrad_dataset
                            sgrad_dataset_target(dataset)->shape.rank ? "…," : "", dataset->classes);
 }
 
+/* Checks that a network uses the documents of --attend document. */
+static int check_documents(const struct sgrad__run *run) {
+    const struct sgrad_graph *g = run->graph;
+    const int documents = sgrad_graph_documents(g);
+    for (int n = 0; n < g->node_count && documents >= 0; n++)
+        for (int i = 0; i < g->node[n].is.inputs; i++)
+            if (g->node[n].input[i] == documents) return 0;
+    if (documents < 0 || sgrad_graph_error(g)) return 0;
+    return sgrad_log_error(SGRAD_EINVAL, "--attend document: model %s has no attention that supports it; use gpt, gpt2 or llama",
+                           run->model_text);
+}
+
 /* Adds the loss for labels of pixels or voxels. --class-weights must have one number per class. */
 static int add_voxel_loss(struct sgrad__run *run, int y, int target) {
     const struct sgrad_train_options *o = &run->options;
@@ -115,8 +127,10 @@ int sgrad__run_build_graph(struct sgrad__run *run) {
     g->cached = run->generation.rows, g->sequences = run->generation.sequences;
     SGRAD_TRY(sgrad__run_adapt(run));
     int field[SGRAD_MAX_FIELDS], x;
-    for (int f = 0; d->field[f].name; f++)
+    for (int f = 0; d->field[f].name; f++) {
         field[f] = sgrad_graph_input(g, d->field[f].name, d->field[f].dtype, d->field[f].shape);
+        if (strcmp(d->field[f].name, SGRAD_DOCUMENT_FIELD) == 0) g->documents = field[f];
+    }
     x = field[0];
     if (sgrad_dataset_image(d))
         x = sgrad_layer(g, image, "augment", (x), .full_scale = d->full_scale);
@@ -129,6 +143,7 @@ int sgrad__run_build_graph(struct sgrad__run *run) {
             SGRAD_EINVAL,
             "%s: ends with Softmax, a layer for classes, but the targets are numbers (regression); export the network without it",
             g->file);
+    SGRAD_TRY(check_documents(run));
     SGRAD_TRY(add_loss(run, d, y, &field[sgrad_dataset_own_fields(d) - 1]));
     run->training = sgrad__training_create(g, run->update.optimizer);
     run->training->hooks = sgrad__layer_hooks_of(run->update.optimizer);

@@ -4,6 +4,7 @@
 #define SGRAD_GRAPHS_NETWORKS_LAYERS_LAYERS_H
 
 #include "codelets/ops/conv2d.h"
+#include "codelets/ops/attention.h"
 #include "codelets/ops/linear.h"
 #include "graphs/networks/networks.h"
 
@@ -59,6 +60,10 @@ int sgrad__join_rows(struct sgrad_graph *graph, const char *name, int x);
 /* Returns 0 if COUNT of WHAT can be split evenly over the ranks of axes J and K, or, if WHOLE is set, of all three axes.
  * Otherwise fails the model with the nearest numbers that can, and returns -1. */
 int sgrad__check_split(struct sgrad_graph *graph, const char *what, int count, bool whole);
+
+/* Self-attention NAME, with the inputs and attributes of operation attention. If it is causal and samples have several documents
+ * (sgrad_graph_documents), it is document_attention. */
+int sgrad__attention(struct sgrad_graph *graph, const char *name, const int *x, int count, struct sgrad_attention attrs);
 
 /* A transformer block NAME, with the norms before the layers, split in the same manner:
  *

@@ -1,6 +1,6 @@
 /* transformer_block.c: the block that transformers repeat: layers.h. */
 #include "codelets/ops/add.h"
-#include "codelets/ops/attention.h"
+#include "codelets/ops/document_attention.h"
 #include "codelets/ops/dropout.h"
 #include "codelets/ops/gelu.h"
 #include "graphs/networks/layers/layers.h"
@@ -13,13 +13,24 @@ static int drop(struct sgrad_graph *graph, const char *name, int x, float p) {
     return p > 0 ? sgrad_layer(graph, dropout, name, (x), .p = p, .rows = SGRAD__TENSOR, .features = SGRAD__FEATURES) : x;
 }
 
+int sgrad__attention(struct sgrad_graph *graph, const char *name, const int *x, int count, struct sgrad_attention attrs) {
+    const int documents = attrs.causal ? sgrad_graph_documents(graph) : -1;
+    if (documents < 0) return sgrad_graph_apply(graph, &sgrad_attention_op, name, x, count, &attrs);
+    const int input[] = { x[0], documents, count > 1 ? x[1] : -1, count > 2 ? x[2] : -1 };
+    const struct sgrad_document_attention within = { .heads = attrs.heads, .kv_heads = attrs.kv_heads, .causal = true };
+    return sgrad_graph_apply(graph, &sgrad_document_attention_op, name, input, count + 1, &within);
+}
+
 int sgrad__transformer_block(struct sgrad_graph *graph, const char *name, int x, const struct sgrad__transformer *is) {
 #define NAME(part) SGRAD__NAME("%s.%s", name, part)
     const int parts = sgrad_graph_ranks(graph, SGRAD__TENSOR) * sgrad_graph_ranks(graph, SGRAD__FEATURES);
     int y = sgrad__split_norm(graph, NAME(is->norm1), x);
     y = sgrad__column_linear(graph, NAME(is->qkv), y, linear(is, 3 * is->width, is->deviation), 3);
-    y = sgrad_layer(graph, attention, NAME("attn"), (y), .heads = is->heads / parts, .causal = is->causal, .cache = is->cache,
-                    .sequences = is->sequences);
+    y = sgrad__attention(graph, NAME("attn"), &y, 1,
+                         (struct sgrad_attention){ .heads = is->heads / parts,
+                                                   .causal = is->causal,
+                                                   .cache = is->cache,
+                                                   .sequences = is->sequences });
     y = sgrad__row_linear(graph, NAME(is->proj), y, linear(is, is->width, is->last_deviation));
     x = sgrad_layer(graph, add, NAME("add_1"), (drop(graph, NAME("attn.drop"), y, is->dropout), x), 0);
     y = sgrad__split_norm(graph, NAME(is->norm2), x);

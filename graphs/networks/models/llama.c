@@ -18,7 +18,6 @@
  * On a mesh, heads, hidden features, rows and features are split over the axes of tensor as in gpt.c; queries, keys and values
  * share one gather. */
 #include "codelets/ops/add.h"
-#include "codelets/ops/attention.h"
 #include "codelets/ops/embedding.h"
 #include "codelets/ops/linear.h"
 #include "codelets/ops/multiply.h"
@@ -96,9 +95,13 @@ static int attention(struct sgrad_graph *graph, const char *block, int x, const 
     const int q = heads_at(graph, block, "q", y, is->heads, is), k = heads_at(graph, block, "k", y, is->kv_heads, is);
     const int v = sgrad__column_of_rows(graph, SGRAD__NAME("%s.self_attn.v_proj", block), y,
                                         linear(is->kv_heads * is->size, is->bias, DEVIATION), 1);
-    y = sgrad_layer(graph, attention, SGRAD__NAME("%s.self_attn", block), (q, k, v), .heads = is->heads / ranks,
-                    .kv_heads = is->kv_heads / ranks, .causal = true, .sequences = sgrad_graph_sequences(graph),
-                    .cache = sgrad_graph_cached(graph) < is->context ? sgrad_graph_cached(graph) : is->context);
+    y = sgrad__attention(
+        graph, SGRAD__NAME("%s.self_attn", block), (const int[]){ q, k, v }, 3,
+        (struct sgrad_attention){ .heads = is->heads / ranks,
+                                  .kv_heads = is->kv_heads / ranks,
+                                  .causal = true,
+                                  .sequences = sgrad_graph_sequences(graph),
+                                  .cache = sgrad_graph_cached(graph) < is->context ? sgrad_graph_cached(graph) : is->context });
     y = sgrad__row_linear(graph, SGRAD__NAME("%s.self_attn.o_proj", block), y, linear(is->width, false, is->last_deviation));
     return sgrad_layer(graph, add, SGRAD__NAME("%s.add_1", block), (y, x), 0);
 }
