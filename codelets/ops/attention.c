@@ -132,29 +132,13 @@ static const int32_t *start_of(const struct sgrad_args *args, int of_start) {
     return ((const struct sgrad_attention *)args->attrs)->documents ? args->data[of_start] : NULL;
 }
 
-/* Returns the maximum of the first COUNT scores of a row. */
-SGRAD_ALWAYS_INLINE float greatest(const float *x, int64_t count) {
-    const wide lowest = wide_of(-INFINITY);
-    wide most = lowest;
-    for (int64_t j = 0; j < count; j += WIDE) {
-        const wide at = wide_either(wide_first(count - j), wide_load(x + j, WIDE, 0), lowest);
-        most = wide_choose(at, most, most, at);
-    }
-    return wide_max(most);
-}
-
 /* Replaces the first COUNT scores s of a row by exp(s·SCALE - MAX), the rest of the row by 0. Returns the sum. */
 SGRAD_ALWAYS_INLINE float exponentials(float *s, int64_t count, float scale, float max) {
-    const wide none = wide_of(0);
-    wide sum = none;
-    int64_t j = 0;
-    for (; j < count; j += WIDE) {
-        const wide p = wide_either(wide_first(count - j), wide_exp(wide_load(s + j, WIDE, 0) * scale - max), none);
-        wide_store(s + j, WIDE, p);
-        sum += p;
-    }
-    for (; j < BLOCK; j += WIDE) wide_store(s + j, WIDE, none);
-    return wide_sum(sum);
+    const int64_t padded = (count + LANES - 1) / LANES * LANES;
+    for (int64_t j = count; j < padded; j++) s[j] = -INFINITY;
+    for (int64_t j = 0; j < padded; j++) s[j] = exp_of(s[j] * scale - max);
+    for (int64_t j = padded; j < BLOCK; j++) s[j] = 0;
+    return sum_of(s, padded);
 }
 
 SGRAD_ALWAYS_INLINE float scale_of(const struct head *head) { return 1 / sqrtf((float)head->size); }
@@ -175,8 +159,8 @@ SGRAD_ALWAYS_INLINE void attend(const struct head *head, bool causal, const int3
         for (int64_t i = 0; i < rows; i++) {
             float *s = scores + i * BLOCK;
             const int64_t some = seen_of(causal, start, first + i, from, count, s);
-            const float before = max[i], here = some ? greatest(s, some) * scale : -INFINITY;
-            max[i] = here > before || here != here ? here : before;
+            const float before = max[i];
+            max[i] = fmaxf(before, largest(s, some) * scale);
             const float shrink = before == max[i] ? 1 : expf(before - max[i]);
             total[i] = total[i] * shrink + exponentials(s, some, scale, max[i]);
             for (int64_t c = 0; shrink != 1 && c < head->row; c++) sum[i * head->row + c] *= shrink;
@@ -248,10 +232,7 @@ SGRAD_ALWAYS_INLINE void sum_own(const struct head *head, const void *y, const v
     for (int64_t t = 0; t < head->count; t++) {
         const float *a = sgrad_row(head->type, y, from + t * head->width, head->size, of_y),
                     *b = sgrad_row(head->type, dy, from + t * head->width, head->size, of_dy);
-        wide sum = wide_of(0);
-        for (int64_t c = 0; c < head->size; c += WIDE)
-            sum += wide_load(a + c, head->size - c, 0) * wide_load(b + c, head->size - c, 0);
-        own[t] = wide_sum(sum);
+        own[t] = sum_of_products(a, b, head->size);
     }
 }
 
@@ -320,9 +301,7 @@ SGRAD_ALWAYS_INLINE void attend_to_cache(const struct sgrad_args *args, const st
         for (int64_t t = 0; t <= place; t++) {
             const int64_t at = t * width + k / h.group * h.size;
             const float *key = keys + at, *value = values + at;
-            wide sum = wide_of(0);
-            for (int64_t c = 0; c < h.size; c += WIDE) sum += wide_load(q + c, h.size - c, 0) * wide_load(key + c, h.size - c, 0);
-            const float score = wide_sum(sum), before = max;
+            const float score = sum_of_products(q, key, h.size), before = max;
             max = score > max || score != score ? score : max;
             const float shrink = before == max ? 1 : expf(before - max), p = expf(score - max);
             total = total * shrink + p;

@@ -7,7 +7,7 @@
 #define SGRAD_CODELETS_OPS_ATTENTION_HEAD_H
 
 #include "codelets/cpu/isa.h"
-#include "codelets/cpu/wide.h"
+#include "codelets/cpu/numbers.h"
 #include "codelets/ops/attention.h"
 
 enum { BLOCK = 64 };    /* rows and columns of a block of scores */
@@ -48,7 +48,7 @@ static struct head head_of(const struct sgrad_args *args, int of_k, bool backwar
     h.width = heads * h.size;
     const struct sgrad__level *level = sgrad__level();
     h.pairs = h.type == SGRAD_BF16 && level && level->multiply_pairs && sgrad_isa() >= SGRAD_AVX512_BF16;
-    h.row = (h.size + WIDE - 1) / WIDE * WIDE;
+    h.row = (h.size + LANES - 1) / LANES * LANES;
     h.deep = h.pairs ? h.row / 2 : h.row;
     h.rows = (h.count + BLOCK - 1) / BLOCK * BLOCK;
     int64_t *const left[] = { &h.q, &h.kt, &h.dy, &h.vt }, *const right[] = { &h.v, &h.of_k, &h.of_q, &h.of_dy };

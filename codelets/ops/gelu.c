@@ -4,7 +4,7 @@
  *
  * The exact Φ is computed by Abramowitz, Stegun, Handbook of mathematical functions, 7.1.26, whose error is below 1.5e-7. */
 #include "config.h"
-#include "codelets/cpu/wide.h"
+#include "codelets/cpu/numbers.h"
 #include "codelets/ops/gelu.h"
 
 void sgrad__gelu_forward_cuda(const struct sgrad_args *args);
@@ -12,20 +12,19 @@ void sgrad__gelu_backward_cuda(const struct sgrad_args *args);
 
 #define ROOT_2_PI 0.79788456f   /* √(2/π) */
 
-/* Returns Φ(x); sets *DENSITY to its derivative. In the exact form |x| above 13 is treated as 13. For a NaN the exact form
- * returns an arbitrary number. */
-SGRAD_ALWAYS_INLINE wide phi(bool approximate, wide x, wide *density) {
+/* Returns Φ(x); sets *DENSITY to its derivative. In the exact form |x| above 13 is treated as 13. */
+
+SGRAD_ALWAYS_INLINE float phi(bool approximate, float x, float *density) {
     if (approximate) {
-        const wide u = ROOT_2_PI * (x + 0.044715f * x * x * x), p = 1 / (1 + wide_exp(-2 * u));
+        const float u = ROOT_2_PI * (x + 0.044715f * x * x * x), p = sigmoid(2 * u);
         *density = p * (1 - p) * 2 * ROOT_2_PI * (1 + 3 * 0.044715f * x * x);
         return p;
     }
-    const wide_bits size = (wide_bits)x & 0x7fffffff, most = (wide_bits)wide_of(13), over = size - most;
-    const wide z = (wide)(most + (over & over >> 31)) * 0.70710678f, t = 1 / (1 + 0.3275911f * z), e = wide_exp_within(-z * z);
-    const wide sum = ((((1.061405429f * t - 1.453152027f) * t + 1.421413741f) * t - 0.284496736f) * t + 0.254829592f) * t;
-    const wide tail = 0.5f * sum * e;
+    const float size = x < 0 ? -x : x, z = (size > 13 ? 13 : size) * 0.70710678f, t = 1 / (1 + 0.3275911f * z);
+    const float sum = ((((1.061405429f * t - 1.453152027f) * t + 1.421413741f) * t - 0.284496736f) * t + 0.254829592f) * t;
+    const float e = exp_within(-z * z), tail = 0.5f * sum * e;
     *density = e * 0.39894228f;
-    return tail + (wide)((wide_bits)(1 - 2 * tail) & ~((wide_bits)x >> 31));
+    return x < 0 ? tail : 1 - tail;
 }
 
 SGRAD_ALWAYS_INLINE void forward_pass(const struct sgrad_args *args, bool approximate) {
@@ -34,10 +33,9 @@ SGRAD_ALWAYS_INLINE void forward_pass(const struct sgrad_args *args, bool approx
     for (int64_t i = 0, n, count = sgrad_shape_count(&args->view[0].shape); (n = sgrad_chunk(i, count)); i += n) {
         const float *x = sgrad_row(type, args->data[0], i, n, x_room);
         float *y = sgrad_row_out(type, args->data[1], i, y_room);
-        for (int64_t j = 0; j < n; j += WIDE) {
-            wide density;
-            const wide at = wide_load(x + j, n - j, 0);
-            wide_store(y + j, n - j, at * phi(approximate, at, &density));
+        for (int64_t j = 0; j < n; j++) {
+            float density;
+            y[j] = x[j] * phi(approximate, x[j], &density);
         }
         sgrad_row_done(type, args->data[1], i, n, y);
     }
@@ -50,10 +48,10 @@ SGRAD_ALWAYS_INLINE void backward_pass(const struct sgrad_args *args, bool appro
         const float *x = sgrad_row(type, args->data[0], i, n, x_room);
         const float *dy = sgrad_row(type, args->data[1], i, n, dy_room);
         float *dx = sgrad_row_sum(type, args->data[2], i, n, sgrad_adds(args, 2), dx_room);
-        for (int64_t j = 0; j < n; j += WIDE) {
-            wide density;
-            const wide at = wide_load(x + j, n - j, 0), p = phi(approximate, at, &density);
-            wide_store(dx + j, n - j, wide_load(dx + j, n - j, 0) + wide_load(dy + j, n - j, 0) * (p + at * density));
+        for (int64_t j = 0; j < n; j++) {
+            float density;
+            const float p = phi(approximate, x[j], &density);
+            dx[j] += dy[j] * (p + x[j] * density);
         }
         sgrad_row_done(type, args->data[2], i, n, dx);
     }

@@ -5,7 +5,7 @@
  *
  * with x, y (N,…,C), weight, bias (C), and the population variance of a row. */
 #include "config.h"
-#include "codelets/cpu/wide.h"
+#include "codelets/cpu/numbers.h"
 #include "codelets/ops/layer_norm.h"
 
 #include <math.h>
@@ -40,8 +40,8 @@ SGRAD_VECTOR(forward)(const struct sgrad_args *args) {
     float *keep = args->data[4], x_room[SGRAD_ROW], y_room[SGRAD_ROW];
     for (int64_t r = 0; r < rows; r++) {
         const int64_t from = r * features;
-        const float mean = wide_row_sum(type, args->data[0], from, features, 0, false) / (float)features;
-        const float variance = wide_row_sum(type, args->data[0], from, features, mean, true) / (float)features;
+        const float mean = sum_of_row(type, args->data[0], from, features, 0, false) / (float)features;
+        const float variance = sum_of_row(type, args->data[0], from, features, mean, true) / (float)features;
         const float scale = 1 / sqrtf(variance + attrs->eps);
         for (int64_t i = 0, n; (n = sgrad_chunk(i, features)); i += n) {
             const float *x = sgrad_row(type, args->data[0], from + i, n, x_room);
@@ -60,25 +60,22 @@ SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
     const int64_t features = features_of(&args->view[0]), rows = sgrad_shape_count(&args->view[0].shape) / features;
     const float *weight = args->data[2], *keep = args->data[3];
     float *dweight = args->data[5], *dbias = args->data[6], x_room[SGRAD_ROW], dy_room[SGRAD_ROW], dx_room[SGRAD_ROW];
+    float g[SGRAD_ROW], h[SGRAD_ROW];
     if (!sgrad_adds(args, 5)) memset(dweight, 0, sgrad_view_bytes(&args->view[5]));
     if (!sgrad_adds(args, 6)) memset(dbias, 0, sgrad_view_bytes(&args->view[6]));
     for (int64_t r = 0; r < rows; r++) {
         const int64_t from = r * features;
         const float mean = keep[2 * r], scale = keep[2 * r + 1];
-        wide sum = wide_of(0), product = wide_of(0);
+        float sum = 0, product = 0;
         for (int64_t i = 0, n; (n = sgrad_chunk(i, features)); i += n) {
             const float *x = sgrad_row(type, args->data[0], from + i, n, x_room);
             const float *dy = sgrad_row(type, args->data[1], from + i, n, dy_room);
-            for (int64_t j = 0; j < n; j += WIDE) {
-                const wide d = wide_load(dy + j, n - j, 0), h = (wide_load(x + j, n - j, mean) - mean) * scale;
-                const wide g = d * wide_load(weight + i + j, n - j, 0);
-                sum += g;
-                product += g * h;
-                wide_store(dweight + i + j, n - j, wide_load(dweight + i + j, n - j, 0) + d * h);
-                wide_store(dbias + i + j, n - j, wide_load(dbias + i + j, n - j, 0) + d);
-            }
+            for (int64_t j = 0; j < n; j++) g[j] = dy[j] * weight[i + j], h[j] = (x[j] - mean) * scale;
+            for (int64_t j = 0; j < n; j++) dweight[i + j] += dy[j] * h[j], dbias[i + j] += dy[j];
+            sum += sum_of(g, n);
+            product += sum_of_products(g, h, n);
         }
-        const float first = wide_sum(sum) / (float)features, second = wide_sum(product) / (float)features;
+        const float first = sum / (float)features, second = product / (float)features;
         for (int64_t i = 0, n; args->data[4] && (n = sgrad_chunk(i, features)); i += n) {
             const float *x = sgrad_row(type, args->data[0], from + i, n, x_room);
             const float *dy = sgrad_row(type, args->data[1], from + i, n, dy_room);

@@ -3,7 +3,7 @@
  *
  *     mean = Σ x / C        square = Σ (x - mean)²        dx = dmean/C + 2·dsquare·(x - mean)                              */
 #include "config.h"
-#include "codelets/cpu/wide.h"
+#include "codelets/cpu/numbers.h"
 #include "codelets/ops/moments.h"
 
 static int infer(struct sgrad_signature *signature, void *attributes) {
@@ -26,10 +26,10 @@ SGRAD_VECTOR(forward)(const struct sgrad_args *args) {
     const int64_t features = features_of(&args->view[0]), rows = sgrad_shape_count(&args->view[0].shape) / features;
     float room[SGRAD_ROW];
     for (int64_t r = 0; r < rows; r++) {
-        const float mean = wide_row_sum(type, args->data[0], r * features, features, 0, false) / (float)features;
+        const float mean = sum_of_row(type, args->data[0], r * features, features, 0, false) / (float)features;
         float *y = sgrad_row_out(type, args->data[1], 2 * r, room);
         y[0] = mean;
-        y[1] = wide_row_sum(type, args->data[0], r * features, features, mean, true);
+        y[1] = sum_of_row(type, args->data[0], r * features, features, mean, true);
         sgrad_row_done(type, args->data[1], 2 * r, 2, y);
     }
 }

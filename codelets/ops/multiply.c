@@ -1,7 +1,7 @@
 /* multiply.c: y = x0·x1, element by element; with silu, y = x0·σ(x0)·x1 in the same pass: the gate of SwiGLU, where σ is the
  * logistic function (silu.c). */
 #include "config.h"
-#include "codelets/cpu/wide.h"
+#include "codelets/cpu/numbers.h"
 #include "codelets/ops/multiply.h"
 
 void sgrad__multiply_forward_cuda(const struct sgrad_args *args);
@@ -13,10 +13,7 @@ SGRAD_ALWAYS_INLINE void forward_pass(const struct sgrad_args *args, bool silu) 
     for (int64_t i = 0, n, count = sgrad_shape_count(&args->view[0].shape); (n = sgrad_chunk(i, count)); i += n) {
         const float *x0 = sgrad_row(type, args->data[0], i, n, x0_room), *x1 = sgrad_row(type, args->data[1], i, n, x1_room);
         float *y = sgrad_row_out(type, args->data[2], i, y_room);
-        for (int64_t j = 0; j < n; j += WIDE) {
-            const wide gate = wide_load(x0 + j, n - j, 0), product = gate * wide_load(x1 + j, n - j, 0);
-            wide_store(y + j, n - j, silu ? product * wide_sigmoid(gate) : product);
-        }
+        for (int64_t j = 0; j < n; j++) y[j] = x0[j] * x1[j] * (silu ? sigmoid(x0[j]) : 1);
         sgrad_row_done(type, args->data[2], i, n, y);
     }
 }
@@ -30,11 +27,10 @@ SGRAD_ALWAYS_INLINE void backward_pass(const struct sgrad_args *args, bool silu)
         const bool has0 = args->data[3], has1 = args->data[4];
         float *dx0 = has0 ? sgrad_row_sum(type, args->data[3], i, n, sgrad_adds(args, 3), dx0_room) : dx0_room;
         float *dx1 = has1 ? sgrad_row_sum(type, args->data[4], i, n, sgrad_adds(args, 4), dx1_room) : dx1_room;
-        for (int64_t j = 0; j < n; j += WIDE) {
-            const wide gate = wide_load(x0 + j, n - j, 0), value = wide_load(x1 + j, n - j, 0), d = wide_load(dy + j, n - j, 0);
-            const wide s = silu ? wide_sigmoid(gate) : wide_of(1), slope = silu ? s * (1 + gate * (1 - s)) : s;
-            wide_store(dx0 + j, n - j, wide_load(dx0 + j, n - j, 0) + d * value * slope);
-            wide_store(dx1 + j, n - j, wide_load(dx1 + j, n - j, 0) + d * gate * s);
+        for (int64_t j = 0; j < n; j++) {
+            const float s = silu ? sigmoid(x0[j]) : 1, slope = silu ? s * (1 + x0[j] * (1 - s)) : 1;
+            dx0[j] += dy[j] * x1[j] * slope;
+            dx1[j] += dy[j] * x0[j] * s;
         }
         if (has0) sgrad_row_done(type, args->data[3], i, n, dx0);
         if (has1) sgrad_row_done(type, args->data[4], i, n, dx1);

@@ -11,7 +11,7 @@
  *
  * RMS norm has the same formulas with mean = 0, u = 0 and no bias: the mean of the squares is Σ (s + C·m²) / (P·C).          */
 #include "config.h"
-#include "codelets/cpu/wide.h"
+#include "codelets/cpu/numbers.h"
 #include "codelets/ops/normalize.h"
 
 #include <math.h>
@@ -84,31 +84,29 @@ SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
     const float *weight = args->data[3];
     float *dweight = args->data[6], *dbias = args->data[7];
     float x_room[SGRAD_ROW], dy_room[SGRAD_ROW], dx_room[SGRAD_ROW], m_room[SGRAD_ROW], dm_room[SGRAD_ROW];
+    float g[SGRAD_ROW], h[SGRAD_ROW];
     if (!sgrad_adds(args, 6)) memset(dweight, 0, sgrad_view_bytes(&args->view[6]));
     if (dbias && !sgrad_adds(args, 7)) memset(dbias, 0, sgrad_view_bytes(&args->view[7]));
     for (int64_t r = 0; r < rows; r++) {
         const float *of = sgrad_row(type, args->data[1], r * moments, moments, m_room);
         const struct whole is = whole_of(of, parts, features, attrs);
-        wide sum = wide_of(0), product = wide_of(0);
+        float sum = 0, product = 0;
         for (int64_t i = 0, n; (n = sgrad_chunk(i, features)); i += n) {
             const float *x = sgrad_row(type, args->data[0], r * features + i, n, x_room);
             const float *dy = sgrad_row(type, args->data[2], r * features + i, n, dy_room);
-            for (int64_t j = 0; j < n; j += WIDE) {
-                const wide d = wide_load(dy + j, n - j, 0), h = (wide_load(x + j, n - j, is.mean) - is.mean) * is.scale;
-                const wide g = d * wide_load(weight + i + j, n - j, 0);
-                sum += g;
-                product += g * h;
-                wide_store(dweight + i + j, n - j, wide_load(dweight + i + j, n - j, 0) + d * h);
-                if (dbias) wide_store(dbias + i + j, n - j, wide_load(dbias + i + j, n - j, 0) + d);
-            }
+            for (int64_t j = 0; j < n; j++) g[j] = dy[j] * weight[i + j], h[j] = (x[j] - is.mean) * is.scale;
+            for (int64_t j = 0; j < n; j++) dweight[i + j] += dy[j] * h[j];
+            for (int64_t j = 0; dbias && j < n; j++) dbias[i + j] += dy[j];
+            sum += sum_of(g, n);
+            product += sum_of_products(g, h, n);
             if (!args->data[4]) continue;
             float *dx = sgrad_row_sum(type, args->data[4], r * features + i, n, sgrad_adds(args, 4), dx_room);
             for (int64_t j = 0; j < n; j++) dx[j] += is.scale * weight[i + j] * dy[j];
             sgrad_row_done(type, args->data[4], r * features + i, n, dx);
         }
         if (!args->data[5]) continue;
-        const float dsquare = -is.scale * is.scale * wide_sum(product) / (float)(2 * parts * features);
-        const float dmean = attrs->rms ? 0 : -is.scale * wide_sum(sum) / (float)parts;
+        const float dsquare = -is.scale * is.scale * product / (float)(2 * parts * features);
+        const float dmean = attrs->rms ? 0 : -is.scale * sum / (float)parts;
         float *dm = sgrad_row_sum(type, args->data[5], r * moments, moments, sgrad_adds(args, 5), dm_room);
         for (int64_t p = 0; p < parts; p++) {
             dm[2 * p] += dmean + 2 * (float)features * (of[2 * p] - is.mean) * dsquare;

@@ -5,7 +5,7 @@
  *
  * with x, y (N,…,C). A row consists of HEADS parts of D = C/heads features, each of which is normalized alone; weight (D). */
 #include "config.h"
-#include "codelets/cpu/wide.h"
+#include "codelets/cpu/numbers.h"
 #include "codelets/ops/rms_norm.h"
 
 #include <math.h>
@@ -45,7 +45,7 @@ SGRAD_VECTOR(forward)(const struct sgrad_args *args) {
     float *keep = args->data[3], x_room[SGRAD_ROW], y_room[SGRAD_ROW];
     for (int64_t r = 0; r < rows; r++) {
         const int64_t from = r * features;
-        keep[r] = 1 / sqrtf(wide_row_sum(type, args->data[0], from, features, 0, true) / (float)features + eps);
+        keep[r] = 1 / sqrtf(sum_of_row(type, args->data[0], from, features, 0, true) / (float)features + eps);
         for (int64_t i = 0, n; (n = sgrad_chunk(i, features)); i += n) {
             const float *x = sgrad_row(type, args->data[0], from + i, n, x_room);
             float *y = sgrad_row_out(type, args->data[2], from + i, y_room);
@@ -60,21 +60,19 @@ SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
     const enum sgrad_dtype type = args->view[0].dtype;
     const int64_t features = features_of(args), rows = sgrad_shape_count(&args->view[0].shape) / features;
     const float *weight = args->data[2], *keep = args->data[3];
-    float *dweight = args->data[5], x_room[SGRAD_ROW], dy_room[SGRAD_ROW], dx_room[SGRAD_ROW];
+    float *dweight = args->data[5], x_room[SGRAD_ROW], dy_room[SGRAD_ROW], dx_room[SGRAD_ROW], term[SGRAD_ROW];
     if (!sgrad_adds(args, 5)) memset(dweight, 0, sgrad_view_bytes(&args->view[5]));
     for (int64_t r = 0; r < rows; r++) {
         const int64_t from = r * features;
-        wide product = wide_of(0);
+        float product = 0;
         for (int64_t i = 0, n; (n = sgrad_chunk(i, features)); i += n) {
             const float *x = sgrad_row(type, args->data[0], from + i, n, x_room);
             const float *dy = sgrad_row(type, args->data[1], from + i, n, dy_room);
-            for (int64_t j = 0; j < n; j += WIDE) {
-                const wide term = wide_load(dy + j, n - j, 0) * wide_load(x + j, n - j, 0) * keep[r];
-                product += term * wide_load(weight + i + j, n - j, 0);
-                wide_store(dweight + i + j, n - j, wide_load(dweight + i + j, n - j, 0) + term);
-            }
+            for (int64_t j = 0; j < n; j++) term[j] = dy[j] * x[j] * keep[r];
+            for (int64_t j = 0; j < n; j++) dweight[i + j] += term[j];
+            product += sum_of_products(term, weight + i, n);
         }
-        const float slope = wide_sum(product) / (float)features * keep[r];
+        const float slope = product / (float)features * keep[r];
         for (int64_t i = 0, n; args->data[4] && (n = sgrad_chunk(i, features)); i += n) {
             const float *x = sgrad_row(type, args->data[0], from + i, n, x_room);
             const float *dy = sgrad_row(type, args->data[1], from + i, n, dy_room);

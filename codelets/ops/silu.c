@@ -1,6 +1,6 @@
 /* silu.c: y = x·σ(x), where σ(x) = 1 / (1 + exp(-x)) is the logistic function. */
 #include "config.h"
-#include "codelets/cpu/wide.h"
+#include "codelets/cpu/numbers.h"
 #include "codelets/ops/silu.h"
 
 void sgrad__silu_forward_cuda(const struct sgrad_args *args);
@@ -13,10 +13,7 @@ SGRAD_VECTOR(forward)(const struct sgrad_args *args) {
     for (int64_t i = 0, n, count = sgrad_shape_count(&args->view[0].shape); (n = sgrad_chunk(i, count)); i += n) {
         const float *x = sgrad_row(type, args->data[0], i, n, x_room);
         float *y = sgrad_row_out(type, args->data[1], i, y_room);
-        for (int64_t j = 0; j < n; j += WIDE) {
-            const wide at = wide_load(x + j, n - j, 0);
-            wide_store(y + j, n - j, at * wide_sigmoid(at));
-        }
+        for (int64_t j = 0; j < n; j++) y[j] = x[j] * sigmoid(x[j]);
         sgrad_row_done(type, args->data[1], i, n, y);
     }
 }
@@ -29,9 +26,9 @@ SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
         const float *x = sgrad_row(type, args->data[0], i, n, x_room);
         const float *dy = sgrad_row(type, args->data[1], i, n, dy_room);
         float *dx = sgrad_row_sum(type, args->data[2], i, n, sgrad_adds(args, 2), dx_room);
-        for (int64_t j = 0; j < n; j += WIDE) {
-            const wide at = wide_load(x + j, n - j, 0), s = wide_sigmoid(at);
-            wide_store(dx + j, n - j, wide_load(dx + j, n - j, 0) + wide_load(dy + j, n - j, 0) * s * (1 + at * (1 - s)));
+        for (int64_t j = 0; j < n; j++) {
+            const float s = sigmoid(x[j]);
+            dx[j] += dy[j] * s * (1 + x[j] * (1 - s));
         }
         sgrad_row_done(type, args->data[2], i, n, dx);
     }

@@ -6,7 +6,7 @@
  * the number of all targets, including the excluded ones. The softmax is never stored: log Σ exp(x) of each row is saved, and
  * p = exp(x - log Σ exp(x)). */
 #include "config.h"
-#include "codelets/cpu/wide.h"
+#include "codelets/cpu/numbers.h"
 #include "codelets/ops/token_cross_entropy.h"
 
 #include <math.h>
@@ -32,24 +32,16 @@ static int infer(struct sgrad_signature *signature, void *attrs) {
 
 static int64_t classes_of(const struct sgrad_view *view) { return view->shape.dim[view->shape.rank - 1]; }
 
-/* log Σ exp(x) of the COUNT logits from FROM on */
+/* log Σ exp(x) of the COUNT logits from FROM on; NaN if a logit is NaN */
 SGRAD_ALWAYS_INLINE double log_sum(enum sgrad_dtype type, const void *data, int64_t from, int64_t count) {
-    float room[SGRAD_ROW];
-    wide most = wide_of(-INFINITY);
-    for (int64_t i = 0, n; (n = sgrad_chunk(i, count)); i += n) {
-        const float *x = sgrad_row(type, data, from + i, n, room);
-        for (int64_t j = 0; j < n; j += WIDE) {
-            const wide at = wide_load(x + j, n - j, -INFINITY);
-            most = wide_choose(at, most, most, at);
-        }
-    }
-    const float max = wide_max(most);
+    float room[SGRAD_ROW], exps[SGRAD_ROW], max = -INFINITY;
     double sum = 0;
+    for (int64_t i = 0, n; (n = sgrad_chunk(i, count)); i += n)
+        max = fmaxf(max, largest(sgrad_row(type, data, from + i, n, room), n));
     for (int64_t i = 0, n; (n = sgrad_chunk(i, count)); i += n) {
         const float *x = sgrad_row(type, data, from + i, n, room);
-        wide part = wide_of(0);
-        for (int64_t j = 0; j < n; j += WIDE) part += wide_exp(wide_load(x + j, n - j, -INFINITY) - max);
-        sum += wide_sum(part);
+        for (int64_t j = 0; j < n; j++) exps[j] = exp_of(x[j] - max);
+        sum += sum_of(exps, n);
     }
     return max + log(sum);
 }
@@ -87,10 +79,7 @@ SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
         for (int64_t i = 0, n; (n = sgrad_chunk(i, classes)); i += n) {
             const float *x = sgrad_row(type, args->data[0], r * classes + i, n, x_room), weight = target[r] < 0 ? 0 : scale;
             float *dx = sgrad_row_sum(type, args->data[3], r * classes + i, n, sgrad_adds(args, 3), dx_room);
-            for (int64_t j = 0; j < n; j += WIDE) {
-                const wide p = wide_exp(wide_load(x + j, n - j, -INFINITY) - keep[r]);
-                wide_store(dx + j, n - j, wide_load(dx + j, n - j, 0) + p * weight);
-            }
+            for (int64_t j = 0; j < n; j++) dx[j] += exp_of(x[j] - keep[r]) * weight;
             if (target[r] >= i && target[r] < i + n) dx[target[r] - i] -= scale;
             sgrad_row_done(type, args->data[3], r * classes + i, n, dx);
         }

@@ -3,7 +3,7 @@
 #include "codelets/kernels.h"
 #include "codelets/ops/dropout.h"
 #include "codelets/updates.h"
-#include "codelets/cpu/wide.h"
+#include "codelets/cpu/numbers.h"
 #include "tests/codelets/check.h"
 
 #include <float.h>
