@@ -1,7 +1,7 @@
-/* numbers.h: exponentials of numbers, and sums along rows, for kernels defined with SGRAD_VECTOR. A loop that calls the functions of
- * one number for the elements of a row is compiled to instructions for as many elements as the processor's vectors have. The order
- * of a sum is the same on all processors: sixteen sums, of the elements that are sixteen apart, are added in a tree. Private to
- * codelets/. */
+/* numbers.h: exponentials of numbers, and sums along rows, for kernels defined with SGRAD_VECTOR. A loop that calls the functions
+ * of one number for the elements of a row is compiled to instructions for as many elements as the processor's vectors have. The
+ * order of a sum is the same on all processors: sixteen sums, of the elements that are sixteen apart, are added in a tree.
+ * Private to codelets/. */
 #ifndef SGRAD_CODELETS_CPU_NUMBERS_H
 #define SGRAD_CODELETS_CPU_NUMBERS_H
 
