@@ -82,10 +82,10 @@ static void put(const struct corpus *c, const int32_t *token, size_t count, bool
 }
 
 /* Adds a text, of which FIRST: the document begins here; LAST: it ends. */
-static void add_text(const struct corpus *c, struct sgrad__encoder *encoder, const char *text, size_t size, bool first, bool last,
+static void add_text(const struct corpus *c, struct sgrad_encoder *encoder, const char *text, size_t size, bool first, bool last,
                      struct output *to) {
     size_t count;
-    const int32_t *token = sgrad__encode(encoder, text, size, &count);
+    const int32_t *token = sgrad_encode(encoder, text, size, &count);
     if (first) put(c, c->options->begin, (size_t)c->options->begins, false, to);
     put(c, token, count, false, to);
     if (last && c->options->end >= 0) put(c, &c->options->end, 1, false, to);
@@ -94,13 +94,13 @@ static void add_text(const struct corpus *c, struct sgrad__encoder *encoder, con
 }
 
 /* Adds an exchange of a conversation. Its two parts are encoded apart, as sample does. */
-static void add_exchange(const struct corpus *c, struct sgrad__encoder *encoder, const char *prompt, const char *answer,
+static void add_exchange(const struct corpus *c, struct sgrad_encoder *encoder, const char *prompt, const char *answer,
                          struct output *to) {
     const struct sgrad__template *form = c->options->template;
     char *text[2] = { sgrad_format("%s%s%s", form->before, prompt, form->between), sgrad_format("%s%s", answer, form->after) };
     for (int i = 0; i < 2; i++) {
         size_t count;
-        const int32_t *token = sgrad__encode(encoder, text[i], strlen(text[i]), &count);
+        const int32_t *token = sgrad_encode(encoder, text[i], strlen(text[i]), &count);
         put(c, token, count, i == 1, to);
         to->sum.bytes += (int64_t)strlen(text[i]);
         free(text[i]);
@@ -132,7 +132,7 @@ static char *exchange_of(const json_t *object, size_t i, const char **prompt, co
 }
 
 /* Adds the conversation in a line of JSON, a document: an object with prompt and response, or with an array of messages. */
-static char *add_conversation(const struct corpus *c, struct sgrad__encoder *encoder, const json_t *object, struct output *to) {
+static char *add_conversation(const struct corpus *c, struct sgrad_encoder *encoder, const json_t *object, struct output *to) {
     const json_t *messages = json_object_get(object, "messages");
     const size_t exchanges = messages ? (json_array_size(messages) + 1) / 2 : 1;
     const char *prompt, *answer;
@@ -149,7 +149,7 @@ static char *add_conversation(const struct corpus *c, struct sgrad__encoder *enc
 }
 
 /* Adds the document in a line of JSON. Returns an error, which the caller must free; NULL: none. */
-static char *add_line(const struct corpus *c, struct sgrad__encoder *encoder, const char *line, size_t size, struct output *to) {
+static char *add_line(const struct corpus *c, struct sgrad_encoder *encoder, const char *line, size_t size, struct output *to) {
     json_error_t problem;
     json_t *object = json_loadb(line, size, JSON_ALLOW_NUL, &problem);
     const json_t *text = json_object_get(object, c->options->field);
@@ -172,7 +172,7 @@ static char *add_line(const struct corpus *c, struct sgrad__encoder *encoder, co
     return error;
 }
 
-static char *tokenize_lines(const struct corpus *c, struct sgrad__encoder *encoder, struct slot *s) {
+static char *tokenize_lines(const struct corpus *c, struct sgrad_encoder *encoder, struct slot *s) {
     const char *at = s->block.text, *end = at + s->block.size;
     int64_t line = s->block.line, document = s->block.document;
     for (size_t size; at < end; at += size + 1, line++) {
@@ -190,7 +190,7 @@ static char *tokenize_lines(const struct corpus *c, struct sgrad__encoder *encod
     return NULL;
 }
 
-static char *tokenize_text(const struct corpus *c, struct sgrad__encoder *encoder, struct slot *s) {
+static char *tokenize_text(const struct corpus *c, struct sgrad_encoder *encoder, struct slot *s) {
     const struct sgrad__block *b = &s->block;
     const size_t bad = sgrad__utf8_check(b->text, b->size);
     int64_t line = b->line;
@@ -207,7 +207,7 @@ static char *tokenize_text(const struct corpus *c, struct sgrad__encoder *encode
 
 static void *work(void *arg) {
     struct corpus *c = arg;
-    struct sgrad__encoder *encoder = sgrad__encoder_create(c->options->tokenizer);
+    struct sgrad_encoder *encoder = sgrad_encoder_create(c->options->tokenizer);
     sgrad_monitor_lock(c->monitor);
     while (!c->stop) {
         struct slot *s = &c->slot[c->taken % c->slots];
@@ -218,15 +218,15 @@ static void *work(void *arg) {
         c->taken++;
         s->state = TAKEN;
         sgrad_monitor_unlock(c->monitor);
-        const size_t dropped = sgrad__encoder_dropped(encoder);
+        const size_t dropped = sgrad_encoder_dropped(encoder);
         s->error = s->block.lines ? tokenize_lines(c, encoder, s) : tokenize_text(c, encoder, s);
-        s->dropped = (int64_t)(sgrad__encoder_dropped(encoder) - dropped);
+        s->dropped = (int64_t)(sgrad_encoder_dropped(encoder) - dropped);
         sgrad_monitor_lock(c->monitor);
         s->state = DONE;
         sgrad_monitor_notify(c->monitor);
     }
     sgrad_monitor_unlock(c->monitor);
-    sgrad__encoder_destroy(encoder);
+    sgrad_encoder_destroy(encoder);
     return NULL;
 }
 
@@ -372,11 +372,11 @@ static int run(struct corpus *c, struct sgrad__input *input) {
 }
 
 int sgrad__corpus_write(const struct sgrad__corpus_options *options, struct sgrad__corpus_result *result) {
-    const bool wide = sgrad__tokenizer_tokens(options->tokenizer) > MOST_16;
+    const bool wide = sgrad_tokenizer_tokens(options->tokenizer) > MOST_16;
     struct corpus c = { .options = options, .slots = 4 * options->threads + 2, .width = wide ? 4 : 2, .result = result };
     struct sgrad__input *input;
     *result = (struct sgrad__corpus_result){ .bits = 8 * c.width };
-    SGRAD_TRY(sgrad__input_open(options->files, options->lines, sgrad__tokenizer_cuts_lines(options->tokenizer),
+    SGRAD_TRY(sgrad__input_open(options->files, options->lines, sgrad_tokenizer_cuts_lines(options->tokenizer),
                                 options->fraction, &input));
     c.one_text = sgrad__input_has_two(input);
     c.monitor = sgrad_monitor_create();

@@ -14,7 +14,7 @@
 enum { SGRAD__PART_TRAIN, SGRAD__PART_VAL, SGRAD__PARTS };
 
 struct sgrad__corpus_options {
-    const struct sgrad__tokenizer *tokenizer;
+    const struct sgrad_tokenizer *tokenizer;
     char **files;      /* NULL-terminated; "-": standard input */
     const char *field; /* of the objects of JSON lines */
     const struct sgrad__template *template;     /* JSON lines are conversations; NULL: texts */
