@@ -456,6 +456,9 @@ int sgrad_json_read(const char *path, size_t limit, struct json_t **json);
 /* Writes JSON atomically, reals with DIGITS significant digits, and releases JSON, also on error. */
 int sgrad_json_write(const char *path, struct json_t *json, int digits);
 struct json_t *sgrad_json_real(double x);   /* a new reference; null if X is NaN or infinite, which JSON cannot represent */
+/* Returns TEXT as a new JSON string; null for NULL. JSON is UTF-8: if TEXT is not (for example a file name), each byte above 127
+ * is replaced by U+FFFD. */
+struct json_t *sgrad_json_text(const char *text);
 
 /* safetensors (huggingface.co/docs/safetensors): 8 bytes of header length, a JSON header, the data. The data stay in the file
  * until read, because checkpoints are as large as memory. An index (model.safetensors.index.json) combines several such files. */
