@@ -22,6 +22,7 @@ static int write_shards(const struct sgrad_entry *entry, int count, const char *
     }
     first[files] = count;
     const int stem = (int)(strrchr(path, '.') - path);
+    const char *const metadata[] = { "format", SGRAD__WEIGHTS_FORMAT };
     if (files > 1 && unlink(path) && errno != ENOENT)
         error = sgrad_log_error(SGRAD_EIO, "%s: cannot be replaced by several files: %s", path, strerror(errno));
     json_t *map = json_object();
@@ -31,7 +32,7 @@ static int write_shards(const struct sgrad_entry *entry, int count, const char *
         const char *slash = strrchr(name, '/');
         for (int i = first[f]; i < first[f + 1]; i++)
             json_object_set_new(map, entry[i].name, json_string(slash ? slash + 1 : name));
-        error = sgrad_safetensors_write(name, entry + first[f], first[f + 1] - first[f], NULL, 0);
+        error = sgrad_safetensors_write(name, entry + first[f], first[f + 1] - first[f], metadata, 1);
         free(name);
     }
     char *index = sgrad_format("%s.index.json", path);
