@@ -9,19 +9,17 @@
 
 #include <jansson.h>
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { MOST_16 = 65536 };
 #define MOST_TOKENS 0xFFFFFFFF /* the number of tokens in the header has 32 bits */
 
-struct bytes {
-    unsigned char *data;
-    size_t size, capacity;
-};
 /* A part of a block: its tokens, little-endian, and with a template a byte for each, 1 if it belongs to an answer. */
 struct output {
-    struct bytes tokens, answers;
+    struct sgrad__buffer tokens, answers;
     struct sgrad__corpus_part sum;
 };
 
@@ -59,25 +57,12 @@ static int part_of(const struct corpus *c, int64_t document) {
     return ((i + 1) * share + UNIT - 1) / UNIT > (i * share + UNIT - 1) / UNIT ? SGRAD__PART_VAL : SGRAD__PART_TRAIN;
 }
 
-/* Returns the address of SIZE bytes that are appended to TO. */
-static unsigned char *extend(struct bytes *to, size_t size) {
-    const size_t needed = to->size + size;
-    if (to->capacity < needed) {
-        unsigned char *larger = sgrad_xcalloc(to->capacity = 2 * needed + 4096, 1);
-        if (to->size) memcpy(larger, to->data, to->size);
-        free(to->data);
-        to->data = larger;
-    }
-    to->size = needed;
-    return to->data + needed - size;
-}
-
 /* ANSWER: the tokens belong to an answer. */
 static void put(const struct corpus *c, const int32_t *token, size_t count, bool answer, struct output *to) {
-    unsigned char *at = extend(&to->tokens, count * (size_t)c->width);
+    char *at = sgrad__buffer_extend(&to->tokens, count * (size_t)c->width);
     for (size_t i = 0; i < count; i++)
-        for (int byte = 0; byte < c->width; byte++) *at++ = (unsigned char)((uint32_t)token[i] >> 8 * byte);
-    if (c->options->template && count) memset(extend(&to->answers, count), answer, count);
+        for (int byte = 0; byte < c->width; byte++) *at++ = (char)((uint32_t)token[i] >> 8 * byte);
+    if (c->options->template && count) memset(sgrad__buffer_extend(&to->answers, count), answer, count);
     to->sum.tokens += (int64_t)count;
 }
 
@@ -232,6 +217,36 @@ static void *work(void *arg) {
 
 /* ---- output ------------------------------------------------------------------------------------------------------ */
 
+/* Temporary files, which a signal that ends the process removes first; NULL: none. */
+static char *unfinished[2 * SGRAD__PARTS];
+static const int ends[] = { SIGINT, SIGTERM, SIGHUP };
+enum { ENDS = sizeof ends / sizeof *ends };
+
+static void end(int number) {
+    for (int i = 0; i < 2 * SGRAD__PARTS; i++)
+        if (unfinished[i]) unlink(unfinished[i]);
+    signal(number, SIG_DFL);
+    raise(number);      /* delivered after this handler has returned */
+}
+
+/* Signals that are ignored, for example because of nohup, remain ignored. */
+static void watch_signals(const struct corpus *c, struct sigaction before[ENDS]) {
+    const struct sigaction action = { .sa_handler = end, .sa_flags = SA_RESTART };
+    for (int i = 0; i < 2 * SGRAD__PARTS; i++) {
+        const struct sgrad_file *file = i % 2 ? &c->answers[i / 2] : &c->file[i / 2];
+        unfinished[i] = file->temporary ? sgrad_format("%s", file->temporary) : NULL;
+    }
+    for (int i = 0; i < ENDS; i++) {
+        sigaction(ends[i], NULL, &before[i]);
+        if (before[i].sa_handler != SIG_IGN) sigaction(ends[i], &action, NULL);
+    }
+}
+
+static void unwatch_signals(const struct sigaction before[ENDS]) {
+    for (int i = 0; i < ENDS; i++) sigaction(ends[i], &before[i], NULL);
+    for (int i = 0; i < 2 * SGRAD__PARTS; i++) free(unfinished[i]), unfinished[i] = NULL;
+}
+
 static int begin_files(struct corpus *c) {
     static const char *const name[] = { [SGRAD__PART_TRAIN] = "train", [SGRAD__PART_VAL] = "val" };
     static const unsigned char header[SGRAD__TOKENS_HEADER];
@@ -275,8 +290,8 @@ static int commit_files(struct corpus *c) {
     return sgrad_file_commit(&c->file[SGRAD__PART_TRAIN]);
 }
 
-static int write_bytes(const struct bytes *bytes, const struct sgrad_file *file) {
-    if (!bytes->size || fwrite(bytes->data, 1, bytes->size, file->stream) == bytes->size) return 0;
+static int write_bytes(const struct sgrad__buffer *bytes, const struct sgrad_file *file) {
+    if (!bytes->size || fwrite(bytes->text, 1, bytes->size, file->stream) == bytes->size) return 0;
     return sgrad_log_error(SGRAD_EIO, "tokenize: %s: cannot be written; is the disk full?", file->path);
 }
 
@@ -375,6 +390,7 @@ int sgrad__corpus_write(const struct sgrad__corpus_options *options, struct sgra
     const bool wide = sgrad_tokenizer_tokens(options->tokenizer) > MOST_16;
     struct corpus c = { .options = options, .slots = 4 * options->threads + 2, .width = wide ? 4 : 2, .result = result };
     struct sgrad__input *input;
+    struct sigaction before[ENDS];
     *result = (struct sgrad__corpus_result){ .bits = 8 * c.width };
     SGRAD_TRY(sgrad__input_open(options->files, options->lines, sgrad_tokenizer_cuts_lines(options->tokenizer),
                                 options->fraction, &input));
@@ -382,15 +398,17 @@ int sgrad__corpus_write(const struct sgrad__corpus_options *options, struct sgra
     c.monitor = sgrad_monitor_create();
     c.slot = sgrad_xcalloc((size_t)c.slots, sizeof *c.slot);
     int error = begin_files(&c);
+    watch_signals(&c, before);
     if (!error) error = run(&c, input);
     if (!error) error = commit_files(&c);
     for (int i = 0; i < SGRAD__PARTS; i++) sgrad_file_abort(&c.file[i]), sgrad_file_abort(&c.answers[i]);
+    unwatch_signals(before);
     for (int i = 0; i < c.slots; i++) {
         free(c.slot[i].block.text);
         free(c.slot[i].error);
         for (int p = 0; p < SGRAD__PARTS; p++) {
-            free(c.slot[i].part[p].tokens.data);
-            free(c.slot[i].part[p].answers.data);
+            free(c.slot[i].part[p].tokens.text);
+            free(c.slot[i].part[p].answers.text);
         }
     }
     free(c.slot);
