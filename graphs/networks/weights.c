@@ -153,9 +153,8 @@ static int check_equal(const struct sgrad_safetensors *file, const struct sgrad_
 static int check_stranger(const struct sgrad_graph *graph, const struct sgrad__items *list, const struct sgrad_safetensors *file,
                           const char *tensor, const struct sgrad_entry *entry) {
     const struct sgrad_model *model = graph->model;
-    const size_t length = strlen(tensor);
     for (const char *const *end = model ? model->ignored : NULL; end && *end; end++)
-        if (length >= strlen(*end) && strcmp(tensor + length - strlen(*end), *end) == 0) return 0;
+        if (sgrad_ends_with(tensor, *end)) return 0;
     for (int i = 0; i < graph->tie_count; i++) {
         if (strcmp(graph->tie[i].name, tensor)) continue;
         if (entry && !check_equal(file, entry, find_entry(graph, file, graph->tie[i].as))) return 0;
