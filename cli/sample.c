@@ -5,7 +5,6 @@
 #include "graphs/api/inference.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -29,8 +29,8 @@ extern "C" {
 #endif
 
 struct sgrad_tokenizer; /* not changed after open: threads may share it */
-struct sgrad_encoder;   /* buffers and a cache of words, for one thread */
-struct sgrad_decoder;
+struct sgrad_encoder;   /* buffers and a cache of words, for one thread; its tokenizer must remain open */
+struct sgrad_decoder;   /* bytes of characters that are not complete, for one text; likewise */
 
 /* Reads FILE: tokenizer.json of Hugging Face, or vocab.json, with merges.txt in the same folder. The caller must close
  * *TOKENIZER. SGRAD_EFORMAT: a file is malformed, or has a key or a value that is not supported. Other errors: as
@@ -56,6 +56,7 @@ const char *sgrad_tokenizer_word(const struct sgrad_tokenizer *tokenizer, int to
 bool sgrad_tokenizer_is_special(const struct sgrad_tokenizer *tokenizer, int token);
 bool sgrad_tokenizer_is_pair(const struct sgrad_tokenizer *tokenizer); /* it is vocab.json with merges.txt */
 
+/* The caller must destroy the encoder. */
 struct sgrad_encoder *sgrad_encoder_create(const struct sgrad_tokenizer *tokenizer);
 void sgrad_encoder_destroy(struct sgrad_encoder *encoder); /* NULL is allowed */
 /* Returns the *COUNT tokens of TEXT, of less than 2 GiB, without those of the template. They are valid until the next call. */
@@ -64,7 +65,7 @@ const int32_t *sgrad_encode(struct sgrad_encoder *encoder, const char *text, siz
 size_t sgrad_encoder_dropped(const struct sgrad_encoder *encoder);
 
 /* A decoder returns text as soon as its characters are complete. CONTINUES: the tokens follow a text; else a tokenizer of
- * SentencePiece's style removes the blank at their beginning. */
+ * SentencePiece's style removes the blank at their beginning. The caller must destroy the decoder. */
 struct sgrad_decoder *sgrad_decoder_create(const struct sgrad_tokenizer *tokenizer, bool continues);
 void sgrad_decoder_destroy(struct sgrad_decoder *decoder); /* NULL is allowed */
 /* Return valid UTF-8 of *SIZE bytes, which is valid until the next call: the characters that TOKEN completes, and those that the

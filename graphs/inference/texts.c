@@ -95,7 +95,8 @@ static int read_numbers(const char *text, struct item *item) {
 }
 
 /* Sets the tokens of PROMPT, after those that the tokenizer's template puts before a text, unless the prompt begins with them. */
-static void encode(const struct sgrad_tokenizer *tokenizer, struct sgrad_encoder *encoder, const char *prompt, struct item *item) {
+static void encode(const struct sgrad_tokenizer *tokenizer, struct sgrad_encoder *encoder, const char *prompt,
+                   struct item *item) {
     const size_t before = sgrad_encoder_dropped(encoder);
     size_t own;
     int begins;

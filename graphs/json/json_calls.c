@@ -203,9 +203,10 @@ static int read_texts(const char *texts, json_t **object, struct sgrad_text_opti
     json_int_t tokens, top_k = 0;
     struct sgrad_sample_options *s = &how->sampling;
     *object = json_loads(texts, JSON_REJECT_DUPLICATES, &problem);
-    if (!*object || json_unpack_ex(*object, &problem, JSON_STRICT, "{s:o, s:I, s:F, s?I, s?F, s?F, s?s, s?s}", "prompts", &prompts,
-                                   "tokens", &tokens, "temperature", &s->temperature, "top_k", &top_k, "top_p", &s->top_p,
-                                   "repetition_penalty", &s->repetition_penalty, "stop", &how->stop, "tokenizer", tokenizer))
+    if (!*object ||
+        json_unpack_ex(*object, &problem, JSON_STRICT, "{s:o, s:I, s:F, s?I, s?F, s?F, s?s, s?s}", "prompts", &prompts, "tokens",
+                       &tokens, "temperature", &s->temperature, "top_k", &top_k, "top_p", &s->top_p, "repetition_penalty",
+                       &s->repetition_penalty, "stop", &how->stop, "tokenizer", tokenizer))
         return sgrad_log_error(SGRAD_EFORMAT, "sample: invalid description of texts: %s", problem.text);
     s->tokens = (long)tokens;
     s->top_k = (int)sgrad_clamp(top_k, -1, INT32_MAX);

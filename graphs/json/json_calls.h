@@ -1,5 +1,5 @@
-/* json_calls.h: training, prediction, generation of text and export for languages without C's structures: options and results are JSON texts, samples
- * and predictions are arrays. The Python module (docs/guides/python.md) uses these functions.
+/* json_calls.h: training, prediction, generation of text and export for languages without C's structures: options and results are
+ * JSON texts, samples and predictions are arrays. The Python module (docs/guides/python.md) uses these functions.
  *
  * OPTIONS is a JSON object. Its keys are fields of struct sgrad_train_options, with names and values as in config.json:
  *

@@ -12,6 +12,7 @@
 Options have the names of `stargrad train --help`, with _ for -, and the values of a run's config.json. options() returns all of
 them. A run is a folder. The command and this module can read each other's runs. See docs/guides/python.md."""
 import ctypes
+import functools
 import json
 import os
 
@@ -126,7 +127,7 @@ class Run:
             library().sgrad_predictions_free(ctypes.byref(answers))
         return said
 
-    @property
+    @functools.cached_property
     def tokenizer(self):
         """The Tokenizer of a language model: that in the folder, or that of the token files; None if there is none."""
         path = library().sgrad_run_tokenizer(_folder(self), (self.config["options"]["data"] or "").encode())
