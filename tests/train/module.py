@@ -1,4 +1,5 @@
-"""The Python module: its results are those of the command; arrays, weights, errors, Ctrl-C, ranks, installation by pip."""
+"""The Python module: its results are those of the command; arrays, weights, tokens, texts, errors, Ctrl-C, ranks,
+installation by pip."""
 import json
 import os
 import re
