@@ -27,19 +27,6 @@ int sgrad__status(int error) {
     return error == SGRAD_ENAME || error == SGRAD_EINVAL ? SGRAD__USAGE : SGRAD__FAILED;
 }
 
-json_t *sgrad__json_text(const char *text) {
-    static const char unknown[] = "\xef\xbf\xbd";      /* U+FFFD */
-    json_t *string = text ? json_string(text) : json_null();
-    if (string) return string;
-    char *valid = sgrad_xcalloc(strlen(text) + 1, sizeof unknown), *to = valid;
-    for (const char *c = text; *c; c++)
-        if (*c & 0x80) to = stpcpy(to, unknown);
-        else *to++ = *c;
-    string = json_string(valid);
-    free(valid);
-    return string;
-}
-
 void sgrad__print_json(json_t *result) {
     json_dumpf(result, stdout, JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(9));
     putchar('\n');

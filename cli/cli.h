@@ -186,10 +186,6 @@ int sgrad__no_such(const char *command, const char *what, const char *word, cons
 /* Returns the exit status for ERROR, the result of a library function: SGRAD__USAGE for SGRAD_ENAME and SGRAD_EINVAL. */
 int sgrad__status(int error);
 
-/* Returns TEXT as a new JSON string; null for NULL. JSON is UTF-8: if TEXT is not (for example a file name), each byte above 127
- * is replaced by U+FFFD. */
-json_t *sgrad__json_text(const char *text);
-
 /* Prints RESULT as one line on standard output and releases it (json_decref). */
 void sgrad__print_json(json_t *result);
 

@@ -9,19 +9,17 @@
 
 #include <jansson.h>
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { MOST_16 = 65536 };
 #define MOST_TOKENS 0xFFFFFFFF /* the number of tokens in the header has 32 bits */
 
-struct bytes {
-    unsigned char *data;
-    size_t size, capacity;
-};
 /* A part of a block: its tokens, little-endian, and with a template a byte for each, 1 if it belongs to an answer. */
 struct output {
-    struct bytes tokens, answers;
+    struct sgrad__buffer tokens, answers;
     struct sgrad__corpus_part sum;
 };
 
@@ -59,33 +57,20 @@ static int part_of(const struct corpus *c, int64_t document) {
     return ((i + 1) * share + UNIT - 1) / UNIT > (i * share + UNIT - 1) / UNIT ? SGRAD__PART_VAL : SGRAD__PART_TRAIN;
 }
 
-/* Returns the address of SIZE bytes that are appended to TO. */
-static unsigned char *extend(struct bytes *to, size_t size) {
-    const size_t needed = to->size + size;
-    if (to->capacity < needed) {
-        unsigned char *larger = sgrad_xcalloc(to->capacity = 2 * needed + 4096, 1);
-        if (to->size) memcpy(larger, to->data, to->size);
-        free(to->data);
-        to->data = larger;
-    }
-    to->size = needed;
-    return to->data + needed - size;
-}
-
 /* ANSWER: the tokens belong to an answer. */
 static void put(const struct corpus *c, const int32_t *token, size_t count, bool answer, struct output *to) {
-    unsigned char *at = extend(&to->tokens, count * (size_t)c->width);
+    char *at = sgrad__buffer_extend(&to->tokens, count * (size_t)c->width);
     for (size_t i = 0; i < count; i++)
-        for (int byte = 0; byte < c->width; byte++) *at++ = (unsigned char)((uint32_t)token[i] >> 8 * byte);
-    if (c->options->template && count) memset(extend(&to->answers, count), answer, count);
+        for (int byte = 0; byte < c->width; byte++) *at++ = (char)((uint32_t)token[i] >> 8 * byte);
+    if (c->options->template && count) memset(sgrad__buffer_extend(&to->answers, count), answer, count);
     to->sum.tokens += (int64_t)count;
 }
 
 /* Adds a text, of which FIRST: the document begins here; LAST: it ends. */
-static void add_text(const struct corpus *c, struct sgrad__encoder *encoder, const char *text, size_t size, bool first, bool last,
+static void add_text(const struct corpus *c, struct sgrad_encoder *encoder, const char *text, size_t size, bool first, bool last,
                      struct output *to) {
     size_t count;
-    const int32_t *token = sgrad__encode(encoder, text, size, &count);
+    const int32_t *token = sgrad_encode(encoder, text, size, &count);
     if (first) put(c, c->options->begin, (size_t)c->options->begins, false, to);
     put(c, token, count, false, to);
     if (last && c->options->end >= 0) put(c, &c->options->end, 1, false, to);
@@ -94,13 +79,13 @@ static void add_text(const struct corpus *c, struct sgrad__encoder *encoder, con
 }
 
 /* Adds an exchange of a conversation. Its two parts are encoded apart, as sample does. */
-static void add_exchange(const struct corpus *c, struct sgrad__encoder *encoder, const char *prompt, const char *answer,
+static void add_exchange(const struct corpus *c, struct sgrad_encoder *encoder, const char *prompt, const char *answer,
                          struct output *to) {
     const struct sgrad__template *form = c->options->template;
     char *text[2] = { sgrad_format("%s%s%s", form->before, prompt, form->between), sgrad_format("%s%s", answer, form->after) };
     for (int i = 0; i < 2; i++) {
         size_t count;
-        const int32_t *token = sgrad__encode(encoder, text[i], strlen(text[i]), &count);
+        const int32_t *token = sgrad_encode(encoder, text[i], strlen(text[i]), &count);
         put(c, token, count, i == 1, to);
         to->sum.bytes += (int64_t)strlen(text[i]);
         free(text[i]);
@@ -132,7 +117,7 @@ static char *exchange_of(const json_t *object, size_t i, const char **prompt, co
 }
 
 /* Adds the conversation in a line of JSON, a document: an object with prompt and response, or with an array of messages. */
-static char *add_conversation(const struct corpus *c, struct sgrad__encoder *encoder, const json_t *object, struct output *to) {
+static char *add_conversation(const struct corpus *c, struct sgrad_encoder *encoder, const json_t *object, struct output *to) {
     const json_t *messages = json_object_get(object, "messages");
     const size_t exchanges = messages ? (json_array_size(messages) + 1) / 2 : 1;
     const char *prompt, *answer;
@@ -149,7 +134,7 @@ static char *add_conversation(const struct corpus *c, struct sgrad__encoder *enc
 }
 
 /* Adds the document in a line of JSON. Returns an error, which the caller must free; NULL: none. */
-static char *add_line(const struct corpus *c, struct sgrad__encoder *encoder, const char *line, size_t size, struct output *to) {
+static char *add_line(const struct corpus *c, struct sgrad_encoder *encoder, const char *line, size_t size, struct output *to) {
     json_error_t problem;
     json_t *object = json_loadb(line, size, JSON_ALLOW_NUL, &problem);
     const json_t *text = json_object_get(object, c->options->field);
@@ -172,7 +157,7 @@ static char *add_line(const struct corpus *c, struct sgrad__encoder *encoder, co
     return error;
 }
 
-static char *tokenize_lines(const struct corpus *c, struct sgrad__encoder *encoder, struct slot *s) {
+static char *tokenize_lines(const struct corpus *c, struct sgrad_encoder *encoder, struct slot *s) {
     const char *at = s->block.text, *end = at + s->block.size;
     int64_t line = s->block.line, document = s->block.document;
     for (size_t size; at < end; at += size + 1, line++) {
@@ -190,7 +175,7 @@ static char *tokenize_lines(const struct corpus *c, struct sgrad__encoder *encod
     return NULL;
 }
 
-static char *tokenize_text(const struct corpus *c, struct sgrad__encoder *encoder, struct slot *s) {
+static char *tokenize_text(const struct corpus *c, struct sgrad_encoder *encoder, struct slot *s) {
     const struct sgrad__block *b = &s->block;
     const size_t bad = sgrad__utf8_check(b->text, b->size);
     int64_t line = b->line;
@@ -207,7 +192,7 @@ static char *tokenize_text(const struct corpus *c, struct sgrad__encoder *encode
 
 static void *work(void *arg) {
     struct corpus *c = arg;
-    struct sgrad__encoder *encoder = sgrad__encoder_create(c->options->tokenizer);
+    struct sgrad_encoder *encoder = sgrad_encoder_create(c->options->tokenizer);
     sgrad_monitor_lock(c->monitor);
     while (!c->stop) {
         struct slot *s = &c->slot[c->taken % c->slots];
@@ -218,19 +203,49 @@ static void *work(void *arg) {
         c->taken++;
         s->state = TAKEN;
         sgrad_monitor_unlock(c->monitor);
-        const size_t dropped = sgrad__encoder_dropped(encoder);
+        const size_t dropped = sgrad_encoder_dropped(encoder);
         s->error = s->block.lines ? tokenize_lines(c, encoder, s) : tokenize_text(c, encoder, s);
-        s->dropped = (int64_t)(sgrad__encoder_dropped(encoder) - dropped);
+        s->dropped = (int64_t)(sgrad_encoder_dropped(encoder) - dropped);
         sgrad_monitor_lock(c->monitor);
         s->state = DONE;
         sgrad_monitor_notify(c->monitor);
     }
     sgrad_monitor_unlock(c->monitor);
-    sgrad__encoder_destroy(encoder);
+    sgrad_encoder_destroy(encoder);
     return NULL;
 }
 
 /* ---- output ------------------------------------------------------------------------------------------------------ */
+
+/* Temporary files, which a signal that ends the process removes first; NULL: none. */
+static char *unfinished[2 * SGRAD__PARTS];
+static const int ends[] = { SIGINT, SIGTERM, SIGHUP };
+enum { ENDS = sizeof ends / sizeof *ends };
+
+static void end(int number) {
+    for (int i = 0; i < 2 * SGRAD__PARTS; i++)
+        if (unfinished[i]) unlink(unfinished[i]);
+    signal(number, SIG_DFL);
+    raise(number);      /* delivered after this handler has returned */
+}
+
+/* Signals that are ignored, for example because of nohup, remain ignored. */
+static void watch_signals(const struct corpus *c, struct sigaction before[ENDS]) {
+    const struct sigaction action = { .sa_handler = end, .sa_flags = SA_RESTART };
+    for (int i = 0; i < 2 * SGRAD__PARTS; i++) {
+        const struct sgrad_file *file = i % 2 ? &c->answers[i / 2] : &c->file[i / 2];
+        unfinished[i] = file->temporary ? sgrad_format("%s", file->temporary) : NULL;
+    }
+    for (int i = 0; i < ENDS; i++) {
+        sigaction(ends[i], NULL, &before[i]);
+        if (before[i].sa_handler != SIG_IGN) sigaction(ends[i], &action, NULL);
+    }
+}
+
+static void unwatch_signals(const struct sigaction before[ENDS]) {
+    for (int i = 0; i < ENDS; i++) sigaction(ends[i], &before[i], NULL);
+    for (int i = 0; i < 2 * SGRAD__PARTS; i++) free(unfinished[i]), unfinished[i] = NULL;
+}
 
 static int begin_files(struct corpus *c) {
     static const char *const name[] = { [SGRAD__PART_TRAIN] = "train", [SGRAD__PART_VAL] = "val" };
@@ -275,8 +290,8 @@ static int commit_files(struct corpus *c) {
     return sgrad_file_commit(&c->file[SGRAD__PART_TRAIN]);
 }
 
-static int write_bytes(const struct bytes *bytes, const struct sgrad_file *file) {
-    if (!bytes->size || fwrite(bytes->data, 1, bytes->size, file->stream) == bytes->size) return 0;
+static int write_bytes(const struct sgrad__buffer *bytes, const struct sgrad_file *file) {
+    if (!bytes->size || fwrite(bytes->text, 1, bytes->size, file->stream) == bytes->size) return 0;
     return sgrad_log_error(SGRAD_EIO, "tokenize: %s: cannot be written; is the disk full?", file->path);
 }
 
@@ -372,25 +387,28 @@ static int run(struct corpus *c, struct sgrad__input *input) {
 }
 
 int sgrad__corpus_write(const struct sgrad__corpus_options *options, struct sgrad__corpus_result *result) {
-    const bool wide = sgrad__tokenizer_tokens(options->tokenizer) > MOST_16;
+    const bool wide = sgrad_tokenizer_tokens(options->tokenizer) > MOST_16;
     struct corpus c = { .options = options, .slots = 4 * options->threads + 2, .width = wide ? 4 : 2, .result = result };
     struct sgrad__input *input;
+    struct sigaction before[ENDS];
     *result = (struct sgrad__corpus_result){ .bits = 8 * c.width };
-    SGRAD_TRY(sgrad__input_open(options->files, options->lines, sgrad__tokenizer_cuts_lines(options->tokenizer),
+    SGRAD_TRY(sgrad__input_open(options->files, options->lines, sgrad_tokenizer_cuts_lines(options->tokenizer),
                                 options->fraction, &input));
     c.one_text = sgrad__input_has_two(input);
     c.monitor = sgrad_monitor_create();
     c.slot = sgrad_xcalloc((size_t)c.slots, sizeof *c.slot);
     int error = begin_files(&c);
+    watch_signals(&c, before);
     if (!error) error = run(&c, input);
     if (!error) error = commit_files(&c);
     for (int i = 0; i < SGRAD__PARTS; i++) sgrad_file_abort(&c.file[i]), sgrad_file_abort(&c.answers[i]);
+    unwatch_signals(before);
     for (int i = 0; i < c.slots; i++) {
         free(c.slot[i].block.text);
         free(c.slot[i].error);
         for (int p = 0; p < SGRAD__PARTS; p++) {
-            free(c.slot[i].part[p].tokens.data);
-            free(c.slot[i].part[p].answers.data);
+            free(c.slot[i].part[p].tokens.text);
+            free(c.slot[i].part[p].answers.text);
         }
     }
     free(c.slot);

@@ -14,7 +14,7 @@
 enum { SGRAD__PART_TRAIN, SGRAD__PART_VAL, SGRAD__PARTS };
 
 struct sgrad__corpus_options {
-    const struct sgrad__tokenizer *tokenizer;
+    const struct sgrad_tokenizer *tokenizer;
     char **files;      /* NULL-terminated; "-": standard input */
     const char *field; /* of the objects of JSON lines */
     const struct sgrad__template *template;     /* JSON lines are conversations; NULL: texts */
@@ -39,7 +39,8 @@ struct sgrad__corpus_result {
 
 /* Writes train.bin and val.bin in llm.c's formats, each when it is complete. With a template, also train.answers and val.answers,
  * with a byte for each token: 1 if it belongs to an answer or to the text of the template after it, or ends the document; else 0.
- * SGRAD_EFORMAT: a file is malformed, or a part has no tokens. SGRAD_EIO. */
+ * SIGINT, SIGTERM and SIGHUP end the process, after its temporary files are removed. SGRAD_EFORMAT: a file is malformed, or a
+ * part has no tokens. SGRAD_EIO. */
 int sgrad__corpus_write(const struct sgrad__corpus_options *options, struct sgrad__corpus_result *result);
 
 /* ---- corpus_input.c ---- */

@@ -31,14 +31,9 @@ struct sgrad__input {
     int64_t split;                     /* bytes of the open file before its second document; 0: it has one */
 };
 
-static bool ends_with(const char *text, const char *end) {
-    const size_t size = strlen(text), last = strlen(end);
-    return size >= last && !strcmp(text + size - last, end);
-}
-
 /* JSON lines often have the ending .json; any other content of such a file is refused at line 1. */
 static bool has_lines(const char *file) {
-    return ends_with(file, ".jsonl") || ends_with(file, ".ndjson") || ends_with(file, ".json");
+    return sgrad_ends_with(file, ".jsonl") || sgrad_ends_with(file, ".ndjson") || sgrad_ends_with(file, ".json");
 }
 
 static const char *name_of(const char *file) { return strcmp(file, "-") ? file : "standard input"; }

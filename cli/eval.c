@@ -27,8 +27,8 @@ static const struct sgrad__option options[] = {
 
 static json_t *as_json(const struct sgrad_train_options *options, const struct sgrad_train_result *result) {
     const char *file = strncmp(options->model.name, "onnx:", 5) ? NULL : options->model.name + 5; /* it also contains weights */
-    json_t *json = json_pack("{s:o, s:o, s:o}", "weights", sgrad__json_text(options->model.init ? options->model.init : file),
-                             "model", sgrad__json_text(options->model.name), "data", sgrad__json_text(options->data.name));
+    json_t *json = json_pack("{s:o, s:o, s:o}", "weights", sgrad_json_text(options->model.init ? options->model.init : file),
+                             "model", sgrad_json_text(options->model.name), "data", sgrad_json_text(options->data.name));
     sgrad_result_tests(json, result);
     return json;
 }
@@ -66,7 +66,7 @@ static void add_details(json_t *json, const struct sgrad_classification *classif
         for (int j = 0; j < classification->classes; j++)
             json_array_append_new(row, json_integer((json_int_t)classification->confusion[i * classification->classes + j]));
         json_array_append_new(confusion, row);
-        json_array_append_new(classes, json_pack("{s:o, s:I, s:o}", "name", sgrad__json_text(names->name[i]), "samples",
+        json_array_append_new(classes, json_pack("{s:o, s:I, s:o}", "name", sgrad_json_text(names->name[i]), "samples",
                                                  (json_int_t)samples_of(classification, i), "accuracy",
                                                  sgrad_json_real(accuracy_of(classification, i))));
     }

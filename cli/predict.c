@@ -80,8 +80,8 @@ static int by_probability(const void *a, const void *b) {
 /* Prints a sample without a predicted class, because its logits are not finite. */
 static void tell_unsure(const char *sample, const char *label, bool json) {
     if (json) {
-        sgrad__print_json(json_pack("{s:o, s:o*, s:[]}", "sample", sgrad__json_text(sample), "label",
-                                    label ? sgrad__json_text(label) : NULL, "classes"));
+        sgrad__print_json(json_pack("{s:o, s:o*, s:[]}", "sample", sgrad_json_text(sample), "label",
+                                    label ? sgrad_json_text(label) : NULL, "classes"));
         return;
     }
     print_csv(sample);
@@ -95,7 +95,7 @@ static void tell_classes(const char *sample, const char *label, const struct ran
     for (int k = 0; k < top; k++) {
         const char *name = names->name[ranked[k].class];
         if (json) {
-            json_array_append_new(list, json_pack("{s:o, s:f}", "class", sgrad__json_text(name), "probability",
+            json_array_append_new(list, json_pack("{s:o, s:f}", "class", sgrad_json_text(name), "probability",
                                                   ranked[k].probability));
             continue;
         }
@@ -104,8 +104,8 @@ static void tell_classes(const char *sample, const char *label, const struct ran
         print_csv(name);
         printf(",%.6g\n", ranked[k].probability);
     }
-    if (json) sgrad__print_json(json_pack("{s:o, s:o*, s:o}", "sample", sgrad__json_text(sample), "label",
-                                          label ? sgrad__json_text(label) : NULL, "classes", list));
+    if (json) sgrad__print_json(json_pack("{s:o, s:o*, s:o}", "sample", sgrad_json_text(sample), "label",
+                                          label ? sgrad_json_text(label) : NULL, "classes", list));
 }
 
 static void tell_numbers(const char *sample, const float *number, int64_t count, bool json) {
@@ -114,7 +114,7 @@ static void tell_numbers(const char *sample, const float *number, int64_t count,
     for (int64_t k = 0; k < count; k++)
         if (json) json_array_append_new(list, sgrad_json_real(number[k]));
         else printf(",%.9g", number[k]);
-    if (json) sgrad__print_json(json_pack("{s:o, s:o}", "sample", sgrad__json_text(sample), "numbers", list));
+    if (json) sgrad__print_json(json_pack("{s:o, s:o}", "sample", sgrad_json_text(sample), "numbers", list));
     else putchar('\n');
 }
 

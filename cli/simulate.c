@@ -70,7 +70,7 @@ static int write_request(const struct sgrad__request *request, const struct sgra
                          const char *traced) {
     char *path = sgrad_format("%s/request.json", folder);
     json_t *json = json_pack("{s:o, s:o, s:o, s:i, s:f, s:i, s:i, s:b, s:f}", "words", words_json(request->given), "machine",
-                             sgrad__json_text(query->machine->path), "fields", fields_json(query->work), "classes",
+                             sgrad_json_text(query->machine->path), "fields", fields_json(query->work), "classes",
                              query->work->classes, "batch", row->batch, "nodes", row->nodes, "devices", row->devices, "alike",
                              simulated(request, row->nodes) < row->nodes, "scale", forecast->scale > 0 ? forecast->scale : 1);
     if (traced) json_object_set_new(json, "trace", json_string(traced));

@@ -57,9 +57,9 @@ static int no_token(const char *option, const char *token) {
 
 static int find_begin(const struct sgrad__request *request, struct sgrad__corpus_options *corpus, int32_t *own) {
     const char *name = request->tokenize.begin;
-    corpus->begin = sgrad__tokenizer_begin(corpus->tokenizer, &corpus->begins);
+    corpus->begin = sgrad_tokenizer_begin(corpus->tokenizer, &corpus->begins);
     if (!name) return SGRAD__DONE;
-    *own = sgrad__tokenizer_find(corpus->tokenizer, name, false);
+    *own = sgrad_tokenizer_find(corpus->tokenizer, name, false);
     corpus->begin = own;
     corpus->begins = strcmp(name, "none") != 0;
     return corpus->begins && *own < 0 ? no_token("begin", name) : SGRAD__DONE;
@@ -70,9 +70,9 @@ static int find_end(const struct sgrad__request *request, struct sgrad__corpus_o
     const char *name = request->tokenize.end;
     corpus->end = -1;
     if (name && !strcmp(name, "none")) return SGRAD__DONE;
-    if (name) corpus->end = sgrad__tokenizer_find(corpus->tokenizer, name, false);
+    if (name) corpus->end = sgrad_tokenizer_find(corpus->tokenizer, name, false);
     for (int i = 0; i < 4 && !name && corpus->end < 0; i++)
-        corpus->end = sgrad__tokenizer_find(corpus->tokenizer, usual[i], true);
+        corpus->end = sgrad_tokenizer_find(corpus->tokenizer, usual[i], true);
     if (corpus->end >= 0) return SGRAD__DONE;
     if (name) return no_token("end", name);
     return sgrad__wrong(
@@ -111,8 +111,8 @@ static int copy_file(const char *from, const char *folder, const char *name) {
     return error;
 }
 
-static int copy_tokenizer(const struct sgrad__tokenizer *tokenizer, const char *from, const char *folder) {
-    if (!sgrad__tokenizer_is_pair(tokenizer)) return copy_file(from, folder, "tokenizer.json");
+static int copy_tokenizer(const struct sgrad_tokenizer *tokenizer, const char *from, const char *folder) {
+    if (!sgrad_tokenizer_is_pair(tokenizer)) return copy_file(from, folder, "tokenizer.json");
     const char *slash = strrchr(from, '/');
     char *merges = sgrad_format("%.*smerges.txt", slash ? (int)(slash + 1 - from) : 0, from);
     int error = copy_file(from, folder, "vocab.json");
@@ -132,8 +132,8 @@ static json_t *as_json(const struct sgrad__corpus_options *corpus, const struct 
     json_t *begin = json_array();
     for (int i = 0; i < corpus->begins; i++) json_array_append_new(begin, json_integer(corpus->begin[i]));
     return json_pack("{s:s, s:i, s:i, s:o, s:o, s:I, s:o, s:o}", "tokenizer",
-                     sgrad__tokenizer_is_pair(corpus->tokenizer) ? "vocab.json" : "tokenizer.json", "vocabulary",
-                     sgrad__tokenizer_tokens(corpus->tokenizer), "bits", result->bits, "begin", begin, "end",
+                     sgrad_tokenizer_is_pair(corpus->tokenizer) ? "vocab.json" : "tokenizer.json", "vocabulary",
+                     sgrad_tokenizer_tokens(corpus->tokenizer), "bits", result->bits, "begin", begin, "end",
                      corpus->end < 0 ? json_null() : json_integer(corpus->end), "dropped", (json_int_t)result->dropped, "train",
                      part_as_json(&result->part[SGRAD__PART_TRAIN]), "val", part_as_json(&result->part[SGRAD__PART_VAL]));
 }
@@ -174,7 +174,7 @@ static int write_all(const struct sgrad__request *request, const struct sgrad__c
 }
 
 static int run(const struct sgrad__request *request) {
-    struct sgrad__tokenizer *tokenizer;
+    struct sgrad_tokenizer *tokenizer;
     struct sgrad__corpus_options corpus = {
         .files = request->words,
         .field = request->tokenize.field ? request->tokenize.field : "text",
@@ -188,7 +188,7 @@ static int run(const struct sgrad__request *request) {
     int status = read_val(request->tokenize.val, &corpus);
     if (!status) status = check_folder(corpus.folder);
     if (status) return status;
-    const int error = sgrad__tokenizer_open(request->tokenize.tokenizer, &tokenizer);
+    const int error = sgrad_tokenizer_open(request->tokenize.tokenizer, &tokenizer);
     if (error) return sgrad__status(error);
     corpus.tokenizer = tokenizer;
     if (request->tokenize.template) {
@@ -201,7 +201,7 @@ static int run(const struct sgrad__request *request) {
     if (!status) status = find_begin(request, &corpus, &begin);
     if (!status) status = find_end(request, &corpus);
     if (!status) status = sgrad__status(write_all(request, &corpus));
-    sgrad__tokenizer_close(tokenizer);
+    sgrad_tokenizer_close(tokenizer);
     sgrad__template_close(&template);
     return status;
 }

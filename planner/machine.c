@@ -16,8 +16,7 @@
 /* ---- files ------------------------------------------------------------------------------------------------------ */
 
 static int is_machine(const struct dirent *entry) {
-    const size_t length = strlen(entry->d_name), ending = strlen(ENDING);
-    return *entry->d_name != '.' && length > ending && !strcmp(entry->d_name + length - ending, ENDING);
+    return *entry->d_name != '.' && sgrad_ends_with(entry->d_name, ENDING);
 }
 
 static char *summary_of(const char *path) {
@@ -77,8 +76,7 @@ static int unknown(const char *name, const struct sgrad_machine_file *files) {
 }
 
 int sgrad_machine_find(const char *name, char **path) {
-    const size_t length = strlen(name), ending = strlen(ENDING);
-    const bool is_path = strchr(name, '/') || (length >= ending && !strcmp(name + length - ending, ENDING));
+    const bool is_path = strchr(name, '/') || sgrad_ends_with(name, ENDING);
     char *found = NULL;
     if (!is_path) {
         struct sgrad_machine_file *files = sgrad_machine_files(), *file = files;

@@ -117,6 +117,11 @@ const char *sgrad_number_text(double number, char text[SGRAD_NUMBER_TEXT]) {
 
 const char *sgrad_plural(int64_t count, const char *one, const char *many) { return count == 1 ? one : many; }
 
+bool sgrad_ends_with(const char *text, const char *end) {
+    const size_t length = strlen(text), last = strlen(end);
+    return length >= last && !strcmp(text + length - last, end);
+}
+
 /* Two decimals; three significant digits if the amount is less than 1. */
 const char *sgrad_amount_text(double amount, char text[SGRAD_AMOUNT_TEXT]) {
     snprintf(text, SGRAD_AMOUNT_TEXT, "%.*g", fabs(amount) < 1 ? 3 : 12, fabs(amount) < 1 ? amount : round(100 * amount) / 100);

@@ -52,8 +52,7 @@ const char *sgrad_strerror(int error);  /* static message of a code: "success" f
 int sgrad_log_error(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void sgrad_log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));  /* with "stargrad: warning: " */
 
-/* Sends all log lines to CALLBACK instead of standard error, complete with prefix and newline, from any thread and one at a time.
- * NULL restores standard error. For programs that report errors differently. */
+/* Sends all log lines to CALLBACK, complete with prefix and newline, from any thread, one at a time. NULL: to standard error. */
 void sgrad_log_set_callback(void (*callback)(const char *line));
 
 /* Suppresses the log lines of this thread. The last message is stored in TEXT, of SIZE bytes, without prefix and newline. NULL
@@ -86,8 +85,8 @@ char *sgrad_format(const char *format, ...) __attribute__((format(printf, 1, 2))
 /* Formats a number, for example a loss, for display: "0.5321", from 10,000 on "1.23e+04". Returns TEXT. */
 #define SGRAD_NUMBER_TEXT 32
 const char *sgrad_number_text(double number, char text[SGRAD_NUMBER_TEXT]);
-/* Returns ONE if COUNT is 1, else MANY: printf("%d %s", n, sgrad_plural(n, "step", "steps")). */
-const char *sgrad_plural(int64_t count, const char *one, const char *many);
+const char *sgrad_plural(int64_t count, const char *one, const char *many);     /* returns ONE if COUNT is 1, else MANY */
+bool sgrad_ends_with(const char *text, const char *end);        /* true also if they are equal */
 /* Formats a count that may be fractional: "12", "2.56", "0.855". Returns TEXT. */
 #define SGRAD_AMOUNT_TEXT 32
 const char *sgrad_amount_text(double amount, char text[SGRAD_AMOUNT_TEXT]);
@@ -449,13 +448,14 @@ struct sgrad_map { const unsigned char *data; size_t size; };
 int sgrad_map_open(const char *path, size_t limit, struct sgrad_map *map);
 void sgrad_map_close(struct sgrad_map *map);
 
-/* JSON files, with jansson. Reads at most LIMIT bytes. SGRAD_EFORMAT: syntax error or duplicate key, logged with its line. On
- * error *JSON is NULL; else the caller must json_decref it. Other errors: as sgrad_map_open. */
-struct json_t;
+/* JSON, with jansson. */
+struct json_t *sgrad_json_real(double x);   /* a new reference; null if X is NaN or infinite, which JSON cannot represent */
+struct json_t *sgrad_json_text(const char *text);   /* as above; null for NULL. If not UTF-8, bytes above 127 become U+FFFD */
+/* Reads at most LIMIT bytes of a file. SGRAD_EFORMAT: syntax error or duplicate key, logged with its line. On error *JSON is
+ * NULL; else the caller must json_decref it. Other errors: as sgrad_map_open. */
 int sgrad_json_read(const char *path, size_t limit, struct json_t **json);
 /* Writes JSON atomically, reals with DIGITS significant digits, and releases JSON, also on error. */
 int sgrad_json_write(const char *path, struct json_t *json, int digits);
-struct json_t *sgrad_json_real(double x);   /* a new reference; null if X is NaN or infinite, which JSON cannot represent */
 
 /* safetensors (huggingface.co/docs/safetensors): 8 bytes of header length, a JSON header, the data. The data stay in the file
  * until read, because checkpoints are as large as memory. An index (model.safetensors.index.json) combines several such files. */

@@ -1,5 +1,6 @@
 /* install.cc: a C++ program that tests/install.sh compiles and runs with an installed Stargrad: its own operation, a network
- * with it, two steps of training, a task. */
+ * with it, two steps of training, a task, tokens of a text. */
+#include "datasets/tokenizers/tokenizer.h"
 #include "graphs/graphs.h"
 
 #include <cmath>
@@ -88,6 +89,20 @@ static int task() {
     return value == 1.5f ? 0 : SGRAD_EINVAL;
 }
 
+static int tokenize() {
+    static const char file[] = R"({"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false},
+        "decoder": {"type": "ByteLevel"}, "model": {"vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]}})";
+    struct sgrad_tokenizer *tokenizer;
+    size_t count;
+    SGRAD_TRY(sgrad_tokenizer_parse("tokenizer", file, sizeof file - 1, &tokenizer));
+    struct sgrad_encoder *encoder = sgrad_encoder_create(tokenizer);
+    const int32_t *token = sgrad_encode(encoder, "aab", 3, &count);
+    const bool good = count == 2 && token[0] == 0 && token[1] == 2;
+    sgrad_encoder_destroy(encoder);
+    sgrad_tokenizer_close(tokenizer);
+    return good ? 0 : SGRAD_EINVAL;
+}
+
 int main() {
-    return train() || task();
+    return train() || task() || tokenize();
 }

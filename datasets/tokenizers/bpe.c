@@ -39,14 +39,14 @@ static struct sgrad__candidate pop(struct sgrad__bpe *bpe) {
 }
 
 /* Adds the pair of the symbol AT and the next one to the heap, if there is a merge of it. */
-static void consider(const struct sgrad__tokenizer *tokenizer, struct sgrad__bpe *bpe, int32_t at) {
+static void consider(const struct sgrad_tokenizer *tokenizer, struct sgrad__bpe *bpe, int32_t at) {
     const int32_t next = at < 0 ? -1 : bpe->symbol[at].next;
     if (next < 0) return;
     const struct sgrad__merge *merge = sgrad__merges_get(&tokenizer->merges, bpe->symbol[at].token, bpe->symbol[next].token);
     if (merge) push(bpe, (struct sgrad__candidate){ merge->rank, at, merge->token });
 }
 
-static void merge_all(const struct sgrad__tokenizer *tokenizer, struct sgrad__bpe *bpe) {
+static void merge_all(const struct sgrad_tokenizer *tokenizer, struct sgrad__bpe *bpe) {
     bpe->candidates = 0;
     for (size_t i = 0; i < bpe->symbols; i++) {
         bpe->symbol[i].previous = (int32_t)i - 1;
@@ -72,7 +72,7 @@ static void merge_all(const struct sgrad__tokenizer *tokenizer, struct sgrad__bp
 static void add(struct sgrad__bpe *bpe, int32_t token) { bpe->symbol[bpe->symbols++] = (struct sgrad__symbol){ .token = token }; }
 
 /* Adds the bytes of a character as tokens <0x00> …; false: the vocabulary lacks one of them. */
-static bool add_bytes(const struct sgrad__tokenizer *tokenizer, struct sgrad__bpe *bpe, const char *character, size_t size) {
+static bool add_bytes(const struct sgrad_tokenizer *tokenizer, struct sgrad__bpe *bpe, const char *character, size_t size) {
     for (size_t i = 0; i < size; i++)
         if (tokenizer->byte_token[(unsigned char)character[i]] < 0) return false;
     for (size_t i = 0; i < size; i++) add(bpe, tokenizer->byte_token[(unsigned char)character[i]]);
@@ -80,7 +80,7 @@ static bool add_bytes(const struct sgrad__tokenizer *tokenizer, struct sgrad__bp
 }
 
 /* An unknown token is added only before the next known one, or at the end: after bytes that follow it. The library does so. */
-static void add_characters(const struct sgrad__tokenizer *tokenizer, struct sgrad__bpe *bpe, const char *word, size_t size) {
+static void add_characters(const struct sgrad_tokenizer *tokenizer, struct sgrad__bpe *bpe, const char *word, size_t size) {
     const char *end = word + size;
     size_t length;
     bool unknown = false;
@@ -100,7 +100,7 @@ static void add_characters(const struct sgrad__tokenizer *tokenizer, struct sgra
     if (unknown) add(bpe, tokenizer->unknown);
 }
 
-void sgrad__bpe_run(const struct sgrad__tokenizer *tokenizer, struct sgrad__bpe *bpe, const char *word, size_t size) {
+void sgrad__bpe_run(const struct sgrad_tokenizer *tokenizer, struct sgrad__bpe *bpe, const char *word, size_t size) {
     if (bpe->capacity < size + 1) {
         free(bpe->symbol);
         bpe->symbol = sgrad_xcalloc(bpe->capacity = size + size / 2 + 64, sizeof *bpe->symbol);

@@ -7,20 +7,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct sgrad__decoder {
-    const struct sgrad__tokenizer *tokenizer;
+struct sgrad_decoder {
+    const struct sgrad_tokenizer *tokenizer;
     struct sgrad__buffer pending, text;
     int strip; /* blanks that are still to be removed */
 };
 
-struct sgrad__decoder *sgrad__decoder_create(const struct sgrad__tokenizer *tokenizer, bool continues) {
-    struct sgrad__decoder *d = sgrad_xcalloc(1, sizeof *d);
+struct sgrad_decoder *sgrad_decoder_create(const struct sgrad_tokenizer *tokenizer, bool continues) {
+    struct sgrad_decoder *d = sgrad_xcalloc(1, sizeof *d);
     d->tokenizer = tokenizer;
     d->strip = continues ? 0 : tokenizer->strip;
     return d;
 }
 
-void sgrad__decoder_destroy(struct sgrad__decoder *d) {
+void sgrad_decoder_destroy(struct sgrad_decoder *d) {
     if (!d) return;
     free(d->pending.text);
     free(d->text.text);
@@ -43,7 +43,7 @@ static size_t begun(const char *at, const char *end) {
 
 /* Moves the complete characters of the pending bytes to the text, and all others as U+FFFD: one for each part of a character, as
  * Unicode recommends. Bytes at the end that may become a character stay, unless LAST. */
-static const char *take(struct sgrad__decoder *d, bool last, size_t *size) {
+static const char *take(struct sgrad_decoder *d, bool last, size_t *size) {
     const char *at = d->pending.size ? d->pending.text : "", *end = at + d->pending.size;
     d->text.size = 0;
     while (at < end) {
@@ -65,11 +65,11 @@ static const char *take(struct sgrad__decoder *d, bool last, size_t *size) {
     return d->text.size ? d->text.text : "";
 }
 
-const char *sgrad__decode(struct sgrad__decoder *d, int token, size_t *size) {
+const char *sgrad_decode(struct sgrad_decoder *d, int token, size_t *size) {
     size_t bytes;
-    const char *word = sgrad__tokenizer_word(d->tokenizer, token, &bytes);
+    const char *word = sgrad_tokenizer_word(d->tokenizer, token, &bytes);
     sgrad__buffer_add(&d->pending, word, bytes);
     return take(d, false, size);
 }
 
-const char *sgrad__decode_end(struct sgrad__decoder *d, size_t *size) { return take(d, true, size); }
+const char *sgrad_decode_end(struct sgrad_decoder *d, size_t *size) { return take(d, true, size); }

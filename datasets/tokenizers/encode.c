@@ -9,8 +9,8 @@
 
 enum { CACHED = 64, CACHE_WORDS = 1 << 17, CACHE_TOKENS = 1 << 20 }; /* bytes of a word; size of the cache */
 
-struct sgrad__encoder {
-    const struct sgrad__tokenizer *tokenizer;
+struct sgrad_encoder {
+    const struct sgrad_tokenizer *tokenizer;
     int32_t *token;
     size_t tokens, capacity;
     struct sgrad__buffer normal, prefixed, word;
@@ -20,15 +20,15 @@ struct sgrad__encoder {
     size_t cached_size;
 };
 
-struct sgrad__encoder *sgrad__encoder_create(const struct sgrad__tokenizer *tokenizer) {
-    struct sgrad__encoder *e = sgrad_xcalloc(1, sizeof *e);
+struct sgrad_encoder *sgrad_encoder_create(const struct sgrad_tokenizer *tokenizer) {
+    struct sgrad_encoder *e = sgrad_xcalloc(1, sizeof *e);
     e->tokenizer = tokenizer;
     e->cached = sgrad_xcalloc(CACHE_TOKENS, sizeof *e->cached);
     e->token = sgrad_xcalloc(e->capacity = CACHED, sizeof *e->token);
     return e;
 }
 
-void sgrad__encoder_destroy(struct sgrad__encoder *e) {
+void sgrad_encoder_destroy(struct sgrad_encoder *e) {
     if (!e) return;
     sgrad__bpe_free(&e->bpe);
     sgrad__table_free(&e->cache);
@@ -40,10 +40,10 @@ void sgrad__encoder_destroy(struct sgrad__encoder *e) {
     free(e);
 }
 
-size_t sgrad__encoder_dropped(const struct sgrad__encoder *e) { return e->bpe.dropped; }
+size_t sgrad_encoder_dropped(const struct sgrad_encoder *e) { return e->bpe.dropped; }
 
 /* Returns memory for COUNT more tokens. */
-static int32_t *more_tokens(struct sgrad__encoder *e, size_t count) {
+static int32_t *more_tokens(struct sgrad_encoder *e, size_t count) {
     if (e->capacity - e->tokens < count) {
         int32_t *larger = sgrad_xcalloc(e->capacity = 2 * (e->tokens + count) + 1024, sizeof *larger);
         if (e->tokens) memcpy(larger, e->token, e->tokens * sizeof *larger);
@@ -55,7 +55,7 @@ static int32_t *more_tokens(struct sgrad__encoder *e, size_t count) {
 
 /* ---- words ------------------------------------------------------------------------------------------------------- */
 
-static void store(struct sgrad__encoder *e, const char *text, size_t size, const int32_t *token, size_t count) {
+static void store(struct sgrad_encoder *e, const char *text, size_t size, const int32_t *token, size_t count) {
     if (e->cache.used >= CACHE_WORDS || e->cached_size + count + 1 > CACHE_TOKENS) {
         sgrad__table_clear(&e->cache);
         e->cached_size = 0;
@@ -66,7 +66,7 @@ static void store(struct sgrad__encoder *e, const char *text, size_t size, const
     e->cached_size += count;
 }
 
-static void take_word(struct sgrad__encoder *e, const char *text, size_t size) {
+static void take_word(struct sgrad_encoder *e, const char *text, size_t size) {
     const int32_t hit = size <= CACHED ? sgrad__table_get(&e->cache, text, size) : -1;
     if (hit >= 0) {
         const size_t count = (size_t)e->cached[hit];
@@ -95,8 +95,8 @@ static void take_word(struct sgrad__encoder *e, const char *text, size_t size) {
 }
 
 /* Splits a text by the pre-tokenizers from number STEP on. */
-static void split(struct sgrad__encoder *e, const char *text, size_t size, int step) {
-    const struct sgrad__tokenizer *t = e->tokenizer;
+static void split(struct sgrad_encoder *e, const char *text, size_t size, int step) {
+    const struct sgrad_tokenizer *t = e->tokenizer;
     if (step == t->prefix_at && *text != ' ') {
         e->prefixed.size = 0;
         sgrad__buffer_add(&e->prefixed, " ", 1);
@@ -147,8 +147,8 @@ static const char *strip_right(const char *at, const char *end) {
 
 /* Adds the tokens of TEXT: the added ones that TRIE finds, and those of the texts between them, by PLAIN. The white space that an
  * added token includes may itself be the next added token. */
-static void split_added(struct sgrad__encoder *e, const struct sgrad__trie *trie, const char *text, size_t size,
-                        void (*plain)(struct sgrad__encoder *encoder, const char *text, size_t size)) {
+static void split_added(struct sgrad_encoder *e, const struct sgrad__trie *trie, const char *text, size_t size,
+                        void (*plain)(struct sgrad_encoder *encoder, const char *text, size_t size)) {
     const char *done = text, *end = text + size, *blank = end, *solid = end;     /* from blank to solid there is white space */
     size_t at = 0, length;
     for (int32_t i; (i = sgrad__trie_find(trie, text, size, &at, &length)) >= 0;) {
@@ -169,12 +169,12 @@ static void split_added(struct sgrad__encoder *e, const struct sgrad__trie *trie
     if (done < end) plain(e, done, (size_t)(end - done));
 }
 
-static void take_normal(struct sgrad__encoder *e, const char *text, size_t size) {
+static void take_normal(struct sgrad_encoder *e, const char *text, size_t size) {
     if (size) split(e, text, size, 0);
 }
 
-static void take_plain(struct sgrad__encoder *e, const char *text, size_t size) {
-    const struct sgrad__tokenizer *t = e->tokenizer;
+static void take_plain(struct sgrad_encoder *e, const char *text, size_t size) {
+    const struct sgrad_tokenizer *t = e->tokenizer;
     if (t->normalizers) {
         e->normal.size = 0;
         sgrad__normalize(t->normalizer, t->normalizers, text, size, &e->normal);
@@ -187,7 +187,7 @@ static void take_plain(struct sgrad__encoder *e, const char *text, size_t size) 
         take_normal(e, text, size);
 }
 
-const int32_t *sgrad__encode(struct sgrad__encoder *e, const char *text, size_t size, size_t *count) {
+const int32_t *sgrad_encode(struct sgrad_encoder *e, const char *text, size_t size, size_t *count) {
     e->tokens = 0;
     if (size) split_added(e, &e->tokenizer->plain_added, text, size, take_plain);
     *count = e->tokens;

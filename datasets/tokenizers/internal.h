@@ -49,6 +49,7 @@ struct sgrad__added {
     bool single_word;    /* only between characters that are not of words */
     bool lstrip, rstrip; /* includes the white space before, after it */
     bool normalized;     /* is looked for in the normalized text */
+    bool special;
 };
 
 /* A tree of the bytes of texts. Node 0 is free; nodes 1 to 256 are the first bytes. */
@@ -82,7 +83,7 @@ sgrad__splitter *sgrad__splitter_find(const char *pattern);
 
 enum { SGRAD__STEPS = 8 };
 
-struct sgrad__tokenizer {
+struct sgrad_tokenizer {
     char *file;
     bool pair; /* file is a vocab.json, next to merges.txt */
 
@@ -115,6 +116,7 @@ struct sgrad__tokenizer {
     struct sgrad__word {
         char *byte; /* NULL: no such token */
         size_t size;
+        bool special;
     } *word;                                       /* decoded, by token */
     struct sgrad__normalizer decoder[SGRAD__STEPS]; /* replacements in each token */
     int decoders;
@@ -141,31 +143,31 @@ struct sgrad__bpe {
     size_t dropped; /* characters that are not tokens */
 };
 /* Sets the symbols of BPE to the tokens of the word; removed ones must be skipped. */
-void sgrad__bpe_run(const struct sgrad__tokenizer *tokenizer, struct sgrad__bpe *bpe, const char *word, size_t size);
+void sgrad__bpe_run(const struct sgrad_tokenizer *tokenizer, struct sgrad__bpe *bpe, const char *word, size_t size);
 void sgrad__bpe_free(struct sgrad__bpe *bpe);
 
 /* ---- keys.c: checks of a tokenizer.json ---- */
 
 /* Logs that WHERE has the value, which is not supported. Returns SGRAD_EFORMAT. */
-int sgrad__refuse(const struct sgrad__tokenizer *tokenizer, const char *where, const json_t *value);
+int sgrad__refuse(const struct sgrad_tokenizer *tokenizer, const char *where, const json_t *value);
 /* Refuses keys of OBJECT that are not in KEYS, which are separated by blanks. WHERE "": it is the whole file. */
-int sgrad__check_keys(const struct sgrad__tokenizer *tokenizer, const char *where, const json_t *object, const char *keys);
-int sgrad__malformed(const struct sgrad__tokenizer *tokenizer, const char *what); /* logs it; returns SGRAD_EFORMAT */
+int sgrad__check_keys(const struct sgrad_tokenizer *tokenizer, const char *where, const json_t *object, const char *keys);
+int sgrad__malformed(const struct sgrad_tokenizer *tokenizer, const char *what); /* logs it; returns SGRAD_EFORMAT */
 /* Sets *VALUE to the member KEY, true or false; unchanged: OBJECT does not have it, or it is null. */
-int sgrad__read_flag(const struct sgrad__tokenizer *tokenizer, const char *where, const json_t *object, const char *key,
+int sgrad__read_flag(const struct sgrad_tokenizer *tokenizer, const char *where, const json_t *object, const char *key,
                      bool *value);
 
 /* ---- reading of a tokenizer.json ---- */
 
 /* steps.c: normalizer, pre_tokenizer, post_processor and decoder. */
-int sgrad__read_steps(struct sgrad__tokenizer *tokenizer, const json_t *object);
+int sgrad__read_steps(struct sgrad_tokenizer *tokenizer, const json_t *object);
 /* model.c: vocabulary and merges, and merges.txt. */
-int sgrad__read_model(struct sgrad__tokenizer *tokenizer, const json_t *model);
-int sgrad__read_vocabulary(struct sgrad__tokenizer *tokenizer, json_t *vocabulary);
-int sgrad__read_merges(struct sgrad__tokenizer *tokenizer, const char *path);
+int sgrad__read_model(struct sgrad_tokenizer *tokenizer, const json_t *model);
+int sgrad__read_vocabulary(struct sgrad_tokenizer *tokenizer, json_t *vocabulary);
+int sgrad__read_merges(struct sgrad_tokenizer *tokenizer, const char *path);
 /* words.c: adds the token TEXT to those that are found in a text; reads "added_tokens"; computes the bytes of all tokens. */
-void sgrad__add_token(struct sgrad__tokenizer *tokenizer, const char *text, struct sgrad__added added);
-int sgrad__read_added(struct sgrad__tokenizer *tokenizer, const json_t *list);
-void sgrad__decode_words(struct sgrad__tokenizer *tokenizer);
+void sgrad__add_token(struct sgrad_tokenizer *tokenizer, const char *text, struct sgrad__added added);
+int sgrad__read_added(struct sgrad_tokenizer *tokenizer, const json_t *list);
+void sgrad__decode_words(struct sgrad_tokenizer *tokenizer);
 
 #endif

@@ -8,7 +8,7 @@
 
 #define FILE_LIMIT ((size_t)1 << 28)
 
-static int read_whole(struct sgrad__tokenizer *t, const json_t *object, const json_t *model) {
+static int read_whole(struct sgrad_tokenizer *t, const json_t *object, const json_t *model) {
     static const char *const unused[] = { "truncation", "padding" };
     SGRAD_TRY(sgrad__check_keys(t, "", object,
                                 "version truncation padding added_tokens normalizer pre_tokenizer post_processor decoder model"));
@@ -25,7 +25,7 @@ static int read_whole(struct sgrad__tokenizer *t, const json_t *object, const js
 }
 
 /* Reads vocab.json, with only integers as values, and merges.txt of the same folder. GPT-2's added token is in its vocabulary. */
-static int read_pair(struct sgrad__tokenizer *t, json_t *object) {
+static int read_pair(struct sgrad_tokenizer *t, json_t *object) {
     static const char end[] = "<|endoftext|>";
     const char *key, *slash = strrchr(t->file, '/');
     json_t *value;
@@ -42,11 +42,11 @@ static int read_pair(struct sgrad__tokenizer *t, json_t *object) {
     return error;
 }
 
-int sgrad__tokenizer_parse(const char *name, const void *data, size_t size, struct sgrad__tokenizer **tokenizer) {
+int sgrad_tokenizer_parse(const char *name, const void *data, size_t size, struct sgrad_tokenizer **tokenizer) {
     json_error_t problem;
     json_t *object = json_loadb(data, size, JSON_ALLOW_NUL, &problem);
     if (!object) return sgrad_log_error(SGRAD_EFORMAT, "tokenizer: %s: line %d: %s", name, problem.line, problem.text);
-    struct sgrad__tokenizer *t = sgrad_xcalloc(1, sizeof *t);
+    struct sgrad_tokenizer *t = sgrad_xcalloc(1, sizeof *t);
     t->file = sgrad_format("%s", name);
     t->unknown = t->prefix_at = -1;
     sgrad__unicode_load();
@@ -55,7 +55,7 @@ int sgrad__tokenizer_parse(const char *name, const void *data, size_t size, stru
     const int error = json_is_object(model) ? read_whole(t, object, model) : read_pair(t, object);
     json_decref(object);
     if (error)
-        sgrad__tokenizer_close(t);
+        sgrad_tokenizer_close(t);
     else {
         sgrad__decode_words(t);
         *tokenizer = t;
@@ -63,10 +63,10 @@ int sgrad__tokenizer_parse(const char *name, const void *data, size_t size, stru
     return error;
 }
 
-int sgrad__tokenizer_open(const char *file, struct sgrad__tokenizer **tokenizer) {
+int sgrad_tokenizer_open(const char *file, struct sgrad_tokenizer **tokenizer) {
     struct sgrad_map map;
     SGRAD_TRY(sgrad_map_open(file, FILE_LIMIT, &map));
-    const int error = sgrad__tokenizer_parse(file, map.data, map.size, tokenizer);
+    const int error = sgrad_tokenizer_parse(file, map.data, map.size, tokenizer);
     sgrad_map_close(&map);
     return error;
 }
@@ -78,7 +78,7 @@ static void free_steps(struct sgrad__normalizer *step, int count) {
     }
 }
 
-void sgrad__tokenizer_close(struct sgrad__tokenizer *t) {
+void sgrad_tokenizer_close(struct sgrad_tokenizer *t) {
     if (!t) return;
     for (int i = 0; t->word && i < t->all; i++) free(t->word[i].byte);
     for (int i = 0; i < t->addeds; i++) free(t->added[i].text);
@@ -98,29 +98,33 @@ void sgrad__tokenizer_close(struct sgrad__tokenizer *t) {
 
 /* ---- questions --------------------------------------------------------------------------------------------------- */
 
-int sgrad__tokenizer_words(const struct sgrad__tokenizer *t) { return t->words; }
-int sgrad__tokenizer_tokens(const struct sgrad__tokenizer *t) { return t->all; }
-bool sgrad__tokenizer_is_pair(const struct sgrad__tokenizer *t) { return t->pair; }
+int sgrad_tokenizer_words(const struct sgrad_tokenizer *t) { return t->words; }
+int sgrad_tokenizer_tokens(const struct sgrad_tokenizer *t) { return t->all; }
+bool sgrad_tokenizer_is_pair(const struct sgrad_tokenizer *t) { return t->pair; }
 
-int sgrad__tokenizer_find(const struct sgrad__tokenizer *t, const char *text, bool added) {
+int sgrad_tokenizer_find(const struct sgrad_tokenizer *t, const char *text, bool added) {
     for (int i = 0; i < t->addeds; i++)
         if (!strcmp(t->added[i].text, text)) return t->added[i].token;
     return added ? -1 : sgrad__table_get(&t->vocabulary, text, strlen(text));
 }
 
-const int32_t *sgrad__tokenizer_begin(const struct sgrad__tokenizer *t, int *count) {
+const int32_t *sgrad_tokenizer_begin(const struct sgrad_tokenizer *t, int *count) {
     *count = t->begins;
     return t->begin;
 }
 
-const char *sgrad__tokenizer_word(const struct sgrad__tokenizer *t, int token, size_t *size) {
+const char *sgrad_tokenizer_word(const struct sgrad_tokenizer *t, int token, size_t *size) {
     const bool known = token >= 0 && token < t->all && t->word[token].byte;
     *size = known ? t->word[token].size : 0;
     return known ? t->word[token].byte : "";
 }
 
+bool sgrad_tokenizer_is_special(const struct sgrad_tokenizer *t, int token) {
+    return token >= 0 && token < t->all && t->word[token].special;
+}
+
 /* GPT-2's, Llama 3's and Qwen's expressions end a word before such a line break, and another one after it. */
-bool sgrad__tokenizer_cuts_lines(const struct sgrad__tokenizer *t) {
+bool sgrad_tokenizer_cuts_lines(const struct sgrad_tokenizer *t) {
     bool cuts = t->prefix_at < 0 && t->splitters;
     for (int i = 0; i < t->splitters; i++)
         cuts &= i > 0 || (t->splitter[i] != sgrad__split_digits && t->splitter[i] != sgrad__split_digit);

@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-int sgrad__malformed(const struct sgrad__tokenizer *t, const char *what) {
+int sgrad__malformed(const struct sgrad_tokenizer *t, const char *what) {
     return sgrad_log_error(SGRAD_EFORMAT, "tokenizer: %s: %s", t->file, what);
 }
 
-int sgrad__refuse(const struct sgrad__tokenizer *t, const char *where, const json_t *value) {
+int sgrad__refuse(const struct sgrad_tokenizer *t, const char *where, const json_t *value) {
     enum { MOST = 200 };
     char *text = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
     const bool longer = text && strlen(text) > MOST;
@@ -23,7 +23,7 @@ int sgrad__refuse(const struct sgrad__tokenizer *t, const char *where, const jso
     return error;
 }
 
-int sgrad__check_keys(const struct sgrad__tokenizer *t, const char *where, const json_t *object, const char *keys) {
+int sgrad__check_keys(const struct sgrad_tokenizer *t, const char *where, const json_t *object, const char *keys) {
     const char *key;
     json_t *value;
     if (!json_is_object(object)) return sgrad__refuse(t, where, object);
@@ -41,7 +41,7 @@ int sgrad__check_keys(const struct sgrad__tokenizer *t, const char *where, const
     return 0;
 }
 
-int sgrad__read_flag(const struct sgrad__tokenizer *t, const char *where, const json_t *object, const char *key, bool *value) {
+int sgrad__read_flag(const struct sgrad_tokenizer *t, const char *where, const json_t *object, const char *key, bool *value) {
     const json_t *flag = json_object_get(object, key);
     if (json_is_boolean(flag)) *value = json_is_true(flag);
     if (!flag || json_is_boolean(flag) || json_is_null(flag)) return 0;

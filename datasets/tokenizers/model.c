@@ -9,7 +9,7 @@
 
 #define FILE_LIMIT ((size_t)1 << 28)
 
-int sgrad__read_vocabulary(struct sgrad__tokenizer *t, json_t *vocabulary) {
+int sgrad__read_vocabulary(struct sgrad_tokenizer *t, json_t *vocabulary) {
     const char *text;
     json_t *number;
     if (!json_is_object(vocabulary) || !json_object_size(vocabulary)) return sgrad__malformed(t, "has no vocabulary");
@@ -37,7 +37,7 @@ int sgrad__read_vocabulary(struct sgrad__tokenizer *t, json_t *vocabulary) {
 
 /* Adds a merge. A later equal pair replaces an earlier one. Both tokens of the pair and the merged one must be in the
  * vocabulary. */
-static int add_pair(struct sgrad__tokenizer *t, const char *file, int rank, const char *one, size_t one_size, const char *other,
+static int add_pair(struct sgrad_tokenizer *t, const char *file, int rank, const char *one, size_t one_size, const char *other,
                     size_t other_size) {
     char *both = sgrad_format("%.*s%.*s", (int)one_size, one, (int)other_size, other);
     const struct {
@@ -62,7 +62,7 @@ static int add_pair(struct sgrad__tokenizer *t, const char *file, int rank, cons
 }
 
 /* Adds the merge "a b", and counts it. A line "#version" is skipped. */
-static int add_line(struct sgrad__tokenizer *t, const char *file, const char *line, int *rank) {
+static int add_line(struct sgrad_tokenizer *t, const char *file, const char *line, int *rank) {
     if (!strncmp(line, "#version", strlen("#version"))) return 0;
     const size_t one = strcspn(line, " ");
     char *first = sgrad_format("%.*s", (int)one, line);
@@ -73,7 +73,7 @@ static int add_line(struct sgrad__tokenizer *t, const char *file, const char *li
 }
 
 /* Adds merges of the form "a b" or ["a","b"]. */
-static int take_merges(struct sgrad__tokenizer *t, const json_t *merges) {
+static int take_merges(struct sgrad_tokenizer *t, const json_t *merges) {
     int rank = 0;
     size_t i;
     json_t *merge;
@@ -91,7 +91,7 @@ static int take_merges(struct sgrad__tokenizer *t, const json_t *merges) {
     return 0;
 }
 
-int sgrad__read_merges(struct sgrad__tokenizer *t, const char *path) {
+int sgrad__read_merges(struct sgrad_tokenizer *t, const char *path) {
     struct sgrad_map map;
     int rank = 0, error = sgrad_map_open(path, FILE_LIMIT, &map);
     char *text = error ? NULL : sgrad_format("%.*s", (int)map.size, (const char *)map.data), *rest = text;
@@ -105,7 +105,7 @@ int sgrad__read_merges(struct sgrad__tokenizer *t, const char *path) {
 }
 
 /* Texts that the library adds to the parts of words must be missing or empty, and the probability of dropout 0. */
-static int check_model(const struct sgrad__tokenizer *t, const json_t *model) {
+static int check_model(const struct sgrad_tokenizer *t, const json_t *model) {
     static const char *const affixes[] = { "continuing_subword_prefix", "end_of_word_suffix" };
     const json_t *type = json_object_get(model, "type"), *dropout = json_object_get(model, "dropout");
     SGRAD_TRY(sgrad__check_keys(t, "model", model,
@@ -122,7 +122,7 @@ static int check_model(const struct sgrad__tokenizer *t, const json_t *model) {
     return 0;
 }
 
-int sgrad__read_model(struct sgrad__tokenizer *t, const json_t *model) {
+int sgrad__read_model(struct sgrad_tokenizer *t, const json_t *model) {
     const json_t *unknown = json_object_get(model, "unk_token");
     SGRAD_TRY(check_model(t, model));
     SGRAD_TRY(sgrad__read_flag(t, "model", model, "fuse_unk", &t->fuse_unk));

@@ -47,7 +47,7 @@ static char *copy_of(const json_t *text) {
 }
 
 /* Reads Replace: "pattern": {"String": "a"}, "content": "b". */
-static int read_replace(struct sgrad__tokenizer *t, const char *where, const json_t *step, struct sgrad__normalizer *to) {
+static int read_replace(struct sgrad_tokenizer *t, const char *where, const json_t *step, struct sgrad__normalizer *to) {
     const json_t *pattern = json_object_get(step, "pattern"), *from = json_object_get(pattern, "String");
     const json_t *content = json_object_get(step, "content");
     SGRAD_TRY(sgrad__check_keys(t, where, step, "type pattern content"));
@@ -58,7 +58,7 @@ static int read_replace(struct sgrad__tokenizer *t, const char *where, const jso
     return 0;
 }
 
-static int read_normalizer(struct sgrad__tokenizer *t, const char *where, const json_t *step, const char *type) {
+static int read_normalizer(struct sgrad_tokenizer *t, const char *where, const json_t *step, const char *type) {
     struct sgrad__normalizer *to = &t->normalizer[t->normalizers];
     const json_t *prepend = json_object_get(step, "prepend");
     if (t->normalizers == SGRAD__STEPS) return sgrad__refuse(t, where, step);
@@ -80,7 +80,7 @@ static int read_normalizer(struct sgrad__tokenizer *t, const char *where, const 
 /* ---- pre-tokenizers ---------------------------------------------------------------------------------------------- */
 
 /* The words of a pattern with "Isolated" are its matches and the text between them; every text consists of matches. */
-static int read_split(struct sgrad__tokenizer *t, const char *where, const json_t *step, sgrad__splitter **split) {
+static int read_split(struct sgrad_tokenizer *t, const char *where, const json_t *step, sgrad__splitter **split) {
     const json_t *pattern = json_object_get(step, "pattern"), *regex = json_object_get(pattern, "Regex");
     const json_t *behavior = json_object_get(step, "behavior");
     bool invert = false;
@@ -93,7 +93,7 @@ static int read_split(struct sgrad__tokenizer *t, const char *where, const json_
     return 0;
 }
 
-static int read_pre_tokenizer(struct sgrad__tokenizer *t, const char *where, const json_t *step, const char *type) {
+static int read_pre_tokenizer(struct sgrad_tokenizer *t, const char *where, const json_t *step, const char *type) {
     sgrad__splitter **split = &t->splitter[t->splitters];
     bool prefix = false, regex = true, each = false, unused = false;
     if (t->splitters == SGRAD__STEPS || t->byte_level) return sgrad__refuse(t, where, step); /* ByteLevel must be the last */
@@ -121,7 +121,7 @@ static int read_pre_tokenizer(struct sgrad__tokenizer *t, const char *where, con
 /* ---- post-processors --------------------------------------------------------------------------------------------- */
 
 /* Reads the numbers of the special token ID of a template. */
-static int read_special(struct sgrad__tokenizer *t, const char *where, const json_t *template, const char *id) {
+static int read_special(struct sgrad_tokenizer *t, const char *where, const json_t *template, const char *id) {
     const json_t *ids = json_object_get(json_object_get(json_object_get(template, "special_tokens"), id), "ids");
     json_t *one;
     size_t i;
@@ -135,7 +135,7 @@ static int read_special(struct sgrad__tokenizer *t, const char *where, const jso
 }
 
 /* Reads "single" of a template: special tokens, then the text A, and nothing after it. */
-static int read_post_processor(struct sgrad__tokenizer *t, const char *where, const json_t *step, const char *type) {
+static int read_post_processor(struct sgrad_tokenizer *t, const char *where, const json_t *step, const char *type) {
     const json_t *single = json_object_get(step, "single");
     json_t *one;
     size_t i;
@@ -154,7 +154,7 @@ static int read_post_processor(struct sgrad__tokenizer *t, const char *where, co
 
 /* ---- decoders ---------------------------------------------------------------------------------------------------- */
 
-static int read_strip(struct sgrad__tokenizer *t, const char *where, const json_t *step) {
+static int read_strip(struct sgrad_tokenizer *t, const char *where, const json_t *step) {
     const char *content = json_string_value(json_object_get(step, "content"));
     const json_int_t start = json_integer_value(json_object_get(step, "start"));
     SGRAD_TRY(sgrad__check_keys(t, where, step, "type content start stop"));
@@ -165,7 +165,7 @@ static int read_strip(struct sgrad__tokenizer *t, const char *where, const json_
 }
 
 /* Replace, ByteFallback, Fuse, Strip: each may be missing, but the order must be this one. */
-static int read_decoder(struct sgrad__tokenizer *t, const char *where, const json_t *step, const char *type) {
+static int read_decoder(struct sgrad_tokenizer *t, const char *where, const json_t *step, const char *type) {
     const bool fused = t->strip >= 0;
     if (!strcmp(type, "ByteLevel") && !t->decoders && !t->decodes_bytes && !fused) {
         t->decodes_levels = true;
@@ -193,11 +193,11 @@ static int read_decoder(struct sgrad__tokenizer *t, const char *where, const jso
 /* A kind of step: its key in the file, that of the list in its sequences, and the function that reads one. */
 struct kind {
     const char *key, *list;
-    int (*read)(struct sgrad__tokenizer *tokenizer, const char *where, const json_t *step, const char *type);
+    int (*read)(struct sgrad_tokenizer *tokenizer, const char *where, const json_t *step, const char *type);
 };
 
 /* DEPTH limits sequences in sequences. */
-static int read_step(struct sgrad__tokenizer *t, const struct kind *kind, const json_t *step, int depth) {
+static int read_step(struct sgrad_tokenizer *t, const struct kind *kind, const json_t *step, int depth) {
     const char *type = json_string_value(json_object_get(step, "type"));
     const json_t *list = json_object_get(step, kind->list);
     json_t *one;
@@ -210,7 +210,7 @@ static int read_step(struct sgrad__tokenizer *t, const struct kind *kind, const 
     return 0;
 }
 
-int sgrad__read_steps(struct sgrad__tokenizer *t, const json_t *object) {
+int sgrad__read_steps(struct sgrad_tokenizer *t, const json_t *object) {
     static const struct kind kinds[] = {
         { "normalizer", "normalizers", read_normalizer },
         { "pre_tokenizer", "pretokenizers", read_pre_tokenizer },

@@ -12,11 +12,11 @@
  * A. Radford et al., Language models are unsupervised multitask learners, 2019; byte fallback: T. Kudo, J. Richardson,
  * SentencePiece, 2018.
  *
- *     struct sgrad__tokenizer *t;
- *     SGRAD_TRY(sgrad__tokenizer_open("tokenizer.json", &t));
- *     struct sgrad__encoder *encoder = sgrad__encoder_create(t);
+ *     struct sgrad_tokenizer *t;
+ *     SGRAD_TRY(sgrad_tokenizer_open("tokenizer.json", &t));
+ *     struct sgrad_encoder *encoder = sgrad_encoder_create(t);
  *     size_t count;
- *     const int32_t *token = sgrad__encode(encoder, "To be", 5, &count); */
+ *     const int32_t *token = sgrad_encode(encoder, "To be", 5, &count); */
 #ifndef SGRAD_DATASETS_TOKENIZERS_TOKENIZER_H
 #define SGRAD_DATASETS_TOKENIZERS_TOKENIZER_H
 
@@ -24,46 +24,56 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct sgrad__tokenizer; /* not changed after open: threads may share it */
-struct sgrad__encoder;   /* buffers and a cache of words, for one thread */
-struct sgrad__decoder;
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct sgrad_tokenizer; /* not changed after open: threads may share it */
+struct sgrad_encoder;   /* buffers and a cache of words, for one thread; its tokenizer must remain open */
+struct sgrad_decoder;   /* bytes of characters that are not complete, for one text; likewise */
 
 /* Reads FILE: tokenizer.json of Hugging Face, or vocab.json, with merges.txt in the same folder. The caller must close
  * *TOKENIZER. SGRAD_EFORMAT: a file is malformed, or has a key or a value that is not supported. Other errors: as
  * sgrad_map_open. */
-int sgrad__tokenizer_open(const char *file, struct sgrad__tokenizer **tokenizer);
+int sgrad_tokenizer_open(const char *file, struct sgrad_tokenizer **tokenizer);
 /* Reads the SIZE bytes of a tokenizer.json. NAME is its name in messages. */
-int sgrad__tokenizer_parse(const char *name, const void *data, size_t size, struct sgrad__tokenizer **tokenizer);
-void sgrad__tokenizer_close(struct sgrad__tokenizer *tokenizer); /* NULL is allowed */
+int sgrad_tokenizer_parse(const char *name, const void *data, size_t size, struct sgrad_tokenizer **tokenizer);
+void sgrad_tokenizer_close(struct sgrad_tokenizer *tokenizer); /* NULL is allowed */
 
-int sgrad__tokenizer_words(const struct sgrad__tokenizer *tokenizer);  /* largest token of the vocabulary, plus 1 */
-int sgrad__tokenizer_tokens(const struct sgrad__tokenizer *tokenizer); /* the same with added tokens */
+int sgrad_tokenizer_words(const struct sgrad_tokenizer *tokenizer);  /* largest token of the vocabulary, plus 1 */
+int sgrad_tokenizer_tokens(const struct sgrad_tokenizer *tokenizer); /* the same with added tokens */
 /* Returns the token with this text, which may be an added token. ADDED: must be one. -1: none. */
-int sgrad__tokenizer_find(const struct sgrad__tokenizer *tokenizer, const char *text, bool added);
+int sgrad_tokenizer_find(const struct sgrad_tokenizer *tokenizer, const char *text, bool added);
 /* Returns the tokens that the file's template puts before a text, for example <|begin_of_text|>. The tokenizer owns them. */
-const int32_t *sgrad__tokenizer_begin(const struct sgrad__tokenizer *tokenizer, int *count);
+const int32_t *sgrad_tokenizer_begin(const struct sgrad_tokenizer *tokenizer, int *count);
 /* Returns true if the tokens of a text are those of its two parts, wherever a letter, a line break and a letter (of ASCII) follow
  * each other and the cut is after the line break. */
-bool sgrad__tokenizer_cuts_lines(const struct sgrad__tokenizer *tokenizer);
+bool sgrad_tokenizer_cuts_lines(const struct sgrad_tokenizer *tokenizer);
 /* Returns the bytes of TOKEN and sets *SIZE to their number; 0: no such token. The tokenizer owns them. They may be a part of a
  * character. */
-const char *sgrad__tokenizer_word(const struct sgrad__tokenizer *tokenizer, int token, size_t *size);
-bool sgrad__tokenizer_is_pair(const struct sgrad__tokenizer *tokenizer); /* it is vocab.json with merges.txt */
+const char *sgrad_tokenizer_word(const struct sgrad_tokenizer *tokenizer, int token, size_t *size);
+/* Returns true if TOKEN is an added token that the file marks as special, for example <|end_of_text|>. */
+bool sgrad_tokenizer_is_special(const struct sgrad_tokenizer *tokenizer, int token);
+bool sgrad_tokenizer_is_pair(const struct sgrad_tokenizer *tokenizer); /* it is vocab.json with merges.txt */
 
-struct sgrad__encoder *sgrad__encoder_create(const struct sgrad__tokenizer *tokenizer);
-void sgrad__encoder_destroy(struct sgrad__encoder *encoder); /* NULL is allowed */
+/* The caller must destroy the encoder. */
+struct sgrad_encoder *sgrad_encoder_create(const struct sgrad_tokenizer *tokenizer);
+void sgrad_encoder_destroy(struct sgrad_encoder *encoder); /* NULL is allowed */
 /* Returns the *COUNT tokens of TEXT, of less than 2 GiB, without those of the template. They are valid until the next call. */
-const int32_t *sgrad__encode(struct sgrad__encoder *encoder, const char *text, size_t size, size_t *count);
+const int32_t *sgrad_encode(struct sgrad_encoder *encoder, const char *text, size_t size, size_t *count);
 /* Returns the number of characters, of all calls, that have no token and were left out, as the library does. */
-size_t sgrad__encoder_dropped(const struct sgrad__encoder *encoder);
+size_t sgrad_encoder_dropped(const struct sgrad_encoder *encoder);
 
 /* A decoder returns text as soon as its characters are complete. CONTINUES: the tokens follow a text; else a tokenizer of
- * SentencePiece's style removes the blank at their beginning. */
-struct sgrad__decoder *sgrad__decoder_create(const struct sgrad__tokenizer *tokenizer, bool continues);
-void sgrad__decoder_destroy(struct sgrad__decoder *decoder); /* NULL is allowed */
+ * SentencePiece's style removes the blank at their beginning. The caller must destroy the decoder. */
+struct sgrad_decoder *sgrad_decoder_create(const struct sgrad_tokenizer *tokenizer, bool continues);
+void sgrad_decoder_destroy(struct sgrad_decoder *decoder); /* NULL is allowed */
 /* Return valid UTF-8 of *SIZE bytes, which is valid until the next call: the characters that TOKEN completes, and those that the
  * end completes. Bytes that belong to no character become U+FFFD. */
-const char *sgrad__decode(struct sgrad__decoder *decoder, int token, size_t *size);
-const char *sgrad__decode_end(struct sgrad__decoder *decoder, size_t *size);
+const char *sgrad_decode(struct sgrad_decoder *decoder, int token, size_t *size);
+const char *sgrad_decode_end(struct sgrad_decoder *decoder, size_t *size);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -70,7 +70,7 @@ size_t sgrad__utf8_check(const char *text, size_t size) {
     return size;
 }
 
-void sgrad__buffer_add(struct sgrad__buffer *buffer, const char *text, size_t size) {
+char *sgrad__buffer_extend(struct sgrad__buffer *buffer, size_t size) {
     if (buffer->capacity - buffer->size < size) {
         const size_t capacity = 2 * (buffer->size + size) + 64;
         char *larger = sgrad_xcalloc(capacity, 1);
@@ -79,6 +79,11 @@ void sgrad__buffer_add(struct sgrad__buffer *buffer, const char *text, size_t si
         buffer->text = larger;
         buffer->capacity = capacity;
     }
-    if (size) memcpy(buffer->text + buffer->size, text, size);
     buffer->size += size;
+    return buffer->text + buffer->size - size;
+}
+
+void sgrad__buffer_add(struct sgrad__buffer *buffer, const char *text, size_t size) {
+    char *to = sgrad__buffer_extend(buffer, size);
+    if (size) memcpy(to, text, size);
 }

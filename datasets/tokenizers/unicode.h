@@ -35,6 +35,8 @@ struct sgrad__buffer {
     char *text;
     size_t size, capacity;
 };
+/* Returns the address of SIZE bytes that are appended, with any content; it is valid until the next call. */
+char *sgrad__buffer_extend(struct sgrad__buffer *buffer, size_t size);
 void sgrad__buffer_add(struct sgrad__buffer *buffer, const char *text, size_t size);
 
 /* Appends TEXT in the normal form NFC. Bytes that are not UTF-8 are unchanged. Source: Unicode Standard Annex 15. */

@@ -31,7 +31,7 @@ void sgrad__byte_characters_load(void) {
 
 /* ---- added tokens ------------------------------------------------------------------------------------------------ */
 
-void sgrad__add_token(struct sgrad__tokenizer *t, const char *text, struct sgrad__added added) {
+void sgrad__add_token(struct sgrad_tokenizer *t, const char *text, struct sgrad__added added) {
     struct sgrad__buffer normal = { 0 };
     t->added = sgrad_array_grow(t->added, t->addeds, sizeof *t->added);
     added.text = sgrad_format("%s", text);
@@ -50,7 +50,7 @@ void sgrad__add_token(struct sgrad__tokenizer *t, const char *text, struct sgrad
 
 /* Returns the number that the library `tokenizers` assigns to an added token, independently of the file: its number in the
  * vocabulary, or the next free one. */
-static int32_t number_of(const struct sgrad__tokenizer *t, const char *text) {
+static int32_t number_of(const struct sgrad_tokenizer *t, const char *text) {
     const int32_t known = sgrad__table_get(&t->vocabulary, text, strlen(text));
     if (known >= 0) return known;
     return t->next > t->entries ? t->next : t->entries;
@@ -61,16 +61,15 @@ static bool equals(const struct sgrad__added *a, const struct sgrad__added *b) {
            a->normalized == b->normalized;
 }
 
-static int read_one(struct sgrad__tokenizer *t, const json_t *one) {
+static int read_one(struct sgrad_tokenizer *t, const json_t *one) {
     const json_t *content = json_object_get(one, "content"), *id = json_object_get(one, "id");
     const char *text = json_string_value(content);
     const json_int_t token = json_is_integer(id) ? json_integer_value(id) : -1;
     struct sgrad__added added = { .token = (int32_t)token };
-    bool special = false;
     SGRAD_TRY(sgrad__check_keys(t, "added_tokens", one, "id content single_word lstrip rstrip normalized special"));
     if (!text || !*text || strlen(text) != json_string_length(content) || token < 0 || token >= SGRAD__TOKENS)
         return sgrad__malformed(t, "an added token has no content, or a number that is not from 0 to 1048575");
-    SGRAD_TRY(sgrad__read_flag(t, "added_tokens", one, "special", &special));
+    SGRAD_TRY(sgrad__read_flag(t, "added_tokens", one, "special", &added.special));
     SGRAD_TRY(sgrad__read_flag(t, "added_tokens", one, "single_word", &added.single_word));
     SGRAD_TRY(sgrad__read_flag(t, "added_tokens", one, "lstrip", &added.lstrip));
     SGRAD_TRY(sgrad__read_flag(t, "added_tokens", one, "rstrip", &added.rstrip));
@@ -87,7 +86,7 @@ static int read_one(struct sgrad__tokenizer *t, const json_t *one) {
     return 0;
 }
 
-int sgrad__read_added(struct sgrad__tokenizer *t, const json_t *list) {
+int sgrad__read_added(struct sgrad_tokenizer *t, const json_t *list) {
     size_t i;
     json_t *one;
     json_array_foreach(list, i, one) SGRAD_TRY(read_one(t, one));
@@ -112,7 +111,7 @@ static void decode_levels(const char *text, size_t size, struct sgrad__buffer *t
 }
 
 /* Returns the bytes of the token with the characters TEXT. */
-static struct sgrad__word decode_word(const struct sgrad__tokenizer *t, int token, const char *text, size_t size) {
+static struct sgrad__word decode_word(const struct sgrad_tokenizer *t, int token, const char *text, size_t size) {
     struct sgrad__buffer bytes = { 0 };
     int byte = SGRAD__BYTES;
     if (t->decodes_bytes)
@@ -124,10 +123,10 @@ static struct sgrad__word decode_word(const struct sgrad__tokenizer *t, int toke
     else
         sgrad__normalize(t->decoder, t->decoders, text, size, &bytes);
     sgrad__buffer_add(&bytes, "", 1); /* not NULL: the token exists */
-    return (struct sgrad__word){ bytes.text, bytes.size - 1 };
+    return (struct sgrad__word){ bytes.text, bytes.size - 1, false };
 }
 
-void sgrad__decode_words(struct sgrad__tokenizer *t) {
+void sgrad__decode_words(struct sgrad_tokenizer *t) {
     t->word = sgrad_xcalloc((size_t)t->all, sizeof *t->word);
     for (int i = 0; i < t->words; i++)
         if (t->spelling[i].size)
@@ -135,6 +134,6 @@ void sgrad__decode_words(struct sgrad__tokenizer *t) {
     for (int i = 0; i < t->addeds; i++) {
         struct sgrad__word *word = &t->word[t->added[i].token];
         free(word->byte);
-        *word = (struct sgrad__word){ sgrad_format("%s", t->added[i].text), t->added[i].size };
+        *word = (struct sgrad__word){ sgrad_format("%s", t->added[i].text), t->added[i].size, t->added[i].special };
     }
 }

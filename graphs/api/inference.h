@@ -8,7 +8,9 @@
 extern "C" {
 #endif
 
+struct json_t;
 struct sgrad_dataset;
+struct sgrad_tokenizer;
 
 /* ---- evaluation and prediction ------------------------------------------------------------------------------------ */
 
@@ -92,6 +94,37 @@ struct sgrad_sample_options {
  * SGRAD_EFORMAT: the weights cannot be read. */
 int sgrad_sample(const struct sgrad_train_options *options, const struct sgrad_sample_options *how);
 
+/* A generated text. */
+struct sgrad_text {
+    char *text;                         /* SIZE bytes, without the prompt and without the stop text; then a byte 0 */
+    size_t size;
+    long tokens;                        /* number of generated tokens */
+    bool stopped;                       /* the text ended with the stop text */
+    bool numbers;                       /* the text is a list of token numbers */
+};
+struct sgrad_text_options {
+    const char *const *prompt;          /* beginnings of texts, none of which may be empty */
+    int prompts;
+    /* Converts text to tokens and back (tokenizer.h). NULL: a network of 256 tokens reads and writes bytes; the texts of other
+     * networks are token numbers, separated by blanks. */
+    const struct sgrad_tokenizer *tokenizer;
+    const char *stop;                   /* a text ends before this text; NULL or "": after sampling.tokens tokens */
+    struct sgrad_sample_options sampling;       /* its fields prompt, prompts, take, arg and words are ignored */
+    /* Called after each token of text TEXT. TEXTS are all texts so far, without bytes that may be the beginning of the stop text.
+     * False: the text ends with this token. May be NULL. */
+    bool (*take)(void *arg, const struct sgrad_text *texts, int text);
+    void *arg;
+};
+/* Generates texts, as sgrad_sample, with the same OPTIONS. If the tokenizer's template puts tokens before a text, they are put
+ * before the prompts that do not begin with them. The text of a tokenizer is UTF-8; that of bytes may be invalid. *TEXTS: the
+ * texts of all prompts; the caller must free them (sgrad_texts_free). Errors are those of sgrad_sample; SGRAD_EINVAL also if a
+ * prompt is empty, or is not a list of token numbers where it must be one. On an error, *TEXTS is unchanged. */
+int sgrad_sample_texts(const struct sgrad_train_options *options, const struct sgrad_text_options *how,
+                       struct sgrad_text **texts);
+void sgrad_texts_free(struct sgrad_text *texts, int count);     /* COUNT texts; NULL is allowed */
+/* Returns a new JSON object with the fields prompt, text, tokens and stopped. Bytes that JSON cannot represent become U+FFFD. */
+struct json_t *sgrad_text_json(const char *prompt, const struct sgrad_text *text);
+
 /* ---- run directories ------------------------------------------------------------------------------------------------ */
 
 /* Reads the options of the run in FOLDER from its config.json, including the changes by its continuations; out, resume and trace
@@ -143,6 +176,10 @@ int sgrad_run_open_samples(const struct sgrad_train_options *options, bool every
 void sgrad_run_take_seed(struct sgrad_train_options *options);
 
 char *sgrad_run_weights(const char *folder);    /* returns the path of the run's final weights; free it */
+
+/* Returns the path of the tokenizer of the run in FOLDER, which was trained on DATA (its option data; NULL: unknown):
+ * tokenizer.json in FOLDER, or else beside the token files of DATA. NULL: neither exists. The caller must free it. */
+char *sgrad_run_tokenizer(const char *folder, const char *data);
 
 #ifdef __cplusplus
 }

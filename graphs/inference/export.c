@@ -22,6 +22,7 @@ static int write_shards(const struct sgrad_entry *entry, int count, const char *
     }
     first[files] = count;
     const int stem = (int)(strrchr(path, '.') - path);
+    const char *const metadata[] = { "format", SGRAD__WEIGHTS_FORMAT };
     if (files > 1 && unlink(path) && errno != ENOENT)
         error = sgrad_log_error(SGRAD_EIO, "%s: cannot be replaced by several files: %s", path, strerror(errno));
     json_t *map = json_object();
@@ -31,7 +32,7 @@ static int write_shards(const struct sgrad_entry *entry, int count, const char *
         const char *slash = strrchr(name, '/');
         for (int i = first[f]; i < first[f + 1]; i++)
             json_object_set_new(map, entry[i].name, json_string(slash ? slash + 1 : name));
-        error = sgrad_safetensors_write(name, entry + first[f], first[f + 1] - first[f], NULL, 0);
+        error = sgrad_safetensors_write(name, entry + first[f], first[f + 1] - first[f], metadata, 1);
         free(name);
     }
     char *index = sgrad_format("%s.index.json", path);
@@ -43,18 +44,51 @@ static int write_shards(const struct sgrad_entry *entry, int count, const char *
     return error;
 }
 
-/* The index of an earlier export is removed first: it would list files that are replaced. */
-static int write_weights(const struct sgrad_graph *graph, const char *path, int64_t limit) {
+static int write_files(const struct sgrad_graph *graph, const char *path, int64_t limit) {
     struct sgrad__weights copy;
-    char *index = sgrad_format("%s.index.json", path);
-    unlink(index);
-    free(index);
     if (!limit) return sgrad__weights_save(sgrad__parameters_list(graph), path, NULL, 0);
     SGRAD_TRY(sgrad__weights_copy(sgrad__parameters_list(graph), NULL, &copy));
     struct sgrad_entry *entry = sgrad__weights_entries(&copy);
     int error = write_shards(entry, copy.items.count, path, limit);
     free(entry);
     sgrad__weights_free(&copy);
+    return error;
+}
+
+/* Returns the files that INDEX lists, as keys of an object: none if it does not exist or is malformed. */
+static json_t *list_shards(const char *index) {
+    json_t *json = json_load_file(index, 0, NULL), *files = json_object(), *file;
+    const char *tensor;
+    json_object_foreach(json_object_get(json, "weight_map"), tensor, file)
+        if (json_is_string(file)) json_object_set_new(files, json_string_value(file), json_true());
+    json_decref(json);
+    return files;
+}
+
+/* Removes the shards BEFORE of PATH that are not in NOW. Other files, which an index may also list, are not removed. */
+static void remove_shards(const char *path, json_t *before, const json_t *now) {
+    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path, *name;
+    const size_t stem = (size_t)(strrchr(base, '.') - base);
+    json_t *value;
+    json_object_foreach(before, name, value) {
+        if (strncmp(name, base, stem) || name[stem] != '-' || strchr(name, '/') || json_object_get(now, name)) continue;
+        char *old = sgrad_format("%.*s%s", (int)(base - path), path, name);
+        if (unlink(old) && errno != ENOENT) sgrad_log_warning("%s: cannot be removed: %s", old, strerror(errno));
+        free(old);
+    }
+}
+
+/* The index of an earlier export is removed first, because it would list files that are replaced; its other files, last. */
+static int write_weights(const struct sgrad_graph *graph, const char *path, int64_t limit) {
+    char *index = sgrad_format("%s.index.json", path);
+    json_t *before = list_shards(index);
+    unlink(index);
+    const int error = write_files(graph, path, limit);
+    json_t *now = list_shards(index);
+    if (!error) remove_shards(path, before, now);
+    json_decref(before);
+    json_decref(now);
+    free(index);
     return error;
 }
 

@@ -146,6 +146,9 @@ static int check_model(const char *text) {
 }
 
 static int check_options(const struct sgrad_sample_options *how) {
+    if (sgrad_launched_ranks() > 1)
+        return sgrad_log_error(SGRAD_EINVAL, "sample: uses one rank, but %d were started; run it without mpirun",
+                               sgrad_launched_ranks());
     if (how->prompts < 1 || how->tokens < 0)
         return sgrad_log_error(SGRAD_EINVAL, "sample requires at least one prompt, and a number of tokens that is not negative");
     if (!(how->temperature >= 0) || how->top_k < 0 || !(how->top_p >= 0 && how->top_p <= 1) || !(how->repetition_penalty >= 0))
@@ -162,6 +165,7 @@ static int generate_group(struct sgrad__run *run, const struct sgrad_sample_opti
     int left = 1;
     for (int64_t at = 0, first = 0, furthest = 0; left; at++) {
         const struct sgrad__slot *slot;
+        if (sgrad__signal_caught()) return SGRAD_EINTR;
         if (at - first == context) at = first = at + 1 - half;
         SGRAD_TRY(process(run, texts, at, at - first, &slot));
         if (at < furthest) continue;        /* a row that is processed again */
@@ -196,6 +200,7 @@ int sgrad_sample(const struct sgrad_train_options *options, const struct sgrad_s
     struct sgrad__run *r = sgrad_xcalloc(1, sizeof *r);
     struct texts texts = { 0 };
     r->options = *options;
+    r->options.parallel.mesh = NULL;        /* of a run on several ranks */
     int error = generate(r, how, &texts);
     sgrad__run_close(r);
     free(texts.known);

@@ -1,6 +1,8 @@
-/* json_calls.c: training, prediction and export with options and results as JSON texts. */
+/* json_calls.c: training, prediction, generation of text and export with options and results as JSON texts. */
 #include "graphs/json/json_calls.h"
+#include "datasets/tokenizers/tokenizer.h"
 #include "graphs/api/inference.h"
+#include "graphs/engine/run.h"
 #include "graphs/rundir/rundir.h"
 #include "runtime/collectives.h"
 
@@ -90,9 +92,13 @@ static int take_options(const char *run, const char *options, bool training, str
 static void take_weights(const char *run, struct asked *asked) {
     if (run && !json_object_get(asked->object, "init") && !json_object_get(asked->object, "model"))
         asked->options.model.init = sgrad_run_weights(run);
-    if (!run && !json_object_get(asked->object, "seed")) sgrad_run_take_seed(&asked->options);
     if (!json_object_get(asked->object, "tta")) asked->options.evaluation.tta = NULL;
     asked->options.output.explicit_options = NULL;        /* most options belong to another command */
+}
+
+/* Without a run, data are those of the run that trained the weights. */
+static void take_seed(const char *run, struct asked *asked) {
+    if (!run && !json_object_get(asked->object, "seed")) sgrad_run_take_seed(&asked->options);
 }
 
 static void close_asked(struct asked *asked) {
@@ -159,7 +165,7 @@ int sgrad_json_predict(const char *run, const char *options, const struct sgrad_
     struct sgrad_train_result r = { 0 };
     struct sgrad_dataset *dataset = NULL;
     int error = take_options(run, options, false, &a);
-    if (!error) take_weights(run, &a);
+    if (!error) take_weights(run, &a), take_seed(run, &a);
     if (!error && samples) error = open_samples(run, &a.options, samples, &dataset);
     else if (!error && answers && json_object_get(a.object, "data")) error = sgrad_run_open_samples(&a.options, true, &dataset);
     a.options.data.dataset[SGRAD_TEST] = dataset;
@@ -178,11 +184,79 @@ int sgrad_json_export(const char *run, const char *options, const char *path) {
     struct asked a;
     struct sgrad_dataset *dataset = NULL;
     int error = take_options(run, options, false, &a);
-    if (!error) take_weights(run, &a);
+    if (!error) take_weights(run, &a), take_seed(run, &a);
     if (!error) error = sgrad_run_samples(run, &a.options, &dataset);
     a.options.data.dataset[SGRAD_TEST] = dataset;
     if (!error) error = sgrad_export(&a.options, path, 0);
     sgrad_dataset_close(dataset);
+    close_asked(&a);
+    return error;
+}
+
+/* ---- generation of text ---- */
+
+/* Reads the description TEXTS of the texts. The strings of HOW and *TOKENIZER belong to *OBJECT; the caller must free
+ * how->prompt. */
+static int read_texts(const char *texts, json_t **object, struct sgrad_text_options *how, const char **tokenizer) {
+    json_error_t problem;
+    json_t *prompts;
+    json_int_t tokens, top_k = 0;
+    struct sgrad_sample_options *s = &how->sampling;
+    *object = json_loads(texts, JSON_REJECT_DUPLICATES, &problem);
+    if (!*object ||
+        json_unpack_ex(*object, &problem, JSON_STRICT, "{s:o, s:I, s:F, s?I, s?F, s?F, s?s, s?s}", "prompts", &prompts, "tokens",
+                       &tokens, "temperature", &s->temperature, "top_k", &top_k, "top_p", &s->top_p, "repetition_penalty",
+                       &s->repetition_penalty, "stop", &how->stop, "tokenizer", tokenizer))
+        return sgrad_log_error(SGRAD_EFORMAT, "sample: invalid description of texts: %s", problem.text);
+    s->tokens = (long)tokens;
+    s->top_k = (int)sgrad_clamp(top_k, -1, INT32_MAX);
+    how->prompts = (int)json_array_size(prompts);
+    const char **prompt = sgrad_xcalloc((size_t)how->prompts + 1, sizeof *prompt);
+    how->prompt = prompt;
+    for (int i = 0; i < how->prompts; i++) {
+        prompt[i] = json_string_value(json_array_get(prompts, (size_t)i));
+        if (!prompt[i]) return sgrad_log_error(SGRAD_EFORMAT, "sample: prompt %d is not a text", i + 1);
+    }
+    return 0;
+}
+
+/* Opens the tokenizer FILE, or that of the run if FILE is NULL. *TOKENIZER is unchanged if there is none. */
+static int open_tokenizer(const char *file, const char *run, const struct sgrad_train_options *options,
+                          struct sgrad_tokenizer **tokenizer) {
+    char *path = !file && run ? sgrad_run_tokenizer(run, options->data.name) : NULL;
+    const int error = file || path ? sgrad_tokenizer_open(file ? file : path, tokenizer) : 0;
+    free(path);
+    return error;
+}
+
+static int sample(const struct sgrad_train_options *options, const struct sgrad_text_options *how, char **result) {
+    struct sgrad_text *texts;
+    if (!options->model.init) return sgrad_log_error(SGRAD_EINVAL, "sample: option init, a file of weights, is missing");
+    SGRAD_TRY(sgrad_sample_texts(options, how, &texts));
+    json_t *array = json_array();
+    for (int i = 0; i < how->prompts; i++) json_array_append_new(array, sgrad_text_json(how->prompt[i], &texts[i]));
+    sgrad_texts_free(texts, how->prompts);
+    *result = text_of(array);
+    return 0;
+}
+
+int sgrad_json_sample(const char *run, const char *options, const char *texts, char **result) {
+    struct asked a;
+    struct sgrad_text_options how = { 0 };
+    struct sgrad_tokenizer *tokenizer = NULL;
+    json_t *object = NULL;
+    const char *file = NULL;
+    sgrad__signals_watch();
+    int error = take_options(run, options, false, &a);
+    if (!error) take_weights(run, &a);
+    if (!error) error = read_texts(texts, &object, &how, &file);
+    if (!error) error = open_tokenizer(file, run, &a.options, &tokenizer);
+    how.tokenizer = tokenizer;
+    if (!error) error = sample(&a.options, &how, result);
+    sgrad__signals_unwatch();
+    sgrad_tokenizer_close(tokenizer);
+    free((void *)how.prompt);
+    json_decref(object);
     close_asked(&a);
     return error;
 }

@@ -1,5 +1,5 @@
-/* json_calls.h: training, prediction and export for languages without C's structures: options and results are JSON texts, samples
- * and predictions are arrays. The Python module (docs/guides/python.md) uses these functions.
+/* json_calls.h: training, prediction, generation of text and export for languages without C's structures: options and results are
+ * JSON texts, samples and predictions are arrays. The Python module (docs/guides/python.md) uses these functions.
  *
  * OPTIONS is a JSON object. Its keys are fields of struct sgrad_train_options, with names and values as in config.json:
  *
@@ -49,6 +49,18 @@ int sgrad_json_predict(const char *run, const char *options, const struct sgrad_
 
 /* Writes the weights, chosen as by sgrad_json_predict, and their network to the ONNX file PATH (sgrad_export). */
 int sgrad_json_export(const char *run, const char *options, const char *path);
+
+/* Generates texts with a language model (sgrad_sample_texts). TEXTS is a JSON object:
+ *
+ *     {"prompts": ["To be", "ROMEO:"], "tokens": 50, "temperature": 0.8,       required
+ *      "top_k": 40, "top_p": 0.9, "repetition_penalty": 1.1,                   optional; fields of struct sgrad_sample_options
+ *      "stop": "\n\n", "tokenizer": "tokenizer.json"}                          optional
+ *
+ * The weights are chosen as by sgrad_json_predict; without RUN, OPTIONS must contain init. The default tokenizer is that of RUN
+ * (sgrad_run_tokenizer), if it has one. *RESULT: a JSON array with the object of each text (sgrad_text_json), in the order of the
+ * prompts; the caller must free it. SGRAD_EFORMAT: TEXTS is malformed. SGRAD_EINTR: interrupted by a signal. Other errors are
+ * those of sgrad_sample_texts and sgrad_tokenizer_open. */
+int sgrad_json_sample(const char *run, const char *options, const char *texts, char **result);
 
 #ifdef __cplusplus
 }

@@ -307,6 +307,7 @@ int sgrad__weights_load(struct sgrad_graph *graph, struct sgrad__items items, co
 /* Computes the checksum of the data in FILE. If the file states another one, the data were modified or damaged; this is a
  * warning, not an error. SGRAD_EIO. */
 int sgrad__weights_checksum(const struct sgrad_safetensors *file, char checksum[SGRAD_CHECKSUM]);
+#define SGRAD__WEIGHTS_FORMAT "pt"       /* value of the metadata's key "format": names and layouts are PyTorch's */
 /* A copy of items in host memory, for a file. sgrad__weights_copy waits for the tasks that change the items; whole values of
  * split items must exist. VALUE: a tensor for each item, which is copied instead of the item; NULL, or an element NULL: the item
  * is copied. The caller must free the copy with sgrad__weights_free. sgrad__weights_write may be called only once, on any

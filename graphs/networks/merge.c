@@ -13,12 +13,7 @@
 #define WEIGHT ".weight"
 static const char *const suffix[] = { ".lora_A" WEIGHT, ".lora_B" WEIGHT };
 
-static bool ends_with(const char *name, const char *end) {
-    const size_t length = strlen(name), tail = strlen(end);
-    return length > tail && strcmp(name + length - tail, end) == 0;
-}
-
-bool sgrad__is_adapter(const char *name) { return ends_with(name, suffix[0]) || ends_with(name, suffix[1]); }
+bool sgrad__is_adapter(const char *name) { return sgrad_ends_with(name, suffix[0]) || sgrad_ends_with(name, suffix[1]); }
 
 /* weight (K,C) += scale · b (K,rank) · a (rank,C) */
 static void add_product(float *weight, const float *a, const float *b, int64_t K, int64_t C, int64_t rank, double scale) {
@@ -53,7 +48,7 @@ void sgrad__weights_merge(struct sgrad__weights *copy) {
     if (list->lora_scale == 0) return;
     for (int i = 0; i < list->count; i++) {
         const struct sgrad__item *a = &list->item[i];
-        if (!ends_with(a->name, suffix[0])) continue;
+        if (!sgrad_ends_with(a->name, suffix[0])) continue;
         const size_t length = strlen(a->name) - strlen(suffix[0]);
         const int b = find(list, a->name, length, suffix[1]), weight = find(list, a->name, length, WEIGHT);
         const int64_t *dim = list->item[weight].view.shape.dim;
@@ -86,7 +81,7 @@ static const struct sgrad_entry *find_matrix(const struct sgrad_safetensors *fil
 
 int sgrad__adapter_merge(const struct sgrad_safetensors *file, const char *name, const struct sgrad_shape *shape, float *value) {
     const char *text = sgrad_safetensors_metadata(file, SGRAD__LORA_SCALE);
-    if (!text || shape->rank != 2 || !ends_with(name, WEIGHT)) return 0;
+    if (!text || shape->rank != 2 || !sgrad_ends_with(name, WEIGHT)) return 0;
     const struct sgrad_entry *a = find_matrix(file, name, 0), *b = find_matrix(file, name, 1);
     if (!a && !b) return 0;
     const struct sgrad_shape *of_a = a ? &a->view.shape : NULL, *of_b = b ? &b->view.shape : NULL;

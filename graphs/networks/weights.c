@@ -153,9 +153,8 @@ static int check_equal(const struct sgrad_safetensors *file, const struct sgrad_
 static int check_stranger(const struct sgrad_graph *graph, const struct sgrad__items *list, const struct sgrad_safetensors *file,
                           const char *tensor, const struct sgrad_entry *entry) {
     const struct sgrad_model *model = graph->model;
-    const size_t length = strlen(tensor);
     for (const char *const *end = model ? model->ignored : NULL; end && *end; end++)
-        if (length >= strlen(*end) && strcmp(tensor + length - strlen(*end), *end) == 0) return 0;
+        if (sgrad_ends_with(tensor, *end)) return 0;
     for (int i = 0; i < graph->tie_count; i++) {
         if (strcmp(graph->tie[i].name, tensor)) continue;
         if (entry && !check_equal(file, entry, find_entry(graph, file, graph->tie[i].as))) return 0;
@@ -294,17 +293,17 @@ int sgrad__weights_checksum(const struct sgrad_safetensors *file, char checksum[
     return 0;
 }
 
-/* Writes the entries, with their checksum added to the metadata. */
+/* Writes the entries. Adds their checksum to the metadata, and the format, without which transformers refuses the file. */
 static int write_entries(const struct sgrad_entry *entry, int count, const char *path, const char *const *metadata,
                          int metadata_count) {
     char checksum[SGRAD_CHECKSUM];
     sgrad_safetensors_checksum(entry, count, checksum);
-    const char **more = sgrad_xcalloc(2 * (size_t)(metadata_count + 1), sizeof *more);
-    for (int i = 0; i < 2 * metadata_count; i++) more[i] = metadata[i];
-    more[2 * metadata_count] = "checksum";
-    more[2 * metadata_count + 1] = checksum;
-    int error = sgrad_safetensors_write(path, entry, count, more, metadata_count + 1);
-    free(more);
+    const char *const own[] = { "format", SGRAD__WEIGHTS_FORMAT, "checksum", checksum };
+    const char **all = sgrad_xcalloc(2 * (size_t)metadata_count + 4, sizeof *all);
+    for (int i = 0; i < 2 * metadata_count; i++) all[i] = metadata[i];
+    memcpy(all + 2 * metadata_count, own, sizeof own);
+    int error = sgrad_safetensors_write(path, entry, count, all, metadata_count + 2);
+    free(all);
     return error;
 }
 

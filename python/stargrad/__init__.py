@@ -1,4 +1,4 @@
-"""Stargrad in Python: training, evaluation, prediction and export with the C library. Arrays are NumPy arrays.
+"""Stargrad in Python: training, evaluation, prediction, generation of text and export with the C library. Arrays are NumPy arrays.
 
     import stargrad
     run = stargrad.train(model="convnet", data="digits", epochs=5, lr=0.1)
@@ -6,19 +6,23 @@
     run.predict(["seven.png"]).argmax(axis=1)
     run.weights()["fc.weight"].shape
     run.export("digits.onnx")
+    stargrad.Run("runs/gpt").sample("To be", tokens=50, temperature=0.8)
+    stargrad.Tokenizer("tokenizer.json").encode("To be")
 
 Options have the names of `stargrad train --help`, with _ for -, and the values of a run's config.json. options() returns all of
 them. A run is a folder. The command and this module can read each other's runs. See docs/guides/python.md."""
 import ctypes
+import functools
 import json
 import os
 
 import numpy
 
 from .library import Answers, Error, Samples, call, library, take_text
+from .tokenizer import Tokenizer
 from .weights import load, save
 
-__all__ = ["Error", "Run", "evaluate", "load", "names", "options", "plugin", "probabilities", "save", "train"]
+__all__ = ["Error", "Run", "Tokenizer", "evaluate", "load", "names", "options", "plugin", "probabilities", "sample", "save", "train"]
 
 
 def options():
@@ -58,6 +62,19 @@ def evaluate(run=None, **options):
     result = ctypes.c_void_p()
     call("sgrad_json_predict", _folder(run), _text(options), None, ctypes.byref(result), None)
     return json.loads(take_text(result))
+
+
+def sample(prompts, run=None, tokens=256, temperature=1, top_k=0, top_p=1, repetition_penalty=1, stop=None, tokenizer=None, **options):
+    """Generates texts with the language model of a run, or of model=…, init=WEIGHTS. PROMPTS is a text or a list of texts. Returns
+    the continuation of the text, or a list of the continuations. Arguments have the meaning and the defaults of the options of
+    `stargrad sample`: seed=… too. TOKENIZER is a Tokenizer or its file; default: the run's."""
+    wanted = {"prompts": [prompts] if isinstance(prompts, str) else list(prompts), "tokens": tokens, "temperature": temperature,
+              "top_k": top_k, "top_p": top_p, "repetition_penalty": repetition_penalty, "stop": stop,
+              "tokenizer": tokenizer.path if isinstance(tokenizer, Tokenizer) else tokenizer}
+    wanted, result = {key: value for key, value in wanted.items() if value is not None}, ctypes.c_void_p()
+    call("sgrad_json_sample", _folder(run), _text(options), _text(wanted), ctypes.byref(result))
+    texts = [line["text"] for line in json.loads(take_text(result))]
+    return texts[0] if isinstance(prompts, str) else texts
 
 
 class Run:
@@ -109,6 +126,16 @@ class Run:
         finally:
             library().sgrad_predictions_free(ctypes.byref(answers))
         return said
+
+    @functools.cached_property
+    def tokenizer(self):
+        """The Tokenizer of a language model: that in the folder, or that of the token files; None if there is none."""
+        path = library().sgrad_run_tokenizer(_folder(self), (self.config["options"]["data"] or "").encode())
+        return Tokenizer(os.fsdecode(take_text(path))) if path else None
+
+    def sample(self, prompts, **options):
+        """Generates texts with the run's language model: sample(prompts, self, **options)."""
+        return sample(prompts, self, **options)
 
     def export(self, path, **options):
         """Writes the network and its weights to an ONNX file (docs/guides/onnx.md), or only the weights to a .safetensors file."""

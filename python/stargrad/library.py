@@ -1,5 +1,5 @@
-"""library.py: loads libstargrad at its first use and declares its functions (graphs/json/json_calls.h). Warnings of the library
-are printed to sys.stderr; errors are raised as Error."""
+"""library.py: loads libstargrad at its first use and declares its functions (graphs/json/json_calls.h,
+datasets/tokenizers/tokenizer.h). Warnings of the library are printed to sys.stderr; errors are raised as Error."""
 import ctypes
 import ctypes.util
 import functools
@@ -67,14 +67,32 @@ def library():
         lib.sgrad_json_train.argtypes = [text, text, texts]
         lib.sgrad_json_predict.argtypes = [text, text, ctypes.POINTER(Samples), texts, ctypes.POINTER(Answers)]
         lib.sgrad_json_export.argtypes = [text, text, text]
+        lib.sgrad_json_sample.argtypes = [text, text, text, texts]
         lib.sgrad_plugin_open.argtypes = [text]
         lib.sgrad_json_defaults.restype = ctypes.c_void_p
         lib.sgrad_strerror.restype = text
+        lib.sgrad_run_tokenizer.argtypes, lib.sgrad_run_tokenizer.restype = [text, text], ctypes.c_void_p
+        _declare_tokenizer(lib)
     except (OSError, AttributeError) as why:
         variable = "STARGRAD_LIBRARY=" if os.environ.get("STARGRAD_LIBRARY") else ""
         raise Error(f"{variable}{path()}: is not a libstargrad that this version of the module can load: {why}") from None
     lib.sgrad_log_set_callback(_hear)
     return lib
+
+
+def _declare_tokenizer(lib):
+    handle, size, count = ctypes.c_void_p, ctypes.POINTER(ctypes.c_size_t), ctypes.POINTER(ctypes.c_int)
+    tokens, nothing = ctypes.POINTER(ctypes.c_int32), None
+    for name, result, *arguments in (
+            ("tokenizer_open", ctypes.c_int, ctypes.c_char_p, ctypes.POINTER(handle)), ("tokenizer_close", nothing, handle),
+            ("tokenizer_tokens", ctypes.c_int, handle), ("tokenizer_begin", tokens, handle, count),
+            ("tokenizer_is_special", ctypes.c_bool, handle, ctypes.c_int),
+            ("encoder_create", handle, handle), ("encoder_destroy", nothing, handle),
+            ("encode", tokens, handle, ctypes.c_char_p, ctypes.c_size_t, size),
+            ("decoder_create", handle, handle, ctypes.c_bool), ("decoder_destroy", nothing, handle),
+            ("decode", handle, handle, ctypes.c_int, size), ("decode_end", handle, handle, size)):
+        function = getattr(lib, f"sgrad_{name}")
+        function.restype, function.argtypes = result, arguments
 
 
 _free = ctypes.CDLL(None).free

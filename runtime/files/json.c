@@ -4,8 +4,23 @@
 
 #include <jansson.h>
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 json_t *sgrad_json_real(double x) { return isfinite(x) ? json_real(x) : json_null(); }
+
+json_t *sgrad_json_text(const char *text) {
+    static const char unknown[] = "\xef\xbf\xbd";      /* U+FFFD */
+    json_t *string = text ? json_string(text) : json_null();
+    if (string) return string;
+    char *valid = sgrad_xcalloc(strlen(text) + 1, sizeof unknown), *to = valid;
+    for (const char *c = text; *c; c++)
+        if (*c & 0x80) to = stpcpy(to, unknown);
+        else *to++ = *c;
+    string = json_string(valid);
+    free(valid);
+    return string;
+}
 
 int sgrad_json_read(const char *path, size_t limit, struct json_t **json) {
     struct sgrad_map map;

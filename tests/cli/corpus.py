@@ -192,16 +192,18 @@ def test_wide():
     assert tokens.typecode == "I" and list(tokens) == list(tokens_of("--tokenizer", kind("gpt2"), os.path.join(FOLDER, "in.jsonl")))
 
 
-def test_killed():
-    """A command that is killed leaves no train.bin and no val.bin."""
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_killed(number):
+    """A command that is killed leaves no train.bin and no val.bin. Other signals leave no temporary files either."""
     out = folder("killed")
     process = subprocess.Popen(command("tokenize", "--tokenizer", kind("gpt2"), "-", "--out", out), stdin=subprocess.PIPE)
     for _ in range(40):         # more blocks than may wait, so that some are written
         process.stdin.write(b"some text\nof some lines\n" * 50000)
-    process.send_signal(signal.SIGKILL)
+    process.send_signal(number)
     process.stdin.close()
-    assert process.wait() == -signal.SIGKILL
+    assert process.wait() == -number
     assert not {"train.bin", "val.bin", "tokens.json"} & set(os.listdir(out))
+    assert number == signal.SIGKILL or not os.listdir(out)
 
 
 REFUSED = [

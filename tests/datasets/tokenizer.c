@@ -13,14 +13,14 @@ static char *reference(void) {
     return sgrad_format("%s/tests/reference/tokenizer.json", source ? source : ".");
 }
 
-static void check(const struct sgrad__tokenizer *tokenizer, const char *text, const int32_t *wanted) {
-    struct sgrad__encoder *encoder = sgrad__encoder_create(tokenizer);
+static void check(const struct sgrad_tokenizer *tokenizer, const char *text, const int32_t *wanted) {
+    struct sgrad_encoder *encoder = sgrad_encoder_create(tokenizer);
     size_t count, i = 0;
-    const int32_t *token = sgrad__encode(encoder, text, strlen(text), &count);
+    const int32_t *token = sgrad_encode(encoder, text, strlen(text), &count);
     for (; i < count && token[i] == wanted[i]; i++) {}
     if (i < count || wanted[i] >= 0)
         fail_msg("'%s': token %zu of %zu is %d, not %d", text, i, count, i < count ? token[i] : -1, wanted[i]);
-    sgrad__encoder_destroy(encoder);
+    sgrad_encoder_destroy(encoder);
 }
 
 static const struct {
@@ -41,13 +41,13 @@ static const struct {
 static void texts(void **state) {
     (void)state;
     char *file = reference();
-    struct sgrad__tokenizer *t;
-    assert_done(sgrad__tokenizer_open(file, &t));
+    struct sgrad_tokenizer *t;
+    assert_done(sgrad_tokenizer_open(file, &t));
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (i != 1) check(t, rows[i].text, rows[i].token);
     size_t size;
-    assert_memory_equal(sgrad__tokenizer_word(t, 700, &size), "<|endoftext|>", 13);
-    sgrad__tokenizer_close(t);
+    assert_memory_equal(sgrad_tokenizer_word(t, 700, &size), "<|endoftext|>", 13);
+    sgrad_tokenizer_close(t);
     free(file);
 }
 
@@ -55,7 +55,7 @@ static void texts(void **state) {
 static void files(void **state) {
     (void)state;
     char *file = reference();
-    struct sgrad__tokenizer *t;
+    struct sgrad_tokenizer *t;
     json_t *object = json_load_file(file, 0, NULL), *model = json_object_get(object, "model");
     json_t *vocabulary = json_object_get(model, "vocab"), *merge;
     FILE *to = fopen(scratch_path("merges.txt"), "w");
@@ -65,9 +65,9 @@ static void files(void **state) {
     fclose(to);
     if (!json_object_get(vocabulary, "model")) json_object_set_new(vocabulary, "model", json_integer(701));
     assert_int_equal(json_dump_file(vocabulary, scratch_path("vocab.json"), 0), 0);
-    assert_done(sgrad__tokenizer_open(scratch_path("vocab.json"), &t));
+    assert_done(sgrad_tokenizer_open(scratch_path("vocab.json"), &t));
     for (size_t r = 2; r < sizeof rows / sizeof *rows; r++) check(t, rows[r].text, rows[r].token);
-    sgrad__tokenizer_close(t);
+    sgrad_tokenizer_close(t);
 
     json_decref(object);
     free(file);
@@ -79,10 +79,10 @@ static json_t *added_token(int id, const char *content, bool lstrip, bool rstrip
 }
 
 /* Opens what OBJECT has become. */
-static struct sgrad__tokenizer *open_changed(const json_t *object) {
-    struct sgrad__tokenizer *t;
+static struct sgrad_tokenizer *open_changed(const json_t *object) {
+    struct sgrad_tokenizer *t;
     assert_int_equal(json_dump_file(object, scratch_path("changed.json"), 0), 0);
-    assert_done(sgrad__tokenizer_open(scratch_path("changed.json"), &t));
+    assert_done(sgrad_tokenizer_open(scratch_path("changed.json"), &t));
     return t;
 }
 
@@ -96,13 +96,13 @@ static void added(void **state) {
     json_array_append_new(list, added_token(704, "x<a>y", false, false, true));
     json_array_append_new(list, added_token(705, "x<b>y", false, false, true));
     json_array_append_new(list, added_token(68, "e", false, false, true));
-    struct sgrad__tokenizer *t = open_changed(object);
+    struct sgrad_tokenizer *t = open_changed(object);
     check(t, "<|endoftext|>To b", (int32_t[]){ 700, 407, 268, -1 });
     check(t, "To \u00a0<|end \u3000 To <|endoftext|>", (int32_t[]){ 407, 701, 407, 220, 700, -1 });
     check(t, "C<|end  \n\n", (int32_t[]){ 34, 701, 702, -1 });       /* the blanks that one takes are the next */
     check(t, "x<a>y <a>", (int32_t[]){ 87, 703, 88, 220, 703, -1 }); /* what is not normalized comes first */
     check(t, "x<b>y<a>", (int32_t[]){ 705, 703, -1 });
-    sgrad__tokenizer_close(t);
+    sgrad_tokenizer_close(t);
     json_decref(object);
     free(file);
 }
@@ -116,14 +116,14 @@ static void lacks(void **state) {
                         json_pack("{s:i, s:i, s:i, s:i, s:i, s:i}", "a", 0, "b", 1, "c", 2, "ab", 3, "bc", 4, "abc", 5));
     json_object_set_new(model, "merges", json_pack("[[s,s], s, s, [s,s]]", "b", "c", "a bc", "a b", "b", "c"));
     json_object_set_new(json_array_get(json_object_get(object, "added_tokens"), 0), "id", json_integer(6));
-    struct sgrad__tokenizer *t = open_changed(object);
+    struct sgrad_tokenizer *t = open_changed(object);
     check(t, "axbc", (int32_t[]){ 3, 2, -1 });
     check(t, "bxxc<|endoftext|>a", (int32_t[]){ 4, 6, 0, -1 });
-    sgrad__tokenizer_close(t);
+    sgrad_tokenizer_close(t);
     json_object_set_new(model, "unk_token", json_string("a")); /* takes the place of such bytes, each a word here */
     t = open_changed(object);
     check(t, "xx", (int32_t[]){ 0, 0, -1 });
-    sgrad__tokenizer_close(t);
+    sgrad_tokenizer_close(t);
     json_decref(object);
     free(file);
 }
@@ -187,7 +187,7 @@ static void refused(void **state) {
     };
     char *file = reference();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct sgrad__tokenizer *t;
+        struct sgrad_tokenizer *t;
         json_t *object = json_load_file(file, 0, NULL), *in = object;
         if (cases[i].path[1]) in = json_object_get(in, cases[i].path[0]);
         const char *key = cases[i].path[1] ? cases[i].path[1] : cases[i].path[0];
@@ -196,7 +196,7 @@ static void refused(void **state) {
         else
             json_object_del(in, key);
         assert_int_equal(json_dump_file(object, scratch_path("other.json"), 0), 0);
-        assert_fails(sgrad__tokenizer_open(scratch_path("other.json"), &t), SGRAD_EFORMAT, cases[i].says);
+        assert_fails(sgrad_tokenizer_open(scratch_path("other.json"), &t), SGRAD_EFORMAT, cases[i].says);
         json_decref(object);
     }
     free(file);
@@ -212,23 +212,23 @@ static void every_kind(void **state) {
     size_t c, i;
     assert_non_null(file);
     json_array_foreach(json_object_get(file, "cases"), c, one) {
-        struct sgrad__tokenizer *t;
+        struct sgrad_tokenizer *t;
         char *content = json_dumps(json_object_get(one, "tokenizer"), 0);
         const char *name = json_string_value(json_object_get(one, "name"));
-        assert_done(sgrad__tokenizer_parse(name, content, strlen(content), &t));
-        struct sgrad__encoder *encoder = sgrad__encoder_create(t);
+        assert_done(sgrad_tokenizer_parse(name, content, strlen(content), &t));
+        struct sgrad_encoder *encoder = sgrad_encoder_create(t);
         json_t *text;
         for (int again = 0; again < 2; again++) json_array_foreach(texts, i, text) { /* the second time from the cache */
                 const json_t *wanted = json_array_get(json_object_get(one, "ids"), i);
                 size_t count;
-                const int32_t *token = sgrad__encode(encoder, json_string_value(text), json_string_length(text), &count);
+                const int32_t *token = sgrad_encode(encoder, json_string_value(text), json_string_length(text), &count);
                 for (size_t k = 0; k < count || k < json_array_size(wanted); k++)
                     if (k >= count || k >= json_array_size(wanted) || token[k] != json_integer_value(json_array_get(wanted, k)))
                         fail_msg("%s: '%s': token %zu of %zu is not that of the library", name, json_string_value(text), k,
                                  count);
             }
-        sgrad__encoder_destroy(encoder);
-        sgrad__tokenizer_close(t);
+        sgrad_encoder_destroy(encoder);
+        sgrad_tokenizer_close(t);
         free(content);
     }
     json_decref(file);
@@ -245,19 +245,19 @@ static void decoded(void **state) {
     size_t c, i;
     assert_non_null(file);
     json_array_foreach(json_object_get(file, "cases"), c, one) {
-        struct sgrad__tokenizer *t;
+        struct sgrad_tokenizer *t;
         char *content = json_dumps(json_object_get(one, "tokenizer"), 0);
         json_t *ids;
-        assert_done(sgrad__tokenizer_parse("it", content, strlen(content), &t));
+        assert_done(sgrad_tokenizer_parse("it", content, strlen(content), &t));
         json_array_foreach(json_object_get(one, "ids"), i, ids) {
-            struct sgrad__decoder *decoder = sgrad__decoder_create(t, false);
+            struct sgrad_decoder *decoder = sgrad_decoder_create(t, false);
             const json_t *wanted = json_array_get(json_object_get(one, "decoded"), i);
             char text[1024];
             size_t size = 0, more;
             for (size_t k = 0; k <= json_array_size(ids); k++) {
                 const char *part = k < json_array_size(ids)
-                                       ? sgrad__decode(decoder, (int)json_integer_value(json_array_get(ids, k)), &more)
-                                       : sgrad__decode_end(decoder, &more);
+                                       ? sgrad_decode(decoder, (int)json_integer_value(json_array_get(ids, k)), &more)
+                                       : sgrad_decode_end(decoder, &more);
                 json_t *valid = json_stringn(part, more);
                 assert_non_null(valid);
                 json_decref(valid);
@@ -268,9 +268,9 @@ static void decoded(void **state) {
                 assert_int_equal(size, json_string_length(wanted));
                 assert_memory_equal(text, json_string_value(wanted), size);
             }
-            sgrad__decoder_destroy(decoder);
+            sgrad_decoder_destroy(decoder);
         }
-        sgrad__tokenizer_close(t);
+        sgrad_tokenizer_close(t);
         free(content);
     }
     json_decref(file);
@@ -281,41 +281,41 @@ static void decoded(void **state) {
 static void incomplete(void **state) {
     (void)state;
     char *file = reference();
-    struct sgrad__tokenizer *t;
+    struct sgrad_tokenizer *t;
     size_t size, count;
-    assert_done(sgrad__tokenizer_open(file, &t));
-    struct sgrad__encoder *encoder = sgrad__encoder_create(t);
-    struct sgrad__decoder *decoder = sgrad__decoder_create(t, true);
-    const int32_t *token = sgrad__encode(encoder, "\U0001f600", 4, &count);
+    assert_done(sgrad_tokenizer_open(file, &t));
+    struct sgrad_encoder *encoder = sgrad_encoder_create(t);
+    struct sgrad_decoder *decoder = sgrad_decoder_create(t, true);
+    const int32_t *token = sgrad_encode(encoder, "\U0001f600", 4, &count);
     assert_int_equal(count, 4);
-    for (int i = 0; i < 3; i++) assert_string_equal(sgrad__decode(decoder, token[i], &size), "");
-    assert_memory_equal(sgrad__decode(decoder, token[3], &size), "\U0001f600", 4);
+    for (int i = 0; i < 3; i++) assert_string_equal(sgrad_decode(decoder, token[i], &size), "");
+    assert_memory_equal(sgrad_decode(decoder, token[3], &size), "\U0001f600", 4);
     assert_int_equal(size, 4);
-    sgrad__decode(decoder, token[0], &size);
-    sgrad__decode(decoder, token[1], &size);
-    assert_memory_equal(sgrad__decode(decoder, 64, &size), "\uFFFDa", 4);
+    sgrad_decode(decoder, token[0], &size);
+    sgrad_decode(decoder, token[1], &size);
+    assert_memory_equal(sgrad_decode(decoder, 64, &size), "\uFFFDa", 4);
     assert_int_equal(size, 4);
-    sgrad__decode(decoder, token[0], &size);
-    assert_memory_equal(sgrad__decode_end(decoder, &size), "\uFFFD", 3);
+    sgrad_decode(decoder, token[0], &size);
+    assert_memory_equal(sgrad_decode_end(decoder, &size), "\uFFFD", 3);
     assert_int_equal(size, 3);
-    assert_string_equal(sgrad__decode(decoder, 1000000, &size), "");
-    sgrad__decoder_destroy(decoder);
-    sgrad__encoder_destroy(encoder);
-    sgrad__tokenizer_close(t);
+    assert_string_equal(sgrad_decode(decoder, 1000000, &size), "");
+    sgrad_decoder_destroy(decoder);
+    sgrad_encoder_destroy(encoder);
+    sgrad_tokenizer_close(t);
     free(file);
 }
 
 /* Kind NAME of tests/reference/tokenizer_kinds.json. */
-static struct sgrad__tokenizer *open_kind(const char *name) {
+static struct sgrad_tokenizer *open_kind(const char *name) {
     const char *source = getenv("srcdir");
     char *path = sgrad_format("%s/tests/reference/tokenizer_kinds.json", source ? source : "."), *content = NULL;
     json_t *file = json_load_file(path, JSON_ALLOW_NUL, NULL), *one;
-    struct sgrad__tokenizer *t;
+    struct sgrad_tokenizer *t;
     size_t c;
     json_array_foreach(json_object_get(file, "cases"), c, one) if (!strcmp(json_string_value(json_object_get(one, "name")), name))
         content = json_dumps(json_object_get(one, "tokenizer"), 0);
     assert_non_null(content);
-    assert_done(sgrad__tokenizer_parse(name, content, strlen(content), &t));
+    assert_done(sgrad_tokenizer_parse(name, content, strlen(content), &t));
     json_decref(file);
     free(content);
     free(path);
@@ -344,28 +344,28 @@ static void round_trip(void **state) {
     (void)state;
     for (const char *const *name = (const char *const[]){ "gpt2", "gpt2-split", "llama3", "smollm", "llama2", NULL }; *name;
          name++) {
-        struct sgrad__tokenizer *t = open_kind(*name);
-        struct sgrad__encoder *encoder = sgrad__encoder_create(t);
+        struct sgrad_tokenizer *t = open_kind(*name);
+        struct sgrad_encoder *encoder = sgrad_encoder_create(t);
         unsigned seed = 1;
         for (int i = 0; i < 1000; i++) {
             char text[256], back[256];
             size_t size = 0, done = 0, count, more;
             while (size < (size_t)(i % 64)) size += draw_character(&seed, text + size);
-            const int32_t *token = sgrad__encode(encoder, text, size, &count);
-            struct sgrad__decoder *decoder = sgrad__decoder_create(t, false);
+            const int32_t *token = sgrad_encode(encoder, text, size, &count);
+            struct sgrad_decoder *decoder = sgrad_decoder_create(t, false);
             for (size_t k = 0; k <= count; k++) {
-                const char *part = k < count ? sgrad__decode(decoder, token[k], &more) : sgrad__decode_end(decoder, &more);
+                const char *part = k < count ? sgrad_decode(decoder, token[k], &more) : sgrad_decode_end(decoder, &more);
                 assert_true(done + more <= sizeof back);
                 memcpy(back + done, part, more);
                 done += more;
             }
             if (done != size || memcmp(text, back, size))
                 fail_msg("%s: '%.*s' becomes '%.*s'", *name, (int)size, text, (int)done, back);
-            sgrad__decoder_destroy(decoder);
+            sgrad_decoder_destroy(decoder);
         }
-        assert_int_equal(sgrad__encoder_dropped(encoder), 0);
-        sgrad__encoder_destroy(encoder);
-        sgrad__tokenizer_close(t);
+        assert_int_equal(sgrad_encoder_dropped(encoder), 0);
+        sgrad_encoder_destroy(encoder);
+        sgrad_tokenizer_close(t);
     }
 }
 
@@ -374,41 +374,41 @@ static void round_trip(void **state) {
 static void long_texts(void **state) {
     (void)state;
     enum { MARKS = 400000 };
-    struct sgrad__tokenizer *t = open_kind("qwen");
-    struct sgrad__encoder *encoder = sgrad__encoder_create(t);
+    struct sgrad_tokenizer *t = open_kind("qwen");
+    struct sgrad_encoder *encoder = sgrad_encoder_create(t);
     char *text = sgrad_xcalloc(2 * MARKS + 1, 1);
     size_t count;
-    assert_true(sgrad__tokenizer_cuts_lines(t));
+    assert_true(sgrad_tokenizer_cuts_lines(t));
     for (int i = 0; i < MARKS; i++) memcpy(text + 2 * i, i % 2 ? "\u0301" : "\u0323", 2);
-    sgrad__encode(encoder, text, 2 * MARKS, &count);
+    sgrad_encode(encoder, text, 2 * MARKS, &count);
     assert_true(count > 0);
     memset(text, 'a', 2 * MARKS);
-    sgrad__encode(encoder, text, 2 * MARKS, &count);
+    sgrad_encode(encoder, text, 2 * MARKS, &count);
     assert_true(count > 0);
-    sgrad__encoder_destroy(encoder);
-    sgrad__tokenizer_close(t);
+    sgrad_encoder_destroy(encoder);
+    sgrad_tokenizer_close(t);
     char *file = reference();
     json_t *object = json_load_file(file, 0, NULL);
     json_array_append_new(json_object_get(object, "added_tokens"), added_token(701, "\n", true, true, false));
     t = open_changed(object);
-    encoder = sgrad__encoder_create(t);
+    encoder = sgrad_encoder_create(t);
     memset(text, '\n', 2 * MARKS);
-    sgrad__encode(encoder, text, 2 * MARKS, &count);
+    sgrad_encode(encoder, text, 2 * MARKS, &count);
     assert_int_equal(count, 1);     /* takes all others, and those have nothing left */
-    sgrad__encoder_destroy(encoder);
-    sgrad__tokenizer_close(t);
+    sgrad_encoder_destroy(encoder);
+    sgrad_tokenizer_close(t);
     json_decref(object);
     free(file);
     free(text);
     t = open_kind("llama2");
-    assert_false(sgrad__tokenizer_cuts_lines(t));
+    assert_false(sgrad_tokenizer_cuts_lines(t));
     int begins;
-    assert_int_equal(*sgrad__tokenizer_begin(t, &begins), 1);
+    assert_int_equal(*sgrad_tokenizer_begin(t, &begins), 1);
     assert_int_equal(begins, 1);
-    assert_int_equal(sgrad__tokenizer_find(t, "</s>", true), 2);
-    assert_int_equal(sgrad__tokenizer_find(t, "<0x00>", true), -1);
-    assert_int_equal(sgrad__tokenizer_find(t, "<0x00>", false), 3);
-    sgrad__tokenizer_close(t);
+    assert_int_equal(sgrad_tokenizer_find(t, "</s>", true), 2);
+    assert_int_equal(sgrad_tokenizer_find(t, "<0x00>", true), -1);
+    assert_int_equal(sgrad_tokenizer_find(t, "<0x00>", false), 3);
+    sgrad_tokenizer_close(t);
 }
 
 int main(int argc, char **argv) {

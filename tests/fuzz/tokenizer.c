@@ -3,25 +3,25 @@
 
 #include <string.h>
 
-static void use(const struct sgrad__tokenizer *tokenizer, const char *text, size_t size) {
-    struct sgrad__encoder *encoder = sgrad__encoder_create(tokenizer);
-    struct sgrad__decoder *decoder = sgrad__decoder_create(tokenizer, size % 2);
+static void use(const struct sgrad_tokenizer *tokenizer, const char *text, size_t size) {
+    struct sgrad_encoder *encoder = sgrad_encoder_create(tokenizer);
+    struct sgrad_decoder *decoder = sgrad_decoder_create(tokenizer, size % 2);
     size_t count, bytes;
-    const int32_t *token = sgrad__encode(encoder, text, size, &count);
-    for (size_t i = 0; i < count; i++) sgrad__decode(decoder, token[i], &bytes);
-    sgrad__decode_end(decoder, &bytes);
-    sgrad__decoder_destroy(decoder);
-    sgrad__encoder_destroy(encoder);
+    const int32_t *token = sgrad_encode(encoder, text, size, &count);
+    for (size_t i = 0; i < count; i++) sgrad_decode(decoder, token[i], &bytes);
+    sgrad_decode_end(decoder, &bytes);
+    sgrad_decoder_destroy(decoder);
+    sgrad_encoder_destroy(encoder);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const char text[] =
         "To be <s>or  not\r\n\n e\u0301\u0323 \U0001f600 12345 it's IT'\u017F \u1100\u1161 \xF0\x9F\xFF abab";
-    struct sgrad__tokenizer *tokenizer;
-    if (sgrad__tokenizer_parse("fuzz", data, size, &tokenizer)) return 0;
+    struct sgrad_tokenizer *tokenizer;
+    if (sgrad_tokenizer_parse("fuzz", data, size, &tokenizer)) return 0;
     use(tokenizer, text, sizeof text - 1);
     use(tokenizer, (const char *)data, size < 4096 ? size : 4096);
-    sgrad__tokenizer_close(tokenizer);
+    sgrad_tokenizer_close(tokenizer);
     return 0;
 }

@@ -1,6 +1,7 @@
 """Fine-tuning: --init-skip, --freeze, --optimizer-of, --lr-of, --mean and --deviation."""
 import json
 import os
+import shutil
 import struct
 
 from run import FOLDER, content, events, folder, losses, main, ranks, stargrad
@@ -141,7 +142,7 @@ def test_mean_and_deviation():
 
 
 def test_shards():
-    """Weights that were exported to several files are read by their index, and are the same."""
+    """Weights that were exported to several files are read by their index, and are the same. The next export leaves no file of them."""
     _, weights = base()
     path = folder("shards")
     os.makedirs(path)
@@ -154,7 +155,18 @@ def test_shards():
     results = [json.loads(stargrad("eval", "--weights", name, "--model", "convnet", "--data", "digits", "--json"))["test_loss"]
                for name in (weights, f"{file}.index.json")]
     assert results[0] == results[1]
+    other = os.path.join(path, "model-card.safetensors")
+    shutil.copy(weights, other)
+    with open(f"{file}.index.json") as index:
+        listed = json.load(index)
+    listed["weight_map"]["of/others"] = listed["weight_map"]["of others"] = "../shards/model-card.safetensors"
+    with open(f"{file}.index.json", "w") as index:
+        json.dump(listed, index)
+    stargrad("export", os.path.dirname(weights), file, "--shard-size", "100K")
+    fewer = sorted(os.listdir(path))
+    assert 4 < len(fewer) < len(files) + 1 and fewer[0] == f"model-00001-of-0000{len(fewer) - 2}.safetensors", fewer
     stargrad("export", os.path.dirname(weights), file, "--shard-size", "1G")
+    assert sorted(os.listdir(path)) == ["model-card.safetensors", "model.safetensors"]
     assert tensors(path) == tensors(os.path.dirname(weights))
     assert "is not a number of bytes" in stargrad("export", os.path.dirname(weights), file, "--shard-size", "1X", status=2)
     assert "an ONNX network is one file" in stargrad("export", os.path.dirname(weights), "a.onnx", "--shard-size", "1G", status=2)

@@ -180,7 +180,7 @@ def test_sample():
     assert "no.so" in stargrad("sample", *say[1:], "--plugin", os.path.join(FOLDER, "no.so"), status=2)
     assert stargrad(*say, "--seed", 2) == stargrad(*say, "--seed", 2) != stargrad(*say, "--seed", 3)
     assert "--prompt: .. is not a valid TEXT" in stargrad(*say[:5], "--prompt", "", status=2).replace("''", "..")
-    assert "is not a token number; to give text, set --tokenizer FILE" in stargrad(*say[:4], TINY + ",vocabulary=300", "--prompt", "a", status=2)
+    assert "is not a token number; to use text, specify a tokenizer" in stargrad(*say[:4], TINY + ",vocabulary=300", "--prompt", "a", status=2)
 
 
 def test_sample_together():

@@ -1,11 +1,14 @@
 """Models of the Llama family: ten steps from given weights have the losses of Hugging Face's transformers (tests/reference/llama.py
 made them), at any micro-batch and on several ranks. Networks are read from config.json. Unsupported features are refused by name.
-Sampling with cached keys and values equals the whole network."""
+Sampling with cached keys and values equals the whole network. The most probable text of a model is that of transformers, which also
+loads the weights that Stargrad trained, and saves weights that Stargrad loads."""
 import json
 import os
+import shutil
+import subprocess
 import sys
 
-from run import FOLDER, REFERENCE, folder, losses, main, pytest, ranks, stargrad
+from run import FOLDER, REFERENCE, Skip, command, folder, losses, main, pytest, ranks, stargrad
 
 sys.path.insert(0, REFERENCE)
 import weights  # noqa: E402
@@ -135,6 +138,60 @@ def test_cache():
     drawn = loss(text[13])
     for other in {*b" aeiourstn,.\n"} - {text[13]}:
         assert drawn < loss(other), (text, other)
+
+
+# Argument 1: text to train on. The others: pairs of a folder with config.json and weights that Stargrad trained, and a folder for a
+# model that is trained here. The weights of this model are divided into files if its embedding is tied. Prints, in JSON, the bytes
+# that follow PROMPT for each of these folders.
+TRANSFORMERS = """
+import json, sys
+try:
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+except (ImportError, OSError):
+    sys.exit(77)
+torch.set_num_threads(1)
+torch.manual_seed(1)
+data = torch.tensor(list(open(sys.argv[1], "rb").read()))
+prompt = torch.tensor([list(b"%s")])
+def text(model):
+    return model.eval().generate(prompt, attention_mask=torch.ones_like(prompt), do_sample=False, max_new_tokens=%d)[0].tolist()
+texts = []
+for theirs, ours in zip(sys.argv[2::2], sys.argv[3::2]):
+    texts.append(text(AutoModelForCausalLM.from_pretrained(theirs)))
+    model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(theirs))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    for step in range(60):
+        x = torch.stack([data[at:at + 64] for at in torch.randint(len(data) - 64, (8,)).tolist()])
+        optimizer.zero_grad()
+        model(x, labels=x).loss.backward()
+        optimizer.step()
+    model.save_pretrained(ours, max_shard_size="40KB" if model.config.tie_word_embeddings else "1GB")
+    texts.append(text(model))
+print(json.dumps(texts))
+"""
+PROMPT, TOKENS = "the king ", 200
+
+
+def test_text_of_transformers():
+    """The most probable 200 tokens are the same, for a model that was trained here and one that was trained there."""
+    folders = []
+    for name in "llama3", "qwen3":
+        theirs, ours, out = written(name, max_position_embeddings=256, eos_token_id=None), folder(f"{name}-saved"), folder(f"{name}-trained")
+        stargrad("train", "--model", f"llama:config={theirs}", "--data", f"text:{TEXT},64", "--batch", 8, "--optimizer", "adamw", "--lr", 0.01,
+                 "--steps", 60, "--checkpoint-every", 0, "--evaluate-last", "--out", out)
+        shutil.copy(os.path.join(out, "model.safetensors"), theirs)
+        folders += [theirs, ours]
+    done = subprocess.run([sys.executable, "-c", TRANSFORMERS % (PROMPT, TOKENS), TEXT, *folders], capture_output=True, text=True)
+    if done.returncode == 77:
+        raise Skip("this Python has no transformers and PyTorch")
+    assert done.returncode == 0, done.stderr
+    for path, tokens in zip(folders, json.loads(done.stdout), strict=True):
+        file = next(name for name in ("model.safetensors", "model.safetensors.index.json") if os.path.exists(os.path.join(path, name)))
+        said = subprocess.run(command("sample", "--model", f"llama:config={path}", "--weights", os.path.join(path, file), "--prompt", PROMPT,
+                                      "--tokens", TOKENS, "--temperature", 0), capture_output=True, check=True).stdout
+        assert said == bytes(tokens) + b"\n" and len(tokens) == len(PROMPT) + TOKENS, (path, said, bytes(tokens))
+    assert file.endswith(".index.json"), "the last model has several files of weights"
 
 
 if __name__ == "__main__":

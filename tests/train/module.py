@@ -1,4 +1,5 @@
-"""The Python module: its results are those of the command; arrays, weights, errors, Ctrl-C, ranks, installation by pip."""
+"""The Python module: its results are those of the command; arrays, weights, tokens, texts, errors, Ctrl-C, ranks,
+installation by pip."""
 import json
 import os
 import re
@@ -197,6 +198,122 @@ def test_ranks():
     on_ranks(f"import stargrad; stargrad.train(model='mlp', data='digits', steps=3, deterministic=True, cpus=1, out={out!r})")
     alone = stargrad.train(model="mlp", data="digits", steps=3, deterministic=True, cpus=1, out=folder("alone"))
     assert losses(alone.folder) == losses(out)
+
+
+KINDS = os.path.join(run.REFERENCE, "tokenizer_kinds.json")
+TINY = "llama:layers=1,width=32,heads=2,hidden=64,context=48"
+
+
+def kinds():
+    """Tokenizers of all kinds: their files, tokens and decoded texts by the library `tokenizers`."""
+    with open(KINDS, encoding="utf-8") as file:
+        all_kinds = json.load(file)
+    for case in all_kinds["cases"]:
+        path = os.path.join(FOLDER, f"{case['name']}.json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(case["tokenizer"], file)
+        yield path, case, all_kinds["texts"]
+
+
+def misread(case, tokens):
+    """The library decodes an added token with the letters of bytes as these bytes: é becomes U+FFFD. Stargrad does not."""
+    return any(added["id"] in tokens and not added["content"].isascii() for added in case["tokenizer"]["added_tokens"])
+
+
+def test_tokenizer():
+    needs_numpy()
+    for path, case, texts in kinds():
+        tokenizer = stargrad.Tokenizer(path)
+        for text, tokens, decoded in zip(texts, case["ids"], case["decoded"], strict=True):
+            own = tokenizer.encode(text, add_special_tokens=False)
+            assert own.tolist() == tokens and own.dtype == numpy.int32, (path, text)
+            assert misread(case, tokens) or tokenizer.decode(own, skip_special_tokens=False) == decoded, (path, text)
+    assert repr(tokenizer) == f"Tokenizer({path!r})"
+    assert tokenizer.decode([]) == "" == tokenizer.decode([-1, tokenizer.vocabulary, 1 << 40])      # no such tokens
+    refused(lambda: tokenizer.decode(["a"]), "tokens must be a list of whole numbers")
+    refused(lambda: stargrad.Tokenizer(os.path.join(FOLDER, "nowhere.json")), "nowhere.json: No such file")
+    refused(lambda: stargrad.Tokenizer(KINDS), "tokenizer_kinds.json")
+
+
+def test_tokenizer_beside_the_library():
+    """With their defaults, both add and skip special tokens."""
+    needs_numpy()
+    try:
+        from tokenizers import Tokenizer
+    except ModuleNotFoundError:
+        raise Skip("Python has no tokenizers") from None
+    for path, case, texts in kinds():
+        theirs, own = Tokenizer.from_file(path), stargrad.Tokenizer(path)
+        assert own.vocabulary == max(theirs.get_vocab().values()) + 1
+        for text in texts:
+            tokens = theirs.encode(text).ids
+            assert own.encode(text).tolist() == tokens, (path, text)
+            assert misread(case, tokens) or own.decode(tokens) == theirs.decode(tokens), (path, text)
+
+
+def test_sample():
+    """The texts are those of the command, with the run's tokenizer, or without one."""
+    needs_numpy()
+    out, data = folder("bytes"), os.path.join(FOLDER, "bytes.txt")
+    with open(data, "w", encoding="utf-8") as file:
+        file.write("to be or not to be, that is the question\n" * 100)
+    one = stargrad.train(model=TINY, data=f"text:{data},40", batch=16, optimizer="adamw", lr=0.01, epochs=4, cpus=1, out=out)
+    command = lambda *words: run.stargrad("sample", *words, "--prompt", "to", "--tokens", 30)[:-1]
+    greedy = one.sample("to", tokens=30, temperature=0)
+    assert one.tokenizer is None and "to" + greedy == command(out, "--temperature", 0) and len(greedy) == 30
+    how = dict(tokens=30, temperature=1.5, top_k=20, top_p=0.9, repetition_penalty=1.1, seed=3)
+    words = [word for key, value in how.items() for word in (f"--{key.replace('_', '-')}", value)]
+    drawn = one.sample("to", **how)
+    assert "to" + drawn == command(out, *words) != command(out, *words, "--seed", 4)
+    assert one.sample(["to", "that"], **how) == [drawn, one.sample(["be", "that"], **how)[1]]
+    assert stargrad.sample("to", tokens=30, temperature=0, model=TINY, init=f"{out}/model.safetensors") == greedy
+    stop = greedy[4:7]
+    assert one.sample("to", tokens=30, temperature=0, stop=stop) == greedy[:greedy.index(stop)]
+
+
+def test_sample_with_a_tokenizer():
+    needs_numpy()
+    path, _, texts = next(kind for kind in kinds() if kind[1]["name"] == "llama3")
+    tokenizer, tokens, out = stargrad.Tokenizer(path), folder("to,kens"), folder("words")      # a comma in the name of the token files
+    data = os.path.join(FOLDER, "words.txt")
+    with open(data, "w", encoding="utf-8") as file:
+        file.write("to be or not to be\n" * 200)
+    run.stargrad("tokenize", "--tokenizer", path, data, "--out", tokens)
+    one = stargrad.train(model=f"{TINY},vocabulary={tokenizer.vocabulary}", data=f"tokens:{tokens},32", batch=8, steps=20, cpus=1, out=out)
+    assert one.tokenizer.path == os.path.join(tokens, "tokenizer.json")
+    text = one.sample("to be", tokens=20)
+    assert run.stargrad("sample", out, "--prompt", "to be", "--tokens", 20) == f"to be{text}\n"
+    assert text == one.sample("to be", tokens=20, tokenizer=path) == one.sample("to be", tokens=20, tokenizer=tokenizer)
+
+
+def test_sample_refused():
+    needs_numpy()
+    out = folder("refused-text")
+    one = stargrad.train(model=f"{TINY},vocabulary=300", data="text:" + run.REFERENCE + "/text.txt,40", steps=1, batch=4, cpus=1, out=out)
+    refused(lambda: one.sample("to"), "the prompt 'to' is not a token number; to use text, specify a tokenizer")
+    assert len(one.sample("1 2", tokens=3).split()) == 3
+    refused(lambda: one.sample(["1", ""]), "prompt 2 is empty")
+    refused(lambda: one.sample([]), "sample requires at least one prompt")
+    refused(lambda: one.sample([1]), "prompt 1 is not a text")
+    refused(lambda: one.sample("1", temperature=-1), "temperature -1")
+    refused(lambda: one.sample("1", tokens="many"), "Expected integer, got string")
+    refused(lambda: one.sample("1", topk=1), "unknown option 'topk'")
+    refused(lambda: one.sample("1", tokenizer="nowhere.json"), "nowhere.json: No such file")
+    refused(lambda: stargrad.sample("1", model=TINY), "option init, a file of weights, is missing")
+    refused(lambda: stargrad.sample("1", model="mlp", init=f"{out}/model.safetensors"), "model mlp is not a language model")
+
+
+def test_sample_interrupted():
+    needs_numpy()
+    out = folder("interrupted-text")
+    stargrad.train(model=TINY, data="text:" + run.REFERENCE + "/text.txt,40", steps=1, batch=4, cpus=1, out=out)
+    process = python("import stargrad\ntry:\n    stargrad.Run(%r).sample('to', tokens=2000000, cpus=1)\n"
+                     "except KeyboardInterrupt:\n    print('interrupted')" % out)
+    names = lambda: [open(f"/proc/{process.pid}/task/{task}/comm").read() for task in os.listdir(f"/proc/{process.pid}/task")]
+    run.wait_until(lambda: "CPU 0\n" in names(), process)      # StarPU's worker has started
+    process.send_signal(signal.SIGINT)
+    said, problems = process.communicate(timeout=300)
+    assert process.returncode == 0 and said == "interrupted\n", (said, problems)
 
 
 def test_pip():
