@@ -173,6 +173,7 @@ enum sgrad_file_layout { SGRAD_AS_IS, SGRAD_OIHW, SGRAD_TRANSPOSED };
 #define SGRAD_MAX_INPUTS 8
 #define SGRAD_MAX_PARAMETERS 4
 #define SGRAD_MAX_WEIGHTED 8        /* classes to which a loss can assign weights */
+#define SGRAD_MAX_FREQUENCIES 256   /* pairs of features of a head with rotary positions */
 struct sgrad_parameter {
     const char *name;           /* appended to the layer's name and a dot: "weight" */
     struct sgrad_shape shape;
