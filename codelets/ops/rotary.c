@@ -126,19 +126,14 @@ static void describe(const void *attributes, char *text, size_t size) {
                  attrs->original || attrs->factor != 1 ? ", scaled" : "");
 }
 
-/* The cosines and sines are constants of the file. */
+/* The cosines and sines of all positions are constants of the file. ONNX Runtime requires a position for each sample. */
 static void onnx(const struct sgrad_signature *signature, const void *attributes, FILE *to) {
     const struct sgrad_rotary *attrs = attributes;
     const int64_t rows = signature->y.shape.dim[1], size = signature->y.shape.dim[2] / attrs->heads;
     static const char *const names[] = { "cosine", "sine" };
     if (attrs->cached) return;
-    fprintf(to, "split = Constant <value = int64[4] {0, 0, %d, -1}> ()\nheads = Reshape (x, split)\n"
-                "zero = Constant <value = int64[1] {0}> ()\nmiddle = Constant <value = int64[1] {%lld}> ()\n"
-                "end = Constant <value = int64[1] {%lld}> ()\nlast = Constant <value = int64[1] {-1}> ()\n"
-                "half0 = Slice (heads, zero, middle, last)\nhalf1 = Slice (heads, middle, end, last)\n",
-            attrs->heads, (long long)size / 2, (long long)size);
     for (int which = 0; which < 2; which++) {
-        fprintf(to, "%s = Constant <value = float[%lld,1,%lld] {", names[which], (long long)rows, (long long)size / 2);
+        fprintf(to, "%s = Constant <value = float[%lld, %lld] {", names[which], (long long)rows, (long long)size / 2);
         for (int64_t t = 0; t < rows; t++)
             for (int i = 0; i < size / 2; i++) {
                 const float angle = (float)t * sgrad__frequency(attrs, (int)size, i);
@@ -146,9 +141,10 @@ static void onnx(const struct sgrad_signature *signature, const void *attributes
             }
         fputs("}> ()\n", to);
     }
-    fputs("a = Mul (half0, cosine)\nb = Mul (half1, sine)\nc = Mul (half1, cosine)\nd = Mul (half0, sine)\n"
-          "first = Sub (a, b)\nsecond = Add (c, d)\nturned = Concat <axis = -1> (first, second)\n"
-          "join = Constant <value = int64[3] {0, 0, -1}> ()\ny = Reshape (turned, join)", to);
+    fprintf(to, "row = Constant <value = int64[1, %lld] {", (long long)rows);
+    for (int64_t t = 0; t < rows; t++) fprintf(to, "%s%lld", t ? ", " : "", (long long)t);
+    fprintf(to, "}> ()\nshape = Shape <start = 0, end = 2> (x)\npositions = Expand (row, shape)\n"
+                "y = RotaryEmbedding <num_heads = %d> (x, cosine, sine, positions)", attrs->heads);
 }
 
 const struct sgrad_op sgrad_rotary_op = {
