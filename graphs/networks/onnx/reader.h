@@ -144,7 +144,8 @@ int sgrad__onnx_axis(int64_t axis, int rank);
  * all axes after it). */
 int sgrad__onnx_softmax_axis(const struct sgrad__reader *reader, const Onnx__Node *n, int rank);
 
-/* Returns the number of outputs of the layer of N: the number of classes if it is the network's last layer, else HAS. */
+/* Returns the number of outputs of the layer of N: the number of classes if it is the network's last layer, else HAS. A network
+ * of tokens may have more outputs than the data set has tokens. */
 int sgrad__onnx_outputs(const struct sgrad__reader *reader, const Onnx__Node *n, int64_t has);
 /* Returns a new name for the layer of N; the caller must free it. It is derived from the name of input WEIGHT, "conv1.weight", or
  * from that of the node if the input has another kind of name or WEIGHT is -1. Parameters get this name as their prefix. */

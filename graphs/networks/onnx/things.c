@@ -125,7 +125,9 @@ float sgrad__onnx_float(const Onnx__Node *n, const char *name, float otherwise) 
 /* ---- outputs of nodes ------------------------------------------------------------------------------------------- */
 
 int sgrad__onnx_outputs(const struct sgrad__reader *reader, const Onnx__Node *n, int64_t has) {
-    return reader->classes > 0 && sgrad__onnx_thing(reader, n->output[0]) == reader->last ? reader->classes : (int)has;
+    const bool last = sgrad__onnx_thing(reader, n->output[0]) == reader->last;
+    const bool tokens = reader->graph->value[reader->x].view.dtype == SGRAD_I32;
+    return last && reader->classes > 0 && (!tokens || reader->classes > has) ? reader->classes : (int)has;
 }
 
 static bool is_layer(const struct sgrad_graph *graph, const char *name) {
