@@ -173,6 +173,7 @@ enum sgrad_file_layout { SGRAD_AS_IS, SGRAD_OIHW, SGRAD_TRANSPOSED };
 #define SGRAD_MAX_INPUTS 8
 #define SGRAD_MAX_PARAMETERS 4
 #define SGRAD_MAX_WEIGHTED 8        /* classes to which a loss can assign weights */
+#define SGRAD_MAX_FREQUENCIES 256   /* pairs of features of a head with rotary positions */
 struct sgrad_parameter {
     const char *name;           /* appended to the layer's name and a dot: "weight" */
     struct sgrad_shape shape;
@@ -253,8 +254,9 @@ struct sgrad_op {
     void (*set_rank)(const struct sgrad_signature *s, int rank, void *attrs);
     void (*describe)(const void *attrs, char *text, size_t size);   /* writes "3x3 stride 2 pad 1"; NULL: no description */
     struct sgrad_patches (*patches)(const void *attrs);     /* NULL: not a linear layer on patches (struct sgrad_patches) */
-    /* Writes the layer as ONNX nodes of opset SGRAD_ONNX_OPSET in ONNX's text syntax, one per line: "y = Relu (x)". See
-     * docs/guides/onnx.md. Writes nothing if this layer has no ONNX form. NULL: the operation has none. */
+    /* Writes the layer as ONNX nodes of opset SGRAD_ONNX_OPSET in ONNX's text syntax, one per line: "y = Relu (x)". Attention,
+     * RMSNormalization and RotaryEmbedding of opset 23 are also allowed. See docs/guides/onnx.md. Writes nothing if this layer
+     * has no ONNX form. NULL: the operation has none. */
     void (*onnx)(const struct sgrad_signature *s, const void *attrs, FILE *to);
     struct sgrad_task forward[SGRAD_MAX_TASKS];     /* ends at kernel.name NULL, like the other tasks */
     struct sgrad_task backward[SGRAD_MAX_TASKS];

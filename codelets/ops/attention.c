@@ -358,37 +358,32 @@ static void onnx_thirds(long long rows, int heads, long long size, FILE *to) {
                 onnx_part[i], i);
 }
 
-/* Writes them in general: repeats the heads of k and v. */
-static void onnx_heads(const struct sgrad_signature *signature, const struct sgrad_attention *a, long long size, FILE *to) {
-    const int group = a->heads / a->kv_heads;
-    const long long kv = a->kv_heads * size;
-    const long long bound[] = { 0, a->heads * size, a->heads * size + kv, a->heads * size + 2 * kv };
-    if (signature->inputs == 1) fputs("last = Constant <value = int64[1] {-1}> ()\n", to);
-    for (int i = 0; i < 4 && signature->inputs == 1; i++)
-        fprintf(to, "bound%d = Constant <value = int64[1] {%lld}> ()\n", i, bound[i]);
-    for (int i = 0; i < 3 && signature->inputs == 1; i++)
-        fprintf(to, "input%d = Slice (x, bound%d, bound%d, last)\n", i, i, i + 1);
-    for (int i = 0; i < 3; i++) {
-        char input[16];
-        snprintf(input, sizeof input, signature->inputs == 1 ? "input%d" : i ? "x%d" : "x", i);
-        const bool repeat = i > 0 && group > 1;
-        fprintf(to, "split%d = Constant <value = int64[%d] {0, 0, %d, %s%lld}> ()\nheads%d = Reshape (%s, split%d)\n", i,
-                repeat ? 5 : 4, i ? a->kv_heads : a->heads, repeat ? "1, " : "", size, i, input, i);
-        if (repeat)
-            fprintf(to, "times%d = Constant <value = int64[5] {1, 1, 1, %d, 1}> ()\nmany%d = Expand (heads%d, times%d)\n"
-                        "join%d = Constant <value = int64[4] {0, 0, %d, %lld}> ()\nall%d = Reshape (many%d, join%d)\n",
-                    i, group, i, i, i, i, a->heads, size, i, i, i);
-        fprintf(to, "%s = Transpose <perm = [0, 2, 1, 3]> (%s%d)\n", onnx_part[i], repeat ? "all" : "heads", i);
+/* Writes grouped queries, or three inputs, as the operator of opset 23. */
+static void onnx_operator(const struct sgrad_signature *signature, const struct sgrad_attention *a, FILE *to) {
+    const char *in[] = { "x", "x1", "x2" };
+    const long long size = signature->y.shape.dim[2] / a->heads;
+    if (signature->inputs == 1) {
+        long long from = 0;
+        fputs("last = Constant <value = int64[1] {-1}> ()\nbound0 = Constant <value = int64[1] {0}> ()\n", to);
+        for (int i = 0; i < 3; i++) {
+            from += (i ? a->kv_heads : a->heads) * size;
+            fprintf(to, "bound%d = Constant <value = int64[1] {%lld}> ()\n%s = Slice (x, bound%d, bound%d, last)\n", i + 1, from,
+                    onnx_part[i], i, i + 1);
+            in[i] = onnx_part[i];
+        }
     }
+    fprintf(to, "y = Attention <is_causal = %d, q_num_heads = %d, kv_num_heads = %d> (%s, %s, %s)", a->causal, a->heads,
+            a->kv_heads, in[0], in[1], in[2]);
 }
 
-/* In causal attention -∞ is added to the scores above the diagonal. */
+/* Queries, keys and values of one input, with as many heads of each, are written with operators of earlier opsets, which more
+ * programs read. In causal attention -∞ is added to the scores above the diagonal. */
 static void onnx(const struct sgrad_signature *signature, const void *attrs, FILE *to) {
     const struct sgrad_attention *a = attrs;
     const long long rows = signature->y.shape.dim[1], width = signature->y.shape.dim[2], size = width / a->heads;
     if (a->cache) return;
-    if (signature->inputs == 1 && a->kv_heads == a->heads) onnx_thirds(rows, a->heads, size, to);
-    else onnx_heads(signature, a, size, to);
+    if (signature->inputs > 1 || a->kv_heads != a->heads) return onnx_operator(signature, a, to);
+    onnx_thirds(rows, a->heads, size, to);
     fprintf(to, "column = Transpose <perm = [0, 1, 3, 2]> (key)\nproduct = MatMul (query, column)\n"
                 "scale = Constant <value = float {%.9g}> ()\n", 1 / sqrt((double)size));
     fprintf(to, "%s = Mul (product, scale)\n", a->causal ? "all" : "score");

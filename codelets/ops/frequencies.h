@@ -6,9 +6,11 @@
 
 #include "codelets/ops/rotary.h"
 
-/* Returns the frequency of pair I of a head of SIZE features: base^(-2i/size), scaled as the attributes specify. */
+/* Returns the frequency of pair I of a head of SIZE features: the listed one, or base^(-2i/size), scaled as the attributes
+ * specify. */
 static inline float sgrad__frequency(const struct sgrad_rotary *attrs, int size, int i) {
     const double two_pi = 6.283185307179586;
+    if (attrs->listed) return attrs->frequency[i];
     const float f = (float)(1 / pow((double)attrs->base, (double)(2 * i) / size));
     if (attrs->original == 0) return f / attrs->factor;
     const float turns = (float)attrs->original * f / (float)two_pi;

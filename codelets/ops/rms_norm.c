@@ -95,17 +95,14 @@ static void describe(const void *attributes, char *text, size_t size) {
 static void onnx(const struct sgrad_signature *signature, const void *attributes, FILE *to) {
     const struct sgrad_rms_norm *attrs = attributes;
     const struct sgrad_shape *x = &signature->x[0].shape;
-    const char *in = attrs->heads > 1 ? "parts" : "x", *out = attrs->heads > 1 ? "scaled" : "y";
+    const char *more = x->rank == 3 ? ", 0" : "";
     if (x->rank > 3) return;    /* images are (N,C,H,W) in ONNX */
+    if (attrs->heads > 1) fprintf(to, "split = Constant <value = int64[%d] {0%s, %d, -1}> ()\nparts = Reshape (x, split)\n",
+                                  x->rank + 1, more, attrs->heads);
+    fprintf(to, "%s = RMSNormalization <axis = -1, epsilon = %#.9g> (%s, weight)", attrs->heads > 1 ? "scaled" : "y",
+            (double)attrs->eps, attrs->heads > 1 ? "parts" : "x");
     if (attrs->heads > 1)
-        fprintf(to, "split = Constant <value = int64[%d] {0%s, %d, -1}> ()\nparts = Reshape (x, split)\n", x->rank + 1,
-                x->rank == 3 ? ", 0" : "", attrs->heads);
-    fprintf(to, "squares = Mul (%s, %s)\naxes = Constant <value = int64[1] {-1}> ()\nmean = ReduceMean (squares, axes)\n"
-                "eps = Constant <value = float {%.9g}> ()\nsum = Add (mean, eps)\nroot = Sqrt (sum)\nh = Div (%s, root)\n"
-                "%s = Mul (h, weight)", in, in, attrs->eps, in, out);
-    if (attrs->heads > 1)
-        fprintf(to, "\njoin = Constant <value = int64[%d] {0%s, -1}> ()\ny = Reshape (scaled, join)", x->rank,
-                x->rank == 3 ? ", 0" : "");
+        fprintf(to, "\njoin = Constant <value = int64[%d] {0%s, -1}> ()\ny = Reshape (scaled, join)", x->rank, more);
 }
 
 const struct sgrad_op sgrad_rms_norm_op = {

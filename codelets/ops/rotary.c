@@ -9,7 +9,7 @@
  *
  * FACTOR divides all frequencies (linear scaling). If ORIGINAL is set, it is the context before the extension of Llama 3.1, and
  * FACTOR divides only the frequencies below LOW turns in that context; those above HIGH are unchanged, those between
- * interpolated.
+ * interpolated. If LISTED, f_i is FREQUENCY[i] instead.
  *
  * Angles are products in F32, as in Hugging Face's implementation. Backward rotates by the opposite angle.
  *
@@ -32,11 +32,12 @@ static int infer(struct sgrad_signature *signature, void *attributes) {
     if (attrs->factor == 0) attrs->factor = 1;
     if (attrs->low == 0) attrs->low = 1;
     if (attrs->high == 0) attrs->high = 4;
-    if (x->rank != 3 || attrs->heads < 0 || x->dim[2] % (2 * (int64_t)attrs->heads) || x->dim[2] / attrs->heads > SGRAD_ROW)
+    if (x->rank != 3 || attrs->heads < 0 || x->dim[2] % (2 * (int64_t)attrs->heads) ||
+        x->dim[2] / attrs->heads > 2 * SGRAD_MAX_FREQUENCIES)
         return sgrad_log_error(SGRAD_ESHAPE,
                                "%s: rotary requires rows (N,T,C) of %d heads of an even number of at most %d features, "
                                "not %s",
-                               signature->layer, attrs->heads, SGRAD_ROW, sgrad_shape_text(x, text));
+                               signature->layer, attrs->heads, 2 * SGRAD_MAX_FREQUENCIES, sgrad_shape_text(x, text));
     signature->y.shape = *x;
     return 0;
 }
@@ -44,14 +45,14 @@ static int infer(struct sgrad_signature *signature, void *attributes) {
 /* ---- the table of cosines and sines, one per worker and shape ------------------------------------------------------ */
 
 struct key {
-    int64_t rows, size, original;
-    float base, factor, low, high;
+    int64_t rows, size;
+    float frequency[SGRAD_MAX_FREQUENCIES];
 };
 
 /* Row t of the table is D/2 cosines, then D/2 sines. */
-static void fill_row(const struct sgrad_rotary *attrs, int64_t t, int64_t size, float *row) {
+static void fill_row(const float *frequency, int64_t t, int64_t size, float *row) {
     for (int i = 0; i < size / 2; i++) {
-        const float angle = (float)t * sgrad__frequency(attrs, (int)size, i);
+        const float angle = (float)t * frequency[i];
         row[i] = (float)cos((double)angle);
         row[size / 2 + i] = (float)sin((double)angle);
     }
@@ -59,17 +60,13 @@ static void fill_row(const struct sgrad_rotary *attrs, int64_t t, int64_t size, 
 
 static void table_free(void *value) { free(*(float **)value); }
 
-/* Returns the table of positions 0 … ROWS - 1, which the first call of a worker computes; NULL: out of memory. */
-static const float *table_of(const struct sgrad_rotary *attrs, int64_t rows, int64_t size) {
+/* Returns the table of positions 0 … rows - 1, which the first call of a worker computes; NULL: out of memory. */
+static const float *table_of(const struct key *key) {
     static struct sgrad_cache cache = { .key_size = sizeof(struct key), .value_size = sizeof(float *), .destroy = table_free };
-    struct key key;
     bool created;
-    memset(&key, 0, sizeof key);
-    key.rows = rows, key.size = size, key.original = attrs->original;
-    key.base = attrs->base, key.factor = attrs->factor, key.low = attrs->low, key.high = attrs->high;
-    float **table = sgrad_cache_get(&cache, &key, &created);
-    if (created && (*table = malloc((size_t)(rows * size) * sizeof **table)))
-        for (int64_t t = 0; t < rows; t++) fill_row(attrs, t, size, *table + t * size);
+    float **table = sgrad_cache_get(&cache, key, &created);
+    if (created && (*table = malloc((size_t)(key->rows * key->size) * sizeof **table)))
+        for (int64_t t = 0; t < key->rows; t++) fill_row(key->frequency, t, key->size, *table + t * key->size);
     return *table;
 }
 
@@ -92,13 +89,17 @@ SGRAD_ALWAYS_INLINE void rotate_all(const struct sgrad_args *args, bool back) {
     const int64_t *dim = args->view[0].shape.dim, size = dim[2] / attrs->heads;
     const bool add = sgrad_adds(args, 1);
     float own[SGRAD_ROW], x_room[SGRAD_ROW], y_room[SGRAD_ROW];
-    const float *table = attrs->cached ? NULL : table_of(attrs, dim[1], size);
-    if (attrs->cached) fill_row(attrs, (int64_t)args->step->number - 1, size, own);
+    struct key key;
+    memset(&key, 0, sizeof key);
+    key.rows = dim[1], key.size = size;
+    for (int i = 0; i < size / 2; i++) key.frequency[i] = sgrad__frequency(attrs, (int)size, i);
+    const float *table = attrs->cached ? NULL : table_of(&key);
+    if (attrs->cached) fill_row(key.frequency, (int64_t)args->step->number - 1, size, own);
     for (int64_t n = 0, from = 0; n < dim[0]; n++)
         for (int64_t t = 0; t < dim[1]; t++) {
             const float *row = own;
             if (table) row = table + t * size;
-            else if (!attrs->cached) fill_row(attrs, t, size, own);
+            else if (!attrs->cached) fill_row(key.frequency, t, size, own);
             for (int h = 0; h < attrs->heads; h++, from += size) {
                 const float *x = sgrad_row(type, args->data[0], from, size, x_room);
                 float *y = sgrad_row_sum(type, args->data[1], from, size, add, y_room);
@@ -118,23 +119,21 @@ static double flops(const struct sgrad_args *args) { return 3.0 * (double)sgrad_
 
 static void describe(const void *attributes, char *text, size_t size) {
     const struct sgrad_rotary *attrs = attributes;
-    snprintf(text, size, "%d %s, base %g%s", attrs->heads, attrs->heads == 1 ? "head" : "heads", (double)attrs->base,
-             attrs->original || attrs->factor != 1 ? ", scaled" : "");
+    const char *heads = attrs->heads == 1 ? "head" : "heads";
+    if (attrs->listed) snprintf(text, size, "%d %s, listed frequencies", attrs->heads, heads);
+    else
+        snprintf(text, size, "%d %s, base %g%s", attrs->heads, heads, (double)attrs->base,
+                 attrs->original || attrs->factor != 1 ? ", scaled" : "");
 }
 
-/* The cosines and sines are constants of the file. */
+/* The cosines and sines of all positions are constants of the file. ONNX Runtime requires a position for each sample. */
 static void onnx(const struct sgrad_signature *signature, const void *attributes, FILE *to) {
     const struct sgrad_rotary *attrs = attributes;
     const int64_t rows = signature->y.shape.dim[1], size = signature->y.shape.dim[2] / attrs->heads;
     static const char *const names[] = { "cosine", "sine" };
     if (attrs->cached) return;
-    fprintf(to, "split = Constant <value = int64[4] {0, 0, %d, -1}> ()\nheads = Reshape (x, split)\n"
-                "zero = Constant <value = int64[1] {0}> ()\nmiddle = Constant <value = int64[1] {%lld}> ()\n"
-                "end = Constant <value = int64[1] {%lld}> ()\nlast = Constant <value = int64[1] {-1}> ()\n"
-                "half0 = Slice (heads, zero, middle, last)\nhalf1 = Slice (heads, middle, end, last)\n",
-            attrs->heads, (long long)size / 2, (long long)size);
     for (int which = 0; which < 2; which++) {
-        fprintf(to, "%s = Constant <value = float[%lld,1,%lld] {", names[which], (long long)rows, (long long)size / 2);
+        fprintf(to, "%s = Constant <value = float[%lld, %lld] {", names[which], (long long)rows, (long long)size / 2);
         for (int64_t t = 0; t < rows; t++)
             for (int i = 0; i < size / 2; i++) {
                 const float angle = (float)t * sgrad__frequency(attrs, (int)size, i);
@@ -142,9 +141,10 @@ static void onnx(const struct sgrad_signature *signature, const void *attributes
             }
         fputs("}> ()\n", to);
     }
-    fputs("a = Mul (half0, cosine)\nb = Mul (half1, sine)\nc = Mul (half1, cosine)\nd = Mul (half0, sine)\n"
-          "first = Sub (a, b)\nsecond = Add (c, d)\nturned = Concat <axis = -1> (first, second)\n"
-          "join = Constant <value = int64[3] {0, 0, -1}> ()\ny = Reshape (turned, join)", to);
+    fprintf(to, "row = Constant <value = int64[1, %lld] {", (long long)rows);
+    for (int64_t t = 0; t < rows; t++) fprintf(to, "%s%lld", t ? ", " : "", (long long)t);
+    fprintf(to, "}> ()\nshape = Shape <start = 0, end = 2> (x)\npositions = Expand (row, shape)\n"
+                "y = RotaryEmbedding <num_heads = %d> (x, cosine, sine, positions)", attrs->heads);
 }
 
 const struct sgrad_op sgrad_rotary_op = {
@@ -168,5 +168,7 @@ const struct sgrad_op sgrad_rotary_op = {
         { "2 heads of 64", { { 3, { 2, 9, 128 } } }, &(struct sgrad_rotary){ .heads = 2 } },
         { "linear scaling", { { 3, { 1, 7, 16 } } }, &(struct sgrad_rotary){ .factor = 4 } },
         { "Llama 3.1's scaling", { { 3, { 1, 7, 32 } } }, &(struct sgrad_rotary){ .factor = 8, .original = 20 } },
+        { "listed frequencies", { { 3, { 2, 3, 8 } } },
+          &(struct sgrad_rotary){ .heads = 2, .listed = true, .frequency = { 1, 0.3f } } },
     },
 };

@@ -4,7 +4,7 @@
 
 /* The frequencies of a head, which all threads read from constant memory. */
 struct frequencies {
-    float at[256]; /* SGRAD_ROW / 2 */
+    float at[SGRAD_MAX_FREQUENCIES];
 };
 
 /* Element i of N packs of first halves: rows of T positions, of HEADS heads, of HALF packs. SIGN -1: the opposite angles. */

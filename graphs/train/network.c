@@ -35,12 +35,16 @@ static int check_images(const struct sgrad__run *run, const struct sgrad_dataset
                            (int)sgrad_field_plane(image)[1], least);
 }
 
-/* Checks that the network has one logit per class. If the targets are numbers, the loss itself checks the shapes. */
-static int check_logits(const struct sgrad__run *run, const struct sgrad_dataset *dataset, int logits) {
+/* Checks that the network has one logit per class; one of TOKENS may have more. If the targets are numbers, the loss itself
+ * checks the shapes. */
+static int check_logits(const struct sgrad__run *run, const struct sgrad_dataset *dataset, int logits, bool tokens) {
     const struct sgrad_shape shape = sgrad_graph_shape(run->graph, logits);
+    const int64_t width = shape.dim[shape.rank - 1];
     char text[SGRAD_SHAPE_TEXT];
     if (sgrad_graph_error(run->graph) || !dataset->classes) return sgrad_graph_error(run->graph);
-    if (shape.rank == 2 + sgrad_dataset_target(dataset)->shape.rank && shape.dim[shape.rank - 1] == dataset->classes) return 0;
+    if (shape.rank == 2 + sgrad_dataset_target(dataset)->shape.rank &&
+        (width == dataset->classes || (tokens && width > dataset->classes)))
+        return 0;
     return sgrad_log_error(SGRAD_ESHAPE, "model %s returns %s, but %s has %d classes; .build must return (N,%s%d)",
                            run->model->name, sgrad_shape_text(&shape, text), run->options.data.name, dataset->classes,
                            sgrad_dataset_target(dataset)->shape.rank ? "…," : "", dataset->classes);
@@ -104,9 +108,10 @@ static int add_loss(struct sgrad__run *run, const struct sgrad_dataset *dataset,
         sgrad_layer(run->graph, token_cross_entropy, "loss", (y, *field), 0);
         return sgrad_graph_finalize(run->graph);
     }
-    SGRAD_TRY(check_logits(run, dataset, y));
-    if (run->model->from_file && dataset->field[0].dtype == SGRAD_I32 &&
-        sgrad_dataset_target(dataset)->shape.rank == 1) { /* tokens */
+    const bool tokens = run->model->from_file && dataset->field[0].dtype == SGRAD_I32 &&
+                        sgrad_dataset_target(dataset)->shape.rank == 1;
+    SGRAD_TRY(check_logits(run, dataset, y, tokens));
+    if (tokens) {
         sgrad_layer(run->graph, token_cross_entropy, "loss", (y, *field), 0);
         return sgrad_graph_finalize(run->graph);
     }

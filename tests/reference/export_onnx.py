@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Make the files onnx-*.onnx, exported by PyTorch, their logits onnx.txt, and the seeds of tests/fuzz/onnx. Needs torch, onnx,
-onnxscript and onnxruntime."""
+onnxscript, onnxruntime and transformers 4."""
 import copy
 import sys
 from pathlib import Path
@@ -101,6 +101,35 @@ class Normal(nn.Module):
         return x * (0.5 * (1 + torch.erf(x * 0.5 ** 0.5)))
 
 
+class Language(nn.Module):
+    """Qwen 3 of transformers, which has all operators of the Llama family. Without a mask, its attention is causal."""
+
+    def __init__(self):
+        super().__init__()
+        from transformers import Qwen3Config, Qwen3ForCausalLM
+        from transformers.masking_utils import AttentionMaskInterface
+        AttentionMaskInterface.register("sdpa", lambda *args, **kwargs: None)
+        scaling = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                   "original_max_position_embeddings": 16}
+        with torch.random.fork_rng():       # other networks keep their numbers
+            torch.manual_seed(2)
+            self.network = Qwen3ForCausalLM(Qwen3Config(
+                vocab_size=10, hidden_size=8, intermediate_size=12, num_hidden_layers=1, num_attention_heads=4,
+                num_key_value_heads=2, head_dim=4, max_position_embeddings=64, initializer_range=0.3, attention_bias=True,
+                rope_scaling=scaling))
+            for weight in self.parameters():
+                if weight.dim() == 1:
+                    weight.data.uniform_(0.5, 1.5)
+
+    def forward(self, x):
+        return self.network(input_ids=x, use_cache=False).logits
+
+
+def tokens():
+    """(2,4): 0 to 9."""
+    return (torch.arange(8) * 7919 % 10).view(2, 4)
+
+
 def images():
     """(8,1,8,8): 0 to 250, divided by 255."""
     return ((torch.arange(8 * 64) * 7919 % 251).float() / 255).view(8, 1, 8, 8)
@@ -123,16 +152,17 @@ def main():
     torch.manual_seed(1)
     lines = []
     nets = (("residual", Residual(), 20), ("batchnorm", Residual(), 0), ("plain", Plain(), 20), ("attention", Attention(), 23),
-            ("normal", Normal(), 17), ("products", Attention(), 18))
+            ("normal", Normal(), 17), ("products", Attention(), 18), ("language", Language(), 23))
     for name, net, opset in nets:
         net.eval()
+        x = tokens() if name == "language" else images()
         for m in net.modules():
             if isinstance(m, nn.BatchNorm2d):
                 m.running_mean.normal_(0, 0.2), m.running_var.uniform_(0.5, 1.5)
                 m.weight.data.uniform_(0.5, 1.5), m.bias.data.normal_(0, 0.2)
         path = here / f"onnx-{name}.onnx"
         if opset >= 18:
-            torch.onnx.export(net, (images(),), str(path), dynamo=True, external_data=False, dynamic_shapes={"x": {0: "batch"}},
+            torch.onnx.export(net, (x,), str(path), dynamo=True, external_data=False, dynamic_shapes={"x": {0: "batch"}},
                               verbose=False, opset_version=opset)
             model = onnx.load(path)
             for node in model.graph.node:
@@ -144,15 +174,15 @@ def main():
             model.doc_string = ""
             onnx.save(model, path)
         elif opset:
-            torch.onnx.export(net, (images(),), str(path), dynamo=False, opset_version=opset, input_names=["x"],
+            torch.onnx.export(net, (x,), str(path), dynamo=False, opset_version=opset, input_names=["x"],
                               dynamic_axes={"x": {0: "batch"}})
         else:
-            torch.onnx.export(net, (images(),), str(path), dynamo=False, training=torch.onnx.TrainingMode.PRESERVE,
+            torch.onnx.export(net, (x,), str(path), dynamo=False, training=torch.onnx.TrainingMode.PRESERVE,
                               do_constant_folding=False, input_names=["x"], dynamic_axes={"x": {0: "batch"}})
         session = onnxruntime.InferenceSession(str(path))
-        logits = session.run(None, {"x": images().numpy()})[0]
-        assert numpy.abs(logits - net(images()).detach().numpy()).max() < 1e-5
-        lines += [name + " " + " ".join(f"{v:.9g}" for v in row) for row in logits]
+        logits = session.run(None, {"x": x.numpy()})[0]
+        assert numpy.abs(logits - net(x).detach().numpy()).max() < 1e-5
+        lines += [name + " " + " ".join(f"{v:.9g}" for v in row) for row in logits.reshape(8, 10)]
         if len(sys.argv) > 1:
             seeds(onnx.load(path), Path(sys.argv[1]), name)
     (here / "onnx.txt").write_text("\n".join(lines) + "\n")

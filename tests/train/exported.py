@@ -19,9 +19,9 @@ except ModuleNotFoundError as why:
     missing = f"Python has no {why.name}"
 
 
-def compare(model, data, x, to_onnx, batch=16, readable=True):
-    """X, samples of the test set as DATA has them; TO_ONNX makes of them what the exported network takes. If READABLE, Stargrad reads
-    the file, too."""
+def compare(model, data, x, to_onnx, batch=16):
+    """X, samples of the test set as DATA has them; TO_ONNX makes of them what the exported network takes. Stargrad reads the file,
+    too. Returns the run and the file."""
     name = model.split(":")[0]
     trained = stargrad.train(model=model, data=data, batch=batch, steps=3, lr=0.01, augment="none", cpus=1, out=folder(name))
     path = os.path.join(FOLDER, f"{name}.onnx")
@@ -34,10 +34,9 @@ def compare(model, data, x, to_onnx, batch=16, readable=True):
     logits = logits.reshape(said.shape)
     most = abs(logits - said).max()
     assert most <= 1e-4 * max(1, abs(said).max()), (model, most, abs(said).max())
-    if not readable:
-        return
     again = stargrad.evaluate(model=f"onnx:{path}", data=data, cpus=1)["test_loss"]
     assert abs(again - trained.result["test_loss"]) < 1e-4, (model, again, trained.result)
+    return trained, path
 
 
 def arrays(name, side, channels, masks=False):
@@ -90,21 +89,46 @@ def test_unet2d():
     compare("unet2d", data, x, lambda x: numpy.moveaxis(x[:, None], -1, 1), batch=8)       # (N,C,D,H,W), of one slice
 
 
-def test_language():
-    if missing:
-        raise Skip(missing)
-    length, rows = 800, 16
-    text = bytes(random.Random(5).randrange(97, 123) for _ in range(length))
+def text_of(rows):
+    """A text, and the tokens of its test part."""
+    length = 800
+    draw = random.Random(5)
+    text = bytes(draw.randrange(97, 123) for _ in range(length))
     path = os.path.join(FOLDER, "text")
     with open(path, "wb") as f:
         f.write(text)
     test = text[length - length // 10:]
     x = numpy.array([list(test[i:i + rows]) for i in range(0, len(test) - rows, rows)], numpy.int32)
-    data = f"text:{path},{rows}"
-    compare(f"gpt:layers=2,heads=2,width=32,context={rows}", data, x, lambda x: x)
+    return f"text:{path},{rows}", x
+
+
+def test_gpt():
+    if missing:
+        raise Skip(missing)
+    compare("gpt:layers=2,heads=2,width=32,context=16", *text_of(16), lambda x: x)
+
+
+def test_llama():
+    """The Llama family, by operators of opset 23: valid ONNX, the same logits, and the same losses when training continues from the file
+    and from the run's weights."""
+    if missing:
+        raise Skip(missing)
+    data, x = text_of(16)
     for options in ("layers=2,heads=4,kv_heads=2,width=32,hidden=48,context=20,tied=0,rope_factor=2,rope_original=8",
-                    "layers=1,heads=2,width=16,qk_norm=1"):
-        compare(f"llama:{options}", data, x, lambda x: x, readable=False)
+                    "layers=1,heads=2,width=16,qk_norm=1", "layers=1,heads=6,kv_heads=3,width=48,bias=1,vocabulary=300"):
+        trained, path = compare(f"llama:{options}", data, x, lambda x: x)
+        continued = []
+        for how in ({"model": f"onnx:{path}"},
+                    {"model": f"llama:{options}", "init": os.path.join(trained.folder, "model.safetensors")}):
+            out = folder("continued")
+            stargrad.train(data=data, batch=16, steps=4, lr=0.01, optimizer="adamw", no_shuffle=True, cpus=1, out=out, **how)
+            continued.append(losses(out))
+        assert numpy.abs(numpy.subtract(*continued)).max() < 1e-5, (options, continued)
+        try:
+            from onnx import checker
+        except ModuleNotFoundError:
+            raise Skip("Python has no onnx")
+        checker.check_model(path, full_check=True)
 
 
 # ---- files that others made ------------------------------------------------------------------------------------------
@@ -114,7 +138,7 @@ def loss_of(logits, labels):
     return float(numpy.mean(numpy.log(numpy.exp(shifted).sum(1)) - shifted[numpy.arange(len(labels)), labels]))
 
 
-def foreign(name, nodes, tensors, x, kind=None, y=None, dims=None):
+def foreign(name, nodes, tensors, x, kind=None, y=None, dims=None, opset=17):
     """Evaluates a file of NODES, text in ONNX's syntax, and TENSORS: (Stargrad's loss or its refusal, onnxruntime's loss, of classes
     or of the numbers Y)."""
     try:
@@ -135,7 +159,7 @@ def foreign(name, nodes, tensors, x, kind=None, y=None, dims=None):
         graph.node, "g", [helper.make_tensor_value_info("x", kind, ["N", *(dims or x.shape[1:])])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
         [numpy_helper.from_array(numpy.asarray(t), n) for n, t in tensors.items() if re.search(rf"\b{n}\b", nodes)]),
-        opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        opset_imports=[helper.make_opsetid("", opset)], ir_version=8 if opset < 23 else 11)
     path = os.path.join(FOLDER, f"{name}.onnx")
     save(model, path)
     taken = x.astype(helper.tensor_dtype_to_np_dtype(kind))
@@ -187,6 +211,29 @@ def test_other_axes():
         assert text in str(said), (name, said)
     said, wanted = foreign("added", "p = MatMul(x, q) h = Add(p, v)" + end, tensors, x)
     assert abs(said - wanted) < 1e-4 * wanted, (said, wanted)
+
+
+def test_operators_of_opset_23():
+    """Heads as a dimension or within rows, any frequencies, one head of keys for all queries, no mask, SiLU, products."""
+    if missing:
+        raise Skip(missing)
+    draw = numpy.random.default_rng(11)
+    x = draw.normal(size=(16, 6, 8)).astype("f4")
+    angles = numpy.outer(numpy.arange(6), draw.uniform(0, 3, 2).astype("f4")).astype("f4")
+    tensors = {"w": draw.normal(size=(4, 8)).astype("f4"), "b": draw.normal(size=4).astype("f4"),
+               "k": draw.normal(size=(8, 4)).astype("f4"), "v": draw.uniform(0.5, 1.5, 8).astype("f4"),
+               "cosine": numpy.cos(angles), "sine": numpy.sin(angles), "row": numpy.arange(6)[None], "one": numpy.int64([1]),
+               "split": numpy.int64([0, 0, 2, -1]), "join": numpy.int64([0, 0, -1])}
+    begin = "n = RMSNormalization<axis = 2, epsilon = 0.01>(x, v) s = Shape<start = 0, end = 2>(x) at = Expand(row, s) "
+    end = "i = Sigmoid(j) z = Mul(i, j) q = Mul(z, n) f = ReduceMean<keepdims = 0>(q, one) y = Gemm<transB = 1>(f, w, b)"
+    turn = "Transpose<perm = [0, 2, 1, 3]>"
+    for name, nodes in (
+            ("heads", f"h = Reshape(n, split) t = {turn}(h) r = RotaryEmbedding(t, cosine, sine, at) a = Attention(r, r, t) u = {turn}(a) "
+                      "j = Reshape(u, join) "),
+            ("rows", "r = RotaryEmbedding<num_heads = 2>(n, cosine, sine, at) m = MatMul(n, k) "
+                     "j = Attention<q_num_heads = 2, kv_num_heads = 1, is_causal = 1>(r, m, m) ")):
+        said, wanted = foreign(name, begin + nodes + end, tensors, x, opset=23)
+        assert not isinstance(said, str) and abs(said - wanted) < 1e-5 * wanted, (name, said, wanted)
 
 
 def test_inputs_of_other_types():

@@ -17,7 +17,9 @@
  *
  *     key ─ Reshape (·,T,C/heads) ─ Transpose ─ Reshape (·,heads,C/heads,T) ─ Mul ─┐
  *     query ─ Mul ─────────────────────────────────────────────────────────────────┴ MatMul ─ Add ─ Softmax ─ …
- *     1 ─ Expand (T,T) ─ Trilu up to the diagonal ─ Equal 0 ─ Where -inf, else 0 ─────────────┘ */
+ *     1 ─ Expand (T,T) ─ Trilu up to the diagonal ─ Equal 0 ─ Where -inf, else 0 ─────────────┘
+ *
+ * heads.c reads attention with separate queries, keys and values. */
 #include "codelets/ops/attention.h"
 #include "graphs/networks/onnx/reader.h"
 
@@ -231,6 +233,7 @@ int sgrad__onnx_read_constant_of_shape(struct sgrad__reader *reader, const Onnx_
 int sgrad__onnx_read_expand(struct sgrad__reader *reader, const Onnx__Node *n) {
     int64_t side;
     float number;
+    if (sgrad__onnx_counts(reader, n)) return 0;
     return is_one(sgrad__onnx_input(reader, n, 0), &number) && number == 1 && is_square(reader, n, 1, &side)
                ? make_square(reader, n, ONES, side) : refuse(reader, n);
 }
@@ -289,19 +292,60 @@ int sgrad__onnx_read_split(struct sgrad__reader *reader, const Onnx__Node *n) {
     return 0;
 }
 
-int sgrad__onnx_read_attention(struct sgrad__reader *reader, const Onnx__Node *n) {
+/* Sets *THIRDS to true if query, key and value of the operator are thirds of the features of the same rows. */
+static int check_thirds(struct sgrad__reader *reader, const Onnx__Node *n, bool *thirds) {
     const struct sgrad__thing *in[3];
-    for (int i = 0; i < 3; i++) {
-        in[i] = sgrad__onnx_input(reader, n, (size_t)i);
+    *thirds = false;
+    for (int i = 0; i < 3; i++) *thirds |= (in[i] = sgrad__onnx_input(reader, n, (size_t)i)) && in[i]->attends;
+    for (int i = 0; i < 3 && *thirds; i++)
         if (!in[i] || in[i]->attends != QUERY + i || in[i]->of != in[0]->of || in[i]->heads != in[0]->heads)
             return sgrad__onnx_refuse(reader, n,
                                       "query, key and value must be thirds of the features of the same rows");
-    }
-    if (sgrad__onnx_float(n, "softcap", 0) != 0 ||
-        (sgrad__onnx_attribute(n, "scale") &&
-         !is_near(sgrad__onnx_float(n, "scale", 0), 1 / sqrt(features_of_head(reader, in[0])))))
-        return sgrad__onnx_refuse(reader, n, "softcap must be 0, and scale must be 1/√C for the C features of a head");
-    SGRAD_TRY(go(reader, n, in[0], MEAN));
-    sgrad__onnx_thing(reader, n->output[0])->causal = sgrad__onnx_int(n, "is_causal", 0);
+    return 0;
+}
+
+/* Checks the attributes that must have the values that Stargrad's attention has. FEATURES: of a head. */
+static int check_formula(struct sgrad__reader *reader, const Onnx__Node *n, double features) {
+    const double root = 1 / sqrt(features);
+    int64_t precision, mode;
+    float softcap, by;
+    if (!sgrad__onnx_take_float(reader, n, "softcap", 0, &softcap) ||
+        !sgrad__onnx_take_float(reader, n, "scale", (float)root, &by) ||
+        !sgrad__onnx_take_int(reader, n, "softmax_precision", ONNX_FLOAT, &precision) ||
+        !sgrad__onnx_take_int(reader, n, "qk_matmul_output_mode", 0, &mode))
+        return reader->graph->error;
+    if (softcap != 0) return sgrad__onnx_refuse(reader, n, "softcap is %g, but must be 0: scores cannot be capped", softcap);
+    if (!is_near(by, root))
+        return sgrad__onnx_refuse(reader, n, "scale is %g, but must be %g, 1/√C for the C = %g features of a head", by, root,
+                                  features);
+    if (precision != ONNX_FLOAT)
+        return sgrad__onnx_refuse(reader, n, "softmax_precision is %lld, but must be 1 (FLOAT)", (long long)precision);
+    return 0;
+}
+
+int sgrad__onnx_read_attention(struct sgrad__reader *reader, const Onnx__Node *n) {
+    static const char *const names[] = { "attn_mask", "past_key", "past_value", "nonpad_kv_seqlen" };
+    struct sgrad_attention how = { 0 };
+    double features;
+    int x[3];
+    bool thirds;
+    int64_t causal;
+    for (size_t i = 3; i < n->n_input; i++)
+        if (*n->input[i])
+            return sgrad__onnx_refuse(reader, n,
+                                      "input %s, '%s', is not supported; export the network without it, and a causal one with "
+                                      "is_causal 1",
+                                      names[i - 3], n->input[i]);
+    if (!sgrad__onnx_take_int(reader, n, "is_causal", 0, &causal)) return reader->graph->error;
+    if (causal != 0 && causal != 1)
+        return sgrad__onnx_refuse(reader, n, "is_causal is %lld, but must be 0 or 1", (long long)causal);
+    how.causal = causal;
+    SGRAD_TRY(check_thirds(reader, n, &thirds));
+    if (thirds) features = features_of_head(reader, sgrad__onnx_input(reader, n, 0));
+    else SGRAD_TRY(sgrad__onnx_take_rows(reader, n, &how, x, &features));
+    SGRAD_TRY(check_formula(reader, n, features));
+    if (!thirds) return sgrad__onnx_make_rows(reader, n, &how, x);
+    SGRAD_TRY(go(reader, n, sgrad__onnx_input(reader, n, 0), MEAN));
+    sgrad__onnx_thing(reader, n->output[0])->causal = how.causal;
     return 0;
 }

@@ -10,9 +10,11 @@
 #include "codelets/ops/layer_norm.h"
 #include "codelets/ops/linear.h"
 #include "codelets/ops/local_response_norm.h"
+#include "codelets/ops/multiply.h"
 #include "codelets/ops/position_embedding.h"
 #include "codelets/ops/relu.h"
 #include "codelets/ops/scale.h"
+#include "codelets/ops/silu.h"
 #include "graphs/networks/onnx/reader.h"
 
 #include <stdlib.h>
@@ -131,6 +133,7 @@ int sgrad__onnx_read_add(struct sgrad__reader *reader, const Onnx__Node *n) {
     if (sgrad__onnx_is_normal(reader, n, &status)) return status;
     if (sgrad__onnx_attends(reader, n)) return sgrad__onnx_attend(reader, n);
     if (sgrad__onnx_groups(reader, n)) return sgrad__onnx_group(reader, n);
+    if (sgrad__onnx_splits(reader, n)) return sgrad__onnx_split(reader, n);
     for (size_t i = 0; i < 2; i++) {
         const struct sgrad__thing *t = sgrad__onnx_input(reader, n, i);
         if (!t || !t->tensor) continue;
@@ -148,6 +151,7 @@ int sgrad__onnx_read_concat(struct sgrad__reader *reader, const Onnx__Node *n) {
     int x[SGRAD_MAX_INPUTS];
     int64_t number[SGRAD__NUMBERS];
     int count;
+    if (sgrad__onnx_splits(reader, n)) return sgrad__onnx_split(reader, n);
     if (sgrad__onnx_numbers(reader, n, 0, number, &count)) {     /* lists of integers, for a Reshape */
         struct sgrad__thing *to = sgrad__onnx_thing(reader, n->output[0]);
         for (size_t i = 0; i < n->n_input; i++) {
@@ -179,7 +183,53 @@ int sgrad__onnx_read_relu(struct sgrad__reader *reader, const Onnx__Node *n) {
     return sgrad__onnx_make(reader, n, sgrad__onnx_plain(reader, n, &sgrad_relu_op, &x, 1, &(struct sgrad_relu){ 0 }));
 }
 
-/* Reads a multiplication by one number of the file, or one within attention or GELU. */
+/* The states of SiLU: σ(x), and x·σ(x) that another value is multiplied by. */
+enum { SIGMOID = 1, SILU };
+
+static int go_to_gate(struct sgrad__reader *reader, const Onnx__Node *n, int gate, int x) {
+    struct sgrad__thing *to = sgrad__onnx_thing(reader, n->output[0]);
+    to->gate = gate, to->of = x, to->known = true;
+    return 0;
+}
+
+int sgrad__onnx_read_sigmoid(struct sgrad__reader *reader, const Onnx__Node *n) {
+    const int x = sgrad__onnx_value(reader, n, 0, false);
+    return x < 0 ? reader->graph->error : go_to_gate(reader, n, SIGMOID, x);
+}
+
+/* Returns true if N multiplies its output by another value: it is the first factor of a product of values. */
+static bool is_factor(const struct sgrad__reader *reader, const Onnx__Node *n) {
+    const Onnx__Node *next = sgrad__onnx_next(reader, n, "Mul");
+    for (size_t i = 0; next && i < next->n_input; i++) {
+        const struct sgrad__thing *t = sgrad__onnx_input(reader, next, i);
+        if (!t || t->tensor) return false;
+    }
+    return next;
+}
+
+/* Reads the product of two values, or a step of SiLU. */
+static int multiply_values(struct sgrad__reader *reader, const Onnx__Node *n) {
+    const struct sgrad__thing *one = sgrad__onnx_input(reader, n, 0), *other = sgrad__onnx_input(reader, n, 1);
+    if (other && other->gate) {
+        const struct sgrad__thing *first = one;
+        one = other, other = first;
+    }
+    if (!one || !other || !sgrad__onnx_is_value(other) || (!one->gate && !sgrad__onnx_is_value(one)))
+        return sgrad__onnx_refuse(reader, n, "must multiply two values, a value by a single constant, or be a step of SiLU, GELU "
+                                             "or attention");
+    const int x[] = { one->gate ? one->of : one->value, other->value };
+    const struct sgrad_shape shape = sgrad_graph_shape(reader->graph, x[0]), same = sgrad_graph_shape(reader->graph, x[1]);
+    if (one->gate == SIGMOID && x[0] != x[1])
+        return sgrad__onnx_refuse(reader, n, "multiplies a Sigmoid by another value, but only x·Sigmoid(x) is supported");
+    if (!sgrad_shape_equal(&shape, &same)) return sgrad__onnx_refuse(reader, n, "its inputs must have the same shape");
+    if (one->gate == SIGMOID && is_factor(reader, n)) return go_to_gate(reader, n, SILU, x[0]);
+    if (one->gate == SIGMOID)
+        return sgrad__onnx_make(reader, n, sgrad__onnx_plain(reader, n, &sgrad_silu_op, x, 1, &(struct sgrad_silu){ 0 }));
+    const struct sgrad_multiply is = { .silu = one->gate };
+    return sgrad__onnx_make(reader, n, sgrad__onnx_plain(reader, n, &sgrad_multiply_op, x, 2, &is));
+}
+
+/* Reads a multiplication by one number of the file, or by another value, or one within attention, GELU or SiLU. */
 int sgrad__onnx_read_mul(struct sgrad__reader *reader, const Onnx__Node *n) {
     const struct sgrad__thing *by = sgrad__onnx_input(reader, n, 1);
     struct sgrad_scale is;
@@ -187,8 +237,9 @@ int sgrad__onnx_read_mul(struct sgrad__reader *reader, const Onnx__Node *n) {
     if (sgrad__onnx_is_normal(reader, n, &status)) return status;
     if (sgrad__onnx_attends(reader, n)) return sgrad__onnx_attend(reader, n);
     if (sgrad__onnx_groups(reader, n)) return sgrad__onnx_group(reader, n);
+    if (sgrad__onnx_splits(reader, n)) return sgrad__onnx_split(reader, n);
     if (!by || !by->tensor || !sgrad__onnx_floats(by->tensor, &is.factor, 1, &count) || count != 1)
-        return sgrad__onnx_refuse(reader, n, "must multiply by a single constant, or be a step of attention or GELU");
+        return multiply_values(reader, n);
     const int x = sgrad__onnx_value(reader, n, 0, false);
     return x < 0 ? reader->graph->error : sgrad__onnx_make(reader, n, sgrad__onnx_plain(reader, n, &sgrad_scale_op, &x, 1, &is));
 }

@@ -49,9 +49,10 @@ static int take_input(struct sgrad__reader *reader, const Onnx__Value *input) {
                                input->name, type->shape->n_dim, sgrad_shape_text(&x, text), x.rank);
     const Onnx__Dimension *last = type->shape->dim[sgrad__onnx_channels(x.rank)];
     const bool any = !last->has_dim_value || last->dim_value <= 0;     /* some programs write 0 or -1 */
-    if (reader->graph->value[reader->x].view.dtype != SGRAD_I32 && !any && last->dim_value != x.dim[x.rank - 1])
+    const char *const features = reader->graph->value[reader->x].view.dtype == SGRAD_I32 ? "tokens per sample" : "features";
+    if (!any && last->dim_value != x.dim[x.rank - 1])
         return sgrad_log_error(SGRAD_ESHAPE, "%s: input '%s' requires %lld %s, but the data set has %lld", reader->path,
-                               input->name, (long long)last->dim_value, x.rank > 3 ? "channels" : "features",
+                               input->name, (long long)last->dim_value, x.rank > 3 ? "channels" : features,
                                (long long)x.dim[x.rank - 1]);
     return 0;
 }

@@ -57,11 +57,13 @@ struct sgrad__thing {
     bool columns;                   /* images as (N,C,H·W), which a Transpose converts to rows */
     bool sliced;                    /* a filter (K,C,h,w) that stands for (K,C,1,h,w): it is applied to each slice of a volume */
     int attends, of, heads;         /* attends above 0: progress within attention (attention.c), of value OF with HEADS heads */
+    int split;                      /* above 0: state of heads (heads.c), of value OF with HEADS heads */
     int normal;                     /* above 0: progress within GELU (gelu.c), of value OF */
+    int gate;                       /* above 0: progress within SiLU (features.c), of value OF */
     bool causal;                    /* attention is causal: later rows are left out */
     int grouping, groups;           /* grouping above 0: progress within group norm (groups.c), of value OF with GROUPS groups */
     float eps;                      /* of group norm */
-    const struct sgrad__thing *factor; /* of group norm: its weight */
+    const struct sgrad__thing *factor; /* the weight of group norm, or a table of rotary positions */
     int spread;                     /* above 0: a vector (C) of the file, with this number of dimensions of 1 after it */
     bool is_numbers;                /* COUNT integers that are known when the file is read */
     int count;
@@ -134,6 +136,11 @@ const Onnx__Attribute *sgrad__onnx_attribute(const Onnx__Node *n, const char *na
 /* Return the attribute NAME; OTHERWISE if N does not have it in this type. */
 int64_t sgrad__onnx_int(const Onnx__Node *n, const char *name, int64_t otherwise);
 float sgrad__onnx_float(const Onnx__Node *n, const char *name, float otherwise);
+/* Set *VALUE to the attribute NAME, or to OTHERWISE if N does not have it; false: it has another type, and the error is
+ * logged. */
+bool sgrad__onnx_take_int(struct sgrad__reader *reader, const Onnx__Node *n, const char *name, int64_t otherwise,
+                          int64_t *value);
+bool sgrad__onnx_take_float(struct sgrad__reader *reader, const Onnx__Node *n, const char *name, float otherwise, float *value);
 /* Returns X for an attribute of a Stargrad operation in which 0 selects the default: 0 becomes the smallest positive float. */
 float sgrad__onnx_given(float x);
 /* Returns true if A is the string TEXT. A may be NULL. */
@@ -144,7 +151,8 @@ int sgrad__onnx_axis(int64_t axis, int rank);
  * all axes after it). */
 int sgrad__onnx_softmax_axis(const struct sgrad__reader *reader, const Onnx__Node *n, int rank);
 
-/* Returns the number of outputs of the layer of N: the number of classes if it is the network's last layer, else HAS. */
+/* Returns the number of outputs of the layer of N: the number of classes if it is the network's last layer, else HAS. A network
+ * of tokens may have more outputs than the data set has tokens. */
 int sgrad__onnx_outputs(const struct sgrad__reader *reader, const Onnx__Node *n, int64_t has);
 /* Returns a new name for the layer of N; the caller must free it. It is derived from the name of input WEIGHT, "conv1.weight", or
  * from that of the node if the input has another kind of name or WEIGHT is -1. Parameters get this name as their prefix. */
@@ -183,6 +191,21 @@ bool sgrad__onnx_attention_shape(const struct sgrad__reader *reader, const struc
 /* Returns true if the Reshape N begins attention, and reads it. */
 bool sgrad__onnx_attention_begins(struct sgrad__reader *reader, const Onnx__Node *n);
 
+/* ---- heads.c ---- */
+
+/* splits returns true if an input of N is an intermediate result of heads; then split must read N. */
+bool sgrad__onnx_splits(const struct sgrad__reader *reader, const Onnx__Node *n);
+int sgrad__onnx_split(struct sgrad__reader *reader, const Onnx__Node *n);
+/* Return true if the Reshape N splits rows in heads, or if the Expand N makes the positions of a batch, and read it. */
+bool sgrad__onnx_splitting_begins(struct sgrad__reader *reader, const Onnx__Node *n);
+bool sgrad__onnx_counts(struct sgrad__reader *reader, const Onnx__Node *n);
+/* take_rows sets X to the queries, keys and values of the Attention N, *HOW to their heads, and *FEATURES to the features of a
+ * head. make_rows makes the layer the output of N. Both return 0 or the error. */
+struct sgrad_attention;
+int sgrad__onnx_take_rows(struct sgrad__reader *reader, const Onnx__Node *n, struct sgrad_attention *how, int x[3],
+                          double *features);
+int sgrad__onnx_make_rows(struct sgrad__reader *reader, const Onnx__Node *n, const struct sgrad_attention *how, const int x[3]);
+
 /* ---- groups.c ---- */
 
 /* groups returns true if an input of N is an intermediate result of group normalisation; then group must read N. */
@@ -196,7 +219,7 @@ bool sgrad__onnx_grouping_begins(struct sgrad__reader *reader, const Onnx__Node 
 /* Returns true if N belongs to a GELU in a file without that operator, and reads N. *STATUS: 0 or the error of reading it. */
 bool sgrad__onnx_is_normal(struct sgrad__reader *reader, const Onnx__Node *n, int *status);
 
-/* ---- windows.c, features.c, shapes.c, attention.c, gelu.c, groups.c; the table of all: operators.c ---- */
+/* ---- windows.c, features.c, shapes.c, attention.c, heads.c, gelu.c, groups.c; the table of all: operators.c ---- */
 
 #define ONNX_OPERATOR(name, reader, least, most, outputs, attributes) \
     int sgrad__onnx_read_##reader(struct sgrad__reader *r, const Onnx__Node *n);

@@ -39,7 +39,10 @@ static bool are_columns(const struct sgrad_shape *shape, const int64_t *to, int 
 int sgrad__onnx_read_reshape(struct sgrad__reader *reader, const Onnx__Node *n) {
     if (sgrad__onnx_attends(reader, n)) return sgrad__onnx_attend(reader, n);
     if (sgrad__onnx_groups(reader, n)) return sgrad__onnx_group(reader, n);
-    if (sgrad__onnx_attention_begins(reader, n) || sgrad__onnx_grouping_begins(reader, n)) return 0;
+    if (sgrad__onnx_splits(reader, n)) return sgrad__onnx_split(reader, n);
+    if (sgrad__onnx_attention_begins(reader, n) || sgrad__onnx_grouping_begins(reader, n) ||
+        sgrad__onnx_splitting_begins(reader, n))
+        return 0;
     int64_t to[SGRAD__NUMBERS];
     int count = 0;
     const int x = sgrad__onnx_value(reader, n, 0, true);
@@ -276,6 +279,7 @@ int sgrad__onnx_read_slice(struct sgrad__reader *reader, const Onnx__Node *n) {
     int count[4] = { 0 };
     struct sgrad__thing *from = sgrad__onnx_input(reader, n, 0), *to = sgrad__onnx_thing(reader, n->output[0]);
     if (from && from->is_numbers) return slice_numbers(reader, n, from);
+    if (sgrad__onnx_splits(reader, n)) return sgrad__onnx_split(reader, n);
     if (!from || from->value < 0 || from->pixel || from->stage || from->columns || sgrad__onnx_rank(reader, from->value) != 4)
         return sgrad__onnx_refuse(reader, n, "its input must be images (N,C,H,W)");
     const struct sgrad_shape shape = sgrad_graph_shape(reader->graph, from->value);
@@ -354,6 +358,7 @@ int sgrad__onnx_read_constant(struct sgrad__reader *reader, const Onnx__Node *n)
 /* Reads a Transpose of a product's weight, as PyTorch writes it, or one of image columns to rows. */
 int sgrad__onnx_read_transpose(struct sgrad__reader *reader, const Onnx__Node *n) {
     if (sgrad__onnx_attends(reader, n)) return sgrad__onnx_attend(reader, n);
+    if (sgrad__onnx_splits(reader, n)) return sgrad__onnx_split(reader, n);
     const Onnx__Attribute *a = sgrad__onnx_attribute(n, "perm");
     const struct sgrad__thing *from = sgrad__onnx_input(reader, n, 0);
     if (from && from->columns && a && a->n_ints == 3 && a->ints[0] == 0 && a->ints[1] == 2 && a->ints[2] == 1)

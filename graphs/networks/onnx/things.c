@@ -122,10 +122,29 @@ float sgrad__onnx_float(const Onnx__Node *n, const char *name, float otherwise) 
     return a && a->has_f ? a->f : otherwise;
 }
 
+bool sgrad__onnx_take_int(struct sgrad__reader *reader, const Onnx__Node *n, const char *name, int64_t otherwise,
+                          int64_t *value) {
+    const Onnx__Attribute *a = sgrad__onnx_attribute(n, name);
+    *value = sgrad__onnx_int(n, name, otherwise);
+    if (!a || (a->has_i && (!a->has_type || a->type == ONNX_OF_INT))) return true;
+    sgrad__onnx_refuse(reader, n, "attribute %s must be an integer", name);
+    return false;
+}
+
+bool sgrad__onnx_take_float(struct sgrad__reader *reader, const Onnx__Node *n, const char *name, float otherwise, float *value) {
+    const Onnx__Attribute *a = sgrad__onnx_attribute(n, name);
+    *value = sgrad__onnx_float(n, name, otherwise);
+    if (!a || (a->has_f && (!a->has_type || a->type == ONNX_OF_FLOAT))) return true;
+    sgrad__onnx_refuse(reader, n, "attribute %s must be a float", name);
+    return false;
+}
+
 /* ---- outputs of nodes ------------------------------------------------------------------------------------------- */
 
 int sgrad__onnx_outputs(const struct sgrad__reader *reader, const Onnx__Node *n, int64_t has) {
-    return reader->classes > 0 && sgrad__onnx_thing(reader, n->output[0]) == reader->last ? reader->classes : (int)has;
+    const bool last = sgrad__onnx_thing(reader, n->output[0]) == reader->last;
+    const bool tokens = reader->graph->value[reader->x].view.dtype == SGRAD_I32;
+    return last && reader->classes > 0 && (!tokens || reader->classes > has) ? reader->classes : (int)has;
 }
 
 static bool is_layer(const struct sgrad_graph *graph, const char *name) {

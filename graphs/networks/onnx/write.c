@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define IR_VERSION 9            /* that of opset 20 */
 #define LOGITS "logits"
 
 struct writer {
@@ -187,11 +186,22 @@ static int save(const Onnx__Model *model, const char *path) {
     return sgrad_file_commit(&file);
 }
 
+/* Sets the lowest version of the format, and of its operators, that has the operators of the nodes, so that older programs can
+ * read the file. */
+static void set_versions(Onnx__Model *model) {
+    static const char *const of_opset_23[] = { "Attention", "RMSNormalization", "RotaryEmbedding" };
+    bool newer = false;
+    for (size_t i = 0; i < model->graph->n_node; i++)
+        for (size_t o = 0; o < sizeof of_opset_23 / sizeof *of_opset_23; o++)
+            newer |= !strcmp(model->graph->node[i]->op_type, of_opset_23[o]);
+    model->opset_import[0]->version = newer ? 23 : SGRAD_ONNX_OPSET;
+    model->ir_version = newer ? 11 : 9;
+}
+
 static Onnx__Model *make_model(Onnx__Graph *graph) {
     Onnx__Model *m = sgrad_xcalloc(1, sizeof *m);
     onnx__model__init(m);
     m->has_ir_version = true;
-    m->ir_version = IR_VERSION;
     m->producer_name = sgrad_format("stargrad");
     m->producer_version = sgrad_format("%s", PACKAGE_VERSION);
     m->graph = graph;
@@ -200,7 +210,6 @@ static Onnx__Model *make_model(Onnx__Graph *graph) {
     onnx__operator_set__init(set);
     set->domain = sgrad_format("%s", "");
     set->has_version = true;
-    set->version = SGRAD_ONNX_OPSET;
     return m;
 }
 
@@ -212,6 +221,7 @@ static int write_graph(struct writer *writer, struct sgrad__weights *copy, const
     if (!error) {
         add_ends(writer);
         add_tensors(writer, entry, copy->items.count);
+        set_versions(model);
         error = save(model, path);
     }
     for (size_t i = 0; i < writer->to->n_initializer; i++)

@@ -5,38 +5,9 @@
 #include "tests/scratch.h"
 
 #ifdef SGRAD_HAVE_PROTOBUF_C
-#include "graphs/networks/onnx/reader.h"
-#define FILE_1 scratch_path("first.onnx")
-#define FILE_2 scratch_path("second.onnx")
-
-static char *read_file(const char *path, size_t *size) {
-    FILE *file = fopen(path, "rb");
-    assert_non_null(file);
-    char *data = sgrad_xcalloc(1, 1 << 25);
-    *size = fread(data, 1, 1 << 25, file);
-    assert_true(*size > 0 && *size < 1 << 25);
-    fclose(file);
-    return data;
-}
+#include "tests/graphs/inference/onnx_files.h"
 
 /* ---- there and back: the same bytes ------------------------------------------------------------------------------ */
-
-/* With weights, of SEED, where the model brings none. */
-static struct sgrad_graph *make(const char *text, int side, int channels, uint64_t seed) {
-    const struct sgrad_model *model = sgrad_model_find(text);
-    struct sgrad_graph *g = sgrad_graph_create(SGRAD_F32);
-    assert_done(sgrad__graph_set_model(g, model, text));
-    const int x = sgrad_graph_input(g, "images", SGRAD_F32, sgrad_shape(3, side, side, channels));
-    const int y = model->build(g, x, 10);
-    const struct sgrad_shape logits = sgrad_graph_shape(g, y);
-    struct sgrad_shape label = { .rank = logits.rank - 2 };
-    for (int i = 0; i < label.rank; i++) label.dim[i] = logits.dim[i + 1];
-    sgrad_graph_loss(g, y, sgrad_graph_input(g, "label", SGRAD_I32, label), 0);
-    assert_done(sgrad_graph_error(g));
-    assert_done(sgrad__parameters_allocate(g, seed));
-    if (g->imported) assert_done(sgrad__weights_load(g, sgrad__parameters_list(g), &g->imported->weights, NULL));
-    return g;
-}
 
 static void round_trips(void **state) {
     (void)state;
@@ -44,7 +15,11 @@ static void round_trips(void **state) {
         const char *model;
         int side, channels;
     } is[] = { { "convnet", 8, 1 }, { "lenet", 28, 1 }, { "mlp", 8, 3 }, { "nin", 32, 3 }, { "resnet20", 32, 3 },
-               { "unet2d", 16, 1 }, { "unet2d:groups=4", 16, 1 }, { "vit_tiny:layers=1", 16, 1 } };
+               { "unet2d", 16, 1 }, { "unet2d:groups=4", 16, 1 }, { "vit_tiny:layers=1", 16, 1 },
+               { "gpt:layers=1,heads=2,width=8,context=5,vocabulary=10", 5, 0 },
+               { "llama:layers=1,heads=2,width=8,vocabulary=10", 1, 0 },
+               { "llama:layers=2,heads=4,kv_heads=2,width=16,hidden=12,vocabulary=10,bias=1,tied=0", 7, 0 },
+               { "llama:layers=1,heads=4,kv_heads=1,width=32,vocabulary=12,qk_norm=1,rope_factor=8,rope_original=20", 200, 0 } };
     struct sgrad_context *context;
     const struct sgrad_context_options how = { .cpus = 1 };
     assert_done(sgrad_context_open(&how, &context));
@@ -128,6 +103,20 @@ static int open_images(struct sgrad_dataset *dataset, const char *argument, cons
 }
 static const struct sgrad_reader reader = { .name = "floats", .summary = "of a test", .open = open_images };
 
+/* export_onnx.py's tokens: as many as there are images. */
+static int open_tokens(struct sgrad_dataset *dataset, const char *argument, const struct sgrad_dataset_options *how) {
+    int32_t *token = sgrad_xcalloc(IMAGES, sizeof *token);
+    (void)argument, (void)how;
+    for (int i = 0; i < IMAGES; i++) token[i] = i * 7919 % CLASSES;
+    dataset->count = 2;
+    dataset->classes = CLASSES;
+    dataset->field[0] = (struct sgrad_field){ "tokens", SGRAD_I32, sgrad_shape(1, IMAGES / 2), token };
+    dataset->field[1] = (struct sgrad_field){ "label", SGRAD_I32, sgrad_shape(1, IMAGES / 2),
+                                              sgrad_xcalloc(IMAGES, sizeof(int32_t)) };
+    return 0;
+}
+static const struct sgrad_reader reader_of_tokens = { .name = "ids", .summary = "of a test", .open = open_tokens };
+
 static void pytorch(void **state) {
     (void)state;
     const char *source = getenv("srcdir");
@@ -141,10 +130,11 @@ static void pytorch(void **state) {
             char *model = sgrad_format("onnx:%s/tests/reference/onnx-%s.onnx", source ? source : ".", name);
             struct sgrad_train_options o = options(model, NULL);
             struct sgrad_train_result result;
-            o.data.reader = &reader;
+            const bool tokens = !strcmp(name, "language");
+            o.data.reader = tokens ? &reader_of_tokens : &reader;
             sgrad_predictions_free(&answers);
             assert_done(sgrad_predict(&o, &result, &answers));
-            assert_int_equal(answers.width, CLASSES);
+            assert_int_equal(answers.width, tokens ? CLASSES * IMAGES / 2 : CLASSES);
             snprintf(last, sizeof last, "%s", name);
             rows = 0;
             free(model);
@@ -163,18 +153,6 @@ static void pytorch(void **state) {
 }
 
 /* ---- what is refused --------------------------------------------------------------------------------------------- */
-
-static Onnx__Node *node_of(Onnx__Model *m, const char *type) {
-    for (size_t i = 0; i < m->graph->n_node; i++)
-        if (!strcmp(m->graph->node[i]->op_type, type)) return m->graph->node[i];
-    fail_msg("no node is a %s", type);
-    return NULL;
-}
-
-static void put(char **text, const char *word) {
-    free(*text);
-    *text = strdup(word);
-}
 
 static void other_operator(Onnx__Model *m) { put(&node_of(m, "Conv")->op_type, "Einsum"); }
 static void other_domain(Onnx__Model *m) { node_of(m, "Conv")->domain = strdup("com.example"); }
@@ -204,13 +182,6 @@ static void oblong(Onnx__Model *m) { node_of(m, "MaxPool")->attribute[0]->ints[1
 static void wide(Onnx__Model *m) { node_of(m, "Conv")->attribute[2]->ints[0] = INT64_MAX; }
 static void scaled(Onnx__Model *m) { put(&node_of(m, "Gemm")->attribute[0]->name, "transA"); }
 static void no_output(Onnx__Model *m) { put(&m->graph->output[0]->name, "nothing"); }
-static Onnx__Attribute *add_attribute(Onnx__Node *n, const char *name) {
-    Onnx__Attribute *a = sgrad_xcalloc(1, sizeof *a);
-    onnx__attribute__init(a);
-    a->name = strdup(name);
-    n->attribute = realloc(n->attribute, (n->n_attribute + 1) * sizeof(Onnx__Attribute *));
-    return n->attribute[n->n_attribute++] = a;
-}
 static void set_int(Onnx__Node *n, const char *name, int64_t value) {
     for (size_t i = 0; i < n->n_attribute; i++)
         if (!strcmp(n->attribute[i]->name, name)) n->attribute[i]->name[0] = '-';
@@ -242,10 +213,6 @@ static Onnx__Node *append(Onnx__Model *m, const char *type) {
     put(&m->graph->output[0]->name, "appended");
     m->graph->node = realloc(m->graph->node, (m->graph->n_node + 1) * sizeof(Onnx__Node *));
     return m->graph->node[m->graph->n_node++] = n;
-}
-static void add_output(Onnx__Node *n, const char *name) {
-    n->output = realloc(n->output, (n->n_output + 1) * sizeof *n->output);
-    n->output[n->n_output++] = strdup(name);
 }
 static void second_output(Onnx__Model *m) {
     m->graph->output = realloc(m->graph->output, 2 * sizeof *m->graph->output);
@@ -312,48 +279,7 @@ static void extremes(Onnx__Model *m) {
 }
 static void by_pixels(Onnx__Model *m) { set_int(node_of(m, "BatchNormalization"), "spatial", 0); }
 
-/* Of images of SIDE squared; *EPS and *SHARE, if not NULL: of the first batch norm, and how
- * much of its running statistics is a batch's. */
-static int read_images(const void *data, size_t size, int side, float *eps, float *share) {
-    struct sgrad__onnx *file;
-    SGRAD_TRY(sgrad__onnx_parse("a.onnx", data, size, &file));
-    struct sgrad_graph *g = sgrad_graph_create(SGRAD_F32);
-    sgrad__onnx_build(file, g, sgrad_graph_input(g, "images", SGRAD_F32, sgrad_shape(3, side, side, 1)), 10);
-    const int error = sgrad_graph_error(g);
-    for (int i = 0; i < g->node_count && eps && !error; i++) {
-        if (g->node[i].op != &sgrad_batchnorm_op) continue;
-        const struct sgrad_batchnorm *norm = g->node[i].attrs;
-        *eps = norm->eps, *share = norm->momentum;
-        break;
-    }
-    sgrad_graph_destroy(g);
-    sgrad__onnx_close(file);
-    return error;
-}
 static int read_back(const void *data, size_t size) { return read_images(data, size, 28, NULL, NULL); }
-
-/* The file after a CHANGE. */
-static int read_changed(const char *data, size_t size, int side, void (*change)(Onnx__Model *m), float *eps, float *share) {
-    Onnx__Model *m = onnx__model__unpack(NULL, size, (const uint8_t *)data);
-    change(m);
-    uint8_t *changed = sgrad_xcalloc(1, onnx__model__get_packed_size(m));
-    const int error = read_images(changed, onnx__model__pack(m, changed), side, eps, share);
-    onnx__model__free_unpacked(m, NULL);
-    free(changed);
-    return error;
-}
-
-/* A file of MODEL, which takes images of SIDE squared and one channel. Free it. */
-static char *file_of(const char *model, int side, size_t *size) {
-    struct sgrad_context *context;
-    const struct sgrad_context_options how = { .cpus = 1 };
-    assert_done(sgrad_context_open(&how, &context));
-    struct sgrad_graph *g = make(model, side, 1, 3);
-    assert_done(sgrad__onnx_write(g, FILE_1));
-    sgrad_graph_destroy(g);
-    sgrad_context_close(context);
-    return read_file(FILE_1, size);
-}
 
 static void norms(void **state) {
     (void)state;
