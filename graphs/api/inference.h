@@ -160,8 +160,9 @@ void sgrad_run_input_free(struct sgrad_run_input *input);
 
 /* Opens a data set that describes the samples of the run in FOLDER with the options OPTIONS. For labelled images of 1 or 3
  * channels, it is built from config.json and contains no samples. Otherwise, or if FOLDER is NULL, it is the test split of
- * OPTIONS.data, which must exist. The caller must close it (sgrad_dataset_close). SGRAD_EINVAL: FOLDER and OPTIONS.data are NULL.
- * Other errors are those of sgrad_run_input and sgrad_run_open_samples. */
+ * OPTIONS.data, which must exist. OPTIONS.data.attend is ignored: a sample is one document. The caller must close it
+ * (sgrad_dataset_close). SGRAD_EINVAL: FOLDER and OPTIONS.data are NULL. Other errors are those of sgrad_run_input and
+ * sgrad_run_open_samples. */
 int sgrad_run_samples(const char *folder, const struct sgrad_train_options *options, struct sgrad_dataset **dataset);
 
 /* Opens the test split of OPTIONS.data for the weights OPTIONS.init. Columns and classes are matched with those in the

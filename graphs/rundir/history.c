@@ -254,12 +254,14 @@ int sgrad_run_open_samples(const struct sgrad_train_options *options, bool every
 
 int sgrad_run_samples(const char *folder, const struct sgrad_train_options *options, struct sgrad_dataset **dataset) {
     struct sgrad_run_input input = { 0 };
+    struct sgrad_train_options whole = *options;
+    whole.data.attend = NULL;       /* a sample is one document */
     if (!folder && !options->data.name)
         return sgrad_log_error(SGRAD_EINVAL, "no data set is named; give --data (in C: options.data.name)");
     if (folder) SGRAD_TRY(sgrad_run_input(folder, &input));
     const bool known = input.image.rank == 3 && (input.image.dim[2] == 1 || input.image.dim[2] == 3) && input.classes;
     const int error = known ? sgrad_dataset_of_files(NULL, 0, &input.image, input.full_scale, input.classes, dataset)
-                            : sgrad_run_open_samples(options, false, dataset);
+                            : sgrad_run_open_samples(&whole, false, dataset);
     sgrad_run_input_free(&input);
     return error;
 }

@@ -76,6 +76,7 @@ def test_tokens():
     evaluated = json.loads(stargrad("eval", out, "--json"))["test_loss"]
     assert abs(evaluated - events(out, "epoch")[-1]["test_loss"]) < 1e-6
     assert stargrad("sample", out, "--prompt", "abc", "--tokens", 5)
+    stargrad("export", out, folder("documents.onnx"))       # with attention over the whole input
 
 
 def test_refused():
