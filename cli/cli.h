@@ -118,6 +118,7 @@ extern const struct sgrad__type sgrad__flag, sgrad__whole, sgrad__real, sgrad__t
 
 /* The options of eval and predict about samples and devices. */
 #define SGRAD__EVALUATION_OPTIONS \
+    { "attend", "sample|document[:TOKEN]", "as of train [as of the run]", &sgrad__text, SGRAD__FIELD(data.attend) }, \
     { "damaged", "stop|skip", "on a sample that cannot be read: stop with an error, or log and skip it", &sgrad__choice, \
       SGRAD__FIELD(data.skip_damaged) }, \
     { "image-size", "N", "resize the images of a folder to NxN [original size]", &sgrad__whole, SGRAD__FIELD(data.image_size), \

@@ -114,7 +114,7 @@ static const struct sgrad__option options[] = {
       "memory",
       &sgrad__text, SGRAD__FIELD(optimizer.kfac.variant) },
     { "attend", "sample|document[:TOKEN]",
-      "document: attention does not cross the borders of documents, which end with token TOKEN [of tokens.json]", &sgrad__text,
+      "document: tokens attend only to tokens of the same document; TOKEN is the last of each [end in tokens.json]", &sgrad__text,
       SGRAD__FIELD(data.attend) },
     { "loss-on", "all|answers", "answers: only tokens of answers count, as marked by stargrad tokenize --template",
       &sgrad__choice, SGRAD__FIELD(data.loss_on_answers) },

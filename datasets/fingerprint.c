@@ -27,17 +27,20 @@ uint64_t sgrad__fingerprint_add(uint64_t hash, const void *data, size_t size) {
 
 uint64_t sgrad_dataset_fingerprint(const struct sgrad_dataset *dataset) {
     int64_t number[2 + SGRAD_MAX_FIELDS * SGRAD_MAX_RANK] = { dataset->count };
+    const struct sgrad_field *field[SGRAD_MAX_FIELDS];
     int numbers = 1;
-    const int fields = sgrad_dataset_own_fields(dataset);
-    for (const struct sgrad_field *f = dataset->field; f < dataset->field + fields; f++)
-        for (int i = 0; i < f->shape.rank; i++) number[numbers++] = f->shape.dim[i];
+    const int all = sgrad_dataset_own_fields(dataset);
+    int fields = 0;
+    for (int f = 0; f < all; f++)       /* without documents: they depend on an option (--attend), and follow from the tokens */
+        if (strcmp(dataset->field[f].name, SGRAD_DOCUMENT_FIELD)) field[fields++] = &dataset->field[f];
+    for (int f = 0; f < fields; f++)
+        for (int i = 0; i < field[f]->shape.rank; i++) number[numbers++] = field[f]->shape.dim[i];
     number[numbers++] = dataset->classes;
     uint64_t hash = sgrad__fingerprint_add(1, number, (size_t)numbers * sizeof *number);
     for (int f = fields - 1; f >= 0; f--) {
-        const struct sgrad_field *field = &dataset->field[f];
-        const size_t bytes = (size_t)dataset->count * sgrad_field_bytes(field);
-        hash = field->data ? sgrad__fingerprint_add(hash, field->data, bytes)
-                           : sgrad__fingerprint_add(hash, &dataset->identity, sizeof dataset->identity);
+        const size_t bytes = (size_t)dataset->count * sgrad_field_bytes(field[f]);
+        hash = field[f]->data ? sgrad__fingerprint_add(hash, field[f]->data, bytes)
+                              : sgrad__fingerprint_add(hash, &dataset->identity, sizeof dataset->identity);
     }
     if (dataset->kept) hash = sgrad__fingerprint_add(hash, dataset->kept, (size_t)dataset->count * sizeof *dataset->kept);
     return hash;

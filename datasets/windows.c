@@ -91,6 +91,11 @@ int sgrad__windows_attend(struct sgrad_dataset *dataset, const char *attend, con
     else
         return sgrad_log_error(SGRAD_EINVAL, "--attend document: text has no end token; give --attend document:BYTE, where BYTE "
                                              "is the number of the last byte of each document");
+    if (w->end >= dataset->classes)
+        return sgrad_log_error(SGRAD_EINVAL,
+                               "--attend document: token %d, the last of each document, does not occur: the largest token is %d; "
+                               "give --attend document:TOKEN",
+                               w->end, dataset->classes - 1);
     dataset->field[2] = dataset->field[1];
     dataset->field[1] = (struct sgrad_field){ SGRAD_DOCUMENT_FIELD, SGRAD_I32, dataset->field[0].shape, NULL };
     return 0;

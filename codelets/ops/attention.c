@@ -88,7 +88,10 @@ int sgrad__attention_infer(struct sgrad_signature *signature, struct sgrad_atten
     return 0;
 }
 
-static int infer(struct sgrad_signature *signature, void *attrs) { return sgrad__attention_infer(signature, attrs, 1); }
+static int infer(struct sgrad_signature *signature, void *attrs) {
+    ((struct sgrad_attention *)attrs)->documents = false;
+    return sgrad__attention_infer(signature, attrs, 1);
+}
 
 size_t sgrad__attention_forward_workspace(const struct sgrad_args *args) {
     return SGRAD_LINE + (size_t)head_of(args, FORWARD_K, false).all * sizeof(float);

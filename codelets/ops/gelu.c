@@ -13,7 +13,6 @@ void sgrad__gelu_backward_cuda(const struct sgrad_args *args);
 #define ROOT_2_PI 0.79788456f   /* √(2/π) */
 
 /* Returns Φ(x); sets *DENSITY to its derivative. In the exact form |x| above 13 is treated as 13. */
-
 SGRAD_ALWAYS_INLINE float phi(bool approximate, float x, float *density) {
     if (approximate) {
         const float u = ROOT_2_PI * (x + 0.044715f * x * x * x), p = sigmoid(2 * u);

@@ -1,4 +1,5 @@
 /* export.c: exports trained weights to a file: with their network in ONNX, or only the weights in safetensors. */
+#include "config.h"
 #include "graphs/networks/onnx/onnx.h"
 #include "graphs/api/inference.h"
 #include "graphs/train/setup.h"
@@ -8,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#define WRITER "stargrad"       /* in the metadata of an index: the version that wrote it */
 
 /* Writes ENTRY, consecutive tensors, to files of at most LIMIT bytes of tensors, or one tensor, and their index:
  *
@@ -36,7 +39,8 @@ static int write_shards(const struct sgrad_entry *entry, int count, const char *
         free(name);
     }
     char *index = sgrad_format("%s.index.json", path);
-    json_t *json = json_pack("{s:{s:I}, s:o}", "metadata", "total_size", (json_int_t)total, "weight_map", map);
+    json_t *json = json_pack("{s:{s:I, s:s}, s:o}", "metadata", "total_size", (json_int_t)total, WRITER, PACKAGE_VERSION,
+                             "weight_map", map);
     if (error || files == 1) json_decref(json);
     else error = sgrad_json_write(index, json, 17);
     free(index);
@@ -55,14 +59,31 @@ static int write_files(const struct sgrad_graph *graph, const char *path, int64_
     return error;
 }
 
-/* Returns the files that INDEX lists, as keys of an object: none if it does not exist or is malformed. */
-static json_t *list_shards(const char *index) {
-    json_t *json = json_load_file(index, 0, NULL), *files = json_object(), *file;
+/* Sets *FILES, an object, to the files that INDEX lists, as keys: none if it does not exist. SGRAD_EINVAL: INDEX is not of an
+ * export. */
+static int list_shards(const char *index, json_t **files) {
+    json_t *json = json_load_file(index, 0, NULL), *file;
     const char *tensor;
+    const bool own = json_object_get(json_object_get(json, "metadata"), WRITER);
+    *files = json_object();
     json_object_foreach(json_object_get(json, "weight_map"), tensor, file)
-        if (json_is_string(file)) json_object_set_new(files, json_string_value(file), json_true());
+        if (json_is_string(file)) json_object_set_new(*files, json_string_value(file), json_true());
     json_decref(json);
-    return files;
+    if (own || access(index, F_OK)) return 0;
+    return sgrad_log_error(SGRAD_EINVAL,
+                           "%s: Stargrad did not write this index, and its weights would no longer be found; export to "
+                           "another folder",
+                           index);
+}
+
+/* Returns true if NAME, after its first STEM bytes, ends as the name of a shard does: -00001-of-00002.safetensors. */
+static bool is_shard(const char *name, size_t stem) {
+    static const char form[] = "-00000-of-00000.safetensors";
+    const char *at = name + stem;
+    if (strlen(at) != strlen(form)) return false;
+    for (size_t i = 0; form[i]; i++)
+        if (form[i] == '0' ? at[i] < '0' || at[i] > '9' : at[i] != form[i]) return false;
+    return true;
 }
 
 /* Removes the shards BEFORE of PATH that are not in NOW. Other files, which an index may also list, are not removed. */
@@ -71,7 +92,7 @@ static void remove_shards(const char *path, json_t *before, const json_t *now) {
     const size_t stem = (size_t)(strrchr(base, '.') - base);
     json_t *value;
     json_object_foreach(before, name, value) {
-        if (strncmp(name, base, stem) || name[stem] != '-' || strchr(name, '/') || json_object_get(now, name)) continue;
+        if (strncmp(name, base, stem) || !is_shard(name, stem) || strchr(name, '/') || json_object_get(now, name)) continue;
         char *old = sgrad_format("%.*s%s", (int)(base - path), path, name);
         if (unlink(old) && errno != ENOENT) sgrad_log_warning("%s: cannot be removed: %s", old, strerror(errno));
         free(old);
@@ -81,10 +102,13 @@ static void remove_shards(const char *path, json_t *before, const json_t *now) {
 /* The index of an earlier export is removed first, because it would list files that are replaced; its other files, last. */
 static int write_weights(const struct sgrad_graph *graph, const char *path, int64_t limit) {
     char *index = sgrad_format("%s.index.json", path);
-    json_t *before = list_shards(index);
-    unlink(index);
-    const int error = write_files(graph, path, limit);
-    json_t *now = list_shards(index);
+    json_t *before, *now = NULL;
+    int error = list_shards(index, &before);
+    if (!error) {
+        unlink(index);
+        error = write_files(graph, path, limit);
+    }
+    if (!error) error = list_shards(index, &now);
     if (!error) remove_shards(path, before, now);
     json_decref(before);
     json_decref(now);

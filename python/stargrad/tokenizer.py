@@ -16,7 +16,7 @@ class Tokenizer:
     vocabulary: the number of tokens, including added ones: the option vocabulary of a network."""
 
     def __init__(self, path):
-        self.path = os.fspath(path)
+        self.path = os.path.abspath(path)
         self._handle, self._lock = ctypes.c_void_p(), threading.Lock()
         call("sgrad_tokenizer_open", os.fsencode(path), ctypes.byref(self._handle))
         self._encoder = ctypes.c_void_p(library().sgrad_encoder_create(self._handle))

@@ -236,31 +236,69 @@ static void dropout_of_parts(void **state) {
     }
 }
 
-/* ---- rows of bf16 ---- */
-
-/* To the bit, wherever a row begins, however long it is, and nothing beside it. */
 /* ---- the exponential ---- */
 
+enum { NUMBERS = 16 };      /* and the length of the longest vectors */
+
 SGRAD_VECTOR(exponentials)(const struct sgrad_args *args) {
-    wide_store(args->data[0], WIDE, wide_exp(wide_load(args->data[0], WIDE, 0)));
+    float *x = args->data[0];
+    for (int i = 0; i < NUMBERS; i++) x[i] = exp_of(x[i]);
 }
 
 static void exponential_of_everything(void **state) {
     (void)state;
-    static const float x[] = {
+    static const float x[NUMBERS] = {
         NAN, -NAN, INFINITY, -INFINITY, 89, -89, 88, -88, 0, -0.0f, 1, -1, 1e-30f, FLT_MAX, -FLT_MAX, 0.5f
     };
-    float y[WIDE];
+    float y[NUMBERS];
     struct sgrad_args a = { .data = (void *[]){ y } };
     memcpy(y, x, sizeof y);
     exponentials(&a);
     assert_true(isnan(y[0]) && isnan(y[1]));
-    for (int i = 2; i < WIDE; i++) {
+    for (int i = 2; i < NUMBERS; i++) {
         const double right = exp(fmin((double)x[i], 88));
         assert_near(y[i], right < FLT_MIN ? 0 : right, 4e-7 * right + FLT_MIN);
     }
 }
 
+/* ---- sums along rows ---- */
+
+/* sums[0]: Σ x, sums[1]: Σ x², sums[2]: the largest x, of COUNT numbers */
+SGRAD_VECTOR(sums)(const struct sgrad_args *args) {
+    const float *x = args->data[0];
+    float *sum = args->data[1];
+    const int64_t count = *(const int64_t *)args->data[2];
+    sum[0] = sum_of(x, count), sum[1] = sum_of_products(x, x, count), sum[2] = largest(x, count);
+}
+
+static void sums_of_any_length(void **state) {
+    (void)state;
+    enum { MOST = 67 };
+    double *x = normals(1, SGRAD_F32, MOST);
+    for (int64_t count = 0; count <= MOST; count++) {
+        float row[MOST], sum[3];
+        double wanted[3] = { 0, 0, -INFINITY };
+        for (int64_t i = 0; i < count; i++) {
+            row[i] = (float)x[i];
+            wanted[0] += row[i], wanted[1] += (double)row[i] * row[i], wanted[2] = fmax(wanted[2], row[i]);
+        }
+        struct sgrad_args a = { .data = (void *[]){ row, sum, &count } };
+        sums(&a);
+        assert_near(sum[0], wanted[0], 1e-5);
+        assert_near(sum[1], wanted[1], 1e-5 * (1 + wanted[1]));
+        assert_true(sum[2] == (float)wanted[2]);
+        if (count) {
+            row[count / 2] = NAN;
+            sums(&a);
+            assert_true(isnan(sum[0]) && isnan(sum[1]) && !isnan(sum[2]));
+        }
+    }
+    free(x);
+}
+
+/* ---- rows of bf16 ---- */
+
+/* To the bit, wherever a row begins, however long it is, and nothing beside it. */
 static void rows_are_narrowed(void **state) {
     (void)state;
     enum { MOST = 300, BEFORE = 3 };
@@ -289,6 +327,7 @@ static void rows_are_narrowed(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         sentence("the exponential of NaN is NaN, and that of a large number finite", exponential_of_everything),
+        sentence("sums, squares and the largest number of rows of any length are right; sums of NaN are NaN", sums_of_any_length),
         sentence("rows are rounded to bf16 as single numbers are", rows_are_narrowed),
         sentence("sums are added in a fixed tree", sums_are_trees),
         sentence("the squared norm of a tensor is the sum of its squares", squared_norm),

@@ -76,6 +76,9 @@ def test_tokens():
     evaluated = json.loads(stargrad("eval", out, "--json"))["test_loss"]
     assert abs(evaluated - events(out, "epoch")[-1]["test_loss"]) < 1e-6
     assert stargrad("sample", out, "--prompt", "abc", "--tokens", 5)
+    across = json.loads(stargrad("eval", out, "--json", "--attend", "sample"))["test_loss"]
+    assert abs(evaluated - across) > 1e-5, "eval --attend sample changes nothing"
+    stargrad(*train[:-2], "--attend", "sample", "--steps", 7, "--resume", "--out", again)       # an option may change
     stargrad("export", out, folder("documents.onnx"))       # with attention over the whole input
 
 
@@ -85,6 +88,7 @@ def test_refused():
     data = ("--data", f"text:{text},16", "--model", GPT)
     for attend in "documents", "document:", "document:x", "document:1x", "document:12345678901":
         assert f"--attend '{attend}' must be sample, document or document:TOKEN" in stargrad(*train, *data, "--attend", attend, status=2)
+    assert "token 999, the last of each document, does not occur" in stargrad(*train, *data, "--attend", "document:999", status=2)
     assert "give --attend document:BYTE" in stargrad(*train, *data, "--attend", "document", status=2)
     digits = ("--data", "digits", "--attend", "document", "--model")
     assert "--attend document requires --data tokens:DIR,T or text:FILE,T, not digits" in stargrad(*train, *digits, "convnet", status=2)

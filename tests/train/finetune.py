@@ -160,8 +160,13 @@ def test_shards():
     with open(f"{file}.index.json") as index:
         listed = json.load(index)
     listed["weight_map"]["of/others"] = listed["weight_map"]["of others"] = "../shards/model-card.safetensors"
-    with open(f"{file}.index.json", "w") as index:
-        json.dump(listed, index)
+    other_index = {**listed, "metadata": {"total_size": 1}}
+    for content in other_index, listed:
+        with open(f"{file}.index.json", "w") as index:
+            json.dump(content, index)
+        if content is other_index:
+            refused = stargrad("export", os.path.dirname(weights), file, status=2)
+            assert "Stargrad did not write this index" in refused and sorted(os.listdir(path)) == sorted([*files, "model-card.safetensors"])
     stargrad("export", os.path.dirname(weights), file, "--shard-size", "100K")
     fewer = sorted(os.listdir(path))
     assert 4 < len(fewer) < len(files) + 1 and fewer[0] == f"model-00001-of-0000{len(fewer) - 2}.safetensors", fewer

@@ -333,8 +333,8 @@ int sgrad__onnx_read_attention(struct sgrad__reader *reader, const Onnx__Node *n
     for (size_t i = 3; i < n->n_input; i++)
         if (*n->input[i])
             return sgrad__onnx_refuse(reader, n,
-                                      "input %s, '%s', is not supported; export the network without it, and a causal one with "
-                                      "is_causal 1",
+                                      "input %s, '%s', is not supported; export the network without it; for causal attention, "
+                                      "set is_causal to 1",
                                       names[i - 3], n->input[i]);
     if (!sgrad__onnx_take_int(reader, n, "is_causal", 0, &causal)) return reader->graph->error;
     if (causal != 0 && causal != 1)
