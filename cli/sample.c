@@ -154,7 +154,7 @@ static void free_prompts(char **prompt, int count) {
 
 /* ---- the command ---- */
 
-/* Opens the specified tokenizer, or that of the run. *TOKENIZER is unchanged if there is none. */
+/* Opens the specified tokenizer, or that of the run. *TOKENIZER is unchanged if the run has no tokenizer. */
 static int open_tokenizer(const struct sgrad__request *request, struct sgrad_tokenizer **tokenizer) {
     if (request->sample.tokenizer) return sgrad_tokenizer_open(request->sample.tokenizer, tokenizer);
     char *path = request->argument ? sgrad_run_tokenizer(request->argument, request->train.data.name) : NULL;

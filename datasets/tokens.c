@@ -286,7 +286,6 @@ static int open_tokens(struct sgrad_dataset *dataset, const char *argument, cons
         error = sgrad__windows_open(dataset, own.map, argument, own.is.from, (int64_t)own.is.count, own.is.bytes, length);
         if (!error && options->answers) error = read_answers(dataset, folder, own.is.count);
         if (!error) error = sgrad__windows_attend(dataset, options->attend, folder);
-        if (error && dataset->state) sgrad__windows_close(dataset), dataset->state = NULL;
     }
     free(folder);
     return error;

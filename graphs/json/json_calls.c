@@ -220,7 +220,7 @@ static int read_texts(const char *texts, json_t **object, struct sgrad_text_opti
     return 0;
 }
 
-/* Opens the tokenizer FILE, or that of the run if FILE is NULL. *TOKENIZER is unchanged if there is none. */
+/* Opens the tokenizer FILE, or that of the run if FILE is NULL. *TOKENIZER is unchanged if the run has no tokenizer. */
 static int open_tokenizer(const char *file, const char *run, const struct sgrad_train_options *options,
                           struct sgrad_tokenizer **tokenizer) {
     char *path = !file && run ? sgrad_run_tokenizer(run, options->data.name) : NULL;

@@ -227,6 +227,15 @@ static void warn_of_size(const struct sgrad_run_input *learned, const char *data
                           (long long)is[1], (long long)is[0], (long long)was[1], (long long)was[0]);
 }
 
+struct sgrad_dataset_options sgrad__dataset_options(const struct sgrad_train_options *options) {
+    return (struct sgrad_dataset_options){ .custom = options->data.reader,
+                                           .seed = options->training.seed,
+                                           .size = options->data.image_size,
+                                           .answers = options->data.loss_on_answers,
+                                           .attend = options->data.attend,
+                                           .damaged = options->data.skip_damaged };
+}
+
 int sgrad_run_open_samples(const struct sgrad_train_options *options, bool every, struct sgrad_dataset **dataset) {
     struct sgrad_origin *origin = NULL;
     if (!options->data.name)
@@ -235,13 +244,9 @@ int sgrad_run_open_samples(const struct sgrad_train_options *options, bool every
     struct sgrad_run_input learned = { 0 };
     int error = folder ? read_origin(folder, &origin, &learned) : 0;
     free(folder);
-    const struct sgrad_dataset_options how = { .custom = options->data.reader,
-                                               .seed = options->training.seed,
-                                               .size = options->data.image_size,
-                                               .answers = options->data.loss_on_answers, .attend = options->data.attend,
-                                               .origin = origin,
-                                               .every = every,
-                                               .damaged = options->data.skip_damaged };
+    struct sgrad_dataset_options how = sgrad__dataset_options(options);
+    how.origin = origin;
+    how.every = every;
     struct sgrad_dataset *opened = NULL;
     if (!error) error = sgrad_dataset_open(options->data.name, SGRAD_TEST, &how, &opened);
     sgrad_origin_free(origin);

@@ -23,6 +23,8 @@ struct json_t;
 struct json_t *sgrad__options_json(const struct sgrad_train_options *options);
 /* Checks that all options can be written to config.json. SGRAD_EINVAL: one is not UTF-8. */
 int sgrad__options_check(const struct sgrad_train_options *options);
+/* Returns the options that both splits of the data set are opened with. Their texts are those of OPTIONS. (history.c) */
+struct sgrad_dataset_options sgrad__dataset_options(const struct sgrad_train_options *options);
 /* Sets OPTIONS to the values in OBJECT; options that it does not contain are unchanged. The strings remain valid until the
  * program ends. WHERE, the name of the file, precedes error messages. SGRAD_EFORMAT: OBJECT is not an object, or a value has the
  * wrong type; OPTIONS is unchanged. */

@@ -2,6 +2,7 @@
 #include "codelets/ops/image.h"
 #include "graphs/api/inference.h"
 #include "datasets/datasets.h"
+#include "graphs/rundir/rundir.h"
 #include "graphs/train/setup.h"
 
 #include <stdlib.h>
@@ -52,10 +53,8 @@ static int skip_damaged(struct sgrad__run *run, struct sgrad_dataset *dataset) {
 static int open_training_set(struct sgrad__run *run) {
     const struct sgrad_train_options *o = &run->options;
     if ((run->data.train = o->data.dataset[SGRAD_TRAIN])) return 0;
-    struct sgrad_dataset_options how = {
-        .custom = o->data.reader, .seed = o->training.seed, .size = o->data.image_size, .exclude = o->data.exclude,
-        .answers = o->data.loss_on_answers, .attend = o->data.attend, .damaged = o->data.skip_damaged
-    };
+    struct sgrad_dataset_options how = sgrad__dataset_options(o);
+    how.exclude = o->data.exclude;
     if (o->data.partition) how.memory = 1;       /* the placement stores decoded images: do not cache them as well */
     const int error = sgrad_dataset_open(o->data.name, SGRAD_TRAIN, &how, &run->data.train);
     if (error && o->checkpoint.resume && sgrad_launched_rank() == 0)
@@ -67,9 +66,7 @@ static int open_training_set(struct sgrad__run *run) {
 static int open_test_set(struct sgrad__run *run) {
     const struct sgrad_train_options *o = &run->options;
     if ((run->data.test = o->data.dataset[SGRAD_TEST])) return 0;
-    const struct sgrad_dataset_options how = { .custom = o->data.reader, .seed = o->training.seed, .size = o->data.image_size,
-                                               .answers = o->data.loss_on_answers, .attend = o->data.attend,
-                                               .damaged = o->data.skip_damaged };
+    const struct sgrad_dataset_options how = sgrad__dataset_options(o);
     SGRAD_TRY(sgrad_dataset_open(o->data.name, SGRAD_TEST, &how, &run->data.test));
     return skip_damaged(run, run->data.test);
 }

@@ -129,7 +129,7 @@ class Run:
 
     @functools.cached_property
     def tokenizer(self):
-        """The Tokenizer of a language model: that in the folder, or that of the token files; None if there is none."""
+        """The Tokenizer of a language model: that in the folder, or that of the token files; None if neither has one."""
         path = library().sgrad_run_tokenizer(_folder(self), (self.config["options"]["data"] or "").encode())
         return Tokenizer(os.fsdecode(take_text(path))) if path else None
 
