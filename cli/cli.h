@@ -35,7 +35,7 @@ struct sgrad__request {
         long shard_size;
     } export;
     struct {
-        const char *prompt, *prompts, *template, *stop, *tokenizer;
+        const char *prompt, *prompts, *template, *system, *stop, *tokenizer;
         long tokens;
         double temperature, top_p, repetition_penalty;
         int top_k;

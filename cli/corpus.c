@@ -78,11 +78,20 @@ static void add_text(const struct corpus *c, struct sgrad_encoder *encoder, cons
     to->sum.bytes += (int64_t)size;
 }
 
+struct exchange {
+    const char *system, *prompt, *answer; /* system: NULL if there was no system message, and in later exchanges */
+};
+
+static char *check_system(const struct corpus *c, const struct exchange *is) {
+    if (!is->system || c->options->template->system[0]) return NULL;
+    return sgrad_format("has a system message, but the template has no place for it; add {#system}…{system}…{/system} before "
+                        "{prompt}");
+}
+
 /* Adds an exchange of a conversation. Its two parts are encoded apart, as sample does. */
-static void add_exchange(const struct corpus *c, struct sgrad_encoder *encoder, const char *prompt, const char *answer,
-                         struct output *to) {
+static void add_exchange(const struct corpus *c, struct sgrad_encoder *encoder, const struct exchange *is, struct output *to) {
     const struct sgrad__template *form = c->options->template;
-    char *text[2] = { sgrad_format("%s%s%s", form->before, prompt, form->between), sgrad_format("%s%s", answer, form->after) };
+    char *text[2] = { sgrad__template_prompt(form, is->system, is->prompt), sgrad_format("%s%s", is->answer, form->after) };
     for (int i = 0; i < 2; i++) {
         size_t count;
         const int32_t *token = sgrad_encode(encoder, text[i], strlen(text[i]), &count);
@@ -92,42 +101,53 @@ static void add_exchange(const struct corpus *c, struct sgrad_encoder *encoder, 
     }
 }
 
-/* Sets PROMPT and ANSWER to those of exchange I of a conversation. Returns an error, which the caller must free; NULL: none. */
-static char *exchange_of(const json_t *object, size_t i, const char **prompt, const char **answer) {
-    static const char *const roles[] = { "user", "assistant" };
-    const json_t *messages = json_object_get(object, "messages");
-    const char **text[] = { prompt, answer };
-    if (!messages) {
-        *prompt = json_string_value(json_object_get(object, "prompt"));
-        *answer = json_string_value(json_object_get(object, "response"));
-        if (*prompt && *answer) return NULL;
-        return sgrad_format("must have the texts 'prompt' and 'response', or an array 'messages'");
+/* Sets TEXT to the content of message I, which must have this role. Returns an error, as add_line; NULL: none. */
+static char *content_of(const json_t *messages, size_t i, const char *role, const char **text) {
+    const json_t *message = json_array_get(messages, i);
+    const char *is = json_string_value(json_object_get(message, "role"));
+    *text = json_string_value(json_object_get(message, "content"));
+    if (!message) return sgrad_format("ends with a message of role 'user'; the last one must be of role 'assistant'");
+    if (!is || strcmp(is, role))
+        return sgrad_format("message %zu has role '%s', but must have role '%s': after a system message, users and assistants "
+                            "take turns", i + 1, is ? is : "", role);
+    return *text ? NULL : sgrad_format("message %zu has no text 'content'", i + 1);
+}
+
+/* Adds a conversation of messages, which begins after an optional system message. */
+static char *add_messages(const struct corpus *c, struct sgrad_encoder *encoder, const json_t *messages, struct output *to) {
+    const char *first = json_string_value(json_object_get(json_array_get(messages, 0), "role"));
+    const bool system = first && !strcmp(first, "system");
+    const size_t count = json_array_size(messages);
+    struct exchange is = { 0 };
+    char *error = system ? content_of(messages, 0, "system", &is.system) : NULL;
+    if (!error && count <= system) error = sgrad_format("'messages' is not an array with a message of a user");
+    for (size_t i = system; i < count && !error; i += 2) {
+        error = content_of(messages, i, "user", &is.prompt);
+        if (!error) error = content_of(messages, i + 1, "assistant", &is.answer);
+        if (!error) error = check_system(c, &is);
+        if (!error) add_exchange(c, encoder, &is, to);
+        is.system = NULL;
     }
-    for (size_t k = 0; k < 2; k++) {
-        const json_t *message = json_array_get(messages, 2 * i + k);
-        const char *role = json_string_value(json_object_get(message, "role"));
-        *text[k] = json_string_value(json_object_get(message, "content"));
-        if (!message) return sgrad_format("ends with a message of role 'user'; the last one must be of role 'assistant'");
-        if (!role || strcmp(role, roles[k]))
-            return sgrad_format("message %zu has role '%s', but must have role '%s': a template has places for two roles only",
-                                2 * i + k + 1, role ? role : "", roles[k]);
-        if (!*text[k]) return sgrad_format("message %zu has no text 'content'", 2 * i + k + 1);
-    }
-    return NULL;
+    return error;
 }
 
 /* Adds the conversation in a line of JSON, a document: an object with prompt and response, or with an array of messages. */
 static char *add_conversation(const struct corpus *c, struct sgrad_encoder *encoder, const json_t *object, struct output *to) {
     const json_t *messages = json_object_get(object, "messages");
-    const size_t exchanges = messages ? (json_array_size(messages) + 1) / 2 : 1;
-    const char *prompt, *answer;
-    if (!exchanges) return sgrad_format("'messages' is not an array with a message");
+    const struct exchange is = { .system = json_string_value(json_object_get(object, "system")),
+                                 .prompt = json_string_value(json_object_get(object, "prompt")),
+                                 .answer = json_string_value(json_object_get(object, "response")) };
+    const json_t *system = json_object_get(object, "system");
     put(c, c->options->begin, (size_t)c->options->begins, false, to);
-    for (size_t i = 0; i < exchanges; i++) {
-        char *error = exchange_of(object, i, &prompt, &answer);
-        if (error) return error;
-        add_exchange(c, encoder, prompt, answer, to);
-    }
+    char *error = NULL;
+    if (system && !is.system && !json_is_null(system)) error = sgrad_format("has a field 'system' that is not a text");
+    else if (system && messages)
+        error = sgrad_format("has 'messages', so 'system' must be the role of the first one, not a field");
+    else if (messages) error = add_messages(c, encoder, messages, to);
+    else if (!is.prompt || !is.answer)
+        error = sgrad_format("must have the texts 'prompt' and 'response', or an array 'messages'");
+    else if (!(error = check_system(c, &is))) add_exchange(c, encoder, &is, to);
+    if (error) return error;
     if (c->options->end >= 0) put(c, &c->options->end, 1, true, to);
     to->sum.documents++;
     return NULL;

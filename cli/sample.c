@@ -20,6 +20,7 @@ static const struct sgrad__option options[] = {
       &sgrad__text, SGRAD__PLACE(sample.prompts) },
     { "template", "FILE", "text with {prompt}, in whose place each prompt is put, up to {answer}; only the answer is printed",
       &sgrad__file, SGRAD__PLACE(sample.template) },
+    { "system", "TEXT", "system message, for a --template with {system} [none]", &sgrad__text, SGRAD__PLACE(sample.system) },
     { "tokens", "N", "number of tokens to generate", &sgrad__whole, SGRAD__PLACE(sample.tokens), 1, 100000000 },
     { "temperature", "T", "sampling temperature; values below 1 favour probable tokens; 0: always the most probable token",
       &sgrad__real, SGRAD__PLACE(sample.temperature), 0, 1000 },
@@ -135,16 +136,20 @@ static int read_prompts(const struct sgrad__request *request, struct output *tex
     return status;
 }
 
-/* Returns the prompts, with the texts before and after them in the template FORM, unless that is NULL. */
-static int fill_template(const char *form, const struct output *texts, char ***prompts) {
+/* Returns the prompts in the form of the template, unless that is NULL. */
+static int fill_template(const struct sgrad__request *request, const struct output *texts, char ***prompts) {
+    const char *form = request->sample.template, *system = request->sample.system;
     struct sgrad__template template = { 0 };
     if (form) SGRAD_TRY(sgrad__template_open(form, false, &template));
+    const bool lacks = system && !template.system[0];
     char **prompt = sgrad_xcalloc((size_t)texts->count, sizeof *prompt);
-    for (int i = 0; i < texts->count; i++)
-        prompt[i] = sgrad_format("%s%s%s", form ? template.before : "", texts->prompt[i], form ? template.between : "");
+    for (int i = 0; i < texts->count && !lacks; i++)
+        prompt[i] = form ? sgrad__template_prompt(&template, system, texts->prompt[i]) : sgrad_format("%s", texts->prompt[i]);
     sgrad__template_close(&template);
     *prompts = prompt;
-    return 0;
+    if (!lacks) return 0;
+    return sgrad_log_error(SGRAD_EINVAL,
+                           "sample: --system requires a --template with {#system}…{system}…{/system} before {prompt}");
 }
 
 static void free_prompts(char **prompt, int count) {
@@ -167,7 +172,7 @@ static int generate(const struct sgrad__request *request, const struct sgrad_tra
                     const struct sgrad_tokenizer *tokenizer, struct output *to) {
     char **prompt = NULL;
     struct sgrad_text *texts = NULL;
-    SGRAD_TRY(fill_template(request->sample.template, to, &prompt));
+    int error = fill_template(request, to, &prompt);
     if (!request->sample.template) to->opening = *to->prompt;
     const struct sgrad_text_options how = {
         .prompt = (const char *const *)prompt, .prompts = to->count, .tokenizer = tokenizer, .stop = request->sample.stop,
@@ -176,7 +181,7 @@ static int generate(const struct sgrad__request *request, const struct sgrad_tra
                       .repetition_penalty = request->sample.repetition_penalty },
         .take = take, .arg = to,
     };
-    const int error = sgrad_sample_texts(options, &how, &texts);
+    if (!error) error = sgrad_sample_texts(options, &how, &texts);
     if (!error && !to->lines) putchar('\n');
     if (!error) report(to, texts);
     sgrad_texts_free(texts, to->count);

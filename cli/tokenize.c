@@ -17,7 +17,7 @@ static const struct sgrad__option options[] = {
       SGRAD__PLACE(tokenize.field) },
     { "template", "FILE",
       "JSON lines are conversations, with prompt and response or messages: text with {prompt} and {answer}, in whose places each "
-      "prompt and answer is put; for --loss-on answers",
+      "prompt and answer is put, and optionally {#system}...{system}...{/system}; for --loss-on answers",
       &sgrad__file, SGRAD__PLACE(tokenize.template) },
     { "begin", "TOKEN", "token before each document; none: no token [the tokenizer's, such as <|begin_of_text|>, if it has one]",
       &sgrad__text, SGRAD__PLACE(tokenize.begin) },

@@ -3,6 +3,7 @@ import array
 import json
 import os
 import random
+import shutil
 
 from run import FOLDER, content, events, folder, losses, main, ranks, stargrad
 
@@ -59,6 +60,29 @@ def test_tokens():
     assert read(path, "train") == (first[0] + second[0], first[1] + second[1])
 
 
+def test_system_message():
+    """The section of the template is used in the first exchange of conversations with a system message, and nowhere else."""
+    form = "{#system}<s>S{system}<e>{/system}" + TEMPLATE
+    turns = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    chats = [{"system": "be brief", "prompt": "one", "response": "two"},
+             {"messages": [{"role": "system", "content": "be kind"}, *turns, *turns]}, {"messages": turns}]
+    path = files("system", chats, form)
+    tokenize(path, "--val", 1)
+    first, turn = exchange("one", "two"), exchange("a", "b")
+    brief, kind = [START, *b"Sbe brief", END], [START, *b"Sbe kind", END]
+    assert read(path, "val") == (brief + first[0], [0] * len(brief) + first[1])
+    assert read(path, "train") == (kind + 3 * turn[0], [0] * len(kind) + 3 * turn[1])
+    shutil.rmtree(f"{path}/tokens")
+    with open(f"{path}/template.txt", "w", encoding="utf-8") as f:
+        f.write(TEMPLATE)
+    assert "line 1: has a system message, but the template has no place for it" in tokenize(path, status=1)
+    for wrong, why in (("{system}" + TEMPLATE, "must contain {#system}, {system} and {/system} together"),
+                       (TEMPLATE + "{#system}{system}{/system}", "{system}, {prompt} and {answer} in this order")):
+        with open(f"{path}/template.txt", "w", encoding="utf-8") as f:
+            f.write(wrong)
+        assert why in tokenize(path, status=1)
+
+
 def capitals(name):
     """Random letters, whose answers are their capitals."""
     letters = random.Random(1)
@@ -83,6 +107,8 @@ def test_loss():
     answer = stargrad("sample", out, "--template", f"{path}/template.txt", "--prompt", "c",
                       "--stop", "<e>", "--temperature", 0, "--tokens", 20)
     assert answer == "C\n", answer
+    assert "requires a --template with {#system}" in stargrad("sample", out, "--template", f"{path}/template.txt", "--system", "x",
+                                                              "--prompt", "c", status=2)
 
 
 def test_steps_without_answers():
@@ -100,14 +126,16 @@ def test_refused():
     path = files("refused")
     for chat, why in (({"text": "a"}, "line 1: must have the texts 'prompt' and 'response', or an array 'messages'"),
                       ({"messages": []}, "line 1: 'messages' is not an array with a message"),
-                      ({"messages": [{"role": "system", "content": "a"}]}, "message 1 has role 'system', but must have role 'user'"),
+                      ({"messages": [{"role": "system", "content": "a"}]}, "'messages' is not an array with a message of a user"),
+                      ({"messages": [{"role": "tool", "content": "a"}]}, "message 1 has role 'tool', but must have role 'user'"),
+                      ({"system": 1, "prompt": "a", "response": "b"}, "has a field 'system' that is not a text"),
                       ({"messages": [{"role": "user", "content": "a"}]}, "the last one must be of role 'assistant'"),
                       ({"messages": [{"role": "user", "content": 1}, {"role": "assistant"}]}, "message 1 has no text 'content'")):
         with open(f"{path}/chats.jsonl", "w", encoding="utf-8") as f:
             f.write(json.dumps(chat) + "\n")
         said = tokenize(path, status=1)
         assert why in said and not os.path.exists(f"{path}/tokens/train.bin"), said
-    for template, why in (("{prompt}", "must contain {answer} exactly once"), ("{answer}{prompt}", "exactly once, after {prompt}"),
+    for template, why in (("{prompt}", "must contain {answer} exactly once"), ("{answer}{prompt}", "{prompt} and {answer} in this order"),
                           ("{prompt}{prompt}{answer}", "must contain {prompt} exactly once")):
         with open(f"{path}/template.txt", "w", encoding="utf-8") as f:
             f.write(template)
