@@ -4,7 +4,7 @@
  *
  * The exact Φ is computed by Abramowitz, Stegun, Handbook of mathematical functions, 7.1.26, whose error is below 1.5e-7. */
 #include "config.h"
-#include "codelets/cpu/numbers.h"
+#include "codelets/ops/activation.h"
 #include "codelets/ops/gelu.h"
 
 void sgrad__gelu_forward_cuda(const struct sgrad_args *args);
@@ -26,46 +26,39 @@ SGRAD_ALWAYS_INLINE float phi(bool approximate, float x, float *density) {
     return x < 0 ? tail : 1 - tail;
 }
 
-SGRAD_ALWAYS_INLINE void forward_pass(const struct sgrad_args *args, bool approximate) {
-    const enum sgrad_dtype type = args->view[0].dtype;
-    float x_room[SGRAD_ROW], y_room[SGRAD_ROW];
-    for (int64_t i = 0, n, count = sgrad_shape_count(&args->view[0].shape); (n = sgrad_chunk(i, count)); i += n) {
-        const float *x = sgrad_row(type, args->data[0], i, n, x_room);
-        float *y = sgrad_row_out(type, args->data[1], i, y_room);
-        for (int64_t j = 0; j < n; j++) {
-            float density;
-            y[j] = x[j] * phi(approximate, x[j], &density);
-        }
-        sgrad_row_done(type, args->data[1], i, n, y);
-    }
+SGRAD_ALWAYS_INLINE float exact(float x, const void *attrs) {
+    (void)attrs;
+    float density;
+    return x * phi(false, x, &density);
+}
+SGRAD_ALWAYS_INLINE float approximate(float x, const void *attrs) {
+    (void)attrs;
+    float density;
+    return x * phi(true, x, &density);
+}
+/* dy/dx = Φ(x) + x·Φ'(x) */
+SGRAD_ALWAYS_INLINE float exact_gradient(float x, float dy, const void *attrs) {
+    (void)attrs;
+    float density;
+    const float p = phi(false, x, &density);
+    return dy * (p + x * density);
+}
+SGRAD_ALWAYS_INLINE float approximate_gradient(float x, float dy, const void *attrs) {
+    (void)attrs;
+    float density;
+    const float p = phi(true, x, &density);
+    return dy * (p + x * density);
 }
 
-SGRAD_ALWAYS_INLINE void backward_pass(const struct sgrad_args *args, bool approximate) {
-    const enum sgrad_dtype type = args->view[0].dtype;
-    float x_room[SGRAD_ROW], dy_room[SGRAD_ROW], dx_room[SGRAD_ROW];
-    for (int64_t i = 0, n, count = sgrad_shape_count(&args->view[0].shape); (n = sgrad_chunk(i, count)); i += n) {
-        const float *x = sgrad_row(type, args->data[0], i, n, x_room);
-        const float *dy = sgrad_row(type, args->data[1], i, n, dy_room);
-        float *dx = sgrad_row_sum(type, args->data[2], i, n, sgrad_adds(args, 2), dx_room);
-        for (int64_t j = 0; j < n; j++) {
-            float density;
-            const float p = phi(approximate, x[j], &density);
-            dx[j] += dy[j] * (p + x[j] * density);
-        }
-        sgrad_row_done(type, args->data[2], i, n, dx);
-    }
-}
+static bool is_approximate(const struct sgrad_args *args) { return ((const struct sgrad_gelu *)args->attrs)->approximate; }
 
-/* x, y of any shape */
 SGRAD_VECTOR(forward)(const struct sgrad_args *args) {
-    if (((const struct sgrad_gelu *)args->attrs)->approximate) forward_pass(args, true);
-    else forward_pass(args, false);
+    if (is_approximate(args)) activate(args, approximate, NULL);
+    else activate(args, exact, NULL);
 }
-
-/* x, dy, dx of any shape: dy/dx = Φ(x) + x·Φ'(x) */
 SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
-    if (((const struct sgrad_gelu *)args->attrs)->approximate) backward_pass(args, true);
-    else backward_pass(args, false);
+    if (is_approximate(args)) activate_backward(args, approximate_gradient, NULL);
+    else activate_backward(args, exact_gradient, NULL);
 }
 
 /* the exponential counts as 20 operations */

@@ -1,4 +1,4 @@
-/* global_average_pool.c: the mean of every channel over an image, or over rows: (N,…,C) to (N,C). */
+/* global_average_pool.c: the mean of every channel over an image, or over rows: (N,…,C) to (N,C), or to (N,1,…,1,C). */
 #include "config.h"
 #include "codelets/kernels.h"
 #include "codelets/ops/global_average_pool.h"
@@ -7,13 +7,16 @@ void sgrad__global_average_pool_forward_cuda(const struct sgrad_args *a);
 void sgrad__global_average_pool_backward_cuda(const struct sgrad_args *a);
 
 static int infer(struct sgrad_signature *signature, void *attrs) {
-    (void)attrs;
+    const struct sgrad_global_average_pool *pool = attrs;
     const struct sgrad_shape *x = &signature->x[0].shape;
     char text[SGRAD_SHAPE_TEXT];
     if (x->rank < 3)
         return sgrad_log_error(SGRAD_ESHAPE, "%s: global_average_pool requires images (N,H,W,C) or rows (N,T,C), not %s",
                                signature->layer, sgrad_shape_text(x, text));
     signature->y.shape = (struct sgrad_shape){ 2, { x->dim[0], x->dim[x->rank - 1] } };
+    if (!pool->keep) return 0;
+    signature->y.shape = *x;
+    for (int i = 1; i < x->rank - 1; i++) signature->y.shape.dim[i] = 1;
     return 0;
 }
 
@@ -22,7 +25,7 @@ static int64_t pixels_of(const struct sgrad_shape *shape) {
     return sgrad_shape_count(shape) / shape->dim[0] / channels_of(shape);
 }
 
-/* x (N,…,C), y (N,C) */
+/* x (N,…,C), y (N,C) or (N,1,…,1,C) */
 SGRAD_VECTOR(forward)(const struct sgrad_args *args) {
     enum sgrad_dtype type = args->view[0].dtype;
     const struct sgrad_shape *x_is = &args->view[0].shape;
@@ -41,7 +44,7 @@ SGRAD_VECTOR(forward)(const struct sgrad_args *args) {
         }
 }
 
-/* dy (N,C), dx (N,…,C) */
+/* dy (N,C) or (N,1,…,1,C), dx (N,…,C) */
 SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
     enum sgrad_dtype type = args->view[1].dtype;
     const struct sgrad_shape *x_is = &args->view[1].shape;
@@ -61,11 +64,17 @@ SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
 
 static double backward_flops(const struct sgrad_args *args) { return (double)sgrad_shape_count(&args->view[1].shape); }
 
-/* For rows (N,T,C), the mean along T. For images, which are (N,C,H,W) in ONNX, a global average pool to (N,C,1,1), flattened. */
+/* For rows (N,T,C), the mean along T. For images, which are (N,C,H,W) in ONNX, a global average pool to (N,C,1,1), flattened
+ * unless its dimensions are kept. */
 static void onnx(const struct sgrad_signature *signature, const void *attrs, FILE *to) {
-    (void)attrs;
-    if (signature->x[0].shape.rank > 3) fputs("pixel = GlobalAveragePool (x)\ny = Flatten <axis = 1> (pixel)", to);
-    else fputs("rows = Constant <value = int64[1] {1}> ()\ny = ReduceMean <keepdims = 0> (x, rows)", to);
+    const bool keep = ((const struct sgrad_global_average_pool *)attrs)->keep;
+    if (signature->x[0].shape.rank > 3)
+        fputs(keep ? "y = GlobalAveragePool (x)" : "pixel = GlobalAveragePool (x)\ny = Flatten <axis = 1> (pixel)", to);
+    else fprintf(to, "rows = Constant <value = int64[1] {1}> ()\ny = ReduceMean <keepdims = %d> (x, rows)", keep);
+}
+
+static void describe(const void *attrs, char *text, size_t size) {
+    snprintf(text, size, "%s", ((const struct sgrad_global_average_pool *)attrs)->keep ? "to one pixel" : "");
 }
 
 const struct sgrad_op sgrad_global_average_pool_op = {
@@ -75,6 +84,7 @@ const struct sgrad_op sgrad_global_average_pool_op = {
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_global_average_pool),
     .infer = infer,
+    .describe = describe,
     .onnx = onnx,
     .forward = { { { .name = "global_average_pool forward", .kind = &sgrad_forward_kind,
                      .cpu = forward, .cuda = SGRAD_ON_CUDA(sgrad__global_average_pool_forward_cuda) },
@@ -86,6 +96,7 @@ const struct sgrad_op sgrad_global_average_pool_op = {
     .tests = {
         { "one image of 5x3x17", .x = { { 4, { 1, 5, 3, 17 } } } },
         { "3 images of 7x7x1", .x = { { 4, { 3, 7, 7, 1 } } } },
+        { "to one pixel, 3 images of 4x5x8", { { 4, { 3, 4, 5, 8 } } }, &(struct sgrad_global_average_pool){ .keep = true } },
         { "2 samples of 6 rows", .x = { { 3, { 2, 6, 19 } } } },
         { "2 images of 1x2x515", .x = { { 4, { 2, 1, 2, 515 } } } },
     },

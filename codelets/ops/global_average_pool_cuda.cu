@@ -25,20 +25,20 @@ template <typename P> static __global__ void backward(uint32_t n, int pixels, in
     sgrad__store(dx + i, v, add);
 }
 
-/* x (N,H,W,C), y (N,C) */
+/* x (N,…,C), y (N,C) or (N,1,…,1,C) */
 extern "C" void sgrad__global_average_pool_forward_cuda(const struct sgrad_args *args) {
-    const int64_t N = args->view[1].shape.dim[0], C = args->view[1].shape.dim[1],
-                  pixels = sgrad_shape_count(&args->view[0].shape) / N / C;
+    const struct sgrad_shape *x = &args->view[0].shape;
+    const int64_t N = x->dim[0], C = x->dim[x->rank - 1], pixels = sgrad_shape_count(x) / N / C;
     sgrad__with_pack(args->view[0].dtype, C, [=](auto pack) {
         using P = decltype(pack);
         sgrad__launch(forward<P>, N * C / P::size, pixels, C / P::size, args->data[0], args->data[1]);
     });
 }
 
-/* dy (N,C), dx (N,H,W,C) */
+/* dy (N,C) or (N,1,…,1,C), dx (N,…,C) */
 extern "C" void sgrad__global_average_pool_backward_cuda(const struct sgrad_args *args) {
-    const int64_t N = args->view[0].shape.dim[0], C = args->view[0].shape.dim[1],
-                  pixels = sgrad_shape_count(&args->view[1].shape) / N / C;
+    const struct sgrad_shape *x = &args->view[1].shape;
+    const int64_t N = x->dim[0], C = x->dim[x->rank - 1], pixels = sgrad_shape_count(x) / N / C;
     sgrad__with_pack(args->view[1].dtype, C, [=](auto pack) {
         using P = decltype(pack);
         sgrad__launch(backward<P>, N * pixels * C / P::size, pixels, C / P::size, args->data[0], args->data[1],

@@ -1,39 +1,10 @@
 /* relu_cuda.cu: relu.c on CUDA devices. */
-#include "codelets/cuda/cuda.h"
+#include "codelets/cuda/activation.h"
 
-template <typename P> static __global__ void forward(uint32_t n, const P *x, P *y) {
-    const uint32_t i = sgrad__thread();
-    if (i >= n) return;
-    float v[P::size];
-    sgrad__load(x + i, v);
-    for (float &e : v) e = e < 0 ? 0 : e; /* a NaN remains a NaN */
-    sgrad__store(y + i, v);
-}
+struct relu {
+    __device__ float value(float x) const { return x < 0 ? 0 : x; } /* a NaN remains a NaN */
+    __device__ float gradient(float y, float dy) const { return y <= 0 ? 0 : dy; }
+};
 
-template <typename P> static __global__ void backward(uint32_t n, const P *y, const P *dy, P *dx, bool add) {
-    const uint32_t i = sgrad__thread();
-    if (i >= n) return;
-    float v[P::size], d[P::size];
-    sgrad__load(y + i, v);
-    sgrad__load(dy + i, d);
-    for (int j = 0; j < P::size; j++) d[j] = v[j] <= 0 ? 0 : d[j];
-    sgrad__store(dx + i, d, add);
-}
-
-/* x, y of any shape */
-extern "C" void sgrad__relu_forward_cuda(const struct sgrad_args *args) {
-    const int64_t n = sgrad_shape_count(&args->view[0].shape);
-    sgrad__with_pack(args->view[0].dtype, n, [=](auto pack) {
-        using P = decltype(pack);
-        sgrad__launch(forward<P>, n / P::size, args->data[0], args->data[1]);
-    });
-}
-
-/* y, dy, dx of any shape */
-extern "C" void sgrad__relu_backward_cuda(const struct sgrad_args *args) {
-    const int64_t n = sgrad_shape_count(&args->view[0].shape);
-    sgrad__with_pack(args->view[0].dtype, n, [=](auto pack) {
-        using P = decltype(pack);
-        sgrad__launch(backward<P>, n / P::size, args->data[0], args->data[1], args->data[2], sgrad_adds(args, 2));
-    });
-}
+extern "C" void sgrad__relu_forward_cuda(const struct sgrad_args *args) { activate(args, relu()); }
+extern "C" void sgrad__relu_backward_cuda(const struct sgrad_args *args) { activate_backward(args, relu()); }

@@ -1,38 +1,24 @@
 /* silu.c: y = x·σ(x), where σ(x) = 1 / (1 + exp(-x)) is the logistic function. */
 #include "config.h"
-#include "codelets/cpu/numbers.h"
+#include "codelets/ops/activation.h"
 #include "codelets/ops/silu.h"
 
 void sgrad__silu_forward_cuda(const struct sgrad_args *args);
 void sgrad__silu_backward_cuda(const struct sgrad_args *args);
 
-/* x, y of any shape */
-SGRAD_VECTOR(forward)(const struct sgrad_args *args) {
-    const enum sgrad_dtype type = args->view[0].dtype;
-    float x_room[SGRAD_ROW], y_room[SGRAD_ROW];
-    for (int64_t i = 0, n, count = sgrad_shape_count(&args->view[0].shape); (n = sgrad_chunk(i, count)); i += n) {
-        const float *x = sgrad_row(type, args->data[0], i, n, x_room);
-        float *y = sgrad_row_out(type, args->data[1], i, y_room);
-        for (int64_t j = 0; j < n; j++) y[j] = x[j] * sigmoid(x[j]);
-        sgrad_row_done(type, args->data[1], i, n, y);
-    }
+SGRAD_ALWAYS_INLINE float value(float x, const void *attrs) {
+    (void)attrs;
+    return x * sigmoid(x);
+}
+/* dy/dx = σ(x)·(1 + x·(1 - σ(x))) */
+SGRAD_ALWAYS_INLINE float gradient(float x, float dy, const void *attrs) {
+    (void)attrs;
+    const float s = sigmoid(x);
+    return dy * s * (1 + x * (1 - s));
 }
 
-/* x, dy, dx of any shape: dy/dx = σ(x)·(1 + x·(1 - σ(x))) */
-SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
-    const enum sgrad_dtype type = args->view[0].dtype;
-    float x_room[SGRAD_ROW], dy_room[SGRAD_ROW], dx_room[SGRAD_ROW];
-    for (int64_t i = 0, n, count = sgrad_shape_count(&args->view[0].shape); (n = sgrad_chunk(i, count)); i += n) {
-        const float *x = sgrad_row(type, args->data[0], i, n, x_room);
-        const float *dy = sgrad_row(type, args->data[1], i, n, dy_room);
-        float *dx = sgrad_row_sum(type, args->data[2], i, n, sgrad_adds(args, 2), dx_room);
-        for (int64_t j = 0; j < n; j++) {
-            const float s = sigmoid(x[j]);
-            dx[j] += dy[j] * s * (1 + x[j] * (1 - s));
-        }
-        sgrad_row_done(type, args->data[2], i, n, dx);
-    }
-}
+SGRAD_VECTOR(forward)(const struct sgrad_args *args) { activate(args, value, NULL); }
+SGRAD_VECTOR(backward)(const struct sgrad_args *args) { activate_backward(args, gradient, NULL); }
 
 /* the exponential counts as 20 operations */
 static double flops(const struct sgrad_args *args) { return 25.0 * (double)sgrad_shape_count(&args->view[0].shape); }

@@ -1,6 +1,7 @@
 /* kernels.c: properties of kernels that the gradient checks of layers do not test: sums in a fixed tree, norms and clipping,
  * histograms, the probabilities of dropout, rows of bf16. */
 #include "codelets/kernels.h"
+#include "codelets/ops/drop_path.h"
 #include "codelets/ops/dropout.h"
 #include "codelets/updates.h"
 #include "codelets/cpu/numbers.h"
@@ -160,7 +161,7 @@ static void clipping(void **state) {
 
 enum { SAMPLES = 60, FEATURES = 1111, ELEMENTS = SAMPLES * FEATURES };
 
-static double *dropped(const struct sgrad_task *task, const struct sgrad_dropout *attrs, uint32_t step, int64_t first,
+static double *dropped(const struct sgrad_task *task, const void *attrs, uint32_t step, int64_t first,
                        int64_t samples, double *x) {
     const struct sgrad_view view = { SGRAD_F32, { 2, { samples, FEATURES } } };
     double *y = sgrad_xcalloc((size_t)samples * FEATURES, sizeof *y);
@@ -202,6 +203,30 @@ static void dropout(void **state) {
     assert_in_range(agreements(y, step), by_chance - 700, by_chance + 700);
     assert_in_range(agreements(y, layer), by_chance - 700, by_chance + 700);
     double *all[] = { x, y, dx, part, same, step, layer };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+}
+
+/* Samples are dropped whole. */
+static void drop_path(void **state) {
+    (void)state;
+    const struct sgrad_op *op = &sgrad_drop_path_op;
+    const struct sgrad_drop_path attrs = { .p = 0.25f, .stream = 1 };
+    double *x = sgrad_xcalloc(ELEMENTS, sizeof *x), *y, *dx, *part, *same;
+    for (int i = 0; i < ELEMENTS; i++) x[i] = 3;
+    y = dropped(&op->forward[0], &attrs, 1, 0, SAMPLES, x);
+    int zeros = 0;
+    for (int i = 0; i < ELEMENTS; i++) {
+        zeros += y[i] == 0;
+        assert_true(y[i] == y[i / FEATURES * FEATURES] && (y[i] == 0 || y[i] == 4));
+    }
+    assert_in_range(zeros / FEATURES, 2, 28);       /* 4 deviations */
+    dx = dropped(&op->backward[0], &attrs, 1, 0, SAMPLES, x);
+    assert_memory_equal(dx, y, ELEMENTS * sizeof *y);
+    part = dropped(&op->forward[0], &attrs, 1, 20, 10, x);      /* another micro-batch */
+    assert_memory_equal(part, y + 20 * FEATURES, 10 * FEATURES * sizeof *y);
+    same = dropped(&op->inference[0], &attrs, 1, 0, SAMPLES, x);
+    assert_memory_equal(same, x, ELEMENTS * sizeof *x);
+    double *all[] = { x, y, dx, part, same };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
 
@@ -333,6 +358,7 @@ int main(int argc, char **argv) {
         sentence("the squared norm of a tensor is the sum of its squares", squared_norm),
         sentence("clipping scales a gradient as PyTorch does", clipping),
         sentence("dropout drops the documented fraction of values, the same ones in backward and in any micro-batch", dropout),
+        sentence("drop_path drops whole samples, the same ones in backward and in any micro-batch", drop_path),
         sentence("dropout of a shard drops the same values as dropout of the whole sample", dropout_of_parts),
         sentence("a histogram counts every finite number in its bucket", histogram),
     };

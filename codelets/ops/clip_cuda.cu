@@ -1,0 +1,17 @@
+/* clip_cuda.cu: clip.c on CUDA devices. */
+#include "codelets/cuda/activation.h"
+#include "codelets/ops/clip.h"
+
+struct clip {
+    float low, high;
+    __device__ float value(float x) const { return x < low ? low : x > high ? high : x; }
+    __device__ float gradient(float y, float dy) const { return y <= low || y >= high ? 0 : dy; }
+};
+
+static struct clip of(const struct sgrad_args *args) {
+    const struct sgrad_clip *attrs = (const struct sgrad_clip *)args->attrs;
+    return { attrs->low, attrs->high };
+}
+
+extern "C" void sgrad__clip_forward_cuda(const struct sgrad_args *args) { activate(args, of(args)); }
+extern "C" void sgrad__clip_backward_cuda(const struct sgrad_args *args) { activate_backward(args, of(args)); }
