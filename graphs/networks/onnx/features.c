@@ -25,66 +25,66 @@ static const Onnx__Node *relu_behind(const struct sgrad__reader *reader, const O
     return sgrad__onnx_next(reader, n, "Relu");
 }
 
-/* Makes Y the output of END or, if END is NULL, of N. */
-static int make_with(struct sgrad__reader *reader, const Onnx__Node *n, const Onnx__Node *end, int y) {
-    SGRAD_TRY(sgrad__onnx_make(reader, end ? end : n, y));
+/* Makes Y, seen as VIEW, the output of END or, if END is NULL, of N. */
+static int make_with(struct sgrad__reader *reader, const Onnx__Node *n, const Onnx__Node *end, int y,
+                     const struct sgrad__view *view) {
+    SGRAD_TRY(sgrad__onnx_make_like(reader, end ? end : n, y, view));
     sgrad__onnx_thing(reader, n->output[0])->known = true;
     return 0;
 }
 
 /* ---- products --------------------------------------------------------------------------------------------------- */
 
-/* Reads x (N,…,C) times the weight (K,C), or (C,K) if AS_TURNED. END: the node whose output the layer computes, N or one after
+/* Reads FROM (…,C) times the weight (K,C), or (C,K) if AS_TURNED. END: the node whose output the layer computes, N or one after
  * it. */
-static int read_product(struct sgrad__reader *reader, const Onnx__Node *n, const Onnx__Node *end, int x, bool as_turned,
-                        const struct sgrad__thing *bias) {
+static int read_product(struct sgrad__reader *reader, const Onnx__Node *n, const Onnx__Node *end, const struct sgrad__view *from,
+                        bool as_turned, const struct sgrad__thing *bias) {
     const struct sgrad__thing *weight = sgrad__onnx_tensor(reader, n, 1, 2);
     if (!weight) return reader->graph->error;
     const bool turned = as_turned != weight->turned;
-    const struct sgrad_shape shape = sgrad_graph_shape(reader->graph, x);
     const int64_t *dim = weight->tensor->dims, features = dim[turned ? 1 : 0], takes = dim[turned ? 0 : 1];
     const struct sgrad_linear is = { .features = sgrad__onnx_outputs(reader, end, features), .bias = bias, .transposed = turned };
-    if (shape.rank > 3) return sgrad__onnx_refuse(reader, n, "its input must be rows (N,C) or (N,T,C), not images");
-    if (shape.dim[shape.rank - 1] != takes)
+    if (sgrad__view_channels(reader, from) != from->rank - 1)
+        return sgrad__onnx_refuse(reader, n, "the last dimension of its input must be the features of rows, or the channels");
+    if (sgrad__view_size(from, from->rank - 1) != takes)
         return sgrad__onnx_refuse(reader, n,
                                   "requires %lld features, but its input has %lld: the file is for samples of another size",
-                                  (long long)takes, (long long)shape.dim[shape.rank - 1]);
+                                  (long long)takes, (long long)sgrad__view_size(from, from->rank - 1));
     char *name = sgrad__onnx_name(reader, n, 1);
     sgrad__onnx_bind(reader, name, "weight", weight);
     if (bias) sgrad__onnx_bind(reader, name, "bias", bias);
-    const int y = sgrad__onnx_layer(reader, n, name, &sgrad_linear_op, &x, 1, &is);
+    const int y = sgrad__onnx_layer(reader, n, name, &sgrad_linear_op, &from->value, 1, &is);
     free(name);
-    return make_with(reader, n, end, y);
+    return make_with(reader, n, end, y, from);
 }
 
 int sgrad__onnx_read_gemm(struct sgrad__reader *reader, const Onnx__Node *n) {
-    const int x = sgrad__onnx_value(reader, n, 0, false);
+    const struct sgrad__thing *t = sgrad__onnx_whole(reader, n, 0);
     const bool has_bias = sgrad__onnx_input(reader, n, 2) != NULL;
-    const struct sgrad__thing *bias = x >= 0 && has_bias ? sgrad__onnx_tensor(reader, n, 2, 1) : NULL;
-    if (x < 0 || (has_bias && !bias)) return reader->graph->error;
-    if (sgrad__onnx_rank(reader, x) != 2 || sgrad__onnx_int(n, "transA", 0) || sgrad__onnx_float(n, "alpha", 1) != 1 ||
+    const struct sgrad__thing *bias = t && has_bias ? sgrad__onnx_tensor(reader, n, 2, 1) : NULL;
+    if (!t || (has_bias && !bias)) return reader->graph->error;
+    if (t->view.rank != 2 || sgrad__onnx_int(n, "transA", 0) || sgrad__onnx_float(n, "alpha", 1) != 1 ||
         (has_bias && sgrad__onnx_float(n, "beta", 1) != 1))
         return sgrad__onnx_refuse(reader, n,
                                   "requires rows (N,C), transA 0, alpha 1 and beta 1, but has transA %d, alpha %g and "
                                   "beta %g",
                                   (int)sgrad__onnx_int(n, "transA", 0), (double)sgrad__onnx_float(n, "alpha", 1),
                                   (double)sgrad__onnx_float(n, "beta", 1));
-    return read_product(reader, n, n, x, !sgrad__onnx_int(n, "transB", 0), bias);
+    return read_product(reader, n, n, &t->view, !sgrad__onnx_int(n, "transB", 0), bias);
 }
 
 /* Reads a product, together with the addition of a bias: a vector of the length of a row. */
 int sgrad__onnx_read_matmul(struct sgrad__reader *reader, const Onnx__Node *n) {
-    if (sgrad__onnx_attends(reader, n)) return sgrad__onnx_attend(reader, n);
-    const int x = sgrad__onnx_value(reader, n, 0, false);
-    const struct sgrad__thing *weight = x < 0 ? NULL : sgrad__onnx_tensor(reader, n, 1, 2), *bias = NULL;
+    const struct sgrad__thing *from = sgrad__onnx_whole(reader, n, 0), *bias = NULL;
+    const struct sgrad__thing *weight = from ? sgrad__onnx_tensor(reader, n, 1, 2) : NULL;
     if (!weight) return reader->graph->error;
     const int64_t features = weight->tensor->dims[weight->turned ? 0 : 1];
     const Onnx__Node *sum = sgrad__onnx_next(reader, n, "Add");
     for (size_t i = 0; sum && i < sum->n_input && sum->n_input == 2; i++) {
         const struct sgrad__thing *t = sgrad__onnx_input(reader, sum, i);
-        if (t && t->tensor && !t->spread && t->tensor->n_dims == 1 && t->tensor->dims[0] == features) bias = t;
+        if (t && t->tensor && t->tensor->n_dims == 1 && t->tensor->dims[0] == features) bias = t;
     }
-    return read_product(reader, n, bias ? sum : n, x, true, bias);
+    return read_product(reader, n, bias ? sum : n, &from->view, true, bias);
 }
 
 int sgrad__onnx_read_embedding(struct sgrad__reader *reader, const Onnx__Node *n) {
@@ -105,96 +105,124 @@ int sgrad__onnx_read_embedding(struct sgrad__reader *reader, const Onnx__Node *n
 
 /* ---- sums and shapes of values ---------------------------------------------------------------------------------- */
 
-/* Adds a value and a tensor of the file. The tensor has, for rows (N,T,C), one number per position (T,C), or one number per
+/* Adds the value of FROM and input I, a constant. It has one number per feature or, for rows (N,T,C), one number per position and
  * feature. */
-static int add_tensor(struct sgrad__reader *reader, const Onnx__Node *n, int x, size_t i) {
-    const struct sgrad_shape shape = sgrad_graph_shape(reader->graph, x);
+static int add_tensor(struct sgrad__reader *reader, const Onnx__Node *n, const struct sgrad__view *from, size_t i) {
     const struct sgrad__thing *t = sgrad__onnx_input(reader, n, i);
-    int ones = 0;               /* leading dimensions of 1, which are ignored: (1,T,C) is (T,C) */
-    while (ones + 1 < (int)t->tensor->n_dims && t->tensor->dims[ones] == 1 && !t->turned) ones++;
-    const int rank = (int)t->tensor->n_dims - ones;
-    const int64_t *dim = t->tensor->dims + ones;
-    const bool fits = (int)t->tensor->n_dims <= shape.rank && !t->spread;
-    const bool position = shape.rank == 3 && rank == 2 && !t->turned && dim[0] == shape.dim[1] && dim[1] == shape.dim[2];
-    if (!fits || (!position && (shape.rank > 3 || rank != 1 || dim[0] != shape.dim[shape.rank - 1])))
+    const int rank = (int)t->tensor->n_dims;
+    const int64_t *dim = t->tensor->dims + (rank < 2 ? 0 : rank - 2); /* (1,T,C) is (T,C) */
+    const bool position = from->rank == 3 && sgrad__view_is_plain(reader, from) && rank >= 2 && rank <= 3 && !t->turned &&
+                          dim[0] == sgrad__view_size(from, 1) && dim[1] == sgrad__view_size(from, 2) &&
+                          sgrad__onnx_count(t->tensor) == dim[0] * dim[1];
+    if (!position && !sgrad__onnx_is_per_channel(reader, t, from))
         return sgrad__onnx_refuse(reader, n, "'%s' must have a number per feature or, for rows, one per position and feature",
                                   t->name);
     char *name = sgrad__onnx_name(reader, n, position ? (int)i : -1);
-    sgrad__onnx_bind_less(reader, name, position ? "weight" : "bias", t, ones);
-    const struct sgrad_position_embedding is = { .context = (int)dim[0] };
-    const int y = position ? sgrad__onnx_layer(reader, n, name, &sgrad_position_embedding_op, &x, 1, &is)
-                           : sgrad__onnx_layer(reader, n, name, &sgrad_bias_op, &x, 1, &(struct sgrad_bias){ 0 });
+    sgrad__onnx_bind_part(reader, name, position ? "weight" : "bias", t, position ? rank - 2 : 0, position ? 2 : 1);
+    const struct sgrad_position_embedding is = { .context = position ? (int)dim[0] : 1 };
+    const int y = position ? sgrad__onnx_layer(reader, n, name, &sgrad_position_embedding_op, &from->value, 1, &is)
+                           : sgrad__onnx_layer(reader, n, name, &sgrad_bias_op, &from->value, 1, &(struct sgrad_bias){ 0 });
     free(name);
-    return sgrad__onnx_make(reader, n, y);
+    return sgrad__onnx_make_like(reader, n, y, from);
+}
+
+/* Returns true if A and B are seen in the same way, and their values have the same shape. */
+static bool are_alike(const struct sgrad__reader *reader, const struct sgrad__view *a, const struct sgrad__view *b) {
+    const struct sgrad_shape one = sgrad_graph_shape(reader->graph, a->value), other = sgrad_graph_shape(reader->graph, b->value);
+    return sgrad_shape_equal(&one, &other) && sgrad__view_equal(a, b);
 }
 
 int sgrad__onnx_read_add(struct sgrad__reader *reader, const Onnx__Node *n) {
-    int status;
-    if (sgrad__onnx_is_normal(reader, n, &status)) return status;
-    if (sgrad__onnx_attends(reader, n)) return sgrad__onnx_attend(reader, n);
-    if (sgrad__onnx_groups(reader, n)) return sgrad__onnx_group(reader, n);
-    if (sgrad__onnx_splits(reader, n)) return sgrad__onnx_split(reader, n);
     for (size_t i = 0; i < 2; i++) {
-        const struct sgrad__thing *t = sgrad__onnx_input(reader, n, i);
+        const struct sgrad__thing *t = sgrad__onnx_input(reader, n, i), *from;
         if (!t || !t->tensor) continue;
-        const int x = sgrad__onnx_value(reader, n, 1 - i, false);
-        return x < 0 ? reader->graph->error : add_tensor(reader, n, x, i);
+        return (from = sgrad__onnx_whole(reader, n, 1 - i)) ? add_tensor(reader, n, &from->view, i) : reader->graph->error;
     }
-    const int x[] = { sgrad__onnx_value(reader, n, 0, false),
-                      reader->graph->error ? -1 : sgrad__onnx_value(reader, n, 1, false) };
+    const struct sgrad__thing *a = sgrad__onnx_whole(reader, n, 0), *b = a ? sgrad__onnx_whole(reader, n, 1) : NULL;
     const Onnx__Node *relu = relu_behind(reader, n);
-    if (x[0] < 0 || x[1] < 0) return reader->graph->error;
-    return make_with(reader, n, relu, sgrad__onnx_plain(reader, n, &sgrad_add_op, x, 2, &(struct sgrad_add){ .relu = relu }));
+    if (!b) return reader->graph->error;
+    if (!are_alike(reader, &a->view, &b->view))
+        return sgrad__onnx_refuse(reader, n, "its inputs must have the same shape, with their dimensions in the same order");
+    const int x[] = { a->view.value, b->view.value };
+    const struct sgrad_add is = { .relu = relu };
+    return make_with(reader, n, relu, sgrad__onnx_plain(reader, n, &sgrad_add_op, x, 2, &is), &a->view);
+}
+
+/* Returns the number of inputs of N that an earlier Concat along the same axis has as its inputs, and sets *VALUE to its output.
+ * Networks that concatenate all earlier outputs again and again need only one more copy then. */
+static size_t concatenated(const struct sgrad__reader *reader, const Onnx__Node *n, int *value) {
+    size_t most = 0;
+    for (size_t k = 0; k < reader->is->n_node && reader->is->node[k] != n; k++) {
+        const Onnx__Node *o = reader->is->node[k];
+        const struct sgrad__thing *t =
+            strcmp(o->op_type, "Concat") || !o->n_output ? NULL : sgrad__onnx_thing(reader, o->output[0]);
+        size_t same = 0;
+        if (!sgrad__onnx_is_value(reader, t) || o->n_input <= most || o->n_input > n->n_input) continue;
+        while (same < o->n_input && !strcmp(o->input[same], n->input[same])) same++;
+        if (same == o->n_input) most = same, *value = t->view.value;
+    }
+    return most;
+}
+
+/* Adds layers for the COUNT values X, as many at a time as an operation has inputs. */
+static int concatenate(struct sgrad__reader *reader, const Onnx__Node *n, int *x, size_t count) {
+    while (count > 1) {
+        const size_t now = count < SGRAD_MAX_INPUTS ? count : SGRAD_MAX_INPUTS;
+        x[0] = sgrad__onnx_plain(reader, n, &sgrad_concat_op, x, (int)now, &(struct sgrad_concat){ { 0 } });
+        if (x[0] < 0) return -1;
+        memmove(x + 1, x + now, (count - now) * sizeof *x);
+        count -= now - 1;
+    }
+    return x[0];
 }
 
 int sgrad__onnx_read_concat(struct sgrad__reader *reader, const Onnx__Node *n) {
-    int x[SGRAD_MAX_INPUTS];
-    int64_t number[SGRAD__NUMBERS];
-    int count;
-    if (sgrad__onnx_splits(reader, n)) return sgrad__onnx_split(reader, n);
-    if (sgrad__onnx_numbers(reader, n, 0, number, &count)) {     /* lists of integers, for a Reshape */
-        struct sgrad__thing *to = sgrad__onnx_thing(reader, n->output[0]);
-        for (size_t i = 0; i < n->n_input; i++) {
-            if (!sgrad__onnx_numbers(reader, n, i, number, &count) || to->count + count > SGRAD__NUMBERS)
-                return sgrad__onnx_refuse(reader, n, "input %zu must be integers that are known when the file is read", i);
-            memcpy(to->number + to->count, number, (size_t)count * sizeof *number);
-            to->count += count;
+    const struct sgrad__thing *first = sgrad__onnx_whole(reader, n, 0), *t = first;
+    int *x = sgrad_xcalloc(n->n_input + 1, sizeof *x), before;
+    size_t count = 0;
+    for (size_t i = 0; i < n->n_input && t; i++) {
+        if (!(t = sgrad__onnx_whole(reader, n, i))) break;
+        x[count++] = t->view.value;
+        const int rank = first->view.rank, axis = sgrad__onnx_axis(sgrad__onnx_int(n, "axis", 1), rank);
+        bool same = t->view.rank == rank && axis >= 0 && axis == sgrad__view_channels(reader, &t->view);
+        for (int d = 0; d < rank && same; d++)
+            same = d == axis || sgrad__view_size(&t->view, d) == sgrad__view_size(&first->view, d);
+        if (!same) {
+            sgrad__onnx_refuse(reader, n, "axis is %d, but must be that of channels, and all other dimensions must be equal",
+                               axis);
+            t = NULL;
         }
-        to->known = to->is_numbers = true;
-        return 0;
     }
-    for (size_t i = 0; i < n->n_input; i++)
-        if ((x[i] = sgrad__onnx_value(reader, n, i, false)) < 0) return reader->graph->error;
-    const int rank = sgrad__onnx_rank(reader, x[0]);
-    int64_t axis = sgrad__onnx_int(n, "axis", 1);
-    if (axis < 0) axis += rank;
-    if (axis != sgrad__onnx_channels(rank))
-        return sgrad__onnx_refuse(reader, n, "axis is %lld, but must be %d, the axis of channels", (long long)axis,
-                                  sgrad__onnx_channels(rank));
-    return sgrad__onnx_make(reader, n,
-                            sgrad__onnx_plain(reader, n, &sgrad_concat_op, x, (int)n->n_input, &(struct sgrad_concat){ { 0 } }));
+    const size_t done = t ? concatenated(reader, n, &before) : 0;
+    if (done > 1) {
+        x[0] = before;
+        memmove(x + 1, x + done, (count - done) * sizeof *x);
+        count -= done - 1;
+    }
+    const int status =
+        t ? sgrad__onnx_make_like(reader, n, concatenate(reader, n, x, count), &first->view) : reader->graph->error;
+    free(x);
+    return status;
 }
 
 /* ---- others ----------------------------------------------------------------------------------------------------- */
 
+/* Reads an operator on each number. */
+static int read_each(struct sgrad__reader *reader, const Onnx__Node *n, const struct sgrad_op *op, const void *attrs) {
+    const struct sgrad__thing *t = sgrad__onnx_whole(reader, n, 0);
+    if (!t) return reader->graph->error;
+    return sgrad__onnx_make_like(reader, n, sgrad__onnx_plain(reader, n, op, &t->view.value, 1, attrs), &t->view);
+}
+
 int sgrad__onnx_read_relu(struct sgrad__reader *reader, const Onnx__Node *n) {
-    const int x = sgrad__onnx_value(reader, n, 0, false);
-    if (x < 0) return reader->graph->error;
-    return sgrad__onnx_make(reader, n, sgrad__onnx_plain(reader, n, &sgrad_relu_op, &x, 1, &(struct sgrad_relu){ 0 }));
+    return read_each(reader, n, &sgrad_relu_op, &(struct sgrad_relu){ 0 });
 }
 
-/* The states of SiLU: σ(x), and x·σ(x) that another value is multiplied by. */
-enum { SIGMOID = 1, SILU };
-
-static int go_to_gate(struct sgrad__reader *reader, const Onnx__Node *n, int gate, int x) {
-    struct sgrad__thing *to = sgrad__onnx_thing(reader, n->output[0]);
-    to->gate = gate, to->of = x, to->known = true;
-    return 0;
-}
-
+/* SiLU is x·σ(x). Another value may be multiplied by it. */
 int sgrad__onnx_read_sigmoid(struct sgrad__reader *reader, const Onnx__Node *n) {
-    const int x = sgrad__onnx_value(reader, n, 0, false);
-    return x < 0 ? reader->graph->error : go_to_gate(reader, n, SIGMOID, x);
+    const struct sgrad__thing *t = sgrad__onnx_whole(reader, n, 0);
+    if (!t) return reader->graph->error;
+    return sgrad__onnx_step(reader, n, SILU_SIGMOID, &t->view) ? 0 : reader->graph->error;
 }
 
 /* Returns true if N multiplies its output by another value: it is the first factor of a product of values. */
@@ -210,38 +238,35 @@ static bool is_factor(const struct sgrad__reader *reader, const Onnx__Node *n) {
 /* Reads the product of two values, or a step of SiLU. */
 static int multiply_values(struct sgrad__reader *reader, const Onnx__Node *n) {
     const struct sgrad__thing *one = sgrad__onnx_input(reader, n, 0), *other = sgrad__onnx_input(reader, n, 1);
-    if (other && other->gate) {
+    if (other && (other->step == SILU_SIGMOID || other->step == SILU_PRODUCT)) {
         const struct sgrad__thing *first = one;
         one = other, other = first;
     }
-    if (!one || !other || !sgrad__onnx_is_value(other) || (!one->gate && !sgrad__onnx_is_value(one)))
+    const bool sigmoid = one && one->step == SILU_SIGMOID, silu = one && one->step == SILU_PRODUCT;
+    if (!one || !sgrad__onnx_is_view(other) || (!sigmoid && !silu && !sgrad__onnx_is_view(one)))
         return sgrad__onnx_refuse(reader, n, "must multiply two values, a value by a single constant, or be a step of SiLU, GELU "
                                              "or attention");
-    const int x[] = { one->gate ? one->of : one->value, other->value };
-    const struct sgrad_shape shape = sgrad_graph_shape(reader->graph, x[0]), same = sgrad_graph_shape(reader->graph, x[1]);
-    if (one->gate == SIGMOID && x[0] != x[1])
+    const int x[] = { one->view.value, other->view.value };
+    if (sigmoid && x[0] != x[1])
         return sgrad__onnx_refuse(reader, n, "multiplies a Sigmoid by another value, but only x·Sigmoid(x) is supported");
-    if (!sgrad_shape_equal(&shape, &same)) return sgrad__onnx_refuse(reader, n, "its inputs must have the same shape");
-    if (one->gate == SIGMOID && is_factor(reader, n)) return go_to_gate(reader, n, SILU, x[0]);
-    if (one->gate == SIGMOID)
-        return sgrad__onnx_make(reader, n, sgrad__onnx_plain(reader, n, &sgrad_silu_op, x, 1, &(struct sgrad_silu){ 0 }));
-    const struct sgrad_multiply is = { .silu = one->gate };
-    return sgrad__onnx_make(reader, n, sgrad__onnx_plain(reader, n, &sgrad_multiply_op, x, 2, &is));
+    if (!are_alike(reader, &one->view, &other->view) || !sgrad__view_is_whole(reader, &one->view))
+        return sgrad__onnx_refuse(reader, n, "its inputs must have the same shape, with their dimensions in the same order");
+    if (sigmoid && is_factor(reader, n)) return sgrad__onnx_step(reader, n, SILU_PRODUCT, &one->view) ? 0 : reader->graph->error;
+    const int y = sigmoid ? sgrad__onnx_plain(reader, n, &sgrad_silu_op, x, 1, &(struct sgrad_silu){ 0 })
+                          : sgrad__onnx_plain(reader, n, &sgrad_multiply_op, x, 2, &(struct sgrad_multiply){ .silu = silu });
+    return sgrad__onnx_make_like(reader, n, y, &one->view);
 }
 
-/* Reads a multiplication by one number of the file, or by another value, or one within attention, GELU or SiLU. */
+/* Reads a multiplication by one number of the file, or by another value. */
 int sgrad__onnx_read_mul(struct sgrad__reader *reader, const Onnx__Node *n) {
-    const struct sgrad__thing *by = sgrad__onnx_input(reader, n, 1);
     struct sgrad_scale is;
-    int count, status;
-    if (sgrad__onnx_is_normal(reader, n, &status)) return status;
-    if (sgrad__onnx_attends(reader, n)) return sgrad__onnx_attend(reader, n);
-    if (sgrad__onnx_groups(reader, n)) return sgrad__onnx_group(reader, n);
-    if (sgrad__onnx_splits(reader, n)) return sgrad__onnx_split(reader, n);
-    if (!by || !by->tensor || !sgrad__onnx_floats(by->tensor, &is.factor, 1, &count) || count != 1)
-        return multiply_values(reader, n);
-    const int x = sgrad__onnx_value(reader, n, 0, false);
-    return x < 0 ? reader->graph->error : sgrad__onnx_make(reader, n, sgrad__onnx_plain(reader, n, &sgrad_scale_op, &x, 1, &is));
+    for (size_t i = 0; i < 2; i++) {
+        if (!sgrad__onnx_number(reader, n, i, &is.factor)) continue;
+        const struct sgrad__thing *t = sgrad__onnx_whole(reader, n, 1 - i);
+        if (!t) return reader->graph->error;
+        return sgrad__onnx_make_like(reader, n, sgrad__onnx_plain(reader, n, &sgrad_scale_op, &t->view.value, 1, &is), &t->view);
+    }
+    return multiply_values(reader, n);
 }
 
 int sgrad__onnx_read_gelu(struct sgrad__reader *reader, const Onnx__Node *n) {
@@ -249,31 +274,32 @@ int sgrad__onnx_read_gelu(struct sgrad__reader *reader, const Onnx__Node *n) {
     const struct sgrad_gelu is = { .approximate = sgrad__onnx_is_text(how, "tanh") };
     if (how && !is.approximate && !sgrad__onnx_is_text(how, "none"))
         return sgrad__onnx_refuse(reader, n, "approximate must be none or tanh");
-    const int x = sgrad__onnx_value(reader, n, 0, false);
-    return x < 0 ? reader->graph->error : sgrad__onnx_make(reader, n, sgrad__onnx_plain(reader, n, &sgrad_gelu_op, &x, 1, &is));
+    return read_each(reader, n, &sgrad_gelu_op, &is);
 }
 
-/* Returns the sum after N's layer, whose output has SHAPE, if it is the only consumer, and *OTHER, the value that is added, is
+/* ---- normalisations --------------------------------------------------------------------------------------------- */
+
+/* Returns the sum after N's layer, which is seen as VIEW, if it is the only consumer, and *OTHER, the value that is added, is
  * known. */
-static const Onnx__Node *sum_behind(struct sgrad__reader *reader, const Onnx__Node *n, const struct sgrad_shape *shape,
+static const Onnx__Node *sum_behind(struct sgrad__reader *reader, const Onnx__Node *n, const struct sgrad__view *view,
                                     int *other) {
     const Onnx__Node *sum = sgrad__onnx_next(reader, n, "Add");
     for (size_t i = 0; sum && sum->n_input == 2 && i < 2; i++) {
         const struct sgrad__thing *t = sgrad__onnx_input(reader, sum, i);
-        if (!sgrad__onnx_is_value(t)) continue;
-        const struct sgrad_shape is = sgrad_graph_shape(reader->graph, *other = t->value);
-        if (sgrad_shape_equal(&is, shape)) return sum;
+        if (!sgrad__onnx_is_view(t)) continue;
+        *other = t->view.value;
+        if (are_alike(reader, &t->view, view)) return sum;
     }
     return NULL;
 }
 
 int sgrad__onnx_read_batchnorm(struct sgrad__reader *reader, const Onnx__Node *n) {
     static const char *const parameter[] = { "weight", "bias", "running_mean", "running_var" };
-    int x[] = { sgrad__onnx_value(reader, n, 0, false), -1 };
-    const struct sgrad__thing *t[4];
-    if (x[0] < 0) return reader->graph->error;
+    const struct sgrad__thing *from = sgrad__onnx_whole(reader, n, 0), *t[4];
+    if (!from) return reader->graph->error;
+    int x[] = { from->view.value, -1 };
     const struct sgrad_shape shape = sgrad_graph_shape(reader->graph, x[0]);
-    const Onnx__Node *sum = sum_behind(reader, n, &shape, &x[1]), *relu = relu_behind(reader, sum ? sum : n);
+    const Onnx__Node *sum = sum_behind(reader, n, &from->view, &x[1]), *relu = relu_behind(reader, sum ? sum : n);
     if (sgrad__onnx_int(n, "training_mode", 0))
         return sgrad__onnx_refuse(reader, n, "training_mode is 1, but must be 0; call model.eval() before the export");
     if (!sgrad__onnx_int(n, "spatial", 1))
@@ -284,6 +310,8 @@ int sgrad__onnx_read_batchnorm(struct sgrad__reader *reader, const Onnx__Node *n
                                       "has output %zu, '%s', so it normalises with batch statistics; call model.eval() before "
                                       "the export",
                                       i, n->output[i]);
+    if (sgrad__view_channels(reader, &from->view) != 1)
+        return sgrad__onnx_refuse(reader, n, "dimension 1 of its input must be the channels, or the features");
     for (size_t i = 0; i < 4; i++) {
         if (!(t[i] = sgrad__onnx_tensor(reader, n, i + 1, 1))) return reader->graph->error;
         if (t[i]->tensor->dims[0] != shape.dim[shape.rank - 1])
@@ -297,17 +325,18 @@ int sgrad__onnx_read_batchnorm(struct sgrad__reader *reader, const Onnx__Node *n
     const int y = sgrad__onnx_layer(reader, n, name, &sgrad_batchnorm_op, x, sum ? 2 : 1, &is);
     free(name);
     if (sum) sgrad__onnx_thing(reader, sum->output[0])->known = true;
-    return make_with(reader, n, relu ? relu : sum, y);
+    return make_with(reader, n, relu ? relu : sum, y, &from->view);
 }
 
 int sgrad__onnx_read_layer_norm(struct sgrad__reader *reader, const Onnx__Node *n) {
-    const int x = sgrad__onnx_value(reader, n, 0, false), rank = x < 0 ? 0 : sgrad__onnx_rank(reader, x);
-    const struct sgrad__thing *weight = x < 0 ? NULL : sgrad__onnx_tensor(reader, n, 1, 1);
+    const struct sgrad__thing *from = sgrad__onnx_whole(reader, n, 0);
+    const struct sgrad__thing *weight = from ? sgrad__onnx_tensor(reader, n, 1, 1) : NULL;
     const struct sgrad__thing *bias = weight ? sgrad__onnx_tensor(reader, n, 2, 1) : NULL;
     const int64_t axis = sgrad__onnx_int(n, "axis", -1);
     if (!bias) return reader->graph->error;
-    if (rank > 3 || (axis != -1 && axis != rank - 1))
-        return sgrad__onnx_refuse(reader, n, "must normalise rows along their features, not along axis %lld of %d",
+    const int rank = from->view.rank;
+    if (sgrad__view_channels(reader, &from->view) != rank - 1 || (axis != -1 && axis != rank - 1))
+        return sgrad__onnx_refuse(reader, n, "must normalise along the features, or the channels, not along axis %lld of %d",
                                   (long long)axis, rank);
     if (sgrad__onnx_int(n, "stash_type", ONNX_FLOAT) != ONNX_FLOAT)
         return sgrad__onnx_refuse(reader, n, "stash_type is %d, but must be 1 (FLOAT)",
@@ -315,11 +344,11 @@ int sgrad__onnx_read_layer_norm(struct sgrad__reader *reader, const Onnx__Node *
     char *name = sgrad__onnx_name(reader, n, 1);
     sgrad__onnx_bind(reader, name, "weight", weight);
     sgrad__onnx_bind(reader, name, "bias", bias);
-    const int y = sgrad__onnx_layer(reader, n, name, &sgrad_layer_norm_op, &x, 1,
-                                    &(struct sgrad_layer_norm){
-                                        .eps = sgrad__onnx_given(sgrad__onnx_float(n, "epsilon", 1e-5f)) });
+    const int y =
+        sgrad__onnx_layer(reader, n, name, &sgrad_layer_norm_op, &from->view.value, 1,
+                          &(struct sgrad_layer_norm){ .eps = sgrad__onnx_given(sgrad__onnx_float(n, "epsilon", 1e-5f)) });
     free(name);
-    return sgrad__onnx_make(reader, n, y);
+    return sgrad__onnx_make_like(reader, n, y, &from->view);
 }
 
 int sgrad__onnx_read_lrn(struct sgrad__reader *reader, const Onnx__Node *n) {
@@ -338,32 +367,27 @@ int sgrad__onnx_read_lrn(struct sgrad__reader *reader, const Onnx__Node *n) {
 }
 
 int sgrad__onnx_read_dropout(struct sgrad__reader *reader, const Onnx__Node *n) {
-    const int x = sgrad__onnx_value(reader, n, 0, true);
-    const struct sgrad__thing *share = sgrad__onnx_input(reader, n, 1), *t = sgrad__onnx_input(reader, n, 0);
-    float p = sgrad__onnx_float(n, "ratio", .5f);
-    int count = 1;
-    if (x < 0) return reader->graph->error;
-    if (share && (!share->tensor || !sgrad__onnx_floats(share->tensor, &p, 1, &count) || count != 1))
-        return sgrad__onnx_refuse(reader, n, "its ratio must be one constant number");
-    const struct sgrad__thing *training = sgrad__onnx_input(reader, n, 2);
+    const struct sgrad__thing *t = sgrad__onnx_whole(reader, n, 0), *training = sgrad__onnx_input(reader, n, 2);
+    struct sgrad_dropout is = { .p = sgrad__onnx_float(n, "ratio", .5f) };
     int64_t trains = 0;
+    int count;
+    if (!t) return reader->graph->error;
+    if (sgrad__onnx_input(reader, n, 1) && !sgrad__onnx_number(reader, n, 1, &is.p))
+        return sgrad__onnx_refuse(reader, n, "its ratio must be one constant number");
     if (training && (!training->tensor || !sgrad__onnx_ints(training->tensor, &trains, 1, &count) || count != 1 || trains))
         return sgrad__onnx_refuse(reader, n, "training_mode must be false; call model.eval() before the export");
-    if (p == 0) return sgrad__onnx_pass(reader, n, 0);
-    const int y = sgrad__onnx_plain(reader, n, &sgrad_dropout_op, &x, 1, &(struct sgrad_dropout){ .p = p });
-    sgrad__onnx_thing(reader, n->output[0])->pixel = t->pixel;
-    return sgrad__onnx_make(reader, n, y);
+    return is.p == 0 ? sgrad__onnx_pass(reader, n, 0) : read_each(reader, n, &sgrad_dropout_op, &is);
 }
 
 /* A softmax is omitted at the end, because the loss computes it, and rejected elsewhere. */
 int sgrad__onnx_read_softmax(struct sgrad__reader *reader, const Onnx__Node *n) {
-    if (sgrad__onnx_attends(reader, n)) return sgrad__onnx_attend(reader, n);
+    const struct sgrad__thing *t = sgrad__onnx_input(reader, n, 0);
     if (sgrad__onnx_thing(reader, n->output[0]) != reader->last)
         return sgrad__onnx_refuse(reader, n,
                                   "is supported only in attention and at the end of the network, where the loss computes it");
-    if (sgrad__onnx_value(reader, n, 0, true) < 0) return reader->graph->error;
-    const int rank = sgrad__onnx_file_rank(reader, sgrad__onnx_input(reader, n, 0));
-    if (sgrad__onnx_softmax_axis(reader, n, rank) != sgrad__onnx_channels(rank))
+    if (!(t = sgrad__onnx_whole(reader, n, 0))) return reader->graph->error;
+    const int rank = t->view.rank, channels = sgrad__view_channels(reader, &t->view);
+    if (channels < 0 || sgrad__onnx_softmax_axis(reader, n, rank) != channels)
         return sgrad__onnx_refuse(reader, n, "axis is %lld (opset %lld), but must be the axis of classes, %d of %d dimensions",
                                   (long long)sgrad__onnx_int(n, "axis", reader->opset >= 13 ? -1 : 1), (long long)reader->opset,
                                   sgrad__onnx_channels(rank), rank);

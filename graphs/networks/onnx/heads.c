@@ -1,18 +1,12 @@
-/* heads.c: reads rotary positions, and attention whose queries, keys and values are values (N,T,C) of the graph. In files they
- * have three dimensions, as in the graph, or four, as PyTorch exports them:
- *
- *     x (N,T,C) ─ Reshape (N,T,heads,D) ─ (RMSNormalization) ─ Transpose (N,heads,T,D) ─ (rotary) ─┐
- *     y (N,T,C) ─ Reshape (N,T,C) ────────────────────────────── Transpose ────────────── Attention ─┘
- *
- * Rotary positions are the operator RotaryEmbedding, or these nodes, by tables (1,1,T,D) whose halves are equal:
+/* heads.c: reads RMS norms and rotary positions, of rows (N,T,C) or of their heads (N,heads,T,D). Rotary positions are the
+ * operator RotaryEmbedding, or these nodes, by tables (1,1,T,D) whose halves are equal:
  *
  *     x ─┬─────────────────────────────────────── Mul cosine ─┐
  *        ├ Slice second half ─ Neg ─┬ Concat ─ Mul sine ───── Add ─ y
  *        └ Slice first half ────────┘
  *
- * An intermediate result is not a value of the graph. Its thing records one of the states below, and the value and the heads of
- * the graph. The frequencies of rotary positions are computed from the tables. */
-#include "codelets/ops/attention.h"
+ * An intermediate result is not a value of the graph. Its thing records one of the steps ROTARY_…, and a view of x. The
+ * frequencies of rotary positions are computed from the tables. */
 #include "codelets/ops/rms_norm.h"
 #include "codelets/ops/rotary.h"
 #include "graphs/networks/onnx/reader.h"
@@ -21,54 +15,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NOWHERE, PARTED, TURNED, FIRST, SECOND, NEGATED, SWAPPED, BY_COSINE, BY_SINE, POSITIONS };
-
-static int refuse(struct sgrad__reader *reader, const Onnx__Node *n) {
-    return sgrad__onnx_refuse(reader, n, "is not a supported step of attention or rotary positions");
-}
-
-bool sgrad__onnx_splits(const struct sgrad__reader *reader, const Onnx__Node *n) {
-    bool any = false;
-    for (size_t i = 0; i < n->n_input; i++) {
-        const struct sgrad__thing *t = sgrad__onnx_input(reader, n, i);
-        any |= t && t->split;
-    }
-    return any;
-}
-
-/* Gives output 0 of N the state PLACE, with the value and the heads of FROM. */
-static int go(struct sgrad__reader *reader, const Onnx__Node *n, const struct sgrad__thing *from, int place) {
-    struct sgrad__thing *to = sgrad__onnx_thing(reader, n->output[0]);
-    if (!to) return sgrad__onnx_refuse(reader, n, "has no output");
-    to->split = place;
-    to->of = from->of, to->heads = from->heads, to->factor = from->factor;
-    to->known = true;
-    return 0;
-}
-
-/* Makes VALUE the output of N, in the form of FROM. */
-static int make_as(struct sgrad__reader *reader, const Onnx__Node *n, const struct sgrad__thing *from, int heads, int value) {
-    if (value < 0 || !from->split) return sgrad__onnx_make(reader, n, value);
-    return go(reader, n, &(struct sgrad__thing){ .of = value, .heads = heads }, from->split);
-}
-
-/* Returns input I, rows (N,T,C) with or without heads, as a value of the graph; -1: it is not one, and the error is logged. */
-static int rows_of(struct sgrad__reader *reader, const Onnx__Node *n, size_t i) {
+/* Returns input I, rows (N,T,C) or (N,heads,T,D), as a value of the graph; -1: it is not one, and the error is logged. *HEADS: 0
+ * for (N,T,C). */
+static int rows_of(struct sgrad__reader *reader, const Onnx__Node *n, size_t i, int *heads) {
     const struct sgrad__thing *t = sgrad__onnx_input(reader, n, i);
-    if (t && t->split == TURNED) return t->of;
+    struct sgrad__heads is;
+    *heads = 0;
+    if (sgrad__onnx_is_view(t) && t->view.rank == 4 && sgrad__view_is_whole(reader, &t->view) &&
+        sgrad__onnx_heads(reader, &t->view, false, &is))
+        return *heads = is.heads, is.value;
     const int x = sgrad__onnx_value(reader, n, i, false);
     if (x < 0 || sgrad__onnx_rank(reader, x) == 3) return x;
     return sgrad__onnx_refuse(reader, n, "input %zu, '%s', must have shape (N,T,C) or (N,heads,T,D)", i, n->input[i]), -1;
 }
 
-/* Reads the attribute NAME, the number of heads of input I, the rows X. An input (N,heads,T,D) does not need it. */
+/* Reads the attribute NAME, the number of heads of input I, the rows X. An input with HEADS, (N,heads,T,D), does not need it. */
 static bool take_heads(struct sgrad__reader *reader, const Onnx__Node *n, const char *name, size_t i, int x, int *heads) {
-    const struct sgrad__thing *t = sgrad__onnx_input(reader, n, i);
-    const int64_t width = sgrad_graph_shape(reader->graph, x).dim[2];
+    const int64_t width = sgrad_graph_shape(reader->graph, x).dim[2], has = *heads;
     int64_t number;
-    if (!sgrad__onnx_take_int(reader, n, name, t->split ? t->heads : 0, &number)) return false;
+    if (!sgrad__onnx_take_int(reader, n, name, has, &number)) return false;
     *heads = (int)number;
-    if (number >= 1 && number <= width && width % number == 0 && (!t->split || number == t->heads)) return true;
+    if (number >= 1 && number <= width && width % number == 0 && (!has || number == has)) return true;
     sgrad__onnx_refuse(reader, n, "%s is %lld, but must be the number of heads of input %zu, which has %lld features", name,
                        (long long)number, i, (long long)width);
     return false;
@@ -76,22 +43,30 @@ static bool take_heads(struct sgrad__reader *reader, const Onnx__Node *n, const 
 
 /* ---- RMS norm ----------------------------------------------------------------------------------------------------- */
 
+/* Returns the number of heads that VIEW has if its last dimension is the features of a head; 1: of all of a row; 0: neither. */
+static int heads_in(const struct sgrad__reader *reader, const struct sgrad__view *view) {
+    const struct sgrad_shape shape = sgrad_graph_shape(reader->graph, view->value);
+    const struct sgrad__factor *last = view->count ? &view->factor[view->count - 1] : NULL;
+    if (!last || shape.rank > 3 || last->axis != shape.rank - 1 || last->dimension != view->rank - 1 || last->stride != 1 ||
+        sgrad__view_size(view, view->rank - 1) != last->size)
+        return 0;
+    return (int)(shape.dim[shape.rank - 1] / last->size);
+}
+
 int sgrad__onnx_read_rms_norm(struct sgrad__reader *reader, const Onnx__Node *n) {
-    const struct sgrad__thing *from = sgrad__onnx_input(reader, n, 0);
-    const bool parted = from && (from->split == PARTED || from->split == TURNED);
-    const int x = parted ? from->of : sgrad__onnx_value(reader, n, 0, false);
-    const struct sgrad__thing *weight = x < 0 ? NULL : sgrad__onnx_tensor(reader, n, 1, 1);
+    const struct sgrad__thing *from = sgrad__onnx_whole(reader, n, 0);
+    const struct sgrad__thing *weight = from ? sgrad__onnx_tensor(reader, n, 1, 1) : NULL;
     if (!weight) return reader->graph->error;
-    const struct sgrad_shape shape = sgrad_graph_shape(reader->graph, x);
-    const int rank = parted ? 4 : shape.rank, heads = parted ? from->heads : 1;
-    const int64_t features = shape.dim[shape.rank - 1] / heads;
+    const struct sgrad_shape shape = sgrad_graph_shape(reader->graph, from->view.value);
+    const int rank = from->view.rank, heads = heads_in(reader, &from->view), x = from->view.value;
+    const int64_t features = shape.dim[shape.rank - 1] / (heads ? heads : 1);
     int64_t axis, stash;
     float eps;
     if (!sgrad__onnx_take_int(reader, n, "axis", -1, &axis) ||
         !sgrad__onnx_take_int(reader, n, "stash_type", ONNX_FLOAT, &stash) ||
         !sgrad__onnx_take_float(reader, n, "epsilon", 1e-5f, &eps))
         return reader->graph->error;
-    if (shape.rank > 3 || (axis != -1 && axis != rank - 1))
+    if (!heads || (axis != -1 && axis != rank - 1))
         return sgrad__onnx_refuse(reader, n, "axis is %lld, but rows must be normalised along their features, axis -1",
                                   (long long)axis);
     if (stash != ONNX_FLOAT)
@@ -105,7 +80,7 @@ int sgrad__onnx_read_rms_norm(struct sgrad__reader *reader, const Onnx__Node *n)
     const struct sgrad_rms_norm is = { .heads = heads, .eps = sgrad__onnx_given(eps) };
     const int y = sgrad__onnx_layer(reader, n, name, &sgrad_rms_norm_op, &x, 1, &is);
     free(name);
-    return make_as(reader, n, from, heads, y);
+    return sgrad__onnx_make_like(reader, n, y, &from->view);
 }
 
 /* ---- rotary positions --------------------------------------------------------------------------------------------- */
@@ -120,8 +95,8 @@ struct tables {
 static float *table_of(const struct sgrad__thing *thing, int64_t rows, int64_t columns) {
     const Onnx__Tensor *t = thing ? thing->tensor : NULL;
     int count;
-    if (!t || thing->turned || thing->spread || t->n_dims < 2 || t->dims[t->n_dims - 1] != columns ||
-        t->dims[t->n_dims - 2] < rows || sgrad__onnx_count(t) != t->dims[t->n_dims - 2] * columns)
+    if (!t || thing->turned || t->n_dims < 2 || t->dims[t->n_dims - 1] != columns || t->dims[t->n_dims - 2] < rows ||
+        sgrad__onnx_count(t) != t->dims[t->n_dims - 2] * columns)
         return NULL;
     float *number = sgrad_xcalloc((size_t)sgrad__onnx_count(t) + 1, sizeof *number);
     if (sgrad__onnx_floats(t, number, INT32_MAX, &count)) return number;
@@ -160,8 +135,8 @@ static bool find_frequency(const struct tables *is, int64_t i, float *frequency)
     return least < INFINITY;
 }
 
-/* Rotates X by the tables COSINE and SINE, which have the columns of the frequencies COPIES times, from N on. */
-static int rotate(struct sgrad__reader *reader, const Onnx__Node *n, const struct sgrad__thing *from, int x, int heads,
+/* Rotates X, seen as VIEW, by the tables COSINE and SINE, which have the columns of the frequencies COPIES times. */
+static int rotate(struct sgrad__reader *reader, const Onnx__Node *n, const struct sgrad__view *view, int x, int heads,
                   const struct sgrad__thing *cosine, const struct sgrad__thing *sine, int copies) {
     const struct sgrad_shape shape = sgrad_graph_shape(reader->graph, x);
     const int64_t pairs = shape.dim[2] / heads / 2;
@@ -183,7 +158,7 @@ static int rotate(struct sgrad__reader *reader, const Onnx__Node *n, const struc
                                   "its tables must be constants, cosines and sines of t·f without a factor, in float32, for the "
                                   "positions t from 0 to %lld of the samples and %lld frequencies f",
                                   (long long)shape.dim[1] - 1, (long long)pairs);
-    return make_as(reader, n, from, heads, sgrad__onnx_plain(reader, n, &sgrad_rotary_op, &x, 1, &is));
+    return sgrad__onnx_make_like(reader, n, sgrad__onnx_plain(reader, n, &sgrad_rotary_op, &x, 1, &is), view);
 }
 
 /* Returns true if THING is the row of integers 0, 1, … ROWS - 1: (1,ROWS). */
@@ -191,27 +166,18 @@ static bool counts(const struct sgrad__thing *thing, int64_t rows) {
     const Onnx__Tensor *t = thing ? thing->tensor : NULL;
     if (!t || thing->turned || t->n_dims != 2 || t->dims[0] != 1 || t->dims[1] != rows || t->data_type != ONNX_INT64)
         return false;
-    Onnx__Tensor *floats = sgrad__onnx_as_floats(t);
+    double *number = sgrad_xcalloc((size_t)rows + 1, sizeof *number);
     bool same = true;
-    for (int64_t i = 0; i < rows; i++) same &= ((const float *)floats->raw_data.data)[i] == (float)i;
-    onnx__tensor__free_unpacked(floats, NULL);
+    sgrad__onnx_doubles(t, number);
+    for (int64_t i = 0; i < rows; i++) same &= number[i] == (double)i;
+    free(number);
     return same;
-}
-
-/* Reads the Expand of a row of positions to a batch, (N,T); otherwise returns false. */
-bool sgrad__onnx_counts(struct sgrad__reader *reader, const Onnx__Node *n) {
-    const struct sgrad__thing *row = sgrad__onnx_input(reader, n, 0);
-    int64_t to[SGRAD__NUMBERS];
-    int count;
-    if (!sgrad__onnx_numbers(reader, n, 1, to, &count) || count != 2 || to[0] != SGRAD__BATCH || !counts(row, to[1]))
-        return false;
-    return !go(reader, n, row, POSITIONS);
 }
 
 int sgrad__onnx_read_rotary(struct sgrad__reader *reader, const Onnx__Node *n) {
     const struct sgrad__thing *at = sgrad__onnx_input(reader, n, 3);
-    const int x = rows_of(reader, n, 0);
     int heads;
+    const int x = rows_of(reader, n, 0, &heads);
     int64_t interleaved, features;
     if (x < 0 || !take_heads(reader, n, "num_heads", 0, x, &heads) ||
         !sgrad__onnx_take_int(reader, n, "interleaved", 0, &interleaved) ||
@@ -228,121 +194,65 @@ int sgrad__onnx_read_rotary(struct sgrad__reader *reader, const Onnx__Node *n) {
     if (features && features != shape.dim[2] / heads)
         return sgrad__onnx_refuse(reader, n, "rotary_embedding_dim is %lld, but must be 0 or %lld, all features of a head",
                                   (long long)features, (long long)shape.dim[2] / heads);
-    if (at && at->split != POSITIONS && !counts(at, shape.dim[1]))
+    if (at && !counts(at, shape.dim[1]))
         return sgrad__onnx_refuse(reader, n, "'%s', the positions, must be the constants 0 to %lld for each sample", at->name,
                                   (long long)shape.dim[1] - 1);
-    return rotate(reader, n, sgrad__onnx_input(reader, n, 0), x, heads, sgrad__onnx_input(reader, n, 1),
+    return rotate(reader, n, &sgrad__onnx_input(reader, n, 0)->view, x, heads, sgrad__onnx_input(reader, n, 1),
                   sgrad__onnx_input(reader, n, 2), 1);
 }
 
-/* ---- attention ---------------------------------------------------------------------------------------------------- */
+/* ---- rotary positions as several nodes ---------------------------------------------------------------------------- */
 
-int sgrad__onnx_take_rows(struct sgrad__reader *reader, const Onnx__Node *n, struct sgrad_attention *how, int x[3],
-                          double *features) {
-    const char *const names[] = { "q_num_heads", "kv_num_heads", "kv_num_heads" };
-    int heads[3];
-    for (int i = 0; i < 3; i++)
-        if ((x[i] = rows_of(reader, n, (size_t)i)) < 0 || !take_heads(reader, n, names[i], (size_t)i, x[i], &heads[i]))
-            return reader->graph->error;
-    const struct sgrad_shape q = sgrad_graph_shape(reader->graph, x[0]), k = sgrad_graph_shape(reader->graph, x[1]),
-                             v = sgrad_graph_shape(reader->graph, x[2]);
-    if (!sgrad_shape_equal(&k, &v) || heads[1] != heads[2] || heads[0] % heads[1] || q.dim[1] != k.dim[1] ||
-        q.dim[2] / heads[0] != k.dim[2] / heads[1])
-        return sgrad__onnx_refuse(reader, n,
-                                  "q_num_heads is %d and kv_num_heads %d, but heads of queries, keys and values must have as "
-                                  "many rows and features, and the heads of queries must be a multiple of those of keys",
-                                  heads[0], heads[1]);
-    how->heads = heads[0], how->kv_heads = heads[1];
-    *features = (double)q.dim[2] / heads[0];
-    return 0;
-}
-
-int sgrad__onnx_make_rows(struct sgrad__reader *reader, const Onnx__Node *n, const struct sgrad_attention *how, const int x[3]) {
-    const int y = sgrad__onnx_plain(reader, n, &sgrad_attention_op, x, 3, how);
-    return make_as(reader, n, sgrad__onnx_input(reader, n, 0), how->heads, y);
-}
-
-/* ---- between them ------------------------------------------------------------------------------------------------- */
-
-/* Reads N if it is a Reshape of rows (N,T,C) to heads (N,T,heads,D); otherwise returns false. */
-bool sgrad__onnx_splitting_begins(struct sgrad__reader *reader, const Onnx__Node *n) {
-    const struct sgrad__thing *t = sgrad__onnx_input(reader, n, 0);
-    int64_t to[SGRAD__NUMBERS];
-    int count;
-    if (!sgrad__onnx_is_value(t) || sgrad__onnx_rank(reader, t->value) != 3 || !sgrad__onnx_numbers(reader, n, 1, to, &count) ||
-        count != 4 || !sgrad__onnx_is_batch(to[0]))
+/* Reads the Concat of the negated second halves of heads and of their first halves. */
+static bool swap(struct sgrad__reader *reader, const Onnx__Node *n, const struct sgrad__thing *a, const struct sgrad__thing *b) {
+    if (n->n_input != 2 || !a || a->step != ROTARY_NEGATED || !sgrad__onnx_is_view(b) || a->view.value != b->view.value ||
+        a->view.rank != 4 || sgrad__onnx_rank(reader, a->view.value) != 3 ||
+        sgrad__onnx_axis(sgrad__onnx_int(n, "axis", 0), 4) != 3)
         return false;
-    const struct sgrad_shape x = sgrad_graph_shape(reader->graph, t->value);
-    const bool literal = sgrad__onnx_int(n, "allowzero", 0), rest = to[3] == -1 && to[0] != -1;
-    if ((literal && (!to[0] || !to[1])) || (to[1] && to[1] != x.dim[1]) || to[2] < 1 || to[2] > x.dim[2] || x.dim[2] % to[2] ||
-        (!rest && to[3] != x.dim[2] / to[2]))
+    const int64_t half = sgrad__view_size(&a->view, 3);
+    struct sgrad__view heads = sgrad__view_of(reader, a->view.value), first, second;
+    if (!sgrad__onnx_split_heads(&heads, sgrad__view_size(&a->view, 1)) || sgrad__view_size(&heads, 3) != 2 * half) return false;
+    first = second = heads;
+    if (!sgrad__view_select(&first, 3, 0, half) || !sgrad__view_select(&second, 3, half, half) ||
+        !sgrad__view_equal(&second, &a->view) || !sgrad__view_equal(&first, &b->view))
         return false;
-    return !go(reader, n, &(struct sgrad__thing){ .of = t->value, .heads = (int)to[2] }, PARTED);
+    return sgrad__onnx_step(reader, n, ROTARY_SWAPPED, &heads);
 }
 
-/* Reads the Reshape of heads to rows (N,T,C). */
-static int join(struct sgrad__reader *reader, const Onnx__Node *n, const struct sgrad__thing *from) {
-    const struct sgrad_shape x = sgrad_graph_shape(reader->graph, from->of);
-    const bool literal = sgrad__onnx_int(n, "allowzero", 0);
-    int64_t to[SGRAD__NUMBERS];
-    int count;
-    if (from->split != PARTED || !sgrad__onnx_numbers(reader, n, 1, to, &count) || count != 3 || !sgrad__onnx_is_batch(to[0]) ||
-        (literal && (!to[0] || !to[1])) || (to[1] && to[1] != x.dim[1]) || (to[2] != x.dim[2] && (to[2] != -1 || to[0] == -1)))
-        return refuse(reader, n);
-    return sgrad__onnx_make(reader, n, from->of);
+/* Reads the product of heads, or of those with halves exchanged, and a table. */
+static bool scale(struct sgrad__reader *reader, const Onnx__Node *n, const struct sgrad__thing *from,
+                  const struct sgrad__thing *table) {
+    const Onnx__Tensor *t = table ? table->tensor : NULL;
+    const bool swapped = from && from->step == ROTARY_SWAPPED;
+    struct sgrad__heads heads;
+    if (!t || t->n_dims < 2 || (!swapped && !sgrad__onnx_is_view(from)) ||
+        !sgrad__onnx_heads(reader, &from->view, false, &heads) || !sgrad__view_is_whole(reader, &from->view) ||
+        t->dims[t->n_dims - 1] != heads.size || sgrad__onnx_count(t) <= heads.size)
+        return false;
+    struct sgrad__thing *to = sgrad__onnx_step(reader, n, swapped ? ROTARY_SINE : ROTARY_COSINE, &from->view);
+    if (to) to->factor = table;
+    return true;
 }
 
-static int turn(struct sgrad__reader *reader, const Onnx__Node *n, const struct sgrad__thing *from) {
-    const Onnx__Attribute *a = sgrad__onnx_attribute(n, "perm");
-    const int64_t order[] = { 0, 2, 1, 3 };
-    if (!a || a->n_ints != 4 || memcmp(a->ints, order, sizeof order) || from->split > TURNED) return refuse(reader, n);
-    return go(reader, n, from, from->split == PARTED ? TURNED : PARTED);
-}
-
-/* Reads the Slice of the first or the second half of the features of heads. */
-static int halve(struct sgrad__reader *reader, const Onnx__Node *n, const struct sgrad__thing *from) {
-    const int64_t size = sgrad_graph_shape(reader->graph, from->of).dim[2] / from->heads;
-    int64_t is[5][SGRAD__NUMBERS] = { { 0 }, { 0 }, { 0 }, { 0 }, { 1 } };
-    bool known = from->split == TURNED;
-    for (size_t i = 1; i < 5 && known; i++) {
-        int count = 1;
-        known = (i == 4 && !sgrad__onnx_input(reader, n, i)) || sgrad__onnx_numbers(reader, n, i, is[i], &count);
-        known &= count == 1;
-    }
-    if (!known || (is[3][0] != 3 && is[3][0] != -1) || is[4][0] != 1) return refuse(reader, n);
-    if (is[1][0] == 0 && is[2][0] == size / 2) return go(reader, n, from, FIRST);
-    return is[1][0] == size / 2 && is[2][0] >= size ? go(reader, n, from, SECOND) : refuse(reader, n);
-}
-
-static bool are_of_one(const struct sgrad__thing *a, const struct sgrad__thing *b) {
-    return a && b && a->of == b->of && a->heads == b->heads;
-}
-
-static int scale(struct sgrad__reader *reader, const Onnx__Node *n, const struct sgrad__thing *from,
-                 const struct sgrad__thing *table) {
-    if (!table || !table->tensor || (from->split != TURNED && from->split != SWAPPED)) return refuse(reader, n);
-    const struct sgrad__thing is = { .of = from->of, .heads = from->heads, .factor = table };
-    return go(reader, n, &is, from->split == TURNED ? BY_COSINE : BY_SINE);
-}
-
-int sgrad__onnx_split(struct sgrad__reader *reader, const Onnx__Node *n) {
+bool sgrad__onnx_takes_rotary(struct sgrad__reader *reader, const Onnx__Node *n, int *status) {
     const struct sgrad__thing *a = sgrad__onnx_input(reader, n, 0), *b = sgrad__onnx_input(reader, n, 1);
-    const bool commutes = !strcmp(n->op_type, "Mul") || !strcmp(n->op_type, "Add");
-    if (commutes && (!a || !a->split || a->split == BY_SINE)) {
+    struct sgrad__heads heads;
+    *status = 0;
+    if (a && (a->tensor || a->step == ROTARY_SINE)) {
         const struct sgrad__thing *first = b;
         b = a, a = first;
     }
-    if (!a || !a->split || a->split == POSITIONS) return refuse(reader, n);
-    if (!strcmp(n->op_type, "Reshape")) return join(reader, n, a);
-    if (!strcmp(n->op_type, "Transpose")) return turn(reader, n, a);
-    if (!strcmp(n->op_type, "Slice")) return halve(reader, n, a);
-    if (!strcmp(n->op_type, "Neg") && a->split == SECOND) return go(reader, n, a, NEGATED);
-    if (!strcmp(n->op_type, "Concat") && a->split == NEGATED && are_of_one(a, b) && b->split == FIRST && n->n_input == 2 &&
-        sgrad__onnx_axis(sgrad__onnx_int(n, "axis", 0), 4) == 3)
-        return go(reader, n, a, SWAPPED);
+    if (!strcmp(n->op_type, "Neg") && sgrad__onnx_is_view(a)) return sgrad__onnx_step(reader, n, ROTARY_NEGATED, &a->view);
+    if (!strcmp(n->op_type, "Concat")) return swap(reader, n, a, b);
     if (!strcmp(n->op_type, "Mul")) return scale(reader, n, a, b);
-    if (strcmp(n->op_type, "Add") || a->split != BY_COSINE || !are_of_one(a, b) || b->split != BY_SINE) return refuse(reader, n);
-    return rotate(reader, n, &(struct sgrad__thing){ .split = TURNED }, a->of, a->heads, a->factor, b->factor, 2);
+    if (strcmp(n->op_type, "Add") || !a || !b || a->step != ROTARY_COSINE || b->step != ROTARY_SINE ||
+        a->view.value != b->view.value || !sgrad__view_equal(&a->view, &b->view) ||
+        !sgrad__onnx_heads(reader, &a->view, false, &heads))
+        return false;
+    *status = rotate(reader, n, &a->view, heads.value, heads.heads, a->factor, b->factor, 2);
+    return true;
 }
 
-int sgrad__onnx_read_neg(struct sgrad__reader *reader, const Onnx__Node *n) { return sgrad__onnx_split(reader, n); }
+int sgrad__onnx_read_neg(struct sgrad__reader *reader, const Onnx__Node *n) {
+    return sgrad__onnx_refuse(reader, n, "is supported only as a step of rotary positions");
+}

@@ -2,6 +2,7 @@
 #include "codelets/ops/image.h"
 #include "graphs/networks/onnx/reader.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,6 +35,15 @@ static int take_type(const struct sgrad__reader *reader, const char *name, int32
                            type, wide ? "pixels of 16 bits (type 4)" : data);
 }
 
+/* Records the size of images for which the file was exported, if those of the data set have another one. */
+static void take_size(struct sgrad__reader *reader, const Onnx__Shape *file, const struct sgrad_shape *x) {
+    const Onnx__Dimension *h = file->n_dim == 4 ? file->dim[2] : NULL, *w = h ? file->dim[3] : NULL;
+    if (!w || x->rank != 4 || h->dim_value < 1 || w->dim_value < 1) return;
+    if (h->dim_value != x->dim[1] || w->dim_value != x->dim[2])
+        snprintf(reader->size, sizeof reader->size, "images of %lld x %lld, not %lld x %lld", (long long)h->dim_value,
+                 (long long)w->dim_value, (long long)x->dim[1], (long long)x->dim[2]);
+}
+
 /* Checks the input, whose first dimension is that of the samples. */
 static int take_input(struct sgrad__reader *reader, const Onnx__Value *input) {
     const Onnx__TensorType *type = input->type ? input->type->tensor_type : NULL;
@@ -41,9 +51,12 @@ static int take_input(struct sgrad__reader *reader, const Onnx__Value *input) {
     struct sgrad__thing *thing = sgrad__onnx_thing(reader, input->name);
     char text[SGRAD_SHAPE_TEXT];
     if (type && type->shape && type->shape->n_dim && type->shape->dim[0]->has_dim_value)
-        reader->samples = type->shape->dim[0]->dim_value > 0 ? type->shape->dim[0]->dim_value : 0;
+        reader->samples = type->shape->dim[0]->dim_value;
+    if (reader->samples < 1) reader->samples = SGRAD__SAMPLES;
+    thing->view = sgrad__view_of(reader, reader->x);
     SGRAD_TRY(take_type(reader, input->name, type ? type->elem_type : 0, thing));
     if (!type || !type->shape) return 0;
+    take_size(reader, type->shape, &x);
     if (type->shape->n_dim != (size_t)x.rank)
         return sgrad_log_error(SGRAD_ESHAPE, "%s: input '%s' has %zu dimensions, but samples of shape %s have %d", reader->path,
                                input->name, type->shape->n_dim, sgrad_shape_text(&x, text), x.rank);
@@ -64,16 +77,17 @@ static int list_things(struct sgrad__reader *reader) {
     for (size_t i = 0; i < reader->is->n_initializer; i++)
         if (*reader->is->initializer[i]->name)
             reader->thing[reader->things++] = (struct sgrad__thing){
-                .name = reader->is->initializer[i]->name, .tensor = reader->is->initializer[i], .value = -1, .known = true
+                .name = reader->is->initializer[i]->name, .tensor = reader->is->initializer[i], .view.value = -1, .known = true
             };
     for (size_t i = 0; i < reader->is->n_node; i++)
         for (size_t j = 0; j < reader->is->node[i]->n_output; j++)
             if (*reader->is->node[i]->output[j])
-                reader->thing[reader->things++] = (struct sgrad__thing){ .name = reader->is->node[i]->output[j], .value = -1 };
+                reader->thing[reader->things++] =
+                    (struct sgrad__thing){ .name = reader->is->node[i]->output[j], .view.value = -1 };
     qsort(reader->thing, (size_t)reader->things, sizeof *reader->thing, sgrad__onnx_by_name);
     const Onnx__Value *input;
     SGRAD_TRY(find_input(reader, &input));
-    reader->thing[reader->things++] = (struct sgrad__thing){ .name = input->name, .value = reader->x, .known = true };
+    reader->thing[reader->things++] = (struct sgrad__thing){ .name = input->name, .view.value = reader->x, .known = true };
     qsort(reader->thing, (size_t)reader->things, sizeof *reader->thing, sgrad__onnx_by_name);
     for (int i = 1; i < reader->things; i++)
         if (!sgrad__onnx_by_name(&reader->thing[i - 1], &reader->thing[i]))
@@ -117,8 +131,6 @@ static int find_needed(struct sgrad__reader *reader) {
 /* ---- the whole graph -------------------------------------------------------------------------------------------- */
 
 static int check_node(struct sgrad__reader *reader, const Onnx__Node *n, const struct sgrad__operator *operator) {
-    if (*n->domain && strcmp(n->domain, "ai.onnx"))
-        return sgrad__onnx_refuse(reader, n, "has domain '%s', but only ONNX's own operators are supported", n->domain);
     if (!operator->name)
         return sgrad__onnx_refuse(reader, n, "the operator is not supported; see docs/guides/onnx.md for a list");
     const bool fits = (int)n->n_input >= operator->least && (int)n->n_input <= operator->most && n->n_output && *n->output[0];
@@ -142,6 +154,12 @@ static int check_node(struct sgrad__reader *reader, const Onnx__Node *n, const s
         snprintf(word, sizeof word, " %s ", a->name);
         if (!strstr(operator->attributes, word)) return sgrad__onnx_refuse(reader, n, "attribute%sis not supported", word);
     }
+    return 0;
+}
+
+static int check_inputs(struct sgrad__reader *reader, const Onnx__Node *n) {
+    if (*n->domain && strcmp(n->domain, "ai.onnx"))
+        return sgrad__onnx_refuse(reader, n, "has domain '%s', but only ONNX's own operators are supported", n->domain);
     for (size_t i = 0; i < n->n_input; i++) {
         const struct sgrad__thing *t = sgrad__onnx_input(reader, n, i);
         if (*n->input[i] && (!t || !t->known))
@@ -151,17 +169,27 @@ static int check_node(struct sgrad__reader *reader, const Onnx__Node *n, const s
 }
 
 static int read_node(struct sgrad__reader *reader, const Onnx__Node *n) {
+    /* Layers that are several nodes in a file. */
+    static bool (*const layers[])(struct sgrad__reader *, const Onnx__Node *,
+                                  int *) = { sgrad__onnx_takes_gelu, sgrad__onnx_takes_group, sgrad__onnx_takes_rotary,
+                                             sgrad__onnx_takes_attention };
     const struct sgrad__operator *o = sgrad__operators;
+    int status;
     const struct sgrad__thing *made = n->n_output ? sgrad__onnx_thing(reader, n->output[0]) : NULL;
     if (made && made->known) return 0;      /* read together with an earlier node */
     while (o->name && strcmp(o->name, n->op_type)) o++;
+    SGRAD_TRY(check_inputs(reader, n));
+    if (sgrad__onnx_fold(reader, n)) return 0;
     SGRAD_TRY(check_node(reader, n, o));
+    for (size_t i = 0; i < sizeof layers / sizeof *layers; i++)
+        if (layers[i](reader, n, &status)) return status;
     SGRAD_TRY(o->read(reader, n));
     return reader->graph->error;
 }
 
 static int read_all(struct sgrad__reader *reader) {
     enum { LEAST = 7 };  /* lowest opset; earlier ones broadcast shapes differently, and their batch norm is for training */
+    char shape[128];
     if (reader->opset < LEAST)
         return sgrad_log_error(SGRAD_EFORMAT,
                                "%s: has opset %lld, but must have %d or later; convert it with onnx.version_converter",
@@ -170,8 +198,13 @@ static int read_all(struct sgrad__reader *reader) {
     SGRAD_TRY(find_needed(reader));
     for (size_t i = 0; i < reader->is->n_node; i++)
         if (is_needed(reader, reader->is->node[i])) SGRAD_TRY(read_node(reader, reader->is->node[i]));
-    if (reader->last->value < 0 || reader->last->stage || reader->last->columns || reader->last->strides[0] ||
-        reader->last->strides[1])
+    if (sgrad__onnx_is_view(reader->last) && !sgrad__onnx_is_value(reader, reader->last)) {
+        sgrad__view_text(&reader->last->view, reader, shape, sizeof shape);
+        return sgrad_log_error(SGRAD_EFORMAT,
+                               "%s: output '%s' of shape %s must be classes or numbers: (N,C), (N,T,C) or (N,C,H,W)",
+                               reader->path, reader->last->name, shape);
+    }
+    if (!sgrad__onnx_is_view(reader->last))
         return sgrad_log_error(SGRAD_EFORMAT, "%s: output '%s' is not computed from its input", reader->path,
                                reader->last->name);
     return 0;
@@ -191,10 +224,10 @@ static int take_weights(struct sgrad__reader *reader) {
             return sgrad_log_error(SGRAD_EFORMAT, "%s: tensor '%s' has type %d, but weights must be floating-point numbers",
                                    reader->path, reader->bound[i].thing, reader->bound[i].tensor->data_type);
         struct sgrad_shape *shape = &w->entry[w->count++].view.shape;
-        const int more = shape->rank - reader->bound[i].rank;
-        if (more && reader->bound[i].rank == 1) shape->dim[more] = sgrad_shape_count(shape);     /* (C,1,1) is a vector as well */
-        for (int d = 0; d < shape->rank - more; d++) shape->dim[d] = shape->dim[d + more];
-        shape->rank -= more;
+        const int first = reader->bound[i].first, rank = reader->bound[i].rank;
+        if (rank == 1) shape->dim[first] = sgrad_shape_count(shape); /* (C,1,1) is a vector as well */
+        for (int d = 0; d < rank; d++) shape->dim[d] = shape->dim[first + d];
+        shape->rank = rank;
     }
     qsort(w->entry, (size_t)w->count, sizeof *w->entry, by_entry);
     return 0;
@@ -210,16 +243,20 @@ static int64_t opset_of(const Onnx__Model *model) {
 }
 
 int sgrad__onnx_build(struct sgrad__onnx *file, struct sgrad_graph *graph, int x, int classes) {
-    struct sgrad__reader r = {
-        .path = file->path, .is = file->model->graph, .opset = opset_of(file->model), .graph = graph, .x = x, .classes = classes
-    };
+    struct sgrad__reader r = { .path = file->path,
+                               .is = file->model->graph,
+                               .opset = opset_of(file->model),
+                               .graph = graph,
+                               .x = x,
+                               .classes = classes,
+                               .samples = SGRAD__SAMPLES };
     if (graph->error) return -1;
     sgrad__imported_free(graph);
     r.imported = graph->imported = sgrad_xcalloc(1, sizeof *graph->imported);
     int error = read_all(&r);
     if (!error) error = take_weights(&r);
     if (!graph->error) graph->error = error;
-    const int y = error ? -1 : r.last->value;
+    const int y = error ? -1 : r.last->view.value;
     for (int i = 0; i < r.bounds; i++) free(r.bound[i].parameter);
     for (int i = 0; i < r.mades; i++) onnx__tensor__free_unpacked(r.made[i], NULL);
     free(r.bound);

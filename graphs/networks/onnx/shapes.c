@@ -1,6 +1,5 @@
-/* shapes.c: reads ONNX's operators that change no number: flattening, the shortcut of small residual networks, conversion of
- * bytes to activations. It also reads operators whose result is known without computation: tensors of the file, and the integers
- * of shapes. */
+/* shapes.c: reads ONNX's operators that change no number: those that change the view of a value (views.c), the shortcut of small
+ * residual networks, conversion of bytes to activations. It also reads constants, and the shapes of values. */
 #include "codelets/ops/flatten.h"
 #include "codelets/ops/image.h"
 #include "codelets/ops/rows.h"
@@ -8,152 +7,245 @@
 #include "graphs/networks/onnx/reader.h"
 
 #include <math.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
-/* ---- values ----------------------------------------------------------------------------------------------------- */
+/* ---- views ------------------------------------------------------------------------------------------------------- */
 
-static int flatten(struct sgrad__reader *reader, const Onnx__Node *n) {
-    const int x = sgrad__onnx_value(reader, n, 0, true), rank = x < 0 ? 0 : sgrad__onnx_rank(reader, x);
-    if (x < 0) return reader->graph->error;
-    if (rank != 2 && rank != 4) return sgrad__onnx_refuse(reader, n, "its input must be rows (N,C) or images (N,C,H,W)");
-    if (rank == 2) return sgrad__onnx_make(reader, n, x);
-    return sgrad__onnx_make(reader, n, sgrad__onnx_plain(reader, n, &sgrad_flatten_op, &x, 1, &(struct sgrad_flatten){ 0 }));
+/* Returns true if the readers of Reshape, Transpose and the like may change the view of THING. Scores of attention have none. */
+static bool is_movable(const struct sgrad__thing *thing) {
+    return thing && thing->view.value >= 0 && !thing->stage && !thing->strides[0] && !thing->strides[1] &&
+           thing->step < ATTENTION_SCORES;
 }
 
-int sgrad__onnx_read_flatten(struct sgrad__reader *reader, const Onnx__Node *n) {
-    const int rank = sgrad__onnx_file_rank(reader, sgrad__onnx_input(reader, n, 0));
-    const int64_t axis = sgrad__onnx_int(n, "axis", 1);
-    if (axis != 1 && axis + rank != 1) return sgrad__onnx_refuse(reader, n, "axis is %lld, but must be 1", (long long)axis);
-    return flatten(reader, n);
+/* Returns the thing of input 0, if its view may change; NULL: it may not, and the error is logged. */
+static struct sgrad__thing *movable(struct sgrad__reader *reader, const Onnx__Node *n) {
+    struct sgrad__thing *t = sgrad__onnx_input(reader, n, 0);
+    if (is_movable(t)) return t;
+    if (!sgrad__onnx_whole(reader, n, 0)) return NULL;
+    return t;
 }
 
-/* Returns true if TO is (N,C,H·W), for images. */
-static bool are_columns(const struct sgrad_shape *shape, const int64_t *to, int count) {
-    return shape->rank == 4 && count == 3 && sgrad__onnx_is_batch(to[0]) && to[1] == shape->dim[3] &&
-           (to[2] == shape->dim[1] * shape->dim[2] || (to[2] == -1 && to[0] != -1));
+/* If VIEW, of FROM, has the pixels of images in rows (N,H·W,C), or all numbers of a sample in one row (N,C·H·W), makes this
+ * layout the output of N, and sets *STATUS. Otherwise, returns false. */
+static bool lay_out(struct sgrad__reader *reader, const Onnx__Node *n, const struct sgrad__thing *from,
+                    const struct sgrad__view *view, int *status) {
+    const struct sgrad_shape shape = sgrad_graph_shape(reader->graph, view->value);
+    struct sgrad__view rows = sgrad__view_of(reader, view->value), row = rows;
+    const int64_t all = sgrad_shape_count(&shape), channels = shape.dim[shape.rank - 1], plane = all / channels;
+    if (from->step || shape.rank < 3) return false;
+    sgrad__view_reshape(&rows, (int64_t[]){ reader->samples, channels, plane }, 3);
+    sgrad__view_transpose(&rows, (int64_t[]){ 0, 2, 1 }, 3);
+    sgrad__view_reshape(&row, (int64_t[]){ reader->samples, all }, 2);
+    const bool as_row = sgrad__view_equal(view, &row) && shape.rank < 5;
+    if (!as_row && (shape.rank == 3 || !sgrad__view_equal(view, &rows))) return false;
+    const int y = as_row ? sgrad__onnx_plain(reader, n, &sgrad_flatten_op, &view->value, 1, &(struct sgrad_flatten){ 0 })
+                         : sgrad__onnx_plain(reader, n, &sgrad_rows_op, &view->value, 1, &(struct sgrad_rows){ 0 });
+    *status = sgrad__onnx_make(reader, n, y);
+    return true;
 }
 
-/* Reads a Reshape to rows of all numbers of a sample, or to the columns of images. It must not change the number of samples,
- * which may be specified in several forms. */
-int sgrad__onnx_read_reshape(struct sgrad__reader *reader, const Onnx__Node *n) {
-    if (sgrad__onnx_attends(reader, n)) return sgrad__onnx_attend(reader, n);
-    if (sgrad__onnx_groups(reader, n)) return sgrad__onnx_group(reader, n);
-    if (sgrad__onnx_splits(reader, n)) return sgrad__onnx_split(reader, n);
-    if (sgrad__onnx_attention_begins(reader, n) || sgrad__onnx_grouping_begins(reader, n) ||
-        sgrad__onnx_splitting_begins(reader, n))
-        return 0;
-    int64_t to[SGRAD__NUMBERS];
-    int count = 0;
-    const int x = sgrad__onnx_value(reader, n, 0, true);
-    if (x < 0) return reader->graph->error;
-    const struct sgrad_shape shape = sgrad_graph_shape(reader->graph, x);
-    const bool known = sgrad__onnx_numbers(reader, n, 1, to, &count);
-    if (known && are_columns(&shape, to, count)) {
-        SGRAD_TRY(sgrad__onnx_pass(reader, n, 0));
-        sgrad__onnx_thing(reader, n->output[0])->columns = true;
-        return 0;
-    }
-    for (int i = 0; i < count && known && sgrad__onnx_int(n, "allowzero", 0); i++)
-        if (!to[i]) return sgrad__onnx_refuse(reader, n, "allowzero 1 with a 0 in its shape is not supported");
-    if (!known || count != 2 || (to[1] != -1 && to[1] != sgrad_shape_count(&shape)) ||
-        (to[1] == -1 && (to[0] == -1 || (!sgrad__onnx_is_batch(to[0]) && to[0] != reader->samples))))
-        return sgrad__onnx_refuse(reader, n, "its shape must be (N,C), where C is the %lld values of a sample, or (N,C,H·W)",
-                                  (long long)sgrad_shape_count(&shape));
-    return flatten(reader, n);
-}
-
-/* Reads a Squeeze of (N,C,1,1). */
-int sgrad__onnx_read_squeeze(struct sgrad__reader *reader, const Onnx__Node *n) {
-    int64_t axis[SGRAD__NUMBERS];
-    int count;
-    const struct sgrad__thing *t = sgrad__onnx_input(reader, n, 0);
-    if (t && (t->is_numbers || t->tensor) && sgrad__onnx_numbers(reader, n, 0, axis, &count))
-        return sgrad__onnx_pass(reader, n, 0);
-    if (!t || !t->pixel) return sgrad__onnx_refuse(reader, n, "its input must have shape (N,C,1,1)");
-    const Onnx__Attribute *axes = sgrad__onnx_attribute(n, "axes");
-    count = 0;
-    for (size_t i = 0; axes && i < axes->n_ints && i < 2; i++) axis[count++] = axes->ints[i];
-    if (axes && axes->n_ints > 2) count = 3;
-    if (!axes && n->n_input > 1 && !sgrad__onnx_numbers(reader, n, 1, axis, &count)) count = 3;
-    if (count && (count != 2 || sgrad__onnx_axis(axis[0], 4) + sgrad__onnx_axis(axis[1], 4) != 5))
-        return sgrad__onnx_refuse(reader, n, "its axes must be 2 and 3");
-    return sgrad__onnx_make(reader, n, t->value);
-}
-
-/* ---- integers of shapes ----------------------------------------------------------------------------------------- */
-
-static int make_numbers(struct sgrad__reader *reader, const Onnx__Node *n, const int64_t *number, int count) {
-    struct sgrad__thing *t = sgrad__onnx_thing(reader, n->output[0]);
-    if (!t) return sgrad__onnx_refuse(reader, n, "has no output");
-    memcpy(t->number, number, (size_t)count * sizeof *number);
-    t->count = count;
-    t->known = t->is_numbers = true;
+/* Makes output 0 of N the thing of input 0, seen as VIEW. */
+static int make_view(struct sgrad__reader *reader, const Onnx__Node *n, const struct sgrad__view *view) {
+    int status;
+    if (lay_out(reader, n, sgrad__onnx_input(reader, n, 0), view, &status)) return status;
+    SGRAD_TRY(sgrad__onnx_pass(reader, n, 0));
+    sgrad__onnx_thing(reader, n->output[0])->view = *view;
     return 0;
 }
 
-/* (N,C,H,W) */
-int sgrad__onnx_read_shape(struct sgrad__reader *reader, const Onnx__Node *n) {
-    int64_t number[SGRAD__NUMBERS] = { SGRAD__BATCH };
-    int rank = 4;
-    if (!sgrad__onnx_attention_shape(reader, sgrad__onnx_input(reader, n, 0), number)) {
-        const int x = sgrad__onnx_value(reader, n, 0, false);
-        if (x < 0) return reader->graph->error;
-        const struct sgrad_shape shape = sgrad_graph_shape(reader->graph, x);
-        rank = shape.rank;
-        for (int i = 1; i < rank; i++) number[i] = shape.dim[sgrad__onnx_dimension(rank, i)];
+bool sgrad__onnx_resolve(const int64_t *dim, int rank, int64_t *to, int count, bool literal) {
+    int64_t all = 1, others = 1;
+    int rest = -1;
+    for (int i = 0; i < rank; i++) all *= dim[i];
+    for (int i = 0; i < count; i++) {
+        if (to[i] == 0 && !literal) to[i] = i < rank ? dim[i] : 0;
+        if (to[i] == -1 && rest < 0)
+            rest = i;
+        else if (to[i] < 0 || (to[i] && others > INT64_MAX / to[i]))
+            return false;
+        else
+            others *= to[i];
     }
-    const int64_t start = sgrad__onnx_int(n, "start", 0), end = sgrad__onnx_int(n, "end", rank);
-    if (start < 0 || end > rank || start >= end)
-        return sgrad__onnx_refuse(reader, n, "start is %lld and end is %lld, but 0 <= start < end <= %d is required",
-                                  (long long)start, (long long)end, rank);
-    return make_numbers(reader, n, number + start, (int)(end - start));
+    if (rest < 0) return others == all;
+    if (others < 1 || all % others) return false;
+    to[rest] = all / others;
+    return true;
 }
 
-int sgrad__onnx_read_gather(struct sgrad__reader *reader, const Onnx__Node *n) {
-    if (sgrad__onnx_attends(reader, n)) return sgrad__onnx_attend(reader, n);
-    const struct sgrad__thing *t = sgrad__onnx_input(reader, n, 0);
-    int64_t number[SGRAD__NUMBERS], at[SGRAD__NUMBERS];
-    int count, places;
-    if (sgrad__onnx_int(n, "axis", 0)) return sgrad__onnx_refuse(reader, n, "axis must be 0");
-    if (!t || !t->is_numbers) return sgrad__onnx_read_embedding(reader, n);
-    if (!sgrad__onnx_numbers(reader, n, 0, number, &count) || !sgrad__onnx_numbers(reader, n, 1, at, &places) || places != 1 ||
-        at[0] < -count || at[0] >= count)
-        return sgrad__onnx_refuse(reader, n, "must select one dimension of a shape");
-    return make_numbers(reader, n, &number[at[0] < 0 ? at[0] + count : at[0]], 1);
+static void sizes_of(const struct sgrad__view *view, int64_t *dim) {
+    for (int i = 0; i < view->rank; i++) dim[i] = sgrad__view_size(view, i);
 }
 
-/* Returns true if N's axes are the dimensions from 1 on, and sets *COUNT to their number. */
-static bool is_behind(const struct sgrad__reader *reader, const Onnx__Node *n, int *count) {
+/* Writes COUNT dimensions, "(0,-1,64)". */
+static const char *list_text(const int64_t *to, int count, char *text, size_t size) {
+    size_t at = (size_t)snprintf(text, size, "(");
+    for (int i = 0; i < count && at < size; i++)
+        at += to[i] == SGRAD__SAMPLES ? (size_t)snprintf(text + at, size - at, "%sN", i ? "," : "")
+                                      : (size_t)snprintf(text + at, size - at, "%s%lld", i ? "," : "", (long long)to[i]);
+    if (at < size) snprintf(text + at, size - at, ")");
+    return text;
+}
+
+static int refuse_shape(struct sgrad__reader *reader, const Onnx__Node *n, const int64_t *to, int count) {
+    char shape[128];
+    return sgrad__onnx_refuse(reader, n, "its input cannot be reshaped to %s", list_text(to, count, shape, sizeof shape));
+}
+
+int sgrad__onnx_read_reshape(struct sgrad__reader *reader, const Onnx__Node *n) {
+    int64_t dim[SGRAD__DIMENSIONS], to[SGRAD__NUMBERS], wanted[SGRAD__NUMBERS];
+    int count;
+    const struct sgrad__thing *t = movable(reader, n);
+    if (!t) return reader->graph->error;
+    struct sgrad__view view = t->view;
+    if (!sgrad__onnx_numbers(reader, n, 1, to, &count)) return sgrad__onnx_refuse(reader, n, "its shape is not known");
+    memcpy(wanted, to, sizeof wanted);
+    sizes_of(&view, dim);
+    if (!sgrad__onnx_resolve(dim, view.rank, to, count, sgrad__onnx_int(n, "allowzero", 0)) ||
+        !sgrad__view_reshape(&view, to, count))
+        return refuse_shape(reader, n, wanted, count);
+    return make_view(reader, n, &view);
+}
+
+int sgrad__onnx_read_flatten(struct sgrad__reader *reader, const Onnx__Node *n) {
+    const struct sgrad__thing *t = movable(reader, n);
+    if (!t) return reader->graph->error;
+    struct sgrad__view view = t->view;
+    const int64_t axis = sgrad__onnx_int(n, "axis", 1);
+    int64_t to[2] = { 1, 1 };
+    if (axis != 1 && axis + view.rank != 1) return sgrad__onnx_refuse(reader, n, "axis is %lld, but must be 1", (long long)axis);
+    for (int i = 0; i < view.rank; i++) to[i > 0] *= sgrad__view_size(&view, i);
+    if (!sgrad__view_reshape(&view, to, 2)) return refuse_shape(reader, n, to, 2);
+    return make_view(reader, n, &view);
+}
+
+int sgrad__onnx_read_squeeze(struct sgrad__reader *reader, const Onnx__Node *n) {
     int64_t axis[SGRAD__NUMBERS];
-    const Onnx__Attribute *a = sgrad__onnx_attribute(n, "axes");
-    *count = a && a->n_ints <= SGRAD__NUMBERS ? (int)a->n_ints : 0;
-    for (int i = 0; i < *count; i++) axis[i] = a->ints[i];
-    if (!a && !sgrad__onnx_numbers(reader, n, 1, axis, count)) return false;
-    for (int i = 0; i < *count; i++)
-        if (axis[i] != i + 1) return false;
-    return *count > 0;
+    int count;
+    const struct sgrad__thing *t = movable(reader, n);
+    if (!t) return reader->graph->error;
+    struct sgrad__view view = t->view;
+    if (!sgrad__onnx_axes(reader, n, 1, view.rank, axis, &count)) return sgrad__onnx_refuse(reader, n, "its axes are not known");
+    const bool all = !count;
+    for (int d = view.rank - 1; d >= 0; d--) {
+        bool leave = all && sgrad__view_size(&view, d) == 1 && d; /* not the dimension of samples */
+        for (int i = 0; i < count; i++) leave |= axis[i] == d;
+        if (leave && !sgrad__view_squeeze(&view, d))
+            return sgrad__onnx_refuse(reader, n, "removes dimension %d, which has %lld elements", d,
+                                      (long long)sgrad__view_size(&view, d));
+    }
+    return make_view(reader, n, &view);
 }
 
 int sgrad__onnx_read_unsqueeze(struct sgrad__reader *reader, const Onnx__Node *n) {
-    const struct sgrad__thing *t = sgrad__onnx_input(reader, n, 0);
-    int64_t number[SGRAD__NUMBERS];
+    struct sgrad__thing *t = sgrad__onnx_input(reader, n, 0);
+    int64_t axis[SGRAD__NUMBERS];
     int count;
-    if (t && t->tensor && t->tensor->n_dims == 4 && !t->turned && !t->sliced &&
-        sgrad__onnx_numbers(reader, n, 1, number, &count) && count == 1 && number[0] == 2) {
+    if (t && t->tensor) { /* constants.c does not read this one */
         SGRAD_TRY(sgrad__onnx_pass(reader, n, 0));
         sgrad__onnx_thing(reader, n->output[0])->sliced = true;
         return 0;
     }
-    if (t && t->tensor && t->tensor->n_dims == 1 && sgrad__onnx_is_real(t->tensor->data_type) && is_behind(reader, n, &count)) {
+    if (!(t = movable(reader, n))) return reader->graph->error;
+    struct sgrad__view view = t->view;
+    const Onnx__Attribute *axes = sgrad__onnx_attribute(n, "axes");
+    const int more = axes ? (int)axes->n_ints : sgrad__onnx_numbers(reader, n, 1, axis, &count) ? count : SGRAD__NUMBERS;
+    if (more > SGRAD__DIMENSIONS || !sgrad__onnx_axes(reader, n, 1, view.rank + more, axis, &count))
+        return sgrad__onnx_refuse(reader, n, "its axes are not known");
+    for (int d = 0; d < view.rank + more; d++)
+        for (int i = 0; i < count; i++)
+            if (axis[i] == d && !sgrad__view_unsqueeze(&view, d))
+                return sgrad__onnx_refuse(reader, n, "has more than %d dimensions", SGRAD__DIMENSIONS);
+    return make_view(reader, n, &view);
+}
+
+int sgrad__onnx_read_transpose(struct sgrad__reader *reader, const Onnx__Node *n) {
+    const Onnx__Attribute *a = sgrad__onnx_attribute(n, "perm");
+    struct sgrad__thing *t = sgrad__onnx_input(reader, n, 0);
+    int64_t order[SGRAD__DIMENSIONS];
+    if (t && t->tensor && t->tensor->n_dims == 2) { /* the weight of a product */
+        const bool turns = !a || (a->n_ints == 2 && a->ints[0] == 1);
         SGRAD_TRY(sgrad__onnx_pass(reader, n, 0));
-        sgrad__onnx_thing(reader, n->output[0])->spread = count;
+        sgrad__onnx_thing(reader, n->output[0])->turned = turns != t->turned;
         return 0;
     }
-    if (!t || !sgrad__onnx_numbers(reader, n, 0, number, &count))
-        return sgrad__onnx_refuse(reader, n,
-                                  "its input must be a shape, a vector, or a filter (K,C,h,w); for a filter, axes must be 2");
-    return make_numbers(reader, n, number, count);
+    if (!(t = movable(reader, n))) return reader->graph->error;
+    struct sgrad__view view = t->view;
+    for (int i = 0; i < view.rank; i++) order[i] = a && i < (int)a->n_ints ? a->ints[i] : view.rank - 1 - i;
+    if ((a && (int)a->n_ints != view.rank) || !sgrad__view_transpose(&view, order, view.rank))
+        return sgrad__onnx_refuse(reader, n, "perm must list its %d dimensions, each once", view.rank);
+    return make_view(reader, n, &view);
+}
+
+int sgrad__onnx_read_shape(struct sgrad__reader *reader, const Onnx__Node *n) {
+    const struct sgrad__thing *t = sgrad__onnx_input(reader, n, 0);
+    struct sgrad__thing *to = sgrad__onnx_thing(reader, n->output[0]);
+    if (!is_movable(t) || !to) return movable(reader, n) ? 0 : reader->graph->error;
+    const int rank = t->view.rank;
+    int64_t start = sgrad__onnx_int(n, "start", 0), end = sgrad__onnx_int(n, "end", rank);
+    if (start < 0) start += rank;
+    if (end < 0) end += rank;
+    if (start < 0 || end > rank || start >= end)
+        return sgrad__onnx_refuse(reader, n, "start is %lld and end is %lld, but 0 <= start < end <= %d is required",
+                                  (long long)start, (long long)end, rank);
+    const int64_t count = end - start;
+    Onnx__Tensor *tensor = sgrad__onnx_new_tensor(reader, ONNX_INT64, &count, 1, (size_t)count * sizeof(int64_t));
+    for (int64_t i = 0; i < count; i++) ((int64_t *)tensor->raw_data.data)[i] = sgrad__view_size(&t->view, (int)(start + i));
+    to->tensor = tensor;
+    to->known = true;
+    return 0;
+}
+
+/* Reads the choice of one index of a dimension, or an embedding. */
+int sgrad__onnx_read_gather(struct sgrad__reader *reader, const Onnx__Node *n) {
+    const struct sgrad__thing *t = sgrad__onnx_input(reader, n, 0), *of = sgrad__onnx_input(reader, n, 1);
+    int64_t at[SGRAD__NUMBERS];
+    int count;
+    if (t && t->tensor && !sgrad__onnx_int(n, "axis", 0)) return sgrad__onnx_read_embedding(reader, n);
+    if (!(t = movable(reader, n))) return reader->graph->error;
+    struct sgrad__view view = t->view;
+    const int axis = sgrad__onnx_axis(sgrad__onnx_int(n, "axis", 0), view.rank);
+    if (axis < 0 || !sgrad__onnx_numbers(reader, n, 1, at, &count) || count != 1)
+        return sgrad__onnx_refuse(reader, n, "must select one index of a dimension, or the rows of a table for tokens");
+    if (at[0] < 0) at[0] += sgrad__view_size(&view, axis);
+    if (!sgrad__view_select(&view, axis, at[0], 1) || (!of->tensor->n_dims && !sgrad__view_squeeze(&view, axis)))
+        return sgrad__onnx_refuse(reader, n, "cannot select index %lld of dimension %d", (long long)at[0], axis);
+    return make_view(reader, n, &view);
+}
+
+/* Reads a Split along the dimension of features, or of a part of them. */
+int sgrad__onnx_read_split(struct sgrad__reader *reader, const Onnx__Node *n) {
+    int64_t size[SGRAD__NUMBERS], from = 0;
+    const Onnx__Attribute *a = sgrad__onnx_attribute(n, "split");
+    const struct sgrad__thing *t = movable(reader, n);
+    int count = 0;
+    if (!t) return reader->graph->error;
+    const int axis = sgrad__onnx_axis(sgrad__onnx_int(n, "axis", 0), t->view.rank);
+    if (axis < 0 || n->n_output > SGRAD__NUMBERS) return sgrad__onnx_refuse(reader, n, "its axis is out of range");
+    const int64_t all = sgrad__view_size(&t->view, axis), part = (all + (int64_t)n->n_output - 1) / (int64_t)n->n_output;
+    for (size_t i = 0; a && i < a->n_ints && i < SGRAD__NUMBERS; i++) size[count++] = a->ints[i];
+    if (!a && n->n_input > 1 && !sgrad__onnx_numbers(reader, n, 1, size, &count)) count = -1;
+    for (; !a && n->n_input < 2 && count < (int)n->n_output; count++)
+        size[count] = all - count * part < part ? all - count * part : part;
+    for (size_t i = 0; i < n->n_output; i++) {
+        struct sgrad__view view = t->view;
+        if (count != (int)n->n_output || !sgrad__view_select(&view, axis, from, size[i]))
+            return sgrad__onnx_refuse(reader, n, "cannot be split into %zu parts along dimension %d", n->n_output, axis);
+        from += size[i];
+        if (*n->output[i]) SGRAD_TRY(sgrad__onnx_set(reader, n, i, &view));
+    }
+    return 0;
+}
+
+/* Reads an Expand that changes nothing, of a value. */
+int sgrad__onnx_read_expand(struct sgrad__reader *reader, const Onnx__Node *n) {
+    const struct sgrad__thing *t = movable(reader, n);
+    int64_t to[SGRAD__NUMBERS];
+    int count;
+    if (!t) return reader->graph->error;
+    bool same = sgrad__onnx_numbers(reader, n, 1, to, &count) && count <= t->view.rank;
+    for (int i = 0; i < count && same; i++) same = to[i] == 1 || to[i] == sgrad__view_size(&t->view, t->view.rank - count + i);
+    return same ? sgrad__onnx_pass(reader, n, 0) : sgrad__onnx_refuse(reader, n, "repeats a value, which is not supported");
 }
 
 /* ---- bytes as activations --------------------------------------------------------------------------------------- */
@@ -186,33 +278,12 @@ static int stage_of(const struct sgrad__reader *reader, const Onnx__Node *n) {
     return t ? t->stage : 0;
 }
 
-/* Reads a Cast of known data. Integers of shapes must remain integers; tensors of the file become floats, or remain unchanged, if
- * no number would be lost. */
-static int cast_known(struct sgrad__reader *reader, const Onnx__Node *n, const struct sgrad__thing *thing, int32_t to) {
-    if (thing->is_numbers && (to == ONNX_INT64 || to == ONNX_INT32)) return sgrad__onnx_pass(reader, n, 0);
-    if (!thing->tensor)
-        return sgrad__onnx_refuse(reader, n,
-                                  "converts integers of a shape to type %d, but only types 6 (INT32) and 7 (INT64) are supported",
-                                  to);
-    const int32_t from = thing->tensor->data_type;
-    const bool wider = sgrad__onnx_is_real(from) ? to == ONNX_DOUBLE
-                                                 : to == ONNX_INT64 && from != ONNX_UINT64 && from != ONNX_BOOL;
-    if (to == from || wider) return sgrad__onnx_pass(reader, n, 0);
-    if (to != ONNX_FLOAT)
-        return sgrad__onnx_refuse(reader, n, "a conversion from type %d to type %d is not supported; convert to FLOAT (type 1)",
-                                  from, to);
-    SGRAD_TRY(sgrad__onnx_pass(reader, n, 0));
-    reader->made = sgrad_array_grow(reader->made, reader->mades, sizeof *reader->made);
-    sgrad__onnx_thing(reader, n->output[0])->tensor = reader->made[reader->mades++] = sgrad__onnx_as_floats(thing->tensor);
-    return 0;
-}
-
 int sgrad__onnx_read_cast(struct sgrad__reader *reader, const Onnx__Node *n) {
     const struct sgrad__thing *t = sgrad__onnx_input(reader, n, 0);
     const int32_t to = (int32_t)sgrad__onnx_int(n, "to", 0);
-    if (t && (t->is_numbers || t->tensor)) return cast_known(reader, n, t, to);
-    if (sgrad__onnx_is_value(t)) {
-        const enum sgrad_dtype is = reader->graph->value[t->value].view.dtype;
+    if (t && t->tensor) return sgrad__onnx_pass(reader, n, 0); /* constants.c does not read a Cast to the same type */
+    if (sgrad__onnx_is_view(t)) {
+        const enum sgrad_dtype is = reader->graph->value[t->view.value].view.dtype;
         if (is == SGRAD_I32 ? to == ONNX_INT32 || to == ONNX_INT64 : to == ONNX_FLOAT) return sgrad__onnx_pass(reader, n, 0);
     }
     if (stage_of(reader, n) != BYTES || sgrad__onnx_int(n, "to", 0) != ONNX_FLOAT)
@@ -228,8 +299,6 @@ int sgrad__onnx_read_sub(struct sgrad__reader *reader, const Onnx__Node *n) {
 }
 
 int sgrad__onnx_read_div(struct sgrad__reader *reader, const Onnx__Node *n) {
-    int status;
-    if (sgrad__onnx_is_normal(reader, n, &status)) return status;
     const struct sgrad__thing *by = sgrad__onnx_input(reader, n, 1);
     const struct sgrad_shape x = sgrad_graph_shape(reader->graph, reader->x);
     const struct sgrad_image *image = sgrad__graph_image(reader->graph);
@@ -256,43 +325,57 @@ int sgrad__onnx_read_div(struct sgrad__reader *reader, const Onnx__Node *n) {
 
 /* ---- shortcuts without parameters ------------------------------------------------------------------------------- */
 
-/* Reads a Slice of integers, from an index to before another one; a negative index counts from the end. */
-static int slice_numbers(struct sgrad__reader *reader, const Onnx__Node *n, const struct sgrad__thing *thing) {
-    int64_t first[SGRAD__NUMBERS] = { 0 }, end[SGRAD__NUMBERS] = { 0 }, axis[SGRAD__NUMBERS] = { 0 };
-    int count, axes = 1;
-    const bool known = sgrad__onnx_numbers(reader, n, 1, first, &count) && count == 1 &&
-                       sgrad__onnx_numbers(reader, n, 2, end, &count) && count == 1 && !sgrad__onnx_input(reader, n, 4) &&
-                       (!sgrad__onnx_input(reader, n, 3) || sgrad__onnx_numbers(reader, n, 3, axis, &axes));
-    int64_t at[2] = { first[0], end[0] };
-    for (int i = 0; i < 2; i++) {
-        if (at[i] < 0) at[i] += thing->count;
-        at[i] = sgrad_clamp(at[i], 0, thing->count);
+bool sgrad__onnx_ranges(const struct sgrad__reader *reader, const Onnx__Node *n, const int64_t *dim, int rank,
+                        struct sgrad__range *range) {
+    static const char *const names[] = { "", "starts", "ends", "axes", "steps" };
+    int64_t list[5][SGRAD__NUMBERS];
+    int count[5] = { 0 };
+    for (int i = 0; i < rank; i++) range[i] = (struct sgrad__range){ 0, dim[i], 1 };
+    for (size_t k = 1; k < 5; k++) {
+        const Onnx__Attribute *a = sgrad__onnx_attribute(n, names[k]); /* before opset 10 */
+        for (size_t i = 0; a && i < a->n_ints && i < SGRAD__NUMBERS; i++) list[k][count[k]++] = a->ints[i];
+        if (!a && sgrad__onnx_input(reader, n, k) && !sgrad__onnx_numbers(reader, n, k, list[k], &count[k])) return false;
+        if (k < 3 && !count[k]) return false;
+        for (; count[k] < count[1]; count[k]++) list[k][count[k]] = k == 3 ? count[k] : 1; /* defaults */
+        if (count[k] != count[1]) return false;
     }
-    if (!known || axes != 1 || axis[0] || at[0] >= at[1])
-        return sgrad__onnx_refuse(reader, n, "must select a range of the dimensions of a shape, along axis 0");
-    return make_numbers(reader, n, thing->number + at[0], (int)(at[1] - at[0]));
+    for (int i = 0; i < count[1]; i++) {
+        const int axis = sgrad__onnx_axis(list[3][i], rank);
+        const int64_t step = list[4][i];
+        int64_t at[2] = { list[1][i], list[2][i] };
+        if (axis < 0 || step < 1) return false;
+        for (int k = 0; k < 2; k++) at[k] = sgrad_clamp(at[k] < 0 ? at[k] + dim[axis] : at[k], 0, dim[axis]);
+        range[axis] = (struct sgrad__range){ at[0], at[1] > at[0] ? (at[1] - at[0] + step - 1) / step : 0, step };
+    }
+    return true;
 }
 
-/* Reads a Slice that selects every n-th row, or column, or both. */
+/* Reads a Slice: a part of a dimension, or, for the shortcut of small residual networks, every n-th row and column of images. */
 int sgrad__onnx_read_slice(struct sgrad__reader *reader, const Onnx__Node *n) {
-    int64_t first[SGRAD__NUMBERS], end[SGRAD__NUMBERS], axis[SGRAD__NUMBERS], step[SGRAD__NUMBERS];
-    int count[4] = { 0 };
+    struct sgrad__range range[SGRAD__DIMENSIONS];
+    int64_t dim[SGRAD__DIMENSIONS];
     struct sgrad__thing *from = sgrad__onnx_input(reader, n, 0), *to = sgrad__onnx_thing(reader, n->output[0]);
-    if (from && from->is_numbers) return slice_numbers(reader, n, from);
-    if (sgrad__onnx_splits(reader, n)) return sgrad__onnx_split(reader, n);
-    if (!from || from->value < 0 || from->pixel || from->stage || from->columns || sgrad__onnx_rank(reader, from->value) != 4)
-        return sgrad__onnx_refuse(reader, n, "its input must be images (N,C,H,W)");
-    const struct sgrad_shape shape = sgrad_graph_shape(reader->graph, from->value);
-    bool known = sgrad__onnx_numbers(reader, n, 1, first, &count[0]) && sgrad__onnx_numbers(reader, n, 2, end, &count[1]) &&
-                 sgrad__onnx_numbers(reader, n, 3, axis, &count[2]) && sgrad__onnx_numbers(reader, n, 4, step, &count[3]) &&
-                 count[0] == count[1] && count[0] == count[2] && count[0] == count[3];
+    if (!is_movable(from) && (!from || (!from->strides[0] && !from->strides[1])))
+        return movable(reader, n) ? 0 : reader->graph->error;
+    struct sgrad__view view = from->view;
+    sizes_of(&view, dim);
+    if (!sgrad__onnx_ranges(reader, n, dim, view.rank, range))
+        return sgrad__onnx_refuse(reader, n, "its ranges must be known, with positive steps");
     int strides[2] = { from->strides[0], from->strides[1] };
-    for (int i = 0; i < count[0] && known; i++) {
-        known = (axis[i] == 2 || axis[i] == 3) && first[i] == 0 && step[i] >= 1 && step[i] <= SGRAD__ONNX_LARGE;
-        if (known) known = end[i] >= shape.dim[axis[i] - 1] && strides[axis[i] - 2] < 1;
-        if (known) strides[axis[i] - 2] = (int)step[i];
+    for (int i = 0; i < view.rank; i++) {
+        const struct sgrad__range *r = &range[i];
+        const bool pixels = view.rank == 4 && i > 1 && r->first == 0 && r->count == (dim[i] + r->step - 1) / r->step &&
+                            r->step <= SGRAD__ONNX_LARGE && sgrad__view_is_plain(reader, &from->view) && !strides[i - 2];
+        if (r->step > 1 && !pixels)
+            return sgrad__onnx_refuse(reader, n,
+                                      "must select neighbouring elements, or every n-th row or column of whole images");
+        if (r->step > 1)
+            strides[i - 2] = (int)r->step;
+        else if (!sgrad__view_select(&view, i, r->first, r->count))
+            return sgrad__onnx_refuse(reader, n, "cannot select %lld elements of dimension %d, from index %lld on",
+                                      (long long)r->count, i, (long long)r->first);
     }
-    if (!known || !to) return sgrad__onnx_refuse(reader, n, "must select every n-th row or column of whole images");
+    if (!strides[0] && !strides[1]) return make_view(reader, n, &view);
     SGRAD_TRY(sgrad__onnx_pass(reader, n, 0));
     memcpy(to->strides, strides, sizeof strides);
     return 0;
@@ -305,7 +388,8 @@ int sgrad__onnx_read_pad(struct sgrad__reader *reader, const Onnx__Node *n) {
     int64_t pad[SGRAD__NUMBERS];
     float value = 0;
     int count;
-    if (!from || from->value < 0 || from->pixel || from->stage || from->columns || sgrad__onnx_rank(reader, from->value) != 4)
+    if (!from || from->view.value < 0 || from->stage || from->step || from->view.rank != 4 ||
+        !sgrad__view_is_plain(reader, &from->view))
         return sgrad__onnx_refuse(reader, n, "its input must be images (N,C,H,W)");
     bool known = (!mode || (mode->s.len == 8 && !memcmp(mode->s.data, "constant", 8))) && !sgrad__onnx_input(reader, n, 3) &&
                  sgrad__onnx_numbers(reader, n, 1, pad, &count) && count == 8;
@@ -318,30 +402,34 @@ int sgrad__onnx_read_pad(struct sgrad__reader *reader, const Onnx__Node *n) {
             "must pad the channels only, with zeros, equally at both ends; a Slice before it must have equal strides");
     const struct sgrad_shortcut_a is = { .stride = from->strides[0] ? from->strides[0] : 1,
                                          .channels =
-                                             (int)(sgrad_graph_shape(reader->graph, from->value).dim[3] + pad[1] + pad[5]) };
-    return sgrad__onnx_make(reader, n, sgrad__onnx_plain(reader, n, &sgrad_shortcut_a_op, &from->value, 1, &is));
+                                             (int)(sgrad_graph_shape(reader->graph, from->view.value).dim[3] + pad[1] + pad[5]) };
+    return sgrad__onnx_make(reader, n, sgrad__onnx_plain(reader, n, &sgrad_shortcut_a_op, &from->view.value, 1, &is));
 }
 
 /* ---- tensors of the file ---------------------------------------------------------------------------------------- */
 
-/* Returns a new tensor, which is freed after reading. */
-static Onnx__Tensor *make_tensor(struct sgrad__reader *reader, const Onnx__Attribute *a) {
-    const bool many = a->type == ONNX_OF_FLOATS || a->type == ONNX_OF_INTS, whole = a->has_i || a->type == ONNX_OF_INTS;
-    const size_t listed = whole ? a->n_ints : a->n_floats, count = many ? listed : 1;
-    const void *list = whole ? (const void *)a->ints : a->floats, *one = whole ? (const void *)&a->i : &a->f;
-    const size_t bytes = count * (whole ? sizeof(int64_t) : sizeof(float));
+Onnx__Tensor *sgrad__onnx_new_tensor(struct sgrad__reader *reader, int32_t type, const int64_t *dim, size_t rank, size_t bytes) {
     Onnx__Tensor *t = sgrad_xcalloc(1, sizeof *t);
     onnx__tensor__init(t);
     t->has_data_type = t->has_raw_data = true;
-    t->data_type = whole ? ONNX_INT64 : ONNX_FLOAT;
-    t->n_dims = many;
-    t->dims = sgrad_xcalloc(1, sizeof *t->dims);
-    t->dims[0] = (int64_t)count;
+    t->data_type = type;
+    t->n_dims = rank;
+    t->dims = sgrad_xcalloc(rank + 1, sizeof *t->dims);
+    if (rank) memcpy(t->dims, dim, rank * sizeof *dim);
     t->raw_data.len = bytes;
     t->raw_data.data = sgrad_xcalloc(1, bytes + 1);
-    if (bytes) memcpy(t->raw_data.data, many ? list : one, bytes);
     reader->made = sgrad_array_grow(reader->made, reader->mades, sizeof *reader->made);
     return reader->made[reader->mades++] = t;
+}
+
+static Onnx__Tensor *make_tensor(struct sgrad__reader *reader, const Onnx__Attribute *a) {
+    const bool many = a->type == ONNX_OF_FLOATS || a->type == ONNX_OF_INTS, whole = a->has_i || a->type == ONNX_OF_INTS;
+    const int64_t count = many ? (int64_t)(whole ? a->n_ints : a->n_floats) : 1;
+    const void *list = whole ? (const void *)a->ints : a->floats, *one = whole ? (const void *)&a->i : &a->f;
+    const size_t bytes = (size_t)count * (whole ? sizeof(int64_t) : sizeof(float));
+    Onnx__Tensor *t = sgrad__onnx_new_tensor(reader, whole ? ONNX_INT64 : ONNX_FLOAT, &count, many, bytes);
+    if (bytes) memcpy(t->raw_data.data, many ? list : one, bytes);
+    return t;
 }
 
 int sgrad__onnx_read_constant(struct sgrad__reader *reader, const Onnx__Node *n) {
@@ -355,19 +443,7 @@ int sgrad__onnx_read_constant(struct sgrad__reader *reader, const Onnx__Node *n)
     return 0;
 }
 
-/* Reads a Transpose of a product's weight, as PyTorch writes it, or one of image columns to rows. */
-int sgrad__onnx_read_transpose(struct sgrad__reader *reader, const Onnx__Node *n) {
-    if (sgrad__onnx_attends(reader, n)) return sgrad__onnx_attend(reader, n);
-    if (sgrad__onnx_splits(reader, n)) return sgrad__onnx_split(reader, n);
-    const Onnx__Attribute *a = sgrad__onnx_attribute(n, "perm");
-    const struct sgrad__thing *from = sgrad__onnx_input(reader, n, 0);
-    if (from && from->columns && a && a->n_ints == 3 && a->ints[0] == 0 && a->ints[1] == 2 && a->ints[2] == 1)
-        return sgrad__onnx_make(reader, n,
-                                sgrad__onnx_plain(reader, n, &sgrad_rows_op, &from->value, 1, &(struct sgrad_rows){ 0 }));
-    if (!from || !from->tensor || from->tensor->n_dims != 2 || (a && (a->n_ints != 2 || a->ints[0] != 1 || a->ints[1] != 0)))
-        return sgrad__onnx_refuse(reader, n,
-                                  "must transpose a matrix of the file, or images (N,C,H·W) to rows (N,H·W,C)");
-    SGRAD_TRY(sgrad__onnx_pass(reader, n, 0));
-    sgrad__onnx_thing(reader, n->output[0])->turned = !from->turned;
-    return 0;
+/* Reads an operator that is supported only if all of its inputs are known (constants.c). */
+int sgrad__onnx_read_known(struct sgrad__reader *reader, const Onnx__Node *n) {
+    return sgrad__onnx_refuse(reader, n, "is supported only for constants and shapes");
 }

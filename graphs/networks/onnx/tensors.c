@@ -190,10 +190,10 @@ static int64_t whole_at(int32_t type, const char *at) {
     }
 }
 
-static float real_at(int32_t type, const char *at) {
+static double number_at(int32_t type, const char *at) {
     const struct type *is = type_of(type);
     float x;
-    if (!is->is_real) return type == ONNX_UINT64 ? (float)(uint64_t)whole_at(type, at) : (float)whole_at(type, at);
+    if (!is->is_real) return type == ONNX_UINT64 ? (double)(uint64_t)whole_at(type, at) : (double)whole_at(type, at);
     sgrad__to_floats(is->dtype, at, 1, &x);
     return x;
 }
@@ -215,7 +215,7 @@ bool sgrad__onnx_floats(const Onnx__Tensor *t, float *number, int most, int *cou
     if (!type || !type->is_real || all > most) return false;
     char *packed = sgrad_xcalloc((size_t)all + 1, type->size);
     pack(t, packed);
-    for (int64_t i = 0; i < all; i++) number[i] = real_at(t->data_type, packed + (size_t)i * type->size);
+    for (int64_t i = 0; i < all; i++) number[i] = (float)number_at(t->data_type, packed + (size_t)i * type->size);
     free(packed);
     *count = (int)all;
     return true;
@@ -233,18 +233,11 @@ bool sgrad__onnx_entry(const Onnx__Tensor *t, const char *name, struct sgrad_ent
     return true;
 }
 
-Onnx__Tensor *sgrad__onnx_as_floats(const Onnx__Tensor *t) {
-    const size_t count = (size_t)sgrad__onnx_count(t), size = type_of(t->data_type)->size;
-    Onnx__Tensor *floats = sgrad_xcalloc(1, sizeof *floats);
-    onnx__tensor__init(floats);
-    floats->has_data_type = floats->has_raw_data = true;
-    floats->data_type = ONNX_FLOAT;
-    floats->dims = sgrad_xcalloc(t->n_dims + 1, sizeof *floats->dims);
-    for (size_t d = 0; d < t->n_dims; d++) floats->dims[floats->n_dims++] = t->dims[d];
-    char *packed = sgrad_xcalloc(count + 1, size);
-    floats->raw_data = (ProtobufCBinaryData){ count * sizeof(float), sgrad_xcalloc(count + 1, sizeof(float)) };
+void sgrad__onnx_doubles(const Onnx__Tensor *t, double *number) {
+    const size_t count = (size_t)sgrad__onnx_count(t);
+    const struct type *type = type_of(t->data_type);
+    char *packed = sgrad_xcalloc(count + 1, type->size);
     pack(t, packed);
-    for (size_t i = 0; i < count; i++) ((float *)floats->raw_data.data)[i] = real_at(t->data_type, packed + i * size);
+    for (size_t i = 0; i < count; i++) number[i] = number_at(t->data_type, packed + i * type->size);
     free(packed);
-    return floats;
 }

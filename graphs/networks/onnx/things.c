@@ -15,15 +15,43 @@ static const char *name_of(const Onnx__Node *n) {
     return n->n_output ? n->output[0] : "";
 }
 
+/* Writes the shapes of the inputs of N: "; its inputs are (N,8,4,4) and (8,3,1,1)". */
+static void inputs_text(const struct sgrad__reader *reader, const Onnx__Node *n, char *text, size_t size) {
+    size_t at = 0;
+    int listed = 0, left = 0;
+    *text = 0;
+    for (size_t i = 0; i < n->n_input; i++) left += sgrad__onnx_input(reader, n, i) != NULL;
+    for (size_t i = 0; i < n->n_input && i < SGRAD_MAX_INPUTS && at + 1 < size; i++) {
+        const struct sgrad__thing *t = sgrad__onnx_input(reader, n, i);
+        char shape[128] = "(unknown)";
+        if (!t) continue;
+        if (t->tensor) {
+            struct sgrad__view is = { .rank = (int)t->tensor->n_dims };
+            for (int d = 0; d < is.rank && d < SGRAD__FACTORS; d++)
+                is.factor[is.count++] = (struct sgrad__factor){ d, 1, t->tensor->dims[t->turned ? is.rank - 1 - d : d], 1 };
+            sgrad__view_text(&is, reader, shape, sizeof shape);
+        } else if (t->view.value >= 0 && t->step < ATTENTION_SCORES)
+            sgrad__view_text(&t->view, reader, shape, sizeof shape);
+        left--;
+        at += (size_t)snprintf(text + at, size - at, "%s%s",
+                               !listed++ ? "; its inputs have shapes "
+                               : left    ? ", "
+                                         : " and ",
+                               shape);
+    }
+}
+
 int sgrad__onnx_refuse(struct sgrad__reader *reader, const Onnx__Node *n, const char *format, ...) {
-    char text[512];
+    char text[512], inputs[512];
     va_list list;
     va_start(list, format);
     vsnprintf(text, sizeof text, format, list);
     va_end(list);
     if (reader->graph->error) return reader->graph->error;
+    inputs_text(reader, n, inputs, sizeof inputs);
     return reader->graph->error =
-               sgrad_log_error(SGRAD_EFORMAT, "%s: node '%s' (%s): %s", reader->path, name_of(n), n->op_type, text);
+               sgrad_log_error(SGRAD_EFORMAT, "%s: node '%s' (%s): %s%s%s%s", reader->path, name_of(n), n->op_type, text, inputs,
+                               *reader->size ? "; the file was exported for " : "", reader->size);
 }
 
 float sgrad__onnx_given(float x) { return x == 0 ? FLT_MIN : x; }
@@ -60,37 +88,67 @@ struct sgrad__thing *sgrad__onnx_input(const struct sgrad__reader *reader, const
 
 /* ---- inputs of nodes -------------------------------------------------------------------------------------------- */
 
+/* Returns the name of the layer of which STEP is an intermediate result. */
+static const char *layer_of(enum sgrad__step step) {
+    static const struct {
+        enum sgrad__step last;
+        const char *name;
+    } layers[] = { { GELU_CHANCE, "GELU" },
+                   { SILU_PRODUCT, "SiLU" },
+                   { GROUP_SCALED, "group normalisation" },
+                   { ROTARY_SINE, "rotary positions" },
+                   { ATTENTION_WEIGHTS, "attention" } };
+    size_t i = 0;
+    while (layers[i].last < step) i++;
+    return layers[i].name;
+}
+
+/* Explains why thing T, input I of N, is not a value that a layer can use. */
+static int refuse_input(struct sgrad__reader *reader, const Onnx__Node *n, size_t i, const struct sgrad__thing *t) {
+    if (!t || t->view.value < 0)
+        return sgrad__onnx_refuse(reader, n, "input %zu, '%s', is not a value that the network computes", i,
+                                  i < n->n_input ? n->input[i] : "");
+    if (t->strides[0] || t->strides[1])
+        return sgrad__onnx_refuse(reader, n, "'%s' is the output of a Slice, which only a Pad of channels may use", t->name);
+    if (t->stage)
+        return sgrad__onnx_refuse(
+            reader, n,
+            "'%s' has pixels, which must be normalised first: Cast, Div by the full scale, then Sub and Div "
+            "with a number per channel",
+            t->name);
+    if (t->step)
+        return sgrad__onnx_refuse(reader, n, "is not a supported step of %s, of which '%s' is an intermediate result",
+                                  layer_of(t->step), t->name);
+    if (sgrad__view_is_pixel(reader, &t->view))
+        return sgrad__onnx_refuse(reader, n, "'%s' has shape (N,C,1,1), which must be flattened first; add a Flatten", t->name);
+    return sgrad__onnx_refuse(reader, n, "no layer has the result of reshaping, transposing or slicing '%s' as its input",
+                              t->name);
+}
+
 int sgrad__onnx_value(struct sgrad__reader *reader, const Onnx__Node *n, size_t i, bool pixel) {
     const struct sgrad__thing *t = sgrad__onnx_input(reader, n, i);
-    if (sgrad__onnx_is_value(t) || (t && pixel && t->pixel)) return t->value;
-    if (t && (t->strides[0] || t->strides[1]))
-        sgrad__onnx_refuse(reader, n, "'%s' is the output of a Slice, which only a Pad of channels may use",
-                                           t->name);
-    else if (t && t->columns)
-        sgrad__onnx_refuse(reader, n, "'%s' has shape (N,C,H·W); only a Transpose to (N,H·W,C) may use it", t->name);
-    else if (t && t->pixel)
-        sgrad__onnx_refuse(reader, n, "'%s' has shape (N,C,1,1), which must be flattened first; add a Flatten", t->name);
-    else if (t && t->stage)
-        sgrad__onnx_refuse(reader, n,
-                           "'%s' has pixels, which must be normalised first: Cast, Div by the full scale, then Sub and Div with "
-                           "a number per channel",
-                           t->name);
-    else
-        sgrad__onnx_refuse(reader, n, "input %zu, '%s', is not a value that the network computes", i,
-                           i < n->n_input ? n->input[i] : "");
+    if (sgrad__onnx_is_value(reader, t)) return t->view.value;
+    if (pixel && sgrad__onnx_is_view(t) && sgrad__view_is_pixel(reader, &t->view)) return t->view.value;
+    refuse_input(reader, n, i, t);
     return -1;
+}
+
+struct sgrad__thing *sgrad__onnx_whole(struct sgrad__reader *reader, const Onnx__Node *n, size_t i) {
+    struct sgrad__thing *t = sgrad__onnx_input(reader, n, i);
+    if (sgrad__onnx_is_view(t) && sgrad__view_is_whole(reader, &t->view)) return t;
+    refuse_input(reader, n, i, t);
+    return NULL;
 }
 
 struct sgrad__thing *sgrad__onnx_tensor(struct sgrad__reader *reader, const Onnx__Node *n, size_t i, size_t rank) {
     struct sgrad__thing *t = sgrad__onnx_input(reader, n, i);
-    if (t && t->tensor && !t->spread && t->tensor->n_dims + t->sliced == rank) {
+    if (t && t->tensor && t->tensor->n_dims + t->sliced == rank) {
         for (size_t d = 0; d < t->tensor->n_dims; d++)
             if (t->tensor->dims[d] < 1) return sgrad__onnx_refuse(reader, n, "'%s' is empty", t->name), NULL;
         return t;
     }
     if (t && t->tensor)
-        sgrad__onnx_refuse(reader, n, "'%s' has %zu dimensions, but must have %zu", t->name,
-                           t->tensor->n_dims + t->sliced + (size_t)t->spread, rank);
+        sgrad__onnx_refuse(reader, n, "'%s' has %zu dimensions, but must have %zu", t->name, t->tensor->n_dims + t->sliced, rank);
     else
         sgrad__onnx_refuse(reader, n, "input %zu, '%s', must be an initializer or a constant", i,
                            i < n->n_input ? n->input[i] : "");
@@ -99,11 +157,46 @@ struct sgrad__thing *sgrad__onnx_tensor(struct sgrad__reader *reader, const Onnx
 
 bool sgrad__onnx_numbers(const struct sgrad__reader *reader, const Onnx__Node *n, size_t i, int64_t *number, int *count) {
     const struct sgrad__thing *t = sgrad__onnx_input(reader, n, i);
-    if (t && t->tensor) return sgrad__onnx_ints(t->tensor, number, SGRAD__NUMBERS, count);
-    if (!t || !t->is_numbers) return false;
-    memcpy(number, t->number, sizeof t->number);
-    *count = t->count;
+    return t && t->tensor && sgrad__onnx_ints(t->tensor, number, SGRAD__NUMBERS, count);
+}
+
+bool sgrad__onnx_axes(const struct sgrad__reader *reader, const Onnx__Node *n, size_t i, int rank, int64_t *axis, int *count) {
+    const Onnx__Attribute *a = sgrad__onnx_attribute(n, "axes");
+    *count = 0;
+    if (a && a->n_ints > SGRAD__NUMBERS) return false;
+    for (size_t k = 0; a && k < a->n_ints; k++) axis[(*count)++] = a->ints[k];
+    if (!a && sgrad__onnx_input(reader, n, i) && !sgrad__onnx_numbers(reader, n, i, axis, count)) return false;
+    for (int k = 0; k < *count; k++)
+        if ((axis[k] = sgrad__onnx_axis(axis[k], rank)) < 0) return false;
     return true;
+}
+
+bool sgrad__onnx_number(const struct sgrad__reader *reader, const Onnx__Node *n, size_t i, float *number) {
+    const struct sgrad__thing *t = sgrad__onnx_input(reader, n, i);
+    int count;
+    return t && t->tensor && sgrad__onnx_floats(t->tensor, number, 1, &count) && count == 1;
+}
+
+int sgrad__onnx_along(const struct sgrad__thing *tensor, const struct sgrad__view *view) {
+    const Onnx__Tensor *t = tensor->tensor;
+    int found = -1;
+    if (!t || tensor->turned || tensor->sliced || (int)t->n_dims > view->rank) return -1;
+    for (int i = 0; i < (int)t->n_dims; i++) {
+        const int dimension = view->rank - (int)t->n_dims + i;
+        if (t->dims[i] == 1) continue;
+        if (found >= 0 || t->dims[i] != sgrad__view_size(view, dimension)) return -1;
+        found = dimension;
+    }
+    return found;
+}
+
+bool sgrad__onnx_is_per_channel(const struct sgrad__reader *reader, const struct sgrad__thing *tensor,
+                                const struct sgrad__view *view) {
+    const int channels = sgrad__view_channels(reader, view);
+    if (!tensor || !tensor->tensor || channels < 0) return false;
+    if (sgrad__view_size(view, channels) > 1) return sgrad__onnx_along(tensor, view) == channels;
+    return sgrad__onnx_count(tensor->tensor) == 1 && (int)tensor->tensor->n_dims >= view->rank - channels &&
+           (int)tensor->tensor->n_dims <= view->rank;
 }
 
 const Onnx__Attribute *sgrad__onnx_attribute(const Onnx__Node *n, const char *name) {
@@ -203,36 +296,52 @@ int sgrad__onnx_plain(struct sgrad__reader *reader, const Onnx__Node *n, const s
 
 int sgrad__onnx_rank(const struct sgrad__reader *reader, int value) { return sgrad_graph_shape(reader->graph, value).rank; }
 
-int sgrad__onnx_file_rank(const struct sgrad__reader *reader, const struct sgrad__thing *thing) {
-    if (!thing || thing->value < 0) return 0;
-    return thing->pixel ? 4 : sgrad__onnx_rank(reader, thing->value);
-}
-
 void sgrad__onnx_bind(struct sgrad__reader *reader, const char *name, const char *parameter, const struct sgrad__thing *thing) {
-    sgrad__onnx_bind_less(reader, name, parameter, thing, 0);
+    sgrad__onnx_bind_part(reader, name, parameter, thing, 0, (int)thing->tensor->n_dims);
 }
 
-void sgrad__onnx_bind_less(struct sgrad__reader *reader, const char *name, const char *parameter,
-                           const struct sgrad__thing *thing, int ones) {
+void sgrad__onnx_bind_part(struct sgrad__reader *reader, const char *name, const char *parameter,
+                           const struct sgrad__thing *thing, int first, int rank) {
     char *whole = sgrad_format("%.*s.%s", (int)strcspn(name, "/"), name, parameter);
-    const int rank = (int)thing->tensor->n_dims - ones;
-    for (int i = 0; i < reader->bounds && thing->tensor->n_dims > 1; i++)    /* not vectors: tools store equal ones once */
+    for (int i = 0; i < reader->bounds && rank > 1; i++) /* not vectors: tools store equal ones once */
         if (reader->bound[i].tensor == thing->tensor) {
             sgrad_graph_tie(reader->graph, whole, reader->bound[i].parameter);
             free(whole);
             return;
         }
     reader->bound = sgrad_array_grow(reader->bound, reader->bounds, sizeof *reader->bound);
-    reader->bound[reader->bounds++] = (struct sgrad__bound){ whole, thing->tensor, rank, thing->name };
+    reader->bound[reader->bounds++] = (struct sgrad__bound){ whole, thing->tensor, first, rank, thing->name };
+}
+
+int sgrad__onnx_set(struct sgrad__reader *reader, const Onnx__Node *n, size_t output, const struct sgrad__view *view) {
+    struct sgrad__thing *t = sgrad__onnx_thing(reader, n->output[output]);
+    if (view->value < 0 || !t)
+        return reader->graph->error ? reader->graph->error : sgrad__onnx_refuse(reader, n, "has no output that can be used");
+    t->view = *view;
+    t->known = true;
+    return 0;
 }
 
 int sgrad__onnx_make(struct sgrad__reader *reader, const Onnx__Node *n, int value) {
-    struct sgrad__thing *t = sgrad__onnx_thing(reader, n->output[0]);
-    if (value < 0 || !t)
-        return reader->graph->error ? reader->graph->error : sgrad__onnx_refuse(reader, n, "has no output that can be used");
-    t->value = value;
-    t->known = true;
-    return 0;
+    const struct sgrad__view view = sgrad__view_of(reader, value);
+    return sgrad__onnx_set(reader, n, 0, &view);
+}
+
+int sgrad__onnx_make_like(struct sgrad__reader *reader, const Onnx__Node *n, int value, const struct sgrad__view *from) {
+    struct sgrad__view view = *from;
+    const bool pixel = sgrad__view_is_pixel(reader, from);
+    if (value < 0 || pixel || sgrad__view_is_plain(reader, from)) {
+        view = sgrad__view_of(reader, value);
+        if (pixel) view.rank = from->rank;
+        return sgrad__onnx_set(reader, n, 0, &view);
+    }
+    view.value = value;
+    const struct sgrad_shape shape = sgrad_graph_shape(reader->graph, value);
+    for (int i = 0; i < view.count; i++)
+        if (view.factor[i].axis == shape.rank - 1 && view.factor[i].stride == 1 &&
+            sgrad__view_channels(reader, from) == view.factor[i].dimension)
+            view.factor[i].size = shape.dim[shape.rank - 1];
+    return sgrad__onnx_set(reader, n, 0, &view);
 }
 
 int sgrad__onnx_pass(struct sgrad__reader *reader, const Onnx__Node *n, size_t i) {
@@ -243,6 +352,14 @@ int sgrad__onnx_pass(struct sgrad__reader *reader, const Onnx__Node *n, size_t i
     *to = *from;
     to->name = is.name, to->needed = is.needed, to->uses = is.uses, to->user = is.user;
     return 0;
+}
+
+struct sgrad__thing *sgrad__onnx_step(struct sgrad__reader *reader, const Onnx__Node *n, enum sgrad__step step,
+                                      const struct sgrad__view *view) {
+    struct sgrad__thing *t = sgrad__onnx_thing(reader, n->output[0]);
+    if (!t || sgrad__onnx_set(reader, n, 0, view)) return NULL;
+    t->step = step;
+    return t;
 }
 
 const Onnx__Node *sgrad__onnx_next(const struct sgrad__reader *reader, const Onnx__Node *n, const char *operator) {

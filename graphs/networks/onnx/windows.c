@@ -6,6 +6,7 @@
 #include "codelets/ops/conv3d.h"
 #include "codelets/ops/conv_transpose.h"
 #include "codelets/ops/global_average_pool.h"
+#include "codelets/ops/linear.h"
 #include "codelets/ops/max_pool.h"
 #include "graphs/networks/onnx/reader.h"
 
@@ -103,8 +104,31 @@ static void window_of(const struct sgrad__thing *weight, int plane, int64_t *ker
         else kernel[i] = i ? dim[i - 1] : 1;
 }
 
+/* Reads a convolution of (N,C,1,1), which is (N,C) in the graph, by filters of 1 x 1: a product. */
+static int convolve_pixel(struct sgrad__reader *reader, const Onnx__Node *n, const struct sgrad__view *from) {
+    const struct sgrad__thing *weight = sgrad__onnx_tensor(reader, n, 1, (size_t)from->rank);
+    const bool has_bias = sgrad__onnx_input(reader, n, 2) != NULL;
+    const struct sgrad__thing *bias = weight && has_bias ? sgrad__onnx_tensor(reader, n, 2, 1) : NULL;
+    if (!weight || (has_bias && !bias)) return reader->graph->error;
+    const int64_t *dim = weight->tensor->dims;
+    const Onnx__Attribute *pads = sgrad__onnx_attribute(n, "pads");
+    bool one = sgrad__onnx_count(weight->tensor) == dim[0] * dim[1] && sgrad__onnx_int(n, "group", 1) == 1 && !weight->sliced;
+    for (size_t i = 0; pads && i < pads->n_ints; i++) one &= !pads->ints[i];
+    if (!one || dim[1] != sgrad__view_size(from, 1))
+        return sgrad__onnx_refuse(reader, n, "the filters for (N,C,1,1) must have size 1, without padding or groups");
+    const struct sgrad_linear is = { .features = sgrad__onnx_outputs(reader, n, dim[0]), .bias = bias };
+    char *name = sgrad__onnx_name(reader, n, 1);
+    sgrad__onnx_bind_part(reader, name, "weight", weight, 0, 2);
+    if (bias) sgrad__onnx_bind(reader, name, "bias", bias);
+    const int y = sgrad__onnx_layer(reader, n, name, &sgrad_linear_op, &from->value, 1, &is);
+    free(name);
+    return sgrad__onnx_make_like(reader, n, y, from);
+}
+
 int sgrad__onnx_read_conv(struct sgrad__reader *reader, const Onnx__Node *n) {
     struct window w;
+    const struct sgrad__thing *from = sgrad__onnx_input(reader, n, 0);
+    if (sgrad__onnx_is_view(from) && sgrad__view_is_pixel(reader, &from->view)) return convolve_pixel(reader, n, &from->view);
     const int x = sgrad__onnx_value(reader, n, 0, false), plane = x < 0 ? 0 : plane_of(reader, n, x);
     struct sgrad__thing *weight = plane ? sgrad__onnx_tensor(reader, n, 1, (size_t)plane + 2) : NULL;
     const bool has_bias = sgrad__onnx_input(reader, n, 2) != NULL;
@@ -204,37 +228,46 @@ static int read_pool(struct sgrad__reader *reader, const Onnx__Node *n, bool max
 int sgrad__onnx_read_max_pool(struct sgrad__reader *reader, const Onnx__Node *n) { return read_pool(reader, n, true); }
 int sgrad__onnx_read_average_pool(struct sgrad__reader *reader, const Onnx__Node *n) { return read_pool(reader, n, false); }
 
-/* Reads a mean over images, to (N,C,1,1) or, unless KEEPS is set, (N,C). */
-static int pool_all(struct sgrad__reader *reader, const Onnx__Node *n, bool keeps) {
-    const int x = sgrad__onnx_value(reader, n, 0, false);
-    if (x < 0) return reader->graph->error;
-    const int y = sgrad__onnx_plain(reader, n, &sgrad_global_average_pool_op, &x, 1, &(struct sgrad_global_average_pool){ 0 });
-    SGRAD_TRY(sgrad__onnx_make(reader, n, y));
-    sgrad__onnx_thing(reader, n->output[0])->pixel = keeps;
-    return 0;
-}
-int sgrad__onnx_read_global_average_pool(struct sgrad__reader *reader, const Onnx__Node *n) {
-    const struct sgrad__thing *t = sgrad__onnx_input(reader, n, 0);
-    return sgrad__onnx_is_value(t) && !plane_of(reader, n, t->value) ? reader->graph->error : pool_all(reader, n, true);
+/* Makes the output of N the mean of FROM over the dimensions OVER, which must be all pixels of images, or all rows. */
+static int read_mean(struct sgrad__reader *reader, const Onnx__Node *n, const struct sgrad__view *from, const bool *over,
+                     bool keeps) {
+    const struct sgrad_shape shape = sgrad_graph_shape(reader->graph, from->value);
+    const int channels = shape.rank - 1;
+    struct sgrad__view view = { .rank = from->rank, .scale = 1 };
+    int64_t left = 1;
+    for (int i = 0; i < from->count; i++) {
+        struct sgrad__factor f = from->factor[i];
+        if (over[f.dimension] != (f.axis > 0 && f.axis < channels))
+            return sgrad__onnx_refuse(reader, n, "must be the mean over all pixels of images, or over all rows");
+        if (over[f.dimension]) continue;
+        if (f.axis) f.axis = 1, left *= f.size;
+        view.factor[view.count++] = f;
+    }
+    if (shape.rank < 3 || left != shape.dim[channels])
+        return sgrad__onnx_refuse(reader, n, "must be the mean over all pixels of images, or over all rows");
+    for (int d = from->rank - 1; d >= 0 && !keeps; d--)
+        if (over[d]) sgrad__view_squeeze(&view, d);
+    view.value =
+        sgrad__onnx_plain(reader, n, &sgrad_global_average_pool_op, &from->value, 1, &(struct sgrad_global_average_pool){ 0 });
+    return sgrad__onnx_set(reader, n, 0, &view);
 }
 
-/* Reads a mean over the pixels of images, or over the rows of a sample (N,T,C). */
+int sgrad__onnx_read_global_average_pool(struct sgrad__reader *reader, const Onnx__Node *n) {
+    const struct sgrad__thing *t = sgrad__onnx_whole(reader, n, 0);
+    if (!t || (t->view.rank < 4 && !plane_of(reader, n, t->view.value))) return reader->graph->error;
+    bool over[SGRAD__DIMENSIONS] = { false };
+    for (int d = 2; d < t->view.rank; d++) over[d] = true;
+    return read_mean(reader, n, &t->view, over, true);
+}
+
 int sgrad__onnx_read_reduce_mean(struct sgrad__reader *reader, const Onnx__Node *n) {
-    const Onnx__Attribute *a = sgrad__onnx_attribute(n, "axes");
-    const int x = sgrad__onnx_value(reader, n, 0, false), rank = x < 0 ? 0 : sgrad__onnx_rank(reader, x);
+    const struct sgrad__thing *t = sgrad__onnx_whole(reader, n, 0);
     int64_t axis[SGRAD__NUMBERS];
-    int count = 0;
-    bool keeps = sgrad__onnx_int(n, "keepdims", 1), over[SGRAD_MAX_RANK] = { false };
-    if (x < 0) return reader->graph->error;
-    if (a && a->n_ints <= SGRAD__NUMBERS)
-        for (; count < (int)a->n_ints; count++) axis[count] = a->ints[count];
-    else if (!sgrad__onnx_numbers(reader, n, 1, axis, &count)) count = 0;
-    for (int i = 0; i < count; i++) {
-        const int64_t at = axis[i] < 0 ? axis[i] + rank : axis[i];
-        if (at >= 0 && at < rank) over[at] = true;
-    }
-    bool known = rank > 3 ? !over[0] && !over[1] : rank == 3 && !over[0] && over[1] && !over[2] && !keeps;
-    for (int i = 2; i < rank && rank > 3; i++) known &= over[i];
-    return known ? pool_all(reader, n, keeps)
-                 : sgrad__onnx_refuse(reader, n, "must be the mean over all pixels, or, with keepdims 0, over all rows");
+    int count;
+    bool over[SGRAD__DIMENSIONS] = { false };
+    if (!t) return reader->graph->error;
+    if (!sgrad__onnx_axes(reader, n, 1, t->view.rank, axis, &count))
+        return sgrad__onnx_refuse(reader, n, "its axes are not known");
+    for (int i = 0; i < count; i++) over[axis[i]] = true;
+    return read_mean(reader, n, &t->view, over, sgrad__onnx_int(n, "keepdims", 1));
 }

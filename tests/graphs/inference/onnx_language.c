@@ -111,7 +111,8 @@ static void language(void **state) {
         { cosine_of_other, "(RotaryEmbedding): its tables must be constants, cosines and sines of t·f without a factor" },
         { cosine_nan, "(RotaryEmbedding): its tables must be constants" },
         { table_of_4, "(RotaryEmbedding): its tables must be constants" },
-        { late, "(Expand): is not a supported step of attention" },
+        { late, "the positions, must be the constants 0 to 6 for each sample; its inputs have shapes (N,7,32), (7,4), (7,4) and "
+                "(1,7)" },
         { no_positions, "has 2 dimensions, but must have 3" },
         { masked, "(Attention): input attn_mask, 'model.norm.weight', is not supported; export the network without it" },
         { with_cache, "(Attention): input past_key, 'model.norm.weight', is not supported" },

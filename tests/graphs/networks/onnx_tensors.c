@@ -55,15 +55,14 @@ static void storages(void **state) {
         assert_int_equal(sgrad__onnx_floats(&t, number, 8, &count), real);
         assert_int_equal(sgrad__onnx_ints(&t, whole, 8, &count), !real);
         assert_int_equal(count, 8);
-        Onnx__Tensor *floats = sgrad__onnx_as_floats(&t);
-        assert_done(sgrad__onnx_check_tensor("a.onnx", "t", floats));
+        double any[8];
+        sgrad__onnx_doubles(&t, any);
         for (int i = 0; i < 8; i++) {
             const int wanted = type == ONNX_BOOL ? i > 3 : is_unsigned && !real ? i : i - 3;
             if (real) assert_near(number[i], wanted, 0);
             else assert_int_equal(whole[i], wanted);
-            assert_near(((float *)floats->raw_data.data)[i], wanted, 0);
+            assert_near(any[i], wanted, 0);
         }
-        onnx__tensor__free_unpacked(floats, NULL);
         struct sgrad_entry entry;
         assert_int_equal(sgrad__onnx_entry(&t, "t", &entry), real);
         if (real) free(entry.name), free((void *)entry.data);
