@@ -150,7 +150,7 @@ const struct sgrad__option *sgrad__option_find(const struct sgrad__command *comm
 bool sgrad__options_parse(const struct sgrad__command *command, int argc, char **argv, struct sgrad__request *request,
                           int *status);
 
-/* ---- config.c ---- */
+/* ---- option_file.c ---- */
 
 /* Sets *ALL to the words of ARGV with the options of the JSON file PATH inserted after the first word, and *COUNT to their
  * number. They are never freed. Returns the exit status; errors are logged as one line on standard error. */

@@ -1,4 +1,4 @@
-/* config.c: reads a file of options: a JSON object, by the long names of the options.
+/* option_file.c: reads a file of options: a JSON object, by the long names of the options.
  *
  *     { "model": "resnet20", "batch": 64, "no-shuffle": true }      is inserted before the words of the command line,
  *     --model=resnet20 --batch=64 --no-shuffle                      so that options on the command line override it
