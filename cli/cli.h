@@ -29,6 +29,9 @@ struct sgrad__request {
         int top;                            /* number of predicted classes per sample */
     } predict;
     struct {
+        bool compiler, linker;
+    } config_flags;
+    struct {
         bool details;
     } eval;
     struct {

@@ -4,7 +4,7 @@
  *
  *     w = w - rate·(sign(beta1·m + (1-beta1)·g) + decay·w)        m = beta2·m + (1-beta2)·g
  *
- *     cc -O2 -shared -fPIC lion.c -o liblion.so $(pkg-config --cflags stargrad)
+ *     cc -O2 -shared -fPIC lion.c -o liblion.so $(stargrad config --cflags)
  *     stargrad train --plugin ./liblion.so --optimizer lion --model convnet --data digits */
 #include "codelets/updates.h"
 #include "graphs/graphs.h"

@@ -1,6 +1,6 @@
 /* spiral.c: a plug-in with a kind of data set: points of two interleaved spirals, in two classes.
  *
- *     cc -O2 -shared -fPIC spiral.c -o libspiral.so $(pkg-config --cflags stargrad) -lm
+ *     cc -O2 -shared -fPIC spiral.c -o libspiral.so $(stargrad config --cflags) -lm
  *     stargrad train --plugin ./libspiral.so --model mlp --data spiral:4000 */
 #include "graphs/graphs.h"
 

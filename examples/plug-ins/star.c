@@ -8,7 +8,7 @@
  *
  * Limits: rank 0 receives and sends all messages. It adds rank after rank, not along the binary tree of the other algorithms.
  *
- *     cc -O2 -shared -fPIC star.c -o libstar.so $(pkg-config --cflags stargrad)
+ *     cc -O2 -shared -fPIC star.c -o libstar.so $(stargrad config --cflags)
  *     mpirun -n 3 stargrad train --plugin ./libstar.so --allreduce star --model convnet --data digits --batch 96 */
 #include "graphs/graphs.h"
 

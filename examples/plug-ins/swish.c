@@ -4,7 +4,7 @@
  *
  *     dy/dx = s(βx) + βx·s(βx)·(1 - s(βx))
  *
- *     cc -O2 -shared -fPIC swish.c -o libswish.so $(pkg-config --cflags stargrad)
+ *     cc -O2 -shared -fPIC swish.c -o libswish.so $(stargrad config --cflags)
  *     stargrad check --plugin ./libswish.so swish
  *     stargrad train --plugin ./libswish.so --model swishnet --data digits */
 #include "codelets/kernels.h"

@@ -6,7 +6,7 @@
  *     SGRAD_PLUGIN(.ops = (const struct sgrad_op *const[]){ &sgrad_swish_op, NULL },
  *                  .models = (const struct sgrad_model *const[]){ &swishnet, NULL });
  *
- *     cc -shared -fPIC swish.c -o libswish.so $(pkg-config --cflags stargrad)
+ *     cc -shared -fPIC swish.c -o libswish.so $(stargrad config --cflags)
  *     stargrad train --plugin ./libswish.so --model swishnet --data digits
  *
  * The records can then be used by name, like built-in ones. A plug-in is not linked with the library: it calls the functions of
