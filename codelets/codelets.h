@@ -158,7 +158,7 @@ _Static_assert(sizeof(struct sgrad_step) == SGRAD_STEP_BYTES, "a step's size is 
  * operation chooses. */
 enum sgrad_init {
     SGRAD_ZEROS,
-    SGRAD_ONES,
+    SGRAD_ONES,         /* 1; deviation, if that is not 0 */
     SGRAD_UNIFORM,      /* U(-1/sqrt(fan), 1/sqrt(fan)): PyTorch's default for weights and biases */
     SGRAD_HE,           /* N(0, 2/fan): He et al. 2015 */
     SGRAD_NORMAL,       /* N(0, deviation²) */

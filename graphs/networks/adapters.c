@@ -28,7 +28,7 @@ static int add(struct sgrad_graph *graph, const struct sgrad_op *op, const char 
 }
 
 /* Returns the index of the weight of node N that can be adapted; -1: it is no linear layer, or its weight is tied to that of an
- * earlier layer, which it would change, too. */
+ * earlier layer, which it would change, too, or is renamed (sgrad_graph_rename), so that peft has no name for its adapter. */
 static int weight_of(const struct sgrad_graph *graph, const struct sgrad__node *node) {
     if (node->op != &sgrad_linear_op || graph->parameter[node->p[0]].adapter) return -1;
     const char *name = graph->parameter[node->p[0]].name, *end = strrchr(name, '.');

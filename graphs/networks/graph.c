@@ -34,11 +34,16 @@ void sgrad_graph_destroy(struct sgrad_graph *graph) {
         free(graph->tie[i].name);
         free(graph->tie[i].as);
     }
+    for (int i = 0; i < graph->renaming_count; i++) {
+        free(graph->renaming[i].name);
+        free(graph->renaming[i].as);
+    }
     for (int i = 0; i < graph->split_count; i++) {
         free(graph->split[i].name);
         free(graph->split[i].axis);
     }
     free(graph->tie);
+    free(graph->renaming);
     free(graph->split);
     free(graph->value);
     free(graph->node);
@@ -169,6 +174,22 @@ void sgrad_graph_tie(struct sgrad_graph *graph, const char *name, const char *as
     graph->tie[graph->tie_count++] = (struct sgrad__tie){ sgrad_format("%s", name), sgrad_format("%s", as), false };
 }
 
+void sgrad_graph_rename(struct sgrad_graph *graph, const char *name, const char *as) {
+    graph->renaming = sgrad_array_grow(graph->renaming, graph->renaming_count, sizeof *graph->renaming);
+    graph->renaming[graph->renaming_count++] =
+        (struct sgrad__renaming){ sgrad_format("%s", name), sgrad_format("%s", as), false };
+}
+
+static void rename_parameter(struct sgrad_graph *graph, struct sgrad__parameter *parameter) {
+    for (int i = 0; i < graph->renaming_count; i++) {
+        struct sgrad__renaming *r = &graph->renaming[i];
+        if (r->made || strcmp(r->name, parameter->name)) continue;
+        free(parameter->name);
+        parameter->name = sgrad_format("%s", r->as);
+        r->made = true;
+    }
+}
+
 /* Returns the parameter that TIE refers to, instead of a new one of shape IS. */
 static int tied_parameter(struct sgrad_graph *graph, struct sgrad__tie *tie, const struct sgrad_parameter *is) {
     char here[SGRAD_SHAPE_TEXT], there[SGRAD_SHAPE_TEXT];
@@ -199,7 +220,10 @@ static int add_parameter(struct sgrad_graph *graph, const char *layer, const str
     graph->parameter = sgrad_array_grow(graph->parameter, graph->parameter_count, sizeof *graph->parameter);
     graph->parameter[graph->parameter_count] =
         (struct sgrad__parameter){ .name = name, .is = *is, .kept_shape = is->shape, .state = state };
-    if (!state) split_parameter(graph, &graph->parameter[graph->parameter_count]);
+    if (!state) {
+        split_parameter(graph, &graph->parameter[graph->parameter_count]);
+        rename_parameter(graph, &graph->parameter[graph->parameter_count]);
+    }
     return graph->parameter_count++;
 }
 
@@ -324,6 +348,18 @@ int sgrad__graph_logits(const struct sgrad_graph *graph) {
     return graph->logits >= 0 ? graph->logits : graph->node[graph->loss].input[0];
 }
 
+/* Names of layers are those of their values in ONNX files, which must not be names of parameters. */
+static int check_renamings(const struct sgrad_graph *graph) {
+    for (const struct sgrad__renaming *r = graph->renaming; r < graph->renaming + graph->renaming_count; r++) {
+        if (!r->made)
+            return sgrad_log_error(SGRAD_ENAME, "%s: cannot be renamed %s: no layer has this parameter", r->name, r->as);
+        for (int n = 0; n < graph->node_count; n++)
+            if (!strcmp(graph->node[n].name, r->as))
+                return sgrad_log_error(SGRAD_EINVAL, "%s: cannot be renamed %s: a layer has this name", r->name, r->as);
+    }
+    return 0;
+}
+
 int sgrad_graph_finalize(struct sgrad_graph *graph) {
     if (graph->error) return graph->error;
     const struct sgrad__node *last = graph->node_count ? &graph->node[graph->node_count - 1] : NULL;
@@ -336,6 +372,7 @@ int sgrad_graph_finalize(struct sgrad_graph *graph) {
         if (!graph->tie[i].made)
             graph->error = sgrad_log_error(SGRAD_ENAME, "%s: cannot be tied to %s: no layer has the parameter %s",
                                            graph->tie[i].name, graph->tie[i].as, graph->tie[i].name);
+    if (!graph->error) graph->error = check_renamings(graph);
     for (int i = 0; i < graph->split_count && !graph->error; i++)
         if (!graph->split[i].made)
             graph->error = sgrad_log_error(SGRAD_ENAME, "%s: cannot be split over axis %s: no layer has this parameter",

@@ -63,6 +63,12 @@ struct sgrad__tie {
     bool made;
 };
 
+/* A request to name the parameter NAME, of a layer that is added later, AS (sgrad_graph_rename). made: the layer was added. */
+struct sgrad__renaming {
+    char *name, *as;
+    bool made;
+};
+
 /* A request to split a parameter over the ranks of an axis. made: a layer with the parameter was added. */
 struct sgrad__split {
     char *name, *axis;
@@ -101,11 +107,12 @@ struct sgrad_graph {
     struct sgrad_mesh mesh;
     int rank;               /* this rank's number on the mesh: it selects its shards of parameters and of layers */
     int stages, stage;      /* number of pipeline stages, 1: no pipeline; stage of this rank */
-    int value_count, node_count, parameter_count, tie_count, split_count;
+    int value_count, node_count, parameter_count, tie_count, renaming_count, split_count;
     struct sgrad__value *value;
     struct sgrad__node *node;
     struct sgrad__parameter *parameter;
     struct sgrad__tie *tie;
+    struct sgrad__renaming *renaming;
     struct sgrad__split *split;
     int input[SGRAD_MAX_INPUTS], inputs;    /* values: one per field of the data set, in its order */
     int loss;               /* node; -1: none yet */

@@ -107,6 +107,15 @@ void sgrad_graph_tie(struct sgrad_graph *graph, const char *name, const char *as
  * SGRAD_ENAME, stored in the graph: there is no such parameter. */
 void sgrad_graph_freeze(struct sgrad_graph *graph, const char *name);
 
+/* Sets the initial values of the parameter NAME of an existing layer, for networks whose values differ from the default of the
+ * operation. OF is the fan of INIT, or its deviation. Errors: as sgrad_graph_freeze. */
+void sgrad_graph_initialize(struct sgrad_graph *graph, const char *name, enum sgrad_init init, double of);
+
+/* Names the parameter NAME, of a layer that is added later, AS, for networks that name it otherwise in PyTorch:
+ * "attn.in_proj.weight" becomes "attn.in_proj_weight". Until the layer is added, its name is NAME. Errors, stored in the
+ * graph when it is completed: SGRAD_ENAME: no layer has the parameter NAME; SGRAD_EINVAL: a layer has the name AS. */
+void sgrad_graph_rename(struct sgrad_graph *graph, const char *name, const char *as);
+
 /* Returns the number of ranks along AXIS of the mesh of the run (train.h, options.parallel.mesh); 1 if the mesh has no such axis.
  */
 int sgrad_graph_ranks(const struct sgrad_graph *graph, const char *axis);

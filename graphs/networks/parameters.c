@@ -19,7 +19,7 @@ static void normal(const uint32_t word[2], double x[2]) {
 
 /* Draws the values 4·block to 4·block + 3 of a parameter. */
 static void draw(const struct sgrad_parameter *parameter, struct sgrad_random r, double x[4]) {
-    for (int i = 0; i < 4; i++) x[i] = parameter->init == SGRAD_ONES;
+    for (int i = 0; i < 4; i++) x[i] = parameter->init == SGRAD_ONES ? (parameter->deviation ? parameter->deviation : 1) : 0;
     if (parameter->init == SGRAD_UNIFORM || parameter->init == SGRAD_DIRAC || parameter->init == SGRAD_WHITENING)
         for (int i = 0; i < 4; i++) x[i] = (2 * uniform(r.word[i]) - 1) / sqrt(parameter->fan);
     if (parameter->init == SGRAD_HE || parameter->init == SGRAD_NORMAL) {

@@ -42,15 +42,26 @@ int sgrad__check_listed(const struct sgrad_graph *graph, const char *option, con
     return 0;
 }
 
+/* Returns the parameter NAME. NULL: an earlier error, or there is no such parameter, which then is an error of the graph; VERB is
+ * part of its message. */
+static struct sgrad__parameter *find(struct sgrad_graph *graph, const char *name, const char *verb) {
+    for (int i = 0; i < graph->parameter_count && !graph->error; i++)
+        if (!graph->parameter[i].state && !strcmp(graph->parameter[i].name, name)) return &graph->parameter[i];
+    if (!graph->error)
+        graph->error = sgrad_log_error(SGRAD_ENAME, "%s: cannot be %s: no layer has this parameter", name, verb);
+    return NULL;
+}
+
 void sgrad_graph_freeze(struct sgrad_graph *graph, const char *name) {
-    bool found = false;
-    for (int i = 0; i < graph->parameter_count && !graph->error; i++) {
-        struct sgrad__parameter *p = &graph->parameter[i];
-        if (p->state || strcmp(p->name, name)) continue;
-        p->fixed = found = true;
-    }
-    if (!found && !graph->error)
-        graph->error = sgrad_log_error(SGRAD_ENAME, "%s: cannot be frozen: no layer has this parameter", name);
+    struct sgrad__parameter *parameter = find(graph, name, "frozen");
+    if (parameter) parameter->fixed = true;
+}
+
+void sgrad_graph_initialize(struct sgrad_graph *graph, const char *name, enum sgrad_init init, double of) {
+    struct sgrad__parameter *parameter = find(graph, name, "initialized");
+    if (!parameter) return;
+    parameter->is.init = init;
+    parameter->is.fan = parameter->is.deviation = of;
 }
 
 void sgrad__graph_freeze(struct sgrad_graph *graph, const bool *frozen) {
