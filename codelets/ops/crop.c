@@ -1,4 +1,4 @@
-/* crop.c: a window of images (N,H,W,C) or of volumes (N,D,H,W,C), with a given size and origin:
+/* crop.c: a window of images (N,H,W,C), of volumes (N,D,H,W,C) or of rows (N,T,C), with a given size and origin:
  *
  *     x  a b c      from 0 1, of 2x2      y  b c      dx  0 . .
  *        d e f                               e f          0 . .
@@ -15,17 +15,17 @@ static int infer(struct sgrad_signature *signature, void *attributes) {
     struct sgrad_crop *c = attributes;
     const struct sgrad_shape *x = &signature->x[0].shape;
     char text[SGRAD_SHAPE_TEXT];
-    if (x->rank != 4 && x->rank != 5)
-        return sgrad_log_error(SGRAD_ESHAPE, "%s: crop requires images (N,H,W,C) or volumes (N,D,H,W,C), not %s",
+    if (x->rank < 3 || x->rank > 5)
+        return sgrad_log_error(SGRAD_ESHAPE, "%s: crop requires images (N,H,W,C), volumes (N,D,H,W,C) or rows (N,T,C), not %s",
                                signature->layer, sgrad_shape_text(x, text));
     signature->y.shape = *x;
     for (int d = 0; d < 3; d++) {
-        const int64_t dim = d == 0 && x->rank == 4 ? 1 : x->dim[x->rank - 4 + d];
+        const int64_t dim = d < 5 - x->rank ? 1 : x->dim[x->rank - 4 + d];
         if (!c->size[d]) c->size[d] = (int)(dim - c->from[d]);
         if (c->from[d] < 0 || c->size[d] < 1 || c->from[d] > dim - c->size[d])
             return sgrad_log_error(SGRAD_EINVAL, "%s: crop of %dx%dx%d from %d,%d,%d is outside %s", signature->layer, c->size[0],
                                    c->size[1], c->size[2], c->from[0], c->from[1], c->from[2], sgrad_shape_text(x, text));
-        if (d || x->rank == 5) signature->y.shape.dim[x->rank - 4 + d] = c->size[d];
+        if (d >= 5 - x->rank) signature->y.shape.dim[x->rank - 4 + d] = c->size[d];
     }
     return 0;
 }
@@ -37,9 +37,10 @@ struct rows {
 };
 static struct rows rows_of(const struct sgrad_args *args, const struct sgrad_shape *whole) {
     const struct sgrad_crop *c = args->attrs;
-    const int64_t *d = whole->dim + whole->rank - 4, channels = d[3], slices = whole->rank == 5 ? d[0] : 1;
+    const int64_t *end = whole->dim + whole->rank, channels = end[-1];
     return (struct rows){ .count = whole->dim[0] * c->size[0] * c->size[1], .width = c->size[2] * channels, .depth = c->size[0],
-                          .height = c->size[1], .whole_row = d[2] * channels, .slices = slices, .lines = d[1],
+                          .height = c->size[1], .whole_row = end[-2] * channels, .slices = whole->rank > 4 ? end[-4] : 1,
+                          .lines = whole->rank > 3 ? end[-3] : 1,
                           .from = { c->from[0], c->from[1], c->from[2] }, .channels = channels };
 }
 static int64_t begin_of(const struct rows *rows, int64_t i) {
@@ -48,14 +49,14 @@ static int64_t begin_of(const struct rows *rows, int64_t i) {
     return ((sample * rows->slices + z) * rows->lines + y) * rows->whole_row + rows->from[2] * rows->channels;
 }
 
-/* x (N,[D,]H,W,C), y (N,[D,]P,Q,C) */
+/* x (N,[[D,]H,]W,C), y (N,[[D,]P,]Q,C) */
 SGRAD_VECTOR(forward)(const struct sgrad_args *args) {
     const struct rows r = rows_of(args, &args->view[0].shape);
     for (int64_t i = 0; i < r.count; i++)
         sgrad_row_move(args->view[0].dtype, args->data[0], begin_of(&r, i), args->data[1], i * r.width, r.width, false);
 }
 
-/* dy (N,[D,]P,Q,C), dx (N,[D,]H,W,C): zeros outside the window */
+/* dy (N,[[D,]P,]Q,C), dx (N,[[D,]H,]W,C): zeros outside the window */
 SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
     const struct rows r = rows_of(args, &args->view[1].shape);
     const bool add = sgrad_adds(args, 1);
@@ -76,7 +77,7 @@ static void onnx(const struct sgrad_signature *signature, const void *attributes
     for (int which = 0; which < 3; which++) {
         fprintf(to, "%s = Constant <value = int64[%d] {", name[which], rank - 2);
         for (int d = skip; d < 3; d++) {
-            const int number[] = { c->from[d], c->from[d] + c->size[d], d - skip + 2 };
+            const int number[] = { c->from[d], c->from[d] + c->size[d], rank == 3 ? 1 : d - skip + 2 };
             fprintf(to, "%s%d", d > skip ? ", " : "", number[which]);
         }
         fputs("}> ()\n", to);
@@ -86,7 +87,7 @@ static void onnx(const struct sgrad_signature *signature, const void *attributes
 
 const struct sgrad_op sgrad_crop_op = {
     .name = "crop",
-    .summary = "crop of images or volumes",
+    .summary = "crop of images, volumes or rows",
     .inputs = 1,
     .attrs_size = sizeof(struct sgrad_crop),
     .infer = infer,
@@ -103,6 +104,7 @@ const struct sgrad_op sgrad_crop_op = {
         { "the last slice's corner", { { 5, { 2, 3, 4, 5, 2 } } },
           &(struct sgrad_crop){ .size = { 1, 1, 1 }, .from = { 2, 3, 4 } } },
         { "2x4x3 of volumes", { { 5, { 3, 4, 5, 3, 17 } } }, &(struct sgrad_crop){ .size = { 2, 4, 3 }, .from = { 1, 0, 0 } } },
+        { "the first of 5 rows", { { 3, { 3, 5, 7 } } }, &(struct sgrad_crop){ .size = { 0, 0, 1 } } },
         { "all", { { 4, { 1, 3, 2, 5 } } }, &(struct sgrad_crop){ .size = { 0 } } },
     },
 };

@@ -29,12 +29,13 @@ template <typename T> static __global__ void backward(uint32_t n, struct part pa
 
 static struct part part_of(const struct sgrad_args *args, const struct sgrad_shape *whole) {
     const struct sgrad_crop *c = (const struct sgrad_crop *)args->attrs;
-    const int64_t *d = whole->dim + whole->rank - 4;
-    return { whole->rank == 5 ? (int)d[0] : 1, (int)d[1], (int)d[2], (int)d[3], c->size[0], c->size[1], c->size[2],
+    const int64_t *end = whole->dim + whole->rank;
+    const int slices = whole->rank > 4 ? (int)end[-4] : 1, lines = whole->rank > 3 ? (int)end[-3] : 1;
+    return { slices, lines, (int)end[-2], (int)end[-1], c->size[0], c->size[1], c->size[2],
              c->from[0], c->from[1], c->from[2] };
 }
 
-/* x (N,[D,]H,W,C), y (N,[D,]P,Q,C) */
+/* x (N,[[D,]H,]W,C), y (N,[[D,]P,]Q,C) */
 extern "C" void sgrad__crop_forward_cuda(const struct sgrad_args *args) {
     const struct part p = part_of(args, &args->view[0].shape);
     sgrad__with_type(args->view[0].dtype, [=](auto type) {
@@ -42,7 +43,7 @@ extern "C" void sgrad__crop_forward_cuda(const struct sgrad_args *args) {
     });
 }
 
-/* dy (N,[D,]P,Q,C), dx (N,[D,]H,W,C) */
+/* dy (N,[[D,]P,]Q,C), dx (N,[[D,]H,]W,C) */
 extern "C" void sgrad__crop_backward_cuda(const struct sgrad_args *args) {
     const struct part p = part_of(args, &args->view[1].shape);
     sgrad__with_type(args->view[0].dtype, [=](auto type) {

@@ -7,6 +7,7 @@
 #include "config.h"
 #include "codelets/cpu/numbers.h"
 #include "codelets/ops/layer_norm.h"
+#include "codelets/ops/onnx.h"
 
 #include <math.h>
 
@@ -91,9 +92,12 @@ static double forward_flops(const struct sgrad_args *args) { return 8.0 * (doubl
 static double backward_flops(const struct sgrad_args *args) { return 16.0 * (double)sgrad_shape_count(&args->view[0].shape); }
 
 static void onnx(const struct sgrad_signature *signature, const void *attrs, FILE *to) {
-    if (signature->x[0].shape.rank > 3) return;     /* images are (N,C,H,W) in ONNX */
-    fprintf(to, "y = LayerNormalization <axis = -1, epsilon = %.9g> (x, weight, bias)",
-            ((const struct sgrad_layer_norm *)attrs)->eps);
+    const int rank = signature->x[0].shape.rank;
+    if (rank > 4) return;
+    if (rank == 4) fputs(SGRAD__ONNX_CHANNELS_LAST, to);
+    fprintf(to, "%s = LayerNormalization <axis = -1, epsilon = %.9g> (%s, weight, bias)", rank == 4 ? "z" : "y",
+            ((const struct sgrad_layer_norm *)attrs)->eps, rank == 4 ? "last" : "x");
+    if (rank == 4) fputs(SGRAD__ONNX_CHANNELS_FIRST, to);
 }
 
 const struct sgrad_op sgrad_layer_norm_op = {

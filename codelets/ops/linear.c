@@ -3,6 +3,7 @@
 #include "config.h"
 #include "codelets/cpu/passes.h"
 #include "codelets/ops/linear.h"
+#include "codelets/ops/onnx.h"
 
 void sgrad__linear_forward_cuda(const struct sgrad_args *args);
 void sgrad__linear_backward_data_cuda(const struct sgrad_args *args);
@@ -48,15 +49,18 @@ static struct sgrad_patches patches(const void *attributes) {
     return (struct sgrad_patches){ .groups = 1 };
 }
 
-/* Writes nothing for images: they are (N,C,H,W) in ONNX, so their features are not the last dimension. */
 static void onnx(const struct sgrad_signature *signature, const void *attrs, FILE *to) {
     const struct sgrad_linear *l = attrs;
     const int rank = signature->x[0].shape.rank;
     if (rank == 2) fprintf(to, "y = Gemm <transB = %d> (x, weight%s)", !l->transposed, l->bias ? ", bias" : "");
-    if (rank != 3) return;
+    if (rank != 3 && rank != 4) return;
+    if (rank == 4) fputs(SGRAD__ONNX_CHANNELS_LAST, to);
     if (!l->transposed) fputs("transposed = Transpose <perm = [1, 0]> (weight)\n", to);
-    fprintf(to, "%s = MatMul (x, %s)", l->bias ? "product" : "y", l->transposed ? "weight" : "transposed");
-    if (l->bias) fputs("\ny = Add (product, bias)", to);
+    const char *y = rank == 4 ? "z" : "y";
+    fprintf(to, "%s = MatMul (%s, %s)", l->bias ? "product" : y, rank == 4 ? "last" : "x",
+            l->transposed ? "weight" : "transposed");
+    if (l->bias) fprintf(to, "\n%s = Add (product, bias)", y);
+    if (rank == 4) fputs(SGRAD__ONNX_CHANNELS_FIRST, to);
 }
 
 const struct sgrad_op sgrad_linear_op = {

@@ -1,6 +1,6 @@
 /* position_embedding.c: adds to each row of a sample the row of a table for its position: y = x + weight[t], with x, y (N,T,C),
- * weight (context,C), and T at most the context. With .cached, for networks with a key-value cache, the input is one row per
- * step; its position is the step's number minus 1. */
+ * weight (context,C) or, with .batched, (1,context,C), and T at most the context. With .cached, for networks with a key-value
+ * cache, the input is one row per step; its position is the step's number minus 1. */
 #include "config.h"
 #include "codelets/kernels.h"
 #include "codelets/ops/position_embedding.h"
@@ -28,6 +28,7 @@ static int infer(struct sgrad_signature *signature, void *attributes) {
         .deviation = attrs->deviation,
         .shape = { 2, { attrs->context, x->dim[2] } },
     };
+    if (attrs->batched) signature->p[0].shape = (struct sgrad_shape){ 3, { 1, attrs->context, x->dim[2] } };
     return 0;
 }
 
@@ -71,7 +72,8 @@ static void onnx(const struct sgrad_signature *signature, const void *attrs, FIL
     if (p->cached) return;
     if (rows < p->context)
         fprintf(to, "first = Constant <value = int64[1] {0}> ()\nend = Constant <value = int64[1] {%lld}> ()\n"
-                    "table = Slice (weight, first, end)\n", (long long)rows);
+                    "axis = Constant <value = int64[1] {%d}> ()\ntable = Slice (weight, first, end, axis)\n",
+                (long long)rows, p->batched);
     fprintf(to, "y = Add (x, %s)", rows < p->context ? "table" : "weight");
 }
 
@@ -92,5 +94,6 @@ const struct sgrad_op sgrad_position_embedding_op = {
         { "one sample of 5, context 5", { { 3, { 1, 5, 7 } } }, &(struct sgrad_position_embedding){ .context = 5 } },
         { "3 samples of 4, context 9", { { 3, { 3, 4, 16 } } }, &(struct sgrad_position_embedding){ .context = 9 } },
         { "longer than a row", { { 3, { 2, 3, 515 } } }, &(struct sgrad_position_embedding){ .context = 4 } },
+        { "batched", { { 3, { 2, 3, 5 } } }, &(struct sgrad_position_embedding){ .context = 3, .batched = true } },
     },
 };

@@ -1,5 +1,5 @@
-/* reference.c: our operations and optimizers against those of PyTorch, on all cases of tests/reference/layers.safetensors
- * (tests/reference/make.py describes a case). */
+/* reference.c: our operations and optimizers against those of PyTorch, on all cases of layers.safetensors and vision.safetensors
+ * in tests/reference (make.py there describes a case). */
 #include "codelets/operations.h"
 #include "codelets/updates.h"
 #include "tests/codelets/check.h"
@@ -88,6 +88,8 @@ union attributes {
     struct sgrad_crop crop;
     struct sgrad_group_norm group_norm;
     struct sgrad_max_pool max_pool;
+    struct sgrad_pad pad;
+    struct sgrad_resize resize;
     struct sgrad_average_pool average_pool;
     struct sgrad_linear linear;
     struct sgrad_local_response_norm local_response_norm;
@@ -172,6 +174,17 @@ static const struct sgrad_op *operation(const json_t *how, const struct sgrad_sh
             a->crop.from[d] = (int)json_integer_value(json_array_get(json_object_get(how, "from"), (size_t)d));
         }
         return &sgrad_crop_op;
+    }
+    if (is(how, "resize")) {
+        a->resize = (struct sgrad_resize){ .height = (int)number(how, "height"), .width = (int)number(how, "width"),
+                                           .bilinear = number(how, "bilinear") != 0, .area = number(how, "area") != 0 };
+        return &sgrad_resize_op;
+    }
+    if (is(how, "pad")) {
+        a->pad = (struct sgrad_pad){ .top = (int)number(how, "top"), .bottom = (int)number(how, "bottom"),
+                                     .left = (int)number(how, "left"), .right = (int)number(how, "right"),
+                                     .reflect = number(how, "reflect") != 0 };
+        return &sgrad_pad_op;
     }
     if (is(how, "voxel_loss")) {
         a->voxel_loss = (struct sgrad_voxel_loss){ .dice = (float)number(how, "dice") };
@@ -306,9 +319,11 @@ static bool run_case(const char *name, const json_t *how) {
     return run_layer(name, how);
 }
 
-static void reference(void **state) {
-    (void)state;
+static bool run_file(const char *name) {
+    const char *source = getenv("srcdir");
+    char *path = sgrad_format("%s/tests/reference/%s", source ? source : ".", name);
     bool good = true;
+    assert_done(sgrad_safetensors_open(path, &file));
     assert_in_range(file.metadata_count, 1, 1000);
     for (int i = 0; i < file.metadata_count; i++) {
         json_t *how = json_loads(file.metadata[2 * i + 1], 0, NULL);
@@ -316,20 +331,20 @@ static void reference(void **state) {
         good &= run_case(file.metadata[2 * i], how);
         json_decref(how);
     }
-    assert_true(good);
+    sgrad_safetensors_close(&file);
+    free(path);
+    return good;
+}
+
+static void reference(void **state) {
+    (void)state;
+    assert_true(run_file("layers.safetensors"));
+    assert_true(run_file("vision.safetensors"));
 }
 
 int main(int argc, char **argv) {
-    const char *source = getenv("srcdir");
-    char *path = sgrad_format("%s/tests/reference/layers.safetensors", source ? source : ".");
     const struct CMUnitTest tests[] = {
         sentence("operations and optimizers equal those of PyTorch", reference),
     };
-    int failed = sgrad_safetensors_open(path, &file);
-    if (!failed) {
-        failed = run_on_devices(argc, argv, tests);
-        sgrad_safetensors_close(&file);
-    }
-    free(path);
-    return failed;
+    return run_on_devices(argc, argv, tests);
 }

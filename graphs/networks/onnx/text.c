@@ -2,6 +2,7 @@
  *
  *     scale = Constant <value = float[1, 3] {0.5, 1, inf}> ()
  *     y = Conv <kernel_shape = [3, 3], group = 1> (x, weight)
+ *     z = Resize <mode = "linear"> (y, , , sizes)          optional inputs are omitted
  *
  * Limits: one output; tensors of type float or int64 only. */
 #include "graphs/networks/onnx/writer.h"
@@ -139,7 +140,8 @@ Onnx__Node *sgrad__onnx_take_node(const char **line) {
     expect(&t, '(');
     while (!t.wrong && !is_next(&t, ')')) {
         n->input = sgrad_array_grow(n->input, (int)n->n_input, sizeof *n->input);
-        n->input[n->n_input++] = take_word(&t);
+        while (*t.at == ' ') t.at++;
+        n->input[n->n_input++] = *t.at == ',' ? sgrad_format("%s", "") : take_word(&t);
         if (*t.at != ')') expect(&t, ',');
     }
     if (!t.wrong && *t.at == '\n') t.at++;

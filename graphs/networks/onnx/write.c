@@ -35,8 +35,9 @@ static int parameter_of(const struct sgrad__node *node, const char *name) {
     return -1;
 }
 
-/* Returns the name in the file of NAME in the ONNX form of node N. The caller must free it. */
+/* Returns the name in the file of NAME in the ONNX form of node N; an omitted input has none. The caller must free it. */
 static char *whole_name(struct writer *writer, const struct sgrad__node *node, const char *name) {
+    if (!*name) return sgrad_format("%s", "");
     if (strcmp(name, "y") == 0) return sgrad_format("%s", value_name(writer, node->output));
     for (int i = 0; i < node->is.inputs; i++) {
         char input[16];
