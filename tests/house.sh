@@ -154,16 +154,18 @@ plans() {
 }
 
 # records FOLDER LIST TYPE: every file of FOLDER with a record of TYPE stands in LIST, every line of LIST has its file.
-# A family's file has its members' name without their number: resnet.c has resnet20 and resnet32.
+# A family's file has its members' name without their number, or without their last words: resnet.c has resnet20 and resnet32, and
+# regnet.c has regnet_x_400mf.
 records() {
 	local file name
 	for file in "$1"/*.c; do
 		name=$(basename "$file" .c)
 		grep -q "^ *const struct $3 sgrad_" "$file" || continue
-		grep -qE "^[A-Z_]+\(${name}[0-9]*[,)]" "$2" || echo "$file: no line in $2"
+		grep -qE "^[A-Z_]+\(${name}([0-9]*|_[a-z0-9_]*)[,)]" "$2" || echo "$file: no line in $2"
 	done
 	while read -r name; do
-		[ -e "$1/$name.c" ] || [ -e "$1/${name%%[0-9]*}.c" ] || echo "$2: $name: no file $1/$name.c"
+		[ -e "$1/$name.c" ] || [ -e "$1/${name%%[0-9]*}.c" ] || [ -e "$1/${name%_*}.c" ] || [ -e "$1/${name%%_*}.c" ] ||
+			echo "$2: $name: no file $1/$name.c"
 	done < <(sed -n 's/^[A-Z_]*(\([a-z0-9_]*\).*/\1/p' "$2")
 }
 

@@ -183,7 +183,8 @@ struct sgrad_model {
     /* Sets the values of OPTIONS from files in FOLDER: "NAME:config=FOLDER"; options after it replace these values. Logs errors,
      * SGRAD_E…. NULL: none. */
     int (*configure)(const char *folder, const struct sgrad_model_option *options, double *value);
-    int min_image_side;     /* minimum side of images, in pixels; 0: any */
+    int min_image_side;     /* minimum side of images, in pixels, with default options; 0: any */
+    const char *side_option;    /* name of the option whose value is the minimum side; NULL: no option changes it */
     int side_multiple;  /* both sides of images must be multiples of it; 0: any */
     bool volumes;       /* takes volumes (N,D,H,W,C), not images */
     bool from_file;       /* named as NAME:FILE, and read from FILE; otherwise the text after the colon is options */

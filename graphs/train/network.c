@@ -15,7 +15,9 @@
  * the size that it needs. */
 static int check_images(const struct sgrad__run *run, const struct sgrad_dataset *dataset) {
     const struct sgrad_field *image = sgrad_dataset_image(dataset);
-    const int least = run->model->min_image_side, multiple = run->model->side_multiple;
+    const char *option = run->model->side_option;
+    const int least = option ? (int)sgrad_graph_option(run->graph, option) : run->model->min_image_side;
+    const int multiple = run->model->side_multiple;
     if (run->model->volumes && !(image && image->shape.rank == 4))
         return sgrad_log_error(SGRAD_ESHAPE, "model %s requires volumes (--data volume:DIR), but %s has none", run->model->name,
                                run->options.data.name);
@@ -123,10 +125,10 @@ static int add_loss(struct sgrad__run *run, const struct sgrad_dataset *dataset,
 int sgrad__run_build_graph(struct sgrad__run *run) {
     const struct sgrad_train_options *o = &run->options;
     const struct sgrad_dataset *d = run->data.train ? run->data.train : run->data.test;
-    SGRAD_TRY(check_images(run, d));
     const enum sgrad_dtype type = o->model.precision == SGRAD_PRECISION_BF16 ? SGRAD_BF16 : SGRAD_F32;
     struct sgrad_graph *g = run->graph = sgrad_graph_create(type);
     SGRAD_TRY(sgrad__graph_set_model(g, run->model, o->model.name));
+    SGRAD_TRY(check_images(run, d));
     run->model_text = sgrad__graph_model_text(g);
     sgrad__graph_set_mesh(g, &run->parallel.mesh);
     g->cached = run->generation.rows, g->sequences = run->generation.sequences;

@@ -51,7 +51,7 @@ int sgrad__row_linear(struct sgrad_graph *graph, const char *name, int x, struct
 int sgrad__gather_rows(struct sgrad_graph *graph, const char *name, int x);
 int sgrad__column_of_rows(struct sgrad_graph *graph, const char *name, int x, struct sgrad_linear attrs, int sections);
 /* Layer norm, and RMS norm, of a value between two such layers, of which a rank has T/J rows and C/K features. */
-int sgrad__split_norm(struct sgrad_graph *graph, const char *name, int x);
+int sgrad__split_norm(struct sgrad_graph *graph, const char *name, int x, float eps);
 int sgrad__split_rms_norm(struct sgrad_graph *graph, const char *name, int x, float eps);
 /* split_rows returns this rank's T/J rows and C/K features of a value (N,T,C); join_rows gathers (N,T,C) from them. NAME: the
  * layer along J; that along K is NAME/features. */
@@ -74,9 +74,10 @@ int sgrad__attention(struct sgrad_graph *graph, const char *name, const int *x, 
  * weights; LAST_DEVIATION that of proj and down, the last layers of the branches. */
 struct sgrad__transformer {
     const char *norm1, *qkv, *proj, *norm2, *up, *down;     /* names of the layers, after that of the block */
-    int width, heads, cache, sequences;                     /* cache, sequences: attributes of attention */
+    int width, heads, hidden;                               /* hidden: features of layer up */
+    int cache, sequences;                                   /* attributes of attention */
     bool causal, approximate, transposed;                   /* transposed: weights are (C,K) in files */
-    float deviation, last_deviation, dropout;
+    float eps, deviation, last_deviation, dropout;          /* eps of the norms; 0: 1e-5 */
 };
 int sgrad__transformer_block(struct sgrad_graph *graph, const char *name, int x, const struct sgrad__transformer *is);
 

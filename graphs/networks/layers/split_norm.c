@@ -14,11 +14,11 @@ static int moments_of(struct sgrad_graph *graph, const char *name, int x) {
     return sgrad_layer(graph, all_gather, SGRAD__NAME("%s/gather", name), (moments), .axis = SGRAD__FEATURES, .dimension = 2);
 }
 
-int sgrad__split_norm(struct sgrad_graph *graph, const char *name, int x) {
-    if (sgrad_graph_ranks(graph, SGRAD__FEATURES) == 1) return sgrad_layer(graph, layer_norm, name, (x), 0);
+int sgrad__split_norm(struct sgrad_graph *graph, const char *name, int x, float eps) {
+    if (sgrad_graph_ranks(graph, SGRAD__FEATURES) == 1) return sgrad_layer(graph, layer_norm, name, (x), .eps = eps);
     sgrad_graph_partition(graph, SGRAD__NAME("%s.weight", name), SGRAD__FEATURES, 0);
     sgrad_graph_partition(graph, SGRAD__NAME("%s.bias", name), SGRAD__FEATURES, 0);
-    return sgrad_layer(graph, normalize, name, (x, moments_of(graph, name, x)), 0);
+    return sgrad_layer(graph, normalize, name, (x, moments_of(graph, name, x)), .eps = eps);
 }
 
 int sgrad__split_rms_norm(struct sgrad_graph *graph, const char *name, int x, float eps) {

@@ -24,7 +24,7 @@ int sgrad__attention(struct sgrad_graph *graph, const char *name, const int *x, 
 int sgrad__transformer_block(struct sgrad_graph *graph, const char *name, int x, const struct sgrad__transformer *is) {
 #define NAME(part) SGRAD__NAME("%s.%s", name, part)
     const int parts = sgrad_graph_ranks(graph, SGRAD__TENSOR) * sgrad_graph_ranks(graph, SGRAD__FEATURES);
-    int y = sgrad__split_norm(graph, NAME(is->norm1), x);
+    int y = sgrad__split_norm(graph, NAME(is->norm1), x, is->eps);
     y = sgrad__column_linear(graph, NAME(is->qkv), y, linear(is, 3 * is->width, is->deviation), 3);
     y = sgrad__attention(graph, NAME("attn"), &y, 1,
                          (struct sgrad_attention){ .heads = is->heads / parts,
@@ -33,8 +33,8 @@ int sgrad__transformer_block(struct sgrad_graph *graph, const char *name, int x,
                                                    .sequences = is->sequences });
     y = sgrad__row_linear(graph, NAME(is->proj), y, linear(is, is->width, is->last_deviation));
     x = sgrad_layer(graph, add, NAME("add_1"), (drop(graph, NAME("attn.drop"), y, is->dropout), x), 0);
-    y = sgrad__split_norm(graph, NAME(is->norm2), x);
-    y = sgrad__column_linear(graph, NAME(is->up), y, linear(is, 4 * is->width, is->deviation), 1);
+    y = sgrad__split_norm(graph, NAME(is->norm2), x, is->eps);
+    y = sgrad__column_linear(graph, NAME(is->up), y, linear(is, is->hidden, is->deviation), 1);
     y = sgrad_layer(graph, gelu, NAME("mlp.act"), (y), .approximate = is->approximate);
     y = sgrad__row_linear(graph, NAME(is->down), y, linear(is, is->width, is->last_deviation));
     return sgrad_graph_block(graph,

@@ -62,6 +62,7 @@ static int build(struct sgrad_graph *graph, int x, int classes) {
         "ln_1", "attn.c_attn", "attn.c_proj", "ln_2", "mlp.c_fc", "mlp.c_proj",
         .width = width,
         .heads = heads,
+        .hidden = 4 * width,
         .cache = sgrad_graph_cached(graph) < context ? sgrad_graph_cached(graph) : context,
         .sequences = sgrad_graph_sequences(graph),
         .causal = true,
@@ -72,7 +73,7 @@ static int build(struct sgrad_graph *graph, int x, int classes) {
         .dropout = p,
     };
     for (int i = 0; i < layers; i++) x = sgrad__transformer_block(graph, SGRAD__NAME("transformer.h.%d", i), x, &block);
-    x = sgrad__split_norm(graph, "transformer.ln_f", x);
+    x = sgrad__split_norm(graph, "transformer.ln_f", x, 0);
     sgrad_graph_tie(graph, "lm_head.weight", "transformer.wte.weight");
     x = sgrad_layer(graph, linear, "lm_head", (x), .features = vocabulary);
     if (features == 1) return x;

@@ -20,6 +20,7 @@ static int build(struct sgrad_graph *graph, int x, int classes) {
         "norm1", "attn.qkv", "attn.proj", "norm2", "mlp.fc1", "mlp.fc2",
         .width = width,
         .heads = heads,
+        .hidden = 4 * width,
         .deviation = DEVIATION,
         .last_deviation = DEVIATION,
         .dropout = (float)sgrad_graph_option(graph, "dropout"),
@@ -50,5 +51,6 @@ const struct sgrad_model sgrad_vit_tiny_model = {
         { "patch", 4, 1, 1024, false }, { "dropout", 0, 0, 0.99, true }, { 0 },
     },
     .min_image_side = 4,
+    .side_option = "patch",
     .build = build,
 };
