@@ -22,6 +22,19 @@ static bool fits(const struct sgrad_shape *is, const struct sgrad_shape *wanted)
     return false;
 }
 
+struct sgrad_dataset *sgrad_dataset_describe(const struct sgrad_shape *image, float full_scale,
+                                             const struct sgrad_origin *origin) {
+    struct sgrad_dataset *d = sgrad_xcalloc(1, sizeof *d);
+    *d = (struct sgrad_dataset){ .reader = &reader, .split = SGRAD_TEST, .classes = origin->classes, .full_scale = full_scale };
+    d->origin = sgrad__origin_copy(origin);
+    const struct sgrad_shape row = sgrad_shape(1, (int)origin->features);
+    if (image->rank) d->field[0] = (struct sgrad_field){ "pixels", full_scale > 255 ? SGRAD_U16 : SGRAD_U8, *image, NULL };
+    else d->field[0] = (struct sgrad_field){ "features", SGRAD_F32, origin->shape.rank ? origin->shape : row, NULL };
+    if (origin->classes) d->field[1] = (struct sgrad_field){ "label", SGRAD_I32, { 0 }, NULL };
+    else d->field[1] = (struct sgrad_field){ "target", SGRAD_F32, sgrad_shape(1, (int)origin->targets), NULL };
+    return d;
+}
+
 int sgrad_dataset_of_array(const struct sgrad_dataset *like, const void *data, enum sgrad_dtype dtype, int64_t count,
                            const struct sgrad_shape *shape, struct sgrad_dataset **dataset) {
     const struct sgrad_field *from = &like->field[0], *target = sgrad_dataset_target(like);

@@ -55,6 +55,7 @@ struct sgrad_origin {
     int64_t features;                   /* numbers per sample, if the input is numeric features; otherwise 0 */
     struct sgrad_shape shape;           /* of a sample in its file; rank 0: unknown, or the sample is a row of a table */
     char **title;                       /* column title of each feature */
+    int64_t targets;                    /* numbers of the target, if they are not classes; otherwise 0 */
     char *target;                       /* column title of the target */
     int target_column;                  /* Column number of the target in the file, from 1. */
     /* Feature i is normalised to (x - mean[i % groups]) / deviation[i % groups], where x is its value in the file. */
@@ -63,8 +64,23 @@ struct sgrad_origin {
 };
 void sgrad_origin_free(struct sgrad_origin *origin);    /* frees ORIGIN and its members; NULL is a no-op */
 
+/* An array in the caller's memory: numbers in C order and in the byte order of this machine. data NULL: no array. */
+struct sgrad_array {
+    const void *data;
+    const char *type;                   /* NumPy's: "u1", "i8", "f4", …; those that the reader npy accepts */
+    int rank;                           /* number of dimensions, at least 1 */
+    const int64_t *dim;                 /* each dimension; the first is that of the samples */
+};
+/* The samples x and the targets y of each split, for the data set "arrays". They mean what x_train.npy, y_train.npy, x_test.npy
+ * and y_test.npy mean for the data set "npy". */
+struct sgrad_arrays {
+    struct sgrad_array x[2], y[2];
+};
+
 /* Options of sgrad_dataset_open. Zeros are the defaults. */
 struct sgrad_dataset_options {
+    const struct sgrad_arrays *arrays;  /* of the data set "arrays"; NULL: none. Images are read from the caller's arrays, which
+                                           must outlive the data set; all other values are copied */
     const struct sgrad_reader *custom;  /* custom reader, in addition to those of datasets.def; must outlive the data set */
     uint64_t seed;      /* seed of synthetic data */
     int size;           /* side in pixels of the images of a folder, if its argument has none; 0: the size of the files */
@@ -304,6 +320,12 @@ char *sgrad_image_endings(void);
  * SGRAD_EINVAL: COUNT is below 1. SGRAD_ESHAPE: the samples of LIKE have another type or shape, or more than two fields. */
 int sgrad_dataset_of_array(const struct sgrad_dataset *like, const void *data, enum sgrad_dtype dtype, int64_t count,
                            const struct sgrad_shape *shape, struct sgrad_dataset **dataset);
+
+/* Makes a data set without samples that describes those of a network, for sgrad_dataset_of_array: images of shape IMAGE, (H,W,C),
+ * with pixels from 0 to FULL_SCALE, or, if IMAGE has rank 0, the features of ORIGIN; labels of ORIGIN->classes classes, or
+ * ORIGIN->targets numbers, one of which must not be 0. ORIGIN is copied. The caller closes the data set. */
+struct sgrad_dataset *sgrad_dataset_describe(const struct sgrad_shape *image, float full_scale,
+                                             const struct sgrad_origin *origin);
 
 /* ---- augmentation ----------------------------------------------------------------------------------------------- */
 

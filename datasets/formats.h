@@ -120,7 +120,15 @@ struct sgrad__npy {
     const unsigned char *data;
 };
 int sgrad__npy_parse(const char *name, const void *data, size_t size, struct sgrad__npy *npy);
+/* Describes an array in memory. SGRAD_EFORMAT: its type or its shape is not supported. */
+struct sgrad_array;
+int sgrad__npy_of_array(const char *name, const struct sgrad_array *array, struct sgrad__npy *npy);
 double sgrad__npy_number(const struct sgrad__npy *npy, int64_t i);      /* number I in C order, in either order of the file */
+
+/* Fills DATASET from options->arrays, as the reader npy does from files (npy.c). Images are not copied: the
+ * data of field 0 are then NULL. */
+struct sgrad_dataset_options;
+int sgrad__npy_open_arrays(struct sgrad_dataset *dataset, const struct sgrad_dataset_options *options);
 
 /* Reads MEMBER of a zip archive, stored or deflated, and verifies its checksum. The caller must free *CONTENT, of *BYTES bytes.
  * SGRAD_EFORMAT, SGRAD_ENOMEM, SGRAD_ELIBRARY. */

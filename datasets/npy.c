@@ -25,10 +25,11 @@ enum { CLASSES_LIMIT = 1 << 20 };
 
 /* ---- location of the arrays ------------------------------------------------------------------------------------------ */
 
-/* A folder, or, if ARCHIVE is mapped, an archive. */
+/* A folder; if ARCHIVE is mapped, an archive; if GIVEN is not NULL, arrays in memory. */
 struct place {
     char *path;
     struct sgrad_map archive;
+    const struct sgrad_arrays *given;
     bool classes, numbers;      /* read y as classes, as numbers; both false: by its values */
 };
 
@@ -48,7 +49,13 @@ static void close_place(struct place *place) {
     free(place->path);
 }
 
+/* Returns the array NAME, "x_train", in memory. */
+static const struct sgrad_array *given_array(const struct place *place, const char *name) {
+    return &(*name == 'x' ? place->given->x : place->given->y)[strcmp(name + 2, "train") ? SGRAD_TEST : SGRAD_TRAIN];
+}
+
 static bool has_array(const struct place *place, const char *name) {
+    if (place->given) return given_array(place, name)->data;
     char *file = place->archive.data ? sgrad_format("%s.npy", name) : sgrad_format("%s/%s.npy", place->path, name);
     struct stat status;
     const bool has = place->archive.data ? sgrad__zip_has(place->archive.data, place->archive.size, file) : !stat(file, &status);
@@ -79,8 +86,15 @@ static int open_file(const struct place *place, const char *name, struct array *
     return sgrad__npy_parse(array->path, array->map.data, array->map.size, &array->is);
 }
 
+static int open_given(const struct place *place, const char *name, struct array *array) {
+    array->path = sgrad_format("%s", name);
+    if (!given_array(place, name)->data) return sgrad_log_error(SGRAD_EINVAL, "npy: %s: is missing", name);
+    return sgrad__npy_of_array(name, given_array(place, name), &array->is);
+}
+
 static int open_array(const struct place *place, const char *name, struct array *array) {
-    SGRAD_TRY(place->archive.data ? open_member(place, name, array) : open_file(place, name, array));
+    if (place->given) SGRAD_TRY(open_given(place, name, array));
+    else SGRAD_TRY(place->archive.data ? open_member(place, name, array) : open_file(place, name, array));
     if (!array->is.shape.rank || array->is.count == 0)
         return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: has no samples", array->path);
     for (int d = 0; d < array->is.shape.rank; d++)
@@ -169,8 +183,8 @@ static int fill_features(struct sgrad_dataset *dataset, const struct array *arra
     return 0;
 }
 
-/* Adds a dimension of one channel to (H,W), and, with masks, a dimension of one slice. */
-static int fill_images(struct sgrad_dataset *dataset, const struct array *array, bool masks) {
+/* Adds a dimension of one channel to (H,W), and, with masks, a dimension of one slice. BORROWED: the pixels are not copied. */
+static int fill_images(struct sgrad_dataset *dataset, const struct array *array, bool masks, bool borrowed) {
     const struct sgrad__npy *npy = &array->is;
     struct sgrad_shape one = of_one(&npy->shape);
     char text[SGRAD_SHAPE_TEXT];
@@ -179,9 +193,9 @@ static int fill_images(struct sgrad_dataset *dataset, const struct array *array,
         return sgrad_log_error(SGRAD_EFORMAT,
                                "npy: %s: images of %s are invalid; they must be (H,W,C), channels last, with at most %d channels",
                                array->path, sgrad_shape_text(&one, text), SGRAD_MAX_CHANNELS);
-    uint8_t *pixels = sgrad_xcalloc((size_t)npy->count, 1);
+    uint8_t *pixels = borrowed ? NULL : sgrad_xcalloc((size_t)npy->count, 1);
     for (int64_t i = 0; i < npy->count && npy->fortran; i++) pixels[i] = (uint8_t)sgrad__npy_number(npy, i);
-    if (!npy->fortran) memcpy(pixels, npy->data, (size_t)npy->count);
+    if (!npy->fortran && !borrowed) memcpy(pixels, npy->data, (size_t)npy->count);
     if (masks) one = sgrad_shape(4, 1, (int)one.dim[0], (int)one.dim[1], (int)one.dim[2]);
     dataset->field[0] = (struct sgrad_field){ "pixels", SGRAD_U8, one, pixels };
     dataset->full_scale = 255;
@@ -356,7 +370,7 @@ static int fill(struct sgrad_dataset *dataset, const struct place *place, const 
                        (y->rank == 3 || (y->rank == 4 && y->dim[3] == 1)) && y->dim[1] == x->dim[1] && y->dim[2] == x->dim[2] &&
                        (y->dim[1] > 1 || y->dim[2] > 1);
     dataset->count = x->dim[0];
-    if (images) SGRAD_TRY(fill_images(dataset, &arrays->x, masks));
+    if (images) SGRAD_TRY(fill_images(dataset, &arrays->x, masks, place->given));
     else SGRAD_TRY(fill_features(dataset, &arrays->x, arrays->train.path ? &arrays->train : &arrays->x, options->origin));
     warn_of_channels(dataset, &arrays->x, options->origin);
     if (arrays->y.path) return fill_y(dataset, place, &arrays->y, &arrays->other, masks, options->origin);
@@ -364,16 +378,25 @@ static int fill(struct sgrad_dataset *dataset, const struct place *place, const 
     return 0;
 }
 
-static int open_npy(struct sgrad_dataset *dataset, const char *argument, const struct sgrad_dataset_options *options) {
-    struct place place = { NULL };
+static int open_at(struct sgrad_dataset *dataset, const struct place *place, const struct sgrad_dataset_options *options) {
     struct arrays a = { .x = { NULL } };
-    int error = open_place(argument, &place);
-    if (!error) error = open_arrays(dataset, &place, options, &a);
-    if (!error) error = fill(dataset, &place, options, &a);
+    int error = open_arrays(dataset, place, options, &a);
+    if (!error) error = fill(dataset, place, options, &a);
     close_array(&a.x);
     close_array(&a.y);
     close_array(&a.train);
     close_array(&a.other);
+    return error;
+}
+
+int sgrad__npy_open_arrays(struct sgrad_dataset *dataset, const struct sgrad_dataset_options *options) {
+    return open_at(dataset, &(struct place){ .given = options->arrays }, options);
+}
+
+static int open_npy(struct sgrad_dataset *dataset, const char *argument, const struct sgrad_dataset_options *options) {
+    struct place place = { NULL };
+    int error = open_place(argument, &place);
+    if (!error) error = open_at(dataset, &place, options);
     close_place(&place);
     return error;
 }

@@ -4,6 +4,7 @@
  *
  * Both byte orders and both orders of dimensions are supported. Limits: no objects, no strings, no complex numbers. */
 #include "config.h"
+#include "datasets/datasets.h"
 #include "datasets/formats.h"
 
 #include <math.h>
@@ -110,6 +111,26 @@ int sgrad__npy_parse(const char *name, const void *data, size_t size, struct sgr
     npy.data = byte + from + length;
     *parsed = npy;
     return 0;
+}
+
+int sgrad__npy_of_array(const char *name, const struct sgrad_array *array, struct sgrad__npy *parsed) {
+    struct sgrad__npy npy = { .data = array->data };
+    char *type = sgrad_format("'=%s'", array->type);
+    const bool known = parse_type(type, &npy);
+    free(type);
+    if (!known)
+        return sgrad_log_error(SGRAD_EFORMAT,
+                               "npy: %s: has values of type %s, but they must be integers or real numbers of up to 8 bytes", name,
+                               array->type);
+    if (array->rank < 1 || array->rank > SGRAD_MAX_RANK)
+        return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: has %d dimensions; it must have 1 to %d", name, array->rank,
+                               SGRAD_MAX_RANK);
+    for (npy.shape.rank = 0; npy.shape.rank < array->rank; npy.shape.rank++)
+        npy.shape.dim[npy.shape.rank] = array->dim[npy.shape.rank];
+    npy.count = count_of(&npy.shape, npy.bytes, SIZE_MAX);
+    npy.high_first = __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__;
+    *parsed = npy;
+    return npy.count < 0 ? sgrad_log_error(SGRAD_EFORMAT, "npy: %s: is larger than the memory", name) : 0;
 }
 
 /* Converts a number of IEEE 754's half precision. */

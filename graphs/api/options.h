@@ -11,6 +11,7 @@ extern "C" {
 #endif
 
 struct sgrad_reader;
+struct sgrad_arrays;
 struct sgrad_dataset;
 
 /* ---- values ----------------------------------------------------------------------------------------------------- */
@@ -80,6 +81,7 @@ struct sgrad_data_options {
     const char *name;                           /* "cifar10:DIR" */
     const struct sgrad_reader *reader;          /* reader in addition to those of datasets.h; if name is NULL, its name is used;
                                                    NULL: none */
+    const struct sgrad_arrays *arrays;          /* samples in the caller's memory, of the data set "arrays"; NULL: none */
     struct sgrad_dataset *dataset[2];           /* train, test: open data sets, used instead of name; the caller closes them */
     const char *exclude;                        /* file that lists training samples to exclude (datasets.h); NULL: none */
     const char *augment;                        /* "none", "crop:4,flip" (datasets.h); NULL: the default of the data set */

@@ -228,7 +228,8 @@ static void warn_of_size(const struct sgrad_run_input *learned, const char *data
 }
 
 struct sgrad_dataset_options sgrad__dataset_options(const struct sgrad_train_options *options) {
-    return (struct sgrad_dataset_options){ .custom = options->data.reader,
+    return (struct sgrad_dataset_options){ .arrays = options->data.arrays,
+                                           .custom = options->data.reader,
                                            .seed = options->training.seed,
                                            .size = options->data.image_size,
                                            .answers = options->data.loss_on_answers,
@@ -257,16 +258,30 @@ int sgrad_run_open_samples(const struct sgrad_train_options *options, bool every
     return error;
 }
 
+/* Describes the samples of a run by its config.json. NULL: they are of another kind than images with classes, and features. */
+static struct sgrad_dataset *describe(const struct sgrad_run_input *input, const struct sgrad_origin *origin) {
+    const bool images = input->image.rank == 3 && input->classes;
+    if (images && (input->image.dim[2] == 1 || input->image.dim[2] == 3)) {
+        struct sgrad_dataset *files = NULL;
+        return sgrad_dataset_of_files(NULL, 0, &input->image, input->full_scale, input->classes, &files) ? NULL : files;
+    }
+    if (!origin || !(images || (origin->features && (origin->classes || origin->targets)))) return NULL;
+    return sgrad_dataset_describe(&input->image, input->full_scale, origin);
+}
+
 int sgrad_run_samples(const char *folder, const struct sgrad_train_options *options, struct sgrad_dataset **dataset) {
-    struct sgrad_run_input input = { 0 };
+    struct sgrad_run_input input = { 0 }, image = { 0 };
+    struct sgrad_origin *origin = NULL;
     struct sgrad_train_options whole = *options;
     whole.data.attend = NULL;       /* a sample is one document */
     if (!folder && !options->data.name)
         return sgrad_log_error(SGRAD_EINVAL, "no data set is named; give --data (in C: options.data.name)");
     if (folder) SGRAD_TRY(sgrad_run_input(folder, &input));
-    const bool known = input.image.rank == 3 && (input.image.dim[2] == 1 || input.image.dim[2] == 3) && input.classes;
-    const int error = known ? sgrad_dataset_of_files(NULL, 0, &input.image, input.full_scale, input.classes, dataset)
-                            : sgrad_run_open_samples(&whole, false, dataset);
+    int error = folder ? read_origin(folder, &origin, &image) : 0;
+    struct sgrad_dataset *described = error ? NULL : describe(&input, origin);
+    if (described) *dataset = described;
+    else if (!error) error = sgrad_run_open_samples(&whole, false, dataset);
+    sgrad_origin_free(origin);
     sgrad_run_input_free(&input);
     return error;
 }

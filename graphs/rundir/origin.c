@@ -40,6 +40,8 @@ json_t *sgrad__origin_json(const struct sgrad_dataset *dataset) {
         for (int64_t i = 0; i < o->features; i++) json_array_append_new(titles, text_of(o->title[i]));
         json_object_set_new(object, "titles", titles);
     }
+    const struct sgrad_field *target = sgrad_dataset_target(dataset);
+    if (!dataset->classes) json_object_set_new(object, "targets", json_integer(sgrad_shape_count(&target->shape)));
     if (o->target) json_object_set_new(object, "target", text_of(o->target));
     if (o->target_column) json_object_set_new(object, "target_column", json_integer(o->target_column));
     if (o->mean) {
@@ -97,7 +99,10 @@ static bool take_features(const json_t *features, struct sgrad_origin *origin) {
     const json_int_t column = json_integer_value(json_object_get(features, "target_column"));
     const char *target = json_string_value(json_object_get(features, "target"));
     if (count < 1 || count > MOST || column < 0 || column > count + 1) return false;
+    const json_int_t targets = json_integer_value(json_object_get(features, "targets"));    /* old runs have none */
+    if (targets < 0 || targets > MOST) return false;
     origin->features = count;
+    origin->targets = targets;
     origin->target_column = (int)column;
     if (!take_shape(json_object_get(features, "shape"), count, &origin->shape)) return false;
     origin->target = target ? sgrad_format("%s", target) : NULL;

@@ -235,6 +235,60 @@ static void wrong_arrays(void **state) {
     free(data);
 }
 
+/* The array of the shape DIM, with pixels or labels. */
+#define ARRAY(values, kind, ...)                                                                                             \
+    { .data = (values), .type = (kind), .rank = sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t),                         \
+      .dim = (int64_t[]){ __VA_ARGS__ } }
+
+static void in_memory(void **state) {
+    (void)state;
+    const uint8_t pixels[2 * 2 * 3] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 255 };
+    const int64_t labels[] = { 1, 4 };
+    put_array("x_train.npy", "|u1", "(2, 2, 3)", pixels, sizeof pixels);
+    put_array("x_test.npy", "|u1", "(2, 2, 3)", pixels, sizeof pixels);
+    put_array("y_train.npy", "<i8", "(2,)", labels, sizeof labels);
+    put_array("y_test.npy", "<i8", "(2,)", labels, sizeof labels);
+    const struct sgrad_arrays arrays = { .x = { ARRAY(pixels, "u1", 2, 2, 3), ARRAY(pixels, "u1", 2, 2, 3) },
+                                         .y = { ARRAY(labels, "i8", 2), ARRAY(labels, "i8", 2) } };
+    struct sgrad_dataset *filed = open_arrays(SGRAD_TRAIN), *d;
+    assert_done(sgrad_dataset_open("arrays", SGRAD_TRAIN, &(struct sgrad_dataset_options){ .arrays = &arrays }, &d));
+    assert_null(d->field[0].data);      /* not copied */
+    assert_equal(d->count, 2);
+    assert_equal(d->classes, filed->classes);
+    assert_true(sgrad_shape_equal(&d->field[0].shape, &filed->field[0].shape));
+    for (int i = 0; i < 2; i++) {
+        const struct sgrad_sample sample = { .index = i };
+        uint8_t image[2][6];
+        int32_t label[2];
+        assert_done(sgrad_dataset_read(filed, &sample, 1, (void *[]){ image[0], &label[0] }));
+        assert_done(sgrad_dataset_read(d, &sample, 1, (void *[]){ image[1], &label[1] }));
+        assert_memory_equal(image[0], image[1], sizeof *image);
+        assert_equal(label[0], label[1]);
+    }
+    sgrad_dataset_close(filed);
+    sgrad_dataset_close(d);
+}
+
+static void wrong_in_memory(void **state) {
+    (void)state;
+    const float x[6] = { 0 };
+    const int32_t y[3] = { 0 };
+    struct sgrad_dataset *none = NULL;
+    struct sgrad_arrays arrays = { .x = { ARRAY(x, "f4", 3, 2), ARRAY(x, "f4", 3, 2) }, .y = { ARRAY(y, "i4", 3) } };
+    const struct sgrad_dataset_options options = { .arrays = &arrays };
+    assert_fails(sgrad_dataset_open("arrays", SGRAD_TRAIN, NULL, &none), SGRAD_EINVAL, "arrays: ");
+    assert_fails(sgrad_dataset_open("arrays", SGRAD_TRAIN, &options, &none), SGRAD_EINVAL, "y_test: is missing");
+    arrays.y[SGRAD_TEST] = arrays.y[SGRAD_TRAIN];
+    arrays.y[SGRAD_TRAIN].type = "c8";
+    assert_fails(sgrad_dataset_open("arrays", SGRAD_TRAIN, &options, &none), SGRAD_EFORMAT, "y_train: has values of type c8");
+    arrays.y[SGRAD_TRAIN].type = "i4";
+    arrays.x[SGRAD_TRAIN].dim = (int64_t[]){ 2, 3 };
+    assert_fails(sgrad_dataset_open("arrays", SGRAD_TRAIN, &options, &none), SGRAD_EFORMAT,
+                 "x_train has 2 samples, y_train has 3");
+    arrays.x[SGRAD_TRAIN].dim = (int64_t[]){ 0, 2 };
+    assert_fails(sgrad_dataset_open("arrays", SGRAD_TRAIN, &options, &none), SGRAD_EFORMAT, "x_train: has no samples");
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         sentence("NumPy arrays of every type give samples", arrays),
@@ -242,6 +296,8 @@ int main(int argc, char **argv) {
         sentence("NumPy arrays in any order of bytes and dimensions give the same numbers", orders),
         sentence("y is read as classes or as numbers, by its values or by an option", meanings),
         sentence("labels of images and pixels are read in every form, and those without samples are reported", odd_labels),
+        sentence("arrays in memory give the samples of files, and images are not copied", in_memory),
+        sentence("arrays in memory that do not match are refused", wrong_in_memory),
     };
     return run_sentences(argc, argv, tests, scratch_open, scratch_close);
 }
