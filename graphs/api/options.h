@@ -189,6 +189,21 @@ struct sgrad_checkpoint_options {
     int keep;                                   /* number of checkpoints to keep */
 };
 
+/* Functions that sgrad_train calls on rank 0, on the thread that called it, while later steps may be running. EVENT is a JSON
+ * object, valid during the call. NULL: not called.
+ * start: {"event":"start","folder":…,"step":…,"steps":…,"epochs":…,"batch":…}, before the first step. step: completed steps, not
+ * 0 in a resumed run; steps and epochs: of the whole run.
+ * step, epoch: the line that has been written to metrics.jsonl. No step follows an evaluation before epoch has returned.
+ * step and epoch return 0 to continue. Above 0: the run ends as after its last step: with an evaluation, a checkpoint and
+ * model.safetensors. Below 0: the run ends as after a signal: with a checkpoint and SGRAD_EINTR. Steps that were in flight may
+ * complete before the end. After the last step, the value has no effect. */
+struct sgrad_train_events {
+    void (*start)(void *arg, const char *event);
+    int (*step)(void *arg, const char *event);
+    int (*epoch)(void *arg, const char *event);
+    void *arg;
+};
+
 /* Files and messages. */
 struct sgrad_output_options {
     const char *folder;                         /* run directory; NULL: runs/NAME-TIME */
@@ -201,6 +216,7 @@ struct sgrad_output_options {
                                                    TensorBoard; 0: none */
     int prometheus;                             /* port of 127.0.0.1 that serves current values (/metrics); 0: none */
     struct sgrad_step_range trace;              /* steps to record */
+    struct sgrad_train_events events;           /* called during training; zeros: none */
     const char *command;                        /* command with these options, for messages: "stargrad train"; NULL: none */
     const char *const *explicit_options;        /* long names of the explicitly set options; ends with NULL. Those without effect
                                                    on this run are reported on standard error. NULL: none is reported */

@@ -115,6 +115,8 @@ struct sgrad__run_control {
     bool together;                              /* all ranks know the error that ends the run: they need not be aborted */
     bool stopping;                              /* the run must end: no further step is started */
     bool pausing;                               /* a checkpoint is due by the clock: no step is started before it */
+    int verdict;                                /* of options.output.events, on rank 0: the value that ends the run; 0: none */
+    bool awaits;                                /* no step follows an evaluation before options.output.events.epoch returns */
     struct sgrad__deadline *deadline;           /* owned; NULL: the run has no time limits */
     struct sgrad_monitor *listener;             /* borrowed; notified when a step has ended, also of evaluations; NULL: none */
 };
@@ -166,8 +168,8 @@ long sgrad__run_lag(const struct sgrad__run *run);
 int sgrad__run_agree(struct sgrad__run *run, int error);
 /* The same without a timeout, if a rank may work on files for long. WHAT: the reason for the wait, for a warning. */
 int sgrad__run_await(struct sgrad__run *run, int error, const char *what);
-/* Returns true if this rank requests the end of the run: after a signal, when --stop-before is reached, or if metrics or a
- * checkpoint cannot be written. */
+/* Returns true if this rank requests the end of the run: after a signal, when --stop-before is reached, if a function of
+ * options.output.events requests it, or if metrics or a checkpoint cannot be written. */
 bool sgrad__run_is_asked(const struct sgrad__run *run);
 /* Return the learning rate, and the damping of K-FAC, of the step after STEP completed steps. */
 double sgrad__run_lr(const struct sgrad__run *run, long step);

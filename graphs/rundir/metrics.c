@@ -18,7 +18,10 @@ static const char *const value_name[TESTS] = { "train/loss", "train/learning_rat
 struct sgrad__metrics {
     struct sgrad__metrics_options is;
     char *path;
-    FILE *file;
+    FILE *jsonl;
+    FILE *file;                 /* collects the line of the current event in memory: LENGTH bytes at LINE */
+    char *line;
+    size_t length;
     double loss, seconds;       /* sums over the steps of this epoch so far, or since the last evaluation within it */
     double share[SGRAD_MAX_METRICS];    /* by metric: the same for metrics that are fractions */
     long epoch_steps, losses;   /* losses: steps among these that have a loss */
@@ -33,6 +36,7 @@ struct sgrad__metrics {
     char **name;                /* names of the values: of a step, then "test/loss", …, then "busy/cpu0", … */
     struct sgrad__tensorboard *tensorboard;
     struct sgrad__prometheus *prometheus;
+    int verdict;                /* the last value other than 0 of a function of the events */
     bool bar;                   /* terminal supports a progress bar */
     double drawn;               /* when the bar was last drawn */
 };
@@ -131,6 +135,26 @@ static void make_names(struct sgrad__metrics *metrics) {
     for (int i = 0; i < workers; i++) metrics->name[metrics->names++] = sgrad_format("busy/%s", metrics->is.workers->name[i]);
 }
 
+/* ---- events of the program --------------------------------------------------------------------------------------- */
+
+/* FUNCTION: of metrics->is.events; NULL: none. */
+static void call(struct sgrad__metrics *metrics, int (*function)(void *arg, const char *event), const char *event) {
+    const int verdict = function ? function(metrics->is.events->arg, event) : 0;
+    if (verdict) metrics->verdict = verdict;
+}
+
+int sgrad__metrics_verdict(const struct sgrad__metrics *metrics) { return metrics ? metrics->verdict : 0; }
+
+static void call_start(struct sgrad__metrics *metrics, long done) {
+    json_t *event = json_pack("{s:s, s:o, s:I, s:I, s:f, s:I}", "event", "start", "folder", sgrad_json_text(metrics->is.folder),
+                              "step", (json_int_t)done, "steps", (json_int_t)metrics->is.steps, "epochs", metrics->is.epochs,
+                              "batch", (json_int_t)metrics->is.batch);
+    char *text = json_dumps(event, JSON_REAL_PRECISION(9));
+    metrics->is.events->start(metrics->is.events->arg, text);
+    free(text);
+    json_decref(event);
+}
+
 /* FIRST: the first step of a resumed run; 0: a new run. */
 static int open_listeners(struct sgrad__metrics *metrics, long first) {
     make_names(metrics);
@@ -152,9 +176,10 @@ int sgrad__metrics_open(const struct sgrad__metrics_options *options, struct sgr
                                                                                  at->step % options->evaluate_every == 0)));
     m->owed = (options->evaluate_last ? last : ends) && m->last_epoch < at->step;
     m->is.resumed = NULL;
-    if (!error && !(m->file = fopen(m->path, "ae")))
+    if (!error && !(m->jsonl = fopen(m->path, "ae")))
         error = sgrad_log_error(SGRAD_EIO, "%s: cannot be written: %s", m->path, strerror(errno));
     if (!error) error = open_listeners(m, at ? at->step + 1 : 0);
+    if (!error && options->events && options->events->start) call_start(m, at ? at->step : 0);
     if (error) sgrad__metrics_close(m);
     else *metrics = m;
     return error;
@@ -163,7 +188,7 @@ int sgrad__metrics_open(const struct sgrad__metrics_options *options, struct sgr
 void sgrad__metrics_close(struct sgrad__metrics *metrics) {
     if (!metrics) return;
     if (metrics->bar && metrics->drawn > 0) fprintf(metrics->is.terminal, "\r\033[K"), fflush(metrics->is.terminal);
-    if (metrics->file) fclose(metrics->file);
+    if (metrics->jsonl) fclose(metrics->jsonl);
     sgrad__tensorboard_close(metrics->tensorboard);
     sgrad__prometheus_close(metrics->prometheus);
     for (int i = 0; i < metrics->names; i++) free(metrics->name[i]);
@@ -172,10 +197,24 @@ void sgrad__metrics_close(struct sgrad__metrics *metrics) {
     free(metrics);
 }
 
-static int flush(struct sgrad__metrics *metrics) {
+static void begin_line(struct sgrad__metrics *metrics) {
+    metrics->file = open_memstream(&metrics->line, &metrics->length);
+}
+
+static int write_line(struct sgrad__metrics *metrics) {
+    fwrite(metrics->line, 1, metrics->length, metrics->jsonl);
     SGRAD_TRY(sgrad__tensorboard_flush(metrics->tensorboard));
-    const int lost = sgrad_stream_error(metrics->file);
+    const int lost = sgrad_stream_error(metrics->jsonl);
     return lost ? sgrad_log_error(SGRAD_EIO, "%s: cannot be written: %s", metrics->path, strerror(lost)) : 0;
+}
+
+/* Writes the line to metrics.jsonl, and then calls FUNCTION with it. */
+static int end_line(struct sgrad__metrics *metrics, int (*function)(void *arg, const char *event)) {
+    fclose(metrics->file);
+    const int error = write_line(metrics);
+    if (!error) call(metrics, function, metrics->line);
+    free(metrics->line);
+    return error;
 }
 
 #define SHORT(x) sgrad_number_text(x, (char[SGRAD_NUMBER_TEXT]){ 0 })
@@ -271,6 +310,7 @@ int sgrad__metrics_step(struct sgrad__metrics *metrics, const struct sgrad__step
     metrics->run_seconds += seconds;
     metrics->run_steps++;
     const float loss = (float)event->loss;
+    begin_line(metrics);
     count_step(metrics, event->step, event->epoch, loss, event->empty, seconds);
     fprintf(metrics->file, "{\"event\":\"step\",\"step\":%ld,\"epoch\":%d,\"loss\":%s,\"lr\":%s,\"samples_per_second\":%s",
             event->step, event->epoch, NUMBER(loss), TYPED((float)event->rate), NUMBER(rate));
@@ -289,7 +329,7 @@ int sgrad__metrics_step(struct sgrad__metrics *metrics, const struct sgrad__step
         metrics->drawn = time;
         draw_bar(metrics, event->step, loss, (double)metrics->is.batch * (double)metrics->run_steps / metrics->run_seconds);
     }
-    return flush(metrics);
+    return end_line(metrics, metrics->is.events ? metrics->is.events->step : NULL);
 }
 
 void sgrad__metrics_steps(const struct sgrad__metrics *metrics, struct sgrad__epoch *epoch) {
@@ -304,6 +344,7 @@ void sgrad__metrics_steps(const struct sgrad__metrics *metrics, struct sgrad__ep
 int sgrad__metrics_epoch(struct sgrad__metrics *metrics, const struct sgrad__epoch *epoch) {
     if (!metrics) return 0;
     metrics->owed = false;
+    begin_line(metrics);
     fprintf(metrics->file, "{\"event\":\"epoch\",\"epoch\":%s,\"step\":%ld,\"train_loss\":%s,", NUMBER(epoch->epoch), epoch->step,
             NUMBER(epoch->train_loss));
     for (int i = 1; i < metrics->is.metrics; i++)
@@ -319,5 +360,5 @@ int sgrad__metrics_epoch(struct sgrad__metrics *metrics, const struct sgrad__epo
     fprintf(metrics->file, "\"seconds\":%s}\n", NUMBER(epoch->seconds));
     if (epoch->evaluated) tell(metrics, epoch->step, TESTS, epoch->test, metrics->is.metrics);
     if (metrics->is.terminal) print_epoch(metrics, epoch);
-    return flush(metrics);
+    return end_line(metrics, metrics->is.events ? metrics->is.events->epoch : NULL);
 }

@@ -207,6 +207,7 @@ struct sgrad__metrics_options {
     const struct sgrad_metric *metric;      /* array: metrics of the network's loss */
     int metrics;                            /* length of this array */
     const char *samples;                    /* word for a sample: "images" */
+    const struct sgrad_train_events *events;        /* functions that get the lines; NULL: none */
     const struct sgrad__position *resumed;  /* of a resumed run: later lines are removed from metrics.jsonl; NULL: new run */
 };
 struct sgrad__metrics;
@@ -221,6 +222,9 @@ void sgrad__metrics_say(const struct sgrad__metrics *metrics, const char *line);
 /* Returns true if the run was ended after the last step of an epoch, or of an interval between evaluations, but before the line
  * of its evaluation was written. The evaluation must then be repeated. */
 bool sgrad__metrics_owes_epoch(const struct sgrad__metrics *metrics);
+
+/* Returns the last value other than 0 that a function of the events has returned; 0: none. */
+int sgrad__metrics_verdict(const struct sgrad__metrics *metrics);
 
 /* Records that a step has been submitted. If no other step was in flight, samples_per_second is measured from now on. */
 void sgrad__metrics_submitted(struct sgrad__metrics *metrics);

@@ -1,4 +1,6 @@
-/* print.c: prints the configuration in use before the first step, and statistics of the parameter servers after the last one. */
+/* print.c: prints the configuration in use before the first step, and a picture of the first batch; statistics of the
+ * parameter servers after the last step. */
+#include "datasets/datasets.h"
 #include "graphs/train/setup.h"
 
 #include <stdlib.h>
@@ -189,4 +191,18 @@ void sgrad__run_print_staleness(struct sgrad__run *run, FILE *to) {
         if (histogram[i] > 0)
             fprintf(to, " %d%s: %.1f %%", i, i == SGRAD__STALENESS - 1 ? " or more" : "", 100 * histogram[i] / all);
     fputc('\n', to);
+}
+
+int sgrad__run_show_batch(const struct sgrad__run *run, FILE *terminal) {
+    enum { MOST = 256 };
+    const int count = run->options.training.batch < MOST ? (int)run->options.training.batch : MOST;
+    const struct sgrad_drawing how = { .seed = run->options.training.seed, .augmentations = run->data.train->drawn };
+    struct sgrad_sample sample[MOST];
+    struct sgrad__sampler order = sgrad__run_sampler(run);
+    for (int i = 0; i < count; i++) sample[i] = sgrad__sampler_sample(&order, 0, i);
+    sgrad__sampler_close(&order);
+    SGRAD_TRY(sgrad_dataset_show(run->data.train, sample, count, &how, run->options.output.show_batch, terminal));
+    fprintf(terminal, "the first %d %s of a batch, as they enter training: %s\n", count,
+            sgrad_plural(count, "sample", "samples"), run->options.output.show_batch);
+    return 0;
 }

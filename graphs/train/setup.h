@@ -194,6 +194,9 @@ void sgrad__run_warn_unused(const struct sgrad__run *run);
 
 /* Prints the configuration in use to TO, before the first step. */
 void sgrad__run_print(const struct sgrad__run *run, FILE *to);
+/* Writes a picture of the first batch of all ranks, or of its first 256 samples, and prints its path to TERMINAL. Errors: as
+ * sgrad_dataset_show. */
+int sgrad__run_show_batch(const struct sgrad__run *run, FILE *terminal);
 /* pipe.c: prints the pipeline stages, if there are several; with options.output.print also the layers of each stage. */
 void sgrad__run_print_pipe(const struct sgrad__run *run, FILE *to);
 /* Prints the distribution of the staleness of gradients, and the number of dropped ones. Collective. */

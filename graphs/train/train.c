@@ -68,7 +68,12 @@ static int begin_evaluation(struct sgrad__run *run, long done) {
     if (done >= run->steps) SGRAD_TRY(sgrad__run_see_views(run));
     if (run->evaluation.views.count) run->evaluation.epoch.views = run->options.evaluation.tta;
     SGRAD_TRY(sgrad__evaluation_begin(run));
-    return sgrad__best_may_end(run) ? end_evaluation(run, done) : 0;
+    return sgrad__best_may_end(run) || run->control.awaits ? end_evaluation(run, done) : 0;
+}
+
+/* Takes what the program has returned after STEP, unless it was the last one. */
+static void take_verdict(struct sgrad__run *run, long step) {
+    if (step < run->steps) run->control.verdict = sgrad__metrics_verdict(run->files.metrics);
 }
 
 /* Records the metrics of an epoch. No effect if the evaluation was cancelled because the run must end: the resumed run repeats
@@ -79,6 +84,7 @@ static void tell_epoch(struct sgrad__run *run) {
     /* on all ranks, and before the line in metrics.jsonl, from which a resumed run reads the best evaluation */
     const int kept = sgrad__best_tell(run);
     if (!run->files.error) run->files.error = kept ? kept : sgrad__metrics_epoch(run->files.metrics, e);
+    take_verdict(run, e->step);
     run->result.train_loss = e->train_loss;
     run->result.seconds += e->seconds;
     run->result.samples_per_second = e->samples_per_second;
@@ -98,9 +104,9 @@ static int end_evaluation(struct sgrad__run *run, long done) {
         SGRAD_TRY(sgrad__evaluation_end(run, run->evaluation.epoch.step == done));
         tell_epoch(run);
     }
-    double unwritten = run->files.error != 0;
-    sgrad_ranks_sum(&unwritten, 1);
-    if (unwritten > 0 || run->best.enough) run->control.stopping = true;
+    double ends = run->files.error || run->control.verdict;
+    sgrad_ranks_sum(&ends, 1);
+    if (ends > 0 || run->best.enough) run->control.stopping = true;
     return 0;
 }
 
@@ -119,6 +125,7 @@ static const char *reason_to_stop(const struct sgrad__run *run) {
     const int signal = sgrad__signal_caught();
     if (run->files.error) return "the metrics cannot be written";
     if (signal) return strsignal(signal);
+    if (run->control.verdict) return "the program ended the run";
     return sgrad__deadline_stops(run) ? sgrad__deadline_text(run) : "another rank stopped";
 }
 
@@ -190,6 +197,7 @@ static void tell_step(struct sgrad__run *run, const struct sgrad__slot *slot, lo
                                              slot_means(run, slot, mean), votes ? votes + 1 : NULL, is_empty(run, slot) };
     const int error = run->files.error ? 0 : sgrad__metrics_step(run->files.metrics, &event);
     if (error) run->files.error = error;
+    take_verdict(run, done);
 }
 
 /* Ends the run on all ranks after the same step. Steps in flight that have changed weights or states on one of the ranks are
@@ -332,7 +340,27 @@ static bool has_enough(struct sgrad__run *run) {
     return run->best.enough && unwritten == 0;
 }
 
+/* Returns true if the program has ended the run after step DONE, and nothing else ends it. Collective. */
+static bool is_ended_by_program(const struct sgrad__run *run, long done) {
+    const bool other = run->files.error || sgrad__signal_caught() || run->control.verdict < 0;
+    double ends[] = { run->control.verdict > 0, other };
+    sgrad_ranks_sum(ends, 2);
+    return done > 0 && ends[0] > 0 && ends[1] == 0;
+}
+
+/* Ends such a run: step DONE becomes its last one. */
+static int end_here(struct sgrad__run *run, long done) {
+    run->steps = done;
+    run->control.stopping = false;
+    run->control.verdict = 0;
+    SGRAD_TRY(end_evaluation(run, done));
+    if (checkpoint_is_due(run, done)) SGRAD_TRY(begin_checkpoint(run, done));
+    return run->evaluation.epoch.step == done ? 0 : begin_evaluation(run, done);
+}
+
 static int train(struct sgrad__run *run, long done) {
+    run->control.awaits = run->options.output.events.epoch != NULL;
+    sgrad_ranks_broadcast(&run->control.awaits, sizeof run->control.awaits, 0);
     SGRAD_TRY(sgrad__best_open(run, done));
     settle(run, done, SETTLED);
     bool owed = sgrad__metrics_owes_epoch(run->files.metrics);
@@ -342,6 +370,7 @@ static int train(struct sgrad__run *run, long done) {
     else if ((done >= run->steps || run->best.enough) && run->best.step) run->result.train_loss = NAN;
     else if (done >= run->steps || run->best.enough) SGRAD_TRY(evaluate_again(run));
     while (done < run->steps && !run->control.stopping) SGRAD_TRY(stretch(run, &done));
+    if (run->control.stopping && is_ended_by_program(run, done)) SGRAD_TRY(end_here(run, done));
     if (!run->control.stopping) SGRAD_TRY(end_evaluation(run, done));
     if (run->control.stopping && !has_enough(run)) return stop_early(run, done);
     const bool keeps = run->options.checkpoint.every > 0 || run->options.checkpoint.seconds > 0;
@@ -361,6 +390,7 @@ static int open_metrics(struct sgrad__run *run, long done, FILE *terminal) {
                                                                  .tensorboard = run->options.output.tensorboard,
                                                                  .prometheus = run->options.output.prometheus,
                                                                  .workers = run->files.workers,
+                                                                 .events = &run->options.output.events,
                                                                  .metric = run->metric,
                                                                  .metrics = run->result.metrics,
                                                                  .samples = sgrad__run_samples(run),
@@ -402,21 +432,6 @@ static int save_weights(struct sgrad__run *run) {
     return error;
 }
 
-/* Writes a picture of the first batch of all ranks, or of its first 256 samples. */
-static int show_batch(struct sgrad__run *run, FILE *terminal) {
-    enum { MOST = 256 };
-    const int count = run->options.training.batch < MOST ? (int)run->options.training.batch : MOST;
-    const struct sgrad_drawing how = { .seed = run->options.training.seed, .augmentations = run->data.train->drawn };
-    struct sgrad_sample sample[MOST];
-    struct sgrad__sampler order = sgrad__run_sampler(run);
-    for (int i = 0; i < count; i++) sample[i] = sgrad__sampler_sample(&order, 0, i);
-    sgrad__sampler_close(&order);
-    SGRAD_TRY(sgrad_dataset_show(run->data.train, sample, count, &how, run->options.output.show_batch, terminal));
-    fprintf(terminal, "the first %d %s of a batch, as they enter training: %s\n", count,
-            sgrad_plural(count, "sample", "samples"), run->options.output.show_batch);
-    return 0;
-}
-
 static int train_run(struct sgrad__run *run) {
     FILE *terminal = run->options.output.json ? stderr : stdout;
     long done = 0;
@@ -425,7 +440,8 @@ static int train_run(struct sgrad__run *run) {
     sgrad__run_warn_unused(run);
     const bool tells = run->context->rank == 0 && (!run->options.output.quiet || run->options.output.print);
     if (tells) sgrad__run_print(run, terminal);
-    if (run->options.output.show_batch) return sgrad__run_agree(run, run->context->rank ? 0 : show_batch(run, terminal));
+    if (run->options.output.show_batch)
+        return sgrad__run_agree(run, run->context->rank ? 0 : sgrad__run_show_batch(run, terminal));
     if (run->options.output.print && run->context->rank == 0) {
         sgrad__graph_print(run->graph, stdout);
         sgrad__program_print(run->program, stdout);
