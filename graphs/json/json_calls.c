@@ -7,6 +7,7 @@
 #include "runtime/collectives.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -115,11 +116,22 @@ static char *text_of(json_t *object) {
     return text;
 }
 
-int sgrad_json_train(const char *run, const char *options, char **result) {
+/* Replaces the option data by arrays in memory. */
+static void take_arrays(const struct sgrad_arrays *arrays, struct sgrad_train_options *options) {
+    options->data.arrays = arrays;
+    if (arrays) options->data.name = "arrays";
+}
+
+int sgrad_json_train(const char *run, const char *options, const struct sgrad_json_training *training, char **result) {
+    static const struct sgrad_json_training nothing;
     struct asked a;
     struct sgrad_train_result r = { 0 };
+    if (!training) training = &nothing;
     setvbuf(stdout, NULL, _IOLBF, 0);       /* progress must appear at once, also in a notebook */
     int error = take_options(run, options, true, &a);
+    take_arrays(training->arrays, &a.options);
+    a.options.output.events = training->events;
+    a.options.output.quiet = training->quiet;
     if (!error) error = sgrad_train(&a.options, &r);
     if (!error) *result = text_of(sgrad_result_json(&r));
     free(r.folder);
@@ -150,6 +162,7 @@ static int open_array(const struct sgrad_dataset *like, const struct sgrad_json_
 static int open_samples(const char *run, const struct sgrad_train_options *options, const struct sgrad_json_samples *samples,
                         struct sgrad_dataset **dataset) {
     struct sgrad_dataset *like = NULL;
+    if (samples->arrays) return sgrad_run_open_samples(options, false, dataset);
     SGRAD_TRY(sgrad_run_samples(run, options, &like));
     const struct sgrad_shape *shape = &like->field[0].shape;
     int error = samples->file
@@ -166,6 +179,7 @@ int sgrad_json_predict(const char *run, const char *options, const struct sgrad_
     struct sgrad_dataset *dataset = NULL;
     int error = take_options(run, options, false, &a);
     if (!error) take_weights(run, &a), take_seed(run, &a);
+    take_arrays(samples ? samples->arrays : NULL, &a.options);
     if (!error && samples) error = open_samples(run, &a.options, samples, &dataset);
     else if (!error && answers && json_object_get(a.object, "data")) error = sgrad_run_open_samples(&a.options, true, &dataset);
     a.options.data.dataset[SGRAD_TEST] = dataset;
@@ -195,19 +209,67 @@ int sgrad_json_export(const char *run, const char *options, const char *path) {
 
 /* ---- generation of text ---- */
 
+/* Where the arguments of sgrad_json_sample are stored, by name. */
+struct argument {
+    const char *name;
+    json_int_t *whole;          /* exactly one of whole, real and text is not NULL */
+    double *real;
+    const char **text;
+};
+
+/* Stores VALUE. Returns what it must be, if it is something else; otherwise NULL. */
+static const char *take_argument(const struct argument *argument, const json_t *value) {
+    if (argument->whole) {
+        if (!json_is_integer(value)) return "a whole number";
+        *argument->whole = json_integer_value(value);
+    } else if (argument->real) {
+        if (!json_is_number(value)) return "a number";
+        *argument->real = json_number_value(value);
+    } else {
+        if (!json_is_string(value)) return "a text";
+        *argument->text = json_string_value(value);
+    }
+    return NULL;
+}
+
+static int take_arguments(json_t *object, const struct argument *arguments) {
+    const char *key;
+    json_t *value;
+    json_object_foreach(object, key, value) {
+        const struct argument *is = arguments;
+        if (!strcmp(key, "prompts")) continue;
+        while (is->name && strcmp(is->name, key)) is++;
+        const char *kind = is->name ? take_argument(is, value) : NULL;
+        if (!is->name) return sgrad_log_error(SGRAD_ENAME, "sample: unknown argument '%s'", key);
+        if (kind) return sgrad_log_error(SGRAD_EFORMAT, "sample: %s must be %s", key, kind);
+    }
+    return 0;
+}
+
 /* Reads the description TEXTS of the texts. The strings of HOW and *TOKENIZER belong to *OBJECT; the caller must free
  * how->prompt. */
 static int read_texts(const char *texts, json_t **object, struct sgrad_text_options *how, const char **tokenizer) {
     json_error_t problem;
-    json_t *prompts;
-    json_int_t tokens, top_k = 0;
+    json_int_t tokens = -1, top_k = 0;
     struct sgrad_sample_options *s = &how->sampling;
+    s->temperature = NAN;
+    const struct argument arguments[] = {
+        { "tokens", .whole = &tokens },
+        { "temperature", .real = &s->temperature },
+        { "top_k", .whole = &top_k },
+        { "top_p", .real = &s->top_p },
+        { "repetition_penalty", .real = &s->repetition_penalty },
+        { "stop", .text = &how->stop },
+        { "tokenizer", .text = tokenizer },
+        { NULL },
+    };
     *object = json_loads(texts, JSON_REJECT_DUPLICATES, &problem);
-    if (!*object ||
-        json_unpack_ex(*object, &problem, JSON_STRICT, "{s:o, s:I, s:F, s?I, s?F, s?F, s?s, s?s}", "prompts", &prompts, "tokens",
-                       &tokens, "temperature", &s->temperature, "top_k", &top_k, "top_p", &s->top_p, "repetition_penalty",
-                       &s->repetition_penalty, "stop", &how->stop, "tokenizer", tokenizer))
-        return sgrad_log_error(SGRAD_EFORMAT, "sample: invalid description of texts: %s", problem.text);
+    const json_t *prompts = json_object_get(*object, "prompts");
+    if (!*object) return sgrad_log_error(SGRAD_EFORMAT, "sample: invalid JSON: %s", problem.text);
+    if (!json_is_array(prompts)) return sgrad_log_error(SGRAD_EFORMAT, "sample: prompts must be a list of texts");
+    SGRAD_TRY(take_arguments(*object, arguments));
+    if (!json_object_get(*object, "tokens") || isnan(s->temperature))
+        return sgrad_log_error(SGRAD_EFORMAT, "sample: tokens and temperature are required");
     s->tokens = (long)tokens;
     s->top_k = (int)sgrad_clamp(top_k, -1, INT32_MAX);
     how->prompts = (int)json_array_size(prompts);

@@ -4,7 +4,7 @@
  * OPTIONS is a JSON object. Its keys are fields of struct sgrad_train_options, with names and values as in config.json:
  *
  *     char *result;
- *     SGRAD_TRY(sgrad_json_train(NULL, "{\"model\": \"convnet\", \"data\": \"digits\", \"epochs\": 2}", &result));
+ *     SGRAD_TRY(sgrad_json_train(NULL, "{\"model\": \"convnet\", \"data\": \"digits\", \"epochs\": 2}", NULL, &result));
  *     puts(result);                           // {"folder": "runs/convnet-…", "steps": 24, …, "test_top1": 0.93, …}
  *     free(result);
  *
@@ -24,19 +24,26 @@ extern "C" {
 /* Returns all options with their defaults, as a JSON object; the caller must free it. */
 char *sgrad_json_defaults(void);
 
+/* What OPTIONS cannot contain. Zeros: nothing. */
+struct sgrad_json_training {
+    const struct sgrad_arrays *arrays;  /* samples in memory, instead of the option data; NULL: none */
+    struct sgrad_train_events events;   /* functions that are called during the training */
+    bool quiet;                         /* nothing is printed */
+};
 /* Trains (sgrad_train). The option resume may also be "auto": it is then true if the option out names an existing run. If a run
- * is continued, its options are used instead of those of RUN. *RESULT is a JSON object: folder, steps, epochs, train_loss,
- * test_loss, …, seconds, samples_per_second. The caller must free it. */
-int sgrad_json_train(const char *run, const char *options, char **result);
+ * is continued, its options are used instead of those of RUN. TRAINING may be NULL. *RESULT is a JSON object: folder, steps,
+ * epochs, train_loss, test_loss, …, seconds, samples_per_second. The caller must free it. */
+int sgrad_json_train(const char *run, const char *options, const struct sgrad_json_training *training, char **result);
 
-/* COUNT samples to predict, of one of two kinds: image files, or an array. */
+/* Samples to predict: COUNT image files; COUNT samples in an array, without targets; or the test split of arrays in memory. */
 struct sgrad_json_samples {
-    const char *const *file;            /* COUNT image files; NULL: use the array */
+    const char *const *file;            /* COUNT image files; NULL: use the array, or arrays */
     int64_t count;
     const void *array;                  /* (COUNT,DIM[0],…,DIM[RANK-1]) */
     const char *type;                   /* of the array's elements: "U8", "U16", "I32" or "F32" */
     int rank;                           /* number of dimensions of one sample */
     const int64_t *dim;                 /* dimensions of one sample */
+    const struct sgrad_arrays *arrays;  /* x[SGRAD_TEST] and its targets y[SGRAD_TEST], instead of all others; NULL: none */
 };
 /* Predicts the outputs for SAMPLES (sgrad_predict); if SAMPLES is NULL, for the test split of the data, or, if ANSWERS is not
  * NULL and OPTIONS contains data, for all samples of a file that is not divided into splits, which may lack targets. The weights
@@ -45,7 +52,7 @@ struct sgrad_json_samples {
  * and ANSWERS may be NULL. SGRAD_EINVAL also if the type or the rank of an array is invalid. SGRAD_ESHAPE also if the samples do
  * not have the shape that the network expects. */
 int sgrad_json_predict(const char *run, const char *options, const struct sgrad_json_samples *samples, char **result,
-                       struct sgrad_predictions *predictions);
+                       struct sgrad_predictions *answers);
 
 /* Writes the weights, chosen as by sgrad_json_predict, and their network to the ONNX file PATH (sgrad_export). */
 int sgrad_json_export(const char *run, const char *options, const char *path);

@@ -6,6 +6,8 @@
     run.predict(["seven.png"]).argmax(axis=1)
     run.weights()["fc.weight"].shape
     run.export("digits.onnx")
+    stargrad.train(model="mlp", data=(x, y), on_epoch=print)
+    stargrad.Model.load("runs/pets").logits(images)
     stargrad.Run("runs/gpt").sample("To be", tokens=50, temperature=0.8)
     stargrad.Tokenizer("tokenizer.json").encode("To be")
 
@@ -18,11 +20,16 @@ import os
 
 import numpy
 
-from .library import Answers, Error, Samples, call, library, take_text
+from . import arrays, results
+from .callbacks import Callbacks, Progress, Stop
+from .library import Answers, Error, Samples, Training, call, library, take_text
+from .model import Model
+from .results import probabilities
 from .tokenizer import Tokenizer
 from .weights import load, save
 
-__all__ = ["Error", "Run", "Tokenizer", "evaluate", "load", "names", "options", "plugin", "probabilities", "sample", "save", "train"]
+__all__ = ["Error", "Model", "Run", "Stop", "Tokenizer", "evaluate", "load", "names", "options", "plugin", "probabilities", "sample", "save",
+           "train"]
 
 
 def options():
@@ -48,20 +55,75 @@ def plugin(path):
     call("sgrad_plugin_open", os.fsencode(path))
 
 
-def train(like=None, **options):
-    """Trains and returns the Run. Progress is printed to standard output, as by the command. LIKE is a run or its folder; its
-    options are the defaults. Ctrl-C ends the training after a checkpoint. out=…, resume=True continues it."""
-    result = ctypes.c_void_p()
-    call("sgrad_json_train", _folder(like), _text(options), ctypes.byref(result))
+def train(like=None, data=None, test=0.1, on_step=None, on_epoch=None, progress=False, **options):
+    """Trains and returns the Run. LIKE is a run or its folder; its options are the defaults.
+
+    data: the name of a data set, or a pair of arrays (x, y). test: with arrays, the pair of the test set, or the fraction of the
+    samples that are held out for it. on_step, on_epoch: functions that are called with a dictionary, the line of metrics.jsonl,
+    after each step and after each evaluation. If one returns or raises Stop, the run ends as after its last step. If it raises
+    another exception, the run ends with a checkpoint, and the exception is raised. progress: a line with the current step and
+    the remaining time, instead of the output of the command; or an open file for it. Ctrl-C ends the training after a checkpoint.
+    out=…, resume=True continues it."""
+    line = Progress(None if progress is True else progress) if progress else None
+    calls, struct, result = Callbacks(on_step, on_epoch, line), None, ctypes.c_void_p()
+    if data is not None and not isinstance(data, str):
+        held_out = isinstance(test, (int, float))
+        split = arrays.hold_out(data, test, _seed(like, options)) if held_out else (arrays.pair(data), arrays.pair(test, "test"))
+        struct = arrays.arrays(*split)
+    elif data is not None:
+        options["data"] = data
+    training = Training(arrays=struct and ctypes.pointer(struct), events=calls.events, quiet=bool(progress))
+    try:
+        call("sgrad_json_train", _folder(like), _options(options), ctypes.byref(training), ctypes.byref(result))
+    except (Error, KeyboardInterrupt):
+        if calls.raised is None:
+            raise
+    if calls.raised is not None:
+        raise calls.raised
     result = json.loads(take_text(result))
     return Run(result["folder"], result)
 
 
-def evaluate(run=None, **options):
-    """Returns the loss and the metrics of a run, or of model=…, init=WEIGHTS, data=…, on the test set."""
-    result = ctypes.c_void_p()
-    call("sgrad_json_predict", _folder(run), _text(options), None, ctypes.byref(result), None)
-    return json.loads(take_text(result))
+def evaluate(run=None, data=None, details=False, **options):
+    """Returns the loss and the metrics of a run, or of model=…, init=WEIGHTS, on the test set of DATA: the name of a data set, or a
+    pair of arrays (x, y); default: the run's. details: also the results of each class, the confusion matrix and the calibration
+    error."""
+    given, result, answers = None, ctypes.c_void_p(), Answers()
+    if data is not None and not isinstance(data, str):
+        given = Samples(arrays=ctypes.pointer(arrays.arrays(None, arrays.pair(data))))
+    elif data is not None:
+        options["data"] = data
+    call("sgrad_json_predict", _folder(run), _options(options), given, ctypes.byref(result), ctypes.byref(answers) if details else None)
+    metrics = json.loads(take_text(result))
+    if not details:
+        return metrics
+    logits, labels = _take(answers)
+    if labels is None or labels.ndim != 1:
+        raise Error("details requires samples with one class each")
+    known = run if isinstance(run, Run) or run is None else Run(run)
+    names = known.classes if known else [str(c) for c in range(logits.shape[1])]
+    return {**metrics, **results.details(logits, labels, names)}
+
+
+def _take(answers):
+    """Returns the logits and the labels of a struct sgrad_predictions, and frees it."""
+    try:
+        logits = numpy.ctypeslib.as_array(answers.said, (answers.samples, answers.numbers)).copy()
+        shape = (answers.samples,) if answers.labels == 1 else (answers.samples, answers.labels)
+        return logits, numpy.ctypeslib.as_array(answers.label, shape).copy() if answers.labels else None
+    finally:
+        library().sgrad_predictions_free(ctypes.byref(answers))
+
+
+def _predict(run, samples, options):
+    """Returns the logits and the labels; of one image file, its logits."""
+    answers, one = Answers(), arrays.is_path(samples)
+    given = None if samples is None else arrays.samples([samples] if one else samples)
+    if not isinstance(options.get("data", ""), str):
+        raise Error("data must be the name of a data set; pass an array as samples")
+    call("sgrad_json_predict", _folder(run), _options(options), given, None, ctypes.byref(answers))
+    logits, labels = _take(answers)
+    return (logits[0], None) if one else (logits, labels if samples is None else None)
 
 
 def sample(prompts, run=None, tokens=256, temperature=1, top_k=0, top_p=1, repetition_penalty=1, stop=None, tokenizer=None, **options):
@@ -72,7 +134,7 @@ def sample(prompts, run=None, tokens=256, temperature=1, top_k=0, top_p=1, repet
               "top_k": top_k, "top_p": top_p, "repetition_penalty": repetition_penalty, "stop": stop,
               "tokenizer": tokenizer.path if isinstance(tokenizer, Tokenizer) else tokenizer}
     wanted, result = {key: value for key, value in wanted.items() if value is not None}, ctypes.c_void_p()
-    call("sgrad_json_sample", _folder(run), _text(options), _text(wanted), ctypes.byref(result))
+    call("sgrad_json_sample", _folder(run), _options(options), _text(wanted), ctypes.byref(result))
     texts = [line["text"] for line in json.loads(take_text(result))]
     return texts[0] if isinstance(prompts, str) else texts
 
@@ -110,22 +172,23 @@ class Run:
         """Returns the final weights, or those in another file of the folder (best.safetensors, a checkpoint): arrays by name."""
         return load(os.path.join(self.folder, name))
 
-    def evaluate(self, **options):
-        """Returns the loss and the metrics on the run's test set. data=… selects another test set, init=… other weights."""
-        return evaluate(self, **options)
+    def evaluate(self, data=None, details=False, **options):
+        """Returns the loss and the metrics on the run's test set: evaluate(self, …). init=… selects other weights."""
+        return evaluate(self, data, details, **options)
 
     def predict(self, samples=None, **options):
         """Returns the predictions as float32 (samples, numbers): the logits of the classes, or the predicted numbers. SAMPLES
-        must be a list of image files or an array (samples, …): images as uint8 (n,H,W,C), numbers as float32. None: the run's
-        test set."""
-        answers, keeps = Answers(), []
-        given = None if samples is None else _samples(samples, keeps)
-        call("sgrad_json_predict", _folder(self), _text(options), given, None, ctypes.byref(answers))
-        try:
-            said = numpy.ctypeslib.as_array(answers.said, (answers.samples, answers.numbers)).copy()
-        finally:
-            library().sgrad_predictions_free(ctypes.byref(answers))
-        return said
+        must be a list of image files or an array (samples, …): images as uint8 (n,H,W,C), numbers as float32. Of one image file
+        the result is (numbers). None: the run's test set."""
+        return _predict(self, samples, options)[0]
+
+    def table(self, samples=None, top=1, **options):
+        """Returns the predictions as a list of dictionaries, rows of a pandas.DataFrame: sample, class and probability, for the
+        TOP most probable classes of each sample, and label, if it is known; or sample and number. SAMPLES: as of predict."""
+        logits, labels = _predict(self, samples, options)
+        logits = numpy.atleast_2d(logits)
+        names = self.classes if self.config["classes"] else []
+        return results.table(logits, labels if names else None, names, arrays.names_of(samples, len(logits)), top)
 
     @functools.cached_property
     def tokenizer(self):
@@ -139,40 +202,45 @@ class Run:
 
     def export(self, path, **options):
         """Writes the network and its weights to an ONNX file (docs/guides/onnx.md), or only the weights to a .safetensors file."""
-        call("sgrad_json_export", _folder(self), _text(options), os.fsencode(path))
-
-
-def probabilities(logits):
-    """Returns the softmax of logits over the last axis."""
-    shifted = numpy.exp(logits - logits.max(axis=-1, keepdims=True))
-    return shifted / shifted.sum(axis=-1, keepdims=True)
+        call("sgrad_json_export", _folder(self), _options(options), os.fsencode(path))
 
 
 def _folder(run):
     return None if run is None else os.fsencode(run.folder if isinstance(run, Run) else run)
 
 
+def _seed(like, options):
+    """Returns the seed of a training: the option, or that of the run that is continued, or of LIKE."""
+    for run in (options.get("out") if options.get("resume") else None, like):
+        folder = None if run is None else os.fsdecode(_folder(run))
+        if "seed" not in options and folder and os.path.exists(os.path.join(folder, "config.json")):
+            return int(Run(folder).config["options"]["seed"])
+    return int(options.get("seed", 1))
+
+
+def _value(value):
+    """Returns the value of an option: lists of numbers become texts, "0.5,1"."""
+    value = value.tolist() if isinstance(value, numpy.ndarray) else value
+    numbers = isinstance(value, (list, tuple)) and value and all(isinstance(one, (int, float, numpy.number)) for one in value)
+    return ",".join(map(str, numpy.asarray(value).tolist())) if numbers else value
+
+
 def _plain(value):
-    """Converts paths and NumPy numbers to Python values."""
-    return value.item() if isinstance(value, numpy.generic) else os.fspath(value)
+    """Converts NumPy numbers and paths to Python values."""
+    return value.item() if isinstance(value, numpy.generic) else os.fsdecode(value)
 
 
-def _text(options):
-    return json.dumps(options, default=_plain).encode()
+def _text(values):
+    """Returns the JSON object of named values."""
+    for name, value in values.items():
+        try:
+            text = json.dumps(value, default=_plain, allow_nan=False)
+        except (TypeError, ValueError) as why:
+            raise Error(f"{name}: {value!r} is not supported: {why}") from None
+        if "\\u0000" in text.replace("\\\\", ""):
+            raise Error(f"{name} must not contain the character NUL")
+    return json.dumps(values, default=_plain).encode()
 
 
-def _samples(samples, keeps):
-    """Returns a struct sgrad_json_samples. Appends the arrays that it points to to KEEPS, so that they are not freed."""
-    if isinstance(samples, (list, tuple)) and samples and all(isinstance(s, (str, os.PathLike)) for s in samples):
-        files = (ctypes.c_char_p * len(samples))(*map(os.fsencode, samples))
-        return ctypes.byref(Samples(file=files, count=len(samples)))
-    array = numpy.asarray(samples)
-    if array.ndim == 0 or array.dtype.kind not in "fiub":
-        raise Error("samples must be a list of image files, or an array of numbers whose first axis is the sample")
-    if array.dtype not in (numpy.uint8, numpy.uint16):
-        array = array.astype(numpy.float32 if array.dtype.kind == "f" else numpy.int32)
-    array = numpy.ascontiguousarray(array)
-    keeps.append(array)
-    dim = (ctypes.c_int64 * array.ndim)(*array.shape[1:])
-    kind = {numpy.uint8: b"U8", numpy.uint16: b"U16", numpy.int32: b"I32", numpy.float32: b"F32"}[array.dtype.type]
-    return ctypes.byref(Samples(count=len(array), array=array.ctypes.data, type=kind, rank=array.ndim - 1, dim=dim))
+def _options(options):
+    return _text({name: _value(value) for name, value in options.items()})

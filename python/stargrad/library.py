@@ -14,10 +14,34 @@ class Error(Exception):
     """A call of the library failed. The message is the library's."""
 
 
+class Array(ctypes.Structure):
+    """struct sgrad_array"""
+    _fields_ = [("data", ctypes.c_void_p), ("type", ctypes.c_char_p), ("rank", ctypes.c_int), ("dim", ctypes.POINTER(ctypes.c_int64))]
+
+
+class Arrays(ctypes.Structure):
+    """struct sgrad_arrays"""
+    _fields_ = [("x", Array * 2), ("y", Array * 2)]
+
+
 class Samples(ctypes.Structure):
     """struct sgrad_json_samples"""
     _fields_ = [("file", ctypes.POINTER(ctypes.c_char_p)), ("count", ctypes.c_int64), ("array", ctypes.c_void_p), ("type", ctypes.c_char_p),
-                ("rank", ctypes.c_int), ("dim", ctypes.POINTER(ctypes.c_int64))]
+                ("rank", ctypes.c_int), ("dim", ctypes.POINTER(ctypes.c_int64)), ("arrays", ctypes.POINTER(Arrays))]
+
+
+Start = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p)
+Event = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)
+
+
+class Events(ctypes.Structure):
+    """struct sgrad_train_events"""
+    _fields_ = [("start", Start), ("step", Event), ("epoch", Event), ("arg", ctypes.c_void_p)]
+
+
+class Training(ctypes.Structure):
+    """struct sgrad_json_training"""
+    _fields_ = [("arrays", ctypes.POINTER(Arrays)), ("events", Events), ("quiet", ctypes.c_bool)]
 
 
 class Answers(ctypes.Structure):
@@ -64,7 +88,7 @@ def library():
     try:
         lib = ctypes.CDLL(path(), mode=ctypes.RTLD_GLOBAL)      # plug-ins, those of MPI too, need its symbols
         text, texts = ctypes.c_char_p, ctypes.POINTER(ctypes.c_void_p)
-        lib.sgrad_json_train.argtypes = [text, text, texts]
+        lib.sgrad_json_train.argtypes = [text, text, ctypes.POINTER(Training), texts]
         lib.sgrad_json_predict.argtypes = [text, text, ctypes.POINTER(Samples), texts, ctypes.POINTER(Answers)]
         lib.sgrad_json_export.argtypes = [text, text, text]
         lib.sgrad_json_sample.argtypes = [text, text, text, texts]

@@ -108,7 +108,8 @@ def test_images():
     refused(lambda: one.predict(x[60:, :, :5]), "samples of U8 (9,5,1)", "pixels of U8 (9,8,1)")
     refused(lambda: one.predict(x[60:].astype("f4")), "samples of F32 (9,8,1)", "U8")
     refused(lambda: one.predict([os.path.join(FOLDER, "nothing.png")]), "nothing.png", "No such file")
-    refused(lambda: one.predict("nothing.png"), "samples must be a list of image files")
+    refused(lambda: one.predict("nothing.png"), "nothing.png", "No such file")
+    refused(lambda: one.predict([1, "nothing.png"]), "samples must be an image file, a list of image files")
 
 
 def on_ranks(program, status=0):
@@ -296,7 +297,7 @@ def test_sample_refused():
     refused(lambda: one.sample([]), "sample requires at least one prompt")
     refused(lambda: one.sample([1]), "prompt 1 is not a text")
     refused(lambda: one.sample("1", temperature=-1), "temperature -1")
-    refused(lambda: one.sample("1", tokens="many"), "Expected integer, got string")
+    refused(lambda: one.sample("1", tokens="many"), "tokens must be a whole number")
     refused(lambda: one.sample("1", topk=1), "unknown option 'topk'")
     refused(lambda: one.sample("1", tokenizer="nowhere.json"), "nowhere.json: No such file")
     refused(lambda: stargrad.sample("1", model=TINY), "option init, a file of weights, is missing")

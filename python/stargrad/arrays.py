@@ -1,0 +1,88 @@
+"""arrays.py: passes NumPy arrays to the library (struct sgrad_arrays, struct sgrad_json_samples), without copies where the library
+can read them in place: arrays in C order and in the byte order of this machine."""
+import ctypes
+import os
+
+import numpy
+
+from .library import Arrays, Error, Samples
+
+TYPES = {"b1", "u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f2", "f4", "f8"}
+
+
+def _array(values, what):
+    """Returns VALUES as an array that the library can read. Copies it only if it must."""
+    array = numpy.asarray(values)
+    if f"{array.dtype.kind}{array.dtype.itemsize}" not in TYPES:
+        raise Error(f"{what} has values of type {array.dtype}; they must be integers or real numbers")
+    return numpy.ascontiguousarray(array, array.dtype.newbyteorder("="))
+
+
+def pair(data, what="data"):
+    """Returns DATA, a pair of samples and targets, as arrays."""
+    if not isinstance(data, (tuple, list)) or len(data) != 2:
+        raise Error(f"{what} must be a pair of arrays, (x, y)")
+    x, y = (_array(values, f"{name} of {what}") for values, name in zip(data, "xy"))
+    if x.ndim < 2 or y.ndim < 1 or len(x) != len(y):
+        raise Error(f"{what}: x has shape {x.shape} and y {y.shape}; both must have the same number of samples in front, and x at "
+                    "least two dimensions")
+    return x, y
+
+
+def hold_out(data, fraction, seed):
+    """Divides (x, y) at random into a training set and a test set with this fraction of the samples, of each class."""
+    x, y = pair(data)
+    if not 0 < fraction < 1:
+        raise Error(f"test is {fraction}; it must be a pair of arrays, or a fraction between 0 and 1")
+    draw, held = numpy.random.default_rng(seed), numpy.zeros(len(x), bool)
+    groups = numpy.unique(y) if y.ndim == 1 and y.dtype.kind in "iub" else [None]
+    for group in groups:
+        of_group = draw.permutation(numpy.arange(len(x)) if group is None else numpy.flatnonzero(y == group))
+        held[of_group[:round(fraction * len(of_group))]] = True
+    if held.all() or not held.any():
+        raise Error(f"test={fraction} of {len(x)} samples leaves no sample for the {'training' if held.all() else 'test'} set")
+    return (x[~held], y[~held]), (x[held], y[held])
+
+
+def arrays(train, test):
+    """Returns struct sgrad_arrays of two pairs; TRAIN may be None. The structure keeps the arrays alive."""
+    struct = Arrays()
+    struct.kept = []
+    for split, data in enumerate((train, test)):
+        for field, values in zip((struct.x, struct.y), data or ()):
+            dim = (ctypes.c_int64 * values.ndim)(*values.shape)
+            struct.kept += [values, dim]
+            one = field[split]
+            one.data, one.type, one.rank, one.dim = values.ctypes.data, values.dtype.str[1:].encode(), values.ndim, dim
+    return struct
+
+
+def is_path(value):
+    return isinstance(value, (str, os.PathLike))
+
+
+def names_of(given, count):
+    """Returns the names of COUNT samples: files, or numbers from 0."""
+    if is_path(given):
+        return [os.fspath(given)]
+    if isinstance(given, (list, tuple)) and given and all(is_path(one) for one in given):
+        return list(map(os.fspath, given))
+    return range(count)
+
+
+def samples(given):
+    """Returns struct sgrad_json_samples of image files or of an array without targets. The structure keeps them alive."""
+    if isinstance(given, (list, tuple)) and given and all(is_path(one) for one in given):
+        files = (ctypes.c_char_p * len(given))(*map(os.fsencode, given))
+        return Samples(file=files, count=len(given))
+    array = numpy.asarray(given)
+    if array.ndim == 0 or array.dtype.kind not in "fiub":
+        raise Error("samples must be an image file, a list of image files, or an array of numbers whose first axis is the sample")
+    if array.dtype not in (numpy.uint8, numpy.uint16):
+        array = array.astype(numpy.float32 if array.dtype.kind == "f" else numpy.int32)
+    array = numpy.ascontiguousarray(array)
+    dim = (ctypes.c_int64 * array.ndim)(*array.shape[1:])
+    kind = {numpy.uint8: b"U8", numpy.uint16: b"U16", numpy.int32: b"I32", numpy.float32: b"F32"}[array.dtype.type]
+    struct = Samples(count=len(array), array=array.ctypes.data, type=kind, rank=array.ndim - 1, dim=dim)
+    struct.kept = [array, dim]
+    return struct

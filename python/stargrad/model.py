@@ -1,0 +1,64 @@
+"""model.py: a trained network that computes outputs for arrays and image files."""
+import os
+
+import numpy
+
+from . import arrays, results
+from .library import Error
+
+
+class Model:
+    """A trained network: weights, and what its input and output mean. It needs neither PyTorch nor the training data.
+
+    classes: the names of its classes; empty: its outputs are numbers."""
+
+    def __init__(self, predict, classes, describe):
+        self._predict, self.classes, self._describe = predict, classes, describe
+
+    def __repr__(self):
+        return f"Model({self._describe})"
+
+    @classmethod
+    def load(cls, path, classes=None, **options):
+        """Loads the network of a run: its folder, or a file of weights in it. Any other file of weights needs model=NAME; an ONNX
+        file contains its network. Both then need CLASSES, the number or the names of the classes, and mean=… and deviation=… of
+        the channels, for pixels from 0 to 1. The samples are then images."""
+        from . import Run, _predict
+        path = os.fspath(path)
+        folder = path if os.path.isdir(path) else os.path.dirname(path) or "."
+        if not os.path.exists(path):
+            raise Error(f"{path}: No such file or directory")
+        if os.path.isdir(path) or (os.path.exists(os.path.join(folder, "config.json")) and "model" not in options):
+            run = Run(folder)
+            weights = {} if os.path.isdir(path) else {"init": path}
+            names = run.classes if run.config["classes"] else []
+            return cls(lambda samples: _predict(run, samples, {**weights, **options}), names, repr(path))
+        options = {"model": f"onnx:{path}", **options} if path.endswith(".onnx") else {"init": path, **options}
+        missing = [name for name in ("model", "mean", "deviation") if name not in options] + ([] if classes else ["classes"])
+        if missing:
+            raise Error(f"{path}: is not in the folder of a run; {', '.join(missing)} must be given")
+        names = [str(c) for c in range(classes)] if isinstance(classes, int) else list(classes)
+        return cls(lambda samples: _predict(None, samples, {"data": _like(samples, len(names)), **options}), names, repr(path))
+
+    def logits(self, samples):
+        """Returns the outputs as float32 (samples, numbers), before any softmax. SAMPLES: as of Run.predict. For one image file:
+        (numbers)."""
+        return self._predict(samples)[0]
+
+    def probabilities(self, samples):
+        """Returns the probabilities of the classes (samples, classes)."""
+        return results.probabilities(self.logits(samples))
+
+    def table(self, samples, top=1):
+        """Returns rows for pandas.DataFrame: as Run.table."""
+        logits = numpy.atleast_2d(self.logits(samples))
+        return results.table(logits, None, self.classes, arrays.names_of(samples, len(logits)), top)
+
+
+def _like(samples, classes):
+    """Returns the name of a data set with images of the same shape."""
+    shape = numpy.shape(samples)[1:]
+    shape = shape if len(shape) == 3 else (*shape, 1)
+    if len(shape) != 3:
+        raise Error("samples must be images, (n,H,W,C) or (n,H,W)")
+    return f"synthetic:{shape[0]}x{shape[1]}x{shape[2]},{classes},1"
