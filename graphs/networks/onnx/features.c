@@ -1,20 +1,14 @@
-/* features.c: reads ONNX's operators on features: products, sums, normalisations, nonlinearities. Nodes that are one layer of the
+/* features.c: reads ONNX's operators on features: products, sums, normalisations. Nodes that are one layer of the
  * graph are read together: a product and the bias after it; a normalisation, a sum and the ReLU. */
 #include "codelets/ops/add.h"
 #include "codelets/ops/batchnorm.h"
 #include "codelets/ops/bias.h"
 #include "codelets/ops/concat.h"
-#include "codelets/ops/dropout.h"
 #include "codelets/ops/embedding.h"
-#include "codelets/ops/gelu.h"
 #include "codelets/ops/layer_norm.h"
 #include "codelets/ops/linear.h"
 #include "codelets/ops/local_response_norm.h"
-#include "codelets/ops/multiply.h"
 #include "codelets/ops/position_embedding.h"
-#include "codelets/ops/relu.h"
-#include "codelets/ops/scale.h"
-#include "codelets/ops/silu.h"
 #include "graphs/networks/onnx/reader.h"
 
 #include <stdlib.h>
@@ -126,12 +120,6 @@ static int add_tensor(struct sgrad__reader *reader, const Onnx__Node *n, const s
     return sgrad__onnx_make_like(reader, n, y, from);
 }
 
-/* Returns true if A and B are seen in the same way, and their values have the same shape. */
-static bool are_alike(const struct sgrad__reader *reader, const struct sgrad__view *a, const struct sgrad__view *b) {
-    const struct sgrad_shape one = sgrad_graph_shape(reader->graph, a->value), other = sgrad_graph_shape(reader->graph, b->value);
-    return sgrad_shape_equal(&one, &other) && sgrad__view_equal(a, b);
-}
-
 int sgrad__onnx_read_add(struct sgrad__reader *reader, const Onnx__Node *n) {
     for (size_t i = 0; i < 2; i++) {
         const struct sgrad__thing *t = sgrad__onnx_input(reader, n, i), *from;
@@ -141,7 +129,7 @@ int sgrad__onnx_read_add(struct sgrad__reader *reader, const Onnx__Node *n) {
     const struct sgrad__thing *a = sgrad__onnx_whole(reader, n, 0), *b = a ? sgrad__onnx_whole(reader, n, 1) : NULL;
     const Onnx__Node *relu = relu_behind(reader, n);
     if (!b) return reader->graph->error;
-    if (!are_alike(reader, &a->view, &b->view))
+    if (!sgrad__view_alike(reader, &a->view, &b->view))
         return sgrad__onnx_refuse(reader, n, "its inputs must have the same shape, with their dimensions in the same order");
     const int x[] = { a->view.value, b->view.value };
     const struct sgrad_add is = { .relu = relu };
@@ -205,78 +193,6 @@ int sgrad__onnx_read_concat(struct sgrad__reader *reader, const Onnx__Node *n) {
     return status;
 }
 
-/* ---- others ----------------------------------------------------------------------------------------------------- */
-
-/* Reads an operator on each number. */
-static int read_each(struct sgrad__reader *reader, const Onnx__Node *n, const struct sgrad_op *op, const void *attrs) {
-    const struct sgrad__thing *t = sgrad__onnx_whole(reader, n, 0);
-    if (!t) return reader->graph->error;
-    return sgrad__onnx_make_like(reader, n, sgrad__onnx_plain(reader, n, op, &t->view.value, 1, attrs), &t->view);
-}
-
-int sgrad__onnx_read_relu(struct sgrad__reader *reader, const Onnx__Node *n) {
-    return read_each(reader, n, &sgrad_relu_op, &(struct sgrad_relu){ 0 });
-}
-
-/* SiLU is x·σ(x). Another value may be multiplied by it. */
-int sgrad__onnx_read_sigmoid(struct sgrad__reader *reader, const Onnx__Node *n) {
-    const struct sgrad__thing *t = sgrad__onnx_whole(reader, n, 0);
-    if (!t) return reader->graph->error;
-    return sgrad__onnx_step(reader, n, SILU_SIGMOID, &t->view) ? 0 : reader->graph->error;
-}
-
-/* Returns true if N multiplies its output by another value: it is the first factor of a product of values. */
-static bool is_factor(const struct sgrad__reader *reader, const Onnx__Node *n) {
-    const Onnx__Node *next = sgrad__onnx_next(reader, n, "Mul");
-    for (size_t i = 0; next && i < next->n_input; i++) {
-        const struct sgrad__thing *t = sgrad__onnx_input(reader, next, i);
-        if (!t || t->tensor) return false;
-    }
-    return next;
-}
-
-/* Reads the product of two values, or a step of SiLU. */
-static int multiply_values(struct sgrad__reader *reader, const Onnx__Node *n) {
-    const struct sgrad__thing *one = sgrad__onnx_input(reader, n, 0), *other = sgrad__onnx_input(reader, n, 1);
-    if (other && (other->step == SILU_SIGMOID || other->step == SILU_PRODUCT)) {
-        const struct sgrad__thing *first = one;
-        one = other, other = first;
-    }
-    const bool sigmoid = one && one->step == SILU_SIGMOID, silu = one && one->step == SILU_PRODUCT;
-    if (!one || !sgrad__onnx_is_view(other) || (!sigmoid && !silu && !sgrad__onnx_is_view(one)))
-        return sgrad__onnx_refuse(reader, n, "must multiply two values, a value by a single constant, or be a step of SiLU, GELU "
-                                             "or attention");
-    const int x[] = { one->view.value, other->view.value };
-    if (sigmoid && x[0] != x[1])
-        return sgrad__onnx_refuse(reader, n, "multiplies a Sigmoid by another value, but only x·Sigmoid(x) is supported");
-    if (!are_alike(reader, &one->view, &other->view) || !sgrad__view_is_whole(reader, &one->view))
-        return sgrad__onnx_refuse(reader, n, "its inputs must have the same shape, with their dimensions in the same order");
-    if (sigmoid && is_factor(reader, n)) return sgrad__onnx_step(reader, n, SILU_PRODUCT, &one->view) ? 0 : reader->graph->error;
-    const int y = sigmoid ? sgrad__onnx_plain(reader, n, &sgrad_silu_op, x, 1, &(struct sgrad_silu){ 0 })
-                          : sgrad__onnx_plain(reader, n, &sgrad_multiply_op, x, 2, &(struct sgrad_multiply){ .silu = silu });
-    return sgrad__onnx_make_like(reader, n, y, &one->view);
-}
-
-/* Reads a multiplication by one number of the file, or by another value. */
-int sgrad__onnx_read_mul(struct sgrad__reader *reader, const Onnx__Node *n) {
-    struct sgrad_scale is;
-    for (size_t i = 0; i < 2; i++) {
-        if (!sgrad__onnx_number(reader, n, i, &is.factor)) continue;
-        const struct sgrad__thing *t = sgrad__onnx_whole(reader, n, 1 - i);
-        if (!t) return reader->graph->error;
-        return sgrad__onnx_make_like(reader, n, sgrad__onnx_plain(reader, n, &sgrad_scale_op, &t->view.value, 1, &is), &t->view);
-    }
-    return multiply_values(reader, n);
-}
-
-int sgrad__onnx_read_gelu(struct sgrad__reader *reader, const Onnx__Node *n) {
-    const Onnx__Attribute *how = sgrad__onnx_attribute(n, "approximate");
-    const struct sgrad_gelu is = { .approximate = sgrad__onnx_is_text(how, "tanh") };
-    if (how && !is.approximate && !sgrad__onnx_is_text(how, "none"))
-        return sgrad__onnx_refuse(reader, n, "approximate must be none or tanh");
-    return read_each(reader, n, &sgrad_gelu_op, &is);
-}
-
 /* ---- normalisations --------------------------------------------------------------------------------------------- */
 
 /* Returns the sum after N's layer, which is seen as VIEW, if it is the only consumer, and *OTHER, the value that is added, is
@@ -288,7 +204,7 @@ static const Onnx__Node *sum_behind(struct sgrad__reader *reader, const Onnx__No
         const struct sgrad__thing *t = sgrad__onnx_input(reader, sum, i);
         if (!sgrad__onnx_is_view(t)) continue;
         *other = t->view.value;
-        if (are_alike(reader, &t->view, view)) return sum;
+        if (sgrad__view_alike(reader, &t->view, view)) return sum;
     }
     return NULL;
 }
@@ -365,34 +281,3 @@ int sgrad__onnx_read_lrn(struct sgrad__reader *reader, const Onnx__Node *n) {
                                                   .k = sgrad__onnx_given(sgrad__onnx_float(n, "bias", 1)) };
     return sgrad__onnx_make(reader, n, sgrad__onnx_plain(reader, n, &sgrad_local_response_norm_op, &x, 1, &is));
 }
-
-int sgrad__onnx_read_dropout(struct sgrad__reader *reader, const Onnx__Node *n) {
-    const struct sgrad__thing *t = sgrad__onnx_whole(reader, n, 0), *training = sgrad__onnx_input(reader, n, 2);
-    struct sgrad_dropout is = { .p = sgrad__onnx_float(n, "ratio", .5f) };
-    int64_t trains = 0;
-    int count;
-    if (!t) return reader->graph->error;
-    if (sgrad__onnx_input(reader, n, 1) && !sgrad__onnx_number(reader, n, 1, &is.p))
-        return sgrad__onnx_refuse(reader, n, "its ratio must be one constant number");
-    if (training && (!training->tensor || !sgrad__onnx_ints(training->tensor, &trains, 1, &count) || count != 1 || trains))
-        return sgrad__onnx_refuse(reader, n, "training_mode must be false; call model.eval() before the export");
-    return is.p == 0 ? sgrad__onnx_pass(reader, n, 0) : read_each(reader, n, &sgrad_dropout_op, &is);
-}
-
-/* A softmax is omitted at the end, because the loss computes it, and rejected elsewhere. */
-int sgrad__onnx_read_softmax(struct sgrad__reader *reader, const Onnx__Node *n) {
-    const struct sgrad__thing *t = sgrad__onnx_input(reader, n, 0);
-    if (sgrad__onnx_thing(reader, n->output[0]) != reader->last)
-        return sgrad__onnx_refuse(reader, n,
-                                  "is supported only in attention and at the end of the network, where the loss computes it");
-    if (!(t = sgrad__onnx_whole(reader, n, 0))) return reader->graph->error;
-    const int rank = t->view.rank, channels = sgrad__view_channels(reader, &t->view);
-    if (channels < 0 || sgrad__onnx_softmax_axis(reader, n, rank) != channels)
-        return sgrad__onnx_refuse(reader, n, "axis is %lld (opset %lld), but must be the axis of classes, %d of %d dimensions",
-                                  (long long)sgrad__onnx_int(n, "axis", reader->opset >= 13 ? -1 : 1), (long long)reader->opset,
-                                  sgrad__onnx_channels(rank), rank);
-    reader->imported->softmax = true;
-    return sgrad__onnx_pass(reader, n, 0);
-}
-
-int sgrad__onnx_read_identity(struct sgrad__reader *reader, const Onnx__Node *n) { return sgrad__onnx_pass(reader, n, 0); }

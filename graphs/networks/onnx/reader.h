@@ -70,7 +70,9 @@ struct sgrad__reader;
 struct sgrad__view sgrad__view_of(const struct sgrad__reader *reader, int value);
 /* Returns the size of DIMENSION. */
 int64_t sgrad__view_size(const struct sgrad__view *view, int dimension);
-bool sgrad__view_equal(const struct sgrad__view *a, const struct sgrad__view *b); /* apart from their values */
+/* equal returns true if A and B see their values in the same way; alike, if these also have the same shape. */
+bool sgrad__view_equal(const struct sgrad__view *a, const struct sgrad__view *b);
+bool sgrad__view_alike(const struct sgrad__reader *reader, const struct sgrad__view *a, const struct sgrad__view *b);
 /* is_plain returns true if VIEW is what view_of returns; is_pixel, if it is (N,C,1,1) and the value (N,C); is_whole, if it has
  * all elements of the value, in any order. */
 bool sgrad__view_is_plain(const struct sgrad__reader *reader, const struct sgrad__view *view);
@@ -97,7 +99,7 @@ enum { SGRAD__NUMBERS = 16 };   /* maximum length of a list of integers */
 enum sgrad__step {
     STEP_NONE,
     /* gelu.c */ GELU_HALF, GELU_ROOT, GELU_ERF, GELU_SUM, GELU_TWICE, GELU_CHANCE,
-    /* features.c */ SILU_SIGMOID, SILU_PRODUCT,
+    /* elementwise.c */ SILU_PRODUCT,
     /* groups.c */ GROUP_NORMAL, GROUP_SCALED,
     /* heads.c */ ROTARY_NEGATED, ROTARY_SWAPPED, ROTARY_COSINE, ROTARY_SINE,
     /* attention.c */ ATTENTION_SCORES, ATTENTION_WEIGHTS,
@@ -290,7 +292,7 @@ bool sgrad__onnx_takes_group(struct sgrad__reader *reader, const Onnx__Node *n, 
 bool sgrad__onnx_takes_rotary(struct sgrad__reader *reader, const Onnx__Node *n, int *status);
 bool sgrad__onnx_takes_attention(struct sgrad__reader *reader, const Onnx__Node *n, int *status);
 
-/* ---- windows.c, features.c, shapes.c, attention.c, heads.c, gelu.c, groups.c; the table of all: operators.c ---- */
+/* ---- all files; the table of all operators: operators.c ---- */
 
 #define ONNX_OPERATOR(name, reader, least, most, outputs, attributes) \
     int sgrad__onnx_read_##reader(struct sgrad__reader *r, const Onnx__Node *n);

@@ -60,6 +60,11 @@ bool sgrad__view_equal(const struct sgrad__view *a, const struct sgrad__view *b)
     return true;
 }
 
+bool sgrad__view_alike(const struct sgrad__reader *reader, const struct sgrad__view *a, const struct sgrad__view *b) {
+    const struct sgrad_shape one = sgrad_graph_shape(reader->graph, a->value), other = sgrad_graph_shape(reader->graph, b->value);
+    return sgrad_shape_equal(&one, &other) && sgrad__view_equal(a, b);
+}
+
 bool sgrad__view_is_plain(const struct sgrad__reader *reader, const struct sgrad__view *view) {
     const struct sgrad__view plain = sgrad__view_of(reader, view->value);
     return sgrad__view_equal(view, &plain);

@@ -6,7 +6,6 @@
 #include "codelets/ops/conv3d.h"
 #include "codelets/ops/conv_transpose.h"
 #include "codelets/ops/global_average_pool.h"
-#include "codelets/ops/linear.h"
 #include "codelets/ops/max_pool.h"
 #include "graphs/networks/onnx/reader.h"
 
@@ -104,31 +103,8 @@ static void window_of(const struct sgrad__thing *weight, int plane, int64_t *ker
         else kernel[i] = i ? dim[i - 1] : 1;
 }
 
-/* Reads a convolution of (N,C,1,1), which is (N,C) in the graph, by filters of 1 x 1: a product. */
-static int convolve_pixel(struct sgrad__reader *reader, const Onnx__Node *n, const struct sgrad__view *from) {
-    const struct sgrad__thing *weight = sgrad__onnx_tensor(reader, n, 1, (size_t)from->rank);
-    const bool has_bias = sgrad__onnx_input(reader, n, 2) != NULL;
-    const struct sgrad__thing *bias = weight && has_bias ? sgrad__onnx_tensor(reader, n, 2, 1) : NULL;
-    if (!weight || (has_bias && !bias)) return reader->graph->error;
-    const int64_t *dim = weight->tensor->dims;
-    const Onnx__Attribute *pads = sgrad__onnx_attribute(n, "pads");
-    bool one = sgrad__onnx_count(weight->tensor) == dim[0] * dim[1] && sgrad__onnx_int(n, "group", 1) == 1 && !weight->sliced;
-    for (size_t i = 0; pads && i < pads->n_ints; i++) one &= !pads->ints[i];
-    if (!one || dim[1] != sgrad__view_size(from, 1))
-        return sgrad__onnx_refuse(reader, n, "the filters for (N,C,1,1) must have size 1, without padding or groups");
-    const struct sgrad_linear is = { .features = sgrad__onnx_outputs(reader, n, dim[0]), .bias = bias };
-    char *name = sgrad__onnx_name(reader, n, 1);
-    sgrad__onnx_bind_part(reader, name, "weight", weight, 0, 2);
-    if (bias) sgrad__onnx_bind(reader, name, "bias", bias);
-    const int y = sgrad__onnx_layer(reader, n, name, &sgrad_linear_op, &from->value, 1, &is);
-    free(name);
-    return sgrad__onnx_make_like(reader, n, y, from);
-}
-
 int sgrad__onnx_read_conv(struct sgrad__reader *reader, const Onnx__Node *n) {
     struct window w;
-    const struct sgrad__thing *from = sgrad__onnx_input(reader, n, 0);
-    if (sgrad__onnx_is_view(from) && sgrad__view_is_pixel(reader, &from->view)) return convolve_pixel(reader, n, &from->view);
     const int x = sgrad__onnx_value(reader, n, 0, false), plane = x < 0 ? 0 : plane_of(reader, n, x);
     struct sgrad__thing *weight = plane ? sgrad__onnx_tensor(reader, n, 1, (size_t)plane + 2) : NULL;
     const bool has_bias = sgrad__onnx_input(reader, n, 2) != NULL;
@@ -247,8 +223,13 @@ static int read_mean(struct sgrad__reader *reader, const Onnx__Node *n, const st
         return sgrad__onnx_refuse(reader, n, "must be the mean over all pixels of images, or over all rows");
     for (int d = from->rank - 1; d >= 0 && !keeps; d--)
         if (over[d]) sgrad__view_squeeze(&view, d);
-    view.value =
-        sgrad__onnx_plain(reader, n, &sgrad_global_average_pool_op, &from->value, 1, &(struct sgrad_global_average_pool){ 0 });
+    /* As (N,1,1,C), it may be convolved, and multiplied by images: squeeze and excitation. Classifiers use (N,C). */
+    const Onnx__Node *user = sgrad__onnx_thing(reader, n->output[0])->user;
+    const struct sgrad_global_average_pool is = { .keep = keeps && user && sgrad__view_is_plain(reader, from) &&
+                                                          (!strcmp(user->op_type, "Conv") || !strcmp(user->op_type, "Mul")) };
+    const int y = sgrad__onnx_plain(reader, n, &sgrad_global_average_pool_op, &from->value, 1, &is);
+    if (is.keep) return sgrad__onnx_make(reader, n, y);
+    view.value = y;
     return sgrad__onnx_set(reader, n, 0, &view);
 }
 

@@ -55,7 +55,6 @@ static void swapped(Onnx__Model *m) {
     char *q = n->input[0];
     n->input[0] = n->input[1], n->input[1] = q;
 }
-static void other_gate(Onnx__Model *m) { put(&node_of(m, "Sigmoid")->input[0], "model.layers.0.mlp.up_proj"); }
 static void present_key(Onnx__Model *m) {
     add_output(node_of(m, "Attention"), "present_key");
     put(&m->graph->output[0]->name, "present_key");
@@ -118,7 +117,6 @@ static void language(void **state) {
         { with_cache, "(Attention): input past_key, 'model.norm.weight', is not supported" },
         { short_scale, "'model.layers.0.self_attn.q_norm.weight' has 8 numbers, but rows have 32 features" },
         { swapped, "(Attention): q_num_heads is 4 and kv_num_heads 2, but" },
-        { other_gate, "(Mul): multiplies a Sigmoid by another value" },
         { present_key, "output 'present_key' is used, but only 1 output" },
     };
     size_t size;
