@@ -48,7 +48,7 @@ NETWORKS = {
     "vgg16_bn": ("vgg16:large=1,width=8,hidden=24,dropout=0", lambda: vgg(VGG16, True)),
     "vit_b_16": ("vit_b_16:patch=8,layers=2,heads=2,width=24,hidden=40",
                  lambda: torchvision.models.VisionTransformer(32, 8, 2, 2, 24, 40, num_classes=10)),
-    "convnext_tiny": ("convnext_tiny:width=8", lambda: convnext(8)),
+    "convnext_tiny": ("convnext_tiny:width=8,drop_path=0", lambda: convnext(8)),
     "densenet121": ("densenet121:growth=4", lambda: torchvision.models.DenseNet(4, (6, 12, 24, 16), 8, num_classes=10)),
 }
 
