@@ -55,7 +55,7 @@ int sgrad__filter_infer(struct sgrad_signature *signature, const char *op, struc
     signature->p[0] = (struct sgrad_parameter){
         .name = "weight",
         .init = SGRAD_HE,
-        .fan = area * (double)(conv2d->fan_in ? inputs : conv2d->channels) / conv2d->groups,
+        .fan = area * (double)(conv2d->fan_in ? inputs / conv2d->groups : conv2d->channels),     /* as torch.nn.init */
         .layout = SGRAD_OIHW,
         .shape = { 4, { conv2d->channels, conv2d->kernel, conv2d->kernel, inputs / conv2d->groups } },
     };
@@ -65,7 +65,7 @@ int sgrad__filter_infer(struct sgrad_signature *signature, const char *op, struc
     if (conv2d->bias)
         signature->p[1] = (struct sgrad_parameter){
             .name = "bias",
-            .init = SGRAD_UNIFORM,
+            .init = conv2d->zero_bias ? SGRAD_ZEROS : SGRAD_UNIFORM,
             .fan = area * (double)inputs / conv2d->groups,
             .shape = { 1, { conv2d->channels } },
         };

@@ -41,6 +41,10 @@ static int infer(struct sgrad_signature *signature, void *attributes) {
         signature->p[0].deviation = attrs->deviation;
         signature->p[1].init = SGRAD_ZEROS;
     }
+    if (attrs->fan_out) {
+        signature->p[0].fan = attrs->features;
+        signature->p[1].init = SGRAD_ZEROS;
+    }
     return 0;
 }
 

@@ -289,7 +289,7 @@ int sgrad_graph_apply(struct sgrad_graph *graph, const struct sgrad_op *op, cons
     struct sgrad__node n = {
         .name = sgrad_format("%s", name), .op = op, .attrs = sgrad_xcalloc(1, op->attrs_size), .output = -1
     };
-    if (op->attrs_size) memcpy(n.attrs, attrs, op->attrs_size);
+    if (attrs) memcpy(n.attrs, attrs, op->attrs_size);
     n.is.layer = n.name;
     n.is.mesh = &graph->mesh;
     n.is.inputs = count;

@@ -78,9 +78,9 @@ int sgrad_graph_input(struct sgrad_graph *graph, const char *name, enum sgrad_dt
 int sgrad_graph_field(struct sgrad_graph *graph, const char *name);
 
 /* Adds the layer NAME: applies OP to COUNT values, which may repeat. Returns the output value; -1: an error, or OP has no output
- * (a loss). ATTRS (op->attrs_size bytes) is copied. The shape rule of OP runs here; its error is logged with the name of the
- * layer and the shapes. Layers must have different names. Layers that are one layer in files have a common prefix before a slash,
- * "fc" and "fc/sum": their parameters are named without the slash and the text after it, "fc.weight", "fc.bias".
+ * (a loss). ATTRS (op->attrs_size bytes) is copied; NULL: zeros. The shape rule of OP runs here; its error is logged with the
+ * name of the layer and the shapes. Layers must have different names. Layers that are one layer in files have a common prefix
+ * before a slash, "fc" and "fc/sum": their parameters are named without the slash and the text after it, "fc.weight", "fc.bias".
  * Errors, stored in the graph: SGRAD_EINVAL: the number, type or value of an input is invalid, or NAME exists; SGRAD_ESHAPE:
  * shapes do not fit. */
 int sgrad_graph_apply(struct sgrad_graph *graph, const struct sgrad_op *op, const char *name, const int *inputs, int count,

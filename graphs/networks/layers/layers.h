@@ -13,6 +13,36 @@
 /* Convolution CONV, batch norm BN, ReLU. x: (N,H,W,C). */
 int sgrad__conv_bn_relu(struct sgrad_graph *graph, const char *conv, const char *bn, int x, struct sgrad_conv2d attrs);
 
+/* The parts of torchvision's mobile networks. A style is common to the blocks of a network. */
+struct sgrad__style {
+    float eps, momentum;                        /* of batch norm; 0: the default */
+    const struct sgrad_op *activation;
+    const void *attrs;                          /* attributes of activation; NULL: zeros */
+    const struct sgrad_op *inner, *gate;        /* activations of squeeze and excitation; they have no attributes */
+    bool uniform_bias;                          /* initial biases of squeeze and excitation are PyTorch's default, not zeros */
+    const char *parts;                          /* a block's layers are NAME.PARTS.0, NAME.PARTS.1, … */
+    bool flat;                                  /* the last convolution and its norm are two of these parts, not one */
+};
+/* Convolution NAME.0, padded so that only its stride changes the size of the image; batch norm NAME.1; activation NAME.2. */
+int sgrad__conv_norm_activation(struct sgrad_graph *graph, const char *name, int x, struct sgrad_conv2d attrs,
+                                const struct sgrad__style *style);
+/* The same without activation; CONV and NORM are the names. SHORTCUT is added to the result; -1: nothing. RELU: then a ReLU. */
+int sgrad__conv_norm(struct sgrad_graph *graph, const char *conv, const char *norm, int x, int shortcut,
+                     struct sgrad_conv2d attrs, const struct sgrad__style *style, bool relu);
+/* Multiplies each channel of X (N,H,W,C) by a factor that layers NAME.fc1, with SQUEEZED outputs, and NAME.fc2 compute from the
+ * means of the channels. */
+int sgrad__squeeze_excitation(struct sgrad_graph *graph, const char *name, int x, int squeezed, const struct sgrad__style *style);
+/* The block NAME. x: (N,H,W,C); result: (N,⌈H/stride⌉,⌈W/stride⌉,channels). */
+struct sgrad__inverted_residual {
+    int expanded, channels, kernel, stride;     /* expanded: channels of the depthwise convolution */
+    int squeezed;                               /* of squeeze and excitation; 0: none */
+    float drop;                                 /* probability of drop path */
+};
+int sgrad__inverted_residual(struct sgrad_graph *graph, const char *name, int x, const struct sgrad__inverted_residual *is,
+                             const struct sgrad__style *style);
+/* Returns the multiple of 8 next to CHANNELS: at least 8, and not less than 90 % of CHANNELS. */
+int sgrad__multiple_of_8(double channels);
+
 /* ResNet's residual blocks NAME. basic_block: two 3×3 convolutions; bottleneck: 1×1, 3×3 and 1×1 convolutions, the first two with
  * a quarter of the channels. x: (N,H,W,C); shortcut and result: (N,⌈H/stride⌉,⌈W/stride⌉,channels). */
 int sgrad__basic_block(struct sgrad_graph *graph, const char *name, int x, int shortcut, int channels, int stride);

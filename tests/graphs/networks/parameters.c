@@ -116,6 +116,10 @@ static void counts(void **state) {
         { "resnet152", 1, 3, 1000, 60192808, 932 },  { "vgg11", 32, 3, 10, 9231114, 58 },
         { "vgg13", 32, 3, 10, 9416010, 72 },         { "vgg16", 32, 3, 10, 14728266, 93 },
         { "alexnet", 224, 3, 1000, 61100840, 16 },   { "googlenet", 224, 3, 1000, 6624904, 344 },
+        { "mobilenet_v2", 224, 3, 1000, 3504872, 314 },
+        { "mobilenet_v3_small", 224, 3, 1000, 2542856, 244 }, { "mobilenet_v3_large", 224, 3, 1000, 5483032, 312 },
+        { "efficientnet_b0", 224, 3, 1000, 5288548, 360 }, { "regnet_x_400mf", 224, 3, 1000, 5495976, 428 },
+        { "regnet_y_400mf", 224, 3, 1000, 4344144, 384 }, { "regnet_y_800mf", 224, 3, 1000, 6432512, 340 },
         { "nin_imagenet", 224, 3, 1000, 7595176, 24 }, { "googlenet:aux=1", 224, 3, 1000, 13004888, 364 },
         { "googlenet:aux=1,bn=0", 224, 3, 1000, 13378280, 128 }, { "googlenet:bn=0", 224, 3, 1000, 6998552, 116 },
         { "airbench94", 32, 3, 10, 1972792, 39 },    { "airbench94", 9, 1, 4, 1961768, 39 },
@@ -195,6 +199,29 @@ static void starts(void **state) {
     sgrad_graph_destroy(g);
     sgrad_graph_destroy(again);
     sgrad_graph_destroy(other);
+}
+
+/* As in torchvision: the number of outputs of a unit does not depend on the groups; some biases are zeros. */
+static void starts_of_mobile_networks(void **state) {
+    (void)state;
+    struct sgrad_graph *g = make("efficientnet_b0", 32, 3, 10);
+    assert_done(sgrad__parameters_allocate(g, 7));
+    double mean, deviation;
+    moments(find(g, "features.6.1.block.1.0.weight"), &mean, &deviation);       /* 1152 filters of 5x5 */
+    assert_near(deviation, sqrt(2.0 / 28800), 0.02 * sqrt(2.0 / 28800));
+    moments(find(g, "features.6.1.block.2.fc1.bias"), &mean, &deviation);
+    assert_near(mean, 0, 0);
+    assert_near(deviation, 0, 0);
+    moments(find(g, "classifier.1.weight"), &mean, &deviation);                 /* U(-1/√10, 1/√10) */
+    assert_near(deviation, sqrt(1.0 / 30), 0.02 * sqrt(1.0 / 30));
+    moments(find(g, "classifier.1.bias"), &mean, &deviation);
+    assert_near(deviation, 0, 0);
+    sgrad_graph_destroy(g);
+    g = make("regnet_y_400mf", 32, 3, 10);
+    assert_done(sgrad__parameters_allocate(g, 7));
+    moments(find(g, "trunk_output.block4.block4-1.f.se.fc1.bias"), &mean, &deviation);     /* U(-1/√440, 1/√440) */
+    assert_near(deviation, sqrt(1.0 / 1320), 0.2 * sqrt(1.0 / 1320));
+    sgrad_graph_destroy(g);
 }
 
 /* Of filters (64,3,3,24) the first 24 pass on a channel each, the others are as PyTorch's: U(-1/√216, 1/√216). */
@@ -342,6 +369,7 @@ int main(int argc, char **argv) {
         sentence("every model has as many parameters as its PyTorch counterpart", counts),
         sentence("weights of PyTorch are loaded", loads_pytorch),
         sentence("weights start as in PyTorch, and follow the seed", starts),
+        sentence("mobile networks start as in torchvision", starts_of_mobile_networks),
         sentence("airbench94 starts with identity filters", passes_on),
         sentence("weights of bf16, f16 and f64 are loaded", types),
         sentence("weights that do not fit are refused, and the network stays as it was", refusals),
