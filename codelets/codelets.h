@@ -147,6 +147,7 @@ struct sgrad_step {
     float damping;              /* of second-order training (K-FAC) */
     const struct sgrad_sample *sample;  /* every sample of this rank's local batch (datasets.h); only reading needs it */
     int64_t first;              /* index in the whole batch of sample[0]; in text generation: of the token in the text */
+    float weight_scale;         /* factor that makes the mean class weight of the whole batch 1; 0: 1 */
 };
 #ifdef __cplusplus
 static_assert(sizeof(struct sgrad_step) == SGRAD_STEP_BYTES, "a step's size is the runtime's");
@@ -182,6 +183,7 @@ struct sgrad_parameter {
     double fan, deviation;      /* parameters of init, if it uses them */
     enum sgrad_file_layout layout;
     bool unsaved;               /* true: this state is not written to files */
+    const float *values;        /* initial values, of a state; must remain valid until memory is allocated; NULL: as init */
 };
 
 /* Arguments and results of the shape rule (struct sgrad_op.infer). dim[0] of x[i].shape and y.shape is the size of the
@@ -218,7 +220,7 @@ struct sgrad_test {
  * over all rows of the samples or over all elements, and as its last element the number of these rows or elements. Metric i is
  * sum i divided by that number. Metric 0 is the loss itself. The length of STAT 0 minus 1 is the number of metrics in use: with
  * few classes the record's last ones (top-5 accuracy) may be unused. */
-#define SGRAD_MAX_METRICS 5
+#define SGRAD_MAX_METRICS 8
 struct sgrad_metric {
     const char *name;                   /* in files: "top1" */
     const char *text;                   /* in printed lines: "top-1" */
@@ -226,6 +228,7 @@ struct sgrad_metric {
     bool is_fraction;                         /* a fraction, shown in %; larger is better. false: a number; smaller is better */
     double (*transform)(double mean);          /* returns the reported value for a mean; NULL: the mean itself */
     bool unprefixed;                         /* metrics.jsonl also has it under its own name, without "test_" */
+    bool by_class;                      /* not of the loss: computed from the predictions of a whole evaluation, by class */
 };
 
 /* How a linear layer takes patches from its input: its output is parameter 0 times the patches, plus parameter 1. Patches are

@@ -193,7 +193,7 @@ struct sgrad_kind {
 
 /* The arguments of a kernel. Before anything runs, the same record without data is passed to the cost and workspace functions. */
 struct sgrad_step; struct sgrad_batch; struct sgrad_next; /* data of one step, of all steps; a next kernel: opaque here */
-enum { SGRAD_STEP_BYTES = 48 };     /* sizeof(struct sgrad_step) */
+enum { SGRAD_STEP_BYTES = 56 };     /* sizeof(struct sgrad_step) */
 struct sgrad_args {
     const struct sgrad_view *view;  /* per operand; an absent optional operand has rank -1 */
     void *const *data;              /* per operand, on the kernel's device; NULL if absent */

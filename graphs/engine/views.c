@@ -2,6 +2,7 @@
  *
  *     all      (samples·views,classes)    image 0 view 0 | image 0 view 1 | … | image 1 view 0 | …
  *     mean     (samples,classes)          weighted mean of the logits */
+#include "codelets/ops/softmax_cross_entropy.h"
 #include "datasets/datasets.h"
 #include "graphs/api/inference.h"
 #include "graphs/engine/run.h"
@@ -9,11 +10,13 @@
 #include <stdlib.h>
 
 /* Returns true if the loss can be computed outside of a program: by one CPU kernel that reads only logits and labels, and
- * writes only sums. */
+ * writes only sums. Class weights, a state, are used only in training. */
 static bool takes_logits(const struct sgrad_op *loss) {
     const struct sgrad_task *task = &loss->forward[0];
     for (int j = 0; j < SGRAD_MAX_OPERANDS && task->use[j].role; j++)
-        if (task->use[j].role != SGRAD_X && task->use[j].role != SGRAD_STAT) return false;
+        if (task->use[j].role != SGRAD_X && task->use[j].role != SGRAD_STAT &&
+            (task->use[j].role != SGRAD_S || loss != &sgrad_softmax_cross_entropy_op))
+            return false;
     return task->kernel.cpu && !loss->forward[1].kernel.name && !loss->inference[0].kernel.name;
 }
 
@@ -89,7 +92,7 @@ void sgrad__loss_sums(const struct sgrad__run *run, const struct sgrad_predictio
         if (use->role == SGRAD_STAT) {
             view[j] = (struct sgrad_view){ SGRAD_F64, loss->is.stat[use->index] };
             data[j] = sums;
-        } else if (use->index < 2) {
+        } else if (use->role == SGRAD_X && use->index < 2) {
             view[j] = loss->is.x[use->index];
             view[j].shape.dim[0] = predictions->samples;
             data[j] = use->index ? (void *)predictions->label : (void *)predictions->logits;

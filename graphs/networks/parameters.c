@@ -39,7 +39,9 @@ static void pass_on(const struct sgrad_shape *filters, float *value) {
 
 /* Values are drawn in the order of memory, for a split parameter in that of the whole one. */
 static int initialize(const struct sgrad_graph *graph, const struct sgrad__parameter *parameter, uint64_t seed) {
-    if (parameter->is.init == SGRAD_ZEROS || SGRAD_SIMULATED) return 0;     /* tensors are zeros; simulations read no values */
+    if (SGRAD_SIMULATED) return 0;      /* simulations read no values */
+    if (parameter->is.values) return sgrad_tensor_write(parameter->tensor, parameter->is.values);
+    if (parameter->is.init == SGRAD_ZEROS) return 0;    /* tensors are zeros */
     const struct sgrad_shape shape = sgrad__whole_shape(parameter);
     const int64_t count = sgrad_shape_count(&shape);
     const uint64_t index = sgrad_hash(parameter->name, strlen(parameter->name)); /* each parameter has a separate random stream */

@@ -150,25 +150,35 @@ static void average_pool(const struct instance *instance, const struct values *i
     }
 }
 
-/* x (N,…,C), labels (N,…), statistic: Σ loss, correct, of 20 classes or more those among the best five, rows; dx is of the mean
- * loss */
+/* Returns w q of class C of row N: its target, smoothed and weighted. COUNT: number of classes. */
+static double weighted_target(const struct instance *instance, const struct values *in, int64_t n, int64_t c, int64_t count) {
+    const struct sgrad_softmax_cross_entropy *a = instance->attrs;
+    const double smoothing = (double)a->label_smoothing, share = in->of[SGRAD_X][3] ? in->of[SGRAD_X][3][n] : 1;
+    const int64_t label = (int64_t)in->of[SGRAD_X][1][n], other = in->of[SGRAD_X][2] ? (int64_t)in->of[SGRAD_X][2][n] : label;
+    const double q = smoothing / (double)count + (share * (c == label) + (1 - share) * (c == other)) * (1 - smoothing);
+    return in->of[SGRAD_S][0] ? q * in->of[SGRAD_S][0][c] : q;
+}
+
+/* x (N,…,C), labels (N,…), state: weights of classes (C), statistic: Σ loss, correct, of 20 classes or more those among the best
+ * five, rows; dx is of the mean loss */
 static void softmax_cross_entropy(const struct instance *instance, const struct values *in, struct values *out) {
     const struct sgrad_softmax_cross_entropy *a = instance->attrs;
     const int64_t N = sgrad_shape_count(&instance->is.x[1].shape), C = sgrad_shape_count(&instance->is.x[0].shape) / N;
-    double *statistic = out->of[SGRAD_STAT][0], smoothing = (double)a->label_smoothing;
+    double *statistic = out->of[SGRAD_STAT][0], gamma = (double)a->focal_gamma;
+    for (int64_t c = 0; c < C && in->of[SGRAD_S][0]; c++) out->of[SGRAD_S][0][c] = in->of[SGRAD_S][0][c];
     for (int64_t n = 0; n < N; n++) {
-        const double *x = in->of[SGRAD_X][0] + n * C;
-        const int64_t label = (int64_t)in->of[SGRAD_X][1][n], other = in->of[SGRAD_X][2] ? (int64_t)in->of[SGRAD_X][2][n] : label;
-        const double share = in->of[SGRAD_X][3] ? in->of[SGRAD_X][3][n] : 1;
-        double sum = 0;
+        const double *x = in->of[SGRAD_X][0] + n * C, share = in->of[SGRAD_X][3] ? in->of[SGRAD_X][3][n] : 1;
+        const int64_t major = (int64_t)in->of[SGRAD_X][share >= 0.5 ? 1 : 2][n];
+        double sum = 0, mass = 0;
         int larger = 0;
-        for (int64_t c = 0; c < C; c++) sum += exp(x[c]);
+        for (int64_t c = 0; c < C; c++) sum += exp(x[c]), mass += weighted_target(instance, in, n, c, C);
+        const double t = exp(x[major]) / sum, focus = gamma > 0 ? pow(1 - t, gamma) : 1;
+        const double slope = gamma > 0 ? focus - gamma * t * pow(1 - t, gamma - 1) * log(t) : 1;
         for (int64_t c = 0; c < C; c++) {
-            const double p = exp(x[c]) / sum;
-            const double q = smoothing / (double)C + (share * (c == label) + (1 - share) * (c == other)) * (1 - smoothing);
-            statistic[0] -= q * log(p);
-            out->of[SGRAD_DX][0][n * C + c] = (p - q) / (double)N;
-            larger += x[c] > x[share >= 0.5 ? label : other];
+            const double p = exp(x[c]) / sum, q = weighted_target(instance, in, n, c, C);
+            statistic[0] -= focus * q * log(p);
+            out->of[SGRAD_DX][0][n * C + c] = slope * (p * mass - q) / (double)N;
+            larger += x[c] > x[major];
         }
         statistic[1] += larger == 0;
         if (C >= 20) statistic[2] += larger < 5;
