@@ -9,12 +9,16 @@
 #include <sys/stat.h>
 
 static const struct sgrad__option options[] = {
-    { "weights", "FILE", "weights (safetensors) [RUN-DIR/model.safetensors]", &sgrad__text, SGRAD__FIELD(model.init) },
-    { "model", "NAME", "network that the weights belong to; onnx:FILE contains its own weights [the run's]", &sgrad__text,
-      SGRAD__FIELD(model.name) },
+    { "weights", "FILE", "weights (safetensors) [RUN-DIR/model.safetensors; with --model onnx:FILE, the weights in FILE]",
+      &sgrad__text, SGRAD__FIELD(model.init) },
+    { "model", "NAME", "network that the weights belong to; see stargrad list models [the run's]", &sgrad__text,
+      SGRAD__FIELD(model.name), .required = true },
     { "data", "KIND[:PATH]",
       "if there is no FILE: predict all lines of this CSV file, or the test set of this data set [the run's]", &sgrad__text,
-      SGRAD__FIELD(data.name) },
+      SGRAD__FIELD(data.name), .required = true },
+    { "mean", "X,X,X", "mean of each channel [the run's or the training set's]", &sgrad__numbers, SGRAD__FIELD(data.mean) },
+    { "deviation", "X,X,X", "standard deviation of each channel [the run's or the training set's]", &sgrad__numbers,
+      SGRAD__FIELD(data.std) },
     { "top", "K", "print the K most probable classes of each sample", &sgrad__whole, SGRAD__PLACE(predict.top), 1, 1000000 },
     SGRAD__PLUGIN_OPTION,
     SGRAD__EVALUATION_OPTIONS,
@@ -50,6 +54,9 @@ static int add_path(struct files *files, const char *path) {
     sgrad_walk_free(&walk);
     return error;
 }
+
+/* Returns true if files follow the run's folder. */
+static bool has_files(const struct sgrad__request *request) { return request->argument && request->words[1]; }
 
 /* ---- output ---- */
 
@@ -152,7 +159,7 @@ static void tell_all(const struct sgrad__request *request, const struct sgrad_da
         if (classes) sgrad_probabilities(logits, classes, probability);
         for (int c = 0; c < classes; c++) ranked[c] = (struct ranked){ probability[c], c };
         if (classes) qsort(ranked, (size_t)classes, sizeof *ranked, by_probability);
-        const char *label = classes && !request->words[1] && !dataset->unlabelled ? names->name[predictions->label[i]] : NULL;
+        const char *label = classes && !has_files(request) && !dataset->unlabelled ? names->name[predictions->label[i]] : NULL;
         const bool sure = classes ? sgrad_is_sure(logits, classes) : are_finite(logits, predictions->width);
         unsure += !sure;
         if (!sure && classes) tell_unsure(sample, label, request->train.output.json);
@@ -199,10 +206,12 @@ static int run(const struct sgrad__request *request) {
     struct sgrad_dataset *dataset = NULL;
     struct files files = { 0 };
     sgrad__weights_of_run(request, &o);
-    int error = request->words[1] ? open_files(request, &files, &dataset)
+    if (!request->argument) sgrad_run_take_seed(&o);
+    if (!o.model.init && strncmp(o.model.name, "onnx:", 5)) return sgrad__wrong("predict: --weights FILE is missing");
+    int error = has_files(request) ? open_files(request, &files, &dataset)
                                   : sgrad_run_open_samples(&o, sgrad__is_asked(request, "data"), &dataset);
     if (!error) error = predict(request, &o, dataset);
-    if (!error && request->words[1] && dataset->damaged) {     /* the other files have predictions */
+    if (!error && has_files(request) && dataset->damaged) {     /* the other files have predictions */
         error = SGRAD_EFORMAT;
         if (sgrad_launched_rank() == 0)
             sgrad_log_warning("%lld of %d files cannot be read and have no prediction", (long long)dataset->damaged, files.count);
@@ -218,14 +227,15 @@ static void defaults(struct sgrad__request *request) { request->predict.top = 1;
 const struct sgrad__command sgrad__predict_command = {
     .name = "predict",
     .summary = "predict classes or numbers with a trained network",
-    .argument = "RUN-DIR [FILE...]",
+    .argument = "[RUN-DIR [FILE...]]",
     .repeats = true,
     .of_run = true,
     .options = options,
     .defaults = defaults,
     .run = run,
     .notes = "FILE is an image (JPEG, PNG, TIFF, BMP, PNM, WebP, GIF) or a folder of images. Images are resized and cropped to "
-             "the size that the network was trained on. Without FILE, the test set of the run's data set is used.\n\n"
+             "the size that the network was trained on. Without FILE, the test set of the run's data set is used. "
+             "Without RUN-DIR, --weights, --model and --data name a network and its samples.\n\n"
              "For each sample, prints one line for each of its --top classes: sample,class,probability. A file that cannot be "
              "read causes a warning and exit status 1; the other files are predicted.",
 };
