@@ -31,10 +31,10 @@ static bool is_one_of(const char *word, const char *const *words) {
 
 /* Options that the search sets itself, or that it does not support. */
 static const char *const refused[] = {
-    "data", "out", "resume", "steps", "deterministic", "data-placement", "shard",
+    "data", "out", "resume", "steps", "deterministic", "data-placement", "sampler", "shard",
     "strategy", "servers", "group", "backup",
     "staleness", "allreduce", "bucket", "network", "stall-timeout", "cpus", "gpus", "scheduler", "checkpoint-every",
-    "stop-before", "keep", "evaluate-last", "evaluate-every", "best", "patience", "show-batch",
+    "stop-before", "keep", "evaluate-last", "evaluate-every", "best", "patience", "min-delta", "show-batch",
     "trace", "tensorboard", "histograms", "prometheus", "print", "json", "quiet", NULL
 };
 /* Options that must be the same for all candidates. */
@@ -93,7 +93,7 @@ static int set_option(const struct place *place, const char *name, const json_t 
     if (!o->value) {
         if (!json_is_boolean(value)) return wrong_value(place, o, value);
         if (json_is_true(value)) o->type->read(o, NULL, request);
-        else if (o->type == &sgrad__flag) *(bool *)((char *)request + o->field) = false;
+        else if (sgrad__option_is_flag(o)) *(bool *)((char *)request + o->field) = false;
         return SGRAD__DONE;
     }
     const char *text = typed(place->all, value);

@@ -117,7 +117,7 @@ struct sgrad__type {
 };
 extern const struct sgrad__type sgrad__flag, sgrad__whole, sgrad__real, sgrad__text, sgrad__file, sgrad__folder, sgrad__choice,
     sgrad__schedule, sgrad__views, sgrad__augmentation, sgrad__none, sgrad__group, sgrad__period, sgrad__bytes, sgrad__workers,
-    sgrad__range, sgrad__plugin, sgrad__resume, sgrad__time, sgrad__numbers, sgrad__lookahead;
+    sgrad__range, sgrad__plugin, sgrad__resume, sgrad__best, sgrad__time, sgrad__numbers, sgrad__lookahead;
 
 /* The options of eval and predict about samples and devices. */
 #define SGRAD__EVALUATION_OPTIONS \
@@ -138,6 +138,7 @@ extern const struct sgrad__type sgrad__flag, sgrad__whole, sgrad__real, sgrad__t
     { "plugin", "FILE", "load a plug-in, a shared object with custom operations, models and so on; may be repeated", \
       &sgrad__plugin, SGRAD__PLACE(train) }
 
+bool sgrad__option_is_flag(const struct sgrad__option *option);   /* true: false and --no-NAME disable it */
 bool *sgrad__option_flag(const struct sgrad__option *option, struct sgrad__request *request);   /* address of a flag's value */
 bool sgrad__is_file(const char *path);      /* returns true if PATH exists and is not a folder */
 

@@ -12,8 +12,8 @@ static const struct sgrad__option options[] = {
       .required = true },
     { "data", "KIND[:PATH]", "evaluate the test set of this data set; see stargrad list datasets", &sgrad__text,
       SGRAD__FIELD(data.name), .required = true },
-    { "details", NULL, "also print accuracy per class, confusion matrix, top-5 accuracy and calibration", &sgrad__flag,
-      SGRAD__PLACE(eval.details) },
+    { "details", NULL, "also print accuracy, precision and F1 per class, confusion matrix, top-5 accuracy and calibration",
+      &sgrad__flag, SGRAD__PLACE(eval.details) },
     { "tta", "flip|translate|flip,translate", "test-time augmentation: average predictions over flipped and shifted images",
       &sgrad__views, SGRAD__FIELD(evaluation.tta) },
     SGRAD__PLUGIN_OPTION,
@@ -56,6 +56,19 @@ static double accuracy_of(const struct sgrad_classification *classification, int
     return (double)classification->confusion[class * classification->classes + class] / (double)samples_of(classification, class);
 }
 
+static int64_t predicted_as(const struct sgrad_classification *classification, int class) {
+    int64_t count = 0;
+    for (int i = 0; i < classification->classes; i++)
+        count += classification->confusion[i * classification->classes + class];
+    return count;
+}
+
+static struct sgrad_class_score score_of(const struct sgrad_classification *classification, int class) {
+    const double samples = (double)samples_of(classification, class), predicted = (double)predicted_as(classification, class);
+    const int64_t right = classification->confusion[class * classification->classes + class];
+    return sgrad_class_score(samples, predicted, (double)right);
+}
+
 /* With five classes or fewer, the top-5 accuracy is always 1. */
 static bool has_top5(const struct sgrad_classification *classification) { return classification->classes > 5; }
 
@@ -66,9 +79,11 @@ static void add_details(json_t *json, const struct sgrad_classification *classif
         for (int j = 0; j < classification->classes; j++)
             json_array_append_new(row, json_integer((json_int_t)classification->confusion[i * classification->classes + j]));
         json_array_append_new(confusion, row);
-        json_array_append_new(classes, json_pack("{s:o, s:I, s:o}", "name", sgrad_json_text(names->name[i]), "samples",
-                                                 (json_int_t)samples_of(classification, i), "accuracy",
-                                                 sgrad_json_real(accuracy_of(classification, i))));
+        const struct sgrad_class_score score = score_of(classification, i);
+        json_array_append_new(classes, json_pack("{s:o, s:I, s:o, s:f, s:f, s:f}", "name", sgrad_json_text(names->name[i]),
+                                                 "samples", (json_int_t)samples_of(classification, i), "accuracy",
+                                                 sgrad_json_real(accuracy_of(classification, i)), "precision", score.precision,
+                                                 "recall", score.recall, "f1", score.f1));
     }
     for (const struct sgrad_confidence *p = classification->confidence; p < classification->confidence + SGRAD_CONFIDENCES; p++)
         json_array_append_new(calibration, json_pack("{s:I, s:f, s:f}", "samples", (json_int_t)p->count,
@@ -82,23 +97,25 @@ static void add_details(json_t *json, const struct sgrad_classification *classif
     json_object_set_new(json, "calibration", calibration);
 }
 
-/* Prints for each class its accuracy and the most frequent wrong prediction; with at most FEW classes, also the matrix. */
+/* Prints for each class its accuracy (the recall), precision, F1 and the most frequent wrong prediction; with at most FEW
+ * classes, also the matrix. */
 static void print_details(const struct sgrad_classification *classification, const struct sgrad__classes *names) {
     enum { FEW = 20 };
     if (has_top5(classification)) printf("top-5 %.2f %%, ", 100 * classification->top5);
-    printf("calibration error %.2f %%\n\n%-16s %8s %9s  most frequent error\n", 100 * classification->calibration_error, "class",
-           "samples", "accuracy");
+    printf("calibration error %.2f %%\n\n%-16s %8s %9s %9s %9s  most frequent error\n", 100 * classification->calibration_error,
+           "class", "samples", "accuracy", "precision", "F1");
     for (int i = 0; i < classification->classes; i++) {
         const int64_t *row = classification->confusion + i * classification->classes;
         int most = -1;
         for (int j = 0; j < classification->classes; j++)
             if (j != i && row[j] && (most < 0 || row[j] > row[most])) most = j;
-        if (!samples_of(classification, i)) printf("%-16s %8d %9s\n", names->name[i], 0, "-");
-        else
-            printf("%-16s %8lld %7.2f %%", names->name[i], (long long)samples_of(classification, i),
-                   100 * accuracy_of(classification, i));
+        const struct sgrad_class_score score = score_of(classification, i);
+        printf("%-16s %8lld ", names->name[i], (long long)samples_of(classification, i));
+        if (samples_of(classification, i)) printf("%7.2f %%", 100 * accuracy_of(classification, i));
+        else printf("%9s", "-");
+        printf(" %7.2f %% %7.2f %%", 100 * score.precision, 100 * score.f1);
         if (most >= 0) printf("  %s (%lld)", names->name[most], (long long)row[most]);
-        if (samples_of(classification, i)) putchar('\n');
+        putchar('\n');
     }
     if (classification->classes > FEW) return;
     printf("\nconfusion matrix: a row for each class, a column for each prediction\n");

@@ -20,7 +20,7 @@ const struct sgrad__option *sgrad__option_find(const struct sgrad__command *comm
 /* Returns the word of option OPTION with VALUE; "" if it has no effect; NULL: VALUE is invalid. The caller must free it. */
 static char *word_of(const struct sgrad__option *option, const json_t *value) {
     const bool leaves = !option->value || *option->value == '[';
-    if (json_is_false(value) && option->type == &sgrad__flag) {
+    if (json_is_false(value) && sgrad__option_is_flag(option)) {
         char *opposite = sgrad__option_opposite(option->name), *word = sgrad_format("--%s", opposite);
         free(opposite);
         return word;

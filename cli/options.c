@@ -76,10 +76,13 @@ static int wrong_option(const struct parsing *parsing, const char *word) {
 }
 
 /* Returns the optional value of an option. It is the next word if that begins with a digit (--trace 5-10, but not --trace
- * --json), or is "auto" (--resume auto). */
+ * --json), or with a letter (--best loss), or is "auto" (--resume auto). */
 static const char *optional_value(const struct sgrad__option *option, struct argp_state *state) {
     const char *next = state->next < state->argc ? state->argv[state->next] : "";
-    if (option->type == &sgrad__resume ? strcmp(next, "auto") : !isdigit((unsigned char)*next)) return "";
+    bool is_value = isdigit((unsigned char)*next);
+    if (option->type == &sgrad__resume) is_value = !strcmp(next, "auto");
+    if (option->type == &sgrad__best) is_value = isalpha((unsigned char)*next);
+    if (!is_value) return "";
     state->next++;
     return next;
 }
@@ -170,7 +173,7 @@ static int count_rows(const struct sgrad__option *options) {
 static void add_opposites(const struct sgrad__command *command, int rows, struct argp_option *to) {
     for (int i = 0; i < rows; i++) {
         const struct sgrad__option *o = &command->options[i];
-        if (!o->name || o->type != &sgrad__flag) continue;
+        if (!o->name || !sgrad__option_is_flag(o)) continue;
         char *name = sgrad__option_opposite(o->name);
         if (sgrad__option_find(command, name)) free(name);
         else *to++ = (struct argp_option){ .name = name, .key = OPPOSITES + i, .flags = OPTION_HIDDEN };

@@ -35,8 +35,15 @@ static const struct sgrad__option options[] = {
     { "damaged", "stop|skip", "on a sample that cannot be read: stop with an error, or log and skip it", &sgrad__choice,
       SGRAD__FIELD(data.skip_damaged) },
     { "no-shuffle", NULL, "use the samples in file order", &sgrad__flag, SGRAD__FIELD(data.no_shuffle) },
-    { "class-weights", "LIST", "comma-separated weights of the classes in the loss for volumes [1]", &sgrad__numbers,
-      SGRAD__FIELD(training.class_weights) },
+    { "sampler", "shuffle|balanced",
+      "shuffle: an epoch has each sample once; balanced: an epoch has equally many samples of each class [shuffle]", &sgrad__text,
+      SGRAD__FIELD(data.sampler) },
+    { "class-weights", "LIST|balanced",
+      "comma-separated weights of the classes in the loss, as in PyTorch's CrossEntropyLoss; balanced: inversely proportional to "
+      "the number of samples [1]",
+      &sgrad__text, SGRAD__FIELD(training.class_weights) },
+    { "focal-gamma", "X", "focal loss with this exponent, in place of the cross entropy; 0: off", &sgrad__real,
+      SGRAD__FIELD(training.focal_gamma), 0, 100 },
     { "dice", "X", "weight of a Dice term in the loss for volumes", &sgrad__real, SGRAD__FIELD(training.dice), 0, 1e6 },
     { "augment", "LIST",
       "comma-separated augmentations of training images, or none; see stargrad list augmentations "
@@ -199,11 +206,16 @@ static const struct sgrad__option options[] = {
       "2026-11-27T07:00), or slurm-5min, 5 minutes before the Slurm job ends",
       &sgrad__time, SGRAD__FIELD(training.stop_before) },
     { "keep", "N", "number of checkpoints to keep", &sgrad__whole, SGRAD__FIELD(checkpoint.keep), 1, 1000000 },
-    { "best", NULL, "save the weights of the best evaluation to DIR/best.safetensors, and use them as the final weights",
-      &sgrad__flag, SGRAD__FIELD(evaluation.best) },
+    { "best", "[METRIC]",
+      "save the weights of the best evaluation to DIR/best.safetensors, and use them as the final weights; METRIC, which "
+      "--patience uses as well, is accuracy, loss, macro_f1, balanced_accuracy, top5 and so on [accuracy; without classes, the "
+      "first metric after the loss]",
+      &sgrad__best, SGRAD__FIELD(evaluation.best) },
     { "patience", "N",
       "early stopping: stop after N evaluations without improvement, and use the best weights as the final ones; 0: never",
       &sgrad__whole, SGRAD__FIELD(evaluation.patience), 0, 1000000 },
+    { "min-delta", "X", "smallest improvement that counts for --patience; of an accuracy, a fraction such as 0.001", &sgrad__real,
+      SGRAD__FIELD(evaluation.min_delta), 0, 1e9 },
     { "trace", "[STEPS]", "record a task trace of STEPS, such as 5-10, in DIR/trace [10-12]", &sgrad__range,
       SGRAD__FIELD(output.trace) },
     { "tensorboard", NULL, "write event files for TensorBoard to DIR/tensorboard", &sgrad__flag,
@@ -233,7 +245,7 @@ static char *draw(const char *folder) {
 }
 
 static void tell(const struct sgrad_train_result *result, bool json) {
-    const int main = result->metrics > 1;      /* main metric of the test set */
+    const int main = result->main;
     char *curve = draw(result->folder), text[SGRAD_NUMBER_TEXT];
     if (json)
         sgrad__print_json(as_json(result, curve));

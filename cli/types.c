@@ -25,6 +25,10 @@ static bool parse_whole(const char *text, double low, double high, long *value) 
     return true;
 }
 
+bool sgrad__option_is_flag(const struct sgrad__option *option) {
+    return option->type == &sgrad__flag || option->type == &sgrad__best;
+}
+
 bool *sgrad__option_flag(const struct sgrad__option *option, struct sgrad__request *request) { return field(option, request); }
 
 char *sgrad__option_opposite(const char *name) {
@@ -293,3 +297,10 @@ static bool read_resume(const struct sgrad__option *option, const char *text, st
 }
 static char *takes_resume(const struct sgrad__option *option) { return (void)option, sgrad_format("auto or empty"); }
 const struct sgrad__type sgrad__resume = { .read = read_resume, .takes = takes_resume };
+
+/* A flag with an optional metric. */
+static bool read_best(const struct sgrad__option *option, const char *text, struct sgrad__request *request) {
+    if (*text) request->train.evaluation.metric = text;
+    return read_flag(option, text, request);
+}
+const struct sgrad__type sgrad__best = { .read = read_best };

@@ -145,7 +145,7 @@ static double loss(const struct run *run) { return run->history.step[run->histor
 static double best(const struct run *run) {
     const struct sgrad__history *h = &run->history;
     const struct sgrad__history_epoch *e = sgrad__history_best(h);
-    return e ? sgrad__history_shown(&h->metric[h->main], e->test[h->main]) : NAN;
+    return e ? sgrad__history_shown(&h->metric[h->trained], e->test[h->trained]) : NAN;
 }
 static double traced_step(const struct run *run) {
     return run->traced && run->timeline.steps ? run->timeline.length / run->timeline.steps : NAN;
@@ -162,7 +162,7 @@ enum { FIGURES = sizeof figures / sizeof *figures };
 
 static const struct sgrad__history_metric *main_metric(const struct runs *runs) {
     const struct sgrad__history *h = &runs->run[0].history;
-    return &h->metric[h->main];
+    return &h->metric[h->trained];
 }
 
 /* The caller must free the result. */
@@ -322,7 +322,7 @@ static void write_curves(FILE *to, const void *of) {
         top = fmax(top, first > 0 ? fmin(own, 2 * first) : own);
         fprintf(to, "$test%d << END\n", i);
         for (const struct sgrad__history_epoch *e = h->epoch; e < h->epoch + h->epochs; e++)
-            fprintf(to, "%g %g\n", e->epoch, sgrad__history_shown(&h->metric[h->main], e->test[h->main]));
+            fprintf(to, "%g %g\n", e->epoch, sgrad__history_shown(&h->metric[h->trained], e->test[h->trained]));
         fputs("END\n", to);
         evaluated |= sgrad__history_best(h) != NULL;
     }

@@ -38,7 +38,8 @@ static double write_tests(FILE *to, const struct sgrad__history *history) {
     for (int i = 0; i < history->epochs; i++) {
         const struct sgrad__history_epoch *e = &history->epoch[i];
         const double main = sgrad__history_shown(&history->metric[history->main], e->test[history->main]);
-        const double train = sgrad__history_shown(&history->metric[history->main], e->train);
+        const double train =
+            history->main == history->trained ? sgrad__history_shown(&history->metric[history->main], e->train) : NAN;
         fprintf(to, "%g %g %.0f %g %g\n", e->epoch, main, e->step, e->test[0], train);
         if (isfinite(e->test[0])) top = fmax(top, e->test[0]);
     }
@@ -68,7 +69,7 @@ static void write_metric_panel(FILE *to, const struct sgrad__history *history, c
             history->epoch[history->epochs - 1].epoch + 0.5);
     if (history->epochs <= 15) fputs("set xtics 1\n", to);
     fputs("set key bottom right\nplot $test using 1:2 with linespoints lw 2 pt 7 ps 0.5 lc '#2f7d5b' title 'test'", to);
-    if (isfinite(history->epoch[history->epochs - 1].train))
+    if (history->main == history->trained && isfinite(history->epoch[history->epochs - 1].train))
         fputs(", '' using 1:5 with linespoints lw 1 pt 7 ps 0.3 lc '#2b5c8a' title 'training'", to);
     fputs("\nunset key\n", to);
 }

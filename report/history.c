@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LONGEST_LINE = 65536, LONGEST_NAME = 32 };
+enum { LONGEST_LINE = 1 << 24, LONGEST_NAME = 32 };    /* a line has four numbers of each class */
 static const size_t largest_file = (size_t)4 << 30;
 
 struct place {
@@ -55,17 +55,36 @@ static int add_epoch(const struct place *at, const json_t *row, struct sgrad__hi
     if (json_object_get(row, "step")) SGRAD_TRY(whole(at, row, "step", &e.step));
     SGRAD_TRY(number(at, row, "train_loss", &e.train_loss));
     char trained[LONGEST_NAME + sizeof "train_"];
-    snprintf(trained, sizeof trained, "train_%s", history->metric[history->main].name);
+    snprintf(trained, sizeof trained, "train_%s", history->metric[history->trained].name);
     e.train = NAN;
-    if (history->main && json_object_get(row, trained)) SGRAD_TRY(number(at, row, trained, &e.train));
+    if (history->trained && json_object_get(row, trained)) SGRAD_TRY(number(at, row, trained, &e.train));
     for (int i = 0; i < history->metrics; i++) {
         char key[LONGEST_NAME + sizeof "test_"];
         snprintf(key, sizeof key, "test_%s", history->metric[i].name);
         SGRAD_TRY(number(at, row, key, &e.test[i]));
     }
     SGRAD_TRY(number(at, row, "seconds", &e.seconds));
+    const json_t *step = json_object_get(history->classes, "step");
+    if (json_is_integer(step) && (double)json_integer_value(step) == e.step) e.classes = history->classes;
+    else json_decref(history->classes);
+    history->classes = NULL;
     history->epoch = sgrad_array_grow(history->epoch, history->epochs, sizeof e);
     history->epoch[history->epochs++] = e;
+    return 0;
+}
+
+/* Keeps the scores of classes for the line of the epoch, which follows. */
+static int add_classes(const struct place *at, json_t *row, struct sgrad__history *history) {
+    static const char *const keys[] = { "samples", "precision", "recall", "f1" };
+    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
+        const json_t *list = json_object_get(row, keys[k]), *first = json_object_get(row, "samples"), *value;
+        size_t i;
+        bool good = json_is_array(list) && json_array_size(list) == json_array_size(first);
+        json_array_foreach(list, i, value) good &= json_is_number(value);
+        if (!good) return malformed(at, "the scores of the classes are not lists of numbers of the same length");
+    }
+    json_decref(history->classes);
+    history->classes = json_incref(row);
     return 0;
 }
 
@@ -78,6 +97,7 @@ static int add_line(const struct place *at, const char *line, size_t length, str
     if (!event) result = malformed(at, "is not an object with an \"event\"");
     else if (!strcmp(event, "step")) result = add_step(at, row, history);
     else if (!strcmp(event, "epoch")) result = add_epoch(at, row, history);
+    else if (!strcmp(event, "classes")) result = add_classes(at, row, history);
     json_decref(row);
     return result;
 }
@@ -135,7 +155,10 @@ static int read_metrics(const char *path, struct sgrad__history *history) {
         good &= is_name(m.name) && is_name(m.title);
         if (good) history->metric[history->metrics++] = m;
     }
-    history->main = history->metrics > 1;
+    history->main = history->trained = history->metrics > 1;
+    const char *wanted = json_string_value(json_object_get(history->options, "best_metric"));
+    for (int i = 0; i < history->metrics && wanted; i++)
+        if (strcmp(history->metric[i].name, wanted) == 0) history->main = i;
     if (good && strcmp(history->metric[0].name, "loss") == 0) return 0;
     return sgrad_log_error(SGRAD_EFORMAT,
                            "%s: metrics must be a list of 1 to %d objects with a name and a title each, the loss first", path,
@@ -161,6 +184,8 @@ int sgrad__history_read(const char *folder, struct sgrad__history *history) {
 void sgrad__history_free(struct sgrad__history *history) {
     json_decref(history->config);
     json_decref(history->options);
+    json_decref(history->classes);
+    for (int i = 0; i < history->epochs; i++) json_decref(history->epoch[i].classes);
     free(history->step);
     free(history->epoch);
 }

@@ -18,14 +18,17 @@ struct sgrad__history_metric {
 struct sgrad__history_epoch {
     double epoch, step; /* the epoch and the step after which the network was evaluated */
     double train_loss, test[SGRAD__MOST_METRICS], seconds;      /* test: on the test split, by metric; seconds: of training */
-    double train;       /* the main metric on the training split; NAN: not recorded */
+    double train;       /* metric history->trained on the training split; NAN: not recorded */
+    json_t *classes;    /* lists by class: samples, precision, recall, f1; NULL: not recorded */
 };
 struct sgrad__history {
     json_t *config;                     /* config.json */
     json_t *options;                    /* the options at the start of the run, updated by those of its continuations */
     const char *samples;                /* noun for the samples of the data set: "images" */
-    int metrics, main;                  /* number of metrics; index of the main metric, by which epochs are compared */
+    int metrics, main;                  /* number of metrics; index of the main metric, by which epochs are compared (--best) */
+    int trained;                        /* index of the metric that is also recorded for the training split */
     struct sgrad__history_metric metric[SGRAD__MOST_METRICS];
+    json_t *classes;                    /* while reading: the scores of the next epoch; NULL: none */
     int steps, epochs;                  /* numbers of recorded steps and evaluations */
     struct sgrad__history_step *step;
     struct sgrad__history_epoch *epoch;

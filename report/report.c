@@ -50,7 +50,7 @@ static json_t *epochs_as_json(const struct sgrad__history *history) {
         const struct sgrad__history_epoch *e = &history->epoch[i];
         json_t *epoch = json_pack("{s:o?, s:o?}", "epoch", json_real(e->epoch), "train_loss", json_real(e->train_loss));
         if (isfinite(e->train)) {
-            char *key = sgrad_format("train_%s", history->metric[history->main].name);
+            char *key = sgrad_format("train_%s", history->metric[history->trained].name);
             json_object_set_new(epoch, key, json_real(e->train));
             free(key);
         }
@@ -61,6 +61,14 @@ static json_t *epochs_as_json(const struct sgrad__history *history) {
     return epochs;
 }
 
+/* Returns the evaluation of the final weights: the best one with --best or --patience, else the last one. */
+static const struct sgrad__history_epoch *best_or_last(const struct sgrad__history *history,
+                                                       const struct sgrad__history_epoch *best) {
+    const bool kept = json_is_true(json_object_get(history->options, "best")) ||
+                      json_integer_value(json_object_get(history->options, "patience")) > 0;
+    return kept && best ? best : &history->epoch[history->epochs - 1];
+}
+
 static json_t *as_json(const struct sgrad_report *report) {
     const struct sgrad__history *h = &report->history;
     const struct sgrad__history_step *last = &h->step[h->steps - 1];
@@ -69,11 +77,19 @@ static json_t *as_json(const struct sgrad_report *report) {
                              (json_int_t)last->step, "loss", json_real(last->loss), "samples_per_second",
                              json_real(sgrad__history_median_rate(h)), "epochs", epochs_as_json(h));
     json_object_set_new(json, "metrics", metrics_as_json(h));
+    json_object_set_new(json, "main", json_string(h->metric[h->main].name));
     json_object_set_new(json, "samples", json_string(h->samples));
     if (best) {
         json_object_set_new(json, "best", json_pack("{s:o?}", "epoch", json_real(best->epoch)));
         add_tests(json_object_get(json, "best"), h, best, h->main, h->main + 1);
     }
+    const struct sgrad__history_epoch *end = h->epochs ? best_or_last(h, best) : NULL;
+    if (end && end->classes)
+        json_object_set_new(json, "classes", json_pack("{s:f, s:O, s:O, s:O, s:O}", "epoch", end->epoch,
+                                                       "samples", json_object_get(end->classes, "samples"), "precision",
+                                                       json_object_get(end->classes, "precision"), "recall",
+                                                       json_object_get(end->classes, "recall"), "f1",
+                                                       json_object_get(end->classes, "f1")));
     if (report->details) json_object_set(json, "details", report->details);
     if (report->traced)
         json_object_set_new(json, "trace", sgrad__trace_as_json(&report->timeline, &report->overlap, &report->critical));
@@ -112,14 +128,14 @@ static void print_epochs(const struct sgrad__history *history) {
     const bool trained = history->epochs && isfinite(history->epoch[history->epochs - 1].train);
     char text[SGRAD_AMOUNT_TEXT];
     if (history->epochs) printf("\n%6s %11s %11s", "epoch", "train loss", "test loss");
-    if (trained) printf("  train %s", history->metric[history->main].title);
+    if (trained) printf("  train %s", history->metric[history->trained].title);
     for (int k = 1; k < history->metrics && history->epochs; k++) printf("  test %s", history->metric[k].title);
     if (history->epochs) printf(" %9s\n", "seconds");
     for (const struct sgrad__history_epoch *e = history->epoch; e < history->epoch + history->epochs; e++) {
         printf("%6s %*s %*s", sgrad_amount_text(e->epoch, text), loss, NUMBER(e->train_loss), loss, NUMBER(e->test[0]));
         if (trained)
-            printf(" %*s", (int)strlen(history->metric[history->main].title) + end + 1,
-                   METRIC(&history->metric[history->main], e->train));
+            printf(" %*s", (int)strlen(history->metric[history->trained].title) + end + 1,
+                   METRIC(&history->metric[history->trained], e->train));
         for (int k = 1; k < history->metrics; k++)
             printf(" %*s", (int)strlen(history->metric[k].title) + end, METRIC(&history->metric[k], e->test[k]));
         printf(" %9.1f\n", e->seconds);

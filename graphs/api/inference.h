@@ -43,6 +43,14 @@ void sgrad_predictions_free(struct sgrad_predictions *predictions);
  * are those of sgrad_evaluate. */
 int sgrad_export(const struct sgrad_train_options *options, const char *path, int64_t limit);
 
+/* Scores of a class: precision, recall (the accuracy of its samples), and F1, their harmonic mean. */
+struct sgrad_class_score {
+    double precision, recall, f1;
+};
+/* Returns the scores of a class with SAMPLES samples, PREDICTED samples that are predicted as it, and RIGHT in both numbers. A
+ * score with the denominator 0 is 0. */
+struct sgrad_class_score sgrad_class_score(double samples, double predicted, double right);
+
 /* Statistics of predictions with one label per sample. */
 enum { SGRAD_CONFIDENCES = 15 };
 struct sgrad_classification {

@@ -93,6 +93,8 @@ struct sgrad_data_options {
     bool loss_on_answers;                       /* tokens: the loss is the mean over the tokens of answers; false: over all */
     bool skip_damaged;                          /* report and skip unreadable samples; false: one ends the run with an error */
     bool no_shuffle;                            /* samples in file order */
+    const char *sampler;                        /* "balanced": as many samples of each class in an epoch; NULL, "shuffle": each
+                                                   sample once */
     bool partition;                             /* a rank keeps only its shard of the training set in memory; false: all of it */
 };
 
@@ -105,7 +107,8 @@ struct sgrad_training_options {
     long batch, micro_batch;                    /* samples of a step, of all ranks; of a task, 0: automatic */
     long bn_group;                              /* samples, or SGRAD_GROUP_… */
     double label_smoothing;                     /* 0 to 1 */
-    struct sgrad_numbers class_weights;         /* by class, for labels of voxels (voxel_loss.c); none: all 1 */
+    const char *class_weights;                  /* factors of the classes in the loss, "1,2.5", or "balanced"; NULL: all 1 */
+    double focal_gamma;                         /* exponent of the focal loss (softmax_cross_entropy.c); 0: off */
     double dice;                                /* factor of the Dice loss that is added to that loss; 0: none */
     double clip_norm;                           /* largest norm of all gradients together; 0: no clipping */
     double ema;                                 /* decay of a moving average of the weights, which is evaluated and saved
@@ -177,8 +180,11 @@ struct sgrad_evaluation_options {
     bool only_last;                             /* evaluate only after the last step */
     const char *tta;                            /* views of each image in the last evaluation (datasets.h); NULL: the image */
     bool best;                                  /* save the weights of the best evaluation (best.safetensors), end with them */
+    const char *metric;                         /* metric of best and patience: its name in metrics.jsonl without "test_", or
+                                                   "accuracy" for "top1"; NULL: the accuracy, else the first one after the loss */
     int patience;                               /* stop after this number of evaluations without improvement, with the best
                                                    weights; 0: never */
+    double min_delta;                           /* smallest improvement that counts for patience */
 };
 
 struct sgrad_checkpoint_options {

@@ -56,8 +56,9 @@ struct sgrad_train_result {
      * evaluation within it; NAN: no step was run. seconds: training time. samples_per_second: over the steps of train_loss. */
     long steps;
     double epochs, train_loss, seconds, samples_per_second;
-    int metrics;                    /* number of metrics of the network's loss; the first metric is the loss */
+    int metrics;                    /* number of metrics of the network; the first metric is the loss */
     const struct sgrad_metric *metric;
+    int main;                       /* index of the metric by which evaluations are compared (evaluation.metric) */
     double test[SGRAD_MAX_METRICS]; /* by metric: its value on the test split */
     double test_loss, test_top1;    /* loss and top-1 of these; NAN: the network has no top-1 */
     long best_step;                 /* step of the best evaluation, to which test and the saved weights belong; 0: they belong to

@@ -12,7 +12,9 @@
  * No function waits, except end: the training loop must call sgrad__evaluation_turn from time to time.
  *
  * With several views of each image (--tta) a batch contains all views of its samples, one after another. The predictions are
- * averaged, and the loss is computed from the mean (views.c). */
+ * averaged, and the loss is computed from the mean (views.c).
+ *
+ * If samples have one class each, the samples and predictions of each class are counted as well (class_counts.c). */
 #include "graphs/engine/run.h"
 #include "graphs/api/inference.h"
 
@@ -35,7 +37,8 @@ struct sgrad__evaluation {
     struct sgrad_tensor *shared;        /* content of value, sent to all ranks */
     int64_t batches;                    /* of all ranks */
     int sums;                           /* of a batch: one per metric, and the number of rows or elements summed */
-    /* (batches + 1, sums): results of the batches of this rank; last row: it has omitted batches */
+    int classes;                        /* whose samples and predictions are counted; 0: none */
+    /* results of the batches of this rank (batches, sums); it has omitted batches; counts of its samples (3, classes) */
     double *value;
     /* this rank's oldest batch in flight; its next batch; no batches are started from this one on */
     int64_t done, next, end;
@@ -83,7 +86,7 @@ static int open_batches(struct sgrad__run *run, struct sgrad__evaluation *evalua
         struct sgrad_program_options o = sgrad__run_program_options(run, false, size[i], run->evaluation.micro);
         struct sgrad__program *program;
         o.parameter = evaluation->weight;
-        o.answers = run->evaluation.predictions || evaluation->seen.views;
+        o.answers = run->evaluation.predictions || evaluation->seen.views || evaluation->classes;
         if (evaluation->seen.views) o.source = sgrad__source_of_views(&evaluation->seen);
         o.tags = run->parallel.tags + SGRAD__TAGS_EVALUATION + 1 + (int)i;
         SGRAD_TRY(sgrad__program_build(run->graph, &o, &program));
@@ -101,10 +104,11 @@ static int open_total(struct sgrad__run *run, struct sgrad__evaluation *evaluati
                                                .peers = c->all,
                                                .network = c->network,
                                                .tags = run->parallel.tags + SGRAD__TAGS_EVALUATION };
-    evaluation->sums = run->result.metrics + 1;
-    evaluation->value = sgrad_xcalloc((size_t)(evaluation->batches + 1) * (size_t)evaluation->sums, sizeof *evaluation->value);
-    SGRAD_TRY(sgrad_tensor_create("evaluation", SGRAD_F64, sgrad_shape(2, (int)evaluation->batches + 1, evaluation->sums),
-                                  SGRAD_PERSISTENT, &evaluation->shared));
+    evaluation->sums = run->loss_metrics + 1;
+    const int64_t values = evaluation->batches * evaluation->sums + 1 + 3 * (int64_t)evaluation->classes;
+    evaluation->value = sgrad_xcalloc((size_t)values, sizeof *evaluation->value);
+    SGRAD_TRY(sgrad_tensor_create("evaluation", SGRAD_F64, (struct sgrad_shape){ 1, { values } }, SGRAD_PERSISTENT,
+                                  &evaluation->shared));
     return open_part(&evaluation->total, sgrad__total_build(&how, evaluation->shared), run->control.listener);
 }
 
@@ -122,6 +126,7 @@ static int open_evaluation(struct sgrad__run *run) {
     if (run->evaluation.state) return 0;
     struct sgrad__evaluation *e = run->evaluation.state = sgrad_xcalloc(1, sizeof *e);
     if (run->evaluation.views.count) e->seen = (struct sgrad__seen){ run->data.test, &run->evaluation.views };
+    if (run->result.metrics > run->loss_metrics) e->classes = run->data.test->classes;
     SGRAD_TRY(open_weights(run, e));
     SGRAD_TRY(open_batches(run, e));
     SGRAD_TRY(open_total(run, e));
@@ -200,6 +205,19 @@ static void take_answers(struct sgrad_predictions *predictions, const struct sgr
     }
 }
 
+/* Returns where this rank counts the samples of classes. */
+static double *counts_of(struct sgrad__evaluation *evaluation) {
+    return evaluation->value + evaluation->batches * evaluation->sums + 1;
+}
+
+/* Counts the samples and predictions of a batch by class. */
+static void count_classes(struct sgrad__run *run, const struct sgrad__program *program, const struct sgrad__slot *slot) {
+    struct sgrad_predictions batch = sgrad__answers_create(run, program->share);
+    take_answers(&batch, program, slot, 0);
+    sgrad__class_counts_add(counts_of(run->evaluation.state), run->evaluation.state->classes, &batch);
+    sgrad_predictions_free(&batch);
+}
+
 /* Stores the result of a batch with all views of its samples, the first of which is FIRST: averages the predictions and
  * computes the sums of the loss. */
 static void take_views(struct sgrad__run *run, const struct sgrad__program *program, const struct sgrad__slot *slot,
@@ -208,6 +226,8 @@ static void take_views(struct sgrad__run *run, const struct sgrad__program *prog
     take_answers(&all, program, slot, 0);
     mean = sgrad__views_average(&run->evaluation.views, &all);
     sgrad__loss_sums(run, &mean, sums);
+    if (run->evaluation.state->classes)
+        sgrad__class_counts_add(counts_of(run->evaluation.state), run->evaluation.state->classes, &mean);
     if (run->evaluation.predictions) {
         memcpy(run->evaluation.predictions->logits + first * mean.width, mean.logits,
                (size_t)(mean.samples * mean.width) * sizeof *mean.logits);
@@ -232,6 +252,7 @@ static int take_batch(struct sgrad__run *run, struct sgrad__evaluation *evaluati
                (size_t)evaluation->sums * sizeof *evaluation->value);
     if (!evaluation->seen.views && run->evaluation.predictions && run->parallel.stores_predictions)
         take_answers(run->evaluation.predictions, p->program, slot, first);
+    if (!evaluation->seen.views && evaluation->classes && run->parallel.stores_predictions) count_classes(run, p->program, slot);
     evaluation->done += run->evaluation.turns;
     return 0;
 }
@@ -257,10 +278,16 @@ static int take_total(struct sgrad__run *run, struct sgrad__evaluation *evaluati
     for (int64_t i = 0; i < values; i++) sum[i % evaluation->sums] += value[i];
     run->evaluation.epoch.evaluated = value[values] == 0;
     run->control.stopping |= !run->evaluation.epoch.evaluated;
-    for (int i = 0; i < run->result.metrics; i++) {
-        const double value = value_of(&run->metric[i], sum[i] / sum[run->result.metrics]);
-        run->result.test[i] = run->evaluation.epoch.test[i] = run->evaluation.epoch.evaluated ? value : NAN;
+    double test[SGRAD_MAX_METRICS];
+    for (int i = 0; i < run->loss_metrics; i++) test[i] = value_of(&run->metric[i], sum[i] / sum[run->loss_metrics]);
+    if (evaluation->classes) {
+        memcpy(counts_of(evaluation), value + values + 1, 3 * (size_t)evaluation->classes * sizeof *value);
+        sgrad__class_metrics(counts_of(evaluation), evaluation->classes, test + run->loss_metrics);
+        run->evaluation.epoch.classes = evaluation->classes;
+        run->evaluation.epoch.class_count = counts_of(evaluation);
     }
+    for (int i = 0; i < run->result.metrics; i++)
+        run->result.test[i] = run->evaluation.epoch.test[i] = run->evaluation.epoch.evaluated ? test[i] : NAN;
     run->evaluation.active = false;
     return 0;
 }

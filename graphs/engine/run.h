@@ -20,6 +20,8 @@ struct sgrad__run_data {
     /* mean and standard deviation of the input, by channel */
     double mean[SGRAD_MAX_CHANNELS], deviation[SGRAD_MAX_CHANNELS];
     struct sgrad__sampler sampler;              /* the order of the training samples */
+    int32_t *label;                             /* owned; of each training sample; NULL: no option needs them */
+    float *class_weight;                        /* owned; of each class (--class-weights); NULL: none, or of voxels */
     struct sgrad__placement *placement;         /* owned; of the training set on the ranks; NULL: every rank reads all of it */
     uint64_t fingerprint;                       /* hash of the training set; set when the options of the ranks are compared */
     char *augment;                              /* owned; augmentation in use */
@@ -66,7 +68,7 @@ struct sgrad__run_evaluation {
 
 /* The best evaluation (--best, --patience). */
 struct sgrad__run_best {
-    double value;                               /* of metric 1, or of the loss if it is the only metric; NAN: none yet */
+    double value;                               /* of metric result.main, that improved by --min-delta or more; NAN: none yet */
     int worse;                                  /* evaluations since that value */
     bool saves;                                 /* its weights must be saved as best.safetensors */
     long step;                                  /* step after which the saved weights were evaluated; 0: none are saved yet */
@@ -137,7 +139,8 @@ struct sgrad__run {
     struct {
         int rows, sequences;                    /* tokens of a generated text, with its prompt; 0: none is generated; texts */
     } generation;
-    const struct sgrad_metric *metric;          /* of the network's loss; result.metrics records */
+    const struct sgrad_metric *metric;          /* of the network; result.metrics records */
+    int loss_metrics;                           /* the first ones: those that the loss computes; the others need an evaluation */
     struct sgrad__program *program;             /* owned; of a training step */
     struct sgrad__runner *runner;               /* owned; executes the program */
     long steps, steps_per_epoch;                /* optimizer steps: of the whole run; of an epoch */
@@ -187,6 +190,8 @@ struct sgrad_train_result sgrad__run_result(const struct sgrad__run *run);
 
 /* ---- step.c ---- */
 
+/* Returns true if each class has equally many samples in an epoch (--sampler balanced). */
+bool sgrad__run_is_balanced(const struct sgrad__run *run);
 /* Returns the order of the training samples. Windows of a partitioned training set are not shifted. The caller must close it
  * (sgrad__sampler_close). */
 struct sgrad__sampler sgrad__run_sampler(const struct sgrad__run *run);
@@ -200,7 +205,7 @@ int sgrad__run_reopen_program(struct sgrad__run *run, long done);
 /* Submits the step after STEP completed or submitted steps; does not wait. The caller waits for it (runner.h:
  * sgrad__runner_wait). */
 int sgrad__run_submit(struct sgrad__run *run, long step);
-/* The same with given samples: SAMPLE contains the samples of the local batch, and is copied. */
+/* The same with given samples: SAMPLE contains the samples of the batch, of all ranks, and is copied. */
 int sgrad__run_submit_samples(struct sgrad__run *run, long step, const struct sgrad_sample *sample);
 
 /* ---- evaluation.c ---- */
@@ -233,7 +238,7 @@ struct sgrad_predictions sgrad__answers_create(const struct sgrad__run *run, int
  * sample one after another: ALL.samples = samples · VIEWS.count. The caller must free the result (sgrad_predictions_free). */
 struct sgrad_predictions sgrad__views_average(const struct sgrad_views *views, const struct sgrad_predictions *all);
 /* Computes the loss of predictions on the calling thread. Writes to SUMS one sum per metric, and then the number of rows or
- * elements summed: run->result.metrics + 1 values. */
+ * elements summed: run->loss_metrics + 1 values. */
 void sgrad__loss_sums(const struct sgrad__run *run, const struct sgrad_predictions *predictions, double *sums);
 
 /* ---- signals.c ---- */

@@ -3,11 +3,18 @@
 #include "graphs/engine/run.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+bool sgrad__run_is_balanced(const struct sgrad__run *run) {
+    return run->options.data.sampler && !strcmp(run->options.data.sampler, "balanced");
+}
 
 struct sgrad__sampler sgrad__run_sampler(const struct sgrad__run *run) {
     return (struct sgrad__sampler){ .seed = run->options.training.seed,
                                     .count = run->data.train->count,
                                     .shuffle = !run->options.data.no_shuffle,
+                                    .label = sgrad__run_is_balanced(run) ? run->data.label : NULL,
+                                    .classes = run->data.train->classes,
                                     .shifts = run->data.placement ? 0 : run->data.train->shifts };
 }
 
@@ -64,6 +71,15 @@ static float vote_of(const struct sgrad__run *run, long step) {
     return sgrad__deadline_wants_checkpoint(run, step) ? 0.25f : 0;
 }
 
+/* Returns the factor that makes the mean class weight of a batch 1. SAMPLE: the samples of the batch, of all ranks. */
+static float weight_scale(const struct sgrad__run *run, const struct sgrad_sample *sample) {
+    const long batch = run->options.training.batch;
+    double sum = 0;
+    if (!run->data.class_weight || run->data.train->mixed) return 1;
+    for (long i = 0; i < batch; i++) sum += run->data.class_weight[run->data.label[sample[i].index]];
+    return (float)((double)batch / sum);
+}
+
 int sgrad__run_submit_samples(struct sgrad__run *run, long step, const struct sgrad_sample *sample) {
     const struct sgrad_step s = {
         .seed = run->options.training.seed,
@@ -74,16 +90,16 @@ int sgrad__run_submit_samples(struct sgrad__run *run, long step, const struct sg
         .damping = (float)sgrad__run_damping(run, step),
         .first = run->parallel.local_batch * run->program->share,
         .stop = vote_of(run, step),
+        .weight_scale = weight_scale(run, sample),
     };
-    return sgrad__runner_submit(run->runner, &s, sample);
+    return sgrad__runner_submit(run->runner, &s, sample + s.first);
 }
 
 int sgrad__run_submit(struct sgrad__run *run, long step) {
     const uint32_t epoch = (uint32_t)(step / run->steps_per_epoch);
-    const int64_t share = run->program->share,
-                  first = step % run->steps_per_epoch * run->options.training.batch + run->parallel.local_batch * share;
-    struct sgrad_sample *sample = sgrad_xcalloc((size_t)share, sizeof *sample);
-    for (int64_t i = 0; i < share; i++) sample[i] = sgrad__sampler_sample(&run->data.sampler, epoch, first + i);
+    const int64_t batch = run->options.training.batch, first = step % run->steps_per_epoch * batch;
+    struct sgrad_sample *sample = sgrad_xcalloc((size_t)batch, sizeof *sample);
+    for (int64_t i = 0; i < batch; i++) sample[i] = sgrad__sampler_sample(&run->data.sampler, epoch, first + i);
     int error = run->data.placement
                     ? sgrad__placement_step(run->data.placement, step, &run->program->buffer[run->program->records].tensor[0])
                     : 0;

@@ -2,6 +2,7 @@
  * Prometheus. */
 #include "graphs/rundir/rundir.h"
 #include "runtime/files/streams.h"
+#include "runtime/environment.h"
 #include "runtime/terminal.h"
 
 #include <errno.h>
@@ -39,6 +40,7 @@ struct sgrad__metrics {
     int verdict;                /* the last value other than 0 of a function of the events */
     bool bar;                   /* terminal supports a progress bar */
     double drawn;               /* when the bar was last drawn */
+    double interval, printed;   /* without a bar: seconds between lines within an epoch; when the last line was printed */
 };
 
 /* JSON has no NaN and no infinities: they become null. Nine digits represent a float exactly. */
@@ -68,9 +70,10 @@ static void begin_epoch(struct sgrad__metrics *metrics, int epoch) {
 }
 
 /* Returns true if metric I is also reported for training. Metrics that are not fractions are functions of the loss; metrics of
- * segmentations (unprefixed) are expensive and computed only in evaluations. */
+ * segmentations (unprefixed) are expensive and computed only in evaluations; so are those of classes. */
 static bool is_trained(const struct sgrad__metrics *metrics, int i) {
-    return metrics->is.metric[i].is_fraction && !metrics->is.metric[i].transform && !metrics->is.metric[i].unprefixed;
+    const struct sgrad_metric *metric = &metrics->is.metric[i];
+    return metric->is_fraction && !metric->transform && !metric->unprefixed && !metric->by_class;
 }
 
 /* Adds the completed step STEP to the sums. LOSS is a float, because a resumed run reads it back with float precision. EMPTY: the
@@ -164,11 +167,20 @@ static int open_listeners(struct sgrad__metrics *metrics, long first) {
                                   &metrics->prometheus);
 }
 
+/* Returns the seconds between lines within an epoch; 0: there are none. */
+static double interval(void) {
+    const char *text = sgrad_variable("STARGRAD_PROGRESS_SECONDS");
+    char *end = NULL;
+    const double seconds = text ? strtod(text, &end) : 60;
+    return end && (end == text || *end) ? 60 : seconds;
+}
+
 int sgrad__metrics_open(const struct sgrad__metrics_options *options, struct sgrad__metrics **metrics) {
     struct sgrad__metrics *m = sgrad_xcalloc(1, sizeof *m);
     m->is = *options;
     m->path = sgrad_format("%s/metrics.jsonl", options->folder);
     m->bar = options->terminal && sgrad_terminal(fileno(options->terminal));
+    m->interval = interval();
     const struct sgrad__position *at = options->resumed;
     int error = at ? drop_lines(m) : 0;
     const bool last = at && at->step >= options->steps;
@@ -218,6 +230,7 @@ static int end_line(struct sgrad__metrics *metrics, int (*function)(void *arg, c
 }
 
 #define SHORT(x) sgrad_number_text(x, (char[SGRAD_NUMBER_TEXT]){ 0 })
+#define METRIC(i, x) sgrad_metric_text(&metrics->is.metric[i], x, (char[SGRAD_NUMBER_TEXT]){ 0 })
 
 const char *sgrad_metric_text(const struct sgrad_metric *metric, double value, char text[SGRAD_NUMBER_TEXT]) {
     if (!metric->is_fraction) return sgrad_number_text(value, text);
@@ -227,6 +240,15 @@ const char *sgrad_metric_text(const struct sgrad_metric *metric, double value, c
 
 /* ---- the terminal --------------------------------------------------------------------------------------------- */
 
+enum { SGRAD_LEFT = 32 };
+/* Writes the estimated time until the end of the run to TEXT, "1:23" or "2:01:23", and returns TEXT. */
+static const char *time_left(const struct sgrad__metrics *metrics, long step, char text[SGRAD_LEFT]) {
+    const long left = (long)(metrics->run_seconds / (double)metrics->run_steps * (double)(metrics->is.steps - step) + 0.5);
+    if (left >= 3600) snprintf(text, SGRAD_LEFT, "%ld:%02ld:%02ld", left / 3600, left / 60 % 60, left % 60);
+    else snprintf(text, SGRAD_LEFT, "%ld:%02ld", left / 60, left % 60);
+    return text;
+}
+
 /* Draws one line, truncated to the width of the terminal; the bar fills the columns that the numbers leave.
  *
  *     [===========             ] step 120/390  loss 0.5321  1:23 left  812 images/s
@@ -234,13 +256,10 @@ const char *sgrad_metric_text(const struct sgrad_metric *metric, double value, c
 static void draw_bar(struct sgrad__metrics *metrics, long step, double loss, double rate) {
     enum { LEAST = 10, WIDEST = 40 };
     FILE *to = metrics->is.terminal;
-    char text[256];
-    const long left = (long)(metrics->run_seconds / (double)metrics->run_steps * (double)(metrics->is.steps - step) + 0.5);
+    char text[256], left[SGRAD_LEFT];
     const int columns = sgrad_terminal_columns(fileno(to)) - 1;
-    int used = snprintf(text, sizeof text, "step %ld/%ld  loss %s  ", step, metrics->is.steps, SHORT(loss));
-    if (left >= 3600) used += snprintf(text + used, sizeof text - (size_t)used, "%ld:%02ld:", left / 3600, left / 60 % 60);
-    else used += snprintf(text + used, sizeof text - (size_t)used, "%ld:", left / 60);
-    used += snprintf(text + used, sizeof text - (size_t)used, "%02ld left  %.0f %s/s", left % 60, rate, metrics->is.samples);
+    const int used = snprintf(text, sizeof text, "step %ld/%ld  loss %s  %s left  %.0f %s/s", step, metrics->is.steps,
+                              SHORT(loss), time_left(metrics, step, left), rate, metrics->is.samples);
     int width = columns - used - 3;
     width = width > WIDEST ? WIDEST : width;
     const double share = metrics->is.steps > 0 ? (double)step / (double)metrics->is.steps : 0;
@@ -256,7 +275,16 @@ void sgrad__metrics_say(const struct sgrad__metrics *metrics, const char *line) 
         fprintf(metrics->is.terminal, "%s%s\n", metrics->bar ? "\r\033[K" : "", line), fflush(metrics->is.terminal);
 }
 
-/* Prints the number of epochs if it is an integer, else the number of steps. */
+/* Prints the progress of a long epoch, if there is no progress bar. */
+static void print_steps(const struct sgrad__metrics *metrics, long step, double loss, double rate) {
+    char left[SGRAD_LEFT];
+    fprintf(metrics->is.terminal, "step %ld/%ld  loss %s  %s left  %.0f %s/s\n", step, metrics->is.steps, SHORT(loss),
+            time_left(metrics, step, left), rate, metrics->is.samples);
+    fflush(metrics->is.terminal);
+}
+
+/* Prints the number of epochs if it is an integer, else the number of steps. Of the metrics of classes, prints only the one by
+ * which evaluations are compared. */
 static void print_epoch(const struct sgrad__metrics *metrics, const struct sgrad__epoch *epoch) {
     FILE *to = metrics->is.terminal;
     const bool whole = epoch->epoch == floor(epoch->epoch) && metrics->is.epochs == floor(metrics->is.epochs);
@@ -264,9 +292,11 @@ static void print_epoch(const struct sgrad__metrics *metrics, const struct sgrad
     if (whole) fprintf(to, "epoch %.0f/%.0f", epoch->epoch, metrics->is.epochs);
     else fprintf(to, "step %ld/%ld", epoch->step, metrics->is.steps);
     fprintf(to, "  loss %s", SHORT(epoch->train_loss));
+    if (metrics->is.metrics > 1 && isfinite(epoch->train[1]))
+        fprintf(to, "  %s %s", metrics->is.metric[1].text, METRIC(1, epoch->train[1]));
     for (int i = 0; i < metrics->is.metrics && epoch->evaluated; i++)
-        fprintf(to, "  %s%s %s", i ? "" : "test ", metrics->is.metric[i].text,
-                sgrad_metric_text(&metrics->is.metric[i], epoch->test[i], (char[SGRAD_NUMBER_TEXT]){ 0 }));
+        if (!metrics->is.metric[i].by_class || i == metrics->is.main)
+            fprintf(to, "  %s%s %s", i ? "" : "test ", metrics->is.metric[i].text, METRIC(i, epoch->test[i]));
     if (epoch->views && epoch->evaluated) fprintf(to, " (%s)", epoch->views);
     fprintf(to, "  %.1f s  %.0f %s/s\n", epoch->seconds, epoch->samples_per_second, metrics->is.samples);
     fflush(to);
@@ -290,6 +320,19 @@ static void tell_workers(struct sgrad__metrics *metrics, long step, const double
 }
 
 /* ---- events --------------------------------------------------------------------------------------------------- */
+
+static void print_progress(struct sgrad__metrics *metrics, long step, double loss, double time) {
+    const double rate = (double)metrics->is.batch * (double)metrics->run_steps / metrics->run_seconds;
+    if (metrics->bar && time - metrics->drawn > 0.1) {
+        metrics->drawn = time;
+        draw_bar(metrics, step, loss, rate);
+    }
+    if (metrics->bar || !metrics->is.terminal || !(metrics->interval > 0)) return;
+    if (metrics->run_steps == 1) metrics->printed = time;
+    if (time - metrics->printed < metrics->interval) return;
+    metrics->printed = time;
+    print_steps(metrics, step, loss, rate);
+}
 
 bool sgrad__metrics_owes_epoch(const struct sgrad__metrics *metrics) { return metrics && metrics->owed; }
 
@@ -325,10 +368,7 @@ int sgrad__metrics_step(struct sgrad__metrics *metrics, const struct sgrad__step
         tell(metrics, event->step, LOSS, value, TESTS);
         tell_workers(metrics, event->step, event->busy);
     }
-    if (metrics->bar && time - metrics->drawn > 0.1) {
-        metrics->drawn = time;
-        draw_bar(metrics, event->step, loss, (double)metrics->is.batch * (double)metrics->run_steps / metrics->run_seconds);
-    }
+    print_progress(metrics, event->step, loss, time);
     return end_line(metrics, metrics->is.events ? metrics->is.events->step : NULL);
 }
 
@@ -341,9 +381,36 @@ void sgrad__metrics_steps(const struct sgrad__metrics *metrics, struct sgrad__ep
     epoch->samples_per_second = (double)(metrics->is.batch * metrics->epoch_steps) / metrics->seconds;
 }
 
+/* Writes "NAME":[…], a score of each class. */
+static void write_scores(FILE *to, const char *name, const struct sgrad__epoch *epoch, size_t score) {
+    const double *count = epoch->class_count;
+    fprintf(to, ",\"%s\":[", name);
+    for (int c = 0; c < epoch->classes; c++) {
+        const struct sgrad_class_score is =
+            sgrad_class_score(count[c], count[epoch->classes + c], count[2 * epoch->classes + c]);
+        fprintf(to, "%s%s", c ? "," : "", NUMBER(*(const double *)((const char *)&is + score)));
+    }
+    fputc(']', to);
+}
+
+/* Writes the line of the classes, before that of the epoch. */
+static int write_classes(struct sgrad__metrics *metrics, const struct sgrad__epoch *epoch) {
+    begin_line(metrics);
+    FILE *to = metrics->file;
+    fprintf(to, "{\"event\":\"classes\",\"epoch\":%s,\"step\":%ld,\"samples\":[", NUMBER(epoch->epoch), epoch->step);
+    for (int c = 0; c < epoch->classes; c++) fprintf(to, "%s%.0f", c ? "," : "", epoch->class_count[c]);
+    fputc(']', to);
+    write_scores(to, "precision", epoch, offsetof(struct sgrad_class_score, precision));
+    write_scores(to, "recall", epoch, offsetof(struct sgrad_class_score, recall));
+    write_scores(to, "f1", epoch, offsetof(struct sgrad_class_score, f1));
+    fputs("}\n", to);
+    return end_line(metrics, NULL);
+}
+
 int sgrad__metrics_epoch(struct sgrad__metrics *metrics, const struct sgrad__epoch *epoch) {
     if (!metrics) return 0;
     metrics->owed = false;
+    if (epoch->evaluated && epoch->classes) SGRAD_TRY(write_classes(metrics, epoch));
     begin_line(metrics);
     fprintf(metrics->file, "{\"event\":\"epoch\",\"epoch\":%s,\"step\":%ld,\"train_loss\":%s,", NUMBER(epoch->epoch), epoch->step,
             NUMBER(epoch->train_loss));
@@ -360,5 +427,6 @@ int sgrad__metrics_epoch(struct sgrad__metrics *metrics, const struct sgrad__epo
     fprintf(metrics->file, "\"seconds\":%s}\n", NUMBER(epoch->seconds));
     if (epoch->evaluated) tell(metrics, epoch->step, TESTS, epoch->test, metrics->is.metrics);
     if (metrics->is.terminal) print_epoch(metrics, epoch);
+    metrics->printed = sgrad_time_monotonic();
     return end_line(metrics, metrics->is.events ? metrics->is.events->epoch : NULL);
 }

@@ -5,7 +5,7 @@
 
 #include "config.h"
 #include "datasets/datasets.h"
-#include "graphs/api/train.h"
+#include "graphs/api/inference.h"
 #include "graphs/compiler/program.h"
 
 /* ---- contents.c ----------------------------------------------------------------------------------------------- */
@@ -192,11 +192,23 @@ int sgrad__prometheus_open(int port, const char *const *name, int count, struct 
 void sgrad__prometheus_tell(struct sgrad__prometheus *prometheus, int first, const double *value, int count);
 void sgrad__prometheus_close(struct sgrad__prometheus *prometheus);
 
+/* ---- class_counts.c: precision, recall and F1 of the classes --------------------------------------------------- */
+
+/* Returns the metrics METRIC of a loss, followed by those of classes. *COUNT, their number, becomes that of all. Static; must not
+ * be freed. */
+const struct sgrad_metric *sgrad__class_metrics_add(const struct sgrad_metric *metric, int *count);
+/* Adds PREDICTIONS to COUNT: by class the samples, then the predictions, then the correct predictions (3·CLASSES). A sample
+ * without finite probabilities has no prediction. */
+void sgrad__class_counts_add(double *count, int classes, const struct sgrad_predictions *predictions);
+/* Computes the metrics that sgrad__class_metrics_add adds. */
+void sgrad__class_metrics(const double *count, int classes, double *value);
+
 /* ---- metrics.c ------------------------------------------------------------------------------------------------ */
 
 struct sgrad__metrics_options {
     const char *folder;                     /* the run directory */
-    FILE *terminal;                         /* gets one line per epoch, and a progress bar if it is a terminal; NULL: no output */
+    FILE *terminal;                         /* gets one line per epoch, and a progress bar, or a line every minute if it is not a
+                                               terminal; NULL: no output */
     long batch, steps;                      /* samples of a step, of all ranks; steps of the run */
     long evaluate_every;                    /* steps between evaluations within an epoch; 0: only at its end */
     bool evaluate_last;                     /* evaluate only after the last step */
@@ -206,6 +218,7 @@ struct sgrad__metrics_options {
     const struct sgrad__workers *workers;   /* workers whose utilization is recorded for both; NULL: none */
     const struct sgrad_metric *metric;      /* array: metrics of the network's loss */
     int metrics;                            /* length of this array */
+    int main;                               /* index of the metric by which evaluations are compared */
     const char *samples;                    /* word for a sample: "images" */
     const struct sgrad_train_events *events;        /* functions that get the lines; NULL: none */
     const struct sgrad__position *resumed;  /* of a resumed run: later lines are removed from metrics.jsonl; NULL: new run */
@@ -252,6 +265,8 @@ struct sgrad__epoch {
     bool evaluated;                         /* false: its evaluation was omitted, or is in progress */
     const char *views;                      /* views of each image in its evaluation (--tta); NULL: only the image */
     double test[SGRAD_MAX_METRICS];         /* by metric: on the test set; NAN: not evaluated */
+    int classes;                            /* classes of the next member; 0: it is absent */
+    const double *class_count;              /* by class: test samples, predictions, correct predictions (class_counts.c) */
     double train_loss;                      /* mean over its steps, or over those since the last evaluation within it */
     double train[SGRAD_MAX_METRICS];        /* the same of metrics that are fractions; NAN: others */
     double seconds, samples_per_second;     /* time of these steps, seconds; throughput */

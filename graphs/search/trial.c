@@ -255,7 +255,7 @@ static int submit(struct sgrad__trial *trial, const struct sgrad__sub_epoch *epo
         sample[i] = sgrad__sampler_sample(&r->data.sampler, pass, first + i);
         sample[i].index = index[sample[i].index];
     }
-    int error = sgrad__run_submit_samples(r, step, sample + r->parallel.local_batch * r->program->share);
+    int error = sgrad__run_submit_samples(r, step, sample);
     free(sample);
     return error;
 }
@@ -267,7 +267,7 @@ static int take_step(struct sgrad__trial *trial, long step, double *last, bool *
     SGRAD_TRY(sgrad__runner_wait(r->runner, &slot));
     const double *statistics = sgrad__slot_doubles(slot, r->program->statistics);
     float *values = sgrad__journal_step(trial, step);
-    values[SGRAD__STEP_LOSS] = (float)(statistics[0] / statistics[r->result.metrics]);
+    values[SGRAD__STEP_LOSS] = (float)(statistics[0] / statistics[r->loss_metrics]);
     values[SGRAD__STEP_SECONDS] = fmaxf((float)(slot->time - *last), 1e-9f); /* 0 means that the step was not executed */
     *last = slot->time;
     *lost = !isfinite(values[SGRAD__STEP_LOSS]) && !r->options.training.nan_ok;

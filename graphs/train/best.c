@@ -13,12 +13,29 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Returns the index of the metric that decides: metric 1, a fraction of which more is better, or the loss if it is the only
- * metric. */
-static int deciding(const struct sgrad__run *run) { return run->result.metrics > 1 ? 1 : 0; }
+int sgrad__best_choose_metric(struct sgrad__run *run) {
+    const char *name = run->options.evaluation.metric, *names[SGRAD_MAX_METRICS + 2] = { NULL };
+    int count = run->result.metrics;
+    run->result.main = count > 1;
+    if (!name) return 0;
+    for (int i = 0; i < count; i++) names[i] = run->metric[i].name;
+    if (!strcmp(run->metric[run->result.main].name, "top1")) names[count++] = "accuracy";
+    for (int i = 0; i < count; i++)
+        if (!strcmp(names[i], name)) return run->result.main = i < run->result.metrics ? i : run->result.main, 0;
+    char *list = sgrad_format("%s", names[0]);
+    for (int i = 1; i < count; i++) {
+        char *before = list;
+        list = sgrad_format("%s, %s", before, names[i]);
+        free(before);
+    }
+    sgrad_log_error(SGRAD_ENAME, "--best '%s': %s has no such metric; it has %s", name, run->model_text, list);
+    free(list);
+    return SGRAD_ENAME;
+}
 
-static bool is_better(const struct sgrad_metric *metric, double value, double than) {
-    return !isnan(value) && (isnan(than) || (metric->is_fraction ? value > than : value < than));
+/* Returns true if VALUE is better than THAN, by more than DELTA. */
+static bool is_better(const struct sgrad_metric *metric, double value, double than, double delta) {
+    return !isnan(value) && (isnan(than) || (metric->is_fraction ? value - delta > than : value + delta < than));
 }
 
 static char *path_of(const struct sgrad__run *run) { return sgrad_format("%s/best.safetensors", run->files.folder); }
@@ -39,10 +56,11 @@ static int write_best(const struct sgrad__run *run) {
     return error;
 }
 
-/* Compares the result of an evaluation with the best one so far, and counts evaluations without improvement. Values are
+/* Compares the result of an evaluation with the best one so far, and counts evaluations without enough improvement. Values are
  * compared with float precision, as in metrics.jsonl, so that a resumed run gets the same results. */
 static void count(struct sgrad__run *run, double value) {
-    const bool better = is_better(&run->metric[deciding(run)], (float)value, (float)run->best.value);
+    const bool better =
+        is_better(&run->metric[run->result.main], (float)value, (float)run->best.value, run->options.evaluation.min_delta);
     run->best.value = better ? value : run->best.value;
     run->best.worse = better ? 0 : run->best.worse + 1;
     run->best.enough = run->options.evaluation.patience && run->best.worse >= run->options.evaluation.patience;
@@ -53,10 +71,10 @@ bool sgrad__best_may_end(const struct sgrad__run *run) {
 }
 
 int sgrad__best_tell(struct sgrad__run *run) {
-    const double value = run->evaluation.epoch.test[deciding(run)],
-                 kept = run->best.step ? run->best.metrics[deciding(run)] : NAN;
+    const double value = run->evaluation.epoch.test[run->result.main],
+                 kept = run->best.step ? run->best.metrics[run->result.main] : NAN;
     count(run, value);
-    if (!run->best.saves || !is_better(&run->metric[deciding(run)], (float)value, (float)kept)) return 0;
+    if (!run->best.saves || !is_better(&run->metric[run->result.main], (float)value, (float)kept, 0)) return 0;
     memcpy(run->best.metrics, run->evaluation.epoch.test, sizeof run->best.metrics);
     run->best.step = run->evaluation.epoch.step;
     return run->context->rank ? 0 : write_best(run);
@@ -66,7 +84,7 @@ int sgrad__best_tell(struct sgrad__run *run) {
  * removed. */
 static void count_again(struct sgrad__run *run) {
     char *path = sgrad_format("%s/metrics.jsonl", run->files.folder),
-         *key = sgrad_format("test_%s", run->metric[deciding(run)].name);
+         *key = sgrad_format("test_%s", run->metric[run->result.main].name);
     FILE *file = fopen(path, "re");
     char *line = NULL;
     size_t room = 0;
@@ -91,7 +109,8 @@ static void find_kept(struct sgrad__run *run, long done) {
         if (step > done && !isnan(run->best.value))
             sgrad_log_warning("%s: has weights of step %ld, but the checkpoint is of step %ld; these weights are not used", path,
                               step, done);
-        if (step > 0 && step <= done && sgrad_safetensors_metadata(&file, run->metric[deciding(run)].name)) run->best.step = step;
+        const char *known = sgrad_safetensors_metadata(&file, run->metric[run->result.main].name);
+        if (step > 0 && step <= done && known) run->best.step = step;
         for (int i = 0; i < run->result.metrics; i++) {
             const char *value = sgrad_safetensors_metadata(&file, run->metric[i].name);
             run->best.metrics[i] = value ? strtod(value, NULL) : NAN;
@@ -155,13 +174,15 @@ int sgrad__best_copy(const struct sgrad__run *run, const char *to) {
 }
 
 void sgrad__best_print(const struct sgrad__run *run, long done, FILE *to) {
-    const struct sgrad_metric *metric = &run->metric[deciding(run)];
-    char text[SGRAD_NUMBER_TEXT];
+    const struct sgrad_metric *metric = &run->metric[run->result.main];
+    char text[SGRAD_NUMBER_TEXT], least[48] = "";
+    if (run->options.evaluation.min_delta > 0)
+        snprintf(least, sizeof least, " of more than %g", run->options.evaluation.min_delta);
     if (run->best.enough && done < run->steps)
-        fprintf(to, "stopped after step %ld: %d %s without an improvement of the %s\n", done, run->best.worse,
-                sgrad_plural(run->best.worse, "evaluation", "evaluations"), metric->text);
+        fprintf(to, "stopped after step %ld: %d %s without an improvement of the %s%s\n", done, run->best.worse,
+                sgrad_plural(run->best.worse, "evaluation", "evaluations"), metric->text, least);
     if (!run->best.step) return;
-    fprintf(to, "best: %s %s, after ", metric->text, sgrad_metric_text(metric, run->best.metrics[deciding(run)], text));
+    fprintf(to, "best: %s %s, after ", metric->text, sgrad_metric_text(metric, run->best.metrics[run->result.main], text));
     if (run->best.step % run->steps_per_epoch == 0) fprintf(to, "epoch %ld", run->best.step / run->steps_per_epoch);
     else fprintf(to, "step %ld", run->best.step);
     fprintf(to, ": %s/best.safetensors\n", run->files.folder);

@@ -15,7 +15,6 @@ static int check_numbers(const struct sgrad_train_options *options) {
     const struct sgrad_step_range *trace = &options->output.trace;
     if (batch < 1) return sgrad_log_error(SGRAD_EINVAL, "batch %ld: must be 1 sample or more", batch);
     if (micro < 0) return sgrad_log_error(SGRAD_EINVAL, "micro-batch %ld: must be 1 sample or more, or 0 (automatic)", micro);
-    SGRAD_TRY(check_count("class-weights", &options->training.class_weights));
     SGRAD_TRY(check_count("mean", &options->data.mean));
     SGRAD_TRY(check_count("deviation", &options->data.std));
     if (!sgrad_lookahead_is_valid(lookahead))

@@ -73,7 +73,7 @@ static int turn(struct sgrad__run *run, double from, double to, struct sgrad_lr_
         SGRAD_TRY(sgrad__runner_wait(run->runner, &slot));
         const double *statistics = sgrad__slot_doubles(slot, run->program->statistics);
         const double *votes = sgrad__slot_doubles(slot, run->program->votes);
-        const double loss = statistics[0] / statistics[run->result.metrics];
+        const double loss = statistics[0] / statistics[run->loss_metrics];
         if (!run->best.enough) run->best.enough = !add_point(test, slot->step.lr, loss, reach, &least);
         over = votes ? *votes > 0 : run->best.enough;
     }

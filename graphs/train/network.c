@@ -67,32 +67,26 @@ static int check_documents(const struct sgrad__run *run) {
 /* Adds the loss for labels of pixels or voxels. --class-weights must have one number per class. */
 static int add_voxel_loss(struct sgrad__run *run, int y, int target) {
     const struct sgrad_train_options *o = &run->options;
-    const struct sgrad_numbers *weights = &o->training.class_weights;
+    const char *weights = o->training.class_weights;
     const int classes = (run->data.train ? run->data.train : run->data.test)->classes;
-    static_assert(SGRAD_MAX_NUMBERS <= SGRAD_MAX_WEIGHTED, "each class has a weight");
     struct sgrad_voxel_loss loss = { .dice = (float)o->training.dice };
-    bool valid = !weights->count || (weights->count == classes && classes <= SGRAD_MAX_NUMBERS);
-    for (int i = 0; i < weights->count && valid; i++) {
-        loss.weight[i] = (float)weights->number[i];
-        valid &= loss.weight[i] > 0;
-    }
-    if (valid) {
-        sgrad_graph_apply(run->graph, &sgrad_voxel_loss_op, "loss", (const int[]){ y, target }, 2, &loss);
-        return sgrad_graph_finalize(run->graph);
-    }
-    char *text = sgrad_numbers_text(weights);
-    sgrad_log_error(SGRAD_EINVAL,
-                    "--class-weights '%s' must have %d numbers above 0, separated by commas, one for each class of %s", text,
-                    classes, o->data.name);
-    free(text);
-    return SGRAD_EINVAL;
+    if (weights && !strcmp(weights, "balanced"))
+        return sgrad_log_error(SGRAD_EINVAL, "--class-weights balanced requires one class per sample; for the labels of %s, give "
+                                             "%d numbers", o->data.name, classes);
+    if (weights && classes <= SGRAD_MAX_WEIGHTED)
+        SGRAD_TRY(sgrad__class_weights_parse(weights, classes, o->data.name, loss.weight));
+    sgrad_graph_apply(run->graph, &sgrad_voxel_loss_op, "loss", (const int[]){ y, target }, 2, &loss);
+    return sgrad_graph_finalize(run->graph);
 }
 
-/* Adds the loss for samples that are mixtures of two classes. FIELD: label, other label, fraction. */
-static int add_mixed_loss(struct sgrad__run *run, int y, const int *field) {
-    const struct sgrad_softmax_cross_entropy loss = { .label_smoothing = (float)run->options.training.label_smoothing };
-    const int input[] = { y, field[0], field[1], field[2] };
-    sgrad_graph_apply(run->graph, &sgrad_softmax_cross_entropy_op, "loss", input, 4, &loss);
+/* Adds the loss for samples with one class, or mixtures of two. FIELD: label, and of mixtures the other label and the fraction
+ * of the first. */
+static int add_class_loss(struct sgrad__run *run, int y, const int *field, bool mixed) {
+    const struct sgrad_softmax_cross_entropy loss = { .label_smoothing = (float)run->options.training.label_smoothing,
+                                                      .focal_gamma = (float)run->options.training.focal_gamma,
+                                                      .class_weight = run->data.class_weight };
+    const int input[] = { y, field[0], mixed ? field[1] : -1, mixed ? field[2] : -1 };
+    sgrad_graph_apply(run->graph, &sgrad_softmax_cross_entropy_op, "loss", input, mixed ? 4 : 2, &loss);
     return sgrad_graph_finalize(run->graph);
 }
 
@@ -118,8 +112,19 @@ static int add_loss(struct sgrad__run *run, const struct sgrad_dataset *dataset,
         return sgrad_graph_finalize(run->graph);
     }
     if (sgrad_dataset_target(dataset)->shape.rank >= 2 && dataset->classes) return add_voxel_loss(run, y, *field);
-    if (dataset->mixed) return add_mixed_loss(run, y, field);
+    if (dataset->classes) return add_class_loss(run, y, field, dataset->mixed);
     return sgrad_graph_loss(run->graph, y, *field, (float)run->options.training.label_smoothing);
+}
+
+/* Sets the metrics of the loss and, of classifiers of whole samples, those of classes. */
+static int set_metrics(struct sgrad__run *run, const struct sgrad_dataset *dataset) {
+    const struct sgrad_shape logits = sgrad_graph_shape(run->graph, sgrad__graph_logits(run->graph));
+    run->metric = sgrad__graph_metrics(run->graph, &run->loss_metrics);
+    run->result.metrics = run->loss_metrics;
+    if (dataset->classes && !sgrad_dataset_target(dataset)->shape.rank && !run->generation.rows &&
+        logits.dim[logits.rank - 1] == dataset->classes && !strcmp(run->metric[run->loss_metrics > 1].name, "top1"))
+        run->metric = sgrad__class_metrics_add(run->metric, &run->result.metrics);
+    return sgrad__best_choose_metric(run);
 }
 
 int sgrad__run_build_graph(struct sgrad__run *run) {
@@ -156,7 +161,7 @@ int sgrad__run_build_graph(struct sgrad__run *run) {
     run->training->hooks = sgrad__layer_hooks_of(run->update.optimizer);
     if (run->data.train) SGRAD_TRY(sgrad__run_fine_tune(run));
     if (o->model.recompute) run->recomputed = sgrad__graph_recompute_blocks(g);
-    run->metric = sgrad__graph_metrics(g, &run->result.metrics);
+    SGRAD_TRY(set_metrics(run, d));
     if (run->data.train) SGRAD_TRY(sgrad__run_check_views(run));
     return 0;
 }

@@ -196,6 +196,7 @@ static const struct stage graph_stages[] = {
     { sgrad__run_check_strategy, RECORDS, 0 },
     { sgrad__run_open_data, OPTIONS, DATA },
     { sgrad__run_add_augmentation, DATA, 0 },
+    { sgrad__run_open_classes, DATA, 0 },
     { check_batch, RECORDS | DATA, SIZES },
     { check_lookahead, RECORDS, 0 },
     { sgrad__run_open_mesh, RECORDS, MESH },
@@ -345,6 +346,7 @@ static const struct stage trial_stages[] = {
     { set_rate, RECORDS, 0 },
     { sgrad__run_check_strategy, RECORDS, 0 },
     { sgrad__run_add_augmentation, DATA, 0 },
+    { sgrad__run_open_classes, DATA, 0 },
     { replace_gpu_group, OPTIONS, 0 },
     { check_batch, RECORDS | DATA, SIZES },
     { check_lookahead, RECORDS, 0 },
@@ -458,6 +460,8 @@ void sgrad__run_close(struct sgrad__run *run) {
     free(run->files.history);
     free(run->data.augment);
     free(run->data.damaged);
+    free(run->data.label);
+    free(run->data.class_weight);
     for (int i = 0; i < 2; i++) free(run->lora[i]);
     free(run->files.folder);
 }

@@ -102,6 +102,13 @@ void sgrad__run_open_placement(struct sgrad__run *run);
  * open_data. SGRAD_EINVAL: it does not suit the data. */
 int sgrad__run_add_augmentation(struct sgrad__run *run);
 
+/* classes.c.
+ * Checks --sampler, and sets run->data.label and class_weight if options need them. SGRAD_EINVAL: an option is invalid, or does
+ * not suit the data. Other errors are those of reading the labels. */
+int sgrad__run_open_classes(struct sgrad__run *run);
+/* Parses TEXT, the numbers of --class-weights, into WEIGHT, of CLASSES. DATA: for the message. SGRAD_EINVAL: TEXT is invalid. */
+int sgrad__class_weights_parse(const char *text, int classes, const char *data, float *weight);
+
 /* Sets the samples of a batch-normalization group and, if specified, of a micro-batch, the steps of an epoch and of the run.
  * RANKS: number of local batches in the batch. SGRAD_EINVAL: the sizes do not divide each other, or exceed the training set. */
 int sgrad__run_check_sizes(struct sgrad__run *run, long ranks);
@@ -169,6 +176,10 @@ int sgrad__run_gather(struct sgrad__run *run, bool with_states);
 int sgrad__run_scatter(struct sgrad__run *run);
 
 /* ---- best.c: the weights of the best evaluation, and early stopping ---- */
+
+/* Sets run->result.main, the metric by which evaluations are compared. run->metric must be set. SGRAD_ENAME: the network does not
+ * have the metric of --best. */
+int sgrad__best_choose_metric(struct sgrad__run *run);
 
 /* Initializes the best evaluation so far; a resumed run with DONE completed steps reads it from its directory. Collective.
  * SGRAD_EINVAL: --best is set, and a parameter is sharded. */

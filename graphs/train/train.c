@@ -171,16 +171,16 @@ static long next_stop(const struct sgrad__run *run, long done) {
     return next;
 }
 
-/* Returns the mean of each metric over the samples of the step. */
+/* Returns the mean of each metric over the samples of the step; NAN for those that only evaluations have. */
 static const double *slot_means(const struct sgrad__run *run, const struct sgrad__slot *slot, double mean[SGRAD_MAX_METRICS]) {
     const double *sum = sgrad__slot_doubles(slot, run->program->statistics);
-    for (int i = 0; i < run->result.metrics; i++) mean[i] = sum[i] / sum[run->result.metrics];
+    for (int i = 0; i < run->result.metrics; i++) mean[i] = i < run->loss_metrics ? sum[i] / sum[run->loss_metrics] : NAN;
     return mean;
 }
 
 /* Returns true if the loss excludes all targets of the step, so that the step has no loss. */
 static bool is_empty(const struct sgrad__run *run, const struct sgrad__slot *slot) {
-    return sgrad__slot_doubles(slot, run->program->statistics)[run->result.metrics] == 0;
+    return sgrad__slot_doubles(slot, run->program->statistics)[run->loss_metrics] == 0;
 }
 
 /* Records a completed step. If that fails, the run ends with a checkpoint, as if its end had been requested. */
@@ -243,7 +243,7 @@ static int turn(struct sgrad__run *run, long *done) {
         sgrad__deadline_step(run, slot->time);
         const double *statistics = sgrad__slot_doubles(slot, run->program->statistics);
         const double *votes = sgrad__slot_doubles(slot, run->program->votes);
-        const double loss = statistics[0] / statistics[run->result.metrics];
+        const double loss = statistics[0] / statistics[run->loss_metrics];
         ++*done;
         if (error) continue;
         tell_step(run, slot, *done, loss);
@@ -393,6 +393,7 @@ static int open_metrics(struct sgrad__run *run, long done, FILE *terminal) {
                                                                  .events = &run->options.output.events,
                                                                  .metric = run->metric,
                                                                  .metrics = run->result.metrics,
+                                                                 .main = run->result.main,
                                                                  .samples = sgrad__run_samples(run),
                                                                  .batch = run->options.training.batch,
                                                                  .steps = run->steps,

@@ -74,6 +74,12 @@ static char *no_labels(const struct sgrad__run *run) {
     return run->data.test->classes ? NULL : sgrad_format("%s has no classes", run->options.data.name);
 }
 
+static char *no_classes(const struct sgrad__run *run) {
+    if (sgrad__graph_own_loss(run->graph)) return sgrad_format("%s has its own loss", run->model->name);
+    const bool any = run->data.test->classes && (has_voxels(run) || !sgrad_dataset_target(run->data.test)->shape.rank);
+    return any ? NULL : sgrad_format("the samples of %s have no classes", run->options.data.name);
+}
+
 static char *images_of_one_size(const struct sgrad__run *run) {
     const struct sgrad_field *image = sgrad_dataset_image(run->data.test);
     if (!image) return no_images(run);
@@ -148,6 +154,10 @@ static char *evaluated_once(const struct sgrad__run *run) {
     return run->options.evaluation.only_last ? sgrad_format("--evaluate-last evaluates once, at the end") : NULL;
 }
 
+static char *no_patience(const struct sgrad__run *run) {
+    return run->options.evaluation.patience ? NULL : sgrad_format("--patience is not set");
+}
+
 static char *no_checkpoints(const struct sgrad__run *run) {
     if (run->options.checkpoint.every || run->options.checkpoint.seconds > 0) return NULL;
     return sgrad_format("--checkpoint-every 0 writes no checkpoints");
@@ -164,12 +174,13 @@ static const struct row rows[] = {
     { "best", evaluated_once },
     { "bn-group", no_groups },
     { "bucket", one_rank },
-    { "class-weights", no_voxels },
+    { "class-weights", no_classes },
     { "cpus-share", no_gpus },
     { "data-placement", not_shared },
     { "deviation", no_images },
     { "dice", no_voxels },
     { "epochs", steps_decide },
+    { "focal-gamma", no_labels },
     { "group", one_rank },
     { "histograms", no_histogram_is_due },
     { "image-size", images_of_one_size },
@@ -177,6 +188,7 @@ static const struct row rows[] = {
     { "keep", no_checkpoints },
     { "label-smoothing", no_labels },
     { "mean", no_images },
+    { "min-delta", no_patience },
     { "nesterov", no_momentum },
     { "network", one_rank },
     { "no-cuda-graphs", nothing_is_recorded },
