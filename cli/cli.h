@@ -119,13 +119,26 @@ extern const struct sgrad__type sgrad__flag, sgrad__whole, sgrad__real, sgrad__t
     sgrad__schedule, sgrad__views, sgrad__augmentation, sgrad__none, sgrad__group, sgrad__period, sgrad__bytes, sgrad__workers,
     sgrad__range, sgrad__plugin, sgrad__resume, sgrad__best, sgrad__time, sgrad__numbers, sgrad__lookahead;
 
+/* Options about the samples, which train, eval and predict have. */
+#define SGRAD__SAMPLE_OPTIONS \
+    { "image-size", "N", "resize the images of a folder to NxN [original size]", &sgrad__whole, SGRAD__FIELD(data.image_size), \
+      1, 4096 }, \
+    { "eval-resize", "N", "resize the shorter side of test images to N, then crop the centre of --image-size [--image-size]", \
+      &sgrad__whole, SGRAD__FIELD(data.eval_resize), 1, 8192 }, \
+    { "exif", "ignore|apply", "EXIF orientation of the images of a folder; a TIFF's is always applied", &sgrad__choice, \
+      SGRAD__FIELD(data.exif) }, \
+    { "split", "FRACTION", \
+      "hold out this fraction of the training samples as the test set, by class, if a folder or table has no test set; 0: none", \
+      &sgrad__real, SGRAD__FIELD(data.split), 0, 0.99 }, \
+    { "class-names", "FILE", "names of the classes in results: FILE has a line for each class [the data set's]", &sgrad__file, \
+      SGRAD__FIELD(data.class_names) }
 /* The options of eval and predict about samples and devices. */
 #define SGRAD__EVALUATION_OPTIONS \
     { "attend", "sample|document[:TOKEN]", "as of train [as of the run]", &sgrad__text, SGRAD__FIELD(data.attend) }, \
     { "damaged", "stop|skip", "on a sample that cannot be read: stop with an error, or log and skip it", &sgrad__choice, \
       SGRAD__FIELD(data.skip_damaged) }, \
-    { "image-size", "N", "resize the images of a folder to NxN [original size]", &sgrad__whole, SGRAD__FIELD(data.image_size), \
-      1, 4096 }, \
+    { "on", "val|test", "split of a folder that has train, val and test [val]", &sgrad__text, SGRAD__FIELD(data.on) }, \
+    SGRAD__SAMPLE_OPTIONS, \
     { "micro-batch", "N", "samples per task [automatic]", &sgrad__whole, SGRAD__FIELD(training.micro_batch), 1, 2147483647 }, \
     { "precision", "f32|tf32|bf16", \
       "tf32: GPU tensor cores may round the inputs of matrix products to TF32; bf16: bfloat16 activations", \

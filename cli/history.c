@@ -7,6 +7,7 @@
 
 void sgrad__weights_of_run(const struct sgrad__request *request, struct sgrad_train_options *options) {
     if (!sgrad__is_asked(request, "tta")) options->evaluation.tta = NULL; /* of the run's final evaluation; no default here */
+    if (!sgrad__is_asked(request, "class-names")) options->data.class_names = NULL; /* config.json has its content */
     if (!request->argument || sgrad__is_asked(request, "weights") || sgrad__is_asked(request, "model")) return;
     options->model.init = sgrad_run_weights(request->argument);
 }
@@ -26,6 +27,7 @@ int sgrad__classes_find(const struct sgrad__request *request, const struct sgrad
                         struct sgrad__classes *classes) {
     struct sgrad_run_input input;
     classes->count = count;
+    if (options->data.class_names) return sgrad_class_titles_read(options->data.class_names, count, &classes->name);
     classes->name = sgrad_xcalloc((size_t)count + 1, sizeof *classes->name);
     if (!request->argument) return find_in_data(options, classes);
     SGRAD_TRY(sgrad_run_input(request->argument, &input));

@@ -19,6 +19,9 @@ static const struct sgrad__option options[] = {
     { "mean", "X,X,X", "mean of each channel [the run's or the training set's]", &sgrad__numbers, SGRAD__FIELD(data.mean) },
     { "deviation", "X,X,X", "standard deviation of each channel [the run's or the training set's]", &sgrad__numbers,
       SGRAD__FIELD(data.std) },
+    { "id", "COLUMN",
+      "column of a CSV file, by title or number, whose cells are printed as the names of the samples [their numbers]",
+      &sgrad__text, SGRAD__FIELD(data.id) },
     { "top", "K", "print the K most probable classes of each sample", &sgrad__whole, SGRAD__PLACE(predict.top), 1, 1000000 },
     SGRAD__PLUGIN_OPTION,
     SGRAD__EVALUATION_OPTIONS,
@@ -128,11 +131,11 @@ static void tell_numbers(const char *sample, const float *number, int64_t count,
 /* Prints the header line. The target of a table has a title. */
 static void print_titles(const struct sgrad_dataset *dataset, const struct sgrad_predictions *predictions) {
     const struct sgrad_origin *origin = dataset->origin;
+    print_csv(dataset->id_title ? dataset->id_title : "sample");
     if (predictions->label_rows == 1) {
-        puts("sample,class,probability");
+        puts(",class,probability");
         return;
     }
-    fputs("sample", stdout);
     for (int64_t k = 0; k < predictions->width; k++) {
         if (predictions->width > 1) printf(",number %lld", (long long)k + 1);
         else putchar(','), print_csv(!predictions->label_rows && origin && origin->target ? origin->target : "number");
@@ -191,12 +194,14 @@ static int predict(const struct sgrad__request *request, struct sgrad_train_opti
     return error;
 }
 
-static int open_files(const struct sgrad__request *request, struct files *files, struct sgrad_dataset **dataset) {
+static int open_files(const struct sgrad__request *request, const struct sgrad_train_options *options, struct files *files,
+                      struct sgrad_dataset **dataset) {
     struct sgrad_run_input input;
     for (char **word = request->words + 1; *word; word++) SGRAD_TRY(add_path(files, *word));
     SGRAD_TRY(sgrad_run_input(request->argument, &input));
+    const struct sgrad_dataset_options how = { .test_resize = options->data.eval_resize, .upright = options->data.exif };
     int error = sgrad_dataset_of_files((const char *const *)files->name, files->count, &input.image, input.full_scale,
-                                       input.classes, dataset);
+                                       input.classes, &how, dataset);
     sgrad_run_input_free(&input);
     return error ? error : sgrad_dataset_skip_damaged(*dataset, sgrad_launched_rank() == 0, NULL);
 }
@@ -208,7 +213,7 @@ static int run(const struct sgrad__request *request) {
     sgrad__weights_of_run(request, &o);
     if (!request->argument) sgrad_run_take_seed(&o);
     if (!o.model.init && strncmp(o.model.name, "onnx:", 5)) return sgrad__wrong("predict: --weights FILE is missing");
-    int error = has_files(request) ? open_files(request, &files, &dataset)
+    int error = has_files(request) ? open_files(request, &o, &files, &dataset)
                                   : sgrad_run_open_samples(&o, sgrad__is_asked(request, "data"), &dataset);
     if (!error) error = predict(request, &o, dataset);
     if (!error && has_files(request) && dataset->damaged) {     /* the other files have predictions */

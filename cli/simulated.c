@@ -75,7 +75,7 @@ static void set_options(struct sgrad_train_options *options, const json_t *reque
     options->output.histograms = options->output.prometheus = 0;
     options->output.trace = (struct sgrad_step_range){ 0 };
     options->model.init = options->model.init_skip = options->model.adapter = options->data.exclude = options->parallel.network =
-        options->output.show_batch = options->output.folder = NULL;
+        options->data.class_names = options->output.show_batch = options->output.folder = NULL;
     if (!options->data.augment) options->data.augment = "none";
     options->output.explicit_options = NULL;
 }

@@ -227,6 +227,7 @@ struct sgrad_metric {
     const char *title;                  /* of a table or a plot: "accuracy" */
     bool is_fraction;                         /* a fraction, shown in %; larger is better. false: a number; smaller is better */
     double (*transform)(double mean);          /* returns the reported value for a mean; NULL: the mean itself */
+    bool in_target_units;                    /* the reported value is in the unit of the target, also if the target is scaled */
     bool unprefixed;                         /* metrics.jsonl also has it under its own name, without "test_" */
     bool by_class;                      /* not of the loss: computed from the predictions of a whole evaluation, by class */
 };

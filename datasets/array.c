@@ -53,6 +53,7 @@ int sgrad_dataset_of_array(const struct sgrad_dataset *like, const void *data, e
     if (like->origin && like->origin->mean && from->dtype == SGRAD_F32)
         for (int64_t i = 0, all = count * like->origin->features; i < all; i++)
             ((float *)samples)[i] = (float)sgrad__feature(like->origin, i, (double)((float *)samples)[i]);
+    if (like->origin) d->origin = sgrad__origin_copy(like->origin);
     d->field[0].data = samples;
     d->field[1].data = sgrad_xcalloc((size_t)count, sgrad_field_bytes(target));
     return 0;

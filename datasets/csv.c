@@ -8,56 +8,21 @@
 #include "config.h"
 #include "datasets/csv.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-enum { EVERY = 5, CLASSES_LIMIT = 1 << 16 };
+enum { EVERY = 5, CLASSES_LIMIT = 1 << 16 };   /* EVERY: without options.split, this line of as many is of the test split */
 
-/* ---- numbers --------------------------------------------------------------------------------------------------------- */
-
-static bool is_of(const struct sgrad__table *table, int split, int64_t row) {
-    return !table->one_file || table->every || (row % EVERY == EVERY - 1) == (split == SGRAD_TEST);
-}
-
-/* Returns the position and the content of a cell, for messages: "csv: FILE: line 3, column 2 (width): 'x'". The caller must free
- * it. */
-static char *place_of(const struct sgrad__table *table, int file, int64_t row, int column) {
-    const struct sgrad__csv *csv = &table->csv[file];
-    char *title = csv->headed ? sgrad_format(" (%s)", csv->cell[column]) : sgrad_format("%s", "");
-    char *text = sgrad_format("csv: %s: line %lld, column %d%s: '%.40s'", table->path[file],
-                              (long long)csv->line[row + csv->headed], column + 1, title,
-                              sgrad__table_cell(table, file, row, column));
-    free(title);
-    return text;
-}
-
-/* Logs that a cell has a decimal comma, or, if it has none, WHY the cell is refused. Returns SGRAD_EFORMAT. */
-static int refuse(const struct sgrad__table *table, int file, int64_t row, int column, const char *why) {
-    char *place = place_of(table, file, row, column), *point = sgrad__csv_point(sgrad__table_cell(table, file, row, column));
-    const int error = point ? sgrad_log_error(SGRAD_EFORMAT, "%s has a decimal comma; write %s", place, point)
-                            : sgrad_log_error(SGRAD_EFORMAT, "%s %s", place, why);
-    free(point);
-    free(place);
-    return error;
-}
-
-static int check_features(const struct sgrad__table *table, int file) {
-    double number;
-    for (int64_t row = 0; row < table->csv[file].rows; row++)
-        for (int f = 0; f < table->origin->features; f++)
-            if (!sgrad__csv_number(sgrad__table_cell(table, file, row, table->column[file][f]), &number))
-                return refuse(table, file, row, table->column[file][f],
-                              "is not a number, or exceeds the range of 32-bit floats; every feature must be a number");
-    return 0;
-}
+/* ---- lines --------------------------------------------------------------------------------------------------------- */
 
 /* ---- warnings of doubtful tables ---------------------------------------------------------------------------------------- */
 
 enum { FEW = 10 };      /* minimum number of lines for most warnings */
 
 static void warn_of(const struct sgrad__table *table, int64_t row, int column, const char *what) {
-    char *place = place_of(table, SGRAD_TRAIN, row, column);
+    char *place = sgrad__table_place(table, SGRAD_TRAIN, row, column);
     sgrad_log_warning("%s %s", place, what);
     free(place);
 }
@@ -67,17 +32,18 @@ static void warn_of(const struct sgrad__table *table, int64_t row, int column, c
 static void warn_of_index(const struct sgrad__table *table) {
     const int64_t rows = table->csv[SGRAD_TRAIN].rows;
     double first = 0, number = 0;
-    for (int f = 0; f < table->origin->features && table->origin->features > 1 && rows >= FEW; f++) {
-        const int column = table->column[SGRAD_TRAIN][f];
+    for (int k = 0; k < table->origin->columns && table->origin->features > 1 && rows >= FEW; k++) {
+        const int column = table->column[SGRAD_TRAIN][k];
         int64_t row = 0;
+        if (table->origin->column[k].kind != SGRAD_COLUMN_NUMBER) continue;
+        first = NAN;
         sgrad__csv_number(sgrad__table_cell(table, SGRAD_TRAIN, 0, column), &first);
         while (row < rows && sgrad__csv_number(sgrad__table_cell(table, SGRAD_TRAIN, row, column), &number) &&
                number == first + (double)row)
             row++;
         if (row == rows && (first == 0 || first == 1))
             warn_of(table, 0, column,
-                    "begins a column of consecutive line numbers, which is read as a feature; remove the column if it has no "
-                    "other meaning");
+                    "begins a column of consecutive line numbers, which is read as a feature; ,-COLUMN in --data ignores it");
     }
 }
 
@@ -103,15 +69,6 @@ static void warn_of_classes(const struct sgrad__table *table, const struct sgrad
     else if (same == 1 && !table->csv[SGRAD_TRAIN].headed && !table->wanted.no_header)
         warn_of(table, 0, target,
                 "is a class that no other line has; append ,header to --data if line 1 names the columns, otherwise ,no-header");
-}
-
-/* Returns number I of the features of the training lines OF, a table, for sgrad__features_measure. */
-static double number_at(const void *of, int64_t i) {
-    const struct sgrad__table *t = of;
-    const int64_t sample = i / t->origin->features, row = t->one_file ? sample + sample / (EVERY - 1) : sample;
-    double number = 0;
-    sgrad__csv_number(sgrad__table_cell(t, SGRAD_TRAIN, row, t->column[SGRAD_TRAIN][i % t->origin->features]), &number);
-    return number;
 }
 
 /* ---- the target ------------------------------------------------------------------------------------------------------- */
@@ -159,17 +116,17 @@ static int decide(struct sgrad__table *table, const struct sgrad_origin *trained
     *classes = asked || (other && !any && !table->wanted.numbers && !(trained && trained->target_column && !trained->classes));
     const bool comma = other && !asked && sgrad__csv_comma(sgrad__table_cell(table, odd_file, odd, table->target[odd_file]));
     if (comma || (!*classes && other && (!any || is_mostly_numbers(table))))
-        return refuse(table, odd_file, odd, table->target[odd_file],
+        return sgrad__table_refuse(table, odd_file, odd, table->target[odd_file],
                       table->wanted.numbers || trained
                           ? "is not a number, but the target must be a number"
                           : "is not a number, but other cells of the target are; add ,classes to read all cells as classes");
     if (!*classes && other)
-        return refuse(table, file, row, table->target[file],
+        return sgrad__table_refuse(table, file, row, table->target[file],
                       "is a number, but other cells of the target are not; add ,classes to read all cells as classes");
     for (int f = 0; f < 2 && *classes; f++)
         for (int64_t i = 0; has_cells(table, f) && i < table->csv[f].rows; i++)
             if (!*sgrad__table_cell(table, f, i, table->target[f]))
-                return refuse(table, f, i, table->target[f], "is not a class: the cell is empty");
+                return sgrad__table_refuse(table, f, i, table->target[f], "is not a class: the cell is empty");
     return 0;
 }
 
@@ -212,10 +169,10 @@ static bool has_target(const struct sgrad__table *table, int file, const struct 
     const bool classes = trained && trained->classes;
     double number;
     if (table->target[file] < 0) return false;
-    for (int64_t row = 0; row < csv->rows && table->every; row++) {
+    for (int64_t row = 0; row < csv->rows && table->options->every; row++) {
         const char *cell = sgrad__table_cell(table, file, row, table->target[file]);
         if (classes ? *cell != 0 : sgrad__csv_number(cell, &number)) continue;
-        char *place = place_of(table, file, row, table->target[file]);
+        char *place = sgrad__table_place(table, file, row, table->target[file]);
         sgrad_log_warning("%s is not a %s; the target is not compared", place, classes ? "class" : "number");
         free(place);
         return false;
@@ -225,28 +182,76 @@ static bool has_target(const struct sgrad__table *table, int file, const struct 
 
 /* ---- the data set ------------------------------------------------------------------------------------------------------ */
 
+/* Sets held_out: every fifth line, or a fraction that is drawn by class. SGRAD_EINVAL: there are too few lines. */
+static int divide(struct sgrad_dataset *dataset, struct sgrad__table *table) {
+    const struct sgrad_dataset_options *o = table->options;
+    const int64_t rows = table->csv[0].rows;
+    if (!table->one_file) return 0;
+    table->held_out = sgrad_xcalloc((size_t)rows, sizeof *table->held_out);
+    for (int64_t row = 0; row < rows; row++) table->held_out[row] = row % EVERY == EVERY - 1;
+    if (o->every || !(o->split > 0)) return 0;
+    int32_t *label = dataset->classes ? sgrad_xcalloc((size_t)rows, sizeof *label) : NULL;
+    for (int64_t row = 0; row < rows && label; row++)
+        label[row] = class_of(dataset, sgrad__table_cell(table, 0, row, table->target[0]));
+    dataset->held_out = sgrad__split_draw(label, dataset->classes, rows, o->split, o->seed, table->held_out);
+    free(label);
+    return dataset->held_out ? 0 : sgrad__split_refuse("csv", table->path[0], rows);
+}
+
+static double target_at(const void *of, int64_t i) { return ((const float *)of)[i]; }
+
+/* Sets the scale of the target: the mean and the standard deviation of the training lines. */
+static void measure_target(const struct sgrad__table *table) {
+    const int64_t rows = table->csv[SGRAD_TRAIN].rows;
+    float *target = sgrad_xcalloc((size_t)rows, sizeof *target);
+    int64_t count = 0;
+    double number = 0;
+    for (int64_t row = 0; row < rows; row++)
+        if (sgrad__table_has(table, SGRAD_TRAIN, row) &&
+            sgrad__csv_number(sgrad__table_cell(table, SGRAD_TRAIN, row, table->target[SGRAD_TRAIN]), &number))
+            target[count++] = (float)number;
+    struct sgrad_origin scale = { .features = 1, .groups = 1 };
+    sgrad__features_measure(&scale, count, target_at, target);
+    table->origin->target_mean = *scale.mean;
+    table->origin->target_deviation = *scale.deviation;
+    free(scale.mean);
+    free(scale.deviation);
+    free(target);
+}
+
+static float target_of(const struct sgrad__table *table, int file, int64_t row) {
+    const struct sgrad_origin *o = table->origin;
+    double number = 0;
+    sgrad__csv_number(sgrad__table_cell(table, file, row, table->target[file]), &number);
+    return (float)(o->target_deviation > 0 ? (number - o->target_mean) / o->target_deviation : number);
+}
+
 static int fill(struct sgrad_dataset *dataset, const struct sgrad__table *table) {
-    const int file = table->one_file ? 0 : (int)dataset->split, features = (int)table->origin->features;
+    const int file = table->one_file ? 0 : (int)dataset->split;
+    const int64_t features = table->origin->features;
     const struct sgrad__csv *csv = &table->csv[file];
     float *x = sgrad_xcalloc((size_t)csv->rows * (size_t)features, sizeof *x), *to = x;
+    double *line = sgrad_xcalloc((size_t)features, sizeof *line);
     void *target = sgrad_xcalloc((size_t)csv->rows, sizeof(float));
-    dataset->field[0] = (struct sgrad_field){ "features", SGRAD_F32, sgrad_shape(1, features), x };
+    dataset->field[0] = (struct sgrad_field){ "features", SGRAD_F32, sgrad_shape(1, (int)features), x };
     dataset->field[1] = dataset->classes ? (struct sgrad_field){ "label", SGRAD_I32, { 0 }, target }
                              : (struct sgrad_field){ "target", SGRAD_F32, sgrad_shape(1, 1), target };
+    if (table->id_column >= 0) dataset->id = sgrad_xcalloc((size_t)csv->rows, sizeof *dataset->id);
     for (int64_t row = 0; row < csv->rows; row++) {
-        double number = 0;
-        if (!is_of(table, dataset->split, row)) continue;
-        for (int f = 0; f < features; f++) {
-            sgrad__csv_number(sgrad__table_cell(table, file, row, table->column[file][f]), &number);
-            *to++ = (float)sgrad__feature(table->origin, f, number);
-        }
-        const char *cell = dataset->unlabelled ? "0" : sgrad__table_cell(table, file, row, table->target[file]);
-        if (dataset->classes) ((int32_t *)target)[dataset->count] = dataset->unlabelled ? 0 : class_of(dataset, cell);
-        else if (sgrad__csv_number(cell, &number)) ((float *)target)[dataset->count] = (float)number;
+        if (!sgrad__table_has(table, dataset->split, row)) continue;
+        sgrad__table_encode(table, file, row, line);
+        for (int64_t f = 0; f < features; f++) *to++ = (float)sgrad__feature(table->origin, f, line[f]);
+        if (dataset->id)
+            dataset->id[dataset->ids++] = sgrad_format("%s", sgrad__table_cell(table, file, row, table->id_column));
+        if (dataset->classes)
+            ((int32_t *)target)[dataset->count] =
+                dataset->unlabelled ? 0 : class_of(dataset, sgrad__table_cell(table, file, row, table->target[file]));
+        else if (!dataset->unlabelled) ((float *)target)[dataset->count] = target_of(table, file, row);
         dataset->count++;
     }
+    free(line);
     if (dataset->classes && 2 * dataset->classes <= csv->rows && dataset->split == SGRAD_TRAIN && table->warns &&
-        !dataset->unlabelled && !table->every)
+        !dataset->unlabelled && !table->options->every)
         sgrad__warn_of_unused("csv", table->path[file], target, dataset->count, dataset);
     if (!dataset->count)
         return sgrad_log_error(SGRAD_EFORMAT,
@@ -255,37 +260,54 @@ static int fill(struct sgrad_dataset *dataset, const struct sgrad__table *table)
     return 0;
 }
 
+/* Describes for the user how the file is read. Missing values of later data are a warning. */
 static char *note_of(const struct sgrad__table *table, const struct sgrad_dataset *dataset) {
     const int file = table->one_file ? 0 : (int)dataset->split;
     const int target = table->target[file];
-    const bool headed = table->csv[file].headed;
+    const bool headed = table->csv[file].headed, later = table->options->origin;
     const char *header = headed ? "line 1 is a header" : "no header";
-    if (dataset->unlabelled) return sgrad_format("%s, no target", header);
-    if (headed) return sgrad_format("%s, target '%s'", header, table->csv[file].cell[target]);
-    return sgrad_format("%s, target column %d", header, target + 1);
+    char *text = sgrad__table_text(table, dataset->split, later), *note;
+    if (dataset->unlabelled) note = sgrad_format("%s, no target", header);
+    else if (headed) note = sgrad_format("%s, target '%s'", header, table->csv[file].cell[target]);
+    else note = sgrad_format("%s, target column %d", header, target + 1);
+    if (text && later && table->warns) sgrad_log_warning("csv: %s: %s", table->path[file], text);
+    if (text && !later) {
+        char *more = sgrad_format("%s; %s", note, text);
+        free(note);
+        note = more;
+    }
+    free(text);
+    return note;
 }
 
-static int read_table(struct sgrad_dataset *dataset, struct sgrad__table *table, const struct sgrad_origin *trained) {
+static int read_table(struct sgrad_dataset *dataset, struct sgrad__table *table) {
+    const struct sgrad_origin *trained = table->options->origin;
     const bool known = trained && trained->features && trained->mean;
     bool classes = false, numbers = false;
-    for (int file = 0; file < 2; file++)
-        if (table->column[file]) SGRAD_TRY(check_features(table, file));
     dataset->unlabelled = !has_target(table, table->one_file ? 0 : (int)dataset->split, trained);
     if (dataset->unlabelled) dataset->classes = trained ? trained->classes : 0;
     else SGRAD_TRY(decide(table, trained, &classes, &numbers));
     if (classes) SGRAD_TRY(find_classes(dataset, table, numbers));
+    SGRAD_TRY(divide(dataset, table));
+    if (!known) SGRAD_TRY(sgrad__table_learn(table));
+    SGRAD_TRY(sgrad__table_check(table));
     if (!trained && table->warns) warn_of_index(table);
     if (!trained && table->warns && classes && !table->wanted.classes) warn_of_classes(table, dataset);
-    const int64_t rows = table->csv[SGRAD_TRAIN].rows;
-    if (!known) sgrad__features_measure(table->origin, table->one_file ? rows - rows / EVERY : rows, number_at, table);
+    if (!known) sgrad__table_measure(table);
+    if (table->wanted.scale && dataset->classes)
+        return sgrad_log_error(SGRAD_EINVAL, "csv: %s: scale requires a target of numbers, but the target is a class",
+                               table->path[0]);
+    if (!known && table->wanted.scale) measure_target(table);
     return fill(dataset, table);
 }
 
 static int open_csv(struct sgrad_dataset *dataset, const char *argument, const struct sgrad_dataset_options *options) {
-    struct sgrad__table t = { .every = options->every };
-    int error = sgrad__table_open(&t, argument, dataset->split, options->origin);
-    if (!error) error = read_table(dataset, &t, options->origin);
+    struct sgrad__table t = { .options = options };
+    int error = sgrad__table_open(&t, argument, dataset->split);
+    if (!error) error = read_table(dataset, &t);
     if (!error) dataset->note = note_of(&t, dataset);
+    if (!error && t.id_column >= 0 && t.csv[t.one_file ? 0 : dataset->split].headed)
+        dataset->id_title = sgrad_format("%s", t.csv[t.one_file ? 0 : dataset->split].cell[t.id_column]);
     dataset->origin = t.origin;
     sgrad__table_close(&t);
     return error;
@@ -300,10 +322,11 @@ static void close_csv(struct sgrad_dataset *dataset) {
 
 const struct sgrad_reader sgrad_csv_reader = {
     .name = "csv",
-    .argument = "FILE[,COLUMN][,classes|numbers][,header|no-header]",
-    .summary = "rows of numbers. COLUMN, a title or a number (default: last), is the target: a class if it is text or "
-               "'classes' is given, otherwise a number. The test set is every fifth row, or test.csv if FILE is a folder with "
-               "train.csv and test.csv",
+    .argument = "FILE[,COLUMN][,-COLUMN][,category=COLUMN][,missing=mean|frequent][,scale][,classes|numbers][,header|no-header]",
+    .summary = "rows of numbers and categories. COLUMN, a title or a number (default: last), is the target: a class if it is "
+               "text or 'classes' is given, otherwise a number, which 'scale' standardises. -COLUMN ignores a column; columns of "
+               "text, and category=COLUMN, are one-hot encoded; 'missing' replaces missing values. The test set is every fifth row, "
+               "a part drawn by --split, or val.csv or test.csv if FILE is a folder with train.csv",
     .open = open_csv,
     .close = close_csv,
 };

@@ -15,46 +15,95 @@
 #include <sys/stat.h>
 
 #define FILE_LIMIT ((size_t)1 << 31)
-#define WANTED     "give csv:FILE[,COLUMN][,classes|numbers][,header|no-header]"
+#define WANTED                                                                                                                   \
+    "give csv:FILE[,COLUMN][,-COLUMN][,category=COLUMN][,missing=mean|frequent][,scale][,classes|numbers][,header|no-header]"
 
 /* ---- the argument ---------------------------------------------------------------------------------------------------- */
 
-static bool take_keyword(struct sgrad__csv_wanted *wanted, const char *word) {
+/* Returns the text after PREFIX in WORD; NULL: WORD is not PREFIX and a text. */
+static char *after(char *word, const char *prefix) {
+    const size_t length = strlen(prefix);
+    return !strncmp(word, prefix, length) && word[length] ? word + length : NULL;
+}
+
+static bool take_keyword(struct sgrad__csv_wanted *wanted, char *word) {
     const struct {
         const char *name;
         bool *is;
     } known[] = {
-        { "classes", &wanted->classes },
-        { "numbers", &wanted->numbers },
-        { "header", &wanted->header },
-        { "no-header", &wanted->no_header },
+        { "classes", &wanted->classes }, { "numbers", &wanted->numbers },     { "header", &wanted->header },
+        { "scale", &wanted->scale },     { "no-header", &wanted->no_header },
     };
+    char *ignored = after(word, "-"), *category = after(word, "category="), *missing = after(word, "missing=");
+    if (ignored) return wanted->ignored[wanted->ignores++] = ignored, true;
+    if (category) return wanted->category[wanted->categories++] = category, true;
+    if (missing && (!strcmp(missing, "mean") || !strcmp(missing, "frequent"))) return wanted->missing = missing, true;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (!strcmp(word, known[i].name)) return *known[i].is = true;
     return false;
 }
 
-/* Splits ARGUMENT into keywords, from the end on, and FILE or FILE,COLUMN. The name of an existing file may contain commas.
- * SGRAD_EINVAL: two keywords exclude each other. */
-static int read_argument(const char *argument, struct sgrad__csv_wanted *wanted) {
+/* Ends the path of a file, whose name may contain commas, and returns the rest of the argument; NULL: there is none. */
+static char *end_path(char *path) {
     struct stat status;
-    wanted->path = sgrad_format("%s", argument);
-    for (char *comma; (comma = strrchr(wanted->path, ',')) && stat(wanted->path, &status) && take_keyword(wanted, comma + 1);)
+    char *comma = stat(path, &status) ? strchr(path, ',') : NULL, *first = comma;
+    for (; comma; comma = strchr(comma + 1, ',')) {     /* the first comma after the name of an existing file */
         *comma = 0;
+        if (!stat(path, &status)) return comma + 1;
+        *comma = ',';
+    }
+    if (first) *first = 0;
+    return first ? first + 1 : NULL;
+}
+
+/* Splits ARGUMENT into the path, keywords in any order, and the target's column, whose title may contain commas. SGRAD_EINVAL:
+ * two keywords exclude each other. */
+static int read_argument(const char *argument, struct sgrad__csv_wanted *wanted) {
+    size_t words = 1;
+    for (const char *c = argument; *c; c++) words += *c == ',';
+    wanted->ignored = sgrad_xcalloc(words, sizeof *wanted->ignored);
+    wanted->category = sgrad_xcalloc(words, sizeof *wanted->category);
+    wanted->path = wanted->text = sgrad_format("%s", argument);
+    char *rest = end_path(wanted->path), *comma;
+    while (rest && (comma = strrchr(rest, ',')) && take_keyword(wanted, comma + 1)) *comma = 0;
+    while (rest && (comma = strchr(rest, ','))) {
+        *comma = 0;
+        if (!take_keyword(wanted, rest)) {
+            *comma = ',';
+            break;
+        }
+        rest = comma + 1;
+    }
+    if (rest && *rest && !take_keyword(wanted, rest)) wanted->column = rest;
     if (wanted->classes && wanted->numbers)
         return sgrad_log_error(SGRAD_EINVAL, "csv:%s: classes cannot be combined with numbers", argument);
     if (wanted->header && wanted->no_header)
         return sgrad_log_error(SGRAD_EINVAL, "csv:%s: header cannot be combined with no-header", argument);
-    char *comma = stat(wanted->path, &status) ? strchr(wanted->path, ',') : NULL;
-    while (comma) {                     /* the first comma after the name of an existing file */
-        *comma = 0;
-        if (!stat(wanted->path, &status)) break;
-        *comma = ',';
-        comma = strchr(comma + 1, ',');
-    }
-    if (!comma && stat(wanted->path, &status) && (comma = strchr(wanted->path, ','))) *comma = 0;
-    if (comma && comma[1]) wanted->column = comma + 1;
+    if (wanted->classes && wanted->scale)
+        return sgrad_log_error(SGRAD_EINVAL, "csv:%s: scale cannot be combined with classes", argument);
     return 0;
+}
+
+/* ---- messages ---------------------------------------------------------------------------------------------------- */
+
+char *sgrad__table_place(const struct sgrad__table *table, int file, int64_t row, int column) {
+    const struct sgrad__csv *csv = &table->csv[file];
+    char *title = csv->headed ? sgrad_format(" (%s)", csv->cell[column]) : sgrad_format("%s", "");
+    char *text = sgrad_format("csv: %s: line %lld, column %d%s: '%.40s'", table->path[file],
+                              (long long)csv->line[row + csv->headed], column + 1, title,
+                              sgrad__table_cell(table, file, row, column));
+    free(title);
+    return text;
+}
+
+int sgrad__table_refuse(const struct sgrad__table *table, int file, int64_t row, int column, const char *why) {
+    char *place = sgrad__table_place(table, file, row, column),
+         *point = sgrad__csv_point(sgrad__table_cell(table, file, row, column));
+    const int error = point ? sgrad_log_error(SGRAD_EFORMAT, "%s has a decimal comma; write %s", place, point)
+                            : sgrad_log_error(SGRAD_EFORMAT, "%s %s", place, why);
+    free(point);
+    free(place);
+    return error;
 }
 
 /* ---- header and columns ---------------------------------------------------------------------------------------------- */
@@ -115,7 +164,8 @@ static int find_header(const struct sgrad__table *table, const char *path, struc
     const int number = w->column ? number_of(csv, w->column) : csv->columns - 1;
     const int titled = number < 0 && w->column ? find_title(csv, w->column, 0) : -1, target = number >= 0 ? number : titled;
     csv->headed = w->header || (number < 0 && target >= 0);
-    for (int c = 0; c < csv->columns && !csv->headed; c++) csv->headed = c != target && is_titled(csv, c);
+    for (int c = 0; c < csv->columns && !csv->headed; c++)
+        csv->headed = (c != target || (!w->classes && csv->rows > 1)) && is_titled(csv, c);
     if (w->no_header) csv->headed = false;
     else if (!csv->headed && counts(csv) && table->warns)
         sgrad_log_warning(
@@ -136,18 +186,27 @@ static int read_file(const struct sgrad__table *table, const char *path, struct 
     return error ? error : find_header(table, path, csv);
 }
 
-/* Finds the target's column in FILE by the argument: a title or a number; default: the last column. SGRAD_EINVAL: there is no
- * such column, or two have the title. SGRAD_EFORMAT: the file has one column. */
-static int find_target(struct sgrad__table *table, int file) {
+/* Sets *FOUND to the column in FILE that TEXT names by its title or its number. SGRAD_EINVAL: there is no such column, or two
+ * have the title. */
+static int find_column(const struct sgrad__table *table, int file, const char *text, int *found) {
     const struct sgrad__csv *csv = &table->csv[file];
-    const char *column = table->wanted.column;
-    int target = column && csv->headed ? find_title(csv, column, 0) : -1;
-    if (target >= 0 && find_title(csv, column, 1) >= 0)
+    const int titled = csv->headed ? find_title(csv, text, 0) : -1;
+    if (titled >= 0 && find_title(csv, text, 1) >= 0)
         return sgrad_log_error(SGRAD_EINVAL,
-                               "csv: %s: columns %d and %d are both called '%s'; give the number of the target's column, from 1",
-                               table->path[file], target + 1, find_title(csv, column, 1) + 1, column);
-    if (target < 0) target = column ? number_of(csv, column) : csv->columns - 1;
-    if (target < 0) return sgrad_log_error(SGRAD_EINVAL, "csv: %s: has no column '%s'; " WANTED, table->path[file], column);
+                               "csv: %s: columns %d and %d are both called '%s'; give the number of the column, from 1",
+                               table->path[file], titled + 1, find_title(csv, text, 1) + 1, text);
+    *found = titled >= 0 ? titled : number_of(csv, text);
+    if (*found < 0) return sgrad_log_error(SGRAD_EINVAL, "csv: %s: has no column '%s'; " WANTED, table->path[file], text);
+    return 0;
+}
+
+/* Finds the target's column in FILE by the argument: a title or a number; default: the last column that is not ignored.
+ * SGRAD_EINVAL: there is no such column. SGRAD_EFORMAT: the file has one column. */
+static int find_target(struct sgrad__table *table, int file, const enum sgrad_column_kind *kind) {
+    const struct sgrad__csv *csv = &table->csv[file];
+    int target = csv->columns - 1;
+    if (table->wanted.column) SGRAD_TRY(find_column(table, file, table->wanted.column, &target));
+    else while (target > 0 && kind && kind[target] == SGRAD_COLUMN_IGNORED) target--;
     if (csv->columns < 2)
         return sgrad_log_error(
             SGRAD_EFORMAT,
@@ -157,33 +216,87 @@ static int find_target(struct sgrad__table *table, int file) {
     return 0;
 }
 
-/* Describes the columns of the training file in t->origin. Other files are matched with this description. */
-static int describe(struct sgrad__table *table) {
+/* Returns true if no cell of the training file is a number or begins as one, as dates and 1,000,000 do, and some are texts that
+ * are not missing values. */
+static bool is_text(const struct sgrad__csv *csv, int column) {
+    bool texts = false;
+    for (int64_t row = csv->headed; row < csv->rows + csv->headed; row++) {
+        const char *cell = csv->cell[row * csv->columns + column];
+        const char *digit = cell + strspn(cell, "+-.");
+        if (*digit >= '0' && *digit <= '9') return false;
+        texts |= !sgrad__csv_missing(cell);
+    }
+    return texts;
+}
+
+/* Sets the kinds of the columns of the training file that the argument names. */
+static int find_kinds(const struct sgrad__table *table, enum sgrad_column_kind *kind) {
+    const struct sgrad__csv_wanted *w = &table->wanted;
+    int column = 0;
+    for (int i = 0; i < w->categories; i++) {
+        SGRAD_TRY(find_column(table, SGRAD_TRAIN, w->category[i], &column));
+        kind[column] = SGRAD_COLUMN_CATEGORY;
+    }
+    for (int i = 0; i < w->ignores; i++) {
+        SGRAD_TRY(find_column(table, SGRAD_TRAIN, w->ignored[i], &column));
+        kind[column] = SGRAD_COLUMN_IGNORED;
+    }
+    return 0;
+}
+
+/* Describes the columns of the training file, of the kinds KIND, in t->origin. Other files are matched with this description. */
+static int describe_columns(struct sgrad__table *table, enum sgrad_column_kind *kind) {
     const struct sgrad__csv *csv = &table->csv[SGRAD_TRAIN];
-    SGRAD_TRY(find_target(table, SGRAD_TRAIN));
+    SGRAD_TRY(find_kinds(table, kind));
+    SGRAD_TRY(find_target(table, SGRAD_TRAIN, kind));
     const int target = table->target[SGRAD_TRAIN];
     struct sgrad_origin *o = table->origin = sgrad_xcalloc(1, sizeof *o);
-    o->features = o->groups = csv->columns - 1;
+    if (kind[target])
+        return sgrad_log_error(SGRAD_EINVAL, "csv: %s: column %d is the target; it cannot be ignored or be a category",
+                               table->path[SGRAD_TRAIN], target + 1);
+    o->columns = csv->columns - 1;
     o->target_column = target + 1;
-    if (!csv->headed) return 0;
-    o->target = sgrad_format("%s", csv->cell[target]);
-    o->title = sgrad_xcalloc((size_t)o->features + 1, sizeof *o->title);
-    for (int c = 0, f = 0; c < csv->columns; c++)
-        if (c != target) o->title[f++] = sgrad_format("%s", csv->cell[c]);
+    o->missing = table->wanted.missing ? sgrad_format("%s", table->wanted.missing) : NULL;
+    o->target = csv->headed ? sgrad_format("%s", csv->cell[target]) : NULL;
+    o->column = sgrad_xcalloc((size_t)o->columns + 1, sizeof *o->column);
+    for (int c = 0, k = 0; c < csv->columns; c++) {
+        if (c == target) continue;
+        const bool text = kind[c] == SGRAD_COLUMN_NUMBER && is_text(csv, c);
+        o->column[k++] = (struct sgrad_column){ .kind = text ? SGRAD_COLUMN_CATEGORY : kind[c],
+                                                .title = csv->headed ? sgrad_format("%s", csv->cell[c]) : NULL };
+    }
     return 0;
+}
+
+static int describe(struct sgrad__table *table) {
+    enum sgrad_column_kind *kind = sgrad_xcalloc((size_t)table->csv[SGRAD_TRAIN].columns, sizeof *kind);
+    const int error = describe_columns(table, kind);
+    free(kind);
+    return error;
 }
 
 /* Returns how many of the first COLUMNS columns that ORIGIN describes have the title TITLE. Columns with the same title are
  * matched in order. */
 static int same_title(const struct sgrad_origin *origin, const char *title, int columns) {
     int same = 0;
-    for (int c = 0, f = 0; c < columns; c++)
-        same += !strcmp(c == origin->target_column - 1 ? origin->target : origin->title[f++], title);
+    for (int c = 0, k = 0; c < columns; c++)
+        same += !strcmp(c == origin->target_column - 1 ? origin->target : origin->column[k++].title, title);
     return same;
 }
 
-/* Returns the column of feature F in the file that ORIGIN describes. */
-static int column_of(const struct sgrad_origin *origin, int f) { return f + (f >= origin->target_column - 1); }
+/* Returns column K of the origin in the file that ORIGIN describes. */
+static int column_of(const struct sgrad_origin *origin, int k) { return k + (k >= origin->target_column - 1); }
+
+/* Returns true if the argument ignores COLUMN of FILE. */
+static bool is_ignored(const struct sgrad__table *table, int file, int column) {
+    const struct sgrad__csv *csv = &table->csv[file];
+    for (int i = 0; i < table->wanted.ignores; i++) {
+        const char *text = table->wanted.ignored[i];
+        const int found = csv->headed ? find_title(csv, text, 0) : -1;
+        if ((found >= 0 ? found : number_of(csv, text)) == column) return true;
+    }
+    return false;
+}
 
 static void list_title(FILE *to, int *count, const char *title) { fprintf(to, "%s'%.80s'", (*count)++ ? ", " : "", title); }
 
@@ -191,17 +304,19 @@ static void list_title(FILE *to, int *count, const char *title) { fprintf(to, "%
  * column 'b'". The caller must free it. Returns true if a feature is missing. */
 static bool differ(const struct sgrad__table *table, int file, char **text) {
     const struct sgrad__csv *csv = &table->csv[file];
+    const struct sgrad_origin *o = table->origin;
     char *list[2];
     size_t size;
     int count[2] = { 0, 0 };
     FILE *to = open_memstream(&list[0], &size);
-    for (int f = 0; f < table->origin->features; f++)
-        if (table->column[file][f] < 0) list_title(to, &count[0], table->origin->title[f]);
+    for (int k = 0; k < o->columns; k++)
+        if (table->column[file][k] < 0 && o->column[k].kind != SGRAD_COLUMN_IGNORED)
+            list_title(to, &count[0], o->column[k].title);
     fclose(to);
     to = open_memstream(&list[1], &size);
     for (int c = 0; c < csv->columns; c++) {
-        bool used = c == table->target[file];
-        for (int f = 0; f < table->origin->features; f++) used |= table->column[file][f] == c;
+        bool used = c == table->target[file] || c == table->id_column || is_ignored(table, file, c);
+        for (int k = 0; k < o->columns; k++) used |= table->column[file][k] == c;
         if (!used) list_title(to, &count[1], csv->cell[c]);
     }
     fclose(to);
@@ -220,11 +335,11 @@ static int match_titles(struct sgrad__table *table, int file, bool trained) {
     const struct sgrad_origin *o = table->origin;
     char *text;
     const char *from = trained ? "the run's data" : table->path[SGRAD_TRAIN];
-    if (trained && table->wanted.column) SGRAD_TRY(find_target(table, file));
+    if (trained && table->wanted.column) SGRAD_TRY(find_target(table, file, NULL));
     else table->target[file] = find_title(csv, o->target, same_title(o, o->target, o->target_column - 1));
-    for (int f = 0; f < o->features; f++)
-        table->column[file][f] = find_title(csv, o->title[f], same_title(o, o->title[f], column_of(o, f)));
-    if (table->target[file] < 0 && !table->every)
+    for (int k = 0; k < o->columns; k++)
+        table->column[file][k] = find_title(csv, o->column[k].title, same_title(o, o->column[k].title, column_of(o, k)));
+    if (table->target[file] < 0 && !table->options->every)
         return sgrad_log_error(SGRAD_EFORMAT, "csv: %s: lacks the column '%s', the target of %s", table->path[file], o->target,
                                from);
     const bool lacking = differ(table, file, &text);
@@ -241,60 +356,84 @@ static int match_titles(struct sgrad__table *table, int file, bool trained) {
  * lines are read for prediction (t->every), the file may lack the target. */
 static int match_places(struct sgrad__table *table, int file, bool trained) {
     const struct sgrad__csv *csv = &table->csv[file];
-    const int64_t features = table->origin->features;
-    const bool without = table->every && csv->columns == features;
-    if (csv->columns != features + 1 && !without)
-        return sgrad_log_error(SGRAD_EFORMAT, "csv: %s: has %d %s, but %s %lld %s and a target", table->path[file], csv->columns,
+    const int columns = table->origin->columns;
+    const bool without = table->options->every && csv->columns == columns;
+    if (csv->columns != columns + 1 && !without)
+        return sgrad_log_error(SGRAD_EFORMAT, "csv: %s: has %d %s, but %s %d %s and a target", table->path[file], csv->columns,
                                sgrad_plural(csv->columns, "column", "columns"),
-                               trained ? "the run's data have" : "the training data have", (long long)features,
-                               sgrad_plural(features, "feature", "features"));
-    if (table->wanted.column && !without) SGRAD_TRY(find_target(table, file));
+                               trained ? "the run's data have" : "the training data have", columns,
+                               sgrad_plural(columns, "feature", "features"));
+    if (table->wanted.column && !without) SGRAD_TRY(find_target(table, file, NULL));
     else table->target[file] = without ? -1 : table->origin->target_column - 1;
-    for (int c = 0, f = 0; c < csv->columns; c++)
-        if (c != table->target[file]) table->column[file][f++] = c;
+    for (int c = 0, k = 0; c < csv->columns; c++)
+        if (c != table->target[file]) table->column[file][k++] = c;
     return 0;
 }
 
+static bool has_titles(const struct sgrad_origin *origin) { return origin->columns && origin->column[0].title; }
+
 /* Makes line 1 a header if it contains the titles of all features, regardless of the cells below it. */
 static void find_titles(const struct sgrad__table *table, struct sgrad__csv *csv) {
-    if (csv->headed || table->wanted.no_header || !table->origin->title || csv->rows < 2) return;
-    for (int f = 0; f < table->origin->features; f++)
-        if (find_title(csv, table->origin->title[f], 0) < 0) return;
+    const struct sgrad_origin *o = table->origin;
+    if (csv->headed || table->wanted.no_header || !has_titles(o) || csv->rows < 2) return;
+    for (int k = 0; k < o->columns; k++)
+        if (o->column[k].kind != SGRAD_COLUMN_IGNORED && find_title(csv, o->column[k].title, 0) < 0) return;
     csv->headed = true;
     csv->rows--;
 }
 
-static int match(struct sgrad__table *table, int file, bool trained) {
-    find_titles(table, &table->csv[file]);
-    table->column[file] = sgrad_xcalloc((size_t)table->origin->features, sizeof *table->column[file]);
-    return table->csv[file].headed && table->origin->title ? match_titles(table, file, trained)
-                                                           : match_places(table, file, trained);
+static int match(struct sgrad__table *table, int file, enum sgrad_split split, bool trained) {
+    struct sgrad__csv *csv = &table->csv[file];
+    find_titles(table, csv);
+    if (table->options->id && (table->one_file || file == (int)split))
+        SGRAD_TRY(find_column(table, file, table->options->id, &table->id_column));
+    table->column[file] = sgrad_xcalloc((size_t)table->origin->columns + 1, sizeof *table->column[file]);
+    return csv->headed && has_titles(table->origin) ? match_titles(table, file, trained) : match_places(table, file, trained);
+}
+
+/* Sets the paths of the files: of one file, or in a folder train.csv and val.csv, if it exists, else test.csv. With a fraction to
+ * hold out (options.split), train.csv is enough. SGRAD_EINVAL: options.third is set, but the data are one file. */
+static int find_files(struct sgrad__table *table) {
+    const struct sgrad_dataset_options *o = table->options;
+    const char *path = table->wanted.path;
+    struct stat status;
+    bool folder = !stat(path, &status) && S_ISDIR(status.st_mode);
+    if (folder) {
+        char *val = sgrad_format("%s/val.csv", path), *test = sgrad_format("%s/test.csv", path);
+        const bool has_val = !stat(val, &status), has_test = !stat(test, &status);
+        table->path[SGRAD_TRAIN] = sgrad_format("%s/train.csv", path);
+        table->one_file = o->split > 0 && !o->third && !has_val && !has_test;
+        table->path[SGRAD_TEST] = sgrad_format("%s", table->one_file ? table->path[0] : has_val && !o->third ? val : test);
+        free(val);
+        free(test);
+        return 0;
+    }
+    table->one_file = true;
+    for (int i = 0; i < 2; i++) table->path[i] = sgrad_format("%s", path);
+    if (!o->third) return 0;
+    return sgrad_log_error(SGRAD_EINVAL, "csv: %s: --on test requires a folder with train.csv, val.csv and test.csv", path);
 }
 
 /* Opens the file, or both files of a folder. If the normalisation of features is KNOWN, only the folder's file of SPLIT is
  * opened. */
 static int open_files(struct sgrad__table *table, enum sgrad_split split, bool known) {
-    static const char *const name[] = { [SGRAD_TRAIN] = "train.csv", [SGRAD_TEST] = "test.csv" };
-    struct stat status;
-    table->one_file = stat(table->wanted.path, &status) || !S_ISDIR(status.st_mode);
-    for (int i = 0; i < 2; i++) {
-        table->path[i] =
-            table->one_file ? sgrad_format("%s", table->wanted.path) : sgrad_format("%s/%s", table->wanted.path, name[i]);
+    SGRAD_TRY(find_files(table));
+    for (int i = 0; i < 2; i++)
         if (table->one_file ? i == 0 : !known || i == (int)split) SGRAD_TRY(read_file(table, table->path[i], &table->csv[i]));
-    }
     return 0;
 }
 
-int sgrad__table_open(struct sgrad__table *table, const char *argument, enum sgrad_split split,
-                      const struct sgrad_origin *trained) {
+int sgrad__table_open(struct sgrad__table *table, const char *argument, enum sgrad_split split) {
+    const struct sgrad_origin *trained = table->options->origin;
     const bool known = trained && trained->features && trained->mean;
     table->warns = (split == SGRAD_TRAIN || trained) && sgrad_launched_rank() == 0; /* warns once, not for both splits */
+    table->id_column = -1;
     SGRAD_TRY(read_argument(argument, &table->wanted));
     SGRAD_TRY(open_files(table, split, known));
-    if (known) table->origin = sgrad__origin_copy(trained);
+    if (known) table->origin = sgrad__origin_copy(trained), sgrad__origin_add_columns(table->origin);
     else SGRAD_TRY(describe(table));
     for (int file = 0; file < 2; file++)
-        if (table->csv[file].columns) SGRAD_TRY(match(table, file, known));
+        if (table->csv[file].columns) SGRAD_TRY(match(table, file, split, known));
     return 0;
 }
 
@@ -304,5 +443,9 @@ void sgrad__table_close(struct sgrad__table *table) {
         free(table->column[i]);
         sgrad__csv_free(&table->csv[i]);
     }
-    free(table->wanted.path);
+    free(table->wanted.ignored);
+    free(table->wanted.category);
+    free(table->wanted.text);
+    free(table->held_out);
+    free(table->by_value);
 }

@@ -65,8 +65,14 @@ int sgrad_dataset_open(const char *text, enum sgrad_split split, const struct sg
     if (options->answers && strcmp(reader->name, "tokens"))
         error = sgrad_log_error(SGRAD_EINVAL, "--loss-on answers requires --data tokens:DIR,T, not %s", text);
     if (!error) error = check_attend(options->attend, reader, text);
+    if (!error && options->id && strcmp(reader->name, "csv"))
+        error = sgrad_log_error(SGRAD_EINVAL, "--id requires --data csv:FILE, not %s", text);
+    if (!error && !(options->split >= 0 && options->split < 1))
+        error = sgrad_log_error(SGRAD_EINVAL, "--split %g must be a fraction below 1", options->split);
     if (!error) error = reader->open(opened, argument, options);
     if (!error && options->origin) error = sgrad__origin_match(opened, text, options->origin, options->every);
+    if (!error && options->class_titles)
+        error = sgrad_class_titles_read(options->class_titles, opened->classes, &opened->class_title);
     if (!error && options->exclude) error = sgrad__dataset_exclude(opened, options->exclude);
     if (!error && reader->measure && !options->pictures) error = reader->measure(opened);
     if (error) {
@@ -83,6 +89,11 @@ void sgrad_dataset_close(struct sgrad_dataset *dataset) {
     if (dataset->reader->close && dataset->state) dataset->reader->close(dataset);
     sgrad_dataset_release(dataset);
     for (char **name = dataset->own_name; name && *name; name++) free(*name);
+    for (int64_t i = 0; i < dataset->ids; i++) free(dataset->id[i]);
+    for (int c = 0; dataset->class_title && c < dataset->classes; c++) free(dataset->class_title[c]);
+    free(dataset->class_title);
+    free(dataset->id);
+    free(dataset->id_title);
     sgrad_origin_free(dataset->origin);
     free(dataset->own_name);
     free(dataset->label_of);

@@ -46,6 +46,17 @@ enum sgrad_split { SGRAD_TRAIN, SGRAD_TEST };
 
 struct sgrad_reader;
 
+/* A column of a table, except its target, and its encoding as features, which csv_encoding.c describes. */
+enum sgrad_column_kind { SGRAD_COLUMN_NUMBER, SGRAD_COLUMN_CATEGORY, SGRAD_COLUMN_IGNORED };
+struct sgrad_column {
+    enum sgrad_column_kind kind;
+    char *title;                        /* NULL: the file has no header */
+    int categories;                     /* of a CATEGORY: each is a feature, 1 for samples of this category, else 0 */
+    char **category;                    /* the names of the categories, sorted */
+    bool flagged;                       /* the column has one more feature: 1 if the value of the sample is missing, else 0 */
+    double fill;                        /* replaces missing values: a number, or the index of a category */
+};
+
 /* Metadata of samples, without their values. Other samples are matched with those that a network was trained on by this metadata.
  * A data set describes its samples by one; the config.json of a run stores it. Members that are NULL or 0 are unknown. The
  * structure owns all that its members point to. */
@@ -54,8 +65,12 @@ struct sgrad_origin {
     char **class_name;                  /* name of each class; NULL: the name of a class is its number */
     int64_t features;                   /* numbers per sample, if the input is numeric features; otherwise 0 */
     struct sgrad_shape shape;           /* of a sample in its file; rank 0: unknown, or the sample is a row of a table */
-    char **title;                       /* column title of each feature */
+    char **title;                       /* name of each feature: "age", "age missing", "colour=red" */
     int64_t targets;                    /* numbers of the target, if they are not classes; otherwise 0 */
+    int columns;                        /* of a table; 0: the samples are not a table */
+    struct sgrad_column *column;        /* all columns but the target, in the order of the file */
+    char *missing;                      /* numbers that replace missing values: "mean", "frequent"; NULL: these are refused */
+    double target_mean, target_deviation;   /* targets are (x - mean) / deviation; deviation 0: x, not scaled */
     char *target;                       /* column title of the target */
     int target_column;                  /* Column number of the target in the file, from 1. */
     /* Feature i is normalised to (x - mean[i % groups]) / deviation[i % groups], where x is its value in the file. */
@@ -82,8 +97,12 @@ struct sgrad_dataset_options {
     const struct sgrad_arrays *arrays;  /* of the data set "arrays"; NULL: none. Images are read from the caller's arrays, which
                                            must outlive the data set; all other values are copied */
     const struct sgrad_reader *custom;  /* custom reader, in addition to those of datasets.def; must outlive the data set */
-    uint64_t seed;      /* seed of synthetic data */
+    uint64_t seed;      /* seed of synthetic data, and of split */
     int size;           /* side in pixels of the images of a folder, if its argument has none; 0: the size of the files */
+    int test_resize;    /* of a folder: test images are scaled until the shorter side has this number of pixels, at least size,
+                           and then cropped to size; 0: scaled to size. SGRAD_EINVAL: there is no size, or it is larger */
+    bool upright;       /* of a folder: images are rotated and mirrored as their EXIF orientation requires */
+    const char *class_titles;   /* path of a file with a line for each class: its name for users; NULL: class_name */
     size_t memory;      /* bytes for the cache of decoded images; 0: 2 GiB, at most a quarter of the memory; 1: no cache */
     bool pictures;      /* images are only read by sgrad_dataset_picture: they may have any size, or be damaged */
     bool answers;       /* only tokens of answers are targets; all others are -1, which the loss excludes. SGRAD_EINVAL: the kind
@@ -92,6 +111,12 @@ struct sgrad_dataset_options {
                            token in DIR/tokens.json, is the last of each document. NULL, "sample": they do not. SGRAD_EINVAL: the
                            text is invalid, or the samples are of another kind */
     bool damaged;       /* sgrad_dataset_skip_damaged will be called: the image shape is that of the first readable image */
+    double split;       /* fraction of the training samples that are the test split if the files have none: drawn by the seed, in
+                           equal shares of each class; 0: none. Ignored by kinds that always have a test split */
+    bool third;         /* SGRAD_TEST is the split test of files that are divided into train, val and test; SGRAD_EINVAL,
+                           SGRAD_EIO: there is none. false: it is val. Ignored by kinds without val */
+    const char *id;     /* of a table: title or number of the column whose cells are the names of the samples; NULL: none.
+                           SGRAD_EINVAL: there is no such column, or the samples are not a table */
     const char *exclude;        /* path of a file that lists samples to leave out, see sgrad_dataset_open; NULL: none */
     /* The samples that a network was trained on. Columns are matched by title. Features are normalised and labels are numbered as
      * for that network; classes are matched by name. SGRAD_EFORMAT: a column is missing, or a class is unknown to the network.
@@ -130,28 +155,37 @@ struct sgrad_dataset {
     enum sgrad_split split;
     int64_t count;                      /* number of samples, at least 1 */
     int64_t excluded;                   /* number of samples left out by options.exclude */
+    int64_t held_out;                   /* number of training samples that options.split made the test split; 0: none */
     int64_t damaged;                    /* number of samples left out by sgrad_dataset_skip_damaged */
     struct sgrad_field field[SGRAD_MAX_FIELDS + 1];     /* at least two; ends at a NULL name */
     int classes;                        /* labels (a last field of I32) are 0 to classes - 1; 0: there are no labels */
     const char *const *class_name;      /* name of each class; NULL: the name of a class is its number */
+    char **class_title;                 /* name of each class for users, by options.class_titles; NULL: class_name */
     float full_scale;                   /* largest value of a pixel: 255; of digits 16; of U16 65535 */
     const char *augment;                /* default augmentations in training, as text; NULL: none */
     const char *plain;                  /* why images are not augmented by default; NULL: no reason is known */
     const char *others;                 /* files that are not samples: "3 other files: 2 .txt, 1 hidden"; NULL: none */
     int64_t shifts;                     /* samples are windows whose start may shift by less than this; 0: no windows */
     struct sgrad_origin *origin;        /* metadata of numeric features and their target; NULL: the input is not numeric */
+    char *id_title;                     /* title of the column options.id; NULL: no such column, or the file has no header */
     char *note;                         /* how the file was read, for the user: "line 1 is the header"; NULL: no note */
     bool unlabelled;                    /* labels or targets are unknown: they are zeros */
     /* Private to the readers and to the functions below. */
     uint64_t identity;                  /* hash that the fingerprint uses for a field that is not in memory */
     int64_t *kept;                      /* index in the reader of each sample (kept.c); NULL: no sample was left out */
     int32_t *label_of;                  /* maps a label of the reader to that of options.origin; NULL: they are equal */
+    char **id;                          /* name of each sample of the reader, by options.id; NULL: none */
+    int64_t ids;                        /* length of id */
     char **own_name;                    /* class_name, if it is a copy from options.origin; ends with NULL */
     void *state;
     /* Set by the training code. */
     struct sgrad_augmentations drawn;   /* augmentations of training samples */
     bool mixed;                         /* samples have the two fields that sgrad_dataset_mix adds */
 };
+
+/* Reads FILE, which has a line for each of CLASSES classes: its name for users, UTF-8. The caller frees *TITLE and its strings.
+ * SGRAD_EIO: FILE cannot be read. SGRAD_EFORMAT: it has another number of lines, or one is empty. */
+int sgrad_class_titles_read(const char *file, int classes, char ***title);
 
 /* Returns the number of fields. */
 static inline int sgrad_dataset_fields(const struct sgrad_dataset *dataset) {
@@ -254,8 +288,8 @@ int sgrad_dataset_check(const struct sgrad_dataset *dataset, int64_t from, int64
  * SGRAD_ESHAPE: an image has another size, which is not damage. SGRAD_EFORMAT: no sample remains. */
 int sgrad_dataset_skip_damaged(struct sgrad_dataset *dataset, bool tell, char **list);
 
-/* Returns the name of a sample in files such as options.exclude: "train/cat/1.jpg", relative to the folder of the data set.
- * If its reader has no names: its number before any sample was left out, "17". The caller frees it. */
+/* Returns the name of a sample in files such as options.exclude: "train/cat/1.jpg", relative to the folder of the data set; in a
+ * table with options.id, its cell. Without names: its number before samples were left out, "17". The caller frees it. */
 char *sgrad_dataset_sample_name(const struct sgrad_dataset *dataset, int64_t index);
 
 /* An image as in its file: not scaled, cropped or augmented. */
@@ -278,9 +312,10 @@ uint64_t sgrad_dataset_fingerprint(const struct sgrad_dataset *dataset);
 /* Makes a data set of COUNT unlabelled images in the files FILE[0…count-1], as the input of a trained network. Images are scaled
  * and cropped to IMAGE, (H,W,C), where C is 1 (grey) or 3; pixels have the range 0 to FULL_SCALE. Images of another size than HxW
  * require H = W; otherwise reading them fails with SGRAD_EINVAL. Labels are 0, of CLASSES classes. FILE and its strings must
- * outlive the data set. The caller closes *DATASET. SGRAD_EINVAL: IMAGE is not such a shape. */
+ * outlive the data set. OPTIONS may be NULL; uses test_resize, upright. The caller closes *DATASET. SGRAD_EINVAL: IMAGE
+ * is not such a shape, or test_resize is below H. */
 int sgrad_dataset_of_files(const char *const *file, int64_t count, const struct sgrad_shape *image, float full_scale, int classes,
-                           struct sgrad_dataset **dataset);
+                           const struct sgrad_dataset_options *options, struct sgrad_dataset **dataset);
 
 /* ---- files of images below a folder -------------------------------------------------------------------------- */
 

@@ -16,6 +16,7 @@
 
 char *sgrad_dataset_sample_name(const struct sgrad_dataset *dataset, int64_t index) {
     const int64_t i = sgrad__index_in_reader(dataset, index);
+    if (dataset->id) return sgrad_format("%s", dataset->id[i]);
     return dataset->reader->sample_name ? dataset->reader->sample_name(dataset, i) : sgrad_format("%lld", (long long)i);
 }
 
@@ -30,11 +31,15 @@ static int by_name(const void *a, const void *b) {
     return strcmp(one->name, other->name);
 }
 
+/* Returns the number of samples of the split before some were held out for the test split. */
+static int64_t all_of(const struct sgrad_dataset *dataset) { return dataset->count + (dataset->kept ? dataset->held_out : 0); }
+
 static struct named *list_names(const struct sgrad_dataset *dataset) {
     if (!dataset->reader->sample_name) return NULL;
-    struct named *named = sgrad_xcalloc((size_t)dataset->count, sizeof *named);
-    for (int64_t i = 0; i < dataset->count; i++) named[i] = (struct named){ sgrad_dataset_sample_name(dataset, i), i };
-    qsort(named, (size_t)dataset->count, sizeof *named, by_name);
+    const int64_t all = all_of(dataset);
+    struct named *named = sgrad_xcalloc((size_t)all, sizeof *named);
+    for (int64_t i = 0; i < all; i++) named[i] = (struct named){ dataset->reader->sample_name(dataset, i), i };
+    qsort(named, (size_t)all, sizeof *named, by_name);
     return named;
 }
 
@@ -43,16 +48,29 @@ static void free_names(struct named *named, int64_t count) {
     free(named);
 }
 
-/* Returns the sample that LINE names, by number or by name; -1: no such sample. NAMED may be NULL. */
+/* Returns the index in the reader of the sample that LINE names, by number or by name; -1: no such sample. NAMED may be NULL. */
 static int64_t find(const struct sgrad_dataset *dataset, const struct named *named, char *line) {
     if (line[strspn(line, "0123456789")] == 0) {
         errno = 0;
         const long long number = strtoll(line, NULL, 10);
-        return errno || number >= dataset->count ? -1 : number;
+        return errno || number >= all_of(dataset) ? -1 : number;
     }
     const struct named key = { .name = line };
-    const struct named *found = named ? bsearch(&key, named, (size_t)dataset->count, sizeof *named, by_name) : NULL;
+    const struct named *found = named ? bsearch(&key, named, (size_t)all_of(dataset), sizeof *named, by_name) : NULL;
     return found ? found->index : -1;
+}
+
+static int by_index(const void *a, const void *b) {
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Sets OUT for sample INDEX of the reader, unless it is held out. */
+static void leave_out(const struct sgrad_dataset *dataset, int64_t index, bool *out) {
+    const int64_t *kept = dataset->kept;
+    const int64_t *found = kept ? bsearch(&index, kept, (size_t)dataset->count, sizeof *kept, by_index) : NULL;
+    if (!kept) out[index] = true;
+    else if (found) out[found - kept] = true;
 }
 
 /* Sets OUT for the samples that the lines of FILE name. SGRAD_EFORMAT: a line names no sample. */
@@ -65,15 +83,15 @@ static int mark(const struct sgrad_dataset *dataset, const char *file, const str
         char *line = sgrad_format("%.*s", (int)((stop ? stop : end) - at), at);
         line[strcspn(line, "\r")] = 0;
         const int64_t sample = *line && *line != '#' ? find(dataset, named, line) : -1;
-        if (sample >= 0) out[sample] = true;
+        if (sample >= 0) leave_out(dataset, sample, out);
         else if (*line && *line != '#')
             error = sgrad_log_error(
                 SGRAD_EFORMAT, "%s: line %lld: '%.200s' is not one of the %lld samples; give its number, from 0%s", file,
-                (long long)row, line, (long long)dataset->count, named ? ", or its name (train/CLASS/FILE)" : "");
+                (long long)row, line, (long long)all_of(dataset), named ? ", or its name (train/CLASS/FILE)" : "");
         free(line);
         at = stop ? stop + 1 : end;
     }
-    free_names(named, dataset->count);
+    free_names(named, all_of(dataset));
     return error;
 }
 

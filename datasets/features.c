@@ -26,8 +26,7 @@ double sgrad__feature(const struct sgrad_origin *origin, int64_t i, double numbe
     return origin->mean ? (number - origin->mean[i % origin->groups]) / origin->deviation[i % origin->groups] : number;
 }
 
-/* Rounds X to 15 digits, the precision of config.json, so that training and later use of the network normalise identically. */
-static double as_written(double x) {
+double sgrad__as_written(double x) {
     char digits[32];
     snprintf(digits, sizeof digits, "%.15g", x);
     return strtod(digits, NULL);
@@ -47,14 +46,14 @@ void sgrad__features_measure(struct sgrad_origin *origin, int64_t count, double 
         origin->mean[i % groups] += x;
         changes[i % groups] |= x != first[i % groups];
     }
-    for (int64_t g = 0; g < groups; g++) origin->mean[g] = as_written(changes[g] ? origin->mean[g] / each : first[g]);
+    for (int64_t g = 0; g < groups; g++) origin->mean[g] = sgrad__as_written(changes[g] ? origin->mean[g] / each : first[g]);
     for (int64_t i = 0; i < all; i++) {
         const double from = number(of, i) - origin->mean[i % groups];
         origin->deviation[i % groups] += from * from;
     }
     for (int64_t g = 0; g < groups; g++) {
         const double deviation = sqrt(origin->deviation[g] / each);
-        origin->deviation[g] = changes[g] && deviation > 0 ? as_written(deviation) : 1;
+        origin->deviation[g] = changes[g] && deviation > 0 ? sgrad__as_written(deviation) : 1;
     }
     free(changes);
     free(first);

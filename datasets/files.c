@@ -15,6 +15,8 @@
 struct files {
     const char *const *name;
     int64_t count;              /* of the files, damaged ones included */
+    int scaled;                 /* the shorter side to which images are scaled before they are cropped; 0: the side of the crop */
+    bool upright;               /* the EXIF orientation is applied */
     _Atomic(void *) *pixels;    /* cache: of each image that was read; NULL: not cached */
     _Atomic int64_t room;       /* bytes left in the cache */
 };
@@ -30,6 +32,7 @@ static int read_file(const struct sgrad_dataset *dataset, int64_t index, struct 
     struct sgrad_map map;
     SGRAD_TRY(sgrad_map_open(path, FILE_LIMIT, &map));
     int error = (is_deep(dataset) ? sgrad__image_decode_deep : sgrad__image_decode)(path, map.data, map.size, image);
+    if (!error && ((const struct files *)dataset->state)->upright) sgrad__image_upright(map.data, map.size, image);
     sgrad_map_close(&map);
     if (!error && image->animated) sgrad_log_warning("%s: has further pages or frames; only the first is read", path);
     if (!error && image->deep && !is_deep(dataset))
@@ -40,16 +43,17 @@ static int read_file(const struct sgrad_dataset *dataset, int64_t index, struct 
 /* Scales and crops the image to TO, (H,W,3), as the reader of folders does. SGRAD_EINVAL: the size differs, and HxW is not
  * square. */
 static int fit(const struct sgrad_dataset *dataset, int64_t index, const struct sgrad__image *image, void *to) {
+    const struct files *files = dataset->state;
     const int64_t *dim = dataset->field[0].shape.dim;
     const void *from = is_deep(dataset) ? (const void *)image->rgb16 : image->rgb;
-    if (image->height == dim[0] && image->width == dim[1])
+    if (image->height == dim[0] && image->width == dim[1] && !files->scaled)
         return memcpy(to, from, (size_t)(dim[0] * dim[1] * 3) * sgrad_dtype_size(dataset->field[0].dtype)), 0;
     if (dim[0] != dim[1])
         return sgrad_log_error(SGRAD_EINVAL,
                                "%s: the image has %dx%d pixels, but the network was trained on %dx%d; resize the image "
                                "(--image-size resizes only to squares)",
                                name_of(dataset, index), (int)image->height, (int)image->width, (int)dim[0], (int)dim[1]);
-    sgrad__image_fit(image, (int)dim[0], to);
+    sgrad__image_fit(image, files->scaled ? files->scaled : (int)dim[0], (int)dim[0], to);
     return 0;
 }
 
@@ -116,19 +120,26 @@ static const struct sgrad_reader reader = {
 };
 
 int sgrad_dataset_of_files(const char *const *file, int64_t count, const struct sgrad_shape *image, float full_scale, int classes,
-                           struct sgrad_dataset **dataset) {
+                           const struct sgrad_dataset_options *options, struct sgrad_dataset **dataset) {
+    const int scaled = options ? options->test_resize : 0;
     char text[SGRAD_SHAPE_TEXT];
     if (image->rank != 3 || (image->dim[2] != 1 && image->dim[2] != 3))
         return sgrad_log_error(SGRAD_EINVAL,
                                "files are read as images of 1 or 3 channels, but the network requires %s%s; give --data csv:FILE "
                                "for a table, --data npy:DIR for arrays",
                                image->rank ? "samples of " : "other samples", image->rank ? sgrad_shape_text(image, text) : "");
+    if (scaled && (image->dim[0] != image->dim[1] || scaled < image->dim[0]))
+        return sgrad_log_error(SGRAD_EINVAL,
+                               "--eval-resize %d: the network requires images of %s; they must be squares, of at most this side",
+                               scaled, sgrad_shape_text(image, text));
     struct sgrad_dataset *d = *dataset = sgrad_xcalloc(1, sizeof *d);
     *d = (struct sgrad_dataset){ .reader = &reader, .split = SGRAD_TEST, .count = count, .classes = classes,
                                  .full_scale = full_scale };
     struct files *files = d->state = sgrad_xcalloc(1, sizeof *files);
     files->name = file;
     files->count = count;
+    files->scaled = scaled;
+    files->upright = options && options->upright;
     files->pixels = sgrad_xcalloc((size_t)count + 1, sizeof *files->pixels);
     files->room = KEPT_LIMIT;
     d->field[0] = (struct sgrad_field){ .name = "pixels", .dtype = full_scale > 255 ? SGRAD_U16 : SGRAD_U8, .shape = *image };

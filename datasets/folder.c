@@ -3,6 +3,9 @@
  *     DIR/train/cat/1.jpg         class 0: cat, class 1: dog; classes are sorted by their bytes, files as in walk.c
  *     DIR/train/dog/old/1.jpg     subfolders of a class's folder belong to the class
  *     DIR/val/cat/9.png           the test split; its classes are those of train, if train exists
+ *     DIR/test/cat/8.jpg          the third split, which options.third selects; the test split if val does not exist
+ *
+ * Without val, options.split holds out a part of train.
  *
  * All images have the same size, or the argument or the options give the side of a square to which each image is scaled and
  * cropped. Images are decoded when they are read. If all of them fit in memory, each is decoded only once.
@@ -16,11 +19,8 @@
  * images are not augmented, and this is logged. Digits and letters, which are different signs in the mirror, may have colours:
  * for these the user must set --augment crop:1/8. */
 #include "config.h"
-#include "datasets/datasets.h"
-#include "datasets/formats.h"
+#include "datasets/folder.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,14 +30,16 @@
 #define FILE_LIMIT   ((size_t)1 << 28)
 #define SIDE_LIMIT   8192
 #define MEMORY_LIMIT ((size_t)2 << 30)
-#define WANTED       "give folder:DIR, where DIR contains images in train/CLASS/ and val/CLASS/"
 
 enum { ABSENT, COPYING, CACHED }; /* state of a cached image: not decoded, being copied, complete */
 
 struct folder {
-    char *path; /* DIR/train or DIR/val */
-    char *trained; /* DIR/train, or DIR/val if it does not exist */
+    char *path; /* DIR/train, DIR/val or DIR/test */
+    const char *part;   /* "train", "val" or "test" */
+    char *trained; /* DIR/train, or path if it does not exist */
     int side;   /* of a square; 0: images keep their size */
+    int scaled; /* the shorter side to which images are scaled before they are cropped to side */
+    bool upright;       /* the EXIF orientation is applied */
     size_t memory; /* limit of the cache in bytes; 0: set by the machine's memory */
     int classes;
     char **class_name, **shown;     /* names of the folders; the same as UTF-8 */
@@ -52,120 +54,24 @@ struct folder {
     _Atomic bool warned_deep, warned_animated;
 };
 
-/* ---- list of the images ------------------------------------------------------------------------------------------- */
-
-static int is_visible(const struct dirent *entry) { return entry->d_name[0] != '.'; }
-
-static int by_name(const struct dirent **a, const struct dirent **b) { return strcmp((*a)->d_name, (*b)->d_name); }
-
-static bool is_folder(const char *path) {
-    struct stat status;
-    return !stat(path, &status) && S_ISDIR(status.st_mode);
-}
-
-/* Lists the names in folder PATH for which WANTED returns true, sorted. The caller must free each of them, and the list. Returns
- * their number or SGRAD_EIO. */
-static int list(const char *path, int (*wanted)(const struct dirent *), struct dirent ***entry) {
-    int count = scandir(path, entry, wanted, by_name);
-    return count >= 0 ? count : sgrad_log_error(SGRAD_EIO, "folder: %s: %s", path, strerror(errno));
-}
-
-/* Lists the folders in PATH, which are the classes. The caller must free the names, also after an error. SGRAD_EFORMAT: there is
- * none. */
-static int list_classes(const char *path, char ***name, int *classes) {
-    struct dirent **entry;
-    int entries = list(path, is_visible, &entry), found = 0;
-    if (entries < 0) return entries;
-    *name = sgrad_xcalloc((size_t)entries + 1, sizeof **name);
-    for (int i = 0; i < entries; i++) {
-        char *folder = sgrad_format("%s/%s", path, entry[i]->d_name);
-        if (is_folder(folder)) (*name)[found++] = sgrad_format("%s", entry[i]->d_name);
-        free(folder);
-        free(entry[i]);
-    }
-    free(entry);
-    *classes = found;
-    return found ? 0 : sgrad_log_error(SGRAD_EFORMAT, "folder: %s: has no class folders; " WANTED, path);
-}
-
-static void free_names(char **name, int64_t count) {
-    for (int64_t i = 0; name && i < count; i++) free(name[i]);
-    free(name);
-}
+/* ---- samples ------------------------------------------------------------------------------------------- */
 
 /* Checks that all classes of this split are classes of the training split; other classes would have no label. SGRAD_EFORMAT. */
 static int check_classes(const struct folder *folder) {
     char **name = NULL;
     int classes = 0, known = 0;
-    int error = list_classes(folder->path, &name, &classes);
+    int error = sgrad__folder_classes(folder->path, &name, &classes);
     for (int i = 0; i < classes && !error; i++) {
         while (known < folder->classes && strcmp(folder->class_name[known], name[i]) < 0) known++;
         if (known == folder->classes || strcmp(folder->class_name[known], name[i]))
             error = sgrad_log_error(SGRAD_EFORMAT, "folder: %s/%s: the training split has no such class", folder->path, name[i]);
     }
-    free_names(name, classes);
+    sgrad__free_names(name, classes);
     return error;
-}
-
-static int no_images(const char *path, const char *where) {
-    char *endings = sgrad_image_endings();
-    int error = sgrad_log_error(SGRAD_EFORMAT, "folder: %s: has no image (%s)%s", path, endings, where);
-    free(endings);
-    return error;
-}
-
-/* The images of all classes in one split, ordered by class. */
-struct images {
-    char **name;        /* "cat/1.jpg" */
-    int64_t *size;      /* bytes, as in sgrad_walk_image */
-    int32_t *label;
-    int64_t count;
-};
-
-static int append(struct images *images, const char *class_name, int class, const struct sgrad_walk *walk) {
-    const size_t count = (size_t)(images->count + walk->count) + 1;
-    char **name = realloc(images->name, count * sizeof *name);
-    if (name) images->name = name;
-    int64_t *size = realloc(images->size, count * sizeof *size);
-    if (size) images->size = size;
-    int32_t *label = realloc(images->label, count * sizeof *label);
-    if (label) images->label = label;
-    if (!name || !size || !label) return sgrad_log_error(SGRAD_ENOMEM, "folder: no memory for the names of its files");
-    for (int64_t i = 0; i < walk->count; i++) {
-        const int64_t to = images->count++;
-        name[to] = sgrad_format("%s/%s", class_name, walk->image[i].name);
-        size[to] = walk->image[i].size;
-        label[to] = class;
-    }
-    return 0;
-}
-
-/* Lists the images of all classes in PATH, the folder of one split. Other files are counted in BESIDE. With ALL, a class without
- * images is an error. */
-static int list_images(const struct folder *folder, const char *path, bool all, struct images *images,
-                       struct sgrad_walk *beside) {
-    int error = 0;
-    for (int k = 0; k < folder->classes && !error; k++) {
-        char *class = sgrad_format("%s/%s", path, folder->class_name[k]);
-        struct sgrad_walk walk = { 0 };
-        error = is_folder(class) || all ? sgrad_walk(class, &walk) : 0;
-        if (!error && !walk.count && all) error = no_images(class, "");
-        if (!error) error = append(images, folder->class_name[k], k, &walk);
-        sgrad_walk_add(beside, &walk);
-        sgrad_walk_free(&walk);
-        free(class);
-    }
-    return error;
-}
-
-static void free_images(struct images *images) {
-    free_names(images->name, images->count);
-    free(images->size);
-    free(images->label);
 }
 
 /* Warns of classes that have no images in this split. */
-static void tell_absent(const struct folder *folder, const struct images *images) {
+static void tell_absent(const struct folder *folder, const struct sgrad__images *images) {
     enum { FEW = 5 };
     char *list = NULL;
     int absent = 0;
@@ -180,7 +86,7 @@ static void tell_absent(const struct folder *folder, const struct images *images
 }
 
 /* Makes the images the samples of the data set, which then owns them. */
-static void take_images(struct sgrad_dataset *dataset, struct images *images) {
+static void take_images(struct sgrad_dataset *dataset, struct sgrad__images *images) {
     struct folder *folder = dataset->state;
     for (int64_t i = 0; i < images->count; i++) {
         const char *name = images->name[i];
@@ -191,27 +97,7 @@ static void take_images(struct sgrad_dataset *dataset, struct images *images) {
     dataset->field[1].data = images->label;
     folder->file = images->name;
     free(images->size);
-    *images = (struct images){ 0 };
-}
-
-/* Counts the files outside the folders of the classes, and those in hidden folders. */
-static int count_beside(struct folder *folder) {
-    struct dirent **entry;
-    const int entries = list(folder->path, NULL, &entry);
-    if (entries < 0) return entries;
-    for (int i = 0; i < entries; i++) {
-        const char *name = entry[i]->d_name;
-        char *path = sgrad_format("%s/%s", folder->path, name);
-        struct sgrad_walk walk = { 0 };
-        if (!is_folder(path)) sgrad_walk_note(&folder->beside, *name == '.' ? "hidden" : "outside the class folders");
-        else if (*name == '.' && strcmp(name, ".") && strcmp(name, "..") && !sgrad_walk(path, &walk))
-            for (int64_t n = walk.count + walk.others; n > 0; n--) sgrad_walk_note(&folder->beside, "hidden");
-        sgrad_walk_free(&walk);
-        free(path);
-        free(entry[i]);
-    }
-    free(entry);
-    return 0;
+    *images = (struct sgrad__images){ 0 };
 }
 
 /* ---- images -------------------------------------------------------------------------------------------------------- */
@@ -224,6 +110,7 @@ static int with_file(const struct folder *folder, int64_t i,
     int error = sgrad_map_open(path, FILE_LIMIT, &map);
     if (!error) {
         error = parse(path, &map, image);
+        if (!error && folder->upright) sgrad__image_upright(map.data, map.size, image);
         sgrad_map_close(&map);
     }
     free(path);
@@ -275,15 +162,15 @@ static int find_size(struct sgrad_dataset *dataset) {
 /* Surveys the training images, for both splits, so that the splits have the same type. */
 static int look_at_some(const struct sgrad_dataset *dataset, struct sgrad__survey *survey) {
     const struct folder *folder = dataset->state;
-    struct images images = { 0 };
+    struct sgrad__images images = { 0 };
     struct sgrad_walk beside = { 0 };
     if (!strcmp(folder->trained, folder->path)) {
         sgrad__survey(folder->path, folder->file, folder->files, survey);
         return 0;
     }
-    int error = list_images(folder, folder->trained, false, &images, &beside);
+    int error = sgrad__folder_images(folder->trained, folder->class_name, folder->classes, false, &images, &beside);
     if (!error) sgrad__survey(folder->trained, images.name, images.count, survey);
-    free_images(&images);
+    sgrad__images_free(&images);
     sgrad_walk_free(&beside);
     return error;
 }
@@ -322,7 +209,7 @@ static int decode_sample(const struct sgrad_dataset *dataset, int64_t i, uint8_t
     SGRAD_TRY(with_file(folder, i, folder->deep ? decode_deep : decode, &image));
     tell_unread(folder, i, &image);
     if (folder->side)
-        sgrad__image_fit(&image, folder->side, pixels);
+        sgrad__image_fit(&image, folder->scaled, folder->side, pixels);
     else if (image.height == field->shape.dim[0] && image.width == field->shape.dim[1])
         memcpy(pixels, folder->deep ? (const void *)image.rgb16 : image.rgb, sgrad_field_bytes(field));
     else
@@ -357,7 +244,7 @@ static int read_sample(const struct sgrad_dataset *dataset, struct sgrad_sample 
 
 static char *name_sample(const struct sgrad_dataset *dataset, int64_t i) {
     const struct folder *folder = dataset->state;
-    return sgrad_format("%s/%s", dataset->split == SGRAD_TRAIN ? "train" : "val", folder->file[i]);
+    return sgrad_format("%s/%s", folder->part, folder->file[i]);
 }
 
 static int decode_picture(const struct sgrad_dataset *dataset, int64_t i, struct sgrad_picture *picture) {
@@ -412,26 +299,60 @@ static int measure(struct sgrad_dataset *dataset) {
     return 0;
 }
 
-static int open_split(struct sgrad_dataset *dataset, const char *root) {
+/* Returns true if the folder PART exists in ROOT. */
+static bool has_part(const char *root, const char *part) {
+    char *path = sgrad_format("%s/%s", root, part);
+    const bool has = sgrad__is_folder(path);
+    free(path);
+    return has;
+}
+
+/* Sets the folder of the split. *HOLDS_OUT: a fraction of the training images is the test split. SGRAD_EIO: it is missing. */
+static int find_part(struct sgrad_dataset *dataset, const char *root, const struct sgrad_dataset_options *options,
+                     bool *holds_out) {
     struct folder *folder = dataset->state;
-    const bool train = dataset->split == SGRAD_TRAIN;
-    SGRAD_TRY(sgrad__folder_check("folder", root, WANTED));
-    folder->path = sgrad_format("%s/%s", root, train ? "train" : "val");
-    if (!is_folder(folder->path))
-        return sgrad_log_error(SGRAD_EIO, "data set folder:%s: has no folder %s; " WANTED, root, train ? "train" : "val");
-    folder->trained = sgrad_format("%s/train", root);
-    if (!is_folder(folder->trained)) strcpy(folder->trained + strlen(root), "/val");
-    int error = list_classes(folder->trained, &folder->class_name, &folder->classes);
+    const bool test = dataset->split == SGRAD_TEST, has_val = has_part(root, "val");
+    *holds_out = options->split > 0 && !has_val && !(test && options->third);
+    folder->part = "train";
+    if (test && !*holds_out) folder->part = options->third || (!has_val && has_part(root, "test")) ? "test" : "val";
+    folder->path = sgrad_format("%s/%s", root, folder->part);
+    folder->trained = has_part(root, "train") ? sgrad_format("%s/train", root) : sgrad_format("%s", folder->path);
+    if (sgrad__is_folder(folder->path)) return 0;
+    return sgrad_log_error(SGRAD_EIO, "data set folder:%s: has no folder %s; " SGRAD__FOLDER_WANTED "%s", root, folder->part,
+                           !strcmp(folder->part, "val") ? ", or hold out training images with --split 0.1" : "");
+}
+
+/* Leaves out the samples of the other split. SGRAD_EINVAL: there are too few. */
+static int hold_out(struct sgrad_dataset *dataset, const struct sgrad_dataset_options *options) {
+    const struct folder *folder = dataset->state;
+    bool *out = sgrad_xcalloc((size_t)dataset->count, sizeof *out);
+    dataset->held_out = sgrad__split_draw(dataset->field[1].data, folder->classes, dataset->count, options->split, options->seed,
+                                          out);
+    for (int64_t i = 0; i < dataset->count && dataset->split == SGRAD_TEST; i++) out[i] = !out[i];
+    int error = dataset->held_out ? 0 : sgrad__split_refuse("folder", folder->path, dataset->count);
+    if (!error) sgrad__dataset_leave_out(dataset, out);
+    free(out);
+    return error;
+}
+
+static int open_split(struct sgrad_dataset *dataset, const char *root, const struct sgrad_dataset_options *options) {
+    struct folder *folder = dataset->state;
+    bool holds_out;
+    SGRAD_TRY(sgrad__folder_check("folder", root, SGRAD__FOLDER_WANTED));
+    SGRAD_TRY(find_part(dataset, root, options, &holds_out));
+    const bool train = !strcmp(folder->part, "train");
+    int error = sgrad__folder_classes(folder->trained, &folder->class_name, &folder->classes);
     if (!error && !train) error = check_classes(folder);
-    struct images images = { 0 };
-    if (!error) error = list_images(folder, folder->path, train, &images, &folder->beside);
+    struct sgrad__images images = { 0 };
+    if (!error) error = sgrad__folder_images(folder->path, folder->class_name, folder->classes, train, &images, &folder->beside);
     if (!error && !train && images.count) tell_absent(folder, &images);
     if (!error) take_images(dataset, &images);
-    free_images(&images);
-    if (!error) error = count_beside(folder);
+    sgrad__images_free(&images);
+    if (!error) error = sgrad__folder_others(folder->path, &folder->beside);
     SGRAD_TRY(error);
     dataset->others = folder->others = sgrad_walk_others(&folder->beside);
-    return dataset->count ? 0 : no_images(folder->path, " in its folders");
+    if (dataset->count && holds_out && !options->every) return hold_out(dataset, options);
+    return dataset->count ? 0 : sgrad__folder_no_images(folder->path, " in its folders");
 }
 
 static int open_folder(struct sgrad_dataset *dataset, const char *argument, const struct sgrad_dataset_options *options) {
@@ -443,7 +364,12 @@ static int open_folder(struct sgrad_dataset *dataset, const char *argument, cons
     dataset->field[0] = (struct sgrad_field){ .name = "pixels", .dtype = SGRAD_U8, .shape = sgrad_shape(3, 1, 1, 3) };
     dataset->field[1] = (struct sgrad_field){ .name = "label", .dtype = SGRAD_I32 };
     SGRAD_TRY(parse_argument(argument, folder, &root));
-    int error = open_split(dataset, root);
+    folder->scaled = dataset->split == SGRAD_TEST && options->test_resize ? options->test_resize : folder->side;
+    folder->upright = options->upright;
+    int error = folder->scaled < folder->side || (folder->scaled && !folder->side)
+                    ? sgrad_log_error(SGRAD_EINVAL, "data set folder:%s: --eval-resize %d requires an --image-size of at most %d",
+                                      argument, folder->scaled, folder->scaled)
+                    : open_split(dataset, root, options);
     free(root);
     SGRAD_TRY(error);
     dataset->classes = folder->classes;
@@ -456,9 +382,9 @@ static int open_folder(struct sgrad_dataset *dataset, const char *argument, cons
 
 static void close_folder(struct sgrad_dataset *dataset) {
     struct folder *folder = dataset->state;
-    free_names(folder->class_name, folder->classes);
-    free_names(folder->shown, folder->classes);
-    free_names(folder->file, folder->files);
+    sgrad__free_names(folder->class_name, folder->classes);
+    sgrad__free_names(folder->shown, folder->classes);
+    sgrad__free_names(folder->file, folder->files);
     sgrad_walk_free(&folder->beside);
     free(folder->plain);
     free(folder->others);
@@ -473,7 +399,8 @@ const struct sgrad_reader sgrad_folder_reader = {
     .name = "folder",
     .argument = "DIR[,SIZE]",
     .summary = "images in DIR/train/CLASS/ and DIR/val/CLASS/ (JPEG, PNG, TIFF, BMP, PNM, WebP, GIF), resized and cropped to "
-               "SIZE x SIZE; by default, grey images (often letters or digits, which must not be flipped) are not augmented",
+               "SIZE x SIZE; DIR/test/CLASS/ is a third split (eval --on test), and --split replaces val; by default, grey "
+               "images (often letters or digits, which must not be flipped) are not augmented",
     .augment = "crop:1/8,flip",
     .open = open_folder,
     .measure = measure,

@@ -96,10 +96,25 @@ struct sgrad_dataset;
 void sgrad__features_measure(struct sgrad_origin *origin, int64_t count, double (*number)(const void *of, int64_t i),
                              const void *of);
 double sgrad__feature(const struct sgrad_origin *origin, int64_t i, double number);     /* normalises number I of a sample */
+/* Rounds X to 15 digits, the precision of config.json, so that training and later use of the network normalise identically. */
+double sgrad__as_written(double x);
 /* Returns the number of groups of features that are normalised together, for samples of SHAPE: each number is a group; with three
  * or more dimensions, or more than 65,536 numbers, each channel is one. */
 int64_t sgrad__feature_groups(const struct sgrad_shape *shape);
 
+/* ---- split.c ---- */
+
+/* Draws the samples of a test split: sets HELD_OUT of a FRACTION of COUNT samples, rounded up, in equal shares of each class of
+ * LABEL, if it is not NULL. A class keeps at least one training sample. The result depends only on the arguments. Returns the
+ * number of samples that are held out; 0: no class has two samples. */
+int64_t sgrad__split_draw(const int32_t *label, int classes, int64_t count, double fraction, uint64_t seed, bool *held_out);
+/* Logs that COUNT samples are too few. Returns SGRAD_EINVAL. */
+int sgrad__split_refuse(const char *kind, const char *path, int64_t count);
+
+/* ---- origin.c ---- */
+
+/* Describes the features as columns of numbers, unless the origin has columns. */
+void sgrad__origin_add_columns(struct sgrad_origin *origin);
 /* Returns a deep copy. The caller must free it with sgrad_origin_free. */
 struct sgrad_origin *sgrad__origin_copy(const struct sgrad_origin *origin);
 /* Returns the name of CLASS; its number if NAME is NULL. The caller must free it. */
@@ -172,6 +187,9 @@ int sgrad__image_check_size(const char *format, const char *name, uint64_t width
 /* Rotates and mirrors the image, with or without pixels, to upright, from an ORIENTATION of TIFF or EXIF, 1 to 8. Other values
  * have no effect. */
 void sgrad__image_orient(struct sgrad__image *image, int orientation);
+/* exif.c: applies the EXIF orientation in the file at DATA, from which IMAGE was read, with or without pixels. Without one, or if
+ * the metadata are malformed, IMAGE is unchanged. */
+void sgrad__image_upright(const void *data, size_t size, struct sgrad__image *image);
 /* Converts cyan, magenta, yellow and black, 0 to MOST, to red, green and blue of the same range, as Pillow converts CMYK. */
 void sgrad__image_of_inks(const uint16_t ink[4], unsigned most, uint16_t rgb[3]);
 
@@ -183,9 +201,9 @@ struct sgrad__survey {
 /* Reads the headers of a sample of COUNT images, NAME, in FOLDER. The sample depends only on the list of names. */
 void sgrad__survey(const char *folder, char *const *name, int64_t count, struct sgrad__survey *survey);
 
-/* Scales the image until its shorter side is SIDE, and crops SIDE x SIDE pixels from its centre. TO is (side,side,3), of U8, or
- * of U16 if the image has rgb16. */
-void sgrad__image_fit(const struct sgrad__image *image, int side, void *to);
+/* Scales the image until its shorter side is SCALED, and crops SIDE x SIDE pixels from its centre; SIDE must be at most SCALED.
+ * TO is (side,side,3), of U8, or of U16 if the image has rgb16. */
+void sgrad__image_fit(const struct sgrad__image *image, int scaled, int side, void *to);
 
 /* Returns 0 if PATH, the argument of reader KIND, is an existing folder. Else returns SGRAD_EIO, and logs WANTED, the expected
  * argument. */

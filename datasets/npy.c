@@ -2,7 +2,8 @@
  * archive that numpy.savez(FILE, x_train=…, …) wrote (zip.c).
  *
  *     x  uint8 (N,H,W) or (N,H,W,C)      images
- *        any other (N,…)                 features, F32 (…), normalised by the training samples (features.c)
+ *        any other (N,…)                 features, F32 (…), normalised by the training samples (features.c); with "images",
+ *                                        (N,H,W) are (N,H,W,1), so that all pixels are normalised together
  *     y  integers (N) or (N,1), from 0   classes
  *        (N,k), one 1 in each row        classes: one-hot rows; all other numbers are 0
  *        integers (N,H,W) or (N,H,W,1)   with images: classes of their pixels, or 0 and 255, which are classes 0 and 1; a sample
@@ -31,14 +32,24 @@ struct place {
     struct sgrad_map archive;
     const struct sgrad_arrays *given;
     bool classes, numbers;      /* read y as classes, as numbers; both false: by its values */
+    bool images;                /* x are images of any type; false: if they are uint8 */
+    const char *part[2];        /* ending of the names of the arrays, by split: "train"; "val" or "test" */
+    bool undivided;             /* the test split is held out from the training samples */
 };
+
+static bool take_keyword(struct place *place, const char *word) {
+    if (!strcmp(word, "classes")) return place->classes = true;
+    if (!strcmp(word, "numbers")) return place->numbers = true;
+    return !strcmp(word, "images") && (place->images = true);
+}
 
 static int open_place(const char *argument, struct place *place) {
     struct stat status;
     place->path = sgrad_format("%s", argument);
-    char *comma = stat(place->path, &status) ? strrchr(place->path, ',') : NULL;
-    if (comma && !strcmp(comma, ",classes")) place->classes = true, *comma = 0;
-    else if (comma && !strcmp(comma, ",numbers")) place->numbers = true, *comma = 0;
+    for (char *comma; stat(place->path, &status) && (comma = strrchr(place->path, ',')) && take_keyword(place, comma + 1);)
+        *comma = 0;
+    if (place->classes && place->numbers)
+        return sgrad_log_error(SGRAD_EINVAL, "npy:%s: classes cannot be combined with numbers", argument);
     const char *ending = strrchr(place->path, '.');
     return ending && !strcasecmp(ending, ".npz") ? sgrad_map_open(place->path, FILE_LIMIT, &place->archive)
                                              : sgrad__folder_check("npy", place->path, WANTED);
@@ -125,7 +136,27 @@ static bool is_images(const struct sgrad__npy *npy) {
     return npy->kind == 'u' && npy->bytes == 1 && (npy->shape.rank == 3 || npy->shape.rank == 4);
 }
 
-static double number_at(const void *of, int64_t i) { return sgrad__npy_number(of, i); }
+/* The training samples of an array. */
+struct training {
+    const struct sgrad__npy *npy;
+    const int64_t *row;         /* of each sample; NULL: all rows */
+    int64_t each;               /* numbers of a sample */
+};
+
+static double number_at(const void *of, int64_t i) {
+    const struct training *t = of;
+    return sgrad__npy_number(t->npy, t->row ? t->row[i / t->each] * t->each + i % t->each : i);
+}
+
+/* Measures the features of ARRAY without the samples HELD_OUT, which may be NULL. */
+static void measure(struct sgrad_origin *origin, const struct array *array, const bool *held_out) {
+    const int64_t samples = array->is.shape.dim[0];
+    int64_t *row = held_out ? sgrad_xcalloc((size_t)samples, sizeof *row) : NULL, count = held_out ? 0 : samples;
+    for (int64_t i = 0; i < samples && row; i++)
+        if (!held_out[i]) row[count++] = i;
+    sgrad__features_measure(origin, count, number_at, &(struct training){ &array->is, row, origin->features });
+    free(row);
+}
 
 static int check_features(const struct array *array) {
     const int64_t each = array->is.count / array->is.shape.dim[0];
@@ -150,12 +181,17 @@ static void warn_of_channels(const struct sgrad_dataset *dataset, const struct a
                           array->path, sgrad_shape_text(&one, text));
 }
 
-/* Normalises the features of ARRAY by the training samples TRAIN, or as TRAINED describes, if it has features. */
-static int fill_features(struct sgrad_dataset *dataset, const struct array *array, const struct array *train,
-                         const struct sgrad_origin *trained) {
+/* Normalises the features of ARRAY by the training samples TRAIN without HELD_OUT, or as TRAINED describes, if it has any. */
+static int fill_features(struct sgrad_dataset *dataset, const struct place *place, const struct array *array,
+                         const struct array *train, const bool *held_out, const struct sgrad_origin *trained) {
     struct sgrad_shape one = of_one(&array->is.shape);
     char text[2][SGRAD_SHAPE_TEXT];
     if (!one.rank) one = sgrad_shape(1, 1);
+    if (place->images && one.rank != 2 && one.rank != 3)
+        return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: samples of %s are not images, which must be (H,W) or (H,W,C)",
+                               array->path, sgrad_shape_text(&one, text[0]));
+    const bool grey = trained && trained->shape.rank == 3 && trained->shape.dim[2] == 1;
+    if (one.rank == 2 && (place->images || grey)) one.dim[one.rank++] = 1;
     if (one.rank == SGRAD_MAX_RANK)
         return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: has %d dimensions, but at most %d are supported", array->path,
                                SGRAD_MAX_RANK + 1, SGRAD_MAX_RANK);
@@ -174,7 +210,7 @@ static int fill_features(struct sgrad_dataset *dataset, const struct array *arra
         dataset->origin->features = features;
         dataset->origin->shape = one;
         dataset->origin->groups = trained ? 0 : sgrad__feature_groups(&one);     /* old runs did not normalise */
-        if (!trained) sgrad__features_measure(dataset->origin, train->is.shape.dim[0], number_at, &train->is);
+        if (!trained) measure(dataset->origin, train, held_out);
     }
     float *to = sgrad_xcalloc((size_t)array->is.count, sizeof *to);
     for (int64_t i = 0; i < array->is.count; i++)
@@ -337,16 +373,39 @@ struct arrays {
     struct array x, y, train, other;        /* of this split; if needed: x of train, y of the other split */
 };
 
+/* NAME is 'x' or 'y'. */
+static bool has_part(const struct place *place, char name, enum sgrad_split split) {
+    char *text = sgrad_format("%c_%s", name, place->part[split]);
+    const bool has = has_array(place, text);
+    free(text);
+    return has;
+}
+
+static int open_part(const struct place *place, char name, enum sgrad_split split, struct array *array) {
+    char *text = sgrad_format("%c_%s", name, place->part[split]);
+    const int error = open_array(place, text, array);
+    free(text);
+    return error;
+}
+
+/* Sets the names of the arrays: the test split is val, if it exists, else test, else held out. */
+static void find_parts(struct place *place, const struct sgrad_dataset_options *options) {
+    place->part[SGRAD_TRAIN] = "train";
+    place->part[SGRAD_TEST] = !place->given && !options->third && has_array(place, "x_val") ? "val" : "test";
+    place->undivided = options->split > 0 && !options->third && !has_part(place, 'x', SGRAD_TEST);
+    if (place->undivided) place->part[SGRAD_TEST] = "train";
+}
+
 static int open_arrays(struct sgrad_dataset *dataset, const struct place *place, const struct sgrad_dataset_options *options,
                        struct arrays *arrays) {
-    static const char *const name[2][2] = { [SGRAD_TRAIN] = { "x_train", "y_train" }, [SGRAD_TEST] = { "x_test", "y_test" } };
-    SGRAD_TRY(open_array(place, name[dataset->split][0], &arrays->x));
-    const bool labelled = !options->every || has_array(place, name[dataset->split][1]);
-    if (labelled) SGRAD_TRY(open_array(place, name[dataset->split][1], &arrays->y));
-    if (labelled && (!options->origin || has_array(place, name[!dataset->split][1])))
-        SGRAD_TRY(open_array(place, name[!dataset->split][1], &arrays->other));
-    if (dataset->split == SGRAD_TEST && !options->origin && !is_images(&arrays->x.is))
-        SGRAD_TRY(open_array(place, name[SGRAD_TRAIN][0], &arrays->train));
+    const enum sgrad_split is = dataset->split, other = !is;
+    SGRAD_TRY(open_part(place, 'x', is, &arrays->x));
+    const bool labelled = !options->every || has_part(place, 'y', is);
+    if (labelled) SGRAD_TRY(open_part(place, 'y', is, &arrays->y));
+    if (labelled && !place->undivided && (!options->origin || has_part(place, 'y', other)))
+        SGRAD_TRY(open_part(place, 'y', other, &arrays->other));
+    if (is == SGRAD_TEST && !options->origin && !is_images(&arrays->x.is) && !place->undivided)
+        SGRAD_TRY(open_part(place, 'x', SGRAD_TRAIN, &arrays->train));
     if (labelled && arrays->x.is.shape.dim[0] != arrays->y.is.shape.dim[0])
         return sgrad_log_error(SGRAD_EFORMAT, "npy: %s has %lld %s, %s has %lld", arrays->x.path,
                                (long long)arrays->x.is.shape.dim[0], sgrad_plural(arrays->x.is.shape.dim[0], "sample", "samples"),
@@ -362,6 +421,16 @@ static int open_arrays(struct sgrad_dataset *dataset, const struct place *place,
     return 0;
 }
 
+/* Draws the samples *HELD_OUT, which the caller must free. SGRAD_EINVAL: there are too few. */
+static int hold_out(struct sgrad_dataset *dataset, const char *path, const struct sgrad_dataset_options *options,
+                    bool **held_out) {
+    const struct sgrad_field *y = &dataset->field[1];
+    const int32_t *label = dataset->classes && !y->shape.rank ? y->data : NULL;
+    *held_out = sgrad_xcalloc((size_t)dataset->count, sizeof **held_out);
+    dataset->held_out = sgrad__split_draw(label, dataset->classes, dataset->count, options->split, options->seed, *held_out);
+    return dataset->held_out ? 0 : sgrad__split_refuse("npy", path, dataset->count);
+}
+
 static int fill(struct sgrad_dataset *dataset, const struct place *place, const struct sgrad_dataset_options *options,
                 const struct arrays *arrays) {
     const struct sgrad_shape *x = &arrays->x.is.shape, *y = &arrays->y.is.shape;
@@ -369,17 +438,26 @@ static int fill(struct sgrad_dataset *dataset, const struct place *place, const 
     const bool masks = images && arrays->y.path && is_whole(&arrays->y.is) &&
                        (y->rank == 3 || (y->rank == 4 && y->dim[3] == 1)) && y->dim[1] == x->dim[1] && y->dim[2] == x->dim[2] &&
                        (y->dim[1] > 1 || y->dim[2] > 1);
+    bool *held_out = NULL;
     dataset->count = x->dim[0];
-    if (images) SGRAD_TRY(fill_images(dataset, &arrays->x, masks, place->given));
-    else SGRAD_TRY(fill_features(dataset, &arrays->x, arrays->train.path ? &arrays->train : &arrays->x, options->origin));
+    dataset->field[0].name = "features";        /* fields before an unnamed one are freed */
+    if (arrays->y.path) SGRAD_TRY(fill_y(dataset, place, &arrays->y, &arrays->other, masks, options->origin));
+    else fill_nothing(dataset, options->origin);
+    int error = place->undivided && !options->every ? hold_out(dataset, arrays->x.path, options, &held_out) : 0;
+    if (!error && images) error = fill_images(dataset, &arrays->x, masks, place->given);
+    else if (!error)
+        error = fill_features(dataset, place, &arrays->x, arrays->train.path ? &arrays->train : &arrays->x, held_out,
+                              options->origin);
     warn_of_channels(dataset, &arrays->x, options->origin);
-    if (arrays->y.path) return fill_y(dataset, place, &arrays->y, &arrays->other, masks, options->origin);
-    fill_nothing(dataset, options->origin);
-    return 0;
+    for (int64_t i = 0; i < dataset->count && held_out && dataset->split == SGRAD_TEST; i++) held_out[i] = !held_out[i];
+    if (!error && held_out) sgrad__dataset_leave_out(dataset, held_out);
+    free(held_out);
+    return error;
 }
 
-static int open_at(struct sgrad_dataset *dataset, const struct place *place, const struct sgrad_dataset_options *options) {
+static int open_at(struct sgrad_dataset *dataset, struct place *place, const struct sgrad_dataset_options *options) {
     struct arrays a = { .x = { NULL } };
+    find_parts(place, options);
     int error = open_arrays(dataset, place, options, &a);
     if (!error) error = fill(dataset, place, options, &a);
     close_array(&a.x);
@@ -403,8 +481,9 @@ static int open_npy(struct sgrad_dataset *dataset, const char *argument, const s
 
 const struct sgrad_reader sgrad_npy_reader = {
     .name = "npy",
-    .argument = "PATH[,classes|numbers]",
-    .summary = "NumPy arrays x_train, y_train, x_test and y_test: .npy files in a folder, or one .npz; x: images of uint8, or "
-               "numbers; y: classes of images or of pixels, or numbers",
+    .argument = "PATH[,classes|numbers][,images]",
+    .summary = "NumPy arrays x_train, y_train, x_test and y_test: .npy files in a folder, or one .npz; x: images of uint8, with "
+               "'images' of any type, or numbers; y: classes of images or of pixels, or numbers. x_val and y_val are the test "
+               "set, if they exist; without both, --split holds out a part of x_train",
     .open = open_npy,
 };

@@ -29,12 +29,34 @@ static double *copy_numbers(const double *number, int64_t count) {
     return copy;
 }
 
+static char *copy_text(const char *text) { return text ? sgrad_format("%s", text) : NULL; }
+
+static struct sgrad_column *copy_columns(const struct sgrad_column *column, int count) {
+    struct sgrad_column *copy = count ? sgrad_xcalloc((size_t)count + 1, sizeof *copy) : NULL;
+    for (int k = 0; k < count; k++) {
+        copy[k] = column[k];
+        copy[k].title = copy_text(column[k].title);
+        copy[k].category = copy_names(column[k].category, column[k].categories);
+    }
+    return copy;
+}
+
+void sgrad__origin_add_columns(struct sgrad_origin *origin) {
+    if (origin->columns) return;
+    if (!origin->target_column) origin->target_column = (int)origin->features + 1;
+    origin->columns = (int)origin->features;
+    origin->column = sgrad_xcalloc((size_t)origin->columns + 1, sizeof *origin->column);
+    for (int k = 0; k < origin->columns; k++) origin->column[k].title = copy_text(origin->title ? origin->title[k] : NULL);
+}
+
 struct sgrad_origin *sgrad__origin_copy(const struct sgrad_origin *from) {
     struct sgrad_origin *o = sgrad_xcalloc(1, sizeof *o);
     *o = *from;
     o->class_name = copy_names(from->class_name, from->classes);
     o->title = copy_names(from->title, from->features);
-    o->target = from->target ? sgrad_format("%s", from->target) : NULL;
+    o->column = copy_columns(from->column, from->columns);
+    o->missing = copy_text(from->missing);
+    o->target = copy_text(from->target);
     o->mean = copy_numbers(from->mean, from->groups);
     o->deviation = copy_numbers(from->deviation, from->groups);
     return o;
@@ -44,6 +66,12 @@ void sgrad_origin_free(struct sgrad_origin *origin) {
     if (!origin) return;
     free_names(origin->class_name, origin->classes);
     free_names(origin->title, origin->features);
+    for (int k = 0; k < origin->columns; k++) {
+        free(origin->column[k].title);
+        free_names(origin->column[k].category, origin->column[k].categories);
+    }
+    free(origin->column);
+    free(origin->missing);
     free(origin->target);
     free(origin->mean);
     free(origin->deviation);

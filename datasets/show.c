@@ -51,7 +51,8 @@ static void put_labels(struct sheet *sheet, int tile, const int32_t *label) {
 
 /* Write the label of a sample: "3", "cat", "0.73 cat + 0.27 dog". */
 static void tell_class(const struct sgrad_dataset *dataset, int32_t label, FILE *to) {
-    if (dataset->class_name && label >= 0 && label < dataset->classes) fputs(dataset->class_name[label], to);
+    if (dataset->class_title && label >= 0 && label < dataset->classes) fputs(dataset->class_title[label], to);
+    else if (dataset->class_name && label >= 0 && label < dataset->classes) fputs(dataset->class_name[label], to);
     else fprintf(to, "%d", label);
 }
 static void tell(const struct sgrad_dataset *dataset, void *const *data, int sample, FILE *to) {

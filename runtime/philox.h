@@ -16,9 +16,9 @@
 #endif
 
 /* The purposes of random numbers. Each has a separate stream: initial parameters, order of samples, augmentation, dropout,
- * synthetic data, pairs of images (duplicates), sampled tokens, drawn options of a search. */
+ * synthetic data, pairs of images (duplicates), sampled tokens, drawn options of a search, held-out samples. */
 enum sgrad_stream { SGRAD_STREAM_INIT, SGRAD_STREAM_SHUFFLE, SGRAD_STREAM_AUGMENT, SGRAD_STREAM_DROPOUT, SGRAD_STREAM_DATA,
-                    SGRAD_STREAM_PAIRS, SGRAD_STREAM_TOKEN, SGRAD_STREAM_SEARCH };
+                    SGRAD_STREAM_PAIRS, SGRAD_STREAM_TOKEN, SGRAD_STREAM_SEARCH, SGRAD_STREAM_SPLIT };
 
 struct sgrad_random {
     uint32_t word[4];       /* uniformly distributed bits */

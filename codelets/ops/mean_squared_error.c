@@ -69,7 +69,7 @@ const struct sgrad_op sgrad_mean_squared_error_op = {
                       .cpu = backward, .cuda = SGRAD_ON_CUDA(sgrad__mean_squared_error_backward_cuda) },
                     .use = { SGRAD_IN(X, 0), SGRAD_IN(X, 1), SGRAD_OUT(DX, 0) } } },
     .metrics = { { "loss", "loss", "loss", false },
-                 { "mae", "mean absolute error", "mean absolute error", false } },
+                 { "mae", "mean absolute error", "mean absolute error", .in_target_units = true } },
     .tests = {
         { "one sample of 3", .x = { { 2, { 1, 3 } }, { 2, { 1, 3 } } } },
         { "7 samples of one number", .x = { { 2, { 7, 1 } }, { 1, { 7 } } } },

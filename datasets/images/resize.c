@@ -1,5 +1,7 @@
 /* resize.c: scales and crops an image to a square, as torchvision's Resize and CenterCrop do with Pillow.
  *
+ * The shorter side is scaled to the side of the square, or, as is usual in evaluations of ImageNet, to more (256 for 224).
+ *
  *     h x w       columns weighted      h x side       rows weighted      side x side
  *                                                                                        shown for w > h: the dots are
  *     ########    ------------------>   .####.         ---------------->  .##.           columns cut off on both sides,
@@ -69,11 +71,11 @@ static inline void weigh(const struct filter *filter, int i, const void *from, s
 }
 
 /* FROM is (height,width,3) and TO (side,side,3), both of 16 bits if DEEP is set, which is a constant in each call. */
-__attribute__((always_inline)) static inline void fit(const struct sgrad__image *image, const void *from, int side, void *to,
-                                                      bool deep) {
+__attribute__((always_inline)) static inline void fit(const struct sgrad__image *image, const void *from, int scaled,
+                                                      int side, void *to, bool deep) {
     const int height = image->height, width = image->width, least = height < width ? height : width;
-    struct filter columns = filter_create(width, (int64_t)width * side / least, side);
-    struct filter rows = filter_create(height, (int64_t)height * side / least, side);
+    struct filter columns = filter_create(width, (int64_t)width * scaled / least, side);
+    struct filter rows = filter_create(height, (int64_t)height * scaled / least, side);
     const size_t stride = 3 * (size_t)side;
     void *narrow = sgrad_xcalloc((size_t)height, stride * (deep ? 2 : 1)); /* (height,side,3) */
     const int top = rows.first[0], bottom = rows.first[side - 1] + rows.count[side - 1];
@@ -88,12 +90,12 @@ __attribute__((always_inline)) static inline void fit(const struct sgrad__image 
     filter_destroy(&rows);
 }
 
-void sgrad__image_fit(const struct sgrad__image *image, int side, void *to) {
+void sgrad__image_fit(const struct sgrad__image *image, int scaled, int side, void *to) {
     const void *from = image->rgb16 ? (const void *)image->rgb16 : image->rgb;
-    if (image->height == side && image->width == side)
+    if (image->height == side && image->width == side && scaled == side)
         memcpy(to, from, 3 * (size_t)side * (size_t)side * (image->rgb16 ? 2 : 1));
     else if (image->rgb16)
-        fit(image, from, side, to, true);
+        fit(image, from, scaled, side, to, true);
     else
-        fit(image, from, side, to, false);
+        fit(image, from, scaled, side, to, false);
 }

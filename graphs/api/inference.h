@@ -159,7 +159,7 @@ struct sgrad_run_input {
     struct sgrad_shape image;       /* (H,W,C); rank 0: the input is not images */
     float full_scale;               /* largest value of a pixel */
     int classes;                    /* 0: the data have no classes */
-    char **class_name;              /* of each class */
+    char **class_name;              /* of each class: data.class_names of the run, or else the name in its data set */
 };
 /* Reads it from the config.json in FOLDER. The caller must free it (sgrad_run_input_free). SGRAD_EIO: there is no config.json.
  * SGRAD_EFORMAT: it is malformed, or from an old version. */
@@ -180,8 +180,8 @@ int sgrad_run_samples(const char *folder, const struct sgrad_train_options *opti
  * SGRAD_EFORMAT: columns or classes do not match, or a file is malformed. */
 int sgrad_run_open_samples(const struct sgrad_train_options *options, bool every, struct sgrad_dataset **dataset);
 
-/* Sets the seed of OPTIONS to that of the run that trained its weights, if they are in a run directory. Synthetic data, which
- * depend on the seed, are then the same as in the run. */
+/* Sets the seed of OPTIONS to that of the run that trained its weights, if they are in a run directory, and data.split, unless it
+ * is set. Synthetic data and held-out samples, which depend on them, are then the same as in the run. */
 void sgrad_run_take_seed(struct sgrad_train_options *options);
 
 char *sgrad_run_weights(const char *folder);    /* returns the path of the run's final weights; free it */

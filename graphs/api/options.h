@@ -88,6 +88,13 @@ struct sgrad_data_options {
     struct sgrad_numbers mean, std;             /* mean and standard deviation, for each channel or one for all; none: those of
                                                    the training set */
     int image_size;                             /* folder data: side to which images are scaled; 0: unscaled */
+    int eval_resize;                            /* folder data: the shorter side of test images before they are cropped to
+                                                   image_size; 0: image_size */
+    bool exif;                                  /* folder data: apply the EXIF orientation of images */
+    double split;                               /* fraction of the training samples that are the test set, if there is none */
+    const char *on;                             /* test set of data that have train, val and test: "val", "test"; NULL: "val" */
+    const char *id;                             /* tables: column of the names of the samples; NULL: their numbers */
+    const char *class_names;                    /* file with a line for each class, its name for users; NULL: none */
     const char *attend;                         /* text and tokens: "sample", "document" or "document:TOKEN", see
                                                    sgrad_dataset_options; NULL: "sample" */
     bool loss_on_answers;                       /* tokens: the loss is the mean over the tokens of answers; false: over all */

@@ -15,6 +15,7 @@
  * averaged, and the loss is computed from the mean (views.c).
  *
  * If samples have one class each, the samples and predictions of each class are counted as well (class_counts.c). */
+#include "datasets/datasets.h"
 #include "graphs/engine/run.h"
 #include "graphs/api/inference.h"
 
@@ -264,7 +265,10 @@ static int submit_total(struct sgrad__evaluation *evaluation) {
     return sgrad__runner_submit(evaluation->total.runner, &(struct sgrad_step){ .number = 1 }, &no_sample);
 }
 
-static double value_of(const struct sgrad_metric *metric, double mean) {
+/* Returns the reported value of METRIC, whose mean over the test samples is MEAN. */
+static double value_of(const struct sgrad__run *run, const struct sgrad_metric *metric, double mean) {
+    const struct sgrad_origin *origin = run->data.test->origin;
+    if (metric->in_target_units && origin && origin->target_deviation > 0) mean *= origin->target_deviation;
     return metric->transform ? metric->transform(mean) : mean;
 }
 
@@ -279,7 +283,7 @@ static int take_total(struct sgrad__run *run, struct sgrad__evaluation *evaluati
     run->evaluation.epoch.evaluated = value[values] == 0;
     run->control.stopping |= !run->evaluation.epoch.evaluated;
     double test[SGRAD_MAX_METRICS];
-    for (int i = 0; i < run->loss_metrics; i++) test[i] = value_of(&run->metric[i], sum[i] / sum[run->loss_metrics]);
+    for (int i = 0; i < run->loss_metrics; i++) test[i] = value_of(run, &run->metric[i], sum[i] / sum[run->loss_metrics]);
     if (evaluation->classes) {
         memcpy(counts_of(evaluation), value + values + 1, 3 * (size_t)evaluation->classes * sizeof *value);
         sgrad__class_metrics(counts_of(evaluation), evaluation->classes, test + run->loss_metrics);

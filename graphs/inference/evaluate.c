@@ -1,4 +1,5 @@
 /* evaluate.c: evaluates saved weights on a test set: the metrics of the loss and, if requested, the predictions. */
+#include "datasets/datasets.h"
 #include "graphs/train/setup.h"
 #include "graphs/api/inference.h"
 
@@ -23,6 +24,15 @@ static void share_answers(struct sgrad__run *run) {
     }
 }
 
+/* Converts predictions of a scaled target to its unit. */
+static void unscale_answers(const struct sgrad__run *run) {
+    const struct sgrad_origin *origin = run->data.test->origin;
+    const struct sgrad_predictions *p = run->evaluation.predictions;
+    if (p->label_rows || !origin || !(origin->target_deviation > 0)) return;
+    for (int64_t i = 0; i < p->samples * p->width; i++)
+        p->logits[i] = (float)(p->logits[i] * origin->target_deviation + origin->target_mean);
+}
+
 static int evaluate(struct sgrad__run *run) {
     SGRAD_TRY(sgrad__run_open_evaluation(run));
     sgrad__run_warn_unused(run);
@@ -31,7 +41,9 @@ static int evaluate(struct sgrad__run *run) {
     if (run->evaluation.predictions) *run->evaluation.predictions = sgrad__answers_create(run, run->data.test->count);
     SGRAD_TRY(sgrad__evaluation_begin(run));
     SGRAD_TRY(sgrad__evaluation_end(run, true));
-    if (run->evaluation.predictions) share_answers(run);
+    if (!run->evaluation.predictions) return 0;
+    share_answers(run);
+    unscale_answers(run);
     return 0;
 }
 

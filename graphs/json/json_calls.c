@@ -94,6 +94,7 @@ static void take_weights(const char *run, struct asked *asked) {
     if (run && !json_object_get(asked->object, "init") && !json_object_get(asked->object, "model"))
         asked->options.model.init = sgrad_run_weights(run);
     if (!json_object_get(asked->object, "tta")) asked->options.evaluation.tta = NULL;
+    if (!json_object_get(asked->object, "class_names")) asked->options.data.class_names = NULL; /* config.json has its content */
     asked->options.output.explicit_options = NULL;        /* most options belong to another command */
 }
 
@@ -165,8 +166,9 @@ static int open_samples(const char *run, const struct sgrad_train_options *optio
     if (samples->arrays) return sgrad_run_open_samples(options, false, dataset);
     SGRAD_TRY(sgrad_run_samples(run, options, &like));
     const struct sgrad_shape *shape = &like->field[0].shape;
+    const struct sgrad_dataset_options how = sgrad__dataset_options(options);
     int error = samples->file
-                    ? sgrad_dataset_of_files(samples->file, samples->count, shape, like->full_scale, like->classes, dataset)
+                    ? sgrad_dataset_of_files(samples->file, samples->count, shape, like->full_scale, like->classes, &how, dataset)
                     : open_array(like, samples, dataset);
     sgrad_dataset_close(like);
     return error;

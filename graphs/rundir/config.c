@@ -167,6 +167,9 @@ static void set_input(json_t *object, const struct sgrad_dataset *dataset) {
     if (features) json_object_set_new(object, "features", features);
     json_object_set_new(object, "classes", json_integer(dataset->classes));
     json_object_set_new(object, "class_names", names);
+    json_t *titles = dataset->class_title ? json_array() : NULL;
+    for (int c = 0; c < dataset->classes && titles; c++) json_array_append_new(titles, json_string(dataset->class_title[c]));
+    if (titles) json_object_set_new(object, "class_titles", titles);
 }
 
 int sgrad__config_write(const char *folder, const struct sgrad__config *config) {
@@ -190,7 +193,8 @@ int sgrad__config_write(const char *folder, const struct sgrad__config *config) 
 
 /* Options that may differ between nodes: paths, and the hardware of a node. */
 static const char *const own[] = { "cpus", "gpus",  "gpus_only",   "scheduler",  "data",       "exclude",
-                                   "init", "out",   "trace",       "tensorboard", "histograms", "prometheus" };
+                                   "init", "out",   "trace",       "tensorboard", "histograms", "prometheus",
+                                   "class_names" };
 
 char *sgrad__config_shared(const struct sgrad__config *config) {
     json_t *object = versions_object(), *options = sgrad__options_json(config->options);

@@ -139,9 +139,10 @@ static bool take_image(const json_t *input, struct sgrad_run_input *to) {
     return to->full_scale > 0;
 }
 
-/* Classes without names get their numbers as names. */
+/* Takes the names for users, if the run has them. Classes without names get their numbers as names. */
 static bool take_classes(const json_t *config, struct sgrad_run_input *to) {
-    const json_t *names = json_object_get(config, "class_names");
+    const json_t *titles = json_object_get(config, "class_titles");
+    const json_t *names = titles ? titles : json_object_get(config, "class_names");
     const json_int_t classes = json_integer_value(json_object_get(config, "classes"));
     if (classes < 0 || classes > 1 << 20) return false;
     to->classes = (int)classes;
@@ -210,6 +211,9 @@ void sgrad_run_take_seed(struct sgrad_train_options *options) {
     if (folder && !sgrad__config_read(folder, &path, &config)) {
         const char *seed = json_string_value(json_object_get(json_object_get(config, "identity"), "seed"));
         if (seed) options->training.seed = strtoull(seed, NULL, 10);
+        json_t *trained = sgrad__config_options(config);
+        if (!(options->data.split > 0)) options->data.split = json_number_value(json_object_get(trained, "split"));
+        json_decref(trained);
     }
     json_decref(config);
     free(path);
@@ -228,19 +232,28 @@ static void warn_of_size(const struct sgrad_run_input *learned, const char *data
 }
 
 struct sgrad_dataset_options sgrad__dataset_options(const struct sgrad_train_options *options) {
-    return (struct sgrad_dataset_options){ .arrays = options->data.arrays,
-                                           .custom = options->data.reader,
+    const struct sgrad_data_options *data = &options->data;
+    return (struct sgrad_dataset_options){ .arrays = data->arrays,
+                                           .custom = data->reader,
                                            .seed = options->training.seed,
-                                           .size = options->data.image_size,
-                                           .answers = options->data.loss_on_answers,
-                                           .attend = options->data.attend,
-                                           .damaged = options->data.skip_damaged };
+                                           .size = data->image_size,
+                                           .test_resize = data->eval_resize,
+                                           .upright = data->exif,
+                                           .split = data->split,
+                                           .third = data->on && !strcmp(data->on, "test"),
+                                           .id = data->id,
+                                           .class_titles = data->class_names,
+                                           .answers = data->loss_on_answers,
+                                           .attend = data->attend,
+                                           .damaged = data->skip_damaged };
 }
 
 int sgrad_run_open_samples(const struct sgrad_train_options *options, bool every, struct sgrad_dataset **dataset) {
     struct sgrad_origin *origin = NULL;
     if (!options->data.name)
         return sgrad_log_error(SGRAD_EINVAL, "no data set is named; give --data (in C: options.data.name)");
+    if (options->data.on && strcmp(options->data.on, "val") && strcmp(options->data.on, "test"))
+        return sgrad_log_error(SGRAD_EINVAL, "--on '%s' must be val or test", options->data.on);
     char *folder = folder_of_weights(options);
     struct sgrad_run_input learned = { 0 };
     int error = folder ? read_origin(folder, &origin, &learned) : 0;
@@ -263,7 +276,7 @@ static struct sgrad_dataset *describe(const struct sgrad_run_input *input, const
     const bool images = input->image.rank == 3 && input->classes;
     if (images && (input->image.dim[2] == 1 || input->image.dim[2] == 3)) {
         struct sgrad_dataset *files = NULL;
-        return sgrad_dataset_of_files(NULL, 0, &input->image, input->full_scale, input->classes, &files) ? NULL : files;
+        return sgrad_dataset_of_files(NULL, 0, &input->image, input->full_scale, input->classes, NULL, &files) ? NULL : files;
     }
     if (!origin || !(images || (origin->features && (origin->classes || origin->targets)))) return NULL;
     return sgrad_dataset_describe(&input->image, input->full_scale, origin);

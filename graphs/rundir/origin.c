@@ -2,7 +2,12 @@
  * encoded in the same manner (datasets/origin.c).
  *
  *     "classes": 2, "class_names": ["no", "yes"],
- *     "features": {"count": 2, "titles": ["a", "b"], "target": "label", "target_column": 3, "mean": […], "deviation": […]} */
+ *     "features": {"count": 2, "titles": ["a", "b"], "target": "label", "target_column": 3, "mean": […], "deviation": […]}
+ *
+ * A table whose columns are not all numbers also has a list of its columns:
+ *
+ *     "columns": [{"title": "a", "fill": 2.5, "flag": true}, {"title": "b", "categories": ["no", "yes"], "fill": 1},
+ *                 {"title": "id", "ignored": true}], "missing": "mean", "target_mean": 20.5, "target_deviation": 3.1 */
 #include "datasets/datasets.h"
 #include "graphs/rundir/rundir.h"
 
@@ -23,6 +28,39 @@ static json_t *numbers_of(const double *number, int64_t count) {
     json_t *array = json_array();
     for (int64_t i = 0; i < count; i++) json_array_append_new(array, json_real(number[i]));
     return array;
+}
+
+static json_t *column_of(const struct sgrad_column *column) {
+    json_t *object = json_object();
+    if (column->title) json_object_set_new(object, "title", text_of(column->title));
+    if (column->kind == SGRAD_COLUMN_IGNORED) {
+        json_object_set_new(object, "ignored", json_true());
+        return object;
+    }
+    if (column->kind == SGRAD_COLUMN_CATEGORY) {
+        json_t *names = json_array();
+        for (int i = 0; i < column->categories; i++) json_array_append_new(names, text_of(column->category[i]));
+        json_object_set_new(object, "categories", names);
+    }
+    json_object_set_new(object, "fill", json_real(column->fill));
+    if (column->flagged) json_object_set_new(object, "flag", json_true());
+    return object;
+}
+
+/* Adds the columns, unless all are numbers and none has missing values, and the scale of the target. */
+static void add_columns(json_t *object, const struct sgrad_origin *origin) {
+    bool plain = !origin->missing;
+    json_t *columns = json_array();
+    for (int k = 0; k < origin->columns; k++) {
+        plain &= origin->column[k].kind == SGRAD_COLUMN_NUMBER;
+        json_array_append_new(columns, column_of(&origin->column[k]));
+    }
+    if (!plain) json_object_set(object, "columns", columns);
+    json_decref(columns);
+    if (origin->missing) json_object_set_new(object, "missing", json_string(origin->missing));
+    if (!(origin->target_deviation > 0)) return;
+    json_object_set_new(object, "target_mean", json_real(origin->target_mean));
+    json_object_set_new(object, "target_deviation", json_real(origin->target_deviation));
 }
 
 json_t *sgrad__origin_json(const struct sgrad_dataset *dataset) {
@@ -48,6 +86,7 @@ json_t *sgrad__origin_json(const struct sgrad_dataset *dataset) {
         json_object_set_new(object, "mean", numbers_of(o->mean, o->groups));
         json_object_set_new(object, "deviation", numbers_of(o->deviation, o->groups));
     }
+    add_columns(object, o);
     return object;
 }
 
@@ -92,13 +131,52 @@ static bool take_shape(const json_t *array, int64_t count, struct sgrad_shape *s
     return shape->rank > 0 && count == 1;
 }
 
+/* Reads one column, and adds the number of its features to *FEATURES. Returns false if it is malformed. */
+static bool take_column(const json_t *object, struct sgrad_column *column, int64_t *features) {
+    const json_t *names = json_object_get(object, "categories"), *fill = json_object_get(object, "fill");
+    const char *title = json_string_value(json_object_get(object, "title"));
+    column->title = title ? sgrad_format("%s", title) : NULL;
+    column->kind = names ? SGRAD_COLUMN_CATEGORY : SGRAD_COLUMN_NUMBER;
+    if (json_is_true(json_object_get(object, "ignored"))) return column->kind = SGRAD_COLUMN_IGNORED, true;
+    column->flagged = json_is_true(json_object_get(object, "flag"));
+    column->fill = json_number_value(fill);
+    column->category = take_texts(names, (int64_t)json_array_size(names));
+    column->categories = (int)json_array_size(names);
+    *features += (names ? column->categories : 1) + column->flagged;
+    return json_is_number(fill) && isfinite(column->fill) &&
+           (!names || (column->categories && column->fill >= 0 && column->fill < column->categories));
+}
+
+/* Reads the columns, which must have the features of ORIGIN. Absent columns are valid. */
+static bool take_columns(const json_t *features, struct sgrad_origin *origin) {
+    enum { MOST = 1 << 24 };
+    const json_t *columns = json_object_get(features, "columns");
+    const char *missing = json_string_value(json_object_get(features, "missing"));
+    int64_t count = 0;
+    if (missing && strcmp(missing, "mean") && strcmp(missing, "frequent")) return false;
+    origin->missing = missing ? sgrad_format("%s", missing) : NULL;
+    origin->target_mean = json_number_value(json_object_get(features, "target_mean"));
+    origin->target_deviation = json_number_value(json_object_get(features, "target_deviation"));
+    if (!isfinite(origin->target_mean) || !isfinite(origin->target_deviation) || origin->target_deviation < 0) return false;
+    if (!columns) return !missing;
+    if (!json_array_size(columns) || json_array_size(columns) > MOST) return false;
+    origin->column = sgrad_xcalloc(json_array_size(columns) + 1, sizeof *origin->column);
+    for (size_t k = 0; k < json_array_size(columns); k++, origin->columns++)
+        if (!take_column(json_array_get(columns, k), &origin->column[k], &count)) return origin->columns++, false;
+    for (int k = 0; k < origin->columns; k++)
+        if (!origin->column[k].title != !origin->target) return false;
+    return count == origin->features;
+}
+
 static bool take_features(const json_t *features, struct sgrad_origin *origin) {
     enum { MOST = 1 << 30 };
     if (!features) return true;
     const json_int_t count = json_integer_value(json_object_get(features, "count"));
     const json_int_t column = json_integer_value(json_object_get(features, "target_column"));
     const char *target = json_string_value(json_object_get(features, "target"));
-    if (count < 1 || count > MOST || column < 0 || column > count + 1) return false;
+    const json_t *columns = json_object_get(features, "columns");
+    const json_int_t most = columns ? (json_int_t)json_array_size(columns) : count;
+    if (count < 1 || count > MOST || column < 0 || column > most + 1) return false;
     const json_int_t targets = json_integer_value(json_object_get(features, "targets"));    /* old runs have none */
     if (targets < 0 || targets > MOST) return false;
     origin->features = count;
@@ -107,6 +185,7 @@ static bool take_features(const json_t *features, struct sgrad_origin *origin) {
     if (!take_shape(json_object_get(features, "shape"), count, &origin->shape)) return false;
     origin->target = target ? sgrad_format("%s", target) : NULL;
     origin->title = target ? take_texts(json_object_get(features, "titles"), count) : NULL;
+    if (!take_columns(features, origin)) return false;
     if (!take_numbers(json_object_get(features, "mean"), -INFINITY, &origin->groups, &origin->mean)) return false;
     if (!take_numbers(json_object_get(features, "deviation"), 1e-300, &origin->groups, &origin->deviation)) return false;
     return !origin->mean == !origin->deviation && (!origin->groups || count % origin->groups == 0) && (!origin->title || column);

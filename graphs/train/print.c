@@ -89,6 +89,7 @@ static void print_data(const struct sgrad__run *run, FILE *to) {
     fprintf(to, ", %lld training and %lld test %s", (long long)d->count, (long long)run->data.test->count,
             sgrad_plural(run->data.test->count, "sample", "samples"));
     if (d->excluded) fprintf(to, "; %lld left out by %s", (long long)d->excluded, run->options.data.exclude);
+    if (d->held_out) fprintf(to, "; the test samples are held out by --split %g", run->options.data.split);
     if (d->note) fprintf(to, "; %s", d->note);
     if (d->damaged + run->data.test->damaged)
         fprintf(to, "; %lld training and %lld test %s damaged and left out", (long long)d->damaged,

@@ -88,6 +88,15 @@ static char *images_of_one_size(const struct sgrad__run *run) {
     return sgrad_format("the images of %s have a fixed size of %dx%d", run->options.data.name, height, width);
 }
 
+static char *not_a_folder(const struct sgrad__run *run) {
+    return run->data.test->reader->resizes ? NULL : sgrad_format("%s is not a folder of images", run->options.data.name);
+}
+
+static char *has_test_set(const struct sgrad__run *run) {
+    if (run->data.test->held_out || !(run->options.data.split > 0)) return NULL;
+    return sgrad_format("%s has a test set", run->options.data.name);
+}
+
 static char *steps_decide(const struct sgrad__run *run) {
     return run->options.training.steps ? sgrad_format("--steps sets the length of the run") : NULL;
 }
@@ -180,6 +189,8 @@ static const struct row rows[] = {
     { "deviation", no_images },
     { "dice", no_voxels },
     { "epochs", steps_decide },
+    { "eval-resize", not_a_folder },
+    { "exif", not_a_folder },
     { "focal-gamma", no_labels },
     { "group", one_rank },
     { "histograms", no_histogram_is_due },
@@ -199,6 +210,7 @@ static const struct row rows[] = {
     { "schedule", no_milestone_is_reached },
     { "servers", one_rank },
     { "shard", nothing_to_share },
+    { "split", has_test_set },
     { "staleness", one_rank },
     { "strategy", no_servers },
     { "trace", traced_steps_are_over },

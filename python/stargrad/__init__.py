@@ -158,9 +158,9 @@ class Run:
 
     @property
     def classes(self):
-        """The names of the classes. Without names: "0", "1", …"""
+        """The names of the classes: of class_names=FILE, or else of the data set. Without names: "0", "1", …"""
         config = self.config
-        return config["class_names"] or [str(c) for c in range(config["classes"])]
+        return config.get("class_titles") or config["class_names"] or [str(c) for c in range(config["classes"])]
 
     def metrics(self, event="step"):
         """Returns the lines of metrics.jsonl of a kind, "step" or "epoch". A line that is not complete yet is left out."""

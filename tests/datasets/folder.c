@@ -166,7 +166,7 @@ static void resize(void **state) {
     uint8_t rgb[2 * 8 * 3], to[3];
     static const uint8_t line[8] = { 0, 0, 80, 160, 40, 0, 0, 0 };
     for (int i = 0; i < 2 * 8 * 3; i++) rgb[i] = line[i / 3 % 8];
-    sgrad__image_fit(&(struct sgrad__image){ .height = 2, .width = 8, .rgb = rgb }, 1, to);
+    sgrad__image_fit(&(struct sgrad__image){ .height = 2, .width = 8, .rgb = rgb }, 1, 1, to);
     /* scaled to 4 x 1, cut to column 2 (of 0…3), as torchvision rounds 1.5: pixels 3 to 6 */
     assert_int_equal(to[0], (int)((160 * 1 + 40 * 3 + 0 * 3 + 0 * 1) / 8.0 + 0.5));
     assert_int_equal(to[0], to[1]);
@@ -175,7 +175,7 @@ static void resize(void **state) {
     uint8_t flat[5 * 9 * 3], square[20 * 20 * 3];
     memset(flat, 255, sizeof flat);
     for (int side = 1; side <= 20; side++) {
-        sgrad__image_fit(&(struct sgrad__image){ .height = 9, .width = 5, .rgb = flat }, side, square);
+        sgrad__image_fit(&(struct sgrad__image){ .height = 9, .width = 5, .rgb = flat }, side, side, square);
         for (int i = 0; i < 3 * side * side; i++) assert_int_equal(square[i], 255);
     }
 }

@@ -243,7 +243,7 @@ static void wrong_lines(void **state) {
         { "a,b,c\n1,2,3\n1,nan,3\n1,2,3\n1,2,3\n1,2,3\n", "", "line 3, column 2 (b): 'nan' is not a number", SGRAD_EFORMAT },
         { "a,b\n1,2\n3,4\n", ",d", "has no column 'd'", SGRAD_EINVAL },
         { "a,b\n1,2\n3,4\n", ",3", "has no column '3'", SGRAD_EINVAL },
-        { "a,b\n1,2\n3,4\n", ",b,class", "give csv:FILE[,COLUMN][,classes|numbers][,header|no-header]", SGRAD_EINVAL },
+        { "a,b\n1,2\n3,4\n", ",b,class", "has no column 'b,class'; give csv:FILE[,COLUMN]", SGRAD_EINVAL },
         { "a,b\n1,2\n3,4\n", ",b,classes,numbers", "classes cannot be combined with numbers", SGRAD_EINVAL },
         { "a,b,t\n1,2,3\n\n1,2,n/a\n1,2,4\n", "", "line 4, column 3 (t): 'n/a' is not a number", SGRAD_EFORMAT },
         { "a,b,t\n1,2,x\n1,2,y\n1,2,4\n", "", "line 4, column 3 (t): '4' is a number", SGRAD_EFORMAT },
@@ -262,8 +262,8 @@ static void wrong_lines(void **state) {
         { "a,t\n1,2\n1,-1e39\n1,4\n", "", "line 3, column 2 (t): '-1e39' is not a number", SGRAD_EFORMAT },
         { "0,12;a\n3,5;b\n4,5;a\n", "", "line 1, column 1: '0,12' has a decimal comma; write 0.12", SGRAD_EFORMAT },
         { "a;b;y\n0,5;0,25;0\n1,5;2,5;1\n", "", "line 2, column 1 (a): '0,5' has a decimal comma; write 0.5", SGRAD_EFORMAT },
-        { "1,5;2,5\n3,5;4,5\n", "", "line 1, column 1: '1,5' has a decimal comma", SGRAD_EFORMAT },
-        { "1,5\t2,5\n", "", "line 1, column 1: '1,5' has a decimal comma", SGRAD_EFORMAT },
+        { "1,5;2,5\n3,5;4,5\n", "", "line 1, column 2: '2,5' has a decimal comma", SGRAD_EFORMAT },
+        { "1,5\t2,5\n", "", "line 1, column 2: '2,5' has a decimal comma", SGRAD_EFORMAT },
         { "a;t\n1;-2,5\n3;4,5\n", "", "line 2, column 2 (t): '-2,5' has a decimal comma; write -2.5", SGRAD_EFORMAT },
         { "a;b;t\n1,000,000;2;3\n", "", "'1,000,000' is not a number, or exceeds the range of 32-bit floats", SGRAD_EFORMAT },
         { "\xff\xfe" "1\0,\0002\0\n", "", "is UTF-16 text; save it as UTF-8", SGRAD_EFORMAT },
@@ -288,6 +288,148 @@ static void wrong_lines(void **state) {
     free(path);
 }
 
+/* ---- categories, missing values, held-out lines ---- */
+
+static char *reference(const char *name) {
+    const char *source = getenv("srcdir");
+    return sgrad_format("%s/tests/reference/%s", source ? source : ".", name);
+}
+
+static struct sgrad_dataset *open_reference(const char *more, enum sgrad_split split, const struct sgrad_dataset_options *how) {
+    char *path = reference("tables.csv"), *data = sgrad_format("csv:%s%s", path, more);
+    struct sgrad_dataset *d = NULL;
+    assert_done(sgrad_dataset_open(data, split, how, &d));
+    free(path);
+    free(data);
+    return d;
+}
+
+/* Compares all lines with the next COLUMNS numbers per line in FILE. */
+static void assert_features(FILE *file, const char *how, int columns) {
+    char *more = sgrad_format(",-id,-price,category=zip,missing=%s", how);
+    struct sgrad_dataset *d[2] = { open_reference(more, SGRAD_TRAIN, NULL), open_reference(more, SGRAD_TEST, NULL) };
+    assert_int_equal(d[0]->field[0].shape.dim[0], columns);
+    assert_true(d[0]->count == 32 && d[1]->count == 8 && d[0]->classes == 3);
+    for (int64_t line = 0; line < 40; line++) {
+        const int test = line % 5 == 4;
+        const float *x = (const float *)d[test]->field[0].data + (test ? line / 5 : line - line / 5) * columns;
+        for (int f = 0; f < columns; f++) {
+            double wanted;
+            assert_int_equal(fscanf(file, "%lf", &wanted), 1);
+            if (!(fabs(x[f] - wanted) < 1e-6))
+                fail_msg("%s, line %lld, feature %d: %g, not %g", how, (long long)line, f, x[f], wanted);
+        }
+    }
+    sgrad_dataset_close(d[0]);
+    sgrad_dataset_close(d[1]);
+    free(more);
+}
+
+/* tests/reference/tables.py made the numbers. */
+static void encoded(void **state) {
+    (void)state;
+    char *path = reference("tables.txt"), word[16], class[3][8];
+    FILE *file = fopen(path, "r");
+    double a, b;
+    int columns;
+    assert_non_null(file);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(fscanf(file, "%15s %d", word, &columns), 2);
+        assert_features(file, word, columns);
+    }
+    assert_int_equal(fscanf(file, " scale %lf %lf", &a, &b), 2);
+    struct sgrad_dataset *d = open_reference(",price,-id,-kind,missing=mean,scale", SGRAD_TEST, NULL);
+    assert_true(fabs(d->origin->target_mean - a) < 1e-6 && fabs(d->origin->target_deviation - b) < 1e-6);
+    assert_true(fabs(*(const float *)d->field[1].data - (81.7 - a) / b) < 1e-5);
+    sgrad_dataset_close(d);
+    while (fscanf(file, " split %lf %7s %7s %7s", &a, class[0], class[1], class[2]) == 4) {
+        const struct sgrad_dataset_options how = { .split = a, .seed = 7 };
+        int count[2][3] = { { 0 }, { 0 } };
+        for (int split = 0; split < 2; split++) {
+            d = open_reference(",-id,missing=mean", split, &how);
+            for (int64_t i = 0; i < d->count; i++) count[split][((const int32_t *)d->field[1].data)[i]]++;
+            assert_int_equal(d->held_out, ceil(a * 40));
+            sgrad_dataset_close(d);
+        }
+        for (int c = 0; c < 3; c++) assert_int_equal(count[1][c], atoi(class[c]));
+        assert_true(count[0][0] + count[1][0] == 26 && count[0][1] + count[1][1] == 9);
+    }
+    fclose(file);
+    free(path);
+}
+
+/* What a network was trained on determines the encoding of later lines. */
+static void later(void **state) {
+    (void)state;
+    static const char lines[] = "n,c,t\n1,x,0\n,y,0\n3,x,0\n5,,1\n9,z,1\n";    /* line 5 is a test line: z is no category */
+    char said[1024];
+    struct sgrad_dataset *train = open_lines(lines, ",classes,missing=mean", SGRAD_TRAIN), *d;
+    const struct sgrad_origin *o = train->origin;
+    assert_true(o->columns == 2 && o->column[1].categories == 2 && o->features == 5);
+    assert_string_equal(o->title[1], "n missing");
+    assert_string_equal(o->title[3], "c=y");
+    assert_contains(train->note, "missing values, replaced by the mean or the most frequent category: 1 of n (3), 1 of c (x)");
+    assert_contains(train->note, "categories: 2 of c");
+    const struct {
+        const char *text, *more, *says;
+        float x[4];         /* without the first feature, n */
+    } rows[] = {
+        { "c,id,n\ny,17,\n", ",-id", "missing values, replaced by the mean or the most frequent category: 1 of n (3)",
+          { 1, 0, 1, 0 } },
+        { "c,id,n\n?,17,3\n", ",-id", "1 of c (x)", { 0, 1, 0, 1 } },
+        { "c,id,n\nw,17,3\nx,1,1\nw,1,1\n", ",-id",
+          "line 2, column 1 (c): 'w' is a category that no training line has; 2 such cells are",
+          { 0, 0, 0, 0 } },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char *path = written("later.csv", rows[i].text, strlen(rows[i].text));
+        char *data = sgrad_format("csv:%s%s", path, rows[i].more);
+        const struct sgrad_dataset_options how = { .origin = o, .every = true, .id = "id" };
+        sgrad_log_capture(said, sizeof said);
+        assert_done(sgrad_dataset_open(data, SGRAD_TEST, &how, &d));
+        sgrad_log_capture(NULL, 0);
+        assert_contains(said, rows[i].says);
+        for (int f = 0; f < 4; f++) assert_equal(((const float *)d->field[0].data)[f + 1], rows[i].x[f]);
+        char *name = sgrad_dataset_sample_name(d, 0);
+        assert_string_equal(name, "17");
+        assert_string_equal(d->id_title, "id");
+        free(name);
+        free(data);
+        free(path);
+        sgrad_dataset_close(d);
+    }
+    sgrad_dataset_close(train);
+}
+
+static void refused_columns(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *more, *says;
+        int error;
+    } rows[] = {
+        { "c,n,t\nx,1,0\n,1,0\ny,1,0\n", ",header", "line 3, column 1 (c): '' is a missing value; append ,missing=mean",
+          SGRAD_EFORMAT },
+        { "c,n,t\n,1,0\n,1,0\n,1,0\n", ",header,missing=mean", "column 1 has no value in the training lines", SGRAD_EFORMAT },
+        { "c,n,t\nx,1,0\n", ",-u", "has no column 'u'", SGRAD_EINVAL },
+        { "c,n,t\nx,1,0\n", ",-t,t", "column 3 is the target; it cannot be ignored", SGRAD_EINVAL },
+        { "c,n,t\nx,1,0\n", ",header,-c,-n", "no column is left for the features", SGRAD_EFORMAT },
+        { "c,n,t\nx,1,0\ny,1,0\n", ",t,classes,scale", "scale cannot be combined with classes", SGRAD_EINVAL },
+        { "c,n,t\nx,1,a\ny,1,b\n", ",t,scale", "scale requires a target of numbers", SGRAD_EINVAL },
+        { "c,n,t\na,1,0\nb,1,0\nc,1,0\nd,1,0\ne,1,0\nf,1,0\ng,1,0\nh,1,0\ni,1,0\nj,1,0\nk,1,0\nl,1,0\nm,1,0\n", "",
+          "column 1 (c) is text with 11 different values in 11 training lines; append ,-1 to ignore it, or ,category=COLUMN",
+          SGRAD_EFORMAT },
+        { "c,n,t\nx,1,0\n", ",missing=median", "has no column 'missing=median'", SGRAD_EINVAL },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char *path = written("lines.csv", rows[i].text, strlen(rows[i].text));
+        char *data = sgrad_format("csv:%s%s", path, rows[i].more);
+        struct sgrad_dataset *none;
+        assert_fails(sgrad_dataset_open(data, SGRAD_TRAIN, NULL, &none), rows[i].error, rows[i].says);
+        free(path);
+        free(data);
+    }
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         sentence("a CSV file gives normalised features and classes", classes),
@@ -296,6 +438,9 @@ int main(int argc, char **argv) {
         sentence("a line with a quoted empty cell is a row, and a blank line is not", empty_cells),
         sentence("a CSV header is recognised with any separator, quote or line end", headers),
         sentence("columns of later files are matched by their titles", titles),
+        sentence("categories, missing values, scales and shares of classes are those of scikit-learn", encoded),
+        sentence("later lines are encoded as the training lines, and named by their identifiers", later),
+        sentence("a column that cannot be encoded is refused with the remedy", refused_columns),
         sentence("an unusual but legal CSV file is read, with a warning if it is probably a mistake", odd_lines),
     };
     return run_sentences(argc, argv, tests, scratch_open, scratch_close);

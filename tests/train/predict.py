@@ -40,10 +40,10 @@ def make_folder(path):
     return path
 
 
-def trained(pets):
+def trained(pets, *more):
     out = folder("run")
     stargrad("train", "--model", "convnet", "--data", f"folder:{pets}", "--batch", 24, "--epochs", 6, "--lr",
-             0.05, "--augment", "none", "--cpus", 1, "--out", out)
+             0.05, "--augment", "none", "--cpus", 1, "--out", out, *more)
     return out
 
 

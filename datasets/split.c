@@ -1,0 +1,76 @@
+/* split.c: draws a test split from the training samples of a data set without one. Each class is divided by the same fraction:
+ *
+ *     class      samples    share of 7    held out
+ *     cat             50           3.5           4     the shares are rounded down;
+ *     dog             30           2.1           2     those with the largest remainders are rounded up
+ *     owl             20           1.4           1
+ *
+ * These are the numbers of scikit-learn's train_test_split(stratify=…). Which samples of a class are held out depends on the seed
+ * and on their index. */
+#include "config.h"
+#include "datasets/formats.h"
+#include "runtime/philox.h"
+#include "runtime/runtime.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+struct ranked {
+    double remainder;
+    uint64_t chance;
+    int64_t index;      /* of a class, or of a sample */
+};
+
+/* Sorts by remainder, largest first, then by chance and index. */
+static int by_rank(const void *a, const void *b) {
+    const struct ranked *x = a, *y = b;
+    if (x->remainder != y->remainder) return x->remainder < y->remainder ? 1 : -1;
+    if (x->chance != y->chance) return x->chance < y->chance ? -1 : 1;
+    return (x->index > y->index) - (x->index < y->index);
+}
+
+/* Divides TOTAL samples among the classes, of which class c has SIZE[c] samples. Sets SHARE[c]. */
+static void divide(const int64_t *size, int classes, int64_t count, int64_t total, int64_t *share) {
+    struct ranked *rank = sgrad_xcalloc((size_t)classes, sizeof *rank);
+    int64_t left = total;
+    for (int c = 0; c < classes; c++) {
+        const double exact = (double)size[c] * (double)total / (double)count;
+        share[c] = sgrad_clamp((int64_t)exact, 0, size[c] > 0 ? size[c] - 1 : 0);
+        rank[c] = (struct ranked){ .remainder = exact - (double)share[c], .index = c };
+        left -= share[c];
+    }
+    qsort(rank, (size_t)classes, sizeof *rank, by_rank);
+    for (bool more = true; left > 0 && more;) {
+        more = false;
+        for (int i = 0; i < classes && left > 0; i++)
+            if (share[rank[i].index] + 1 < size[rank[i].index]) share[rank[i].index]++, left--, more = true;
+    }
+    free(rank);
+}
+
+int64_t sgrad__split_draw(const int32_t *label, int classes, int64_t count, double fraction, uint64_t seed, bool *held_out) {
+    const int groups = label ? classes : 1;
+    int64_t *size = sgrad_xcalloc((size_t)groups, sizeof *size), *share = sgrad_xcalloc((size_t)groups, sizeof *share), all = 0;
+    struct ranked *rank = sgrad_xcalloc((size_t)count, sizeof *rank);
+    for (int64_t i = 0; i < count; i++) {
+        const struct sgrad_random random = sgrad_philox(seed, SGRAD_STREAM_SPLIT, 0, (uint64_t)i, 0);
+        rank[i] = (struct ranked){ .chance = (uint64_t)random.word[0] << 32 | random.word[1], .index = i };
+        size[label ? label[i] : 0]++;
+        held_out[i] = false;
+    }
+    divide(size, groups, count, (int64_t)ceil(fraction * (double)count - 1e-9), share);
+    qsort(rank, (size_t)count, sizeof *rank, by_rank);
+    for (int64_t i = 0; i < count; i++) {
+        int64_t *left = &share[label ? label[rank[i].index] : 0];
+        if (*left > 0) --*left, all++, held_out[rank[i].index] = true;
+    }
+    free(size);
+    free(share);
+    free(rank);
+    return all;
+}
+
+int sgrad__split_refuse(const char *kind, const char *path, int64_t count) {
+    return sgrad_log_error(SGRAD_EINVAL, "%s: %s: --split requires a class with two training samples, but there %s %lld %s", kind,
+                           path, count == 1 ? "is" : "are", (long long)count, sgrad_plural(count, "sample", "samples"));
+}
