@@ -52,7 +52,7 @@ refuses 2 'train: --print accepts no value' "${train[@]}" --print=3
 whole() { refuses 2 "train: --$1: '$2' is not a whole number from $3 to " "${train[@]}" "--$1" "$2"; }
 real() { refuses 2 "train: --$1: '$2' is not a number from " "${train[@]}" "--$1" "$2"; }
 for value in 0 -1 99999999999 99999999999999999999 1.5 1e3 '' ' 1' x 1x nan; do whole batch "$value" 1; done
-for option in steps lr-scale-base micro-batch window keep image-size; do whole $option 0 1; done
+for option in steps lr-scale-base micro-batch window keep image-size eval-resize; do whole $option 0 1; done
 for option in seed cpus gpus; do whole $option -1 0; done
 refuses 2 "train: --checkpoint-every: '-1' is not a number of epochs from 0 to " "${train[@]}" --checkpoint-every -1
 for value in -1 1e999 nan inf x '' ' 1' 1x; do real lr "$value"; done
@@ -164,6 +164,9 @@ for option in 'allreduce ring' 'bucket 1' 'network none'; do
 	idle "${option% *}" 'the run has one rank' --$option
 done
 idle data-placement 'the run has one rank' --data-placement partition
+idle exif 'digits is not a folder of images' --exif apply
+idle eval-resize 'digits is not a folder of images' --eval-resize 32
+idle split 'digits has a test set' --split 0.1
 idle image-size 'the images of digits have a fixed size of 8x8' --image-size 32
 idle epochs '--steps sets the length' --epochs 3 --steps 2
 idle precision 'tf32 requires a GPU' --precision tf32 --gpus 0

@@ -129,7 +129,7 @@ def fixtures():
     for name in ("cifar10", "idx"):
         os.makedirs(FIXTURES, exist_ok=True)
         os.symlink(os.path.join(SOURCE, "tests/reference", name), os.path.join(FIXTURES, name))
-    for folder, part, count in (("folder", "train", 60), ("folder", "val", 4), ("few", "train", 2), ("few", "val", 1)):
+    for folder, part, count in (("folder", "train", 60), ("folder", "val", 4), ("folder", "test", 2), ("few", "train", 2), ("few", "val", 1)):
         for kind in ("circle", "square", "triangle"):
             for i in range(count):
                 write(f"{FIXTURES}/{folder}/{part}/{kind}/{i:03}.png", png(40, draw))
@@ -137,7 +137,7 @@ def fixtures():
         write(f"{FIXTURES}/volume/{part}/image.tif", tiff(2, 256, lambda z, y, x: (x * y + 16 * z) % 251))
         write(f"{FIXTURES}/volume/{part}/label.tif", tiff(2, 256, lambda z, y, x: 255 * (x // 32 + y // 32 & 1)))
     write(f"{FIXTURES}/text.txt", read("tests/reference/text.txt") * 8)
-    write(f"{FIXTURES}/table.csv", "".join(f"{','.join(str(draw.random()) for _ in range(9))}\n" for _ in range(200)))
+    write(f"{FIXTURES}/table.csv", "a,b,c,d,e,f,g,h,t\n" + "".join(f"{','.join(str(draw.random()) for _ in range(9))}\n" for _ in range(200)))
     train = [STARGRAD, *f"train --model convnet --data folder:{FIXTURES}/folder,32 --steps 1 --quiet --out {FIXTURES}/net".split()]
     subprocess.run(train, check=True, capture_output=True)
     subprocess.run([STARGRAD, "export", FIXTURES + "/net", FIXTURES + "/net.onnx"], check=True, capture_output=True)
@@ -198,7 +198,9 @@ def scratch(page):
     write(f"{work}/template.txt", "<|im_start|>user\n{prompt}<|im_end|>\n<|im_start|>assistant\n{answer}<|im_end|>\n")
     write(f"{work}/chats.jsonl", "".join(json.dumps({"prompt": "red small four", "response": "four small red"}) + "\n" for _ in range(200)))
     write(f"{work}/corpus.jsonl", "".join(json.dumps({"text": " ".join(draw.choices("to be or not in the".split(), k=90))}) + "\n" for _ in range(20)))
-    for name, path in (("input.txt", "text.txt"), ("new.csv", "table.csv"), ("net.onnx", "net.onnx")):
+    write(f"{work}/people.csv", "id,age,colour,income\n" + "".join(f"p{i},{i % 50 or ''},{'red' if i % 3 else 'blue'},{i * 100}\n" for i in range(100)))
+    write(f"{work}/new.csv", "id,a,b,c,d,e,f,g,h,age,colour\n" + "".join(f"p{i},{','.join('12345678')},,red\n" for i in range(20)))
+    for name, path in (("input.txt", "text.txt"), ("net.onnx", "net.onnx")):
         shutil.copy(f"{FIXTURES}/{path}", f"{work}/{name}")
     write(f"{work}/stack.tif", tiff(4, 64, lambda z, y, x: (x * y + 16 * z) % 251))
     write(f"{work}/FILE.c", "int main(void) { return 0; }\n")
