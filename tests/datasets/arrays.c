@@ -96,6 +96,56 @@ static void orders(void **state) {
     for (int i = 0; i < 4; i++) sgrad_dataset_close(d[i]);
 }
 
+static struct sgrad_dataset *open_with(const char *more, enum sgrad_split split, struct sgrad_dataset_options how) {
+    char *data = sgrad_format("npy:%s%s", scratch_root, more);
+    struct sgrad_dataset *d = NULL;
+    assert_done(sgrad_dataset_open(data, split, &how, &d));
+    free(data);
+    return d;
+}
+
+/* Grey images of floats have one mean. Without test arrays, a part of the training samples is held out, and does not affect the
+ * mean; the arrays val precede the arrays test. */
+static void images_and_splits(void **state) {
+    (void)state;
+    float x[10 * 4];
+    uint8_t y[10];
+    double mean = 0;
+    for (int i = 0; i < 40; i++) x[i] = (float)(i * i % 17);
+    for (int i = 0; i < 10; i++) y[i] = i % 2;
+    put_array("x_train.npy", "<f4", "(10, 2, 2)", x, sizeof x);
+    put_array("y_train.npy", "|u1", "(10,)", y, sizeof y);
+    remove(scratch_path("x_test.npy"));
+    const struct sgrad_dataset_options how = { .split = 0.2, .seed = 1 };
+    struct sgrad_dataset *train = open_with(",images", SGRAD_TRAIN, how), *test = open_with(",images,classes", SGRAD_TEST, how);
+    assert_true(train->count == 8 && test->count == 2 && train->held_out == 2 && train->classes == 2);
+    const int32_t *label = test->field[1].data;
+    assert_true(label[0] != label[1] && train->field[0].shape.rank == 3 && train->field[0].shape.dim[2] == 1);
+    assert_true(train->origin->groups == 1 && *train->origin->mean == *test->origin->mean);
+    for (int64_t i = 0; i < 8; i++) {
+        const int64_t row = train->kept[i];
+        for (int64_t k = 0; k < 4; k++) mean += (double)x[4 * row + k] / 32;
+        assert_int_equal(((const int32_t *)train->field[1].data)[i], y[row]);
+        assert_equal(((const float *)train->field[0].data)[4 * i + 1],
+                     (float)((x[4 * row + 1] - *train->origin->mean) / *train->origin->deviation));
+    }
+    assert_true(fabs(mean - *train->origin->mean) < 1e-9);
+    sgrad_dataset_close(test);
+    put_array("x_test.npy", "<f4", "(3, 2, 2)", x, 48);
+    put_array("y_test.npy", "|u1", "(3,)", y, 3);
+    put_array("x_val.npy", "<f4", "(1, 2, 2)", x, 16);
+    put_array("y_val.npy", "|u1", "(1,)", y, 1);
+    test = open_with("", SGRAD_TEST, (struct sgrad_dataset_options){ .split = 0.2, .origin = train->origin });
+    assert_true(test->count == 1 && test->field[0].shape.rank == 3 && !test->held_out);
+    sgrad_dataset_close(test);
+    test = open_with("", SGRAD_TEST, (struct sgrad_dataset_options){ .third = true, .origin = train->origin });
+    assert_equal(test->count, 3);
+    sgrad_dataset_close(test);
+    sgrad_dataset_close(train);
+    remove(scratch_path("x_val.npy"));
+    remove(scratch_path("y_val.npy"));
+}
+
 /* What y is: as it looks, or as the argument wants it. */
 static void meanings(void **state) {
     (void)state;
@@ -294,6 +344,7 @@ int main(int argc, char **argv) {
         sentence("NumPy arrays of every type give samples", arrays),
         sentence("a malformed NumPy array is refused", wrong_arrays),
         sentence("NumPy arrays in any order of bytes and dimensions give the same numbers", orders),
+        sentence("float images have one mean, and arrays are divided as folders are", images_and_splits),
         sentence("y is read as classes or as numbers, by its values or by an option", meanings),
         sentence("labels of images and pixels are read in every form, and those without samples are reported", odd_labels),
         sentence("arrays in memory give the samples of files, and images are not copied", in_memory),
