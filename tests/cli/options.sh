@@ -174,6 +174,7 @@ idle no-cuda-graphs 'CUDA graphs require a GPU' --no-cuda-graphs --gpus 0
 idle cpus-share 'this run has no GPUs' --cpus-share none --gpus 0
 idle keep '--checkpoint-every 0 writes no' --keep 2 --checkpoint-every 0
 idle best '--evaluate-last evaluates once' --evaluate-last --best
+idle min-delta '--patience is not set' --min-delta 0.1
 idle patience '--evaluate-last evaluates once' --evaluate-last --patience 2
 idle no-decay-1d 'the weight decay is 0' --weight-decay 0 --no-decay-1d
 idle schedule 'the run ends after 2 epochs, but the learning rate would change after 30' --schedule step:30,60:0.1 --epochs 2

@@ -62,6 +62,36 @@ static void order_is_fair(void **state) {
     sgrad__sampler_close(&one);
 }
 
+/* 90 samples of class 0, 7 of class 1, 3 of class 3, none of class 2: each class has 33 or 34 of the 100 positions. */
+static void balanced(void **state) {
+    (void)state;
+    enum { ALL = 100, EPOCHS = 30 };
+    static const int size[] = { 90, 7, 0, 3 };
+    int32_t label[ALL];
+    int at = 0, left_out = 0, times[ALL] = { 0 };
+    for (int c = 0; c < 4; c++)
+        for (int i = 0; i < size[c]; i++) label[at++] = c;
+    struct sgrad__sampler o = { .seed = 3, .count = ALL, .shuffle = true, .label = label, .classes = 4 }, again = o;
+    for (uint32_t epoch = 0; epoch < EPOCHS; epoch++) {
+        int of_class[4] = { 0 }, of_sample[ALL] = { 0 };
+        for (int i = 0; i < ALL; i++) {
+            const int64_t sample = sgrad__sampler_index(&o, epoch, i);
+            of_class[label[sample]]++, of_sample[sample]++, times[sample]++;
+        }
+        for (int c = 0; c < 4; c++) assert_in_range(of_class[c], size[c] ? 33 : 0, size[c] ? 34 : 0);
+        for (int i = 0; i < ALL; i++) {
+            const int least = 33 / size[label[i]];
+            assert_in_range(of_sample[i], least, least + 1);
+        }
+    }
+    for (int i = 0; i < ALL; i++) left_out += !times[i];
+    assert_in_range(left_out, 0, 1);        /* of a large class, other samples in each epoch */
+    for (int i = 0; i < ALL; i++)
+        assert_int_equal(sgrad__sampler_index(&again, EPOCHS - 1, i), sgrad__sampler_index(&o, EPOCHS - 1, i));
+    sgrad__sampler_close(&o);
+    sgrad__sampler_close(&again);
+}
+
 /* Of a shuffled epoch's windows: all places that there are, another one in each epoch. */
 static void shifts(void **state) {
     (void)state;
@@ -456,6 +486,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         sentence("shuffling follows seed and epoch, and has every sample once", order),
         sentence("all orders of samples are equally frequent", order_is_fair),
+        sentence("a balanced epoch has equally many samples of each class", balanced),
         sentence("windows of texts are shifted in each epoch", shifts),
         in_folder("a run continues with its own options, and others are refused", config_file),
         in_folder("a malformed config.json is refused", bad_config_file),
