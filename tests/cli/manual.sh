@@ -10,7 +10,7 @@ grep -q "^\.TH .*\"$version\"" manual || wrong "the manual page is not about $ve
 
 ! grep -E '^\.B --[^ ]+ [a-z]' manual || wrong 'an option and its description are on one line'
 
-for command in train launch eval predict export sample tokenize find-lr bench plan search dedup segment queue report check list doctor; do
+for command in train launch eval predict export sample tokenize find-lr bench plan search dedup segment queue report check config list doctor; do
 	grep -q "^\.B $command$" manual || wrong "the manual page does not list the command $command"
 	grep -q "^\.SH STARGRAD ${command^^}$" manual || wrong "the manual page has no section about $command"
 	passes "$command" --help

@@ -196,6 +196,8 @@ def stargrad(_, *words, ranks=1):
             ["--model", "convnet", "--data", "digits"]
     users_runs(words)
     name = words[0] if words else ""
+    if name == "config":        # its output is a part of a command
+        return subprocess.run([STARGRAD, *words]).returncode
     if name == "bench" or name == "doctor" and len(words) > 1 or "--simulate" in words:
         only_parsed(words)      # measures for minutes, or needs the trainer for simulated machines
         words = [name, "--help"]
