@@ -322,7 +322,8 @@ static void close_csv(struct sgrad_dataset *dataset) {
 
 const struct sgrad_reader sgrad_csv_reader = {
     .name = "csv",
-    .argument = "FILE[,COLUMN][,-COLUMN][,category=COLUMN][,missing=mean|frequent][,scale][,classes|numbers][,header|no-header]",
+    .argument = "FILE[,COLUMN][,-COLUMN][,category=COLUMN][,missing=mean|frequent][,scale][,classes|numbers]"
+                "[,header|no-header]",
     .summary = "rows of numbers and categories. COLUMN, a title or a number (default: last), is the target: a class if it is "
                "text or 'classes' is given, otherwise a number, which 'scale' standardises. -COLUMN ignores a column; columns of "
                "text, and category=COLUMN, are one-hot encoded; 'missing' replaces missing values. The test set is every fifth row, "
