@@ -42,6 +42,10 @@ def convnext(width):
     return torchvision.models.ConvNeXt(setting, stochastic_depth_prob=0, num_classes=10)
 
 
+def net(name, **how):
+    return torchvision.models.get_model(name, num_classes=10, **how)
+
+
 VGG16 = [8, 8, "M", 16, 16, "M", 32, 32, 32, "M", 64, 64, 64, "M", 64, 64, 64, "M"]
 NETWORKS = {
     "vgg16": ("vgg16:large=1,bn=0,width=8,hidden=24,dropout=0", lambda: vgg(VGG16, False)),
@@ -50,6 +54,13 @@ NETWORKS = {
                  lambda: torchvision.models.VisionTransformer(32, 8, 2, 2, 24, 40, num_classes=10)),
     "convnext_tiny": ("convnext_tiny:width=8,drop_path=0", lambda: convnext(8)),
     "densenet121": ("densenet121:growth=4", lambda: torchvision.models.DenseNet(4, (6, 12, 24, 16), 8, num_classes=10)),
+    "mobilenet_v2": ("mobilenet_v2:width_mult=0.5,dropout=0", lambda: net("mobilenet_v2", width_mult=0.5, dropout=0)),
+    "mobilenet_v3_small": ("mobilenet_v3_small:dropout=0", lambda: net("mobilenet_v3_small", dropout=0)),
+    "mobilenet_v3_large": ("mobilenet_v3_large:width_mult=0.5,dropout=0",
+                           lambda: net("mobilenet_v3_large", width_mult=0.5, dropout=0)),
+    "efficientnet_b0": ("efficientnet_b0:dropout=0,drop_path=0",
+                        lambda: net("efficientnet_b0", dropout=0, stochastic_depth_prob=0)),
+    "regnet_y_400mf": ("regnet_y_400mf", lambda: net("regnet_y_400mf")),
 }
 
 

@@ -21,7 +21,7 @@ def values(name, shape, fan_in=False):
     elif len(shape) == 3:                           # class tokens, positions, factors of layers (C,1,1)
         middle, deviation = 0.5 if shape[2] == 1 else 0, 0.2
     else:
-        scale = 0.2 if ".bn" in name else 0 if "bias" in kind and name.startswith(("transformer.", "encoder.")) else 1
+        scale = 0.2 if ".bn" in name or ".f.c.1." in name else 0 if "bias" in kind and name.startswith(("transformer.", "encoder.")) else 1
         middle, deviation = {"weight": scale, "running_mean": 0, "running_var": 10 if fan_in else 1}.get(kind, 2 * scale), 0.05
     drawn = random.Random(name)
     some = array.array("f", (middle + deviation * math.sqrt(3) * (2 * drawn.random() - 1) for _ in range(min(count, PERIOD))))
