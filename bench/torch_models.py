@@ -383,7 +383,8 @@ def of_torchvision(name, shape, classes):
     import torchvision
     if shape[0] != 3:
         raise ValueError(f"{name} takes images of 3 channels, not {shape[0]}")
-    return torchvision.models.get_model(name, num_classes=classes)
+    size = {"image_size": shape[1]} if name.startswith("vit") else {}
+    return torchvision.models.get_model(name, num_classes=classes, **size)
 
 
 MODELS = {"airbench94": Airbench94, "lenet": LeNet, "mlp": Mlp, "convnet": ConvNet, "nin": Nin}
@@ -392,7 +393,7 @@ MODELS |= {f"resnet{n}": lambda *a, n=n: LargeResNet(n, *a) for n in LargeResNet
 MODELS |= {f"vgg{n}": lambda *a, n=n: Vgg(n, *a) for n in (11, 13, 16)}
 MODELS["vit_tiny"] = Vit
 TORCHVISION = ("mobilenet_v2", "mobilenet_v3_small", "mobilenet_v3_large", "efficientnet_b0", "regnet_x_400mf", "regnet_y_400mf",
-               "regnet_y_800mf")
+               "regnet_y_800mf", "densenet121", "densenet169", "convnext_tiny", "convnext_small", "vit_b_16", "vit_b_32")
 MODELS |= {name: lambda shape, classes, name=name: of_torchvision(name, shape, classes) for name in TORCHVISION}
 TEXT_MODELS = {"gpt": Gpt, "llama": Llama}
 

@@ -123,6 +123,13 @@ static void counts(void **state) {
         { "nin_imagenet", 224, 3, 1000, 7595176, 24 }, { "googlenet:aux=1", 224, 3, 1000, 13004888, 364 },
         { "googlenet:aux=1,bn=0", 224, 3, 1000, 13378280, 128 }, { "googlenet:bn=0", 224, 3, 1000, 6998552, 116 },
         { "airbench94", 32, 3, 10, 1972792, 39 },    { "airbench94", 9, 1, 4, 1961768, 39 },
+        { "vgg11:large=1,bn=0", 224, 3, 1000, 132863336, 22 }, { "vgg16:large=1", 32, 3, 1000, 138365992, 97 },
+        { "vgg16:large=1,bn=0", 224, 3, 1000, 138357544, 32 }, { "vgg19:large=1,bn=0", 224, 3, 1000, 143667240, 38 },
+        { "vit_b_16", 224, 3, 1000, 86567656, 152 }, { "vit_b_32", 224, 3, 1000, 88224232, 152 },
+        { "vit_l_16", 224, 3, 1000, 304326632, 296 }, { "convnext_tiny", 32, 3, 1000, 28589128, 182 },
+        { "convnext_base", 32, 3, 1000, 88591464, 344 }, { "densenet121", 32, 3, 1000, 7978856, 727 },
+        { "densenet161", 32, 3, 1000, 28681000, 967 }, { "densenet169", 32, 3, 1000, 14149480, 1015 },
+        { "densenet201", 32, 3, 1000, 20013928, 1207 },
         { "resnet18:small=1", 32, 3, 10, 11173962, 122 }, { "resnet50:small=1", 32, 3, 10, 23520842, 320 },
     };
     for (size_t i = 0; i < sizeof is / sizeof *is; i++) {
@@ -222,6 +229,46 @@ static void starts_of_mobile_networks(void **state) {
     moments(find(g, "trunk_output.block4.block4-1.f.se.fc1.bias"), &mean, &deviation);     /* U(-1/√440, 1/√440) */
     assert_near(deviation, sqrt(1.0 / 1320), 0.2 * sqrt(1.0 / 1320));
     sgrad_graph_destroy(g);
+}
+
+/* The values and names that a network gives instead of those of its operations. */
+static void set_by_network(void **state) {
+    (void)state;
+    struct sgrad_graph *g = make("vit:layers=1,heads=2,width=48,patch=4", 8, 3, 10);
+    double mean, deviation;
+    assert_done(sgrad__parameters_allocate(g, 7));
+    moments(find(g, "encoder.layers.encoder_layer_0.self_attention.in_proj_weight"), &mean, &deviation);    /* (144,48): Xavier */
+    assert_near(mean, 0, 0.005);
+    assert_near(deviation, sqrt(2.0 / (144 + 48)), 0.003);
+    moments(find(g, "conv_proj.weight"), &mean, &deviation);        /* N(0, 1/48) */
+    assert_near(deviation, sqrt(1.0 / 48), 0.01);
+    moments(find(g, "heads.head.weight"), &mean, &deviation);
+    assert_near(deviation, 0, 0);
+    assert_int_equal(find(g, "class_token")->is.shape.rank, 3);
+    assert_int_equal(find(g, "encoder.pos_embedding")->is.shape.dim[1], 5);
+    sgrad_graph_destroy(g);
+    g = make("convnext_tiny:width=4", 32, 3, 10);
+    assert_done(sgrad__parameters_allocate(g, 7));
+    moments(find(g, "features.1.0.layer_scale"), &mean, &deviation);
+    assert_near(mean, 1e-6, 1e-12);
+    sgrad_graph_destroy(g);
+}
+
+static void renamings(void **state) {
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct sgrad_graph *g = sgrad_graph_create(SGRAD_F32);
+        const int label = sgrad_graph_input(g, "label", SGRAD_I32, sgrad_shape(0));
+        int x = images(g, 4, 5);
+        sgrad_graph_rename(g, i ? "fc.weight" : "fc.weights", "fc");
+        x = sgrad_layer(g, global_average_pool, "pool", (x));
+        x = sgrad_layer(g, linear, "fc", (x), .features = 3);
+        scratch_listen();
+        assert_int_equal(sgrad_graph_loss(g, x, label, 0), i ? SGRAD_EINVAL : SGRAD_ENAME);
+        assert_contains(scratch_said(),
+                        i ? "fc.weight: cannot be renamed fc: a layer has this name" : "no layer has this parameter");
+        sgrad_graph_destroy(g);
+    }
 }
 
 /* Of filters (64,3,3,24) the first 24 pass on a channel each, the others are as PyTorch's: U(-1/√216, 1/√216). */
@@ -370,6 +417,8 @@ int main(int argc, char **argv) {
         sentence("weights of PyTorch are loaded", loads_pytorch),
         sentence("weights start as in PyTorch, and follow the seed", starts),
         sentence("mobile networks start as in torchvision", starts_of_mobile_networks),
+        sentence("a network can set names and initial values of parameters", set_by_network),
+        sentence("a parameter that no layer has, and a layer's name, are refused in renamings", renamings),
         sentence("airbench94 starts with identity filters", passes_on),
         sentence("weights of bf16, f16 and f64 are loaded", types),
         sentence("weights that do not fit are refused, and the network stays as it was", refusals),
