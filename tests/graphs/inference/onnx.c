@@ -400,11 +400,11 @@ static void no_form(void **state) {
     const struct sgrad_context_options how = { .cpus = 1 };
     assert_done(sgrad_context_open(&how, &context));
     struct sgrad_graph *g = sgrad_graph_create(SGRAD_F32);
-    int x = sgrad_graph_input(g, "images", SGRAD_F32, sgrad_shape(3, 4, 4, 2));
+    int x = sgrad_graph_input(g, "images", SGRAD_F32, sgrad_shape(4, 2, 4, 4, 2));
     x = sgrad_layer(g, linear, "pixelwise", (x), .features = 3);
-    sgrad_graph_loss(g, x, sgrad_graph_input(g, "label", SGRAD_I32, sgrad_shape(2, 4, 4)), 0);
+    sgrad_graph_loss(g, x, sgrad_graph_input(g, "label", SGRAD_I32, sgrad_shape(3, 2, 4, 4)), 0);
     assert_done(sgrad__parameters_allocate(g, 1));
-    assert_fails(sgrad__onnx_write(g, FILE_1), SGRAD_EINVAL, "pixelwise: linear of shape (1,4,4,2) cannot be written as ONNX");
+    assert_fails(sgrad__onnx_write(g, FILE_1), SGRAD_EINVAL, "pixelwise: linear of shape (1,2,4,4,2) cannot be written as ONNX");
     sgrad_graph_destroy(g);
     sgrad_context_close(context);
 }
