@@ -68,6 +68,8 @@ done
 export PKG_CONFIG_PATH=$work/there/lib/pkgconfig
 read -ra compile < <(pkg-config --cflags stargrad)
 read -ra link < <(pkg-config --libs stargrad)
+[ "$(there/bin/stargrad config --cflags --libs | xargs -n 1 | sort)" = "$(printf '%s\n' "${compile[@]}" "${link[@]}" | sort)" ] ||
+	wrong "stargrad config prints other flags than pkg-config: $(there/bin/stargrad config --cflags --libs)"
 warnings=(-Wall -Wextra -pedantic -Werror)
 read -ra cc <<<"${CC:-cc}"
 read -ra cxx <<<"${CXX:-c++}"
