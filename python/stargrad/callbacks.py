@@ -3,7 +3,7 @@ import json
 import sys
 import time
 
-from .library import Event, Events, Start
+from .library import Error, Event, Events, Start
 
 GO_ON, END, BREAK = 0, 1, -1        # what the library expects of a function
 
@@ -16,6 +16,9 @@ class Callbacks:
     """The functions of a training. events: what the library calls. raised: the exception of a function; None: there is none."""
 
     def __init__(self, on_step=None, on_epoch=None, progress=None):
+        for name, function in (("on_step", on_step), ("on_epoch", on_epoch)):
+            if function is not None and not callable(function):
+                raise Error(f"{name} must be a function")
         self.raised = None
         steps, epochs = [on_step], [on_epoch]
         if progress:
@@ -78,7 +81,9 @@ class Progress:
 
     def epoch(self, event):
         self._draw("")
-        parts = [f"epoch {event['epoch']:g}/{self.run['epochs']:g}", f"loss {_number(event['train_loss'])}"]
+        whole = event["epoch"] % 1 == 0 == self.run["epochs"] % 1
+        done = f"epoch {event['epoch']:g}/{self.run['epochs']:g}" if whole else f"step {event['step']}/{self.run['steps']}"
+        parts = [done, f"loss {_number(event['train_loss'])}"]
         parts += [f"{name.replace('_', ' ', 1)} {_number(value)}" for name, value in event.items() if name.startswith("test_")]
         print("  ".join([*parts, f"{event['seconds']:.1f} s"]), file=self.file, flush=True)
 

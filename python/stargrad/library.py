@@ -6,6 +6,7 @@ import functools
 import glob
 import os
 import sys
+import threading
 
 HERE = os.path.dirname(__file__)
 
@@ -131,8 +132,22 @@ def take_text(pointer):
         _free(pointer)
 
 
+_running = threading.Lock()
+
+
 def call(name, *arguments):
     """Calls a function that returns 0 or an error code. Raises Error, or KeyboardInterrupt after a signal."""
+    if not name.startswith("sgrad_json_"):
+        return _call(name, *arguments)
+    if not _running.acquire(blocking=False):        # also by a function that is called during a training
+        raise Error("a training or another use of a network is running in this process; only one can run at a time")
+    try:
+        return _call(name, *arguments)
+    finally:
+        _running.release()
+
+
+def _call(name, *arguments):
     function = getattr(library(), name)
     _said.clear()
     error = function(*arguments)

@@ -45,7 +45,10 @@ def test_arrays_train_as_files():
     """The same losses and predictions as of an npy file, for images, classes and numbers."""
     needs_numpy()
     x, y = features()
-    for name, model, x, y in (("images", "convnet", *images()), ("classes", "mlp", x, y), ("numbers", "mlp", x, x[:, :2] - x[:, 2:4])):
+    pixels, labels = images()
+    brightness = pixels.mean(axis=(1, 2)) / 255
+    for name, model, x, y in (("images", "convnet", pixels, labels), ("classes", "mlp", x, y), ("numbers", "mlp", x, x[:, :2] - x[:, 2:4]),
+                              ("brightness", "convnet", pixels, brightness)):
         train, test = (x[:64], y[:64]), (x[64:], y[64:])
         path = os.path.join(FOLDER, f"{name}.npz")
         numpy.savez(path, x_train=train[0], y_train=train[1], x_test=test[0], y_test=test[1])
@@ -98,6 +101,7 @@ def test_arrays_refused():
     x, y = features()
     out = folder("refused")
     train = lambda **how: stargrad.train(**{"model": "mlp", "out": out, **how})
+    refused(lambda: train(data=(x, y), on_step=5), "on_step must be a function")
     refused(lambda: train(data=x), "data must be a pair of arrays, (x, y)")
     refused(lambda: train(data=(x, y[1:])), "x has shape (160, 6) and y (159,)")
     refused(lambda: train(data=(x, y), test=(x,)), "test must be a pair")
@@ -118,6 +122,8 @@ def test_steps_and_epochs():
     def step(event):
         steps.append(event)
         written.append(len(stargrad.Run(out).metrics()))
+        if len(steps) == 1:
+            refused(lambda: stargrad.Run(out).predict(), "only one can run at a time")
     one = stargrad.train(model="mlp", data="digits", epochs=2, on_step=step, on_epoch=epochs.append, out=out, cpus=1)
     assert steps == one.metrics() and epochs == one.metrics("epoch") and written == list(range(1, 23))
 
