@@ -11,8 +11,8 @@
 static int open_arrays(struct sgrad_dataset *dataset, const char *argument, const struct sgrad_dataset_options *options) {
     (void)argument;
     if (!options->arrays)
-        return sgrad_log_error(SGRAD_EINVAL, "arrays: a run on arrays in memory was given them by a program; give another data "
-                                             "set with --data, or, in Python, data=(x, y)");
+        return sgrad_log_error(SGRAD_EINVAL, "arrays: the samples are missing: they were arrays in the memory of a program; give "
+                                             "another data set with --data, or, in Python, data=(x, y)");
     SGRAD_TRY(sgrad__npy_open_arrays(dataset, options));
     if (dataset->field[0].data) return 0;
     const void *pixels = options->arrays->x[dataset->split].data;

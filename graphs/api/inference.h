@@ -166,9 +166,9 @@ struct sgrad_run_input {
 int sgrad_run_input(const char *folder, struct sgrad_run_input *input);
 void sgrad_run_input_free(struct sgrad_run_input *input);
 
-/* Opens a data set that describes the samples of the run in FOLDER with the options OPTIONS. For labelled images and for numeric
- * features, it is built from config.json and contains no samples. Otherwise, or if FOLDER is NULL, it is the test split of
- * OPTIONS.data, which must exist. OPTIONS.data.attend is ignored: a sample is one document. The caller must close it
+/* Opens a data set that describes the samples of the run in FOLDER with the options OPTIONS. For images with classes or numbers,
+ * and for numeric features, it is built from config.json and contains no samples. Otherwise, or if FOLDER is NULL, it is the test
+ * split of OPTIONS.data, which must exist. OPTIONS.data.attend is ignored: a sample is one document. The caller must close it
  * (sgrad_dataset_close). SGRAD_EINVAL: FOLDER and OPTIONS.data are NULL. Other errors are those of sgrad_run_input and
  * sgrad_run_open_samples. */
 int sgrad_run_samples(const char *folder, const struct sgrad_train_options *options, struct sgrad_dataset **dataset);

@@ -163,6 +163,8 @@ static void set_input(json_t *object, const struct sgrad_dataset *dataset) {
         json_object_set_new(object, "input", json_pack("{s:[I,I,I], s:f}", "image", (json_int_t)image->shape.dim[0],
                                                        (json_int_t)image->shape.dim[1], (json_int_t)image->shape.dim[2],
                                                        "full_scale", dataset->full_scale));
+    if (!dataset->classes)
+        json_object_set_new(object, "targets", json_integer(sgrad_shape_count(&sgrad_dataset_target(dataset)->shape)));
     json_t *features = sgrad__origin_json(dataset);
     if (features) json_object_set_new(object, "features", features);
     json_object_set_new(object, "classes", json_integer(dataset->classes));

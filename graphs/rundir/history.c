@@ -271,14 +271,14 @@ int sgrad_run_open_samples(const struct sgrad_train_options *options, bool every
     return error;
 }
 
-/* Describes the samples of a run by its config.json. NULL: they are of another kind than images with classes, and features. */
+/* Describes the samples of a run by its config.json. NULL: they are neither images nor features, or an old version wrote it. */
 static struct sgrad_dataset *describe(const struct sgrad_run_input *input, const struct sgrad_origin *origin) {
-    const bool images = input->image.rank == 3 && input->classes;
-    if (images && (input->image.dim[2] == 1 || input->image.dim[2] == 3)) {
+    const bool images = input->image.rank == 3, targets = origin && (origin->classes || origin->targets);
+    if (images && input->classes && (input->image.dim[2] == 1 || input->image.dim[2] == 3)) {
         struct sgrad_dataset *files = NULL;
         return sgrad_dataset_of_files(NULL, 0, &input->image, input->full_scale, input->classes, NULL, &files) ? NULL : files;
     }
-    if (!origin || !(images || (origin->features && (origin->classes || origin->targets)))) return NULL;
+    if (!targets || !(images || origin->features)) return NULL;
     return sgrad_dataset_describe(&input->image, input->full_scale, origin);
 }
 

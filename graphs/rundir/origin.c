@@ -78,8 +78,6 @@ json_t *sgrad__origin_json(const struct sgrad_dataset *dataset) {
         for (int64_t i = 0; i < o->features; i++) json_array_append_new(titles, text_of(o->title[i]));
         json_object_set_new(object, "titles", titles);
     }
-    const struct sgrad_field *target = sgrad_dataset_target(dataset);
-    if (!dataset->classes) json_object_set_new(object, "targets", json_integer(sgrad_shape_count(&target->shape)));
     if (o->target) json_object_set_new(object, "target", text_of(o->target));
     if (o->target_column) json_object_set_new(object, "target_column", json_integer(o->target_column));
     if (o->mean) {
@@ -177,10 +175,7 @@ static bool take_features(const json_t *features, struct sgrad_origin *origin) {
     const json_t *columns = json_object_get(features, "columns");
     const json_int_t most = columns ? (json_int_t)json_array_size(columns) : count;
     if (count < 1 || count > MOST || column < 0 || column > most + 1) return false;
-    const json_int_t targets = json_integer_value(json_object_get(features, "targets"));    /* old runs have none */
-    if (targets < 0 || targets > MOST) return false;
     origin->features = count;
-    origin->targets = targets;
     origin->target_column = (int)column;
     if (!take_shape(json_object_get(features, "shape"), count, &origin->shape)) return false;
     origin->target = target ? sgrad_format("%s", target) : NULL;
@@ -193,8 +188,10 @@ static bool take_features(const json_t *features, struct sgrad_origin *origin) {
 
 static bool take(const json_t *config, struct sgrad_origin *origin) {
     const json_int_t classes = json_integer_value(json_object_get(config, "classes"));
-    if (classes < 0 || classes > 1 << 20) return false;
+    const json_int_t targets = json_integer_value(json_object_get(config, "targets"));      /* old runs have none */
+    if (classes < 0 || classes > 1 << 20 || targets < 0 || targets > INT32_MAX) return false;
     origin->classes = (int)classes;
+    origin->targets = targets;
     origin->class_name = take_texts(json_object_get(config, "class_names"), classes);
     return take_features(json_object_get(config, "features"), origin);
 }
