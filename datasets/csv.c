@@ -326,8 +326,8 @@ const struct sgrad_reader sgrad_csv_reader = {
                 "[,header|no-header]",
     .summary = "rows of numbers and categories. COLUMN, a title or a number (default: last), is the target: a class if it is "
                "text or 'classes' is given, otherwise a number, which 'scale' standardises. -COLUMN ignores a column; columns of "
-               "text, and category=COLUMN, are one-hot encoded; 'missing' replaces missing values. The test set is every fifth row, "
-               "a part drawn by --split, or val.csv or test.csv if FILE is a folder with train.csv",
+               "text, and category=COLUMN, are one-hot encoded; 'missing' replaces missing values. The test set is every fifth "
+               "row, a part drawn by --split, or val.csv or test.csv if FILE is a folder with train.csv",
     .open = open_csv,
     .close = close_csv,
 };
