@@ -5,6 +5,7 @@
 #include "codelets/ops/gelu.h"
 #include "codelets/ops/hard_sigmoid.h"
 #include "codelets/ops/hard_swish.h"
+#include "codelets/ops/layer_scale.h"
 #include "codelets/ops/leaky_relu.h"
 #include "codelets/ops/multiply.h"
 #include "codelets/ops/relu.h"
@@ -14,6 +15,7 @@
 #include "graphs/networks/onnx/reader.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- functions -------------------------------------------------------------------------------------------------- */
@@ -172,13 +174,26 @@ static int multiply_values(struct sgrad__reader *reader, const Onnx__Node *n) {
     return sgrad__onnx_make_like(reader, n, y, &one->view);
 }
 
-/* Reads a multiplication by one number of the file, or by another value. */
+/* Multiplies each pixel, or row, of FROM by input I, a constant with one number per channel, or per feature. */
+static int scale_channels(struct sgrad__reader *reader, const Onnx__Node *n, const struct sgrad__view *from, size_t i) {
+    char *name = sgrad__onnx_name(reader, n, (int)i);
+    sgrad__onnx_bind_part(reader, name, "weight", sgrad__onnx_input(reader, n, i), 0, 1);
+    const int y = sgrad__onnx_layer(reader, n, name, &sgrad_layer_scale_op, &from->value, 1, &(struct sgrad_layer_scale){ 0 });
+    free(name);
+    return sgrad__onnx_make_like(reader, n, y, from);
+}
+
+/* Reads a multiplication by a constant, or by another value. */
 int sgrad__onnx_read_mul(struct sgrad__reader *reader, const Onnx__Node *n) {
     struct sgrad_scale is;
     for (size_t i = 0; i < 2; i++) {
-        if (!sgrad__onnx_number(reader, n, i, &is.factor)) continue;
-        const struct sgrad__thing *t = sgrad__onnx_whole(reader, n, 1 - i);
-        if (!t) return reader->graph->error;
+        const struct sgrad__thing *by = sgrad__onnx_input(reader, n, i), *t;
+        if (!by || !by->tensor) continue;
+        if (!(t = sgrad__onnx_whole(reader, n, 1 - i))) return reader->graph->error;
+        if (!sgrad__onnx_number(reader, n, i, &is.factor) && sgrad__onnx_is_per_channel(reader, by, &t->view))
+            return scale_channels(reader, n, &t->view, i);
+        if (!sgrad__onnx_number(reader, n, i, &is.factor))
+            return sgrad__onnx_refuse(reader, n, "'%s' must be one number, or one per channel or feature", by->name);
         const int y = sgrad__onnx_plain(reader, n, &sgrad_scale_op, &t->view.value, 1, &is);
         return sgrad__onnx_make_like(reader, n, y, &t->view);
     }

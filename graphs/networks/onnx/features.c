@@ -3,6 +3,7 @@
 #include "codelets/ops/add.h"
 #include "codelets/ops/batchnorm.h"
 #include "codelets/ops/bias.h"
+#include "codelets/ops/class_token.h"
 #include "codelets/ops/concat.h"
 #include "codelets/ops/embedding.h"
 #include "codelets/ops/layer_norm.h"
@@ -164,7 +165,25 @@ static int concatenate(struct sgrad__reader *reader, const Onnx__Node *n, int *x
     return x[0];
 }
 
+/* Reads the Concat of a constant row (1,1,C) and of rows (N,T,C). */
+static int prepend(struct sgrad__reader *reader, const Onnx__Node *n) {
+    const struct sgrad__thing *token = sgrad__onnx_tensor(reader, n, 0, 3);
+    const int x = token ? sgrad__onnx_value(reader, n, 1, false) : -1, rank = x < 0 ? 0 : sgrad__onnx_rank(reader, x);
+    if (x < 0) return reader->graph->error;
+    const int64_t *dim = token->tensor->dims, width = sgrad_graph_shape(reader->graph, x).dim[rank - 1];
+    if (n->n_input != 2 || rank != 3 || sgrad__onnx_axis(sgrad__onnx_int(n, "axis", 1), 3) != 1 || dim[0] != 1 || dim[1] != 1 ||
+        dim[2] != width)
+        return sgrad__onnx_refuse(reader, n, "a constant must be one row (1,1,C) before rows (N,T,C), with axis 1");
+    char *name = sgrad__onnx_name(reader, n, 0);
+    sgrad__onnx_bind(reader, name, "weight", token);
+    const int y = sgrad__onnx_layer(reader, n, name, &sgrad_class_token_op, &x, 1, &(struct sgrad_class_token){ 0 });
+    free(name);
+    return sgrad__onnx_make(reader, n, y);
+}
+
 int sgrad__onnx_read_concat(struct sgrad__reader *reader, const Onnx__Node *n) {
+    const struct sgrad__thing *token = sgrad__onnx_input(reader, n, 0);
+    if (token && token->tensor) return prepend(reader, n);
     const struct sgrad__thing *first = sgrad__onnx_whole(reader, n, 0), *t = first;
     int *x = sgrad_xcalloc(n->n_input + 1, sizeof *x), before;
     size_t count = 0;

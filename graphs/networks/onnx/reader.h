@@ -96,10 +96,12 @@ enum { SGRAD__NUMBERS = 16 };   /* maximum length of a list of integers */
 
 /* A thing may be an intermediate result that the graph does not have. For example, GELU is five nodes in a file and one layer in
  * the graph. The step is the progress within the layer, and the view is its input. */
+/* Layer by layer; things.c names the layers. */
 enum sgrad__step {
     STEP_NONE,
     /* gelu.c */ GELU_HALF, GELU_ROOT, GELU_ERF, GELU_SUM, GELU_TWICE, GELU_CHANCE,
     /* elementwise.c */ SILU_PRODUCT,
+    /* norms.c */ NORM_MEAN, NORM_CENTERED, NORM_SQUARES, NORM_VARIANCE, NORM_DEVIATION, NORM_NORMAL, NORM_SCALED,
     /* groups.c */ GROUP_NORMAL, GROUP_SCALED,
     /* heads.c */ ROTARY_NEGATED, ROTARY_SWAPPED, ROTARY_COSINE, ROTARY_SINE,
     /* attention.c */ ATTENTION_SCORES, ATTENTION_WEIGHTS,
@@ -115,8 +117,9 @@ struct sgrad__thing {
     int strides[2];                 /* above 0: every strides[0]-th row, strides[1]-th column of the view; only for Pad */
     int stage;                      /* above 0: progress of the conversion of bytes to activations (shapes.c) */
     int groups;                     /* of group norm */
-    float eps;                      /* of group norm */
-    const struct sgrad__thing *factor; /* the weight of group norm, or a table of rotary positions */
+    float eps;                      /* of group norm and layer norm */
+    const struct sgrad__thing *factor; /* the weight of group norm or layer norm, or a table of rotary positions */
+    const Onnx__Node *scaling;      /* the node that multiplies by the weight of layer norm */
     struct sgrad__view key;         /* of attention, whose queries are the view */
     bool causal;                    /* attention is causal: later rows are left out */
     bool known;                     /* true: it is in the file, or its node has been read */
@@ -289,6 +292,7 @@ bool sgrad__onnx_split_heads(struct sgrad__view *view, int64_t heads);
 /* Return true if N belongs to such a layer, and read it. *STATUS: 0, or the error of reading it. */
 bool sgrad__onnx_takes_gelu(struct sgrad__reader *reader, const Onnx__Node *n, int *status);
 bool sgrad__onnx_takes_group(struct sgrad__reader *reader, const Onnx__Node *n, int *status);
+bool sgrad__onnx_takes_norm(struct sgrad__reader *reader, const Onnx__Node *n, int *status);
 bool sgrad__onnx_takes_rotary(struct sgrad__reader *reader, const Onnx__Node *n, int *status);
 bool sgrad__onnx_takes_attention(struct sgrad__reader *reader, const Onnx__Node *n, int *status);
 

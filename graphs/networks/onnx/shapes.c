@@ -1,7 +1,9 @@
-/* shapes.c: reads ONNX's operators that change no number: those that change the view of a value (views.c), the shortcut of small
- * residual networks, conversion of bytes to activations. It also reads constants, and the shapes of values. */
+/* shapes.c: reads ONNX's operators that change no number: those that change the view of a value (views.c), borders of images, the
+ * shortcut of small residual networks, conversion of bytes to activations. It also reads constants, and the shapes of values. */
+#include "codelets/ops/crop.h"
 #include "codelets/ops/flatten.h"
 #include "codelets/ops/image.h"
+#include "codelets/ops/pad.h"
 #include "codelets/ops/rows.h"
 #include "codelets/ops/shortcut_a.h"
 #include "graphs/networks/onnx/reader.h"
@@ -45,9 +47,39 @@ static bool lay_out(struct sgrad__reader *reader, const Onnx__Node *n, const str
     return true;
 }
 
+static void sizes_of(const struct sgrad__view *view, int64_t *dim) {
+    for (int i = 0; i < view->rank; i++) dim[i] = sgrad__view_size(view, i);
+}
+
+/* If VIEW has a part of the pixels of images, or of the rows, adds a layer for this part, and sets VIEW to its value. */
+static int cut(struct sgrad__reader *reader, const Onnx__Node *n, struct sgrad__view *view) {
+    const struct sgrad_shape shape = sgrad_graph_shape(reader->graph, view->value);
+    struct sgrad__view part = sgrad__view_of(reader, view->value);
+    struct sgrad_crop is = { { 0 }, { 0 } };
+    int64_t sizes[SGRAD__DIMENSIONS];
+    bool less = false;
+    for (int axis = 1; axis < shape.rank - 1; axis++) {
+        const int dimension = shape.rank == 3 ? 1 : axis + 1, at = axis + 4 - shape.rank;     /* of D, H, W */
+        int64_t size = 1;
+        for (int i = 0; i < view->count; i++)
+            if (view->factor[i].axis == axis) size *= view->factor[i].size;
+        less |= size < shape.dim[axis];
+        if (!sgrad__view_select(&part, dimension, view->first[axis], size)) return 0;
+        is.size[at] = (int)size, is.from[at] = (int)view->first[axis];
+    }
+    sizes_of(view, sizes);
+    if (!less || !sgrad__view_reshape(&part, sizes, view->rank) || !sgrad__view_equal(&part, view)) return 0;
+    const int y = sgrad__onnx_plain(reader, n, &sgrad_crop_op, &view->value, 1, &is);
+    if (y < 0) return reader->graph->error;
+    *view = sgrad__view_of(reader, y);
+    sgrad__view_reshape(view, sizes, part.rank);
+    return 0;
+}
+
 /* Makes output 0 of N the thing of input 0, seen as VIEW. */
-static int make_view(struct sgrad__reader *reader, const Onnx__Node *n, const struct sgrad__view *view) {
+static int make_view(struct sgrad__reader *reader, const Onnx__Node *n, struct sgrad__view *view) {
     int status;
+    if (!sgrad__onnx_input(reader, n, 0)->step) SGRAD_TRY(cut(reader, n, view));
     if (lay_out(reader, n, sgrad__onnx_input(reader, n, 0), view, &status)) return status;
     SGRAD_TRY(sgrad__onnx_pass(reader, n, 0));
     sgrad__onnx_thing(reader, n->output[0])->view = *view;
@@ -71,10 +103,6 @@ bool sgrad__onnx_resolve(const int64_t *dim, int rank, int64_t *to, int count, b
     if (others < 1 || all % others) return false;
     to[rest] = all / others;
     return true;
-}
-
-static void sizes_of(const struct sgrad__view *view, int64_t *dim) {
-    for (int i = 0; i < view->rank; i++) dim[i] = sgrad__view_size(view, i);
 }
 
 /* Writes COUNT dimensions, "(0,-1,64)". */
@@ -381,29 +409,39 @@ int sgrad__onnx_read_slice(struct sgrad__reader *reader, const Onnx__Node *n) {
     return 0;
 }
 
-/* Reads a Pad of channels with zeros, half of them before and half after the others. */
+/* Reads a Pad of channels with zeros, half of them before and half after the others: the shortcut of small residual networks. */
+static int pad_channels(struct sgrad__reader *reader, const Onnx__Node *n, const struct sgrad__thing *from, const int64_t *pad) {
+    for (int i = 0; i < 8; i++)
+        if (i % 4 == 1 ? pad[i] < 0 || pad[i] > 1 << 20 : pad[i])
+            return sgrad__onnx_refuse(reader, n, "must pad the pixels, or the channels only, and not remove any");
+    if (pad[1] != (pad[1] + pad[5]) / 2 || from->strides[0] != from->strides[1])
+        return sgrad__onnx_refuse(reader, n, "must pad channels equally at both ends; a Slice before it must have equal strides");
+    const int64_t channels = sgrad_graph_shape(reader->graph, from->view.value).dim[3] + pad[1] + pad[5];
+    const struct sgrad_shortcut_a is = { .stride = from->strides[0] ? from->strides[0] : 1, .channels = (int)channels };
+    return sgrad__onnx_make(reader, n, sgrad__onnx_plain(reader, n, &sgrad_shortcut_a_op, &from->view.value, 1, &is));
+}
+
+/* Reads a Pad of images: of their channels or of their borders. */
 int sgrad__onnx_read_pad(struct sgrad__reader *reader, const Onnx__Node *n) {
     const Onnx__Attribute *mode = sgrad__onnx_attribute(n, "mode");
-    const struct sgrad__thing *from = sgrad__onnx_input(reader, n, 0), *zero = sgrad__onnx_input(reader, n, 2);
+    const bool reflect = sgrad__onnx_is_text(mode, "reflect");
+    const struct sgrad__thing *from = sgrad__onnx_input(reader, n, 0);
     int64_t pad[SGRAD__NUMBERS];
     float value = 0;
     int count;
+    bool border = true;
     if (!from || from->view.value < 0 || from->stage || from->step || from->view.rank != 4 ||
         !sgrad__view_is_plain(reader, &from->view))
         return sgrad__onnx_refuse(reader, n, "its input must be images (N,C,H,W)");
-    bool known = (!mode || (mode->s.len == 8 && !memcmp(mode->s.data, "constant", 8))) && !sgrad__onnx_input(reader, n, 3) &&
-                 sgrad__onnx_numbers(reader, n, 1, pad, &count) && count == 8;
-    if (zero) known &= zero->tensor && sgrad__onnx_floats(zero->tensor, &value, 1, &count) && value == 0;
-    for (int i = 0; i < 8 && known; i++)
-        known = i % 4 == 1 ? pad[i] >= 0 && pad[i] <= 1 << 20 : pad[i] == 0;
-    if (!known || pad[1] != (pad[1] + pad[5]) / 2 || from->strides[0] != from->strides[1])
-        return sgrad__onnx_refuse(
-            reader, n,
-            "must pad the channels only, with zeros, equally at both ends; a Slice before it must have equal strides");
-    const struct sgrad_shortcut_a is = { .stride = from->strides[0] ? from->strides[0] : 1,
-                                         .channels =
-                                             (int)(sgrad_graph_shape(reader->graph, from->view.value).dim[3] + pad[1] + pad[5]) };
-    return sgrad__onnx_make(reader, n, sgrad__onnx_plain(reader, n, &sgrad_shortcut_a_op, &from->view.value, 1, &is));
+    if ((mode && !reflect && !sgrad__onnx_is_text(mode, "constant")) || sgrad__onnx_input(reader, n, 3) ||
+        !sgrad__onnx_numbers(reader, n, 1, pad, &count) || count != 8 ||
+        (sgrad__onnx_input(reader, n, 2) && (!sgrad__onnx_number(reader, n, 2, &value) || value != 0)))
+        return sgrad__onnx_refuse(reader, n, "must pad all dimensions by constant numbers, with zeros or by reflection");
+    for (int i = 0; i < 8; i++) border &= i % 4 > 1 ? pad[i] >= 0 && pad[i] <= SGRAD__ONNX_LARGE : pad[i] == 0;
+    if (!border || from->strides[0] || from->strides[1]) return pad_channels(reader, n, from, pad);
+    const struct sgrad_pad is = { .top = (int)pad[2], .left = (int)pad[3], .bottom = (int)pad[6], .right = (int)pad[7],
+                                  .reflect = reflect };
+    return sgrad__onnx_make(reader, n, sgrad__onnx_plain(reader, n, &sgrad_pad_op, &from->view.value, 1, &is));
 }
 
 /* ---- tensors of the file ---------------------------------------------------------------------------------------- */

@@ -95,6 +95,7 @@ static const char *layer_of(enum sgrad__step step) {
         const char *name;
     } layers[] = { { GELU_CHANCE, "GELU" },
                    { SILU_PRODUCT, "SiLU" },
+                   { NORM_SCALED, "layer normalisation" },
                    { GROUP_SCALED, "group normalisation" },
                    { ROTARY_SINE, "rotary positions" },
                    { ATTENTION_WEIGHTS, "attention" } };
