@@ -38,7 +38,9 @@ def train(name, *more):
     return out
 
 
-def check_losses(name, *more, within=2e-5):
+def check_losses(name, *more):
+    """Rounding errors may be five times those of PyTorch, because they depend on the processor."""
+    within = max(2e-5, 5 * NETWORKS[name]["spread"])
     close(f"{name} {more}", losses(train(name, "--steps", 10, *more)), NETWORKS[name]["loss"], within)
 
 
