@@ -11,30 +11,36 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Returns height, width and channels of the samples: images, or features with three dimensions. NULL: they are others. */
+static const int64_t *plane_of(const struct sgrad_dataset *dataset) {
+    const struct sgrad_field *image = sgrad_dataset_image(dataset), *first = &dataset->field[0];
+    if (image) return sgrad_field_plane(image);
+    return first->dtype == SGRAD_F32 && first->shape.rank == 3 ? first->shape.dim : NULL;
+}
+
 /* Checks the size of the images. A layer whose input is too small would report an error as well, but neither the network nor
  * the size that it needs. */
 static int check_images(const struct sgrad__run *run, const struct sgrad_dataset *dataset) {
     const struct sgrad_field *image = sgrad_dataset_image(dataset);
+    const int64_t *plane = plane_of(dataset);
     const char *option = run->model->side_option;
     const int least = option ? (int)sgrad_graph_option(run->graph, option) : run->model->min_image_side;
     const int multiple = run->model->side_multiple;
     if (run->model->volumes && !(image && image->shape.rank == 4))
         return sgrad_log_error(SGRAD_ESHAPE, "model %s requires volumes (--data volume:DIR), but %s has none", run->model->name,
                                run->options.data.name);
-    if (image && multiple && (sgrad_field_plane(image)[0] % multiple || sgrad_field_plane(image)[1] % multiple))
+    if (plane && multiple && (plane[0] % multiple || plane[1] % multiple))
         return sgrad_log_error(SGRAD_ESHAPE,
                                "model %s requires images whose sides are multiples of %d, but those of %s have %dx%d pixels",
-                               run->model->name, multiple, run->options.data.name, (int)sgrad_field_plane(image)[0],
-                               (int)sgrad_field_plane(image)[1]);
-    if (!least || (image && sgrad_field_plane(image)[0] >= least && sgrad_field_plane(image)[1] >= least)) return 0;
-    if (!image)
+                               run->model->name, multiple, run->options.data.name, (int)plane[0], (int)plane[1]);
+    if (!least || (plane && plane[0] >= least && plane[1] >= least)) return 0;
+    if (!plane)
         return sgrad_log_error(SGRAD_ESHAPE, "model %s requires images, but %s has %s", run->model->name, run->options.data.name,
                                dataset->field[0].name);
     return sgrad_log_error(SGRAD_ESHAPE,
                            "model %s requires images of %dx%d or more, but those of %s have %dx%d; use another model (stargrad "
                            "list models), or resize the images of a folder with --image-size %d",
-                           run->model->name, least, least, run->options.data.name, (int)sgrad_field_plane(image)[0],
-                           (int)sgrad_field_plane(image)[1], least);
+                           run->model->name, least, least, run->options.data.name, (int)plane[0], (int)plane[1], least);
 }
 
 /* Checks that the network has one logit per class; one of TOKENS may have more. If the targets are numbers, the loss itself

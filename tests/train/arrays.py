@@ -48,7 +48,7 @@ def test_arrays_train_as_files():
     pixels, labels = images()
     brightness = pixels.mean(axis=(1, 2)) / 255
     for name, model, x, y in (("images", "convnet", pixels, labels), ("classes", "mlp", x, y), ("numbers", "mlp", x, x[:, :2] - x[:, 2:4]),
-                              ("brightness", "convnet", pixels, brightness)):
+                              ("brightness", "convnet", pixels, brightness), ("floats", "convnet", (pixels / 255).astype("f4"), labels)):
         train, test = (x[:64], y[:64]), (x[64:], y[64:])
         path = os.path.join(FOLDER, f"{name}.npz")
         numpy.savez(path, x_train=train[0], y_train=train[1], x_test=test[0], y_test=test[1])
