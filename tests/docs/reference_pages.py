@@ -164,7 +164,7 @@ def options_of_commands():
     for command in commands:
         for option, value in re.findall(r"^ +(?:-., )?--([a-z0-9-]+)([=\[]?)", call(command, "--help"), flags=re.M):
             known.add(option)
-            if not value:      # a flag, which has an opposite
+            if not value or option == "best":      # a flag, which has an opposite; that of --best may have a metric
                 known.add(option[3:] if option.startswith("no-") else f"no-{option}")
     return commands, known
 
