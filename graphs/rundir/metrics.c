@@ -427,6 +427,6 @@ int sgrad__metrics_epoch(struct sgrad__metrics *metrics, const struct sgrad__epo
     fprintf(metrics->file, "\"seconds\":%s}\n", NUMBER(epoch->seconds));
     if (epoch->evaluated) tell(metrics, epoch->step, TESTS, epoch->test, metrics->is.metrics);
     if (metrics->is.terminal) print_epoch(metrics, epoch);
-    metrics->printed = sgrad_time_monotonic();
+    metrics->printed = metrics->last;
     return end_line(metrics, metrics->is.events ? metrics->is.events->epoch : NULL);
 }

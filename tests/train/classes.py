@@ -171,6 +171,11 @@ def test_warnings_of_empty_classes():
     said = subprocess.run(command("train", "--model", "mlp", "--data", f"csv:{path}", "--batch", 8, "--steps", 1, "--out", folder("one")),
                           capture_output=True, text=True, check=False).stderr
     assert "all training samples have the same class" in said, said
+    with open(path, "w") as csv:
+        csv.write("x,y,class\n" + "2,1,b\n3,1,c\n" * 2 + "1,2,a\n" * 90)
+    said = subprocess.run(command("train", "--model", "mlp", "--data", f"csv:{path}", "--batch", 8, "--steps", 1, "--no-shuffle",
+                                  "--out", folder("some")), capture_output=True, text=True, check=True).stderr
+    assert "2 of 3 classes have no test sample: b, c" in said, said
 
 
 if __name__ == "__main__":
