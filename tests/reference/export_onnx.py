@@ -101,6 +101,59 @@ class Normal(nn.Module):
         return x * (0.5 * (1 + torch.erf(x * 0.5 ** 0.5)))
 
 
+class Tokens(nn.Module):
+    """A vision transformer with a class token, (1,T,C) positions and PyTorch's own attention, which transposes the samples."""
+
+    def __init__(self):
+        super().__init__()
+        self.patch = nn.Conv2d(1, 8, 4, 4)
+        self.token = nn.Parameter(torch.randn(1, 1, 8) * 0.5)
+        self.position = nn.Parameter(torch.randn(1, 5, 8) * 0.5)
+        self.norm1 = nn.LayerNorm(8)
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.norm2 = nn.LayerNorm(8)
+        self.fc1 = nn.Linear(8, 16)
+        self.fc2 = nn.Linear(16, 8)
+        self.scale = nn.Parameter(torch.rand(8) + 0.5)
+        self.norm = nn.LayerNorm(8)
+        self.head = nn.Linear(8, 10)
+
+    def forward(self, x):
+        x = self.patch(x).flatten(2).transpose(1, 2)
+        x = torch.cat([self.token.expand(x.shape[0], -1, -1), x], 1) + self.position
+        y = self.norm1(x)
+        x = x + self.scale * self.attention(y, y, y, need_weights=False)[0]
+        x = x + self.fc2(F.gelu(self.fc1(self.norm2(x))))
+        return self.head(self.norm(x)[:, 0])
+
+
+class Mobile(nn.Module):
+    """Squeeze and excitation, the nonlinearities of mobile networks, unequal borders, and a ConvNeXt block with channels last."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv1 = nn.Conv2d(1, 6, 3, stride=2)
+        self.conv2 = nn.Conv2d(6, 6, 3, padding=1, groups=6)
+        self.fc1 = nn.Conv2d(6, 3, 1)
+        self.fc2 = nn.Conv2d(3, 6, 1)
+        self.fc3 = nn.Conv2d(6, 3, 1)
+        self.fc4 = nn.Conv2d(3, 6, 1)
+        self.norm = nn.LayerNorm(6)
+        self.up = nn.Linear(6, 12)
+        self.down = nn.Linear(12, 6)
+        self.scale = nn.Parameter(torch.rand(6, 1, 1) + 0.5)
+        self.head = nn.Linear(6, 10)
+
+    def forward(self, x):
+        x = F.hardswish(self.conv1(F.pad(x, (0, 1, 0, 1))))
+        x = x * F.hardsigmoid(self.fc2(F.relu(self.fc1(x.mean((2, 3), keepdim=True)))))
+        x = F.leaky_relu(F.relu6(self.conv2(x)) + x, 0.1)
+        x = x * torch.sigmoid(self.fc4(F.silu(self.fc3(F.adaptive_avg_pool2d(x, 1)))))
+        y = self.down(F.gelu(self.up(self.norm(x.permute(0, 2, 3, 1)))))
+        x = x + self.scale * y.permute(0, 3, 1, 2)
+        return self.head(torch.flatten(F.adaptive_avg_pool2d(x, 1), 1))
+
+
 class Language(nn.Module):
     """Qwen 3 of transformers, which has all operators of the Llama family. Without a mask, its attention is causal."""
 
@@ -152,7 +205,8 @@ def main():
     torch.manual_seed(1)
     lines = []
     nets = (("residual", Residual(), 20), ("batchnorm", Residual(), 0), ("plain", Plain(), 20), ("attention", Attention(), 23),
-            ("normal", Normal(), 17), ("products", Attention(), 18), ("language", Language(), 23))
+            ("normal", Normal(), 17), ("products", Attention(), 18), ("language", Language(), 23), ("tokens", Tokens(), 14),
+            ("heads", Tokens(), 18), ("mobile", Mobile(), 13), ("activations", Mobile(), 18))
     for name, net, opset in nets:
         net.eval()
         x = tokens() if name == "language" else images()

@@ -265,7 +265,7 @@ Onnx__Tensor *sgrad__onnx_new_tensor(struct sgrad__reader *reader, int32_t type,
 /* Replaces the 0 and the -1 in TO, COUNT dimensions to which a tensor with RANK dimensions DIM is reshaped, by the sizes for
  * which they stand. LITERAL: 0 is a size. Returns false if the numbers of elements differ. */
 bool sgrad__onnx_resolve(const int64_t *dim, int rank, int64_t *to, int count, bool literal);
-/* What a Slice selects from a dimension: COUNT elements, from FIRST on, STEP apart. */
+/* What a Slice selects from a dimension: COUNT elements, from FIRST on, STEP apart; a negative STEP goes backwards. */
 struct sgrad__range {
     int64_t first, count, step;
 };

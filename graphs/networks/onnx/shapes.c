@@ -371,9 +371,11 @@ bool sgrad__onnx_ranges(const struct sgrad__reader *reader, const Onnx__Node *n,
         const int axis = sgrad__onnx_axis(list[3][i], rank);
         const int64_t step = list[4][i];
         int64_t at[2] = { list[1][i], list[2][i] };
-        if (axis < 0 || step < 1) return false;
-        for (int k = 0; k < 2; k++) at[k] = sgrad_clamp(at[k] < 0 ? at[k] + dim[axis] : at[k], 0, dim[axis]);
-        range[axis] = (struct sgrad__range){ at[0], at[1] > at[0] ? (at[1] - at[0] + step - 1) / step : 0, step };
+        if (axis < 0 || !step || step < -INT32_MAX || step > INT32_MAX) return false;
+        const int64_t low = step > 0 ? 0 : -1, high = step > 0 ? dim[axis] : dim[axis] - 1;
+        for (int k = 0; k < 2; k++) at[k] = sgrad_clamp(at[k] < 0 ? at[k] + dim[axis] : at[k], low, high);
+        const int64_t length = step > 0 ? at[1] - at[0] : at[0] - at[1], by = step > 0 ? step : -step;
+        range[axis] = (struct sgrad__range){ at[0], length > 0 ? (length + by - 1) / by : 0, step };
     }
     return true;
 }
@@ -394,7 +396,7 @@ int sgrad__onnx_read_slice(struct sgrad__reader *reader, const Onnx__Node *n) {
         const struct sgrad__range *r = &range[i];
         const bool pixels = view.rank == 4 && i > 1 && r->first == 0 && r->count == (dim[i] + r->step - 1) / r->step &&
                             r->step <= SGRAD__ONNX_LARGE && sgrad__view_is_plain(reader, &from->view) && !strides[i - 2];
-        if (r->step > 1 && !pixels)
+        if (r->step < 1 || (r->step > 1 && !pixels))
             return sgrad__onnx_refuse(reader, n,
                                       "must select neighbouring elements, or every n-th row or column of whole images");
         if (r->step > 1)

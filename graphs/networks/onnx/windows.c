@@ -7,6 +7,7 @@
 #include "codelets/ops/conv_transpose.h"
 #include "codelets/ops/global_average_pool.h"
 #include "codelets/ops/max_pool.h"
+#include "codelets/ops/pad.h"
 #include "graphs/networks/onnx/reader.h"
 
 #include <stdlib.h>
@@ -29,34 +30,40 @@ static bool take_numbers(const Onnx__Node *n, const char *name, size_t count, in
     return true;
 }
 
-/* Sets the padding P that attribute auto_pad requests for X. Sets *WHOLE to false if one side needs one element more than the
- * other. */
+/* Sets the padding P that attribute auto_pad requests for X. */
 static int pad_by_itself(struct sgrad__reader *reader, const Onnx__Node *n, int x, int plane, const int64_t *k, const int64_t *s,
-                         const int64_t *d, int64_t *p, bool *whole) {
+                         const int64_t *d, int64_t *p) {
     const Onnx__Attribute *how = sgrad__onnx_attribute(n, "auto_pad");
     const struct sgrad_shape shape = sgrad_graph_shape(reader->graph, x);
-    *whole = true;
+    const bool lower = sgrad__onnx_is_text(how, "SAME_LOWER");      /* has the larger half before the input */
     if (!how || !how->s.len || sgrad__onnx_is_text(how, "NOTSET")) return 0;
-    const bool same = sgrad__onnx_is_text(how, "SAME_UPPER") || sgrad__onnx_is_text(how, "SAME_LOWER");
+    const bool same = sgrad__onnx_is_text(how, "SAME_UPPER") || lower;
     if ((!same && !sgrad__onnx_is_text(how, "VALID")) || (same && !strcmp(n->op_type, "ConvTranspose")))
         return sgrad__onnx_refuse(reader, n, "auto_pad is '%.*s', which is not supported; export the model with explicit pads",
                                   (int)how->s.len, (const char *)how->s.data);
     for (int i = 0; i < plane; i++) {
         const int64_t size = shape.dim[i + 1], steps = (size + s[i] - 1) / s[i];
         const int64_t all = same ? (steps - 1) * s[i] + (k[i] - 1) * d[i] + 1 - size : 0;
-        p[i] = p[plane + i] = all > 0 ? all / 2 : 0;
-        *whole &= all <= 0 || all % 2 == 0;
+        p[i] = all > 0 ? (all + lower) / 2 : 0;
+        p[plane + i] = all > 0 ? all - p[i] : 0;
     }
     return 0;
 }
 
+/* Adds the padding P, unequal on the sides of images, as a layer, and sets *X to its value. */
+static int pad_before(struct sgrad__reader *reader, const Onnx__Node *n, int *x, int64_t *p) {
+    const struct sgrad_pad is = { .top = (int)p[0], .left = (int)p[1], .bottom = (int)p[2], .right = (int)p[3] };
+    *x = sgrad__onnx_plain(reader, n, &sgrad_pad_op, x, 1, &is);
+    memset(p, 0, 4 * sizeof *p);
+    return *x < 0 ? reader->graph->error : 0;
+}
+
 /* Reads the window over PLANE dimensions of X, the last two of which must be square. KERNEL: the size of the weight's window;
- * NULL: only the attribute specifies it. */
-static int take_window(struct sgrad__reader *reader, const Onnx__Node *n, int x, int plane, const int64_t *kernel,
+ * NULL: only the attribute specifies it. PADS: the padding may be a layer before this one, whose value *X becomes. */
+static int take_window(struct sgrad__reader *reader, const Onnx__Node *n, int *x, bool pads, int plane, const int64_t *kernel,
                        struct window *window) {
     int64_t k[3], s[3], d[3], p[6];
     const size_t dims = (size_t)plane;
-    bool whole;
     if (!kernel && !sgrad__onnx_attribute(n, "kernel_shape")) return sgrad__onnx_refuse(reader, n, "has no kernel_shape");
     if (!take_numbers(n, "kernel_shape", dims, 0, 0, k) || !take_numbers(n, "strides", dims, 1, 1, s) ||
         !take_numbers(n, "dilations", dims, 1, 1, d) || !take_numbers(n, "pads", 2 * dims, 0, 0, p))
@@ -67,10 +74,8 @@ static int take_window(struct sgrad__reader *reader, const Onnx__Node *n, int x,
     if (kernel && !sgrad__onnx_attribute(n, "kernel_shape"))
         for (int i = 0; i < plane; i++) k[i] = kernel[i] <= SGRAD__ONNX_LARGE ? kernel[i] : 0;
     const int h = plane - 2, v = plane - 1;
-    SGRAD_TRY(pad_by_itself(reader, n, x, plane, k, s, d, p, &whole));
-    if (!whole)
-        return sgrad__onnx_refuse(reader, n,
-                                  "auto_pad requires unequal padding here, but the padding must be equal on all sides");
+    SGRAD_TRY(pad_by_itself(reader, n, *x, plane, k, s, d, p));
+    if (pads && plane == 2 && (p[0] != p[1] || p[0] != p[2] || p[0] != p[3])) SGRAD_TRY(pad_before(reader, n, x, p));
     if (k[h] != k[v] || s[h] != s[v] || d[h] != d[v] || k[h] < 1 || (kernel && (kernel[h] != k[h] || kernel[v] != k[v])))
         return sgrad__onnx_refuse(reader, n,
                                   "its window must be square, with equal strides and equal dilations, and have the size of its "
@@ -105,14 +110,15 @@ static void window_of(const struct sgrad__thing *weight, int plane, int64_t *ker
 
 int sgrad__onnx_read_conv(struct sgrad__reader *reader, const Onnx__Node *n) {
     struct window w;
-    const int x = sgrad__onnx_value(reader, n, 0, false), plane = x < 0 ? 0 : plane_of(reader, n, x);
+    int x = sgrad__onnx_value(reader, n, 0, false);
+    const int plane = x < 0 ? 0 : plane_of(reader, n, x);
     struct sgrad__thing *weight = plane ? sgrad__onnx_tensor(reader, n, 1, (size_t)plane + 2) : NULL;
     const bool has_bias = sgrad__onnx_input(reader, n, 2) != NULL;
     struct sgrad__thing *bias = weight && has_bias ? sgrad__onnx_tensor(reader, n, 2, 1) : NULL;
     if (!weight || (has_bias && !bias)) return reader->graph->error;
     int64_t kernel[3];
     window_of(weight, plane, kernel);
-    SGRAD_TRY(take_window(reader, n, x, plane, kernel, &w));
+    SGRAD_TRY(take_window(reader, n, &x, true, plane, kernel, &w));
     if (weight->sliced && w.depth_padding)
         return sgrad__onnx_refuse(reader, n, "its padding along depth is %d, but must be 0 for a filter of depth 1",
                                   w.depth_padding);
@@ -140,14 +146,15 @@ int sgrad__onnx_read_conv(struct sgrad__reader *reader, const Onnx__Node *n) {
 /* The bias is a separate layer. */
 int sgrad__onnx_read_conv_transpose(struct sgrad__reader *reader, const Onnx__Node *n) {
     struct window w;
-    const int x = sgrad__onnx_value(reader, n, 0, false), plane = x < 0 ? 0 : plane_of(reader, n, x);
+    int x = sgrad__onnx_value(reader, n, 0, false);
+    const int plane = x < 0 ? 0 : plane_of(reader, n, x);
     struct sgrad__thing *weight = plane ? sgrad__onnx_tensor(reader, n, 1, (size_t)plane + 2) : NULL;
     const bool has_bias = sgrad__onnx_input(reader, n, 2) != NULL;
     struct sgrad__thing *bias = weight && has_bias ? sgrad__onnx_tensor(reader, n, 2, 1) : NULL;
     int64_t more[3] = { 0 }, kernel[3];
     if (!weight || (has_bias && !bias)) return reader->graph->error;
     window_of(weight, plane, kernel);
-    SGRAD_TRY(take_window(reader, n, x, plane, kernel, &w));
+    SGRAD_TRY(take_window(reader, n, &x, false, plane, kernel, &w));
     if (sgrad__onnx_int(n, "group", 1) != 1 || !take_numbers(n, "output_padding", (size_t)plane, 0, 0, more) || more[0] ||
         more[1] || more[2] || w.taps > 1 || w.depth_padding)
         return sgrad__onnx_refuse(reader, n,
@@ -186,10 +193,11 @@ static int take_ceil(struct sgrad__reader *reader, const Onnx__Node *n, int x, i
 
 static int read_pool(struct sgrad__reader *reader, const Onnx__Node *n, bool max) {
     struct window w;
-    const int x = sgrad__onnx_value(reader, n, 0, false), plane = x < 0 ? 0 : plane_of(reader, n, x);
+    int x = sgrad__onnx_value(reader, n, 0, false);
+    const int plane = x < 0 ? 0 : plane_of(reader, n, x);
     if (!plane) return reader->graph->error;
     bool ceil;
-    SGRAD_TRY(take_window(reader, n, x, plane, NULL, &w));
+    SGRAD_TRY(take_window(reader, n, &x, false, plane, NULL, &w));
     if (w.dilation != 1)
         return sgrad__onnx_refuse(reader, n, "its dilations are %d, but must be 1", w.dilation);
     if (w.taps > 1 || w.depth_padding)
