@@ -15,9 +15,10 @@ static int open_arrays(struct sgrad_dataset *dataset, const char *argument, cons
                                              "another data set with --data, or, in Python, data=(x, y)");
     SGRAD_TRY(sgrad__npy_open_arrays(dataset, options));
     if (dataset->field[0].data) return 0;
-    const void *pixels = options->arrays->x[dataset->split].data;
-    dataset->state = (void *)pixels;
-    dataset->identity = sgrad__fingerprint_add(1, pixels, (size_t)dataset->count * sgrad_field_bytes(&dataset->field[0]));
+    const struct sgrad_array *x = &options->arrays->x[dataset->split];
+    if (!x->data) x = &options->arrays->x[SGRAD_TRAIN];     /* the test samples are held out from the training samples */
+    dataset->state = (void *)x->data;
+    dataset->identity = sgrad__fingerprint_add(1, x->data, (size_t)x->dim[0] * sgrad_field_bytes(&dataset->field[0]));
     return 0;
 }
 

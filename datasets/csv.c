@@ -1,4 +1,4 @@
-/* csv.c: the reader of tables: lines of numbers. One column is the target: a number or a class.
+/* csv.c: the reader of tables: lines of numbers and categories. One column is the target: a number or a class.
  *
  *     length,width,species            header (csv_columns.c)
  *     5.1,3.5,setosa                  sample 0: training
@@ -166,9 +166,10 @@ static int32_t class_of(const struct sgrad_dataset *dataset, const char *text) {
 /* Returns true if the target of all samples is known. It may be unknown if all lines are read for prediction (t->every). */
 static bool has_target(const struct sgrad__table *table, int file, const struct sgrad_origin *trained) {
     const struct sgrad__csv *csv = &table->csv[file];
-    const bool classes = trained && trained->classes;
     double number;
     if (table->target[file] < 0) return false;
+    if (!trained) return true;
+    const bool classes = trained->classes;
     for (int64_t row = 0; row < csv->rows && table->options->every; row++) {
         const char *cell = sgrad__table_cell(table, file, row, table->target[file]);
         if (classes ? *cell != 0 : sgrad__csv_number(cell, &number)) continue;

@@ -1,4 +1,4 @@
-/* csv.h: a table in files and its columns: declarations of csv.c and csv_columns.c. Private to datasets/. */
+/* csv.h: a table in files and its columns: declarations of csv.c, csv_columns.c and csv_encoding.c. Private to datasets/. */
 #ifndef SGRAD_DATASETS_CSV_H
 #define SGRAD_DATASETS_CSV_H
 
@@ -26,6 +26,7 @@ struct sgrad__table {
     struct sgrad_origin *origin;        /* columns and normalisation of features */
     int *column[2];                     /* column in the file of each of origin->column, -1: none; NULL: no file is read */
     int target[2];                      /* column of the target; -1: none */
+    bool *named;                        /* columns of the training file that the argument calls categories; NULL: not learnt */
     bool *held_out;                     /* of one file: the lines of the test split */
     bool *by_value;                     /* of each of origin->column: its categories are numbers, sorted by value */
 };

@@ -230,12 +230,13 @@ static bool is_text(const struct sgrad__csv *csv, int column) {
 }
 
 /* Sets the kinds of the columns of the training file that the argument names. */
-static int find_kinds(const struct sgrad__table *table, enum sgrad_column_kind *kind) {
+static int find_kinds(struct sgrad__table *table, enum sgrad_column_kind *kind) {
     const struct sgrad__csv_wanted *w = &table->wanted;
     int column = 0;
     for (int i = 0; i < w->categories; i++) {
         SGRAD_TRY(find_column(table, SGRAD_TRAIN, w->category[i], &column));
         kind[column] = SGRAD_COLUMN_CATEGORY;
+        table->named[column] = true;
     }
     for (int i = 0; i < w->ignores; i++) {
         SGRAD_TRY(find_column(table, SGRAD_TRAIN, w->ignored[i], &column));
@@ -270,6 +271,7 @@ static int describe_columns(struct sgrad__table *table, enum sgrad_column_kind *
 
 static int describe(struct sgrad__table *table) {
     enum sgrad_column_kind *kind = sgrad_xcalloc((size_t)table->csv[SGRAD_TRAIN].columns, sizeof *kind);
+    table->named = sgrad_xcalloc((size_t)table->csv[SGRAD_TRAIN].columns, sizeof *table->named);
     const int error = describe_columns(table, kind);
     free(kind);
     return error;
@@ -423,6 +425,18 @@ static int open_files(struct sgrad__table *table, enum sgrad_split split, bool k
     return 0;
 }
 
+/* Sets the origin to that of the network. SGRAD_EFORMAT: the file has fewer columns. */
+static int copy_origin(struct sgrad__table *table, enum sgrad_split split) {
+    const struct sgrad_origin *trained = table->options->origin;
+    const int file = table->one_file ? SGRAD_TRAIN : (int)split, columns = table->csv[file].columns;
+    if (!trained->columns && trained->features > columns)
+        return sgrad_log_error(SGRAD_EFORMAT, "csv: %s: has %d %s, but the network was trained on %lld features", table->path[file],
+                               columns, sgrad_plural(columns, "column", "columns"), (long long)trained->features);
+    table->origin = sgrad__origin_copy(trained);
+    sgrad__origin_add_columns(table->origin);
+    return 0;
+}
+
 int sgrad__table_open(struct sgrad__table *table, const char *argument, enum sgrad_split split) {
     const struct sgrad_origin *trained = table->options->origin;
     const bool known = trained && trained->features && trained->mean;
@@ -430,8 +444,11 @@ int sgrad__table_open(struct sgrad__table *table, const char *argument, enum sgr
     table->id_column = -1;
     SGRAD_TRY(read_argument(argument, &table->wanted));
     SGRAD_TRY(open_files(table, split, known));
-    if (known) table->origin = sgrad__origin_copy(trained), sgrad__origin_add_columns(table->origin);
+    if (known) SGRAD_TRY(copy_origin(table, split));
     else SGRAD_TRY(describe(table));
+    if (!known && table->options->every && sgrad_launched_rank() == 0)
+        sgrad_log_warning("csv: %s: the normalisation of the training set is not known, because no config.json of a run is beside the "
+                          "weights; the mean and deviation of this file are used", table->path[SGRAD_TRAIN]);
     for (int file = 0; file < 2; file++)
         if (table->csv[file].columns) SGRAD_TRY(match(table, file, split, known));
     return 0;
@@ -446,6 +463,7 @@ void sgrad__table_close(struct sgrad__table *table) {
     free(table->wanted.ignored);
     free(table->wanted.category);
     free(table->wanted.text);
+    free(table->named);
     free(table->held_out);
     free(table->by_value);
 }

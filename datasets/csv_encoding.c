@@ -1,5 +1,5 @@
-/* csv_encoding.c: encodes the columns of a table as features. What this requires is learnt from the training lines, and is part
- * of the origin (datasets.h), so that later data are encoded in the same way:
+/* csv_encoding.c: encodes the columns of a table as features. The categories and the replacements of missing values are those of
+ * the training lines. They are part of the origin (origin.h), so that later data are encoded in the same way:
  *
  *     age  colour          age   age missing   colour=blue   colour=red
  *     31   red             31    0             0             1
@@ -75,7 +75,7 @@ static bool are_numbers(const char **cell, int64_t count) {
 /* Refuses a column of texts that are probably names of lines, unless the argument calls them categories. */
 static int check_categories(const struct sgrad__table *table, int k, int64_t categories, int64_t cells) {
     const int column = table->column[SGRAD_TRAIN][k];
-    const bool unlikely = !table->wanted.categories && cells >= FEW && 2 * categories > cells;
+    const bool unlikely = !table->named[column] && cells >= FEW && 2 * categories > cells;
     if (categories <= CATEGORIES_LIMIT && !unlikely) return 0;
     char *title = title_of(&table->origin->column[k], column);
     const int error = sgrad_log_error(
@@ -125,7 +125,7 @@ static double replacement(double *number, int64_t count, bool frequent) {
     return sgrad__as_written(frequent ? common : sum / (double)count);
 }
 
-/* Sets what column K requires, from the training lines. */
+/* Sets the categories, the replacement and the flag of column K, from the training lines. */
 static int learn_column(struct sgrad__table *table, int k) {
     struct sgrad_column *column = &table->origin->column[k];
     const int64_t rows = table->csv[SGRAD_TRAIN].rows;

@@ -312,7 +312,7 @@ static int find_part(struct sgrad_dataset *dataset, const char *root, const stru
                      bool *holds_out) {
     struct folder *folder = dataset->state;
     const bool test = dataset->split == SGRAD_TEST, has_val = has_part(root, "val");
-    *holds_out = options->split > 0 && !has_val && !(test && options->third);
+    *holds_out = options->split > 0 && !has_val && has_part(root, "train") && !(test && options->third);
     folder->part = "train";
     if (test && !*holds_out) folder->part = options->third || (!has_val && has_part(root, "test")) ? "test" : "val";
     folder->path = sgrad_format("%s/%s", root, folder->part);

@@ -23,12 +23,21 @@ SGRAD_ALWAYS_INLINE float gradient(float y, float dy, const void *attrs) {
     return y <= clip->low || y >= clip->high ? 0 : dy;
 }
 
+/* Returns the bounds, rounded as y is, so that backward recognises them. */
+static struct sgrad_clip bounds(const struct sgrad_args *args) {
+    struct sgrad_clip clip = *(const struct sgrad_clip *)args->attrs;
+    if (args->view[0].dtype != SGRAD_BF16) return clip;
+    clip.low = sgrad_bf16_to_f32(sgrad_f32_to_bf16(clip.low));
+    clip.high = sgrad_bf16_to_f32(sgrad_f32_to_bf16(clip.high));
+    return clip;
+}
+
 SGRAD_VECTOR(forward)(const struct sgrad_args *args) {
-    const struct sgrad_clip clip = *(const struct sgrad_clip *)args->attrs;
+    const struct sgrad_clip clip = bounds(args);
     activate(args, value, &clip);
 }
 SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
-    const struct sgrad_clip clip = *(const struct sgrad_clip *)args->attrs;
+    const struct sgrad_clip clip = bounds(args);
     activate_backward(args, gradient, &clip);
 }
 

@@ -51,11 +51,12 @@ int sgrad__filter_infer(struct sgrad_signature *signature, const char *op, struc
     signature->y.shape.dim[plane] = height / conv2d->stride + 1;
     signature->y.shape.dim[plane + 1] = width / conv2d->stride + 1;
     signature->y.shape.dim[x->rank - 1] = conv2d->channels;
+    const bool fan_in = !taps && conv2d->fan_in, zero_bias = !taps && conv2d->zero_bias;    /* conv3d has no such members */
     const double area = (double)conv2d->kernel * conv2d->kernel * (taps ? taps : 1);
     signature->p[0] = (struct sgrad_parameter){
         .name = "weight",
         .init = SGRAD_HE,
-        .fan = area * (double)(conv2d->fan_in ? inputs / conv2d->groups : conv2d->channels),     /* as torch.nn.init */
+        .fan = area * (double)(fan_in ? inputs / conv2d->groups : conv2d->channels),     /* as torch.nn.init */
         .layout = SGRAD_OIHW,
         .shape = { 4, { conv2d->channels, conv2d->kernel, conv2d->kernel, inputs / conv2d->groups } },
     };
@@ -65,7 +66,7 @@ int sgrad__filter_infer(struct sgrad_signature *signature, const char *op, struc
     if (conv2d->bias)
         signature->p[1] = (struct sgrad_parameter){
             .name = "bias",
-            .init = conv2d->zero_bias ? SGRAD_ZEROS : SGRAD_UNIFORM,
+            .init = zero_bias ? SGRAD_ZEROS : SGRAD_UNIFORM,
             .fan = area * (double)inputs / conv2d->groups,
             .shape = { 1, { conv2d->channels } },
         };

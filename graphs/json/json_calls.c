@@ -163,7 +163,7 @@ static int open_array(const struct sgrad_dataset *like, const struct sgrad_json_
 static int open_samples(const char *run, const struct sgrad_train_options *options, const struct sgrad_json_samples *samples,
                         struct sgrad_dataset **dataset) {
     struct sgrad_dataset *like = NULL;
-    if (samples->arrays) return sgrad_run_open_samples(options, false, dataset);
+    if (samples->arrays) return sgrad_run_open_samples(options, !samples->arrays->y[SGRAD_TEST].data, dataset);
     SGRAD_TRY(sgrad_run_samples(run, options, &like));
     const struct sgrad_shape *shape = &like->field[0].shape;
     const struct sgrad_dataset_options how = sgrad__dataset_options(options);
@@ -183,9 +183,15 @@ int sgrad_json_predict(const char *run, const char *options, const struct sgrad_
     if (!error) take_weights(run, &a), take_seed(run, &a);
     take_arrays(samples ? samples->arrays : NULL, &a.options);
     if (!error && samples) error = open_samples(run, &a.options, samples, &dataset);
-    else if (!error && answers && json_object_get(a.object, "data")) error = sgrad_run_open_samples(&a.options, true, &dataset);
+    else if (!error && answers && !result && json_object_get(a.object, "data"))
+        error = sgrad_run_open_samples(&a.options, true, &dataset);
     a.options.data.dataset[SGRAD_TEST] = dataset;
     if (!error) error = sgrad_predict(&a.options, &r, answers);
+    if (!error && answers && dataset && dataset->unlabelled) {
+        free(answers->label);
+        answers->label = NULL;
+        answers->label_rows = 0;
+    }
     if (!error && result) {
         json_t *object = json_object();
         sgrad_result_tests(object, &r);

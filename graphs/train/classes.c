@@ -23,12 +23,17 @@ static int read_labels(const struct sgrad_dataset *dataset, int32_t *label) {
     void *data[SGRAD_MAX_FIELDS] = { NULL };
     const int own = sgrad_dataset_own_fields(dataset);
     int error = 0;
-    for (int f = 0; f < own - 1; f++) data[f] = sgrad_xcalloc(1, sgrad_field_bytes(&dataset->field[f]));
+    for (int f = 0; f < SGRAD_MAX_FIELDS && dataset->field[f].name; f++)
+        if (f != own - 1) data[f] = sgrad_xcalloc(1, sgrad_field_bytes(&dataset->field[f]));
     for (int64_t i = 0; i < dataset->count && !error; i++) {
         data[own - 1] = label + i;
         error = sgrad_dataset_read(dataset, &(struct sgrad_sample){ .index = i }, 1, data);
+        if (!error && (label[i] < 0 || label[i] >= dataset->classes))
+            error = sgrad_log_error(SGRAD_EFORMAT, "training sample %lld has label %d, but there are %d classes", (long long)i,
+                                    (int)label[i], dataset->classes);
     }
-    for (int f = 0; f < own - 1; f++) free(data[f]);
+    data[own - 1] = NULL;
+    for (int f = 0; f < SGRAD_MAX_FIELDS; f++) free(data[f]);
     return error;
 }
 
@@ -123,11 +128,12 @@ static void warn_of_empty(const struct sgrad__run *run, const struct sgrad_datas
     free(used);
 }
 
-/* The readers warn of classes without training samples, before --exclude; that of folders also of those without test samples. */
+/* The readers warn of classes without training samples, before --exclude; that of folders also of those without
+ * images in val/. */
 static void warn_of_empty_classes(const struct sgrad__run *run) {
     if (sgrad_launched_rank() || run->beside) return;
     if (run->data.train->excluded) warn_of_empty(run, run->data.train, "training");
-    if (strcmp(run->data.test->reader->name, "folder")) warn_of_empty(run, run->data.test, "test");
+    if (run->data.test->held_out || strcmp(run->data.test->reader->name, "folder")) warn_of_empty(run, run->data.test, "test");
 }
 
 int sgrad__run_open_classes(struct sgrad__run *run) {

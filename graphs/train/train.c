@@ -355,7 +355,8 @@ static int end_here(struct sgrad__run *run, long done) {
     run->control.verdict = 0;
     SGRAD_TRY(end_evaluation(run, done));
     if (checkpoint_is_due(run, done)) SGRAD_TRY(begin_checkpoint(run, done));
-    return run->evaluation.epoch.step == done ? 0 : begin_evaluation(run, done);
+    const bool evaluated = run->evaluation.epoch.step == done && run->evaluation.epoch.evaluated;
+    return evaluated ? 0 : begin_evaluation(run, done);
 }
 
 static int train(struct sgrad__run *run, long done) {

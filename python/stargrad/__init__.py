@@ -115,10 +115,18 @@ def _take(answers):
         library().sgrad_predictions_free(ctypes.byref(answers))
 
 
+def _takes_rows(run):
+    """Returns whether the run was trained on features in arrays, of any type, in NumPy files or in memory."""
+    if run is None:
+        return False
+    config = (run if isinstance(run, Run) else Run(run)).config
+    return bool(config.get("features")) and (config["options"]["data"] or "").split(":")[0] in ("arrays", "npy")
+
+
 def _predict(run, samples, options):
     """Returns the logits and the labels; of one image file, its logits."""
     answers, one = Answers(), arrays.is_path(samples)
-    given = None if samples is None else arrays.samples([samples] if one else samples)
+    given = None if samples is None else arrays.samples([samples] if one else samples, _takes_rows(run))
     if not isinstance(options.get("data", ""), str):
         raise Error("data must be the name of a data set; pass an array as samples")
     call("sgrad_json_predict", _folder(run), _options(options), given, None, ctypes.byref(answers))

@@ -70,11 +70,14 @@ def names_of(given, count):
     return range(count)
 
 
-def samples(given):
-    """Returns struct sgrad_json_samples of image files or of an array without targets. The structure keeps them alive."""
+def samples(given, rows=False):
+    """Returns struct sgrad_json_samples of image files or of an array without targets. ROWS: the samples are features of any type,
+    which the library normalises as in training. The structure keeps them alive."""
     if isinstance(given, (list, tuple)) and given and all(is_path(one) for one in given):
         files = (ctypes.c_char_p * len(given))(*map(os.fsencode, given))
         return Samples(file=files, count=len(given))
+    if rows:
+        return Samples(arrays=ctypes.pointer(arrays(None, (_array(given, "samples"),))))
     array = numpy.asarray(given)
     if array.ndim == 0 or array.dtype.kind not in "fiub":
         raise Error("samples must be an image file, a list of image files, or an array of numbers whose first axis is the sample")

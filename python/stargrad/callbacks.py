@@ -38,8 +38,17 @@ class Callbacks:
         return lambda _, text: progress.start(json.loads(text))
 
     def _function(self, functions):
-        """Returns what the library calls for an event. An exception must not reach the library: it is kept, and raised later."""
+        """Returns a function for the library to call at an event. An exception must not reach the library: it is kept, and raised later."""
+        ended = []
         def called(_, text):
+            if ended:                       # steps in flight complete after the end
+                return ended[0]
+            result = call(text)
+            if result != GO_ON:
+                ended.append(result)
+            return result
+
+        def call(text):
             try:
                 event = json.loads(text)
                 for function in functions:

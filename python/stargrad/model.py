@@ -60,5 +60,5 @@ def _like(samples, classes):
     shape = numpy.shape(samples)[1:]
     shape = shape if len(shape) == 3 else (*shape, 1)
     if len(shape) != 3:
-        raise Error("samples must be images, (n,H,W,C) or (n,H,W)")
+        raise Error("samples must be an array of images, (n,H,W,C) or (n,H,W); image files need the folder of a run")
     return f"synthetic:{shape[0]}x{shape[1]}x{shape[2]},{classes},1"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Maximum number of elements of a result, and of all results of a file. A file is untrusted, and an Expand has no size. */
+/* Maximum number of elements of a result, and of all results of a file. A small file can request a large result, for example by Expand. */
 enum { MOST = 1 << 24, MOST_IN_ALL = 1 << 27 };
 
 struct numbers {
@@ -204,6 +204,7 @@ static bool fold_squeeze(struct fold *f) {
     int64_t axis[SGRAD__DIMENSIONS], dim[SGRAD__DIMENSIONS];
     int count, rank = 0;
     const bool listed = list_of(f, 1, "axes", axis, &count);
+    if (!listed && (f->inputs > 1 || sgrad__onnx_attribute(f->n, "axes"))) return false;    /* too many */
     for (int i = 0; i < f->in[0].rank; i++) {
         bool leave = !listed && f->in[0].dim[i] == 1;
         for (int k = 0; k < count; k++) leave |= sgrad__onnx_axis(axis[k], f->in[0].rank) == i;
@@ -304,8 +305,9 @@ static bool fold_gather(struct fold *f) {
     if (!allocate(&f->out)) return false;
     for (int64_t o = 0; o < outer; o++)
         for (int64_t k = 0; k < at->count; k++) {
-            const int64_t from = (int64_t)(at->x[k] < 0 ? at->x[k] + (double)in->dim[axis] : at->x[k]);
-            if (from < 0 || from >= in->dim[axis]) return false;
+            const double index = at->x[k] < 0 ? at->x[k] + (double)in->dim[axis] : at->x[k];
+            if (!(index >= 0 && index < (double)in->dim[axis])) return false;
+            const int64_t from = (int64_t)index;
             memcpy(f->out.x + (o * at->count + k) * inner, in->x + (o * in->dim[axis] + from) * inner,
                    (size_t)inner * sizeof *in->x);
         }
@@ -370,8 +372,9 @@ static bool fold_trilu(struct fold *f) {
 
 static bool fold_shape(struct fold *f) {
     const struct numbers *in = &f->in[0];
-    const int start = (int)sgrad_clamp(sgrad__onnx_int(f->n, "start", 0), 0, in->rank);
-    const int end = (int)sgrad_clamp(sgrad__onnx_int(f->n, "end", in->rank), start, in->rank);
+    const int64_t from = sgrad__onnx_int(f->n, "start", 0), to = sgrad__onnx_int(f->n, "end", in->rank);
+    const int start = (int)sgrad_clamp(from < 0 ? from + in->rank : from, 0, in->rank);
+    const int end = (int)sgrad_clamp(to < 0 ? to + in->rank : to, start, in->rank);
     f->out.type = ONNX_INT64;
     f->out.rank = 1, f->out.dim[0] = end - start;
     if (!allocate(&f->out)) return false;
@@ -436,6 +439,7 @@ static bool is_of_layer(const struct sgrad__reader *reader, const Onnx__Node *n)
 }
 
 static bool apply(struct fold *f) {
+    if (!strcmp(f->n->op_type, "Mod") && sgrad__onnx_int(f->n, "fmod", 0)) return false;    /* another definition */
     for (size_t i = 0; i < sizeof arithmetic / sizeof *arithmetic; i++)
         if (!strcmp(arithmetic[i].name, f->n->op_type))
             return compute(f, arithmetic[i].compares, arithmetic[i].one, arithmetic[i].two);
@@ -450,12 +454,15 @@ bool sgrad__onnx_fold(struct sgrad__reader *reader, const Onnx__Node *n) {
     if (!to || !n->n_input || n->n_input > SGRAD_MAX_INPUTS) return false;
     for (size_t i = 0; i < n->n_input; i++) {
         const struct sgrad__thing *t = sgrad__onnx_input(reader, n, i);
-        if (*n->input[i] ? !t || !t->tensor : !i) return false;
+        if (*n->input[i] ? !t || !t->tensor : !i || strcmp(n->op_type, "Slice")) return false;
     }
     if (is_of_layer(reader, n)) return false;
     bool done = true;
     for (size_t i = 0; i < n->n_input && done; i++)
-        if (*n->input[i]) done = load(sgrad__onnx_input(reader, n, i), &f.in[i]);
+        if (*n->input[i]) {
+            const struct sgrad__thing *t = sgrad__onnx_input(reader, n, i);
+            done = (reader->folded += sgrad__onnx_count(t->tensor)) <= MOST_IN_ALL && load(t, &f.in[i]);
+        }
     done = done && apply(&f) && (reader->folded += f.out.count) <= MOST_IN_ALL;
     if (done) store(reader, &f.out, to);
     for (int i = 0; i < f.inputs; i++) free(f.in[i].x);

@@ -14,7 +14,8 @@
 
 /* Maximum bytes of memory per byte of the file: an empty message is encoded in two bytes, a number of eight bytes in one. */
 enum { COST = 16, AT_LEAST = 1 << 20 };
-/* Maximum number of nodes: layers are searched linearly by name. */
+/* Maximum number of nodes, and of their inputs by groups of SGRAD_MAX_INPUTS, because a Concat may become several layers: layers
+ * are searched linearly by name. */
 enum { MOST_NODES = 20000 };
 
 struct budget {
@@ -51,8 +52,10 @@ static int check_tensors(const char *name, const char *folder, const Onnx__Graph
 static int check(const char *name, const char *folder, const Onnx__Model *model) {
     if (!model->graph || !model->graph->n_node)
         return sgrad_log_error(SGRAD_EFORMAT, "%s: has no graph: it is not an ONNX file, or is empty", name);
-    if (model->graph->n_node > MOST_NODES)
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: has %zu nodes, but at most %d are supported", name, model->graph->n_node,
+    size_t layers = 0;
+    for (size_t i = 0; i < model->graph->n_node; i++) layers += 1 + model->graph->node[i]->n_input / SGRAD_MAX_INPUTS;
+    if (layers > MOST_NODES)
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: has %zu nodes, or inputs of as many, but at most %d are supported", name, layers,
                                MOST_NODES);
     if (model->graph->n_sparse_initializer)
         return sgrad_log_error(SGRAD_EFORMAT, "%s: has sparse tensors, which are not supported", name);

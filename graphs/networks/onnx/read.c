@@ -52,7 +52,7 @@ static int take_input(struct sgrad__reader *reader, const Onnx__Value *input) {
     char text[SGRAD_SHAPE_TEXT];
     if (type && type->shape && type->shape->n_dim && type->shape->dim[0]->has_dim_value)
         reader->samples = type->shape->dim[0]->dim_value;
-    if (reader->samples < 1) reader->samples = SGRAD__SAMPLES;
+    if (reader->samples < 1 || reader->samples > SGRAD__SAMPLES) reader->samples = SGRAD__SAMPLES;
     thing->view = sgrad__view_of(reader, reader->x);
     SGRAD_TRY(take_type(reader, input->name, type ? type->elem_type : 0, thing));
     if (!type || !type->shape) return 0;

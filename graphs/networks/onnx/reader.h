@@ -95,8 +95,8 @@ void sgrad__view_text(const struct sgrad__view *view, const struct sgrad__reader
 enum { SGRAD__NUMBERS = 16 };   /* maximum length of a list of integers */
 
 /* A thing may be an intermediate result that the graph does not have. For example, GELU is five nodes in a file and one layer in
- * the graph. The step is the progress within the layer, and the view is its input. */
-/* Layer by layer; things.c names the layers. */
+ * the graph. The step is the progress within the layer, and the view is its input.
+ * The steps, by layer; things.c has the names of the layers: */
 enum sgrad__step {
     STEP_NONE,
     /* gelu.c */ GELU_HALF, GELU_ROOT, GELU_ERF, GELU_SUM, GELU_TWICE, GELU_CHANCE,
@@ -162,7 +162,7 @@ struct sgrad__reader {
     struct sgrad__bound *bound;     /* parameters and their initial values */
     int mades;
     Onnx__Tensor **made;            /* tensors that were computed; freed after reading */
-    int64_t folded;                 /* number of their elements */
+    int64_t folded;                 /* number of their elements and of those of their inputs */
 };
 
 struct sgrad__operator {
@@ -235,8 +235,8 @@ void sgrad__onnx_bind_part(struct sgrad__reader *reader, const char *name, const
                            const struct sgrad__thing *thing, int first, int rank);
 
 /* make sets output 0 of N to VALUE; if that is -1, returns SGRAD_EFORMAT. make_like also sees VALUE as FROM sees its value, whose
- * axes it has; the number of features may differ. pass sets output 0 to the thing of input I, set to a value seen as VIEW. step
- * makes output 0 an intermediate result of a layer with the input VIEW, and returns its thing; NULL: an error. */
+ * axes it has; the number of features may differ. pass makes output 0 the thing of input I. set makes an output a value, seen as
+ * VIEW. step makes output 0 an intermediate result of a layer with the input VIEW, and returns its thing; NULL: an error. */
 int sgrad__onnx_make(struct sgrad__reader *reader, const Onnx__Node *n, int value);
 int sgrad__onnx_make_like(struct sgrad__reader *reader, const Onnx__Node *n, int value, const struct sgrad__view *from);
 int sgrad__onnx_pass(struct sgrad__reader *reader, const Onnx__Node *n, size_t i);

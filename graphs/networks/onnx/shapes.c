@@ -1,4 +1,4 @@
-/* shapes.c: reads ONNX's operators that change no number: those that change the view of a value (views.c), borders of images, the
+/* shapes.c: reads ONNX's operators that compute nothing: those that change the view of a value (views.c), borders of images, the
  * shortcut of small residual networks, conversion of bytes to activations. It also reads constants, and the shapes of values. */
 #include "codelets/ops/crop.h"
 #include "codelets/ops/flatten.h"
@@ -364,7 +364,7 @@ bool sgrad__onnx_ranges(const struct sgrad__reader *reader, const Onnx__Node *n,
         for (size_t i = 0; a && i < a->n_ints && i < SGRAD__NUMBERS; i++) list[k][count[k]++] = a->ints[i];
         if (!a && sgrad__onnx_input(reader, n, k) && !sgrad__onnx_numbers(reader, n, k, list[k], &count[k])) return false;
         if (k < 3 && !count[k]) return false;
-        for (; count[k] < count[1]; count[k]++) list[k][count[k]] = k == 3 ? count[k] : 1; /* defaults */
+        for (; k > 2 && count[k] < count[1]; count[k]++) list[k][count[k]] = k == 3 ? count[k] : 1; /* defaults */
         if (count[k] != count[1]) return false;
     }
     for (int i = 0; i < count[1]; i++) {
@@ -440,6 +440,8 @@ int sgrad__onnx_read_pad(struct sgrad__reader *reader, const Onnx__Node *n) {
         (sgrad__onnx_input(reader, n, 2) && (!sgrad__onnx_number(reader, n, 2, &value) || value != 0)))
         return sgrad__onnx_refuse(reader, n, "must pad all dimensions by constant numbers, with zeros or by reflection");
     for (int i = 0; i < 8; i++) border &= i % 4 > 1 ? pad[i] >= 0 && pad[i] <= SGRAD__ONNX_LARGE : pad[i] == 0;
+    if (reflect && (!border || from->strides[0] || from->strides[1]))
+        return sgrad__onnx_refuse(reader, n, "mirrors channels, or pixels after strides, which is not supported");
     if (!border || from->strides[0] || from->strides[1]) return pad_channels(reader, n, from, pad);
     const struct sgrad_pad is = { .top = (int)pad[2], .left = (int)pad[3], .bottom = (int)pad[6], .right = (int)pad[7],
                                   .reflect = reflect };

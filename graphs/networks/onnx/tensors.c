@@ -224,7 +224,7 @@ bool sgrad__onnx_floats(const Onnx__Tensor *t, float *number, int most, int *cou
 bool sgrad__onnx_entry(const Onnx__Tensor *t, const char *name, struct sgrad_entry *entry) {
     const struct type *type = type_of(t->data_type);
     struct sgrad_view view = { .shape.rank = (int)t->n_dims };
-    if (!type || !type->is_real) return false;
+    if (!type || !type->is_real || t->n_dims > SGRAD_MAX_RANK) return false;
     view.dtype = type->dtype;
     for (size_t d = 0; d < t->n_dims; d++) view.shape.dim[d] = t->dims[d];
     void *data = sgrad_xcalloc((size_t)sgrad__onnx_count(t) + 1, type->size);

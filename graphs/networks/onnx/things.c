@@ -181,7 +181,7 @@ bool sgrad__onnx_number(const struct sgrad__reader *reader, const Onnx__Node *n,
 int sgrad__onnx_along(const struct sgrad__thing *tensor, const struct sgrad__view *view) {
     const Onnx__Tensor *t = tensor->tensor;
     int found = -1;
-    if (!t || tensor->turned || tensor->sliced || (int)t->n_dims > view->rank) return -1;
+    if (!t || tensor->turned || tensor->sliced || t->n_dims > SGRAD_MAX_RANK || (int)t->n_dims > view->rank) return -1;
     for (int i = 0; i < (int)t->n_dims; i++) {
         const int dimension = view->rank - (int)t->n_dims + i;
         if (t->dims[i] == 1) continue;
@@ -197,7 +197,7 @@ bool sgrad__onnx_is_per_channel(const struct sgrad__reader *reader, const struct
     if (!tensor || !tensor->tensor || channels < 0) return false;
     if (sgrad__view_size(view, channels) > 1) return sgrad__onnx_along(tensor, view) == channels;
     return sgrad__onnx_count(tensor->tensor) == 1 && (int)tensor->tensor->n_dims >= view->rank - channels &&
-           (int)tensor->tensor->n_dims <= view->rank;
+           (int)tensor->tensor->n_dims <= view->rank && tensor->tensor->n_dims <= SGRAD_MAX_RANK;
 }
 
 const Onnx__Attribute *sgrad__onnx_attribute(const Onnx__Node *n, const char *name) {
