@@ -447,7 +447,7 @@ static void fill(const struct sgrad_test *test, int input, void *data) {
 static void onnx(const struct sgrad_signature *signature, const void *attrs, FILE *to) {
     const struct sgrad_batchnorm *b = attrs;
     const bool added = signature->inputs > 1;
-    fprintf(to, "%s = BatchNormalization <epsilon = %.9g, momentum = %.9g> (x, weight, bias, running_mean, running_var)",
+    fprintf(to, "%s = BatchNormalization <epsilon = %#.9g, momentum = %#.9g> (x, weight, bias, running_mean, running_var)",
             added || b->relu ? "normal" : "y", b->eps, 1 - b->momentum);
     if (added) fprintf(to, "\n%s = Add (normal, x1)", b->relu ? "sum" : "y");
     if (b->relu) fprintf(to, "\ny = Relu (%s)", added ? "sum" : "normal");

@@ -259,7 +259,7 @@ static void onnx(const struct sgrad_signature *signature, const void *attributes
         for (int i = 0; i < attrs->groups; i++) fprintf(to, "%s%d", i ? ", " : "", one);
         fputs("}> ()\n", to);
     }
-    fprintf(to, "normal = InstanceNormalization <epsilon = %.9g> (groups, ones, zeros)\nsame = Reshape (normal, shape)\n",
+    fprintf(to, "normal = InstanceNormalization <epsilon = %#.9g> (groups, ones, zeros)\nsame = Reshape (normal, shape)\n",
             attrs->eps);
     const bool wide = rank > 3;
     if (wide)

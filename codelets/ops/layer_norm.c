@@ -95,7 +95,7 @@ static void onnx(const struct sgrad_signature *signature, const void *attrs, FIL
     const int rank = signature->x[0].shape.rank;
     if (rank > 4) return;
     if (rank == 4) fputs(SGRAD__ONNX_CHANNELS_LAST, to);
-    fprintf(to, "%s = LayerNormalization <axis = -1, epsilon = %.9g> (%s, weight, bias)", rank == 4 ? "z" : "y",
+    fprintf(to, "%s = LayerNormalization <axis = -1, epsilon = %#.9g> (%s, weight, bias)", rank == 4 ? "z" : "y",
             ((const struct sgrad_layer_norm *)attrs)->eps, rank == 4 ? "last" : "x");
     if (rank == 4) fputs(SGRAD__ONNX_CHANNELS_FIRST, to);
 }

@@ -115,7 +115,7 @@ static void onnx(const struct sgrad_signature *signature, const void *attrs, FIL
     const struct sgrad_local_response_norm *n = attrs;
     (void)signature;
     if (n->size % 2)
-        fprintf(to, "y = LRN <size = %d, alpha = %.9g, beta = %.9g, bias = %.9g> (x)", n->size, n->alpha, n->beta, n->k);
+        fprintf(to, "y = LRN <size = %d, alpha = %#.9g, beta = %#.9g, bias = %#.9g> (x)", n->size, n->alpha, n->beta, n->k);
 }
 
 const struct sgrad_op sgrad_local_response_norm_op = {

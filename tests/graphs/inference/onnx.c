@@ -409,8 +409,32 @@ static void no_form(void **state) {
     sgrad_context_close(context);
 }
 
+/* Other programs refuse a whole number where ONNX has a float. */
+static void whole_floats(void **state) {
+    (void)state;
+    struct sgrad_context *context;
+    const struct sgrad_context_options how = { .cpus = 1 };
+    assert_done(sgrad_context_open(&how, &context));
+    struct sgrad_graph *g = sgrad_graph_create(SGRAD_F32);
+    int x = sgrad_graph_input(g, "images", SGRAD_F32, sgrad_shape(3, 4, 4, 2));
+    x = sgrad_layer(g, batchnorm, "norm", (x), .momentum = 1);
+    sgrad_graph_loss(g, x, sgrad_graph_input(g, "label", SGRAD_I32, sgrad_shape(2, 4, 4)), 0);
+    assert_done(sgrad__parameters_allocate(g, 1));
+    assert_done(sgrad__onnx_write(g, FILE_1));
+    size_t size;
+    char *data = read_file(FILE_1, &size);
+    Onnx__Model *m = unpack(data, size);
+    const Onnx__Node *norm = node_of(m, "BatchNormalization");
+    for (size_t i = 0; i < norm->n_attribute; i++) assert_int_equal(norm->attribute[i]->type, ONNX_OF_FLOAT);
+    onnx__model__free_unpacked(m, NULL);
+    free(data);
+    sgrad_graph_destroy(g);
+    sgrad_context_close(context);
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
+        sentence("a float attribute is written as a float, even if it is a whole number", whole_floats),
         sentence("a network exported to ONNX, read and exported again has the same bytes", round_trips),
         sentence("logits of ONNX files that PyTorch exported equal those of PyTorch", pytorch),
         sentence("a malformed or unsupported ONNX file is refused with its reason", refusals),
