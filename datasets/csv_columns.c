@@ -430,8 +430,9 @@ static int copy_origin(struct sgrad__table *table, enum sgrad_split split) {
     const struct sgrad_origin *trained = table->options->origin;
     const int file = table->one_file ? SGRAD_TRAIN : (int)split, columns = table->csv[file].columns;
     if (!trained->columns && trained->features > columns)
-        return sgrad_log_error(SGRAD_EFORMAT, "csv: %s: has %d %s, but the network was trained on %lld features", table->path[file],
-                               columns, sgrad_plural(columns, "column", "columns"), (long long)trained->features);
+        return sgrad_log_error(SGRAD_EFORMAT, "csv: %s: has %d %s, but the network was trained on %lld features",
+                               table->path[file], columns, sgrad_plural(columns, "column", "columns"),
+                               (long long)trained->features);
     table->origin = sgrad__origin_copy(trained);
     sgrad__origin_add_columns(table->origin);
     return 0;
@@ -447,8 +448,8 @@ int sgrad__table_open(struct sgrad__table *table, const char *argument, enum sgr
     if (known) SGRAD_TRY(copy_origin(table, split));
     else SGRAD_TRY(describe(table));
     if (!known && table->options->every && sgrad_launched_rank() == 0)
-        sgrad_log_warning("csv: %s: the normalisation of the training set is not known, because no config.json of a run is beside the "
-                          "weights; the mean and deviation of this file are used", table->path[SGRAD_TRAIN]);
+        sgrad_log_warning("csv: %s: the normalisation of the training set is not known, because no config.json of a run is "
+                          "beside the weights; the mean and deviation of this file are used", table->path[SGRAD_TRAIN]);
     for (int file = 0; file < 2; file++)
         if (table->csv[file].columns) SGRAD_TRY(match(table, file, split, known));
     return 0;

@@ -43,10 +43,11 @@ struct sgrad_json_samples {
     const char *type;                   /* of the array's elements: "U8", "U16", "I32" or "F32" */
     int rank;                           /* number of dimensions of one sample */
     const int64_t *dim;                 /* dimensions of one sample */
-    const struct sgrad_arrays *arrays;  /* x[SGRAD_TEST] and its targets y[SGRAD_TEST], which may be absent, instead of all others; NULL: none */
+    const struct sgrad_arrays *arrays;  /* x[SGRAD_TEST] and, optionally, its targets y[SGRAD_TEST]; NULL: none */
 };
 /* Predicts the outputs for SAMPLES (sgrad_predict); if SAMPLES is NULL, for the test split of the data, or, if ANSWERS is not
- * NULL, RESULT is NULL and OPTIONS contains data, for all samples of a file that is not divided into splits, which may lack targets. The weights
+ * NULL, RESULT is NULL and OPTIONS contains data, for all samples of a file that is not divided into splits, which may lack
+ * targets. The weights
  * are RUN/model.safetensors, unless OPTIONS contains init or model. *RESULT: a JSON object with the metrics of the test split
  * (test_loss, …); the caller must free it. *ANSWERS: the predictions; the caller must free them (sgrad_predictions_free). RESULT
  * and ANSWERS may be NULL. SGRAD_EINVAL also if the type or the rank of an array is invalid. SGRAD_ESHAPE also if the samples do

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Maximum number of elements of a result, and of all results of a file. A small file can request a large result, for example by Expand. */
+/* Maximum number of elements of a result, and of all results and their inputs. A small file can request a large result, for
+ * example by Expand. */
 enum { MOST = 1 << 24, MOST_IN_ALL = 1 << 27 };
 
 struct numbers {

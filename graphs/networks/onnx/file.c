@@ -55,8 +55,8 @@ static int check(const char *name, const char *folder, const Onnx__Model *model)
     size_t layers = 0;
     for (size_t i = 0; i < model->graph->n_node; i++) layers += 1 + model->graph->node[i]->n_input / SGRAD_MAX_INPUTS;
     if (layers > MOST_NODES)
-        return sgrad_log_error(SGRAD_EFORMAT, "%s: has %zu nodes, or inputs of as many, but at most %d are supported", name, layers,
-                               MOST_NODES);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: has %zu nodes, or inputs of as many, but at most %d are supported", name,
+                               layers, MOST_NODES);
     if (model->graph->n_sparse_initializer)
         return sgrad_log_error(SGRAD_EFORMAT, "%s: has sparse tensors, which are not supported", name);
     return check_tensors(name, folder, model->graph);
