@@ -393,7 +393,8 @@ MODELS |= {f"resnet{n}": lambda *a, n=n: LargeResNet(n, *a) for n in LargeResNet
 MODELS |= {f"vgg{n}": lambda *a, n=n: Vgg(n, *a) for n in (11, 13, 16)}
 MODELS["vit_tiny"] = Vit
 TORCHVISION = ("mobilenet_v2", "mobilenet_v3_small", "mobilenet_v3_large", "efficientnet_b0", "regnet_x_400mf", "regnet_y_400mf",
-               "regnet_y_800mf", "densenet121", "densenet169", "convnext_tiny", "convnext_small", "vit_b_16", "vit_b_32")
+               "regnet_y_800mf", "densenet121", "densenet161", "densenet169", "densenet201", "convnext_tiny", "convnext_small",
+               "convnext_base", "convnext_large", "vit_b_16", "vit_b_32", "vit_l_16", "vit_l_32")
 MODELS |= {name: lambda shape, classes, name=name: of_torchvision(name, shape, classes) for name in TORCHVISION}
 TEXT_MODELS = {"gpt": Gpt, "llama": Llama}
 

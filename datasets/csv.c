@@ -15,8 +15,6 @@
 
 enum { EVERY = 5, CLASSES_LIMIT = 1 << 16 };   /* EVERY: without options.split, this line of as many is of the test split */
 
-/* ---- lines --------------------------------------------------------------------------------------------------------- */
-
 /* ---- warnings of doubtful tables ---------------------------------------------------------------------------------------- */
 
 enum { FEW = 10 };      /* minimum number of lines for most warnings */

@@ -54,8 +54,8 @@ struct sgrad_array {
     int rank;                           /* number of dimensions, at least 1 */
     const int64_t *dim;                 /* each dimension; the first is that of the samples */
 };
-/* The samples x and the targets y of each split, for the data set "arrays". They mean what x_train.npy, y_train.npy, x_test.npy
- * and y_test.npy mean for the data set "npy". */
+/* The samples x and the targets y of each split, for the data set "arrays". They correspond to x_train.npy, y_train.npy,
+ * x_test.npy and y_test.npy of the data set "npy". */
 struct sgrad_arrays {
     struct sgrad_array x[2], y[2];
 };

@@ -74,7 +74,6 @@ void sgrad__list_name(char **list, int *count, int few, bool quoted, const char 
 
 /* Logs a warning with the classes of D that none of COUNT training labels has. KIND and PATH: reader and file, for the
  * message. */
-struct sgrad_dataset;
 void sgrad__warn_of_unused(const char *kind, const char *path, const int32_t *label, int64_t count,
                            const struct sgrad_dataset *dataset);
 
@@ -92,7 +91,6 @@ char *sgrad__utf8_of(const char *text);
  * groups must be set, from COUNT samples. NUMBER(OF, I) returns their number I, counted over all samples. The deviation of a
  * constant number is 1. */
 struct sgrad_origin;
-struct sgrad_dataset;
 void sgrad__features_measure(struct sgrad_origin *origin, int64_t count, double (*number)(const void *of, int64_t i),
                              const void *of);
 double sgrad__feature(const struct sgrad_origin *origin, int64_t i, double number);     /* normalises number I of a sample */

@@ -21,6 +21,6 @@ struct sgrad__sampler {
  * use. All windows of an epoch have the same random shift; without shuffling it is 0. */
 struct sgrad_sample sgrad__sampler_sample(struct sgrad__sampler *order, uint32_t epoch, int64_t position);
 int64_t sgrad__sampler_index(struct sgrad__sampler *order, uint32_t epoch, int64_t position);
-void sgrad__sampler_close(struct sgrad__sampler *order);            /* frees what the functions above have allocated */
+void sgrad__sampler_close(struct sgrad__sampler *order);            /* frees the memory of the functions above */
 
 #endif

@@ -71,7 +71,7 @@ static int begin_evaluation(struct sgrad__run *run, long done) {
     return sgrad__best_may_end(run) || run->control.awaits ? end_evaluation(run, done) : 0;
 }
 
-/* Takes what the program has returned after STEP, unless it was the last one. */
+/* Takes the value that the function of the program returned after STEP, unless it was the last one. */
 static void take_verdict(struct sgrad__run *run, long step) {
     if (step < run->steps) run->control.verdict = sgrad__metrics_verdict(run->files.metrics);
 }

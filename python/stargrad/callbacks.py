@@ -5,7 +5,7 @@ import time
 
 from .library import Error, Event, Events, Start
 
-GO_ON, END, BREAK = 0, 1, -1        # what the library expects of a function
+GO_ON, END, BREAK = 0, 1, -1        # results of a function, for the library
 
 
 class Stop(Exception):

@@ -8,7 +8,7 @@ from .library import Error
 
 
 class Model:
-    """A trained network: weights, and what its input and output mean. It needs neither PyTorch nor the training data.
+    """A trained network: weights, and a description of its input and output. It needs neither PyTorch nor the training data.
 
     classes: the names of its classes; empty: its outputs are numbers."""
 
