@@ -37,7 +37,7 @@ static const struct sgrad__option options[] = {
     { "sampler", "shuffle|balanced",
       "shuffle: an epoch has each sample once; balanced: an epoch has equally many samples of each class [shuffle]", &sgrad__text,
       SGRAD__FIELD(data.sampler) },
-    { "class-weights", "LIST|balanced",
+    { "class-weights", "LIST",
       "comma-separated weights of the classes in the loss, as in PyTorch's CrossEntropyLoss; balanced: inversely proportional to "
       "the number of samples [1]",
       &sgrad__text, SGRAD__FIELD(training.class_weights) },
