@@ -172,7 +172,9 @@ static double interval(void) {
     const char *text = sgrad_variable("STARGRAD_PROGRESS_SECONDS");
     char *end = NULL;
     const double seconds = text ? strtod(text, &end) : 60;
-    return end && (end == text || *end) ? 60 : seconds;
+    if (!text || (end != text && !*end && seconds >= 0)) return seconds;
+    sgrad_log_warning("STARGRAD_PROGRESS_SECONDS=%s is not a number of seconds, so 60 is used; give a number, or unset it", text);
+    return 60;
 }
 
 int sgrad__metrics_open(const struct sgrad__metrics_options *options, struct sgrad__metrics **metrics) {

@@ -41,6 +41,8 @@ def place(name):
 PROGRAM = {
     "STARGRAD_PICTURES": unknown("STARGRAD_PICTURES", "maybe"),
     "STARGRAD_MAX_ISA": [("mmx", TRAIN, 2, "STARGRAD_MAX_ISA=mmx is unknown; it must be baseline, .* or amx")],
+    "STARGRAD_PROGRESS_SECONDS": [(value, TRAIN, 0, f"warning: STARGRAD_PROGRESS_SECONDS={value} is not a number of seconds, .*")
+                                  for value in ("soon", "-1", "nan")],
     "STARGRAD_CPU_ALGORITHM": unknown("STARGRAD_CPU_ALGORITHM", "quick"),
     "STARGRAD_WAYS": unknown("STARGRAD_WAYS", "quick"),
     "STARGRAD_SIMULATED": [(NOWHERE, PLAN, 1, f"{NOWHERE}: the simulated trainer cannot be read .*STARGRAD_SIMULATED")],
