@@ -362,9 +362,10 @@ static void fill_nothing(struct sgrad_dataset *dataset, const struct sgrad_origi
     dataset->unlabelled = true;
     dataset->classes = trained ? trained->classes : 0;
     dataset->note = sgrad_format("no y");
-    void *to = sgrad_xcalloc((size_t)dataset->count, sizeof(float));
+    const int targets = trained && trained->targets ? (int)trained->targets : 1;
+    void *to = sgrad_xcalloc((size_t)dataset->count * (size_t)(dataset->classes ? 1 : targets), sizeof(float));
     dataset->field[1] = dataset->classes ? (struct sgrad_field){ "label", SGRAD_I32, { 0 }, to }
-                             : (struct sgrad_field){ "target", SGRAD_F32, sgrad_shape(1, 1), to };
+                             : (struct sgrad_field){ "target", SGRAD_F32, sgrad_shape(1, targets), to };
 }
 
 /* ---- the data set ------------------------------------------------------------------------------------------------------ */
