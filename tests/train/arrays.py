@@ -200,7 +200,7 @@ def test_progress():
         stargrad.train(progress=text, out=folder("progress"), **how)
         lines = [line.rsplit("\r", 1)[-1] for line in text.getvalue().split("\n")[:-1]]
         assert [line[:9] for line in lines] == ["epoch 1/2", "epoch 2/2"] and "test top1 0." in lines[0], lines
-    program = f"import stargrad; stargrad.train(progress=open('{FOLDER}/lines', 'w'), out={folder('quiet')!r}, **{how!r})"
+    program = f"import stargrad; stargrad.train(progress=open('{FOLDER}/progress.txt', 'w'), out={folder('quiet')!r}, **{how!r})"
     done = subprocess.run([sys.executable, "-c", program], env={**os.environ, **ENV}, capture_output=True, text=True)
     assert done.returncode == 0 and not done.stdout, done
 
@@ -280,7 +280,7 @@ def test_models():
     assert numpy.allclose(stargrad.Model.load(onnx, **about).logits(x), wanted, atol=1e-4)
     refused(lambda: stargrad.Model.load(alone), "model, mean, deviation, classes must be given")
     refused(lambda: stargrad.Model.load(alone + "x"), "No such file")
-    refused(lambda: other.logits(numpy.zeros((2, 3))), "samples must be images")
+    refused(lambda: other.logits(numpy.zeros((2, 3))), "samples must be an array of images")
     refused(lambda: model.logits(x[:, :5]), "samples of U8 (5,8,1)")
     assert "torch" not in sys.modules
 
