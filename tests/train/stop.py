@@ -164,13 +164,13 @@ def much_to_evaluate():
 
 
 def test_what_ends_beside_an_evaluation():
-    """Its line comes after those of later steps. A signal does not keep it from coming; killed, the run owes it no more than that step."""
+    """Its line may come after those of later steps. A signal does not keep it from coming; killed, the run owes it no more than that step."""
     run = ("train", "--model", "convnet", "--data", "idx:" + much_to_evaluate(), "--batch", 32, "--epochs", 3, "--deterministic")
     reference, out = folder("told"), folder("beside")
     stargrad(*run, "--out", reference)
     with open(os.path.join(reference, "metrics.jsonl")) as f:
         steps = [json.loads(line)["step"] for line in f]
-    assert steps != sorted(steps) and sorted(steps) == sorted([*range(1, 25), 8, 16, 24]), steps
+    assert sorted(steps) == sorted([*range(1, 25), 8, 16, 24]), steps
     for number in (signal.SIGTERM, signal.SIGKILL):
         process = start(*run, "--out", out, *resuming(out))
         wait_for_steps(out, 9 if number == signal.SIGTERM else 17, process)
