@@ -167,6 +167,11 @@ static inline int sgrad_dataset_own_fields(const struct sgrad_dataset *dataset) 
     return sgrad_dataset_fields(dataset) - (dataset->mixed ? 2 : 0);
 }
 
+/* Returns a list of the classes that none of COUNT labels has, "cat, dog", of which it names at most five; NULL: all have one.
+ * *ABSENT: their number. The caller must free the list. NAME: names of the classes; NULL: their numbers are listed. QUOTED: names
+ * are in quotes. Negative labels are ignored. */
+char *sgrad_classes_absent(const char *const *name, int classes, const int32_t *label, int64_t count, bool quoted, int *absent);
+
 /* Returns the target, the field that a network learns to predict: the last field of the reader. */
 static inline const struct sgrad_field *sgrad_dataset_target(const struct sgrad_dataset *dataset) {
     return &dataset->field[sgrad_dataset_own_fields(dataset) - 1];

@@ -72,14 +72,9 @@ static int check_classes(const struct folder *folder) {
 
 /* Warns of classes that have no images in this split. */
 static void tell_absent(const struct folder *folder, const struct sgrad__images *images) {
-    enum { FEW = 5 };
-    char *list = NULL;
-    int absent = 0;
-    for (int64_t c = 0, i = 0; c < folder->classes; c++) {
-        const int64_t first = i;
-        while (i < images->count && images->label[i] == c) i++;
-        if (i == first) sgrad__list_name(&list, &absent, FEW, true, folder->class_name[c]);
-    }
+    int absent;
+    char *list = sgrad_classes_absent((const char *const *)folder->class_name, folder->classes, images->label, images->count,
+                                      true, &absent);
     if (absent && sgrad_launched_rank() == 0)
         sgrad_log_warning("folder: %s: has no image of %d of the %d classes: %s", folder->path, absent, folder->classes, list);
     free(list);
@@ -311,12 +306,12 @@ static bool has_part(const char *root, const char *part) {
 static int find_part(struct sgrad_dataset *dataset, const char *root, const struct sgrad_dataset_options *options,
                      bool *holds_out) {
     struct folder *folder = dataset->state;
-    const bool test = dataset->split == SGRAD_TEST, has_val = has_part(root, "val");
-    *holds_out = options->split > 0 && !has_val && has_part(root, "train") && !(test && options->third);
+    const bool test = dataset->split == SGRAD_TEST, has_train = has_part(root, "train"), has_val = has_part(root, "val");
+    *holds_out = options->split > 0 && !has_val && has_train && !(test && options->third);
     folder->part = "train";
     if (test && !*holds_out) folder->part = options->third || (!has_val && has_part(root, "test")) ? "test" : "val";
     folder->path = sgrad_format("%s/%s", root, folder->part);
-    folder->trained = has_part(root, "train") ? sgrad_format("%s/train", root) : sgrad_format("%s", folder->path);
+    folder->trained = has_train ? sgrad_format("%s/train", root) : sgrad_format("%s", folder->path);
     if (sgrad__is_folder(folder->path)) return 0;
     return sgrad_log_error(SGRAD_EIO, "data set folder:%s: has no folder %s; " SGRAD__FOLDER_WANTED "%s", root, folder->part,
                            !strcmp(folder->part, "val") ? ", or hold out training images with --split 0.1" : "");

@@ -5,23 +5,29 @@
 
 #include <stdlib.h>
 
-void sgrad__warn_of_unused(const char *kind, const char *path, const int32_t *label, int64_t count,
-                           const struct sgrad_dataset *dataset) {
+char *sgrad_classes_absent(const char *const *name, int classes, const int32_t *label, int64_t count, bool quoted, int *absent) {
     enum { FEW = 5 };
-    bool *used = sgrad_xcalloc((size_t)dataset->classes, sizeof *used);
+    bool *used = sgrad_xcalloc((size_t)classes + 1, sizeof *used);
     char *list = NULL;
-    int unused = 0;
+    *absent = 0;
     for (int64_t i = 0; i < count; i++)
         if (label[i] >= 0) used[label[i]] = true;
-    for (int c = 0; c < dataset->classes; c++) {
+    for (int c = 0; c < classes; c++) {
         if (used[c]) continue;
-        char *name = sgrad__class_name(dataset->class_name, c);
-        sgrad__list_name(&list, &unused, FEW, false, name);
-        free(name);
+        char *text = sgrad__class_name(name, c);
+        sgrad__list_name(&list, absent, FEW, quoted, text);
+        free(text);
     }
+    free(used);
+    return list;
+}
+
+void sgrad__warn_of_unused(const char *kind, const char *path, const int32_t *label, int64_t count,
+                           const struct sgrad_dataset *dataset) {
+    int unused;
+    char *list = sgrad_classes_absent(dataset->class_name, dataset->classes, label, count, false, &unused);
     if (unused && sgrad_launched_rank() == 0)
         sgrad_log_warning("%s: %s: of %d classes, these have no training sample: %s%s", kind, path, dataset->classes, list,
                           dataset->class_name ? "" : "; classes are counted from 0");
     free(list);
-    free(used);
 }

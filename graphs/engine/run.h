@@ -205,7 +205,8 @@ int sgrad__run_reopen_program(struct sgrad__run *run, long done);
 /* Submits the step after STEP completed or submitted steps; does not wait. The caller waits for it (runner.h:
  * sgrad__runner_wait). */
 int sgrad__run_submit(struct sgrad__run *run, long step);
-/* The same with given samples: SAMPLE contains the samples of the batch, of all ranks, and is copied. */
+/* The same with given samples: SAMPLE contains the samples of the batch, of all ranks. Those of other ranks are used only if
+ * classes have weights. They are copied. */
 int sgrad__run_submit_samples(struct sgrad__run *run, long step, const struct sgrad_sample *sample);
 
 /* ---- evaluation.c ---- */

@@ -98,8 +98,10 @@ int sgrad__run_submit_samples(struct sgrad__run *run, long step, const struct sg
 int sgrad__run_submit(struct sgrad__run *run, long step) {
     const uint32_t epoch = (uint32_t)(step / run->steps_per_epoch);
     const int64_t batch = run->options.training.batch, first = step % run->steps_per_epoch * batch;
+    const int64_t share = run->program->share, own = run->parallel.local_batch * share;
+    const int64_t from = run->data.class_weight ? 0 : own, to = run->data.class_weight ? batch : own + share;
     struct sgrad_sample *sample = sgrad_xcalloc((size_t)batch, sizeof *sample);
-    for (int64_t i = 0; i < batch; i++) sample[i] = sgrad__sampler_sample(&run->data.sampler, epoch, first + i);
+    for (int64_t i = from; i < to; i++) sample[i] = sgrad__sampler_sample(&run->data.sampler, epoch, first + i);
     int error = run->data.placement
                     ? sgrad__placement_step(run->data.placement, step, &run->program->buffer[run->program->records].tensor[0])
                     : 0;

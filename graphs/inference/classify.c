@@ -1,6 +1,6 @@
 /* classify.c: statistics of the predictions of a classifier: accuracy, confusion matrix, calibration. */
 #include "config.h"
-#include "graphs/api/inference.h"
+#include "graphs/rundir/rundir.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -13,12 +13,7 @@ void sgrad_probabilities(const float *logit, int64_t count, double *probability)
 }
 
 bool sgrad_is_sure(const float *logit, int64_t count) {
-    double most = -INFINITY;
-    for (int64_t c = 0; c < count; c++) {
-        if (isnan(logit[c])) return false;
-        most = fmax(most, logit[c]);
-    }
-    return isfinite(most);
+    return count > 0 && sgrad__predicted_class(logit, count) >= 0;
 }
 
 /* Returns the number of logits that count as larger than that of class C; of equal ones, the first counts as larger. */
@@ -26,13 +21,6 @@ static int64_t larger(const float *logit, int64_t count, int64_t c) {
     int64_t n = 0;
     for (int64_t k = 0; k < count; k++) n += logit[k] > logit[c] || (logit[k] == logit[c] && k < c);
     return n;
-}
-
-static int64_t largest(const float *logit, int64_t count) {
-    int64_t best = 0;
-    for (int64_t k = 1; k < count; k++)
-        if (logit[k] > logit[best]) best = k;
-    return best;
 }
 
 struct sgrad_classification sgrad_classify(const struct sgrad_predictions *predictions) {
@@ -43,8 +31,8 @@ struct sgrad_classification sgrad_classify(const struct sgrad_predictions *predi
     all.confusion = sgrad_xcalloc((size_t)(classes * classes), sizeof *all.confusion);
     for (int64_t i = 0; i < predictions->samples; i++) {
         const float *logit = predictions->logits + i * classes;
-        const int64_t label = predictions->label[i], best = largest(logit, classes);
-        if (!sgrad_is_sure(logit, classes)) {
+        const int64_t label = predictions->label[i], best = sgrad__predicted_class(logit, classes);
+        if (best < 0) {
             all.unsure[label]++;
             all.all_unsure++;
             continue;

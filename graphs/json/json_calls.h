@@ -47,11 +47,10 @@ struct sgrad_json_samples {
 };
 /* Predicts the outputs for SAMPLES (sgrad_predict); if SAMPLES is NULL, for the test split of the data, or, if ANSWERS is not
  * NULL, RESULT is NULL and OPTIONS contains data, for all samples of a file that is not divided into splits, which may lack
- * targets. The weights
- * are RUN/model.safetensors, unless OPTIONS contains init or model. *RESULT: a JSON object with the metrics of the test split
- * (test_loss, …); the caller must free it. *ANSWERS: the predictions; the caller must free them (sgrad_predictions_free). RESULT
- * and ANSWERS may be NULL. SGRAD_EINVAL also if the type or the rank of an array is invalid. SGRAD_ESHAPE also if the samples do
- * not have the shape that the network expects. */
+ * targets. The weights are RUN/model.safetensors, unless OPTIONS contains init or model. *RESULT: a JSON object with the metrics
+ * of the test split (test_loss, …); the caller must free it. *ANSWERS: the predictions; the caller must free them
+ * (sgrad_predictions_free). RESULT and ANSWERS may be NULL. SGRAD_EINVAL also if the type or the rank of an array is invalid.
+ * SGRAD_ESHAPE also if the samples do not have the shape that the network expects. */
 int sgrad_json_predict(const char *run, const char *options, const struct sgrad_json_samples *samples, char **result,
                        struct sgrad_predictions *answers);
 

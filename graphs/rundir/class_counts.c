@@ -38,8 +38,7 @@ const struct sgrad_metric *sgrad__class_metrics_add(const struct sgrad_metric *m
     return known->metric;
 }
 
-/* Returns the class with the largest logit, the first one of several; -1: the probabilities are not finite. */
-static int64_t predicted_of(const float *logit, int64_t classes) {
+int64_t sgrad__predicted_class(const float *logit, int64_t classes) {
     int64_t best = 0;
     for (int64_t c = 0; c < classes; c++) {
         if (isnan(logit[c])) return -1;
@@ -50,7 +49,8 @@ static int64_t predicted_of(const float *logit, int64_t classes) {
 
 void sgrad__class_counts_add(double *count, int classes, const struct sgrad_predictions *predictions) {
     for (int64_t i = 0; i < predictions->samples; i++) {
-        const int64_t label = predictions->label[i], best = predicted_of(predictions->logits + i * predictions->width, classes);
+        const int64_t label = predictions->label[i];
+        const int64_t best = sgrad__predicted_class(predictions->logits + i * predictions->width, classes);
         if (label < 0 || label >= classes) continue;
         count[label]++;
         if (best >= 0) count[classes + best]++;

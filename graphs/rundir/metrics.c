@@ -251,6 +251,14 @@ static const char *time_left(const struct sgrad__metrics *metrics, long step, ch
     return text;
 }
 
+enum { SGRAD_PROGRESS = 256 };
+/* Writes "step 120/390  loss 0.5321  1:23 left  812 images/s" to TEXT, and returns its length. */
+static int write_progress(const struct sgrad__metrics *metrics, long step, double loss, double rate, char text[SGRAD_PROGRESS]) {
+    char left[SGRAD_LEFT];
+    return snprintf(text, SGRAD_PROGRESS, "step %ld/%ld  loss %s  %s left  %.0f %s/s", step, metrics->is.steps, SHORT(loss),
+                    time_left(metrics, step, left), rate, metrics->is.samples);
+}
+
 /* Draws one line, truncated to the width of the terminal; the bar fills the columns that the numbers leave.
  *
  *     [===========             ] step 120/390  loss 0.5321  1:23 left  812 images/s
@@ -258,11 +266,9 @@ static const char *time_left(const struct sgrad__metrics *metrics, long step, ch
 static void draw_bar(struct sgrad__metrics *metrics, long step, double loss, double rate) {
     enum { LEAST = 10, WIDEST = 40 };
     FILE *to = metrics->is.terminal;
-    char text[256], left[SGRAD_LEFT];
+    char text[SGRAD_PROGRESS];
     const int columns = sgrad_terminal_columns(fileno(to)) - 1;
-    const int used = snprintf(text, sizeof text, "step %ld/%ld  loss %s  %s left  %.0f %s/s", step, metrics->is.steps,
-                              SHORT(loss), time_left(metrics, step, left), rate, metrics->is.samples);
-    int width = columns - used - 3;
+    int width = columns - write_progress(metrics, step, loss, rate, text) - 3;
     width = width > WIDEST ? WIDEST : width;
     const double share = metrics->is.steps > 0 ? (double)step / (double)metrics->is.steps : 0;
     const int full = (int)(width * (share > 1 ? 1 : share));
@@ -275,14 +281,6 @@ static void draw_bar(struct sgrad__metrics *metrics, long step, double loss, dou
 void sgrad__metrics_say(const struct sgrad__metrics *metrics, const char *line) {
     if (metrics && metrics->is.terminal)
         fprintf(metrics->is.terminal, "%s%s\n", metrics->bar ? "\r\033[K" : "", line), fflush(metrics->is.terminal);
-}
-
-/* Prints the progress of a long epoch, if there is no progress bar. */
-static void print_steps(const struct sgrad__metrics *metrics, long step, double loss, double rate) {
-    char left[SGRAD_LEFT];
-    fprintf(metrics->is.terminal, "step %ld/%ld  loss %s  %s left  %.0f %s/s\n", step, metrics->is.steps, SHORT(loss),
-            time_left(metrics, step, left), rate, metrics->is.samples);
-    fflush(metrics->is.terminal);
 }
 
 /* Prints the number of epochs if it is an integer, else the number of steps. Of the metrics of classes, prints only the one by
@@ -333,7 +331,9 @@ static void print_progress(struct sgrad__metrics *metrics, long step, double los
     if (metrics->run_steps == 1) metrics->printed = time;
     if (time - metrics->printed < metrics->interval) return;
     metrics->printed = time;
-    print_steps(metrics, step, loss, rate);
+    char text[SGRAD_PROGRESS];
+    write_progress(metrics, step, loss, rate, text);
+    sgrad__metrics_say(metrics, text);
 }
 
 bool sgrad__metrics_owes_epoch(const struct sgrad__metrics *metrics) { return metrics && metrics->owed; }

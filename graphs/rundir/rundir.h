@@ -197,6 +197,8 @@ void sgrad__prometheus_close(struct sgrad__prometheus *prometheus);
 /* Returns the metrics METRIC of a loss, followed by those of classes. *COUNT, their number, becomes that of all. Static; must not
  * be freed. */
 const struct sgrad_metric *sgrad__class_metrics_add(const struct sgrad_metric *metric, int *count);
+/* Returns the class with the largest of CLASSES logits, the first one of several; -1: their probabilities are not finite. */
+int64_t sgrad__predicted_class(const float *logit, int64_t classes);
 /* Adds PREDICTIONS to COUNT: by class the samples, then the predictions, then the correct predictions (3·CLASSES). A sample
  * without finite probabilities has no prediction. */
 void sgrad__class_counts_add(double *count, int classes, const struct sgrad_predictions *predictions);

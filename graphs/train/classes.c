@@ -106,26 +106,14 @@ static int check_sampler(const struct sgrad__run *run) {
 
 /* Warns of classes that have no sample in DATASET, a training or test SET. */
 static void warn_of_empty(const struct sgrad__run *run, const struct sgrad_dataset *dataset, const char *set) {
-    enum { FEW = 5 };
     const int32_t *label = has_labels(dataset) ? sgrad_dataset_target(dataset)->data : NULL;
     if (!label) return;
-    bool *used = sgrad_xcalloc((size_t)dataset->classes, sizeof *used);
-    char *list = sgrad_format("%s", "");
-    int empty = 0;
-    for (int64_t i = 0; i < dataset->count; i++)
-        if (label[i] >= 0) used[label[i]] = true;
-    for (int c = 0; c < dataset->classes; c++) {
-        if (used[c] || ++empty > FEW) continue;
-        char *before = list, *number = sgrad_format("%d", c);
-        list = sgrad_format("%s%s%s", before, *before ? ", " : "", dataset->class_name ? dataset->class_name[c] : number);
-        free(before);
-        free(number);
-    }
+    int empty;
+    char *list = sgrad_classes_absent(dataset->class_name, dataset->classes, label, dataset->count, false, &empty);
     if (empty)
-        sgrad_log_warning("%s: %d of %d classes %s no %s sample: %s%s", run->options.data.name, empty, dataset->classes,
-                          sgrad_plural(empty, "has", "have"), set, list, empty > FEW ? ", …" : "");
+        sgrad_log_warning("%s: %d of %d classes %s no %s sample: %s", run->options.data.name, empty, dataset->classes,
+                          sgrad_plural(empty, "has", "have"), set, list);
     free(list);
-    free(used);
 }
 
 /* The readers warn of classes without training samples, before --exclude; that of folders also of those without

@@ -213,10 +213,10 @@ bool sgrad__onnx_floats(const Onnx__Tensor *t, float *number, int most, int *cou
     const int64_t all = sgrad__onnx_count(t);
     const struct type *type = type_of(t->data_type);
     if (!type || !type->is_real || all > most) return false;
-    char *packed = sgrad_xcalloc((size_t)all + 1, type->size);
-    pack(t, packed);
-    for (int64_t i = 0; i < all; i++) number[i] = (float)number_at(t->data_type, packed + (size_t)i * type->size);
-    free(packed);
+    double *exact = sgrad_xcalloc((size_t)all + 1, sizeof *exact);
+    sgrad__onnx_doubles(t, exact);
+    for (int64_t i = 0; i < all; i++) number[i] = (float)exact[i];
+    free(exact);
     *count = (int)all;
     return true;
 }
