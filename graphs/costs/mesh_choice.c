@@ -112,6 +112,7 @@ static int estimate(struct sgrad__run *run, int (*build)(struct sgrad__run *run)
     if (pipe && pipe->ranks > 1) SGRAD_TRY(sgrad__graph_cut(run->graph, pipe->ranks));
     SGRAD_TRY(check_batch(run, query->batch));
     SGRAD_TRY(check_whole(run));
+    sgrad__training_freeze(run->training, o->training.freeze, 0);
     const struct sgrad__terms terms = { .network = query->network, .batch = query->batch, .micro = o->training.micro_batch,
                                         .turns = sgrad__has_groups(run->graph)
                                                  && o->training.bn_group != SGRAD_GROUP_MICRO && o->training.bn_group <= 0,

@@ -94,6 +94,8 @@ static double crossing(const struct pricer *pricer, int stage) {
 
 struct kept {
     double parts, whole;            /* bytes that a rank stores; that its layers use */
+    double trained;                 /* bytes of WHOLE that are not frozen: they have gradients */
+    double stated;                  /* bytes of PARTS that have optimizer states */
     double gathering, summing;      /* seconds */
 };
 
@@ -109,11 +111,14 @@ static struct kept parameters(const struct pricer *pricer, int stage, int rank) 
         for (int c = w->cuts - 1; c >= 0 && w->cut[c].gathered; c--) {
             used *= w->cut[c].axis->ranks;
             const struct sgrad_group group = along(pricer, sgrad_mesh_bit(&g->mesh, w->cut[c].axis), rank);
-            all.gathering +=
-                collective(pricer, SGRAD_ALL_GATHER, group, used) + collective(pricer, SGRAD_REDUCE_SCATTER, group, used);
+            all.gathering += collective(pricer, SGRAD_ALL_GATHER, group, used);
+            if (!w->frozen) all.gathering += collective(pricer, SGRAD_REDUCE_SCATTER, group, used);
         }
         all.parts += part;
         all.whole += used;
+        if (!g->lora.rank || w->adapter) all.stated += part;
+        if (w->frozen) continue;
+        all.trained += used;
         if (w->stages & (w->stages - 1))
             all.summing += collective(pricer, SGRAD_ALLREDUCE, sgrad__holders(g, w, rank, pricer->member), part);
         else bytes[sgrad__part_axes(g, w)] += part;
@@ -135,7 +140,7 @@ static double memory(const struct pricer *pricer, int stage, const struct kept *
     const int flight = sgrad__micros_in_flight(g, stage, pricer->is->workers);
     const int sharers = pricer->is->shares ? sgrad_mesh_ranks(&g->mesh, sgrad_mesh_sampled(&g->mesh)) : 1;
     const double in_flight = (double)(flight < pricer->micros && !pricer->is->turns ? flight : pricer->micros);
-    const double lanes = fmin((double)pricer->micros, fmax(8, (double)(1 << 30) / fmax(kept->whole, 1)));
+    const double lanes = fmin((double)pricer->micros, fmax(8, (double)(1 << 30) / fmax(kept->trained, 1)));
     double made = 0, largest = 0;
     for (const struct sgrad__node *n = g->node; n < g->node + g->node_count; n++) {
         if (n->stage != stage) continue;
@@ -146,7 +151,7 @@ static double memory(const struct pricer *pricer, int stage, const struct kept *
             made += (double)sgrad_view_bytes(&n->is.saved[i]);
     }
     const double gathered = kept->whole > kept->parts ? kept->whole : 0;
-    return kept->parts * (1 + pricer->is->states / sharers) + gathered + lanes * kept->whole +
+    return kept->parts + kept->stated * pricer->is->states / sharers + gathered + lanes * kept->trained +
            in_flight * (double)pricer->micro * (made + 2 * largest);
 }
 
@@ -177,7 +182,7 @@ struct sgrad__price sgrad__graph_price(const struct sgrad_graph *graph, const st
             computing += compute(&p, n);
             sending += node_moves(&p, n, rank);
         }
-        const double update = kept.parts * (PASSES + 2 * terms->states) / terms->bandwidth;
+        const double update = kept.stated * (PASSES + 2 * terms->states) / terms->bandwidth;
         const double passes = fmax(computing, sending) + fmin(computing, sending) / (double)p.micros;
         const double behind = fmax(kept.summing - computing * 2 / PASSES, kept.summing / 8) + update;
         filling += passes / (double)p.micros;

@@ -240,6 +240,15 @@ def test_memory():
         whole, adapters = memory(*more), memory(*more, "--init", f"{path}/model.safetensors", "--lora", 4)
         assert adapters * 3 <= whole, (more, adapters, whole)
 
+    def estimated(*more):
+        """The memory of a mesh in plan, which knows that frozen weights have no gradients, states or sums."""
+        said = stargrad("plan", "--model", model, "--data", f"text:{TEXT},32", "--batch", 64, "--optimizer", "adamw", "--mesh", "data=8",
+                        "--machine", "h100-8", "--nodes", 1, "--json", *more)
+        kind = json.loads(said[said.index("{"):])["points"][0]["kinds"][0]
+        return kind["memory_bytes"], kind["sending_seconds"]
+    whole, adapters = estimated(), estimated("--init", f"{path}/model.safetensors", "--lora", 4)
+    assert adapters[0] < 0.7 * whole[0] and adapters[1] < 0.2 * whole[1], (adapters, whole)
+
 
 def test_refused():
     for more, reason in (
