@@ -177,14 +177,22 @@ static __device__ inline uint32_t sgrad__index_of(int n, int h, int w, int c, in
 /* Returns the last four dimensions: (N,H,W,C) of images; (D,H,W,C) of volumes (N,D,H,W,C), whose slices are treated as images. */
 static inline const int64_t *sgrad__image_dims(const struct sgrad_shape *shape) { return shape->dim + shape->rank - 4; }
 
-/* The parameters of a pooling from (N,H,W,C) to (N,P,Q,C). C is in packs. */
-struct sgrad__windows {
-    int H, W, P, Q, C, kernel, stride, padding;
+/* The sizes of x (N,H,W,C) and of y (N,P,Q,C). C is in packs of PACK elements. */
+struct sgrad__sizes {
+    int H, W, P, Q, C;
 };
-static inline struct sgrad__windows sgrad__windows_of(const struct sgrad_shape *one, const struct sgrad_shape *other, int pack,
+static inline struct sgrad__sizes sgrad__sizes_of(const struct sgrad_shape *x, const struct sgrad_shape *y, int pack) {
+    const int64_t *in = sgrad__image_dims(x), *out = sgrad__image_dims(y);
+    return { (int)in[1], (int)in[2], (int)out[1], (int)out[2], (int)in[3] / pack };
+}
+
+/* The parameters of a pooling from x to y. */
+struct sgrad__windows : sgrad__sizes {
+    int kernel, stride, padding;
+};
+static inline struct sgrad__windows sgrad__windows_of(const struct sgrad_shape *x, const struct sgrad_shape *y, int pack,
                                                       int kernel, int stride, int padding) {
-    const int64_t *xd = sgrad__image_dims(one), *yd = sgrad__image_dims(other);
-    return { (int)xd[1], (int)xd[2], (int)yd[1], (int)yd[2], (int)xd[3] / pack, kernel, stride, padding };
+    return { sgrad__sizes_of(x, y, pack), kernel, stride, padding };
 }
 /* Return the first and the last window, of P, that cover coordinate H of the image. */
 static __device__ inline int sgrad__first_window(const struct sgrad__windows &s, int h) {

@@ -2,12 +2,8 @@
 #include "codelets/cuda/cuda.h"
 #include "codelets/ops/resize_weights.h"
 
-/* Sizes of x (N,H,W,C) and of y (N,P,Q,C). C is in packs. */
-struct sizes {
-    int H, W, P, Q, C;
-};
-
-template <typename P> static __global__ void forward(uint32_t n, struct sizes s, struct sgrad_resize attrs, const P *x, P *y) {
+template <typename P>
+static __global__ void forward(uint32_t n, struct sgrad__sizes s, struct sgrad_resize attrs, const P *x, P *y) {
     const uint32_t i = sgrad__thread();
     if (i >= n) return;
     const struct sgrad__pixel at = sgrad__pixel_of(i, s.P, s.Q, s.C);
@@ -24,7 +20,7 @@ template <typename P> static __global__ void forward(uint32_t n, struct sizes s,
 }
 
 template <typename P>
-static __global__ void backward(uint32_t n, struct sizes s, struct sgrad_resize attrs, const P *dy, P *dx, bool add) {
+static __global__ void backward(uint32_t n, struct sgrad__sizes s, struct sgrad_resize attrs, const P *dy, P *dx, bool add) {
     const uint32_t i = sgrad__thread();
     if (i >= n) return;
     const struct sgrad__pixel at = sgrad__pixel_of(i, s.H, s.W, s.C);
@@ -42,17 +38,12 @@ static __global__ void backward(uint32_t n, struct sizes s, struct sgrad_resize 
     sgrad__store(dx + i, sum, add);
 }
 
-static struct sizes sizes_of(const struct sgrad_shape *x, const struct sgrad_shape *y, int pack) {
-    const int64_t *in = sgrad__image_dims(x), *out = sgrad__image_dims(y);
-    return { (int)in[1], (int)in[2], (int)out[1], (int)out[2], (int)in[3] / pack };
-}
-
 /* x (N,H,W,C), y (N,P,Q,C) */
 extern "C" void sgrad__resize_forward_cuda(const struct sgrad_args *args) {
     const struct sgrad_shape *x = &args->view[0].shape, *y = &args->view[1].shape;
     sgrad__with_pack(args->view[0].dtype, x->dim[x->rank - 1], [=](auto pack) {
         using P = decltype(pack);
-        sgrad__launch(forward<P>, sgrad_shape_count(y) / P::size, sizes_of(x, y, P::size),
+        sgrad__launch(forward<P>, sgrad_shape_count(y) / P::size, sgrad__sizes_of(x, y, P::size),
                       *(const struct sgrad_resize *)args->attrs, args->data[0], args->data[1]);
     });
 }
@@ -62,7 +53,7 @@ extern "C" void sgrad__resize_backward_cuda(const struct sgrad_args *args) {
     const struct sgrad_shape *y = &args->view[0].shape, *x = &args->view[1].shape;
     sgrad__with_pack(args->view[0].dtype, x->dim[x->rank - 1], [=](auto pack) {
         using P = decltype(pack);
-        sgrad__launch(backward<P>, sgrad_shape_count(x) / P::size, sizes_of(x, y, P::size),
+        sgrad__launch(backward<P>, sgrad_shape_count(x) / P::size, sgrad__sizes_of(x, y, P::size),
                       *(const struct sgrad_resize *)args->attrs, args->data[0], args->data[1], sgrad_adds(args, 1));
     });
 }
