@@ -2,7 +2,7 @@
 """Make vision.json and vision.safetensors: torchvision's networks, small by their options, and layers that they use. Needs PyTorch 2
 and torchvision; the tests do not run this.
 
-vision.json           for each network: its name in Stargrad, the shapes of its weights (weights.py makes the values), the
+vision.json           a line for each network: its name in Stargrad, the shapes of its weights (weights.py makes the values), the
                       log-probabilities of the first test images of cifar10/ in evaluation, and the losses of ten training steps;
                       "spread" is the largest relative difference of PyTorch's single precision from each loss
 vision.safetensors    cases of layers, in the form of layers.safetensors (make.py)
@@ -135,7 +135,8 @@ def main(names):
     for name, (text, build) in NETWORKS.items():
         if not names or name in names:
             made[name] = run(text, build)
-    file.write_text(json.dumps({name: made[name] for name in NETWORKS if name in made}, indent=1) + "\n")
+    lines = [f"{json.dumps(name)}: {json.dumps(made[name])}" for name in NETWORKS if name in made]
+    file.write_text("{" + ",\n".join(lines) + "}\n")
     layers()
 
 
