@@ -9,7 +9,7 @@
  * the same batches. The results of all batches are sent to all ranks by a last program, which has its own tags. They are added in
  * the order of batches, so that the result does not depend on their distribution.
  *
- * No function waits, except end: the training loop must call sgrad__evaluation_turn from time to time.
+ * No function waits, except end: the training loop must call sgrad__evaluation_advance from time to time.
  *
  * With several views of each image (--tta) a batch contains all views of its samples, one after another. The predictions are
  * averaged, and the loss is computed from the mean (views.c).
@@ -296,7 +296,7 @@ static int take_total(struct sgrad__run *run, struct sgrad__evaluation *evaluati
     return 0;
 }
 
-int sgrad__evaluation_turn(struct sgrad__run *run) {
+int sgrad__evaluation_advance(struct sgrad__run *run) {
     struct sgrad__evaluation *e = run->evaluation.state;
     const int64_t ahead = (int64_t)sgrad__run_steps_in_flight(run) * run->evaluation.turns;
     while (e->done < e->next && sgrad__runner_is_ready(part_of(e, e->done)->runner)) SGRAD_TRY(take_batch(run, e));
@@ -313,7 +313,7 @@ int sgrad__evaluation_end(struct sgrad__run *run, bool may_leave) {
             e->end = e->next;
             e->value[e->batches * e->sums] = 1;
         }
-        SGRAD_TRY(sgrad__evaluation_turn(run));
+        SGRAD_TRY(sgrad__evaluation_advance(run));
         if (e->totals && run->evaluation.active) SGRAD_TRY(take_total(run, e));
         else if (run->evaluation.active) SGRAD_TRY(take_batch(run, e));
     }

@@ -19,7 +19,7 @@ int sgrad__run_await(struct sgrad__run *run, int error, const char *what) {
 
 bool sgrad__run_is_asked(const struct sgrad__run *run) {
     return run->files.error || sgrad__signal_caught() || sgrad__deadline_stops(run) ||
-           sgrad__checkpoint_failed(run->files.checkpoint) || run->control.verdict;
+           sgrad__checkpoint_failed(run->files.checkpoint) || run->control.event_status;
 }
 
 double sgrad__run_lr(const struct sgrad__run *run, long step) {

@@ -117,8 +117,8 @@ struct sgrad__run_control {
     bool together;                              /* all ranks know the error that ends the run: they need not be aborted */
     bool stopping;                              /* the run must end: no further step is started */
     bool pausing;                               /* a checkpoint is due by the clock: no step is started before it */
-    int verdict;                                /* of options.output.events, on rank 0: the value that ends the run; 0: none */
-    bool awaits;                                /* no step follows an evaluation before options.output.events.epoch returns */
+    int event_status;                           /* of options.output.events, on rank 0: the value that ends the run; 0: none */
+    bool waits_for_epoch_event;                 /* no step follows an evaluation before options.output.events.epoch returns */
     struct sgrad__deadline *deadline;           /* owned; NULL: the run has no time limits */
     struct sgrad_monitor *listener;             /* borrowed; notified when a step has ended, also of evaluations; NULL: none */
 };
@@ -216,7 +216,7 @@ int sgrad__run_submit_samples(struct sgrad__run *run, long step, const struct sg
  * rank of the run must call it. */
 int sgrad__evaluation_begin(struct sgrad__run *run);
 /* Continues the evaluation in progress: stores the results of completed batches and submits further ones. Does not wait. */
-int sgrad__evaluation_turn(struct sgrad__run *run);
+int sgrad__evaluation_advance(struct sgrad__run *run);
 /* Waits for the evaluation, if one is in progress. MAY_LEAVE: if a rank requests the end of the run, batches that have not been
  * started are omitted, unless several ranks process the same samples. run->control.stopping is then true, and
  * run->evaluation.epoch.evaluated false: there are no metrics. */

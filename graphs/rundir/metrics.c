@@ -28,7 +28,7 @@ struct sgrad__metrics {
     long epoch_steps, losses;   /* losses: steps among these that have a loss */
     int epoch;                  /* of these sums */
     long last_epoch;            /* step of the last epoch line */
-    bool owed;
+    bool pending;
     long in_flight;
     double last;                /* time: when the last step ended, or the first one of those in flight was submitted */
     double run_seconds;         /* of the steps of this process */
@@ -37,7 +37,7 @@ struct sgrad__metrics {
     char **name;                /* names of the values: of a step, then "test/loss", …, then "busy/cpu0", … */
     struct sgrad__tensorboard *tensorboard;
     struct sgrad__prometheus *prometheus;
-    int verdict;                /* the last value other than 0 of a function of the events */
+    int event_status;           /* the last value other than 0 of a function of the events */
     bool bar;                   /* terminal supports a progress bar */
     double drawn;               /* when the bar was last drawn */
     double interval, printed;   /* without a bar: seconds between lines within an epoch; when the last line was printed */
@@ -142,11 +142,11 @@ static void make_names(struct sgrad__metrics *metrics) {
 
 /* FUNCTION: of metrics->is.events; NULL: none. */
 static void call(struct sgrad__metrics *metrics, int (*function)(void *arg, const char *event), const char *event) {
-    const int verdict = function ? function(metrics->is.events->arg, event) : 0;
-    if (verdict) metrics->verdict = verdict;
+    const int status = function ? function(metrics->is.events->arg, event) : 0;
+    if (status) metrics->event_status = status;
 }
 
-int sgrad__metrics_verdict(const struct sgrad__metrics *metrics) { return metrics ? metrics->verdict : 0; }
+int sgrad__metrics_event_status(const struct sgrad__metrics *metrics) { return metrics ? metrics->event_status : 0; }
 
 static void call_start(struct sgrad__metrics *metrics, long done) {
     json_t *event = json_pack("{s:s, s:o, s:I, s:I, s:f, s:I}", "event", "start", "folder", sgrad_json_text(metrics->is.folder),
@@ -188,7 +188,7 @@ int sgrad__metrics_open(const struct sgrad__metrics_options *options, struct sgr
     const bool last = at && at->step >= options->steps;
     const bool ends = last || (at && at->step > 0 && (at->step_in_epoch == 0 || (options->evaluate_every &&
                                                                                  at->step % options->evaluate_every == 0)));
-    m->owed = (options->evaluate_last ? last : ends) && m->last_epoch < at->step;
+    m->pending = (options->evaluate_last ? last : ends) && m->last_epoch < at->step;
     m->is.resumed = NULL;
     if (!error && !(m->jsonl = fopen(m->path, "ae")))
         error = sgrad_log_error(SGRAD_EIO, "%s: cannot be written: %s", m->path, strerror(errno));
@@ -336,7 +336,7 @@ static void print_progress(struct sgrad__metrics *metrics, long step, double los
     sgrad__metrics_say(metrics, text);
 }
 
-bool sgrad__metrics_owes_epoch(const struct sgrad__metrics *metrics) { return metrics && metrics->owed; }
+bool sgrad__metrics_epoch_is_pending(const struct sgrad__metrics *metrics) { return metrics && metrics->pending; }
 
 void sgrad__metrics_submitted(struct sgrad__metrics *metrics) {
     if (metrics && metrics->in_flight++ == 0) metrics->last = sgrad_time_monotonic();
@@ -411,7 +411,7 @@ static int write_classes(struct sgrad__metrics *metrics, const struct sgrad__epo
 
 int sgrad__metrics_epoch(struct sgrad__metrics *metrics, const struct sgrad__epoch *epoch) {
     if (!metrics) return 0;
-    metrics->owed = false;
+    metrics->pending = false;
     if (epoch->evaluated && epoch->classes) SGRAD_TRY(write_classes(metrics, epoch));
     begin_line(metrics);
     fprintf(metrics->file, "{\"event\":\"epoch\",\"epoch\":%s,\"step\":%ld,\"train_loss\":%s,", NUMBER(epoch->epoch), epoch->step,

@@ -236,10 +236,10 @@ void sgrad__metrics_say(const struct sgrad__metrics *metrics, const char *line);
 
 /* Returns true if the run was ended after the last step of an epoch, or of an interval between evaluations, but before the line
  * of its evaluation was written. The evaluation must then be repeated. */
-bool sgrad__metrics_owes_epoch(const struct sgrad__metrics *metrics);
+bool sgrad__metrics_epoch_is_pending(const struct sgrad__metrics *metrics);
 
 /* Returns the last value other than 0 that a function of the events has returned; 0: none. */
-int sgrad__metrics_verdict(const struct sgrad__metrics *metrics);
+int sgrad__metrics_event_status(const struct sgrad__metrics *metrics);
 
 /* Records that a step has been submitted. If no other step was in flight, samples_per_second is measured from now on. */
 void sgrad__metrics_submitted(struct sgrad__metrics *metrics);

@@ -327,7 +327,7 @@ static int turn_evaluation(struct sgrad__trial *trial) {
     if (due && !t->evaluates) SGRAD_TRY(sgrad__evaluation_begin(trial->run));
     t->evaluates = due;
     if (!due) return 0;
-    SGRAD_TRY(sgrad__evaluation_turn(trial->run));
+    SGRAD_TRY(sgrad__evaluation_advance(trial->run));
     if (!trial->run->evaluation.active) take_evaluation(trial);
     return 0;
 }

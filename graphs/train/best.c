@@ -70,7 +70,7 @@ bool sgrad__best_may_end(const struct sgrad__run *run) {
     return run->options.evaluation.patience && run->best.worse + 1 >= run->options.evaluation.patience;
 }
 
-int sgrad__best_tell(struct sgrad__run *run) {
+int sgrad__best_record(struct sgrad__run *run) {
     const double value = run->evaluation.epoch.test[run->result.main],
                  kept = run->best.step ? run->best.metrics[run->result.main] : NAN;
     count(run, value);

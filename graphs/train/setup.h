@@ -186,7 +186,7 @@ int sgrad__best_choose_metric(struct sgrad__run *run);
 int sgrad__best_open(struct sgrad__run *run, long done);
 /* Compares the metrics in run->evaluation.epoch with the best ones so far, after its evaluation; rank 0 saves the weights if
  * these are better. Collective. SGRAD_EIO: they cannot be saved. */
-int sgrad__best_tell(struct sgrad__run *run);
+int sgrad__best_record(struct sgrad__run *run);
 /* Returns true if the next evaluation can end the run (--patience). */
 bool sgrad__best_may_end(const struct sgrad__run *run);
 /* Sets the result of the run to that of its best evaluation, if its weights were saved. */

@@ -68,32 +68,32 @@ static int begin_evaluation(struct sgrad__run *run, long done) {
     if (done >= run->steps) SGRAD_TRY(sgrad__run_see_views(run));
     if (run->evaluation.views.count) run->evaluation.epoch.views = run->options.evaluation.tta;
     SGRAD_TRY(sgrad__evaluation_begin(run));
-    return sgrad__best_may_end(run) || run->control.awaits ? end_evaluation(run, done) : 0;
+    return sgrad__best_may_end(run) || run->control.waits_for_epoch_event ? end_evaluation(run, done) : 0;
 }
 
 /* Takes the value that the function of the program returned after STEP, unless it was the last one. */
-static void take_verdict(struct sgrad__run *run, long step) {
-    if (step < run->steps) run->control.verdict = sgrad__metrics_verdict(run->files.metrics);
+static void take_event_status(struct sgrad__run *run, long step) {
+    if (step < run->steps) run->control.event_status = sgrad__metrics_event_status(run->files.metrics);
 }
 
 /* Records the metrics of an epoch. No effect if the evaluation was cancelled because the run must end: the resumed run repeats
  * it. */
-static void tell_epoch(struct sgrad__run *run) {
+static void record_epoch(struct sgrad__run *run) {
     const struct sgrad__epoch *e = &run->evaluation.epoch;
     if (!e->evaluated) return;
     /* on all ranks, and before the line in metrics.jsonl, from which a resumed run reads the best evaluation */
-    const int kept = sgrad__best_tell(run);
+    const int kept = sgrad__best_record(run);
     if (!run->files.error) run->files.error = kept ? kept : sgrad__metrics_epoch(run->files.metrics, e);
-    take_verdict(run, e->step);
+    take_event_status(run, e->step);
     run->result.train_loss = e->train_loss;
     run->result.seconds += e->seconds;
     run->result.samples_per_second = e->samples_per_second;
 }
 
-static int turn_evaluation(struct sgrad__run *run) {
+static int advance_evaluation(struct sgrad__run *run) {
     if (!run->evaluation.active) return 0;
-    SGRAD_TRY(sgrad__evaluation_turn(run));
-    if (!run->evaluation.active) tell_epoch(run);
+    SGRAD_TRY(sgrad__evaluation_advance(run));
+    if (!run->evaluation.active) record_epoch(run);
     return 0;
 }
 
@@ -102,9 +102,9 @@ static int turn_evaluation(struct sgrad__run *run) {
 static int end_evaluation(struct sgrad__run *run, long done) {
     if (run->evaluation.active) {
         SGRAD_TRY(sgrad__evaluation_end(run, run->evaluation.epoch.step == done));
-        tell_epoch(run);
+        record_epoch(run);
     }
-    double ends = run->files.error || run->control.verdict;
+    double ends = run->files.error || run->control.event_status;
     sgrad_ranks_sum(&ends, 1);
     if (ends > 0 || run->best.enough) run->control.stopping = true;
     return 0;
@@ -125,7 +125,7 @@ static const char *reason_to_stop(const struct sgrad__run *run) {
     const int signal = sgrad__signal_caught();
     if (run->files.error) return "the metrics cannot be written";
     if (signal) return strsignal(signal);
-    if (run->control.verdict) return "the program ended the run";
+    if (run->control.event_status) return "the program ended the run";
     return sgrad__deadline_stops(run) ? sgrad__deadline_text(run) : "another rank stopped";
 }
 
@@ -184,7 +184,7 @@ static bool is_empty(const struct sgrad__run *run, const struct sgrad__slot *slo
 }
 
 /* Records a completed step. If that fails, the run ends with a checkpoint, as if its end had been requested. */
-static void tell_step(struct sgrad__run *run, const struct sgrad__slot *slot, long done, double loss) {
+static void record_step(struct sgrad__run *run, const struct sgrad__slot *slot, long done, double loss) {
     const struct sgrad__program *p = run->program;
     const double *votes = sgrad__slot_doubles(slot, p->votes);
     double mean[SGRAD_MAX_METRICS];
@@ -197,7 +197,7 @@ static void tell_step(struct sgrad__run *run, const struct sgrad__slot *slot, lo
                                              slot_means(run, slot, mean), votes ? votes + 1 : NULL, is_empty(run, slot) };
     const int error = run->files.error ? 0 : sgrad__metrics_step(run->files.metrics, &event);
     if (error) run->files.error = error;
-    take_verdict(run, done);
+    take_event_status(run, done);
 }
 
 /* Ends the run on all ranks after the same step. Steps in flight that have changed weights or states on one of the ranks are
@@ -231,7 +231,7 @@ static int turn(struct sgrad__run *run, long *done) {
             sgrad__metrics_submitted(run->files.metrics);
             SGRAD_TRY(sgrad__run_submit(run, next++));
         }
-        SGRAD_TRY(turn_evaluation(run));
+        SGRAD_TRY(advance_evaluation(run));
         if (next == *done) break;       /* the run must end, and all steps have ended */
         const struct sgrad__slot *slot;
         SGRAD_TRY(sgrad__runner_wait(run->runner, &slot));
@@ -246,7 +246,7 @@ static int turn(struct sgrad__run *run, long *done) {
         const double loss = statistics[0] / statistics[run->loss_metrics];
         ++*done;
         if (error) continue;
-        tell_step(run, slot, *done, loss);
+        record_step(run, slot, *done, loss);
         if (votes && *votes >= 1) end_together(run);
         else if (votes && *votes > 0) run->control.pausing = true;
         if (isfinite(loss)) run->files.good_checkpoint = run->files.last_checkpoint;
@@ -342,8 +342,8 @@ static bool has_enough(struct sgrad__run *run) {
 
 /* Returns true if the program has ended the run after step DONE, and nothing else ends it. Collective. */
 static bool is_ended_by_program(const struct sgrad__run *run, long done) {
-    const bool other = run->files.error || sgrad__signal_caught() || run->control.verdict < 0;
-    double ends[] = { run->control.verdict > 0, other };
+    const bool other = run->files.error || sgrad__signal_caught() || run->control.event_status < 0;
+    double ends[] = { run->control.event_status > 0, other };
     sgrad_ranks_sum(ends, 2);
     return done > 0 && ends[0] > 0 && ends[1] == 0;
 }
@@ -352,7 +352,7 @@ static bool is_ended_by_program(const struct sgrad__run *run, long done) {
 static int end_here(struct sgrad__run *run, long done) {
     run->steps = done;
     run->control.stopping = false;
-    run->control.verdict = 0;
+    run->control.event_status = 0;
     SGRAD_TRY(end_evaluation(run, done));
     if (checkpoint_is_due(run, done)) SGRAD_TRY(begin_checkpoint(run, done));
     const bool evaluated = run->evaluation.epoch.step == done && run->evaluation.epoch.evaluated;
@@ -360,14 +360,14 @@ static int end_here(struct sgrad__run *run, long done) {
 }
 
 static int train(struct sgrad__run *run, long done) {
-    run->control.awaits = run->options.output.events.epoch != NULL;
-    sgrad_ranks_broadcast(&run->control.awaits, sizeof run->control.awaits, 0);
+    run->control.waits_for_epoch_event = run->options.output.events.epoch != NULL;
+    sgrad_ranks_broadcast(&run->control.waits_for_epoch_event, sizeof run->control.waits_for_epoch_event, 0);
     SGRAD_TRY(sgrad__best_open(run, done));
     settle(run, done, SETTLED);
-    bool owed = sgrad__metrics_owes_epoch(run->files.metrics);
-    sgrad_ranks_broadcast(&owed, sizeof owed, 0);
+    bool pending = sgrad__metrics_epoch_is_pending(run->files.metrics);
+    sgrad_ranks_broadcast(&pending, sizeof pending, 0);
     /* the run was interrupted between the end of an epoch and its evaluation */
-    if (owed) SGRAD_TRY(begin_evaluation(run, done));
+    if (pending) SGRAD_TRY(begin_evaluation(run, done));
     else if ((done >= run->steps || run->best.enough) && run->best.step) run->result.train_loss = NAN;
     else if (done >= run->steps || run->best.enough) SGRAD_TRY(evaluate_again(run));
     while (done < run->steps && !run->control.stopping) SGRAD_TRY(stretch(run, &done));
