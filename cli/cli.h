@@ -18,6 +18,7 @@ struct sgrad__request {
     const struct sgrad__command *command;
     const char *argument;                   /* the first word that is not an option; NULL: none */
     char **words;                           /* all arguments, or with .takes_words all words from the first; NULL-terminated */
+    char **files;                           /* with .takes_files the arguments that are files; NULL-terminated; NULL: none */
     struct sgrad_train_options train;
     char **given;                           /* the unparsed words after the command's name; NULL-terminated */
     const char *asked[128]; /* long names of the options that are set, NULL-terminated; as train.explicit_options */
@@ -80,6 +81,7 @@ struct sgrad__command {
                                                NULL: none */
     bool of_run;                            /* the argument is a run's folder: request.like */
     bool repeats;                           /* the argument may occur several times: request.words */
+    bool takes_files;                       /* of_run and repeats: files follow the run, or replace it: request.files */
     bool takes_words;                       /* the argument ends the options; it and all later words belong to another command */
     const char *notes;                      /* end of the help; NULL: none */
     char *(*more)(void);                    /* returns text after the notes, which the caller must free; NULL: none */
@@ -182,8 +184,9 @@ bool sgrad__is_asked(const struct sgrad__request *request, const char *option);
  * weights. Clears options->evaluation.tta, unless --tta is set. */
 void sgrad__weights_of_run(const struct sgrad__request *request, struct sgrad_train_options *options);
 
-/* Sets CLASSES to the names of COUNT classes, from the run, or without one from the data set. A class without a name gets its
- * number. The caller must free CLASSES, also after an error. Returns 0 or a negative SGRAD_E… code. */
+/* Sets CLASSES to the names of COUNT classes: those of the run; without one, if files are predicted, those of the run in whose
+ * folder the weights are; otherwise those of the data set. A class without a name gets its number. The caller must free CLASSES,
+ * also after an error. Returns 0 or a negative SGRAD_E… code. */
 struct sgrad__classes {
     int count;
     char **name;

@@ -87,12 +87,22 @@ static const char *optional_value(const struct sgrad__option *option, struct arg
     return next;
 }
 
+/* Sets files: the arguments after the run. With --model, there may be no run: then all arguments are files. */
+static void find_files(struct sgrad__request *request) {
+    const char *first = request->argument;
+    const bool no_run = first && sgrad__is_asked(request, "model") && (sgrad__is_file(first) || !sgrad_run_exists(first));
+    if (request->words && request->words[!no_run]) request->files = request->words + !no_run;
+    if (no_run) request->argument = NULL;
+}
+
 static int wrong_end(const struct parsing *parsing) {
     const struct sgrad__command *c = parsing->command;
+    if (c->takes_files) find_files(parsing->request);
     if (c->of_run) parsing->request->like = parsing->request->argument;
     if (c->of_run && parsing->request->like && sgrad__is_file(parsing->request->like))
-        return sgrad__wrong("%s: %s is a file, not the folder of a run; to give weights, use --weights FILE", c->name,
-                            parsing->request->like);
+        return sgrad__wrong("%s: %s is a file, not the folder of a run; %s", c->name, parsing->request->like,
+                            c->takes_files ? "without a run, give --weights FILE and --model NAME"
+                                           : "to give weights, use --weights FILE");
     const bool goes_on = parsing->request->resume && !parsing->request->begins;
     if (parsing->request->like || goes_on || (parsing->request->config && !parsing->file)) return SGRAD__DONE;
     const char *folder = parsing->request->train.output.folder;

@@ -15,7 +15,7 @@ static const struct sgrad__option options[] = {
       SGRAD__FIELD(model.name), .required = true },
     { "data", "KIND[:PATH]",
       "if there is no FILE: predict all lines of this CSV file, or the test set of this data set [the run's]", &sgrad__text,
-      SGRAD__FIELD(data.name), .required = true },
+      SGRAD__FIELD(data.name) },
     { "mean", "X,X,X", "mean of each channel [the run's or the training set's]", &sgrad__numbers, SGRAD__FIELD(data.mean) },
     { "deviation", "X,X,X", "standard deviation of each channel [the run's or the training set's]", &sgrad__numbers,
       SGRAD__FIELD(data.std) },
@@ -57,9 +57,6 @@ static int add_path(struct files *files, const char *path) {
     sgrad_walk_free(&walk);
     return error;
 }
-
-/* Returns true if files follow the run's folder. */
-static bool has_files(const struct sgrad__request *request) { return request->argument && request->words[1]; }
 
 /* ---- output ---- */
 
@@ -162,7 +159,7 @@ static void tell_all(const struct sgrad__request *request, const struct sgrad_da
         if (classes) sgrad_probabilities(logits, classes, probability);
         for (int c = 0; c < classes; c++) ranked[c] = (struct ranked){ probability[c], c };
         if (classes) qsort(ranked, (size_t)classes, sizeof *ranked, by_probability);
-        const char *label = classes && !has_files(request) && !dataset->unlabelled ? names->name[predictions->label[i]] : NULL;
+        const char *label = classes && !request->files && !dataset->unlabelled ? names->name[predictions->label[i]] : NULL;
         const bool sure = classes ? sgrad_is_sure(logits, classes) : are_finite(logits, predictions->width);
         unsure += !sure;
         if (!sure && classes) tell_unsure(sample, label, request->train.output.json);
@@ -196,14 +193,9 @@ static int predict(const struct sgrad__request *request, struct sgrad_train_opti
 
 static int open_files(const struct sgrad__request *request, const struct sgrad_train_options *options, struct files *files,
                       struct sgrad_dataset **dataset) {
-    struct sgrad_run_input input;
-    for (char **word = request->words + 1; *word; word++) SGRAD_TRY(add_path(files, *word));
-    SGRAD_TRY(sgrad_run_input(request->argument, &input));
-    const struct sgrad_dataset_options how = { .test_resize = options->data.eval_resize, .upright = options->data.exif };
-    int error = sgrad_dataset_of_files((const char *const *)files->name, files->count, &input.image, input.full_scale,
-                                       input.classes, &how, dataset);
-    sgrad_run_input_free(&input);
-    return error ? error : sgrad_dataset_skip_damaged(*dataset, sgrad_launched_rank() == 0, NULL);
+    for (char **file = request->files; *file; file++) SGRAD_TRY(add_path(files, *file));
+    SGRAD_TRY(sgrad_run_open_images(request->argument, options, (const char *const *)files->name, files->count, dataset));
+    return sgrad_dataset_skip_damaged(*dataset, sgrad_launched_rank() == 0, NULL);
 }
 
 static int run(const struct sgrad__request *request) {
@@ -213,10 +205,12 @@ static int run(const struct sgrad__request *request) {
     sgrad__weights_of_run(request, &o);
     if (!request->argument) sgrad_run_take_seed(&o);
     if (!o.model.init && strncmp(o.model.name, "onnx:", 5)) return sgrad__wrong("predict: --weights FILE is missing");
-    int error = has_files(request) ? open_files(request, &o, &files, &dataset)
-                                  : sgrad_run_open_samples(&o, sgrad__is_asked(request, "data"), &dataset);
+    if (!request->argument && !request->files && !o.data.name)
+        return sgrad__wrong("predict: RUN-DIR, FILE or --data KIND[:PATH] is missing");
+    int error = request->files ? open_files(request, &o, &files, &dataset)
+                               : sgrad_run_open_samples(&o, sgrad__is_asked(request, "data"), &dataset);
     if (!error) error = predict(request, &o, dataset);
-    if (!error && has_files(request) && dataset->damaged) {     /* the other files have predictions */
+    if (!error && request->files && dataset->damaged) {     /* the other files have predictions */
         error = SGRAD_EFORMAT;
         if (sgrad_launched_rank() == 0)
             sgrad_log_warning("%lld of %d files cannot be read and have no prediction", (long long)dataset->damaged, files.count);
@@ -232,15 +226,18 @@ static void defaults(struct sgrad__request *request) { request->predict.top = 1;
 const struct sgrad__command sgrad__predict_command = {
     .name = "predict",
     .summary = "predict classes or numbers with a trained network",
-    .argument = "[RUN-DIR [FILE...]]",
+    .argument = "[RUN-DIR] [FILE...]",
     .repeats = true,
     .of_run = true,
+    .takes_files = true,
     .options = options,
     .defaults = defaults,
     .run = run,
     .notes = "FILE is an image (JPEG, PNG, TIFF, BMP, PNM, WebP, GIF) or a folder of images. Images are resized and cropped to "
              "the size that the network was trained on. Without FILE, the test set of the run's data set is used. "
-             "Without RUN-DIR, --weights, --model and --data name a network and its samples.\n\n"
+             "Without RUN-DIR, --weights and --model name a network, and FILE or --data its samples. If the folder of the "
+             "weights is not that of a run, FILE also requires --image-size, --mean and --deviation, or --data, the data set of "
+             "the network.\n\n"
              "For each sample, prints one line for each of its --top classes: sample,class,probability. A file that cannot be "
              "read causes a warning and exit status 1; the other files are predicted.",
 };

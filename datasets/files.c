@@ -114,6 +114,7 @@ static void close_files(struct sgrad_dataset *dataset) {
 static const struct sgrad_reader reader = {
     .name = "files",
     .summary = "images without labels",
+    .resizes = "--image-size N",
     .read = read_sample,
     .close = close_files,
     .sample_name = name_sample,

@@ -180,6 +180,20 @@ int sgrad_run_samples(const char *folder, const struct sgrad_train_options *opti
  * SGRAD_EFORMAT: columns or classes do not match, or a file is malformed. */
 int sgrad_run_open_samples(const struct sgrad_train_options *options, bool every, struct sgrad_dataset **dataset);
 
+/* Finds the run that trained the weights in OPTIONS: *FOLDER is the directory of the weights, if it contains the config.json of a
+ * run; NULL: it does not, or on an error. The caller must free it. SGRAD_EIO, SGRAD_EFORMAT: config.json cannot be read. */
+int sgrad_run_of_weights(const struct sgrad_train_options *options, char **folder);
+
+/* Opens COUNT image files as samples without labels for the weights in OPTIONS (sgrad_dataset_of_files). FILE and its strings
+ * must outlive the data set. The shape of the images and the number of classes are those of the run in the folder RUN; if it is
+ * NULL, of the run that trained the weights (sgrad_run_of_weights); without that run, of OPTIONS.data; if it is NULL, images are
+ * squares of OPTIONS.data.image_size pixels in colour, and the classes are counted in the weights. The caller must close the data
+ * set.
+ * SGRAD_EINVAL: the network does not take images of 1 or 3 channels, or their size is unknown. SGRAD_EFORMAT: the classes of the
+ * weights cannot be counted. Other errors are those of sgrad_run_input and sgrad_run_open_samples. */
+int sgrad_run_open_images(const char *run, const struct sgrad_train_options *options, const char *const *file, int64_t count,
+                          struct sgrad_dataset **dataset);
+
 /* Sets the seed of OPTIONS to that of the run that trained its weights, if they are in a run directory, and data.split, unless it
  * is set. Synthetic data and held-out samples, which depend on them, are then the same as in the run. */
 void sgrad_run_take_seed(struct sgrad_train_options *options);

@@ -164,12 +164,9 @@ static int open_samples(const char *run, const struct sgrad_train_options *optio
                         struct sgrad_dataset **dataset) {
     struct sgrad_dataset *like = NULL;
     if (samples->arrays) return sgrad_run_open_samples(options, !samples->arrays->y[SGRAD_TEST].data, dataset);
+    if (samples->file) return sgrad_run_open_images(run, options, samples->file, samples->count, dataset);
     SGRAD_TRY(sgrad_run_samples(run, options, &like));
-    const struct sgrad_shape *shape = &like->field[0].shape;
-    const struct sgrad_dataset_options how = sgrad__dataset_options(options);
-    int error = samples->file
-                    ? sgrad_dataset_of_files(samples->file, samples->count, shape, like->full_scale, like->classes, &how, dataset)
-                    : open_array(like, samples, dataset);
+    int error = open_array(like, samples, dataset);
     sgrad_dataset_close(like);
     return error;
 }

@@ -173,7 +173,7 @@ int sgrad_run_input(const char *folder, struct sgrad_run_input *input) {
 }
 
 void sgrad_run_input_free(struct sgrad_run_input *input) {
-    for (int c = 0; c < input->classes; c++) free(input->class_name[c]);
+    for (int c = 0; input->class_name && c < input->classes; c++) free(input->class_name[c]);
     free(input->class_name);
     *input = (struct sgrad_run_input){ 0 };
 }
@@ -203,6 +203,17 @@ static char *folder_of_weights(const struct sgrad_train_options *options) {
     const char *weights = options->model.init ? options->model.init : options->model.name + strlen(of_file),
                *slash = strrchr(weights, '/');
     return slash ? sgrad_format("%.*s", (int)(slash - weights), weights) : sgrad_format(".");
+}
+
+int sgrad_run_of_weights(const struct sgrad_train_options *options, char **folder) {
+    char *weights = folder_of_weights(options), *path = NULL;
+    json_t *config = NULL;
+    int error = weights ? sgrad__config_read(weights, &path, &config) : 0;
+    *folder = config && json_object_get(config, "identity") ? weights : NULL;
+    if (!*folder) free(weights);
+    json_decref(config);
+    free(path);
+    return error;
 }
 
 void sgrad_run_take_seed(struct sgrad_train_options *options) {

@@ -195,8 +195,14 @@ int sgrad__run_measure_data(struct sgrad__run *run) {
     return 0;
 }
 
-/* Normalizes images as in the run that trained the weights, if its config.json is in the directory of the weights; else the
- * training set is opened and measured for this. */
+/* Returns true if the samples are the caller's and no data set is named: there is no training set. */
+static bool has_only_samples(const struct sgrad__run *run) {
+    const struct sgrad_dataset *const *own = (const struct sgrad_dataset *const *)run->options.data.dataset;
+    return own[SGRAD_TEST] && !own[SGRAD_TRAIN] && run->options.data.name == own[SGRAD_TEST]->reader->name;
+}
+
+/* Normalizes images by options, or as in the run that trained the weights, if its config.json is in the directory of the weights;
+ * else the training set is opened and measured for this. */
 int sgrad__run_open_data_of_weights(struct sgrad__run *run) {
     char *folder = sgrad_format("%s", run->options.model.init ? run->options.model.init : run->graph->file),
          *slash = strrchr(folder, '/');
@@ -205,6 +211,12 @@ int sgrad__run_open_data_of_weights(struct sgrad__run *run) {
     int error = find_known(run, slash ? folder : ".", &known);
     free(folder);
     known |= run->graph->imported && run->graph->imported->channels;
+    known |= run->options.data.mean.count && run->options.data.std.count;
+    if (!error && !known && has_only_samples(run))
+        error = sgrad__run_agree(
+            run, sgrad_log_error(SGRAD_EINVAL,
+                                 "%s: no config.json beside it states mean and deviation of the pixels; give --mean and "
+                                 "--deviation, or --data", run->options.model.init ? run->options.model.init : run->graph->file));
     if (!error && !known) error = sgrad__run_await(run, open_training_set(run), READING);
     if (!error && !known) error = sgrad__run_agree(run, check_shapes(run));
     if (!error && !known) error = measure_training_set(run);

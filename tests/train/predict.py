@@ -47,6 +47,32 @@ def trained(pets, *more):
     return out
 
 
+def predict_without_run(pets, run, files, rows):
+    """Images predicted by a file of weights, whose folder has a config.json or not, equal those of the run, whose rows are ROWS."""
+    def predict(*words, status=0):
+        said = stargrad("predict", *words, "--model", "convnet", "--cpus", 1, status=status)
+        return said if status else [(row["class"], row["probability"]) for row in csv.DictReader(io.StringIO(said))]
+    wanted, alone = [(row["class"], row["probability"]) for row in rows], os.path.join(folder("alone"), "alone.safetensors")
+    os.mkdir(os.path.dirname(alone))
+    os.link(f"{run}/model.safetensors", alone)
+    with open(f"{run}/config.json") as file:
+        config = json.load(file)
+    mean, deviation = (",".join(map(str, config[key])) for key in ("mean", "deviation"))
+    names = os.path.join(os.path.dirname(alone), "names.txt")
+    with open(names, "w") as lines:
+        lines.write("".join(f"{name}\n" for name in config["class_names"]))
+    assert predict(*files, "--weights", f"{run}/model.safetensors") == wanted
+    assert predict(*files, "--weights", alone, "--data", f"folder:{pets}") == wanted
+    how = ("--weights", alone, "--image-size", SIDE, "--mean", mean, "--deviation", deviation)
+    assert predict(*files, *how, "--class-names", names) == wanted
+    assert [config["class_names"][int(number)] for number, _ in predict(f"{pets}/val", *how)] == [of for of, _ in predict(
+        run, f"{pets}/val", "--weights", f"{run}/model.safetensors")]
+    assert "has no effect" not in told("predict", run, files[0], "--eval-resize", SIDE + 2, "--exif", "apply")[1]
+    for more, missing in (((), "give --image-size N, or --data"), (how[2:4], "give --mean and --deviation, or --data")):
+        assert f"{alone}: no config.json beside it" in (said := predict(*files, "--weights", alone, *more, status=2)) and missing in said
+    assert "is a file, not the folder of a run" in stargrad("predict", files[0], "--weights", alone, status=2)
+
+
 def test_predict():
     pets = make_folder(folder("pets"))
     run = trained(pets)
@@ -73,6 +99,7 @@ def test_predict():
     write_png(f"{pets}/large.png", picture(random.Random(4), 1, 50), 50)
     assert stargrad("predict", run, f"{pets}/large.png").splitlines()[1].split(",", 1)[1].startswith('"bee, wild",')
 
+    predict_without_run(pets, run, files, rows)
     assert "nothing.png: No such file" in stargrad("predict", run, "nothing.png", status=1)
     assert "run.py: " in stargrad("predict", run, os.path.join(os.path.dirname(__file__), "run.py"), status=1)
     assert "is not the folder of a run" in stargrad("predict", folder("nowhere"), status=1)
