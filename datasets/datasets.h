@@ -93,6 +93,7 @@ struct sgrad_dataset_options {
     /* Read all samples of a file that is not divided into splits. The target may be missing. A class that the network does not
      * know makes the data set unlabelled, with a warning instead of an error. */
     bool every;
+    bool divided;       /* despite .every, .split divides a folder or arrays: the network was trained on the other part of them */
 };
 
 /* The augmentations of a run: random changes of training images, so that an image differs from epoch to epoch but remains a valid

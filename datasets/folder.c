@@ -346,7 +346,7 @@ static int open_split(struct sgrad_dataset *dataset, const char *root, const str
     if (!error) error = sgrad__folder_others(folder->path, &folder->beside);
     SGRAD_TRY(error);
     dataset->others = folder->others = sgrad_walk_others(&folder->beside);
-    if (dataset->count && holds_out && !options->every) return hold_out(dataset, options);
+    if (dataset->count && holds_out && (!options->every || options->divided)) return hold_out(dataset, options);
     return dataset->count ? 0 : sgrad__folder_no_images(folder->path, " in its folders");
 }
 

@@ -175,7 +175,8 @@ int sgrad_run_samples(const char *folder, const struct sgrad_train_options *opti
 
 /* Opens the test split of OPTIONS.data for the weights OPTIONS.init. Columns and classes are matched with those in the
  * config.json in the directory of the weights, and features are normalized as specified there (datasets.h: sgrad_origin). EVERY:
- * all samples of a file that is not divided into splits; their targets may be missing. The caller must close the data set
+ * all samples of data that are not divided into splits; their targets may be missing. Of a folder or arrays that the weights were
+ * trained on, these are only the samples that OPTIONS.data.split held out. The caller must close the data set
  * (sgrad_dataset_close). SGRAD_EINVAL, SGRAD_ENAME: OPTIONS.data is NULL or invalid. SGRAD_EIO: a file cannot be read.
  * SGRAD_EFORMAT: columns or classes do not match, or a file is malformed. */
 int sgrad_run_open_samples(const struct sgrad_train_options *options, bool every, struct sgrad_dataset **dataset);

@@ -259,6 +259,32 @@ struct sgrad_dataset_options sgrad__dataset_options(const struct sgrad_train_opt
                                            .damaged = data->skip_damaged };
 }
 
+/* Returns true if the run in FOLDER was trained on the training split of options.data.name, which its own options divide. */
+static bool is_trained_on(const char *folder, const struct sgrad_train_options *options) {
+    char *path = NULL, problem[512];
+    json_t *config = NULL, *now = NULL;
+    struct sgrad_train_options own;
+    struct sgrad_dataset *dataset = NULL;
+    if (sgrad__config_read(folder, &path, &config) || !config || take_options(path, config, &own)) goto end;
+    struct sgrad_dataset_options how = sgrad__dataset_options(&own);
+    how.exclude = own.data.exclude;
+    how.arrays = options->data.arrays;
+    how.custom = options->data.reader;
+    how.class_titles = NULL;                            /* the file may be gone */
+    sgrad_log_capture(problem, sizeof problem);         /* other data may have no training split */
+    int error = sgrad_dataset_open(options->data.name, SGRAD_TRAIN, &how, &dataset);
+    if (!error && own.data.skip_damaged) error = sgrad_dataset_skip_damaged(dataset, false, NULL);
+    sgrad_log_capture(NULL, 0);
+    if (!error) now = sgrad__fingerprint_json(sgrad_dataset_fingerprint(dataset));
+end:;
+    const bool is = json_equal(now, json_object_get(json_object_get(config, "identity"), "data"));
+    sgrad_dataset_close(dataset);
+    json_decref(now);
+    json_decref(config);
+    free(path);
+    return is;
+}
+
 int sgrad_run_open_samples(const struct sgrad_train_options *options, bool every, struct sgrad_dataset **dataset) {
     struct sgrad_origin *origin = NULL;
     if (!options->data.name)
@@ -268,10 +294,11 @@ int sgrad_run_open_samples(const struct sgrad_train_options *options, bool every
     char *folder = folder_of_weights(options);
     struct sgrad_run_input learned = { 0 };
     int error = folder ? read_origin(folder, &origin, &learned) : 0;
-    free(folder);
     struct sgrad_dataset_options how = sgrad__dataset_options(options);
     how.origin = origin;
     how.every = every;
+    how.divided = !error && every && how.split > 0 && folder && is_trained_on(folder, options);
+    free(folder);
     struct sgrad_dataset *opened = NULL;
     if (!error) error = sgrad_dataset_open(options->data.name, SGRAD_TEST, &how, &opened);
     sgrad_origin_free(origin);

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import random
+import shutil
 import subprocess
 
 from predict import make_folder, trained
@@ -127,6 +128,17 @@ def test_folder():
     own, third = (table(stargrad("predict", run, "--cpus", 1, *more)) for more in ((), ("--on", "test")))
     assert all(line["sample"].startswith("train/") for line in own) and all(line["sample"].startswith("test/") for line in third)
     assert len(own) == config["test_samples"] and {line["class"] for line in own + third} <= set(config["class_titles"])
+    # Named again, or by another path, the run's own data are the held-out samples; of other data without val/ all are predicted.
+    moved, other = folder("moved"), folder("other")
+    shutil.copytree(pets, moved)
+    shutil.copytree(pets, other)
+    shutil.rmtree(f"{other}/test")
+    os.remove(f"{other}/train/{classes[0]}/00.png")
+    for data in (pets, moved):
+        assert table(stargrad("predict", run, "--data", f"folder:{data}", "--cpus", 1)) == own
+    weights = ("--weights", f"{run}/model.safetensors", "--model", "convnet", "--data", f"folder:{pets}")
+    assert [line["sample"] for line in table(stargrad("predict", *weights, "--cpus", 1))] == [line["sample"] for line in own]
+    assert len(table(stargrad("predict", run, "--data", f"folder:{other}", "--cpus", 1))) == len(classes) * 24 - 1
     details = stargrad("eval", run, "--on", "test", "--details", "--cpus", 1)
     assert all(f"the {name}" in details for name in classes), details
     with open(names, "w", encoding="utf-8") as f:
