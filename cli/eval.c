@@ -80,10 +80,7 @@ static void add_details(json_t *json, const struct sgrad_classification *classif
             json_array_append_new(row, json_integer((json_int_t)classification->confusion[i * classification->classes + j]));
         json_array_append_new(confusion, row);
         const struct sgrad_class_score score = score_of(classification, i);
-        json_array_append_new(classes, json_pack("{s:o, s:I, s:o, s:f, s:f}", "name", sgrad_json_text(names->name[i]),
-                                                 "samples", (json_int_t)samples_of(classification, i), "accuracy",
-                                                 sgrad_json_real(accuracy_of(classification, i)), "precision", score.precision,
-                                                 "f1", score.f1));
+        json_array_append_new(classes, sgrad_class_score_json(names->name[i], samples_of(classification, i), &score));
     }
     for (const struct sgrad_confidence *p = classification->confidence; p < classification->confidence + SGRAD_CONFIDENCES; p++)
         json_array_append_new(calibration, json_pack("{s:I, s:f, s:f}", "samples", (json_int_t)p->count,

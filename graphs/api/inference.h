@@ -50,6 +50,9 @@ struct sgrad_class_score {
 /* Returns the scores of a class with SAMPLES samples, PREDICTED samples that are predicted as it, and RIGHT in both numbers. A
  * score with the denominator 0 is 0. */
 struct sgrad_class_score sgrad_class_score(double samples, double predicted, double right);
+/* Returns a new JSON object: name, samples, accuracy (null: there are no samples), precision, recall, f1. The caller must release
+ * it (json_decref). */
+struct json_t *sgrad_class_score_json(const char *name, int64_t samples, const struct sgrad_class_score *score);
 
 /* Statistics of predictions with one label per sample. */
 enum { SGRAD_CONFIDENCES = 15 };

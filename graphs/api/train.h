@@ -64,8 +64,9 @@ struct sgrad_train_result {
     long best_step;                 /* step of the best evaluation, to which test and the saved weights belong; 0: they belong to
                                        the last step */
 };
-/* Returns a new JSON object: folder, steps, epochs, train_loss, the members that sgrad_result_tests adds, best_step if not 0,
- * seconds, samples_per_second. The caller must release it (json_decref). */
+/* Returns a new JSON object: folder, steps, epochs, train_loss, the members that sgrad_result_tests adds, of a classifier classes
+ * (a list of sgrad_class_score_json, read from the run directory), best_step if not 0, seconds, samples_per_second. The caller
+ * must release it (json_decref). */
 struct json_t;
 struct json_t *sgrad_result_json(const struct sgrad_train_result *result);
 /* Adds "test_loss", "test_top1", …: each metric of the test split. */

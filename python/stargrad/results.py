@@ -32,7 +32,7 @@ def details(logits, labels, names):
     for c in range(classes):
         right, samples, found = confusion[c, c], int((labels == c).sum()), confusion[:, c].sum()
         rows.append({"name": names[c], "samples": samples, "accuracy": _ratio(right, samples), "precision": _ratio(right, found),
-                     "f1": _ratio(2 * right, samples + found)})
+                     "recall": _ratio(right, samples), "f1": _ratio(2 * right, samples + found)})
     result = {"classes": rows, "confusion": confusion, "not_finite": int(count - sure.sum())}
     if sure.any():
         result["calibration_error"] = _calibration_error(probabilities(logits[sure].astype(float)).max(axis=1),

@@ -232,7 +232,7 @@ def test_details_beside_scikit_learn():
     labels, logits = draw.integers(0, 6, 200), draw.standard_normal((200, 7)).astype("f4")
     own = details(logits, labels, "abcdefg")["classes"]
     precision, recall, f1, samples = precision_recall_fscore_support(labels, logits.argmax(axis=1), labels=range(7), zero_division=numpy.nan)
-    for key, theirs in (("precision", precision), ("accuracy", recall), ("f1", f1), ("samples", samples)):
+    for key, theirs in (("precision", precision), ("accuracy", recall), ("recall", recall), ("f1", f1), ("samples", samples)):
         assert numpy.allclose([row[key] for row in own], theirs, equal_nan=True), key
 
 

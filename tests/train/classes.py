@@ -123,8 +123,11 @@ def test_best_of_any_metric():
         said = json.loads(stargrad("train", *WORDS, "--epochs", 4, "--best", metric, "--out", out, "--json"))
         values = [e[key] for e in events(out, "epoch")]
         assert said[key] == better(values) and said["best_step"] == events(out, "epoch")[values.index(better(values))]["step"], (said, values)
-        told = json.loads(stargrad("eval", out, "--json"))
+        told = json.loads(stargrad("eval", out, "--details", "--json"))
         assert near(told[key], better(values), 1e-5), (told, values)
+        for own, of_eval in zip(said["classes"], told["classes"], strict=True):
+            assert own.keys() == of_eval.keys() >= {"precision", "recall", "f1"} and own["name"] == of_eval["name"], (own, of_eval)
+            assert all(near(own[score], of_eval[score], 1e-6) for score in own if score != "name"), (own, of_eval)
     assert "it has loss, top1, macro_f1, balanced_accuracy, accuracy" in stargrad("train", *WORDS, "--best", "f1", "--out", folder("no"), status=2)
 
 
