@@ -33,13 +33,14 @@ static json_t *as_json(const struct sgrad_train_options *options, const struct s
     return json;
 }
 
-/* Prints the metrics; the loss is the last. */
+/* Prints the metrics, of which the loss is the last, and the number of samples. */
 static void print(const struct sgrad_train_result *result) {
+    const long long samples = (long long)result->test_samples;
     char text[SGRAD_NUMBER_TEXT];
     printf("test ");
     for (int i = 1; i < result->metrics; i++)
         printf("%s %s, ", result->metric[i].title, sgrad_metric_text(&result->metric[i], result->test[i], text));
-    printf("loss %s\n", sgrad_number_text(result->test[0], text));
+    printf("loss %s, %lld %s\n", sgrad_number_text(result->test[0], text), samples, sgrad_plural(samples, "sample", "samples"));
 }
 
 /* ---- classes ---- */

@@ -55,6 +55,10 @@ static void version(void) {
 static int dispatch(int argc, char **argv) {
     if (argc < 2) return sgrad__wrong("the command is missing; see stargrad --help");
     if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) return help(), SGRAD__DONE;
+    const bool helps = !strcmp(argv[1], "help");
+    if (helps && argc == 2) return help(), SGRAD__DONE;
+    char *of_command[] = { argv[0], argv[helps + (argc > 2)], "--help", NULL };
+    if (helps) argc = 3, argv = of_command;
     if (!strcmp(argv[1], "--version")) return version(), SGRAD__DONE;
     for (int i = 0; i < COMMANDS; i++) {
         if (strcmp(argv[1], commands[i]->name)) continue;

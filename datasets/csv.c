@@ -188,7 +188,7 @@ static int divide(struct sgrad_dataset *dataset, struct sgrad__table *table) {
     if (!table->one_file) return 0;
     table->held_out = sgrad_xcalloc((size_t)rows, sizeof *table->held_out);
     for (int64_t row = 0; row < rows; row++) table->held_out[row] = row % EVERY == EVERY - 1;
-    if (o->every || !(o->split > 0)) return 0;
+    if (o->every || o->whole || !(o->split > 0)) return 0;
     int32_t *label = dataset->classes ? sgrad_xcalloc((size_t)rows, sizeof *label) : NULL;
     for (int64_t row = 0; row < rows && label; row++)
         label[row] = class_of(dataset, sgrad__table_cell(table, 0, row, table->target[0]));

@@ -39,7 +39,7 @@ static inline const char *sgrad__table_cell(const struct sgrad__table *table, in
 
 /* Returns true if ROW of the file of SPLIT belongs to SPLIT. */
 static inline bool sgrad__table_has(const struct sgrad__table *table, enum sgrad_split split, int64_t row) {
-    return !table->one_file || table->options->every || table->held_out[row] == (split == SGRAD_TEST);
+    return !table->one_file || table->options->every || table->options->whole || table->held_out[row] == (split == SGRAD_TEST);
 }
 
 /* ---- csv_columns.c ---- */

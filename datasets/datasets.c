@@ -2,6 +2,7 @@
 #include "config.h"
 
 #include "datasets/datasets.h"
+#include "datasets/folder.h"
 #include "datasets/formats.h"
 
 #include <assert.h>
@@ -11,6 +12,10 @@
 static int find_reader(const char *kind, const char *argument, const struct sgrad_reader *custom,
                        const struct sgrad_reader **reader) {
     const bool own = custom && !strcmp(custom->name, kind);
+    bool known = own;
+    for (int i = 0; sgrad_readers[i] && !known; i++) known = !strcmp(sgrad_readers[i]->name, kind);
+    if (!known && sgrad__is_folder(kind))
+        return sgrad_log_error(SGRAD_ENAME, "unknown dataset '%s'; for the images in this folder, give folder:%s", kind, kind);
     const struct sgrad_reader *found = own ? custom : sgrad_registry_find("dataset", kind, sgrad_readers);
     if (!found) return SGRAD_ENAME;
     if (found->argument && !argument)

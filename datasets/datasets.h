@@ -93,7 +93,7 @@ struct sgrad_dataset_options {
     /* Read all samples of a file that is not divided into splits. The target may be missing. A class that the network does not
      * know makes the data set unlabelled, with a warning instead of an error. */
     bool every;
-    bool divided;       /* despite .every, .split divides a folder or arrays: the network was trained on the other part of them */
+    bool whole;         /* the test set is all of a file, folder or arrays that are not divided into splits */
 };
 
 /* The augmentations of a run: random changes of training images, so that an image differs from epoch to epoch but remains a valid
@@ -167,6 +167,9 @@ static inline int sgrad_dataset_fields(const struct sgrad_dataset *dataset) {
 static inline int sgrad_dataset_own_fields(const struct sgrad_dataset *dataset) {
     return sgrad_dataset_fields(dataset) - (dataset->mixed ? 2 : 0);
 }
+
+/* Returns SIZE of the data set "folder:DIR,SIZE"; 0: it is of another kind, or has no SIZE. */
+int sgrad_folder_size(const char *data);
 
 /* Returns a list of the classes that none of COUNT labels has, "cat, dog", of which it names at most five; NULL: all have one.
  * *ABSENT: their number. The caller must free the list. NAME: names of the classes; NULL: their numbers are listed. QUOTED: names

@@ -263,17 +263,29 @@ static uint64_t stamp_sample(const struct sgrad_dataset *dataset, int64_t i) {
 
 /* ---- the reader ---------------------------------------------------------------------------------------------------- */
 
-/* Parses "DIR" or "DIR,SIZE". A comma that is not followed by a number belongs to the name of the folder. Sets folder->side and
- * *ROOT, which the caller must free. SGRAD_EINVAL: SIZE is out of range. */
-static int parse_argument(const char *argument, struct folder *folder, char **root) {
+/* Returns the comma before SIZE in "DIR,SIZE"; NULL: there is no SIZE. A comma that is not followed by a number belongs to the
+ * name of the folder. */
+static const char *find_size_in(const char *argument) {
     const char *comma = strrchr(argument, ',');
-    const bool sized = comma && comma[1] && comma[1 + strspn(comma + 1, "0123456789")] == 0;
+    return comma && comma[1] && comma[1 + strspn(comma + 1, "0123456789")] == 0 ? comma : NULL;
+}
+
+/* Parses "DIR" or "DIR,SIZE". Sets folder->side and *ROOT, which the caller must free. SGRAD_EINVAL: SIZE is out of range. */
+static int parse_argument(const char *argument, struct folder *folder, char **root) {
+    const char *comma = find_size_in(argument);
+    const bool sized = comma;
     const long side = sized ? strtol(comma + 1, NULL, 10) : folder->side;
     if (side < sized || side > SIDE_LIMIT)
         return sgrad_log_error(SGRAD_EINVAL, "data set folder:%s: the size must be 1 to %d", argument, SIDE_LIMIT);
     folder->side = (int)side;
     *root = sgrad_format("%.*s", (int)(sized ? (size_t)(comma - argument) : strlen(argument)), argument);
     return 0;
+}
+
+int sgrad_folder_size(const char *data) {
+    static const char kind[] = "folder:";
+    const char *comma = strncmp(data, kind, strlen(kind)) ? NULL : find_size_in(data + strlen(kind));
+    return comma ? (int)strtol(comma + 1, NULL, 10) : 0;
 }
 
 /* Allocates the cache for all images, unless they exceed the limit. */
@@ -346,7 +358,7 @@ static int open_split(struct sgrad_dataset *dataset, const char *root, const str
     if (!error) error = sgrad__folder_others(folder->path, &folder->beside);
     SGRAD_TRY(error);
     dataset->others = folder->others = sgrad_walk_others(&folder->beside);
-    if (dataset->count && holds_out && (!options->every || options->divided)) return hold_out(dataset, options);
+    if (dataset->count && holds_out && !options->whole) return hold_out(dataset, options);
     return dataset->count ? 0 : sgrad__folder_no_images(folder->path, " in its folders");
 }
 

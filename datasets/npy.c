@@ -444,7 +444,7 @@ static int fill(struct sgrad_dataset *dataset, const struct place *place, const 
     dataset->field[0].name = "features";        /* fields before an unnamed one are freed */
     if (arrays->y.path) SGRAD_TRY(fill_y(dataset, place, &arrays->y, &arrays->other, masks, options->origin));
     else fill_nothing(dataset, options->origin);
-    const bool holds_out = place->undivided && (!options->every || options->divided);
+    const bool holds_out = place->undivided && !options->whole;
     int error = holds_out ? hold_out(dataset, arrays->x.path, options, &held_out) : 0;
     if (!error && images) error = fill_images(dataset, &arrays->x, masks, place->given && arrays->x.is.bytes == 1);
     else if (!error)

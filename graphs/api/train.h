@@ -60,6 +60,7 @@ struct sgrad_train_result {
     const struct sgrad_metric *metric;
     int main;                       /* index of the metric by which evaluations are compared (evaluation.metric) */
     double test[SGRAD_MAX_METRICS]; /* by metric: its value on the test split */
+    int64_t test_samples;           /* number of samples of the test split */
     double test_loss, test_top1;    /* loss and top-1 of these; NAN: the network has no top-1 */
     long best_step;                 /* step of the best evaluation, to which test and the saved weights belong; 0: they belong to
                                        the last step */
@@ -69,7 +70,7 @@ struct sgrad_train_result {
  * must release it (json_decref). */
 struct json_t;
 struct json_t *sgrad_result_json(const struct sgrad_train_result *result);
-/* Adds "test_loss", "test_top1", …: each metric of the test split. */
+/* Adds "test_loss", "test_top1", …: each metric of the test split; and "test_samples", their number. */
 void sgrad_result_tests(struct json_t *to, const struct sgrad_train_result *result);
 /* Writes VALUE of a metric to TEXT in readable form, "97.25 %" or "0.5321", and returns TEXT. */
 const char *sgrad_metric_text(const struct sgrad_metric *metric, double value, char text[SGRAD_NUMBER_TEXT]);

@@ -95,6 +95,7 @@ struct sgrad_train_result sgrad__run_result(const struct sgrad__run *run) {
     struct sgrad_train_result result = run->result;
     result.rank = run->context->rank;
     result.metric = run->metric;
+    result.test_samples = run->data.test ? run->data.test->count : 0;
     result.test_loss = result.test[0];
     result.test_top1 = NAN;
     for (int i = 0; i < result.metrics; i++)

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* Recognizes output files of batch systems, which are created in the directory where a job starts. */
 static bool is_of_batch_system(const char *name) {
@@ -33,6 +34,21 @@ static int content_of(const char *folder, enum content *content) {
 bool sgrad_run_exists(const char *folder) {
     enum content content;
     return content_of(folder, &content) == 0 && content == RUN;
+}
+
+int sgrad__run_check_ended(const char *weights) {
+    static const char final[] = "/model.safetensors";
+    const char *slash = strrchr(weights, '/');
+    if (!slash || strcmp(slash, final) || access(weights, F_OK) == 0) return 0;
+    char *folder = sgrad_format("%.*s", (int)(slash - weights), weights);
+    int error = 0;
+    if (sgrad_run_exists(folder))
+        error = sgrad_log_error(SGRAD_EIO,
+                                "%s: does not exist, because the run has not ended; continue it with 'stargrad train --out %s "
+                                "--resume', or give --weights %s/checkpoint-STEP.safetensors",
+                                weights, folder, folder);
+    free(folder);
+    return error;
 }
 
 int sgrad__run_folder_check(const char *folder, bool resume) {

@@ -259,30 +259,53 @@ struct sgrad_dataset_options sgrad__dataset_options(const struct sgrad_train_opt
                                            .damaged = data->skip_damaged };
 }
 
-/* Returns true if the run in FOLDER was trained on the training split of options.data.name, which its own options divide. */
-static bool is_trained_on(const char *folder, const struct sgrad_train_options *options) {
-    char *path = NULL, problem[512];
-    json_t *config = NULL, *now = NULL;
-    struct sgrad_train_options own;
+/* Returns true if the run with CONFIG and its options OWN was trained on the training split of options.data.name, as OWN divide
+ * it. */
+static bool is_trained_on(const json_t *config, const struct sgrad_train_options *own,
+                          const struct sgrad_train_options *options) {
+    char problem[512];
+    json_t *now = NULL;
     struct sgrad_dataset *dataset = NULL;
-    if (sgrad__config_read(folder, &path, &config) || !config || take_options(path, config, &own)) goto end;
-    struct sgrad_dataset_options how = sgrad__dataset_options(&own);
-    how.exclude = own.data.exclude;
+    struct sgrad_dataset_options how = sgrad__dataset_options(own);
+    how.exclude = own->data.exclude;
     how.arrays = options->data.arrays;
     how.custom = options->data.reader;
     how.class_titles = NULL;                            /* the file may be gone */
     sgrad_log_capture(problem, sizeof problem);         /* other data may have no training split */
     int error = sgrad_dataset_open(options->data.name, SGRAD_TRAIN, &how, &dataset);
-    if (!error && own.data.skip_damaged) error = sgrad_dataset_skip_damaged(dataset, false, NULL);
+    if (!error && own->data.skip_damaged) error = sgrad_dataset_skip_damaged(dataset, false, NULL);
     sgrad_log_capture(NULL, 0);
     if (!error) now = sgrad__fingerprint_json(sgrad_dataset_fingerprint(dataset));
-end:;
     const bool is = json_equal(now, json_object_get(json_object_get(config, "identity"), "data"));
     sgrad_dataset_close(dataset);
     json_decref(now);
+    return is;
+}
+
+/* Returns true if data of this name without a test set are divided. Without --split, only tables are. */
+static bool divides(const char *name, const struct sgrad_train_options *options) {
+    return options->data.split > 0 || !strncmp(name, "csv:", strlen("csv:"));
+}
+
+/* Sets how the data in OPTIONS are read for weights in FOLDER. If they are those of a run on folder:DIR,SIZE, images are scaled
+ * to SIZE. Data that have no test set are divided only if the run was trained on the other part of them. This is assumed, and
+ * not checked, for data with the name of the run's data set, unless EVERY. If there is no run in FOLDER, options.data.split
+ * divides the data. */
+static void adapt_to_run(const char *folder, const struct sgrad_train_options *options, bool every,
+                         struct sgrad_dataset_options *how) {
+    char *path = NULL;
+    json_t *config = NULL;
+    struct sgrad_train_options own;
+    const char *name = options->data.name;
+    how->whole = every && !(options->data.split > 0);
+    if (folder && !sgrad__config_read(folder, &path, &config) && json_object_get(config, "identity") &&
+        !take_options(path, config, &own)) {
+        const bool same = own.data.name && !strcmp(own.data.name, name) && !options->data.arrays;
+        if (!how->size && own.data.name && !strncmp(name, "folder:", strlen("folder:"))) how->size = sgrad_folder_size(own.data.name);
+        if (divides(name, options) && (every || !same)) how->whole = !is_trained_on(config, &own, options);
+    }
     json_decref(config);
     free(path);
-    return is;
 }
 
 int sgrad_run_open_samples(const struct sgrad_train_options *options, bool every, struct sgrad_dataset **dataset) {
@@ -297,7 +320,7 @@ int sgrad_run_open_samples(const struct sgrad_train_options *options, bool every
     struct sgrad_dataset_options how = sgrad__dataset_options(options);
     how.origin = origin;
     how.every = every;
-    how.divided = !error && every && how.split > 0 && folder && is_trained_on(folder, options);
+    if (!error) adapt_to_run(folder, options, every, &how);
     free(folder);
     struct sgrad_dataset *opened = NULL;
     if (!error) error = sgrad_dataset_open(options->data.name, SGRAD_TEST, &how, &opened);

@@ -12,6 +12,7 @@ void sgrad_result_tests(json_t *to, const struct sgrad_train_result *result) {
         json_object_set_new(to, key, sgrad_json_real(result->test[i]));
         free(key);
     }
+    json_object_set_new(to, "test_samples", json_integer((json_int_t)result->test_samples));
 }
 
 json_t *sgrad_class_score_json(const char *name, int64_t samples, const struct sgrad_class_score *score) {

@@ -15,6 +15,8 @@
  * files, outputs of batch systems and unfinished files of ended runs are ignored. SGRAD_EINVAL: it cannot be used. SGRAD_EIO: it
  * cannot be read. */
 int sgrad__run_folder_check(const char *path, bool resume);
+/* Checks a path of weights. SGRAD_EIO: they are the final weights of a run that has not written them yet. */
+int sgrad__run_check_ended(const char *weights);
 
 /* ---- fields.c ------------------------------------------------------------------------------------------------- */
 

@@ -63,6 +63,7 @@ static int open_weights(struct sgrad__run *run) {
     const char *skip = run->data.train ? run->options.model.init_skip : NULL;  /* an evaluation loads all weights */
     if (!run->options.model.init || run->files.restores)
         return imported ? sgrad__weights_load(run->graph, sgrad__network_list(run->graph), &imported->weights, skip) : 0;
+    SGRAD_TRY(sgrad__run_check_ended(run->options.model.init));
     SGRAD_TRY(sgrad_safetensors_open(run->options.model.init, &file));
     int error = sgrad__weights_load(run->graph, sgrad__network_list(run->graph), &file, skip);
     if (!error && run->context->rank == 0) error = sgrad__weights_checksum(&file, (char[SGRAD_CHECKSUM]){ 0 });

@@ -33,7 +33,7 @@ says 'top-1 [0-9.]* %  top-5 [0-9.]* %'
 passes report many
 says 'test accuracy  test top-5 accuracy  test macro F1  test balanced accuracy'
 passes eval --weights many/model.safetensors --model mlp --data synthetic:4x4x1,20,200
-says '^test accuracy [0-9.]* %, top-5 accuracy [0-9.]* %, macro F1 [0-9.]* %, balanced accuracy [0-9.]* %, loss [0-9.]*$'
+says '^test accuracy [0-9.]* %, top-5 accuracy [0-9.]* %, macro F1 [0-9.]* %, balanced accuracy [0-9.]* %, loss [0-9.]*, 40 samples$'
 python3 - <<'END' || wrong 'top-5 is not what it should be'
 import json
 epochs = [e for e in map(json.loads, open("many/metrics.jsonl")) if e["event"] == "epoch"]
@@ -135,7 +135,7 @@ passes report --json second
 python3 -c 'import json; assert json.load(open("out"))["steps"] == 3' || wrong 'report --json'
 
 passes eval --weights first/model.safetensors --model convnet --data digits
-says '^test accuracy [0-9.]* %, macro F1 [0-9.]* %, balanced accuracy [0-9.]* %, loss [0-9.]*$'
+says '^test accuracy [0-9.]* %, macro F1 [0-9.]* %, balanced accuracy [0-9.]* %, loss [0-9.]*, 360 samples$'
 passes eval --weights first/model.safetensors --model convnet --data digits --json
 python3 - <<'END' || wrong 'eval does not find what train found'
 import json
@@ -173,7 +173,7 @@ passes report lost
 says '^ *2  *[0-9.]*e+[0-9]*  *[0-9.]*e+[0-9]*  *[0-9.]* %'
 says 'last loss [0-9.e+]*;'
 passes eval --weights lost/model.safetensors --model convnet --data digits
-says '^test accuracy [0-9.]* %, .*, loss [0-9.]*e+[0-9]*$'
+says '^test accuracy [0-9.]* %, .*, loss [0-9.]*e+[0-9]*, 360 samples$'
 passes train --model lenet --data synthetic:28x28x1,10,64 --batch 32 --lr 0.3 --epochs 1 --out rough     # ordinary, and short
 passes train --model resnet20 --data synthetic:32x32x3,10,256 --epochs 2 --out rougher
 warns 1 'the final loss is .* a constant guess has a loss of 2.3026: the run has learned nothing; try another --lr$' \

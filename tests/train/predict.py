@@ -155,6 +155,14 @@ def test_images_of_another_size():
     for size, warned in (("8x8", False), ("8x12", True), ("12x8", True)):
         warnings = told("eval", run, "--data", f"synthetic:{size}x3,5,50", "--cpus", 1)[1]
         assert ("the network was trained on images of 8x8" in warnings) == warned, warnings
+    # Images of another folder are scaled as those of the run.
+    pets, run, other = folder("pets"), folder("scaled"), folder("other")
+    make_folder(pets)
+    shutil.copytree(pets, other)
+    stargrad("train", "--model", "convnet", "--data", f"folder:{pets},{SIDE // 2}", "--batch", 10, "--steps", 2, "--cpus", 1, "--out", run)
+    own = stargrad("eval", run, "--cpus", 1)
+    for data in (other, f"{other},{SIDE // 2}"):
+        assert told("eval", run, "--data", f"folder:{data}", "--cpus", 1) == (own, "")
 
 
 def test_not_finite():

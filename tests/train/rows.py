@@ -103,6 +103,13 @@ def test_held_out():
     assert abs(own["test_loss"] - last["test_loss"]) < 1e-6, (own, last)
     apart = json.loads(stargrad("eval", "--weights", f"{run}/model.safetensors", "--model", "mlp", "--data", how, "--json", "--cpus", 1))
     assert abs(apart["test_loss"] - own["test_loss"]) < 1e-6
+
+    # Of another table, all lines are evaluated; of the run's own, under another path, those that were held out.
+    moved, later = written("moved.csv", rows, TITLES), written("later.csv", rows[:30], TITLES)
+    for path, count in ((moved, 40), (later, 30)):
+        other = json.loads(stargrad("eval", run, "--data", how.replace(data, path), "--json", "--cpus", 1))
+        assert other["test_samples"] == count, (path, other)
+        assert path == later or abs(other["test_loss"] - own["test_loss"]) < 1e-6
     assert "--split has no effect: digits has a test set" in said("train", "--model", "mlp", "--data", "digits", "--split", .1, "--print")[1]
 
     resumed = folder("resumed")
