@@ -301,7 +301,8 @@ static void adapt_to_run(const char *folder, const struct sgrad_train_options *o
     if (folder && !sgrad__config_read(folder, &path, &config) && json_object_get(config, "identity") &&
         !take_options(path, config, &own)) {
         const bool same = own.data.name && !strcmp(own.data.name, name) && !options->data.arrays;
-        if (!how->size && own.data.name && !strncmp(name, "folder:", strlen("folder:"))) how->size = sgrad_folder_size(own.data.name);
+        if (!how->size && own.data.name && !strncmp(name, "folder:", strlen("folder:")))
+            how->size = sgrad_folder_size(own.data.name);
         if (divides(name, options) && (every || !same)) how->whole = !is_trained_on(config, &own, options);
     }
     json_decref(config);
