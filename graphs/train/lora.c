@@ -5,8 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Query and value of attention, or the layer that computes them with the keys, in the networks of this library. */
-#define DEFAULT_ON "*.q_proj,*.v_proj,*.c_attn,*.qkv"
+/* Query and value of attention, or the layer that computes them with the keys. The weight of this layer in torchvision's vision
+ * transformers, self_attention.in_proj_weight, has no adapter (networks/adapters.c); of these, the layers of the MLP. */
+#define DEFAULT_ON "*.q_proj,*.v_proj,*.c_attn,*.qkv,*.mlp.0,*.mlp.3"
 
 /* Sets rank and alpha from TEXT, RANK or RANK:ALPHA. Returns false if it is invalid. */
 static bool parse(const char *text, struct sgrad__lora *lora) {

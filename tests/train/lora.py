@@ -141,7 +141,7 @@ def test_resume():
     said = stargrad("train", "--out", two, "--resume", "--lora", "4:4", "--steps", 12, status=2)
     assert "the run has lora 4:8, so it cannot be continued with 4:4" in said and said.count("\n") == 1, said
     said = stargrad("train", "--out", two, "--resume", "--lora-on", "*.q_proj", "--steps", 12, status=2)
-    assert "has lora-on *.q_proj,*.v_proj,*.c_attn,*.qkv, so it cannot be continued with *.q_proj; " in said and said.count("\n") == 1, said
+    assert "has lora-on *.q_proj,*.v_proj,*.c_attn,*.qkv,*.mlp.0,*.mlp.3, so it cannot be continued with *.q_proj; " in said and said.count("\n") == 1, said
     said = stargrad("train", "--out", two, "--resume", "--adapter", adapter("llama"), "--steps", 12, status=2)
     assert "the run has adapter none, so it cannot be continued with " in said and said.count("\n") == 1, said
     stargrad("train", "--out", two, "--resume", "--lora", "4:8.0", "--steps", 11)
@@ -225,6 +225,22 @@ def test_images():
     assert losses(onnx)[0] < losses(plain)[0]
 
 
+def test_vision_transformer():
+    """torchvision's names: by default the layers of the MLP are adapted."""
+    plain, out, again = folder("vit"), folder("vit-lora"), folder("vit-again")
+    how = ("train", "--model", "vit:patch=4,layers=2,heads=2,width=16", "--data", "digits", "--optimizer", "adamw", "--steps", 20)
+    stargrad(*how, "--out", plain)
+    said = stargrad(*how, "--init", f"{plain}/model.safetensors", "--lora", 2, "--lr", 0.01, "--out", out)
+    assert "lora       rank 2, alpha 2, on 4 of 7 linear layers: " in said, said
+    adapted = {f"encoder.layers.encoder_layer_{i}.mlp.{j}" for i in (0, 1) for j in (0, 3)}
+    assert set(json.loads(content(out, "adapter_config.json"))["target_modules"]) == adapted
+    before, after = tensors(f"{plain}/model.safetensors"), tensors(f"{out}/model.safetensors")
+    assert {name for name in before if before[name] != after[name]} == {f"{layer}.weight" for layer in adapted}
+    assert losses(out)[-1] < losses(plain)[-1]
+    stargrad(*how, "--init", f"{plain}/model.safetensors", "--adapter", out, "--lr", 0.01, "--out", again)
+    assert losses(again)[0] < losses(out)[0]
+
+
 def test_memory():
     """At most a third of the memory of full training, as the program prints it."""
     model = "llama:layers=4,heads=4,width=256,hidden=688,context=32"
@@ -270,7 +286,7 @@ def test_refused():
     said = stargrad(*words("llama"), "--model", RUNS["llama"]["model"].replace("hidden=56", "hidden=64"), "--lora", 4, "--out", folder("refused"), status=1)
     assert "; check --model and --data, or first train with --init-skip and without --lora" in said and said.count("\n") == 1, said
     said = stargrad("train", "--model", "convnet", "--data", "digits", "--init", base("llama"), "--lora", 4, "--out", folder("refused"), status=2)
-    assert "'*.q_proj,*.v_proj,*.c_attn,*.qkv' matches no weight of a linear layer; these are fc.weight" in said, said
+    assert "'*.q_proj,*.v_proj,*.c_attn,*.qkv,*.mlp.0,*.mlp.3' matches no weight of a linear layer; these are fc.weight" in said, said
 
 
 @pytest.mark.parametrize("changes, status, reason", [
