@@ -11,6 +11,9 @@ static const struct sgrad__option options[] = {
     { "data", "KIND[:PATH]", "data set of images; see stargrad list datasets", &sgrad__text, SGRAD__FIELD(data.name),
       .required = true },
     { "no-test", NULL, "examine only the training set", &sgrad__flag, SGRAD__PLACE(dedup.no_test) },
+    { "split", "FRACTION",
+      "hold out this fraction of the training samples as the test set, drawn by --seed, as stargrad train --split does; 0: none",
+      &sgrad__real, SGRAD__FIELD(data.split), 0, 0.99 },
     { "damaged", "skip|stop|refuse", "on an image that cannot be read: skip it, or stop with an error (refuse means stop)",
       &sgrad__choice, SGRAD__PLACE(dedup.refuse_damaged) },
     { "odd", "take|skip|refuse",
@@ -49,8 +52,8 @@ static const struct sgrad__option options[] = {
     { "precision", "f32|tf32|bf16",
       "tf32: GPU tensor cores may round the inputs of matrix products to TF32; bf16: bfloat16 activations",
       &sgrad__choice, SGRAD__FIELD(model.precision) },
-    { "seed", "N", "seed of the first training per threshold; the seed of each further training is larger by 1", &sgrad__whole,
-      SGRAD__FIELD(training.seed), 0, 9007199254740992.0 },
+    { "seed", "N", "seed of --split and of the first training per threshold; the seed of each further training is larger by 1",
+      &sgrad__whole, SGRAD__FIELD(training.seed), 0, 9007199254740992.0 },
 
     { .help = "Output and resources" },
     { "out", "DIR", "folder for the lists, the HTML page and the hashes; a later run reuses the hashes", &sgrad__folder,
@@ -84,11 +87,13 @@ static int64_t images_in_state(const struct sgrad_hashes *hashes, int state) {
 
 static int open_parts(const struct sgrad__request *request, struct sgrad_dataset *part[2]) {
     const struct sgrad_train_options *o = &request->train;
-    const struct sgrad_dataset_options how = { .seed = o->training.seed, .pictures = true };
+    const struct sgrad_dataset_options how = { .seed = o->training.seed, .split = o->data.split, .pictures = true };
     SGRAD_TRY(sgrad_dataset_open(o->data.name, SGRAD_TRAIN, &how, &part[0]));
     if (!sgrad_dataset_image(part[0]) || sgrad_dataset_image(part[0])->shape.rank != 3)
         return sgrad_log_error(SGRAD_EINVAL, "dedup: --data %s has no images; give a data set of images, such as folder:DIR",
                                o->data.name);
+    if (o->data.split > 0 && !part[0]->held_out && sgrad_launched_rank() == 0)
+        sgrad_log_warning("--split has no effect: %s has a test set", o->data.name);
     return request->dedup.no_test ? 0 : sgrad_dataset_open(o->data.name, SGRAD_TEST, &how, &part[1]);
 }
 
@@ -259,6 +264,9 @@ static int check(const struct sgrad__request *request) {
     if (!sgrad__sweep_parse(request->dedup.sweep, &from, &to) || to >= SGRAD_LEVELS_MOST)
         return sgrad__wrong("dedup: --sweep: '%s' is not a range of thresholds below %d, like 0-16", request->dedup.sweep,
                             SGRAD_LEVELS_MOST);
+    if (request->train.data.split > 0 && request->dedup.seeds > 1)
+        return sgrad__wrong("dedup: --seeds %d cannot be combined with --split: other seeds hold out other samples",
+                            request->dedup.seeds);
     return request->train.model.name ? SGRAD__DONE
                                      : sgrad__wrong("dedup: --sweep requires --model NAME, the network to train");
 }

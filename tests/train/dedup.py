@@ -4,6 +4,7 @@ import json
 import os
 import random
 import re
+import shutil
 import struct
 import zlib
 
@@ -209,6 +210,26 @@ def test_sweep():
     stargrad("dedup", "--data", f"folder:{place}", "--sweep", "0-1", "--model", "convnet", "--steps", 2, "--batch", 4, "--out", out)
     assert lines(f"{out}/sweep/none.txt") == ["train/a/0-short.png"]
     assert len(losses(f"{out}/sweep/none-1")) == 2
+
+
+def test_split():
+    """The training set and the test set are those of train --split. The list suits it."""
+    place, out, run = folder("undivided"), folder("split"), folder("split-run")
+    shutil.copytree(f"{SET}/train", f"{place}/train")
+    said = stargrad("dedup", "--data", f"folder:{place}", "--split", .25, "--seed", 3, "--out", out)
+    assert re.search(r"^data .*: 32 training and 11 test images$", said, flags=re.M), said
+    words = ("train", "--model", "convnet", "--data", f"folder:{place},{SIDE}", "--split", .25, "--seed", 3, "--batch", 8, "--steps", 1)
+    stargrad(*words, "--exclude", f"{out}/drop.txt", "--out", run)
+    with open(f"{run}/config.json") as file:
+        config = json.load(file)
+    dropped, kept = lines(f"{out}/drop.txt"), lines(f"{out}/keep.txt")
+    assert len(kept) + len(dropped) == 32 and (config["training_samples"], config["test_samples"]) == (len(kept), 11), config
+    held_out = {line.split(",")[0] for line in stargrad("predict", run).splitlines()[1:]}
+    everything = {f"train/{label}/{name}" for label in "ab" for name in os.listdir(f"{place}/train/{label}")}
+    assert held_out == everything - set(kept) - set(dropped)
+    assert "--split 0.1" in stargrad("dedup", "--data", f"folder:{place}", "--out", out, status=1)
+    assert "other seeds hold out other samples" in stargrad("dedup", "--data", f"folder:{place}", "--split", .25, "--seeds", 2,
+                                                            "--sweep", "0-2", "--model", "convnet", "--out", out, status=2)
 
 
 def test_wrong():
