@@ -59,7 +59,7 @@ def train(like=None, data=None, test=0.1, on_step=None, on_epoch=None, progress=
     """Trains and returns the Run. LIKE is a run or its folder; its options are the defaults.
 
     data: the name of a data set, or a pair of arrays (x, y). test: with arrays, the pair of the test set, or the fraction of the
-    samples that are held out for it. on_step, on_epoch: functions that are called with a dictionary, the line of metrics.jsonl,
+    samples that are held out for it, as by the option split. on_step, on_epoch: functions that are called with a dictionary, the line of metrics.jsonl,
     after each step and after each evaluation. If one returns or raises Stop, the run ends as after its last step. If it raises
     another exception, the run ends with a checkpoint, and the exception is raised. progress: a line with the current step and
     the remaining time, instead of the output of the command; or an open file for it. Ctrl-C ends the training after a checkpoint.
@@ -68,8 +68,9 @@ def train(like=None, data=None, test=0.1, on_step=None, on_epoch=None, progress=
     calls, struct, result = Callbacks(on_step, on_epoch, line), None, ctypes.c_void_p()
     if data is not None and not isinstance(data, str):
         held_out = isinstance(test, (int, float))
-        split = arrays.hold_out(data, test, _seed(like, options)) if held_out else (arrays.pair(data), arrays.pair(test, "test"))
-        struct = arrays.arrays(*split)
+        if held_out and not 0 < options.setdefault("split", test) < 1:
+            raise Error(f"test is {test}; it must be a pair of arrays, or a fraction between 0 and 1")
+        struct = arrays.arrays(arrays.pair(data), None if held_out else arrays.pair(test, "test"))
     elif data is not None:
         options["data"] = data
     training = Training(arrays=struct and ctypes.pointer(struct), events=calls.events, quiet=bool(progress))
@@ -215,15 +216,6 @@ class Run:
 
 def _folder(run):
     return None if run is None else os.fsencode(run.folder if isinstance(run, Run) else run)
-
-
-def _seed(like, options):
-    """Returns the seed of a training: the option, or that of the run that is continued, or of LIKE."""
-    for run in (options.get("out") if options.get("resume") else None, like):
-        folder = None if run is None else os.fsdecode(_folder(run))
-        if "seed" not in options and folder and os.path.exists(os.path.join(folder, "config.json")):
-            return int(Run(folder).config["options"]["seed"])
-    return int(options.get("seed", 1))
 
 
 def _value(value):

@@ -29,23 +29,8 @@ def pair(data, what="data"):
     return x, y
 
 
-def hold_out(data, fraction, seed):
-    """Divides (x, y) at random into a training set and a test set with this fraction of the samples, of each class."""
-    x, y = pair(data)
-    if not 0 < fraction < 1:
-        raise Error(f"test is {fraction}; it must be a pair of arrays, or a fraction between 0 and 1")
-    draw, held = numpy.random.default_rng(seed), numpy.zeros(len(x), bool)
-    groups = numpy.unique(y) if y.ndim == 1 and y.dtype.kind in "iub" else [None]
-    for group in groups:
-        of_group = draw.permutation(numpy.arange(len(x)) if group is None else numpy.flatnonzero(y == group))
-        held[of_group[:round(fraction * len(of_group))]] = True
-    if held.all() or not held.any():
-        raise Error(f"test={fraction} of {len(x)} samples leaves no sample for the {'training' if held.all() else 'test'} set")
-    return (x[~held], y[~held]), (x[held], y[held])
-
-
 def arrays(train, test):
-    """Returns struct sgrad_arrays of two pairs; TRAIN may be None. The structure keeps the arrays alive."""
+    """Returns struct sgrad_arrays of two pairs, one of which may be None. The structure keeps the arrays alive."""
     struct = Arrays()
     struct.kept = []
     for split, data in enumerate((train, test)):

@@ -17,7 +17,8 @@ class Error(Exception):
 
 class Array(ctypes.Structure):
     """struct sgrad_array"""
-    _fields_ = [("data", ctypes.c_void_p), ("type", ctypes.c_char_p), ("rank", ctypes.c_int), ("dim", ctypes.POINTER(ctypes.c_int64))]
+    _fields_ = [("data", ctypes.c_void_p), ("type", ctypes.c_char_p), ("rank", ctypes.c_int), ("dim", ctypes.POINTER(ctypes.c_int64)),
+                ("name", ctypes.c_char_p)]
 
 
 class Arrays(ctypes.Structure):

@@ -79,16 +79,24 @@ def test_other_layouts_of_arrays():
 
 
 def test_held_out_samples():
-    """A fraction of each class, drawn by the seed; a continued run holds out the same samples, and refuses other arrays."""
+    """The samples that --split holds out of files, by class and seed. A continued run holds out the same, and refuses others."""
     needs_numpy()
     x, y = features()
-    from stargrad.arrays import hold_out
-    (a, b), (c, d) = hold_out((x, y), 0.25, 1)
-    assert len(c) == 40 and abs(d.mean() - y.mean()) < 0.02 and len({row.tobytes() for row in numpy.concatenate([a, c])}) == 160
-    assert (hold_out((x, y), 0.25, 1)[1][0] == c).all() and (hold_out((x, y), 0.25, 2)[1][0] != c).any()
     how = {"model": "mlp", "data": (x, y), "batch": 16, "cpus": 1}
     one = stargrad.train(steps=6, test=0.25, seed=7, out=folder("held"), **how)
-    assert one.config["identity"]["data"]["samples"] == 120 if isinstance(one.config["identity"]["data"], dict) else True
+    files = os.path.join(FOLDER, "held.npz")
+    numpy.savez(files, x_train=x, y_train=y)
+    of_files = stargrad.train(steps=6, split=0.25, seed=7, out=folder("held-files"), **{**how, "data": f"npy:{files}"})
+    for run_of in (one, of_files):
+        config = run_of.config
+        assert (config["training_samples"], config["test_samples"], config["options"]["split"]) == (120, 40, 0.25), config
+    assert one.config["identity"] == of_files.config["identity"] and losses(one.folder) == losses(of_files.folder)
+    other = stargrad.train(steps=1, test=0.25, seed=8, out=folder("held-other"), **how)
+    assert other.config["identity"]["data"] != one.config["identity"]["data"]
+    samples = {c["name"]: c["samples"] for c in one.result["classes"]}
+    assert all(abs(samples[str(c)] - 0.25 * (y == c).sum()) < 1 for c in numpy.unique(y)), samples
+    assert (one.predict(x, cpus=1).shape, of_files.predict(cpus=1).shape) == ((160, 2), (40, 2))
+    assert (of_files.predict(data=f"npy:{files}", cpus=1) == of_files.predict(cpus=1)).all()
     again = stargrad.train(epochs=2, test=0.25, out=one.folder, resume=True, **how)
     assert again.result["steps"] == 14
     refused(lambda: stargrad.train(epochs=3, test=0.2, out=one.folder, resume=True, **how), "config.json")
@@ -106,7 +114,7 @@ def test_arrays_refused():
     refused(lambda: train(data=(x, y[1:])), "x has shape (160, 6) and y (159,)")
     refused(lambda: train(data=(x, y), test=(x,)), "test must be a pair")
     refused(lambda: train(data=(x, y), test=1.5), "test is 1.5")
-    refused(lambda: train(data=(x, y), test=1e-9), "leaves no sample for the test set")
+    refused(lambda: train(data=(x[:1], y[:1]), test=0.5), "--split requires a class with two training samples")
     refused(lambda: train(data=(x.astype(complex), y)), "x of data has values of type complex128")
     refused(lambda: train(data=(x, numpy.array(["a"] * 160))), "y of data has values of type <U1")
     refused(lambda: train(data=(x, y - 1)), "y_train", "counted from 0")
