@@ -53,6 +53,7 @@ struct sgrad_array {
     const char *type;                   /* NumPy's: "u1", "i8", "f4", …; those that the reader npy accepts */
     int rank;                           /* number of dimensions, at least 1 */
     const int64_t *dim;                 /* each dimension; the first is that of the samples */
+    const char *name;                   /* for messages; NULL: x_train, y_train, x_test or y_test */
 };
 /* The samples x and the targets y of each split, for the data set "arrays". They correspond to x_train.npy, y_train.npy,
  * x_test.npy and y_test.npy of the data set "npy". */

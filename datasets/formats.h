@@ -72,8 +72,8 @@ void sgrad__list_name(char **list, int *count, int few, bool quoted, const char 
 
 /* ---- unused.c ---- */
 
-/* Logs a warning with the classes of D that none of COUNT training labels has. KIND and PATH: reader and file, for the
- * message. */
+/* Logs a warning with the classes of DATASET that none of COUNT training labels has. KIND and PATH: reader and file, for the
+ * message; KIND NULL: PATH is the name of an array in memory. */
 void sgrad__warn_of_unused(const char *kind, const char *path, const int32_t *label, int64_t count,
                            const struct sgrad_dataset *dataset);
 
@@ -106,7 +106,7 @@ int64_t sgrad__feature_groups(const struct sgrad_shape *shape);
  * LABEL, if it is not NULL. A class keeps at least one training sample. The result depends only on the arguments. Returns the
  * number of samples that are held out; 0: no class has two samples. */
 int64_t sgrad__split_draw(const int32_t *label, int classes, int64_t count, double fraction, uint64_t seed, bool *held_out);
-/* Logs that COUNT samples are too few. Returns SGRAD_EINVAL. */
+/* Logs that COUNT samples are too few. KIND and PATH: as above (unused.c). Returns SGRAD_EINVAL. */
 int sgrad__split_refuse(const char *kind, const char *path, int64_t count);
 
 /* ---- origin.c ---- */
@@ -132,6 +132,7 @@ struct sgrad__npy {
     struct sgrad_shape shape;
     const unsigned char *data;
 };
+/* NAME: of the file, for messages. */
 int sgrad__npy_parse(const char *name, const void *data, size_t size, struct sgrad__npy *npy);
 /* Describes an array in memory. SGRAD_EFORMAT: its type or its shape is not supported. */
 struct sgrad_array;

@@ -60,6 +60,9 @@ static void close_place(struct place *place) {
     free(place->path);
 }
 
+/* Returns the name of the reader for messages; NULL: the arrays are in memory. */
+static const char *kind_of(const struct place *place) { return place->given ? NULL : "npy"; }
+
 /* Returns the array NAME, "x_train", in memory. */
 static const struct sgrad_array *given_array(const struct place *place, const char *name) {
     return &(*name == 'x' ? place->given->x : place->given->y)[strcmp(name + 2, "train") ? SGRAD_TEST : SGRAD_TRAIN];
@@ -76,7 +79,8 @@ static bool has_array(const struct place *place, const char *name) {
 
 /* One array. */
 struct array {
-    char *path;
+    char *name;                 /* "DIR/x_train.npy", "FILE.npz: x_train.npy"; in memory its own name */
+    char *where;                /* the beginning of messages: "npy: NAME"; in memory NAME */
     struct sgrad_map map;       /* its file, in a folder */
     void *member;               /* its content, in an archive */
     struct sgrad__npy is;
@@ -86,31 +90,33 @@ static int open_member(const struct place *place, const char *name, struct array
     char *file = sgrad_format("%s.npy", name);
     size_t size = 0;
     int error = sgrad__zip_read(place->path, place->archive.data, place->archive.size, file, &array->member, &size);
-    array->path = sgrad_format("%s: %s", place->path, file);
+    array->name = sgrad_format("%s: %s", place->path, file);
     free(file);
-    return error ? error : sgrad__npy_parse(array->path, array->member, size, &array->is);
+    return error ? error : sgrad__npy_parse(array->name, array->member, size, &array->is);
 }
 
 static int open_file(const struct place *place, const char *name, struct array *array) {
-    array->path = sgrad_format("%s/%s.npy", place->path, name);
-    SGRAD_TRY(sgrad_map_open(array->path, FILE_LIMIT, &array->map));
-    return sgrad__npy_parse(array->path, array->map.data, array->map.size, &array->is);
+    array->name = sgrad_format("%s/%s.npy", place->path, name);
+    SGRAD_TRY(sgrad_map_open(array->name, FILE_LIMIT, &array->map));
+    return sgrad__npy_parse(array->name, array->map.data, array->map.size, &array->is);
 }
 
 static int open_given(const struct place *place, const char *name, struct array *array) {
-    array->path = sgrad_format("%s", name);
-    if (!given_array(place, name)->data) return sgrad_log_error(SGRAD_EINVAL, "npy: %s: is missing", name);
-    return sgrad__npy_of_array(name, given_array(place, name), &array->is);
+    const struct sgrad_array *given = given_array(place, name);
+    array->name = sgrad_format("%s", given->name ? given->name : name);
+    if (!given->data) return sgrad_log_error(SGRAD_EINVAL, "%s: is missing", array->name);
+    return sgrad__npy_of_array(array->name, given, &array->is);
 }
 
 static int open_array(const struct place *place, const char *name, struct array *array) {
     if (place->given) SGRAD_TRY(open_given(place, name, array));
     else SGRAD_TRY(place->archive.data ? open_member(place, name, array) : open_file(place, name, array));
+    array->where = sgrad_format("%s%s", place->given ? "" : "npy: ", array->name);
     if (!array->is.shape.rank || array->is.count == 0)
-        return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: has no samples", array->path);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: has no samples", array->where);
     for (int d = 0; d < array->is.shape.rank; d++)
         if (array->is.shape.dim[d] > INT32_MAX)
-            return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: dimension %d is %lld, but may be at most %d", array->path, d,
+            return sgrad_log_error(SGRAD_EFORMAT, "%s: dimension %d is %lld, but may be at most %d", array->where, d,
                                    (long long)array->is.shape.dim[d], INT32_MAX);
     return 0;
 }
@@ -118,7 +124,8 @@ static int open_array(const struct place *place, const char *name, struct array 
 static void close_array(struct array *array) {
     if (array->map.data) sgrad_map_close(&array->map);
     free(array->member);
-    free(array->path);
+    free(array->name);
+    free(array->where);
 }
 
 /* Returns the shape of one sample: the dimensions after the first. */
@@ -164,8 +171,8 @@ static int check_features(const struct array *array) {
         const double number = sgrad__npy_number(&array->is, i);
         if (!isfinite((float)number))
             return sgrad_log_error(SGRAD_EFORMAT,
-                                   "npy: %s: feature %lld of sample %lld (both counted from 0) is %g, but must be finite",
-                                   array->path, (long long)(i % each), (long long)(i / each), number);
+                                   "%s: feature %lld of sample %lld (both counted from 0) is %g, but must be finite",
+                                   array->where, (long long)(i % each), (long long)(i / each), number);
     }
     return 0;
 }
@@ -177,8 +184,8 @@ static void warn_of_channels(const struct sgrad_dataset *dataset, const struct a
     char text[SGRAD_SHAPE_TEXT];
     if (dataset->split == SGRAD_TRAIN && !trained && one.rank == 3 && (dim[0] == 1 || dim[0] == 3) && dim[1] == dim[2] &&
         dim[1] > dim[0] && sgrad_launched_rank() == 0)
-        sgrad_log_warning("npy: %s: samples of %s are read as (height,width,channels); transpose them if channels come first",
-                          array->path, sgrad_shape_text(&one, text));
+        sgrad_log_warning("%s: samples of %s are read as (height,width,channels); transpose them if channels come first",
+                          array->where, sgrad_shape_text(&one, text));
 }
 
 /* Normalises the features of ARRAY by the training samples TRAIN without HELD_OUT, or as TRAINED describes, if it has any. */
@@ -188,19 +195,19 @@ static int fill_features(struct sgrad_dataset *dataset, const struct place *plac
     char text[2][SGRAD_SHAPE_TEXT];
     if (!one.rank) one = sgrad_shape(1, 1);
     if (place->images && one.rank != 2 && one.rank != 3)
-        return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: samples of %s are not images, which must be (H,W) or (H,W,C)",
-                               array->path, sgrad_shape_text(&one, text[0]));
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: samples of %s are not images, which must be (H,W) or (H,W,C)",
+                               array->where, sgrad_shape_text(&one, text[0]));
     const bool grey = trained && trained->shape.rank == 3 && trained->shape.dim[2] == 1;
     if (one.rank == 2 && (place->images || grey)) one.dim[one.rank++] = 1;
     if (one.rank == SGRAD_MAX_RANK)
-        return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: has %d dimensions, but at most %d are supported", array->path,
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: has %d dimensions, but at most %d are supported", array->where,
                                SGRAD_MAX_RANK + 1, SGRAD_MAX_RANK);
     const int64_t features = sgrad_shape_count(&one);
     if (trained && trained->features && trained->features != features)
-        return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: has %lld %s per sample, but the run's data have %lld", array->path,
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: has %lld %s per sample, but the run's data have %lld", array->where,
                                (long long)features, sgrad_plural(features, "number", "numbers"), (long long)trained->features);
     if (trained && trained->shape.rank && !sgrad_shape_equal(&trained->shape, &one))
-        return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: has samples of %s, but the run's data have samples of %s", array->path,
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: has samples of %s, but the run's data have samples of %s", array->where,
                                sgrad_shape_text(&one, text[0]), sgrad_shape_text(&trained->shape, text[1]));
     SGRAD_TRY(check_features(array));
     if (trained && trained->features) dataset->origin = sgrad__origin_copy(trained);
@@ -227,8 +234,8 @@ static int fill_images(struct sgrad_dataset *dataset, const struct array *array,
     if (one.rank == 2) one.dim[one.rank++] = 1;
     if (one.dim[2] > SGRAD_MAX_CHANNELS)
         return sgrad_log_error(SGRAD_EFORMAT,
-                               "npy: %s: images of %s are invalid; they must be (H,W,C), channels last, with at most %d channels",
-                               array->path, sgrad_shape_text(&one, text), SGRAD_MAX_CHANNELS);
+                               "%s: images of %s are invalid; they must be (H,W,C), channels last, with at most %d channels",
+                               array->where, sgrad_shape_text(&one, text), SGRAD_MAX_CHANNELS);
     uint8_t *pixels = borrowed ? NULL : sgrad_xcalloc((size_t)npy->count, 1);
     for (int64_t i = 0; i < npy->count && npy->fortran; i++) pixels[i] = (uint8_t)sgrad__npy_number(npy, i);
     if (!npy->fortran && !borrowed) memcpy(pixels, npy->data, (size_t)npy->count);
@@ -279,13 +286,13 @@ static bool is_binary(const struct sgrad__npy *npy, bool *some) {
     return is;
 }
 
-/* Returns the meaning of ARRAY, for samples without masks. OTHER is y of the other split; if it has no path, it is not known. */
+/* Returns the meaning of ARRAY, for samples without masks. OTHER is y of the other split; if it has no name, it is not known. */
 static enum meaning meaning_of(const struct place *place, const struct array *array, const struct array *other,
                                const struct sgrad_origin *trained) {
     const struct sgrad_shape one = of_one(&array->is.shape);
     const bool single = sgrad_shape_count(&one) == 1, table = trained && trained->features;
     if (place->numbers || (table && !trained->classes && !place->classes)) return NUMBERS;
-    if (is_one_hot(&array->is) && (!other->path || is_one_hot(&other->is))) return ONE_HOT;
+    if (is_one_hot(&array->is) && (!other->name || is_one_hot(&other->is))) return ONE_HOT;
     if (single && (place->classes || is_whole(&array->is) || (table && trained->classes))) return CLASSES;
     return NUMBERS;
 }
@@ -299,8 +306,8 @@ static double class_at(const struct sgrad__npy *npy, enum meaning meaning, int64
     return -1;
 }
 
-static int fill_classes(struct sgrad_dataset *dataset, const struct array *array, const struct array *other, enum meaning meaning,
-                        const struct sgrad_origin *trained) {
+static int fill_classes(struct sgrad_dataset *dataset, const char *kind, const struct array *array, const struct array *other,
+                        enum meaning meaning, const struct sgrad_origin *trained) {
     struct sgrad_shape one = { 0 };
     const bool masks = meaning == MASKS || meaning == BINARY;
     const int64_t count = masks ? array->is.count : array->is.shape.dim[0];
@@ -310,17 +317,17 @@ static int fill_classes(struct sgrad_dataset *dataset, const struct array *array
     for (int64_t i = 0; i < count; i++) {
         const double number = class_at(&array->is, meaning, i);
         if (!(number >= 0 && number < CLASSES_LIMIT && number == floor(number)))
-            return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: number %lld is %g, but classes must be whole numbers, counted from 0",
-                                   array->path, (long long)i, number);
+            return sgrad_log_error(SGRAD_EFORMAT, "%s: number %lld is %g, but classes must be whole numbers, counted from 0",
+                                   array->where, (long long)i, number);
         to[i] = (int32_t)number;
         if (number >= dataset->classes) dataset->classes = (int)number + 1;
     }
     if (meaning == ONE_HOT) dataset->classes = (int)columns_of(&array->is);
-    for (int64_t i = 0; other->path && meaning != ONE_HOT && i < other->is.count; i++) {    /* one-hot: equal in both splits */
+    for (int64_t i = 0; other->name && meaning != ONE_HOT && i < other->is.count; i++) {    /* one-hot: equal in both splits */
         const double number = class_at(&other->is, meaning, i);
         if (number >= dataset->classes && number < CLASSES_LIMIT) dataset->classes = (int)number + 1;
     }
-    if (dataset->split == SGRAD_TRAIN && !trained) sgrad__warn_of_unused("npy", array->path, to, count, dataset);
+    if (dataset->split == SGRAD_TRAIN && !trained) sgrad__warn_of_unused(kind, array->name, to, count, dataset);
     return 0;
 }
 
@@ -332,7 +339,7 @@ static int fill_numbers(struct sgrad_dataset *dataset, const struct array *array
     for (int64_t i = 0; i < array->is.count; i++) {
         to[i] = (float)sgrad__npy_number(&array->is, i);
         if (!isfinite(to[i]))
-            return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: number %lld is %g, but targets must be finite", array->path,
+            return sgrad_log_error(SGRAD_EFORMAT, "%s: number %lld is %g, but targets must be finite", array->where,
                                    (long long)i, sgrad__npy_number(&array->is, i));
     }
     return 0;
@@ -346,15 +353,16 @@ static int fill_y(struct sgrad_dataset *dataset, const struct place *place, cons
                                         [MASKS] = "y contains classes of pixels",
                                         [BINARY] = "y contains classes of pixels, 0 and 255" };
     bool some = false;
-    const bool binary = masks && is_binary(&array->is, &some) && (!other->path || is_binary(&other->is, &some)) && some;
+    const bool binary = masks && is_binary(&array->is, &some) && (!other->name || is_binary(&other->is, &some)) && some;
     enum meaning meaning = binary ? BINARY : MASKS;
     if (!masks) meaning = meaning_of(place, array, other, trained);
     char text[SGRAD_SHAPE_TEXT];
     dataset->note = sgrad_format("%s", note[meaning]);
     if (meaning == NUMBERS && place->classes)
-        return sgrad_log_error(SGRAD_EINVAL, "npy: %s: is %s, but ,classes requires one class per sample, or one-hot rows",
-                               array->path, sgrad_shape_text(&array->is.shape, text));
-    return meaning == NUMBERS ? fill_numbers(dataset, array) : fill_classes(dataset, array, other, meaning, trained);
+        return sgrad_log_error(SGRAD_EINVAL, "%s: is %s, but ,classes requires one class per sample, or one-hot rows",
+                               array->where, sgrad_shape_text(&array->is.shape, text));
+    return meaning == NUMBERS ? fill_numbers(dataset, array)
+                              : fill_classes(dataset, kind_of(place), array, other, meaning, trained);
 }
 
 /* Makes the data set unlabelled. Targets are zeros, of the kind that the network was trained on. */
@@ -408,47 +416,47 @@ static int open_arrays(struct sgrad_dataset *dataset, const struct place *place,
     if (is == SGRAD_TEST && !options->origin && !is_images(&arrays->x.is) && !place->undivided)
         SGRAD_TRY(open_part(place, 'x', SGRAD_TRAIN, &arrays->train));
     if (labelled && arrays->x.is.shape.dim[0] != arrays->y.is.shape.dim[0])
-        return sgrad_log_error(SGRAD_EFORMAT, "npy: %s has %lld %s, %s has %lld", arrays->x.path,
+        return sgrad_log_error(SGRAD_EFORMAT, "%s has %lld %s, %s has %lld", arrays->x.where,
                                (long long)arrays->x.is.shape.dim[0], sgrad_plural(arrays->x.is.shape.dim[0], "sample", "samples"),
-                               arrays->y.path, (long long)arrays->y.is.shape.dim[0]);
-    if (arrays->train.path &&
+                               arrays->y.name, (long long)arrays->y.is.shape.dim[0]);
+    if (arrays->train.name &&
         arrays->train.is.count / arrays->train.is.shape.dim[0] != arrays->x.is.count / arrays->x.is.shape.dim[0])
-        return sgrad_log_error(SGRAD_EFORMAT, "npy: %s and %s have samples of different shapes", arrays->train.path,
-                               arrays->x.path);
-    if (arrays->other.path && !options->origin &&
+        return sgrad_log_error(SGRAD_EFORMAT, "%s and %s have samples of different shapes", arrays->train.where,
+                               arrays->x.name);
+    if (arrays->other.name && !options->origin &&
         arrays->other.is.count / arrays->other.is.shape.dim[0] != arrays->y.is.count / arrays->y.is.shape.dim[0])
-        return sgrad_log_error(SGRAD_EFORMAT, "npy: %s and %s have targets of different shapes", arrays->y.path,
-                               arrays->other.path);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s and %s have targets of different shapes", arrays->y.where,
+                               arrays->other.name);
     return 0;
 }
 
 /* Draws the samples *HELD_OUT, which the caller must free. SGRAD_EINVAL: there are too few. */
-static int hold_out(struct sgrad_dataset *dataset, const char *path, const struct sgrad_dataset_options *options,
-                    bool **held_out) {
+static int hold_out(struct sgrad_dataset *dataset, const struct place *place, const struct arrays *arrays,
+                    const struct sgrad_dataset_options *options, bool **held_out) {
     const struct sgrad_field *y = &dataset->field[1];
     const int32_t *label = dataset->classes && !y->shape.rank ? y->data : NULL;
     *held_out = sgrad_xcalloc((size_t)dataset->count, sizeof **held_out);
     dataset->held_out = sgrad__split_draw(label, dataset->classes, dataset->count, options->split, options->seed, *held_out);
-    return dataset->held_out ? 0 : sgrad__split_refuse("npy", path, dataset->count);
+    return dataset->held_out ? 0 : sgrad__split_refuse(kind_of(place), arrays->x.name, dataset->count);
 }
 
 static int fill(struct sgrad_dataset *dataset, const struct place *place, const struct sgrad_dataset_options *options,
                 const struct arrays *arrays) {
     const struct sgrad_shape *x = &arrays->x.is.shape, *y = &arrays->y.is.shape;
     const bool images = is_images(&arrays->x.is);
-    const bool masks = images && arrays->y.path && is_whole(&arrays->y.is) &&
+    const bool masks = images && arrays->y.name && is_whole(&arrays->y.is) &&
                        (y->rank == 3 || (y->rank == 4 && y->dim[3] == 1)) && y->dim[1] == x->dim[1] && y->dim[2] == x->dim[2] &&
                        (y->dim[1] > 1 || y->dim[2] > 1);
     bool *held_out = NULL;
     dataset->count = x->dim[0];
     dataset->field[0].name = "features";        /* fields before an unnamed one are freed */
-    if (arrays->y.path) SGRAD_TRY(fill_y(dataset, place, &arrays->y, &arrays->other, masks, options->origin));
+    if (arrays->y.name) SGRAD_TRY(fill_y(dataset, place, &arrays->y, &arrays->other, masks, options->origin));
     else fill_nothing(dataset, options->origin);
     const bool holds_out = place->undivided && !options->whole;
-    int error = holds_out ? hold_out(dataset, arrays->x.path, options, &held_out) : 0;
+    int error = holds_out ? hold_out(dataset, place, arrays, options, &held_out) : 0;
     if (!error && images) error = fill_images(dataset, &arrays->x, masks, place->given && arrays->x.is.bytes == 1);
     else if (!error)
-        error = fill_features(dataset, place, &arrays->x, arrays->train.path ? &arrays->train : &arrays->x, held_out,
+        error = fill_features(dataset, place, &arrays->x, arrays->train.name ? &arrays->train : &arrays->x, held_out,
                               options->origin);
     warn_of_channels(dataset, &arrays->x, options->origin);
     for (int64_t i = 0; i < dataset->count && held_out && dataset->split == SGRAD_TEST; i++) held_out[i] = !held_out[i];

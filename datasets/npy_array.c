@@ -120,17 +120,17 @@ int sgrad__npy_of_array(const char *name, const struct sgrad_array *array, struc
     free(type);
     if (!known)
         return sgrad_log_error(SGRAD_EFORMAT,
-                               "npy: %s: has values of type %s, but they must be integers or real numbers of up to 8 bytes", name,
+                               "%s: has values of type %s, but they must be integers or real numbers of up to 8 bytes", name,
                                array->type);
     if (array->rank < 1 || array->rank > SGRAD_MAX_RANK)
-        return sgrad_log_error(SGRAD_EFORMAT, "npy: %s: has %d dimensions; it must have 1 to %d", name, array->rank,
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: has %d dimensions; it must have 1 to %d", name, array->rank,
                                SGRAD_MAX_RANK);
     for (npy.shape.rank = 0; npy.shape.rank < array->rank; npy.shape.rank++)
         npy.shape.dim[npy.shape.rank] = array->dim[npy.shape.rank];
     npy.count = count_of(&npy.shape, npy.bytes, SIZE_MAX);
     npy.high_first = __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__;
     *parsed = npy;
-    return npy.count < 0 ? sgrad_log_error(SGRAD_EFORMAT, "npy: %s: is larger than the memory", name) : 0;
+    return npy.count < 0 ? sgrad_log_error(SGRAD_EFORMAT, "%s: is larger than the memory", name) : 0;
 }
 
 /* Converts a number of IEEE 754's half precision. */

@@ -27,7 +27,7 @@ void sgrad__warn_of_unused(const char *kind, const char *path, const int32_t *la
     int unused;
     char *list = sgrad_classes_absent(dataset->class_name, dataset->classes, label, count, false, &unused);
     if (unused && sgrad_launched_rank() == 0)
-        sgrad_log_warning("%s: %s: of %d classes, these have no training sample: %s%s", kind, path, dataset->classes, list,
-                          dataset->class_name ? "" : "; classes are counted from 0");
+        sgrad_log_warning("%s%s%s: of %d classes, these have no training sample: %s%s", kind ? kind : "", kind ? ": " : "", path,
+                          dataset->classes, list, dataset->class_name ? "" : "; classes are counted from 0");
     free(list);
 }

@@ -91,7 +91,7 @@ def evaluate(run=None, data=None, details=False, **options):
     error."""
     given, result, answers = None, ctypes.c_void_p(), Answers()
     if data is not None and not isinstance(data, str):
-        given = Samples(arrays=ctypes.pointer(arrays.arrays(None, arrays.pair(data))))
+        given = Samples(arrays=ctypes.pointer(arrays.arrays(None, arrays.pair(data), (None, "data"))))
     elif data is not None:
         options["data"] = data
     call("sgrad_json_predict", _folder(run), _options(options), given, ctypes.byref(result), ctypes.byref(answers) if details else None)

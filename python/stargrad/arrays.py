@@ -29,16 +29,17 @@ def pair(data, what="data"):
     return x, y
 
 
-def arrays(train, test):
-    """Returns struct sgrad_arrays of two pairs, one of which may be None. The structure keeps the arrays alive."""
+def arrays(train, test, names=("data", "test")):
+    """Returns struct sgrad_arrays of two pairs, one of which may be None. The structure keeps the arrays alive. NAMES: of the pairs, for
+    messages; a pair may be one array without targets."""
     struct = Arrays()
     struct.kept = []
-    for split, data in enumerate((train, test)):
-        for field, values in zip((struct.x, struct.y), data or ()):
-            dim = (ctypes.c_int64 * values.ndim)(*values.shape)
-            struct.kept += [values, dim]
+    for split, (data, what) in enumerate(zip((train, test), names)):
+        for field, letter, values in zip((struct.x, struct.y), "xy", data or ()):
+            dim, name = (ctypes.c_int64 * values.ndim)(*values.shape), (f"{letter} of {what}" if len(data) > 1 else what).encode()
+            struct.kept += [values, dim, name]
             one = field[split]
-            one.data, one.type, one.rank, one.dim = values.ctypes.data, values.dtype.str[1:].encode(), values.ndim, dim
+            one.data, one.type, one.rank, one.dim, one.name = values.ctypes.data, values.dtype.str[1:].encode(), values.ndim, dim, name
     return struct
 
 
@@ -62,7 +63,7 @@ def samples(given, rows=False):
         files = (ctypes.c_char_p * len(given))(*map(os.fsencode, given))
         return Samples(file=files, count=len(given))
     if rows:
-        return Samples(arrays=ctypes.pointer(arrays(None, (_array(given, "samples"),))))
+        return Samples(arrays=ctypes.pointer(arrays(None, (_array(given, "samples"),), (None, "samples"))))
     array = numpy.asarray(given)
     if array.ndim == 0 or array.dtype.kind not in "fiub":
         raise Error("samples must be an image file, a list of image files, or an array of numbers whose first axis is the sample")

@@ -337,6 +337,12 @@ static void wrong_in_memory(void **state) {
                  "x_train has 2 samples, y_train has 3");
     arrays.x[SGRAD_TRAIN].dim = (int64_t[]){ 0, 2 };
     assert_fails(sgrad_dataset_open("arrays", SGRAD_TRAIN, &options, &none), SGRAD_EFORMAT, "x_train: has no samples");
+    arrays.x[SGRAD_TRAIN].name = "x of mine";
+    char said[512];
+    sgrad_log_capture(said, sizeof said);
+    assert_int_equal(sgrad_dataset_open("arrays", SGRAD_TRAIN, &options, &none), SGRAD_EFORMAT);
+    sgrad_log_capture(NULL, 0);
+    assert_string_equal(said, "x of mine: has no samples");
 }
 
 int main(int argc, char **argv) {
