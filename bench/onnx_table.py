@@ -93,7 +93,11 @@ def read(path, side, folder):
     data, x = data_of(side, folder)
     session = onnxruntime.InferenceSession(path)
     images = (x.astype(numpy.float32) / 255).transpose(0, 3, 1, 2).copy()
-    wanted = session.run(None, {session.get_inputs()[0].name: images})[0]
+    batch = session.get_inputs()[0].shape[0]
+    batch = batch if isinstance(batch, int) else IMAGES     # a file may have a fixed number of samples
+    padded = numpy.resize(images, (-(-IMAGES // batch) * batch, *images.shape[1:]))
+    parts = [session.run(None, {session.get_inputs()[0].name: padded[i:i + batch]})[0] for i in range(0, len(padded), batch)]
+    wanted = numpy.concatenate(parts)[:IMAGES]
     options = {"model": f"onnx:{path}", "data": f"npy:{data}", "mean": "0,0,0", "deviation": "1,1,1", "cpus": 1}
     answers = Answers()
     call("sgrad_json_predict", None, stargrad._text(options), None, None, ctypes.byref(answers))

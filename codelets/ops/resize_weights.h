@@ -1,5 +1,5 @@
 /* resize_weights.h: which pixels of x a pixel of y of resize.c is the weighted sum of. CPU and CUDA kernels use the same
- * functions. Private to codelets/.
+ * functions; the reader of ONNX compares files with them.
  *
  * Rows and columns are independent: the weight of pixel (h,w) in pixel (p,q) is that of row h in row p times that of column w in
  * column q. Along one axis, from 4 pixels to 2 and to 3:

@@ -85,9 +85,9 @@ def test_vit_tiny():
 
 def test_torchvision():
     of_images("densenet121:growth=4", 32, 3)
-    of_images("vgg11:large=1,width=8,hidden=16", 64, 3, read=False)      # maps of 2x2, resized to 7x7
-    of_images("vit_b_16:patch=8,layers=2,heads=2,width=16", 32, 3, read=False)
-    of_images("convnext_tiny:width=8", 32, 3, read=False)
+    of_images("vgg11:large=1,width=8,hidden=16", 64, 3)      # maps of 2x2, resized to 7x7
+    of_images("vit_b_16:patch=8,layers=2,heads=2,width=16", 32, 3)
+    of_images("convnext_tiny:width=8", 32, 3)
 
 
 def test_unet2d():
@@ -146,9 +146,9 @@ def loss_of(logits, labels):
     return float(numpy.mean(numpy.log(numpy.exp(shifted).sum(1)) - shifted[numpy.arange(len(labels)), labels]))
 
 
-def foreign(name, nodes, tensors, x, kind=None, y=None, dims=None, opset=17):
+def foreign(name, nodes, tensors, x, kind=None, y=None, dims=None, opset=17, samples="N"):
     """Evaluates a file of NODES, text in ONNX's syntax, and TENSORS: (Stargrad's loss or its refusal, onnxruntime's loss, of classes
-    or of the numbers Y)."""
+    or of the numbers Y). SAMPLES: of the file's input."""
     try:
         from onnx import TensorProto, helper, numpy_helper, parser, save
     except ModuleNotFoundError:
@@ -164,7 +164,7 @@ def foreign(name, nodes, tensors, x, kind=None, y=None, dims=None, opset=17):
     graph = parser.parse_graph("g (float[N] x) => (float[N] y) {" + nodes + "}")
     kind = kind or (TensorProto.UINT8 if x.dtype == numpy.uint8 else TensorProto.FLOAT)
     model = helper.make_model(helper.make_graph(
-        graph.node, "g", [helper.make_tensor_value_info("x", kind, ["N", *(dims or x.shape[1:])])],
+        graph.node, "g", [helper.make_tensor_value_info("x", kind, [samples, *(dims or x.shape[1:])])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
         [numpy_helper.from_array(numpy.asarray(t), n) for n, t in tensors.items() if re.search(rf"\b{n}\b", nodes)]),
         opset_imports=[helper.make_opsetid("", opset)], ir_version=8 if opset < 23 else 11)
@@ -242,6 +242,60 @@ def test_operators_of_opset_23():
                      "j = Attention<q_num_heads = 2, kv_num_heads = 1, is_causal = 1>(r, m, m) ")):
         said, wanted = foreign(name, begin + nodes + end, tensors, x, opset=23)
         assert not isinstance(said, str) and abs(said - wanted) < 1e-5 * wanted, (name, said, wanted)
+
+
+def test_resize():
+    """Any spelling of the sizes and of the positions that torch.nn.functional.interpolate computes; others are refused."""
+    if missing:
+        raise Skip(missing)
+    draw = numpy.random.default_rng(12)
+    x = draw.normal(size=(16, 3, 4, 5)).astype("f4")
+    tensors = {"w": draw.normal(size=(4, 3)).astype("f4"), "b": draw.normal(size=4).astype("f4"), "k": draw.normal(size=(3, 3, 3, 3)).astype("f4"),
+               "sizes": numpy.int64([7, 9]), "same": numpy.int64([4, 5]), "twice": numpy.float32([1, 1, 2, 3]), "more": numpy.float32([1, 1, 2.5, 2]),
+               "zero": numpy.int64([0]), "two": numpy.int64([2]), "region": numpy.zeros(0, "f4")}
+    end = " c = Conv<kernel_shape = [3, 3]>(r, k) m = Relu(c) g = GlobalAveragePool(m) f = Flatten(g) y = Gemm<transB = 1>(f, w, b)"
+    floor = 'coordinate_transformation_mode = "asymmetric", nearest_mode = "floor"'
+    shape = "s = Shape(x) n = Slice(s, zero, two) z = Concat<axis = 0>(n, sizes) "
+    for name, nodes, opset in (
+            ("nearest", f"{shape} r = Resize<{floor}>(x, , , z)", 13), ("nearest of axes", f"r = Resize<axes = [-2, 3], {floor}>(x, , , sizes)", 18),
+            ("whole factors", "r = Resize(x, region, twice)", 11), ("factors of opset 10", "r = Resize<mode = \"nearest\">(x, twice)", 10),
+            ("linear", f"{shape} r = Resize<mode = \"linear\", cubic_coeff_a = -0.75>(x, , , z)", 17),
+            ("linear of PyTorch", 'r = Resize<mode = "linear", coordinate_transformation_mode = "pytorch_half_pixel">(x, , more)', 13),
+            ("nothing", 'r = Resize<axes = [2, 3], mode = "linear", coordinate_transformation_mode = "align_corners">(x, , , same)', 18)):
+        said, wanted = foreign(name.replace(" ", "-"), nodes + end, tensors, x, opset=opset)
+        assert not isinstance(said, str) and abs(said - wanted) < 1e-5 * max(1, wanted), (name, said, wanted)
+    for name, nodes, text in (
+            ("corners", 'r = Resize<axes = [2, 3], mode = "linear", coordinate_transformation_mode = "align_corners">(x, , , sizes)',
+             "(Resize): its positions must be those of torch.nn.functional.interpolate with align_corners False"),
+            ("cubic", 'r = Resize<axes = [2, 3], mode = "cubic">(x, , , sizes)', "(Resize): mode is 'cubic', but must be nearest or linear"),
+            ("even", "r = Resize<axes = [2, 3]>(x, , , sizes)", "(Resize): its positions must be"),
+            ("smooth", 'r = Resize<axes = [2, 3], mode = "linear", antialias = 1>(x, , , sizes)', "with antialias 0")):
+        said, _ = foreign(name, nodes + end, tensors, x, opset=18)
+        assert text in str(said), (name, said)
+
+
+def test_fixed_number_of_samples():
+    """A file for 16 samples, or for one: the number is in its shapes, and constants are repeated so often. It is read for any number."""
+    if missing:
+        raise Skip(missing)
+    draw = numpy.random.default_rng(13)
+    x = draw.normal(size=(16, 6, 8)).astype("f4")
+    token, positions = draw.normal(size=(1, 1, 8)).astype("f4"), draw.normal(size=(1, 7, 8)).astype("f4")
+    y = draw.normal(size=(16, 4)).astype("f4")
+    tensors = {"w": draw.normal(size=(4, 8)).astype("f4"), "b": draw.normal(size=4).astype("f4"), "query": draw.normal(size=(8, 24)).astype("f4")}
+    turn, end = "Transpose<perm = [0, 2, 1, 3]>", "f = ReduceMean<axes = [1], keepdims = 0>(j) y = Gemm<transB = 1>(f, w, b)"
+    # As nn.MultiheadAttention: rows (T,N,C), heads (T,N·heads,D).
+    nodes = ("c = Concat<axis = 1>(t, x) h = Add(c, p) r = Transpose<perm = [1, 0, 2]>(h) m = MatMul(r, query) a, d, e = Split<axis = 2>(m) "
+             + " ".join(f"{o}1 = Reshape({o}, rows) {o}2 = Transpose<perm = [1, 0, 2]>({o}1) {o}3 = Reshape({o}2, heads)" for o in "ade")
+             + " s = Mul(a3, half) k = Transpose<perm = [0, 1, 3, 2]>(d3) z = MatMul(s, k) o = Softmax<axis = -1>(z) v = MatMul(o, e3) "
+             "i = Transpose<perm = [2, 0, 1, 3]>(v) u = Reshape(i, flat) n = Reshape(u, join) j = Transpose<perm = [1, 0, 2]>(n) ")
+    for count in (16, 1):
+        tensors.update(t=token.repeat(count, 0), p=positions.repeat(count, 0), rows=numpy.int64([7, 2 * count, 4]),
+                       heads=numpy.int64([count, 2, 7, 4]), flat=numpy.int64([7 * count, 8]), join=numpy.int64([7, count, 8]), half=numpy.float32(.5))
+        said, wanted = foreign(f"fixed{count}", nodes + end, tensors, x[:count], y=y[:count], samples=count)
+        assert not isinstance(said, str) and abs(said - wanted) < 1e-5 * wanted, (count, said, wanted)
+    said, _ = foreign("unequal", "j = Concat<axis = 1>(t, x) " + end, {**tensors, "t": numpy.arange(128, dtype="f4").reshape(16, 1, 8)}, x, samples=16)
+    assert "(Concat): a constant must be one row (1,1,C) before rows (N,T,C), with axis 1" in str(said), said
 
 
 def test_inputs_of_other_types():

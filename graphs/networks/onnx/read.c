@@ -172,7 +172,7 @@ static int read_node(struct sgrad__reader *reader, const Onnx__Node *n) {
     /* Layers that are several nodes in a file. */
     static bool (*const layers[])(struct sgrad__reader *, const Onnx__Node *, int *) = {
         sgrad__onnx_takes_gelu,   sgrad__onnx_takes_group,     sgrad__onnx_takes_norm,
-        sgrad__onnx_takes_rotary, sgrad__onnx_takes_attention,
+        sgrad__onnx_takes_areas,  sgrad__onnx_takes_rotary,    sgrad__onnx_takes_attention,
     };
     const struct sgrad__operator *o = sgrad__operators;
     int status;

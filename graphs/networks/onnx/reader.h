@@ -115,7 +115,7 @@ struct sgrad__thing {
     struct sgrad__view view;        /* .value -1: none */
     enum sgrad__step step;
     int strides[2];                 /* above 0: every strides[0]-th row, strides[1]-th column of the view; only for Pad */
-    int stage;                      /* above 0: progress of the conversion of bytes to activations (shapes.c) */
+    int stage;                      /* above 0: progress of the conversion of bytes to activations (bytes.c) */
     int groups;                     /* of group norm */
     float eps;                      /* of group norm and layer norm */
     const struct sgrad__thing *factor; /* the weight of group norm or layer norm, or a table of rotary positions */
@@ -218,6 +218,9 @@ int sgrad__onnx_axis(int64_t axis, int rank);
  * all axes after it). */
 int sgrad__onnx_softmax_axis(const struct sgrad__reader *reader, const Onnx__Node *n, int rank);
 
+/* Returns a new tensor for BYTES bytes of numbers, which the reader frees. */
+Onnx__Tensor *sgrad__onnx_new_tensor(struct sgrad__reader *reader, int32_t type, const int64_t *dim, size_t rank, size_t bytes);
+
 /* Returns the number of outputs of the layer of N: the number of classes if it is the network's last layer, else HAS. A network
  * of tokens may have more outputs than the data set has tokens. */
 int sgrad__onnx_outputs(const struct sgrad__reader *reader, const Onnx__Node *n, int64_t has);
@@ -260,8 +263,6 @@ bool sgrad__onnx_fold(struct sgrad__reader *reader, const Onnx__Node *n);
 
 /* ---- shapes.c ---- */
 
-/* Returns a new tensor for BYTES bytes of numbers, which the reader frees. */
-Onnx__Tensor *sgrad__onnx_new_tensor(struct sgrad__reader *reader, int32_t type, const int64_t *dim, size_t rank, size_t bytes);
 /* Replaces the 0 and the -1 in TO, COUNT dimensions to which a tensor with RANK dimensions DIM is reshaped, by the sizes for
  * which they stand. LITERAL: 0 is a size. Returns false if the numbers of elements differ. */
 bool sgrad__onnx_resolve(const int64_t *dim, int rank, int64_t *to, int count, bool literal);
@@ -293,6 +294,7 @@ bool sgrad__onnx_split_heads(struct sgrad__view *view, int64_t heads);
 bool sgrad__onnx_takes_gelu(struct sgrad__reader *reader, const Onnx__Node *n, int *status);
 bool sgrad__onnx_takes_group(struct sgrad__reader *reader, const Onnx__Node *n, int *status);
 bool sgrad__onnx_takes_norm(struct sgrad__reader *reader, const Onnx__Node *n, int *status);
+bool sgrad__onnx_takes_areas(struct sgrad__reader *reader, const Onnx__Node *n, int *status);
 bool sgrad__onnx_takes_rotary(struct sgrad__reader *reader, const Onnx__Node *n, int *status);
 bool sgrad__onnx_takes_attention(struct sgrad__reader *reader, const Onnx__Node *n, int *status);
 

@@ -233,6 +233,20 @@ bool sgrad__onnx_take_float(struct sgrad__reader *reader, const Onnx__Node *n, c
     return false;
 }
 
+Onnx__Tensor *sgrad__onnx_new_tensor(struct sgrad__reader *reader, int32_t type, const int64_t *dim, size_t rank, size_t bytes) {
+    Onnx__Tensor *t = sgrad_xcalloc(1, sizeof *t);
+    onnx__tensor__init(t);
+    t->has_data_type = t->has_raw_data = true;
+    t->data_type = type;
+    t->n_dims = rank;
+    t->dims = sgrad_xcalloc(rank + 1, sizeof *t->dims);
+    if (rank) memcpy(t->dims, dim, rank * sizeof *dim);
+    t->raw_data.len = bytes;
+    t->raw_data.data = sgrad_xcalloc(1, bytes + 1);
+    reader->made = sgrad_array_grow(reader->made, reader->mades, sizeof *reader->made);
+    return reader->made[reader->mades++] = t;
+}
+
 /* ---- outputs of nodes ------------------------------------------------------------------------------------------- */
 
 int sgrad__onnx_outputs(const struct sgrad__reader *reader, const Onnx__Node *n, int64_t has) {

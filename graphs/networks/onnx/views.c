@@ -14,13 +14,13 @@
 
 /* ---- factors ------------------------------------------------------------------------------------------------------ */
 
-/* Removes factors of size 1, except that of the samples, and joins neighbours that are one factor. */
+/* Removes factors of size 1, also that of the samples in a file for one sample, and joins neighbours that are one factor. */
 static void simplify(struct sgrad__view *view) {
     int count = 0;
     for (int i = 0; i < view->count; i++) {
         const struct sgrad__factor is = view->factor[i];
         struct sgrad__factor *last = count ? &view->factor[count - 1] : NULL;
-        if (is.size == 1 && is.axis) continue;
+        if (is.size == 1) continue;
         if (last && is.axis && last->axis == is.axis && last->dimension == is.dimension && last->stride == is.size * is.stride) {
             last->size *= is.size;
             last->stride = is.stride;
@@ -113,15 +113,11 @@ bool sgrad__view_reshape(struct sgrad__view *view, const int64_t *to, int count)
     memcpy(is.first, view->first, sizeof is.first);
     for (int d = 0; d < count; d++) {
         int64_t rest = to[d];
-        bool taken = rest > 1;
-        while (next < from.count) {
+        while (next < from.count && rest != 1) {
             struct sgrad__factor *f = &from.factor[next];
-            /* The factor of one sample belongs to the first dimension of 1, if there is one here. */
-            if (rest == 1 && (f->size != 1 || (taken && d + 1 < count && to[d + 1] == 1))) break;
             if (is.count == SGRAD__FACTORS || rest < 1 || (rest % f->size && f->size % rest)) return false;
             const int64_t size = rest % f->size ? rest : f->size, inner = f->size / size;
             is.factor[is.count++] = (struct sgrad__factor){ d, f->axis, size, f->stride * inner };
-            taken = true;
             rest /= size;
             f->size = inner;
             if (inner == 1) next++;
@@ -175,10 +171,7 @@ bool sgrad__view_select(struct sgrad__view *view, int dimension, int64_t from, i
 bool sgrad__view_squeeze(struct sgrad__view *view, int dimension) {
     if (dimension < 0 || dimension >= view->rank) return false;
     for (int i = 0; i < view->count; i++)
-        if (view->factor[i].dimension == dimension) {
-            if (view->factor[i].size != 1 || dimension + 1 == view->rank) return false;
-            view->factor[i].dimension++; /* of one sample */
-        }
+        if (view->factor[i].dimension == dimension) return false;
     for (int i = 0; i < view->count; i++)
         if (view->factor[i].dimension > dimension) view->factor[i].dimension--;
     view->rank--;

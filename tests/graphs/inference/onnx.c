@@ -16,6 +16,7 @@ static void round_trips(void **state) {
         int side, channels;
     } is[] = { { "convnet", 8, 1 }, { "lenet", 28, 1 }, { "mlp", 8, 3 }, { "nin", 32, 3 }, { "resnet20", 32, 3 },
                { "unet2d", 16, 1 }, { "unet2d:groups=4", 16, 1 }, { "vit_tiny:layers=1", 16, 1 },
+               { "vgg11:large=1,width=2,hidden=4", 64, 1 },
                { "gpt:layers=1,heads=2,width=8,context=5,vocabulary=10", 5, 0 },
                { "llama:layers=1,heads=2,width=8,vocabulary=10", 1, 0 },
                { "llama:layers=2,heads=4,kv_heads=2,width=16,hidden=12,vocabulary=10,bias=1,tied=0", 7, 0 },
