@@ -298,6 +298,28 @@ def test_fixed_number_of_samples():
     assert "(Concat): a constant must be one row (1,1,C) before rows (N,T,C), with axis 1" in str(said), said
 
 
+def test_indices_of_all_elements():
+    """PyTorch exports as_strided as a Gather by indices that it computes from the number of samples."""
+    if missing:
+        raise Skip(missing)
+    draw = numpy.random.default_rng(14)
+    x = draw.normal(size=(16, 6, 4, 4)).astype("f4")
+    tensors = {"w": draw.normal(size=(4, 6)).astype("f4"), "b": draw.normal(size=4).astype("f4"), "all": numpy.int64([-1]), "pixels": numpy.int64([2, 3]),
+               "axes": numpy.int64([1, 2, 3]), "zero": numpy.int64(0), "one": numpy.int64(1), "six": numpy.int64(6), "five": numpy.int64(5), "ninety": numpy.int64(90),
+               "features": numpy.arange(6).reshape(1, 6, 1, 1), "last": numpy.arange(6)[::-1].reshape(1, 6, 1, 1).copy()}
+    begin = "s = Shape(x) n = Gather(s, zero) m = ReduceMean<axes = [2, 3]>(x) v = Reshape(m, all) r = Range(zero, n, one) "
+    end = "g = Gather(v, i) f = Flatten(g) y = Gemm<transB = 1>(f, w, b)"
+    for samples in ("N", 16):
+        said, wanted = foreign("strided", f"{begin} t = Mul(r, six) u = Unsqueeze(t, axes) i = Add(u, features) {end}", tensors, x, samples=samples)
+        assert not isinstance(said, str) and abs(said - wanted) < 1e-5 * wanted, (samples, said, wanted)
+        for name, nodes in (("others", "t = Mul(r, five) u = Unsqueeze(t, axes) i = Add(u, features)"),
+                            ("backwards", "t = Mul(r, six) u = Unsqueeze(t, axes) i = Add(u, last)"),
+                            ("first", "t = Mul(r, zero) u = Unsqueeze(t, axes) i = Add(u, features)"),
+                            ("squares", "t = Mul(r, r) q = Mul(t, six) c = Min(q, ninety) u = Unsqueeze(c, axes) i = Add(u, features)")):
+            said, _ = foreign(name, f"{begin} {nodes} {end}", tensors, x, samples=samples)
+            assert isinstance(said, str) and re.search(r"\((Gather|Mul)\): ", said), (name, samples, said)
+
+
 def test_inputs_of_other_types():
     if missing:
         raise Skip(missing)

@@ -1,5 +1,8 @@
 /* constants.c: computes, when a file is read, the nodes whose inputs are known: tensors of the file, and shapes. The numbers of a
- * tensor are doubles here, so that integers up to 2^53 and the products of shapes with SGRAD__SAMPLES are exact. */
+ * tensor are doubles here, so that integers up to 2^53 and the products of shapes with SGRAD__SAMPLES are exact.
+ *
+ * A Range over the samples, of any number, has only the indices 0 and 1 of the first two. Such a result may only be added to a
+ * constant or multiplied by one. Then it is linear, and these two determine all others. */
 #include "graphs/networks/onnx/reader.h"
 
 #include <math.h>
@@ -15,6 +18,7 @@ struct numbers {
     int rank;
     int64_t dim[SGRAD__DIMENSIONS], count;
     double *x;
+    bool of_two;    /* of the first two samples */
 };
 
 /* A node, its inputs, and its result. */
@@ -154,6 +158,7 @@ static bool compute(struct fold *f, bool compares, double (*one)(double), double
     if (f->inputs != (one ? 1 : 2) || (two && !broadcast(&f->out, &f->in[1])) || !allocate(&f->out)) return false;
     if (compares) f->out.type = ONNX_BOOL;
     const bool whole = !sgrad__onnx_is_real(f->out.type);
+    f->out.of_two = f->in[0].of_two || f->in[1].of_two;
     for (int k = 0; k < f->inputs; k++)
         if (!strides_of(&f->in[k], f->out.rank, f->out.dim, stride[k])) return false;
     for (int64_t i = 0; i < f->out.count; i++) {
@@ -179,6 +184,7 @@ static bool fold_cast(struct fold *f) {
 /* Copies input 0 with the RANK dimensions DIM. */
 static bool copy_as(struct fold *f, const int64_t *dim, int rank) {
     f->out.type = f->in[0].type;
+    f->out.of_two = f->in[0].of_two;
     f->out.rank = rank;
     memcpy(f->out.dim, dim, (size_t)rank * sizeof *dim);
     if (!allocate(&f->out) || f->out.count != f->in[0].count) return false;
@@ -349,7 +355,9 @@ static bool fold_constant_of_shape(struct fold *f) {
 
 static bool fold_range(struct fold *f) {
     if (f->inputs != 3 || f->in[0].count != 1 || f->in[1].count != 1 || f->in[2].count != 1) return false;
-    const double from = f->in[0].x[0], end = f->in[1].x[0], step = f->in[2].x[0], count = ceil((end - from) / step);
+    const double from = f->in[0].x[0], step = f->in[2].x[0], end = f->in[1].x[0];
+    f->out.of_two = from == 0 && step == 1 && end == SGRAD__SAMPLES;
+    const double count = f->out.of_two ? 2 : ceil((end - from) / step);
     if (!(count <= MOST)) return false;
     f->out.type = f->in[0].type;
     f->out.rank = 1, f->out.dim[0] = count > 0 ? (int64_t)count : 0;
@@ -396,9 +404,14 @@ static const struct {
 
 /* ---- the node ----------------------------------------------------------------------------------------------------- */
 
+static const Onnx__Tensor *known(const struct sgrad__thing *thing) {
+    if (!thing) return NULL;
+    return thing->tensor ? thing->tensor : thing->indices;
+}
+
 static bool load(const struct sgrad__thing *thing, struct numbers *to) {
-    const Onnx__Tensor *t = thing->tensor;
-    *to = (struct numbers){ .type = t->data_type, .rank = (int)t->n_dims };
+    const Onnx__Tensor *t = known(thing);
+    *to = (struct numbers){ .type = t->data_type, .rank = (int)t->n_dims, .of_two = !thing->tensor };
     if (thing->sliced || t->n_dims > SGRAD__DIMENSIONS || sgrad__onnx_count(t) > MOST) return false;
     for (int i = 0; i < to->rank; i++) to->dim[i] = t->dims[i];
     if (!allocate(to)) return false;
@@ -422,7 +435,8 @@ static void store(struct sgrad__reader *reader, const struct numbers *from, stru
         if (real) ((float *)t->raw_data.data)[i] = (float)from->x[i];
         else if (truth) t->raw_data.data[i] = from->x[i] != 0;
         else ((int64_t *)t->raw_data.data)[i] = to_whole(from->x[i]);
-    to->tensor = t;
+    if (from->of_two) to->indices = t;
+    else to->tensor = t;
     to->known = true;
 }
 
@@ -432,6 +446,7 @@ static bool is_of_layer(const struct sgrad__reader *reader, const Onnx__Node *n)
     const Onnx__Tensor *t = sgrad__onnx_input(reader, n, 0)->tensor;
     int64_t axis[SGRAD__NUMBERS];
     int count;
+    if (!t) return false;
     if (!strcmp(n->op_type, "Cast")) return t->data_type == sgrad__onnx_int(n, "to", 0);
     if (!sgrad__onnx_is_real(t->data_type)) return false;
     if (!strcmp(n->op_type, "Transpose")) return t->n_dims == 2;
@@ -440,6 +455,12 @@ static bool is_of_layer(const struct sgrad__reader *reader, const Onnx__Node *n)
 }
 
 static bool apply(struct fold *f) {
+    static const char *const linear[] = { "Add", "Mul", "Cast", "Unsqueeze" };
+    int of_two = 0;
+    bool is_linear = false;
+    for (int i = 0; i < f->inputs; i++) of_two += f->in[i].of_two;
+    for (size_t i = 0; i < sizeof linear / sizeof *linear; i++) is_linear |= !strcmp(linear[i], f->n->op_type);
+    if (of_two > (is_linear ? 1 : 0)) return false;
     if (!strcmp(f->n->op_type, "Mod") && sgrad__onnx_int(f->n, "fmod", 0)) return false;    /* another definition */
     for (size_t i = 0; i < sizeof arithmetic / sizeof *arithmetic; i++)
         if (!strcmp(arithmetic[i].name, f->n->op_type))
@@ -455,14 +476,14 @@ bool sgrad__onnx_fold(struct sgrad__reader *reader, const Onnx__Node *n) {
     if (!to || !n->n_input || n->n_input > SGRAD_MAX_INPUTS) return false;
     for (size_t i = 0; i < n->n_input; i++) {
         const struct sgrad__thing *t = sgrad__onnx_input(reader, n, i);
-        if (*n->input[i] ? !t || !t->tensor : !i || strcmp(n->op_type, "Slice")) return false;
+        if (*n->input[i] ? !known(t) : !i || strcmp(n->op_type, "Slice")) return false;
     }
     if (is_of_layer(reader, n)) return false;
     bool done = true;
     for (size_t i = 0; i < n->n_input && done; i++)
         if (*n->input[i]) {
             const struct sgrad__thing *t = sgrad__onnx_input(reader, n, i);
-            done = (reader->folded += sgrad__onnx_count(t->tensor)) <= MOST_IN_ALL && load(t, &f.in[i]);
+            done = (reader->folded += sgrad__onnx_count(known(t))) <= MOST_IN_ALL && load(t, &f.in[i]);
         }
     done = done && apply(&f) && (reader->folded += f.out.count) <= MOST_IN_ALL;
     if (done) store(reader, &f.out, to);

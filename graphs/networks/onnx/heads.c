@@ -164,14 +164,8 @@ static int rotate(struct sgrad__reader *reader, const Onnx__Node *n, const struc
 /* Returns true if THING is the row of integers 0, 1, … ROWS - 1: (1,ROWS). */
 static bool counts(const struct sgrad__thing *thing, int64_t rows) {
     const Onnx__Tensor *t = thing ? thing->tensor : NULL;
-    if (!t || thing->turned || t->n_dims != 2 || t->dims[0] != 1 || t->dims[1] != rows || t->data_type != ONNX_INT64)
-        return false;
-    double *number = sgrad_xcalloc((size_t)rows + 1, sizeof *number);
-    bool same = true;
-    sgrad__onnx_doubles(t, number);
-    for (int64_t i = 0; i < rows; i++) same &= number[i] == (double)i;
-    free(number);
-    return same;
+    return t && !thing->turned && t->n_dims == 2 && t->dims[0] == 1 && t->dims[1] == rows && t->data_type == ONNX_INT64 &&
+           sgrad__onnx_counts(t, rows);
 }
 
 int sgrad__onnx_read_rotary(struct sgrad__reader *reader, const Onnx__Node *n) {

@@ -37,6 +37,8 @@ bool sgrad__onnx_floats(const Onnx__Tensor *tensor, float *number, int most, int
 bool sgrad__onnx_entry(const Onnx__Tensor *tensor, const char *name, struct sgrad_entry *entry);
 /* Returns true if TYPE is a floating-point type. */
 bool sgrad__onnx_is_real(int32_t type);
+/* Returns true if TENSOR consists of the integers 0, 1, … COUNT - 1, in this order. */
+bool sgrad__onnx_counts(const Onnx__Tensor *tensor, int64_t count);
 /* Copies all numbers of TENSOR, of any type, to NUMBER. */
 void sgrad__onnx_doubles(const Onnx__Tensor *tensor, double *number);
 
@@ -110,6 +112,7 @@ enum sgrad__step {
 struct sgrad__thing {
     const char *name;
     const Onnx__Tensor *tensor;     /* NULL: not a constant */
+    const Onnx__Tensor *indices;    /* integers that grow with the sample, of samples 0 and 1 (constants.c); NULL: none */
     bool turned;                    /* the transpose of the tensor */
     bool sliced;                    /* a filter (K,C,h,w) that stands for (K,C,1,h,w): it is applied to each slice of a volume */
     struct sgrad__view view;        /* .value -1: none */

@@ -222,7 +222,27 @@ int sgrad__onnx_read_shape(struct sgrad__reader *reader, const Onnx__Node *n) {
     return 0;
 }
 
-/* Reads the choice of one index of a dimension, or an embedding. */
+/* Makes TO the dimensions of INDICES, if they are 0, 1, 2, …, and as many as VIEW, a row of all samples, has elements: PyTorch
+ * exports as_strided so. */
+static bool takes_all(const struct sgrad__reader *reader, const struct sgrad__view *view, const struct sgrad__thing *indices,
+                      struct sgrad__view *to) {
+    const Onnx__Tensor *t = indices->tensor ? indices->tensor : indices->indices;
+    int64_t dim[SGRAD__DIMENSIONS], size = view->rank == 1 ? sgrad__view_size(view, 0) : 0;
+    if (!t || indices->turned || t->n_dims > SGRAD__DIMENSIONS || size < 1 || size % reader->samples) return false;
+    if (!indices->tensor) size = 2 * (size / reader->samples);
+    if (!sgrad__onnx_counts(t, size)) return false;
+    bool of_samples = !indices->tensor;
+    for (size_t i = 0; i < t->n_dims; i++) {
+        dim[i] = t->dims[i];
+        if (of_samples && dim[i] > 1) dim[i] = reader->samples, of_samples = false;     /* two of them */
+    }
+    struct sgrad__view all = *view;
+    if (!sgrad__view_reshape(&all, dim, (int)t->n_dims)) return false;
+    *to = all;
+    return true;
+}
+
+/* Reads the choice of one index of a dimension, or of all elements, or an embedding. */
 int sgrad__onnx_read_gather(struct sgrad__reader *reader, const Onnx__Node *n) {
     const struct sgrad__thing *t = sgrad__onnx_input(reader, n, 0), *of = sgrad__onnx_input(reader, n, 1);
     int64_t at[SGRAD__NUMBERS];
@@ -231,6 +251,7 @@ int sgrad__onnx_read_gather(struct sgrad__reader *reader, const Onnx__Node *n) {
     if (!(t = movable(reader, n))) return reader->graph->error;
     struct sgrad__view view = t->view;
     const int axis = sgrad__onnx_axis(sgrad__onnx_int(n, "axis", 0), view.rank);
+    if (of && takes_all(reader, &t->view, of, &view)) return make_view(reader, n, &view);
     if (axis < 0 || !sgrad__onnx_numbers(reader, n, 1, at, &count) || count != 1)
         return sgrad__onnx_refuse(reader, n, "must select one index of a dimension, or the rows of a table for tokens");
     if (at[0] < 0) at[0] += sgrad__view_size(&view, axis);

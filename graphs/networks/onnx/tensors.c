@@ -241,3 +241,13 @@ void sgrad__onnx_doubles(const Onnx__Tensor *t, double *number) {
     for (size_t i = 0; i < count; i++) number[i] = number_at(t->data_type, packed + i * type->size);
     free(packed);
 }
+
+bool sgrad__onnx_counts(const Onnx__Tensor *t, int64_t count) {
+    if (sgrad__onnx_count(t) != count || sgrad__onnx_is_real(t->data_type)) return false;
+    double *number = sgrad_xcalloc((size_t)count + 1, sizeof *number);
+    bool same = true;
+    sgrad__onnx_doubles(t, number);
+    for (int64_t i = 0; i < count; i++) same &= number[i] == (double)i;
+    free(number);
+    return same;
+}
