@@ -3,10 +3,12 @@
 of PyTorch. Each network gets random weights, is exported, and read. The logits of four images must be those of ONNX Runtime, to
 1e-4, or to 1e-4 of the largest. Needs torch, torchvision, timm, onnx, onnxscript, onnxruntime, and libstargrad.
 
-    python3 bench/onnx_table.py [--keep DIR] [--exporters script,dynamo] [--opsets 13,17,18,23] [NETWORK…]
+    python3 bench/onnx_table.py [--keep DIR] [--cases script:13,script:17,script:20,dynamo:18,dynamo:23] [NETWORK…]
 
-script is torch.onnx.export(…, dynamo=False), which has opsets up to 20; dynamo is dynamo=True, from opset 18 on. With names of
-networks, prints their lines only. --keep DIR leaves the files in DIR, and uses those that are there."""
+A case is an exporter and an opset. script is torch.onnx.export(…, dynamo=False), which has opsets up to 20; dynamo is dynamo=True,
+from opset 18 on; fixed is script for exactly 8 images. The first file of a network that is read is also trained for one step and
+exported again. With names of networks, prints their tables only. --keep DIR leaves the files in DIR, and uses those that are
+there."""
 import argparse
 import ctypes
 import os
@@ -62,8 +64,10 @@ def network(name):
 
 def export(name, path, exporter, opset):
     import torch
-    net, x = network(name), torch.rand(2, 3, NETWORKS[name][0], NETWORKS[name][0])
-    if exporter == "dynamo":
+    net, x = network(name), torch.rand(8 if exporter == "fixed" else 2, 3, NETWORKS[name][0], NETWORKS[name][0])
+    if exporter == "fixed":
+        torch.onnx.export(net, (x,), path, dynamo=False, opset_version=opset)
+    elif exporter == "dynamo":
         torch.onnx.export(net, (x,), path, dynamo=True, external_data=False, dynamic_shapes=({0: "batch"},), opset_version=opset,
                           verbose=False)
     else:
@@ -81,99 +85,148 @@ def data_of(side, folder):
     return path, x[16:]
 
 
-def read(path, side, folder):
-    """Returns the largest difference of logits, relative to the largest logit if that is above 1. Raises stargrad.Error if the
-    file is refused."""
+def logits_of(path, images):
+    """ONNX Runtime's logits of IMAGES. A file may have a fixed number of samples."""
     import numpy
     import onnxruntime
-    os.environ.setdefault("STARGRAD_LIBRARY", os.path.join(BUILD, ".libs", "libstargrad.so"))
-    sys.path.insert(0, os.path.join(HERE, "python"))
-    import stargrad
-    from stargrad.library import Answers, call
-    data, x = data_of(side, folder)
     session = onnxruntime.InferenceSession(path)
-    images = (x.astype(numpy.float32) / 255).transpose(0, 3, 1, 2).copy()
-    batch = session.get_inputs()[0].shape[0]
-    batch = batch if isinstance(batch, int) else IMAGES     # a file may have a fixed number of samples
-    padded = numpy.resize(images, (-(-IMAGES // batch) * batch, *images.shape[1:]))
-    parts = [session.run(None, {session.get_inputs()[0].name: padded[i:i + batch]})[0] for i in range(0, len(padded), batch)]
-    wanted = numpy.concatenate(parts)[:IMAGES]
-    options = {"model": f"onnx:{path}", "data": f"npy:{data}", "mean": "0,0,0", "deviation": "1,1,1", "cpus": 1}
-    answers = Answers()
-    call("sgrad_json_predict", None, stargrad._text(options), None, None, ctypes.byref(answers))
-    said = numpy.ctypeslib.as_array(answers.said, (answers.samples, answers.numbers))
-    spread = abs(wanted - wanted.mean(0)).max()
-    assert spread > 1e-3 * abs(wanted).max(), "the logits do not depend on the images"
+    x, = session.get_inputs()
+    batch = x.shape[0] if isinstance(x.shape[0], int) else len(images)
+    padded = numpy.resize(images, (-(-len(images) // batch) * batch, *images.shape[1:]))
+    return numpy.concatenate([session.run(None, {x.name: padded[i:i + batch]})[0] for i in range(0, len(padded), batch)])[:len(images)]
+
+
+def stargrad():
+    os.environ.setdefault("STARGRAD_LIBRARY", os.path.join(BUILD, ".libs", "libstargrad.so"))
+    if os.path.join(HERE, "python") not in sys.path:
+        sys.path.insert(0, os.path.join(HERE, "python"))
+    import stargrad as module
+    return module
+
+
+def distance(said, wanted):
+    """The largest difference of logits, relative to the largest logit if that is above 1."""
     return float(abs(said - wanted).max() / max(1, abs(wanted).max()))
 
 
-def try_one(name, exporter, opset, folder):
-    """Prints "read ERROR", or why the file was not exported or not read."""
-    path = os.path.join(folder, f"{name.replace(':', '-')}-{exporter}-{opset}.onnx")
-    if not os.path.exists(path):
-        try:
-            export(name, path, exporter, opset)
-        except Exception as why:        # of any kind: exporters raise many
-            print("RESULT", "not exported:", re.sub(r"\s+", " ", str(why))[:200])
-            return
+def options_of(path, data):
+    return {"model": f"onnx:{path}", "data": f"npy:{data}", "mean": "0,0,0", "deviation": "1,1,1", "cpus": 1}
+
+
+def read(path, side, folder):
+    """Returns the distance of Stargrad's logits from ONNX Runtime's. Raises stargrad.Error if the file is refused."""
+    import numpy
+    module = stargrad()
+    from stargrad.library import Answers, call
+    data, x = data_of(side, folder)
+    wanted = logits_of(path, (x.astype(numpy.float32) / 255).transpose(0, 3, 1, 2).copy())
+    answers = Answers()
+    call("sgrad_json_predict", None, module._text(options_of(path, data)), None, None, ctypes.byref(answers))
+    said = numpy.ctypeslib.as_array(answers.said, (answers.samples, answers.numbers))
+    assert abs(wanted - wanted.mean(0)).max() > 1e-3 * abs(wanted).max(), "the logits do not depend on the images"
+    return distance(said, wanted)
+
+
+def train(path, side, folder):
+    """Trains the network of the file for one step and exports it. Returns the distance of the run's logits from ONNX Runtime's."""
+    data, x = data_of(side, folder)
+    with tempfile.TemporaryDirectory() as out:
+        run = stargrad().train(**options_of(path, data), batch=4, steps=1, lr=1e-3, augment="none", out=os.path.join(out, "run"))
+        again = os.path.join(out, "again.onnx")
+        run.export(again)
+        return distance(run.predict(cpus=1), logits_of(again, x.transpose(0, 3, 1, 2).copy()))
+
+
+def attempt(action, *words):
+    """Returns "yes", "inexact: why", or "no: why"."""
     try:
-        error = read(path, NETWORKS[name][0], folder)
-        print("RESULT", "read" if error <= LIMIT else "differs", f"{error:.1e}")
-    except Exception as why:
-        print("RESULT", "refused:", str(why).removeprefix(path + ": "))
+        error = action(*words)
+        return "yes" if error <= LIMIT else f"inexact: the logits differ by {error:.1e}"
+    except Exception as why:                # of any kind
+        return "no: " + re.sub(r"\s+", " ", str(why)).replace(words[0] + ": ", "")
 
 
-def result(name, exporter, opset, folder):
+def try_one(name, cases, folder):
+    """Prints the result of each case, and of training from the first file that is read."""
+    side, trained = NETWORKS[name][0], "no: no file was read"
+    for exporter, opset in cases:
+        path = os.path.join(folder, f"{name.replace(':', '-')}-{exporter}-{opset}.onnx")
+        if not os.path.exists(path):
+            try:
+                export(name, path, exporter, opset)
+            except Exception as why:        # of any kind: exporters raise many
+                print("RESULT", exporter, opset, "none:", re.sub(r"\s+", " ", str(why))[:200], flush=True)
+                continue
+        said = attempt(read, path, side, folder)
+        print("RESULT", exporter, opset, said, flush=True)
+        if said == "yes" and trained != "yes":
+            trained = attempt(train, path, side, folder)
+    print("RESULT train 0", trained, flush=True)
+
+
+def results(name, cases, folder):
     """In a process of its own, because both libraries need much memory."""
-    words = [sys.executable, os.path.abspath(__file__), "--one", name, exporter, str(opset), "--keep", folder]
-    said = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout
-    lines = [line[7:] for line in said.splitlines() if line.startswith("RESULT ")]
-    return lines[-1] if lines else "failed: " + said[-300:]
+    words = [sys.executable, os.path.abspath(__file__), "--one", name, "--keep", folder, "--cases", text_of(cases)]
+    said = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace").stdout
+    found = {(exporter, int(opset)): text for exporter, opset, text in re.findall(r"^RESULT (\w+) (\d+) (.*)$", said, re.M)}
+    for case in [*cases, ("train", 0)]:
+        found.setdefault(case, "no: failed: " + re.sub(r"\s+", " ", said[-200:]))
+        print(name, *case, found[case], file=sys.stderr, flush=True)
+    return found
 
 
-def line_of(name, cases, folder):
-    """Returns a line of the table, with the reason of the last case that was refused."""
-    results = {f"{exporter} {opset}": result(name, exporter, opset, folder) for exporter, opset in cases}
-    for case, is_ in results.items():
-        print(name, case, is_, file=sys.stderr, flush=True)
-    refused = [is_ for is_ in results.values() if is_.startswith(("refused", "failed"))]
-    differs = [is_ for is_ in results.values() if is_.startswith("differs")]
-    why = re.sub(r"^refused: (?:.*?: )?node '[^']*' \((\w+)\): ", r"\1: ", refused[-1]) if refused else ""
-    if differs and not refused:
-        why = f"the logits differ by {differs[-1][8:]}"
-    done = any(is_.startswith("read") for is_ in results.values())
-    word = "partly" if done and (refused or differs) else "refused" if refused else "inexact" if differs else "imported"
-    return f"| {name.replace('timm:', '')} | {'timm' if ':' in name else 'torchvision'} | {word} | {why} |"
+def text_of(cases):
+    return ",".join(f"{exporter}:{opset}" for exporter, opset in cases)
+
+
+def row(name, found, columns):
+    words = [{"none": "no export"}.get(*[found[c].split(":")[0]] * 2) for c in columns]
+    return f"| {name.replace('timm:', '')} | {'timm' if ':' in name else 'torchvision'} | " + " | ".join(words) + " |"
+
+
+def reasons(name, found):
+    """Why files of the network are not imported: the reason of the last one, and the exporters and opsets if some are imported."""
+    bad = {case: text for case, text in found.items() if text.split(":")[0] in ("no", "inexact") and case[0] != "train"}
+    if not bad:
+        return []
+    why = re.sub(r"^\w+: (?:node '[^']*' \((\w+)\): )?", lambda m: m[1] + ": " if m[1] else "", list(bad.values())[-1])
+    return [f"| {name.replace('timm:', '')} | {why} |"]
+
+
+def page_of(found, cases):
+    """Returns the tables."""
+    columns = [*cases, ("train", 0)]
+    kinds = {"script": "`dynamo=False`", "fixed": "`dynamo=False`, 8 images", "dynamo": "`dynamo=True`"}
+    titles = [f"{kinds[exporter]}, opset {opset}" for exporter, opset in cases] + ["Trained"]
+    counts = [sum(found[name][c] == "yes" for name in found) for c in columns]
+    head = "| Network | Library | " + " | ".join(titles) + " |\n|" + "---|" * (len(columns) + 2) + "\n"
+    last = f"| imported, of {len(found)} | | " + " | ".join(map(str, counts)) + " |"
+    why = [line for name in found for line in reasons(name, found[name])]
+    text = head + "\n".join([row(name, found[name], columns) for name in found] + [last]) + "\n"
+    return text + ("\n| Network | Reason |\n|---|---|\n" + "\n".join(why) + "\n" if why else "")
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--keep")
-    parser.add_argument("--opsets", default="13,17,18,23")
-    parser.add_argument("--exporters", default="script,dynamo")
-    parser.add_argument("--one", nargs=3)
+    parser.add_argument("--cases", default="script:13,script:17,script:20,dynamo:18,dynamo:23")
+    parser.add_argument("--one")
     parser.add_argument("names", nargs="*")
     words = parser.parse_args()
+    cases = [(case.split(":")[0], int(case.split(":")[1])) for case in words.cases.split(",")]
     with tempfile.TemporaryDirectory() as temporary:
         folder = words.keep or temporary
         if words.one:
-            return try_one(words.one[0], words.one[1], int(words.one[2]), folder)
-        opsets = [int(opset) for opset in words.opsets.split(",")]
-        cases = [(exporter, opset) for exporter in words.exporters.split(",") for opset in opsets
-                 if (opset >= 18 if exporter == "dynamo" else opset <= 20)]
-        lines = [line_of(name, cases, folder) for name in words.names or NETWORKS]
+            return try_one(words.one, cases, folder)
+        text = page_of({name: results(name, cases, folder) for name in words.names or NETWORKS}, cases)
     if words.names:
-        print("\n".join(lines))
+        print(text)
         return None
-    imported = sum("| imported |" in line for line in lines)
-    files = " and ".join(f"`dynamo={exporter == 'dynamo'}`, opset {opset}" for exporter, opset in cases)
-    head = f"{imported} of these {len(lines)} networks are imported from the files of {files}.\n\n"
-    head += "| Network | Library | Result | Reason |\n|---|---|---|---|\n"
     with open(PAGE) as file:
         page = file.read()
     before, after = page[:page.index(BEGIN) + len(BEGIN)], page[page.index(END):]
     with open(PAGE, "w") as file:
-        file.write(before + "\n" + head + "\n".join(lines) + "\n\n" + after)
+        file.write(before + "\n" + text + "\n" + after)
     return None
 
 
