@@ -91,8 +91,8 @@ struct sgrad_dataset_options {
      * for that network; classes are matched by name. SGRAD_EFORMAT: a column is missing, or a class is unknown to the network.
      * NULL: nothing is matched. */
     const struct sgrad_origin *origin;
-    /* Read all samples of a file that is not divided into splits. The target may be missing. A class that the network does not
-     * know makes the data set unlabelled, with a warning instead of an error. */
+    /* Read samples to predict them. Of a table in one file, all lines are read. The target may be missing. A class that the
+     * network does not know makes the data set unlabelled, with a warning instead of an error. */
     bool every;
     bool whole;         /* the test set is all of a file, folder or arrays that are not divided into splits */
 };
