@@ -155,7 +155,7 @@ static void tell_all(const struct sgrad__request *request, const struct sgrad_da
     if (!request->train.output.json) print_titles(dataset, predictions);
     for (int64_t i = 0; i < predictions->samples; i++) {
         const float *logits = predictions->logits + i * predictions->width;
-        char *sample = sgrad_dataset_sample_name(dataset, i);
+        const char *sample = predictions->name[i];
         if (classes) sgrad_probabilities(logits, classes, probability);
         for (int c = 0; c < classes; c++) ranked[c] = (struct ranked){ probability[c], c };
         if (classes) qsort(ranked, (size_t)classes, sizeof *ranked, by_probability);
@@ -165,7 +165,6 @@ static void tell_all(const struct sgrad__request *request, const struct sgrad_da
         if (!sure && classes) tell_unsure(sample, label, request->train.output.json);
         else if (classes) tell_classes(sample, label, ranked, top, names, request->train.output.json);
         else tell_numbers(sample, logits, predictions->width, request->train.output.json);
-        free(sample);
     }
     if (unsure)
         sgrad_log_warning("predict: %lld of %lld samples have %s", (long long)unsure, (long long)predictions->samples,

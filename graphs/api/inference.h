@@ -28,6 +28,8 @@ struct sgrad_predictions {
     float *logits;                    /* (samples,numbers): the outputs */
     int64_t label_rows;                 /* labels of a sample, one per row; 0: samples have no labels */
     int32_t *label;                 /* (samples,labels) */
+    char **name;                    /* (samples): the name of each sample (sgrad_dataset_sample_name) */
+    bool numbered;                  /* the names are numbers, because the samples have none in their data set */
 };
 /* As sgrad_evaluate; also returns the predictions, the same on every rank, unless PREDICTIONS is NULL. The caller must free them
  * (sgrad_predictions_free). On an error, *PREDICTIONS is unchanged. */

@@ -58,6 +58,8 @@ struct sgrad_predictions sgrad__answers_create(const struct sgrad__run *run, int
 void sgrad_predictions_free(struct sgrad_predictions *answers) {
     free(answers->logits);
     free(answers->label);
+    for (int64_t i = 0; answers->name && i < answers->samples; i++) free(answers->name[i]);
+    free(answers->name);
     *answers = (struct sgrad_predictions){ 0 };
 }
 

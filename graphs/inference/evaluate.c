@@ -33,6 +33,14 @@ static void unscale_answers(const struct sgrad__run *run) {
         p->logits[i] = (float)(p->logits[i] * origin->target_deviation + origin->target_mean);
 }
 
+static void name_answers(const struct sgrad__run *run) {
+    const struct sgrad_dataset *test = run->data.test;
+    struct sgrad_predictions *p = run->evaluation.predictions;
+    p->numbered = !test->id && !test->reader->sample_name;
+    p->name = sgrad_xcalloc((size_t)p->samples + 1, sizeof *p->name);
+    for (int64_t i = 0; i < p->samples; i++) p->name[i] = sgrad_dataset_sample_name(test, i);
+}
+
 static int evaluate(struct sgrad__run *run) {
     SGRAD_TRY(sgrad__run_open_evaluation(run));
     sgrad__run_warn_unused(run);
@@ -44,6 +52,7 @@ static int evaluate(struct sgrad__run *run) {
     if (!run->evaluation.predictions) return 0;
     share_answers(run);
     unscale_answers(run);
+    name_answers(run);
     return 0;
 }
 

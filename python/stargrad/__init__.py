@@ -98,7 +98,7 @@ def evaluate(run=None, data=None, details=False, **options):
     metrics = json.loads(take_text(result))
     if not details:
         return metrics
-    logits, labels = _take(answers)
+    logits, labels, _ = _take(answers)
     if labels is None or labels.ndim != 1:
         raise Error("details requires samples with one class each")
     known = run if isinstance(run, Run) or run is None else Run(run)
@@ -107,11 +107,13 @@ def evaluate(run=None, data=None, details=False, **options):
 
 
 def _take(answers):
-    """Returns the logits and the labels of a struct sgrad_predictions, and frees it."""
+    """Returns the logits, the labels and the names of the samples of a struct sgrad_predictions, and frees it."""
     try:
         logits = numpy.ctypeslib.as_array(answers.said, (answers.samples, answers.numbers)).copy()
         shape = (answers.samples,) if answers.labels == 1 else (answers.samples, answers.labels)
-        return logits, numpy.ctypeslib.as_array(answers.label, shape).copy() if answers.labels else None
+        labels = numpy.ctypeslib.as_array(answers.label, shape).copy() if answers.labels else None
+        names = [os.fsdecode(answers.name[i]) for i in range(answers.samples)]
+        return logits, labels, [int(name) for name in names] if answers.numbered else names
     finally:
         library().sgrad_predictions_free(ctypes.byref(answers))
 
@@ -125,14 +127,14 @@ def _takes_rows(run):
 
 
 def _predict(run, samples, options):
-    """Returns the logits and the labels; of one image file, its logits."""
+    """Returns the logits, the labels, if they are known, and the names of the samples. Of one image file, logits is (numbers)."""
     answers, one = Answers(), arrays.is_path(samples)
     given = None if samples is None else arrays.samples([samples] if one else samples, _takes_rows(run))
     if not isinstance(options.get("data", ""), str):
         raise Error("data must be the name of a data set; pass an array as samples")
     call("sgrad_json_predict", _folder(run), _options(options), given, None, ctypes.byref(answers))
-    logits, labels = _take(answers)
-    return (logits[0], None) if one else (logits, labels if samples is None else None)
+    logits, labels, names = _take(answers)
+    return logits[0] if one else logits, labels if samples is None else None, names
 
 
 def sample(prompts, run=None, tokens=256, temperature=1, top_k=0, top_p=1, repetition_penalty=1, stop=None, tokenizer=None, **options):
@@ -193,11 +195,11 @@ class Run:
 
     def table(self, samples=None, top=1, **options):
         """Returns the predictions as a list of dictionaries, rows of a pandas.DataFrame: sample, class and probability, for the
-        TOP most probable classes of each sample, and label, if it is known; or sample and number. SAMPLES: as of predict."""
-        logits, labels = _predict(self, samples, options)
-        logits = numpy.atleast_2d(logits)
+        TOP most probable classes of each sample, and label, if it is known; or sample and number. SAMPLES: as of predict. A
+        sample has the name that `stargrad predict` prints; a sample without a name has its number, from 0."""
+        logits, labels, samples = _predict(self, samples, options)
         names = self.classes if self.config["classes"] else []
-        return results.table(logits, labels if names else None, names, arrays.names_of(samples, len(logits)), top)
+        return results.table(logits, labels if names else None, names, samples, top)
 
     @functools.cached_property
     def tokenizer(self):

@@ -47,15 +47,6 @@ def is_path(value):
     return isinstance(value, (str, os.PathLike))
 
 
-def names_of(given, count):
-    """Returns the names of COUNT samples: files, or numbers from 0."""
-    if is_path(given):
-        return [os.fspath(given)]
-    if isinstance(given, (list, tuple)) and given and all(is_path(one) for one in given):
-        return list(map(os.fspath, given))
-    return range(count)
-
-
 def samples(given, rows=False):
     """Returns struct sgrad_json_samples of image files or of an array without targets. ROWS: the samples are features of any type,
     which the library normalises as in training. The structure keeps them alive."""

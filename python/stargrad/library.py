@@ -49,7 +49,8 @@ class Training(ctypes.Structure):
 class Answers(ctypes.Structure):
     """struct sgrad_predictions"""
     _fields_ = [("samples", ctypes.c_int64), ("numbers", ctypes.c_int64), ("said", ctypes.POINTER(ctypes.c_float)),
-                ("labels", ctypes.c_int64), ("label", ctypes.POINTER(ctypes.c_int32))]
+                ("labels", ctypes.c_int64), ("label", ctypes.POINTER(ctypes.c_int32)), ("name", ctypes.POINTER(ctypes.c_char_p)),
+                ("numbered", ctypes.c_bool)]
 
 
 def path():

@@ -3,7 +3,7 @@ import os
 
 import numpy
 
-from . import arrays, results
+from . import results
 from .library import Error
 
 
@@ -51,8 +51,8 @@ class Model:
 
     def table(self, samples, top=1):
         """Returns rows for pandas.DataFrame: as Run.table."""
-        logits = numpy.atleast_2d(self.logits(samples))
-        return results.table(logits, None, self.classes, arrays.names_of(samples, len(logits)), top)
+        logits, _, names = self._predict(samples)
+        return results.table(logits, None, self.classes, names, top)
 
 
 def _like(samples, classes):

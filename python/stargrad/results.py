@@ -46,7 +46,7 @@ def details(logits, labels, names):
 def table(logits, labels, names, samples, top):
     """Returns rows, dictionaries with the same keys, in the order of the samples: their TOP most probable classes, or, if NAMES is
     empty, their numbers."""
-    rows = []
+    rows, logits = [], numpy.atleast_2d(logits)
     if not names:
         keys = ["number"] if logits.shape[1] == 1 else [f"number {k + 1}" for k in range(logits.shape[1])]
         return [{"sample": sample, **dict(zip(keys, map(float, row)))} for sample, row in zip(samples, logits)]

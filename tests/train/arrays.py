@@ -3,6 +3,7 @@ import contextlib
 import io
 import json
 import os
+import shutil
 import struct
 import subprocess
 import sys
@@ -268,6 +269,34 @@ def test_tables():
     with contextlib.suppress(ModuleNotFoundError):
         import pandas
         assert pandas.DataFrame(rows).shape == (60, 4) and pandas.DataFrame(one.metrics("epoch")).shape[0] == 1
+
+
+def command_rows(*words):
+    """The samples and classes that stargrad predict prints."""
+    return [(line["sample"], line["classes"][0]["class"]) for line in map(json.loads, run.stargrad("predict", *words, "--json").splitlines())]
+
+
+def test_samples_have_their_names():
+    """Rows of the run's test set, of held-out files and of a table name the samples as the command does."""
+    needs_numpy()
+    x, y = images(36)
+    pets = folder("named")
+    for part in ("train", "val"):
+        for number, (pixels, label) in enumerate(zip(x[..., 0], y)):
+            os.makedirs(f"{pets}/{part}/k{label}", exist_ok=True)
+            png(f"{pets}/{part}/k{label}/ü {number}.png", pixels)
+    how = {"model": "convnet", "batch": 9, "steps": 2, "cpus": 1}
+    one = stargrad.train(data=f"folder:{pets}", out=folder("named-run"), **how)
+    rows = one.table()
+    assert [(row["sample"], row["class"]) for row in rows] == command_rows(one.folder) and rows[0]["sample"] == "val/k0/ü 0.png"
+    shutil.rmtree(f"{pets}/val")
+    held = stargrad.train(data=f"folder:{pets}", split=0.25, out=folder("named-held"), **how)
+    assert [(row["sample"], row["class"]) for row in held.table()] == command_rows(held.folder) and len(held.table()) == 9
+    table = os.path.join(FOLDER, "named.csv")
+    with open(table, "w") as file:
+        file.write("id,a,b,class\n" + "".join(f"00{i},{i % 3},{i % 5},{'xy'[i % 2]}\n" for i in range(30)))
+    rows = stargrad.train(**{**how, "model": "mlp"}, data=f"csv:{table},-id,classes", out=folder("named-table"))
+    assert [row["sample"] for row in rows.table(data=f"csv:{table}", id="id")] == [f"00{i}" for i in range(30)]
 
 
 def test_models():
