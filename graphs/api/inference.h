@@ -30,6 +30,8 @@ struct sgrad_predictions {
     int32_t *label;                 /* (samples,labels) */
     char **name;                    /* (samples): the name of each sample (sgrad_dataset_sample_name) */
     bool numbered;                  /* the names are numbers, because the samples have none in their data set */
+    struct sgrad_shape shape;       /* of a sample's logits: (width); if it has several labels, a row for each: (H,W,classes)
+                                       for the pixels of an image, (D,H,W,classes) for a volume, (T,classes) for a text */
 };
 /* As sgrad_evaluate; also returns the predictions, the same on every rank, unless PREDICTIONS is NULL. The caller must free them
  * (sgrad_predictions_free). On an error, *PREDICTIONS is unchanged. */

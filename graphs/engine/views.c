@@ -45,11 +45,23 @@ int sgrad__run_see_views(struct sgrad__run *run) {
     return run->options.evaluation.tta ? sgrad_views_parse(run->options.evaluation.tta, &run->evaluation.views) : 0;
 }
 
+/* Returns the shape of the WIDTH logits of a sample with LABELS labels. A volume of one slice is an image. */
+static struct sgrad_shape shape_of(const struct sgrad_field *target, int64_t width, int64_t labels) {
+    struct sgrad_shape shape = { .rank = 1, .dim = { width } };
+    const int slice = target->shape.rank == 3 && target->shape.dim[0] == 1;
+    if (!labels || !target->shape.rank || width % labels) return shape;
+    shape.rank = target->shape.rank - slice;
+    for (int i = 0; i < shape.rank; i++) shape.dim[i] = target->shape.dim[i + slice];
+    shape.dim[shape.rank++] = width / labels;
+    return shape;
+}
+
 struct sgrad_predictions sgrad__answers_create(const struct sgrad__run *run, int64_t samples) {
     const struct sgrad_shape logits = sgrad_graph_shape(run->graph, sgrad__graph_logits(run->graph));
     const struct sgrad_field *target = sgrad_dataset_target(run->data.test);
     struct sgrad_predictions a = { .samples = samples, .width = sgrad_shape_count(&logits) };
     a.label_rows = target->dtype == SGRAD_I32 ? sgrad_shape_count(&target->shape) : 0;
+    a.shape = shape_of(target, a.width, a.label_rows);
     a.logits = sgrad_xcalloc((size_t)(a.samples * a.width) + 1, sizeof *a.logits);
     a.label = sgrad_xcalloc((size_t)(a.samples * a.label_rows) + 1, sizeof *a.label);
     return a;

@@ -109,8 +109,9 @@ def evaluate(run=None, data=None, details=False, **options):
 def _take(answers):
     """Returns the logits, the labels and the names of the samples of a struct sgrad_predictions, and frees it."""
     try:
-        logits = numpy.ctypeslib.as_array(answers.said, (answers.samples, answers.numbers)).copy()
-        shape = (answers.samples,) if answers.labels == 1 else (answers.samples, answers.labels)
+        shape = (answers.samples, *answers.shape.dim[:answers.shape.rank])
+        logits = numpy.ctypeslib.as_array(answers.said, shape).copy()
+        shape = shape[:-1] if len(shape) > 2 else (answers.samples,)
         labels = numpy.ctypeslib.as_array(answers.label, shape).copy() if answers.labels else None
         names = [os.fsdecode(answers.name[i]) for i in range(answers.samples)]
         return logits, labels, [int(name) for name in names] if answers.numbered else names
@@ -126,10 +127,19 @@ def _takes_rows(run):
     return bool(config.get("features")) and (config["options"]["data"] or "").split(":")[0] in ("arrays", "npy")
 
 
+def _classes_of_pixels(run):
+    """Returns the number of classes of a run whose images in arrays have a class for each pixel; otherwise 0."""
+    if run is None:
+        return 0
+    config = (run if isinstance(run, Run) else Run(run)).config
+    kind, metrics = (config["options"]["data"] or "").split(":")[0], [metric["name"] for metric in config["metrics"]]
+    return config["classes"] if kind in ("arrays", "npy") and "iou" in metrics else 0
+
+
 def _predict(run, samples, options):
     """Returns the logits, the labels, if they are known, and the names of the samples. Of one image file, logits is (numbers)."""
     answers, one = Answers(), arrays.is_path(samples)
-    given = None if samples is None else arrays.samples([samples] if one else samples, _takes_rows(run))
+    given = None if samples is None else arrays.samples([samples] if one else samples, _takes_rows(run), _classes_of_pixels(run))
     if not isinstance(options.get("data", ""), str):
         raise Error("data must be the name of a data set; pass an array as samples")
     call("sgrad_json_predict", _folder(run), _options(options), given, None, ctypes.byref(answers))
@@ -188,9 +198,10 @@ class Run:
         return evaluate(self, data, details, **options)
 
     def predict(self, samples=None, **options):
-        """Returns the predictions as float32 (samples, numbers): the logits of the classes, or the predicted numbers. SAMPLES
-        must be a list of image files or an array (samples, …): images as uint8 (n,H,W,C), numbers as float32. Of one image file
-        the result is (numbers). None: the run's test set."""
+        """Returns the predictions as float32 (samples, numbers): the logits of the classes, or the predicted numbers. If pixels
+        have classes, they are (samples,H,W,classes), or (samples,D,H,W,classes) for volumes; of texts, (samples,tokens,classes).
+        SAMPLES must be a list of image files or an array (samples, …): images as uint8 (n,H,W,C), numbers as float32. Of one image
+        file the result is (numbers). None: the run's test set."""
         return _predict(self, samples, options)[0]
 
     def table(self, samples=None, top=1, **options):

@@ -47,12 +47,26 @@ def is_path(value):
     return isinstance(value, (str, os.PathLike))
 
 
-def samples(given, rows=False):
+def _masked(given, classes):
+    """Returns struct sgrad_json_samples of images whose pixels have classes. The library recognises them by their targets, so these
+    are some that contain the last class."""
+    x = _array(given, "samples")
+    if x.ndim not in (3, 4):
+        raise Error(f"samples must be images, (n,H,W,C) or (n,H,W), not an array of shape {x.shape}")
+    y = numpy.full(x.shape[:3], 0, numpy.int32)
+    y.flat[0] = classes - 1
+    return Samples(arrays=ctypes.pointer(arrays(None, (x, y))))
+
+
+def samples(given, rows=False, classes_of_pixels=0):
     """Returns struct sgrad_json_samples of image files or of an array without targets. ROWS: the samples are features of any type,
-    which the library normalises as in training. The structure keeps them alive."""
+    which the library normalises as in training. CLASSES_OF_PIXELS: they are images, and each pixel has one of so many classes. The
+    structure keeps them alive."""
     if isinstance(given, (list, tuple)) and given and all(is_path(one) for one in given):
         files = (ctypes.c_char_p * len(given))(*map(os.fsencode, given))
         return Samples(file=files, count=len(given))
+    if classes_of_pixels:
+        return _masked(given, classes_of_pixels)
     if rows:
         return Samples(arrays=ctypes.pointer(arrays(None, (_array(given, "samples"),), (None, "samples"))))
     array = numpy.asarray(given)

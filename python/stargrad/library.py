@@ -46,11 +46,16 @@ class Training(ctypes.Structure):
     _fields_ = [("arrays", ctypes.POINTER(Arrays)), ("events", Events), ("quiet", ctypes.c_bool)]
 
 
+class Shape(ctypes.Structure):
+    """struct sgrad_shape"""
+    _fields_ = [("rank", ctypes.c_int), ("dim", ctypes.c_int64 * 5)]
+
+
 class Answers(ctypes.Structure):
     """struct sgrad_predictions"""
     _fields_ = [("samples", ctypes.c_int64), ("numbers", ctypes.c_int64), ("said", ctypes.POINTER(ctypes.c_float)),
                 ("labels", ctypes.c_int64), ("label", ctypes.POINTER(ctypes.c_int32)), ("name", ctypes.POINTER(ctypes.c_char_p)),
-                ("numbered", ctypes.c_bool)]
+                ("numbered", ctypes.c_bool), ("shape", Shape)]
 
 
 def path():

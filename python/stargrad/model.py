@@ -41,8 +41,7 @@ class Model:
         return cls(lambda samples: _predict(None, samples, {"data": _like(samples, len(names)), **options}), names, repr(path))
 
     def logits(self, samples):
-        """Returns the outputs as float32 (samples, numbers), before any softmax. SAMPLES: as of Run.predict. For one image file:
-        (numbers)."""
+        """Returns the outputs, before any softmax: as Run.predict."""
         return self._predict(samples)[0]
 
     def probabilities(self, samples):

@@ -1,6 +1,8 @@
 """results.py: results per class, and rows of predictions."""
 import numpy
 
+from .library import Error
+
 
 def probabilities(logits):
     """Returns the softmax of logits over the last axis."""
@@ -47,6 +49,9 @@ def table(logits, labels, names, samples, top):
     """Returns rows, dictionaries with the same keys, in the order of the samples: their TOP most probable classes, or, if NAMES is
     empty, their numbers."""
     rows, logits = [], numpy.atleast_2d(logits)
+    if logits.ndim > 2:
+        raise Error(f"table requires one class or a few numbers per sample, but a sample has classes for each of "
+                    f"{'x'.join(map(str, logits.shape[1:-1]))} pixels or tokens; predict(…).argmax(axis=-1) returns their classes")
     if not names:
         keys = ["number"] if logits.shape[1] == 1 else [f"number {k + 1}" for k in range(logits.shape[1])]
         return [{"sample": sample, **dict(zip(keys, map(float, row)))} for sample, row in zip(samples, logits)]

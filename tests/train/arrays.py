@@ -3,6 +3,7 @@ import contextlib
 import io
 import json
 import os
+import pathlib
 import shutil
 import struct
 import subprocess
@@ -13,6 +14,7 @@ import module
 import run
 from module import ENV, needs_numpy, numpy, on_ranks, refused
 from run import FOLDER, Skip, folder, losses, main
+from volumes import zarr
 
 stargrad = getattr(module, "stargrad", None)
 HOW = {"cpus": 1, "deterministic": True}
@@ -297,6 +299,41 @@ def test_samples_have_their_names():
         file.write("id,a,b,class\n" + "".join(f"00{i},{i % 3},{i % 5},{'xy'[i % 2]}\n" for i in range(30)))
     rows = stargrad.train(**{**how, "model": "mlp"}, data=f"csv:{table},-id,classes", out=folder("named-table"))
     assert [row["sample"] for row in rows.table(data=f"csv:{table}", id="id")] == [f"00{i}" for i in range(30)]
+
+
+def test_classes_of_pixels():
+    """A network with a class for each pixel returns images of logits: for its test set, and for arrays, without its data."""
+    needs_numpy()
+    draw = numpy.random.default_rng(1)
+    x = draw.integers(0, 255, (24, 16, 32, 3)).astype(numpy.uint8)
+    y = (x[..., 0] > 127).astype(int)
+    data = os.path.join(FOLDER, "pixels.npz")
+    numpy.savez(data, x_train=x[:16], y_train=y[:16], x_test=x[16:], y_test=y[16:])
+    how = {"model": "unet2d:width=8,levels=2", "batch": 8, "epochs": 30, "optimizer": "adam", "lr": 0.01, "cpus": 1, "deterministic": True}
+    one, two = (stargrad.train(data=data, test=(x[16:], y[16:]), out=folder(name), **how)
+                for name, data in (("pixels", f"npy:{data}"), ("pixels-memory", (x[:16], y[:16]))))
+    logits, score = one.predict(cpus=1), one.evaluate(cpus=1)["test_accuracy"]
+    assert logits.shape == (8, 16, 32, 2) and abs((logits.argmax(axis=-1) == y[16:]).mean() - score) < 1e-6 and score > 0.9, score
+    os.remove(data)
+    assert (one.predict(x[16:], cpus=1) == logits).all() and (two.predict(x[16:], cpus=1) == logits).all()
+    model = stargrad.Model.load(two.folder, cpus=1)
+    assert (model.logits(x[16:]) == logits).all() and numpy.allclose(model.probabilities(x[16:]).sum(axis=-1), 1)
+    grey = stargrad.train(data=(x[..., 0], y), out=folder("pixels-grey"), **{**how, "epochs": 1})
+    assert grey.predict(x[:3, ..., 0], cpus=1).shape == grey.predict(x[:3, ..., :1], cpus=1).shape == (3, 16, 32, 2)
+    refused(lambda: two.table(x[16:]), "classes for each of 16x32 pixels", "argmax")
+    refused(lambda: two.predict(x[16:, :, :, 0]), "network")
+    refused(lambda: two.predict([5]), "samples must be images, (n,H,W,C) or (n,H,W)")
+
+
+def test_classes_of_voxels():
+    needs_numpy()
+    data = pathlib.Path(folder("voxels"))
+    for part in ("train", "val"):
+        (data / part).mkdir(parents=True)
+        zarr(data / part / "image.zarr", [2, 16, 32], [2, 16, 32], lambda z, y, x: 255 if (y // 8 + z) % 2 else 40)
+        zarr(data / part / "label.zarr", [2, 16, 32], [2, 16, 32], lambda z, y, x: (y // 8 + z) % 2)
+    one = stargrad.train(model="unet3d:groups=8", data=f"volume:{data},2x16x32", batch=1, steps=1, cpus=1, out=folder("voxels-run"))
+    assert one.predict(cpus=1).shape == (1, 2, 16, 32, 2)
 
 
 def test_models():
