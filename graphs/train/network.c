@@ -18,6 +18,14 @@ static const int64_t *plane_of(const struct sgrad_dataset *dataset) {
     return first->dtype == SGRAD_F32 && first->shape.rank == 3 ? first->shape.dim : NULL;
 }
 
+/* Returns how to make images of features that may be some, for a message. */
+static const char *hint_of_images(const struct sgrad_dataset *dataset) {
+    const struct sgrad_field *first = &dataset->field[0];
+    if (first->dtype != SGRAD_F32 || first->shape.rank != 2) return "";
+    return "; for grey images (n,H,W) of floating-point numbers, add a dimension of one channel: x[..., None] in Python, or "
+           "--data npy:FILE,images";
+}
+
 /* Checks the size of the images. A layer whose input is too small would report an error as well, but neither the network nor
  * the size that it needs. */
 static int check_images(const struct sgrad__run *run, const struct sgrad_dataset *dataset) {
@@ -35,8 +43,8 @@ static int check_images(const struct sgrad__run *run, const struct sgrad_dataset
                                run->model->name, multiple, run->options.data.name, (int)plane[0], (int)plane[1]);
     if (!least || (plane && plane[0] >= least && plane[1] >= least)) return 0;
     if (!plane)
-        return sgrad_log_error(SGRAD_ESHAPE, "model %s requires images, but %s has %s", run->model->name, run->options.data.name,
-                               dataset->field[0].name);
+        return sgrad_log_error(SGRAD_ESHAPE, "model %s requires images, but %s has %s%s", run->model->name,
+                               run->options.data.name, dataset->field[0].name, hint_of_images(dataset));
     return sgrad_log_error(SGRAD_ESHAPE,
                            "model %s requires images of %dx%d or more, but those of %s have %dx%d; use another model (stargrad "
                            "list models), or resize the images of a folder with --image-size %d",

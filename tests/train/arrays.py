@@ -121,6 +121,7 @@ def test_arrays_refused():
     refused(lambda: train(data=(x.astype(complex), y)), "x of data has values of type complex128")
     refused(lambda: train(data=(x, numpy.array(["a"] * 160))), "y of data has values of type <U1")
     refused(lambda: train(data=(x, y - 1)), "y of data: number", "counted from 0")
+    refused(lambda: train(data=(numpy.zeros((160, 9, 8)), y), model="convnet"), "requires images", "x[..., None]")
     refused(lambda: train(data=(numpy.where(x > 2, numpy.nan, x), y), test=(x, y)), "x of data: feature", "is nan")
     refused(lambda: train(data=(x, y), test=(x[:, :5], y)), "x of data and x of test have samples of different shapes")
     refused(lambda: train(data=(x, y), test=(x, y - 1)), "y of test: number")
