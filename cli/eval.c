@@ -1,6 +1,7 @@
 /* eval.c: stargrad eval: computes accuracy and loss of saved weights. */
 #include "cli/cli.h"
 #include "graphs/api/inference.h"
+#include "runtime/terminal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -95,20 +96,28 @@ static void add_details(json_t *json, const struct sgrad_classification *classif
     json_object_set_new(json, "calibration", calibration);
 }
 
+/* Prints a cell of text, filled with blanks to WIDTH columns. */
+static void print_cell(const char *text, int width) {
+    const int blanks = width - sgrad_text_columns(text);
+    printf("%s%*s", text, blanks > 0 ? blanks : 0, "");
+}
+
 /* Prints for each class its accuracy (the recall), precision, F1 and the most frequent wrong prediction; with at most FEW
  * classes, also the matrix. */
 static void print_details(const struct sgrad_classification *classification, const struct sgrad__classes *names) {
-    enum { FEW = 20 };
+    enum { FEW = 20, WIDTH = 16 };
     if (has_top5(classification)) printf("top-5 %.2f %%, ", 100 * classification->top5);
-    printf("calibration error %.2f %%\n\n%-16s %8s %9s %9s %9s  most frequent error\n", 100 * classification->calibration_error,
-           "class", "samples", "accuracy", "precision", "F1");
+    printf("calibration error %.2f %%\n\n", 100 * classification->calibration_error);
+    print_cell("class", WIDTH);
+    printf(" %8s %9s %9s %9s  most frequent error\n", "samples", "accuracy", "precision", "F1");
     for (int i = 0; i < classification->classes; i++) {
         const int64_t *row = classification->confusion + i * classification->classes;
         int most = -1;
         for (int j = 0; j < classification->classes; j++)
             if (j != i && row[j] && (most < 0 || row[j] > row[most])) most = j;
         const struct sgrad_class_score score = score_of(classification, i);
-        printf("%-16s %8lld ", names->name[i], (long long)samples_of(classification, i));
+        print_cell(names->name[i], WIDTH);
+        printf(" %8lld ", (long long)samples_of(classification, i));
         if (samples_of(classification, i)) printf("%7.2f %%", 100 * accuracy_of(classification, i));
         else printf("%9s", "-");
         printf(" %7.2f %% %7.2f %%", 100 * score.precision, 100 * score.f1);

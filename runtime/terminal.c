@@ -1,4 +1,4 @@
-/* terminal.c: determines whether output goes to a terminal, and the width of the terminal.
+/* terminal.c: determines whether output goes to a terminal, the width of the terminal, and that of text.
  *
  *     a rank ──a terminal that mpirun made──> mpirun ──standard output──> a terminal, or a job's log
  *
@@ -10,10 +10,13 @@
 #include "runtime/terminal.h"
 
 #include <fcntl.h>
+#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
+#include <wchar.h>
 
 /* Returns true if the standard output of the parent process is a terminal. */
 static bool parent_has_terminal(void) {
@@ -31,4 +34,26 @@ int sgrad_terminal_columns(int fd) {
     struct winsize window = { 0 };
     ioctl(fd, TIOCGWINSZ, &window);
     return window.ws_col ? window.ws_col : 80;
+}
+
+static int columns_of(const char *text) {
+    mbstate_t state = { 0 };
+    int columns = 0;
+    for (size_t left = strlen(text), bytes; left; text += bytes, left -= bytes) {
+        wchar_t character;
+        bytes = mbrtowc(&character, text, left, &state);
+        if (bytes <= left) columns += wcwidth(character) > 0 ? wcwidth(character) : 0;
+        else state = (mbstate_t){ 0 }, bytes = 1, columns++;
+    }
+    return columns;
+}
+
+int sgrad_text_columns(const char *text) {
+    const locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);     /* whatever the locale of the process is */
+    if (!utf8) return (int)strlen(text);
+    const locale_t before = uselocale(utf8);
+    const int columns = columns_of(text);
+    uselocale(before);
+    freelocale(utf8);
+    return columns;
 }

@@ -111,6 +111,12 @@ def test_details():
     """What eval --details leaves is in the report; what others have made of it is refused."""
     run = trained(make_folder(folder("details")))
     assert "details" not in json.loads(stargrad("report", run, "--json"))
+    names = f"{run}/wide.txt"
+    with open(names, "w", encoding="utf-8") as file:
+        file.write("bee lärm\n日本\ne\u0301te\u0301\n")
+    table = stargrad("eval", run, "--details", "--class-names", names, env={"LC_ALL": "C"}).split("\n\n")[1].splitlines()
+    assert table[1].startswith("bee lärm" + 16 * " " + "6 ") and table[2].startswith("日本" + 20 * " " + "6 ") and \
+        table[3].startswith("e\u0301te\u0301" + 21 * " " + "6 ") and table[0].startswith("class" + 13 * " " + "samples "), table
     told = json.loads(stargrad("eval", run, "--json", "--details"))
     assert "top-5" not in stargrad("eval", run, "--details")        # of three classes
     said, report = stargrad("report", run), json.loads(stargrad("report", run, "--json"))
