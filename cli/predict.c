@@ -6,7 +6,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 static const struct sgrad__option options[] = {
     { "weights", "FILE", "weights (safetensors) [RUN-DIR/model.safetensors; with --model onnx:FILE, the weights in FILE]",
@@ -28,35 +27,6 @@ static const struct sgrad__option options[] = {
     { "json", NULL, "print one JSON object per line instead of CSV", &sgrad__flag, SGRAD__FIELD(output.json) },
     { 0 },
 };
-
-/* ---- the files ---- */
-
-struct files {
-    char **name;
-    int count;
-};
-
-static void add(struct files *files, char *name) {
-    files->name = sgrad_array_grow(files->name, files->count, sizeof *files->name);
-    files->name[files->count++] = name;
-}
-
-/* Adds PATH. A folder is replaced by the images in it and in its subfolders, in the order of sgrad_walk. */
-static int add_path(struct files *files, const char *path) {
-    struct stat status;
-    struct sgrad_walk walk = { 0 };
-    if (stat(path, &status) || !S_ISDIR(status.st_mode)) return add(files, sgrad_format("%s", path)), 0;
-    int error = sgrad_walk(path, &walk);
-    for (int64_t i = 0; i < walk.count && !error; i++) add(files, sgrad_format("%s/%s", path, walk.image[i].name));
-    char *others = error ? NULL : sgrad_walk_others(&walk), *endings = sgrad_image_endings();
-    if (!error && !walk.count)
-        error = sgrad_log_error(SGRAD_EIO, "%s: contains no image (%s)", path, endings);
-    else if (others && sgrad_launched_rank() == 0) sgrad_log_warning("%s: %s", path, others);
-    free(others);
-    free(endings);
-    sgrad_walk_free(&walk);
-    return error;
-}
 
 /* ---- output ---- */
 
@@ -190,9 +160,9 @@ static int predict(const struct sgrad__request *request, struct sgrad_train_opti
     return error;
 }
 
-static int open_files(const struct sgrad__request *request, const struct sgrad_train_options *options, struct files *files,
-                      struct sgrad_dataset **dataset) {
-    for (char **file = request->files; *file; file++) SGRAD_TRY(add_path(files, *file));
+static int open_files(const struct sgrad__request *request, const struct sgrad_train_options *options,
+                      struct sgrad_image_files *files, struct sgrad_dataset **dataset) {
+    for (char **file = request->files; *file; file++) SGRAD_TRY(sgrad_image_files_add(files, *file));
     SGRAD_TRY(sgrad_run_open_images(request->argument, options, (const char *const *)files->name, files->count, dataset));
     return sgrad_dataset_skip_damaged(*dataset, sgrad_launched_rank() == 0, NULL);
 }
@@ -200,7 +170,7 @@ static int open_files(const struct sgrad__request *request, const struct sgrad_t
 static int run(const struct sgrad__request *request) {
     struct sgrad_train_options o = request->train;
     struct sgrad_dataset *dataset = NULL;
-    struct files files = { 0 };
+    struct sgrad_image_files files = { 0 };
     sgrad__weights_of_run(request, &o);
     if (!request->argument) sgrad_run_take_seed(&o);
     if (!o.model.init && strncmp(o.model.name, "onnx:", 5)) return sgrad__wrong("predict: --weights FILE is missing");
@@ -215,8 +185,7 @@ static int run(const struct sgrad__request *request) {
             sgrad_log_warning("%lld of %d files cannot be read and have no prediction", (long long)dataset->damaged, files.count);
     }
     sgrad_dataset_close(dataset);
-    for (int i = 0; i < files.count; i++) free(files.name[i]);
-    free(files.name);
+    sgrad_image_files_free(&files);
     return sgrad__status(error);
 }
 

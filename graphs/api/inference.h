@@ -192,6 +192,17 @@ int sgrad_run_open_samples(const struct sgrad_train_options *options, bool every
  * run; NULL: it does not, or on an error. The caller must free it. SGRAD_EIO, SGRAD_EFORMAT: config.json cannot be read. */
 int sgrad_run_of_weights(const struct sgrad_train_options *options, char **folder);
 
+/* A list of image files. Zeros: an empty list. */
+struct sgrad_image_files {
+    char **name;
+    int count;
+};
+/* Adds the file PATH, or the images in the folder PATH and its subfolders, in the order of sgrad_walk. Rank 0 warns of other
+ * files in it. SGRAD_EIO: the folder cannot be read, or contains no image. The caller must free the list
+ * (sgrad_image_files_free), also after an error. */
+int sgrad_image_files_add(struct sgrad_image_files *files, const char *path);
+void sgrad_image_files_free(struct sgrad_image_files *files);
+
 /* Opens COUNT image files as samples without labels for the weights in OPTIONS (sgrad_dataset_of_files). FILE and its strings
  * must outlive the data set. The shape of the images and the number of classes are those of the run in the folder RUN; if it is
  * NULL, of the run that trained the weights (sgrad_run_of_weights); without that run, of OPTIONS.data; if it is NULL, images are

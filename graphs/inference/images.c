@@ -1,4 +1,4 @@
-/* images.c: image files as samples for saved weights. */
+/* images.c: image files, and those in folders, as samples for saved weights. */
 #include "config.h"
 #include "codelets/ops/image.h"
 #include "datasets/datasets.h"
@@ -7,8 +7,35 @@
 #include "graphs/rundir/rundir.h"
 
 #include <stdlib.h>
+#include <sys/stat.h>
 
 enum { FULL_SCALE = 255 };
+
+static void add(struct sgrad_image_files *files, char *name) {
+    files->name = sgrad_array_grow(files->name, files->count, sizeof *files->name);
+    files->name[files->count++] = name;
+}
+
+int sgrad_image_files_add(struct sgrad_image_files *files, const char *path) {
+    struct stat status;
+    struct sgrad_walk walk = { 0 };
+    if (stat(path, &status) || !S_ISDIR(status.st_mode)) return add(files, sgrad_format("%s", path)), 0;
+    int error = sgrad_walk(path, &walk);
+    for (int64_t i = 0; i < walk.count && !error; i++) add(files, sgrad_format("%s/%s", path, walk.image[i].name));
+    char *others = error ? NULL : sgrad_walk_others(&walk), *endings = sgrad_image_endings();
+    if (!error && !walk.count) error = sgrad_log_error(SGRAD_EIO, "%s: contains no image (%s)", path, endings);
+    else if (others && sgrad_launched_rank() == 0) sgrad_log_warning("%s: %s", path, others);
+    free(others);
+    free(endings);
+    sgrad_walk_free(&walk);
+    return error;
+}
+
+void sgrad_image_files_free(struct sgrad_image_files *files) {
+    for (int i = 0; i < files->count; i++) free(files->name[i]);
+    free(files->name);
+    *files = (struct sgrad_image_files){ 0 };
+}
 
 /* Adds the network with this number of classes, for images that are large enough, to a new graph, which the caller must destroy,
  * also after an error. *LOGITS: the number of logits. */

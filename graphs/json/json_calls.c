@@ -160,11 +160,18 @@ static int open_array(const struct sgrad_dataset *like, const struct sgrad_json_
     return sgrad_dataset_of_array(like, samples->array, dtype, samples->count, &shape, dataset);
 }
 
+/* FILES, zeros on entry, must outlive the data set. */
+static int open_files(const char *run, const struct sgrad_train_options *options, const struct sgrad_json_samples *samples,
+                      struct sgrad_image_files *files, struct sgrad_dataset **dataset) {
+    for (int64_t i = 0; i < samples->count; i++) SGRAD_TRY(sgrad_image_files_add(files, samples->file[i]));
+    return sgrad_run_open_images(run, options, (const char *const *)files->name, files->count, dataset);
+}
+
 static int open_samples(const char *run, const struct sgrad_train_options *options, const struct sgrad_json_samples *samples,
-                        struct sgrad_dataset **dataset) {
+                        struct sgrad_image_files *files, struct sgrad_dataset **dataset) {
     struct sgrad_dataset *like = NULL;
     if (samples->arrays) return sgrad_run_open_samples(options, !samples->arrays->y[SGRAD_TEST].data, dataset);
-    if (samples->file) return sgrad_run_open_images(run, options, samples->file, samples->count, dataset);
+    if (samples->file) return open_files(run, options, samples, files, dataset);
     SGRAD_TRY(sgrad_run_samples(run, options, &like));
     int error = open_array(like, samples, dataset);
     sgrad_dataset_close(like);
@@ -176,10 +183,11 @@ int sgrad_json_predict(const char *run, const char *options, const struct sgrad_
     struct asked a;
     struct sgrad_train_result r = { 0 };
     struct sgrad_dataset *dataset = NULL;
+    struct sgrad_image_files files = { 0 };
     int error = take_options(run, options, false, &a);
     if (!error) take_weights(run, &a), take_seed(run, &a);
     take_arrays(samples ? samples->arrays : NULL, &a.options);
-    if (!error && samples) error = open_samples(run, &a.options, samples, &dataset);
+    if (!error && samples) error = open_samples(run, &a.options, samples, &files, &dataset);
     else if (!error && answers && !result && json_object_get(a.object, "data"))
         error = sgrad_run_open_samples(&a.options, true, &dataset);
     a.options.data.dataset[SGRAD_TEST] = dataset;
@@ -195,6 +203,7 @@ int sgrad_json_predict(const char *run, const char *options, const struct sgrad_
         *result = text_of(object);
     }
     sgrad_dataset_close(dataset);
+    sgrad_image_files_free(&files);
     close_asked(&a);
     return error;
 }

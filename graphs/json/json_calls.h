@@ -35,9 +35,10 @@ struct sgrad_json_training {
  * epochs, train_loss, test_loss, …, seconds, samples_per_second. The caller must free it. */
 int sgrad_json_train(const char *run, const char *options, const struct sgrad_json_training *training, char **result);
 
-/* Samples to predict: COUNT image files; COUNT samples in an array, without targets; or the test split of arrays in memory. */
+/* Samples to predict: COUNT image files or folders of images; COUNT samples in an array, without targets; or the test split of
+ * arrays in memory. */
 struct sgrad_json_samples {
-    const char *const *file;            /* COUNT image files; NULL: use the array, or arrays */
+    const char *const *file;            /* COUNT files and folders; NULL: use the array, or arrays */
     int64_t count;
     const void *array;                  /* (COUNT,DIM[0],…,DIM[RANK-1]) */
     const char *type;                   /* of the array's elements: "U8", "U16", "I32" or "F32" */

@@ -119,32 +119,28 @@ def _take(answers):
         library().sgrad_predictions_free(ctypes.byref(answers))
 
 
-def _takes_rows(run):
-    """Returns whether the run was trained on features in arrays, of any type, in NumPy files or in memory."""
-    if run is None:
-        return False
-    config = (run if isinstance(run, Run) else Run(run)).config
-    return bool(config.get("features")) and (config["options"]["data"] or "").split(":")[0] in ("arrays", "npy")
-
-
-def _classes_of_pixels(run):
-    """Returns the number of classes of a run whose images in arrays have a class for each pixel; otherwise 0."""
-    if run is None:
-        return 0
-    config = (run if isinstance(run, Run) else Run(run)).config
-    kind, metrics = (config["options"]["data"] or "").split(":")[0], [metric["name"] for metric in config["metrics"]]
-    return config["classes"] if kind in ("arrays", "npy") and "iou" in metrics else 0
-
-
-def _predict(run, samples, options):
-    """Returns the logits, the labels, if they are known, and the names of the samples. Of one image file, logits is (numbers)."""
-    answers, one = Answers(), arrays.is_path(samples)
-    given = None if samples is None else arrays.samples([samples] if one else samples, _takes_rows(run), _classes_of_pixels(run))
+def _predict(run, samples, options, classes=None):
+    """Returns the logits, the labels, if they are known, and the names of the samples. If SAMPLES is one image file, or an array that
+    is one sample, the logits have no axis of samples. Without a run, SAMPLES are images, and CLASSES is the number of classes."""
+    answers, given, one = Answers(), None, False
+    paths = arrays.files(samples)
+    if paths:
+        given, one = arrays.samples_of_files(paths), arrays.is_path(samples) and not os.path.isdir(samples)
+    elif samples is not None:
+        of = arrays.Input(_channels(options)) if run is None else arrays.Input.of_run((run if isinstance(run, Run) else Run(run)).config)
+        array, one = arrays.array(samples, of)
+        given, options = arrays.samples(array, of), options if run is not None else {"data": arrays.like(array, classes), **options}
     if not isinstance(options.get("data", ""), str):
         raise Error("data must be the name of a data set; pass an array as samples")
     call("sgrad_json_predict", _folder(run), _options(options), given, None, ctypes.byref(answers))
     logits, labels, names = _take(answers)
     return logits[0] if one else logits, labels if samples is None else None, names
+
+
+def _channels(options):
+    """Returns the number of channels of the option mean, a text or numbers."""
+    mean = options.get("mean", ())
+    return mean.count(",") + 1 if isinstance(mean, str) else numpy.size(mean)
 
 
 def sample(prompts, run=None, tokens=256, temperature=1, top_k=0, top_p=1, repetition_penalty=1, stop=None, tokenizer=None, **options):
@@ -200,8 +196,8 @@ class Run:
     def predict(self, samples=None, **options):
         """Returns the predictions as float32 (samples, numbers): the logits of the classes, or the predicted numbers. If pixels
         have classes, they are (samples,H,W,classes), or (samples,D,H,W,classes) for volumes; of texts, (samples,tokens,classes).
-        SAMPLES must be a list of image files or an array (samples, …): images as uint8 (n,H,W,C), numbers as float32. Of one image
-        file the result is (numbers). None: the run's test set."""
+        SAMPLES must be image files and folders of images, or an array (samples, …): images as uint8 (n,H,W,C), numbers as float32.
+        Of one file, or an array that is one sample, the result is (numbers). None: the run's test set."""
         return _predict(self, samples, options)[0]
 
     def table(self, samples=None, top=1, **options):

@@ -43,35 +43,77 @@ def arrays(train, test, names=("data", "test")):
     return struct
 
 
+class Input:
+    """The input of a network. channels: of its images, 0 if it has none. shape: of its features; None: the input is not features.
+    rows: they may have any type, and the library normalises them as in training. classes_of_pixels: of images with a class for each
+    pixel; otherwise 0."""
+
+    def __init__(self, channels, shape=None, rows=False, classes_of_pixels=0):
+        self.channels, self.shape, self.rows, self.classes_of_pixels = channels, shape, rows, classes_of_pixels
+
+    @classmethod
+    def of_run(cls, config):
+        """Returns the input that config.json describes."""
+        features, in_arrays = config.get("features"), (config["options"]["data"] or "").split(":")[0] in ("arrays", "npy")
+        if features:
+            return cls(0, tuple(features.get("shape", [features["count"]])), in_arrays)
+        pixels = in_arrays and any(metric["name"] == "iou" for metric in config["metrics"])
+        return cls(len(config["mean"]), classes_of_pixels=config["classes"] if pixels else 0)
+
+    def is_one(self, array):
+        """Returns whether ARRAY is one sample, without an axis of samples. Grey images may lack their axis of one channel."""
+        if self.shape:
+            grey = self.shape[-1] == 1 and array.shape == self.shape[:-1]
+            return self.shape != (1,) and (array.shape == self.shape or grey)
+        if self.channels:
+            return array.shape[2:] == (self.channels,) or (array.ndim == 2 and self.channels == 1)
+        return array.ndim == 1
+
+
 def is_path(value):
     return isinstance(value, (str, os.PathLike))
 
 
-def _masked(given, classes):
+def like(samples, classes):
+    """Returns the name of a data set with images as SAMPLES, (n,H,W,C) or (n,H,W)."""
+    shape = numpy.shape(samples)[1:]
+    shape = shape if len(shape) == 3 else (*shape, 1)
+    if len(shape) != 3:
+        raise Error("samples must be an array of images, (n,H,W,C) or (n,H,W), or image files")
+    return f"synthetic:{shape[0]}x{shape[1]}x{shape[2]},{classes},1"
+
+
+def _masked(x, classes):
     """Returns struct sgrad_json_samples of images whose pixels have classes. The library recognises them by their targets, so these
     are some that contain the last class."""
-    x = _array(given, "samples")
     if x.ndim not in (3, 4):
         raise Error(f"samples must be images, (n,H,W,C) or (n,H,W), not an array of shape {x.shape}")
     y = numpy.full(x.shape[:3], 0, numpy.int32)
     y.flat[0] = classes - 1
-    return Samples(arrays=ctypes.pointer(arrays(None, (x, y))))
+    return Samples(arrays=ctypes.pointer(arrays(None, (x, y), (None, "samples"))))
 
 
-def samples(given, rows=False, classes_of_pixels=0):
-    """Returns struct sgrad_json_samples of image files or of an array without targets. ROWS: the samples are features of any type,
-    which the library normalises as in training. CLASSES_OF_PIXELS: they are images, and each pixel has one of so many classes. The
-    structure keeps them alive."""
-    if isinstance(given, (list, tuple)) and given and all(is_path(one) for one in given):
-        files = (ctypes.c_char_p * len(given))(*map(os.fsencode, given))
-        return Samples(file=files, count=len(given))
-    if classes_of_pixels:
-        return _masked(given, classes_of_pixels)
-    if rows:
-        return Samples(arrays=ctypes.pointer(arrays(None, (_array(given, "samples"),), (None, "samples"))))
-    array = numpy.asarray(given)
-    if array.ndim == 0 or array.dtype.kind not in "fiub":
+def files(given):
+    """Returns GIVEN, a path or a list of paths, as a list of paths; None: it is something else."""
+    paths = [given] if is_path(given) else given
+    return paths if isinstance(paths, (list, tuple)) and paths and all(is_path(one) for one in paths) else None
+
+
+def array(given, of):
+    """Returns GIVEN, samples for the Input OF, as an array with an axis of samples, and whether it had none."""
+    values = numpy.asarray(given)
+    if values.ndim == 0 or values.dtype.kind not in "fiub":
         raise Error("samples must be an image file, a list of image files, or an array of numbers whose first axis is the sample")
+    one = of.is_one(values)
+    return values[None] if one else values, one
+
+
+def samples(array, of):
+    """Returns struct sgrad_json_samples of an array without targets for the Input OF. The structure keeps the array alive."""
+    if of.classes_of_pixels:
+        return _masked(_array(array, "samples"), of.classes_of_pixels)
+    if of.rows:
+        return Samples(arrays=ctypes.pointer(arrays(None, (_array(array, "samples"),), (None, "samples"))))
     if array.dtype not in (numpy.uint8, numpy.uint16):
         array = array.astype(numpy.float32 if array.dtype.kind == "f" else numpy.int32)
     array = numpy.ascontiguousarray(array)
@@ -80,3 +122,8 @@ def samples(given, rows=False, classes_of_pixels=0):
     struct = Samples(count=len(array), array=array.ctypes.data, type=kind, rank=array.ndim - 1, dim=dim)
     struct.kept = [array, dim]
     return struct
+
+
+def samples_of_files(paths):
+    """Returns struct sgrad_json_samples of image files and folders. The structure keeps their names alive."""
+    return Samples(file=(ctypes.c_char_p * len(paths))(*map(os.fsencode, paths)), count=len(paths))

@@ -1,8 +1,6 @@
 """model.py: a trained network that computes outputs for arrays and image files."""
 import os
 
-import numpy
-
 from . import results
 from .library import Error
 
@@ -38,7 +36,7 @@ class Model:
         if missing:
             raise Error(f"{path}: is not in the folder of a run; {', '.join(missing)} must be given")
         names = [str(c) for c in range(classes)] if isinstance(classes, int) else list(classes)
-        return cls(lambda samples: _predict(None, samples, {"data": _like(samples, len(names)), **options}), names, repr(path))
+        return cls(lambda samples: _checked(_predict(None, samples, options, len(names)), path, names), names, repr(path))
 
     def logits(self, samples):
         """Returns the outputs, before any softmax: as Run.predict."""
@@ -54,10 +52,9 @@ class Model:
         return results.table(logits, None, self.classes, names, top)
 
 
-def _like(samples, classes):
-    """Returns the name of a data set with images of the same shape."""
-    shape = numpy.shape(samples)[1:]
-    shape = shape if len(shape) == 3 else (*shape, 1)
-    if len(shape) != 3:
-        raise Error("samples must be an array of images, (n,H,W,C) or (n,H,W); image files need the folder of a run")
-    return f"synthetic:{shape[0]}x{shape[1]}x{shape[2]},{classes},1"
+def _checked(predictions, path, names):
+    """Returns predictions whose logits are those of the classes NAMES."""
+    width = predictions[0].shape[-1]
+    if width != len(names):
+        raise Error(f"{path}: has {width} classes, but {len(names)} were given to Model.load")
+    return predictions

@@ -292,6 +292,13 @@ def test_samples_have_their_names():
     one = stargrad.train(data=f"folder:{pets}", out=folder("named-run"), **how)
     rows = one.table()
     assert [(row["sample"], row["class"]) for row in rows] == command_rows(one.folder) and rows[0]["sample"] == "val/k0/ü 0.png"
+    photos = [f"{pets}/val/k1", f"{pets}/val/k0/ü 0.png"]       # folders as in the command
+    assert [(row["sample"], row["class"]) for row in one.table(photos)] == command_rows(one.folder, *photos)
+    assert one.predict(f"{pets}/val", cpus=1).shape == (36, 3) and one.predict(photos[0], cpus=1).shape == (12, 3)
+    assert numpy.allclose(one.predict(photos[1], cpus=1), one.predict(photos, cpus=1)[-1], atol=1e-5)
+    refused(lambda: one.predict(FOLDER + "/empty"), "No such file")
+    os.makedirs(f"{pets}/empty")
+    refused(lambda: one.predict(f"{pets}/empty"), "empty: contains no image")
     shutil.rmtree(f"{pets}/val")
     held = stargrad.train(data=f"folder:{pets}", split=0.25, out=folder("named-held"), **how)
     assert [(row["sample"], row["class"]) for row in held.table()] == command_rows(held.folder) and len(held.table()) == 9
@@ -337,6 +344,36 @@ def test_classes_of_voxels():
     assert one.predict(cpus=1).shape == (1, 2, 16, 32, 2)
 
 
+def test_one_sample_in_an_array():
+    """An array that is one sample has one row of outputs, as an image file has."""
+    needs_numpy()
+    x, y = images()
+    colour, rows = numpy.repeat(x, 3, axis=3), features()
+    how = {"batch": 20, "steps": 2, "cpus": 1}
+
+    def same(model, given, one=None):
+        wanted = model(given)[1]
+        for sample in (given[1],) if one is None else (given[1], one):
+            assert model(sample).shape == wanted.shape and numpy.allclose(model(sample), wanted, atol=1e-4)
+    grey = stargrad.train(model="convnet", data=(x, y), out=folder("one-grey"), **how)
+    same(grey.predict, x, x[1, ..., 0])
+    assert len(grey.table(x[1], top=2)) == 2
+    same(stargrad.train(model="convnet", data=(colour, y), out=folder("one-colour"), **how).predict, colour)
+    floats = (x / 255).astype("f4")
+    same(stargrad.train(model="convnet", data=(floats, y), out=folder("one-float"), **how).predict, floats, floats[1, ..., 0])
+    same(stargrad.train(model="mlp", data=rows, out=folder("one-row"), **how).predict, rows[0])
+    number = stargrad.train(model="mlp", data=(rows[0][:, :1], rows[1]), out=folder("one-number"), **how)
+    assert number.predict(rows[0][:, 0]).shape == (160, 2)          # many samples of one number
+    pixels = stargrad.train(model="unet2d:width=8,levels=2", data=(numpy.zeros((20, 16, 32, 3), "u1"), numpy.arange(10240).reshape(20, 16, 32) % 2),
+                            out=folder("one-mask"), **{**how, "batch": 4})
+    assert pixels.predict(numpy.zeros((16, 32, 3), "u1"), cpus=1).shape == (16, 32, 2)
+    alone = os.path.join(folder("one-alone"), "weights.safetensors")
+    os.makedirs(os.path.dirname(alone))
+    stargrad.save(alone, grey.weights())
+    same(stargrad.Model.load(alone, model="convnet", classes=3, cpus=1, mean=grey.config["mean"], deviation=grey.config["deviation"]).logits,
+         x, x[1, ..., 0])
+
+
 def test_models():
     """The outputs of the run, from its folder, from its weights, and from weights without a run."""
     needs_numpy()
@@ -358,7 +395,7 @@ def test_models():
     assert numpy.allclose(stargrad.Model.load(onnx, **about).logits(x), wanted, atol=1e-4)
     refused(lambda: stargrad.Model.load(alone), "model, mean, deviation, classes must be given")
     refused(lambda: stargrad.Model.load(alone + "x"), "No such file")
-    refused(lambda: other.logits(numpy.zeros((2, 3))), "samples must be an array of images")
+    refused(lambda: other.logits(numpy.zeros(3)), "samples must be an array of images")
     refused(lambda: model.logits(x[:, :5]), "samples of U8 (5,8,1)")
     assert "torch" not in sys.modules
 
