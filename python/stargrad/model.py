@@ -20,7 +20,8 @@ class Model:
     def load(cls, path, classes=None, **options):
         """Loads the network of a run: its folder, or a file of weights in it. Any other file of weights needs model=NAME; an ONNX
         file contains its network. Both then need CLASSES, the number or the names of the classes, and mean=… and deviation=… of
-        the channels, for pixels from 0 to 1. The samples are then images."""
+        the channels, for pixels from 0 to 1. The samples are then images. Image files also need image_size=… (and eval_resize=…, as
+        of `stargrad predict`), and are read in colour."""
         from . import Run, _predict
         path = os.fspath(path)
         folder = path if os.path.isdir(path) else os.path.dirname(path) or "."

@@ -374,6 +374,29 @@ def test_one_sample_in_an_array():
          x, x[1, ..., 0])
 
 
+def test_files_without_a_run():
+    """Image files with weights from elsewhere, as in stargrad predict FILES --weights W --model M."""
+    needs_numpy()
+    x = numpy.random.default_rng(2).integers(0, 255, (24, 8, 8, 1)).astype(numpy.uint8)
+    one = stargrad.train(model="convnet", data=(numpy.repeat(x, 3, axis=3), numpy.arange(24) % 3), batch=8, steps=3, cpus=1, out=folder("of-files"))
+    alone = os.path.join(folder("files-alone"), "weights.safetensors")
+    os.makedirs(f"{os.path.dirname(alone)}/photos")
+    stargrad.save(alone, one.weights())
+    files = [png(f"{os.path.dirname(alone)}/photos/{i}.png", x[i, :, :, 0]) for i in range(3)]
+    wanted = one.predict(numpy.repeat(x[:3], 3, axis=3), cpus=1)
+    how = {"model": "convnet", "mean": one.config["mean"], "deviation": one.config["deviation"], "cpus": 1}
+    model = stargrad.Model.load(alone, classes="abc", image_size=8, **how)
+    for given in (files, os.path.dirname(files[0]), [os.path.dirname(files[0])]):
+        assert numpy.allclose(model.logits(given), wanted, atol=1e-4)
+    assert numpy.allclose(model.logits(files[1]), wanted[1], atol=1e-4) and numpy.allclose(model.logits(x[:3].repeat(3, axis=3)), wanted, atol=1e-4)
+    rows = model.table(files)
+    assert [row["sample"] for row in rows] == files and [row["class"] for row in rows] == ["abc"[c] for c in wanted.argmax(axis=1)]
+    larger = stargrad.Model.load(alone, classes=3, image_size=8, eval_resize=12, **how).logits(files)
+    assert larger.shape == (3, 3) and not numpy.allclose(larger, wanted, atol=1e-4)
+    refused(lambda: stargrad.Model.load(alone, classes=3, **how).logits(files), "weights.safetensors", "--image-size")
+    refused(lambda: stargrad.Model.load(alone, classes=4, image_size=8, **how).logits(files), "has 3 classes, but 4 were given")
+
+
 def test_models():
     """The outputs of the run, from its folder, from its weights, and from weights without a run."""
     needs_numpy()
