@@ -30,6 +30,7 @@ from .weights import load, save
 
 __all__ = ["Error", "Model", "Run", "Stop", "Tokenizer", "evaluate", "load", "names", "options", "plugin", "probabilities", "sample", "save",
            "train"]
+__version__ = "0.2.0"
 
 
 def options():

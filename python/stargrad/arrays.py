@@ -14,7 +14,9 @@ def _array(values, what):
     """Returns VALUES as an array that the library can read. Copies it only if it must."""
     array = numpy.asarray(values)
     if f"{array.dtype.kind}{array.dtype.itemsize}" not in TYPES:
-        raise Error(f"{what} has values of type {array.dtype}; they must be integers or real numbers")
+        names = array.dtype.kind in "OSU" and what.startswith("y ")
+        raise Error(f"{what} has values of type {array.dtype}; they must be integers or real numbers" +
+                    ("; names, y = numpy.unique(y, return_inverse=True) converts names of classes" if names else ""))
     return numpy.ascontiguousarray(array, array.dtype.newbyteorder("="))
 
 

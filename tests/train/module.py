@@ -341,6 +341,8 @@ def test_version():
         version = re.search(r"AC_INIT\(\[stargrad\], \[(.*)\]\)", file.read())[1]
     with open(os.path.join(MODULE, "pyproject.toml")) as file:
         assert f'version = "{version}"\n' in file.read()
+    needs_numpy()
+    assert stargrad.__version__ == version
 
 
 if __name__ == "__main__":
