@@ -1,6 +1,6 @@
 /* multiply.c: y = x0·x1, element by element; with silu, y = x0·σ(x0)·x1 in the same pass: the gate of SwiGLU, where σ is the
- * logistic function (silu.c). x1 (N,1,…,1,C) has one row for all pixels of a sample of x0 (N,…,C): the channel weights of
- * squeeze and excitation (J. Hu et al., 2017). */
+ * logistic function (silu.c). x1 (N,1,…,1,C) or (N,C) has one row for all pixels of a sample of x0 (N,…,C): the channel weights
+ * of squeeze and excitation (J. Hu et al., 2017). */
 #include "config.h"
 #include "codelets/cpu/numbers.h"
 #include "codelets/ops/multiply.h"
@@ -9,9 +9,11 @@ void sgrad__multiply_forward_cuda(const struct sgrad_args *args);
 void sgrad__multiply_backward_cuda(const struct sgrad_args *args);
 
 static int infer(struct sgrad_signature *signature, void *attrs) {
+    const struct sgrad_shape *x1 = &signature->x[1].shape;
     struct sgrad_shape one = signature->x[0].shape;
+    const struct sgrad_shape row = sgrad_shape(2, (int)one.dim[0], (int)one.dim[one.rank - 1]);
     for (int i = 1; i < one.rank - 1; i++) one.dim[i] = 1;
-    if (!sgrad_shape_equal(&signature->x[1].shape, &one)) return sgrad_infer_same(signature, attrs);
+    if (!sgrad_shape_equal(x1, &one) && !sgrad_shape_equal(x1, &row)) return sgrad_infer_same(signature, attrs);
     signature->y.shape = signature->x[0].shape;
     return 0;
 }
@@ -70,13 +72,13 @@ SGRAD_ALWAYS_INLINE void backward_pass(const struct sgrad_args *args, bool silu)
         }
 }
 
-/* x0, y of any shape, x1 of that shape or (N,1,…,1,C) */
+/* x0, y of any shape, x1 of that shape, (N,1,…,1,C) or (N,C) */
 SGRAD_VECTOR(forward)(const struct sgrad_args *args) {
     if (((const struct sgrad_multiply *)args->attrs)->silu) forward_pass(args, true);
     else forward_pass(args, false);
 }
 
-/* x0, dy of any shape, x1 of that shape or (N,1,…,1,C), dx0, dx1 as x0, x1 or absent */
+/* x0, dy of any shape, x1 of that shape, (N,1,…,1,C) or (N,C), dx0, dx1 as x0, x1 or absent */
 SGRAD_VECTOR(backward)(const struct sgrad_args *args) {
     if (((const struct sgrad_multiply *)args->attrs)->silu) backward_pass(args, true);
     else backward_pass(args, false);
@@ -93,10 +95,19 @@ static void describe(const void *attrs, char *text, size_t size) {
     snprintf(text, size, "%s", ((const struct sgrad_multiply *)attrs)->silu ? "silu" : "");
 }
 
+/* (N,C) becomes (N,C,1,1) for images, (N,1,C) for rows. */
 static void onnx(const struct sgrad_signature *signature, const void *attrs, FILE *to) {
-    (void)signature;
-    fputs(((const struct sgrad_multiply *)attrs)->silu ? "share = Sigmoid (x)\ngate = Mul (x, share)\ny = Mul (gate, x1)"
-                                                       : "y = Mul (x, x1)", to);
+    const int rank = signature->x[0].shape.rank, more = rank - signature->x[1].shape.rank;
+    const char *const x1 = more ? "row" : "x1";
+    if (more) {
+        fprintf(to, "axes = Constant <value = int64[%d] {", more);
+        for (int i = 0; i < more; i++) fprintf(to, "%s%d", i ? ", " : "", rank > 3 ? 2 + i : 1);
+        fputs("}> ()\nrow = Unsqueeze (x1, axes)\n", to);
+    }
+    if (((const struct sgrad_multiply *)attrs)->silu)
+        fprintf(to, "share = Sigmoid (x)\ngate = Mul (x, share)\ny = Mul (gate, %s)", x1);
+    else
+        fprintf(to, "y = Mul (x, %s)", x1);
 }
 
 const struct sgrad_op sgrad_multiply_op = {
@@ -119,6 +130,7 @@ const struct sgrad_op sgrad_multiply_op = {
         { "silu, 7 samples of 17", .x = { { 2, { 7, 17 } }, { 2, { 7, 17 } } }, &(struct sgrad_multiply){ .silu = true } },
         { "silu, longer than a row", .x = { { 2, { 2, 531 } }, { 2, { 2, 531 } } }, &(struct sgrad_multiply){ .silu = true } },
         { "3 images of 5x7x8 by channels", .x = { { 4, { 3, 5, 7, 8 } }, { 4, { 3, 1, 1, 8 } } } },
+        { "3 images of 5x7x8 by rows", .x = { { 4, { 3, 5, 7, 8 } }, { 2, { 3, 8 } } } },
         { "silu, 2 samples of 3 rows by features, longer than a row", .x = { { 3, { 2, 3, 531 } }, { 3, { 2, 1, 531 } } },
           &(struct sgrad_multiply){ .silu = true } },
         { "one pixel, by channels", .x = { { 4, { 2, 1, 1, 5 } }, { 4, { 2, 1, 1, 5 } } } },

@@ -76,7 +76,7 @@ template <typename F> static void with_extent(const struct sgrad_args *args, F f
     });
 }
 
-/* x0, y of any shape, x1 of that shape or (N,1,…,1,C) */
+/* x0, y of any shape, x1 of that shape, (N,1,…,1,C) or (N,C) */
 extern "C" void sgrad__multiply_forward_cuda(const struct sgrad_args *args) {
     with_extent(args, [=](auto pack, struct extent is, int64_t n) {
         using P = decltype(pack);
@@ -84,7 +84,7 @@ extern "C" void sgrad__multiply_forward_cuda(const struct sgrad_args *args) {
     });
 }
 
-/* x0, dy of any shape, x1 of that shape or (N,1,…,1,C), dx0, dx1 as x0, x1 or absent */
+/* x0, dy of any shape, x1 of that shape, (N,1,…,1,C) or (N,C), dx0, dx1 as x0, x1 or absent */
 extern "C" void sgrad__multiply_backward_cuda(const struct sgrad_args *args) {
     with_extent(args, [=](auto pack, struct extent is, int64_t n) {
         using P = decltype(pack);

@@ -320,6 +320,37 @@ def test_indices_of_all_elements():
             assert isinstance(said, str) and re.search(r"\((Gather|Mul)\): ", said), (name, samples, said)
 
 
+def test_spellings_of_layers():
+    """Squeeze and excitation of (N,C), the mean of single pixels, norms of single channels, and layer norm without a bias."""
+    if missing:
+        raise Skip(missing)
+    draw = numpy.random.default_rng(15)
+    x, rows = draw.normal(size=(16, 6, 4, 5)).astype("f4"), draw.normal(size=(16, 4, 6)).astype("f4")
+    tensors = {"w": draw.normal(size=(4, 6)).astype("f4"), "b": draw.normal(size=4).astype("f4"), "u": draw.normal(size=(6, 6)).astype("f4"),
+               "g": draw.uniform(0.5, 1.5, 6).astype("f4"), "h": draw.normal(size=6).astype("f4"), "pixels": numpy.int64([2, 3]),
+               "qkv": draw.normal(size=(6, 18)).astype("f4"), "heads": numpy.int64([20, -1, 3]), "join": numpy.int64([20, -1, 6])}
+    mean, end = "ReduceMean<axes = [2, 3], keepdims = 0>", "y = Gemm<transB = 1>(f, w, b)"
+    turn = "Transpose<perm = [1, 0, 2]>"
+    for name, nodes, of, opset in (
+            ("excited", f"m = {mean}(x) e = Gemm(m, u) s = Sigmoid(e) k = Unsqueeze(s, pixels) p = Mul(x, k) r = Relu(p) f = {mean}(r) ", x, 17),
+            ("mean twice", f"p = GlobalAveragePool(x) f = {mean}(p) ", x, 17),
+            ("instances", f"i = InstanceNormalization<epsilon = 0.01>(x, g, h) r = Relu(i) f = {mean}(r) ", x, 17),
+            ("no bias", "n = LayerNormalization<axis = -1>(x, g) r = Relu(n) f = ReduceMean<axes = [1], keepdims = 0>(r) ", rows, 17),
+            # The rows (T,N,C) of nn.MultiheadAttention, directly from images (N,C,T).
+            ("attention", f"i = Reshape(x, flat) t = Transpose<perm = [2, 0, 1]>(i) m = MatMul(t, qkv) q, k, v = Split<axis = 2>(m) "
+                          + " ".join(f"{o}1 = Reshape({o}, heads) {o}2 = {turn}({o}1)" for o in "qkv")
+                          + " k3 = Transpose<perm = [0, 2, 1]>(k2) s = MatMul(q2, k3) z = Mul(s, root) o = Softmax<axis = -1>(z) a = MatMul(o, v2) "
+                          f"j = {turn}(a) l = Reshape(j, join) n = {turn}(l) r = Relu(n) f = ReduceMean<axes = [1], keepdims = 0>(r) ", x, 17)):
+        more = {"flat": numpy.int64([0, 0, -1]), "root": numpy.float32(1 / 3 ** .5)}
+        said, wanted = foreign(name.replace(" ", "-"), nodes + end, {**tensors, **more}, of, opset=opset)
+        assert not isinstance(said, str) and abs(said - wanted) < 2e-5 * max(1, wanted), (name, said, wanted)
+        out = folder("spelled")
+        stargrad.train(model=f"onnx:{FOLDER}/{name.replace(' ', '-')}.onnx", data=f"npy:{FOLDER}/{name.replace(' ', '-')}.npz", batch=8, steps=2, lr=0.01,
+                       cpus=1, out=out).export(os.path.join(FOLDER, "again.onnx"))
+        again = onnxruntime.InferenceSession(os.path.join(FOLDER, "again.onnx"))
+        assert again.run(None, {again.get_inputs()[0].name: of})[0].shape == (16, 4), name
+
+
 def test_inputs_of_other_types():
     if missing:
         raise Skip(missing)

@@ -142,9 +142,12 @@ int sgrad__onnx_read_sigmoid(struct sgrad__reader *reader, const Onnx__Node *n) 
     return 0;
 }
 
-/* Returns true if ONE is (N,C,1,1), and OTHER (N,C,H,W): each pixel of the latter is multiplied by the former. */
+/* Returns true if ONE is (N,C,1,1), also as a view of (N,C), and OTHER (N,C,H,W): each pixel of the latter is multiplied by the
+ * former. */
 static bool is_of_pixels(const struct sgrad__reader *reader, const struct sgrad__view *one, const struct sgrad__view *other) {
     const struct sgrad_shape a = sgrad_graph_shape(reader->graph, one->value), b = sgrad_graph_shape(reader->graph, other->value);
+    if (sgrad__view_is_pixel(reader, one))
+        return sgrad__view_is_plain(reader, other) && one->rank == b.rank && a.dim[1] == b.dim[b.rank - 1];
     if (a.rank != b.rank || !sgrad__view_is_plain(reader, one) || !sgrad__view_is_plain(reader, other)) return false;
     for (int i = 1; i < a.rank; i++)
         if (a.dim[i] != (i == a.rank - 1 ? b.dim[i] : 1)) return false;

@@ -285,12 +285,21 @@ int sgrad__onnx_read_batchnorm(struct sgrad__reader *reader, const Onnx__Node *n
     return make_with(reader, n, relu ? relu : sum, y, &from->view);
 }
 
+/* The layer has PARAMETER, COUNT numbers, which the file does not have: it begins with zeros. */
+static void bind_zeros(struct sgrad__reader *reader, const char *name, const char *parameter, int64_t count) {
+    const struct sgrad__thing zeros = {
+        .name = "", .tensor = sgrad__onnx_new_tensor(reader, ONNX_FLOAT, &count, 1, (size_t)count * sizeof(float))
+    };
+    sgrad__onnx_bind(reader, name, parameter, &zeros);
+}
+
 int sgrad__onnx_read_layer_norm(struct sgrad__reader *reader, const Onnx__Node *n) {
     const struct sgrad__thing *from = sgrad__onnx_whole(reader, n, 0);
     const struct sgrad__thing *weight = from ? sgrad__onnx_tensor(reader, n, 1, 1) : NULL;
-    const struct sgrad__thing *bias = weight ? sgrad__onnx_tensor(reader, n, 2, 1) : NULL;
+    const bool has_bias = sgrad__onnx_input(reader, n, 2) != NULL;
+    const struct sgrad__thing *bias = weight && has_bias ? sgrad__onnx_tensor(reader, n, 2, 1) : NULL;
     const int64_t axis = sgrad__onnx_int(n, "axis", -1);
-    if (!bias) return reader->graph->error;
+    if (!weight || (has_bias && !bias)) return reader->graph->error;
     const int rank = from->view.rank;
     if (sgrad__view_channels(reader, &from->view) != rank - 1 || (axis != -1 && axis != rank - 1))
         return sgrad__onnx_refuse(reader, n, "must normalise along the features, or the channels, not along axis %lld of %d",
@@ -300,7 +309,8 @@ int sgrad__onnx_read_layer_norm(struct sgrad__reader *reader, const Onnx__Node *
                                   (int)sgrad__onnx_int(n, "stash_type", ONNX_FLOAT));
     char *name = sgrad__onnx_name(reader, n, 1);
     sgrad__onnx_bind(reader, name, "weight", weight);
-    sgrad__onnx_bind(reader, name, "bias", bias);
+    if (bias) sgrad__onnx_bind(reader, name, "bias", bias);
+    else bind_zeros(reader, name, "bias", weight->tensor->dims[0]);
     const int y =
         sgrad__onnx_layer(reader, n, name, &sgrad_layer_norm_op, &from->view.value, 1,
                           &(struct sgrad_layer_norm){ .eps = sgrad__onnx_given(sgrad__onnx_float(n, "epsilon", 1e-5f)) });

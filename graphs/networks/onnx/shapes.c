@@ -26,22 +26,26 @@ static struct sgrad__thing *movable(struct sgrad__reader *reader, const Onnx__No
     return t;
 }
 
-/* If VIEW, of FROM, has the pixels of images in rows (N,H·W,C), or all numbers of a sample in one row (N,C·H·W), makes this
- * layout the output of N, and sets *STATUS. Otherwise, returns false. */
+/* If VIEW, of FROM, has the pixels of images in rows (N,H·W,C) or (H·W,N,C), or all numbers of a sample in one row (N,C·H·W),
+ * makes this layout the output of N, and sets *STATUS. Otherwise, returns false. */
 static bool lay_out(struct sgrad__reader *reader, const Onnx__Node *n, const struct sgrad__thing *from,
                     const struct sgrad__view *view, int *status) {
     const struct sgrad_shape shape = sgrad_graph_shape(reader->graph, view->value);
-    struct sgrad__view rows = sgrad__view_of(reader, view->value), row = rows;
+    struct sgrad__view rows = sgrad__view_of(reader, view->value), row = rows, turned;
     const int64_t all = sgrad_shape_count(&shape), channels = shape.dim[shape.rank - 1], plane = all / channels;
     if (from->step || shape.rank < 3) return false;
     sgrad__view_reshape(&rows, (int64_t[]){ reader->samples, channels, plane }, 3);
     sgrad__view_transpose(&rows, (int64_t[]){ 0, 2, 1 }, 3);
+    turned = rows;
+    sgrad__view_transpose(&turned, (int64_t[]){ 1, 0, 2 }, 3);
     sgrad__view_reshape(&row, (int64_t[]){ reader->samples, all }, 2);
-    const bool as_row = sgrad__view_equal(view, &row) && shape.rank < 5;
-    if (!as_row && (shape.rank == 3 || !sgrad__view_equal(view, &rows))) return false;
+    const bool as_row = sgrad__view_equal(view, &row) && shape.rank < 5, is_turned = sgrad__view_equal(view, &turned);
+    if (!as_row && (shape.rank == 3 || (!is_turned && !sgrad__view_equal(view, &rows)))) return false;
     const int y = as_row ? sgrad__onnx_plain(reader, n, &sgrad_flatten_op, &view->value, 1, &(struct sgrad_flatten){ 0 })
                          : sgrad__onnx_plain(reader, n, &sgrad_rows_op, &view->value, 1, &(struct sgrad_rows){ 0 });
-    *status = sgrad__onnx_make(reader, n, y);
+    turned = sgrad__view_of(reader, y);
+    if (is_turned) sgrad__view_transpose(&turned, (int64_t[]){ 1, 0, 2 }, 3);
+    *status = sgrad__onnx_set(reader, n, 0, &turned);
     return true;
 }
 

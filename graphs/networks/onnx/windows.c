@@ -212,6 +212,13 @@ static int read_pool(struct sgrad__reader *reader, const Onnx__Node *n, bool max
 int sgrad__onnx_read_max_pool(struct sgrad__reader *reader, const Onnx__Node *n) { return read_pool(reader, n, true); }
 int sgrad__onnx_read_average_pool(struct sgrad__reader *reader, const Onnx__Node *n) { return read_pool(reader, n, false); }
 
+/* Returns true if the dimensions OVER of VIEW have one element each. */
+static bool is_of_ones(const struct sgrad__view *view, const bool *over) {
+    for (int i = 0; i < view->count; i++)
+        if (over[view->factor[i].dimension]) return false;
+    return true;
+}
+
 /* Makes the output of N the mean of FROM over the dimensions OVER, which must be all pixels of images, or all rows. */
 static int read_mean(struct sgrad__reader *reader, const Onnx__Node *n, const struct sgrad__view *from, const bool *over,
                      bool keeps) {
@@ -219,6 +226,12 @@ static int read_mean(struct sgrad__reader *reader, const Onnx__Node *n, const st
     const int channels = shape.rank - 1;
     struct sgrad__view view = { .rank = from->rank, .scale = 1 };
     int64_t left = 1;
+    if (is_of_ones(from, over)) {
+        view = *from;
+        for (int d = from->rank - 1; d >= 0 && !keeps; d--)
+            if (over[d]) sgrad__view_squeeze(&view, d);
+        return sgrad__onnx_set(reader, n, 0, &view);
+    }
     for (int i = 0; i < from->count; i++) {
         struct sgrad__factor f = from->factor[i];
         if (over[f.dimension] != (f.axis > 0 && f.axis < channels))
