@@ -115,7 +115,9 @@ static int decide(struct sgrad__table *table, const struct sgrad_origin *trained
     const bool comma = other && !asked && sgrad__csv_comma(sgrad__table_cell(table, odd_file, odd, table->target[odd_file]));
     if (comma || (!*classes && other && (!any || is_mostly_numbers(table))))
         return sgrad__table_refuse(table, odd_file, odd, table->target[odd_file],
-                      table->wanted.numbers || trained
+                      !*sgrad__table_cell(table, odd_file, odd, table->target[odd_file])
+                          ? "is empty, but the target must be known in all lines; remove the line"
+                      : table->wanted.numbers || trained
                           ? "is not a number, but the target must be a number"
                           : "is not a number, but other cells of the target are; add ,classes to read all cells as classes");
     if (!*classes && other)

@@ -112,6 +112,18 @@ static int take_numbers(const char *name, const struct sgrad_numbers *value, int
     return 0;
 }
 
+/* Warns if --mean is for pixels that are not divided by the full scale. */
+static void warn_of_scale(const struct sgrad__run *run) {
+    const float scale = run->data.test->full_scale;
+    const struct sgrad_numbers *mean = &run->options.data.mean;
+    for (int i = 0; i < mean->count; i++) {
+        if (mean->number[i] <= 1 || scale <= 1 || sgrad_launched_rank() != 0) continue;
+        sgrad_log_warning("--mean %g: pixels from 0 to %g are divided by %g first; divide --mean and --deviation by it, too",
+                          mean->number[i], scale, scale);
+        return;
+    }
+}
+
 /* Sets mean and standard deviation. A network from a file may normalize its input itself, with its own values; options
  * override these. */
 static int take_input(struct sgrad__run *run) {
@@ -121,6 +133,7 @@ static int take_input(struct sgrad__run *run) {
     for (int c = 0; imported && c < imported->channels; c++)
         run->data.mean[c] = imported->mean[c], run->data.deviation[c] = imported->deviation[c];
     SGRAD_TRY(take_numbers("mean", &run->options.data.mean, channels, -1e6, run->data.mean));
+    warn_of_scale(run);
     return take_numbers("deviation", &run->options.data.std, channels, 1e-6, run->data.deviation);
 }
 

@@ -57,7 +57,8 @@ int sgrad__run_check_lora(const struct sgrad__run *run) {
         return sgrad_log_error(SGRAD_EINVAL, "--lora requires --init FILE, the weights that are adapted");
     if (o->model.init_skip)
         return sgrad_log_error(SGRAD_EINVAL, "--init-skip cannot be combined with --lora, which trains only the adapters: the "
-                                             "parameters '%s' would keep their random values", o->model.init_skip);
+                                             "parameters '%s' would keep their random values; first train these without --lora, "
+                                             "and adapt the resulting weights", o->model.init_skip);
     return sgrad__check_adapters(run->graph, o->model.lora_on);
 }
 

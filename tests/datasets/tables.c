@@ -245,6 +245,7 @@ static void wrong_lines(void **state) {
         { "a,b\n1,2\n3,4\n", ",3", "has no column '3'", SGRAD_EINVAL },
         { "a,b\n1,2\n3,4\n", ",b,class", "has no column 'b,class'; give csv:FILE[,COLUMN]", SGRAD_EINVAL },
         { "a,b\n1,2\n3,4\n", ",b,classes,numbers", "classes cannot be combined with numbers", SGRAD_EINVAL },
+        { "a,t\n1,2\n2,\n3,4\n4,5\n5,6\n", "", "line 3, column 2 (t): '' is empty, but the target must be known", SGRAD_EFORMAT },
         { "a,b,t\n1,2,3\n\n1,2,n/a\n1,2,4\n", "", "line 4, column 3 (t): 'n/a' is not a number", SGRAD_EFORMAT },
         { "a,b,t\n1,2,x\n1,2,y\n1,2,4\n", "", "line 4, column 3 (t): '4' is a number", SGRAD_EFORMAT },
         { "a,b,t\n1,2,x\n1,2,\n1,2,y\n", "", "line 3, column 3 (t): '' is not a class: the cell is empty", SGRAD_EFORMAT },

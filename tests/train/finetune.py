@@ -4,6 +4,7 @@ import os
 import shutil
 import struct
 
+from predict import told
 from run import FOLDER, content, events, folder, losses, main, ranks, stargrad
 
 WORDS = ("--batch", 64, "--deterministic", "--weight-decay", 0, "--momentum", 0, "--cpus", 1)
@@ -135,6 +136,8 @@ def test_mean_and_deviation():
     assert losses(same) == plain
     other = train(*words, "--mean", 0, "--deviation", 1)[1]
     assert losses(other) != plain and json.load(open(f"{other}/config.json"))["deviation"] == [1]
+    warned = told("train", *words, "--mean", 120, "--print")[1]
+    assert "--mean 120: pixels from 0 to 16 are divided by 16 first" in warned, warned
     for wrong in (("--mean", "1,2"), ("--deviation", "0")):
         assert "must have 1 number" in train(*words, *wrong, status=2)[0], wrong
     for wrong in (("--mean", "x"), ("--mean", "1,"), ("--deviation", "nan")):
