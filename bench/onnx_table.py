@@ -3,12 +3,12 @@
 of PyTorch. Each network gets random weights, is exported, and read. The logits of four images must be those of ONNX Runtime, to
 1e-4, or to 1e-4 of the largest. Needs torch, torchvision, timm, onnx, onnxscript, onnxruntime, and libstargrad.
 
-    python3 bench/onnx_table.py [--keep DIR] [--cases script:13,script:17,script:20,dynamo:18,dynamo:23] [NETWORK…]
+    python3 bench/onnx_table.py [--keep DIR [--kept]] [--cases script:13,script:17,script:20,dynamo:18,dynamo:23] [NETWORK…]
 
 A case is an exporter and an opset. script is torch.onnx.export(…, dynamo=False), which has opsets up to 20; dynamo is dynamo=True,
 from opset 18 on; fixed is script for exactly 8 images. The first file of a network that is read is also trained for one step and
 exported again. With names of networks, prints their tables only. --keep DIR leaves the files in DIR, and uses those that are
-there."""
+there; with --kept, no other files are tried."""
 import argparse
 import ctypes
 import os
@@ -128,10 +128,11 @@ def read(path, side, folder):
 
 
 def train(path, side, folder):
-    """Trains the network of the file for one step and exports it. Returns the distance of the run's logits from ONNX Runtime's."""
+    """Trains the network of the file for one step and exports it. Returns the distance of the run's logits from ONNX Runtime's. The
+    learning rate is small, because gradients are large with random weights: the logits must not grow without limit."""
     data, x = data_of(side, folder)
     with tempfile.TemporaryDirectory() as out:
-        run = stargrad().train(**options_of(path, data), batch=4, steps=1, lr=1e-3, augment="none", out=os.path.join(out, "run"))
+        run = stargrad().train(**options_of(path, data), batch=4, steps=1, lr=1e-5, augment="none", out=os.path.join(out, "run"))
         again = os.path.join(out, "again.onnx")
         run.export(again)
         return distance(run.predict(cpus=1), logits_of(again, x.transpose(0, 3, 1, 2).copy()))
@@ -146,11 +147,14 @@ def attempt(action, *words):
         return "no: " + re.sub(r"\s+", " ", str(why)).replace(words[0] + ": ", "")
 
 
-def try_one(name, cases, folder):
-    """Prints the result of each case, and of training from the first file that is read."""
+def try_one(name, cases, folder, kept):
+    """Prints the result of each case, and of training from the first file that is read. KEPT: exports nothing."""
     side, trained = NETWORKS[name][0], "no: no file was read"
     for exporter, opset in cases:
         path = os.path.join(folder, f"{name.replace(':', '-')}-{exporter}-{opset}.onnx")
+        if kept and not os.path.exists(path):
+            print("RESULT", exporter, opset, "none: not tried", flush=True)
+            continue
         if not os.path.exists(path):
             try:
                 export(name, path, exporter, opset)
@@ -164,9 +168,9 @@ def try_one(name, cases, folder):
     print("RESULT train 0", trained, flush=True)
 
 
-def results(name, cases, folder):
+def results(name, cases, folder, kept):
     """In a process of its own, because both libraries need much memory."""
-    words = [sys.executable, os.path.abspath(__file__), "--one", name, "--keep", folder, "--cases", text_of(cases)]
+    words = [sys.executable, os.path.abspath(__file__), "--one", name, "--keep", folder, "--cases", text_of(cases), *["--kept"] * kept]
     said = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace").stdout
     found = {(exporter, int(opset)): text for exporter, opset, text in re.findall(r"^RESULT (\w+) (\d+) (.*)$", said, re.M)}
     for case in [*cases, ("train", 0)]:
@@ -180,7 +184,7 @@ def text_of(cases):
 
 
 def row(name, found, columns):
-    words = [{"none": "no export"}.get(*[found[c].split(":")[0]] * 2) for c in columns]
+    words = ["not tried" if found[c].endswith("not tried") else found[c].split(":")[0].replace("none", "no export") for c in columns]
     return f"| {name.replace('timm:', '')} | {'timm' if ':' in name else 'torchvision'} | " + " | ".join(words) + " |"
 
 
@@ -209,6 +213,7 @@ def page_of(found, cases):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--keep")
+    parser.add_argument("--kept", action="store_true")
     parser.add_argument("--cases", default="script:13,script:17,script:20,dynamo:18,dynamo:23")
     parser.add_argument("--one")
     parser.add_argument("names", nargs="*")
@@ -217,8 +222,8 @@ def main():
     with tempfile.TemporaryDirectory() as temporary:
         folder = words.keep or temporary
         if words.one:
-            return try_one(words.one, cases, folder)
-        text = page_of({name: results(name, cases, folder) for name in words.names or NETWORKS}, cases)
+            return try_one(words.one, cases, folder, words.kept)
+        text = page_of({name: results(name, cases, folder, words.kept) for name in words.names or NETWORKS}, cases)
     if words.names:
         print(text)
         return None
