@@ -94,7 +94,8 @@ struct sgrad_dataset_options {
     /* Read samples to predict them. Of a table in one file, all lines are read. The target may be missing. A class that the
      * network does not know makes the data set unlabelled, with a warning instead of an error. */
     bool every;
-    bool whole;         /* the test set is all of a file, folder or arrays that are not divided into splits */
+    bool whole;         /* the test set is all of a table, folder or arrays that have none: nothing is held out, by split or by
+                           default */
 };
 
 /* The augmentations of a run: random changes of training images, so that an image differs from epoch to epoch but remains a valid
@@ -169,8 +170,9 @@ static inline int sgrad_dataset_own_fields(const struct sgrad_dataset *dataset) 
     return sgrad_dataset_fields(dataset) - (dataset->mixed ? 2 : 0);
 }
 
-/* Returns SIZE of the data set "folder:DIR,SIZE"; 0: it is of another kind, or has no SIZE. */
-int sgrad_folder_size(const char *data);
+/* Returns SIZE of the data set "folder:DIR,SIZE"; 0: it is of another kind, or has no SIZE. *BEFORE: the length of its text
+ * without ",SIZE"; may be NULL. */
+int sgrad_folder_size(const char *data, size_t *before);
 
 /* Returns a list of the classes that none of COUNT labels has, "cat, dog", of which it names at most five; NULL: all have one.
  * *ABSENT: their number. The caller must free the list. NAME: names of the classes; NULL: their numbers are listed. QUOTED: names

@@ -282,9 +282,10 @@ static int parse_argument(const char *argument, struct folder *folder, char **ro
     return 0;
 }
 
-int sgrad_folder_size(const char *data) {
+int sgrad_folder_size(const char *data, size_t *before) {
     static const char kind[] = "folder:";
     const char *comma = strncmp(data, kind, strlen(kind)) ? NULL : find_size_in(data + strlen(kind));
+    if (before) *before = comma ? (size_t)(comma - data) : strlen(data);
     return comma ? (int)strtol(comma + 1, NULL, 10) : 0;
 }
 
@@ -319,7 +320,8 @@ static int find_part(struct sgrad_dataset *dataset, const char *root, const stru
                      bool *holds_out) {
     struct folder *folder = dataset->state;
     const bool test = dataset->split == SGRAD_TEST, has_train = has_part(root, "train"), has_val = has_part(root, "val");
-    *holds_out = options->split > 0 && !has_val && has_train && !(test && options->third);
+    const bool divides = options->whole ? !has_part(root, "test") : options->split > 0;
+    *holds_out = divides && !has_val && has_train && !(test && options->third);
     folder->part = "train";
     if (test && !*holds_out) folder->part = options->third || (!has_val && has_part(root, "test")) ? "test" : "val";
     folder->path = sgrad_format("%s/%s", root, folder->part);

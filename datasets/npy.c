@@ -401,7 +401,7 @@ static int open_part(const struct place *place, char name, enum sgrad_split spli
 static void find_parts(struct place *place, const struct sgrad_dataset_options *options) {
     place->part[SGRAD_TRAIN] = "train";
     place->part[SGRAD_TEST] = !place->given && !options->third && has_array(place, "x_val") ? "val" : "test";
-    place->undivided = options->split > 0 && !options->third && !has_part(place, 'x', SGRAD_TEST);
+    place->undivided = (options->split > 0 || options->whole) && !options->third && !has_part(place, 'x', SGRAD_TEST);
     if (place->undivided) place->part[SGRAD_TEST] = "train";
 }
 

@@ -45,11 +45,12 @@ int sgrad__run_see_views(struct sgrad__run *run) {
     return run->options.evaluation.tta ? sgrad_views_parse(run->options.evaluation.tta, &run->evaluation.views) : 0;
 }
 
-/* Returns the shape of the WIDTH logits of a sample with LABELS labels. A volume of one slice is an image. */
+/* Returns the shape of the WIDTH logits of a sample. If it has several LABELS, the last axis is that of the classes. A volume of
+ * one slice is an image. */
 static struct sgrad_shape shape_of(const struct sgrad_field *target, int64_t width, int64_t labels) {
     struct sgrad_shape shape = { .rank = 1, .dim = { width } };
     const int slice = target->shape.rank == 3 && target->shape.dim[0] == 1;
-    if (!labels || !target->shape.rank || width % labels) return shape;
+    if (labels < 2 || !target->shape.rank || width % labels) return shape;
     shape.rank = target->shape.rank - slice;
     for (int i = 0; i < shape.rank; i++) shape.dim[i] = target->shape.dim[i + slice];
     shape.dim[shape.rank++] = width / labels;

@@ -260,10 +260,11 @@ struct sgrad_dataset_options sgrad__dataset_options(const struct sgrad_train_opt
 }
 
 /* Returns true if the run with CONFIG and its options OWN was trained on the training split of options.data.name, as OWN divide
- * it. */
+ * and scale it. */
 static bool is_trained_on(const json_t *config, const struct sgrad_train_options *own,
                           const struct sgrad_train_options *options) {
     char problem[512];
+    size_t length;
     json_t *now = NULL;
     struct sgrad_dataset *dataset = NULL;
     struct sgrad_dataset_options how = sgrad__dataset_options(own);
@@ -271,26 +272,30 @@ static bool is_trained_on(const json_t *config, const struct sgrad_train_options
     how.arrays = options->data.arrays;
     how.custom = options->data.reader;
     how.class_titles = NULL;                            /* the file may be gone */
+    if (!how.size && own->data.name) how.size = sgrad_folder_size(own->data.name, NULL);
+    sgrad_folder_size(options->data.name, &length);
+    char *name = sgrad_format("%.*s", (int)length, options->data.name);
     sgrad_log_capture(problem, sizeof problem);         /* other data may have no training split */
-    int error = sgrad_dataset_open(options->data.name, SGRAD_TRAIN, &how, &dataset);
+    int error = sgrad_dataset_open(name, SGRAD_TRAIN, &how, &dataset);
     if (!error && own->data.skip_damaged) error = sgrad_dataset_skip_damaged(dataset, false, NULL);
     sgrad_log_capture(NULL, 0);
     if (!error) now = sgrad__fingerprint_json(sgrad_dataset_fingerprint(dataset));
     const bool is = json_equal(now, json_object_get(json_object_get(config, "identity"), "data"));
     sgrad_dataset_close(dataset);
     json_decref(now);
+    free(name);
     return is;
 }
 
-/* Returns true if data of this name without a test set are divided. Without --split, only tables are. */
-static bool divides(const char *name, const struct sgrad_train_options *options) {
-    return options->data.split > 0 || !strncmp(name, "csv:", strlen("csv:"));
+/* Returns true if a run with the options OWN may have held out a part of these data. Without --split, only tables are divided. */
+static bool may_divide(const struct sgrad_train_options *own, const char *data) {
+    return own->data.split > 0 || !strncmp(data, "csv:", strlen("csv:"));
 }
 
-/* Sets how the data in OPTIONS are read for weights in FOLDER. If they are those of a run on folder:DIR,SIZE, images are scaled
- * to SIZE. Data that have no test set are divided only if the run was trained on the other part of them. This is assumed, and
- * not checked, for data with the name of the run's data set, unless EVERY. If there is no run in FOLDER, options.data.split
- * divides the data. */
+/* Sets how the data in OPTIONS are read for weights in FOLDER. If they are those of a run, images of a folder are scaled as its
+ * own. Of its own data, the test set is the part that it held out; all samples of other data without a test set are used. Data
+ * with the name of the run's data set are its own, which is checked only if EVERY. If there is no run in FOLDER,
+ * options.data.split divides the data. */
 static void adapt_to_run(const char *folder, const struct sgrad_train_options *options, bool every,
                          struct sgrad_dataset_options *how) {
     char *path = NULL;
@@ -301,9 +306,14 @@ static void adapt_to_run(const char *folder, const struct sgrad_train_options *o
     if (folder && !sgrad__config_read(folder, &path, &config) && json_object_get(config, "identity") &&
         !take_options(path, config, &own)) {
         const bool same = own.data.name && !strcmp(own.data.name, name) && !options->data.arrays;
+        const bool is_own = same && !every ? true : may_divide(&own, name) && is_trained_on(config, &own, options);
         if (!how->size && own.data.name && !strncmp(name, "folder:", strlen("folder:")))
-            how->size = sgrad_folder_size(own.data.name);
-        if (divides(name, options) && (every || !same)) how->whole = !is_trained_on(config, &own, options);
+            how->size = sgrad_folder_size(own.data.name, NULL);
+        if (is_own && options->data.split > 0 && options->data.split != own.data.split && sgrad_launched_rank() == 0)
+            sgrad_log_warning("--split %g is ignored: %s are the data of the run, and its own test samples are used",
+                              options->data.split, name);
+        how->whole = !is_own;
+        if (is_own) how->split = own.data.split, how->seed = own.training.seed;
     }
     json_decref(config);
     free(path);

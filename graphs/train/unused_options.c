@@ -94,7 +94,7 @@ static char *not_a_folder(const struct sgrad__run *run) {
 
 static char *has_test_set(const struct sgrad__run *run) {
     if (run->data.test->held_out || !(run->options.data.split > 0)) return NULL;
-    return sgrad_format("%s has a test set", run->options.data.name);
+    return sgrad_format(run->data.train ? "%s has a test set" : "no samples of %s are held out", run->options.data.name);
 }
 
 static char *steps_decide(const struct sgrad__run *run) {

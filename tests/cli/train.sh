@@ -33,7 +33,7 @@ says 'top-1 [0-9.]* %  top-5 [0-9.]* %'
 passes report many
 says 'test accuracy  test top-5 accuracy  test macro F1  test balanced accuracy'
 passes eval --weights many/model.safetensors --model mlp --data synthetic:4x4x1,20,200
-says '^test accuracy [0-9.]* %, top-5 accuracy [0-9.]* %, macro F1 [0-9.]* %, balanced accuracy [0-9.]* %, loss [0-9.]*, 40 samples$'
+says '^test accuracy [0-9.]* %, top-5 accuracy [0-9.]* %, macro F1 [0-9.]* %, balanced accuracy [0-9.]* %, loss [0-9.]*, 20 samples$'
 python3 - <<'END' || wrong 'top-5 is not what it should be'
 import json
 epochs = [e for e in map(json.loads, open("many/metrics.jsonl")) if e["event"] == "epoch"]

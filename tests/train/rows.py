@@ -110,6 +110,8 @@ def test_held_out():
         other = json.loads(stargrad("eval", run, "--data", how.replace(data, path), "--json", "--cpus", 1))
         assert other["test_samples"] == count, (path, other)
         assert path == later or abs(other["test_loss"] - own["test_loss"]) < 1e-6
+    out, warned = said("eval", run, "--data", how.replace(data, moved), "--split", .5, "--json")
+    assert json.loads(out)["test_samples"] == 40 and "--split 0.5 is ignored" in warned, (out, warned)
     assert "--split has no effect: digits has a test set" in said("train", "--model", "mlp", "--data", "digits", "--split", .1, "--print")[1]
 
     resumed = folder("resumed")
@@ -146,6 +148,16 @@ def test_folder():
     weights = ("--weights", f"{run}/model.safetensors", "--model", "convnet", "--data", f"folder:{pets}")
     assert [line["sample"] for line in table(stargrad("predict", *weights, "--cpus", 1))] == [line["sample"] for line in own]
     assert len(table(stargrad("predict", run, "--data", f"folder:{other}", "--cpus", 1))) == len(classes) * 24 - 1
+    # The same is true of eval, whatever the size of the images, and of a run whose data had a test set of their own.
+    small, apart = folder("small"), folder("apart")
+    for out, how in ((small, (f"folder:{pets},4", "--split", .25)), (apart, (f"folder:{pets}",))):
+        stargrad("train", "--model", "convnet", "--data", *how, "--batch", 24, "--steps", 2, "--cpus", 1, "--out", out)
+
+    def evaluated(of, data):
+        return json.loads(stargrad("eval", of, "--data", f"folder:{data}", "--json", "--cpus", 1))["test_samples"]
+    assert [evaluated(small, data) for data in (f"{pets},4", pets, moved, f"{moved},8")] == 4 * [len(own)]
+    assert [evaluated(of, other) for of in (small, run, apart)] == 3 * [len(classes) * 24 - 1]
+    assert evaluated(apart, moved) == len(third)
     details = stargrad("eval", run, "--on", "test", "--details", "--cpus", 1)
     assert all(f"the {name}" in details for name in classes), details
     with open(names, "w", encoding="utf-8") as f:
