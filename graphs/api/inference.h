@@ -181,9 +181,9 @@ void sgrad_run_input_free(struct sgrad_run_input *input);
 int sgrad_run_samples(const char *folder, const struct sgrad_train_options *options, struct sgrad_dataset **dataset);
 
 /* Opens the test split of OPTIONS.data for the weights OPTIONS.init. Columns and classes are matched with those in the
- * config.json in the directory of the weights, and features are normalized as specified there (datasets.h: sgrad_origin). EVERY:
- * all samples of data that are not divided into splits; their targets may be missing. Of a folder or arrays that the weights were
- * trained on, these are only the samples that OPTIONS.data.split held out. The caller must close the data set
+ * config.json in the directory of the weights, and features are normalized as specified there (datasets.h: sgrad_origin). If
+ * these are weights of a run, the test split of its own data is the one that it held out, and of other data without a test set,
+ * all samples. EVERY: the targets may be missing, and all lines of a table are read. The caller must close the data set
  * (sgrad_dataset_close). SGRAD_EINVAL, SGRAD_ENAME: OPTIONS.data is NULL or invalid. SGRAD_EIO: a file cannot be read.
  * SGRAD_EFORMAT: columns or classes do not match, or a file is malformed. */
 int sgrad_run_open_samples(const struct sgrad_train_options *options, bool every, struct sgrad_dataset **dataset);

@@ -68,7 +68,8 @@ struct sgrad_model_options {
     const char *init_skip;                      /* patterns of parameters that are not loaded from init; NULL: none */
     const char *lora;                           /* "RANK:ALPHA" or "RANK", whose alpha is RANK: train only low-rank adapters of
                                                    linear layers, with the factor alpha / rank; NULL: train the weights */
-    const char *lora_on;                        /* patterns of the weights that are adapted; NULL: the default of --lora-on */
+    const char *lora_on;                        /* patterns of the weights that are adapted; NULL: attention's query and value,
+                                                   or the MLP of torchvision's vision transformers */
     const char *adapter;                        /* folder of an adapter of Hugging Face peft that is trained further. It sets
                                                    lora and lora_on if they are NULL; NULL: none */
     enum sgrad_precision precision;

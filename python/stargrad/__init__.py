@@ -69,8 +69,10 @@ def train(like=None, data=None, test=0.1, on_step=None, on_epoch=None, progress=
     calls, struct, result = Callbacks(on_step, on_epoch, line), None, ctypes.c_void_p()
     if data is not None and not isinstance(data, str):
         held_out = isinstance(test, (int, float))
-        if held_out and not 0 < options.setdefault("split", test) < 1:
+        if held_out and "split" not in options and not 0 < test < 1:
             raise Error(f"test is {test}; it must be a pair of arrays, or a fraction between 0 and 1")
+        if held_out:
+            options.setdefault("split", test)
         struct = arrays.arrays(arrays.pair(data), None if held_out else arrays.pair(test, "test"))
     elif data is not None:
         options["data"] = data
@@ -121,8 +123,8 @@ def _take(answers):
 
 
 def _predict(run, samples, options, classes=None):
-    """Returns the logits, the labels, if they are known, and the names of the samples. If SAMPLES is one image file, or an array that
-    is one sample, the logits have no axis of samples. Without a run, SAMPLES are images, and CLASSES is the number of classes."""
+    """Returns the logits of the samples, their labels, if they are known, their names, and whether SAMPLES is one sample: an image
+    file, or an array without an axis of samples. Without a run, SAMPLES are images, and CLASSES is the number of classes."""
     answers, given, one = Answers(), None, False
     paths = arrays.files(samples)
     if paths:
@@ -135,7 +137,7 @@ def _predict(run, samples, options, classes=None):
         raise Error("data must be the name of a data set; pass an array as samples")
     call("sgrad_json_predict", _folder(run), _options(options), given, None, ctypes.byref(answers))
     logits, labels, names = _take(answers)
-    return logits[0] if one else logits, labels if samples is None else None, names
+    return logits, labels if samples is None else None, names, one
 
 
 def _channels(options):
@@ -199,13 +201,14 @@ class Run:
         have classes, they are (samples,H,W,classes), or (samples,D,H,W,classes) for volumes; of texts, (samples,tokens,classes).
         SAMPLES must be image files and folders of images, or an array (samples, …): images as uint8 (n,H,W,C), numbers as float32.
         Of one file, or an array that is one sample, the result is (numbers). None: the run's test set."""
-        return _predict(self, samples, options)[0]
+        logits, _, _, one = _predict(self, samples, options)
+        return logits[0] if one else logits
 
     def table(self, samples=None, top=1, **options):
         """Returns the predictions as a list of dictionaries, rows of a pandas.DataFrame: sample, class and probability, for the
         TOP most probable classes of each sample, and label, if it is known; or sample and number. SAMPLES: as of predict. A
         sample has the name that `stargrad predict` prints; a sample without a name has its number, from 0."""
-        logits, labels, samples = _predict(self, samples, options)
+        logits, labels, samples, _ = _predict(self, samples, options)
         names = self.classes if self.config["classes"] else []
         return results.table(logits, labels if names else None, names, samples, top)
 

@@ -90,6 +90,8 @@ def _masked(x, classes):
     are some that contain the last class."""
     if x.ndim not in (3, 4):
         raise Error(f"samples must be images, (n,H,W,C) or (n,H,W), not an array of shape {x.shape}")
+    if not x.size:
+        raise Error("samples must contain at least one image")
     y = numpy.full(x.shape[:3], 0, numpy.int32)
     y.flat[0] = classes - 1
     return Samples(arrays=ctypes.pointer(arrays(None, (x, y), (None, "samples"))))

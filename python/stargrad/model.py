@@ -1,4 +1,5 @@
 """model.py: a trained network that computes outputs for arrays and image files."""
+import numbers
 import os
 
 from . import results
@@ -36,12 +37,13 @@ class Model:
         missing = [name for name in ("model", "mean", "deviation") if name not in options] + ([] if classes else ["classes"])
         if missing:
             raise Error(f"{path}: is not in the folder of a run; {', '.join(missing)} must be given")
-        names = [str(c) for c in range(classes)] if isinstance(classes, int) else list(classes)
+        names = [str(c) for c in range(classes)] if isinstance(classes, numbers.Integral) else list(classes)
         return cls(lambda samples: _checked(_predict(None, samples, options, len(names)), path, names), names, repr(path))
 
     def logits(self, samples):
         """Returns the outputs, before any softmax: as Run.predict."""
-        return self._predict(samples)[0]
+        logits, _, _, one = self._predict(samples)
+        return logits[0] if one else logits
 
     def probabilities(self, samples):
         """Returns the probabilities of the classes (samples, classes)."""
@@ -49,7 +51,7 @@ class Model:
 
     def table(self, samples, top=1):
         """Returns rows for pandas.DataFrame: as Run.table."""
-        logits, _, names = self._predict(samples)
+        logits, _, names, _ = self._predict(samples)
         return results.table(logits, None, self.classes, names, top)
 
 

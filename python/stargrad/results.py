@@ -48,7 +48,7 @@ def details(logits, labels, names):
 def table(logits, labels, names, samples, top):
     """Returns rows, dictionaries with the same keys, in the order of the samples: their TOP most probable classes, or, if NAMES is
     empty, their numbers."""
-    rows, logits = [], numpy.atleast_2d(logits)
+    rows = []
     if logits.ndim > 2:
         raise Error(f"table requires one class or a few numbers per sample, but a sample has classes for each of "
                     f"{'x'.join(map(str, logits.shape[1:-1]))} pixels or tokens; predict(…).argmax(axis=-1) returns their classes")
