@@ -245,32 +245,52 @@ def test_operators_of_opset_23():
 
 
 def test_resize():
-    """Any spelling of the sizes and of the positions that torch.nn.functional.interpolate computes; others are refused."""
+    """Any spelling of the sizes and of the positions that torch.nn.functional.interpolate computes; others are refused. No pixel is
+    shifted: the logits depend on each."""
     if missing:
         raise Skip(missing)
     draw = numpy.random.default_rng(12)
     x = draw.normal(size=(16, 3, 4, 5)).astype("f4")
-    tensors = {"w": draw.normal(size=(4, 3)).astype("f4"), "b": draw.normal(size=4).astype("f4"), "k": draw.normal(size=(3, 3, 3, 3)).astype("f4"),
-               "sizes": numpy.int64([7, 9]), "same": numpy.int64([4, 5]), "twice": numpy.float32([1, 1, 2, 3]), "more": numpy.float32([1, 1, 2.5, 2]),
+    tensors = {"b": draw.normal(size=4).astype("f4"), "sizes": numpy.int64([7, 9]), "same": numpy.int64([4, 5]), "half": numpy.int64([2, 5]),
+               "double": numpy.int64([8, 5]), "seven": numpy.int64([7, 5]), "twice": numpy.float32([1, 1, 2, 3]), "more": numpy.float32([1, 1, 2.5, 2]),
+               "fraction": numpy.float32([1, 1, 1.75, 1.4]), "halves": numpy.float32([1, 1, .5, 1]), "less": numpy.float32([1, 1, 1, .4]),
                "zero": numpy.int64([0]), "two": numpy.int64([2]), "region": numpy.zeros(0, "f4")}
-    end = " c = Conv<kernel_shape = [3, 3]>(r, k) m = Relu(c) g = GlobalAveragePool(m) f = Flatten(g) y = Gemm<transB = 1>(f, w, b)"
-    floor = 'coordinate_transformation_mode = "asymmetric", nearest_mode = "floor"'
+    end = " f = Flatten(r) y = Gemm<transB = 1>(f, w, b)"
+    by, ceil = "coordinate_transformation_mode = ", 'nearest_mode = "round_prefer_ceil"'
+    floor = by + '"asymmetric", nearest_mode = "floor"'
     shape = "s = Shape(x) n = Slice(s, zero, two) z = Concat<axis = 0>(n, sizes) "
-    for name, nodes, opset in (
-            ("nearest", f"{shape} r = Resize<{floor}>(x, , , z)", 13), ("nearest of axes", f"r = Resize<axes = [-2, 3], {floor}>(x, , , sizes)", 18),
-            ("whole factors", "r = Resize(x, region, twice)", 11), ("factors of opset 10", "r = Resize<mode = \"nearest\">(x, twice)", 10),
-            ("linear", f"{shape} r = Resize<mode = \"linear\", cubic_coeff_a = -0.75>(x, , , z)", 17),
-            ("linear of PyTorch", 'r = Resize<mode = "linear", coordinate_transformation_mode = "pytorch_half_pixel">(x, , more)', 13),
-            ("nothing", 'r = Resize<axes = [2, 3], mode = "linear", coordinate_transformation_mode = "align_corners">(x, , , same)', 18)):
-        said, wanted = foreign(name.replace(" ", "-"), nodes + end, tensors, x, opset=opset)
+
+    def resized(name, nodes, opset, pixels):
+        w = numpy.random.default_rng(16).normal(size=(4, 3 * pixels)).astype("f4")
+        return foreign(name.replace(" ", "-"), nodes + end, {**tensors, "w": w}, x, opset=opset)
+
+    for name, nodes, opset, pixels in (
+            ("nearest", f"{shape} r = Resize<{floor}>(x, , , z)", 13, 63),
+            ("nearest of axes", f"r = Resize<axes = [-2, 3], {floor}>(x, , , sizes)", 18, 63),
+            ("whole factors", "r = Resize(x, region, twice)", 11, 120),
+            ("5 times 1.4 is 7", f"p = Resize<{floor}>(x, , fraction) r = GlobalAveragePool(p)", 13, 1),
+            ("factors of opset 10", 'r = Resize<mode = "nearest">(x, twice)', 10, 120),
+            ("halves of opset 10", 'r = Resize<mode = "nearest">(x, halves)', 10, 10),
+            ("halves down", "r = Resize<axes = [2, 3]>(x, , , half)", 18, 10),
+            ("halves down of doubles", f'r = Resize<axes = [2, 3], {by} "asymmetric">(x, , , double)', 18, 40),
+            ("halves down of corners", f'r = Resize<axes = [2, 3], {by} "align_corners">(x, , , seven)', 18, 35),
+            ("linear", f"{shape} r = Resize<mode = \"linear\", cubic_coeff_a = -0.75>(x, , , z)", 17, 63),
+            ("linear of PyTorch", f'r = Resize<mode = "linear", {by} "pytorch_half_pixel">(x, , more)', 13, 100),
+            ("nothing", f'r = Resize<axes = [2, 3], mode = "linear", {by} "align_corners">(x, , , same)', 18, 20)):
+        said, wanted = resized(name, nodes, opset, pixels)
         assert not isinstance(said, str) and abs(said - wanted) < 1e-5 * max(1, wanted), (name, said, wanted)
-    for name, nodes, text in (
-            ("corners", 'r = Resize<axes = [2, 3], mode = "linear", coordinate_transformation_mode = "align_corners">(x, , , sizes)',
-             "(Resize): its positions must be those of torch.nn.functional.interpolate with align_corners False"),
-            ("cubic", 'r = Resize<axes = [2, 3], mode = "cubic">(x, , , sizes)', "(Resize): mode is 'cubic', but must be nearest or linear"),
-            ("even", "r = Resize<axes = [2, 3]>(x, , , sizes)", "(Resize): its positions must be"),
-            ("smooth", 'r = Resize<axes = [2, 3], mode = "linear", antialias = 1>(x, , , sizes)', "with antialias 0")):
-        said, _ = foreign(name, nodes + end, tensors, x, opset=18)
+    positions = "(Resize): its positions must be those of torch.nn.functional.interpolate with align_corners False"
+    for name, nodes, opset, pixels, text in (
+            ("corners", f'r = Resize<axes = [2, 3], mode = "linear", {by} "align_corners">(x, , , sizes)', 18, 63, positions),
+            ("cubic", 'r = Resize<axes = [2, 3], mode = "cubic">(x, , , sizes)', 18, 63, "(Resize): mode is 'cubic', but must be nearest or linear"),
+            ("even", "r = Resize<axes = [2, 3]>(x, , , sizes)", 18, 63, positions),
+            ("halves up", f"r = Resize<axes = [2, 3], {ceil}>(x, , , half)", 18, 10, positions),
+            ("halves up of doubles", f'r = Resize<axes = [2, 3], {by} "asymmetric", {ceil}>(x, , , double)', 18, 40, positions),
+            ("halves up of corners", f'r = Resize<axes = [2, 3], {by} "align_corners", {ceil}>(x, , , seven)', 18, 35, positions),
+            ("linear of opset 10", 'r = Resize<mode = "linear">(x, twice)', 10, 120, positions),
+            ("less of opset 10", 'r = Resize<mode = "nearest">(x, less)', 10, 8, positions),
+            ("smooth", 'r = Resize<axes = [2, 3], mode = "linear", antialias = 1>(x, , , sizes)', 18, 63, "with antialias 0")):
+        said, _ = resized(name, nodes, opset, pixels)
         assert text in str(said), (name, said)
 
 

@@ -22,39 +22,46 @@ struct axis {
     double scale;
 };
 
-/* Returns the position in x of pixel P of y; NAN: the mode is not supported. */
-static double position(const struct axis *axis, const Onnx__Attribute *mode, int64_t p) {
+/* Returns the position in x of pixel P of y; NAN: the mode is not supported. OLD: opset 10 has one mode. */
+static double position(const struct axis *axis, const Onnx__Attribute *mode, bool old, int64_t p) {
     const double in = (double)axis->in, out = (double)axis->out, half = ((double)p + 0.5) / axis->scale - 0.5;
+    if (old || sgrad__onnx_is_text(mode, "asymmetric")) return (double)p / axis->scale;
     if (!mode || sgrad__onnx_is_text(mode, "half_pixel")) return half;
     if (sgrad__onnx_is_text(mode, "pytorch_half_pixel")) return axis->out > 1 ? half : 0;
     if (sgrad__onnx_is_text(mode, "half_pixel_symmetric")) return in / 2 * (1 - out / (axis->scale * in)) + half;
-    if (sgrad__onnx_is_text(mode, "asymmetric")) return (double)p / axis->scale;
     if (sgrad__onnx_is_text(mode, "align_corners")) return axis->out > 1 ? (double)p * (in - 1) / (out - 1) : 0;
     return NAN;
 }
 
-/* Returns the pixel nearest to position AT. */
-static double nearest(const Onnx__Attribute *mode, double at) {
+/* Returns the pixel nearest to position AT. For opset 10, programs differ in how smaller images are rounded: the layer, which
+ * rounds down, is the same only if rounding up makes no difference. */
+static double nearest(const struct axis *axis, const Onnx__Attribute *mode, bool old, double at) {
+    if (old) return axis->scale < 1 ? ceil(at) : floor(at);
     if (!mode || sgrad__onnx_is_text(mode, "round_prefer_floor")) return ceil(at - 0.5);
     if (sgrad__onnx_is_text(mode, "round_prefer_ceil")) return floor(at + 0.5);
     if (sgrad__onnx_is_text(mode, "floor")) return floor(at);
     return sgrad__onnx_is_text(mode, "ceil") ? ceil(at) : NAN;
 }
 
-/* Returns true if N computes each pixel of AXIS from the same ones as the layer HOW, but for the rounding of positions. */
-static bool is_axis(const Onnx__Node *n, const struct axis *axis, const struct sgrad_resize *how) {
+/* Returns true if N computes each pixel of AXIS from the same ones as the layer HOW, except for rounding in single precision. The
+ * nearest pixel depends on whether a position is a whole number or a half, so positions are first rounded to multiples of
+ * 1/grid, which these are. */
+static bool is_axis(const struct sgrad__reader *reader, const Onnx__Node *n, const struct axis *axis,
+                    const struct sgrad_resize *how) {
     const Onnx__Attribute *mode = sgrad__onnx_attribute(n, "coordinate_transformation_mode");
     const Onnx__Attribute *round = sgrad__onnx_attribute(n, "nearest_mode");
-    const double close = 1e-5 * (double)axis->in, end = (double)axis->in - 1;
+    const bool old = reader->opset < 11, corners = axis->out > 1 && sgrad__onnx_is_text(mode, "align_corners");
+    const double in = (double)axis->in, end = in - 1, grid = 2 * (double)(axis->out - corners);
     for (int64_t p = 0; p < axis->out; p++) {
         const struct sgrad__taps taps = sgrad__resize_taps(how, (int)p, (int)axis->in, (int)axis->out);
-        const double at = position(axis, mode, p), wanted = taps.begin + (taps.end > taps.begin + 1 ? taps.last : 0);
-        if (how->bilinear ? !(fabs(fmin(fmax(at, 0), end) - wanted) <= close)
-                          : !(fmin(fmax(nearest(round, at - close), 0), end) <= wanted) ||
-                                !(fmin(fmax(nearest(round, at + close), 0), end) >= wanted))
-            return false;
+        const double at = position(axis, mode, old, p), on_grid = rint(at * grid) / grid;
+        const double exact = fabs(on_grid - at) <= 1e-6 * in ? on_grid : at;
+        const double pixel = how->bilinear ? at : nearest(axis, round, old, exact);
+        const double wanted = !how->bilinear ? (double)(p * axis->in / axis->out)
+                                             : taps.begin + (taps.end > taps.begin + 1 ? taps.last : 0);
+        if (isnan(pixel) || fabs(fmin(fmax(pixel, 0), end) - wanted) > (how->bilinear ? 1e-5 * in : 0)) return false;
     }
-    return !isnan(position(axis, mode, 0)) && (how->bilinear || !isnan(nearest(round, 0)));
+    return true;
 }
 
 /* Sets AXIS, one per dimension of VIEW, from the sizes or the scales of N. */
@@ -79,9 +86,11 @@ static bool take_axes(const struct sgrad__reader *reader, const Onnx__Node *n, c
     for (int i = 0; i < count; i++) {
         const int d = listed ? sgrad__onnx_axis(listed->ints[i], view->rank) : i;
         if (d < 0 || (!sized && !(scale[i] > 0 && scale[i] <= SGRAD__ONNX_LARGE))) return false;
-        if (!sized && scale[i] != 1) axis[d].out = (int64_t)floor((double)axis[d].in * (double)scale[i]);
+        if (!sized && scale[i] != 1)
+            axis[d].out = (int64_t)floorf((float)axis[d].in * scale[i]); /* as in ONNX Runtime, 5 times 1.4 is 7 */
         if (sized) axis[d].out = size[i];
-        axis[d].scale = sized ? (double)size[i] / (double)axis[d].in : (double)scale[i];
+        const double ratio = (double)axis[d].out / (double)axis[d].in;
+        axis[d].scale = sized || fabs(ratio - (double)scale[i]) <= 1e-7 * ratio ? ratio : (double)scale[i];
     }
     return true;
 }
@@ -107,7 +116,7 @@ int sgrad__onnx_read_resize(struct sgrad__reader *reader, const Onnx__Node *n) {
         return sgrad__onnx_refuse(reader, n, "mode is '%.*s', but must be nearest or linear", (int)mode->s.len,
                                   (const char *)mode->s.data);
     for (int d = rank - 2; d < rank; d++)
-        if (!is_axis(n, &axis[d], &is))
+        if (!is_axis(reader, n, &axis[d], &is))
             return sgrad__onnx_refuse(reader, n,
                                       "its positions must be those of torch.nn.functional.interpolate with align_corners False");
     return same ? sgrad__onnx_pass(reader, n, 0)
