@@ -354,6 +354,7 @@ def test_spellings_of_layers():
     for name, nodes, of, opset in (
             ("excited", f"m = {mean}(x) e = Gemm(m, u) s = Sigmoid(e) k = Unsqueeze(s, pixels) p = Mul(x, k) r = Relu(p) f = {mean}(r) ", x, 17),
             ("mean twice", f"p = GlobalAveragePool(x) f = {mean}(p) ", x, 17),
+            ("single pixels", f"c = Conv<kernel_shape = [4, 4], strides = [2, 2]>(x, window) f = {mean}(c) ", x, 17),
             ("instances", f"i = InstanceNormalization<epsilon = 0.01>(x, g, h) r = Relu(i) f = {mean}(r) ", x, 17),
             ("no bias", "n = LayerNormalization<axis = -1>(x, g) r = Relu(n) f = ReduceMean<axes = [1], keepdims = 0>(r) ", rows, 17),
             # The rows (T,N,C) of nn.MultiheadAttention, directly from images (N,C,T).
@@ -361,7 +362,8 @@ def test_spellings_of_layers():
                           + " ".join(f"{o}1 = Reshape({o}, heads) {o}2 = {turn}({o}1)" for o in "qkv")
                           + " k3 = Transpose<perm = [0, 2, 1]>(k2) s = MatMul(q2, k3) z = Mul(s, root) o = Softmax<axis = -1>(z) a = MatMul(o, v2) "
                           f"j = {turn}(a) l = Reshape(j, join) n = {turn}(l) r = Relu(n) f = ReduceMean<axes = [1], keepdims = 0>(r) ", x, 17)):
-        more = {"flat": numpy.int64([0, 0, -1]), "root": numpy.float32(1 / 3 ** .5)}
+        more = {"flat": numpy.int64([0, 0, -1]), "root": numpy.float32(1 / 3 ** .5),
+                "window": numpy.random.default_rng(17).normal(size=(6, 6, 4, 4)).astype("f4")}
         said, wanted = foreign(name.replace(" ", "-"), nodes + end, {**tensors, **more}, of, opset=opset)
         assert not isinstance(said, str) and abs(said - wanted) < 2e-5 * max(1, wanted), (name, said, wanted)
         out = folder("spelled")
@@ -369,6 +371,21 @@ def test_spellings_of_layers():
                        cpus=1, out=out).export(os.path.join(FOLDER, "again.onnx"))
         again = onnxruntime.InferenceSession(os.path.join(FOLDER, "again.onnx"))
         assert again.run(None, {again.get_inputs()[0].name: of})[0].shape == (16, 4), name
+
+
+def test_mean_without_axes():
+    """It is over all dimensions, unless the file makes it the identity."""
+    if missing:
+        raise Skip(missing)
+    draw = numpy.random.default_rng(18)
+    x = draw.normal(size=(16, 6)).astype("f4")
+    tensors = {"w": draw.normal(size=(4, 6)).astype("f4"), "b": draw.normal(size=4).astype("f4"), "none": numpy.zeros(0, "i8")}
+    end = " a = Add(x, m) y = Gemm<transB = 1>(a, w, b)"
+    for name, nodes, opset in (("absent", "m = ReduceMean(x)", 17), ("empty", "m = ReduceMean(x, none)", 18)):
+        said, _ = foreign(name, nodes + end, tensors, x, opset=opset)
+        assert "(ReduceMean): must be the mean over all pixels of images, or over all rows" in str(said), (name, said)
+    said, wanted = foreign("identity", "m = ReduceMean<noop_with_empty_axes = 1>(x, none)" + end, tensors, x, opset=18)
+    assert not isinstance(said, str) and abs(said - wanted) < 1e-5 * max(1, wanted), (said, wanted)
 
 
 def test_inputs_of_other_types():

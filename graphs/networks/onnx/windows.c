@@ -212,11 +212,14 @@ static int read_pool(struct sgrad__reader *reader, const Onnx__Node *n, bool max
 int sgrad__onnx_read_max_pool(struct sgrad__reader *reader, const Onnx__Node *n) { return read_pool(reader, n, true); }
 int sgrad__onnx_read_average_pool(struct sgrad__reader *reader, const Onnx__Node *n) { return read_pool(reader, n, false); }
 
-/* Returns true if the dimensions OVER of VIEW have one element each. */
-static bool is_of_ones(const struct sgrad__view *view, const bool *over) {
+/* Returns true if the mean of VIEW over the dimensions OVER is VIEW itself: they have one element each. The exception is the mean
+ * of images of one pixel that is (N,C), because the value of images is not. */
+static bool is_unchanged(const struct sgrad__view *view, const bool *over, bool keeps, int rank) {
+    int left = view->rank;
     for (int i = 0; i < view->count; i++)
         if (over[view->factor[i].dimension]) return false;
-    return true;
+    for (int d = 0; d < view->rank; d++) left -= over[d];
+    return keeps || rank == 2 || left != 2;
 }
 
 /* Makes the output of N the mean of FROM over the dimensions OVER, which must be all pixels of images, or all rows. */
@@ -226,7 +229,7 @@ static int read_mean(struct sgrad__reader *reader, const Onnx__Node *n, const st
     const int channels = shape.rank - 1;
     struct sgrad__view view = { .rank = from->rank, .scale = 1 };
     int64_t left = 1;
-    if (is_of_ones(from, over)) {
+    if (is_unchanged(from, over, keeps, shape.rank)) {
         view = *from;
         for (int d = from->rank - 1; d >= 0 && !keeps; d--)
             if (over[d]) sgrad__view_squeeze(&view, d);
@@ -270,6 +273,8 @@ int sgrad__onnx_read_reduce_mean(struct sgrad__reader *reader, const Onnx__Node 
     if (!t) return reader->graph->error;
     if (!sgrad__onnx_axes(reader, n, 1, t->view.rank, axis, &count))
         return sgrad__onnx_refuse(reader, n, "its axes are not known");
+    if (!count && sgrad__onnx_int(n, "noop_with_empty_axes", 0)) return sgrad__onnx_pass(reader, n, 0);
+    for (int d = 0; d < t->view.rank && !count; d++) over[d] = true;
     for (int i = 0; i < count; i++) over[axis[i]] = true;
     return read_mean(reader, n, &t->view, over, sgrad__onnx_int(n, "keepdims", 1));
 }
