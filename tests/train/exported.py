@@ -329,6 +329,8 @@ def test_indices_of_all_elements():
                "features": numpy.arange(6).reshape(1, 6, 1, 1), "last": numpy.arange(6)[::-1].reshape(1, 6, 1, 1).copy()}
     begin = "s = Shape(x) n = Gather(s, zero) m = ReduceMean<axes = [2, 3]>(x) v = Reshape(m, all) r = Range(zero, n, one) "
     end = "g = Gather(v, i) f = Flatten(g) y = Gemm<transB = 1>(f, w, b)"
+    tensors.update(two=numpy.int64(2), pairs=numpy.int64([0, 1]), columns=numpy.int64([[0], [2]]), behind=numpy.int64([1]), before=numpy.int64([0]),
+                   rows=numpy.int64([-1, 2]), slope=numpy.float32(1.05), mix=draw.normal(size=(6, 2)).astype("f4"), pair=draw.normal(size=(4, 2)).astype("f4"))
     for samples in ("N", 16):
         said, wanted = foreign("strided", f"{begin} t = Mul(r, six) u = Unsqueeze(t, axes) i = Add(u, features) {end}", tensors, x, samples=samples)
         assert not isinstance(said, str) and abs(said - wanted) < 1e-5 * wanted, (samples, said, wanted)
@@ -338,6 +340,14 @@ def test_indices_of_all_elements():
                             ("squares", "t = Mul(r, r) q = Mul(t, six) c = Min(q, ninety) u = Unsqueeze(c, axes) i = Add(u, features)")):
             said, _ = foreign(name, f"{begin} {nodes} {end}", tensors, x, samples=samples)
             assert isinstance(said, str) and re.search(r"\((Gather|Mul)\): ", said), (name, samples, said)
+    # The first two samples have the indices of all elements in their order; the others do not.
+    begin = "s = Shape(x) n = Gather(s, zero) k = ReduceMean<axes = [2, 3]>(x) j = Flatten(k) h = MatMul(j, mix) v = Reshape(h, all) r = Range(zero, n, one) "
+    end = " g = Gather(v, i) f = Reshape(g, rows) y = Gemm<transB = 1>(f, pair, b)"
+    for name, nodes in (("transposed", "t = Unsqueeze(r, before) i = Add(t, columns)"),
+                        ("truth", "a = Cast<to = 9>(r) c = Cast<to = 7>(a) t = Mul(c, two) q = Unsqueeze(t, behind) i = Add(q, pairs)"),
+                        ("floats", "a = Cast<to = 1>(r) d = Mul(a, slope) c = Cast<to = 7>(d) t = Mul(c, two) q = Unsqueeze(t, behind) i = Add(q, pairs)")):
+        said, _ = foreign(name, f"{begin} {nodes} {end}", tensors, x)
+        assert isinstance(said, str) and re.search(r"\((Gather|Cast)\): ", said), (name, said)
 
 
 def test_spellings_of_layers():

@@ -1,8 +1,8 @@
 /* constants.c: computes, when a file is read, the nodes whose inputs are known: tensors of the file, and shapes. The numbers of a
  * tensor are doubles here, so that integers up to 2^53 and the products of shapes with SGRAD__SAMPLES are exact.
  *
- * A Range over the samples, of any number, has only the indices 0 and 1 of the first two. Such a result may only be added to a
- * constant or multiplied by one. Then it is linear, and these two determine all others. */
+ * A Range over the samples, of any number, is computed for the first two samples only: it is 0 and 1. Of such integers, only sums
+ * and products with constants are computed. These are linear in the number of the sample, so two determine all others. */
 #include "graphs/networks/onnx/reader.h"
 
 #include <math.h>
@@ -18,7 +18,8 @@ struct numbers {
     int rank;
     int64_t dim[SGRAD__DIMENSIONS], count;
     double *x;
-    bool of_two;    /* of the first two samples */
+    bool first_two_samples;     /* it is computed for these only, */
+    int samples;                /* and this is their dimension */
 };
 
 /* A node, its inputs, and its result. */
@@ -34,9 +35,8 @@ struct fold {
 /* Allocates the result, whose type and dimensions are set; false: it is too large. */
 static bool allocate(struct numbers *is) {
     is->count = 1;
-    for (int i = 0; i < is->rank; i++) {
+    for (int i = 0; i < is->rank; i++)
         if (is->dim[i] < 0 || is->dim[i] > MOST || (is->count *= is->dim[i]) > MOST) return false;
-    }
     is->x = sgrad_xcalloc((size_t)is->count + 1, sizeof *is->x);
     return true;
 }
@@ -124,32 +124,19 @@ static const struct {
     double (*one)(double);
     double (*two)(double, double);
 } arithmetic[] = {
-    { "Add", false, NULL, add },
-    { "Sub", false, NULL, sub },
-    { "Mul", false, NULL, mul },
-    { "Div", false, NULL, quotient },
-    { "Pow", false, NULL, pow },
-    { "Mod", false, NULL, modulo },
-    { "Min", false, NULL, fmin },
-    { "Max", false, NULL, fmax },
-    { "Equal", true, NULL, equal },
-    { "Less", true, NULL, less },
-    { "Greater", true, NULL, greater },
-    { "LessOrEqual", true, NULL, less_equal },
-    { "GreaterOrEqual", true, NULL, greater_equal },
-    { "And", true, NULL, both },
-    { "Or", true, NULL, either },
-    { "Not", true, opposite, NULL },
-    { "Neg", false, negative, NULL },
-    { "Sqrt", false, sqrt, NULL },
-    { "Reciprocal", false, inverse, NULL },
-    { "Floor", false, floor, NULL },
-    { "Ceil", false, ceil, NULL },
-    { "Exp", false, exp, NULL },
-    { "Log", false, log, NULL },
-    { "Sin", false, sin, NULL },
-    { "Cos", false, cos, NULL },
-    { "Abs", false, fabs, NULL },
+    { "Add", false, NULL, add },                     { "Sub", false, NULL, sub },
+    { "Mul", false, NULL, mul },                     { "Div", false, NULL, quotient },
+    { "Pow", false, NULL, pow },                     { "Mod", false, NULL, modulo },
+    { "Min", false, NULL, fmin },                    { "Max", false, NULL, fmax },
+    { "Equal", true, NULL, equal },                  { "Less", true, NULL, less },
+    { "Greater", true, NULL, greater },              { "LessOrEqual", true, NULL, less_equal },
+    { "GreaterOrEqual", true, NULL, greater_equal }, { "And", true, NULL, both },
+    { "Or", true, NULL, either },                    { "Not", true, opposite, NULL },
+    { "Neg", false, negative, NULL },                { "Sqrt", false, sqrt, NULL },
+    { "Reciprocal", false, inverse, NULL },          { "Floor", false, floor, NULL },
+    { "Ceil", false, ceil, NULL },                   { "Exp", false, exp, NULL },
+    { "Log", false, log, NULL },                     { "Sin", false, sin, NULL },
+    { "Cos", false, cos, NULL },                     { "Abs", false, fabs, NULL },
 };
 
 static bool compute(struct fold *f, bool compares, double (*one)(double), double (*two)(double, double)) {
@@ -158,7 +145,6 @@ static bool compute(struct fold *f, bool compares, double (*one)(double), double
     if (f->inputs != (one ? 1 : 2) || (two && !broadcast(&f->out, &f->in[1])) || !allocate(&f->out)) return false;
     if (compares) f->out.type = ONNX_BOOL;
     const bool whole = !sgrad__onnx_is_real(f->out.type);
-    f->out.of_two = f->in[0].of_two || f->in[1].of_two;
     for (int k = 0; k < f->inputs; k++)
         if (!strides_of(&f->in[k], f->out.rank, f->out.dim, stride[k])) return false;
     for (int64_t i = 0; i < f->out.count; i++) {
@@ -170,8 +156,7 @@ static bool compute(struct fold *f, bool compares, double (*one)(double), double
 }
 
 static bool fold_cast(struct fold *f) {
-    f->out = f->in[0];
-    f->out.x = NULL;
+    f->out = f->in[0], f->out.x = NULL;
     f->out.type = (int32_t)sgrad__onnx_int(f->n, "to", 0);
     if (!allocate(&f->out)) return false;
     for (int64_t i = 0; i < f->out.count; i++) {
@@ -184,7 +169,6 @@ static bool fold_cast(struct fold *f) {
 /* Copies input 0 with the RANK dimensions DIM. */
 static bool copy_as(struct fold *f, const int64_t *dim, int rank) {
     f->out.type = f->in[0].type;
-    f->out.of_two = f->in[0].of_two;
     f->out.rank = rank;
     memcpy(f->out.dim, dim, (size_t)rank * sizeof *dim);
     if (!allocate(&f->out) || f->out.count != f->in[0].count) return false;
@@ -228,6 +212,7 @@ static bool fold_unsqueeze(struct fold *f) {
         bool one = false;
         for (int k = 0; k < count; k++) one |= sgrad__onnx_axis(axis[k], f->in[0].rank + count) == i;
         if (!one && from == f->in[0].rank) return false;
+        if (!one && from == f->in[0].samples) f->out.samples = i;
         dim[i] = one ? 1 : f->in[0].dim[from++];
     }
     return copy_as(f, dim, f->in[0].rank + count);
@@ -356,8 +341,8 @@ static bool fold_constant_of_shape(struct fold *f) {
 static bool fold_range(struct fold *f) {
     if (f->inputs != 3 || f->in[0].count != 1 || f->in[1].count != 1 || f->in[2].count != 1) return false;
     const double from = f->in[0].x[0], step = f->in[2].x[0], end = f->in[1].x[0];
-    f->out.of_two = from == 0 && step == 1 && end == SGRAD__SAMPLES;
-    const double count = f->out.of_two ? 2 : ceil((end - from) / step);
+    f->out.first_two_samples = from == 0 && step == 1 && end == SGRAD__SAMPLES && f->reader->samples == SGRAD__SAMPLES;
+    const double count = f->out.first_two_samples ? 2 : ceil((end - from) / step);
     if (!(count <= MOST)) return false;
     f->out.type = f->in[0].type;
     f->out.rank = 1, f->out.dim[0] = count > 0 ? (int64_t)count : 0;
@@ -411,7 +396,8 @@ static const Onnx__Tensor *known(const struct sgrad__thing *thing) {
 
 static bool load(const struct sgrad__thing *thing, struct numbers *to) {
     const Onnx__Tensor *t = known(thing);
-    *to = (struct numbers){ .type = t->data_type, .rank = (int)t->n_dims, .of_two = !thing->tensor };
+    *to = (struct numbers){ .type = t->data_type, .rank = (int)t->n_dims, .first_two_samples = !thing->tensor,
+                            .samples = thing->samples };
     if (thing->sliced || t->n_dims > SGRAD__DIMENSIONS || sgrad__onnx_count(t) > MOST) return false;
     for (int i = 0; i < to->rank; i++) to->dim[i] = t->dims[i];
     if (!allocate(to)) return false;
@@ -435,7 +421,7 @@ static void store(struct sgrad__reader *reader, const struct numbers *from, stru
         if (real) ((float *)t->raw_data.data)[i] = (float)from->x[i];
         else if (truth) t->raw_data.data[i] = from->x[i] != 0;
         else ((int64_t *)t->raw_data.data)[i] = to_whole(from->x[i]);
-    if (from->of_two) to->indices = t;
+    if (from->first_two_samples) to->indices = t, to->samples = from->samples;
     else to->tensor = t;
     to->known = true;
 }
@@ -455,12 +441,6 @@ static bool is_of_layer(const struct sgrad__reader *reader, const Onnx__Node *n)
 }
 
 static bool apply(struct fold *f) {
-    static const char *const linear[] = { "Add", "Mul", "Cast", "Unsqueeze" };
-    int of_two = 0;
-    bool is_linear = false;
-    for (int i = 0; i < f->inputs; i++) of_two += f->in[i].of_two;
-    for (size_t i = 0; i < sizeof linear / sizeof *linear; i++) is_linear |= !strcmp(linear[i], f->n->op_type);
-    if (of_two > (is_linear ? 1 : 0)) return false;
     if (!strcmp(f->n->op_type, "Mod") && sgrad__onnx_int(f->n, "fmod", 0)) return false;    /* another definition */
     for (size_t i = 0; i < sizeof arithmetic / sizeof *arithmetic; i++)
         if (!strcmp(arithmetic[i].name, f->n->op_type))
@@ -468,6 +448,33 @@ static bool apply(struct fold *f) {
     for (size_t i = 0; i < sizeof shaping / sizeof *shaping; i++)
         if (!strcmp(shaping[i].name, f->n->op_type)) return shaping[i].fold(f);
     return false;
+}
+
+/* Other types round, or wrap around. */
+static bool is_index(const struct numbers *is) { return is->type == ONNX_INT64 || is->type == ONNX_INT32; }
+
+/* If an input of N is of the first two samples, so is the result, and its dimension of samples is set. Returns false if the
+ * result is not linear in the number of the sample. */
+static bool is_linear(struct fold *f) {
+    const char *operator = f->n->op_type;
+    const bool two = !strcmp(operator, "Add") || !strcmp(operator, "Mul"), unsqueeze = !strcmp(operator, "Unsqueeze");
+    const struct numbers *from = NULL;
+    for (int i = 0; i < f->inputs; i++)
+        if (f->in[i].first_two_samples) {
+            if (from || (i && !two)) return false;
+            from = &f->in[i];
+        }
+    if (!from) return !f->out.first_two_samples || is_index(&f->out);
+    if ((!two && !unsqueeze && strcmp(operator, "Cast")) || !is_index(&f->out)) return false;
+    f->out.first_two_samples = true;
+    if (unsqueeze) return true;     /* which has set the dimension */
+    const int after = from->rank - from->samples;
+    f->out.samples = f->out.rank - after;
+    for (int i = 0; i < f->inputs; i++) {
+        const struct numbers *in = &f->in[i];
+        if (!is_index(in) || (in != from && in->rank >= after && in->dim[in->rank - after] != 1)) return false;
+    }
+    return true;
 }
 
 bool sgrad__onnx_fold(struct sgrad__reader *reader, const Onnx__Node *n) {
@@ -485,7 +492,7 @@ bool sgrad__onnx_fold(struct sgrad__reader *reader, const Onnx__Node *n) {
             const struct sgrad__thing *t = sgrad__onnx_input(reader, n, i);
             done = (reader->folded += sgrad__onnx_count(known(t))) <= MOST_IN_ALL && load(t, &f.in[i]);
         }
-    done = done && apply(&f) && (reader->folded += f.out.count) <= MOST_IN_ALL;
+    done = done && apply(&f) && is_linear(&f) && (reader->folded += f.out.count) <= MOST_IN_ALL;
     if (done) store(reader, &f.out, to);
     for (int i = 0; i < f.inputs; i++) free(f.in[i].x);
     free(f.out.x);

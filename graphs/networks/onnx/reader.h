@@ -112,7 +112,8 @@ enum sgrad__step {
 struct sgrad__thing {
     const char *name;
     const Onnx__Tensor *tensor;     /* NULL: not a constant */
-    const Onnx__Tensor *indices;    /* integers that grow with the sample, of samples 0 and 1 (constants.c); NULL: none */
+    const Onnx__Tensor *indices;    /* integers that are linear in the number of the sample, for the first two samples */
+    int samples;                    /* dimension of the samples in the indices (constants.c) */
     bool turned;                    /* the transpose of the tensor */
     bool sliced;                    /* a filter (K,C,h,w) that stands for (K,C,1,h,w): it is applied to each slice of a volume */
     struct sgrad__view view;        /* .value -1: none */

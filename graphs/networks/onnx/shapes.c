@@ -235,10 +235,11 @@ static bool takes_all(const struct sgrad__reader *reader, const struct sgrad__vi
     if (!t || indices->turned || t->n_dims > SGRAD__DIMENSIONS || size < 1 || size % reader->samples) return false;
     if (!indices->tensor) size = 2 * (size / reader->samples);
     if (!sgrad__onnx_counts(t, size)) return false;
-    bool of_samples = !indices->tensor;
-    for (size_t i = 0; i < t->n_dims; i++) {
+    for (int i = 0; i < (int)t->n_dims; i++) {
         dim[i] = t->dims[i];
-        if (of_samples && dim[i] > 1) dim[i] = reader->samples, of_samples = false;     /* two of them */
+        if (indices->tensor || i > indices->samples) continue;
+        if (i < indices->samples && dim[i] != 1) return false;  /* another dimension before the samples */
+        if (i == indices->samples) dim[i] = reader->samples;    /* instead of two */
     }
     struct sgrad__view all = *view;
     if (!sgrad__view_reshape(&all, dim, (int)t->n_dims)) return false;
@@ -255,7 +256,7 @@ int sgrad__onnx_read_gather(struct sgrad__reader *reader, const Onnx__Node *n) {
     if (!(t = movable(reader, n))) return reader->graph->error;
     struct sgrad__view view = t->view;
     const int axis = sgrad__onnx_axis(sgrad__onnx_int(n, "axis", 0), view.rank);
-    if (of && takes_all(reader, &t->view, of, &view)) return make_view(reader, n, &view);
+    if (axis == 0 && of && takes_all(reader, &t->view, of, &view)) return make_view(reader, n, &view);
     if (axis < 0 || !sgrad__onnx_numbers(reader, n, 1, at, &count) || count != 1)
         return sgrad__onnx_refuse(reader, n, "must select one index of a dimension, or the rows of a table for tokens");
     if (at[0] < 0) at[0] += sgrad__view_size(&view, axis);
