@@ -316,6 +316,11 @@ def test_fixed_number_of_samples():
         assert not isinstance(said, str) and abs(said - wanted) < 1e-5 * wanted, (count, said, wanted)
     said, _ = foreign("unequal", "j = Concat<axis = 1>(t, x) " + end, {**tensors, "t": numpy.arange(128, dtype="f4").reshape(16, 1, 8)}, x, samples=16)
     assert "(Concat): a constant must be one row (1,1,C) before rows (N,T,C), with axis 1" in str(said), said
+    # One number per channel, as many as samples: not one per sample.
+    images, half = draw.normal(size=(16, 16, 2, 2)).astype("f4"), numpy.full((16, 1, 1), .5, "f4")
+    tensors.update(half=half, w=draw.normal(size=(4, 16)).astype("f4"))
+    said, wanted = foreign("channels", "h = Add(x, half) g = GlobalAveragePool(h) f = Flatten(g) y = Gemm<transB = 1>(f, w, b)", tensors, images, samples=16)
+    assert not isinstance(said, str) and abs(said - wanted) < 1e-5 * wanted, (said, wanted)
 
 
 def test_indices_of_all_elements():

@@ -100,12 +100,14 @@ int sgrad__onnx_read_embedding(struct sgrad__reader *reader, const Onnx__Node *n
 
 /* ---- sums and shapes of values ---------------------------------------------------------------------------------- */
 
-/* Returns input I. If it is a constant with equal numbers for each sample of a file with a fixed number of samples, has those of
- * one sample: exporters store such a constant instead of its Expand. */
-static struct sgrad__thing of_one_sample(struct sgrad__reader *reader, const Onnx__Node *n, size_t i) {
+/* Returns input I, for a value of RANK dimensions. If both have three, and input I is a constant with equal numbers for each
+ * sample of a file with a fixed number of samples, has those of one sample: exporters store such a constant instead of its
+ * Expand. */
+static struct sgrad__thing of_one_sample(struct sgrad__reader *reader, const Onnx__Node *n, size_t i, int rank) {
     struct sgrad__thing is = *sgrad__onnx_input(reader, n, i);
     const Onnx__Tensor *all = is.tensor;
-    if (is.turned || is.sliced || all->n_dims != 3 || all->dims[0] != reader->samples || all->dims[0] < 2) return is;
+    if (is.turned || is.sliced || rank != 3 || all->n_dims != 3 || all->dims[0] != reader->samples || all->dims[0] < 2)
+        return is;
     int count = 0;
     const int64_t has = sgrad__onnx_count(all), row = has / all->dims[0];
     float *x = sgrad_xcalloc((size_t)has + 1, sizeof *x);
@@ -124,7 +126,7 @@ static struct sgrad__thing of_one_sample(struct sgrad__reader *reader, const Onn
 /* Adds the value of FROM and input I, a constant. It has one number per feature or, for rows (N,T,C), one number per position and
  * feature. */
 static int add_tensor(struct sgrad__reader *reader, const Onnx__Node *n, const struct sgrad__view *from, size_t i) {
-    const struct sgrad__thing one = of_one_sample(reader, n, i), *t = &one;
+    const struct sgrad__thing one = of_one_sample(reader, n, i, from->rank), *t = &one;
     const int rank = (int)t->tensor->n_dims;
     const int64_t *dim = t->tensor->dims + (rank < 2 ? 0 : rank - 2); /* (1,T,C) is (T,C) */
     const bool position = from->rank == 3 && sgrad__view_is_plain(reader, from) && rank >= 2 && rank <= 3 && !t->turned &&
@@ -191,7 +193,7 @@ static int prepend(struct sgrad__reader *reader, const Onnx__Node *n) {
     const int x = sgrad__onnx_tensor(reader, n, 0, 3) ? sgrad__onnx_value(reader, n, 1, false) : -1;
     const int rank = x < 0 ? 0 : sgrad__onnx_rank(reader, x);
     if (x < 0) return reader->graph->error;
-    const struct sgrad__thing token = of_one_sample(reader, n, 0);
+    const struct sgrad__thing token = of_one_sample(reader, n, 0, rank);
     const int64_t *dim = token.tensor->dims, width = sgrad_graph_shape(reader->graph, x).dim[rank - 1];
     if (n->n_input != 2 || rank != 3 || sgrad__onnx_axis(sgrad__onnx_int(n, "axis", 1), 3) != 1 || dim[0] != 1 || dim[1] != 1 ||
         dim[2] != width)
