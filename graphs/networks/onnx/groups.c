@@ -50,8 +50,9 @@ static int make_layer(struct sgrad__reader *reader, const Onnx__Node *n, int x, 
     return 0;
 }
 
-/* Reads a normalisation of images by GROUPS groups of channels. */
-static int read_group_norm(struct sgrad__reader *reader, const Onnx__Node *n, int64_t groups) {
+/* Reads a normalisation of images by GROUPS groups of channels. SINCE: for messages, the opset since which the operator has a
+ * scale per channel. */
+static int read_group_norm(struct sgrad__reader *reader, const Onnx__Node *n, int64_t groups, const char *since) {
     const int x = sgrad__onnx_value(reader, n, 0, false);
     const struct sgrad__thing *weight = x < 0 ? NULL : sgrad__onnx_tensor(reader, n, 1, 1);
     const struct sgrad__thing *bias = weight ? sgrad__onnx_tensor(reader, n, 2, 1) : NULL;
@@ -61,8 +62,8 @@ static int read_group_norm(struct sgrad__reader *reader, const Onnx__Node *n, in
         return sgrad__onnx_refuse(reader, n, "num_groups is %lld, but must divide the %lld channels of images",
                                   (long long)groups, (long long)channels);
     if (weight->tensor->dims[0] != channels || bias->tensor->dims[0] != channels)
-        return sgrad__onnx_refuse(reader, n, "its scale and bias must have %lld numbers, one per channel (opset 21)",
-                                  (long long)channels);
+        return sgrad__onnx_refuse(reader, n, "its scale and bias must have %lld numbers, one per channel%s",
+                                  (long long)channels, since);
     if (sgrad__onnx_int(n, "stash_type", ONNX_FLOAT) != ONNX_FLOAT)
         return sgrad__onnx_refuse(reader, n, "stash_type must be 1 (FLOAT)");
     return make_layer(reader, n, x, &(struct sgrad_group_norm){ .groups = (int)groups,
@@ -75,9 +76,10 @@ int sgrad__onnx_read_instance_norm(struct sgrad__reader *reader, const Onnx__Nod
     const struct sgrad__thing *t = sgrad__onnx_input(reader, n, 0);
     const int groups = sgrad__onnx_is_view(t) ? groups_in(reader, &t->view) : 0;
     if (sgrad__onnx_is_value(reader, t) && t->view.rank > 3)
-        return read_group_norm(reader, n, channels_of(reader, t->view.value));
+        return read_group_norm(reader, n, channels_of(reader, t->view.value), "");
     if (!groups || !is_all(reader, n, 1, groups, 1) || !is_all(reader, n, 2, groups, 0))
-        return sgrad__onnx_refuse(reader, n, "is supported only as a step of group normalisation, with scale 1 and bias 0");
+        return sgrad__onnx_refuse(reader, n,
+                                  "must normalise images, or be a step of group normalisation, with scale 1 and bias 0");
     struct sgrad__thing *to = sgrad__onnx_step(reader, n, GROUP_NORMAL, &t->view);
     if (!to) return reader->graph->error;
     to->eps = sgrad__onnx_given(sgrad__onnx_float(n, "epsilon", 1e-5f));
@@ -107,5 +109,5 @@ bool sgrad__onnx_takes_group(struct sgrad__reader *reader, const Onnx__Node *n, 
 }
 
 int sgrad__onnx_read_group_norm(struct sgrad__reader *reader, const Onnx__Node *n) {
-    return read_group_norm(reader, n, sgrad__onnx_int(n, "num_groups", 0));
+    return read_group_norm(reader, n, sgrad__onnx_int(n, "num_groups", 0), " (opset 21)");
 }

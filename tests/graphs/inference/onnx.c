@@ -231,12 +231,12 @@ static void softmax_of_samples(Onnx__Model *m) { set_int(append(m, "Softmax"), "
 static void softmax_from_the_end(Onnx__Model *m) { set_int(append(m, "LogSoftmax"), "axis", -2); }
 static void old_opset(Onnx__Model *m) { m->opset_import[0]->version = 6; }
 static void same_padding(Onnx__Model *m) { set_text(node_of(m, "MaxPool"), "auto_pad", "SAME_LESS"); }
-static void dilated(Onnx__Model *m) {
-    Onnx__Attribute *a = add_attribute(node_of(m, "MaxPool"), "dilations");
+static void set_pair(Onnx__Node *n, const char *name, int64_t one, int64_t other) {
+    Onnx__Attribute *a = add_attribute(n, name);
     a->ints = sgrad_xcalloc(2, sizeof *a->ints);
-    a->ints[0] = a->ints[1] = 2;
-    a->n_ints = 2;
+    a->ints[a->n_ints++] = one, a->ints[a->n_ints++] = other;
 }
+static void dilated(Onnx__Model *m) { set_pair(node_of(m, "MaxPool"), "dilations", 2, 2); }
 static void flatten_later(Onnx__Model *m) { set_int(node_of(m, "Flatten"), "axis", 2); }
 static void to_half(Onnx__Model *m) { set_int(append(m, "Cast"), "to", ONNX_FLOAT16); }
 static void short_floats(Onnx__Model *m) {
@@ -253,6 +253,18 @@ static void two_fields(Onnx__Model *m) {
     short_floats(m);
     m->graph->initializer[0]->has_raw_data = true;
 }
+
+/* Makes the first pool, of 6 channels, a normalisation with the scale and bias of another layer, of 16. */
+static Onnx__Node *normalise_by_16(Onnx__Model *m, const char *type) {
+    Onnx__Node *n = node_of(m, "MaxPool");
+    put(&n->op_type, type);
+    n->n_attribute = 0;
+    n->input = realloc(n->input, 3 * sizeof *n->input);
+    while (n->n_input < 3) n->input[n->n_input++] = strdup("conv2.bias");
+    return n;
+}
+static void instances_by_16(Onnx__Model *m) { normalise_by_16(m, "InstanceNormalization"); }
+static void groups_by_16(Onnx__Model *m) { set_int(normalise_by_16(m, "GroupNormalization"), "num_groups", 2); }
 
 /* What means the same as before, and is read. */
 static void softmax(Onnx__Model *m) { set_int(append(m, "Softmax"), "axis", 1); }
@@ -344,6 +356,8 @@ static void refusals(void **state) {
         { to_half, SGRAD_EFORMAT, "(Cast): converts to type 10, but only constants and pixels" },
         { short_floats, SGRAD_EFORMAT, "tensor 'conv1.weight' has 7 numbers in float_data, but its dimensions require 150" },
         { wrong_field, SGRAD_EFORMAT, "the numbers of tensor 'conv1.weight' (type 11) must be in raw_data or double_data" },
+        { instances_by_16, SGRAD_EFORMAT, "its scale and bias must have 6 numbers, one per channel; its inputs have" },
+        { groups_by_16, SGRAD_EFORMAT, "its scale and bias must have 6 numbers, one per channel (opset 21)" },
         { two_fields, SGRAD_EFORMAT, "tensor 'conv1.weight' must have numbers in raw_data or in another field, not in both" },
     };
     size_t size;
