@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Maximum elements per sample of any value. No real network exceeds it. */
-#define LARGEST (INT64_C(1) << 40)
+/* Maximum elements per sample of any value. No real network exceeds it. Times SGRAD__SAMPLES, it is an int64_t. */
+#define LARGEST (INT64_C(1) << 31)
 
 static const char *name_of(const Onnx__Node *n) {
     if (*n->name) return n->name;

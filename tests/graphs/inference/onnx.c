@@ -380,6 +380,38 @@ static void refusals(void **state) {
     assert_fails(sgrad_train(&o, &result), SGRAD_EINVAL, "model onnx: requires a file; write onnx:FILE");
 }
 
+/* Makes the first ReLU, of 192 channels, a Resize to 4096 x 4096 pixels. */
+static void enlarge(Onnx__Model *m) {
+    static const int64_t size[] = { 4096, 4096 };
+    Onnx__Node *n = node_of(m, "Relu");
+    Onnx__Tensor *t = sgrad_xcalloc(1, sizeof *t);
+    onnx__tensor__init(t);
+    t->name = strdup("size");
+    t->has_data_type = t->has_raw_data = true;
+    t->data_type = ONNX_INT64;
+    t->dims = sgrad_xcalloc(1, sizeof *t->dims);
+    t->dims[t->n_dims++] = 2;
+    t->raw_data.data = sgrad_xcalloc(1, t->raw_data.len = sizeof size);
+    memcpy(t->raw_data.data, size, sizeof size);
+    m->graph->initializer = realloc(m->graph->initializer, (m->graph->n_initializer + 1) * sizeof(Onnx__Tensor *));
+    m->graph->initializer[m->graph->n_initializer++] = t;
+    set_pair(n, "axes", 2, 3);
+    put(&n->op_type, "Resize");
+    n->input = realloc(n->input, 4 * sizeof *n->input);
+    while (n->n_input < 3) n->input[n->n_input++] = strdup("");
+    n->input[n->n_input++] = strdup("size");
+}
+
+/* A value has so few numbers that those of all samples can be counted. */
+static void too_large(void **state) {
+    (void)state;
+    size_t size;
+    char *data = file_of("nin", 32, &size);
+    assert_fails(read_changed(data, size, 32, enlarge, NULL, NULL), SGRAD_EFORMAT,
+                 "(Resize): its output has more than 2147483648 numbers per sample");
+    free(data);
+}
+
 /* A table of positions (1,T,C), as vision transformers have it, is one of (T,C). */
 static void positions(void **state) {
     (void)state;
@@ -453,6 +485,7 @@ int main(int argc, char **argv) {
         sentence("a network exported to ONNX, read and exported again has the same bytes", round_trips),
         sentence("logits of ONNX files that PyTorch exported equal those of PyTorch", pytorch),
         sentence("a malformed or unsupported ONNX file is refused with its reason", refusals),
+        sentence("a value with too many numbers is refused", too_large),
         sentence("batch norm that normalises by the batch is refused; epsilon 0 and momentum 1 are taken as they are", norms),
         sentence("a layer that ONNX cannot express is refused by its name", no_form),
         sentence("a table of positions with a leading dimension of one is read", positions),
