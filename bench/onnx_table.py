@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Make the table of docs/guides/onnx.md: which networks of torchvision and timm Stargrad reads, from ONNX files of both exporters
 of PyTorch. Each network gets random weights, is exported, and read. The logits of four images must be those of ONNX Runtime, to
-1e-4, or to 1e-4 of the largest. Needs torch, torchvision, timm, onnx, onnxscript, onnxruntime, and libstargrad.
+1e-4, or to 1e-4 of the largest ("yes"); "inexact" if they differ by more, "no" if Stargrad refuses the file, with the reason in the
+second table, and "no export" if PyTorch does not export the network to the opset. Needs torch, torchvision, timm, onnx, onnxscript,
+onnxruntime, and libstargrad.
 
     python3 bench/onnx_table.py [--keep DIR [--kept]] [--cases script:13,script:17,script:20,dynamo:18,dynamo:23] [NETWORK…]
 
