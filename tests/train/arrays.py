@@ -329,7 +329,9 @@ def test_classes_of_pixels():
     assert (model.logits(x[16:]) == logits).all() and numpy.allclose(model.probabilities(x[16:]).sum(axis=-1), 1)
     grey = stargrad.train(data=(x[..., 0], y), out=folder("pixels-grey"), **{**how, "epochs": 1})
     assert grey.predict(x[:3, ..., 0], cpus=1).shape == grey.predict(x[:3, ..., :1], cpus=1).shape == (3, 16, 32, 2)
-    refused(lambda: two.table(x[16:]), "classes for each of 16x32 pixels", "argmax")
+    for samples in (x[16:], x[16]):
+        refused(lambda samples=samples: two.table(samples), "classes for each of 16x32 pixels", "argmax")
+    refused(lambda: two.predict(x[:0]), "at least one image")
     refused(lambda: two.predict(x[16:, :, :, 0]), "network")
     refused(lambda: two.predict([5]), "samples must be images, (n,H,W,C) or (n,H,W)")
 
