@@ -306,9 +306,8 @@ static void adapt_to_run(const char *folder, const struct sgrad_train_options *o
     if (folder && !sgrad__config_read(folder, &path, &config) && json_object_get(config, "identity") &&
         !take_options(path, config, &own)) {
         const bool same = own.data.name && !strcmp(own.data.name, name) && !options->data.arrays;
-        const bool is_own = same && !every ? true : may_divide(&own, name) && is_trained_on(config, &own, options);
-        if (!how->size && own.data.name && !strncmp(name, "folder:", strlen("folder:")))    /* other kinds have no size */
-            how->size = sgrad_folder_size(own.data.name, NULL);
+        const bool is_own = (same && !every) || (may_divide(&own, name) && is_trained_on(config, &own, options));
+        if (!how->size && own.data.name) how->size = sgrad_folder_size(own.data.name, NULL);
         if (is_own && options->data.split > 0 && options->data.split != own.data.split && sgrad_launched_rank() == 0)
             sgrad_log_warning("--split %g is ignored: %s are the data of the run, and its own test samples are used",
                               options->data.split, name);

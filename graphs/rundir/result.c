@@ -21,7 +21,8 @@ json_t *sgrad_class_score_json(const char *name, int64_t samples, const struct s
                      score->recall, "f1", score->f1);
 }
 
-/* Returns the line of the classes in metrics.jsonl, of the evaluation after STEP; NULL: there is none. */
+/* Returns the results by class of the evaluation after STEP from metrics.jsonl; NULL: the file does not contain them. The caller
+ * must release them (json_decref). */
 static json_t *find_classes(const char *folder, long step) {
     char *path = sgrad_format("%s/metrics.jsonl", folder), *line = NULL;
     FILE *file = fopen(path, "re");
