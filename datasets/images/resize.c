@@ -52,22 +52,45 @@ static void filter_destroy(struct filter *filter) {
     free(filter->weight);
 }
 
+/* Three channels of a pixel, and one unused number: one vector register. Addresses need the alignment of a float only. */
+typedef float pixel __attribute__((vector_size(4 * sizeof(float)), aligned(sizeof(float))));
+
 static inline float value_of(const void *x, size_t i, bool deep) {
     return deep ? ((const uint16_t *)x)[i] : ((const uint8_t *)x)[i];
 }
 
-/* Computes output pixel I, numbers AT to AT + 2 of TO, from a line of pixels of FROM. The line begins at number FIRST; its pixels
- * are STRIDE numbers apart. */
-static inline void weigh(const struct filter *filter, int i, const void *from, size_t first, size_t stride, void *to, size_t at,
-                         bool deep) {
-    const float *weight = filter->weight + (size_t)i * (size_t)filter->most, most = deep ? 65535 : 255;
-    size_t x = first + (size_t)filter->first[i] * stride;
-    float sum[3] = { 0.5f, 0.5f, 0.5f };
-    for (int j = 0; j < filter->count[i]; j++, x += stride)
-        for (size_t c = 0; c < 3; c++) sum[c] += weight[j] * value_of(from, x + c, deep);
-    for (size_t c = 0; c < 3; c++)
-        if (deep) ((uint16_t *)to)[at + c] = (uint16_t)fminf(sum[c], most);
-        else ((uint8_t *)to)[at + c] = (uint8_t)fminf(sum[c], most);
+/* Writes number I of TO: X, which includes 0.5 for rounding. */
+static inline void put(void *to, size_t i, float x, bool deep) {
+    const float most = deep ? 65535 : 255, least = x < most ? x : most;
+    if (deep) ((uint16_t *)to)[i] = (uint16_t)least;
+    else ((uint8_t *)to)[i] = (uint8_t)least;
+}
+
+/* Scales a row of pixels at number AT of FROM to SIDE pixels at number TO_AT of TO. LINE has room for the row and one number. */
+static inline void fit_row(const struct filter *columns, const void *from, size_t at, int side, void *to, size_t to_at,
+                           float *line, bool deep) {
+    const size_t begin = 3 * (size_t)columns->first[0];
+    const size_t end = 3 * (size_t)(columns->first[side - 1] + columns->count[side - 1]);
+    for (size_t i = begin; i < end; i++) line[i] = value_of(from, at + i, deep);
+    for (int i = 0; i < side; i++) {
+        const float *weight = columns->weight + (size_t)i * (size_t)columns->most;
+        const float *x = line + 3 * (size_t)columns->first[i];
+        pixel sum = { 0.5f, 0.5f, 0.5f };
+        for (int j = 0; j < columns->count[i]; j++) sum += weight[j] * *(const pixel *)(const void *)(x + 3 * j);
+        for (size_t c = 0; c < 3; c++) put(to, to_at + 3 * (size_t)i + c, sum[c], deep);
+    }
+}
+
+/* Computes row I of TO, of STRIDE numbers, from the rows of NARROW. SUM has room for a row. */
+static inline void fit_column(const struct filter *rows, int i, const void *narrow, size_t stride, void *to, float *sum,
+                              bool deep) {
+    const float *weight = rows->weight + (size_t)i * (size_t)rows->most;
+    for (size_t k = 0; k < stride; k++) sum[k] = 0.5f;
+    for (int j = 0; j < rows->count[i]; j++) {
+        const size_t first = (size_t)(rows->first[i] + j) * stride;
+        for (size_t k = 0; k < stride; k++) sum[k] += weight[j] * value_of(narrow, first + k, deep);
+    }
+    for (size_t k = 0; k < stride; k++) put(to, (size_t)i * stride + k, sum[k], deep);
 }
 
 /* FROM is (height,width,3) and TO (side,side,3), both of 16 bits if DEEP is set, which is a constant in each call. */
@@ -76,15 +99,13 @@ __attribute__((always_inline)) static inline void fit(const struct sgrad__image 
     const int height = image->height, width = image->width, least = height < width ? height : width;
     struct filter columns = filter_create(width, (int64_t)width * scaled / least, side);
     struct filter rows = filter_create(height, (int64_t)height * scaled / least, side);
-    const size_t stride = 3 * (size_t)side;
+    const size_t stride = 3 * (size_t)side, row = 3 * (size_t)width;
     void *narrow = sgrad_xcalloc((size_t)height, stride * (deep ? 2 : 1)); /* (height,side,3) */
+    float *line = sgrad_xcalloc(row > stride ? row + 1 : stride, sizeof *line);
     const int top = rows.first[0], bottom = rows.first[side - 1] + rows.count[side - 1];
-    for (int y = top; y < bottom; y++)
-        for (int x = 0; x < side; x++)
-            weigh(&columns, x, from, 3 * (size_t)y * (size_t)width, 3, narrow, (size_t)y * stride + 3 * (size_t)x, deep);
-    for (int y = 0; y < side; y++)
-        for (int x = 0; x < side; x++)
-            weigh(&rows, y, narrow, 3 * (size_t)x, stride, to, (size_t)y * stride + 3 * (size_t)x, deep);
+    for (int y = top; y < bottom; y++) fit_row(&columns, from, (size_t)y * row, side, narrow, (size_t)y * stride, line, deep);
+    for (int y = 0; y < side; y++) fit_column(&rows, y, narrow, stride, to, line, deep);
+    free(line);
     free(narrow);
     filter_destroy(&columns);
     filter_destroy(&rows);
