@@ -98,6 +98,21 @@ static char *takes_bytes(const struct sgrad__option *option) {
 }
 const struct sgrad__type sgrad__bytes = { .read = read_bytes, .takes = takes_bytes };
 
+/* "8G", or "50%" of this machine's memory. */
+static bool read_memory(const struct sgrad__option *option, const char *text, struct sgrad__request *request) {
+    char *end;
+    const double percent = strtod(text, &end);
+    if (strcmp(end, "%") || isspace((unsigned char)*text)) return read_bytes(option, text, request);
+    if (!(percent > 0 && percent <= 100)) return false;
+    *(long *)field(option, request) = (long)(percent / 100 * (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE));
+    return true;
+}
+static char *takes_memory(const struct sgrad__option *option) {
+    (void)option;
+    return sgrad_format("a number of bytes, such as 500M or 8G, or a part of the machine's memory, such as 50%%");
+}
+const struct sgrad__type sgrad__memory = { .read = read_memory, .takes = takes_memory };
+
 /* An empty value clears a list or an adapter that --like or --resume inherits, or makes a choice automatic again. */
 static bool may_be_empty(const struct sgrad__option *option) {
     static const char *const lists[] = { "LIST", "AXIS=N,..." };

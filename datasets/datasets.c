@@ -104,6 +104,7 @@ void sgrad_dataset_close(struct sgrad_dataset *dataset) {
     free(dataset->label_of);
     free(dataset->note);
     free(dataset->kept);
+    free(dataset->first);
     free(dataset);
 }
 

@@ -137,6 +137,10 @@ struct sgrad_dataset {
     const char *plain;                  /* why images are not augmented by default; NULL: no reason is known */
     const char *others;                 /* files that are not samples: "3 other files: 2 .txt, 1 hidden"; NULL: none */
     int64_t shifts;                     /* samples are windows whose start may shift by less than this; 0: no windows */
+    int64_t shards;                     /* the samples are in this many files, which are shuffled as blocks; 0: any order is as
+                                           fast */
+    int64_t *first;                     /* (shards + 1): index of the first sample of each shard, and count; from malloc; NULL:
+                                           no shards */
     struct sgrad_origin *origin;        /* metadata of numeric features and their target; NULL: the input is not numeric */
     char *id_title;                     /* title of the column options.id; NULL: no such column, or the file has no header */
     char *note;                         /* how the file was read, for the user: "line 1 is the header"; NULL: no note */

@@ -34,6 +34,15 @@ static void compact(struct sgrad_field *field, const int64_t *which, int64_t cou
     if (less) field->data = less;
 }
 
+/* Renumbers the first samples of the shards: those of WHICH[0…kept-1], in ascending order, remain. A shard may become empty. */
+static void renumber_shards(struct sgrad_dataset *dataset, const int64_t *which, int64_t kept) {
+    int64_t i = 0;
+    for (int64_t s = 0; s <= dataset->shards && dataset->first; s++) {
+        while (i < kept && which[i] < dataset->first[s]) i++;
+        dataset->first[s] = i;
+    }
+}
+
 int64_t sgrad__dataset_leave_out(struct sgrad_dataset *dataset, const bool *out) {
     int64_t left_out = 0, n = 0;
     for (int64_t i = 0; i < dataset->count; i++) left_out += out[i];
@@ -43,6 +52,7 @@ int64_t sgrad__dataset_leave_out(struct sgrad_dataset *dataset, const bool *out)
     for (int64_t i = 0; i < dataset->count; i++)
         if (!out[i]) which[n++] = i;
     for (struct sgrad_field *f = dataset->field; f->name; f++) compact(f, which, kept);
+    renumber_shards(dataset, which, kept);
     for (int64_t i = 0; i < kept; i++) which[i] = sgrad__index_in_reader(dataset, which[i]);
     free(dataset->kept);
     dataset->kept = which;

@@ -1,6 +1,17 @@
 /* sampler.c: the order of the samples: for every epoch a permutation of the training set, which depends only on seed and
- * epoch. If classes are balanced, each of the K classes that have samples gets 1/K of the positions instead: a small class
- * repeats its samples, in equal numbers as far as possible; a large one leaves out a random part, another one in each epoch. */
+ * epoch.
+ *
+ * If classes are balanced, each of the K classes that have samples gets 1/K of the positions instead: a small class repeats its
+ * samples, in equal numbers as far as possible; a large one leaves out a random part, another one in each epoch.
+ *
+ * Samples in shards are read fastest in the order of the files. Therefore the shards are shuffled, and each sample is drawn from
+ * the next WINDOW ones that remain, as from the shuffle buffer of tf.data and WebDataset. At any time, only the shards of one
+ * window are read. With a window of 3, and shards of 2 samples:
+ *
+ *     shards in random order     4 5 | 0 1 | 2 3
+ *     drawn                      5         from 4 5 0
+ *                                0         from 4 0 1
+ *                                2         from 4 1 2  … */
 #include "datasets/sampler.h"
 
 #include <assert.h>
@@ -12,18 +23,48 @@ static int64_t below(int64_t n, uint64_t bits) {
     return (int64_t)((unsigned __int128)bits * (uint64_t)n >> 64);
 }
 
-/* Fisher-Yates shuffle of the COUNT elements of INDEX, in Durstenfeld's form. One call of Philox gives the random numbers of two
- * exchanges. BLOCK: another one for each shuffle of an epoch. */
-static void shuffle(const struct sgrad__sampler *sampler, uint32_t epoch, uint32_t block, int64_t *index, int64_t count) {
-    struct sgrad_random r = { { 0 } };
-    for (int64_t i = count - 1; i > 0; i--) {
-        int half = 2 * (int)(i & 1);
-        if (half || i == count - 1) r = sgrad_philox(sampler->seed, SGRAD_STREAM_SHUFFLE, epoch, (uint64_t)i / 2, block);
-        int64_t j = below(i + 1, (uint64_t)r.word[half] << 32 | r.word[half + 1]);
-        int64_t other = index[i];
-        index[i] = index[j];
-        index[j] = other;
+/* The random numbers of one shuffle. BLOCK: another one for each shuffle of an epoch. */
+struct draws {
+    uint64_t seed;
+    uint32_t epoch, block;
+    int64_t call;               /* of Philox, whose result is R; -1: none yet */
+    struct sgrad_random r;
+};
+
+/* Returns a number from 0 to N - 1 for exchange I. One call of Philox gives the numbers of two exchanges. */
+static int64_t draw(struct draws *draws, int64_t i, int64_t n) {
+    const int half = 2 * (int)(i & 1);
+    if (draws->call != i / 2) {
+        draws->call = i / 2;
+        draws->r = sgrad_philox(draws->seed, SGRAD_STREAM_SHUFFLE, draws->epoch, (uint64_t)draws->call, draws->block);
     }
+    return below(n, (uint64_t)draws->r.word[half] << 32 | draws->r.word[half + 1]);
+}
+
+static void exchange(int64_t *a, int64_t *b) {
+    const int64_t other = *a;
+    *a = *b;
+    *b = other;
+}
+
+/* Fisher-Yates shuffle of the COUNT elements of INDEX, in Durstenfeld's form. */
+static void shuffle(const struct sgrad__sampler *sampler, uint32_t epoch, uint32_t block, int64_t *index, int64_t count) {
+    struct draws draws = { .seed = sampler->seed, .epoch = epoch, .block = block, .call = -1 };
+    for (int64_t i = count - 1; i > 0; i--) exchange(&index[i], &index[draw(&draws, i, i + 1)]);
+}
+
+/* Shuffles the shards, then the samples within a moving window. */
+static void shuffle_shards(struct sgrad__sampler *sampler, uint32_t epoch) {
+    int64_t *shard = sgrad_xcalloc((size_t)sampler->shards, sizeof *shard), n = 0;
+    for (int64_t s = 0; s < sampler->shards; s++) shard[s] = s;
+    shuffle(sampler, epoch, 1, shard, sampler->shards);
+    for (int64_t s = 0; s < sampler->shards; s++)
+        for (int64_t i = sampler->shard[shard[s]]; i < sampler->shard[shard[s] + 1]; i++) sampler->index[n++] = i;
+    assert(n == sampler->count);
+    free(shard);
+    struct draws draws = { .seed = sampler->seed, .epoch = epoch, .call = -1 };
+    for (int64_t i = 0; i < n; i++)
+        exchange(&sampler->index[i], &sampler->index[i + draw(&draws, i, sampler->window < n - i ? sampler->window : n - i)]);
 }
 
 static void sort_by_class(struct sgrad__sampler *sampler) {
@@ -58,7 +99,8 @@ static void order(struct sgrad__sampler *sampler, uint32_t epoch) {
     if (!sampler->index) sampler->index = sgrad_xcalloc((size_t)sampler->count, sizeof *sampler->index);
     for (int64_t i = 0; i < sampler->count; i++) sampler->index[i] = i;
     if (sampler->label) balance(sampler, epoch);
-    shuffle(sampler, epoch, 0, sampler->index, sampler->count);
+    if (sampler->shards && !sampler->label) shuffle_shards(sampler, epoch);
+    else shuffle(sampler, epoch, 0, sampler->index, sampler->count);
     sampler->epoch = epoch;
 }
 

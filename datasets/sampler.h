@@ -5,13 +5,17 @@
 #include "datasets/datasets.h"
 #include "runtime/philox.h"
 
-/* The order of the samples. The caller sets seed, count, shuffle and shifts; all other members must be zero. */
+/* The order of the samples. The caller sets seed, count, shuffle, and optionally the members of labels, shards and shifts; all
+ * other members must be zero. */
 struct sgrad__sampler {
     uint64_t seed;
     int64_t count;              /* samples of the training set */
     bool shuffle;               /* false: every epoch has the order of the files */
     const int32_t *label;       /* borrowed; of each sample: each class has equally many positions; NULL: each sample has one */
     int classes;                /* labels are below this number */
+    int64_t shards;             /* samples are in files, which are shuffled as blocks: dataset->shards; 0: no files */
+    const int64_t *shard;       /* borrowed; dataset->first: index of the first sample of each shard, and count */
+    int64_t window;             /* of shards: number of samples, at least 1, from which the next one is drawn */
     int64_t shifts;             /* samples are windows, whose shift is below this number: dataset->shifts; 0: no shift */
     uint32_t epoch;             /* epoch of the permutation in INDEX */
     int64_t *index;             /* permutation of an epoch; NULL: none yet */

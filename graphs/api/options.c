@@ -30,6 +30,7 @@ struct sgrad_train_options sgrad_train_defaults(void) {
         .parallel.strategy = "sync",
         .training.bn_group = SGRAD_GROUP_GPU,
         .parallel.backup_workers = -1,
+        .data.shuffle_window = 16384,
         .training.seed = 1,
         .checkpoint.every = 1,
         .checkpoint.keep = 3,

@@ -85,7 +85,8 @@ static int64_t largest(const int64_t *value, int64_t count) {
 struct sgrad__exchange sgrad__exchange_plan(const struct sgrad__partition *partition, struct sgrad__sampler *order,
                                             uint32_t epoch, int rank) {
     struct sgrad__exchange x = open_exchange(partition->ranks);
-    struct sgrad__sampler next = { .seed = order->seed, .count = order->count, .shuffle = order->shuffle };
+    struct sgrad__sampler next = *order;
+    next.index = NULL;          /* that of the next epoch; ORDER has that of this one */
     int64_t *before = positions(order, epoch),
             *moving = sgrad_xcalloc((size_t)partition->ranks * (size_t)partition->ranks, sizeof *moving);
     for (int pass = 0; pass < 2; pass++) {

@@ -15,6 +15,9 @@ struct sgrad__sampler sgrad__run_sampler(const struct sgrad__run *run) {
                                     .shuffle = !run->options.data.no_shuffle,
                                     .label = sgrad__run_is_balanced(run) ? run->data.label : NULL,
                                     .classes = run->data.train->classes,
+                                    .shards = run->options.data.shuffle_window ? run->data.train->shards : 0,
+                                    .shard = run->data.train->first,
+                                    .window = run->options.data.shuffle_window,
                                     .shifts = run->data.placement ? 0 : run->data.train->shifts };
 }
 

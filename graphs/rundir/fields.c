@@ -58,6 +58,8 @@ static const struct field {
     FIELD("focal_gamma", REAL, training.focal_gamma),
     FIELD("dice", REAL, training.dice),
     FIELD("no_shuffle", FLAG, data.no_shuffle),
+    FIELD("shuffle_window", INTEGER, data.shuffle_window),
+    FIELD("data_memory", INTEGER, data.memory),
     FIELD("sampler", TEXT, data.sampler),
     FIELD("augment", TEXT, data.augment),
     FIELD("no_fuse", FLAG, parallel.no_fuse),

@@ -254,6 +254,7 @@ struct sgrad_dataset_options sgrad__dataset_options(const struct sgrad_train_opt
                                            .third = data->on && !strcmp(data->on, "test"),
                                            .id = data->id,
                                            .class_titles = data->class_names,
+                                           .memory = (size_t)data->memory,
                                            .answers = data->loss_on_answers,
                                            .attend = data->attend,
                                            .damaged = data->skip_damaged };

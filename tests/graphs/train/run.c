@@ -111,6 +111,39 @@ static void shifts(void **state) {
     sgrad__sampler_close(&whole);
 }
 
+/* Samples of three shards, of which one is empty. A sample never comes earlier than a window before its place in the files. */
+static void shards(void **state) {
+    (void)state;
+    enum { COUNT = 300, WINDOW = 20, EPOCHS = 300 };
+    static const int64_t first[] = { 0, 100, 100, 180, COUNT };
+    struct sgrad__sampler o = { .seed = 3, .count = COUNT, .shuffle = true, .shards = 4, .shard = first, .window = WINDOW };
+    struct sgrad__sampler same = o, other = o;
+    int begins_with[4] = { 0 };
+    other.seed = 4;
+    for (uint32_t epoch = 0; epoch < EPOCHS; epoch++) {
+        int times[COUNT] = { 0 }, begins[4] = { 0 }, moved = 0, seeds = 0;
+        for (int64_t i = 0; i < COUNT; i++) {
+            const int64_t sample = sgrad__sampler_index(&o, epoch, i);
+            int s = 0;
+            while (first[s + 1] <= sample) s++;
+            if (!begins[s]) begins[s] = 1 + (int)i;
+            if (!i) begins_with[s]++;
+            assert_true(sample - first[s] < i - (begins[s] - 1) + 2 * WINDOW);
+            assert_int_equal(sgrad__sampler_index(&same, epoch, i), sample);
+            seeds += sgrad__sampler_index(&other, epoch, i) == sample;
+            moved += i && sample != sgrad__sampler_index(&o, epoch, i - 1) + 1;
+            assert_int_equal(times[sample]++, 0);
+        }
+        assert_true(moved > COUNT / 2 && seeds < COUNT / 4);
+    }
+    assert_int_equal(begins_with[1], 0);
+    for (int s = 0; s < 4; s++)
+        if (s != 1) assert_in_range(begins_with[s], 75, 125);
+    sgrad__sampler_close(&o);
+    sgrad__sampler_close(&same);
+    sgrad__sampler_close(&other);
+}
+
 /* ---- config ---- */
 
 static struct sgrad_train_options options(void) {
@@ -488,6 +521,7 @@ int main(int argc, char **argv) {
         sentence("all orders of samples are equally frequent", order_is_fair),
         sentence("a balanced epoch has equally many samples of each class", balanced),
         sentence("windows of texts are shifted in each epoch", shifts),
+        sentence("samples of shards are drawn from a window that moves over the shards in random order", shards),
         in_folder("a run continues with its own options, and others are refused", config_file),
         in_folder("a malformed config.json is refused", bad_config_file),
         in_folder("the newest checkpoints are kept, and give the weights and the position back", checkpoint),
