@@ -196,7 +196,10 @@ static int divide(struct sgrad_dataset *dataset, struct sgrad__table *table) {
         label[row] = class_of(dataset, sgrad__table_cell(table, 0, row, table->target[0]));
     dataset->held_out = sgrad__split_draw(label, dataset->classes, rows, o->split, o->seed, table->held_out);
     free(label);
-    return dataset->held_out ? 0 : sgrad__split_refuse("csv", table->path[0], rows);
+    char *where = sgrad_format("csv: %s", table->path[0]);
+    const int error = dataset->held_out ? 0 : sgrad__split_refuse(where, rows);
+    free(where);
+    return error;
 }
 
 static double target_at(const void *of, int64_t i) { return ((const float *)of)[i]; }
@@ -252,8 +255,11 @@ static int fill(struct sgrad_dataset *dataset, const struct sgrad__table *table)
     }
     free(line);
     if (dataset->classes && 2 * dataset->classes <= csv->rows && dataset->split == SGRAD_TRAIN && table->warns &&
-        !dataset->unlabelled && !table->options->every)
-        sgrad__warn_of_unused("csv", table->path[file], target, dataset->count, dataset);
+        !dataset->unlabelled && !table->options->every) {
+        char *where = sgrad_format("csv: %s", table->path[file]);
+        sgrad__warn_of_unused(where, target, dataset->count, dataset);
+        free(where);
+    }
     if (!dataset->count)
         return sgrad_log_error(SGRAD_EFORMAT,
                                "csv: %s: has %lld %s, but the test split is every fifth line; give at least 5 lines",

@@ -338,8 +338,10 @@ static int hold_out(struct sgrad_dataset *dataset, const struct sgrad_dataset_op
     dataset->held_out = sgrad__split_draw(dataset->field[1].data, folder->classes, dataset->count, options->split, options->seed,
                                           out);
     for (int64_t i = 0; i < dataset->count && dataset->split == SGRAD_TEST; i++) out[i] = !out[i];
-    int error = dataset->held_out ? 0 : sgrad__split_refuse("folder", folder->path, dataset->count);
+    char *where = sgrad_format("folder: %s", folder->path);
+    const int error = dataset->held_out ? 0 : sgrad__split_refuse(where, dataset->count);
     if (!error) sgrad__dataset_leave_out(dataset, out);
+    free(where);
     free(out);
     return error;
 }

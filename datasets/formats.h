@@ -72,10 +72,9 @@ void sgrad__list_name(char **list, int *count, int few, bool quoted, const char 
 
 /* ---- unused.c ---- */
 
-/* Logs a warning with the classes of DATASET that none of COUNT training labels has. KIND and PATH: reader and file, for the
- * message; KIND NULL: PATH is the name of an array in memory. */
-void sgrad__warn_of_unused(const char *kind, const char *path, const int32_t *label, int64_t count,
-                           const struct sgrad_dataset *dataset);
+/* Logs a warning with the classes of DATASET that none of COUNT training labels has. WHERE is the beginning of the message:
+ * reader and file, or the name of an array in memory. */
+void sgrad__warn_of_unused(const char *where, const int32_t *label, int64_t count, const struct sgrad_dataset *dataset);
 
 /* ---- unicode.c ---- */
 
@@ -106,8 +105,8 @@ int64_t sgrad__feature_groups(const struct sgrad_shape *shape);
  * LABEL, if it is not NULL. A class keeps at least one training sample. The result depends only on the arguments. Returns the
  * number of samples that are held out; 0: no class has two samples. */
 int64_t sgrad__split_draw(const int32_t *label, int classes, int64_t count, double fraction, uint64_t seed, bool *held_out);
-/* Logs that COUNT samples are too few. KIND and PATH: as above (unused.c). Returns SGRAD_EINVAL. */
-int sgrad__split_refuse(const char *kind, const char *path, int64_t count);
+/* Logs that COUNT samples are too few. WHERE: as above (unused.c). Returns SGRAD_EINVAL. */
+int sgrad__split_refuse(const char *where, int64_t count);
 
 /* ---- origin.c ---- */
 

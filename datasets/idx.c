@@ -238,8 +238,11 @@ static int open_idx(struct sgrad_dataset *dataset, const char *folder, const str
     if (!error) dataset->classes = 1 + largest(&labels);
     if (!error && dataset->split == SGRAD_TEST) error = count_classes(folder, &dataset->classes);
     if (!error) error = take_labels(dataset, &labels, path);
-    if (!error && dataset->split == SGRAD_TRAIN)
-        sgrad__warn_of_unused("idx", path, dataset->field[1].data, dataset->count, dataset);
+    if (!error && dataset->split == SGRAD_TRAIN) {
+        char *where = sgrad_format("idx: %s", path);
+        sgrad__warn_of_unused(where, dataset->field[1].data, dataset->count, dataset);
+        free(where);
+    }
     free(labels.data);
     free(path);
     return error;

@@ -60,9 +60,6 @@ static void close_place(struct place *place) {
     free(place->path);
 }
 
-/* Returns the name of the reader for messages; NULL: the arrays are in memory. */
-static const char *kind_of(const struct place *place) { return place->given ? NULL : "npy"; }
-
 /* Returns the array NAME, "x_train", in memory. */
 static const struct sgrad_array *given_array(const struct place *place, const char *name) {
     return &(*name == 'x' ? place->given->x : place->given->y)[strcmp(name + 2, "train") ? SGRAD_TEST : SGRAD_TRAIN];
@@ -306,8 +303,8 @@ static double class_at(const struct sgrad__npy *npy, enum meaning meaning, int64
     return -1;
 }
 
-static int fill_classes(struct sgrad_dataset *dataset, const char *kind, const struct array *array, const struct array *other,
-                        enum meaning meaning, const struct sgrad_origin *trained) {
+static int fill_classes(struct sgrad_dataset *dataset, const struct array *array, const struct array *other, enum meaning meaning,
+                        const struct sgrad_origin *trained) {
     struct sgrad_shape one = { 0 };
     const bool masks = meaning == MASKS || meaning == BINARY;
     const int64_t count = masks ? array->is.count : array->is.shape.dim[0];
@@ -327,7 +324,7 @@ static int fill_classes(struct sgrad_dataset *dataset, const char *kind, const s
         const double number = class_at(&other->is, meaning, i);
         if (number >= dataset->classes && number < CLASSES_LIMIT) dataset->classes = (int)number + 1;
     }
-    if (dataset->split == SGRAD_TRAIN && !trained) sgrad__warn_of_unused(kind, array->name, to, count, dataset);
+    if (dataset->split == SGRAD_TRAIN && !trained) sgrad__warn_of_unused(array->where, to, count, dataset);
     return 0;
 }
 
@@ -361,8 +358,7 @@ static int fill_y(struct sgrad_dataset *dataset, const struct place *place, cons
     if (meaning == NUMBERS && place->classes)
         return sgrad_log_error(SGRAD_EINVAL, "%s: is %s, but ,classes requires one class per sample, or one-hot rows",
                                array->where, sgrad_shape_text(&array->is.shape, text));
-    return meaning == NUMBERS ? fill_numbers(dataset, array)
-                              : fill_classes(dataset, kind_of(place), array, other, meaning, trained);
+    return meaning == NUMBERS ? fill_numbers(dataset, array) : fill_classes(dataset, array, other, meaning, trained);
 }
 
 /* Makes the data set unlabelled. Targets are zeros, of the kind that the network was trained on. */
@@ -431,13 +427,13 @@ static int open_arrays(struct sgrad_dataset *dataset, const struct place *place,
 }
 
 /* Draws the samples *HELD_OUT, which the caller must free. SGRAD_EINVAL: there are too few. */
-static int hold_out(struct sgrad_dataset *dataset, const struct place *place, const struct arrays *arrays,
-                    const struct sgrad_dataset_options *options, bool **held_out) {
+static int hold_out(struct sgrad_dataset *dataset, const struct arrays *arrays, const struct sgrad_dataset_options *options,
+                    bool **held_out) {
     const struct sgrad_field *y = &dataset->field[1];
     const int32_t *label = dataset->classes && !y->shape.rank ? y->data : NULL;
     *held_out = sgrad_xcalloc((size_t)dataset->count, sizeof **held_out);
     dataset->held_out = sgrad__split_draw(label, dataset->classes, dataset->count, options->split, options->seed, *held_out);
-    return dataset->held_out ? 0 : sgrad__split_refuse(kind_of(place), arrays->x.name, dataset->count);
+    return dataset->held_out ? 0 : sgrad__split_refuse(arrays->x.where, dataset->count);
 }
 
 static int fill(struct sgrad_dataset *dataset, const struct place *place, const struct sgrad_dataset_options *options,
@@ -453,7 +449,7 @@ static int fill(struct sgrad_dataset *dataset, const struct place *place, const 
     if (arrays->y.name) SGRAD_TRY(fill_y(dataset, place, &arrays->y, &arrays->other, masks, options->origin));
     else fill_nothing(dataset, options->origin);
     const bool holds_out = place->undivided && !options->whole;
-    int error = holds_out ? hold_out(dataset, place, arrays, options, &held_out) : 0;
+    int error = holds_out ? hold_out(dataset, arrays, options, &held_out) : 0;
     if (!error && images) error = fill_images(dataset, &arrays->x, masks, place->given && arrays->x.is.bytes == 1);
     else if (!error)
         error = fill_features(dataset, place, &arrays->x, arrays->train.name ? &arrays->train : &arrays->x, held_out,

@@ -70,8 +70,7 @@ int64_t sgrad__split_draw(const int32_t *label, int classes, int64_t count, doub
     return all;
 }
 
-int sgrad__split_refuse(const char *kind, const char *path, int64_t count) {
-    return sgrad_log_error(SGRAD_EINVAL, "%s%s%s: --split requires a class with two training samples, but there %s %lld %s",
-                           kind ? kind : "", kind ? ": " : "", path, sgrad_plural(count, "is", "are"), (long long)count,
-                           sgrad_plural(count, "sample", "samples"));
+int sgrad__split_refuse(const char *where, int64_t count) {
+    return sgrad_log_error(SGRAD_EINVAL, "%s: --split requires a class with two training samples, but there %s %lld %s", where,
+                           sgrad_plural(count, "is", "are"), (long long)count, sgrad_plural(count, "sample", "samples"));
 }

@@ -22,12 +22,11 @@ char *sgrad_classes_absent(const char *const *name, int classes, const int32_t *
     return list;
 }
 
-void sgrad__warn_of_unused(const char *kind, const char *path, const int32_t *label, int64_t count,
-                           const struct sgrad_dataset *dataset) {
+void sgrad__warn_of_unused(const char *where, const int32_t *label, int64_t count, const struct sgrad_dataset *dataset) {
     int unused;
     char *list = sgrad_classes_absent(dataset->class_name, dataset->classes, label, count, false, &unused);
     if (unused && sgrad_launched_rank() == 0)
-        sgrad_log_warning("%s%s%s: of %d classes, these have no training sample: %s%s", kind ? kind : "", kind ? ": " : "", path,
-                          dataset->classes, list, dataset->class_name ? "" : "; classes are counted from 0");
+        sgrad_log_warning("%s: of %d classes, these have no training sample: %s%s", where, dataset->classes, list,
+                          dataset->class_name ? "" : "; classes are counted from 0");
     free(list);
 }
