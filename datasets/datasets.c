@@ -12,12 +12,10 @@
 static int find_reader(const char *kind, const char *argument, const struct sgrad_reader *custom,
                        const struct sgrad_reader **reader) {
     const bool own = custom && !strcmp(custom->name, kind);
-    bool known = own;
-    for (int i = 0; sgrad_readers[i] && !known; i++) known = !strcmp(sgrad_readers[i]->name, kind);
-    if (!known && sgrad__is_folder(kind))
+    const struct sgrad_reader *found = own ? custom : sgrad_registry_get(kind, sgrad_readers);
+    if (!found && sgrad__is_folder(kind))
         return sgrad_log_error(SGRAD_ENAME, "unknown dataset '%s'; for the images in this folder, give folder:%s", kind, kind);
-    const struct sgrad_reader *found = own ? custom : sgrad_registry_find("dataset", kind, sgrad_readers);
-    if (!found) return SGRAD_ENAME;
+    if (!found) return sgrad_registry_refuse("dataset", kind, sgrad_readers);
     if (found->argument && !argument)
         return sgrad_log_error(SGRAD_EINVAL, "data set %s: its argument is missing; give %s:%s", kind, kind, found->argument);
     if (!found->argument && argument) return sgrad_log_error(SGRAD_EINVAL, "data set %s: accepts no argument", kind);

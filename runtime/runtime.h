@@ -28,6 +28,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "runtime/registry.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -68,13 +70,6 @@ void sgrad_log_progress(const char *doing);
         int sgrad_priv_error = (call);                  \
         if (sgrad_priv_error) return sgrad_priv_error;  \
     } while (0)
-
-/* Returns the name in NAMES (a NULL-terminated list) most similar to WORD, ignoring case; NULL if none is similar enough. */
-const char *sgrad_suggest(const char *word, const char *const *names);
-
-/* Returns the record called NAME of a NULL-terminated list of pointers to records, whose first member is their name. If there is
- * none, logs this with the most similar name and returns NULL. WHAT is the type of the records: "model", "optimizer", … */
-const void *sgrad_registry_find(const char *what, const char *name, const void *records);
 
 /* calloc, realloc and vasprintf that never return NULL: if memory is exhausted, they log it and exit. The caller frees. */
 void *sgrad_xcalloc(size_t count, size_t size);
