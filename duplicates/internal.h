@@ -70,7 +70,7 @@ int sgrad__store_parse(const char *name, const void *data, size_t size, const st
 const struct sgrad__record *sgrad__store_find(const struct sgrad__store *store, uint64_t stamp);
 int sgrad__store_write(const char *path, const struct sgrad_hashes *hashes);
 
-/* ---- verdict.c ---- */
+/* ---- pairs.c ---- */
 
 /* Returns the split that contains image *I of both splits, and sets *I to its index in that split. */
 static inline const struct sgrad_dataset *sgrad__part_of(struct sgrad_dataset *const part[2], const struct sgrad_hashes *hashes,

@@ -1,4 +1,4 @@
-/* verdict.c: evaluates the pairs of near images: counts them by relation, decides which images are dropped, and writes the lists.
+/* pairs.c: evaluates the pairs of near images: counts them by relation, decides which images are dropped, and writes the lists.
  *
  *     pairs of image 0, 1, 2, …, in this order       (0,3) 2 bits    (0,4) 7 bits    (3,4) 1 bit
  *     threshold 2                                    0 drops 3                       3 is dropped, so it drops no image
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct judge {
+struct evaluation {
     struct sgrad_dataset *const *part;
     const struct sgrad_hashes *hashes;
     const struct sgrad_duplicates_options *options;
@@ -37,10 +37,10 @@ int sgrad__image_class(struct sgrad_dataset *const part[2], const struct sgrad_h
     return label ? label[i] : -1;
 }
 
-static enum sgrad_relation relation_of(const struct judge *judge, const struct sgrad_pair *pair) {
-    if (pair->b >= judge->hashes->train) return SGRAD_LEAK;
+static enum sgrad_relation relation_of(const struct evaluation *e, const struct sgrad_pair *pair) {
+    if (pair->b >= e->hashes->train) return SGRAD_LEAK;
     const bool same =
-        sgrad__image_class(judge->part, judge->hashes, pair->a) == sgrad__image_class(judge->part, judge->hashes, pair->b);
+        sgrad__image_class(e->part, e->hashes, pair->a) == sgrad__image_class(e->part, e->hashes, pair->b);
     return same ? SGRAD_WITHIN : SGRAD_ACROSS;
 }
 
@@ -50,83 +50,83 @@ static uint64_t levels_of(const struct sgrad_duplicates *duplicates, uint32_t di
     return duplicates->levels == 64 ? ~0ull << level : ((1ull << duplicates->levels) - 1) & ~0ull << level;
 }
 
-static void count(struct judge *judge, const struct sgrad_pair *pair, enum sgrad_relation relation) {
-    struct sgrad_duplicates *d = judge->found;
+static void count(struct evaluation *e, const struct sgrad_pair *pair, enum sgrad_relation relation) {
+    struct sgrad_duplicates *d = e->found;
     d->pairs[relation]++;
     d->relation[pair->a] |= (uint8_t)(1 << relation);
     d->relation[pair->b] |= (uint8_t)(1 << relation);
     if (relation == SGRAD_LEAK)
         d->leaks_of_class +=
-            sgrad__image_class(judge->part, judge->hashes, pair->a) == sgrad__image_class(judge->part, judge->hashes, pair->b);
+            sgrad__image_class(e->part, e->hashes, pair->a) == sgrad__image_class(e->part, e->hashes, pair->b);
     for (uint64_t levels = levels_of(d, pair->distance); levels; levels &= levels - 1)
         d->near[relation][__builtin_ctzll(levels)]++;
-    if (d->kept < judge->options->pairs_kept) d->pair[d->kept++] = *pair;
+    if (d->kept < e->options->pairs_kept) d->pair[d->kept++] = *pair;
 }
 
 /* Writes the name of image I as a JSON string, "train/cat/1.jpg", or as a number. */
-static void put_name(struct judge *judge, int64_t i) {
-    char *name = sgrad__image_name(judge->part, judge->hashes, i);
+static void put_name(struct evaluation *e, int64_t i) {
+    char *name = sgrad__image_name(e->part, e->hashes, i);
     const bool number = name[strspn(name, "0123456789")] == 0;
-    if (!number) putc('"', judge->file.stream);
+    if (!number) putc('"', e->file.stream);
     for (const char *c = name; *c; c++)
-        if (*c == '"' || *c == '\\') fprintf(judge->file.stream, "\\%c", *c);
-        else if ((unsigned char)*c < ' ') fprintf(judge->file.stream, "\\u%04x", *c);
-        else putc(*c, judge->file.stream);
-    if (!number) putc('"', judge->file.stream);
+        if (*c == '"' || *c == '\\') fprintf(e->file.stream, "\\%c", *c);
+        else if ((unsigned char)*c < ' ') fprintf(e->file.stream, "\\u%04x", *c);
+        else putc(*c, e->file.stream);
+    if (!number) putc('"', e->file.stream);
     free(name);
 }
 
-static void write_pair(struct judge *judge, const struct sgrad_pair *pair) {
-    fputs("{\"a\":", judge->file.stream);
-    put_name(judge, pair->a);
-    fputs(",\"b\":", judge->file.stream);
-    put_name(judge, pair->b);
-    fprintf(judge->file.stream, ",\"distance\":%u}\n", pair->distance);
-    judge->found->written++;
+static void write_pair(struct evaluation *e, const struct sgrad_pair *pair) {
+    fputs("{\"a\":", e->file.stream);
+    put_name(e, pair->a);
+    fputs(",\"b\":", e->file.stream);
+    put_name(e, pair->b);
+    fprintf(e->file.stream, ",\"distance\":%u}\n", pair->distance);
+    e->found->written++;
 }
 
 /* Evaluates all pairs of one image; called in the order of images. With options.across, an image near a test sample is dropped
  * before it could drop others. */
-static int judge_image(void *arg, const struct sgrad_pair *pair, int64_t pairs) {
-    struct judge *j = arg;
-    struct sgrad_duplicates *d = j->found;
+static int evaluate_image(void *arg, const struct sgrad_pair *pair, int64_t pairs) {
+    struct evaluation *e = arg;
+    struct sgrad_duplicates *d = e->found;
     uint64_t *drop = &d->drop[pair->a];
-    for (int64_t i = pairs - 1; i >= 0 && pair[i].b >= j->hashes->train && j->options->across; i--)
+    for (int64_t i = pairs - 1; i >= 0 && pair[i].b >= e->hashes->train && e->options->across; i--)
         *drop |= levels_of(d, pair[i].distance);
     for (int64_t i = 0; i < pairs; i++) {
-        const enum sgrad_relation relation = relation_of(j, &pair[i]);
-        count(j, &pair[i], relation);
-        if (relation == SGRAD_WITHIN || (relation == SGRAD_ACROSS && j->options->across))
+        const enum sgrad_relation relation = relation_of(e, &pair[i]);
+        count(e, &pair[i], relation);
+        if (relation == SGRAD_WITHIN || (relation == SGRAD_ACROSS && e->options->across))
             d->drop[pair[i].b] |= levels_of(d, pair[i].distance) & ~*drop;
-        if (j->file.stream && d->written < j->write) write_pair(j, &pair[i]);
+        if (e->file.stream && d->written < e->write) write_pair(e, &pair[i]);
     }
     return 0;
 }
 
 /* Estimates the number of near pairs within classes that are not duplicates. Images of two classes are rarely duplicates, so the
  * fraction of them that is near is that of unrelated images. */
-static double expect_by_chance(const struct judge *judge) {
-    const bool known = judge->hashes->train > 0 && sgrad__image_class(judge->part, judge->hashes, 0) >= 0;
-    const int classes = known ? judge->part[0]->classes : 1;
+static double expect_by_chance(const struct evaluation *e) {
+    const bool known = e->hashes->train > 0 && sgrad__image_class(e->part, e->hashes, 0) >= 0;
+    const int classes = known ? e->part[0]->classes : 1;
     double *images = sgrad_xcalloc((size_t)classes, sizeof *images), all = 0, within = 0;
-    for (int64_t i = 0; i < judge->hashes->train; i++)
-        if (sgrad_hashes_has(judge->hashes, i)) images[known ? sgrad__image_class(judge->part, judge->hashes, i) : 0]++;
+    for (int64_t i = 0; i < e->hashes->train; i++)
+        if (sgrad_hashes_has(e->hashes, i)) images[known ? sgrad__image_class(e->part, e->hashes, i) : 0]++;
     for (int k = 0; k < classes; k++) all += images[k], within += images[k] * (images[k] - 1) / 2;
     free(images);
     const double across = all * (all - 1) / 2 - within;
-    return across > 0 ? within * (double)judge->found->pairs[SGRAD_ACROSS] / across : 0;
+    return across > 0 ? within * (double)e->found->pairs[SGRAD_ACROSS] / across : 0;
 }
 
-static void add_up(struct judge *judge) {
-    struct sgrad_duplicates *d = judge->found;
-    for (int64_t i = 0; i < judge->hashes->count; i++)
+static void add_up(struct evaluation *e) {
+    struct sgrad_duplicates *d = e->found;
+    for (int64_t i = 0; i < e->hashes->count; i++)
         for (int r = 0; r < SGRAD_RELATIONS; r++)
-            if (i < judge->hashes->train) d->images[r] += d->relation[i] >> r & 1;
+            if (i < e->hashes->train) d->images[r] += d->relation[i] >> r & 1;
             else if (r == SGRAD_LEAK) d->tests += d->relation[i] >> r & 1;
-    for (int64_t i = 0; i < judge->hashes->train; i++)
+    for (int64_t i = 0; i < e->hashes->train; i++)
         for (uint64_t levels = d->drop[i]; levels; levels &= levels - 1) d->drops[__builtin_ctzll(levels)]++;
     d->dropped = d->drops[d->levels - 1];
-    d->chance = expect_by_chance(judge);
+    d->chance = expect_by_chance(e);
 }
 
 static char *path_of(const char *folder, const char *name) { return sgrad_format("%s/%s", folder, name); }
@@ -135,23 +135,23 @@ int sgrad_duplicates_find(struct sgrad_dataset *const part[2], const struct sgra
                           const struct sgrad_duplicates_options *options, struct sgrad_duplicates *found) {
     const int first = options->threshold < SGRAD_LEVELS_MOST ? 0 : options->threshold - SGRAD_LEVELS_MOST + 1;
     struct sgrad_duplicates d = { .threshold = options->threshold, .first = first, .levels = options->threshold - first + 1 };
-    struct judge j = { part, hashes, options, &d, { 0 }, options->pairs_written ? options->pairs_written : 10000000 };
+    struct evaluation e = { part, hashes, options, &d, { 0 }, options->pairs_written ? options->pairs_written : 10000000 };
     const struct sgrad_search search = {
         .threshold = options->threshold, .queries = hashes->train, .memory = options->memory, .folder = options->folder,
-        .see = judge_image, .arg = &j
+        .see = evaluate_image, .arg = &e
     };
     char *path = options->folder ? path_of(options->folder, "pairs.jsonl") : NULL;
-    int error = path ? sgrad_file_begin(path, &j.file) : 0;
+    int error = path ? sgrad_file_begin(path, &e.file) : 0;
     free(path);
     SGRAD_TRY(error);
     d.drop = sgrad_xcalloc((size_t)hashes->train, sizeof *d.drop);
     d.relation = sgrad_xcalloc((size_t)hashes->count, 1);
     d.pair = sgrad_xcalloc((size_t)options->pairs_kept + 1, sizeof *d.pair);
     error = sgrad_hashes_search(hashes, &search);
-    if (error && options->folder) sgrad_file_abort(&j.file);
-    if (!error && options->folder) error = sgrad_file_commit(&j.file);
+    if (error && options->folder) sgrad_file_abort(&e.file);
+    if (!error && options->folder) error = sgrad_file_commit(&e.file);
     if (error) return sgrad_duplicates_free(&d), error;
-    add_up(&j);
+    add_up(&e);
     *found = d;
     return 0;
 }
