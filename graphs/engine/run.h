@@ -49,8 +49,8 @@ struct sgrad__run_batch {
     int64_t unit;                               /* the samples of a task never cross a multiple of it */
     /* of the local batch, computed by GPUs; of a GPU's task, at most. 0: any worker may run any task */
     int64_t gpu_samples, gpu_micro;
-    long settle_steps;                          /* steps for which the division between CPUs and GPUs is fixed */
-    long settle_end;                            /* the step after which this division may change; 0: never */
+    long fixed_steps;                           /* steps for which the division between CPUs and GPUs is fixed */
+    long fixed_until;                           /* the step after which this division may change; 0: never */
     int lanes;                                  /* number of gradient-accumulation buffers of this rank */
 };
 
@@ -73,7 +73,7 @@ struct sgrad__run_best {
     bool saves;                                 /* its weights must be saved as best.safetensors */
     long step;                                  /* step after which the saved weights were evaluated; 0: none are saved yet */
     double metrics[SGRAD_MAX_METRICS];          /* of the saved weights */
-    bool enough;                                /* early stopping: the run must end; all ranks set it after the same evaluation */
+    bool stop;                                  /* early stopping: the run must end; all ranks set it after the same evaluation */
 };
 
 /* The files of the run. */

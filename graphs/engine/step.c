@@ -70,7 +70,7 @@ int sgrad__run_reopen_program(struct sgrad__run *run, long done) {
 
 /* Returns the vote of this rank: 1 to end the run; 0.25, only on rank 0, to write a checkpoint. */
 static float vote_of(const struct sgrad__run *run, long step) {
-    if (sgrad__run_is_asked(run) || run->best.enough) return 1;
+    if (sgrad__run_is_asked(run) || run->best.stop) return 1;
     return sgrad__deadline_wants_checkpoint(run, step) ? 0.25f : 0;
 }
 

@@ -21,7 +21,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SAY(s, ...) ((s)->rank ? SGRAD_EINVAL : sgrad_log_error(SGRAD_EINVAL, __VA_ARGS__))
+/* An error that all ranks return, and that rank 0 logs. */
+#define COMMON_ERROR(s, ...) ((s)->rank ? SGRAD_EINVAL : sgrad_log_error(SGRAD_EINVAL, __VA_ARGS__))
 
 static bool is_over(const struct sgrad__trial *trial) { return trial->status != SGRAD__RUNNING; }
 
@@ -55,16 +56,18 @@ static int count_ranks(struct sgrad__trial *trial) {
     trial->ranks = 1;
     if (!trial->options.parallel.mesh) return 0;
     if (!strcmp(trial->options.parallel.mesh, "auto"))
-        return SAY(s, "candidate %s: mesh auto is not supported; give the numbers of ranks, for example tensor=1d:2",
-                   trial->name);
+        return COMMON_ERROR(s, "candidate %s: mesh auto is not supported; give the numbers of ranks, for example tensor=1d:2",
+                            trial->name);
     SGRAD_TRY(sgrad_mesh_parse(trial->options.parallel.mesh, SGRAD__DATA, &mesh));
     for (int i = 0; i < mesh.axes; i++) trial->ranks *= mesh.axis[i].ranks ? mesh.axis[i].ranks : 1;
     if (trial->ranks & (trial->ranks - 1))
-        return SAY(s, "candidate %s: mesh %s requires %d ranks, but the number of ranks of a candidate must be a power of 2",
-                   trial->name, trial->options.parallel.mesh, trial->ranks);
+        return COMMON_ERROR(s,
+                            "candidate %s: mesh %s requires %d ranks, but the number of ranks of a candidate must be a power "
+                            "of 2",
+                            trial->name, trial->options.parallel.mesh, trial->ranks);
     if (trial->ranks <= s->ranks) return 0;
-    return SAY(s, "candidate %s: mesh %s requires %d ranks, but there %s %d; use mpirun -n %d", trial->name,
-               trial->options.parallel.mesh, trial->ranks, sgrad_plural(s->ranks, "is", "are"), s->ranks, trial->ranks);
+    return COMMON_ERROR(s, "candidate %s: mesh %s requires %d ranks, but there %s %d; use mpirun -n %d", trial->name,
+                        trial->options.parallel.mesh, trial->ranks, sgrad_plural(s->ranks, "is", "are"), s->ranks, trial->ranks);
 }
 
 static int open_trials(struct sgrad__search *search) {
@@ -186,10 +189,10 @@ static int find_past(struct sgrad__trial *trial) {
     }
     free(have);
     if (!whole)
-        return SAY(s,
-                   "%s: each of %d ranks must have a different shard of the checkpoint after %d visits, but some have none; "
-                   "copy the shards to a file system that all ranks share",
-                   trial->folder, trial->ranks, trial->completed);
+        return COMMON_ERROR(s,
+                            "%s: each of %d ranks must have a different shard of the checkpoint after %d visits, but some have "
+                            "none; copy the shards to a file system that all ranks share",
+                            trial->folder, trial->ranks, trial->completed);
     SGRAD_TRY(sgrad_ranks_agree(trial->at[0] == s->rank ? sgrad__trial_recall(trial, 0, trial->completed) : 0));
     sgrad_ranks_broadcast(trial->journal, sgrad__journal_count(trial) * sizeof *trial->journal, trial->at[0]);
     return 0;

@@ -63,7 +63,7 @@ static void count(struct sgrad__run *run, double value) {
         is_better(&run->metric[run->result.main], (float)value, (float)run->best.value, run->options.evaluation.min_delta);
     run->best.value = better ? value : run->best.value;
     run->best.worse = better ? 0 : run->best.worse + 1;
-    run->best.enough = run->options.evaluation.patience && run->best.worse >= run->options.evaluation.patience;
+    run->best.stop = run->options.evaluation.patience && run->best.worse >= run->options.evaluation.patience;
 }
 
 bool sgrad__best_may_end(const struct sgrad__run *run) {
@@ -143,10 +143,10 @@ int sgrad__best_open(struct sgrad__run *run, long done) {
     }
     sgrad_ranks_broadcast(&run->best.value, sizeof run->best.value, 0);
     sgrad_ranks_broadcast(&run->best.worse, sizeof run->best.worse, 0);
-    sgrad_ranks_broadcast(&run->best.enough, sizeof run->best.enough, 0);
+    sgrad_ranks_broadcast(&run->best.stop, sizeof run->best.stop, 0);
     sgrad_ranks_broadcast(&run->best.step, sizeof run->best.step, 0);
     sgrad_ranks_broadcast(run->best.metrics, sizeof run->best.metrics, 0);
-    run->control.stopping |= run->best.enough;
+    run->control.stopping |= run->best.stop;
     return 0;
 }
 
@@ -178,7 +178,7 @@ void sgrad__best_print(const struct sgrad__run *run, long done, FILE *to) {
     char text[SGRAD_NUMBER_TEXT], least[48] = "";
     if (run->options.evaluation.min_delta > 0)
         snprintf(least, sizeof least, " of more than %g", run->options.evaluation.min_delta);
-    if (run->best.enough && done < run->steps)
+    if (run->best.stop && done < run->steps)
         fprintf(to, "stopped after step %ld: %d %s without an improvement of the %s%s\n", done, run->best.worse,
                 sgrad_plural(run->best.worse, "evaluation", "evaluations"), metric->text, least);
     if (!run->best.step) return;

@@ -74,10 +74,10 @@ static int turn(struct sgrad__run *run, double from, double to, struct sgrad_lr_
         const double *statistics = sgrad__slot_doubles(slot, run->program->statistics);
         const double *votes = sgrad__slot_doubles(slot, run->program->votes);
         const double loss = statistics[0] / statistics[run->loss_metrics];
-        if (!run->best.enough) run->best.enough = !add_point(test, slot->step.lr, loss, reach, &least);
-        over = votes ? *votes > 0 : run->best.enough;
+        if (!run->best.stop) run->best.stop = !add_point(test, slot->step.lr, loss, reach, &least);
+        over = votes ? *votes > 0 : run->best.stop;
     }
-    test->diverged = run->best.enough;
+    test->diverged = run->best.stop;
     read_curve(test, reach);
     return sgrad_wait_all();
 }

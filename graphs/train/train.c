@@ -16,12 +16,14 @@
 /* times the loss of a constant guess; a larger loss means divergence (measured: vgg16 starts with up to 3.7) */
 #define ROUGH  4
 #define ENOUGH 100  /* steps after which a network that learns is better than the guess */
-#define SETTLED 16  /* steps after which the durations of tasks are known: StarPU needs ten measurements of each */
+#define MEASURED 16 /* steps after which the durations of tasks are known: StarPU needs ten measurements of each */
 #define CHANCE 1.5  /* times the accuracy of the guess; less counts as chance */
 
 /* ---- training ---- */
 
-#define SAY(r, error, ...) ((r)->control.together = true, (r)->context->rank ? (error) : sgrad_log_error(error, __VA_ARGS__))
+/* An error that all ranks return, and that rank 0 logs. */
+#define COMMON_ERROR(r, error, ...) \
+    ((r)->control.together = true, (r)->context->rank ? (error) : sgrad_log_error(error, __VA_ARGS__))
 
 static struct sgrad__position position_of(const struct sgrad__run *run, long done) {
     return (struct sgrad__position){ .step = done,
@@ -106,7 +108,7 @@ static int end_evaluation(struct sgrad__run *run, long done) {
     }
     double ends = run->files.error || run->control.event_status;
     sgrad_ranks_sum(&ends, 1);
-    if (ends > 0 || run->best.enough) run->control.stopping = true;
+    if (ends > 0 || run->best.stop) run->control.stopping = true;
     return 0;
 }
 
@@ -116,9 +118,10 @@ static int stop_for_nan(struct sgrad__run *run, long step, double loss) {
     if (sgrad__checkpoint_end(run->files.checkpoint)) run->files.good_checkpoint = 0;
     run->files.checkpoint = NULL;
     if (run->files.good_checkpoint > 0)
-        return SAY(run, SGRAD_ENAN, "step %ld: the loss is %s; the last good checkpoint is %s/checkpoint-%ld.safetensors (%s)",
-                   step, is, run->files.folder, run->files.good_checkpoint, help);
-    return SAY(run, SGRAD_ENAN, "step %ld: the loss is %s, and there is no good checkpoint yet (%s)", step, is, help);
+        return COMMON_ERROR(run, SGRAD_ENAN,
+                            "step %ld: the loss is %s; the last good checkpoint is %s/checkpoint-%ld.safetensors (%s)", step, is,
+                            run->files.folder, run->files.good_checkpoint, help);
+    return COMMON_ERROR(run, SGRAD_ENAN, "step %ld: the loss is %s, and there is no good checkpoint yet (%s)", step, is, help);
 }
 
 static const char *reason_to_stop(const struct sgrad__run *run) {
@@ -130,17 +133,18 @@ static const char *reason_to_stop(const struct sgrad__run *run) {
 }
 
 /* Ends the run with a checkpoint. Only rank 0 logs the reason; other ranks may not know it. */
-static int stop_early(struct sgrad__run *run, long done) {
+static int interrupt(struct sgrad__run *run, long done) {
     const int error = run->files.error ? run->files.error : SGRAD_EINTR;
     const char *why = reason_to_stop(run);
-    if (done == 0) return SAY(run, error, "%s: stopped before the first step", why);
+    if (done == 0) return COMMON_ERROR(run, error, "%s: stopped before the first step", why);
     const int failed = begin_checkpoint(run, done);
     if (failed && !run->control.together) return failed;
     SGRAD_TRY(end_evaluation(run, done));
     SGRAD_TRY(failed);
     SGRAD_TRY(end_checkpoint(run));
     char *again = sgrad__run_again_text(run);
-    const int status = SAY(run, error, "%s: stopped after step %ld; checkpoint written; continue with %s", why, done, again);
+    const int status =
+        COMMON_ERROR(run, error, "%s: stopped after step %ld; checkpoint written; continue with %s", why, done, again);
     free(again);
     return status;
 }
@@ -164,7 +168,7 @@ static long next_stop(const struct sgrad__run *run, long done) {
                evaluate = run->options.evaluation.every;
     long stops[] = { sgrad__run_next_freeze(run, done), (done / run->steps_per_epoch + 1) * run->steps_per_epoch,
                      every ? (done / every + 1) * every : 0, evaluate ? (done / evaluate + 1) * evaluate : 0,
-                     run->options.output.trace.first - 1, run->options.output.trace.last, run->batch.settle_end };
+                     run->options.output.trace.first - 1, run->options.output.trace.last, run->batch.fixed_until };
     long next = run->steps;
     for (size_t i = 0; i < sizeof stops / sizeof *stops; i++)
         if (stops[i] > done && stops[i] < next) next = stops[i];
@@ -280,22 +284,22 @@ static int begin_anew(struct sgrad__run *run, long done) {
 /* Fixes the division of the batch between CPUs and GPUs for STEPS steps, if any rank has one; the stops must be the same on
  * all ranks. It is never corrected if the optimizer stores data of layers, or if gradients are not applied by the ranks that
  * compute them (strategies other than sync). */
-static void settle(struct sgrad__run *run, long done, long steps) {
+static void fix_shares(struct sgrad__run *run, long done, long steps) {
     double shared = sgrad__run_is_shared(run) && !strcmp(run->parallel.strategy->name, "sync") && !run->training->hooks;
     sgrad_ranks_sum(&shared, 1);
-    run->batch.settle_steps = steps;
-    run->batch.settle_end = shared > 0 ? done + steps : 0;
+    run->batch.fixed_steps = steps;
+    run->batch.fixed_until = shared > 0 ? done + steps : 0;
 }
 
 /* Corrects the division of the batch between CPUs and GPUs. Collective: if one rank corrects its division, all of them rebuild
  * their programs. The next division is fixed for twice as many steps, so that the divisions converge. */
 static int correct_shares(struct sgrad__run *run, long done) {
-    if (!run->batch.settle_end || done < run->batch.settle_end) return 0;
+    if (!run->batch.fixed_until || done < run->batch.fixed_until) return 0;
     const bool mine = sgrad__run_correct_shares(run);
     double corrected = mine;
     sgrad_ranks_sum(&corrected, 1);
     if (corrected == 0) return 0;
-    settle(run, done, 2 * run->batch.settle_steps);
+    fix_shares(run, done, 2 * run->batch.fixed_steps);
     SGRAD_TRY(begin_anew(run, done));
     if (!mine) return 0;
     char *samples = sgrad__micros_text(run->program);
@@ -334,10 +338,10 @@ static int stretch(struct sgrad__run *run, long *done) {
 
 /* Returns true if early stopping has ended the run. All ranks know this after the same evaluation; only rank 0 knows if it
  * could not record the metrics, so that this is summed over all ranks. */
-static bool has_enough(struct sgrad__run *run) {
+static bool is_ended_by_early_stopping(struct sgrad__run *run) {
     double unwritten = run->files.error != 0;
     sgrad_ranks_sum(&unwritten, 1);
-    return run->best.enough && unwritten == 0;
+    return run->best.stop && unwritten == 0;
 }
 
 /* Returns true if the program has ended the run after step DONE, and nothing else ends it. Collective. */
@@ -363,17 +367,17 @@ static int train(struct sgrad__run *run, long done) {
     run->control.waits_for_epoch_event = run->options.output.events.epoch != NULL;
     sgrad_ranks_broadcast(&run->control.waits_for_epoch_event, sizeof run->control.waits_for_epoch_event, 0);
     SGRAD_TRY(sgrad__best_open(run, done));
-    settle(run, done, SETTLED);
+    fix_shares(run, done, MEASURED);
     bool pending = sgrad__metrics_epoch_is_pending(run->files.metrics);
     sgrad_ranks_broadcast(&pending, sizeof pending, 0);
     /* the run was interrupted between the end of an epoch and its evaluation */
     if (pending) SGRAD_TRY(begin_evaluation(run, done));
-    else if ((done >= run->steps || run->best.enough) && run->best.step) run->result.train_loss = NAN;
-    else if (done >= run->steps || run->best.enough) SGRAD_TRY(evaluate_again(run));
+    else if ((done >= run->steps || run->best.stop) && run->best.step) run->result.train_loss = NAN;
+    else if (done >= run->steps || run->best.stop) SGRAD_TRY(evaluate_again(run));
     while (done < run->steps && !run->control.stopping) SGRAD_TRY(stretch(run, &done));
     if (run->control.stopping && is_ended_by_program(run, done)) SGRAD_TRY(end_here(run, done));
     if (!run->control.stopping) SGRAD_TRY(end_evaluation(run, done));
-    if (run->control.stopping && !has_enough(run)) return stop_early(run, done);
+    if (run->control.stopping && !is_ended_by_early_stopping(run)) return interrupt(run, done);
     const bool keeps = run->options.checkpoint.every > 0 || run->options.checkpoint.seconds > 0;
     if (run->control.stopping && done > 0 && keeps) SGRAD_TRY(begin_checkpoint(run, done));
     SGRAD_TRY(end_evaluation(run, done));   /* some ranks may not have recorded it yet */

@@ -104,7 +104,8 @@ struct value {
 
 static int64_t size_of(const struct value *value) { return sgrad_shape_count(&value->view.shape); }
 
-static void settle(struct sgrad_builder *builder, struct value *value, const char *name) {
+/* Replaces the slices of VALUE by one: their sum. */
+static void add_slices(struct sgrad_builder *builder, struct value *value, const char *name) {
     if (value->count == 1) return;
     value->slice[0] = (struct sgrad__slice){ sgrad__add_chain(builder, value->slice, value->count, value->view, name), 0 };
     value->count = 1;
@@ -126,7 +127,7 @@ static int joined(struct sgrad_builder *builder, struct value *value, int count,
     bool one = true;
     int64_t at = 0;
     for (int i = 0; i < count; at += size_of(&value[i++])) {
-        settle(builder, &value[i], name);
+        add_slices(builder, &value[i], name);
         piece[i] = (struct sgrad__piece){ value[i].slice->buffer, { value[i].slice->first, at, size_of(&value[i]) } };
         one &= value[i].slice->buffer == value->slice->buffer && value[i].slice->first == at;
     }
@@ -143,7 +144,7 @@ static int joined(struct sgrad_builder *builder, struct value *value, int count,
 static void take(struct sgrad_builder *builder, struct value *value, int count, int buffer, bool adds, const char *name) {
     int64_t at = 0;
     for (int i = 0; i < count; at += size_of(&value[i++])) {
-        if (value[i].count == SGRAD__CHAIN) settle(builder, &value[i], name);
+        if (value[i].count == SGRAD__CHAIN) add_slices(builder, &value[i], name);
         if (!adds) value[i].count = 0;
         value[i].slice[value[i].count++] = (struct sgrad__slice){ buffer, at };
     }
