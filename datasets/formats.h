@@ -107,6 +107,22 @@ int64_t sgrad__feature_groups(const struct sgrad_shape *shape);
 int64_t sgrad__split_draw(const int32_t *label, int classes, int64_t count, double fraction, uint64_t seed, bool *held_out);
 /* Logs that COUNT samples are too few. WHERE: as above (unused.c). Returns SGRAD_EINVAL. */
 int sgrad__split_refuse(const char *where, int64_t count);
+/* Makes a part of the training samples, whose labels are in field 1, the test split, by options.split. Leaves out the samples of
+ * the other split. SGRAD_EINVAL: there are too few. PATH: for the message. */
+struct sgrad_dataset_options;
+int sgrad__split_hold_out(struct sgrad_dataset *dataset, const char *path, const struct sgrad_dataset_options *options);
+
+/* The part of the files that is a split. HAS returns true if the files OF have this part, "train", "val" or "test". */
+struct sgrad__part {
+    const char *name;   /* "train", "val" or "test" */
+    bool has_train;
+    bool holds_out;     /* a fraction of the training samples is the test split, or, with options.whole, all of them */
+};
+struct sgrad__part sgrad__part_choose(bool test, const struct sgrad_dataset_options *options,
+                                      bool (*has)(const void *of, const char *part), const void *of);
+/* Warns of classes that have no sample in a test split, PATH. */
+void sgrad__warn_of_absent(const char *kind, const char *path, const char *const *class_name, int classes, const int32_t *label,
+                           int64_t count);
 
 /* ---- origin.c ---- */
 
@@ -191,17 +207,13 @@ void sgrad__image_upright(const void *data, size_t size, struct sgrad__image *im
 /* Converts cyan, magenta, yellow and black, 0 to MOST, to red, green and blue of the same range, as Pillow converts CMYK. */
 void sgrad__image_of_inks(const uint16_t ink[4], unsigned most, uint16_t rgb[3]);
 
-/* ---- survey.c ---- */
-
-struct sgrad__survey {
-    int64_t images, coloured, deep;     /* readable headers; of these, images with colours; with more than 8 bits per channel */
-};
-/* Reads the headers of a sample of COUNT images, NAME, in FOLDER. The sample depends only on the list of names. */
-void sgrad__survey(const char *folder, char *const *name, int64_t count, struct sgrad__survey *survey);
-
 /* Scales the image until its shorter side is SCALED, and crops SIDE x SIDE pixels from its centre; SIDE must be at most SCALED.
  * TO is (side,side,3), of U8, or of U16 if the image has rgb16. */
 void sgrad__image_fit(const struct sgrad__image *image, int scaled, int side, void *to);
+
+/* Counts the file NAME, which is not an image, by its extension. (walk.c) */
+struct sgrad_walk;
+void sgrad__walk_note_name(struct sgrad_walk *walk, const char *name);
 
 /* Returns 0 if PATH, the argument of reader KIND, is an existing folder. Else returns SGRAD_EIO, and logs WANTED, the expected
  * argument. */

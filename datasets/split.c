@@ -8,6 +8,7 @@
  * These are the numbers of scikit-learn's train_test_split(stratify=…). Which samples of a class are held out depends on the seed
  * and on their index. */
 #include "config.h"
+#include "datasets/datasets.h"
 #include "datasets/formats.h"
 #include "runtime/philox.h"
 #include "runtime/runtime.h"
@@ -73,4 +74,26 @@ int64_t sgrad__split_draw(const int32_t *label, int classes, int64_t count, doub
 int sgrad__split_refuse(const char *where, int64_t count) {
     return sgrad_log_error(SGRAD_EINVAL, "%s: --split requires a class with two training samples, but there %s %lld %s", where,
                            sgrad_plural(count, "is", "are"), (long long)count, sgrad_plural(count, "sample", "samples"));
+}
+
+int sgrad__split_hold_out(struct sgrad_dataset *dataset, const char *path, const struct sgrad_dataset_options *options) {
+    bool *out = sgrad_xcalloc((size_t)dataset->count, sizeof *out);
+    dataset->held_out = sgrad__split_draw(dataset->field[1].data, dataset->classes, dataset->count, options->split, options->seed,
+                                          out);
+    for (int64_t i = 0; i < dataset->count && dataset->split == SGRAD_TEST; i++) out[i] = !out[i];
+    char *where = sgrad_format("%s: %s", dataset->reader->name, path);
+    const int error = dataset->held_out ? 0 : sgrad__split_refuse(where, dataset->count);
+    if (!error) sgrad__dataset_leave_out(dataset, out);
+    free(where);
+    free(out);
+    return error;
+}
+
+struct sgrad__part sgrad__part_choose(bool test, const struct sgrad_dataset_options *options,
+                                      bool (*has)(const void *of, const char *part), const void *of) {
+    const bool has_train = has(of, "train"), has_val = has(of, "val");
+    const bool divides = options->whole ? !has(of, "test") : options->split > 0;
+    struct sgrad__part part = { "train", has_train, divides && !has_val && has_train && !(test && options->third) };
+    if (test && !part.holds_out) part.name = options->third || (!has_val && has(of, "test")) ? "test" : "val";
+    return part;
 }

@@ -1,39 +1,35 @@
-/* survey.c: properties of a folder's images, from the headers of a sample: opening every file at every start would take too long.
+/* survey.c: properties of encoded images, from the headers of a sample: opening every file at every start would take too long.
  *
  * The sample has all images if there are at most MOST. Otherwise their order is divided into MOST equal intervals, and each
  * contributes one image, at an index that depends only on the interval. So every rank, both splits and every start use the same
  * images. */
 #include "config.h"
-#include "datasets/formats.h"
-
-#include <stdlib.h>
+#include "datasets/encoded.h"
 
 enum { MOST = 256 };
-#define FILE_LIMIT ((size_t)1 << 28)
 
-static void look(const char *folder, const char *name, struct sgrad__survey *survey) {
-    char reason[256], *path = sgrad_format("%s/%s", folder, name);
+static void look(const struct sgrad__source *source, int64_t i, struct sgrad__survey *survey) {
+    char reason[256];
     struct sgrad__image image;
-    struct sgrad_map map;
+    struct sgrad__bytes bytes;
     sgrad_log_capture(reason, sizeof reason);
-    if (!sgrad_map_open(path, FILE_LIMIT, &map)) {
-        if (!sgrad__image_header(path, map.data, map.size, &image)) {
+    if (!source->fetch(source->of, i, &bytes)) {
+        if (!sgrad__image_header(bytes.name, bytes.data, bytes.size, &image)) {
             survey->images++;
             survey->coloured += !image.grey;
             survey->deep += image.deep;
         }
-        sgrad_map_close(&map);
+        source->release(source->of, i, &bytes);
     }
     sgrad_log_capture(NULL, 0);
-    free(path);
 }
 
-void sgrad__survey(const char *folder, char *const *name, int64_t count, struct sgrad__survey *survey) {
+void sgrad__survey(const struct sgrad__source *source, struct sgrad__survey *survey) {
     *survey = (struct sgrad__survey){ 0 };
-    const int64_t looked = count < MOST ? count : MOST;
+    const int64_t count = source->count, looked = count < MOST ? count : MOST;
     for (int64_t i = 0; i < looked; i++) {
         const int64_t first = count * i / looked, next = count * (i + 1) / looked;
         const uint64_t chance = sgrad__fingerprint_add(1, &i, sizeof i);
-        look(folder, name[first + (int64_t)(chance % (uint64_t)(next - first))], survey);
+        look(source, first + (int64_t)(chance % (uint64_t)(next - first)), survey);
     }
 }

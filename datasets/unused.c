@@ -1,4 +1,5 @@
-/* unused.c: warns of classes without training samples: labels may be counted from 1, or only test samples have a class. */
+/* unused.c: warns of classes without samples. Without training samples: labels may be counted from 1, or only test samples have a
+ * class. */
 #include "config.h"
 #include "datasets/datasets.h"
 #include "datasets/formats.h"
@@ -28,5 +29,14 @@ void sgrad__warn_of_unused(const char *where, const int32_t *label, int64_t coun
     if (unused && sgrad_launched_rank() == 0)
         sgrad_log_warning("%s: of %d classes, these have no training sample: %s%s", where, dataset->classes, list,
                           dataset->class_name ? "" : "; classes are counted from 0");
+    free(list);
+}
+
+void sgrad__warn_of_absent(const char *kind, const char *path, const char *const *class_name, int classes, const int32_t *label,
+                           int64_t count) {
+    int absent;
+    char *list = sgrad_classes_absent(class_name, classes, label, count, class_name != NULL, &absent);
+    if (absent && sgrad_launched_rank() == 0)
+        sgrad_log_warning("%s: %s: has no image of %d of the %d classes: %s", kind, path, absent, classes, list);
     free(list);
 }

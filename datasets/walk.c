@@ -47,8 +47,7 @@ void sgrad_walk_add(struct sgrad_walk *walk, const struct sgrad_walk *more) {
     for (int i = 0; i < more->kinds; i++) add(walk, more->other[i].kind, more->other[i].files);
 }
 
-/* Counts a file that is not an image, by its extension. */
-static void note_file(struct sgrad_walk *walk, const char *name) {
+void sgrad__walk_note_name(struct sgrad_walk *walk, const char *name) {
     const char *dot = strrchr(name, '.');
     char *ending = sgrad_format("%s", dot && dot[1] ? dot : "without extension");
     for (char *c = ending; dot && *c; c++) *c = (char)tolower((unsigned char)*c);
@@ -80,7 +79,7 @@ static int add_entry(struct sgrad_walk *walk, const char *root, const char *belo
         else error = walk_folder(walk, root, path, is_hidden, level);
     } else if (is_hidden) sgrad_walk_note(walk, "hidden");
     else if (there && !S_ISREG(status.st_mode)) sgrad_walk_note(walk, "neither file nor folder");
-    else if (!sgrad__image_is_named(entry)) note_file(walk, entry);
+    else if (!sgrad__image_is_named(entry)) sgrad__walk_note_name(walk, entry);
     else add_image(walk, path, there ? (int64_t)status.st_size : -1);
     free(path);
     free(whole);
