@@ -15,6 +15,11 @@ const char *sgrad_variable(const char *name);
  * value as a warning with its effect, INSTEAD ("the fastest kernels are used"). */
 int sgrad_variable_choice(const char *name, const char *const *choices, const char *instead);
 
+/* Returns the path of the file NAME, "onednn" or "shards/0", in the user's cache folder of Stargrad: .starpu/stargrad below
+ * $XDG_CACHE_HOME, else $STARPU_HOME, else $HOME. The caller must free it. NULL: no folder is set. MAKE: create missing
+ * folders. (files/tuning_cache.c) */
+char *sgrad_cache_path(const char *name, bool make);
+
 /* Checks the folder for StarPU's time measurements: .starpu in $XDG_CACHE_HOME, else $STARPU_HOME, else $HOME. Creates missing
  * folders, except $HOME. Returns NULL if StarPU can write there, else the reason, "HOME=/x: Permission denied", which the caller
  * must free. */

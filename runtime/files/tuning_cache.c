@@ -13,13 +13,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Returns the path of the file of TOPIC, which the caller must free; NULL: no folder is set. MAKE: create missing folders. */
-static char *path_of(const char *topic, bool make) {
+char *sgrad_cache_path(const char *name, bool make) {
     const char *home = sgrad_variable("XDG_CACHE_HOME");
     if (!home) home = sgrad_variable("STARPU_HOME");
     if (!home) home = sgrad_variable("HOME");
     if (!home) return NULL;
-    char *path = sgrad_format("%s/.starpu/stargrad/%s", home, topic);
+    char *path = sgrad_format("%s/.starpu/stargrad/%s", home, name);
     for (char *slash = path + strlen(home); make && (slash = strchr(slash + 1, '/'));) {
         *slash = 0;
         mkdir(path, 0777);
@@ -30,7 +29,7 @@ static char *path_of(const char *topic, bool make) {
 
 bool sgrad_tuning_cache_get(const char *topic, const char *key, char *value, size_t size) {
     const size_t length = strlen(key);
-    char *path = path_of(topic, false), *line = NULL;
+    char *path = sgrad_cache_path(topic, false), *line = NULL;
     FILE *file = path ? fopen(path, "re") : NULL;
     size_t room = 0;
     bool found = false;
@@ -48,7 +47,7 @@ bool sgrad_tuning_cache_get(const char *topic, const char *key, char *value, siz
 
 void sgrad_tuning_cache_put(const char *topic, const char *key, const char *value) {
     static atomic_bool warned;
-    char *path = path_of(topic, true), *line = sgrad_format("%s\t%s\n", key, value);
+    char *path = sgrad_cache_path(topic, true), *line = sgrad_format("%s\t%s\n", key, value);
     const int fd = path ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666) : -1;
     const bool written = fd >= 0 && write(fd, line, strlen(line)) == (ssize_t)strlen(line);
     if (!written && !atomic_exchange(&warned, true))
