@@ -174,8 +174,8 @@ static inline int sgrad_dataset_own_fields(const struct sgrad_dataset *dataset) 
     return sgrad_dataset_fields(dataset) - (dataset->mixed ? 2 : 0);
 }
 
-/* Returns SIZE of the data set "folder:DIR,SIZE"; 0: it is of another kind, or has no SIZE. *BEFORE: the length of its text
- * without ",SIZE"; may be NULL. */
+/* Returns SIZE of the data set "folder:DIR,SIZE" or "tar:PATTERN,SIZE"; 0: it is of another kind, or has no SIZE. *BEFORE: the
+ * length of its text without ",SIZE"; may be NULL. */
 int sgrad_folder_size(const char *data, size_t *before);
 
 /* Returns a list of the classes that none of COUNT labels has, "cat, dog", of which it names at most five; NULL: all have one.
@@ -240,19 +240,20 @@ int sgrad_dataset_read(const struct sgrad_dataset *dataset, const struct sgrad_s
 struct sgrad_drawing;
 int sgrad_dataset_draw(const struct sgrad_dataset *dataset, const struct sgrad_sample *sample, int n,
                        const struct sgrad_drawing *how, void *const *data);
-/* Returns the number of samples, from sample 0, that mean and standard deviation are computed from: all samples. If samples are
- * recomputed on each read (synthetic data, statistically all alike): at most SGRAD_MEASURED. */
+/* Returns the number of samples that mean and standard deviation are computed from: all samples. If samples are recomputed on
+ * each read (synthetic data, statistically all alike): the first ones, at most SGRAD_MEASURED. If the reader limits their number:
+ * so many, at equal distances. */
 enum { SGRAD_MEASURED = 16384 };
 int64_t sgrad_dataset_measured(const struct sgrad_dataset *dataset);
 
-/* Computes the mean and the population standard deviation of each channel, over all pixels of the sgrad_dataset_measured first
+/* Computes the mean and the population standard deviation of each channel, over all pixels of the sgrad_dataset_measured
  * samples, divided by the full scale. MEAN and DEVIATION have one number per channel. Sums are exact integers, so that the result
  * is the same on any machine. The deviation of a constant channel is 1, because it is a divisor. Reads these samples with one
  * thread per core. Errors: as sgrad_dataset_read. */
 int sgrad_dataset_statistics(const struct sgrad_dataset *dataset, double *mean, double *deviation);
 
-/* The same in two functions, for callers that each read a subset. sgrad_dataset_sums sums over COUNT samples from sample FROM on;
- * without images it returns zeros and only checks the samples. Callers add the sums of all subsets, member by member.
+/* The same in two functions, for callers that each read a subset. sgrad_dataset_sums sums over COUNT of these samples, from
+ * number FROM on; without images it returns zeros and only checks the samples. Callers add the sums of all subsets.
  * sgrad_dataset_moments computes the result from the sums over all sgrad_dataset_measured samples. Of three ranks that read ten
  * samples, one reads 0 to 2, one 3 to 5, one 6 to 9. Errors: as sgrad_dataset_read. */
 struct sgrad_dataset_sums {         /* For each channel: Σ x, and Σ x² as squares + 65536·more, so that neither overflows. */
@@ -485,6 +486,7 @@ struct sgrad_reader {
     int (*picture)(const struct sgrad_dataset *dataset, int64_t index, struct sgrad_picture *picture);
     uint64_t (*stamp)(const struct sgrad_dataset *dataset, int64_t index);
     bool computes;                      /* read accesses no file, and never fails */
+    int64_t measures;                   /* mean and deviation are computed from at most this many samples; 0: from all */
     const char *resizes;                /* argument syntax that scales images to one size: "folder:DIR,SIZE"; NULL: none */
 };
 

@@ -18,6 +18,7 @@ struct tally {
     char **damaged;       /* (count): message if a sample is damaged; NULL: it is an error */
     _Atomic int64_t next; /* first sample that no thread has taken */
     int64_t end;          /* end of the range of samples */
+    int64_t spread;       /* number of samples that are taken at equal distances of all; 0: consecutive samples are taken */
     _Atomic int error;
     _Atomic uint64_t sum[SGRAD_MAX_CHANNELS], squares[SGRAD_MAX_CHANNELS], more[SGRAD_MAX_CHANNELS];
 };
@@ -79,7 +80,8 @@ static void *tally_samples(void *argument) {
     for (int f = 0; dataset->field[f].name; f++) room[f] = sgrad_xcalloc(1, sgrad_field_bytes(&dataset->field[f]));
     struct sgrad_dataset_sums sums = { { 0 }, { 0 }, { 0 } };
     for (int64_t from; !tally->error && (from = atomic_fetch_add(&tally->next, STRETCH)) < tally->end;)
-        for (int64_t i = from; i < from + STRETCH && i < tally->end && !tally->error; i++) {
+        for (int64_t n = from; n < from + STRETCH && n < tally->end && !tally->error; n++) {
+            const int64_t i = tally->spread ? n * dataset->count / tally->spread : n;
             int error = reads ? read_one(tally, i, room) : 0;
             if (error)
                 tally->error = error;
@@ -123,12 +125,13 @@ int sgrad__dataset_find_damaged(const struct sgrad_dataset *dataset, char **reas
 }
 
 int64_t sgrad_dataset_measured(const struct sgrad_dataset *dataset) {
-    const bool all = in_memory(dataset) || !dataset->reader->computes || dataset->count < SGRAD_MEASURED;
-    return all ? dataset->count : SGRAD_MEASURED;
+    const int64_t most = dataset->reader->computes ? SGRAD_MEASURED : dataset->reader->measures;
+    return !most || in_memory(dataset) || dataset->count < most ? dataset->count : most;
 }
 
 int sgrad_dataset_sums(const struct sgrad_dataset *dataset, int64_t from, int64_t count, struct sgrad_dataset_sums *sums) {
     struct tally tally = { .dataset = dataset, .adds = true };
+    if (dataset->reader->measures) tally.spread = sgrad_dataset_measured(dataset);
     if (!sgrad_dataset_image(dataset)) {
         *sums = (struct sgrad_dataset_sums){ { 0 }, { 0 }, { 0 } };
         return sgrad_dataset_check(dataset, from, count);

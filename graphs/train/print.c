@@ -96,6 +96,8 @@ static void print_data(const struct sgrad__run *run, FILE *to) {
                 (long long)run->data.test->damaged, sgrad_plural(run->data.test->damaged, "sample", "samples"));
     if (d->others) fprintf(to, "; training folder: %s", d->others);
     if (run->data.test->others) fprintf(to, "; test folder: %s", run->data.test->others);
+    if (image && d->reader->measures && sgrad_dataset_measured(d) < d->count)
+        fprintf(to, "; mean and deviation are those of %lld samples at equal distances", (long long)sgrad_dataset_measured(d));
     if (image) fprintf(to, "; augmentation %s", run->options.data.augment);
     if (image && d->plain) fprintf(to, ": %s", d->plain);
     fputc('\n', to);
