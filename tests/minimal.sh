@@ -84,6 +84,8 @@ for library in hdf5:h5 tiff:tif; do
 	lacks "${library%:*}" train --model unet3d --data "volume:$ending"
 done
 echo PK >samples.npz
+touch samples.tar
+lacks libarchive train --model resnet20 --data tar:samples.tar,32 --split 0.1
 lacks libzip train --model mlp --data npy:samples.npz
 ! "$builddir/minimal/stargrad" plan --machine "$srcdir/machines/titan.json" --model convnet --data digits --mini-batch 8 >out 2>err ||
 	wrong 'plan --mini-batch works without a solver'

@@ -24,6 +24,7 @@ class Stargrad(AutotoolsPackage, CudaPackage):
         "hdf5": ("hdf5", True),
         "highs": ("highs", True),
         "jpeg": ("jpeg", True),
+        "libarchive": ("libarchive", True),
         "libmicrohttpd": ("libmicrohttpd", True),
         "libzip": ("libzip", True),
         "png": ("libpng", True),

@@ -1,0 +1,122 @@
+/* index.c: the samples of a shard as one block of bytes, which the user's cache folder stores (cached.c).
+ *
+ *     header | samples | offsets of the names of classes | kinds of other members, and their numbers | texts
+ *
+ * Numbers have the byte order of this machine. The block is checked before it is used: it may be damaged, or of another
+ * version. */
+#include "config.h"
+#include "datasets/shards/shards.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MAGIC 0x3158494452415453u /* "STARDIX1"; another version of the format needs another number */
+
+/* Sizes and offsets are multiples of 8 bytes, except those of the texts. */
+struct header {
+    uint64_t magic, checksum;     /* checksum: of all that follows it */
+    int64_t file_size, file_time; /* of the archive */
+    uint64_t bytes;               /* of the archive, after decompression */
+    uint64_t samples, classes, others, text_bytes;
+    uint64_t compressed;
+};
+
+static size_t even(size_t count) { return (count + 1) & ~(size_t)1; }
+
+/* Returns the bytes of the block that HEADER describes; 0: it is too large. */
+static size_t block_bytes(const struct header *h) {
+    if (h->samples > UINT32_MAX || h->classes > SGRAD__LABELS_LIMIT || h->others > UINT16_MAX) return 0;
+    if (h->text_bytes > UINT32_MAX) return 0;
+    return sizeof *h + h->samples * sizeof(struct sgrad__shard_sample) + 4 * even(h->classes) + 8 * h->others + h->text_bytes;
+}
+
+static uint64_t checksum(const void *block, size_t bytes) {
+    const size_t before = offsetof(struct header, file_size);
+    return sgrad__fingerprint_add(1, (const char *)block + before, bytes - before);
+}
+
+/* Points SHARD to the parts of the block, which starts with H. */
+static void divide(const struct header *h, struct sgrad__shard *shard) {
+    const struct sgrad__shard_sample *sample = (const void *)(h + 1);
+    const uint32_t *class_name = (const void *)(sample + h->samples), *other = class_name + even(h->classes);
+    *shard = (struct sgrad__shard){ .block = h,
+                                    .block_bytes = block_bytes(h),
+                                    .sample = sample,
+                                    .samples = (int64_t)h->samples,
+                                    .class_name = class_name,
+                                    .classes = (int)h->classes,
+                                    .other = other,
+                                    .others = (int)h->others,
+                                    .text = (const char *)(other + 2 * h->others),
+                                    .compressed = h->compressed,
+                                    .bytes = h->bytes,
+                                    .path = (const char *)(other + 2 * h->others),
+                                    .file_size = h->file_size,
+                                    .file_time = h->file_time };
+}
+
+void *sgrad__index_pack(struct sgrad__draft *draft, const char *path, int64_t file_size, int64_t file_time, size_t *bytes) {
+    struct sgrad__draft texts = { 0 }; /* the path of the archive is the first text */
+    const uint32_t before = (uint32_t)strlen(path) + 1;
+    uint32_t *offset = sgrad_xcalloc(even((size_t)draft->classes) + 2 * (size_t)draft->others.kinds + 1, sizeof *offset);
+    uint32_t *other = offset + even((size_t)draft->classes);
+    sgrad__draft_text(&texts, path, strlen(path));
+    if (draft->text_bytes) sgrad__draft_text(&texts, draft->text, draft->text_bytes - 1);
+    for (int c = 0; c < draft->classes; c++)
+        offset[c] = sgrad__draft_text(&texts, draft->class_name[c], strlen(draft->class_name[c]));
+    for (int i = 0; i < draft->others.kinds; i++) {
+        const struct sgrad_walk_other *kind = &draft->others.other[i];
+        other[2 * i] = sgrad__draft_text(&texts, kind->kind, strlen(kind->kind));
+        other[2 * i + 1] = (uint32_t)sgrad_clamp(kind->files, 0, UINT32_MAX);
+    }
+    struct header header = { MAGIC,
+                             0,
+                             file_size,
+                             file_time,
+                             draft->bytes,
+                             (uint64_t)draft->samples,
+                             (uint64_t)draft->classes,
+                             (uint64_t)draft->others.kinds,
+                             texts.text_bytes,
+                             draft->compressed };
+    struct sgrad__shard shard;
+    *bytes = block_bytes(&header);
+    struct header *block = sgrad_xcalloc(1, *bytes + 1);
+    *block = header;
+    divide(block, &shard);
+    struct sgrad__shard_sample *sample = (void *)shard.sample;
+    for (int i = 0; i < draft->samples; i++) sample[i] = draft->sample[i], sample[i].name += before;
+    memcpy((void *)shard.class_name, offset, 4 * even((size_t)draft->classes) + 8 * (size_t)draft->others.kinds);
+    memcpy((char *)shard.text, texts.text, texts.text_bytes);
+    block->checksum = checksum(block, *bytes);
+    free(offset);
+    sgrad__draft_free(&texts);
+    return block;
+}
+
+/* Returns true if all offsets and labels are in range. */
+static bool is_consistent(const struct header *h, const struct sgrad__shard *shard) {
+    const uint64_t texts = h->text_bytes;
+    if (!shard->samples || !texts || shard->text[texts - 1]) return false;
+    const int32_t labels = shard->classes ? shard->classes : SGRAD__LABELS_LIMIT;
+    for (int64_t i = 0; i < shard->samples; i++) {
+        const struct sgrad__shard_sample *s = &shard->sample[i];
+        if (s->at > h->bytes || s->size > h->bytes - s->at || s->size > SGRAD__IMAGE_LIMIT) return false;
+        if (s->label < SGRAD__NO_LABEL || s->label >= labels || s->name >= texts || s->key > texts - s->name) return false;
+    }
+    for (int c = 0; c < shard->classes; c++)
+        if (shard->class_name[c] >= texts) return false;
+    for (int i = 0; i < shard->others; i++)
+        if (shard->other[2 * i] >= texts) return false;
+    return true;
+}
+
+bool sgrad__index_parse(const void *block, size_t bytes, struct sgrad__shard *shard) {
+    const struct header *h = block;
+    struct sgrad__shard found;
+    if (bytes < sizeof *h || h->magic != MAGIC || block_bytes(h) != bytes || checksum(block, bytes) != h->checksum) return false;
+    divide(h, &found);
+    if (!is_consistent(h, &found)) return false;
+    *shard = found;
+    return true;
+}

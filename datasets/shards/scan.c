@@ -1,0 +1,260 @@
+/* scan.c: finds the samples of a shard, from the headers of its members, with libarchive. The images are not read; a label is.
+ *
+ *     n01/0001.jpg      a sample begins: its key is "n01/0001", the path up to the first dot of the name
+ *     n01/0001.cls      the label: the member has the same key
+ *     n01/0001.txt      counted: 1 .txt
+ *     n01/0002.jpg      another key: the next sample
+ *
+ * The position of an image's bytes in the archive is that of libarchive's filters after the header was read: a tar archive has no
+ * data between a header and the bytes of its member.
+ *
+ * Limits: no links, no sparse files. The names of libarchive's errors are those of its version. */
+#include "config.h"
+#include "datasets/shards/shards.h"
+#include "runtime/files/contents.h"
+#include "runtime/libraries.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#define LABEL_LIMIT ((size_t)1 << 20)
+
+void sgrad__draft_free(struct sgrad__draft *draft) {
+    for (int c = 0; c < draft->classes; c++) free(draft->class_name[c]);
+    free(draft->class_name);
+    free(draft->sample);
+    free(draft->text);
+    sgrad_walk_free(&draft->others);
+    *draft = (struct sgrad__draft){ 0 };
+}
+
+uint32_t sgrad__draft_text(struct sgrad__draft *draft, const char *text, size_t length) {
+    const size_t at = draft->text_bytes, end = at + length + 1;
+    if (end > draft->text_room) {
+        draft->text_room = 2 * end;
+        draft->text = realloc(draft->text, draft->text_room);
+        if (!draft->text) abort();
+    }
+    memcpy(draft->text + at, text, length);
+    draft->text[end - 1] = 0;
+    draft->text_bytes = end;
+    return (uint32_t)at;
+}
+
+#ifdef SGRAD_HAVE_LIBARCHIVE
+#include <archive.h>
+#include <archive_entry.h>
+
+/* A shard that is being read. */
+struct scan {
+    const char *shard;
+    struct archive *archive;
+    size_t file_size;
+    struct sgrad__draft *draft;
+    char *key; /* of the current sample, or of members that are no sample; NULL: none */
+    struct sgrad__shard_sample sample;
+    bool has_image, has_class, has_json; /* the current sample has an image, a label in .cls, in .json */
+    int32_t json_label;
+};
+
+/* Logs that MEMBER, whose header is at byte AT, is invalid for a REASON. */
+static int refuse(const struct scan *scan, const char *member, int64_t at, const char *reason) {
+    return sgrad_log_error(SGRAD_EFORMAT, "tar: %s: %s at byte %lld: %s", scan->shard, member, (long long)at, reason);
+}
+
+/* Counts a member that is not part of a sample. KIND NULL: by the extension of its NAME. Names of a hostile archive have no more
+ * than KINDS kinds. */
+static void note(struct scan *scan, const char *name, const char *kind) {
+    enum { KINDS = 64 };
+    struct sgrad_walk *others = &scan->draft->others;
+    if (others->kinds >= KINDS) kind = "unlisted";
+    if (kind)
+        sgrad_walk_note(others, kind);
+    else
+        sgrad__walk_note_name(others, name);
+}
+
+/* ---- samples ------------------------------------------------------------------------------------------------------- */
+
+/* Adds the current sample, unless its members are neither images nor labels. */
+static int end_sample(struct scan *scan) {
+    struct sgrad__draft *draft = scan->draft;
+    if (!scan->has_image && !scan->has_class && !scan->has_json) return 0;
+    if (!scan->has_image)
+        return sgrad_log_error(SGRAD_EFORMAT,
+                               "tar: %s: %s at byte %llu: the sample has a label, but no image; the members of a "
+                               "sample must have the same name up to the first dot, and follow each other",
+                               scan->shard, scan->key, (unsigned long long)scan->sample.at);
+    if (!scan->has_class) scan->sample.label = scan->has_json ? scan->json_label : SGRAD__NO_LABEL;
+    draft->sample = sgrad_array_grow(draft->sample, draft->samples, sizeof *draft->sample);
+    draft->sample[draft->samples++] = scan->sample;
+    return 0;
+}
+
+static int begin_sample(struct scan *scan, const char *path, size_t key) {
+    SGRAD_TRY(end_sample(scan));
+    free(scan->key);
+    scan->key = sgrad_format("%.*s", (int)key, path);
+    scan->sample = (struct sgrad__shard_sample){ 0 };
+    scan->has_image = scan->has_class = scan->has_json = false;
+    return 0;
+}
+
+static int take_image(struct scan *scan, const char *path, size_t key, int64_t header, int64_t size) {
+    struct sgrad__draft *draft = scan->draft;
+    const uint64_t at = (uint64_t)archive_filter_bytes(scan->archive, 0);
+    if (scan->has_image) return refuse(scan, path, header, "the sample has two images");
+    if ((uint64_t)size > SGRAD__IMAGE_LIMIT) return refuse(scan, path, header, "the image has more than 256 MiB");
+    if (!draft->compressed && (at > scan->file_size || (uint64_t)size > scan->file_size - at))
+        return refuse(scan, path, header, "the shard ends within this member; it is incomplete");
+    if (draft->text_bytes + strlen(path) >= UINT32_MAX) return refuse(scan, path, header, "the names of the shard are too long");
+    scan->sample.at = at;
+    scan->sample.size = (uint32_t)size;
+    scan->sample.name = sgrad__draft_text(draft, path, strlen(path));
+    scan->sample.key = (uint32_t)key;
+    scan->has_image = true;
+    return 0;
+}
+
+/* Reads the content of the current member, of SIZE bytes, with a 0 after it. The caller must free *CONTENT. */
+static int read_content(struct scan *scan, const char *path, int64_t header, int64_t size, char **content) {
+    if ((uint64_t)size > LABEL_LIMIT) return refuse(scan, path, header, "the label has more than 1 MiB");
+    char *data = sgrad_xcalloc((size_t)size + 1, 1);
+    const ssize_t got = archive_read_data(scan->archive, data, (size_t)size);
+    if (got == size) return *content = data, 0;
+    free(data);
+    return refuse(scan, path, header, got < 0 ? archive_error_string(scan->archive) : "the shard ends within this member");
+}
+
+/* A label in .cls precedes one in .json, which may have other metadata. */
+static int take_label(struct scan *scan, const char *path, const char *ending, int64_t header, int64_t size) {
+    const bool is_class = !strcmp(ending, ".cls");
+    char *content = NULL, *where;
+    int32_t label = 0;
+    if (is_class ? scan->has_class : scan->has_json) return refuse(scan, path, header, "the sample has two such labels");
+    if (!scan->has_image) scan->sample.at = (uint64_t)header;
+    if (!is_class && scan->has_class) return note(scan, path, ".json"), 0;
+    SGRAD_TRY(read_content(scan, path, header, size, &content));
+    where = sgrad_format("tar: %s: %s at byte %lld", scan->shard, path, (long long)header);
+    const int error = sgrad__label_parse(where, ending, content, (size_t)size, scan->draft, &label);
+    free(where);
+    free(content);
+    SGRAD_TRY(error);
+    if (is_class)
+        scan->has_class = true, scan->sample.label = label;
+    else
+        scan->has_json = true, scan->json_label = label;
+    return 0;
+}
+
+/* ---- members ------------------------------------------------------------------------------------------------------- */
+
+/* Returns true if a folder or the name of PATH begins with a dot, as of files that systems add. */
+static bool is_hidden(const char *path) {
+    for (; path; path = strchr(path, '/'), path += path != NULL)
+        if (*path == '.') return true;
+    return false;
+}
+
+/* Adds a regular file. */
+static int take_file(struct scan *scan, const char *path, int64_t header, int64_t size) {
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strchr(name, '.');
+    if (is_hidden(path)) return note(scan, name, "hidden"), 0;
+    if (!dot || dot == name) return note(scan, name, NULL), 0;
+    char ending[8];
+    snprintf(ending, sizeof ending, "%s", dot);
+    for (char *c = ending; *c; c++) *c = (char)(*c >= 'A' && *c <= 'Z' ? *c + 'a' - 'A' : *c);
+    const size_t key = (size_t)(dot - path);
+    const bool same = scan->key && strlen(scan->key) == key && !strncmp(scan->key, path, key);
+    if (!same) SGRAD_TRY(begin_sample(scan, path, key));
+    if (!strchr(dot + 1, '.') && sgrad__image_is_named(dot)) return take_image(scan, path, key, header, size);
+    if (!strcmp(ending, ".cls") || !strcmp(ending, ".json")) return take_label(scan, path, ending, header, size);
+    note(scan, name, NULL);
+    return 0;
+}
+
+static int take_member(struct scan *scan, struct archive_entry *entry) {
+    const int64_t header = archive_read_header_position(scan->archive), size = archive_entry_size(entry);
+    const char *path = archive_entry_pathname(entry);
+    if (!path) path = archive_entry_pathname_utf8(entry); /* the locale has no such characters */
+    if (!path) return refuse(scan, "a member", header, "its name cannot be read");
+    if (sgrad_path_leads_out(path)) return refuse(scan, path, header, "its path leads out of the archive");
+    while (!strncmp(path, "./", 2)) path += 2 + strspn(path + 2, "/");
+    const bool link = archive_entry_hardlink(entry) || archive_entry_symlink(entry);
+    if (link) return refuse(scan, path, header, "is a link; write the archive with tar --dereference --hard-dereference");
+    if (archive_entry_filetype(entry) == AE_IFDIR) return 0;
+    if (archive_entry_filetype(entry) != AE_IFREG) return refuse(scan, path, header, "is neither a file nor a folder");
+    if (archive_entry_sparse_count(entry)) return refuse(scan, path, header, "is sparse; write the archive without --sparse");
+    if (!archive_entry_size_is_set(entry) || size < 0) return refuse(scan, path, header, "has no valid size");
+    return take_file(scan, path, header, size);
+}
+
+/* ---- archives ------------------------------------------------------------------------------------------------------ */
+
+/* Logs an error of libarchive. */
+static int refuse_archive(const struct scan *scan) {
+    const char *why = archive_error_string(scan->archive);
+    const int error = archive_errno(scan->archive) == ENOMEM ? SGRAD_ENOMEM : SGRAD_EFORMAT;
+    return sgrad_log_error(error, "tar: %s: byte %lld: %s", scan->shard, (long long)archive_filter_bytes(scan->archive, 0),
+                           why ? why : "the archive is damaged");
+}
+
+/* Returns true if a header was read. Of libarchive's warnings, only that of a name that the locale cannot express is accepted:
+ * after others, a header is read in part. */
+static bool is_read(const struct scan *scan, int result) {
+    const char *why = result == ARCHIVE_WARN ? archive_error_string(scan->archive) : NULL;
+    return result == ARCHIVE_OK || (why && strstr(why, "can't be converted"));
+}
+
+/* Reads all headers. */
+static int read_headers(struct scan *scan) {
+    struct archive_entry *entry;
+    int result, error = 0;
+    while (!error && (result = archive_read_next_header(scan->archive, &entry)) != ARCHIVE_EOF) {
+        if (!is_read(scan, result)) return refuse_archive(scan);
+        scan->draft->compressed = archive_filter_code(scan->archive, 0) != ARCHIVE_FILTER_NONE;
+        error = take_member(scan, entry);
+    }
+    if (!error) error = end_sample(scan);
+    scan->draft->bytes = scan->draft->compressed ? (uint64_t)archive_filter_bytes(scan->archive, 0) : scan->file_size;
+    return error;
+}
+
+/* Makes a reader of tar archives, without the programs that libarchive starts for filters that it lacks. */
+static int open_archive(struct scan *scan) {
+    scan->archive = archive_read_new();
+    if (!scan->archive) return sgrad_log_error(SGRAD_ENOMEM, "tar: %s: no memory", scan->shard);
+    archive_read_support_format_tar(scan->archive);
+    if (archive_read_support_filter_gzip(scan->archive) != ARCHIVE_OK ||
+        archive_read_support_filter_zstd(scan->archive) != ARCHIVE_OK)
+        return sgrad_log_error(SGRAD_ELIBRARY, "tar: %s: this libarchive was built without gzip or Zstandard", scan->shard);
+    return 0;
+}
+
+int sgrad__shard_scan(const char *name, int file, const void *data, size_t size, struct sgrad__draft *draft) {
+    enum { BLOCK = 1 << 16 };
+    struct scan scan = { .shard = name, .file_size = size, .draft = draft };
+    if (!size) return sgrad_log_error(SGRAD_EFORMAT, "tar: %s: the file is empty", name);
+    int error = open_archive(&scan);
+    if (!error && (file < 0 ? archive_read_open_memory(scan.archive, data, size)
+                            : archive_read_open_fd(scan.archive, file, BLOCK)) != ARCHIVE_OK)
+        error = refuse_archive(&scan);
+    if (!error) error = read_headers(&scan);
+    free(scan.key);
+    if (scan.archive) archive_read_free(scan.archive);
+    SGRAD_TRY(error);
+    if (draft->samples) return 0;
+    return sgrad_log_error(SGRAD_EFORMAT,
+                           "tar: %s: has no samples: images with the label in a member of the same name, such as "
+                           "0001.jpg and 0001.cls",
+                           name);
+}
+#else
+int sgrad__shard_scan(const char *name, int file, const void *data, size_t size, struct sgrad__draft *draft) {
+    (void)file, (void)data, (void)size, (void)draft;
+    return sgrad_library_missing("libarchive", "read %s, a tar archive", name);
+}
+#endif

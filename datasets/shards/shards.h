@@ -1,0 +1,140 @@
+/* shards.h: samples in tar archives (shards), one after the other, as WebDataset writes them: which files these are, an index of
+ * their samples, and a cache of decompressed shards. Private to datasets/; tar.c is the reader.
+ *
+ *     pattern.c     PATTERN -> paths of the shards of a split
+ *     scan.c        shard -> its samples, from the headers of its members (libarchive)
+ *     label.c       the label in a member NAME.cls or NAME.json
+ *     index.c       the samples of a shard as one block of bytes, which is checked before it is used
+ *     cached.c      the indexes of all shards, from the user's cache folder if they are valid there
+ *     unpacked.c    decompressed shards, in bounded memory
+ *     list.c        the shards of a split as one list of encoded images */
+#ifndef SGRAD_DATASETS_SHARDS_SHARDS_H
+#define SGRAD_DATASETS_SHARDS_SHARDS_H
+
+#include "datasets/encoded.h"
+
+/* ---- pattern.c ---- */
+
+/* A list of paths, each from malloc. */
+struct sgrad__paths {
+    char **path;
+    int64_t count;
+};
+void sgrad__paths_free(struct sgrad__paths *paths);
+
+/* Expands the braces of PATTERN for PART, "train", "val" or "test", in their order: {a,b}, {000..099}. Of a group in which each
+ * alternative begins with the name of a split, only those of PART remain; without such a group, PATTERN is of "train". Accesses
+ * no file. The caller must free WORDS, also after an error. SGRAD_EINVAL: PATTERN is malformed, or has too many files. */
+int sgrad__pattern_words(const char *pattern, const char *part, struct sgrad__paths *words);
+/* Lists the shards of PART that PATTERN names: files, a pattern of the shell, or a folder with PART*.tar. The caller must free
+ * SHARDS, also after an error. SGRAD_EIO: a shard does not exist. SGRAD_EINVAL: PATTERN is malformed, or names a shard twice. */
+int sgrad__pattern_expand(const char *pattern, const char *part, struct sgrad__paths *shards);
+/* Returns true if PATTERN names shards of PART, which may be missing. */
+bool sgrad__pattern_has(const char *pattern, const char *part);
+
+/* ---- scan.c, label.c, index.c ---- */
+
+enum { SGRAD__NO_LABEL = -1, SGRAD__LABELS_LIMIT = 1 << 20 };
+#define SGRAD__IMAGE_LIMIT ((uint64_t)1 << 28)
+
+/* A sample in the index of a shard. */
+struct sgrad__shard_sample {
+    uint64_t at;        /* offset of the encoded image in the shard, in bytes; in a compressed one, after decompression */
+    uint32_t size;      /* of the image, in bytes */
+    int32_t label;      /* of a shard with names of classes: the number of the name in this shard; SGRAD__NO_LABEL: none */
+    uint32_t name;      /* offset in the texts of the path of the image in the shard */
+    uint32_t key;       /* length of the beginning of the path that is the key */
+};
+
+/* A shard under construction, in the order of its samples. The owner frees it with sgrad__draft_free. */
+struct sgrad__draft {
+    struct sgrad__shard_sample *sample;
+    int samples;
+    char *text;                         /* texts that end with 0 */
+    size_t text_bytes, text_room;
+    char **class_name;                  /* names of classes, in the order of their first occurrence */
+    int classes;
+    bool named, numbered;               /* labels are names of classes, are numbers */
+    struct sgrad_walk others;           /* members that are not part of a sample */
+    bool compressed;
+    uint64_t bytes;                     /* of the archive, after decompression */
+};
+void sgrad__draft_free(struct sgrad__draft *draft);
+/* Appends TEXT, of LENGTH bytes, to the texts. Returns its offset. */
+uint32_t sgrad__draft_text(struct sgrad__draft *draft, const char *text, size_t length);
+
+/* Reads the headers of the archive in FILE, an open file of SIZE bytes, or, if FILE is negative, of SIZE bytes at DATA. NAME: its
+ * path, for messages. DRAFT must be zero; the caller frees it, also after an error. SGRAD_EFORMAT: it is malformed, or a sample
+ * has no image. SGRAD_ELIBRARY: this build has no libarchive. */
+int sgrad__shard_scan(const char *name, int file, const void *data, size_t size, struct sgrad__draft *draft);
+
+/* Parses the label in the SIZE bytes at DATA, the member WHERE of a shard, with ENDING ".cls" or ".json". *LABEL:
+ * SGRAD__NO_LABEL if JSON has none of the keys. SGRAD_EFORMAT: it is malformed, or out of range. */
+int sgrad__label_parse(const char *where, const char *ending, const void *data, size_t size, struct sgrad__draft *draft,
+                       int32_t *label);
+
+/* An index, which points into a block of bytes. */
+struct sgrad__shard {
+    const void *block;
+    size_t block_bytes;
+    bool mapped;                        /* block is a map of a file; false: from malloc */
+    const struct sgrad__shard_sample *sample;
+    int64_t samples;
+    const char *text;
+    const uint32_t *class_name;         /* offsets in the texts; classes is 0 if labels are numbers */
+    int classes;
+    const uint32_t *other;              /* (others,2): offset in the texts of a kind of other member, their number */
+    int others;
+    bool compressed;
+    uint64_t bytes;                     /* of the archive, after decompression */
+    const char *path;                   /* of the archive, absolute */
+    int64_t file_size, file_time;       /* of the archive: bytes, time of the last change in nanoseconds */
+};
+/* Returns DRAFT as a block from malloc, of *BYTES bytes. */
+void *sgrad__index_pack(struct sgrad__draft *draft, const char *path, int64_t file_size, int64_t file_time, size_t *bytes);
+/* Points SHARD into a block. Returns false if the block is not a valid index, of this version and machine. */
+bool sgrad__index_parse(const void *block, size_t bytes, struct sgrad__shard *shard);
+
+/* ---- cached.c ---- */
+
+/* Opens the indexes of COUNT shards. Those that are not in the cache are read from the shards, by several threads, of several
+ * processes if these start at the same time. SHARD: zeros; the caller closes each, also after an error. */
+int sgrad__indexes_open(char *const *path, int64_t count, struct sgrad__shard *shard);
+void sgrad__indexes_close(struct sgrad__shard *shard, int64_t count);    /* frees the members and the list; NULL is a no-op */
+
+/* ---- unpacked.c ---- */
+
+/* Decompressed shards in at most LIMIT bytes of memory. The least recently used one is replaced. */
+struct sgrad__unpacked;
+struct sgrad__unpacked *sgrad__unpacked_create(int64_t shards, size_t limit);
+/* Sets *DATA to the content of shard I, whose file is PATH, until sgrad__unpacked_give. Threads may call it concurrently; a
+ * thread must not take two shards at a time. The caller has checked that SHARD fits. SGRAD_EFORMAT, SGRAD_EIO, SGRAD_ENOMEM. */
+int sgrad__unpacked_take(struct sgrad__unpacked *unpacked, int64_t i, const char *path, const struct sgrad__shard *shard,
+                         const unsigned char **data);
+void sgrad__unpacked_give(struct sgrad__unpacked *unpacked, int64_t i);
+void sgrad__unpacked_free(struct sgrad__unpacked *unpacked);            /* NULL is a no-op */
+
+/* ---- list.c ---- */
+
+/* The shards of a split. Samples are numbered in the order of the shards. */
+struct sgrad__shards {
+    struct sgrad__paths paths;
+    struct sgrad__shard *shard;         /* (paths.count) */
+    int64_t *first;                     /* (paths.count + 1): number of the first sample of each shard, and of all samples */
+    size_t folder;                      /* length of the folder that all paths have in common, with its slash */
+    struct sgrad__unpacked *unpacked;   /* of compressed shards; NULL: there are none */
+};
+/* Opens the shards of PART that PATTERN names. LIMIT: bytes of memory for decompressed shards. The caller must close SHARDS, also
+ * after an error. Errors: those of sgrad__pattern_expand and sgrad__shard_scan. SGRAD_EIO: there are none. SGRAD_EINVAL: a
+ * compressed shard exceeds LIMIT. */
+int sgrad__shards_list(const char *pattern, const char *part, size_t limit, struct sgrad__shards *shards);
+void sgrad__shards_unlist(struct sgrad__shards *shards);
+struct sgrad__source sgrad__shards_source(const struct sgrad__shards *shards);
+/* Returns the shard of sample I. *SAMPLE: its entry in the index. */
+int64_t sgrad__shards_find(const struct sgrad__shards *shards, int64_t i, const struct sgrad__shard_sample **sample);
+/* Returns "SHARD: MEMBER at byte N", for messages. The caller must free it. */
+char *sgrad__shards_where(const struct sgrad__shards *shards, int64_t i);
+/* Returns the path of a shard in the common folder of all. */
+const char *sgrad__shards_name(const struct sgrad__shards *shards, int64_t shard);
+
+#endif

@@ -1,0 +1,158 @@
+/* unpacked.c: decompressed shards in bounded memory. A compressed shard has no random access, so it is decompressed as a whole.
+ *
+ *     limit     |  shard 3   |  shard 7 (in use)  | shard 2  |  free  |
+ *
+ * A shard that is needed takes the place of those that were used least recently. A thread that finds no place waits until another
+ * thread no longer uses its shard.
+ *
+ * Limits: libarchive does not verify the checksum of gzip; that of Zstandard is verified. */
+#include "config.h"
+#include "datasets/shards/shards.h"
+#include "runtime/libraries.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum state { ABSENT, LOADING, LOADED };
+
+struct slot {
+    void *data;
+    size_t bytes;
+    int users; /* threads that use the data */
+    enum state state;
+    uint64_t used; /* time of the last use, counted in uses */
+};
+
+struct sgrad__unpacked {
+    pthread_mutex_t guard;
+    pthread_cond_t changed; /* a shard was loaded, or is no longer in use */
+    size_t limit, bytes;    /* bytes: of all slots that are loaded or being loaded */
+    uint64_t uses;
+    int64_t shards;
+    struct slot *slot; /* (shards) */
+};
+
+struct sgrad__unpacked *sgrad__unpacked_create(int64_t shards, size_t limit) {
+    struct sgrad__unpacked *unpacked = sgrad_xcalloc(1, sizeof *unpacked);
+    unpacked->limit = limit;
+    unpacked->shards = shards;
+    unpacked->slot = sgrad_xcalloc((size_t)shards, sizeof *unpacked->slot);
+    pthread_mutex_init(&unpacked->guard, NULL);
+    pthread_cond_init(&unpacked->changed, NULL);
+    return unpacked;
+}
+
+/* Memory that is returned to the system when it is freed, which that of malloc need not be. */
+static void *take_memory(size_t bytes) {
+    void *data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return data == MAP_FAILED ? NULL : data;
+}
+
+#ifdef SGRAD_HAVE_LIBARCHIVE
+#include <archive.h>
+#include <archive_entry.h>
+
+/* Decompresses the file PATH to TO, of BYTES bytes. */
+static int decompress(const char *path, size_t bytes, char *to) {
+    enum { BLOCK = 1 << 18 };
+    struct archive_entry *entry;
+    struct archive *archive = archive_read_new();
+    size_t done = 0;
+    ssize_t got = -1;
+    archive_read_support_format_raw(archive);
+    archive_read_support_filter_gzip(archive);
+    archive_read_support_filter_zstd(archive);
+    if (archive_read_open_filename(archive, path, BLOCK) == ARCHIVE_OK && archive_read_next_header(archive, &entry) == ARCHIVE_OK)
+        do {
+            got = archive_read_data(archive, to + done, bytes - done);
+            done += got > 0 ? (size_t)got : 0;
+        } while (got > 0 && done < bytes);
+    int error = 0;
+    if (done < bytes)
+        error =
+            sgrad_log_error(SGRAD_EFORMAT, "tar: %s: byte %zu after decompression: %s", path, done,
+                            got < 0 && archive_error_string(archive) ? archive_error_string(archive) : "the shard ends early");
+    archive_read_free(archive);
+    return error;
+}
+#else
+static int decompress(const char *path, size_t bytes, char *to) {
+    (void)bytes, (void)to;
+    return sgrad_library_missing("libarchive", "read %s, a tar archive", path);
+}
+#endif
+
+static void drop(struct sgrad__unpacked *unpacked, struct slot *slot) {
+    munmap(slot->data, slot->bytes);
+    unpacked->bytes -= slot->bytes;
+    *slot = (struct slot){ 0 };
+}
+
+/* Makes room for BYTES. Returns false if the shards in use leave too little. The caller holds the guard. */
+static bool make_room(struct sgrad__unpacked *unpacked, size_t bytes) {
+    while (unpacked->bytes + bytes > unpacked->limit) {
+        struct slot *oldest = NULL;
+        for (struct slot *s = unpacked->slot; s < unpacked->slot + unpacked->shards; s++)
+            if (s->state == LOADED && !s->users && (!oldest || s->used < oldest->used)) oldest = s;
+        if (!oldest) return false;
+        drop(unpacked, oldest);
+    }
+    return true;
+}
+
+/* Decompresses a shard to SLOT, for which there is room. The caller holds the guard, which is released meanwhile. */
+static int load(struct sgrad__unpacked *unpacked, struct slot *slot, const char *path, size_t bytes) {
+    slot->state = LOADING;
+    slot->bytes = bytes;
+    unpacked->bytes += bytes;
+    pthread_mutex_unlock(&unpacked->guard);
+    void *data = take_memory(bytes);
+    int error = data ? decompress(path, bytes, data)
+                     : sgrad_log_error(SGRAD_ENOMEM, "tar: %s: no memory for its %zu bytes after decompression", path, bytes);
+    pthread_mutex_lock(&unpacked->guard);
+    slot->data = data;
+    slot->state = LOADED;
+    if (error && data)
+        drop(unpacked, slot);
+    else if (error)
+        unpacked->bytes -= bytes, *slot = (struct slot){ 0 };
+    pthread_cond_broadcast(&unpacked->changed);
+    return error;
+}
+
+int sgrad__unpacked_take(struct sgrad__unpacked *unpacked, int64_t i, const char *path, const struct sgrad__shard *shard,
+                         const unsigned char **data) {
+    struct slot *slot = &unpacked->slot[i];
+    int error = 0;
+    pthread_mutex_lock(&unpacked->guard);
+    while (!error && slot->state != LOADED)
+        if (slot->state == ABSENT && make_room(unpacked, shard->bytes))
+            error = load(unpacked, slot, path, shard->bytes);
+        else
+            pthread_cond_wait(&unpacked->changed, &unpacked->guard);
+    if (!error) {
+        slot->users++;
+        slot->used = ++unpacked->uses;
+        *data = slot->data;
+    }
+    pthread_mutex_unlock(&unpacked->guard);
+    return error;
+}
+
+void sgrad__unpacked_give(struct sgrad__unpacked *unpacked, int64_t i) {
+    pthread_mutex_lock(&unpacked->guard);
+    if (!--unpacked->slot[i].users) pthread_cond_broadcast(&unpacked->changed);
+    pthread_mutex_unlock(&unpacked->guard);
+}
+
+void sgrad__unpacked_free(struct sgrad__unpacked *unpacked) {
+    if (!unpacked) return;
+    for (int64_t i = 0; i < unpacked->shards; i++)
+        if (unpacked->slot[i].state == LOADED) drop(unpacked, &unpacked->slot[i]);
+    pthread_cond_destroy(&unpacked->changed);
+    pthread_mutex_destroy(&unpacked->guard);
+    free(unpacked->slot);
+    free(unpacked);
+}

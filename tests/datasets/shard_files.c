@@ -1,0 +1,273 @@
+/* Shards that are hostile, truncated, damaged or changed, and their indexes. */
+#include "config.h"
+#include "datasets/shards/shards.h"
+#include "tests/datasets/tar.h"
+
+#ifdef SGRAD_HAVE_LIBARCHIVE
+#include <dirent.h>
+#include <sys/wait.h>
+
+/* ---- hostile archives ---------------------------------------------------------------------------------------------- */
+
+static void assert_refused(int error, const char *text) {
+    struct sgrad_dataset *dataset;
+    save("h.tar");
+    assert_fails(open_split("h.tar", SGRAD_TRAIN, &dataset), error, text);
+}
+
+static void hostile(void **state) {
+    (void)state;
+    struct sgrad_dataset *dataset;
+    assert_refused(SGRAD_EFORMAT, "has no samples");
+    put_sample("../x", 0, 0);
+    assert_refused(SGRAD_EFORMAT, "h.tar: ../x.ppm at byte 0: its path leads out of the archive");
+    put_sample("/x", 0, 0);
+    assert_refused(SGRAD_EFORMAT, "its path leads out");
+    put_entry("a.ppm", '2', 0, "b.ppm");
+    assert_refused(SGRAD_EFORMAT, "a.ppm at byte 0: is a link");
+    put_entry("a.ppm", '1', 0, "b.ppm");
+    assert_refused(SGRAD_EFORMAT, "is a link");
+    put_entry("a.ppm", '3', 0, "");
+    assert_refused(SGRAD_EFORMAT, "is neither a file nor a folder");
+    put_entry("a.ppm", '0', 1 << 20, "");
+    assert_refused(SGRAD_EFORMAT, "the shard ends within this member");
+    put_entry("a.ppm", '0', (uint64_t)1 << 32, "");
+    assert_refused(SGRAD_EFORMAT, "the image has more than 256 MiB");
+    put_entry("a.cls", '0', (uint64_t)1 << 32, "");
+    assert_refused(SGRAD_EFORMAT, "the label has more than 1 MiB");
+    put_image("a.ppm", 0);
+    assert_refused(SGRAD_EFORMAT, "a.ppm at byte 512: the sample has no label");
+    put_text("a.cls", "0");
+    assert_refused(SGRAD_EFORMAT, "a at byte 0: the sample has a label, but no image");
+    put_image("a.ppm", 0);
+    put_image("a.png", 0);
+    assert_refused(SGRAD_EFORMAT, "the sample has two images");
+    put_image("a.ppm", 0);
+    put_text("a.cls", "0");
+    put_text("a.cls", "1");
+    assert_refused(SGRAD_EFORMAT, "the sample has two such labels");
+    put_extension('x', "99 path=b.ppm\n");
+    put_sample("a", 0, 0);
+    assert_refused(SGRAD_EFORMAT, "malformed pax");
+    for (int i = 0; i < 100; i++) put_extension('x', "15 comment=abc\n");
+    put_sample("a", 0, 0);
+    assert_refused(SGRAD_EFORMAT, "h.tar: byte "); /* the limit of libarchive */
+    put_text("a", "x");
+    tar.data[0] = 'b';
+    assert_refused(SGRAD_EFORMAT, "h.tar: byte 0:");
+    scratch_write("h.tar", "", 0);
+    assert_fails(open_split("h.tar", SGRAD_TRAIN, &dataset), SGRAD_EFORMAT, "the file is empty");
+    scratch_write("h.tar", "no archive", 10);
+    assert_fails(open_split("h.tar", SGRAD_TRAIN, &dataset), SGRAD_EFORMAT, "h.tar: byte 0: ");
+}
+
+static void labels(void **state) {
+    (void)state;
+    const struct {
+        const char *ending, *content, *text;
+    } is[] = { { "cls", "", "'' must be a decimal integer" },
+               { "cls", "cat", "'cat' must be a decimal integer; write the name of a class to a .json" },
+               { "cls", "1.5", "'1.5' must be" },
+               { "cls", "1 2", "'1 2' must be" },
+               { "cls", "-1", "the label is -1, but labels must be 0 to 1048575" },
+               { "cls", "1048576", "the label is 1048576" },
+               { "cls", "99999999999999999999999999999999999999999999999999", "must be a decimal integer" },
+               { "json", "{", "a.json at byte 1024: line 1: " },
+               { "json", "[]", "the sample has no label" },
+               { "json", "{\"x\": 1}", "the sample has no label" },
+               { "json", "{\"label\": 1.5}", "the label must be an integer or the name of a class" },
+               { "json", "{\"label\": -3}", "the label is -3" },
+               { "json", "{\"label\": \"\"}", "the name of a class must be 1 to 1024 bytes of text" },
+               { "json", "{\"label\": \"a\\u0001\"}", "the name of a class must be" },
+               { "json", "{\"label\": 1, \"label\": 2}", "duplicate" } };
+    for (size_t i = 0; i < sizeof is / sizeof *is; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "a.%s", is[i].ending);
+        put_image("a.ppm", 0);
+        put_text(name, is[i].content);
+        assert_refused(SGRAD_EFORMAT, is[i].text);
+    }
+    put_image("a.ppm", 0);
+    put_text("a.json", "{\"label\": \"x\"}");
+    put_sample("b", 0, 0);
+    assert_refused(SGRAD_EFORMAT, "labels must be all integers or all names");
+}
+
+static void truncated(void **state) {
+    (void)state;
+    struct sgrad__draft draft;
+    char key[32];
+    begin();
+    for (int i = 0; i < 3; i++) {
+        snprintf(key, sizeof key, "%d", i);
+        put_sample(key, i, 0);
+    }
+    const size_t all = tar.size;
+    for (size_t size = 0; size < all; size += 7) {
+        draft = (struct sgrad__draft){ 0 };
+        char *copy = malloc(size + 1);
+        memcpy(copy, tar.data, size);
+        if (survives(sgrad__shard_scan("t.tar", -1, copy, size, &draft))) assert_in_range(draft.samples, 1, 3);
+        sgrad__draft_free(&draft);
+        free(copy);
+    }
+    begin();
+}
+
+static void damaged_images(void **state) {
+    (void)state;
+    struct sgrad_dataset *dataset;
+    char *list = NULL;
+    uint8_t pixels[12];
+    int32_t label;
+    make_shard("i/0.tar", 0, 3);
+    put_text("1.ppm", "P6\n2 2\n255\nshort");
+    put_text("1.cls", "0");
+    put_sample("2", 9, 1);
+    save("i/1.tar");
+    assert_done(open_with("i/{0..1}.tar", SGRAD_TRAIN, (struct sgrad_dataset_options){ .damaged = true }, &dataset));
+    assert_fails(sgrad_dataset_read(dataset, &(struct sgrad_sample){ .index = 3 }, 1, (void *[]){ pixels, &label }),
+                 SGRAD_EFORMAT, "i/1.tar: 1.ppm at byte 512: ");
+    assert_done(sgrad_dataset_skip_damaged(dataset, false, &list));
+    assert_int_equal(dataset->count, 4);
+    assert_int_equal(dataset->first[1] * 10 + dataset->first[2], 34);
+    assert_int_equal(value_of(dataset, 3, &label), 9);
+    assert_non_null(strstr(list, "1.ppm at byte 512"));
+    free(list);
+    sgrad_dataset_close(dataset);
+}
+
+/* ---- the index ----------------------------------------------------------------------------------------------------- */
+
+static void damaged_index(void **state) {
+    (void)state;
+    struct sgrad__draft draft = { 0 };
+    struct sgrad__shard shard;
+    size_t bytes;
+    begin();
+    put_text("x.txt", "x");
+    put_image("a.ppm", 1);
+    put_text("a.json", "{\"label\": \"x\"}");
+    assert_done(sgrad__shard_scan("t.tar", -1, tar.data, tar.size + 1024, &draft));
+    unsigned char *block = sgrad__index_pack(&draft, "/t.tar", 1, 2, &bytes);
+    assert_true(sgrad__index_parse(block, bytes, &shard));
+    assert_int_equal(shard.samples, 1);
+    assert_string_equal(shard.text + shard.sample[0].name, "a.ppm");
+    for (size_t i = 0; i < 8 * bytes; i++) {
+        block[i / 8] ^= (unsigned char)(1 << i % 8);
+        assert_false(sgrad__index_parse(block, bytes, &shard));
+        block[i / 8] ^= (unsigned char)(1 << i % 8);
+    }
+    for (size_t size = 0; size < bytes; size++) {
+        unsigned char *copy = malloc(size + 1);
+        memcpy(copy, block, size);
+        assert_false(sgrad__index_parse(copy, size, &shard));
+        free(copy);
+    }
+    free(block);
+    sgrad__draft_free(&draft);
+    begin();
+}
+
+/* The path of the only index in the cache folder of NAME. */
+static const char *only_index(const char *name) {
+    static char path[1024];
+    char folder[512];
+    snprintf(folder, sizeof folder, "%s/.starpu/stargrad/shards", scratch_path(name));
+    DIR *dir = opendir(folder);
+    assert_non_null(dir);
+    int found = 0;
+    for (struct dirent *entry; (entry = readdir(dir));)
+        if (*entry->d_name != '.') snprintf(path, sizeof path, "%s/%s", folder, entry->d_name), found++;
+    closedir(dir);
+    assert_int_equal(found, 1);
+    return path;
+}
+
+static void cached(void **state) {
+    (void)state;
+    struct sgrad_dataset *dataset;
+    struct stat first, second;
+    scratch_write("cache/x", "", 0);
+    setenv("XDG_CACHE_HOME", scratch_path("cache"), 1);
+    make_shard("c.tar", 0, 3);
+    assert_done(open_split("c.tar", SGRAD_TRAIN, &dataset));
+    sgrad_dataset_close(dataset);
+    const char *index = only_index("cache");
+    assert_int_equal(stat(index, &first), 0);
+    assert_done(open_split("c.tar", SGRAD_TRAIN, &dataset)); /* the stored index is used */
+    assert_int_equal(stat(index, &second), 0);
+    assert_int_equal(first.st_ino, second.st_ino);
+    sgrad_dataset_close(dataset);
+    for (int length = 0; length < 300; length += 100) { /* a damaged index is replaced */
+        assert_int_equal(truncate(index, length), 0);
+        assert_done(open_split("c.tar", SGRAD_TRAIN, &dataset));
+        assert_int_equal(value_of(dataset, 2, &(int32_t){ 0 }), 2);
+        assert_int_equal(stat(index, &second), 0);
+        assert_int_equal(first.st_size, second.st_size);
+        sgrad_dataset_close(dataset);
+    }
+    make_shard("c.tar", 7, 4); /* and so is that of another archive */
+    assert_done(open_split("c.tar", SGRAD_TRAIN, &dataset));
+    assert_int_equal(value_of(dataset, 3, &(int32_t){ 0 }), 10);
+    sgrad_dataset_close(dataset);
+    setenv("XDG_CACHE_HOME", "/dev/null", 1); /* without a cache folder, nothing is stored */
+    scratch_listen();
+    const int error = open_split("c.tar", SGRAD_TRAIN, &dataset);
+    assert_non_null(strstr(scratch_said(), "the index of the shards cannot be stored"));
+    assert_done(error);
+    assert_int_equal(value_of(dataset, 3, &(int32_t){ 0 }), 10);
+    sgrad_dataset_close(dataset);
+    setenv("XDG_CACHE_HOME", scratch_root, 1);
+}
+
+static void together(void **state) {
+    (void)state;
+    char name[32];
+    for (int s = 0; s < 20; s++) {
+        snprintf(name, sizeof name, "p/%02d.tar", s);
+        make_shard(name, 10 * s, 10);
+    }
+    pid_t process[4];
+    for (int p = 0; p < 4; p++)
+        if (!(process[p] = fork())) {
+            struct sgrad_dataset *dataset;
+            int error = open_split("p/{00..19}.tar", SGRAD_TRAIN, &dataset);
+            _exit(error || dataset->count != 200);
+        }
+    for (int p = 0; p < 4; p++) {
+        int status;
+        waitpid(process[p], &status, 0);
+        assert_int_equal(status, 0);
+    }
+}
+
+static void changed(void **state) {
+    (void)state;
+    struct sgrad_dataset *dataset;
+    uint8_t pixels[12];
+    int32_t label;
+    make_shard("e.tar", 0, 3);
+    assert_done(open_with("e.tar", SGRAD_TRAIN, (struct sgrad_dataset_options){ .memory = 1 }, &dataset));
+    make_shard("e.tar", 5, 4);
+    assert_fails(sgrad_dataset_read(dataset, &(struct sgrad_sample){ .index = 0 }, 1, (void *[]){ pixels, &label }), SGRAD_EIO,
+                 "the file has changed");
+    sgrad_dataset_close(dataset);
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        sentence("hostile archives are refused", hostile),
+        sentence("malformed labels are refused", labels),
+        sentence("a shard that ends anywhere is read to there or refused", truncated),
+        sentence("a damaged image is named with its shard and byte, and can be skipped", damaged_images),
+        sentence("an index with a flipped bit or a missing end is not used", damaged_index),
+        sentence("the index is stored, and replaced if it is damaged or the shard has changed", cached),
+        sentence("processes that start together open the same shards", together),
+        sentence("a shard that changes while it is open is not read", changed),
+    };
+    return run_sentences(argc, argv, tests, setup, scratch_close);
+}
+#else
+SKIPPED_WITHOUT("libarchive")
+#endif
