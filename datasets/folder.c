@@ -180,9 +180,10 @@ static int open_split(struct sgrad_dataset *dataset, const char *root, const str
     if (!train) SGRAD_TRY(check_classes(folder));
     struct sgrad__images images = { 0 };
     int error = sgrad__folder_images(folder->path, folder->class_name, folder->classes, train, &images, &folder->beside);
+    char *where = sgrad_format("folder: %s", folder->path);
     if (!error && !train && images.count)
-        sgrad__warn_of_absent("folder", folder->path, (const char *const *)folder->class_name, folder->classes, images.label,
-                              images.count);
+        sgrad__warn_of_absent(where, (const char *const *)folder->class_name, folder->classes, images.label, images.count);
+    free(where);
     if (!error) take_images(dataset, &images);
     sgrad__images_free(&images);
     if (!error) error = sgrad__folder_others(folder->path, &folder->beside);

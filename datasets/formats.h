@@ -120,9 +120,8 @@ struct sgrad__part {
 };
 struct sgrad__part sgrad__part_choose(bool test, const struct sgrad_dataset_options *options,
                                       bool (*has)(const void *of, const char *part), const void *of);
-/* Warns of classes that have no sample in a test split, PATH. */
-void sgrad__warn_of_absent(const char *kind, const char *path, const char *const *class_name, int classes, const int32_t *label,
-                           int64_t count);
+/* Warns of classes that have no sample in a test split. WHERE: as above (unused.c). */
+void sgrad__warn_of_absent(const char *where, const char *const *class_name, int classes, const int32_t *label, int64_t count);
 
 /* ---- origin.c ---- */
 

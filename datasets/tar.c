@@ -145,12 +145,14 @@ static int take_labels(struct sgrad_dataset *dataset, const char *pattern, bool 
     int32_t *label = sgrad_xcalloc((size_t)dataset->count, sizeof *label);
     dataset->field[1].data = label;
     for (int64_t s = 0; s < tar->shards.paths.count; s++) SGRAD_TRY(take_shard(dataset, s, every, label));
+    char *where = sgrad_format("tar: %s", pattern);
     if (dataset->unlabelled)
         memset(label, 0, (size_t)dataset->count * sizeof *label);
     else if (dataset->split == SGRAD_TRAIN)
-        sgrad__warn_of_unused("tar", pattern, label, dataset->count, dataset);
+        sgrad__warn_of_unused(where, label, dataset->count, dataset);
     else if (strcmp(tar->part.name, "train"))
-        sgrad__warn_of_absent("tar", pattern, dataset->class_name, dataset->classes, label, dataset->count);
+        sgrad__warn_of_absent(where, dataset->class_name, dataset->classes, label, dataset->count);
+    free(where);
     return 0;
 }
 

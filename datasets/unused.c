@@ -32,11 +32,10 @@ void sgrad__warn_of_unused(const char *where, const int32_t *label, int64_t coun
     free(list);
 }
 
-void sgrad__warn_of_absent(const char *kind, const char *path, const char *const *class_name, int classes, const int32_t *label,
-                           int64_t count) {
+void sgrad__warn_of_absent(const char *where, const char *const *class_name, int classes, const int32_t *label, int64_t count) {
     int absent;
     char *list = sgrad_classes_absent(class_name, classes, label, count, class_name != NULL, &absent);
     if (absent && sgrad_launched_rank() == 0)
-        sgrad_log_warning("%s: %s: has no image of %d of the %d classes: %s", kind, path, absent, classes, list);
+        sgrad_log_warning("%s: has no image of %d of the %d classes: %s", where, absent, classes, list);
     free(list);
 }
