@@ -38,8 +38,8 @@ static const char *const refused[] = {
     "trace", "tensorboard", "histograms", "prometheus", "print", "json", "quiet", NULL
 };
 /* Options that must be the same for all candidates. */
-static const char *const common_only[] = { "epochs",    "exclude", "image-size",  "eval-resize", "exif",
-                                          "split",     "mean",    "deviation",   "class-names", NULL };
+static const char *const common_only[] = { "epochs",   "exclude", "image-size",  "eval-resize", "exif",        "decode",
+                                          "split",    "mean",    "deviation",   "class-names", "data-memory", NULL };
 /* The position of the keys at the top level of the file, for messages. */
 static const char everywhere[] = "options for all candidates";
 static const char *const own_words[] = { "candidates", "grid", "random", "stop", "partitions", "order", NULL };

@@ -129,6 +129,9 @@ extern const struct sgrad__type sgrad__flag, sgrad__whole, sgrad__real, sgrad__t
       &sgrad__whole, SGRAD__FIELD(data.eval_resize), 1, 8192 }, \
     { "exif", "ignore|apply", "EXIF orientation of the images of a folder; a TIFF's is always applied", &sgrad__choice, \
       SGRAD__FIELD(data.exif) }, \
+    { "decode", "full|reduced", \
+      "reduced: decode JPEG images at 1/2, 1/4 or 1/8 of their size if --image-size needs no more; faster, not the same pixels", \
+      &sgrad__choice, SGRAD__FIELD(data.reduced) }, \
     { "split", "FRACTION", \
       "hold out this fraction of the training samples as the test set, by class, if a folder or table has no test set; 0: none", \
       &sgrad__real, SGRAD__FIELD(data.split), 0, 0.99 }, \

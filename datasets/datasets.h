@@ -70,6 +70,8 @@ struct sgrad_dataset_options {
     int size;           /* side in pixels of the images of a folder, if its argument has none; 0: the size of the files */
     int test_resize;    /* of a folder: test images are scaled until the shorter side has this number of pixels, at least size,
                            and then cropped to size; 0: scaled to size. SGRAD_EINVAL: there is no size, or it is larger */
+    bool reduced;       /* of a folder or tar archives with a size: JPEG images are decoded at 1/2, 1/4 or 1/8 of their size if
+                           that is not below the size; faster, and pixels differ slightly */
     bool upright;       /* of a folder: images are rotated and mirrored as their EXIF orientation requires */
     const char *class_titles;   /* path of a file with a line for each class: its name for users; NULL: class_name */
     size_t memory;      /* bytes for the cache of decoded images; 0: 2 GiB, at most a quarter of the memory; 1: no cache */
@@ -297,7 +299,7 @@ uint64_t sgrad_dataset_fingerprint(const struct sgrad_dataset *dataset);
 /* Makes a data set of COUNT unlabelled images in the files FILE[0…count-1], as the input of a trained network. Images are scaled
  * and cropped to IMAGE, (H,W,C), where C is 1 (grey) or 3; pixels have the range 0 to FULL_SCALE. Images of another size than HxW
  * require H = W; otherwise reading them fails with SGRAD_EINVAL. Labels are 0, of CLASSES classes. FILE and its strings must
- * outlive the data set. OPTIONS may be NULL; uses test_resize, upright. The caller closes *DATASET. SGRAD_EINVAL: IMAGE
+ * outlive the data set. OPTIONS may be NULL; uses test_resize, upright, reduced. The caller closes *DATASET. SGRAD_EINVAL: IMAGE
  * is not such a shape, or test_resize is below H. */
 int sgrad_dataset_of_files(const char *const *file, int64_t count, const struct sgrad_shape *image, float full_scale, int classes,
                            const struct sgrad_dataset_options *options, struct sgrad_dataset **dataset);

@@ -49,6 +49,7 @@ int sgrad__encoded_open(struct sgrad__encoded *encoded, struct sgrad_dataset *da
     encoded->side = (int)side;
     encoded->scaled = dataset->split == SGRAD_TEST && options->test_resize ? options->test_resize : encoded->side;
     encoded->upright = options->upright;
+    encoded->reduced = options->reduced && encoded->side;
     encoded->skips = options->damaged;
     encoded->limit = sgrad__memory_limit(options->memory);
     dataset->field[0] = (struct sgrad_field){ .name = "pixels", .dtype = SGRAD_U8, .shape = sgrad_shape(3, 1, 1, 3) };
@@ -115,12 +116,21 @@ static int fit(const struct sgrad__encoded *encoded, const struct sgrad_dataset 
     return 0;
 }
 
+/* Decodes BYTES to pixels of the type of the data set. */
+static int decode(const struct sgrad__encoded *encoded, const struct sgrad__bytes *bytes, struct sgrad__image *image) {
+    if (encoded->deep) return parse_image(encoded, bytes, sgrad__image_decode_deep, image);
+    if (!encoded->reduced) return parse_image(encoded, bytes, sgrad__image_decode, image);
+    SGRAD_TRY(sgrad__image_decode_reduced(bytes->name, bytes->data, bytes->size, encoded->scaled, image));
+    if (encoded->upright) sgrad__image_upright(bytes->data, bytes->size, image);
+    return 0;
+}
+
 static int decode_sample(struct sgrad__encoded *encoded, const struct sgrad_dataset *dataset, int64_t i, uint8_t *pixels) {
     const struct sgrad__source *source = &encoded->source;
     struct sgrad__bytes bytes;
     struct sgrad__image image = { 0 };
     SGRAD_TRY(source->fetch(source->of, i, &bytes));
-    int error = parse_image(encoded, &bytes, encoded->deep ? sgrad__image_decode_deep : sgrad__image_decode, &image);
+    int error = decode(encoded, &bytes, &image);
     if (!error) {
         tell_unread(encoded, dataset->reader->name, bytes.name, &image);
         error = fit(encoded, dataset, bytes.name, &image, pixels);

@@ -181,6 +181,9 @@ struct sgrad__image_format {
     /* Decodes to rgb, or to rgb16 if the file has more than 8 bits per channel. Without PIXELS, both are NULL. read is NULL
      * if the build lacks the library. */
     int (*read)(const char *name, const void *data, size_t size, bool pixels, struct sgrad__image *image);
+    /* Decodes at a fraction of the size, at which the shorter side still has at least LEAST pixels, if it has them in the file.
+     * NULL: images are decoded at full size. */
+    int (*read_reduced)(const char *name, const void *data, size_t size, int least, struct sgrad__image *image);
 };
 /* Returns true if the name of a file ends with the extension of a format, in upper or lower case. */
 bool sgrad__image_is_named(const char *name);
@@ -191,6 +194,9 @@ char *sgrad__image_endings(void);
 int sgrad__image_header(const char *name, const void *data, size_t size, struct sgrad__image *image);
 int sgrad__image_decode(const char *name, const void *data, size_t size, struct sgrad__image *image);
 int sgrad__image_decode_deep(const char *name, const void *data, size_t size, struct sgrad__image *image);
+/* The same as decode, but a JPEG is decoded at 1/2, 1/4 or 1/8 of its size if its shorter side then has at least LEAST pixels.
+ * This is faster, and the pixels differ slightly from those of the whole image when it is scaled. */
+int sgrad__image_decode_reduced(const char *name, const void *data, size_t size, int least, struct sgrad__image *image);
 
 /* raster.c: functions that several formats use. */
 #define SGRAD__SIDE_LIMIT 65535

@@ -27,6 +27,7 @@ struct jpeg {
     const char *name;
     const unsigned char *data;
     size_t size;
+    int least; /* 0, or as in read_reduced */
     struct sgrad__image image;
     uint8_t *cmyk; /* one row */
 };
@@ -78,6 +79,15 @@ static void cmyk_to_rgb(const uint8_t *cmyk, bool adobe, int width, uint8_t *rgb
     }
 }
 
+/* Returns the number of eighths of its size at which an image of HEIGHT x WIDTH is decoded, so that the shorter side has at least
+ * LEAST pixels: 1, 2, 4 or 8, for which libjpeg has fast transforms. */
+static unsigned eighths(unsigned height, unsigned width, int least) {
+    const unsigned side = height < width ? height : width;
+    unsigned n = 8;
+    while (least && n > 1 && side * (n / 2) / 8 >= (unsigned)least) n /= 2;
+    return n;
+}
+
 static int jpeg_run(struct jpeg *jpeg, bool pixels) {
     struct jpeg_decompress_struct *decoder = &jpeg->decoder;
     if (setjmp(jpeg->back)) return SGRAD_EFORMAT;
@@ -89,8 +99,11 @@ static int jpeg_run(struct jpeg *jpeg, bool pixels) {
     SGRAD_TRY(sgrad__image_check_size("jpeg", jpeg->name, decoder->image_width, decoder->image_height,
                                       (uint64_t)jpeg->size * JPEG_PIXELS));
     struct sgrad__image *image = &jpeg->image;
-    image->width = (int)decoder->image_width;
-    image->height = (int)decoder->image_height;
+    decoder->scale_num = eighths(decoder->image_height, decoder->image_width, jpeg->least);
+    decoder->scale_denom = 8;
+    jpeg_calc_output_dimensions(decoder);
+    image->width = (int)decoder->output_width;
+    image->height = (int)decoder->output_height;
     image->grey = decoder->jpeg_color_space == JCS_GRAYSCALE;
     if (!pixels) return 0;
 
@@ -109,8 +122,8 @@ static int jpeg_run(struct jpeg *jpeg, bool pixels) {
     return 0;
 }
 
-static int read_jpeg(const char *name, const void *data, size_t size, bool pixels, struct sgrad__image *image) {
-    struct jpeg jpeg = { .name = name, .data = data, .size = size };
+static int read_at(const char *name, const void *data, size_t size, int least, bool pixels, struct sgrad__image *image) {
+    struct jpeg jpeg = { .name = name, .data = data, .size = size, .least = least };
     jpeg.decoder.err = jpeg_std_error(&jpeg.errors);
     jpeg.decoder.client_data = &jpeg;
     jpeg.errors.error_exit = jpeg_error;
@@ -126,6 +139,14 @@ static int read_jpeg(const char *name, const void *data, size_t size, bool pixel
     return error;
 }
 
+static int read_jpeg(const char *name, const void *data, size_t size, bool pixels, struct sgrad__image *image) {
+    return read_at(name, data, size, 0, pixels, image);
+}
+
+static int read_reduced(const char *name, const void *data, size_t size, int least, struct sgrad__image *image) {
+    return read_at(name, data, size, least, true, image);
+}
+
 #endif
 
 static bool is_jpeg(const unsigned char *data, size_t size) { return size >= 3 && !memcmp(data, "\xff\xd8\xff", 3); }
@@ -134,5 +155,6 @@ const struct sgrad__image_format sgrad__jpeg_image = {
     .name = "JPEG", .library = "jpeg", .endings = ".jpg .jpeg .jpe .jfif", .is = is_jpeg,
 #ifdef SGRAD_HAVE_JPEG
     .read = read_jpeg,
+    .read_reduced = read_reduced,
 #endif
 };

@@ -91,6 +91,8 @@ struct sgrad_data_options {
     int image_size;                             /* folder data: side to which images are scaled; 0: unscaled */
     int eval_resize;                            /* folder data: the shorter side of test images before they are cropped to
                                                    image_size; 0: image_size */
+    bool reduced;                               /* folder and tar data with a size: decode JPEG images at a fraction of their
+                                                   size (sgrad_dataset_options) */
     bool exif;                                  /* folder data: apply the EXIF orientation of images */
     double split;                               /* fraction of the training samples that are the test set, if there is none */
     const char *on;                             /* test set of data that have train, val and test: "val", "test"; NULL: "val" */

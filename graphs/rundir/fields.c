@@ -68,6 +68,7 @@ static const struct field {
     FIELD("image_size", INTEGER, data.image_size),
     FIELD("eval_resize", INTEGER, data.eval_resize),
     FIELD("exif", FLAG, data.exif),
+    FIELD("reduced", FLAG, data.reduced),
     FIELD("split", REAL, data.split),
     FIELD("on", TEXT, data.on),
     FIELD("id", TEXT, data.id),

@@ -250,6 +250,7 @@ struct sgrad_dataset_options sgrad__dataset_options(const struct sgrad_train_opt
                                            .size = data->image_size,
                                            .test_resize = data->eval_resize,
                                            .upright = data->exif,
+                                           .reduced = data->reduced,
                                            .split = data->split,
                                            .third = data->on && !strcmp(data->on, "test"),
                                            .id = data->id,

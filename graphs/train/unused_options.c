@@ -92,6 +92,17 @@ static char *not_a_folder(const struct sgrad__run *run) {
     return run->data.test->reader->resizes ? NULL : sgrad_format("%s is not a folder of images", run->options.data.name);
 }
 
+static char *not_scaled(const struct sgrad__run *run) {
+    const char *name = run->options.data.name;
+    if (!run->data.test->reader->resizes) return not_a_folder(run);
+    return run->options.data.image_size || sgrad_folder_size(name, NULL) ? NULL : sgrad_format("no --image-size is set");
+}
+
+static char *not_in_shards(const struct sgrad__run *run) {
+    if (run->options.data.no_shuffle) return sgrad_format("--no-shuffle keeps the order of the files");
+    return run->data.train && run->data.train->shards ? NULL : sgrad_format("%s is not in several files", run->options.data.name);
+}
+
 static char *has_test_set(const struct sgrad__run *run) {
     if (run->data.test->held_out || !(run->options.data.split > 0)) return NULL;
     return sgrad_format(run->data.train ? "%s has a test set" : "no samples of %s are held out", run->options.data.name);
@@ -186,6 +197,7 @@ static const struct row rows[] = {
     { "class-weights", no_classes },
     { "cpus-share", no_gpus },
     { "data-placement", not_shared },
+    { "decode", not_scaled },
     { "deviation", no_images },
     { "dice", no_voxels },
     { "epochs", steps_decide },
@@ -210,6 +222,7 @@ static const struct row rows[] = {
     { "schedule", no_milestone_is_reached },
     { "servers", one_rank },
     { "shard", nothing_to_share },
+    { "shuffle-window", not_in_shards },
     { "split", has_test_set },
     { "staleness", one_rank },
     { "strategy", no_servers },

@@ -314,6 +314,32 @@ static void changed_since(void **state) {
     sgrad_dataset_close(dataset);
 }
 
+/* A smooth picture of 100x140, scaled to 24 pixels: decoded at full size, and at a half and a quarter of it. */
+static void reduced(void **state) {
+    (void)state;
+    enum { HEIGHT = 100, WIDTH = 140, SIDE = 24 };
+    static uint8_t picture[HEIGHT * WIDTH * 3], bytes[20000], whole[SIDE * SIDE * 3], fraction[SIDE * SIDE * 3];
+    static const struct { int least, height, width; } cases[] = { { 0, 100, 140 }, { 51, 100, 140 }, { 50, 50, 70 }, { 26, 50, 70 },
+                                                                  { 24, 25, 35 }, { 1, 13, 18 } };
+    for (int i = 0; i < HEIGHT * WIDTH * 3; i++) picture[i] = (uint8_t)(i / (3 * WIDTH) + i / 3 % WIDTH / 2 + 30 * (i % 3));
+    const size_t size = make_jpeg(JCS_RGB, picture, HEIGHT, WIDTH, bytes, sizeof bytes);
+    struct sgrad__image image;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_done(sgrad__image_decode_reduced("file", bytes, size, cases[i].least, &image));
+        assert_int_equal(image.height, cases[i].height);
+        assert_int_equal(image.width, cases[i].width);
+        if (image.height >= SIDE) sgrad__image_fit(&image, SIDE, SIDE, cases[i].least ? fraction : whole);
+        if (image.height >= SIDE && cases[i].least) assert_pixels(fraction, whole, SIDE * SIDE * 3, 3);
+        free(image.rgb);
+    }
+    uint8_t other[5000];
+    const size_t length = make_png(PNG_FORMAT_RGB, picture, 20, 20, other, sizeof other);
+    assert_done(sgrad__image_decode_reduced("file", other, length, 5, &image));
+    assert_int_equal(image.height, 20);         /* only JPEG has fractions */
+    free(image.rgb);
+    assert_int_equal(survives(sgrad__image_decode_reduced("file", bytes, size / 2, 24, &image)), false);
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         sentence_with("images of a folder come in the order of their names, whatever their format",
@@ -321,6 +347,7 @@ int main(int argc, char **argv) {
         sentence_with("images of several sizes are refused without a size, and scaled and cut with one",
                       sizes, scratch_open, scratch_close),
         sentence("an image is scaled as torchvision scales it", resize),
+        sentence("a JPEG is decoded at the smallest fraction of its size that is not below the wanted size", reduced),
         sentence_with("a folder without images of each class is refused", classes, scratch_open, scratch_close),
         sentence("a truncated image is refused, and a damaged one does no harm", damaged),
         sentence_with("several threads read one folder at the same time", many_readers, scratch_open, scratch_close),
