@@ -29,7 +29,8 @@ struct sgrad__unpacked {
     pthread_mutex_t guard;
     pthread_cond_t changed; /* a shard was loaded, or is no longer in use */
     size_t limit, bytes;    /* bytes: of all slots that are loaded or being loaded */
-    uint64_t uses;
+    uint64_t uses, loads;               /* samples that were read; shards that were decompressed for them */
+    bool warned;                        /* of shards that are decompressed too often */
     int64_t shards;
     struct slot *slot; /* (shards) */
 };
@@ -104,6 +105,7 @@ static bool make_room(struct sgrad__unpacked *unpacked, size_t bytes) {
 
 /* Decompresses a shard to SLOT, for which there is room. The caller holds the guard, which is released meanwhile. */
 static int load(struct sgrad__unpacked *unpacked, struct slot *slot, const char *path, size_t bytes) {
+    unpacked->loads++;
     slot->state = LOADING;
     slot->bytes = bytes;
     unpacked->bytes += bytes;
@@ -122,6 +124,18 @@ static int load(struct sgrad__unpacked *unpacked, struct slot *slot, const char 
     return error;
 }
 
+/* Warns once if most samples need a shard to be decompressed. The caller holds the guard. */
+static void warn_of_loads(struct sgrad__unpacked *unpacked, const char *path) {
+    enum { PASSES = 3, USES = 4 };
+    if (unpacked->warned || unpacked->uses > USES * unpacked->loads) return;
+    if (unpacked->loads < PASSES * (uint64_t)unpacked->shards) return;
+    unpacked->warned = true;
+    if (sgrad_launched_rank() == 0)
+        sgrad_log_warning("tar: %s: compressed shards are decompressed for every few samples, because too few fit into %.1f MB; "
+                          "give --data-memory, or a smaller --shuffle-window, or decompress the shards",
+                          path, 1e-6 * (double)unpacked->limit);
+}
+
 int sgrad__unpacked_take(struct sgrad__unpacked *unpacked, int64_t i, const char *path, const struct sgrad__shard *shard,
                          const unsigned char **data) {
     struct slot *slot = &unpacked->slot[i];
@@ -132,6 +146,7 @@ int sgrad__unpacked_take(struct sgrad__unpacked *unpacked, int64_t i, const char
             error = load(unpacked, slot, path, shard->bytes);
         else
             pthread_cond_wait(&unpacked->changed, &unpacked->guard);
+    warn_of_loads(unpacked, path);
     if (!error) {
         slot->users++;
         slot->used = ++unpacked->uses;
