@@ -202,6 +202,14 @@ static int refuse_archive(const struct scan *scan) {
                            why ? why : "the archive is damaged");
 }
 
+/* Logs that the file cannot be opened, with its kind if that is known. BEGIN: its first KNOWN bytes. */
+static int refuse_file(const struct scan *scan, const void *begin, size_t known) {
+    const struct sgrad_contents *is = sgrad_contents(begin, known);
+    if (!is || !strcmp(is->name, "a tar archive")) return refuse_archive(scan);
+    return sgrad_log_error(SGRAD_EFORMAT, "tar: %s: is %s, not a tar archive%s%s", scan->shard, is->name, is->way_out ? "; " : "",
+                           is->way_out ? is->way_out : "");
+}
+
 /* Returns true if a header was read. Of libarchive's warnings, only that of a name that the locale cannot express is accepted:
  * after others, a header is read in part. */
 static bool is_read(const struct scan *scan, int result) {
@@ -238,10 +246,12 @@ int sgrad__shard_scan(const char *name, int file, const void *data, size_t size,
     enum { BLOCK = 1 << 16 };
     struct scan scan = { .shard = name, .file_size = size, .draft = draft };
     if (!size) return sgrad_log_error(SGRAD_EFORMAT, "tar: %s: the file is empty", name);
+    unsigned char begin[512];
+    const ssize_t known = file < 0 ? 0 : pread(file, begin, sizeof begin, 0);
     int error = open_archive(&scan);
     if (!error && (file < 0 ? archive_read_open_memory(scan.archive, data, size)
                             : archive_read_open_fd(scan.archive, file, BLOCK)) != ARCHIVE_OK)
-        error = refuse_archive(&scan);
+        error = refuse_file(&scan, begin, known > 0 ? (size_t)known : 0);
     if (!error) error = read_headers(&scan);
     free(scan.key);
     if (scan.archive) archive_read_free(scan.archive);

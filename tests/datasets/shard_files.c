@@ -54,11 +54,12 @@ static void hostile(void **state) {
     assert_refused(SGRAD_EFORMAT, "h.tar: byte "); /* the limit of libarchive */
     put_text("a", "x");
     tar.data[0] = 'b';
-    assert_refused(SGRAD_EFORMAT, "h.tar: byte 0:");
+    assert_refused(SGRAD_EFORMAT, "h.tar: byte 0: ");
     scratch_write("h.tar", "", 0);
     assert_fails(open_split("h.tar", SGRAD_TRAIN, &dataset), SGRAD_EFORMAT, "the file is empty");
-    scratch_write("h.tar", "no archive", 10);
-    assert_fails(open_split("h.tar", SGRAD_TRAIN, &dataset), SGRAD_EFORMAT, "h.tar: byte 0: ");
+    static const char pointer[] = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n";
+    scratch_write("h.tar", pointer, sizeof pointer - 1);
+    assert_fails(open_split("h.tar", SGRAD_TRAIN, &dataset), SGRAD_EFORMAT, "is a Git LFS pointer, not a tar archive");
 }
 
 static void labels(void **state) {
