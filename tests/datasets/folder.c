@@ -319,8 +319,9 @@ static void reduced(void **state) {
     (void)state;
     enum { HEIGHT = 100, WIDTH = 140, SIDE = 24 };
     static uint8_t picture[HEIGHT * WIDTH * 3], bytes[20000], whole[SIDE * SIDE * 3], fraction[SIDE * SIDE * 3];
-    static const struct { int least, height, width; } cases[] = { { 0, 100, 140 }, { 51, 100, 140 }, { 50, 50, 70 }, { 26, 50, 70 },
-                                                                  { 24, 25, 35 }, { 1, 13, 18 } };
+    static const struct { int least, height, width; } cases[] = {
+        { 0, 100, 140 }, { 51, 100, 140 }, { 50, 50, 70 }, { 26, 50, 70 }, { 24, 25, 35 }, { 1, 13, 18 },
+    };
     for (int i = 0; i < HEIGHT * WIDTH * 3; i++) picture[i] = (uint8_t)(i / (3 * WIDTH) + i / 3 % WIDTH / 2 + 30 * (i % 3));
     const size_t size = make_jpeg(JCS_RGB, picture, HEIGHT, WIDTH, bytes, sizeof bytes);
     struct sgrad__image image;
