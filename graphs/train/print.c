@@ -74,6 +74,16 @@ static void print_memory(const struct sgrad__run *run, FILE *to) {
     fputc('\n', to);
 }
 
+/* Prints the order of the samples of a data set in several files. */
+static void print_shards(const struct sgrad__run *run, FILE *to) {
+    const struct sgrad_dataset *d = run->data.train;
+    const long window = run->options.data.shuffle_window;
+    fprintf(to, "; %lld shards", (long long)d->shards);
+    if (run->options.data.no_shuffle) fputs(" in order", to);
+    else if (!window || window >= d->count) fputs(", shuffled as a whole", to);
+    else fprintf(to, " in random order, samples drawn from the next %ld", window);
+}
+
 /* Prints input and target of the network: "32x32x3, 10 classes", or "8 features, 1 target". */
 static void print_data(const struct sgrad__run *run, FILE *to) {
     const struct sgrad_dataset *d = run->data.train;
@@ -91,6 +101,7 @@ static void print_data(const struct sgrad__run *run, FILE *to) {
     if (d->excluded) fprintf(to, "; %lld left out by %s", (long long)d->excluded, run->options.data.exclude);
     if (d->held_out) fprintf(to, "; the test samples are held out by --split %g", run->options.data.split);
     if (d->note) fprintf(to, "; %s", d->note);
+    if (d->shards) print_shards(run, to);
     if (d->damaged + run->data.test->damaged)
         fprintf(to, "; %lld training and %lld test %s damaged and left out", (long long)d->damaged,
                 (long long)run->data.test->damaged, sgrad_plural(run->data.test->damaged, "sample", "samples"));
