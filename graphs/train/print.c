@@ -100,11 +100,11 @@ static void print_data(const struct sgrad__run *run, FILE *to) {
             sgrad_plural(run->data.test->count, "sample", "samples"));
     if (d->excluded) fprintf(to, "; %lld left out by %s", (long long)d->excluded, run->options.data.exclude);
     if (d->held_out) fprintf(to, "; the test samples are held out by --split %g", run->options.data.split);
-    if (d->note) fprintf(to, "; %s", d->note);
-    if (d->shards) print_shards(run, to);
     if (d->damaged + run->data.test->damaged)
         fprintf(to, "; %lld training and %lld test %s damaged and left out", (long long)d->damaged,
                 (long long)run->data.test->damaged, sgrad_plural(run->data.test->damaged, "sample", "samples"));
+    if (d->note) fprintf(to, "; %s", d->note);
+    if (d->shards) print_shards(run, to);
     if (d->others) fprintf(to, "; training folder: %s", d->others);
     if (run->data.test->others) fprintf(to, "; test folder: %s", run->data.test->others);
     if (image && d->reader->measures && sgrad_dataset_measured(d) < d->count)
