@@ -99,12 +99,6 @@ int sgrad__failure_take(void);      /* returns the error of sgrad_task_error and
 /* Sets the error of FAILURE, unless it has one. NULL: the error of sgrad_task_error. */
 void sgrad__failure_note(struct sgrad_failure *failure, int error);
 
-/* open opens a regular file of 1 to LIMIT bytes for reading. The caller must close the descriptor *FILE; *SIZE is the file's
- * size. SGRAD_EIO: cannot be opened, or is not a regular file. SGRAD_EFORMAT: empty or longer. read copies BYTES bytes from
- * offset AT to TO; PATH is for messages. SGRAD_EIO: reading fails, or the file has become shorter. */
-int sgrad__file_open(const char *path, size_t limit, int *file, size_t *size);
-int sgrad__file_read(int file, const char *path, size_t at, size_t bytes, void *to);
-
 /* Functions of a simulated trainer (simulation.h). model sets MODEL to the durations of struct sgrad_simulation; CALL_OF must
  * return the bound kernel of a task. gpus returns the number of GPUs per rank; 0 before sgrad_simulation_set. */
 struct starpu_perfmodel;

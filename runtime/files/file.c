@@ -2,6 +2,7 @@
 #include "config.h"
 #include "runtime/internal.h"
 #include "runtime/runtime.h"
+#include "runtime/files/parts.h"
 #include "runtime/files/streams.h"
 
 #include <errno.h>

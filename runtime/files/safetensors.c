@@ -15,6 +15,7 @@
 #include "runtime/files/contents.h"
 #include "runtime/internal.h"
 #include "runtime/runtime.h"
+#include "runtime/files/parts.h"
 #include "runtime/files/shards.h"
 
 #include <jansson.h>
