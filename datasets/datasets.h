@@ -487,7 +487,7 @@ struct sgrad_reader {
     char *(*sample_name)(const struct sgrad_dataset *dataset, int64_t index);
     int (*picture)(const struct sgrad_dataset *dataset, int64_t index, struct sgrad_picture *picture);
     uint64_t (*stamp)(const struct sgrad_dataset *dataset, int64_t index);
-    bool computes;                      /* read accesses no file, and never fails */
+    bool computes;                      /* samples need not be read to be checked: they are computed, or open has checked them */
     int64_t measures;                   /* mean and deviation are computed from at most this many samples; 0: from all */
     const char *resizes;                /* argument syntax that scales images to one size: "folder:DIR,SIZE"; NULL: none */
 };

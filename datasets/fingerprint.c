@@ -12,17 +12,26 @@ static uint64_t mix(uint64_t hash, uint64_t word) {
     return hash ^ hash >> 32;
 }
 
-uint64_t sgrad__fingerprint_add(uint64_t hash, const void *data, size_t size) {
+uint64_t sgrad__fingerprint_words(uint64_t hash, const void *data, size_t size) {
     const unsigned char *byte = data;
     uint64_t word;
-    size_t i = 0;
-    for (; i + sizeof word <= size; i += sizeof word) {
+    for (size_t i = 0; i < size; i += sizeof word) {
         memcpy(&word, byte + i, sizeof word);
         hash = mix(hash, word);
     }
-    word = 0;
-    if (i < size) memcpy(&word, byte + i, size - i);
-    return mix(mix(hash, word), size);
+    return hash;
+}
+
+uint64_t sgrad__fingerprint_end(uint64_t hash, const void *data, size_t size, size_t all) {
+    const size_t whole = size / sizeof(uint64_t) * sizeof(uint64_t);
+    uint64_t word = 0;
+    hash = sgrad__fingerprint_words(hash, data, whole);
+    if (whole < size) memcpy(&word, (const unsigned char *)data + whole, size - whole);
+    return mix(mix(hash, word), all);
+}
+
+uint64_t sgrad__fingerprint_add(uint64_t hash, const void *data, size_t size) {
+    return sgrad__fingerprint_end(hash, data, size, size);
 }
 
 uint64_t sgrad_dataset_fingerprint(const struct sgrad_dataset *dataset) {
@@ -31,7 +40,7 @@ uint64_t sgrad_dataset_fingerprint(const struct sgrad_dataset *dataset) {
     int numbers = 1;
     const int all = sgrad_dataset_own_fields(dataset);
     int fields = 0;
-    for (int f = 0; f < all; f++)       /* without documents: they depend on an option (--attend), and follow from the tokens */
+    for (int f = 0; f < all; f++) /* without documents: they depend on an option (--attend), and follow from the tokens */
         if (strcmp(dataset->field[f].name, SGRAD_DOCUMENT_FIELD)) field[fields++] = &dataset->field[f];
     for (int f = 0; f < fields; f++)
         for (int i = 0; i < field[f]->shape.rank; i++) number[numbers++] = field[f]->shape.dim[i];

@@ -243,5 +243,9 @@ int sgrad__dataset_find_damaged(const struct sgrad_dataset *dataset, char **reas
 
 /* Returns HASH, a fingerprint, extended by SIZE bytes. */
 uint64_t sgrad__fingerprint_add(uint64_t hash, const void *data, size_t size);
+/* The same in several calls: words for all parts except the last one, whose SIZE is a multiple of 8; end for the last part, where
+ * ALL is the sum of all sizes. */
+uint64_t sgrad__fingerprint_words(uint64_t hash, const void *data, size_t size);
+uint64_t sgrad__fingerprint_end(uint64_t hash, const void *data, size_t size, size_t all);
 
 #endif

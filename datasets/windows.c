@@ -1,10 +1,12 @@
-/* windows.c: samples from a long sequence of numbers. Window i consists of the T numbers from i·T on; its target is the number
- * after each of them. With T = 4 and ten numbers, not shifted, and shifted by 1:
+/* windows.c: samples from long sequences of numbers. Window i of a sequence consists of the T numbers from i·T on; its target is
+ * the number after each of them. With T = 4 and ten numbers, not shifted, and shifted by 1:
  *
  *     t h e   c a t   s a            window 0   t h e _ │ h e _ c        window 1   c a t _ │ a t _ s
  *     └─────┘ └─────┘                shifted    h e _ c │ e _ c a                   a t _ s │ t _ s a
  *
- * A shifted window that would extend beyond the end begins earlier, so the last two windows may overlap. */
+ * A shifted window that would extend beyond the end begins earlier, so the last two windows of a sequence may overlap. Sequences
+ * are numbered one after another: of sequences with 2 and 3 windows, samples 2 to 4 are the windows of the second. The numbers
+ * are read from the files when a sample is read, so the memory does not depend on the size of the files. */
 #include "config.h"
 #include "datasets/windows.h"
 #include "datasets/formats.h"
@@ -15,11 +17,12 @@
 #include <unistd.h>
 
 struct windows {
-    struct sgrad_map map, answers;  /* answers: by number, 1 if it may be a target; no data: all may */
-    const unsigned char *first;     /* first number of the sequence */
-    int64_t count, length;          /* numbers of the sequence; of a window */
-    int bytes;                      /* of a number: 1, 2, 4 or 8, little-endian */
-    int end;                        /* last number of each document */
+    struct sgrad__sequences in;
+    struct sgrad__open_files *files;
+    int64_t *first; /* (in.count + 1): index of the first window of each sequence, and the number of windows */
+    int64_t length; /* numbers of a window */
+    int limit;      /* numbers are below it */
+    int end;        /* last number of each document */
 };
 
 int sgrad__windows_argument(const char *what, const char *argument, char **path, int64_t *length) {
@@ -35,29 +38,45 @@ int sgrad__windows_argument(const char *what, const char *argument, char **path,
     return 0;
 }
 
-int sgrad__windows_open(struct sgrad_dataset *dataset, struct sgrad_map map, const char *name, size_t from, int64_t count,
-                        int bytes, int64_t length) {
-    if (count <= length) {
-        sgrad_map_close(&map);
-        return sgrad_log_error(SGRAD_EFORMAT,
-                               "%s: the %s split has %lld %s, but samples of %lld require at least %lld; give shorter samples",
-                               name, dataset->split == SGRAD_TRAIN ? "training" : "test", (long long)count,
-                               bytes == 1 ? "bytes" : "tokens", (long long)length, (long long)length + 1);
+void sgrad__sequences_free(struct sgrad__sequences *in) {
+    for (int i = 0; i < in->count; i++) {
+        free(in->numbers[i].path);
+        if (in->answers) free(in->answers[i].path);
     }
-    struct windows *w = dataset->state = sgrad_xcalloc(1, sizeof *w);
-    *w = (struct windows){ .map = map, .first = map.data + from, .count = count, .length = length, .bytes = bytes };
-    dataset->field[0] = (struct sgrad_field){ "tokens", SGRAD_I32, { 1, { length } }, NULL };
-    dataset->field[1] = (struct sgrad_field){ "next", SGRAD_I32, { 1, { length } }, NULL };
-    dataset->count = (count - 1) / length;
-    dataset->shifts = length;
-    dataset->identity = sgrad__fingerprint_add(1, w->first, (size_t)(count * bytes));
-    return 0;
+    free(in->numbers);
+    free(in->answers);
+    free(in->hash);
+    *in = (struct sgrad__sequences){ 0 };
 }
 
-void sgrad__windows_restrict(struct sgrad_dataset *dataset, struct sgrad_map answers) {
-    struct windows *w = dataset->state;
-    w->answers = answers;
-    dataset->identity = sgrad__fingerprint_add(dataset->identity, answers.data, answers.size);
+static int refuse_short(const struct sgrad_dataset *dataset, const struct sgrad__sequences *in, const char *name,
+                        const char *what, int64_t length) {
+    const char *split = dataset->split == SGRAD_TRAIN ? "training" : "test";
+    int64_t most = 0;
+    for (int i = 0; i < in->count; i++)
+        if (in->numbers[i].count > most) most = in->numbers[i].count;
+    return sgrad_log_error(SGRAD_EFORMAT,
+                           "%s: %s%s split has %s%lld %s, but samples of %lld require at least %lld; give shorter samples", name,
+                           in->count > 1 ? "each file of the " : "the ", split, in->count > 1 ? "at most " : "", (long long)most,
+                           what, (long long)length, (long long)length + 1);
+}
+
+int sgrad__windows_open(struct sgrad_dataset *dataset, struct sgrad__sequences *sequences, const char *name, const char *what,
+                        int64_t length) {
+    const int n = sequences->count;
+    struct windows *w = dataset->state = sgrad_xcalloc(1, sizeof *w);
+    *w = (struct windows){ .in = *sequences, .length = length, .limit = dataset->classes };
+    *sequences = (struct sgrad__sequences){ 0 };
+    w->files = sgrad__open_files_create();
+    w->first = sgrad_xcalloc((size_t)n + 1, sizeof *w->first);
+    for (int i = 0; i < n; i++) w->first[i + 1] = w->first[i] + (w->in.numbers[i].count - (w->in.numbers[i].count > 0)) / length;
+    if (!w->first[n]) return refuse_short(dataset, &w->in, name, what, length);
+    dataset->field[0] = (struct sgrad_field){ "tokens", SGRAD_I32, { 1, { length } }, NULL };
+    dataset->field[1] = (struct sgrad_field){ "next", SGRAD_I32, { 1, { length } }, NULL };
+    dataset->count = w->first[n];
+    dataset->shifts = length;
+    dataset->identity = n == 1 ? w->in.hash[0] : sgrad__fingerprint_add(1, w->in.hash, (size_t)n * sizeof *w->in.hash);
+    return 0;
 }
 
 /* Sets *END to the end token in FOLDER/tokens.json, which stargrad tokenize writes. */
@@ -86,8 +105,10 @@ int sgrad__windows_attend(struct sgrad_dataset *dataset, const char *attend, con
     struct windows *w = dataset->state;
     const char *number = attend ? strchr(attend, ':') : NULL;
     if (!attend || strcmp(attend, "sample") == 0) return 0;
-    if (number) w->end = atoi(number + 1);
-    else if (folder) SGRAD_TRY(read_end(folder, &w->end));
+    if (number)
+        w->end = atoi(number + 1);
+    else if (folder)
+        SGRAD_TRY(read_end(folder, &w->end));
     else
         return sgrad_log_error(SGRAD_EINVAL, "--attend document: text has no end token; give --attend document:BYTE, where BYTE "
                                              "is the number of the last byte of each document");
@@ -101,20 +122,51 @@ int sgrad__windows_attend(struct sgrad_dataset *dataset, const char *attend, con
     return 0;
 }
 
+/* Copies COUNT numbers of sequence I, from number FIRST on, to the tokens of a sample, and, from the second on, to its targets.
+ */
+static int read_numbers(const struct windows *w, int i, int64_t first, int64_t count, int32_t *tokens, int32_t *next) {
+    enum { BLOCK = 2048 };
+    const struct sgrad__numbers *in = &w->in.numbers[i], *answers = w->in.answers ? &w->in.answers[i] : NULL;
+    unsigned char block[BLOCK * sizeof(int64_t)], answer[BLOCK];
+    for (int64_t done = 0; done < count;) {
+        const size_t n = count - done < BLOCK ? (size_t)(count - done) : BLOCK, bytes = (size_t)in->bytes;
+        const size_t at = (size_t)(first + done);
+        SGRAD_TRY(sgrad__open_files_read(w->files, in, in->from + at * bytes, n * bytes, block));
+        if (answers) SGRAD_TRY(sgrad__open_files_read(w->files, answers, at, n, answer));
+        for (size_t k = 0; k < n; k++, done++) {
+            const int64_t number = sgrad__number_at(block + k * bytes, in->bytes, in->is_signed);
+            if (number < 0 || number >= w->limit)
+                return sgrad_log_error(SGRAD_EFORMAT,
+                                       "%s: number %zu is %lld, but was below %d when the file was checked; a file "
+                                       "must not change during a run",
+                                       in->path, at + k, (long long)number, w->limit);
+            if (done < w->length) tokens[done] = (int32_t)number;
+            if (done > 0) next[done - 1] = answers && !answer[k] ? -1 : (int32_t)number;
+        }
+    }
+    return 0;
+}
+
+/* Returns the sequence that window INDEX is part of. */
+static int sequence_of(const struct windows *w, int64_t index) {
+    int low = 0, high = w->in.count;
+    while (high - low > 1) {
+        const int middle = (low + high) / 2;
+        if (w->first[middle] <= index)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 int sgrad__windows_read(const struct sgrad_dataset *dataset, struct sgrad_sample sample, void *const *data) {
     const struct windows *w = dataset->state;
-    const int64_t wanted = sample.index * w->length + sample.shift, last = w->count - 1 - w->length;
-    const int64_t first = wanted < last ? wanted : last;
-    const unsigned char *at = w->first + first * w->bytes, *answer = w->answers.data ? w->answers.data + first : NULL;
+    const int s = sequence_of(w, sample.index);
+    const int64_t wanted = (sample.index - w->first[s]) * w->length + sample.shift, last = w->in.numbers[s].count - 1 - w->length;
     const bool documents = sgrad_dataset_own_fields(dataset) == 3;
-    int32_t *tokens = data[0], *document = data[1], *next = data[documents ? 2 : 1];
-    for (int64_t i = 0; i <= w->length; i++, at += w->bytes) {
-        uint32_t bits = 0;
-        for (int b = w->bytes; b-- > 0;) bits = bits << 8 | at[b];
-        const int32_t number = (int32_t)bits;
-        if (i < w->length) tokens[i] = number;
-        if (i > 0) next[i - 1] = answer && !answer[i] ? -1 : number;
-    }
+    int32_t *tokens = data[0], *document = data[1];
+    SGRAD_TRY(read_numbers(w, s, wanted < last ? wanted : last, w->length + 1, tokens, data[documents ? 2 : 1]));
     for (int64_t i = 0; i < w->length && documents; i++)
         document[i] = i == 0 || tokens[i - 1] == w->end ? (int32_t)i : document[i - 1];
     return 0;
@@ -122,7 +174,8 @@ int sgrad__windows_read(const struct sgrad_dataset *dataset, struct sgrad_sample
 
 void sgrad__windows_close(struct sgrad_dataset *dataset) {
     struct windows *w = dataset->state;
-    sgrad_map_close(&w->map);
-    if (w->answers.data) sgrad_map_close(&w->answers);
+    sgrad__open_files_free(w->files);
+    sgrad__sequences_free(&w->in);
+    free(w->first);
     free(w);
 }
