@@ -1,7 +1,8 @@
-/* tokens.c: the reader of tokens: train.bin and val.bin, or train.npy and val.npy (token_file.c). */
+/* tokens.c: the reader of tokens, in files (token_file.c) of a folder or a pattern (token_list.c). */
 #include "config.h"
 #include "datasets/formats.h"
 #include "datasets/token_file.h"
+#include "datasets/token_list.h"
 #include "datasets/windows.h"
 
 #include <limits.h>
@@ -9,38 +10,17 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define WANTED "give tokens:DIR,T, where DIR contains train.bin and val.bin, or train.npy and val.npy"
-
-static bool exists(const char *path) {
-    struct stat status;
-    return !stat(path, &status);
-}
-
-/* Opens the file of SPLIT, "train" or "val", in FOLDER. ASKED: as of sgrad__token_file_open. */
-static int open_file(const char *folder, const char *split, int asked, struct sgrad__token_file *file) {
-    char *bin = sgrad_format("%s/%s.bin", folder, split), *npy = sgrad_format("%s/%s.npy", folder, split);
-    const bool array = exists(npy);
-    int error = 0;
-    if (array && exists(bin))
-        error = sgrad_log_error(SGRAD_EFORMAT, "tokens: %s and %s both exist; remove one of them", bin, npy);
-    else if (!array && !exists(bin))
-        error = sgrad_log_error(SGRAD_EIO, "tokens: %s: neither %s.bin nor %s.npy exists; " WANTED, folder, split, split);
-    if (!error) error = sgrad__token_file_open(array ? npy : bin, asked, file);
-    free(bin);
-    free(npy);
-    return error;
-}
-
-/* Parses "DIR,T", "DIR,T,16" or "DIR,T,32". *BYTES becomes 2 or 4; 0: not specified. */
+/* Parses "DIR,T", "DIR,T,16" or "DIR,T,32", where DIR may contain commas. *BYTES becomes 2 or 4; 0: not specified. */
 static int read_argument(const char *argument, char **folder, int64_t *length, int *bytes) {
     char *text = sgrad_format("%s", argument), *last = strrchr(text, ',');
-    const bool width = last && (!strcmp(last, ",16") || !strcmp(last, ",32"));
     struct stat status;
     *bytes = 0;
-    if (width && memchr(text, ',', (size_t)(last - text))) {
+    if (last && (!strcmp(last, ",16") || !strcmp(last, ",32"))) {
         *last = 0;
-        if (stat(text, &status))
-            *bytes = last[1] == '3' ? 4 : 2; /* else it is T, and DIR contains a comma */
+        const char *before = strrchr(text, ',');
+        const bool width = before && before[1] && !before[1 + strspn(before + 1, "0123456789")];
+        if (width && stat(text, &status))
+            *bytes = last[1] == '3' ? 4 : 2; /* else it is T, and DIR ends with ",NUMBER" */
         else
             *last = ',';
     }
@@ -110,48 +90,82 @@ static int read_answers(struct sgrad__sequences *in) {
     return error;
 }
 
+/* Opens the COUNT files PATH of a split: *IN, which the caller must free, also after an error. *LARGEST becomes the largest
+ * token, if it is larger. ASKED: as of sgrad__token_file_open. If *WARNS is set, may warn, by the first file, and then clears it.
+ */
+static int open_files(char *const *path, int count, int asked, bool *warns, struct sgrad__sequences *in, int *largest) {
+    struct sgrad__token_file first = { .stated = true };
+    *in = (struct sgrad__sequences){ .numbers = sgrad_xcalloc((size_t)count, sizeof *in->numbers),
+                                     .hash = sgrad_xcalloc((size_t)count, sizeof *in->hash) };
+    for (; in->count < count; in->count++) {
+        struct sgrad__token_file file;
+        SGRAD_TRY(sgrad__token_file_open(path[in->count], asked, &file));
+        in->numbers[in->count] = file.numbers;
+        if (!in->count) first = file;
+    }
+    SGRAD_TRY(check_tokens(in->numbers, count, in->hash, largest));
+    if (*warns) *warns = !sgrad__token_file_warn(&first, asked);
+    return 0;
+}
+
+/* Warns of files that have no sample. */
+static void warn_of_short(const struct sgrad__sequences *in, int64_t length) {
+    int few = 0;
+    const char *name = "";
+    for (int i = 0; i < in->count; i++)
+        if (in->numbers[i].count <= length && !few++) name = in->numbers[i].path;
+    if (few && few < in->count)
+        sgrad_log_warning("tokens: %d of %d training files %s no sample, because samples of %lld require %lld tokens: %s%s", few,
+                          in->count, sgrad_plural(few, "has", "have"), (long long)length, (long long)length + 1, name,
+                          few > 1 ? ", …" : "");
+}
+
 /* Opens the files of both splits. *IN: the tokens of the split of the data set; the caller must free it, also after an error. The
- * number of classes is determined by the tokens of both. WARNS: may warn, once. */
-static int open_files(struct sgrad_dataset *dataset, const char *folder, int asked, bool warns, struct sgrad__sequences *in) {
-    static const char *const name[] = { [SGRAD_TRAIN] = "train", [SGRAD_TEST] = "val" };
-    struct sgrad__token_file own = { .stated = false }, other = { .stated = false };
+ * number of classes is determined by the tokens of both. */
+static int open_splits(struct sgrad_dataset *dataset, const struct sgrad__token_list *files, int asked, bool warns,
+                       struct sgrad__sequences *in) {
+    const int own = dataset->split, other = !own;
+    struct sgrad__sequences rest;
     int largest = 0;
-    *in = (struct sgrad__sequences){ 1, sgrad_xcalloc(1, sizeof *in->numbers), NULL, sgrad_xcalloc(1, sizeof *in->hash) };
-    SGRAD_TRY(sgrad__folder_check("tokens", folder, WANTED));
-    SGRAD_TRY(open_file(folder, name[dataset->split], asked, &own));
-    in->numbers[0] = own.numbers;
-    SGRAD_TRY(check_tokens(in->numbers, 1, in->hash, &largest));
-    if (warns) warns = !sgrad__token_file_warn(&own, asked);
-    SGRAD_TRY(open_file(folder, name[!dataset->split], asked, &other));
-    const int error = check_tokens(&other.numbers, 1, NULL, &largest);
-    if (!error && warns && dataset->split == SGRAD_TRAIN) sgrad__token_file_warn(&other, asked);
-    free(other.numbers.path);
+    SGRAD_TRY(open_files(files->path[own], files->count[own], asked, &warns, in, &largest));
+    warns &= own == SGRAD_TRAIN;
+    const int error = open_files(files->path[other], files->count[other], asked, &warns, &rest, &largest);
+    sgrad__sequences_free(&rest);
     dataset->classes = largest + 1;
-    dataset->note = sgrad_format("tokens of %d bits", 8 * own.numbers.bytes);
+    dataset->note = in->count > 1 ? sgrad_format("tokens of %d bits in %d files", 8 * in->numbers[0].bytes, in->count)
+                                  : sgrad_format("tokens of %d bits", 8 * in->numbers[0].bytes);
     return error;
 }
 
 static int open_tokens(struct sgrad_dataset *dataset, const char *argument, const struct sgrad_dataset_options *options) {
     const bool first = dataset->split == SGRAD_TRAIN || options->origin; /* warns once, not for both splits */
-    struct sgrad__sequences in;
+    const bool warns = first && sgrad_launched_rank() == 0;
+    struct sgrad__sequences in = { 0 };
+    struct sgrad__token_list files;
     int asked;
-    char *folder;
+    char *source;
     int64_t length;
-    SGRAD_TRY(read_argument(argument, &folder, &length, &asked));
-    int error = open_files(dataset, folder, asked, first && sgrad_launched_rank() == 0, &in);
+    SGRAD_TRY(read_argument(argument, &source, &length, &asked));
+    int error = sgrad__token_list_find(source, &files);
+    if (!error) error = open_splits(dataset, &files, asked, warns, &in);
     if (!error && options->answers) error = read_answers(&in);
+    if (!error && warns && dataset->split == SGRAD_TRAIN) warn_of_short(&in, length);
     if (!error) error = sgrad__windows_open(dataset, &in, argument, "tokens", length);
+    char *folder = sgrad__token_folder(source);
     if (!error) error = sgrad__windows_attend(dataset, options->attend, folder);
     sgrad__sequences_free(&in);
+    sgrad__token_list_free(&files);
     free(folder);
+    free(source);
     return error;
 }
 
 const struct sgrad_reader sgrad_tokens_reader = {
     .name = "tokens",
     .argument = "DIR,T[,16|32]",
-    .summary = "tokens, T per sample: train.bin and val.bin in DIR, as written by nanoGPT, llm.c or Megatron-LM (with train.idx "
-               "and val.idx), or train.npy and val.npy",
+    .summary =
+        "tokens, T per sample: train.bin and val.bin in DIR, as written by nanoGPT, llm.c or Megatron-LM (with train.idx "
+        "and val.idx), or train.npy and val.npy; or several files: *train*.bin and *val*.bin in DIR, or a pattern of files",
     .open = open_tokens,
     .read = sgrad__windows_read,
     .close = sgrad__windows_close,
