@@ -4,6 +4,7 @@
 #include "datasets/datasets.h"
 #include "datasets/folder.h"
 #include "datasets/formats.h"
+#include "datasets/mixture.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -103,6 +104,7 @@ void sgrad_dataset_close(struct sgrad_dataset *dataset) {
     free(dataset->note);
     free(dataset->kept);
     free(dataset->first);
+    sgrad__mixture_free(dataset);
     free(dataset);
 }
 

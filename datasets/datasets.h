@@ -36,6 +36,7 @@
 #define SGRAD_DATASETS_DATASETS_H
 
 #include "datasets/origin.h"
+#include "datasets/source.h"
 #include "runtime/runtime.h"
 
 #ifdef __cplusplus
@@ -143,6 +144,8 @@ struct sgrad_dataset {
                                            fast */
     int64_t *first;                     /* (shards + 1): index of the first sample of each shard, and count; from malloc; NULL:
                                            no shards */
+    int sources;                        /* length of source; 0: no mixture */
+    struct sgrad_source *source;        /* ordered by first; the samples of all together are those of the data set */
     struct sgrad_origin *origin;        /* metadata of numeric features and their target; NULL: the input is not numeric */
     char *id_title;                     /* title of the column options.id; NULL: no such column, or the file has no header */
     char *note;                         /* how the file was read, for the user: "line 1 is the header"; NULL: no note */

@@ -11,6 +11,7 @@
 #include "config.h"
 #include "datasets/datasets.h"
 #include "datasets/formats.h"
+#include "datasets/mixture.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -53,6 +54,7 @@ int64_t sgrad__dataset_leave_out(struct sgrad_dataset *dataset, const bool *out)
         if (!out[i]) which[n++] = i;
     for (struct sgrad_field *f = dataset->field; f->name; f++) compact(f, which, kept);
     renumber_shards(dataset, which, kept);
+    sgrad__mixture_leave_out(dataset, which, kept);
     for (int64_t i = 0; i < kept; i++) which[i] = sgrad__index_in_reader(dataset, which[i]);
     free(dataset->kept);
     dataset->kept = which;

@@ -4,6 +4,9 @@
  * If classes are balanced, each of the K classes that have samples gets 1/K of the positions instead: a small class repeats its
  * samples, in equal numbers as far as possible; a large one leaves out a random part, another one in each epoch.
  *
+ * In a mixture, each source gets its quota of the positions. A source with fewer samples repeats them. One with more continues in
+ * the next epoch with those that follow (mixture.c).
+ *
  * Samples in shards are read fastest in the order of the files. Therefore the shards are shuffled, and each sample is drawn from
  * the next WINDOW ones that remain, as from the shuffle buffer of tf.data and WebDataset. At any time, only the shards of one
  * window are read. With a window of 3, and shards of 2 samples:
@@ -95,18 +98,68 @@ static void balance(struct sgrad__sampler *sampler, uint32_t epoch) {
     free(mine);
 }
 
+/* Fills the positions source by source: those of EPOCH in the endless sequence of passes over each source, in which every pass
+ * has its own random order. */
+static void mix(struct sgrad__sampler *sampler, uint32_t epoch) {
+    int64_t to = 0;
+    for (int s = 0; s < sampler->sources; s++) {
+        const struct sgrad_source *source = &sampler->source[s];
+        const int64_t size = source->count;
+        if (!source->quota) continue;
+        const unsigned __int128 begin = (unsigned __int128)epoch * (uint64_t)source->quota;
+        int64_t *mine = sgrad_xcalloc((size_t)size, sizeof *mine), at = (int64_t)(begin % (uint64_t)size);
+        uint32_t pass = (uint32_t)(begin / (uint64_t)size);
+        for (int64_t left = source->quota; left > 0; pass++, at = 0) {
+            const int64_t taken = size - at < left ? size - at : left;
+            for (int64_t i = 0; i < size; i++) mine[i] = source->first + i;
+            if (sampler->shuffle && taken < size) shuffle(sampler, pass, UINT32_MAX - (uint32_t)s, mine, size);
+            memcpy(sampler->index + to, mine + at, (size_t)taken * sizeof *mine);
+            to += taken;
+            left -= taken;
+        }
+        free(mine);
+    }
+    assert(to == sampler->count);
+}
+
+/* Without a random order: distributes the positions of each source evenly over the epoch. The next sample is always that of the
+ * source which is most behind its share: one always is, because the shares of all sum to the number of positions. */
+static void interleave(struct sgrad__sampler *sampler) {
+    int64_t *from = sampler->index, *taken = sgrad_xcalloc((size_t)sampler->sources, sizeof *taken);
+    sampler->index = sgrad_xcalloc((size_t)sampler->count, sizeof *sampler->index);
+    for (int64_t i = 0; i < sampler->count; i++) {
+        int next = 0;
+        int64_t begin = 0, at = 0;
+        __int128 most = 0;
+        for (int s = 0; s < sampler->sources; begin += sampler->source[s++].quota) {
+            const int64_t quota = sampler->source[s].quota;
+            const __int128 behind = (__int128)quota * (i + 1) - (__int128)taken[s] * sampler->count;
+            if (behind > most) most = behind, next = s, at = begin + taken[s];
+        }
+        sampler->index[i] = from[at];
+        taken[next]++;
+    }
+    free(taken);
+    free(from);
+}
+
 static void order(struct sgrad__sampler *sampler, uint32_t epoch) {
     if (!sampler->index) sampler->index = sgrad_xcalloc((size_t)sampler->count, sizeof *sampler->index);
     for (int64_t i = 0; i < sampler->count; i++) sampler->index[i] = i;
+    if (sampler->sources) mix(sampler, epoch);
     if (sampler->label) balance(sampler, epoch);
-    if (sampler->shards && !sampler->label) shuffle_shards(sampler, epoch);
-    else shuffle(sampler, epoch, 0, sampler->index, sampler->count);
+    if (sampler->sources && !sampler->shuffle)
+        interleave(sampler);            /* any other order of the files needs no index */
+    else if (sampler->shards && !sampler->sources && !sampler->label)
+        shuffle_shards(sampler, epoch);
+    else
+        shuffle(sampler, epoch, 0, sampler->index, sampler->count);
     sampler->epoch = epoch;
 }
 
 int64_t sgrad__sampler_index(struct sgrad__sampler *sampler, uint32_t epoch, int64_t position) {
     assert(position >= 0 && position < sampler->count);
-    if (!sampler->shuffle) return position;
+    if (!sampler->shuffle && !sampler->sources) return position;
     if (!sampler->index || sampler->epoch != epoch) order(sampler, epoch);
     return sampler->index[position];
 }

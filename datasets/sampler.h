@@ -16,6 +16,8 @@ struct sgrad__sampler {
     int64_t shards;             /* samples are in files, which are shuffled as blocks: dataset->shards; 0: no files */
     const int64_t *shard;       /* borrowed; dataset->first: index of the first sample of each shard, and count */
     int64_t window;             /* of shards: number of samples, at least 1, from which the next one is drawn */
+    int sources;                /* dataset->sources; 0: no mixture, each sample has a position */
+    const struct sgrad_source *source;      /* borrowed; dataset->source */
     int64_t shifts;             /* samples are windows, whose shift is below this number: dataset->shifts; 0: no shift */
     uint32_t epoch;             /* epoch of the permutation in INDEX */
     int64_t *index;             /* permutation of an epoch; NULL: none yet */

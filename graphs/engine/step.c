@@ -18,6 +18,8 @@ struct sgrad__sampler sgrad__run_sampler(const struct sgrad__run *run) {
                                     .shards = run->options.data.shuffle_window ? run->data.train->shards : 0,
                                     .shard = run->data.train->first,
                                     .window = run->options.data.shuffle_window,
+                                    .sources = run->data.train->sources,
+                                    .source = run->data.train->source,
                                     .shifts = run->data.placement ? 0 : run->data.train->shifts };
 }
 
