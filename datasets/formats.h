@@ -44,6 +44,10 @@ int sgrad__tokens_parse_megatron(const char *name, const void *data, size_t size
 #define SGRAD__TOKENS_HEADER 1024
 void sgrad__tokens_header(int bytes, uint32_t count, unsigned char header[SGRAD__TOKENS_HEADER]);
 
+/* Returns the folder of the files of the data set tokens:ARGUMENT, that of its first source if it is a mixture; NULL: ARGUMENT is
+ * malformed. The caller must free it. (tokens.c) */
+char *sgrad__tokens_folder(const char *argument);
+
 /* A table: lines of cells, all with the same number of columns. */
 struct sgrad__csv {
     int columns;

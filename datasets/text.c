@@ -58,7 +58,7 @@ static int open_text(struct sgrad_dataset *dataset, const char *argument, const 
         else
             sgrad__sequences_free(&sequences);
     }
-    if (!error) error = sgrad__windows_attend(dataset, options->attend, NULL);
+    if (!error) error = sgrad__windows_attend(dataset, options->attend, NULL, 0);
     free(path);
     return error;
 }

@@ -10,19 +10,29 @@
 #include "config.h"
 #include "datasets/windows.h"
 #include "datasets/formats.h"
+#include "datasets/mixture.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+/* The samples of a source of a test set: evenly spaced windows. */
+struct pick {
+    int64_t first, count;  /* samples */
+    int64_t from, windows; /* first window of the source; number of its windows */
+};
+
 struct windows {
     struct sgrad__sequences in;
     struct sgrad__open_files *files;
-    int64_t *first; /* (in.count + 1): index of the first window of each sequence, and the number of windows */
-    int64_t length; /* numbers of a window */
-    int limit;      /* numbers are below it */
-    int end;        /* last number of each document */
+    int64_t *first;    /* (in.count + 1): index of the first window of each sequence, and the number of windows */
+    int64_t length;    /* numbers of a window */
+    int limit;         /* numbers are below it */
+    int end;           /* last number of each document */
+    struct pick *pick; /* (picks), of a test set that is a mixture; NULL: sample i is window i */
+    int picks;
 };
 
 int sgrad__windows_argument(const char *what, const char *argument, char **path, int64_t *length) {
@@ -79,6 +89,53 @@ int sgrad__windows_open(struct sgrad_dataset *dataset, struct sgrad__sequences *
     return 0;
 }
 
+/* Restricts the samples of a test set to as many as possible with N[s] of source s, in the proportion of WEIGHT; sets N. */
+static void pick_samples(struct sgrad_dataset *dataset, int count, const double *weight, int64_t *n) {
+    struct windows *w = dataset->state;
+    double most = INFINITY;
+    int64_t from = 0;
+    w->pick = sgrad_xcalloc((size_t)count, sizeof *w->pick);
+    w->picks = count;
+    dataset->count = 0;
+    for (int s = 0; s < count; s++)
+        if ((double)n[s] / weight[s] < most) most = (double)n[s] / weight[s];
+    for (int s = 0; s < count; s++) {
+        const int64_t windows = n[s], wanted = llround(most * weight[s]);
+        n[s] = wanted < 1 ? 1 : wanted < windows ? wanted : windows;
+        w->pick[s] = (struct pick){ dataset->count, n[s], from, windows };
+        dataset->count += n[s];
+        from += windows;
+    }
+}
+
+int sgrad__windows_mix(struct sgrad_dataset *dataset, int count, const char *const *name, const double *weight,
+                       const int *files) {
+    const struct windows *w = dataset->state;
+    const char *split = dataset->split == SGRAD_TRAIN ? "training" : "test";
+    int64_t *n = sgrad_xcalloc((size_t)count, sizeof *n);
+    int file = 0, error = 0;
+    for (int s = 0; s < count && !error; file += files[s++]) {
+        n[s] = w->first[file + files[s]] - w->first[file];
+        if (!n[s])
+            error = sgrad_log_error(SGRAD_EFORMAT, "tokens: %s: its %s files have no sample of %lld tokens; give shorter samples",
+                                    name[s], split, (long long)w->length);
+    }
+    if (!error && dataset->split == SGRAD_TEST) pick_samples(dataset, count, weight, n);
+    if (!error) sgrad__mixture_create(dataset, count, name, weight, n);
+    for (int s = 0; s < count && !error; s++) {
+        const struct sgrad_source *source = &dataset->source[s];
+        if (!source->quota)
+            error =
+                sgrad_log_error(SGRAD_EINVAL,
+                                "tokens: %s: its weight is %.3g of all, which is less than one of the %lld %s samples; give a "
+                                "larger weight, or leave it out",
+                                name[s], source->weight, (long long)dataset->count, split);
+        dataset->identity = sgrad__fingerprint_add(dataset->identity, &source->quota, sizeof source->quota);
+    }
+    free(n);
+    return error;
+}
+
 /* Sets *END to the end token in FOLDER/tokens.json, which stargrad tokenize writes. */
 static int read_end(const char *folder, int *end) {
     char *path = sgrad_format("%s/tokens.json", folder);
@@ -101,14 +158,29 @@ static int read_end(const char *folder, int *end) {
     return error;
 }
 
-int sgrad__windows_attend(struct sgrad_dataset *dataset, const char *attend, const char *folder) {
+/* Sets *END to the end token of all folders. */
+static int read_ends(const char *const *folder, int folders, int *end) {
+    SGRAD_TRY(read_end(folder[0], end));
+    for (int i = 1; i < folders; i++) {
+        int other;
+        SGRAD_TRY(read_end(folder[i], &other));
+        if (other != *end)
+            return sgrad_log_error(SGRAD_EFORMAT,
+                                   "--attend document: documents end with token %d in %s, but with %d in %s; tokenize "
+                                   "them in the same way",
+                                   *end, folder[0], other, folder[i]);
+    }
+    return 0;
+}
+
+int sgrad__windows_attend(struct sgrad_dataset *dataset, const char *attend, const char *const *folder, int folders) {
     struct windows *w = dataset->state;
     const char *number = attend ? strchr(attend, ':') : NULL;
     if (!attend || strcmp(attend, "sample") == 0) return 0;
     if (number)
         w->end = atoi(number + 1);
-    else if (folder)
-        SGRAD_TRY(read_end(folder, &w->end));
+    else if (folders)
+        SGRAD_TRY(read_ends(folder, folders, &w->end));
     else
         return sgrad_log_error(SGRAD_EINVAL, "--attend document: text has no end token; give --attend document:BYTE, where BYTE "
                                              "is the number of the last byte of each document");
@@ -147,6 +219,14 @@ static int read_numbers(const struct windows *w, int i, int64_t first, int64_t c
     return 0;
 }
 
+/* Returns the window of sample INDEX. */
+static int64_t window_of(const struct windows *w, int64_t index) {
+    const struct pick *pick = w->pick;
+    if (!pick) return index;
+    while (index >= pick->first + pick->count) pick++;
+    return pick->from + (int64_t)((__int128)(index - pick->first) * pick->windows / pick->count);
+}
+
 /* Returns the sequence that window INDEX is part of. */
 static int sequence_of(const struct windows *w, int64_t index) {
     int low = 0, high = w->in.count;
@@ -162,8 +242,9 @@ static int sequence_of(const struct windows *w, int64_t index) {
 
 int sgrad__windows_read(const struct sgrad_dataset *dataset, struct sgrad_sample sample, void *const *data) {
     const struct windows *w = dataset->state;
-    const int s = sequence_of(w, sample.index);
-    const int64_t wanted = (sample.index - w->first[s]) * w->length + sample.shift, last = w->in.numbers[s].count - 1 - w->length;
+    const int64_t window = window_of(w, sample.index);
+    const int s = sequence_of(w, window);
+    const int64_t wanted = (window - w->first[s]) * w->length + sample.shift, last = w->in.numbers[s].count - 1 - w->length;
     const bool documents = sgrad_dataset_own_fields(dataset) == 3;
     int32_t *tokens = data[0], *document = data[1];
     SGRAD_TRY(read_numbers(w, s, wanted < last ? wanted : last, w->length + 1, tokens, data[documents ? 2 : 1]));
@@ -177,5 +258,6 @@ void sgrad__windows_close(struct sgrad_dataset *dataset) {
     sgrad__open_files_free(w->files);
     sgrad__sequences_free(&w->in);
     free(w->first);
+    free(w->pick);
     free(w);
 }

@@ -25,10 +25,14 @@ void sgrad__sequences_free(struct sgrad__sequences *sequences); /* frees its mem
  * sgrad__windows_read and sgrad__windows_close implement read and close of a reader. */
 int sgrad__windows_open(struct sgrad_dataset *dataset, struct sgrad__sequences *sequences, const char *name, const char *what,
                         int64_t length);
-/* Adds the field SGRAD_DOCUMENT_FIELD if ATTEND, as in struct sgrad_dataset_options, requires it. FOLDER: that of tokens.json;
- * NULL: the data have no such file. SGRAD_EINVAL, SGRAD_EIO, SGRAD_EFORMAT: the end token is unknown, or the file cannot be
- * read. */
-int sgrad__windows_attend(struct sgrad_dataset *dataset, const char *attend, const char *folder);
+/* Makes DATASET a mixture of COUNT sources. Source s has the next files[s] sequences, NAME, which is copied, and WEIGHT, which is
+ * positive. The samples of a test set are as many windows as possible in this proportion, evenly spaced in each source.
+ * SGRAD_EFORMAT: a source has no window. SGRAD_EINVAL: it has no position in an epoch, because its weight is too small. */
+int sgrad__windows_mix(struct sgrad_dataset *dataset, int count, const char *const *name, const double *weight, const int *files);
+/* Adds the field SGRAD_DOCUMENT_FIELD if ATTEND, as in struct sgrad_dataset_options, requires it. FOLDER: those of tokens.json,
+ * whose end tokens must be equal; FOLDERS 0: the data have no such file. SGRAD_EINVAL, SGRAD_EIO, SGRAD_EFORMAT: the end token is
+ * unknown, or a file cannot be read. */
+int sgrad__windows_attend(struct sgrad_dataset *dataset, const char *attend, const char *const *folder, int folders);
 int sgrad__windows_read(const struct sgrad_dataset *dataset, struct sgrad_sample sample, void *const *data);
 void sgrad__windows_close(struct sgrad_dataset *dataset);
 

@@ -3,6 +3,7 @@
  *
  *     stop text "<end>"       generated "a <b> <en"       returned so far "a <b> "       withheld "<en" */
 #include "config.h"
+#include "datasets/formats.h"
 #include "datasets/tokenizers/tokenizer.h"
 #include "datasets/tokenizers/unicode.h"
 #include "graphs/api/inference.h"
@@ -203,18 +204,12 @@ static char *tokenizer_in(const char *folder) {
     return NULL;
 }
 
-/* The data set tokens has the argument DIR,T or DIR,T,BITS, where DIR may contain commas. */
 char *sgrad_run_tokenizer(const char *folder, const char *data) {
     static const char kind[] = "tokens:";
-    char *path = tokenizer_in(folder), *comma;
+    char *path = tokenizer_in(folder);
     if (path || !data || strncmp(data, kind, strlen(kind))) return path;
-    char *tokens = sgrad_format("%s", data + strlen(kind));
-    struct stat status;
-    do {
-        comma = strrchr(tokens, ',');
-        if (comma) *comma = 0;
-    } while (comma && stat(tokens, &status));
-    path = tokenizer_in(tokens);
+    char *tokens = sgrad__tokens_folder(data + strlen(kind));
+    path = tokens ? tokenizer_in(tokens) : NULL;
     free(tokens);
     return path;
 }

@@ -237,6 +237,8 @@ static int open_search(struct sgrad__search *search) {
     search->ground.options = o->common;
     search->ground.options.checkpoint.resume = false;
     SGRAD_TRY(sgrad__run_open_ground(&search->ground));
+    if (search->ground.data.train->sources)
+        return sgrad_log_error(SGRAD_EINVAL, "search: --data must not be a mixture: the samples of a search are partitioned");
     search->rank = search->ground.context->rank;
     search->ranks = search->ground.context->ranks;
     search->epochs = (int)o->common.training.epochs;

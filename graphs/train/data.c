@@ -270,6 +270,9 @@ static int check_augmentation(const struct sgrad__run *run, const char *wanted) 
                                    "of %s: a rank has only its shard",
                                    name, run->options.data.name);
     }
+    if (d->sources && run->options.data.partition)
+        return sgrad_log_error(SGRAD_EINVAL,
+                               "--data-placement partition is not supported for a mixture: a sample may have several positions");
     if (d->reader->draw && run->options.data.partition)
         return sgrad_log_error(SGRAD_EINVAL,
                                "--data-placement partition is not supported for %s: its patches are drawn again in each epoch",

@@ -114,6 +114,20 @@ static void print_data(const struct sgrad__run *run, FILE *to) {
     fputc('\n', to);
 }
 
+/* Prints the sources of a mixture. */
+static void print_sources(const struct sgrad__run *run, FILE *to) {
+    const struct sgrad_dataset *train = run->data.train, *test = run->data.test;
+    for (int s = 0; s < train->sources; s++) {
+        const struct sgrad_source *source = &train->source[s];
+        fprintf(to, "%-10s %s: weight %.4g, %lld training %s, of which an epoch has %lld%s", s ? "" : "sources", source->name,
+                source->weight, (long long)source->count, sgrad_plural(source->count, "sample", "samples"),
+                (long long)source->quota, source->quota > source->count ? " with repetitions" : "");
+        if (s < test->sources) fprintf(to, "; %lld test %s", (long long)test->source[s].count,
+                                       sgrad_plural(test->source[s].count, "sample", "samples"));
+        fputc('\n', to);
+    }
+}
+
 static const char *precision_text(const struct sgrad__run *run) {
     if (run->options.model.precision != SGRAD_PRECISION_BF16) return "";
     if (run->context->gpus || sgrad_isa() >= SGRAD_AVX512_BF16) return " with f32 master weights";
@@ -131,6 +145,7 @@ void sgrad__run_print(const struct sgrad__run *run, FILE *to) {
     if (here < parameters) fprintf(to, ", of which this rank stores %lld", here);
     fputc('\n', to);
     print_data(run, to);
+    print_sources(run, to);
     if (run->data.placement || run->context->ranks > 1) print_placement(run, to);
     if (run->parallel.copies > 1 || run->parallel.mesh_table) print_mesh(run, to);
     if (run->parallel.mesh_table) fprintf(to, "           the mesh of the lowest estimated cost:\n%s", run->parallel.mesh_table);

@@ -153,6 +153,46 @@ static void texts(void **state) {
     free(text);
 }
 
+/* Sources with 6 and 4 windows of training in two files and one, and 6 and 3 of test. */
+static void mixture(void **state) {
+    (void)state;
+    uint16_t *tokens = tokens_of(2000, 3);
+    put("a/x_train_0.bin", tokens, 2 * T + 1, 0);
+    put("a/x_train_1.bin", tokens + 100, 4 * T + 9, 0);
+    put("a/x_val.bin", tokens + 300, 6 * T + 1, 0);
+    put("b/train.bin", tokens + 500, 4 * T + 1, 0);
+    put("b/val.bin", tokens + 700, 3 * T + 1, 0);
+    char *a = sgrad_format("%s", scratch_path("a")), *text = sgrad_format("tokens:%s*0.9,%s*0.3,%d", a, scratch_path("b"), T);
+    struct sgrad_dataset_options how = { .exclude = scratch_write("exclude.txt", "0\n7\n", 4) };
+    struct sgrad_dataset *d;
+    assert_done(sgrad_dataset_open(text, SGRAD_TRAIN, NULL, &d));
+    assert_true(d->count == 10 && d->sources == 2 && d->source[0].first == 0 && d->source[1].first == 6);
+    assert_true(d->source[0].count == 6 && d->source[1].count == 4);
+    assert_true(d->source[0].quota == 8 && d->source[1].quota == 2);            /* 7.5 and 2.5: the first one of equal fractions */
+    assert_string_equal(d->source[0].name, a);
+    assert_window(d, 1, 0, tokens + T);
+    assert_window(d, 2, 5, tokens + 100 + 5);
+    assert_window(d, 5, T - 1, tokens + 100 + 3 * T + 8);                       /* at the end of its file */
+    assert_window(d, 6, 0, tokens + 500);
+    const uint64_t identity = d->identity;
+    sgrad_dataset_close(d);
+    assert_done(sgrad_dataset_open(text, SGRAD_TRAIN, &how, &d));
+    assert_true(d->count == 8 && d->source[0].count == 5 && d->source[1].first == 5 && d->source[1].count == 3);
+    assert_true(d->source[0].quota == 6 && d->source[1].quota == 2 && d->identity == identity);
+    assert_window(d, 0, 0, tokens + T);
+    assert_window(d, 6, 0, tokens + 500 + 2 * T);
+    sgrad_dataset_close(d);
+    assert_done(sgrad_dataset_open(text, SGRAD_TEST, NULL, &d));                /* 6 and 2 */
+    assert_true(d->count == 8 && d->source[0].count == 6 && d->source[1].count == 2);
+    for (int i = 0; i < 6; i++) assert_window(d, i, 0, tokens + 300 + i * T);
+    assert_window(d, 6, 0, tokens + 700);
+    assert_window(d, 7, 0, tokens + 700 + T);
+    sgrad_dataset_close(d);
+    free(text);
+    free(a);
+    free(tokens);
+}
+
 /* ---- many files ---- */
 
 enum { FILES = 150, BYTES = 64, THREADS = 4, READS = 4000 };
@@ -202,6 +242,7 @@ int main(int argc, char **argv) {
         sentence("a file is checked once, and again after a change or a damaged cache", cached),
         sentence("a file that changes during a run is an error", changed),
         sentence("a text is read on demand, and its last tenth is the test set", texts),
+        sentence("a mixture has the samples of its sources, and a test set in proportion", mixture),
         sentence("more files than are open at a time are read by several threads", many_files),
     };
     return run_sentences(argc, argv, tests, set_up, scratch_close);
