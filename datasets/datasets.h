@@ -37,6 +37,7 @@
 
 #include "datasets/origin.h"
 #include "datasets/source.h"
+#include "datasets/walk.h"
 #include "runtime/runtime.h"
 
 #ifdef __cplusplus
@@ -306,38 +307,6 @@ uint64_t sgrad_dataset_fingerprint(const struct sgrad_dataset *dataset);
  * is not such a shape, or test_resize is below H. */
 int sgrad_dataset_of_files(const char *const *file, int64_t count, const struct sgrad_shape *image, float full_scale, int classes,
                            const struct sgrad_dataset_options *options, struct sgrad_dataset **dataset);
-
-/* ---- files of images below a folder -------------------------------------------------------------------------- */
-
-/* The files below a folder. */
-struct sgrad_walk {
-    int64_t count;                      /* images: files with the extension of a known format */
-    struct sgrad_walk_image {
-        char *name;                     /* relative to the folder: "cat/1.jpg" */
-        int64_t size;                   /* bytes; -1: the file does not exist (a link without a target) */
-    } *image;
-    int64_t others;                     /* number of files that are not images */
-    int kinds;                          /* Length of other. */
-    struct sgrad_walk_other {
-        char *kind;                     /* ".txt", "hidden" */
-        int64_t files;
-    } *other;
-    int64_t capacity;                   /* private */
-};
-/* Lists the images in FOLDER and all its subfolders, ordered by the bytes of the path of their folder, then of their name. Links
- * are followed, except to a folder that contains the link. Files and folders whose names begin with a dot are hidden: their files
- * are only counted. WALK must be zero. The caller frees it with sgrad_walk_free, also after an error. SGRAD_EIO: a folder cannot
- * be read. */
-int sgrad_walk(const char *folder, struct sgrad_walk *walk);
-/* Counts one file that is not an image; KIND is copied. */
-void sgrad_walk_note(struct sgrad_walk *walk, const char *kind);
-/* Adds the counts of files that are not images of MORE to WALK. */
-void sgrad_walk_add(struct sgrad_walk *walk, const struct sgrad_walk *more);
-/* Returns "3 other files: 2 .txt, 1 hidden", and sorts walk->other by count; NULL: there are none. The caller frees it. */
-char *sgrad_walk_others(struct sgrad_walk *walk);
-void sgrad_walk_free(struct sgrad_walk *walk);          /* frees the members of WALK, and zeroes it */
-/* Returns the extensions of image files: ".jpg, .jpeg, .png, …". The caller frees it. */
-char *sgrad_image_endings(void);
 
 /* Makes a data set of COUNT unlabelled samples at DATA, which is copied; each is of DTYPE and SHAPE. Input field, target field,
  * classes, full scale and normalisation are those of LIKE; targets are zeros. SHAPE may omit a last dimension of 1, and the first

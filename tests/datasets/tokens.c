@@ -162,13 +162,14 @@ static void mixture(void **state) {
     put("a/x_val.bin", tokens + 300, 6 * T + 1, 0);
     put("b/train.bin", tokens + 500, 4 * T + 1, 0);
     put("b/val.bin", tokens + 700, 3 * T + 1, 0);
-    char *a = sgrad_format("%s", scratch_path("a")), *text = sgrad_format("tokens:%s*0.9,%s*0.3,%d", a, scratch_path("b"), T);
+    char *a = sgrad_format("%s", scratch_path("a"));
+    char *text = sgrad_format("tokens:%s*0.9,%s*0.3,%d", a, scratch_path("b"), T);
     struct sgrad_dataset_options how = { .exclude = scratch_write("exclude.txt", "0\n7\n", 4) };
     struct sgrad_dataset *d;
     assert_done(sgrad_dataset_open(text, SGRAD_TRAIN, NULL, &d));
     assert_true(d->count == 10 && d->sources == 2 && d->source[0].first == 0 && d->source[1].first == 6);
     assert_true(d->source[0].count == 6 && d->source[1].count == 4);
-    assert_true(d->source[0].quota == 8 && d->source[1].quota == 2);            /* 7.5 and 2.5: the first one of equal fractions */
+    assert_true(d->source[0].quota == 8 && d->source[1].quota == 2);     /* 7.5 and 2.5: the first one of equal fractions */
     assert_string_equal(d->source[0].name, a);
     assert_window(d, 1, 0, tokens + T);
     assert_window(d, 2, 5, tokens + 100 + 5);

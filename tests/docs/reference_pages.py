@@ -18,6 +18,7 @@ OTHERS = {
     "ncu": "metrics",
     "podman": "format rm userns",
     "ompi_info": "all parsable",
+    "tar": "sort",
     "torchrun": "nproc-per-node",
 }
 
