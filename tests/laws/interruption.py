@@ -8,6 +8,7 @@ import subprocess
 import time
 
 import law
+import shards
 from law import Broken
 from run import FOLDER, RANKS, STARGRAD, command, content, events, folder, wait_until
 
@@ -19,6 +20,8 @@ NETWORKS = (
     (("--model", "lenet", "--data", "synthetic:28x28x1,10,320"), ("--batch", 32), 0.02),
     (("--model", "mlp", "--data", "synthetic:4x4x1,20,200"), ("--batch", 20), 0.05),
     (("--model", "mlp", "--data", "table"), ("--batch", 20), 0.02),
+    (("--model", "convnet", "--data", "shards", "--shuffle-window", 20), ("--batch", 12), 0.02),
+    (("--model", "gpt:layers=1,heads=2,width=16,context=16,vocabulary=256", "--data", "mixture"), ("--batch", 16), 0.05),
     (("--model", "gpt:layers=1,heads=2,width=16,context=8,vocabulary=256", "--data", "text"), ("--batch", 16), 0.05),
     (("--model", "llama:layers=1,heads=4,kv_heads=2,width=16,hidden=24,context=8,vocabulary=256", "--data", "text"), ("--batch", 16), 0.05),
 )
@@ -115,7 +118,10 @@ def interrupt(words, ranks, way, number, steps):
 
 def check(draw):
     network, batch, rate = draw.choice(NETWORKS)
-    network = [made(word) if word in ("table", "text") else word for word in network]
+    if "shards" in network and not shards.has_archives():
+        network = NETWORKS[1][0]
+    places = {"table": made, "text": made, "shards": lambda _: shards.images(), "mixture": lambda _: shards.mixture()}
+    network = [places[word](word) if word in places else word for word in network]
     every = draw.choice(("1", "2s", "3s", "7s", "1s", "1h"))
     steps = draw.random.randrange(8, STEPS)
     ranks = 2 if draw.chance(0.25) else 1

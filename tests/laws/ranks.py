@@ -4,6 +4,7 @@ rounding."""
 import os
 
 import law
+import shards
 from law import Broken, differ
 from run import FOLDER, content, events, folder, losses
 from split import tensors
@@ -18,6 +19,8 @@ NETWORKS = (
     (("--model", "gpt:layers=2,heads=2,width=32,context=16,vocabulary=256", "--data", "tokens"), False, False),
     (("--model", "llama:layers=2,heads=4,kv_heads=2,width=32,hidden=48,context=16,vocabulary=256,qk_norm=1,tied=0", "--data", "tokens"), False, False),
     (("--model", "mlp", "--data", "table"), False, True),
+    (("--model", "convnet", "--data", "shards", "--shuffle-window", 20, "--augment", "crop:1"), True, True),
+    (("--model", "gpt:layers=1,heads=2,width=32,context=16,vocabulary=256", "--data", "mixture"), False, False),
     (("--model", "exported mlp", "--data", "digits"), False, True),
     (("--model", "exported convnet", "--data", "digits"), True, True),
     (("--model", "exported vit_tiny:layers=1,heads=2,width=16", "--data", "synthetic:8x8x3,10,128"), False, False),
@@ -105,7 +108,10 @@ def exported(draw, model, data):
 
 def check(draw):
     network, norms, kinks = draw.choice(NETWORKS)
-    network = [tokens() if word == "tokens" else table() if word == "table" else word for word in network]
+    made = {"tokens": tokens, "table": table, "shards": shards.images, "mixture": shards.mixture}
+    if "shards" in network and not shards.has_archives():
+        network = NETWORKS[1][0]
+    network = [made[word]() if word in made else word for word in network]
     if network[1].startswith("exported "):
         network[1] = exported(draw, network[1].partition(" ")[2], network[3])
     optimizer, ranks, deterministic = draw.choice(RATES), draw.choice((2, 2, 3, 4)), draw.chance(0.4)
