@@ -119,6 +119,7 @@ def _declare_tokenizer(lib):
             ("tokenizer_open", ctypes.c_int, ctypes.c_char_p, ctypes.POINTER(handle)), ("tokenizer_close", nothing, handle),
             ("tokenizer_tokens", ctypes.c_int, handle), ("tokenizer_begin", tokens, handle, count),
             ("tokenizer_is_special", ctypes.c_bool, handle, ctypes.c_int),
+            ("tokenizer_find", ctypes.c_int, handle, ctypes.c_char_p, ctypes.c_bool), ("encoder_dropped", ctypes.c_size_t, handle),
             ("encoder_create", handle, handle), ("encoder_destroy", nothing, handle),
             ("encode", tokens, handle, ctypes.c_char_p, ctypes.c_size_t, size),
             ("decoder_create", handle, handle, ctypes.c_bool), ("decoder_destroy", nothing, handle),

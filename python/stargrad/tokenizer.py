@@ -13,7 +13,8 @@ class Tokenizer:
     """A tokenizer, read from Hugging Face's tokenizer.json, or from vocab.json with merges.txt in the same folder. Its results are
     those of the library `tokenizers`. Several threads may share it.
 
-    vocabulary: the number of tokens, including added ones: the option vocabulary of a network."""
+    vocabulary: the number of tokens, including added ones: the option vocabulary of a network. begin: the tokens that the
+    tokenizer's template puts before a text, an int32 array."""
 
     def __init__(self, path):
         self.path = os.path.abspath(path)
@@ -22,20 +23,30 @@ class Tokenizer:
         self._encoder = ctypes.c_void_p(library().sgrad_encoder_create(self._handle))
         weakref.finalize(self, _close, self._encoder, self._handle)
         self.vocabulary = library().sgrad_tokenizer_tokens(self._handle)
+        begins = ctypes.c_int()
+        begin = library().sgrad_tokenizer_begin(self._handle, ctypes.byref(begins))
+        self.begin = numpy.ctypeslib.as_array(begin, (begins.value,)).copy() if begins.value else numpy.empty(0, numpy.int32)
 
     def __repr__(self):
         return f"Tokenizer({self.path!r})"
 
     def encode(self, text, add_special_tokens=True):
         """Returns the tokens of a text as int32. add_special_tokens: with those that the tokenizer's template puts before a text."""
-        data, count, begins = text.encode(), ctypes.c_size_t(), ctypes.c_int()
-        begin = library().sgrad_tokenizer_begin(self._handle, ctypes.byref(begins))
+        data, count = text.encode(), ctypes.c_size_t()
         with self._lock:                                # the library overwrites the tokens in its next call
             tokens = library().sgrad_encode(self._encoder, data, len(data), ctypes.byref(count))
             tokens = numpy.ctypeslib.as_array(tokens, (count.value,)).copy()
-        if not add_special_tokens:
-            return tokens
-        return numpy.concatenate([numpy.ctypeslib.as_array(begin, (begins.value,)), tokens])
+        return numpy.concatenate([self.begin, tokens]) if add_special_tokens else tokens
+
+    def token(self, text):
+        """Returns the token with this text, for example <|endoftext|>; None: there is none."""
+        token = library().sgrad_tokenizer_find(self._handle, text.encode(), False)
+        return token if token >= 0 else None
+
+    @property
+    def dropped(self):
+        """The number of characters, of all calls of encode, that have no token and were left out."""
+        return library().sgrad_encoder_dropped(self._encoder)
 
     def decode(self, tokens, skip_special_tokens=True):
         """Returns the text of tokens. Bytes that belong to no character become U+FFFD. Unknown tokens have no text.

@@ -198,6 +198,9 @@ def scratch(page):
     write(f"{work}/template.txt", "<|im_start|>user\n{prompt}<|im_end|>\n<|im_start|>assistant\n{answer}<|im_end|>\n")
     write(f"{work}/chats.jsonl", "".join(json.dumps({"prompt": "red small four", "response": "four small red"}) + "\n" for _ in range(200)))
     write(f"{work}/corpus.jsonl", "".join(json.dumps({"text": " ".join(draw.choices("to be or not in the".split(), k=90))}) + "\n" for _ in range(20)))
+    for name in "web", "books":
+        for part in "train", "val":
+            write(f"{work}/{name}/{part}.bin", struct.pack("<1000H", *(draw.randrange(500) for _ in range(1000))))
     write(f"{work}/people.csv", "id,age,colour,income\n" + "".join(f"p{i},{i % 50 or ''},{'red' if i % 3 else 'blue'},{i * 100}\n" for i in range(200)))
     write(f"{work}/new.csv", "id,a,b,c,d,e,f,g,h,age,colour\n" + "".join(f"p{i},{','.join('12345678')},,red\n" for i in range(20)))
     for name, path in (("input.txt", "text.txt"), ("net.onnx", "net.onnx")):

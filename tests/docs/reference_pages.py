@@ -20,6 +20,7 @@ OTHERS = {
     "ompi_info": "all parsable",
     "tar": "sort",
     "torchrun": "nproc-per-node",
+    "stargrad.convert": "columns label text",
 }
 
 

@@ -2,6 +2,7 @@
 stargrad is the true program with less work. What builds, installs, measures or needs other machines does not run: its options, and the files
 that it names, are checked. The first two words are the stand-in's name and the path under which the page calls it."""
 import fcntl
+import importlib.util
 import json
 import math
 import os
@@ -311,6 +312,9 @@ def python3(path, *words):
     if words[:2] == ["-m", "venv"]:      # pip needs a network
         shutil.copytree(os.path.join(FIXTURES, "venv"), words[2], symlinks=True)
         return 0
+    if words[:2] == ["-m", "stargrad.convert"]:      # needs pyarrow, and the reader's data: options are read
+        read = "import sys; from stargrad.convert import parser; parser().parse_args(sys.argv[1:])"
+        return notebook(None, "-c", read, *words[2:]) if importlib.util.find_spec("numpy") else 0
     if re.match(r"(bench|tests)/", words[0]):
         return script(*words)
     if words[0] in ("-c", "-m"):

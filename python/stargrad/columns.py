@@ -1,0 +1,173 @@
+"""columns.py: rows of Parquet files and of data sets that the library `datasets` saved to a folder, in their order. For convert.py.
+
+    file.parquet                    rows of one split; its name begins with that of the split, else it is "train"
+    DIR/[data/]train-00000.parquet  a repository of the Hugging Face hub, or any folder with Parquet files
+    DIR/dataset_info.json           saved by Dataset.save_to_disk
+    DIR/dataset_dict.json           saved by DatasetDict.save_to_disk: a folder for each split
+    file.arrow                      a file of such a folder"""
+import glob
+import json
+import os
+import re
+
+from .library import Error
+
+SPLITS = {"train": "train", "training": "train", "validation": "val", "valid": "val", "val": "val", "dev": "val", "test": "test",
+          "testing": "test"}
+ROWS = 256      # rows of a batch: images of a batch are in memory
+
+
+def pyarrow():
+    """Returns the module pyarrow."""
+    try:
+        import pyarrow as module
+        import pyarrow.parquet
+    except ModuleNotFoundError as why:
+        raise Error(f"Python has no {why.name}, which reads Parquet and Arrow files; install it with: pip install pyarrow") from None
+    return module
+
+
+def split_of(name, default="train"):
+    """Returns "train", "val" or "test" of the name of a file or split."""
+    words = re.split(r"[^A-Za-z]+", os.path.basename(name))
+    return next((SPLITS[word.lower()] for word in words if word.lower() in SPLITS), default)
+
+
+class Table:
+    """The rows of one split: the files of a data set, one after another."""
+
+    def __init__(self):
+        self.files, self.schema, self.rows = [], None, 0
+
+    def add(self, path):
+        """Appends a Parquet or Arrow file. All files must have the columns of the first."""
+        try:
+            if path.endswith(".parquet"):
+                with pyarrow().parquet.ParquetFile(path) as file:
+                    schema, rows = file.schema_arrow, file.metadata.num_rows
+            else:
+                schema, rows = None, 0
+                for batch in read_arrow(path):
+                    schema, rows = batch.schema, rows + batch.num_rows
+        except (OSError, ValueError) as why:            # pyarrow's errors are of these classes
+            raise Error(f"{path}: {str(why).splitlines()[0] if str(why) else type(why).__name__}") from None
+        if schema is None:
+            raise Error(f"{path}: has no rows")
+        if self.schema and schema.names != self.schema.names:
+            raise Error(f"{path}: has the columns {', '.join(schema.names)}, but {self.files[0]} has {', '.join(self.schema.names)}")
+        self.schema = self.schema or schema
+        self.files.append(path)
+        self.rows += rows
+
+    def batches(self, columns):
+        """Yields record batches with these columns."""
+        for path in self.files:
+            try:
+                if path.endswith(".parquet"):
+                    with pyarrow().parquet.ParquetFile(path) as file:
+                        yield from file.iter_batches(batch_size=ROWS, columns=list(columns))
+                else:
+                    for batch in read_arrow(path):
+                        batch = batch.select(list(columns))
+                        for at in range(0, batch.num_rows, ROWS):
+                            yield batch.slice(at, ROWS)
+            except (OSError, ValueError) as why:
+                raise Error(f"{path}: {str(why).splitlines()[0] if str(why) else type(why).__name__}") from None
+
+    def records(self, columns):
+        """Yields the number of a row, from 0, and a list of its values."""
+        at = 0
+        for batch in self.batches(columns):
+            values = [batch.column(batch.schema.get_field_index(name)).to_pylist() for name in columns]
+            for row in zip(*values):
+                yield at, row
+                at += 1
+
+    def features(self):
+        """Returns Hugging Face's description of the columns, by name; {}: there is none."""
+        metadata = (self.schema.metadata or {}).get(b"huggingface")
+        try:
+            return json.loads(metadata)["info"]["features"] if metadata else {}
+        except (ValueError, KeyError, TypeError):
+            return {}
+
+    def class_names(self, column):
+        """Returns the names of the classes of a column; None: it has none."""
+        feature = self.features().get(column)
+        names = feature.get("names") if isinstance(feature, dict) and feature.get("_type") == "ClassLabel" else None
+        return [str(name) for name in names] if isinstance(names, list) else None
+
+    def of_type(self, kind):
+        """Returns the columns that Hugging Face describes as KIND, "Image" or "ClassLabel"."""
+        return [name for name, is_ in self.features().items() if isinstance(is_, dict) and is_.get("_type") == kind and name in self.schema.names]
+
+
+def read_arrow(path):
+    """Yields the record batches of an Arrow file, which is a stream or has the file format."""
+    arrow = pyarrow()
+    with arrow.memory_map(path) as source:
+        if source.size() >= 6 and source.read(6) == b"ARROW1":
+            reader = arrow.ipc.open_file(source)
+            yield from (reader.get_batch(i) for i in range(reader.num_record_batches))
+        else:
+            source.seek(0)
+            yield from arrow.ipc.open_stream(source)
+
+
+def saved(folder):
+    """Returns the Arrow files of a folder that Dataset.save_to_disk wrote, in their order."""
+    try:
+        with open(os.path.join(folder, "state.json"), encoding="utf-8") as file:
+            state = json.load(file)
+        if state.get("_indices_data_files"):
+            raise Error(f"{folder}: its rows are selected by a file of indices; save it with dataset.flatten_indices().save_to_disk(…)")
+        names = [str(part["filename"]) for part in state["_data_files"]]
+    except (OSError, ValueError, KeyError, TypeError) as why:
+        raise Error(f"{folder}/state.json: cannot be read as a folder of save_to_disk: {why!r}") from None
+    outside = [name for name in names if os.path.basename(name) != name]
+    if outside:
+        raise Error(f"{folder}/state.json: names the file {outside[0]}, which is not in the folder")
+    return [os.path.join(folder, name) for name in names]
+
+
+def files_of(path):
+    """Yields pairs of a split and a file."""
+    if os.path.isfile(path):
+        yield split_of(path), path
+    elif not os.path.isdir(path):
+        raise Error(f"{path}: no such file or folder")
+    elif os.path.exists(os.path.join(path, "dataset_dict.json")):
+        with open(os.path.join(path, "dataset_dict.json"), encoding="utf-8") as file:
+            for name in json.load(file)["splits"]:
+                yield from ((SPLITS.get(name, name), part) for part in saved(os.path.join(path, os.path.basename(name))))
+    elif os.path.exists(os.path.join(path, "state.json")):
+        with open(os.path.join(path, "state.json"), encoding="utf-8") as file:
+            name = json.load(file).get("_split") or "train"
+        yield from ((SPLITS.get(name, name), part) for part in saved(path))
+    else:
+        place = glob.escape(path)
+        found = sorted(glob.glob(os.path.join(place, "**", "*.parquet"), recursive=True)) or sorted(glob.glob(os.path.join(place, "*.arrow")))
+        if not found:
+            raise Error(f"{path}: has neither Parquet files nor a data set of save_to_disk")
+        yield from ((split_of(part), part) for part in found)
+
+
+def tables(paths, only=None):
+    """Returns the tables of PATHS by split. ONLY: the name of the split to read."""
+    found = {}
+    for path in paths:
+        for split, part in files_of(path):
+            if not part.endswith((".parquet", ".arrow")):
+                raise Error(f"{part}: is neither a .parquet nor an .arrow file")
+            if only is None or split == SPLITS.get(only, only):
+                found.setdefault(split, []).append(part)
+    if not found:
+        raise Error(f"{', '.join(paths)}: has no split {only}" if only else "no rows")
+    result = {}
+    for split, parts in found.items():
+        result[split] = Table()
+        for part in parts:
+            result[split].add(part)
+        if not result[split].rows:
+            raise Error(f"{', '.join(parts)}: has no rows")
+    return result
