@@ -8,6 +8,7 @@
  *     runtime.cc     the functions of the CUDA runtime that StarPU and Stargrad call: devices, memory, streams, events, copies
  *     matrices.cc    products of matrices by a warp
  *     libraries.cc   the functions of cuDNN and cuBLAS that Stargrad calls
+ *     idle.cc        pauses of StarPU's threads
  *
  * The functions of a program take precedence over those of shared libraries, so StarPU also calls these.
  *
@@ -91,6 +92,8 @@ int device_of_stream(cudaStream_t stream);
 /* WORK is done after what the stream has been given before. STREAM may be NULL, the default one. */
 void enqueue(cudaStream_t stream, std::function<void()> work);
 void wait_for(cudaStream_t stream);
+/* How often this thread has given work to streams. */
+unsigned long work_of_this_thread();
 
 /* What is counted: kernels and calls of libraries that compute, launches of graphs, in which some of these were; bytes copied,
  * from and to the same devices, too. */

@@ -219,8 +219,12 @@ static living<cudaGraphExec_t> &graphs = *new living<cudaGraphExec_t>("graph");
 
 int device_of_stream(cudaStream_t stream) { return named(stream)->device; }
 
+static thread_local unsigned long enqueued;
+unsigned long work_of_this_thread() { return enqueued; }
+
 void enqueue(cudaStream_t stream, std::function<void()> work) {
     cudaStream_t s = named(stream);
+    enqueued++;
     if (capture && capture->stream == s) fail("a stream that is being captured is given work");
     std::lock_guard<std::mutex> lock(s->mutex);
     s->work.push_back(std::move(work));
@@ -492,6 +496,25 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
     return cudaSuccess;
 }
 
+/* A thread that asks for an event again and again would take the CPU from the one that works. So it waits until the next event is
+ * reached; a fault reaches none, so not for ever. */
+static std::mutex &reached_mutex = *new std::mutex();
+static std::condition_variable &reached_changed = *new std::condition_variable();
+static unsigned long reached_events;
+
+static void reach(struct event *event, unsigned number) {
+    std::lock_guard<std::mutex> lock(reached_mutex);
+    event->reached = number;
+    reached_events++;
+    reached_changed.notify_all();
+}
+
+static void wait_for_an_event(const struct event *event, unsigned number) {
+    std::unique_lock<std::mutex> lock(reached_mutex);
+    if ((int)(event->reached - number) >= 0) return;
+    reached_changed.wait_for(lock, std::chrono::milliseconds(1), [before = reached_events] { return reached_events != before; });
+}
+
 static double now_ms() {
     return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
@@ -505,7 +528,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     enqueue(stream, [=, kept = event->event] {
         kept->done = done;
         kept->when = now_ms();
-        kept->reached = number;
+        reach(kept.get(), number);
     });
     return cudaSuccess;
 }
@@ -516,7 +539,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     if (disturbs()) return cudaErrorStreamCaptureIsolation;
     if (disturbs_by_default_stream(stream)) return cudaErrorStreamCaptureImplicit;
     enqueue(stream, [number = event->event->recorded.load(), kept = event->event] {
-        while ((int)(kept->reached - number) < 0) usleep(10);
+        while ((int)(kept->reached - number) < 0) wait_for_an_event(kept.get(), number);
     });
     return cudaSuccess;
 }
@@ -526,13 +549,13 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
     if (disturbs()) return cudaErrorStreamCaptureUnsupported;
     if (event->event->reached == event->event->recorded) return cudaSuccess;
     if (faulted(event->device)) return cudaErrorIllegalAddress;
-    std::this_thread::yield(); /* the CPU that asks is the one that works */
+    wait_for_an_event(event->event.get(), event->event->recorded);
     return cudaErrorNotReady;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     cudaError_t status;
-    while ((status = cudaEventQuery(event)) == cudaErrorNotReady) usleep(10);
+    while ((status = cudaEventQuery(event)) == cudaErrorNotReady) continue;
     return status;
 }
 
