@@ -8,7 +8,7 @@ import subprocess
 import time
 
 import law
-import shards
+import several_files
 from law import Broken
 from run import FOLDER, RANKS, STARGRAD, command, content, events, folder, wait_until
 
@@ -118,9 +118,9 @@ def interrupt(words, ranks, way, number, steps):
 
 def check(draw):
     network, batch, rate = draw.choice(NETWORKS)
-    if "shards" in network and not shards.has_archives():
+    if "shards" in network and not several_files.has_archives():
         network = NETWORKS[1][0]
-    places = {"table": made, "text": made, "shards": lambda _: shards.images(), "mixture": lambda _: shards.mixture()}
+    places = {"table": made, "text": made, "shards": lambda _: several_files.images(), "mixture": lambda _: several_files.mixture()}
     network = [places[word](word) if word in places else word for word in network]
     every = draw.choice(("1", "2s", "3s", "7s", "1s", "1h"))
     steps = draw.random.randrange(8, STEPS)

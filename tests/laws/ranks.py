@@ -4,7 +4,7 @@ rounding."""
 import os
 
 import law
-import shards
+import several_files
 from law import Broken, differ
 from run import FOLDER, content, events, folder, losses
 from split import tensors
@@ -108,8 +108,8 @@ def exported(draw, model, data):
 
 def check(draw):
     network, norms, kinks = draw.choice(NETWORKS)
-    made = {"tokens": tokens, "table": table, "shards": shards.images, "mixture": shards.mixture}
-    if "shards" in network and not shards.has_archives():
+    made = {"tokens": tokens, "table": table, "shards": several_files.images, "mixture": several_files.mixture}
+    if "shards" in network and not several_files.has_archives():
         network = NETWORKS[1][0]
     network = [made[word]() if word in made else word for word in network]
     if network[1].startswith("exported "):
