@@ -6,6 +6,7 @@ blocks of Python are compiled.
 """
 import functools
 import glob
+import io
 import json
 import os
 import random
@@ -15,6 +16,7 @@ import signal
 import struct
 import subprocess
 import sys
+import tarfile
 import zlib
 
 from markdown import BUILD, SOURCE, STARGRAD, main, pages, pytest, read
@@ -104,6 +106,16 @@ def png(side, draw):
     rows = b"".join(b"\0" + draw.randbytes(3 * side) for _ in range(side))
     return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)) + chunk(b"IDAT", zlib.compress(rows, 1)) +
             chunk(b"IEND", b""))
+
+
+def write_shard(path, images):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with tarfile.open(path, "w") as archive:
+        for i, (data, label) in enumerate(images):
+            for ending, content in ("png", data), ("cls", str(label).encode()):
+                member = tarfile.TarInfo(f"{i:06}.{ending}")
+                member.size = len(content)
+                archive.addfile(member, io.BytesIO(content))
 
 
 def tiff(depth, side, voxel):
@@ -201,6 +213,8 @@ def scratch(page):
     for name in "web", "books":
         for part in "train", "val":
             write(f"{work}/{name}/{part}.bin", struct.pack("<1000H", *(draw.randrange(500) for _ in range(1000))))
+    for name, count in ("train-0", 12), ("train-1", 12), ("val-0", 6):
+        write_shard(f"{work}/shards/{name}.tar", [(png(16, draw), i % 3) for i in range(count)])
     write(f"{work}/people.csv", "id,age,colour,income\n" + "".join(f"p{i},{i % 50 or ''},{'red' if i % 3 else 'blue'},{i * 100}\n" for i in range(200)))
     write(f"{work}/new.csv", "id,a,b,c,d,e,f,g,h,age,colour\n" + "".join(f"p{i},{','.join('12345678')},,red\n" for i in range(20)))
     for name, path in (("input.txt", "text.txt"), ("net.onnx", "net.onnx")):
