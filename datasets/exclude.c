@@ -86,8 +86,9 @@ static int mark(const struct sgrad_dataset *dataset, const char *file, const str
         if (sample >= 0) leave_out(dataset, sample, out);
         else if (*line && *line != '#')
             error = sgrad_log_error(
-                SGRAD_EFORMAT, "%s: line %lld: '%.200s' is not one of the %lld samples; give its number, from 0%s", file,
-                (long long)row, line, (long long)all_of(dataset), named ? ", or its name (train/CLASS/FILE)" : "");
+                SGRAD_EFORMAT, "%s: line %lld: '%.200s' is not one of the %lld samples; give its number, from 0%s%.200s", file,
+                (long long)row, line, (long long)all_of(dataset), named ? ", or its name, such as " : "",
+                named ? named[0].name : "");
         free(line);
         at = stop ? stop + 1 : end;
     }

@@ -36,7 +36,7 @@ struct opening {
     struct sgrad__shard *shard;
     _Atomic int64_t next;  /* number of shards that threads have taken */
     _Atomic bool unstored; /* an index could not be stored */
-    _Atomic int64_t read;  /* number of shards that were read */
+    _Atomic int64_t read;  /* number of shards that this process has begun to read */
     pthread_mutex_t guard;
     int64_t failed; /* the first shard that failed; count: none */
     int error;
@@ -115,15 +115,22 @@ static int open_place(const char *path, struct place *place, int *file) {
     return 0;
 }
 
+static void show_progress(struct opening *opening, const char *path) {
+    const long long read = (long long)++opening->read;
+    char *text = sgrad_format("reading the headers of %s: %lld of at most %lld shards", path, read, (long long)opening->count);
+    if (sgrad_launched_rank() == 0) sgrad_log_progress(text);
+    free(text);
+}
+
 /* Reads the shard in FILE, and stores its index. */
 static int build(struct opening *opening, const struct place *place, int file, struct sgrad__shard *shard) {
     struct sgrad__draft draft = { 0 };
     size_t bytes;
+    show_progress(opening, place->path);
     int error = sgrad__shard_scan(place->path, file, NULL, (size_t)place->size, &draft);
     void *block = error ? NULL : sgrad__index_pack(&draft, place->absolute, place->size, place->time, &bytes);
     sgrad__draft_free(&draft);
     SGRAD_TRY(error);
-    opening->read++;
     if (store(place, block, bytes)) {
         if (load(place, shard)) return free(block), 0;
     } else
@@ -188,6 +195,7 @@ int sgrad__indexes_open(char *const *path, int64_t count, struct sgrad__shard *s
     }
     if (!threads) open_some(&opening);
     for (int i = 0; i < threads; i++) pthread_join(thread[i], NULL);
+    if (opening.read && sgrad_launched_rank() == 0) sgrad_log_progress(NULL);
     if (opening.error) return sgrad_log_error(opening.error, "%s", opening.reason);
     if (opening.unstored && sgrad_launched_rank() == 0)
         sgrad_log_warning("tar: the index of the shards cannot be stored in the cache folder; each start reads all shards");

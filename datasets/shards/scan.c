@@ -205,6 +205,10 @@ static int refuse_archive(const struct scan *scan) {
 /* Logs that the file cannot be opened, with its kind if that is known. BEGIN: its first KNOWN bytes. */
 static int refuse_file(const struct scan *scan, const void *begin, size_t known) {
     const struct sgrad_contents *is = sgrad_contents(begin, known);
+    const char *why = archive_error_string(scan->archive);
+    if (!is && why && strstr(why, "Unrecognized"))
+        return sgrad_log_error(SGRAD_EFORMAT, "tar: %s: is not a tar archive, plain or compressed by gzip or Zstandard",
+                               scan->shard);
     if (!is || !strcmp(is->name, "a tar archive")) return refuse_archive(scan);
     return sgrad_log_error(SGRAD_EFORMAT, "tar: %s: is %s, not a tar archive%s%s", scan->shard, is->name, is->way_out ? "; " : "",
                            is->way_out ? is->way_out : "");

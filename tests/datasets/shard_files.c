@@ -54,9 +54,11 @@ static void hostile(void **state) {
     assert_refused(SGRAD_EFORMAT, "h.tar: byte "); /* the limit of libarchive */
     put_text("a", "x");
     tar.data[0] = 'b';
-    assert_refused(SGRAD_EFORMAT, "h.tar: byte 0: ");
+    assert_refused(SGRAD_EFORMAT, "h.tar: byte 0: Unrecognized");
     scratch_write("h.tar", "", 0);
     assert_fails(open_split("h.tar", SGRAD_TRAIN, &dataset), SGRAD_EFORMAT, "the file is empty");
+    scratch_write("h.tar", "text", 4);
+    assert_fails(open_split("h.tar", SGRAD_TRAIN, &dataset), SGRAD_EFORMAT, "h.tar: is not a tar archive, plain or compressed");
     static const char pointer[] = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n";
     scratch_write("h.tar", pointer, sizeof pointer - 1);
     assert_fails(open_split("h.tar", SGRAD_TRAIN, &dataset), SGRAD_EFORMAT, "is a Git LFS pointer, not a tar archive");
