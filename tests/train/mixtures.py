@@ -5,7 +5,7 @@ import re
 import subprocess
 
 from run import command, events, folder, losses, main, ranks, stargrad
-from shards import T, TRAIN, drawn, put, trained
+from token_shards import T, TRAIN, drawn, put, trained
 
 
 def constant(windows, token):
