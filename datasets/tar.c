@@ -223,13 +223,16 @@ static int open_tar(struct sgrad_dataset *dataset, const char *argument, const s
     return error;
 }
 
-/* Surveys the training images, for both splits. Of compressed shards, only the first one is decompressed. */
+/* Surveys the training images, for both splits. Of compressed shards, only the first one is decompressed. Closes the training
+ * shards of a test split, which are not needed any more. */
 static int measure(struct sgrad_dataset *dataset) {
     struct tar *tar = dataset->state;
     struct sgrad__survey survey;
     struct sgrad__source source = sgrad__shards_source(tar->training);
     if (tar->training->unpacked) source.count = tar->training->first[1];
     sgrad__survey(&source, &survey);
+    tar->training = &tar->shards;
+    sgrad__shards_unlist(&tar->own_training);
     return sgrad__encoded_measure(&tar->images, dataset, &survey, !tar->shards.unpacked);
 }
 

@@ -39,7 +39,7 @@ struct opening {
     _Atomic int64_t read;  /* number of shards that this process has begun to read */
     pthread_mutex_t guard;
     int64_t failed; /* the first shard that failed; count: none */
-    int error;
+    _Atomic int error;
     char reason[REASON]; /* its message */
 };
 

@@ -146,6 +146,14 @@ static void ranges(void **state) {
     assert_fails(sgrad_dataset_sums(&dataset, DAMAGED, 1, &sums), SGRAD_EFORMAT, "sample 150 is damaged");
     assert_read(DAMAGED, DAMAGED + 1);
 
+    reader.measures = 40;               /* at equal distances: 0, 5, … 195 */
+    assert_int_equal(sgrad_dataset_measured(&dataset), 40);
+    assert_done(sgrad_dataset_sums(&dataset, 10, 20, &sums));
+    for (int i = 0; i < COUNTED; i++) assert_int_equal(read_count[i], i >= 50 && i < 150 && i % 5 == 0);
+    memset((void *)read_count, 0, sizeof read_count);
+    assert_int_equal(sums.sum[0], (50 + 145) * 20 / 2);
+    reader.measures = 0;
+
     reader.computes = true;             /* nothing to be damaged: nothing is read */
     assert_done(sgrad_dataset_check(&dataset, 0, COUNTED));
     reader.computes = false;
@@ -389,7 +397,7 @@ int main(int argc, char **argv) {
         sentence("the digits have their published number and pixels", digits),
         sentence("statistics of a large computed set are measured on a part of it", measured),
         sentence("mean and deviation equal their definitions, in one part or in several", statistics),
-        sentence("checks and sums read each sample of their range once, and no other", ranges),
+        sentence("checks and sums read each sample of their range once, and no other; sums may be of a part", ranges),
         sentence("the fingerprint changes with any pixel, label or shape", fingerprint),
         sentence("synthetic classes can be told apart, also in the test set", synthetic_can_be_learnt),
         sentence("synthetic samples depend on the seed, not on the size of the set", synthetic_seed_and_size),
