@@ -154,9 +154,10 @@ static int take_label(struct scan *scan, const char *path, const char *ending, i
 
 /* Returns true if a folder or the name of PATH begins with a dot, as of files that systems add. */
 static bool is_hidden(const char *path) {
-    for (; path; path = strchr(path, '/'), path += path != NULL)
+    for (;; path++) {
         if (*path == '.') return true;
-    return false;
+        if (!(path = strchr(path, '/'))) return false;
+    }
 }
 
 /* Adds a regular file. */

@@ -100,9 +100,9 @@ const struct sgrad_contents *sgrad_contents(const void *first, size_t size) {
 
 bool sgrad_path_leads_out(const char *path) {
     if (!*path || *path == '/') return true;
-    for (const char *at = path; at; at = strchr(at, '/'), at += at != NULL) {
+    for (const char *at = path;; at++) {
         const size_t length = strcspn(at, "/");
         if (length == 2 && !strncmp(at, "..", 2)) return true;
+        if (!*(at += length)) return false;
     }
-    return false;
 }
