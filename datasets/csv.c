@@ -62,8 +62,8 @@ static void warn_of_classes(const struct sgrad__table *table, const struct sgrad
     if (odd >= 0) warn_of(table, odd, target, "is read as a class; if it means 'unknown', remove these lines");
     if (rows < FEW) return;
     if (2 * dataset->classes > rows)
-        sgrad_log_warning("csv: %s: the %lld lines have %d classes; check that column %d is the target", table->path[SGRAD_TRAIN],
-                          (long long)rows, dataset->classes, target + 1);
+        sgrad_log_warning("%s: %s: the %lld lines have %d classes; check that column %d is the target", table->kind,
+                          table->path[SGRAD_TRAIN], (long long)rows, dataset->classes, target + 1);
     else if (same == 1 && !table->csv[SGRAD_TRAIN].headed && !table->wanted.no_header)
         warn_of(table, 0, target,
                 "is a class that no other line has; append ,header to --data if line 1 names the columns, otherwise ,no-header");
@@ -142,8 +142,8 @@ static int find_classes(struct sgrad_dataset *dataset, const struct sgrad__table
         if (!classes || order(&all[classes - 1], &all[i])) all[classes++] = all[i];
     int error = 0;
     if (classes > CLASSES_LIMIT)
-        error = sgrad_log_error(SGRAD_EFORMAT, "csv: %s: column %d has %lld classes, but must have at most %d", table->path[0],
-                                table->target[0] + 1, (long long)classes, CLASSES_LIMIT);
+        error = sgrad_log_error(SGRAD_EFORMAT, "%s: %s: column %d has %lld classes, but must have at most %d", table->kind,
+                                table->path[0], table->target[0] + 1, (long long)classes, CLASSES_LIMIT);
     struct state *s = error ? NULL : sgrad_xcalloc(1, sizeof *s);
     if (s) {
         s->class = sgrad_xcalloc((size_t)classes + 1, sizeof *s->class);
@@ -196,7 +196,7 @@ static int divide(struct sgrad_dataset *dataset, struct sgrad__table *table) {
         label[row] = class_of(dataset, sgrad__table_cell(table, 0, row, table->target[0]));
     dataset->held_out = sgrad__split_draw(label, dataset->classes, rows, o->split, o->seed, table->held_out);
     free(label);
-    char *where = sgrad_format("csv: %s", table->path[0]);
+    char *where = sgrad_format("%s: %s", table->kind, table->path[0]);
     const int error = dataset->held_out ? 0 : sgrad__split_refuse(where, rows);
     free(where);
     return error;
@@ -256,13 +256,13 @@ static int fill(struct sgrad_dataset *dataset, const struct sgrad__table *table)
     free(line);
     if (dataset->classes && 2 * dataset->classes <= csv->rows && dataset->split == SGRAD_TRAIN && table->warns &&
         !dataset->unlabelled && !table->options->every) {
-        char *where = sgrad_format("csv: %s", table->path[file]);
+        char *where = sgrad_format("%s: %s", table->kind, table->path[file]);
         sgrad__warn_of_unused(where, target, dataset->count, dataset);
         free(where);
     }
     if (!dataset->count)
         return sgrad_log_error(SGRAD_EFORMAT,
-                               "csv: %s: has %lld %s, but the test split is every fifth line; give at least 5 lines",
+                               "%s: %s: has %lld %s, but the test split is every fifth line; give at least 5 lines", table->kind,
                                table->path[0], (long long)csv->rows, sgrad_plural(csv->rows, "line", "lines"));
     return 0;
 }
@@ -272,12 +272,13 @@ static char *note_of(const struct sgrad__table *table, const struct sgrad_datase
     const int file = table->one_file ? 0 : (int)dataset->split;
     const int target = table->target[file];
     const bool headed = table->csv[file].headed, later = table->options->origin;
-    const char *header = headed ? "line 1 is a header" : "no header";
+    const bool keys = !strcmp(table->kind, "jsonl");
+    const char *header = keys ? "JSON lines" : headed ? "line 1 is a header" : "no header";
     char *text = sgrad__table_text(table, dataset->split, later), *note;
     if (dataset->unlabelled) note = sgrad_format("%s, no target", header);
     else if (headed) note = sgrad_format("%s, target '%s'", header, table->csv[file].cell[target]);
     else note = sgrad_format("%s, target column %d", header, target + 1);
-    if (text && later && table->warns) sgrad_log_warning("csv: %s: %s", table->path[file], text);
+    if (text && later && table->warns) sgrad_log_warning("%s: %s: %s", table->kind, table->path[file], text);
     if (text && !later) {
         char *more = sgrad_format("%s; %s", note, text);
         free(note);
@@ -302,14 +303,15 @@ static int read_table(struct sgrad_dataset *dataset, struct sgrad__table *table)
     if (!trained && table->warns && classes && !table->wanted.classes) warn_of_classes(table, dataset);
     if (!known) sgrad__table_measure(table);
     if (table->wanted.scale && dataset->classes)
-        return sgrad_log_error(SGRAD_EINVAL, "csv: %s: scale requires a target of numbers, but the target is a class",
+        return sgrad_log_error(SGRAD_EINVAL, "%s: %s: scale requires a target of numbers, but the target is a class", table->kind,
                                table->path[0]);
     if (!known && table->wanted.scale) measure_target(table);
     return fill(dataset, table);
 }
 
-static int open_csv(struct sgrad_dataset *dataset, const char *argument, const struct sgrad_dataset_options *options) {
-    struct sgrad__table t = { .options = options };
+int sgrad__rows_open(const char *kind, struct sgrad_dataset *dataset, const char *argument,
+                      const struct sgrad_dataset_options *options) {
+    struct sgrad__table t = { .kind = kind, .options = options };
     int error = sgrad__table_open(&t, argument, dataset->split);
     if (!error) error = read_table(dataset, &t);
     if (!error) dataset->note = note_of(&t, dataset);
@@ -320,7 +322,11 @@ static int open_csv(struct sgrad_dataset *dataset, const char *argument, const s
     return error;
 }
 
-static void close_csv(struct sgrad_dataset *dataset) {
+static int open_csv(struct sgrad_dataset *dataset, const char *argument, const struct sgrad_dataset_options *options) {
+    return sgrad__rows_open("csv", dataset, argument, options);
+}
+
+void sgrad__rows_close(struct sgrad_dataset *dataset) {
     struct state *s = dataset->state;
     for (char **class = s->class; *class; class++) free(*class);
     free(s->class);
@@ -336,5 +342,5 @@ const struct sgrad_reader sgrad_csv_reader = {
                "text, and category=COLUMN, are one-hot encoded; 'missing' replaces missing values. The test set is every fifth "
                "row, a part drawn by --split, or val.csv or test.csv if FILE is a folder with train.csv",
     .open = open_csv,
-    .close = close_csv,
+    .close = sgrad__rows_close,
 };

@@ -16,7 +16,7 @@
 
 #define FILE_LIMIT ((size_t)1 << 31)
 #define WANTED                                                                                                                   \
-    "give csv:FILE[,COLUMN][,-COLUMN][,category=COLUMN][,missing=mean|frequent][,scale][,classes|numbers][,header|no-header]"
+    "give %s:FILE[,COLUMN][,-COLUMN][,category=COLUMN][,missing=mean|frequent][,scale][,classes|numbers][,header|no-header]"
 
 /* ---- the argument ---------------------------------------------------------------------------------------------------- */
 
@@ -58,7 +58,7 @@ static char *end_path(char *path) {
 
 /* Splits ARGUMENT into the path, keywords in any order, and the target's column, whose title may contain commas. SGRAD_EINVAL:
  * two keywords exclude each other. */
-static int read_argument(const char *argument, struct sgrad__csv_wanted *wanted) {
+static int read_argument(const char *kind, const char *argument, struct sgrad__csv_wanted *wanted) {
     size_t words = 1;
     for (const char *c = argument; *c; c++) words += *c == ',';
     wanted->ignored = sgrad_xcalloc(words, sizeof *wanted->ignored);
@@ -76,11 +76,17 @@ static int read_argument(const char *argument, struct sgrad__csv_wanted *wanted)
     }
     if (rest && *rest && !take_keyword(wanted, rest)) wanted->column = rest;
     if (wanted->classes && wanted->numbers)
-        return sgrad_log_error(SGRAD_EINVAL, "csv:%s: classes cannot be combined with numbers", argument);
+        return sgrad_log_error(SGRAD_EINVAL, "%s:%s: classes cannot be combined with numbers", kind, argument);
     if (wanted->header && wanted->no_header)
-        return sgrad_log_error(SGRAD_EINVAL, "csv:%s: header cannot be combined with no-header", argument);
+        return sgrad_log_error(SGRAD_EINVAL, "%s:%s: header cannot be combined with no-header", kind, argument);
     if (wanted->classes && wanted->scale)
-        return sgrad_log_error(SGRAD_EINVAL, "csv:%s: scale cannot be combined with classes", argument);
+        return sgrad_log_error(SGRAD_EINVAL, "%s:%s: scale cannot be combined with classes", kind, argument);
+    if (!strcmp(kind, "jsonl")) {
+        if (wanted->header || wanted->no_header)
+            return sgrad_log_error(SGRAD_EINVAL, "jsonl:%s: has no header, because the keys are the titles; omit %s", argument,
+                                   wanted->header ? "header" : "no-header");
+        wanted->header = true;
+    }
     return 0;
 }
 
@@ -89,9 +95,9 @@ static int read_argument(const char *argument, struct sgrad__csv_wanted *wanted)
 char *sgrad__table_place(const struct sgrad__table *table, int file, int64_t row, int column) {
     const struct sgrad__csv *csv = &table->csv[file];
     char *title = csv->headed ? sgrad_format(" (%s)", csv->cell[column]) : sgrad_format("%s", "");
-    char *text = sgrad_format("csv: %s: line %lld, column %d%s: '%.40s'", table->path[file],
-                              (long long)csv->line[row + csv->headed], column + 1, title,
-                              sgrad__table_cell(table, file, row, column));
+    char *text =
+        sgrad_format("%s: %s: line %lld, column %d%s: '%.40s'", table->kind, table->path[file],
+                     (long long)csv->line[row + csv->headed], column + 1, title, sgrad__table_cell(table, file, row, column));
     free(title);
     return text;
 }
@@ -169,19 +175,25 @@ static int find_header(const struct sgrad__table *table, const char *path, struc
     if (w->no_header) csv->headed = false;
     else if (!csv->headed && counts(csv) && table->warns)
         sgrad_log_warning(
-            "csv: %s: line %lld (%s,%s,…) is read as a sample; append ,header to --data if it names the columns, otherwise "
+            "%s: %s: line %lld (%s,%s,…) is read as a sample; append ,header to --data if it names the columns, otherwise "
             ",no-header",
-            path, (long long)csv->line[0], csv->cell[0], csv->cell[1]);
-    if (csv->latin && table->warns) sgrad_log_warning("csv: %s: is not UTF-8; it is read as Latin-1", path);
-    if (csv->cut && table->warns) sgrad_log_warning("csv: %s: every line ends with an empty cell; this column is ignored", path);
+            table->kind, path, (long long)csv->line[0], csv->cell[0], csv->cell[1]);
+    if (csv->latin && table->warns) sgrad_log_warning("%s: %s: is not UTF-8; it is read as Latin-1", table->kind, path);
+    if (csv->cut && table->warns)
+        sgrad_log_warning("%s: %s: every line ends with an empty cell; this column is ignored", table->kind, path);
     csv->rows -= csv->headed;
-    return csv->rows > 0 ? 0 : sgrad_log_error(SGRAD_EFORMAT, "csv: %s: has no line of numbers", path);
+    return csv->rows > 0 ? 0 : sgrad_log_error(SGRAD_EFORMAT, "%s: %s: has no line of numbers", table->kind, path);
 }
 
 static int read_file(const struct sgrad__table *table, const char *path, struct sgrad__csv *csv) {
     struct sgrad_map map;
     SGRAD_TRY(sgrad_map_open(path, FILE_LIMIT, &map));
-    int error = sgrad__csv_parse(path, map.data, map.size, csv);
+    void *content = NULL;
+    size_t size = map.size;
+    const bool keys = !strcmp(table->kind, "jsonl");
+    int error = keys ? sgrad__decompress(path, map.data, map.size, FILE_LIMIT, &content, &size) : 0;
+    if (!error) error = (keys ? sgrad__jsonl_parse : sgrad__csv_parse)(path, content ? content : map.data, size, csv);
+    free(content);
     sgrad_map_close(&map);
     return error ? error : find_header(table, path, csv);
 }
@@ -193,10 +205,12 @@ static int find_column(const struct sgrad__table *table, int file, const char *t
     const int titled = csv->headed ? find_title(csv, text, 0) : -1;
     if (titled >= 0 && find_title(csv, text, 1) >= 0)
         return sgrad_log_error(SGRAD_EINVAL,
-                               "csv: %s: columns %d and %d are both called '%s'; give the number of the column, from 1",
-                               table->path[file], titled + 1, find_title(csv, text, 1) + 1, text);
+                               "%s: %s: columns %d and %d are both called '%s'; give the number of the column, from 1",
+                               table->kind, table->path[file], titled + 1, find_title(csv, text, 1) + 1, text);
     *found = titled >= 0 ? titled : number_of(csv, text);
-    if (*found < 0) return sgrad_log_error(SGRAD_EINVAL, "csv: %s: has no column '%s'; " WANTED, table->path[file], text);
+    if (*found < 0)
+        return sgrad_log_error(SGRAD_EINVAL, "%s: %s: has no column '%s'; " WANTED, table->kind, table->path[file], text,
+                               table->kind);
     return 0;
 }
 
@@ -209,9 +223,8 @@ static int find_target(struct sgrad__table *table, int file, const enum sgrad_co
     else while (target > 0 && kind && kind[target] == SGRAD_COLUMN_IGNORED) target--;
     if (csv->columns < 2)
         return sgrad_log_error(
-            SGRAD_EFORMAT,
-            "csv: %s: has one column, but must have features and a target, separated by commas, semicolons or tabs",
-            table->path[file]);
+            SGRAD_EFORMAT, "%s: %s: has one column, but must have features and a target, separated by commas, semicolons or tabs",
+            table->kind, table->path[file]);
     table->target[file] = target;
     return 0;
 }
@@ -253,8 +266,8 @@ static int describe_columns(struct sgrad__table *table, enum sgrad_column_kind *
     const int target = table->target[SGRAD_TRAIN];
     struct sgrad_origin *o = table->origin = sgrad_xcalloc(1, sizeof *o);
     if (kind[target])
-        return sgrad_log_error(SGRAD_EINVAL, "csv: %s: column %d is the target; it cannot be ignored or be a category",
-                               table->path[SGRAD_TRAIN], target + 1);
+        return sgrad_log_error(SGRAD_EINVAL, "%s: %s: column %d is the target; it cannot be ignored or be a category",
+                               table->kind, table->path[SGRAD_TRAIN], target + 1);
     o->columns = csv->columns - 1;
     o->target_column = target + 1;
     o->missing = table->wanted.missing ? sgrad_format("%s", table->wanted.missing) : NULL;
@@ -342,14 +355,15 @@ static int match_titles(struct sgrad__table *table, int file, bool trained) {
     for (int k = 0; k < o->columns; k++)
         table->column[file][k] = find_title(csv, o->column[k].title, same_title(o, o->column[k].title, column_of(o, k)));
     if (table->target[file] < 0 && !table->options->every)
-        return sgrad_log_error(SGRAD_EFORMAT, "csv: %s: lacks the column '%s', the target of %s", table->path[file], o->target,
-                               from);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: %s: lacks the column '%s', the target of %s", table->kind, table->path[file],
+                               o->target, from);
     const bool lacking = differ(table, file, &text);
     int error = 0;
     if (lacking || (*text && !trained))
-        error = sgrad_log_error(SGRAD_EFORMAT, "csv: %s: %s; its columns must be those of %s", table->path[file], text, from);
+        error = sgrad_log_error(SGRAD_EFORMAT, "%s: %s: %s; its columns must be those of %s", table->kind, table->path[file],
+                                text, from);
     else if (*text)
-        sgrad_log_warning("csv: %s: %s; unknown columns are ignored", table->path[file], text);
+        sgrad_log_warning("%s: %s: %s; unknown columns are ignored", table->kind, table->path[file], text);
     free(text);
     return error;
 }
@@ -361,8 +375,8 @@ static int match_places(struct sgrad__table *table, int file, bool trained) {
     const int columns = table->origin->columns;
     const bool without = table->options->every && csv->columns == columns;
     if (csv->columns != columns + 1 && !without)
-        return sgrad_log_error(SGRAD_EFORMAT, "csv: %s: has %d %s, but %s %d %s and a target", table->path[file], csv->columns,
-                               sgrad_plural(csv->columns, "column", "columns"),
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: %s: has %d %s, but %s %d %s and a target", table->kind, table->path[file],
+                               csv->columns, sgrad_plural(csv->columns, "column", "columns"),
                                trained ? "the run's data have" : "the training data have", columns,
                                sgrad_plural(columns, "feature", "features"));
     if (table->wanted.column && !without) SGRAD_TRY(find_target(table, file, NULL));
@@ -393,6 +407,20 @@ static int match(struct sgrad__table *table, int file, enum sgrad_split split, b
     return csv->headed && has_titles(table->origin) ? match_titles(table, file, trained) : match_places(table, file, trained);
 }
 
+/* Returns the path of PART, "train", "val" or "test", in the folder table->wanted.path: PART.csv, or PART.jsonl, which may be
+ * compressed. The caller must free it. */
+static char *file_in(const struct sgrad__table *table, const char *part) {
+    static const char *const ending[] = { ".gz", ".zst" };
+    char *path = sgrad_format("%s/%s.%s", table->wanted.path, part, table->kind);
+    struct stat status;
+    for (int i = 0; i < 2 && !strcmp(table->kind, "jsonl") && stat(path, &status); i++) {
+        char *packed = sgrad_format("%s/%s.%s%s", table->wanted.path, part, table->kind, ending[i]);
+        if (!stat(packed, &status)) return free(path), packed;
+        free(packed);
+    }
+    return path;
+}
+
 /* Sets the paths of the files: of one file, or in a folder train.csv and val.csv, if it exists, else test.csv. With a fraction to
  * hold out (options.split), train.csv is enough. SGRAD_EINVAL: options.third is set, but the data are one file. */
 static int find_files(struct sgrad__table *table) {
@@ -401,11 +429,11 @@ static int find_files(struct sgrad__table *table) {
     struct stat status;
     bool folder = !stat(path, &status) && S_ISDIR(status.st_mode);
     if (folder) {
-        char *val = sgrad_format("%s/val.csv", path), *test = sgrad_format("%s/test.csv", path);
+        char *train = file_in(table, "train"), *val = file_in(table, "val"), *test = file_in(table, "test");
         const bool has_val = !stat(val, &status), has_test = !stat(test, &status);
-        table->path[SGRAD_TRAIN] = sgrad_format("%s/train.csv", path);
+        table->path[SGRAD_TRAIN] = train;
         table->one_file = o->split > 0 && !o->third && !has_val && !has_test;
-        table->path[SGRAD_TEST] = sgrad_format("%s", table->one_file ? table->path[0] : has_val && !o->third ? val : test);
+        table->path[SGRAD_TEST] = sgrad_format("%s", table->one_file ? train : has_val && !o->third ? val : test);
         free(val);
         free(test);
         return 0;
@@ -413,7 +441,8 @@ static int find_files(struct sgrad__table *table) {
     table->one_file = true;
     for (int i = 0; i < 2; i++) table->path[i] = sgrad_format("%s", path);
     if (!o->third) return 0;
-    return sgrad_log_error(SGRAD_EINVAL, "csv: %s: --on test requires a folder with train.csv, val.csv and test.csv", path);
+    return sgrad_log_error(SGRAD_EINVAL, "%s: %s: --on test requires a folder with train.%s, val.%s and test.%s", table->kind,
+                           path, table->kind, table->kind, table->kind);
 }
 
 /* Opens the file, or both files of a folder. If the normalisation of features is KNOWN, only the folder's file of SPLIT is
@@ -430,7 +459,7 @@ static int copy_origin(struct sgrad__table *table, enum sgrad_split split) {
     const struct sgrad_origin *trained = table->options->origin;
     const int file = table->one_file ? SGRAD_TRAIN : (int)split, columns = table->csv[file].columns;
     if (!trained->columns && trained->features > columns)
-        return sgrad_log_error(SGRAD_EFORMAT, "csv: %s: has %d %s, but the network was trained on %lld features",
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: %s: has %d %s, but the network was trained on %lld features", table->kind,
                                table->path[file], columns, sgrad_plural(columns, "column", "columns"),
                                (long long)trained->features);
     table->origin = sgrad__origin_copy(trained);
@@ -443,13 +472,14 @@ int sgrad__table_open(struct sgrad__table *table, const char *argument, enum sgr
     const bool known = trained && trained->features && trained->mean;
     table->warns = (split == SGRAD_TRAIN || trained) && sgrad_launched_rank() == 0; /* warns once, not for both splits */
     table->id_column = -1;
-    SGRAD_TRY(read_argument(argument, &table->wanted));
+    SGRAD_TRY(read_argument(table->kind, argument, &table->wanted));
     SGRAD_TRY(open_files(table, split, known));
     if (known) SGRAD_TRY(copy_origin(table, split));
     else SGRAD_TRY(describe(table));
     if (!known && table->options->every && sgrad_launched_rank() == 0)
-        sgrad_log_warning("csv: %s: the normalisation of the training set is not known, because no config.json of a run is "
-                          "beside the weights; the mean and deviation of this file are used", table->path[SGRAD_TRAIN]);
+        sgrad_log_warning("%s: %s: the normalisation of the training set is not known, because no config.json of a run is "
+                          "beside the weights; the mean and deviation of this file are used",
+                          table->kind, table->path[SGRAD_TRAIN]);
     for (int file = 0; file < 2; file++)
         if (table->csv[file].columns) SGRAD_TRY(match(table, file, split, known));
     return 0;

@@ -80,8 +80,8 @@ static int check_categories(const struct sgrad__table *table, int k, int64_t cat
     char *title = title_of(&table->origin->column[k], column);
     const int error = sgrad_log_error(
         SGRAD_EFORMAT,
-        "csv: %s: column %d (%s) is text with %lld different values in %lld training lines%s; append ,-%d to ignore it%s",
-        table->path[SGRAD_TRAIN], column + 1, title, (long long)categories, (long long)cells,
+        "%s: %s: column %d (%s) is text with %lld different values in %lld training lines%s; append ,-%d to ignore it%s",
+        table->kind, table->path[SGRAD_TRAIN], column + 1, title, (long long)categories, (long long)cells,
         unlikely ? "" : ", but may have at most 4096", column + 1,
         unlikely ? ", or ,category=COLUMN to encode it as categories" : "");
     free(title);
@@ -140,8 +140,9 @@ static int learn_column(struct sgrad__table *table, int k) {
         else if (is_category(column) || sgrad__csv_number(text, &number[count])) cell[count++] = text;
     }
     if (!count && missing)
-        error = sgrad_log_error(SGRAD_EFORMAT, "csv: %s: column %d has no value in the training lines; append ,-%d to ignore it",
-                                table->path[SGRAD_TRAIN], table->column[SGRAD_TRAIN][k] + 1, table->column[SGRAD_TRAIN][k] + 1);
+        error = sgrad_log_error(SGRAD_EFORMAT, "%s: %s: column %d has no value in the training lines; append ,-%d to ignore it",
+                                table->kind, table->path[SGRAD_TRAIN], table->column[SGRAD_TRAIN][k] + 1,
+                                table->column[SGRAD_TRAIN][k] + 1);
     else if (is_category(column)) error = learn_categories(table, k, cell, count);
     else if (missing) column->fill = replacement(number, count, !strcmp(missing, "frequent"));
     free(cell);
@@ -173,7 +174,8 @@ int sgrad__table_learn(struct sgrad__table *table) {
         o->features += features_of(&o->column[k]);
     }
     if (!o->features)
-        return sgrad_log_error(SGRAD_EFORMAT, "csv: %s: no column is left for the features", table->path[SGRAD_TRAIN]);
+        return sgrad_log_error(SGRAD_EFORMAT, "%s: %s: no column is left for the features", table->kind,
+                               table->path[SGRAD_TRAIN]);
     o->groups = o->features;
     name_features(o);
     return 0;
@@ -188,7 +190,7 @@ static int allow_missing(struct sgrad__table *table) {
     const char *wanted = table->wanted.missing;
     if (!wanted || (o->missing && !strcmp(o->missing, wanted))) return 0;
     if (o->missing || strcmp(wanted, "mean"))
-        return sgrad_log_error(SGRAD_EINVAL, "csv: %s: missing=%s contradicts the run, whose data have missing=%s",
+        return sgrad_log_error(SGRAD_EINVAL, "%s: %s: missing=%s contradicts the run, whose data have missing=%s", table->kind,
                                table->path[0], wanted, o->missing ? o->missing : "mean, or no missing values");
     for (int k = 0, f = 0; k < o->columns && o->mean; f += features_of(&o->column[k++]))
         if (o->column[k].kind == SGRAD_COLUMN_NUMBER && o->groups == o->features) o->column[k].fill = o->mean[f];

@@ -69,8 +69,8 @@ int sgrad_dataset_open(const char *text, enum sgrad_split split, const struct sg
     if (options->answers && strcmp(reader->name, "tokens"))
         error = sgrad_log_error(SGRAD_EINVAL, "--loss-on answers requires --data tokens:DIR,T, not %s", text);
     if (!error) error = check_attend(options->attend, reader, text);
-    if (!error && options->id && strcmp(reader->name, "csv"))
-        error = sgrad_log_error(SGRAD_EINVAL, "--id requires --data csv:FILE, not %s", text);
+    if (!error && options->id && strcmp(reader->name, "csv") && strcmp(reader->name, "jsonl"))
+        error = sgrad_log_error(SGRAD_EINVAL, "--id requires --data csv:FILE or jsonl:FILE, not %s", text);
     if (!error && !(options->split >= 0 && options->split < 1))
         error = sgrad_log_error(SGRAD_EINVAL, "--split %g must be a fraction below 1", options->split);
     if (!error) error = reader->open(opened, argument, options);

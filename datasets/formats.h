@@ -61,6 +61,12 @@ struct sgrad__csv {
 /* Parses a table, with cells separated by commas, semicolons or tabs (RFC 4180). The caller must free it with sgrad__csv_free. */
 int sgrad__csv_parse(const char *name, const void *data, size_t size, struct sgrad__csv *csv);
 void sgrad__csv_free(struct sgrad__csv *csv);
+/* Parses JSON lines to a table, whose row 0 has the keys (jsonl.c). The caller must free it with sgrad__csv_free. */
+int sgrad__jsonl_parse(const char *name, const void *data, size_t size, struct sgrad__csv *csv);
+
+/* Decompresses a file of gzip or Zstandard: *CONTENT, of *BYTES bytes, which the caller must free; NULL: the file is of another
+ * kind. SGRAD_EFORMAT: it is damaged, or has more than LIMIT bytes. SGRAD_ELIBRARY, SGRAD_ENOMEM. (decompress.c) */
+int sgrad__decompress(const char *name, const void *data, size_t size, size_t limit, void **content, size_t *bytes);
 /* Returns true if all of TEXT is a decimal number that a float can represent, and sets *NUMBER. */
 bool sgrad__csv_number(const char *text, double *number);
 /* csv_point: if TEXT is such a number but with a decimal comma, returns it with a point, which the caller must free; else NULL.

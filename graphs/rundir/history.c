@@ -291,7 +291,7 @@ static bool is_trained_on(const json_t *config, const struct sgrad_train_options
 
 /* Returns true if a run with the options OWN may have held out a part of these data. Without --split, only tables are divided. */
 static bool may_divide(const struct sgrad_train_options *own, const char *data) {
-    return own->data.split > 0 || !strncmp(data, "csv:", strlen("csv:"));
+    return own->data.split > 0 || !strncmp(data, "csv:", strlen("csv:")) || !strncmp(data, "jsonl:", strlen("jsonl:"));
 }
 
 /* Sets how the data in OPTIONS are read for weights in FOLDER. If they are those of a run, images of a folder are scaled as its

@@ -72,7 +72,7 @@ def test_numbers():
     assert [line["sample"] for line in lines] == [r[0] for r in rows[4::5]]
     assert abs(lines[0]["numbers"][0] - float(got[4]["price"])) < 1e-2
     assert "has no column 'name'" in said("predict", run, "--data", f"csv:{bare}", "--id", "name", status=2)[1]
-    assert "--id requires --data csv:FILE, not digits" in said("predict", run, "--data", "digits", "--id", "id", status=2)[1]
+    assert "--id requires --data csv:FILE or jsonl:FILE, not digits" in said("predict", run, "--data", "digits", "--id", "id", status=2)[1]
 
     # Without the keyword, missing values are refused. A run without them accepts later ones only on request.
     whole, clean = folder("whole"), written("clean.csv", [r for r in rows if r[1] and r[2] != "NA"], TITLES)
