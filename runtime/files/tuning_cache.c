@@ -51,7 +51,7 @@ void sgrad_tuning_cache_put(const char *topic, const char *key, const char *valu
     const int fd = path ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666) : -1;
     const bool written = fd >= 0 && write(fd, line, strlen(line)) == (ssize_t)strlen(line);
     if (!written && !atomic_exchange(&warned, true))
-        sgrad_log_warning("%s: the tuning cache cannot be written; the next run will repeat the timing measurements",
+        sgrad_log_warning("%s: the cache cannot be written; the next run will repeat the measurements",
                           path ? path : "$HOME");
     if (fd >= 0) close(fd);
     free(line);

@@ -222,7 +222,7 @@ static void memos(void **state) {
     setenv("STARPU_HOME", scratch_write("file", "", 0), 1);
     scratch_listen();
     sgrad_tuning_cache_put("topic", "a key", "1");
-    assert_contains(scratch_said(), "the tuning cache cannot be written; the next run will repeat the timing measurements");
+    assert_contains(scratch_said(), "the cache cannot be written; the next run will repeat the measurements");
 }
 
 int main(int argc, char **argv) {
