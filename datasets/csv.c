@@ -309,8 +309,8 @@ static int read_table(struct sgrad_dataset *dataset, struct sgrad__table *table)
     return fill(dataset, table);
 }
 
-int sgrad__rows_open(const char *kind, struct sgrad_dataset *dataset, const char *argument,
-                      const struct sgrad_dataset_options *options) {
+static int open_rows(const char *kind, struct sgrad_dataset *dataset, const char *argument,
+                     const struct sgrad_dataset_options *options) {
     struct sgrad__table t = { .kind = kind, .options = options };
     int error = sgrad__table_open(&t, argument, dataset->split);
     if (!error) error = read_table(dataset, &t);
@@ -323,10 +323,10 @@ int sgrad__rows_open(const char *kind, struct sgrad_dataset *dataset, const char
 }
 
 static int open_csv(struct sgrad_dataset *dataset, const char *argument, const struct sgrad_dataset_options *options) {
-    return sgrad__rows_open("csv", dataset, argument, options);
+    return open_rows("csv", dataset, argument, options);
 }
 
-void sgrad__rows_close(struct sgrad_dataset *dataset) {
+static void close_rows(struct sgrad_dataset *dataset) {
     struct state *s = dataset->state;
     for (char **class = s->class; *class; class++) free(*class);
     free(s->class);
@@ -342,5 +342,19 @@ const struct sgrad_reader sgrad_csv_reader = {
                "text, and category=COLUMN, are one-hot encoded; 'missing' replaces missing values. The test set is every fifth "
                "row, a part drawn by --split, or val.csv or test.csv if FILE is a folder with train.csv",
     .open = open_csv,
-    .close = sgrad__rows_close,
+    .close = close_rows,
+};
+
+static int open_jsonl(struct sgrad_dataset *dataset, const char *argument, const struct sgrad_dataset_options *options) {
+    return open_rows("jsonl", dataset, argument, options);
+}
+
+const struct sgrad_reader sgrad_jsonl_reader = {
+    .name = "jsonl",
+    .argument = "FILE[,KEY][,-KEY][,category=KEY][,missing=mean|frequent][,scale][,classes|numbers]",
+    .summary =
+        "JSON lines: objects of numbers and categories, read as the rows of a csv table, whose columns are the keys; FILE may "
+        "be compressed (.gz, .zst), or a folder with train.jsonl, and val.jsonl or test.jsonl",
+    .open = open_jsonl,
+    .close = close_rows,
 };

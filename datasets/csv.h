@@ -1,5 +1,5 @@
-/* csv.h: a table in files and its columns: declarations of csv.c, csv_columns.c and csv_encoding.c. The files have cells separated
- * by commas (csv_cells.c), or JSON lines (jsonl.c). Private to datasets/. */
+/* csv.h: a table in files and its columns: declarations of csv.c, csv_columns.c and csv_encoding.c. The files have cells that are
+ * separated by commas (csv_cells.c), or JSON lines (jsonl.c). Private to datasets/. */
 #ifndef SGRAD_DATASETS_CSV_H
 #define SGRAD_DATASETS_CSV_H
 
@@ -44,13 +44,6 @@ static inline bool sgrad__table_has(const struct sgrad__table *table, enum sgrad
     return !table->one_file || table->options->every || table->options->whole || table->held_out[row] == (split == SGRAD_TEST);
 }
 
-/* ---- csv.c ---- */
-
-/* Implement open and close of the readers of tables. KIND: as in struct sgrad__table. */
-int sgrad__rows_open(const char *kind, struct sgrad_dataset *dataset, const char *argument,
-                      const struct sgrad_dataset_options *options);
-void sgrad__rows_close(struct sgrad_dataset *dataset);
-
 /* ---- csv_columns.c ---- */
 
 /* Returns the position and the content of a cell, for messages: "csv: FILE: line 3, column 2 (width): 'x'". The caller must free
@@ -61,9 +54,9 @@ int sgrad__table_refuse(const struct sgrad__table *table, int file, int64_t row,
 /* Returns true if CELL is a text that programs write for an unknown number. */
 bool sgrad__csv_missing(const char *cell);
 /* Reads the files that ARGUMENT names, finds headers, and matches columns: with those of t->options->origin if it has the
- * normalisation of features, else with those of the training file. The caller sets t->kind and t->options; all other members must be zero.
- * sgrad__table_close frees all members but options and origin, and must be called after an error, too. SGRAD_EINVAL: ARGUMENT is
- * malformed, or its column does not exist. SGRAD_EIO, SGRAD_EFORMAT: of a file. */
+ * normalisation of features, else with those of the training file. The caller sets t->kind and t->options; all other members must
+ * be zero. sgrad__table_close frees all members but options and origin, and must be called after an error, too. SGRAD_EINVAL:
+ * ARGUMENT is malformed, or its column does not exist. SGRAD_EIO, SGRAD_EFORMAT: of a file. */
 int sgrad__table_open(struct sgrad__table *table, const char *argument, enum sgrad_split split);
 void sgrad__table_close(struct sgrad__table *table);
 

@@ -144,17 +144,3 @@ int sgrad__jsonl_parse(const char *name, const void *data, size_t size, struct s
         *parsed = csv;
     return error;
 }
-
-static int open_jsonl(struct sgrad_dataset *dataset, const char *argument, const struct sgrad_dataset_options *options) {
-    return sgrad__rows_open("jsonl", dataset, argument, options);
-}
-
-const struct sgrad_reader sgrad_jsonl_reader = {
-    .name = "jsonl",
-    .argument = "FILE[,KEY][,-KEY][,category=KEY][,missing=mean|frequent][,scale][,classes|numbers]",
-    .summary =
-        "JSON lines: objects of numbers and categories, read as the rows of a csv table, whose columns are the keys; FILE may "
-        "be compressed (.gz, .zst), or a folder with train.jsonl, and val.jsonl or test.jsonl",
-    .open = open_jsonl,
-    .close = sgrad__rows_close,
-};
