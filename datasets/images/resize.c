@@ -59,16 +59,18 @@ static inline float value_of(const void *x, size_t i, bool deep) {
     return deep ? ((const uint16_t *)x)[i] : ((const uint8_t *)x)[i];
 }
 
-/* Writes number I of TO: X, which includes 0.5 for rounding. */
-static inline void put(void *to, size_t i, float x, bool deep) {
-    const float most = deep ? 65535 : 255, least = x < most ? x : most;
-    if (deep) ((uint16_t *)to)[i] = (uint16_t)least;
-    else ((uint8_t *)to)[i] = (uint8_t)least;
+/* Writes the COUNT numbers X, which include 0.5 for rounding, to TO, from number AT on. */
+static inline void put(const float *x, size_t count, void *to, size_t at, bool deep) {
+    const float most = deep ? 65535 : 255;
+    for (size_t i = 0; i < count; i++)
+        if (deep) ((uint16_t *)to)[at + i] = (uint16_t)(x[i] < most ? x[i] : most);
+        else ((uint8_t *)to)[at + i] = (uint8_t)(x[i] < most ? x[i] : most);
 }
 
-/* Scales a row of pixels at number AT of FROM to SIDE pixels at number TO_AT of TO. LINE has room for the row and one number. */
+/* Scales a row of pixels at number AT of FROM to SIDE pixels at number TO_AT of TO. LINE has room for the row, and SCALED for the
+ * scaled row, each with one more number. */
 static inline void fit_row(const struct filter *columns, const void *from, size_t at, int side, void *to, size_t to_at,
-                           float *line, bool deep) {
+                           float *line, float *scaled, bool deep) {
     const size_t begin = 3 * (size_t)columns->first[0];
     const size_t end = 3 * (size_t)(columns->first[side - 1] + columns->count[side - 1]);
     for (size_t i = begin; i < end; i++) line[i] = value_of(from, at + i, deep);
@@ -77,8 +79,9 @@ static inline void fit_row(const struct filter *columns, const void *from, size_
         const float *x = line + 3 * (size_t)columns->first[i];
         pixel sum = { 0.5f, 0.5f, 0.5f };
         for (int j = 0; j < columns->count[i]; j++) sum += weight[j] * *(const pixel *)(const void *)(x + 3 * j);
-        for (size_t c = 0; c < 3; c++) put(to, to_at + 3 * (size_t)i + c, sum[c], deep);
+        *(pixel *)(void *)(scaled + 3 * i) = sum;
     }
+    put(scaled, 3 * (size_t)side, to, to_at, deep);
 }
 
 /* Computes row I of TO, of STRIDE numbers, from the rows of NARROW. SUM has room for a row. */
@@ -90,7 +93,7 @@ static inline void fit_column(const struct filter *rows, int i, const void *narr
         const size_t first = (size_t)(rows->first[i] + j) * stride;
         for (size_t k = 0; k < stride; k++) sum[k] += weight[j] * value_of(narrow, first + k, deep);
     }
-    for (size_t k = 0; k < stride; k++) put(to, (size_t)i * stride + k, sum[k], deep);
+    put(sum, stride, to, (size_t)i * stride, deep);
 }
 
 /* FROM is (height,width,3) and TO (side,side,3), both of 16 bits if DEEP is set, which is a constant in each call. */
@@ -101,10 +104,12 @@ __attribute__((always_inline)) static inline void fit(const struct sgrad__image 
     struct filter rows = filter_create(height, (int64_t)height * scaled / least, side);
     const size_t stride = 3 * (size_t)side, row = 3 * (size_t)width;
     void *narrow = sgrad_xcalloc((size_t)height, stride * (deep ? 2 : 1)); /* (height,side,3) */
-    float *line = sgrad_xcalloc(row > stride ? row + 1 : stride, sizeof *line);
+    float *line = sgrad_xcalloc(row + 1, sizeof *line), *scaled_row = sgrad_xcalloc(stride + 1, sizeof *scaled_row);
     const int top = rows.first[0], bottom = rows.first[side - 1] + rows.count[side - 1];
-    for (int y = top; y < bottom; y++) fit_row(&columns, from, (size_t)y * row, side, narrow, (size_t)y * stride, line, deep);
-    for (int y = 0; y < side; y++) fit_column(&rows, y, narrow, stride, to, line, deep);
+    for (int y = top; y < bottom; y++)
+        fit_row(&columns, from, (size_t)y * row, side, narrow, (size_t)y * stride, line, scaled_row, deep);
+    for (int y = 0; y < side; y++) fit_column(&rows, y, narrow, stride, to, scaled_row, deep);
+    free(scaled_row);
     free(line);
     free(narrow);
     filter_destroy(&columns);
