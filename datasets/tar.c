@@ -30,14 +30,27 @@ static int by_name(const void *a, const void *b) { return strcmp(*(char *const *
 
 static const char *class_name_of(const struct sgrad__shard *shard, int class) { return shard->text + shard->class_name[class]; }
 
-/* Checks that the labels of all SHARDS are names of classes, or those of none. *NAMED: they are. */
-static int check_names(const struct sgrad__shards *shards, bool *named) {
-    *named = shards->shard[0].classes > 0;
-    for (int64_t s = 1; s < shards->paths.count; s++)
-        if ((shards->shard[s].classes > 0) != *named)
+/* The labels of a shard: none, integers, or names of classes. */
+enum labels { NONE, INTEGERS, NAMES };
+
+static enum labels labels_of(const struct sgrad__shard *shard) {
+    if (shard->classes) return NAMES;
+    for (int64_t i = 0; i < shard->samples; i++)
+        if (shard->sample[i].label != SGRAD__NO_LABEL) return INTEGERS;
+    return NONE;
+}
+
+/* Checks that the labels of SHARDS are those of *FIRST, a shard with the path *PATH, or none. *FIRST NONE: sets both to the first
+ * shard of SHARDS with labels. */
+static int check_labels(const struct sgrad__shards *shards, enum labels *first, const char **path) {
+    static const char *const text[] = { [INTEGERS] = "integers", [NAMES] = "names of classes" };
+    for (int64_t s = 0; s < shards->paths.count; s++) {
+        const enum labels own = labels_of(&shards->shard[s]);
+        if (*first == NONE) *first = own, *path = shards->paths.path[s];
+        if (own != NONE && own != *first)
             return sgrad_log_error(SGRAD_EFORMAT, "tar: %s: the labels are %s, but those of %s are %s", shards->paths.path[s],
-                                   *named ? "integers" : "names of classes", shards->paths.path[0],
-                                   *named ? "names of classes" : "integers");
+                                   text[own], *path, text[*first]);
+    }
     return 0;
 }
 
@@ -69,20 +82,16 @@ static void count_labels(struct sgrad_dataset *dataset) {
     dataset->classes = largest + 1;
 }
 
-/* Sets the classes. SGRAD_EFORMAT: some labels are names and others numbers. */
+/* Sets the classes. SGRAD_EFORMAT: some labels are names and others integers. */
 static int find_classes(struct sgrad_dataset *dataset) {
-    const struct tar *tar = dataset->state;
-    bool named, test_named;
-    SGRAD_TRY(check_names(tar->training, &named));
-    SGRAD_TRY(check_names(&tar->shards, &test_named));
-    if (named != test_named)
-        return sgrad_log_error(SGRAD_EFORMAT, "tar: %s: the labels are %s, but those of the training shards are %s",
-                               tar->shards.paths.path[0], named ? "integers" : "names of classes",
-                               named ? "names of classes" : "integers");
-    if (named)
-        collect_names(dataset);
-    else
-        count_labels(dataset);
+    struct tar *tar = dataset->state;
+    enum labels labels = NONE;
+    const char *path;
+    SGRAD_TRY(check_labels(tar->training, &labels, &path));
+    if (labels == NONE) tar->training = &tar->shards;
+    SGRAD_TRY(check_labels(&tar->shards, &labels, &path));
+    if (labels == NAMES) collect_names(dataset);
+    else count_labels(dataset);
     return 0;
 }
 

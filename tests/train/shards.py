@@ -150,11 +150,15 @@ def test_damaged():
 
 def test_unlabelled():
     """Samples without labels are an error in training, and can be predicted."""
-    run = folder("labelled")
-    stargrad(*RUN, "--data", f"tar:{shards('plain')}", "--cpus", 1, "--out", run)
     bare = written(f"{folder('bare')}/0.tar", [(f"{key}.ppm", data) for key, data, _ in samples()["val"]])
     assert "0.tar: ape/000.ppm at byte 512: the sample has no label" in stargrad(*RUN, "--data", f"tar:{bare}", "--split", 0.1, status=1)
-    assert len(stargrad("predict", run, "--data", f"tar:{bare}").splitlines()) == 31
+    for form in (lambda label: ("cls", b"%d" % label)), (lambda label: ("json", json.dumps({"class": CLASSES[label]}).encode())):
+        run, place = folder("labelled"), shards("labels", form)
+        stargrad(*RUN, "--data", f"tar:{place}", "--cpus", 1, "--out", run)
+        assert len(stargrad("predict", run, "--data", f"tar:{bare}").splitlines()) == 31
+        os.replace(shutil.copy(bare, f"{place}/copy"), f"{place}/val-0.tar")
+        os.remove(f"{place}/val-1.tar")
+        assert len(stargrad("predict", run, "--data", f"tar:{place}").splitlines()) == 31
 
 
 def most_memory(data, *more):
