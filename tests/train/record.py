@@ -17,7 +17,8 @@ def tensors(path, name="model.safetensors"):
     length = struct.unpack("<Q", file[:8])[0]
     header = json.loads(file[8:8 + length])
     header.pop("__metadata__", None)
-    return {key: struct.unpack(f"<{(t['data_offsets'][1] - t['data_offsets'][0]) // 4}f", file[8 + length:][slice(*t["data_offsets"])])
+    data = memoryview(file)[8 + length:]      # a slice of bytes would be a copy, for each tensor
+    return {key: struct.unpack(f"<{(t['data_offsets'][1] - t['data_offsets'][0]) // 4}f", data[slice(*t["data_offsets"])])
             for key, t in header.items() if t["dtype"] == "F32"}
 
 

@@ -23,7 +23,8 @@ def split(network, mesh, count, *words, status=0, out=None):
 def tensors(path, name="model.safetensors"):
     file = content(path, name)
     length = struct.unpack("<Q", file[:8])[0]
-    return {name: (is_["shape"], array("f", file[8 + length:][is_["data_offsets"][0]:is_["data_offsets"][1]]))
+    data = memoryview(file)[8 + length:]      # a slice of bytes would be a copy, for each tensor
+    return {name: (is_["shape"], array("f", bytes(data[slice(*is_["data_offsets"])])))
             for name, is_ in json.loads(file[8:8 + length]).items() if name != "__metadata__" and is_["dtype"] == "F32"}
 
 
