@@ -5,7 +5,7 @@ import subprocess
 
 from emulation import CPU, CUDA, PROGRAMS, SHARED, needs, new_home, reference, train
 import run
-from run import folder, losses, main
+from run import folder, long, losses, main
 
 
 def operations(**env):
@@ -20,17 +20,36 @@ def test_operations():
     assert "computed without" in operations(), "no convolution was refused by cuDNN, so the kernels for that did not run"
 
 
+LENET = (*reference("lenet", "idx", 0.01), "--steps", 3)
+RESNET = (*reference("resnet20", "cifar10", 0.002), "--steps", 3)
+AGAIN = (*RESNET, "--recompute")      # batch norm before a convolution, in its graph
+PRECISIONS = {"f32": 1e-4, "tf32": 3e-2, "bf16": 1e-2}
+
+
+def same_losses(arguments, precision, *ways):
+    """Convolutions on a GPU in these WAYS give the losses of CPUs."""
+    cpu = losses(train("cpu", *arguments, "--precision", precision, *CPU))
+    for way in ways:
+        cuda = losses(train("cuda", *arguments, "--precision", precision, *SHARED, *CUDA, env={"STARGRAD_CUDNN": way}))
+        error = [abs(a - b) / b for a, b in zip(cuda, cpu, strict=True)]
+        assert max(error) <= 10 * PRECISIONS[precision], f"{arguments} {precision} {way}: {cuda} is not {cpu}"
+
+
 def test_cudnn_graphs():
     """Convolutions as cuDNN's graphs, with what comes before and after them, wherever the emulated cuDNN has one."""
     operations(STARGRAD_CUDNN="graph")
-    again = (*reference("resnet20", "cifar10", 0.002), "--recompute")      # batch norm before a convolution, in its graph
-    for arguments in (reference("lenet", "idx", 0.01), reference("resnet20", "cifar10", 0.002), again):
-        for precision, within in (("f32", 1e-4), ("tf32", 3e-2), ("bf16", 1e-2)):
-            cpu = losses(train("cpu", *arguments, "--precision", precision, *CPU))
-            for way in ("algorithms", "graph"):
-                cuda = losses(train("cuda", *arguments, "--precision", precision, *SHARED, *CUDA, env={"STARGRAD_CUDNN": way}))
-                error = [abs(a - b) / b for a, b in zip(cuda, cpu, strict=True)]
-                assert max(error) <= 10 * within, f"{arguments} {precision} {way}: {cuda} is not {cpu}"
+    for precision in PRECISIONS:
+        same_losses(LENET, precision, "algorithms", "graph")
+    same_losses(RESNET, "f32", "graph")
+    same_losses(RESNET, "bf16", "algorithms", "graph")
+    same_losses(AGAIN, "bf16", "graph")
+
+
+@long
+def test_cudnn_graphs_in_every_precision():
+    for arguments in (RESNET, AGAIN):
+        for precision in PRECISIONS:
+            same_losses(arguments, precision, "algorithms", "graph")
 
 
 def test_which_graphs():
