@@ -123,17 +123,17 @@ extern const struct sgrad__type sgrad__flag, sgrad__whole, sgrad__real, sgrad__t
 
 /* Options about the samples, which train, eval and predict have. */
 #define SGRAD__SAMPLE_OPTIONS \
-    { "image-size", "N", "resize the images of a folder to NxN [original size]", &sgrad__whole, SGRAD__FIELD(data.image_size), \
+    { "image-size", "N", "resize images of folder and tar to NxN [original size]", &sgrad__whole, SGRAD__FIELD(data.image_size), \
       1, 4096 }, \
     { "eval-resize", "N", "resize the shorter side of test images to N, then crop the centre of --image-size [--image-size]", \
       &sgrad__whole, SGRAD__FIELD(data.eval_resize), 1, 8192 }, \
-    { "exif", "ignore|apply", "EXIF orientation of the images of a folder; a TIFF's is always applied", &sgrad__choice, \
+    { "exif", "ignore|apply", "EXIF orientation of images of folder and tar; a TIFF's is always applied", &sgrad__choice, \
       SGRAD__FIELD(data.exif) }, \
     { "decode", "full|reduced", \
       "reduced: decode JPEG images at 1/2, 1/4 or 1/8 of their size if --image-size needs no more; faster, not the same pixels", \
       &sgrad__choice, SGRAD__FIELD(data.reduced) }, \
     { "split", "FRACTION", \
-      "hold out this fraction of the training samples as the test set, by class, if a folder or table has no test set; 0: none", \
+      "hold out this fraction of the training samples as the test set, by class, if the data have no test set; 0: none", \
       &sgrad__real, SGRAD__FIELD(data.split), 0, 0.99 }, \
     { "class-names", "FILE", "names of the classes in results: FILE has a line for each class [the data set's]", &sgrad__file, \
       SGRAD__FIELD(data.class_names) }

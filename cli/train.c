@@ -36,7 +36,7 @@ static const struct sgrad__option options[] = {
       SGRAD__FIELD(data.skip_damaged) },
     { "no-shuffle", NULL, "use the samples in file order", &sgrad__flag, SGRAD__FIELD(data.no_shuffle) },
     { "shuffle-window", "N",
-      "samples in several files (tar, tokens): shuffle the files, and draw each sample from the next N ones; 0: from all samples",
+      "samples in archives (tar): shuffle the archives, and draw each sample from the next N ones; 0: from all samples",
       &sgrad__whole, SGRAD__FIELD(data.shuffle_window), 0, 1e12 },
     { "data-memory", "SIZE",
       "memory of a rank for decoded images and decompressed files: 8G, or 50% of the machine's [2G, at most a quarter of it]",

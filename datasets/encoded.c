@@ -206,7 +206,7 @@ static void make_room(struct sgrad__encoded *encoded, const struct sgrad_dataset
 static char *note_of(const struct sgrad__encoded *encoded, const struct sgrad_dataset *dataset) {
     const double mbyte = 1e-6 * (double)sgrad_field_bytes(&dataset->field[0]) * (double)encoded->source.count;
     if (encoded->cache) return sgrad_format("each image is decoded once and stays in memory, %.1f MB", mbyte);
-    return sgrad_format("images are decoded in each epoch, %.1f MB in total", mbyte);
+    return sgrad_format("images are decoded in each epoch, to %.1f MB in total", mbyte);
 }
 
 int sgrad__encoded_measure(struct sgrad__encoded *encoded, struct sgrad_dataset *dataset, const struct sgrad__survey *survey,

@@ -1,17 +1,20 @@
 /* token_list.c: finds the files of a data set of tokens. Such files are called shards if there are several of a split.
  *
- *     tokens:DIR              DIR/train.bin or train.npy; else all files of DIR of which "train" is a word, such as
- *                             fineweb_train_000001.bin or train-00000-of-00010.npy. In the same way for "val"
+ *     tokens:DIR              DIR/train.bin or train.npy; else all files of DIR whose name has the word "train", such as
+ *                             fineweb_train_000001.bin or train-00000-of-00010.npy. In the same way for "val". Other files are
+ *                             ignored
  *     tokens:PATTERN          the files that the pattern matches (glob, with braces). If it matches no file of "val", the pattern
  *                             with "val" in place of "train" matches them: fineweb_train_*.bin
  *
- * A word begins at the beginning of a name, or after a character that is neither a letter nor a digit: "validation" begins with
- * the word "val", "interval" does not. If a name has neither word, that of its folder counts: data/{train,val}/0.bin. */
+ * "training" means "train"; "valid" and "validation" mean "val". A word begins at the beginning of a name, or after a character
+ * that is neither a letter nor a digit, and ends before a character that is no letter: train0.bin has the word, trains.bin does
+ * not. In a pattern, the folder of a file counts if its name has neither word: data/{train,val}/0.bin. */
 #include "config.h"
 #include "datasets/token_list.h"
 #include "runtime/runtime.h"
 
 #include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <glob.h>
 #include <stdlib.h>
@@ -32,19 +35,31 @@ static bool has_ending(const char *path) {
 
 /* Returns the split whose word begins first in the LENGTH bytes of NAME; -1: it has neither word. */
 static int split_in(const char *name, size_t length) {
-    for (size_t i = 0; i < length; i++)
-        for (int s = 0; s < 2; s++)
-            if ((i == 0 || !isalnum((unsigned char)name[i - 1])) && strlen(word[s]) <= length - i &&
-                !strncmp(name + i, word[s], strlen(word[s])))
-                return s;
+    static const struct {
+        const char *text;
+        int split;
+    } words[] = { { "train", SGRAD_TRAIN }, { "training", SGRAD_TRAIN }, { "val", SGRAD_TEST }, { "valid", SGRAD_TEST },
+                  { "validation", SGRAD_TEST } };
+    for (size_t i = 0; i < length; i++) {
+        size_t letters = 0;
+        if (i && isalnum((unsigned char)name[i - 1])) continue;
+        while (i + letters < length && isalpha((unsigned char)name[i + letters])) letters++;
+        for (size_t w = 0; w < sizeof words / sizeof *words; w++)
+            if (letters == strlen(words[w].text) && !strncmp(name + i, words[w].text, letters)) return words[w].split;
+    }
     return -1;
+}
+
+static const char *name_of(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
 }
 
 /* Returns the split of the file PATH, by its name, or else by that of its folder; -1: neither has a word. */
 static int split_of(const char *path) {
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *folder = slash;
+    const char *slash = strrchr(path, '/'), *folder = slash;
     while (folder && folder > path && folder[-1] != '/') folder--;
-    const int split = split_in(name, strlen(name));
+    const int split = split_in(name_of(path), strlen(name_of(path)));
     return split >= 0 || !folder ? split : split_in(folder, (size_t)(slash - folder));
 }
 
@@ -71,6 +86,20 @@ static int find_in_folder(const char *folder, int split, struct sgrad__token_lis
             free(name[i]);
     }
     return error;
+}
+
+/* Adds the files of FOLDER whose name has the word of SPLIT. */
+static int find_by_word(const char *folder, int split, struct sgrad__token_list *list) {
+    struct dirent **entry;
+    const int entries = scandir(folder, &entry, NULL, NULL);
+    if (entries < 0) return sgrad_log_error(SGRAD_EIO, "tokens: %s: %s", folder, strerror(errno));
+    for (int i = 0; i < entries; i++) {
+        const char *name = entry[i]->d_name;
+        if (has_ending(name) && split_in(name, strlen(name)) == split) add(list, split, sgrad_format("%s/%s", folder, name));
+        free(entry[i]);
+    }
+    free(entry);
+    return 0;
 }
 
 /* Adds the files that PATTERN matches. ONLY: those of this split; -1: of both. */
@@ -107,18 +136,6 @@ static char *other_pattern(const char *pattern) {
     return all;
 }
 
-/* Returns FOLDER/PATTERN, in which the characters of FOLDER that have a meaning in patterns are quoted. The caller frees it. */
-static char *pattern_in(const char *folder, const char *pattern) {
-    char *quoted = sgrad_xcalloc(2 * strlen(folder) + 1, 1), *to = quoted;
-    for (const char *c = folder; *c; c++) {
-        if (strchr("*?[]{}\\", *c)) *to++ = '\\';
-        *to++ = *c;
-    }
-    char *all = sgrad_format("%s/%s", quoted, pattern);
-    free(quoted);
-    return all;
-}
-
 static int find(const char *source, struct sgrad__token_list *list) {
     if (!is_folder(source)) {
         SGRAD_TRY(match(source, -1, list));
@@ -129,12 +146,7 @@ static int find(const char *source, struct sgrad__token_list *list) {
     }
     for (int split = 0; split < 2; split++) {
         SGRAD_TRY(find_in_folder(source, split, list));
-        if (list->count[split]) continue;
-        char *all = sgrad_format("*%s*", word[split]), *pattern = pattern_in(source, all);
-        const int error = match(pattern, split, list);
-        free(pattern);
-        free(all);
-        SGRAD_TRY(error);
+        if (!list->count[split]) SGRAD_TRY(find_by_word(source, split, list));
     }
     return 0;
 }
@@ -151,12 +163,14 @@ static int check(const char *source, const struct sgrad__token_list *list) {
         if (!list->count[split] && !strpbrk(source, "*?[{") && stat(source, &is))
             return sgrad_log_error(SGRAD_EIO, "tokens: %s: %s; " SGRAD__TOKENS_WANTED, source, strerror(errno));
         if (!list->count[split])
-            return sgrad_log_error(SGRAD_EIO, "tokens: %s: matches no file of %s; " SGRAD__TOKENS_WANTED, source,
-                                   split == SGRAD_TRAIN ? "training" : "validation, whose name has the word val");
+            return sgrad_log_error(SGRAD_EIO, "tokens: %s: no file that it matches has the word %s in its name; "
+                                   SGRAD__TOKENS_WANTED, source, word[split]);
         for (int i = 0; i + 1 < list->count[split]; i++) {
+            if (!strcmp(path[i], path[i + 1]))
+                return sgrad_log_error(SGRAD_EINVAL, "tokens: %s: matches %s twice; give a pattern that matches each file once",
+                                       source, path[i]);
             const size_t stem = strlen(path[i]) - strlen(".bin");
-            if (strlen(path[i + 1]) == stem + strlen(".bin") && !strncmp(path[i], path[i + 1], stem) &&
-                strcmp(path[i], path[i + 1]))
+            if (strlen(path[i + 1]) == stem + strlen(".bin") && !strncmp(path[i], path[i + 1], stem))
                 return sgrad_log_error(SGRAD_EFORMAT, "tokens: %s and %s both exist; remove one of them", path[i], path[i + 1]);
         }
     }

@@ -69,15 +69,17 @@ static int item_length(const char *text) {
 /* Parses TEXT, "A*0.7,B*0.3", or one source without a weight. The caller must free FROM, also after an error. SGRAD_EINVAL. */
 static int read_sources(const char *text, struct sources *from) {
     struct stat is;
-    const char *bare = NULL, *at = text;
-    int items = 0, weighted = 0, bare_length = 0;
+    const char *bare = NULL, *wrong = NULL, *at = text;
+    int items = 0, weighted = 0, bare_length = 0, wrong_length = 0;
     for (int length; *at; at += length + (at[length] == ',')) {
         double weight = 1;
         length = item_length(at);
         const int name = weight_of(at, length, &weight);
         if (name == length && !bare) bare = at, bare_length = length;
         weighted += name < length;
-        if (items++ >= SOURCES || (name < length && !(weight > 0 && weight < 1e9))) continue;
+        const bool valid = name == length || (weight > 0 && weight < 1e9);
+        if (!valid && !wrong) wrong = at, wrong_length = length;
+        if (items++ >= SOURCES || !valid) continue;
         from->source[from->count].text = sgrad_format("%.*s", name, at);
         from->source[from->count++].weight = weight;
     }
@@ -86,10 +88,10 @@ static int read_sources(const char *text, struct sources *from) {
         if (bare)
             return sgrad_log_error(SGRAD_EINVAL, "data set tokens: %.*s has no weight; give a mixture as tokens:A*0.7,B*0.3,T",
                                    bare_length, bare);
-        return sgrad_log_error(SGRAD_EINVAL,
-                               "data set tokens:%s: a mixture has at most %d sources, whose weights are positive "
-                               "numbers: tokens:A*0.7,B*0.3,T",
-                               text, SOURCES);
+        if (wrong)
+            return sgrad_log_error(SGRAD_EINVAL, "data set tokens: %.*s: the weight must be a number above 0 and below 1e9",
+                                   wrong_length, wrong);
+        return sgrad_log_error(SGRAD_EINVAL, "data set tokens:%s: a mixture has at most %d sources", text, SOURCES);
     }
     free_sources(from);
     from->source[0].text = sgrad_format("%s", text);

@@ -103,7 +103,7 @@ struct sgrad_data_options {
     bool loss_on_answers;                       /* tokens: the loss is the mean over the tokens of answers; false: over all */
     bool skip_damaged;                          /* report and skip unreadable samples; false: one ends the run with an error */
     bool no_shuffle;                            /* samples in file order */
-    long shuffle_window;                        /* samples in several files: the files are shuffled, and each sample is drawn from
+    long shuffle_window;                        /* samples in archives: the archives are shuffled, and each sample is drawn from
                                                    the next shuffle_window ones; 0: from all samples */
     const char *sampler;                        /* "balanced": as many samples of each class in an epoch; NULL, "shuffle": each
                                                    sample once */

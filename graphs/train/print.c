@@ -78,9 +78,9 @@ static void print_memory(const struct sgrad__run *run, FILE *to) {
 static void print_shards(const struct sgrad__run *run, FILE *to) {
     const struct sgrad_dataset *d = run->data.train;
     const long window = run->options.data.shuffle_window;
-    fprintf(to, "; %lld shards", (long long)d->shards);
+    fprintf(to, "; %lld %s", (long long)d->shards, sgrad_plural(d->shards, "shard", "shards"));
     if (run->options.data.no_shuffle) fputs(" in order", to);
-    else if (!window || window >= d->count) fputs(", shuffled as a whole", to);
+    else if (sgrad__run_is_balanced(run) || !window || window >= d->count) fputs(", all samples shuffled", to);
     else fprintf(to, " in random order, samples drawn from the next %ld", window);
 }
 

@@ -100,7 +100,9 @@ static char *not_scaled(const struct sgrad__run *run) {
 
 static char *not_in_shards(const struct sgrad__run *run) {
     if (run->options.data.no_shuffle) return sgrad_format("--no-shuffle keeps the order of the files");
-    return run->data.train && run->data.train->shards ? NULL : sgrad_format("%s is not in several files", run->options.data.name);
+    if (sgrad__run_is_balanced(run)) return sgrad_format("--sampler balanced shuffles all samples");
+    if (run->data.train && run->data.train->shards) return NULL;
+    return sgrad_format("all samples of %s are shuffled", run->options.data.name);
 }
 
 static char *has_test_set(const struct sgrad__run *run) {

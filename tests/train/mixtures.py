@@ -79,8 +79,8 @@ def test_refused():
     a, b = sources("refused-mixture")
     short = put("refused-short", {"train.bin": drawn(9), "val.bin": drawn(100)})
     for data, why, status in ((f"{a}*0.7,{b},{T}", f"{b} has no weight; give a mixture as tokens:A*0.7,B*0.3,T", 2),
-                              (f"{a}*0.7,{b}*0,{T}", "a mixture has at most 64 sources, whose weights are positive numbers", 2),
-                              (f"{a}*0.7,{b}*-1,{T}", "whose weights are positive numbers", 2),
+                              (f"{a}*0.7,{b}*0,{T}", "*0: the weight must be a number above 0", 2),
+                              (f"{a}*0.7,{b}*-1,{T}", "*-1: the weight must be a number above 0", 2),
                               (f"{a}*0.7,{b}*1e-9,{T},16", "its weight is 1.43e-09 of all, which is less than one of the 40 training samples", 2),
                               (f"{a}*0.7,{short}*0.3,{T},16", "its training files have no sample of 16 tokens; give shorter samples", 1),
                               (f"{a}*0.7,absent*0.3,{T}", "absent: No such file or directory", 1)):
