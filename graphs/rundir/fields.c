@@ -160,6 +160,17 @@ static const char *kept(const char *text) {
     return is->text;
 }
 
+/* The values of each type, for messages. */
+static const char *const wanted[] = {
+    [TEXT] = "a text",
+    [REAL] = "a number",
+    [INTEGER] = "a whole number",
+    [FLAG] = "true or false",
+    [NUMBERS] = "a text of numbers, such as '0.5,0.4'",
+    [STEPS] = "a text of steps, such as '10-20'",
+    [LOOKAHEAD] = "a text, such as '5:0.5'",
+};
+
 /* Stores VALUE in the field. Returns false if its type is wrong or it is out of range. */
 static bool take(const struct field *field, const json_t *value, struct sgrad_train_options *options) {
     void *at = (char *)options + field->at;
@@ -258,7 +269,8 @@ int sgrad__options_take(const char *where, const json_t *object, struct sgrad_tr
     for (const struct field *f = fields; f < fields + FIELDS; f++) {
         const json_t *value = json_object_get(object, f->name);
         if (value && !take(f, value, &o))
-            return sgrad_log_error(SGRAD_EFORMAT, "%s: option %s has a value of the wrong type", where, f->name);
+            return sgrad_log_error(SGRAD_EFORMAT, "%s: option %s has a value of the wrong type; it must be %s", where, f->name,
+                                   wanted[f->type]);
     }
     for (const struct other *other = others; other < others + OTHERS; other++) {
         const json_t *value = json_object_get(object, other->name);

@@ -98,6 +98,11 @@ static char *not_scaled(const struct sgrad__run *run) {
     return run->options.data.image_size || sgrad_folder_size(name, NULL) ? NULL : sgrad_format("no --image-size is set");
 }
 
+static char *no_cache(const struct sgrad__run *run) {
+    if (run->data.test->reader->resizes) return NULL;
+    return sgrad_format("%s has neither encoded images nor compressed archives", run->options.data.name);
+}
+
 static char *not_in_shards(const struct sgrad__run *run) {
     if (run->options.data.no_shuffle) return sgrad_format("--no-shuffle keeps the order of the files");
     if (sgrad__run_is_balanced(run)) return sgrad_format("--sampler balanced shuffles all samples");
@@ -198,6 +203,7 @@ static const struct row rows[] = {
     { "bucket", one_rank },
     { "class-weights", no_classes },
     { "cpus-share", no_gpus },
+    { "data-memory", no_cache },
     { "data-placement", not_shared },
     { "decode", not_scaled },
     { "deviation", no_images },
