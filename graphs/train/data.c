@@ -194,13 +194,17 @@ static int find_known(struct sgrad__run *run, const char *folder, bool *found) {
     return 0;
 }
 
+bool sgrad__run_states_input(const struct sgrad__run *run) {
+    return run->data.train->reader->measures && run->options.data.mean.count && run->options.data.std.count;
+}
+
 /* A resumed run takes the values that were measured at its start. That the data are the same is checked when the run directory
  * is opened. */
 int sgrad__run_measure_data(struct sgrad__run *run) {
     bool known = run->options.output.print;    /* no training: do not read the data */
     if (run->options.checkpoint.resume && !known) SGRAD_TRY(find_known(run, run->options.output.folder, &known));
     if (!known) {
-        SGRAD_TRY(measure_training_set(run));
+        if (!sgrad__run_states_input(run)) SGRAD_TRY(measure_training_set(run));
         SGRAD_TRY(check_test_set(run));
     }
     SGRAD_TRY(take_input(run));

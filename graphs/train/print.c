@@ -107,7 +107,7 @@ static void print_data(const struct sgrad__run *run, FILE *to) {
     if (d->shards) print_shards(run, to);
     if (d->others) fprintf(to, "; training folder: %s", d->others);
     if (run->data.test->others) fprintf(to, "; test folder: %s", run->data.test->others);
-    if (image && d->reader->measures && sgrad_dataset_measured(d) < d->count)
+    if (image && d->reader->measures && !sgrad__run_states_input(run) && sgrad_dataset_measured(d) < d->count)
         fprintf(to, "; mean and deviation are those of %lld samples at equal distances", (long long)sgrad_dataset_measured(d));
     if (image) fprintf(to, "; augmentation %s", run->options.data.augment);
     if (image && d->plain) fprintf(to, ": %s", d->plain);

@@ -93,6 +93,9 @@ int sgrad__run_open_samples(struct sgrad__run *run);
  * their directory, or as in their ONNX file, or else of the training set, which is opened for this. Options override both.
  * Collective. */
 int sgrad__run_measure_data(struct sgrad__run *run);
+/* Returns true if options state mean and deviation, and a measurement would not read, and so check, all training samples: it is
+ * left out. */
+bool sgrad__run_states_input(const struct sgrad__run *run);
 int sgrad__run_open_data_of_weights(struct sgrad__run *run);
 /* Sets mean and standard deviation in the graph. */
 void sgrad__run_set_input(struct sgrad__run *run);
