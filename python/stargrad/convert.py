@@ -281,7 +281,7 @@ def write_npy(found, options, folder):
     label = label_of(first, options.label, needed=True)
     names = listed(options.columns) or [name for name in first.schema.names if name != label]
     for table in found.values():
-        check_columns(table, names)
+        check_columns(table, [*names, *([label] if label else [])])
     kind = first.schema.field(label).type if label else None
     numbers = label and (arrow.types.is_floating(kind) or arrow.types.is_nested(kind))
     classes = Classes(found, label) if label and not numbers else None

@@ -67,6 +67,13 @@ def images(count, first=0):
     return [{"bytes": png((first + i) % 256), "path": f"{i}.png"} for i in range(count)], [i % 2 for i in range(count)]
 
 
+def refuse(why, *arguments):
+    """The command fails with one line that has the text WHY, and no file remains."""
+    said = convert(*arguments, "--out", folder("refused"), status=1)
+    assert why in said and said.count("\n") == 1 and said.startswith("stargrad.convert: "), (why, said)
+    assert not [name for name in os.listdir(FOLDER) if name.startswith("refused")], why
+
+
 LABELS = {"image": {"_type": "Image"}, "label": {"_type": "ClassLabel", "names": ["cat", "dog"]}}
 
 
@@ -226,7 +233,6 @@ def test_refused():
     text = os.path.join(FOLDER, "text.parquet")
     with open(text, "w", encoding="utf-8") as f:
         f.write("no parquet")
-    out = folder("refused")
     several = put("several", {"a": image, "b": image, "label": label})
     for words, why in (
             (("tar", os.path.join(FOLDER, "absent")), "absent: no such file or folder"), (("tar", text), "text.parquet: "),
@@ -243,13 +249,20 @@ def test_refused():
             (("tokens", put("far", {"ids": [[1], [2**31 - 1]]}), "--columns", "ids"), "train, row 1: must be a list of numbers from 0 to 2147483646"),
             (("tokens", put("lone", {"ids": [[1]]}), "--columns", "ids"), "train.bin would have no tokens"),
             (("tar", good, "--split", "test"), "has no split test")):
-        said = convert(*words, "--out", out, status=1)
-        assert why in said and said.count("\n") == 1 and said.startswith("stargrad.convert: "), (why, said)
-        assert not [name for name in os.listdir(FOLDER) if name.startswith("refused")], why
+        refuse(why, *words)
+    out = folder("refused")
     os.makedirs(out)
     assert "refused: exists; remove it, or give another --out" in convert("tar", good, "--out", out, status=1)
     assert "invalid choice: 'zip'" in convert("zip", good, "--out", out, status=2)
     assert "is not a size; give for example 500M" in convert("tar", good, "--out", out, "--shard-size", "many", status=2)
+
+
+def test_label_in_every_split():
+    """A split without the column of the labels is refused; another column does not take its place."""
+    needs_pyarrow()
+    put("unlabelled", {"a": [1.0, 2.0], "label": [0, 1]}, split="test")
+    put("unlabelled", {"a": [3.0, 4.0], "b": [5, 6]})
+    refuse("train-00000.parquet: has no column 'label', but a, b", "npy", os.path.join(FOLDER, "unlabelled"), "--columns", "a", "--label", "label")
 
 
 def test_without_pyarrow():
