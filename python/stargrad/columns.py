@@ -1,7 +1,8 @@
 """columns.py: rows of Parquet files and of data sets that the library `datasets` saved to a folder, in their order. For convert.py.
 
-    file.parquet                    rows of one split; its name begins with that of the split, else it is "train"
-    DIR/[data/]train-00000.parquet  a repository of the Hugging Face hub, or any folder with Parquet files
+    file.parquet                    rows of one split, which its name has as a word; "train" if no file has one
+    DIR/[data/]train-00000.parquet  a repository of the Hugging Face hub, or any folder with Parquet files of one configuration
+    DIR/default/train/0000.parquet  if the name of the file has no split, the nearest folder below DIR that has one names it
     DIR/dataset_info.json           saved by Dataset.save_to_disk
     DIR/dataset_dict.json           saved by DatasetDict.save_to_disk: a folder for each split
     file.arrow                      a file of such a folder"""
@@ -27,10 +28,20 @@ def pyarrow():
     return module
 
 
-def split_of(name, default="train"):
-    """Returns "train", "val" or "test" of the name of a file or split."""
-    words = re.split(r"[^A-Za-z]+", os.path.basename(name))
-    return next((SPLITS[word.lower()] for word in words if word.lower() in SPLITS), default)
+def split_of(name):
+    """Returns "train", "val" or "test" of the name of a file or folder; None: it names no split."""
+    return next((SPLITS[word.lower()] for word in re.findall("[A-Za-z]+", name) if word.lower() in SPLITS), None)
+
+
+def split_of_path(path):
+    """Returns the split of a file: that of its name, or of the nearest of its folders that has one. None: it has none."""
+    return next(filter(None, map(split_of, reversed(path.split(os.sep)))), None)
+
+
+def configuration_of(path):
+    """Returns the folders of a file without the words that name a split: en of en/train/0.parquet."""
+    folders = [re.sub("[A-Za-z]+", lambda word: "" if split_of(word[0]) else word[0], name).strip(" -_.") for name in path.split(os.sep)[:-1]]
+    return os.path.join("", *folders).rstrip(os.sep)
 
 
 class Table:
@@ -130,10 +141,25 @@ def saved(folder):
     return [os.path.join(folder, name) for name in names]
 
 
-def files_of(path):
-    """Yields pairs of a split and a file."""
+def files_in(folder):
+    """Returns the files of a folder, which must be of one configuration."""
+    place = glob.escape(folder)
+    found = sorted(glob.glob(os.path.join(place, "**", "*.parquet"), recursive=True)) or sorted(glob.glob(os.path.join(place, "*.arrow")))
+    if not found:
+        raise Error(f"{folder}: has neither Parquet files nor a data set of save_to_disk")
+    configurations = sorted({configuration_of(os.path.relpath(path, folder)) or "." for path in found})
+    if len(configurations) > 1:
+        raise Error(f"{folder}: has files of {len(configurations)} configurations: {', '.join(configurations)}; give the folder or the files of one as IN")
+    return found
+
+
+def files_of(path, base):
+    """Yields pairs of a split, or None, and a file. BASE: the folders below it name splits."""
+    def split(part):
+        return split_of_path(os.path.relpath(os.path.abspath(part), base))
+
     if os.path.isfile(path):
-        yield split_of(path), path
+        yield split(path), path
     elif not os.path.isdir(path):
         raise Error(f"{path}: no such file or folder")
     elif os.path.exists(os.path.join(path, "dataset_dict.json")):
@@ -142,27 +168,36 @@ def files_of(path):
                 yield from ((SPLITS.get(name, name), part) for part in saved(os.path.join(path, os.path.basename(name))))
     elif os.path.exists(os.path.join(path, "state.json")):
         with open(os.path.join(path, "state.json"), encoding="utf-8") as file:
-            name = json.load(file).get("_split") or "train"
-        yield from ((SPLITS.get(name, name), part) for part in saved(path))
+            name = json.load(file).get("_split")
+        yield from ((SPLITS.get(name, name) or split(os.path.join(path, "")), part) for part in saved(path))
     else:
-        place = glob.escape(path)
-        found = sorted(glob.glob(os.path.join(place, "**", "*.parquet"), recursive=True)) or sorted(glob.glob(os.path.join(place, "*.arrow")))
-        if not found:
-            raise Error(f"{path}: has neither Parquet files nor a data set of save_to_disk")
-        yield from ((split_of(part), part) for part in found)
+        yield from ((split(part), part) for part in files_in(path))
+
+
+def by_split(paths, only):
+    """Returns the files of PATHS by split. Files without a split are training data if none has one."""
+    base = os.path.commonpath([os.path.abspath(path if os.path.isdir(path) else os.path.dirname(path)) for path in paths])
+    found = {}
+    for path in paths:
+        for split, part in files_of(path, base):
+            if not part.endswith((".parquet", ".arrow")):
+                raise Error(f"{part}: is neither a .parquet nor an .arrow file")
+            found.setdefault(split, []).append(part)
+    bare = found.pop(None, None)
+    if bare and not found:
+        found["train"] = bare
+    elif bare and only is None:
+        split, parts = next(iter(found.items()))
+        raise Error(f"{bare[0]}: its name and its folders name no split, but {parts[0]} is of the split {split}; rename it, or give --split "
+                    f"{split}, which leaves it out")
+    return {split: parts for split, parts in found.items() if only is None or split == SPLITS.get(only, only)}
 
 
 def tables(paths, only=None):
     """Returns the tables of PATHS by split. ONLY: the name of the split to read."""
-    found = {}
-    for path in paths:
-        for split, part in files_of(path):
-            if not part.endswith((".parquet", ".arrow")):
-                raise Error(f"{part}: is neither a .parquet nor an .arrow file")
-            if only is None or split == SPLITS.get(only, only):
-                found.setdefault(split, []).append(part)
+    found = by_split(paths, only)
     if not found:
-        raise Error(f"{', '.join(paths)}: has no split {only}" if only else "no rows")
+        raise Error(f"{', '.join(paths)}: has no split {only}")
     result = {}
     for split, parts in found.items():
         result[split] = Table()

@@ -265,6 +265,44 @@ def test_label_in_every_split():
     refuse("train-00000.parquet: has no column 'label', but a, b", "npy", os.path.join(FOLDER, "unlabelled"), "--columns", "a", "--label", "label")
 
 
+def placed(*paths, root="placed"):
+    """Writes a Parquet file with its path as a text for each of PATHS; returns their folder."""
+    for path in paths:
+        path = os.path.join(folder(root) if path == paths[0] else os.path.join(FOLDER, root), path)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        pyarrow.parquet.write_table(pyarrow.table({"text": [os.path.relpath(path, os.path.join(FOLDER, root))]}), path)
+    return os.path.join(FOLDER, root)
+
+
+def split_texts(*arguments):
+    """Converts to JSON lines; returns the texts of each split."""
+    out, found = folder("texts-of-splits"), {}
+    convert("jsonl", *arguments, "--out", out)
+    for name in os.listdir(out):
+        with open(os.path.join(out, name), encoding="utf-8") as f:
+            found[name.removesuffix(".jsonl")] = [json.loads(line)["text"] for line in f]
+    return found
+
+
+def test_splits_of_folders():
+    """A folder names the split of files whose names have none; neither splits nor configurations are mixed."""
+    needs_pyarrow()
+    paths = {"train": "default/train/0000.parquet", "val": "default/validation/0000.parquet", "test": "default/test/0000.parquet"}
+    root = placed(*paths.values())
+    for given in ([root], [os.path.join(root, "default")], [os.path.join(root, path) for path in paths.values()],
+                  [os.path.join(root, os.path.dirname(path)) for path in paths.values()]):
+        assert split_texts(*given) == {split: [path] for split, path in paths.items()}, given
+    assert split_texts(placed("test/train-0.parquet")) == {"train": ["test/train-0.parquet"]}
+    assert split_texts(placed("data/a.parquet", "data/b.parquet")) == {"train": ["data/a.parquet", "data/b.parquet"]}
+    root = placed("test/a.parquet", "train/b.parquet", "c.parquet")
+    refuse("c.parquet: its name and its folders name no split, but ", "jsonl", root)
+    assert split_texts(root, "--split", "test") == {"test": ["test/a.parquet"]}
+    for paths in ("en/train-0.parquet", "de/train-0.parquet"), ("en/train/0.parquet", "de/train/0.parquet"), ("train/en/0.parquet", "test/de/0.parquet"):
+        refuse("placed: has files of 2 configurations: de, en; give the folder or the files of one as IN", "jsonl", placed(*paths))
+        given = [os.path.join(FOLDER, "placed", path) for path in paths]
+        assert sorted(sum(split_texts(*given).values(), [])) == sorted(paths)
+
+
 def test_without_pyarrow():
     """The message names the package."""
     needs_pyarrow()
