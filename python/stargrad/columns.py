@@ -125,20 +125,38 @@ def read_arrow(path):
             yield from arrow.ipc.open_stream(source)
 
 
+def description(path):
+    """Returns the object of a JSON file that save_to_disk wrote."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            content = json.load(file)
+    except (OSError, ValueError, RecursionError) as why:
+        raise Error(f"{path}: cannot be read: {getattr(why, 'strerror', None) or why}") from None
+    if not isinstance(content, dict):
+        raise Error(f"{path}: must be a JSON object; save the data set again by save_to_disk")
+    return content
+
+
 def saved(folder):
     """Returns the Arrow files of a folder that Dataset.save_to_disk wrote, in their order."""
+    state = description(os.path.join(folder, "state.json"))
+    if state.get("_indices_data_files"):
+        raise Error(f"{folder}: its rows are selected by a file of indices; save it with dataset.flatten_indices().save_to_disk(…)")
     try:
-        with open(os.path.join(folder, "state.json"), encoding="utf-8") as file:
-            state = json.load(file)
-        if state.get("_indices_data_files"):
-            raise Error(f"{folder}: its rows are selected by a file of indices; save it with dataset.flatten_indices().save_to_disk(…)")
         names = [str(part["filename"]) for part in state["_data_files"]]
-    except (OSError, ValueError, KeyError, TypeError) as why:
-        raise Error(f"{folder}/state.json: cannot be read as a folder of save_to_disk: {why!r}") from None
+    except (KeyError, TypeError):
+        raise Error(f"{folder}/state.json: has no list of files, _data_files; save the data set again by save_to_disk") from None
     outside = [name for name in names if os.path.basename(name) != name]
     if outside:
         raise Error(f"{folder}/state.json: names the file {outside[0]}, which is not in the folder")
     return [os.path.join(folder, name) for name in names]
+
+
+def saved_split(name, where):
+    """Returns a split that save_to_disk named. Files of the result and of the input have its name, so that it must not lead elsewhere."""
+    if not isinstance(name, str) or not re.fullmatch("[A-Za-z0-9_-][A-Za-z0-9_.-]*", name):
+        raise Error(f"{where}: the split {name!r} must be a name of letters, digits, '_', '-' and '.', which does not begin with '.'")
+    return SPLITS.get(name.lower(), name)
 
 
 def files_in(folder):
@@ -163,13 +181,18 @@ def files_of(path, base):
     elif not os.path.isdir(path):
         raise Error(f"{path}: no such file or folder")
     elif os.path.exists(os.path.join(path, "dataset_dict.json")):
-        with open(os.path.join(path, "dataset_dict.json"), encoding="utf-8") as file:
-            for name in json.load(file)["splits"]:
-                yield from ((SPLITS.get(name, name), part) for part in saved(os.path.join(path, os.path.basename(name))))
+        where = os.path.join(path, "dataset_dict.json")
+        names = description(where).get("splits")
+        if not isinstance(names, list):
+            raise Error(f"{where}: has no list of splits; save the data set again by save_to_disk")
+        for name in names:
+            of = saved_split(name, where)
+            yield from ((of, part) for part in saved(os.path.join(path, name)))
     elif os.path.exists(os.path.join(path, "state.json")):
-        with open(os.path.join(path, "state.json"), encoding="utf-8") as file:
-            name = json.load(file).get("_split")
-        yield from ((SPLITS.get(name, name) or split(os.path.join(path, "")), part) for part in saved(path))
+        where = os.path.join(path, "state.json")
+        name = description(where).get("_split")
+        of = split(os.path.join(path, "")) if name is None else saved_split(name, where)
+        yield from ((of, part) for part in saved(path))
     else:
         yield from ((split(part), part) for part in files_in(path))
 

@@ -303,6 +303,32 @@ def test_splits_of_folders():
         assert sorted(sum(split_texts(*given).values(), [])) == sorted(paths)
 
 
+def test_descriptions():
+    """Descriptions of save_to_disk that are malformed, or that name splits outside the folder."""
+    needs_pyarrow()
+    root = os.path.join(FOLDER, "described")
+    os.makedirs(os.path.join(root, "train"))
+
+    def put_json(name, text):
+        with open(os.path.join(root, name), "w", encoding="utf-8") as f:
+            f.write(text)
+
+    put_json("state.json", '{"_data_files": []}')
+    for name in "../refused-too", "..", "/tmp/x", ".hidden", "", "a/b", "train\n", None, 1, ["a"]:
+        put_json("dataset_dict.json", json.dumps({"splits": [name]}))
+        refuse(f"dataset_dict.json: the split {name!r} must be a name of letters", "jsonl", root)
+        if name is not None:
+            put_json("train/state.json", json.dumps({"_split": name, "_data_files": [{"filename": "a.arrow"}]}))
+            refuse(f"state.json: the split {name!r} must be a name of letters", "jsonl", os.path.join(root, "train"))
+    for text, why in ("[]", "must be a JSON object"), ("{", "cannot be read: "), ("{}", "has no list of splits"), ('{"splits": "ab"}', "has no list of splits"):
+        put_json("dataset_dict.json", text)
+        refuse(f"dataset_dict.json: {why}", "jsonl", root)
+    for text, why in (("[]", "must be a JSON object"), ("{", "cannot be read: "), ("[" * 100000, "cannot be read: "), ("{}", "has no list of files"),
+                      ('{"_data_files": [1]}', "has no list of files"), ('{"_data_files": [{"filename": "../a.arrow"}]}', "names the file ../a.arrow")):
+        put_json("train/state.json", text)
+        refuse(f"state.json: {why}", "jsonl", os.path.join(root, "train"))
+
+
 def test_without_pyarrow():
     """The message names the package."""
     needs_pyarrow()
