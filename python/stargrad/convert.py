@@ -1,6 +1,6 @@
 """convert.py: writes Stargrad's data sets from Parquet files and folders of the library `datasets`: python3 -m stargrad.convert.
 
-The rows keep their order. All files are written to a folder OUT.part-PID, which gets its name OUT when they are complete."""
+The rows keep their order. All files are written to a new folder OUT.part-…, which gets its name OUT when they are complete."""
 import argparse
 import io
 import json
@@ -9,6 +9,7 @@ import shutil
 import signal
 import sys
 import tarfile
+import tempfile
 
 import numpy
 
@@ -320,18 +321,28 @@ def convert(options):
     if os.path.lexists(out):
         raise Error(f"{options.out}: exists; remove it, or give another --out")
     found = tables(options.input, options.split)
-    part = f"{out}.part-{os.getpid()}"
+    part = None
     try:
-        os.makedirs(part)
+        os.makedirs(os.path.dirname(out), exist_ok=True)
+        part = tempfile.mkdtemp(prefix=f"{os.path.basename(out)}.part-", dir=os.path.dirname(out))
         WRITERS[options.kind](found, options, part)
         for name in os.listdir(part):
             with open(os.path.join(part, name), "rb") as file:
                 os.fsync(file.fileno())
+        os.chmod(part, 0o777 & ~umask())    # mkdtemp permits only the owner
         os.rename(part, out)
     except OSError as why:
-        raise Error(f"{options.out}: cannot be written: {why.strerror or why}") from None
+        raise Error(f"{why.filename or part or out}: cannot be written: {why.strerror or why}") from None
     finally:
-        shutil.rmtree(part, ignore_errors=True)
+        if part:
+            shutil.rmtree(part, ignore_errors=True)
+
+
+def umask():
+    """Returns the permissions that new files do not get."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 def main(arguments=None):

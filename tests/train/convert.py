@@ -2,6 +2,7 @@
 order, and trains. Nothing incomplete remains."""
 import contextlib
 import datetime
+import glob
 import hashlib
 import io
 import json
@@ -349,10 +350,26 @@ def test_killed():
         out = folder(f"killed-{remains}")
         with subprocess.Popen([sys.executable, "-m", "stargrad.convert", "jsonl", path, "--out", out], env={**os.environ, **ENV},
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-            part = f"{out}.part-{process.pid}"
-            wait_until(lambda part=part: os.path.getsize(os.path.join(part, "train.jsonl")) > 0, process)
+            parts = f"{out}.part-*"
+            wait_until(lambda parts=parts: any(map(os.path.getsize, glob.glob(os.path.join(parts, "train.jsonl")))), process)
             process.send_signal(kill)
-        assert process.returncode != 0 and not os.path.exists(out) and os.path.exists(part) == remains, (kill, os.listdir(FOLDER))
+        assert process.returncode != 0 and not os.path.exists(out) and len(glob.glob(parts)) == remains, (kill, os.listdir(FOLDER))
+
+
+def test_folder_of_another():
+    """A folder OUT.part-… of another process remains. The result has the permissions of a new folder. Messages name the path."""
+    needs_pyarrow()
+    path, out = put("owned", {"text": ["a"]}), os.path.join(folder("owner"), "deeper", "out")
+    other = f"{out}.part-{os.getpid()}"
+    os.makedirs(other)
+    with open(os.path.join(other, "file"), "w", encoding="utf-8") as f:
+        f.write("of another process")
+    convert("jsonl", path, "--out", out)
+    assert os.listdir(other) == ["file"] and sorted(os.listdir(os.path.dirname(out))) == ["out", os.path.basename(other)]
+    assert os.stat(out).st_mode == os.stat(other).st_mode
+    blocked = os.path.join(other, "file", "out")
+    said = convert("jsonl", path, "--out", blocked, status=1)
+    assert f"{os.path.dirname(blocked)}: cannot be written: " in said and said.count("\n") == 1, said
 
 
 if __name__ == "__main__":
