@@ -10,6 +10,7 @@ from .tokenizer import Tokenizer
 
 ENDS = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<|im_end|>")
 MOST = (1 << 32) - 1        # tokens of a file: its header has 32 bits for their number
+LARGEST = (1 << 31) - 2     # token: the size of a vocabulary has 31 bits
 
 
 class File:
@@ -58,11 +59,20 @@ def end_of(tokenizer, name):
     return end
 
 
+def end_number(text):
+    """Returns the number of the token after each document, of lists of tokens; None: none."""
+    if text in (None, "none"):
+        return None
+    if not (text.isdecimal() and len(text) < 20 and int(text) <= LARGEST):
+        raise Error(f"--end {text}: must be the number of a token, from 0 to {LARGEST}, because there is no tokenizer; or none")
+    return int(text)
+
+
 def whole(value, where):
     """Returns a list of tokens as an array."""
     tokens = numpy.asarray(value if value is not None else [])
-    if tokens.ndim != 1 or tokens.size and (tokens.dtype.kind not in "iu" or tokens.min() < 0 or tokens.max() >= 2**31 - 1):
-        raise Error(f"{where}: must be a list of numbers from 0 to {2**31 - 2}")
+    if tokens.ndim != 1 or tokens.size and (tokens.dtype.kind not in "iu" or tokens.min() < 0 or tokens.max() > LARGEST):
+        raise Error(f"{where}: must be a list of numbers from 0 to {LARGEST}")
     return tokens.astype(numpy.int64)
 
 
@@ -79,9 +89,7 @@ def write(documents, options, folder):
     if tokenizer:
         end, vocabulary = end_of(tokenizer, options.end), tokenizer.vocabulary
     else:
-        if options.end not in (None, "none") and not options.end.isdecimal():
-            raise Error(f"--end {options.end}: must be the number of a token, because there is no tokenizer")
-        end, vocabulary = int(options.end) if options.end not in (None, "none") else None, None
+        end, vocabulary = end_number(options.end), None
     if "val" not in documents and not 0 < options.val < 1:
         raise Error(f"--val {options.val}: must be a fraction between 0 and 1")
     bits = 16 if vocabulary and vocabulary <= 65536 else 32

@@ -201,6 +201,19 @@ def test_tokens_of_lists():
     assert numpy.fromfile(os.path.join(wide, "train.bin"), "<u4")[:3].tolist() == [20240801, 7, 19]
 
 
+def test_token_numbers():
+    """Numbers of tokens that do not fit in a vocabulary are refused."""
+    needs_pyarrow()
+    path = put("few", {"ids": [[1], [2], [3]]})
+    for end in 2**31 - 1, 2**32 + 1, "9" * 5000, "-1", "x", "":
+        refuse(f"--end {end}: must be the number of a token, from 0 to 2147483646", "tokens", path, "--columns", "ids", f"--end={end}")
+    for bad in 2**31 - 1, 2**32 + 1, -1:
+        refuse("train, row 0: must be a list of numbers from 0 to 2147483646", "tokens", put("bad", {"ids": [[1, bad]]}), "--columns", "ids")
+    out = folder("few-tokens")
+    convert("tokens", path, "--columns", "ids", "--end", 2**31 - 2, "--out", out)
+    assert numpy.fromfile(os.path.join(out, "train.bin"), "<u4")[256:].tolist() == [2, 2**31 - 2, 3, 2**31 - 2]
+
+
 def test_saved_by_datasets():
     """Folders of Dataset.save_to_disk and DatasetDict.save_to_disk, with several files."""
     needs_pyarrow()
