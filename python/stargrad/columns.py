@@ -48,7 +48,12 @@ class Table:
     """The rows of one split: the files of a data set, one after another."""
 
     def __init__(self):
-        self.files, self.schema, self.rows = [], None, 0
+        self.files, self.schemas, self.rows = [], [], 0
+
+    @property
+    def schema(self):
+        """The columns of the first file."""
+        return self.schemas[0]
 
     def add(self, path):
         """Appends a Parquet or Arrow file. All files must have the columns of the first."""
@@ -64,9 +69,12 @@ class Table:
             raise Error(f"{path}: {str(why).splitlines()[0] if str(why) else type(why).__name__}") from None
         if schema is None:
             raise Error(f"{path}: has no rows")
-        if self.schema and schema.names != self.schema.names:
+        double = next((name for name in schema.names if schema.names.count(name) > 1), None)
+        if double is not None:
+            raise Error(f"{path}: has several columns with the name '{double}'; rename one of them")
+        if self.schemas and schema.names != self.schema.names:
             raise Error(f"{path}: has the columns {', '.join(schema.names)}, but {self.files[0]} has {', '.join(self.schema.names)}")
-        self.schema = self.schema or schema
+        self.schemas.append(schema)
         self.files.append(path)
         self.rows += rows
 
@@ -111,6 +119,19 @@ class Table:
     def of_type(self, kind):
         """Returns the columns that Hugging Face describes as KIND, "Image" or "ClassLabel"."""
         return [name for name, is_ in self.features().items() if isinstance(is_, dict) and is_.get("_type") == kind and name in self.schema.names]
+
+
+def check_columns(found, names):
+    """The files of all tables must have the columns NAMES, with the same types."""
+    files = [file for table in found.values() for file in zip(table.files, table.schemas)]
+    first, wanted = files[0]
+    for path, schema in files:
+        for name in names:
+            if name not in schema.names:
+                raise Error(f"{path}: has no column '{name}', but {', '.join(schema.names)}")
+            kind, other = schema.field(name).type, wanted.field(name).type
+            if kind != other:
+                raise Error(f"{path}: column '{name}' has the type {kind}, but {other} in {first}; convert one of them, or leave the column out")
 
 
 def read_arrow(path):

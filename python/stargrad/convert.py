@@ -14,7 +14,7 @@ import tempfile
 import numpy
 
 from . import token_files
-from .columns import pyarrow, tables
+from .columns import check_columns, pyarrow, tables
 from .library import Error
 
 EXAMPLES = """KIND is one of:
@@ -72,20 +72,15 @@ def listed(text):
     return [name.strip() for name in text.split(",") if name.strip()] if text else []
 
 
-def check_columns(table, names):
-    for name in names:
-        if name not in table.schema.names:
-            raise Error(f"{table.files[0]}: has no column '{name}', but {', '.join(table.schema.names)}")
-
-
-def label_of(table, wanted, needed=False):
+def label_of(found, wanted, needed=False):
     """Returns the column with the labels; None: there is none."""
     if wanted == "none":
         return None
+    table = next(iter(found.values()))
     classes = table.of_type("ClassLabel")
     name = wanted or (classes[0] if len(classes) == 1 else None) or next((n for n in ("label", "labels", "target") if n in table.schema.names), None)
     if name:
-        check_columns(table, [name])
+        check_columns(found, [name])
     elif needed or len(classes) > 1:
         raise Error(f"{table.files[0]}: it is unclear which column has the labels; give --label NAME, or --label none")
     return name
@@ -173,13 +168,12 @@ class Shards:
 def write_tar(found, options, folder):
     first = next(iter(found.values()))
     images = first.of_type("Image") or [name for name in first.schema.names if is_image(first.schema.field(name).type)]
-    image, label, more = options.image or (images[0] if len(images) == 1 else None), label_of(first, options.label), listed(options.columns)
+    image, label, more = options.image or (images[0] if len(images) == 1 else None), label_of(found, options.label), listed(options.columns)
     if not image:
         raise Error(f"{first.files[0]}: {'several columns have' if images else 'no column has'} images; give --image NAME, one of "
                     f"{', '.join(first.schema.names)}")
     names = [image, *([label] if label else []), *more]
-    for table in found.values():
-        check_columns(table, names)
+    check_columns(found, names)
     classes = Classes(found, label) if label else None
     for split, table in found.items():
         shards = Shards(folder, split, options.shard_size)
@@ -224,14 +218,13 @@ def text_of(values, where):
 def write_jsonl(found, options, folder):
     first = next(iter(found.values()))
     names = listed(options.columns) or first.schema.names
-    for table in found.values():
-        check_columns(table, names)
+    check_columns(found, names)
     for split, table in found.items():
         with open(os.path.join(folder, f"{split}.jsonl"), "w", encoding="utf-8") as file:
             for at, row in table.records(names):
                 file.write(text_of(dict(zip(names, row)), f"{split}, row {at}") + "\n")
         print(f"{split}: {table.rows} lines")
-    label = next((name for name in names if first.class_names(name)), None) if options.label is None else label_of(first, options.label)
+    label = next((name for name in names if first.class_names(name)), None) if options.label is None else label_of(found, options.label)
     if label:
         Classes(found, label).write(folder)
 
@@ -279,10 +272,9 @@ def write_arrays(table, split, names, classes, label, folder):
 
 def write_npy(found, options, folder):
     first, arrow = next(iter(found.values())), pyarrow()
-    label = label_of(first, options.label, needed=True)
+    label = label_of(found, options.label, needed=True)
     names = listed(options.columns) or [name for name in first.schema.names if name != label]
-    for table in found.values():
-        check_columns(table, [*names, *([label] if label else [])])
+    check_columns(found, [*names, *([label] if label else [])])
     kind = first.schema.field(label).type if label else None
     numbers = label and (arrow.types.is_floating(kind) or arrow.types.is_nested(kind))
     classes = Classes(found, label) if label and not numbers else None
@@ -298,8 +290,7 @@ def write_tokens(found, options, folder):
     if options.tokenizer and lists or not options.tokenizer and len(lists) != 1:
         raise Error("tokens requires either --tokenizer FILE with --text NAME, or --columns NAME, a column with lists of token numbers")
     column = lists[0] if lists else options.text or "text"
-    for table in found.values():
-        check_columns(table, [column])
+    check_columns(found, [column])
     if "val" not in found and "test" in found:
         print("the split test is written as val")
         found["val"] = found.pop("test")

@@ -279,6 +279,26 @@ def test_label_in_every_split():
     refuse("train-00000.parquet: has no column 'label', but a, b", "npy", os.path.join(FOLDER, "unlabelled"), "--columns", "a", "--label", "label")
 
 
+def test_types_of_files():
+    """Columns that are read have the same type in all files; others may differ."""
+    needs_pyarrow()
+    for name, columns in ("train-0", {"x": [1, 2], "label": [0, 1], "more": ["a", "b"]}), ("train-1", {"x": [1.7, 2.7], "label": [0, 1], "more": [1, 2]}):
+        put("kinds", columns, split=name)
+    root = os.path.join(FOLDER, "kinds")
+    for words in ("npy", root, "--columns", "x"), ("jsonl", root, "--columns", "x"), ("npy", root, "--columns", "label", "--label", "x"):
+        refuse("train-1-00000.parquet: column 'x' has the type double, but int64 in ", *words)
+    refuse("train-1-00000.parquet: column 'more' has the type int64, but string in ", "npy", root, "--columns", "label", "--label", "more")
+    put("kinds-of-splits", {"text": ["a"]}), put("kinds-of-splits", {"text": [1]}, split="test")
+    refuse("train-00000.parquet: column 'text' has the type string, but int64 in ", "jsonl", os.path.join(FOLDER, "kinds-of-splits"))
+    out = folder("kinds-jsonl")
+    convert("jsonl", root, "--columns", "label", "--out", out)
+    twice = os.path.join(FOLDER, "twice.arrow")
+    table = pyarrow.Table.from_arrays([pyarrow.array([1]), pyarrow.array([2]), pyarrow.array([3])], ["x", "x", "y"])
+    with pyarrow.OSFile(twice, "wb") as file, pyarrow.ipc.new_stream(file, table.schema) as stream:
+        stream.write_table(table)
+    refuse("twice.arrow: has several columns with the name 'x'; rename one of them", "jsonl", twice)
+
+
 def placed(*paths, root="placed"):
     """Writes a Parquet file with its path as a text for each of PATHS; returns their folder."""
     for path in paths:
