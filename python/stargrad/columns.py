@@ -15,6 +15,7 @@ from .library import Error
 
 SPLITS = {"train": "train", "training": "train", "validation": "val", "valid": "val", "val": "val", "dev": "val", "test": "test",
           "testing": "test"}
+ALIGN = "number the classes alike with dataset.align_labels_with_mapping(…)"
 ROWS = 256      # rows of a batch: images of a batch are in memory
 
 
@@ -102,27 +103,42 @@ class Table:
                 yield at, row
                 at += 1
 
-    def features(self):
-        """Returns Hugging Face's description of the columns, by name; {}: there is none."""
-        metadata = (self.schema.metadata or {}).get(b"huggingface")
-        try:
-            return json.loads(metadata)["info"]["features"] if metadata else {}
-        except (ValueError, KeyError, TypeError):
-            return {}
-
-    def class_names(self, column):
-        """Returns the names of the classes of a column; None: it has none."""
-        feature = self.features().get(column)
-        names = feature.get("names") if isinstance(feature, dict) and feature.get("_type") == "ClassLabel" else None
-        return [str(name) for name in names] if isinstance(names, list) else None
-
     def of_type(self, kind):
         """Returns the columns that Hugging Face describes as KIND, "Image" or "ClassLabel"."""
-        return [name for name, is_ in self.features().items() if isinstance(is_, dict) and is_.get("_type") == kind and name in self.schema.names]
+        return [name for name, is_ in features(self.schema).items() if isinstance(is_, dict) and is_.get("_type") == kind and name in self.schema.names]
+
+
+def features(schema):
+    """Returns Hugging Face's description of the columns, by name; {}: there is none."""
+    metadata = (schema.metadata or {}).get(b"huggingface")
+    try:
+        found = json.loads(metadata)["info"]["features"] if metadata else {}
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def class_names(found, column):
+    """Returns the names of the classes of a column, which must be the same in all files that have names; None: it has none."""
+    first = known = None
+    for path, schema in (file for table in found.values() for file in zip(table.files, table.schemas)):
+        feature = features(schema).get(column)
+        names = feature.get("names") if isinstance(feature, dict) and feature.get("_type") == "ClassLabel" else None
+        if not isinstance(names, list):
+            continue
+        names = [str(name) for name in names]
+        if known is None:
+            first, known = path, names
+        if len(names) != len(known):
+            raise Error(f"{path}: column '{column}' has {len(names)} classes, but {len(known)} in {first}; {ALIGN}")
+        at = next((i for i, name in enumerate(names) if name != known[i]), None)
+        if at is not None:
+            raise Error(f"{path}: class {at} of column '{column}' is {names[at]!r}, but {known[at]!r} in {first}; {ALIGN}")
+    return known
 
 
 def check_columns(found, names):
-    """The files of all tables must have the columns NAMES, with the same types."""
+    """The files of all tables must have the columns NAMES, with the same types and names of classes."""
     files = [file for table in found.values() for file in zip(table.files, table.schemas)]
     first, wanted = files[0]
     for path, schema in files:
@@ -132,6 +148,8 @@ def check_columns(found, names):
             kind, other = schema.field(name).type, wanted.field(name).type
             if kind != other:
                 raise Error(f"{path}: column '{name}' has the type {kind}, but {other} in {first}; convert one of them, or leave the column out")
+    for name in names:
+        class_names(found, name)
 
 
 def read_arrow(path):

@@ -14,7 +14,7 @@ import tempfile
 import numpy
 
 from . import token_files
-from .columns import check_columns, pyarrow, tables
+from .columns import check_columns, class_names, pyarrow, tables
 from .library import Error
 
 EXAMPLES = """KIND is one of:
@@ -92,7 +92,7 @@ class Classes:
     def __init__(self, found, column):
         self.names, self.number = None, None
         first = next(iter(found.values()))
-        self.names = first.class_names(column)
+        self.names = class_names(found, column)
         kind = first.schema.field(column).type
         arrow = pyarrow()
         if arrow.types.is_string(kind) or arrow.types.is_large_string(kind) or arrow.types.is_dictionary(kind):
@@ -224,7 +224,7 @@ def write_jsonl(found, options, folder):
             for at, row in table.records(names):
                 file.write(text_of(dict(zip(names, row)), f"{split}, row {at}") + "\n")
         print(f"{split}: {table.rows} lines")
-    label = next((name for name in names if first.class_names(name)), None) if options.label is None else label_of(found, options.label)
+    label = next((name for name in names if class_names(found, name)), None) if options.label is None else label_of(found, options.label)
     if label:
         Classes(found, label).write(folder)
 

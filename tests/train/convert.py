@@ -299,6 +299,21 @@ def test_types_of_files():
     refuse("twice.arrow: has several columns with the name 'x'; rename one of them", "jsonl", twice)
 
 
+def test_names_of_classes_of_files():
+    """Splits and files that number the classes in another order are refused."""
+    needs_pyarrow()
+    image, label = images(2)
+    root = os.path.join(FOLDER, "named")
+    put("named", {"image": image, "label": label, "x": [1, 2]}, LABELS, split="test")
+    for names, why in (["dog", "cat"], "class 0 of column 'label' is 'dog', but 'cat' in "), (["cat"], "column 'label' has 1 classes, but 2 in "):
+        put("named", {"image": image, "label": label, "x": [1, 2]}, {**LABELS, "label": {"_type": "ClassLabel", "names": names}})
+        for words in ("tar", root), ("npy", root, "--columns", "x"), ("jsonl", root, "--columns", "label"), ("npy", root, "--columns", "label", "--label", "x"):
+            refuse(f"train-00000.parquet: {why}", *words)
+        assert convert("tar", root, "--split", "train", "--label", "none", "--out", folder("named-out"))
+    put("named", {"image": image, "label": label, "x": [1, 2]}, [1, 2])
+    assert convert("npy", root, "--columns", "x", "--out", folder("named-out"))
+
+
 def placed(*paths, root="placed"):
     """Writes a Parquet file with its path as a text for each of PATHS; returns their folder."""
     for path in paths:
