@@ -86,16 +86,19 @@ def label_of(found, wanted, needed=False):
     return name
 
 
+def is_text(kind):
+    """Whether the values of a type are texts; those of a dictionary are those that it lists."""
+    kind = kind.value_type if pyarrow().types.is_dictionary(kind) else kind
+    return str(kind) in ("string", "large_string", "string_view")
+
+
 class Classes:
     """Numbers the classes of a column of labels: whole numbers, or texts, which are numbered in the order of their bytes."""
 
     def __init__(self, found, column):
-        self.names, self.number = None, None
+        self.names, self.number = class_names(found, column), None
         first = next(iter(found.values()))
-        self.names = class_names(found, column)
-        kind = first.schema.field(column).type
-        arrow = pyarrow()
-        if arrow.types.is_string(kind) or arrow.types.is_large_string(kind) or arrow.types.is_dictionary(kind):
+        if is_text(first.schema.field(column).type):
             texts = {row[0] for table in found.values() for _, row in table.records([column])} - {None}
             self.names = sorted(texts, key=lambda text: str(text).encode())
             self.number = {name: i for i, name in enumerate(self.names)}
@@ -106,7 +109,8 @@ class Classes:
         if isinstance(number, bool):
             number = int(number)
         if not isinstance(number, int) or number < 0:
-            raise Error(f"{where}: the label is {label!r}, but must be a whole number from 0 on, or a text; --label none omits the labels")
+            hidden = "; if the labels of this split are hidden, --split train leaves it out" if number == -1 else ""
+            raise Error(f"{where}: the label is {label!r}, but must be a whole number from 0 on, or a text; --label none omits the labels{hidden}")
         if self.names and number >= len(self.names):
             raise Error(f"{where}: the label is {number}, but there are {len(self.names)} classes")
         return number

@@ -119,6 +119,33 @@ def test_text_labels():
         assert f.read() == "a\nb\nc\n"
 
 
+def put_arrow(name, columns):
+    """Writes an Arrow file, whose types are those of COLUMNS."""
+    path = os.path.join(FOLDER, name)
+    with pyarrow.OSFile(path, "wb") as file, pyarrow.ipc.new_stream(file, pyarrow.table(columns).schema) as stream:
+        stream.write_table(pyarrow.table(columns))
+    return path
+
+
+def test_types_of_labels():
+    """Numbers of a dictionary remain these numbers; texts of all types are numbered in the order of their bytes."""
+    needs_pyarrow()
+    numbers, texts = [10, 2, 1, 2], ["b", "a", "b", "ab"]
+    for kind, values, wanted in (
+            (pyarrow.dictionary(pyarrow.int8(), pyarrow.int64()), numbers, numbers), (pyarrow.dictionary(pyarrow.int8(), pyarrow.string()), texts, [2, 0, 2, 1]),
+            (pyarrow.string_view(), texts, [2, 0, 2, 1]), (pyarrow.large_string(), texts, [2, 0, 2, 1])):
+        out = folder("typed-npy")
+        convert("npy", put_arrow("typed.arrow", {"x": [1, 2, 3, 4], "label": pyarrow.array(values, kind)}), "--out", out)
+        assert numpy.load(os.path.join(out, "y_train.npy")).tolist() == wanted, kind
+        assert os.path.exists(os.path.join(out, "class-names.txt")) == (values == texts), kind
+    put("hidden-labels", {"x": [1, 2], "label": [0, 1]})
+    put("hidden-labels", {"x": [1, 2], "label": [-1, -1]}, split="test")
+    root = os.path.join(FOLDER, "hidden-labels")
+    refuse("test, row 0: the label is -1, but must be a whole number from 0 on, or a text; --label none omits the labels; if the labels of this split "
+           "are hidden, --split train leaves it out", "npy", root)
+    convert("npy", root, "--split", "train", "--out", folder("typed-npy"))
+
+
 def test_jsonl():
     needs_pyarrow()
     path = put("lines", {"text": ["é\n", None, "c"], "n": [1, 2, 3], "list": [[1], [], None], "day": [datetime.date(2026, 1, d) for d in (1, 2, 3)]})
