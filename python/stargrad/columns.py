@@ -23,6 +23,7 @@ def pyarrow():
     """Returns the module pyarrow."""
     try:
         import pyarrow as module
+        import pyarrow.compute
         import pyarrow.parquet
     except ModuleNotFoundError as why:
         raise Error(f"Python has no {why.name}, which reads Parquet and Arrow files; install it with: pip install pyarrow") from None

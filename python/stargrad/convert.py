@@ -234,17 +234,23 @@ def write_jsonl(found, options, folder):
 
 
 def numbers_of(column, where):
-    """Returns a column as an array (rows,…). The lists of a row must have the same shape in all rows."""
-    if column.null_count:
-        raise Error(f"{where}: {column.null_count} values are missing")
-    try:
-        array = column.to_numpy(zero_copy_only=False)
-        array = numpy.array(column.to_pylist()) if array.dtype == object else array
-    except ValueError:
-        raise Error(f"{where}: its lists differ in length") from None
+    """Returns a column as an array (rows,…) of the type of its numbers. The lists of a row must have the same shape in all rows."""
+    arrow = pyarrow()
+    kind, shape = column.type, [len(column)]
+    while True:
+        if column.null_count:
+            raise Error(f"{where}: {column.null_count} values are missing")
+        if not (arrow.types.is_list(column.type) or arrow.types.is_large_list(column.type) or arrow.types.is_fixed_size_list(column.type)):
+            break
+        lengths = arrow.compute.list_value_length(column).unique().to_pylist()
+        if len(lengths) > 1:
+            raise Error(f"{where}: its lists differ in length")
+        shape, column = [*shape, *(lengths or [0])], arrow.compute.list_flatten(column)
+    column = column.dictionary_decode() if arrow.types.is_dictionary(column.type) else column
+    array = column.to_numpy(zero_copy_only=False)
     if array.dtype.kind not in "biuf":
-        raise Error(f"{where}: has values of type {column.type}, but must have numbers")
-    return array
+        raise Error(f"{where}: has values of type {kind}, but must have numbers")
+    return array.reshape(shape)
 
 
 def write_arrays(table, split, names, classes, label, folder):

@@ -182,6 +182,22 @@ def test_npy():
     assert numpy.load(os.path.join(out, "x_train.npy"))[4].tolist() == [[4, 2], [3, 4]]
 
 
+def test_types_of_numbers():
+    """Arrays have the type of the numbers of a column, also in lists. A number that a list lacks is refused."""
+    needs_pyarrow()
+    rows = [[[i % 250, 2, 3], [4, 5, 255]] for i in range(300)]
+    byte = pyarrow.uint8()
+    for kind in (pyarrow.list_(pyarrow.list_(byte)), pyarrow.large_list(pyarrow.list_(byte)), pyarrow.list_(pyarrow.list_(byte, 3), 2)):
+        out = folder("bytes-npy")
+        said = convert("npy", put_arrow("bytes.arrow", {"x": pyarrow.array(rows, kind)}), "--label", "none", "--out", out)
+        assert said == "train: x uint8 (300, 2, 3)\n" and numpy.load(os.path.join(out, "x_train.npy")).tolist() == rows, (kind, said)
+    convert("npy", put("halves", {"x": pyarrow.array([[0.5], [1.5]], pyarrow.list_(pyarrow.float32())), "y": [True, False]}), "--label", "y",
+            "--out", folder("bytes-npy"))
+    assert numpy.load(os.path.join(out, "x_train.npy")).dtype == numpy.float32
+    refuse("train, column x: 1 values are missing", "npy", put("holes", {"x": [[1.0, None], [2.0, 3.0]]}), "--label", "none")
+    refuse("train, column x: its lists differ in length", "npy", put("holes", {"x": [[[1], [2, 3]], [[1], [2]]]}), "--label", "none")
+
+
 def corpus():
     return [f"a text number {i} of the corpus\n" for i in range(300)]
 
