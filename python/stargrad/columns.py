@@ -81,27 +81,27 @@ class Table:
         self.rows += rows
 
     def batches(self, columns):
-        """Yields record batches with these columns."""
+        """Yields the path of a file and a record batch with these columns."""
         for path in self.files:
             try:
                 if path.endswith(".parquet"):
                     with pyarrow().parquet.ParquetFile(path) as file:
-                        yield from file.iter_batches(batch_size=ROWS, columns=list(columns))
+                        yield from ((path, batch) for batch in file.iter_batches(batch_size=ROWS, columns=list(columns)))
                 else:
                     for batch in read_arrow(path):
                         batch = batch.select(list(columns))
                         for at in range(0, batch.num_rows, ROWS):
-                            yield batch.slice(at, ROWS)
+                            yield path, batch.slice(at, ROWS)
             except (OSError, ValueError) as why:
                 raise Error(f"{path}: {str(why).splitlines()[0] if str(why) else type(why).__name__}") from None
 
     def records(self, columns):
-        """Yields the number of a row, from 0, and a list of its values."""
+        """Yields the number of a row, from 0, its values, and the path of its file."""
         at = 0
-        for batch in self.batches(columns):
+        for path, batch in self.batches(columns):
             values = [batch.column(batch.schema.get_field_index(name)).to_pylist() for name in columns]
             for row in zip(*values):
-                yield at, row
+                yield at, row, path
                 at += 1
 
     def of_type(self, kind):

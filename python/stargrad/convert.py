@@ -99,7 +99,7 @@ class Classes:
         self.names, self.number = class_names(found, column), None
         first = next(iter(found.values()))
         if is_text(first.schema.field(column).type):
-            texts = {row[0] for table in found.values() for _, row in table.records([column])} - {None}
+            texts = {row[0] for table in found.values() for _, row, _ in table.records([column])} - {None}
             self.names = sorted(texts, key=lambda text: str(text).encode())
             self.number = {name: i for i, name in enumerate(self.names)}
 
@@ -181,9 +181,9 @@ def write_tar(found, options, folder):
     classes = Classes(found, label) if label else None
     for split, table in found.items():
         shards = Shards(folder, split, options.shard_size)
-        for at, row in table.records(names):
+        for at, row, path in table.records(names):
             where = f"{split}, row {at}"
-            data, ending = image_bytes(row[0], os.path.dirname(table.files[0]), where)
+            data, ending = image_bytes(row[0], os.path.dirname(path), where)
             members = [(f"{at:09d}.{ending}", data)]
             if label:
                 members.append((f"{at:09d}.cls", str(classes.of(row[1], where)).encode()))
@@ -225,7 +225,7 @@ def write_jsonl(found, options, folder):
     check_columns(found, names)
     for split, table in found.items():
         with open(os.path.join(folder, f"{split}.jsonl"), "w", encoding="utf-8") as file:
-            for at, row in table.records(names):
+            for at, row, _ in table.records(names):
                 file.write(text_of(dict(zip(names, row)), f"{split}, row {at}") + "\n")
         print(f"{split}: {table.rows} lines")
     label = next((name for name in names if class_names(found, name)), None) if options.label is None else label_of(found, options.label)
@@ -257,7 +257,7 @@ def write_arrays(table, split, names, classes, label, folder):
     """Writes x, and y if LABEL is not None. Blocks of rows are copied to arrays on the disk, whose shape is known after the first."""
     x = y = None
     at = 0
-    for batch in table.batches([*names, *([label] if label else [])]):
+    for _, batch in table.batches([*names, *([label] if label else [])]):
         parts = [numbers_of(batch.column(batch.schema.get_field_index(name)), f"{split}, column {name}") for name in names]
         block = parts[0] if len(parts) == 1 and parts[0].ndim > 1 else numpy.concatenate([p.reshape(len(p), -1) for p in parts], 1)
         if x is None:
@@ -309,7 +309,7 @@ def write_tokens(found, options, folder):
         del found[split]
     if "train" not in found:
         raise Error(f"{first.files[0]}: has no training split; name the files train…")
-    documents = {split: (row[0] for _, row in table.records([column])) for split, table in found.items()}
+    documents = {split: (row[0] for _, row, _ in table.records([column])) for split, table in found.items()}
     token_files.write(documents, options, folder)
 
 

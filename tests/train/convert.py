@@ -119,6 +119,19 @@ def test_text_labels():
         assert f.read() == "a\nb\nc\n"
 
 
+def test_paths_of_images():
+    """The path of an image is in the folder of the file that has it."""
+    needs_pyarrow()
+    paths = [put(os.path.join("pictures", name), {"image": [{"bytes": None, "path": "a.png"}], "label": [grey]}) for grey, name in enumerate("xy")]
+    for grey, path in enumerate(paths):
+        with open(os.path.join(os.path.dirname(path), "a.png"), "wb") as f:
+            f.write(png(grey))
+    out = folder("pictures-tar")
+    convert("tar", *paths, "--out", out)
+    with tarfile.open(os.path.join(out, "train-000000.tar")) as tar:
+        assert [tar.extractfile(f"{i:09d}.png").read() for i in range(2)] == [png(0), png(1)]
+
+
 def put_arrow(name, columns):
     """Writes an Arrow file, whose types are those of COLUMNS."""
     path = os.path.join(FOLDER, name)
