@@ -240,7 +240,7 @@ def numbers_of(column, where):
     while True:
         if column.null_count:
             raise Error(f"{where}: {column.null_count} values are missing")
-        if not (arrow.types.is_list(column.type) or arrow.types.is_large_list(column.type) or arrow.types.is_fixed_size_list(column.type)):
+        if not is_list(column.type):
             break
         lengths = arrow.compute.list_value_length(column).unique().to_pylist()
         if len(lengths) > 1:
@@ -310,7 +310,21 @@ def write_tokens(found, options, folder):
     if "train" not in found:
         raise Error(f"{first.files[0]}: has no training split; name the files train…")
     documents = {split: (row[0] for _, row, _ in table.records([column])) for split, table in found.items()}
-    token_files.write(documents, options, folder)
+    kind, lengths = first.schema.field(column).type, None
+    if lists and is_list(kind):
+        lengths = {split: lengths_of(table, column) for split, table in found.items()}
+    token_files.write(documents, lengths, options, folder)
+
+
+def is_list(kind):
+    types = pyarrow().types
+    return types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+
+
+def lengths_of(table, column):
+    """Yields the number of elements of each list of a column."""
+    for _, batch in table.batches([column]):
+        yield from (count or 0 for count in pyarrow().compute.list_value_length(batch.column(0)).to_pylist())
 
 
 WRITERS = {"tar": write_tar, "jsonl": write_jsonl, "tokens": write_tokens, "npy": write_npy}

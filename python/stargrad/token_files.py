@@ -27,12 +27,9 @@ class File:
             self.file.write(tokens.astype(f"<u{self.bits // 8}").tobytes())
         self.tokens += tokens.size
         self.documents += 1
+        check_most(self.tokens, self.path)
 
     def close(self):
-        if not self.tokens:
-            raise Error(f"{os.path.basename(self.path)} would have no tokens")
-        if self.tokens > MOST:
-            raise Error(f"{os.path.basename(self.path)} would have {self.tokens} tokens, but a file has at most {MOST}; convert the files in parts")
         self.file.seek(0)
         self.file.write(numpy.array([20240520, 1, self.tokens] if self.bits == 16 else [20240801, 7, self.tokens], "<u4").tobytes())
         self.file.close()
@@ -46,6 +43,39 @@ class File:
             while block := source.read(1 << 22):
                 file.write(numpy.frombuffer(block, "<u4").astype("<u2").tobytes())
         os.replace(wide + ".16", wide)
+
+
+def check_most(tokens, path):
+    """A file must not have more tokens than its header can state."""
+    if tokens > MOST:
+        raise Error(f"{os.path.basename(path)} would have more than {MOST} tokens, the most of a file; convert the input files in parts")
+
+
+def check_some(files, documents, options):
+    """Each file must have a token."""
+    for split, file in files.items():
+        if file.tokens:
+            continue
+        if "val" in documents:
+            raise Error(f"{split}.bin would have no tokens, because no document of the split {split} has one; add documents, or, without validation "
+                        "documents, give --split train, which divides those of train")
+        raise Error(f"{split}.bin would have no tokens with --val {options.val}, of {sum(f.documents for f in files.values())} documents; give another "
+                    "--val, more documents, or files of a split validation")
+
+
+def check_lengths(lengths, options, more):
+    """Refuses documents whose files would be too large. LENGTHS: of each split, the tokens of each document, to which MORE are added."""
+    total = {"train": 0, "val": 0}
+    for split, counts in lengths.items():
+        for i, count in enumerate(counts):
+            total[file_of(split, i, lengths, options)] += count + more
+    for split, tokens in total.items():
+        check_most(tokens, f"{split}.bin")
+
+
+def file_of(split, i, splits, options):
+    """Returns "train" or "val" of document I of a split."""
+    return "val" if "val" not in splits and is_val(i, options.val) else split
 
 
 def end_of(tokenizer, name):
@@ -83,8 +113,8 @@ def is_val(i, fraction):
     return -(-(i + 1) * share // unit) > -(-i * share // unit)
 
 
-def write(documents, options, folder):
-    """Writes the documents of each split, texts or lists of tokens, to FOLDER."""
+def write(documents, lengths, options, folder):
+    """Writes the documents of each split, texts or lists of tokens, to FOLDER. LENGTHS: the numbers of tokens of lists by split; None: unknown."""
     tokenizer = Tokenizer(options.tokenizer) if options.tokenizer else None
     if tokenizer:
         end, vocabulary = end_of(tokenizer, options.end), tokenizer.vocabulary
@@ -92,6 +122,8 @@ def write(documents, options, folder):
         end, vocabulary = end_number(options.end), None
     if "val" not in documents and not 0 < options.val < 1:
         raise Error(f"--val {options.val}: must be a fraction between 0 and 1")
+    if lengths:
+        check_lengths(lengths, options, 0 if end is None else 1)
     bits = 16 if vocabulary and vocabulary <= 65536 else 32
     files = {split: File(os.path.join(folder, f"{split}.bin"), bits) for split in ("train", "val")}
     tail = numpy.array([] if end is None else [end], numpy.int64)
@@ -100,9 +132,10 @@ def write(documents, options, folder):
             where = f"{split}, row {i}"
             if tokenizer and not isinstance(text, str):
                 raise Error(f"{where}: has no text")
-            file = files["val"] if "val" not in documents and is_val(i, options.val) else files[split]
+            file = files[file_of(split, i, documents, options)]
             file.add(numpy.concatenate([tokenizer.encode(text) if tokenizer else whole(text, where), tail]))
             file.bytes += len(text.encode()) if tokenizer else 0
+    check_some(files, documents, options)
     for file in files.values():
         file.close()
     if not vocabulary:

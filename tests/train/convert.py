@@ -270,6 +270,26 @@ def test_token_numbers():
     assert numpy.fromfile(os.path.join(out, "train.bin"), "<u4")[256:].tolist() == [2, 2**31 - 2, 3, 2**31 - 2]
 
 
+def test_sizes_of_token_files():
+    """Too many tokens are refused before a file is written, if lists state their number. Empty files have a way out."""
+    needs_pyarrow()
+    files = module.token_files
+    lists, most, opened, check_lengths = put("many", {"ids": [[1, 2, 3], None, [4, 5, 6], [7]]}), files.MOST, files.File, files.check_lengths
+    try:
+        files.MOST, files.File = 6, None
+        refuse("train.bin would have more than 6 tokens, the most of a file; convert the input files in parts", "tokens", lists, "--columns", "ids",
+               "--end", 0)
+        files.File = opened
+        convert("tokens", lists, "--columns", "ids", "--out", folder("many-tokens"))
+        files.check_lengths = lambda *_: None
+        refuse("train.bin would have more than 6 tokens", "tokens", lists, "--columns", "ids", "--end", 0)
+    finally:
+        files.MOST, files.File, files.check_lengths = most, opened, check_lengths
+    put("many", {"ids": pyarrow.array([[], []], pyarrow.list_(pyarrow.int64()))}, split="validation")
+    refuse("val.bin would have no tokens, because no document of the split val has one; ", "tokens", os.path.dirname(lists), "--columns", "ids")
+    convert("tokens", os.path.dirname(lists), "--columns", "ids", "--split", "train", "--out", folder("many-tokens"))
+
+
 def test_saved_by_datasets():
     """Folders of Dataset.save_to_disk and DatasetDict.save_to_disk, with several files."""
     needs_pyarrow()
@@ -317,7 +337,7 @@ def test_refused():
             (("npy", put("ragged", {"x": [[1], [1, 2]], "y": [0, 1]}), "--label", "y"), "column x: its lists differ in length"),
             (("tokens", good), "tokens requires either --tokenizer FILE with --text NAME, or --columns NAME"),
             (("tokens", put("far", {"ids": [[1], [2**31 - 1]]}), "--columns", "ids"), "train, row 1: must be a list of numbers from 0 to 2147483646"),
-            (("tokens", put("lone", {"ids": [[1]]}), "--columns", "ids"), "train.bin would have no tokens"),
+            (("tokens", put("lone", {"ids": [[1]]}), "--columns", "ids"), "train.bin would have no tokens with --val 0.1, of 1 documents; give"),
             (("tar", good, "--split", "test"), "has no split test")):
         refuse(why, *words)
     out = folder("refused")
