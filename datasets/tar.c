@@ -19,7 +19,8 @@ struct tar {
     struct sgrad__shards shards;       /* of the split */
     struct sgrad__shards own_training; /* the training shards, if the split has others */
     struct sgrad__shards *training;    /* shards or own_training */
-    char **class_name;                 /* sorted; NULL: labels are numbers */
+    char **class_name;                 /* (names), sorted; NULL: labels are numbers */
+    int names;                         /* the classes of the data set may become more: those of a run */
     struct sgrad_walk beside;          /* members that belong to no sample */
     char *others;                      /* string of the data set */
 };
@@ -68,7 +69,7 @@ static void collect_names(struct sgrad_dataset *dataset) {
     tar->class_name = sgrad_xcalloc((size_t)distinct, sizeof *tar->class_name);
     for (int64_t n = 0; n < distinct; n++) tar->class_name[n] = sgrad__utf8_of(name[n]);
     free(name);
-    dataset->classes = (int)distinct;
+    dataset->classes = tar->names = (int)distinct;
     dataset->class_name = (const char *const *)tar->class_name;
 }
 
@@ -276,7 +277,7 @@ static uint64_t stamp_sample(const struct sgrad_dataset *dataset, int64_t i) {
 
 static void close_tar(struct sgrad_dataset *dataset) {
     struct tar *tar = dataset->state;
-    for (int c = 0; tar->class_name && c < dataset->classes; c++) free(tar->class_name[c]);
+    for (int c = 0; c < tar->names; c++) free(tar->class_name[c]);
     free(tar->class_name);
     sgrad__encoded_close(&tar->images);
     sgrad__shards_unlist(&tar->shards);

@@ -245,6 +245,25 @@ static void names(void **state) {
     assert_fails(open_split("m", SGRAD_TEST, &test), SGRAD_EFORMAT, "val.tar: dir/0002.ppm at byte 4608: the label is 2");
 }
 
+/* Shards with some of the classes of a run are opened with all of these. */
+static void some_names(void **state) {
+    (void)state;
+    struct sgrad_dataset *dataset;
+    char *name[] = { "ape", "bee", "cat", "dog" };
+    const struct sgrad_origin origin = { .classes = 4, .class_name = name };
+    int32_t label;
+    put_image("1.ppm", 1);
+    put_text("1.json", "{\"label\": \"dog\"}");
+    put_image("2.ppm", 2);
+    put_text("2.json", "{\"label\": \"bee\"}");
+    save("some.tar");
+    assert_done(open_with("some.tar", SGRAD_TRAIN, (struct sgrad_dataset_options){ .origin = &origin }, &dataset));
+    assert_int_equal(dataset->classes, 4);
+    assert_int_equal((value_of(dataset, 0, &label), label), 3);
+    assert_int_equal((value_of(dataset, 1, &label), label), 1);
+    sgrad_dataset_close(dataset);
+}
+
 /* ---- compressed shards --------------------------------------------------------------------------------------------- */
 
 enum { PER_SHARD = 30, SHARDS = 6 };
@@ -305,6 +324,7 @@ int main(int argc, char **argv) {
         sentence("members with the same path up to the first dot are one sample", grouping),
         sentence("long names, of pax and of GNU, do not move the images", long_names),
         sentence("names of classes are numbered alike in all shards and both splits", names),
+        sentence("shards with some of the classes of a run have the labels of the run", some_names),
         sentence("compressed shards are read by several threads, in bounded memory", compressed),
     };
     return run_sentences(argc, argv, tests, setup, scratch_close);
