@@ -5,6 +5,11 @@
  *     n01/0001.txt      counted: 1 .txt
  *     n01/0002.jpg      another key: the next sample
  *
+ * A compressed archive is read by two readers of libarchive: one decompresses the file for the other. All blocks up to the end
+ * are read, because an archive may lack its end, or be followed by another one:
+ *
+ *     member | member | … | end mark: two blocks of zeros | zeros
+ *
  * The position of an image's bytes in the archive is that of libarchive's filters after the header was read: a tar archive has no
  * data between a header and the bytes of its member.
  *
@@ -51,8 +56,13 @@ uint32_t sgrad__draft_text(struct sgrad__draft *draft, const char *text, size_t 
 /* A shard that is being read. */
 struct scan {
     const char *shard;
-    struct archive *archive;
+    int file;             /* negative: the archive is data */
+    const void *data;
     size_t file_size;
+    struct archive *archive;
+    struct archive *stream; /* decompresses the file for archive; NULL: the file is not compressed */
+    const char *damage;     /* error of stream; NULL: none */
+    uint64_t read, used;    /* bytes that stream has given; those up to the last that is not 0 */
     struct sgrad__draft *draft;
     char *key; /* of the current sample, or of members that are no sample; NULL: none */
     struct sgrad__shard_sample sample;
@@ -203,14 +213,28 @@ static int refuse_archive(const struct scan *scan) {
                            why ? why : "the archive is damaged");
 }
 
-/* Logs that the file cannot be opened, with its kind if that is known. BEGIN: its first KNOWN bytes. */
-static int refuse_file(const struct scan *scan, const void *begin, size_t known) {
-    const struct sgrad_contents *is = sgrad_contents(begin, known);
+/* Logs that the decompression has failed. */
+static int refuse_stream(const struct scan *scan) {
+    return sgrad_log_error(SGRAD_EFORMAT, "tar: %s: cannot be decompressed: %s; the file is incomplete or damaged: copy it again",
+                           scan->shard, scan->damage);
+}
+
+/* Logs that the file cannot be opened, with its kind if that is known. */
+static int refuse_file(const struct scan *scan) {
+    unsigned char begin[512];
+    const ssize_t known = scan->file < 0 ? 0 : pread(scan->file, begin, sizeof begin, 0);
+    const struct sgrad_contents *is = sgrad_contents(begin, known > 0 ? (size_t)known : 0);
     const char *why = archive_error_string(scan->archive);
+    if (scan->damage) return refuse_stream(scan);
+    if (scan->stream)
+        return sgrad_log_error(SGRAD_EFORMAT, "tar: %s: the content of the compressed file is not a tar archive", scan->shard);
     if (!is && why && strstr(why, "Unrecognized"))
         return sgrad_log_error(SGRAD_EFORMAT, "tar: %s: is not a tar archive, plain or compressed by gzip or Zstandard",
                                scan->shard);
     if (!is || !strcmp(is->name, "a tar archive")) return refuse_archive(scan);
+    if (!strcmp(is->name, "a gzip file") || !strcmp(is->name, "a Zstandard file"))
+        return sgrad_log_error(SGRAD_EFORMAT, "tar: %s: is %s that ends within its header; it is incomplete: copy it again",
+                               scan->shard, is->name);
     return sgrad_log_error(SGRAD_EFORMAT, "tar: %s: is %s, not a tar archive%s%s", scan->shard, is->name, is->way_out ? "; " : "",
                            is->way_out ? is->way_out : "");
 }
@@ -222,44 +246,128 @@ static bool is_read(const struct scan *scan, int result) {
     return result == ARCHIVE_OK || (why && strstr(why, "can't be converted"));
 }
 
+/* Counts SIZE bytes at DATA. */
+static void count_bytes(struct scan *scan, const unsigned char *data, size_t size) {
+    size_t used = size;
+    while (used && !data[used - 1]) used--;
+    if (used) scan->used = scan->read + used;
+    scan->read += size;
+}
+
+/* Gives the reader of the archive the next decompressed bytes. A callback of libarchive. */
+static la_ssize_t read_stream(struct archive *archive, void *of, const void **block) {
+    struct scan *scan = of;
+    size_t size = 0;
+    la_int64_t at;
+    int result;
+    do result = archive_read_data_block(scan->stream, block, &size, &at);
+    while (result == ARCHIVE_OK && !size);
+    if (result == ARCHIVE_EOF) return 0;
+    if (result == ARCHIVE_OK) return count_bytes(scan, *block, size), (la_ssize_t)size;
+    scan->damage = archive_error_string(scan->stream);
+    if (!scan->damage) scan->damage = "unknown error";
+    archive_set_error(archive, EIO, "%s", scan->damage);
+    return -1;
+}
+
+/* Reads the rest of a plain archive, from its end mark at byte AT. */
+static int read_rest(struct scan *scan, uint64_t at) {
+    unsigned char block[4096];
+    scan->read = at;
+    while (scan->read < scan->file_size) {
+        const size_t left = scan->file_size - scan->read, size = left < sizeof block ? left : sizeof block;
+        if (scan->file < 0) memcpy(block, (const char *)scan->data + scan->read, size);
+        else if (pread(scan->file, block, size, (off_t)scan->read) != (ssize_t)size)
+            return sgrad_log_error(SGRAD_EIO, "tar: %s: cannot be read at byte %llu", scan->shard,
+                                   (unsigned long long)scan->read);
+        count_bytes(scan, block, size);
+    }
+    return 0;
+}
+
+/* Checks that the archive has an end mark, after which there are only zeros. Sets its size. */
+static int check_end(struct scan *scan) {
+    enum { MARK = 1024 };
+    const uint64_t at = (uint64_t)archive_read_header_position(scan->archive);
+    if (!scan->stream) SGRAD_TRY(read_rest(scan, at));
+    for (const void *block; scan->stream && read_stream(scan->archive, scan, &block) > 0;) continue;
+    if (scan->damage) return refuse_stream(scan);
+    if (scan->read < at + MARK)
+        return sgrad_log_error(SGRAD_EFORMAT,
+                               "tar: %s: the archive is incomplete: it has no end mark, two blocks of zeros, at byte %llu; copy "
+                               "or write it again",
+                               scan->shard, (unsigned long long)at);
+    scan->draft->bytes = scan->read;
+    if (scan->used <= at) return 0;
+    return sgrad_log_error(SGRAD_EFORMAT,
+                           "tar: %s: other data follow the end of the archive at byte %llu; if archives were joined by cat, "
+                           "join them by tar --concatenate, or give each one as a shard",
+                           scan->shard, (unsigned long long)at);
+}
+
 /* Reads all headers. */
 static int read_headers(struct scan *scan) {
     struct archive_entry *entry;
     int result, error = 0;
     while (!error && (result = archive_read_next_header(scan->archive, &entry)) != ARCHIVE_EOF) {
+        if (scan->damage) return refuse_stream(scan);
         if (!is_read(scan, result)) return refuse_archive(scan);
-        scan->draft->compressed = archive_filter_code(scan->archive, 0) != ARCHIVE_FILTER_NONE;
         error = take_member(scan, entry);
     }
     if (!error) error = end_sample(scan);
-    scan->draft->bytes = scan->draft->compressed ? (uint64_t)archive_filter_bytes(scan->archive, 0) : scan->file_size;
-    return error;
+    return error ? error : check_end(scan);
 }
 
-/* Makes a reader of tar archives, without the programs that libarchive starts for filters that it lacks. */
-static int open_archive(struct scan *scan) {
-    scan->archive = archive_read_new();
-    if (!scan->archive) return sgrad_log_error(SGRAD_ENOMEM, "tar: %s: no memory", scan->shard);
-    archive_read_support_format_tar(scan->archive);
-    if (archive_read_support_filter_gzip(scan->archive) != ARCHIVE_OK ||
-        archive_read_support_filter_zstd(scan->archive) != ARCHIVE_OK)
+static int no_memory(const struct scan *scan) { return sgrad_log_error(SGRAD_ENOMEM, "tar: %s: no memory", scan->shard); }
+
+/* Opens the file by READER. Returns false if this fails. */
+static bool open_file(const struct scan *scan, struct archive *reader) {
+    enum { BLOCK = 1 << 16 };
+    if (scan->file < 0) return archive_read_open_memory(reader, scan->data, scan->file_size) == ARCHIVE_OK;
+    return lseek(scan->file, 0, SEEK_SET) == 0 && archive_read_open_fd(reader, scan->file, BLOCK) == ARCHIVE_OK;
+}
+
+/* Opens the stream if the file is compressed, without the programs that libarchive starts for filters that it lacks. */
+static int open_stream(struct scan *scan) {
+    struct archive_entry *entry;
+    struct archive *stream = scan->stream = archive_read_new();
+    if (!stream) return no_memory(scan);
+    archive_read_support_format_raw(stream);
+    if (archive_read_support_filter_gzip(stream) != ARCHIVE_OK || archive_read_support_filter_zstd(stream) != ARCHIVE_OK)
         return sgrad_log_error(SGRAD_ELIBRARY, "tar: %s: this libarchive was built without gzip or Zstandard", scan->shard);
+    const bool opened = open_file(scan, stream);
+    const bool begun = opened && archive_read_next_header(stream, &entry) == ARCHIVE_OK;
+    scan->draft->compressed = archive_filter_code(stream, 0) != ARCHIVE_FILTER_NONE;
+    if (scan->draft->compressed && !begun) {
+        scan->damage = archive_error_string(stream);
+        if (!scan->damage) scan->damage = "it is empty";
+        return refuse_stream(scan);
+    }
+    if (scan->draft->compressed) return 0;
+    archive_read_free(stream);
+    scan->stream = NULL;
     return 0;
 }
 
+/* Opens the reader of the archive. */
+static int open_archive(struct scan *scan) {
+    SGRAD_TRY(open_stream(scan));
+    scan->archive = archive_read_new();
+    if (!scan->archive) return no_memory(scan);
+    archive_read_support_format_tar(scan->archive);
+    const bool opened = scan->stream ? archive_read_open(scan->archive, scan, NULL, read_stream, NULL) == ARCHIVE_OK
+                                     : open_file(scan, scan->archive);
+    return opened ? 0 : refuse_file(scan);
+}
+
 int sgrad__shard_scan(const char *name, int file, const void *data, size_t size, struct sgrad__draft *draft) {
-    enum { BLOCK = 1 << 16 };
-    struct scan scan = { .shard = name, .file_size = size, .draft = draft };
+    struct scan scan = { .shard = name, .file = file, .data = data, .file_size = size, .draft = draft };
     if (!size) return sgrad_log_error(SGRAD_EFORMAT, "tar: %s: the file is empty", name);
-    unsigned char begin[512];
-    const ssize_t known = file < 0 ? 0 : pread(file, begin, sizeof begin, 0);
     int error = open_archive(&scan);
-    if (!error && (file < 0 ? archive_read_open_memory(scan.archive, data, size)
-                            : archive_read_open_fd(scan.archive, file, BLOCK)) != ARCHIVE_OK)
-        error = refuse_file(&scan, begin, known > 0 ? (size_t)known : 0);
     if (!error) error = read_headers(&scan);
     free(scan.key);
     if (scan.archive) archive_read_free(scan.archive);
+    if (scan.stream) archive_read_free(scan.stream);
     SGRAD_TRY(error);
     if (draft->samples) return 0;
     return sgrad_log_error(SGRAD_EFORMAT,

@@ -105,15 +105,37 @@ static void truncated(void **state) {
         snprintf(key, sizeof key, "%d", i);
         put_sample(key, i, 0);
     }
-    const size_t all = tar.size;
-    for (size_t size = 0; size < all; size += 7) {
+    const size_t all = tar.size + 1024;
+    for (size_t size = 0; size <= all; size += size < all - 1032 || size >= all - 1 ? 1 : 7) {
         draft = (struct sgrad__draft){ 0 };
         char *copy = malloc(size + 1);
         memcpy(copy, tar.data, size);
-        if (survives(sgrad__shard_scan("t.tar", -1, copy, size, &draft))) assert_in_range(draft.samples, 1, 3);
+        assert_int_equal(survives(sgrad__shard_scan("t.tar", -1, copy, size, &draft)), size == all);
+        if (size == all) assert_int_equal(draft.samples, 3);
         sgrad__draft_free(&draft);
         free(copy);
     }
+    begin();
+}
+
+static void ends(void **state) {
+    (void)state;
+    struct sgrad_dataset *dataset;
+    begin();
+    put_sample("a", 0, 0);
+    const size_t one = tar.size;
+    put_sample("b", 0, 0);
+    scratch_write("end.tar", tar.data, one); /* cut between two members */
+    assert_fails(open_split("end.tar", SGRAD_TRAIN, &dataset), SGRAD_EFORMAT, "incomplete: it has no end mark");
+    scratch_write("end.tar", tar.data, tar.size + 512);
+    assert_fails(open_split("end.tar", SGRAD_TRAIN, &dataset), SGRAD_EFORMAT, "incomplete: it has no end mark");
+    scratch_write("end.tar", tar.data, tar.size + 10240); /* GNU tar fills a record */
+    assert_done(open_split("end.tar", SGRAD_TRAIN, &dataset));
+    assert_int_equal(dataset->count, 2);
+    sgrad_dataset_close(dataset);
+    memcpy(tar.data + tar.size + 1024, tar.data, tar.size);
+    scratch_write("end.tar", tar.data, 2 * tar.size + 2048);
+    assert_fails(open_split("end.tar", SGRAD_TRAIN, &dataset), SGRAD_EFORMAT, "join them by tar --concatenate");
     begin();
 }
 
@@ -262,7 +284,8 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         sentence("hostile archives are refused", hostile),
         sentence("malformed labels are refused", labels),
-        sentence("a shard that ends anywhere is read to there or refused", truncated),
+        sentence("a shard that ends early anywhere is refused", truncated),
+        sentence("a shard without an end mark, or with data after it, is refused", ends),
         sentence("a damaged image is named with its shard and byte, and can be skipped", damaged_images),
         sentence("an index with a flipped bit or a missing end is not used", damaged_index),
         sentence("the index is stored, and replaced if it is damaged or the shard has changed", cached),

@@ -26,6 +26,16 @@ static void compress_shard(const char *from, const char *to, int (*add)(struct a
     sgrad_map_close(&map);
 }
 
+/* Reads the file NAME, of *SIZE bytes. The caller must free it. */
+static char *read_file(const char *name, size_t *size) {
+    struct sgrad_map map;
+    assert_done(sgrad_map_open(scratch_path(name), 1 << 24, &map));
+    char *data = malloc(map.size);
+    memcpy(data, map.data, *size = map.size);
+    sgrad_map_close(&map);
+    return data;
+}
+
 /* ---- patterns ------------------------------------------------------------------------------------------------------ */
 
 static void assert_words(const char *pattern, const char *part, const char *wanted) {
@@ -314,6 +324,32 @@ static void compressed(void **state) {
     assert_fails(open_split("z/1.tar", SGRAD_TRAIN, &dataset), SGRAD_EFORMAT, "z/1.tar: ");
 }
 
+/* A compressed shard that is cut anywhere, or followed by another one, is refused. */
+static void compressed_ends(void **state) {
+    (void)state;
+    int (*const add[])(struct archive *) = { archive_write_add_filter_gzip, archive_write_add_filter_zstd };
+    struct sgrad_dataset *dataset;
+    size_t size;
+    make_shard("y/plain.tar", 0, 2);
+    for (int f = 0; f < 2; f++) {
+        compress_shard("y/plain.tar", "y/0.tar", add[f]);
+        char *data = read_file("y/0.tar", &size), *twice = malloc(2 * size);
+        for (size_t cut = 1; cut < size - 8; cut++) {       /* without the checksum, all bytes are there */
+            scratch_write("y/1.tar", data, cut);
+            assert_fails(open_split("y/1.tar", SGRAD_TRAIN, &dataset), SGRAD_EFORMAT, "y/1.tar: ");
+            if (cut > 20) assert_fails(open_split("y/1.tar", SGRAD_TRAIN, &dataset), SGRAD_EFORMAT, "incomplete");
+        }
+        memcpy(twice, data, size), memcpy(twice + size, data, size);
+        scratch_write("y/1.tar", twice, 2 * size);
+        assert_fails(open_split("y/1.tar", SGRAD_TRAIN, &dataset), SGRAD_EFORMAT, "other data follow the end of the archive");
+        free(data);
+        free(twice);
+    }
+    scratch_write("y/text", "text", 4);
+    compress_shard("y/text", "y/2.tar", add[0]);
+    assert_fails(open_split("y/2.tar", SGRAD_TRAIN, &dataset), SGRAD_EFORMAT, "content of the compressed file is not a tar");
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         sentence("a pattern expands in the order of its text, with padded numbers", expands),
@@ -325,6 +361,7 @@ int main(int argc, char **argv) {
         sentence("long names, of pax and of GNU, do not move the images", long_names),
         sentence("names of classes are numbered alike in all shards and both splits", names),
         sentence("shards with some of the classes of a run have the labels of the run", some_names),
+        sentence("compressed shards that are cut or joined are refused", compressed_ends),
         sentence("compressed shards are read by several threads, in bounded memory", compressed),
     };
     return run_sentences(argc, argv, tests, setup, scratch_close);
