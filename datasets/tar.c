@@ -180,7 +180,7 @@ static void take_samples(struct sgrad_dataset *dataset) {
         const struct sgrad__shard *shard = &tar->shards.shard[s];
         const char *name = sgrad__shards_name(&tar->shards, s);
         hash = sgrad__fingerprint_add(hash, name, strlen(name));
-        hash = sgrad__fingerprint_add(hash, &shard->file_size, sizeof shard->file_size);
+        hash = sgrad__fingerprint_add(hash, &shard->file.bytes, sizeof shard->file.bytes);
         for (int64_t i = 0; i < shard->samples; i++) {
             const struct sgrad__shard_sample *sample = &shard->sample[i];
             hash = sgrad__fingerprint_add(hash, shard->text + sample->name, sample->key);
@@ -268,7 +268,7 @@ static uint64_t stamp_sample(const struct sgrad_dataset *dataset, int64_t i) {
     const struct sgrad__shards *shards = &((const struct tar *)dataset->state)->shards;
     const struct sgrad__shard_sample *sample;
     const struct sgrad__shard *shard = &shards->shard[sgrad__shards_find(shards, i, &sample)];
-    const int64_t number[] = { shard->file_size, shard->file_time, (int64_t)sample->at, sample->size };
+    const int64_t number[] = { shard->file.bytes, shard->file.written, (int64_t)sample->at, sample->size };
     char *name = name_sample(dataset, i);
     const uint64_t stamp = sgrad__fingerprint_add(sgrad__fingerprint_add(1, name, strlen(name)), number, sizeof number);
     free(name);

@@ -10,13 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAGIC 0x3158494452415453u /* "STARDIX1"; another version of the format needs another number */
+#define MAGIC 0x3258494452415453u /* "STARDIX2"; another version of the format needs another number */
 
 /* Sizes and offsets are multiples of 8 bytes, except those of the texts. */
 struct header {
-    uint64_t magic, checksum;     /* checksum: of all that follows it */
-    int64_t file_size, file_time; /* of the archive */
-    uint64_t bytes;               /* of the archive, after decompression */
+    uint64_t magic, checksum;         /* checksum: of all that follows it */
+    struct sgrad__file_version file;  /* of the archive */
+    uint64_t bytes;                   /* of the archive, after decompression */
     uint64_t samples, classes, others, text_bytes;
     uint64_t compressed;
 };
@@ -31,7 +31,7 @@ static size_t block_bytes(const struct header *h) {
 }
 
 static uint64_t checksum(const void *block, size_t bytes) {
-    const size_t before = offsetof(struct header, file_size);
+    const size_t before = offsetof(struct header, file);
     return sgrad__fingerprint_add(1, (const char *)block + before, bytes - before);
 }
 
@@ -51,11 +51,10 @@ static void divide(const struct header *h, struct sgrad__shard *shard) {
                                     .compressed = h->compressed,
                                     .bytes = h->bytes,
                                     .path = (const char *)(other + 2 * h->others),
-                                    .file_size = h->file_size,
-                                    .file_time = h->file_time };
+                                    .file = h->file };
 }
 
-void *sgrad__index_pack(struct sgrad__draft *draft, const char *path, int64_t file_size, int64_t file_time, size_t *bytes) {
+void *sgrad__index_pack(struct sgrad__draft *draft, const char *path, const struct sgrad__file_version *file, size_t *bytes) {
     struct sgrad__draft texts = { 0 }; /* the path of the archive is the first text */
     const uint32_t before = (uint32_t)strlen(path) + 1;
     uint32_t *offset = sgrad_xcalloc(even((size_t)draft->classes) + 2 * (size_t)draft->others.kinds + 1, sizeof *offset);
@@ -71,8 +70,7 @@ void *sgrad__index_pack(struct sgrad__draft *draft, const char *path, int64_t fi
     }
     struct header header = { MAGIC,
                              0,
-                             file_size,
-                             file_time,
+                             *file,
                              draft->bytes,
                              (uint64_t)draft->samples,
                              (uint64_t)draft->classes,

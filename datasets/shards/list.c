@@ -8,10 +8,8 @@
 #include "datasets/shards/shards.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- opening ------------------------------------------------------------------------------------------------------- */
@@ -120,15 +118,6 @@ static int read_bytes(int file, const char *name, uint64_t at, size_t size, unsi
     return 0;
 }
 
-/* Checks that the file is the one that was indexed. */
-static int check_file(int file, const char *path, const struct sgrad__shard *shard) {
-    struct stat status;
-    if (file < 0 || fstat(file, &status)) return sgrad_log_error(SGRAD_EIO, "tar: %s: %s", path, strerror(errno));
-    const int64_t time = (int64_t)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec;
-    if (status.st_size == shard->file_size && time == shard->file_time) return 0;
-    return sgrad_log_error(SGRAD_EIO, "tar: %s: the file has changed since the data set was opened; start again", path);
-}
-
 static int fetch(const void *of, int64_t i, struct sgrad__bytes *bytes) {
     const struct sgrad__shards *shards = of;
     const struct sgrad__shard_sample *sample;
@@ -141,12 +130,12 @@ static int fetch(const void *of, int64_t i, struct sgrad__bytes *bytes) {
         *bytes = (struct sgrad__bytes){ sgrad__shards_where(shards, i), data + sample->at, sample->size };
         return 0;
     }
-    const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int file;
+    SGRAD_TRY(sgrad__shard_open(path, shard, &file));
     unsigned char *data = sgrad_xcalloc((size_t)sample->size + 1, 1);
     char *name = sgrad__shards_where(shards, i);
-    int error = check_file(file, path, shard);
-    if (!error) error = read_bytes(file, name, sample->at, sample->size, data);
-    if (file >= 0) close(file);
+    const int error = read_bytes(file, name, sample->at, sample->size, data);
+    close(file);
     if (!error) return *bytes = (struct sgrad__bytes){ name, data, sample->size }, 0;
     free(name);
     free(data);

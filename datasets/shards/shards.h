@@ -73,6 +73,13 @@ int sgrad__shard_scan(const char *name, int file, const void *data, size_t size,
 int sgrad__label_parse(const char *where, const char *ending, const void *data, size_t size, struct sgrad__draft *draft,
                        int32_t *label);
 
+/* A version of a file: another one if the file is written or replaced, also by one of the same size and time. */
+struct sgrad__file_version {
+    int64_t bytes;
+    int64_t written, changed;           /* time of the last change of the content, of the inode: nanoseconds */
+    int64_t inode;
+};
+
 /* An index, which points into a block of bytes. */
 struct sgrad__shard {
     const void *block;
@@ -88,10 +95,10 @@ struct sgrad__shard {
     bool compressed;
     uint64_t bytes;                     /* of the archive, after decompression */
     const char *path;                   /* of the archive, absolute */
-    int64_t file_size, file_time;       /* of the archive: bytes, time of the last change in nanoseconds */
+    struct sgrad__file_version file;    /* of the archive */
 };
 /* Returns DRAFT as a block from malloc, of *BYTES bytes. */
-void *sgrad__index_pack(struct sgrad__draft *draft, const char *path, int64_t file_size, int64_t file_time, size_t *bytes);
+void *sgrad__index_pack(struct sgrad__draft *draft, const char *path, const struct sgrad__file_version *file, size_t *bytes);
 /* Points SHARD into a block. Returns false if the block is not a valid index, of this version and machine. */
 bool sgrad__index_parse(const void *block, size_t bytes, struct sgrad__shard *shard);
 
@@ -100,6 +107,9 @@ bool sgrad__index_parse(const void *block, size_t bytes, struct sgrad__shard *sh
 /* Opens the indexes of COUNT shards. Those that are not in the cache are read from the shards, by several threads, of several
  * processes if these start at the same time. SHARD: zeros; the caller closes each, also after an error. */
 int sgrad__indexes_open(char *const *path, int64_t count, struct sgrad__shard *shard);
+/* Opens the archive PATH of SHARD. *FILE: a descriptor that the caller must close; -1 after an error. SGRAD_EIO: it cannot be
+ * opened, or is another version than that of the index. */
+int sgrad__shard_open(const char *path, const struct sgrad__shard *shard, int *file);
 void sgrad__indexes_close(struct sgrad__shard *shard, int64_t count);    /* frees the members and the list; NULL is a no-op */
 
 /* ---- unpacked.c ---- */
@@ -108,7 +118,8 @@ void sgrad__indexes_close(struct sgrad__shard *shard, int64_t count);    /* free
 struct sgrad__unpacked;
 struct sgrad__unpacked *sgrad__unpacked_create(int64_t shards, size_t limit);
 /* Sets *DATA to the content of shard I, whose file is PATH, until sgrad__unpacked_give. Threads may call it concurrently; a
- * thread must not take two shards at a time. The caller has checked that SHARD fits. SGRAD_EFORMAT, SGRAD_EIO, SGRAD_ENOMEM. */
+ * thread must not take two shards at a time. The caller has checked that SHARD fits. SGRAD_EFORMAT: the file is damaged.
+ * SGRAD_EIO: it has changed. SGRAD_ENOMEM. */
 int sgrad__unpacked_take(struct sgrad__unpacked *unpacked, int64_t i, const char *path, const struct sgrad__shard *shard,
                          const unsigned char **data);
 void sgrad__unpacked_give(struct sgrad__unpacked *unpacked, int64_t i);

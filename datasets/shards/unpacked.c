@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 enum state { ABSENT, LOADING, LOADED };
 
@@ -55,9 +56,10 @@ static void *take_memory(size_t bytes) {
 #include <archive.h>
 #include <archive_entry.h>
 
-/* Decompresses the file PATH to TO, of BYTES bytes. */
-static int decompress(const char *path, size_t bytes, char *to) {
+/* Decompresses FILE, an open file at its beginning, to TO, of BYTES bytes, with which it must end. PATH: for messages. */
+static int decompress(int file, const char *path, size_t bytes, char *to) {
     enum { BLOCK = 1 << 18 };
+    char more;
     struct archive_entry *entry;
     struct archive *archive = archive_read_new();
     size_t done = 0;
@@ -65,25 +67,37 @@ static int decompress(const char *path, size_t bytes, char *to) {
     archive_read_support_format_raw(archive);
     archive_read_support_filter_gzip(archive);
     archive_read_support_filter_zstd(archive);
-    if (archive_read_open_filename(archive, path, BLOCK) == ARCHIVE_OK && archive_read_next_header(archive, &entry) == ARCHIVE_OK)
+    if (archive_read_open_fd(archive, file, BLOCK) == ARCHIVE_OK && archive_read_next_header(archive, &entry) == ARCHIVE_OK)
         do {
             got = archive_read_data(archive, to + done, bytes - done);
             done += got > 0 ? (size_t)got : 0;
         } while (got > 0 && done < bytes);
+    const bool whole = done == bytes;
+    if (whole) got = archive_read_data(archive, &more, 1);
     int error = 0;
-    if (done < bytes)
-        error =
-            sgrad_log_error(SGRAD_EFORMAT, "tar: %s: byte %zu after decompression: %s", path, done,
-                            got < 0 && archive_error_string(archive) ? archive_error_string(archive) : "the shard ends early");
+    if (!whole || got) {
+        const char *why = got < 0 ? archive_error_string(archive) : NULL;
+        if (!why) why = whole ? "the shard is longer than its index" : "the shard ends early";
+        error = sgrad_log_error(SGRAD_EFORMAT, "tar: %s: byte %zu after decompression: %s", path, done, why);
+    }
     archive_read_free(archive);
     return error;
 }
 #else
-static int decompress(const char *path, size_t bytes, char *to) {
-    (void)bytes, (void)to;
+static int decompress(int file, const char *path, size_t bytes, char *to) {
+    (void)file, (void)bytes, (void)to;
     return sgrad_library_missing("libarchive", "read %s, a tar archive", path);
 }
 #endif
+
+/* Decompresses the archive PATH of SHARD to TO, if it has not changed. */
+static int fill(const char *path, const struct sgrad__shard *shard, void *to) {
+    int file;
+    SGRAD_TRY(sgrad__shard_open(path, shard, &file));
+    const int error = decompress(file, path, shard->bytes, to);
+    close(file);
+    return error;
+}
 
 static void drop(struct sgrad__unpacked *unpacked, struct slot *slot) {
     munmap(slot->data, slot->bytes);
@@ -104,14 +118,15 @@ static bool make_room(struct sgrad__unpacked *unpacked, size_t bytes) {
 }
 
 /* Decompresses a shard to SLOT, for which there is room. The caller holds the guard, which is released meanwhile. */
-static int load(struct sgrad__unpacked *unpacked, struct slot *slot, const char *path, size_t bytes) {
+static int load(struct sgrad__unpacked *unpacked, struct slot *slot, const char *path, const struct sgrad__shard *shard) {
+    const size_t bytes = shard->bytes;
     unpacked->loads++;
     slot->state = LOADING;
     slot->bytes = bytes;
     unpacked->bytes += bytes;
     pthread_mutex_unlock(&unpacked->guard);
     void *data = take_memory(bytes);
-    int error = data ? decompress(path, bytes, data)
+    int error = data ? fill(path, shard, data)
                      : sgrad_log_error(SGRAD_ENOMEM, "tar: %s: no memory for its %zu bytes after decompression", path, bytes);
     pthread_mutex_lock(&unpacked->guard);
     slot->data = data;
@@ -143,7 +158,7 @@ int sgrad__unpacked_take(struct sgrad__unpacked *unpacked, int64_t i, const char
     pthread_mutex_lock(&unpacked->guard);
     while (!error && slot->state != LOADED)
         if (slot->state == ABSENT && make_room(unpacked, shard->bytes))
-            error = load(unpacked, slot, path, shard->bytes);
+            error = load(unpacked, slot, path, shard);
         else
             pthread_cond_wait(&unpacked->changed, &unpacked->guard);
     warn_of_loads(unpacked, path);

@@ -324,6 +324,26 @@ static void compressed(void **state) {
     assert_fails(open_split("z/1.tar", SGRAD_TRAIN, &dataset), SGRAD_EFORMAT, "z/1.tar: ");
 }
 
+/* A shard that is replaced before it is decompressed is refused. */
+static void compressed_changed(void **state) {
+    (void)state;
+    struct sgrad_dataset *dataset;
+    uint8_t pixels[12];
+    int32_t label;
+    for (int more = 0; more < 2; more++) {
+        make_shard("w/plain.tar", 0, 2);
+        compress_shard("w/plain.tar", "w/0.tar", archive_write_add_filter_gzip);
+        make_shard("w/plain.tar", 2, 2);
+        compress_shard("w/plain.tar", "w/1.tar", archive_write_add_filter_gzip);
+        assert_done(open_split("w/{0..1}.tar", SGRAD_TRAIN, &dataset)); /* opening decompresses only the first one */
+        make_shard("w/plain.tar", 4, 2 + more);
+        compress_shard("w/plain.tar", "w/1.tar", archive_write_add_filter_gzip);
+        assert_fails(sgrad_dataset_read(dataset, &(struct sgrad_sample){ .index = 2 }, 1, (void *[]){ pixels, &label }),
+                     SGRAD_EIO, "w/1.tar: the file has changed");
+        sgrad_dataset_close(dataset);
+    }
+}
+
 /* A compressed shard that is cut anywhere, or followed by another one, is refused. */
 static void compressed_ends(void **state) {
     (void)state;
@@ -361,6 +381,7 @@ int main(int argc, char **argv) {
         sentence("long names, of pax and of GNU, do not move the images", long_names),
         sentence("names of classes are numbered alike in all shards and both splits", names),
         sentence("shards with some of the classes of a run have the labels of the run", some_names),
+        sentence("a compressed shard that changes while it is open is not read", compressed_changed),
         sentence("compressed shards that are cut or joined are refused", compressed_ends),
         sentence("compressed shards are read by several threads, in bounded memory", compressed),
     };

@@ -5,6 +5,8 @@
 #include "datasets/datasets.h"
 #include "tests/scratch.h"
 
+#include <fcntl.h>
+
 static struct {
     char data[1 << 21];
     size_t size;
@@ -87,6 +89,11 @@ static inline void make_shard(const char *name, int first, int count) {
         put_sample(key, i, i % 3);
     }
     save(name);
+}
+
+/* Sets the time of the last change of NAME to long ago. */
+static inline void age(const char *name) {
+    assert_int_equal(utimensat(AT_FDCWD, scratch_path(name), (struct timespec[]){ { 1000000000, 0 }, { 1000000000, 0 } }, 0), 0);
 }
 
 static inline int open_with(const char *pattern, enum sgrad_split split, struct sgrad_dataset_options options,
