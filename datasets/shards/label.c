@@ -1,7 +1,8 @@
 /* label.c: parses the label of a sample in a shard.
  *
  *     0001.cls     "7\n"                            a decimal integer
- *     0001.json    {"label": 7}, {"class": "cat"}   the first of the keys label, class and cls: an integer, or a class's name */
+ *     0001.json    {"label": 7}, {"class": "cat"}   the first of the keys label, class and cls: an integer, or a class's name;
+ *                                                  other values, such as null, are no label */
 #include "config.h"
 #include "datasets/shards/shards.h"
 
@@ -66,7 +67,10 @@ static int parse_json(const char *where, const char *text, size_t size, struct s
     json_error_t problem;
     json_t *json = json_loadb(text, size, JSON_REJECT_DUPLICATES, &problem), *value = NULL;
     if (!json) return sgrad_log_error(SGRAD_EFORMAT, "%s: line %d: %s", where, problem.line, problem.text);
-    for (size_t k = 0; k < sizeof keys / sizeof *keys && !value; k++) value = json_object_get(json, keys[k]);
+    for (size_t k = 0; k < sizeof keys / sizeof *keys && !value; k++) {
+        value = json_object_get(json, keys[k]);
+        if (!json_is_number(value) && !json_is_string(value)) value = NULL;
+    }
     int error = 0;
     if (!value)
         *label = SGRAD__NO_LABEL;

@@ -66,8 +66,9 @@ struct scan {
     struct sgrad__draft *draft;
     char *key; /* of the current sample, or of members that are no sample; NULL: none */
     struct sgrad__shard_sample sample;
-    bool has_image, has_class, has_json; /* the current sample has an image, a label in .cls, in .json */
-    int32_t json_label;
+    bool has_image, has_class;           /* the current sample has an image, a label in .cls */
+    char *json, *json_where;             /* content of its .json, with its place for messages; NULL: none */
+    size_t json_size;
 };
 
 /* Logs that MEMBER, whose header is at byte AT, is invalid for a REASON. */
@@ -92,16 +93,25 @@ static void note(struct scan *scan, const char *name, const char *kind) {
 /* Adds the current sample, unless its members are neither images nor labels. */
 static int end_sample(struct scan *scan) {
     struct sgrad__draft *draft = scan->draft;
-    if (!scan->has_image && !scan->has_class && !scan->has_json) return 0;
+    if (!scan->has_image && !scan->has_class && !scan->json) return 0;
     if (!scan->has_image)
         return sgrad_log_error(SGRAD_EFORMAT,
                                "tar: %s: %s at byte %llu: the sample has a label, but no image; the members of a "
                                "sample must have the same name up to the first dot, and follow each other",
                                scan->shard, scan->key, (unsigned long long)scan->sample.at);
-    if (!scan->has_class) scan->sample.label = scan->has_json ? scan->json_label : SGRAD__NO_LABEL;
+    if (!scan->has_class) scan->sample.label = SGRAD__NO_LABEL;
+    if (!scan->has_class && scan->json)
+        SGRAD_TRY(sgrad__label_parse(scan->json_where, ".json", scan->json, scan->json_size, draft, &scan->sample.label));
+    if (scan->has_class && scan->json) note(scan, "", ".json");
     draft->sample = sgrad_array_grow(draft->sample, draft->samples, sizeof *draft->sample);
     draft->sample[draft->samples++] = scan->sample;
     return 0;
+}
+
+static void drop_json(struct scan *scan) {
+    free(scan->json);
+    free(scan->json_where);
+    scan->json = scan->json_where = NULL;
 }
 
 static int begin_sample(struct scan *scan, const char *path, size_t key) {
@@ -109,7 +119,8 @@ static int begin_sample(struct scan *scan, const char *path, size_t key) {
     free(scan->key);
     scan->key = sgrad_format("%.*s", (int)key, path);
     scan->sample = (struct sgrad__shard_sample){ 0 };
-    scan->has_image = scan->has_class = scan->has_json = false;
+    scan->has_image = scan->has_class = false;
+    drop_json(scan);
     return 0;
 }
 
@@ -143,21 +154,21 @@ static int read_content(struct scan *scan, const char *path, int64_t header, int
 static int take_label(struct scan *scan, const char *path, const char *ending, int64_t header, int64_t size) {
     const bool is_class = !strcmp(ending, ".cls");
     char *content = NULL, *where;
-    int32_t label = 0;
-    if (is_class ? scan->has_class : scan->has_json) return refuse(scan, path, header, "the sample has two such labels");
+    if (is_class ? scan->has_class : scan->json != NULL) return refuse(scan, path, header, "the sample has two such labels");
     if (!scan->has_image) scan->sample.at = (uint64_t)header;
-    if (!is_class && scan->has_class) return note(scan, path, ".json"), 0;
     SGRAD_TRY(read_content(scan, path, header, size, &content));
     where = sgrad_format("tar: %s: %s at byte %lld", scan->shard, path, (long long)header);
-    const int error = sgrad__label_parse(where, ending, content, (size_t)size, scan->draft, &label);
+    if (!is_class) {
+        scan->json = content;
+        scan->json_where = where;
+        scan->json_size = (size_t)size;
+        return 0;
+    }
+    const int error = sgrad__label_parse(where, ending, content, (size_t)size, scan->draft, &scan->sample.label);
+    scan->has_class = !error;
     free(where);
     free(content);
-    SGRAD_TRY(error);
-    if (is_class)
-        scan->has_class = true, scan->sample.label = label;
-    else
-        scan->has_json = true, scan->json_label = label;
-    return 0;
+    return error;
 }
 
 /* ---- members ------------------------------------------------------------------------------------------------------- */
@@ -165,7 +176,7 @@ static int take_label(struct scan *scan, const char *path, const char *ending, i
 /* Returns true if a folder or the name of PATH begins with a dot, as of files that systems add. */
 static bool is_hidden(const char *path) {
     for (;; path++) {
-        if (*path == '.') return true;
+        if (*path == '.' && path[1] != '/') return true;
         if (!(path = strchr(path, '/'))) return false;
     }
 }
@@ -366,6 +377,7 @@ int sgrad__shard_scan(const char *name, int file, const void *data, size_t size,
     int error = open_archive(&scan);
     if (!error) error = read_headers(&scan);
     free(scan.key);
+    drop_json(&scan);
     if (scan.archive) archive_read_free(scan.archive);
     if (scan.stream) archive_read_free(scan.stream);
     SGRAD_TRY(error);

@@ -78,6 +78,8 @@ static void labels(void **state) {
                { "json", "{", "a.json at byte 1024: line 1: " },
                { "json", "[]", "the sample has no label" },
                { "json", "{\"x\": 1}", "the sample has no label" },
+               { "json", "{\"label\": null}", "the sample has no label" },
+               { "json", "{\"label\": {}}", "the sample has no label" },
                { "json", "{\"label\": 1.5}", "the label must be an integer or the name of a class" },
                { "json", "{\"label\": -3}", "the label is -3" },
                { "json", "{\"label\": \"\"}", "the name of a class must be 1 to 1024 bytes of text" },

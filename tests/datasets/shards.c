@@ -164,21 +164,26 @@ static void grouping(void **state) {
     put_text("./a/1.cls", " 7\n");
     put_image("./a/1.PPM", 1);
     put_text("./a/1.seg.png", "x");
-    put_text("./a/1.json", "{"); /* the class precedes it */
+    put_text("./a/1.json", "{"); /* not read, because there is a class */
     put_text("./a/._1.ppm", "x");
     put_entry("./b/", '5', 0, "");
     put_image("./b/1.ppm", 2);
     put_text("./b/1.txt", "x");
-    put_text("./b/1.json", "{\"caption\": \"x\", \"cls\": 3}");
+    put_text("./b/1.json", "{\"caption\": \"x\", \"label\": null, \"class\": {}, \"cls\": 3}");
+    put_text("./c/./1.json", "{\"label\": \"name\"}"); /* not read, because a class follows */
+    put_text("./c/./1.cls", "4");
+    put_image("./c/./1.ppm", 3);
     save("g.tar");
     assert_done(open_with("g.tar", SGRAD_TRAIN, (struct sgrad_dataset_options){ 0 }, &dataset));
-    assert_int_equal(dataset->count, 2);
+    assert_int_equal(dataset->count, 3);
     assert_int_equal(dataset->classes, 8);
     assert_int_equal(value_of(dataset, 0, &label), 1);
     assert_int_equal(label, 7);
     assert_int_equal(value_of(dataset, 1, &label), 2);
     assert_int_equal(label, 3);
-    assert_string_equal(dataset->others, "5 other files: 1 .json, 1 .md, 1 .png, 1 .txt, 1 hidden");
+    assert_int_equal(value_of(dataset, 2, &label), 3);
+    assert_int_equal(label, 4);
+    assert_string_equal(dataset->others, "6 other files: 2 .json, 1 .md, 1 .png, 1 .txt, 1 hidden");
     sgrad_dataset_close(dataset);
 }
 
