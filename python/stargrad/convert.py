@@ -13,7 +13,7 @@ import tempfile
 
 import numpy
 
-from . import token_files
+from . import image_folders, token_files
 from .columns import check_columns, class_names, pyarrow, tables
 from .library import Error
 
@@ -24,10 +24,12 @@ EXAMPLES = """KIND is one of:
   tokens    --text with --tokenizer, or lists of token numbers, for train --data tokens:OUT,T: train.bin, val.bin
   npy       columns of numbers, for train --data npy:OUT: x_train.npy, y_train.npy, …
 
+tar also reads a folder of images, IN/train/CLASS/ and IN/val/CLASS/, in random order.
 IN is a Parquet file, an Arrow file, a folder with Parquet files, such as a data set of the Hugging Face hub, or a folder that
 Dataset.save_to_disk wrote. The splits are those of the names: train, val (validation), test.
 
   python3 -m stargrad.convert tar cifar10/ --out shards
+  python3 -m stargrad.convert tar photos/ --out shards            # photos/train/CLASS/, photos/val/CLASS/
   python3 -m stargrad.convert tokens wiki/*.parquet --text text --tokenizer tokenizer.json --out tokens
   python3 -m stargrad.convert npy table.parquet --columns length,width --label species --out arrays
 """
@@ -62,6 +64,7 @@ def parser():
                    "[the tokenizer's; none for lists]")
     p.add_argument("--val", metavar="FRACTION", type=float, default=0.1, help="tokens: fraction of the documents for val.bin if the data have "
                    "neither a split validation nor test [0.1]")
+    p.add_argument("--shuffle", metavar="SEED", type=int, help="tar of a folder of images: seed of the random order [1]")
     p.add_argument("--split", metavar="NAME", help="only this split [all]")
     p.add_argument("--shard-size", metavar="SIZE", type=size_of, default=256 << 20, help="tar: bytes of the images of a shard, for example "
                    "500M or 2G [256M]")
@@ -335,12 +338,20 @@ def convert(options):
     out = os.path.abspath(options.out)
     if os.path.lexists(out):
         raise Error(f"{options.out}: exists; remove it, or give another --out")
-    found = tables(options.input, options.split)
+    folder = options.input[0] if options.kind == "tar" and len(options.input) == 1 and image_folders.is_one(options.input[0]) else None
+    unused = [name for name in ("image", "label", "columns") if getattr(options, name)] if folder else ["shuffle"] * (options.shuffle is not None)
+    if unused:
+        raise Error(f"--{unused[0]} {'does not apply' if folder else 'applies only'} to a folder of images, IN/train/CLASS/")
+    found = None if folder else tables(options.input, options.split)
     part = None
     try:
         os.makedirs(os.path.dirname(out), exist_ok=True)
         part = tempfile.mkdtemp(prefix=f"{os.path.basename(out)}.part-", dir=os.path.dirname(out))
-        WRITERS[options.kind](found, options, part)
+        if folder:
+            seed = 1 if options.shuffle is None else options.shuffle
+            image_folders.write(folder, seed, options.split, lambda split: Shards(part, split, options.shard_size))
+        else:
+            WRITERS[options.kind](found, options, part)
         for name in os.listdir(part):
             with open(os.path.join(part, name), "rb") as file:
                 os.fsync(file.fileno())

@@ -60,8 +60,11 @@ def write(folder, seed, only, open_shards):
         random.Random(seed).shuffle(images)
         shards = open_shards(split)
         for at, (path, name) in enumerate(images):
-            label = json.dumps({"class": name, "file": os.path.relpath(path, folder)}, ensure_ascii=False)
-            shards.add([(f"{at:09d}.{path.rpartition('.')[2].lower()}", read(path)), (f"{at:09d}.json", label.encode())])
+            try:
+                label = json.dumps({"class": name, "file": os.path.relpath(path, folder)}, ensure_ascii=False).encode()
+            except UnicodeEncodeError:
+                raise Error(f"{os.fsencode(path)!r}: is not UTF-8, which JSON requires; rename it") from None
+            shards.add([(f"{at:09d}.{path.rpartition('.')[2].lower()}", read(path)), (f"{at:09d}.json", label)])
         shards.close()
         print(f"{split}: {len(images)} images of {len(classes)} classes in {shards.count} {'shard' if shards.count == 1 else 'shards'}, in "
               f"the random order of --shuffle {seed}" + (f"; {others} other files are left out" if others else ""))
