@@ -194,6 +194,19 @@ static void take_samples(struct sgrad_dataset *dataset) {
     memcpy(dataset->first, tar->shards.first, ((size_t)shards + 1) * sizeof *dataset->first);
 }
 
+/* Warns of images that belong to no sample. */
+static void warn_of_images(const struct sgrad_dataset *dataset, const char *pattern) {
+    const struct tar *tar = dataset->state;
+    int64_t images = 0;
+    for (int i = 0; i < tar->beside.kinds; i++)
+        if (*tar->beside.other[i].kind == '.' && sgrad__image_is_named(tar->beside.other[i].kind))
+            images += tar->beside.other[i].files;
+    if (images && sgrad_launched_rank() == 0)
+        sgrad_log_warning("tar: %s: %lld %s not read: the name of a sample ends at the first dot, so '1.2.jpg' is a further "
+                          "member of '1', not its image",
+                          pattern, (long long)images, sgrad_plural(images, "image is", "images are"));
+}
+
 /* Adds up the members that belong to no sample. */
 static void count_others(struct sgrad_dataset *dataset) {
     struct tar *tar = dataset->state;
@@ -219,6 +232,7 @@ static int open_split(struct sgrad_dataset *dataset, const char *pattern, const 
     tar->images.source = sgrad__shards_source(&tar->shards);
     take_samples(dataset);
     count_others(dataset);
+    warn_of_images(dataset, pattern);
     SGRAD_TRY(find_classes(dataset));
     SGRAD_TRY(take_labels(dataset, pattern, options->every));
     return tar->part.holds_out && !options->whole ? sgrad__split_hold_out(dataset, pattern, options) : 0;

@@ -185,11 +185,11 @@ static bool exists(const char *path, mode_t kind) {
 
 static int by_bytes(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
-/* Appends the files that match WORD, a pattern of the shell, sorted. *MATCHES: their number. */
-static int add_matches(struct sgrad__paths *paths, const char *pattern, const char *word, int64_t *matches) {
+/* Appends the files that match WORD, a pattern of the shell, sorted. FLAGS: of glob. *MATCHES: their number. */
+static int add_matches(struct sgrad__paths *paths, const char *pattern, const char *word, int flags, int64_t *matches) {
     glob_t found = { 0 };
     int error = 0;
-    const int result = glob(word, GLOB_NOSORT | GLOB_NOESCAPE, NULL, &found);
+    const int result = glob(word, GLOB_NOSORT | flags, NULL, &found);
     if (result && result != GLOB_NOMATCH)
         error = sgrad_log_error(SGRAD_EIO, "data set tar:%s: %s cannot be searched: %s", pattern, word, strerror(errno));
     *matches = (int64_t)found.gl_pathc;
@@ -199,15 +199,27 @@ static int add_matches(struct sgrad__paths *paths, const char *pattern, const ch
     return error;
 }
 
+char *sgrad__pattern_in(const char *folder, const char *pattern) {
+    char *quoted = sgrad_xcalloc(2 * strlen(folder) + 1, 1), *to = quoted;
+    for (const char *c = folder; *c; c++) {
+        if (strchr("*?[]{}\\", *c)) *to++ = '\\';
+        *to++ = *c;
+    }
+    char *all = sgrad_format("%s/%s", quoted, pattern);
+    free(quoted);
+    return all;
+}
+
 /* Appends PART*.tar and the same with .gz and .zst in FOLDER, sorted together. */
 static int add_folder(struct sgrad__paths *paths, const char *folder, const char *part) {
     static const char *const endings[] = { "", ".gz", ".zst" };
     int error = 0;
     for (size_t i = 0; i < sizeof endings / sizeof *endings && !error; i++) {
         int64_t matches;
-        char *word = sgrad_format("%s/%s*.tar%s", folder, part, endings[i]);
-        error = add_matches(paths, folder, word, &matches);
+        char *names = sgrad_format("%s*.tar%s", part, endings[i]), *word = sgrad__pattern_in(folder, names);
+        error = add_matches(paths, folder, word, 0, &matches);
         free(word);
+        free(names);
     }
     if (paths->count) qsort(paths->path, (size_t)paths->count, sizeof *paths->path, by_bytes);
     return error;
@@ -265,7 +277,7 @@ static int add_word(struct sgrad__paths *shards, const char *pattern, const char
     struct stat status;
     int64_t matches = 0;
     if (strpbrk(word, "*?[") && !exists(word, S_IFREG)) {
-        SGRAD_TRY(add_matches(shards, pattern, word, &matches));
+        SGRAD_TRY(add_matches(shards, pattern, word, GLOB_NOESCAPE, &matches));
         return matches ? 0 : sgrad_log_error(SGRAD_EIO, "data set tar:%s: no file matches %s", pattern, word);
     }
     if (stat(word, &status)) return sgrad_log_error(SGRAD_EIO, "data set tar:%s: %s: %s", pattern, word, strerror(errno));

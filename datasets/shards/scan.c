@@ -67,6 +67,7 @@ struct scan {
     char *key; /* of the current sample, or of members that are no sample; NULL: none */
     struct sgrad__shard_sample sample;
     bool has_image, has_class;           /* the current sample has an image, a label in .cls */
+    char *dotted;                        /* path of an image that is no sample because of its dots; NULL: none */
     char *json, *json_where;             /* content of its .json, with its place for messages; NULL: none */
     size_t json_size;
 };
@@ -194,6 +195,7 @@ static int take_file(struct scan *scan, const char *path, int64_t header, int64_
     if (!same) SGRAD_TRY(begin_sample(scan, path, key));
     if (!strchr(dot + 1, '.') && sgrad__image_is_named(dot)) return take_image(scan, path, key, header, size);
     if (!strcmp(ending, ".cls") || !strcmp(ending, ".json")) return take_label(scan, path, ending, header, size);
+    if (!scan->dotted && sgrad__image_is_named(name)) scan->dotted = sgrad_format("%s", path);
     note(scan, name, NULL);
     return 0;
 }
@@ -371,6 +373,20 @@ static int open_archive(struct scan *scan) {
     return opened ? 0 : refuse_file(scan);
 }
 
+/* Logs that there is no sample. */
+static int refuse_empty(const struct scan *scan) {
+    const char *slash = scan->dotted ? strrchr(scan->dotted, '/') : NULL, *name = slash ? slash + 1 : scan->dotted;
+    if (name)
+        return sgrad_log_error(SGRAD_EFORMAT,
+                               "tar: %s: has no samples: the name of a sample ends at the first dot: '%s' is '%.*s'; write "
+                               "images with names of one dot",
+                               scan->shard, name, (int)strcspn(name, "."), name);
+    return sgrad_log_error(SGRAD_EFORMAT,
+                           "tar: %s: has no samples: images with the label in a member of the same name, such as "
+                           "0001.jpg and 0001.cls",
+                           scan->shard);
+}
+
 int sgrad__shard_scan(const char *name, int file, const void *data, size_t size, struct sgrad__draft *draft) {
     struct scan scan = { .shard = name, .file = file, .data = data, .file_size = size, .draft = draft };
     if (!size) return sgrad_log_error(SGRAD_EFORMAT, "tar: %s: the file is empty", name);
@@ -380,12 +396,9 @@ int sgrad__shard_scan(const char *name, int file, const void *data, size_t size,
     drop_json(&scan);
     if (scan.archive) archive_read_free(scan.archive);
     if (scan.stream) archive_read_free(scan.stream);
-    SGRAD_TRY(error);
-    if (draft->samples) return 0;
-    return sgrad_log_error(SGRAD_EFORMAT,
-                           "tar: %s: has no samples: images with the label in a member of the same name, such as "
-                           "0001.jpg and 0001.cls",
-                           name);
+    if (!error && !draft->samples) error = refuse_empty(&scan);
+    free(scan.dotted);
+    return error;
 }
 #else
 int sgrad__shard_scan(const char *name, int file, const void *data, size_t size, struct sgrad__draft *draft) {

@@ -29,6 +29,9 @@ int sgrad__pattern_words(const char *pattern, const char *part, struct sgrad__pa
 /* Lists the shards of PART that PATTERN names: files, a pattern of the shell, or a folder with PART*.tar. The caller must free
  * SHARDS, also after an error. SGRAD_EIO: a shard does not exist. SGRAD_EINVAL: PATTERN is malformed, or names a shard twice. */
 int sgrad__pattern_expand(const char *pattern, const char *part, struct sgrad__paths *shards);
+/* Returns FOLDER/PATTERN, in which the characters of FOLDER that have a meaning in patterns are quoted. The caller must free
+ * it. */
+char *sgrad__pattern_in(const char *folder, const char *pattern);
 /* Returns true if PATTERN names shards of PART, which may be missing. */
 bool sgrad__pattern_has(const char *pattern, const char *part);
 

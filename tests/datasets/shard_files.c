@@ -19,6 +19,8 @@ static void hostile(void **state) {
     (void)state;
     struct sgrad_dataset *dataset;
     assert_refused(SGRAD_EFORMAT, "has no samples");
+    put_sample("d/img 1.2", 0, 0);
+    assert_refused(SGRAD_EFORMAT, "the name of a sample ends at the first dot: 'img 1.2.ppm' is 'img 1'");
     put_sample("../x", 0, 0);
     assert_refused(SGRAD_EFORMAT, "h.tar: ../x.ppm at byte 0: its path leads out of the archive");
     put_sample("/x", 0, 0);

@@ -96,6 +96,10 @@ static void files(void **state) {
     make_shard("f/train-1.tar", 20, 1);
     make_shard("f/val-0.tar", 30, 1);
     make_shard("f/odd{[*.tar", 40, 1);
+    make_shard("a[1]{b}*\\/train-0.tar", 50, 1);
+    assert_done(open_split("a[1]{b}*\\", SGRAD_TRAIN, &dataset));
+    assert_int_equal(value_of(dataset, 0, &(int32_t){ 0 }), 50);
+    sgrad_dataset_close(dataset);
     assert_done(open_split("f", SGRAD_TRAIN, &dataset));
     assert_int_equal(dataset->count, 3);
     assert_int_equal(value_of(dataset, 0, &(int32_t){ 0 }), 20);
@@ -174,7 +178,10 @@ static void grouping(void **state) {
     put_text("./c/./1.cls", "4");
     put_image("./c/./1.ppm", 3);
     save("g.tar");
-    assert_done(open_with("g.tar", SGRAD_TRAIN, (struct sgrad_dataset_options){ 0 }, &dataset));
+    scratch_listen();
+    const int error = open_with("g.tar", SGRAD_TRAIN, (struct sgrad_dataset_options){ 0 }, &dataset);
+    assert_non_null(strstr(scratch_said(), "g.tar: 1 image is not read: the name of a sample ends at the first dot"));
+    assert_done(error);
     assert_int_equal(dataset->count, 3);
     assert_int_equal(dataset->classes, 8);
     assert_int_equal(value_of(dataset, 0, &label), 1);
