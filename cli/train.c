@@ -39,7 +39,8 @@ static const struct sgrad__option options[] = {
       "samples in archives (tar): shuffle the archives, and draw each sample from the next N ones; 0: from all samples",
       &sgrad__whole, SGRAD__FIELD(data.shuffle_window), 0, 1e12 },
     { "data-memory", "SIZE",
-      "memory of a rank for decoded images and decompressed files: 8G, or 50% of the machine's [2G, at most a quarter of it]",
+      "memory of a rank for decoded images and decompressed files of each split: 8G, or 50% of the machine's [2G, at most a "
+      "quarter of it]",
       &sgrad__memory, SGRAD__FIELD(data.memory), 1, 1e18 },
     { "sampler", "shuffle|balanced",
       "shuffle: an epoch has each sample once; balanced: an epoch has equally many samples of each class [shuffle]", &sgrad__text,

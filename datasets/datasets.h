@@ -76,7 +76,8 @@ struct sgrad_dataset_options {
                            that is not below the size; faster, and pixels differ slightly */
     bool upright;       /* of a folder: images are rotated and mirrored as their EXIF orientation requires */
     const char *class_titles;   /* path of a file with a line for each class: its name for users; NULL: class_name */
-    size_t memory;      /* bytes for the cache of decoded images; 0: 2 GiB, at most a quarter of the memory; 1: no cache */
+    size_t memory;      /* bytes for decoded images, and for decompressed files; 0: 2 GiB, at most a quarter of the memory */
+    bool no_cache;      /* decoded images are not cached */
     bool pictures;      /* images are only read by sgrad_dataset_picture: they may have any size, or be damaged */
     bool answers;       /* only tokens of answers are targets; all others are -1, which the loss excludes. SGRAD_EINVAL: the kind
                            of data set has no answers */

@@ -51,7 +51,7 @@ int sgrad__encoded_open(struct sgrad__encoded *encoded, struct sgrad_dataset *da
     encoded->upright = options->upright;
     encoded->reduced = options->reduced && encoded->side;
     encoded->skips = options->damaged;
-    encoded->limit = sgrad__memory_limit(options->memory);
+    encoded->limit = options->no_cache ? 0 : sgrad__memory_limit(options->memory);
     dataset->field[0] = (struct sgrad_field){ .name = "pixels", .dtype = SGRAD_U8, .shape = sgrad_shape(3, 1, 1, 3) };
     dataset->field[1] = (struct sgrad_field){ .name = "label", .dtype = SGRAD_I32 };
     dataset->full_scale = 255;

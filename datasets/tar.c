@@ -223,7 +223,7 @@ static void count_others(struct sgrad_dataset *dataset) {
 
 static int open_split(struct sgrad_dataset *dataset, const char *pattern, const struct sgrad_dataset_options *options) {
     struct tar *tar = dataset->state;
-    const size_t limit = sgrad__memory_limit(options->memory > 1 ? options->memory : 0); /* 1: no cache of decoded images */
+    const size_t limit = sgrad__memory_limit(options->memory);
     tar->part = sgrad__part_choose(dataset->split == SGRAD_TEST, options, has_part, pattern);
     SGRAD_TRY(sgrad__shards_list(pattern, tar->part.name, limit, &tar->shards));
     const bool other = tar->part.has_train && strcmp(tar->part.name, "train");

@@ -1,5 +1,5 @@
-/* list.c: the shards of a split as one list of encoded images. An image is read by one system call, into memory of its size; a
- * shard is not mapped, so that the memory of a process does not grow with the shards.
+/* list.c: the shards of a split as one list of encoded images. An image is read into memory of its size, for which the shard is
+ * opened; a shard is not mapped, so that the memory of a process does not grow with the shards.
  *
  *     shard       0             1         2
  *     samples     0  1  2  3  | 4  5  6 | 7  8  9
@@ -47,9 +47,9 @@ static int check_unpacked(const struct sgrad__shards *shards, size_t limit, bool
         *compressed |= shard->compressed;
         if (shard->compressed && shard->bytes > limit)
             return sgrad_log_error(SGRAD_EINVAL,
-                                   "tar: %s: has %.1f MB after decompression, but the memory for shards is limited to %.1f MB; "
+                                   "tar: %s: has %llu bytes after decompression, but the memory for shards is limited to %zu; "
                                    "give --data-memory %lluM, or decompress the shards",
-                                   shards->paths.path[s], 1e-6 * (double)shard->bytes, 1e-6 * (double)limit,
+                                   shards->paths.path[s], (unsigned long long)shard->bytes, limit,
                                    (unsigned long long)((shard->bytes >> 20) + 1));
     }
     return 0;

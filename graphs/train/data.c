@@ -55,7 +55,7 @@ static int open_training_set(struct sgrad__run *run) {
     if ((run->data.train = o->data.dataset[SGRAD_TRAIN])) return 0;
     struct sgrad_dataset_options how = sgrad__dataset_options(o);
     how.exclude = o->data.exclude;
-    if (o->data.partition) how.memory = 1;       /* the placement stores decoded images: do not cache them as well */
+    how.no_cache = o->data.partition;            /* the placement stores decoded images */
     const int error = sgrad_dataset_open(o->data.name, SGRAD_TRAIN, &how, &run->data.train);
     if (error && o->checkpoint.resume && sgrad_launched_rank() == 0)
         sgrad_log_warning("the run continues with --data %s; if the data set is elsewhere now, give --data", o->data.name);

@@ -302,7 +302,7 @@ static void changed(void **state) {
     uint8_t pixels[12];
     int32_t label;
     make_shard("e.tar", 0, 3);
-    assert_done(open_with("e.tar", SGRAD_TRAIN, (struct sgrad_dataset_options){ .memory = 1 }, &dataset));
+    assert_done(open_with("e.tar", SGRAD_TRAIN, (struct sgrad_dataset_options){ .no_cache = true }, &dataset));
     make_shard("e.tar", 5, 3);
     assert_fails(sgrad_dataset_read(dataset, &(struct sgrad_sample){ .index = 0 }, 1, (void *[]){ pixels, &label }), SGRAD_EIO,
                  "the file has changed");
