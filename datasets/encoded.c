@@ -214,7 +214,7 @@ int sgrad__encoded_measure(struct sgrad__encoded *encoded, struct sgrad_dataset 
     set_kind(encoded, dataset, survey);
     SGRAD_TRY(find_size(encoded, dataset));
     if (caches) make_room(encoded, dataset);
-    if (!dataset->note) dataset->note = note_of(encoded, dataset);
+    if (encoded->limit) dataset->note = note_of(encoded, dataset);   /* else the caller stores them */
     return 0;
 }
 
