@@ -18,7 +18,7 @@ OTHERS = {
     "ncu": "metrics",
     "podman": "format rm userns",
     "ompi_info": "all parsable",
-    "tar": "sort",
+    "tar": "concatenate sort",
     "torchrun": "nproc-per-node",
     "stargrad.convert": "columns label text",
 }
