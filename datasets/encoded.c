@@ -49,7 +49,7 @@ int sgrad__encoded_open(struct sgrad__encoded *encoded, struct sgrad_dataset *da
     encoded->side = (int)side;
     encoded->scaled = dataset->split == SGRAD_TEST && options->test_resize ? options->test_resize : encoded->side;
     encoded->upright = options->upright;
-    encoded->reduced = options->reduced && encoded->side;
+    encoded->least = options->reduced ? encoded->scaled : 0;
     encoded->skips = options->damaged;
     encoded->limit = options->no_cache ? 0 : sgrad__memory_limit(options->memory);
     dataset->field[0] = (struct sgrad_field){ .name = "pixels", .dtype = SGRAD_U8, .shape = sgrad_shape(3, 1, 1, 3) };
@@ -118,9 +118,7 @@ static int fit(const struct sgrad__encoded *encoded, const struct sgrad_dataset 
 
 /* Decodes BYTES to pixels of the type of the data set. */
 static int decode(const struct sgrad__encoded *encoded, const struct sgrad__bytes *bytes, struct sgrad__image *image) {
-    if (encoded->deep) return parse_image(encoded, bytes, sgrad__image_decode_deep, image);
-    if (!encoded->reduced) return parse_image(encoded, bytes, sgrad__image_decode, image);
-    SGRAD_TRY(sgrad__image_decode_reduced(bytes->name, bytes->data, bytes->size, encoded->scaled, image));
+    SGRAD_TRY(sgrad__image_decode_as(bytes->name, bytes->data, bytes->size, encoded->deep, encoded->least, image));
     if (encoded->upright) sgrad__image_upright(bytes->data, bytes->size, image);
     return 0;
 }

@@ -32,7 +32,7 @@ struct sgrad__encoded {
     int side;                           /* of a square; 0: images keep their size */
     int scaled;                         /* the shorter side to which images are scaled before they are cropped to side */
     bool upright;                       /* the EXIF orientation is applied */
-    bool reduced;                       /* JPEG images may be decoded at a fraction of their size; needs side */
+    int least;                          /* side above which JPEG images are decoded at a fraction of their size; 0: never */
     bool skips;                         /* images may be damaged */
     bool deep;                          /* pixels are U16 */
     size_t limit;                       /* bytes of memory for decoded images */

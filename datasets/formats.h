@@ -207,6 +207,8 @@ int sgrad__image_decode_deep(const char *name, const void *data, size_t size, st
 /* The same as decode, but a JPEG is decoded at 1/2, 1/4 or 1/8 of its size if its shorter side then has at least LEAST pixels.
  * This is faster, and the pixels differ slightly from those of the whole image when it is scaled. */
 int sgrad__image_decode_reduced(const char *name, const void *data, size_t size, int least, struct sgrad__image *image);
+/* decode_deep if DEEP, else decode_reduced, in which LEAST 0 means the full size. */
+int sgrad__image_decode_as(const char *name, const void *data, size_t size, bool deep, int least, struct sgrad__image *image);
 
 /* raster.c: functions that several formats use. */
 #define SGRAD__SIDE_LIMIT 65535

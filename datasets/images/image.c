@@ -100,3 +100,7 @@ int sgrad__image_decode_deep(const char *name, const void *data, size_t size, st
     *image = is;
     return 0;
 }
+
+int sgrad__image_decode_as(const char *name, const void *data, size_t size, bool deep, int least, struct sgrad__image *image) {
+    return deep ? sgrad__image_decode_deep(name, data, size, image) : sgrad__image_decode_reduced(name, data, size, least, image);
+}
