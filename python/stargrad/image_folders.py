@@ -7,10 +7,9 @@ import json
 import os
 import random
 
-from .library import Error
+from .library import Error, library, take_text
 
 SPLITS = ("train", "val", "test")
-ENDINGS = ("jpg", "jpeg", "jpe", "jfif", "png", "tif", "tiff", "bmp", "pbm", "pgm", "ppm", "pnm", "webp", "gif")
 
 
 def folders_in(path):
@@ -25,11 +24,12 @@ def is_one(path):
 def images_of(folder, classes):
     """Returns pairs of a path and a class: images, in the order of the data set folder:DIR. Others: the number of other files."""
     images, others = [], 0
+    endings = take_text(library().sgrad_image_endings()).split(", ")
     for name in classes:
         for place, places, files in os.walk(os.path.join(folder, name), followlinks=True):
-            places.sort(key=os.fsencode)
+            places[:] = sorted((place for place in places if not place.startswith(".")), key=os.fsencode)
             for file in sorted(files, key=os.fsencode):
-                if file.rpartition(".")[2].lower() in ENDINGS and not file.startswith("."):
+                if os.path.splitext(file)[1].lower() in endings and not file.startswith("."):
                     images.append((os.path.join(place, file), name))
                 else:
                     others += 1

@@ -103,6 +103,7 @@ def library():
         lib.sgrad_plugin_open.argtypes = [text]
         lib.sgrad_json_defaults.restype = ctypes.c_void_p
         lib.sgrad_strerror.restype = text
+        lib.sgrad_image_endings.restype = ctypes.c_void_p
         lib.sgrad_run_tokenizer.argtypes, lib.sgrad_run_tokenizer.restype = [text, text], ctypes.c_void_p
         _declare_tokenizer(lib)
     except (OSError, AttributeError) as why:
