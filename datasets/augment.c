@@ -193,21 +193,47 @@ static double reflected(double at, int size) {
     return past > size - 1 ? period - past : past;
 }
 
-/* Applies a map that shifts by whole pixels, and may mirror left to right, to the pixels FROM and the labels OLD. LABEL may be
- * NULL. */
-static void shift_pixels(const struct sgrad_affine *map, const struct sgrad_pixels *from, const int32_t *old, float *to,
-                         int32_t *label) {
-    const int down = (int)map->y0, right = (int)map->x0, step = (int)map->xx, channels = from->channels;
-    for (int h = down; h < from->height + down; h++)
-        for (int w = 0, v = right; w < from->width; w++, v += step, to += channels) {
-            const int y = map->reflect ? (int)reflected(h, from->height) : h;
-            const int x = map->reflect ? (int)reflected(v, from->width) : v;
-            const bool inside = y >= 0 && y < from->height && x >= 0 && x < from->width;
-            const int64_t at = (int64_t)y * from->width + x;
-            if (inside) memcpy(to, from->value + at * channels, (size_t)channels * sizeof *to);
-            else memset(to, 0, (size_t)channels * sizeof *to);
-            if (label) *label++ = inside ? old[at] : -1;
-        }
+/* Returns true if MAP shifts by whole pixels, and may mirror left to right: no pixel is interpolated. */
+static bool is_whole(const struct sgrad_affine *map) {
+    return map->yx == 0 && map->xy == 0 && map->yy == 1 && fabs(map->xx) == 1 && map->y0 == rint(map->y0) &&
+           map->x0 == rint(map->x0);
+}
+
+/* Returns the position that is shown at AT, which is one of SIZE pixels; -1: outside the image. */
+static int64_t whole_position(const struct sgrad_affine *map, int at, int64_t size) {
+    if (map->reflect) return (int64_t)reflected(at, (int)size);
+    return at >= 0 && at < size ? at : -1;
+}
+
+/* Copies pixel COLUMN[w] of the row FROM to pixel W of TO, which has COUNT pixels of SIZE bytes; -1: a black pixel. */
+__attribute__((always_inline)) static inline void copy_pixels(const char *from, const int64_t *column, int64_t count,
+                                                              size_t size, char *to) {
+    for (int64_t w = 0; w < count; w++, to += size)
+        if (column[w] >= 0) memcpy(to, from + (size_t)column[w] * size, size);
+        else memset(to, 0, size);
+}
+
+/* Applies MAP, for which is_whole is true, to the image at DATA, of the shape (height,width,channels) DIM with SIZE bytes per
+ * pixel, and to its labels LABEL (height,width), which may be NULL. */
+static void shift_image(const struct sgrad_affine *map, const int64_t *dim, size_t size, char *data, int32_t *label) {
+    const int64_t height = dim[0], width = dim[1];
+    const size_t count = (size_t)(height * width), row = (size_t)width * size;
+    char *from = sgrad_xcalloc(count, size);
+    int32_t *old = label ? sgrad_xcalloc(count, sizeof *old) : NULL;
+    int64_t *column = sgrad_xcalloc((size_t)width, sizeof *column);
+    memcpy(from, data, count * size);
+    if (label) memcpy(old, label, count * sizeof *old);
+    for (int64_t w = 0; w < width; w++) column[w] = whole_position(map, (int)(map->x0 + map->xx * (double)w), width);
+    for (int64_t h = 0; h < height; h++, data += row) {
+        const int64_t y = whole_position(map, (int)(map->y0 + (double)h), height);
+        if (y < 0) memset(data, 0, row);
+        else if (size == 3) copy_pixels(from + (size_t)y * row, column, width, 3, data);     /* RGB: the most frequent */
+        else copy_pixels(from + (size_t)y * row, column, width, size, data);
+        for (int64_t w = 0; w < width && label; w++) *label++ = y < 0 || column[w] < 0 ? -1 : old[y * width + column[w]];
+    }
+    free(column);
+    free(old);
+    free(from);
 }
 
 /* Applies MAP to PIXELS, and to their labels LABEL (height,width), which may be NULL. */
@@ -219,10 +245,7 @@ static void move_pixels(const struct sgrad_affine *map, const struct sgrad_pixel
     int32_t *old = label ? sgrad_xcalloc(count, sizeof *old) : NULL;
     if (label) memcpy(old, label, count * sizeof *old);
     float *to = pixels->value;
-    const bool whole = map->yx == 0 && map->xy == 0 && map->yy == 1 && fabs(map->xx) == 1 && map->y0 == rint(map->y0) &&
-                       map->x0 == rint(map->x0);        /* only whole pixels: no interpolation */
-    if (whole) shift_pixels(map, &from, old, to, label);
-    for (int h = 0; h < from.height && !whole; h++)
+    for (int h = 0; h < from.height; h++)
         for (int w = 0; w < from.width; w++, to += from.channels) {
             double y = map->y0 + map->yy * h + map->yx * w, x = map->x0 + map->xy * h + map->xx * w;
             if (map->reflect) y = reflected(y, from.height), x = reflected(x, from.width);
@@ -270,9 +293,33 @@ static bool draw_map(int64_t index, const struct sgrad_drawing *how, int height,
     return map->y0 != 0 || map->yy != 1 || map->yx != 0 || map->x0 != 0 || map->xy != 0 || map->xx != 1;
 }
 
+/* Applies MAP, which may be NULL, to the image, or the slice of a volume, that begins at number FIRST of DATA, and to its labels
+ * LABEL (height,width), which may be NULL. Then applies the changes of values of HOW, which may be NULL, drawn for sample
+ * INDEX. */
+static void change_image(const struct sgrad_dataset *dataset, const struct sgrad_affine *map, void *data, int64_t first,
+                         int32_t *label, const struct sgrad_drawing *how, int64_t index) {
+    const struct sgrad_field *image = sgrad_dataset_image(dataset);
+    const int64_t *dim = sgrad_field_plane(image);
+    const size_t size = sgrad_dtype_size(image->dtype);
+    bool changes = false;
+    if (map && is_whole(map)) {
+        shift_image(map, dim, (size_t)dim[2] * size, (char *)data + (size_t)first * size, label);
+        map = NULL;
+    }
+    for (int i = 0; how && i < how->augmentations.count; i++) changes |= how->augmentations.item[i].is->change != NULL;
+    if (!map && !changes) return;
+    struct sgrad_pixels pixels = take_pixels_of(dataset, data, first);
+    if (map) move_pixels(map, &pixels, label);
+    for (int i = 0; how && i < how->augmentations.count; i++) {
+        const struct sgrad_augmenting *a = &how->augmentations.item[i];
+        struct sgrad_chances chances = chances_of(how, index, a->is->name);
+        if (a->is->change) a->is->change(a->number, &chances, &pixels);
+    }
+    give_pixels(dataset, &pixels, data, first);
+}
+
 void sgrad_dataset_augment(const struct sgrad_dataset *dataset, int64_t index, const struct sgrad_drawing *how,
                            void *const *data) {
-    const struct sgrad_augmentations *all = &how->augmentations;
     const struct sgrad_field *image = sgrad_dataset_image(dataset), *target = sgrad_dataset_target(dataset);
     const int64_t slices = image->shape.rank == 4 ? image->shape.dim[0] : 1, *dim = sgrad_field_plane(image);
     const bool labelled = target->dtype == SGRAD_I32 && target->shape.rank == image->shape.rank - 1;
@@ -280,14 +327,7 @@ void sgrad_dataset_augment(const struct sgrad_dataset *dataset, int64_t index, c
     struct sgrad_affine map;
     const bool moves = draw_map(index, how, (int)dim[0], (int)dim[1], &map);
     for (int64_t z = 0; z < slices; z++) {
-        const int64_t first = z * dim[0] * dim[1] * dim[2];
-        struct sgrad_pixels pixels = take_pixels_of(dataset, data[0], first);
-        if (moves) move_pixels(&map, &pixels, label);
-        for (const struct sgrad_augmenting *a = all->item; a < all->item + all->count; a++) {
-            struct sgrad_chances chances = chances_of(how, index, a->is->name);
-            if (a->is->change) a->is->change(a->number, &chances, &pixels);
-        }
-        give_pixels(dataset, &pixels, data[0], first);
+        change_image(dataset, moves ? &map : NULL, data[0], z * dim[0] * dim[1] * dim[2], label, how, index);
         if (label) label += dim[0] * dim[1];
     }
 }
@@ -295,12 +335,7 @@ void sgrad_dataset_augment(const struct sgrad_dataset *dataset, int64_t index, c
 void sgrad__pixels_move(const struct sgrad_dataset *dataset, const struct sgrad_affine *map, void *data) {
     const struct sgrad_field *image = sgrad_dataset_image(dataset);
     const int64_t slices = image->shape.rank == 4 ? image->shape.dim[0] : 1, *dim = sgrad_field_plane(image);
-    for (int64_t z = 0; z < slices; z++) {
-        const int64_t first = z * dim[0] * dim[1] * dim[2];
-        struct sgrad_pixels pixels = take_pixels_of(dataset, data, first);
-        move_pixels(map, &pixels, NULL);
-        give_pixels(dataset, &pixels, data, first);
-    }
+    for (int64_t z = 0; z < slices; z++) change_image(dataset, map, data, z * dim[0] * dim[1] * dim[2], NULL, NULL, 0);
 }
 
 /* Chooses at random one of the augmentations that mix. */

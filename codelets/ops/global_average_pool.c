@@ -25,8 +25,24 @@ static int64_t pixels_of(const struct sgrad_shape *shape) {
     return sgrad_shape_count(shape) / shape->dim[0] / channels_of(shape);
 }
 
+/* Adds PIXELS pixels of CHANNELS values, fewer than SGRAD_ROW, to SUM. Adds as many pixels at once as fit in a row of floats, so
+ * that a few channels fill the vector registers, too; the sums of these are added at the end. */
+SGRAD_ALWAYS_INLINE void add_pixels(enum sgrad_dtype type, const void *data, int64_t from, int64_t pixels, int64_t channels,
+                                    float *sum) {
+    const int64_t wide = SGRAD_ROW / channels * channels, count = pixels * channels;
+    float room[SGRAD_ROW], sums[SGRAD_ROW] = { 0 };
+    for (int64_t i = 0, n; i < count; i += n) {
+        n = count - i < wide ? count - i : wide;
+        const float *x = sgrad_row(type, data, from + i, n, room);
+        for (int64_t j = 0; j < n; j++) sums[j] += x[j];
+    }
+    for (int64_t j = 0; j < wide; j += channels)
+        for (int64_t c = 0; c < channels; c++) sum[c] += sums[j + c];
+}
+
 /* x (N,…,C), y (N,C) or (N,1,…,1,C) */
 SGRAD_VECTOR(forward)(const struct sgrad_args *args) {
+    enum { FEW = 16 };
     enum sgrad_dtype type = args->view[0].dtype;
     const struct sgrad_shape *x_is = &args->view[0].shape;
     const int64_t pixels = pixels_of(x_is), channels = channels_of(x_is);
@@ -34,7 +50,8 @@ SGRAD_VECTOR(forward)(const struct sgrad_args *args) {
     for (int64_t s = 0; s < x_is->dim[0]; s++)
         for (int64_t c = 0, n; (n = sgrad_chunk(c, channels)); c += n) {
             memset(sum, 0, sizeof sum);
-            for (int64_t p = 0; p < pixels; p++) {
+            if (channels < FEW) add_pixels(type, args->data[0], s * pixels * channels, pixels, channels, sum);
+            for (int64_t p = 0; p < pixels && channels >= FEW; p++) {
                 const float *x = sgrad_row(type, args->data[0], (s * pixels + p) * channels + c, n, x_room);
                 for (int64_t j = 0; j < n; j++) sum[j] += x[j];
             }

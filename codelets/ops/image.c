@@ -1,5 +1,5 @@
 /* image.c: converts pixels to activations: y = (x / full_scale - mean) / deviation per channel, where deviation is the standard
- * deviation. A byte has only 256 values, so for U8 all results are computed once per channel, in a table. */
+ * deviation. */
 #include "config.h"
 #include "codelets/kernels.h"
 #include "codelets/ops/image.h"
@@ -20,33 +20,26 @@ static int infer(struct sgrad_signature *signature, void *attrs) {
     return 0;
 }
 
-static float normalised(const struct sgrad_image *attrs, int64_t c, float x) {
-    return (x / attrs->full_scale - attrs->mean[c]) / attrs->deviation[c];
-}
-
-/* Forward, 16 bits: x (N,H,W,C) or (N,D,H,W,C) U16, y as x */
-static void forward_deep(const struct sgrad_args *args) {
-    const struct sgrad_shape *shape = &args->view[0].shape;
-    const int64_t channels = shape->dim[shape->rank - 1], count = sgrad_shape_count(shape);
-    const uint16_t *x = args->data[0];
-    for (int64_t i = 0; i < count; i += channels)
-        for (int64_t c = 0; c < channels; c++)
-            sgrad_put(args->view[1].dtype, args->data[1], i + c, normalised(args->attrs, c, x[i + c]));
-}
-
 /* Forward: x (N,H,W,C) or (N,D,H,W,C) U8 or U16, y as x */
-static void forward(const struct sgrad_args *args) {
-    if (args->view[0].dtype == SGRAD_U16) return forward_deep(args);
+SGRAD_VECTOR(forward)(const struct sgrad_args *args) {
+    enum { PART = 480 };        /* values computed at a time: a multiple of each number of channels */
     const struct sgrad_image *attrs = args->attrs;
     const struct sgrad_shape *shape = &args->view[0].shape;
     const int64_t channels = shape->dim[shape->rank - 1], count = sgrad_shape_count(shape);
     const enum sgrad_dtype type = args->view[1].dtype;
-    const uint8_t *x = args->data[0];
-    float table[SGRAD_MAX_CHANNELS][256]; /* the result for value v of channel c */
-    for (int c = 0; c < channels; c++)
-        for (int v = 0; v < 256; v++) table[c][v] = normalised(attrs, c, (float)v);
-    for (int64_t i = 0; i < count; i += channels)
-        for (int64_t c = 0; c < channels; c++) sgrad_put(type, args->data[1], i + c, table[c][x[i + c]]);
+    float mean[PART], deviation[PART], buffer[PART];
+    for (int j = 0; j < PART; j++) mean[j] = attrs->mean[j % channels], deviation[j] = attrs->deviation[j % channels];
+    for (int64_t i = 0; i < count; i += PART) {
+        const int64_t n = count - i < PART ? count - i : (int64_t)PART;
+        const uint8_t *x = (const uint8_t *)args->data[0] + i;
+        const uint16_t *deep = (const uint16_t *)args->data[0] + i;
+        float *y = sgrad_row_out(type, args->data[1], i, buffer);
+        if (args->view[0].dtype == SGRAD_U16)
+            for (int64_t j = 0; j < n; j++) y[j] = ((float)deep[j] / attrs->full_scale - mean[j]) / deviation[j];
+        else
+            for (int64_t j = 0; j < n; j++) y[j] = ((float)x[j] / attrs->full_scale - mean[j]) / deviation[j];
+        sgrad_row_done(type, args->data[1], i, n, y);
+    }
 }
 
 static double flops(const struct sgrad_args *args) { return 3.0 * (double)sgrad_shape_count(&args->view[0].shape); }

@@ -10,7 +10,8 @@
  *
  * Each output pixel is a weighted mean of input pixels; the weights are a triangle. If the image shrinks, the triangle is two
  * output pixels wide, to avoid aliasing. If it grows, the triangle is two input pixels wide (bilinear interpolation). The axes
- * are processed one after the other, with rounding to integers in between. */
+ * are processed one after the other, with rounding to integers in between. Rows are scaled when the first row of the result needs
+ * them; only as many are stored as one row of the result needs. */
 #include "config.h"
 #include "datasets/formats.h"
 #include "runtime/runtime.h"
@@ -19,9 +20,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Output pixel i is the sum over j < count[i] of weight[i*most + j] times input pixel first[i] + j. */
+/* With GCC, the loops of this file are vectorised regardless of the build's flags. Without fused multiply-add, the result is the
+ * same on all processors. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("O3", "fp-contract=off")
+#endif
+#define INLINE static inline __attribute__((always_inline))
+
+/* Output pixel i is the sum over j < taps of weight[i*taps + j] times input pixel first[i] + j. The input must be followed by
+ * TAPS zeros: their weights are 0. */
 struct filter {
-    int most, *first, *count;
+    int taps, *first;
     float *weight;
 };
 
@@ -29,99 +38,152 @@ struct filter {
 static struct filter filter_create(int length, int64_t scaled, int side) {
     const double scale = (double)length / (double)scaled, reach = fmax(scale, 1);
     const int64_t cut = (scaled - side) / 2 + ((scaled - side) % 4 == 3);      /* torchvision rounds halves to even */
-    struct filter filter = { .most = 2 * (int)ceil(reach) + 1 };
-    filter.first = sgrad_xcalloc((size_t)side, sizeof *filter.first);
-    filter.count = sgrad_xcalloc((size_t)side, sizeof *filter.count);
-    filter.weight = sgrad_xcalloc((size_t)side * (size_t)filter.most, sizeof *filter.weight);
+    struct filter filter = { .first = sgrad_xcalloc((size_t)side, sizeof *filter.first) };
+    int *end = sgrad_xcalloc((size_t)side, sizeof *end);
     for (int i = 0; i < side; i++) {
         const double centre = ((double)(cut + i) + 0.5) * scale;
-        const int from = (int)fmax(centre - reach + 0.5, 0), to = (int)fmin(centre + reach + 0.5, length);
-        float *weight = filter.weight + (size_t)i * (size_t)filter.most;
-        double sum = 0;
-        for (int j = from; j < to; j++) sum += weight[j - from] = (float)fmax(1 - fabs((j + 0.5 - centre) / reach), 0);
-        for (int j = from; j < to; j++) weight[j - from] = (float)(weight[j - from] / sum);
-        filter.first[i] = from;
-        filter.count[i] = to - from;
+        filter.first[i] = (int)fmax(centre - reach + 0.5, 0);
+        end[i] = (int)fmin(centre + reach + 0.5, length);
+        if (filter.taps < end[i] - filter.first[i]) filter.taps = end[i] - filter.first[i];
     }
+    filter.weight = sgrad_xcalloc((size_t)side * (size_t)filter.taps, sizeof *filter.weight);
+    for (int i = 0; i < side; i++) {
+        const double centre = ((double)(cut + i) + 0.5) * scale;
+        float *weight = filter.weight + (size_t)i * (size_t)filter.taps;
+        const int count = end[i] - filter.first[i];
+        double sum = 0;
+        for (int j = 0; j < count; j++)
+            sum += weight[j] = (float)fmax(1 - fabs((filter.first[i] + j + 0.5 - centre) / reach), 0);
+        for (int j = 0; j < count; j++) weight[j] = (float)(weight[j] / sum);
+    }
+    free(end);
     return filter;
 }
 
 static void filter_destroy(struct filter *filter) {
     free(filter->first);
-    free(filter->count);
     free(filter->weight);
 }
 
-/* Three channels of a pixel, and one unused number: one vector register. Addresses need the alignment of a float only. */
-typedef float pixel __attribute__((vector_size(4 * sizeof(float)), aligned(sizeof(float))));
+enum { PART = 32 };     /* numbers of a row of the result that are computed at a time */
 
-static inline float value_of(const void *x, size_t i, bool deep) {
-    return deep ? ((const uint16_t *)x)[i] : ((const uint8_t *)x)[i];
-}
+/* An image that is being scaled. Numbers are integers, stored as floats, three per pixel. */
+struct fitting {
+    struct filter columns, rows;
+    size_t side, width;
+    size_t pitch;       /* numbers from a row of NARROW to the next: at least 3*side + PART - 1 */
+    const void *from;   /* (height,width,3) */
+    float *line;        /* a row of FROM */
+    float *narrow;      /* the last rows.taps rows that were scaled: row y at (y % rows.taps)*pitch */
+};
 
-/* Writes the COUNT numbers X, which include 0.5 for rounding, to TO, from number AT on. */
-static inline void put(const float *x, size_t count, void *to, size_t at, bool deep) {
-    const float most = deep ? 65535 : 255;
-    for (size_t i = 0; i < count; i++)
-        if (deep) ((uint16_t *)to)[at + i] = (uint16_t)(x[i] < most ? x[i] : most);
-        else ((uint8_t *)to)[at + i] = (uint8_t)(x[i] < most ? x[i] : most);
-}
+/* Vector registers: three channels of a pixel and one unused number; and eight numbers. Addresses need the alignment of a float
+ * only. */
+typedef float pixel __attribute__((vector_size(4 * sizeof(float)), aligned(sizeof(float)), may_alias));
+typedef float eight __attribute__((vector_size(8 * sizeof(float)), aligned(sizeof(float)), may_alias));
 
-/* Scales a row of pixels at number AT of FROM to SIDE pixels at number TO_AT of TO. LINE has room for the row, and SCALED for the
- * scaled row, each with one more number. */
-static inline void fit_row(const struct filter *columns, const void *from, size_t at, int side, void *to, size_t to_at,
-                           float *line, float *scaled, bool deep) {
-    const size_t begin = 3 * (size_t)columns->first[0];
-    const size_t end = 3 * (size_t)(columns->first[side - 1] + columns->count[side - 1]);
-    for (size_t i = begin; i < end; i++) line[i] = value_of(from, at + i, deep);
-    for (int i = 0; i < side; i++) {
-        const float *weight = columns->weight + (size_t)i * (size_t)columns->most;
-        const float *x = line + 3 * (size_t)columns->first[i];
+/* Scales a line of pixels to SIDE pixels at TO. TAPS is a constant in the most frequent cases. */
+INLINE void fit_pixels(const struct filter *columns, int taps, size_t side, const float *line, float *to) {
+    const float *weight = columns->weight;
+    for (size_t i = 0; i < side; i++, weight += taps) {
+        const float *x = line + 3 * columns->first[i];
         pixel sum = { 0.5f, 0.5f, 0.5f };
-        for (int j = 0; j < columns->count[i]; j++) sum += weight[j] * *(const pixel *)(const void *)(x + 3 * j);
-        *(pixel *)(void *)(scaled + 3 * i) = sum;
+        for (int j = 0; j < taps; j++) sum += weight[j] * *(const pixel *)(x + 3 * j);
+        *(pixel *)(to + 3 * i) = sum;
     }
-    put(scaled, 3 * (size_t)side, to, to_at, deep);
 }
 
-/* Computes row I of TO, of STRIDE numbers, from the rows of NARROW. SUM has room for a row. */
-static inline void fit_column(const struct filter *rows, int i, const void *narrow, size_t stride, void *to, float *sum,
-                              bool deep) {
-    const float *weight = rows->weight + (size_t)i * (size_t)rows->most;
-    for (size_t k = 0; k < stride; k++) sum[k] = 0.5f;
-    for (int j = 0; j < rows->count[i]; j++) {
-        const size_t first = (size_t)(rows->first[i] + j) * stride;
-        for (size_t k = 0; k < stride; k++) sum[k] += weight[j] * value_of(narrow, first + k, deep);
-    }
-    put(sum, stride, to, (size_t)i * stride, deep);
+/* Discards the fraction of X, which includes 0.5 for rounding, and limits it to MOST. Written for vectorisation. */
+INLINE int rounded(float x, int most) {
+    const int whole = (int)x, above = (most - whole) >> 31;     /* ABOVE has all bits set if WHOLE > MOST */
+    return (whole & ~above) | (most & above);
 }
 
-/* FROM is (height,width,3) and TO (side,side,3), both of 16 bits if DEEP is set, which is a constant in each call. */
-__attribute__((always_inline)) static inline void fit(const struct sgrad__image *image, const void *from, int scaled,
-                                                      int side, void *to, bool deep) {
-    const int height = image->height, width = image->width, least = height < width ? height : width;
-    struct filter columns = filter_create(width, (int64_t)width * scaled / least, side);
-    struct filter rows = filter_create(height, (int64_t)height * scaled / least, side);
-    const size_t stride = 3 * (size_t)side, row = 3 * (size_t)width;
-    void *narrow = sgrad_xcalloc((size_t)height, stride * (deep ? 2 : 1)); /* (height,side,3) */
-    float *line = sgrad_xcalloc(row + 1, sizeof *line), *scaled_row = sgrad_xcalloc(stride + 1, sizeof *scaled_row);
-    const int top = rows.first[0], bottom = rows.first[side - 1] + rows.count[side - 1];
-    for (int y = top; y < bottom; y++)
-        fit_row(&columns, from, (size_t)y * row, side, narrow, (size_t)y * stride, line, scaled_row, deep);
-    for (int y = 0; y < side; y++) fit_column(&rows, y, narrow, stride, to, scaled_row, deep);
-    free(scaled_row);
-    free(line);
-    free(narrow);
-    filter_destroy(&columns);
-    filter_destroy(&rows);
+/* Scales row Y. */
+INLINE void fit_row(struct fitting *f, int y, bool deep) {
+    const struct filter *columns = &f->columns;
+    const size_t begin = 3 * (size_t)columns->first[0], row = 3 * f->width, first = (size_t)y * row;
+    const size_t end = 3 * ((size_t)columns->first[f->side - 1] + (size_t)columns->taps);
+    float *to = f->narrow + (size_t)(y % f->rows.taps) * f->pitch;
+    if (deep)
+        for (size_t i = begin; i < end && i < row; i++) f->line[i] = ((const uint16_t *)f->from)[first + i];
+    else
+        for (size_t i = begin; i < end && i < row; i++) f->line[i] = ((const uint8_t *)f->from)[first + i];
+    switch (columns->taps) {
+    case 2: fit_pixels(columns, 2, f->side, f->line, to); break;
+    case 3: fit_pixels(columns, 3, f->side, f->line, to); break;
+    case 4: fit_pixels(columns, 4, f->side, f->line, to); break;
+    default: fit_pixels(columns, columns->taps, f->side, f->line, to);
+    }
+    for (size_t k = 0; k < 3 * f->side; k++) to[k] = (float)rounded(to[k], deep ? 65535 : 255);
 }
+
+/* Adds WEIGHT times PART numbers to SUM. WIDE selects the registers. */
+INLINE void add_part(float weight, const float *x, float *sum, bool wide) {
+    for (int n = 0; n < PART / 8 && wide; n++) ((eight *)sum)[n] += weight * ((const eight *)x)[n];
+    for (int n = 0; n < PART / 4 && !wide; n++) ((pixel *)sum)[n] += weight * ((const pixel *)x)[n];
+}
+
+/* Computes row I of the result, in parts that fit in registers. */
+INLINE void fit_column(struct fitting *f, int i, void *to, bool deep, bool wide) {
+    const int taps = f->rows.taps, oldest = f->rows.first[i] % taps;
+    const size_t stride = 3 * f->side, at = (size_t)i * stride;
+    const float *weight = f->rows.weight + (size_t)i * (size_t)taps;
+    for (size_t k = 0; k < stride; k += PART) {
+        const size_t count = stride - k < PART ? stride - k : PART;
+        float sum[PART];
+        for (int n = 0; n < PART; n++) sum[n] = 0.5f;
+        for (int j = 0; j < taps; j++) {
+            const int place = oldest + j < taps ? oldest + j : oldest + j - taps;
+            add_part(weight[j], f->narrow + (size_t)place * f->pitch + k, sum, wide);
+        }
+        if (deep)
+            for (size_t n = 0; n < count; n++) ((uint16_t *)to)[at + k + n] = (uint16_t)rounded(sum[n], 65535);
+        else
+            for (size_t n = 0; n < count; n++) ((uint8_t *)to)[at + k + n] = (uint8_t)rounded(sum[n], 255);
+    }
+}
+
+/* Writes the result (side,side,3) to TO. The image and TO are of 16 bits if DEEP is set. WIDE selects registers of eight numbers
+ * instead of four. Both are constants in each call. */
+INLINE void fit_rows(struct fitting *f, int height, void *to, bool deep, bool wide) {
+    int next = f->rows.first[0];
+    for (int i = 0; i < (int)f->side; i++) {
+        for (; next < f->rows.first[i] + f->rows.taps && next < height; next++) fit_row(f, next, deep);
+        fit_column(f, i, to, deep, wide);
+    }
+}
+
+static void fit(struct fitting *f, int height, void *to, bool deep) {
+    if (deep) fit_rows(f, height, to, true, false);
+    else fit_rows(f, height, to, false, false);
+}
+
+#ifdef __x86_64__
+__attribute__((target("avx2"))) static void fit_avx2(struct fitting *f, int height, void *to, bool deep) {
+    if (deep) fit_rows(f, height, to, true, true);
+    else fit_rows(f, height, to, false, true);
+}
+#else
+#define fit_avx2 fit
+#endif
 
 void sgrad__image_fit(const struct sgrad__image *image, int scaled, int side, void *to) {
-    const void *from = image->rgb16 ? (const void *)image->rgb16 : image->rgb;
-    if (image->height == side && image->width == side && scaled == side)
-        memcpy(to, from, 3 * (size_t)side * (size_t)side * (image->rgb16 ? 2 : 1));
-    else if (image->rgb16)
-        fit(image, from, scaled, side, to, true);
-    else
-        fit(image, from, scaled, side, to, false);
+    const bool deep = image->rgb16 != NULL;
+    const int height = image->height, width = image->width, least = height < width ? height : width;
+    struct fitting f = { .side = (size_t)side, .width = (size_t)width, .pitch = 3 * (size_t)side + PART,
+                         .from = deep ? (const void *)image->rgb16 : image->rgb };
+    if (height == side && width == side && scaled == side) {
+        memcpy(to, f.from, 3 * f.side * f.side * (deep ? 2 : 1));
+        return;
+    }
+    f.columns = filter_create(width, (int64_t)width * scaled / least, side);
+    f.rows = filter_create(height, (int64_t)height * scaled / least, side);
+    f.line = sgrad_xcalloc(3 * (f.width + (size_t)f.columns.taps) + 1, sizeof *f.line);
+    f.narrow = sgrad_xcalloc((size_t)f.rows.taps * f.pitch, sizeof *f.narrow);
+    (sgrad_isa() >= SGRAD_AVX2 ? fit_avx2 : fit)(&f, height, to, deep);
+    free(f.narrow);
+    free(f.line);
+    filter_destroy(&f.columns);
+    filter_destroy(&f.rows);
 }
