@@ -49,7 +49,8 @@ int sgrad__encoded_open(struct sgrad__encoded *encoded, struct sgrad_dataset *da
     encoded->side = (int)side;
     encoded->scaled = dataset->split == SGRAD_TEST && options->test_resize ? options->test_resize : encoded->side;
     encoded->upright = options->upright;
-    encoded->least = options->reduced ? encoded->scaled : 0;
+    if (options->reduced) encoded->use.least = encoded->scaled;
+    if (!encoded->upright) encoded->use.scaled = encoded->scaled, encoded->use.side = encoded->side;     /* else it may turn */
     encoded->skips = options->damaged;
     encoded->limit = options->no_cache ? 0 : sgrad__memory_limit(options->memory);
     dataset->field[0] = (struct sgrad_field){ .name = "pixels", .dtype = SGRAD_U8, .shape = sgrad_shape(3, 1, 1, 3) };
@@ -118,7 +119,7 @@ static int fit(const struct sgrad__encoded *encoded, const struct sgrad_dataset 
 
 /* Decodes BYTES to pixels of the type of the data set. */
 static int decode(const struct sgrad__encoded *encoded, const struct sgrad__bytes *bytes, struct sgrad__image *image) {
-    SGRAD_TRY(sgrad__image_decode_as(bytes->name, bytes->data, bytes->size, encoded->deep, encoded->least, image));
+    SGRAD_TRY(sgrad__image_decode_for(bytes->name, bytes->data, bytes->size, encoded->deep, &encoded->use, image));
     if (encoded->upright) sgrad__image_upright(bytes->data, bytes->size, image);
     return 0;
 }

@@ -32,7 +32,7 @@ struct sgrad__encoded {
     int side;                           /* of a square; 0: images keep their size */
     int scaled;                         /* the shorter side to which images are scaled before they are cropped to side */
     bool upright;                       /* the EXIF orientation is applied */
-    int least;                          /* side above which JPEG images are decoded at a fraction of their size; 0: never */
+    struct sgrad__image_use use;        /* of the images, by decode */
     bool skips;                         /* images may be damaged */
     bool deep;                          /* pixels are U16 */
     size_t limit;                       /* bytes of memory for decoded images */

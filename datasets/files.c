@@ -17,7 +17,7 @@ struct files {
     int64_t count;              /* of the files, damaged ones included */
     int scaled;                 /* the shorter side to which images are scaled before they are cropped; 0: the side of the crop */
     bool upright;               /* the EXIF orientation is applied */
-    int least;                  /* side above which JPEG images are decoded at a fraction of their size; 0: never */
+    struct sgrad__image_use use;        /* of an image, by its decoder */
     _Atomic(void *) *pixels;    /* cache: of each image that was read; NULL: not cached */
     _Atomic int64_t room;       /* bytes left in the cache */
 };
@@ -33,7 +33,7 @@ static int read_file(const struct sgrad_dataset *dataset, int64_t index, struct 
     const char *path = name_of(dataset, index);
     struct sgrad_map map;
     SGRAD_TRY(sgrad_map_open(path, FILE_LIMIT, &map));
-    int error = sgrad__image_decode_as(path, map.data, map.size, is_deep(dataset), files->least, image);
+    int error = sgrad__image_decode_for(path, map.data, map.size, is_deep(dataset), &files->use, image);
     if (!error && files->upright) sgrad__image_upright(map.data, map.size, image);
     sgrad_map_close(&map);
     if (!error && image->animated) sgrad_log_warning("%s: has further pages or frames; only the first is read", path);
@@ -143,7 +143,7 @@ int sgrad_dataset_of_files(const char *const *file, int64_t count, const struct 
     files->count = count;
     files->scaled = scaled;
     files->upright = options && options->upright;
-    if (options && options->reduced && image->dim[0] == image->dim[1]) files->least = scaled ? scaled : (int)image->dim[0];
+    if (options && options->reduced && image->dim[0] == image->dim[1]) files->use.least = scaled ? scaled : (int)image->dim[0];
     files->pixels = sgrad_xcalloc((size_t)count + 1, sizeof *files->pixels);
     files->room = KEPT_LIMIT;
     d->field[0] = (struct sgrad_field){ .name = "pixels", .dtype = full_scale > 255 ? SGRAD_U16 : SGRAD_U8, .shape = *image };

@@ -184,6 +184,11 @@ struct sgrad__image {
     uint8_t *rgb;    /* (height,width,3), 0 to 255; NULL if rgb16 is used; the caller frees it */
     uint16_t *rgb16; /* (height,width,3), 0 to 65535; NULL if rgb is used; the caller frees it */
 };
+/* The use of an image, so that a decoder may omit work. A decoder may ignore it. */
+struct sgrad__image_use {
+    int least;          /* the shorter side needs no more pixels: a fraction of the size is enough; 0: the full size */
+    int scaled, side;   /* only the pixels that sgrad__image_fit uses are needed, others may be black; 0: all pixels */
+};
 struct sgrad__image_format {
     const char *name, *endings;                         /* "JPEG", ".jpg .jpeg" */
     const char *library;                                /* the one that read needs (runtime/libraries.h); NULL: none */
@@ -191,9 +196,9 @@ struct sgrad__image_format {
     /* Decodes to rgb, or to rgb16 if the file has more than 8 bits per channel. Without PIXELS, both are NULL. read is NULL
      * if the build lacks the library. */
     int (*read)(const char *name, const void *data, size_t size, bool pixels, struct sgrad__image *image);
-    /* Decodes at a fraction of the size, at which the shorter side still has at least LEAST pixels, if it has them in the file.
-     * NULL: images are decoded at full size. */
-    int (*read_reduced)(const char *name, const void *data, size_t size, int least, struct sgrad__image *image);
+    /* The same, with pixels, for USE. NULL: images are decoded as a whole. */
+    int (*read_for)(const char *name, const void *data, size_t size, const struct sgrad__image_use *use,
+                    struct sgrad__image *image);
 };
 /* Returns true if the name of a file ends with the extension of a format, in upper or lower case. */
 bool sgrad__image_is_named(const char *name);
@@ -204,11 +209,11 @@ char *sgrad__image_endings(void);
 int sgrad__image_header(const char *name, const void *data, size_t size, struct sgrad__image *image);
 int sgrad__image_decode(const char *name, const void *data, size_t size, struct sgrad__image *image);
 int sgrad__image_decode_deep(const char *name, const void *data, size_t size, struct sgrad__image *image);
-/* The same as decode, but a JPEG is decoded at 1/2, 1/4 or 1/8 of its size if its shorter side then has at least LEAST pixels.
- * This is faster, and the pixels differ slightly from those of the whole image when it is scaled. */
-int sgrad__image_decode_reduced(const char *name, const void *data, size_t size, int least, struct sgrad__image *image);
-/* decode_deep if DEEP, else decode_reduced, in which LEAST 0 means the full size. */
-int sgrad__image_decode_as(const char *name, const void *data, size_t size, bool deep, int least, struct sgrad__image *image);
+/* The same as decode_deep if DEEP, else as decode, but a JPEG is decoded for USE: at 1/2, 1/4 or 1/8 of its size if its shorter
+ * side then has at least use->least pixels, which changes pixels slightly when the image is scaled; and only in the columns that
+ * sgrad__image_fit uses, which changes none. */
+int sgrad__image_decode_for(const char *name, const void *data, size_t size, bool deep, const struct sgrad__image_use *use,
+                            struct sgrad__image *image);
 
 /* raster.c: functions that several formats use. */
 #define SGRAD__SIDE_LIMIT 65535
@@ -227,6 +232,8 @@ void sgrad__image_of_inks(const uint16_t ink[4], unsigned most, uint16_t rgb[3])
 /* Scales the image until its shorter side is SCALED, and crops SIDE x SIDE pixels from its centre; SIDE must be at most SCALED.
  * TO is (side,side,3), of U8, or of U16 if the image has rgb16. */
 void sgrad__image_fit(const struct sgrad__image *image, int scaled, int side, void *to);
+/* Sets *FROM and *TO to the columns that sgrad__image_fit uses of an image of HEIGHT x WIDTH: FROM <= column < TO. */
+void sgrad__image_columns(int height, int width, int scaled, int side, int *from, int *to);
 
 /* Counts the file NAME, which is not an image, by its extension. (walk.c) */
 struct sgrad_walk;

@@ -52,12 +52,13 @@ static char *format_names(void) {
     return all;
 }
 
-/* Decodes with the depth of the file. LEAST: as of sgrad__image_decode_reduced; 0: at full size. */
-static int read_image(const char *name, const void *data, size_t size, bool pixels, int least, struct sgrad__image *image) {
+/* Decodes with the depth of the file, for USE, which may be NULL. */
+static int read_image(const char *name, const void *data, size_t size, bool pixels, const struct sgrad__image_use *use,
+                      struct sgrad__image *image) {
     for (const struct sgrad__image_format *const *f = formats; *f; f++) {
         if (!(*f)->is(data, size)) continue;
         if (!(*f)->read) return sgrad_library_missing((*f)->library, "read %s, a %s image", name, (*f)->name);
-        if (least && (*f)->read_reduced) return (*f)->read_reduced(name, data, size, least, image);
+        if (use && (*f)->read_for) return (*f)->read_for(name, data, size, use, image);
         return (*f)->read(name, data, size, pixels, image);
     }
     if (!size) return sgrad_log_error(SGRAD_EFORMAT, "image: %s: the file is empty", name);
@@ -69,14 +70,16 @@ static int read_image(const char *name, const void *data, size_t size, bool pixe
 }
 
 int sgrad__image_header(const char *name, const void *data, size_t size, struct sgrad__image *image) {
-    return read_image(name, data, size, false, 0, image);
+    return read_image(name, data, size, false, NULL, image);
 }
 
 static size_t values_of(const struct sgrad__image *image) { return (size_t)image->height * (size_t)image->width * 3; }
 
-int sgrad__image_decode_reduced(const char *name, const void *data, size_t size, int least, struct sgrad__image *image) {
+/* Decodes to 8 bits per channel. */
+static int decode(const char *name, const void *data, size_t size, const struct sgrad__image_use *use,
+                  struct sgrad__image *image) {
     struct sgrad__image is;
-    SGRAD_TRY(read_image(name, data, size, true, least, &is));
+    SGRAD_TRY(read_image(name, data, size, true, use, &is));
     if (is.rgb16) is.rgb = sgrad_xcalloc(values_of(&is), 1);
     for (size_t i = 0; is.rgb16 && i < values_of(&is); i++)
         is.rgb[i] = (uint8_t)((is.rgb16[i] * 255u + 32895) >> 16);      /* times 255 / 65535, rounded */
@@ -87,12 +90,12 @@ int sgrad__image_decode_reduced(const char *name, const void *data, size_t size,
 }
 
 int sgrad__image_decode(const char *name, const void *data, size_t size, struct sgrad__image *image) {
-    return sgrad__image_decode_reduced(name, data, size, 0, image);
+    return decode(name, data, size, NULL, image);
 }
 
 int sgrad__image_decode_deep(const char *name, const void *data, size_t size, struct sgrad__image *image) {
     struct sgrad__image is;
-    SGRAD_TRY(read_image(name, data, size, true, 0, &is));
+    SGRAD_TRY(read_image(name, data, size, true, NULL, &is));
     if (is.rgb) is.rgb16 = sgrad_xcalloc(values_of(&is), sizeof *is.rgb16);
     for (size_t i = 0; is.rgb && i < values_of(&is); i++) is.rgb16[i] = (uint16_t)(is.rgb[i] * 257);
     free(is.rgb);
@@ -101,6 +104,7 @@ int sgrad__image_decode_deep(const char *name, const void *data, size_t size, st
     return 0;
 }
 
-int sgrad__image_decode_as(const char *name, const void *data, size_t size, bool deep, int least, struct sgrad__image *image) {
-    return deep ? sgrad__image_decode_deep(name, data, size, image) : sgrad__image_decode_reduced(name, data, size, least, image);
+int sgrad__image_decode_for(const char *name, const void *data, size_t size, bool deep, const struct sgrad__image_use *use,
+                            struct sgrad__image *image) {
+    return deep ? sgrad__image_decode_deep(name, data, size, image) : decode(name, data, size, use, image);
 }

@@ -27,7 +27,7 @@ struct jpeg {
     const char *name;
     const unsigned char *data;
     size_t size;
-    int least; /* 0, or as in read_reduced */
+    struct sgrad__image_use use;
     struct sgrad__image image;
     uint8_t *cmyk; /* one row */
 };
@@ -88,6 +88,26 @@ static unsigned eighths(unsigned height, unsigned width, int least) {
     return n;
 }
 
+/* Restricts the decoder to the columns of the image that are used. Returns the first of them. Before and after them, as many more
+ * are decoded as affect their colours, which may have a lower resolution than the brightness. */
+static int omit_columns(struct jpeg *jpeg) {
+#if defined(LIBJPEG_TURBO_VERSION_NUMBER) && LIBJPEG_TURBO_VERSION_NUMBER >= 1005000
+    const struct sgrad__image *image = &jpeg->image;
+    const int margin = DCTSIZE * jpeg->decoder.max_h_samp_factor;
+    int from, to;
+    if (!jpeg->use.side) return 0;
+    sgrad__image_columns(image->height, image->width, jpeg->use.scaled, jpeg->use.side, &from, &to);
+    JDIMENSION first = (JDIMENSION)(from < margin ? 0 : from - margin);
+    JDIMENSION count = (JDIMENSION)(to + margin < image->width ? to + margin : image->width) - first;
+    if (count == (JDIMENSION)image->width) return 0;
+    jpeg_crop_scanline(&jpeg->decoder, &first, &count);
+    return (int)first;
+#else
+    (void)jpeg;
+    return 0;
+#endif
+}
+
 static int jpeg_run(struct jpeg *jpeg, bool pixels) {
     struct jpeg_decompress_struct *decoder = &jpeg->decoder;
     if (setjmp(jpeg->back)) return SGRAD_EFORMAT;
@@ -99,7 +119,7 @@ static int jpeg_run(struct jpeg *jpeg, bool pixels) {
     SGRAD_TRY(sgrad__image_check_size("jpeg", jpeg->name, decoder->image_width, decoder->image_height,
                                       (uint64_t)jpeg->size * JPEG_PIXELS));
     struct sgrad__image *image = &jpeg->image;
-    decoder->scale_num = eighths(decoder->image_height, decoder->image_width, jpeg->least);
+    decoder->scale_num = eighths(decoder->image_height, decoder->image_width, jpeg->use.least);
     decoder->scale_denom = 8;
     jpeg_calc_output_dimensions(decoder);
     image->width = (int)decoder->output_width;
@@ -111,10 +131,11 @@ static int jpeg_run(struct jpeg *jpeg, bool pixels) {
     const size_t stride = 3 * (size_t)image->width;
     decoder->out_color_space = cmyk ? JCS_CMYK : JCS_RGB;
     jpeg_start_decompress(decoder);
+    const size_t first = cmyk ? 0 : 3 * (size_t)omit_columns(jpeg);
     image->rgb = sgrad_xcalloc((size_t)image->height, stride);
     if (cmyk) jpeg->cmyk = sgrad_xcalloc((size_t)image->width, 4);
     while (decoder->output_scanline < decoder->output_height) {
-        uint8_t *to = image->rgb + decoder->output_scanline * stride, *row = cmyk ? jpeg->cmyk : to;
+        uint8_t *to = image->rgb + decoder->output_scanline * stride + first, *row = cmyk ? jpeg->cmyk : to;
         jpeg_read_scanlines(decoder, &row, 1);
         if (cmyk) cmyk_to_rgb(row, decoder->saw_Adobe_marker, image->width, to);
     }
@@ -122,29 +143,31 @@ static int jpeg_run(struct jpeg *jpeg, bool pixels) {
     return 0;
 }
 
-static int read_at(const char *name, const void *data, size_t size, int least, bool pixels, struct sgrad__image *image) {
-    struct jpeg jpeg = { .name = name, .data = data, .size = size, .least = least };
-    jpeg.decoder.err = jpeg_std_error(&jpeg.errors);
-    jpeg.decoder.client_data = &jpeg;
-    jpeg.errors.error_exit = jpeg_error;
-    jpeg.errors.emit_message = jpeg_message;
-    jpeg.progress.progress_monitor = jpeg_progress;
-    int error = jpeg_run(&jpeg, pixels);
-    jpeg_destroy_decompress(&jpeg.decoder);
-    free(jpeg.cmyk);
+static int read_with(struct jpeg *jpeg, bool pixels, struct sgrad__image *image) {
+    jpeg->decoder.err = jpeg_std_error(&jpeg->errors);
+    jpeg->decoder.client_data = jpeg;
+    jpeg->errors.error_exit = jpeg_error;
+    jpeg->errors.emit_message = jpeg_message;
+    jpeg->progress.progress_monitor = jpeg_progress;
+    int error = jpeg_run(jpeg, pixels);
+    jpeg_destroy_decompress(&jpeg->decoder);
+    free(jpeg->cmyk);
     if (error)
-        free(jpeg.image.rgb);
+        free(jpeg->image.rgb);
     else
-        *image = jpeg.image;
+        *image = jpeg->image;
     return error;
 }
 
 static int read_jpeg(const char *name, const void *data, size_t size, bool pixels, struct sgrad__image *image) {
-    return read_at(name, data, size, 0, pixels, image);
+    struct jpeg jpeg = { .name = name, .data = data, .size = size };
+    return read_with(&jpeg, pixels, image);
 }
 
-static int read_reduced(const char *name, const void *data, size_t size, int least, struct sgrad__image *image) {
-    return read_at(name, data, size, least, true, image);
+static int read_for(const char *name, const void *data, size_t size, const struct sgrad__image_use *use,
+                    struct sgrad__image *image) {
+    struct jpeg jpeg = { .name = name, .data = data, .size = size, .use = *use };
+    return read_with(&jpeg, true, image);
 }
 
 #endif
@@ -155,6 +178,6 @@ const struct sgrad__image_format sgrad__jpeg_image = {
     .name = "JPEG", .library = "jpeg", .endings = ".jpg .jpeg .jpe .jfif", .is = is_jpeg,
 #ifdef SGRAD_HAVE_JPEG
     .read = read_jpeg,
-    .read_reduced = read_reduced,
+    .read_for = read_for,
 #endif
 };

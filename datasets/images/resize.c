@@ -34,29 +34,41 @@ struct filter {
     float *weight;
 };
 
-/* Creates the filter from LENGTH pixels, scaled to SCALED, to the SIDE pixels in the middle. */
-static struct filter filter_create(int length, int64_t scaled, int side) {
-    const double scale = (double)length / (double)scaled, reach = fmax(scale, 1);
+/* LENGTH pixels, scaled to SCALED, of which the SIDE pixels in the middle are the output. */
+struct axis {
+    int length, side;
+    double scale, reach;        /* input pixels per output pixel; half of the width of the triangle */
+    int64_t cut;                /* pixels of SCALED before the output */
+};
+
+static struct axis axis_of(int length, int64_t scaled, int side) {
+    const double scale = (double)length / (double)scaled;
     const int64_t cut = (scaled - side) / 2 + ((scaled - side) % 4 == 3);      /* torchvision rounds halves to even */
+    return (struct axis){ .length = length, .side = side, .scale = scale, .reach = fmax(scale, 1), .cut = cut };
+}
+
+static double centre_of(const struct axis *axis, int i) { return ((double)(axis->cut + i) + 0.5) * axis->scale; }
+/* Output pixel I depends on the input pixels first_of to end_of - 1. */
+static int first_of(const struct axis *axis, int i) { return (int)fmax(centre_of(axis, i) - axis->reach + 0.5, 0); }
+static int end_of(const struct axis *axis, int i) { return (int)fmin(centre_of(axis, i) + axis->reach + 0.5, axis->length); }
+
+static struct filter filter_create(const struct axis *axis) {
+    const int side = axis->side;
     struct filter filter = { .first = sgrad_xcalloc((size_t)side, sizeof *filter.first) };
-    int *end = sgrad_xcalloc((size_t)side, sizeof *end);
     for (int i = 0; i < side; i++) {
-        const double centre = ((double)(cut + i) + 0.5) * scale;
-        filter.first[i] = (int)fmax(centre - reach + 0.5, 0);
-        end[i] = (int)fmin(centre + reach + 0.5, length);
-        if (filter.taps < end[i] - filter.first[i]) filter.taps = end[i] - filter.first[i];
+        filter.first[i] = first_of(axis, i);
+        if (filter.taps < end_of(axis, i) - filter.first[i]) filter.taps = end_of(axis, i) - filter.first[i];
     }
     filter.weight = sgrad_xcalloc((size_t)side * (size_t)filter.taps, sizeof *filter.weight);
     for (int i = 0; i < side; i++) {
-        const double centre = ((double)(cut + i) + 0.5) * scale;
+        const double centre = centre_of(axis, i);
         float *weight = filter.weight + (size_t)i * (size_t)filter.taps;
-        const int count = end[i] - filter.first[i];
+        const int count = end_of(axis, i) - filter.first[i];
         double sum = 0;
         for (int j = 0; j < count; j++)
-            sum += weight[j] = (float)fmax(1 - fabs((filter.first[i] + j + 0.5 - centre) / reach), 0);
+            sum += weight[j] = (float)fmax(1 - fabs((filter.first[i] + j + 0.5 - centre) / axis->reach), 0);
         for (int j = 0; j < count; j++) weight[j] = (float)(weight[j] / sum);
     }
-    free(end);
     return filter;
 }
 
@@ -168,17 +180,33 @@ __attribute__((target("avx2"))) static void fit_avx2(struct fitting *f, int heig
 #define fit_avx2 fit
 #endif
 
+/* Sets the axes of an image of HEIGHT x WIDTH. */
+static void find_axes(int height, int width, int scaled, int side, struct axis *columns, struct axis *rows) {
+    const int least = height < width ? height : width;
+    *columns = axis_of(width, (int64_t)width * scaled / least, side);
+    *rows = axis_of(height, (int64_t)height * scaled / least, side);
+}
+
+void sgrad__image_columns(int height, int width, int scaled, int side, int *from, int *to) {
+    struct axis columns, rows;
+    find_axes(height, width, scaled, side, &columns, &rows);
+    *from = first_of(&columns, 0);
+    *to = end_of(&columns, side - 1);
+}
+
 void sgrad__image_fit(const struct sgrad__image *image, int scaled, int side, void *to) {
     const bool deep = image->rgb16 != NULL;
-    const int height = image->height, width = image->width, least = height < width ? height : width;
+    const int height = image->height, width = image->width;
+    struct axis columns, rows;
     struct fitting f = { .side = (size_t)side, .width = (size_t)width, .pitch = 3 * (size_t)side + PART,
                          .from = deep ? (const void *)image->rgb16 : image->rgb };
     if (height == side && width == side && scaled == side) {
         memcpy(to, f.from, 3 * f.side * f.side * (deep ? 2 : 1));
         return;
     }
-    f.columns = filter_create(width, (int64_t)width * scaled / least, side);
-    f.rows = filter_create(height, (int64_t)height * scaled / least, side);
+    find_axes(height, width, scaled, side, &columns, &rows);
+    f.columns = filter_create(&columns);
+    f.rows = filter_create(&rows);
     f.line = sgrad_xcalloc(3 * (f.width + (size_t)f.columns.taps) + 1, sizeof *f.line);
     f.narrow = sgrad_xcalloc((size_t)f.rows.taps * f.pitch, sizeof *f.narrow);
     (sgrad_isa() >= SGRAD_AVX2 ? fit_avx2 : fit)(&f, height, to, deep);

@@ -326,7 +326,8 @@ static void reduced(void **state) {
     const size_t size = make_jpeg(JCS_RGB, picture, HEIGHT, WIDTH, bytes, sizeof bytes);
     struct sgrad__image image;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        assert_done(sgrad__image_decode_reduced("file", bytes, size, cases[i].least, &image));
+        const struct sgrad__image_use use = { .least = cases[i].least };
+        assert_done(sgrad__image_decode_for("file", bytes, size, false, &use, &image));
         assert_int_equal(image.height, cases[i].height);
         assert_int_equal(image.width, cases[i].width);
         if (image.height >= SIDE) sgrad__image_fit(&image, SIDE, SIDE, cases[i].least ? fraction : whole);
@@ -335,10 +336,35 @@ static void reduced(void **state) {
     }
     uint8_t other[5000];
     const size_t length = make_png(PNG_FORMAT_RGB, picture, 20, 20, other, sizeof other);
-    assert_done(sgrad__image_decode_reduced("file", other, length, 5, &image));
+    assert_done(sgrad__image_decode_for("file", other, length, false, &(struct sgrad__image_use){ .least = 5 }, &image));
     assert_int_equal(image.height, 20);         /* only JPEG has fractions */
     free(image.rgb);
-    assert_int_equal(survives(sgrad__image_decode_reduced("file", bytes, size / 2, 24, &image)), false);
+    const struct sgrad__image_use use = { .least = 24 };
+    assert_int_equal(survives(sgrad__image_decode_for("file", bytes, size / 2, false, &use, &image)), false);
+}
+
+/* Noise, decoded as a whole and for a square in the middle. */
+static void cropped(void **state) {
+    (void)state;
+    enum { MOST = 200 };
+    static uint8_t noise[MOST * MOST * 3], bytes[MOST * MOST * 4], whole[MOST * MOST * 3], part[MOST * MOST * 3];
+    unsigned random = 1;
+    for (int i = 0; i < MOST * MOST * 3; i++) noise[i] = (uint8_t)((random = random * 1103515245 + 12345) >> 16);
+    for (int height = 8; height <= MOST; height += 32)
+        for (int width = 11; width <= MOST; width += 27)
+            for (int side = 1; side <= MOST / 2; side += 33) {
+                const struct sgrad__image_use use = { .scaled = side + side / 8, .side = side };
+                const J_COLOR_SPACE space = side % 2 ? JCS_RGB : JCS_GRAYSCALE;
+                const size_t size = make_jpeg(space, noise, height, width, bytes, sizeof bytes);
+                struct sgrad__image all, columns;
+                assert_done(sgrad__image_decode("file", bytes, size, &all));
+                assert_done(sgrad__image_decode_for("file", bytes, size, false, &use, &columns));
+                sgrad__image_fit(&all, use.scaled, side, whole);
+                sgrad__image_fit(&columns, use.scaled, side, part);
+                assert_memory_equal(whole, part, (size_t)side * (size_t)side * 3);
+                free(all.rgb);
+                free(columns.rgb);
+            }
 }
 
 int main(int argc, char **argv) {
@@ -349,6 +375,7 @@ int main(int argc, char **argv) {
                       sizes, scratch_open, scratch_close),
         sentence("an image is scaled as torchvision scales it", resize),
         sentence("a JPEG is decoded at the smallest fraction of its size that is not below the wanted size", reduced),
+        sentence("a JPEG that is decoded only where it is used has the same pixels there", cropped),
         sentence_with("a folder without images of each class is refused", classes, scratch_open, scratch_close),
         sentence("a truncated image is refused, and a damaged one does no harm", damaged),
         sentence_with("several threads read one folder at the same time", many_readers, scratch_open, scratch_close),
