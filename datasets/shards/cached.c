@@ -1,7 +1,6 @@
 /* cached.c: opens the indexes of shards. Reading all headers of an archive takes long, so an index is stored in the user's cache
- * folder, as .starpu/stargrad/shards/HASH, where HASH is that of the absolute path of the archive. It is valid as long as the
- * size, the times of the last changes and the inode of the archive are the same. The index of an archive that was written in the
- * last SETTLED seconds is not stored, because a later change may have the same time.
+ * folder, as .starpu/stargrad/shards/HASH, where HASH is that of the absolute path of the archive. It is valid for one version of
+ * the archive, and stored if that version is settled (datasets/version.h).
  *
  * Threads take one shard after the other. Processes that start together begin at different shards, and lock a shard while they
  * read it, so that each shard is read by one of them:
@@ -25,10 +24,9 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
-enum { THREADS = 16, REASON = 1024, SETTLED = 2 };
+enum { THREADS = 16, REASON = 1024 };
 #define FOLDER "shards"
 
 /* The shards that the threads open. */
@@ -50,36 +48,13 @@ struct place {
     const char *path;       /* as the user named it */
     char *absolute, *cache; /* cache: path of the index; NULL: there is no cache folder */
     struct sgrad__file_version file;
-    bool settled;  /* the index may be stored */
     uint64_t hash; /* of the absolute path */
 };
-
-/* ---- versions ------------------------------------------------------------------------------------------------------ */
-
-static int64_t nanoseconds(struct timespec time) { return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec; }
-
-static struct sgrad__file_version version_of(const struct stat *is) {
-    return (struct sgrad__file_version){ is->st_size, nanoseconds(is->st_mtim), nanoseconds(is->st_ctim), (int64_t)is->st_ino };
-}
-
-/* The inode is not compared: some network file systems number their files again. */
-static bool is_unchanged(const struct sgrad__file_version *a, const struct sgrad__file_version *b) {
-    return a->bytes == b->bytes && a->written == b->written && a->changed == b->changed;
-}
-
-/* Logs that the file PATH has changed, unless it is the version WANTED. */
-static int check_version(int file, const char *path, const struct sgrad__file_version *wanted) {
-    struct stat status;
-    if (fstat(file, &status)) return sgrad_log_error(SGRAD_EIO, "tar: %s: %s", path, strerror(errno));
-    const struct sgrad__file_version is = version_of(&status);
-    if (is_unchanged(&is, wanted)) return 0;
-    return sgrad_log_error(SGRAD_EIO, "tar: %s: the file has changed since the data set was opened; start again", path);
-}
 
 int sgrad__shard_open(const char *path, const struct sgrad__shard *shard, int *file) {
     *file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (*file < 0) return sgrad_log_error(SGRAD_EIO, "tar: %s: %s", path, strerror(errno));
-    const int error = check_version(*file, path, &shard->file);
+    const int error = sgrad__version_check(*file, path, &shard->file);
     if (error) close(*file), *file = -1;
     return error;
 }
@@ -105,8 +80,8 @@ static bool load(const struct place *place, struct sgrad__shard *shard) {
         block = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_SHARED, file, 0);
     close(file);
     if (block == MAP_FAILED) return false;
-    const bool valid = sgrad__index_parse(block, (size_t)status.st_size, &found) && is_unchanged(&found.file, &place->file) &&
-                       found.file.inode == place->file.inode && !strcmp(found.path, place->absolute);
+    const bool valid = sgrad__index_parse(block, (size_t)status.st_size, &found) &&
+                       sgrad__version_is_same(&found.file, &place->file) && !strcmp(found.path, place->absolute);
     if (!valid) return munmap(block, (size_t)status.st_size), false;
     found.mapped = true;
     *shard = found;
@@ -139,8 +114,7 @@ static int open_place(const char *path, struct place *place, int *file) {
     *file = place->absolute ? open(place->absolute, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
     if (*file < 0 || fstat(*file, &status)) return sgrad_log_error(SGRAD_EIO, "tar: %s: %s", path, strerror(errno));
     if (!S_ISREG(status.st_mode)) return sgrad_log_error(SGRAD_EIO, "tar: %s: not a regular file", path);
-    place->file = version_of(&status);
-    place->settled = time(NULL) - status.st_mtim.tv_sec > SETTLED;
+    place->file = sgrad__version_of(&status);
     place->hash = sgrad__fingerprint_add(1, place->absolute, strlen(place->absolute));
     char *name = sgrad_format(FOLDER "/%016llx", (unsigned long long)place->hash);
     place->cache = sgrad_cache_path(name, true);
@@ -161,13 +135,13 @@ static int build(struct opening *opening, const struct place *place, int file, s
     size_t bytes;
     show_progress(opening, place->path);
     int error = sgrad__shard_scan(place->path, file, NULL, (size_t)place->file.bytes, &draft);
-    if (!error) error = check_version(file, place->path, &place->file);
+    if (!error) error = sgrad__version_check(file, place->path, &place->file);
     void *block = error ? NULL : sgrad__index_pack(&draft, place->absolute, &place->file, &bytes);
     sgrad__draft_free(&draft);
     SGRAD_TRY(error);
-    const bool stored = place->settled && store(place, block, bytes);
+    const bool settled = sgrad__version_is_settled(&place->file), stored = settled && store(place, block, bytes);
     if (stored && load(place, shard)) return free(block), 0;
-    if (place->settled && !stored) opening->unstored = true;
+    if (settled && !stored) opening->unstored = true;
     if (sgrad__index_parse(block, bytes, shard)) return 0;
     free(block);
     return sgrad_log_error(SGRAD_EFORMAT, "tar: %s: its members have impossible sizes", place->path);

@@ -12,6 +12,7 @@
 #define SGRAD_DATASETS_SHARDS_SHARDS_H
 
 #include "datasets/encoded.h"
+#include "datasets/version.h"
 
 /* ---- pattern.c ---- */
 
@@ -75,13 +76,6 @@ int sgrad__shard_scan(const char *name, int file, const void *data, size_t size,
  * SGRAD__NO_LABEL if JSON has none of the keys. SGRAD_EFORMAT: it is malformed, or out of range. */
 int sgrad__label_parse(const char *where, const char *ending, const void *data, size_t size, struct sgrad__draft *draft,
                        int32_t *label);
-
-/* A version of a file: another one if the file is written or replaced, also by one of the same size and time. */
-struct sgrad__file_version {
-    int64_t bytes;
-    int64_t written, changed;           /* time of the last change of the content, of the inode: nanoseconds */
-    int64_t inode;
-};
 
 /* An index, which points into a block of bytes. */
 struct sgrad__shard {

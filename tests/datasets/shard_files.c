@@ -221,6 +221,16 @@ static const char *only_index(const char *name) {
     return path;
 }
 
+/* Makes shard NAME with the size and time of make_shard and age, later than the file BEFORE. Times have steps. */
+static void make_later(const char *name, int first, const struct stat *before) {
+    struct stat is;
+    do {
+        make_shard(name, first, 3);
+        age(name);
+        assert_int_equal(stat(scratch_path(name), &is), 0);
+    } while (before->st_ctim.tv_sec == is.st_ctim.tv_sec && before->st_ctim.tv_nsec == is.st_ctim.tv_nsec);
+}
+
 static void cached(void **state) {
     (void)state;
     struct sgrad_dataset *dataset;
@@ -251,11 +261,7 @@ static void cached(void **state) {
         sgrad_dataset_close(dataset);
     }
     assert_int_equal(stat(scratch_path("c.tar"), &first), 0);
-    do { /* and so is that of another archive of the same size and time, in the same file; times have steps */
-        make_shard("c.tar", 1, 3);
-        age("c.tar");
-        assert_int_equal(stat(scratch_path("c.tar"), &second), 0);
-    } while (first.st_ctim.tv_sec == second.st_ctim.tv_sec && first.st_ctim.tv_nsec == second.st_ctim.tv_nsec);
+    make_later("c.tar", 1, &first); /* and so is that of another archive of the same size and time, in the same file */
     assert_done(open_split("c.tar", SGRAD_TRAIN, &dataset));
     assert_int_equal(value_of(dataset, 2, &label), 3);
     assert_int_equal(label, 0);
@@ -296,17 +302,41 @@ static void together(void **state) {
     }
 }
 
+static int read_first(const struct sgrad_dataset *dataset) {
+    uint8_t pixels[12];
+    int32_t label;
+    return sgrad_dataset_read(dataset, &(struct sgrad_sample){ .index = 0 }, 1, (void *[]){ pixels, &label });
+}
+
 static void changed(void **state) {
     (void)state;
     struct sgrad_dataset *dataset;
-    uint8_t pixels[12];
-    int32_t label;
     make_shard("e.tar", 0, 3);
+    age("e.tar");
     assert_done(open_with("e.tar", SGRAD_TRAIN, (struct sgrad_dataset_options){ .no_cache = true }, &dataset));
+    assert_int_equal(chmod(scratch_path("e.tar"), 0600), 0); /* changes the inode's time only */
+    assert_done(read_first(dataset));
     make_shard("e.tar", 5, 3);
-    assert_fails(sgrad_dataset_read(dataset, &(struct sgrad_sample){ .index = 0 }, 1, (void *[]){ pixels, &label }), SGRAD_EIO,
-                 "the file has changed");
+    assert_fails(read_first(dataset), SGRAD_EIO, "e.tar: the file has changed since the data set was opened; restore it");
     sgrad_dataset_close(dataset);
+}
+
+static void replaced(void **state) {
+    (void)state;
+    struct sgrad_dataset *dataset;
+    struct stat before;
+    char *path = sgrad_format("%s", scratch_path("e.tar"));
+    make_shard("e.tar", 0, 3);
+    age("e.tar");
+    assert_int_equal(stat(path, &before), 0);
+    assert_done(open_with("e.tar", SGRAD_TRAIN, (struct sgrad_dataset_options){ .no_cache = true }, &dataset));
+    make_later("other.tar", 5, &before);
+    assert_int_equal(rename(scratch_path("other.tar"), path), 0);
+    assert_fails(read_first(dataset), SGRAD_EIO, "the file has changed");
+    assert_int_equal(unlink(path), 0);
+    assert_fails(read_first(dataset), SGRAD_EIO, "e.tar: No such file");
+    sgrad_dataset_close(dataset);
+    free(path);
 }
 
 int main(int argc, char **argv) {
@@ -319,7 +349,8 @@ int main(int argc, char **argv) {
         sentence("an index with a flipped bit or a missing end is not used", damaged_index),
         sentence("the index is stored, and replaced if it is damaged or the shard has changed", cached),
         sentence("processes that start together open the same shards", together),
-        sentence("a shard that changes while it is open is not read", changed),
+        sentence("a shard that changes while it is open is not read, but its permissions may change", changed),
+        sentence("a shard that is replaced by one of the same size and time is not read", replaced),
     };
     return run_sentences(argc, argv, tests, setup, scratch_close);
 }
