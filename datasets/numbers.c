@@ -64,7 +64,7 @@ static int pass_one(const struct sgrad__numbers *of, uint64_t start, int64_t lim
                     struct sgrad__pass *pass) {
     char *what = sgrad_format("numbers %zu %" PRId64 " %d%c %016" PRIx64 " %" PRId64, of->from, of->count, of->bytes,
                               of->is_signed ? 's' : 'u', start, limit);
-    char *key = sgrad__pass_key(of->path, what);
+    char *key = sgrad__pass_key(of->path, &of->version, what);
     int64_t result[2];
     int file, error = 0;
     size_t size;
@@ -74,6 +74,7 @@ static int pass_one(const struct sgrad__numbers *of, uint64_t start, int64_t lim
         pass->largest = result[1];
     } else if (!(error = sgrad__file_open(of->path, SIZE_MAX / 2, &file, &size))) {
         error = pass_over(of, file, limit, block, pass);
+        if (!error) error = sgrad__version_check(file, of->path, &of->version);
         close(file);
         if (!error && pass->bad < 0) sgrad__pass_put(key, (int64_t[]){ (int64_t)pass->hash, pass->largest }, 2);
     }

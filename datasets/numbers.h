@@ -2,14 +2,14 @@
 #ifndef SGRAD_DATASETS_NUMBERS_H
 #define SGRAD_DATASETS_NUMBERS_H
 
-#include <stdbool.h>
+#include "datasets/version.h"
+
 #include <stddef.h>
-#include <stdint.h>
 
 /* The numbers of a file: COUNT little-endian integers of BYTES bytes, from byte FROM on. */
 struct sgrad__numbers {
     char *path;
-    size_t size; /* of the file, bytes */
+    struct sgrad__file_version version;
     size_t from;
     int64_t count;
     int bytes;      /* 1, 2, 4 or 8 */
@@ -31,7 +31,7 @@ struct sgrad__open_files;
 struct sgrad__open_files *sgrad__open_files_create(void);
 void sgrad__open_files_free(struct sgrad__open_files *files); /* closes all; NULL is a no-op */
 /* Copies BYTES bytes from byte AT of the file OF, which must outlive FILES, to TO. Threads may call it concurrently.
- * SGRAD_EIO: the file cannot be read. SGRAD_EFORMAT: its size is no longer of->size. */
+ * SGRAD_EIO: the file cannot be read, or is no longer of->version. */
 int sgrad__open_files_read(struct sgrad__open_files *files, const struct sgrad__numbers *of, size_t at, size_t bytes, void *to);
 
 /* ---- numbers.c ---- */
@@ -44,8 +44,8 @@ struct sgrad__pass {
     int64_t value; /* its value */
 };
 /* Passes over the numbers of COUNT files, each read once, in blocks, by up to eight threads. start[i] is the initial hash of file
- * i, and LIMIT at most 2^31. The results of files without a bad number are cached (passes.c). SGRAD_EIO: a file cannot be read.
- */
+ * i, and LIMIT at most 2^31. The results of files without a bad number are cached (passes.c). SGRAD_EIO: a file cannot be read,
+ * or changes meanwhile. */
 int sgrad__numbers_pass(const struct sgrad__numbers *numbers, const uint64_t *start, int count, int64_t limit,
                         struct sgrad__pass *pass);
 
@@ -53,10 +53,9 @@ int sgrad__numbers_pass(const struct sgrad__numbers *numbers, const uint64_t *st
 
 /* Results of complete passes over files, which are cached, so that later runs need no pass. */
 
-/* Returns the key of a result that depends on the content of the file PATH and on WHAT, a text without tabs and line ends; the
- * caller must free it. It must be taken before the pass. NULL: the result must not be cached: the file is small, or it changed in
- * the last two seconds, so that it could change once more and have the same time. */
-char *sgrad__pass_key(const char *path, const char *what);
+/* Returns the key of a result that depends on this VERSION of the file PATH and on WHAT, a text without tabs and line ends; the
+ * caller must free it. NULL: the result must not be cached: the file is small, or its version is not settled. */
+char *sgrad__pass_key(const char *path, const struct sgrad__file_version *version, const char *what);
 /* Return the cached COUNT numbers (at most 8), or cache them. KEY may be NULL: get returns false, and put has no effect. */
 bool sgrad__pass_get(const char *key, int64_t *number, int count);
 void sgrad__pass_put(const char *key, const int64_t *number, int count);

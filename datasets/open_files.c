@@ -38,11 +38,9 @@ void sgrad__open_files_free(struct sgrad__open_files *files) {
 static int open_one(const struct sgrad__numbers *of, int *file) {
     size_t size;
     SGRAD_TRY(sgrad__file_open(of->path, SIZE_MAX / 2, file, &size));
-    if (size == of->size) return 0;
-    close(*file);
-    return sgrad_log_error(SGRAD_EFORMAT,
-                           "%s: has %zu bytes, but had %zu when it was checked; a file must not change during a run", of->path,
-                           size, of->size);
+    const int error = sgrad__version_check(*file, of->path, &of->version);
+    if (error) close(*file);
+    return error;
 }
 
 /* Returns the slot of OF; else the unused one, or the one that was not read for the longest time; NULL: all are being read. */
@@ -77,6 +75,7 @@ int sgrad__open_files_read(struct sgrad__open_files *files, const struct sgrad__
     SGRAD_TRY(error);
     if (!slot) SGRAD_TRY(open_one(of, &file));
     error = sgrad__file_read(slot ? slot->file : file, of->path, at, bytes, to);
+    if (!error) error = sgrad__version_check(-1, of->path, &of->version); /* after reading; an open file may be replaced */
     if (!slot) return close(file), error;
     pthread_mutex_lock(&files->lock);
     slot->users--;

@@ -3,10 +3,10 @@
  *
  * The cache is the file .starpu/stargrad/passes (runtime/files/tuning_cache.c), which nodes may share. A line:
  *
- *     WHAT SIZE TIME PATH  <tab>  NUMBER … CHECK
+ *     WHAT SIZE TIME TIME INODE PATH  <tab>  NUMBER … CHECK
  *
- * TIME is that of the last change, in nanoseconds. CHECK is a hash of all that precedes it. A line that does not match its hash
- * is ignored, and the pass is made again. */
+ * SIZE, the times and INODE are the version of the file (version.h). CHECK is a hash of all that precedes it. A line that does
+ * not match its hash is ignored, and the pass is made again. */
 #include "config.h"
 #include "datasets/formats.h"
 #include "datasets/numbers.h"
@@ -15,21 +15,18 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <time.h>
 
 #define TOPIC "passes"
-enum { MOST = 8, LEAST_BYTES = 1 << 20, SETTLED = 2 }; /* files below LEAST_BYTES are read faster than the cache */
+enum { MOST = 8, LEAST_BYTES = 1 << 20 }; /* files below LEAST_BYTES are read faster than the cache */
 
-char *sgrad__pass_key(const char *path, const char *what) {
-    struct stat is;
-    if (stat(path, &is) || is.st_size < LEAST_BYTES || time(NULL) - is.st_mtime <= SETTLED) return NULL;
+char *sgrad__pass_key(const char *path, const struct sgrad__file_version *version, const char *what) {
+    if (version->bytes < LEAST_BYTES || !sgrad__version_is_settled(version)) return NULL;
     char *full = realpath(path, NULL), *key = NULL;
     bool plain = full != NULL;
     for (const char *c = full; c && *c; c++) plain &= (unsigned char)*c >= ' ';
     if (plain)
-        key = sgrad_format("%s %lld %lld%09ld %s", what, (long long)is.st_size, (long long)is.st_mtim.tv_sec, is.st_mtim.tv_nsec,
-                           full);
+        key = sgrad_format("%s %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %s", what, version->bytes, version->written,
+                           version->changed, version->inode, full);
     free(full);
     return key;
 }

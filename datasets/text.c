@@ -22,14 +22,15 @@ static void warn_of_others(const char *path, const unsigned char *data, size_t s
                       is->way_out ? is->way_out : "");
 }
 
-/* Sets *SIZE to the size of the file, and warns if it is not text. */
-static int look_at(const char *path, bool warns, size_t *size) {
+/* Sets *SIZE to the size of the file and *VERSION to its version, and warns if it is not text. */
+static int look_at(const char *path, bool warns, size_t *size, struct sgrad__file_version *version) {
     enum { FIRST = 512 };
     unsigned char data[FIRST];
     int file;
     SGRAD_TRY(sgrad__file_open(path, FILE_LIMIT, &file, size));
     const size_t first = *size < FIRST ? *size : FIRST;
-    const int error = sgrad__file_read(file, path, 0, first, data);
+    int error = sgrad__version_read(file, path, version);
+    if (!error) error = sgrad__file_read(file, path, 0, first, data);
     close(file);
     if (!error && warns) warn_of_others(path, data, first);
     return error;
@@ -38,18 +39,19 @@ static int look_at(const char *path, bool warns, size_t *size) {
 static int open_text(struct sgrad_dataset *dataset, const char *argument, const struct sgrad_dataset_options *options) {
     const bool train = dataset->split == SGRAD_TRAIN;
     const uint64_t start = 1;
+    struct sgrad__file_version version;
     size_t size;
     char *path;
     int64_t length;
     SGRAD_TRY(sgrad__windows_argument("text", argument, &path, &length));
-    int error = look_at(path, train, &size);
+    int error = look_at(path, train, &size, &version);
     if (!error) {
         const size_t border = size / 10 * 9 + size % 10 * 9 / 10, from = train ? 0 : border;
         struct sgrad__numbers *in = sgrad_xcalloc(1, sizeof *in);
         struct sgrad__sequences sequences = { .count = 1, .numbers = in, .hash = sgrad_xcalloc(1, sizeof *sequences.hash) };
         struct sgrad__pass pass;
-        *in =
-            (struct sgrad__numbers){ sgrad_format("%s", path), size, from, (int64_t)(train ? border : size - border), 1, false };
+        const int64_t count = (int64_t)(train ? border : size - border);
+        *in = (struct sgrad__numbers){ sgrad_format("%s", path), version, from, count, 1, false };
         dataset->classes = BYTES;
         error = sgrad__numbers_pass(in, &start, 1, BYTES, &pass);
         sequences.hash[0] = pass.hash;

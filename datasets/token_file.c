@@ -107,16 +107,16 @@ int sgrad__tokens_parse_npy(const char *name, const void *data, size_t size, str
     return 0;
 }
 
-/* Reads at most MOST bytes from the beginning of the file PATH to BEGIN, and sets *SIZE to their number, and *ALL, unless ALL is
- * NULL, to the size of the file. */
-static int read_begin(const char *path, unsigned char *begin, size_t most, size_t *size, size_t *all) {
+/* Reads at most MOST bytes from the beginning of the file PATH to BEGIN, and sets *SIZE to their number, and *VERSION to that of
+ * the file. */
+static int read_begin(const char *path, unsigned char *begin, size_t most, size_t *size, struct sgrad__file_version *version) {
     size_t whole;
     int file;
     SGRAD_TRY(sgrad__file_open(path, FILE_LIMIT, &file, &whole));
     *size = whole < most ? whole : most;
-    const int error = sgrad__file_read(file, path, 0, *size, begin);
+    int error = sgrad__version_read(file, path, version);
+    if (!error) error = sgrad__file_read(file, path, 0, *size, begin);
     close(file);
-    if (all) *all = whole;
     return error;
 }
 
@@ -143,9 +143,10 @@ static bool is_wider(const struct sgrad__numbers *in, const unsigned char *begin
 bool sgrad__token_file_warn(const struct sgrad__token_file *file, bool asked) {
     const struct sgrad__numbers *in = &file->numbers;
     unsigned char *begin = sgrad_xcalloc(1, BEGIN);
+    struct sgrad__file_version version;
     size_t size = 0;
     bool warned = false;
-    if (!file->stated && !read_begin(in->path, begin, BEGIN, &size, NULL)) {
+    if (!file->stated && !read_begin(in->path, begin, BEGIN, &size, &version)) {
         const int parts = 8 / in->bytes;
         const bool long_ones = is_wider(in, begin, size, (size_t)parts);
         const bool wide = !long_ones && !asked && in->bytes == 2 && is_wider(in, begin, size, 2);
@@ -180,7 +181,9 @@ static int refuse_likely(const char *path, const unsigned char *begin, size_t si
 
 /* Reads the file INDEX, the index of a .bin file of BIN_SIZE bytes. The result is cached, because a large index takes long. */
 static int read_index(const char *index, size_t bin_size, struct sgrad__tokens *is) {
-    char *what = sgrad_format("index %zu", bin_size), *key = sgrad__pass_key(index, what);
+    struct sgrad__file_version version;
+    SGRAD_TRY(sgrad__version_read(-1, index, &version));
+    char *what = sgrad_format("index %zu", bin_size), *key = sgrad__pass_key(index, &version, what);
     struct sgrad_map map;
     int64_t number[2];
     int error = 0;
@@ -190,6 +193,7 @@ static int read_index(const char *index, size_t bin_size, struct sgrad__tokens *
     } else if (!(error = sgrad_map_open(index, FILE_LIMIT, &map))) {
         error = refuse_others(index, map.data, map.size);
         if (!error) error = sgrad__tokens_parse_megatron(index, map.data, map.size, bin_size, is);
+        if (!error) error = sgrad__version_check(-1, index, &version);
         if (!error) sgrad__pass_put(key, (int64_t[]){ is->bytes, is->is_signed }, 2);
         sgrad_map_close(&map);
     }
@@ -204,8 +208,10 @@ int sgrad__token_file_open(const char *path, int asked, struct sgrad__token_file
     char *index = sgrad_format("%.*s.idx", (int)length, path);
     unsigned char *begin = sgrad_xcalloc(1, BEGIN);
     struct sgrad__tokens is = { .bytes = asked ? asked : 2 };
-    size_t size = 0, all = 0;
-    int error = read_begin(path, begin, BEGIN, &size, &all);
+    struct sgrad__file_version version;
+    size_t size = 0;
+    int error = read_begin(path, begin, BEGIN, &size, &version);
+    const size_t all = error ? 0 : (size_t)version.bytes;
     if (!error && array)
         error = sgrad__tokens_parse_npy(path, begin, all, &is);
     else if (!error && !access(index, F_OK))
@@ -215,7 +221,8 @@ int sgrad__token_file_open(const char *path, int asked, struct sgrad__token_file
     if (!error && !asked && !is.stated) error = refuse_likely(path, begin, size);
     if (!error)
         *file = (struct sgrad__token_file){
-            .numbers = { sgrad_format("%s", path), all, is.from, (int64_t)is.count, is.bytes, is.is_signed }, .stated = is.stated
+            .numbers = { sgrad_format("%s", path), version, is.from, (int64_t)is.count, is.bytes, is.is_signed },
+            .stated = is.stated,
         };
     free(begin);
     free(index);

@@ -149,7 +149,7 @@ static int find_answers(const struct sgrad__numbers *tokens, struct sgrad__numbe
     if (error)
         free(path);
     else
-        *answers = (struct sgrad__numbers){ path, (size_t)is.st_size, 0, tokens->count, 1, false };
+        *answers = (struct sgrad__numbers){ path, sgrad__version_of(&is), 0, tokens->count, 1, false };
     return error;
 }
 

@@ -7,6 +7,7 @@
 #include "tests/scratch.h"
 
 #include <pthread.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <time.h>
 
@@ -77,22 +78,43 @@ static uint64_t identity_of(const char *folder) {
     return identity;
 }
 
-/* A file that changes without a new time shows whether it was read. */
+#define PASSES ".starpu/stargrad/passes"
+
+/* Returns the size of the file of cached results, to which each pass adds a line. */
+static off_t cached_bytes(void) {
+    struct stat is;
+    assert_int_equal(stat(scratch_path(PASSES), &is), 0);
+    return is.st_size;
+}
+
+/* Writes LARGE tokens with the time of put, later than the file BEFORE. Times have steps. */
+static void put_later(const char *name, const uint16_t *tokens, const struct stat *before) {
+    struct stat is;
+    do {
+        put(name, tokens, LARGE, 0);
+        assert_int_equal(stat(scratch_path(name), &is), 0);
+    } while (before->st_ctim.tv_sec == is.st_ctim.tv_sec && before->st_ctim.tv_nsec == is.st_ctim.tv_nsec);
+}
+
 static void cached(void **state) {
     (void)state;
     uint16_t *one = tokens_of(LARGE, 1), *two = tokens_of(LARGE, 2);
+    struct stat before;
     put("cached/val.bin", one, 100, 0);
     put("cached/train.bin", one, LARGE, 0);
     const uint64_t first = identity_of("cached");
-    put("cached/train.bin", two, LARGE, 0);
+    const off_t bytes = cached_bytes();
     assert_true(identity_of("cached") == first);
-    put("cached/train.bin", two, LARGE, 5);
+    assert_int_equal(cached_bytes(), bytes);                                    /* no pass */
+    assert_int_equal(stat(scratch_path("cached/train.bin"), &before), 0);
+    put_later("cached/train.bin", two, &before);                                /* the same size, time and inode */
     const uint64_t second = identity_of("cached");
-    assert_true(second != first);
+    assert_true(second != first && cached_bytes() > bytes);
     put("cached/train.bin", one, LARGE, 5);
-    assert_true(identity_of("cached") == second);
+    assert_true(identity_of("cached") == first);
 
-    FILE *file = fopen(scratch_path(".starpu/stargrad/passes"), "r+");          /* a flipped bit in the check of each line */
+    const off_t whole = cached_bytes();
+    FILE *file = fopen(scratch_path(PASSES), "r+");          /* a flipped bit in the check of each line */
     assert_non_null(file);
     for (int c; (c = fgetc(file)) != EOF;)
         if (c == '\n') {
@@ -103,7 +125,7 @@ static void cached(void **state) {
             fseek(file, 1, SEEK_CUR);
         }
     fclose(file);
-    assert_true(identity_of("cached") == first);
+    assert_true(identity_of("cached") == first && cached_bytes() > whole);
     assert_int_equal(utimes(scratch_path("cached/train.bin"), NULL), 0);        /* changed now: not cached */
     assert_true(identity_of("cached") == first);
     scratch_write("cached/train.bin", two, LARGE * sizeof *two);
@@ -127,9 +149,34 @@ static void changed(void **state) {
     sgrad_dataset_close(d);
     d = open_split("changed", SGRAD_TRAIN);
     put("changed/train.bin", tokens, LARGE - 1, 0);
-    assert_fails(sgrad_dataset_read(d, &sample, 1, (void *[]){ now, next }), SGRAD_EFORMAT,
-                 "but had 2099150 when it was checked; a file must not change during a run");
+    assert_fails(sgrad_dataset_read(d, &sample, 1, (void *[]){ now, next }), SGRAD_EIO,
+                 "changed/train.bin: the file has changed since the data set was opened; restore it");
     sgrad_dataset_close(d);
+    free(tokens);
+}
+
+/* Files that are replaced by others of the same size, before they are read and while they are open. */
+static void replaced(void **state) {
+    (void)state;
+    uint16_t *tokens = tokens_of(LARGE, 1);
+    const struct sgrad_sample sample = { .index = 3 };
+    int32_t now[T], next[T];
+    struct stat before;
+    put("replaced/val.bin", tokens, 100, 0);
+    for (int is_open = 0; is_open < 2; is_open++) {
+        char *path = sgrad_format("%s", put("replaced/train.bin", tokens, LARGE, 0));
+        assert_int_equal(stat(path, &before), 0);
+        struct sgrad_dataset *d = open_split("replaced", SGRAD_TRAIN);
+        if (is_open) assert_window(d, 3, 0, tokens + 3 * T);
+        assert_int_equal(chmod(path, 0600), 0);                                 /* the content is the same */
+        if (is_open) assert_window(d, 3, 0, tokens + 3 * T);
+        put_later("other.bin", tokens, &before);                                /* the same size and time */
+        assert_int_equal(rename(scratch_path("other.bin"), path), 0);
+        assert_fails(sgrad_dataset_read(d, &sample, 1, (void *[]){ now, next }), SGRAD_EIO,
+                     "replaced/train.bin: the file has changed since the data set was opened");
+        sgrad_dataset_close(d);
+        free(path);
+    }
     free(tokens);
 }
 
@@ -221,7 +268,8 @@ static void many_files(void **state) {
         char name[32];
         for (int k = 0; k < BYTES; k++) data[k] = (unsigned char)(f + k);
         snprintf(name, sizeof name, "many/%d", f);
-        many[f] = (struct sgrad__numbers){ sgrad_format("%s", scratch_write(name, data, BYTES)), BYTES, 0, BYTES, 1, false };
+        many[f] = (struct sgrad__numbers){ sgrad_format("%s", scratch_write(name, data, BYTES)), { 0 }, 0, BYTES, 1, false };
+        assert_done(sgrad__version_read(-1, many[f].path, &many[f].version));
     }
     pool = sgrad__open_files_create();
     for (intptr_t i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&thread[i], NULL, read_many, (void *)i), 0);
@@ -242,6 +290,7 @@ int main(int argc, char **argv) {
         sentence("the fingerprint of a token file is that of its bytes", fingerprint),
         sentence("a file is checked once, and again after a change or a damaged cache", cached),
         sentence("a file that changes during a run is an error", changed),
+        sentence("a file that is replaced by one of the same size and time during a run is an error", replaced),
         sentence("a text is read on demand, and its last tenth is the test set", texts),
         sentence("a mixture has the samples of its sources, and a test set in proportion", mixture),
         sentence("more files than are open at a time are read by several threads", many_files),
