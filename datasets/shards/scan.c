@@ -5,8 +5,8 @@
  *     n01/0001.txt      counted: 1 .txt
  *     n01/0002.jpg      another key: the next sample
  *
- * A compressed archive is read by two readers of libarchive: one decompresses the file for the other. All blocks up to the end
- * are read, because an archive may lack its end, or be followed by another one:
+ * stream.c decompresses an archive. All blocks up to the end are read, because an archive may lack its end, or be followed by
+ * another one or a checksum:
  *
  *     member | member | … | end mark: two blocks of zeros | zeros
  *
@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #define LABEL_LIMIT ((size_t)1 << 20)
+enum { BLOCK = 1 << 16 };
 
 void sgrad__draft_free(struct sgrad__draft *draft) {
     for (int c = 0; c < draft->classes; c++) free(draft->class_name[c]);
@@ -60,9 +61,10 @@ struct scan {
     const void *data;
     size_t file_size;
     struct archive *archive;
-    struct archive *stream; /* decompresses the file for archive; NULL: the file is not compressed */
-    const char *damage;     /* error of stream; NULL: none */
-    uint64_t read, used;    /* bytes that stream has given; those up to the last that is not 0 */
+    struct sgrad__stream *stream; /* decompresses the file for archive; NULL: the file is not compressed */
+    char *block;                  /* BLOCK bytes of stream */
+    const char *damage;           /* error of stream; NULL: none */
+    uint64_t read, used;          /* bytes that stream has given; those up to the last that is not 0 */
     struct sgrad__draft *draft;
     char *key; /* of the current sample, or of members that are no sample; NULL: none */
     struct sgrad__shard_sample sample;
@@ -75,6 +77,12 @@ struct scan {
 /* Logs that MEMBER, whose header is at byte AT, is invalid for a REASON. */
 static int refuse(const struct scan *scan, const char *member, int64_t at, const char *reason) {
     return sgrad_log_error(SGRAD_EFORMAT, "tar: %s: %s at byte %lld: %s", scan->shard, member, (long long)at, reason);
+}
+
+/* Logs that the decompression has failed. */
+static int refuse_stream(const struct scan *scan) {
+    return sgrad_log_error(SGRAD_EFORMAT, "tar: %s: cannot be decompressed: %s; the file is incomplete or damaged: copy it again",
+                           scan->shard, scan->damage);
 }
 
 /* Counts a member that is not part of a sample. KIND NULL: by the extension of its NAME. Names of a hostile archive have no more
@@ -148,6 +156,7 @@ static int read_content(struct scan *scan, const char *path, int64_t header, int
     const ssize_t got = archive_read_data(scan->archive, data, (size_t)size);
     if (got == size) return *content = data, 0;
     free(data);
+    if (scan->damage) return refuse_stream(scan);
     return refuse(scan, path, header, got < 0 ? archive_error_string(scan->archive) : "the shard ends within this member");
 }
 
@@ -222,14 +231,10 @@ static int take_member(struct scan *scan, struct archive_entry *entry) {
 static int refuse_archive(const struct scan *scan) {
     const char *why = archive_error_string(scan->archive);
     const int error = archive_errno(scan->archive) == ENOMEM ? SGRAD_ENOMEM : SGRAD_EFORMAT;
-    return sgrad_log_error(error, "tar: %s: byte %lld: %s", scan->shard, (long long)archive_filter_bytes(scan->archive, 0),
-                           why ? why : "the archive is damaged");
-}
-
-/* Logs that the decompression has failed. */
-static int refuse_stream(const struct scan *scan) {
-    return sgrad_log_error(SGRAD_EFORMAT, "tar: %s: cannot be decompressed: %s; the file is incomplete or damaged: copy it again",
-                           scan->shard, scan->damage);
+    const long long at = archive_read_header_position(scan->archive); /* negative: no header was read */
+    return sgrad_log_error(error, "tar: %s: byte %lld, the %s%s: %s; copy or write the shard again", scan->shard, at > 0 ? at : 0,
+                           scan->key ? "header after " : "first header",
+                           scan->key ? scan->key : "", why ? why : "the archive is damaged");
 }
 
 /* Logs that the file cannot be opened, with its kind if that is known. */
@@ -270,15 +275,10 @@ static void count_bytes(struct scan *scan, const unsigned char *data, size_t siz
 /* Gives the reader of the archive the next decompressed bytes. A callback of libarchive. */
 static la_ssize_t read_stream(struct archive *archive, void *of, const void **block) {
     struct scan *scan = of;
-    size_t size = 0;
-    la_int64_t at;
-    int result;
-    do result = archive_read_data_block(scan->stream, block, &size, &at);
-    while (result == ARCHIVE_OK && !size);
-    if (result == ARCHIVE_EOF) return 0;
-    if (result == ARCHIVE_OK) return count_bytes(scan, *block, size), (la_ssize_t)size;
-    scan->damage = archive_error_string(scan->stream);
-    if (!scan->damage) scan->damage = "unknown error";
+    const ssize_t got = sgrad__stream_read(scan->stream, scan->block, BLOCK);
+    *block = scan->block;
+    if (got >= 0) return count_bytes(scan, *block, (size_t)got), got;
+    scan->damage = sgrad__stream_damage(scan->stream);
     archive_set_error(archive, EIO, "%s", scan->damage);
     return -1;
 }
@@ -331,42 +331,19 @@ static int read_headers(struct scan *scan) {
     return error ? error : check_end(scan);
 }
 
-static int no_memory(const struct scan *scan) { return sgrad_log_error(SGRAD_ENOMEM, "tar: %s: no memory", scan->shard); }
-
 /* Opens the file by READER. Returns false if this fails. */
 static bool open_file(const struct scan *scan, struct archive *reader) {
-    enum { BLOCK = 1 << 16 };
     if (scan->file < 0) return archive_read_open_memory(reader, scan->data, scan->file_size) == ARCHIVE_OK;
     return lseek(scan->file, 0, SEEK_SET) == 0 && archive_read_open_fd(reader, scan->file, BLOCK) == ARCHIVE_OK;
 }
 
-/* Opens the stream if the file is compressed, without the programs that libarchive starts for filters that it lacks. */
-static int open_stream(struct scan *scan) {
-    struct archive_entry *entry;
-    struct archive *stream = scan->stream = archive_read_new();
-    if (!stream) return no_memory(scan);
-    archive_read_support_format_raw(stream);
-    if (archive_read_support_filter_gzip(stream) != ARCHIVE_OK || archive_read_support_filter_zstd(stream) != ARCHIVE_OK)
-        return sgrad_log_error(SGRAD_ELIBRARY, "tar: %s: this libarchive was built without gzip or Zstandard", scan->shard);
-    const bool opened = open_file(scan, stream);
-    const bool begun = opened && archive_read_next_header(stream, &entry) == ARCHIVE_OK;
-    scan->draft->compressed = archive_filter_code(stream, 0) != ARCHIVE_FILTER_NONE;
-    if (scan->draft->compressed && !begun) {
-        scan->damage = archive_error_string(stream);
-        if (!scan->damage) scan->damage = "it is empty";
-        return refuse_stream(scan);
-    }
-    if (scan->draft->compressed) return 0;
-    archive_read_free(stream);
-    scan->stream = NULL;
-    return 0;
-}
-
 /* Opens the reader of the archive. */
 static int open_archive(struct scan *scan) {
-    SGRAD_TRY(open_stream(scan));
+    SGRAD_TRY(sgrad__stream_open(scan->shard, scan->file, scan->data, scan->file_size, &scan->stream));
+    scan->draft->compressed = scan->stream != NULL;
+    if (scan->stream) scan->block = sgrad_xcalloc(BLOCK, 1);
     scan->archive = archive_read_new();
-    if (!scan->archive) return no_memory(scan);
+    if (!scan->archive) return sgrad_log_error(SGRAD_ENOMEM, "tar: %s: no memory", scan->shard);
     archive_read_support_format_tar(scan->archive);
     const bool opened = scan->stream ? archive_read_open(scan->archive, scan, NULL, read_stream, NULL) == ARCHIVE_OK
                                      : open_file(scan, scan->archive);
@@ -395,7 +372,8 @@ int sgrad__shard_scan(const char *name, int file, const void *data, size_t size,
     free(scan.key);
     drop_json(&scan);
     if (scan.archive) archive_read_free(scan.archive);
-    if (scan.stream) archive_read_free(scan.stream);
+    sgrad__stream_close(scan.stream);
+    free(scan.block);
     if (!error && !draft->samples) error = refuse_empty(&scan);
     free(scan.dotted);
     return error;

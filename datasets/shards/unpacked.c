@@ -3,12 +3,9 @@
  *     limit     |  shard 3   |  shard 7 (in use)  | shard 2  |  free  |
  *
  * A shard that is needed takes the place of those that were used least recently. A thread that finds no place waits until another
- * thread no longer uses its shard.
- *
- * Limits: libarchive does not verify the checksum of gzip; that of Zstandard is verified. */
+ * thread no longer uses its shard. */
 #include "config.h"
 #include "datasets/shards/shards.h"
-#include "runtime/libraries.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -52,43 +49,29 @@ static void *take_memory(size_t bytes) {
     return data == MAP_FAILED ? NULL : data;
 }
 
-#ifdef SGRAD_HAVE_LIBARCHIVE
-#include <archive.h>
-#include <archive_entry.h>
-
-/* Decompresses FILE, an open file at its beginning, to TO, of BYTES bytes, with which it must end. PATH: for messages. */
-static int decompress(int file, const char *path, size_t bytes, char *to) {
-    enum { BLOCK = 1 << 18 };
+/* Copies the bytes of STREAM, which must be BYTES, to TO. */
+static int read_all(struct sgrad__stream *stream, const char *path, size_t bytes, char *to) {
     char more;
-    struct archive_entry *entry;
-    struct archive *archive = archive_read_new();
     size_t done = 0;
-    ssize_t got = -1;
-    archive_read_support_format_raw(archive);
-    archive_read_support_filter_gzip(archive);
-    archive_read_support_filter_zstd(archive);
-    if (archive_read_open_fd(archive, file, BLOCK) == ARCHIVE_OK && archive_read_next_header(archive, &entry) == ARCHIVE_OK)
-        do {
-            got = archive_read_data(archive, to + done, bytes - done);
-            done += got > 0 ? (size_t)got : 0;
-        } while (got > 0 && done < bytes);
-    const bool whole = done == bytes;
-    if (whole) got = archive_read_data(archive, &more, 1);
-    int error = 0;
-    if (!whole || got) {
-        const char *why = got < 0 ? archive_error_string(archive) : NULL;
-        if (!why) why = whole ? "the shard is longer than its index" : "the shard ends early";
-        error = sgrad_log_error(SGRAD_EFORMAT, "tar: %s: byte %zu after decompression: %s", path, done, why);
-    }
-    archive_read_free(archive);
+    ssize_t got = 1;
+    while (done < bytes && (got = sgrad__stream_read(stream, to + done, bytes - done)) > 0) done += (size_t)got;
+    if (done == bytes) got = sgrad__stream_read(stream, &more, 1);
+    if (done == bytes && !got) return 0;
+    const char *why = done < bytes ? "it is shorter than its index states" : "it is longer than its index states";
+    return sgrad_log_error(SGRAD_EFORMAT, "tar: %s: byte %zu after decompression: %s; the file is damaged: copy it again", path,
+                           done, got < 0 ? sgrad__stream_damage(stream) : why);
+}
+
+/* Decompresses FILE, the archive PATH, to TO, of BYTES bytes. */
+static int decompress(int file, const char *path, size_t bytes, char *to) {
+    struct sgrad__stream *stream;
+    int error = sgrad__stream_open(path, file, NULL, 0, &stream);
+    if (!error && !stream)
+        error = sgrad_log_error(SGRAD_EIO, "tar: %s: is not compressed, but was when its headers were read", path);
+    if (!error) error = read_all(stream, path, bytes, to);
+    sgrad__stream_close(stream);
     return error;
 }
-#else
-static int decompress(int file, const char *path, size_t bytes, char *to) {
-    (void)file, (void)bytes, (void)to;
-    return sgrad_library_missing("libarchive", "read %s, a tar archive", path);
-}
-#endif
 
 /* Decompresses the archive PATH of SHARD to TO, if it has not changed. */
 static int fill(const char *path, const struct sgrad__shard *shard, void *to) {

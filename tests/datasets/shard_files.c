@@ -56,7 +56,7 @@ static void hostile(void **state) {
     assert_refused(SGRAD_EFORMAT, "h.tar: byte "); /* the limit of libarchive */
     put_text("a", "x");
     tar.data[0] = 'b';
-    assert_refused(SGRAD_EFORMAT, "h.tar: byte 0: Unrecognized");
+    assert_refused(SGRAD_EFORMAT, "h.tar: byte 0, the first header: Unrecognized");
     scratch_write("h.tar", "", 0);
     assert_fails(open_split("h.tar", SGRAD_TRAIN, &dataset), SGRAD_EFORMAT, "the file is empty");
     scratch_write("h.tar", "text", 4);
@@ -64,6 +64,33 @@ static void hostile(void **state) {
     static const char pointer[] = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n";
     scratch_write("h.tar", pointer, sizeof pointer - 1);
     assert_fails(open_split("h.tar", SGRAD_TRAIN, &dataset), SGRAD_EFORMAT, "is a Git LFS pointer, not a tar archive");
+}
+
+/* Asserts that the archive, of the samples 0 to 2, with another byte in the header of 1.ppm, is refused there. */
+static void assert_header_refused(int64_t size, const char *text) {
+    struct sgrad_dataset *dataset;
+    begin();
+    for (int i = 0; i < 3; i++) put_sample((const char *[]){ "0", "1", "2" }[i], i, i);
+    char *header = tar.data + 2048;
+    assert_string_equal(header, "1.ppm");
+    if (size < 0) {
+        header[0] ^= 1;
+    } else { /* a valid header */
+        const size_t end = tar.size;
+        tar.size = 2048;
+        put_entry("1.ppm", '0', (uint64_t)size, "");
+        tar.size = end;
+    }
+    scratch_write("h.tar", tar.data, tar.size + 1024);
+    assert_fails(open_split("h.tar", SGRAD_TRAIN, &dataset), SGRAD_EFORMAT, text);
+    begin();
+}
+
+static void damaged_headers(void **state) {
+    (void)state;
+    assert_header_refused(-1, "h.tar: byte 2048, the header after 0: Damaged tar archive; copy or write the shard again");
+    assert_header_refused(600, "h.tar: byte 3584, the header after 1: Damaged");
+    assert_header_refused(1100, "h.tar: 1.ppm at byte 2560: the sample has no label");
 }
 
 static void labels(void **state) {
@@ -342,6 +369,7 @@ static void replaced(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         sentence("hostile archives are refused", hostile),
+        sentence("a damaged header, and a member with a wrong size, are named and refused", damaged_headers),
         sentence("malformed labels are refused", labels),
         sentence("a shard that ends early anywhere is refused", truncated),
         sentence("a shard without an end mark, or with data after it, is refused", ends),

@@ -356,6 +356,53 @@ static void compressed_changed(void **state) {
     }
 }
 
+/* The checksum and the size at the end of gzip. (libarchive writes Zstandard without a checksum.) */
+static void compressed_damaged(void **state) {
+    (void)state;
+    struct sgrad_dataset *dataset;
+    size_t size;
+    make_shard("v/plain.tar", 0, 50);
+    compress_shard("v/plain.tar", "v/0.tar", archive_write_add_filter_gzip);
+    char *data = read_file("v/0.tar", &size);
+    for (size_t bit = 0; bit < 8 * 9; bit++) {
+        const size_t at = bit < 8 * 8 ? size - 1 - bit / 8 : size / 2; /* the last time, a bit of the data */
+        data[at] ^= (char)(1 << bit % 8);
+        scratch_write("v/1.tar", data, size);
+        assert_fails(open_split("v/1.tar", SGRAD_TRAIN, &dataset), SGRAD_EFORMAT,
+                     at == size / 2 ? "v/1.tar: " : "v/1.tar: cannot be decompressed: incorrect ");
+        data[at] ^= (char)(1 << bit % 8);
+    }
+    free(data);
+}
+
+/* Parts of gzip may be joined, as bgzip and parallel programs do, and followed by zeros. */
+static void joined_parts(void **state) {
+    (void)state;
+    struct sgrad_dataset *dataset;
+    size_t size, first;
+    make_shard("u/plain.tar", 0, 50);
+    char *plain = read_file("u/plain.tar", &size), *all = calloc(1, 1 << 20);
+    scratch_write("u/a", plain, 5000);
+    scratch_write("u/b", plain + 5000, size - 5000);
+    size_t end = 0;
+    for (int part = 0; part < 2; part++) {
+        compress_shard(part ? "u/b" : "u/a", "u/part", archive_write_add_filter_gzip);
+        char *data = read_file("u/part", &first);
+        memcpy(all + end, data, first);
+        end += first;
+        free(data);
+    }
+    scratch_write("u/0.tar", all, end + 1000);
+    assert_done(open_split("u/0.tar", SGRAD_TRAIN, &dataset));
+    for (int i = 0; i < 50; i++) assert_int_equal(value_of(dataset, i, &(int32_t){ 0 }), i);
+    sgrad_dataset_close(dataset);
+    all[end + 10] = 'x';
+    scratch_write("u/1.tar", all, end + 1000);
+    assert_fails(open_split("u/1.tar", SGRAD_TRAIN, &dataset), SGRAD_EFORMAT, "other data follow the compressed ones");
+    free(plain);
+    free(all);
+}
+
 /* A compressed shard that is cut anywhere, or followed by another one, is refused. */
 static void compressed_ends(void **state) {
     (void)state;
@@ -366,7 +413,7 @@ static void compressed_ends(void **state) {
     for (int f = 0; f < 2; f++) {
         compress_shard("y/plain.tar", "y/0.tar", add[f]);
         char *data = read_file("y/0.tar", &size), *twice = malloc(2 * size);
-        for (size_t cut = 1; cut < size - 8; cut++) {       /* without the checksum, all bytes are there */
+        for (size_t cut = 1; cut < size; cut++) {
             scratch_write("y/1.tar", data, cut);
             assert_fails(open_split("y/1.tar", SGRAD_TRAIN, &dataset), SGRAD_EFORMAT, "y/1.tar: ");
             if (cut > 20) assert_fails(open_split("y/1.tar", SGRAD_TRAIN, &dataset), SGRAD_EFORMAT, "incomplete");
@@ -395,6 +442,8 @@ int main(int argc, char **argv) {
         sentence("shards with some of the classes of a run have the labels of the run", some_names),
         sentence("a compressed shard that changes while it is open is not read", compressed_changed),
         sentence("compressed shards that are cut or joined are refused", compressed_ends),
+        sentence("a shard whose checksum of gzip is wrong is refused", compressed_damaged),
+        sentence("a compressed shard may consist of parts of gzip", joined_parts),
         sentence("compressed shards are read by several threads, in bounded memory", compressed),
     };
     return run_sentences(argc, argv, tests, setup, scratch_close);
