@@ -26,7 +26,8 @@
 #include <unistd.h>
 
 #define LABEL_LIMIT ((size_t)1 << 20)
-enum { BLOCK = 1 << 16 };
+#define BOMB_BYTES  ((uint64_t)4 << 30)
+enum { BLOCK = 1 << 16, BOMB_RATIO = 100 }; /* images in a shard hardly become smaller by compression */
 
 void sgrad__draft_free(struct sgrad__draft *draft) {
     for (int c = 0; c < draft->classes; c++) free(draft->class_name[c]);
@@ -65,6 +66,7 @@ struct scan {
     char *block;                  /* BLOCK bytes of stream */
     const char *damage;           /* error of stream; NULL: none */
     uint64_t read, used;          /* bytes that stream has given; those up to the last that is not 0 */
+    uint64_t next;                /* position of the next header */
     struct sgrad__draft *draft;
     char *key; /* of the current sample, or of members that are no sample; NULL: none */
     struct sgrad__shard_sample sample;
@@ -79,10 +81,20 @@ static int refuse(const struct scan *scan, const char *member, int64_t at, const
     return sgrad_log_error(SGRAD_EFORMAT, "tar: %s: %s at byte %lld: %s", scan->shard, member, (long long)at, reason);
 }
 
+static bool is_bomb(const struct scan *scan) {
+    return scan->stream && scan->read > BOMB_BYTES && scan->read / BOMB_RATIO > scan->file_size;
+}
+
 /* Logs that the decompression has failed. */
 static int refuse_stream(const struct scan *scan) {
-    return sgrad_log_error(SGRAD_EFORMAT, "tar: %s: cannot be decompressed: %s; the file is incomplete or damaged: copy it again",
-                           scan->shard, scan->damage);
+    if (is_bomb(scan))
+        return sgrad_log_error(SGRAD_EFORMAT,
+                               "tar: %s: has more than 4 GiB and more than %d times its size after decompression, which no shard "
+                               "of images has; decompress it yourself if you trust it",
+                               scan->shard, BOMB_RATIO);
+    const bool window = strstr(scan->damage, "too much memory");
+    return sgrad_log_error(SGRAD_EFORMAT, "tar: %s: cannot be decompressed: %s; %s", scan->shard, scan->damage,
+                           window ? "compress it without zstd --long" : "the file is incomplete or damaged: copy it again");
 }
 
 /* Counts a member that is not part of a sample. KIND NULL: by the extension of its NAME. Names of a hostile archive have no more
@@ -211,6 +223,7 @@ static int take_file(struct scan *scan, const char *path, int64_t header, int64_
 
 static int take_member(struct scan *scan, struct archive_entry *entry) {
     const int64_t header = archive_read_header_position(scan->archive), size = archive_entry_size(entry);
+    scan->next = (uint64_t)archive_filter_bytes(scan->archive, 0) + (((uint64_t)size + 511) & ~(uint64_t)511);
     const char *path = archive_entry_pathname(entry);
     if (!path) path = archive_entry_pathname_utf8(entry); /* the locale has no such characters */
     if (!path) return refuse(scan, "a member", header, "its name cannot be read");
@@ -231,9 +244,8 @@ static int take_member(struct scan *scan, struct archive_entry *entry) {
 static int refuse_archive(const struct scan *scan) {
     const char *why = archive_error_string(scan->archive);
     const int error = archive_errno(scan->archive) == ENOMEM ? SGRAD_ENOMEM : SGRAD_EFORMAT;
-    const long long at = archive_read_header_position(scan->archive); /* negative: no header was read */
-    return sgrad_log_error(error, "tar: %s: byte %lld, the %s%s: %s; copy or write the shard again", scan->shard, at > 0 ? at : 0,
-                           scan->key ? "header after " : "first header",
+    return sgrad_log_error(error, "tar: %s: byte %llu, the %s%s: %s; copy or write the shard again", scan->shard,
+                           (unsigned long long)scan->next, scan->key ? "header after " : "first header",
                            scan->key ? scan->key : "", why ? why : "the archive is damaged");
 }
 
@@ -277,8 +289,9 @@ static la_ssize_t read_stream(struct archive *archive, void *of, const void **bl
     struct scan *scan = of;
     const ssize_t got = sgrad__stream_read(scan->stream, scan->block, BLOCK);
     *block = scan->block;
-    if (got >= 0) return count_bytes(scan, *block, (size_t)got), got;
-    scan->damage = sgrad__stream_damage(scan->stream);
+    if (got >= 0) count_bytes(scan, *block, (size_t)got);
+    if (got >= 0 && !is_bomb(scan)) return got;
+    scan->damage = got < 0 ? sgrad__stream_damage(scan->stream) : "too many bytes";
     archive_set_error(archive, EIO, "%s", scan->damage);
     return -1;
 }

@@ -66,6 +66,65 @@ static void hostile(void **state) {
     assert_fails(open_split("h.tar", SGRAD_TRAIN, &dataset), SGRAD_EFORMAT, "is a Git LFS pointer, not a tar archive");
 }
 
+/* Sizes, names and special headers that no archive of a data set has, after a valid sample. */
+static void hostile_headers(void **state) {
+    (void)state;
+    static const char *const names[] = { "x.ppm", "x.txt", "x.cls" };
+    static const int64_t sizes[] = { INT64_MAX, INT64_MIN, (int64_t)1 << 62, -1, -512 };
+    const char *path[] = { "a/../../x.ppm", "x/..", "/" };
+    char record[64];
+    for (size_t n = 0; n < sizeof names / sizeof *names; n++)
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            put_sample("a", 0, 0);
+            put_wide_entry(names[n], sizes[i]);
+            assert_refused(SGRAD_EFORMAT, "h.tar: ");
+        }
+    put_sample("a", 0, 0);
+    put_wide_entry("x.txt", -1);
+    assert_refused(SGRAD_EFORMAT, "h.tar: byte 2048, the header after a: Tar entry has negative size");
+    for (size_t i = 0; i < sizeof path / sizeof *path; i++) {
+        put_sample("a", 0, 0);
+        snprintf(record, sizeof record, "%zu path=%s\n", strlen(path[i]) + 9, path[i]);
+        put_extension('x', record);
+        put_image("x.ppm", 0);
+        assert_refused(SGRAD_EFORMAT, "its path leads out of the archive");
+    }
+    for (const char *type = "346"; *type; type++) {
+        put_entry("x.ppm", *type, 0, "");
+        assert_refused(SGRAD_EFORMAT, "is neither a file nor a folder");
+    }
+    for (const char *type = "Lxg"; *type; type++) { /* chains of headers, and one of a megabyte */
+        put_sample("a", 0, 0);
+        for (int i = 0; i < 1000; i++) put_extension(*type, *type == 'L' ? "x.ppm" : "15 comment=abc\n");
+        put_image("x.ppm", 0);
+        assert_refused(SGRAD_EFORMAT, "h.tar: ");
+        char *text = sgrad_format("1200009 path=%*s\n", 1200009 - 14, "x.ppm");
+        put_sample("a", 0, 0);
+        put_extension(*type, text);
+        put_image("x.ppm", 0);
+        assert_refused(SGRAD_EFORMAT, "h.tar: ");
+        free(text);
+    }
+}
+
+/* As in WebDataset, a name may occur again: it is another sample. Empty members are counted, but do not stay in memory. */
+static void repeated(void **state) {
+    (void)state;
+    struct sgrad_dataset *dataset;
+    int32_t label;
+    put_sample("a", 1, 0);
+    put_sample("b", 2, 1);
+    for (int i = 0; i < 3000; i++) put_entry("empty.txt", '0', 0, "");
+    put_sample("a", 3, 2);
+    save("again.tar");
+    assert_done(open_split("again.tar", SGRAD_TRAIN, &dataset));
+    assert_int_equal(dataset->count, 3);
+    assert_int_equal(value_of(dataset, 2, &label), 3);
+    assert_int_equal(label, 2);
+    assert_string_equal(dataset->others, "3000 other files: 3000 .txt");
+    sgrad_dataset_close(dataset);
+}
+
 /* Asserts that the archive, of the samples 0 to 2, with another byte in the header of 1.ppm, is refused there. */
 static void assert_header_refused(int64_t size, const char *text) {
     struct sgrad_dataset *dataset;
@@ -369,6 +428,8 @@ static void replaced(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         sentence("hostile archives are refused", hostile),
+        sentence("sizes of 2^63, chains of headers, devices and paths that lead out are refused", hostile_headers),
+        sentence("a name that occurs again is another sample, and empty members are counted", repeated),
         sentence("a damaged header, and a member with a wrong size, are named and refused", damaged_headers),
         sentence("malformed labels are refused", labels),
         sentence("a shard that ends early anywhere is refused", truncated),

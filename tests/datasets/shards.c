@@ -403,6 +403,34 @@ static void joined_parts(void **state) {
     free(all);
 }
 
+/* A compressed shard with a member of 8 GiB of zeros is not decompressed to its end. */
+static void bomb(void **state) {
+    (void)state;
+    enum { ZEROS = 16 << 20, TIMES = 512 };
+    struct sgrad_dataset *dataset;
+    size_t begin_size, size;
+    char *zeros = calloc(1, ZEROS), *all = NULL;
+    begin();
+    put_sample("a", 1, 0);
+    put_wide_entry("x.txt", (int64_t)ZEROS * TIMES);
+    scratch_write("o/begin", tar.data, tar.size);
+    scratch_write("o/zeros", zeros, ZEROS);
+    begin();
+    compress_shard("o/begin", "o/begin.zst", archive_write_add_filter_zstd);
+    compress_shard("o/zeros", "o/zeros.zst", archive_write_add_filter_zstd);
+    char *first = read_file("o/begin.zst", &begin_size), *part = read_file("o/zeros.zst", &size);
+    all = malloc(begin_size + TIMES * size);
+    memcpy(all, first, begin_size);
+    for (size_t i = 0; i < TIMES; i++) memcpy(all + begin_size + i * size, part, size);
+    assert_true(begin_size + TIMES * size < 1 << 20);
+    scratch_write("o/0.tar", all, begin_size + TIMES * size);
+    assert_fails(open_split("o/0.tar", SGRAD_TRAIN, &dataset), SGRAD_EFORMAT, "more than 100 times its size after decompression");
+    free(zeros);
+    free(first);
+    free(part);
+    free(all);
+}
+
 /* A compressed shard that is cut anywhere, or followed by another one, is refused. */
 static void compressed_ends(void **state) {
     (void)state;
@@ -443,6 +471,7 @@ int main(int argc, char **argv) {
         sentence("a compressed shard that changes while it is open is not read", compressed_changed),
         sentence("compressed shards that are cut or joined are refused", compressed_ends),
         sentence("a shard whose checksum of gzip is wrong is refused", compressed_damaged),
+        sentence("a small shard that decompresses to gigabytes is refused", bomb),
         sentence("a compressed shard may consist of parts of gzip", joined_parts),
         sentence("compressed shards are read by several threads, in bounded memory", compressed),
     };

@@ -18,14 +18,13 @@ static inline void put_block(const void *data, size_t size) {
     tar.size += (size + 511) / 512 * 512;
 }
 
-/* A member, or another entry of TYPE, whose header states SIZE bytes. */
-static inline void put_entry(const char *name, char type, uint64_t size, const char *link) {
-    char header[512] = "", octal[32];
+/* A member, or another entry of TYPE, whose header states the SIZE: 12 bytes. */
+static inline void put_header(const char *name, char type, const char *size, const char *link) {
+    char header[512] = "";
     unsigned sum = 0;
     strncpy(header, name, 100);
     strcpy(header + 100, "0000644");
-    snprintf(octal, sizeof octal, "%011llo", (unsigned long long)size);
-    memcpy(header + 124, octal, 11);
+    memcpy(header + 124, size, 12);
     strcpy(header + 136, "00000000000");
     memset(header + 148, ' ', 8);
     header[156] = type;
@@ -37,6 +36,20 @@ static inline void put_entry(const char *name, char type, uint64_t size, const c
     for (int i = 0; i < 512; i++) sum += (unsigned char)header[i];
     snprintf(header + 148, 8, "%06o", sum);
     put_block(header, sizeof header);
+}
+
+static inline void put_entry(const char *name, char type, uint64_t size, const char *link) {
+    char octal[32];
+    snprintf(octal, sizeof octal, "%011llo", (unsigned long long)size);
+    put_header(name, type, octal, link);
+}
+
+/* The same with SIZE in base 256: all eight bytes. */
+static inline void put_wide_entry(const char *name, int64_t size) {
+    char wide[12] = { size < 0 ? (char)0xff : (char)0x80 };
+    memset(wide + 1, size < 0 ? 0xff : 0, 3);
+    for (int i = 0; i < 8; i++) wide[4 + i] = (char)(unsigned char)((uint64_t)size >> (56 - 8 * i));
+    put_header(name, '0', wide, "");
 }
 
 static inline void put(const char *name, const void *data, size_t size) {
