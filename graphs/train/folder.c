@@ -146,6 +146,7 @@ static int open_own_folder(struct sgrad__run *run, const struct sgrad__config *c
         free(path);
         if (error) return error;
         *done = position.step;
+        SGRAD_TRY(sgrad__config_same_order(run->files.folder, config, *done, run->steps_per_epoch));
         return *done < run->steps ? sgrad__config_continue(run->files.folder, config, *done, &run->files.history) : 0;
     }
     run->files.created = false;

@@ -257,6 +257,20 @@ def test_what_differs_is_named():
     assert f'data "{same}" (was "{here}")' in said and len(losses(out)) == 4, said
 
 
+def test_another_order_within_an_epoch_is_refused():
+    """--no-shuffle and --sampler change the order of the samples, so they may change only between epochs."""
+    words = ("train", "--model", "mlp", "--batch", 64, "--deterministic", "--cpus", 1, "--data", "synthetic:4x4x1,2,256", "--checkpoint-every", 1)
+    for given, was, other in (((), "--shuffle", "--no-shuffle"), (("--no-shuffle",), "--no-shuffle", "--shuffle"), ((), "--sampler shuffle", "--sampler=balanced")):
+        out = folder("order")
+        stargrad(*words, *given, "--steps", 6, "--out", out)
+        refused = stargrad("train", "--resume", "--out", out, "--steps", 9, other, status=2)
+        assert refused.count("\n") == 1 and f"{out}: the run has {was}, so it cannot be continued with {other.replace('=', ' ')} within epoch 2" in refused, refused
+        assert "leave that option out, or give it at the end of an epoch, after step 8" in refused, refused
+        stargrad("train", "--resume", "--out", out, "--steps", 8)
+        said = ranks(2, "train", "--resume", "--out", out, "--steps", 9, other)
+        assert "continues  after step 8" in said and len(losses(out)) == 9, said
+
+
 def test_groups_of_other_ranks_are_kept():
     """Where batch norm's group is a rank's share, it stays what it was."""
     words = ("train", "--model", "convnet", "--data", "digits", "--batch", 64, "--micro-batch", 16, "--deterministic", "--cpus", 1,

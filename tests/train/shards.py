@@ -126,6 +126,12 @@ def test_ranks_and_resumed():
             words = (*RUN, "--checkpoint-every", 1, "--data", where, *more, "--cpus", 1, "--out", out, *(["--resume"] if steps != 2 else []))
             stargrad(*words, *(["--steps", steps] if steps else []))
         assert outcome(out)[0] == one[0] and outcome(out)[2] == one[2], more
+    stargrad(*RUN, "--checkpoint-every", 1, "--data", data, "--cpus", 1, "--out", folder("parted"), "--steps", 5)
+    for count in (1, 2):
+        refused = ranks(count, "train", "--resume", "--out", f"{FOLDER}/parted", "--steps", 7, "--shuffle-window", 7, status=2)
+        assert "the run has --shuffle-window 16384, so it cannot be continued with --shuffle-window 7 within epoch 1" in refused, refused
+    stargrad("train", "--resume", "--out", f"{FOLDER}/parted", "--steps", 6)
+    assert "shuffle_window 7 (was 16384)" in stargrad("train", "--resume", "--out", f"{FOLDER}/parted", "--steps", 7, "--shuffle-window", 7)
 
 
 def test_damaged():
