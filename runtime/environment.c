@@ -49,27 +49,39 @@ int sgrad_variable_choice(const char *name, const char *const *choices, const ch
 
 /* ---- home ------------------------------------------------------------------------------------------------------- */
 
-static const char *home_variable(void) {
+const char *sgrad_home_variable(void) {
     static const char *const all[] = { "XDG_CACHE_HOME", "STARPU_HOME", "HOME" };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (sgrad_variable(all[i])) return all[i];
     return NULL;
 }
 
-/* Creates the missing folders of PATH, beginning after position AT. Returns 0 or errno. */
-static int make_folders(char *path, char *at) {
-    for (char *slash = at; (slash = strchr(slash + 1, '/'));) {
-        *slash = 0;
-        mkdir(path, 0777);
-        *slash = '/';
-    }
-    return mkdir(path, 0777) && errno != EEXIST ? errno : 0;
+/* Creates the folder PATH with access MODE. Returns 0, also if it exists, or errno. */
+static int make_folder(const char *path, mode_t mode) {
+    struct stat status;
+    if (!mkdir(path, mode)) return 0;
+    const int error = errno; /* of a folder that exists on a read-only file system, it may be EROFS */
+    return !stat(path, &status) ? (S_ISDIR(status.st_mode) ? 0 : ENOTDIR) : error;
 }
 
-/* Returns 0 if StarPU can write its measured times to PATH, else errno. Creates the missing folders after position AT. */
-static int try_folder(char *path, char *at) {
+int sgrad_folders_make(const char *path, size_t from, size_t home) {
+    char *part = sgrad_format("%s", path), *slash = part + from;
+    int error = 0;
+    while (!error && (slash = strchr(slash + 1, '/'))) {
+        *slash = 0;
+        error = make_folder(part, (size_t)(slash - part) <= home ? 0700 : 0777);
+        *slash = '/';
+    }
+    if (!error) error = make_folder(part, strlen(part) <= home ? 0700 : 0777);
+    free(part);
+    return error;
+}
+
+/* Returns 0 if StarPU can write its measured times to PATH, else errno. Creates the missing folders. FROM, HOME: as of
+ * sgrad_folders_make. */
+static int try_folder(const char *path, size_t from, size_t home) {
     static const char *const parts[] = { "", "/bus", "/codelets", "/codelets/45" };
-    int error = make_folders(path, at);
+    int error = sgrad_folders_make(path, from, home);
     for (size_t i = 0; i < sizeof parts / sizeof *parts && !error; i++) {
         char *part = sgrad_format("%s%s", path, parts[i]);
         if (access(part, W_OK | X_OK) && (i == 0 || errno != ENOENT)) error = errno;
@@ -83,13 +95,13 @@ static int try_home(const char *home, bool make) {
     struct stat status;
     if (!make && stat(home, &status)) return errno;
     char *path = sgrad_format("%s/.starpu/sampling", home);
-    const int error = try_folder(path, make ? path : path + strlen(home));
+    const int error = try_folder(path, make ? 0 : strlen(home), strlen(home));
     free(path);
     return error;
 }
 
 char *sgrad_home_trouble(void) {
-    const char *name = home_variable();
+    const char *name = sgrad_home_variable();
     if (!name) return sgrad_format("HOME is not set");
     const int error = try_home(getenv(name), strcmp(name, "HOME") != 0);
     return error ? sgrad_format("%s=%s: %s", name, getenv(name), strerror(error)) : NULL;
@@ -156,9 +168,9 @@ static void settle_model_folder(void) {
     static const char variable[] = "STARPU_PERF_MODEL_DIR";
     const char *value = sgrad_variable(variable);
     char *path = value ? sgrad_format("%s", value) : NULL;
-    const int error = path ? try_folder(path, path) : 0;
+    const int error = path ? try_folder(path, 0, 0) : 0;
     if (error) {
-        const char *home = getenv(home_variable());
+        const char *home = getenv(sgrad_home_variable());
         sgrad_log_warning("%s=%s: %s: measured times of tasks are stored in %s/.starpu/sampling; set %s to a writable folder",
                           variable, path, strerror(error), home, variable);
         unsetenv(variable);

@@ -17,8 +17,16 @@ int sgrad_variable_choice(const char *name, const char *const *choices, const ch
 
 /* Returns the path of the file NAME, "onednn" or "shards/0", in the user's cache folder of Stargrad: .starpu/stargrad below
  * $XDG_CACHE_HOME, else $STARPU_HOME, else $HOME. The caller must free it. NULL: no folder is set. MAKE: create missing
- * folders. (files/tuning_cache.c) */
+ * folders, except $HOME; if this fails, NULL is returned, and the first call logs a warning. (files/tuning_cache.c) */
 char *sgrad_cache_path(const char *name, bool make);
+
+/* Returns the name of the variable with the user's cache folder: XDG_CACHE_HOME, else STARPU_HOME, else HOME; NULL: none is
+ * set. */
+const char *sgrad_home_variable(void);
+
+/* Creates the folder PATH, and its missing parents that are longer than FROM bytes. Those of up to HOME bytes are accessible only
+ * to this user, as the XDG Base Directory Specification requires of $XDG_CACHE_HOME. Returns 0 or errno. */
+int sgrad_folders_make(const char *path, size_t from, size_t home);
 
 /* Checks the folder for StarPU's time measurements: .starpu in $XDG_CACHE_HOME, else $STARPU_HOME, else $HOME. Creates missing
  * folders, except $HOME. Returns NULL if StarPU can write there, else the reason, "HOME=/x: Permission denied", which the caller

@@ -32,6 +32,7 @@ enum { THREADS = 16, REASON = 1024 };
 /* The shards that the threads open. */
 struct opening {
     char *const *path;
+    const char *cache;    /* folder of the indexes, with a slash; NULL: there is none */
     int64_t count, first; /* first: the shard at which this process begins */
     struct sgrad__shard *shard;
     _Atomic int64_t next;  /* number of shards that threads have taken */
@@ -97,8 +98,8 @@ static bool store(const struct place *place, const void *block, size_t bytes) {
 }
 
 /* Waits until no other thread or process reads the shard. Returns a descriptor that the caller must close; -1: not locked. */
-static int lock(const struct place *place) {
-    char *path = sgrad_cache_path(FOLDER "/" SGRAD_LOCK, true);
+static int lock(const char *cache, const struct place *place) {
+    char *path = cache ? sgrad_format("%s" SGRAD_LOCK, cache) : NULL;
     const int file = path ? open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666) : -1;
     struct flock one = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)(place->hash >> 2), .l_len = 1 };
     free(path);
@@ -108,7 +109,7 @@ static int lock(const struct place *place) {
 
 /* ---- one shard ----------------------------------------------------------------------------------------------------- */
 
-static int open_place(const char *path, struct place *place, int *file) {
+static int open_place(const char *path, const char *cache, struct place *place, int *file) {
     struct stat status;
     *place = (struct place){ .path = path, .absolute = realpath(path, NULL) };
     *file = place->absolute ? open(place->absolute, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
@@ -116,9 +117,7 @@ static int open_place(const char *path, struct place *place, int *file) {
     if (!S_ISREG(status.st_mode)) return sgrad_log_error(SGRAD_EIO, "tar: %s: not a regular file", path);
     place->file = sgrad__version_of(&status);
     place->hash = sgrad__fingerprint_add(1, place->absolute, strlen(place->absolute));
-    char *name = sgrad_format(FOLDER "/%016llx", (unsigned long long)place->hash);
-    place->cache = sgrad_cache_path(name, true);
-    free(name);
+    if (cache) place->cache = sgrad_format("%s%016llx", cache, (unsigned long long)place->hash);
     return 0;
 }
 
@@ -141,7 +140,7 @@ static int build(struct opening *opening, const struct place *place, int file, s
     SGRAD_TRY(error);
     const bool settled = sgrad__version_is_settled(&place->file), stored = settled && store(place, block, bytes);
     if (stored && load(place, shard)) return free(block), 0;
-    if (settled && !stored) opening->unstored = true;
+    if (settled && place->cache && !stored) opening->unstored = true;
     if (sgrad__index_parse(block, bytes, shard)) return 0;
     free(block);
     return sgrad_log_error(SGRAD_EFORMAT, "tar: %s: its members have impossible sizes", place->path);
@@ -151,9 +150,9 @@ static int open_shard(struct opening *opening, int64_t i) {
     struct sgrad__shard *shard = &opening->shard[i];
     struct place place;
     int file;
-    int error = open_place(opening->path[i], &place, &file);
+    int error = open_place(opening->path[i], opening->cache, &place, &file);
     if (!error && !load(&place, shard)) {
-        const int locked = lock(&place);
+        const int locked = lock(opening->cache, &place);
         if (!load(&place, shard)) error = build(opening, &place, file, shard);
         if (locked >= 0) close(locked);
     }
@@ -188,7 +187,9 @@ static void *open_some(void *argument) {
 
 int sgrad__indexes_open(char *const *path, int64_t count, struct sgrad__shard *shard) {
     const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    char *cache = sgrad_cache_path(FOLDER "/", true);
     struct opening opening = { .path = path,
+                               .cache = cache,
                                .count = count,
                                .shard = shard,
                                .failed = count,
@@ -202,6 +203,7 @@ int sgrad__indexes_open(char *const *path, int64_t count, struct sgrad__shard *s
     }
     if (!threads) open_some(&opening);
     for (int i = 0; i < threads; i++) pthread_join(thread[i], NULL);
+    free(cache);
     if (opening.read && sgrad_launched_rank() == 0) sgrad_log_progress(NULL);
     if (opening.error) return sgrad_log_error(opening.error, "%s", opening.reason);
     if (opening.unstored && sgrad_launched_rank() == 0)

@@ -5,26 +5,36 @@
 #include "config.h"
 #include "runtime/environment.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+/* Creates the folder of the file PATH below HOME, the value of VARIABLE. Returns false if this fails; the first failure is
+ * logged. */
+static bool make_folder(const char *path, const char *variable, const char *home) {
+    static atomic_bool warned;
+    const size_t length = strlen(home);
+    char *folder = sgrad_format("%.*s", (int)(strrchr(path, '/') - path), path);
+    const int error = sgrad_folders_make(folder, strcmp(variable, "HOME") ? 0 : length, length);
+    if (error && !atomic_exchange(&warned, true) && sgrad_launched_rank() == 0)
+        sgrad_log_warning("%s=%s: the cache folder %s cannot be created: %s; measurements and indexes of data sets are not "
+                          "stored; set XDG_CACHE_HOME to a writable folder",
+                          variable, home, folder, strerror(error));
+    free(folder);
+    return !error;
+}
+
 char *sgrad_cache_path(const char *name, bool make) {
-    const char *home = sgrad_variable("XDG_CACHE_HOME");
-    if (!home) home = sgrad_variable("STARPU_HOME");
-    if (!home) home = sgrad_variable("HOME");
+    const char *variable = sgrad_home_variable(), *home = variable ? getenv(variable) : NULL;
     if (!home) return NULL;
     char *path = sgrad_format("%s/.starpu/stargrad/%s", home, name);
-    for (char *slash = path + strlen(home); make && (slash = strchr(slash + 1, '/'));) {
-        *slash = 0;
-        mkdir(path, 0777);
-        *slash = '/';
-    }
-    return path;
+    if (!make || make_folder(path, variable, home)) return path;
+    free(path);
+    return NULL;
 }
 
 bool sgrad_tuning_cache_get(const char *topic, const char *key, char *value, size_t size) {
@@ -50,9 +60,10 @@ void sgrad_tuning_cache_put(const char *topic, const char *key, const char *valu
     char *path = sgrad_cache_path(topic, true), *line = sgrad_format("%s\t%s\n", key, value);
     const int fd = path ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666) : -1;
     const bool written = fd >= 0 && write(fd, line, strlen(line)) == (ssize_t)strlen(line);
-    if (!written && !atomic_exchange(&warned, true))
-        sgrad_log_warning("%s: the cache cannot be written; the next run will repeat the measurements",
-                          path ? path : "$HOME");
+    if (path && !written && !atomic_exchange(&warned, true))
+        sgrad_log_warning("%s: the cache cannot be written: %s; the next run will repeat the measurements; set XDG_CACHE_HOME to "
+                          "another folder",
+                          path, strerror(errno));
     if (fd >= 0) close(fd);
     free(line);
     free(path);

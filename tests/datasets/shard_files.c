@@ -360,7 +360,7 @@ static void cached(void **state) {
     setenv("XDG_CACHE_HOME", "/dev/null", 1); /* without a cache folder, nothing is stored */
     scratch_listen();
     const int error = open_split("c.tar", SGRAD_TRAIN, &dataset);
-    assert_non_null(strstr(scratch_said(), "the index of the shards cannot be stored"));
+    assert_contains(scratch_said(), "the cache folder /dev/null/.starpu/stargrad/shards cannot be created: Not a dir");
     assert_done(error);
     assert_int_equal(value_of(dataset, 3, &(int32_t){ 0 }), 10);
     sgrad_dataset_close(dataset);

@@ -1,6 +1,7 @@
 /* Files are complete or do not exist; files that are read must be regular, not too large, and not empty; only one process can
  * write to a folder. */
 #include "config.h"
+#include "runtime/environment.h"
 #include "runtime/runtime.h"
 #include "runtime/files/streams.h"
 #include "tests/scratch.h"
@@ -9,6 +10,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 static int files_in_scratch(void) {
@@ -219,10 +221,38 @@ static void memos(void **state) {
     fputs("cut off\t5", file);
     fclose(file);
     assert_false(sgrad_tuning_cache_get("topic", "cut off", value, sizeof value));
-    setenv("STARPU_HOME", scratch_write("file", "", 0), 1);
+    assert_int_equal(sgrad_folders_make(scratch_path(".starpu/stargrad/full"), 0, 0), 0);
     scratch_listen();
-    sgrad_tuning_cache_put("topic", "a key", "1");
-    assert_contains(scratch_said(), "the cache cannot be written; the next run will repeat the measurements");
+    sgrad_tuning_cache_put("full", "a key", "1");
+    assert_contains(scratch_said(), "the cache cannot be written: Is a directory; the next run will repeat the measurements");
+}
+
+/* The folder of XDG_CACHE_HOME may be missing, also with its parents; $HOME may not. */
+static void cache_folder(void **state) {
+    (void)state;
+    struct stat is;
+    setenv("XDG_CACHE_HOME", scratch_path("new/cache"), 1);
+    char *path = sgrad_cache_path("topic/x", false);
+    assert_non_null(path);
+    free(path);
+    assert_int_equal(access(scratch_path("new"), F_OK), -1);
+    assert_non_null(path = sgrad_cache_path("topic/x", true));
+    free(path);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(stat(scratch_path(i ? "new" : "new/cache"), &is), 0);
+        assert_int_equal(is.st_mode & 0777, 0700);
+    }
+    assert_int_equal(access(scratch_path("new/cache/.starpu/stargrad/topic"), W_OK), 0);
+    unsetenv("XDG_CACHE_HOME");
+    unsetenv("STARPU_HOME");
+    setenv("HOME", scratch_path("absent"), 1);
+    scratch_listen();
+    assert_null(sgrad_cache_path("topic", true));
+    assert_contains(scratch_said(), "absent/.starpu/stargrad cannot be created: No such file or directory; measurements and "
+                                    "indexes of data sets are not stored; set XDG_CACHE_HOME to a writable folder");
+    scratch_listen();
+    assert_null(sgrad_cache_path("topic", true)); /* warns once */
+    assert_string_equal(scratch_said(), "");
 }
 
 int main(int argc, char **argv) {
@@ -240,6 +270,8 @@ int main(int argc, char **argv) {
         sentence_with("two runs cannot write to one folder", locks, scratch_open, scratch_close),
         sentence_with("measured values are kept for later runs, and damaged ones are left out",
                       memos, scratch_open, scratch_close),
+        sentence_with("a missing cache folder is created for this user only, or a warning states the reason", cache_folder,
+                      scratch_open, scratch_close),
     };
     return run_sentences(argc, argv, tests, NULL, NULL);
 }
