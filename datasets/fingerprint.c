@@ -34,6 +34,10 @@ uint64_t sgrad__fingerprint_add(uint64_t hash, const void *data, size_t size) {
     return sgrad__fingerprint_end(hash, data, size, size);
 }
 
+uint64_t sgrad__sample_stamp(const char *name, const int64_t *number, size_t numbers) {
+    return sgrad__fingerprint_add(sgrad__fingerprint_add(1, name, strlen(name)), number, numbers * sizeof *number);
+}
+
 uint64_t sgrad_dataset_fingerprint(const struct sgrad_dataset *dataset) {
     int64_t number[2 + SGRAD_MAX_FIELDS * SGRAD_MAX_RANK] = { dataset->count };
     const struct sgrad_field *field[SGRAD_MAX_FIELDS];

@@ -134,7 +134,7 @@ static uint64_t stamp_sample(const struct sgrad_dataset *dataset, int64_t i) {
     struct stat status = { 0 };
     if (stat(path, &status)) status.st_size = -1;
     const int64_t number[] = { status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec };
-    const uint64_t stamp = sgrad__fingerprint_add(sgrad__fingerprint_add(1, name, strlen(name)), number, sizeof number);
+    const uint64_t stamp = sgrad__sample_stamp(name, number, sizeof number / sizeof *number);
     free(name);
     free(path);
     return stamp;

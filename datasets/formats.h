@@ -260,6 +260,8 @@ int sgrad__dataset_exclude(struct sgrad_dataset *dataset, const char *file);
  * which is not logged and which the caller must free. Errors other than SGRAD_EIO and SGRAD_EFORMAT are returned. */
 int sgrad__dataset_find_damaged(const struct sgrad_dataset *dataset, char **reason);
 
+/* Returns the stamp of a sample (sgrad_dataset_stamp) with this name. NUMBER: properties of its version. */
+uint64_t sgrad__sample_stamp(const char *name, const int64_t *number, size_t numbers);
 /* Returns HASH, a fingerprint, extended by SIZE bytes. */
 uint64_t sgrad__fingerprint_add(uint64_t hash, const void *data, size_t size);
 /* The same in several calls: words for all parts except the last one, whose SIZE is a multiple of 8; end for the last part, where

@@ -284,7 +284,7 @@ static uint64_t stamp_sample(const struct sgrad_dataset *dataset, int64_t i) {
     const struct sgrad__shard *shard = &shards->shard[sgrad__shards_find(shards, i, &sample)];
     const int64_t number[] = { shard->file.bytes, shard->file.written, (int64_t)sample->at, sample->size };
     char *name = name_sample(dataset, i);
-    const uint64_t stamp = sgrad__fingerprint_add(sgrad__fingerprint_add(1, name, strlen(name)), number, sizeof number);
+    const uint64_t stamp = sgrad__sample_stamp(name, number, sizeof number / sizeof *number);
     free(name);
     return stamp;
 }

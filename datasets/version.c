@@ -18,6 +18,11 @@ struct sgrad__file_version sgrad__version_of(const struct stat *is) {
     return (struct sgrad__file_version){ is->st_size, nanoseconds(is->st_mtim), nanoseconds(is->st_ctim), (int64_t)is->st_ino };
 }
 
+struct sgrad__file_version sgrad__version_at(const char *path) {
+    struct stat is;
+    return stat(path, &is) ? (struct sgrad__file_version){ 0 } : sgrad__version_of(&is);
+}
+
 static bool has_same_content(const struct sgrad__file_version *a, const struct sgrad__file_version *b) {
     return a->bytes == b->bytes && a->written == b->written;
 }

@@ -1,4 +1,5 @@
-/* version.h: versions of files, which show that a file has changed since it was looked at. Private to datasets/.
+/* version.h: versions of files, which show that a file or a folder has changed since it was looked at. The version of a folder
+ * changes if a file in it is added, removed or renamed.
  *
  * Three rules use a version:
  *
@@ -27,6 +28,7 @@ struct sgrad__file_version {
     int64_t inode;
 };
 struct sgrad__file_version sgrad__version_of(const struct stat *status);
+struct sgrad__file_version sgrad__version_at(const char *path);         /* zeros: there is no such file */
 /* Returns true if a result that is stored for version A is valid for version B. */
 bool sgrad__version_is_same(const struct sgrad__file_version *a, const struct sgrad__file_version *b);
 /* Returns true if a result may be stored. */

@@ -65,6 +65,11 @@ static void add_image(struct sgrad_walk *walk, const char *path, int64_t size) {
     walk->image[walk->count++] = (struct sgrad_walk_image){ sgrad_format("%s", path), size };
 }
 
+static void add_folder(struct sgrad_walk *walk, const char *path, struct sgrad__file_version version) {
+    walk->folder = sgrad_array_grow(walk->folder, walk->folders, sizeof *walk->folder);
+    walk->folder[walk->folders++] = (struct sgrad_walk_folder){ sgrad_format("%s", path), version };
+}
+
 static int walk_folder(struct sgrad_walk *walk, const char *root, const char *below, bool hidden, const struct level *above);
 
 /* Adds ENTRY of the folder BELOW, a path relative to ROOT. */
@@ -74,6 +79,7 @@ static int add_entry(struct sgrad_walk *walk, const char *root, const char *belo
     char *path = sgrad_format("%s%s%s", below, *below ? "/" : "", entry), *whole = sgrad_format("%s/%s", root, path);
     const bool there = stat(whole, &status) == 0, is_hidden = hidden || *entry == '.';
     int error = 0;
+    if (!there) add_folder(walk, path, (struct sgrad__file_version){ 0 });
     if (there && S_ISDIR(status.st_mode)) {
         if (is_above(level, &status)) sgrad_walk_note(walk, "circular link");
         else error = walk_folder(walk, root, path, is_hidden, level);
@@ -87,13 +93,14 @@ static int add_entry(struct sgrad_walk *walk, const char *root, const char *belo
 }
 
 static int walk_folder(struct sgrad_walk *walk, const char *root, const char *below, bool hidden, const struct level *above) {
-    struct stat status;
+    struct stat status = { 0 };
     char *path = sgrad_format("%s%s%s", root, *below ? "/" : "", below);
     DIR *folder = stat(path, &status) ? NULL : opendir(path);
     const bool skips = !folder && hidden;       /* a hidden folder, such as a desktop's .Trash, may be private */
     int error = folder || skips ? 0 : sgrad_log_error(SGRAD_EIO, "%s: %s", path, strerror(errno));
     const struct level level = { status.st_dev, status.st_ino, above };
     const struct dirent *entry;
+    add_folder(walk, below, sgrad__version_of(&status));
     if (skips) sgrad_walk_note(walk, "hidden");
     while (folder && (errno = 0, entry = readdir(folder)) && !error)
         if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, ".."))
@@ -152,6 +159,8 @@ char *sgrad_walk_others(struct sgrad_walk *walk) {
 void sgrad_walk_free(struct sgrad_walk *walk) {
     for (int64_t i = 0; i < walk->count; i++) free(walk->image[i].name);
     for (int i = 0; i < walk->kinds; i++) free(walk->other[i].kind);
+    for (int i = 0; i < walk->folders; i++) free(walk->folder[i].name);
+    free(walk->folder);
     free(walk->image);
     free(walk->other);
     *walk = (struct sgrad_walk){ 0 };

@@ -2,6 +2,8 @@
 #ifndef SGRAD_DATASETS_WALK_H
 #define SGRAD_DATASETS_WALK_H
 
+#include "datasets/version.h"
+
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -21,6 +23,11 @@ struct sgrad_walk {
         char *kind;                     /* ".txt", "hidden" */
         int64_t files;
     } *other;
+    int folders;                        /* Length of folder. */
+    struct sgrad_walk_folder {          /* the folders that were listed, and links without a target, which may become folders */
+        char *name;                     /* relative to the folder; "" for itself */
+        struct sgrad__file_version version;     /* before it was listed; zeros: it does not exist */
+    } *folder;
     int64_t capacity;                   /* private */
 };
 /* Lists the images in FOLDER and all its subfolders, ordered by the bytes of the path of their folder, then of their name. Links
