@@ -15,7 +15,6 @@
  * images are not augmented, and this is logged. Digits and letters, which are different signs in the mirror, may have colours:
  * for these the user must set --augment crop:1/8. */
 #include "config.h"
-#include "datasets/encoded.h"
 #include "datasets/folder.h"
 
 #include <stdlib.h>
@@ -24,53 +23,82 @@
 
 #define FILE_LIMIT ((size_t)1 << 28)
 
-/* Image files in a folder. */
+/* The images in the folder of a split. */
 struct files {
-    const char *path;
-    char **name;        /* CLASS/NAME of each file */
+    char *path;
+    struct sgrad__shard index;
 };
 
 struct folder {
     struct sgrad__encoded images;
-    struct files files; /* of the split */
     struct sgrad__part part;
-    char *path; /* DIR/train, DIR/val or DIR/test */
-    char *trained; /* DIR/train, or path if it does not exist */
+    struct files files;             /* DIR/train, DIR/val or DIR/test */
+    struct files own_training;      /* DIR/train, if it exists and the split is another one; empty after measure */
+    struct files *training;         /* files or own_training */
     int classes;
-    char **class_name, **shown;     /* names of the folders; the same as UTF-8 */
+    char **class_name;              /* as UTF-8 */
     struct sgrad_walk beside;       /* files that are not images */
-    char *others;       /* string of the data set */
+    char *others;                   /* string of the data set */
 };
+
+static void close_files(struct files *files) {
+    sgrad__index_close(&files->index);
+    free(files->path);
+    *files = (struct files){ 0 };
+}
 
 /* ---- samples ------------------------------------------------------------------------------------------- */
 
-/* Checks that all classes of this split are classes of the training split; other classes would have no label. SGRAD_EFORMAT. */
-static int check_classes(const struct folder *folder) {
-    char **name = NULL;
-    int classes = 0, known = 0;
-    int error = sgrad__folder_classes(folder->path, &name, &classes);
-    for (int i = 0; i < classes && !error; i++) {
-        while (known < folder->classes && strcmp(folder->class_name[known], name[i]) < 0) known++;
-        if (known == folder->classes || strcmp(folder->class_name[known], name[i]))
-            error = sgrad_log_error(SGRAD_EFORMAT, "folder: %s/%s: the training split has no such class", folder->path, name[i]);
+static const char *name_of(const struct files *files, int64_t i) { return files->index.text + files->index.sample[i].name; }
+
+/* Returns, for each class of the split, its number in the training split. The caller must free it. *ERROR: SGRAD_EFORMAT if the
+ * training split lacks a class; its images would have no label. */
+static int32_t *map_classes(const struct folder *folder, int *error) {
+    const struct sgrad__shard *own = &folder->files.index, *training = &folder->training->index;
+    int32_t *map = sgrad_xcalloc((size_t)own->classes, sizeof *map);
+    for (int c = 0, known = 0; c < own->classes && !*error; c++) {
+        const char *name = sgrad__folder_class(own, c);
+        while (known < training->classes && strcmp(sgrad__folder_class(training, known), name) < 0) known++;
+        map[c] = known;
+        if (known == training->classes || strcmp(sgrad__folder_class(training, known), name))
+            *error = sgrad_log_error(SGRAD_EFORMAT, "folder: %s/%s: the training split has no such class", folder->files.path,
+                                     name);
     }
-    sgrad__free_names(name, classes);
+    return map;
+}
+
+/* Checks that each class of the training split has an image. */
+static int check_images(const struct files *files) {
+    bool *has = sgrad_xcalloc((size_t)files->index.classes, sizeof *has);
+    int error = 0;
+    for (int64_t i = 0; i < files->index.samples; i++) has[files->index.sample[i].label] = true;
+    for (int c = 0; c < files->index.classes && !error; c++) {
+        char *class = has[c] ? NULL : sgrad_format("%s/%s", files->path, sgrad__folder_class(&files->index, c));
+        if (class) error = sgrad__folder_no_images(class, "");
+        free(class);
+    }
+    free(has);
     return error;
 }
 
-/* Makes the images the samples of the data set, which then owns them. */
-static void take_images(struct sgrad_dataset *dataset, struct sgrad__images *images) {
+/* Makes the images the samples of the data set. */
+static int take_images(struct sgrad_dataset *dataset) {
     struct folder *folder = dataset->state;
-    for (int64_t i = 0; i < images->count; i++) {
-        const char *name = images->name[i];
-        dataset->identity = sgrad__fingerprint_add(sgrad__fingerprint_add(dataset->identity, name, strlen(name)),
-                                                   &images->size[i], sizeof *images->size);
+    const struct sgrad__shard *index = &folder->files.index;
+    int error = 0;
+    int32_t *map = map_classes(folder, &error), *label = sgrad_xcalloc((size_t)index->samples + 1, sizeof *label);
+    dataset->field[1].data = label;
+    dataset->count = folder->images.source.count = index->samples;
+    for (int64_t i = 0; i < index->samples && !error; i++) {
+        const struct sgrad__shard_sample *sample = &index->sample[i];
+        const char *name = name_of(&folder->files, i);
+        const int64_t size = sample->size == UINT32_MAX ? -1 : (int64_t)sample->size;
+        label[i] = map[sample->label];
+        dataset->identity = sgrad__fingerprint_add(dataset->identity, name, strlen(name));
+        dataset->identity = sgrad__fingerprint_add(dataset->identity, &size, sizeof size);
     }
-    dataset->count = folder->images.source.count = images->count;
-    dataset->field[1].data = images->label;
-    folder->files.name = images->name;
-    free(images->size);
-    *images = (struct sgrad__images){ 0 };
+    free(map);
+    return error;
 }
 
 /* ---- images -------------------------------------------------------------------------------------------------------- */
@@ -78,7 +106,7 @@ static void take_images(struct sgrad_dataset *dataset, struct sgrad__images *ima
 static int fetch(const void *of, int64_t i, struct sgrad__bytes *bytes) {
     const struct files *files = of;
     struct sgrad_map map;
-    char *path = sgrad_format("%s/%s", files->path, files->name[i]);
+    char *path = sgrad_format("%s/%s", files->path, name_of(files, i));
     const int error = sgrad_map_open(path, FILE_LIMIT, &map);
     if (error) free(path);
     else *bytes = (struct sgrad__bytes){ path, map.data, map.size };
@@ -91,26 +119,14 @@ static void release(const void *of, int64_t i, struct sgrad__bytes *bytes) {
     free(bytes->name);
 }
 
-/* Surveys the training images, for both splits, so that the splits have the same type. */
-static int look_at_some(const struct folder *folder, struct sgrad__survey *survey) {
-    struct sgrad__images images = { 0 };
-    struct sgrad_walk beside = { 0 };
-    if (!strcmp(folder->trained, folder->path)) {
-        sgrad__survey(&folder->images.source, survey);
-        return 0;
-    }
-    int error = sgrad__folder_images(folder->trained, folder->class_name, folder->classes, false, &images, &beside);
-    const struct files files = { folder->trained, images.name };
-    if (!error) sgrad__survey(&(struct sgrad__source){ &files, images.count, fetch, release }, survey);
-    sgrad__images_free(&images);
-    sgrad_walk_free(&beside);
-    return error;
-}
-
+/* Surveys the training images, for both splits, so that the splits have the same type. Closes the training images of a test
+ * split, which are not needed any more. */
 static int measure(struct sgrad_dataset *dataset) {
     struct folder *folder = dataset->state;
     struct sgrad__survey survey;
-    SGRAD_TRY(look_at_some(folder, &survey));
+    sgrad__survey(&(struct sgrad__source){ folder->training, folder->training->index.samples, fetch, release }, &survey);
+    folder->training = &folder->files;
+    close_files(&folder->own_training);
     return sgrad__encoded_measure(&folder->images, dataset, &survey, true);
 }
 
@@ -121,7 +137,7 @@ static int read_sample(const struct sgrad_dataset *dataset, struct sgrad_sample 
 
 static char *name_sample(const struct sgrad_dataset *dataset, int64_t i) {
     const struct folder *folder = dataset->state;
-    return sgrad_format("%s/%s", folder->part.name, folder->files.name[i]);
+    return sgrad_format("%s/%s", folder->part.name, name_of(&folder->files, i));
 }
 
 static int decode_picture(const struct sgrad_dataset *dataset, int64_t i, struct sgrad_picture *picture) {
@@ -130,7 +146,7 @@ static int decode_picture(const struct sgrad_dataset *dataset, int64_t i, struct
 
 static uint64_t stamp_sample(const struct sgrad_dataset *dataset, int64_t i) {
     const struct folder *folder = dataset->state;
-    char *name = name_sample(dataset, i), *path = sgrad_format("%s/%s", folder->path, folder->files.name[i]);
+    char *name = name_sample(dataset, i), *path = sgrad_format("%s/%s", folder->files.path, name_of(&folder->files, i));
     struct stat status = { 0 };
     if (stat(path, &status)) status.st_size = -1;
     const int64_t number[] = { status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec };
@@ -150,54 +166,57 @@ static bool has_part(const void *root, const char *part) {
     return has;
 }
 
-/* Sets the folder of the split. SGRAD_EIO: it is missing. */
+/* Opens the folders of the split and of the training split. SGRAD_EIO: it is missing. */
 static int find_part(struct sgrad_dataset *dataset, const char *root, const struct sgrad_dataset_options *options) {
     struct folder *folder = dataset->state;
+    const char *part;
     folder->part = sgrad__part_choose(dataset->split == SGRAD_TEST, options, has_part, root);
-    folder->path = sgrad_format("%s/%s", root, folder->part.name);
-    folder->trained = folder->part.has_train ? sgrad_format("%s/train", root) : sgrad_format("%s", folder->path);
-    folder->files.path = folder->path;
-    if (sgrad__is_folder(folder->path)) return 0;
-    return sgrad_log_error(SGRAD_EIO, "data set folder:%s: has no folder %s; " SGRAD__FOLDER_WANTED "%s", root, folder->part.name,
-                           !strcmp(folder->part.name, "val") ? ", or hold out training images with --split 0.1" : "");
+    part = folder->part.name;
+    folder->files.path = sgrad_format("%s/%s", root, part);
+    if (!sgrad__is_folder(folder->files.path))
+        return sgrad_log_error(SGRAD_EIO, "data set folder:%s: has no folder %s; " SGRAD__FOLDER_WANTED "%s", root, part,
+                               !strcmp(part, "val") ? ", or hold out training images with --split 0.1" : "");
+    if (folder->part.has_train && strcmp(part, "train")) {
+        folder->training = &folder->own_training;
+        folder->own_training.path = sgrad_format("%s/train", root);
+        SGRAD_TRY(sgrad__folder_open(folder->own_training.path, &folder->own_training.index));
+    }
+    SGRAD_TRY(sgrad__folder_open(folder->files.path, &folder->files.index));
+    return strcmp(part, "train") ? 0 : check_images(&folder->files);
 }
 
 /* Sets the names of the classes. */
 static void take_classes(struct sgrad_dataset *dataset) {
     struct folder *folder = dataset->state;
-    dataset->classes = folder->classes;
-    folder->shown = sgrad_xcalloc((size_t)folder->classes, sizeof *folder->shown);
-    for (int c = 0; c < folder->classes; c++) folder->shown[c] = sgrad__utf8_of(folder->class_name[c]);
-    dataset->class_name = (const char *const *)folder->shown;
+    const struct sgrad__shard *index = &folder->training->index;
+    dataset->classes = folder->classes = index->classes;
+    folder->class_name = sgrad_xcalloc((size_t)folder->classes, sizeof *folder->class_name);
+    for (int c = 0; c < folder->classes; c++) folder->class_name[c] = sgrad__utf8_of(sgrad__folder_class(index, c));
+    dataset->class_name = (const char *const *)folder->class_name;
 }
 
 static int open_split(struct sgrad_dataset *dataset, const char *root, const struct sgrad_dataset_options *options) {
     struct folder *folder = dataset->state;
+    const char *path;
     SGRAD_TRY(sgrad__folder_check("folder", root, SGRAD__FOLDER_WANTED));
     SGRAD_TRY(find_part(dataset, root, options));
-    const bool train = !strcmp(folder->part.name, "train");
-    SGRAD_TRY(sgrad__folder_classes(folder->trained, &folder->class_name, &folder->classes));
-    if (!train) SGRAD_TRY(check_classes(folder));
-    struct sgrad__images images = { 0 };
-    int error = sgrad__folder_images(folder->path, folder->class_name, folder->classes, train, &images, &folder->beside);
-    char *where = sgrad_format("folder: %s", folder->path);
-    if (!error && !train && images.count)
-        sgrad__warn_of_absent(where, (const char *const *)folder->class_name, folder->classes, images.label, images.count);
-    free(where);
-    if (!error) take_images(dataset, &images);
-    sgrad__images_free(&images);
-    if (!error) error = sgrad__folder_others(folder->path, &folder->beside);
-    SGRAD_TRY(error);
-    dataset->others = folder->others = sgrad_walk_others(&folder->beside);
+    SGRAD_TRY(take_images(dataset));
     take_classes(dataset);
-    if (dataset->count && folder->part.holds_out && !options->whole)
-        return sgrad__split_hold_out(dataset, folder->path, options);
-    return dataset->count ? 0 : sgrad__folder_no_images(folder->path, " in its folders");
+    path = folder->files.path;
+    char *where = sgrad_format("folder: %s", path);
+    if (strcmp(folder->part.name, "train") && dataset->count)
+        sgrad__warn_of_absent(where, dataset->class_name, dataset->classes, dataset->field[1].data, dataset->count);
+    free(where);
+    sgrad__index_others(&folder->files.index, &folder->beside);
+    dataset->others = folder->others = sgrad_walk_others(&folder->beside);
+    if (dataset->count && folder->part.holds_out && !options->whole) return sgrad__split_hold_out(dataset, path, options);
+    return dataset->count ? 0 : sgrad__folder_no_images(path, " in its folders");
 }
 
 static int open_folder(struct sgrad_dataset *dataset, const char *argument, const struct sgrad_dataset_options *options) {
     struct folder *folder = dataset->state = sgrad_xcalloc(1, sizeof *folder);
     char *root = NULL;
+    folder->training = &folder->files;
     folder->images.source = (struct sgrad__source){ .of = &folder->files, .fetch = fetch, .release = release };
     int error = sgrad__encoded_open(&folder->images, dataset, argument, options, &root);
     if (!error) error = open_split(dataset, root, options);
@@ -207,14 +226,13 @@ static int open_folder(struct sgrad_dataset *dataset, const char *argument, cons
 
 static void close_folder(struct sgrad_dataset *dataset) {
     struct folder *folder = dataset->state;
-    sgrad__free_names(folder->class_name, folder->classes);
-    sgrad__free_names(folder->shown, folder->classes);
-    sgrad__free_names(folder->files.name, folder->images.source.count);
+    for (int c = 0; c < folder->classes; c++) free(folder->class_name[c]);
+    free(folder->class_name);
     sgrad__encoded_close(&folder->images);
+    close_files(&folder->files);
+    close_files(&folder->own_training);
     sgrad_walk_free(&folder->beside);
     free(folder->others);
-    free(folder->path);
-    free(folder->trained);
     free(folder);
 }
 

@@ -1,4 +1,9 @@
-/* folder_images.c: lists the classes and the images in the folder of one split, for folder.c. */
+/* folder_images.c: the index of the images in the folder of one split, for folder.c. Its files are listed once, and the index is
+ * stored (shards/stored.c) until a folder changes:
+ *
+ *     train/             version 17     a class was added: changes
+ *     train/cat/         version 21     an image was added, removed or renamed: changes
+ *     train/cat/1.jpg    no version     its content changes: noticed only when it is decoded */
 #include "config.h"
 #include "datasets/folder.h"
 
@@ -8,41 +13,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static int is_visible(const struct dirent *entry) { return entry->d_name[0] != '.'; }
-
 static int by_name(const struct dirent **a, const struct dirent **b) { return strcmp((*a)->d_name, (*b)->d_name); }
 
 bool sgrad__is_folder(const char *path) {
     struct stat status;
     return !stat(path, &status) && S_ISDIR(status.st_mode);
-}
-
-/* Lists the names in folder PATH for which WANTED returns true, sorted. The caller must free each of them, and the list. Returns
- * their number or SGRAD_EIO. */
-static int list(const char *path, int (*wanted)(const struct dirent *), struct dirent ***entry) {
-    int count = scandir(path, entry, wanted, by_name);
-    return count >= 0 ? count : sgrad_log_error(SGRAD_EIO, "folder: %s: %s", path, strerror(errno));
-}
-
-int sgrad__folder_classes(const char *path, char ***name, int *classes) {
-    struct dirent **entry;
-    int entries = list(path, is_visible, &entry), found = 0;
-    if (entries < 0) return entries;
-    *name = sgrad_xcalloc((size_t)entries + 1, sizeof **name);
-    for (int i = 0; i < entries; i++) {
-        char *folder = sgrad_format("%s/%s", path, entry[i]->d_name);
-        if (sgrad__is_folder(folder)) (*name)[found++] = sgrad_format("%s", entry[i]->d_name);
-        free(folder);
-        free(entry[i]);
-    }
-    free(entry);
-    *classes = found;
-    return found ? 0 : sgrad_log_error(SGRAD_EFORMAT, "folder: %s: has no class folders; " SGRAD__FOLDER_WANTED, path);
-}
-
-void sgrad__free_names(char **name, int64_t count) {
-    for (int64_t i = 0; name && i < count; i++) free(name[i]);
-    free(name);
 }
 
 int sgrad__folder_no_images(const char *path, const char *where) {
@@ -52,61 +27,111 @@ int sgrad__folder_no_images(const char *path, const char *where) {
     return error;
 }
 
-static int append(struct sgrad__images *images, const char *class_name, int class, const struct sgrad_walk *walk) {
-    const size_t count = (size_t)(images->count + walk->count) + 1;
-    char **name = realloc(images->name, count * sizeof *name);
-    if (name) images->name = name;
-    int64_t *size = realloc(images->size, count * sizeof *size);
-    if (size) images->size = size;
-    int32_t *label = realloc(images->label, count * sizeof *label);
-    if (label) images->label = label;
-    if (!name || !size || !label) return sgrad_log_error(SGRAD_ENOMEM, "folder: no memory for the names of its files");
+const char *sgrad__folder_class(const struct sgrad__shard *index, int class) { return index->text + index->class_name[class]; }
+
+/* ---- listing ------------------------------------------------------------------------------------------------------- */
+
+/* Adds "FOLDER/NAME" to the texts; FOLDER alone if NAME is empty. */
+static uint32_t add_path(struct sgrad__draft *draft, const char *folder, const char *name) {
+    char *path = sgrad_format("%s%s%s", folder, *name ? "/" : "", name);
+    const uint32_t at = sgrad__draft_text(draft, path, strlen(path));
+    free(path);
+    return at;
+}
+
+static void add_folder(struct sgrad__draft *draft, const char *folder, const char *name, struct sgrad__file_version version) {
+    draft->folder = sgrad_array_grow(draft->folder, draft->folders, sizeof *draft->folder);
+    draft->folder[draft->folders++] = (struct sgrad__index_folder){ version, add_path(draft, folder, name), 0 };
+}
+
+/* Adds the folders of WALK, which has listed FOLDER. */
+static void add_folders(struct sgrad__draft *draft, const char *folder, const struct sgrad_walk *walk) {
+    for (int i = 0; i < walk->folders; i++) add_folder(draft, folder, walk->folder[i].name, walk->folder[i].version);
+}
+
+/* Returns the bytes of a file as an index has them. */
+static uint32_t size_of(int64_t size) { return size < 0 ? UINT32_MAX : size < UINT32_MAX ? (uint32_t)size : UINT32_MAX - 1; }
+
+/* Adds the images of a class. SGRAD_EINVAL: there are too many. */
+static int add_images(struct sgrad__draft *draft, const char *path, const char *class_name, const struct sgrad_walk *walk) {
     for (int64_t i = 0; i < walk->count; i++) {
-        const int64_t to = images->count++;
-        name[to] = sgrad_format("%s/%s", class_name, walk->image[i].name);
-        size[to] = walk->image[i].size;
-        label[to] = class;
+        const struct sgrad_walk_image *image = &walk->image[i];
+        if (draft->text_bytes + strlen(class_name) + strlen(image->name) + 2 >= UINT32_MAX || draft->samples == INT32_MAX)
+            return sgrad_log_error(SGRAD_EINVAL,
+                                   "folder: %s: the names of its images have more than 4 GiB; write the images to tar archives: "
+                                   "python3 -m stargrad.convert tar",
+                                   path);
+        draft->sample = sgrad_array_grow(draft->sample, draft->samples, sizeof *draft->sample);
+        draft->sample[draft->samples++] = (struct sgrad__shard_sample){ .size = size_of(image->size),
+                                                                        .label = draft->classes - 1,
+                                                                        .name = add_path(draft, class_name, image->name) };
     }
     return 0;
 }
 
-int sgrad__folder_images(const char *path, char *const *class_name, int classes, bool all, struct sgrad__images *images,
-                         struct sgrad_walk *beside) {
-    int error = 0;
-    for (int k = 0; k < classes && !error; k++) {
-        char *class = sgrad_format("%s/%s", path, class_name[k]);
-        struct sgrad_walk walk = { 0 };
-        error = sgrad__is_folder(class) || all ? sgrad_walk(class, &walk) : 0;
-        if (!error && !walk.count && all) error = sgrad__folder_no_images(class, "");
-        if (!error) error = append(images, class_name[k], k, &walk);
-        sgrad_walk_add(beside, &walk);
-        sgrad_walk_free(&walk);
-        free(class);
-    }
+static int add_class(struct sgrad__draft *draft, const char *path, const char *name) {
+    struct sgrad_walk walk = { 0 };
+    if (draft->classes == SGRAD__LABELS_LIMIT)
+        return sgrad_log_error(SGRAD_EFORMAT, "folder: %s: has more than %d classes", path, SGRAD__LABELS_LIMIT);
+    draft->class_name = sgrad_array_grow(draft->class_name, draft->classes, sizeof *draft->class_name);
+    draft->class_name[draft->classes++] = sgrad_format("%s", name);
+    char *class = sgrad_format("%s/%s", path, name);
+    int error = sgrad_walk(class, &walk);
+    if (!error) error = add_images(draft, path, name, &walk);
+    add_folders(draft, name, &walk);
+    sgrad_walk_add(&draft->others, &walk);
+    sgrad_walk_free(&walk);
+    free(class);
     return error;
 }
 
-void sgrad__images_free(struct sgrad__images *images) {
-    sgrad__free_names(images->name, images->count);
-    free(images->size);
-    free(images->label);
+/* Adds the files of a hidden folder to the others. Its errors are ignored. */
+static void add_hidden(struct sgrad__draft *draft, const char *path, const char *name) {
+    struct sgrad_walk walk = { 0 };
+    if (!sgrad_walk(path, &walk))
+        for (int64_t n = walk.count + walk.others; n > 0; n--) sgrad_walk_note(&draft->others, "hidden");
+    add_folders(draft, name, &walk);
+    sgrad_walk_free(&walk);
 }
 
-int sgrad__folder_others(const char *folder, struct sgrad_walk *beside) {
+static int add_entry(struct sgrad__draft *draft, const char *path, const char *name) {
+    char *entry = sgrad_format("%s/%s", path, name);
+    const struct sgrad__file_version version = sgrad__version_at(entry);
+    int error = 0;
+    if (!version.inode) add_folder(draft, name, "", version);
+    if (!sgrad__is_folder(entry)) sgrad_walk_note(&draft->others, *name == '.' ? "hidden" : "outside the class folders");
+    else if (*name != '.') error = add_class(draft, path, name);
+    else if (strcmp(name, ".") && strcmp(name, "..")) add_hidden(draft, entry, name);
+    free(entry);
+    return error;
+}
+
+/* Lists the folder of a split. The function scan of the store. */
+static int list_folder(void *of, const char *path, int file, const struct sgrad__file_version *version,
+                       struct sgrad__draft *draft) {
     struct dirent **entry;
-    const int entries = list(folder, NULL, &entry);
-    if (entries < 0) return entries;
+    (void)of, (void)file;
+    char *doing = sgrad_format("listing the images in %s", path);
+    if (sgrad_launched_rank() == 0) sgrad_log_progress(doing);
+    free(doing);
+    const int entries = scandir(path, &entry, NULL, by_name);
+    int error = entries < 0 ? sgrad_log_error(SGRAD_EIO, "folder: %s: %s", path, strerror(errno)) : 0;
+    draft->bytes = UINT32_MAX;
+    add_folder(draft, ".", "", *version);
     for (int i = 0; i < entries; i++) {
-        const char *name = entry[i]->d_name;
-        char *path = sgrad_format("%s/%s", folder, name);
-        struct sgrad_walk walk = { 0 };
-        if (!sgrad__is_folder(path)) sgrad_walk_note(beside, *name == '.' ? "hidden" : "outside the class folders");
-        else if (*name == '.' && strcmp(name, ".") && strcmp(name, "..") && !sgrad_walk(path, &walk))
-            for (int64_t n = walk.count + walk.others; n > 0; n--) sgrad_walk_note(beside, "hidden");
-        sgrad_walk_free(&walk);
-        free(path);
+        if (!error) error = add_entry(draft, path, entry[i]->d_name);
         free(entry[i]);
     }
-    free(entry);
-    return 0;
+    if (entries >= 0) free(entry);
+    if (sgrad_launched_rank() == 0) sgrad_log_progress(NULL);
+    if (error || draft->classes) return error;
+    return sgrad_log_error(SGRAD_EFORMAT, "folder: %s: has no class folders; " SGRAD__FOLDER_WANTED, path);
+}
+
+int sgrad__folder_open(const char *path, struct sgrad__shard *index) {
+    struct sgrad__index_store store = { .reader = "folder", .scan = list_folder };
+    sgrad__index_store_open(&store);
+    const int error = sgrad__index_open(&store, path, true, index);
+    sgrad__index_store_close(&store, path, "each start lists all files");
+    return error;
 }

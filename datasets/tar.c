@@ -210,14 +210,7 @@ static void warn_of_images(const struct sgrad_dataset *dataset, const char *patt
 /* Adds up the members that belong to no sample. */
 static void count_others(struct sgrad_dataset *dataset) {
     struct tar *tar = dataset->state;
-    for (int64_t s = 0; s < tar->shards.paths.count; s++) {
-        const struct sgrad__shard *shard = &tar->shards.shard[s];
-        for (int i = 0; i < shard->others; i++) {
-            char *kind = (char *)shard->text + shard->other[2 * i];
-            struct sgrad_walk_other other = { kind, shard->other[2 * i + 1] };
-            sgrad_walk_add(&tar->beside, &(struct sgrad_walk){ .kinds = 1, .other = &other });
-        }
-    }
+    for (int64_t s = 0; s < tar->shards.paths.count; s++) sgrad__index_others(&tar->shards.shard[s], &tar->beside);
     dataset->others = tar->others = sgrad_walk_others(&tar->beside);
 }
 

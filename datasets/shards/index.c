@@ -1,6 +1,6 @@
-/* index.c: the samples of a shard as one block of bytes, which the user's cache folder stores (cached.c).
+/* index.c: the samples of a shard, or of a folder, as one block of bytes, which the user's cache folder stores (stored.c).
  *
- *     header | samples | offsets of the names of classes | kinds of other members, and their numbers | texts
+ *     header | samples | folders | offsets of the names of classes | kinds of other files, and their numbers | texts
  *
  * Numbers have the byte order of this machine. The block is checked before it is used: it may be damaged, or of another
  * version. */
@@ -10,14 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAGIC 0x3258494452415453u /* "STARDIX2"; another version of the format needs another number */
+#define MAGIC 0x3358494452415453u /* "STARDIX3"; another version of the format needs another number */
 
 /* Sizes and offsets are multiples of 8 bytes, except those of the texts. */
 struct header {
     uint64_t magic, checksum;         /* checksum: of all that follows it */
-    struct sgrad__file_version file;  /* of the archive */
+    struct sgrad__file_version file;   /* of the archive, or of the folder itself */
     uint64_t bytes;                   /* of the archive, after decompression */
-    uint64_t samples, classes, others, text_bytes;
+    uint64_t samples, folders, classes, others, text_bytes;
     uint64_t compressed;
 };
 
@@ -25,9 +25,10 @@ static size_t even(size_t count) { return (count + 1) & ~(size_t)1; }
 
 /* Returns the bytes of the block that HEADER describes; 0: it is too large. */
 static size_t block_bytes(const struct header *h) {
-    if (h->samples > UINT32_MAX || h->classes > SGRAD__LABELS_LIMIT || h->others > UINT16_MAX) return 0;
+    if (h->samples > UINT32_MAX || h->folders > INT32_MAX || h->classes > SGRAD__LABELS_LIMIT || h->others > INT32_MAX) return 0;
     if (h->text_bytes > UINT32_MAX) return 0;
-    return sizeof *h + h->samples * sizeof(struct sgrad__shard_sample) + 4 * even(h->classes) + 8 * h->others + h->text_bytes;
+    return sizeof *h + h->samples * sizeof(struct sgrad__shard_sample) + h->folders * sizeof(struct sgrad__index_folder) +
+           4 * even(h->classes) + 8 * h->others + h->text_bytes;
 }
 
 static uint64_t checksum(const void *block, size_t bytes) {
@@ -38,11 +39,14 @@ static uint64_t checksum(const void *block, size_t bytes) {
 /* Points SHARD to the parts of the block, which starts with H. */
 static void divide(const struct header *h, struct sgrad__shard *shard) {
     const struct sgrad__shard_sample *sample = (const void *)(h + 1);
-    const uint32_t *class_name = (const void *)(sample + h->samples), *other = class_name + even(h->classes);
+    const struct sgrad__index_folder *folder = (const void *)(sample + h->samples);
+    const uint32_t *class_name = (const void *)(folder + h->folders), *other = class_name + even(h->classes);
     *shard = (struct sgrad__shard){ .block = h,
                                     .block_bytes = block_bytes(h),
                                     .sample = sample,
                                     .samples = (int64_t)h->samples,
+                                    .folder = folder,
+                                    .folders = (int)h->folders,
                                     .class_name = class_name,
                                     .classes = (int)h->classes,
                                     .other = other,
@@ -73,17 +77,21 @@ void *sgrad__index_pack(struct sgrad__draft *draft, const char *path, const stru
                              *file,
                              draft->bytes,
                              (uint64_t)draft->samples,
+                             (uint64_t)draft->folders,
                              (uint64_t)draft->classes,
                              (uint64_t)draft->others.kinds,
                              texts.text_bytes,
                              draft->compressed };
     struct sgrad__shard shard;
     *bytes = block_bytes(&header);
-    struct header *block = sgrad_xcalloc(1, *bytes + 1);
+    struct header *block = *bytes ? sgrad_xcalloc(1, *bytes + 1) : NULL;
+    if (!block) return sgrad__draft_free(&texts), free(offset), NULL;
     *block = header;
     divide(block, &shard);
     struct sgrad__shard_sample *sample = (void *)shard.sample;
     for (int i = 0; i < draft->samples; i++) sample[i] = draft->sample[i], sample[i].name += before;
+    struct sgrad__index_folder *folder = (void *)shard.folder;
+    for (int i = 0; i < draft->folders; i++) folder[i] = draft->folder[i], folder[i].name += before;
     memcpy((void *)shard.class_name, offset, 4 * even((size_t)draft->classes) + 8 * (size_t)draft->others.kinds);
     memcpy((char *)shard.text, texts.text, texts.text_bytes);
     block->checksum = checksum(block, *bytes);
@@ -95,13 +103,16 @@ void *sgrad__index_pack(struct sgrad__draft *draft, const char *path, const stru
 /* Returns true if all offsets and labels are in range. */
 static bool is_consistent(const struct header *h, const struct sgrad__shard *shard) {
     const uint64_t texts = h->text_bytes;
-    if (!shard->samples || !texts || shard->text[texts - 1]) return false;
+    if ((!shard->samples && !shard->folders) || !texts || shard->text[texts - 1]) return false;
     const int32_t labels = shard->classes ? shard->classes : SGRAD__LABELS_LIMIT;
     for (int64_t i = 0; i < shard->samples; i++) {
         const struct sgrad__shard_sample *s = &shard->sample[i];
-        if (s->at > h->bytes || s->size > h->bytes - s->at || s->size > SGRAD__IMAGE_LIMIT) return false;
+        if (s->at > h->bytes || s->size > h->bytes - s->at) return false;
+        if (s->size > SGRAD__IMAGE_LIMIT && !shard->folders) return false;
         if (s->label < SGRAD__NO_LABEL || s->label >= labels || s->name >= texts || s->key > texts - s->name) return false;
     }
+    for (int i = 0; i < shard->folders; i++)
+        if (shard->folder[i].name >= texts) return false;
     for (int c = 0; c < shard->classes; c++)
         if (shard->class_name[c] >= texts) return false;
     for (int i = 0; i < shard->others; i++)
@@ -117,4 +128,17 @@ bool sgrad__index_parse(const void *block, size_t bytes, struct sgrad__shard *sh
     if (!is_consistent(h, &found)) return false;
     *shard = found;
     return true;
+}
+
+bool sgrad__index_is_current(const void *block, size_t bytes) {
+    const uint64_t magic = MAGIC;
+    return bytes >= sizeof magic && !memcmp(block, &magic, sizeof magic);
+}
+
+void sgrad__index_others(const struct sgrad__shard *shard, struct sgrad_walk *others) {
+    for (int i = 0; i < shard->others; i++) {
+        char *kind = (char *)shard->text + shard->other[2 * i];
+        struct sgrad_walk_other other = { kind, shard->other[2 * i + 1] };
+        sgrad_walk_add(others, &(struct sgrad_walk){ .kinds = 1, .other = &other });
+    }
 }

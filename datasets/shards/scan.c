@@ -33,6 +33,7 @@ void sgrad__draft_free(struct sgrad__draft *draft) {
     for (int c = 0; c < draft->classes; c++) free(draft->class_name[c]);
     free(draft->class_name);
     free(draft->sample);
+    free(draft->folder);
     free(draft->text);
     sgrad_walk_free(&draft->others);
     *draft = (struct sgrad__draft){ 0 };

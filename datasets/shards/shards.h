@@ -1,12 +1,14 @@
 /* shards.h: samples in tar archives (shards), one after the other, as WebDataset writes them: which files these are, an index of
- * their samples, and a cache of decompressed shards. Private to datasets/; tar.c is the reader.
+ * their samples, and a cache of decompressed shards. Private to datasets/; tar.c is the reader. The reader of folders stores the
+ * same index, in which a folder with its subfolders takes the place of a shard.
  *
  *     pattern.c     PATTERN -> paths of the shards of a split
  *     scan.c        shard -> its samples, from the headers of its members (libarchive)
  *     label.c       the label in a member NAME.cls or NAME.json
  *     index.c       the samples of a shard as one block of bytes, which is checked before it is used
  *     stream.c      the decompressed bytes of a shard
- *     cached.c      the indexes of all shards, from the user's cache folder if they are valid there
+ *     stored.c      the index of one shard or folder, from the user's cache folder if it is valid there
+ *     cached.c      the indexes of all shards
  *     unpacked.c    decompressed shards, in bounded memory
  *     list.c        the shards of a split as one list of encoded images */
 #ifndef SGRAD_DATASETS_SHARDS_SHARDS_H
@@ -45,16 +47,25 @@ enum { SGRAD__NO_LABEL = -1, SGRAD__LABELS_LIMIT = 1 << 20 };
 /* A sample in the index of a shard. */
 struct sgrad__shard_sample {
     uint64_t at;        /* offset of the encoded image in the shard, in bytes; in a compressed one, after decompression */
-    uint32_t size;      /* of the image, in bytes */
+    uint32_t size;      /* of the image, in bytes; in a folder, UINT32_MAX: the file is missing */
     int32_t label;      /* of a shard with names of classes: the number of the name in this shard; SGRAD__NO_LABEL: none */
     uint32_t name;      /* offset in the texts of the path of the image in the shard */
     uint32_t key;       /* length of the beginning of the path that is the key */
+};
+
+/* A subfolder in the index of a folder. */
+struct sgrad__index_folder {
+    struct sgrad__file_version version;  /* zeros: a link without a target */
+    uint32_t name;                      /* offset in the texts of its path, relative to the folder */
+    uint32_t unused;
 };
 
 /* A shard under construction, in the order of its samples. The owner frees it with sgrad__draft_free. */
 struct sgrad__draft {
     struct sgrad__shard_sample *sample;
     int samples;
+    struct sgrad__index_folder *folder; /* NULL: it is an archive */
+    int folders;
     char *text;                         /* texts that end with 0 */
     size_t text_bytes, text_room;
     char **class_name;                  /* names of classes, in the order of their first occurrence */
@@ -85,6 +96,8 @@ struct sgrad__shard {
     bool mapped;                        /* block is a map of a file; false: from malloc */
     const struct sgrad__shard_sample *sample;
     int64_t samples;
+    const struct sgrad__index_folder *folder;
+    int folders;                        /* 0: it is an archive */
     const char *text;
     const uint32_t *class_name;         /* offsets in the texts; classes is 0 if labels are numbers */
     int classes;
@@ -95,10 +108,15 @@ struct sgrad__shard {
     const char *path;                   /* of the archive, absolute */
     struct sgrad__file_version file;    /* of the archive */
 };
-/* Returns DRAFT as a block from malloc, of *BYTES bytes. */
+/* Returns DRAFT as a block from malloc, of *BYTES bytes; NULL: it is too large for the format. */
 void *sgrad__index_pack(struct sgrad__draft *draft, const char *path, const struct sgrad__file_version *file, size_t *bytes);
+/* Returns true if a block, which may be damaged, begins as an index of this version of the format. */
+bool sgrad__index_is_current(const void *block, size_t bytes);
 /* Points SHARD into a block. Returns false if the block is not a valid index, of this version and machine. */
 bool sgrad__index_parse(const void *block, size_t bytes, struct sgrad__shard *shard);
+
+/* Adds the kinds and numbers of other files to OTHERS. */
+void sgrad__index_others(const struct sgrad__shard *shard, struct sgrad_walk *others);
 
 /* ---- stream.c ---- */
 
@@ -113,14 +131,33 @@ ssize_t sgrad__stream_read(struct sgrad__stream *stream, void *to, size_t room);
 const char *sgrad__stream_damage(const struct sgrad__stream *stream);    /* the reason for -1; the stream owns it */
 void sgrad__stream_close(struct sgrad__stream *stream);                  /* NULL is a no-op */
 
+/* ---- stored.c ---- */
+
+/* The cache folder of indexes, for one reader. Threads may use it concurrently. */
+struct sgrad__index_store {
+    const char *reader;                 /* "tar", for messages */
+    char *folder;                       /* path of the cache folder, with a slash; NULL: there is none */
+    _Atomic bool unstored, damaged;     /* an index could not be stored; a stored index was damaged */
+    /* Reads the shard or folder PATH, which is open as FILE, to DRAFT, which is zero. */
+    int (*scan)(void *of, const char *path, int file, const struct sgrad__file_version *version, struct sgrad__draft *draft);
+    void *of;
+};
+void sgrad__index_store_open(struct sgrad__index_store *store);         /* sets folder */
+/* Warns of indexes of WHAT, "the shards", that could not be stored or were damaged. EACH: the effect, "each start reads …". */
+void sgrad__index_store_close(struct sgrad__index_store *store, const char *what, const char *each);
+/* Opens the index of PATH: that in the cache if it is valid, else a new one from scan. Processes that start together wait until
+ * the first one has stored it. MAPS: a stored index is mapped, and not copied. The caller closes SHARD. */
+int sgrad__index_open(struct sgrad__index_store *store, const char *path, bool maps, struct sgrad__shard *shard);
+void sgrad__index_close(struct sgrad__shard *shard);                    /* zeros are a no-op */
+/* Opens the archive PATH of SHARD. *FILE: a descriptor that the caller must close; -1 after an error. SGRAD_EIO: it cannot be
+ * opened, or is another version than that of the index. */
+int sgrad__shard_open(const char *path, const struct sgrad__shard *shard, int *file);
+
 /* ---- cached.c ---- */
 
 /* Opens the indexes of COUNT shards. Those that are not in the cache are read from the shards, by several threads, of several
  * processes if these start at the same time. SHARD: zeros; the caller closes each, also after an error. */
 int sgrad__indexes_open(char *const *path, int64_t count, struct sgrad__shard *shard);
-/* Opens the archive PATH of SHARD. *FILE: a descriptor that the caller must close; -1 after an error. SGRAD_EIO: it cannot be
- * opened, or is another version than that of the index. */
-int sgrad__shard_open(const char *path, const struct sgrad__shard *shard, int *file);
 void sgrad__indexes_close(struct sgrad__shard *shard, int64_t count);    /* frees the members and the list; NULL is a no-op */
 
 /* ---- unpacked.c ---- */

@@ -287,7 +287,7 @@ static void damaged_index(void **state) {
 /* Returns the number of indexes in the cache folder of NAME. PATH: of one of them; may be NULL. */
 static int indexes(const char *name, char path[1024]) {
     char folder[512];
-    snprintf(folder, sizeof folder, "%s/.starpu/stargrad/shards", scratch_path(name));
+    snprintf(folder, sizeof folder, "%s/.starpu/stargrad/indexes", scratch_path(name));
     DIR *dir = opendir(folder);
     assert_non_null(dir);
     int found = 0;
@@ -327,7 +327,7 @@ static void cached(void **state) {
     make_shard("c.tar", 0, 3);
     assert_done(open_split("c.tar", SGRAD_TRAIN, &dataset)); /* the index of a shard that was just written is not stored */
     sgrad_dataset_close(dataset);
-    assert_int_equal(access(scratch_path("cache/.starpu/stargrad/shards"), F_OK), 0);
+    assert_int_equal(access(scratch_path("cache/.starpu/stargrad/indexes"), F_OK), 0);
     assert_int_equal(indexes("cache", NULL), 0);
     age("c.tar");
     assert_done(open_split("c.tar", SGRAD_TRAIN, &dataset));
@@ -360,7 +360,7 @@ static void cached(void **state) {
     setenv("XDG_CACHE_HOME", "/dev/null", 1); /* without a cache folder, nothing is stored */
     scratch_listen();
     const int error = open_split("c.tar", SGRAD_TRAIN, &dataset);
-    assert_contains(scratch_said(), "the cache folder /dev/null/.starpu/stargrad/shards cannot be created: Not a dir");
+    assert_contains(scratch_said(), "the cache folder /dev/null/.starpu/stargrad/indexes cannot be created: Not a dir");
     assert_done(error);
     assert_int_equal(value_of(dataset, 3, &(int32_t){ 0 }), 10);
     sgrad_dataset_close(dataset);
