@@ -39,7 +39,7 @@ static uint32_t add_path(struct sgrad__draft *draft, const char *folder, const c
     return at;
 }
 
-static void add_folder(struct sgrad__draft *draft, const char *folder, const char *name, struct sgrad__file_version version) {
+static void add_folder(struct sgrad__draft *draft, const char *folder, const char *name, struct sgrad_file_version version) {
     draft->folder = sgrad_array_grow(draft->folder, draft->folders, sizeof *draft->folder);
     draft->folder[draft->folders++] = (struct sgrad__index_folder){ version, add_path(draft, folder, name), 0 };
 }
@@ -96,7 +96,7 @@ static void add_hidden(struct sgrad__draft *draft, const char *path, const char 
 
 static int add_entry(struct sgrad__draft *draft, const char *path, const char *name) {
     char *entry = sgrad_format("%s/%s", path, name);
-    const struct sgrad__file_version version = sgrad__version_at(entry);
+    const struct sgrad_file_version version = sgrad__version_at(entry);
     int error = 0;
     if (!version.inode) add_folder(draft, name, "", version);
     if (!sgrad__is_folder(entry)) sgrad_walk_note(&draft->others, *name == '.' ? "hidden" : "outside the class folders");
@@ -107,7 +107,7 @@ static int add_entry(struct sgrad__draft *draft, const char *path, const char *n
 }
 
 /* Lists the folder of a split. The function scan of the store. */
-static int list_folder(void *of, const char *path, int file, const struct sgrad__file_version *version,
+static int list_folder(void *of, const char *path, int file, const struct sgrad_file_version *version,
                        struct sgrad__draft *draft) {
     struct dirent **entry;
     (void)of, (void)file;

@@ -9,7 +9,7 @@
 /* The numbers of a file: COUNT little-endian integers of BYTES bytes, from byte FROM on. */
 struct sgrad__numbers {
     char *path;
-    struct sgrad__file_version version;
+    struct sgrad_file_version version;
     size_t from;
     int64_t count;
     int bytes;      /* 1, 2, 4 or 8 */
@@ -55,7 +55,7 @@ int sgrad__numbers_pass(const struct sgrad__numbers *numbers, const uint64_t *st
 
 /* Returns the key of a result that depends on this VERSION of the file PATH and on WHAT, a text without tabs and line ends; the
  * caller must free it. NULL: the result must not be cached: the file is small, or its version is not settled. */
-char *sgrad__pass_key(const char *path, const struct sgrad__file_version *version, const char *what);
+char *sgrad__pass_key(const char *path, const struct sgrad_file_version *version, const char *what);
 /* Return the cached COUNT numbers (at most 8), or cache them. KEY may be NULL: get returns false, and put has no effect. */
 bool sgrad__pass_get(const char *key, int64_t *number, int count);
 void sgrad__pass_put(const char *key, const int64_t *number, int count);

@@ -19,7 +19,7 @@
 #define TOPIC "passes"
 enum { MOST = 8, LEAST_BYTES = 1 << 20 }; /* files below LEAST_BYTES are read faster than the cache */
 
-char *sgrad__pass_key(const char *path, const struct sgrad__file_version *version, const char *what) {
+char *sgrad__pass_key(const char *path, const struct sgrad_file_version *version, const char *what) {
     if (version->bytes < LEAST_BYTES || !sgrad__version_is_settled(version)) return NULL;
     char *full = realpath(path, NULL), *key = NULL;
     bool plain = full != NULL;

@@ -23,7 +23,7 @@ static void warn_of_others(const char *path, const unsigned char *data, size_t s
 }
 
 /* Sets *SIZE to the size of the file and *VERSION to its version, and warns if it is not text. */
-static int look_at(const char *path, bool warns, size_t *size, struct sgrad__file_version *version) {
+static int look_at(const char *path, bool warns, size_t *size, struct sgrad_file_version *version) {
     enum { FIRST = 512 };
     unsigned char data[FIRST];
     int file;
@@ -39,7 +39,7 @@ static int look_at(const char *path, bool warns, size_t *size, struct sgrad__fil
 static int open_text(struct sgrad_dataset *dataset, const char *argument, const struct sgrad_dataset_options *options) {
     const bool train = dataset->split == SGRAD_TRAIN;
     const uint64_t start = 1;
-    struct sgrad__file_version version;
+    struct sgrad_file_version version;
     size_t size;
     char *path;
     int64_t length;

@@ -109,7 +109,7 @@ int sgrad__tokens_parse_npy(const char *name, const void *data, size_t size, str
 
 /* Reads at most MOST bytes from the beginning of the file PATH to BEGIN, and sets *SIZE to their number, and *VERSION to that of
  * the file. */
-static int read_begin(const char *path, unsigned char *begin, size_t most, size_t *size, struct sgrad__file_version *version) {
+static int read_begin(const char *path, unsigned char *begin, size_t most, size_t *size, struct sgrad_file_version *version) {
     size_t whole;
     int file;
     SGRAD_TRY(sgrad__file_open(path, FILE_LIMIT, &file, &whole));
@@ -143,7 +143,7 @@ static bool is_wider(const struct sgrad__numbers *in, const unsigned char *begin
 bool sgrad__token_file_warn(const struct sgrad__token_file *file, bool asked) {
     const struct sgrad__numbers *in = &file->numbers;
     unsigned char *begin = sgrad_xcalloc(1, BEGIN);
-    struct sgrad__file_version version;
+    struct sgrad_file_version version;
     size_t size = 0;
     bool warned = false;
     if (!file->stated && !read_begin(in->path, begin, BEGIN, &size, &version)) {
@@ -181,7 +181,7 @@ static int refuse_likely(const char *path, const unsigned char *begin, size_t si
 
 /* Reads the file INDEX, the index of a .bin file of BIN_SIZE bytes. The result is cached, because a large index takes long. */
 static int read_index(const char *index, size_t bin_size, struct sgrad__tokens *is) {
-    struct sgrad__file_version version;
+    struct sgrad_file_version version;
     SGRAD_TRY(sgrad__version_read(-1, index, &version));
     char *what = sgrad_format("index %zu", bin_size), *key = sgrad__pass_key(index, &version, what);
     struct sgrad_map map;
@@ -208,7 +208,7 @@ int sgrad__token_file_open(const char *path, int asked, struct sgrad__token_file
     char *index = sgrad_format("%.*s.idx", (int)length, path);
     unsigned char *begin = sgrad_xcalloc(1, BEGIN);
     struct sgrad__tokens is = { .bytes = asked ? asked : 2 };
-    struct sgrad__file_version version;
+    struct sgrad_file_version version;
     size_t size = 0;
     int error = read_begin(path, begin, BEGIN, &size, &version);
     const size_t all = error ? 0 : (size_t)version.bytes;

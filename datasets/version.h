@@ -1,5 +1,5 @@
 /* version.h: versions of files, which show that a file or a folder has changed since it was looked at. The version of a folder
- * changes if a file in it is added, removed or renamed.
+ * changes if a file in it is added, removed or renamed. Private to datasets/.
  *
  * Three rules use a version:
  *
@@ -17,25 +17,20 @@
 #ifndef SGRAD_DATASETS_VERSION_H
 #define SGRAD_DATASETS_VERSION_H
 
+#include "datasets/walk.h"
+
 #include <stdbool.h>
-#include <stdint.h>
 
 struct stat;
-
-struct sgrad__file_version {
-    int64_t bytes;
-    int64_t written, changed;           /* time of the last change of the content, of the inode: nanoseconds */
-    int64_t inode;
-};
-struct sgrad__file_version sgrad__version_of(const struct stat *status);
-struct sgrad__file_version sgrad__version_at(const char *path);         /* zeros: there is no such file */
+struct sgrad_file_version sgrad__version_of(const struct stat *status);
+struct sgrad_file_version sgrad__version_at(const char *path);         /* zeros: there is no such file */
 /* Returns true if a result that is stored for version A is valid for version B. */
-bool sgrad__version_is_same(const struct sgrad__file_version *a, const struct sgrad__file_version *b);
+bool sgrad__version_is_same(const struct sgrad_file_version *a, const struct sgrad_file_version *b);
 /* Returns true if a result may be stored. */
-bool sgrad__version_is_settled(const struct sgrad__file_version *version);
+bool sgrad__version_is_settled(const struct sgrad_file_version *version);
 /* Sets *VERSION to that of the open FILE, or, if FILE is negative, of the file PATH. SGRAD_EIO. */
-int sgrad__version_read(int file, const char *path, struct sgrad__file_version *version);
+int sgrad__version_read(int file, const char *path, struct sgrad_file_version *version);
 /* Checks by the rule for runs that the same file is the version WANTED. SGRAD_EIO: it has changed, or no longer exists. */
-int sgrad__version_check(int file, const char *path, const struct sgrad__file_version *wanted);
+int sgrad__version_check(int file, const char *path, const struct sgrad_file_version *wanted);
 
 #endif

@@ -9,6 +9,7 @@
 #include "config.h"
 #include "datasets/datasets.h"
 #include "datasets/formats.h"
+#include "datasets/version.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -65,7 +66,7 @@ static void add_image(struct sgrad_walk *walk, const char *path, int64_t size) {
     walk->image[walk->count++] = (struct sgrad_walk_image){ sgrad_format("%s", path), size };
 }
 
-static void add_folder(struct sgrad_walk *walk, const char *path, struct sgrad__file_version version) {
+static void add_folder(struct sgrad_walk *walk, const char *path, struct sgrad_file_version version) {
     walk->folder = sgrad_array_grow(walk->folder, walk->folders, sizeof *walk->folder);
     walk->folder[walk->folders++] = (struct sgrad_walk_folder){ sgrad_format("%s", path), version };
 }
@@ -79,7 +80,7 @@ static int add_entry(struct sgrad_walk *walk, const char *root, const char *belo
     char *path = sgrad_format("%s%s%s", below, *below ? "/" : "", entry), *whole = sgrad_format("%s/%s", root, path);
     const bool there = stat(whole, &status) == 0, is_hidden = hidden || *entry == '.';
     int error = 0;
-    if (!there) add_folder(walk, path, (struct sgrad__file_version){ 0 });
+    if (!there) add_folder(walk, path, (struct sgrad_file_version){ 0 });
     if (there && S_ISDIR(status.st_mode)) {
         if (is_above(level, &status)) sgrad_walk_note(walk, "circular link");
         else error = walk_folder(walk, root, path, is_hidden, level);

@@ -2,13 +2,18 @@
 #ifndef SGRAD_DATASETS_WALK_H
 #define SGRAD_DATASETS_WALK_H
 
-#include "datasets/version.h"
-
 #include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* A version of a file or a folder; zeros: it does not exist. */
+struct sgrad_file_version {
+    int64_t bytes;
+    int64_t written, changed;           /* time of the last change of the content, of the inode: nanoseconds */
+    int64_t inode;
+};
 
 /* The files below a folder. */
 struct sgrad_walk {
@@ -26,7 +31,7 @@ struct sgrad_walk {
     int folders;                        /* Length of folder. */
     struct sgrad_walk_folder {          /* the folders that were listed, and links without a target, which may become folders */
         char *name;                     /* relative to the folder; "" for itself */
-        struct sgrad__file_version version;     /* before it was listed; zeros: it does not exist */
+        struct sgrad_file_version version;      /* before it was listed */
     } *folder;
     int64_t capacity;                   /* private */
 };

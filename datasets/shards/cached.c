@@ -47,7 +47,7 @@ static void show_progress(struct opening *opening, const char *path) {
 }
 
 /* Reads the headers of a shard. The function scan of the store. */
-static int scan_shard(void *of, const char *path, int file, const struct sgrad__file_version *version,
+static int scan_shard(void *of, const char *path, int file, const struct sgrad_file_version *version,
                       struct sgrad__draft *draft) {
     show_progress(of, path);
     SGRAD_TRY(sgrad__shard_scan(path, file, NULL, (size_t)version->bytes, draft));

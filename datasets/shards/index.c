@@ -15,7 +15,7 @@
 /* Sizes and offsets are multiples of 8 bytes, except those of the texts. */
 struct header {
     uint64_t magic, checksum;         /* checksum: of all that follows it */
-    struct sgrad__file_version file;   /* of the archive, or of the folder itself */
+    struct sgrad_file_version file;   /* of the archive, or of the folder itself */
     uint64_t bytes;                   /* of the archive, after decompression */
     uint64_t samples, folders, classes, others, text_bytes;
     uint64_t compressed;
@@ -58,7 +58,7 @@ static void divide(const struct header *h, struct sgrad__shard *shard) {
                                     .file = h->file };
 }
 
-void *sgrad__index_pack(struct sgrad__draft *draft, const char *path, const struct sgrad__file_version *file, size_t *bytes) {
+void *sgrad__index_pack(struct sgrad__draft *draft, const char *path, const struct sgrad_file_version *file, size_t *bytes) {
     struct sgrad__draft texts = { 0 }; /* the path of the archive is the first text */
     const uint32_t before = (uint32_t)strlen(path) + 1;
     uint32_t *offset = sgrad_xcalloc(even((size_t)draft->classes) + 2 * (size_t)draft->others.kinds + 1, sizeof *offset);

@@ -55,7 +55,7 @@ struct sgrad__shard_sample {
 
 /* A subfolder in the index of a folder. */
 struct sgrad__index_folder {
-    struct sgrad__file_version version;  /* zeros: a link without a target */
+    struct sgrad_file_version version;  /* zeros: a link without a target */
     uint32_t name;                      /* offset in the texts of its path, relative to the folder */
     uint32_t unused;
 };
@@ -106,10 +106,10 @@ struct sgrad__shard {
     bool compressed;
     uint64_t bytes;                     /* of the archive, after decompression */
     const char *path;                   /* of the archive, absolute */
-    struct sgrad__file_version file;    /* of the archive */
+    struct sgrad_file_version file;    /* of the archive */
 };
 /* Returns DRAFT as a block from malloc, of *BYTES bytes; NULL: it is too large for the format. */
-void *sgrad__index_pack(struct sgrad__draft *draft, const char *path, const struct sgrad__file_version *file, size_t *bytes);
+void *sgrad__index_pack(struct sgrad__draft *draft, const char *path, const struct sgrad_file_version *file, size_t *bytes);
 /* Returns true if a block, which may be damaged, begins as an index of this version of the format. */
 bool sgrad__index_is_current(const void *block, size_t bytes);
 /* Points SHARD into a block. Returns false if the block is not a valid index, of this version and machine. */
@@ -139,7 +139,7 @@ struct sgrad__index_store {
     char *folder;                       /* path of the cache folder, with a slash; NULL: there is none */
     _Atomic bool unstored, damaged;     /* an index could not be stored; a stored index was damaged */
     /* Reads the shard or folder PATH, which is open as FILE, to DRAFT, which is zero. */
-    int (*scan)(void *of, const char *path, int file, const struct sgrad__file_version *version, struct sgrad__draft *draft);
+    int (*scan)(void *of, const char *path, int file, const struct sgrad_file_version *version, struct sgrad__draft *draft);
     void *of;
 };
 void sgrad__index_store_open(struct sgrad__index_store *store);         /* sets folder */

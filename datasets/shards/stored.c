@@ -30,7 +30,7 @@ enum { LEAST_FILES = 256 };     /* folders with fewer images are listed as fast 
 struct place {
     const char *path;       /* as the user named it */
     char *absolute, *cache; /* cache: path of the index; NULL: there is no cache folder */
-    struct sgrad__file_version version;
+    struct sgrad_file_version version;
     uint64_t hash; /* of the absolute path */
     bool maps;
 };
@@ -50,7 +50,7 @@ static bool has_same_folders(const struct place *place, const struct sgrad__shar
     bool same = true;
     for (int i = 0; i < shard->folders && same; i++) {
         char *path = sgrad_format("%s/%s", place->absolute, shard->text + shard->folder[i].name);
-        const struct sgrad__file_version now = sgrad__version_at(path), *then = &shard->folder[i].version;
+        const struct sgrad_file_version now = sgrad__version_at(path), *then = &shard->folder[i].version;
         same = sgrad__version_is_same(&now, then);
         free(path);
     }
@@ -126,7 +126,7 @@ static int open_place(const struct sgrad__index_store *store, const char *path, 
 static bool is_storable(const struct place *place, const struct sgrad__draft *draft) {
     bool may = place->cache && sgrad__version_is_settled(&place->version) && (!draft->folder || draft->samples >= LEAST_FILES);
     for (int i = 0; i < draft->folders && may; i++) {
-        const struct sgrad__file_version *version = &draft->folder[i].version;
+        const struct sgrad_file_version *version = &draft->folder[i].version;
         may = !version->inode || sgrad__version_is_settled(version);
     }
     return may;

@@ -264,7 +264,7 @@ static void damaged_index(void **state) {
     put_image("a.ppm", 1);
     put_text("a.json", "{\"label\": \"x\"}");
     assert_done(sgrad__shard_scan("t.tar", -1, tar.data, tar.size + 1024, &draft));
-    unsigned char *block = sgrad__index_pack(&draft, "/t.tar", &(struct sgrad__file_version){ 1, 2, 3, 4 }, &bytes);
+    unsigned char *block = sgrad__index_pack(&draft, "/t.tar", &(struct sgrad_file_version){ 1, 2, 3, 4 }, &bytes);
     assert_true(sgrad__index_parse(block, bytes, &shard));
     assert_int_equal(shard.samples, 1);
     assert_string_equal(shard.text + shard.sample[0].name, "a.ppm");
