@@ -130,11 +130,14 @@ struct json_t *sgrad__identity_json(const struct sgrad__config *config);
 int sgrad__config_same(const char *where, const char *before, const char *now);
 /* The same for two results of sgrad__identity_json. Changes BEFORE. */
 int sgrad__identity_same(const char *where, struct json_t *before, struct json_t *now);
+/* Returns the hash of a training set as JSON text, of 16 hexadecimal digits. The caller must release it. */
+struct json_t *sgrad__fingerprint_json(uint64_t fingerprint);
+
+/* ---- order.c ---------------------------------------------------------------------------------------------------- */
+
 /* Checks that a run in FOLDER, which continues after STEP with CONFIG, has the same order of samples up to the end of an epoch of
  * STEPS_PER_EPOCH. SGRAD_EINVAL: it has another one. SGRAD_EIO, SGRAD_EFORMAT: config.json cannot be read. */
 int sgrad__config_same_order(const char *folder, const struct sgrad__config *config, long step, long steps_per_epoch);
-/* Returns the hash of a training set as JSON text, of 16 hexadecimal digits. The caller must release it. */
-struct json_t *sgrad__fingerprint_json(uint64_t fingerprint);
 
 /* ---- checkpoint.c --------------------------------------------------------------------------------------------- */
 
