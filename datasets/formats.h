@@ -269,4 +269,13 @@ uint64_t sgrad__fingerprint_add(uint64_t hash, const void *data, size_t size);
 uint64_t sgrad__fingerprint_words(uint64_t hash, const void *data, size_t size);
 uint64_t sgrad__fingerprint_end(uint64_t hash, const void *data, size_t size, size_t all);
 
+/* ---- turns.c ---- */
+
+/* Waits until no other thread or process has the turn of FILE, a hash, in NAME, a file of the cache folder. Returns a number for
+ * sgrad__turn_end; negative: there is no cache folder, and nobody waits. */
+int sgrad__turn_take(const char *name, uint64_t file);
+void sgrad__turn_end(int turn);
+/* Returns the file, of COUNT, with which this process begins. */
+int64_t sgrad__turn_first(int64_t count);
+
 #endif

@@ -1,5 +1,5 @@
 /* numbers.c: a pass over all numbers of files, which computes their hash and the largest one. A file is read in blocks, so the
- * memory does not depend on its size. */
+ * memory does not depend on its size. Processes that start together divide the files whose results are stored (turns.c). */
 #include "config.h"
 #include "datasets/numbers.h"
 #include "datasets/formats.h"
@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#define TURNS "passes.lock"
 enum { BLOCK = 1 << 20, THREADS = 8 }; /* bytes of a block: a multiple of 8; largest number of threads */
 
 /* Returns the largest of COUNT numbers. *BAD: index of the first that is not from 0 to LIMIT - 1; COUNT: there is none. */
@@ -69,7 +70,9 @@ static int pass_one(const struct sgrad__numbers *of, uint64_t start, int64_t lim
     int file, error = 0;
     size_t size;
     *pass = (struct sgrad__pass){ .hash = start, .bad = -1 };
-    if (sgrad__pass_get(key, result, 2)) {
+    const bool cached = sgrad__pass_get(key, result, 2);
+    const int turn = key && !cached ? sgrad__turn_take(TURNS, sgrad__fingerprint_add(1, key, strlen(key))) : -1;
+    if (cached || sgrad__pass_get(key, result, 2)) {
         pass->hash = (uint64_t)result[0];
         pass->largest = result[1];
     } else if (!(error = sgrad__file_open(of->path, SIZE_MAX / 2, &file, &size))) {
@@ -78,6 +81,7 @@ static int pass_one(const struct sgrad__numbers *of, uint64_t start, int64_t lim
         close(file);
         if (!error && pass->bad < 0) sgrad__pass_put(key, (int64_t[]){ (int64_t)pass->hash, pass->largest }, 2);
     }
+    sgrad__turn_end(turn);
     free(key);
     free(what);
     return error;
@@ -87,7 +91,7 @@ static int pass_one(const struct sgrad__numbers *of, uint64_t start, int64_t lim
 struct work {
     const struct sgrad__numbers *numbers;
     const uint64_t *start;
-    int count;
+    int count, first; /* first: the file at which this process begins */
     int64_t limit;
     struct sgrad__pass *pass;
     atomic_int next, error;
@@ -96,7 +100,8 @@ struct work {
 static void *take_files(void *argument) {
     struct work *work = argument;
     unsigned char *block = sgrad_xcalloc(1, BLOCK);
-    for (int i; !work->error && (i = atomic_fetch_add(&work->next, 1)) < work->count;) {
+    for (int n; !work->error && (n = atomic_fetch_add(&work->next, 1)) < work->count;) {
+        const int i = (work->first + n) % work->count;
         const int error = pass_one(&work->numbers[i], work->start[i], work->limit, block, &work->pass[i]);
         if (error) work->error = error;
     }
@@ -106,7 +111,7 @@ static void *take_files(void *argument) {
 
 int sgrad__numbers_pass(const struct sgrad__numbers *numbers, const uint64_t *start, int count, int64_t limit,
                         struct sgrad__pass *pass) {
-    struct work work = { .numbers = numbers, .start = start, .count = count, .limit = limit, .pass = pass };
+    struct work work = { numbers, start, count, (int)sgrad__turn_first(count), limit, .pass = pass };
     const long cores = sysconf(_SC_NPROCESSORS_ONLN);
     pthread_t helper[THREADS];
     int helpers = 0;

@@ -1,8 +1,5 @@
-/* cached.c: opens the indexes of shards (stored.c). Threads take one shard after the other. Processes that start together begin
- * at different shards, and lock a shard while they read it, so that each shard is read by one of them:
- *
- *     rank 0     shard 0  1  2 (3: waits, is stored)  …
- *     rank 1     shard 2  3 (4 …)  then 0, 1: are stored */
+/* cached.c: opens the indexes of shards (stored.c). Threads take one shard after the other. Processes that start together divide
+ * the shards (turns.c). */
 #include "config.h"
 #include "datasets/shards/shards.h"
 
@@ -84,7 +81,7 @@ int sgrad__indexes_open(char *const *path, int64_t count, struct sgrad__shard *s
                                .count = count,
                                .shard = shard,
                                .failed = count,
-                               .first = count * sgrad_launched_rank() / sgrad_launched_ranks() % (count ? count : 1),
+                               .first = sgrad__turn_first(count),
                                .guard = PTHREAD_MUTEX_INITIALIZER };
     pthread_t thread[THREADS];
     int threads = 0;

@@ -1,17 +1,15 @@
 /* stored.c: stores the index of a shard or of a folder, because reading all headers of an archive, or listing millions of files,
  * takes long. It is a file in the user's cache folder, .starpu/stargrad/indexes/HASH, where HASH is that of the absolute path. An
- * index is valid as long as the size, the times of the last changes and the inode of the archive are the same; that of a folder,
- * as long as they are for the folder and each of its subfolders. What was written in the last seconds is not stored, because a
- * later change may have the same time.
+ * index is valid for one version of the archive, or of the folder and each of its subfolders, and stored if that version is settled
+ * (datasets/version.h).
  *
  * An index is written to a temporary file, which is renamed. It is mapped, not copied, so that several processes share its memory
  * and the system may take it back; stored files are replaced or removed, but never become shorter.
  *
- *     rank 0     locks HASH, lists the folder, stores the index, unlocks
- *     rank 1     waits …                                               maps the index
+ * Processes that start together take turns (turns.c).
  *
- * Limits: on a file system without locks, several processes may read the same shard. Old indexes are not removed. An image in a
- * folder that is overwritten in place changes no folder: the index keeps its size. */
+ * Limits: old indexes are not removed. An image in a folder that is overwritten in place changes no folder: the index keeps its
+ * size. */
 #include "config.h"
 #include "datasets/shards/shards.h"
 #include "runtime/environment.h"
@@ -24,6 +22,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define FOLDER "indexes/"
 enum { LEAST_FILES = 256 };     /* folders with fewer images are listed as fast as an index is checked */
 
 /* A shard or folder whose index is being opened. */
@@ -98,16 +97,6 @@ static bool store_block(const struct place *place, const void *block, size_t byt
     return !sgrad_file_commit(&file);
 }
 
-/* Waits until no other thread or process reads the shard. Returns a descriptor that the caller must close; -1: not locked. */
-static int lock(const char *folder, const struct place *place) {
-    char *path = folder ? sgrad_format("%s" SGRAD_LOCK, folder) : NULL;
-    const int file = path ? open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666) : -1;
-    struct flock one = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)(place->hash >> 2), .l_len = 1 };
-    free(path);
-    while (file >= 0 && fcntl(file, F_OFD_SETLKW, &one) && errno == EINTR) continue;
-    return file;
-}
-
 /* ---- one index ----------------------------------------------------------------------------------------------------- */
 
 static int open_place(const struct sgrad__index_store *store, const char *path, bool maps, struct place *place, int *file) {
@@ -156,11 +145,11 @@ int sgrad__index_open(struct sgrad__index_store *store, const char *path, bool m
     bool damaged = false;
     int error = open_place(store, path, maps, &place, &file);
     if (!error && !load(&place, shard, &damaged)) {
-        const int locked = lock(store->folder, &place);
+        const int turn = sgrad__turn_take(FOLDER SGRAD_LOCK, place.hash);
         damaged = false;
         if (!load(&place, shard, &damaged)) error = build(store, &place, file, shard);
         if (damaged) store->damaged = true;
-        if (locked >= 0) close(locked);
+        sgrad__turn_end(turn);
     }
     if (file >= 0) close(file);
     free(place.absolute);
@@ -170,7 +159,7 @@ int sgrad__index_open(struct sgrad__index_store *store, const char *path, bool m
 
 /* ---- the cache folder ---------------------------------------------------------------------------------------------- */
 
-void sgrad__index_store_open(struct sgrad__index_store *store) { store->folder = sgrad_cache_path("indexes/", true); }
+void sgrad__index_store_open(struct sgrad__index_store *store) { store->folder = sgrad_cache_path(FOLDER, true); }
 
 void sgrad__index_store_close(struct sgrad__index_store *store, const char *what, const char *each) {
     if (store->damaged)

@@ -4,6 +4,7 @@ import os
 import random
 import re
 import subprocess
+import unittest.mock
 
 from run import FOLDER, command, events, folder, losses, main, ranks, stargrad
 
@@ -53,6 +54,24 @@ def test_memory():
     order = 8 * 100 * (1 << 20) // T          # the order of the samples
     assert more < order + (40 << 20), f"{more / 1e6} MB more"
     os.remove(os.path.join(large, "train.bin"))
+
+
+def test_one_pass_over_each_file():
+    """Ranks that start together divide the passes over token files, and give the same run as one rank."""
+    tokens = drawn(600000)
+    root = put("passes", {**{f"x_train_{i}.bin": tokens for i in range(4)}, "x_val.bin": tokens})
+    for name in os.listdir(root):
+        os.utime(os.path.join(root, name), (1e9, 1e9))
+    words = (*TRAIN, "--data", f"tokens:{root},{T},16", "--steps", 3)
+    home = folder("cache")
+    os.makedirs(home)
+    stargrad(*words, "--out", folder("one"))
+    with unittest.mock.patch.dict(os.environ, XDG_CACHE_HOME=home):
+        ranks(4, *words, "--out", folder("four"))
+    with open(f"{home}/.starpu/stargrad/passes") as file:
+        passes = [line.split("\t")[0].rsplit("/", 1)[-1] for line in file]
+    assert sorted(passes) == sorted(os.listdir(root)), passes
+    assert losses(f"{FOLDER}/four") == losses(f"{FOLDER}/one")
 
 
 def parts(tokens, lengths):
