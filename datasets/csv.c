@@ -351,10 +351,11 @@ static int open_jsonl(struct sgrad_dataset *dataset, const char *argument, const
 
 const struct sgrad_reader sgrad_jsonl_reader = {
     .name = "jsonl",
-    .argument = "FILE[,KEY][,-KEY][,category=KEY][,missing=mean|frequent][,scale][,classes|numbers]",
+    .argument = "PATTERN[,KEY][,-KEY][,category=KEY][,missing=mean|frequent][,scale][,classes|numbers]",
     .summary =
-        "JSON lines: objects of numbers and categories, read as the rows of a csv table, whose columns are the keys; FILE may "
-        "be compressed (.gz, .zst), or a folder with train.jsonl, and val.jsonl or test.jsonl",
+        "JSON lines: objects of numbers and categories, read as the rows of a csv table, whose columns are the keys; PATTERN is "
+        "a file, several ('jsonl:DIR/{train,val}-*.jsonl'), or a folder with train*.jsonl, and val*.jsonl or test*.jsonl; files "
+        "may be compressed (.gz, .zst)",
     .open = open_jsonl,
     .close = close_rows,
 };

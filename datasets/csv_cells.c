@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum { CELLS_LIMIT = 1 << 30 };
 
@@ -148,6 +149,13 @@ bool sgrad__csv_number(const char *text, double *number) {
     return end != text && !*end && isfinite((float)*number);
 }
 
+bool sgrad__csv_missing(const char *cell) {
+    static const char *const known[] = { "", "?", "-", "na", "n/a", "nan", "null", "none", "inf", "-inf", "#n/a" };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (!strcasecmp(cell, known[i])) return true;
+    return false;
+}
+
 char *sgrad__csv_point(const char *text) {
     const char *comma = strchr(text, ',');
     char *point = comma ? sgrad_format("%.*s.%s", (int)(comma - text), text, comma + 1) : NULL;
@@ -214,7 +222,10 @@ int sgrad__csv_parse(const char *name, const void *data, size_t size, struct sgr
 }
 
 void sgrad__csv_free(struct sgrad__csv *csv) {
+    for (char **text = csv->texts; text && *text; text++) free(*text);
+    free(csv->texts);
     free(csv->text);
     free(csv->cell);
     free(csv->line);
+    free(csv->file);
 }

@@ -1,4 +1,4 @@
-/* csv_columns.c: parses the argument of the reader, opens the files, finds headers, and matches columns with features and target.
+/* csv_columns.c: parses the argument of the reader, finds headers, and matches columns with features and target.
  *
  *     length,width,species        a header: the first cell of a feature's column is text, its other cells are numbers
  *     5.1,3.5,setosa              train.csv                          species is the target
@@ -14,7 +14,6 @@
 #include <strings.h>
 #include <sys/stat.h>
 
-#define FILE_LIMIT ((size_t)1 << 31)
 #define WANTED                                                                                                                   \
     "give %s:FILE[,COLUMN][,-COLUMN][,category=COLUMN][,missing=mean|frequent][,scale][,classes|numbers][,header|no-header]"
 
@@ -43,10 +42,17 @@ static bool take_keyword(struct sgrad__csv_wanted *wanted, char *word) {
     return false;
 }
 
-/* Ends the path of a file, whose name may contain commas, and returns the rest of the argument; NULL: there is none. */
+/* Returns the first comma of TEXT that is not in braces; NULL: there is none. */
+static char *outer_comma(char *text) {
+    int depth = 0;
+    for (; *text && (*text != ',' || depth > 0); text++) depth += (*text == '{') - (*text == '}');
+    return *text ? text : NULL;
+}
+
+/* Ends the path of a file or a pattern, which may contain commas, and returns the rest of the argument; NULL: there is none. */
 static char *end_path(char *path) {
     struct stat status;
-    char *comma = stat(path, &status) ? strchr(path, ',') : NULL, *first = comma;
+    char *comma = stat(path, &status) ? strchr(path, ',') : NULL, *first = comma ? outer_comma(path) : NULL;
     for (; comma; comma = strchr(comma + 1, ',')) {     /* the first comma after the name of an existing file */
         *comma = 0;
         if (!stat(path, &status)) return comma + 1;
@@ -94,9 +100,10 @@ static int read_argument(const char *kind, const char *argument, struct sgrad__c
 
 char *sgrad__table_place(const struct sgrad__table *table, int file, int64_t row, int column) {
     const struct sgrad__csv *csv = &table->csv[file];
+    const char *path = csv->file ? table->paths[file].path[csv->file[row + csv->headed]] : table->path[file];
     char *title = csv->headed ? sgrad_format(" (%s)", csv->cell[column]) : sgrad_format("%s", "");
     char *text =
-        sgrad_format("%s: %s: line %lld, column %d%s: '%.40s'", table->kind, table->path[file],
+        sgrad_format("%s: %s: line %lld, column %d%s: '%.40s'", table->kind, path,
                      (long long)csv->line[row + csv->headed], column + 1, title, sgrad__table_cell(table, file, row, column));
     free(title);
     return text;
@@ -113,13 +120,6 @@ int sgrad__table_refuse(const struct sgrad__table *table, int file, int64_t row,
 }
 
 /* ---- header and columns ---------------------------------------------------------------------------------------------- */
-
-bool sgrad__csv_missing(const char *cell) {
-    static const char *const known[] = { "", "?", "-", "na", "n/a", "nan", "null", "none", "inf", "-inf", "#n/a" };
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (!strcasecmp(cell, known[i])) return true;
-    return false;
-}
 
 /* A number with a decimal comma counts as a number; it is refused later. */
 static bool is_number(const char *cell) {
@@ -185,17 +185,9 @@ static int find_header(const struct sgrad__table *table, const char *path, struc
     return csv->rows > 0 ? 0 : sgrad_log_error(SGRAD_EFORMAT, "%s: %s: has no line of numbers", table->kind, path);
 }
 
-static int read_file(const struct sgrad__table *table, const char *path, struct sgrad__csv *csv) {
-    struct sgrad_map map;
-    SGRAD_TRY(sgrad_map_open(path, FILE_LIMIT, &map));
-    void *content = NULL;
-    size_t size = map.size;
-    const bool keys = !strcmp(table->kind, "jsonl");
-    int error = keys ? sgrad__decompress(path, map.data, map.size, FILE_LIMIT, &content, &size) : 0;
-    if (!error) error = (keys ? sgrad__jsonl_parse : sgrad__csv_parse)(path, content ? content : map.data, size, csv);
-    free(content);
-    sgrad_map_close(&map);
-    return error ? error : find_header(table, path, csv);
+static int read_files(struct sgrad__table *table, int file) {
+    SGRAD_TRY(sgrad__table_read(table, file, &table->csv[file]));
+    return find_header(table, table->path[file], &table->csv[file]);
 }
 
 /* Sets *FOUND to the column in FILE that TEXT names by its title or its number. SGRAD_EINVAL: there is no such column, or two
@@ -407,50 +399,12 @@ static int match(struct sgrad__table *table, int file, enum sgrad_split split, b
     return csv->headed && has_titles(table->origin) ? match_titles(table, file, trained) : match_places(table, file, trained);
 }
 
-/* Returns the path of PART, "train", "val" or "test", in the folder table->wanted.path: PART.csv, or PART.jsonl, which may be
- * compressed. The caller must free it. */
-static char *file_in(const struct sgrad__table *table, const char *part) {
-    static const char *const ending[] = { ".gz", ".zst" };
-    char *path = sgrad_format("%s/%s.%s", table->wanted.path, part, table->kind);
-    struct stat status;
-    for (int i = 0; i < 2 && !strcmp(table->kind, "jsonl") && stat(path, &status); i++) {
-        char *packed = sgrad_format("%s/%s.%s%s", table->wanted.path, part, table->kind, ending[i]);
-        if (!stat(packed, &status)) return free(path), packed;
-        free(packed);
-    }
-    return path;
-}
-
-/* Sets the paths of the files: of one file, or in a folder train.csv and val.csv, if it exists, else test.csv. With a fraction to
- * hold out (options.split), train.csv is enough. SGRAD_EINVAL: options.third is set, but the data are one file. */
-static int find_files(struct sgrad__table *table) {
-    const struct sgrad_dataset_options *o = table->options;
-    const char *path = table->wanted.path;
-    struct stat status;
-    bool folder = !stat(path, &status) && S_ISDIR(status.st_mode);
-    if (folder) {
-        char *train = file_in(table, "train"), *val = file_in(table, "val"), *test = file_in(table, "test");
-        const bool has_val = !stat(val, &status), has_test = !stat(test, &status);
-        table->path[SGRAD_TRAIN] = train;
-        table->one_file = o->split > 0 && !o->third && !has_val && !has_test;
-        table->path[SGRAD_TEST] = sgrad_format("%s", table->one_file ? train : has_val && !o->third ? val : test);
-        free(val);
-        free(test);
-        return 0;
-    }
-    table->one_file = true;
-    for (int i = 0; i < 2; i++) table->path[i] = sgrad_format("%s", path);
-    if (!o->third) return 0;
-    return sgrad_log_error(SGRAD_EINVAL, "%s: %s: --on test requires a folder with train.%s, val.%s and test.%s", table->kind,
-                           path, table->kind, table->kind, table->kind);
-}
-
 /* Opens the file, or both files of a folder. If the normalisation of features is KNOWN, only the folder's file of SPLIT is
  * opened. */
 static int open_files(struct sgrad__table *table, enum sgrad_split split, bool known) {
-    SGRAD_TRY(find_files(table));
+    SGRAD_TRY(sgrad__table_find(table));
     for (int i = 0; i < 2; i++)
-        if (table->one_file ? i == 0 : !known || i == (int)split) SGRAD_TRY(read_file(table, table->path[i], &table->csv[i]));
+        if (table->one_file ? i == 0 : !known || i == (int)split) SGRAD_TRY(read_files(table, i));
     return 0;
 }
 
@@ -488,6 +442,7 @@ int sgrad__table_open(struct sgrad__table *table, const char *argument, enum sgr
 void sgrad__table_close(struct sgrad__table *table) {
     for (int i = 0; i < 2; i++) {
         free(table->path[i]);
+        sgrad__paths_free(&table->paths[i]);
         free(table->column[i]);
         sgrad__csv_free(&table->csv[i]);
     }

@@ -57,6 +57,8 @@ struct sgrad__csv {
     bool cut;           /* every line ended with a separator: the empty last column was removed */
     char **cell, *text; /* cell: (rows,columns), pointers to the text */
     int64_t *line;      /* number in the file of the line of each row, from 1 */
+    int32_t *file;      /* number of the file of each row (csv_files.c); NULL: there is one file */
+    char **texts;       /* the text of each file, instead of text; ends with NULL; NULL: there is one file */
 };
 /* Parses a table, with cells separated by commas, semicolons or tabs (RFC 4180). The caller must free it with sgrad__csv_free. */
 int sgrad__csv_parse(const char *name, const void *data, size_t size, struct sgrad__csv *csv);
@@ -69,6 +71,8 @@ int sgrad__jsonl_parse(const char *name, const void *data, size_t size, struct s
 int sgrad__decompress(const char *name, const void *data, size_t size, size_t limit, void **content, size_t *bytes);
 /* Returns true if all of TEXT is a decimal number that a float can represent, and sets *NUMBER. */
 bool sgrad__csv_number(const char *text, double *number);
+/* Returns true if CELL is a text that programs write for an unknown number. */
+bool sgrad__csv_missing(const char *cell);
 /* csv_point: if TEXT is such a number but with a decimal comma, returns it with a point, which the caller must free; else NULL.
  * csv_comma: returns true if TEXT is such a number. */
 char *sgrad__csv_point(const char *text);

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 
 from rows import TITLES, people, written
-from run import FOLDER, events, folder, losses, main, stargrad
+from run import FOLDER, events, folder, losses, main, ranks, stargrad
 
 TRAIN = ("train", "--model", "mlp", "--batch", 20, "--epochs", 2, "--lr", 0.05, "--cpus", 1, "--deterministic", "--checkpoint-every", 0)
 
@@ -78,6 +78,82 @@ def test_folder():
     assert "JSON lines, target 'kind'" in stargrad(*TRAIN, "--data", data, "--print")
 
 
+def shards(name, rows, count, draw=None):
+    """Writes ROWS to COUNT files NAME-0.jsonl, NAME-1.jsonl.gz, …; every second one is compressed."""
+    size = -(-len(rows) // count)
+    for i in range(count):
+        text = lines_of(rows[i * size:(i + 1) * size], draw).encode()
+        path = put(f"{name}-{i}.jsonl" + (".gz" if i % 2 else ""), gzip.compress(text) if i % 2 else text)
+    return os.path.dirname(path)
+
+
+def test_shards():
+    """Several files are as one, in the order of their names, whatever the order of their keys."""
+    rows, words = people(), ",-id,missing=mean,kind"
+    wanted = trained(f"jsonl:{put('whole.jsonl', lines_of(rows))}{words}")
+    path = shards("shards/part", rows, 4, random.Random(2))
+    for pattern in "part-*.jsonl*", "part-{0,1,2,3}.jsonl*", "part-{0..3}.jsonl*", "p[a]rt-?.jsonl*":
+        assert trained(f"jsonl:{path}/{pattern}{words}") == wanted, pattern
+    said = stargrad(*TRAIN, "--data", f"jsonl:{path}/part-*.jsonl*{words}", "--split", 0.1, "--print")
+    assert "JSON lines, target 'kind'" in said, said
+    out = folder("shards-run")
+    ranks(2, *TRAIN[:-1], 1, "--data", f"jsonl:{path}/part-*.jsonl*{words}", "--out", out)
+    assert losses(out)[-1] == wanted[0][-1]
+    said = stargrad("predict", out, "--data", f"jsonl:{path}/part-{{0,1}}.jsonl*", "--id", "id")
+    assert [line.split(",")[0] for line in said.splitlines()] == ["id", *(row[0] for row in rows[:2 * -(-len(rows) // 4)])], said
+
+
+def test_shards_of_splits():
+    """train-*, val-* and test-*, as a pattern and as a folder, are train.jsonl, val.jsonl and test.jsonl."""
+    rows, words = people(), ",-id,missing=mean,kind"
+    path = os.path.dirname(put("three/train.jsonl", lines_of(rows[:120])))
+    put("three/val.jsonl", lines_of(rows[120:160])), put("three/test.jsonl", lines_of(rows[160:]))
+    wanted, out = trained(f"jsonl:{path}{words}"), os.path.join(FOLDER, "table")
+    tested = json.loads(stargrad("eval", out, "--on", "test", "--json"))
+    parted = shards("parted/train", rows[:120], 3)
+    shards("parted/val", rows[120:160], 2), shards("parted/test", rows[160:], 2)
+    for pattern in "", "/{train,val,test}-*.jsonl*", "/{train-{0,1,2},val-{0..1},test-*}.jsonl*":
+        assert trained(f"jsonl:{parted}{pattern}{words}") == wanted, pattern
+        assert json.loads(stargrad("eval", out, "--on", "test", "--json"))["test_loss"] == tested["test_loss"]
+    assert "names no shards of the split test" in stargrad("eval", out, "--on", "test", "--data", f"jsonl:{parted}/train-*.jsonl*{words}", status=1)
+    os.remove(os.path.join(parted, "val-0.jsonl"))
+    assert trained(f"jsonl:{parted}{words}") != wanted
+
+
+def test_differing_shards():
+    """Messages name both files."""
+    numbers = '{"a": 1, "b": 2}\n' * 10
+    where = os.path.dirname(put("odd/1.jsonl", numbers))
+    for text, why, more in (
+            ('{"a": 1}\n', "2.jsonl: lacks the column 'b' of {}/1.jsonl; all files must have the same keys; ,-b in --data", ""),
+            ('{"a": 1, "b": 2, "c": 3}\n', "1.jsonl: lacks the column 'c' of {}/2.jsonl", ""),
+            ('{"a": "x", "b": 2}\n', "2.jsonl: the values of 'a' are texts, but those of {}/1.jsonl are numbers; ,category=a", ""),
+            ('{"a": 1, "b": "x"}\n', "2.jsonl: the values of 'b' are texts, but those of {}/1.jsonl are numbers; ,classes", ""),
+            ('{"a": 1, "b": 2}\n{"a": "x", "b": 2}\n', "2.jsonl: line 2, column 1 (a): 'x' is not a number", ""),
+            ('{"b": 2, "a": 1}\n\n{"b": 2}\n', "2.jsonl: line 3, column 1 (a): '' is not a number: it is a missing value", ""),
+            ('{"a": 1, "b": 2}\n{"a": 1, b}\n', "2.jsonl: line 2, byte ", ""), ("\n", "2.jsonl: has no line with values", ""),
+            (numbers, "1.jsonl and 1 more file: has no column 'c'; give jsonl:", ",c")):
+        put("odd/2.jsonl", text)
+        said = refused(f"jsonl:{where}/*.jsonl{more}")
+        assert why.format(where) in said and said.count("\n") == 1, (why, said)
+    put("odd/1.jsonl", '{"a": 1, "d": 3, "b": 2}\n' * 10)
+    for text, more in (('{"a": 1, "d": 4, "b": 2, "c": 3}\n', ",-c"), ('{"b": 2, "d": 4}\n', ",-a,b"),
+                       ('{"a": "x", "d": 4, "b": 2}\n', ",category=a"), ('{"a": 1, "d": 4, "b": "x"}\n', ",classes")):
+        put("odd/2.jsonl", text)
+        stargrad(*TRAIN, "--batch", 8, "--print", "--data", f"jsonl:{where}/*.jsonl{more}")
+    assert "no file matches" in refused(f"jsonl:{where}/none-*.jsonl")
+    put("odd/1.jsonl.gz", gzip.compress(numbers.encode()))
+    assert "names a shard twice" in refused(f"jsonl:{where}/1.jsonl*")
+
+
+def refused(data):
+    """The message about DATA, which is an error of status 1 or 2."""
+    try:
+        return stargrad(*TRAIN, "--print", "--data", data, status=1)
+    except AssertionError:
+        return stargrad(*TRAIN, "--print", "--data", data, status=2)
+
+
 def test_refused():
     good = '{"a": 1, "b": 2}\n' * 10
     for text, why, more in (
@@ -88,14 +164,7 @@ def test_refused():
             (good, "has no header, because the keys are the titles; omit header", ",header"),
             (gzip.compress(good.encode())[:-12], "of the decompressed data: the compressed data end early", ""),
             (b"\x28\xb5\x2f\xfd" + good.encode(), "refused.jsonl", "")):
-        path = put("refused.jsonl", text)
-        for status in (1, 2):
-            try:
-                said = stargrad(*TRAIN, "--print", "--data", f"jsonl:{path}{more}", status=status)
-                break
-            except AssertionError:
-                if status == 2:
-                    raise
+        said = refused(f"jsonl:{put('refused.jsonl', text)}{more}")
         assert why in said and said.count("\n") == 1 and "jsonl:" in said, (why, said)
 
 
