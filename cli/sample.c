@@ -1,6 +1,6 @@
 /* sample.c: stargrad sample: generates text with a language model. */
 #include "cli/cli.h"
-#include "cli/template.h"
+#include "datasets/corpus/template.h"
 #include "datasets/tokenizers/tokenizer.h"
 #include "graphs/api/inference.h"
 

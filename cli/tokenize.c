@@ -1,6 +1,6 @@
 /* tokenize.c: stargrad tokenize: writes token files from text or JSON lines. */
 #include "cli/cli.h"
-#include "cli/corpus.h"
+#include "datasets/corpus/corpus.h"
 #include "runtime/terminal.h"
 
 #include <math.h>

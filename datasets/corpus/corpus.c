@@ -2,7 +2,7 @@
 
 #include "config.h"
 
-#include "cli/corpus.h"
+#include "datasets/corpus/corpus.h"
 #include "datasets/formats.h"
 #include "datasets/tokenizers/unicode.h"
 #include "runtime/runtime.h"

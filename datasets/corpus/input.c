@@ -1,9 +1,7 @@
-/* corpus_input.c: divides text files and JSON lines into blocks. */
-
-
+/* input.c: divides text files and JSON lines into blocks. */
 #include "config.h"
 
-#include "cli/corpus.h"
+#include "datasets/corpus/corpus.h"
 #include "runtime/files/contents.h"
 #include "runtime/runtime.h"
 

@@ -5,10 +5,10 @@
  *     output      0 1                                     the calling thread writes
  *
  * Only a few blocks per thread are in memory. */
-#ifndef SGRAD_CLI_CORPUS_H
-#define SGRAD_CLI_CORPUS_H
+#ifndef SGRAD_DATASETS_CORPUS_CORPUS_H
+#define SGRAD_DATASETS_CORPUS_CORPUS_H
 
-#include "cli/template.h"
+#include "datasets/corpus/template.h"
 #include "datasets/tokenizers/tokenizer.h"
 
 enum { SGRAD__PART_TRAIN, SGRAD__PART_VAL, SGRAD__PARTS };
@@ -43,7 +43,7 @@ struct sgrad__corpus_result {
  * part has no tokens. SGRAD_EIO. */
 int sgrad__corpus_write(const struct sgrad__corpus_options *options, struct sgrad__corpus_result *result);
 
-/* ---- corpus_input.c ---- */
+/* ---- input.c ---- */
 
 /* A part of the input. JSON lines: whole lines, each a document. Text: a part of a document. */
 struct sgrad__block {

@@ -7,8 +7,8 @@
  *     opening     <|im_start|>user\n                      {prompt}
  *     between     <|im_end|>\n<|im_start|>assistant\n     {answer}
  *     after       <|im_end|>\n */
-#ifndef SGRAD_CLI_TEMPLATE_H
-#define SGRAD_CLI_TEMPLATE_H
+#ifndef SGRAD_DATASETS_CORPUS_TEMPLATE_H
+#define SGRAD_DATASETS_CORPUS_TEMPLATE_H
 
 #include <stdbool.h>
 

@@ -1,5 +1,5 @@
 /* template.c: reads the form of a conversation: template.h. */
-#include "cli/template.h"
+#include "datasets/corpus/template.h"
 #include "runtime/runtime.h"
 
 #include <stdlib.h>
