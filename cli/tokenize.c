@@ -176,6 +176,7 @@ static int write_all(const struct sgrad__request *request, const struct sgrad__c
 static int run(const struct sgrad__request *request) {
     struct sgrad_tokenizer *tokenizer;
     struct sgrad__corpus_options corpus = {
+        .what = "tokenize",
         .files = request->words,
         .field = request->tokenize.field ? request->tokenize.field : "text",
         .lines = request->tokenize.field != NULL,

@@ -275,8 +275,7 @@ static int read_file(const struct sgrad__table *table, const char *path, struct 
     void *content = NULL;
     size_t size = map.size;
     int error = has_keys(table) ? sgrad__decompress(path, map.data, map.size, FILE_LIMIT, &content, &size) : 0;
-    if (!error)
-        error = (has_keys(table) ? sgrad__jsonl_parse : sgrad__csv_parse)(path, content ? content : map.data, size, csv);
+    if (!error) error = (has_keys(table) ? sgrad__jsonl_parse : sgrad__csv_parse)(path, content ? content : map.data, size, csv);
     free(content);
     sgrad_map_close(&map);
     return error;

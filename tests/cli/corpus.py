@@ -2,9 +2,11 @@
 that it trained here: 22,000 documents, and 1,000,000 in check-long. Files of tokens do not depend on threads, on the kind of input, or
 on the blocks into which a text is divided. A killed command leaves no files of tokens. Bad input is refused by file and line."""
 import array
+import gzip
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -143,6 +145,14 @@ def test_inputs():
     assert list(tokens_of("--tokenizer", path, *names)) == wanted
     lines = write_lines("in.jsonl", texts)
     assert list(tokens_of("--tokenizer", path, lines)) == wanted
+    with open(lines, "rb") as file:
+        content = file.read()
+    with open(lines + ".gz", "wb") as file:
+        file.write(gzip.compress(content[:99]) + gzip.compress(content[99:]))
+    assert list(tokens_of("--tokenizer", path, lines + ".gz")) == wanted
+    if shutil.which("zstd") and "Zstandard" in stargrad("--version").split("without:")[0]:
+        subprocess.run(["zstd", "-q", "-f", lines], check=True)
+        assert list(tokens_of("--tokenizer", path, lines + ".zst")) == wanted
     out = folder("standard")
     with open(lines, encoding="utf-8") as file:
         content = " \n\n" + file.read().replace('"text"', '"body"').rstrip()        # blank lines are no documents; no last line end
@@ -212,6 +222,9 @@ REFUSED = [
     ("bad.jsonl", b'{"body": "a"}\n', (), "bad.jsonl: line 1: has no field 'text'; set --field, for example to 'body'"),
     ("bad.jsonl", b'{"text": "a"}\n{"text": 5}\n', (), "bad.jsonl: line 2: its field 'text' is not a text; set --field"),
     ("bad.jsonl", b'{"text": "\xe9"}\n', (), "bad.jsonl: line 1: is not JSON: unable to decode byte 0xe9"),
+    ("bad.jsonl.gz", gzip.compress(b'{"text": "a"}\n' * 99)[:-12], (), "bad.jsonl.gz: the compressed data end early"),
+    ("bad.jsonl.gz", b"\x1f\x8b" + bytes(30), (), "bad.jsonl.gz: unknown compression method"),
+    ("bad.jsonl.zst", b"\x28\xb5\x2f\xfd" + bytes(2), (), "bad.jsonl.zst"),
     ("bad.txt", b"a\nb\xe9c\n" * 9, (), "bad.txt: line 2: byte 0xE9 is not UTF-8; convert the file"),
     ("bad.txt", b"\x1f\x8b\x08" + bytes(600), (), "bad.txt: is a gzip file, not text; unpack it"),
     ("bad.txt", b"a line", (), "bad.txt: no line begins in the last 0.1 of the file, so there is no text for val.bin; set another --val"),
