@@ -66,19 +66,15 @@ static int find_begin(const struct sgrad__request *request, struct sgrad__corpus
 }
 
 static int find_end(const struct sgrad__request *request, struct sgrad__corpus_options *corpus) {
-    static const char *const usual[] = { "<|endoftext|>", "<|end_of_text|>", "</s>", "<|im_end|>" };
     const char *name = request->tokenize.end;
     corpus->end = -1;
     if (name && !strcmp(name, "none")) return SGRAD__DONE;
-    if (name) corpus->end = sgrad_tokenizer_find(corpus->tokenizer, name, false);
-    for (int i = 0; i < 4 && !name && corpus->end < 0; i++)
-        corpus->end = sgrad_tokenizer_find(corpus->tokenizer, usual[i], true);
+    corpus->end = name ? sgrad_tokenizer_find(corpus->tokenizer, name, false) : sgrad__documents_end(corpus->tokenizer);
     if (corpus->end >= 0) return SGRAD__DONE;
     if (name) return no_token("end", name);
     return sgrad__wrong(
-        "tokenize: the tokenizer has none of the tokens %s, %s, %s and %s, one of which would follow each document; "
-        "set --end TOKEN, or --end none",
-        usual[0], usual[1], usual[2], usual[3]);
+        "tokenize: the tokenizer has none of the tokens " SGRAD__END_TOKENS ", one of which would follow each document; "
+        "set --end TOKEN, or --end none");
 }
 
 /* ---- files in the folder ----------------------------------------------------------------------------------------- */

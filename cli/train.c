@@ -127,6 +127,11 @@ static const struct sgrad__option options[] = {
       "ranks that precondition each layer; opt: all; lw (layer-wise): one; X: this fraction of them; auto: chosen by cost and "
       "memory",
       &sgrad__text, SGRAD__FIELD(optimizer.kfac.variant) },
+    { "tokenizer", "FILE",
+      "tokenize the texts of jsonl: --data jsonl:PATTERN,T; tokenizer.json, or vocab.json with merges.txt in the same folder",
+      &sgrad__file, SGRAD__FIELD(data.tokenizer) },
+    { "field", "NAME", "field of JSON lines that contains the text, with --tokenizer [text]", &sgrad__text,
+      SGRAD__FIELD(data.field) },
     { "attend", "sample|document[:TOKEN]",
       "document: tokens attend only to tokens of the same document; TOKEN is the last of each [end in tokens.json]", &sgrad__text,
       SGRAD__FIELD(data.attend) },

@@ -7,6 +7,7 @@
  * Features are normalised (features.c) by the training lines. */
 #include "config.h"
 #include "datasets/csv.h"
+#include "datasets/windows.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -346,7 +347,7 @@ const struct sgrad_reader sgrad_csv_reader = {
 };
 
 static int open_jsonl(struct sgrad_dataset *dataset, const char *argument, const struct sgrad_dataset_options *options) {
-    return open_rows("jsonl", dataset, argument, options);
+    return options->tokenizer ? sgrad__texts_open(dataset, argument, options) : open_rows("jsonl", dataset, argument, options);
 }
 
 const struct sgrad_reader sgrad_jsonl_reader = {
@@ -355,7 +356,7 @@ const struct sgrad_reader sgrad_jsonl_reader = {
     .summary =
         "JSON lines: objects of numbers and categories, read as the rows of a csv table, whose columns are the keys; PATTERN is "
         "a file, several ('jsonl:DIR/{train,val}-*.jsonl'), or a folder with train*.jsonl, and val*.jsonl or test*.jsonl; files "
-        "may be compressed (.gz, .zst)",
+        "may be compressed (.gz, .zst). With --tokenizer, jsonl:PATTERN,T: texts as tokens, T per sample",
     .open = open_jsonl,
     .close = close_rows,
 };

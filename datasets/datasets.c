@@ -36,8 +36,9 @@ static void check(const struct sgrad_dataset *dataset) {
     }
 }
 
-/* Checks ATTEND, as in struct sgrad_dataset_options, for the data set TEXT. */
-static int check_attend(const char *attend, const struct sgrad_reader *reader, const char *text) {
+/* Checks options->attend for the data set TEXT. */
+static int check_attend(const struct sgrad_dataset_options *options, const struct sgrad_reader *reader, const char *text) {
+    const char *attend = options->attend;
     static const char with_token[] = "document:";
     if (!attend || strcmp(attend, "sample") == 0) return 0;
     const bool given = strncmp(attend, with_token, strlen(with_token)) == 0;
@@ -47,6 +48,7 @@ static int check_attend(const char *attend, const struct sgrad_reader *reader, c
         return sgrad_log_error(SGRAD_EINVAL, "--attend '%s' must be sample, document or document:TOKEN, where TOKEN is a number",
                                attend);
     if (strcmp(reader->name, "tokens") == 0 || strcmp(reader->name, "text") == 0) return 0;
+    if (strcmp(reader->name, "jsonl") == 0 && options->tokenizer) return 0;
     return sgrad_log_error(SGRAD_EINVAL, "--attend document requires --data tokens:DIR,T or text:FILE,T, not %s", text);
 }
 
@@ -68,7 +70,7 @@ int sgrad_dataset_open(const char *text, enum sgrad_split split, const struct sg
     if (!options) options = &none;
     if (options->answers && strcmp(reader->name, "tokens"))
         error = sgrad_log_error(SGRAD_EINVAL, "--loss-on answers requires --data tokens:DIR,T, not %s", text);
-    if (!error) error = check_attend(options->attend, reader, text);
+    if (!error) error = check_attend(options, reader, text);
     if (!error && options->id && strcmp(reader->name, "csv") && strcmp(reader->name, "jsonl"))
         error = sgrad_log_error(SGRAD_EINVAL, "--id requires --data csv:FILE or jsonl:FILE, not %s", text);
     if (!error && !(options->split >= 0 && options->split < 1))

@@ -84,6 +84,8 @@ struct sgrad_dataset_options {
     const char *attend; /* "document", "document:TOKEN": text and tokens have the field SGRAD_DOCUMENT_FIELD; TOKEN, or the end
                            token in DIR/tokens.json, is the last of each document. NULL, "sample": they do not. SGRAD_EINVAL: the
                            text is invalid, or the samples are of another kind */
+    const char *tokenizer;      /* of jsonl: its files are texts, which become tokens by this file (tokenizer.h); NULL: a table */
+    const char *field;  /* of jsonl with a tokenizer: key of the texts; NULL: "text" */
     bool damaged;       /* sgrad_dataset_skip_damaged will be called: the image shape is that of the first readable image */
     double split;       /* fraction of the training samples that are the test split if the files have none: drawn by the seed, in
                            equal shares of each class; 0: none. Ignored by kinds that always have a test split */

@@ -1,4 +1,4 @@
-/* windows.h: samples that are windows of long sequences of numbers, for text.c and tokens.c. Private to datasets/. */
+/* windows.h: samples that are windows of long sequences of numbers, for text.c, tokens.c and texts.c. Private to datasets/. */
 #ifndef SGRAD_DATASETS_WINDOWS_H
 #define SGRAD_DATASETS_WINDOWS_H
 
@@ -35,5 +35,11 @@ int sgrad__windows_mix(struct sgrad_dataset *dataset, int count, const char *con
 int sgrad__windows_attend(struct sgrad_dataset *dataset, const char *attend, const char *const *folder, int folders);
 int sgrad__windows_read(const struct sgrad_dataset *dataset, struct sgrad_sample sample, void *const *data);
 void sgrad__windows_close(struct sgrad_dataset *dataset);
+
+/* ---- texts.c ---- */
+
+/* Opens the texts of the data set jsonl:ARGUMENT as tokens, as the function open of a reader; options->tokenizer is not NULL, and
+ * dataset->reader becomes another one (texts.c). */
+int sgrad__texts_open(struct sgrad_dataset *dataset, const char *argument, const struct sgrad_dataset_options *options);
 
 #endif

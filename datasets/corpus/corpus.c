@@ -1,6 +1,6 @@
 /* corpus.c: the threads that tokenize the blocks of an input, and the files of tokens. */
-#include "datasets/corpus/corpus.h"
 #include "config.h"
+#include "datasets/corpus/corpus.h"
 #include "datasets/formats.h"
 #include "runtime/runtime.h"
 
@@ -10,7 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MOST_16 = 65536 };
 #define MOST_TOKENS 0xFFFFFFFF /* the number of tokens in the header has 32 bits */
 
 /* A block and its tokens. */
@@ -289,17 +288,17 @@ static int count_files(const struct sgrad__corpus_options *options) {
 }
 
 int sgrad__corpus_write(const struct sgrad__corpus_options *options, struct sgrad__corpus_result *result) {
-    const bool wide = sgrad_tokenizer_tokens(options->tokenizer) > MOST_16;
+    const int width = sgrad__documents_width(options->tokenizer);
     struct corpus c = { .options = options,
                         .slots = 4 * options->threads + 2,
-                        .documents = { options, wide ? 4 : 2, false },
+                        .documents = { options, width, false },
                         .number = -1,
                         .result = result };
     struct sgrad__input *input;
     struct sigaction before[ENDS];
     *result = (struct sgrad__corpus_result){ .bits = 8 * c.documents.width };
-    SGRAD_TRY(sgrad__input_open(options->what, options->files, options->lines, sgrad_tokenizer_cuts_lines(options->tokenizer),
-                                options->fraction, &input));
+    SGRAD_TRY(sgrad__input_open(options->what, options->files, options->lines, options->outputs != NULL,
+                                sgrad_tokenizer_cuts_lines(options->tokenizer), options->fraction, &input));
     c.documents.one_text = sgrad__input_has_two(input);
     c.monitor = sgrad_monitor_create();
     c.slot = sgrad_xcalloc((size_t)c.slots, sizeof *c.slot);

@@ -30,7 +30,7 @@ struct sgrad__corpus_options {
     char **files;      /* NULL-terminated; "-": standard input */
     const char *field; /* of the objects of JSON lines */
     const struct sgrad__template *template;     /* JSON lines are conversations; NULL: texts */
-    bool lines;        /* standard input has JSON lines, not text */
+    bool lines;        /* standard input, and each file with an own output, has JSON lines, not text */
     double fraction;   /* of the documents for validation; of a text file that is the only one, its end */
     int64_t documents; /* number of the first documents for validation, instead of a fraction; 0: none */
     int threads;
@@ -71,9 +71,11 @@ struct sgrad__block {
 };
 struct sgrad__input;
 
-/* CUTS: text may be divided after a line break between two letters. FRACTION: if the only input is a text file, this part of it,
- * at its end, is a second document. */
-int sgrad__input_open(const char *what, char **files, bool stdin_lines, bool cuts, double fraction, struct sgrad__input **input);
+/* WHAT: name of the command or the reader, for messages. STDIN_LINES: standard input has JSON lines. ALL_LINES: all files have,
+ * also without such an ending. CUTS: text may be divided after a line break between two letters. FRACTION: if the only input is a
+ * text file, this part of it, at its end, is a second document. */
+int sgrad__input_open(const char *what, char **files, bool stdin_lines, bool all_lines, bool cuts, double fraction,
+                      struct sgrad__input **input);
 void sgrad__input_close(struct sgrad__input *input);         /* NULL is allowed */
 bool sgrad__input_has_two(const struct sgrad__input *input); /* a text file was divided into two documents */
 /* Sets *BLOCK to the next block. *MORE becomes false at the end of the input. SGRAD_EIO, SGRAD_EFORMAT. */
@@ -105,6 +107,10 @@ struct sgrad__tokenized {
     struct sgrad__buffer tokens, answers;
     struct sgrad__corpus_part sum;
 };
+#define SGRAD__END_TOKENS "<|endoftext|>, <|end_of_text|>, </s> and <|im_end|>"
+int sgrad__documents_width(const struct sgrad_tokenizer *tokenizer); /* bytes of a token */
+/* Returns the first of the added tokens SGRAD__END_TOKENS that the tokenizer has; -1: none. */
+int32_t sgrad__documents_end(const struct sgrad_tokenizer *tokenizer);
 /* Appends the tokens of BLOCK to those of each part. Returns an error, "FILE: line N: reason", which the caller must free; NULL:
  * none. */
 char *sgrad__documents_tokenize(const struct sgrad__documents *documents, struct sgrad_encoder *encoder,

@@ -8,6 +8,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+int sgrad__documents_width(const struct sgrad_tokenizer *tokenizer) {
+    enum { MOST_16 = 65536 };
+    return sgrad_tokenizer_tokens(tokenizer) > MOST_16 ? 4 : 2;
+}
+
+int32_t sgrad__documents_end(const struct sgrad_tokenizer *tokenizer) {
+    static const char *const usual[] = { "<|endoftext|>", "<|end_of_text|>", "</s>", "<|im_end|>" };
+    int32_t end = -1;
+    for (int i = 0; i < 4 && end < 0; i++) end = sgrad_tokenizer_find(tokenizer, usual[i], true);
+    return end;
+}
+
 /* Every (1 / fraction)-th document is for validation, from the first on. */
 static int part_of(const struct sgrad__documents *c, int64_t document) {
     enum { UNIT = 1000000000 };

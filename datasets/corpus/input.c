@@ -21,7 +21,7 @@ struct sgrad__input {
     const char *what; /* name of the command or the reader, for messages */
     char **files;     /* the open file and those that follow */
     int number;       /* of the open file, from 0 */
-    bool stdin_lines, cuts;
+    bool stdin_lines, all_lines, cuts;
     int descriptor;               /* -1: none is open */
     struct sgrad__stream *stream; /* of JSON lines, which may be compressed; NULL: the descriptor is read */
     int64_t passed;               /* bytes of the files before */
@@ -83,11 +83,14 @@ static int find_split(struct sgrad__input *input, double fraction) {
     return 0;
 }
 
-int sgrad__input_open(const char *what, char **files, bool stdin_lines, bool cuts, double fraction, struct sgrad__input **input) {
+int sgrad__input_open(const char *what, char **files, bool stdin_lines, bool all_lines, bool cuts, double fraction,
+                      struct sgrad__input **input) {
     struct sgrad__input *in = sgrad_xcalloc(1, sizeof *in);
     bool known = true;
     int error = 0;
-    *in = (struct sgrad__input){ .what = what, .files = files, .stdin_lines = stdin_lines, .cuts = cuts, .descriptor = -1 };
+    *in = (struct sgrad__input){
+        .what = what, .files = files, .stdin_lines = stdin_lines, .all_lines = all_lines, .cuts = cuts, .descriptor = -1
+    };
     for (char **file = files; *file && !error; file++) {
         struct stat status = { 0 };
         if (!strcmp(*file, "-"))
@@ -129,7 +132,7 @@ static int open_file(struct sgrad__input *in) {
     const bool standard = !strcmp(file, "-");
     in->descriptor = standard ? STDIN_FILENO : open(file, O_RDONLY | O_CLOEXEC);
     if (in->descriptor < 0) return fail(in, file, strerror(errno));
-    in->lines = standard ? in->stdin_lines : has_lines(file);
+    in->lines = standard ? in->stdin_lines : in->all_lines || has_lines(file);
     in->end = in->begun = false;
     in->line = 1;
     in->read = 0;

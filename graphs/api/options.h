@@ -98,6 +98,8 @@ struct sgrad_data_options {
     const char *on;                             /* test set of data that have train, val and test: "val", "test"; NULL: "val" */
     const char *id;                             /* tables: column of the names of the samples; NULL: their numbers */
     const char *class_names;                    /* file with a line for each class, its name for users; NULL: none */
+    const char *tokenizer;                      /* jsonl data: their texts become tokens by this tokenizer.json; NULL: tables */
+    const char *field;                          /* jsonl data with a tokenizer: key of the texts; NULL: "text" */
     const char *attend;                         /* text and tokens: "sample", "document" or "document:TOKEN", see
                                                    sgrad_dataset_options; NULL: "sample" */
     bool loss_on_answers;                       /* tokens: the loss is the mean over the tokens of answers; false: over all */

@@ -19,6 +19,8 @@ static const struct field {
 } fields[] = {
     FIELD("model", TEXT, model.name),
     FIELD("data", TEXT, data.name),
+    FIELD("tokenizer", TEXT, data.tokenizer),
+    FIELD("field", TEXT, data.field),
     FIELD("exclude", TEXT, data.exclude),
     FIELD("loss_on_answers", FLAG, data.loss_on_answers),
     FIELD("attend", TEXT, data.attend),

@@ -258,6 +258,8 @@ struct sgrad_dataset_options sgrad__dataset_options(const struct sgrad_train_opt
                                            .memory = (size_t)data->memory,
                                            .answers = data->loss_on_answers,
                                            .attend = data->attend,
+                                           .tokenizer = data->tokenizer,
+                                           .field = data->field,
                                            .damaged = data->skip_damaged };
 }
 
