@@ -168,7 +168,7 @@ static int take_labels(struct sgrad_dataset *dataset, const char *pattern, bool 
 
 /* ---- opening ------------------------------------------------------------------------------------------------------- */
 
-static bool has_part(const void *pattern, const char *part) { return sgrad__pattern_has(pattern, part); }
+static bool has_part(const void *pattern, const char *part) { return sgrad__pattern_has("tar", pattern, part); }
 
 /* Sets the numbers of samples, and the identity: of the names and sizes of the shards, and of the keys and sizes of the images.
  */

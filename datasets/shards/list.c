@@ -14,19 +14,6 @@
 
 /* ---- opening ------------------------------------------------------------------------------------------------------- */
 
-/* Logs that PATTERN names no shard of PART. */
-static int refuse_empty(const char *pattern, const char *part) {
-    if (!strcmp(part, "train"))
-        return sgrad_log_error(SGRAD_EIO,
-                               "data set tar:%s: names no training shards; give tar:DIR, where DIR contains train*.tar and "
-                               "val*.tar, or a pattern, such as tar:DIR/{train,val}-*.tar",
-                               pattern);
-    return sgrad_log_error(SGRAD_EIO,
-                           "data set tar:%s: names no shards of the split %s; give a pattern that does, such as "
-                           "tar:DIR/{train,%s}-*.tar%s",
-                           pattern, part, part, strcmp(part, "val") ? "" : ", or hold out training samples with --split 0.1");
-}
-
 /* Returns the length of the folder that all paths have in common. */
 static size_t common_folder(const struct sgrad__paths *paths) {
     const char *one = paths->path[0];
@@ -56,10 +43,10 @@ static int check_unpacked(const struct sgrad__shards *shards, size_t limit, bool
 }
 
 int sgrad__shards_list(const char *pattern, const char *part, size_t limit, struct sgrad__shards *shards) {
-    SGRAD_TRY(sgrad__pattern_expand(pattern, part, &shards->paths));
+    SGRAD_TRY(sgrad__pattern_expand("tar", pattern, part, &shards->paths));
     const int64_t count = shards->paths.count;
     bool compressed = false;
-    if (!count) return refuse_empty(pattern, part);
+    if (!count) return sgrad__pattern_refuse("tar", pattern, part);
     shards->folder = common_folder(&shards->paths);
     shards->shard = sgrad_xcalloc((size_t)count, sizeof *shards->shard);
     shards->first = sgrad_xcalloc((size_t)count + 1, sizeof *shards->first);

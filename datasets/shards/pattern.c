@@ -1,15 +1,16 @@
-/* pattern.c: expands a pattern to the paths of the shards of a split.
+/* pattern.c: expands a pattern to the paths of the shards of a split: tar archives, or files of another KIND.
  *
  *     d/{train,val}-{00..02}.tar           train:  d/train-00.tar  d/train-01.tar  d/train-02.tar
  *                                          val:    d/val-00.tar  d/val-01.tar  d/val-02.tar
  *     d/{train-{0..9},val-{0..1}}.tar      groups may be nested
  *     d/part-*.tar                         train: the files that match, sorted by their bytes
- *     d                                    a folder: d/train*.tar, d/train*.tar.gz, d/train*.tar.zst; val and test likewise
+ *     d                                    a folder: d/train*.KIND, also with .gz or .zst; val and test likewise
  *
  * The order of groups and ranges is that of the text. A range whose first or last number begins with 0 has numbers of equal
  * length, as in Bash. A path that exists is not expanded, whatever its characters. */
 #include "config.h"
-#include "datasets/shards/shards.h"
+#include "datasets/shards/pattern.h"
+#include "runtime/runtime.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -30,14 +31,19 @@ void sgrad__paths_free(struct sgrad__paths *paths) {
     *paths = (struct sgrad__paths){ 0 };
 }
 
-static int too_many(const char *pattern) {
-    return sgrad_log_error(SGRAD_EINVAL, "data set tar:%s: names more than %d shards", pattern, SHARDS_LIMIT);
+/* A pattern, and the kind of its files. */
+struct naming {
+    const char *kind, *pattern;
+};
+
+static int too_many(const struct naming *of) {
+    return sgrad_log_error(SGRAD_EINVAL, "data set %s:%s: names more than %d shards", of->kind, of->pattern, SHARDS_LIMIT);
 }
 
-static int add(struct sgrad__paths *paths, const char *pattern, char *path) {
+static int add(struct sgrad__paths *paths, const struct naming *of, char *path) {
     if (paths->count == SHARDS_LIMIT) {
         free(path);
-        return too_many(pattern);
+        return too_many(of);
     }
     paths->path = sgrad_array_grow(paths->path, (int)paths->count, sizeof *paths->path);
     paths->path[paths->count++] = path;
@@ -48,7 +54,8 @@ static int add(struct sgrad__paths *paths, const char *pattern, char *path) {
 
 /* What is expanded, and its result. */
 struct expansion {
-    const char *pattern, *part;
+    const struct naming *of;
+    const char *part;
     struct sgrad__paths *words;
     int steps; /* groups that were expanded, also those of other splits */
 };
@@ -92,8 +99,8 @@ static int expand(struct expansion *of, const char *done, const char *rest);
 static int expand_range(struct expansion *of, const char *before, const char *open, size_t length, long first, long last,
                         int width) {
     if (first > last || last - first >= SHARDS_LIMIT)
-        return sgrad_log_error(SGRAD_EINVAL, "data set tar:%s: the range %.*s must ascend, by at most %d numbers", of->pattern,
-                               (int)length, open, SHARDS_LIMIT);
+        return sgrad_log_error(SGRAD_EINVAL, "data set %s:%s: the range %.*s must ascend, by at most %d numbers", of->of->kind,
+                               of->of->pattern, (int)length, open, SHARDS_LIMIT);
     int error = 0;
     for (long n = first; n <= last && !error; n++) {
         char *done = sgrad_format("%s%0*ld", before, width, n);
@@ -131,10 +138,10 @@ static int expand_group(struct expansion *of, const char *before, const char *op
     const char *close;
     int alternatives, error = 0;
     const bool splits = is_of_splits(open, &close, &alternatives);
-    if (!close) return sgrad_log_error(SGRAD_EINVAL, "data set tar:%s: a brace is not closed", of->pattern);
+    if (!close) return sgrad_log_error(SGRAD_EINVAL, "data set %s:%s: a brace is not closed", of->of->kind, of->of->pattern);
     if (alternatives == 1 && !splits)
-        return sgrad_log_error(SGRAD_EINVAL, "data set tar:%s: %.*s must be a list, {a,b}, or a range, {000..099}", of->pattern,
-                               (int)(close + 1 - open), open);
+        return sgrad_log_error(SGRAD_EINVAL, "data set %s:%s: %.*s must be a list, {a,b}, or a range, {000..099}", of->of->kind,
+                               of->of->pattern, (int)(close + 1 - open), open);
     for (const char *at = open + 1, *end; !error && at <= close; at = end + 1) {
         end = end_of(at);
         if (splits && split_of(at, (size_t)(end - at)) != split_of(of->part, strlen(of->part))) continue;
@@ -150,8 +157,8 @@ static int expand(struct expansion *of, const char *done, const char *rest) {
     const char *open = strchr(rest, '{');
     long first, last;
     int width;
-    if (!open) return add(of->words, of->pattern, sgrad_format("%s%s", done, rest));
-    if (++of->steps > STEPS_LIMIT) return too_many(of->pattern);
+    if (!open) return add(of->words, of->of, sgrad_format("%s%s", done, rest));
+    if (++of->steps > STEPS_LIMIT) return too_many(of->of);
     char *before = sgrad_format("%s%.*s", done, (int)(open - rest), rest);
     const size_t length = parse_range(open, &first, &last, &width);
     const int error = length ? expand_range(of, before, open, length, first, last, width) : expand_group(of, before, open);
@@ -168,10 +175,11 @@ static bool has_splits(const char *pattern) {
     return false;
 }
 
-int sgrad__pattern_words(const char *pattern, const char *part, struct sgrad__paths *words) {
-    struct expansion expansion = { pattern, part, words, 0 };
+int sgrad__pattern_words(const char *kind, const char *pattern, const char *part, struct sgrad__paths *words) {
+    const struct naming of = { kind, pattern };
+    struct expansion expansion = { &of, part, words, 0 };
     if (strlen(pattern) > LENGTH_LIMIT)
-        return sgrad_log_error(SGRAD_EINVAL, "data set tar: the pattern must have at most %d bytes", LENGTH_LIMIT);
+        return sgrad_log_error(SGRAD_EINVAL, "data set %s: the pattern must have at most %d bytes", kind, LENGTH_LIMIT);
     if (!has_splits(pattern) && strcmp(part, "train")) return 0;
     return expand(&expansion, "", pattern);
 }
@@ -186,15 +194,16 @@ static bool exists(const char *path, mode_t kind) {
 static int by_bytes(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
 /* Appends the files that match WORD, a pattern of the shell, sorted. FLAGS: of glob. *MATCHES: their number. */
-static int add_matches(struct sgrad__paths *paths, const char *pattern, const char *word, int flags, int64_t *matches) {
+static int add_matches(struct sgrad__paths *paths, const struct naming *of, const char *word, int flags, int64_t *matches) {
     glob_t found = { 0 };
     int error = 0;
     const int result = glob(word, GLOB_NOSORT | flags, NULL, &found);
     if (result && result != GLOB_NOMATCH)
-        error = sgrad_log_error(SGRAD_EIO, "data set tar:%s: %s cannot be searched: %s", pattern, word, strerror(errno));
+        error = sgrad_log_error(SGRAD_EIO, "data set %s:%s: %s cannot be searched: %s", of->kind, of->pattern, word,
+                                strerror(errno));
     *matches = (int64_t)found.gl_pathc;
     if (found.gl_pathc) qsort(found.gl_pathv, found.gl_pathc, sizeof *found.gl_pathv, by_bytes);
-    for (size_t i = 0; i < found.gl_pathc && !error; i++) error = add(paths, pattern, sgrad_format("%s", found.gl_pathv[i]));
+    for (size_t i = 0; i < found.gl_pathc && !error; i++) error = add(paths, of, sgrad_format("%s", found.gl_pathv[i]));
     globfree(&found);
     return error;
 }
@@ -210,14 +219,14 @@ char *sgrad__pattern_in(const char *folder, const char *pattern) {
     return all;
 }
 
-/* Appends PART*.tar and the same with .gz and .zst in FOLDER, sorted together. */
-static int add_folder(struct sgrad__paths *paths, const char *folder, const char *part) {
+/* Appends PART*.KIND and the same with .gz and .zst in the folder, sorted together. */
+static int add_folder(struct sgrad__paths *paths, const struct naming *of, const char *part) {
     static const char *const endings[] = { "", ".gz", ".zst" };
     int error = 0;
     for (size_t i = 0; i < sizeof endings / sizeof *endings && !error; i++) {
         int64_t matches;
-        char *names = sgrad_format("%s*.tar%s", part, endings[i]), *word = sgrad__pattern_in(folder, names);
-        error = add_matches(paths, folder, word, 0, &matches);
+        char *names = sgrad_format("%s*.%s%s", part, of->kind, endings[i]), *word = sgrad__pattern_in(of->pattern, names);
+        error = add_matches(paths, of, word, 0, &matches);
         free(word);
         free(names);
     }
@@ -225,13 +234,13 @@ static int add_folder(struct sgrad__paths *paths, const char *folder, const char
     return error;
 }
 
-bool sgrad__pattern_has(const char *pattern, const char *part) {
+bool sgrad__pattern_has(const char *kind, const char *pattern, const char *part) {
     struct sgrad__paths paths = { 0 };
     const char *close;
     int alternatives;
     bool has = true, splits = false;
     if (exists(pattern, S_IFDIR)) {
-        add_folder(&paths, pattern, part);
+        add_folder(&paths, &(struct naming){ kind, pattern }, part);
         has = paths.count > 0;
         sgrad__paths_free(&paths);
         return has;
@@ -259,43 +268,59 @@ static int by_stem(const void *a, const void *b) {
 }
 
 /* Checks that each shard occurs only once, compressed or not. */
-static int check_distinct(const struct sgrad__paths *paths, const char *pattern) {
+static int check_distinct(const struct sgrad__paths *paths, const struct naming *of) {
     char **sorted = sgrad_xcalloc((size_t)paths->count + 1, sizeof *sorted);
     int error = 0;
     for (int64_t i = 0; i < paths->count; i++) sorted[i] = paths->path[i];
     qsort(sorted, (size_t)paths->count, sizeof *sorted, by_stem);
     for (int64_t i = 1; i < paths->count && !error; i++)
         if (!by_stem(&sorted[i - 1], &sorted[i]))
-            error = sgrad_log_error(SGRAD_EINVAL, "data set tar:%s: names a shard twice: %s and %s", pattern, sorted[i - 1],
-                                    sorted[i]);
+            error = sgrad_log_error(SGRAD_EINVAL, "data set %s:%s: names a shard twice: %s and %s", of->kind, of->pattern,
+                                    sorted[i - 1], sorted[i]);
     free(sorted);
     return error;
 }
 
 /* Appends the files that WORD, which has no braces, names. */
-static int add_word(struct sgrad__paths *shards, const char *pattern, const char *word) {
+static int add_word(struct sgrad__paths *shards, const struct naming *of, const char *word) {
     struct stat status;
     int64_t matches = 0;
     if (strpbrk(word, "*?[") && !exists(word, S_IFREG)) {
-        SGRAD_TRY(add_matches(shards, pattern, word, GLOB_NOESCAPE, &matches));
-        return matches ? 0 : sgrad_log_error(SGRAD_EIO, "data set tar:%s: no file matches %s", pattern, word);
+        SGRAD_TRY(add_matches(shards, of, word, GLOB_NOESCAPE, &matches));
+        return matches ? 0 : sgrad_log_error(SGRAD_EIO, "data set %s:%s: no file matches %s", of->kind, of->pattern, word);
     }
-    if (stat(word, &status)) return sgrad_log_error(SGRAD_EIO, "data set tar:%s: %s: %s", pattern, word, strerror(errno));
-    if (!S_ISREG(status.st_mode)) return sgrad_log_error(SGRAD_EIO, "data set tar:%s: %s: not a regular file", pattern, word);
-    return add(shards, pattern, sgrad_format("%s", word));
+    const bool there = !stat(word, &status);
+    if (!there || !S_ISREG(status.st_mode))
+        return sgrad_log_error(SGRAD_EIO, "data set %s:%s: %s: %s", of->kind, of->pattern, word,
+                               there ? "not a regular file" : strerror(errno));
+    return add(shards, of, sgrad_format("%s", word));
 }
 
-int sgrad__pattern_expand(const char *pattern, const char *part, struct sgrad__paths *shards) {
+int sgrad__pattern_expand(const char *kind, const char *pattern, const char *part, struct sgrad__paths *shards) {
+    const struct naming of = { kind, pattern };
     if (exists(pattern, S_IFDIR))
-        SGRAD_TRY(add_folder(shards, pattern, part));
+        SGRAD_TRY(add_folder(shards, &of, part));
     else if (exists(pattern, S_IFREG))
-        SGRAD_TRY(add(shards, pattern, sgrad_format("%s", pattern)));
+        SGRAD_TRY(add(shards, &of, sgrad_format("%s", pattern)));
     else {
         struct sgrad__paths words = { 0 };
-        int error = sgrad__pattern_words(pattern, part, &words);
-        for (int64_t i = 0; i < words.count && !error; i++) error = add_word(shards, pattern, words.path[i]);
+        int error = sgrad__pattern_words(kind, pattern, part, &words);
+        for (int64_t i = 0; i < words.count && !error; i++) error = add_word(shards, &of, words.path[i]);
         sgrad__paths_free(&words);
         SGRAD_TRY(error);
     }
-    return shards->count ? check_distinct(shards, pattern) : 0;
+    return shards->count ? check_distinct(shards, &of) : 0;
+}
+
+int sgrad__pattern_refuse(const char *kind, const char *pattern, const char *part) {
+    if (!strcmp(part, "train"))
+        return sgrad_log_error(SGRAD_EIO,
+                               "data set %s:%s: names no training shards; give %s:DIR, where DIR contains train*.%s and "
+                               "val*.%s, or a pattern, such as %s:DIR/{train,val}-*.%s",
+                               kind, pattern, kind, kind, kind, kind, kind);
+    return sgrad_log_error(SGRAD_EIO,
+                           "data set %s:%s: names no shards of the split %s; give a pattern that does, such as "
+                           "%s:DIR/{train,%s}-*.%s%s",
+                           kind, pattern, part, kind, part, kind,
+                           strcmp(part, "val") ? "" : ", or hold out training samples with --split 0.1");
 }

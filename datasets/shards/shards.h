@@ -15,29 +15,8 @@
 #define SGRAD_DATASETS_SHARDS_SHARDS_H
 
 #include "datasets/encoded.h"
+#include "datasets/shards/pattern.h"
 #include "datasets/version.h"
-
-/* ---- pattern.c ---- */
-
-/* A list of paths, each from malloc. */
-struct sgrad__paths {
-    char **path;
-    int64_t count;
-};
-void sgrad__paths_free(struct sgrad__paths *paths);
-
-/* Expands the braces of PATTERN for PART, "train", "val" or "test", in their order: {a,b}, {000..099}. Of a group in which each
- * alternative begins with the name of a split, only those of PART remain; without such a group, PATTERN is of "train". Accesses
- * no file. The caller must free WORDS, also after an error. SGRAD_EINVAL: PATTERN is malformed, or has too many files. */
-int sgrad__pattern_words(const char *pattern, const char *part, struct sgrad__paths *words);
-/* Lists the shards of PART that PATTERN names: files, a pattern of the shell, or a folder with PART*.tar. The caller must free
- * SHARDS, also after an error. SGRAD_EIO: a shard does not exist. SGRAD_EINVAL: PATTERN is malformed, or names a shard twice. */
-int sgrad__pattern_expand(const char *pattern, const char *part, struct sgrad__paths *shards);
-/* Returns FOLDER/PATTERN, in which the characters of FOLDER that have a meaning in patterns are quoted. The caller must free
- * it. */
-char *sgrad__pattern_in(const char *folder, const char *pattern);
-/* Returns true if PATTERN names shards of PART, which may be missing. */
-bool sgrad__pattern_has(const char *pattern, const char *part);
 
 /* ---- scan.c, label.c, index.c ---- */
 

@@ -41,7 +41,7 @@ static char *read_file(const char *name, size_t *size) {
 static void assert_words(const char *pattern, const char *part, const char *wanted) {
     struct sgrad__paths words = { 0 };
     char text[1024] = "";
-    assert_done(sgrad__pattern_words(pattern, part, &words));
+    assert_done(sgrad__pattern_words("tar", pattern, part, &words));
     for (int64_t i = 0; i < words.count; i++) snprintf(text + strlen(text), sizeof text - strlen(text), " %s", words.path[i]);
     assert_string_equal(text, wanted);
     sgrad__paths_free(&words);
@@ -65,9 +65,9 @@ static void splits(void **state) {
     assert_words("{training,test}/{train,test}", "test", " test/test");
     assert_words("{trainer,valley}", "train", " trainer valley");
     assert_words("a", "val", "");
-    assert_true(sgrad__pattern_has("a", "train") && !sgrad__pattern_has("a", "val"));
-    assert_true(sgrad__pattern_has("{train,test}", "test") && !sgrad__pattern_has("{train,test}", "val"));
-    assert_true(!sgrad__pattern_has("{val,test}", "train"));
+    assert_true(sgrad__pattern_has("tar", "a", "train") && !sgrad__pattern_has("tar", "a", "val"));
+    assert_true(sgrad__pattern_has("tar", "{train,test}", "test") && !sgrad__pattern_has("tar", "{train,test}", "val"));
+    assert_true(!sgrad__pattern_has("tar", "{val,test}", "train"));
 }
 
 static void malformed(void **state) {
@@ -83,7 +83,7 @@ static void malformed(void **state) {
                { "{0..99999}{0..99}{val,val}", "names more than 131072" },
                { "{1..x}", "must be a list" } };
     for (size_t i = 0; i < sizeof is / sizeof *is; i++) {
-        assert_fails(sgrad__pattern_words(is[i].pattern, "train", &words), SGRAD_EINVAL, is[i].text);
+        assert_fails(sgrad__pattern_words("tar", is[i].pattern, "train", &words), SGRAD_EINVAL, is[i].text);
         sgrad__paths_free(&words);
     }
 }

@@ -12,7 +12,7 @@ static void expand(const uint8_t *data, size_t size) {
     if (!pattern) abort();
     memcpy(pattern, data, size);
     pattern[size] = 0;
-    sgrad__pattern_words(pattern, "train", &words);
+    sgrad__pattern_words("tar", pattern, "train", &words);
     sgrad__paths_free(&words);
     free(pattern);
 }
