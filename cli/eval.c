@@ -21,6 +21,8 @@ static const struct sgrad__option options[] = {
     { "mean", "X,X,X", "mean of each channel [the run's or the training set's]", &sgrad__numbers, SGRAD__FIELD(data.mean) },
     { "deviation", "X,X,X", "standard deviation of each channel [the run's or the training set's]", &sgrad__numbers,
       SGRAD__FIELD(data.std) },
+    { "tokenizer", "FILE", "tokenize the texts of jsonl, as train [as of the run]", &sgrad__file, SGRAD__FIELD(data.tokenizer) },
+    { "field", "NAME", "field of JSON lines that contains the text [as of the run]", &sgrad__text, SGRAD__FIELD(data.field) },
     SGRAD__EVALUATION_OPTIONS,
     { "json", NULL, "print the result as a JSON object", &sgrad__flag, SGRAD__FIELD(output.json) },
     { 0 },

@@ -75,6 +75,14 @@ static int open_tokens(const struct sgrad__paths *tokens, const double part[2], 
     return error;
 }
 
+/* Returns the number of samples that options.split holds out; of a training set, to one sample per file. */
+static int64_t count_held_out(const struct sgrad_dataset *dataset, const struct sgrad_dataset_options *options,
+                              const double part[2]) {
+    if (!(options->split > 0) || part[1] - part[0] >= 1) return 0;
+    if (dataset->split == SGRAD_TEST) return dataset->count;
+    return llround((double)dataset->count * options->split / (1 - options->split));
+}
+
 /* Warns of files that have no sample. */
 static void warn_of_short(const struct sgrad__paths *texts, const struct sgrad__sequences *in, int64_t length) {
     int few = 0;
@@ -110,6 +118,7 @@ static int open_split(struct sgrad_dataset *dataset, const char *pattern, int64_
                                      sgrad_plural(in.count, "file", "files"), recipe->field);
         error = sgrad__windows_open(dataset, &in, pattern, "tokens", length);
     }
+    if (!error) dataset->held_out = count_held_out(dataset, options, part);
     if (!error) error = attend(dataset, options->attend, recipe->end);
     sgrad__sequences_free(&in);
     sgrad__paths_free(&tokens);

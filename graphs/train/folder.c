@@ -156,6 +156,26 @@ static int open_own_folder(struct sgrad__run *run, const struct sgrad__config *c
     return sgrad__config_continue(run->files.folder, config, 0, &run->files.history);
 }
 
+/* Copies the tokenizer of the texts to tokenizer.json in the run directory, for stargrad sample. It is not copied if it consists
+ * of two files. Called by rank 0. */
+static int copy_tokenizer(const struct sgrad__run *run) {
+    const char *from = run->options.data.tokenizer, *data = run->options.data.name;
+    struct sgrad_map map;
+    struct sgrad_file file;
+    const bool texts = from && data && !strncmp(data, "jsonl:", strlen("jsonl:"));
+    if (!texts || sgrad_ends_with(from, "vocab.json")) return 0;
+    SGRAD_TRY(sgrad_map_open(from, (size_t)1 << 28, &map));
+    char *path = sgrad_format("%s/tokenizer.json", run->files.folder);
+    int error = sgrad_file_begin(path, &file);
+    if (!error) {
+        fwrite(map.data, 1, map.size, file.stream); /* commit reports errors */
+        error = sgrad_file_commit(&file);
+    }
+    free(path);
+    sgrad_map_close(&map);
+    return error;
+}
+
 /* Writes damaged.txt, the list of unreadable samples, to the run directory, if there are any. Called by rank 0. */
 static int write_damaged(const struct sgrad__run *run) {
     struct sgrad_file file;
@@ -210,6 +230,7 @@ int sgrad__run_open_folder(struct sgrad__run *run, long *done) {
     run->files.identity = sgrad__config_identity(&config);
     int error = run->context->rank ? 0 : open_own_folder(run, &config, done);
     if (!error && !run->context->rank) error = write_damaged(run);
+    if (!error && !run->context->rank) error = copy_tokenizer(run);
     SGRAD_TRY(sgrad__run_await(run, error, "for rank 0, which reads a checkpoint"));
     sgrad_ranks_broadcast(done, sizeof *done, 0);
     run->files.last_checkpoint = *done;

@@ -110,6 +110,12 @@ static char *not_in_shards(const struct sgrad__run *run) {
     return sgrad_format("all samples of %s are shuffled", run->options.data.name);
 }
 
+static char *no_texts(const struct sgrad__run *run) {
+    const char *name = run->options.data.name;
+    if (strncmp(name, "jsonl:", strlen("jsonl:"))) return sgrad_format("%s has no JSON lines", name);
+    return run->options.data.tokenizer ? NULL : sgrad_format("no --tokenizer is set");
+}
+
 static char *has_test_set(const struct sgrad__run *run) {
     if (run->data.test->held_out || !(run->options.data.split > 0)) return NULL;
     return sgrad_format(run->data.train ? "%s has a test set" : "no samples of %s are held out", run->options.data.name);
@@ -232,6 +238,8 @@ static const struct row rows[] = {
     { "shard", nothing_to_share },
     { "shuffle-window", not_in_shards },
     { "split", has_test_set },
+    { "tokenizer", no_texts },
+    { "field", no_texts },
     { "staleness", one_rank },
     { "strategy", no_servers },
     { "trace", traced_steps_are_over },
