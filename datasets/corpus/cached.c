@@ -96,9 +96,10 @@ int sgrad__recipe_open(const char *what, const char *file, const char *field, st
 
 /* ---- files --------------------------------------------------------------------------------------------------------- */
 
-/* Waits until the version of the file PATH is settled. If its time is in the future, waits no longer than otherwise. */
+/* Waits until the version of the file PATH is settled. Times in the future are ignored. */
 static void wait_until_settled(const char *path, struct sgrad_file_version *version) {
-    for (int i = 0; i < 4 && !sgrad__version_is_settled(version); i++) {
+    const bool past = version->written / 1000000000 <= time(NULL);
+    for (int i = 0; i < 4 && past && !sgrad__version_is_settled(version); i++) {
         nanosleep(&(struct timespec){ .tv_sec = 1 }, NULL);
         *version = sgrad__version_at(path);
     }
