@@ -1,7 +1,7 @@
 /* stored.c: stores the index of a shard or of a folder, because reading all headers of an archive, or listing millions of files,
  * takes long. It is a file in the user's cache folder, .starpu/stargrad/indexes/HASH, where HASH is that of the absolute path. An
- * index is valid for one version of the archive, or of the folder and each of its subfolders, and stored if that version is settled
- * (datasets/version.h).
+ * index is valid for one version of the archive, or of the folder and each of its subfolders, and stored if that version is
+ * settled (datasets/version.h).
  *
  * An index is written to a temporary file, which is renamed. It is mapped, not copied, so that several processes share its memory
  * and the system may take it back; stored files are replaced or removed, but never become shorter.
