@@ -44,6 +44,9 @@ static void print(const struct sgrad_train_result *result) {
     for (int i = 1; i < result->metrics; i++)
         printf("%s %s, ", result->metric[i].title, sgrad_metric_text(&result->metric[i], result->test[i], text));
     printf("loss %s, %lld %s\n", sgrad_number_text(result->test[0], text), samples, sgrad_plural(samples, "sample", "samples"));
+    for (const struct sgrad_source_loss *s = result->source; s < result->source + result->sources; s++)
+        printf("  %s: loss %s, %lld %s\n", s->name, sgrad_number_text(s->loss, text), (long long)s->samples,
+               sgrad_plural(s->samples, "sample", "samples"));
 }
 
 /* ---- classes ---- */
@@ -180,6 +183,7 @@ static int run(const struct sgrad__request *request) {
     if (error) return sgrad__status(error);
     const int status = result.rank > 0 ? SGRAD__DONE : tell(request, &o, &result, &answers);    /* rank 0 prints */
     sgrad_predictions_free(&answers);
+    free(result.source);
     return status;
 }
 

@@ -157,6 +157,7 @@ static int predict(const struct sgrad__request *request, struct sgrad_train_opti
     if (result.rank == 0 && !error) tell_all(request, dataset, &answers, &names);
     sgrad__classes_free(&names);
     sgrad_predictions_free(&answers);
+    free(result.source);
     return error;
 }
 

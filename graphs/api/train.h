@@ -48,6 +48,13 @@ double sgrad_schedule_lr(const struct sgrad_schedule *schedule, double peak, dou
 
 /* ---- training --------------------------------------------------------------------------------------------------- */
 
+/* The loss on the test samples of a source of a mixture. */
+struct sgrad_source_loss {
+    const char *name;               /* as in --data */
+    int64_t samples;
+    double loss;                    /* NAN: it has no samples */
+};
+
 /* Result of a run. All members except rank are the same on every rank. */
 struct sgrad_train_result {
     int rank;                       /* of this process; 0 without a launcher. Only rank 0 writes and prints */
@@ -61,6 +68,8 @@ struct sgrad_train_result {
     int main;                       /* index of the metric by which evaluations are compared (evaluation.metric) */
     double test[SGRAD_MAX_METRICS]; /* by metric: its value on the test split */
     int64_t test_samples;           /* number of samples of the test split */
+    int sources;                    /* length of the next member */
+    struct sgrad_source_loss *source;   /* of a mixture, from sgrad_evaluate and sgrad_predict; free it. NULL: none */
     double test_loss, test_top1;    /* loss and top-1 of these; NAN: the network has no top-1 */
     long best_step;                 /* step of the best evaluation, to which test and the saved weights belong; 0: they belong to
                                        the last step */
@@ -70,7 +79,8 @@ struct sgrad_train_result {
  * must release it (json_decref). */
 struct json_t;
 struct json_t *sgrad_result_json(const struct sgrad_train_result *result);
-/* Adds "test_loss", "test_top1", …: each metric of the test split; and "test_samples", their number. */
+/* Adds "test_loss", "test_top1", …: each metric of the test split; "test_samples", their number; and, of a mixture, "sources", a
+ * list of name, test_loss and test_samples. */
 void sgrad_result_tests(struct json_t *to, const struct sgrad_train_result *result);
 /* Writes VALUE of a metric to TEXT in readable form, "97.25 %" or "0.5321", and returns TEXT. */
 const char *sgrad_metric_text(const struct sgrad_metric *metric, double value, char text[SGRAD_NUMBER_TEXT]);

@@ -14,7 +14,8 @@
  * With several views of each image (--tta) a batch contains all views of its samples, one after another. The predictions are
  * averaged, and the loss is computed from the mean (views.c).
  *
- * If samples have one class each, the samples and predictions of each class are counted as well (class_counts.c). */
+ * If samples have one class each, the samples and predictions of each class are counted as well (class_counts.c). In a mixture,
+ * no batch has samples of two sources, so that the loss of each source is known. */
 #include "datasets/datasets.h"
 #include "graphs/engine/run.h"
 #include "graphs/api/inference.h"
@@ -27,13 +28,22 @@
 struct part {
     struct sgrad__program *program;
     struct sgrad__runner *runner;
+};
+/* Successive batches of one size. */
+struct range {
+    struct part *part;
     int64_t first, batch, batches;      /* first row (a view of a sample); index of its first batch; number of batches */
+    int source;                         /* of a mixture */
 };
 /* Every sample is evaluated once: first in batches of several micro-batches, but at least LEAST batches, so that all ranks get
- * some; then the remaining samples, in a smaller batch. */
-enum { AT_ONCE = 8, LEAST = 8, PARTS = 2 };
+ * some; then the remaining samples, in a smaller batch. In a mixture, the remaining samples of each source are evaluated in
+ * batches of one micro-batch, then one by one. */
+enum { AT_ONCE = 8, LEAST = 8, PARTS = 3 };
 struct sgrad__evaluation {
     struct part part[PARTS], total;
+    struct range *range;                /* (ranges) */
+    int ranges, sources;                /* sources: of a mixture; 0: it is none */
+    double *source_loss;                /* (sources), of the last evaluation */
     struct sgrad_tensor **weight;       /* by parameter: copies of the weights; NULL: adapted ones, which no step changes */
     struct sgrad_tensor *shared;        /* content of value, sent to all ranks */
     int64_t batches;                    /* of all ranks */
@@ -76,24 +86,45 @@ static int64_t views_of(const struct sgrad__evaluation *evaluation) {
     return evaluation->seen.views ? evaluation->seen.views->count : 1;
 }
 
-static int open_batches(struct sgrad__run *run, struct sgrad__evaluation *evaluation) {
-    const int64_t views = views_of(evaluation), count = run->data.test->count * views;
-    const int64_t more = sgrad_clamp(count / (LEAST * run->evaluation.micro), 1, AT_ONCE) * run->evaluation.micro;
-    const int64_t most = more < views ? views : more - more % views, size[PARTS] = { most, count % most };
-    for (int64_t i = 0, from = 0; i < PARTS; i++) {
-        const int64_t batches = size[i] ? (count - from) / size[i] : 0;
-        evaluation->part[i] = (struct part){ .first = from, .batch = evaluation->batches, .batches = batches };
+/* Divides the rows FROM to END - 1 into batches of these sizes, the first ones as far as possible; size 0: none. */
+static void divide(struct sgrad__evaluation *e, int64_t from, int64_t end, const int64_t size[PARTS], int source) {
+    for (int i = 0; i < PARTS; i++) {
+        const int64_t batches = size[i] ? (end - from) / size[i] : 0;
         if (!batches) continue;
-        struct sgrad_program_options o = sgrad__run_program_options(run, false, size[i], run->evaluation.micro);
+        e->range[e->ranges++] = (struct range){ &e->part[i], from, e->batches, batches, source };
+        e->batches += batches;
+        from += batches * size[i];
+    }
+}
+
+static bool is_used(const struct sgrad__evaluation *e, const struct part *part) {
+    for (int r = 0; r < e->ranges; r++)
+        if (e->range[r].part == part) return true;
+    return false;
+}
+
+static int open_batches(struct sgrad__run *run, struct sgrad__evaluation *evaluation) {
+    const struct sgrad_dataset *test = run->data.test;
+    const int64_t views = views_of(evaluation), count = test->count * views, micro = run->evaluation.micro;
+    const int64_t more = sgrad_clamp(count / (LEAST * micro), 1, AT_ONCE) * micro;
+    const int64_t most = more < views ? views : more - more % views;
+    const int64_t size[PARTS] = { most, test->sources ? micro : count % most, test->sources ? 1 : 0 };
+    evaluation->sources = test->sources;
+    evaluation->range = sgrad_xcalloc((size_t)(test->sources + 1) * PARTS, sizeof *evaluation->range);
+    evaluation->source_loss = sgrad_xcalloc((size_t)test->sources + 1, sizeof *evaluation->source_loss);
+    if (!test->sources) divide(evaluation, 0, count, size, 0);
+    for (int s = 0; s < test->sources; s++)
+        divide(evaluation, test->source[s].first, test->source[s].first + test->source[s].count, size, s);
+    for (int i = 0; i < PARTS; i++) {
+        if (!is_used(evaluation, &evaluation->part[i])) continue;
+        struct sgrad_program_options o = sgrad__run_program_options(run, false, size[i], micro);
         struct sgrad__program *program;
         o.parameter = evaluation->weight;
         o.answers = run->evaluation.predictions || evaluation->seen.views || evaluation->classes;
         if (evaluation->seen.views) o.source = sgrad__source_of_views(&evaluation->seen);
-        o.tags = run->parallel.tags + SGRAD__TAGS_EVALUATION + 1 + (int)i;
+        o.tags = run->parallel.tags + SGRAD__TAGS_EVALUATION + 1 + i;
         SGRAD_TRY(sgrad__program_build(run->graph, &o, &program));
         SGRAD_TRY(open_part(&evaluation->part[i], program, run->control.listener));
-        evaluation->batches += batches;
-        from += batches * size[i];
     }
     return 0;
 }
@@ -143,6 +174,8 @@ void sgrad__evaluation_close(struct sgrad__run *run) {
     sgrad_tensor_destroy(e->shared);
     free(e->weight);
     free(e->value);
+    free(e->range);
+    free(e->source_loss);
     free(e);
     run->evaluation.state = NULL;
 }
@@ -167,16 +200,17 @@ int sgrad__evaluation_begin(struct sgrad__run *run) {
     return 0;
 }
 
-static struct part *part_of(struct sgrad__evaluation *evaluation, int64_t batch) {
-    struct part *p = evaluation->part;
-    while (batch >= p->batch + p->batches) p++;
-    return p;
+static const struct range *range_of(const struct sgrad__evaluation *evaluation, int64_t batch) {
+    const struct range *range = evaluation->range;
+    while (batch >= range->batch + range->batches) range++;
+    return range;
 }
 
 static int submit_batch(struct sgrad__run *run, struct sgrad__evaluation *evaluation) {
-    const struct part *p = part_of(evaluation, evaluation->next);
+    const struct range *range = range_of(evaluation, evaluation->next);
+    const struct part *p = range->part;
     const struct sgrad_step step = { .seed = run->options.training.seed, .number = 1 };
-    const int64_t size = p->program->share, from = p->first + (evaluation->next - p->batch) * size;
+    const int64_t size = p->program->share, from = range->first + (evaluation->next - range->batch) * size;
     const int64_t views = views_of(evaluation);
     struct sgrad_sample *sample = sgrad_xcalloc((size_t)size, sizeof *sample);
     for (int64_t i = 0; i < size; i++)
@@ -240,11 +274,12 @@ static void take_views(struct sgrad__run *run, const struct sgrad__program *prog
 
 /* Waits for the oldest batch in flight and stores its result. */
 static int take_batch(struct sgrad__run *run, struct sgrad__evaluation *evaluation) {
-    const struct part *p = part_of(evaluation, evaluation->done);
+    const struct range *range = range_of(evaluation, evaluation->done);
+    const struct part *p = range->part;
     const struct sgrad__slot *slot;
     SGRAD_TRY(sgrad__runner_wait(p->runner, &slot));
     const double *sums = sgrad__slot_doubles(slot, p->program->statistics);
-    const int64_t first = p->first + (evaluation->done - p->batch) * p->program->share;
+    const int64_t first = range->first + (evaluation->done - range->batch) * p->program->share;
     if (evaluation->seen.views)
         take_views(run, p->program, slot, first / views_of(evaluation), evaluation->value + evaluation->done * evaluation->sums);
     /* ranks with the same samples have partial or equal sums: the quotients are the same */
@@ -272,6 +307,21 @@ static double value_of(const struct sgrad__run *run, const struct sgrad_metric *
     return metric->transform ? metric->transform(mean) : mean;
 }
 
+/* Sets the loss of each source of a mixture. VALUE: (batches, sums), of all ranks. */
+static void take_sources(struct sgrad__run *run, struct sgrad__evaluation *e, const double *value) {
+    for (int s = 0; s < e->sources; s++) {
+        double loss = 0, count = 0;
+        for (const struct range *range = e->range; range < e->range + e->ranges; range++)
+            for (int64_t b = range->batch; range->source == s && b < range->batch + range->batches; b++) {
+                loss += value[b * e->sums];
+                count += value[b * e->sums + run->loss_metrics];
+            }
+        e->source_loss[s] = value_of(run, &run->metric[0], loss / count);
+    }
+    run->evaluation.epoch.sources = e->sources;
+    run->evaluation.epoch.source_loss = e->source_loss;
+}
+
 /* Waits for the total. All ranks know from it whether a rank has omitted batches. */
 static int take_total(struct sgrad__run *run, struct sgrad__evaluation *evaluation) {
     const struct sgrad__slot *slot;
@@ -284,6 +334,7 @@ static int take_total(struct sgrad__run *run, struct sgrad__evaluation *evaluati
     run->control.stopping |= !run->evaluation.epoch.evaluated;
     double test[SGRAD_MAX_METRICS];
     for (int i = 0; i < run->loss_metrics; i++) test[i] = value_of(run, &run->metric[i], sum[i] / sum[run->loss_metrics]);
+    take_sources(run, evaluation, value);
     if (evaluation->classes) {
         memcpy(counts_of(evaluation), value + values + 1, 3 * (size_t)evaluation->classes * sizeof *value);
         sgrad__class_metrics(counts_of(evaluation), evaluation->classes, test + run->loss_metrics);
@@ -299,7 +350,7 @@ static int take_total(struct sgrad__run *run, struct sgrad__evaluation *evaluati
 int sgrad__evaluation_advance(struct sgrad__run *run) {
     struct sgrad__evaluation *e = run->evaluation.state;
     const int64_t ahead = (int64_t)sgrad__run_steps_in_flight(run) * run->evaluation.turns;
-    while (e->done < e->next && sgrad__runner_is_ready(part_of(e, e->done)->runner)) SGRAD_TRY(take_batch(run, e));
+    while (e->done < e->next && sgrad__runner_is_ready(range_of(e, e->done)->part->runner)) SGRAD_TRY(take_batch(run, e));
     while (e->next < e->end && e->next - e->done < ahead) SGRAD_TRY(submit_batch(run, e));
     if (e->done >= e->end && !e->totals) SGRAD_TRY(submit_total(e));
     return e->totals && sgrad__runner_is_ready(e->total.runner) ? take_total(run, e) : 0;

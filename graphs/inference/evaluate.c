@@ -56,6 +56,23 @@ static int evaluate(struct sgrad__run *run) {
     return 0;
 }
 
+/* Sets the losses of the sources of a mixture: an array, which the names follow in the same memory. */
+static void take_sources(const struct sgrad__run *run, struct sgrad_train_result *result) {
+    const struct sgrad_source *source = run->data.test->source;
+    const int sources = run->evaluation.epoch.sources;
+    size_t bytes = 0;
+    if (!sources || !run->evaluation.epoch.evaluated) return;
+    for (int s = 0; s < sources; s++) bytes += strlen(source[s].name) + 1;
+    result->sources = sources;
+    result->source = sgrad_xcalloc(1, (size_t)sources * sizeof *result->source + bytes);
+    char *name = (char *)(result->source + sources);
+    for (int s = 0; s < sources; s++) {
+        result->source[s] = (struct sgrad_source_loss){ name, source[s].count, run->evaluation.epoch.source_loss[s] };
+        strcpy(name, source[s].name);
+        name += strlen(name) + 1;
+    }
+}
+
 int sgrad_predict(const struct sgrad_train_options *options, struct sgrad_train_result *result,
                   struct sgrad_predictions *answers) {
     struct sgrad__run *r = sgrad_xcalloc(1, sizeof *r);
@@ -63,7 +80,7 @@ int sgrad_predict(const struct sgrad_train_options *options, struct sgrad_train_
     r->options = *options;
     if (answers) r->evaluation.predictions = &predictions;
     int error = evaluate(r);
-    if (!error) *result = sgrad__run_result(r);
+    if (!error) *result = sgrad__run_result(r), take_sources(r, result);
     if (error && !r->control.together) sgrad_ranks_abort(1);
     sgrad__run_close(r);
     free(r);

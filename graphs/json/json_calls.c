@@ -202,6 +202,7 @@ int sgrad_json_predict(const char *run, const char *options, const struct sgrad_
         sgrad_result_tests(object, &r);
         *result = text_of(object);
     }
+    free(r.source);
     sgrad_dataset_close(dataset);
     sgrad_image_files_free(&files);
     close_asked(&a);

@@ -409,6 +409,13 @@ static int write_classes(struct sgrad__metrics *metrics, const struct sgrad__epo
     return end_line(metrics, NULL);
 }
 
+/* Writes the loss of each source of a mixture. */
+static void write_sources(FILE *to, const struct sgrad__epoch *epoch) {
+    if (!epoch->evaluated || !epoch->sources) return;
+    for (int s = 0; s < epoch->sources; s++) fprintf(to, "%s%s", s ? "," : "\"source_losses\":[", NUMBER(epoch->source_loss[s]));
+    fputs("],", to);
+}
+
 int sgrad__metrics_epoch(struct sgrad__metrics *metrics, const struct sgrad__epoch *epoch) {
     if (!metrics) return 0;
     metrics->pending = false;
@@ -424,6 +431,7 @@ int sgrad__metrics_epoch(struct sgrad__metrics *metrics, const struct sgrad__epo
     for (int i = 0; i < metrics->is.metrics; i++)
         if (metrics->is.metric[i].unprefixed)
             fprintf(metrics->file, "\"%s\":%s,", metrics->is.metric[i].name, NUMBER(epoch->test[i]));
+    write_sources(metrics->file, epoch);
     if (epoch->views) fprintf(metrics->file, "\"tta\":\"%s\",", epoch->views);
     if (epoch->memory > 0) fprintf(metrics->file, "\"memory_mbyte\":%s,", NUMBER(epoch->memory));
     fprintf(metrics->file, "\"seconds\":%s}\n", NUMBER(epoch->seconds));

@@ -13,6 +13,12 @@ void sgrad_result_tests(json_t *to, const struct sgrad_train_result *result) {
         free(key);
     }
     json_object_set_new(to, "test_samples", json_integer((json_int_t)result->test_samples));
+    if (!result->sources) return;
+    json_t *sources = json_array();
+    for (const struct sgrad_source_loss *s = result->source; s < result->source + result->sources; s++)
+        json_array_append_new(sources, json_pack("{s:o, s:o, s:I}", "name", sgrad_json_text(s->name), "test_loss",
+                                                 sgrad_json_real(s->loss), "test_samples", (json_int_t)s->samples));
+    json_object_set_new(to, "sources", sources);
 }
 
 json_t *sgrad_class_score_json(const char *name, int64_t samples, const struct sgrad_class_score *score) {

@@ -277,6 +277,8 @@ struct sgrad__epoch {
     double test[SGRAD_MAX_METRICS];         /* by metric: on the test set; NAN: not evaluated */
     int classes;                            /* classes of the next member; 0: it is absent */
     const double *class_count;              /* by class: test samples, predictions, correct predictions (class_counts.c) */
+    int sources;                            /* sources of a mixture, of the next member; 0: it is absent */
+    const double *source_loss;              /* by source: loss on its samples of the test set */
     double train_loss;                      /* mean over its steps, or over those since the last evaluation within it */
     double train[SGRAD_MAX_METRICS];        /* the same of metrics that are fractions; NAN: others */
     double seconds, samples_per_second;     /* time of these steps, seconds; throughput */

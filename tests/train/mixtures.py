@@ -1,5 +1,6 @@
 """Mixtures of token files: each source has its share of every epoch, whatever its size, on any number of ranks, in a resumed run."""
 import array
+import json
 import os
 import re
 import subprocess
@@ -42,6 +43,25 @@ def test_ranks_and_resume():
     stargrad(*TRAIN, "--data", data, "--steps", 5, "--out", again)
     said = stargrad("train", "--resume", "--data", f"tokens:{a}*0.5,{b}*0.5,{T}", "--steps", 9, "--out", again, status=2)
     assert "so it cannot be continued with" in said and said.count("\n") == 1, said
+
+
+def test_loss_of_each_source():
+    """An evaluation states the loss of each source: that of eval on this source alone. Two ranks state the same."""
+    a, b = (put(f"each-{i}", {"train.bin": drawn(20 * T + 1, i), "val.bin": drawn(n * T + 1, i + 5)}) for i, n in ((1, 37), (2, 12)))
+    data, out = f"tokens:{a}*37,{b}*12,{T}", folder("each")
+    stargrad(*TRAIN, "--data", data, "--epochs", 2, "--out", out)
+    whole = json.loads(stargrad("eval", out, "--json"))
+    assert [(s["name"], s["test_samples"]) for s in whole["sources"]] == [(a, 37), (b, 12)]
+    found = [s["test_loss"] for s in whole["sources"]]
+    assert json.loads(ranks(2, "eval", out, "--json")) == whole
+    for source, loss in zip((a, b), found):
+        alone = json.loads(stargrad("eval", out, "--json", "--data", f"tokens:{source},{T}"))
+        assert abs(alone["test_loss"] - loss) < 1e-5 and "sources" not in alone, (alone, whole)
+    assert found[0] != found[1] and abs((37 * found[0] + 12 * found[1]) / 49 - whole["test_loss"]) < 1e-6, whole
+    last = events(out, "epoch")[-1]
+    assert all(abs(x - y) < 1e-6 for x, y in zip(last["source_losses"], found)) and len(last["source_losses"]) == 2, last
+    said = stargrad("eval", out).splitlines()
+    assert said[1].startswith(f"  {a}: loss ") and said[1].endswith(", 37 samples") and said[2].startswith(f"  {b}: loss "), said
 
 
 def test_single_source():
