@@ -82,18 +82,6 @@ bool sgrad__input_has_two(const struct sgrad__input *input); /* a text file was 
 int sgrad__input_next(struct sgrad__input *input, struct sgrad__block *block, bool *more);
 double sgrad__input_done(const struct sgrad__input *input); /* fraction of the input that was read; 0: unknown */
 
-/* ---- stream.c ---- */
-
-/* Reads FILE, whose name for messages is NAME, from its beginning, or a pipe. The caller closes FILE after the stream.
- * SGRAD_ELIBRARY: this build cannot decompress it. SGRAD_ENOMEM. */
-struct sgrad__stream;
-int sgrad__stream_open(const char *name, int file, struct sgrad__stream **stream);
-/* Reads at most MOST bytes, and returns their number, 0 at the end; -1: an error. *WHY: its reason, a valid string until the next
- * call. */
-ssize_t sgrad__stream_read(struct sgrad__stream *stream, void *to, size_t most, const char **why);
-int64_t sgrad__stream_at(const struct sgrad__stream *stream); /* bytes of the file that were read, before decompression */
-void sgrad__stream_close(struct sgrad__stream *stream);       /* NULL is a no-op */
-
 /* ---- documents.c ---- */
 
 /* How documents are tokenized. */

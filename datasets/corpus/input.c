@@ -2,6 +2,7 @@
 #include "config.h"
 
 #include "datasets/corpus/corpus.h"
+#include "datasets/stream.h"
 #include "runtime/files/contents.h"
 #include "runtime/runtime.h"
 
@@ -136,13 +137,17 @@ static int open_file(struct sgrad__input *in) {
     in->end = in->begun = false;
     in->line = 1;
     in->read = 0;
-    return in->lines ? sgrad__stream_open(name_of(file), in->descriptor, &in->stream) : 0;
+    return in->lines ? sgrad__stream_open(name_of(file), in->descriptor, NULL, 0, &in->stream) : 0;
 }
 
 /* Reads at most MOST bytes, at least one, unless the file has ended. -1: an error; *WHY: its reason. */
 static ssize_t read_some(const struct sgrad__input *in, void *to, size_t most, const char **why) {
     ssize_t got;
-    if (in->stream) return sgrad__stream_read(in->stream, to, most, why);
+    if (in->stream) {
+        got = sgrad__stream_read(in->stream, to, most);
+        if (got < 0) *why = sgrad__stream_damage(in->stream);
+        return got;
+    }
     do got = read(in->descriptor, to, most);
     while (got < 0 && errno == EINTR);
     if (got < 0) *why = strerror(errno);

@@ -6,7 +6,6 @@
  *     scan.c        shard -> its samples, from the headers of its members (libarchive)
  *     label.c       the label in a member NAME.cls or NAME.json
  *     index.c       the samples of a shard as one block of bytes, which is checked before it is used
- *     stream.c      the decompressed bytes of a shard
  *     stored.c      the index of one shard or folder, from the user's cache folder if it is valid there
  *     cached.c      the indexes of all shards
  *     unpacked.c    decompressed shards, in bounded memory
@@ -16,6 +15,7 @@
 
 #include "datasets/encoded.h"
 #include "datasets/shards/pattern.h"
+#include "datasets/stream.h"
 #include "datasets/version.h"
 
 /* ---- scan.c, label.c, index.c ---- */
@@ -96,19 +96,6 @@ bool sgrad__index_parse(const void *block, size_t bytes, struct sgrad__shard *sh
 
 /* Adds the kinds and numbers of other files to OTHERS. */
 void sgrad__index_others(const struct sgrad__shard *shard, struct sgrad_walk *others);
-
-/* ---- stream.c ---- */
-
-/* The decompressed bytes of a shard. */
-struct sgrad__stream;
-/* Opens FILE, an open file, or, if FILE is negative, the SIZE bytes at DATA. NAME: its path, for messages. *STREAM: NULL if it is
- * compressed neither by gzip nor by Zstandard; the caller must close it, also after an error. SGRAD_EIO, SGRAD_ENOMEM.
- * SGRAD_ELIBRARY: this build has no libarchive. */
-int sgrad__stream_open(const char *name, int file, const void *data, size_t size, struct sgrad__stream **stream);
-/* Copies the next decompressed bytes, at most ROOM > 0, to TO. Returns their number; 0: the end; -1: the data are damaged. */
-ssize_t sgrad__stream_read(struct sgrad__stream *stream, void *to, size_t room);
-const char *sgrad__stream_damage(const struct sgrad__stream *stream);    /* the reason for -1; the stream owns it */
-void sgrad__stream_close(struct sgrad__stream *stream);                  /* NULL is a no-op */
 
 /* ---- stored.c ---- */
 
