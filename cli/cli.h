@@ -21,7 +21,7 @@ struct sgrad__request {
     char **files;                           /* with .takes_files the arguments that are files; NULL-terminated; NULL: none */
     struct sgrad_train_options train;
     char **given;                           /* the unparsed words after the command's name; NULL-terminated */
-    const char *asked[128]; /* long names of the options that are set, NULL-terminated; as train.explicit_options */
+    const char *asked[160]; /* long names of the options that are set, NULL-terminated; as train.explicit_options */
     const char *config;                     /* a file of options, which the command line overrides; NULL: none */
     const char *like;                       /* a run's folder, whose options are the defaults; NULL: none */
     enum sgrad_continuation resume;         /* --resume of train */

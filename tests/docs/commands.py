@@ -210,6 +210,8 @@ def scratch(page):
     write(f"{work}/template.txt", "<|im_start|>user\n{prompt}<|im_end|>\n<|im_start|>assistant\n{answer}<|im_end|>\n")
     write(f"{work}/chats.jsonl", "".join(json.dumps({"prompt": "red small four", "response": "four small red"}) + "\n" for _ in range(200)))
     write(f"{work}/corpus.jsonl", "".join(json.dumps({"text": " ".join(draw.choices("to be or not in the".split(), k=90))}) + "\n" for _ in range(20)))
+    for name in "train-0", "train-1", "val-0":
+        write(f"{work}/shards/{name}.jsonl", "".join(json.dumps({"text": " ".join(draw.choices("to be or not".split(), k=90))}) + "\n" for _ in range(20)))
     for name in "web", "books":
         for part in "train", "val":
             write(f"{work}/{name}/{part}.bin", struct.pack("<1000H", *(draw.randrange(500) for _ in range(1000))))
