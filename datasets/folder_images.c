@@ -131,7 +131,7 @@ static int list_folder(void *of, const char *path, int file, const struct sgrad_
 int sgrad__folder_open(const char *path, struct sgrad__shard *index) {
     struct sgrad__index_store store = { .reader = "folder", .scan = list_folder };
     sgrad__index_store_open(&store);
-    const int error = sgrad__index_open(&store, path, true, index);
+    const int error = sgrad__index_open(&store, path, index);
     sgrad__index_store_close(&store, path, "each start lists all files");
     return error;
 }

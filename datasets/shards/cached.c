@@ -60,7 +60,7 @@ static void *open_some(void *argument) {
     for (int64_t n; !opening->error && (n = atomic_fetch_add(&opening->next, 1)) < opening->count;) {
         const int64_t i = (opening->first + n) % opening->count;
         sgrad_log_capture(reason, sizeof reason);
-        const int error = sgrad__index_open(&opening->store, opening->path[i], true, &opening->shard[i]);
+        const int error = sgrad__index_open(&opening->store, opening->path[i], &opening->shard[i]);
         sgrad_log_capture(NULL, 0);
         if (!error) continue;
         pthread_mutex_lock(&opening->guard);

@@ -112,8 +112,8 @@ void sgrad__index_store_open(struct sgrad__index_store *store);         /* sets 
 /* Warns of indexes of WHAT, "the shards", that could not be stored or were damaged. EACH: the effect, "each start reads …". */
 void sgrad__index_store_close(struct sgrad__index_store *store, const char *what, const char *each);
 /* Opens the index of PATH: that in the cache if it is valid, else a new one from scan. Processes that start together wait until
- * the first one has stored it. MAPS: a stored index is mapped, and not copied. The caller closes SHARD. */
-int sgrad__index_open(struct sgrad__index_store *store, const char *path, bool maps, struct sgrad__shard *shard);
+ * the first one has stored it. The caller closes SHARD. */
+int sgrad__index_open(struct sgrad__index_store *store, const char *path, struct sgrad__shard *shard);
 void sgrad__index_close(struct sgrad__shard *shard);                    /* zeros are a no-op */
 /* Opens the archive PATH of SHARD. *FILE: a descriptor that the caller must close; -1 after an error. SGRAD_EIO: it cannot be
  * opened, or is another version than that of the index. */

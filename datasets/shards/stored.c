@@ -4,7 +4,8 @@
  * settled (datasets/version.h).
  *
  * An index is written to a temporary file, which is renamed. It is mapped, not copied, so that several processes share its memory
- * and the system may take it back; stored files are replaced or removed, but never become shorter.
+ * and the system may take it back; stored files are replaced or removed, but never become shorter. Beyond MOST_MAPS maps,
+ * indexes are read, because a process may have only so many.
  *
  * Processes that start together take turns (turns.c).
  *
@@ -23,7 +24,10 @@
 #include <unistd.h>
 
 #define FOLDER "indexes/"
-enum { LEAST_FILES = 256 };     /* folders with fewer images are listed as fast as an index is checked */
+/* Folders with fewer images are listed as fast as an index is checked. Linux allows 65,530 maps of a process by default. */
+enum { LEAST_FILES = 256, MOST_MAPS = 32768 };
+
+static _Atomic int maps; /* indexes that are mapped at present */
 
 /* A shard or folder whose index is being opened. */
 struct place {
@@ -31,13 +35,13 @@ struct place {
     char *absolute, *cache; /* cache: path of the index; NULL: there is no cache folder */
     struct sgrad_file_version version;
     uint64_t hash; /* of the absolute path */
-    bool maps;
 };
 
 void sgrad__index_close(struct sgrad__shard *shard) {
-    if (shard->mapped)
+    if (shard->mapped) {
         munmap((void *)shard->block, shard->block_bytes);
-    else
+        maps--;
+    } else
         free((void *)shard->block);
     *shard = (struct sgrad__shard){ 0 };
 }
@@ -56,37 +60,45 @@ static bool has_same_folders(const struct place *place, const struct sgrad__shar
     return same;
 }
 
-/* Reads or maps a regular file. Returns NULL if this fails. */
-static void *take_file(const char *path, bool maps, size_t *bytes) {
+/* Maps FILE, of shard->block_bytes, as the block of SHARD. Reads it if there are too many maps. Returns false if this fails. */
+static bool take_block(int file, struct sgrad__shard *shard) {
+    const size_t bytes = shard->block_bytes;
+    void *data = ++maps <= MOST_MAPS ? mmap(NULL, bytes, PROT_READ, MAP_SHARED, file, 0) : MAP_FAILED;
+    shard->mapped = data != MAP_FAILED;
+    if (!shard->mapped) {
+        maps--;
+        data = malloc(bytes);
+        if (data && read(file, data, bytes) != (ssize_t)bytes) free(data), data = NULL;
+    }
+    shard->block = data;
+    return data;
+}
+
+/* Sets the block of SHARD to the regular file PATH. Returns false if this fails. */
+static bool take_file(const char *path, struct sgrad__shard *shard) {
     struct stat status;
-    void *data = NULL;
     const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (file >= 0 && !fstat(file, &status) && S_ISREG(status.st_mode) && status.st_size > 0) {
-        *bytes = (size_t)status.st_size;
-        data = maps ? mmap(NULL, *bytes, PROT_READ, MAP_SHARED, file, 0) : malloc(*bytes);
-        if (maps && data == MAP_FAILED) data = NULL;
-        if (!maps && data && read(file, data, *bytes) != status.st_size) free(data), data = NULL;
+    bool taken = file >= 0 && !fstat(file, &status) && S_ISREG(status.st_mode) && status.st_size > 0;
+    if (taken) {
+        shard->block_bytes = (size_t)status.st_size;
+        taken = take_block(file, shard);
     }
     if (file >= 0) close(file);
-    return data;
+    return taken;
 }
 
 /* Opens the stored index. Returns false if there is none that is valid. *DAMAGED is set if there is one of this version that has
  * other bytes than were stored. */
 static bool load(const struct place *place, struct sgrad__shard *shard, bool *damaged) {
-    size_t bytes;
-    void *block = place->cache ? take_file(place->cache, place->maps, &bytes) : NULL;
-    struct sgrad__shard found = { 0 };
-    if (!block) return false;
-    const bool whole = sgrad__index_parse(block, bytes, &found);
-    *damaged |= !whole && sgrad__index_is_current(block, bytes);
-    found.block = block;
-    found.block_bytes = bytes;
-    found.mapped = place->maps;
+    struct sgrad__shard file = { 0 }, found = { 0 };
+    if (!place->cache || !take_file(place->cache, &file)) return false;
+    const bool whole = sgrad__index_parse(file.block, file.block_bytes, &found);
+    *damaged |= !whole && sgrad__index_is_current(file.block, file.block_bytes);
+    found.mapped = file.mapped;
     if (whole && sgrad__version_is_same(&found.file, &place->version) &&
         !strcmp(found.path, place->absolute) && has_same_folders(place, &found))
         return *shard = found, true;
-    return sgrad__index_close(&found), false;
+    return sgrad__index_close(&file), false;
 }
 
 /* Stores a block. Returns false if this is not possible. */
@@ -99,9 +111,9 @@ static bool store_block(const struct place *place, const void *block, size_t byt
 
 /* ---- one index ----------------------------------------------------------------------------------------------------- */
 
-static int open_place(const struct sgrad__index_store *store, const char *path, bool maps, struct place *place, int *file) {
+static int open_place(const struct sgrad__index_store *store, const char *path, struct place *place, int *file) {
     struct stat status;
-    *place = (struct place){ .path = path, .absolute = realpath(path, NULL), .maps = maps };
+    *place = (struct place){ .path = path, .absolute = realpath(path, NULL) };
     *file = place->absolute ? open(place->absolute, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
     if (*file < 0 || fstat(*file, &status))
         return sgrad_log_error(SGRAD_EIO, "%s: %s: %s", store->reader, path, strerror(errno));
@@ -139,11 +151,11 @@ static int build(struct sgrad__index_store *store, const struct place *place, in
     return sgrad_log_error(SGRAD_EFORMAT, "%s: %s: its members have impossible sizes", store->reader, place->path);
 }
 
-int sgrad__index_open(struct sgrad__index_store *store, const char *path, bool maps, struct sgrad__shard *shard) {
+int sgrad__index_open(struct sgrad__index_store *store, const char *path, struct sgrad__shard *shard) {
     struct place place;
     int file;
     bool damaged = false;
-    int error = open_place(store, path, maps, &place, &file);
+    int error = open_place(store, path, &place, &file);
     if (!error && !load(&place, shard, &damaged)) {
         const int turn = sgrad__turn_take(FOLDER SGRAD_LOCK, place.hash);
         damaged = false;

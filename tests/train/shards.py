@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tarfile
 
-from run import FOLDER, Skip, command, content, events, folder, losses, main, ranks, stargrad
+from run import FOLDER, Skip, command, content, events, folder, long, losses, main, ranks, stargrad
 
 CLASSES = ("ape", "bee", "cat")
 SIDE = 16
@@ -191,6 +191,19 @@ def test_memory():
         small = most_memory(f"tar:{place}/{{00..01}}.tar{ending},16", "--split", 0.1, *most)
         large = most_memory(f"tar:{place}/{{00..19}}.tar{ending},16", "--split", 0.1, *most)
         assert large - small < 30, (ending, small, large)
+
+
+@long
+def test_many_archives():
+    """More archives than a process may have maps, in both splits together."""
+    place = folder("many")
+    for s in range(33000):
+        path = written(f"{place}/{s:05d}.tar", [("0.ppm", image(s, s % 3, 4)), ("0.cls", b"%d" % (s % 3))])
+        os.utime(path, (10**9, 10**9))
+    for _ in range(2):
+        printed = stargrad(*RUN, "--data", f"tar:{place}/*.tar", "--split", 0.01, "--steps", 2, "--cpus", 1, "--out", folder("run"),
+                           env={"XDG_CACHE_HOME": f"{FOLDER}/cache"})
+        assert "32670 training and 330 test samples" in printed, printed
 
 
 if __name__ == "__main__":
