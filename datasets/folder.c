@@ -251,4 +251,5 @@ const struct sgrad_reader sgrad_folder_reader = {
     .picture = decode_picture,
     .resizes = "folder:DIR,SIZE",
     .stamp = stamp_sample,
+    .measures = 100000,
 };
