@@ -167,6 +167,10 @@ struct sgrad_array;
 int sgrad__npy_of_array(const char *name, const struct sgrad_array *array, struct sgrad__npy *npy);
 double sgrad__npy_number(const struct sgrad__npy *npy, int64_t i);      /* number I in C order, in either order of the file */
 
+/* Warns of samples of shape ONE that seem to have channels first, as in many other frameworks: 1 or 3 channels, then two equal
+ * sides. WHERE: as above (unused.c). (npy.c) */
+void sgrad__warn_of_channels(const char *where, const struct sgrad_shape *one);
+
 /* Fills DATASET from options->arrays, as the reader npy does from files (npy.c). Images are not copied: the
  * data of field 0 are then NULL. */
 struct sgrad_dataset_options;

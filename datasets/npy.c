@@ -174,15 +174,12 @@ static int check_features(const struct array *array) {
     return 0;
 }
 
-/* Warns of samples that seem to have channels first, as in many other frameworks: 1 or 3 channels, then two equal sides. */
-static void warn_of_channels(const struct sgrad_dataset *dataset, const struct array *array, const struct sgrad_origin *trained) {
-    const struct sgrad_shape one = of_one(&array->is.shape);
-    const int64_t *dim = one.dim;
+void sgrad__warn_of_channels(const char *where, const struct sgrad_shape *one) {
+    const int64_t *dim = one->dim;
     char text[SGRAD_SHAPE_TEXT];
-    if (dataset->split == SGRAD_TRAIN && !trained && one.rank == 3 && (dim[0] == 1 || dim[0] == 3) && dim[1] == dim[2] &&
-        dim[1] > dim[0] && sgrad_launched_rank() == 0)
-        sgrad_log_warning("%s: samples of %s are read as (height,width,channels); transpose them if channels come first",
-                          array->where, sgrad_shape_text(&one, text));
+    if (one->rank == 3 && (dim[0] == 1 || dim[0] == 3) && dim[1] == dim[2] && dim[1] > dim[0] && sgrad_launched_rank() == 0)
+        sgrad_log_warning("%s: samples of %s are read as (height,width,channels); transpose them if channels come first", where,
+                          sgrad_shape_text(one, text));
 }
 
 /* Normalises the features of ARRAY by the training samples TRAIN without HELD_OUT, or as TRAINED describes, if it has any. */
@@ -454,7 +451,8 @@ static int fill(struct sgrad_dataset *dataset, const struct place *place, const 
     else if (!error)
         error = fill_features(dataset, place, &arrays->x, arrays->train.name ? &arrays->train : &arrays->x, held_out,
                               options->origin);
-    warn_of_channels(dataset, &arrays->x, options->origin);
+    const struct sgrad_shape one = of_one(x);
+    if (dataset->split == SGRAD_TRAIN && !options->origin) sgrad__warn_of_channels(arrays->x.where, &one);
     for (int64_t i = 0; i < dataset->count && held_out && dataset->split == SGRAD_TEST; i++) held_out[i] = !held_out[i];
     if (!error && held_out) sgrad__dataset_leave_out(dataset, held_out);
     free(held_out);

@@ -1,7 +1,8 @@
-/* tar.c: the reader of images in tar archives (shards), as WebDataset writes them (github.com/webdataset/webdataset).
+/* tar.c: the reader of images or arrays in tar archives (shards), as WebDataset writes them (github.com/webdataset/webdataset).
  *
  *     train-000.tar      n01/0001.jpg  n01/0001.cls     a sample: an image, and its label, an integer
  *                        n01/0002.jpg  n01/0002.json    {"label": 3}, or the name of a class: {"class": "cat"}
+ *                        n01/0003.npy  n01/0003.cls     an array instead of an image: then all samples are arrays
  *     train-001.tar.gz   …
  *     val-000.tar        the test split; its classes are those of the training shards
  *
@@ -15,6 +16,8 @@
 
 struct tar {
     struct sgrad__encoded images;
+    struct sgrad__npy_members arrays;
+    const struct sgrad_origin *trained; /* options.origin, while the data set is opened */
     struct sgrad__part part;
     struct sgrad__shards shards;       /* of the split */
     struct sgrad__shards own_training; /* the training shards, if the split has others */
@@ -194,6 +197,23 @@ static void take_samples(struct sgrad_dataset *dataset) {
     memcpy(dataset->first, tar->shards.first, ((size_t)shards + 1) * sizeof *dataset->first);
 }
 
+/* Checks that the shards have either images or arrays. */
+static int check_inputs(struct sgrad_dataset *dataset, const char *pattern) {
+    struct tar *tar = dataset->state;
+    const struct sgrad__shards *const all[] = { &tar->shards, tar->training };
+    const char *const first = tar->shards.paths.path[0];
+    tar->arrays.used = sgrad__index_has_arrays(&tar->shards.shard[0]);
+    for (int k = 0; k < 2; k++)
+        for (int64_t s = 0; s < all[k]->paths.count; s++)
+            if (sgrad__index_has_arrays(&all[k]->shard[s]) != tar->arrays.used)
+                return sgrad_log_error(SGRAD_EFORMAT, "tar: %s: has %s, but %s has %s; write either to a data set",
+                                       all[k]->paths.path[s], tar->arrays.used ? "images" : "arrays", first,
+                                       tar->arrays.used ? "arrays" : "images");
+    if (!tar->arrays.used || !tar->images.side) return 0;
+    return sgrad_log_error(SGRAD_EINVAL, "data set tar:%s: its samples are arrays, which are not resized; omit the image size",
+                           pattern);
+}
+
 /* Warns of images that belong to no sample. */
 static void warn_of_images(const struct sgrad_dataset *dataset, const char *pattern) {
     const struct tar *tar = dataset->state;
@@ -223,6 +243,8 @@ static int open_split(struct sgrad_dataset *dataset, const char *pattern, const 
     tar->training = other ? &tar->own_training : &tar->shards;
     if (other) SGRAD_TRY(sgrad__shards_list(pattern, "train", limit, &tar->own_training));
     tar->images.source = sgrad__shards_source(&tar->shards);
+    tar->trained = options->origin;
+    SGRAD_TRY(check_inputs(dataset, pattern));
     take_samples(dataset);
     count_others(dataset);
     warn_of_images(dataset, pattern);
@@ -246,10 +268,15 @@ static int measure(struct sgrad_dataset *dataset) {
     struct tar *tar = dataset->state;
     struct sgrad__survey survey;
     struct sgrad__source source = sgrad__shards_source(tar->training);
+    int error = 0;
     if (tar->training->unpacked) source.count = tar->training->first[1];
-    sgrad__survey(&source, &survey);
+    if (tar->arrays.used)
+        error = sgrad__npy_members_measure(&tar->arrays, &source, tar->images.skips, tar->trained, dataset);
+    else
+        sgrad__survey(&source, &survey);
     tar->training = &tar->shards;
     sgrad__shards_unlist(&tar->own_training);
+    if (tar->arrays.used) return error;
     return sgrad__encoded_measure(&tar->images, dataset, &survey, !tar->shards.unpacked);
 }
 
@@ -257,6 +284,7 @@ static int measure(struct sgrad_dataset *dataset) {
 
 static int read_sample(const struct sgrad_dataset *dataset, struct sgrad_sample sample, void *const *data) {
     struct tar *tar = dataset->state;
+    if (tar->arrays.used) return sgrad__npy_members_read(&tar->arrays, &tar->images.source, dataset, sample.index, data[0]);
     return sgrad__encoded_read(&tar->images, dataset, sample.index, data[0]);
 }
 
@@ -268,7 +296,14 @@ static char *name_sample(const struct sgrad_dataset *dataset, int64_t i) {
 }
 
 static int decode_picture(const struct sgrad_dataset *dataset, int64_t i, struct sgrad_picture *picture) {
-    return sgrad__encoded_picture(&((const struct tar *)dataset->state)->images, i, picture);
+    const struct tar *tar = dataset->state;
+    if (!tar->arrays.used) return sgrad__encoded_picture(&tar->images, i, picture);
+    const int64_t *dim = dataset->field[0].shape.dim;
+    uint8_t *pixels = sgrad_xcalloc(1, sgrad_field_bytes(&dataset->field[0]));
+    const int error = sgrad__npy_members_read(&tar->arrays, &tar->images.source, dataset, i, pixels);
+    if (error) return free(pixels), error;
+    *picture = (struct sgrad_picture){ (int)dim[0], (int)dim[1], (int)dim[2], false, false, pixels };
+    return 0;
 }
 
 static uint64_t stamp_sample(const struct sgrad_dataset *dataset, int64_t i) {
@@ -287,6 +322,7 @@ static void close_tar(struct sgrad_dataset *dataset) {
     for (int c = 0; c < tar->names; c++) free(tar->class_name[c]);
     free(tar->class_name);
     sgrad__encoded_close(&tar->images);
+    free(tar->arrays.where);
     sgrad__shards_unlist(&tar->shards);
     sgrad__shards_unlist(&tar->own_training);
     sgrad_walk_free(&tar->beside);
@@ -297,7 +333,8 @@ static void close_tar(struct sgrad_dataset *dataset) {
 const struct sgrad_reader sgrad_tar_reader = {
     .name = "tar",
     .argument = "PATTERN[,SIZE]",
-    .summary = "images in tar archives (WebDataset), resized and cropped to SIZE x SIZE: 'tar:DIR/{train,val}-{000..099}.tar'; "
+    .summary = "images in tar archives (WebDataset), resized and cropped to SIZE x SIZE, or NumPy arrays (.npy): "
+               "'tar:DIR/{train,val}-{000..099}.tar'; "
                "labels are in .cls or .json members; archives may be compressed (.gz, .zst); --split replaces val",
     .augment = "crop:1/8,flip",
     .open = open_tar,

@@ -9,6 +9,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #define MAGIC 0x3358494452415453u /* "STARDIX3"; another version of the format needs another number */
 
@@ -133,6 +134,12 @@ bool sgrad__index_parse(const void *block, size_t bytes, struct sgrad__shard *sh
 bool sgrad__index_is_current(const void *block, size_t bytes) {
     const uint64_t magic = MAGIC;
     return bytes >= sizeof magic && !memcmp(block, &magic, sizeof magic);
+}
+
+bool sgrad__index_has_arrays(const struct sgrad__shard *shard) {
+    const char *name = shard->text + shard->sample[0].name;
+    const size_t length = strlen(name);
+    return length >= 4 && !strcasecmp(name + length - 4, ".npy");
 }
 
 void sgrad__index_others(const struct sgrad__shard *shard, struct sgrad_walk *others) {

@@ -3,6 +3,7 @@
  *     n01/0001.jpg      a sample begins: its key is "n01/0001", the path up to the first dot of the name
  *     n01/0001.cls      the label: the member has the same key
  *     n01/0001.txt      counted: 1 .txt
+ *     n01/0001.npy      counted, because the sample has an image; without an image, the array is the input of the sample
  *     n01/0002.jpg      another key: the next sample
  *
  * stream.c decompresses an archive. All blocks up to the end are read, because an archive may lack its end, or be followed by
@@ -71,7 +72,7 @@ struct scan {
     struct sgrad__draft *draft;
     char *key; /* of the current sample, or of members that are no sample; NULL: none */
     struct sgrad__shard_sample sample;
-    bool has_image, has_class;           /* the current sample has an image, a label in .cls */
+    bool has_image, has_array, has_class; /* the current sample has an image, an array instead, a label in .cls */
     char *dotted;                        /* path of an image that is no sample because of its dots; NULL: none */
     char *json, *json_where;             /* content of its .json, with its place for messages; NULL: none */
     size_t json_size;
@@ -115,12 +116,19 @@ static void note(struct scan *scan, const char *name, const char *kind) {
 /* Adds the current sample, unless its members are neither images nor labels. */
 static int end_sample(struct scan *scan) {
     struct sgrad__draft *draft = scan->draft;
-    if (!scan->has_image && !scan->has_class && !scan->json) return 0;
-    if (!scan->has_image)
+    const bool has_label = scan->has_class || scan->json, has_input = scan->has_image || scan->has_array;
+    if (!has_input && !has_label) return 0;
+    if (scan->has_array && !has_label && draft->samples && !draft->arrays) return note(scan, "", ".npy"), 0;
+    if (!has_input)
         return sgrad_log_error(SGRAD_EFORMAT,
-                               "tar: %s: %s at byte %llu: the sample has a label, but no image; the members of a "
+                               "tar: %s: %s at byte %llu: the sample has a label, but no image or .npy array; the members of a "
                                "sample must have the same name up to the first dot, and follow each other",
                                scan->shard, scan->key, (unsigned long long)scan->sample.at);
+    if (draft->samples && draft->arrays != scan->has_array)
+        return refuse(scan, draft->text + scan->sample.name, (int64_t)scan->sample.at,
+                      scan->has_array ? "the input is an array, but earlier samples have images; write either to a data set"
+                                      : "the input is an image, but earlier samples have arrays; write either to a data set");
+    draft->arrays = scan->has_array;
     if (!scan->has_class) scan->sample.label = SGRAD__NO_LABEL;
     if (!scan->has_class && scan->json)
         SGRAD_TRY(sgrad__label_parse(scan->json_where, ".json", scan->json, scan->json_size, draft, &scan->sample.label));
@@ -141,16 +149,21 @@ static int begin_sample(struct scan *scan, const char *path, size_t key) {
     free(scan->key);
     scan->key = sgrad_format("%.*s", (int)key, path);
     scan->sample = (struct sgrad__shard_sample){ 0 };
-    scan->has_image = scan->has_class = false;
+    scan->has_image = scan->has_array = scan->has_class = false;
     drop_json(scan);
     return 0;
 }
 
-static int take_image(struct scan *scan, const char *path, size_t key, int64_t header, int64_t size) {
+/* Takes an image, or an array if the sample has no image. */
+static int take_input(struct scan *scan, const char *path, size_t key, int64_t header, int64_t size, bool array) {
     struct sgrad__draft *draft = scan->draft;
     const uint64_t at = (uint64_t)archive_filter_bytes(scan->archive, 0);
+    if (array && scan->has_image) return note(scan, "", ".npy"), 0;
+    if (array && scan->has_array) return refuse(scan, path, header, "the sample has two arrays");
     if (scan->has_image) return refuse(scan, path, header, "the sample has two images");
-    if ((uint64_t)size > SGRAD__IMAGE_LIMIT) return refuse(scan, path, header, "the image has more than 256 MiB");
+    if (scan->has_array) note(scan, "", ".npy");
+    if ((uint64_t)size > SGRAD__IMAGE_LIMIT)
+        return refuse(scan, path, header, array ? "the array has more than 256 MiB" : "the image has more than 256 MiB");
     if (!draft->compressed && (at > scan->file_size || (uint64_t)size > scan->file_size - at))
         return refuse(scan, path, header, "the shard ends within this member; it is incomplete");
     if (draft->text_bytes + strlen(path) >= UINT32_MAX) return refuse(scan, path, header, "the names of the shard are too long");
@@ -158,7 +171,8 @@ static int take_image(struct scan *scan, const char *path, size_t key, int64_t h
     scan->sample.size = (uint32_t)size;
     scan->sample.name = sgrad__draft_text(draft, path, strlen(path));
     scan->sample.key = (uint32_t)key;
-    scan->has_image = true;
+    scan->has_image = !array;
+    scan->has_array = array;
     return 0;
 }
 
@@ -178,7 +192,7 @@ static int take_label(struct scan *scan, const char *path, const char *ending, i
     const bool is_class = !strcmp(ending, ".cls");
     char *content = NULL, *where;
     if (is_class ? scan->has_class : scan->json != NULL) return refuse(scan, path, header, "the sample has two such labels");
-    if (!scan->has_image) scan->sample.at = (uint64_t)header;
+    if (!scan->has_image && !scan->has_array) scan->sample.at = (uint64_t)header;
     SGRAD_TRY(read_content(scan, path, header, size, &content));
     where = sgrad_format("tar: %s: %s at byte %lld", scan->shard, path, (long long)header);
     if (!is_class) {
@@ -215,7 +229,8 @@ static int take_file(struct scan *scan, const char *path, int64_t header, int64_
     const size_t key = (size_t)(dot - path);
     const bool same = scan->key && strlen(scan->key) == key && !strncmp(scan->key, path, key);
     if (!same) SGRAD_TRY(begin_sample(scan, path, key));
-    if (!strchr(dot + 1, '.') && sgrad__image_is_named(dot)) return take_image(scan, path, key, header, size);
+    if (!strchr(dot + 1, '.') && sgrad__image_is_named(dot)) return take_input(scan, path, key, header, size, false);
+    if (!strcmp(ending, ".npy")) return take_input(scan, path, key, header, size, true);
     if (!strcmp(ending, ".cls") || !strcmp(ending, ".json")) return take_label(scan, path, ending, header, size);
     if (!scan->dotted && sgrad__image_is_named(name)) scan->dotted = sgrad_format("%s", path);
     note(scan, name, NULL);
@@ -373,8 +388,8 @@ static int refuse_empty(const struct scan *scan) {
                                "images with names of one dot",
                                scan->shard, name, (int)strcspn(name, "."), name);
     return sgrad_log_error(SGRAD_EFORMAT,
-                           "tar: %s: has no samples: images with the label in a member of the same name, such as "
-                           "0001.jpg and 0001.cls",
+                           "tar: %s: has no samples: images or arrays (.npy) with the label in a member of the same name, such "
+                           "as 0001.jpg and 0001.cls",
                            scan->shard);
 }
 

@@ -9,6 +9,7 @@
  *     stored.c      the index of one shard or folder, from the user's cache folder if it is valid there
  *     cached.c      the indexes of all shards
  *     unpacked.c    decompressed shards, in bounded memory
+ *     npy_members.c samples that are NumPy arrays instead of images
  *     list.c        the shards of a split as one list of encoded images */
 #ifndef SGRAD_DATASETS_SHARDS_SHARDS_H
 #define SGRAD_DATASETS_SHARDS_SHARDS_H
@@ -49,6 +50,7 @@ struct sgrad__draft {
     size_t text_bytes, text_room;
     char **class_name;                  /* names of classes, in the order of their first occurrence */
     int classes;
+    bool arrays;                        /* samples are arrays (.npy), not images */
     bool named, numbered;               /* labels are names of classes, are numbers */
     struct sgrad_walk others;           /* members that are not part of a sample */
     bool compressed;
@@ -94,6 +96,8 @@ bool sgrad__index_is_current(const void *block, size_t bytes);
 /* Points SHARD into a block. Returns false if the block is not a valid index, of this version and machine. */
 bool sgrad__index_parse(const void *block, size_t bytes, struct sgrad__shard *shard);
 
+/* Returns true if the samples of a shard are arrays (.npy); false: images. A shard has only one of them. */
+bool sgrad__index_has_arrays(const struct sgrad__shard *shard);
 /* Adds the kinds and numbers of other files to OTHERS. */
 void sgrad__index_others(const struct sgrad__shard *shard, struct sgrad_walk *others);
 
@@ -138,6 +142,23 @@ int sgrad__unpacked_take(struct sgrad__unpacked *unpacked, int64_t i, const char
                          const unsigned char **data);
 void sgrad__unpacked_give(struct sgrad__unpacked *unpacked, int64_t i);
 void sgrad__unpacked_free(struct sgrad__unpacked *unpacked);            /* NULL is a no-op */
+
+/* ---- npy_members.c ---- */
+
+/* The common type and shape of samples that are NumPy arrays. */
+struct sgrad__npy_members {
+    bool used;                          /* samples are arrays */
+    struct sgrad__npy like;             /* type and shape of each; data is NULL */
+    char *where;                        /* the sample that has determined them, for messages */
+};
+/* Sets field 0 of DATASET, and, if samples are not images of uint8, its origin: TRAINED, or mean and deviation of some samples of
+ * TRAINING, the samples of the training shards. SKIPS: samples may be damaged. SGRAD_EFORMAT: a sample is malformed, or differs
+ * from those of TRAINED. SGRAD_ESHAPE: as of read. */
+int sgrad__npy_members_measure(struct sgrad__npy_members *members, const struct sgrad__source *training, bool skips,
+                               const struct sgrad_origin *trained, struct sgrad_dataset *dataset);
+/* Reads sample I of SOURCE to TO, of the type and shape of field 0. SGRAD_ESHAPE: these are other ones. */
+int sgrad__npy_members_read(const struct sgrad__npy_members *members, const struct sgrad__source *source,
+                            const struct sgrad_dataset *dataset, int64_t i, void *to);
 
 /* ---- list.c ---- */
 
